@@ -1,0 +1,72 @@
+//! The binary form of messages and records: a version byte, then postcard.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use thiserror::Error;
+
+/// Version of every binary message and record.
+pub const VERSION: u8 = 1;
+
+/// Why bytes are no message.
+#[derive(Debug, Error)]
+pub enum DecodeError {
+    /// Nothing there.
+    #[error("an empty message")]
+    Empty,
+    /// Written by another version.
+    #[error(
+        "version {0} of the message format, this program speaks {VERSION}: run the same release on both ends"
+    )]
+    Version(u8),
+    /// Not what was expected.
+    #[error("malformed message")]
+    Malformed(#[from] postcard::Error),
+    /// Something follows the message.
+    #[error("{0} bytes follow the message")]
+    Trailing(usize),
+}
+
+/// Encodes a message.
+///
+/// # Panics
+/// If `value` cannot be serialised, which our own types always can.
+#[must_use]
+pub fn encode<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
+    postcard::to_extend(value, vec![VERSION]).expect("our own types serialise")
+}
+
+/// Decodes a whole message.
+///
+/// # Errors
+/// See [`DecodeError`].
+pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
+    let (&version, body) = bytes.split_first().ok_or(DecodeError::Empty)?;
+    if version != VERSION {
+        return Err(DecodeError::Version(version));
+    }
+    let (value, rest) = postcard::take_from_bytes(body)?;
+    if rest.is_empty() { Ok(value) } else { Err(DecodeError::Trailing(rest.len())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::{any, proptest};
+
+    #[test]
+    fn another_version_is_named() {
+        let mut bytes = encode(&7_u32);
+        bytes[0] = 9;
+        let error = decode::<u32>(&bytes).expect_err("another version");
+        assert!(error.to_string().contains("version 9"), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_decode_or_fail_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = decode::<crate::control::AgentMessage>(&bytes);
+            let _ = decode::<crate::control::BrokerMessage>(&bytes);
+            let _ = decode::<crate::job::JobSpec>(&bytes);
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! The control link: one WebSocket per agent, opened by the agent at `/v1/control`.
+//!
+//! Binary frames, each a [`codec`]-encoded `Vec` of messages, so that what is ready together
+//! travels together. The agent speaks first ([`AgentMessage::Hello`]), the broker answers with
+//! [`BrokerMessage::Welcome`]; anything else before that ends the link.
+//!
+//! # Invariants
+//! - A replica is named by its lease's token alone; every message about it carries the token.
+//! - The agent keeps a report until its [`BrokerMessage::Verdict`] has come, over reconnects and
+//!   restarts of the broker. The verdict comes after the report is on the broker's disk.
+//! - The agent has the last word on its fragment: it never runs more replicas than the
+//!   [`Fragment`] it announced last.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::codec::{self, DecodeError};
+use crate::job::Task;
+use crate::{Epoch, HostInfo, JobId, LeaseToken, Manifest, ReplicaId};
+
+/// From an agent to the broker.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AgentMessage {
+    /// First on every link.
+    Hello(Hello),
+    /// What the host gives from now on.
+    Fragment(Fragment),
+    /// Asks for this many more replicas, for slots that stand empty.
+    Request {
+        /// How many.
+        slots: u32,
+    },
+    /// What a replica produced.
+    Report(Report),
+    /// A replica is no longer held, and not done.
+    Released(Released),
+    /// How far a running replica has come.
+    Progress {
+        /// Which replica.
+        token: LeaseToken,
+        /// Done, in thousandths.
+        permille: u16,
+    },
+    /// An opening was not obeyed.
+    OpeningRefused {
+        /// The epoch it was decided on.
+        decided_on: Epoch,
+        /// The epoch at which the host stands.
+        current: Epoch,
+    },
+}
+
+/// Who connects, and what it still holds from before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// The host.
+    pub host: HostInfo,
+    /// Drawn at random when the agent process started: tells a reconnect from a restart.
+    pub incarnation: u64,
+    /// The fragment now.
+    pub fragment: Fragment,
+    /// Replicas that run, or are done with an unacknowledged report.
+    pub held: Vec<Held>,
+}
+
+/// A replica that an agent holds over a reconnect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// Its lease.
+    pub token: LeaseToken,
+    /// Which replica it is.
+    pub replica: ReplicaId,
+}
+
+/// What a host gives: the agent's decision, no larger than the monitor's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Fragment {
+    /// The host's epoch.
+    pub epoch: Epoch,
+    /// Replicas that may run at once, one core each; 0 while it is closed.
+    pub slots: u32,
+}
+
+/// What came of a replica.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// Its lease.
+    pub token: LeaseToken,
+    /// Which replica it is.
+    pub replica: ReplicaId,
+    /// Its output, or why there is none.
+    pub outcome: Outcome,
+    /// CPU time it took, in microseconds.
+    pub cpu_us: u64,
+}
+
+/// Whether a replica has an output.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// Done.
+    Output(Manifest),
+    /// It ran and failed; in the task's words.
+    Failed(String),
+}
+
+/// A replica that a host gave back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Released {
+    /// Its lease.
+    pub token: LeaseToken,
+    /// Why.
+    pub reason: ReleaseReason,
+}
+
+/// Why a host gave a replica back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ReleaseReason {
+    /// A render wants the cores.
+    Preempted,
+    /// The fragment ended: it was closed, or nobody confirmed it in time.
+    FragmentClosed,
+    /// The broker asked for it.
+    Aborted,
+    /// It cannot run here at all: not allowed, an input missing, a broken runner.
+    CannotRun(String),
+}
+
+/// From the broker to an agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum BrokerMessage {
+    /// Answers [`AgentMessage::Hello`].
+    Welcome {
+        /// Which start of the broker this is; the upper half of its tokens.
+        incarnation: u32,
+        /// Which of the held replicas stay held. All others are to be ended and forgotten.
+        adopted: Vec<LeaseToken>,
+    },
+    /// The monitor's word that the farm leaves cores free. Farm hosts only.
+    Opening(Opening),
+    /// The monitor's word that it does not, any more.
+    Closing {
+        /// Why, for the log and for people.
+        reason: String,
+    },
+    /// The task of a job, before the first lease of it on this link.
+    Task {
+        /// The job.
+        job: JobId,
+        /// What its workunits run.
+        task: Task,
+    },
+    /// The agent need not remember this job's task any longer.
+    Forget {
+        /// The job.
+        job: JobId,
+    },
+    /// A replica to run.
+    Lease(Lease),
+    /// A replica to end: nobody wants its output any more.
+    Abort {
+        /// Its lease.
+        token: LeaseToken,
+        /// Why.
+        reason: AbortReason,
+    },
+    /// A report was received, and is on disk where it counts: forget it.
+    Verdict {
+        /// Its lease.
+        token: LeaseToken,
+        /// What it changed.
+        verdict: Verdict,
+    },
+    /// The agent broke the rules of this link, which ends now.
+    Refused {
+        /// Which rule.
+        reason: String,
+    },
+}
+
+/// A fragment that the farm leaves, itself a lease: it ends unless it is confirmed by another
+/// opening.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Opening {
+    /// The host's epoch when this was decided.
+    pub epoch: Epoch,
+    /// Cores that no render has booked, the reserve taken off.
+    pub cores: u32,
+    /// Memory likewise, in MiB.
+    pub memory_mib: u64,
+    /// For how long, in milliseconds from its arrival.
+    pub valid_ms: u64,
+}
+
+/// A replica given to a host until a time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lease {
+    /// Its fencing token.
+    pub token: LeaseToken,
+    /// Which replica.
+    pub replica: ReplicaId,
+    /// The workunit's item, where the job has items.
+    pub item: Option<String>,
+}
+
+/// Why a replica is no longer wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AbortReason {
+    /// The workunit was decided without it.
+    Decided,
+    /// The workunit was given up.
+    GivenUp,
+    /// The job was cancelled.
+    Cancelled,
+    /// The lease ran out.
+    Expired,
+    /// A scheduling policy took it back.
+    Preempted,
+    /// The host's fragment shrank.
+    FragmentClosed,
+    /// The broker does not know this lease.
+    Unknown,
+}
+
+/// What a report changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// It is a vote.
+    Counted,
+    /// The same report came before and was counted then.
+    Duplicate,
+    /// The lease had ended: it expired, was aborted, or belongs to another host.
+    OldToken,
+    /// This host, or another of its owner, has voted on the workunit before.
+    SecondVote,
+    /// The workunit was decided or given up before.
+    Late,
+    /// The job is not known (any more).
+    UnknownJob,
+    /// The output was refused: malformed, too large, or a blob of it was not uploaded.
+    Malformed,
+}
+
+/// Encodes messages into one frame.
+#[must_use]
+pub fn encode_frame<M: Serialize>(messages: &[M]) -> Vec<u8> {
+    codec::encode(messages)
+}
+
+/// Decodes a frame.
+///
+/// # Errors
+/// Those of [`codec::decode`].
+pub fn decode_frame<M: DeserializeOwned>(frame: &[u8]) -> Result<Vec<M>, DecodeError> {
+    codec::decode(frame)
+}

@@ -1,0 +1,105 @@
+//! What is said about the farm: by hooks and agents to the monitor, and by the monitor to the
+//! broker. JSON over HTTP.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{BookingId, Epoch, HostName, Origin};
+
+/// A render starts or ends on a host. Hook to monitor: `POST /v1/events` of the monitor.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HookEvent {
+    /// The host.
+    pub host: HostName,
+    /// Starts or ends.
+    pub kind: HookKind,
+    /// Which attempt of which render.
+    pub booking: BookingId,
+    /// What it books; empty in a postflight.
+    #[serde(default)]
+    pub resources: Booked,
+    /// The host's epoch after this event.
+    pub epoch: Epoch,
+}
+
+/// Which hook spoke.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HookKind {
+    /// Before a render.
+    Preflight,
+    /// After it.
+    Postflight,
+}
+
+/// What a render books of a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Booked {
+    /// Cores; the whole host where the farm does not say.
+    #[serde(default)]
+    pub cores: Option<u32>,
+    /// Memory in MiB, where the farm says.
+    #[serde(default)]
+    pub memory_mib: Option<u64>,
+}
+
+/// What an agent sees on its host. Agent to monitor: `POST /v1/samples` of the monitor.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostSample {
+    /// The host.
+    pub host: HostName,
+    /// Which side it is on.
+    pub origin: Origin,
+    /// Cores it has for renders and harvest together.
+    pub cores: u32,
+    /// Its memory, in MiB.
+    pub memory_mib: u64,
+    /// Its epoch.
+    pub epoch: Epoch,
+    /// Renders that its run folder knows to be running.
+    pub bookings: Vec<SampledBooking>,
+    /// CPU use of the whole host in percent of all its cores, harvested work included.
+    pub cpu_percent: f32,
+    /// Memory in use, in MiB.
+    pub used_memory_mib: u64,
+    /// Harvested replicas that run now.
+    pub replicas: u32,
+}
+
+/// A booking as the host's run folder has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SampledBooking {
+    /// Which attempt of which render.
+    pub booking: BookingId,
+    /// What it books.
+    pub resources: Booked,
+}
+
+/// Monitor to broker: `POST /v1/farm/events` of the broker, a JSON array of these in order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case", deny_unknown_fields)]
+pub enum FarmEvent {
+    /// A host has cores that the farm does not use; also confirms that it still has.
+    FragmentOpened {
+        /// The host.
+        host: HostName,
+        /// Its epoch when this was decided.
+        epoch: Epoch,
+        /// Free cores, the reserve taken off.
+        cores: u32,
+        /// Free memory likewise, in MiB.
+        memory_mib: u64,
+        /// For how long, in milliseconds.
+        valid_ms: u64,
+    },
+    /// A host has none any more.
+    FragmentClosed {
+        /// The host.
+        host: HostName,
+        /// Why, for people.
+        reason: String,
+    },
+}

@@ -1,0 +1,33 @@
+//! What Gleaner's parts say to each other.
+//!
+//! Every message that crosses a process boundary is defined here and nowhere else: the
+//! control link between agent and broker ([`control`]), farm events and host samples
+//! ([`farm`]), the broker's HTTP interface ([`api`]) and what a job is ([`job`]). The crate
+//! holds data and checks, no behaviour: agent, monitor and hooks know this crate and nothing
+//! else of the broker.
+//!
+//! Binary messages are postcard behind a version byte ([`codec`]); HTTP bodies are JSON.
+//! Bounds on sizes and counts stand in [`limits`].
+
+pub mod api;
+pub mod codec;
+pub mod control;
+pub mod farm;
+pub mod job;
+pub mod limits;
+
+mod digest;
+mod epoch;
+mod host;
+mod ids;
+mod output;
+mod time;
+
+pub use digest::{Digest, DigestParseError};
+pub use epoch::Epoch;
+pub use host::{Capabilities, HostInfo, Origin};
+pub use ids::{
+    BookingId, HostName, JobId, KernelName, LeaseToken, NameError, OwnerName, ReplicaId, WorkunitId,
+};
+pub use output::{Content, Manifest, OutputFile};
+pub use time::{Span, Time, boottime};

@@ -1,0 +1,50 @@
+//! Named bounds of everything that crosses a process boundary.
+
+/// Longest id or name, in bytes.
+pub const NAME_BYTES_MAX: usize = 128;
+/// Longest message on the control link, in bytes.
+pub const CONTROL_MESSAGE_BYTES_MAX: usize = 1 << 20;
+/// Longest JSON body of an HTTP request, in bytes.
+pub const HTTP_BODY_BYTES_MAX: u64 = 16 << 20;
+/// Longest line on an agent's local socket, in bytes.
+pub const HOOK_MESSAGE_BYTES_MAX: usize = 16 << 10;
+/// An output up to this many bytes travels and is stored with its report; a larger one is a
+/// blob of its own.
+pub const INLINE_BYTES_MAX: usize = 4 << 10;
+/// Largest single blob (an input or an output), in bytes.
+pub const BLOB_BYTES_MAX: u64 = 1 << 30;
+/// Most output files of one replica.
+pub const OUTPUT_FILES_MAX: usize = 64;
+/// Most input files of one task.
+pub const INPUT_FILES_MAX: usize = 64;
+/// Most elements in a command's argument list.
+pub const ARGV_MAX: usize = 1024;
+/// Longest single argument or item, in bytes.
+pub const ARGUMENT_BYTES_MAX: usize = 64 << 10;
+/// Most workunits of one job.
+pub const WORKUNITS_MAX: u32 = 100_000_000;
+/// Most replicas that a job may ask for at once per workunit.
+pub const REPLICATION_MAX: u8 = 32;
+/// Most replicas over the life of a workunit, failed and disagreeing ones counted.
+pub const REPLICAS_MAX: u16 = 256;
+/// Longest lease that a job may ask for, in seconds (30 days).
+pub const LEASE_S_MAX: u64 = 30 * 86_400;
+/// Most cores of one host.
+pub const CORES_MAX: u32 = 4096;
+/// Most kernels or commands that a host may offer.
+pub const CAPABILITIES_MAX: usize = 256;
+/// Longest reason text that one part sends another, in bytes.
+pub const REASON_BYTES_MAX: usize = 2 << 10;
+
+/// Cuts `text` to [`REASON_BYTES_MAX`] bytes at a character boundary.
+#[must_use]
+pub fn bounded_reason(mut text: String) -> String {
+    if text.len() > REASON_BYTES_MAX {
+        let mut end = REASON_BYTES_MAX;
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        text.truncate(end);
+    }
+    text
+}
