@@ -1,1 +1,19 @@
-//! Placeholder.
+//! What a farm's hooks do on a render host.
+//!
+//! A preflight hook frees the host's cores for a render and returns: it raises the epoch in the
+//! host's [run folder](RunDir), books the render there, has the agent stop the harvested work
+//! over its [Unix socket](ask), and stops that work itself where the agent does not answer.
+//! Nothing in it waits for the network, and nothing in it can fail a render.
+
+pub mod limits;
+
+mod process_group;
+mod run_dir;
+mod socket;
+
+pub use process_group::{ProcessStat, TaskGroup, freeze, kill, thaw};
+pub use run_dir::{BookingChange, RunDir, RunDirError, StopReport};
+pub use socket::{
+    AskError, LineError, SocketAnswer, SocketRequest, ask, decode_line, encode_line,
+    read_line_bounded,
+};

@@ -1,0 +1,34 @@
+//! Named bounds of the hook.
+
+use gleaner_protocol::Span;
+
+/// How long a hook waits for the agent's answer, unless told otherwise.
+pub const AGENT_TIMEOUT: Span = Span::from_millis(30);
+/// After how long a hook process ends whatever hangs, unless told otherwise.
+pub const DEADLINE: Span = Span::from_millis(500);
+/// How long a hook waits for killed process groups to be gone.
+pub const STOP_WAIT: Span = Span::from_millis(20);
+/// For how long a postflight that came first takes the sting out of its preflight.
+pub const LATE_PREFLIGHT: Span = Span::from_secs(60);
+/// Most ended bookings that a run folder remembers.
+pub const ENDED_BOOKINGS_MAX: usize = 64;
+/// Most entries that are read of one folder.
+pub const FOLDER_ENTRIES_MAX: usize = 16 << 10;
+/// Longest file of a run folder, in bytes.
+pub const RUN_FILE_BYTES_MAX: u64 = 4 << 10;
+/// Longest path of a Unix socket, in bytes.
+pub const SOCKET_PATH_BYTES_MAX: usize = 107;
+/// Tries to tell the monitor of an event.
+pub const NOTIFY_TRIES: u32 = 5;
+/// After how long telling the monitor is given up.
+pub const NOTIFY_DEADLINE: Span = Span::from_secs(10);
+/// Pause before the second try; it doubles with each further one.
+pub const NOTIFY_PAUSE: Span = Span::from_millis(200);
+/// Longest single try.
+pub const NOTIFY_TRY: Span = Span::from_secs(2);
+/// How much of the monitor's answer is read, in bytes.
+pub const NOTIFY_ANSWER_BYTES_MAX: u64 = 16 << 10;
+/// Longest token file, in bytes.
+pub const TOKEN_BYTES_MAX: u64 = 4 << 10;
+/// Most nodes of a Slurm node list that are looked through.
+pub const SLURM_NODES_MAX: usize = 1 << 17;

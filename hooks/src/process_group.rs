@@ -1,0 +1,208 @@
+//! Process groups: who is in them, and the signals that stop them.
+//!
+//! # Invariants
+//! - A number that would reach beyond one process group (0, 1 and below) is never signalled.
+//! - A process is identified by its number and its start time: numbers are used again.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+
+use gleaner_protocol::{Span, boottime};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+
+/// What `/proc/<pid>/stat` says of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProcessStat {
+    /// Its number.
+    pub pid: i32,
+    /// Its parent.
+    pub parent: i32,
+    /// State letter: `R`, `S`, `D`, `T`, `Z` and so on.
+    pub state: char,
+    /// The group that it is in.
+    pub pgid: i32,
+    /// The session that it is in.
+    pub session: i32,
+    /// When it started, in clock ticks since the machine booted.
+    pub start_ticks: u64,
+}
+
+impl ProcessStat {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// No such process, or no `/proc`.
+    pub fn of(pid: i32) -> io::Result<Self> {
+        let text = fs::read(format!("/proc/{pid}/stat"))?;
+        Self::parse(&String::from_utf8_lossy(&text))
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "unreadable /proc stat line"))
+    }
+
+    /// Whether it has ended and only waits for its parent to take note.
+    #[must_use]
+    pub const fn is_dead(&self) -> bool {
+        matches!(self.state, 'Z' | 'X' | 'x')
+    }
+
+    /// The program's name stands in parentheses and may hold spaces and parentheses itself, so
+    /// the fields are counted from the last one.
+    fn parse(text: &str) -> Option<Self> {
+        let (head, tail) = text.rsplit_once(')')?;
+        let pid = head.split_once(' ')?.0.parse().ok()?;
+        let fields: Vec<&str> = tail.split_ascii_whitespace().collect();
+        Some(Self {
+            pid,
+            state: fields.first()?.chars().next()?,
+            parent: fields.get(1)?.parse().ok()?,
+            pgid: fields.get(2)?.parse().ok()?,
+            session: fields.get(3)?.parse().ok()?,
+            start_ticks: fields.get(19)?.parse().ok()?,
+        })
+    }
+}
+
+/// A process group that runs harvested work, identified by its leader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TaskGroup {
+    /// Its number, which is its leader's.
+    pub pgid: i32,
+    /// When its leader started, in clock ticks since the machine booted.
+    pub leader_start_ticks: u64,
+}
+
+impl TaskGroup {
+    /// The group that the living process `pid` leads.
+    ///
+    /// # Errors
+    /// No such process, or it leads no group.
+    pub fn of_leader(pid: i32) -> io::Result<Self> {
+        let stat = ProcessStat::of(pid)?;
+        if stat.pgid != pid {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("process {pid} does not lead its group {}", stat.pgid),
+            ));
+        }
+        Ok(Self { pgid: pid, leader_start_ticks: stat.start_ticks })
+    }
+}
+
+/// Stops every process of a group where it stands (SIGSTOP).
+///
+/// # Errors
+/// No such group, not ours, or a number that is no group's.
+pub fn freeze(pgid: i32) -> io::Result<()> {
+    signal(pgid, Signal::STOP)
+}
+
+/// Lets a frozen group run on (SIGCONT).
+///
+/// # Errors
+/// As [`freeze`].
+pub fn thaw(pgid: i32) -> io::Result<()> {
+    signal(pgid, Signal::CONT)
+}
+
+/// Ends every process of a group (SIGKILL), frozen or not.
+///
+/// # Errors
+/// As [`freeze`].
+pub fn kill(pgid: i32) -> io::Result<()> {
+    signal(pgid, Signal::KILL)
+}
+
+fn signal(pgid: i32, signal: Signal) -> io::Result<()> {
+    match Pid::from_raw(pgid) {
+        // kill(-1, …) would reach every process of the machine.
+        Some(group) if pgid > 1 => Ok(kill_process_group(group, signal)?),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{pgid} is no task group"))),
+    }
+}
+
+/// A process of a group whose leader is gone.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Member {
+    pub(crate) stat: ProcessStat,
+    pub(crate) uid: u32,
+}
+
+/// Every process of the machine that has not ended, by a walk over `/proc`.
+pub(crate) fn all_members() -> Vec<Member> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    entries
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            let pid = entry.file_name().to_str()?.parse().ok()?;
+            let uid = entry.metadata().ok()?.uid();
+            let stat = ProcessStat::of(pid).ok()?;
+            (!stat.is_dead()).then_some(Member { stat, uid })
+        })
+        .collect()
+}
+
+/// A handle that becomes readable when the process ends.
+pub(crate) fn watch(pid: i32) -> Option<OwnedFd> {
+    pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()
+}
+
+/// Waits until all watched processes have ended or the time is over; returns how many have not.
+pub(crate) fn wait_all(watched: &[OwnedFd], limit: Span) -> usize {
+    let end = boottime() + limit;
+    let mut left: Vec<&OwnedFd> = watched.iter().collect();
+    while !left.is_empty() {
+        let rest = end.since(boottime());
+        let mut fds: Vec<PollFd<'_>> =
+            left.iter().map(|fd| PollFd::new(*fd, PollFlags::IN)).collect();
+        let outcome = poll(&mut fds, Some(&timespec(rest)));
+        let ended: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        let mut index = 0;
+        left.retain(|_| {
+            index += 1;
+            !ended[index - 1]
+        });
+        let interrupted = matches!(outcome, Err(rustix::io::Errno::INTR));
+        if rest == Span::ZERO || (outcome.is_err() && !interrupted) {
+            break;
+        }
+    }
+    left.len()
+}
+
+/// For poll.
+pub(crate) fn timespec(span: Span) -> Timespec {
+    let micros = span.as_micros();
+    Timespec {
+        tv_sec: i64::try_from(micros / 1_000_000).unwrap_or(i64::MAX),
+        tv_nsec: i64::try_from(micros % 1_000_000 * 1_000).expect("below a second"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_name_with_parentheses_does_not_shift_the_fields() {
+        let line = "42 (a) b (c)) S 7 42 40 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 777 1 2 3";
+        let stat = ProcessStat::parse(line).expect("a stat line");
+        assert_eq!(
+            stat,
+            ProcessStat { pid: 42, parent: 7, state: 'S', pgid: 42, session: 40, start_ticks: 777 }
+        );
+        for torn in ["", "42", "42 (x", "42 (x) S 1 2", ") S"] {
+            assert_eq!(ProcessStat::parse(torn), None, "{torn:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_reach_beyond_one_group_are_refused() {
+        for pgid in [i32::MIN, -7, -1, 0, 1] {
+            assert!(freeze(pgid).is_err(), "{pgid}");
+            assert!(thaw(pgid).is_err(), "{pgid}");
+            assert!(kill(pgid).is_err(), "{pgid}");
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! Bookings in the run folder: one file per render attempt, running or lately ended.
+//!
+//! # Invariants
+//! - A file's name is `b-` and the id: ids have neither `/` nor NUL, so the name is safe and no
+//!   two ids share one; the prefix keeps `.` and `..` from being names of their own.
+//! - Each change is one link (from nothing) or one rename (from something), so hooks that act
+//!   on one id at the same time leave a state that some order of them leaves.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use gleaner_protocol::farm::{Booked, SampledBooking};
+use gleaner_protocol::{BookingId, Time};
+use serde::{Deserialize, Serialize};
+
+use super::{BookingChange, NewFile, RunDirError, life, names, read_small, write_new};
+use crate::limits::{ENDED_BOOKINGS_MAX, LATE_PREFLIGHT};
+
+/// Its folder below a life.
+pub(super) const FOLDER: &str = "bookings";
+const PREFIX: &str = "b-";
+/// Each turn of the loop means that another hook changed the same booking in between.
+const TURNS_MAX: usize = 16;
+
+/// A booking's file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "lowercase")]
+enum Record {
+    /// A preflight came.
+    Running { resources: Booked },
+    /// A postflight came; `first` where its preflight had not, and has not yet.
+    Ended { at_us: u64, first: bool },
+}
+
+/// Bookings that run, in order of their ids.
+pub(super) fn list(life: &Path) -> Result<Vec<SampledBooking>, RunDirError> {
+    let folder = life.join(FOLDER);
+    let mut bookings = Vec::new();
+    for name in names(&folder)? {
+        let id = name.strip_prefix(PREFIX).map(BookingId::new);
+        let Some(Ok(booking)) = id else { continue };
+        match read(&folder.join(&name))? {
+            Some(Record::Running { resources }) => {
+                bookings.push(SampledBooking { booking, resources });
+            }
+            Some(Record::Ended { .. }) | None => {}
+        }
+    }
+    Ok(bookings)
+}
+
+/// A preflight.
+pub(super) fn begin(
+    life: &Path,
+    now: Time,
+    id: &BookingId,
+    booked: &Booked,
+) -> Result<BookingChange, RunDirError> {
+    let path = path_of(life, id);
+    for _ in 0..TURNS_MAX {
+        match read(&path)? {
+            Some(Record::Running { .. }) => return Ok(BookingChange::AlreadyThere),
+            Some(Record::Ended { at_us, first: true })
+                if now.since(Time::from_micros(at_us)) <= LATE_PREFLIGHT =>
+            {
+                write(life, &Record::Ended { at_us, first: false })?.replace(&path)?;
+                return Ok(BookingChange::AlreadyEnded);
+            }
+            Some(Record::Ended { .. }) => {
+                write(life, &Record::Running { resources: *booked })?.replace(&path)?;
+                return Ok(BookingChange::New);
+            }
+            None => match write(life, &Record::Running { resources: *booked }) {
+                Ok(file) => {
+                    if file.link(&path)? {
+                        return Ok(BookingChange::New);
+                    }
+                }
+                // A full disk may still have room for a name: an empty file books the host.
+                Err(error) => {
+                    return match fs::File::create_new(&path) {
+                        Ok(_) => Ok(BookingChange::New),
+                        Err(_) => Err(error),
+                    };
+                }
+            },
+        }
+    }
+    Err(RunDirError::io("book in", &path, io::ErrorKind::ResourceBusy.into()))
+}
+
+/// A postflight.
+pub(super) fn end(life: &Path, now: Time, id: &BookingId) -> Result<BookingChange, RunDirError> {
+    let path = path_of(life, id);
+    let at_us = now.as_micros();
+    for _ in 0..TURNS_MAX {
+        match read(&path)? {
+            Some(Record::Ended { .. }) => return Ok(BookingChange::AlreadyEnded),
+            Some(Record::Running { .. }) => {
+                match write(life, &Record::Ended { at_us, first: false }) {
+                    Ok(file) => file.replace(&path)?,
+                    // A full disk: better no memory of it than a booking without end.
+                    Err(_) => fs::remove_file(&path)
+                        .map_err(|source| RunDirError::io("remove", &path, source))?,
+                }
+                prune(life, &path);
+                return Ok(BookingChange::New);
+            }
+            None => {
+                if write(life, &Record::Ended { at_us, first: true })?.link(&path)? {
+                    prune(life, &path);
+                    return Ok(BookingChange::New);
+                }
+            }
+        }
+    }
+    Err(RunDirError::io("end a booking in", &path, io::ErrorKind::ResourceBusy.into()))
+}
+
+fn path_of(life: &Path, id: &BookingId) -> PathBuf {
+    life.join(FOLDER).join(format!("{PREFIX}{id}"))
+}
+
+/// None where there is no such file. What cannot be understood books the whole host.
+fn read(path: &Path) -> Result<Option<Record>, RunDirError> {
+    match read_small(path) {
+        Ok(bytes) => Ok(Some(
+            serde_json::from_slice(&bytes)
+                .unwrap_or(Record::Running { resources: Booked::default() }),
+        )),
+        // The life's folder may be gone as a whole, which is another matter than a booking.
+        Err(error) if error.kind() == io::ErrorKind::NotFound && in_folder(path) => Ok(None),
+        Err(source) => Err(RunDirError::io("read", path, source)),
+    }
+}
+
+fn in_folder(path: &Path) -> bool {
+    path.parent().is_some_and(Path::is_dir)
+}
+
+fn write(life: &Path, record: &Record) -> Result<NewFile, RunDirError> {
+    write_new(life, &serde_json::to_vec(record).expect("our own types serialise"))
+}
+
+/// Forgets the longest-ended bookings where there are too many, and what killed hooks left. Best
+/// effort: it is tried again with the next postflight.
+fn prune(life: &Path, just_ended: &Path) {
+    let folder = life.join(FOLDER);
+    let Ok(all) = names(&folder) else { return };
+    if all.len() <= ENDED_BOOKINGS_MAX {
+        return;
+    }
+    let mut ended: Vec<(u64, PathBuf)> = all
+        .iter()
+        .map(|name| folder.join(name))
+        .filter(|path| path != just_ended)
+        .filter_map(|path| match read(&path) {
+            Ok(Some(Record::Ended { at_us, .. })) => Some((at_us, path)),
+            _ => None,
+        })
+        .collect();
+    ended.sort_unstable();
+    let surplus = ended.len().saturating_sub(ENDED_BOOKINGS_MAX / 2);
+    for (_, path) in &ended[..surplus] {
+        forget_ended(life, path);
+    }
+    for name in names(&life.join(life::NEW)).unwrap_or_default() {
+        let owner = name.split_once('.').map_or("", |(pid, _)| pid);
+        if !Path::new("/proc").join(owner).exists() {
+            let _ = fs::remove_file(life.join(life::NEW).join(name));
+        }
+    }
+}
+
+/// Takes the file away by a rename and looks again: had its booking begun anew meanwhile, it is
+/// put back.
+fn forget_ended(life: &Path, path: &Path) {
+    let Ok(aside) = write_new(life, b"") else { return };
+    if fs::rename(path, &aside.path).is_ok()
+        && let Ok(Some(Record::Running { .. })) = read(&aside.path)
+    {
+        let _ = aside.link(path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::RunDir;
+    use gleaner_protocol::Span;
+
+    fn id(text: &str) -> BookingId {
+        BookingId::new(text).expect("a name")
+    }
+
+    struct Folder {
+        _keep: tempfile::TempDir,
+        life: PathBuf,
+        now: Time,
+    }
+
+    impl Folder {
+        fn new() -> Self {
+            let keep = tempfile::tempdir().expect("a folder");
+            let run_dir = RunDir::open(keep.path()).expect("opens");
+            let incarnation = run_dir.epoch().expect("an epoch").incarnation;
+            let life = life::folder(keep.path(), incarnation);
+            Self { _keep: keep, life, now: Time::from_micros(1_000_000) }
+        }
+
+        fn begin(&self, name: &str) -> BookingChange {
+            let booked = Booked { cores: Some(2), memory_mib: None };
+            begin(&self.life, self.now, &id(name), &booked).expect("begins")
+        }
+
+        fn end(&self, name: &str) -> BookingChange {
+            end(&self.life, self.now, &id(name)).expect("ends")
+        }
+
+        fn running(&self) -> Vec<String> {
+            let list = list(&self.life).expect("lists");
+            list.iter().map(|booking| booking.booking.to_string()).collect()
+        }
+    }
+
+    #[test]
+    fn bookings_are_a_set_whatever_the_hooks_repeat() {
+        let folder = Folder::new();
+        assert_eq!(folder.begin("a"), BookingChange::New);
+        assert_eq!(folder.begin("a"), BookingChange::AlreadyThere);
+        assert_eq!(folder.begin("b"), BookingChange::New);
+        assert_eq!(folder.running(), ["a", "b"]);
+        assert_eq!(folder.end("a"), BookingChange::New);
+        assert_eq!(folder.end("a"), BookingChange::AlreadyEnded);
+        assert_eq!(folder.running(), ["b"]);
+    }
+
+    #[test]
+    fn a_postflight_that_comes_first_takes_back_one_preflight() {
+        let folder = Folder::new();
+        assert_eq!(folder.end("a"), BookingChange::New);
+        assert_eq!(folder.begin("a"), BookingChange::AlreadyEnded);
+        assert_eq!(folder.running(), [""; 0]);
+        assert_eq!(folder.begin("a"), BookingChange::New, "another attempt of the same name");
+        assert_eq!(folder.running(), ["a"]);
+    }
+
+    #[test]
+    fn a_postflight_that_came_long_ago_takes_nothing_back() {
+        let mut folder = Folder::new();
+        folder.end("a");
+        folder.now = folder.now + LATE_PREFLIGHT + Span::from_micros(1);
+        assert_eq!(folder.begin("a"), BookingChange::New);
+        assert_eq!(folder.running(), ["a"]);
+    }
+
+    #[test]
+    fn an_attempt_that_is_repeated_under_its_name_is_booked_again() {
+        let folder = Folder::new();
+        for _ in 0..3 {
+            assert_eq!(folder.begin("qube:1.0"), BookingChange::New);
+            assert_eq!(folder.end("qube:1.0"), BookingChange::New);
+        }
+        assert_eq!(folder.running(), [""; 0]);
+    }
+
+    #[test]
+    fn every_id_has_a_file_of_its_own() {
+        let folder = Folder::new();
+        let long = "x".repeat(128);
+        let names = [".", "..", ".hidden", "-x", "b-a", "a", "A", "ж", "a:b@c+d_e.f", &long];
+        for name in names {
+            assert_eq!(folder.begin(name), BookingChange::New, "{name}");
+        }
+        let mut expected = names.map(str::to_owned).to_vec();
+        expected.sort_unstable();
+        assert_eq!(folder.running(), expected);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_books_the_whole_host() {
+        let folder = Folder::new();
+        for (name, bytes) in [("empty", &b""[..]), ("torn", b"{\"sta"), ("noise", b"\xff\0\xff")] {
+            fs::write(path_of(&folder.life, &id(name)), bytes).expect("writes");
+        }
+        fs::write(folder.life.join(FOLDER).join("README"), "not a booking").expect("writes");
+        let list = list(&folder.life).expect("lists");
+        assert_eq!(list.len(), 3);
+        assert!(list.iter().all(|booking| booking.resources == Booked::default()));
+        assert_eq!(folder.end("torn"), BookingChange::New);
+        assert_eq!(folder.running(), ["empty", "noise"]);
+    }
+
+    #[test]
+    fn ended_bookings_are_forgotten_oldest_first_and_running_ones_never() {
+        let mut folder = Folder::new();
+        folder.begin("keep");
+        for index in 0..ENDED_BOOKINGS_MAX * 3 {
+            folder.now = folder.now + Span::from_millis(1);
+            folder.begin(&format!("frame-{index}"));
+            folder.end(&format!("frame-{index}"));
+        }
+        let files = names(&folder.life.join(FOLDER)).expect("lists").len();
+        assert!(files <= ENDED_BOOKINGS_MAX, "{files} files");
+        assert_eq!(folder.running(), ["keep"]);
+        let last = format!("frame-{}", ENDED_BOOKINGS_MAX * 3 - 1);
+        assert_eq!(folder.end(&last), BookingChange::AlreadyEnded);
+        assert_eq!(names(&folder.life.join(life::NEW)).expect("lists").len(), 0);
+    }
+}

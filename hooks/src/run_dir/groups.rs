@@ -1,0 +1,178 @@
+//! Process groups of harvested work in the run folder, and how a hook stops them by itself.
+//!
+//! # Invariants
+//! - A group is signalled only while it is the one that was recorded. Its leader lives with the
+//!   recorded start time; or the leader is gone and a member is left that started no earlier, in
+//!   the recorded session and of the recorded user. (The kernel does not give a number away as
+//!   long as a group bears it, so a leader with another start time means that the group is gone.)
+//! - The caller's own group is never signalled.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::{RunDirError, names, read_small, write_new};
+use crate::limits::STOP_WAIT;
+use crate::process_group::{self, Member, ProcessStat, TaskGroup};
+
+/// Its folder below a life.
+pub(super) const FOLDER: &str = "groups";
+
+/// What [`crate::RunDir::stop_groups`] did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StopReport {
+    /// Groups that were frozen and killed.
+    pub stopped: u32,
+    /// Groups that were gone already.
+    pub gone: u32,
+    /// Killed groups whose leaders had not ended when the wait was over.
+    pub lingering: u32,
+    /// What went wrong, in words.
+    pub troubles: Vec<String>,
+}
+
+/// A group's file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Record {
+    group: TaskGroup,
+    /// Of the leader, where it was still there to ask.
+    session: Option<i32>,
+    uid: Option<u32>,
+}
+
+enum Standing {
+    LeaderLives,
+    /// The leader has ended; others of the group have not.
+    MembersLive,
+    Gone,
+}
+
+pub(super) fn register(life: &Path, group: &TaskGroup) -> Result<(), RunDirError> {
+    let TaskGroup { pgid, leader_start_ticks } = *group;
+    let session = ProcessStat::of(pgid)
+        .ok()
+        .filter(|stat| stat.start_ticks == leader_start_ticks)
+        .map_or(0, |stat| stat.session);
+    let uid = fs::metadata(format!("/proc/{pgid}")).map_or(-1, |proc| i64::from(proc.uid()));
+    write_new(life, format!("{leader_start_ticks} {session} {uid}\n").as_bytes())?
+        .replace(&path_of(life, pgid))
+}
+
+pub(super) fn forget(life: &Path, pgid: i32) -> Result<(), RunDirError> {
+    let path = path_of(life, pgid);
+    match fs::remove_file(&path) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => {
+            Err(RunDirError::io("remove", &path, source))
+        }
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn list(life: &Path) -> Result<Vec<TaskGroup>, RunDirError> {
+    let mut groups: Vec<TaskGroup> = records(life)?.iter().map(|record| record.group).collect();
+    groups.sort_unstable();
+    Ok(groups)
+}
+
+pub(super) fn stop_all(life: &Path) -> StopReport {
+    let mut report = StopReport::default();
+    let records = match records(life) {
+        Ok(records) => records,
+        Err(error) => {
+            report.troubles.push(error.to_string());
+            return report;
+        }
+    };
+    let targets = living(life, &records, &mut report);
+    let watched: Vec<_> = targets.iter().filter_map(|pgid| process_group::watch(*pgid)).collect();
+    // All are frozen before the first is killed: what runs on a core that a render wants stops
+    // first, the tidying of memory comes second.
+    for pgid in &targets {
+        let _ = process_group::freeze(*pgid);
+    }
+    let mut killed = Vec::with_capacity(targets.len());
+    for pgid in targets {
+        match process_group::kill(pgid) {
+            Ok(()) => killed.push(pgid),
+            Err(error) if error.raw_os_error() == Some(ESRCH) => {
+                report.gone += 1;
+                let _ = forget(life, pgid);
+            }
+            Err(error) => report.troubles.push(format!("cannot stop task group {pgid}: {error}")),
+        }
+    }
+    report.stopped = u32::try_from(killed.len()).unwrap_or(u32::MAX);
+    let lingering = process_group::wait_all(&watched, STOP_WAIT);
+    report.lingering = u32::try_from(lingering).unwrap_or(u32::MAX);
+    for pgid in killed {
+        let _ = forget(life, pgid);
+    }
+    report
+}
+
+/// Numbers of the groups that are to be signalled; those that are gone are forgotten.
+fn living(life: &Path, records: &[Record], report: &mut StopReport) -> Vec<i32> {
+    let own = rustix::process::getpgrp().as_raw_nonzero().get();
+    let mut members: Option<Vec<Member>> = None;
+    let mut targets = Vec::with_capacity(records.len());
+    for record in records {
+        let pgid = record.group.pgid;
+        match standing(record, &mut members) {
+            _ if pgid == own => {
+                report.troubles.push(format!("task group {pgid} is the hook's own: left alone"));
+            }
+            Standing::LeaderLives | Standing::MembersLive => targets.push(pgid),
+            Standing::Gone => {
+                report.gone += 1;
+                let _ = forget(life, pgid);
+            }
+        }
+    }
+    targets
+}
+
+fn standing(record: &Record, members: &mut Option<Vec<Member>>) -> Standing {
+    let TaskGroup { pgid, leader_start_ticks } = record.group;
+    match ProcessStat::of(pgid) {
+        Ok(leader) if leader.start_ticks != leader_start_ticks => return Standing::Gone,
+        // A dead leader that nobody has taken note of yet still has its number, and others of
+        // its group may live.
+        Ok(_) => return Standing::LeaderLives,
+        Err(_) => {}
+    }
+    let ours = |member: &Member| {
+        member.stat.pgid == pgid
+            && member.stat.start_ticks >= leader_start_ticks
+            && record.session.is_none_or(|session| session == member.stat.session)
+            && record.uid.is_none_or(|uid| uid == member.uid)
+    };
+    match members.get_or_insert_with(process_group::all_members).iter().any(ours) {
+        true => Standing::MembersLive,
+        false => Standing::Gone,
+    }
+}
+
+fn records(life: &Path) -> Result<Vec<Record>, RunDirError> {
+    let folder = life.join(FOLDER);
+    let names = names(&folder)?;
+    Ok(names.iter().filter_map(|name| read(&folder, name)).collect())
+}
+
+/// None where it is no group's file, or was forgotten in this moment.
+fn read(folder: &Path, name: &str) -> Option<Record> {
+    let pgid = name.parse().ok().filter(|pgid| *pgid > 1)?;
+    let bytes = read_small(&folder.join(name)).ok()?;
+    let text = std::str::from_utf8(&bytes).ok()?;
+    let mut words = text.split_ascii_whitespace();
+    let leader_start_ticks = words.next()?.parse().ok()?;
+    let session = words.next().and_then(|word| word.parse().ok()).filter(|session| *session > 0);
+    let uid = words.next().and_then(|word| word.parse().ok());
+    Some(Record { group: TaskGroup { pgid, leader_start_ticks }, session, uid })
+}
+
+fn path_of(life: &Path, pgid: i32) -> PathBuf {
+    life.join(FOLDER).join(pgid.to_string())
+}
+
+const ESRCH: i32 = rustix::io::Errno::SRCH.raw_os_error();

@@ -1,0 +1,251 @@
+//! Messages on the agent's Unix socket: one JSON line each way, then the connection ends.
+//!
+//! # Invariants
+//! - A line has at most [`HOOK_MESSAGE_BYTES_MAX`] bytes, its end included.
+//! - Whoever asks never waits longer than it said, whatever the other side does.
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use gleaner_protocol::farm::Booked;
+use gleaner_protocol::limits::HOOK_MESSAGE_BYTES_MAX;
+use gleaner_protocol::{BookingId, Epoch, Span, Time, boottime};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::process_group::timespec;
+
+/// What a hook, or a person, asks the agent of its own host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "request", rename_all = "snake_case")]
+pub enum SocketRequest {
+    /// A render starts: stop what is in its way, then answer [`SocketAnswer::Released`].
+    Preflight {
+        /// Which attempt of which render.
+        booking: BookingId,
+        /// What it books.
+        #[serde(default)]
+        booked: Booked,
+        /// The host's epoch, raised by this preflight. None where it could not be raised (a full
+        /// disk, a lost folder): the agent then drops the opening that it has and takes no other
+        /// until it has raised the epoch itself.
+        epoch: Option<Epoch>,
+    },
+    /// A render has ended. Answered by [`SocketAnswer::Noted`].
+    Postflight {
+        /// Which attempt of which render.
+        booking: BookingId,
+        /// The host's epoch, where it could be read.
+        epoch: Option<Epoch>,
+    },
+    /// How the agent is. Answered by [`SocketAnswer::Status`].
+    Status,
+}
+
+/// The agent's answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "snake_case")]
+pub enum SocketAnswer {
+    /// Nothing harvested runs any more on what the render booked.
+    Released {
+        /// Replicas that were frozen.
+        frozen: u32,
+        /// Replicas that may still run.
+        slots_left: u32,
+    },
+    /// Taken note of.
+    Noted,
+    /// How the agent is.
+    Status {
+        /// The epoch that it sees.
+        epoch: Option<Epoch>,
+        /// Replicas that may run now.
+        slots: u32,
+        /// Replicas that run now.
+        running: u32,
+        /// Whether it has a link to the broker.
+        connected: bool,
+    },
+    /// The request was not understood or not fulfilled.
+    Error {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// A message as its line, the end of line included.
+///
+/// # Errors
+/// Longer than [`HOOK_MESSAGE_BYTES_MAX`].
+pub fn encode_line<T: Serialize>(message: &T) -> Result<Vec<u8>, LineError> {
+    let mut line = serde_json::to_vec(message).map_err(LineError::Malformed)?;
+    line.push(b'\n');
+    if line.len() > HOOK_MESSAGE_BYTES_MAX { Err(LineError::TooLong) } else { Ok(line) }
+}
+
+/// A message from its line, with or without the end of line.
+///
+/// # Errors
+/// Too long, or not this message.
+pub fn decode_line<T: DeserializeOwned>(line: &[u8]) -> Result<T, LineError> {
+    if line.len() > HOOK_MESSAGE_BYTES_MAX {
+        return Err(LineError::TooLong);
+    }
+    serde_json::from_slice(line).map_err(LineError::Malformed)
+}
+
+/// Reads one line: up to its end or the end of the stream, never more than
+/// [`HOOK_MESSAGE_BYTES_MAX`] bytes.
+///
+/// # Errors
+/// Too long, nothing there, or those of the reader.
+pub fn read_line_bounded(reader: &mut impl Read) -> Result<Vec<u8>, LineError> {
+    let mut line = Vec::new();
+    let mut part = [0; 1024];
+    loop {
+        match reader.read(&mut part) {
+            Ok(0) if line.is_empty() => return Err(LineError::Empty),
+            Ok(0) => return Ok(line),
+            Ok(read) => {
+                line.extend_from_slice(&part[..read]);
+                if let Some(end) = line.iter().position(|byte| *byte == b'\n') {
+                    line.truncate(end + 1);
+                }
+                if line.len() > HOOK_MESSAGE_BYTES_MAX {
+                    return Err(LineError::TooLong);
+                }
+                if line.last() == Some(&b'\n') {
+                    return Ok(line);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(LineError::Io(error)),
+        }
+    }
+}
+
+/// Asks the agent that listens at `socket` and waits for its answer, `timeout` in all.
+///
+/// # Errors
+/// See [`AskError`].
+pub fn ask(
+    socket: &Path,
+    request: &SocketRequest,
+    timeout: Span,
+) -> Result<SocketAnswer, AskError> {
+    let line = encode_line(request)?;
+    let mut stream = Timed { stream: connect_to(socket)?, end: boottime() + timeout };
+    stream.write_all(&line).map_err(LineError::Io)?;
+    Ok(decode_line(&read_line_bounded(&mut stream)?)?)
+}
+
+/// Connecting to a Unix socket never takes time: it succeeds at once, or the listener is gone or
+/// its queue is full.
+fn connect_to(socket: &Path) -> Result<UnixStream, AskError> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let attempt = || {
+        let address = SocketAddrUnix::new(socket)?;
+        let fd = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        connect(&fd, &address)?;
+        // Room for the longest request, so that writing it does not wait for its reader.
+        let _ = sockopt::set_socket_send_buffer_size(&fd, HOOK_MESSAGE_BYTES_MAX * 2);
+        Ok(UnixStream::from(fd))
+    };
+    attempt().map_err(|error: rustix::io::Errno| match error {
+        rustix::io::Errno::NOENT => AskError::Missing,
+        rustix::io::Errno::CONNREFUSED => AskError::Refused,
+        rustix::io::Errno::AGAIN => AskError::TimedOut,
+        other => AskError::Connect(other.into()),
+    })
+}
+
+/// A non-blocking stream that waits until a set time.
+struct Timed {
+    stream: UnixStream,
+    end: Time,
+}
+
+impl Timed {
+    fn wait(&self, flags: PollFlags) -> io::Result<()> {
+        loop {
+            let rest = self.end.since(boottime());
+            let mut fds = [PollFd::new(&self.stream, flags)];
+            match poll(&mut fds, Some(&timespec(rest))) {
+                Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
+                Ok(_) => return Ok(()),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+impl Read for Timed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.wait(PollFlags::IN)?;
+        self.stream.read(buffer)
+    }
+}
+
+impl Write for Timed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.wait(PollFlags::OUT)?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Why a line is no message.
+#[derive(Debug, Error)]
+pub enum LineError {
+    /// The stream ended before it began.
+    #[error("the other side said nothing")]
+    Empty,
+    /// Over the limit.
+    #[error("a message longer than {HOOK_MESSAGE_BYTES_MAX} bytes")]
+    TooLong,
+    /// Not the message that was expected.
+    #[error("not a message of this protocol: {0}")]
+    Malformed(serde_json::Error),
+    /// The stream failed.
+    #[error(transparent)]
+    Io(io::Error),
+}
+
+/// Why there is no answer from the agent.
+#[derive(Debug, Error)]
+pub enum AskError {
+    /// No socket: the agent never ran here, or was shut down in order.
+    #[error("no agent has its socket here")]
+    Missing,
+    /// A socket without a listener: the agent died.
+    #[error("the agent's socket has no listener: the agent is dead")]
+    Refused,
+    /// It did not answer, or does not even accept.
+    #[error("the agent did not answer in time")]
+    TimedOut,
+    /// The connection could not be made.
+    #[error("cannot connect to the agent: {0}")]
+    Connect(io::Error),
+    /// The answer makes no sense.
+    #[error("the agent's answer: {0}")]
+    Line(LineError),
+}
+
+impl From<LineError> for AskError {
+    fn from(error: LineError) -> Self {
+        match error {
+            LineError::Io(error) if error.kind() == io::ErrorKind::TimedOut => Self::TimedOut,
+            other => Self::Line(other),
+        }
+    }
+}
