@@ -70,6 +70,8 @@ pub struct Held {
     pub token: LeaseToken,
     /// Which replica it is.
     pub replica: ReplicaId,
+    /// Whether it has ended and only its report is unacknowledged: then it takes no slot.
+    pub done: bool,
 }
 
 /// What a host gives: the agent's decision, no larger than the monitor's.
@@ -130,7 +132,7 @@ pub enum ReleaseReason {
 pub enum BrokerMessage {
     /// Answers [`AgentMessage::Hello`].
     Welcome {
-        /// Which start of the broker this is; the upper half of its tokens.
+        /// Which start of the broker this is; the upper part of its tokens.
         incarnation: u32,
         /// Which of the held replicas stay held. All others are to be ended and forgotten.
         adopted: Vec<LeaseToken>,

@@ -67,7 +67,8 @@ number_id! {
 }
 number_id! {
     /// Fencing token of a lease: unique over all leases that a broker's data folder ever gave,
-    /// restarts included. Its upper 32 bits are the broker's incarnation.
+    /// restarts included. Its upper 24 bits are the broker's incarnation,
+    /// its lower 40 count the leases of that incarnation.
     LeaseToken, "lease"
 }
 

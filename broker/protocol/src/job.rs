@@ -191,7 +191,11 @@ impl JobSpec {
 }
 
 impl CommandTask {
-    fn check(&self) -> Result<(), JobError> {
+    /// Checks a command: its program, its arguments and the names of its files.
+    ///
+    /// # Errors
+    /// The first thing wrong with it.
+    pub fn check(&self) -> Result<(), JobError> {
         match self.argv.first() {
             None => return Err(JobError::EmptyCommand),
             Some(program) if !program.starts_with('/') || program.contains("/../") => {

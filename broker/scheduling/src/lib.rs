@@ -1,1 +1,46 @@
-//! Placeholder.
+//! The scheduling core.
+//!
+//! [`Core`] is told what happened ([`Input`]) and says what is to be done ([`Effect`]); it has
+//! no I/O, no clock and no randomness of its own. The broker's driver feeds it from real
+//! agents, the simulator from a modelled farm: it is the same code.
+//!
+//! ```text
+//!  Input ──► Core ──► Effect          Farm      jobs, workunits, replicas, hosts, leases: the
+//!             │                                 rules that no policy can break
+//!             ├── Farm ◄── Desk ◄─── Policy     what a fragment runs next
+//!             └── Fact (through Effect::Persist): what must be on disk first
+//! ```
+//!
+//! The [`Farm`] keeps the rules: who may run what, who has voted, what is decided. A [`Policy`]
+//! keeps only its own order of things. It sees the farm, and acts on it through the [`Desk`],
+//! which refuses what the rules forbid; so a new policy cannot break an invariant, and every
+//! policy, published or ours, is measured under the same rules.
+//!
+//! # Invariants
+//! Those of [`check_invariants`], after every input.
+
+mod ability;
+mod core;
+mod desk;
+mod effect;
+mod explain;
+mod fact;
+mod farm;
+mod input;
+mod invariants;
+pub mod limits;
+mod policy;
+
+pub use crate::core::{Core, CoreConfig, RestoreError};
+pub use desk::{Desk, Refusal};
+pub use effect::{Effect, SubmitRefusal};
+pub use explain::WaitReason;
+pub use fact::Fact;
+pub use farm::{
+    Ended, Farm, Host, HostIx, Job, JobPhase, Lease, Pending, Vote, VoterIx, Workunit, WorkunitIx,
+};
+pub use input::{Input, ReportedOutcome, RequestId};
+pub use invariants::{Violation, check_invariants};
+pub use policy::{
+    Backlog, Change, FragmentAware, Plain, Policy, PolicyName, Trigger, Turns, UnknownPolicy,
+};

@@ -1,0 +1,187 @@
+//! The core itself: takes inputs one by one.
+
+mod hosts;
+mod jobs;
+mod replicas;
+mod restore;
+mod tokens;
+
+pub use restore::RestoreError;
+pub(crate) use tokens::TokenMint;
+
+use std::collections::BTreeMap;
+
+use gleaner_protocol::job::Lane;
+use gleaner_protocol::{JobId, Span, Time};
+
+use crate::farm::{Farm, HostIx, WorkunitIx};
+use crate::policy::{Change, Policy, PolicyName, Trigger};
+use crate::{Desk, Effect, Input};
+
+/// What a core is told at its birth.
+#[derive(Debug, Clone)]
+pub struct CoreConfig {
+    /// Which start of the broker this is; the upper 24 bits of all its tokens.
+    pub incarnation: u32,
+    /// The policy of each lane, in the lanes' order. A lane without one takes no jobs.
+    pub lanes: BTreeMap<Lane, PolicyName>,
+    /// How long a host whose link is down keeps its leases.
+    pub reconnect_grace: Span,
+}
+
+impl CoreConfig {
+    /// One lane, [`Lane::Background`], under `policy`.
+    #[must_use]
+    pub fn background(policy: PolicyName) -> Self {
+        Self {
+            incarnation: 1,
+            lanes: BTreeMap::from([(Lane::Background, policy)]),
+            reconnect_grace: Span::from_secs(120),
+        }
+    }
+}
+
+/// The scheduling core. See the [crate's page](crate).
+pub struct Core {
+    pub(crate) farm: Farm,
+    pub(crate) lanes: BTreeMap<Lane, Box<dyn Policy>>,
+    tokens: TokenMint,
+    reconnect_grace: Span,
+    next_job: u64,
+    /// Lanes in which work appeared that idle hosts may want.
+    new_work: bool,
+}
+
+impl Core {
+    /// An empty core.
+    #[must_use]
+    pub fn new(config: &CoreConfig) -> Self {
+        Self {
+            farm: Farm::default(),
+            lanes: config.lanes.iter().map(|(lane, name)| (*lane, name.build())).collect(),
+            tokens: TokenMint::new(config.incarnation),
+            reconnect_grace: config.reconnect_grace,
+            next_job: 1,
+            new_work: false,
+        }
+    }
+
+    /// What it knows.
+    #[must_use]
+    pub fn farm(&self) -> &Farm {
+        &self.farm
+    }
+
+    /// The policy of a lane.
+    #[must_use]
+    pub fn policy(&self, lane: Lane) -> Option<PolicyName> {
+        self.lanes.get(&lane).map(|policy| policy.name())
+    }
+
+    /// When [`Input::Tick`] is due at the latest.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Time> {
+        let lease = self.farm.leases.first_end().map(|(time, _)| time);
+        let grace = self.farm.hosts.first_grace().map(|(time, _)| time);
+        let policies = self.lanes.values().filter_map(|policy| policy.next_deadline());
+        lease.into_iter().chain(grace).chain(policies).min()
+    }
+
+    /// Takes an input and pushes what is to be done, in order. What is overdue at `now` is done
+    /// first.
+    pub fn handle(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
+        self.end_overdue(now, effects);
+        match input {
+            Input::Submit { request, spec } => self.submit(request, spec, effects),
+            Input::Cancel { request, job } => self.cancel(request, job, effects),
+            Input::HostJoined { info, fragment, held } => {
+                self.host_joined(now, info, fragment, &held, effects);
+            }
+            Input::HostLeft { host } => self.host_left(now, &host, effects),
+            Input::Fragment { host, fragment } => {
+                if let Some(host) = self.connected(&host) {
+                    self.set_fragment(host, fragment, effects);
+                    self.plan(now, Trigger::Host(host), effects);
+                }
+            }
+            Input::Request { host, slots } => {
+                if let Some(host) = self.connected(&host) {
+                    self.farm.hosts.change(host, |entry| {
+                        entry.asked = entry.asked.saturating_add(slots).min(entry.info.cores);
+                    });
+                    self.plan(now, Trigger::Host(host), effects);
+                }
+            }
+            Input::Report { host, token, replica, outcome, cpu_us } => {
+                if let Some(host) = self.connected(&host) {
+                    self.report(host, token, replica, outcome, cpu_us, effects);
+                }
+            }
+            Input::Released { host, token, reason } => {
+                if let Some(host) = self.connected(&host) {
+                    self.released(host, token, &reason, effects);
+                }
+            }
+            Input::Tick => self.plan_deadlines(now, effects),
+        }
+        if std::mem::take(&mut self.new_work) {
+            self.plan(now, Trigger::Work, effects);
+        }
+    }
+
+    fn connected(&self, host: &gleaner_protocol::HostName) -> Option<HostIx> {
+        self.farm.hosts.find(host).filter(|host| self.farm.hosts.get(*host).connected)
+    }
+
+    fn end_overdue(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        while let Some((until, token)) = self.farm.leases.first_end()
+            && until <= now
+        {
+            self.expire(token, effects);
+        }
+        while let Some((until, host)) = self.farm.hosts.first_grace()
+            && until <= now
+        {
+            self.grace_ended(host, effects);
+        }
+    }
+
+    /// Offers the fragment to the lanes in their order.
+    fn plan(&mut self, now: Time, trigger: Trigger, effects: &mut Vec<Effect>) {
+        let nobody_asks = match trigger {
+            Trigger::Host(host) => !self.farm.hosts.is_asking(host),
+            Trigger::Work => self.farm.hosts.next_asking(None).is_none(),
+            Trigger::Deadline => false,
+        };
+        if nobody_asks {
+            return;
+        }
+        for policy in self.lanes.values_mut() {
+            let mut desk = Desk::new(now, &mut self.farm, &mut self.tokens, effects);
+            policy.plan(&mut desk, trigger);
+        }
+    }
+
+    fn plan_deadlines(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        for policy in self.lanes.values_mut() {
+            if policy.next_deadline().is_some_and(|due| due <= now) {
+                let mut desk = Desk::new(now, &mut self.farm, &mut self.tokens, effects);
+                policy.plan(&mut desk, Trigger::Deadline);
+            }
+        }
+    }
+
+    /// Tells the policy that has this job.
+    fn tell(&mut self, job: JobId, change: Change) {
+        let lane = self.farm.lane_of(job);
+        if let Some(policy) = lane.and_then(|lane| self.lanes.get_mut(&lane)) {
+            policy.observe(&self.farm, change);
+        }
+    }
+
+    fn workunit_changed(&mut self, workunit: WorkunitIx) {
+        let unit = self.farm.workunits.get(workunit);
+        self.new_work |= unit.waiting > 0;
+        self.tell(unit.id.job, Change::WorkunitChanged(workunit));
+    }
+}

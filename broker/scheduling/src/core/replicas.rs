@@ -1,0 +1,293 @@
+//! Replicas end: reported, given back, aborted, expired. Votes are counted here.
+
+use gleaner_protocol::control::{AbortReason, ReleaseReason, Verdict};
+use gleaner_protocol::{Digest, LeaseToken, ReplicaId, Span, WorkunitId};
+
+use super::Core;
+use crate::farm::{HostIx, JobPhase, Lease, Vote, WorkunitIx};
+use crate::input::ReportedOutcome;
+use crate::policy::Change;
+use crate::{Effect, Fact};
+
+impl Core {
+    pub(super) fn report(
+        &mut self,
+        host: HostIx,
+        token: LeaseToken,
+        replica: ReplicaId,
+        outcome: ReportedOutcome,
+        cpu_us: u64,
+        effects: &mut Vec<Effect>,
+    ) {
+        let id = replica.workunit;
+        let verdict = match self.judge(host, token, replica) {
+            Err(refusal) => refusal,
+            Ok(lease) => {
+                let voter = self.farm.hosts.get(host).voter;
+                let unit = self.farm.workunits.get(lease.workunit);
+                if unit.votes.iter().any(|vote| vote.voter == voter) {
+                    self.return_replica(token);
+                    Verdict::SecondVote
+                } else if outcome == ReportedOutcome::Malformed {
+                    self.count(lease, token, None, cpu_us, effects);
+                    Verdict::Malformed
+                } else {
+                    let digest = match outcome {
+                        ReportedOutcome::Output(digest) => Some(digest),
+                        ReportedOutcome::Failed(_) | ReportedOutcome::Malformed => None,
+                    };
+                    self.count(lease, token, digest, cpu_us, effects);
+                    Verdict::Counted
+                }
+            }
+        };
+        effects.push(Effect::Verdict { host, token, workunit: id, verdict });
+    }
+
+    /// Whether a report is one for a lease that its host holds.
+    fn judge(&self, host: HostIx, token: LeaseToken, replica: ReplicaId) -> Result<Lease, Verdict> {
+        let id = replica.workunit;
+        let lease = self.farm.leases.get(token).copied().filter(|lease| {
+            lease.host == host
+                && lease.attempt == replica.attempt
+                && self.farm.workunits.get(lease.workunit).id == id
+        });
+        if let Some(lease) = lease {
+            return Ok(lease);
+        }
+        let Some(job) = self.farm.jobs.get(&id.job) else { return Err(Verdict::UnknownJob) };
+        if job.ended.contains(id.index) || job.phase != JobPhase::Active {
+            return Err(Verdict::Late);
+        }
+        let counted = job.open.get(&id.index).is_some_and(|workunit| {
+            self.farm.workunits.get(*workunit).votes.iter().any(|vote| vote.token == token)
+        });
+        Err(if counted { Verdict::Duplicate } else { Verdict::OldToken })
+    }
+
+    /// Step C of the published algorithm: a replica moves from pending to complete; then the
+    /// workunit is decided, tried once more, or given up.
+    fn count(
+        &mut self,
+        lease: Lease,
+        token: LeaseToken,
+        digest: Option<Digest>,
+        cpu_us: u64,
+        effects: &mut Vec<Effect>,
+    ) {
+        self.end_lease(token).expect("the lease was judged to be held");
+        let host = self.farm.hosts.get(lease.host);
+        let unit = self.farm.workunits.get_mut(lease.workunit);
+        unit.votes.push(Vote { token, voter: host.voter, host: lease.host, digest, cpu_us });
+        let (workunit, side) = (unit.id, unit.side.unwrap_or_else(|| host.origin()));
+        let (name, owner) = (host.info.name.clone(), host.info.owner.clone());
+        effects.push(Effect::Persist(match digest {
+            Some(digest) => {
+                Fact::Voted { workunit, side, host: name, owner, token, digest, cpu_us }
+            }
+            None => Fact::ReplicaFailed { workunit, side, host: name, owner, token },
+        }));
+        self.count_vote(lease.host, workunit, digest.is_some());
+        let cpu = Span::from_micros(cpu_us);
+        let change = Change::Completed { workunit: lease.workunit, host: lease.host, cpu };
+        self.tell(workunit.job, change);
+        self.after_vote(lease.workunit, effects);
+    }
+
+    pub(super) fn count_vote(&mut self, host: HostIx, workunit: WorkunitId, has_output: bool) {
+        let job = self.farm.jobs.get_mut(&workunit.job).expect("a workunit's job is known");
+        for counts in [&mut job.counts, &mut self.farm.totals] {
+            if has_output {
+                counts.reported += 1;
+            } else {
+                counts.failed += 1;
+            }
+        }
+        self.farm.hosts.change(host, |entry| entry.reported += u64::from(has_output));
+    }
+
+    /// Decides the workunit if enough votes agree. If they can no longer agree with what is
+    /// waiting and pending, another replica is brought, up to the job's limit; then the workunit
+    /// is given up.
+    pub(super) fn after_vote(&mut self, workunit: WorkunitIx, effects: &mut Vec<Effect>) {
+        let unit = self.farm.workunits.get(workunit);
+        let job = self.farm.jobs.get(&unit.id.job).expect("a workunit's job is known");
+        let (quorum, max) = (usize::from(job.spec.quorum()), usize::from(job.spec.max_replicas()));
+        let leader = unit.leader();
+        let agreeing = leader.map_or(0, |(_, votes)| votes);
+        if let Some((digest, _)) = leader.filter(|_| agreeing >= quorum) {
+            let id = unit.id;
+            effects.push(Effect::Persist(Fact::Decided { workunit: id, digest }));
+            return self.decide(workunit, digest, effects);
+        }
+        let incomplete = usize::from(unit.waiting) + unit.pending.len();
+        let missing = (quorum - agreeing).saturating_sub(incomplete);
+        if missing == 0 {
+            return self.workunit_changed(workunit);
+        }
+        if unit.votes.len() + incomplete + missing > max {
+            let failed = unit.votes.iter().filter(|vote| vote.digest.is_none()).count();
+            let reason = format!(
+                "{} replicas were tried, {failed} failed, at most {agreeing} agree and {quorum} must (max_replicas is {max})",
+                unit.votes.len(),
+            );
+            let fact = Fact::GivenUp { workunit: unit.id, reason: reason.clone() };
+            effects.push(Effect::Persist(fact));
+            return self.give_up(workunit, reason, effects);
+        }
+        let unit = self.farm.workunits.get_mut(workunit);
+        unit.waiting += u16::try_from(missing).expect("a quorum fits u8");
+        self.workunit_changed(workunit);
+    }
+
+    pub(super) fn decide(
+        &mut self,
+        workunit: WorkunitIx,
+        digest: Digest,
+        effects: &mut Vec<Effect>,
+    ) {
+        let unit = self.farm.workunits.get(workunit);
+        let (id, votes) = (unit.id, unit.votes.clone());
+        let job = self.farm.jobs.get_mut(&id.job).expect("a workunit's job is known");
+        job.ended.decide(id.index, digest);
+        for vote in &votes {
+            let agrees = vote.digest == Some(digest);
+            let disagrees = u64::from(vote.digest.is_some() && !agrees);
+            let cpu_us = if agrees { vote.cpu_us } else { 0 };
+            for counts in [&mut job.counts, &mut self.farm.totals] {
+                counts.disagreed += disagrees;
+                counts.accepted_cpu_us += cpu_us;
+            }
+            if disagrees > 0 {
+                self.farm.hosts.change(vote.host, |entry| entry.disagreed += 1);
+            }
+        }
+        self.close_workunit(workunit, AbortReason::Decided, effects);
+        self.after_end(id, effects);
+    }
+
+    pub(super) fn give_up(
+        &mut self,
+        workunit: WorkunitIx,
+        reason: String,
+        effects: &mut Vec<Effect>,
+    ) {
+        let id = self.farm.workunits.get(workunit).id;
+        let job = self.farm.jobs.get_mut(&id.job).expect("a workunit's job is known");
+        job.ended.give_up(id.index, reason);
+        self.close_workunit(workunit, AbortReason::GivenUp, effects);
+        self.after_end(id, effects);
+    }
+
+    fn after_end(&mut self, id: WorkunitId, effects: &mut Vec<Effect>) {
+        let job = self.farm.jobs.get(&id.job).expect("a workunit's job is known");
+        let ended = job.ended.decided() + job.ended.failed();
+        if ended == job.workunit_count() {
+            self.end_job(id.job, JobPhase::Ended, effects);
+        } else {
+            effects.push(Effect::JobChanged { job: id.job });
+        }
+    }
+
+    /// Forgets an open workunit; its leased replicas are aborted.
+    pub(super) fn close_workunit(
+        &mut self,
+        workunit: WorkunitIx,
+        reason: AbortReason,
+        effects: &mut Vec<Effect>,
+    ) {
+        let pending = self.farm.workunits.get(workunit).pending.clone();
+        for pending in pending {
+            if let Some(lease) = self.end_lease(pending.token) {
+                effects.push(Effect::Abort { host: lease.host, token: pending.token, reason });
+                self.count_aborted(workunit);
+            }
+        }
+        let id = self.farm.workunits.get(workunit).id;
+        self.tell(id.job, Change::WorkunitEnded(workunit));
+        self.farm.workunits.remove(workunit);
+        let job = self.farm.jobs.get_mut(&id.job).expect("a workunit's job is known");
+        job.open.remove(&id.index);
+    }
+
+    fn count_aborted(&mut self, workunit: WorkunitIx) {
+        let id = self.farm.workunits.get(workunit).id;
+        let job = self.farm.jobs.get_mut(&id.job).expect("a workunit's job is known");
+        job.counts.aborted += 1;
+        self.farm.totals.aborted += 1;
+    }
+
+    pub(super) fn released(
+        &mut self,
+        host: HostIx,
+        token: LeaseToken,
+        reason: &ReleaseReason,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(lease) = self.farm.leases.get(token).copied().filter(|lease| lease.host == host)
+        else {
+            return;
+        };
+        match reason {
+            ReleaseReason::CannotRun(_) => self.count(lease, token, None, 0, effects),
+            ReleaseReason::Preempted | ReleaseReason::FragmentClosed | ReleaseReason::Aborted => {
+                self.count_release(host, token);
+                self.return_replica(token);
+            }
+        }
+    }
+
+    pub(super) fn count_release(&mut self, host: HostIx, token: LeaseToken) {
+        self.farm.hosts.change(host, |entry| entry.released += 1);
+        self.farm.totals.released += 1;
+        if let Some(job) = self.farm.job_of_lease(token) {
+            job.counts.released += 1;
+        }
+    }
+
+    /// A lease has run out, or its host is lost: the replica waits again.
+    pub(super) fn expire(&mut self, token: LeaseToken, effects: &mut Vec<Effect>) {
+        self.farm.totals.expired += 1;
+        if let Some(job) = self.farm.job_of_lease(token) {
+            job.counts.expired += 1;
+        }
+        if let Some(lease) = self.return_replica(token)
+            && self.farm.hosts.get(lease.host).connected
+        {
+            let reason = AbortReason::Expired;
+            effects.push(Effect::Abort { host: lease.host, token, reason });
+        }
+    }
+
+    /// Moves a replica from pending back to waiting.
+    pub(super) fn return_replica(&mut self, token: LeaseToken) -> Option<Lease> {
+        let lease = self.end_lease(token)?;
+        self.farm.workunits.get_mut(lease.workunit).waiting += 1;
+        self.workunit_changed(lease.workunit);
+        Some(lease)
+    }
+
+    /// Takes a lease out of the table, its workunit's pending list and its host's list.
+    fn end_lease(&mut self, token: LeaseToken) -> Option<Lease> {
+        let lease = self.farm.leases.remove(token)?;
+        let unit = self.farm.workunits.get_mut(lease.workunit);
+        unit.pending.retain(|pending| pending.token != token);
+        let job = self.farm.jobs.get_mut(&unit.id.job).expect("a workunit's job is known");
+        job.pending -= 1;
+        self.farm.hosts.change(lease.host, |entry| {
+            entry.leases.retain(|held| *held != token);
+            entry.finished.retain(|held| *held != token);
+            if entry.leases.is_empty() && entry.finished.is_empty() {
+                entry.grace_until = None;
+            }
+        });
+        Some(lease)
+    }
+}
+
+impl crate::Farm {
+    fn job_of_lease(&mut self, token: LeaseToken) -> Option<&mut crate::Job> {
+        let lease = self.leases.get(token)?;
+        self.jobs.get_mut(&self.workunits.get(lease.workunit).id.job)
+    }
+}

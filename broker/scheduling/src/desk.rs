@@ -1,0 +1,129 @@
+//! Where a policy acts on the farm.
+
+use gleaner_protocol::{JobId, LeaseToken, ReplicaId, Span, Time, WorkunitId};
+use thiserror::Error;
+
+use crate::Effect;
+use crate::core::TokenMint;
+use crate::farm::{Farm, HostIx, Lease, Pending, Workunit, WorkunitIx};
+use crate::limits::OPEN_WORKUNITS_MAX;
+
+/// Why the rules forbid an assignment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum Refusal {
+    /// The host's agent is not connected.
+    #[error("the host is not connected")]
+    Disconnected,
+    /// The host gives nothing now.
+    #[error("the host's fragment is closed")]
+    FragmentClosed,
+    /// The host's slots are all leased.
+    #[error("the host has no free slot")]
+    NoFreeSlot,
+    /// Work is given to hosts that ask.
+    #[error("the host did not ask for work")]
+    DidNotAsk,
+    /// All replicas are leased or complete.
+    #[error("the workunit has no waiting replica")]
+    NoReplicaWaits,
+    /// The host, or its owner, has a replica or a vote already.
+    #[error("the host has a replica or a vote of this workunit already")]
+    OneVotePerHost,
+    /// The kernel or program is not there or not allowed.
+    #[error("the host does not offer what the job runs")]
+    CannotRun,
+}
+
+/// A policy's hands: everything it may do to the farm, each step checked against the rules and
+/// visible in [`Desk::farm`] at once, so that one plan can make many steps that build on each
+/// other.
+///
+/// Policies that also order data moves, change CPU shares or take replicas back get further
+/// methods here, of the same kind: check, change the farm, push an effect.
+#[derive(Debug)]
+pub struct Desk<'a> {
+    farm: &'a mut Farm,
+    tokens: &'a mut TokenMint,
+    effects: &'a mut Vec<Effect>,
+    now: Time,
+}
+
+impl<'a> Desk<'a> {
+    pub(crate) fn new(
+        now: Time,
+        farm: &'a mut Farm,
+        tokens: &'a mut TokenMint,
+        effects: &'a mut Vec<Effect>,
+    ) -> Self {
+        Self { farm, tokens, effects, now }
+    }
+
+    /// The farm as it is now.
+    #[must_use]
+    pub fn farm(&self) -> &Farm {
+        self.farm
+    }
+
+    /// Now.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Touches the job's next untouched workunit: its replicas are generated and wait. `None`
+    /// where the job has none left, or too many workunits are open.
+    pub fn open(&mut self, job: JobId) -> Option<WorkunitIx> {
+        if self.farm.workunits.len() >= OPEN_WORKUNITS_MAX {
+            return None;
+        }
+        let job = self.farm.jobs.get_mut(&job)?;
+        let id = WorkunitId { job: job.id, index: job.take_untouched()? };
+        let workunit = Workunit::new(id, job.spec.replication, job.ability);
+        let index = self.farm.workunits.insert(workunit);
+        job.open.insert(id.index, index);
+        Some(index)
+    }
+
+    /// Gives a waiting replica of the workunit to the host: it moves from waiting to pending.
+    /// The first one fixes the workunit's side.
+    ///
+    /// # Errors
+    /// The rule that forbids it; then nothing has changed.
+    pub fn start(&mut self, workunit: WorkunitIx, host: HostIx) -> Result<LeaseToken, Refusal> {
+        self.farm.may_start(workunit, host)?;
+        let token = self.tokens.mint();
+        let replica = self.farm.grant(self.now, workunit, host, token);
+        self.farm.hosts.change(host, |entry| entry.asked -= 1);
+        self.effects.push(Effect::Lease { host, token, replica });
+        Ok(token)
+    }
+}
+
+impl Farm {
+    /// Moves a waiting replica to pending under `token`. The rules were checked.
+    pub(crate) fn grant(
+        &mut self,
+        now: Time,
+        workunit: WorkunitIx,
+        host: HostIx,
+        token: LeaseToken,
+    ) -> ReplicaId {
+        let (voter, origin) = self.hosts.change(host, |entry| {
+            entry.leases.push(token);
+            (entry.voter, entry.origin())
+        });
+        let unit = self.workunits.get_mut(workunit);
+        unit.waiting -= 1;
+        unit.attempts += 1;
+        unit.side.get_or_insert(origin);
+        unit.pending.push(Pending { token, voter });
+        let replica = ReplicaId { workunit: unit.id, attempt: unit.attempts };
+        let job = self.jobs.get_mut(&unit.id.job).expect("a workunit's job is known");
+        job.counts.leased += 1;
+        job.pending += 1;
+        self.totals.leased += 1;
+        let until = now + Span::from_secs(job.spec.lease_s);
+        self.leases.insert(token, Lease { workunit, host, attempt: replica.attempt, until });
+        replica
+    }
+}

@@ -1,0 +1,108 @@
+//! What the core asks its driver to do.
+
+use gleaner_protocol::control::{AbortReason, Verdict};
+use gleaner_protocol::job::{JobError, Lane};
+use gleaner_protocol::{HostName, JobId, LeaseToken, Origin, ReplicaId, WorkunitId};
+use thiserror::Error;
+
+use crate::limits::{ABILITIES_MAX, JOBS_MAX};
+use crate::{Fact, HostIx, RequestId};
+
+/// Something to be done, in the order of emission. Everything after a [`Effect::Persist`] waits
+/// until that fact is durable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Write this down first.
+    Persist(Fact),
+    /// Answers [`Input::Submit`](crate::Input::Submit).
+    Submitted {
+        /// Who asked.
+        request: RequestId,
+        /// The new job's id, or why there is none.
+        result: Result<JobId, SubmitRefusal>,
+    },
+    /// Answers [`Input::Cancel`](crate::Input::Cancel): whether the job was there.
+    Cancelled {
+        /// Who asked.
+        request: RequestId,
+        /// Whether such a job is known.
+        known: bool,
+    },
+    /// Answers [`Input::HostJoined`](crate::Input::HostJoined).
+    Welcome {
+        /// Whom.
+        host: HostIx,
+        /// Held replicas that stay with it.
+        adopted: Vec<LeaseToken>,
+    },
+    /// Send a replica to a host.
+    Lease {
+        /// Whom.
+        host: HostIx,
+        /// Its token.
+        token: LeaseToken,
+        /// Which replica.
+        replica: ReplicaId,
+    },
+    /// Tell a host to end a replica.
+    Abort {
+        /// Whom.
+        host: HostIx,
+        /// Its token.
+        token: LeaseToken,
+        /// Why.
+        reason: AbortReason,
+    },
+    /// Tell a host what its report changed.
+    Verdict {
+        /// Whom.
+        host: HostIx,
+        /// The report's token.
+        token: LeaseToken,
+        /// On which workunit.
+        workunit: WorkunitId,
+        /// What it changed.
+        verdict: Verdict,
+    },
+    /// A job came further or ended.
+    JobChanged {
+        /// Which.
+        job: JobId,
+    },
+    /// A host connected.
+    HostConnected {
+        /// Which.
+        host: HostName,
+        /// Its side.
+        origin: Origin,
+    },
+    /// A host's link is gone.
+    HostDisconnected {
+        /// Which.
+        host: HostName,
+    },
+    /// A host gives another number of slots.
+    FragmentChanged {
+        /// Which.
+        host: HostName,
+        /// How many.
+        slots: u32,
+    },
+}
+
+/// Why a job is not accepted.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum SubmitRefusal {
+    /// Something is wrong with it.
+    #[error("the job is not accepted: {0}")]
+    Invalid(#[from] JobError),
+    /// Nothing schedules that lane here.
+    #[error("the lane {0:?} has no policy at this broker; use \"background\"")]
+    NoPolicy(Lane),
+    /// Too many jobs.
+    #[error("{JOBS_MAX} jobs are known already; forget ended ones first")]
+    TooManyJobs,
+    /// Too many different kernels and programs.
+    #[error("jobs ask for {ABILITIES_MAX} different kernels and programs already")]
+    TooManyAbilities,
+}

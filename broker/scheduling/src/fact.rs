@@ -1,0 +1,73 @@
+//! What must be on disk before anyone is told.
+
+use std::sync::Arc;
+
+use gleaner_protocol::job::JobSpec;
+use gleaner_protocol::{Digest, HostName, JobId, LeaseToken, Origin, OwnerName, WorkunitId};
+use serde::{Deserialize, Serialize};
+
+/// A durable decision. Replaying all facts in order restores the core
+/// ([`Core::restore`](crate::Core::restore)); leases are not among them, because agents say what
+/// they hold.
+///
+/// This is the disk format: a variant or field is only ever added at the end, together with a
+/// new format version.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Fact {
+    /// A job was accepted.
+    JobAccepted {
+        /// Its id.
+        job: JobId,
+        /// What was asked for.
+        spec: Arc<JobSpec>,
+    },
+    /// A job was cancelled.
+    JobCancelled {
+        /// Its id.
+        job: JobId,
+    },
+    /// A replica's output counts as a vote.
+    Voted {
+        /// On what.
+        workunit: WorkunitId,
+        /// Side of the workunit.
+        side: Origin,
+        /// Whose vote.
+        host: HostName,
+        /// The host's owner, who shares the vote.
+        owner: Option<OwnerName>,
+        /// The lease it was given under.
+        token: LeaseToken,
+        /// For which output.
+        digest: Digest,
+        /// CPU time spent on it.
+        cpu_us: u64,
+    },
+    /// A replica failed.
+    ReplicaFailed {
+        /// Of what.
+        workunit: WorkunitId,
+        /// Side of the workunit.
+        side: Origin,
+        /// Where.
+        host: HostName,
+        /// The host's owner.
+        owner: Option<OwnerName>,
+        /// The lease it was given under.
+        token: LeaseToken,
+    },
+    /// Enough votes agree.
+    Decided {
+        /// On what.
+        workunit: WorkunitId,
+        /// The canonical output, for ever.
+        digest: Digest,
+    },
+    /// A workunit will have no output.
+    GivenUp {
+        /// Which.
+        workunit: WorkunitId,
+        /// Why.
+        reason: String,
+    },
+}

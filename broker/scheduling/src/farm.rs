@@ -1,0 +1,145 @@
+//! The farm as the core knows it: hosts, jobs, workunits and leases, and the rules that hold
+//! between them whatever the policy.
+//!
+//! The seed's three lists of a workunit are here: `waitResults` is [`Workunit::waiting`] (its
+//! replicas are alike, so a count is the list), `pendResults` is [`Workunit::pending`],
+//! `completeResults` is [`Workunit::votes`] and the failed ones.
+//!
+//! # Invariants
+//! - A lease is in the lease table, in its workunit's pending list and in its host's list, or in
+//!   none of them.
+//! - Hash maps are only looked up, never iterated.
+
+mod ended;
+mod host;
+mod job;
+mod lease;
+mod workunit;
+
+pub use ended::Ended;
+pub use host::{Host, HostIx, VoterIx};
+pub use job::{Job, JobPhase};
+pub use lease::Lease;
+pub use workunit::{Pending, Vote, Workunit, WorkunitIx};
+
+pub(crate) use host::Hosts;
+pub(crate) use lease::Leases;
+pub(crate) use workunit::OpenWorkunits;
+
+use std::collections::BTreeMap;
+
+use gleaner_protocol::api::ReplicaCounts;
+use gleaner_protocol::job::Lane;
+use gleaner_protocol::{JobId, WorkunitId};
+
+use crate::Refusal;
+use crate::ability::Abilities;
+
+/// The state that all policies see.
+#[derive(Debug, Default)]
+pub struct Farm {
+    pub(crate) hosts: Hosts,
+    pub(crate) jobs: BTreeMap<JobId, Job>,
+    pub(crate) workunits: OpenWorkunits,
+    pub(crate) leases: Leases,
+    pub(crate) abilities: Abilities,
+    pub(crate) totals: ReplicaCounts,
+}
+
+impl Farm {
+    /// A host.
+    #[must_use]
+    pub fn host(&self, host: HostIx) -> &Host {
+        self.hosts.get(host)
+    }
+
+    /// All hosts, connected or not, in order of their first appearance.
+    pub fn hosts(&self) -> impl Iterator<Item = (HostIx, &Host)> {
+        self.hosts.iter()
+    }
+
+    /// The connected host that asks for more, first after `after` in a fixed order.
+    #[must_use]
+    pub fn next_asking(&self, after: Option<HostIx>) -> Option<HostIx> {
+        self.hosts.next_asking(after)
+    }
+
+    /// A job.
+    #[must_use]
+    pub fn job(&self, job: JobId) -> Option<&Job> {
+        self.jobs.get(&job)
+    }
+
+    /// All jobs in order of submission.
+    pub fn jobs(&self) -> impl Iterator<Item = &Job> {
+        self.jobs.values()
+    }
+
+    /// The lane of a job.
+    #[must_use]
+    pub fn lane_of(&self, job: JobId) -> Option<Lane> {
+        self.jobs.get(&job).map(|job| job.spec.lane)
+    }
+
+    /// An open workunit.
+    #[must_use]
+    pub fn workunit(&self, workunit: WorkunitIx) -> &Workunit {
+        self.workunits.get(workunit)
+    }
+
+    /// The open workunit of this id, if it is open.
+    #[must_use]
+    pub fn find(&self, id: WorkunitId) -> Option<WorkunitIx> {
+        self.jobs.get(&id.job)?.open.get(&id.index).copied()
+    }
+
+    /// All open workunits.
+    pub fn workunits(&self) -> impl Iterator<Item = (WorkunitIx, &Workunit)> {
+        self.workunits.iter()
+    }
+
+    /// How many replicas are leased.
+    #[must_use]
+    pub fn lease_count(&self) -> usize {
+        self.leases.len()
+    }
+
+    /// Counts over the life of this core.
+    #[must_use]
+    pub fn totals(&self) -> ReplicaCounts {
+        self.totals
+    }
+
+    /// Whether `host` could run something of `job` at all.
+    #[must_use]
+    pub fn is_able(&self, host: HostIx, job: JobId) -> bool {
+        self.jobs.get(&job).is_some_and(|job| self.host(host).abilities.contains(job.ability))
+    }
+
+    /// Whether a replica of `workunit` may start on `host` now.
+    ///
+    /// # Errors
+    /// The first rule against it.
+    pub fn may_start(&self, workunit: WorkunitIx, host: HostIx) -> Result<(), Refusal> {
+        self.hosts.get(host).may_take()?;
+        self.is_eligible(workunit, host)
+    }
+
+    /// Whether `host` is a right one for a replica of `workunit`, free slots aside.
+    ///
+    /// # Errors
+    /// The first rule against it.
+    pub fn is_eligible(&self, workunit: WorkunitIx, host: HostIx) -> Result<(), Refusal> {
+        let (unit, host) = (self.workunits.get(workunit), self.hosts.get(host));
+        if unit.waiting == 0 {
+            return Err(Refusal::NoReplicaWaits);
+        }
+        if unit.is_touched_by(host.voter) {
+            return Err(Refusal::OneVotePerHost);
+        }
+        if !host.abilities.contains(unit.ability) {
+            return Err(Refusal::CannotRun);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,105 @@
+//! What the core is told.
+
+use gleaner_protocol::control::{Fragment, Held, ReleaseReason};
+use gleaner_protocol::job::JobSpec;
+use gleaner_protocol::{Digest, HostInfo, HostName, JobId, LeaseToken, ReplicaId};
+
+/// Names a request, so that its answer finds the one who asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(u64);
+
+impl RequestId {
+    /// Wraps a number that the driver chose.
+    #[must_use]
+    pub const fn new(raw: u64) -> Self {
+        Self(raw)
+    }
+
+    /// The raw number.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+/// Something that happened.
+#[derive(Debug, Clone)]
+pub enum Input {
+    /// A submitter sent a job.
+    Submit {
+        /// Who asked.
+        request: RequestId,
+        /// The job, checked.
+        spec: JobSpec,
+    },
+    /// A submitter cancels a job.
+    Cancel {
+        /// Who asked.
+        request: RequestId,
+        /// Which.
+        job: JobId,
+    },
+    /// An agent connected.
+    HostJoined {
+        /// What it says of itself.
+        info: HostInfo,
+        /// What it gives.
+        fragment: Fragment,
+        /// Replicas that it holds from before.
+        held: Vec<Held>,
+    },
+    /// An agent's link is gone. Its replicas stay leased for the grace period.
+    HostLeft {
+        /// Which.
+        host: HostName,
+    },
+    /// A host gives another fragment from now on.
+    Fragment {
+        /// Which host.
+        host: HostName,
+        /// What it gives.
+        fragment: Fragment,
+    },
+    /// A host asks for more replicas.
+    Request {
+        /// Which host.
+        host: HostName,
+        /// How many more than before.
+        slots: u32,
+    },
+    /// A replica produced an output, or failed.
+    Report {
+        /// Which host says so.
+        host: HostName,
+        /// Its lease.
+        token: LeaseToken,
+        /// Which replica it says it was.
+        replica: ReplicaId,
+        /// What came of it.
+        outcome: ReportedOutcome,
+        /// CPU time it took.
+        cpu_us: u64,
+    },
+    /// A host gave a replica back.
+    Released {
+        /// Which host.
+        host: HostName,
+        /// The lease.
+        token: LeaseToken,
+        /// Why.
+        reason: ReleaseReason,
+    },
+    /// Nothing but time went by.
+    Tick,
+}
+
+/// A replica's outcome as far as the core cares.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReportedOutcome {
+    /// An output of this digest, whose content the driver keeps.
+    Output(Digest),
+    /// None, for this reason.
+    Failed(String),
+    /// The driver refused the output: it was malformed.
+    Malformed,
+}

@@ -1,0 +1,145 @@
+//! Policies: what a fragment runs next.
+//!
+//! A policy is told of every [`Change`] that can matter to its order of things, and is asked to
+//! plan when there is something to plan for ([`Trigger`]). Greedy ones (both of this module)
+//! serve the one host that asks; cycle-driven ones collect changes and plan many assignments at
+//! their own [`Policy::next_deadline`]; ones that learn speeds read them off
+//! [`Change::Completed`]. All act through the [`Desk`] alone.
+
+mod backlog;
+mod fragment_aware;
+mod plain;
+mod turns;
+
+pub use backlog::Backlog;
+pub use fragment_aware::FragmentAware;
+pub use plain::Plain;
+pub use turns::Turns;
+
+use std::fmt;
+use std::str::FromStr;
+
+use gleaner_protocol::job::Lane;
+use gleaner_protocol::{JobId, Span, Time, WorkunitId};
+use thiserror::Error;
+
+use crate::explain::WaitReason;
+use crate::farm::{Farm, HostIx, WorkunitIx};
+use crate::{Desk, Violation};
+
+/// Something that can matter to a policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// A job has untouched workunits.
+    JobAdded(JobId),
+    /// A job has ended or was cancelled; its workunits were reported as ended before.
+    JobEnded(JobId),
+    /// A workunit's replicas moved between waiting, pending and complete (not by the policy's
+    /// own hand), or it was touched by an adoption.
+    WorkunitChanged(WorkunitIx),
+    /// A workunit is about to be forgotten; its number will be used again.
+    WorkunitEnded(WorkunitIx),
+    /// A host connected anew, perhaps with other capabilities or another owner.
+    HostChanged(HostIx),
+    /// A replica was reported complete: a measured time.
+    Completed {
+        /// Of what.
+        workunit: WorkunitIx,
+        /// Where.
+        host: HostIx,
+        /// CPU time it took.
+        cpu: Span,
+    },
+}
+
+/// Why a policy is asked to plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trigger {
+    /// This host asks for work.
+    Host(HostIx),
+    /// There is new work, and hosts may stand idle.
+    Work,
+    /// The policy's own deadline has come.
+    Deadline,
+}
+
+/// Decides what a fragment runs next. One per lane.
+pub trait Policy: Send {
+    /// Its name, as in configuration.
+    fn name(&self) -> PolicyName;
+
+    /// Takes note of a change. Nothing may be started here.
+    fn observe(&mut self, farm: &Farm, change: Change);
+
+    /// Starts what it wants to start.
+    fn plan(&mut self, desk: &mut Desk<'_>, trigger: Trigger);
+
+    /// When it wants to be asked again without a cause from outside.
+    fn next_deadline(&self) -> Option<Time> {
+        None
+    }
+
+    /// Why this workunit (of this lane, open, with a replica waiting) waits, as far as it is the
+    /// policy's doing.
+    fn explain(&self, farm: &Farm, workunit: WorkunitId) -> Vec<WaitReason>;
+
+    /// Checks its own state against the farm, of which it has the jobs of `lane`.
+    ///
+    /// # Errors
+    /// The first invariant that does not hold.
+    fn check_invariants(&self, farm: &Farm, lane: Lane) -> Result<(), Violation>;
+}
+
+/// The policies there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PolicyName {
+    /// Workunits stay on one side, those nearest to completion first.
+    FragmentAware,
+    /// Replicas are individual tasks, first come first served.
+    Plain,
+}
+
+impl PolicyName {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::FragmentAware, Self::Plain];
+
+    /// The word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::FragmentAware => "fragment-aware",
+            Self::Plain => "plain",
+        }
+    }
+
+    /// A fresh one.
+    #[must_use]
+    pub fn build(self) -> Box<dyn Policy> {
+        match self {
+            Self::FragmentAware => Box::new(FragmentAware::default()),
+            Self::Plain => Box::new(Plain::default()),
+        }
+    }
+}
+
+impl fmt::Display for PolicyName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// There is no policy of this name.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("no policy {0:?}; there are \"fragment-aware\" and \"plain\"")]
+pub struct UnknownPolicy(String);
+
+impl FromStr for PolicyName {
+    type Err = UnknownPolicy;
+
+    fn from_str(text: &str) -> Result<Self, UnknownPolicy> {
+        Self::ALL
+            .into_iter()
+            .find(|name| name.as_str() == text)
+            .ok_or_else(|| UnknownPolicy(text.into()))
+    }
+}
