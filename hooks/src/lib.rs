@@ -7,10 +7,18 @@
 
 pub mod limits;
 
+mod environment;
+mod farm;
+mod hook;
+mod notify;
 mod process_group;
 mod run_dir;
 mod socket;
 
+pub use environment::Environment;
+pub use farm::{Attempt, Farm, FarmParseError};
+pub use hook::{HookInvocation, HookReport, run, run_to_exit};
+pub use notify::{Notification, NotifyError, notify};
 pub use process_group::{ProcessStat, TaskGroup, freeze, kill, thaw};
 pub use run_dir::{BookingChange, RunDir, RunDirError, StopReport};
 pub use socket::{

@@ -115,10 +115,12 @@ pub fn kill(pgid: i32) -> io::Result<()> {
 }
 
 fn signal(pgid: i32, signal: Signal) -> io::Result<()> {
-    match Pid::from_raw(pgid) {
-        // kill(-1, …) would reach every process of the machine.
-        Some(group) if pgid > 1 => Ok(kill_process_group(group, signal)?),
-        _ => Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{pgid} is no task group"))),
+    // kill(-1, …) would reach every process of the machine.
+    match (pgid > 1).then(|| Pid::from_raw(pgid)).flatten() {
+        Some(group) => Ok(kill_process_group(group, signal)?),
+        None => {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{pgid} is no task group")))
+        }
     }
 }
 
@@ -145,7 +147,8 @@ pub(crate) fn all_members() -> Vec<Member> {
 
 /// A handle that becomes readable when the process ends.
 pub(crate) fn watch(pid: i32) -> Option<OwnedFd> {
-    pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()
+    let pid = (pid > 0).then(|| Pid::from_raw(pid)).flatten()?;
+    pidfd_open(pid, PidfdFlags::empty()).ok()
 }
 
 /// Waits until all watched processes have ended or the time is over; returns how many have not.

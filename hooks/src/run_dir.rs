@@ -264,7 +264,8 @@ impl RunDirError {
     }
 }
 
-const SOCKET: &str = "agent.sock";
+/// The socket's name in the folder.
+pub(crate) const SOCKET: &str = "agent.sock";
 const EPOCH: &str = "epoch";
 
 /// Reads a small file; a longer one is cut.

@@ -1,0 +1,177 @@
+//! Farm managers: what each tells its hooks of a render, in its own words.
+//!
+//! # Invariants
+//! - A preflight and the postflight of the same attempt read the same booking id.
+//! - What is missing or makes no sense is read as "not said", never as a small booking: a
+//!   booking without a number of cores books the whole host.
+
+mod generic;
+mod qube;
+mod slurm;
+
+use std::fmt;
+use std::str::FromStr;
+
+use gleaner_protocol::farm::Booked;
+use gleaner_protocol::limits::CORES_MAX;
+use gleaner_protocol::{BookingId, HostName};
+use thiserror::Error;
+
+use crate::Environment;
+use crate::process_group::ProcessStat;
+
+/// Whose hooks they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Farm {
+    /// Any manager whose hooks are scripts: the script says what is booked.
+    #[default]
+    Generic,
+    /// PipelineFX Qube!, worker flight checks.
+    Qube,
+    /// Slurm, Prolog and Epilog.
+    Slurm,
+}
+
+/// A render attempt as the farm's environment describes it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Attempt {
+    /// Which one; none where the farm does not say.
+    pub booking: Option<BookingId>,
+    /// What it books.
+    pub booked: Booked,
+    /// The host's name on this farm, where the farm says it.
+    pub host: Option<HostName>,
+    /// Variables that made no sense, in words.
+    pub troubles: Vec<String>,
+}
+
+impl Farm {
+    /// All of them, in a fixed order.
+    pub const ALL: [Self; 3] = [Self::Generic, Self::Qube, Self::Slurm];
+
+    /// The word for it, as on the command line.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Generic => "generic",
+            Self::Qube => "qube",
+            Self::Slurm => "slurm",
+        }
+    }
+
+    /// Reads what the farm says of the attempt.
+    #[must_use]
+    pub fn attempt(self, environment: &Environment) -> Attempt {
+        match self {
+            Self::Generic => generic::attempt(environment),
+            Self::Qube => qube::attempt(environment),
+            Self::Slurm => slurm::attempt(environment),
+        }
+    }
+}
+
+impl fmt::Display for Farm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Not a farm manager that the hook knows.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{0:?} is no farm manager that the hook knows: generic, qube or slurm")]
+pub struct FarmParseError(String);
+
+impl FromStr for Farm {
+    type Err = FarmParseError;
+
+    fn from_str(text: &str) -> Result<Self, FarmParseError> {
+        Self::ALL
+            .into_iter()
+            .find(|farm| farm.as_str() == text)
+            .ok_or_else(|| FarmParseError(text.chars().take(80).collect()))
+    }
+}
+
+/// A booking id for a farm that names none: it is that of the process that started the hook, so
+/// that preflight and postflight of one worker agree on it.
+#[must_use]
+pub(crate) fn fallback_booking(environment: &Environment) -> BookingId {
+    let parent = environment
+        .get(PARENT)
+        .and_then(|pid| pid.parse().ok())
+        .or_else(|| rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get()))
+        .unwrap_or(0);
+    let start_ticks = ProcessStat::of(parent).map_or(0, |stat| stat.start_ticks);
+    BookingId::new(format!("fallback:{parent}.{start_ticks}")).expect("digits make a name")
+}
+
+/// The ready scripts say here which process started them.
+const PARENT: &str = "GLEANER_HOOK_PARENT";
+
+/// A positive number of cores, none where the text is none.
+fn cores(text: &str) -> Option<u32> {
+    text.parse().ok().filter(|cores| (1..=CORES_MAX).contains(cores))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::{any, prop, prop_assert, proptest};
+
+    #[test]
+    fn farms_read_back_and_others_are_named() {
+        for farm in Farm::ALL {
+            assert_eq!(farm.to_string().parse(), Ok(farm));
+        }
+        let error = "Qube!".parse::<Farm>().expect_err("no such word");
+        assert!(error.to_string().contains("generic, qube or slurm"), "{error}");
+    }
+
+    #[test]
+    fn hooks_of_one_parent_agree_on_the_fallback() {
+        let me = std::process::id().to_string();
+        let told: Environment = [(PARENT, me.as_str())].into_iter().collect();
+        let id = fallback_booking(&told);
+        assert_eq!(id, fallback_booking(&told));
+        assert!(id.as_str().starts_with(&format!("fallback:{me}.")), "{id}");
+        assert!(!id.as_str().ends_with(".0"), "the start time is known: {id}");
+        assert_ne!(id, fallback_booking(&Environment::default()), "the real parent is another");
+        let noise: Environment = [(PARENT, "-1; rm")].into_iter().collect();
+        assert_eq!(fallback_booking(&noise), fallback_booking(&Environment::default()));
+    }
+
+    proptest! {
+        #[test]
+        fn no_environment_makes_a_farm_panic_or_book_nothing(
+            values in prop::collection::vec(".{0,40}|[0-9a-z\\[\\](),x-]{0,40}", NAMES.len()),
+            present in any::<u32>(),
+        ) {
+            let environment: Environment = NAMES
+                .iter()
+                .zip(values)
+                .enumerate()
+                .filter(|(bit, _)| present & (1 << bit) != 0)
+                .map(|(_, (name, value))| (*name, value))
+                .collect();
+            for farm in Farm::ALL {
+                let attempt = farm.attempt(&environment);
+                prop_assert!(attempt.booked.cores.is_none_or(|cores| cores > 0));
+            }
+        }
+    }
+
+    const NAMES: [&str; 12] = [
+        "GLEANER_BOOKING",
+        "GLEANER_CORES",
+        "GLEANER_MEMORY_MIB",
+        "GLEANER_HOST",
+        "QBJOBID",
+        "QBSUBID",
+        "QB_ALLOCATIONS",
+        "QB_FRAME_NUMBER",
+        "SLURM_JOB_ID",
+        "SLURMD_NODENAME",
+        "SLURM_JOB_CPUS_PER_NODE",
+        "SLURM_NODELIST",
+    ];
+}

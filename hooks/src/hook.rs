@@ -1,0 +1,277 @@
+//! One hook from its start to its end.
+//!
+//! # Invariants
+//! - A preflight's order: raise the epoch, book, have the work stopped, then tell the monitor.
+//!   Every step is tried whatever became of the one before.
+//! - After a preflight, either the agent has said that it released the host or every recorded
+//!   process group was sent its end.
+//! - The exit code is 0, and the process ends within its deadline.
+
+mod exit;
+
+use std::ffi::OsString;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+
+use gleaner_protocol::farm::{HookEvent, HookKind};
+use gleaner_protocol::{BookingId, Epoch, HostName, Span, boottime};
+
+use crate::farm::{Attempt, fallback_booking};
+use crate::limits::{AGENT_TIMEOUT, DEADLINE};
+use crate::{
+    BookingChange, Environment, Farm, Notification, RunDir, SocketAnswer, SocketRequest,
+    StopReport, ask,
+};
+
+pub use exit::run_to_exit;
+
+/// What a hook is to do.
+#[derive(Debug, Clone)]
+pub struct HookInvocation {
+    /// Preflight or postflight.
+    pub kind: HookKind,
+    /// Whose environment it has.
+    pub farm: Farm,
+    /// The host's run folder.
+    pub run_dir: PathBuf,
+    /// The monitor, as `http://host:port`; none where the agent's samples are to do.
+    pub monitor_url: Option<String>,
+    /// File with the token that the monitor asks for.
+    pub monitor_token_file: Option<PathBuf>,
+    /// The host's name; else as the farm says, else the system's host name.
+    pub host: Option<HostName>,
+    /// How long the agent may take to answer.
+    pub agent_timeout: Span,
+    /// After how long the process ends whatever hangs.
+    pub deadline: Span,
+    /// What the farm manager says.
+    pub environment: Environment,
+    /// Program and first arguments of what tells the monitor; else this program with
+    /// `hook notify`.
+    pub notify_command: Option<Vec<OsString>>,
+}
+
+impl HookInvocation {
+    /// With the defaults, and this process's environment.
+    #[must_use]
+    pub fn new(kind: HookKind, farm: Farm, run_dir: impl Into<PathBuf>) -> Self {
+        Self {
+            kind,
+            farm,
+            run_dir: run_dir.into(),
+            monitor_url: None,
+            monitor_token_file: None,
+            host: None,
+            agent_timeout: AGENT_TIMEOUT,
+            deadline: DEADLINE,
+            environment: Environment::of_process(),
+            notify_command: None,
+        }
+    }
+}
+
+/// What a hook did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HookReport {
+    /// Which attempt it was about.
+    pub booking: Option<BookingId>,
+    /// The host's epoch after it.
+    pub epoch: Option<Epoch>,
+    /// What it changed in the run folder.
+    pub change: Option<BookingChange>,
+    /// The agent's answer, if there was a good one.
+    pub answer: Option<SocketAnswer>,
+    /// What it stopped itself, for want of a good answer.
+    pub stopped: Option<StopReport>,
+    /// Whether a process was started that tells the monitor.
+    pub notifying: bool,
+    /// What went wrong, in words.
+    pub troubles: Vec<String>,
+    /// How long it took.
+    pub took: Span,
+}
+
+impl HookReport {
+    /// What went wrong in one line; none where nothing did.
+    #[must_use]
+    pub fn trouble_line(&self, kind: HookKind) -> Option<String> {
+        if self.troubles.is_empty() {
+            return None;
+        }
+        let word = match kind {
+            HookKind::Preflight => "preflight",
+            HookKind::Postflight => "postflight",
+        };
+        let text = self.troubles.join("; ");
+        let line: String =
+            text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(1_000).collect();
+        Some(format!("gleaner hook {word}: {line}"))
+    }
+}
+
+/// Does what a hook does. Never fails and never panics; troubles are in the report.
+#[must_use]
+pub fn run(invocation: &HookInvocation) -> HookReport {
+    let begun = boottime();
+    let mut report = HookReport::default();
+    let done = catch_unwind(AssertUnwindSafe(|| Hook::new(invocation, &mut report).run()));
+    if done.is_err() {
+        report.troubles.push("a bug stopped the hook half-way".into());
+        if invocation.kind == HookKind::Preflight && report.answer.is_none() {
+            let stop = || RunDir::open(&invocation.run_dir).map(|folder| folder.stop_groups());
+            report.stopped = catch_unwind(stop).ok().and_then(Result::ok);
+        }
+    }
+    report.took = boottime().since(begun);
+    report
+}
+
+/// A hook under way.
+struct Hook<'a> {
+    invocation: &'a HookInvocation,
+    attempt: Attempt,
+    booking: BookingId,
+    report: &'a mut HookReport,
+}
+
+impl<'a> Hook<'a> {
+    fn new(invocation: &'a HookInvocation, report: &'a mut HookReport) -> Self {
+        let mut attempt = invocation.farm.attempt(&invocation.environment);
+        report.troubles.append(&mut attempt.troubles);
+        let booking = attempt.booking.take().unwrap_or_else(|| {
+            let fallback = fallback_booking(&invocation.environment);
+            let farm = invocation.farm;
+            report.troubles.push(format!(
+                "the environment names no {farm} job, so the whole host is booked as {fallback}"
+            ));
+            // Of a render that has no name, its size is not to be believed either.
+            attempt.booked = gleaner_protocol::farm::Booked::default();
+            fallback
+        });
+        report.booking = Some(booking.clone());
+        Self { invocation, attempt, booking, report }
+    }
+
+    fn run(mut self) {
+        let folder = match RunDir::open(&self.invocation.run_dir) {
+            Ok(folder) => Some(folder),
+            Err(error) => {
+                self.report.troubles.push(error.to_string());
+                None
+            }
+        };
+        match self.invocation.kind {
+            HookKind::Preflight => self.preflight(folder.as_ref()),
+            HookKind::Postflight => self.postflight(folder.as_ref()),
+        }
+        self.tell_monitor();
+    }
+
+    fn preflight(&mut self, folder: Option<&RunDir>) {
+        if let Some(folder) = folder {
+            self.report.epoch = self.noting(folder.raise_epoch());
+            let begun = folder.begin_booking(&self.booking, &self.attempt.booked);
+            self.report.change = self.noting(begun);
+        }
+        let request = SocketRequest::Preflight {
+            booking: self.booking.clone(),
+            booked: self.attempt.booked,
+            epoch: self.report.epoch,
+        };
+        match self.ask(&request) {
+            Some(answer @ SocketAnswer::Released { .. }) => self.report.answer = Some(answer),
+            other => {
+                if let Some(answer) = other {
+                    self.report.troubles.push(format!("the agent answered {answer:.200?}"));
+                }
+                if let Some(folder) = folder {
+                    self.stop(folder);
+                }
+            }
+        }
+        // The booking's end was here before it: the agent may have learnt of it from us alone.
+        if self.report.change == Some(BookingChange::AlreadyEnded) {
+            let (booking, epoch) = (self.booking.clone(), self.report.epoch);
+            let _ = self.ask(&SocketRequest::Postflight { booking, epoch });
+        }
+    }
+
+    fn postflight(&mut self, folder: Option<&RunDir>) {
+        if let Some(folder) = folder {
+            self.report.epoch = self.noting(folder.epoch());
+            self.report.change = self.noting(folder.end_booking(&self.booking));
+        }
+        let (booking, epoch) = (self.booking.clone(), self.report.epoch);
+        self.report.answer = self.ask(&SocketRequest::Postflight { booking, epoch });
+    }
+
+    fn stop(&mut self, folder: &RunDir) {
+        let stopped = folder.stop_groups();
+        if stopped.stopped > 0 {
+            let groups = stopped.stopped;
+            self.report.troubles.push(format!("stopped {groups} task groups without the agent"));
+        }
+        self.report.troubles.extend(stopped.troubles.iter().cloned());
+        self.report.stopped = Some(stopped);
+    }
+
+    fn ask(&mut self, request: &SocketRequest) -> Option<SocketAnswer> {
+        let socket = self.invocation.run_dir.join(crate::run_dir::SOCKET);
+        self.noting(ask(&socket, request, self.invocation.agent_timeout))
+    }
+
+    fn tell_monitor(&mut self) {
+        let Some(url) = self.invocation.monitor_url.clone() else { return };
+        let Some(host) = self.host() else { return };
+        // A preflight whose postflight was here first ends as that postflight; it carries the
+        // epoch that it has raised all the same.
+        let kind = match self.report.change {
+            Some(BookingChange::AlreadyEnded) => HookKind::Postflight,
+            _ => self.invocation.kind,
+        };
+        let resources = match kind {
+            HookKind::Preflight => self.attempt.booked,
+            HookKind::Postflight => gleaner_protocol::farm::Booked::default(),
+        };
+        let event = HookEvent {
+            host,
+            kind,
+            booking: self.booking.clone(),
+            resources,
+            epoch: self.report.epoch.unwrap_or_default(),
+        };
+        let token_file = self.invocation.monitor_token_file.clone();
+        let notification = Notification { url, token_file, event };
+        let spawned = self.notify_command().and_then(|command| notification.spawn(&command));
+        match spawned {
+            Ok(()) => self.report.notifying = true,
+            Err(error) => {
+                self.report.troubles.push(format!("cannot start telling the monitor: {error}"));
+            }
+        }
+    }
+
+    fn notify_command(&self) -> std::io::Result<Vec<OsString>> {
+        match &self.invocation.notify_command {
+            Some(command) => Ok(command.clone()),
+            None => {
+                Ok(vec![std::env::current_exe()?.into_os_string(), "hook".into(), "notify".into()])
+            }
+        }
+    }
+
+    fn host(&mut self) -> Option<HostName> {
+        let known = self.invocation.host.clone().or_else(|| self.attempt.host.take());
+        if known.is_some() {
+            return known;
+        }
+        let uname = rustix::system::uname();
+        let name = uname.nodename().to_string_lossy();
+        let host = HostName::new(&*name);
+        self.noting(host)
+    }
+
+    fn noting<T, E: ToString>(&mut self, outcome: Result<T, E>) -> Option<T> {
+        outcome.map_err(|error| self.report.troubles.push(error.to_string())).ok()
+    }
+}
