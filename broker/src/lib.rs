@@ -1,1 +1,15 @@
-//! Placeholder.
+//! The broker: keeps jobs, gives out replicas, decides workunits.
+//!
+//! - The store ([`Committer`] over [`SledJournal`]) keeps what was accepted and decided.
+//! - The blob store ([`LocalBlobs`]) keeps inputs and outputs under their digests.
+//! - The server ([`bind`], [`serve`]) listens, guards the door and answers errors as JSON.
+
+pub mod limits;
+
+mod store;
+
+pub use store::{
+    Admission, After, Batch, Commit, Committer, DataFolder, DataSync, Journal, Recovered, Replayed,
+    SledJournal, SmallBlobs, SnapshotDone, SnapshotWriter, StoreError, StoreOptions, StoreState,
+    SyncStep,
+};

@@ -1,0 +1,55 @@
+//! Named bounds of the broker's own queues, files and connections. Those of what crosses a
+//! process boundary stand in [`gleaner_protocol::limits`].
+
+use std::time::Duration;
+
+/// Longest single journal record, in bytes: twice the longest HTTP body, so that a submission
+/// fits in whatever form it is recorded.
+pub const RECORD_BYTES_MAX: usize = 32 << 20;
+/// Most records that one commit takes together.
+pub const COMMIT_RECORDS_MAX: usize = 16_384;
+/// A commit takes no further batch once it has this many bytes.
+pub const COMMIT_BYTES_MAX: usize = 4 << 20;
+/// Batches that may wait for the committer before their senders do.
+pub const COMMIT_QUEUE_MAX: usize = 4_096;
+/// Longest blob that is kept in the journal's own file, in bytes: a manifest with all its files
+/// inline.
+pub const SMALL_BLOB_BYTES_MAX: usize = 512 << 10;
+/// Longest chunk of a snapshot, in bytes.
+pub const SNAPSHOT_CHUNK_BYTES_MAX: usize = RECORD_BYTES_MAX;
+/// Old journal entries that are removed between two commits.
+pub const PRUNE_STEP_ENTRIES: usize = 256;
+/// A snapshot is due when so many bytes were appended since the last one: a start reads them all.
+pub const SNAPSHOT_AFTER_BYTES: u64 = 32 << 20;
+/// Memory that the store may use as cache, in bytes.
+pub const STORE_CACHE_BYTES: u64 = 2 << 20;
+/// File that is given up so that a store on a full disk can be opened, in bytes.
+pub const BALLAST_BYTES: u64 = 16 << 20;
+/// How long a commit that waits for free space waits between two looks.
+pub const FULL_RECHECK: Duration = Duration::from_millis(200);
+
+/// Piece in which blobs are read, written and hashed, in bytes.
+pub const BLOB_PIECE_BYTES: usize = 256 << 10;
+/// Blob files that are read or written at once.
+pub const BLOB_STREAMS_MAX: usize = 256;
+
+/// Connections at once; further ones wait in the kernel's queue.
+pub const CONNECTIONS_MAX: usize = 8_192;
+/// Longest head of an HTTP request, in bytes.
+pub const HTTP_HEAD_BYTES_MAX: usize = 64 << 10;
+/// How long a client may take to send a request's head, and may stay idle between requests.
+pub const HTTP_HEAD_TIME_MAX: Duration = Duration::from_secs(20);
+/// How long a client may pause within a request's body.
+pub const HTTP_BODY_PAUSE_MAX: Duration = Duration::from_secs(30);
+/// How long a TLS handshake may take.
+pub const TLS_HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
+/// How long open requests and streams may go on after the broker was told to stop.
+pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
+/// How long connections may take to end once they were cut.
+pub const SHUTDOWN_CUT: Duration = Duration::from_millis(500);
+/// How long accepting rests after an error such as too many open files.
+pub const ACCEPT_REST: Duration = Duration::from_millis(50);
+/// Shortest access token, in characters.
+pub const TOKEN_CHARS_MIN: usize = 16;
+/// Longest access token file, in bytes.
+pub const TOKEN_FILE_BYTES_MAX: u64 = 4 << 10;

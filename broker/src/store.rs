@@ -1,0 +1,52 @@
+//! What the broker must not forget: an ordered journal of opaque records, and small blobs beside
+//! it.
+//!
+//! [`Journal`] is the interface, [`SledJournal`] the one that lives in a local folder, and
+//! [`Committer`] the thread that lets many callers share one sync.
+//!
+//! ```text
+//!  data folder
+//!  ├── lock         held while a broker runs, names its process
+//!  ├── mark         last acknowledged sequence, rewritten after each commit
+//!  ├── ballast      given up when the disk is so full that the store would not open
+//!  ├── sled/        trees `journal`, `blobs` and `meta`
+//!  ├── sled.kept/   the store as it was, while it is being opened
+//!  └── snapshots/   one file, what the journal began with when it was last shortened
+//! ```
+//!
+//! # Invariants
+//! - What was acknowledged is on disk: a commit is written, flushed and its file synced before
+//!   anyone is told.
+//! - Sequences have no gaps. A gap, a bad checksum, a short value, an unknown version or an end
+//!   before the mark is an error that names the place; nothing is skipped.
+//! - A commit that was cut off by a kill was never acknowledged. It can only be the last one and
+//!   lie behind the mark; it is removed.
+//! - After an error the journal takes nothing until the broker is restarted. A full disk is no
+//!   such error: commits wait until there is space.
+//! - At every moment one complete snapshot (or none) and all records after it are valid.
+
+mod ballast;
+mod committer;
+mod error;
+mod folder;
+mod free_space;
+mod journal;
+mod kept;
+mod mark;
+mod meta;
+mod parts;
+mod replay;
+mod sealed;
+mod sled_journal;
+mod small_blobs;
+mod snapshot;
+mod sync_step;
+
+pub use committer::{After, Batch, Committer, SnapshotDone, StoreState};
+pub use error::StoreError;
+pub use folder::DataFolder;
+pub use journal::{Admission, Commit, Journal, SnapshotWriter};
+pub use replay::Replayed;
+pub use sled_journal::{Recovered, SledJournal, StoreOptions};
+pub use small_blobs::SmallBlobs;
+pub use sync_step::{DataSync, SyncStep};

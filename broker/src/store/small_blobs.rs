@@ -1,0 +1,51 @@
+//! Blobs that are too small for a file of their own.
+
+use std::path::{Path, PathBuf};
+
+use gleaner_protocol::Digest;
+use sled::Tree;
+
+use super::error::StoreError;
+use super::parts;
+use super::sled_journal::guarded;
+
+/// Reads the blobs that were committed with the journal; cheap to clone, usable from any thread.
+#[derive(Debug, Clone)]
+pub struct SmallBlobs {
+    tree: Tree,
+    folder: PathBuf,
+}
+
+impl SmallBlobs {
+    pub(crate) fn new(tree: Tree, folder: &Path) -> Self {
+        Self { tree, folder: folder.to_owned() }
+    }
+
+    /// The content with this digest, if it is here.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] where what is stored does not have the digest any more.
+    pub fn get(&self, digest: &Digest) -> Result<Option<Vec<u8>>, StoreError> {
+        let found = guarded(&self.folder, "reading a small blob", || {
+            parts::get(&self.tree, digest.as_bytes())
+                .map_err(StoreError::engine("reading a small blob", &self.folder))
+        })?;
+        match found {
+            Some(content) if Digest::of(&content) != *digest => Err(StoreError::Damaged {
+                folder: self.folder.clone(),
+                what: format!("small blob {digest}: its content has another digest"),
+                kept: None,
+            }),
+            found => Ok(found),
+        }
+    }
+
+    /// Writes a blob where it is not there yet.
+    pub(crate) fn put(&self, digest: &Digest, content: &[u8]) -> sled::Result<()> {
+        // Compared with what is there, not only looked up: a damaged one is mended.
+        if parts::get(&self.tree, digest.as_bytes())?.as_deref() == Some(content) {
+            return Ok(());
+        }
+        parts::put(&self.tree, digest.as_bytes(), content)
+    }
+}
