@@ -1,0 +1,185 @@
+//! The hook as the farm sees it: a process that ends in time, with 0, and holds nothing open.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use gleaner_hooks::{
+    Environment, Farm, HookInvocation, Notification, NotifyError, RunDir, notify, run_to_exit,
+};
+use gleaner_protocol::farm::{HookEvent, HookKind};
+use gleaner_protocol::{BookingId, Epoch, HostName, Span, boottime};
+
+/// Not a test but the hook's process: the tests below start this very program again to be it.
+#[test]
+fn hook_process() {
+    let Some(run_dir) = std::env::var_os("TEST_RUN_DIR") else { return };
+    let mut invocation = HookInvocation::new(HookKind::Preflight, Farm::Generic, run_dir);
+    invocation.host = HostName::new("render042").ok();
+    invocation.environment = Environment::from_iter([("GLEANER_BOOKING", "shot:1")]);
+    invocation.monitor_url = std::env::var("TEST_MONITOR").ok();
+    let exe = std::env::current_exe().expect("a program").into_os_string();
+    invocation.notify_command = Some(vec![exe, "--exact".into(), "notify_process".into()]);
+    run_to_exit(&invocation)
+}
+
+/// Likewise the process that tells the monitor.
+#[test]
+fn notify_process() {
+    let argument = std::env::args().next_back().unwrap_or_default();
+    if let Ok(notification) = Notification::from_argument(&argument) {
+        let _ = notification.deliver();
+    }
+}
+
+fn hook(run_dir: &Path) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("a program"));
+    command
+        .args(["--exact", "hook_process", "--nocapture"])
+        .env("TEST_RUN_DIR", run_dir)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn event() -> HookEvent {
+    HookEvent {
+        host: HostName::new("render042").expect("a name"),
+        kind: HookKind::Preflight,
+        booking: BookingId::new("shot:1").expect("a name"),
+        resources: gleaner_protocol::farm::Booked::default(),
+        epoch: Epoch { incarnation: 7, count: 1 },
+    }
+}
+
+/// Reads one request whole and returns its head and body.
+fn read_request(stream: &mut TcpStream) -> (String, String) {
+    let mut bytes = Vec::new();
+    let mut part = [0; 4096];
+    loop {
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length: usize = head
+                .lines()
+                .find_map(|line| line.strip_prefix("Content-Length: "))
+                .and_then(|length| length.parse().ok())
+                .expect("a length");
+            if body.len() >= length {
+                return (head.to_owned(), body.to_owned());
+            }
+        }
+        let read = stream.read(&mut part).expect("reads");
+        assert!(read > 0, "a request that ends early: {text}");
+        bytes.extend_from_slice(&part[..read]);
+    }
+}
+
+fn answer(stream: &mut TcpStream, status: &str) {
+    let answer =
+        format!("HTTP/1.1 {status}\r\nContent-Length: 5\r\nConnection: close\r\n\r\nwords");
+    stream.write_all(answer.as_bytes()).expect("writes");
+}
+
+#[test]
+fn many_hooks_at_once_all_end_well_and_count() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let hooks: Vec<_> = (0..64).map(|_| hook(folder.path()).spawn().expect("starts")).collect();
+    for hook in hooks {
+        let output = hook.wait_with_output().expect("waits");
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    }
+    let run_dir = RunDir::open(folder.path()).expect("opens");
+    assert_eq!(run_dir.epoch().expect("reads").count, 64);
+    assert_eq!(run_dir.bookings().expect("lists").len(), 1);
+}
+
+#[test]
+fn the_farm_does_not_wait_for_the_monitor_to_be_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let monitor = TcpListener::bind("127.0.0.1:0").expect("binds");
+    let url = format!("http://{}", monitor.local_addr().expect("an address"));
+    // The monitor is not even accepting while the hook runs. `output` returns when nobody holds
+    // the pipes any more: neither the hook nor what it left behind.
+    let output = hook(folder.path()).env("TEST_MONITOR", &url).output().expect("runs");
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(stderr(&output), "gleaner hook preflight: no agent has its socket here\n");
+    let (mut stream, _) = monitor.accept().expect("it is told all the same");
+    let (head, body) = read_request(&mut stream);
+    assert!(head.starts_with("POST /v1/events HTTP/1.1\r\n"), "{head}");
+    let told: HookEvent = serde_json::from_str(&body).expect("an event");
+    let epoch = RunDir::open(folder.path()).expect("opens").epoch().expect("reads");
+    assert_eq!(told, HookEvent { epoch, ..event() });
+    answer(&mut stream, "200 OK");
+}
+
+#[test]
+fn a_hook_that_hangs_gives_up_at_its_deadline() {
+    let folder = tempfile::tempdir().expect("a folder");
+    RunDir::open(folder.path()).expect("opens");
+    // Reading a pipe that nobody writes hangs as a dead file server does.
+    for entry in fs::read_dir(folder.path()).expect("lists") {
+        let path = entry.expect("an entry").path();
+        if path.is_file() {
+            fs::remove_file(&path).expect("removes");
+            let made = Command::new("mkfifo").arg(&path).status().expect("runs");
+            assert!(made.success());
+        }
+    }
+    let begun = boottime();
+    let output = hook(folder.path()).output().expect("runs");
+    let took = boottime().since(begun);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(stderr(&output).contains("given up after 0.500 s"), "{}", stderr(&output));
+    assert!(took >= Span::from_millis(500) && took < Span::from_secs(5), "{took}");
+}
+
+#[test]
+fn a_farm_that_does_not_read_our_words_does_not_hold_us_up() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_unread, full) = rustix::pipe::pipe().expect("a pipe");
+    rustix::io::ioctl_fionbio(&full, true).expect("sets");
+    while rustix::io::write(&full, &[b'x'; 4096]).is_ok() {}
+    rustix::io::ioctl_fionbio(&full, false).expect("sets");
+    let full: OwnedFd = full;
+    let begun = boottime();
+    let status = hook(folder.path()).stderr(full).status().expect("runs");
+    assert_eq!(status.code(), Some(0));
+    assert!(boottime().since(begun) < Span::from_secs(5));
+}
+
+#[test]
+fn a_monitor_that_is_busy_is_told_again_and_one_that_refuses_is_not() {
+    let monitor = TcpListener::bind("127.0.0.1:0").expect("binds");
+    let url = format!("http://{}", monitor.local_addr().expect("an address"));
+    let told = std::thread::spawn(move || {
+        let first = notify(&url, Some("secret"), &event());
+        let second = notify(&url, None, &event());
+        (first, second)
+    });
+    for status in ["503 Service Unavailable", "200 OK", "400 Bad Request"] {
+        let (mut stream, _) = monitor.accept().expect("a try");
+        let (head, _) = read_request(&mut stream);
+        let with_token = head.contains("\r\nAuthorization: Bearer secret");
+        assert_eq!(with_token, !status.starts_with("400"), "{head}");
+        answer(&mut stream, status);
+    }
+    let (first, second) = told.join().expect("no panic");
+    first.expect("told at the second try");
+    let error = second.expect_err("refused");
+    assert!(matches!(error, NotifyError::Refused { status: 400, .. }), "{error}");
+    assert!(error.to_string().ends_with("answered 400: words"), "{error}");
+}
+
+#[test]
+fn a_token_that_would_split_the_header_is_not_sent() {
+    let error = notify("http://127.0.0.1:1", Some("a\r\nX: y"), &event()).expect_err("refused");
+    assert!(matches!(error, NotifyError::Token), "{error}");
+}

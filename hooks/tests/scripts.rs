@@ -1,0 +1,89 @@
+//! The ready scripts: they call the hook, and they end with 0 whatever they find.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const SCRIPTS: [(&str, &str, &str); 6] = [
+    ("generic/preflight", "preflight", "generic"),
+    ("generic/postflight", "postflight", "generic"),
+    ("qube/preflight", "preflight", "qube"),
+    ("qube/postflight", "postflight", "qube"),
+    ("slurm/prolog", "preflight", "slurm"),
+    ("slurm/epilog", "postflight", "slurm"),
+];
+
+/// A copy of the script with settings beside it and a stand-in for the program.
+struct Installed {
+    folder: tempfile::TempDir,
+    script: PathBuf,
+}
+
+impl Installed {
+    fn new(script: &str, gleaner: Option<&str>, settings: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let from = Path::new(env!("CARGO_MANIFEST_DIR")).join(script);
+        let to = folder.path().join("hook");
+        fs::copy(&from, &to).expect("copies");
+        let program = folder.path().join("gleaner");
+        if let Some(text) = gleaner {
+            fs::write(&program, text).expect("writes");
+            fs::set_permissions(&program, Permissions::from_mode(0o755)).expect("sets");
+        }
+        let settings = format!("GLEANER={}\n{settings}", program.display());
+        fs::write(folder.path().join("gleaner-hook.txt"), settings).expect("writes");
+        Self { folder, script: to }
+    }
+
+    fn run(&self) -> Output {
+        Command::new(&self.script).env("GLEANER", "/bin/false").output().expect("runs")
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(self.folder.path().join("said")).unwrap_or_default()
+    }
+}
+
+const TELLING: &str = "#!/bin/sh\necho \"$* run=$GLEANER_RUN_DIR parent=$GLEANER_HOOK_PARENT\" \
+                       > \"${0%/*}/said\"\necho noise\nexit 3\n";
+
+#[test]
+fn each_script_calls_its_hook_and_hides_how_that_ended() {
+    let me = std::process::id();
+    for (script, kind, farm) in SCRIPTS {
+        let installed = Installed::new(script, Some(TELLING), "GLEANER_RUN_DIR=/run/g\n");
+        let output = installed.run();
+        assert_eq!(output.status.code(), Some(0), "{script}");
+        let expected = format!("hook {kind} --farm {farm} run=/run/g parent={me}\n");
+        assert_eq!(installed.said(), expected, "{script}");
+        assert_eq!(output.stdout, b"", "{script}");
+    }
+}
+
+#[test]
+fn without_the_program_or_with_a_broken_one_a_script_ends_well() {
+    for (script, ..) in SCRIPTS {
+        for program in [None, Some("not a program"), Some("#!/no/such/interpreter\n")] {
+            let output = Installed::new(script, program, "").run();
+            assert_eq!(output.status.code(), Some(0), "{script} with {program:?}");
+        }
+    }
+}
+
+#[test]
+fn settings_that_are_no_shell_do_not_keep_the_hook_from_running() {
+    // The settings do not count then; the program is found where it usually is, if it is there.
+    let installed = Installed::new("generic/postflight", Some(TELLING), "if (\n\"");
+    assert_eq!(installed.run().status.code(), Some(0));
+}
+
+#[test]
+fn a_program_that_hangs_is_ended() {
+    let hangs = "#!/bin/sh\necho $$ > \"${0%/*}/said\"\nexec sleep 1000\n";
+    let installed = Installed::new("slurm/prolog", Some(hangs), "");
+    assert_eq!(installed.run().status.code(), Some(0));
+    let pid: i32 = installed.said().trim().parse().expect("it ran");
+    let ended = gleaner_hooks::ProcessStat::of(pid).map_or(true, |stat| stat.is_dead());
+    assert!(ended, "nothing stays behind");
+}
