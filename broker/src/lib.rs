@@ -6,8 +6,13 @@
 
 pub mod limits;
 
+mod serve;
 mod store;
 
+pub use serve::{
+    ListenConfig, Listener, Problem, ServeError, ServeLimits, TlsFiles, Token, TokenError, bind,
+    body_bytes, body_json, body_stream, catch, serve,
+};
 pub use store::{
     Admission, After, Batch, Commit, Committer, DataFolder, DataSync, Journal, Recovered, Replayed,
     SledJournal, SmallBlobs, SnapshotDone, SnapshotWriter, StoreError, StoreOptions, StoreState,

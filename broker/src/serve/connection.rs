@@ -1,0 +1,110 @@
+//! A connection that is counted while it lives, and that can be cut.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, watch};
+
+/// How far the shutdown has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    Serving,
+    /// Finish what you are at, take nothing new.
+    Stopping,
+    /// End now.
+    Cut,
+}
+
+/// Ends when the shutdown has come to `phase`.
+pub(crate) async fn reached(mut phases: watch::Receiver<Phase>, phase: Phase) {
+    // Without the server there is nothing left to wait for.
+    let _ = phases.wait_for(|now| *now >= phase).await;
+}
+
+/// The socket. Its place among the connections is given back when it is dropped, which for a
+/// WebSocket is long after HTTP has let go of it; and when it is cut, whoever holds it sees the
+/// other end go away.
+pub(crate) struct Connection {
+    stream: TcpStream,
+    cut: Pin<Box<dyn Future<Output = ()> + Send>>,
+    is_cut: bool,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Connection {
+    pub(crate) fn new(
+        stream: TcpStream,
+        phases: watch::Receiver<Phase>,
+        place: OwnedSemaphorePermit,
+    ) -> Self {
+        let cut = Box::pin(reached(phases, Phase::Cut));
+        Self { stream, cut, is_cut: false, _place: place }
+    }
+
+    fn poll_cut(&mut self, context: &mut Context<'_>) -> bool {
+        self.is_cut = self.is_cut || self.cut.as_mut().poll(context).is_ready();
+        self.is_cut
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.poll_cut(context) {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        if self.is_cut {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        // A writer that waits must be woken by the cut too.
+        if written.is_pending() && self.poll_cut(context) {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
+        written
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if self.is_cut {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        if written.is_pending() && self.poll_cut(context) {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
+        written
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

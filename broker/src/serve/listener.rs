@@ -1,0 +1,163 @@
+//! Taking an address, where that is allowed.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::ServerConfig;
+use thiserror::Error;
+use tokio::net::TcpListener;
+
+use super::guard::Guard;
+use super::tls::{self, TlsFiles};
+use super::token::{Token, TokenError};
+use crate::limits::{CONNECTIONS_MAX, HTTP_HEAD_TIME_MAX, SHUTDOWN_GRACE, TLS_HANDSHAKE_TIME_MAX};
+
+/// Where to listen, and how whoever speaks must prove themselves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListenConfig {
+    /// Address and port; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Certificate and key, for TLS.
+    pub tls: Option<TlsFiles>,
+    /// File with the token that every request must show.
+    pub token_file: Option<PathBuf>,
+}
+
+/// Bounds of a listener that tests and unusual places set otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServeLimits {
+    /// Connections at once.
+    pub connections_max: usize,
+    /// How long a request's head may take, and a connection may be idle.
+    pub head_time_max: Duration,
+    /// How long a TLS handshake may take.
+    pub handshake_time_max: Duration,
+    /// How long open requests may go on after the end was announced.
+    pub grace: Duration,
+}
+
+impl Default for ServeLimits {
+    fn default() -> Self {
+        Self {
+            connections_max: CONNECTIONS_MAX,
+            head_time_max: HTTP_HEAD_TIME_MAX,
+            handshake_time_max: TLS_HANDSHAKE_TIME_MAX,
+            grace: SHUTDOWN_GRACE,
+        }
+    }
+}
+
+/// Why there is no listening.
+#[derive(Debug, Error)]
+pub enum ServeError {
+    /// The address can be reached from other machines, and nothing keeps them out.
+    #[error(
+        "{listen} can be reached from other machines, and {missing} missing: set both a TLS certificate with its key and a token file, or listen on 127.0.0.1"
+    )]
+    Exposed {
+        /// The address.
+        listen: SocketAddr,
+        /// What is missing.
+        missing: &'static str,
+    },
+    /// Somebody else has the port.
+    #[error("{listen} is in use by another program: stop it or choose another port")]
+    InUse {
+        /// The address.
+        listen: SocketAddr,
+    },
+    /// The address cannot be had.
+    #[error("cannot listen on {listen}")]
+    Bind {
+        /// The address.
+        listen: SocketAddr,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A PEM file cannot be used.
+    #[error("cannot use {what} file {path}: {why}")]
+    Pem {
+        /// What should be in it.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        why: String,
+    },
+    /// Certificate and key are readable, but TLS does not take them.
+    #[error("certificate {certificate} with key {key} cannot be used", certificate = files.certificate.display(), key = files.key.display())]
+    Tls {
+        /// The files.
+        files: TlsFiles,
+        /// Why not.
+        source: rustls::Error,
+    },
+    /// The token cannot be used.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+}
+
+/// An address that is taken, and the rules for who may speak there.
+#[derive(Debug)]
+pub struct Listener {
+    pub(crate) socket: TcpListener,
+    pub(crate) tls: Option<Arc<ServerConfig>>,
+    pub(crate) guard: Guard,
+    pub(crate) limits: ServeLimits,
+    address: SocketAddr,
+}
+
+/// Reads certificate, key and token, and takes the address.
+///
+/// # Errors
+/// See [`ServeError`].
+pub async fn bind(config: &ListenConfig) -> Result<Listener, ServeError> {
+    let listen = config.listen;
+    let loopback = listen.ip().to_canonical().is_loopback();
+    if !loopback {
+        let missing = match (&config.tls, &config.token_file) {
+            (None, None) => Some("TLS and token are"),
+            (None, _) => Some("TLS is"),
+            (_, None) => Some("the token is"),
+            _ => None,
+        };
+        if let Some(missing) = missing {
+            return Err(ServeError::Exposed { listen, missing });
+        }
+    }
+    let tls = config.tls.as_ref().map(tls::load).transpose()?;
+    let token = config.token_file.as_deref().map(Token::read).transpose()?;
+    let bind_error = |source: io::Error| match source.kind() {
+        io::ErrorKind::AddrInUse => ServeError::InUse { listen },
+        _ => ServeError::Bind { listen, source },
+    };
+    let socket = TcpListener::bind(listen).await.map_err(bind_error)?;
+    let address = socket.local_addr().map_err(bind_error)?;
+    let guard = Guard::new(token, loopback);
+    Ok(Listener { socket, tls, guard, limits: ServeLimits::default(), address })
+}
+
+impl Listener {
+    /// The address, with the port that was taken.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where to find it, as `http://…` or `https://…`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.address)
+    }
+
+    /// Sets other bounds.
+    #[must_use]
+    pub fn with_limits(mut self, limits: ServeLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+}
