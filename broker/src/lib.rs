@@ -6,9 +6,11 @@
 
 pub mod limits;
 
+mod blobs;
 mod serve;
 mod store;
 
+pub use blobs::{BlobContent, BlobError, BlobStore, LocalBlobs};
 pub use serve::{
     ListenConfig, Listener, Problem, ServeError, ServeLimits, TlsFiles, Token, TokenError, bind,
     body_bytes, body_json, body_stream, catch, serve,

@@ -1,0 +1,228 @@
+//! Blobs as files of a local folder: `ab/cdef…` by digest, `incoming/` while they come,
+//! `damaged/` for what does not have its digest any more.
+
+mod incoming;
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
+use futures_util::{FutureExt, StreamExt, stream};
+use gleaner_protocol::Digest;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use self::incoming::Incoming;
+use super::{BlobContent, BlobError, BlobStore};
+use crate::limits::{BLOB_PIECE_BYTES, BLOB_STREAMS_MAX};
+
+/// Blobs in a local folder. Clones share it.
+#[derive(Debug, Clone)]
+pub struct LocalBlobs {
+    folder: Arc<Folder>,
+    streams: Arc<Semaphore>,
+}
+
+#[derive(Debug)]
+struct Folder {
+    path: PathBuf,
+    min_free_bytes: u64,
+    drafts: AtomicU64,
+}
+
+impl LocalBlobs {
+    /// Opens the folder, or makes it, and removes what was left half-way. Only one process may
+    /// have it open.
+    ///
+    /// # Errors
+    /// [`BlobError::File`].
+    pub fn open(path: &Path, min_free_bytes: u64) -> Result<Self, BlobError> {
+        let folder = Folder { path: path.to_owned(), min_free_bytes, drafts: AtomicU64::new(0) };
+        let incoming = folder.incoming();
+        match fs::remove_dir_all(&incoming) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(BlobError::file("remove", &incoming)(error));
+            }
+            _ => {}
+        }
+        fs::create_dir_all(&incoming).map_err(BlobError::file("make", &incoming))?;
+        let streams = Arc::new(Semaphore::new(BLOB_STREAMS_MAX));
+        Ok(Self { folder: Arc::new(folder), streams })
+    }
+
+    /// A place among those that read and write at once.
+    async fn place(&self) -> OwnedSemaphorePermit {
+        self.streams.clone().acquire_owned().await.expect("the semaphore is never closed")
+    }
+
+    async fn put(
+        &self,
+        expected: Digest,
+        mut content: BoxStream<'_, io::Result<Bytes>>,
+        limit_bytes: u64,
+    ) -> Result<u64, BlobError> {
+        let _place = self.place().await;
+        let folder = self.folder.clone();
+        let mut incoming = on_disk(move || Incoming::begin(folder, expected)).await?;
+        let mut bytes = 0_u64;
+        let mut piece = BytesMut::new();
+        while let Some(part) = content.next().await {
+            let part =
+                part.map_err(|source| BlobError::BrokenOff { digest: expected, bytes, source })?;
+            bytes += part.len() as u64;
+            if bytes > limit_bytes {
+                return Err(BlobError::TooLarge { digest: expected, limit_bytes });
+            }
+            piece.extend_from_slice(&part);
+            if piece.len() >= BLOB_PIECE_BYTES {
+                let piece = piece.split().freeze();
+                incoming = on_disk(move || incoming.add(&piece)).await?;
+            }
+        }
+        on_disk(move || incoming.add(&piece)?.finish()).await?;
+        Ok(bytes)
+    }
+
+    async fn read(&self, digest: Digest) -> Result<Option<BlobContent>, BlobError> {
+        let place = self.place().await;
+        let folder = self.folder.clone();
+        let Some(reading) = on_disk(move || Reading::begin(folder, digest, place)).await? else {
+            return Ok(None);
+        };
+        let bytes = reading.bytes;
+        let stream = stream::unfold(Some(reading), |reading| async {
+            let mut reading = reading?;
+            let read = on_disk(move || {
+                let piece = reading.next()?;
+                Ok((piece, reading))
+            });
+            match read.await {
+                Ok((piece, _)) if piece.is_empty() => None,
+                Ok((piece, reading)) => Some((Ok(piece), Some(reading))),
+                Err(error) => Some((Err(error), None)),
+            }
+        });
+        Ok(Some(BlobContent { bytes, stream: stream.boxed() }))
+    }
+}
+
+impl BlobStore for LocalBlobs {
+    fn put_stream<'a>(
+        &'a self,
+        expected: Digest,
+        content: BoxStream<'a, io::Result<Bytes>>,
+        limit_bytes: u64,
+    ) -> BoxFuture<'a, Result<u64, BlobError>> {
+        self.put(expected, content, limit_bytes).boxed()
+    }
+
+    fn open<'a>(&'a self, digest: Digest) -> BoxFuture<'a, Result<Option<BlobContent>, BlobError>> {
+        self.read(digest).boxed()
+    }
+
+    fn length<'a>(&'a self, digest: Digest) -> BoxFuture<'a, Result<Option<u64>, BlobError>> {
+        let folder = self.folder.clone();
+        on_disk(move || folder.length(digest)).boxed()
+    }
+}
+
+impl Folder {
+    fn incoming(&self) -> PathBuf {
+        self.path.join("incoming")
+    }
+
+    /// Where a blob lies.
+    fn path_of(&self, digest: Digest) -> PathBuf {
+        let digits = digest.to_string();
+        let (folder, name) = digits.split_at(2);
+        self.path.join(folder).join(name)
+    }
+
+    fn length(&self, digest: Digest) -> Result<Option<u64>, BlobError> {
+        let path = self.path_of(digest);
+        match fs::metadata(&path) {
+            Ok(file) => Ok(Some(file.len())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(BlobError::file("look at", &path)(error)),
+        }
+    }
+
+    /// Moves a blob out of the way whose content has another digest.
+    fn set_aside(&self, digest: Digest, found: Digest) -> BlobError {
+        let damaged = self.path.join("damaged");
+        let moved_to = damaged.join(digest.to_string());
+        let path = self.path_of(digest);
+        match fs::create_dir_all(&damaged).and_then(|()| fs::rename(&path, &moved_to)) {
+            Ok(()) => BlobError::Damaged { digest, found, moved_to },
+            Err(error) => BlobError::file("set aside the damaged blob", &path)(error),
+        }
+    }
+}
+
+/// A blob that is being read.
+struct Reading {
+    folder: Arc<Folder>,
+    digest: Digest,
+    file: File,
+    path: PathBuf,
+    hasher: blake3::Hasher,
+    bytes: u64,
+    /// Bytes that are still to be read.
+    rest: u64,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Reading {
+    fn begin(
+        folder: Arc<Folder>,
+        digest: Digest,
+        place: OwnedSemaphorePermit,
+    ) -> Result<Option<Self>, BlobError> {
+        let path = folder.path_of(digest);
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(BlobError::file("open", &path)(error)),
+        };
+        let bytes = file.metadata().map_err(BlobError::file("look at", &path))?.len();
+        let hasher = blake3::Hasher::new();
+        Ok(Some(Self { folder, digest, file, path, hasher, bytes, rest: bytes, _place: place }))
+    }
+
+    /// The next piece; empty at the end.
+    fn next(&mut self) -> Result<Bytes, BlobError> {
+        if self.rest == 0 && self.bytes > 0 {
+            return Ok(Bytes::new());
+        }
+        let length = usize::try_from(self.rest).unwrap_or(usize::MAX).min(BLOB_PIECE_BYTES);
+        let mut piece = vec![0; length];
+        self.file.read_exact(&mut piece).map_err(BlobError::file("read", &self.path))?;
+        self.hasher.update(&piece);
+        self.rest -= length as u64;
+        if self.rest == 0 {
+            let found = Digest::from_bytes(*self.hasher.finalize().as_bytes());
+            if found != self.digest {
+                return Err(self.folder.set_aside(self.digest, found));
+            }
+        }
+        Ok(piece.into())
+    }
+}
+
+/// Does what may wait for a disk where it holds up nobody.
+async fn on_disk<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, BlobError> + Send + 'static,
+) -> Result<T, BlobError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // Only while the runtime is shut down.
+            Err(_) => std::future::pending().await,
+        },
+    }
+}
