@@ -4,6 +4,7 @@ mod hosts;
 mod jobs;
 mod replicas;
 mod restore;
+mod snapshot;
 mod tokens;
 
 pub use restore::RestoreError;
@@ -64,6 +65,11 @@ impl Core {
             next_job: 1,
             new_work: false,
         }
+    }
+
+    /// Begins a new life of a restored core: tokens are of this incarnation from now on.
+    pub fn set_incarnation(&mut self, incarnation: u32) {
+        self.tokens = TokenMint::new(incarnation);
     }
 
     /// What it knows.

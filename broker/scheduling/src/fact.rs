@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use gleaner_protocol::api::ReplicaCounts;
 use gleaner_protocol::job::JobSpec;
 use gleaner_protocol::{Digest, HostName, JobId, LeaseToken, Origin, OwnerName, WorkunitId};
 use serde::{Deserialize, Serialize};
@@ -69,5 +70,13 @@ pub enum Fact {
         workunit: WorkunitId,
         /// Why.
         reason: String,
+    },
+    /// What has happened to a job's replicas so far: in snapshots, whose other facts leave the
+    /// votes of decided workunits out.
+    Counted {
+        /// Its id.
+        job: JobId,
+        /// The counts.
+        counts: ReplicaCounts,
     },
 }

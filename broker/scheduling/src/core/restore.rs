@@ -46,6 +46,12 @@ impl Core {
                 let workunit = self.known(id)?;
                 self.decide(workunit, digest, &mut unheard);
             }
+            Fact::Counted { job: id, counts } => {
+                let unknown = WorkunitId { job: id, index: 0 };
+                let job =
+                    self.farm.jobs.get_mut(&id).ok_or(RestoreError::UnknownWorkunit(unknown))?;
+                job.counts = counts;
+            }
             Fact::GivenUp { workunit: id, reason } => {
                 let workunit = self.known(id)?;
                 self.give_up(workunit, reason, &mut unheard);

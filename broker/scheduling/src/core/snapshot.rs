@@ -1,0 +1,53 @@
+//! The core as the fewest facts that restore it.
+
+use gleaner_protocol::WorkunitId;
+
+use super::Core;
+use crate::Fact;
+use crate::farm::{Farm, Job, JobPhase, Vote, Workunit};
+
+impl Core {
+    /// Facts that restore this core as all the facts so far do, leases aside: votes of decided
+    /// workunits are left out, what they counted is kept.
+    pub fn facts(&self) -> impl Iterator<Item = Fact> + '_ {
+        self.farm.jobs().flat_map(|job| self.farm.facts_of(job))
+    }
+}
+
+impl Farm {
+    fn facts_of<'a>(&'a self, job: &'a Job) -> impl Iterator<Item = Fact> + 'a {
+        let id = job.id;
+        let accepted = Fact::JobAccepted { job: id, spec: job.spec.clone() };
+        let ended = (0..job.workunit_count()).filter_map(move |index| {
+            let workunit = WorkunitId { job: id, index };
+            let decided = job.ended.digest(index).map(|digest| Fact::Decided { workunit, digest });
+            decided.or_else(|| {
+                let reason = job.ended.failure(index)?.to_owned();
+                Some(Fact::GivenUp { workunit, reason })
+            })
+        });
+        let any_ended = job.ended.decided() + job.ended.failed() > 0;
+        let ended = any_ended.then_some(ended).into_iter().flatten();
+        let votes = job.open.values().flat_map(move |open| {
+            let unit = self.workunit(*open);
+            unit.votes.iter().map(move |vote| self.fact_of(unit, vote))
+        });
+        let cancelled =
+            (job.phase == JobPhase::Cancelled).then_some(Fact::JobCancelled { job: id });
+        let counted = Fact::Counted { job: id, counts: job.counts };
+        std::iter::once(accepted).chain(ended).chain(votes).chain(cancelled).chain([counted])
+    }
+
+    fn fact_of(&self, unit: &Workunit, vote: &Vote) -> Fact {
+        let info = &self.host(vote.host).info;
+        let (workunit, token) = (unit.id, vote.token);
+        let (host, owner) = (info.name.clone(), info.owner.clone());
+        let side = unit.side.unwrap_or(info.origin);
+        match vote.digest {
+            Some(digest) => {
+                Fact::Voted { workunit, side, host, owner, token, digest, cpu_us: vote.cpu_us }
+            }
+            None => Fact::ReplicaFailed { workunit, side, host, owner, token },
+        }
+    }
+}
