@@ -6,11 +6,21 @@
 
 pub mod limits;
 
+mod api;
 mod blobs;
+mod broker;
+mod config;
+mod control_link;
+mod driver;
+mod events;
+mod metrics;
 mod serve;
 mod store;
 
 pub use blobs::{BlobContent, BlobError, BlobStore, LocalBlobs};
+pub use broker::{BrokerError, run};
+pub use config::{Config, ConfigError, DEFAULT_TOML};
+pub use driver::{DriverGone, DriverHandle};
 pub use serve::{
     ListenConfig, Listener, Problem, ServeError, ServeLimits, TlsFiles, Token, TokenError, bind,
     body_bytes, body_json, body_stream, catch, serve,

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use gleaner_protocol::Span;
+
 /// Longest single journal record, in bytes: twice the longest HTTP body, so that a submission
 /// fits in whatever form it is recorded.
 pub const RECORD_BYTES_MAX: usize = 32 << 20;
@@ -53,3 +55,32 @@ pub const ACCEPT_REST: Duration = Duration::from_millis(50);
 pub const TOKEN_CHARS_MIN: usize = 16;
 /// Longest access token file, in bytes.
 pub const TOKEN_FILE_BYTES_MAX: u64 = 4 << 10;
+
+/// Commands that one turn of the driver takes at most.
+pub const TURN_COMMANDS_MAX: usize = 256;
+/// Commands that wait for the driver at most; more hold up their senders.
+pub const COMMANDS_QUEUED_MAX: usize = 1024;
+/// Digests of outputs that are remembered as stored.
+pub const RECENT_DIGESTS_MAX: usize = 4_096;
+/// Shortest time between two progress events of a job.
+pub const PROGRESS_INTERVAL: Span = Span::from_millis(100);
+/// Facts in a snapshot's chunk.
+pub const SNAPSHOT_CHUNK_FACTS: usize = 4_096;
+/// Events that a slow listener may be behind before it is told that it missed some.
+pub const EVENTS_KEPT: usize = 1_024;
+/// Batches of messages that wait for a control link at most.
+pub const OUTBOX_BATCHES_MAX: usize = 1_024;
+/// Messages in one frame to an agent.
+pub const FRAME_MESSAGES_MAX: usize = 512;
+/// How long a new control link may take to say hello.
+pub const HELLO_TIME_MAX: Duration = Duration::from_secs(10);
+/// How long a control link may be silent. Agents ping more often.
+pub const LINK_SILENCE_MAX: Duration = Duration::from_secs(45);
+/// How long writing one frame to an agent may take.
+pub const FRAME_WRITE_TIME_MAX: Duration = Duration::from_secs(20);
+/// Farm events in one request.
+pub const FARM_EVENTS_MAX: usize = 10_000;
+/// Results in one answer.
+pub const RESULTS_PAGE_MAX: u32 = 10_000;
+/// Longest output that is shown as text in a list of results, in bytes.
+pub const RESULT_TEXT_BYTES_MAX: usize = 256;

@@ -1,0 +1,136 @@
+//! The HTTP interface under `/v1`, `/metrics` and `/healthz`.
+//!
+//! Each handler reads or changes the core through the [driver](crate::driver), so that what it
+//! answers is durable. Bodies are JSON of `gleaner_protocol::api`; errors are its `ApiError`.
+
+mod blobs;
+mod events;
+mod farm;
+mod jobs;
+mod results;
+
+use std::sync::Arc;
+
+use gleaner_protocol::limits::{CONTROL_MESSAGE_BYTES_MAX, HTTP_BODY_BYTES_MAX};
+use warp::filters::BoxedFilter;
+use warp::reply::Response;
+use warp::{Filter, Reply};
+
+use crate::blobs::BlobStore;
+use crate::control_link::ControlLinks;
+use crate::driver::{DriverGone, DriverHandle};
+use crate::events::Events;
+use crate::metrics::{CoreFigures, Metrics};
+use crate::serve::{Problem, body_bytes};
+use crate::store::{Committer, SmallBlobs};
+
+/// What handlers share.
+#[derive(Clone)]
+pub(crate) struct Api {
+    pub(crate) driver: DriverHandle,
+    pub(crate) committer: Committer,
+    pub(crate) blobs: Arc<dyn BlobStore>,
+    pub(crate) small_blobs: SmallBlobs,
+    pub(crate) events: Events,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+impl Api {
+    /// All routes, the busiest first.
+    pub(crate) fn routes(self) -> BoxedFilter<(Response,)> {
+        let links = ControlLinks::new(self.driver.clone(), Arc::clone(&self.blobs));
+        let control = warp::path!("v1" / "control")
+            .and(warp::ws())
+            .map(move |ws: warp::ws::Ws| {
+                let links = links.clone();
+                ws.max_message_size(CONTROL_MESSAGE_BYTES_MAX)
+                    .max_frame_size(CONTROL_MESSAGE_BYTES_MAX)
+                    .on_upgrade(move |socket| links.serve(socket))
+                    .into_response()
+            })
+            .boxed();
+        control
+            .or(self.job_routes())
+            .unify()
+            .or(self.result_routes())
+            .unify()
+            .or(self.farm_routes())
+            .unify()
+            .or(self.blob_routes())
+            .unify()
+            .or(self.event_routes())
+            .unify()
+            .or(self.health_routes())
+            .unify()
+            .boxed()
+    }
+
+    fn health_routes(&self) -> BoxedFilter<(Response,)> {
+        let api = self.clone();
+        let health =
+            warp::path!("healthz").and(warp::get()).map(move || match api.committer.admit() {
+                Ok(()) => "ok\n".into_response(),
+                Err(error) => Problem::from(&*error).into_response(),
+            });
+        let metrics =
+            handler(warp::path!("metrics").and(warp::get()), self, |api, ()| async move {
+                let figures = api.driver.query(CoreFigures::of).await?;
+                let text = api.metrics.render(&figures);
+                let kind = "text/plain; version=0.0.4";
+                Ok(warp::reply::with_header(text, "content-type", kind).into_response())
+            });
+        health.or(metrics).unify().boxed()
+    }
+}
+
+/// A route whose handler gets the shared state and what the filter extracted as one value.
+fn handler<F, H, R>(filter: F, api: &Api, handle: H) -> BoxedFilter<(Response,)>
+where
+    F: Filter<Extract = (), Error = warp::Rejection> + Clone + Send + Sync + 'static,
+    H: Fn(Api, ()) -> R + Clone + Send + Sync + 'static,
+    R: Future<Output = Result<Response, Problem>> + Send,
+{
+    handler_of(filter.map(|| ()), api, handle)
+}
+
+/// As [`handler`], for filters that extract one value.
+fn handler_of<F, T, H, R>(filter: F, api: &Api, handle: H) -> BoxedFilter<(Response,)>
+where
+    F: Filter<Extract = (T,), Error = warp::Rejection> + Clone + Send + Sync + 'static,
+    T: Send + 'static,
+    H: Fn(Api, T) -> R + Clone + Send + Sync + 'static,
+    R: Future<Output = Result<Response, Problem>> + Send,
+{
+    let api = api.clone();
+    filter
+        .then(move |value| {
+            let answer = handle(api.clone(), value);
+            async move { answer.await.unwrap_or_else(Reply::into_response) }
+        })
+        .boxed()
+}
+
+/// The whole body, before anything is made of it.
+fn body() -> impl Filter<Extract = (bytes::Bytes,), Error = warp::Rejection> + Clone + Send + Sync {
+    body_bytes(HTTP_BODY_BYTES_MAX)
+}
+
+/// Reads a JSON body.
+fn parse<T: serde::de::DeserializeOwned>(body: &[u8], what: &'static str) -> Result<T, Problem> {
+    serde_json::from_slice(body)
+        .map_err(|error| Problem::malformed(format!("the body is no {what}: {error}")))
+}
+
+fn no_such(what: impl std::fmt::Display) -> Problem {
+    Problem::not_found(format!("there is no {what} at this broker"))
+}
+
+fn json<T: serde::Serialize>(value: &T) -> Response {
+    warp::reply::json(value).into_response()
+}
+
+impl From<DriverGone> for Problem {
+    fn from(gone: DriverGone) -> Self {
+        Self::unavailable("unavailable", gone.to_string())
+    }
+}

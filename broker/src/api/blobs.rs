@@ -1,0 +1,86 @@
+//! `/v1/blobs/{digest}`: inputs and outputs.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Mutex;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_util::stream::BoxStream;
+use futures_util::{Stream, StreamExt};
+use gleaner_protocol::Digest;
+use gleaner_protocol::limits::BLOB_BYTES_MAX;
+use warp::filters::BoxedFilter;
+use warp::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use warp::http::{HeaderValue, StatusCode};
+use warp::reply::Response;
+use warp::{Filter, Reply};
+
+use super::jobs::parse_id;
+use super::{Api, handler_of, no_such};
+use crate::blobs::BlobError;
+use crate::serve::{Problem, body_stream};
+
+impl Api {
+    pub(super) fn blob_routes(&self) -> BoxedFilter<(Response,)> {
+        let blob = warp::path!("v1" / "blobs" / String);
+        let upload = blob.and(warp::put()).and(body_stream()).map(|digest, body| (digest, body));
+        handler_of(upload, self, take)
+            .or(handler_of(blob.and(warp::get()), self, give))
+            .unify()
+            .boxed()
+    }
+}
+
+async fn take(
+    api: Api,
+    (digest, body): (String, BoxStream<'static, io::Result<Bytes>>),
+) -> Result<Response, Problem> {
+    api.committer.admit().map_err(|error| Problem::from(&*error))?;
+    let digest: Digest = parse_id(&digest)?;
+    api.blobs.put_stream(digest, body, BLOB_BYTES_MAX).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+async fn give(api: Api, digest: String) -> Result<Response, Problem> {
+    send(&api, parse_id(&digest)?).await
+}
+
+/// Streams a blob.
+pub(super) async fn send(api: &Api, digest: Digest) -> Result<Response, Problem> {
+    let content = api.blobs.open(digest).await?;
+    let content = content.ok_or_else(|| no_such(format!("blob {digest}")))?;
+    let mut response = warp::reply::stream(Shared(Mutex::new(content.stream))).into_response();
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(content.bytes));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    Ok(response)
+}
+
+/// A stream that may be shared between threads, because only its owner ever polls it.
+struct Shared(Mutex<BoxStream<'static, Result<Bytes, BlobError>>>);
+
+impl Stream for Shared {
+    type Item = Result<Bytes, BlobError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let stream = self.0.get_mut().expect("nobody locks it");
+        stream.poll_next_unpin(context)
+    }
+}
+
+impl From<BlobError> for Problem {
+    fn from(error: BlobError) -> Self {
+        match &error {
+            BlobError::Mismatch { .. } | BlobError::BrokenOff { .. } => {
+                Self::malformed(error.to_string())
+            }
+            BlobError::TooLarge { limit_bytes, .. } => Self::too_large(*limit_bytes),
+            BlobError::Full { .. } => Self::unavailable("store_full", error.to_string()),
+            BlobError::Damaged { .. } | BlobError::File { .. } => {
+                tracing::error!("{error}");
+                Self::internal()
+            }
+        }
+    }
+}

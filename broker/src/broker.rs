@@ -1,0 +1,139 @@
+//! One broker, from its start to its end.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread;
+
+use gleaner_protocol::job::Lane;
+use gleaner_protocol::{Span, codec};
+use gleaner_scheduling::CoreConfig;
+use thiserror::Error;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::api::Api;
+use crate::blobs::{BlobError, LocalBlobs};
+use crate::config::{Config, ConfigError};
+use crate::driver::{Driver, DriverHandle, DriverParts, recover};
+use crate::events::Events;
+use crate::limits::COMMANDS_QUEUED_MAX;
+use crate::metrics::Metrics;
+use crate::serve::{ListenConfig, ServeError, TlsFiles, bind, serve};
+use crate::store::{Batch, Committer, DataFolder, StoreError, StoreOptions};
+
+/// Why a broker does not start.
+#[derive(Debug, Error)]
+pub enum BrokerError {
+    /// A configured value.
+    #[error("the configuration is wrong")]
+    Config(#[from] ConfigError),
+    /// TLS needs both of its files.
+    #[error("tls_cert and tls_key go together: set both or neither")]
+    HalfTls,
+    /// The store.
+    #[error("cannot open the data folder")]
+    Store(#[from] StoreError),
+    /// The blobs.
+    #[error("cannot open the blobs")]
+    Blobs(#[from] BlobError),
+    /// The address.
+    #[error("cannot serve")]
+    Serve(#[from] ServeError),
+    /// No thread.
+    #[error("cannot start the driver's thread")]
+    Thread(#[source] std::io::Error),
+}
+
+/// Runs a broker until `shutdown`; `ready` is told its address.
+///
+/// # Errors
+/// It does not start. Once it has, it runs; a store that fails later makes it refuse, not end.
+pub async fn run(
+    config: Config,
+    ready: impl FnOnce(SocketAddr),
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), BrokerError> {
+    config.check()?;
+    let tls = match (&config.tls_cert, &config.tls_key) {
+        (Some(certificate), Some(key)) => {
+            Some(TlsFiles { certificate: certificate.clone(), key: key.clone() })
+        }
+        (None, None) => None,
+        _ => return Err(BrokerError::HalfTls),
+    };
+    // The address first: a broker that nobody can reach must not touch the store.
+    let listen = ListenConfig { listen: config.listen, tls, token_file: config.token_file.clone() };
+    let listener = bind(&listen).await?;
+    let core_config = CoreConfig {
+        incarnation: 0,
+        lanes: BTreeMap::from([(Lane::Background, config.policy()?)]),
+        reconnect_grace: Span::from_micros((config.reconnect_grace_s * 1e6) as u64),
+    };
+    let min_free_bytes = config.min_free_mib << 20;
+    let folder = DataFolder::open(&config.data_dir)?;
+    let blobs = LocalBlobs::open(&config.data_dir.join("blobs"), min_free_bytes)?;
+    let options = StoreOptions { min_free_bytes, ..StoreOptions::default() };
+    let (core, journal, recovered, added) = recover(folder, options, &core_config)?;
+    tracing::info!(
+        incarnation = recovered.incarnation,
+        jobs = core.farm().jobs().count(),
+        commits = recovered.last_sequence,
+        "data folder {} opened",
+        config.data_dir.display(),
+    );
+    let small_blobs = journal.small_blobs();
+    let committer = Committer::start(Box::new(journal))?;
+    if !added.is_empty() {
+        let records = vec![codec::encode(&added)];
+        committer.submit(Batch { records, small_blobs: Vec::new(), after: Box::new(|_| {}) }).await;
+    }
+
+    let (commands, queue) = mpsc::channel(COMMANDS_QUEUED_MAX);
+    let (events, metrics) = (Events::new(), Arc::new(Metrics::default()));
+    let driver = Driver::new(DriverParts {
+        core,
+        incarnation: recovered.incarnation,
+        committer: committer.clone(),
+        events: events.clone(),
+        metrics: Arc::clone(&metrics),
+        snapshot_after_bytes: config.snapshot_after_mib << 20,
+    });
+    let driver_done = start(driver, queue)?;
+    let api = Api {
+        driver: DriverHandle::new(commands),
+        committer: committer.clone(),
+        blobs: Arc::new(blobs),
+        small_blobs,
+        events,
+        metrics,
+    };
+    ready(listener.address());
+    serve(listener, api.routes(), shutdown).await;
+    // The routes are dropped, and with them the last handles: the driver ends.
+    let _ = driver_done.await;
+    if let Err(error) = tokio::task::spawn_blocking(|| committer.close()).await {
+        tracing::error!("closing the store failed: {error}");
+    }
+    Ok(())
+}
+
+/// Runs the driver on a thread of its own.
+fn start(
+    driver: Driver,
+    queue: mpsc::Receiver<crate::driver::Command>,
+) -> Result<oneshot::Receiver<()>, BrokerError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .map_err(BrokerError::Thread)?;
+    let (done, ended) = oneshot::channel();
+    thread::Builder::new()
+        .name("driver".into())
+        .spawn(move || {
+            runtime.block_on(driver.run(queue));
+            // Nobody waits if the start failed.
+            let _ = done.send(());
+        })
+        .map_err(BrokerError::Thread)?;
+    Ok(ended)
+}

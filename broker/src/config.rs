@@ -1,0 +1,123 @@
+//! The broker's configuration.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use gleaner_scheduling::PolicyName;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// The commented defaults, equal to [`Config::default`].
+pub const DEFAULT_TOML: &str = include_str!("../default.toml");
+
+/// Everything that can be set.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Address to listen on. Beyond loopback only with TLS and a token.
+    pub listen: SocketAddr,
+    /// Folder of the store and the blobs.
+    pub data_dir: PathBuf,
+    /// Certificate chain (PEM).
+    pub tls_cert: Option<PathBuf>,
+    /// Its private key (PEM).
+    pub tls_key: Option<PathBuf>,
+    /// File with the token that agents, monitors and submitters must present.
+    pub token_file: Option<PathBuf>,
+    /// Policy of the background lane: `fragment-aware` or `plain`.
+    pub background_policy: String,
+    /// How long a host whose link is down keeps its leases, in seconds.
+    pub reconnect_grace_s: f64,
+    /// Nothing is accepted while less than this is free on the disk, in MiB.
+    pub min_free_mib: u64,
+    /// The journal is shortened to a snapshot after this many MiB of records.
+    pub snapshot_after_mib: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 7710)),
+            data_dir: PathBuf::from("gleaner-data"),
+            tls_cert: None,
+            tls_key: None,
+            token_file: None,
+            background_policy: PolicyName::FragmentAware.as_str().into(),
+            reconnect_grace_s: 120.0,
+            min_free_mib: 64,
+            snapshot_after_mib: 64,
+        }
+    }
+}
+
+impl Config {
+    /// Checks values that their types do not.
+    ///
+    /// # Errors
+    /// The first key with a bad value.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        self.policy()?;
+        if !(0.0..=86_400.0).contains(&self.reconnect_grace_s) {
+            return Err(ConfigError::Range {
+                key: "reconnect_grace_s",
+                value: self.reconnect_grace_s,
+                range: "from 0 to 86400",
+            });
+        }
+        if self.snapshot_after_mib == 0 {
+            return Err(ConfigError::Range {
+                key: "snapshot_after_mib",
+                value: 0.0,
+                range: "at least 1",
+            });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn policy(&self) -> Result<PolicyName, ConfigError> {
+        self.background_policy
+            .parse()
+            .map_err(|source| ConfigError::Policy { key: "background_policy", source })
+    }
+}
+
+/// A key with a bad value.
+#[derive(Debug, Error)]
+pub enum ConfigError {
+    /// Out of range.
+    #[error("{key} is {value}, must be {range}")]
+    Range {
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        value: f64,
+        /// What is allowed.
+        range: &'static str,
+    },
+    /// No such policy.
+    #[error("{key}: {source}")]
+    Policy {
+        /// The key.
+        key: &'static str,
+        /// What it says.
+        source: gleaner_scheduling::UnknownPolicy,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_commented_file_says_what_the_code_does() {
+        let parsed: Config = toml::from_str(DEFAULT_TOML).expect("the default file parses");
+        assert_eq!(parsed, Config::default());
+    }
+
+    #[test]
+    fn bad_values_name_their_key() {
+        let config = Config { background_policy: "fifo".into(), ..Config::default() };
+        let error = config.check().expect_err("no such policy");
+        assert!(error.to_string().starts_with("background_policy: no policy \"fifo\""), "{error}");
+    }
+}

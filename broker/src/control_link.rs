@@ -1,0 +1,236 @@
+//! The broker's end of a control link: a WebSocket on one side, the driver on the other.
+//!
+//! What costs time without needing the core is done here, in parallel for all links: decoding,
+//! checking and hashing outputs, encoding.
+//!
+//! # Invariants
+//! - The first message is a hello, within a time-out. Whatever breaks the rules of the link ends
+//!   it with a reason; nothing else is affected.
+//! - A report reaches the driver only if every blob that it names was uploaded.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt, StreamExt};
+use gleaner_protocol::codec::DecodeError;
+use gleaner_protocol::control::{
+    AgentMessage, BrokerMessage, Outcome, Report, decode_frame, encode_frame,
+};
+use gleaner_protocol::limits::{CAPABILITIES_MAX, CORES_MAX};
+use gleaner_protocol::{Content, Digest};
+use gleaner_scheduling::ReportedOutcome;
+use thiserror::Error;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use warp::ws::{Message, WebSocket};
+
+use crate::blobs::BlobStore;
+use crate::driver::{Command, DriverHandle, LinkId, LinkMessage, PreparedReport};
+use crate::limits::{
+    FRAME_MESSAGES_MAX, FRAME_WRITE_TIME_MAX, HELLO_TIME_MAX, LINK_SILENCE_MAX, OUTBOX_BATCHES_MAX,
+};
+
+/// Why a link ends.
+#[derive(Debug, Error)]
+enum LinkEnd {
+    #[error("the agent closed it")]
+    Closed,
+    #[error("the connection failed: {0}")]
+    Connection(#[from] warp::Error),
+    #[error("nothing was heard in time")]
+    Silence,
+    #[error("a frame was not taken in time")]
+    Slow,
+    #[error("a frame cannot be read: {0}")]
+    Frame(#[from] DecodeError),
+    #[error("frames are binary")]
+    Text,
+    #[error("the first message must be a hello, and only the first")]
+    NoHello,
+    #[error("the host {0}")]
+    Host(&'static str),
+    #[error("the broker is stopping")]
+    Stopping,
+}
+
+/// Takes new links.
+#[derive(Clone)]
+pub(crate) struct ControlLinks {
+    driver: DriverHandle,
+    blobs: Arc<dyn BlobStore>,
+    next: Arc<AtomicU64>,
+}
+
+impl ControlLinks {
+    pub(crate) fn new(driver: DriverHandle, blobs: Arc<dyn BlobStore>) -> Self {
+        Self { driver, blobs, next: Arc::default() }
+    }
+
+    /// Serves a link until it ends.
+    pub(crate) async fn serve(self, socket: WebSocket) {
+        let link = LinkId(self.next.fetch_add(1, Ordering::Relaxed));
+        let (outbox, letters) = mpsc::channel(OUTBOX_BATCHES_MAX);
+        if self.driver.send(Command::LinkOpened { link, outbox: outbox.clone() }).await.is_err() {
+            return;
+        }
+        let (sink, stream) = socket.split();
+        let writer = tokio::spawn(write(sink, letters));
+        let mut reader = Reader { link, stream, driver: self.driver.clone(), blobs: self.blobs };
+        let end = reader.run().await;
+        tracing::debug!(link = link.0, "control link ends: {end}");
+        if !matches!(end, LinkEnd::Closed | LinkEnd::Connection(_)) {
+            let refused = BrokerMessage::Refused { reason: end.to_string() };
+            // A full outbox means that nobody reads it.
+            let _ = outbox.try_send(vec![refused]);
+        }
+        // The driver may be gone; then nobody counts on this link.
+        let _ = self.driver.send(Command::LinkClosed { link }).await;
+        drop(outbox);
+        if let Err(error) = writer.await {
+            tracing::error!("the writer of a control link failed: {error}");
+        }
+    }
+}
+
+/// Sends what the driver says, everything that is ready in one frame; ends after a refusal, or
+/// when the driver has closed the link.
+async fn write(
+    mut sink: SplitSink<WebSocket, Message>,
+    mut letters: mpsc::Receiver<Vec<BrokerMessage>>,
+) {
+    while let Some(mut messages) = letters.recv().await {
+        while messages.len() < FRAME_MESSAGES_MAX
+            && let Ok(more) = letters.try_recv()
+        {
+            messages.extend(more);
+        }
+        let last = messages.iter().position(|m| matches!(m, BrokerMessage::Refused { .. }));
+        if let Some(last) = last {
+            messages.truncate(last + 1);
+        }
+        let frame = Message::binary(encode_frame(&messages));
+        match timeout(FRAME_WRITE_TIME_MAX, sink.send(frame)).await {
+            Ok(Ok(())) if last.is_none() => {}
+            Ok(Ok(()) | Err(_)) => break,
+            Err(_) => {
+                tracing::warn!("control link closed: {}", LinkEnd::Slow);
+                break;
+            }
+        }
+    }
+    let _ = timeout(FRAME_WRITE_TIME_MAX, sink.close()).await;
+}
+
+struct Reader {
+    link: LinkId,
+    stream: SplitStream<WebSocket>,
+    driver: DriverHandle,
+    blobs: Arc<dyn BlobStore>,
+}
+
+impl Reader {
+    async fn run(&mut self) -> LinkEnd {
+        match self.run_to_error().await {
+            Ok(never) => match never {},
+            Err(end) => end,
+        }
+    }
+
+    async fn run_to_error(&mut self) -> Result<std::convert::Infallible, LinkEnd> {
+        let first = timeout(HELLO_TIME_MAX, self.frame()).await.map_err(|_| LinkEnd::Silence)??;
+        check_hello(&first)?;
+        self.pass(first).await?;
+        loop {
+            let frame =
+                timeout(LINK_SILENCE_MAX, self.frame()).await.map_err(|_| LinkEnd::Silence)??;
+            if frame.iter().any(|message| matches!(message, AgentMessage::Hello(_))) {
+                return Err(LinkEnd::NoHello);
+            }
+            self.pass(frame).await?;
+        }
+    }
+
+    /// The next frame; an empty one for a ping, which is answered below us.
+    async fn frame(&mut self) -> Result<Vec<AgentMessage>, LinkEnd> {
+        let message = self.stream.next().await.ok_or(LinkEnd::Closed)??;
+        if message.is_binary() {
+            Ok(decode_frame(message.as_bytes())?)
+        } else if message.is_text() {
+            Err(LinkEnd::Text)
+        } else if message.is_close() {
+            Err(LinkEnd::Closed)
+        } else {
+            Ok(Vec::new())
+        }
+    }
+
+    async fn pass(&self, messages: Vec<AgentMessage>) -> Result<(), LinkEnd> {
+        if messages.is_empty() {
+            return Ok(());
+        }
+        let mut prepared = Vec::with_capacity(messages.len());
+        for message in messages {
+            prepared.push(match message {
+                AgentMessage::Report(report) => LinkMessage::Report(self.prepare(report).await),
+                other => LinkMessage::Plain(other),
+            });
+        }
+        let command = Command::LinkMessages { link: self.link, messages: prepared };
+        self.driver.send(command).await.map_err(|_| LinkEnd::Stopping)
+    }
+
+    async fn prepare(&self, report: Report) -> PreparedReport {
+        let Report { token, replica, outcome, cpu_us } = report;
+        let (outcome, manifest) = match outcome {
+            Outcome::Failed(reason) => (ReportedOutcome::Failed(reason), None),
+            Outcome::Output(manifest) => match manifest.check() {
+                Err(error) => {
+                    tracing::warn!(%replica, "output refused: {error}");
+                    (ReportedOutcome::Malformed, None)
+                }
+                Ok(()) => match self.missing_blob(&manifest).await {
+                    Some(digest) => {
+                        tracing::warn!(%replica, %digest, "output refused: its blob was not uploaded");
+                        (ReportedOutcome::Malformed, None)
+                    }
+                    None => {
+                        let encoded = manifest.encode();
+                        let digest = Digest::of(&encoded);
+                        (ReportedOutcome::Output(digest), Some((digest, encoded)))
+                    }
+                },
+            },
+        };
+        PreparedReport { token, replica, outcome, manifest, cpu_us }
+    }
+
+    async fn missing_blob(&self, manifest: &gleaner_protocol::Manifest) -> Option<Digest> {
+        for file in manifest.files() {
+            if let Content::Stored { digest, bytes } = &file.content
+                && !matches!(self.blobs.length(*digest).await, Ok(Some(length)) if length == *bytes)
+            {
+                return Some(*digest);
+            }
+        }
+        None
+    }
+}
+
+fn check_hello(messages: &[AgentMessage]) -> Result<(), LinkEnd> {
+    let Some((AgentMessage::Hello(hello), rest)) = messages.split_first() else {
+        return Err(LinkEnd::NoHello);
+    };
+    if rest.iter().any(|message| matches!(message, AgentMessage::Hello(_))) {
+        return Err(LinkEnd::NoHello);
+    }
+    let host = &hello.host;
+    if host.cores > CORES_MAX || hello.fragment.slots > host.cores {
+        return Err(LinkEnd::Host("gives more slots than it has cores, or has too many cores"));
+    }
+    let offered = host.capabilities.kernels.len() + host.capabilities.commands.len();
+    if offered > CAPABILITIES_MAX {
+        return Err(LinkEnd::Host("offers too many kernels and programs"));
+    }
+    Ok(())
+}

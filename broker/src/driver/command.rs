@@ -1,0 +1,116 @@
+//! What the driver is asked, and the handle to ask it.
+
+use gleaner_protocol::api::{FarmEventsAccepted, Submitted};
+use gleaner_protocol::control::{AgentMessage, BrokerMessage};
+use gleaner_protocol::farm::FarmEvent;
+use gleaner_protocol::job::JobSpec;
+use gleaner_protocol::{Digest, JobId, LeaseToken, ReplicaId};
+use gleaner_scheduling::{Core, ReportedOutcome, SubmitRefusal};
+use thiserror::Error;
+use tokio::sync::{mpsc, oneshot};
+
+/// One control link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct LinkId(pub(crate) u64);
+
+/// Where a link's messages go.
+pub(crate) type Outbox = mpsc::Sender<Vec<BrokerMessage>>;
+
+/// A report whose output was checked and hashed by its link.
+#[derive(Debug)]
+pub(crate) struct PreparedReport {
+    pub(crate) token: LeaseToken,
+    pub(crate) replica: ReplicaId,
+    pub(crate) outcome: ReportedOutcome,
+    /// The manifest's encoding, where there is an output.
+    pub(crate) manifest: Option<(Digest, Vec<u8>)>,
+    pub(crate) cpu_us: u64,
+}
+
+/// A message from an agent.
+#[derive(Debug)]
+pub(crate) enum LinkMessage {
+    /// As it came.
+    Plain(AgentMessage),
+    /// A report, prepared.
+    Report(PreparedReport),
+}
+
+/// Reads the core, and returns what to do with what was read once all that is in it is durable.
+type Query = Box<dyn FnOnce(&Core) -> Box<dyn FnOnce() + Send> + Send>;
+
+/// Something for the driver to do.
+pub(crate) enum Command {
+    Submit { spec: Box<JobSpec>, reply: oneshot::Sender<Result<Submitted, SubmitRefusal>> },
+    Cancel { job: JobId, reply: oneshot::Sender<bool> },
+    LinkOpened { link: LinkId, outbox: Outbox },
+    LinkMessages { link: LinkId, messages: Vec<LinkMessage> },
+    LinkClosed { link: LinkId },
+    Farm { events: Vec<FarmEvent>, reply: oneshot::Sender<FarmEventsAccepted> },
+    Query(Query),
+}
+
+/// The driver does not answer: the broker is stopping, or its store has failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("the broker is stopping or its store has failed; nothing was accepted")]
+pub struct DriverGone;
+
+/// The way to the driver. Clones lead to the same one.
+#[derive(Clone)]
+pub struct DriverHandle {
+    commands: mpsc::Sender<Command>,
+}
+
+impl DriverHandle {
+    pub(crate) fn new(commands: mpsc::Sender<Command>) -> Self {
+        Self { commands }
+    }
+
+    pub(crate) async fn send(&self, command: Command) -> Result<(), DriverGone> {
+        self.commands.send(command).await.map_err(|_| DriverGone)
+    }
+
+    /// Accepts a job; on disk when this returns.
+    pub(crate) async fn submit(
+        &self,
+        spec: JobSpec,
+    ) -> Result<Result<Submitted, SubmitRefusal>, DriverGone> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Command::Submit { spec: Box::new(spec), reply }).await?;
+        answer.await.map_err(|_| DriverGone)
+    }
+
+    /// Cancels a job; `false` where there is none.
+    pub(crate) async fn cancel(&self, job: JobId) -> Result<bool, DriverGone> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Command::Cancel { job, reply }).await?;
+        answer.await.map_err(|_| DriverGone)
+    }
+
+    /// Passes the monitor's word on to the agents concerned.
+    pub(crate) async fn farm(
+        &self,
+        events: Vec<FarmEvent>,
+    ) -> Result<FarmEventsAccepted, DriverGone> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Command::Farm { events, reply }).await?;
+        answer.await.map_err(|_| DriverGone)
+    }
+
+    /// Reads the core. The answer comes when everything in it is durable.
+    pub(crate) async fn query<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Core) -> T + Send + 'static,
+    ) -> Result<T, DriverGone> {
+        let (reply, answer) = oneshot::channel();
+        let query: Query = Box::new(move |core| {
+            let read = read(core);
+            Box::new(move || {
+                // Whoever asked may have gone.
+                let _ = reply.send(read);
+            })
+        });
+        self.send(Command::Query(query)).await?;
+        answer.await.map_err(|_| DriverGone)
+    }
+}
