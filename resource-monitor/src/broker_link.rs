@@ -1,0 +1,89 @@
+//! Sends the monitor's decisions to the broker, one request at a time.
+//!
+//! A batch that the broker did not take is tried again with growing pauses, for ever: what waits
+//! is the present state of the hosts, which the broker needs as soon as it is back.
+
+use std::sync::Arc;
+
+use gleaner_protocol::boottime;
+use gleaner_protocol::farm::FarmEvent;
+use reqwest::{Client, StatusCode, Url};
+use tracing::{debug, error, info, warn};
+
+use crate::counters::Counters;
+use crate::json_source::chain;
+use crate::limits::{BATCH_EVENTS_MAX, BROKER_PAUSE_MAX, BROKER_PAUSE_MIN, BROKER_TIMEOUT};
+use crate::outbox::Outbox;
+
+/// The link to the broker.
+pub(crate) struct BrokerLink {
+    pub(crate) url: Url,
+    pub(crate) client: Client,
+    pub(crate) outbox: Arc<Outbox>,
+    pub(crate) counters: Arc<Counters>,
+}
+
+/// What became of a batch.
+enum Sent {
+    Taken,
+    /// The broker will never take it.
+    Refused(String),
+    NotNow(String),
+}
+
+impl BrokerLink {
+    /// Sends until it is dropped.
+    pub(crate) async fn run(self) {
+        let mut pause = BROKER_PAUSE_MIN;
+        let mut is_down = false;
+        loop {
+            let batch = self.outbox.take(BATCH_EVENTS_MAX).await;
+            let now = boottime();
+            let events: Vec<FarmEvent> =
+                batch.iter().filter_map(|decided| decided.as_of(now)).collect();
+            if events.is_empty() {
+                continue;
+            }
+            match self.send(&events).await {
+                Sent::Taken => {
+                    self.counters.events_sent.add(events.len() as u64);
+                    debug!(events = events.len(), "the broker was told");
+                    if std::mem::take(&mut is_down) {
+                        info!(broker = %self.url, "the broker is back");
+                    }
+                    pause = BROKER_PAUSE_MIN;
+                }
+                Sent::Refused(reason) => {
+                    self.counters.events_refused.add(events.len() as u64);
+                    error!(broker = %self.url, reason, "the broker refused events: dropped");
+                }
+                Sent::NotNow(reason) => {
+                    self.counters.broker_failures.add(1);
+                    self.outbox.give_back(batch);
+                    if !std::mem::replace(&mut is_down, true) {
+                        warn!(broker = %self.url, reason, "cannot tell the broker: trying on");
+                    }
+                    tokio::time::sleep(pause.into()).await;
+                    pause = pause.times(2).min(BROKER_PAUSE_MAX);
+                }
+            }
+        }
+    }
+
+    async fn send(&self, events: &[FarmEvent]) -> Sent {
+        let request =
+            self.client.post(self.url.clone()).timeout(BROKER_TIMEOUT.into()).json(events);
+        let answer = match request.send().await {
+            Ok(answer) => answer,
+            Err(error) => return Sent::NotNow(chain(&error)),
+        };
+        let status = answer.status();
+        match status {
+            status if status.is_success() => Sent::Taken,
+            StatusCode::BAD_REQUEST
+            | StatusCode::PAYLOAD_TOO_LARGE
+            | StatusCode::UNPROCESSABLE_ENTITY => Sent::Refused(format!("it answered {status}")),
+            status => Sent::NotNow(format!("it answered {status}")),
+        }
+    }
+}

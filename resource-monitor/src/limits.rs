@@ -1,0 +1,45 @@
+//! Named bounds of the monitor.
+
+use gleaner_protocol::Span;
+
+/// Most hosts that it watches.
+pub const HOSTS_MAX: usize = 200_000;
+/// Most running bookings of one host; one with more counts as wholly booked.
+pub const BOOKINGS_MAX: usize = 4_096;
+/// Most ended bookings that are remembered of one host.
+pub const ENDED_BOOKINGS_MAX: usize = 256;
+/// Most contradictions that are kept of one host, for display.
+pub const CONTRADICTIONS_MAX: usize = 16;
+/// Consecutive polls without a host, or without a booking that a hook told of, that end it.
+pub const MISSED_POLLS_MAX: u8 = 2;
+/// After this many poll intervals without an answer a poll-only host is closed, whatever the
+/// poller is doing.
+pub const SILENT_POLL_INTERVALS_MAX: u64 = 3;
+/// Longest body of a sample, in bytes.
+pub const SAMPLE_BYTES_MAX: u64 = 1 << 20;
+/// Longest answer of a farm that is polled, in bytes.
+pub const POLL_ANSWER_BYTES_MAX: usize = 64 << 20;
+/// Longest wait for the answer of a farm that is polled.
+pub const POLL_TIMEOUT: Span = Span::from_secs(10);
+/// Most connections to the monitor at once.
+pub const CONNECTIONS_MAX: usize = 4_096;
+/// How long a connection may take to send the head of a request.
+pub const HEADER_TIMEOUT: Span = Span::from_secs(5);
+/// How long a whole request may take to arrive and be answered.
+pub const REQUEST_TIMEOUT: Span = Span::from_secs(10);
+/// How long requests under way may take to end after the monitor was told to stop.
+pub const SHUTDOWN_TIMEOUT: Span = Span::from_secs(2);
+/// Most events that are sent to the broker at once.
+pub const BATCH_EVENTS_MAX: usize = 1_024;
+/// Longest wait for the broker's answer.
+pub const BROKER_TIMEOUT: Span = Span::from_secs(5);
+/// Pause after the first failure to reach the broker; it doubles with each further one.
+pub const BROKER_PAUSE_MIN: Span = Span::from_millis(100);
+/// Longest pause between two tries to reach the broker.
+pub const BROKER_PAUSE_MAX: Span = Span::from_secs(1);
+/// Longest token file, in bytes.
+pub const TOKEN_BYTES_MAX: u64 = 4 << 10;
+/// Longest quiet period, poll interval or validity that can be configured, in seconds.
+pub const SECONDS_MAX: f64 = 86_400.0;
+/// Longest booking limit that can be configured, in seconds.
+pub const BOOKING_LIMIT_S_MAX: f64 = 365.0 * 86_400.0;

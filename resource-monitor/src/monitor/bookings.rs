@@ -1,0 +1,224 @@
+//! The bookings of one host: a set keyed by render attempt, with who claims each.
+//!
+//! # Invariants
+//! - A booking runs as long as at least one witness claims it.
+//! - Sets are bounded: what is too much is said, not dropped in silence.
+
+use std::collections::BTreeMap;
+
+use gleaner_protocol::farm::Booked;
+use gleaner_protocol::{BookingId, Epoch, Span, Time};
+
+use crate::limits::{BOOKINGS_MAX, ENDED_BOOKINGS_MAX};
+
+/// Who says that a render runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Witness {
+    Hook,
+    Sample,
+    Poll,
+}
+
+impl Witness {
+    pub(super) const ALL: [Self; 3] = [Self::Hook, Self::Sample, Self::Poll];
+
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Hook => "hook",
+            Self::Sample => "sample",
+            Self::Poll => "poll",
+        }
+    }
+}
+
+/// A render that runs.
+#[derive(Debug, Clone)]
+pub(super) struct Booking {
+    /// What each witness says that it books, by [`Witness`].
+    claims: [Option<Booked>; 3],
+    /// The epoch that its preflight raised, where a hook told it.
+    pub(super) epoch: Option<Epoch>,
+    pub(super) began: Time,
+    /// Polls in a row that did not list it.
+    pub(super) absent_polls: u8,
+}
+
+impl Booking {
+    pub(super) const fn claim(&self, witness: Witness) -> Option<Booked> {
+        self.claims[witness as usize]
+    }
+
+    pub(super) const fn has(&self, witness: Witness) -> bool {
+        self.claim(witness).is_some()
+    }
+
+    const fn is_claimed(&self) -> bool {
+        self.has(Witness::Hook) || self.has(Witness::Sample) || self.has(Witness::Poll)
+    }
+
+    /// The most that any witness says, where one says a number; none stands for the whole host.
+    pub(super) fn cores(&self) -> Option<u32> {
+        self.claims.iter().flatten().filter_map(|booked| booked.cores).max()
+    }
+
+    pub(super) fn memory_mib(&self) -> Option<u64> {
+        self.claims.iter().flatten().filter_map(|booked| booked.memory_mib).max()
+    }
+}
+
+/// A render that has ended, as long as late news of it must not bring it back.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ended {
+    pub(super) at: Time,
+    /// Where the host stood then: a preflight up to this epoch is older than the end.
+    pub(super) epoch: Option<Epoch>,
+    /// It was found to have ended although the host's run folder may still have it: samples do
+    /// not bring it back until the folder has let it go.
+    pub(super) overrules_samples: bool,
+}
+
+/// All bookings of one host.
+#[derive(Debug, Default)]
+pub(super) struct Bookings {
+    running: BTreeMap<BookingId, Booking>,
+    ended: BTreeMap<BookingId, Ended>,
+    /// More than [`BOOKINGS_MAX`] were claimed.
+    pub(super) overflow: bool,
+}
+
+impl Bookings {
+    pub(super) fn len(&self) -> usize {
+        self.running.len()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&BookingId, &Booking)> {
+        self.running.iter()
+    }
+
+    pub(super) fn get(&self, id: &BookingId) -> Option<&Booking> {
+        self.running.get(id)
+    }
+
+    pub(super) fn ended(&self, id: &BookingId) -> Option<&Ended> {
+        self.ended.get(id)
+    }
+
+    /// Takes note that `witness` says it runs. True where nobody said so before, or where what it
+    /// books has become more or less.
+    pub(super) fn claim(
+        &mut self,
+        now: Time,
+        id: &BookingId,
+        witness: Witness,
+        booked: Booked,
+    ) -> bool {
+        if !self.running.contains_key(id) && self.running.len() >= BOOKINGS_MAX {
+            self.overflow = true;
+            return true;
+        }
+        self.ended.remove(id);
+        let mut is_new = false;
+        let booking = self.running.entry(id.clone()).or_insert_with(|| {
+            is_new = true;
+            Booking { claims: [None; 3], epoch: None, began: now, absent_polls: 0 }
+        });
+        let before = (booking.cores(), booking.memory_mib());
+        booking.claims[witness as usize] = Some(booked);
+        if witness == Witness::Poll {
+            booking.absent_polls = 0;
+        }
+        is_new || before != (booking.cores(), booking.memory_mib())
+    }
+
+    /// The epoch of its preflight, the highest where several are told of.
+    pub(super) fn set_epoch(&mut self, id: &BookingId, epoch: Epoch) {
+        if let Some(booking) = self.running.get_mut(id) {
+            let newer = booking.epoch.is_none_or(|known| {
+                known.incarnation != epoch.incarnation || known.count < epoch.count
+            });
+            if newer {
+                booking.epoch = Some(epoch);
+            }
+        }
+    }
+
+    /// One more poll that did not list it; how many in a row.
+    pub(super) fn count_absence(&mut self, id: &BookingId) -> u8 {
+        self.running.get_mut(id).map_or(0, |booking| {
+            booking.absent_polls = booking.absent_polls.saturating_add(1);
+            booking.absent_polls
+        })
+    }
+
+    /// Takes `witnesses` away from a booking. True where nobody claims it any more: the caller
+    /// then ends it.
+    pub(super) fn withdraw(&mut self, id: &BookingId, witnesses: &[Witness]) -> bool {
+        self.running.get_mut(id).is_some_and(|booking| {
+            for witness in witnesses {
+                booking.claims[*witness as usize] = None;
+            }
+            !booking.is_claimed()
+        })
+    }
+
+    /// It has ended. True where it was running.
+    pub(super) fn end(&mut self, id: &BookingId, ended: Ended) -> bool {
+        let was_running = self.running.remove(id).is_some();
+        self.overflow = self.overflow && !was_running;
+        self.ended.insert(id.clone(), ended);
+        if self.ended.len() > ENDED_BOOKINGS_MAX {
+            let oldest = self.ended.iter().min_by_key(|(_, ended)| ended.at);
+            if let Some(oldest) = oldest.map(|(id, _)| id.clone()) {
+                self.ended.remove(&oldest);
+            }
+        }
+        was_running
+    }
+
+    /// Samples may bring back what the run folder had let go in between.
+    pub(super) fn end_overruling(&mut self, still_in_folder: impl Fn(&BookingId) -> bool) {
+        for (id, ended) in &mut self.ended {
+            ended.overrules_samples &= still_in_folder(id);
+        }
+    }
+
+    /// Bookings that nobody but a hook or a sample claims and that are older than the limit.
+    pub(super) fn overdue(&self, now: Time, limit: Span) -> Vec<BookingId> {
+        let overdue = |(_, booking): &(&BookingId, &Booking)| {
+            !booking.has(Witness::Poll) && booking.began + limit <= now
+        };
+        self.running.iter().filter(overdue).map(|(id, _)| id.clone()).collect()
+    }
+
+    /// When the next one becomes overdue.
+    pub(super) fn next_overdue(&self, limit: Span) -> Option<Time> {
+        let booked = self.running.values().filter(|booking| !booking.has(Witness::Poll));
+        booked.map(|booking| booking.began + limit).min()
+    }
+
+    /// A new life of the host's run folder: what hooks and samples of the old one claimed is gone
+    /// with it.
+    pub(super) fn begin_new_life(&mut self) {
+        self.overflow = false;
+        self.ended.clear();
+        self.running.retain(|_, booking| {
+            booking.claims[Witness::Hook as usize] = None;
+            booking.claims[Witness::Sample as usize] = None;
+            booking.epoch = None;
+            booking.is_claimed()
+        });
+    }
+
+    pub(super) fn check(&self) -> Result<(), &'static str> {
+        if self.running.len() > BOOKINGS_MAX || self.ended.len() > ENDED_BOOKINGS_MAX {
+            return Err("bookings_are_bounded");
+        }
+        if !self.running.values().all(Booking::is_claimed) {
+            return Err("every_booking_has_a_witness");
+        }
+        if self.running.keys().any(|id| self.ended.contains_key(id)) {
+            return Err("a_booking_runs_or_has_ended");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,164 @@
+//! What is known of the hosts, for people and programs to look at.
+
+use gleaner_protocol::{BookingId, Epoch, HostName, Origin, Time};
+use serde::Serialize;
+
+use super::bookings::Witness;
+use super::fragment::Fragment;
+use super::host::Host;
+
+/// An element of the monitor's `GET /v1/hosts`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct HostView {
+    /// Its name.
+    pub host: HostName,
+    /// Which side it is on, where its agent said so.
+    pub origin: Option<Origin>,
+    /// Cores it has.
+    pub cores: Option<u32>,
+    /// Its memory, in MiB.
+    pub memory_mib: Option<u64>,
+    /// CPU use of the whole host in percent of all its cores.
+    pub cpu_percent: Option<f32>,
+    /// Memory in use, in MiB.
+    pub used_memory_mib: Option<u64>,
+    /// Harvested replicas that run.
+    pub replicas: Option<u32>,
+    /// Renders that run.
+    pub bookings: Vec<BookingView>,
+    /// What is left.
+    pub fragment: FragmentView,
+    /// For how long nothing opens or grows yet, in milliseconds.
+    pub quiet_ms: u64,
+    /// Its epoch, where it is known.
+    pub epoch: Option<Epoch>,
+    /// How long ago a hook was heard, in milliseconds.
+    pub event_age_ms: Option<u64>,
+    /// How long ago its agent was heard, in milliseconds.
+    pub sample_age_ms: Option<u64>,
+    /// How long ago the farm listed it, in milliseconds.
+    pub poll_age_ms: Option<u64>,
+    /// Where sources disagreed, the oldest first.
+    pub contradictions: Vec<ContradictionView>,
+}
+
+/// A render that runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct BookingView {
+    /// Which attempt of which render.
+    pub booking: BookingId,
+    /// Cores it books; none stands for the whole host.
+    pub cores: Option<u32>,
+    /// Memory it books, in MiB, where somebody said so.
+    pub memory_mib: Option<u64>,
+    /// Who says that it runs: `hook`, `sample`, `poll`.
+    pub seen_by: Vec<&'static str>,
+    /// How long it is known, in milliseconds.
+    pub age_ms: u64,
+}
+
+/// What is left of a host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "state", rename_all = "lowercase")]
+pub enum FragmentView {
+    /// Cores are free.
+    Open {
+        /// How many.
+        cores: u32,
+        /// Free memory, in MiB.
+        memory_mib: u64,
+        /// The epoch that the opening carries.
+        epoch: Epoch,
+    },
+    /// None are.
+    Closed {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Two sources that disagreed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ContradictionView {
+    /// In which way.
+    pub text: String,
+    /// How often.
+    pub times: u32,
+    /// How long ago last, in milliseconds.
+    pub age_ms: u64,
+}
+
+/// Sums over all hosts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Totals {
+    /// Hosts that are known.
+    pub hosts: u64,
+    /// Their cores.
+    pub cores: u64,
+    /// Renders that run.
+    pub bookings: u64,
+    /// Open fragments.
+    pub fragments: u64,
+    /// Their cores.
+    pub fragment_cores: u64,
+    /// Contradictions so far.
+    pub contradictions: u64,
+}
+
+impl Host {
+    pub(super) fn view(&self, now: Time, name: &HostName) -> HostView {
+        let age_ms = |time: Time| now.since(time).as_millis();
+        let size = self.size();
+        let bookings = self.bookings.iter().map(|(id, booking)| BookingView {
+            booking: id.clone(),
+            cores: booking.cores(),
+            memory_mib: booking.memory_mib(),
+            seen_by: Witness::ALL
+                .into_iter()
+                .filter(|witness| booking.has(*witness))
+                .map(Witness::as_str)
+                .collect(),
+            age_ms: age_ms(booking.began),
+        });
+        let contradictions = self.contradictions.iter().map(|contradiction| ContradictionView {
+            text: contradiction.text.clone(),
+            times: contradiction.times,
+            age_ms: age_ms(contradiction.at),
+        });
+        HostView {
+            host: name.clone(),
+            origin: self.origin,
+            cores: size.map(|size| size.cores),
+            memory_mib: size.map(|size| size.memory_mib),
+            cpu_percent: self.gauges.map(|gauges| gauges.cpu_percent),
+            used_memory_mib: self.gauges.map(|gauges| gauges.used_memory_mib),
+            replicas: self.gauges.map(|gauges| gauges.replicas),
+            bookings: bookings.collect(),
+            fragment: match &self.fragment {
+                Fragment::Open { free, epoch, .. } => FragmentView::Open {
+                    cores: free.cores,
+                    memory_mib: free.memory_mib,
+                    epoch: *epoch,
+                },
+                Fragment::Closed(reason) => FragmentView::Closed { reason: reason.clone() },
+            },
+            quiet_ms: self.quiet_until.since(now).as_micros().div_ceil(1_000),
+            epoch: self.epoch,
+            event_age_ms: self.last_event.map(age_ms),
+            sample_age_ms: self.last_sample.map(age_ms),
+            poll_age_ms: self.last_poll().map(age_ms),
+            contradictions: contradictions.collect(),
+        }
+    }
+
+    pub(super) fn add_to(&self, totals: &mut Totals) {
+        totals.hosts += 1;
+        totals.cores += u64::from(self.size().map_or(0, |size| size.cores));
+        totals.bookings += self.bookings.len() as u64;
+        totals.contradictions += self.contradictions_total;
+        if let Fragment::Open { free, .. } = &self.fragment {
+            totals.fragments += 1;
+            totals.fragment_cores += u64::from(free.cores);
+        }
+    }
+}

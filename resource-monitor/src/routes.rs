@@ -1,0 +1,151 @@
+//! The monitor's HTTP interface.
+//!
+//! | request | body | answer |
+//! |---|---|---|
+//! | `POST /v1/events` | a `HookEvent` | `{"accepted": true}` |
+//! | `POST /v1/samples` | a `HostSample` | `{"accepted": true}` |
+//! | `GET /v1/hosts` | | all [`HostView`](crate::HostView)s |
+//! | `GET /v1/hosts/{host}` | | one of them |
+//! | `GET /metrics` | | Prometheus' text format |
+//! | `GET /healthz` | | `ok` |
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use gleaner_protocol::HostName;
+use gleaner_protocol::farm::{HookEvent, HostSample};
+use gleaner_protocol::limits::{CORES_MAX, HOOK_MESSAGE_BYTES_MAX};
+use serde::de::DeserializeOwned;
+use warp::filters::BoxedFilter;
+use warp::http::StatusCode;
+use warp::reject::{LengthRequired, MethodNotAllowed, PayloadTooLarge};
+use warp::reply::Response;
+use warp::{Filter, Rejection, Reply};
+
+use crate::Input;
+use crate::answer::Refusal;
+use crate::driver::Driver;
+use crate::limits::{BOOKINGS_MAX, SAMPLE_BYTES_MAX};
+
+/// All routes; answers that say no are JSON too.
+pub(crate) fn routes(driver: Arc<Driver>) -> BoxedFilter<(Response,)> {
+    let with_driver = warp::any().map(move || driver.clone());
+    let events = warp::path!("v1" / "events")
+        .and(warp::post())
+        .and(warp::body::content_length_limit(HOOK_MESSAGE_BYTES_MAX as u64))
+        .and(warp::body::bytes())
+        .and(with_driver.clone())
+        .map(|body: Bytes, driver: Arc<Driver>| accept(&driver, parse_event(&body)));
+    let samples = warp::path!("v1" / "samples")
+        .and(warp::post())
+        .and(warp::body::content_length_limit(SAMPLE_BYTES_MAX))
+        .and(warp::body::bytes())
+        .and(with_driver.clone())
+        .map(|body: Bytes, driver: Arc<Driver>| accept(&driver, parse_sample(&body)));
+    let hosts = warp::path!("v1" / "hosts")
+        .and(warp::get())
+        .and(with_driver.clone())
+        .map(|driver: Arc<Driver>| warp::reply::json(&driver.views()).into_response());
+    let host = warp::path!("v1" / "hosts" / String)
+        .and(warp::get())
+        .and(with_driver.clone())
+        .map(|name: String, driver: Arc<Driver>| one_host(&driver, &name));
+    let metrics =
+        warp::path!("metrics").and(warp::get()).and(with_driver).map(|driver: Arc<Driver>| {
+            let text = driver.counters.text(&driver.totals(), driver.outbox.len());
+            let kind = "text/plain; version=0.0.4; charset=utf-8";
+            warp::reply::with_header(text, "content-type", kind).into_response()
+        });
+    let health = warp::path!("healthz").and(warp::get()).map(|| "ok\n".into_response());
+    events
+        .or(samples)
+        .unify()
+        .or(hosts)
+        .unify()
+        .or(host)
+        .unify()
+        .or(metrics)
+        .unify()
+        .or(health)
+        .unify()
+        .recover(refuse)
+        .map(Reply::into_response)
+        .boxed()
+}
+
+fn accept(driver: &Driver, input: Result<Input, Refusal>) -> Response {
+    let input = match input {
+        Ok(input) => input,
+        Err(refusal) => return refusal.into_response(),
+    };
+    match driver.take(input) {
+        Ok(()) => warp::reply::json(&serde_json::json!({"accepted": true})).into_response(),
+        Err(error) => {
+            Refusal::new(StatusCode::INSUFFICIENT_STORAGE, "too_many_hosts", error.to_string())
+                .into_response()
+        }
+    }
+}
+
+fn one_host(driver: &Driver, name: &str) -> Response {
+    match HostName::new(name).ok().and_then(|name| driver.view(&name)) {
+        Some(view) => warp::reply::json(&view).into_response(),
+        None => {
+            let error = format!("no hook, sample or poll has named a host {name:.200?}");
+            Refusal::new(StatusCode::NOT_FOUND, "unknown_host", error).into_response()
+        }
+    }
+}
+
+fn parse_event(body: &[u8]) -> Result<Input, Refusal> {
+    let event: HookEvent = parse(body, "hook event")?;
+    check_cores("event", event.resources.cores)?;
+    Ok(Input::Hook(event))
+}
+
+fn parse_sample(body: &[u8]) -> Result<Input, Refusal> {
+    let sample: HostSample = parse(body, "host sample")?;
+    check_cores("sample", Some(sample.cores))?;
+    if sample.bookings.len() > BOOKINGS_MAX {
+        return Err(Refusal::new(
+            StatusCode::BAD_REQUEST,
+            "out_of_bounds",
+            format!("{} bookings are more than {BOOKINGS_MAX}", sample.bookings.len()),
+        ));
+    }
+    Ok(Input::Sample(sample))
+}
+
+fn parse<T: DeserializeOwned>(body: &[u8], what: &str) -> Result<T, Refusal> {
+    serde_json::from_slice(body).map_err(|error| {
+        Refusal::new(StatusCode::BAD_REQUEST, "malformed", format!("not a {what}: {error}"))
+    })
+}
+
+fn check_cores(what: &str, cores: Option<u32>) -> Result<(), Refusal> {
+    match cores {
+        Some(cores) if cores > CORES_MAX => Err(Refusal::new(
+            StatusCode::BAD_REQUEST,
+            "out_of_bounds",
+            format!("the {what} has {cores} cores, more than {CORES_MAX}"),
+        )),
+        _ => Ok(()),
+    }
+}
+
+async fn refuse(rejection: Rejection) -> Result<Response, Infallible> {
+    let (status, code, error) = if rejection.find::<PayloadTooLarge>().is_some() {
+        (StatusCode::PAYLOAD_TOO_LARGE, "too_large", "the body is too large for this request")
+    } else if rejection.find::<LengthRequired>().is_some() {
+        (StatusCode::LENGTH_REQUIRED, "length_required", "send a Content-Length header")
+    } else if rejection.find::<MethodNotAllowed>().is_some() {
+        (StatusCode::METHOD_NOT_ALLOWED, "method", "this path does not take this method")
+    } else if rejection.is_not_found() {
+        let error = "no such path: see /v1/events, /v1/samples, /v1/hosts, /metrics, /healthz";
+        (StatusCode::NOT_FOUND, "not_found", error)
+    } else {
+        (StatusCode::BAD_REQUEST, "malformed", "the request cannot be read")
+    };
+    Ok(Refusal::new(status, code, error.into()).into_response())
+}

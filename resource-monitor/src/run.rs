@@ -1,0 +1,143 @@
+//! The monitor as a service.
+
+use std::fs::File;
+use std::future::Future;
+use std::io::{self, Read};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use thiserror::Error;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tracing::info;
+
+use crate::broker_link::BrokerLink;
+use crate::driver::Driver;
+use crate::gate::Gate;
+use crate::limits::TOKEN_BYTES_MAX;
+use crate::routes::routes;
+use crate::server::Server;
+use crate::{Config, ConfigError, JsonSource};
+
+/// Runs the monitor until `shutdown`; calls `ready` with its address once it listens.
+///
+/// # Errors
+/// See [`RunError`]; all of them before `ready` is called.
+pub async fn run(
+    config: Config,
+    ready: impl FnOnce(SocketAddr),
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), RunError> {
+    let rules = config.rules()?;
+    let poll_url = config.poll_url()?;
+    let mut broker_url = config.broker_url()?;
+    let prefix = broker_url.path().trim_end_matches('/').to_owned();
+    broker_url.set_path(&format!("{prefix}/v1/farm/events"));
+    if !config.listen.ip().is_loopback() {
+        return Err(RunError::NotLoopback(config.listen));
+    }
+    let token = config.token_file.as_deref().map(read_token).transpose()?;
+    let client = client()?;
+    let listener = TcpListener::bind(config.listen)
+        .await
+        .map_err(|source| RunError::Listen { listen: config.listen, source })?;
+    let listen = listener
+        .local_addr()
+        .map_err(|source| RunError::Listen { listen: config.listen, source })?;
+
+    let driver = Arc::new(Driver::new(rules));
+    // Dropped, and with it all tasks ended, when the server has ended.
+    let mut tasks = JoinSet::new();
+    let clock = driver.clone();
+    tasks.spawn(async move { clock.run_clock().await });
+    tasks.spawn(
+        BrokerLink {
+            url: broker_url,
+            client: client.clone(),
+            outbox: driver.outbox.clone(),
+            counters: driver.counters.clone(),
+        }
+        .run(),
+    );
+    if let Some(url) = poll_url {
+        let (poller, source) = (driver.clone(), JsonSource::new(url, client));
+        tasks.spawn(async move {
+            poller.run_poller(source, rules.poll_interval.into()).await;
+        });
+    }
+    let server = Server {
+        gate: Gate { listen, token },
+        counters: driver.counters.clone(),
+        routes: routes(driver),
+    };
+    info!(%listen, broker = config.broker, "the monitor listens");
+    ready(listen);
+    server.run(listener, shutdown).await;
+    Ok(())
+}
+
+fn client() -> Result<reqwest::Client, RunError> {
+    // Refused where another part of this process has installed it, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder()
+        .no_proxy()
+        .redirect(reqwest::redirect::Policy::none())
+        .build()
+        .map_err(RunError::Client)
+}
+
+fn read_token(path: &Path) -> Result<String, RunError> {
+    let mut text = String::new();
+    File::open(path)
+        .and_then(|file| file.take(TOKEN_BYTES_MAX).read_to_string(&mut text))
+        .map_err(|source| RunError::Token { path: path.to_owned(), source })?;
+    let token = text.trim();
+    if token.is_empty() || !token.chars().all(|c| c.is_ascii_graphic()) {
+        return Err(RunError::TokenText(path.to_owned()));
+    }
+    Ok(token.to_owned())
+}
+
+/// Why the monitor does not start.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// A setting without sense.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Beyond this machine.
+    #[error(
+        "the monitor does not listen on {0}: it has no TLS yet, so only loopback is safe; use 127.0.0.1 and bring what is beyond this machine in through a tunnel"
+    )]
+    NotLoopback(SocketAddr),
+    /// The address cannot be had.
+    #[error("cannot listen on {listen}: {source}{}", hint(source))]
+    Listen {
+        /// The address.
+        listen: SocketAddr,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The token cannot be read.
+    #[error("cannot read the token file {path}: {source}", path = path.display())]
+    Token {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The token could never be borne by a request.
+    #[error("the token file {path} holds no token: one line of visible ASCII", path = .0.display())]
+    TokenText(PathBuf),
+    /// The HTTP client cannot be made.
+    #[error("cannot make an HTTP client: {0}")]
+    Client(reqwest::Error),
+}
+
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "; another program, perhaps another monitor, has it",
+        io::ErrorKind::PermissionDenied => "; ports below 1024 are the administrator's",
+        _ => "",
+    }
+}
