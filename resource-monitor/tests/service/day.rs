@@ -1,0 +1,259 @@
+//! What a farm does, and what the broker is told of it.
+
+use std::net::{SocketAddr, TcpListener};
+
+use gleaner_monitor::{Config, RunError, run};
+use gleaner_protocol::farm::FarmEvent;
+use serde_json::{Value, json};
+
+use crate::broker::Broker;
+use crate::monitor::{Monitor, config};
+
+pub(crate) fn sample(host: &str, count: u64, bookings: Value) -> Value {
+    json!({
+        "host": host, "origin": "farm", "cores": 12, "memory_mib": 48_000,
+        "epoch": {"incarnation": 7, "count": count}, "bookings": bookings,
+        "cpu_percent": 3.5, "used_memory_mib": 900, "replicas": 0,
+    })
+}
+
+pub(crate) fn hook(host: &str, kind: &str, count: u64, cores: Option<u32>) -> Value {
+    json!({
+        "host": host, "kind": kind, "booking": "shot:1", "resources": {"cores": cores},
+        "epoch": {"incarnation": 7, "count": count},
+    })
+}
+
+fn told(events: &[FarmEvent]) -> Vec<String> {
+    let text = |event: &FarmEvent| match event {
+        FarmEvent::FragmentOpened { host, epoch, cores, .. } => {
+            format!("open {} {cores} at {}", host.as_str(), epoch.count)
+        }
+        FarmEvent::FragmentClosed { host, .. } => format!("close {}", host.as_str()),
+    };
+    events.iter().map(text).collect()
+}
+
+fn for_broker(broker: &Broker) -> Config {
+    Config { broker: format!("http://{}", broker.address), ..config() }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_broker_hears_of_a_host_that_opens_shrinks_closes_and_opens_again() {
+    let broker = Broker::anywhere(&[]);
+    let monitor = Monitor::start(for_broker(&broker)).await;
+    monitor.tell("/v1/samples", sample("a", 0, json!([]))).await;
+    let (head, events) = broker.batch();
+    assert!(head.starts_with("POST /v1/farm/events HTTP/1.1"), "{head}");
+    assert_eq!(told(&events), ["open a 12 at 0"]);
+    let FarmEvent::FragmentOpened { memory_mib, valid_ms, .. } = events[0] else { panic!() };
+    assert_eq!(memory_mib, 48_000);
+    assert!((29_000..=30_000).contains(&valid_ms), "{valid_ms}");
+
+    monitor.tell("/v1/events", hook("a", "preflight", 1, Some(8))).await;
+    assert_eq!(told(&broker.events()), ["open a 4 at 1"]);
+    let mut second = hook("a", "preflight", 2, None);
+    second["booking"] = json!("shot:2");
+    monitor.tell("/v1/events", second.clone()).await;
+    assert_eq!(told(&broker.events()), ["close a"]);
+    second["kind"] = json!("postflight");
+    monitor.tell("/v1/events", second).await;
+    assert_eq!(told(&broker.events()), ["open a 4 at 2"]);
+    monitor.tell("/v1/events", hook("a", "postflight", 2, None)).await;
+    assert_eq!(told(&broker.events()), ["open a 12 at 2"]);
+    monitor.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hosts_and_metrics_show_what_is_known() {
+    let broker = Broker::anywhere(&[]);
+    let monitor = Monitor::start(for_broker(&broker)).await;
+    assert_eq!(monitor.get("/v1/hosts").await, json!([]));
+    monitor.tell("/v1/samples", sample("a", 0, json!([]))).await;
+    assert_eq!(told(&broker.events()), ["open a 12 at 0"]);
+    monitor.tell("/v1/events", hook("a", "preflight", 1, Some(8))).await;
+    assert_eq!(told(&broker.events()), ["open a 4 at 1"]);
+
+    let hosts = monitor.get("/v1/hosts").await;
+    assert_eq!(hosts[0], monitor.get("/v1/hosts/a").await.with_ages_of(&hosts[0]));
+    let host = &hosts[0];
+    assert_eq!((&host["host"], &host["origin"]), (&json!("a"), &json!("farm")));
+    assert_eq!((&host["cores"], &host["cpu_percent"]), (&json!(12), &json!(3.5)));
+    assert_eq!(host["epoch"], json!({"incarnation": 7, "count": 1}));
+    assert_eq!(host["bookings"][0]["booking"], "shot:1");
+    assert_eq!(host["bookings"][0]["seen_by"], json!(["hook"]));
+    assert_eq!(host["fragment"]["state"], "open");
+    assert_eq!(host["fragment"]["cores"], 4);
+    assert!(host["sample_age_ms"].is_u64() && host["event_age_ms"].is_u64());
+    assert_eq!(host["poll_age_ms"], Value::Null);
+    assert_eq!(host["contradictions"], json!([]));
+
+    let metrics = monitor.get_text("/metrics").await;
+    for line in [
+        "gleaner_monitor_hosts 1",
+        "gleaner_monitor_fragment_cores 4",
+        "gleaner_monitor_preflights_total 1",
+        "gleaner_monitor_samples_total 1",
+        "gleaner_monitor_fragments_opened_total 2",
+        "# TYPE gleaner_monitor_hosts gauge",
+    ] {
+        assert!(metrics.lines().any(|known| known == line), "{line} in {metrics}");
+    }
+    assert_eq!(monitor.get_text("/healthz").await, "ok\n");
+    monitor.stop().await;
+}
+
+/// Ages differ from request to request.
+trait WithAges {
+    fn with_ages_of(self, other: &Value) -> Value;
+}
+
+impl WithAges for Value {
+    fn with_ages_of(mut self, other: &Value) -> Value {
+        for key in ["event_age_ms", "sample_age_ms", "quiet_ms"] {
+            self[key] = other[key].clone();
+        }
+        self["bookings"][0]["age_ms"] = other["bookings"][0]["age_ms"].clone();
+        self
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broker_that_was_away_is_told_where_the_hosts_stand_now() {
+    let free = TcpListener::bind("127.0.0.1:0").expect("binds");
+    let address: SocketAddr = free.local_addr().expect("an address");
+    drop(free);
+    let monitor = Monitor::start(Config { broker: format!("http://{address}"), ..config() }).await;
+    for host in ["a", "b"] {
+        monitor.tell("/v1/samples", sample(host, 0, json!([]))).await;
+    }
+    // Both open, and the broker is not there to be told.
+    let both_open = "gleaner_monitor_broker_events_waiting 2";
+    loop {
+        let metrics = monitor.get_text("/metrics").await;
+        let failed = !metrics.contains("gleaner_monitor_broker_failures_total 0\n");
+        if metrics.contains(both_open) && failed {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    monitor.tell("/v1/events", hook("a", "preflight", 1, None)).await;
+    let broker = Broker::start(address, &[]);
+    let mut events = broker.events();
+    while events.len() < 2 {
+        events.extend(broker.events());
+    }
+    assert_eq!(told(&events), ["open b 12 at 0", "close a"], "of a, only the newest");
+    monitor.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broker_in_trouble_is_told_again() {
+    let broker = Broker::anywhere(&[503, 500, 429]);
+    let monitor = Monitor::start(for_broker(&broker)).await;
+    monitor.tell("/v1/samples", sample("a", 0, json!([]))).await;
+    assert_eq!(told(&broker.events()), ["open a 12 at 0"]);
+    let metrics = monitor.get_text("/metrics").await;
+    assert!(metrics.contains("gleaner_monitor_broker_failures_total 3\n"), "{metrics}");
+    monitor.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_that_the_broker_refuses_do_not_hold_up_the_others() {
+    let broker = Broker::anywhere(&[400]);
+    let monitor = Monitor::start(for_broker(&broker)).await;
+    monitor.tell("/v1/samples", sample("a", 0, json!([]))).await;
+    loop {
+        let metrics = monitor.get_text("/metrics").await;
+        if metrics.contains("gleaner_monitor_broker_events_refused_total 1\n") {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    monitor.tell("/v1/events", hook("a", "preflight", 1, None)).await;
+    assert_eq!(told(&broker.events()), ["close a"]);
+    monitor.stop().await;
+}
+
+/// A farm whose allocations can be read; it serves the given documents, the last one for ever.
+fn farm(documents: &'static [&'static str]) -> SocketAddr {
+    use std::io::{Read, Write};
+    let listener = TcpListener::bind("127.0.0.1:0").expect("binds");
+    let address = listener.local_addr().expect("an address");
+    std::thread::spawn(move || {
+        for (number, stream) in listener.incoming().enumerate() {
+            let mut stream = stream.expect("accepts");
+            let mut head = Vec::new();
+            let mut byte = [0];
+            while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|n| n > 0) {
+                head.push(byte[0]);
+            }
+            let document = documents[number.min(documents.len() - 1)];
+            let answer = format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{document}",
+                document.len()
+            );
+            let _ = stream.write_all(answer.as_bytes());
+        }
+    });
+    address
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_farm_that_is_polled_shrinks_its_hosts_and_two_missed_polls_close_them() {
+    const BOOKED: &str = r#"{"hosts":[{"host":"a","cores":12,"memory_mib":48000,
+        "bookings":[{"booking":"job-1","cores":8}]}]}"#;
+    let documents = &[BOOKED, BOOKED, BOOKED, BOOKED, BOOKED, BOOKED, "no JSON"];
+    let broker = Broker::anywhere(&[]);
+    let polled = Config {
+        poll_url: Some(format!("http://{}/allocations.json", farm(documents))),
+        poll_interval_s: 0.1,
+        ..for_broker(&broker)
+    };
+    let monitor = Monitor::start(polled).await;
+    monitor.tell("/v1/samples", sample("a", 0, json!([]))).await;
+    assert_eq!(told(&broker.events()), ["open a 4 at 0"]);
+    assert_eq!(told(&broker.events()), ["close a"]);
+    let metrics = monitor.get_text("/metrics").await;
+    assert!(!metrics.contains("gleaner_monitor_polls_failed_total 0\n"), "{metrics}");
+    assert!(!metrics.contains("gleaner_monitor_polls_failed_total 1\n"), "{metrics}");
+    monitor.stop().await;
+}
+
+async fn start_error(config: Config) -> RunError {
+    let ready = |_| panic!("it must not start");
+    run(config, ready, std::future::pending()).await.expect_err("refused")
+}
+
+#[tokio::test]
+async fn what_cannot_be_served_safely_is_refused_with_the_reason() {
+    let beyond = Config { listen: SocketAddr::from(([0, 0, 0, 0], 0)), ..config() };
+    let error = start_error(beyond.clone()).await;
+    assert!(matches!(error, RunError::NotLoopback(_)), "{error}");
+    assert!(error.to_string().contains("no TLS"), "{error}");
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let token_file = folder.path().join("token");
+    std::fs::write(&token_file, "secret").expect("writes");
+    let error = start_error(Config { token_file: Some(token_file.clone()), ..beyond }).await;
+    assert!(matches!(error, RunError::NotLoopback(_)), "{error}");
+
+    for text in ["", "  \n", "two words", "two\nlines"] {
+        std::fs::write(&token_file, text).expect("writes");
+        let error = start_error(Config { token_file: Some(token_file.clone()), ..config() }).await;
+        assert!(matches!(error, RunError::TokenText(_)), "{text:?}: {error}");
+    }
+    let missing = folder.path().join("missing");
+    let error = start_error(Config { token_file: Some(missing), ..config() }).await;
+    assert!(error.to_string().contains("missing"), "{error}");
+    let error = start_error(Config { quiet_period_s: -1.0, ..config() }).await;
+    assert!(matches!(error, RunError::Config(_)), "{error}");
+}
+
+#[tokio::test]
+async fn a_port_that_is_taken_is_named() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("binds");
+    let listen = taken.local_addr().expect("an address");
+    let error = start_error(Config { listen, ..config() }).await.to_string();
+    assert!(error.contains(&listen.to_string()) && error.contains("another monitor"), "{error}");
+}

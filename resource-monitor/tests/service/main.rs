@@ -1,0 +1,6 @@
+//! The monitor as a service, on real sockets.
+
+mod bad_input;
+mod broker;
+mod day;
+mod monitor;
