@@ -25,6 +25,8 @@ pub const PRUNE_STEP_ENTRIES: usize = 256;
 pub const SNAPSHOT_AFTER_BYTES: u64 = 32 << 20;
 /// Memory that the store may use as cache, in bytes.
 pub const STORE_CACHE_BYTES: u64 = 2 << 20;
+/// How long opening the store waits for an instance in the same process that was closed just now.
+pub const STORE_LOCK_TIME_MAX: Duration = Duration::from_secs(10);
 /// File that is given up so that a store on a full disk can be opened, in bytes.
 pub const BALLAST_BYTES: u64 = 16 << 20;
 /// How long a commit that waits for free space waits between two looks.

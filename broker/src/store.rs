@@ -27,6 +27,7 @@
 
 mod ballast;
 mod committer;
+mod engine;
 mod error;
 mod folder;
 mod free_space;

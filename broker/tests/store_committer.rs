@@ -91,7 +91,7 @@ fn nobody_is_told_before_the_file_is_synced() {
         wait.recv().expect("told");
     }
     assert_eq!(lines(&log), ["synced", "a told", "synced", "b told", "synced", "c told"]);
-    committer.close_blocking();
+    committer.close();
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn many_callers_share_one_sync_and_are_told_in_order() {
     let syncs = lines.len() - told.len();
     // The queue may have been taken in more than one go, but not one by one.
     assert!(syncs <= 4, "{syncs} syncs for 101 batches");
-    committer.close_blocking();
+    committer.close();
     let (_, _, seen) = open(folder.path(), DataSync);
     let written: Vec<_> = (0..100)
         .flat_map(|number| (0..number % 3).map(move |record| format!("{number}-{record}")))
@@ -135,7 +135,7 @@ fn a_batch_without_records_needs_no_sync() {
     wait.recv().expect("told without leave to sync");
     assert_eq!(lines(&log), ["empty told"]);
     drop(_give);
-    committer.close_blocking();
+    committer.close();
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn after_a_failed_sync_nothing_is_acknowledged_until_a_restart() {
     let error = committer.admit().expect_err("failed");
     assert!(error.chain().contains("the disk is on fire"), "{}", error.chain());
     assert!(matches!(*committer.state().borrow(), StoreState::Failed(_)));
-    committer.close_blocking();
+    committer.close();
     let (_, _, seen) = open(folder.path(), DataSync);
     assert_eq!(seen[0], "good0");
 }
@@ -180,7 +180,7 @@ fn a_closed_committer_refuses_and_what_came_before_is_done() {
     for number in 0..50 {
         committer.submit_blocking(batch(&format!("{number}-"), 1, &log, &told));
     }
-    committer.close_blocking();
+    committer.close();
     late.submit_blocking(batch("late", 1, &log, &told));
     assert!(late.try_submit(batch("later", 1, &log, &told)).is_ok());
     assert_eq!(wait.try_iter().count(), 52);
@@ -224,7 +224,7 @@ fn a_snapshot_takes_the_place_of_what_came_before_while_commits_go_on() {
     drop(next_chunk);
     let sequence = snapshot.recv().expect("told").expect("a snapshot");
     assert_eq!(sequence, 600);
-    committer.close_blocking();
+    committer.close();
 
     let (journal, recovered, seen) = open(folder.path(), DataSync);
     assert_eq!(recovered.snapshot_sequence, Some(600));
@@ -311,7 +311,7 @@ fn a_full_disk_holds_commits_until_there_is_space() {
     // Nobody waits for space when the broker is to stop.
     full.store(true, Ordering::SeqCst);
     committer.submit_blocking(batch("c", 1, &log, &told));
-    committer.close_blocking();
+    committer.close();
     assert!(
         lines(&log)[2].starts_with("c refused: the disk of /data is full"),
         "{:?}",

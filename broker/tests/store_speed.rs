@@ -103,7 +103,7 @@ fn sixty_four_callers_share_the_syncs() {
             if blobs { " with a small blob" } else { "" },
             f64::from(64 * per_caller) / seconds
         );
-        committer.close_blocking();
+        committer.close();
     }
 }
 

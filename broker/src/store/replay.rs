@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use sled::{IVec, Tree};
 
+use super::engine::guarded;
 use super::error::StoreError;
-use super::sled_journal::guarded;
 use super::{parts, sealed};
 
 /// What a replay yields: first the chunks of the snapshot, then the records after it.

@@ -2,26 +2,25 @@
 
 use std::error::Error;
 use std::fs::{self, File};
-use std::io::Read;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use sled::{Db, Tree};
 
 use super::ballast::Ballast;
+use super::engine::{self, guarded};
 use super::error::StoreError;
-use super::folder::{DataFolder, remove_folder, sync_folder};
+use super::folder::{DataFolder, sync_folder};
 use super::free_space::FreeSpace;
 use super::journal::{Admission, Commit, Journal, SnapshotWriter};
 use super::mark::{Acknowledged, Mark};
-use super::meta::{FORMAT, Meta, MetaError};
+use super::meta::Meta;
 use super::replay::{Reader, Replayed};
 use super::small_blobs::SmallBlobs;
 use super::snapshot::{self, SnapshotFile};
 use super::sync_step::{DataSync, SyncStep};
 use super::{kept, parts, sealed};
-use crate::limits::{RECORD_BYTES_MAX, SMALL_BLOB_BYTES_MAX, STORE_CACHE_BYTES};
+use crate::limits::{RECORD_BYTES_MAX, SMALL_BLOB_BYTES_MAX};
 
 /// How a store is opened.
 pub struct StoreOptions {
@@ -96,9 +95,10 @@ impl SledJournal {
         let ballast = Ballast::new(&path, options.min_free_bytes);
         let store = path.join("sled");
         if !store.exists() {
-            create(&path, &store)?;
+            engine::create(&path, &store)?;
         }
         ballast.drop_if_full(&space);
+        engine::wait_until_free(&path, &store.join("db"))?;
         let kept = kept::keep(&path, &store, &space)?;
         let damaged =
             |what: String| StoreError::Damaged { folder: path.clone(), what, kept: kept.clone() };
@@ -106,11 +106,8 @@ impl SledJournal {
         let acknowledged = acknowledged.unwrap_or_default();
 
         let (db, journal, blobs, meta) =
-            open_engine(&path, &store).map_err(|error| as_damage(error, &kept))?;
-        let facts = read_facts(&path, &meta).map_err(|error| match error {
-            Fact::Damaged(what) => damaged(what),
-            Fact::Other(error) => as_damage(error, &kept),
-        })?;
+            engine::open(&path, &store).map_err(|error| engine::as_damage(error, &kept))?;
+        let facts = engine::read_facts(&path, &meta, &kept)?;
 
         let replay_error = |sequence: u64| {
             let folder = path.clone();
@@ -317,110 +314,6 @@ impl Journal for SledJournal {
             Ok(more)
         })
     }
-}
-
-/// What the tree `meta` says.
-struct Facts {
-    folder_id: String,
-    incarnation: u32,
-    snapshot: Option<u64>,
-}
-
-enum Fact {
-    Damaged(String),
-    Other(StoreError),
-}
-
-fn read_facts(path: &Path, meta: &Meta) -> Result<Facts, Fact> {
-    let read = || -> Result<_, MetaError> {
-        Ok((meta.format()?, meta.folder_id()?, meta.incarnation()?, meta.snapshot()?))
-    };
-    let read = guarded(path, "reading meta", || Ok(read())).map_err(Fact::Other)?;
-    let (format, folder_id, incarnation, snapshot) = read.map_err(|error| match error {
-        MetaError::Engine(error) => Fact::Other(StoreError::engine("reading meta", path)(error)),
-        MetaError::Damaged(what) => Fact::Damaged(what),
-    })?;
-    if let Some(found) = format
-        && found != FORMAT
-    {
-        let folder = path.to_owned();
-        return Err(Fact::Other(StoreError::Format { folder, found, known: FORMAT }));
-    }
-    let (Some(_), Some(folder_id), Some(incarnation)) = (format, folder_id, incarnation) else {
-        return Err(Fact::Damaged("what every store of ours begins with is missing".into()));
-    };
-    let folder_id = folder_id.iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(Facts { folder_id, incarnation, snapshot })
-}
-
-/// Makes an empty store under another name first: a kill leaves either none or a whole one.
-fn create(folder: &Path, store: &Path) -> Result<(), StoreError> {
-    let draft = folder.join("sled.new");
-    remove_folder(&draft)?;
-    let mut folder_id = [0; 16];
-    let random = Path::new("/dev/urandom");
-    File::open(random)
-        .and_then(|mut file| file.read_exact(&mut folder_id))
-        .map_err(StoreError::file("read", random))?;
-    let (db, journal, blobs, meta) = open_engine(folder, &draft)?;
-    meta.initialise(&folder_id)?;
-    db.flush().map_err(StoreError::engine("making a store", folder))?;
-    drop((journal, blobs, meta, db));
-    for entry in fs::read_dir(&draft).map_err(StoreError::file("list", &draft))? {
-        let file = entry.map_err(StoreError::file("list", &draft))?.path();
-        File::open(&file)
-            .and_then(|file| file.sync_all())
-            .map_err(StoreError::file("sync", &file))?;
-    }
-    sync_folder(&draft)?;
-    fs::rename(&draft, store).map_err(StoreError::file("rename", &draft))?;
-    sync_folder(folder)
-}
-
-fn open_engine(folder: &Path, store: &Path) -> Result<(Db, Tree, SmallBlobs, Meta), StoreError> {
-    guarded(folder, "opening", || {
-        let open = || -> sled::Result<_> {
-            let db = sled::Config::default()
-                .path(store)
-                .cache_capacity(STORE_CACHE_BYTES)
-                .mode(sled::Mode::HighThroughput)
-                .open()?;
-            Ok((db.open_tree("journal")?, db.open_tree("blobs")?, db.open_tree("meta")?, db))
-        };
-        let (journal, blobs, meta, db) = open().map_err(StoreError::engine("opening", folder))?;
-        Ok((db, journal, SmallBlobs::new(blobs, folder), Meta::new(meta, folder)))
-    })
-}
-
-/// The engine stumbles over what it does not expect in its files in many ways.
-fn as_damage(error: StoreError, kept: &Option<PathBuf>) -> StoreError {
-    let (folder, what) = match error {
-        StoreError::Engine { source: sled::Error::Io(_), .. } => return error,
-        StoreError::Engine { folder, source, .. } => (folder, source.to_string()),
-        StoreError::Panicked { folder, message, .. } => (folder, message),
-        other => return other,
-    };
-    StoreError::Damaged { folder, what: format!("it cannot be read: {what}"), kept: kept.clone() }
-}
-
-/// Runs an operation of the engine, which panics on some I/O errors instead of returning them.
-pub(crate) fn guarded<T>(
-    folder: &Path,
-    doing: &'static str,
-    operation: impl FnOnce() -> Result<T, StoreError>,
-) -> Result<T, StoreError> {
-    catch_unwind(AssertUnwindSafe(operation)).unwrap_or_else(|panic| {
-        let message = panic
-            .downcast_ref::<String>()
-            .map(String::as_str)
-            .or_else(|| panic.downcast_ref::<&str>().copied())
-            .unwrap_or("without a word");
-        Err(StoreError::Panicked {
-            folder: folder.to_owned(),
-            doing,
-            message: message.chars().take(500).collect(),
-        })
-    })
 }
 
 fn check_lengths(commit: &Commit<'_>) -> Result<(), StoreError> {

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use gleaner_protocol::Digest;
 use sled::Tree;
 
+use super::engine::guarded;
 use super::error::StoreError;
 use super::parts;
-use super::sled_journal::guarded;
 
 /// Reads the blobs that were committed with the journal; cheap to clone, usable from any thread.
 #[derive(Debug, Clone)]

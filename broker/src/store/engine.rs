@@ -1,0 +1,160 @@
+//! Opening sled, and what it may do to us.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+
+use rustix::fs::FlockOperation;
+use sled::{Db, Tree};
+
+use super::error::StoreError;
+use super::folder::{remove_folder, sync_folder};
+use super::meta::{FORMAT, Meta, MetaError};
+use super::small_blobs::SmallBlobs;
+use crate::limits::{STORE_CACHE_BYTES, STORE_LOCK_TIME_MAX};
+
+/// What the tree `meta` says.
+pub(crate) struct Facts {
+    pub(crate) folder_id: String,
+    pub(crate) incarnation: u32,
+    /// Sequence of the live snapshot.
+    pub(crate) snapshot: Option<u64>,
+}
+
+/// Reads it. What cannot be read is damage.
+pub(crate) fn read_facts(
+    folder: &Path,
+    meta: &Meta,
+    kept: &Option<PathBuf>,
+) -> Result<Facts, StoreError> {
+    let damaged =
+        |what: String| StoreError::Damaged { folder: folder.to_owned(), what, kept: kept.clone() };
+    let read = || -> Result<_, MetaError> {
+        Ok((meta.format()?, meta.folder_id()?, meta.incarnation()?, meta.snapshot()?))
+    };
+    let read = guarded(folder, "reading meta", || Ok(read()));
+    let (format, folder_id, incarnation, snapshot) =
+        read.map_err(|error| as_damage(error, kept))?.map_err(|error| match error {
+            MetaError::Engine(error) => {
+                as_damage(StoreError::engine("reading meta", folder)(error), kept)
+            }
+            MetaError::Damaged(what) => damaged(what),
+        })?;
+    if let Some(found) = format
+        && found != FORMAT
+    {
+        return Err(StoreError::Format { folder: folder.to_owned(), found, known: FORMAT });
+    }
+    let (Some(_), Some(folder_id), Some(incarnation)) = (format, folder_id, incarnation) else {
+        return Err(damaged("what every store of ours begins with is missing".into()));
+    };
+    let folder_id = folder_id.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(Facts { folder_id, incarnation, snapshot })
+}
+
+/// Makes an empty store under another name first: a kill leaves either none or a whole one.
+pub(crate) fn create(folder: &Path, store: &Path) -> Result<(), StoreError> {
+    let draft = folder.join("sled.new");
+    remove_folder(&draft)?;
+    let mut folder_id = [0; 16];
+    let random = Path::new("/dev/urandom");
+    File::open(random)
+        .and_then(|mut file| file.read_exact(&mut folder_id))
+        .map_err(StoreError::file("read", random))?;
+    let (db, journal, blobs, meta) = open(folder, &draft)?;
+    meta.initialise(&folder_id)?;
+    db.flush().map_err(StoreError::engine("making a store", folder))?;
+    drop((journal, blobs, meta, db));
+    for entry in fs::read_dir(&draft).map_err(StoreError::file("list", &draft))? {
+        let file = entry.map_err(StoreError::file("list", &draft))?.path();
+        File::open(&file)
+            .and_then(|file| file.sync_all())
+            .map_err(StoreError::file("sync", &file))?;
+    }
+    sync_folder(&draft)?;
+    fs::rename(&draft, store).map_err(StoreError::file("rename", &draft))?;
+    sync_folder(folder)
+}
+
+/// Opens the engine's files and the three trees.
+pub(crate) fn open(
+    folder: &Path,
+    store: &Path,
+) -> Result<(Db, Tree, SmallBlobs, Meta), StoreError> {
+    wait_until_free(folder, &store.join("db"))?;
+    guarded(folder, "opening", || {
+        let trees = || -> sled::Result<_> {
+            let db = sled::Config::default()
+                .path(store)
+                .cache_capacity(STORE_CACHE_BYTES)
+                .mode(sled::Mode::HighThroughput)
+                .open()?;
+            Ok((db.open_tree("journal")?, db.open_tree("blobs")?, db.open_tree("meta")?, db))
+        };
+        let (journal, blobs, meta, db) = trees().map_err(StoreError::engine("opening", folder))?;
+        Ok((db, journal, SmallBlobs::new(blobs, folder), Meta::new(meta, folder)))
+    })
+}
+
+/// Waits until nobody has the engine's file locked. That can only be an instance in this process
+/// that was closed just now: threads of the engine outlive it by a moment.
+pub(crate) fn wait_until_free(folder: &Path, db_path: &Path) -> Result<(), StoreError> {
+    let file = match File::open(db_path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        opened => opened.map_err(StoreError::file("open", db_path))?,
+    };
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        // Dropping the file gives the lock back.
+        Ok(()) => return Ok(()),
+        Err(rustix::io::Errno::WOULDBLOCK) => {}
+        Err(errno) => return Err(StoreError::file("lock", db_path)(errno.into())),
+    }
+    // A lock is waited for without a time-out, hence by a thread that can be left behind.
+    let (done, wait) = mpsc::channel();
+    thread::Builder::new()
+        .name("store-lock".into())
+        .spawn(move || {
+            let locked = rustix::fs::flock(&file, FlockOperation::LockExclusive);
+            drop(file);
+            let _ = done.send(locked);
+        })
+        .map_err(StoreError::file("lock", db_path))?;
+    match wait.recv_timeout(STORE_LOCK_TIME_MAX) {
+        Ok(locked) => locked.map_err(|errno| StoreError::file("lock", db_path)(errno.into())),
+        Err(_) => Err(StoreError::Locked { folder: folder.to_owned(), holder: None }),
+    }
+}
+
+/// The engine stumbles over what it does not expect in its files in many ways.
+pub(crate) fn as_damage(error: StoreError, kept: &Option<PathBuf>) -> StoreError {
+    let (folder, what) = match error {
+        StoreError::Engine { source: sled::Error::Io(_), .. } => return error,
+        StoreError::Engine { folder, source, .. } => (folder, source.to_string()),
+        StoreError::Panicked { folder, message, .. } => (folder, message),
+        other => return other,
+    };
+    StoreError::Damaged { folder, what: format!("it cannot be read: {what}"), kept: kept.clone() }
+}
+
+/// Runs an operation of the engine, which panics on some I/O errors instead of returning them.
+pub(crate) fn guarded<T>(
+    folder: &Path,
+    doing: &'static str,
+    operation: impl FnOnce() -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    catch_unwind(AssertUnwindSafe(operation)).unwrap_or_else(|panic| {
+        let message = panic
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| panic.downcast_ref::<&str>().copied())
+            .unwrap_or("without a word");
+        Err(StoreError::Panicked {
+            folder: folder.to_owned(),
+            doing,
+            message: message.chars().take(500).collect(),
+        })
+    })
+}
