@@ -50,18 +50,6 @@ impl Notification {
         serde_json::to_string(self).expect("our own types serialise")
     }
 
-    /// Tells the monitor, with several tries.
-    ///
-    /// # Errors
-    /// That of the last try.
-    pub fn deliver(&self) -> Result<(), NotifyError> {
-        let token = match &self.token_file {
-            Some(path) => Some(read_token(path)?),
-            None => None,
-        };
-        notify(&self.url, token.as_deref(), &self.event)
-    }
-
     /// Starts `command` with the argument in a session of its own and leaves it alone.
     pub(crate) fn spawn(&self, command: &[OsString]) -> io::Result<()> {
         let (program, arguments) =
@@ -82,14 +70,15 @@ impl Notification {
     }
 }
 
-/// Tells the monitor at `url` of an event: up to [`NOTIFY_TRIES`] tries within
-/// [`NOTIFY_DEADLINE`]. What the monitor refuses as malformed is not tried again.
+/// Tells the monitor of an event: up to [`NOTIFY_TRIES`] tries within [`NOTIFY_DEADLINE`]. What
+/// the monitor refuses as malformed is not tried again.
 ///
 /// # Errors
 /// That of the last try.
-pub fn notify(url: &str, token: Option<&str>, event: &HookEvent) -> Result<(), NotifyError> {
-    let target = Target::parse(url)?;
-    let request = target.request(token, event)?;
+pub fn notify(notification: &Notification) -> Result<(), NotifyError> {
+    let target = Target::parse(&notification.url)?;
+    let token = notification.token_file.as_deref().map(read_token).transpose()?;
+    let request = target.request(token.as_deref(), &notification.event)?;
     let end = boottime() + NOTIFY_DEADLINE;
     let mut pause = NOTIFY_PAUSE;
     let mut tries = 1;
@@ -144,7 +133,7 @@ impl Target {
     fn request(&self, token: Option<&str>, event: &HookEvent) -> Result<Vec<u8>, NotifyError> {
         let body = serde_json::to_vec(event).expect("our own types serialise");
         let authorization = match token {
-            Some(token) if token.chars().all(|c| c.is_ascii_graphic()) => {
+            Some(token) if !token.is_empty() && token.chars().all(|c| c.is_ascii_graphic()) => {
                 format!("Authorization: Bearer {token}\r\n")
             }
             Some(_) => return Err(NotifyError::Token),

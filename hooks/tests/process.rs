@@ -31,7 +31,7 @@ fn hook_process() {
 fn notify_process() {
     let argument = std::env::args().next_back().unwrap_or_default();
     if let Ok(notification) = Notification::from_argument(&argument) {
-        let _ = notification.deliver();
+        let _ = notify(&notification);
     }
 }
 
@@ -48,6 +48,10 @@ fn hook(run_dir: &Path) -> Command {
 
 fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn notification(url: &str, token_file: Option<&Path>) -> Notification {
+    Notification { url: url.to_owned(), token_file: token_file.map(Path::to_owned), event: event() }
 }
 
 fn event() -> HookEvent {
@@ -159,9 +163,12 @@ fn a_farm_that_does_not_read_our_words_does_not_hold_us_up() {
 fn a_monitor_that_is_busy_is_told_again_and_one_that_refuses_is_not() {
     let monitor = TcpListener::bind("127.0.0.1:0").expect("binds");
     let url = format!("http://{}", monitor.local_addr().expect("an address"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let token_file = folder.path().join("token");
+    fs::write(&token_file, "secret\n").expect("writes");
     let told = std::thread::spawn(move || {
-        let first = notify(&url, Some("secret"), &event());
-        let second = notify(&url, None, &event());
+        let first = notify(&notification(&url, Some(&token_file)));
+        let second = notify(&notification(&url, None));
         (first, second)
     });
     for status in ["503 Service Unavailable", "200 OK", "400 Bad Request"] {
@@ -180,6 +187,14 @@ fn a_monitor_that_is_busy_is_told_again_and_one_that_refuses_is_not() {
 
 #[test]
 fn a_token_that_would_split_the_header_is_not_sent() {
-    let error = notify("http://127.0.0.1:1", Some("a\r\nX: y"), &event()).expect_err("refused");
-    assert!(matches!(error, NotifyError::Token), "{error}");
+    let folder = tempfile::tempdir().expect("a folder");
+    let token_file = folder.path().join("token");
+    for text in ["a\r\nX: y", "", "two words"] {
+        fs::write(&token_file, text).expect("writes");
+        let sent = notify(&notification("http://127.0.0.1:1", Some(&token_file)));
+        assert!(matches!(sent, Err(NotifyError::Token)), "{text:?}: {sent:?}");
+    }
+    fs::remove_file(&token_file).expect("removes");
+    let sent = notify(&notification("http://127.0.0.1:1", Some(&token_file)));
+    assert!(matches!(sent, Err(NotifyError::TokenFile { .. })), "{sent:?}");
 }
