@@ -1,1 +1,53 @@
-fn main() {}
+//! `gleaner`: the one binary. Each subcommand is a thin file over the crate that does the work.
+
+mod agent;
+mod broker;
+mod cancel;
+mod cli;
+mod client;
+mod configuration;
+mod demo;
+mod explain;
+mod failure;
+mod fetch;
+mod hook;
+mod hosts;
+mod jobs;
+mod monitor;
+mod process;
+mod show;
+mod submit;
+mod wait;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use cli::{Cli, Command};
+
+fn main() -> ExitCode {
+    // Runner processes are this binary too, and start by the dozen: nothing comes before them.
+    gleaner_agent::run_as_runner_if_asked();
+    let cli = Cli::parse();
+    if let Command::Hook(args) = cli.command {
+        // The hook runs before other people's renders: no runtime, no logger, always 0.
+        return hook::run(args);
+    }
+    process::start_logging(cli.verbose, cli.quiet);
+    let done = match cli.command {
+        Command::Broker(args) => broker::run(args),
+        Command::Monitor(args) => monitor::run(args),
+        Command::Agent(args) => agent::run(args),
+        Command::Hook(args) => return hook::run(args),
+        Command::Submit(args) => submit::run(args),
+        Command::Jobs(args) => jobs::run(args),
+        Command::Status(args) => jobs::run_status(args),
+        Command::Wait(args) => wait::run(args),
+        Command::Fetch(args) => fetch::run(args),
+        Command::Cancel(args) => cancel::run(args),
+        Command::Explain(args) => explain::run(args),
+        Command::Hosts(args) => hosts::run(args),
+        Command::Demo(args) => process::block_on(demo::run(args)),
+        Command::DemoRender(args) => demo::render::run(args),
+    };
+    done.unwrap_or_else(|error| failure::report(&error))
+}

@@ -1,0 +1,89 @@
+//! `gleaner agent`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use gleaner_agent::{Config, DEFAULT_TOML};
+use serde::Serialize;
+
+use crate::{configuration, process};
+
+/// Flags win over GLEANER_AGENT_… variables, those over the file.
+#[derive(Debug, clap::Args, Serialize)]
+pub(crate) struct Args {
+    /// Configuration file (TOML). Its keys are the long names of these options.
+    #[arg(long, env = "GLEANER_AGENT_CONFIG", value_name = "FILE")]
+    #[serde(skip)]
+    config: Option<PathBuf>,
+    /// Prints the commented default configuration and ends.
+    #[arg(long)]
+    #[serde(skip)]
+    print_config: bool,
+    /// This host's name, on a farm as its manager says it [default: the system's].
+    #[arg(long, env = "GLEANER_AGENT_NAME", value_name = "NAME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    /// farm: cores are used only while the monitor says that no render wants them. desktop:
+    /// a volunteer's machine [default: desktop].
+    #[arg(long, env = "GLEANER_AGENT_ORIGIN", value_name = "ORIGIN")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    origin: Option<String>,
+    /// Whose machine it is; hosts of one owner share one vote.
+    #[arg(long, env = "GLEANER_AGENT_OWNER", value_name = "NAME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    owner: Option<String>,
+    /// Cores that may be used at once [default: all].
+    #[arg(long, env = "GLEANER_AGENT_CORES", value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cores: Option<u32>,
+    /// The broker's address [default: http://127.0.0.1:7710].
+    #[arg(long, env = "GLEANER_BROKER", value_name = "URL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    broker: Option<String>,
+    /// The resource monitor's address; farm hosts need one.
+    #[arg(long, env = "GLEANER_MONITOR", value_name = "URL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    monitor: Option<String>,
+    /// File with the token that broker and monitor ask for.
+    #[arg(long, env = "GLEANER_TOKEN_FILE", value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token_file: Option<PathBuf>,
+    /// Certificates (PEM) to trust for https:// instead of the system's.
+    #[arg(long, env = "GLEANER_CA_FILE", value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ca_file: Option<PathBuf>,
+    /// Folder that this host's hooks and agent share.
+    #[arg(long, env = "GLEANER_RUN_DIR", value_name = "DIR")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run_dir: Option<PathBuf>,
+    /// Folder for inputs, outputs and the files of running tasks.
+    #[arg(long, env = "GLEANER_AGENT_WORK_DIR", value_name = "DIR")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    work_dir: Option<PathBuf>,
+    /// Program (absolute path) that submitters may have run here. May be given often.
+    #[arg(long, value_name = "PATH")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(rename = "allow_commands")]
+    allow_command: Vec<PathBuf>,
+    /// Built-in kernel to offer [default: gametree]. May be given often.
+    #[arg(long, value_name = "NAME")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(rename = "kernels")]
+    kernel: Vec<String>,
+    /// Seconds between two samples of this host for the monitor [default: 10].
+    #[arg(long, env = "GLEANER_AGENT_SAMPLE_INTERVAL_S", value_name = "SECONDS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sample_interval_s: Option<u64>,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if args.print_config {
+        print!("{DEFAULT_TOML}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let config: Config = configuration::load(DEFAULT_TOML, args.config.as_deref(), &args)?;
+    process::block_on(async {
+        gleaner_agent::run(config, || process::announce("ready"), process::stopped()).await?;
+        Ok(ExitCode::SUCCESS)
+    })
+}

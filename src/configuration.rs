@@ -1,0 +1,129 @@
+//! Configuration of broker, monitor and agent: flags over environment over file over defaults.
+//!
+//! Flags and environment are clap's; what they say is laid over the file's table here. The keys
+//! that may stand in a file are those of the part's commented default file.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use thiserror::Error;
+use toml::Table;
+
+/// Why a configuration cannot be used.
+#[derive(Debug, Error)]
+pub(crate) enum ConfigurationError {
+    #[error("cannot read the configuration file {}", path.display())]
+    Read { path: PathBuf, source: std::io::Error },
+    #[error("{} is no TOML", path.display())]
+    Syntax { path: PathBuf, source: Box<toml::de::Error> },
+    #[error("{}: unknown key {key:?}{}", path.display(), nearest.as_ref().map(|near| format!("; did you mean {near:?}?")).unwrap_or_default())]
+    UnknownKey { path: PathBuf, key: String, nearest: Option<String> },
+    #[error("{origin}: {source}")]
+    Value { origin: String, source: Box<toml::de::Error> },
+}
+
+/// A part's configuration out of its file and what the command line lays over it.
+pub(crate) fn load<T: DeserializeOwned>(
+    default_toml: &str,
+    file: Option<&Path>,
+    overrides: &impl Serialize,
+) -> Result<T, ConfigurationError> {
+    let mut table = match file {
+        Some(path) => read(path, default_toml)?,
+        None => Table::new(),
+    };
+    let over = Table::try_from(overrides).expect("flags are strings, numbers and lists");
+    let given: Vec<_> = over.keys().map(|key| format!("--{}", key.replace('_', "-"))).collect();
+    table.extend(over);
+    let origin = match (file, given.is_empty()) {
+        (Some(path), true) => path.display().to_string(),
+        (Some(path), false) => format!("{} with {}", path.display(), given.join(" ")),
+        (None, _) => given.join(" "),
+    };
+    table
+        .try_into()
+        .map_err(|source| ConfigurationError::Value { origin, source: Box::new(source) })
+}
+
+fn read(path: &Path, default_toml: &str) -> Result<Table, ConfigurationError> {
+    let text = fs::read_to_string(path)
+        .map_err(|source| ConfigurationError::Read { path: path.into(), source })?;
+    let table: Table = text.parse().map_err(|source| ConfigurationError::Syntax {
+        path: path.into(),
+        source: Box::new(source),
+    })?;
+    let known = keys(default_toml);
+    match table.keys().find(|key| !known.contains(&key.as_str())) {
+        None => Ok(table),
+        Some(key) => Err(ConfigurationError::UnknownKey {
+            path: path.into(),
+            key: key.clone(),
+            nearest: nearest(key, &known),
+        }),
+    }
+}
+
+/// The keys of a commented default file, those included that are commented out.
+fn keys(default_toml: &str) -> Vec<&str> {
+    default_toml
+        .lines()
+        .filter_map(|line| {
+            let (key, _) = line.trim_start_matches("# ").split_once(" = ")?;
+            key.chars().all(|c| c.is_ascii_lowercase() || c == '_').then_some(key)
+        })
+        .collect()
+}
+
+fn nearest(key: &str, known: &[&str]) -> Option<String> {
+    known
+        .iter()
+        .map(|candidate| (strsim::jaro_winkler(key, candidate), candidate))
+        .filter(|(likeness, _)| *likeness > 0.7)
+        .max_by(|(a, _), (b, _)| a.total_cmp(b))
+        .map(|(_, candidate)| (*candidate).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Serialize)]
+    struct Flags {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        listen: Option<String>,
+    }
+
+    fn load_text(text: &str, listen: Option<&str>) -> Result<gleaner_broker::Config, String> {
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        fs::write(file.path(), text).expect("written");
+        let flags = Flags { listen: listen.map(Into::into) };
+        load(gleaner_broker::DEFAULT_TOML, Some(file.path()), &flags)
+            .map_err(|error| format!("{:#}", anyhow::Error::from(error)))
+    }
+
+    #[test]
+    fn flags_win_over_the_file_and_the_file_over_defaults() {
+        let config = load_text("listen = \"127.0.0.1:1\"\nmin_free_mib = 9", None).expect("valid");
+        assert_eq!((config.listen.port(), config.min_free_mib), (1, 9));
+        let config = load_text("listen = \"127.0.0.1:1\"", Some("127.0.0.1:2")).expect("valid");
+        assert_eq!(config.listen.port(), 2);
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused_with_the_nearest_known_one() {
+        let error = load_text("tls_sert = \"x\"", None).expect_err("no such key");
+        assert!(error.contains("unknown key \"tls_sert\"; did you mean \"tls_cert\"?"), "{error}");
+        let error = load_text("zzz = 1", None).expect_err("no such key");
+        assert!(error.ends_with("unknown key \"zzz\""), "{error}");
+    }
+
+    #[test]
+    fn wrong_syntax_and_wrong_kinds_name_the_place() {
+        let error = load_text("listen = ", None).expect_err("no TOML");
+        assert!(error.contains("is no TOML"), "{error}");
+        let error = load_text("min_free_mib = \"many\"", None).expect_err("no number");
+        assert!(error.contains("min_free_mib"), "{error}");
+    }
+}

@@ -1,0 +1,43 @@
+//! What a user sees when something fails, and the exit code that programs see.
+
+use std::process::ExitCode;
+
+use thiserror::Error;
+
+use crate::client::ClientError;
+use crate::configuration::ConfigurationError;
+
+/// Failures that have an exit code of their own.
+#[derive(Debug, Error)]
+pub(crate) enum Failure {
+    /// The command line, or a file that it names, is wrong.
+    #[error("{0}")]
+    Usage(String),
+    /// A time-out of the user's own ran out.
+    #[error("{0}")]
+    TimedOut(String),
+}
+
+/// Prints an error with its causes, and gives its exit code.
+pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
+    eprintln!("error: {error:#}");
+    ExitCode::from(code(error))
+}
+
+fn code(error: &anyhow::Error) -> u8 {
+    for cause in error.chain() {
+        if let Some(failure) = cause.downcast_ref::<Failure>() {
+            return match failure {
+                Failure::Usage(_) => 2,
+                Failure::TimedOut(_) => 6,
+            };
+        }
+        if cause.is::<ConfigurationError>() {
+            return 2;
+        }
+        if let Some(error) = cause.downcast_ref::<ClientError>() {
+            return error.exit_code();
+        }
+    }
+    1
+}

@@ -1,0 +1,75 @@
+//! `gleaner monitor`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use gleaner_monitor::{Config, DEFAULT_TOML};
+use serde::Serialize;
+
+use crate::{configuration, process};
+
+/// Flags win over GLEANER_MONITOR_… variables, those over the file.
+#[derive(Debug, clap::Args, Serialize)]
+pub(crate) struct Args {
+    /// Configuration file (TOML). Its keys are the long names of these options.
+    #[arg(long, env = "GLEANER_MONITOR_CONFIG", value_name = "FILE")]
+    #[serde(skip)]
+    config: Option<PathBuf>,
+    /// Prints the commented default configuration and ends.
+    #[arg(long)]
+    #[serde(skip)]
+    print_config: bool,
+    /// Address to listen on for hooks and agents [default: 127.0.0.1:7711].
+    #[arg(long, env = "GLEANER_MONITOR_LISTEN", value_name = "ADDRESS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    listen: Option<String>,
+    /// The broker's address [default: http://127.0.0.1:7710].
+    #[arg(long, env = "GLEANER_BROKER", value_name = "URL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    broker: Option<String>,
+    /// File with the token that the broker asks for, and that hooks and agents must present.
+    #[arg(long, env = "GLEANER_TOKEN_FILE", value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token_file: Option<PathBuf>,
+    /// How long a host must be quiet after a render before it is harvested [default: 60].
+    #[arg(long, env = "GLEANER_MONITOR_QUIET_PERIOD_S", value_name = "SECONDS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quiet_period_s: Option<f64>,
+    /// Cores of each host that are never harvested [default: 0].
+    #[arg(long, env = "GLEANER_MONITOR_RESERVE_CORES", value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reserve_cores: Option<u32>,
+    /// Memory of each host that is never harvested, in MiB [default: 0].
+    #[arg(long, env = "GLEANER_MONITOR_RESERVE_MEMORY_MIB", value_name = "MIB")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reserve_memory_mib: Option<u64>,
+    /// How long an opening holds without being confirmed [default: 30].
+    #[arg(long, env = "GLEANER_MONITOR_FRAGMENT_VALID_S", value_name = "SECONDS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fragment_valid_s: Option<f64>,
+    /// After how long a render whose end nobody reported is taken to have ended [default: 86400].
+    #[arg(long, env = "GLEANER_MONITOR_BOOKING_LIMIT_S", value_name = "SECONDS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    booking_limit_s: Option<f64>,
+    /// JSON list of the farm's allocations to poll.
+    #[arg(long, env = "GLEANER_MONITOR_POLL_URL", value_name = "URL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    poll_url: Option<String>,
+    /// Time between two polls [default: 15].
+    #[arg(long, env = "GLEANER_MONITOR_POLL_INTERVAL_S", value_name = "SECONDS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    poll_interval_s: Option<f64>,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if args.print_config {
+        print!("{DEFAULT_TOML}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let config: Config = configuration::load(DEFAULT_TOML, args.config.as_deref(), &args)?;
+    process::block_on(async {
+        let ready = |address| process::announce(&format!("listening on http://{address}"));
+        gleaner_monitor::run(config, ready, process::stopped()).await?;
+        Ok(ExitCode::SUCCESS)
+    })
+}

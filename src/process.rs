@@ -1,0 +1,61 @@
+//! What every long-running subcommand needs of its process.
+
+use std::io::{IsTerminal, Write};
+
+use anyhow::Context;
+use tracing_subscriber::EnvFilter;
+
+/// Logs to stderr.
+pub(crate) fn start_logging(verbose: u8, quiet: bool) {
+    let default = match (quiet, verbose) {
+        (true, _) => "error",
+        (false, 0) => "warn,gleaner=info",
+        (false, 1) => "info,gleaner=debug",
+        (false, _) => "trace",
+    };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| {
+        let ours = ["agent", "broker", "hooks", "monitor", "protocol", "scheduling"];
+        let level = default.rsplit('=').next().unwrap_or(default);
+        let all = ours.iter().fold(default.to_owned(), |all, part| format!("{all},gleaner_{part}={level}"));
+        EnvFilter::new(if quiet || verbose > 1 { default.to_owned() } else { all })
+    });
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false)
+        .init();
+}
+
+/// Runs a future on the runtime of the command line: one thread, which is enough for a client.
+pub(crate) fn block_on<T>(future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    install_crypto();
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?
+        .block_on(future)
+}
+
+/// Makes ring the process's TLS provider.
+pub(crate) fn install_crypto() {
+    // Fails only if one is installed already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
+/// Ends when the process is told to stop: SIGINT or SIGTERM.
+pub(crate) async fn stopped() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate()).expect("a handler can be installed");
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
+}
+
+/// Prints a line for whoever started this process, even when stdout is a pipe.
+pub(crate) fn announce(line: &str) {
+    let mut stdout = std::io::stdout().lock();
+    // Whoever started us may not listen.
+    let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+}
