@@ -12,6 +12,7 @@ mod results;
 use std::sync::Arc;
 
 use gleaner_protocol::limits::{CONTROL_MESSAGE_BYTES_MAX, HTTP_BODY_BYTES_MAX};
+use gleaner_scheduling::Core;
 use warp::filters::BoxedFilter;
 use warp::reply::Response;
 use warp::{Filter, Reply};
@@ -22,7 +23,7 @@ use crate::driver::{DriverGone, DriverHandle};
 use crate::events::Events;
 use crate::metrics::{CoreFigures, Metrics};
 use crate::serve::{Problem, body_bytes};
-use crate::store::{Committer, SmallBlobs};
+use crate::store::{Committer, SmallBlobs, StoreState};
 
 /// What handlers share.
 #[derive(Clone)]
@@ -65,6 +66,31 @@ impl Api {
             .boxed()
     }
 
+    /// Reads the core.
+    async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Core) -> T + Send + 'static,
+    ) -> Result<T, Problem> {
+        self.settled(self.driver.query(read)).await
+    }
+
+    /// Waits for the driver's answer, but not while the store takes nothing: then says so.
+    async fn settled<T>(
+        &self,
+        answer: impl Future<Output = Result<T, DriverGone>>,
+    ) -> Result<T, Problem> {
+        let mut state = self.committer.state();
+        let stuck = state.wait_for(|state| !matches!(state, StoreState::Ready));
+        tokio::select! {
+            biased;
+            state = stuck => match state.as_deref() {
+                Ok(StoreState::Full(why) | StoreState::Failed(why)) => Err(Problem::from(&**why)),
+                Ok(StoreState::Ready) | Err(_) => Err(DriverGone.into()),
+            },
+            answer = answer => Ok(answer?),
+        }
+    }
+
     fn health_routes(&self) -> BoxedFilter<(Response,)> {
         let api = self.clone();
         let health =
@@ -74,7 +100,7 @@ impl Api {
             });
         let metrics =
             handler(warp::path!("metrics").and(warp::get()), self, |api, ()| async move {
-                let figures = api.driver.query(CoreFigures::of).await?;
+                let figures = api.read(CoreFigures::of).await?;
                 let text = api.metrics.render(&figures);
                 let kind = "text/plain; version=0.0.4";
                 Ok(warp::reply::with_header(text, "content-type", kind).into_response())

@@ -27,11 +27,11 @@ async fn farm_events(api: Api, body: bytes::Bytes) -> Result<Response, Problem> 
             format!("{} events are more than {FARM_EVENTS_MAX}; send them in parts", events.len());
         return Err(Problem::new(StatusCode::BAD_REQUEST, "out-of-range", error));
     }
-    Ok(json(&api.driver.farm(events).await?))
+    Ok(json(&api.settled(api.driver.farm(events)).await?))
 }
 
 async fn list(api: Api, (): ()) -> Result<Response, Problem> {
-    Ok(json(&api.driver.query(host_list).await?))
+    Ok(json(&api.read(host_list).await?))
 }
 
 fn host_list(core: &Core) -> Vec<HostStatus> {

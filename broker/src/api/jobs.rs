@@ -55,7 +55,7 @@ async fn submit(api: Api, body: bytes::Bytes) -> Result<Response, Problem> {
             }
         }
     }
-    match api.driver.submit(spec).await? {
+    match api.settled(api.driver.submit(spec)).await? {
         Ok(submitted) => {
             Ok(warp::reply::with_status(json(&submitted), StatusCode::CREATED).into_response())
         }
@@ -74,25 +74,21 @@ async fn submit(api: Api, body: bytes::Bytes) -> Result<Response, Problem> {
 }
 
 async fn list(api: Api, (): ()) -> Result<Response, Problem> {
-    let jobs: Vec<JobStatus> = api
-        .driver
-        .query(|core| core.farm().jobs().map(gleaner_scheduling::Job::status).collect())
-        .await?;
+    let jobs: Vec<JobStatus> =
+        api.read(|core| core.farm().jobs().map(gleaner_scheduling::Job::status).collect()).await?;
     Ok(json(&jobs))
 }
 
 async fn status(api: Api, id: String) -> Result<Response, Problem> {
     let id: JobId = parse_id(&id)?;
-    let status = api
-        .driver
-        .query(move |core| core.farm().job(id).map(gleaner_scheduling::Job::status))
-        .await?;
+    let status =
+        api.read(move |core| core.farm().job(id).map(gleaner_scheduling::Job::status)).await?;
     status.map(|status| json(&status)).ok_or_else(|| no_such(id))
 }
 
 async fn cancel(api: Api, id: String) -> Result<Response, Problem> {
     let id: JobId = parse_id(&id)?;
-    if !api.driver.cancel(id).await? {
+    if !api.settled(api.driver.cancel(id)).await? {
         return Err(no_such(id));
     }
     status(api, id.to_string()).await
@@ -101,8 +97,7 @@ async fn cancel(api: Api, id: String) -> Result<Response, Problem> {
 async fn explain(api: Api, id: String) -> Result<Response, Problem> {
     let id: JobId = parse_id(&id)?;
     let found = api
-        .driver
-        .query(move |core| {
+        .read(move |core| {
             let state = core.farm().job(id)?.status();
             Some((state, core.explain_job(id)?))
         })
@@ -121,7 +116,7 @@ async fn explain_one(api: Api, (id, index): (String, String)) -> Result<Response
         .parse()
         .map_err(|_| Problem::malformed(format!("{index:?} is no index of a workunit")))?;
     let id = WorkunitId { job, index };
-    let reasons = api.driver.query(move |core| core.explain_workunit(id)).await?;
+    let reasons = api.read(move |core| core.explain_workunit(id)).await?;
     let reasons = reasons.ok_or_else(|| no_such(id))?;
     let summary = reasons.first().map_or_else(|| "it waits".into(), ToString::to_string);
     Ok(json(&explanation(id.to_string(), summary, reasons)))

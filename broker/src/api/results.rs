@@ -71,7 +71,7 @@ async fn list_results(api: Api, (job, page): (String, Page)) -> Result<Response,
         let error = format!("limit is {limit}, must be from 1 to {RESULTS_PAGE_MAX}");
         return Err(Problem::new(StatusCode::BAD_REQUEST, "out-of-range", error));
     }
-    let ended = api.driver.query(move |core| ended_from(core, id, from, limit)).await?;
+    let ended = api.read(move |core| ended_from(core, id, from, limit)).await?;
     let ended = ended.ok_or_else(|| no_such(id))?;
     let results: Result<Vec<_>, Problem> = ended
         .into_iter()
@@ -120,8 +120,7 @@ async fn send_file(
 ) -> Result<Response, Problem> {
     let id: JobId = parse_id(&job)?;
     let digest = api
-        .driver
-        .query(move |core| core.farm().job(id).and_then(|job| job.ended.digest(index)))
+        .read(move |core| core.farm().job(id).and_then(|job| job.ended.digest(index)))
         .await?
         .ok_or_else(|| no_such(format!("decided workunit {id}/{index}")))?;
     let manifest = api.manifest(digest)?;
