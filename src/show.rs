@@ -10,7 +10,7 @@ use serde::Serialize;
 /// A table with a header.
 pub(crate) fn table<const N: usize>(header: [&str; N], rows: Vec<[String; N]>) -> Table {
     let mut table = Table::new();
-    table.load_preset(UTF8_HORIZONTAL_ONLY).set_header(header);
+    table.load_style(UTF8_HORIZONTAL_ONLY).set_header(header);
     table.add_rows(rows);
     table
 }
