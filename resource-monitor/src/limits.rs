@@ -21,6 +21,8 @@ pub const SAMPLE_BYTES_MAX: u64 = 1 << 20;
 pub const POLL_ANSWER_BYTES_MAX: usize = 64 << 20;
 /// Longest wait for the answer of a farm that is polled.
 pub const POLL_TIMEOUT: Span = Span::from_secs(10);
+/// How long a sample may be on its way: within this time after a hook it may not know of it yet.
+pub const SAMPLE_LAG: Span = Span::from_secs(5);
 /// Most connections to the monitor at once.
 pub const CONNECTIONS_MAX: usize = 4_096;
 /// How long a connection may take to send the head of a request.

@@ -9,7 +9,7 @@ use super::bookings::{Bookings, Ended, Witness};
 use super::fragment::{Fragment, Free};
 use super::{Effect, HostAllocation, Rules};
 use crate::limits::{
-    BOOKINGS_MAX, CONTRADICTIONS_MAX, MISSED_POLLS_MAX, SILENT_POLL_INTERVALS_MAX,
+    BOOKINGS_MAX, CONTRADICTIONS_MAX, MISSED_POLLS_MAX, SAMPLE_LAG, SILENT_POLL_INTERVALS_MAX,
 };
 
 /// Cores and memory of a host, in the words of one source.
@@ -224,6 +224,9 @@ impl Host {
         for booking in sample.bookings.iter().take(BOOKINGS_MAX + 1) {
             match self.bookings.ended(&booking.booking) {
                 Some(ended) if ended.overrules_samples => continue,
+                Some(ended) if ended.epoch == Some(sample.epoch) && now < ended.at + SAMPLE_LAG => {
+                    continue;
+                }
                 Some(_) => self.contradict(
                     now,
                     format!("{} has ended, but its run folder has it", booking.booking),
@@ -239,7 +242,7 @@ impl Host {
         let folder: BTreeSet<&BookingId> = sample.bookings.iter().map(|b| &b.booking).collect();
         let in_folder = |id: &BookingId| folder.contains(id);
         self.bookings.end_overruling(in_folder);
-        for id in self.gone_from_folder(sample.epoch, in_folder) {
+        for id in self.gone_from_folder(now, sample.epoch, in_folder) {
             if self.bookings.withdraw(&id, &[Witness::Hook, Witness::Sample]) {
                 self.end(now, rules, &id, false);
             } else {
@@ -251,6 +254,7 @@ impl Host {
     /// Bookings that a hook or the folder itself told of and that the folder has no more.
     fn gone_from_folder(
         &self,
+        now: Time,
         sampled_at: Epoch,
         in_folder: impl Fn(&BookingId) -> bool,
     ) -> Vec<BookingId> {
@@ -262,7 +266,7 @@ impl Host {
                 });
                 // A hook that could not raise the epoch may not have booked it there either.
                 let told = booking.has(Witness::Sample) || (booking.has(Witness::Hook) && older);
-                told && !in_folder(id)
+                told && !in_folder(id) && booking.began + SAMPLE_LAG <= now
             })
             .map(|(id, _)| id.clone())
             .collect()

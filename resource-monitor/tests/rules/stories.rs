@@ -199,6 +199,26 @@ fn a_sample_that_was_long_on_its_way_says_nothing() {
 }
 
 #[test]
+fn a_sample_on_its_way_while_a_hook_runs_neither_ends_nor_revives_the_booking() {
+    let mut farm = Farm::with_open_host();
+    let preflight = farm.preflight("a", "r1", WHOLE);
+    // Between the epoch and the booking the hook was not done with the folder.
+    let mut between = farm.sample("a");
+    between.bookings.clear();
+    farm.hears(&preflight);
+    farm.input(Input::Sample(between));
+    assert_eq!(farm.view("a").bookings.len(), 1);
+    farm.advance(30);
+    let running = farm.sample("a");
+    farm.ends("a", "r1");
+    farm.input(Input::Sample(running));
+    assert_eq!(farm.view("a").bookings, []);
+    farm.advance(QUIET_S);
+    farm.tells(["close a", "open a 12 at 1"]);
+    assert_eq!(farm.contradictions("a"), [""; 0]);
+}
+
+#[test]
 fn a_lost_postflight_is_found_by_two_polls() {
     let mut farm = Farm::new();
     farm.starts_agent("a");
