@@ -1,1 +1,37 @@
-//! Placeholder.
+//! The agent: what Gleaner runs on every host that gives cores.
+//!
+//! It announces to the broker which cores of its host are free, runs the replicas that it is
+//! given in processes of their own, reports what they produced, and is out of the way of a
+//! render within milliseconds.
+//!
+//! ```text
+//! hook ─unix socket─► releaser ──freezes, kills──► runner groups ◄── slots ◄─┐
+//!                        │ tells                     (one per slot)          │ starts, stops
+//!                        └────────────► driver ── harvest (pure decisions) ──┘
+//! broker ◄──WebSocket── link ◄────────────┘
+//! ```
+//!
+//! The root executable, and every other that calls [`run`], calls [`run_as_runner_if_asked`]
+//! first in its `main`: runners are started out of the same executable.
+
+mod agent;
+mod blobs;
+mod config;
+mod harvest;
+mod kernels;
+mod limits;
+mod link;
+mod releaser;
+mod runner;
+mod sampler;
+mod slot;
+mod slot_table;
+mod tls;
+
+pub use agent::{RunError, WorkDirError, run};
+pub use config::{Config, ConfigError, DEFAULT_TOML};
+pub use kernels::{Kernel, KernelError, gametree, kernel, kernel_names};
+pub use link::{Link, LinkError, LinkReceiver, LinkSender, LinkTarget, Received};
+pub use releaser::SocketError;
+pub use runner::{RUNNER_ARGUMENT, run_as_runner_if_asked, runner_main};
+pub use tls::{TlsError, Trust, client_config};

@@ -1,0 +1,215 @@
+//! An agent from its start to its end: puts the parts together.
+//!
+//! # Invariants
+//! - No second agent uses the same run folder or work folder.
+//! - What an earlier agent left running is stopped before the first hook is answered.
+//! - At the end no runner is left, and no group in the run folder.
+
+mod boot_timer;
+mod driver;
+mod work_dir;
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use gleaner_hooks::{RunDir, RunDirError};
+use gleaner_protocol::HostInfo;
+use reqwest::Client;
+use thiserror::Error;
+use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinHandle;
+use tracing::info;
+
+use crate::blobs::Blobs;
+use crate::config::{Config, ConfigError};
+use crate::harvest::Harvest;
+use crate::limits::EVENTS_MAX;
+use crate::link::{LinkEvent, LinkKeeper, LinkTarget};
+use crate::releaser::{Releaser, SocketError};
+use crate::sampler::{Sampler, SamplerTarget, total_memory_mib};
+use crate::slot::{Workshop, run_slot};
+use crate::slot_table::SlotTable;
+use crate::tls::{TlsError, Trust, client_config};
+use boot_timer::BootTimer;
+use driver::{Driver, Inbox};
+use work_dir::WorkDir;
+
+pub use work_dir::WorkDirError;
+
+/// Runs an agent until `shutdown` is done. `ready` is called once, when hooks are answered and
+/// the broker is being called.
+///
+/// Everything runs on the calling runtime, which may have a single thread, except for the thread
+/// that answers hooks.
+///
+/// # Errors
+/// The agent could not start; afterwards it runs whatever happens around it.
+pub async fn run(
+    config: Config,
+    ready: impl FnOnce(),
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), RunError> {
+    config.check()?;
+    let host = host_info(&config)?;
+    let tls = Arc::new(client_config(trust(&config))?);
+    let token = config.token()?;
+    let client = Client::builder()
+        .tls_backend_preconfigured((*tls).clone())
+        .build()
+        .map_err(|error| RunError::HttpClient(error.to_string()))?;
+
+    let run_dir = RunDir::open(config.run_dir())?;
+    let work_dir = WorkDir::open(config.work_dir())?;
+    let _lock = work_dir::lock(&run_dir.path().join("agent.lock"))?;
+    let leftovers = run_dir.stop_groups();
+    if leftovers != Default::default() {
+        info!(?leftovers, "stopped what an earlier agent left running");
+    }
+    work_dir.clear()?;
+
+    let (ground, _) = driver::read_ground(&run_dir, host.cores);
+    let harvest = Harvest::new(host.clone(), random(), ground);
+    let table = Arc::new(SlotTable::new(host.cores, harvest.fragment()));
+    let (tell_release, releases) = mpsc::unbounded_channel();
+    let releaser =
+        Releaser::start(run_dir.clone(), host.cores, Arc::clone(&table), move |released| {
+            // Nobody listens only when the agent ends.
+            let _ = tell_release.send(released);
+        })?;
+
+    let blobs = Blobs::new(
+        client.clone(),
+        &config.broker,
+        token.clone(),
+        work_dir.cache(),
+        config.cache_bytes,
+    )
+    .map_err(|source| WorkDirError::io("open the cache in", &work_dir.cache(), source))?;
+    let shop = Arc::new(Workshop {
+        run_dir: run_dir.clone(),
+        table: Arc::clone(&table),
+        blobs: Arc::new(blobs),
+        commands: config.commands()?,
+        runner_program: config.runner_program.clone().unwrap_or_else(this_program),
+        tasks: work_dir.tasks(),
+        spool: work_dir.spool(),
+    });
+    let slots = SlotTasks::start(host.cores, &shop);
+
+    let changed = Arc::new(Notify::new());
+    let sampler = config.monitor.as_ref().map(|monitor| {
+        let target = SamplerTarget {
+            client,
+            monitor: monitor.clone(),
+            token: token.clone(),
+            interval_s: config.sample_interval_s,
+        };
+        let sampler =
+            Sampler::new(target, &host, run_dir.clone(), Arc::clone(&table), Arc::clone(&changed));
+        tokio::spawn(sampler.run())
+    });
+    let target = LinkTarget { broker: config.broker.clone(), token, tls: Some(tls) };
+    let (tell_link, link_events) = mpsc::channel::<LinkEvent>(EVENTS_MAX);
+    let keeper = LinkKeeper::new(target, random(), move |event| {
+        let tell_link = tell_link.clone();
+        async move { tell_link.send(event).await.is_ok() }
+    });
+    let keeper = tokio::spawn(keeper.run());
+
+    let timer = BootTimer::new().map_err(RunError::Timer)?;
+    let (stored, stored_events) = mpsc::channel(EVENTS_MAX);
+    let inbox = Inbox { releases, slots: slots.events, links: link_events, stored: stored_events };
+    let driver = Driver::new(harvest, shop, slots.orders, stored, changed);
+    info!(host = %host.name, origin = %host.origin, cores = host.cores, "agent is up");
+    ready();
+    let orders = driver.run(inbox, timer, shutdown).await;
+
+    drop(orders);
+    for task in slots.tasks {
+        // A slot that panicked has nothing left to wait for.
+        let _ = task.await;
+    }
+    keeper.abort();
+    if let Some(sampler) = sampler {
+        sampler.abort();
+    }
+    drop(releaser);
+    info!("agent is down");
+    Ok(())
+}
+
+struct SlotTasks {
+    orders: Vec<mpsc::UnboundedSender<crate::slot::SlotOrder>>,
+    events: mpsc::Receiver<crate::slot::SlotEvent>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl SlotTasks {
+    fn start(cores: u32, shop: &Arc<Workshop>) -> Self {
+        let (tell, events) = mpsc::channel(EVENTS_MAX);
+        let (orders, tasks) = (0..cores)
+            .map(|slot| {
+                let (give, orders) = mpsc::unbounded_channel();
+                let task = run_slot(slot, Arc::clone(shop), orders, tell.clone());
+                (give, tokio::spawn(task))
+            })
+            .unzip();
+        Self { orders, events, tasks }
+    }
+}
+
+fn host_info(config: &Config) -> Result<HostInfo, ConfigError> {
+    Ok(HostInfo {
+        name: config.host_name()?,
+        origin: config.origin,
+        owner: config.owner.clone(),
+        cores: config.cores(),
+        memory_mib: total_memory_mib(),
+        capabilities: config.capabilities()?,
+    })
+}
+
+fn trust(config: &Config) -> Trust<'_> {
+    let mut addresses = [Some(&config.broker), config.monitor.as_ref()].into_iter().flatten();
+    match &config.ca_file {
+        _ if !addresses.any(|address| address.starts_with("https:")) => Trust::Nobody,
+        Some(path) => Trust::File(path),
+        None => Trust::System,
+    }
+}
+
+/// The executable that runs, even if its file was replaced since.
+fn this_program() -> PathBuf {
+    "/proc/self/exe".into()
+}
+
+fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+/// Why an agent could not start.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// Its configuration.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Its folder shared with the hooks.
+    #[error(transparent)]
+    RunDir(#[from] RunDirError),
+    /// Its own folder, or another agent.
+    #[error(transparent)]
+    WorkDir(#[from] WorkDirError),
+    /// Its socket.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    /// Whom it trusts.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// Its HTTP client.
+    #[error("cannot make an HTTP client: {0}")]
+    HttpClient(String),
+    /// Its timer.
+    #[error("cannot make a timer: {0}")]
+    Timer(std::io::Error),
+}

@@ -1,0 +1,354 @@
+//! The main loop: takes inputs, has the decisions made, performs what they ask for.
+//!
+//! # Invariants
+//! - What hooks did is heard before anything that the broker said.
+//! - An opening is judged against the run folder as it stands then.
+//! - What one round of inputs caused travels to the broker together.
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gleaner_hooks::RunDir;
+use gleaner_protocol::control::{AgentMessage, BrokerMessage};
+use gleaner_protocol::{Digest, LeaseToken, Span, Time, boottime};
+use tokio::sync::{Notify, mpsc};
+use tokio::task::AbortHandle;
+use tracing::{debug, error, info, warn};
+
+use super::boot_timer::BootTimer;
+use crate::harvest::{Effect, Ground, Harvest, Input};
+use crate::limits::{BATCH_MAX, FAREWELL_MS_MAX};
+use crate::link::LinkEvent;
+use crate::releaser::{Released, booked_cores};
+use crate::runner::{discard_spooled, spool_path};
+use crate::slot::{SlotEvent, SlotOrder, Workshop};
+
+/// Where inputs come from.
+pub(super) struct Inbox {
+    pub(super) releases: mpsc::UnboundedReceiver<Released>,
+    pub(super) slots: mpsc::Receiver<SlotEvent>,
+    pub(super) links: mpsc::Receiver<LinkEvent>,
+    pub(super) stored: mpsc::Receiver<Stored>,
+}
+
+/// The large files of an output are at the broker, or cannot get there.
+pub(super) type Stored = (LeaseToken, Result<(), String>);
+
+/// The main loop's state.
+pub(super) struct Driver {
+    harvest: Harvest,
+    shop: Arc<Workshop>,
+    orders: Vec<mpsc::UnboundedSender<SlotOrder>>,
+    link: Option<mpsc::UnboundedSender<Vec<AgentMessage>>>,
+    /// Said and not yet passed on.
+    outgoing: Vec<AgentMessage>,
+    effects: Vec<Effect>,
+    storing: BTreeMap<LeaseToken, AbortHandle>,
+    stored: mpsc::Sender<Stored>,
+    /// For the sampler.
+    changed: Arc<Notify>,
+    /// A hook could not raise the epoch: we have to, before anything opens.
+    owes_epoch: bool,
+    /// When to look at an unreadable run folder again.
+    look_again: Option<Time>,
+}
+
+/// How long an unreadable run folder is left alone.
+const LOOK_AGAIN: Span = Span::from_secs(1);
+
+enum Happened {
+    Release(Released),
+    Slot(SlotEvent),
+    Link(LinkEvent),
+    Stored(Stored),
+    Alarm,
+}
+
+impl Driver {
+    pub(super) fn new(
+        harvest: Harvest,
+        shop: Arc<Workshop>,
+        orders: Vec<mpsc::UnboundedSender<SlotOrder>>,
+        stored: mpsc::Sender<Stored>,
+        changed: Arc<Notify>,
+    ) -> Self {
+        Self {
+            harvest,
+            shop,
+            orders,
+            link: None,
+            outgoing: Vec::new(),
+            effects: Vec::new(),
+            storing: BTreeMap::new(),
+            stored,
+            changed,
+            owes_epoch: false,
+            look_again: Some(Time::ZERO),
+        }
+    }
+
+    /// Runs until `shutdown`; returns the senders of the slots, which end when they are dropped.
+    pub(super) async fn run(
+        mut self,
+        mut inbox: Inbox,
+        mut timer: BootTimer,
+        shutdown: impl Future<Output = ()>,
+    ) -> Vec<mpsc::UnboundedSender<SlotOrder>> {
+        let mut shutdown = pin!(shutdown);
+        loop {
+            let due = [self.harvest.next_deadline(), self.look_again].into_iter().flatten().min();
+            if let Err(error) = timer.set(due) {
+                error!("cannot set a timer: {error}");
+            }
+            let happened = tokio::select! {
+                biased;
+                () = &mut shutdown => break,
+                Some(release) = inbox.releases.recv() => Happened::Release(release),
+                Some(event) = inbox.slots.recv() => Happened::Slot(event),
+                Some(stored) = inbox.stored.recv() => Happened::Stored(stored),
+                Some(event) = inbox.links.recv() => Happened::Link(event),
+                () = timer.wait() => Happened::Alarm,
+            };
+            self.take(happened, &mut inbox);
+            self.take_ready(&mut inbox);
+            self.flush();
+        }
+        self.leave(&mut inbox).await;
+        self.orders
+    }
+
+    /// Takes what has come meanwhile, so that it travels in the same frame.
+    fn take_ready(&mut self, inbox: &mut Inbox) {
+        for _ in 0..BATCH_MAX {
+            let happened = if let Ok(release) = inbox.releases.try_recv() {
+                Happened::Release(release)
+            } else if let Ok(event) = inbox.slots.try_recv() {
+                Happened::Slot(event)
+            } else if let Ok(event) = inbox.links.try_recv() {
+                Happened::Link(event)
+            } else {
+                return;
+            };
+            self.take(happened, inbox);
+        }
+    }
+
+    fn take(&mut self, happened: Happened, inbox: &mut Inbox) {
+        match happened {
+            Happened::Release(released) => self.take_release(released),
+            Happened::Slot(SlotEvent::Progress { token, permille }) => {
+                self.handle(Input::Progress { token, permille });
+            }
+            Happened::Slot(SlotEvent::Ended { token, result, epoch_raised }) => {
+                if epoch_raised {
+                    self.look_at_run_dir(Vec::new());
+                }
+                self.handle(Input::Ended { token, result });
+            }
+            Happened::Stored((token, result)) => {
+                self.storing.remove(&token);
+                self.handle(Input::Stored { token, result });
+            }
+            Happened::Link(event) => self.take_link_event(event, inbox),
+            Happened::Alarm => {
+                if self.look_again.is_some_and(|at| at <= boottime()) {
+                    self.look_at_run_dir(Vec::new());
+                }
+                self.handle(Input::Tick);
+            }
+        }
+    }
+
+    fn take_release(&mut self, released: Released) {
+        self.owes_epoch |= released.raise_epoch;
+        self.look_at_run_dir(released.stopped);
+        self.changed.notify_one();
+    }
+
+    fn take_link_event(&mut self, event: LinkEvent, inbox: &mut Inbox) {
+        match event {
+            LinkEvent::Up { outgoing } => {
+                self.link = Some(outgoing);
+                self.outgoing.clear();
+                self.look_at_run_dir(Vec::new());
+                self.handle(Input::LinkUp);
+            }
+            LinkEvent::Down => {
+                self.link = None;
+                self.outgoing.clear();
+                self.shop.table.set_connected(false);
+                self.handle(Input::LinkDown);
+            }
+            LinkEvent::Messages(messages) => {
+                for message in messages {
+                    self.take_message(message, inbox);
+                }
+            }
+        }
+    }
+
+    fn take_message(&mut self, message: BrokerMessage, inbox: &mut Inbox) {
+        if self.link.is_none() {
+            // Ended from our side; what was under way means nothing any more.
+            return;
+        }
+        match &message {
+            BrokerMessage::Opening(_) => {
+                while let Ok(released) = inbox.releases.try_recv() {
+                    self.take_release(released);
+                }
+                self.look_at_run_dir(Vec::new());
+            }
+            BrokerMessage::Welcome { .. } => self.shop.table.set_connected(true),
+            BrokerMessage::Closing { reason } => info!("the farm takes its cores back: {reason}"),
+            BrokerMessage::Refused { reason } => error!("the broker refuses this agent: {reason}"),
+            BrokerMessage::Verdict { token, verdict } => debug!(%token, ?verdict, "verdict"),
+            _ => {}
+        }
+        self.handle(Input::Broker(message));
+    }
+
+    /// Reads the run folder and has it obeyed.
+    fn look_at_run_dir(&mut self, stopped: Vec<LeaseToken>) {
+        if self.owes_epoch {
+            match self.shop.run_dir.raise_epoch() {
+                Ok(epoch) => {
+                    info!(%epoch, "raised the epoch in a hook's stead");
+                    self.owes_epoch = false;
+                }
+                Err(error) => warn!("{error}: this host stays closed"),
+            }
+        }
+        let cores = u32::try_from(self.orders.len()).expect("at most CORES_MAX");
+        let (ground, trouble) = match self.owes_epoch {
+            true => (None, None),
+            false => read_ground(&self.shop.run_dir, cores),
+        };
+        if let Some(trouble) = trouble {
+            warn!("{trouble}: this host stays closed");
+        }
+        self.look_again = ground.is_none().then(|| boottime() + LOOK_AGAIN);
+        self.handle(Input::Ground { ground, stopped });
+    }
+
+    fn handle(&mut self, input: Input) {
+        let mut effects = std::mem::take(&mut self.effects);
+        self.harvest.handle(boottime(), input, &mut effects);
+        debug_assert_eq!(self.harvest.check_invariants(), Ok(()));
+        for effect in effects.drain(..) {
+            self.perform(effect);
+        }
+        self.effects = effects;
+    }
+
+    fn perform(&mut self, effect: Effect) {
+        match effect {
+            Effect::Send(message) => self.outgoing.push(message),
+            Effect::Fragment(fragment) => {
+                debug!(slots = fragment.slots, epoch = %fragment.epoch, "fragment");
+                self.shop.table.set_gate(fragment);
+                self.changed.notify_one();
+            }
+            Effect::Start { slot, lease, task, epoch } => {
+                self.order(slot, SlotOrder::Start { lease, task, epoch });
+            }
+            Effect::Stop { slot, token } => {
+                // At once; the slot's task clears up afterwards.
+                self.shop.table.stop(slot, token);
+                self.order(slot, SlotOrder::Stop(token));
+            }
+            Effect::Store { token, files } => self.store(token, files),
+            Effect::Discard { token } => {
+                if let Some(storing) = self.storing.remove(&token) {
+                    storing.abort();
+                }
+                discard_spooled(&self.shop.spool, token.get());
+            }
+            Effect::EndLink { reason } => {
+                error!("the link is ended, for the broker broke a rule: {reason}");
+                self.link = None;
+                self.outgoing.clear();
+            }
+        }
+    }
+
+    fn order(&self, slot: u32, order: SlotOrder) {
+        if self.orders[slot as usize].send(order).is_err() {
+            // Its task ends only after us, or by a panic, which it has logged.
+            error!(slot, "a slot of this host is out of order");
+        }
+    }
+
+    fn store(&mut self, token: LeaseToken, files: Vec<(String, Digest, u64)>) {
+        let (shop, stored) = (Arc::clone(&self.shop), self.stored.clone());
+        let task = tokio::spawn(async move {
+            let mut result = Ok(());
+            for (name, digest, _) in files {
+                let path = spool_path(&shop.spool, token.get(), &name);
+                if let Err(error) = shop.blobs.store(digest, &path).await {
+                    result = Err(format!("output {name:?}: {error}"));
+                    break;
+                }
+            }
+            // Nobody listens only when the agent ends.
+            let _ = stored.send((token, result)).await;
+        });
+        self.storing.insert(token, task.abort_handle());
+    }
+
+    /// Passes on what was said.
+    fn flush(&mut self) {
+        if self.outgoing.is_empty() {
+            return;
+        }
+        let batch = std::mem::take(&mut self.outgoing);
+        if let Some(link) = &self.link {
+            // A link that has just ended says so by itself.
+            let _ = link.send(batch);
+        }
+    }
+
+    /// Gives everything back and says so, where somebody is there to hear it.
+    async fn leave(&mut self, inbox: &mut Inbox) {
+        self.handle(Input::Leave);
+        self.flush();
+        if self.link.take().is_none() {
+            return;
+        }
+        let farewell = async {
+            while let Some(event) = inbox.links.recv().await {
+                if matches!(event, LinkEvent::Down) {
+                    break;
+                }
+            }
+        };
+        let limit = Duration::from_millis(FAREWELL_MS_MAX);
+        if tokio::time::timeout(limit, farewell).await.is_err() {
+            debug!("the broker did not answer the farewell");
+        }
+    }
+}
+
+/// What the run folder says, or why it says nothing.
+pub(super) fn read_ground(run_dir: &RunDir, cores: u32) -> (Option<Ground>, Option<String>) {
+    let read = || {
+        loop {
+            let epoch = run_dir.epoch()?;
+            let bookings = run_dir.bookings()?;
+            // A hook that came in between has raised the epoch first.
+            if run_dir.epoch()? == epoch {
+                let booked = bookings.into_iter().map(|booking| booking.resources);
+                return Ok(Ground { epoch, booked: booked_cores(booked, cores) });
+            }
+        }
+    };
+    match read() {
+        Ok(ground) => (Some(ground), None),
+        Err(error) => {
+            let error: gleaner_hooks::RunDirError = error;
+            (None, Some(error.to_string()))
+        }
+    }
+}

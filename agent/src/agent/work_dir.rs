@@ -1,0 +1,154 @@
+//! The agent's own folder: cached inputs, folders of running tasks, outputs on their way.
+
+use std::fs::{self, DirBuilder, File, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+/// The folder, locked for this agent.
+#[derive(Debug)]
+pub(super) struct WorkDir {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl WorkDir {
+    /// Makes and locks it.
+    pub(super) fn open(path: PathBuf) -> Result<Self, WorkDirError> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&path)
+            .map_err(|source| WorkDirError::io("make", &path, source))?;
+        let found = fs::symlink_metadata(&path)
+            .map_err(|source| WorkDirError::io("look at", &path, source))?;
+        let ours = found.uid() == rustix::process::geteuid().as_raw();
+        if !found.is_dir() || !ours || found.mode() & 0o022 != 0 {
+            return Err(WorkDirError::NotOurs(path));
+        }
+        let lock = lock(&path.join("lock"))?;
+        Ok(Self { path, _lock: lock })
+    }
+
+    /// Removes what an earlier agent left half done, and makes what is needed.
+    pub(super) fn clear(&self) -> Result<(), WorkDirError> {
+        for folder in [self.tasks(), self.spool()] {
+            match fs::remove_dir_all(&folder) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(WorkDirError::io("clear", &folder, error));
+                }
+                _ => {}
+            }
+            DirBuilder::new()
+                .mode(0o700)
+                .create(&folder)
+                .map_err(|source| WorkDirError::io("make", &folder, source))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn cache(&self) -> PathBuf {
+        self.path.join("cache")
+    }
+
+    pub(super) fn tasks(&self) -> PathBuf {
+        self.path.join("tasks")
+    }
+
+    pub(super) fn spool(&self) -> PathBuf {
+        self.path.join("spool")
+    }
+}
+
+/// Takes a lock file, held until the result is dropped or this process ends.
+pub(super) fn lock(path: &Path) -> Result<File, WorkDirError> {
+    let file = File::options()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)
+        .map_err(|source| WorkDirError::io("open", path, source))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(WorkDirError::InUse(path.to_owned())),
+        Err(TryLockError::Error(source)) => Err(WorkDirError::io("lock", path, source)),
+    }
+}
+
+/// Why an agent cannot have its folders.
+#[derive(Debug, Error)]
+pub enum WorkDirError {
+    /// A file system call failed.
+    #[error("cannot {what} {path}: {source}", path = path.display())]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Somebody else could write in it.
+    #[error(
+        "work folder {path} is not a folder of this user that nobody else can write in: remove it, or set work_dir",
+        path = .0.display()
+    )]
+    NotOurs(PathBuf),
+    /// Another agent.
+    #[error(
+        "another agent holds {path}: stop it, or give this one a run_dir and a work_dir of its own",
+        path = .0.display()
+    )]
+    InUse(PathBuf),
+}
+
+impl WorkDirError {
+    pub(super) fn io(what: &'static str, path: &Path, source: io::Error) -> Self {
+        Self::Io { what, path: path.to_owned(), source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_folder_has_one_agent() {
+        let base = tempfile::tempdir().expect("a folder");
+        let path = base.path().join("work");
+        let first = WorkDir::open(path.clone()).expect("free");
+        assert!(matches!(WorkDir::open(path.clone()), Err(WorkDirError::InUse(_))));
+        drop(first);
+        WorkDir::open(path).expect("free again");
+    }
+
+    #[test]
+    fn a_folder_that_others_write_in_is_refused() {
+        let base = tempfile::tempdir().expect("a folder");
+        let path = base.path().join("work");
+        fs::create_dir(&path).expect("made");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).expect("ours");
+        assert!(matches!(WorkDir::open(path.clone()), Err(WorkDirError::NotOurs(_))));
+        let link = base.path().join("link");
+        std::os::unix::fs::symlink("/etc", &link).expect("made");
+        assert!(matches!(WorkDir::open(link), Err(WorkDirError::NotOurs(_))));
+    }
+
+    #[test]
+    fn what_was_half_done_is_gone_and_the_cache_stays() {
+        let base = tempfile::tempdir().expect("a folder");
+        let work = WorkDir::open(base.path().join("work")).expect("free");
+        work.clear().expect("ours");
+        for folder in [work.tasks(), work.spool()] {
+            fs::write(folder.join("half"), "x").expect("written");
+        }
+        fs::create_dir(work.cache()).expect("made");
+        fs::write(work.cache().join("whole"), "x").expect("written");
+        work.clear().expect("ours");
+        assert!(fs::read_dir(work.tasks()).expect("there").next().is_none());
+        assert!(work.cache().join("whole").exists());
+    }
+}

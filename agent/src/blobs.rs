@@ -1,0 +1,224 @@
+//! Inputs and outputs: contents by their address, to and from the broker.
+//!
+//! # Invariants
+//! - What is in the cache has the content that its name says; it is checked as it is fetched,
+//!   and by the runner once more as it is used.
+//! - The cache keeps to its size, except for what running replicas use.
+
+mod cache;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use gleaner_protocol::limits::BLOB_BYTES_MAX;
+use gleaner_protocol::{Digest, Span};
+use reqwest::header::CONTENT_LENGTH;
+use reqwest::{Body, Client, Response, StatusCode};
+use thiserror::Error;
+use tokio::fs::File;
+use tokio::io::AsyncWriteExt;
+use tokio::time::{sleep, timeout};
+use tracing::debug;
+
+use crate::limits::{TRANSFER_STALL_MS_MAX, TRANSFER_TRIES_MAX};
+use cache::Cache;
+pub(crate) use cache::CachedBlob;
+
+/// The broker's blobs.
+pub(crate) struct Blobs {
+    client: Client,
+    /// `{broker}/v1/blobs/`
+    base: String,
+    token: Option<String>,
+    cache: Arc<Cache>,
+}
+
+/// Why a content could not be brought from or to the broker.
+#[derive(Debug, Error)]
+pub(crate) enum BlobError {
+    /// The broker has no such content, or does not want it: trying again is no use.
+    #[error("the broker answers {status} for content {digest}")]
+    Refused {
+        /// Its answer.
+        status: StatusCode,
+        /// Which content.
+        digest: Digest,
+    },
+    /// It could not be transferred in several tries.
+    #[error("content {digest} could not be transferred: {reason}")]
+    Transfer {
+        /// Which content.
+        digest: Digest,
+        /// What happened in the last try.
+        reason: String,
+    },
+    /// This host's disk failed.
+    #[error("cannot keep content {digest} in {path}: {source}", path = path.display())]
+    Disk {
+        /// Which content.
+        digest: Digest,
+        /// Where.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+}
+
+/// Whether another try may help.
+enum Try {
+    Again(String),
+    Never(BlobError),
+}
+
+/// Counts tries and waits between them, longer each time.
+struct Retry {
+    digest: Digest,
+    tries: u32,
+    pause: Span,
+}
+
+impl Retry {
+    fn new(digest: Digest) -> Self {
+        Self { digest, tries: 0, pause: Span::from_millis(100) }
+    }
+
+    /// Returns when another try is due, or why there will be none.
+    async fn after(&mut self, failed: Try) -> Result<(), BlobError> {
+        let digest = self.digest;
+        self.tries += 1;
+        match failed {
+            Try::Never(error) => return Err(error),
+            Try::Again(reason) if self.tries == TRANSFER_TRIES_MAX => {
+                return Err(BlobError::Transfer { digest, reason });
+            }
+            Try::Again(reason) => debug!("content {digest}: {reason}; trying again"),
+        }
+        sleep(self.pause.into()).await;
+        self.pause = self.pause.times(3);
+        Ok(())
+    }
+}
+
+impl Blobs {
+    /// `folder` is the cache's, for this agent alone.
+    pub(crate) fn new(
+        client: Client,
+        broker: &str,
+        token: Option<String>,
+        folder: PathBuf,
+        cache_bytes: u64,
+    ) -> std::io::Result<Self> {
+        let base = format!("{}/v1/blobs/", broker.trim_end_matches('/'));
+        let cache = Arc::new(Cache::open(folder, cache_bytes)?);
+        Ok(Self { client, base, token, cache })
+    }
+
+    /// A content in the cache, fetched if need be. It stays there as long as the result lives.
+    pub(crate) async fn fetch(&self, digest: Digest) -> Result<CachedBlob, BlobError> {
+        if let Some(blob) = Cache::pin(&self.cache, digest) {
+            return Ok(blob);
+        }
+        // One fetch of a content at a time; whoever waited finds it there.
+        let turn = self.cache.turn(digest);
+        let _turn = turn.lock().await;
+        if let Some(blob) = Cache::pin(&self.cache, digest) {
+            return Ok(blob);
+        }
+        let mut retry = Retry::new(digest);
+        loop {
+            match self.fetch_once(digest).await {
+                Ok(blob) => return Ok(blob),
+                Err(failed) => retry.after(failed).await?,
+            }
+        }
+    }
+
+    /// Brings a file to the broker.
+    pub(crate) async fn store(&self, digest: Digest, path: &Path) -> Result<(), BlobError> {
+        let mut retry = Retry::new(digest);
+        loop {
+            match self.store_once(digest, path).await {
+                Ok(()) => return Ok(()),
+                Err(failed) => retry.after(failed).await?,
+            }
+        }
+    }
+
+    async fn fetch_once(&self, digest: Digest) -> Result<CachedBlob, Try> {
+        let request = self.authorised(self.client.get(self.address(digest)));
+        let response = within_stall(request.send()).await?.map_err(again)?;
+        let mut response = check_status(digest, response)?;
+        let path = self.cache.unfinished(digest);
+        let disk = |source| Try::Never(BlobError::Disk { digest, path: path.clone(), source });
+        let mut file = File::create(&path).await.map_err(disk)?;
+        let mut bytes = 0;
+        while let Some(part) = within_stall(response.chunk()).await?.map_err(again)? {
+            bytes += part.len() as u64;
+            if bytes > BLOB_BYTES_MAX {
+                return Err(Try::Never(BlobError::Transfer {
+                    digest,
+                    reason: format!("it is longer than {BLOB_BYTES_MAX} bytes"),
+                }));
+            }
+            file.write_all(&part).await.map_err(disk)?;
+        }
+        file.flush().await.map_err(disk)?;
+        drop(file);
+        let cache = Arc::clone(&self.cache);
+        tokio::task::spawn_blocking(move || Cache::enter(&cache, digest, bytes))
+            .await
+            .map_err(|error| Try::Again(error.to_string()))?
+            .map_err(disk)?
+            .ok_or_else(|| Try::Again("what came has another content".into()))
+    }
+
+    async fn store_once(&self, digest: Digest, path: &Path) -> Result<(), Try> {
+        let disk = |source| Try::Never(BlobError::Disk { digest, path: path.to_owned(), source });
+        let file = File::open(path).await.map_err(disk)?;
+        let bytes = file.metadata().await.map_err(disk)?.len();
+        let request = self.client.put(self.address(digest)).header(CONTENT_LENGTH, bytes);
+        let request = self.authorised(request.body(Body::from(file)));
+        // The whole transfer: time to begin, and a slow network's time for the bytes.
+        let limit = Duration::from_millis(TRANSFER_STALL_MS_MAX + bytes / 100);
+        let response = timeout(limit, request.send())
+            .await
+            .map_err(|_| Try::Again("it took too long".into()))?
+            .map_err(again)?;
+        check_status(digest, response).map(|_| ())
+    }
+
+    fn address(&self, digest: Digest) -> String {
+        format!("{}{digest}", self.base)
+    }
+
+    fn authorised(&self, request: reqwest::RequestBuilder) -> reqwest::RequestBuilder {
+        match &self.token {
+            Some(token) => request.bearer_auth(token),
+            None => request,
+        }
+    }
+}
+
+async fn within_stall<T>(step: impl Future<Output = T>) -> Result<T, Try> {
+    timeout(Duration::from_millis(TRANSFER_STALL_MS_MAX), step)
+        .await
+        .map_err(|_| Try::Again("it stands still".into()))
+}
+
+fn again(error: reqwest::Error) -> Try {
+    // The cause says more than the outer error, which only names the address.
+    let cause = std::error::Error::source(&error).map(ToString::to_string);
+    Try::Again(cause.unwrap_or_else(|| error.to_string()))
+}
+
+fn check_status(digest: Digest, response: Response) -> Result<Response, Try> {
+    let status = response.status();
+    if status.is_success() {
+        Ok(response)
+    } else if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
+        Err(Try::Again(format!("the broker answers {status}")))
+    } else {
+        Err(Try::Never(BlobError::Refused { status, digest }))
+    }
+}

@@ -1,0 +1,202 @@
+//! The cache of inputs: files named by their content.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gleaner_protocol::Digest;
+
+/// The cache.
+pub(super) struct Cache {
+    folder: PathBuf,
+    bytes_max: u64,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    entries: BTreeMap<Digest, Entry>,
+    bytes: u64,
+    /// Counts uses, to tell which was longest ago.
+    uses: u64,
+    turns: BTreeMap<Digest, Arc<tokio::sync::Mutex<()>>>,
+}
+
+struct Entry {
+    bytes: u64,
+    used: u64,
+    pins: u32,
+}
+
+/// A content that stays in the cache as long as this lives.
+pub(crate) struct CachedBlob {
+    cache: Arc<Cache>,
+    digest: Digest,
+    path: PathBuf,
+}
+
+impl Cache {
+    /// Opens the folder. Files of an earlier agent are used again; they are checked when they
+    /// are.
+    pub(super) fn open(folder: PathBuf, bytes_max: u64) -> io::Result<Self> {
+        fs::create_dir_all(&folder)?;
+        let mut inner = Inner::default();
+        for file in fs::read_dir(&folder)? {
+            let file = file?;
+            let name = file.file_name();
+            match name.to_str().and_then(|name| name.parse().ok()) {
+                Some(digest) if file.file_type()?.is_file() => {
+                    inner.insert(digest, file.metadata()?.len());
+                }
+                _ => fs::remove_file(file.path())?,
+            }
+        }
+        let cache = Self { folder, bytes_max, inner: Mutex::new(inner) };
+        cache.shrink();
+        Ok(cache)
+    }
+
+    /// The content, if it is there.
+    pub(super) fn pin(cache: &Arc<Self>, digest: Digest) -> Option<CachedBlob> {
+        let mut inner = cache.lock();
+        inner.uses += 1;
+        let uses = inner.uses;
+        let entry = inner.entries.get_mut(&digest)?;
+        entry.used = uses;
+        entry.pins += 1;
+        drop(inner);
+        let path = cache.folder.join(digest.to_string());
+        Some(CachedBlob { cache: Arc::clone(cache), digest, path })
+    }
+
+    /// A lock for fetching this content.
+    pub(super) fn turn(&self, digest: Digest) -> Arc<tokio::sync::Mutex<()>> {
+        let mut inner = self.lock();
+        inner.turns.retain(|_, turn| Arc::strong_count(turn) > 1);
+        Arc::clone(inner.turns.entry(digest).or_default())
+    }
+
+    /// Where a content that is being fetched is written.
+    pub(super) fn unfinished(&self, digest: Digest) -> PathBuf {
+        self.folder.join(format!("{digest}.part"))
+    }
+
+    /// Takes in what was fetched; None where it is something else.
+    pub(super) fn enter(
+        cache: &Arc<Self>,
+        digest: Digest,
+        bytes: u64,
+    ) -> io::Result<Option<CachedBlob>> {
+        let part = cache.unfinished(digest);
+        if Digest::of_reader(File::open(&part)?)? != digest {
+            fs::remove_file(&part)?;
+            return Ok(None);
+        }
+        fs::rename(&part, cache.folder.join(digest.to_string()))?;
+        cache.lock().insert(digest, bytes);
+        let blob = Self::pin(cache, digest);
+        cache.shrink();
+        Ok(blob)
+    }
+
+    /// Removes what was used longest ago until the rest fits.
+    fn shrink(&self) {
+        let mut inner = self.lock();
+        while inner.bytes > self.bytes_max {
+            let unused = inner.entries.iter().filter(|(_, entry)| entry.pins == 0);
+            let Some(digest) = unused.min_by_key(|(_, e)| e.used).map(|(digest, _)| *digest) else {
+                return;
+            };
+            inner.remove(digest);
+            // One that is gone already needs no removing.
+            let _ = fs::remove_file(self.folder.join(digest.to_string()));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn insert(&mut self, digest: Digest, bytes: u64) {
+        self.remove(digest);
+        self.uses += 1;
+        self.entries.insert(digest, Entry { bytes, used: self.uses, pins: 0 });
+        self.bytes += bytes;
+    }
+
+    fn remove(&mut self, digest: Digest) {
+        if let Some(entry) = self.entries.remove(&digest) {
+            self.bytes -= entry.bytes;
+        }
+    }
+}
+
+impl CachedBlob {
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for CachedBlob {
+    fn drop(&mut self) {
+        if let Some(entry) = self.cache.lock().entries.get_mut(&self.digest) {
+            entry.pins = entry.pins.saturating_sub(1);
+        }
+        self.cache.shrink();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(cache: &Arc<Cache>, content: &[u8]) -> Option<CachedBlob> {
+        let digest = Digest::of(content);
+        fs::write(cache.unfinished(digest), content).expect("written");
+        Cache::enter(cache, digest, content.len() as u64).expect("readable")
+    }
+
+    #[test]
+    fn what_was_used_longest_ago_goes_first_and_what_is_in_use_stays() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let cache = Arc::new(Cache::open(folder.path().to_owned(), 25).expect("opens"));
+        let (a, b, c) = (&[b'a'; 10][..], &[b'b'; 10][..], &[b'c'; 10][..]);
+        let held = put(&cache, a).expect("right");
+        drop(put(&cache, b));
+        drop(put(&cache, c));
+        assert!(held.path().exists(), "in use");
+        assert!(Cache::pin(&cache, Digest::of(b)).is_none());
+        assert!(Cache::pin(&cache, Digest::of(c)).is_some());
+        drop(held);
+        drop(put(&cache, b));
+        assert!(Cache::pin(&cache, Digest::of(a)).is_none());
+        assert_eq!(fs::read_dir(folder.path()).expect("there").count(), 2);
+    }
+
+    #[test]
+    fn a_content_under_a_wrong_address_is_not_taken_in() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let cache = Arc::new(Cache::open(folder.path().to_owned(), 100).expect("opens"));
+        let digest = Digest::of(b"right");
+        fs::write(cache.unfinished(digest), b"wrong").expect("written");
+        assert!(Cache::enter(&cache, digest, 5).expect("readable").is_none());
+        assert!(Cache::pin(&cache, digest).is_none());
+        assert_eq!(fs::read_dir(folder.path()).expect("there").count(), 0);
+    }
+
+    #[test]
+    fn an_earlier_agents_files_are_found_and_its_litter_removed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let cache = Arc::new(Cache::open(folder.path().to_owned(), 100).expect("opens"));
+        drop(put(&cache, b"kept"));
+        fs::write(folder.path().join("x.part"), "half").expect("written");
+        let cache = Arc::new(Cache::open(folder.path().to_owned(), 100).expect("opens"));
+        assert!(Cache::pin(&cache, Digest::of(b"kept")).is_some());
+        assert_eq!(fs::read_dir(folder.path()).expect("there").count(), 1);
+    }
+}

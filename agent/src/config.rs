@@ -1,0 +1,345 @@
+//! What an agent can be told by its owner.
+//!
+//! [`DEFAULT_TOML`] is the commented form of the defaults; unknown keys are refused.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use gleaner_protocol::limits::{CAPABILITIES_MAX, CORES_MAX};
+use gleaner_protocol::{Capabilities, HostName, KernelName, NameError, Origin, OwnerName};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::kernels::{kernel, kernel_names};
+use crate::limits::TOKEN_BYTES_MAX;
+
+/// The defaults as a commented file.
+pub const DEFAULT_TOML: &str = include_str!("../default.toml");
+
+/// Configuration of an agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Name of the host; the machine's where not given.
+    pub name: Option<HostName>,
+    /// Which side it is on.
+    pub origin: Origin,
+    /// Whose it is.
+    pub owner: Option<OwnerName>,
+    /// Cores that may be used at once; 0 for all.
+    pub cores: u32,
+    /// Address of the broker.
+    pub broker: String,
+    /// Address of the resource monitor.
+    pub monitor: Option<String>,
+    /// File with the token that broker and monitor ask for.
+    pub token_file: Option<PathBuf>,
+    /// Certificates to trust instead of the system's.
+    pub ca_file: Option<PathBuf>,
+    /// Folder shared with the host's hooks.
+    pub run_dir: Option<PathBuf>,
+    /// Folder for inputs, outputs and running tasks.
+    pub work_dir: Option<PathBuf>,
+    /// Programs that may be run.
+    pub allow_commands: Vec<PathBuf>,
+    /// Kernels that may be run.
+    pub kernels: Vec<KernelName>,
+    /// Seconds between two samples for the monitor.
+    pub sample_interval_s: u64,
+    /// Size of the input cache.
+    pub cache_bytes: u64,
+    /// Program that is started as runner, with the single argument `__runner`; this very program
+    /// where not given. For tests.
+    #[serde(skip)]
+    pub runner_program: Option<PathBuf>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            name: None,
+            origin: Origin::Desktop,
+            owner: None,
+            cores: 0,
+            broker: "http://127.0.0.1:7710".into(),
+            monitor: None,
+            token_file: None,
+            ca_file: None,
+            run_dir: None,
+            work_dir: None,
+            allow_commands: Vec::new(),
+            kernels: vec![KernelName::new("gametree").expect("a plain name")],
+            sample_interval_s: 10,
+            cache_bytes: 1 << 30,
+            runner_program: None,
+        }
+    }
+}
+
+impl Config {
+    /// Reads a configuration file's text.
+    ///
+    /// # Errors
+    /// Not TOML, an unknown key, or a value of the wrong kind.
+    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
+        toml::from_str(text).map_err(|error| ConfigError::Toml(Box::new(error)))
+    }
+
+    /// Checks everything that can be checked without touching the network.
+    ///
+    /// # Errors
+    /// The first thing wrong.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        check_url("broker", &self.broker)?;
+        if let Some(monitor) = &self.monitor {
+            check_url("monitor", monitor)?;
+        }
+        if self.cores > CORES_MAX {
+            return Err(ConfigError::Range {
+                key: "cores",
+                value: self.cores.into(),
+                min: 0,
+                max: CORES_MAX.into(),
+            });
+        }
+        let (value, min, max) = (self.sample_interval_s, 1, 3600);
+        if !(min..=max).contains(&value) {
+            return Err(ConfigError::Range { key: "sample_interval_s", value, min, max });
+        }
+        if let Some(unknown) = self.kernels.iter().find(|name| kernel(name.as_str()).is_none()) {
+            let known = kernel_names().iter().map(ToString::to_string).collect::<Vec<_>>();
+            return Err(ConfigError::UnknownKernel(unknown.clone(), known.join(", ")));
+        }
+        if self.allow_commands.len() * 2 + self.kernels.len() > CAPABILITIES_MAX {
+            return Err(ConfigError::TooManyCommands(self.allow_commands.len()));
+        }
+        self.host_name()?;
+        self.commands()?;
+        Ok(())
+    }
+
+    /// The host's name: as configured, or the machine's.
+    ///
+    /// # Errors
+    /// The machine's name is no host name.
+    pub fn host_name(&self) -> Result<HostName, ConfigError> {
+        match &self.name {
+            Some(name) => Ok(name.clone()),
+            None => {
+                let uname = rustix::system::uname();
+                HostName::new(uname.nodename().to_string_lossy()).map_err(ConfigError::HostName)
+            }
+        }
+    }
+
+    /// Cores that may be used: as configured, at most those of the machine that are open to this
+    /// process where nothing is configured.
+    #[must_use]
+    pub fn cores(&self) -> u32 {
+        if self.cores > 0 {
+            return self.cores;
+        }
+        let all = std::thread::available_parallelism().map_or(1, usize::from);
+        u32::try_from(all).unwrap_or(CORES_MAX).min(CORES_MAX)
+    }
+
+    /// Folder shared with the host's hooks.
+    #[must_use]
+    pub fn run_dir(&self) -> PathBuf {
+        if let Some(path) = &self.run_dir {
+            return path.clone();
+        }
+        let uid = rustix::process::geteuid();
+        match std::env::var_os("XDG_RUNTIME_DIR") {
+            _ if uid.is_root() => "/run/gleaner".into(),
+            Some(folder) if Path::new(&folder).is_absolute() => Path::new(&folder).join("gleaner"),
+            _ => format!("/tmp/gleaner-{uid}").into(),
+        }
+    }
+
+    /// Folder for inputs, outputs and running tasks.
+    #[must_use]
+    pub fn work_dir(&self) -> PathBuf {
+        let uid = rustix::process::geteuid();
+        self.work_dir.clone().unwrap_or_else(|| format!("/var/tmp/gleaner-{uid}").into())
+    }
+
+    /// What the host is able and allowed to run.
+    ///
+    /// # Errors
+    /// A program that is not there.
+    pub fn capabilities(&self) -> Result<Capabilities, ConfigError> {
+        Ok(Capabilities {
+            kernels: self.kernels.iter().cloned().collect(),
+            commands: self.commands()?.into_keys().collect::<BTreeSet<_>>(),
+        })
+    }
+
+    /// Names by which a submitter may ask for an allowed program: as listed, and with all
+    /// symbolic links resolved. Each leads to the path that is executed.
+    pub(crate) fn commands(&self) -> Result<BTreeMap<String, PathBuf>, ConfigError> {
+        let mut commands = BTreeMap::new();
+        for listed in &self.allow_commands {
+            let refuse = |reason: String| ConfigError::Command(listed.clone(), reason);
+            if !listed.is_absolute() {
+                return Err(refuse("not an absolute path".into()));
+            }
+            let resolved = fs::canonicalize(listed).map_err(|error| refuse(error.to_string()))?;
+            if !resolved.is_file() {
+                return Err(refuse("not a file".into()));
+            }
+            for name in [listed, &resolved] {
+                let text = name.to_str().ok_or_else(|| refuse("not UTF-8".into()))?;
+                commands.entry(text.to_owned()).or_insert_with(|| listed.clone());
+            }
+        }
+        Ok(commands)
+    }
+
+    /// The token of `token_file`, without the white space around it.
+    pub(crate) fn token(&self) -> Result<Option<String>, ConfigError> {
+        let Some(path) = &self.token_file else { return Ok(None) };
+        let refuse = |reason: String| ConfigError::Token(path.clone(), reason);
+        let text = fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
+        let token = text.trim();
+        if token.is_empty() || token.len() > TOKEN_BYTES_MAX {
+            return Err(refuse(format!("{} bytes, must be 1 to {TOKEN_BYTES_MAX}", token.len())));
+        }
+        if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(refuse("a token is one word of printable ASCII".into()));
+        }
+        Ok(Some(token.to_owned()))
+    }
+}
+
+fn check_url(key: &'static str, text: &str) -> Result<(), ConfigError> {
+    let refuse = |reason: String| ConfigError::Url { key, text: text.into(), reason };
+    let url = reqwest::Url::parse(text).map_err(|error| refuse(error.to_string()))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(refuse(format!("{}:// is not http:// or https://", url.scheme())));
+    }
+    if url.host_str().is_none_or(str::is_empty) {
+        return Err(refuse("it names no host".into()));
+    }
+    Ok(())
+}
+
+/// Why a configuration is not accepted.
+#[derive(Debug, Error)]
+pub enum ConfigError {
+    /// Not of the form.
+    #[error("{0}")]
+    Toml(Box<toml::de::Error>),
+    /// No address.
+    #[error("{key} = {text:?} is no address: {reason}")]
+    Url {
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        text: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A number outside its range.
+    #[error("{key} is {value}, must be from {min} to {max}")]
+    Range {
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        value: u64,
+        /// Least allowed.
+        min: u64,
+        /// Most allowed.
+        max: u64,
+    },
+    /// No such kernel.
+    #[error("kernels lists {0:?}, which is not built in; there are {1}")]
+    UnknownKernel(KernelName, String),
+    /// Too many programs.
+    #[error("allow_commands lists {0} programs, which is more than a host may offer")]
+    TooManyCommands(usize),
+    /// A program that cannot be allowed.
+    #[error("allow_commands lists {path}: {1}", path = .0.display())]
+    Command(PathBuf, String),
+    /// The machine's own name does not do.
+    #[error("the machine's host name cannot be used ({0}): set name")]
+    HostName(NameError),
+    /// No token there.
+    #[error("token_file {path}: {1}", path = .0.display())]
+    Token(PathBuf, String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_commented_defaults_are_the_defaults() {
+        let config = Config::from_toml(DEFAULT_TOML).expect("our own file");
+        assert_eq!(config, Config::default());
+        config.check().expect("our own defaults");
+        let uncommented: String = DEFAULT_TOML
+            .lines()
+            .filter_map(|line| match line.strip_prefix("# ") {
+                Some(key) if key.split_once(" = ").is_some_and(|(k, _)| !k.contains(' ')) => {
+                    Some(format!("{key}\n"))
+                }
+                Some(_) => None,
+                None => Some(format!("{line}\n")),
+            })
+            .collect();
+        let full = Config::from_toml(&uncommented).expect("each commented key is known");
+        assert!(full.name.is_some() && full.monitor.is_some() && full.work_dir.is_some());
+    }
+
+    #[test]
+    fn bad_values_name_their_key() {
+        for (text, says) in [
+            ("core = 3", "unknown field `core`"),
+            ("origin = \"server\"", "origin"),
+            ("name = \"a/b\"", "name"),
+            ("broker = \"ftp://x\"", "broker"),
+            ("broker = \"\"", "broker"),
+            ("monitor = \"http://\"", "monitor"),
+            ("cores = 5000", "cores is 5000"),
+            ("cores = -1", "cores"),
+            ("sample_interval_s = 0", "sample_interval_s is 0"),
+            ("kernels = [\"gamtree\"]", "there are gametree, noop"),
+            ("allow_commands = [\"true\"]", "not an absolute path"),
+            ("allow_commands = [\"/no/such\"]", "/no/such"),
+            ("allow_commands = [\"/tmp\"]", "not a file"),
+        ] {
+            let error = Config::from_toml(text)
+                .and_then(|config| config.check())
+                .expect_err(text)
+                .to_string();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_allowed_program_is_known_by_its_listed_and_its_resolved_path() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let link = folder.path().join("sh-link");
+        std::os::unix::fs::symlink("/bin/sh", &link).expect("a link");
+        let config = Config { allow_commands: vec![link.clone()], ..Config::default() };
+        let commands = config.commands().expect("there");
+        let resolved = fs::canonicalize("/bin/sh").expect("there");
+        assert_eq!(commands.get(link.to_str().expect("UTF-8")), Some(&link));
+        assert_eq!(commands.get(resolved.to_str().expect("UTF-8")), Some(&link));
+        assert_eq!(commands.len(), 2);
+    }
+
+    #[test]
+    fn a_token_is_one_word() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("token");
+        let config = Config { token_file: Some(path.clone()), ..Config::default() };
+        assert!(config.token().is_err(), "not there");
+        for (text, token) in [(" secret\n", Some("secret")), ("two words", None), ("", None)] {
+            fs::write(&path, text).expect("written");
+            assert_eq!(config.token().ok().flatten().as_deref(), token);
+        }
+    }
+}

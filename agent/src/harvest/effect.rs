@@ -1,0 +1,51 @@
+//! What the agent's decisions ask its driver to do.
+
+use std::sync::Arc;
+
+use gleaner_protocol::control::{AgentMessage, Fragment, Lease};
+use gleaner_protocol::job::Task;
+use gleaner_protocol::{Digest, Epoch, LeaseToken};
+
+/// Something to be done, in the order of emission.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// Tell the broker. Only while a link stands.
+    Send(AgentMessage),
+    /// Give this from now on: nothing may start beyond it.
+    Fragment(Fragment),
+    /// Run a replica in an empty slot, if the host still stands at this epoch.
+    Start {
+        /// Where.
+        slot: u32,
+        /// Which.
+        lease: Lease,
+        /// What.
+        task: Arc<Task>,
+        /// The epoch of the fragment that it runs in.
+        epoch: Epoch,
+    },
+    /// End what runs in a slot at once. Its end is not to be told any more.
+    Stop {
+        /// Where.
+        slot: u32,
+        /// What is expected to run there.
+        token: LeaseToken,
+    },
+    /// Bring the large files of an output to the broker.
+    Store {
+        /// Whose.
+        token: LeaseToken,
+        /// Names, addresses and lengths.
+        files: Vec<(String, Digest, u64)>,
+    },
+    /// Remove the large files of an output, and stop bringing them anywhere.
+    Discard {
+        /// Whose.
+        token: LeaseToken,
+    },
+    /// End the link: the broker broke a rule.
+    EndLink {
+        /// Which.
+        reason: &'static str,
+    },
+}

@@ -1,0 +1,94 @@
+//! The fragment: which part of the host is given.
+
+use gleaner_protocol::control::{Fragment, Opening, ReleaseReason};
+use gleaner_protocol::{Epoch, LeaseToken, Origin, Span, Time};
+
+use super::{Effect, Harvest};
+
+/// What the host's run folder says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ground {
+    /// At which epoch the host stands.
+    pub(crate) epoch: Epoch,
+    /// Cores that running renders have booked, together.
+    pub(crate) booked: u32,
+}
+
+/// What the monitor left us.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Opened {
+    /// Cores; only ever fewer until the next opening.
+    pub(super) cores: u32,
+    /// When it ends unless it is confirmed.
+    pub(super) until: Time,
+}
+
+impl Harvest {
+    /// What is to be given as things stand.
+    pub(super) fn due_fragment(&self) -> Fragment {
+        let Some(ground) = self.ground else { return Fragment::default() };
+        let free = self.host.cores.saturating_sub(ground.booked);
+        let slots = match (self.host.origin, &self.opened) {
+            _ if self.leaving => 0,
+            (Origin::Desktop, _) => free,
+            (Origin::Farm, None) => 0,
+            (Origin::Farm, Some(opened)) => opened.cores.min(free),
+        };
+        Fragment { epoch: ground.epoch, slots }
+    }
+
+    pub(super) fn end_opening_if_due(&mut self, now: Time) {
+        if self.opened.is_some_and(|opened| opened.until <= now) {
+            self.opened = None;
+        }
+    }
+
+    /// Obeys an opening, or says at which epoch the host stands.
+    pub(super) fn open(&mut self, now: Time, opening: &Opening) -> Result<(), Epoch> {
+        match self.ground {
+            Some(ground) if ground.epoch == opening.epoch && self.host.origin == Origin::Farm => {
+                let until = now + Span::from_millis(opening.valid_ms);
+                // A booking that the monitor does not know of: its end must open nothing.
+                let free = self.host.cores.saturating_sub(ground.booked);
+                self.opened = Some(Opened { cores: opening.cores.min(free), until });
+                self.end_opening_if_due(now);
+                Ok(())
+            }
+            other => Err(other.map_or_else(Epoch::default, |ground| ground.epoch)),
+        }
+    }
+
+    pub(super) fn close(&mut self) {
+        self.opened = None;
+    }
+
+    /// Takes note of the run folder. Never makes a farm host's fragment larger.
+    pub(super) fn stand_on(&mut self, ground: Option<Ground>) {
+        let life = |ground: &Ground| ground.epoch.incarnation;
+        if self.ground.as_ref().map(life) != ground.as_ref().map(life) {
+            // What was opened was opened on ground that is gone.
+            self.opened = None;
+        }
+        self.ground = ground;
+        if let (Some(ground), Some(opened)) = (ground, &mut self.opened) {
+            opened.cores = opened.cores.min(self.host.cores.saturating_sub(ground.booked));
+        }
+    }
+
+    /// Ends what runs beyond the fragment: the youngest first, which lose least.
+    pub(super) fn shed(&mut self, why: &ReleaseReason, effects: &mut Vec<Effect>) {
+        let surplus = self.running().saturating_sub(self.fragment.slots);
+        if surplus == 0 {
+            return;
+        }
+        let mut running: Vec<(Time, LeaseToken)> = self
+            .held
+            .iter()
+            .filter_map(|(token, held)| held.running_since().map(|since| (since, *token)))
+            .collect();
+        running.sort_unstable();
+        for (_, token) in running.into_iter().rev().take(surplus as usize) {
+            self.end_running(token, why.clone(), effects);
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! What an agent holds: replicas that run, that bring their output to the broker, or whose
+//! report waits for its verdict.
+
+use gleaner_protocol::control::{AgentMessage, Outcome, Report};
+use gleaner_protocol::limits::bounded_reason;
+use gleaner_protocol::{Content, LeaseToken, Manifest, OutputFile, ReplicaId, Time};
+
+use super::{Effect, Harvest, Product, RunResult};
+use gleaner_protocol::control::ReleaseReason;
+
+/// One replica.
+#[derive(Debug)]
+pub(super) enum Held {
+    /// It runs in a slot, or is about to.
+    Running { replica: ReplicaId, slot: u32, since: Time },
+    /// It is done; files of it are on their way.
+    Storing { report: Report },
+    /// Its report waits for its verdict.
+    Reported { report: Report },
+}
+
+impl Held {
+    pub(super) fn replica(&self) -> ReplicaId {
+        match self {
+            Self::Running { replica, .. } => *replica,
+            Self::Storing { report } | Self::Reported { report } => report.replica,
+        }
+    }
+
+    pub(super) fn running_since(&self) -> Option<Time> {
+        match self {
+            Self::Running { since, .. } => Some(*since),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        matches!(self, Self::Running { .. })
+    }
+
+    /// Bytes of output that it keeps in memory.
+    pub(super) fn bytes(&self) -> u64 {
+        let (Self::Storing { report } | Self::Reported { report }) = self else { return 0 };
+        match &report.outcome {
+            Outcome::Failed(reason) => reason.len() as u64,
+            Outcome::Output(manifest) => manifest
+                .files()
+                .iter()
+                .map(|file| match &file.content {
+                    Content::Inline(bytes) => (file.name.len() + bytes.len()) as u64,
+                    Content::Stored { .. } => file.name.len() as u64,
+                })
+                .sum(),
+        }
+    }
+}
+
+impl Harvest {
+    /// A replica ended by itself.
+    pub(super) fn take_result(
+        &mut self,
+        token: LeaseToken,
+        result: RunResult,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(Held::Running { replica, slot, .. }) = self.held.get(&token) else {
+            // It was given back in the same moment; what it left goes with it.
+            effects.push(Effect::Discard { token });
+            return;
+        };
+        let (replica, slot) = (*replica, *slot);
+        let (outcome, cpu_us) = match result {
+            RunResult::Output { files, cpu_us } => (manifest_of(files), cpu_us),
+            RunResult::Failed { reason, cpu_us } => {
+                (Outcome::Failed(bounded_reason(reason)), cpu_us)
+            }
+            RunResult::CannotRun(reason) => {
+                let reason = ReleaseReason::CannotRun(bounded_reason(reason));
+                return self.give_back(token, reason, effects);
+            }
+            RunResult::Preempted => {
+                return self.give_back(token, ReleaseReason::Preempted, effects);
+            }
+        };
+        self.empty.insert(slot);
+        let files = files_to_store(&outcome);
+        let report = Report { token, replica, outcome, cpu_us };
+        if files.is_empty() {
+            self.hold_report(token, Held::Reported { report: report.clone() });
+            if self.link.is_up() {
+                effects.push(Effect::Send(AgentMessage::Report(report)));
+            }
+        } else {
+            self.hold_report(token, Held::Storing { report });
+            effects.push(Effect::Store { token, files });
+        }
+    }
+
+    /// The files of a report are where they belong, or cannot get there.
+    pub(super) fn take_stored(
+        &mut self,
+        token: LeaseToken,
+        result: Result<(), String>,
+        effects: &mut Vec<Effect>,
+    ) {
+        if !matches!(self.held.get(&token), Some(Held::Storing { .. })) {
+            return;
+        }
+        let Some(Held::Storing { mut report }) = self.let_go(token) else { return };
+        if let Err(reason) = result {
+            report.outcome = Outcome::Failed(bounded_reason(reason));
+        }
+        effects.push(Effect::Discard { token });
+        self.hold_report(token, Held::Reported { report: report.clone() });
+        if self.link.is_up() {
+            effects.push(Effect::Send(AgentMessage::Report(report)));
+        }
+    }
+
+    /// Ends a running replica and gives it back.
+    pub(super) fn end_running(
+        &mut self,
+        token: LeaseToken,
+        why: ReleaseReason,
+        effects: &mut Vec<Effect>,
+    ) {
+        if let Some(Held::Running { slot, .. }) = self.held.get(&token) {
+            effects.push(Effect::Stop { slot: *slot, token });
+            self.give_back(token, why, effects);
+        }
+    }
+
+    /// Lets go of a replica and tells the broker why.
+    pub(super) fn give_back(
+        &mut self,
+        token: LeaseToken,
+        why: ReleaseReason,
+        effects: &mut Vec<Effect>,
+    ) {
+        self.let_go(token);
+        self.say_released(token, why, effects);
+    }
+
+    /// Forgets a replica.
+    pub(super) fn let_go(&mut self, token: LeaseToken) -> Option<Held> {
+        let held = self.held.remove(&token)?;
+        match &held {
+            Held::Running { slot, .. } => {
+                self.empty.insert(*slot);
+            }
+            Held::Storing { .. } | Held::Reported { .. } => {
+                self.unacked -= 1;
+                self.unacked_bytes -= held.bytes();
+            }
+        }
+        Some(held)
+    }
+
+    fn hold_report(&mut self, token: LeaseToken, held: Held) {
+        self.unacked += 1;
+        self.unacked_bytes += held.bytes();
+        self.held.insert(token, held);
+    }
+}
+
+fn manifest_of(files: Vec<Product>) -> Outcome {
+    let files =
+        files.into_iter().map(|Product { name, content }| OutputFile { name, content }).collect();
+    match Manifest::new(files) {
+        Ok(manifest) => Outcome::Output(manifest),
+        Err(error) => Outcome::Failed(bounded_reason(format!("unusable output: {error}"))),
+    }
+}
+
+fn files_to_store(outcome: &Outcome) -> Vec<(String, gleaner_protocol::Digest, u64)> {
+    let Outcome::Output(manifest) = outcome else { return Vec::new() };
+    manifest
+        .files()
+        .iter()
+        .filter_map(|file| match file.content {
+            Content::Stored { digest, bytes } => Some((file.name.clone(), digest, bytes)),
+            Content::Inline(_) => None,
+        })
+        .collect()
+}

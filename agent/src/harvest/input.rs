@@ -1,0 +1,82 @@
+//! What the agent's decisions are told.
+
+use gleaner_protocol::control::BrokerMessage;
+use gleaner_protocol::{Content, LeaseToken};
+
+use super::Ground;
+
+/// Something that happened.
+#[derive(Debug, Clone)]
+pub(crate) enum Input {
+    /// A link to the broker stands, and nothing was said on it.
+    LinkUp,
+    /// It is gone.
+    LinkDown,
+    /// The broker said something.
+    Broker(BrokerMessage),
+    /// The run folder was read, after a hook spoke or where it may have changed unseen.
+    Ground {
+        /// What it says; None where it cannot be read.
+        ground: Option<Ground>,
+        /// Replicas that were stopped for a render already.
+        stopped: Vec<LeaseToken>,
+    },
+    /// A replica ended by itself.
+    Ended {
+        /// Which.
+        token: LeaseToken,
+        /// With what.
+        result: RunResult,
+    },
+    /// The large files of an output are at the broker, or cannot get there.
+    Stored {
+        /// Whose.
+        token: LeaseToken,
+        /// Why they cannot.
+        result: Result<(), String>,
+    },
+    /// A replica came further.
+    Progress {
+        /// Which.
+        token: LeaseToken,
+        /// How far, in thousandths.
+        permille: u16,
+    },
+    /// Nothing but time went by.
+    Tick,
+    /// The agent is about to end: give everything back.
+    Leave,
+}
+
+/// How a replica ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RunResult {
+    /// With an output.
+    Output {
+        /// Its files.
+        files: Vec<Product>,
+        /// CPU time it took, in microseconds.
+        cpu_us: u64,
+    },
+    /// It ran and failed.
+    Failed {
+        /// In its words.
+        reason: String,
+        /// CPU time it took, in microseconds.
+        cpu_us: u64,
+    },
+    /// It cannot run here.
+    CannotRun(String),
+    /// It was stopped for a render, or not started for one's sake.
+    Preempted,
+}
+
+/// A file that a replica produced. Where its content is [`Content::Stored`], the content still
+/// lies in the agent's spool folder.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Product {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its content.
+    pub(crate) content: Content,
+}

@@ -1,0 +1,81 @@
+//! What is always true of an agent's decisions.
+
+use std::collections::BTreeSet;
+
+use gleaner_protocol::Origin;
+use thiserror::Error;
+
+use super::Harvest;
+use super::held::Held;
+
+/// An invariant that does not hold.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{check}: {detail}")]
+pub(crate) struct Violation {
+    /// Which.
+    pub(crate) check: &'static str,
+    /// How.
+    pub(crate) detail: String,
+}
+
+impl Harvest {
+    /// Checks, by name:
+    /// - `slots`: each slot is empty or runs exactly one held replica;
+    /// - `fragment`: no more run than the fragment has slots, and it is what is due;
+    /// - `farm`: a farm host without an opening gives nothing; no host gives more than it has
+    ///   less what is booked;
+    /// - `requests`: what runs and what was asked for fit into the fragment; nothing is asked
+    ///   for without a link;
+    /// - `unacked`: the counts of waiting reports are those of the reports that wait.
+    pub(crate) fn check_invariants(&self) -> Result<(), Violation> {
+        self.check_slots()?;
+        self.check_fragment()?;
+        self.check_unacked()
+    }
+
+    fn check_slots(&self) -> Result<(), Violation> {
+        let running: Vec<u32> = self
+            .held
+            .values()
+            .filter_map(|held| match held {
+                Held::Running { slot, .. } => Some(*slot),
+                _ => None,
+            })
+            .collect();
+        let distinct: BTreeSet<u32> = running.iter().copied().collect();
+        let all: BTreeSet<u32> = self.empty.union(&distinct).copied().collect();
+        let whole = all == (0..self.host.cores).collect();
+        let good = distinct.len() == running.len() && self.empty.is_disjoint(&distinct) && whole;
+        ensure("slots", good, || format!("running {running:?}, empty {:?}", self.empty))
+    }
+
+    fn check_fragment(&self) -> Result<(), Violation> {
+        let Self { fragment, requested, .. } = self;
+        let running = self.running();
+        let good = running <= fragment.slots && *fragment == self.due_fragment();
+        ensure("fragment", good, || format!("{running} run in {fragment:?}"))?;
+        let free = self.ground.map_or(0, |g| self.host.cores.saturating_sub(g.booked));
+        let closed = self.host.origin == Origin::Farm && self.opened.is_none();
+        let good = fragment.slots <= if closed { 0 } else { free };
+        ensure("farm", good, || format!("{fragment:?} of {free} free, opened {:?}", self.opened))?;
+        let fit = *requested == 0 || running + requested <= fragment.slots;
+        let good = fit && (*requested == 0 || self.link.is_up());
+        ensure("requests", good, || format!("{requested} beside {running} in {fragment:?}"))
+    }
+
+    fn check_unacked(&self) -> Result<(), Violation> {
+        let waiting = self.held.values().filter(|held| !held.is_running());
+        let count = waiting.clone().count();
+        let bytes: u64 = waiting.map(Held::bytes).sum();
+        let good = (count, bytes) == (self.unacked, self.unacked_bytes);
+        ensure("unacked", good, || format!("{count} reports of {bytes} bytes wait"))
+    }
+}
+
+fn ensure(
+    check: &'static str,
+    good: bool,
+    detail: impl FnOnce() -> String,
+) -> Result<(), Violation> {
+    if good { Ok(()) } else { Err(Violation { check, detail: detail() }) }
+}

@@ -1,0 +1,124 @@
+//! What the broker gives, and what is asked of it.
+
+use std::sync::Arc;
+
+use gleaner_protocol::control::{AgentMessage, BrokerMessage, Lease, ReleaseReason};
+use gleaner_protocol::job::Task;
+use gleaner_protocol::{JobId, LeaseToken, Origin, Time};
+
+use super::held::Held;
+use super::{Effect, Harvest};
+use crate::limits::{TASKS_MAX, UNACKED_BYTES_MAX, UNACKED_REPORTS_MAX};
+
+impl Harvest {
+    pub(super) fn hear(&mut self, now: Time, message: BrokerMessage, effects: &mut Vec<Effect>) {
+        if let BrokerMessage::Welcome { adopted, .. } = message {
+            return self.be_welcome(&adopted, effects);
+        }
+        if !self.link.is_up() && !matches!(message, BrokerMessage::Refused { .. }) {
+            effects.push(Effect::EndLink { reason: "it spoke before its welcome" });
+            return;
+        }
+        match message {
+            BrokerMessage::Welcome { .. } | BrokerMessage::Refused { .. } => {}
+            BrokerMessage::Opening(opening) => self.obey_opening(now, &opening, effects),
+            BrokerMessage::Closing { .. } => self.close(),
+            BrokerMessage::Task { job, task } => self.learn_task(job, task),
+            BrokerMessage::Forget { job } => {
+                self.tasks.remove(&job);
+            }
+            BrokerMessage::Lease(lease) => self.take_lease(now, lease, effects),
+            BrokerMessage::Abort { token, .. } => self.abort(token, effects),
+            BrokerMessage::Verdict { token, .. } => {
+                if matches!(self.held.get(&token), Some(Held::Reported { .. })) {
+                    self.let_go(token);
+                }
+            }
+        }
+    }
+
+    /// Asks for as many replicas as there are slots that nothing is coming for.
+    pub(super) fn ask(&mut self, effects: &mut Vec<Effect>) {
+        let full = self.unacked >= UNACKED_REPORTS_MAX || self.unacked_bytes >= UNACKED_BYTES_MAX;
+        if full || !self.link.is_up() {
+            return;
+        }
+        let expected = self.running() + self.requested;
+        let slots = self.fragment.slots.saturating_sub(expected);
+        if slots > 0 {
+            self.requested += slots;
+            effects.push(Effect::Send(AgentMessage::Request { slots }));
+        }
+    }
+
+    fn learn_task(&mut self, job: JobId, task: Task) {
+        if self.tasks.len() < TASKS_MAX || self.tasks.contains_key(&job) {
+            let task = self.check_task(&task).map(|()| Arc::new(task));
+            self.tasks.insert(job, task);
+        }
+    }
+
+    fn check_task(&self, task: &Task) -> Result<(), String> {
+        match task {
+            Task::Kernel(kernel) if self.host.capabilities.kernels.contains(kernel) => Ok(()),
+            Task::Kernel(kernel) => Err(format!("kernel {kernel} is not offered on this host")),
+            Task::Command(command) => {
+                command.check().map_err(|error| error.to_string())?;
+                let program = command.argv.first().map_or("", String::as_str);
+                if self.host.capabilities.commands.contains(program) {
+                    Ok(())
+                } else {
+                    Err(format!("{program} is not allowed on this host"))
+                }
+            }
+        }
+    }
+
+    fn take_lease(&mut self, now: Time, lease: Lease, effects: &mut Vec<Effect>) {
+        let token = lease.token;
+        self.requested = self.requested.saturating_sub(1);
+        if self.held.contains_key(&token) {
+            return;
+        }
+        let job = lease.replica.workunit.job;
+        let task = match self.tasks.get(&job) {
+            Some(Ok(task)) => Arc::clone(task),
+            Some(Err(reason)) => {
+                let reason = ReleaseReason::CannotRun(reason.clone());
+                return self.say_released(token, reason, effects);
+            }
+            None => {
+                let reason = ReleaseReason::CannotRun(format!("the task of {job} is not known"));
+                return self.say_released(token, reason, effects);
+            }
+        };
+        let room = self.running() < self.fragment.slots;
+        let Some(slot) = self.empty.first().copied().filter(|_| room) else {
+            // It crossed with a fragment that has fewer slots.
+            return self.say_released(token, ReleaseReason::FragmentClosed, effects);
+        };
+        self.empty.remove(&slot);
+        let running = Held::Running { replica: lease.replica, slot, since: now };
+        self.held.insert(token, running);
+        effects.push(Effect::Start { slot, lease, task, epoch: self.fragment.epoch });
+    }
+
+    fn abort(&mut self, token: LeaseToken, effects: &mut Vec<Effect>) {
+        match self.held.get(&token) {
+            Some(Held::Running { .. }) => {
+                self.end_running(token, ReleaseReason::Aborted, effects);
+            }
+            Some(Held::Storing { .. }) => {
+                effects.push(Effect::Discard { token });
+                self.give_back(token, ReleaseReason::Aborted, effects);
+            }
+            // The report is under way and gets its verdict all the same.
+            Some(Held::Reported { .. }) | None => {}
+        }
+    }
+
+    /// Whether openings mean anything here.
+    pub(crate) fn is_farm_host(&self) -> bool {
+        self.host.origin == Origin::Farm
+    }
+}

@@ -1,0 +1,130 @@
+//! The link as the agent's decisions see it: the greeting, and what a new link is told.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gleaner_protocol::LeaseToken;
+use gleaner_protocol::control::{
+    AgentMessage, Fragment, Held as HeldReplica, Hello, ReleaseReason, Released,
+};
+
+use super::held::Held;
+use super::{Effect, Harvest};
+
+/// Where the link stands.
+#[derive(Debug)]
+pub(super) enum LinkState {
+    /// None.
+    Down,
+    /// The hello is sent, the welcome has not come.
+    Greeting {
+        /// The fragment in the hello.
+        told: Fragment,
+        /// What the hello named and was given back since.
+        parted: BTreeMap<LeaseToken, ReleaseReason>,
+    },
+    /// Welcome.
+    Up {
+        /// The fragment that was told last.
+        told: Fragment,
+    },
+}
+
+impl LinkState {
+    pub(super) fn is_up(&self) -> bool {
+        matches!(self, Self::Up { .. })
+    }
+
+    /// Whether the fragment is news to the broker; it counts as told then.
+    pub(super) fn tell_fragment(&mut self, due: Fragment) -> bool {
+        match self {
+            Self::Up { told } if *told != due => {
+                *told = due;
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Harvest {
+    /// Says who we are and what we hold.
+    pub(super) fn greet(&mut self, effects: &mut Vec<Effect>) {
+        self.lose_link();
+        // The broker sends each task again before the first lease of it on this link.
+        self.tasks.clear();
+        self.settle(&ReleaseReason::FragmentClosed, effects);
+        self.link = LinkState::Greeting { told: self.fragment, parted: BTreeMap::new() };
+        let held = self
+            .held
+            .iter()
+            .map(|(token, held)| HeldReplica {
+                token: *token,
+                replica: held.replica(),
+                done: !held.is_running(),
+            })
+            .collect();
+        effects.push(Effect::Send(AgentMessage::Hello(Hello {
+            host: self.host.clone(),
+            incarnation: self.incarnation,
+            fragment: self.fragment,
+            held,
+        })));
+    }
+
+    /// What runs runs on; it is told when a link stands again.
+    pub(super) fn lose_link(&mut self) {
+        self.link = LinkState::Down;
+        self.requested = 0;
+    }
+
+    /// The broker knows us: end what it does not want, and send what it has not seen.
+    pub(super) fn be_welcome(&mut self, adopted: &[LeaseToken], effects: &mut Vec<Effect>) {
+        let LinkState::Greeting { told, parted } = &mut self.link else {
+            effects.push(Effect::EndLink { reason: "a welcome that nothing asked for" });
+            return;
+        };
+        let (told, mut parted) = (*told, std::mem::take(parted));
+        self.link = LinkState::Up { told };
+        let adopted: BTreeSet<LeaseToken> = adopted.iter().copied().collect();
+        let unwanted: Vec<LeaseToken> =
+            self.held.keys().filter(|token| !adopted.contains(token)).copied().collect();
+        for token in unwanted {
+            match self.let_go(token) {
+                Some(Held::Running { slot, .. }) => effects.push(Effect::Stop { slot, token }),
+                Some(Held::Storing { .. }) => effects.push(Effect::Discard { token }),
+                Some(Held::Reported { .. }) | None => {}
+            }
+        }
+        for token in adopted {
+            match self.held.get(&token) {
+                Some(Held::Reported { report }) => {
+                    effects.push(Effect::Send(AgentMessage::Report(report.clone())));
+                }
+                Some(Held::Running { .. } | Held::Storing { .. }) => {}
+                None => {
+                    let why = parted.remove(&token).unwrap_or(ReleaseReason::FragmentClosed);
+                    self.say_released(token, why, effects);
+                }
+            }
+        }
+    }
+
+    /// Tells the broker that a replica is no longer held.
+    pub(super) fn say_released(
+        &mut self,
+        token: LeaseToken,
+        reason: ReleaseReason,
+        effects: &mut Vec<Effect>,
+    ) {
+        match &mut self.link {
+            // The next hello does not name it, which says the same.
+            LinkState::Down => {}
+            LinkState::Greeting { parted, .. } => {
+                parted.insert(token, reason);
+            }
+            LinkState::Up { .. } => {
+                effects.push(Effect::Send(AgentMessage::Released(Released { token, reason })));
+            }
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! Stories of an agent's decisions, the invariants checked after each event.
+
+mod farm;
+mod host;
+mod links;
+mod random;
+mod work;

@@ -1,0 +1,225 @@
+//! A host whose agent decides, and the words to tell its stories with.
+
+use gleaner_protocol::control::{
+    AbortReason, AgentMessage, BrokerMessage, Hello, Lease, Opening, Outcome, ReleaseReason,
+    Released, Report, Verdict,
+};
+use gleaner_protocol::job::{CommandTask, Task};
+use gleaner_protocol::{
+    Capabilities, Content, Epoch, HostInfo, HostName, JobId, KernelName, LeaseToken, Origin,
+    ReplicaId, Span, Time, WorkunitId,
+};
+
+use super::super::{Effect, Ground, Harvest, Input, Product, RunResult};
+
+/// A host under test. Each step leaves its effects in `effects`, which must be looked at before
+/// the next.
+pub(super) struct Host {
+    pub(super) harvest: Harvest,
+    pub(super) now: Time,
+    effects: Vec<Effect>,
+}
+
+pub(super) fn epoch(count: u64) -> Epoch {
+    Epoch { incarnation: 77, count }
+}
+
+pub(super) fn token(raw: u64) -> LeaseToken {
+    LeaseToken::new(raw)
+}
+
+pub(super) fn replica(raw: u64) -> ReplicaId {
+    let index = u32::try_from(raw).expect("small");
+    ReplicaId { workunit: WorkunitId { job: JobId::new(1), index }, attempt: 1 }
+}
+
+pub(super) fn output(text: &str) -> RunResult {
+    let content = Content::Inline(text.as_bytes().to_vec());
+    RunResult::Output { files: vec![Product { name: "result".into(), content }], cpu_us: 5 }
+}
+
+impl Host {
+    pub(super) fn new(origin: Origin, cores: u32) -> Self {
+        let info = HostInfo {
+            name: HostName::new("render042").expect("plain"),
+            origin,
+            owner: None,
+            cores,
+            memory_mib: 1000,
+            capabilities: Capabilities {
+                kernels: [KernelName::new("noop").expect("plain")].into(),
+                commands: ["/bin/true".to_owned()].into(),
+            },
+        };
+        let ground = Some(Ground { epoch: epoch(0), booked: 0 });
+        let harvest = Harvest::new(info, 99, ground);
+        Self { harvest, now: Time::from_micros(1_000_000), effects: Vec::new() }
+    }
+
+    /// A desktop host that is linked and has asked for work.
+    pub(super) fn desktop(cores: u32) -> Self {
+        let mut host = Self::new(Origin::Desktop, cores);
+        host.link(&[]);
+        host.says(&[AgentMessage::Request { slots: cores }]);
+        host
+    }
+
+    /// A farm host that is linked; nothing is open.
+    pub(super) fn farm(cores: u32) -> Self {
+        let mut host = Self::new(Origin::Farm, cores);
+        host.link(&[]);
+        host.quiet();
+        host
+    }
+
+    /// A farm host that is linked and open.
+    pub(super) fn open_farm(cores: u32) -> Self {
+        let mut host = Self::farm(cores);
+        host.opening(epoch(0), cores, 60_000);
+        host.takes();
+        host
+    }
+
+    pub(super) fn input(&mut self, input: Input) {
+        assert!(self.effects.is_empty(), "not looked at: {:?}", self.effects);
+        self.harvest.handle(self.now, input, &mut self.effects);
+        self.harvest.check_invariants().expect("invariants");
+    }
+
+    pub(super) fn broker(&mut self, message: BrokerMessage) {
+        self.input(Input::Broker(message));
+    }
+
+    /// Lets time go by, and the alarm go off where it is due.
+    pub(super) fn advance_ms(&mut self, ms: u64) {
+        self.now = self.now + Span::from_millis(ms);
+        if self.harvest.next_deadline().is_some_and(|due| due <= self.now) {
+            self.input(Input::Tick);
+        }
+    }
+
+    /// What the last step asked for.
+    pub(super) fn takes(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// Asserts that the last step asked for nothing.
+    pub(super) fn quiet(&mut self) {
+        assert_eq!(self.takes(), []);
+    }
+
+    /// Asserts what the last step told the broker, and that it did nothing else.
+    pub(super) fn says(&mut self, messages: &[AgentMessage]) {
+        let expected: Vec<Effect> = messages.iter().cloned().map(Effect::Send).collect();
+        assert_eq!(self.takes(), expected);
+    }
+
+    /// A link comes up and is welcomed; returns what was said in the hello. Effects after the
+    /// welcome are left to be looked at.
+    pub(super) fn link(&mut self, adopted: &[LeaseToken]) -> Hello {
+        self.input(Input::LinkUp);
+        let effects = self.takes();
+        let [Effect::Send(AgentMessage::Hello(hello))] = &effects[..] else {
+            panic!("{effects:?}")
+        };
+        self.broker(BrokerMessage::Welcome { incarnation: 1, adopted: adopted.to_vec() });
+        hello.clone()
+    }
+
+    pub(super) fn opening(&mut self, decided_on: Epoch, cores: u32, valid_ms: u64) {
+        let opening = Opening { epoch: decided_on, cores, memory_mib: 0, valid_ms };
+        self.broker(BrokerMessage::Opening(opening));
+    }
+
+    /// A preflight hook has spoken, or a postflight.
+    pub(super) fn booked(&mut self, count: u64, booked: u32, stopped: &[u64]) {
+        let ground = Some(Ground { epoch: epoch(count), booked });
+        let stopped = stopped.iter().map(|raw| token(*raw)).collect();
+        self.input(Input::Ground { ground, stopped });
+    }
+
+    pub(super) fn learn(&mut self, task: Task) {
+        self.broker(BrokerMessage::Task { job: JobId::new(1), task });
+        self.quiet();
+    }
+
+    pub(super) fn lease(&mut self, raw: u64) {
+        let lease = Lease { token: token(raw), replica: replica(raw), item: None };
+        self.broker(BrokerMessage::Lease(lease));
+    }
+
+    /// Gets leases and starts them, in the order of slots from `first_slot`, one microsecond
+    /// apart.
+    pub(super) fn run(&mut self, tokens: impl IntoIterator<Item = u64>) {
+        self.learn(noop());
+        for raw in tokens {
+            self.now = self.now + Span::from_micros(1);
+            self.lease(raw);
+            let effects = self.takes();
+            assert!(matches!(&effects[..], [Effect::Start { .. }]), "{effects:?}");
+        }
+    }
+
+    pub(super) fn ends(&mut self, raw: u64, result: RunResult) {
+        self.input(Input::Ended { token: token(raw), result });
+    }
+
+    /// As [`Host::lease`], for stories of thousands.
+    pub(super) fn lease_unchecked(&mut self, raw: u64) {
+        let lease = Lease { token: token(raw), replica: replica(raw), item: None };
+        let input = Input::Broker(BrokerMessage::Lease(lease));
+        self.harvest.handle(self.now, input, &mut self.effects);
+        self.effects.clear();
+    }
+
+    /// As [`Host::ends`], for stories of thousands.
+    pub(super) fn ends_unchecked(&mut self, raw: u64, result: RunResult) -> Vec<Effect> {
+        let input = Input::Ended { token: token(raw), result };
+        self.harvest.handle(self.now, input, &mut self.effects);
+        self.takes()
+    }
+
+    pub(super) fn abort(&mut self, raw: u64) {
+        self.broker(BrokerMessage::Abort { token: token(raw), reason: AbortReason::Decided });
+    }
+
+    pub(super) fn verdict(&mut self, raw: u64, verdict: Verdict) {
+        self.broker(BrokerMessage::Verdict { token: token(raw), verdict });
+    }
+}
+
+pub(super) fn noop() -> Task {
+    Task::Kernel(KernelName::new("noop").expect("plain"))
+}
+
+pub(super) fn command(program: &str) -> Task {
+    Task::Command(CommandTask {
+        argv: vec![program.into()],
+        inputs: Vec::new(),
+        outputs: Vec::new(),
+    })
+}
+
+pub(super) fn report(raw: u64, result: RunResult) -> AgentMessage {
+    let (outcome, cpu_us) = match result {
+        RunResult::Failed { reason, cpu_us } => (Outcome::Failed(reason), cpu_us),
+        RunResult::Output { files, cpu_us } => {
+            let files = files
+                .into_iter()
+                .map(|file| gleaner_protocol::OutputFile { name: file.name, content: file.content })
+                .collect();
+            let manifest = gleaner_protocol::Manifest::new(files).expect("plain");
+            (Outcome::Output(manifest), cpu_us)
+        }
+        other => panic!("{other:?} is no report"),
+    };
+    AgentMessage::Report(Report { token: token(raw), replica: replica(raw), outcome, cpu_us })
+}
+
+pub(super) fn released(raw: u64, reason: ReleaseReason) -> AgentMessage {
+    AgentMessage::Released(Released { token: token(raw), reason })
+}
+
+pub(super) fn stop(slot: u32, raw: u64) -> Effect {
+    Effect::Stop { slot, token: token(raw) }
+}

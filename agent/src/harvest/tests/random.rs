@@ -1,0 +1,233 @@
+//! Any sequence of events keeps the invariants, and nothing is promised that does not hold.
+
+use std::collections::BTreeMap;
+
+use gleaner_protocol::control::{AgentMessage, BrokerMessage, Verdict};
+use gleaner_protocol::{Content, Digest, LeaseToken, Origin, Span};
+use proptest::prelude::{Just, Strategy, any, prop_oneof, proptest};
+
+use super::super::{Effect, Ground, Input, Product, RunResult};
+use super::host::{Host, epoch, noop, output, token};
+
+#[derive(Debug, Clone)]
+enum Step {
+    LinkUp,
+    LinkDown,
+    Welcome { adopt: u8 },
+    Lease,
+    Repeat(u64),
+    Ends(u64, u8),
+    Stored(u64, bool),
+    Abort(u64),
+    Verdict(u64),
+    Opening { back: u64, cores: u32, valid_ms: u64 },
+    Closing,
+    Preflight { booked: u32, seen: bool },
+    Postflight { booked: u32 },
+    Blind,
+    Advance(u64),
+    Task,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let raw = || 1..40_u64;
+    prop_oneof![
+        2 => Just(Step::LinkUp),
+        1 => Just(Step::LinkDown),
+        4 => any::<u8>().prop_map(|adopt| Step::Welcome { adopt }),
+        12 => Just(Step::Lease),
+        1 => raw().prop_map(Step::Repeat),
+        8 => (raw(), 0..5_u8).prop_map(|(raw, how)| Step::Ends(raw, how)),
+        2 => (raw(), any::<bool>()).prop_map(|(raw, good)| Step::Stored(raw, good)),
+        3 => raw().prop_map(Step::Abort),
+        6 => raw().prop_map(Step::Verdict),
+        4 => (0..2_u64, 0..9_u32, 0..5_000_u64)
+            .prop_map(|(back, cores, valid_ms)| Step::Opening { back, cores, valid_ms }),
+        1 => Just(Step::Closing),
+        2 => (0..9_u32, any::<bool>())
+            .prop_map(|(booked, seen)| Step::Preflight { booked, seen }),
+        2 => (0..9_u32).prop_map(|booked| Step::Postflight { booked }),
+        1 => Just(Step::Blind),
+        2 => (0..4_000_u64).prop_map(Step::Advance),
+        2 => Just(Step::Task),
+    ]
+}
+
+/// Follows the effects as a driver and a broker would, and holds them to what they promise.
+struct Witness {
+    host: Host,
+    count: u64,
+    next: u64,
+    slots: BTreeMap<u32, LeaseToken>,
+    gate: u32,
+    told: u32,
+    greeted: bool,
+}
+
+impl Witness {
+    fn take(&mut self, input: Input) {
+        self.host.input(input);
+        for effect in self.host.takes() {
+            match effect {
+                Effect::Start { slot, lease, epoch: at, .. } => {
+                    assert!(self.slots.insert(slot, lease.token).is_none(), "slot {slot} is busy");
+                    assert!(self.slots.len() <= self.gate as usize, "more than the gate lets in");
+                    assert_eq!(at, self.host.harvest.fragment().epoch);
+                }
+                Effect::Stop { slot, token } => {
+                    assert_eq!(self.slots.remove(&slot), Some(token), "stops what runs there");
+                }
+                Effect::Fragment(fragment) => self.gate = fragment.slots,
+                Effect::Send(message) => self.hears(&message),
+                Effect::Store { .. } | Effect::Discard { .. } => {}
+                Effect::EndLink { .. } => self.greeted = false,
+            }
+        }
+        assert!(self.slots.len() <= self.gate as usize, "all beyond the gate is stopped");
+        if self.greeted && self.host.harvest.link.is_up() {
+            assert_eq!(self.told, self.gate, "the broker knows the fragment");
+        }
+    }
+
+    fn hears(&mut self, message: &AgentMessage) {
+        match message {
+            AgentMessage::Hello(hello) => {
+                self.greeted = true;
+                self.told = hello.fragment.slots;
+                let running = hello.held.iter().filter(|held| !held.done).count();
+                assert_eq!(running, self.slots.len(), "the hello names all that runs");
+            }
+            AgentMessage::Fragment(fragment) => self.told = fragment.slots,
+            other => {
+                assert!(self.host.harvest.link.is_up(), "{other:?} without a welcome");
+            }
+        }
+    }
+
+    fn step(&mut self, step: Step) {
+        let input = match step {
+            Step::LinkUp => Input::LinkUp,
+            Step::LinkDown => Input::LinkDown,
+            Step::Welcome { adopt } => {
+                let adopted = (1..self.next)
+                    .filter(|raw| (raw * 7 + u64::from(adopt)) % 3 > 0)
+                    .map(token)
+                    .collect();
+                Input::Broker(BrokerMessage::Welcome { incarnation: 1, adopted })
+            }
+            Step::Lease => {
+                self.next += 1;
+                return self.lease(self.next - 1);
+            }
+            Step::Repeat(raw) => return self.lease(raw),
+            Step::Ends(raw, how) => {
+                let raw = token(raw);
+                self.slots.retain(|_, running| *running != raw);
+                Input::Ended { token: raw, result: result(how) }
+            }
+            Step::Stored(raw, good) => {
+                let result = if good { Ok(()) } else { Err("refused".into()) };
+                Input::Stored { token: token(raw), result }
+            }
+            Step::Abort(raw) => {
+                let reason = gleaner_protocol::control::AbortReason::Decided;
+                Input::Broker(BrokerMessage::Abort { token: token(raw), reason })
+            }
+            Step::Verdict(raw) => {
+                let verdict = Verdict::Counted;
+                Input::Broker(BrokerMessage::Verdict { token: token(raw), verdict })
+            }
+            Step::Opening { back, cores, valid_ms } => {
+                let decided_on = epoch(self.count.saturating_sub(back));
+                let before = self.gate;
+                self.host.opening(decided_on, cores, valid_ms);
+                let grown = self.host.harvest.fragment().slots > before;
+                assert!(!grown || back == 0 || self.count == 0, "a stale opening opened");
+                return self.after();
+            }
+            Step::Closing => Input::Broker(BrokerMessage::Closing { reason: String::new() }),
+            Step::Preflight { booked, seen } => {
+                self.count += 1;
+                let stopped = if seen { self.slots.values().copied().collect() } else { vec![] };
+                return self.ground(booked, stopped);
+            }
+            Step::Postflight { booked } => return self.ground(booked, Vec::new()),
+            Step::Blind => Input::Ground { ground: None, stopped: Vec::new() },
+            Step::Advance(ms) => {
+                self.host.now = self.host.now + Span::from_millis(ms);
+                Input::Tick
+            }
+            Step::Task => {
+                let job = gleaner_protocol::JobId::new(1);
+                Input::Broker(BrokerMessage::Task { job, task: noop() })
+            }
+        };
+        self.take(input);
+    }
+
+    fn lease(&mut self, raw: u64) {
+        self.host.lease(raw);
+        self.after();
+    }
+
+    fn ground(&mut self, booked: u32, stopped: Vec<LeaseToken>) {
+        let before = self.gate;
+        let ground = Some(Ground { epoch: epoch(self.count), booked });
+        self.take(Input::Ground { ground, stopped });
+        let farm = self.host.harvest.is_farm_host();
+        assert!(!farm || self.gate <= before, "a hook opened a farm host");
+    }
+
+    /// Performs what a step of [`Host`] left.
+    fn after(&mut self) {
+        for effect in self.host.takes() {
+            match effect {
+                Effect::Start { slot, lease, .. } => {
+                    assert!(self.slots.insert(slot, lease.token).is_none(), "slot {slot} is busy");
+                }
+                Effect::Stop { slot, token } => {
+                    assert_eq!(self.slots.remove(&slot), Some(token), "stops what runs there");
+                }
+                Effect::Fragment(fragment) => self.gate = fragment.slots,
+                Effect::Send(message) => self.hears(&message),
+                Effect::Store { .. } | Effect::Discard { .. } | Effect::EndLink { .. } => {}
+            }
+        }
+        assert!(self.slots.len() <= self.gate as usize, "all beyond the gate is stopped");
+    }
+}
+
+fn result(how: u8) -> RunResult {
+    match how {
+        0 => output("x"),
+        1 => RunResult::Failed { reason: "no".into(), cpu_us: 1 },
+        2 => RunResult::CannotRun("no".into()),
+        3 => RunResult::Preempted,
+        _ => {
+            let content = Content::Stored { digest: Digest::of(b"x"), bytes: 1 << 20 };
+            RunResult::Output { files: vec![Product { name: "f".into(), content }], cpu_us: 1 }
+        }
+    }
+}
+
+fn play(origin: Origin, steps: Vec<Step>) {
+    let host = Host::new(origin, 6);
+    let gate = host.harvest.fragment().slots;
+    let mut witness =
+        Witness { host, count: 0, next: 1, slots: BTreeMap::new(), gate, told: 0, greeted: false };
+    for step in steps {
+        witness.step(step);
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_farm_host_keeps_its_promises(steps in proptest::collection::vec(step(), 0..200)) {
+        play(Origin::Farm, steps);
+    }
+
+    #[test]
+    fn a_desktop_keeps_its_promises(steps in proptest::collection::vec(step(), 0..200)) {
+        play(Origin::Desktop, steps);
+    }
+}

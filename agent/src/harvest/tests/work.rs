@@ -1,0 +1,221 @@
+//! Leases, results, reports, verdicts.
+
+use gleaner_protocol::control::{AgentMessage, BrokerMessage, Outcome, ReleaseReason, Verdict};
+use gleaner_protocol::{Content, Digest, JobId};
+
+use super::super::{Effect, Input, Product, RunResult};
+use super::host::{Host, command, noop, output, released, replica, report, stop, token};
+use crate::limits::{TASKS_MAX, UNACKED_REPORTS_MAX};
+
+const ASK_ONE: AgentMessage = AgentMessage::Request { slots: 1 };
+
+#[test]
+fn a_replica_is_run_reported_and_forgotten() {
+    let mut host = Host::desktop(2);
+    host.learn(noop());
+    host.lease(7);
+    let effects = host.takes();
+    let [Effect::Start { slot: 0, lease, task, .. }] = &effects[..] else { panic!("{effects:?}") };
+    assert_eq!((lease.token, lease.replica), (token(7), replica(7)));
+    assert_eq!(**task, noop());
+    host.ends(7, output("42"));
+    host.says(&[report(7, output("42")), ASK_ONE]);
+    host.verdict(7, Verdict::Counted);
+    host.quiet();
+    host.verdict(7, Verdict::Counted);
+    host.quiet();
+}
+
+#[test]
+fn a_failure_is_a_report_in_the_tasks_words() {
+    let mut host = Host::desktop(1);
+    host.run([1]);
+    let failed = RunResult::Failed { reason: "exit code 3".into(), cpu_us: 9 };
+    host.ends(1, failed.clone());
+    host.says(&[report(1, failed), ASK_ONE]);
+}
+
+#[test]
+fn what_cannot_run_here_is_given_back_with_its_reason() {
+    let mut host = Host::desktop(1);
+    host.run([1]);
+    host.ends(1, RunResult::CannotRun("no input".into()));
+    host.says(&[released(1, ReleaseReason::CannotRun("no input".into())), ASK_ONE]);
+}
+
+#[test]
+fn tasks_that_the_owner_did_not_allow_are_never_started() {
+    let mut host = Host::desktop(1);
+    for (task, says) in [
+        (command("/bin/sh"), "/bin/sh is not allowed"),
+        (command("true"), "absolute path"),
+        (gleaner_protocol::job::Task::Kernel("gametree".parse().expect("plain")), "not offered"),
+    ] {
+        host.learn(task);
+        host.lease(1);
+        let effects = host.takes();
+        let [Effect::Send(AgentMessage::Released(given_back)), Effect::Send(request)] =
+            &effects[..]
+        else {
+            panic!("{effects:?}")
+        };
+        let ReleaseReason::CannotRun(reason) = &given_back.reason else { panic!("{given_back:?}") };
+        assert!(reason.contains(says), "{reason}");
+        assert_eq!(*request, ASK_ONE);
+    }
+    host.learn(command("/bin/true"));
+    host.lease(1);
+    assert!(matches!(host.takes()[..], [Effect::Start { .. }]));
+}
+
+#[test]
+fn a_lease_without_its_task_is_given_back() {
+    let mut host = Host::desktop(1);
+    host.run([]);
+    host.broker(BrokerMessage::Forget { job: JobId::new(1) });
+    host.quiet();
+    host.lease(1);
+    let reason = ReleaseReason::CannotRun("the task of job-1 is not known".into());
+    host.says(&[released(1, reason), ASK_ONE]);
+}
+
+#[test]
+fn a_lease_for_a_slot_that_is_gone_is_given_back() {
+    let mut host = Host::desktop(2);
+    host.run([1]);
+    host.booked(1, 1, &[]);
+    host.takes();
+    host.lease(2);
+    host.says(&[released(2, ReleaseReason::FragmentClosed)]);
+    assert_eq!(host.harvest.running(), 1);
+}
+
+#[test]
+fn a_doubled_lease_is_run_once() {
+    let mut host = Host::desktop(2);
+    host.run([1]);
+    host.lease(1);
+    let effects = host.takes();
+    assert!(!effects.iter().any(|e| matches!(e, Effect::Start { .. })), "{effects:?}");
+    assert_eq!(host.harvest.running(), 1);
+}
+
+#[test]
+fn an_aborted_replica_is_stopped_and_its_slot_is_free() {
+    let mut host = Host::desktop(1);
+    host.run([1]);
+    host.abort(1);
+    let gone = Effect::Send(released(1, ReleaseReason::Aborted));
+    assert_eq!(host.takes(), [stop(0, 1), gone, Effect::Send(ASK_ONE)]);
+    // Its end crossed with the abort.
+    host.ends(1, output("42"));
+    assert_eq!(host.takes(), [Effect::Discard { token: token(1) }]);
+    host.abort(1);
+    host.quiet();
+}
+
+#[test]
+fn an_abort_that_crossed_with_the_report_waits_for_the_verdict() {
+    let mut host = Host::desktop(1);
+    host.run([1]);
+    host.ends(1, output("42"));
+    host.takes();
+    host.abort(1);
+    host.quiet();
+    assert_eq!(host.harvest.unacked, 1);
+    host.verdict(1, Verdict::OldToken);
+    host.quiet();
+    assert_eq!(host.harvest.unacked, 0);
+}
+
+fn large(name: &str) -> RunResult {
+    let stored = Content::Stored { digest: Digest::of(b"x"), bytes: 1 << 20 };
+    RunResult::Output { files: vec![Product { name: name.into(), content: stored }], cpu_us: 5 }
+}
+
+#[test]
+fn a_large_output_is_stored_before_it_is_reported_and_holds_no_slot_meanwhile() {
+    let mut host = Host::desktop(1);
+    host.run([1]);
+    host.ends(1, large("frame.png"));
+    let files = vec![("frame.png".to_owned(), Digest::of(b"x"), 1 << 20)];
+    let store = Effect::Store { token: token(1), files };
+    assert_eq!(host.takes(), [store, Effect::Send(ASK_ONE)]);
+    host.input(Input::Stored { token: token(1), result: Ok(()) });
+    let discard = Effect::Discard { token: token(1) };
+    assert_eq!(host.takes(), [discard, Effect::Send(report(1, large("frame.png")))]);
+    host.input(Input::Stored { token: token(1), result: Ok(()) });
+    host.quiet();
+}
+
+#[test]
+fn a_large_output_that_cannot_be_stored_is_a_failure() {
+    let mut host = Host::desktop(1);
+    host.run([1]);
+    host.ends(1, large("frame.png"));
+    host.takes();
+    host.input(Input::Stored { token: token(1), result: Err("413".into()) });
+    let effects = host.takes();
+    let failed = RunResult::Failed { reason: "413".into(), cpu_us: 5 };
+    assert!(effects.contains(&Effect::Send(report(1, failed))), "{effects:?}");
+}
+
+#[test]
+fn an_abort_stops_the_storing() {
+    let mut host = Host::desktop(1);
+    host.run([1]);
+    host.ends(1, large("frame.png"));
+    host.takes();
+    host.abort(1);
+    let discard = Effect::Discard { token: token(1) };
+    let gone = Effect::Send(released(1, ReleaseReason::Aborted));
+    assert_eq!(host.takes(), [discard, gone]);
+}
+
+#[test]
+fn an_output_with_impossible_files_is_a_failure() {
+    let mut host = Host::desktop(1);
+    host.run([1]);
+    host.ends(1, large("../frame.png"));
+    let effects = host.takes();
+    let [Effect::Send(AgentMessage::Report(report)), _] = &effects[..] else {
+        panic!("{effects:?}")
+    };
+    let Outcome::Failed(reason) = &report.outcome else { panic!("{report:?}") };
+    assert!(reason.contains("plain file name"), "{reason}");
+}
+
+#[test]
+fn progress_is_told_of_what_runs_alone() {
+    let mut host = Host::desktop(1);
+    host.run([1]);
+    host.input(Input::Progress { token: token(1), permille: 300 });
+    host.says(&[AgentMessage::Progress { token: token(1), permille: 300 }]);
+    host.input(Input::Progress { token: token(2), permille: 300 });
+    host.quiet();
+}
+
+#[test]
+fn with_too_many_reports_unacknowledged_nothing_more_is_asked_for() {
+    let mut host = Host::desktop(1);
+    let count = UNACKED_REPORTS_MAX as u64;
+    host.learn(noop());
+    for raw in 1..=count {
+        host.lease_unchecked(raw);
+        let asked = host.ends_unchecked(raw, output("")).contains(&Effect::Send(ASK_ONE));
+        assert_eq!(asked, raw < count, "after {raw} reports");
+    }
+    host.harvest.check_invariants().expect("invariants");
+    host.verdict(1, Verdict::Counted);
+    host.says(&[ASK_ONE]);
+}
+
+#[test]
+fn the_number_of_remembered_tasks_is_bounded() {
+    let mut host = Host::desktop(1);
+    for job in 0..TASKS_MAX as u64 + 10 {
+        host.broker(BrokerMessage::Task { job: JobId::new(job), task: noop() });
+        host.quiet();
+    }
+    assert_eq!(host.harvest.tasks.len(), TASKS_MAX);
+}

@@ -1,0 +1,259 @@
+//! Getting out of a render's way: the thread that answers the hooks of this host.
+//!
+//! A preflight hook waits for its answer before the render starts, so nothing else happens in
+//! between: this thread reads the request, freezes what is in the way with its own hands, answers,
+//! then kills what it froze and tells the main loop. It shares no runtime with the rest and runs
+//! above it where the system allows that.
+//!
+//! # Invariants
+//! - No client makes another wait: sockets do not block, a request has a size and a time, and so
+//!   has the number of connections.
+//! - A preflight is obeyed even where it cannot be answered.
+//! - The socket's file belongs to a living agent, or is taken over.
+
+mod connection;
+mod listener;
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use gleaner_hooks::{RunDir, SocketAnswer, SocketRequest};
+use gleaner_protocol::farm::Booked;
+use gleaner_protocol::{BookingId, LeaseToken, Span, Time, boottime};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use tracing::{debug, warn};
+
+use crate::limits::SOCKET_CONNECTIONS_MAX;
+use crate::slot_table::SlotTable;
+use connection::{Connection, Step};
+use listener::Listener;
+
+pub use listener::SocketError;
+
+/// What a hook did, for the main loop: the run folder is to be read again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Released {
+    /// Replicas that were stopped.
+    pub(crate) stopped: Vec<LeaseToken>,
+    /// A preflight that could not raise the epoch: the agent has to.
+    pub(crate) raise_epoch: bool,
+}
+
+/// The running thread. It ends, and its socket goes, when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Releaser {
+    wake: Arc<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Releaser {
+    /// Binds the socket of `run_dir` and serves it. `tell` must not block.
+    pub(crate) fn start(
+        run_dir: RunDir,
+        cores: u32,
+        table: Arc<SlotTable>,
+        tell: impl Fn(Released) + Send + 'static,
+    ) -> Result<Self, SocketError> {
+        let listener = Listener::bind(&run_dir.socket_path())?;
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|error| SocketError::Setup(error.into()))?;
+        let wake = Arc::new(wake);
+        let service = Service { run_dir, cores, table, tell };
+        let ears = Arc::clone(&wake);
+        let thread = thread::Builder::new()
+            .name("gleaner-release".into())
+            .spawn(move || serve(&listener, &service, &ears))
+            .map_err(SocketError::Setup)?;
+        Ok(Self { wake, thread: Some(thread) })
+    }
+}
+
+impl Drop for Releaser {
+    fn drop(&mut self) {
+        // Writing to an event counter fails only at its overflow, which wakes just as well.
+        let _ = rustix::io::write(&*self.wake, &1_u64.to_ne_bytes());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// How far above the rest the thread runs, where that is allowed.
+const NICE: i32 = -10;
+
+fn serve<T: Fn(Released)>(listener: &Listener, service: &Service<T>, wake: &OwnedFd) {
+    // Without the right to it the thread still wakes before harvested work, which is idle-class.
+    let _ = rustix::process::setpriority_process(None, NICE);
+    let mut connections: Vec<Connection> = Vec::new();
+    loop {
+        match wait(listener, wake, &connections) {
+            Ok(ready) if ready.woken => return,
+            Ok(ready) => {
+                let now = boottime();
+                serve_ready(service, &mut connections, &ready.connections, now);
+                if ready.listener {
+                    accept(listener, service, &mut connections, now);
+                }
+                connections.retain(|connection| !connection.is_over(now));
+            }
+            Err(error) => {
+                warn!("the hooks' socket failed: {error}");
+                return;
+            }
+        }
+    }
+}
+
+struct Ready {
+    woken: bool,
+    listener: bool,
+    connections: Vec<bool>,
+}
+
+fn wait(listener: &Listener, wake: &OwnedFd, connections: &[Connection]) -> io::Result<Ready> {
+    let mut fds = Vec::with_capacity(connections.len() + 2);
+    fds.push(PollFd::new(wake, PollFlags::IN));
+    fds.push(PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN));
+    fds.extend(connections.iter().map(|c| PollFd::from_borrowed_fd(c.as_fd(), PollFlags::IN)));
+    let end = connections.iter().map(Connection::ends_at).min();
+    let timeout = end.map(|end| timespec(end.since(boottime())));
+    loop {
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) => break,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let mut ready = fds.iter().map(|fd| !fd.revents().is_empty());
+    Ok(Ready {
+        woken: ready.next().unwrap_or(false),
+        listener: ready.next().unwrap_or(false),
+        connections: ready.collect(),
+    })
+}
+
+fn serve_ready<T: Fn(Released)>(
+    service: &Service<T>,
+    connections: &mut Vec<Connection>,
+    ready: &[bool],
+    now: Time,
+) {
+    let mut ready = ready.iter();
+    connections.retain_mut(|connection| match ready.next() {
+        Some(true) => step(service, connection, now),
+        _ => true,
+    });
+}
+
+fn accept<T: Fn(Released)>(
+    listener: &Listener,
+    service: &Service<T>,
+    connections: &mut Vec<Connection>,
+    now: Time,
+) {
+    // As many as may be open at once, so that a flood of them cannot keep us from serving.
+    for _ in 0..SOCKET_CONNECTIONS_MAX {
+        let Some(stream) = listener.accept() else { return };
+        let mut connection = Connection::new(stream, now);
+        // A hook has sent its request before we wake: it is served without another turn.
+        if step(service, &mut connection, now) {
+            if connections.len() == SOCKET_CONNECTIONS_MAX {
+                debug!("too many connections to the hooks' socket: the oldest is closed");
+                connections.remove(0);
+            }
+            connections.push(connection);
+        }
+    }
+}
+
+/// Serves what a connection has for us; false when it is done with.
+fn step<T: Fn(Released)>(service: &Service<T>, connection: &mut Connection, now: Time) -> bool {
+    match connection.read(now) {
+        Step::Wait => true,
+        Step::Gone => false,
+        Step::Malformed(reason) => {
+            connection.answer(&SocketAnswer::Error { reason });
+            false
+        }
+        Step::Request(request) => {
+            service.serve(request, |answer| connection.answer(answer));
+            false
+        }
+    }
+}
+
+struct Service<T> {
+    run_dir: RunDir,
+    cores: u32,
+    table: Arc<SlotTable>,
+    tell: T,
+}
+
+impl<T: Fn(Released)> Service<T> {
+    fn serve(&self, request: SocketRequest, mut answer: impl FnMut(&SocketAnswer)) {
+        match request {
+            SocketRequest::Preflight { booking, booked, epoch } => {
+                let slots_left = self.cores_left(&booking, &booked);
+                let frozen = self.table.freeze(epoch, slots_left);
+                answer(&SocketAnswer::Released {
+                    frozen: u32::try_from(frozen.tokens.len()).unwrap_or(u32::MAX),
+                    slots_left: frozen.slots_left,
+                });
+                self.table.kill_frozen();
+                (self.tell)(Released { stopped: frozen.tokens, raise_epoch: epoch.is_none() });
+            }
+            SocketRequest::Postflight { .. } => {
+                answer(&SocketAnswer::Noted);
+                (self.tell)(Released { stopped: Vec::new(), raise_epoch: false });
+            }
+            SocketRequest::Status => {
+                let occupancy = self.table.occupancy();
+                answer(&SocketAnswer::Status {
+                    epoch: self.run_dir.epoch().ok(),
+                    slots: occupancy.slots,
+                    running: occupancy.running,
+                    connected: occupancy.connected,
+                });
+            }
+        }
+    }
+
+    /// Cores that all bookings leave, this one included. None where one of them takes the whole
+    /// host, or where the run folder cannot be read.
+    fn cores_left(&self, booking: &BookingId, booked: &Booked) -> u32 {
+        let Some(wanted) = booked.cores else { return 0 };
+        match self.run_dir.bookings() {
+            Ok(bookings) => {
+                let others = bookings.iter().filter(|other| other.booking != *booking);
+                let others = others.map(|other| other.resources);
+                self.cores.saturating_sub(booked_cores(others, self.cores).saturating_add(wanted))
+            }
+            Err(error) => {
+                warn!("{error}: the whole host is taken as booked");
+                0
+            }
+        }
+    }
+}
+
+/// Cores that these bookings take together, of a host with `cores`.
+pub(crate) fn booked_cores(bookings: impl IntoIterator<Item = Booked>, cores: u32) -> u32 {
+    bookings
+        .into_iter()
+        .map(|booked| booked.cores.unwrap_or(cores))
+        .fold(0, u32::saturating_add)
+        .min(cores)
+}
+
+fn timespec(span: Span) -> Timespec {
+    let micros = span.as_micros();
+    Timespec {
+        tv_sec: i64::try_from(micros / 1_000_000).unwrap_or(i64::MAX),
+        tv_nsec: i64::try_from(micros % 1_000_000 * 1_000).expect("below a second"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

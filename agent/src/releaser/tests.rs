@@ -1,0 +1,169 @@
+use super::*;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc;
+
+use gleaner_hooks::ask;
+use gleaner_protocol::Epoch;
+use gleaner_protocol::control::Fragment;
+use gleaner_protocol::limits::HOOK_MESSAGE_BYTES_MAX;
+
+const CORES: u32 = 8;
+
+struct Host {
+    _folder: tempfile::TempDir,
+    run_dir: RunDir,
+    table: Arc<SlotTable>,
+    told: mpsc::Receiver<Released>,
+    releaser: Releaser,
+}
+
+impl Host {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let run_dir = RunDir::open(folder.path().join("run")).expect("a run folder");
+        let gate = Fragment { epoch: run_dir.epoch().expect("there"), slots: CORES };
+        let table = Arc::new(SlotTable::new(CORES, gate));
+        let (tell, told) = mpsc::channel();
+        let releaser =
+            Releaser::start(run_dir.clone(), CORES, Arc::clone(&table), move |released| {
+                tell.send(released).expect("the test listens");
+            })
+            .expect("the socket is free");
+        Self { _folder: folder, run_dir, table, told, releaser }
+    }
+
+    fn preflight(&self, booking: &str, cores: Option<u32>) -> SocketAnswer {
+        let booking = BookingId::new(booking).expect("a plain name");
+        let booked = Booked { cores, memory_mib: None };
+        let epoch = self.run_dir.raise_epoch().expect("there");
+        self.run_dir.begin_booking(&booking, &booked).expect("there");
+        self.ask(&SocketRequest::Preflight { booking, booked, epoch: Some(epoch) })
+    }
+
+    fn ask(&self, request: &SocketRequest) -> SocketAnswer {
+        ask(&self.run_dir.socket_path(), request, Span::from_secs(20)).expect("an answer")
+    }
+
+    fn raw(&self, bytes: &[u8]) -> String {
+        let mut stream = UnixStream::connect(self.run_dir.socket_path()).expect("listens");
+        // It may close before it has read all of an oversized request.
+        let _ = stream.write_all(bytes);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let mut answer = String::new();
+        let _ = stream.read_to_string(&mut answer);
+        answer
+    }
+}
+
+fn slots_left(answer: &SocketAnswer) -> u32 {
+    match answer {
+        SocketAnswer::Released { slots_left, .. } => *slots_left,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn two_renders_take_what_they_booked_together() {
+    let host = Host::new();
+    assert_eq!(slots_left(&host.preflight("a", Some(3))), 5);
+    assert_eq!(slots_left(&host.preflight("b", Some(2))), 3);
+    assert_eq!(slots_left(&host.preflight("b", Some(2))), 3, "a doubled hook books once");
+    assert_eq!(slots_left(&host.preflight("c", None)), 0);
+    for _ in 0..4 {
+        let told = host.told.recv().expect("told");
+        assert_eq!(told, Released { stopped: Vec::new(), raise_epoch: false });
+    }
+    let status = host.ask(&SocketRequest::Status);
+    let epoch = host.run_dir.epoch().ok();
+    assert_eq!(status, SocketAnswer::Status { epoch, slots: 0, running: 0, connected: false });
+}
+
+#[test]
+fn a_preflight_without_an_epoch_closes_everything_it_booked_and_says_so() {
+    let host = Host::new();
+    let booking = BookingId::new("a").expect("plain");
+    let answer = host.ask(&SocketRequest::Preflight {
+        booking: booking.clone(),
+        booked: Booked::default(),
+        epoch: None,
+    });
+    assert_eq!(slots_left(&answer), 0);
+    assert_eq!(host.told.recv(), Ok(Released { stopped: Vec::new(), raise_epoch: true }));
+    let postflight = SocketRequest::Postflight { booking, epoch: None };
+    assert_eq!(host.ask(&postflight), SocketAnswer::Noted);
+    assert_eq!(host.told.recv(), Ok(Released { stopped: Vec::new(), raise_epoch: false }));
+    assert_eq!(host.table.occupancy().slots, 0);
+}
+
+#[test]
+fn bad_requests_are_answered_and_change_nothing() {
+    let host = Host::new();
+    let long = vec![b'x'; HOOK_MESSAGE_BYTES_MAX + 2];
+    for (bytes, says) in [
+        (&b"hello\n"[..], "not a message"),
+        (b"{\"request\":\"launch\"}\n", "unknown variant"),
+        (b"\xff\xfe\n", "not a message"),
+        (b"{\"request\":\"status\"", "not a message"),
+        (&long, "longer than"),
+    ] {
+        let answer = host.raw(bytes);
+        assert!(answer.contains(says), "{answer:?} to {:?}", String::from_utf8_lossy(bytes));
+    }
+    assert_eq!(host.raw(b""), "");
+    assert_eq!(host.table.occupancy().slots, CORES);
+    assert!(host.told.try_recv().is_err());
+}
+
+#[test]
+fn clients_that_hang_keep_nobody_waiting() {
+    let host = Host::new();
+    let path = host.run_dir.socket_path();
+    let mut hanging: Vec<UnixStream> = (0..SOCKET_CONNECTIONS_MAX + 20)
+        .map(|_| UnixStream::connect(&path).expect("listens"))
+        .collect();
+    for stream in &mut hanging {
+        let _ = stream.write_all(b"{\"request\":");
+    }
+    assert_eq!(slots_left(&host.preflight("a", Some(8))), 0);
+    // In the end each is closed from the other side.
+    for stream in &mut hanging {
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest);
+    }
+}
+
+#[test]
+fn many_preflights_at_once_all_get_their_answer() {
+    let host = Host::new();
+    let path = host.run_dir.socket_path();
+    thread::scope(|scope| {
+        for index in 0..32 {
+            let path = &path;
+            scope.spawn(move || {
+                let request = SocketRequest::Preflight {
+                    booking: BookingId::new(format!("r{index}")).expect("plain"),
+                    booked: Booked { cores: Some(1), memory_mib: None },
+                    epoch: Some(Epoch { incarnation: 9, count: index }),
+                };
+                ask(path, &request, Span::from_secs(20)).expect("an answer");
+            });
+        }
+    });
+    assert_eq!(host.told.iter().take(32).count(), 32);
+    assert_eq!(host.table.occupancy().slots, 0);
+}
+
+#[test]
+fn a_second_agent_is_refused_and_a_dead_ones_socket_is_taken_over() {
+    let host = Host::new();
+    let path = host.run_dir.socket_path();
+    let second = Releaser::start(host.run_dir.clone(), 1, Arc::clone(&host.table), |_| {});
+    let error = second.expect_err("in use").to_string();
+    assert!(error.contains("another agent answers"), "{error}");
+    drop(host.releaser);
+    assert!(!path.exists(), "an orderly end removes the socket");
+    drop(std::os::unix::net::UnixListener::bind(&path).expect("free"));
+    assert!(path.exists(), "a dead agent leaves it");
+    Releaser::start(host.run_dir, 1, host.table, |_| {}).expect("taken over");
+}

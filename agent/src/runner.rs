@@ -1,0 +1,212 @@
+//! The runner process: where harvested work runs, never in the agent itself.
+//!
+//! An agent starts its own executable with the argument `__runner` once per slot and keeps it
+//! warm: it reads orders from its standard input, a socket, and writes what came of them back.
+//! Kernels run inside it, commands are its children; all of them are one process group, which
+//! the releaser freezes and kills as a whole.
+//!
+//! # Invariants
+//! - One order at a time.
+//! - When the agent's end of the socket closes, the whole group is killed: no work outlives its
+//!   agent.
+//! - Work runs in the idle scheduling class; the thread that watches for the agent's end does
+//!   not, so that a busy host does not keep it from acting.
+
+mod capture;
+mod command;
+mod folder;
+mod frame;
+mod order;
+mod outputs;
+mod scheduling_class;
+mod sweep;
+
+use std::os::unix::net::UnixStream;
+use std::panic::{self, AssertUnwindSafe};
+use std::process::exit;
+use std::thread;
+
+use gleaner_protocol::{Content, OutputFile, Span, Time, boottime};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::fcntl_dupfd_cloexec;
+use rustix::process::{Resource, Rlimit, Signal, kill_current_process_group, setrlimit};
+use rustix::time::{ClockId, clock_gettime};
+
+pub(crate) use frame::{FrameBuffer, FrameError, encode as encode_frame};
+pub(crate) use order::{CommandOrder, KernelOrder, Order, Reply, Setup, StagedInput};
+pub(crate) use outputs::{discard_spooled, spool_path};
+
+use crate::harvest::Product;
+use crate::kernels::kernel;
+use crate::limits::PROGRESS_INTERVAL_MS;
+use folder::TaskFolder;
+use gleaner_protocol::limits::BLOB_BYTES_MAX;
+use outputs::Collector;
+
+/// The argument that makes an executable a runner.
+pub const RUNNER_ARGUMENT: &str = "__runner";
+
+/// Becomes a runner if this process was started as one; returns otherwise. To be called first in
+/// the `main` of every executable that runs an agent.
+pub fn run_as_runner_if_asked() {
+    if std::env::args_os().nth(1).is_some_and(|argument| argument == RUNNER_ARGUMENT) {
+        runner_main()
+    }
+}
+
+/// The `main` of a runner process.
+pub fn runner_main() -> ! {
+    let leads = rustix::process::getpgrp() == rustix::process::getpid();
+    let stdin = std::io::stdin();
+    if !leads || rustix::net::sockopt::socket_type(&stdin).is_err() {
+        // Started by hand: killing "our" group at the end would kill somebody else's.
+        exit(NOT_FOR_PEOPLE);
+    }
+    let Ok(socket) = fcntl_dupfd_cloexec(&stdin, FIRST_FREE_FD).map(UnixStream::from) else {
+        exit(NOT_FOR_PEOPLE)
+    };
+    prepare(&socket);
+    let mut runner = match Runner::set_up(socket) {
+        Ok(runner) => runner,
+        Err(_) => end_group(),
+    };
+    loop {
+        let served = runner.serve_one();
+        if served.is_err() {
+            end_group();
+        }
+    }
+}
+
+/// Above the three standard ones.
+const FIRST_FREE_FD: i32 = 3;
+
+/// Exit code of a runner that no agent started.
+const NOT_FOR_PEOPLE: i32 = 2;
+
+/// Name of the process, as `ps` shows it.
+const NAME: &std::ffi::CStr = c"gleaner-runner";
+
+fn prepare(socket: &UnixStream) {
+    // None of these is essential; what fails leaves a runner that does its work all the same.
+    let _ = rustix::thread::set_name(NAME);
+    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+    let limit = |bytes| Rlimit { current: Some(bytes), maximum: Some(bytes) };
+    let _ = setrlimit(Resource::Core, limit(0));
+    let _ = setrlimit(Resource::Fsize, limit(BLOB_BYTES_MAX));
+    if let Ok(socket) = socket.try_clone() {
+        let watcher = thread::Builder::new().name("watch-agent".into()).stack_size(64 << 10);
+        let _ = watcher.spawn(move || {
+            wait_for_hang_up(&socket);
+            end_group()
+        });
+    }
+    // After the watcher was started, which would inherit it.
+    scheduling_class::become_idle();
+    panic::set_hook(Box::new(|_| {}));
+}
+
+/// Returns when the agent has closed its end.
+fn wait_for_hang_up(socket: &UnixStream) {
+    loop {
+        let mut fds = [PollFd::new(socket, PollFlags::empty())];
+        match poll(&mut fds, None) {
+            Ok(_) if fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR) => return,
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// Ends this process and everything it started.
+fn end_group() -> ! {
+    let _ = kill_current_process_group(Signal::KILL);
+    exit(1)
+}
+
+struct Runner {
+    socket: UnixStream,
+    frames: FrameBuffer,
+    folder: TaskFolder,
+    collector: Collector,
+}
+
+impl Runner {
+    fn set_up(socket: UnixStream) -> Result<Self, FrameError> {
+        let mut frames = FrameBuffer::default();
+        let setup: Setup = frames.read_from(&socket)?;
+        let collector = Collector::new(setup.spool);
+        Ok(Self { socket, frames, folder: TaskFolder::new(setup.folder), collector })
+    }
+
+    fn serve_one(&mut self) -> Result<(), FrameError> {
+        let order: Order = self.frames.read_from(&self.socket)?;
+        let reply = match order {
+            Order::Kernel(order) => self.run_kernel(&order),
+            Order::Command(order) => command::run(&mut self.folder, &self.collector, &order),
+        };
+        frame::write_to(&self.socket, &reply)
+    }
+
+    fn run_kernel(&self, order: &KernelOrder) -> Reply {
+        let Some(kernel) = kernel(order.kernel.as_str()) else {
+            return Reply::CannotRun(format!("kernel {} is not built in", order.kernel));
+        };
+        let mut progress = ProgressTeller { socket: &self.socket, next: boottime() };
+        let before = thread_cpu();
+        let outcome = panic::catch_unwind(AssertUnwindSafe(|| {
+            kernel.run(order.index, order.item.as_deref(), &mut |permille| progress.tell(permille))
+        }));
+        let cpu_us = (thread_cpu() - before).as_micros();
+        match outcome {
+            Ok(Ok(files)) => match self.keep(order.token, files) {
+                Ok(files) => Reply::Done { files, cpu_us },
+                Err(reason) => Reply::Failed { reason, cpu_us },
+            },
+            Ok(Err(error)) => Reply::Failed { reason: error.to_string(), cpu_us },
+            Err(panic) => {
+                let text = panic
+                    .downcast_ref::<String>()
+                    .map(String::as_str)
+                    .or_else(|| panic.downcast_ref::<&str>().copied())
+                    .unwrap_or("no reason given");
+                let reason = format!("kernel {} panicked: {text}", order.kernel);
+                Reply::Failed { reason, cpu_us }
+            }
+        }
+    }
+
+    fn keep(&self, token: u64, files: Vec<OutputFile>) -> Result<Vec<Product>, String> {
+        files
+            .into_iter()
+            .map(|file| match file.content {
+                Content::Inline(bytes) => self.collector.keep_bytes(token, &file.name, bytes),
+                stored @ Content::Stored { .. } => Ok(Product { name: file.name, content: stored }),
+            })
+            .collect()
+    }
+}
+
+/// CPU time of this thread, as an instant on its own clock.
+fn thread_cpu() -> Time {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let micros = time.tv_sec.saturating_mul(1_000_000) + time.tv_nsec / 1_000;
+    Time::from_micros(u64::try_from(micros).unwrap_or(0))
+}
+
+/// Passes progress on, not too often.
+struct ProgressTeller<'a> {
+    socket: &'a UnixStream,
+    next: Time,
+}
+
+impl ProgressTeller<'_> {
+    fn tell(&mut self, permille: u16) {
+        let now = boottime();
+        if now >= self.next {
+            self.next = now + Span::from_millis(PROGRESS_INTERVAL_MS);
+            // Where the agent is gone the watcher is about to end us.
+            let _ = frame::write_to(self.socket, &Reply::Progress { permille });
+        }
+    }
+}

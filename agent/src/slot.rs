@@ -1,0 +1,352 @@
+//! One slot of the host: gets a replica's inputs, has a warm runner run it, and says what came
+//! of it.
+//!
+//! # Invariants
+//! - Nothing is handed to a runner before the gate let it through at the epoch at which the run
+//!   folder stands; and the run folder is asked once more afterwards, for a hook may have given
+//!   this agent up in between.
+//! - A runner's group is in the run folder before its first order, and leaves it when all of the
+//!   group is dead.
+//! - After a stop, nothing more is told of that replica.
+
+mod warm_runner;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use gleaner_hooks::RunDir;
+use gleaner_protocol::boottime;
+use gleaner_protocol::control::Lease;
+use gleaner_protocol::job::{CommandTask, Task};
+use gleaner_protocol::{Epoch, LeaseToken};
+use tokio::sync::mpsc;
+use tracing::{debug, warn};
+
+use crate::blobs::{Blobs, CachedBlob};
+use crate::harvest::RunResult;
+use crate::runner::{CommandOrder, KernelOrder, Order, Reply, Setup, StagedInput, discard_spooled};
+use crate::slot_table::SlotTable;
+use std::collections::BTreeMap;
+use warm_runner::{RunnerGone, WarmRunner};
+
+/// What all slots share.
+pub(crate) struct Workshop {
+    /// The host's run folder.
+    pub(crate) run_dir: RunDir,
+    /// What runs where.
+    pub(crate) table: Arc<SlotTable>,
+    /// Inputs and outputs.
+    pub(crate) blobs: Arc<Blobs>,
+    /// Programs that may run, by the names that submitters use.
+    pub(crate) commands: BTreeMap<String, PathBuf>,
+    /// What is started as runner.
+    pub(crate) runner_program: PathBuf,
+    /// Folder of the runners' folders.
+    pub(crate) tasks: PathBuf,
+    /// Folder of large outputs.
+    pub(crate) spool: PathBuf,
+}
+
+/// For one slot.
+#[derive(Debug)]
+pub(crate) enum SlotOrder {
+    /// Run this.
+    Start {
+        /// Which replica.
+        lease: Lease,
+        /// What.
+        task: Arc<Task>,
+        /// The epoch of the fragment.
+        epoch: Epoch,
+    },
+    /// End this, if it runs.
+    Stop(LeaseToken),
+}
+
+/// From one slot.
+#[derive(Debug)]
+pub(crate) enum SlotEvent {
+    /// A replica ended by itself.
+    Ended {
+        /// Which.
+        token: LeaseToken,
+        /// With what.
+        result: RunResult,
+        /// Whether the run folder has to be read first: it stands at another epoch.
+        epoch_raised: bool,
+    },
+    /// A replica came further.
+    Progress {
+        /// Which.
+        token: LeaseToken,
+        /// How far, in thousandths.
+        permille: u16,
+    },
+}
+
+/// Runs one slot until its orders end; then its runner is killed.
+pub(crate) async fn run_slot(
+    slot: u32,
+    shop: Arc<Workshop>,
+    mut orders: mpsc::UnboundedReceiver<SlotOrder>,
+    events: mpsc::Sender<SlotEvent>,
+) {
+    let mut task = SlotTask { slot, shop, runner: None, events };
+    loop {
+        let order = tokio::select! {
+            order = orders.recv() => order,
+            () = task.idle_runner_gone() => {
+                task.bury().await;
+                continue;
+            }
+        };
+        match order {
+            Some(SlotOrder::Start { lease, task: what, epoch }) => {
+                if !task.serve(&lease, &what, epoch, &mut orders).await {
+                    break;
+                }
+            }
+            // It ended in the moment in which it was stopped.
+            Some(SlotOrder::Stop(_)) => {}
+            None => break,
+        }
+    }
+    task.bury().await;
+}
+
+struct SlotTask {
+    slot: u32,
+    shop: Arc<Workshop>,
+    runner: Option<WarmRunner>,
+    events: mpsc::Sender<SlotEvent>,
+}
+
+/// How one replica went.
+struct Verdict {
+    result: RunResult,
+    epoch_raised: bool,
+}
+
+impl From<RunResult> for Verdict {
+    fn from(result: RunResult) -> Self {
+        Self { result, epoch_raised: false }
+    }
+}
+
+impl SlotTask {
+    /// Runs one replica, or until it is to be stopped. False when there will be no more orders.
+    async fn serve(
+        &mut self,
+        lease: &Lease,
+        task: &Task,
+        epoch: Epoch,
+        orders: &mut mpsc::UnboundedReceiver<SlotOrder>,
+    ) -> bool {
+        let events = self.events.clone();
+        let more = {
+            let work = self.perform(lease, task, epoch);
+            tokio::pin!(work);
+            loop {
+                tokio::select! {
+                    biased;
+                    order = orders.recv() => match order {
+                        Some(SlotOrder::Stop(token)) if token == lease.token => break true,
+                        Some(SlotOrder::Stop(_)) => {}
+                        Some(SlotOrder::Start { .. }) => {
+                            unreachable!("a slot gets its next replica after the end of the last")
+                        }
+                        None => break false,
+                    },
+                    verdict = &mut work => {
+                        let Verdict { result, epoch_raised } = verdict;
+                        let token = lease.token;
+                        let event = SlotEvent::Ended { token, result, epoch_raised };
+                        return events.send(event).await.is_ok();
+                    }
+                }
+            }
+        };
+        self.bury().await;
+        discard_spooled(&self.shop.spool, lease.token.get());
+        more
+    }
+
+    async fn perform(&mut self, lease: &Lease, task: &Task, epoch: Epoch) -> Verdict {
+        let (order, _pins) = match self.prepare(lease, task).await {
+            Ok(prepared) => prepared,
+            Err(reason) => return RunResult::CannotRun(reason).into(),
+        };
+        let pgid = match self.warm_up().await {
+            Ok(pgid) => pgid,
+            Err(reason) => return RunResult::CannotRun(reason).into(),
+        };
+        let preempted = Verdict { result: RunResult::Preempted, epoch_raised: true };
+        if self.shop.run_dir.epoch().ok() != Some(epoch) {
+            return preempted;
+        }
+        let table = Arc::clone(&self.shop.table);
+        if table.begin(self.slot, lease.token, pgid, boottime(), epoch).is_err() {
+            return preempted;
+        }
+        let runner = self.runner.as_mut().expect("warmed up above");
+        let outcome = match runner.send(&order).await {
+            Ok(()) if self.shop.run_dir.epoch().ok() == Some(epoch) => {
+                converse(runner, lease.token, &self.events).await
+            }
+            Ok(()) => {
+                // A hook raised it and may believe that all is stopped: so it has to be.
+                table.stop(self.slot, lease.token);
+                Err(RunnerGone)
+            }
+            Err(gone) => Err(gone),
+        };
+        match outcome {
+            Ok(result) => {
+                table.end(self.slot);
+                result.into()
+            }
+            Err(RunnerGone) => {
+                discard_spooled(&self.shop.spool, lease.token.get());
+                self.explain_death(epoch).await
+            }
+        }
+    }
+
+    /// The runner died under a replica: for a render's sake, or by itself.
+    async fn explain_death(&mut self, epoch: Epoch) -> Verdict {
+        let how = self.bury().await;
+        let epoch_raised = self.shop.run_dir.epoch().ok() != Some(epoch);
+        if how.for_a_render || epoch_raised {
+            return Verdict { result: RunResult::Preempted, epoch_raised: true };
+        }
+        let reason = format!("its process was ended from outside ({}); out of memory?", how.status);
+        RunResult::Failed { reason, cpu_us: 0 }.into()
+    }
+
+    /// Fetches what the replica needs. The pins keep its inputs in the cache.
+    async fn prepare(
+        &self,
+        lease: &Lease,
+        task: &Task,
+    ) -> Result<(Order, Vec<CachedBlob>), String> {
+        let token = lease.token.get();
+        let index = lease.replica.workunit.index;
+        let item = lease.item.clone();
+        match task {
+            Task::Kernel(kernel) => {
+                let kernel = kernel.clone();
+                Ok((Order::Kernel(KernelOrder { token, kernel, index, item }), Vec::new()))
+            }
+            Task::Command(command) => {
+                let (inputs, pins) = self.fetch_inputs(command).await?;
+                let (name, arguments) = command.argv.split_first().ok_or("no program")?;
+                let program = self.shop.commands.get(name).cloned();
+                let program = program.ok_or_else(|| format!("{name} is not allowed here"))?;
+                let order = CommandOrder {
+                    token,
+                    program,
+                    arguments: arguments.to_vec(),
+                    index,
+                    item,
+                    inputs,
+                    outputs: command.outputs.clone(),
+                };
+                Ok((Order::Command(order), pins))
+            }
+        }
+    }
+
+    async fn fetch_inputs(
+        &self,
+        command: &CommandTask,
+    ) -> Result<(Vec<StagedInput>, Vec<CachedBlob>), String> {
+        let mut inputs = Vec::with_capacity(command.inputs.len());
+        let mut pins = Vec::with_capacity(command.inputs.len());
+        for input in &command.inputs {
+            let blob = self.shop.blobs.fetch(input.digest).await;
+            let blob = blob.map_err(|error| format!("input {:?}: {error}", input.name))?;
+            let source = blob.path().to_owned();
+            inputs.push(StagedInput { name: input.name.clone(), source, digest: input.digest });
+            pins.push(blob);
+        }
+        Ok((inputs, pins))
+    }
+
+    /// Makes sure that a runner waits for an order; returns its group.
+    async fn warm_up(&mut self) -> Result<i32, String> {
+        if self.runner.as_mut().is_some_and(WarmRunner::is_gone) {
+            self.bury().await;
+        }
+        if let Some(runner) = &self.runner {
+            return Ok(runner.pgid());
+        }
+        let setup = Setup {
+            folder: self.shop.tasks.join(self.slot.to_string()),
+            spool: self.shop.spool.clone(),
+        };
+        let runner = WarmRunner::start(&self.shop.runner_program, &self.shop.run_dir)
+            .map_err(|error| error.to_string())?;
+        let runner = self.runner.insert(runner);
+        let pgid = runner.pgid();
+        if runner.send(&setup).await.is_err() {
+            let how = self.bury().await;
+            return Err(format!("the runner ended as it started ({})", how.status));
+        }
+        Ok(pgid)
+    }
+
+    /// Returns when the idle runner has died; never where there is none.
+    async fn idle_runner_gone(&mut self) {
+        match &mut self.runner {
+            Some(runner) => runner.gone().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Kills what is left of the runner's group, waits for its end, and clears up after it.
+    async fn bury(&mut self) -> Death {
+        let for_a_render = self.shop.table.end(self.slot);
+        let Some(runner) = self.runner.take() else {
+            return Death { for_a_render, status: "no runner".into() };
+        };
+        let pgid = runner.pgid();
+        let status = runner.bury().await;
+        debug!(slot = self.slot, pgid, %status, "runner ended");
+        if let Err(error) = self.shop.run_dir.forget_group(pgid) {
+            warn!("{error}");
+        }
+        let folder = self.shop.tasks.join(self.slot.to_string());
+        let cleared = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(folder)).await;
+        if let Ok(Err(error)) = cleared
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            warn!("cannot clear up after a task: {error}");
+        }
+        Death { for_a_render, status }
+    }
+}
+
+struct Death {
+    for_a_render: bool,
+    status: String,
+}
+
+/// Passes progress on until the replica has ended.
+async fn converse(
+    runner: &mut WarmRunner,
+    token: LeaseToken,
+    events: &mpsc::Sender<SlotEvent>,
+) -> Result<RunResult, RunnerGone> {
+    loop {
+        return Ok(match runner.receive().await? {
+            Reply::Progress { permille } => {
+                // One that does not fit is no loss: another follows.
+                let _ = events.try_send(SlotEvent::Progress { token, permille });
+                continue;
+            }
+            Reply::Done { files, cpu_us } => RunResult::Output { files, cpu_us },
+            Reply::Failed { reason, cpu_us } => RunResult::Failed { reason, cpu_us },
+            Reply::CannotRun(reason) => RunResult::CannotRun(reason),
+        });
+    }
+}

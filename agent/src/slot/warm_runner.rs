@@ -1,0 +1,131 @@
+//! A runner process, from the agent's side.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream as StdStream;
+use std::path::Path;
+use std::process::Stdio;
+
+use gleaner_hooks::{RunDir, RunDirError, TaskGroup, kill};
+use serde::Serialize;
+use thiserror::Error;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::process::{Child, Command};
+use tracing::warn;
+
+use crate::runner::{FrameBuffer, RUNNER_ARGUMENT, Reply, encode_frame};
+
+/// A living runner.
+#[derive(Debug)]
+pub(super) struct WarmRunner {
+    child: Child,
+    pgid: i32,
+    socket: UnixStream,
+    frames: FrameBuffer,
+}
+
+/// It died, or speaks nonsense and has to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct RunnerGone;
+
+/// Why there is no runner.
+#[derive(Debug, Error)]
+pub(super) enum StartError {
+    /// The process could not be started.
+    #[error("cannot start the runner {program}: {source}")]
+    Spawn {
+        /// Which.
+        program: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// It could not be entered into the run folder, without which no hook could stop it.
+    #[error(transparent)]
+    Register(#[from] RunDirError),
+}
+
+impl WarmRunner {
+    /// Starts one as the leader of its own group, and enters the group into the run folder.
+    pub(super) fn start(program: &Path, run_dir: &RunDir) -> Result<Self, StartError> {
+        let refuse = |source| StartError::Spawn { program: program.display().to_string(), source };
+        let (ours, theirs) = StdStream::pair().map_err(refuse)?;
+        ours.set_nonblocking(true).map_err(refuse)?;
+        let socket = UnixStream::from_std(ours).map_err(refuse)?;
+        let child = Command::new(program)
+            .arg(RUNNER_ARGUMENT)
+            .env_clear()
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::null())
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(refuse)?;
+        let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
+        let pgid = pid.ok_or_else(|| refuse(io::ErrorKind::NotFound.into()))?;
+        let group = TaskGroup::of_leader(pgid).map_err(refuse)?;
+        run_dir.register_group(&group)?;
+        Ok(Self { child, pgid, socket, frames: FrameBuffer::default() })
+    }
+
+    /// The number of its group.
+    pub(super) fn pgid(&self) -> i32 {
+        self.pgid
+    }
+
+    /// Sends one message.
+    pub(super) async fn send<T: Serialize>(&mut self, message: &T) -> Result<(), RunnerGone> {
+        let frame = encode_frame(message).map_err(|error| {
+            warn!("cannot pass a task to a runner: {error}");
+            RunnerGone
+        })?;
+        self.socket.write_all(&frame).await.map_err(|_| RunnerGone)
+    }
+
+    /// Waits for a message.
+    pub(super) async fn receive(&mut self) -> Result<Reply, RunnerGone> {
+        let mut part = [0; 8192];
+        loop {
+            match self.frames.next() {
+                Ok(Some(reply)) => return Ok(reply),
+                Ok(None) => {}
+                Err(error) => {
+                    warn!("a runner speaks nonsense and is ended: {error}");
+                    return Err(RunnerGone);
+                }
+            }
+            match self.socket.read(&mut part).await {
+                Ok(0) | Err(_) => return Err(RunnerGone),
+                Ok(read) => self.frames.extend(&part[..read]),
+            }
+        }
+    }
+
+    /// Whether an idle runner is known to have died.
+    pub(super) fn is_gone(&mut self) -> bool {
+        let mut byte = [0];
+        // An idle runner says nothing: whatever can be read means that it is not usable.
+        !matches!(self.socket.try_read(&mut byte), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    /// Returns when an idle runner has died.
+    pub(super) async fn gone(&mut self) {
+        while !self.is_gone() {
+            if self.socket.readable().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Kills the whole group and waits for the leader's end; says how it ended.
+    ///
+    /// The group must not be in the slot table any more: its number is free afterwards.
+    pub(super) async fn bury(mut self) -> String {
+        // While the leader has not been waited for, its number is nobody else's.
+        let _ = kill(self.pgid);
+        match self.child.wait().await {
+            Ok(status) => status.to_string(),
+            Err(error) => error.to_string(),
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! Which process groups run harvested work right now: what the releaser and the main loop share.
+//!
+//! The main loop asks here before it hands a replica to a runner; the releaser stops what is in a
+//! render's way without asking the main loop at all. One small lock, never held over anything
+//! that waits.
+//!
+//! # Invariants
+//! - A replica is handed to a runner only between [`SlotTable::begin`] and [`SlotTable::end`].
+//! - A group is signalled only while it is entered here, and it is taken out before its leader is
+//!   reaped: so no other group can have its number.
+//! - No more begin than the gate has slots. Only the main loop opens the gate, and never over
+//!   an epoch that the releaser has seen and it has not.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use gleaner_hooks::{freeze, kill};
+use gleaner_protocol::control::Fragment;
+use gleaner_protocol::{Epoch, LeaseToken, Time};
+use tracing::debug;
+
+/// The table.
+#[derive(Debug)]
+pub(crate) struct SlotTable {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    /// What may run.
+    gate: Fragment,
+    busy: Vec<Option<Busy>>,
+    connected: bool,
+}
+
+/// What runs in a slot.
+#[derive(Debug, Clone, Copy)]
+struct Busy {
+    token: LeaseToken,
+    pgid: i32,
+    since: Time,
+    /// Frozen for a render, and to be killed.
+    stopped: bool,
+}
+
+/// The gate is closed to a replica: a render wants its core.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct GateClosed;
+
+/// What a release did.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Frozen {
+    /// Replicas that were stopped.
+    pub(crate) tokens: Vec<LeaseToken>,
+    /// Replicas that may still run.
+    pub(crate) slots_left: u32,
+}
+
+/// How the host is, for people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Occupancy {
+    /// Replicas that may run.
+    pub(crate) slots: u32,
+    /// Replicas that run.
+    pub(crate) running: u32,
+    /// Whether the broker is linked.
+    pub(crate) connected: bool,
+}
+
+impl SlotTable {
+    /// A table of `slots` empty slots.
+    pub(crate) fn new(slots: u32, gate: Fragment) -> Self {
+        let busy = vec![None; slots as usize];
+        Self { inner: Mutex::new(Inner { gate, busy, connected: false }) }
+    }
+
+    /// Enters a replica that is about to be handed to the runner of group `pgid`.
+    pub(crate) fn begin(
+        &self,
+        slot: u32,
+        token: LeaseToken,
+        pgid: i32,
+        now: Time,
+        epoch: Epoch,
+    ) -> Result<(), GateClosed> {
+        let mut inner = self.lock();
+        let room = inner.running() < inner.gate.slots;
+        if !room || inner.gate.epoch != epoch {
+            return Err(GateClosed);
+        }
+        inner.busy[slot as usize] = Some(Busy { token, pgid, since: now, stopped: false });
+        Ok(())
+    }
+
+    /// Takes a slot's replica out, because it has ended or its group is about to be reaped. Says
+    /// whether it was stopped for a render.
+    pub(crate) fn end(&self, slot: u32) -> bool {
+        self.lock().busy[slot as usize].take().is_some_and(|busy| busy.stopped)
+    }
+
+    /// Kills the group that runs this replica in this slot, if it is still there.
+    pub(crate) fn stop(&self, slot: u32, token: LeaseToken) {
+        let inner = self.lock();
+        if let Some(busy) = inner.busy[slot as usize].filter(|busy| busy.token == token) {
+            signal(kill, busy.pgid);
+        }
+    }
+
+    /// Lets this much run from now on; nothing is stopped by it. Of two that disagree on the
+    /// epoch the newer one stands, and what it does not know of stays closed.
+    pub(crate) fn set_gate(&self, gate: Fragment) {
+        let mut inner = self.lock();
+        let same_life = inner.gate.epoch.incarnation == gate.epoch.incarnation;
+        if !same_life || gate.epoch.count >= inner.gate.epoch.count {
+            inner.gate = gate;
+        } else {
+            inner.gate.slots = inner.gate.slots.min(gate.slots);
+        }
+    }
+
+    /// Leaves at most `slots_left` running: freezes the rest, the youngest first. `epoch` is
+    /// the host's from now on, where it is known; where it is not, nothing starts any more until
+    /// the gate is set again.
+    pub(crate) fn freeze(&self, epoch: Option<Epoch>, slots_left: u32) -> Frozen {
+        let mut inner = self.lock();
+        inner.gate.slots = inner.gate.slots.min(slots_left);
+        match epoch {
+            Some(epoch) if epoch.incarnation != inner.gate.epoch.incarnation => {
+                inner.gate = Fragment { epoch, slots: 0 };
+            }
+            Some(epoch) => {
+                inner.gate.epoch.count = inner.gate.epoch.count.max(epoch.count);
+            }
+            None => inner.gate.epoch = Epoch::default(),
+        }
+        let mut running: Vec<(Time, LeaseToken, usize)> = inner
+            .busy
+            .iter()
+            .enumerate()
+            .filter_map(|(slot, busy)| {
+                busy.filter(|busy| !busy.stopped).map(|busy| (busy.since, busy.token, slot))
+            })
+            .collect();
+        running.sort_unstable();
+        let mut doomed = running.split_off(running.len().min(slots_left as usize));
+        doomed.reverse();
+        for (_, _, slot) in &doomed {
+            if let Some(busy) = &mut inner.busy[*slot] {
+                busy.stopped = true;
+                signal(freeze, busy.pgid);
+            }
+        }
+        Frozen {
+            tokens: doomed.into_iter().map(|(_, token, _)| token).collect(),
+            slots_left: inner.gate.slots,
+        }
+    }
+
+    /// Kills all that is frozen.
+    pub(crate) fn kill_frozen(&self) {
+        let inner = self.lock();
+        for busy in inner.busy.iter().flatten().filter(|busy| busy.stopped) {
+            signal(kill, busy.pgid);
+        }
+    }
+
+    /// Notes whether the broker is linked.
+    pub(crate) fn set_connected(&self, connected: bool) {
+        self.lock().connected = connected;
+    }
+
+    /// How it stands.
+    pub(crate) fn occupancy(&self) -> Occupancy {
+        let inner = self.lock();
+        Occupancy { slots: inner.gate.slots, running: inner.running(), connected: inner.connected }
+    }
+
+    /// A panic of a holder leaves nothing half done here that matters more than stopping work.
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn running(&self) -> u32 {
+        let running = self.busy.iter().flatten().filter(|busy| !busy.stopped).count();
+        u32::try_from(running).expect("at most one entry per core")
+    }
+}
+
+fn signal(send: fn(i32) -> std::io::Result<()>, pgid: i32) {
+    if let Err(error) = send(pgid) {
+        // It ended in this moment, and its slot's task is about to notice.
+        debug!("cannot signal process group {pgid}: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::CommandExt;
+    use std::process::{Child, Command, Stdio};
+
+    use gleaner_hooks::ProcessStat;
+    use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+
+    const EPOCH: Epoch = Epoch { incarnation: 1, count: 5 };
+    const NEXT: Epoch = Epoch { incarnation: 1, count: 6 };
+
+    struct Sleeper(Child);
+
+    impl Sleeper {
+        fn start() -> Self {
+            let mut sleep = Command::new("/bin/sleep");
+            sleep.arg("1000").process_group(0).stdout(Stdio::null()).stderr(Stdio::null());
+            Self(sleep.spawn().expect("sleep is there"))
+        }
+
+        fn pgid(&self) -> i32 {
+            i32::try_from(self.0.id()).expect("a process number")
+        }
+
+        fn wait_until_frozen(&self) {
+            let pid = WaitId::Pid(Pid::from_raw(self.pgid()).expect("a process number"));
+            let status = waitid(pid, WaitIdOptions::STOPPED).expect("ours").expect("a change");
+            assert!(status.stopped());
+        }
+
+        fn wait_until_killed(&mut self) {
+            assert!(!self.0.wait().expect("ours").success());
+        }
+    }
+
+    impl Drop for Sleeper {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    fn token(raw: u64) -> LeaseToken {
+        LeaseToken::new(raw)
+    }
+
+    fn open(slots: u32) -> SlotTable {
+        SlotTable::new(slots, Fragment { epoch: EPOCH, slots })
+    }
+
+    #[test]
+    fn a_render_takes_the_youngest_and_leaves_the_rest() {
+        let table = open(3);
+        let mut sleepers = [Sleeper::start(), Sleeper::start(), Sleeper::start()];
+        for (slot, age) in [(0, 30), (1, 10), (2, 20)] {
+            let pgid = sleepers[slot as usize].pgid();
+            let started = Time::from_micros(100 - age);
+            table.begin(slot, token(slot.into()), pgid, started, EPOCH).expect("open");
+        }
+        let frozen = table.freeze(Some(NEXT), 1);
+        assert_eq!(frozen, Frozen { tokens: vec![token(1), token(2)], slots_left: 1 });
+        sleepers[1..].iter().for_each(Sleeper::wait_until_frozen);
+        assert_ne!(ProcessStat::of(sleepers[0].pgid()).expect("there").state, 'T');
+        table.kill_frozen();
+        sleepers[1..].iter_mut().for_each(Sleeper::wait_until_killed);
+        assert_eq!(table.occupancy().running, 1);
+        assert!(sleepers[0].0.try_wait().expect("ours").is_none());
+    }
+
+    #[test]
+    fn nothing_begins_past_a_release_that_the_main_loop_has_not_heard_of() {
+        let table = open(2);
+        table.freeze(Some(NEXT), 1);
+        assert_eq!(table.begin(0, token(1), 2, Time::ZERO, EPOCH), Err(GateClosed));
+        table.set_gate(Fragment { epoch: EPOCH, slots: 2 });
+        assert_eq!(table.begin(0, token(1), 2, Time::ZERO, EPOCH), Err(GateClosed));
+        assert_eq!(table.occupancy().slots, 1);
+        table.set_gate(Fragment { epoch: NEXT, slots: 1 });
+        assert_eq!(table.begin(0, token(1), i32::MAX, Time::ZERO, NEXT), Ok(()));
+        assert_eq!(table.begin(1, token(2), i32::MAX, Time::ZERO, NEXT), Err(GateClosed));
+        assert!(!table.end(0));
+        assert_eq!(table.begin(1, token(2), i32::MAX, Time::ZERO, NEXT), Ok(()));
+    }
+
+    #[test]
+    fn an_unknown_epoch_closes_the_gate_until_it_is_set() {
+        let table = open(2);
+        table.freeze(None, 0);
+        for epoch in [EPOCH, Epoch::default()] {
+            assert_eq!(table.begin(0, token(1), 2, Time::ZERO, epoch), Err(GateClosed));
+        }
+        table.set_gate(Fragment { epoch: NEXT, slots: 1 });
+        assert_eq!(table.begin(0, token(1), i32::MAX, Time::ZERO, NEXT), Ok(()));
+    }
+
+    #[test]
+    fn a_slot_that_runs_something_else_is_left_alone() {
+        let table = open(1);
+        let mut sleeper = Sleeper::start();
+        table.begin(0, token(7), sleeper.pgid(), Time::ZERO, EPOCH).expect("open");
+        table.stop(0, token(6));
+        assert!(sleeper.0.try_wait().expect("ours").is_none());
+        table.stop(0, token(7));
+        sleeper.wait_until_killed();
+    }
+}

@@ -1,0 +1,3 @@
+fn main() {
+    gleaner_agent::run_as_runner_if_asked();
+}
