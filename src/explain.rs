@@ -25,9 +25,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         match args.options.format {
             Format::Json => show::json(&explanation),
             Format::Table => {
-                println!("{}: {}", explanation.subject, explanation.summary);
+                show::line(format_args!("{}: {}", explanation.subject, explanation.summary));
                 for reason in &explanation.reasons {
-                    println!("  {:24} {}", reason.code, reason.text);
+                    show::line(format_args!("  {:24} {}", reason.code, reason.text));
                 }
             }
         }
@@ -42,8 +42,8 @@ fn path(subject: &str) -> Result<String, Failure> {
     };
     let job: JobId = job.parse().map_err(|error| Failure::Usage(format!("{error}")))?;
     let Some(index) = index else { return Ok(format!("/v1/explain/{job}")) };
-    let index: u32 = index
-        .parse()
-        .map_err(|_| Failure::Usage(format!("{index:?} is no workunit's index; expected job-17/3")))?;
+    let index: u32 = index.parse().map_err(|_| {
+        Failure::Usage(format!("{index:?} is no workunit's index; expected job-17/3"))
+    })?;
     Ok(format!("/v1/explain/{job}/{index}"))
 }

@@ -72,17 +72,18 @@ fn sum(job: &JobStatus, results: &[WorkunitResult], format: Format) -> anyhow::R
     for result in results {
         let ResultState::Decided { files, .. } = &result.result else { continue };
         let text = files.first().and_then(|file| file.text.as_deref()).unwrap_or_default();
-        let value: u64 = text
-            .trim()
-            .parse()
-            .with_context(|| format!("the result of {}/{} is no whole number", job.job, result.index))?;
+        let value: u64 = text.trim().parse().with_context(|| {
+            format!("the result of {}/{} is no whole number", job.job, result.index)
+        })?;
         sum += u128::from(value);
     }
     if format == Format::Json {
         let whole = job.decided == job.workunits;
-        show::json(&serde_json::json!({ "job": job.job, "sum": sum.to_string(), "complete": whole }));
+        show::json(
+            &serde_json::json!({ "job": job.job, "sum": sum.to_string(), "complete": whole }),
+        );
     } else {
-        println!("{sum}");
+        show::line(sum);
         if job.decided < job.workunits {
             eprintln!("of {} of {} workunits", job.decided, job.workunits);
         }
@@ -99,11 +100,16 @@ fn list(results: &[WorkunitResult]) {
             .iter()
             .map(|file| {
                 let text = file.text.clone().unwrap_or_default();
-                [result.index.to_string(), file.name.clone(), file.bytes.to_string(), text.trim_end().to_owned()]
+                [
+                    result.index.to_string(),
+                    file.name.clone(),
+                    file.bytes.to_string(),
+                    text.trim_end().to_owned(),
+                ]
             })
             .collect(),
     });
-    println!("{}", show::table(["workunit", "file", "bytes", "content"], rows.collect()));
+    show::line(show::table(["workunit", "file", "bytes", "content"], rows.collect()));
 }
 
 async fn write_all(
@@ -140,8 +146,8 @@ async fn write_one(
     let path = folder.join(&file.name);
     let answer = client.raw(&format!("/v1/jobs/{job}/results/{index}/{}", file.name)).await?;
     let mut stream = answer.bytes_stream();
-    let mut target = fs::File::create(&path)
-        .with_context(|| format!("cannot write {}", path.display()))?;
+    let mut target =
+        fs::File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
     while let Some(piece) = stream.next().await {
         let piece = piece.with_context(|| format!("{} broke off", file.name))?;
         std::io::Write::write_all(&mut target, &piece)

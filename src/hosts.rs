@@ -26,8 +26,17 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn print(hosts: &[HostStatus]) {
-    let header =
-        ["host", "origin", "connected", "cores", "slots", "running", "counted", "disagreed", "gave back"];
+    let header = [
+        "host",
+        "origin",
+        "connected",
+        "cores",
+        "slots",
+        "running",
+        "counted",
+        "disagreed",
+        "gave back",
+    ];
     let rows = hosts.iter().map(|host| {
         [
             host.host.to_string(),
@@ -41,5 +50,5 @@ fn print(hosts: &[HostStatus]) {
             host.released.to_string(),
         ]
     });
-    println!("{}", show::table(header, rows.collect()));
+    show::line(show::table(header, rows.collect()));
 }

@@ -63,5 +63,5 @@ pub(crate) fn print(jobs: &[JobStatus], format: Format) {
             format!("{:.1}", job.replicas.accepted_cpu_us as f64 / 1e6),
         ]
     });
-    println!("{}", show::table(header, rows.collect()));
+    show::line(show::table(header, rows.collect()));
 }

@@ -1,6 +1,7 @@
 //! Tables, JSON and progress bars.
 
-use std::io::IsTerminal;
+use std::fmt::Display;
+use std::io::{ErrorKind, IsTerminal, Write};
 
 use comfy_table::Table;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
@@ -17,8 +18,22 @@ pub(crate) fn table<const N: usize>(header: [&str; N], rows: Vec<[String; N]>) -
 
 /// One JSON document.
 pub(crate) fn json(value: &impl Serialize) {
-    let text = serde_json::to_string_pretty(value).expect("our own types serialise");
-    println!("{text}");
+    line(serde_json::to_string_pretty(value).expect("our own types serialise"));
+}
+
+/// A line on stdout. Who reads it may have seen enough (`gleaner jobs | head`): then the process
+/// ends, as every filter does.
+pub(crate) fn line(text: impl Display) {
+    let mut stdout = std::io::stdout().lock();
+    let written = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
+    match written {
+        Ok(()) => {}
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
+        Err(error) => {
+            eprintln!("error: cannot write to stdout: {error}");
+            std::process::exit(1);
+        }
+    }
 }
 
 /// A bar on stderr, if somebody is looking.

@@ -127,7 +127,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         let submitted: Submitted = options.client()?.post("/v1/jobs", &spec).await?;
         match options.format {
             Format::Json => show::json(&submitted),
-            Format::Table => println!("{}", submitted.job),
+            Format::Table => show::line(submitted.job),
         }
         Ok(ExitCode::SUCCESS)
     })
@@ -164,8 +164,8 @@ async fn command(client: &Client, args: &CommandArgs) -> anyhow::Result<JobSpec>
                 (path.file_name().unwrap_or_default().to_string_lossy().into_owned(), path)
             }
         };
-        let content = fs::read(path)
-            .with_context(|| format!("cannot read the input {}", path.display()))?;
+        let content =
+            fs::read(path).with_context(|| format!("cannot read the input {}", path.display()))?;
         let digest = Digest::of(&content);
         client.put_blob(digest, content).await?;
         inputs.push(InputFile { name, digest });

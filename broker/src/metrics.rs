@@ -49,40 +49,40 @@ impl Metrics {
     /// All of them, with the core's.
     pub(crate) fn render(&self, core: &CoreFigures) -> String {
         let mut text = String::new();
-        let mut family = |name: &str, kind: &str, help: &str, rows: &[(String, u64)]| {
+        let mut family = |name: &str, kind: &str, help: &str, rows: &[(String, f64)]| {
             let _ = writeln!(text, "# HELP gleaner_{name} {help}\n# TYPE gleaner_{name} {kind}");
             for (labels, value) in rows {
                 let _ = writeln!(text, "gleaner_{name}{labels} {value}");
             }
         };
-        let plain = |value: u64| [(String::new(), value)];
+        let plain = |value: f64| [(String::new(), value)];
         let verdicts: Vec<_> = VERDICTS
             .iter()
             .zip(&self.verdicts)
             .map(|((_, word), count)| {
-                (format!("{{verdict=\"{word}\"}}"), count.load(Ordering::Relaxed))
+                (format!("{{verdict=\"{word}\"}}"), count.load(Ordering::Relaxed) as f64)
             })
             .collect();
-        let by_origin = |value: fn(&OriginFigures) -> u64| -> Vec<(String, u64)> {
+        let by_origin = |value: fn(&OriginFigures) -> u64| -> Vec<(String, f64)> {
             let rows = core.origins.iter();
-            rows.map(|(origin, of)| (format!("{{origin=\"{origin}\"}}"), value(of))).collect()
+            rows.map(|(origin, of)| (format!("{{origin=\"{origin}\"}}"), value(of) as f64)).collect()
         };
         family("reports_total", "counter", "Reports by verdict.", &verdicts);
         let replicas: Vec<_> = core
             .replicas
             .iter()
-            .map(|(event, count)| (format!("{{event=\"{event}\"}}"), *count))
+            .map(|(event, count)| (format!("{{event=\"{event}\"}}"), *count as f64))
             .collect();
         family("replicas_total", "counter", "What happened to replicas.", &replicas);
         family(
             "accepted_cpu_seconds_total",
             "counter",
             "CPU time of agreeing replicas.",
-            &plain(core.accepted_cpu_s),
+            &plain(core.accepted_cpu_us as f64 / 1e6),
         );
-        family("jobs", "gauge", "Jobs known.", &plain(core.jobs));
-        family("workunits_open", "gauge", "Workunits begun and not ended.", &plain(core.open));
-        family("leases", "gauge", "Replicas leased.", &plain(core.leases));
+        family("jobs", "gauge", "Jobs known.", &plain(core.jobs as f64));
+        family("workunits_open", "gauge", "Workunits begun and not ended.", &plain(core.open as f64));
+        family("leases", "gauge", "Replicas leased.", &plain(core.leases as f64));
         family(
             "hosts_connected",
             "gauge",
@@ -91,22 +91,22 @@ impl Metrics {
         );
         family("slots", "gauge", "Slots that connected hosts give.", &by_origin(|of| of.slots));
         let turns = self.turns.load(Ordering::Relaxed);
-        family("turns_total", "counter", "Turns of the driver that were committed.", &plain(turns));
+        family("turns_total", "counter", "Turns of the driver that were committed.", &plain(turns as f64));
         let bytes = self.journal_bytes.load(Ordering::Relaxed);
-        family("journal_bytes_total", "counter", "Bytes of facts written.", &plain(bytes));
+        family("journal_bytes_total", "counter", "Bytes of facts written.", &plain(bytes as f64));
         let dropped = self.letters_dropped.load(Ordering::Relaxed);
         family(
             "letters_dropped_total",
             "counter",
             "Frames that a link could not take.",
-            &plain(dropped),
+            &plain(dropped as f64),
         );
         let refused = self.openings_refused.load(Ordering::Relaxed);
         family(
             "openings_refused_total",
             "counter",
             "Openings that came after a preflight.",
-            &plain(refused),
+            &plain(refused as f64),
         );
         text
     }
@@ -116,7 +116,7 @@ impl Metrics {
 #[derive(Debug)]
 pub(crate) struct CoreFigures {
     replicas: [(&'static str, u64); 7],
-    accepted_cpu_s: u64,
+    accepted_cpu_us: u64,
     jobs: u64,
     open: u64,
     leases: u64,
@@ -153,7 +153,7 @@ impl CoreFigures {
                 ("expired", totals.expired),
                 ("disagreed", totals.disagreed),
             ],
-            accepted_cpu_s: totals.accepted_cpu_us / 1_000_000,
+            accepted_cpu_us: totals.accepted_cpu_us,
             jobs: farm.jobs().count() as u64,
             open: farm.workunits().count() as u64,
             leases: farm.lease_count() as u64,
