@@ -26,10 +26,8 @@ use tokio::time::timeout;
 use warp::ws::{Message, WebSocket};
 
 use crate::blobs::BlobStore;
-use crate::driver::{Command, DriverHandle, LinkId, LinkMessage, PreparedReport};
-use crate::limits::{
-    FRAME_MESSAGES_MAX, FRAME_WRITE_TIME_MAX, HELLO_TIME_MAX, LINK_SILENCE_MAX, OUTBOX_BATCHES_MAX,
-};
+use crate::driver::{Command, DriverHandle, LinkId, LinkMessage, Outbox, PreparedReport};
+use crate::limits::{FRAME_MESSAGES_MAX, FRAME_WRITE_TIME_MAX, HELLO_TIME_MAX, LINK_SILENCE_MAX};
 
 /// Why a link ends.
 #[derive(Debug, Error)]
@@ -40,7 +38,7 @@ enum LinkEnd {
     Connection(#[from] warp::Error),
     #[error("nothing was heard in time")]
     Silence,
-    #[error("a frame was not taken in time")]
+    #[error("the agent does not take its messages in time")]
     Slow,
     #[error("a frame cannot be read: {0}")]
     Frame(#[from] DecodeError),
@@ -70,19 +68,22 @@ impl ControlLinks {
     /// Serves a link until it ends.
     pub(crate) async fn serve(self, socket: WebSocket) {
         let link = LinkId(self.next.fetch_add(1, Ordering::Relaxed));
-        let (outbox, letters) = mpsc::channel(OUTBOX_BATCHES_MAX);
+        let (outbox, letters, overflow) = Outbox::new();
         if self.driver.send(Command::LinkOpened { link, outbox: outbox.clone() }).await.is_err() {
             return;
         }
         let (sink, stream) = socket.split();
         let writer = tokio::spawn(write(sink, letters));
         let mut reader = Reader { link, stream, driver: self.driver.clone(), blobs: self.blobs };
-        let end = reader.run().await;
+        let end = tokio::select! {
+            end = reader.run() => end,
+            () = overflow.notified() => LinkEnd::Slow,
+        };
         tracing::debug!(link = link.0, "control link ends: {end}");
         if !matches!(end, LinkEnd::Closed | LinkEnd::Connection(_)) {
             let refused = BrokerMessage::Refused { reason: end.to_string() };
             // A full outbox means that nobody reads it.
-            let _ = outbox.try_send(vec![refused]);
+            outbox.post(vec![refused]);
         }
         // The driver may be gone; then nobody counts on this link.
         let _ = self.driver.send(Command::LinkClosed { link }).await;

@@ -65,7 +65,8 @@ impl Metrics {
             .collect();
         let by_origin = |value: fn(&OriginFigures) -> u64| -> Vec<(String, f64)> {
             let rows = core.origins.iter();
-            rows.map(|(origin, of)| (format!("{{origin=\"{origin}\"}}"), value(of) as f64)).collect()
+            rows.map(|(origin, of)| (format!("{{origin=\"{origin}\"}}"), value(of) as f64))
+                .collect()
         };
         family("reports_total", "counter", "Reports by verdict.", &verdicts);
         let replicas: Vec<_> = core
@@ -81,7 +82,12 @@ impl Metrics {
             &plain(core.accepted_cpu_us as f64 / 1e6),
         );
         family("jobs", "gauge", "Jobs known.", &plain(core.jobs as f64));
-        family("workunits_open", "gauge", "Workunits begun and not ended.", &plain(core.open as f64));
+        family(
+            "workunits_open",
+            "gauge",
+            "Workunits begun and not ended.",
+            &plain(core.open as f64),
+        );
         family("leases", "gauge", "Replicas leased.", &plain(core.leases as f64));
         family(
             "hosts_connected",
@@ -91,7 +97,12 @@ impl Metrics {
         );
         family("slots", "gauge", "Slots that connected hosts give.", &by_origin(|of| of.slots));
         let turns = self.turns.load(Ordering::Relaxed);
-        family("turns_total", "counter", "Turns of the driver that were committed.", &plain(turns as f64));
+        family(
+            "turns_total",
+            "counter",
+            "Turns of the driver that were committed.",
+            &plain(turns as f64),
+        );
         let bytes = self.journal_bytes.load(Ordering::Relaxed);
         family("journal_bytes_total", "counter", "Bytes of facts written.", &plain(bytes as f64));
         let dropped = self.letters_dropped.load(Ordering::Relaxed);

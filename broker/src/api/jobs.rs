@@ -105,7 +105,11 @@ async fn explain(api: Api, id: String) -> Result<Response, Problem> {
     let (status, reasons) = found.ok_or_else(|| no_such(id))?;
     let summary = format!(
         "{}: {} of {} workunits decided, {} failed, {} replicas run",
-        format!("{:?}", status.state).to_lowercase(), status.decided, status.workunits, status.failed, status.pending
+        format!("{:?}", status.state).to_lowercase(),
+        status.decided,
+        status.workunits,
+        status.failed,
+        status.pending
     );
     Ok(json(&explanation(id.to_string(), summary, reasons)))
 }

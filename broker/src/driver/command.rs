@@ -1,5 +1,7 @@
 //! What the driver is asked, and the handle to ask it.
 
+use std::sync::Arc;
+
 use gleaner_protocol::api::{FarmEventsAccepted, Submitted};
 use gleaner_protocol::control::{AgentMessage, BrokerMessage};
 use gleaner_protocol::farm::FarmEvent;
@@ -7,14 +9,39 @@ use gleaner_protocol::job::JobSpec;
 use gleaner_protocol::{Digest, JobId, LeaseToken, ReplicaId};
 use gleaner_scheduling::{Core, ReportedOutcome, SubmitRefusal};
 use thiserror::Error;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
+
+use crate::limits::OUTBOX_BATCHES_MAX;
 
 /// One control link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct LinkId(pub(crate) u64);
 
 /// Where a link's messages go.
-pub(crate) type Outbox = mpsc::Sender<Vec<BrokerMessage>>;
+#[derive(Debug, Clone)]
+pub(crate) struct Outbox {
+    letters: mpsc::Sender<Vec<BrokerMessage>>,
+    overflow: Arc<Notify>,
+}
+
+impl Outbox {
+    /// An outbox, its other end, and what tells the link that it was full.
+    pub(crate) fn new() -> (Self, mpsc::Receiver<Vec<BrokerMessage>>, Arc<Notify>) {
+        let (letters, receiver) = mpsc::channel(OUTBOX_BATCHES_MAX);
+        let overflow = Arc::new(Notify::new());
+        (Self { letters, overflow: Arc::clone(&overflow) }, receiver, overflow)
+    }
+
+    /// Posts messages. A link that does not keep up is told to end, since it would miss some:
+    /// its agent comes back and says what it holds. `false` then.
+    pub(crate) fn post(&self, messages: Vec<BrokerMessage>) -> bool {
+        let posted = self.letters.try_send(messages).is_ok();
+        if !posted {
+            self.overflow.notify_one();
+        }
+        posted
+    }
+}
 
 /// A report whose output was checked and hashed by its link.
 #[derive(Debug)]

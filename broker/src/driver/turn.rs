@@ -61,9 +61,7 @@ impl Turn {
             }
             metrics.turn_committed(bytes);
             for (outbox, messages) in letters.into_values() {
-                // A link that does not read is closed by its reader's time-out; its agent comes
-                // back and says what it holds.
-                if outbox.try_send(messages).is_err() {
+                if !outbox.post(messages) {
                     metrics.letter_dropped();
                 }
             }
