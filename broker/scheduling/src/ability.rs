@@ -8,88 +8,99 @@ use smallvec::SmallVec;
 
 use crate::limits::ABILITIES_MAX;
 
-/// A kernel or a program that some job asks for.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Ability {
-    Kernel(KernelName),
-    Command(String),
-}
-
-impl Ability {
-    pub(crate) fn needed_by(task: &Task) -> Self {
-        match task {
-            Task::Kernel(name) => Self::Kernel(name.clone()),
-            Task::Command(command) => {
-                Self::Command(command.argv.first().cloned().unwrap_or_default())
-            }
-        }
-    }
-
-    fn in_capabilities(&self, capabilities: &Capabilities) -> bool {
-        match self {
-            Self::Kernel(name) => capabilities.kernels.contains(name),
-            Self::Command(program) => capabilities.commands.contains(program),
-        }
-    }
-}
-
 /// Number of an ability.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct AbilityIx(u16);
 
+impl AbilityIx {
+    pub(crate) const fn get(self) -> usize {
+        self.0 as usize
+    }
+
+    pub(crate) fn from_index(index: usize) -> Self {
+        Self(u16::try_from(index).expect("ABILITIES_MAX fits u16"))
+    }
+}
+
 /// All abilities that jobs ever asked for.
 #[derive(Debug, Default)]
 pub(crate) struct Abilities {
-    by_ability: BTreeMap<Ability, AbilityIx>,
-    listed: Vec<Ability>,
+    kernels: BTreeMap<KernelName, AbilityIx>,
+    programs: BTreeMap<String, AbilityIx>,
 }
 
 impl Abilities {
-    /// The number of an ability, a new one if need be; `None` when there are too many.
-    pub(crate) fn intern(&mut self, ability: Ability) -> Option<(AbilityIx, bool)> {
-        if let Some(&index) = self.by_ability.get(&ability) {
-            return Some((index, false));
+    fn len(&self) -> usize {
+        self.kernels.len() + self.programs.len()
+    }
+
+    fn find(&self, task: &Task) -> Option<AbilityIx> {
+        match task {
+            Task::Kernel(name) => self.kernels.get(name).copied(),
+            Task::Command(command) => self.programs.get(command.argv.first()?).copied(),
         }
-        if self.listed.len() >= ABILITIES_MAX {
+    }
+
+    /// Whether a job with this task can be taken.
+    pub(crate) fn has_room_for(&self, task: &Task) -> bool {
+        self.len() < ABILITIES_MAX || self.find(task).is_some()
+    }
+
+    /// The number of what a task needs, and whether it is a new one; `None` when there are too
+    /// many.
+    pub(crate) fn intern(&mut self, task: &Task) -> Option<(AbilityIx, bool)> {
+        if let Some(ability) = self.find(task) {
+            return Some((ability, false));
+        }
+        if self.len() >= ABILITIES_MAX {
             return None;
         }
-        let index = AbilityIx(u16::try_from(self.listed.len()).expect("ABILITIES_MAX fits u16"));
-        self.by_ability.insert(ability.clone(), index);
-        self.listed.push(ability);
-        Some((index, true))
+        let ability = AbilityIx::from_index(self.len());
+        match task {
+            Task::Kernel(name) => self.kernels.insert(name.clone(), ability),
+            Task::Command(command) => {
+                let program = command.argv.first().cloned().unwrap_or_default();
+                self.programs.insert(program, ability)
+            }
+        };
+        Some((ability, true))
     }
 
     /// Which of them a host has.
     pub(crate) fn of(&self, capabilities: &Capabilities) -> AbilitySet {
+        let kernels = capabilities.kernels.iter().filter_map(|name| self.kernels.get(name));
+        let programs = capabilities.commands.iter().filter_map(|name| self.programs.get(name));
         let mut set = AbilitySet::default();
-        for (ability, &index) in &self.by_ability {
-            if ability.in_capabilities(capabilities) {
-                set.insert(index);
-            }
-        }
+        kernels.chain(programs).for_each(|ability| set.insert(*ability));
         set
     }
+}
 
-    /// Whether a host has this one.
-    pub(crate) fn has(&self, capabilities: &Capabilities, index: AbilityIx) -> bool {
-        self.listed[index.0 as usize].in_capabilities(capabilities)
+/// Whether capabilities cover what a task needs.
+pub(crate) fn offers(capabilities: &Capabilities, task: &Task) -> bool {
+    match task {
+        Task::Kernel(name) => capabilities.kernels.contains(name),
+        Task::Command(command) => {
+            command.argv.first().is_some_and(|program| capabilities.commands.contains(program))
+        }
     }
 }
 
 /// A set of abilities, one bit each.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct AbilitySet(SmallVec<[u64; 2]>);
 
 impl AbilitySet {
-    pub(crate) fn insert(&mut self, AbilityIx(index): AbilityIx) {
-        let word = index as usize / 64;
+    pub(crate) fn insert(&mut self, ability: AbilityIx) {
+        let word = ability.get() / 64;
         if self.0.len() <= word {
             self.0.resize(word + 1, 0);
         }
-        self.0[word] |= 1 << (index % 64);
+        self.0[word] |= 1 << (ability.get() % 64);
     }
 
-    pub(crate) fn contains(&self, AbilityIx(index): AbilityIx) -> bool {
-        self.0.get(index as usize / 64).is_some_and(|word| word >> (index % 64) & 1 == 1)
+    pub(crate) fn contains(&self, ability: AbilityIx) -> bool {
+        let word = self.0.get(ability.get() / 64);
+        word.is_some_and(|word| word >> (ability.get() % 64) & 1 == 1)
     }
 }

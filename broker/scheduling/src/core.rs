@@ -13,7 +13,8 @@ pub(crate) use tokens::TokenMint;
 use std::collections::BTreeMap;
 
 use gleaner_protocol::job::Lane;
-use gleaner_protocol::{JobId, Span, Time};
+use gleaner_protocol::limits::CORES_MAX;
+use gleaner_protocol::{JobId, Span, Time, WorkunitId};
 
 use crate::farm::{Farm, HostIx, WorkunitIx};
 use crate::policy::{Change, Policy, PolicyName, Trigger};
@@ -49,7 +50,7 @@ pub struct Core {
     tokens: TokenMint,
     reconnect_grace: Span,
     next_job: u64,
-    /// Lanes in which work appeared that idle hosts may want.
+    /// Whether work appeared that standing requests may want.
     new_work: bool,
 }
 
@@ -107,15 +108,14 @@ impl Core {
             Input::Fragment { host, fragment } => {
                 if let Some(host) = self.connected(&host) {
                     self.set_fragment(host, fragment, effects);
-                    self.plan(now, Trigger::Host(host), effects);
                 }
             }
             Input::Request { host, slots } => {
                 if let Some(host) = self.connected(&host) {
                     self.farm.hosts.change(host, |entry| {
-                        entry.asked = entry.asked.saturating_add(slots).min(entry.info.cores);
+                        let most = entry.info.cores.max(entry.fragment.slots).min(CORES_MAX);
+                        entry.asked = entry.asked.saturating_add(slots).min(most);
                     });
-                    self.plan(now, Trigger::Host(host), effects);
                 }
             }
             Input::Report { host, token, replica, outcome, cpu_us } => {
@@ -130,6 +130,7 @@ impl Core {
             }
             Input::Tick => self.plan_deadlines(now, effects),
         }
+        self.plan_woken(now, effects);
         if std::mem::take(&mut self.new_work) {
             self.plan(now, Trigger::Work, effects);
         }
@@ -152,16 +153,21 @@ impl Core {
         }
     }
 
+    /// Serves the hosts that came to have room; what is left of their requests stands.
+    fn plan_woken(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        let woken = self.farm.hosts.take_woken();
+        for host in &woken {
+            let entry = self.farm.hosts.get(*host);
+            if entry.free() > 0 && !entry.listed {
+                self.plan(now, Trigger::Host(*host), effects);
+                self.farm.hosts.list(*host);
+            }
+        }
+        self.farm.hosts.keep_buffer(woken);
+    }
+
     /// Offers the fragment to the lanes in their order.
     fn plan(&mut self, now: Time, trigger: Trigger, effects: &mut Vec<Effect>) {
-        let nobody_asks = match trigger {
-            Trigger::Host(host) => !self.farm.hosts.is_asking(host),
-            Trigger::Work => self.farm.hosts.next_asking(None).is_none(),
-            Trigger::Deadline => false,
-        };
-        if nobody_asks {
-            return;
-        }
         for policy in self.lanes.values_mut() {
             let mut desk = Desk::new(now, &mut self.farm, &mut self.tokens, effects);
             policy.plan(&mut desk, trigger);
@@ -189,5 +195,14 @@ impl Core {
         let unit = self.farm.workunits.get(workunit);
         self.new_work |= unit.waiting > 0;
         self.tell(unit.id.job, Change::WorkunitChanged(workunit));
+    }
+
+    /// Opens an untouched workunit outside a policy's plan: an agent or the journal knows it.
+    fn open(&mut self, id: WorkunitId) -> WorkunitIx {
+        let workunit = self.farm.open_at(id);
+        if self.farm.job(id.job).is_some_and(|job| !job.has_untouched()) {
+            self.tell(id.job, Change::JobTouched(id.job));
+        }
+        workunit
     }
 }

@@ -5,8 +5,7 @@ use thiserror::Error;
 
 use crate::Effect;
 use crate::core::TokenMint;
-use crate::farm::{Farm, HostIx, Lease, Pending, Workunit, WorkunitIx};
-use crate::limits::OPEN_WORKUNITS_MAX;
+use crate::farm::{Farm, HostIx, Lease, Pending, WorkunitIx};
 
 /// Why the rules forbid an assignment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -73,15 +72,11 @@ impl<'a> Desk<'a> {
     /// Touches the job's next untouched workunit: its replicas are generated and wait. `None`
     /// where the job has none left, or too many workunits are open.
     pub fn open(&mut self, job: JobId) -> Option<WorkunitIx> {
-        if self.farm.workunits.len() >= OPEN_WORKUNITS_MAX {
+        if self.farm.is_full() {
             return None;
         }
-        let job = self.farm.jobs.get_mut(&job)?;
-        let id = WorkunitId { job: job.id, index: job.take_untouched()? };
-        let workunit = Workunit::new(id, job.spec.replication, job.ability);
-        let index = self.farm.workunits.insert(workunit);
-        job.open.insert(id.index, index);
-        Some(index)
+        let index = self.farm.jobs.get(&job)?.next_untouched()?;
+        Some(self.farm.open_at(WorkunitId { job, index }))
     }
 
     /// Gives a waiting replica of the workunit to the host: it moves from waiting to pending.
@@ -114,9 +109,9 @@ impl Farm {
         });
         let unit = self.workunits.get_mut(workunit);
         unit.waiting -= 1;
-        unit.attempts += 1;
+        unit.attempts = unit.attempts.saturating_add(1);
         unit.side.get_or_insert(origin);
-        unit.pending.push(Pending { token, voter });
+        unit.pending.push(Pending { token, voter, host });
         let replica = ReplicaId { workunit: unit.id, attempt: unit.attempts };
         let job = self.jobs.get_mut(&unit.id.job).expect("a workunit's job is known");
         job.counts.leased += 1;

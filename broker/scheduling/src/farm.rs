@@ -10,8 +10,10 @@
 //!   none of them.
 //! - Hash maps are only looked up, never iterated.
 
+mod asking;
 mod ended;
 mod host;
+mod hosts;
 mod job;
 mod lease;
 mod workunit;
@@ -22,7 +24,7 @@ pub use job::{Job, JobPhase};
 pub use lease::Lease;
 pub use workunit::{Pending, Vote, Workunit, WorkunitIx};
 
-pub(crate) use host::Hosts;
+pub(crate) use hosts::Hosts;
 pub(crate) use lease::Leases;
 pub(crate) use workunit::OpenWorkunits;
 
@@ -30,10 +32,10 @@ use std::collections::BTreeMap;
 
 use gleaner_protocol::api::ReplicaCounts;
 use gleaner_protocol::job::Lane;
-use gleaner_protocol::{JobId, WorkunitId};
+use gleaner_protocol::{JobId, Origin, WorkunitId};
 
 use crate::Refusal;
-use crate::ability::Abilities;
+use crate::ability::{Abilities, AbilityIx};
 
 /// The state that all policies see.
 #[derive(Debug, Default)]
@@ -58,10 +60,43 @@ impl Farm {
         self.hosts.iter()
     }
 
-    /// The connected host that asks for more, first after `after` in a fixed order.
+    /// Whether there is a standing request: a host that asked, has room, and found nothing.
     #[must_use]
-    pub fn next_asking(&self, after: Option<HostIx>) -> Option<HostIx> {
-        self.hosts.next_asking(after)
+    pub fn anyone_asks(&self) -> bool {
+        !self.hosts.asking().is_empty()
+    }
+
+    /// The first standing request, in a fixed order that keeps hosts of one side with the same
+    /// abilities together.
+    #[must_use]
+    pub fn first_asking(&self) -> Option<HostIx> {
+        self.hosts.asking().first()
+    }
+
+    /// The first standing request of a host of the same side with the same abilities as `host`.
+    #[must_use]
+    pub fn first_asking_like(&self, host: HostIx) -> Option<HostIx> {
+        self.hosts.asking().first_like(self.hosts.get(host))
+    }
+
+    /// The first standing request behind those of hosts like `host`.
+    #[must_use]
+    pub fn first_asking_behind(&self, host: HostIx) -> Option<HostIx> {
+        self.hosts.asking().first_behind(self.hosts.get(host))
+    }
+
+    /// The first standing request of a host that may take a replica of `workunit`, on `side`
+    /// where one is given.
+    #[must_use]
+    pub fn first_asking_for(&self, workunit: WorkunitIx, side: Option<Origin>) -> Option<HostIx> {
+        let unit = self.workunits.get(workunit);
+        if unit.waiting == 0 { None } else { self.hosts.asking().first_for(unit, side) }
+    }
+
+    /// The first standing request of a host that could run something of `job`.
+    #[must_use]
+    pub fn first_asking_able(&self, job: JobId) -> Option<HostIx> {
+        self.hosts.asking().first_able(self.jobs.get(&job)?.ability)
     }
 
     /// A job.
@@ -98,6 +133,18 @@ impl Farm {
         self.workunits.iter()
     }
 
+    /// How many workunits are open.
+    #[must_use]
+    pub fn open_count(&self) -> usize {
+        self.workunits.len()
+    }
+
+    /// Whether no more workunits may be opened before some end.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.workunits.is_full()
+    }
+
     /// How many replicas are leased.
     #[must_use]
     pub fn lease_count(&self) -> usize {
@@ -130,16 +177,36 @@ impl Farm {
     /// # Errors
     /// The first rule against it.
     pub fn is_eligible(&self, workunit: WorkunitIx, host: HostIx) -> Result<(), Refusal> {
-        let (unit, host) = (self.workunits.get(workunit), self.hosts.get(host));
+        let (unit, entry) = (self.workunits.get(workunit), self.hosts.get(host));
         if unit.waiting == 0 {
             return Err(Refusal::NoReplicaWaits);
         }
-        if unit.is_touched_by(host.voter) {
+        if unit.is_touched_by(host, entry.voter) {
             return Err(Refusal::OneVotePerHost);
         }
-        if !host.abilities.contains(unit.ability) {
+        if !entry.abilities.contains(unit.ability) {
             return Err(Refusal::CannotRun);
         }
         Ok(())
+    }
+
+    pub(crate) fn has_ability(&self, host: HostIx, ability: AbilityIx) -> bool {
+        self.hosts.get(host).abilities.contains(ability)
+    }
+
+    /// Opens an untouched workunit: its replicas are generated and wait.
+    pub(crate) fn open_at(&mut self, id: WorkunitId) -> WorkunitIx {
+        let job = self.jobs.get_mut(&id.job).expect("the job was looked up");
+        let unit = Workunit::new(id, job.spec.replication, job.ability);
+        let workunit = self.workunits.insert(unit);
+        job.open_at(id.index, workunit);
+        workunit
+    }
+
+    /// Counts something that happened to a replica of a job.
+    pub(crate) fn tally(&mut self, job: JobId, count: impl Fn(&mut ReplicaCounts)) {
+        let job = self.jobs.get_mut(&job).expect("a workunit's job is known");
+        count(&mut job.counts);
+        count(&mut self.totals);
     }
 }

@@ -1,11 +1,16 @@
 //! What must hold after every input, whatever happened.
 
-use std::collections::BTreeSet;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use gleaner_protocol::LeaseToken;
+use gleaner_protocol::api::ReplicaCounts;
 use thiserror::Error;
 
-use crate::farm::JobPhase;
+use crate::farm::{Host, HostIx, Job, JobPhase, Workunit};
+use crate::limits::{HOSTS_MAX, JOBS_MAX};
 use crate::{Core, Farm};
 
 /// An invariant that does not hold.
@@ -24,133 +29,185 @@ impl Violation {
     }
 }
 
+/// `Ok` where `holds`, else the invariant and where it does not.
+fn require(
+    holds: bool,
+    name: &'static str,
+    detail: impl FnOnce() -> String,
+) -> Result<(), Violation> {
+    if holds { Ok(()) } else { Err(Violation::new(name, detail())) }
+}
+
 /// Checks everything. Takes time in proportion to all that is open: for simulations and tests.
 ///
 /// - `no-workunit-lost`: every workunit of an active job is untouched, open or ended.
 /// - `job-end`: a job is active exactly while a workunit of it has not ended, or is cancelled.
-/// - `one-replica-state`: replicas of an open workunit can still reach its quorum.
-/// - `one-vote`: no voter has two replicas or votes on a workunit.
+/// - `quorum`: no open workunit has a quorum, each can still reach it, within `max_replicas`.
+/// - `one-vote`: no host and no voter has two replicas or votes on a workunit.
 /// - `lease-tables`: leases, pending lists and host lists are the same leases.
 /// - `fragment`: no host holds more leases than its fragment has slots.
-/// - `asking`: the hosts that are offered work are exactly those that can take it.
+/// - `asking`: the standing requests are exactly those of hosts that can take something.
+/// - `nobody-idles`: there is no standing request for which there is work that may start.
+/// - `grace`: exactly the hosts that hold leases without a link have a time when they lose them.
+/// - `counts`: the sums equal what they sum up.
 /// - `queue-keys`, `queue-members`: queues hold what waits, under the keys that the formula gives.
+/// - `bounds`: nothing exceeds its named limit.
 ///
 /// # Errors
 /// The first that does not hold.
 pub fn check_invariants(core: &Core) -> Result<(), Violation> {
     let farm = core.farm();
-    check_jobs(farm)?;
-    check_workunits(farm)?;
+    check_bounds(farm)?;
+    farm.jobs().try_for_each(|job| check_job(farm, job))?;
+    farm.workunits().try_for_each(|(_, unit)| check_workunit(farm, unit))?;
     check_leases(farm)?;
-    check_hosts(farm)?;
+    farm.hosts().try_for_each(|(index, host)| check_host(farm, index, host))?;
+    check_sums(farm)?;
     core.lanes.iter().try_for_each(|(lane, policy)| policy.check_invariants(farm, *lane))
 }
 
-fn check_jobs(farm: &Farm) -> Result<(), Violation> {
-    for job in farm.jobs() {
-        let ended = job.ended.decided() + job.ended.failed();
-        let expected = match job.phase {
-            JobPhase::Cancelled => JobPhase::Cancelled,
-            _ if ended == job.workunit_count() => JobPhase::Ended,
-            _ => JobPhase::Active,
+fn check_bounds(farm: &Farm) -> Result<(), Violation> {
+    let (jobs, hosts, open) = (farm.jobs.len(), farm.hosts.len(), farm.workunits.len());
+    require(jobs <= JOBS_MAX, "bounds", || format!("{jobs} jobs"))?;
+    require(hosts <= HOSTS_MAX, "bounds", || format!("{hosts} hosts"))?;
+    require(open <= farm.workunits.max, "bounds", || format!("{open} open workunits"))
+}
+
+fn check_job(farm: &Farm, job: &Job) -> Result<(), Violation> {
+    let ended = job.ended.decided() + job.ended.failed();
+    let expected = match job.phase {
+        JobPhase::Cancelled => JobPhase::Cancelled,
+        _ if ended == job.workunit_count() => JobPhase::Ended,
+        _ => JobPhase::Active,
+    };
+    let is_active = job.phase == JobPhase::Active;
+    let listed = job.ended.digests().count() + job.ended.failures().count();
+    require(job.phase == expected, "job-end", || format!("{} is {:?}", job.id, job.phase))?;
+    require(is_active || job.open.is_empty(), "job-end", || {
+        format!("{} has ended and has open workunits", job.id)
+    })?;
+    require(listed == ended as usize, "counts", || {
+        format!("{} counts {ended} ended workunits and lists {listed}", job.id)
+    })?;
+    let is_known = |index: u32| job.open.contains_key(&index) || job.ended.contains(index);
+    if is_active && let Some(index) = (0..job.next).find(|index| !is_known(*index)) {
+        return Err(Violation::new("no-workunit-lost", format!("{}/{index}", job.id)));
+    }
+    require(!is_active || !job.has_untouched() || !is_known(job.next), "no-workunit-lost", || {
+        format!("{}/{} is touched and would be opened again", job.id, job.next)
+    })?;
+    for (index, workunit) in &job.open {
+        require(!job.ended.contains(*index), "no-workunit-lost", || {
+            format!("{}/{index} is open and ended", job.id)
+        })?;
+        let is_there = farm.workunits.contains(*workunit) && {
+            let id = farm.workunit(*workunit).id;
+            id.job == job.id && id.index == *index
         };
-        if job.phase != expected {
-            return Err(Violation::new("job-end", format!("{} is {:?}", job.id, job.phase)));
-        }
-        if job.phase != JobPhase::Active && !job.open.is_empty() {
-            return Err(Violation::new("job-end", format!("{} has open workunits", job.id)));
-        }
-        let lost = (0..job.next).find(|index| {
-            job.phase == JobPhase::Active
-                && !job.open.contains_key(index)
-                && !job.ended.contains(*index)
-        });
-        if let Some(index) = lost {
-            return Err(Violation::new("no-workunit-lost", format!("{}/{index}", job.id)));
-        }
-        if let Some(index) = job.open.keys().find(|index| job.ended.contains(**index)) {
-            return Err(Violation::new(
-                "no-workunit-lost",
-                format!("{}/{index} is open and ended", job.id),
-            ));
-        }
+        require(is_there, "no-workunit-lost", || format!("{}/{index} is not there", job.id))?;
     }
     Ok(())
 }
 
-fn check_workunits(farm: &Farm) -> Result<(), Violation> {
-    for (index, unit) in farm.workunits() {
-        if farm.find(unit.id) != Some(index) {
-            return Err(Violation::new("no-workunit-lost", format!("{} is not found", unit.id)));
-        }
-        let quorum = farm.job(unit.id.job).map_or(0, |job| job.spec.quorum());
-        let agreeing = unit.leader().map_or(0, |(_, votes)| votes);
-        let reachable = agreeing + usize::from(unit.waiting) + unit.pending.len();
-        if reachable < usize::from(quorum) || agreeing >= usize::from(quorum) {
-            return Err(Violation::new(
-                "one-replica-state",
-                format!("{}: {agreeing} agree, {reachable} reachable, quorum {quorum}", unit.id),
-            ));
-        }
-        let mut voters = BTreeSet::new();
-        let pending = unit.pending.iter().map(|pending| pending.voter);
-        if pending
-            .chain(unit.votes.iter().map(|vote| vote.voter))
-            .any(|voter| !voters.insert(voter))
-        {
-            return Err(Violation::new("one-vote", format!("{} has a voter twice", unit.id)));
-        }
+fn check_workunit(farm: &Farm, unit: &Workunit) -> Result<(), Violation> {
+    let Some(job) = farm.find(unit.id).and(farm.job(unit.id.job)) else {
+        return Err(Violation::new("no-workunit-lost", format!("{} is not found", unit.id)));
+    };
+    let quorum = usize::from(job.spec.quorum());
+    let agreeing = unit.leader().map_or(0, |(_, votes)| votes);
+    let incomplete = usize::from(unit.waiting) + unit.pending.len();
+    require(agreeing < quorum, "quorum", || format!("{} is decided and open", unit.id))?;
+    require(agreeing + incomplete >= quorum, "quorum", || {
+        format!("{}: {agreeing} agree, {incomplete} to come, quorum {quorum}", unit.id)
+    })?;
+    let replicas = unit.votes.len() + incomplete;
+    require(replicas <= usize::from(job.spec.max_replicas()), "quorum", || {
+        format!("{} has {replicas} replicas", unit.id)
+    })?;
+    let (mut voters, mut hosts) = (BTreeSet::new(), BTreeSet::new());
+    let pending = unit.pending.iter().map(|pending| (pending.voter, pending.host));
+    for (voter, host) in pending.chain(unit.votes.iter().map(|vote| (vote.voter, vote.host))) {
+        require(voters.insert(voter) && hosts.insert(host), "one-vote", || {
+            format!("{} on {} twice", farm.host(host).info.name, unit.id)
+        })?;
+    }
+    for pending in &unit.pending {
+        require(farm.host(pending.host).voter == pending.voter, "one-vote", || {
+            format!("{} votes for another owner than its host", pending.token)
+        })?;
     }
     Ok(())
 }
 
 fn check_leases(farm: &Farm) -> Result<(), Violation> {
-    let by_table: BTreeSet<LeaseToken> = farm.leases.iter().map(|(token, _)| token).collect();
-    let by_workunit: BTreeSet<LeaseToken> = farm
-        .workunits()
-        .flat_map(|(_, unit)| unit.pending.iter().map(|pending| pending.token))
-        .collect();
-    let by_host: BTreeSet<LeaseToken> = farm
-        .hosts()
-        .flat_map(|(_, host)| host.leases.iter().chain(&host.finished).copied())
-        .collect();
-    if by_table != by_workunit || by_table != by_host || by_table.len() != farm.lease_count() {
-        return Err(Violation::new(
-            "lease-tables",
-            format!("table {by_table:?}, workunits {by_workunit:?}, hosts {by_host:?}"),
-        ));
+    let mut of_workunits = BTreeMap::new();
+    for (workunit, unit) in farm.workunits() {
+        of_workunits.extend(unit.pending.iter().map(|p| (p.token, (workunit, p.host))));
     }
-    for job in farm.jobs() {
-        let open = job.open.values().map(|workunit| farm.workunit(*workunit).pending.len());
-        if open.sum::<usize>() != job.pending as usize {
-            return Err(Violation::new(
-                "lease-tables",
-                format!("{} counts {}", job.id, job.pending),
-            ));
+    let mut of_hosts: BTreeMap<LeaseToken, HostIx> = BTreeMap::new();
+    for (index, host) in farm.hosts() {
+        for token in host.leases.iter().chain(&host.finished) {
+            let before = of_hosts.insert(*token, index);
+            require(before.is_none(), "lease-tables", || format!("two hosts list {token}"))?;
         }
     }
-    Ok(())
+    let mut count = 0;
+    for (token, lease) in farm.leases.iter() {
+        count += 1;
+        let of_workunit = of_workunits.get(&token) == Some(&(lease.workunit, lease.host));
+        let of_host = of_hosts.get(&token) == Some(&lease.host);
+        require(of_workunit && of_host, "lease-tables", || {
+            format!("{token}: listed by its workunit {of_workunit}, by its host {of_host}")
+        })?;
+    }
+    let counts = [farm.lease_count(), of_workunits.len(), of_hosts.len()];
+    require(counts.iter().all(|other| *other == count), "lease-tables", || {
+        format!("{count} leases have an end, {counts:?} are in table, workunits and hosts")
+    })?;
+    farm.jobs().try_for_each(|job| {
+        let open = job.open.values().map(|workunit| farm.workunit(*workunit).pending.len());
+        let pending: usize = open.sum();
+        require(pending == job.pending as usize, "counts", || {
+            format!("{} counts {} leases of {pending}", job.id, job.pending)
+        })
+    })
 }
 
-fn check_hosts(farm: &Farm) -> Result<(), Violation> {
-    for (index, host) in farm.hosts() {
-        if host.connected && host.leases.len() > host.fragment.slots as usize {
-            return Err(Violation::new(
-                "fragment",
-                format!(
-                    "{} holds {} of {}",
-                    host.info.name,
-                    host.leases.len(),
-                    host.fragment.slots
-                ),
-            ));
-        }
-        if farm.hosts.is_asking(index) != (host.free() > 0) {
-            return Err(Violation::new("asking", format!("{}", host.info.name)));
-        }
-        if host.grace_until.is_some() && host.connected {
-            return Err(Violation::new("asking", format!("{} has grace", host.info.name)));
-        }
-    }
-    Ok(())
+fn check_host(farm: &Farm, index: HostIx, host: &Host) -> Result<(), Violation> {
+    let (name, held, slots) = (&host.info.name, host.leases.len(), host.fragment.slots as usize);
+    require(!host.connected || held <= slots, "fragment", || {
+        format!("{name} holds {held} of {slots}")
+    })?;
+    let is_listed = host.listed && farm.hosts.asking().contains(index, host);
+    require(is_listed == (host.free() > 0), "asking", || {
+        format!("{name} has room for {} and asks: {is_listed}", host.free())
+    })?;
+    let holds = held + host.finished.len() > 0;
+    require(host.grace_until.is_some() == (holds && !host.connected), "grace", || {
+        format!("{name} holds: {holds}, is connected: {}", host.connected)
+    })
+}
+
+fn check_sums(farm: &Farm) -> Result<(), Violation> {
+    let asking = farm.hosts().filter(|(_, host)| host.free() > 0).count();
+    let listed = farm.hosts.asking().len();
+    require(asking == listed, "asking", || format!("{asking} ask, {listed} are listed"))?;
+    let grace = farm.hosts().filter(|(_, host)| host.grace_until.is_some()).count();
+    let timed = farm.hosts.grace_count();
+    require(grace == timed, "grace", || format!("{grace} have grace, {timed} are timed"))?;
+    let open: usize = farm.jobs().map(|job| job.open.len()).sum();
+    let slab = farm.workunits.len();
+    require(open == slab, "no-workunit-lost", || format!("{open} are listed, {slab} are open"))?;
+    let sum = |field: fn(&ReplicaCounts) -> u64| farm.jobs().map(|job| field(&job.counts)).sum();
+    let totals = ReplicaCounts {
+        leased: sum(|counts| counts.leased),
+        reported: sum(|counts| counts.reported),
+        failed: sum(|counts| counts.failed),
+        released: sum(|counts| counts.released),
+        aborted: sum(|counts| counts.aborted),
+        expired: sum(|counts| counts.expired),
+        disagreed: sum(|counts| counts.disagreed),
+        accepted_cpu_us: sum(|counts| counts.accepted_cpu_us),
+    };
+    require(totals == farm.totals, "counts", || format!("{totals:?} in all, not {:?}", farm.totals))
 }

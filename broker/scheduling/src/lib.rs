@@ -41,6 +41,4 @@ pub use farm::{
 };
 pub use input::{Input, ReportedOutcome, RequestId};
 pub use invariants::{Violation, check_invariants};
-pub use policy::{
-    Backlog, Change, FragmentAware, Plain, Policy, PolicyName, Trigger, Turns, UnknownPolicy,
-};
+pub use policy::{Change, FragmentAware, Plain, Policy, PolicyName, Trigger, UnknownPolicy};

@@ -8,5 +8,8 @@ pub const OPEN_WORKUNITS_MAX: usize = 4_000_000;
 pub const HOSTS_MAX: usize = 1_000_000;
 /// Most different kernels and programs that jobs may ask for.
 pub const ABILITIES_MAX: usize = 4_096;
-/// How many queue heads are looked at one by one before the rest is searched in one pass.
-pub const HEADS_LOOKED_AT: usize = 8;
+/// Longest queue that is looked through for a host that may not take its head; in a longer one
+/// it is remembered how far each voter has come.
+pub const LIST_SCANNED_MAX: usize = 32;
+/// Most entries before a voter's mark that are remembered one by one.
+pub const MARK_RETURNED_MAX: usize = 64;

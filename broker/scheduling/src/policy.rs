@@ -11,20 +11,21 @@ mod fragment_aware;
 mod plain;
 mod turns;
 
-pub use backlog::Backlog;
 pub use fragment_aware::FragmentAware;
 pub use plain::Plain;
-pub use turns::Turns;
+
+use backlog::Backlog;
+use turns::Turns;
 
 use std::fmt;
 use std::str::FromStr;
 
 use gleaner_protocol::job::Lane;
-use gleaner_protocol::{JobId, Span, Time, WorkunitId};
+use gleaner_protocol::{JobId, Origin, Span, Time, WorkunitId};
 use thiserror::Error;
 
 use crate::explain::WaitReason;
-use crate::farm::{Farm, HostIx, WorkunitIx};
+use crate::farm::{Farm, HostIx, Workunit, WorkunitIx};
 use crate::{Desk, Violation};
 
 /// Something that can matter to a policy.
@@ -32,6 +33,8 @@ use crate::{Desk, Violation};
 pub enum Change {
     /// A job has untouched workunits.
     JobAdded(JobId),
+    /// A job has no untouched workunits any more, not by the policy's own hand.
+    JobTouched(JobId),
     /// A job has ended or was cancelled; its workunits were reported as ended before.
     JobEnded(JobId),
     /// A workunit's replicas moved between waiting, pending and complete (not by the policy's
@@ -57,7 +60,8 @@ pub enum Change {
 pub enum Trigger {
     /// This host asks for work.
     Host(HostIx),
-    /// There is new work, and hosts may stand idle.
+    /// There is new work, perhaps for a standing request. Comes after every input that brought
+    /// some, whether or not anyone asks.
     Work,
     /// The policy's own deadline has come.
     Deadline,
@@ -73,6 +77,11 @@ pub trait Policy: Send {
 
     /// Starts what it wants to start.
     fn plan(&mut self, desk: &mut Desk<'_>, trigger: Trigger);
+
+    /// Whether a host that holds a replica from before may keep it, where the rules allow it.
+    fn keeps(&self, _farm: &Farm, _workunit: WorkunitIx, _host: HostIx) -> bool {
+        true
+    }
 
     /// When it wants to be asked again without a cause from outside.
     fn next_deadline(&self) -> Option<Time> {
@@ -142,4 +151,26 @@ impl FromStr for PolicyName {
             .find(|name| name.as_str() == text)
             .ok_or_else(|| UnknownPolicy(text.into()))
     }
+}
+
+/// `nobody-idles`: there is no standing request for which the lane has work that may start.
+fn check_nobody_idles(
+    farm: &Farm,
+    lane: Lane,
+    side: impl Fn(&Workunit) -> Option<Origin>,
+) -> Result<(), Violation> {
+    let of_lane = |job: JobId| farm.lane_of(job) == Some(lane);
+    for (workunit, unit) in farm.workunits().filter(|(_, unit)| of_lane(unit.id.job)) {
+        if let Some(host) = farm.first_asking_for(workunit, side(unit)) {
+            let detail = format!("{} waits and {} asks", unit.id, farm.host(host).info.name);
+            return Err(Violation::new("nobody-idles", detail));
+        }
+    }
+    for job in farm.jobs().filter(|job| of_lane(job.id) && job.has_untouched()) {
+        if let Some(host) = farm.first_asking_able(job.id).filter(|_| !farm.is_full()) {
+            let detail = format!("{} is untouched and {} asks", job.id, farm.host(host).info.name);
+            return Err(Violation::new("nobody-idles", detail));
+        }
+    }
+    Ok(())
 }

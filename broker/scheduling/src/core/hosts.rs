@@ -1,12 +1,15 @@
 //! Hosts come and go, and change what they give.
 
+use std::collections::BTreeMap;
+
 use gleaner_protocol::control::{AbortReason, Fragment, Held};
+use gleaner_protocol::limits::CORES_MAX;
 use gleaner_protocol::{HostInfo, HostName, LeaseToken, Time, WorkunitId};
 
 use super::Core;
 use crate::Effect;
-use crate::farm::{HostIx, Workunit, WorkunitIx};
-use crate::limits::{HOSTS_MAX, OPEN_WORKUNITS_MAX};
+use crate::farm::{HostIx, JobPhase, WorkunitIx};
+use crate::limits::HOSTS_MAX;
 use crate::policy::Change;
 
 impl Core {
@@ -19,21 +22,27 @@ impl Core {
         effects: &mut Vec<Effect>,
     ) {
         let (name, origin) = (info.name.clone(), info.origin);
-        if self.farm.hosts.find(&name).is_none() && self.farm.hosts.len() >= HOSTS_MAX {
+        let known = self.farm.hosts.find(&name);
+        if known.is_none() && self.farm.hosts.len() >= HOSTS_MAX {
             return;
         }
+        let before = known.map(|host| {
+            let entry = self.farm.hosts.get(host);
+            (entry.voter, entry.origin())
+        });
+        let fragment = bounded(fragment);
         let abilities = self.farm.abilities.of(&info.capabilities);
         let host = self.farm.hosts.enter(info, abilities);
         self.farm.hosts.change(host, |entry| {
             entry.connected = true;
-            entry.asked = 0;
             entry.grace_until = None;
             entry.fragment = fragment;
         });
         for policy in self.lanes.values_mut() {
             policy.observe(&self.farm, Change::HostChanged(host));
         }
-        let adopted = self.adopt_all(now, host, held);
+        let is_same = before == Some((self.farm.hosts.get(host).voter, origin));
+        let adopted = self.adopt_all(now, host, held, is_same);
         effects.push(Effect::Welcome { host, adopted });
         effects.push(Effect::HostConnected { host: name.clone(), origin });
         effects.push(Effect::FragmentChanged { host: name, slots: fragment.slots });
@@ -41,29 +50,34 @@ impl Core {
 
     /// Keeps or restores the leases of what a host still holds, as far as it is still wanted
     /// and the host's fragment has room. What the host no longer holds goes to others.
-    fn adopt_all(&mut self, now: Time, host: HostIx, held: &[Held]) -> Vec<LeaseToken> {
-        let leased: Vec<_> = self.farm.hosts.change(host, |entry| {
-            entry.leases.append(&mut entry.finished);
-            entry.leases.clone()
-        });
+    ///
+    /// A host that is on another side or votes for another owner than before (`!is_same`) keeps
+    /// nothing as a matter of course: all it holds is judged anew.
+    fn adopt_all(
+        &mut self,
+        now: Time,
+        host: HostIx,
+        held: &[Held],
+        is_same: bool,
+    ) -> Vec<LeaseToken> {
+        let said: BTreeMap<LeaseToken, Held> =
+            held.iter().map(|held| (held.token, *held)).collect();
+        let entry = self.farm.hosts.get(host);
+        let leased: Vec<_> = entry.leases.iter().chain(&entry.finished).copied().collect();
         for token in leased {
-            if !held.iter().any(|held| held.token == token && self.is_held(host, *held)) {
-                self.return_replica(token);
+            match said.get(&token).filter(|held| is_same && self.is_held(host, **held)) {
+                Some(held) => self.set_finished(host, *held),
+                None => {
+                    self.return_replica(token);
+                }
             }
         }
-        for held in held {
-            if self.is_held(host, *held) || self.adopt(now, host, *held) {
-                self.farm.hosts.change(host, |entry| {
-                    if held.done
-                        && let Some(at) = entry.leases.iter().position(|t| *t == held.token)
-                    {
-                        entry.finished.push(entry.leases.remove(at));
-                    }
-                });
+        self.fit_to_fragment(host, &mut Vec::new());
+        for held in said.values() {
+            if self.adopt(now, host, *held) {
+                self.set_finished(host, *held);
             }
         }
-        let mut excess = Vec::new();
-        self.fit_to_fragment(host, &mut excess);
         let entry = self.farm.hosts.get(host);
         entry.finished.iter().chain(&entry.leases).copied().collect()
     }
@@ -77,17 +91,39 @@ impl Core {
         })
     }
 
-    /// Leases a held replica anew under its old token, where nobody has that lease and the
-    /// workunit still needs it.
+    /// Notes whether a lease of the host still takes a slot.
+    fn set_finished(&mut self, host: HostIx, held: Held) {
+        self.farm.hosts.change(host, |entry| {
+            let (from, to) = if held.done {
+                (&mut entry.leases, &mut entry.finished)
+            } else {
+                (&mut entry.finished, &mut entry.leases)
+            };
+            if let Some(at) = from.iter().position(|token| *token == held.token) {
+                to.push(from.remove(at));
+            }
+        });
+    }
+
+    /// Leases a held replica anew under its old token, where nobody has that lease, the workunit
+    /// still needs it, and the host has room.
     fn adopt(&mut self, now: Time, host: HostIx, held: Held) -> bool {
         let id = held.replica.workunit;
-        if self.farm.leases.get(held.token).is_some() || !self.farm.is_able(host, id.job) {
+        let entry = self.farm.hosts.get(host);
+        let has_room = held.done || entry.leases.len() < entry.fragment.slots as usize;
+        let is_free = self.farm.leases.get(held.token).is_none();
+        if !has_room
+            || !is_free
+            || !self.tokens.may_have_made(held.token)
+            || !self.farm.is_able(host, id.job)
+        {
             return false;
         }
-        let Some(workunit) = self.touch(id) else { return false };
-        if self.farm.is_eligible(workunit, host).is_err() {
-            return false;
-        }
+        let workunit = match self.farm.find(id) {
+            Some(workunit) if self.may_keep(workunit, host) => workunit,
+            None if self.may_open(id) => self.open(id),
+            _ => return false,
+        };
         self.farm.grant(now, workunit, host, held.token);
         let unit = self.farm.workunits.get_mut(workunit);
         unit.attempts = unit.attempts.max(held.replica.attempt);
@@ -96,19 +132,21 @@ impl Core {
         true
     }
 
-    /// The open workunit of this id, opened where it is untouched.
-    fn touch(&mut self, id: WorkunitId) -> Option<WorkunitIx> {
-        if let Some(workunit) = self.farm.find(id) {
-            return Some(workunit);
-        }
-        let job = self.farm.jobs.get_mut(&id.job)?;
-        let untouched = id.index < job.workunit_count()
-            && job.phase == crate::JobPhase::Active
-            && job.is_untouched(id.index);
-        if !untouched || self.farm.workunits.len() >= OPEN_WORKUNITS_MAX {
-            return None;
-        }
-        Some(self.farm.open_at(id))
+    fn may_keep(&self, workunit: WorkunitIx, host: HostIx) -> bool {
+        let lane = self.farm.lane_of(self.farm.workunit(workunit).id.job);
+        self.farm.is_eligible(workunit, host).is_ok()
+            && lane
+                .and_then(|lane| self.lanes.get(&lane))
+                .is_some_and(|policy| policy.keeps(&self.farm, workunit, host))
+    }
+
+    fn may_open(&self, id: WorkunitId) -> bool {
+        !self.farm.is_full()
+            && self.farm.job(id.job).is_some_and(|job| {
+                job.phase == JobPhase::Active
+                    && id.index < job.workunit_count()
+                    && job.is_untouched(id.index)
+            })
     }
 
     pub(super) fn host_left(&mut self, now: Time, name: &HostName, effects: &mut Vec<Effect>) {
@@ -141,6 +179,7 @@ impl Core {
         fragment: Fragment,
         effects: &mut Vec<Effect>,
     ) {
+        let fragment = bounded(fragment);
         let (name, before) = self.farm.hosts.change(host, |entry| {
             let before = std::mem::replace(&mut entry.fragment, fragment);
             (entry.info.name.clone(), before)
@@ -163,14 +202,7 @@ impl Core {
     }
 }
 
-impl crate::Farm {
-    /// Opens one untouched workunit by its id.
-    pub(crate) fn open_at(&mut self, id: WorkunitId) -> WorkunitIx {
-        let job = self.jobs.get_mut(&id.job).expect("the job was looked up");
-        let unit = Workunit::new(id, job.spec.replication, job.ability);
-        let workunit = self.workunits.insert(unit);
-        job.open.insert(id.index, workunit);
-        job.settle();
-        workunit
-    }
+/// A fragment with no more slots than a host may have cores.
+fn bounded(fragment: Fragment) -> Fragment {
+    Fragment { slots: fragment.slots.min(CORES_MAX), ..fragment }
 }

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use gleaner_protocol::JobId;
-use gleaner_protocol::api::ReplicaCounts;
 use gleaner_protocol::control::AbortReason;
 use gleaner_protocol::job::JobSpec;
 
 use super::Core;
-use crate::ability::Ability;
-use crate::farm::{Ended, Job, JobPhase};
+use crate::ability;
+use crate::farm::{Job, JobPhase};
 use crate::limits::JOBS_MAX;
 use crate::policy::Change;
 use crate::{Effect, Fact, RequestId, SubmitRefusal};
@@ -20,7 +19,8 @@ impl Core {
             let job = JobId::new(self.next_job);
             let spec = Arc::new(spec);
             effects.push(Effect::Persist(Fact::JobAccepted { job, spec: Arc::clone(&spec) }));
-            self.add_job(job, spec);
+            let added = self.add_job(job, spec);
+            debug_assert!(added, "there was room for its ability");
             job
         });
         let accepted = result.clone().ok();
@@ -28,7 +28,7 @@ impl Core {
         effects.extend(accepted.map(|job| Effect::JobChanged { job }));
     }
 
-    fn admit(&mut self, spec: &JobSpec) -> Result<(), SubmitRefusal> {
+    fn admit(&self, spec: &JobSpec) -> Result<(), SubmitRefusal> {
         spec.check()?;
         if !self.lanes.contains_key(&spec.lane) {
             return Err(SubmitRefusal::NoPolicy(spec.lane));
@@ -36,37 +36,27 @@ impl Core {
         if self.farm.jobs.len() >= JOBS_MAX {
             return Err(SubmitRefusal::TooManyJobs);
         }
-        let ability = Ability::needed_by(&spec.task);
-        let (_, _) = self.farm.abilities.intern(ability).ok_or(SubmitRefusal::TooManyAbilities)?;
+        if !self.farm.abilities.has_room_for(&spec.task) {
+            return Err(SubmitRefusal::TooManyAbilities);
+        }
         Ok(())
     }
 
-    /// Adds an accepted job: now, or from the journal.
-    pub(super) fn add_job(&mut self, id: JobId, spec: Arc<JobSpec>) {
-        let ability = Ability::needed_by(&spec.task);
-        let (ability, _) =
-            self.farm.abilities.intern(ability).expect("an accepted job's ability was interned");
-        let abilities = &self.farm.abilities;
-        self.farm.hosts.extend_abilities(|host| {
-            if abilities.has(&host.info.capabilities, ability) {
-                host.abilities.insert(ability);
-            }
-        });
-        let job = Job {
-            id,
-            spec,
-            phase: JobPhase::Active,
-            next: 0,
-            open: std::collections::BTreeMap::new(),
-            ended: Ended::default(),
-            counts: ReplicaCounts::default(),
-            pending: 0,
-            ability,
+    /// Adds an accepted job: now, or from the journal. Not where it asks for one kernel or
+    /// program too many.
+    pub(super) fn add_job(&mut self, id: JobId, spec: Arc<JobSpec>) -> bool {
+        let Some((ability, is_new)) = self.farm.abilities.intern(&spec.task) else {
+            return false;
         };
-        self.farm.jobs.insert(id, job);
-        self.next_job = self.next_job.max(id.get() + 1);
+        if is_new {
+            let offers = |capabilities: &_| ability::offers(capabilities, &spec.task);
+            self.farm.hosts.extend_abilities(ability, offers);
+        }
+        self.farm.jobs.insert(id, Job::new(id, spec, ability));
+        self.next_job = self.next_job.max(id.get().saturating_add(1));
         self.new_work = true;
         self.tell(id, Change::JobAdded(id));
+        true
     }
 
     pub(super) fn cancel(&mut self, request: RequestId, id: JobId, effects: &mut Vec<Effect>) {

@@ -1,10 +1,10 @@
 //! Replicas end: reported, given back, aborted, expired. Votes are counted here.
 
 use gleaner_protocol::control::{AbortReason, ReleaseReason, Verdict};
-use gleaner_protocol::{Digest, LeaseToken, ReplicaId, Span, WorkunitId};
+use gleaner_protocol::{Digest, JobId, LeaseToken, ReplicaId, Span, WorkunitId};
 
 use super::Core;
-use crate::farm::{HostIx, JobPhase, Lease, Vote, WorkunitIx};
+use crate::farm::{HostIx, JobPhase, Lease, Pending, Vote, WorkunitIx};
 use crate::input::ReportedOutcome;
 use crate::policy::Change;
 use crate::{Effect, Fact};
@@ -25,7 +25,7 @@ impl Core {
             Ok(lease) => {
                 let voter = self.farm.hosts.get(host).voter;
                 let unit = self.farm.workunits.get(lease.workunit);
-                if unit.votes.iter().any(|vote| vote.voter == voter) {
+                if unit.has_voted(host, voter) {
                     self.return_replica(token);
                     Verdict::SecondVote
                 } else if outcome == ReportedOutcome::Malformed {
@@ -59,10 +59,15 @@ impl Core {
         if job.ended.contains(id.index) || job.phase != JobPhase::Active {
             return Err(Verdict::Late);
         }
-        let counted = job.open.get(&id.index).is_some_and(|workunit| {
-            self.farm.workunits.get(*workunit).votes.iter().any(|vote| vote.token == token)
-        });
-        Err(if counted { Verdict::Duplicate } else { Verdict::OldToken })
+        let Some(workunit) = job.open.get(&id.index) else { return Err(Verdict::OldToken) };
+        let unit = self.farm.workunits.get(*workunit);
+        Err(if unit.votes.iter().any(|vote| vote.token == token && vote.host == host) {
+            Verdict::Duplicate
+        } else if unit.has_voted(host, self.farm.hosts.get(host).voter) {
+            Verdict::SecondVote
+        } else {
+            Verdict::OldToken
+        })
     }
 
     /// Step C of the published algorithm: a replica moves from pending to complete; then the
@@ -95,14 +100,13 @@ impl Core {
     }
 
     pub(super) fn count_vote(&mut self, host: HostIx, workunit: WorkunitId, has_output: bool) {
-        let job = self.farm.jobs.get_mut(&workunit.job).expect("a workunit's job is known");
-        for counts in [&mut job.counts, &mut self.farm.totals] {
+        self.farm.tally(workunit.job, |counts| {
             if has_output {
                 counts.reported += 1;
             } else {
                 counts.failed += 1;
             }
-        }
+        });
         self.farm.hosts.change(host, |entry| entry.reported += u64::from(has_output));
     }
 
@@ -151,14 +155,10 @@ impl Core {
         let job = self.farm.jobs.get_mut(&id.job).expect("a workunit's job is known");
         job.ended.decide(id.index, digest);
         for vote in &votes {
-            let agrees = vote.digest == Some(digest);
-            let disagrees = u64::from(vote.digest.is_some() && !agrees);
-            let cpu_us = if agrees { vote.cpu_us } else { 0 };
-            for counts in [&mut job.counts, &mut self.farm.totals] {
-                counts.disagreed += disagrees;
-                counts.accepted_cpu_us += cpu_us;
-            }
-            if disagrees > 0 {
+            if vote.digest == Some(digest) {
+                self.farm.tally(id.job, |counts| counts.accepted_cpu_us += vote.cpu_us);
+            } else if vote.digest.is_some() {
+                self.farm.tally(id.job, |counts| counts.disagreed += 1);
                 self.farm.hosts.change(vote.host, |entry| entry.disagreed += 1);
             }
         }
@@ -196,25 +196,20 @@ impl Core {
         reason: AbortReason,
         effects: &mut Vec<Effect>,
     ) {
-        let pending = self.farm.workunits.get(workunit).pending.clone();
-        for pending in pending {
-            if let Some(lease) = self.end_lease(pending.token) {
-                effects.push(Effect::Abort { host: lease.host, token: pending.token, reason });
-                self.count_aborted(workunit);
+        let unit = self.farm.workunits.get(workunit);
+        let (id, pending) = (unit.id, unit.pending.clone());
+        for Pending { token, host, .. } in pending {
+            self.end_lease(token).expect("a pending replica has a lease");
+            self.farm.tally(id.job, |counts| counts.aborted += 1);
+            if self.farm.hosts.get(host).connected {
+                effects.push(Effect::Abort { host, token, reason });
             }
         }
-        let id = self.farm.workunits.get(workunit).id;
         self.tell(id.job, Change::WorkunitEnded(workunit));
+        self.new_work |= self.farm.is_full();
         self.farm.workunits.remove(workunit);
         let job = self.farm.jobs.get_mut(&id.job).expect("a workunit's job is known");
         job.open.remove(&id.index);
-    }
-
-    fn count_aborted(&mut self, workunit: WorkunitIx) {
-        let id = self.farm.workunits.get(workunit).id;
-        let job = self.farm.jobs.get_mut(&id.job).expect("a workunit's job is known");
-        job.counts.aborted += 1;
-        self.farm.totals.aborted += 1;
     }
 
     pub(super) fn released(
@@ -239,17 +234,15 @@ impl Core {
 
     pub(super) fn count_release(&mut self, host: HostIx, token: LeaseToken) {
         self.farm.hosts.change(host, |entry| entry.released += 1);
-        self.farm.totals.released += 1;
         if let Some(job) = self.farm.job_of_lease(token) {
-            job.counts.released += 1;
+            self.farm.tally(job, |counts| counts.released += 1);
         }
     }
 
     /// A lease has run out, or its host is lost: the replica waits again.
     pub(super) fn expire(&mut self, token: LeaseToken, effects: &mut Vec<Effect>) {
-        self.farm.totals.expired += 1;
         if let Some(job) = self.farm.job_of_lease(token) {
-            job.counts.expired += 1;
+            self.farm.tally(job, |counts| counts.expired += 1);
         }
         if let Some(lease) = self.return_replica(token)
             && self.farm.hosts.get(lease.host).connected
@@ -274,20 +267,13 @@ impl Core {
         unit.pending.retain(|pending| pending.token != token);
         let job = self.farm.jobs.get_mut(&unit.id.job).expect("a workunit's job is known");
         job.pending -= 1;
-        self.farm.hosts.change(lease.host, |entry| {
-            entry.leases.retain(|held| *held != token);
-            entry.finished.retain(|held| *held != token);
-            if entry.leases.is_empty() && entry.finished.is_empty() {
-                entry.grace_until = None;
-            }
-        });
+        self.farm.hosts.change(lease.host, |entry| entry.drop_lease(token));
         Some(lease)
     }
 }
 
 impl crate::Farm {
-    fn job_of_lease(&mut self, token: LeaseToken) -> Option<&mut crate::Job> {
-        let lease = self.leases.get(token)?;
-        self.jobs.get_mut(&self.workunits.get(lease.workunit).id.job)
+    fn job_of_lease(&self, token: LeaseToken) -> Option<JobId> {
+        self.leases.get(token).map(|lease| self.workunits.get(lease.workunit).id.job)
     }
 }

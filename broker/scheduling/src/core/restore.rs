@@ -1,10 +1,8 @@
 //! From the journal back to a core.
 
-use std::collections::BTreeSet;
-
-use gleaner_protocol::control::Fragment;
+use gleaner_protocol::api::ReplicaCounts;
 use gleaner_protocol::{
-    Capabilities, Digest, HostInfo, HostName, LeaseToken, Origin, OwnerName, WorkunitId,
+    Capabilities, Digest, HostInfo, HostName, JobId, LeaseToken, Origin, OwnerName, WorkunitId,
 };
 use thiserror::Error;
 
@@ -12,6 +10,7 @@ use super::Core;
 use crate::Fact;
 use crate::ability::AbilitySet;
 use crate::farm::{HostIx, JobPhase, Vote, WorkunitIx};
+use crate::limits::ABILITIES_MAX;
 
 /// A journal that no core can have written.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -19,9 +18,21 @@ pub enum RestoreError {
     /// A fact about a job that was not accepted before it.
     #[error("the journal speaks of {0}, which it did not accept before")]
     UnknownWorkunit(WorkunitId),
-    /// Two canonical outputs.
-    #[error("the journal decides {0} twice")]
-    DecidedTwice(WorkunitId),
+    /// Something about a workunit that had ended before.
+    #[error("the journal speaks of {0} after its end")]
+    AfterEnd(WorkunitId),
+    /// A fact about a job that was not accepted before it.
+    #[error("the journal speaks of {0}, which it did not accept before")]
+    UnknownJob(JobId),
+    /// Two jobs of one id.
+    #[error("the journal accepts {0} twice")]
+    AcceptedTwice(JobId),
+    /// More than this release keeps in memory.
+    #[error("the journal's {0} asks for one kernel or program more than {ABILITIES_MAX}")]
+    TooManyAbilities(JobId),
+    /// Two votes of one host, or of one owner.
+    #[error("the journal has two votes of {1} on {0}")]
+    SecondVote(WorkunitId, HostName),
 }
 
 impl Core {
@@ -32,8 +43,18 @@ impl Core {
     pub fn restore(&mut self, fact: Fact) -> Result<(), RestoreError> {
         let mut unheard = Vec::new();
         match fact {
-            Fact::JobAccepted { job, spec } => self.add_job(job, spec),
-            Fact::JobCancelled { job } => self.end_job(job, JobPhase::Cancelled, &mut unheard),
+            Fact::JobAccepted { job, .. } if self.farm.jobs.contains_key(&job) => {
+                return Err(RestoreError::AcceptedTwice(job));
+            }
+            Fact::JobAccepted { job, spec } => {
+                if !self.add_job(job, spec) {
+                    return Err(RestoreError::TooManyAbilities(job));
+                }
+            }
+            Fact::JobCancelled { job } => {
+                self.farm.job(job).ok_or(RestoreError::UnknownJob(job))?;
+                self.end_job(job, JobPhase::Cancelled, &mut unheard);
+            }
             Fact::Voted { workunit, side, host, owner, token, digest, cpu_us } => {
                 let voter = Voter { host, owner, side };
                 self.restore_vote(workunit, voter, token, Some(digest), cpu_us)?;
@@ -47,10 +68,8 @@ impl Core {
                 self.decide(workunit, digest, &mut unheard);
             }
             Fact::Counted { job: id, counts } => {
-                let unknown = WorkunitId { job: id, index: 0 };
-                let job =
-                    self.farm.jobs.get_mut(&id).ok_or(RestoreError::UnknownWorkunit(unknown))?;
-                job.counts = counts;
+                let before = self.farm.job(id).ok_or(RestoreError::UnknownJob(id))?.counts;
+                self.farm.tally(id, |of| replace_counts(of, before, counts));
             }
             Fact::GivenUp { workunit: id, reason } => {
                 let workunit = self.known(id)?;
@@ -84,10 +103,10 @@ impl Core {
         if id.index >= job.workunit_count() {
             return Err(RestoreError::UnknownWorkunit(id));
         }
-        if job.ended.contains(id.index) {
-            return Err(RestoreError::DecidedTwice(id));
+        if job.ended.contains(id.index) || job.phase != JobPhase::Active {
+            return Err(RestoreError::AfterEnd(id));
         }
-        Ok(self.farm.open_at(id))
+        Ok(self.open(id))
     }
 
     fn restore_vote(
@@ -98,35 +117,53 @@ impl Core {
         digest: Option<Digest>,
         cpu_us: u64,
     ) -> Result<(), RestoreError> {
-        let host = self.known_host(voter.host, voter.owner, voter.side);
+        let (name, side) = (voter.host.clone(), voter.side);
+        let host = self.known_host(voter);
         let workunit = self.known(id)?;
+        let voter = self.farm.hosts.get(host).voter;
         let unit = self.farm.workunits.get_mut(workunit);
-        unit.side.get_or_insert(voter.side);
+        if unit.has_voted(host, voter) {
+            return Err(RestoreError::SecondVote(id, name));
+        }
+        unit.side.get_or_insert(side);
         unit.waiting = unit.waiting.saturating_sub(1);
         unit.attempts += 1;
-        let voter = self.farm.hosts.get(host).voter;
         unit.votes.push(Vote { token, voter, host, digest, cpu_us });
         self.count_vote(host, id, digest.is_some());
         self.workunit_changed(workunit);
         Ok(())
     }
 
-    fn known_host(&mut self, name: HostName, owner: Option<OwnerName>, origin: Origin) -> HostIx {
-        if let Some(host) = self.farm.hosts.find(&name) {
+    /// The host of a voter, who votes for the owner of the time.
+    fn known_host(&mut self, voter: Voter) -> HostIx {
+        if let Some(host) = self.farm.hosts.find(&voter.host)
+            && self.farm.hosts.get(host).info.owner == voter.owner
+        {
             return host;
         }
         let info = HostInfo {
-            name,
-            origin,
-            owner,
+            name: voter.host,
+            origin: voter.side,
+            owner: voter.owner,
             cores: 0,
             memory_mib: 0,
-            capabilities: Capabilities { kernels: BTreeSet::new(), commands: BTreeSet::new() },
+            capabilities: Capabilities::default(),
         };
-        let host = self.farm.hosts.enter(info, AbilitySet::default());
-        self.farm.hosts.change(host, |entry| entry.fragment = Fragment::default());
-        host
+        self.farm.hosts.enter(info, AbilitySet::default())
     }
+}
+
+/// Puts `now` in the place of `before` in a sum that `before` is a part of.
+fn replace_counts(sum: &mut ReplicaCounts, before: ReplicaCounts, now: ReplicaCounts) {
+    let replace = |sum: &mut u64, before: u64, now: u64| *sum = *sum - before + now;
+    replace(&mut sum.leased, before.leased, now.leased);
+    replace(&mut sum.reported, before.reported, now.reported);
+    replace(&mut sum.failed, before.failed, now.failed);
+    replace(&mut sum.released, before.released, now.released);
+    replace(&mut sum.aborted, before.aborted, now.aborted);
+    replace(&mut sum.expired, before.expired, now.expired);
+    replace(&mut sum.disagreed, before.disagreed, now.disagreed);
+    replace(&mut sum.accepted_cpu_us, before.accepted_cpu_us, now.accepted_cpu_us);
 }
 
 struct Voter {

@@ -18,16 +18,14 @@ impl Farm {
     fn facts_of<'a>(&'a self, job: &'a Job) -> impl Iterator<Item = Fact> + 'a {
         let id = job.id;
         let accepted = Fact::JobAccepted { job: id, spec: job.spec.clone() };
-        let ended = (0..job.workunit_count()).filter_map(move |index| {
+        let decided = job.ended.digests().map(move |(index, digest)| {
             let workunit = WorkunitId { job: id, index };
-            let decided = job.ended.digest(index).map(|digest| Fact::Decided { workunit, digest });
-            decided.or_else(|| {
-                let reason = job.ended.failure(index)?.to_owned();
-                Some(Fact::GivenUp { workunit, reason })
-            })
+            Fact::Decided { workunit, digest }
         });
-        let any_ended = job.ended.decided() + job.ended.failed() > 0;
-        let ended = any_ended.then_some(ended).into_iter().flatten();
+        let given_up = job.ended.failures().map(move |(index, reason)| {
+            let workunit = WorkunitId { job: id, index };
+            Fact::GivenUp { workunit, reason: reason.to_owned() }
+        });
         let votes = job.open.values().flat_map(move |open| {
             let unit = self.workunit(*open);
             unit.votes.iter().map(move |vote| self.fact_of(unit, vote))
@@ -35,7 +33,12 @@ impl Farm {
         let cancelled =
             (job.phase == JobPhase::Cancelled).then_some(Fact::JobCancelled { job: id });
         let counted = Fact::Counted { job: id, counts: job.counts };
-        std::iter::once(accepted).chain(ended).chain(votes).chain(cancelled).chain([counted])
+        std::iter::once(accepted)
+            .chain(decided)
+            .chain(given_up)
+            .chain(votes)
+            .chain(cancelled)
+            .chain([counted])
     }
 
     fn fact_of(&self, unit: &Workunit, vote: &Vote) -> Fact {

@@ -27,4 +27,9 @@ impl TokenMint {
         self.next += 1;
         token
     }
+
+    /// Whether this token can have been given out: by this incarnation so far, or an earlier one.
+    pub(crate) fn may_have_made(&self, token: LeaseToken) -> bool {
+        token.get() < self.next
+    }
 }

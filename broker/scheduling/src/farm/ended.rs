@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use gleaner_protocol::Digest;
 
 const PAGE: u32 = 256;
+const WORDS: usize = PAGE as usize / 64;
 
 /// Canonical outputs and failures of a job by workunit index. Takes 33 bytes per workunit,
 /// in pages that appear as they are needed.
@@ -18,7 +19,13 @@ pub struct Ended {
 #[derive(Debug)]
 struct Page {
     digests: [Digest; PAGE as usize],
-    decided: [u64; PAGE as usize / 64],
+    decided: [u64; WORDS],
+}
+
+impl Page {
+    fn digest(&self, at: usize) -> Option<Digest> {
+        (self.decided[at / 64] >> (at % 64) & 1 == 1).then(|| self.digests[at])
+    }
 }
 
 impl Ended {
@@ -43,15 +50,27 @@ impl Ended {
     /// The canonical output.
     #[must_use]
     pub fn digest(&self, index: u32) -> Option<Digest> {
-        let page = self.pages.get(&(index / PAGE))?;
-        let at = (index % PAGE) as usize;
-        (page.decided[at / 64] >> (at % 64) & 1 == 1).then(|| page.digests[at])
+        self.pages.get(&(index / PAGE))?.digest((index % PAGE) as usize)
     }
 
     /// Why there is none.
     #[must_use]
     pub fn failure(&self, index: u32) -> Option<&str> {
         self.failures.get(&index).map(String::as_str)
+    }
+
+    /// All canonical outputs, in order of index.
+    pub fn digests(&self) -> impl Iterator<Item = (u32, Digest)> {
+        self.pages.iter().flat_map(|(number, page)| {
+            (0..PAGE).filter_map(move |at| {
+                page.digest(at as usize).map(|digest| (number * PAGE + at, digest))
+            })
+        })
+    }
+
+    /// All that were given up and why, in order of index.
+    pub fn failures(&self) -> impl Iterator<Item = (u32, &str)> {
+        self.failures.iter().map(|(index, reason)| (*index, reason.as_str()))
     }
 
     /// Records a canonical output. It never changes: a second one is ignored and `false`.
@@ -62,7 +81,7 @@ impl Ended {
         let page = self.pages.entry(index / PAGE).or_insert_with(|| {
             Box::new(Page {
                 digests: [Digest::from_bytes([0; 32]); PAGE as usize],
-                decided: [0; PAGE as usize / 64],
+                decided: [0; WORDS],
             })
         });
         let at = (index % PAGE) as usize;
@@ -79,5 +98,25 @@ impl Ended {
         }
         self.failures.insert(index, reason);
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_ended_never_changes() {
+        let mut ended = Ended::default();
+        let (one, other) = (Digest::of(b"1"), Digest::of(b"2"));
+        assert!(ended.decide(300, one));
+        assert!(!ended.decide(300, other), "a canonical output stays");
+        assert!(!ended.give_up(300, "late".into()));
+        assert!(ended.give_up(7, "failed".into()));
+        assert!(!ended.decide(7, one));
+        assert_eq!((ended.decided(), ended.failed()), (1, 1));
+        assert_eq!(ended.digests().collect::<Vec<_>>(), [(300, one)]);
+        assert_eq!(ended.failures().collect::<Vec<_>>(), [(7, "failed")]);
+        assert!(!ended.contains(299) && !ended.contains(301));
     }
 }

@@ -1,9 +1,7 @@
-//! Hosts, what they give and what they hold.
-
-use std::collections::{BTreeMap, BTreeSet};
+//! A host, what it gives and what it holds.
 
 use gleaner_protocol::control::Fragment;
-use gleaner_protocol::{HostInfo, HostName, LeaseToken, Origin, OwnerName, Time};
+use gleaner_protocol::{HostInfo, LeaseToken, Origin, Time};
 
 use crate::Refusal;
 use crate::ability::AbilitySet;
@@ -13,16 +11,45 @@ use crate::ability::AbilitySet;
 pub struct HostIx(u32);
 
 impl HostIx {
+    pub(crate) const FIRST: Self = Self(0);
+
+    pub(crate) fn from_index(index: usize) -> Self {
+        Self(u32::try_from(index).expect("HOSTS_MAX fits u32"))
+    }
+
     /// As a table index.
     #[must_use]
     pub const fn get(self) -> usize {
         self.0 as usize
+    }
+
+    pub(crate) fn next(self) -> Option<Self> {
+        self.0.checked_add(1).map(Self)
     }
 }
 
 /// Who votes: a host, or all hosts of one owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VoterIx(u32);
+
+impl VoterIx {
+    pub(crate) const FIRST: Self = Self(0);
+    const OWNERS: u32 = 1 << 31;
+
+    /// The voter that a host without an owner is.
+    pub(crate) const fn of_host(host: HostIx) -> Self {
+        Self(host.0)
+    }
+
+    /// The voter that the `number`-th owner is.
+    pub(crate) fn of_owner(number: usize) -> Self {
+        Self(u32::try_from(number).expect("HOSTS_MAX bounds the owners of hosts") | Self::OWNERS)
+    }
+
+    pub(crate) fn next(self) -> Option<Self> {
+        self.0.checked_add(1).map(Self)
+    }
+}
 
 /// A host that connected at least once, or voted before a restart.
 #[derive(Debug)]
@@ -50,9 +77,29 @@ pub struct Host {
     /// Replicas it gave back.
     pub released: u64,
     pub(crate) abilities: AbilitySet,
+    /// Whether it is among the standing requests.
+    pub(crate) listed: bool,
 }
 
 impl Host {
+    pub(crate) fn new(info: HostInfo, voter: VoterIx, abilities: AbilitySet) -> Self {
+        Self {
+            info,
+            voter,
+            connected: false,
+            fragment: Fragment::default(),
+            asked: 0,
+            leases: Vec::new(),
+            finished: Vec::new(),
+            grace_until: None,
+            reported: 0,
+            disagreed: 0,
+            released: 0,
+            abilities,
+            listed: false,
+        }
+    }
+
     /// Its side.
     #[must_use]
     pub fn origin(&self) -> Origin {
@@ -82,129 +129,16 @@ impl Host {
             Ok(())
         }
     }
-}
 
-/// All hosts.
-#[derive(Debug, Default)]
-pub(crate) struct Hosts {
-    listed: Vec<Host>,
-    by_name: BTreeMap<HostName, HostIx>,
-    voters: BTreeMap<OwnerName, VoterIx>,
-    next_voter: u32,
-    asking: BTreeSet<HostIx>,
-    grace: BTreeSet<(Time, HostIx)>,
-}
-
-impl Hosts {
-    pub(crate) fn len(&self) -> usize {
-        self.listed.len()
-    }
-
-    pub(crate) fn get(&self, host: HostIx) -> &Host {
-        &self.listed[host.get()]
-    }
-
-    pub(crate) fn find(&self, name: &HostName) -> Option<HostIx> {
-        self.by_name.get(name).copied()
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (HostIx, &Host)> {
-        (0..).map(HostIx).zip(&self.listed)
-    }
-
-    pub(crate) fn next_asking(&self, after: Option<HostIx>) -> Option<HostIx> {
-        let from = after.map_or(0, |host| host.0 + 1);
-        self.asking.range(HostIx(from)..).next().copied()
-    }
-
-    pub(crate) fn is_asking(&self, host: HostIx) -> bool {
-        self.asking.contains(&host)
-    }
-
-    /// Changes a host and keeps the sets derived from it right.
-    pub(crate) fn change<R>(&mut self, host: HostIx, change: impl FnOnce(&mut Host) -> R) -> R {
-        let entry = &mut self.listed[host.get()];
-        let (was_free, grace_was) = (entry.free() > 0, entry.grace_until);
-        let result = change(entry);
-        let is_free = entry.free() > 0;
-        if was_free != is_free {
-            if is_free {
-                self.asking.insert(host);
-            } else {
-                self.asking.remove(&host);
-            }
+    /// Forgets a lease that has ended.
+    pub(crate) fn drop_lease(&mut self, token: LeaseToken) {
+        if let Some(at) = self.leases.iter().position(|held| *held == token) {
+            self.leases.remove(at);
+        } else {
+            self.finished.retain(|held| *held != token);
         }
-        if grace_was != entry.grace_until {
-            if let Some(time) = grace_was {
-                self.grace.remove(&(time, host));
-            }
-            if let Some(time) = entry.grace_until {
-                self.grace.insert((time, host));
-            }
-        }
-        result
-    }
-
-    /// The host whose grace ends first.
-    pub(crate) fn first_grace(&self) -> Option<(Time, HostIx)> {
-        self.grace.first().copied()
-    }
-
-    /// The host of this name, entered as disconnected where it is new.
-    pub(crate) fn enter(&mut self, info: HostInfo, abilities: AbilitySet) -> HostIx {
-        if let Some(&host) = self.by_name.get(&info.name) {
-            let voter = self.voter_of(&info, Some(self.listed[host.get()].voter));
-            self.change(host, |entry| {
-                entry.info = info;
-                entry.abilities = abilities;
-                entry.voter = voter;
-            });
-            return host;
-        }
-        let host = HostIx(u32::try_from(self.listed.len()).expect("HOSTS_MAX fits u32"));
-        let voter = self.voter_of(&info, None);
-        self.by_name.insert(info.name.clone(), host);
-        self.listed.push(Host {
-            info,
-            voter,
-            connected: false,
-            fragment: Fragment::default(),
-            asked: 0,
-            leases: Vec::new(),
-            finished: Vec::new(),
-            grace_until: None,
-            reported: 0,
-            disagreed: 0,
-            released: 0,
-            abilities,
-        });
-        host
-    }
-
-    /// Gives every host an ability that its capabilities cover and that was just interned.
-    pub(crate) fn extend_abilities(&mut self, add: impl Fn(&mut Host)) {
-        self.listed.iter_mut().for_each(add);
-    }
-
-    fn voter_of(&mut self, info: &HostInfo, known: Option<VoterIx>) -> VoterIx {
-        let next = &mut self.next_voter;
-        let mut fresh = || {
-            let voter = VoterIx(*next);
-            *next += 1;
-            voter
-        };
-        match &info.owner {
-            Some(owner) => match self.voters.get(owner) {
-                Some(&voter) => voter,
-                None => {
-                    let voter = fresh();
-                    self.voters.insert(owner.clone(), voter);
-                    voter
-                }
-            },
-            None => known
-                .filter(|voter| !self.voters.values().any(|owned| owned == voter))
-                .unwrap_or_else(fresh),
+        if self.leases.is_empty() && self.finished.is_empty() {
+            self.grace_until = None;
         }
     }
 }

@@ -41,9 +41,26 @@ pub struct Job {
     /// Its leased replicas.
     pub pending: u32,
     pub(crate) ability: AbilityIx,
+    /// One more than the highest index that was ever touched.
+    touched_end: u32,
 }
 
 impl Job {
+    pub(crate) fn new(id: JobId, spec: Arc<JobSpec>, ability: AbilityIx) -> Self {
+        Self {
+            id,
+            spec,
+            phase: JobPhase::Active,
+            next: 0,
+            open: BTreeMap::new(),
+            ended: Ended::default(),
+            counts: ReplicaCounts::default(),
+            pending: 0,
+            ability,
+            touched_end: 0,
+        }
+    }
+
     /// How many workunits it has.
     #[must_use]
     pub fn workunit_count(&self) -> u32 {
@@ -56,30 +73,26 @@ impl Job {
         self.phase == JobPhase::Active && self.next < self.workunit_count()
     }
 
-    /// The next index that nobody has touched, leaving it behind.
-    pub(crate) fn take_untouched(&mut self) -> Option<u32> {
-        let index = self.peek_untouched()?;
-        self.next = index + 1;
-        self.settle();
-        Some(index)
+    /// The next index that nobody has touched.
+    pub(crate) fn next_untouched(&self) -> Option<u32> {
+        self.has_untouched().then_some(self.next)
     }
 
-    fn peek_untouched(&self) -> Option<u32> {
-        if self.phase != JobPhase::Active {
-            return None;
+    /// Enters an open workunit at an untouched index.
+    pub(crate) fn open_at(&mut self, index: u32, workunit: WorkunitIx) {
+        self.open.insert(index, workunit);
+        self.touched_end = self.touched_end.max(index + 1);
+        if index == self.next {
+            self.next += 1;
         }
-        (self.next..self.workunit_count()).find(|index| self.is_untouched(*index))
-    }
-
-    /// Moves `next` over what is open or ended, so that [`Job::has_untouched`] is exact.
-    pub(crate) fn settle(&mut self) {
-        while self.next < self.workunit_count() && !self.is_untouched(self.next) {
+        while self.next < self.touched_end && !self.is_untouched(self.next) {
             self.next += 1;
         }
     }
 
     pub(crate) fn is_untouched(&self, index: u32) -> bool {
-        !self.open.contains_key(&index) && !self.ended.contains(index)
+        index >= self.touched_end
+            || (!self.open.contains_key(&index) && !self.ended.contains(index))
     }
 
     /// For its submitter.
@@ -89,9 +102,7 @@ impl Job {
             JobPhase::Cancelled => JobState::Cancelled,
             JobPhase::Ended if self.ended.failed() > 0 => JobState::Failed,
             JobPhase::Ended => JobState::Completed,
-            JobPhase::Active if self.counts.leased == 0 && self.ended.decided() == 0 => {
-                JobState::Queued
-            }
+            JobPhase::Active if self.is_fresh() => JobState::Queued,
             JobPhase::Active => JobState::Running,
         };
         JobStatus {
@@ -107,5 +118,11 @@ impl Job {
             pending: self.pending,
             replicas: self.counts,
         }
+    }
+
+    /// Whether nothing has happened to it, as far as is known: after a restart, leases that
+    /// nobody has claimed yet are not.
+    fn is_fresh(&self) -> bool {
+        self.counts.leased == 0 && self.touched_end == 0
     }
 }

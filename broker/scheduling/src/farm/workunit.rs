@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 
 use super::{HostIx, VoterIx};
 use crate::ability::AbilityIx;
+use crate::limits::OPEN_WORKUNITS_MAX;
 
 /// Number of an open workunit in one core; used again after it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,6 +18,8 @@ pub struct Pending {
     pub token: LeaseToken,
     /// Whose vote it will be.
     pub voter: VoterIx,
+    /// Where it runs.
+    pub host: HostIx,
 }
 
 /// A replica that was reported (`completeResults`).
@@ -79,11 +82,23 @@ impl Workunit {
         (incomplete << 32) / u64::from(self.replication)
     }
 
-    /// Whether this voter has a replica or a vote here.
+    /// Whether this host, or another of the same vote, has a replica or a vote here. The host
+    /// itself counts even if it has changed its owner since.
     #[must_use]
-    pub fn is_touched_by(&self, voter: VoterIx) -> bool {
+    pub fn is_touched_by(&self, host: HostIx, voter: VoterIx) -> bool {
+        self.pending.iter().any(|pending| pending.voter == voter || pending.host == host)
+            || self.has_voted(host, voter)
+    }
+
+    /// Whether this voter has a replica or a vote here.
+    pub(crate) fn is_touched_by_voter(&self, voter: VoterIx) -> bool {
         self.pending.iter().any(|pending| pending.voter == voter)
             || self.votes.iter().any(|vote| vote.voter == voter)
+    }
+
+    /// Whether this host, or another of the same vote, has voted.
+    pub(crate) fn has_voted(&self, host: HostIx, voter: VoterIx) -> bool {
+        self.votes.iter().any(|vote| vote.voter == voter || vote.host == host)
     }
 
     /// The output that most votes agree on, the earliest of equals, and how many those are.
@@ -101,15 +116,27 @@ impl Workunit {
 }
 
 /// All open workunits, in a slab.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct OpenWorkunits {
     slots: Vec<Option<Workunit>>,
     vacant: Vec<u32>,
+    /// [`OPEN_WORKUNITS_MAX`], less in tests.
+    pub(crate) max: usize,
+}
+
+impl Default for OpenWorkunits {
+    fn default() -> Self {
+        Self { slots: Vec::new(), vacant: Vec::new(), max: OPEN_WORKUNITS_MAX }
+    }
 }
 
 impl OpenWorkunits {
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.vacant.len()
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.len() >= self.max
     }
 
     pub(crate) fn get(&self, WorkunitIx(index): WorkunitIx) -> &Workunit {

@@ -8,13 +8,16 @@
 //!   host has one vote on a workunit, and a queue holds only workunits with a waiting replica.
 //! - "If Q is empty" is likewise "if Q has nothing for this host".
 //! - Qinit serves owners and jobs in turn ([`Turns`]): all its keys are 1.
+//! - A request that finds nothing stands. When work appears, the least of it is given to the
+//!   first standing request of a host that may have it, and so on.
 
 use gleaner_protocol::job::Lane;
 use gleaner_protocol::{Origin, WorkunitId};
 
+use super::turns::Turn;
 use super::{Backlog, Change, Policy, PolicyName, Trigger, Turns};
 use crate::explain::WaitReason;
-use crate::farm::{Farm, HostIx, Job, WorkunitIx};
+use crate::farm::{Farm, HostIx, Job, Workunit, WorkunitIx};
 use crate::{Desk, Violation};
 
 /// Workunits move from Qinit to the side of the host that first asks for them, and stay there;
@@ -24,6 +27,10 @@ pub struct FragmentAware {
     qinit: Turns,
     qrf: Backlog,
     qdg: Backlog,
+    /// Workunits that entered a queue while requests were standing.
+    fresh: Vec<WorkunitIx>,
+    /// Whether Qinit may have something for standing requests.
+    qinit_is_fresh: bool,
 }
 
 impl FragmentAware {
@@ -37,29 +44,40 @@ impl FragmentAware {
     /// Step B for one host: one replica, or `false` where there is none for it.
     fn serve(&mut self, desk: &mut Desk<'_>, host: HostIx) -> bool {
         let side = desk.farm().host(host).origin();
-        let found = self.queue(side).first_for(desk.farm(), host);
-        let Some(workunit) = found.or_else(|| self.open_for(desk, host)) else {
-            return false;
-        };
+        if let Some((_, workunit)) = self.queue(side).first_for(desk.farm(), host) {
+            return self.start(desk, workunit, host);
+        }
+        let Some(workunit) = self.open_for(desk, host) else { return false };
+        let started = desk.start(workunit, host);
+        debug_assert!(started.is_ok(), "a fresh workunit and an able host with a free slot");
+        let unit = desk.farm().workunit(workunit);
+        if unit.waiting > 0 {
+            self.queue(side).put(unit.ability, workunit, unit.key());
+        }
+        started.is_ok()
+    }
+
+    /// Starts a replica of a queued workunit. Its key does not change.
+    fn start(&mut self, desk: &mut Desk<'_>, workunit: WorkunitIx, host: HostIx) -> bool {
         let started = desk.start(workunit, host);
         debug_assert!(started.is_ok(), "an eligible workunit and a host with a free slot");
         let unit = desk.farm().workunit(workunit);
         if unit.waiting == 0 {
-            self.queue(side).remove(workunit);
-        } else if found.is_none() {
-            self.queue(side).put(workunit, unit.key());
+            self.queue(side_of(unit)).remove(unit.ability, workunit);
         }
         started.is_ok()
     }
 
     /// Step B(2): the next workunit of Qinit that this host can run.
     fn open_for(&mut self, desk: &mut Desk<'_>, host: HostIx) -> Option<WorkunitIx> {
-        let (owner, job) = self.qinit.first(|job| desk.farm().is_able(host, job))?;
+        let farm = desk.farm();
+        let job = self.qinit.first(|ability| farm.has_ability(host, ability))?;
         let workunit = desk.open(job)?;
-        if desk.farm().job(job).is_some_and(Job::has_untouched) {
-            self.qinit.served(&owner, job);
+        let job = desk.farm().job(job)?;
+        if job.has_untouched() {
+            self.qinit.served(Turn::of(job));
         } else {
-            self.qinit.remove(&owner, job);
+            self.qinit.remove(Turn::of(job));
         }
         Some(workunit)
     }
@@ -67,6 +85,38 @@ impl FragmentAware {
     fn serve_all(&mut self, desk: &mut Desk<'_>, host: HostIx) {
         while desk.farm().host(host).free() > 0 && self.serve(desk, host) {}
     }
+
+    /// Gives what entered the queues to standing requests, the least first.
+    fn serve_fresh(&mut self, desk: &mut Desk<'_>) {
+        let mut fresh = std::mem::take(&mut self.fresh);
+        fresh.sort_by_cached_key(|workunit| {
+            let unit = desk.farm().workunit(*workunit);
+            self.queue(side_of(unit)).rank(unit.ability, *workunit)
+        });
+        for workunit in fresh {
+            let side = desk.farm().workunit(workunit).side;
+            while let Some(host) = desk.farm().first_asking_for(workunit, side)
+                && self.start(desk, workunit, host)
+            {}
+        }
+    }
+
+    /// Gives untouched workunits to standing requests.
+    fn serve_qinit(&mut self, desk: &mut Desk<'_>) {
+        let mut next = desk.farm().first_asking();
+        while let Some(host) = next {
+            self.serve_all(desk, host);
+            let farm = desk.farm();
+            let like =
+                (farm.host(host).free() == 0).then(|| farm.first_asking_like(host)).flatten();
+            next = like.or_else(|| farm.first_asking_behind(host));
+        }
+    }
+}
+
+/// The side of a workunit whose first replica was assigned.
+fn side_of(unit: &Workunit) -> Origin {
+    unit.side.unwrap_or(Origin::Farm)
 }
 
 impl Policy for FragmentAware {
@@ -78,52 +128,48 @@ impl Policy for FragmentAware {
         match change {
             Change::JobAdded(id) => {
                 if let Some(job) = farm.job(id).filter(|job| job.has_untouched()) {
-                    self.qinit.add(&job.spec.owner, id);
+                    self.qinit.add(Turn::of(job));
+                    self.qinit_is_fresh = true;
                 }
             }
-            Change::JobEnded(id) => {
+            Change::JobTouched(id) | Change::JobEnded(id) => {
                 if let Some(job) = farm.job(id) {
-                    self.qinit.remove(&job.spec.owner, id);
+                    self.qinit.remove(Turn::of(job));
                 }
             }
             Change::WorkunitChanged(workunit) => {
                 let unit = farm.workunit(workunit);
-                let job = farm.job(unit.id.job);
-                if let Some(job) = job.filter(|job| !job.has_untouched()) {
-                    self.qinit.remove(&job.spec.owner, job.id);
-                }
-                let queue = self.queue(unit.side.unwrap_or(Origin::Farm));
-                if unit.waiting > 0 {
-                    queue.put(workunit, unit.key());
-                } else {
-                    queue.remove(workunit);
+                self.queue(side_of(unit)).update(workunit, unit, unit.key());
+                if unit.waiting > 0 && farm.anyone_asks() {
+                    self.fresh.push(workunit);
                 }
             }
             Change::WorkunitEnded(workunit) => {
-                if !self.qrf.remove(workunit) {
-                    self.qdg.remove(workunit);
-                }
+                let unit = farm.workunit(workunit);
+                self.queue(side_of(unit)).remove(unit.ability, workunit);
+                self.fresh.retain(|fresh| *fresh != workunit);
+                self.qinit_is_fresh |= farm.is_full();
             }
-            Change::HostChanged(host) => {
-                self.qrf.host_changed(host);
-                self.qdg.host_changed(host);
-            }
-            Change::Completed { .. } => {}
+            Change::HostChanged(_) | Change::Completed { .. } => {}
         }
     }
 
     fn plan(&mut self, desk: &mut Desk<'_>, trigger: Trigger) {
-        if let Trigger::Host(host) = trigger {
-            return self.serve_all(desk, host);
-        }
-        let mut after = None;
-        while let Some(host) = desk.farm().next_asking(after) {
-            if self.qinit.is_empty() && self.qrf.is_empty() && self.qdg.is_empty() {
-                return;
+        match trigger {
+            Trigger::Host(host) => self.serve_all(desk, host),
+            Trigger::Work => {
+                self.serve_fresh(desk);
+                if std::mem::take(&mut self.qinit_is_fresh) {
+                    self.serve_qinit(desk);
+                }
             }
-            self.serve_all(desk, host);
-            after = Some(host);
+            Trigger::Deadline => {}
         }
+    }
+
+    fn keeps(&self, farm: &Farm, workunit: WorkunitIx, host: HostIx) -> bool {
+        let side = farm.workunit(workunit).side;
+        side.is_none_or(|side| side == farm.host(host).origin())
     }
 
     fn explain(&self, farm: &Farm, id: WorkunitId) -> Vec<WaitReason> {
@@ -131,16 +177,18 @@ impl Policy for FragmentAware {
             return vec![WaitReason::InTurn];
         };
         let Some(side) = unit.side else { return Vec::new() };
-        let rest = farm.hosts().filter(|(_, host)| {
-            host.connected && host.origin() == side && !unit.is_touched_by(host.voter)
+        let rest = farm.hosts().filter(|(index, host)| {
+            host.connected
+                && host.origin() == side
+                && farm.has_ability(*index, unit.ability)
+                && !unit.is_touched_by(*index, host.voter)
         });
         vec![WaitReason::StaysOnSide { side, other_hosts: rest.count() }]
     }
 
     fn check_invariants(&self, farm: &Farm, lane: Lane) -> Result<(), Violation> {
         let queued_on = |side| {
-            move |workunit| {
-                let unit = farm.workunit(workunit);
+            move |unit: &Workunit| {
                 let queued = unit.side == Some(side) && unit.waiting > 0;
                 (queued && farm.lane_of(unit.id.job) == Some(lane)).then(|| unit.key())
             }
@@ -148,9 +196,9 @@ impl Policy for FragmentAware {
         self.qrf.check("QRF", farm, queued_on(Origin::Farm))?;
         self.qdg.check("QDG", farm, queued_on(Origin::Desktop))?;
         let untouched = |job: &Job| job.spec.lane == lane && job.has_untouched();
-        match self.qinit.difference(farm, untouched) {
-            None => Ok(()),
-            Some(job) => Err(Violation::new("queue-members", format!("Qinit and {job} differ"))),
+        if let Some(job) = self.qinit.difference(farm, untouched) {
+            return Err(Violation::new("queue-members", format!("Qinit and {job} differ")));
         }
+        super::check_nobody_idles(farm, lane, |unit| unit.side)
     }
 }

@@ -6,8 +6,9 @@ use gleaner_protocol::job::Lane;
 use gleaner_protocol::{JobId, WorkunitId};
 
 use super::{Backlog, Change, Policy, PolicyName, Trigger};
+use crate::ability::AbilityIx;
 use crate::explain::WaitReason;
-use crate::farm::{Farm, HostIx, Job, WorkunitIx};
+use crate::farm::{Farm, HostIx, Job, Workunit, WorkunitIx};
 use crate::{Desk, Violation};
 
 /// Treats replicas as individual tasks: first come, first served, whatever their workunit's
@@ -17,39 +18,102 @@ use crate::{Desk, Violation};
 /// one behind the other; a replica that has to be tried again keeps its workunit's place.
 #[derive(Default)]
 pub struct Plain {
-    untouched: BTreeSet<JobId>,
+    /// Jobs with untouched workunits, by ability.
+    untouched: Vec<BTreeSet<JobId>>,
     tasks: Backlog,
+    /// Workunits that entered the queue while requests were standing.
+    fresh: Vec<WorkunitIx>,
+    /// Whether untouched workunits may suit standing requests.
+    untouched_is_fresh: bool,
 }
 
 impl Plain {
     fn serve(&mut self, desk: &mut Desk<'_>, host: HostIx) -> bool {
         let found = self.tasks.first_for(desk.farm(), host);
-        let Some(workunit) = found.or_else(|| self.open_for(desk, host)) else {
-            return false;
+        let next = self.next_untouched(desk.farm(), host);
+        if let Some((rank, workunit)) = found
+            && next.is_none_or(|(key, _)| rank.key < key)
+        {
+            return self.start(desk, workunit, host);
+        }
+        let Some(workunit) = next.and_then(|(_, job)| self.open(desk, job)) else {
+            return found.is_some_and(|(_, workunit)| self.start(desk, workunit, host));
         };
         let started = desk.start(workunit, host);
-        debug_assert!(started.is_ok(), "an eligible workunit and a host with a free slot");
-        if desk.farm().workunit(workunit).waiting == 0 {
-            self.tasks.remove(workunit);
-        } else if found.is_none() {
-            self.tasks.put(workunit, 0);
+        debug_assert!(started.is_ok(), "a fresh workunit and an able host with a free slot");
+        let unit = desk.farm().workunit(workunit);
+        if unit.waiting > 0 {
+            self.tasks.put(unit.ability, workunit, place(unit.id));
         }
         started.is_ok()
     }
 
-    fn open_for(&mut self, desk: &mut Desk<'_>, host: HostIx) -> Option<WorkunitIx> {
-        let farm = desk.farm();
-        let job = self.untouched.iter().copied().find(|job| farm.is_able(host, *job))?;
+    fn start(&mut self, desk: &mut Desk<'_>, workunit: WorkunitIx, host: HostIx) -> bool {
+        let started = desk.start(workunit, host);
+        debug_assert!(started.is_ok(), "an eligible workunit and a host with a free slot");
+        let unit = desk.farm().workunit(workunit);
+        if unit.waiting == 0 {
+            self.tasks.remove(unit.ability, workunit);
+        }
+        started.is_ok()
+    }
+
+    /// The place of the first untouched workunit that `host` can run.
+    fn next_untouched(&self, farm: &Farm, host: HostIx) -> Option<(u64, JobId)> {
+        let lists = self.untouched.iter().enumerate();
+        let firsts = lists.filter_map(|(index, jobs)| jobs.first().map(|job| (index, *job)));
+        let job = firsts
+            .filter(|(index, _)| farm.has_ability(host, AbilityIx::from_index(*index)))
+            .map(|(_, job)| job)
+            .min()?;
+        let index = farm.job(job)?.next_untouched()?;
+        Some((place(WorkunitId { job, index }), job))
+    }
+
+    fn open(&mut self, desk: &mut Desk<'_>, job: JobId) -> Option<WorkunitIx> {
         let workunit = desk.open(job)?;
-        if !desk.farm().job(job).is_some_and(Job::has_untouched) {
-            self.untouched.remove(&job);
+        let job = desk.farm().job(job)?;
+        if !job.has_untouched() {
+            self.forget(job);
         }
         Some(workunit)
+    }
+
+    fn forget(&mut self, job: &Job) {
+        if let Some(jobs) = self.untouched.get_mut(job.ability.get()) {
+            jobs.remove(&job.id);
+        }
     }
 
     fn serve_all(&mut self, desk: &mut Desk<'_>, host: HostIx) {
         while desk.farm().host(host).free() > 0 && self.serve(desk, host) {}
     }
+
+    fn serve_fresh(&mut self, desk: &mut Desk<'_>) {
+        let mut fresh = std::mem::take(&mut self.fresh);
+        fresh.sort_by_cached_key(|workunit| place(desk.farm().workunit(*workunit).id));
+        for workunit in fresh {
+            while let Some(host) = desk.farm().first_asking_for(workunit, None)
+                && self.start(desk, workunit, host)
+            {}
+        }
+    }
+
+    fn serve_untouched(&mut self, desk: &mut Desk<'_>) {
+        let mut next = desk.farm().first_asking();
+        while let Some(host) = next {
+            self.serve_all(desk, host);
+            let farm = desk.farm();
+            let like =
+                (farm.host(host).free() == 0).then(|| farm.first_asking_like(host)).flatten();
+            next = like.or_else(|| farm.first_asking_behind(host));
+        }
+    }
+}
+
+/// Place of a workunit in the order of submission and index.
+fn place(id: WorkunitId) -> u64 {
+    id.job.get() << 32 | u64::from(id.index)
 }
 
 impl Policy for Plain {
@@ -59,44 +123,47 @@ impl Policy for Plain {
 
     fn observe(&mut self, farm: &Farm, change: Change) {
         match change {
-            Change::JobAdded(job) => {
-                if farm.job(job).is_some_and(Job::has_untouched) {
-                    self.untouched.insert(job);
+            Change::JobAdded(id) => {
+                if let Some(job) = farm.job(id).filter(|job| job.has_untouched()) {
+                    let index = job.ability.get();
+                    if self.untouched.len() <= index {
+                        self.untouched.resize_with(index + 1, BTreeSet::new);
+                    }
+                    self.untouched[index].insert(id);
+                    self.untouched_is_fresh = true;
                 }
             }
-            Change::JobEnded(job) => {
-                self.untouched.remove(&job);
+            Change::JobTouched(id) | Change::JobEnded(id) => {
+                if let Some(job) = farm.job(id) {
+                    self.forget(job);
+                }
             }
             Change::WorkunitChanged(workunit) => {
                 let unit = farm.workunit(workunit);
-                if !farm.job(unit.id.job).is_some_and(Job::has_untouched) {
-                    self.untouched.remove(&unit.id.job);
-                }
-                if unit.waiting > 0 {
-                    self.tasks.put(workunit, 0);
-                } else {
-                    self.tasks.remove(workunit);
+                self.tasks.update(workunit, unit, place(unit.id));
+                if unit.waiting > 0 && farm.anyone_asks() {
+                    self.fresh.push(workunit);
                 }
             }
             Change::WorkunitEnded(workunit) => {
-                self.tasks.remove(workunit);
+                self.tasks.remove(farm.workunit(workunit).ability, workunit);
+                self.fresh.retain(|fresh| *fresh != workunit);
+                self.untouched_is_fresh |= farm.is_full();
             }
-            Change::HostChanged(host) => self.tasks.host_changed(host),
-            Change::Completed { .. } => {}
+            Change::HostChanged(_) | Change::Completed { .. } => {}
         }
     }
 
     fn plan(&mut self, desk: &mut Desk<'_>, trigger: Trigger) {
-        if let Trigger::Host(host) = trigger {
-            return self.serve_all(desk, host);
-        }
-        let mut after = None;
-        while let Some(host) = desk.farm().next_asking(after) {
-            if self.untouched.is_empty() && self.tasks.is_empty() {
-                return;
+        match trigger {
+            Trigger::Host(host) => self.serve_all(desk, host),
+            Trigger::Work => {
+                self.serve_fresh(desk);
+                if std::mem::take(&mut self.untouched_is_fresh) {
+                    self.serve_untouched(desk);
+                }
             }
-            self.serve_all(desk, host);
-            after = Some(host);
+            Trigger::Deadline => {}
         }
     }
 
@@ -105,19 +172,18 @@ impl Policy for Plain {
     }
 
     fn check_invariants(&self, farm: &Farm, lane: Lane) -> Result<(), Violation> {
-        self.tasks.check("tasks", farm, |workunit| {
-            let unit = farm.workunit(workunit);
-            (unit.waiting > 0 && farm.lane_of(unit.id.job) == Some(lane)).then_some(0)
+        self.tasks.check("tasks", farm, |unit: &Workunit| {
+            let queued = unit.waiting > 0 && farm.lane_of(unit.id.job) == Some(lane);
+            queued.then(|| place(unit.id))
         })?;
-        let wrong = farm.jobs().find(|job| {
-            let wanted = job.spec.lane == lane && job.has_untouched();
-            self.untouched.contains(&job.id) != wanted
-        });
-        match wrong {
-            None => Ok(()),
-            Some(job) => {
-                Err(Violation::new("queue-members", format!("untouched and {} differ", job.id)))
-            }
+        let listed = |job: &Job| {
+            self.untouched.get(job.ability.get()).is_some_and(|jobs| jobs.contains(&job.id))
+        };
+        let wanted = |job: &Job| job.spec.lane == lane && job.has_untouched();
+        if let Some(job) = farm.jobs().find(|job| listed(job) != wanted(job)) {
+            let detail = format!("untouched and {} differ", job.id);
+            return Err(Violation::new("queue-members", detail));
         }
+        super::check_nobody_idles(farm, lane, |_| None)
     }
 }

@@ -1,0 +1,158 @@
+//! All hosts, and the sets derived from them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gleaner_protocol::{Capabilities, HostInfo, HostName, OwnerName, Time};
+use rustc_hash::FxHashMap;
+
+use super::asking::Asking;
+use super::{Host, HostIx, VoterIx};
+use crate::ability::{AbilityIx, AbilitySet};
+
+/// All hosts that connected at least once, or voted before a restart.
+///
+/// # Invariants
+/// - Between inputs, the standing requests are exactly the hosts with [`Host::free`] above 0.
+/// - `grace` holds exactly the hosts with [`Host::grace_until`].
+#[derive(Debug, Default)]
+pub(crate) struct Hosts {
+    listed: Vec<Host>,
+    by_name: FxHashMap<HostName, HostIx>,
+    owners: BTreeMap<OwnerName, VoterIx>,
+    pub(super) asking: Asking,
+    /// Hosts that came to have room since the last plan, in order; some may have lost it again.
+    woken: Vec<HostIx>,
+    grace: BTreeSet<(Time, HostIx)>,
+}
+
+impl Hosts {
+    pub(crate) fn len(&self) -> usize {
+        self.listed.len()
+    }
+
+    pub(crate) fn get(&self, host: HostIx) -> &Host {
+        &self.listed[host.get()]
+    }
+
+    pub(crate) fn find(&self, name: &HostName) -> Option<HostIx> {
+        self.by_name.get(name).copied()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (HostIx, &Host)> {
+        self.listed.iter().enumerate().map(|(index, host)| (HostIx::from_index(index), host))
+    }
+
+    pub(crate) fn asking(&self) -> &Asking {
+        &self.asking
+    }
+
+    #[cfg(test)]
+    pub(crate) fn asking_mut(&mut self) -> &mut Asking {
+        &mut self.asking
+    }
+
+    /// Changes a host and keeps the sets derived from it right.
+    pub(crate) fn change<R>(&mut self, host: HostIx, change: impl FnOnce(&mut Host) -> R) -> R {
+        let entry = &mut self.listed[host.get()];
+        let (was_free, grace_was) = (entry.free() > 0, entry.grace_until);
+        let result = change(entry);
+        let is_free = entry.free() > 0;
+        if is_free && !was_free {
+            self.woken.push(host);
+        } else if !is_free && entry.listed {
+            entry.listed = false;
+            self.asking.remove(host, entry);
+        }
+        if grace_was != entry.grace_until {
+            if let Some(time) = grace_was {
+                self.grace.remove(&(time, host));
+            }
+            if let Some(time) = entry.grace_until {
+                self.grace.insert((time, host));
+            }
+        }
+        result
+    }
+
+    /// The hosts that came to have room; each is to be planned for, then listed.
+    pub(crate) fn take_woken(&mut self) -> Vec<HostIx> {
+        std::mem::take(&mut self.woken)
+    }
+
+    /// Gives back the buffer of [`Hosts::take_woken`].
+    pub(crate) fn keep_buffer(&mut self, mut buffer: Vec<HostIx>) {
+        if self.woken.is_empty() {
+            buffer.clear();
+            self.woken = buffer;
+        }
+    }
+
+    /// Makes what is left of a host's request a standing one.
+    pub(crate) fn list(&mut self, host: HostIx) {
+        let entry = &mut self.listed[host.get()];
+        if entry.free() > 0 && !entry.listed {
+            entry.listed = true;
+            self.asking.insert(host, entry);
+        }
+    }
+
+    /// The host whose grace ends first.
+    pub(crate) fn first_grace(&self) -> Option<(Time, HostIx)> {
+        self.grace.first().copied()
+    }
+
+    pub(crate) fn grace_count(&self) -> usize {
+        self.grace.len()
+    }
+
+    /// The host of this name, entered as disconnected where it is new. A known one loses its
+    /// request.
+    pub(crate) fn enter(&mut self, info: HostInfo, abilities: AbilitySet) -> HostIx {
+        if let Some(&host) = self.by_name.get(&info.name) {
+            self.change(host, |entry| entry.asked = 0);
+            let voter = self.voter_of(host, info.owner.as_ref());
+            let entry = &mut self.listed[host.get()];
+            entry.info = info;
+            entry.abilities = abilities;
+            entry.voter = voter;
+            return host;
+        }
+        let host = HostIx::from_index(self.listed.len());
+        let voter = self.voter_of(host, info.owner.as_ref());
+        self.by_name.insert(info.name.clone(), host);
+        self.listed.push(Host::new(info, voter, abilities));
+        host
+    }
+
+    /// Gives every host whose capabilities cover it an ability that was just interned.
+    pub(crate) fn extend_abilities(
+        &mut self,
+        ability: AbilityIx,
+        offers: impl Fn(&Capabilities) -> bool,
+    ) {
+        for (index, host) in self.listed.iter_mut().enumerate() {
+            if !offers(&host.info.capabilities) {
+                continue;
+            }
+            let index = HostIx::from_index(index);
+            if host.listed {
+                self.asking.remove(index, host);
+            }
+            host.abilities.insert(ability);
+            if host.listed {
+                self.asking.insert(index, host);
+            }
+        }
+    }
+
+    /// Hosts of one owner share a vote; a host without an owner has its own.
+    fn voter_of(&mut self, host: HostIx, owner: Option<&OwnerName>) -> VoterIx {
+        let Some(owner) = owner else { return VoterIx::of_host(host) };
+        if let Some(&voter) = self.owners.get(owner) {
+            return voter;
+        }
+        let voter = VoterIx::of_owner(self.owners.len());
+        self.owners.insert(owner.clone(), voter);
+        voter
+    }
+}

@@ -1,0 +1,124 @@
+//! Why is my work not running?
+
+use gleaner_protocol::Origin::{Desktop, Farm};
+use gleaner_protocol::{JobId, Span};
+use gleaner_scheduling::PolicyName::{FragmentAware, Plain};
+use gleaner_scheduling::WaitReason;
+
+use crate::story::{Story, workunit_id};
+
+fn job(story: &Story) -> Vec<String> {
+    lines(&story.core.explain_job(JobId::new(1)).expect("a known job"))
+}
+
+fn workunit(story: &Story, id: &str) -> Vec<String> {
+    lines(&story.core.explain_workunit(workunit_id(id)).expect("a known workunit"))
+}
+
+fn lines(reasons: &[WaitReason]) -> Vec<String> {
+    reasons.iter().map(|reason| format!("{}: {reason}", reason.code())).collect()
+}
+
+#[test]
+fn what_is_not_known_is_not_explained() {
+    let mut story = Story::of(FragmentAware);
+    story.job().submits().whatever();
+    assert_eq!(story.core.explain_job(JobId::new(2)), None);
+    assert_eq!(story.core.explain_workunit(workunit_id("1/1")), None);
+    assert_eq!(story.core.explain_workunit(workunit_id("2/0")), None);
+}
+
+#[test]
+fn each_thing_that_holds_a_job_up_has_its_reason() {
+    let mut story = Story::of(FragmentAware);
+    story.job().workunits(2).submits().whatever();
+    let no_hosts = "no-hosts: no agent is connected; start one with `gleaner agent`";
+    let in_turn = "in-turn: not begun; owners and their jobs are served in turn";
+    assert_eq!(job(&story), [no_hosts, in_turn]);
+
+    story.host("traces", Farm).kernel("trace").joins().whatever();
+    let nobody = "nobody-can: none of the 1 connected hosts offers the kernel sum";
+    assert_eq!(job(&story), [nobody, in_turn]);
+
+    story.host("f1", Farm).slots(0).joins().whatever();
+    let closed = "fragments-closed: all 1 hosts that can run it are closed: \
+                  renders have them, or the quiet period runs";
+    assert_eq!(job(&story), [closed, in_turn]);
+
+    story.gives("f1", 1).whatever();
+    story.asks("f1", 1).whatever();
+    assert_eq!(
+        job(&story),
+        [
+            "running: 1 replicas run now",
+            "all-busy: all 1 slots of the 1 hosts that can run it are busy",
+        ]
+    );
+    assert_eq!(
+        workunit(&story, "1/1"),
+        ["all-busy: all 1 slots of the 1 hosts that can run it are busy", in_turn,]
+    );
+    story.reports("f1", "1/0", "x").whatever();
+    assert_eq!(workunit(&story, "1/0"), ["decided: decided"]);
+    story.cancels(1).whatever();
+    assert_eq!(job(&story), ["cancelled: the job was cancelled"]);
+    assert_eq!(workunit(&story, "1/1"), ["cancelled: the job was cancelled"]);
+}
+
+#[test]
+fn a_workunit_without_another_voter_on_its_side_says_so() {
+    let mut story = Story::of(FragmentAware);
+    story.hosts(["f1"], Farm);
+    story.hosts(["d1"], Desktop);
+    story.job().replication(2).submits().whatever();
+    story.asks("f1", 1).whatever();
+    story.asks("d1", 1).is_nothing();
+    story.reports("f1", "1/0", "x").whatever();
+    let votes = "awaits-votes: 1 of 1 votes agree and 2 must; 1 replicas wait for a host";
+    assert_eq!(
+        workunit(&story, "1/0"),
+        [
+            votes,
+            "stays-on-side: it stays on the farm side, \
+         where no connected host is left that has no replica or vote of it",
+        ]
+    );
+    assert_eq!(job(&story), workunit(&story, "1/0"));
+    story.hosts(["f2"], Farm);
+    assert_eq!(
+        workunit(&story, "1/0"),
+        [
+            votes,
+            "stays-on-side: it stays on the farm side, \
+         where 1 more connected hosts may take a replica",
+        ]
+    );
+}
+
+#[test]
+fn the_plain_policy_names_its_queue() {
+    let mut story = Story::of(Plain);
+    story.hosts(["f1"], Farm);
+    story.job().replication(2).submits().whatever();
+    story.asks("f1", 1).whatever();
+    story.advance(Span::from_secs(1)).is_nothing();
+    assert_eq!(
+        workunit(&story, "1/0"),
+        [
+            "running: 1 replicas run now",
+            "awaits-votes: 0 of 0 votes agree and 2 must; 1 replicas wait for a host",
+            "all-busy: all 1 slots of the 1 hosts that can run it are busy",
+            "first-come-first-served: first come, first served: 1 workunits have replicas waiting",
+        ]
+    );
+}
+
+#[test]
+fn an_ended_job_says_so() {
+    let mut story = Story::of(FragmentAware);
+    story.hosts(["f1"], Farm);
+    story.job().submits().whatever();
+    story.asks("f1", 1).whatever();
+    story.reports("f1", "1/0", "x").whatever();
+    assert_eq!(job(&story), ["ended: the job has ended"]);
+}

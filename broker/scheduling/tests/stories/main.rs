@@ -1,0 +1,10 @@
+//! What the scheduling core does, told as stories. Every step checks every invariant.
+
+mod bad_input;
+mod explain;
+mod hosts;
+mod leases;
+mod order;
+mod restart;
+mod story;
+mod votes;

@@ -1,0 +1,198 @@
+//! Which workunit a host is given.
+
+use gleaner_protocol::Origin::{Desktop, Farm};
+use gleaner_protocol::job::Lane;
+use gleaner_scheduling::PolicyName::{self, FragmentAware, Plain};
+
+use crate::story::Story;
+
+#[test]
+fn the_workunit_nearest_to_completion_comes_first() {
+    let mut story = Story::of(FragmentAware);
+    story.hosts(["f1", "f2", "f3", "f4"], Farm);
+    story.job().workunits(2).replication(4).submits().whatever();
+    story.asks("f1", 1).is(["lease f1 1/0#1"]);
+    story.asks("f2", 1).is(["lease f2 1/0#2"]);
+    story.asks("f3", 1).is(["lease f3 1/0#3"]);
+    story.gives("f1", 2).is(["fragment f1 2"]);
+    story.asks("f1", 1).is(["lease f1 1/1#1"]);
+    // 1/1 has no complete replica (key 1), 1/0 has one (key 3/4).
+    story.reports("f2", "1/0", "x").is(["persist vote 1/0 f2", "verdict f2 1/0 Counted"]);
+    story.asks("f4", 1).is(["lease f4 1/0#4"]);
+}
+
+#[test]
+fn of_equal_keys_the_one_that_came_first_is_first() {
+    let mut story = Story::of(FragmentAware);
+    story.host("f1", Farm).slots(3).joins().whatever();
+    story.host("f2", Farm).slots(3).joins().whatever();
+    story.job().workunits(3).replication(2).submits().whatever();
+    story.asks("f1", 3).is(["lease f1 1/0#1", "lease f1 1/1#1", "lease f1 1/2#1"]);
+    story.asks("f2", 3).is(["lease f2 1/0#2", "lease f2 1/1#2", "lease f2 1/2#2"]);
+}
+
+#[test]
+fn a_workunit_stays_on_the_side_of_its_first_assignment() {
+    let mut story = Story::of(FragmentAware);
+    story.hosts(["f1", "f2"], Farm);
+    story.hosts(["d1", "d2"], Desktop);
+    story.job().workunits(2).replication(2).submits().whatever();
+    story.asks("f1", 1).is(["lease f1 1/0#1"]);
+    story.asks("d1", 1).is(["lease d1 1/1#1"]);
+    story.asks("d2", 1).is(["lease d2 1/1#2"]);
+    story.is_preempted("d2", "1/1").is_nothing();
+    story.asks("f2", 1).is(["lease f2 1/0#2"]);
+    story.asks("d2", 1).is(["lease d2 1/1#3"]);
+    story.is_preempted("f2", "1/0").is_nothing();
+    story.reports("d2", "1/1", "x").whatever();
+    story.asks("d2", 1).is_nothing();
+}
+
+#[test]
+fn the_plain_policy_takes_replicas_one_by_one_from_any_side() {
+    let mut story = Story::of(Plain);
+    story.hosts(["f1", "f2"], Farm);
+    story.hosts(["d1", "d2"], Desktop);
+    story.job().workunits(2).replication(2).submits().whatever();
+    story.asks("f1", 1).is(["lease f1 1/0#1"]);
+    story.asks("d1", 1).is(["lease d1 1/0#2"]);
+    story.asks("f2", 1).is(["lease f2 1/1#1"]);
+    story.is_preempted("d1", "1/0").is_nothing();
+    story.asks("d2", 1).is(["lease d2 1/0#3"]);
+}
+
+#[test]
+fn a_standing_request_is_served_when_work_appears() {
+    for policy in PolicyName::ALL {
+        let mut story = Story::of(policy);
+        story.hosts(["d1", "d2"], Desktop);
+        story.asks("d1", 1).is_nothing();
+        story.asks("d2", 1).is_nothing();
+        story.job().workunits(1).replication(1).submits().is([
+            "persist accepted job-1",
+            "accepted job-1",
+            "changed job-1",
+            "lease d1 1/0#1",
+        ]);
+        story.is_preempted("d1", "1/0").is(["lease d2 1/0#2"]);
+        story.leaves("d2").is(["disconnected d2"]);
+    }
+}
+
+#[test]
+fn a_request_for_more_than_there_is_room_for_is_served_as_room_appears() {
+    for policy in PolicyName::ALL {
+        let mut story = Story::of(policy);
+        story.host("d1", Desktop).slots(1).joins().whatever();
+        story.job().workunits(3).submits().whatever();
+        story.asks("d1", 2).is(["lease d1 1/0#1"]);
+        story.reports("d1", "1/0", "x").is([
+            "persist vote 1/0 d1",
+            "persist decided 1/0",
+            "changed job-1",
+            "verdict d1 1/0 Counted",
+            "lease d1 1/1#1",
+        ]);
+        story.gives("d1", 2).is(["fragment d1 2"]);
+        story.asks("d1", 1).is(["lease d1 1/2#1"]);
+    }
+}
+
+#[test]
+fn ten_workunits_do_not_wait_behind_a_million() {
+    let mut story = Story::of(FragmentAware);
+    story.host("f1", Farm).slots(64).joins().whatever();
+    story.job().owner("ann").workunits(1_000_000).submits().whatever();
+    story.job().owner("bob").workunits(10).submits().whatever();
+    let leases = story.asks("f1", 22).leases();
+    let of_bob = leases.iter().filter(|lease| lease.starts_with("f1 2/")).count();
+    assert_eq!(of_bob, 10, "all of bob's ten are among the first 22: {leases:?}");
+    let farm = story.core.farm();
+    assert_eq!(farm.open_count(), 22, "an array is a range until it is touched");
+}
+
+#[test]
+fn the_jobs_of_one_owner_take_turns() {
+    let mut story = Story::of(FragmentAware);
+    story.host("f1", Farm).slots(4).joins().whatever();
+    story.job().workunits(1000).submits().whatever();
+    story.job().workunits(2).submits().whatever();
+    let leases = story.asks("f1", 4).leases();
+    assert_eq!(leases, ["f1 1/0#1", "f1 2/0#1", "f1 1/1#1", "f1 2/1#1"]);
+}
+
+#[test]
+fn a_host_is_given_only_what_it_can_run() {
+    for policy in PolicyName::ALL {
+        let mut story = Story::of(policy);
+        story.hosts(["sums"], Farm);
+        story.host("traces", Farm).kernel("trace").slots(2).joins().whatever();
+        story.job().kernel("sum").workunits(5).replication(2).submits().whatever();
+        story.job().program("/usr/bin/render").submits().whatever();
+        story.asks("traces", 1).is_nothing();
+        story.job().kernel("trace").workunits(2).submits().is([
+            "persist accepted job-3",
+            "accepted job-3",
+            "changed job-3",
+            "lease traces 3/0#1",
+        ]);
+        story.asks("sums", 1).is(["lease sums 1/0#1"]);
+        story.asks("traces", 1).is(["lease traces 3/1#1"]);
+    }
+}
+
+#[test]
+fn a_host_that_returns_without_a_capability_gets_no_more_of_it() {
+    let mut story = Story::of(FragmentAware);
+    story.hosts(["f1"], Farm);
+    story.job().workunits(3).submits().whatever();
+    story.asks("f1", 1).is(["lease f1 1/0#1"]);
+    story.leaves("f1").is(["disconnected f1"]);
+    story.known_as("f1", |info| info.capabilities.kernels.clear());
+    story.returns("f1", &[]).is(["welcome f1 keeps []", "connected f1", "fragment f1 1"]);
+    story.asks("f1", 1).is_nothing();
+}
+
+#[test]
+fn a_lane_without_a_policy_takes_no_jobs() {
+    let mut story = Story::of(FragmentAware);
+    story
+        .job()
+        .lane(Lane::Interactive)
+        .submits()
+        .is(["refused: the lane Interactive has no policy at this broker; use \"background\""]);
+    assert_eq!(story.core.policy(Lane::Background), Some(FragmentAware));
+    assert_eq!(story.core.policy(Lane::Interactive), None);
+    assert!(story.facts.is_empty());
+}
+
+#[test]
+fn a_fragment_is_offered_to_the_lanes_in_order() {
+    let mut config = gleaner_scheduling::CoreConfig::background(FragmentAware);
+    config.lanes.insert(Lane::Batch, Plain);
+    let mut story = Story::with(config);
+    story.hosts(["f1"], Farm);
+    story.job().lane(Lane::Background).submits().whatever();
+    story.job().lane(Lane::Batch).submits().whatever();
+    story.asks("f1", 1).is(["lease f1 2/0#1"]);
+}
+
+#[test]
+fn many_touched_workunits_do_not_hide_the_one_that_a_host_may_take() {
+    let mut story = Story::of(FragmentAware);
+    story.host("f1", Farm).slots(200).joins().whatever();
+    story.host("f2", Farm).slots(2).joins().whatever();
+    story.job().workunits(150).replication(2).submits().whatever();
+    assert_eq!(story.asks("f1", 150).leases().len(), 150);
+    story.is_preempted("f1", "1/149").is_nothing();
+    story.asks("f1", 1).is(["lease f1 1/149#2"]);
+    // f1 has come to the end of the queue; what enters it anew is found all the same.
+    story.is_preempted("f1", "1/77").is_nothing();
+    story.is_preempted("f1", "1/7").is_nothing();
+    story.asks("f2", 1).is(["lease f2 1/0#2"]);
+    story.asks("f1", 2).is(["lease f1 1/7#2", "lease f1 1/77#2"]);
+    story.asks("f2", 1).is(["lease f2 1/1#2"]);
+    story.asks("f1", 1).is_nothing();
+    // What has become free for a standing request is given to it at once.
+    story.is_preempted("f1", "1/3").is(["lease f1 1/3#2"]);
+}

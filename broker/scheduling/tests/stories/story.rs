@@ -1,0 +1,418 @@
+//! The language of the stories: a core that is told what happens, line by line, and what it said.
+//!
+//! Every step checks all invariants, and returns what the core wants done as lines ([`Seen`])
+//! that the story has to look at.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gleaner_protocol::control::{Fragment, Held, ReleaseReason};
+use gleaner_protocol::job::{CommandTask, JobSpec, Lane, Task, Workunits};
+use gleaner_protocol::{
+    Capabilities, Digest, Epoch, HostInfo, HostName, JobId, KernelName, LeaseToken, Origin,
+    OwnerName, ReplicaId, Span, Time, WorkunitId,
+};
+use gleaner_scheduling::{
+    Core, CoreConfig, Effect, Fact, Input, PolicyName, ReportedOutcome, RequestId, check_invariants,
+};
+
+pub(crate) struct Story {
+    pub(crate) core: Core,
+    pub(crate) facts: Vec<Fact>,
+    config: CoreConfig,
+    now: Time,
+    incarnation: u32,
+    hosts: BTreeMap<String, StoryHost>,
+    /// Every lease ever given and to whom, in order.
+    leases: Vec<(HostName, StoryLease)>,
+}
+
+#[derive(Clone)]
+pub(crate) struct StoryHost {
+    info: HostInfo,
+    slots: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StoryLease {
+    pub(crate) token: LeaseToken,
+    pub(crate) replica: ReplicaId,
+}
+
+/// What the core wanted done, a line each.
+#[must_use = "a story looks at what was done"]
+pub(crate) struct Seen(Vec<String>);
+
+impl Seen {
+    /// Exactly these and nothing else, in this order.
+    #[track_caller]
+    pub(crate) fn is<const N: usize>(self, lines: [&str; N]) {
+        assert_eq!(self.0, lines);
+    }
+
+    #[track_caller]
+    pub(crate) fn is_nothing(self) {
+        self.is([]);
+    }
+
+    /// For the steps that are not the subject.
+    pub(crate) fn whatever(self) {}
+
+    /// The hosts that got leases, in order.
+    pub(crate) fn leases(self) -> Vec<String> {
+        let leases = self.0.iter().filter_map(|line| line.strip_prefix("lease "));
+        leases.map(str::to_owned).collect()
+    }
+}
+
+impl Story {
+    pub(crate) fn of(policy: PolicyName) -> Self {
+        Self::with(CoreConfig::background(policy))
+    }
+
+    pub(crate) fn with(config: CoreConfig) -> Self {
+        Self {
+            core: Core::new(&config),
+            facts: Vec::new(),
+            incarnation: config.incarnation,
+            config,
+            now: Time::ZERO,
+            hosts: BTreeMap::new(),
+            leases: Vec::new(),
+        }
+    }
+
+    /// A host to be described further; it is not there yet.
+    pub(crate) fn host(&mut self, name: &str, origin: Origin) -> HostBuilder<'_> {
+        let kernels = BTreeSet::from([KernelName::new("sum").expect("a plain name")]);
+        let info = HostInfo {
+            name: host_name(name),
+            origin,
+            owner: None,
+            cores: 4,
+            memory_mib: 1024,
+            capabilities: Capabilities { kernels, commands: BTreeSet::new() },
+        };
+        HostBuilder { story: self, host: StoryHost { info, slots: 1 } }
+    }
+
+    /// Hosts with one slot each that are there at once, on one side.
+    pub(crate) fn hosts<const N: usize>(&mut self, names: [&str; N], origin: Origin) {
+        for name in names {
+            self.host(name, origin).joins().whatever();
+        }
+    }
+
+    /// A job to be described further: one workunit of one replica.
+    pub(crate) fn job(&mut self) -> JobBuilder<'_> {
+        JobBuilder { story: self, spec: job_spec() }
+    }
+
+    pub(crate) fn cancels(&mut self, job: u64) -> Seen {
+        self.feed(Input::Cancel { request: RequestId::new(1), job: JobId::new(job) })
+    }
+
+    pub(crate) fn asks(&mut self, host: &str, slots: u32) -> Seen {
+        self.feed(Input::Request { host: host_name(host), slots })
+    }
+
+    pub(crate) fn gives(&mut self, host: &str, slots: u32) -> Seen {
+        self.hosts.get_mut(host).expect("a host of the story").slots = slots;
+        self.feed(Input::Fragment { host: host_name(host), fragment: fragment(slots) })
+    }
+
+    /// The host reports `output` for its lease on the workunit (`"1/0"`: job 1, index 0).
+    pub(crate) fn reports(&mut self, host: &str, workunit: &str, output: &str) -> Seen {
+        let lease = self.lease(host, workunit);
+        self.reports_lease(host, lease, output)
+    }
+
+    pub(crate) fn reports_lease(&mut self, host: &str, lease: StoryLease, output: &str) -> Seen {
+        self.reports_outcome(host, lease, ReportedOutcome::Output(Digest::of(output.as_bytes())))
+    }
+
+    pub(crate) fn reports_outcome(
+        &mut self,
+        host: &str,
+        lease: StoryLease,
+        outcome: ReportedOutcome,
+    ) -> Seen {
+        let StoryLease { token, replica } = lease;
+        self.feed(Input::Report { host: host_name(host), token, replica, outcome, cpu_us: 10 })
+    }
+
+    pub(crate) fn fails(&mut self, host: &str, workunit: &str) -> Seen {
+        let lease = self.lease(host, workunit);
+        self.reports_outcome(host, lease, ReportedOutcome::Failed("no memory".into()))
+    }
+
+    pub(crate) fn releases(&mut self, host: &str, workunit: &str, reason: ReleaseReason) -> Seen {
+        let token = self.lease(host, workunit).token;
+        self.feed(Input::Released { host: host_name(host), token, reason })
+    }
+
+    pub(crate) fn is_preempted(&mut self, host: &str, workunit: &str) -> Seen {
+        self.releases(host, workunit, ReleaseReason::Preempted)
+    }
+
+    pub(crate) fn leaves(&mut self, host: &str) -> Seen {
+        self.feed(Input::HostLeft { host: host_name(host) })
+    }
+
+    /// The host connects again, holding these of its replicas, done or not.
+    pub(crate) fn returns(&mut self, host: &str, held: &[(&str, bool)]) -> Seen {
+        let held: Vec<_> =
+            held.iter().map(|(unit, done)| held_of(self.lease(host, unit), *done)).collect();
+        self.returns_with(host, held)
+    }
+
+    pub(crate) fn returns_with(&mut self, host: &str, held: Vec<Held>) -> Seen {
+        let known = self.hosts.get(host).expect("a host of the story").clone();
+        self.feed(Input::HostJoined { info: known.info, fragment: fragment(known.slots), held })
+    }
+
+    /// Changes what a host will say of itself when it connects next.
+    pub(crate) fn known_as(&mut self, host: &str, change: impl FnOnce(&mut HostInfo)) {
+        change(&mut self.hosts.get_mut(host).expect("a host of the story").info);
+    }
+
+    /// Time goes by, and nothing else.
+    pub(crate) fn advance(&mut self, span: Span) -> Seen {
+        self.now = self.now + span;
+        self.feed(Input::Tick)
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        self.now
+    }
+
+    /// The broker dies and starts again from its first `facts` facts, a new incarnation.
+    pub(crate) fn restarts_from(&mut self, facts: usize) -> Seen {
+        self.facts.truncate(facts);
+        self.incarnation += 1;
+        self.core = Core::new(&self.config);
+        for fact in self.facts.clone() {
+            self.core.restore(fact).expect("facts of a core restore a core");
+        }
+        let mut effects = Vec::new();
+        self.core.restored(&mut effects);
+        self.core.set_incarnation(self.incarnation);
+        check_invariants(&self.core).expect("after a restart");
+        self.note(effects)
+    }
+
+    pub(crate) fn restarts(&mut self) -> Seen {
+        self.restarts_from(self.facts.len())
+    }
+
+    /// The latest lease of a host on a workunit.
+    #[track_caller]
+    pub(crate) fn lease(&self, host: &str, workunit: &str) -> StoryLease {
+        let (name, id) = (host_name(host), workunit_id(workunit));
+        let mut latest = self.leases.iter().rev();
+        let found = latest.find(|(host, lease)| *host == name && lease.replica.workunit == id);
+        found.unwrap_or_else(|| panic!("{host} never had a lease on {workunit}")).1
+    }
+
+    pub(crate) fn feed(&mut self, input: Input) -> Seen {
+        let mut effects = Vec::new();
+        self.core.handle(self.now, input.clone(), &mut effects);
+        if let Err(violation) = check_invariants(&self.core) {
+            panic!("after {input:?}: {violation}");
+        }
+        self.note(effects)
+    }
+
+    fn note(&mut self, effects: Vec<Effect>) -> Seen {
+        let lines = effects.iter().map(|effect| self.line(effect)).collect();
+        self.facts.extend(effects.into_iter().filter_map(|effect| match effect {
+            Effect::Persist(fact) => Some(fact),
+            _ => None,
+        }));
+        Seen(lines)
+    }
+
+    fn line(&mut self, effect: &Effect) -> String {
+        let name = |host| self.core.farm().host(host).info.name.as_str().to_owned();
+        match effect {
+            Effect::Persist(fact) => format!("persist {}", fact_line(fact)),
+            Effect::Submitted { result: Ok(job), .. } => format!("accepted {job}"),
+            Effect::Submitted { result: Err(refusal), .. } => format!("refused: {refusal}"),
+            Effect::Cancelled { known, .. } => format!("cancelled: {known}"),
+            Effect::Welcome { host, adopted } => {
+                let adopted: Vec<_> = adopted.iter().map(|token| self.short(*token)).collect();
+                format!("welcome {} keeps [{}]", name(*host), adopted.join(" "))
+            }
+            Effect::Lease { host, token, replica } => {
+                let line = format!("lease {} {}", name(*host), short(*replica));
+                let lease = StoryLease { token: *token, replica: *replica };
+                let host = self.core.farm().host(*host).info.name.clone();
+                self.leases.push((host, lease));
+                line
+            }
+            Effect::Abort { host, token, reason } => {
+                format!("abort {} {} {reason:?}", name(*host), self.short(*token))
+            }
+            Effect::Verdict { host, workunit, verdict, .. } => {
+                format!("verdict {} {} {verdict:?}", name(*host), short_workunit(*workunit))
+            }
+            Effect::JobChanged { job } => format!("changed {job}"),
+            Effect::HostConnected { host, .. } => format!("connected {host}"),
+            Effect::HostDisconnected { host } => format!("disconnected {host}"),
+            Effect::FragmentChanged { host, slots } => format!("fragment {host} {slots}"),
+        }
+    }
+
+    fn short(&self, token: LeaseToken) -> String {
+        let known = self.leases.iter().find(|(_, lease)| lease.token == token);
+        known.map_or_else(|| token.to_string(), |(_, lease)| short(lease.replica))
+    }
+}
+
+pub(crate) struct HostBuilder<'a> {
+    story: &'a mut Story,
+    host: StoryHost,
+}
+
+impl HostBuilder<'_> {
+    pub(crate) fn slots(mut self, slots: u32) -> Self {
+        self.host.slots = slots;
+        self
+    }
+
+    pub(crate) fn owner(mut self, owner: &str) -> Self {
+        self.host.info.owner = Some(OwnerName::new(owner).expect("a plain name"));
+        self
+    }
+
+    /// Offers this kernel and no other.
+    pub(crate) fn kernel(mut self, kernel: &str) -> Self {
+        let kernel = KernelName::new(kernel).expect("a plain name");
+        self.host.info.capabilities.kernels = BTreeSet::from([kernel]);
+        self
+    }
+
+    pub(crate) fn joins(self) -> Seen {
+        let Self { story, host } = self;
+        let name = host.info.name.as_str().to_owned();
+        let input = Input::HostJoined {
+            info: host.info.clone(),
+            fragment: fragment(host.slots),
+            held: Vec::new(),
+        };
+        story.hosts.insert(name, host);
+        story.feed(input)
+    }
+}
+
+pub(crate) struct JobBuilder<'a> {
+    story: &'a mut Story,
+    spec: JobSpec,
+}
+
+impl JobBuilder<'_> {
+    pub(crate) fn workunits(mut self, count: u32) -> Self {
+        self.spec.workunits = Workunits::Count(count);
+        self
+    }
+
+    pub(crate) fn replication(mut self, replication: u8) -> Self {
+        self.spec.replication = replication;
+        self
+    }
+
+    pub(crate) fn quorum(mut self, quorum: u8) -> Self {
+        self.spec.quorum = Some(quorum);
+        self
+    }
+
+    pub(crate) fn max_replicas(mut self, max: u16) -> Self {
+        self.spec.max_replicas = Some(max);
+        self
+    }
+
+    pub(crate) fn owner(mut self, owner: &str) -> Self {
+        self.spec.owner = OwnerName::new(owner).expect("a plain name");
+        self
+    }
+
+    pub(crate) fn kernel(mut self, kernel: &str) -> Self {
+        self.spec.task = Task::Kernel(KernelName::new(kernel).expect("a plain name"));
+        self
+    }
+
+    pub(crate) fn program(mut self, program: &str) -> Self {
+        let argv = vec![program.to_owned()];
+        self.spec.task = Task::Command(CommandTask { argv, inputs: vec![], outputs: vec![] });
+        self
+    }
+
+    pub(crate) fn lane(mut self, lane: Lane) -> Self {
+        self.spec.lane = lane;
+        self
+    }
+
+    pub(crate) fn lease_s(mut self, lease_s: u64) -> Self {
+        self.spec.lease_s = lease_s;
+        self
+    }
+
+    pub(crate) fn submits(self) -> Seen {
+        self.story.feed(Input::Submit { request: RequestId::new(1), spec: self.spec })
+    }
+}
+
+/// One workunit of one replica, for the kernel that the hosts of a story offer.
+fn job_spec() -> JobSpec {
+    JobSpec {
+        name: String::new(),
+        owner: OwnerName::new("ann").expect("a plain name"),
+        lane: Lane::Background,
+        task: Task::Kernel(KernelName::new("sum").expect("a plain name")),
+        workunits: Workunits::Count(1),
+        replication: 1,
+        quorum: None,
+        max_replicas: None,
+        lease_s: 60,
+    }
+}
+
+pub(crate) fn held_of(lease: StoryLease, done: bool) -> Held {
+    Held { token: lease.token, replica: lease.replica, done }
+}
+
+/// `"1/0"` is index 0 of job 1.
+pub(crate) fn workunit_id(text: &str) -> WorkunitId {
+    let (job, index) = text.split_once('/').expect("JOB/INDEX");
+    let job = JobId::new(job.parse().expect("a job's number"));
+    WorkunitId { job, index: index.parse().expect("an index") }
+}
+
+fn short(replica: ReplicaId) -> String {
+    format!("{}#{}", short_workunit(replica.workunit), replica.attempt)
+}
+
+fn short_workunit(workunit: WorkunitId) -> String {
+    format!("{}/{}", workunit.job.get(), workunit.index)
+}
+
+fn fact_line(fact: &Fact) -> String {
+    match fact {
+        Fact::JobAccepted { job, .. } => format!("accepted {job}"),
+        Fact::JobCancelled { job } => format!("cancelled {job}"),
+        Fact::Voted { workunit, host, .. } => format!("vote {} {host}", short_workunit(*workunit)),
+        Fact::ReplicaFailed { workunit, host, .. } => {
+            format!("failure {} {host}", short_workunit(*workunit))
+        }
+        Fact::Decided { workunit, .. } => format!("decided {}", short_workunit(*workunit)),
+        Fact::GivenUp { workunit, .. } => format!("given-up {}", short_workunit(*workunit)),
+        Fact::Counted { job, .. } => format!("counted {job}"),
+    }
+}
+
+fn host_name(name: &str) -> HostName {
+    HostName::new(name).expect("a plain name")
+}
+
+fn fragment(slots: u32) -> Fragment {
+    Fragment { epoch: Epoch::default(), slots }
+}
