@@ -4,6 +4,7 @@ mod options;
 
 pub(crate) use options::{Format, Options};
 
+use anyhow::Context;
 use gleaner_protocol::api::ApiError;
 use gleaner_protocol::{Digest, JobId};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
@@ -14,7 +15,9 @@ use thiserror::Error;
 /// Why the broker did not do what it was asked.
 #[derive(Debug, Error)]
 pub(crate) enum ClientError {
-    #[error("cannot reach the broker at {broker}: is it running there? (--broker or GLEANER_BROKER names another)")]
+    #[error(
+        "cannot reach the broker at {broker}: is it running there? (--broker or GLEANER_BROKER names another)"
+    )]
     Unreachable { broker: String, source: reqwest::Error },
     #[error("the broker's answer cannot be read")]
     Answer(#[source] reqwest::Error),
@@ -43,6 +46,12 @@ pub(crate) struct Client {
 }
 
 impl Client {
+    /// Of a broker on this machine that asks for no token.
+    pub(crate) fn local(broker: &str) -> anyhow::Result<Self> {
+        let http = reqwest::Client::builder().no_proxy().build().context("cannot set up HTTP")?;
+        Ok(Self { broker: broker.to_owned(), token: None, http })
+    }
+
     pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
         self.json(self.request(Method::GET, path)).await
     }
@@ -65,7 +74,11 @@ impl Client {
     }
 
     /// Uploads a blob.
-    pub(crate) async fn put_blob(&self, digest: Digest, content: Vec<u8>) -> Result<(), ClientError> {
+    pub(crate) async fn put_blob(
+        &self,
+        digest: Digest,
+        content: Vec<u8>,
+    ) -> Result<(), ClientError> {
         let request = self.request(Method::PUT, &format!("/v1/blobs/{digest}"));
         self.send(request.body(content)).await.map(drop)
     }

@@ -1,0 +1,151 @@
+//! A stand-in for a farm manager: renders the planned frames on the farm's hosts, each as a real
+//! process, and with harvest calls the real hooks before and after each.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use futures_util::future::try_join_all;
+use gleaner_protocol::{Span, Time, boottime};
+
+use super::child::Child;
+use super::cluster::{Cluster, Host};
+use super::frame::Size;
+use super::plan::{Plan, PlannedFrame};
+use super::release::{self, Release, ReleaseWatch};
+use super::renderer::Renderer;
+use super::show::Show;
+
+/// The farm, and what it renders.
+pub(super) struct Farm<'a> {
+    pub(super) cluster: &'a Cluster,
+    pub(super) renderer: &'a Renderer,
+    pub(super) size: Size,
+    pub(super) threads: u32,
+    pub(super) show: &'a Show,
+}
+
+/// One of the two times that all frames are rendered.
+#[derive(Debug, Clone)]
+pub(super) struct FarmPhase {
+    /// In order of their numbers.
+    pub(super) frames: Vec<FrameRun>,
+    pub(super) length: Span,
+}
+
+/// One render.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FrameRun {
+    /// From the farm's decision to the end of the render, preflight included.
+    pub(super) took: Span,
+    /// CPU time of the render.
+    pub(super) cpu: Span,
+    /// How the host was freed; none where no hooks were called.
+    pub(super) release: Option<Release>,
+    /// Harvested processes that worked on its cores when it ended.
+    pub(super) intruders: usize,
+}
+
+impl Farm<'_> {
+    /// Renders one frame on the idle farm: how long it took.
+    pub(super) async fn measure(
+        &self,
+        frame: u32,
+        size: Size,
+        output: &Path,
+    ) -> anyhow::Result<Span> {
+        let start = boottime();
+        self.render(frame, size, output).await?;
+        Ok(boottime() - start)
+    }
+
+    /// Renders the whole plan into `folder`; `hooks` says whether hooks are called.
+    pub(super) async fn render_all(
+        &self,
+        plan: &Plan,
+        folder: &Path,
+        hooks: bool,
+    ) -> anyhow::Result<FarmPhase> {
+        let start = boottime();
+        let hosts = self.cluster.farm().iter().enumerate();
+        let queues = hosts.map(|(index, host)| async move {
+            let mut runs = Vec::new();
+            for frame in plan.frames.iter().filter(|frame| frame.host == index) {
+                wait_until(start + frame.starts).await;
+                let run = self.run(host, frame, &frame_path(folder, frame.number), hooks).await;
+                runs.push((frame.number, run.with_context(|| format!("frame {}", frame.number))?));
+                self.show.frame_done();
+            }
+            anyhow::Ok(runs)
+        });
+        let mut runs: Vec<(u32, FrameRun)> =
+            try_join_all(queues).await?.into_iter().flatten().collect();
+        wait_until(start + plan.length).await;
+        runs.sort_unstable_by_key(|(number, _)| *number);
+        let frames = runs.into_iter().map(|(_, run)| run).collect();
+        Ok(FarmPhase { frames, length: boottime() - start })
+    }
+
+    async fn run(
+        &self,
+        host: &Host,
+        frame: &PlannedFrame,
+        output: &Path,
+        hooks: bool,
+    ) -> anyhow::Result<FrameRun> {
+        if !hooks {
+            let start = boottime();
+            self.show.render_starts(&host.name, frame.number, frame.cores);
+            let cpu = self.render(frame.number, self.size, output).await?;
+            self.show.render_ends(&host.name);
+            return Ok(FrameRun { took: boottime() - start, cpu, release: None, intruders: 0 });
+        }
+        let booking = format!("demo:{}", frame.number);
+        let run_dir = host.run_dir()?;
+        let allowed = host.cores.saturating_sub(frame.cores) as usize;
+        let watch = ReleaseWatch::start(run_dir.clone(), allowed).await?;
+        let start = boottime();
+        self.hook("preflight", host, &booking, frame).await?;
+        watch.hook_ended();
+        self.show.render_starts(&host.name, frame.number, frame.cores);
+        let cpu = self.render(frame.number, self.size, output).await?;
+        let took = boottime() - start;
+        let intruders = release::working_now(&run_dir).saturating_sub(allowed);
+        self.show.render_ends(&host.name);
+        self.hook("postflight", host, &booking, frame).await?;
+        let release = watch.finish();
+        self.show.released(release);
+        Ok(FrameRun { took, cpu, release: Some(release), intruders })
+    }
+
+    async fn hook(
+        &self,
+        kind: &str,
+        host: &Host,
+        booking: &str,
+        frame: &PlannedFrame,
+    ) -> anyhow::Result<()> {
+        let command = self.cluster.hook(kind, host, booking, frame.cores);
+        let log = self.cluster.logs.join(format!("{kind}-{}.log", frame.number));
+        Child::start(&format!("the {kind} hook on {}", host.name), command, &log)?.success().await
+    }
+
+    /// One render process; its CPU time.
+    async fn render(&self, frame: u32, size: Size, output: &Path) -> anyhow::Result<Span> {
+        let program = &self.cluster.program;
+        let command = self.renderer.command(program, frame, size, self.threads, output);
+        let log = self.cluster.logs.join(format!("render-{frame}.log"));
+        let line = Child::start("a render", command, &log)?.last_line().await?;
+        let micros = line.strip_prefix("cpu_us ").and_then(|micros| micros.parse().ok());
+        micros.map(Span::from_micros).with_context(|| format!("a render said {line:?} at its end"))
+    }
+}
+
+/// Where a frame's picture lies.
+pub(super) fn frame_path(folder: &Path, number: u32) -> PathBuf {
+    folder.join(format!("frame{number:03}.png"))
+}
+
+/// The farm manager's own clock: when it decides that a render is due.
+async fn wait_until(due: Time) {
+    tokio::time::sleep(due.since(boottime()).into()).await;
+}
