@@ -32,12 +32,12 @@ fn messages_of_unknown_hosts_and_leases_change_nothing() {
     story.job().submits().whatever();
     story.asks("f1", 1).whatever();
     let lease = story.lease("f1", "1/0");
-    story.asks("nobody", 1).is_nothing();
-    story.leaves("nobody").is_nothing();
-    story.reports_lease("nobody", lease, "x").is_nothing();
+    story.asks("nobody", 1).nothing();
+    story.leaves("nobody").nothing();
+    story.reports_lease("nobody", lease, "x").nothing();
     story.reports_lease("f2", lease, "x").is(["verdict f2 1/0 OldToken"]);
     story.leaves("f1").whatever();
-    story.releases("f1", "1/0", ReleaseReason::Preempted).is_nothing();
+    story.releases("f1", "1/0", ReleaseReason::Preempted).nothing();
 }
 
 #[test]
@@ -45,8 +45,8 @@ fn absurd_numbers_of_slots_are_bounded() {
     let mut story = Story::of(FragmentAware);
     story.hosts(["f1"], Farm);
     story.gives("f1", u32::MAX).is(["fragment f1 4096"]);
-    story.asks("f1", u32::MAX).is_nothing();
-    story.asks("f1", u32::MAX).is_nothing();
+    story.asks("f1", u32::MAX).nothing();
+    story.asks("f1", u32::MAX).nothing();
     story.job().workunits(10_000).submits().whatever();
     assert_eq!(story.core.farm().lease_count(), 4096);
 }

@@ -72,7 +72,7 @@ fn a_workunit_without_another_voter_on_its_side_says_so() {
     story.hosts(["d1"], Desktop);
     story.job().replication(2).submits().whatever();
     story.asks("f1", 1).whatever();
-    story.asks("d1", 1).is_nothing();
+    story.asks("d1", 1).nothing();
     story.reports("f1", "1/0", "x").whatever();
     let votes = "awaits-votes: 1 of 1 votes agree and 2 must; 1 replicas wait for a host";
     assert_eq!(
@@ -101,7 +101,7 @@ fn the_plain_policy_names_its_queue() {
     story.hosts(["f1"], Farm);
     story.job().replication(2).submits().whatever();
     story.asks("f1", 1).whatever();
-    story.advance(Span::from_secs(1)).is_nothing();
+    story.advance(Span::from_secs(1)).nothing();
     assert_eq!(
         workunit(&story, "1/0"),
         [

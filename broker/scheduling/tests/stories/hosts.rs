@@ -14,10 +14,10 @@ fn a_host_is_greeted_and_announced() {
         "connected f1",
         "fragment f1 2",
     ]);
-    story.gives("f1", 2).is_nothing();
+    story.gives("f1", 2).nothing();
     story.leaves("f1").is(["disconnected f1"]);
-    story.asks("f1", 1).is_nothing();
-    story.gives("f1", 1).is_nothing();
+    story.asks("f1", 1).nothing();
+    story.gives("f1", 1).nothing();
 }
 
 #[test]

@@ -16,7 +16,7 @@ fn preemption_puts_a_replica_back_without_counting() {
         story.job().max_replicas(1).submits().whatever();
         for attempt in 1..10 {
             story.asks("f1", 1).is([&format!("lease f1 1/0#{attempt}")]);
-            story.is_preempted("f1", "1/0").is_nothing();
+            story.is_preempted("f1", "1/0").nothing();
         }
         let job = story.core.farm().jobs().next().expect("one job").status();
         assert_eq!((job.replicas.released, job.replicas.failed, job.failed), (9, 0, 0));
@@ -31,9 +31,9 @@ fn a_lease_runs_out_at_its_time_and_not_before() {
         story.hosts(["f1", "f2"], Farm);
         story.job().lease_s(60).submits().whatever();
         story.asks("f1", 1).whatever();
-        story.asks("f2", 1).is_nothing();
+        story.asks("f2", 1).nothing();
         assert_eq!(story.core.next_deadline(), Some(story.now() + Span::from_secs(60)));
-        story.advance(Span::from_micros(59_999_999)).is_nothing();
+        story.advance(Span::from_micros(59_999_999)).nothing();
         story.advance(Span::from_micros(1)).is(["abort f1 1/0#1 Expired", "lease f2 1/0#2"]);
         assert_eq!(story.core.next_deadline(), Some(story.now() + Span::from_secs(60)));
         story.reports("f2", "1/0", "x").whatever();
@@ -48,11 +48,11 @@ fn a_lost_link_keeps_its_leases_for_the_grace_period() {
         story.hosts(["d1", "d2"], Desktop);
         story.job().lease_s(3600).submits().whatever();
         story.asks("d1", 1).whatever();
-        story.asks("d2", 1).is_nothing();
+        story.asks("d2", 1).nothing();
         story.leaves("d1").is(["disconnected d1"]);
-        story.leaves("d1").is_nothing();
+        story.leaves("d1").nothing();
         assert_eq!(story.core.next_deadline(), Some(story.now() + Span::from_secs(120)));
-        story.advance(Span::from_secs(119)).is_nothing();
+        story.advance(Span::from_secs(119)).nothing();
         story.advance(Span::from_secs(1)).is(["lease d2 1/0#2"]);
         let job = story.core.farm().jobs().next().expect("one job").status();
         assert_eq!(job.replicas.expired, 1);
@@ -66,7 +66,7 @@ fn a_host_that_returns_in_time_keeps_what_it_holds() {
     story.hosts(["d2"], Desktop);
     story.job().workunits(2).submits().whatever();
     story.asks("d1", 2).is(["lease d1 1/0#1", "lease d1 1/1#1"]);
-    story.asks("d2", 1).is_nothing();
+    story.asks("d2", 1).nothing();
     story.leaves("d1").whatever();
     // One of the two was lost on the way; it goes to the one who waits.
     story.returns("d1", &[("1/1", true)]).is([
@@ -78,7 +78,7 @@ fn a_host_that_returns_in_time_keeps_what_it_holds() {
     // What is done takes no slot.
     let host = story.core.farm().hosts().next().expect("d1 came first").1;
     assert_eq!((host.leases.len(), host.finished.len()), (0, 1));
-    story.advance(Span::from_secs(59)).is_nothing();
+    story.advance(Span::from_secs(59)).nothing();
     story.reports("d1", "1/1", "x").is([
         "persist vote 1/1 d1",
         "persist decided 1/1",
@@ -95,7 +95,7 @@ fn a_host_that_returns_late_keeps_what_nobody_took() {
     story.job().workunits(2).lease_s(3600).submits().whatever();
     story.asks("d1", 2).whatever();
     story.leaves("d1").whatever();
-    story.advance(Span::from_secs(120)).is_nothing();
+    story.advance(Span::from_secs(120)).nothing();
     story.asks("d2", 1).is(["lease d2 1/0#2"]);
     story.returns("d1", &[("1/0", false), ("1/1", false)]).is([
         "welcome d1 keeps [1/1#1]",
@@ -113,7 +113,7 @@ fn a_returning_host_keeps_no_more_than_its_fragment() {
     story.job().workunits(3).submits().whatever();
     story.asks("f1", 3).whatever();
     story.leaves("f1").whatever();
-    story.gives("f1", 1).is_nothing();
+    story.gives("f1", 1).nothing();
     story.returns("f1", &[("1/0", false), ("1/1", false), ("1/2", true)]).is([
         "welcome f1 keeps [1/2#1 1/0#1]",
         "connected f1",
@@ -129,7 +129,7 @@ fn a_shrinking_fragment_gives_back_the_youngest() {
         story.hosts(["f2"], Farm);
         story.job().workunits(3).submits().whatever();
         story.asks("f1", 3).whatever();
-        story.asks("f2", 1).is_nothing();
+        story.asks("f2", 1).nothing();
         story.gives("f1", 1).is([
             "abort f1 1/2#1 FragmentClosed",
             "abort f1 1/1#1 FragmentClosed",
@@ -138,8 +138,8 @@ fn a_shrinking_fragment_gives_back_the_youngest() {
             if policy == FragmentAware { "lease f2 1/2#2" } else { "lease f2 1/1#2" },
         ]);
         story.gives("f1", 0).is(["abort f1 1/0#1 FragmentClosed", "fragment f1 0"]);
-        story.asks("f1", 1).is_nothing();
-        story.releases("f1", "1/0", ReleaseReason::Aborted).is_nothing();
+        story.asks("f1", 1).nothing();
+        story.releases("f1", "1/0", ReleaseReason::Aborted).nothing();
         let again = story.gives("f1", 1).leases();
         let first = if policy == FragmentAware { "f1 1/1#2" } else { "f1 1/0#2" };
         assert_eq!(again, [first]);
@@ -152,7 +152,7 @@ fn what_is_released_first_is_not_aborted() {
     story.host("f1", Farm).slots(3).joins().whatever();
     story.job().workunits(3).submits().whatever();
     story.asks("f1", 3).whatever();
-    story.is_preempted("f1", "1/0").is_nothing();
+    story.is_preempted("f1", "1/0").nothing();
     story.gives("f1", 2).is(["fragment f1 2"]);
 }
 
@@ -175,7 +175,7 @@ fn cancelling_ends_everything_of_a_job() {
         ]);
         story.cancels(1).is(["cancelled: true"]);
         story.cancels(2).is(["cancelled: false"]);
-        story.asks("f3", 1).is_nothing();
+        story.asks("f3", 1).nothing();
         story.reports("f1", "1/0", "x").is(["verdict f1 1/0 Late"]);
         assert_eq!(story.core.next_deadline(), None);
         assert_eq!((story.core.farm().lease_count(), story.core.farm().open_count()), (0, 0));

@@ -1,6 +1,7 @@
 //! What the scheduling core does, told as stories. Every step checks every invariant.
 
 mod bad_input;
+mod builders;
 mod explain;
 mod hosts;
 mod leases;

@@ -40,12 +40,12 @@ fn a_workunit_stays_on_the_side_of_its_first_assignment() {
     story.asks("f1", 1).is(["lease f1 1/0#1"]);
     story.asks("d1", 1).is(["lease d1 1/1#1"]);
     story.asks("d2", 1).is(["lease d2 1/1#2"]);
-    story.is_preempted("d2", "1/1").is_nothing();
+    story.is_preempted("d2", "1/1").nothing();
     story.asks("f2", 1).is(["lease f2 1/0#2"]);
     story.asks("d2", 1).is(["lease d2 1/1#3"]);
-    story.is_preempted("f2", "1/0").is_nothing();
+    story.is_preempted("f2", "1/0").nothing();
     story.reports("d2", "1/1", "x").whatever();
-    story.asks("d2", 1).is_nothing();
+    story.asks("d2", 1).nothing();
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn the_plain_policy_takes_replicas_one_by_one_from_any_side() {
     story.asks("f1", 1).is(["lease f1 1/0#1"]);
     story.asks("d1", 1).is(["lease d1 1/0#2"]);
     story.asks("f2", 1).is(["lease f2 1/1#1"]);
-    story.is_preempted("d1", "1/0").is_nothing();
+    story.is_preempted("d1", "1/0").nothing();
     story.asks("d2", 1).is(["lease d2 1/0#3"]);
 }
 
@@ -66,8 +66,8 @@ fn a_standing_request_is_served_when_work_appears() {
     for policy in PolicyName::ALL {
         let mut story = Story::of(policy);
         story.hosts(["d1", "d2"], Desktop);
-        story.asks("d1", 1).is_nothing();
-        story.asks("d2", 1).is_nothing();
+        story.asks("d1", 1).nothing();
+        story.asks("d2", 1).nothing();
         story.job().workunits(1).replication(1).submits().is([
             "persist accepted job-1",
             "accepted job-1",
@@ -129,7 +129,7 @@ fn a_host_is_given_only_what_it_can_run() {
         story.host("traces", Farm).kernel("trace").slots(2).joins().whatever();
         story.job().kernel("sum").workunits(5).replication(2).submits().whatever();
         story.job().program("/usr/bin/render").submits().whatever();
-        story.asks("traces", 1).is_nothing();
+        story.asks("traces", 1).nothing();
         story.job().kernel("trace").workunits(2).submits().is([
             "persist accepted job-3",
             "accepted job-3",
@@ -150,7 +150,7 @@ fn a_host_that_returns_without_a_capability_gets_no_more_of_it() {
     story.leaves("f1").is(["disconnected f1"]);
     story.known_as("f1", |info| info.capabilities.kernels.clear());
     story.returns("f1", &[]).is(["welcome f1 keeps []", "connected f1", "fragment f1 1"]);
-    story.asks("f1", 1).is_nothing();
+    story.asks("f1", 1).nothing();
 }
 
 #[test]
@@ -184,15 +184,15 @@ fn many_touched_workunits_do_not_hide_the_one_that_a_host_may_take() {
     story.host("f2", Farm).slots(2).joins().whatever();
     story.job().workunits(150).replication(2).submits().whatever();
     assert_eq!(story.asks("f1", 150).leases().len(), 150);
-    story.is_preempted("f1", "1/149").is_nothing();
+    story.is_preempted("f1", "1/149").nothing();
     story.asks("f1", 1).is(["lease f1 1/149#2"]);
     // f1 has come to the end of the queue; what enters it anew is found all the same.
-    story.is_preempted("f1", "1/77").is_nothing();
-    story.is_preempted("f1", "1/7").is_nothing();
+    story.is_preempted("f1", "1/77").nothing();
+    story.is_preempted("f1", "1/7").nothing();
     story.asks("f2", 1).is(["lease f2 1/0#2"]);
     story.asks("f1", 2).is(["lease f1 1/7#2", "lease f1 1/77#2"]);
     story.asks("f2", 1).is(["lease f2 1/1#2"]);
-    story.asks("f1", 1).is_nothing();
+    story.asks("f1", 1).nothing();
     // What has become free for a standing request is given to it at once.
     story.is_preempted("f1", "1/3").is(["lease f1 1/3#2"]);
 }

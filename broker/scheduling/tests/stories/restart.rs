@@ -24,7 +24,7 @@ fn accepted_jobs_votes_and_decisions_survive() {
         story.reports("f2", "1/0", "x").whatever();
         story.asks("f1", 1).is(["lease f1 1/1#1"]);
         story.reports("f1", "1/1", "y").whatever();
-        story.restarts().is_nothing();
+        story.restarts().nothing();
         assert_eq!(state(&story), JobState::Running);
         let job = story.core.farm().jobs().next().expect("one job");
         assert_eq!(job.ended.digest(0), Some(Digest::of(b"x")));
@@ -47,7 +47,7 @@ fn what_agents_still_hold_is_adopted() {
         story.hosts(["d2"], Desktop);
         story.job().workunits(3).submits().whatever();
         story.asks("d1", 2).whatever();
-        story.restarts().is_nothing();
+        story.restarts().nothing();
         assert_eq!(state(&story), JobState::Queued, "leases are not in the journal");
         story.returns("d1", &[("1/0", true), ("1/1", false)]).is([
             "welcome d1 keeps [1/0#1 1/1#1]",
@@ -73,7 +73,7 @@ fn what_was_given_to_another_since_is_not_adopted() {
     story.hosts(["d1", "d2"], Desktop);
     story.job().workunits(1).submits().whatever();
     story.asks("d1", 1).whatever();
-    story.restarts().is_nothing();
+    story.restarts().nothing();
     story.returns("d2", &[]).whatever();
     story.asks("d2", 1).is(["lease d2 1/0#1"]);
     story.returns("d1", &[("1/0", false)]).is([
@@ -91,7 +91,7 @@ fn a_held_replica_of_the_other_side_is_not_adopted() {
     story.hosts(["f1"], Farm);
     story.job().replication(2).submits().whatever();
     story.asks("d1", 1).whatever();
-    story.restarts().is_nothing();
+    story.restarts().nothing();
     story.returns("f1", &[]).whatever();
     story.asks("f1", 1).is(["lease f1 1/0#1"]);
     story.returns("d1", &[("1/0", false)]).is([
@@ -108,7 +108,7 @@ fn a_report_that_was_counted_before_is_not_counted_again() {
     story.job().replication(2).submits().whatever();
     story.asks("d1", 1).whatever();
     story.reports("d1", "1/0", "x").whatever();
-    story.restarts().is_nothing();
+    story.restarts().nothing();
     story.returns("d1", &[("1/0", true)]).is([
         "welcome d1 keeps []",
         "connected d1",
@@ -129,7 +129,7 @@ fn a_decision_that_was_lost_is_made_again() {
     let without_decision = story.facts.len() - 1;
     story.restarts_from(without_decision).is(["persist decided 1/0", "changed job-1"]);
     assert_eq!(state(&story), JobState::Completed);
-    story.restarts().is_nothing();
+    story.restarts().nothing();
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn a_replica_that_failures_brought_is_brought_again() {
     story.asks("f2", 1).whatever();
     story.fails("f1", "1/0").whatever();
     story.fails("f2", "1/0").whatever();
-    story.restarts().is_nothing();
+    story.restarts().nothing();
     for host in ["f3", "f4"] {
         story.returns(host, &[]).whatever();
         story.asks(host, 1).whatever();
@@ -158,10 +158,10 @@ fn a_cancelled_job_stays_cancelled_and_ids_are_not_used_again() {
     story.job().workunits(5).submits().whatever();
     story.asks("f1", 1).whatever();
     story.cancels(1).whatever();
-    story.restarts().is_nothing();
+    story.restarts().nothing();
     assert_eq!(state(&story), JobState::Cancelled);
     story.returns("f1", &[("1/0", true)]).whatever();
-    story.asks("f1", 1).is_nothing();
+    story.asks("f1", 1).nothing();
     story.job().submits().is([
         "persist accepted job-2",
         "accepted job-2",
@@ -177,7 +177,7 @@ fn leases_of_a_new_life_have_new_tokens() {
     story.job().submits().whatever();
     story.asks("f1", 1).whatever();
     let before = story.lease("f1", "1/0").token;
-    story.restarts().is_nothing();
+    story.restarts().nothing();
     story.returns("f1", &[]).whatever();
     story.asks("f1", 1).whatever();
     let after = story.lease("f1", "1/0").token;
@@ -199,7 +199,7 @@ fn a_snapshot_restores_what_all_facts_do() {
     story.reports("f1", "1/2", "x").whatever();
     story.job().owner("bob").workunits(2).submits().whatever();
     story.asks("f1", 1).is(["lease f1 1/3#1"]);
-    story.is_preempted("f1", "1/3").is_nothing();
+    story.is_preempted("f1", "1/3").nothing();
     story.known_as("f3", |info| info.origin = Desktop);
     story.returns("f3", &[]).whatever();
     story.asks("f3", 1).is(["lease f3 2/0#1"]);

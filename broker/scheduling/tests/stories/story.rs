@@ -3,17 +3,17 @@
 //! Every step checks all invariants, and returns what the core wants done as lines ([`Seen`])
 //! that the story has to look at.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use gleaner_protocol::control::{Fragment, Held, ReleaseReason};
-use gleaner_protocol::job::{CommandTask, JobSpec, Lane, Task, Workunits};
 use gleaner_protocol::{
-    Capabilities, Digest, Epoch, HostInfo, HostName, JobId, KernelName, LeaseToken, Origin,
-    OwnerName, ReplicaId, Span, Time, WorkunitId,
+    Digest, Epoch, HostInfo, HostName, JobId, LeaseToken, Origin, ReplicaId, Span, Time, WorkunitId,
 };
 use gleaner_scheduling::{
     Core, CoreConfig, Effect, Fact, Input, PolicyName, ReportedOutcome, RequestId, check_invariants,
 };
+
+use crate::builders::{HostBuilder, JobBuilder};
 
 pub(crate) struct Story {
     pub(crate) core: Core,
@@ -27,9 +27,9 @@ pub(crate) struct Story {
 }
 
 #[derive(Clone)]
-pub(crate) struct StoryHost {
-    info: HostInfo,
-    slots: u32,
+pub(super) struct StoryHost {
+    pub(super) info: HostInfo,
+    pub(super) slots: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +50,7 @@ impl Seen {
     }
 
     #[track_caller]
-    pub(crate) fn is_nothing(self) {
+    pub(crate) fn nothing(self) {
         self.is([]);
     }
 
@@ -83,16 +83,11 @@ impl Story {
 
     /// A host to be described further; it is not there yet.
     pub(crate) fn host(&mut self, name: &str, origin: Origin) -> HostBuilder<'_> {
-        let kernels = BTreeSet::from([KernelName::new("sum").expect("a plain name")]);
-        let info = HostInfo {
-            name: host_name(name),
-            origin,
-            owner: None,
-            cores: 4,
-            memory_mib: 1024,
-            capabilities: Capabilities { kernels, commands: BTreeSet::new() },
-        };
-        HostBuilder { story: self, host: StoryHost { info, slots: 1 } }
+        HostBuilder::new(self, name, origin)
+    }
+
+    pub(super) fn enter(&mut self, host: StoryHost) {
+        self.hosts.insert(host.info.name.as_str().to_owned(), host);
     }
 
     /// Hosts with one slot each that are there at once, on one side.
@@ -104,7 +99,7 @@ impl Story {
 
     /// A job to be described further: one workunit of one replica.
     pub(crate) fn job(&mut self) -> JobBuilder<'_> {
-        JobBuilder { story: self, spec: job_spec() }
+        JobBuilder::new(self)
     }
 
     pub(crate) fn cancels(&mut self, job: u64) -> Seen {
@@ -268,114 +263,6 @@ impl Story {
     }
 }
 
-pub(crate) struct HostBuilder<'a> {
-    story: &'a mut Story,
-    host: StoryHost,
-}
-
-impl HostBuilder<'_> {
-    pub(crate) fn slots(mut self, slots: u32) -> Self {
-        self.host.slots = slots;
-        self
-    }
-
-    pub(crate) fn owner(mut self, owner: &str) -> Self {
-        self.host.info.owner = Some(OwnerName::new(owner).expect("a plain name"));
-        self
-    }
-
-    /// Offers this kernel and no other.
-    pub(crate) fn kernel(mut self, kernel: &str) -> Self {
-        let kernel = KernelName::new(kernel).expect("a plain name");
-        self.host.info.capabilities.kernels = BTreeSet::from([kernel]);
-        self
-    }
-
-    pub(crate) fn joins(self) -> Seen {
-        let Self { story, host } = self;
-        let name = host.info.name.as_str().to_owned();
-        let input = Input::HostJoined {
-            info: host.info.clone(),
-            fragment: fragment(host.slots),
-            held: Vec::new(),
-        };
-        story.hosts.insert(name, host);
-        story.feed(input)
-    }
-}
-
-pub(crate) struct JobBuilder<'a> {
-    story: &'a mut Story,
-    spec: JobSpec,
-}
-
-impl JobBuilder<'_> {
-    pub(crate) fn workunits(mut self, count: u32) -> Self {
-        self.spec.workunits = Workunits::Count(count);
-        self
-    }
-
-    pub(crate) fn replication(mut self, replication: u8) -> Self {
-        self.spec.replication = replication;
-        self
-    }
-
-    pub(crate) fn quorum(mut self, quorum: u8) -> Self {
-        self.spec.quorum = Some(quorum);
-        self
-    }
-
-    pub(crate) fn max_replicas(mut self, max: u16) -> Self {
-        self.spec.max_replicas = Some(max);
-        self
-    }
-
-    pub(crate) fn owner(mut self, owner: &str) -> Self {
-        self.spec.owner = OwnerName::new(owner).expect("a plain name");
-        self
-    }
-
-    pub(crate) fn kernel(mut self, kernel: &str) -> Self {
-        self.spec.task = Task::Kernel(KernelName::new(kernel).expect("a plain name"));
-        self
-    }
-
-    pub(crate) fn program(mut self, program: &str) -> Self {
-        let argv = vec![program.to_owned()];
-        self.spec.task = Task::Command(CommandTask { argv, inputs: vec![], outputs: vec![] });
-        self
-    }
-
-    pub(crate) fn lane(mut self, lane: Lane) -> Self {
-        self.spec.lane = lane;
-        self
-    }
-
-    pub(crate) fn lease_s(mut self, lease_s: u64) -> Self {
-        self.spec.lease_s = lease_s;
-        self
-    }
-
-    pub(crate) fn submits(self) -> Seen {
-        self.story.feed(Input::Submit { request: RequestId::new(1), spec: self.spec })
-    }
-}
-
-/// One workunit of one replica, for the kernel that the hosts of a story offer.
-fn job_spec() -> JobSpec {
-    JobSpec {
-        name: String::new(),
-        owner: OwnerName::new("ann").expect("a plain name"),
-        lane: Lane::Background,
-        task: Task::Kernel(KernelName::new("sum").expect("a plain name")),
-        workunits: Workunits::Count(1),
-        replication: 1,
-        quorum: None,
-        max_replicas: None,
-        lease_s: 60,
-    }
-}
-
 pub(crate) fn held_of(lease: StoryLease, done: bool) -> Held {
     Held { token: lease.token, replica: lease.replica, done }
 }
@@ -409,10 +296,10 @@ fn fact_line(fact: &Fact) -> String {
     }
 }
 
-fn host_name(name: &str) -> HostName {
+pub(super) fn host_name(name: &str) -> HostName {
     HostName::new(name).expect("a plain name")
 }
 
-fn fragment(slots: u32) -> Fragment {
+pub(super) fn fragment(slots: u32) -> Fragment {
     Fragment { epoch: Epoch::default(), slots }
 }

@@ -33,7 +33,7 @@ fn a_majority_completes_and_leftovers_are_cancelled() {
             "changed job-1",
             "verdict f2 1/0 Counted",
         ]);
-        story.releases("f3", "1/0", ReleaseReason::Aborted).is_nothing();
+        story.releases("f3", "1/0", ReleaseReason::Aborted).nothing();
         let job = story.core.farm().jobs().next().expect("one job").status();
         assert_eq!((job.decided, job.open, job.replicas.aborted), (1, 0, 1));
         assert_eq!(job.replicas.accepted_cpu_us, 20);
@@ -64,7 +64,7 @@ fn a_host_has_one_vote_on_a_workunit() {
         story.job().replication(3).submits().whatever();
         story.asks("f1", 3).is(["lease f1 1/0#1"]);
         story.reports("f1", "1/0", "x").whatever();
-        story.asks("f1", 1).is_nothing();
+        story.asks("f1", 1).nothing();
     }
 }
 
@@ -77,12 +77,12 @@ fn an_owner_has_one_vote_on_a_workunit() {
         story.host("d3", Desktop).owner("dora").joins().whatever();
         story.job().replication(3).submits().whatever();
         story.asks("d1", 1).is(["lease d1 1/0#1"]);
-        story.asks("d2", 1).is_nothing();
+        story.asks("d2", 1).nothing();
         story.asks("d3", 1).is(["lease d3 1/0#2"]);
         // Carl's replica comes back, so his other host may take it: its request stands.
         story.is_preempted("d1", "1/0").is(["lease d2 1/0#3"]);
         story.reports("d2", "1/0", "x").whatever();
-        story.asks("d1", 1).is_nothing();
+        story.asks("d1", 1).nothing();
     }
 }
 
@@ -98,7 +98,7 @@ fn a_host_that_changes_its_owner_keeps_its_one_vote() {
             info.owner = owner.map(|owner| gleaner_protocol::OwnerName::new(owner).expect("plain"));
         });
         story.returns("d1", &[]).whatever();
-        story.asks("d1", 1).is_nothing();
+        story.asks("d1", 1).nothing();
     }
     story.asks("d2", 1).is(["lease d2 1/0#2"]);
 }
@@ -183,7 +183,7 @@ fn disagreement_brings_another_replica_up_to_the_limit() {
         story.job().replication(2).quorum(2).max_replicas(3).submits().whatever();
         story.asks("f1", 1).whatever();
         story.asks("f2", 1).is(["lease f2 1/0#2"]);
-        story.asks("f3", 1).is_nothing();
+        story.asks("f3", 1).nothing();
         story.reports("f1", "1/0", "x").is(["persist vote 1/0 f1", "verdict f1 1/0 Counted"]);
         story.reports("f2", "1/0", "y").is([
             "persist vote 1/0 f2",
@@ -232,7 +232,7 @@ fn failed_and_malformed_replicas_are_tried_elsewhere() {
         story.job().max_replicas(4).submits().whatever();
         story.asks("f1", 1).whatever();
         story.fails("f1", "1/0").is(["persist failure 1/0 f1", "verdict f1 1/0 Counted"]);
-        story.asks("f1", 1).is_nothing();
+        story.asks("f1", 1).nothing();
         story.asks("f2", 1).is(["lease f2 1/0#2"]);
         let lease = story.lease("f2", "1/0");
         // The request of f1 stands, but it has had its try.

@@ -1,0 +1,133 @@
+//! Hosts and jobs of a story, described word by word.
+
+use std::collections::BTreeSet;
+
+use gleaner_protocol::job::{CommandTask, JobSpec, Lane, Task, Workunits};
+use gleaner_protocol::{Capabilities, HostInfo, KernelName, Origin, OwnerName};
+use gleaner_scheduling::{Input, RequestId};
+
+use crate::story::{Seen, Story, StoryHost, fragment, host_name};
+
+pub(crate) struct HostBuilder<'a> {
+    story: &'a mut Story,
+    host: StoryHost,
+}
+
+impl<'a> HostBuilder<'a> {
+    pub(super) fn new(story: &'a mut Story, name: &str, origin: Origin) -> Self {
+        let kernels = BTreeSet::from([KernelName::new("sum").expect("a plain name")]);
+        let info = HostInfo {
+            name: host_name(name),
+            origin,
+            owner: None,
+            cores: 4,
+            memory_mib: 1024,
+            capabilities: Capabilities { kernels, commands: BTreeSet::new() },
+        };
+        Self { story, host: StoryHost { info, slots: 1 } }
+    }
+
+    pub(crate) fn slots(mut self, slots: u32) -> Self {
+        self.host.slots = slots;
+        self
+    }
+
+    pub(crate) fn owner(mut self, owner: &str) -> Self {
+        self.host.info.owner = Some(OwnerName::new(owner).expect("a plain name"));
+        self
+    }
+
+    /// Offers this kernel and no other.
+    pub(crate) fn kernel(mut self, kernel: &str) -> Self {
+        let kernel = KernelName::new(kernel).expect("a plain name");
+        self.host.info.capabilities.kernels = BTreeSet::from([kernel]);
+        self
+    }
+
+    pub(crate) fn joins(self) -> Seen {
+        let Self { story, host } = self;
+        let input = Input::HostJoined {
+            info: host.info.clone(),
+            fragment: fragment(host.slots),
+            held: Vec::new(),
+        };
+        story.enter(host);
+        story.feed(input)
+    }
+}
+
+pub(crate) struct JobBuilder<'a> {
+    story: &'a mut Story,
+    spec: JobSpec,
+}
+
+impl<'a> JobBuilder<'a> {
+    pub(super) fn new(story: &'a mut Story) -> Self {
+        Self { story, spec: job_spec() }
+    }
+
+    pub(crate) fn workunits(mut self, count: u32) -> Self {
+        self.spec.workunits = Workunits::Count(count);
+        self
+    }
+
+    pub(crate) fn replication(mut self, replication: u8) -> Self {
+        self.spec.replication = replication;
+        self
+    }
+
+    pub(crate) fn quorum(mut self, quorum: u8) -> Self {
+        self.spec.quorum = Some(quorum);
+        self
+    }
+
+    pub(crate) fn max_replicas(mut self, max: u16) -> Self {
+        self.spec.max_replicas = Some(max);
+        self
+    }
+
+    pub(crate) fn owner(mut self, owner: &str) -> Self {
+        self.spec.owner = OwnerName::new(owner).expect("a plain name");
+        self
+    }
+
+    pub(crate) fn kernel(mut self, kernel: &str) -> Self {
+        self.spec.task = Task::Kernel(KernelName::new(kernel).expect("a plain name"));
+        self
+    }
+
+    pub(crate) fn program(mut self, program: &str) -> Self {
+        let argv = vec![program.to_owned()];
+        self.spec.task = Task::Command(CommandTask { argv, inputs: vec![], outputs: vec![] });
+        self
+    }
+
+    pub(crate) fn lane(mut self, lane: Lane) -> Self {
+        self.spec.lane = lane;
+        self
+    }
+
+    pub(crate) fn lease_s(mut self, lease_s: u64) -> Self {
+        self.spec.lease_s = lease_s;
+        self
+    }
+
+    pub(crate) fn submits(self) -> Seen {
+        self.story.feed(Input::Submit { request: RequestId::new(1), spec: self.spec })
+    }
+}
+
+/// One workunit of one replica, for the kernel that the hosts of a story offer.
+fn job_spec() -> JobSpec {
+    JobSpec {
+        name: String::new(),
+        owner: OwnerName::new("ann").expect("a plain name"),
+        lane: Lane::Background,
+        task: Task::Kernel(KernelName::new("sum").expect("a plain name")),
+        workunits: Workunits::Count(1),
+        replication: 1,
+        quorum: None,
+        max_replicas: None,
+        lease_s: 60,
+    }
+}
