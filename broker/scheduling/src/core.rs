@@ -88,7 +88,7 @@ impl Core {
     /// When [`Input::Tick`] is due at the latest.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
-        let lease = self.farm.leases.first_end().map(|(time, _)| time);
+        let lease = self.farm.ends.first().map(|end| end.until);
         let grace = self.farm.hosts.first_grace().map(|(time, _)| time);
         let policies = self.lanes.values().filter_map(|policy| policy.next_deadline());
         lease.into_iter().chain(grace).chain(policies).min()
@@ -141,10 +141,8 @@ impl Core {
     }
 
     fn end_overdue(&mut self, now: Time, effects: &mut Vec<Effect>) {
-        while let Some((until, token)) = self.farm.leases.first_end()
-            && until <= now
-        {
-            self.expire(token, effects);
+        while let Some(lease) = self.farm.first_overdue(now) {
+            self.expire(lease, effects);
         }
         while let Some((until, host)) = self.farm.hosts.first_grace()
             && until <= now

@@ -87,7 +87,7 @@ impl<'a> Desk<'a> {
     pub fn start(&mut self, workunit: WorkunitIx, host: HostIx) -> Result<LeaseToken, Refusal> {
         self.farm.may_start(workunit, host)?;
         let token = self.tokens.mint();
-        let replica = self.farm.grant(self.now, workunit, host, token);
+        let replica = self.farm.grant(self.now, workunit, host, token, None);
         self.farm.hosts.change(host, |entry| entry.asked -= 1);
         self.effects.push(Effect::Lease { host, token, replica });
         Ok(token)
@@ -95,30 +95,33 @@ impl<'a> Desk<'a> {
 }
 
 impl Farm {
-    /// Moves a waiting replica to pending under `token`. The rules were checked.
+    /// Moves a waiting replica to pending under `token`: a new try, or `attempt` where the host
+    /// has begun it before. The rules were checked.
     pub(crate) fn grant(
         &mut self,
         now: Time,
         workunit: WorkunitIx,
         host: HostIx,
         token: LeaseToken,
+        attempt: Option<u32>,
     ) -> ReplicaId {
         let (voter, origin) = self.hosts.change(host, |entry| {
-            entry.leases.push(token);
+            entry.leases.push(Lease { token, workunit });
             (entry.voter, entry.origin())
         });
         let unit = self.workunits.get_mut(workunit);
-        unit.waiting -= 1;
-        unit.attempts = unit.attempts.saturating_add(1);
-        unit.side.get_or_insert(origin);
-        unit.pending.push(Pending { token, voter, host });
-        let replica = ReplicaId { workunit: unit.id, attempt: unit.attempts };
         let job = self.jobs.get_mut(&unit.id.job).expect("a workunit's job is known");
+        let until = now + Span::from_secs(job.spec.lease_s);
+        let serial = self.ends.insert(until, job.spec.lease_s, workunit);
+        unit.waiting -= 1;
+        unit.attempts =
+            attempt.unwrap_or_else(|| unit.attempts.saturating_add(1)).max(unit.attempts);
+        unit.side.get_or_insert(origin);
+        let attempt = attempt.unwrap_or(unit.attempts);
+        unit.pending.push(Pending { token, voter, host, attempt, serial });
         job.counts.leased += 1;
         job.pending += 1;
         self.totals.leased += 1;
-        let until = now + Span::from_secs(job.spec.lease_s);
-        self.leases.insert(token, Lease { workunit, host, attempt: replica.attempt, until });
-        replica
+        ReplicaId { workunit: unit.id, attempt }
     }
 }

@@ -6,8 +6,8 @@
 //! `completeResults` is [`Workunit::votes`] and the failed ones.
 //!
 //! # Invariants
-//! - A lease is in the lease table, in its workunit's pending list and in its host's list, or in
-//!   none of them.
+//! - A lease is in its workunit's pending list, in its host's list and among the ends of leases,
+//!   or in none of them.
 //! - Hash maps are only looked up, never iterated.
 
 mod asking;
@@ -16,6 +16,7 @@ mod host;
 mod hosts;
 mod job;
 mod lease;
+mod open_workunits;
 mod workunit;
 
 pub use ended::Ended;
@@ -25,14 +26,14 @@ pub use lease::Lease;
 pub use workunit::{Pending, Vote, Workunit, WorkunitIx};
 
 pub(crate) use hosts::Hosts;
-pub(crate) use lease::Leases;
-pub(crate) use workunit::OpenWorkunits;
+pub(crate) use lease::{LeaseEnds, Leased};
+pub(crate) use open_workunits::OpenWorkunits;
 
 use std::collections::BTreeMap;
 
 use gleaner_protocol::api::ReplicaCounts;
 use gleaner_protocol::job::Lane;
-use gleaner_protocol::{JobId, Origin, WorkunitId};
+use gleaner_protocol::{JobId, LeaseToken, Origin, Time, WorkunitId};
 
 use crate::Refusal;
 use crate::ability::{Abilities, AbilityIx};
@@ -43,7 +44,7 @@ pub struct Farm {
     pub(crate) hosts: Hosts,
     pub(crate) jobs: BTreeMap<JobId, Job>,
     pub(crate) workunits: OpenWorkunits,
-    pub(crate) leases: Leases,
+    pub(crate) ends: LeaseEnds,
     pub(crate) abilities: Abilities,
     pub(crate) totals: ReplicaCounts,
 }
@@ -148,7 +149,7 @@ impl Farm {
     /// How many replicas are leased.
     #[must_use]
     pub fn lease_count(&self) -> usize {
-        self.leases.len()
+        self.ends.len()
     }
 
     /// Counts over the life of this core.
@@ -201,6 +202,38 @@ impl Farm {
         let workunit = self.workunits.insert(unit);
         job.open_at(id.index, workunit);
         workunit
+    }
+
+    /// The lease that a host has under this token.
+    pub(crate) fn leased(&self, host: HostIx, token: LeaseToken) -> Option<Leased> {
+        let workunit = self.hosts.get(host).lease(token)?.workunit;
+        let mut pending = self.workunits.get(workunit).pending.iter();
+        let pending = pending.find(|pending| pending.token == token && pending.host == host);
+        let attempt = pending.expect("a host's lease is pending at its workunit").attempt;
+        Some(Leased { host, workunit, token, attempt })
+    }
+
+    /// The lease that ends first, if it has ended by `now`.
+    pub(crate) fn first_overdue(&self, now: Time) -> Option<Leased> {
+        let end = self.ends.first().filter(|end| end.until <= now)?;
+        let pending = self.workunits.pending_at(&end).expect("the first end is that of a lease");
+        let Pending { host, token, attempt, .. } = pending;
+        Some(Leased { host, workunit: end.workunit, token, attempt })
+    }
+
+    /// Takes a lease out of its workunit's pending list, its host's list and the ends.
+    pub(crate) fn end_lease(&mut self, lease: Leased) {
+        let unit = self.workunits.get_mut(lease.workunit);
+        let mut pending = unit.pending.iter();
+        let at =
+            pending.position(|pending| pending.token == lease.token && pending.host == lease.host);
+        let serial = unit.pending.remove(at.expect("a lease is pending at its workunit")).serial;
+        let job = self.jobs.get_mut(&unit.id.job).expect("a workunit's job is known");
+        job.pending -= 1;
+        let workunits = &self.workunits;
+        let is_live = |end: &_| workunits.pending_at(end).is_some();
+        self.ends.remove(job.spec.lease_s, serial, is_live);
+        self.hosts.change(lease.host, |entry| entry.drop_lease(lease.token));
     }
 
     /// Counts something that happened to a replica of a job.

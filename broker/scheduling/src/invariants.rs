@@ -9,7 +9,7 @@ use gleaner_protocol::LeaseToken;
 use gleaner_protocol::api::ReplicaCounts;
 use thiserror::Error;
 
-use crate::farm::{Host, HostIx, Job, JobPhase, Workunit};
+use crate::farm::{Host, HostIx, Job, JobPhase, Pending, Workunit, WorkunitIx};
 use crate::limits::{HOSTS_MAX, JOBS_MAX};
 use crate::{Core, Farm};
 
@@ -140,29 +140,44 @@ fn check_workunit(farm: &Farm, unit: &Workunit) -> Result<(), Violation> {
 }
 
 fn check_leases(farm: &Farm) -> Result<(), Violation> {
-    let mut of_workunits = BTreeMap::new();
-    for (workunit, unit) in farm.workunits() {
-        of_workunits.extend(unit.pending.iter().map(|p| (p.token, (workunit, p.host))));
-    }
-    let mut of_hosts: BTreeMap<LeaseToken, HostIx> = BTreeMap::new();
+    let mut of_hosts: BTreeMap<(HostIx, LeaseToken), WorkunitIx> = BTreeMap::new();
     for (index, host) in farm.hosts() {
-        for token in host.leases.iter().chain(&host.finished) {
-            let before = of_hosts.insert(*token, index);
-            require(before.is_none(), "lease-tables", || format!("two hosts list {token}"))?;
+        for lease in host.leases.iter().chain(&host.finished) {
+            let before = of_hosts.insert((index, lease.token), lease.workunit);
+            require(before.is_none(), "lease-tables", || {
+                format!("{} lists {} twice", host.info.name, lease.token)
+            })?;
         }
     }
-    let mut count = 0;
-    for (token, lease) in farm.leases.iter() {
-        count += 1;
-        let of_workunit = of_workunits.get(&token) == Some(&(lease.workunit, lease.host));
-        let of_host = of_hosts.get(&token) == Some(&lease.host);
-        require(of_workunit && of_host, "lease-tables", || {
-            format!("{token}: listed by its workunit {of_workunit}, by its host {of_host}")
-        })?;
+    let (entries, most) = farm.ends.entries();
+    let mut timed = BTreeSet::new();
+    let mut left_behind = 0;
+    for end in entries {
+        match farm.workunits.pending_at(end) {
+            Some(pending) => drop(timed.insert((pending.host, pending.token))),
+            None => left_behind += 1,
+        }
     }
-    let counts = [farm.lease_count(), of_workunits.len(), of_hosts.len()];
+    require(left_behind <= most, "bounds", || format!("{left_behind} ends are left behind"))?;
+    let (firsts, noted) = farm.ends.firsts();
+    let live = firsts.filter(|end| farm.workunits.pending_at(end).is_some()).count();
+    require(live == noted, "lease-tables", || {
+        format!("{live} of {noted} first ends are those of leases")
+    })?;
+    let mut count = 0;
+    for (workunit, unit) in farm.workunits() {
+        for Pending { token, host, .. } in &unit.pending {
+            count += 1;
+            let of_host = of_hosts.get(&(*host, *token)) == Some(&workunit);
+            let is_timed = timed.contains(&(*host, *token));
+            require(of_host && is_timed, "lease-tables", || {
+                format!("{token}: listed by its host {of_host}, has an end {is_timed}")
+            })?;
+        }
+    }
+    let counts = [farm.lease_count(), of_hosts.len(), timed.len()];
     require(counts.iter().all(|other| *other == count), "lease-tables", || {
-        format!("{count} leases have an end, {counts:?} are in table, workunits and hosts")
+        format!("{count} leases pend, {counts:?} are counted, with hosts, and have an end")
     })?;
     farm.jobs().try_for_each(|job| {
         let open = job.open.values().map(|workunit| farm.workunit(*workunit).pending.len());

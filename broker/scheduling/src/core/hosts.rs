@@ -8,7 +8,7 @@ use gleaner_protocol::{HostInfo, HostName, LeaseToken, Time, WorkunitId};
 
 use super::Core;
 use crate::Effect;
-use crate::farm::{HostIx, JobPhase, WorkunitIx};
+use crate::farm::{HostIx, JobPhase, Lease, Leased, WorkunitIx};
 use crate::limits::HOSTS_MAX;
 use crate::policy::Change;
 
@@ -64,12 +64,11 @@ impl Core {
             held.iter().map(|held| (held.token, *held)).collect();
         let entry = self.farm.hosts.get(host);
         let leased: Vec<_> = entry.leases.iter().chain(&entry.finished).copied().collect();
-        for token in leased {
-            match said.get(&token).filter(|held| is_same && self.is_held(host, **held)) {
+        for Lease { token, .. } in leased {
+            let lease = self.farm.leased(host, token).expect("it is listed");
+            match said.get(&token).filter(|held| is_same && self.is_about(**held, lease)) {
                 Some(held) => self.set_finished(host, *held),
-                None => {
-                    self.return_replica(token);
-                }
+                None => self.return_replica(lease),
             }
         }
         self.fit_to_fragment(host, &mut Vec::new());
@@ -79,16 +78,13 @@ impl Core {
             }
         }
         let entry = self.farm.hosts.get(host);
-        entry.finished.iter().chain(&entry.leases).copied().collect()
+        entry.finished.iter().chain(&entry.leases).map(|lease| lease.token).collect()
     }
 
-    /// Whether the host has this very lease.
-    fn is_held(&self, host: HostIx, held: Held) -> bool {
-        self.farm.leases.get(held.token).is_some_and(|lease| {
-            lease.host == host
-                && lease.attempt == held.replica.attempt
-                && self.farm.workunits.get(lease.workunit).id == held.replica.workunit
-        })
+    /// Whether a host speaks of this very lease.
+    fn is_about(&self, held: Held, lease: Leased) -> bool {
+        lease.attempt == held.replica.attempt
+            && self.farm.workunits.get(lease.workunit).id == held.replica.workunit
     }
 
     /// Notes whether a lease of the host still takes a slot.
@@ -99,7 +95,7 @@ impl Core {
             } else {
                 (&mut entry.finished, &mut entry.leases)
             };
-            if let Some(at) = from.iter().position(|token| *token == held.token) {
+            if let Some(at) = from.iter().position(|lease| lease.token == held.token) {
                 to.push(from.remove(at));
             }
         });
@@ -111,7 +107,7 @@ impl Core {
         let id = held.replica.workunit;
         let entry = self.farm.hosts.get(host);
         let has_room = held.done || entry.leases.len() < entry.fragment.slots as usize;
-        let is_free = self.farm.leases.get(held.token).is_none();
+        let is_free = entry.lease(held.token).is_none();
         if !has_room
             || !is_free
             || !self.tokens.may_have_made(held.token)
@@ -120,21 +116,20 @@ impl Core {
             return false;
         }
         let workunit = match self.farm.find(id) {
-            Some(workunit) if self.may_keep(workunit, host) => workunit,
+            Some(workunit) if self.may_keep(workunit, host, held.token) => workunit,
             None if self.may_open(id) => self.open(id),
             _ => return false,
         };
-        self.farm.grant(now, workunit, host, held.token);
-        let unit = self.farm.workunits.get_mut(workunit);
-        unit.attempts = unit.attempts.max(held.replica.attempt);
-        self.farm.leases.set_attempt(held.token, held.replica.attempt);
+        self.farm.grant(now, workunit, host, held.token, Some(held.replica.attempt));
         self.workunit_changed(workunit);
         true
     }
 
-    fn may_keep(&self, workunit: WorkunitIx, host: HostIx) -> bool {
-        let lane = self.farm.lane_of(self.farm.workunit(workunit).id.job);
-        self.farm.is_eligible(workunit, host).is_ok()
+    fn may_keep(&self, workunit: WorkunitIx, host: HostIx, token: LeaseToken) -> bool {
+        let unit = self.farm.workunit(workunit);
+        let lane = self.farm.lane_of(unit.id.job);
+        !unit.pending.iter().any(|pending| pending.token == token)
+            && self.farm.is_eligible(workunit, host).is_ok()
             && lane
                 .and_then(|lane| self.lanes.get(&lane))
                 .is_some_and(|policy| policy.keeps(&self.farm, workunit, host))
@@ -163,12 +158,13 @@ impl Core {
 
     /// A host did not come back in time: its replicas go to others.
     pub(super) fn grace_ended(&mut self, host: HostIx, effects: &mut Vec<Effect>) {
-        let tokens = self.farm.hosts.change(host, |entry| {
+        let leased = self.farm.hosts.change(host, |entry| {
             entry.grace_until = None;
             entry.leases.iter().chain(&entry.finished).copied().collect::<Vec<_>>()
         });
-        for token in tokens {
-            self.expire(token, effects);
+        for Lease { token, .. } in leased {
+            let lease = self.farm.leased(host, token).expect("it is listed");
+            self.expire(lease, effects);
         }
     }
 
@@ -194,10 +190,10 @@ impl Core {
         loop {
             let entry = self.farm.hosts.get(host);
             let excess = entry.leases.len() > entry.fragment.slots as usize;
-            let Some(&token) = entry.leases.last().filter(|_| excess) else { return };
+            let Some(&Lease { token, .. }) = entry.leases.last().filter(|_| excess) else { return };
             effects.push(Effect::Abort { host, token, reason: AbortReason::FragmentClosed });
-            self.count_release(host, token);
-            self.return_replica(token);
+            let lease = self.farm.leased(host, token).expect("it is listed");
+            self.give_back(lease);
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Replicas end: reported, given back, aborted, expired. Votes are counted here.
 
 use gleaner_protocol::control::{AbortReason, ReleaseReason, Verdict};
-use gleaner_protocol::{Digest, JobId, LeaseToken, ReplicaId, Span, WorkunitId};
+use gleaner_protocol::{Digest, LeaseToken, ReplicaId, Span, WorkunitId};
 
 use super::Core;
-use crate::farm::{HostIx, JobPhase, Lease, Pending, Vote, WorkunitIx};
+use crate::farm::{HostIx, JobPhase, Leased, Pending, Vote, WorkunitIx};
 use crate::input::ReportedOutcome;
 use crate::policy::Change;
 use crate::{Effect, Fact};
@@ -26,17 +26,17 @@ impl Core {
                 let voter = self.farm.hosts.get(host).voter;
                 let unit = self.farm.workunits.get(lease.workunit);
                 if unit.has_voted(host, voter) {
-                    self.return_replica(token);
+                    self.return_replica(lease);
                     Verdict::SecondVote
                 } else if outcome == ReportedOutcome::Malformed {
-                    self.count(lease, token, None, cpu_us, effects);
+                    self.count(lease, None, cpu_us, effects);
                     Verdict::Malformed
                 } else {
                     let digest = match outcome {
                         ReportedOutcome::Output(digest) => Some(digest),
                         ReportedOutcome::Failed(_) | ReportedOutcome::Malformed => None,
                     };
-                    self.count(lease, token, digest, cpu_us, effects);
+                    self.count(lease, digest, cpu_us, effects);
                     Verdict::Counted
                 }
             }
@@ -45,12 +45,15 @@ impl Core {
     }
 
     /// Whether a report is one for a lease that its host holds.
-    fn judge(&self, host: HostIx, token: LeaseToken, replica: ReplicaId) -> Result<Lease, Verdict> {
+    fn judge(
+        &self,
+        host: HostIx,
+        token: LeaseToken,
+        replica: ReplicaId,
+    ) -> Result<Leased, Verdict> {
         let id = replica.workunit;
-        let lease = self.farm.leases.get(token).copied().filter(|lease| {
-            lease.host == host
-                && lease.attempt == replica.attempt
-                && self.farm.workunits.get(lease.workunit).id == id
+        let lease = self.farm.leased(host, token).filter(|lease| {
+            lease.attempt == replica.attempt && self.farm.workunits.get(lease.workunit).id == id
         });
         if let Some(lease) = lease {
             return Ok(lease);
@@ -74,16 +77,16 @@ impl Core {
     /// workunit is decided, tried once more, or given up.
     fn count(
         &mut self,
-        lease: Lease,
-        token: LeaseToken,
+        lease: Leased,
         digest: Option<Digest>,
         cpu_us: u64,
         effects: &mut Vec<Effect>,
     ) {
-        self.end_lease(token).expect("the lease was judged to be held");
+        self.farm.end_lease(lease);
+        let token = lease.token;
         let host = self.farm.hosts.get(lease.host);
         let unit = self.farm.workunits.get_mut(lease.workunit);
-        unit.votes.push(Vote { token, voter: host.voter, host: lease.host, digest, cpu_us });
+        unit.push_vote(Vote { token, voter: host.voter, host: lease.host, digest, cpu_us });
         let (workunit, side) = (unit.id, unit.side.unwrap_or_else(|| host.origin()));
         let (name, owner) = (host.info.name.clone(), host.info.owner.clone());
         effects.push(Effect::Persist(match digest {
@@ -198,8 +201,8 @@ impl Core {
     ) {
         let unit = self.farm.workunits.get(workunit);
         let (id, pending) = (unit.id, unit.pending.clone());
-        for Pending { token, host, .. } in pending {
-            self.end_lease(token).expect("a pending replica has a lease");
+        for Pending { token, host, attempt, .. } in pending {
+            self.farm.end_lease(Leased { host, workunit, token, attempt });
             self.farm.tally(id.job, |counts| counts.aborted += 1);
             if self.farm.hosts.get(host).connected {
                 effects.push(Effect::Abort { host, token, reason });
@@ -219,61 +222,38 @@ impl Core {
         reason: &ReleaseReason,
         effects: &mut Vec<Effect>,
     ) {
-        let Some(lease) = self.farm.leases.get(token).copied().filter(|lease| lease.host == host)
-        else {
-            return;
-        };
+        let Some(lease) = self.farm.leased(host, token) else { return };
         match reason {
-            ReleaseReason::CannotRun(_) => self.count(lease, token, None, 0, effects),
+            ReleaseReason::CannotRun(_) => self.count(lease, None, 0, effects),
             ReleaseReason::Preempted | ReleaseReason::FragmentClosed | ReleaseReason::Aborted => {
-                self.count_release(host, token);
-                self.return_replica(token);
+                self.give_back(lease);
             }
         }
     }
 
-    pub(super) fn count_release(&mut self, host: HostIx, token: LeaseToken) {
-        self.farm.hosts.change(host, |entry| entry.released += 1);
-        if let Some(job) = self.farm.job_of_lease(token) {
-            self.farm.tally(job, |counts| counts.released += 1);
-        }
+    /// A host does not do a replica after all: it waits again.
+    pub(super) fn give_back(&mut self, lease: Leased) {
+        self.farm.hosts.change(lease.host, |entry| entry.released += 1);
+        let job = self.farm.workunits.get(lease.workunit).id.job;
+        self.farm.tally(job, |counts| counts.released += 1);
+        self.return_replica(lease);
     }
 
     /// A lease has run out, or its host is lost: the replica waits again.
-    pub(super) fn expire(&mut self, token: LeaseToken, effects: &mut Vec<Effect>) {
-        if let Some(job) = self.farm.job_of_lease(token) {
-            self.farm.tally(job, |counts| counts.expired += 1);
-        }
-        if let Some(lease) = self.return_replica(token)
-            && self.farm.hosts.get(lease.host).connected
-        {
-            let reason = AbortReason::Expired;
-            effects.push(Effect::Abort { host: lease.host, token, reason });
+    pub(super) fn expire(&mut self, lease: Leased, effects: &mut Vec<Effect>) {
+        let job = self.farm.workunits.get(lease.workunit).id.job;
+        self.farm.tally(job, |counts| counts.expired += 1);
+        self.return_replica(lease);
+        let Leased { host, token, .. } = lease;
+        if self.farm.hosts.get(host).connected {
+            effects.push(Effect::Abort { host, token, reason: AbortReason::Expired });
         }
     }
 
     /// Moves a replica from pending back to waiting.
-    pub(super) fn return_replica(&mut self, token: LeaseToken) -> Option<Lease> {
-        let lease = self.end_lease(token)?;
+    pub(super) fn return_replica(&mut self, lease: Leased) {
+        self.farm.end_lease(lease);
         self.farm.workunits.get_mut(lease.workunit).waiting += 1;
         self.workunit_changed(lease.workunit);
-        Some(lease)
-    }
-
-    /// Takes a lease out of the table, its workunit's pending list and its host's list.
-    fn end_lease(&mut self, token: LeaseToken) -> Option<Lease> {
-        let lease = self.farm.leases.remove(token)?;
-        let unit = self.farm.workunits.get_mut(lease.workunit);
-        unit.pending.retain(|pending| pending.token != token);
-        let job = self.farm.jobs.get_mut(&unit.id.job).expect("a workunit's job is known");
-        job.pending -= 1;
-        self.farm.hosts.change(lease.host, |entry| entry.drop_lease(token));
-        Some(lease)
-    }
-}
-
-impl crate::Farm {
-    fn job_of_lease(&self, token: LeaseToken) -> Option<JobId> {
-        self.leases.get(token).map(|lease| self.workunits.get(lease.workunit).id.job)
     }
 }

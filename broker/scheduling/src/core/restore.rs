@@ -128,7 +128,7 @@ impl Core {
         unit.side.get_or_insert(side);
         unit.waiting = unit.waiting.saturating_sub(1);
         unit.attempts += 1;
-        unit.votes.push(Vote { token, voter, host, digest, cpu_us });
+        unit.push_vote(Vote { token, voter, host, digest, cpu_us });
         self.count_vote(host, id, digest.is_some());
         self.workunit_changed(workunit);
         Ok(())

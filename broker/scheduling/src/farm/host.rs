@@ -3,6 +3,7 @@
 use gleaner_protocol::control::Fragment;
 use gleaner_protocol::{HostInfo, LeaseToken, Origin, Time};
 
+use super::Lease;
 use crate::Refusal;
 use crate::ability::AbilitySet;
 
@@ -65,9 +66,9 @@ pub struct Host {
     /// Replicas it asked for and has not been given.
     pub asked: u32,
     /// Its leases that take a slot, oldest first.
-    pub leases: Vec<LeaseToken>,
+    pub leases: Vec<Lease>,
     /// Leases whose replicas ended while its link was down; their reports are on the way.
-    pub finished: Vec<LeaseToken>,
+    pub finished: Vec<Lease>,
     /// When its leases end because its link is down.
     pub grace_until: Option<Time>,
     /// Outputs of it that counted.
@@ -130,12 +131,17 @@ impl Host {
         }
     }
 
+    /// Its lease under this token.
+    pub(crate) fn lease(&self, token: LeaseToken) -> Option<Lease> {
+        self.leases.iter().chain(&self.finished).find(|lease| lease.token == token).copied()
+    }
+
     /// Forgets a lease that has ended.
     pub(crate) fn drop_lease(&mut self, token: LeaseToken) {
-        if let Some(at) = self.leases.iter().position(|held| *held == token) {
+        if let Some(at) = self.leases.iter().position(|held| held.token == token) {
             self.leases.remove(at);
         } else {
-            self.finished.retain(|held| *held != token);
+            self.finished.retain(|held| held.token != token);
         }
         if self.leases.is_empty() && self.finished.is_empty() {
             self.grace_until = None;

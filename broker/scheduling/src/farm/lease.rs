@@ -1,65 +1,131 @@
 //! Leases and when they end.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use gleaner_protocol::{LeaseToken, Time};
-use rustc_hash::FxHashMap;
 
 use super::{HostIx, WorkunitIx};
 
-/// A replica on a host, until a time.
+/// A lease, as its host lists it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lease {
+    /// Its token.
+    pub token: LeaseToken,
     /// What it is a replica of.
     pub workunit: WorkunitIx,
-    /// Where.
-    pub host: HostIx,
+}
+
+/// A lease with all that names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Leased {
+    pub(crate) host: HostIx,
+    pub(crate) workunit: WorkunitIx,
+    pub(crate) token: LeaseToken,
     /// Which try at the workunit.
-    pub attempt: u32,
-    /// When it ends by itself.
-    pub until: Time,
+    pub(crate) attempt: u32,
 }
 
-/// All leases.
+/// When a lease ends by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LeaseEnd {
+    pub(crate) until: Time,
+    pub(crate) workunit: WorkunitIx,
+    /// Which of the pending replicas of the workunit.
+    pub(crate) serial: u32,
+}
+
+/// When leases end.
+///
+/// Leases of the same length end in the order in which they were given, so there is a plain
+/// queue for each length. A lease that ended before its time leaves its entry behind until it
+/// comes to the front, or until such entries are the most.
+///
+/// # Invariants
+/// - The first entry of each queue is that of a lease.
+/// - At most 64 entries more are left behind than there are leases, in each queue.
 #[derive(Debug, Default)]
-pub(crate) struct Leases {
-    by_token: FxHashMap<LeaseToken, Lease>,
-    by_end: BTreeSet<(Time, LeaseToken)>,
+pub(crate) struct LeaseEnds {
+    queues: BTreeMap<u64, Queue>,
+    /// The first end of each queue.
+    firsts: BTreeSet<(Time, u64)>,
+    live: usize,
+    next_serial: u32,
 }
 
-impl Leases {
+#[derive(Debug, Default)]
+struct Queue {
+    ends: VecDeque<LeaseEnd>,
+    live: usize,
+}
+
+impl LeaseEnds {
+    const LEFT_BEHIND: usize = 64;
+
+    /// How many leases there are.
     pub(crate) fn len(&self) -> usize {
-        self.by_token.len()
+        self.live
     }
 
-    pub(crate) fn get(&self, token: LeaseToken) -> Option<&Lease> {
-        self.by_token.get(&token)
+    /// Enters a lease of `lease_s` seconds, and returns its serial number.
+    pub(crate) fn insert(&mut self, until: Time, lease_s: u64, workunit: WorkunitIx) -> u32 {
+        let serial = self.next_serial;
+        self.next_serial = serial.wrapping_add(1);
+        let queue = self.queues.entry(lease_s).or_default();
+        let until = queue.ends.back().map_or(until, |last| last.until.max(until));
+        if queue.ends.is_empty() {
+            self.firsts.insert((until, lease_s));
+        }
+        queue.ends.push_back(LeaseEnd { until, workunit, serial });
+        queue.live += 1;
+        self.live += 1;
+        serial
     }
 
-    pub(crate) fn insert(&mut self, token: LeaseToken, lease: Lease) {
-        self.by_end.insert((lease.until, token));
-        let before = self.by_token.insert(token, lease);
-        debug_assert!(before.is_none(), "{token} was given twice");
-    }
-
-    pub(crate) fn set_attempt(&mut self, token: LeaseToken, attempt: u32) {
-        if let Some(lease) = self.by_token.get_mut(&token) {
-            lease.attempt = attempt;
+    /// Takes a lease out. `is_live` tells whether an entry is that of another lease.
+    pub(crate) fn remove(
+        &mut self,
+        lease_s: u64,
+        serial: u32,
+        is_live: impl Fn(&LeaseEnd) -> bool,
+    ) {
+        let queue = self.queues.get_mut(&lease_s).expect("a lease is in the queue of its length");
+        queue.live -= 1;
+        self.live -= 1;
+        let Some(first) = queue.ends.front().copied() else { return };
+        if first.serial != serial {
+            if queue.ends.len() > 2 * queue.live + Self::LEFT_BEHIND {
+                queue.ends.retain(is_live);
+            }
+            return;
+        }
+        queue.ends.pop_front();
+        while queue.ends.front().is_some_and(|end| !is_live(end)) {
+            queue.ends.pop_front();
+        }
+        let next = queue.ends.front().copied();
+        if next.map(|end| end.until) != Some(first.until) {
+            self.firsts.remove(&(first.until, lease_s));
+            self.firsts.extend(next.map(|end| (end.until, lease_s)));
+        }
+        if next.is_none() {
+            self.queues.remove(&lease_s);
         }
     }
 
-    pub(crate) fn remove(&mut self, token: LeaseToken) -> Option<Lease> {
-        let lease = self.by_token.remove(&token)?;
-        self.by_end.remove(&(lease.until, token));
-        Some(lease)
+    /// The lease that ends first.
+    pub(crate) fn first(&self) -> Option<LeaseEnd> {
+        let (_, lease_s) = self.firsts.first()?;
+        self.queues.get(lease_s)?.ends.front().copied()
     }
 
-    pub(crate) fn first_end(&self) -> Option<(Time, LeaseToken)> {
-        self.by_end.first().copied()
+    /// All entries, those left behind included, and how many may be left behind.
+    pub(crate) fn entries(&self) -> (impl Iterator<Item = &LeaseEnd>, usize) {
+        let most = self.live + Self::LEFT_BEHIND * self.queues.len();
+        (self.queues.values().flat_map(|queue| &queue.ends), most)
     }
 
-    /// In order of their ends.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (LeaseToken, &Lease)> {
-        self.by_end.iter().map(|(_, token)| (*token, &self.by_token[token]))
+    /// The first entry of each queue, and how many are noted.
+    pub(crate) fn firsts(&self) -> (impl Iterator<Item = &LeaseEnd>, usize) {
+        (self.queues.values().filter_map(|queue| queue.ends.front()), self.firsts.len())
     }
 }

@@ -5,11 +5,20 @@ use smallvec::SmallVec;
 
 use super::{HostIx, VoterIx};
 use crate::ability::AbilityIx;
-use crate::limits::OPEN_WORKUNITS_MAX;
 
 /// Number of an open workunit in one core; used again after it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkunitIx(u32);
+
+impl WorkunitIx {
+    pub(crate) fn from_index(index: usize) -> Self {
+        Self(u32::try_from(index).expect("OPEN_WORKUNITS_MAX fits u32"))
+    }
+
+    pub(crate) const fn get(self) -> usize {
+        self.0 as usize
+    }
+}
 
 /// A replica that is leased (`pendResults`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +29,10 @@ pub struct Pending {
     pub voter: VoterIx,
     /// Where it runs.
     pub host: HostIx,
+    /// Which try at the workunit it is.
+    pub attempt: u32,
+    /// Tells it from the others of its workunit, those of the past included.
+    pub(crate) serial: u32,
 }
 
 /// A replica that was reported (`completeResults`).
@@ -49,7 +62,7 @@ pub struct Workunit {
     /// Replicas that are leased (`pendResults`).
     pub pending: SmallVec<[Pending; 2]>,
     /// Replicas that were reported (`completeResults`).
-    pub votes: SmallVec<[Vote; 1]>,
+    pub votes: Vec<Vote>,
     /// Tries so far.
     pub attempts: u32,
     /// The job's replication factor.
@@ -64,7 +77,7 @@ impl Workunit {
             side: None,
             waiting: replication.into(),
             pending: SmallVec::new(),
-            votes: SmallVec::new(),
+            votes: Vec::new(),
             attempts: 0,
             replication,
             ability,
@@ -80,6 +93,12 @@ impl Workunit {
     pub fn key(&self) -> u64 {
         let incomplete = u64::from(self.waiting) + self.pending.len() as u64;
         (incomplete << 32) / u64::from(self.replication)
+    }
+
+    /// Adds a reported replica. Votes are few and waited for long: no room is kept for more.
+    pub(crate) fn push_vote(&mut self, vote: Vote) {
+        self.votes.reserve_exact(1);
+        self.votes.push(vote);
     }
 
     /// Whether this host, or another of the same vote, has a replica or a vote here. The host
@@ -112,64 +131,5 @@ impl Workunit {
             }
         }
         best
-    }
-}
-
-/// All open workunits, in a slab.
-#[derive(Debug)]
-pub(crate) struct OpenWorkunits {
-    slots: Vec<Option<Workunit>>,
-    vacant: Vec<u32>,
-    /// [`OPEN_WORKUNITS_MAX`], less in tests.
-    pub(crate) max: usize,
-}
-
-impl Default for OpenWorkunits {
-    fn default() -> Self {
-        Self { slots: Vec::new(), vacant: Vec::new(), max: OPEN_WORKUNITS_MAX }
-    }
-}
-
-impl OpenWorkunits {
-    pub(crate) fn len(&self) -> usize {
-        self.slots.len() - self.vacant.len()
-    }
-
-    pub(crate) fn is_full(&self) -> bool {
-        self.len() >= self.max
-    }
-
-    pub(crate) fn get(&self, WorkunitIx(index): WorkunitIx) -> &Workunit {
-        self.slots[index as usize].as_ref().expect("an index is dropped when its workunit ends")
-    }
-
-    pub(crate) fn get_mut(&mut self, WorkunitIx(index): WorkunitIx) -> &mut Workunit {
-        self.slots[index as usize].as_mut().expect("an index is dropped when its workunit ends")
-    }
-
-    pub(crate) fn contains(&self, WorkunitIx(index): WorkunitIx) -> bool {
-        self.slots.get(index as usize).is_some_and(Option::is_some)
-    }
-
-    pub(crate) fn insert(&mut self, workunit: Workunit) -> WorkunitIx {
-        if let Some(index) = self.vacant.pop() {
-            self.slots[index as usize] = Some(workunit);
-            return WorkunitIx(index);
-        }
-        let index = u32::try_from(self.slots.len()).expect("OPEN_WORKUNITS_MAX fits u32");
-        self.slots.push(Some(workunit));
-        WorkunitIx(index)
-    }
-
-    pub(crate) fn remove(&mut self, WorkunitIx(index): WorkunitIx) -> Workunit {
-        self.vacant.push(index);
-        self.slots[index as usize].take().expect("an index is dropped when its workunit ends")
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (WorkunitIx, &Workunit)> {
-        (0..)
-            .map(WorkunitIx)
-            .zip(&self.slots)
-            .filter_map(|(index, slot)| slot.as_ref().map(|workunit| (index, workunit)))
     }
 }

@@ -11,7 +11,7 @@ use gleaner_protocol::{
 };
 
 use super::*;
-use crate::farm::{Pending, Vote, WorkunitIx};
+use crate::farm::Vote;
 use crate::policy::{Change, PolicyName};
 use crate::{CoreConfig, Effect, Input, ReportedOutcome, RequestId};
 
@@ -71,7 +71,7 @@ fn report(core: &mut Core, host: &str, index: u32) {
     let of = core.farm.hosts.find(&host).expect("known");
     let pending = core.farm.workunit(workunit).pending.iter().find(|p| p.host == of);
     let token = pending.expect("a lease").token;
-    let attempt = core.farm.leases.get(token).expect("a lease").attempt;
+    let attempt = core.farm.leased(of, token).expect("a lease").attempt;
     let replica = gleaner_protocol::ReplicaId { workunit: WorkunitId { index, ..BUSY }, attempt };
     let outcome = ReportedOutcome::Output(Digest::of(b"x"));
     feed(core, Input::Report { host, token, replica, outcome, cpu_us: 1 });
@@ -174,22 +174,24 @@ fn a_host_or_an_owner_with_two_votes() {
 #[test]
 fn a_lease_that_is_not_in_all_its_tables() {
     breaks("lease-tables", |core| {
-        let (unit, token) = (busy(core), LeaseToken::new(99));
-        let Pending { voter, host, .. } = core.farm.workunit(unit).pending[0];
-        core.farm.workunits.get_mut(unit).pending[0] = Pending { token, voter, host };
+        let unit = busy(core);
+        core.farm.workunits.get_mut(unit).pending[0].token = LeaseToken::new(99);
+    });
+    breaks("lease-tables", |core| {
+        let unit = busy(core);
+        core.farm.workunits.get_mut(unit).pending[0].serial = 99;
     });
     breaks("lease-tables", |core| {
         let two = host(core, "two");
-        core.farm.hosts.change(two, |host| host.leases[0] = LeaseToken::new(99));
+        core.farm.hosts.change(two, |host| host.leases[0].token = LeaseToken::new(99));
     });
     breaks("lease-tables", |core| {
-        let (two, gone) = (host(core, "two"), host(core, "gone"));
-        let token = core.farm.host(gone).leases[0];
-        core.farm.hosts.change(two, |host| host.finished.push(token));
+        let two = host(core, "two");
+        core.farm.hosts.change(two, |host| host.finished.push(host.leases[0]));
     });
     breaks("lease-tables", |core| {
-        let token = core.farm.host(host(core, "two")).leases[0];
-        core.farm.leases.remove(token);
+        let end = core.farm.ends.first().expect("leases end");
+        core.farm.ends.remove(60, end.serial, |_| true);
     });
 }
 

@@ -16,6 +16,14 @@ pub(super) struct Rank {
     pub(super) arrival: u64,
 }
 
+impl Rank {
+    const FIRST: Self = Self { key: 0, arrival: 0 };
+
+    fn next(self) -> Self {
+        Self { arrival: self.arrival + 1, ..self }
+    }
+}
+
 /// Workunits in order of (key, arrival), least first.
 ///
 /// A host may not take a workunit that it cannot run, or on which it has a replica or a vote, so

@@ -36,7 +36,6 @@ impl List {
 
     /// Enters a workunit, or changes its key and keeps its arrival.
     pub(super) fn put(&mut self, workunit: WorkunitIx, mut rank: Rank) {
-        let stamp = rank.arrival;
         let before = self.rank(workunit);
         if let Some(before) = before {
             rank.arrival = before.arrival;
@@ -46,7 +45,7 @@ impl List {
             if let Some(before) = before {
                 marks.remove(before);
             }
-            marks.insert(workunit, rank, stamp);
+            marks.insert(workunit, rank);
         }
     }
 

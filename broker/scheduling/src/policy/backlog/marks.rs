@@ -1,6 +1,6 @@
 //! How far each voter has come in a long queue.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use rustc_hash::FxHashMap;
 
@@ -13,33 +13,40 @@ use crate::limits::MARK_RETURNED_MAX;
 /// anew, so no voter looks at an entry twice in between.
 ///
 /// # Invariants
-/// - `by_rank` and `by_stamp` hold the same entries.
-/// - Whatever is before a voter's mark, was seen by it, and is not in its `returned`, has been
-///   touched by that voter.
-#[derive(Default)]
+/// - Whatever is before a voter's mark, entered before the voter looked last, and is not in its
+///   `returned`, has been touched by that voter.
+/// - The log has every entry that entered before a mark, at most twice as many as there are.
 pub(super) struct Marks {
-    by_rank: BTreeMap<Rank, (WorkunitIx, u64)>,
-    by_stamp: BTreeMap<u64, Rank>,
+    by_rank: BTreeMap<Rank, WorkunitIx>,
+    /// What entered before some voter's mark, and when.
+    log: VecDeque<(u64, Rank)>,
     next_stamp: u64,
+    /// No voter's mark is behind this.
+    highest: Rank,
     of_voters: FxHashMap<VoterIx, Mark>,
 }
 
 struct Mark {
     /// The first that the voter may not have touched.
     from: Rank,
-    /// Entries with an earlier stamp were seen.
+    /// Entries of the log with an earlier stamp were seen.
     seen: u64,
     /// Entered anew before the mark, and not touched when they were seen.
     returned: BTreeSet<Rank>,
 }
 
 impl Marks {
+    const LOG_MIN: usize = 64;
+
     pub(super) fn of(entries: impl Iterator<Item = (Rank, WorkunitIx)>) -> Self {
-        let mut marks = Self::default();
-        for (rank, workunit) in entries {
-            marks.insert(workunit, rank, rank.arrival);
+        let by_rank: BTreeMap<_, _> = entries.collect();
+        Self {
+            by_rank,
+            log: VecDeque::new(),
+            next_stamp: 0,
+            highest: Rank::FIRST,
+            of_voters: FxHashMap::default(),
         }
-        marks
     }
 
     pub(super) fn len(&self) -> usize {
@@ -47,64 +54,69 @@ impl Marks {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (Rank, WorkunitIx)> {
-        self.by_rank.iter().map(|(rank, (workunit, _))| (*rank, *workunit))
+        self.by_rank.iter().map(|(rank, workunit)| (*rank, *workunit))
     }
 
-    pub(super) fn insert(&mut self, workunit: WorkunitIx, rank: Rank, stamp: u64) {
-        self.by_rank.insert(rank, (workunit, stamp));
-        self.by_stamp.insert(stamp, rank);
-        self.next_stamp = self.next_stamp.max(stamp + 1);
+    pub(super) fn insert(&mut self, workunit: WorkunitIx, rank: Rank) {
+        self.by_rank.insert(rank, workunit);
+        if rank < self.highest {
+            self.log.push_back((self.next_stamp, rank));
+            self.next_stamp += 1;
+        }
+        if self.log.len() > 2 * self.by_rank.len() + Self::LOG_MIN {
+            self.shorten_log();
+        }
     }
 
     pub(super) fn remove(&mut self, rank: Rank) {
-        if let Some((_, stamp)) = self.by_rank.remove(&rank) {
-            self.by_stamp.remove(&stamp);
+        self.by_rank.remove(&rank);
+    }
+
+    /// Keeps of what has left, or entered twice, the last time only.
+    fn shorten_log(&mut self) {
+        let mut seen = BTreeSet::new();
+        let by_rank = &self.by_rank;
+        let mut last: VecDeque<_> = std::mem::take(&mut self.log);
+        while let Some((stamp, rank)) = last.pop_back() {
+            if by_rank.contains_key(&rank) && seen.insert(rank) {
+                self.log.push_front((stamp, rank));
+            }
         }
     }
 
     /// The first workunit that `host`, which has the ability, may take a replica of.
     pub(super) fn first_for(&mut self, farm: &Farm, host: HostIx) -> Option<(Rank, WorkunitIx)> {
         let voter = farm.host(host).voter;
-        let Self { by_rank, by_stamp, next_stamp, of_voters } = self;
+        let Self { by_rank, log, next_stamp, highest, of_voters } = self;
         let touched = |workunit| farm.workunit(workunit).is_touched_by_voter(voter);
+        let untouched_at = |rank: &Rank| by_rank.get(rank).filter(|unit| !touched(**unit)).copied();
         let eligible = |workunit| farm.is_eligible(workunit, host).is_ok();
         let mark = of_voters.entry(voter).or_insert_with(|| Mark {
-            from: Rank { key: 0, arrival: 0 },
+            from: Rank::FIRST,
             seen: *next_stamp,
             returned: BTreeSet::new(),
         });
-        for rank in by_stamp.range(mark.seen..).map(|(_, rank)| *rank) {
-            if rank < mark.from && !touched(by_rank[&rank].0) {
-                mark.returned.insert(rank);
-            }
-        }
+        let new = log.partition_point(|(stamp, _)| *stamp < mark.seen);
+        let new = log.range(new..).map(|(_, rank)| *rank).filter(|rank| *rank < mark.from);
+        mark.returned.extend(new.filter(|rank| untouched_at(rank).is_some()));
         mark.seen = *next_stamp;
         if mark.returned.len() > MARK_RETURNED_MAX {
             mark.from = *mark.returned.first().expect("there are more than the limit");
             mark.returned.clear();
         }
-        mark.returned.retain(|rank| by_rank.get(rank).is_some_and(|(unit, _)| !touched(*unit)));
-        let returned = mark.returned.iter().map(|rank| (*rank, by_rank[rank].0));
-        if let Some(found) = returned.into_iter().find(|(_, workunit)| eligible(*workunit)) {
+        mark.returned.retain(|rank| untouched_at(rank).is_some());
+        let mut returned = mark.returned.iter().map(|rank| (*rank, by_rank[rank]));
+        if let Some(found) = returned.find(|(_, workunit)| eligible(*workunit)) {
             return Some(found);
         }
-        let mut all_touched = true;
-        for (rank, (workunit, _)) in by_rank.range(mark.from..) {
-            if all_touched && touched(*workunit) {
-                continue;
-            }
-            if all_touched {
-                mark.from = *rank;
-                all_touched = false;
-            }
-            if eligible(*workunit) {
-                return Some((*rank, *workunit));
-            }
-        }
-        if all_touched && let Some((last, _)) = by_rank.last_key_value() {
-            let behind = Rank { key: last.key, arrival: last.arrival + 1 };
-            mark.from = mark.from.max(behind);
-        }
-        None
+        let mut ahead = by_rank.range(mark.from..).map(|(rank, workunit)| (*rank, *workunit));
+        let first = ahead.find(|(_, workunit)| !touched(*workunit));
+        mark.from = match (first, by_rank.last_key_value()) {
+            (Some((rank, _)), _) => rank,
+            (None, Some((last, _))) => mark.from.max(last.next()),
+            (None, None) => mark.from,
+        };
+        *highest = mark.from.max(*highest);
+        first.into_iter().chain(ahead).find(|(_, workunit)| eligible(*workunit))
     }
 }
