@@ -1,6 +1,7 @@
 //! A preflight frees the host whatever state the agent is in: with real processes.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -13,7 +14,7 @@ use gleaner_hooks::{
 };
 use gleaner_protocol::farm::{Booked, HookKind};
 use gleaner_protocol::{BookingId, Span};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 const LONG: Span = Span::from_secs(20);
@@ -71,9 +72,12 @@ impl Work {
         ProcessStat::of(self.pid()).is_ok_and(|stat| !stat.is_dead())
     }
 
+    /// The wait is only bounded so that a failure is one.
     fn was_killed(mut self) -> bool {
         use std::os::unix::process::ExitStatusExt;
-        self.0.wait().expect("waits").signal() == Some(9)
+        let pid = Pid::from_raw(self.pid()).expect("a pid");
+        ends(&pidfd_open(pid, PidfdFlags::empty()).expect("not waited for yet"))
+            && self.0.wait().expect("waits").signal() == Some(9)
     }
 }
 
@@ -82,6 +86,11 @@ impl Drop for Work {
         let _ = gleaner_hooks::kill(self.pid());
         let _ = self.0.wait();
     }
+}
+
+fn ends(process: &OwnedFd) -> bool {
+    let long = Timespec { tv_sec: 20, tv_nsec: 0 };
+    poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&long)).expect("polls") == 1
 }
 
 /// What an agent does with one connection.
@@ -285,7 +294,7 @@ fn a_group_whose_leader_is_gone_is_stopped_by_its_members() {
 
     host.run_dir.register_group(&group).expect("records");
     assert_eq!(host.run_dir.stop_groups().stopped, 1);
-    poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], None).expect("the orphan ends");
+    assert!(ends(&pidfd), "the orphan lives on");
 }
 
 #[test]
