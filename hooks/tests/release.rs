@@ -237,7 +237,7 @@ fn an_answer_that_trickles_does_not_stretch_the_time_out() {
 #[test]
 fn a_number_that_another_process_bears_now_is_left_alone() {
     let host = Host::new();
-    let bystander = Work::start("read forever");
+    let bystander = Work::start("exec sleep 1000");
     let real = TaskGroup::of_leader(bystander.pid()).expect("leads");
     for start in [0, real.leader_start_ticks - 1, real.leader_start_ticks + 1] {
         let recorded = TaskGroup { leader_start_ticks: start, ..real };
