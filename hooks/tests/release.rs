@@ -145,7 +145,10 @@ fn a_dead_agents_socket_does_not_help_or_hinder() {
     let work = host.work();
     drop(UnixListener::bind(host.run_dir.socket_path()).expect("binds"));
     let report = host.preflight();
-    assert!(report.troubles[0].contains("the agent is dead"), "{:?}", report.troubles);
+    // Another test's child may hold the listener for the moment between its fork and its exec.
+    let words = ["the agent is dead", "the agent's answer"];
+    let named = words.iter().any(|word| report.troubles[0].contains(word));
+    assert!(named, "{:?}", report.troubles);
     assert!(work.was_killed());
 }
 
