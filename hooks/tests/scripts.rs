@@ -5,6 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use gleaner_protocol::{Span, boottime};
+
 const SCRIPTS: [(&str, &str, &str); 6] = [
     ("generic/preflight", "preflight", "generic"),
     ("generic/postflight", "postflight", "generic"),
@@ -81,9 +83,11 @@ fn settings_that_are_no_shell_do_not_keep_the_hook_from_running() {
 #[test]
 fn a_program_that_hangs_is_ended() {
     // It holds a pipe of ours, whose end tells that nothing stays behind.
-    let hangs = "#!/bin/sh\necho here >&2\nexec sleep 1000\n";
+    let hangs = "#!/bin/sh\necho here >&2\nexec sleep 60\n";
     let installed = Installed::new("slurm/prolog", Some(hangs), "");
+    let begun = boottime();
     let output = installed.run();
+    assert!(boottime().since(begun) < Span::from_secs(40), "it waited for all of it");
     assert_eq!(output.status.code(), Some(0));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.starts_with("here\n"), "it ran: {said}");

@@ -1,0 +1,222 @@
+//! What a host's hooks, its agent and its farm say of it.
+
+use std::collections::BTreeSet;
+
+use gleaner_protocol::farm::{HookEvent, HookKind, HostSample};
+use gleaner_protocol::{BookingId, Epoch, Origin, Time};
+
+use super::{Cover, Gauges, Host, News, Size};
+use crate::limits::{BOOKINGS_MAX, MISSED_POLLS_MAX, SAMPLE_LAG};
+use crate::monitor::bookings::{Ended, Witness};
+use crate::monitor::{HostAllocation, Rules};
+
+impl Host {
+    pub(in crate::monitor) fn on_hook(&mut self, now: Time, rules: &Rules, event: HookEvent) {
+        let news = self.judge(event.epoch);
+        if news == News::FormerLife {
+            self.contradict(now, format!("a hook of {} spoke of an earlier life", event.booking));
+            return;
+        }
+        self.has_hooks = true;
+        self.last_event = Some(now);
+        self.adopt(now, rules, news, event.epoch);
+        match (event.kind, news) {
+            (_, News::Unknown) => {
+                self.epoch_in_doubt = true;
+                self.unsettle(now, rules, "a hook could not raise the epoch");
+            }
+            (_, News::Ahead) | (HookKind::Postflight, News::Next) => {
+                self.unsettle(now, rules, "a preflight took place that is not known yet");
+            }
+            _ => {}
+        }
+        match event.kind {
+            HookKind::Preflight => self.on_preflight(now, rules, &event),
+            HookKind::Postflight => self.on_postflight(now, rules, &event),
+        }
+    }
+
+    fn on_preflight(&mut self, now: Time, rules: &Rules, event: &HookEvent) {
+        let epoch = Some(event.epoch).filter(|epoch| epoch.incarnation != 0);
+        // Its end is known already, and it did not begin anew since.
+        if let (Some(ended), Some(epoch)) = (self.bookings.ended(&event.booking), epoch)
+            && ended
+                .epoch
+                .is_some_and(|end| end.incarnation == epoch.incarnation && epoch.count <= end.count)
+        {
+            return;
+        }
+        if self.bookings.claim(now, &event.booking, Witness::Hook, event.resources) {
+            self.disturb(now, rules);
+        }
+        if let Some(epoch) = epoch {
+            self.bookings.set_epoch(&event.booking, epoch);
+        }
+        self.compare_claims(now, &event.booking);
+    }
+
+    fn on_postflight(&mut self, now: Time, rules: &Rules, event: &HookEvent) {
+        let epoch = Some(event.epoch).filter(|epoch| epoch.incarnation != 0);
+        let (running, ended) =
+            (self.bookings.get(&event.booking), self.bookings.ended(&event.booking));
+        let is_repeated = match (running, ended, epoch) {
+            (Some(booking), _, Some(end)) => booking.epoch.is_some_and(|begin| {
+                begin.incarnation == end.incarnation && end.count < begin.count
+            }),
+            (None, Some(ended), Some(end)) => ended.epoch.is_some_and(|known| {
+                known.incarnation == end.incarnation && end.count <= known.count
+            }),
+            (None, Some(_), None) => true,
+            _ => false,
+        };
+        if is_repeated {
+            return;
+        }
+        let ended = Ended { at: now, epoch, overrules_samples: false };
+        self.bookings.end(&event.booking, ended);
+        self.disturb(now, rules);
+    }
+
+    pub(in crate::monitor) fn on_sample(&mut self, now: Time, rules: &Rules, sample: HostSample) {
+        self.gauges = Some(Gauges {
+            cpu_percent: sample.cpu_percent,
+            used_memory_mib: sample.used_memory_mib,
+            replicas: sample.replicas,
+        });
+        if self.origin.is_some_and(|origin| origin != sample.origin) {
+            self.contradict(now, format!("it calls itself a {} host now", sample.origin));
+            self.unsettle(now, rules, "it changed sides");
+        }
+        self.origin = Some(sample.origin);
+        if sample.origin == Origin::Desktop {
+            self.last_sample = Some(now);
+            self.sampled = Some(Size { cores: sample.cores, memory_mib: sample.memory_mib });
+            return;
+        }
+        let news = self.judge(sample.epoch);
+        match news {
+            // On its way since before something that is known already: it confirms nothing.
+            News::Older | News::FormerLife => return,
+            News::Unknown => {
+                self.epoch_in_doubt = true;
+                self.unsettle(now, rules, "its agent cannot read the epoch");
+                return;
+            }
+            News::Next | News::Ahead => {
+                self.unsettle(now, rules, "a preflight took place that is not known yet");
+            }
+            News::Same | News::First | News::OtherLife => {}
+        }
+        self.adopt(now, rules, news, sample.epoch);
+        self.epoch_in_doubt = false;
+        self.has_hooks |= sample.epoch.count > 0;
+        self.last_sample = Some(now);
+        self.sampled = Some(Size { cores: sample.cores, memory_mib: sample.memory_mib });
+        for booking in sample.bookings.iter().take(BOOKINGS_MAX + 1) {
+            match self.bookings.ended(&booking.booking) {
+                Some(ended) if ended.overrules_samples => continue,
+                Some(ended) if ended.epoch == Some(sample.epoch) && now < ended.at + SAMPLE_LAG => {
+                    continue;
+                }
+                Some(_) => self.contradict(
+                    now,
+                    format!("{} has ended, but its run folder has it", booking.booking),
+                ),
+                None => {}
+            }
+            let claim =
+                self.bookings.claim(now, &booking.booking, Witness::Sample, booking.resources);
+            if claim {
+                self.disturb(now, rules);
+            }
+        }
+        let folder: BTreeSet<&BookingId> = sample.bookings.iter().map(|b| &b.booking).collect();
+        let in_folder = |id: &BookingId| folder.contains(id);
+        self.bookings.end_overruling(in_folder);
+        for id in self.gone_from_folder(now, sample.epoch, in_folder) {
+            if self.bookings.withdraw(&id, &[Witness::Hook, Witness::Sample]) {
+                self.end(now, rules, &id, false);
+            } else {
+                self.contradict(now, format!("the farm lists {id}, its run folder does not"));
+            }
+        }
+    }
+
+    /// Bookings that a hook or the folder itself told of and that the folder has no more.
+    fn gone_from_folder(
+        &self,
+        now: Time,
+        sampled_at: Epoch,
+        in_folder: impl Fn(&BookingId) -> bool,
+    ) -> Vec<BookingId> {
+        self.bookings
+            .iter()
+            .filter(|(id, booking)| {
+                let older = booking.epoch.is_some_and(|epoch| {
+                    epoch.incarnation != sampled_at.incarnation || epoch.count <= sampled_at.count
+                });
+                // A hook that could not raise the epoch may not have booked it there either.
+                let told = booking.has(Witness::Sample) || (booking.has(Witness::Hook) && older);
+                told && !in_folder(id) && booking.began + SAMPLE_LAG <= now
+            })
+            .map(|(id, _)| id.clone())
+            .collect()
+    }
+
+    pub(in crate::monitor) fn on_poll(
+        &mut self,
+        now: Time,
+        rules: &Rules,
+        source: &str,
+        asked_at: Time,
+        allocation: HostAllocation,
+    ) {
+        self.cover = Some(Cover { source: source.to_owned(), answered_at: now, missed: 0 });
+        let size = Size { cores: allocation.cores, memory_mib: allocation.memory_mib };
+        if let Some(sampled) = self.sampled
+            && sampled.cores > size.cores
+        {
+            let (agent, farm) = (sampled.cores, size.cores);
+            self.contradict(now, format!("its agent says {agent} cores, the farm {farm}"));
+        }
+        self.polled = Some(size);
+        for booking in allocation.bookings.iter().take(BOOKINGS_MAX + 1) {
+            if let Some(ended) = self.bookings.ended(&booking.booking) {
+                if ended.at >= asked_at {
+                    continue;
+                }
+                self.contradict(now, format!("the farm lists {}, ended before", booking.booking));
+            }
+            if self.bookings.claim(now, &booking.booking, Witness::Poll, booking.resources) {
+                self.disturb(now, rules);
+            }
+            self.compare_claims(now, &booking.booking);
+        }
+        let listed: BTreeSet<&BookingId> =
+            allocation.bookings.iter().map(|booking| &booking.booking).collect();
+        let absent: Vec<BookingId> = self
+            .bookings
+            .iter()
+            .filter(|(id, booking)| booking.began < asked_at && !listed.contains(id))
+            .map(|(id, _)| id.clone())
+            .collect();
+        for id in absent {
+            self.on_absent_in_poll(now, rules, &id);
+        }
+    }
+
+    fn on_absent_in_poll(&mut self, now: Time, rules: &Rules, id: &BookingId) {
+        if self.bookings.withdraw(id, &[Witness::Poll]) {
+            self.end(now, rules, id, false);
+        } else if self.bookings.count_absence(id) >= MISSED_POLLS_MAX {
+            self.contradict(now, format!("{id} counts as ended: the farm does not list it"));
+            self.end(now, rules, id, true);
+        }
+    }
+
+    pub(in crate::monitor) fn on_missed_poll(&mut self) {
+        if let Some(cover) = &mut self.cover {
+            cover.missed = cover.missed.saturating_add(1);
+        }
+    }
+}
