@@ -10,6 +10,7 @@ pub mod limits;
 mod environment;
 mod farm;
 mod hook;
+mod last_run;
 mod notify;
 mod process_group;
 mod run_dir;

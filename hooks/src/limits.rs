@@ -32,3 +32,5 @@ pub const NOTIFY_ANSWER_BYTES_MAX: u64 = 16 << 10;
 pub const TOKEN_BYTES_MAX: u64 = 4 << 10;
 /// Most nodes of a Slurm node list that are looked through.
 pub const SLURM_NODES_MAX: usize = 1 << 17;
+/// Most processes of one task group that are put into the ordinary scheduling class to stop.
+pub const LAST_RUN_PROCESSES_MAX: usize = 256;

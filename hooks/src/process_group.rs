@@ -13,6 +13,8 @@ use gleaner_protocol::{Span, boottime};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
+use crate::last_run::let_run;
+
 /// What `/proc/<pid>/stat` says of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProcessStat {
@@ -90,15 +92,18 @@ impl TaskGroup {
     }
 }
 
-/// Stops every process of a group where it stands (SIGSTOP).
+/// Stops every process of a group where it stands (SIGSTOP), and lets it do so even on a host
+/// whose cores are all wanted.
 ///
 /// # Errors
 /// No such group, not ours, or a number that is no group's.
 pub fn freeze(pgid: i32) -> io::Result<()> {
-    signal(pgid, Signal::STOP)
+    signal(pgid, Signal::STOP)?;
+    let_run(pgid);
+    Ok(())
 }
 
-/// Lets a frozen group run on (SIGCONT).
+/// Lets a frozen group run on (SIGCONT), in the ordinary scheduling class.
 ///
 /// # Errors
 /// As [`freeze`].
@@ -111,7 +116,9 @@ pub fn thaw(pgid: i32) -> io::Result<()> {
 /// # Errors
 /// As [`freeze`].
 pub fn kill(pgid: i32) -> io::Result<()> {
-    signal(pgid, Signal::KILL)
+    signal(pgid, Signal::KILL)?;
+    let_run(pgid);
+    Ok(())
 }
 
 fn signal(pgid: i32, signal: Signal) -> io::Result<()> {

@@ -1,0 +1,93 @@
+//! Lets idle-class work run once more, to stop.
+//!
+//! A signal is obeyed by the process itself, and harvested work runs only where nothing else
+//! wants the core: on a host whose renders want all of them it would neither stop nor give its
+//! memory back for as long as they render. So whoever signals it also puts it into the ordinary
+//! class; it has the signal by then and runs no instruction of its own any more.
+
+use std::collections::VecDeque;
+use std::fs;
+
+use crate::limits::LAST_RUN_PROCESSES_MAX;
+
+/// Puts a group's leader and what it started into the ordinary scheduling class.
+pub(crate) fn let_run(leader: i32) {
+    let mut open = VecDeque::from([leader]);
+    let mut seen = 0;
+    while let Some(pid) = open.pop_front() {
+        // Where that is refused it stops as soon as a core is free, as it would without us.
+        let _ = set_ordinary_class(pid);
+        seen += 1;
+        if seen + open.len() < LAST_RUN_PROCESSES_MAX {
+            open.extend(children(pid));
+        }
+    }
+}
+
+/// What a process's first thread has started.
+fn children(pid: i32) -> Vec<i32> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+}
+
+/// Only out of the idle class; any other is somebody's choice. rustix has neither call.
+#[expect(unsafe_code, reason = "calls without a safe wrapper in our dependencies")]
+fn set_ordinary_class(pid: i32) -> bool {
+    let parameter = libc::sched_param { sched_priority: 0 };
+    // SAFETY: neither call writes; the pointer is to a live, initialised structure.
+    unsafe {
+        libc::sched_getscheduler(pid) == libc::SCHED_IDLE
+            && libc::sched_setscheduler(pid, libc::SCHED_OTHER, &raw const parameter) == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::os::unix::process::CommandExt;
+    use std::process::{Child, Command, Stdio};
+
+    use super::*;
+
+    struct IdleWork(Child);
+
+    impl IdleWork {
+        /// A process of the idle class with one child; the child's number.
+        fn start() -> (Self, i32) {
+            let mut command = Command::new("chrt");
+            command.args(["--idle", "0", "/bin/sh", "-c", "sleep 1000 & echo $!; wait"]);
+            command.process_group(0).stdout(Stdio::piped());
+            let mut process = command.spawn().expect("chrt is there");
+            let mut line = String::new();
+            let mut stdout = BufReader::new(process.stdout.take().expect("piped"));
+            stdout.read_line(&mut line).expect("a line");
+            (Self(process), line.trim().parse().expect("a number"))
+        }
+
+        fn pid(&self) -> i32 {
+            i32::try_from(self.0.id()).expect("a process number")
+        }
+    }
+
+    impl Drop for IdleWork {
+        fn drop(&mut self) {
+            let _ = crate::kill(self.pid());
+            let _ = self.0.wait();
+        }
+    }
+
+    /// The scheduling class is the 39th field after the name.
+    fn is_idle_class(pid: i32) -> bool {
+        let text = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it is there");
+        let fields = text.rsplit_once(')').expect("a name").1;
+        fields.split_ascii_whitespace().nth(38) == Some("5")
+    }
+
+    #[test]
+    fn what_is_frozen_leaves_the_idle_class_with_all_it_started() {
+        let (work, child) = IdleWork::start();
+        assert!(is_idle_class(work.pid()) && is_idle_class(child));
+        crate::freeze(work.pid()).expect("frozen");
+        assert!(!is_idle_class(work.pid()) && !is_idle_class(child));
+    }
+}
