@@ -92,7 +92,6 @@ impl Core {
                 self.after_vote(workunit, effects);
             }
         }
-        self.new_work = false;
     }
 
     fn known(&mut self, id: WorkunitId) -> Result<WorkunitIx, RestoreError> {

@@ -8,8 +8,9 @@
 //!   host has one vote on a workunit, and a queue holds only workunits with a waiting replica.
 //! - "If Q is empty" is likewise "if Q has nothing for this host".
 //! - Qinit serves owners and jobs in turn ([`Turns`]): all its keys are 1.
-//! - A request that finds nothing stands. When work appears, the least of it is given to the
-//!   first standing request of a host that may have it, and so on.
+//! - A request that finds nothing stands. When work appears in a queue, the least of it is given
+//!   to the first standing request of a host that may have it, and so on; when it appears in
+//!   Qinit, to the standing requests in order, what these leave of its replicas likewise.
 
 use gleaner_protocol::job::Lane;
 use gleaner_protocol::{Origin, WorkunitId};
@@ -53,6 +54,9 @@ impl FragmentAware {
         let unit = desk.farm().workunit(workunit);
         if unit.waiting > 0 {
             self.queue(side).put(unit.ability, workunit, unit.key());
+            if self.qinit_is_fresh {
+                self.fresh.push(workunit);
+            }
         }
         started.is_ok()
     }
@@ -74,9 +78,8 @@ impl FragmentAware {
         let job = self.qinit.first(|ability| farm.has_ability(host, ability))?;
         let workunit = desk.open(job)?;
         let job = desk.farm().job(job)?;
-        if job.has_untouched() {
-            self.qinit.served(Turn::of(job));
-        } else {
+        self.qinit.served(Turn::of(job));
+        if !job.has_untouched() {
             self.qinit.remove(Turn::of(job));
         }
         Some(workunit)
@@ -91,7 +94,8 @@ impl FragmentAware {
         let mut fresh = std::mem::take(&mut self.fresh);
         fresh.sort_by_cached_key(|workunit| {
             let unit = desk.farm().workunit(*workunit);
-            self.queue(side_of(unit)).rank(unit.ability, *workunit)
+            let side = side_of(unit);
+            (side, self.queue(side).rank(unit.ability, *workunit))
         });
         for workunit in fresh {
             let side = desk.farm().workunit(workunit).side;
@@ -101,7 +105,8 @@ impl FragmentAware {
         }
     }
 
-    /// Gives untouched workunits to standing requests.
+    /// Gives untouched workunits to standing requests. Where Qinit has nothing more for a host,
+    /// it has nothing for the hosts like it.
     fn serve_qinit(&mut self, desk: &mut Desk<'_>) {
         let mut next = desk.farm().first_asking();
         while let Some(host) = next {
@@ -159,8 +164,10 @@ impl Policy for FragmentAware {
             Trigger::Host(host) => self.serve_all(desk, host),
             Trigger::Work => {
                 self.serve_fresh(desk);
-                if std::mem::take(&mut self.qinit_is_fresh) {
+                if self.qinit_is_fresh {
                     self.serve_qinit(desk);
+                    self.qinit_is_fresh = false;
+                    self.serve_fresh(desk);
                 }
             }
             Trigger::Deadline => {}

@@ -44,6 +44,9 @@ impl Plain {
         let unit = desk.farm().workunit(workunit);
         if unit.waiting > 0 {
             self.tasks.put(unit.ability, workunit, place(unit.id));
+            if self.untouched_is_fresh {
+                self.fresh.push(workunit);
+            }
         }
         started.is_ok()
     }
@@ -99,6 +102,8 @@ impl Plain {
         }
     }
 
+    /// Gives untouched workunits to standing requests. Where there are none for a host, there
+    /// are none for the hosts like it.
     fn serve_untouched(&mut self, desk: &mut Desk<'_>) {
         let mut next = desk.farm().first_asking();
         while let Some(host) = next {
@@ -159,8 +164,10 @@ impl Policy for Plain {
             Trigger::Host(host) => self.serve_all(desk, host),
             Trigger::Work => {
                 self.serve_fresh(desk);
-                if std::mem::take(&mut self.untouched_is_fresh) {
+                if self.untouched_is_fresh {
                     self.serve_untouched(desk);
+                    self.untouched_is_fresh = false;
+                    self.serve_fresh(desk);
                 }
             }
             Trigger::Deadline => {}

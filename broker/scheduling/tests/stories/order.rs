@@ -112,6 +112,18 @@ fn ten_workunits_do_not_wait_behind_a_million() {
 }
 
 #[test]
+fn an_owner_of_many_small_jobs_waits_its_turn() {
+    let mut story = Story::of(FragmentAware);
+    story.host("f1", Farm).slots(4).joins().whatever();
+    for _ in 0..3 {
+        story.job().owner("ann").submits().whatever();
+    }
+    story.job().owner("bob").workunits(2).submits().whatever();
+    let leases = story.asks("f1", 4).leases();
+    assert_eq!(leases, ["f1 1/0#1", "f1 4/0#1", "f1 2/0#1", "f1 4/1#1"]);
+}
+
+#[test]
 fn the_jobs_of_one_owner_take_turns() {
     let mut story = Story::of(FragmentAware);
     story.host("f1", Farm).slots(4).joins().whatever();

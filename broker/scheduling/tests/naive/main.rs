@@ -1,0 +1,209 @@
+//! The fragment-aware policy, with its queues, marks and turns, makes the same choices as a model
+//! that follows the published algorithm step by step over plain lists.
+
+mod model;
+
+use std::collections::BTreeSet;
+
+use gleaner_protocol::control::{Fragment, ReleaseReason};
+use gleaner_protocol::job::{JobSpec, Lane, Task, Workunits};
+use gleaner_protocol::{
+    Capabilities, Digest, Epoch, HostInfo, HostName, JobId, KernelName, LeaseToken, Origin,
+    OwnerName, ReplicaId, Span, Time,
+};
+use gleaner_scheduling::{
+    Core, CoreConfig, Effect, Input, PolicyName, ReportedOutcome, RequestId, check_invariants,
+};
+use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_oneof, proptest};
+
+use crate::model::{Given, Host, Model};
+
+const LEASE_S: u64 = 100;
+/// Voters of owners come behind those of hosts.
+const OWNED: usize = 1000;
+
+#[derive(Debug, Clone)]
+enum Step {
+    Submit { owner: u8, kernel: u8, workunits: u32, replication: u8 },
+    Request { host: usize, slots: u32 },
+    Report { lease: usize, output: Option<u8> },
+    Preempt { lease: usize },
+    ExpireAll,
+    Cancel { job: usize },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let output = prop_oneof![8 => Just(Some(0)), 1 => Just(Some(1)), 1 => Just(None)];
+    prop_oneof![
+        2 => (0..3_u8, 0..2_u8, 1..80_u32, 1..5_u8).prop_map(
+            |(owner, kernel, workunits, replication)| {
+                Step::Submit { owner, kernel, workunits, replication }
+            },
+        ),
+        20 => (any::<usize>(), 1..40_u32).prop_map(|(host, slots)| Step::Request { host, slots }),
+        30 => (any::<usize>(), output).prop_map(|(lease, output)| Step::Report { lease, output }),
+        15 => any::<usize>().prop_map(|lease| Step::Preempt { lease }),
+        1 => Just(Step::ExpireAll),
+        1 => any::<usize>().prop_map(|job| Step::Cancel { job }),
+    ]
+}
+
+fn host() -> impl Strategy<Value = (bool, u8, Option<usize>, u32)> {
+    let owner = prop_oneof![2 => Just(None), 1 => (0..2_usize).prop_map(Some)];
+    (any::<bool>(), 1..4_u8, owner, 1..80_u32)
+}
+
+/// The core and the model side by side.
+struct Pair {
+    core: Core,
+    model: Model,
+    now: Time,
+    leases: Vec<(LeaseToken, ReplicaId, usize)>,
+}
+
+impl Pair {
+    fn new(hosts: &[(bool, u8, Option<usize>, u32)]) -> Self {
+        let mut core = Core::new(&CoreConfig::background(PolicyName::FragmentAware));
+        core.set_incarnation(1);
+        let mut pair = Self { core, model: Model::default(), now: Time::ZERO, leases: Vec::new() };
+        // Kernel 0 is asked for first, then kernel 1: so hosts come in the order of their bits.
+        for kernel in 0..2 {
+            pair.step(&Step::Submit { owner: 0, kernel, workunits: 1, replication: 1 });
+        }
+        let mut owners = Vec::new();
+        for (number, (is_farm, kernels, owner, slots)) in hosts.iter().cloned().enumerate() {
+            let voter = owner.map_or(number, |owner| {
+                let known = owners.iter().position(|known| *known == owner);
+                OWNED
+                    + known.unwrap_or_else(|| {
+                        owners.push(owner);
+                        owners.len() - 1
+                    })
+            });
+            let (asked, running) = (0, 0);
+            pair.model.hosts.push(Host { is_farm, kernels, voter, slots, asked, running });
+            let offered = (0..2).filter(|kernel| kernels >> kernel & 1 == 1).map(kernel_name);
+            let info = HostInfo {
+                name: host_name(number),
+                origin: if is_farm { Origin::Farm } else { Origin::Desktop },
+                owner: owner.map(|owner| owner_name(owner as u8)),
+                cores: 1,
+                memory_mib: 1,
+                capabilities: Capabilities {
+                    kernels: offered.collect(),
+                    commands: BTreeSet::new(),
+                },
+            };
+            let fragment = Fragment { epoch: Epoch::default(), slots };
+            pair.handle(Input::HostJoined { info, fragment, held: Vec::new() });
+        }
+        pair
+    }
+
+    fn handle(&mut self, input: Input) -> Vec<Given> {
+        let mut effects = Vec::new();
+        self.core.handle(self.now, input, &mut effects);
+        check_invariants(&self.core).expect("after every input");
+        let mut given = Vec::new();
+        for effect in effects {
+            match effect {
+                Effect::Lease { host, token, replica } => {
+                    self.leases.push((token, replica, host.get()));
+                    let job = replica.workunit.job.get() as usize - 1;
+                    given.push((host.get(), job, replica.workunit.index));
+                }
+                Effect::Abort { token, .. } => self.leases.retain(|lease| lease.0 != token),
+                _ => {}
+            }
+        }
+        given
+    }
+
+    fn step(&mut self, step: &Step) {
+        let (by_core, by_model) = match *step {
+            Step::Submit { owner, kernel, workunits, replication } => {
+                let job = Model::job(owner, kernel, workunits, replication);
+                let spec = JobSpec {
+                    name: String::new(),
+                    owner: owner_name(owner),
+                    lane: Lane::Background,
+                    task: Task::Kernel(kernel_name(kernel)),
+                    workunits: Workunits::Count(workunits),
+                    replication,
+                    quorum: None,
+                    max_replicas: None,
+                    lease_s: LEASE_S,
+                };
+                let request = RequestId::new(1);
+                (self.handle(Input::Submit { request, spec }), self.model.submit(job))
+            }
+            Step::Request { host, slots } => {
+                let host = host % self.model.hosts.len();
+                let by_core = self.handle(Input::Request { host: host_name(host), slots });
+                (by_core, self.model.request(host, slots))
+            }
+            Step::Report { lease, output } => {
+                let Some((token, replica, host)) = self.take(lease) else { return };
+                let outcome = match output {
+                    Some(output) => ReportedOutcome::Output(Digest::of(&[output])),
+                    None => ReportedOutcome::Failed(String::new()),
+                };
+                let name = host_name(host);
+                let input = Input::Report { host: name, token, replica, outcome, cpu_us: 1 };
+                let by_core = self.handle(input);
+                let job = replica.workunit.job.get() as usize - 1;
+                (by_core, self.model.report(host, job, replica.workunit.index, output))
+            }
+            Step::Preempt { lease } => {
+                let Some((token, replica, host)) = self.take(lease) else { return };
+                let reason = ReleaseReason::Preempted;
+                let by_core = self.handle(Input::Released { host: host_name(host), token, reason });
+                let job = replica.workunit.job.get() as usize - 1;
+                (by_core, self.model.preempt(host, job, replica.workunit.index))
+            }
+            Step::ExpireAll => {
+                self.now = self.now + Span::from_secs(LEASE_S);
+                (self.handle(Input::Tick), self.model.expire_all())
+            }
+            Step::Cancel { job } => {
+                let job = job % self.model.jobs.len();
+                let id = JobId::new(job as u64 + 1);
+                let by_core = self.handle(Input::Cancel { request: RequestId::new(1), job: id });
+                (by_core, self.model.cancel(job))
+            }
+        };
+        assert_eq!(by_core, by_model, "after {step:?}: (host, job, index) given by core and model");
+    }
+
+    fn take(&mut self, lease: usize) -> Option<(LeaseToken, ReplicaId, usize)> {
+        let count = self.leases.len();
+        (count > 0).then(|| self.leases.swap_remove(lease % count))
+    }
+}
+
+fn host_name(number: usize) -> HostName {
+    HostName::new(format!("h{number}")).expect("a plain name")
+}
+
+fn owner_name(number: u8) -> OwnerName {
+    OwnerName::new(format!("o{number}")).expect("a plain name")
+}
+
+fn kernel_name(number: u8) -> KernelName {
+    KernelName::new(format!("k{number}")).expect("a plain name")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_queues_choose_what_a_linear_scan_would(
+        hosts in proptest::collection::vec(host(), 1..7),
+        steps in proptest::collection::vec(step(), 1..150),
+    ) {
+        let mut pair = Pair::new(&hosts);
+        for step in &steps {
+            pair.step(step);
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! Algorithm 1 step by step over plain lists that are scanned from end to end.
+//!
+//! Nothing is fast here, and nothing is shared with the core but the ids.
+
+/// A host: its side, the kernels it offers as bits, and who votes (an owner, or itself).
+#[derive(Debug, Clone)]
+pub(crate) struct Host {
+    pub(crate) is_farm: bool,
+    pub(crate) kernels: u8,
+    pub(crate) voter: usize,
+    pub(crate) slots: u32,
+    pub(crate) asked: u32,
+    pub(crate) running: u32,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Job {
+    pub(crate) owner: u8,
+    pub(crate) kernel: u8,
+    pub(crate) workunits: u32,
+    pub(crate) replication: u64,
+    pub(crate) quorum: usize,
+    pub(crate) max_replicas: usize,
+    untouched: u32,
+    turn: u64,
+    is_active: bool,
+}
+
+#[derive(Debug, Clone)]
+struct Workunit {
+    job: usize,
+    index: u32,
+    is_farm: bool,
+    wait: u64,
+    pend: Vec<(usize, u64)>,
+    complete: Vec<(usize, Option<u8>)>,
+    /// When it entered its queue, while a replica of it waits.
+    arrival: u64,
+}
+
+/// A replica given out: to which host, of which job and index.
+pub(crate) type Given = (usize, usize, u32);
+
+#[derive(Debug, Default)]
+pub(crate) struct Model {
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) jobs: Vec<Job>,
+    /// (owner, turn) of those with untouched workunits.
+    owners: Vec<(u8, u64)>,
+    open: Vec<Workunit>,
+    clock: u64,
+    /// Hosts that came to have room by this input, in order.
+    woken: Vec<usize>,
+    given: Vec<Given>,
+}
+
+impl Model {
+    fn next(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
+    }
+
+    fn free(&self, host: usize) -> bool {
+        let host = &self.hosts[host];
+        host.asked > 0 && host.running < host.slots
+    }
+
+    fn touched(&self, unit: &Workunit, host: usize) -> bool {
+        let voter = |host: usize| self.hosts[host].voter;
+        unit.pend.iter().any(|(of, _)| voter(*of) == voter(host))
+            || unit.complete.iter().any(|(of, _)| voter(*of) == voter(host))
+    }
+
+    fn may_take(&self, unit: &Workunit, host: usize) -> bool {
+        unit.wait > 0
+            && unit.is_farm == self.hosts[host].is_farm
+            && self.can_run(host, unit.job)
+            && !self.touched(unit, host)
+    }
+
+    fn can_run(&self, host: usize, job: usize) -> bool {
+        self.hosts[host].kernels >> self.jobs[job].kernel & 1 == 1
+    }
+
+    /// Whether the first is before the second: (wait + pend) / replication, then arrival.
+    fn is_before(&self, one: &Workunit, other: &Workunit) -> bool {
+        let key = |unit: &Workunit| unit.wait + unit.pend.len() as u64;
+        let (of_one, of_other) = (self.jobs[one.job].replication, self.jobs[other.job].replication);
+        let (left, right) = (key(one) * of_other, key(other) * of_one);
+        (left, one.arrival) < (right, other.arrival)
+    }
+
+    /// Step A, for the whole array at once. Standing requests are served in order; a host whose
+    /// request is not used up leaves nothing untouched for the hosts like it.
+    pub(crate) fn submit(&mut self, job: Job) -> Vec<Given> {
+        let turn = self.next();
+        if !self.owners.iter().any(|(owner, _)| *owner == job.owner) {
+            self.owners.push((job.owner, turn));
+        }
+        self.jobs.push(Job { turn, ..job });
+        let mut had_all: Vec<(bool, u8)> = Vec::new();
+        for host in self.standing() {
+            let like = (self.hosts[host].is_farm, self.hosts[host].kernels);
+            if !had_all.contains(&like) {
+                self.serve(host);
+                had_all.extend(self.free(host).then_some(like));
+            }
+        }
+        self.settle()
+    }
+
+    pub(crate) fn job(owner: u8, kernel: u8, workunits: u32, replication: u8) -> Job {
+        Job {
+            owner,
+            kernel,
+            workunits,
+            replication: replication.into(),
+            quorum: usize::from(replication) / 2 + 1,
+            max_replicas: usize::from(replication) * 3,
+            untouched: 0,
+            turn: 0,
+            is_active: true,
+        }
+    }
+
+    /// Step B, for each free slot.
+    pub(crate) fn request(&mut self, host: usize, slots: u32) -> Vec<Given> {
+        let entry = &mut self.hosts[host];
+        entry.asked = (entry.asked + slots).min(entry.slots);
+        self.serve(host);
+        std::mem::take(&mut self.given)
+    }
+
+    fn serve(&mut self, host: usize) {
+        while self.free(host) {
+            let queued = self.extract_min(host);
+            let Some(unit) = queued.or_else(|| self.move_from_qinit(host)) else { return };
+            self.start(unit, host);
+        }
+    }
+
+    fn extract_min(&self, host: usize) -> Option<usize> {
+        let mut best: Option<usize> = None;
+        for (index, unit) in self.open.iter().enumerate() {
+            if self.may_take(unit, host)
+                && best.is_none_or(|best| self.is_before(unit, &self.open[best]))
+            {
+                best = Some(index);
+            }
+        }
+        best
+    }
+
+    fn move_from_qinit(&mut self, host: usize) -> Option<usize> {
+        let able = |job: &usize| {
+            let job_ref = &self.jobs[*job];
+            job_ref.is_active && job_ref.untouched < job_ref.workunits && self.can_run(host, *job)
+        };
+        let turn_of = |owner: u8| {
+            self.owners.iter().find(|(of, _)| *of == owner).map_or(u64::MAX, |(_, turn)| *turn)
+        };
+        let mut jobs: Vec<usize> = (0..self.jobs.len()).filter(able).collect();
+        jobs.sort_by_key(|job| (turn_of(self.jobs[*job].owner), self.jobs[*job].turn));
+        let job = *jobs.first()?;
+        let (turn, arrival) = (self.next(), self.next());
+        let entry = &mut self.jobs[job];
+        let index = entry.untouched;
+        entry.untouched += 1;
+        entry.turn = turn;
+        let (wait, owner) = (entry.replication, entry.owner);
+        for of in self.owners.iter_mut().filter(|of| of.0 == owner) {
+            of.1 = turn;
+        }
+        self.drop_idle_owners();
+        let is_farm = self.hosts[host].is_farm;
+        let (pend, complete) = (Vec::new(), Vec::new());
+        self.open.push(Workunit { job, index, is_farm, wait, pend, complete, arrival });
+        Some(self.open.len() - 1)
+    }
+
+    fn drop_idle_owners(&mut self) {
+        let jobs = &self.jobs;
+        self.owners.retain(|(owner, _)| {
+            let mut of_owner = jobs.iter().filter(|job| job.owner == *owner);
+            of_owner.any(|job| job.is_active && job.untouched < job.workunits)
+        });
+    }
+
+    fn start(&mut self, unit: usize, host: usize) {
+        let serial = self.next();
+        let unit = &mut self.open[unit];
+        unit.wait -= 1;
+        unit.pend.push((host, serial));
+        self.hosts[host].asked -= 1;
+        self.hosts[host].running += 1;
+        self.given.push((host, unit.job, unit.index));
+    }
+
+    fn find(&self, job: usize, index: u32) -> Option<usize> {
+        self.open.iter().position(|unit| unit.job == job && unit.index == index)
+    }
+
+    /// Takes a pending replica from its host.
+    fn end(&mut self, unit: usize, host: usize) {
+        self.open[unit].pend.retain(|(of, _)| *of != host);
+        let was_free = self.free(host);
+        self.hosts[host].running -= 1;
+        if !was_free && self.free(host) {
+            self.woken.push(host);
+        }
+    }
+
+    /// Back to waiting: preempted, or not heard of in time.
+    fn put_back(&mut self, host: usize, job: usize, index: u32) {
+        let unit = self.find(job, index).expect("it is open");
+        self.end(unit, host);
+        self.wait_more(unit, 1);
+    }
+
+    fn wait_more(&mut self, unit: usize, more: u64) {
+        if self.open[unit].wait == 0 {
+            self.open[unit].arrival = self.next();
+        }
+        self.open[unit].wait += more;
+    }
+
+    pub(crate) fn preempt(&mut self, host: usize, job: usize, index: u32) -> Vec<Given> {
+        self.put_back(host, job, index);
+        self.settle()
+    }
+
+    /// All leases run out at once, in the order in which they were given.
+    pub(crate) fn expire_all(&mut self) -> Vec<Given> {
+        let mut pending: Vec<(u64, Given)> = Vec::new();
+        for unit in &self.open {
+            let of_unit = unit.pend.iter();
+            pending.extend(of_unit.map(|(host, serial)| (*serial, (*host, unit.job, unit.index))));
+        }
+        pending.sort_unstable();
+        for (_, (host, job, index)) in pending {
+            self.put_back(host, job, index);
+        }
+        self.settle()
+    }
+
+    /// Step C.
+    pub(crate) fn report(
+        &mut self,
+        host: usize,
+        job: usize,
+        index: u32,
+        output: Option<u8>,
+    ) -> Vec<Given> {
+        let unit = self.find(job, index).expect("it is open");
+        self.end(unit, host);
+        self.open[unit].complete.push((host, output));
+        let (quorum, max) = (self.jobs[job].quorum, self.jobs[job].max_replicas);
+        let of = &self.open[unit];
+        let votes = |output: u8| of.complete.iter().filter(|(_, o)| *o == Some(output)).count();
+        let most = (0..=u8::MAX).map(votes).max().unwrap_or(0);
+        let incomplete = of.wait as usize + of.pend.len();
+        let missing = quorum.saturating_sub(most + incomplete);
+        if most >= quorum || (missing > 0 && of.complete.len() + incomplete + missing > max) {
+            self.close(unit);
+        } else if missing > 0 {
+            self.wait_more(unit, missing as u64);
+        }
+        self.settle()
+    }
+
+    fn close(&mut self, unit: usize) {
+        for (host, _) in self.open[unit].pend.clone() {
+            self.end(unit, host);
+        }
+        self.open.remove(unit);
+    }
+
+    pub(crate) fn cancel(&mut self, job: usize) -> Vec<Given> {
+        self.jobs[job].is_active = false;
+        self.drop_idle_owners();
+        let mut of_job: Vec<u32> =
+            self.open.iter().filter(|unit| unit.job == job).map(|unit| unit.index).collect();
+        of_job.sort_unstable();
+        for index in of_job {
+            let unit = self.find(job, index).expect("it is open");
+            self.close(unit);
+        }
+        self.settle()
+    }
+
+    /// Hosts that came to have room, then what waits for those that stand.
+    fn settle(&mut self) -> Vec<Given> {
+        for host in std::mem::take(&mut self.woken) {
+            self.serve(host);
+        }
+        let mut waiting: Vec<usize> =
+            (0..self.open.len()).filter(|unit| self.open[*unit].wait > 0).collect();
+        waiting.sort_by(|one, other| {
+            let (one, other) = (&self.open[*one], &self.open[*other]);
+            let same_side = one.is_farm == other.is_farm;
+            if if same_side { self.is_before(one, other) } else { one.is_farm } {
+                std::cmp::Ordering::Less
+            } else {
+                std::cmp::Ordering::Greater
+            }
+        });
+        for unit in waiting {
+            while let Some(host) =
+                self.standing().into_iter().find(|host| self.may_take(&self.open[unit], *host))
+            {
+                self.start(unit, host);
+            }
+        }
+        std::mem::take(&mut self.given)
+    }
+
+    /// Hosts that ask and have room: by side, kernels and voter.
+    fn standing(&self) -> Vec<usize> {
+        let mut standing: Vec<usize> =
+            (0..self.hosts.len()).filter(|host| self.free(*host)).collect();
+        standing.sort_by_key(|host| {
+            let entry = &self.hosts[*host];
+            (!entry.is_farm, entry.kernels, entry.voter, *host)
+        });
+        standing
+    }
+}
