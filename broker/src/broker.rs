@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread;
 
+use gleaner_protocol::Span;
 use gleaner_protocol::job::Lane;
-use gleaner_protocol::{Span, codec};
 use gleaner_scheduling::CoreConfig;
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
@@ -14,12 +14,12 @@ use tokio::sync::{mpsc, oneshot};
 use crate::api::Api;
 use crate::blobs::{BlobError, LocalBlobs};
 use crate::config::{Config, ConfigError};
-use crate::driver::{Driver, DriverHandle, DriverParts, recover};
+use crate::driver::{Driver, DriverHandle, DriverParts, pack, recover};
 use crate::events::Events;
 use crate::limits::COMMANDS_QUEUED_MAX;
 use crate::metrics::Metrics;
 use crate::serve::{ListenConfig, ServeError, TlsFiles, bind, serve};
-use crate::store::{Batch, Committer, DataFolder, StoreError, StoreOptions};
+use crate::store::{Batch, Committer, DataFolder, Journal, StoreError, StoreOptions};
 
 /// Why a broker does not start.
 #[derive(Debug, Error)]
@@ -81,10 +81,10 @@ pub async fn run(
         "data folder {} opened",
         config.data_dir.display(),
     );
-    let small_blobs = journal.small_blobs();
+    let (small_blobs, journal_tail_bytes) = (journal.small_blobs(), journal.tail_bytes());
     let committer = Committer::start(Box::new(journal))?;
     if !added.is_empty() {
-        let records = vec![codec::encode(&added)];
+        let records = pack(added);
         committer.submit(Batch { records, small_blobs: Vec::new(), after: Box::new(|_| {}) }).await;
     }
 
@@ -97,6 +97,7 @@ pub async fn run(
         events: events.clone(),
         metrics: Arc::clone(&metrics),
         snapshot_after_bytes: config.snapshot_after_mib << 20,
+        journal_tail_bytes,
     });
     let driver_done = start(driver, queue)?;
     let api = Api {

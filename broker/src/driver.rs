@@ -10,7 +10,8 @@
 //!                           Core
 //! ```
 //!
-//! Commands that are ready together make one [`turn`], which is one record of the journal.
+//! Commands that are ready together make one [`turn`], which the journal keeps whole or not at
+//! all.
 //!
 //! # Invariants
 //! - The core is touched by this thread only.
@@ -20,6 +21,7 @@ mod command;
 mod links;
 mod progress;
 mod recent;
+mod records;
 mod recover;
 mod snapshot;
 mod translate;
@@ -27,6 +29,7 @@ mod turn;
 
 pub(crate) use command::{Command, LinkId, LinkMessage, Outbox, PreparedReport};
 pub use command::{DriverGone, DriverHandle};
+pub(crate) use records::pack;
 pub(crate) use recover::recover;
 
 use std::sync::Arc;
@@ -54,6 +57,8 @@ pub(crate) struct DriverParts {
     pub(crate) events: Events,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) snapshot_after_bytes: u64,
+    /// Bytes of the journal after its snapshot.
+    pub(crate) journal_tail_bytes: u64,
 }
 
 /// See the module's page.
@@ -82,7 +87,7 @@ impl Driver {
             links: Links::default(),
             progress: Progress::default(),
             stored: RecentDigests::default(),
-            snapshots: Snapshots::new(parts.snapshot_after_bytes),
+            snapshots: Snapshots::new(parts.snapshot_after_bytes, parts.journal_tail_bytes),
             effects: Vec::new(),
             next_request: 0,
         }

@@ -66,8 +66,8 @@ pub const COMMANDS_QUEUED_MAX: usize = 1024;
 pub const RECENT_DIGESTS_MAX: usize = 4_096;
 /// Shortest time between two progress events of a job.
 pub const PROGRESS_INTERVAL: Span = Span::from_millis(100);
-/// Facts in a snapshot's chunk.
-pub const SNAPSHOT_CHUNK_FACTS: usize = 4_096;
+/// Facts in one record of the journal, or in a snapshot's chunk.
+pub const RECORD_FACTS_MAX: usize = 4_096;
 /// Events that a slow listener may be behind before it is told that it missed some.
 pub const EVENTS_KEPT: usize = 1_024;
 /// Batches of messages that wait for a control link at most.

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gleaner_protocol::codec;
-use gleaner_scheduling::{Core, Fact};
+use gleaner_scheduling::Core;
 
-use crate::limits::SNAPSHOT_CHUNK_FACTS;
+use super::records::pack;
 use crate::store::SnapshotDone;
 
 /// Counts what was written since the last snapshot.
@@ -18,8 +17,10 @@ pub(super) struct Snapshots {
 }
 
 impl Snapshots {
-    pub(super) fn new(after_bytes: u64) -> Self {
-        Self { after_bytes, written: 0, under_way: Arc::default() }
+    /// `written` is what a restart would have to replay after the snapshot already: a broker that
+    /// is restarted often must not grow its journal for ever.
+    pub(super) fn new(after_bytes: u64, written: u64) -> Self {
+        Self { after_bytes, written, under_way: Arc::default() }
     }
 
     /// Adds to the count; returns a snapshot's chunks when one is due. It stands for everything
@@ -31,21 +32,7 @@ impl Snapshots {
         }
         self.written = 0;
         self.under_way.store(true, Ordering::Release);
-        let mut chunks = Vec::new();
-        let mut facts: Vec<Fact> = Vec::with_capacity(SNAPSHOT_CHUNK_FACTS);
-        for fact in core.facts() {
-            // A job can carry megabytes of items: it ends its chunk.
-            let large = matches!(fact, Fact::JobAccepted { .. });
-            facts.push(fact);
-            if large || facts.len() == SNAPSHOT_CHUNK_FACTS {
-                chunks.push(codec::encode(&facts));
-                facts.clear();
-            }
-        }
-        if !facts.is_empty() {
-            chunks.push(codec::encode(&facts));
-        }
-        Some(chunks)
+        Some(pack(core.facts()))
     }
 
     pub(super) fn done(&self) -> SnapshotDone {

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use gleaner_protocol::Digest;
 use gleaner_protocol::api::ProgressEvent;
-use gleaner_protocol::codec;
 use gleaner_protocol::control::BrokerMessage;
 use gleaner_scheduling::Fact;
 
+use super::records::pack;
 use super::{LinkId, Outbox};
 use crate::events::Events;
 use crate::metrics::Metrics;
@@ -47,7 +47,7 @@ impl Turn {
         events: &Events,
     ) -> u64 {
         let Self { facts, small_blobs, letters, words, events: told } = self;
-        let records = if facts.is_empty() { Vec::new() } else { vec![codec::encode(&facts)] };
+        let records = pack(facts);
         let bytes = records.iter().map(Vec::len).sum::<usize>() as u64;
         if records.is_empty() && letters.is_empty() && words.is_empty() && told.is_empty() {
             return 0;
