@@ -34,7 +34,7 @@ enum Kind {
 struct Options {
     /// Whose environment variables say what is rendered: generic, qube or slurm.
     #[arg(long, env = "GLEANER_FARM", default_value = "generic")]
-    farm: Farm,
+    farm: String,
     /// The run folder that this host's agent uses [default: as the agent's].
     #[arg(long, env = "GLEANER_RUN_DIR", value_name = "DIR")]
     run_dir: Option<PathBuf>,
@@ -46,7 +46,55 @@ struct Options {
     token_file: Option<PathBuf>,
     /// This host's name [default: as the farm manager says, else the system's].
     #[arg(long, env = "GLEANER_HOST", value_name = "NAME")]
-    host: Option<HostName>,
+    host: Option<String>,
+}
+
+impl Options {
+    /// Believes what can be believed: a wrong name must not keep a host's cores from a render.
+    fn invocation(self, kind: HookKind) -> HookInvocation {
+        let farm = self.farm.parse().unwrap_or_else(|error| {
+            eprintln!("gleaner hook: {error}; taken for generic");
+            Farm::Generic
+        });
+        let run_dir = self.run_dir.unwrap_or_else(|| gleaner_agent::Config::default().run_dir());
+        let mut invocation = HookInvocation::new(kind, farm, run_dir);
+        invocation.monitor_url = self.monitor;
+        invocation.monitor_token_file = self.token_file;
+        invocation.host = self.host.and_then(|host| {
+            let name = HostName::new(host);
+            name.map_err(|error| eprintln!("gleaner hook: {error}; left out")).ok()
+        });
+        invocation
+    }
+}
+
+/// What a farm manager gets whose command line is wrong: the reason on stderr, the host's cores
+/// freed all the same where the run folder is the usual one, and exit code 0. `None` where the
+/// arguments are not those of a hook.
+pub(crate) fn run_in_spite_of(error: &clap::Error, arguments: &[OsString]) -> Option<ExitCode> {
+    let words: Vec<_> = arguments.iter().skip(1).map(|word| word.to_string_lossy()).collect();
+    if words.first().is_none_or(|word| word != "hook") || !error.use_stderr() {
+        return None;
+    }
+    eprintln!("gleaner hook: {error}");
+    let flag = |name: &str| {
+        let at = words.iter().position(|word| word == name)?;
+        words.get(at + 1).map(ToString::to_string)
+    };
+    let kind = match words.get(1).map(AsRef::as_ref) {
+        Some("preflight") => HookKind::Preflight,
+        Some("postflight") => HookKind::Postflight,
+        _ => return Some(ExitCode::SUCCESS),
+    };
+    let variable = |name: &str| std::env::var(name).ok();
+    let options = Options {
+        farm: flag("--farm").or_else(|| variable("GLEANER_FARM")).unwrap_or("generic".into()),
+        run_dir: flag("--run-dir").or_else(|| variable("GLEANER_RUN_DIR")).map(PathBuf::from),
+        monitor: flag("--monitor").or_else(|| variable("GLEANER_MONITOR")),
+        token_file: variable("GLEANER_TOKEN_FILE").map(PathBuf::from),
+        host: flag("--host").or_else(|| variable("GLEANER_HOST")),
+    };
+    run_to_exit(&options.invocation(kind))
 }
 
 pub(crate) fn run(args: Args) -> ExitCode {
@@ -62,10 +110,5 @@ pub(crate) fn run(args: Args) -> ExitCode {
             return ExitCode::SUCCESS;
         }
     };
-    let run_dir = options.run_dir.unwrap_or_else(|| gleaner_agent::Config::default().run_dir());
-    let mut invocation = HookInvocation::new(kind, options.farm, run_dir);
-    invocation.monitor_url = options.monitor;
-    invocation.monitor_token_file = options.token_file;
-    invocation.host = options.host;
-    run_to_exit(&invocation)
+    run_to_exit(&options.invocation(kind))
 }

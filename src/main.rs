@@ -19,6 +19,7 @@ mod show;
 mod submit;
 mod wait;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -27,7 +28,14 @@ use cli::{Cli, Command};
 fn main() -> ExitCode {
     // Runner processes are this binary too, and start by the dozen: nothing comes before them.
     gleaner_agent::run_as_runner_if_asked();
-    let cli = Cli::parse();
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let cli = match Cli::try_parse_from(&arguments) {
+        Ok(cli) => cli,
+        Err(error) => match hook::run_in_spite_of(&error, &arguments) {
+            Some(code) => return code,
+            None => error.exit(),
+        },
+    };
     if let Command::Hook(args) = cli.command {
         // The hook runs before other people's renders: no runtime, no logger, always 0.
         return hook::run(args);
