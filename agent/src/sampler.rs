@@ -98,15 +98,19 @@ impl Sampler {
             memory_mib = system.total_memory() / MIB;
             used_memory_mib = system.used_memory() / MIB;
         }
-        // An unreadable folder shows as an epoch that no host has.
-        let epoch = self.run_dir.epoch().unwrap_or_else(|_| Epoch::default());
+        // A folder that is unreadable, even in part, shows as an epoch that no host has: a missing
+        // booking would look like one that has ended.
+        let (epoch, bookings) = match (self.run_dir.epoch(), self.run_dir.bookings()) {
+            (Ok(epoch), Ok(bookings)) => (epoch, bookings),
+            _ => (Epoch::default(), Vec::new()),
+        };
         HostSample {
             host: self.host.clone(),
             origin: self.origin,
             cores: self.cores,
             memory_mib,
             epoch,
-            bookings: self.run_dir.bookings().unwrap_or_default(),
+            bookings,
             cpu_percent,
             used_memory_mib,
             replicas: self.table.occupancy().running,

@@ -129,6 +129,7 @@ mod tests {
             cores: 1,
             memory_mib: 1,
             valid_ms,
+            ended: Vec::new(),
         }
     }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gleaner_hooks::RunDir;
-use gleaner_protocol::control::{AgentMessage, BrokerMessage};
+use gleaner_protocol::control::{AgentMessage, BrokerMessage, Opening};
 use gleaner_protocol::{Digest, LeaseToken, Span, Time, boottime};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
@@ -195,10 +195,11 @@ impl Driver {
             return;
         }
         match &message {
-            BrokerMessage::Opening(_) => {
+            BrokerMessage::Opening(opening) => {
                 while let Ok(released) = inbox.releases.try_recv() {
                     self.take_release(released);
                 }
+                self.end_bookings(opening);
                 self.look_at_run_dir(Vec::new());
             }
             BrokerMessage::Welcome { .. } => self.shop.table.set_connected(true),
@@ -208,6 +209,21 @@ impl Driver {
             _ => {}
         }
         self.handle(Input::Broker(message));
+    }
+
+    /// Ends the bookings whose postflight was lost, if the monitor's word is as new as the run
+    /// folder.
+    fn end_bookings(&self, opening: &Opening) {
+        let run_dir = &self.shop.run_dir;
+        if opening.ended.is_empty() || !run_dir.epoch().is_ok_and(|epoch| epoch == opening.epoch) {
+            return;
+        }
+        for booking in &opening.ended {
+            match run_dir.end_booking(booking) {
+                Ok(_) => info!(%booking, "ended, says the farm; its postflight was lost"),
+                Err(error) => warn!(%booking, "it has ended and stays booked: {error}"),
+            }
+        }
     }
 
     /// Reads the run folder and has it obeyed.
@@ -251,8 +267,8 @@ impl Driver {
                 self.shop.table.set_gate(fragment);
                 self.changed.notify_one();
             }
-            Effect::Start { slot, lease, task, epoch } => {
-                self.order(slot, SlotOrder::Start { lease, task, epoch });
+            Effect::Start { slot, lease, task, epoch, since } => {
+                self.order(slot, SlotOrder::Start { lease, task, epoch, since });
             }
             Effect::Stop { slot, token } => {
                 // At once; the slot's task clears up afterwards.

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::codec::{self, DecodeError};
 use crate::job::Task;
-use crate::{Epoch, HostInfo, JobId, LeaseToken, Manifest, ReplicaId};
+use crate::{BookingId, Epoch, HostInfo, JobId, LeaseToken, Manifest, ReplicaId};
 
 /// From an agent to the broker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -181,7 +181,7 @@ pub enum BrokerMessage {
 
 /// A fragment that the farm leaves, itself a lease: it ends unless it is confirmed by another
 /// opening.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Opening {
     /// The host's epoch when this was decided.
     pub epoch: Epoch,
@@ -191,6 +191,9 @@ pub struct Opening {
     pub memory_mib: u64,
     /// For how long, in milliseconds from its arrival.
     pub valid_ms: u64,
+    /// Bookings that the host's run folder still had when it was last heard of, and that the
+    /// farm itself says have ended: their postflight was lost.
+    pub ended: Vec<BookingId>,
 }
 
 /// A replica given to a host until a time.

@@ -94,6 +94,9 @@ pub enum FarmEvent {
         memory_mib: u64,
         /// For how long, in milliseconds.
         valid_ms: u64,
+        /// Bookings that its run folder still has although they have ended.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        ended: Vec<BookingId>,
     },
     /// A host has none any more.
     FragmentClosed {

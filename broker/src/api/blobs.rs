@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
-use futures_util::{Stream, StreamExt};
+use futures_util::{Stream, StreamExt, stream};
 use gleaner_protocol::Digest;
 use gleaner_protocol::limits::BLOB_BYTES_MAX;
 use warp::filters::BoxedFilter;
@@ -43,18 +43,32 @@ async fn take(
 }
 
 async fn give(api: Api, digest: String) -> Result<Response, Problem> {
-    send(&api, parse_id(&digest)?).await
+    let digest = parse_id(&digest)?;
+    send(&api, digest).await?.ok_or_else(|| no_such(format!("blob {digest}")))
 }
 
-/// Streams a blob.
-pub(super) async fn send(api: &Api, digest: Digest) -> Result<Response, Problem> {
-    let content = api.blobs.open(digest).await?;
-    let content = content.ok_or_else(|| no_such(format!("blob {digest}")))?;
-    let mut response = warp::reply::stream(Shared(Mutex::new(content.stream))).into_response();
+/// Streams a blob, if it is here. One that is found to be damaged at once is refused; a longer
+/// one breaks off before its last piece.
+pub(super) async fn send(api: &Api, digest: Digest) -> Result<Option<Response>, Problem> {
+    let Some(content) = api.blobs.open(digest).await? else { return Ok(None) };
+    let mut rest = content.stream;
+    let first = rest.next().await.transpose()?;
+    let rest = rest.inspect(|piece| {
+        if let Err(error) = piece {
+            tracing::error!("a blob breaks off: {error}");
+        }
+    });
+    let whole = stream::iter(first.map(Ok)).chain(rest).boxed();
+    let mut response = warp::reply::stream(Shared(Mutex::new(whole))).into_response();
     let headers = response.headers_mut();
     headers.insert(CONTENT_LENGTH, HeaderValue::from(content.bytes));
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
-    Ok(response)
+    Ok(Some(response))
+}
+
+/// 500: what was stored cannot be had any more.
+pub(super) fn damaged(error: String) -> Problem {
+    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "damaged", error)
 }
 
 /// A stream that may be shared between threads, because only its owner ever polls it.
@@ -77,7 +91,11 @@ impl From<BlobError> for Problem {
             }
             BlobError::TooLarge { limit_bytes, .. } => Self::too_large(*limit_bytes),
             BlobError::Full { .. } => Self::unavailable("store_full", error.to_string()),
-            BlobError::Damaged { .. } | BlobError::File { .. } => {
+            BlobError::Damaged { digest, .. } => {
+                tracing::error!("{error}");
+                damaged(format!("blob {digest} is damaged; the broker's log says more"))
+            }
+            BlobError::File { .. } => {
                 tracing::error!("{error}");
                 Self::internal()
             }

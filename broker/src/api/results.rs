@@ -49,11 +49,9 @@ impl Api {
     /// The manifest of a canonical output.
     fn manifest(&self, digest: Digest) -> Result<Manifest, Problem> {
         let lost = |why: String| {
-            Problem::new(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "damaged",
-                format!("output {digest} cannot be read: {why}"),
-            )
+            let error = format!("output {digest} cannot be read: {why}");
+            tracing::error!("{error}");
+            blobs::damaged(error)
         };
         let encoded = self
             .small_blobs
@@ -128,6 +126,10 @@ async fn send_file(
     let file = file.ok_or_else(|| no_such(format!("file {name:?} in {id}/{index}")))?;
     match &file.content {
         Content::Inline(bytes) => Ok(bytes.clone().into_response()),
-        Content::Stored { digest, .. } => blobs::send(&api, *digest).await,
+        Content::Stored { digest, .. } => blobs::send(&api, *digest).await?.ok_or_else(|| {
+            let error = format!("blob {digest} of {id}/{index} is not in the store any more");
+            tracing::error!("{error}");
+            blobs::damaged(error)
+        }),
     }
 }

@@ -174,8 +174,8 @@ impl Driver {
         let mut accepted = FarmEventsAccepted { delivered: 0, unknown_hosts: Vec::new() };
         for event in events {
             let (host, message) = match event {
-                FarmEvent::FragmentOpened { host, epoch, cores, memory_mib, valid_ms } => {
-                    let opening = Opening { epoch, cores, memory_mib, valid_ms };
+                FarmEvent::FragmentOpened { host, epoch, cores, memory_mib, valid_ms, ended } => {
+                    let opening = Opening { epoch, cores, memory_mib, valid_ms, ended };
                     (host, BrokerMessage::Opening(opening))
                 }
                 FarmEvent::FragmentClosed { host, reason } => {

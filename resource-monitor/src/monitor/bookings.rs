@@ -175,6 +175,11 @@ impl Bookings {
         was_running
     }
 
+    /// Those that have ended and that the host's run folder may still have.
+    pub(super) fn overruled(&self) -> impl Iterator<Item = &BookingId> {
+        self.ended.iter().filter(|(_, ended)| ended.overrules_samples).map(|(id, _)| id)
+    }
+
     /// Samples may bring back what the run folder had let go in between.
     pub(super) fn end_overruling(&mut self, still_in_folder: impl Fn(&BookingId) -> bool) {
         for (id, ended) in &mut self.ended {

@@ -245,7 +245,7 @@ impl Farm {
 
     fn take(&mut self, event: FarmEvent) {
         match event {
-            FarmEvent::FragmentOpened { host, epoch, cores, memory_mib, valid_ms } => {
+            FarmEvent::FragmentOpened { host, epoch, cores, memory_mib, valid_ms, .. } => {
                 assert_eq!(valid_ms, 30_000);
                 let told = format!("open {} {cores} at {}", host.as_str(), epoch.count);
                 let now = (cores, memory_mib, epoch);

@@ -71,6 +71,7 @@ impl Host {
             cores: free.cores,
             memory_mib: free.memory_mib,
             valid_ms: rules.fragment_valid.as_millis(),
+            ended: self.bookings.overruled().cloned().collect(),
         }));
     }
 
