@@ -1,9 +1,11 @@
 //! Opening sled, and what it may do to us.
 
+use std::cell::Cell;
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{self, AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 use std::sync::mpsc;
 use std::thread;
 
@@ -139,13 +141,31 @@ pub(crate) fn as_damage(error: StoreError, kept: &Option<PathBuf>) -> StoreError
     StoreError::Damaged { folder, what: format!("it cannot be read: {what}"), kept: kept.clone() }
 }
 
-/// Runs an operation of the engine, which panics on some I/O errors instead of returning them.
+thread_local! {
+    /// How many guarded operations this thread is in.
+    static GUARDED: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Runs an operation of the engine, which panics on some I/O errors and on most damage instead of
+/// returning an error. The panic becomes one, and is not printed.
 pub(crate) fn guarded<T>(
     folder: &Path,
     doing: &'static str,
     operation: impl FnOnce() -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
-    catch_unwind(AssertUnwindSafe(operation)).unwrap_or_else(|panic| {
+    static HUSH: Once = Once::new();
+    HUSH.call_once(|| {
+        let usual = panic::take_hook();
+        panic::set_hook(Box::new(move |panic| {
+            if GUARDED.get() == 0 {
+                usual(panic);
+            }
+        }));
+    });
+    GUARDED.set(GUARDED.get() + 1);
+    let done = catch_unwind(AssertUnwindSafe(operation));
+    GUARDED.set(GUARDED.get() - 1);
+    done.unwrap_or_else(|panic| {
         let message = panic
             .downcast_ref::<String>()
             .map(String::as_str)
