@@ -1,0 +1,289 @@
+//! Steps that may make sense or not, and the core that takes them.
+
+use std::collections::BTreeSet;
+
+use gleaner_protocol::control::{Fragment, Held, ReleaseReason};
+use gleaner_protocol::job::{JobSpec, Lane, Task, Workunits};
+use gleaner_protocol::{
+    Capabilities, Digest, Epoch, HostInfo, HostName, JobId, KernelName, LeaseToken, Origin,
+    OwnerName, ReplicaId, Span, Time,
+};
+use gleaner_scheduling::{
+    Core, CoreConfig, Effect, Fact, Input, JobPhase, PolicyName, ReportedOutcome, RequestId,
+    check_invariants,
+};
+use proptest::prelude::{Just, Strategy, any, prop_oneof};
+
+const HOSTS: u8 = 8;
+/// Hosts that come to finish the work, on each side: more than any workunit has replicas.
+const HELPERS: u8 = 12;
+const LEASE_S: u64 = 100;
+
+#[derive(Debug, Clone)]
+pub(crate) enum Step {
+    Submit {
+        owner: u8,
+        kernel: u8,
+        workunits: u32,
+        replication: u8,
+        more: u16,
+    },
+    Cancel {
+        job: u64,
+    },
+    Join {
+        host: u8,
+        origin: Origin,
+        owner: Option<u8>,
+        kernels: u8,
+        slots: u32,
+        keeps: u64,
+    },
+    Leave {
+        host: u8,
+    },
+    Give {
+        host: u8,
+        slots: u32,
+    },
+    Ask {
+        host: u8,
+        slots: u32,
+    },
+    /// Some lease of the past, reported by its host or by another, right or wrong.
+    Report {
+        lease: usize,
+        other_host: Option<u8>,
+        attempt: u32,
+        output: Option<u8>,
+    },
+    Release {
+        lease: usize,
+        reason: ReleaseReason,
+    },
+    Advance {
+        seconds: u64,
+    },
+}
+
+pub(crate) fn step() -> impl Strategy<Value = Step> {
+    let host = || 0..HOSTS;
+    let origin = prop_oneof![Just(Origin::Farm), Just(Origin::Desktop)];
+    let owner = prop_oneof![3 => Just(None), 1 => (0..2_u8).prop_map(Some)];
+    let other_host = prop_oneof![9 => Just(None), 1 => host().prop_map(Some)];
+    let attempt = prop_oneof![9 => Just(0), 1 => any::<u32>()];
+    let output = prop_oneof![6 => Just(Some(0)), 2 => Just(Some(1)), 1 => Just(None)];
+    let reason = prop_oneof![
+        3 => Just(ReleaseReason::Preempted),
+        1 => Just(ReleaseReason::Aborted),
+        1 => Just(ReleaseReason::CannotRun("no".into())),
+    ];
+    prop_oneof![
+        4 => (0..3_u8, 0..2_u8, 1..6_u32, 1..4_u8, 0..4_u16).prop_map(
+            |(owner, kernel, workunits, replication, more)| {
+                Step::Submit { owner, kernel, workunits, replication, more }
+            }
+        ),
+        1 => (0..8_u64).prop_map(|job| Step::Cancel { job }),
+        12 => (host(), origin, owner, 0..4_u8, 0..5_u32, any::<u64>()).prop_map(
+            |(host, origin, owner, kernels, slots, keeps)| {
+                Step::Join { host, origin, owner, kernels, slots, keeps }
+            }
+        ),
+        4 => host().prop_map(|host| Step::Leave { host }),
+        6 => (host(), 0..6_u32).prop_map(|(host, slots)| Step::Give { host, slots }),
+        25 => (host(), 0..6_u32).prop_map(|(host, slots)| Step::Ask { host, slots }),
+        25 => (any::<usize>(), other_host, attempt, output).prop_map(
+            |(lease, other_host, attempt, output)| {
+                Step::Report { lease, other_host, attempt, output }
+            }
+        ),
+        8 => (any::<usize>(), reason).prop_map(|(lease, reason)| Step::Release { lease, reason }),
+        4 => (0..150_u64).prop_map(|seconds| Step::Advance { seconds }),
+    ]
+}
+
+pub(crate) fn config(policy: PolicyName) -> CoreConfig {
+    CoreConfig { reconnect_grace: Span::from_secs(30), ..CoreConfig::background(policy) }
+}
+
+#[derive(Clone)]
+struct Given {
+    host: HostName,
+    token: LeaseToken,
+    replica: ReplicaId,
+}
+
+pub(crate) struct World {
+    pub(crate) core: Core,
+    pub(crate) facts: Vec<Fact>,
+    now: Time,
+    /// Every lease ever given.
+    given: Vec<Given>,
+}
+
+impl World {
+    pub(crate) fn new(policy: PolicyName) -> Self {
+        Self::of(Core::new(&config(policy)), Vec::new())
+    }
+
+    pub(crate) fn of(core: Core, facts: Vec<Fact>) -> Self {
+        Self { core, facts, now: Time::ZERO, given: Vec::new() }
+    }
+
+    fn feed(&mut self, input: Input) {
+        let mut effects = Vec::new();
+        self.core.handle(self.now, input.clone(), &mut effects);
+        if let Err(violation) = check_invariants(&self.core) {
+            panic!("after {input:?}: {violation}");
+        }
+        self.remember(effects);
+    }
+
+    pub(crate) fn remember(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Persist(fact) => self.facts.push(fact),
+                Effect::Lease { host, token, replica } => {
+                    let host = self.core.farm().host(host).info.name.clone();
+                    self.given.push(Given { host, token, replica });
+                }
+                _ => {}
+            }
+        }
+    }
+
+    pub(crate) fn step(&mut self, step: &Step) {
+        let request = RequestId::new(1);
+        match step.clone() {
+            Step::Submit { owner, kernel, workunits, replication, more } => {
+                let max_replicas = Some(u16::from(replication) + more);
+                let (owner, kernel) = (owner_name(owner), kernel_name(kernel));
+                let spec = JobSpec {
+                    name: String::new(),
+                    owner,
+                    lane: Lane::Background,
+                    task: Task::Kernel(kernel),
+                    workunits: Workunits::Count(workunits),
+                    replication,
+                    quorum: None,
+                    max_replicas,
+                    lease_s: LEASE_S,
+                };
+                self.feed(Input::Submit { request, spec });
+            }
+            Step::Cancel { job } => self.feed(Input::Cancel { request, job: JobId::new(job) }),
+            Step::Join { host, origin, owner, kernels, slots, keeps } => {
+                let name = host_name('h', host);
+                let bit = |index: usize| keeps >> (index % 64) & 1 == 1;
+                let of_host = self.given.iter().filter(|given| given.host == name).enumerate();
+                let held = of_host.filter(|(index, _)| bit(*index)).map(|(index, given)| Held {
+                    token: given.token,
+                    replica: given.replica,
+                    done: bit(index + 31),
+                });
+                let held = held.collect();
+                self.joins(name, origin, owner, kernels, slots, held);
+            }
+            Step::Leave { host } => self.feed(Input::HostLeft { host: host_name('h', host) }),
+            Step::Give { host, slots } => {
+                let fragment = Fragment { epoch: Epoch::default(), slots };
+                self.feed(Input::Fragment { host: host_name('h', host), fragment });
+            }
+            Step::Ask { host, slots } => {
+                self.feed(Input::Request { host: host_name('h', host), slots });
+            }
+            Step::Report { lease, other_host, attempt, output } => {
+                let Some(Given { host, token, mut replica }) = self.any(lease) else { return };
+                let host = other_host.map_or(host, |other| host_name('h', other));
+                replica.attempt = replica.attempt.wrapping_add(attempt);
+                let outcome = match output {
+                    Some(output) => ReportedOutcome::Output(Digest::of(&[output])),
+                    None => ReportedOutcome::Failed("failed".into()),
+                };
+                self.feed(Input::Report { host, token, replica, outcome, cpu_us: 3 });
+            }
+            Step::Release { lease, reason } => {
+                let Some(Given { host, token, .. }) = self.any(lease) else { return };
+                self.feed(Input::Released { host, token, reason });
+            }
+            Step::Advance { seconds } => {
+                self.now = self.now + Span::from_secs(seconds);
+                self.feed(Input::Tick);
+            }
+        }
+    }
+
+    /// A lease of the past, a late one rather than an early one.
+    fn any(&self, lease: usize) -> Option<Given> {
+        let recent = self.given.len().min(12);
+        let at = lease.checked_rem(recent).map(|back| self.given.len() - 1 - back);
+        at.map(|at| self.given[at].clone())
+    }
+
+    fn joins(
+        &mut self,
+        name: HostName,
+        origin: Origin,
+        owner: Option<u8>,
+        kernels: u8,
+        slots: u32,
+        held: Vec<Held>,
+    ) {
+        let kernels = (0..2).filter(|kernel| kernels >> kernel & 1 == 1).map(kernel_name);
+        let info = HostInfo {
+            name,
+            origin,
+            owner: owner.map(owner_name),
+            cores: 4,
+            memory_mib: 0,
+            capabilities: Capabilities { kernels: kernels.collect(), commands: BTreeSet::new() },
+        };
+        let fragment = Fragment { epoch: Epoch::default(), slots };
+        self.feed(Input::HostJoined { info, fragment, held });
+    }
+
+    /// The hosts so far go silent, honest ones come: all work ends, in few rounds.
+    pub(crate) fn finishes(&mut self) {
+        for host in 0..HOSTS {
+            self.feed(Input::HostLeft { host: host_name('h', host) });
+        }
+        self.now = self.now + Span::from_secs(LEASE_S + 30);
+        self.feed(Input::Tick);
+        assert_eq!(self.core.farm().lease_count(), 0, "all leases have run out");
+        for helper in 0..HELPERS {
+            self.joins(host_name('f', helper), Origin::Farm, None, 3, 4, Vec::new());
+            self.joins(host_name('d', helper), Origin::Desktop, None, 3, 4, Vec::new());
+        }
+        for _ in 0..200 {
+            for helper in 0..HELPERS {
+                for prefix in ['f', 'd'] {
+                    self.feed(Input::Request { host: host_name(prefix, helper), slots: 4 });
+                }
+            }
+            let given = std::mem::take(&mut self.given);
+            for Given { host, token, replica } in given {
+                let outcome = ReportedOutcome::Output(Digest::of(b"right"));
+                self.feed(Input::Report { host, token, replica, outcome, cpu_us: 1 });
+            }
+            if self.core.farm().jobs().all(|job| job.phase != JobPhase::Active) {
+                return;
+            }
+        }
+        let active = self.core.farm().jobs().find(|job| job.phase == JobPhase::Active);
+        let reasons = active.and_then(|job| self.core.explain_job(job.id));
+        panic!("work does not end: {reasons:?}");
+    }
+}
+
+fn host_name(prefix: char, number: u8) -> HostName {
+    HostName::new(format!("{prefix}{number}")).expect("a plain name")
+}
+
+fn owner_name(number: u8) -> OwnerName {
+    OwnerName::new(format!("o{number}")).expect("a plain name")
+}
+
+fn kernel_name(number: u8) -> KernelName {
+    KernelName::new(format!("k{number}")).expect("a plain name")
+}
