@@ -46,16 +46,15 @@ pub(super) struct FrameRun {
 }
 
 impl Farm<'_> {
-    /// Renders one frame on the idle farm: how long it took.
+    /// Renders one frame: how long it takes where nothing else runs.
     pub(super) async fn measure(
         &self,
         frame: u32,
         size: Size,
         output: &Path,
     ) -> anyhow::Result<Span> {
-        let start = boottime();
-        self.render(frame, size, output).await?;
-        Ok(boottime() - start)
+        let cpu = self.render(frame, size, output).await?;
+        Ok(Span::from_micros(cpu.as_micros() / u64::from(self.threads)))
     }
 
     /// Renders the whole plan into `folder`; `hooks` says whether hooks are called.
@@ -97,7 +96,9 @@ impl Farm<'_> {
             self.show.render_starts(&host.name, frame.number, frame.cores);
             let cpu = self.render(frame.number, self.size, output).await?;
             self.show.render_ends(&host.name);
-            return Ok(FrameRun { took: boottime() - start, cpu, release: None, intruders: 0 });
+            let took = boottime() - start;
+            tracing::debug!(frame = frame.number, %took, %cpu, "rendered");
+            return Ok(FrameRun { took, cpu, release: None, intruders: 0 });
         }
         let booking = format!("demo:{}", frame.number);
         let run_dir = host.run_dir()?;
@@ -106,6 +107,7 @@ impl Farm<'_> {
         let start = boottime();
         self.hook("preflight", host, &booking, frame).await?;
         watch.hook_ended();
+        let hook = boottime() - start;
         self.show.render_starts(&host.name, frame.number, frame.cores);
         let cpu = self.render(frame.number, self.size, output).await?;
         let took = boottime() - start;
@@ -114,6 +116,8 @@ impl Farm<'_> {
         self.hook("postflight", host, &booking, frame).await?;
         let release = watch.finish();
         self.show.released(release);
+        let released = release.took.unwrap_or_default();
+        tracing::debug!(frame = frame.number, %hook, %released, %took, %cpu, "rendered with harvest");
         Ok(FrameRun { took, cpu, release: Some(release), intruders })
     }
 

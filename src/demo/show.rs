@@ -20,6 +20,13 @@ const PLAIN_INTERVAL: Span = Span::from_secs(5);
 /// How often the picture is drawn anew.
 const TICK: Duration = Duration::from_millis(100);
 
+/// A core on which a render runs: bright red.
+const RENDER_CELL: &str = "\u{1b}[91m██\u{1b}[0m ";
+/// A core on which harvested work runs: green.
+const HARVEST_CELL: &str = "\u{1b}[32m██\u{1b}[0m ";
+/// A core without work: dim.
+const FREE_CELL: &str = "\u{1b}[2m░░\u{1b}[0m ";
+
 /// A job that is under way.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct JobView {
@@ -40,7 +47,10 @@ struct State {
     phase: String,
     /// Frame and cores that a host renders now.
     renders: BTreeMap<String, (u32, u32)>,
-    running: BTreeMap<String, (u32, u32)>,
+    /// Replicas that a host runs now.
+    running: BTreeMap<String, u32>,
+    /// Cores that a host has.
+    cores: BTreeMap<String, u32>,
     frames: (usize, usize),
     workunits: u32,
     correct: u32,
@@ -66,18 +76,9 @@ impl Show {
 
     /// The hosts are there.
     pub(super) fn hosts_ready(&self, hosts: &[Host]) {
-        if let Some(canvas) = &self.canvas {
-            canvas.time.println(format!("{} hosts on this machine are ready", hosts.len()));
-        }
-        let mut state = self.state.borrow_mut();
+        let cores = hosts.iter().map(|host| (host.name.clone(), host.cores));
+        self.state.borrow_mut().cores = cores.collect();
         for host in hosts {
-            state.running.insert(host.name.clone(), (0, 0));
-        }
-        drop(state);
-        for host in hosts {
-            if let Some(canvas) = &self.canvas {
-                canvas.host_cores(&host.name, host.cores);
-            }
             self.draw_host(&host.name);
         }
     }
@@ -116,7 +117,7 @@ impl Show {
     pub(super) fn hosts(&self, hosts: &[HostStatus]) {
         for host in hosts {
             let name = host.host.as_str();
-            self.state.borrow_mut().running.insert(name.to_owned(), (host.running, host.slots));
+            self.state.borrow_mut().running.insert(name.to_owned(), host.running);
             self.draw_host(name);
         }
     }
@@ -189,29 +190,47 @@ impl Show {
     fn draw_host(&self, name: &str) {
         let Some(canvas) = &self.canvas else { return };
         let Some(bar) = canvas.hosts.get(name) else { return };
-        let state = self.state.borrow();
-        let (running, slots) = state.running.get(name).copied().unwrap_or_default();
-        bar.set_position(running.into());
-        bar.set_message(match state.renders.get(name) {
-            Some((frame, cores)) => format!("renders frame {frame} on {}", cores_in_words(*cores)),
-            None if slots > 0 => format!("{} harvested", cores_in_words(running)),
-            None => "idle".to_owned(),
-        });
+        bar.set_message(self.state.borrow().host_line(name));
     }
 }
 
 impl State {
+    /// A cell for each core, then the same in words.
+    fn host_line(&self, name: &str) -> String {
+        let cores = self.cores.get(name).copied().unwrap_or_default();
+        let render = self.renders.get(name).copied();
+        let booked = render.map_or(0, |(_, cores)| cores).min(cores);
+        let harvested = self.running.get(name).copied().unwrap_or_default().min(cores - booked);
+        let mut line = String::new();
+        for core in 0..cores {
+            line.push_str(match core {
+                _ if core < booked => RENDER_CELL,
+                _ if core < booked + harvested => HARVEST_CELL,
+                _ => FREE_CELL,
+            });
+        }
+        line.push(' ');
+        if let Some((frame, cores)) = render {
+            line.push_str(&format!(" frame {frame} on {}", cores_in_words(cores)));
+        }
+        if harvested > 0 {
+            let and = if render.is_some() { "," } else { "" };
+            line.push_str(&format!("{and} {} harvested", cores_in_words(harvested)));
+        }
+        line
+    }
+
     fn counters(&self) -> String {
         let (done, all) = self.frames;
-        let mut text = format!("{done} of {all} frames");
+        let mut text = format!("{done}/{all} frames");
         if self.workunits > 0 {
-            text.push_str(&format!(" · {} workunits decided", self.workunits));
+            text.push_str(&format!(" · {} workunits", self.workunits));
             text.push_str(&format!(" · {} positions right, {} wrong", self.correct, self.wrong));
         }
-        if let Some(last) = self.releases_ms.last() {
+        if !self.releases_ms.is_empty() {
             let most = self.releases_ms.iter().copied().fold(0.0, f64::max);
             let count = self.releases_ms.len();
-            text.push_str(&format!(" · {count} releases, last {last:.1} ms, longest {most:.1} ms"));
+            text.push_str(&format!(" · {count} releases, longest {most:.1} ms"));
         }
         text
     }
@@ -228,25 +247,19 @@ impl Canvas {
         let add = |length: u64, template: &str| {
             all.add(ProgressBar::new(length).with_style(style(template)))
         };
-        let time = add(length.as_millis(), "{bar:30.cyan/dim} {elapsed} {msg:.bold}");
+        let time = add(length.as_millis(), "{bar:30.cyan/dim} {elapsed:>3}  {msg:.bold}");
         time.enable_steady_tick(TICK);
         let names = ["farm1", "farm2", "farm3", "desk1", "desk2", "desk3"];
         let hosts = names.into_iter().map(|name| {
-            let bar = add(1, "  {prefix:.bold} [{bar:8.green/dim}] {msg}");
+            let bar = add(1, "  {prefix:.bold}  {wide_msg}");
             bar.set_prefix(name);
             (name.to_owned(), bar)
         });
         let hosts = hosts.collect();
-        let job = "  {prefix:28} {bar:24.magenta/dim} {msg}";
+        let job = "  {prefix:27} {bar:20.magenta/dim} {msg}";
         let jobs = (0..JOB_LINES).map(|_| add(1, job)).collect();
-        let counters = add(1, "{msg}");
+        let counters = add(1, "{wide_msg}");
         Self { all, time, hosts, jobs, counters }
-    }
-
-    fn host_cores(&self, name: &str, cores: u32) {
-        if let Some(bar) = self.hosts.get(name) {
-            bar.set_length(cores.into());
-        }
     }
 }
 

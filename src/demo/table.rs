@@ -1,6 +1,7 @@
 //! The demo's figures for people.
 
-use comfy_table::Table;
+use comfy_table::presets::UTF8_BORDERS_ONLY;
+use comfy_table::{CellAlignment, Table};
 
 use super::figures::Figures;
 
@@ -62,6 +63,11 @@ pub(super) fn of(figures: &Figures) -> Table {
         ),
         ("lost", figures.lost.to_string(), "accepted workunits and results gone; must be 0"),
     ];
-    let rows = rows.map(|(name, value, meaning)| [name.into(), value, meaning.into()]);
-    crate::show::table(["figure", "value", "meaning"], rows.into())
+    let mut table = Table::new();
+    table.load_style(UTF8_BORDERS_ONLY);
+    table.add_rows(rows.map(|(name, value, meaning)| [name.into(), value, meaning.to_owned()]));
+    if let Some(values) = table.column_mut(1) {
+        values.set_cell_alignment(CellAlignment::Right);
+    }
+    table
 }
