@@ -1,0 +1,184 @@
+//! A disk that runs full under load, and has space again: a small file system of our own.
+//!
+//! Needs the right to mount in a namespace of its own; says so on stderr where there is none.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gleaner_protocol::job::JobSpec;
+use tokio::time::{sleep, timeout};
+
+use crate::api::{Api, NoAnswer, client};
+use crate::broker::Launch;
+use crate::content::scratch;
+use crate::crew::{Crew, Load};
+use crate::ledger::Ledger;
+use crate::plan::{Fate, Mix};
+use crate::recount::{Depth, recount};
+use crate::stage::Stage;
+
+const FOLDER: &str = "GLEANER_TEST_SMALL_DISK";
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Runtime::new().expect("a runtime").block_on(future)
+}
+
+fn job(name: &str) -> JobSpec {
+    let spec = serde_json::json!({
+        "name": name,
+        "task": { "kernel": Fate::Once.kernel() },
+        "workunits": { "count": 40 },
+    });
+    serde_json::from_value(spec).expect("a job")
+}
+
+/// Fills the disk until `leave_bytes` are left.
+fn fill(path: &Path, leave_bytes: u64) {
+    let mut file = File::options().create(true).append(true).open(path).expect("made");
+    loop {
+        let stat = rustix::fs::statvfs(path).expect("statvfs");
+        let free = stat.f_bavail * stat.f_frsize;
+        let more = free.saturating_sub(leave_bytes).min(1 << 20);
+        if more == 0 || file.write_all(&vec![1; more as usize]).is_err() {
+            return;
+        }
+    }
+}
+
+fn assert_full(answer: Result<(), NoAnswer>, folder: &Path) {
+    let Err(NoAnswer::Refused(status, error)) = answer else {
+        panic!("a full disk was not noticed: {answer:?}");
+    };
+    assert_eq!((status.as_u16(), error.code.as_str()), (503, "store_full"), "{error:?}");
+    assert!(error.error.contains("is full"), "{error:?}");
+    assert!(error.error.contains(&folder.display().to_string()), "{error:?}");
+}
+
+#[test]
+fn without_space_nothing_is_accepted_and_the_reason_is_said() {
+    block_on(async {
+        let folder = scratch();
+        let launch = Launch::on(&folder.path().join("data"), &folder.path().join("log"))
+            .with(&["--min-free-mib", "1000000000"]);
+        let (broker, url) = launch.start().await;
+        let api = Api::at(&client(), &url);
+        assert_full(api.submit(&job("refused")).await.map(drop), &launch.data_dir);
+        assert_full(api.health().await, &launch.data_dir);
+        assert!(api.jobs().await.expect("reading goes on").is_empty());
+        assert!(broker.stop().await.success());
+    });
+}
+
+/// Not a test by itself: runs where the small file system is mounted.
+#[test]
+fn on_a_small_disk() {
+    let Some(mounted) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
+    block_on(async {
+        let (data, filler) = (mounted.join("data"), mounted.join("filler"));
+        let log = scratch();
+        let launch = Launch::on(&data, &log.path().join("log")).with(&["--min-free-mib", "8"]);
+        let stage = Stage::new(Ledger::default());
+        let mix = Mix { item_bytes: 400, large_one_in: 5 };
+        // Nobody submits but this test: agents only.
+        let load = Load { seed: 4, submitters: 0, cores: 4, work_ms_max: 20, mix };
+        let crew = Crew::hire(&stage, load);
+        let (broker, url) = launch.start().await;
+        let api = stage.enter(url, 1);
+        for number in 0..20 {
+            submit(&stage, &api, &format!("before{number}")).await;
+        }
+        stage.until(|ledger| ledger.acknowledged > 100).await;
+
+        // Too little left for more: refused at once, and what runs goes on.
+        fill(&filler, 6 << 20);
+        assert_full(api.submit(&job("refused")).await.map(drop), &data);
+        assert_full(api.health().await, &data);
+        let known = stage.ledger().acknowledged;
+        let goes_on = stage.until(|ledger| ledger.acknowledged > known + 20);
+        timeout(PATIENCE, goes_on).await.expect("reports of accepted jobs are taken");
+
+        // Too little left for anything: no report is acknowledged, agents keep them.
+        fill(&filler, 2 << 20);
+        let quiet = quiet(&stage).await;
+        assert!(!stage.ledger().all_ended(), "there was not enough work");
+        assert_full(api.submit(&job("refused too")).await.map(drop), &data);
+        assert_full(api.health().await, &data);
+        assert_eq!(stage.ledger().acknowledged, quiet, "acknowledged on a full disk");
+
+        // Space again: everything goes on, without a restart.
+        fs::remove_file(&filler).expect("removed");
+        timeout(PATIENCE, stage.until(|ledger| ledger.acknowledged > quiet + 20))
+            .await
+            .expect("reports are taken again");
+        submit(&stage, &api, "after").await;
+        timeout(PATIENCE, stage.until(Ledger::all_ended)).await.expect("all work ends");
+        recount(&stage, &api, Depth::All).await.expect("an answer");
+
+        // And killed on a disk that is full to the last byte it starts all the same.
+        fill(&filler, 0);
+        broker.kill().await;
+        stage.leave();
+        let (broker, url) = launch.start().await;
+        let api = stage.enter(url, 2);
+        recount(&stage, &api, Depth::All).await.expect("an answer");
+        fill(&filler, 0);
+        assert_full(api.submit(&job("refused as well")).await.map(drop), &data);
+        fs::remove_file(&filler).expect("removed");
+        submit(&stage, &api, "at last").await;
+        timeout(PATIENCE, stage.until(Ledger::all_ended)).await.expect("all work ends");
+        recount(&stage, &api, Depth::All).await.expect("an answer");
+        let names: Vec<_> =
+            api.jobs().await.expect("an answer").into_iter().map(|j| j.name).collect();
+        assert!(names.iter().all(|name| !name.starts_with("refused")), "{names:?}");
+        broker.kill().await;
+        crew.dismiss().await;
+        assert!(stage.ledger().faults.is_empty(), "{:?}", stage.ledger().faults);
+        assert!(!launch.said().contains("panicked"), "{}", launch.said());
+    });
+}
+
+async fn submit(stage: &Arc<Stage>, api: &Api, name: &str) {
+    let spec = Arc::new(job(name));
+    stage.write(|ledger| ledger.planned(Arc::clone(&spec)));
+    let submitted = api.submit(&spec).await.expect("there is space");
+    stage.write(|ledger| ledger.accepted(submitted.job, name));
+}
+
+/// Waits until nothing was acknowledged for a while; returns how much was by then.
+async fn quiet(stage: &Stage) -> u64 {
+    loop {
+        let before = stage.ledger().acknowledged;
+        sleep(Duration::from_millis(700)).await;
+        if stage.ledger().acknowledged == before {
+            return before;
+        }
+    }
+}
+
+#[test]
+fn a_disk_that_runs_full_loses_nothing_and_needs_no_restart() {
+    let mount = scratch();
+    let script = "mount -t tmpfs -o size=96m tmpfs \"$0\" || exit 77
+        exec \"$1\" --exact full_disk::on_a_small_disk --nocapture";
+    for flags in [&["-m"][..], &["-r", "-m"]] {
+        let run = Command::new("unshare")
+            .args(flags)
+            .args(["sh", "-c", script])
+            .arg(mount.path())
+            .arg(std::env::current_exe().expect("this test"))
+            .env(FOLDER, mount.path())
+            .status();
+        match run.map(|status| status.code()) {
+            Ok(Some(0)) => return,
+            // `unshare` or `mount` may not.
+            Ok(Some(1 | 77)) | Err(_) => {}
+            other => panic!("on the small disk: {other:?}"),
+        }
+    }
+    eprintln!("no right to mount a small file system here: not tested");
+}
