@@ -164,6 +164,7 @@ impl Show {
     /// Takes the picture away.
     pub(super) fn end(&self) {
         if let Some(canvas) = &self.canvas {
+            canvas.time.disable_steady_tick();
             let _ = canvas.all.clear();
         }
     }
