@@ -2,7 +2,9 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::{agent, broker, cancel, demo, explain, fetch, hook, hosts, jobs, monitor, submit, wait};
+use crate::{
+    agent, broker, cancel, demo, explain, fetch, hook, hosts, jobs, monitor, submit, wait,
+};
 
 /// Harvests the idle cores of render farms and desktops for background work, and is gone when a
 /// render starts.

@@ -16,7 +16,9 @@ pub(crate) fn start_logging(verbose: u8, quiet: bool) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| {
         let ours = ["agent", "broker", "hooks", "monitor", "protocol", "scheduling"];
         let level = default.rsplit('=').next().unwrap_or(default);
-        let all = ours.iter().fold(default.to_owned(), |all, part| format!("{all},gleaner_{part}={level}"));
+        let all = ours
+            .iter()
+            .fold(default.to_owned(), |all, part| format!("{all},gleaner_{part}={level}"));
         EnvFilter::new(if quiet || verbose > 1 { default.to_owned() } else { all })
     });
     tracing_subscriber::fmt()

@@ -15,7 +15,12 @@ const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Options {
     /// The broker's address.
-    #[arg(long, env = "GLEANER_BROKER", default_value = "http://127.0.0.1:7710", value_name = "URL")]
+    #[arg(
+        long,
+        env = "GLEANER_BROKER",
+        default_value = "http://127.0.0.1:7710",
+        value_name = "URL"
+    )]
     broker: String,
     /// File with the token that the broker asks for.
     #[arg(long, env = "GLEANER_TOKEN_FILE", value_name = "FILE")]
@@ -42,7 +47,8 @@ impl Options {
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
         let broker = self.broker.trim_end_matches('/').to_owned();
         if !broker.starts_with("http://") && !broker.starts_with("https://") {
-            let hint = format!("--broker {broker:?} is no address: it begins with http:// or https://");
+            let hint =
+                format!("--broker {broker:?} is no address: it begins with http:// or https://");
             return Err(Failure::Usage(hint).into());
         }
         let token = self.token_file.as_ref().map(|path| {

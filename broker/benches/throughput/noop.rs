@@ -73,7 +73,10 @@ async fn play(broker: String, number: u32, counted: Arc<AtomicU64>) {
         owner: None,
         cores: SLOTS,
         memory_mib: 1024,
-        capabilities: Capabilities { kernels: BTreeSet::from([noop_kernel()]), ..Capabilities::default() },
+        capabilities: Capabilities {
+            kernels: BTreeSet::from([noop_kernel()]),
+            ..Capabilities::default()
+        },
     };
     let hello = Hello { host, incarnation: 1, fragment, held: Vec::new() };
     link.send(&[AgentMessage::Hello(hello), AgentMessage::Request { slots: SLOTS }])

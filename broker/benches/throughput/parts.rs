@@ -24,7 +24,9 @@ pub(crate) fn run_as_part_if_asked(arguments: &[String]) -> Option<ExitCode> {
                 ..gleaner_broker::Config::default()
             };
             let ready = |address| println!("http://{address}");
-            runtime.block_on(gleaner_broker::run(config, ready, std::future::pending())).expect("a broker");
+            runtime
+                .block_on(gleaner_broker::run(config, ready, std::future::pending()))
+                .expect("a broker");
             Some(ExitCode::SUCCESS)
         }
         [part, folder, broker] if part == "--as-agent" => {
@@ -42,7 +44,9 @@ pub(crate) fn run_as_part_if_asked(arguments: &[String]) -> Option<ExitCode> {
                 ..gleaner_agent::Config::default()
             };
             let ready = || println!("ready");
-            runtime.block_on(gleaner_agent::run(config, ready, std::future::pending())).expect("an agent");
+            runtime
+                .block_on(gleaner_agent::run(config, ready, std::future::pending()))
+                .expect("an agent");
             Some(ExitCode::SUCCESS)
         }
         _ => None,
@@ -86,16 +90,21 @@ impl Part {
 
     /// CPU time so far, in seconds.
     pub(crate) fn cpu_s(&self) -> f64 {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("it lives");
-        let fields: Vec<&str> = stat.rsplit(')').next().expect("a name").split_whitespace().collect();
-        let ticks: u64 = fields[11..13].iter().map(|field| field.parse::<u64>().expect("ticks")).sum();
+        let stat =
+            std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("it lives");
+        let fields: Vec<&str> =
+            stat.rsplit(')').next().expect("a name").split_whitespace().collect();
+        let ticks: u64 =
+            fields[11..13].iter().map(|field| field.parse::<u64>().expect("ticks")).sum();
         ticks as f64 / rustix::param::clock_ticks_per_second() as f64
     }
 
     /// Resident memory now, in MiB.
     pub(crate) fn resident_mib(&self) -> f64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it lives");
-        let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("a process has memory");
+        let status =
+            std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it lives");
+        let line =
+            status.lines().find(|line| line.starts_with("VmRSS:")).expect("a process has memory");
         line.split_whitespace().nth(1).expect("a number").parse::<f64>().expect("KiB") / 1024.0
     }
 }
@@ -109,7 +118,8 @@ impl Drop for Part {
 
 /// Submits a job.
 pub(crate) async fn submit(broker: &str, spec: &JobSpec) -> JobId {
-    let answer = client().post(format!("{broker}/v1/jobs")).json(spec).send().await.expect("an answer");
+    let answer =
+        client().post(format!("{broker}/v1/jobs")).json(spec).send().await.expect("an answer");
     assert!(answer.status().is_success(), "{}", answer.text().await.expect("a text"));
     answer.json::<Submitted>().await.expect("an id").job
 }
