@@ -5,7 +5,7 @@
 //! that take their time or lie, a store that keeps a prefix of what it was given, and a broker
 //! that dies and restores itself from that.
 //!
-//! [`storm`] runs all of this from one seed, checks every invariant after every event, and then
+//! [`storm()`] runs all of this from one seed, checks every invariant after every event, and then
 //! lets the faults stop: all work has to finish. The same seed gives the same run on any machine.
 
 mod calendar;

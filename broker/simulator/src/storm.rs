@@ -7,7 +7,7 @@ mod world;
 
 use std::fmt;
 
-use gleaner_protocol::{JobId, Span, Time, WorkunitId};
+use gleaner_protocol::{JobId, LeaseToken, Span, Time, WorkunitId};
 use gleaner_scheduling::{PolicyName, RestoreError, Violation};
 use thiserror::Error;
 
@@ -110,6 +110,9 @@ pub enum Breach {
     /// A host voted twice.
     #[error("{1} voted twice on {0}")]
     SecondVote(WorkunitId, String),
+    /// A fencing token fences nothing.
+    #[error("{0} was given out twice")]
+    TokenReused(LeaseToken),
     /// A host was given more than its fragment.
     #[error("{host} was given {held} replicas, its fragment has {slots} slots")]
     OverFragment {

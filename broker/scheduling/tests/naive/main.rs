@@ -71,7 +71,7 @@ impl Pair {
             pair.step(&Step::Submit { owner: 0, kernel, workunits: 1, replication: 1 });
         }
         let mut owners = Vec::new();
-        for (number, (is_farm, kernels, owner, slots)) in hosts.iter().cloned().enumerate() {
+        for (number, (is_farm, kernels, owner, slots)) in hosts.iter().copied().enumerate() {
             let voter = owner.map_or(number, |owner| {
                 let known = owners.iter().position(|known| *known == owner);
                 OWNED

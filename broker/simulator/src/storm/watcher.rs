@@ -14,6 +14,8 @@ pub(super) struct Watcher {
     jobs: BTreeSet<JobId>,
     votes: BTreeMap<WorkunitId, BTreeMap<HostName, LeaseToken>>,
     decided: BTreeMap<WorkunitId, Digest>,
+    /// Every token that was ever given out.
+    tokens: BTreeSet<LeaseToken>,
     /// What each connected host was given and its fragment, as the broker knows them.
     given: BTreeMap<HostName, Given>,
 }
@@ -54,7 +56,12 @@ impl Watcher {
     ) -> Result<(), Breach> {
         for effect in effects {
             let (host, given, taken): (_, Vec<_>, _) = match effect {
-                Effect::Lease { host, token, .. } => (*host, vec![*token], None),
+                Effect::Lease { host, token, .. } => {
+                    if !self.tokens.insert(*token) {
+                        return Err(Breach::TokenReused(*token));
+                    }
+                    (*host, vec![*token], None)
+                }
                 Effect::Welcome { host, adopted } => {
                     let running = adopted.iter().copied().filter(|token| !is_done(*token));
                     (*host, running.collect(), None)
@@ -127,12 +134,13 @@ impl Watcher {
         Ok(())
     }
 
-    pub(super) fn written(&mut self, fact: &Fact) -> Result<(), Breach> {
+    /// A fact is on disk. It may be told a second time after a restart.
+    fn written(&mut self, fact: &Fact) -> Result<(), Breach> {
         match fact {
             Fact::Voted { workunit, host, token, .. }
             | Fact::ReplicaFailed { workunit, host, token, .. } => {
                 let of_host = self.votes.entry(*workunit).or_default();
-                if of_host.insert(host.clone(), *token).is_some() {
+                if of_host.insert(host.clone(), *token).is_some_and(|before| before != *token) {
                     return Err(Breach::SecondVote(*workunit, host.to_string()));
                 }
             }
@@ -163,22 +171,7 @@ impl Watcher {
             }
         }
         // What came to be on disk in the moment of the crash counts from now on.
-        for fact in durable {
-            match fact {
-                Fact::Voted { workunit, host, token, .. }
-                | Fact::ReplicaFailed { workunit, host, token, .. } => {
-                    let of_host = self.votes.entry(*workunit).or_default();
-                    if of_host.insert(host.clone(), *token).is_some_and(|of| of != *token) {
-                        return Err(Breach::SecondVote(*workunit, host.to_string()));
-                    }
-                }
-                Fact::Decided { workunit, digest } => {
-                    self.decided.insert(*workunit, *digest);
-                }
-                _ => {}
-            }
-        }
-        Ok(())
+        durable.iter().try_for_each(|fact| self.written(fact))
     }
 
     pub(super) fn jobs(&self) -> &BTreeSet<JobId> {
@@ -187,5 +180,126 @@ impl Watcher {
 
     pub(super) fn decided(&self) -> &BTreeMap<WorkunitId, Digest> {
         &self.decided
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gleaner_protocol::{Origin, ReplicaId};
+    use gleaner_scheduling::{CoreConfig, PolicyName, RequestId};
+
+    const WORKUNIT: WorkunitId = WorkunitId { job: JobId::new(1), index: 0 };
+
+    fn name() -> HostName {
+        HostName::new("render01").expect("a plain name")
+    }
+
+    fn voted(token: u64) -> Fact {
+        Fact::Voted {
+            workunit: WORKUNIT,
+            side: Origin::Farm,
+            host: name(),
+            owner: None,
+            token: LeaseToken::new(token),
+            digest: Digest::of(b"x"),
+            cpu_us: 0,
+        }
+    }
+
+    fn decided(output: &[u8]) -> Fact {
+        Fact::Decided { workunit: WORKUNIT, digest: Digest::of(output) }
+    }
+
+    fn performs(watcher: &mut Watcher, effect: Effect) -> Result<(), Breach> {
+        watcher.performed(&effect, &mut StormReport::default())
+    }
+
+    /// A number of a host, as only a core gives them.
+    fn a_host() -> HostIx {
+        let mut core = Core::new(&CoreConfig::background(PolicyName::Plain));
+        let host = crate::storm::host::Host::new(1, Origin::Farm, 1, false);
+        let (info, fragment) = (host.info.clone(), host.fragment());
+        let mut effects = Vec::new();
+        let join = gleaner_scheduling::Input::HostJoined { info, fragment, held: Vec::new() };
+        core.handle(gleaner_protocol::Time::ZERO, join, &mut effects);
+        core.farm().hosts().next().expect("it has joined").0
+    }
+
+    fn lease(token: u64) -> Effect {
+        let replica = ReplicaId { workunit: WORKUNIT, attempt: 1 };
+        Effect::Lease { host: a_host(), token: LeaseToken::new(token), replica }
+    }
+
+    fn wants(watcher: &mut Watcher, effects: &[Effect]) -> Result<(), Breach> {
+        watcher.wanted(effects, |_| name(), |_| false)
+    }
+
+    #[test]
+    fn a_second_vote_is_seen() {
+        let mut watcher = Watcher::default();
+        assert_eq!(watcher.written(&voted(1)), Ok(()));
+        assert_eq!(watcher.written(&voted(1)), Ok(()), "the same vote, read back");
+        let breach = Breach::SecondVote(WORKUNIT, "render01".into());
+        assert_eq!(watcher.written(&voted(2)), Err(breach));
+    }
+
+    #[test]
+    fn an_acknowledged_vote_that_was_not_written_is_seen() {
+        let counted = || Effect::Verdict {
+            host: a_host(),
+            token: LeaseToken::new(1),
+            workunit: WORKUNIT,
+            verdict: Verdict::Counted,
+        };
+        let mut watcher = Watcher::default();
+        assert_eq!(performs(&mut watcher, counted()), Err(Breach::VoteLost(WORKUNIT)));
+        assert_eq!(performs(&mut watcher, Effect::Persist(voted(1))), Ok(()));
+        assert_eq!(performs(&mut watcher, counted()), Ok(()));
+    }
+
+    #[test]
+    fn another_decision_is_seen() {
+        let mut watcher = Watcher::default();
+        assert_eq!(watcher.written(&decided(b"x")), Ok(()));
+        assert_eq!(wants(&mut watcher, &[Effect::Persist(decided(b"x"))]), Ok(()));
+        let other = wants(&mut watcher, &[Effect::Persist(decided(b"y"))]);
+        assert_eq!(other, Err(Breach::DecisionChanged(WORKUNIT)));
+    }
+
+    #[test]
+    fn what_a_restart_forgot_is_seen() {
+        let core = Core::new(&CoreConfig::background(PolicyName::Plain));
+        let mut watcher = Watcher::default();
+        let accepted = Effect::Submitted { request: RequestId::new(1), result: Ok(WORKUNIT.job) };
+        assert_eq!(performs(&mut watcher, accepted), Ok(()));
+        let lost = watcher.restarted(&core, &[]);
+        assert_eq!(lost, Err(Breach::JobLost(WORKUNIT.job)));
+        let mut watcher = Watcher::default();
+        assert_eq!(watcher.written(&decided(b"x")), Ok(()));
+        let lost = watcher.restarted(&core, &[]);
+        assert_eq!(lost, Err(Breach::DecisionChanged(WORKUNIT)));
+    }
+
+    #[test]
+    fn more_than_a_fragment_and_a_token_given_twice_are_seen() {
+        let mut watcher = Watcher::default();
+        watcher.joined(&name(), 1);
+        assert_eq!(wants(&mut watcher, &[lease(1)]), Ok(()));
+        let over = Breach::OverFragment { host: "render01".into(), held: 2, slots: 1 };
+        assert_eq!(wants(&mut watcher, &[lease(2)]), Err(over));
+        watcher.ended(&name(), LeaseToken::new(1));
+        watcher.ended(&name(), LeaseToken::new(2));
+        let reused = Breach::TokenReused(LeaseToken::new(1));
+        assert_eq!(wants(&mut watcher, &[lease(1)]), Err(reused));
+    }
+
+    #[test]
+    fn a_lease_on_a_closed_fragment_is_seen() {
+        let mut watcher = Watcher::default();
+        watcher.joined(&name(), 1);
+        watcher.fragment(&name(), 0);
+        let over = Breach::OverFragment { host: "render01".into(), held: 1, slots: 0 };
+        assert_eq!(wants(&mut watcher, &[lease(1)]), Err(over));
     }
 }
