@@ -87,6 +87,7 @@ pub(crate) fn open(
     store: &Path,
 ) -> Result<(Db, Tree, SmallBlobs, Meta), StoreError> {
     wait_until_free(folder, &store.join("db"))?;
+    remove_drafts(store)?;
     guarded(folder, "opening", || {
         let trees = || -> sled::Result<_> {
             let db = sled::Config::default()
@@ -99,6 +100,23 @@ pub(crate) fn open(
         let (journal, blobs, meta, db) = trees().map_err(StoreError::engine("opening", folder))?;
         Ok((db, journal, SmallBlobs::new(blobs, folder), Meta::new(meta, folder)))
     })
+}
+
+/// Removes what a kill left of the engine's own snapshots. While it opens it writes one beside the
+/// last, as `snap.….generating`, and renames it; but when it opens again it takes a half-written
+/// one for the newest, finds it damaged, and refuses the whole store.
+fn remove_drafts(store: &Path) -> Result<(), StoreError> {
+    let entries = match fs::read_dir(store) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        listed => listed.map_err(StoreError::file("list", store))?,
+    };
+    for entry in entries {
+        let file = entry.map_err(StoreError::file("list", store))?.path();
+        if file.extension().is_some_and(|extension| extension == "generating") {
+            fs::remove_file(&file).map_err(StoreError::file("remove", &file))?;
+        }
+    }
+    Ok(())
 }
 
 /// Waits until nobody has the engine's file locked. That can only be an instance in this process
@@ -177,4 +195,30 @@ pub(crate) fn guarded<T>(
             message: message.chars().take(500).collect(),
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kill_amid_the_engines_own_snapshot_does_not_damage_the_store() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = folder.path().join("sled");
+        create(folder.path(), &store).expect("created");
+        drop(open(folder.path(), &store).expect("opens, and writes a snapshot"));
+        let names = fs::read_dir(&store).expect("listed").filter_map(|entry| {
+            let name = entry.ok()?.file_name().into_string().ok()?;
+            name.starts_with("snap.").then_some(name)
+        });
+        let newest = names.max().expect("the engine has snapshots");
+        let whole = fs::read(store.join(&newest)).expect("read");
+        for bytes in [0, 5, whole.len() / 2, whole.len() - 1] {
+            let draft = store.join(format!("{newest}.generating"));
+            fs::write(draft, &whole[..bytes]).expect("written");
+            let (_, _, _, meta) = open(folder.path(), &store).expect("opens all the same");
+            let facts = read_facts(folder.path(), &meta, &None).expect("read");
+            assert_eq!(facts.incarnation, 0);
+        }
+    }
 }
