@@ -108,7 +108,11 @@ impl Bench {
     }
 
     fn joins(&mut self, number: u32, slots: u32, owner: Option<&str>) {
-        let kernels = BTreeSet::from([KernelName::new("noop").expect("a plain name")]);
+        self.joins_with("noop", number, slots, owner);
+    }
+
+    fn joins_with(&mut self, kernel: &str, number: u32, slots: u32, owner: Option<&str>) {
+        let kernels = BTreeSet::from([KernelName::new(kernel).expect("a plain name")]);
         let name = HostName::new(format!("host{number:06}")).expect("a plain name");
         self.names.push(name.clone());
         let info = HostInfo {
@@ -229,6 +233,28 @@ fn touched(policy: PolicyName) -> Touched {
     Touched { decisions_per_s: decisions as f64 / seconds, bytes, cancel_ms }
 }
 
+/// The same, smaller, while half of the hosts ask for work that there is none of, and in the end
+/// all others too. Returns decisions a second.
+fn beside_standing_requests(policy: PolicyName) -> f64 {
+    let mut bench = Bench::new(policy);
+    for number in 0..HOSTS {
+        let kernel = if number.is_multiple_of(2) { "other" } else { "noop" };
+        bench.joins_with(kernel, number, SLOTS, None);
+    }
+    for number in (0..HOSTS).step_by(2) {
+        bench.asks(number, SLOTS);
+    }
+    bench.submits(WORKUNITS / 4);
+    let before = cpu_seconds();
+    for number in (1..HOSTS).step_by(2) {
+        bench.asks(number, SLOTS);
+    }
+    while !bench.leased.is_empty() {
+        bench.one_reports();
+    }
+    bench.decisions as f64 / (cpu_seconds() - before)
+}
+
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     let json = arguments.windows(2).any(|pair| pair == ["--format", "json"]);
@@ -237,10 +263,11 @@ fn main() {
         let Throughput { join_us, submit_us, decisions, decisions_per_s, leased_bytes } =
             throughput(policy);
         let Touched { decisions_per_s: touched_per_s, bytes, cancel_ms } = touched(policy);
+        let standing_per_s = beside_standing_requests(policy);
         objects.push(format!(
             "\"{policy}\":{{\"hosts\":{HOSTS},\"workunits\":{WORKUNITS},\"decisions\":{decisions},\
              \"decisions_per_s\":{decisions_per_s:.0},\"bytes_per_leased_workunit\":{leased_bytes:.1},\
-             \"bytes_per_waiting_workunit\":{bytes:.1},\"touched_per_s\":{touched_per_s:.0},\
+             \"bytes_per_waiting_workunit\":{bytes:.1},\"touched_per_s\":{touched_per_s:.0},\"standing_per_s\":{standing_per_s:.0},\
              \"join_us\":{join_us:.2},\"submit_us\":{submit_us:.1},\"cancel_ms\":{cancel_ms:.0}}}"
         ));
         if json {
@@ -253,6 +280,7 @@ fn main() {
         println!("  bytes per touched workunit, both replicas run   {leased_bytes:>12.1}");
         println!("  bytes per touched workunit, one runs one waits  {bytes:>12.1}");
         println!("  leases/s where one owner has all hosts          {touched_per_s:>12.0}");
+        println!("  decisions/s beside standing requests            {standing_per_s:>12.0}");
         println!("  us per host that joins                          {join_us:>12.2}");
         println!("  us to submit the job                            {submit_us:>12.1}");
         println!("  ms to cancel {CANCELLED_OPEN} open workunits             {cancel_ms:>12.0}");

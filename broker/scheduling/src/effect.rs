@@ -97,7 +97,7 @@ pub enum SubmitRefusal {
     #[error("the job is not accepted: {0}")]
     Invalid(#[from] JobError),
     /// Nothing schedules that lane here.
-    #[error("the lane {0:?} has no policy at this broker; use \"background\"")]
+    #[error("the lane {lane:?} has no policy at this broker; use \"background\"", lane = format!("{:?}", .0).to_lowercase())]
     NoPolicy(Lane),
     /// Too many jobs.
     #[error("{JOBS_MAX} jobs are known already; forget ended ones first")]

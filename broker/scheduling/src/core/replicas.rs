@@ -1,6 +1,7 @@
 //! Replicas end: reported, given back, aborted, expired. Votes are counted here.
 
 use gleaner_protocol::control::{AbortReason, ReleaseReason, Verdict};
+use gleaner_protocol::limits::bounded_reason;
 use gleaner_protocol::{Digest, LeaseToken, ReplicaId, Span, WorkunitId};
 
 use super::Core;
@@ -8,6 +9,9 @@ use crate::farm::{HostIx, JobPhase, Leased, Pending, Vote, WorkunitIx};
 use crate::input::ReportedOutcome;
 use crate::policy::Change;
 use crate::{Effect, Fact};
+
+/// What is said of an output that breaks the rules.
+const MALFORMED: &str = "its output breaks the rules: malformed, too large, or not uploaded";
 
 impl Core {
     pub(super) fn report(
@@ -29,14 +33,15 @@ impl Core {
                     self.return_replica(lease);
                     Verdict::SecondVote
                 } else if outcome == ReportedOutcome::Malformed {
-                    self.count(lease, None, cpu_us, effects);
+                    self.count(lease, Err(MALFORMED), cpu_us, effects);
                     Verdict::Malformed
                 } else {
-                    let digest = match outcome {
-                        ReportedOutcome::Output(digest) => Some(digest),
-                        ReportedOutcome::Failed(_) | ReportedOutcome::Malformed => None,
+                    let output = match &outcome {
+                        ReportedOutcome::Output(digest) => Ok(*digest),
+                        ReportedOutcome::Failed(why) => Err(why.as_str()),
+                        ReportedOutcome::Malformed => Err(MALFORMED),
                     };
-                    self.count(lease, digest, cpu_us, effects);
+                    self.count(lease, output, cpu_us, effects);
                     Verdict::Counted
                 }
             }
@@ -74,14 +79,15 @@ impl Core {
     }
 
     /// Step C of the published algorithm: a replica moves from pending to complete; then the
-    /// workunit is decided, tried once more, or given up.
+    /// workunit is decided, tried once more, or given up. Without an output it says why.
     fn count(
         &mut self,
         lease: Leased,
-        digest: Option<Digest>,
+        output: Result<Digest, &str>,
         cpu_us: u64,
         effects: &mut Vec<Effect>,
     ) {
+        let (digest, why) = (output.ok(), output.err());
         self.farm.end_lease(lease);
         let token = lease.token;
         let host = self.farm.hosts.get(lease.host);
@@ -99,7 +105,7 @@ impl Core {
         let cpu = Span::from_micros(cpu_us);
         let change = Change::Completed { workunit: lease.workunit, host: lease.host, cpu };
         self.tell(workunit.job, change);
-        self.after_vote(lease.workunit, effects);
+        self.after_vote(lease.workunit, why, effects);
     }
 
     pub(super) fn count_vote(&mut self, host: HostIx, workunit: WorkunitId, has_output: bool) {
@@ -115,8 +121,13 @@ impl Core {
 
     /// Decides the workunit if enough votes agree. If they can no longer agree with what is
     /// waiting and pending, another replica is brought, up to the job's limit; then the workunit
-    /// is given up.
-    pub(super) fn after_vote(&mut self, workunit: WorkunitIx, effects: &mut Vec<Effect>) {
+    /// is given up, with the words of the last replica where that has failed.
+    pub(super) fn after_vote(
+        &mut self,
+        workunit: WorkunitIx,
+        last_failure: Option<&str>,
+        effects: &mut Vec<Effect>,
+    ) {
         let unit = self.farm.workunits.get(workunit);
         let job = self.farm.jobs.get(&unit.id.job).expect("a workunit's job is known");
         let (quorum, max) = (usize::from(job.spec.quorum()), usize::from(job.spec.max_replicas()));
@@ -134,10 +145,15 @@ impl Core {
         }
         if unit.votes.len() + incomplete + missing > max {
             let failed = unit.votes.iter().filter(|vote| vote.digest.is_none()).count();
-            let reason = format!(
+            let mut reason = format!(
                 "{} replicas were tried, {failed} failed, at most {agreeing} agree and {quorum} must (max_replicas is {max})",
                 unit.votes.len(),
             );
+            if let Some(why) = last_failure {
+                reason.push_str("; the last one: ");
+                reason.push_str(why);
+            }
+            let reason = bounded_reason(reason);
             let fact = Fact::GivenUp { workunit: unit.id, reason: reason.clone() };
             effects.push(Effect::Persist(fact));
             return self.give_up(workunit, reason, effects);
@@ -224,7 +240,7 @@ impl Core {
     ) {
         let Some(lease) = self.farm.leased(host, token) else { return };
         match reason {
-            ReleaseReason::CannotRun(_) => self.count(lease, None, 0, effects),
+            ReleaseReason::CannotRun(why) => self.count(lease, Err(why), 0, effects),
             ReleaseReason::Preempted | ReleaseReason::FragmentClosed | ReleaseReason::Aborted => {
                 self.give_back(lease);
             }

@@ -89,7 +89,7 @@ impl Core {
         let open: Vec<_> = self.farm.workunits().map(|(workunit, _)| workunit).collect();
         for workunit in open {
             if self.farm.workunits.contains(workunit) {
-                self.after_vote(workunit, effects);
+                self.after_vote(workunit, None, effects);
             }
         }
     }
