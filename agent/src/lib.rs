@@ -24,6 +24,7 @@ mod link;
 mod releaser;
 mod runner;
 mod sampler;
+mod scheduling_class;
 mod slot;
 mod slot_table;
 mod tls;

@@ -26,6 +26,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use tracing::{debug, warn};
 
 use crate::limits::SOCKET_CONNECTIONS_MAX;
+use crate::scheduling_class;
 use crate::slot_table::SlotTable;
 use connection::{Connection, Step};
 use listener::Listener;
@@ -80,12 +81,8 @@ impl Drop for Releaser {
     }
 }
 
-/// How far above the rest the thread runs, where that is allowed.
-const NICE: i32 = -10;
-
 fn serve<T: Fn(Released)>(listener: &Listener, service: &Service<T>, wake: &OwnedFd) {
-    // Without the right to it the thread still wakes before harvested work, which is idle-class.
-    let _ = rustix::process::setpriority_process(None, NICE);
+    scheduling_class::become_urgent();
     let mut connections: Vec<Connection> = Vec::new();
     loop {
         match wait(listener, wake, &connections) {

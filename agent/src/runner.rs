@@ -2,32 +2,31 @@
 //!
 //! An agent starts its own executable with the argument `__runner` once per slot and keeps it
 //! warm: it reads orders from its standard input, a socket, and writes what came of them back.
+//! Its standard output is what ties it to the agent's life ([`leash`]).
 //! Kernels run inside it, commands are its children; all of them are one process group, which
 //! the releaser freezes and kills as a whole.
 //!
 //! # Invariants
 //! - One order at a time.
-//! - When the agent's end of the socket closes, the whole group is killed: no work outlives its
-//!   agent.
-//! - Work runs in the idle scheduling class; the thread that watches for the agent's end does
-//!   not, so that a busy host does not keep it from acting.
+//! - When the agent ends, the whole group is killed: no work outlives its agent.
+//! - Work runs in the idle scheduling class.
 
 mod capture;
+mod children_cpu;
 mod command;
 mod folder;
 mod frame;
+mod leash;
 mod order;
 mod outputs;
-mod scheduling_class;
 mod sweep;
 
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::panic::{self, AssertUnwindSafe};
 use std::process::exit;
-use std::thread;
 
 use gleaner_protocol::{Content, OutputFile, Span, Time, boottime};
-use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Resource, Rlimit, Signal, kill_current_process_group, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
@@ -39,6 +38,7 @@ pub(crate) use outputs::{discard_spooled, spool_path};
 use crate::harvest::Product;
 use crate::kernels::kernel;
 use crate::limits::PROGRESS_INTERVAL_MS;
+use crate::scheduling_class;
 use folder::TaskFolder;
 use gleaner_protocol::limits::BLOB_BYTES_MAX;
 use outputs::Collector;
@@ -57,25 +57,20 @@ pub fn run_as_runner_if_asked() {
 /// The `main` of a runner process.
 pub fn runner_main() -> ! {
     let leads = rustix::process::getpgrp() == rustix::process::getpid();
-    let stdin = std::io::stdin();
+    let (stdin, stdout) = (std::io::stdin(), std::io::stdout());
     if !leads || rustix::net::sockopt::socket_type(&stdin).is_err() {
         // Started by hand: killing "our" group at the end would kill somebody else's.
         exit(NOT_FOR_PEOPLE);
     }
-    let Ok(socket) = fcntl_dupfd_cloexec(&stdin, FIRST_FREE_FD).map(UnixStream::from) else {
+    // Under other numbers, that commands do not inherit.
+    let ours = |fd: BorrowedFd<'_>| fcntl_dupfd_cloexec(fd, FIRST_FREE_FD);
+    let (Ok(socket), Ok(pipe)) = (ours(stdin.as_fd()), ours(stdout.as_fd())) else {
         exit(NOT_FOR_PEOPLE)
     };
-    prepare(&socket);
-    let mut runner = match Runner::set_up(socket) {
-        Ok(runner) => runner,
-        Err(_) => end_group(),
-    };
-    loop {
-        let served = runner.serve_one();
-        if served.is_err() {
-            end_group();
-        }
-    }
+    prepare(pipe);
+    let Ok(mut runner) = Runner::set_up(UnixStream::from(socket)) else { end_group() };
+    while runner.serve_one().is_ok() {}
+    end_group()
 }
 
 /// Above the three standard ones.
@@ -87,35 +82,17 @@ const NOT_FOR_PEOPLE: i32 = 2;
 /// Name of the process, as `ps` shows it.
 const NAME: &std::ffi::CStr = c"gleaner-runner";
 
-fn prepare(socket: &UnixStream) {
+fn prepare(pipe: OwnedFd) {
     // None of these is essential; what fails leaves a runner that does its work all the same.
     let _ = rustix::thread::set_name(NAME);
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     let limit = |bytes| Rlimit { current: Some(bytes), maximum: Some(bytes) };
     let _ = setrlimit(Resource::Core, limit(0));
     let _ = setrlimit(Resource::Fsize, limit(BLOB_BYTES_MAX));
-    if let Ok(socket) = socket.try_clone() {
-        let watcher = thread::Builder::new().name("watch-agent".into()).stack_size(64 << 10);
-        let _ = watcher.spawn(move || {
-            wait_for_hang_up(&socket);
-            end_group()
-        });
-    }
-    // After the watcher was started, which would inherit it.
+    leash::tie(pipe, || end_group());
+    // Last, for a thread that watches for the agent's end must not inherit it.
     scheduling_class::become_idle();
     panic::set_hook(Box::new(|_| {}));
-}
-
-/// Returns when the agent has closed its end.
-fn wait_for_hang_up(socket: &UnixStream) {
-    loop {
-        let mut fds = [PollFd::new(socket, PollFlags::empty())];
-        match poll(&mut fds, None) {
-            Ok(_) if fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR) => return,
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(_) => return,
-        }
-    }
 }
 
 /// Ends this process and everything it started.

@@ -15,10 +15,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use gleaner_hooks::RunDir;
-use gleaner_protocol::boottime;
 use gleaner_protocol::control::Lease;
 use gleaner_protocol::job::{CommandTask, Task};
-use gleaner_protocol::{Epoch, LeaseToken};
+use gleaner_protocol::{Epoch, LeaseToken, Time};
 use tokio::sync::mpsc;
 use tracing::{debug, warn};
 
@@ -58,6 +57,8 @@ pub(crate) enum SlotOrder {
         task: Arc<Task>,
         /// The epoch of the fragment.
         epoch: Epoch,
+        /// When it was taken.
+        since: Time,
     },
     /// End this, if it runs.
     Stop(LeaseToken),
@@ -101,8 +102,9 @@ pub(crate) async fn run_slot(
             }
         };
         match order {
-            Some(SlotOrder::Start { lease, task: what, epoch }) => {
-                if !task.serve(&lease, &what, epoch, &mut orders).await {
+            Some(SlotOrder::Start { lease, task: what, epoch, since }) => {
+                let replica = Replica { lease: &lease, task: &what, epoch, since };
+                if !task.serve(replica, &mut orders).await {
                     break;
                 }
             }
@@ -121,106 +123,117 @@ struct SlotTask {
     events: mpsc::Sender<SlotEvent>,
 }
 
-/// How one replica went.
-struct Verdict {
-    result: RunResult,
-    epoch_raised: bool,
+/// One to run.
+#[derive(Clone, Copy)]
+struct Replica<'a> {
+    lease: &'a Lease,
+    task: &'a Task,
+    epoch: Epoch,
+    since: Time,
 }
 
-impl From<RunResult> for Verdict {
-    fn from(result: RunResult) -> Self {
-        Self { result, epoch_raised: false }
-    }
+/// How one replica went, before anything is cleared up.
+enum Course {
+    /// It ended by itself.
+    Ended(RunResult),
+    /// The gate was closed to it.
+    ShutOut,
+    /// Its runner died under it.
+    RunnerGone,
+    /// No runner could be started.
+    NoRunner(String),
+    /// It is to be stopped.
+    Stopped,
+    /// There will be no more orders.
+    OrdersEnded,
 }
 
 impl SlotTask {
     /// Runs one replica, or until it is to be stopped. False when there will be no more orders.
     async fn serve(
         &mut self,
-        lease: &Lease,
-        task: &Task,
-        epoch: Epoch,
+        replica: Replica<'_>,
         orders: &mut mpsc::UnboundedReceiver<SlotOrder>,
     ) -> bool {
-        let events = self.events.clone();
-        let more = {
-            let work = self.perform(lease, task, epoch);
-            tokio::pin!(work);
-            loop {
-                tokio::select! {
-                    biased;
-                    order = orders.recv() => match order {
-                        Some(SlotOrder::Stop(token)) if token == lease.token => break true,
-                        Some(SlotOrder::Stop(_)) => {}
-                        Some(SlotOrder::Start { .. }) => {
-                            unreachable!("a slot gets its next replica after the end of the last")
-                        }
-                        None => break false,
-                    },
-                    verdict = &mut work => {
-                        let Verdict { result, epoch_raised } = verdict;
-                        let token = lease.token;
-                        let event = SlotEvent::Ended { token, result, epoch_raised };
-                        return events.send(event).await.is_ok();
-                    }
-                }
+        let (token, epoch) = (replica.lease.token, replica.epoch);
+        if self.runner.as_mut().is_some_and(WarmRunner::is_gone) {
+            self.bury().await;
+        }
+        // What may be broken off by a stop ends here; clearing up may not.
+        let course = tokio::select! {
+            biased;
+            course = wait_for_stop(token, orders) => course,
+            course = self.perform(replica) => course,
+        };
+        let (result, epoch_raised) = match course {
+            Course::Ended(result) => (result, false),
+            Course::ShutOut => (RunResult::Preempted, true),
+            Course::NoRunner(reason) => {
+                self.bury().await;
+                (RunResult::CannotRun(reason), false)
+            }
+            Course::RunnerGone => {
+                let explained = self.explain_death(epoch).await;
+                discard_spooled(&self.shop.spool, token.get());
+                explained
+            }
+            Course::Stopped | Course::OrdersEnded => {
+                self.bury().await;
+                discard_spooled(&self.shop.spool, token.get());
+                return !matches!(course, Course::OrdersEnded);
             }
         };
-        self.bury().await;
-        discard_spooled(&self.shop.spool, lease.token.get());
-        more
+        self.events.send(SlotEvent::Ended { token, result, epoch_raised }).await.is_ok()
     }
 
-    async fn perform(&mut self, lease: &Lease, task: &Task, epoch: Epoch) -> Verdict {
-        let (order, _pins) = match self.prepare(lease, task).await {
+    async fn perform(&mut self, replica: Replica<'_>) -> Course {
+        let Replica { lease, task, epoch, since } = replica;
+        let (order, pins) = match self.prepare(lease, task).await {
             Ok(prepared) => prepared,
-            Err(reason) => return RunResult::CannotRun(reason).into(),
+            Err(reason) => return Course::Ended(RunResult::CannotRun(reason)),
         };
-        let pgid = match self.warm_up().await {
-            Ok(pgid) => pgid,
-            Err(reason) => return RunResult::CannotRun(reason).into(),
+        let runner = match self.warm_up().await {
+            Ok(runner) => runner,
+            Err(reason) => return Course::NoRunner(reason),
         };
-        let preempted = Verdict { result: RunResult::Preempted, epoch_raised: true };
-        if self.shop.run_dir.epoch().ok() != Some(epoch) {
-            return preempted;
-        }
-        let table = Arc::clone(&self.shop.table);
-        if table.begin(self.slot, lease.token, pgid, boottime(), epoch).is_err() {
-            return preempted;
+        let pgid = runner.pgid();
+        let (table, run_dir) = (Arc::clone(&self.shop.table), self.shop.run_dir.clone());
+        let stands = || run_dir.epoch().ok() == Some(epoch);
+        if !stands() || table.begin(self.slot, lease.token, pgid, since, epoch).is_err() {
+            return Course::ShutOut;
         }
         let runner = self.runner.as_mut().expect("warmed up above");
-        let outcome = match runner.send(&order).await {
-            Ok(()) if self.shop.run_dir.epoch().ok() == Some(epoch) => {
-                converse(runner, lease.token, &self.events).await
-            }
-            Ok(()) => {
-                // A hook raised it and may believe that all is stopped: so it has to be.
-                table.stop(self.slot, lease.token);
-                Err(RunnerGone)
-            }
-            Err(gone) => Err(gone),
-        };
-        match outcome {
+        if runner.send(&order).await.is_err() {
+            return Course::RunnerGone;
+        }
+        if !stands() {
+            // A hook raised it and may believe that all is stopped: so it has to be.
+            table.stop(self.slot, lease.token);
+            return Course::RunnerGone;
+        }
+        match converse(runner, lease.token, &self.events).await {
             Ok(result) => {
                 table.end(self.slot);
-                result.into()
+                if matches!(result, RunResult::CannotRun(_)) {
+                    // A damaged input may be why: the next try fetches it anew.
+                    pins.iter().for_each(CachedBlob::distrust);
+                }
+                Course::Ended(result)
             }
-            Err(RunnerGone) => {
-                discard_spooled(&self.shop.spool, lease.token.get());
-                self.explain_death(epoch).await
-            }
+            Err(RunnerGone) => Course::RunnerGone,
         }
     }
 
-    /// The runner died under a replica: for a render's sake, or by itself.
-    async fn explain_death(&mut self, epoch: Epoch) -> Verdict {
+    /// The runner died under a replica: for a render's sake, or by itself. Says also whether the
+    /// run folder has to be read again.
+    async fn explain_death(&mut self, epoch: Epoch) -> (RunResult, bool) {
         let how = self.bury().await;
         let epoch_raised = self.shop.run_dir.epoch().ok() != Some(epoch);
         if how.for_a_render || epoch_raised {
-            return Verdict { result: RunResult::Preempted, epoch_raised: true };
+            return (RunResult::Preempted, true);
         }
         let reason = format!("its process was ended from outside ({}); out of memory?", how.status);
-        RunResult::Failed { reason, cpu_us: 0 }.into()
+        (RunResult::Failed { reason, cpu_us: 0 }, false)
     }
 
     /// Fetches what the replica needs. The pins keep its inputs in the cache.
@@ -272,27 +285,19 @@ impl SlotTask {
         Ok((inputs, pins))
     }
 
-    /// Makes sure that a runner waits for an order; returns its group.
-    async fn warm_up(&mut self) -> Result<i32, String> {
-        if self.runner.as_mut().is_some_and(WarmRunner::is_gone) {
-            self.bury().await;
+    /// Makes sure that a runner waits for an order.
+    async fn warm_up(&mut self) -> Result<&mut WarmRunner, String> {
+        if self.runner.is_none() {
+            let runner = WarmRunner::start(&self.shop.runner_program, &self.shop.run_dir)
+                .map_err(|error| error.to_string())?;
+            let setup = Setup {
+                folder: self.shop.tasks.join(self.slot.to_string()),
+                spool: self.shop.spool.clone(),
+            };
+            let runner = self.runner.insert(runner);
+            runner.send(&setup).await.map_err(|_| "the runner ended as it started")?;
         }
-        if let Some(runner) = &self.runner {
-            return Ok(runner.pgid());
-        }
-        let setup = Setup {
-            folder: self.shop.tasks.join(self.slot.to_string()),
-            spool: self.shop.spool.clone(),
-        };
-        let runner = WarmRunner::start(&self.shop.runner_program, &self.shop.run_dir)
-            .map_err(|error| error.to_string())?;
-        let runner = self.runner.insert(runner);
-        let pgid = runner.pgid();
-        if runner.send(&setup).await.is_err() {
-            let how = self.bury().await;
-            return Err(format!("the runner ended as it started ({})", how.status));
-        }
-        Ok(pgid)
+        Ok(self.runner.as_mut().expect("started above"))
     }
 
     /// Returns when the idle runner has died; never where there is none.
@@ -323,6 +328,23 @@ impl SlotTask {
             warn!("cannot clear up after a task: {error}");
         }
         Death { for_a_render, status }
+    }
+}
+
+/// Returns when this replica is to be stopped.
+async fn wait_for_stop(
+    token: LeaseToken,
+    orders: &mut mpsc::UnboundedReceiver<SlotOrder>,
+) -> Course {
+    loop {
+        match orders.recv().await {
+            Some(SlotOrder::Stop(stopped)) if stopped == token => return Course::Stopped,
+            Some(SlotOrder::Stop(_)) => {}
+            Some(SlotOrder::Start { .. }) => {
+                unreachable!("a slot gets its next replica after the end of the last")
+            }
+            None => return Course::OrdersEnded,
+        }
     }
 }
 

@@ -18,6 +18,8 @@ use gleaner_protocol::control::Fragment;
 use gleaner_protocol::{Epoch, LeaseToken, Time};
 use tracing::debug;
 
+use crate::scheduling_class::let_die;
+
 /// The table.
 #[derive(Debug)]
 pub(crate) struct SlotTable {
@@ -73,13 +75,14 @@ impl SlotTable {
         Self { inner: Mutex::new(Inner { gate, busy, connected: false }) }
     }
 
-    /// Enters a replica that is about to be handed to the runner of group `pgid`.
+    /// Enters a replica, taken at `since`, that is about to be handed to the runner of group
+    /// `pgid`.
     pub(crate) fn begin(
         &self,
         slot: u32,
         token: LeaseToken,
         pgid: i32,
-        now: Time,
+        since: Time,
         epoch: Epoch,
     ) -> Result<(), GateClosed> {
         let mut inner = self.lock();
@@ -87,7 +90,7 @@ impl SlotTable {
         if !room || inner.gate.epoch != epoch {
             return Err(GateClosed);
         }
-        inner.busy[slot as usize] = Some(Busy { token, pgid, since: now, stopped: false });
+        inner.busy[slot as usize] = Some(Busy { token, pgid, since, stopped: false });
         Ok(())
     }
 
@@ -146,6 +149,7 @@ impl SlotTable {
         for (_, _, slot) in &doomed {
             if let Some(busy) = &mut inner.busy[*slot] {
                 busy.stopped = true;
+                let_die(busy.pgid);
                 signal(freeze, busy.pgid);
             }
         }

@@ -109,10 +109,14 @@ impl Cache {
             let Some(digest) = unused.min_by_key(|(_, e)| e.used).map(|(digest, _)| *digest) else {
                 return;
             };
-            inner.remove(digest);
-            // One that is gone already needs no removing.
-            let _ = fs::remove_file(self.folder.join(digest.to_string()));
+            self.forget(&mut inner, digest);
         }
+    }
+
+    fn forget(&self, inner: &mut Inner, digest: Digest) {
+        inner.remove(digest);
+        // One that is gone already needs no removing.
+        let _ = fs::remove_file(self.folder.join(digest.to_string()));
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -139,6 +143,12 @@ impl CachedBlob {
     /// Where it is.
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Removes it from the cache: it may be damaged.
+    pub(crate) fn distrust(&self) {
+        let mut inner = self.cache.lock();
+        self.cache.forget(&mut inner, self.digest);
     }
 }
 

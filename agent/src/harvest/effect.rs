@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gleaner_protocol::control::{AgentMessage, Fragment, Lease};
 use gleaner_protocol::job::Task;
-use gleaner_protocol::{Digest, Epoch, LeaseToken};
+use gleaner_protocol::{Digest, Epoch, LeaseToken, Time};
 
 /// Something to be done, in the order of emission.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub(crate) enum Effect {
         task: Arc<Task>,
         /// The epoch of the fragment that it runs in.
         epoch: Epoch,
+        /// When it was taken: of two, the younger is ended first, here and by the releaser.
+        since: Time,
     },
     /// End what runs in a slot at once. Its end is not to be told any more.
     Stop {

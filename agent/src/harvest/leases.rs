@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gleaner_protocol::control::{AgentMessage, BrokerMessage, Lease, ReleaseReason};
 use gleaner_protocol::job::Task;
-use gleaner_protocol::{JobId, LeaseToken, Origin, Time};
+use gleaner_protocol::{JobId, LeaseToken, Time};
 
 use super::held::Held;
 use super::{Effect, Harvest};
@@ -23,7 +23,7 @@ impl Harvest {
             BrokerMessage::Welcome { .. } | BrokerMessage::Refused { .. } => {}
             BrokerMessage::Opening(opening) => self.obey_opening(now, &opening, effects),
             BrokerMessage::Closing { .. } => self.close(),
-            BrokerMessage::Task { job, task } => self.learn_task(job, task),
+            BrokerMessage::Task { job, task } => self.learn_task(job, task, effects),
             BrokerMessage::Forget { job } => {
                 self.tasks.remove(&job);
             }
@@ -51,11 +51,14 @@ impl Harvest {
         }
     }
 
-    fn learn_task(&mut self, job: JobId, task: Task) {
-        if self.tasks.len() < TASKS_MAX || self.tasks.contains_key(&job) {
-            let task = self.check_task(&task).map(|()| Arc::new(task));
-            self.tasks.insert(job, task);
+    fn learn_task(&mut self, job: JobId, task: Task, effects: &mut Vec<Effect>) {
+        if self.tasks.len() >= TASKS_MAX && !self.tasks.contains_key(&job) {
+            // Nothing is lost by it: on the next link it sends only what it still needs.
+            effects.push(Effect::EndLink { reason: "it never had us forget a task" });
+            return;
         }
+        let task = self.check_task(&task).map(|()| Arc::new(task));
+        self.tasks.insert(job, task);
     }
 
     fn check_task(&self, task: &Task) -> Result<(), String> {
@@ -100,7 +103,8 @@ impl Harvest {
         self.empty.remove(&slot);
         let running = Held::Running { replica: lease.replica, slot, since: now };
         self.held.insert(token, running);
-        effects.push(Effect::Start { slot, lease, task, epoch: self.fragment.epoch });
+        let epoch = self.fragment.epoch;
+        effects.push(Effect::Start { slot, lease, task, epoch, since: now });
     }
 
     fn abort(&mut self, token: LeaseToken, effects: &mut Vec<Effect>) {
@@ -115,10 +119,5 @@ impl Harvest {
             // The report is under way and gets its verdict all the same.
             Some(Held::Reported { .. }) | None => {}
         }
-    }
-
-    /// Whether openings mean anything here.
-    pub(crate) fn is_farm_host(&self) -> bool {
-        self.host.origin == Origin::Farm
     }
 }

@@ -9,9 +9,9 @@ use gleaner_protocol::limits::BLOB_BYTES_MAX;
 use gleaner_protocol::{Content, Digest};
 
 use super::capture::{CaptureError, Printed, capture};
+use super::children_cpu::children_cpu_us;
 use super::folder::TaskFolder;
 use super::outputs::{Collector, copy_hashed};
-use super::scheduling_class::children_cpu_us;
 use super::sweep::end_descendants;
 use super::{CommandOrder, Reply};
 use crate::harvest::Product;

@@ -86,7 +86,7 @@ mod tests {
         assert!(path.is_dir(), "an unused folder stays as it is");
         fs::create_dir_all(path.join("a/b")).expect("made");
         fs::write(path.join("a/b/file"), "x").expect("written");
-        fs::set_permissions(path.join("a"), Permissions::from_mode(0)).expect("ours");
+        fs::set_permissions(path.join("a"), Permissions::from_mode(0o0)).expect("ours");
         folder.clear();
         let path = folder.enter().expect("made again").to_owned();
         assert!(fs::read_dir(&path).expect("there").next().is_none());

@@ -154,7 +154,7 @@ mod tests {
         let (_f, missing) = collect(|_| {});
         assert!(missing.expect_err("missing").contains("was not written"));
         let (_f, link) = collect(|work| {
-            std::os::unix::fs::symlink("/etc/passwd", work.join("out")).expect("made")
+            std::os::unix::fs::symlink("/etc/passwd", work.join("out")).expect("made");
         });
         assert!(link.expect_err("a link").contains("symbolic link"));
         let (_f, folder) = collect(|work| fs::create_dir(work.join("out")).expect("made"));

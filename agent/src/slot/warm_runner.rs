@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use gleaner_hooks::{RunDir, RunDirError, TaskGroup, kill};
+use rustix::pipe::{PipeFlags, pipe_with};
 use serde::Serialize;
 use thiserror::Error;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -23,6 +24,8 @@ pub(super) struct WarmRunner {
     pgid: i32,
     socket: UnixStream,
     frames: FrameBuffer,
+    /// When this closes, the kernel kills the group.
+    _leash: OwnedFd,
 }
 
 /// It died, or speaks nonsense and has to.
@@ -52,11 +55,12 @@ impl WarmRunner {
         let (ours, theirs) = StdStream::pair().map_err(refuse)?;
         ours.set_nonblocking(true).map_err(refuse)?;
         let socket = UnixStream::from_std(ours).map_err(refuse)?;
+        let (pipe, leash) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| refuse(error.into()))?;
         let child = Command::new(program)
             .arg(RUNNER_ARGUMENT)
             .env_clear()
             .stdin(Stdio::from(OwnedFd::from(theirs)))
-            .stdout(Stdio::null())
+            .stdout(Stdio::from(pipe))
             .process_group(0)
             .kill_on_drop(true)
             .spawn()
@@ -65,7 +69,7 @@ impl WarmRunner {
         let pgid = pid.ok_or_else(|| refuse(io::ErrorKind::NotFound.into()))?;
         let group = TaskGroup::of_leader(pgid).map_err(refuse)?;
         run_dir.register_group(&group)?;
-        Ok(Self { child, pgid, socket, frames: FrameBuffer::default() })
+        Ok(Self { child, pgid, socket, frames: FrameBuffer::default(), _leash: leash })
     }
 
     /// The number of its group.

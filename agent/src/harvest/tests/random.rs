@@ -174,7 +174,7 @@ impl Witness {
         let before = self.gate;
         let ground = Some(Ground { epoch: epoch(self.count), booked });
         self.take(Input::Ground { ground, stopped });
-        let farm = self.host.harvest.is_farm_host();
+        let farm = self.host.harvest.host.origin == Origin::Farm;
         assert!(!farm || self.gate <= before, "a hook opened a farm host");
     }
 

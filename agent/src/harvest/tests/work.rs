@@ -213,9 +213,14 @@ fn with_too_many_reports_unacknowledged_nothing_more_is_asked_for() {
 #[test]
 fn the_number_of_remembered_tasks_is_bounded() {
     let mut host = Host::desktop(1);
-    for job in 0..TASKS_MAX as u64 + 10 {
+    for job in 0..TASKS_MAX as u64 {
         host.broker(BrokerMessage::Task { job: JobId::new(job), task: noop() });
         host.quiet();
     }
+    let (known, new) = (JobId::new(0), JobId::new(TASKS_MAX as u64));
+    host.broker(BrokerMessage::Task { job: known, task: noop() });
+    host.quiet();
+    host.broker(BrokerMessage::Task { job: new, task: noop() });
+    assert!(matches!(host.takes()[..], [Effect::EndLink { .. }]));
     assert_eq!(host.harvest.tasks.len(), TASKS_MAX);
 }

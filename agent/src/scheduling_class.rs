@@ -1,0 +1,43 @@
+//! Who runs first: harvested work last of all, the release before everything.
+
+/// Puts this thread, and all that it will start, into the idle class: it runs only where nothing
+/// else wants the core. Where that is refused, at the lowest priority.
+pub(crate) fn become_idle() {
+    if !set_class(SELF, libc::SCHED_IDLE, 0) {
+        let _ = rustix::process::setpriority_process(None, LOWEST);
+    }
+}
+
+/// Lets this thread, and nothing that it starts, run before all ordinary work: it runs for
+/// microseconds at a time, and a render waits for it. Where that is refused, as far above the
+/// rest as is allowed; harvested work, which is idle-class, it precedes in any case.
+pub(crate) fn become_urgent() {
+    if !set_class(SELF, libc::SCHED_RR | libc::SCHED_RESET_ON_FORK, LEAST_REALTIME) {
+        let _ = rustix::process::setpriority_process(None, HIGH);
+    }
+}
+
+/// Takes a process's first thread out of the idle class again. Stopping and dying are work of
+/// the thread itself: in the idle class it would get to neither, and its memory would not come
+/// back, while anything else wants the core.
+pub(crate) fn let_die(pid: i32) {
+    if pid > 0 {
+        // Where that is refused it takes longer.
+        let _ = set_class(pid, libc::SCHED_OTHER, 0);
+    }
+}
+
+/// The calling thread.
+const SELF: i32 = 0;
+
+const LOWEST: i32 = 19;
+const HIGH: i32 = -10;
+const LEAST_REALTIME: i32 = 1;
+
+/// rustix has no `sched_setscheduler`.
+#[expect(unsafe_code, reason = "one call without a safe wrapper in our dependencies")]
+fn set_class(thread: i32, class: i32, priority: i32) -> bool {
+    let parameter = libc::sched_param { sched_priority: priority };
+    // SAFETY: the pointer is to a live, initialised structure that the call only reads.
+    unsafe { libc::sched_setscheduler(thread, class, &raw const parameter) == 0 }
+}

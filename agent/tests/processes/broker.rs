@@ -1,0 +1,324 @@
+//! A stand-in for the broker: its end of the control link, and its blobs.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+
+use futures_util::{SinkExt, StreamExt};
+use gleaner_protocol::control::{
+    AgentMessage, BrokerMessage, Hello, Lease, Outcome, Report, Verdict, decode_frame, encode_frame,
+};
+use gleaner_protocol::job::{CommandTask, InputFile, Task};
+use gleaner_protocol::{
+    Content, Digest, JobId, KernelName, LeaseToken, Manifest, ReplicaId, WorkunitId,
+};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::{WebSocketStream, accept_async};
+
+use crate::watch::LONG;
+
+pub(crate) trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Socket for T {}
+
+/// The stand-in.
+pub(crate) struct Broker {
+    pub(crate) address: String,
+    pub(crate) blobs: Arc<Mutex<BTreeMap<Digest, Vec<u8>>>>,
+    links: mpsc::UnboundedReceiver<WebSocketStream<Box<dyn Socket>>>,
+}
+
+/// One agent's link.
+pub(crate) struct Session {
+    socket: WebSocketStream<Box<dyn Socket>>,
+    heard: VecDeque<AgentMessage>,
+    next_token: u64,
+    next_job: u64,
+}
+
+impl Broker {
+    pub(crate) async fn start() -> Self {
+        Self::start_with(None, None).await
+    }
+
+    /// With TLS, and with a token that is asked for, where given.
+    pub(crate) async fn start_with(tls: Option<TlsAcceptor>, token: Option<&str>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let port = listener.local_addr().expect("bound").port();
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let blobs = Arc::default();
+        let (accepted, links) = mpsc::unbounded_channel();
+        let service = Service { tls, token: token.map(str::to_owned), blobs, accepted };
+        let blobs = Arc::clone(&service.blobs);
+        tokio::spawn(service.serve(listener));
+        Self { address: format!("{scheme}://localhost:{port}"), blobs, links }
+    }
+
+    pub(crate) fn put(&self, content: &[u8]) -> Digest {
+        let digest = Digest::of(content);
+        self.blobs.lock().expect("no panic").insert(digest, content.to_vec());
+        digest
+    }
+
+    /// The next link, not greeted.
+    pub(crate) async fn accept(&mut self) -> Session {
+        let socket = timeout(LONG, self.links.recv()).await.expect("calls").expect("served");
+        Session { socket, heard: VecDeque::new(), next_token: 1, next_job: 1 }
+    }
+
+    /// The next link, its hello, and everything in it adopted.
+    pub(crate) async fn welcome(&mut self) -> (Session, Hello) {
+        let mut session = self.accept().await;
+        let AgentMessage::Hello(hello) = session.hear().await else { panic!("no hello") };
+        let adopted = hello.held.iter().map(|held| held.token).collect();
+        session.say(&[BrokerMessage::Welcome { incarnation: 1, adopted }]).await;
+        (session, hello)
+    }
+}
+
+struct Service {
+    tls: Option<TlsAcceptor>,
+    token: Option<String>,
+    blobs: Arc<Mutex<BTreeMap<Digest, Vec<u8>>>>,
+    accepted: mpsc::UnboundedSender<WebSocketStream<Box<dyn Socket>>>,
+}
+
+impl Service {
+    async fn serve(self, listener: TcpListener) {
+        let service = Arc::new(self);
+        while let Ok((tcp, _)) = listener.accept().await {
+            let service = Arc::clone(&service);
+            tokio::spawn(async move { service.serve_one(tcp).await });
+        }
+    }
+
+    async fn serve_one(&self, tcp: TcpStream) -> Option<()> {
+        tcp.set_nodelay(true).ok()?;
+        let mut stream: Box<dyn Socket> = match &self.tls {
+            Some(tls) => Box::new(tls.accept(tcp).await.ok()?),
+            None => Box::new(tcp),
+        };
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(stream.read_u8().await.ok()?);
+        }
+        let text = String::from_utf8(head.clone()).ok()?;
+        let header = |name: &str| {
+            let line =
+                text.lines().find(|line| line.to_lowercase().starts_with(&format!("{name}:")))?;
+            line.split_once(':').map(|(_, value)| value.trim().to_owned())
+        };
+        if let Some(token) = &self.token
+            && header("authorization") != Some(format!("Bearer {token}"))
+        {
+            let refusal = b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n";
+            return stream.write_all(refusal).await.ok();
+        }
+        let mut words = text.split(' ');
+        let (method, path) = (words.next()?, words.next()?);
+        if path == "/v1/control" {
+            let stream: Box<dyn Socket> = Box::new(Rewound { head, stream });
+            return self.accepted.send(accept_async(stream).await.ok()?).ok();
+        }
+        let digest: Digest = path.strip_prefix("/v1/blobs/")?.parse().ok()?;
+        let (status, body) = if method == "PUT" {
+            let mut body = vec![0; header("content-length")?.parse().ok()?];
+            stream.read_exact(&mut body).await.ok()?;
+            let right = Digest::of(&body) == digest;
+            self.blobs.lock().ok()?.insert(digest, body);
+            (if right { "200 OK" } else { "422 Wrong" }, Vec::new())
+        } else {
+            match self.blobs.lock().ok()?.get(&digest) {
+                Some(body) => ("200 OK", body.clone()),
+                None => ("404 Not Found", Vec::new()),
+            }
+        };
+        let head = format!(
+            "HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).await.ok()?;
+        stream.write_all(&body).await.ok()?;
+        stream.shutdown().await.ok()
+    }
+}
+
+/// A stream whose head was read already.
+struct Rewound {
+    head: Vec<u8>,
+    stream: Box<dyn Socket>,
+}
+
+impl AsyncRead for Rewound {
+    fn poll_read(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+        buffer: &mut tokio::io::ReadBuf<'_>,
+    ) -> std::task::Poll<std::io::Result<()>> {
+        if self.head.is_empty() {
+            return std::pin::Pin::new(&mut self.stream).poll_read(context, buffer);
+        }
+        let count = self.head.len().min(buffer.remaining());
+        buffer.put_slice(&self.head[..count]);
+        self.head.drain(..count);
+        std::task::Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Rewound {
+    fn poll_write(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+        bytes: &[u8],
+    ) -> std::task::Poll<std::io::Result<usize>> {
+        std::pin::Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<std::io::Result<()>> {
+        std::pin::Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<std::io::Result<()>> {
+        std::pin::Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+impl Session {
+    /// The next message of any kind.
+    pub(crate) async fn hear(&mut self) -> AgentMessage {
+        loop {
+            if let Some(message) = self.heard.pop_front() {
+                return message;
+            }
+            let frame = timeout(LONG, self.socket.next()).await.expect("speaks");
+            match frame.expect("the link stands").expect("the link stands") {
+                Message::Binary(frame) => {
+                    self.heard.extend(decode_frame(&frame).expect("a frame"));
+                }
+                Message::Close(_) => panic!("the agent closed the link"),
+                _ => {}
+            }
+        }
+    }
+
+    /// The next message that `pick` takes; others are passed over.
+    pub(crate) async fn hear_of<T>(&mut self, pick: impl Fn(&AgentMessage) -> Option<T>) -> T {
+        loop {
+            if let Some(found) = pick(&self.hear().await) {
+                return found;
+            }
+        }
+    }
+
+    /// The next report.
+    pub(crate) async fn hear_report(&mut self) -> Report {
+        self.hear_of(|message| match message {
+            AgentMessage::Report(report) => Some(report.clone()),
+            AgentMessage::Released(released) => panic!("{released:?} where a report is due"),
+            _ => None,
+        })
+        .await
+    }
+
+    /// Waits until the link is gone, however.
+    pub(crate) async fn hear_end(&mut self) {
+        while let Some(Ok(_)) = timeout(LONG, self.socket.next()).await.expect("ends") {}
+    }
+
+    pub(crate) async fn say(&mut self, messages: &[BrokerMessage]) {
+        self.say_bytes(encode_frame(messages)).await;
+    }
+
+    pub(crate) async fn say_bytes(&mut self, frame: Vec<u8>) {
+        self.socket.send(Message::Binary(frame.into())).await.expect("the link stands");
+    }
+
+    pub(crate) async fn say_text(&mut self, text: &str) {
+        self.socket.send(Message::Text(text.into())).await.expect("the link stands");
+    }
+
+    /// Gives replicas of a new job, one per item; returns their tokens.
+    pub(crate) async fn give(&mut self, task: Task, items: &[Option<&str>]) -> Vec<LeaseToken> {
+        let job = JobId::new(self.next_job);
+        self.next_job += 1;
+        let mut messages = vec![BrokerMessage::Task { job, task }];
+        let mut tokens = Vec::new();
+        for (index, item) in (0..).zip(items) {
+            let token = LeaseToken::new(self.next_token);
+            self.next_token += 1;
+            let replica = ReplicaId { workunit: WorkunitId { job, index }, attempt: 1 };
+            let item = item.map(str::to_owned);
+            messages.push(BrokerMessage::Lease(Lease { token, replica, item }));
+            tokens.push(token);
+        }
+        messages.push(BrokerMessage::Forget { job });
+        self.say(&messages).await;
+        tokens
+    }
+
+    /// Runs one replica and returns its report, which is acknowledged.
+    pub(crate) async fn perform(&mut self, task: Task, item: Option<&str>) -> Report {
+        let tokens = self.give(task, &[item]).await;
+        let report = self.hear_report().await;
+        assert_eq!(report.token, tokens[0]);
+        self.say(&[BrokerMessage::Verdict { token: report.token, verdict: Verdict::Counted }])
+            .await;
+        report
+    }
+}
+
+pub(crate) fn kernel(name: &str) -> Task {
+    Task::Kernel(KernelName::new(name).expect("plain"))
+}
+
+pub(crate) fn command(argv: &[&str]) -> Task {
+    command_with(argv, &[], &[])
+}
+
+/// A script for `/bin/sh`.
+pub(crate) fn script(text: &str) -> Task {
+    command(&["/bin/sh", "-c", text])
+}
+
+pub(crate) fn command_with(argv: &[&str], inputs: &[(&str, Digest)], outputs: &[&str]) -> Task {
+    Task::Command(CommandTask {
+        argv: argv.iter().map(|word| (*word).to_owned()).collect(),
+        inputs: inputs
+            .iter()
+            .map(|(name, digest)| InputFile { name: (*name).to_owned(), digest: *digest })
+            .collect(),
+        outputs: outputs.iter().map(|name| (*name).to_owned()).collect(),
+    })
+}
+
+/// Text of a small file of an output.
+pub(crate) fn text(report: &Report, name: &str) -> String {
+    let file = output(report).files().iter().find(|file| file.name == name).expect(name);
+    match &file.content {
+        Content::Inline(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        stored @ Content::Stored { .. } => panic!("{stored:?}"),
+    }
+}
+
+pub(crate) fn output(report: &Report) -> &Manifest {
+    match &report.outcome {
+        Outcome::Output(manifest) => manifest,
+        Outcome::Failed(reason) => panic!("failed: {reason}"),
+    }
+}
+
+pub(crate) fn failure(report: &Report) -> &str {
+    match &report.outcome {
+        Outcome::Failed(reason) => reason,
+        Outcome::Output(manifest) => panic!("{manifest:?}"),
+    }
+}

@@ -1,0 +1,172 @@
+//! Ends of agents and of runners, orderly and not.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use gleaner_agent::{RUNNER_ARGUMENT, run};
+use gleaner_hooks::TaskGroup;
+use gleaner_protocol::control::{AgentMessage, ReleaseReason};
+
+use crate::Story;
+use crate::agent::{AgentProcess, AgentThread, Folders, block_on};
+use crate::broker::{Broker, failure, kernel, script, text};
+use crate::releases::{ENDLESS, wait_until_busy};
+use crate::watch::{members, wait_for_end, wait_for_end_of_group, wait_until};
+
+pub(crate) const STORIES: &[Story] = &[
+    ("no_work_outlives_a_killed_agent", no_work_outlives_a_killed_agent),
+    ("an_orderly_end_gives_everything_back", an_orderly_end_gives_everything_back),
+    ("a_runner_that_dies_is_a_failure_and_is_replaced", a_runner_that_dies_is_replaced),
+    ("an_idle_runner_that_dies_is_replaced_unnoticed", an_idle_runner_that_dies_is_replaced),
+    ("an_agent_stops_what_an_earlier_one_left", an_agent_stops_what_an_earlier_one_left),
+    ("a_second_agent_on_the_same_folders_is_refused", a_second_agent_is_refused),
+    ("a_runner_without_an_agent_does_nothing", a_runner_without_an_agent_does_nothing),
+];
+
+fn no_work_outlives_a_killed_agent() {
+    block_on(async {
+        let folders = Folders::new();
+        let mut broker = Broker::start().await;
+        let mut agent = AgentProcess::start(&folders.config(&broker.address, 3), &folders);
+        let (mut session, first) = broker.welcome().await;
+        session.give(kernel("gametree"), &[Some(ENDLESS)]).await;
+        let stubborn = "trap '' TERM HUP INT; sleep 1000 & while :; do :; done";
+        session.give(script(stubborn), &[None]).await;
+        session.perform(kernel("noop"), None).await;
+        let groups = wait_until_busy_but_idle_ones(&folders);
+        agent.child.kill().expect("ours");
+        agent.child.wait().expect("ours");
+        groups.iter().copied().for_each(wait_for_end_of_group);
+        // Another agent comes up in its place, and says that it holds nothing.
+        let _agent = AgentThread::start(folders.config(&broker.address, 3));
+        let (_session, second) = broker.welcome().await;
+        assert_ne!(first.incarnation, second.incarnation);
+        assert_eq!(second.held, []);
+        assert_eq!(folders.groups(), [0; 0]);
+    });
+}
+
+fn wait_until_busy_but_idle_ones(folders: &Folders) -> Vec<i32> {
+    wait_until("the runners", || folders.groups().len() == 3);
+    let groups = folders.groups();
+    wait_until("the command", || groups.iter().any(|group| members(*group).len() == 3));
+    groups
+}
+
+fn an_orderly_end_gives_everything_back() {
+    block_on(async {
+        let folders = Folders::new();
+        let mut broker = Broker::start().await;
+        let agent = AgentThread::start(folders.config(&broker.address, 2));
+        let (mut session, _) = broker.welcome().await;
+        let tokens = session.give(kernel("gametree"), &[Some(ENDLESS); 2]).await;
+        let groups = wait_until_busy(&folders, 2);
+        let stopping = std::thread::spawn(move || agent.stop());
+        let mut given_back = Vec::new();
+        while given_back.len() < 2 {
+            if let AgentMessage::Released(released) = session.hear().await {
+                assert_eq!(released.reason, ReleaseReason::FragmentClosed);
+                given_back.push(released.token);
+            }
+        }
+        given_back.sort();
+        assert_eq!(given_back, tokens);
+        session.hear_end().await;
+        stopping.join().expect("an orderly end");
+        assert!(groups.iter().all(|group| members(*group).is_empty()));
+        assert_eq!(folders.groups(), [0; 0]);
+        assert!(!folders.run_dir().socket_path().exists());
+    });
+}
+
+fn a_runner_that_dies_is_replaced() {
+    block_on(async {
+        let folders = Folders::new();
+        let mut broker = Broker::start().await;
+        let _agent = AgentThread::start(folders.config(&broker.address, 1));
+        let (mut session, _) = broker.welcome().await;
+        session.give(kernel("gametree"), &[Some(ENDLESS)]).await;
+        let group = wait_until_busy(&folders, 1)[0];
+        gleaner_hooks::kill(group).expect("there");
+        let report = session.hear_report().await;
+        assert!(failure(&report).contains("ended from outside"), "{report:?}");
+        assert!(failure(&report).contains("signal: 9"), "{report:?}");
+        session.perform(kernel("noop"), None).await;
+        assert_ne!(folders.groups(), [group]);
+    });
+}
+
+fn an_idle_runner_that_dies_is_replaced() {
+    block_on(async {
+        let folders = Folders::new();
+        let mut broker = Broker::start().await;
+        let _agent = AgentThread::start(folders.config(&broker.address, 1));
+        let (mut session, _) = broker.welcome().await;
+        for _ in 0..5 {
+            session.perform(kernel("noop"), None).await;
+            let group = folders.groups()[0];
+            gleaner_hooks::kill(group).expect("there");
+            wait_until("it to be forgotten", || folders.groups().is_empty());
+        }
+    });
+}
+
+fn an_agent_stops_what_an_earlier_one_left() {
+    block_on(async {
+        let folders = Folders::new();
+        let broker = Broker::start().await;
+        let mut left = Command::new("/bin/sleep")
+            .arg("1000")
+            .process_group(0)
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("starts");
+        let pid = i32::try_from(left.id()).expect("a process number");
+        let group = TaskGroup::of_leader(pid).expect("leads");
+        folders.run_dir().register_group(&group).expect("there");
+        let _agent = AgentThread::start(folders.config(&broker.address, 1));
+        wait_for_end(pid);
+        assert_eq!(folders.groups(), [0; 0]);
+        left.wait().expect("ours");
+    });
+}
+
+fn a_second_agent_is_refused() {
+    block_on(async {
+        let (folders, others) = (Folders::new(), Folders::new());
+        let mut broker = Broker::start().await;
+        let config = folders.config(&broker.address, 1);
+        let _agent = AgentThread::start(config.clone());
+        let (mut session, _) = broker.welcome().await;
+        session.perform(kernel("noop"), None).await;
+        let groups = folders.groups();
+        let never = || panic!("it must not come up");
+        let error = run(config.clone(), never, std::future::pending()).await.expect_err("refused");
+        assert!(error.to_string().contains("another agent"), "{error}");
+        let mut same_run_dir = others.config(&broker.address, 1);
+        same_run_dir.run_dir = config.run_dir;
+        let error = run(same_run_dir, never, std::future::pending()).await.expect_err("refused");
+        assert!(error.to_string().contains("another agent"), "{error}");
+        session.perform(kernel("noop"), None).await;
+        assert_eq!(folders.groups(), groups, "the first was not disturbed");
+    });
+}
+
+fn a_runner_without_an_agent_does_nothing() {
+    let status = Command::new(std::env::current_exe().expect("there"))
+        .arg(RUNNER_ARGUMENT)
+        .stdin(Stdio::null())
+        .status()
+        .expect("starts");
+    assert_eq!(status.code(), Some(2));
+    block_on(async {
+        // A task cannot make itself one either: it leads no group.
+        let folders = Folders::new();
+        let mut broker = Broker::start().await;
+        let _agent = AgentThread::start(folders.config(&broker.address, 1));
+        let (mut session, _) = broker.welcome().await;
+        let own = std::env::current_exe().expect("there");
+        let task = script(&format!("{} {RUNNER_ARGUMENT}; echo $?", own.display()));
+        assert_eq!(text(&session.perform(task, None).await, "stdout"), "2\n");
+    });
+}

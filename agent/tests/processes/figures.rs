@@ -1,0 +1,124 @@
+//! What release and overhead cost here. Printed; the bounds asserted are far wider than the
+//! targets, for the machine may be busy with other things.
+
+use std::process::Command;
+
+use gleaner_hooks::{ProcessStat, SocketAnswer};
+use gleaner_protocol::control::{AgentMessage, BrokerMessage, Verdict};
+use gleaner_protocol::job::Task;
+use gleaner_protocol::{Span, boottime};
+
+use crate::Story;
+use crate::agent::{AgentThread, Folders, block_on};
+use crate::broker::{Broker, Session, command, kernel};
+use crate::releases::{ENDLESS, wait_until_busy};
+use crate::watch::{pause, wait_until};
+
+pub(crate) const STORIES: &[Story] = &[
+    ("release_of_32_busy_kernels_takes_milliseconds", release_of_32_busy_kernels),
+    ("a_replica_in_a_warm_runner_costs_little", a_replica_in_a_warm_runner_costs_little),
+];
+
+/// `GLEANER_RELEASE_TRIALS` asks for more.
+fn trials() -> usize {
+    let asked = std::env::var("GLEANER_RELEASE_TRIALS").ok();
+    asked.and_then(|text| text.parse().ok()).unwrap_or(5)
+}
+
+fn release_of_32_busy_kernels() {
+    const REPLICAS: usize = 32;
+    block_on(async {
+        let folders = Folders::new();
+        let mut broker = Broker::start().await;
+        let cores = u32::try_from(REPLICAS).expect("small");
+        let _agent = AgentThread::start(folders.config(&broker.address, cores));
+        let (mut session, _) = broker.welcome().await;
+        let (mut answered, mut stopped) = (Vec::new(), Vec::new());
+        for trial in 0..trials() {
+            session.give(kernel("gametree"), &[Some(ENDLESS); REPLICAS]).await;
+            wait_until("all runners", || folders.groups().len() == REPLICAS);
+            let groups = wait_until_busy(&folders, REPLICAS);
+            let booking = format!("r{trial}");
+            let request = folders.book(&booking, None);
+            let start = boottime();
+            let answer = folders.ask(&request);
+            answered.push(boottime() - start);
+            assert_eq!(answer, SocketAnswer::Released { frozen: 32, slots_left: 0 });
+            for group in groups {
+                while ProcessStat::of(group).is_ok_and(|s| !s.is_dead() && s.state != 'T') {
+                    pause();
+                }
+            }
+            stopped.push(boottime() - start);
+            wait_until("the end of all", || folders.groups().is_empty());
+            folders.postflight(&booking);
+            let reopened = |message: &AgentMessage| match message {
+                AgentMessage::Fragment(fragment) if fragment.slots == cores => Some(()),
+                _ => None,
+            };
+            session.hear_of(reopened).await;
+        }
+        println!("hook's question to its answer:          {}", summary(&mut answered));
+        println!("hook's question to the last one stopped: {}", summary(&mut stopped));
+        let (p50, _) = percentiles(&mut stopped);
+        assert!(p50 < Span::from_millis(100), "{p50}");
+    });
+}
+
+fn a_replica_in_a_warm_runner_costs_little() {
+    block_on(async {
+        let folders = Folders::new();
+        let mut broker = Broker::start().await;
+        let _agent = AgentThread::start(folders.config(&broker.address, 2));
+        let (mut session, _) = broker.welcome().await;
+        let mut single = Vec::new();
+        for _ in 0..200 {
+            let start = boottime();
+            session.perform(kernel("noop"), None).await;
+            single.push(boottime() - start);
+        }
+        println!("a kernel replica, lease to report:       {}", summary(&mut single));
+        let noop = flood(&mut session, kernel("noop"), 4_000).await;
+        println!("noop replicas, 2 slots:                  {noop:.0}/s");
+        let truth = flood(&mut session, command(&["/bin/true"]), 2_000).await;
+        let start = boottime();
+        let xargs = "seq 2000 | xargs -P2 -n1 /bin/true";
+        assert!(Command::new("/bin/sh").args(["-c", xargs]).status().expect("runs").success());
+        let bare = 2_000.0 / (boottime() - start).as_secs_f64();
+        println!(
+            "/bin/true, 2 slots: {truth:.0}/s, xargs -P2: {bare:.0}/s, ratio {:.2}",
+            truth / bare
+        );
+        let (p50, _) = percentiles(&mut single);
+        assert!(p50 < Span::from_millis(20), "{p50}");
+    });
+}
+
+/// Runs `count` replicas, always as many as are asked for; returns how many per second.
+async fn flood(session: &mut Session, task: Task, count: usize) -> f64 {
+    let start = boottime();
+    let mut given = 2;
+    session.give(task.clone(), &[None; 2]).await;
+    for _ in 0..count {
+        let report = session.hear_report().await;
+        let verdict = Verdict::Counted;
+        session.say(&[BrokerMessage::Verdict { token: report.token, verdict }]).await;
+        if given < count {
+            given += 1;
+            session.give(task.clone(), &[None]).await;
+        }
+    }
+    count as f64 / (boottime() - start).as_secs_f64()
+}
+
+fn percentiles(spans: &mut [Span]) -> (Span, Span) {
+    spans.sort_unstable();
+    (spans[spans.len() / 2], spans[(spans.len() * 99 / 100).min(spans.len() - 1)])
+}
+
+fn summary(spans: &mut [Span]) -> String {
+    let (p50, p99) = percentiles(spans);
+    let max = spans.last().copied().unwrap_or_default();
+    let ms = |span: Span| span.as_micros() as f64 / 1000.0;
+    format!("p50 {:.2} ms, p99 {:.2} ms, max {:.2} ms", ms(p50), ms(p99), ms(max))
+}

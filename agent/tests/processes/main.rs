@@ -1,0 +1,58 @@
+//! Stories of whole agents: real processes, real sockets, a stand-in for the broker.
+//!
+//! Runners, and agents that are to be killed, are started out of this very executable, so its
+//! `main` is its own. `cargo test -p gleaner-agent --test processes [PART OF A NAME]` runs some.
+
+mod agent;
+mod broker;
+mod commands;
+mod deaths;
+mod figures;
+mod kernels;
+mod links;
+mod releases;
+mod watch;
+
+use std::panic;
+use std::process::ExitCode;
+
+/// A story and its name.
+type Story = (&'static str, fn());
+
+fn main() -> ExitCode {
+    gleaner_agent::run_as_runner_if_asked();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [first, config] = &arguments[..]
+        && first == agent::AGENT_ARGUMENT
+    {
+        agent::agent_main(config);
+    }
+    let filters: Vec<&String> = arguments.iter().filter(|a| !a.starts_with('-')).collect();
+    let stories: [&[Story]; 6] = [
+        kernels::STORIES,
+        commands::STORIES,
+        releases::STORIES,
+        deaths::STORIES,
+        links::STORIES,
+        figures::STORIES,
+    ];
+    let chosen: Vec<&Story> = stories
+        .into_iter()
+        .flatten()
+        .filter(|(name, _)| filters.is_empty() || filters.iter().any(|part| name.contains(*part)))
+        .collect();
+    println!("\nrunning {} stories", chosen.len());
+    let mut failed = Vec::new();
+    for (name, story) in chosen {
+        let ok = panic::catch_unwind(story).is_ok();
+        println!("test {name} ... {}", if ok { "ok" } else { "FAILED" });
+        if !ok {
+            failed.push(name);
+        }
+    }
+    if failed.is_empty() {
+        return ExitCode::SUCCESS;
+    }
+    println!("\nfailures: {failed:?}");
+    ExitCode::FAILURE
+}

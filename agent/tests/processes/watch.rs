@@ -1,0 +1,54 @@
+//! Looking at processes from outside, and waiting for what happens to them.
+
+use std::time::Duration;
+
+use gleaner_hooks::ProcessStat;
+use gleaner_protocol::{Span, boottime};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+/// Longer than anything takes; a story that waits for so long has failed.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+/// Processes of a group that have not ended.
+pub(crate) fn members(pgid: i32) -> Vec<ProcessStat> {
+    std::fs::read_dir("/proc")
+        .expect("there")
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter_map(|pid| ProcessStat::of(pid).ok())
+        .filter(|stat| stat.pgid == pgid && !stat.is_dead())
+        .collect()
+}
+
+/// Waits until no process of a group is left.
+pub(crate) fn wait_for_end_of_group(pgid: i32) {
+    // Each round waits for the end of one; only a group that is alive can grow.
+    while let Some(member) = members(pgid).first() {
+        wait_for_end(member.pid);
+    }
+}
+
+/// Waits until a process has ended.
+pub(crate) fn wait_for_end(pid: i32) {
+    let number = Pid::from_raw(pid).expect("a process number");
+    let Ok(handle) = pidfd_open(number, PidfdFlags::empty()) else { return };
+    let mut fds = [PollFd::new(&handle, PollFlags::IN)];
+    let limit = Timespec { tv_sec: LONG.as_secs().cast_signed(), tv_nsec: 0 };
+    let ended = poll(&mut fds, Some(&limit)).expect("polls");
+    assert_eq!(ended, 1, "process {pid} does not end: {:?}", ProcessStat::of(pid));
+}
+
+/// Waits until `there` says so. For what nobody sends an event of: a state in `/proc`.
+pub(crate) fn wait_until(what: &str, mut there: impl FnMut() -> bool) {
+    let end = boottime() + Span::from(LONG);
+    while !there() {
+        assert!(boottime() < end, "never came: {what}");
+        pause();
+    }
+}
+
+/// Leaves the cores to what is waited for, which is idle-class work.
+pub(crate) fn pause() {
+    std::thread::sleep(Duration::from_micros(200));
+}
