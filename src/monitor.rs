@@ -31,6 +31,10 @@ pub(crate) struct Args {
     #[arg(long, env = "GLEANER_TOKEN_FILE", value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     token_file: Option<PathBuf>,
+    /// Certificates (PEM) to trust for https:// instead of the system's.
+    #[arg(long, env = "GLEANER_CA_FILE", value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ca_file: Option<PathBuf>,
     /// How long a host must be quiet after a render before it is harvested [default: 60].
     #[arg(long, env = "GLEANER_MONITOR_QUIET_PERIOD_S", value_name = "SECONDS")]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -19,6 +19,8 @@ use crate::outbox::Outbox;
 pub(crate) struct BrokerLink {
     pub(crate) url: Url,
     pub(crate) client: Client,
+    /// The token to show.
+    pub(crate) token: Option<String>,
     pub(crate) outbox: Arc<Outbox>,
     pub(crate) counters: Arc<Counters>,
 }
@@ -71,8 +73,11 @@ impl BrokerLink {
     }
 
     async fn send(&self, events: &[FarmEvent]) -> Sent {
-        let request =
+        let mut request =
             self.client.post(self.url.clone()).timeout(BROKER_TIMEOUT.into()).json(events);
+        if let Some(token) = &self.token {
+            request = request.bearer_auth(token);
+        }
         let answer = match request.send().await {
             Ok(answer) => answer,
             Err(error) => return Sent::NotNow(chain(&error)),

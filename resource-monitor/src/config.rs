@@ -23,8 +23,10 @@ pub struct Config {
     pub listen: SocketAddr,
     /// The broker's address.
     pub broker: String,
-    /// File with the token that requests must bear.
+    /// File with the token that requests must bear, and that the broker is shown.
     pub token_file: Option<PathBuf>,
+    /// Certificates to trust instead of the system's.
+    pub ca_file: Option<PathBuf>,
     /// How long nothing must happen before a fragment opens.
     pub quiet_period_s: f64,
     /// Cores of every host that are never given away.
@@ -47,6 +49,7 @@ impl Default for Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 7711)),
             broker: "http://127.0.0.1:7710".into(),
             token_file: None,
+            ca_file: None,
             quiet_period_s: 60.0,
             reserve_cores: 0,
             reserve_memory_mib: 0,
@@ -149,7 +152,7 @@ mod tests {
     fn the_commented_file_says_what_the_code_does() {
         let file: Config = toml::from_str(DEFAULT_TOML).expect("the file is valid");
         assert_eq!(file, Config::default());
-        for key in ["token_file", "poll_url"] {
+        for key in ["token_file", "ca_file", "poll_url"] {
             assert!(DEFAULT_TOML.contains(&format!("\n# {key} = ")), "{key} is explained");
         }
         let written = toml::Table::try_from(Config::default()).expect("serialises");

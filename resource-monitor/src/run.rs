@@ -38,7 +38,7 @@ pub async fn run(
         return Err(RunError::NotLoopback(config.listen));
     }
     let token = config.token_file.as_deref().map(read_token).transpose()?;
-    let client = client()?;
+    let client = client(config.ca_file.as_deref())?;
     let listener = TcpListener::bind(config.listen)
         .await
         .map_err(|source| RunError::Listen { listen: config.listen, source })?;
@@ -55,6 +55,7 @@ pub async fn run(
         BrokerLink {
             url: broker_url,
             client: client.clone(),
+            token: token.clone(),
             outbox: driver.outbox.clone(),
             counters: driver.counters.clone(),
         }
@@ -77,14 +78,26 @@ pub async fn run(
     Ok(())
 }
 
-fn client() -> Result<reqwest::Client, RunError> {
+fn client(ca_file: Option<&Path>) -> Result<reqwest::Client, RunError> {
     // Refused where another part of this process has installed it, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::builder()
-        .no_proxy()
-        .redirect(reqwest::redirect::Policy::none())
-        .build()
-        .map_err(RunError::Client)
+    let mut client =
+        reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
+    if let Some(path) = ca_file {
+        client = client.tls_certs_only(read_certificates(path)?);
+    }
+    client.build().map_err(RunError::Client)
+}
+
+fn read_certificates(path: &Path) -> Result<Vec<reqwest::Certificate>, RunError> {
+    let refuse = |reason: String| RunError::Certificates { path: path.to_owned(), reason };
+    let pem = std::fs::read(path).map_err(|error| refuse(error.to_string()))?;
+    let certificates =
+        reqwest::Certificate::from_pem_bundle(&pem).map_err(|error| refuse(error.to_string()))?;
+    if certificates.is_empty() {
+        return Err(refuse("there are none in it".into()));
+    }
+    Ok(certificates)
 }
 
 fn read_token(path: &Path) -> Result<String, RunError> {
@@ -129,6 +142,14 @@ pub enum RunError {
     /// The token could never be borne by a request.
     #[error("the token file {path} holds no token: one line of visible ASCII", path = .0.display())]
     TokenText(PathBuf),
+    /// The certificates to trust cannot be read.
+    #[error("cannot read the certificates {path}: {reason}", path = path.display())]
+    Certificates {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
     /// The HTTP client cannot be made.
     #[error("cannot make an HTTP client: {0}")]
     Client(reqwest::Error),

@@ -176,15 +176,48 @@ fn a_preflight_that_was_never_heard_is_found_by_a_sample() {
     let mut farm = Farm::with_open_host();
     let _lost = farm.preflight("a", "r1", cores(8));
     farm.samples("a");
-    farm.tells(["close a"]);
-    farm.advance(QUIET_S);
     farm.tells(["open a 4 at 1"]);
+    farm.advance(QUIET_S);
     let _lost = farm.postflight("a", "r1");
     farm.samples("a");
     farm.advance(QUIET_S - 1);
     farm.tells([]);
     farm.advance(1);
     farm.tells(["open a 12 at 1"]);
+}
+
+#[test]
+fn a_sample_that_overtakes_its_hook_leaves_the_other_cores_open() {
+    let mut farm = Farm::with_open_host();
+    let preflight = farm.preflight("a", "r1", cores(2));
+    farm.samples("a");
+    farm.tells(["open a 10 at 1"]);
+    farm.hears(&preflight);
+    let both = [farm.preflight("a", "r2", cores(2)), farm.preflight("a", "r3", cores(2))];
+    farm.samples("a");
+    both.iter().for_each(|preflight| farm.hears(preflight));
+    farm.tells(["open a 6 at 3"]);
+}
+
+#[test]
+fn an_epoch_that_its_sample_does_not_account_for_closes() {
+    let mut farm = Farm::with_open_host();
+    let preflight = farm.preflight("a", "r1", cores(2));
+    // The hook has raised the epoch and is about to book.
+    let mut between = farm.sample("a");
+    between.bookings.clear();
+    farm.input(Input::Sample(between));
+    farm.tells(["close a"]);
+    farm.hears(&preflight);
+    // Of two preflights the sample shows one.
+    farm.advance(QUIET_S);
+    farm.tells(["open a 10 at 1"]);
+    let _first = farm.preflight("a", "r2", cores(2));
+    let second = farm.preflight("a", "r3", cores(2));
+    let mut between = farm.sample("a");
+    between.bookings.retain(|known| known.booking != second.booking);
+    farm.input(Input::Sample(between));
+    farm.tells(["close a"]);
 }
 
 #[test]

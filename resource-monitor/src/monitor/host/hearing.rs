@@ -102,10 +102,10 @@ impl Host {
                 self.unsettle(now, rules, "its agent cannot read the epoch");
                 return;
             }
-            News::Next | News::Ahead => {
+            News::Next | News::Ahead if !self.accounts_for_its_epoch(&sample) => {
                 self.unsettle(now, rules, "a preflight took place that is not known yet");
             }
-            News::Same | News::First | News::OtherLife => {}
+            News::Next | News::Ahead | News::Same | News::First | News::OtherLife => {}
         }
         self.adopt(now, rules, news, sample.epoch);
         self.epoch_in_doubt = false;
@@ -140,6 +140,18 @@ impl Host {
                 self.contradict(now, format!("the farm lists {id}, its run folder does not"));
             }
         }
+    }
+
+    /// Whether a sample shows a new booking for each preflight since the epoch that is known. It
+    /// often overtakes the hook's own word.
+    fn accounts_for_its_epoch(&self, sample: &HostSample) -> bool {
+        let preflights = self.epoch.map_or(0, |known| sample.epoch.count - known.count);
+        let is_new = |id: &BookingId| {
+            self.bookings.get(id).is_none()
+                && self.bookings.ended(id).is_none_or(|ended| !ended.overrules_samples)
+        };
+        let new = sample.bookings.iter().filter(|booking| is_new(&booking.booking)).count();
+        new as u64 >= preflights
     }
 
     /// Bookings that a hook or the folder itself told of and that the folder has no more.
