@@ -77,7 +77,7 @@ impl Config {
     pub(crate) fn policy(&self) -> Result<PolicyName, ConfigError> {
         self.background_policy
             .parse()
-            .map_err(|source| ConfigError::Policy { key: "background_policy", source })
+            .map_err(|why| ConfigError::Policy { key: "background_policy", why })
     }
 }
 
@@ -95,12 +95,12 @@ pub enum ConfigError {
         range: &'static str,
     },
     /// No such policy.
-    #[error("{key}: {source}")]
+    #[error("{key}: {why}")]
     Policy {
         /// The key.
         key: &'static str,
         /// What it says.
-        source: gleaner_scheduling::UnknownPolicy,
+        why: gleaner_scheduling::UnknownPolicy,
     },
 }
 

@@ -140,7 +140,8 @@ impl Reader {
 
     async fn run_to_error(&mut self) -> Result<std::convert::Infallible, LinkEnd> {
         let first = timeout(HELLO_TIME_MAX, self.frame()).await.map_err(|_| LinkEnd::Silence)??;
-        check_hello(&first)?;
+        let cores = check_hello(&first)?;
+        check_fragments(&first, cores)?;
         self.pass(first).await?;
         loop {
             let frame =
@@ -148,6 +149,7 @@ impl Reader {
             if frame.iter().any(|message| matches!(message, AgentMessage::Hello(_))) {
                 return Err(LinkEnd::NoHello);
             }
+            check_fragments(&frame, cores)?;
             self.pass(frame).await?;
         }
     }
@@ -218,7 +220,8 @@ impl Reader {
     }
 }
 
-fn check_hello(messages: &[AgentMessage]) -> Result<(), LinkEnd> {
+/// Checks the first frame; the cores of the host.
+fn check_hello(messages: &[AgentMessage]) -> Result<u32, LinkEnd> {
     let Some((AgentMessage::Hello(hello), rest)) = messages.split_first() else {
         return Err(LinkEnd::NoHello);
     };
@@ -226,12 +229,25 @@ fn check_hello(messages: &[AgentMessage]) -> Result<(), LinkEnd> {
         return Err(LinkEnd::NoHello);
     }
     let host = &hello.host;
-    if host.cores > CORES_MAX || hello.fragment.slots > host.cores {
-        return Err(LinkEnd::Host("gives more slots than it has cores, or has too many cores"));
+    if host.cores > CORES_MAX {
+        return Err(LinkEnd::Host("has too many cores"));
+    }
+    if hello.fragment.slots > host.cores {
+        return Err(MORE_THAN_IT_HAS);
     }
     let offered = host.capabilities.kernels.len() + host.capabilities.commands.len();
     if offered > CAPABILITIES_MAX {
         return Err(LinkEnd::Host("offers too many kernels and programs"));
     }
-    Ok(())
+    Ok(host.cores)
 }
+
+fn check_fragments(messages: &[AgentMessage], cores: u32) -> Result<(), LinkEnd> {
+    let is_too_large = |message: &AgentMessage| match message {
+        AgentMessage::Fragment(fragment) => fragment.slots > cores,
+        _ => false,
+    };
+    if messages.iter().any(is_too_large) { Err(MORE_THAN_IT_HAS) } else { Ok(()) }
+}
+
+const MORE_THAN_IT_HAS: LinkEnd = LinkEnd::Host("gives more slots than it has cores");
