@@ -24,6 +24,21 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(code(error))
 }
 
+/// Whether a part did not start because of what it was told.
+fn is_configuration(cause: &(dyn std::error::Error + 'static)) -> bool {
+    use gleaner_broker::BrokerError;
+    matches!(
+        cause.downcast_ref::<BrokerError>(),
+        Some(BrokerError::Config(_) | BrokerError::HalfTls)
+    ) || matches!(
+        cause.downcast_ref::<gleaner_monitor::RunError>(),
+        Some(gleaner_monitor::RunError::Config(_))
+    ) || matches!(
+        cause.downcast_ref::<gleaner_agent::RunError>(),
+        Some(gleaner_agent::RunError::Config(_))
+    )
+}
+
 fn code(error: &anyhow::Error) -> u8 {
     for cause in error.chain() {
         if let Some(failure) = cause.downcast_ref::<Failure>() {
@@ -32,7 +47,7 @@ fn code(error: &anyhow::Error) -> u8 {
                 Failure::TimedOut(_) => 6,
             };
         }
-        if cause.is::<ConfigurationError>() {
+        if cause.is::<ConfigurationError>() || is_configuration(cause) {
             return 2;
         }
         if let Some(error) = cause.downcast_ref::<ClientError>() {

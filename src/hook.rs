@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use gleaner_hooks::{Farm, HookInvocation, Notification, notify, run_to_exit};
-use gleaner_protocol::HostName;
 use gleaner_protocol::farm::HookKind;
+use gleaner_protocol::{HostName, Span};
 
 /// Frees this host's cores before a render, and says that it has ended after it. Always exits
 /// with 0 and in bounded time, whatever is wrong: it can neither fail nor delay a render.
@@ -47,6 +47,13 @@ struct Options {
     /// This host's name [default: as the farm manager says, else the system's].
     #[arg(long, env = "GLEANER_HOST", value_name = "NAME")]
     host: Option<String>,
+    /// How long the agent may take to answer, in milliseconds; then the hook stops the host's
+    /// harvested work itself [default: 30].
+    #[arg(long, env = "GLEANER_HOOK_AGENT_TIMEOUT_MS", value_name = "MS")]
+    agent_timeout_ms: Option<u64>,
+    /// After how long the hook ends whatever hangs, in milliseconds [default: 500].
+    #[arg(long, env = "GLEANER_HOOK_DEADLINE_MS", value_name = "MS")]
+    deadline_ms: Option<u64>,
 }
 
 impl Options {
@@ -64,6 +71,12 @@ impl Options {
             let name = HostName::new(host);
             name.map_err(|error| eprintln!("gleaner hook: {error}; left out")).ok()
         });
+        if let Some(ms) = self.agent_timeout_ms {
+            invocation.agent_timeout = Span::from_millis(ms);
+        }
+        if let Some(ms) = self.deadline_ms {
+            invocation.deadline = Span::from_millis(ms);
+        }
         invocation
     }
 }
@@ -93,6 +106,8 @@ pub(crate) fn run_in_spite_of(error: &clap::Error, arguments: &[OsString]) -> Op
         monitor: flag("--monitor").or_else(|| variable("GLEANER_MONITOR")),
         token_file: variable("GLEANER_TOKEN_FILE").map(PathBuf::from),
         host: flag("--host").or_else(|| variable("GLEANER_HOST")),
+        agent_timeout_ms: None,
+        deadline_ms: None,
     };
     run_to_exit(&options.invocation(kind))
 }
