@@ -12,6 +12,7 @@ mod work_dir;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gleaner_hooks::{RunDir, RunDirError};
 use gleaner_protocol::HostInfo;
@@ -19,12 +20,12 @@ use reqwest::Client;
 use thiserror::Error;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::blobs::Blobs;
 use crate::config::{Config, ConfigError};
 use crate::harvest::Harvest;
-use crate::limits::EVENTS_MAX;
+use crate::limits::{EVENTS_MAX, LAST_RUNNERS_MS_MAX};
 use crate::link::{LinkEvent, LinkKeeper, LinkTarget};
 use crate::releaser::{Releaser, SocketError};
 use crate::sampler::{Sampler, SamplerTarget, total_memory_mib};
@@ -126,9 +127,14 @@ pub async fn run(
     let orders = driver.run(inbox, timer, shutdown).await;
 
     drop(orders);
-    for task in slots.tasks {
-        // A slot that panicked has nothing left to wait for.
-        let _ = task.await;
+    let buried = async {
+        for task in slots.tasks {
+            // A slot that panicked has nothing left to wait for.
+            let _ = task.await;
+        }
+    };
+    if tokio::time::timeout(Duration::from_millis(LAST_RUNNERS_MS_MAX), buried).await.is_err() {
+        warn!("some runners do not die; the next agent on this host stops them");
     }
     keeper.abort();
     if let Some(sampler) = sampler {

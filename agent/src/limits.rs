@@ -14,6 +14,8 @@ pub(crate) const BATCH_MAX: usize = 256;
 pub(crate) const SOCKET_CONNECTIONS_MAX: usize = 64;
 /// How long a client of the local socket may take for its request, in milliseconds.
 pub(crate) const SOCKET_REQUEST_MS_MAX: u64 = 1_000;
+/// How long what was frozen for a render gets to stop before it is killed, in milliseconds.
+pub(crate) const FROZEN_MS: u64 = 5;
 /// Longest frame between an agent and one of its runners, in bytes.
 pub(crate) const RUNNER_FRAME_BYTES_MAX: usize = 4 << 20;
 /// Progress of one replica is told at most once in this many milliseconds.
@@ -42,5 +44,7 @@ pub(crate) const TRANSFER_TRIES_MAX: u32 = 8;
 pub(crate) const SAMPLE_POST_MS_MAX: u64 = 5_000;
 /// How long the farewell to the broker may take at shutdown, in milliseconds.
 pub(crate) const FAREWELL_MS_MAX: u64 = 500;
+/// How long the last runners may take to die at shutdown, in milliseconds.
+pub(crate) const LAST_RUNNERS_MS_MAX: u64 = 5_000;
 /// Longest token file, in bytes.
 pub(crate) const TOKEN_BYTES_MAX: usize = 4096;

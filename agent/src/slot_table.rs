@@ -100,10 +100,13 @@ impl SlotTable {
         self.lock().busy[slot as usize].take().is_some_and(|busy| busy.stopped)
     }
 
-    /// Kills the group that runs this replica in this slot, if it is still there.
+    /// Kills the group that runs this replica in this slot, if it is still there. What is frozen
+    /// is left to [`SlotTable::kill_frozen`].
     pub(crate) fn stop(&self, slot: u32, token: LeaseToken) {
         let inner = self.lock();
-        if let Some(busy) = inner.busy[slot as usize].filter(|busy| busy.token == token) {
+        if let Some(busy) =
+            inner.busy[slot as usize].filter(|busy| busy.token == token && !busy.stopped)
+        {
             signal(kill, busy.pgid);
         }
     }

@@ -1,6 +1,8 @@
 use super::*;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 
 use gleaner_hooks::ask;
@@ -77,6 +79,49 @@ fn two_renders_take_what_they_booked_together() {
     let status = host.ask(&SocketRequest::Status);
     let epoch = host.run_dir.epoch().ok();
     assert_eq!(status, SocketAnswer::Status { epoch, slots: 0, running: 0, connected: false });
+}
+
+#[test]
+fn what_is_in_the_way_is_frozen_before_the_answer_and_killed_after() {
+    let host = Host::new();
+    let mut sleeper = Command::new("/bin/sleep")
+        .arg("1000")
+        .process_group(0)
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("sleep is there");
+    let pgid = i32::try_from(sleeper.id()).expect("a process number");
+    let epoch = host.run_dir.epoch().expect("there");
+    let token = LeaseToken::new(7);
+    host.table.begin(0, token, pgid, Time::ZERO, epoch).expect("open");
+    let answer = host.preflight("a", Some(8));
+    assert_eq!(answer, SocketAnswer::Released { frozen: 1, slots_left: 0 });
+    // It may be told and not have stopped yet, but no more than that.
+    let released = Released { stopped: vec![token], raise_epoch: false };
+    assert_eq!(host.told.recv(), Ok(released));
+    assert_eq!(sleeper.wait().expect("ours").signal(), Some(9));
+}
+
+#[test]
+fn what_is_frozen_when_the_agent_ends_is_killed_all_the_same() {
+    let host = Host::new();
+    let mut sleepers: Vec<Child> = (0..2)
+        .map(|_| {
+            let mut sleep = Command::new("/bin/sleep");
+            sleep.arg("1000").process_group(0).stdout(Stdio::null()).spawn().expect("there")
+        })
+        .collect();
+    let epoch = host.run_dir.epoch().expect("there");
+    for (slot, sleeper) in (0..).zip(&sleepers) {
+        let pgid = i32::try_from(sleeper.id()).expect("a process number");
+        let token = LeaseToken::new(slot.into());
+        host.table.begin(slot, token, pgid, Time::ZERO, epoch).expect("open");
+    }
+    host.preflight("a", None);
+    drop(host.releaser);
+    for sleeper in &mut sleepers {
+        assert_eq!(sleeper.wait().expect("ours").signal(), Some(9));
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A stand-in for the broker: its end of the control link, and its blobs.
+//! A stand-in for broker and monitor: their end of the control link, blobs, samples.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -7,6 +7,7 @@ use futures_util::{SinkExt, StreamExt};
 use gleaner_protocol::control::{
     AgentMessage, BrokerMessage, Hello, Lease, Outcome, Report, Verdict, decode_frame, encode_frame,
 };
+use gleaner_protocol::farm::HostSample;
 use gleaner_protocol::job::{CommandTask, InputFile, Task};
 use gleaner_protocol::{
     Content, Digest, JobId, KernelName, LeaseToken, Manifest, ReplicaId, WorkunitId,
@@ -28,6 +29,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Socket for T {}
 pub(crate) struct Broker {
     pub(crate) address: String,
     pub(crate) blobs: Arc<Mutex<BTreeMap<Digest, Vec<u8>>>>,
+    pub(crate) samples: mpsc::UnboundedReceiver<HostSample>,
     links: mpsc::UnboundedReceiver<WebSocketStream<Box<dyn Socket>>>,
 }
 
@@ -51,10 +53,13 @@ impl Broker {
         let scheme = if tls.is_some() { "https" } else { "http" };
         let blobs = Arc::default();
         let (accepted, links) = mpsc::unbounded_channel();
-        let service = Service { tls, token: token.map(str::to_owned), blobs, accepted };
+        let (sampled, samples) = mpsc::unbounded_channel();
+        let token = token.map(str::to_owned);
+        let service = Service { tls, token, blobs, accepted, sampled };
         let blobs = Arc::clone(&service.blobs);
         tokio::spawn(service.serve(listener));
-        Self { address: format!("{scheme}://localhost:{port}"), blobs, links }
+        let address = format!("{scheme}://localhost:{port}");
+        Self { address, blobs, samples, links }
     }
 
     pub(crate) fn put(&self, content: &[u8]) -> Digest {
@@ -84,6 +89,7 @@ struct Service {
     token: Option<String>,
     blobs: Arc<Mutex<BTreeMap<Digest, Vec<u8>>>>,
     accepted: mpsc::UnboundedSender<WebSocketStream<Box<dyn Socket>>>,
+    sampled: mpsc::UnboundedSender<HostSample>,
 }
 
 impl Service {
@@ -122,6 +128,14 @@ impl Service {
         if path == "/v1/control" {
             let stream: Box<dyn Socket> = Box::new(Rewound { head, stream });
             return self.accepted.send(accept_async(stream).await.ok()?).ok();
+        }
+        if path == "/v1/samples" {
+            let mut body = vec![0; header("content-length")?.parse().ok()?];
+            stream.read_exact(&mut body).await.ok()?;
+            self.sampled.send(serde_json::from_slice(&body).expect("a sample")).ok()?;
+            let answer = b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+            stream.write_all(answer).await.ok()?;
+            return stream.shutdown().await.ok();
         }
         let digest: Digest = path.strip_prefix("/v1/blobs/")?.parse().ok()?;
         let (status, body) = if method == "PUT" {

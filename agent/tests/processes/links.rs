@@ -18,6 +18,7 @@ pub(crate) const STORIES: &[Story] = &[
     ("reports_are_kept_until_their_verdict_over_reconnects", reports_are_kept),
     ("a_link_with_tls_and_token_carries_work_and_files", a_link_with_tls_and_token),
     ("a_link_can_be_played_by_hand", a_link_can_be_played_by_hand),
+    ("the_monitor_hears_of_a_hook_at_once", the_monitor_hears_of_a_hook_at_once),
 ];
 
 fn garbage_ends_the_link() {
@@ -123,6 +124,30 @@ fn a_link_with_tls_and_token() {
         let task = command_with(&["/bin/cat", "in"], &[("in", digest)], &[]);
         let report = session.perform(task, None).await;
         assert_eq!(output(&report).files()[0].content.len(), 100_000);
+    });
+}
+
+fn the_monitor_hears_of_a_hook_at_once() {
+    block_on(async {
+        let folders = Folders::new();
+        let mut broker = Broker::start().await;
+        let mut config = folders.config(&broker.address, 4);
+        config.monitor = Some(broker.address.clone());
+        config.sample_interval_s = 3600;
+        let _agent = AgentThread::start(config);
+        let first = broker.samples.recv().await.expect("a sample at the start");
+        assert_eq!((first.host.as_str(), first.cores, first.replicas), ("render042", 4, 0));
+        assert!(first.memory_mib > 0 && first.used_memory_mib <= first.memory_mib);
+        assert_eq!(first.bookings, []);
+        folders.preflight("r1", Some(3));
+        let booked = loop {
+            let sample = broker.samples.recv().await.expect("another at once");
+            if sample.epoch.count == 1 {
+                break sample.bookings;
+            }
+        };
+        assert_eq!(booked.len(), 1);
+        assert_eq!((booked[0].booking.as_str(), booked[0].resources.cores), ("r1", Some(3)));
     });
 }
 

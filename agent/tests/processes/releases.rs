@@ -1,8 +1,9 @@
 //! Getting out of the way: hooks, freezing, killing, judged from outside.
 
-use gleaner_hooks::{ProcessStat, SocketAnswer};
+use gleaner_hooks::{ProcessStat, SocketAnswer, SocketRequest};
 use gleaner_protocol::control::{AgentMessage, BrokerMessage, Fragment, Opening, ReleaseReason};
-use gleaner_protocol::{Origin, Span, boottime};
+use gleaner_protocol::farm::Booked;
+use gleaner_protocol::{BookingId, Origin, Span, boottime};
 
 use crate::Story;
 use crate::agent::{AgentProcess, AgentThread, Folders, block_on};
@@ -13,6 +14,7 @@ pub(crate) const STORIES: &[Story] = &[
     ("a_render_on_the_whole_host_ends_everything", a_render_on_the_whole_host_ends_everything),
     ("a_render_on_some_cores_leaves_the_rest_running", a_render_on_some_cores),
     ("a_farm_host_runs_only_what_the_monitor_left_it", a_farm_host_runs_only_what_is_left),
+    ("an_epoch_that_a_hook_could_not_raise_is_raised_by_the_agent", an_epoch_is_raised),
     ("a_hook_that_gave_the_agent_up_is_obeyed_when_it_wakes", a_hook_that_gave_the_agent_up),
 ];
 
@@ -172,6 +174,36 @@ fn a_farm_host_runs_only_what_is_left() {
         let before = boottime();
         assert_eq!(hear_fragment(&mut session).await.slots, 0, "nobody confirms it");
         assert!(boottime() - before < Span::from_secs(30));
+    });
+}
+
+fn an_epoch_is_raised() {
+    block_on(async {
+        let folders = Folders::new();
+        let mut broker = Broker::start().await;
+        let mut config = folders.config(&broker.address, 2);
+        config.origin = Origin::Farm;
+        let _agent = AgentThread::start(config);
+        let (mut session, hello) = broker.welcome().await;
+        let epoch = hello.fragment.epoch;
+        let opening =
+            Opening { epoch, cores: 2, memory_mib: 0, valid_ms: 3_600_000, ended: Vec::new() };
+        session.say(&[BrokerMessage::Opening(opening.clone())]).await;
+        assert_eq!(hear_fragment(&mut session).await.slots, 2);
+        let booking = BookingId::new("r1").expect("plain");
+        let booked = Booked::default();
+        folders.ask(&SocketRequest::Preflight { booking, booked, epoch: None });
+        // No hook has left a trace in the run folder; the agent does it in its stead.
+        let closed = hear_fragment(&mut session).await;
+        assert_eq!(closed.epoch.count, epoch.count + 1);
+        session.say(&[BrokerMessage::Opening(opening)]).await;
+        let refused = session
+            .hear_of(|message| match message {
+                AgentMessage::OpeningRefused { current, .. } => Some(*current),
+                _ => None,
+            })
+            .await;
+        assert_eq!(refused, closed.epoch);
     });
 }
 
