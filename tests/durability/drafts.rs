@@ -1,48 +1,43 @@
 //! Notices that a snapshot is being written.
 
-use std::io;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use rustix::fs::inotify::{CreateFlags, WatchFlags, add_watch, init};
-use tokio::io::unix::AsyncFd;
+use tokio::sync::watch;
 
 /// Watches a folder of snapshots for new files.
 pub(crate) struct Drafts {
     folder: PathBuf,
-    events: AsyncFd<OwnedFd>,
+    begun: watch::Receiver<u64>,
 }
 
 impl Drafts {
     /// `None` while there is no such folder.
     pub(crate) fn watch(data: &Path) -> Option<Self> {
         let folder = data.join("snapshots");
-        let events = init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).expect("inotify");
+        let events = init(CreateFlags::CLOEXEC).expect("inotify");
         add_watch(&events, &folder, WatchFlags::CREATE).ok()?;
-        Some(Self {
-            folder,
-            events: AsyncFd::try_new(events).expect("a descriptor for the runtime"),
-        })
+        let (sender, begun) = watch::channel(0);
+        let watched = folder.clone();
+        thread::spawn(move || {
+            let mut buffer = [0; 4_096];
+            // The last event is that the folder is gone.
+            while rustix::io::read(&events, &mut buffer).is_ok() && watched.exists() {
+                sender.send_modify(|count| *count += 1);
+            }
+        });
+        Some(Self { folder, begun })
     }
 
-    /// Waits until one is begun after the last call.
-    pub(crate) async fn begun(&self) {
-        let mut buffer = [0; 4_096];
-        loop {
-            let mut ready = self.events.readable().await.expect("inotify");
-            let read =
-                ready.try_io(|fd| rustix::io::read(fd, &mut buffer).map_err(io::Error::from));
-            if let Ok(read) = read {
-                read.expect("inotify");
-                return;
-            }
-        }
+    /// Waits until one is begun after [`Drafts::forget`].
+    pub(crate) async fn begun(&mut self) {
+        self.begun.changed().await.expect("the folder is there");
     }
 
     /// Forgets what was begun so far.
-    pub(crate) fn forget(&self) {
-        let mut buffer = [0; 4_096];
-        while rustix::io::read(self.events.get_ref(), &mut buffer).is_ok() {}
+    pub(crate) fn forget(&mut self) {
+        self.begun.mark_unchanged();
     }
 
     /// Names of the files that are there.

@@ -109,7 +109,7 @@ async fn play(round: &Round) -> (Tally, Ledger) {
     for start in 1..=round.kills {
         let spawned = boottime();
         let mut broker = launch.spawn();
-        if start > 1 && draw.one_in(6) {
+        if start > 1 && draw.one_in(4) {
             let life = draw.millis(0..recovery.as_millis().max(1));
             if timeout(life, broker.ready()).await.is_err() {
                 tally.in_recovery += 1;
@@ -128,7 +128,7 @@ async fn play(round: &Round) -> (Tally, Ledger) {
                 }
             }
             let snapshot = async {
-                match &drafts {
+                match &mut drafts {
                     Some(drafts) => drafts.begun().await,
                     None => std::future::pending().await,
                 }
@@ -142,7 +142,7 @@ async fn play(round: &Round) -> (Tally, Ledger) {
         broker.kill().await;
         stage.leave();
         tally.kills += 1;
-        if let Some(drafts) = &drafts {
+        if let Some(drafts) = &mut drafts {
             let (unfinished, finished): (Vec<_>, Vec<_>) =
                 drafts.files().into_iter().partition(|name| name.ends_with(".draft"));
             tally.in_snapshot += unfinished.len() as u32;
