@@ -1,0 +1,312 @@
+//! A whole Gleaner on loopback: a broker, a monitor, farm hosts and desktop hosts.
+//!
+//! # Invariants
+//! - Every part is a process of the real binary, with folders of its own below one temporary
+//!   folder, and logs into a file of its own.
+//! - When it is dropped nothing of it runs any more. After a failure its logs are shown; after a
+//!   success no log may tell of a panic.
+
+use std::fs;
+use std::ops::{Index, IndexMut};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::panicking;
+
+use gleaner_protocol::{Origin, Span};
+use tempfile::TempDir;
+
+use crate::api::Api;
+use crate::host::{Host, RUN_DIR};
+use crate::marks::{Marks, SHELL};
+use crate::part::Part;
+use crate::program::{Said, gleaner, has_ended, run};
+
+/// What is to be started.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    farm: usize,
+    desktops: usize,
+    cores: u32,
+    quiet: Span,
+    broker: Vec<String>,
+    monitor: Vec<String>,
+    token_file: Option<PathBuf>,
+    ca_file: Option<PathBuf>,
+}
+
+impl Plan {
+    /// No hosts yet, two cores each, a quiet period of 0.3 s.
+    pub(crate) fn new() -> Self {
+        Self {
+            farm: 0,
+            desktops: 0,
+            cores: 2,
+            quiet: Span::from_millis(300),
+            broker: Vec::new(),
+            monitor: Vec::new(),
+            token_file: None,
+            ca_file: None,
+        }
+    }
+
+    pub(crate) fn farm(mut self, hosts: usize) -> Self {
+        self.farm = hosts;
+        self
+    }
+
+    pub(crate) fn desktops(mut self, hosts: usize) -> Self {
+        self.desktops = hosts;
+        self
+    }
+
+    pub(crate) fn cores(mut self, cores: u32) -> Self {
+        self.cores = cores;
+        self
+    }
+
+    pub(crate) fn quiet(mut self, quiet: Span) -> Self {
+        self.quiet = quiet;
+        self
+    }
+
+    pub(crate) fn broker(mut self, options: &[&str]) -> Self {
+        self.broker.extend(options.iter().map(|option| (*option).to_owned()));
+        self
+    }
+
+    pub(crate) fn monitor(mut self, options: &[&str]) -> Self {
+        self.monitor.extend(options.iter().map(|option| (*option).to_owned()));
+        self
+    }
+
+    /// Everyone shows this token.
+    pub(crate) fn token(mut self, file: &Path) -> Self {
+        self.token_file = Some(file.into());
+        self
+    }
+
+    /// Everyone trusts these certificates.
+    pub(crate) fn trusting(mut self, file: &Path) -> Self {
+        self.ca_file = Some(file.into());
+        self
+    }
+
+    /// Starts it; ready when the broker knows every host.
+    pub(crate) async fn start(self) -> Cluster {
+        self.start_through(reqwest::Client::builder()).await
+    }
+
+    /// As [`Plan::start`], with a client of this test's own for the broker.
+    pub(crate) async fn start_through(self, client: reqwest::ClientBuilder) -> Cluster {
+        let folder = tempfile::Builder::new().prefix("gleaner-").tempdir().expect("a folder");
+        fs::create_dir(folder.path().join("logs")).expect("a folder");
+        let mut broker = self.start_broker(folder.path(), "127.0.0.1:0");
+        let api = Api::through(&broker.listening(), client);
+        let mut monitor =
+            (self.farm > 0).then(|| self.start_monitor(folder.path(), "127.0.0.1:0", &api.url));
+        let monitor_url = monitor.as_mut().map(Part::listening);
+        let mut cluster =
+            Cluster { plan: self, broker, api, monitor, monitor_url, hosts: Vec::new(), folder };
+        let names = |side: &str, count| (1..=count).map(move |n| format!("{side}{n}")).collect();
+        let farm: Vec<String> = names("farm", cluster.plan.farm);
+        let desktops: Vec<String> = names("desk", cluster.plan.desktops);
+        for name in farm {
+            cluster.add_host(&name, Origin::Farm, &[]);
+        }
+        for name in desktops {
+            cluster.add_host(&name, Origin::Desktop, &[]);
+        }
+        cluster.are_connected().await;
+        cluster
+    }
+
+    fn start_broker(&self, folder: &Path, listen: &str) -> Part {
+        let mut command = gleaner(["broker", "--listen", listen, "--data-dir"]);
+        command.arg(folder.join("broker")).args(&self.broker);
+        if let Some(token) = &self.token_file {
+            command.arg("--token-file").arg(token);
+        }
+        Part::start("broker", command, &log_of(folder, "broker"))
+    }
+
+    fn start_monitor(&self, folder: &Path, listen: &str, broker: &str) -> Part {
+        let quiet = self.quiet.as_secs_f64().to_string();
+        let mut command = gleaner(["monitor", "--listen", listen, "--broker", broker]);
+        command.args(["--quiet-period-s", &quiet]).args(&self.monitor);
+        self.add_trust(&mut command);
+        Part::start("monitor", command, &log_of(folder, "monitor"))
+    }
+
+    fn add_trust(&self, command: &mut Command) {
+        if let Some(token) = &self.token_file {
+            command.arg("--token-file").arg(token);
+        }
+        if let Some(ca) = &self.ca_file {
+            command.arg("--ca-file").arg(ca);
+        }
+    }
+}
+
+fn log_of(folder: &Path, part: &str) -> PathBuf {
+    folder.join("logs").join(format!("{part}.log"))
+}
+
+/// What runs.
+pub(crate) struct Cluster {
+    plan: Plan,
+    pub(crate) broker: Part,
+    /// The broker's interface.
+    pub(crate) api: Api,
+    pub(crate) monitor: Option<Part>,
+    monitor_url: Option<String>,
+    hosts: Vec<Host>,
+    folder: TempDir,
+}
+
+impl Cluster {
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn quiet(&self) -> Span {
+        self.plan.quiet
+    }
+
+    /// The monitor's interface.
+    pub(crate) fn monitor_api(&self) -> Api {
+        Api::at(self.monitor_url.as_ref().expect("there is a monitor"))
+    }
+
+    /// For work that can be seen.
+    pub(crate) fn marks(&self) -> Marks {
+        Marks::new(self.folder())
+    }
+
+    /// Starts one more host.
+    pub(crate) fn add_host(&mut self, name: &str, origin: Origin, options: &[&str]) {
+        let folder = self.folder().join(name);
+        fs::create_dir(&folder).expect("a folder");
+        let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
+        let agent = self.start_agent(name, origin, &options);
+        let monitor = self.monitor_url.clone().filter(|_| origin == Origin::Farm);
+        let (name, cores) = (name.to_owned(), self.plan.cores);
+        let awaits_ready = true;
+        let host = Host { name, origin, cores, folder, monitor, options, agent, awaits_ready };
+        self.hosts.push(host);
+    }
+
+    /// Starts a host's agent again, which must have ended.
+    pub(crate) fn restart_agent(&mut self, name: &str) {
+        let (origin, options) = (self[name].origin, self[name].options.clone());
+        let agent = self.start_agent(name, origin, &options);
+        let host = &mut self[name];
+        host.agent = agent;
+        host.awaits_ready = true;
+    }
+
+    fn start_agent(&self, name: &str, origin: Origin, options: &[String]) -> Part {
+        let folder = self.folder().join(name);
+        let mut command = gleaner(["agent", "--name", name, "--origin", origin.as_str()]);
+        command
+            .args(["--broker", &self.api.url, "--cores", &self.plan.cores.to_string()])
+            .args(["--allow-command", SHELL, "--sample-interval-s", "1"])
+            .arg("--work-dir")
+            .arg(folder.join("work"))
+            .args(options);
+        if !options.iter().any(|option| option == RUN_DIR) {
+            command.arg(RUN_DIR).arg(folder.join("run"));
+        }
+        if let (Origin::Farm, Some(monitor)) = (origin, &self.monitor_url) {
+            command.args(["--monitor", monitor]);
+        }
+        self.plan.add_trust(&mut command);
+        Part::start(name, command, &log_of(self.folder(), name))
+    }
+
+    /// Waits until all agents are ready and the broker knows them.
+    pub(crate) async fn are_connected(&mut self) {
+        for host in self.hosts.iter_mut().filter(|host| host.awaits_ready) {
+            assert_eq!(host.agent.ready(), "ready");
+            host.awaits_ready = false;
+        }
+        let api = self.api.clone();
+        api.until("all hosts", async || {
+            let hosts = api.hosts().await;
+            let connected = hosts.iter().filter(|host| host.connected).count();
+            (connected == self.hosts.len()).then_some(())
+        })
+        .await;
+    }
+
+    /// Waits until every host gives all its cores.
+    pub(crate) async fn are_open(&self) {
+        for host in &self.hosts {
+            self.api.until_slots(&host.name, host.cores).await;
+        }
+    }
+
+    /// Starts the broker again where it was, which must have ended.
+    pub(crate) fn restart_broker(&mut self) {
+        let (_, address) = self.api.url.split_once("://").expect("an address");
+        self.broker = self.plan.start_broker(self.folder.path(), address);
+        assert_eq!(self.broker.listening(), self.api.url);
+    }
+
+    /// Starts the monitor again where it was, which must have ended.
+    pub(crate) fn restart_monitor(&mut self) {
+        let url = self.monitor_url.clone().expect("there was one");
+        let (_, address) = url.split_once("://").expect("an address");
+        let mut monitor = self.plan.start_monitor(self.folder.path(), address, &self.api.url);
+        assert_eq!(monitor.listening(), url);
+        self.monitor = Some(monitor);
+    }
+
+    /// The command line, with this broker.
+    #[track_caller]
+    pub(crate) fn cli(&self, arguments: &[&str]) -> Said {
+        run(gleaner(arguments.iter().copied()).env("GLEANER_BROKER", &self.api.url))
+    }
+
+    /// Every part's name and log.
+    fn logs(&self) -> Vec<(String, String)> {
+        let agents = self.hosts.iter().map(|host| &host.agent);
+        let parts = agents.chain(&self.monitor).chain([&self.broker]);
+        parts.map(|part| (part.name().to_owned(), part.said())).collect()
+    }
+}
+
+impl Index<&str> for Cluster {
+    type Output = Host;
+
+    fn index(&self, name: &str) -> &Host {
+        self.hosts.iter().find(|host| host.name == name).expect("there is such a host")
+    }
+}
+
+impl IndexMut<&str> for Cluster {
+    fn index_mut(&mut self, name: &str) -> &mut Host {
+        self.hosts.iter_mut().find(|host| host.name == name).expect("there is such a host")
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let workers: Vec<i32> = self.hosts.iter().flat_map(Host::workers).collect();
+        for host in &mut self.hosts {
+            host.agent.kill();
+        }
+        self.monitor.iter_mut().for_each(Part::kill);
+        self.broker.kill();
+        let left: Vec<i32> = workers.into_iter().filter(|pid| !has_ended(*pid)).collect();
+        if panicking() {
+            for (part, log) in self.logs() {
+                eprintln!("-- log of {part}\n{log}");
+            }
+            return;
+        }
+        assert!(left.is_empty(), "processes outlive their agents: {left:?}");
+        for (part, log) in self.logs() {
+            assert!(!log.contains("panicked"), "{part} panicked:\n{log}");
+        }
+    }
+}

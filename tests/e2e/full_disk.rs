@@ -1,0 +1,95 @@
+//! Hooks whose run folder is on a disk that is really full: a small file system of our own.
+//!
+//! Needs the right to mount in a namespace of its own; says so on stderr where there is none.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use gleaner_protocol::Span;
+
+use crate::cluster::Plan;
+use crate::patience::median;
+use crate::processes;
+
+const FOLDER: &str = "GLEANER_TEST_FULL_DISK_FOLDER";
+
+fn fill(path: &Path) {
+    let mut file = File::options().create(true).append(true).open(path).expect("made");
+    while file.write_all(&[1; 512]).is_ok() {}
+    assert!(fs::write(path.with_extension("more"), "x").is_err(), "the disk is full");
+}
+
+/// Not a test by itself: runs where the small file system is mounted.
+#[tokio::test]
+async fn on_a_small_disk() {
+    let Some(small) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
+    let mut cluster = Plan::new().farm(1).desktops(1).start().await;
+    let mut marks = cluster.marks();
+    cluster.api.submit(&marks.job(100, 1)).await;
+    marks.take(4);
+    // A second farm host whose run folder is on the small disk.
+    let run_dir = small.join("run");
+    let option = run_dir.to_str().expect("a plain path").to_owned();
+    cluster.add_host("farm2", gleaner_protocol::Origin::Farm, &["--run-dir", &option]);
+    cluster.are_connected().await;
+    let begun = marks.take(2);
+    assert!(begun.iter().all(|mark| mark.host == "farm2"), "{begun:?}");
+    let filler = small.join("filler");
+    fill(&filler);
+
+    let monitor = cluster.monitor_api().url;
+    let hook = |kind: &str, booking: &str| {
+        crate::hook::Hook::new(kind, &run_dir)
+            .with(&["--host", "farm2", "--monitor", &monitor])
+            .env("GLEANER_BOOKING", booking)
+    };
+    let first = hook("preflight", "shot:0").patient().run();
+    assert!(first.said.contains("No space left"), "{}", first.said);
+    assert!(
+        begun.iter().all(|mark| processes::computing(&[mark.pid]).is_empty()),
+        "the work is stopped all the same: {}",
+        first.said
+    );
+    cluster.api.until_slots("farm2", 0).await;
+    let took: Vec<Span> =
+        (0..11).map(|n| hook("preflight", &format!("shot:{n}")).run().took).collect();
+    let usual = median(took);
+    eprintln!("hook on a full disk: median {usual}");
+    assert!(usual <= Span::from_millis(60), "{usual}");
+    assert_eq!(marks.within(cluster.quiet().times(3)), [], "an epoch that nobody could raise");
+
+    // There is space again: the agent raises the epoch itself, and the next render counts.
+    fs::remove_file(&filler).expect("removed");
+    for n in 0..11 {
+        hook("postflight", &format!("shot:{n}")).patient().run();
+    }
+    cluster.api.until_slots("farm2", 2).await;
+    let begun = marks.take(2);
+    assert_eq!(hook("preflight", "shot:99").patient().run().said, "");
+    assert!(begun.iter().all(|mark| processes::computing(&[mark.pid]).is_empty()));
+}
+
+#[test]
+fn hooks_on_a_full_disk_stop_the_work_and_fail_nothing() {
+    let mount = tempfile::tempdir().expect("a folder");
+    let script = "mount -t tmpfs -o size=256k tmpfs \"$0\" || exit 77
+        exec \"$1\" --exact full_disk::on_a_small_disk --nocapture";
+    for flags in [&["-m"][..], &["-r", "-m"]] {
+        let run = Command::new("unshare")
+            .args(flags)
+            .args(["sh", "-c", script])
+            .arg(mount.path())
+            .arg(std::env::current_exe().expect("this test"))
+            .env(FOLDER, mount.path())
+            .status();
+        match run.map(|status| status.code()) {
+            Ok(Some(0)) => return,
+            // `unshare` or `mount` may not.
+            Ok(Some(1 | 77)) | Err(_) => {}
+            other => panic!("on the small disk: {other:?}"),
+        }
+    }
+    eprintln!("no right to mount a small file system here: not tested");
+}

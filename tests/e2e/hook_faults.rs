@@ -1,0 +1,330 @@
+//! Whatever is dead, hung, full or senseless around a hook: it ends with 0 and in time.
+//!
+//! The times are those that the farm sees, from the start of the process to its end. They are
+//! medians, for this machine does other things as well; each is printed.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::thread;
+
+use gleaner_hooks::{RunDir, SocketAnswer, SocketRequest};
+use gleaner_protocol::Span;
+
+use crate::cluster::Plan;
+use crate::hook::{Hook, Hooked};
+use crate::patience::{median, timed};
+use crate::processes;
+use crate::program::{gleaner, run};
+
+/// Hooks per measurement.
+const RUNS: usize = 11;
+/// No hook may take longer than this, whatever happens: its deadline, and a machine that is busy
+/// with other tests.
+const BOUND: Span = Span::from_millis(500 + 1_500);
+
+/// Runs a hook several times; the time that it usually takes.
+#[track_caller]
+fn usually(what: &str, hook: impl Fn(usize) -> Hook) -> Span {
+    let took: Vec<Span> = (0..RUNS).map(|number| hook(number).run().took).collect();
+    let longest = *took.iter().max().expect("some");
+    let usual = median(took);
+    eprintln!("hook {what}: median {usual}, longest {longest}");
+    assert!(longest <= BOUND, "{what}: {longest}");
+    usual
+}
+
+#[tokio::test]
+async fn a_dead_agent_costs_a_hook_no_time() {
+    let mut cluster = Plan::new().farm(1).start().await;
+    let mut marks = cluster.marks();
+    cluster.api.submit(&marks.job(2, 1)).await;
+    let begun = marks.take(2);
+    cluster["farm1"].agent.kill();
+    let host = &cluster["farm1"];
+    assert!(host.run_dir().join("agent.sock").exists(), "its socket is left behind");
+    let first = host.hook("preflight", "shot:0").run();
+    assert!(first.said.contains("the agent is dead"), "{}", first.said);
+    assert!(begun.iter().all(|mark| processes::computing(&[mark.pid]).is_empty()));
+
+    let usual = usually("with a dead agent", |n| host.hook("preflight", &format!("shot:{n}")));
+    assert!(usual <= Span::from_millis(60), "{usual}");
+    let usual = usually("after it", |n| host.hook("postflight", &format!("shot:{n}")));
+    assert!(usual <= Span::from_millis(60), "{usual}");
+    // A hook that came while it was dead counts: the agent that follows asks the folder.
+    host.preflight("shot:1").run();
+    cluster.restart_agent("farm1");
+    cluster.are_connected().await;
+    let status = cluster["farm1"].ask(&SocketRequest::Status);
+    assert!(matches!(status, SocketAnswer::Status { slots: 0, running: 0, .. }), "{status:?}");
+}
+
+#[tokio::test]
+async fn a_healthy_agent_answers_at_once() {
+    let cluster = Plan::new().farm(1).start().await;
+    cluster.are_open().await;
+    let host = &cluster["farm1"];
+    let usual = usually("with an agent", |n| host.hook("preflight", &format!("shot:{n}")));
+    assert!(usual <= Span::from_millis(60), "{usual}");
+    let usual = usually("after it", |n| host.hook("postflight", &format!("shot:{n}")));
+    assert!(usual <= Span::from_millis(60), "{usual}");
+    cluster.api.until_slots("farm1", 2).await;
+}
+
+#[test]
+fn a_run_folder_that_cannot_be_used_costs_no_time_either() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let missing = folder.path().join("not/yet/there");
+    let usual = usually("without a run folder", |_| Hook::new("preflight", &missing));
+    assert!(usual <= Span::from_millis(60), "{usual}");
+
+    let file = folder.path().join("file");
+    fs::write(&file, "no folder").expect("written");
+    let damaged = folder.path().join("damaged");
+    fs::create_dir(&damaged).expect("made");
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("a boot id");
+    fs::write(damaged.join(format!("life-{}", boot.trim())), "zzz").expect("written");
+    let far = folder.path().join("x".repeat(200));
+    let open = folder.path().join("open");
+    fs::create_dir(&open).expect("made");
+    let everyone = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    fs::set_permissions(&open, everyone).expect("set");
+    for (what, path) in [
+        ("a file for a run folder", file.as_path()),
+        ("a folder below a file", &file.join("below")),
+        ("a folder in /proc", "/proc/gleaner".as_ref()),
+        ("a damaged folder", &damaged),
+        ("a folder with too long a path", &far),
+        ("a folder that everyone may write", &open),
+    ] {
+        for kind in ["preflight", "postflight"] {
+            let usual = usually(&format!("{kind}, {what}"), |_| Hook::new(kind, path));
+            assert!(usual <= Span::from_millis(60), "{usual}");
+            let said = Hook::new(kind, path).run().said;
+            assert!(said.starts_with(&format!("gleaner hook {kind}: ")), "{what}: {said:?}");
+        }
+    }
+}
+
+#[test]
+fn a_run_folder_that_the_hooks_user_may_not_read_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run_dir = folder.path().join("run");
+    Hook::new("preflight", &run_dir).run();
+    let closed = std::os::unix::fs::PermissionsExt::from_mode(0o000);
+    fs::set_permissions(&run_dir, closed).expect("set");
+    let mut command = Hook::new("preflight", &run_dir).command();
+    if rustix::process::geteuid().is_root() {
+        // As somebody whom permissions mean something to.
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(folder.path(), open).expect("set");
+        command.uid(65_534).gid(65_534).current_dir("/");
+    }
+    let (took, said) = timed(|| run(&mut command));
+    let hooked = Hooked::of(took, said);
+    assert!(hooked.said.contains("run"), "{}", hooked.said);
+    assert!(took <= BOUND, "{took}");
+}
+
+#[test]
+fn nobody_waits_for_a_monitor_that_is_away_or_hangs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run_dir = folder.path().join("run");
+    // One that accepts and says nothing, one that does not even accept, one that is not there.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let silent_url = format!("http://{}", silent.local_addr().expect("an address"));
+    let deaf = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let deaf_url = format!("http://{}", deaf.local_addr().expect("an address"));
+    let gone = {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        format!("http://{}", listener.local_addr().expect("an address"))
+    };
+    thread::spawn(move || silent.incoming().collect::<Vec<_>>());
+    for (what, url) in [
+        ("with a silent monitor", silent_url.as_str()),
+        ("with a deaf monitor", &deaf_url),
+        ("with a monitor that is gone", &gone),
+        ("with a monitor that cannot be", "http://192.0.2.1:7711"),
+        ("with a monitor by a name that is none", "http://monitor.invalid:7711"),
+        ("with an address that is none", "monitor"),
+        ("with TLS, which hooks do not speak", "https://127.0.0.1:7711"),
+    ] {
+        let usual = usually(what, |n| {
+            Hook::new("preflight", &run_dir)
+                .with(&["--host", "farm1", "--monitor", url])
+                .env("GLEANER_BOOKING", format!("shot:{n}"))
+        });
+        assert!(usual <= Span::from_millis(60), "{what}: {usual}");
+    }
+}
+
+/// What a farm's hook environment should not hold, but may.
+fn garbage_environment(hook: Hook, value: &OsStr) -> Hook {
+    let names = [
+        "GLEANER_BOOKING",
+        "GLEANER_CORES",
+        "GLEANER_MEMORY_MIB",
+        "GLEANER_HOST",
+        "GLEANER_HOOK_PARENT",
+        "GLEANER_HOOK_DEADLINE_MS",
+        "QBJOBID",
+        "QBSUBID",
+        "QB_ALLOCATIONS",
+        "QB_FRAME_NUMBER",
+        "SLURM_JOB_ID",
+        "SLURMD_NODENAME",
+        "SLURM_JOB_CPUS_PER_NODE",
+        "SLURM_NODELIST",
+        "RESTART_COUNT",
+        "RUST_LOG",
+        "RUST_BACKTRACE",
+        "HOME",
+        "LANG",
+        "TMPDIR",
+    ];
+    names.iter().fold(hook, |hook, name| hook.env(name, value))
+}
+
+#[test]
+fn an_environment_of_garbage_books_something_and_ends_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run_dir = folder.path().join("run");
+    let long = "x".repeat(100_000);
+    let garbage: [&OsStr; 7] = [
+        "".as_ref(),
+        "../../etc/passwd".as_ref(),
+        "-1".as_ref(),
+        "99999999999999999999".as_ref(),
+        "; rm -rf /".as_ref(),
+        OsStr::from_bytes(b"\xff\xfe\x01"),
+        long.as_ref(),
+    ];
+    let bookings =
+        || RunDir::open(&run_dir).and_then(|folder| folder.bookings()).expect("it lists");
+    for farm in ["generic", "qube", "slurm"] {
+        for value in garbage {
+            for kind in ["preflight", "postflight"] {
+                let hook = Hook::new(kind, &run_dir).with(&["--farm", farm]);
+                let hooked = garbage_environment(hook, value).run();
+                assert!(hooked.took <= BOUND, "{}", hooked.took);
+                let booked = bookings().len();
+                assert_eq!(booked == 1, kind == "preflight", "{farm} {value:?}: {}", hooked.said);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_environment_of_garbage_takes_the_whole_host() {
+    let cluster = Plan::new().farm(1).start().await;
+    let mut marks = cluster.marks();
+    cluster.api.submit(&marks.job(100, 1)).await;
+    let host = &cluster["farm1"];
+    for farm in ["generic", "qube", "slurm"] {
+        let begun = marks.take(2);
+        for kind in ["preflight", "postflight"] {
+            let hook = Hook::new(kind, &host.run_dir()).with(&["--farm", farm]);
+            let said = garbage_environment(hook, "; rm -rf /".as_ref()).run().said;
+            assert!(begun.iter().all(|m| processes::computing(&[m.pid]).is_empty()), "{said}");
+        }
+    }
+    marks.take(2);
+}
+
+#[tokio::test]
+async fn settings_of_garbage_stop_the_work_all_the_same() {
+    let cluster = Plan::new().farm(1).start().await;
+    let mut marks = cluster.marks();
+    cluster.api.submit(&marks.job(100, 1)).await;
+    let host = &cluster["farm1"];
+    let run_dir = host.run_dir();
+    let run_dir = run_dir.to_str().expect("a plain path");
+    let none = ("GLEANER_BOOKING", "shot:1");
+    let settings: [(&[&str], (&str, &str)); 9] = [
+        (&["--run-dir", run_dir, "--host", "a/b"], none),
+        (&["--run-dir", run_dir, "--farm", "opencue"], none),
+        (&["--run-dir", run_dir, "--colour", "blue"], none),
+        (&["--run-dir", run_dir, "--agent-timeout-ms", "soon"], none),
+        (&["--run-dir", run_dir, "extra"], none),
+        (&["--run-dir", run_dir, "--host"], none),
+        (&[], ("GLEANER_FARM", "Qube!")),
+        (&[], ("GLEANER_HOST", "host of mine")),
+        (&[], ("GLEANER_TOKEN_FILE", "")),
+    ];
+    for (arguments, (name, value)) in settings {
+        let begun = marks.take(2);
+        for kind in ["preflight", "postflight"] {
+            let mut command = gleaner(["hook", kind]);
+            command.args(arguments).env("GLEANER_BOOKING", "shot:1").env(name, value);
+            if arguments.is_empty() {
+                command.env("GLEANER_RUN_DIR", run_dir);
+            }
+            let (took, said) = timed(|| run(&mut command));
+            let hooked = Hooked::of(took, said);
+            let at_work = begun.iter().filter(|m| !processes::computing(&[m.pid]).is_empty());
+            assert_eq!(at_work.count(), 0, "{kind} {arguments:?}: {}", hooked.said);
+        }
+    }
+    for senseless in [&["hook"][..], &["hook", "midflight"], &["hook", "preflight", "--help"]] {
+        let (took, said) = timed(|| run(&mut gleaner(senseless.iter().copied())));
+        Hooked::of(took, said);
+    }
+}
+
+#[test]
+fn closed_stdio_is_no_reason_to_fail() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for redirection in ["<&- >&- 2>&-", "2>&-", "<&-", ">/dev/full 2>/dev/full"] {
+        let script = format!("exec \"$@\" {redirection}");
+        let mut command = Command::new("/bin/sh");
+        command
+            .args(["-c", &script, "sh", env!("CARGO_BIN_EXE_gleaner"), "hook", "preflight"])
+            .arg("--run-dir")
+            .arg(folder.path().join("run"))
+            .env_clear();
+        let (took, said) = timed(|| run(&mut command));
+        let hooked = Hooked::of(took, said);
+        assert!(hooked.took <= BOUND, "{redirection}: {}", hooked.took);
+    }
+}
+
+/// Runs 64 hooks at once; the longest time of one.
+fn sixty_four(hook: impl Fn(usize) -> Hook + Sync) -> Span {
+    thread::scope(|scope| {
+        let start = |number| {
+            let hook = hook(number);
+            scope.spawn(move || hook.cores(1).run().took)
+        };
+        let hooks: Vec<_> = (0..64).map(start).collect();
+        let took = hooks.into_iter().map(|hook| hook.join().expect("it ends with 0"));
+        took.max().expect("some")
+    })
+}
+
+#[tokio::test]
+async fn sixty_four_hooks_at_once_all_count() {
+    let cluster = Plan::new().farm(1).start().await;
+    let mut marks = cluster.marks();
+    cluster.api.submit(&marks.job(100, 1)).await;
+    let begun = marks.take(2);
+    let host = &cluster["farm1"];
+    let before = host.epoch().count;
+    let (took, longest) = timed(|| sixty_four(|number| host.preflight(&format!("shot:{number}"))));
+    eprintln!("64 preflights at once: {took}, the longest {longest}");
+    assert!(begun.iter().all(|mark| processes::computing(&[mark.pid]).is_empty()));
+    assert_eq!(host.epoch().count, before + 64);
+    assert_eq!(host.run_folder().bookings().expect("it lists").len(), 64);
+    cluster.api.until_slots("farm1", 0).await;
+    sixty_four(|number| host.postflight(&format!("shot:{number}")));
+    assert!(host.run_folder().bookings().expect("it lists").is_empty());
+    cluster.api.until_slots("farm1", 2).await;
+    let begun = marks.take(2);
+    // In a hurry: each ends with 0 and in time, and the work is stopped.
+    let longest = sixty_four(|number| host.hook("preflight", &format!("frame:{number}")));
+    eprintln!("64 preflights in a hurry: the longest {longest}");
+    assert!(longest <= Span::from_secs(10), "{longest}");
+    assert!(begun.iter().all(|mark| processes::computing(&[mark.pid]).is_empty()));
+}

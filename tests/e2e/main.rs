@@ -1,0 +1,38 @@
+//! The whole of Gleaner as its users have it: the real binary as broker, monitor, agents, hooks
+//! and command line, each a process of its own, with a farm played around them.
+//!
+//! A test starts a [`Cluster`](cluster::Cluster) on loopback and in a temporary folder, does to
+//! it what a farm, a network or a careless person does, and looks at it from outside: through
+//! its interfaces and through `/proc`. Nothing of it outlives the test, and no part may have
+//! panicked when it ends.
+
+mod api;
+mod cluster;
+mod events;
+mod hook;
+mod host;
+mod marks;
+mod part;
+mod patience;
+mod played_farm;
+mod processes;
+mod program;
+mod raw_http;
+
+mod bad_broker;
+mod bad_link;
+mod bad_requests;
+mod bad_socket;
+mod bookings;
+mod command_jobs;
+mod command_line;
+mod fragments;
+mod full_disk;
+mod harvest;
+mod hook_faults;
+mod hung_agent;
+mod losses;
+mod polled_farm;
+mod ready_scripts;
+mod refusals;
+mod tls;

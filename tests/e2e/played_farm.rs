@@ -1,0 +1,119 @@
+//! A farm manager's own record of its allocations behind a URL, as the monitor polls it.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+
+use serde_json::{Value, json};
+
+use crate::patience::PATIENCE;
+
+/// What is answered, and how often it was asked for.
+#[derive(Default)]
+struct Record {
+    /// None stands for an error.
+    hosts: Option<Vec<Value>>,
+    polls: u64,
+    ended: bool,
+}
+
+type Shared = Arc<(Mutex<Record>, Condvar)>;
+
+/// A farm that can be polled.
+pub(crate) struct PlayedFarm {
+    address: SocketAddr,
+    shared: Shared,
+}
+
+/// A host with these bookings, each with its cores.
+pub(crate) fn allocation(host: &str, cores: u32, bookings: &[(&str, u32)]) -> Value {
+    let bookings: Vec<Value> = bookings
+        .iter()
+        .map(|(booking, cores)| json!({"booking": booking, "cores": cores}))
+        .collect();
+    json!({"host": host, "cores": cores, "memory_mib": 64_000, "bookings": bookings})
+}
+
+impl PlayedFarm {
+    pub(crate) fn start(hosts: Vec<Value>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("an address");
+        let shared: Shared = Arc::default();
+        shared.0.lock().expect("sound").hosts = Some(hosts);
+        let record = Arc::clone(&shared);
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                if record.0.lock().expect("sound").ended {
+                    return;
+                }
+                answer(stream, &record);
+            }
+        });
+        Self { address, shared }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/allocations", self.address)
+    }
+
+    /// Says from now on that these are its hosts.
+    pub(crate) fn says(&self, hosts: Vec<Value>) {
+        self.shared.0.lock().expect("sound").hosts = Some(hosts);
+    }
+
+    /// Answers with an error from now on.
+    pub(crate) fn fails(&self) {
+        self.shared.0.lock().expect("sound").hosts = None;
+    }
+
+    /// How often it was polled.
+    pub(crate) fn polls(&self) -> u64 {
+        self.shared.0.lock().expect("sound").polls
+    }
+
+    /// Waits until it was polled so many times more.
+    pub(crate) fn is_polled(&self, times: u64) {
+        let (record, changed) = &*self.shared;
+        let record = record.lock().expect("sound");
+        let until = record.polls + times;
+        let (record, _) = changed
+            .wait_timeout_while(record, PATIENCE, |record| record.polls < until)
+            .expect("sound");
+        assert!(record.polls >= until, "the farm is not polled");
+    }
+}
+
+impl Drop for PlayedFarm {
+    fn drop(&mut self) {
+        self.shared.0.lock().expect("sound").ended = true;
+        // Wakes the thread, which then ends.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+fn answer(mut stream: TcpStream, shared: &Shared) {
+    let mut head = Vec::new();
+    let mut part = [0; 1024];
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        match stream.read(&mut part) {
+            Ok(0) | Err(_) => return,
+            Ok(read) => head.extend_from_slice(&part[..read]),
+        }
+    }
+    let hosts = {
+        let mut record = shared.0.lock().expect("sound");
+        record.polls += 1;
+        shared.1.notify_all();
+        record.hosts.clone()
+    };
+    let (status, body) = match hosts {
+        Some(hosts) => ("200 OK", json!({ "hosts": hosts }).to_string()),
+        None => ("500 Out Of Order", String::new()),
+    };
+    let length = body.len();
+    let head =
+        format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
+    // A monitor that has gone away has no use for it.
+    let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
+}

@@ -1,0 +1,122 @@
+//! What only the farm's own record tells: lost hooks, and hosts without any.
+
+use serde_json::json;
+
+use crate::cluster::{Cluster, Plan};
+use crate::patience::let_pass;
+use crate::played_farm::{PlayedFarm, allocation};
+use crate::processes;
+
+async fn polled(farm: &PlayedFarm, monitor: &[&str]) -> Cluster {
+    let options = ["--poll-url", &farm.url(), "--poll-interval-s", "0.4"];
+    Plan::new().farm(1).monitor(&options).monitor(monitor).start().await
+}
+
+#[tokio::test]
+async fn a_lost_postflight_is_found_by_polling() {
+    let farm = PlayedFarm::start(vec![allocation("farm1", 2, &[])]);
+    let cluster = polled(&farm, &[]).await;
+    let mut marks = cluster.marks();
+    cluster.api.submit(&marks.job(100, 1)).await;
+    let begun = marks.take(2);
+    let host = &cluster["farm1"];
+    farm.says(vec![allocation("farm1", 2, &[("shot:1", 2)])]);
+    host.preflight("shot:1").cores(2).run();
+    assert!(processes::computing(&host.workers()).is_empty());
+    cluster.api.until_slots("farm1", 0).await;
+    farm.is_polled(4);
+    assert_eq!(marks.within(cluster.quiet()), [], "the farm says that it renders");
+    assert!(begun.iter().all(|mark| !processes::lives(mark.pid)));
+    // It ends, and the host's postflight is lost.
+    farm.says(vec![allocation("farm1", 2, &[])]);
+    cluster.api.until_slots("farm1", 2).await;
+    assert_eq!(marks.take(2).len(), 2);
+    let view = cluster.monitor_api().view("farm1").await.expect("known");
+    assert!(view["contradictions"].to_string().contains("shot:1"), "{view}");
+    // The next render of that name is a render.
+    host.preflight("shot:1").cores(1).run();
+    cluster.api.until_slots("farm1", 1).await;
+    host.postflight("shot:1").run();
+    farm.is_polled(1);
+    cluster.api.until_slots("farm1", 2).await;
+}
+
+#[tokio::test]
+async fn a_lost_postflight_ends_at_the_limit_where_nothing_is_polled() {
+    let cluster = Plan::new().farm(1).monitor(&["--booking-limit-s", "2"]).start().await;
+    let mut marks = cluster.marks();
+    cluster.api.submit(&marks.job(100, 1)).await;
+    marks.take(2);
+    let host = &cluster["farm1"];
+    host.preflight("shot:1").cores(2).run();
+    cluster.api.until_slots("farm1", 0).await;
+    cluster.api.until_slots("farm1", 2).await;
+    assert_eq!(marks.take(2).len(), 2);
+}
+
+#[tokio::test]
+async fn a_host_without_hooks_closes_when_two_polls_in_a_row_miss_it() {
+    let farm = PlayedFarm::start(vec![allocation("farm1", 2, &[])]);
+    let cluster = polled(&farm, &[]).await;
+    let mut marks = cluster.marks();
+    cluster.api.submit(&marks.job(100, 1)).await;
+    let begun = marks.take(2);
+    let mut events = cluster.api.events().await;
+
+    // A render that only the farm tells of.
+    farm.says(vec![allocation("farm1", 2, &[("shot:1", 1)])]);
+    assert_eq!(events.next_fragment("farm1").await.1, 1);
+    farm.says(vec![allocation("farm1", 2, &[])]);
+    assert_eq!(events.next_fragment("farm1").await.1, 2);
+    marks.take(1);
+
+    // One missed poll is no news.
+    farm.fails();
+    farm.is_polled(1);
+    farm.says(vec![allocation("farm1", 2, &[])]);
+    farm.is_polled(2);
+    let open = cluster.api.host("farm1").await.expect("known");
+    assert_eq!(open.slots, 2, "one poll that fails closes nothing");
+
+    // Two in a row are.
+    let before = farm.polls();
+    farm.fails();
+    assert_eq!(events.next_fragment("farm1").await.1, 0);
+    assert!(farm.polls() >= before + 2, "{} polls", farm.polls() - before);
+    cluster.api.until_slots("farm1", 0).await;
+    assert!(begun.iter().all(|mark| processes::computing(&[mark.pid]).is_empty()));
+
+    // So is a record in which the host does not stand.
+    farm.says(vec![allocation("farm1", 2, &[])]);
+    assert_eq!(events.next_fragment("farm1").await.1, 2);
+    let before = farm.polls();
+    farm.says(vec![allocation("farm2", 2, &[])]);
+    assert_eq!(events.next_fragment("farm1").await.1, 0);
+    assert!(farm.polls() >= before + 2, "{} polls", farm.polls() - before);
+}
+
+#[tokio::test]
+async fn a_record_that_makes_no_sense_opens_nothing() {
+    let farm = PlayedFarm::start(vec![json!({"host": "farm1", "cores": -2})]);
+    let cluster = polled(&farm, &[]).await;
+    farm.is_polled(3);
+    for nonsense in [
+        vec![json!("farm1")],
+        vec![json!({"host": "../farm1", "cores": 2, "memory_mib": 1000})],
+        vec![allocation("farm1", 2, &[]), allocation("farm1", 2, &[])],
+        vec![allocation("farm1", 1_000_000, &[])],
+    ] {
+        farm.says(nonsense);
+        farm.is_polled(2);
+    }
+    let monitor = cluster.monitor_api();
+    assert!(monitor.metric("gleaner_monitor_polls_failed_total").await >= 8.0);
+    monitor.is_well().await;
+    let view = monitor.view("farm1").await.expect("its agent has told of it");
+    assert!(view["poll_age_ms"].is_null(), "{view}");
+    // The record makes sense again.
+    farm.says(vec![allocation("farm1", 1, &[])]);
+    farm.is_polled(2);
+    let_pass(cluster.quiet()).await;
+    cluster.api.until_slots("farm1", 1).await;
+}

@@ -1,0 +1,77 @@
+//! Processes as the kernel shows them to anyone: what is judged here needs no word of Gleaner's.
+
+use std::fs;
+
+/// A process at one moment.
+#[derive(Debug, Clone)]
+pub(crate) struct Process {
+    pub(crate) pid: i32,
+    pub(crate) parent: i32,
+    pub(crate) pgid: i32,
+    /// `R`, `S`, `D`, `T`, `Z` and so on.
+    pub(crate) state: char,
+    /// A SIGKILL or SIGSTOP is on its way to it: it cannot come back to its own code.
+    stopping: bool,
+    /// A SIGKILL is.
+    dying: bool,
+    /// CPU time that it has used, in clock ticks.
+    pub(crate) cpu_ticks: u64,
+}
+
+/// Bits in the signal masks of `/proc`.
+const SIGKILL: u64 = 1 << (9 - 1);
+const SIGSTOP: u64 = 1 << (19 - 1);
+
+impl Process {
+    /// None where there is no such process.
+    pub(crate) fn of(pid: i32) -> Option<Self> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
+        let number = |index: usize| fields.get(index)?.parse::<i64>().ok();
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
+        let mask = |name| u64::from_str_radix(field(name)?.trim(), 16).ok();
+        let signals = mask("SigPnd:")? | mask("ShdPnd:")?;
+        Some(Self {
+            pid,
+            parent: i32::try_from(number(1)?).ok()?,
+            pgid: i32::try_from(number(2)?).ok()?,
+            state: field("State:")?.trim().chars().next()?,
+            stopping: signals & (SIGKILL | SIGSTOP) != 0,
+            dying: signals & SIGKILL != 0,
+            cpu_ticks: u64::try_from(number(11)? + number(12)?).ok()?,
+        })
+    }
+
+    /// Whether it computes, or is about to as soon as it gets a core.
+    fn computes(&self) -> bool {
+        matches!(self.state, 'R' | 'D') && !self.stopping
+    }
+}
+
+/// Every process of the machine.
+pub(crate) fn all() -> Vec<Process> {
+    let entries = fs::read_dir("/proc").expect("a /proc");
+    entries
+        .filter_map(|entry| Process::of(entry.ok()?.file_name().to_str()?.parse().ok()?))
+        .collect()
+}
+
+/// Those of these processes that compute. Each is looked at twice: between the two looks a
+/// signal may have done its work.
+pub(crate) fn computing(pids: &[i32]) -> Vec<Process> {
+    let computes = |pid: i32| Process::of(pid).filter(Process::computes);
+    pids.iter().filter_map(|pid| computes(*pid).and_then(|_| computes(*pid))).collect()
+}
+
+/// CPU time that these processes have used, in clock ticks; those that are gone count nothing.
+pub(crate) fn cpu_ticks(pids: &[i32]) -> u64 {
+    pids.iter().filter_map(|pid| Process::of(*pid)).map(|process| process.cpu_ticks).sum()
+}
+
+/// Whether a process lives: it is there, no zombie, and no SIGKILL is on its way to it. (One that
+/// is killed may wait for a core until it can die.)
+pub(crate) fn lives(pid: i32) -> bool {
+    let ended = |process: &Process| process.dying || matches!(process.state, 'Z' | 'X');
+    Process::of(pid).is_some_and(|process| !ended(&process))
+}

@@ -1,0 +1,164 @@
+//! TLS and token from end to end: a broker, a monitor, agents and the command line.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use gleaner_protocol::Origin;
+use reqwest::Certificate;
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
+use serde_json::Value;
+
+use crate::cluster::{Cluster, Plan};
+use crate::part::Part;
+use crate::patience::eventually;
+use crate::program::{Said, gleaner, run};
+
+const TOKEN: &str = "not-a-secret-but-long-enough";
+
+/// A certificate for loopback, its key, and a token, as files.
+struct Secrets {
+    folder: tempfile::TempDir,
+    certificate: String,
+}
+
+impl Secrets {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
+        let made = rcgen::generate_simple_self_signed(names).expect("a certificate");
+        let certificate = made.cert.pem();
+        let secrets = Self { folder, certificate };
+        secrets.write("cert.pem", &secrets.certificate);
+        secrets.write("key.pem", &made.signing_key.serialize_pem());
+        secrets.write("token", TOKEN);
+        secrets.write("wrong", "another-secret-of-that-length");
+        secrets
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        let path = self.path(name);
+        fs::write(&path, text).expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("set");
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.path(name).to_str().expect("a plain path").to_owned()
+    }
+
+    async fn cluster(&self, plan: Plan) -> Cluster {
+        let mut headers = HeaderMap::new();
+        let bearer = HeaderValue::from_str(&format!("Bearer {TOKEN}")).expect("a header");
+        headers.insert(AUTHORIZATION, bearer);
+        let certificate = Certificate::from_pem(self.certificate.as_bytes()).expect("our own");
+        let client =
+            reqwest::Client::builder().default_headers(headers).tls_certs_only([certificate]);
+        plan.broker(&["--tls-cert", &self.text("cert.pem"), "--tls-key", &self.text("key.pem")])
+            .token(&self.path("token"))
+            .trusting(&self.path("cert.pem"))
+            .start_through(client)
+            .await
+    }
+}
+
+fn cli(cluster: &Cluster, arguments: &[&str], token: &Path, ca: &Path) -> Said {
+    let mut command = gleaner(arguments.iter().copied());
+    command.env("GLEANER_BROKER", &cluster.api.url);
+    run(command.arg("--token-file").arg(token).arg("--ca-file").arg(ca))
+}
+
+#[tokio::test]
+async fn everything_works_through_tls_with_a_token() {
+    let secrets = Secrets::new();
+    let cluster = secrets.cluster(Plan::new().farm(1).desktops(2)).await;
+    assert!(cluster.api.url.starts_with("https://"), "{}", cluster.api.url);
+    cluster.are_open().await;
+    let (token, ca) = (secrets.path("token"), secrets.path("cert.pem"));
+    let input = cluster.folder().join("input");
+    fs::write(&input, "x".repeat(10_000)).expect("written");
+    let submit = [
+        "submit",
+        "command",
+        "--count",
+        "6",
+        "--input",
+        input.to_str().expect("plain"),
+        "--output",
+        "copy",
+        "--token-file",
+        &secrets.text("token"),
+        "--ca-file",
+        &secrets.text("cert.pem"),
+        "--",
+        "/bin/sh",
+        "-c",
+        "cat input > copy; echo $GLEANER_INDEX",
+    ];
+    let id = cluster.cli(&submit).ok().trim_end().to_owned();
+    cli(&cluster, &["wait", &id, "--timeout", "60"], &token, &ca).ok();
+    let folder = cluster.folder().join("results");
+    let fetch = ["fetch", &id, "--output", folder.to_str().expect("plain")];
+    cli(&cluster, &fetch, &token, &ca).ok();
+    for index in 0..6 {
+        let copy = fs::read(folder.join(index.to_string()).join("copy")).expect("there");
+        assert_eq!(copy, fs::read(&input).expect("there"));
+    }
+    // The hooks and the monitor know the token as well.
+    let host = &cluster["farm1"];
+    let token_file = secrets.text("token");
+    let hook = host.preflight("shot:1").with(&["--token-file", &token_file]);
+    assert_eq!(hook.run().said, "");
+    cluster.api.until_slots("farm1", 0).await;
+    host.postflight("shot:1").with(&["--token-file", &token_file]).run();
+    cluster.api.until_slots("farm1", 2).await;
+    let hosts: Value = cli(&cluster, &["hosts", "--format", "json"], &token, &ca).json();
+    assert_eq!(hosts.as_array().expect("a list").len(), 3);
+}
+
+#[tokio::test]
+async fn without_the_token_or_the_trust_nobody_gets_in() {
+    let secrets = Secrets::new();
+    let cluster = secrets.cluster(Plan::new().desktops(1)).await;
+    let (ca, wrong) = (secrets.path("cert.pem"), secrets.path("wrong"));
+    cli(&cluster, &["jobs"], &wrong, &ca).refused(5, &["401"]);
+    let mut none = gleaner(["jobs", "--broker", &cluster.api.url, "--ca-file"]);
+    run(none.arg(&ca)).refused(5, &["401", "token"]);
+    // A certificate that nobody vouches for is no broker's.
+    let mut untrusting = gleaner(["jobs", "--broker", &cluster.api.url, "--token-file"]);
+    run(untrusting.arg(secrets.path("token"))).refused(3, &[&cluster.api.url]);
+    let plain = cluster.api.url.replace("https://", "http://");
+    let mut plain_text = gleaner(["jobs", "--broker", &plain, "--token-file"]);
+    let said = run(plain_text.arg(secrets.path("token")));
+    assert!(matches!(said.code, Some(3 | 5)), "{said}");
+
+    // Agents are turned away too, say so, and go on trying.
+    for (name, token, ca) in [
+        ("liar", secrets.text("wrong"), Some(secrets.text("cert.pem"))),
+        ("doubter", secrets.text("token"), None),
+    ] {
+        let folder = cluster.folder().join(name);
+        fs::create_dir(&folder).expect("a folder");
+        let mut command = gleaner(["agent", "--name", name, "--broker", &cluster.api.url]);
+        command.args(["--cores", "1", "--token-file", &token]);
+        command.args(ca.iter().flat_map(|ca| ["--ca-file", ca]));
+        command.arg("--run-dir").arg(folder.join("run"));
+        command.arg("--work-dir").arg(folder.join("work"));
+        let mut agent = Part::start(name, command, &folder.join("log"));
+        assert_eq!(agent.ready(), "ready");
+        eventually("its complaint", async || {
+            let said = agent.said();
+            (said.contains("WARN") || said.contains("ERROR")).then_some(())
+        })
+        .await;
+        assert!(agent.is_running(), "{}", agent.said());
+        assert!(cluster.api.host(name).await.is_none());
+        assert!(!agent.said().contains("panicked"), "{}", agent.said());
+    }
+    let hosts = cluster.api.hosts().await;
+    assert_eq!(hosts.len(), 1);
+    assert_eq!(hosts[0].origin, Origin::Desktop);
+}
