@@ -107,6 +107,8 @@ fn on_a_small_disk() {
         let quiet = quiet(&stage).await;
         assert!(!stage.ledger().all_ended(), "there was not enough work");
         assert_full(api.submit(&job("refused too")).await.map(drop), &data);
+        // What is not on disk is not told: a question gets the reason at once, and does not wait.
+        assert_full(api.jobs().await.map(drop), &data);
         assert_full(api.health().await, &data);
         assert_eq!(stage.ledger().acknowledged, quiet, "acknowledged on a full disk");
 
