@@ -17,9 +17,18 @@ pub(crate) fn become_urgent() {
     }
 }
 
-/// Takes a process's first thread out of the idle class again. Stopping and dying are work of
-/// the thread itself: in the idle class it would get to neither, and its memory would not come
-/// back, while anything else wants the core.
+/// Has the first thread of a process that was sent a stop signal obey it at once. To stop is
+/// work of the thread itself, a few microseconds of it: in the idle class it would not get to it
+/// while anything else wants the core.
+pub(crate) fn let_stop(pid: i32) {
+    if pid > 0 && !set_class(pid, libc::SCHED_RR, LEAST_REALTIME) {
+        let _ = set_class(pid, libc::SCHED_OTHER, 0);
+    }
+}
+
+/// Has the first thread of a stopped process die like any other, once it is told to. In the idle
+/// class its memory would not come back while anything else wants the core; above the others it
+/// would keep them from it for as long as giving back its memory takes.
 pub(crate) fn let_die(pid: i32) {
     if pid > 0 {
         // Where that is refused it takes longer.

@@ -18,7 +18,7 @@ use gleaner_protocol::control::Fragment;
 use gleaner_protocol::{Epoch, LeaseToken, Time};
 use tracing::debug;
 
-use crate::scheduling_class::let_die;
+use crate::scheduling_class::{let_die, let_stop};
 
 /// The table.
 #[derive(Debug)]
@@ -152,8 +152,8 @@ impl SlotTable {
         for (_, _, slot) in &doomed {
             if let Some(busy) = &mut inner.busy[*slot] {
                 busy.stopped = true;
-                let_die(busy.pgid);
                 signal(freeze, busy.pgid);
+                let_stop(busy.pgid);
             }
         }
         Frozen {
@@ -166,6 +166,7 @@ impl SlotTable {
     pub(crate) fn kill_frozen(&self) {
         let inner = self.lock();
         for busy in inner.busy.iter().flatten().filter(|busy| busy.stopped) {
+            let_die(busy.pgid);
             signal(kill, busy.pgid);
         }
     }
