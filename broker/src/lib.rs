@@ -2,7 +2,7 @@
 //!
 //! - The store ([`Committer`] over [`SledJournal`]) keeps what was accepted and decided.
 //! - The blob store ([`LocalBlobs`]) keeps inputs and outputs under their digests.
-//! - The server ([`bind`], [`serve`]) listens, guards the door and answers errors as JSON.
+//! - The server ([`bind`], [`serve()`]) listens, guards the door and answers errors as JSON.
 
 pub mod limits;
 

@@ -4,7 +4,7 @@
 //! Hooks tell it of renders as they start and end, agents send samples of their hosts, and the
 //! farm's own record can be polled. What follows from all that is decided by one plain state
 //! machine, the [`Monitor`]; the rest of the crate brings it news and carries its decisions to
-//! the broker. [`run`] is the whole service.
+//! the broker. [`run()`] is the whole service.
 
 pub mod limits;
 

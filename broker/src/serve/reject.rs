@@ -24,7 +24,7 @@ struct NoRoute {
 
 impl Reject for NoRoute {}
 
-/// Gives every rejection of `routes` an answer in JSON. [`crate::serve`] does this by itself.
+/// Gives every rejection of `routes` an answer in JSON. [`crate::serve()`] does this by itself.
 pub fn catch<F, R>(
     routes: F,
 ) -> impl Filter<Extract = (Response,), Error = Infallible> + Clone + Send + Sync + 'static
