@@ -16,10 +16,12 @@ use gleaner_protocol::{Origin, Span};
 use tempfile::TempDir;
 
 use crate::api::Api;
+use crate::calm::Turn;
 use crate::host::{Host, RUN_DIR};
 use crate::marks::{Marks, SHELL};
 use crate::part::Part;
-use crate::program::{Said, gleaner, has_ended, run};
+use crate::processes::{self, Process};
+use crate::program::{Said, gleaner, run};
 
 /// What is to be started.
 #[derive(Debug, Clone)]
@@ -28,6 +30,7 @@ pub(crate) struct Plan {
     desktops: usize,
     cores: u32,
     quiet: Span,
+    alone: bool,
     broker: Vec<String>,
     monitor: Vec<String>,
     token_file: Option<PathBuf>,
@@ -42,6 +45,7 @@ impl Plan {
             desktops: 0,
             cores: 2,
             quiet: Span::from_millis(300),
+            alone: false,
             broker: Vec::new(),
             monitor: Vec::new(),
             token_file: None,
@@ -66,6 +70,12 @@ impl Plan {
 
     pub(crate) fn quiet(mut self, quiet: Span) -> Self {
         self.quiet = quiet;
+        self
+    }
+
+    /// For a test that measures times.
+    pub(crate) fn alone(mut self) -> Self {
+        self.alone = true;
         self
     }
 
@@ -98,6 +108,7 @@ impl Plan {
 
     /// As [`Plan::start`], with a client of this test's own for the broker.
     pub(crate) async fn start_through(self, client: reqwest::ClientBuilder) -> Cluster {
+        let turn = if self.alone { Turn::alone() } else { Turn::shared() };
         let folder = tempfile::Builder::new().prefix("gleaner-").tempdir().expect("a folder");
         fs::create_dir(folder.path().join("logs")).expect("a folder");
         let mut broker = self.start_broker(folder.path(), "127.0.0.1:0");
@@ -105,8 +116,16 @@ impl Plan {
         let mut monitor =
             (self.farm > 0).then(|| self.start_monitor(folder.path(), "127.0.0.1:0", &api.url));
         let monitor_url = monitor.as_mut().map(Part::listening);
-        let mut cluster =
-            Cluster { plan: self, broker, api, monitor, monitor_url, hosts: Vec::new(), folder };
+        let mut cluster = Cluster {
+            plan: self,
+            broker,
+            api,
+            monitor,
+            monitor_url,
+            hosts: Vec::new(),
+            folder,
+            _turn: turn,
+        };
         let names = |side: &str, count| (1..=count).map(move |n| format!("{side}{n}")).collect();
         let farm: Vec<String> = names("farm", cluster.plan.farm);
         let desktops: Vec<String> = names("desk", cluster.plan.desktops);
@@ -161,6 +180,7 @@ pub(crate) struct Cluster {
     monitor_url: Option<String>,
     hosts: Vec<Host>,
     folder: TempDir,
+    _turn: Turn,
 }
 
 impl Cluster {
@@ -297,7 +317,11 @@ impl Drop for Cluster {
         }
         self.monitor.iter_mut().for_each(Part::kill);
         self.broker.kill();
-        let left: Vec<i32> = workers.into_iter().filter(|pid| !has_ended(*pid)).collect();
+        let left: Vec<Process> = workers
+            .into_iter()
+            .filter(|pid| !processes::dies(*pid))
+            .filter_map(Process::of)
+            .collect();
         if panicking() {
             for (part, log) in self.logs() {
                 eprintln!("-- log of {part}\n{log}");

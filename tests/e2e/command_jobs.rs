@@ -139,7 +139,7 @@ async fn a_cancelled_job_leaves_nothing_running() {
     let begun = marks.take(4);
     let status: JobStatus = cluster.cli(&["cancel", &job.to_string(), "--format", "json"]).json();
     assert_eq!(status.state, JobState::Cancelled);
-    assert!(begun.iter().all(|mark| crate::program::has_ended(mark.pid)));
+    assert!(begun.iter().all(|mark| crate::processes::dies(mark.pid)));
     cluster
         .api
         .until("idle hosts", async || {

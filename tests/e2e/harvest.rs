@@ -7,9 +7,8 @@ use gleaner_protocol::{JobId, Origin, Span, boottime};
 use serde_json::Value;
 
 use crate::cluster::{Cluster, Plan};
-use crate::patience::let_pass;
+use crate::patience::{eventually, let_pass};
 use crate::processes;
-use crate::program::has_ended;
 
 /// Positions with their published counts of move paths.
 const POSITIONS: [(&str, u8, u64); 3] = [
@@ -59,6 +58,33 @@ async fn farm_and_desktops_agree_on_the_published_counts() {
         hosts.iter().filter(|host| host.reported > 0).map(|host| host.origin).collect();
     assert_eq!(sides.len(), 2, "both sides take part: {hosts:?}");
     assert!(hosts.iter().all(|host| host.disagreed == 0));
+}
+
+#[tokio::test]
+async fn a_kernel_stops_before_the_hook_returns_and_starts_over_elsewhere() {
+    let cluster = Plan::new().farm(2).start().await;
+    cluster.are_open().await;
+    // Far more than this test has time for.
+    let submit = ["submit", "gametree", "--depth", "9"];
+    assert_eq!(cluster.cli(&submit).ok(), "job-1\n");
+    let (host, other) = (&cluster["farm1"], &cluster["farm2"]);
+    for host in [host, other] {
+        eventually("both cores to compute", async || (host.computing().len() == 2).then_some(()))
+            .await;
+    }
+    let workers = host.workers();
+    host.preflight("shot:1").run();
+    let left = processes::computing(&workers);
+    assert!(left.is_empty(), "{left:?}");
+    let used = processes::cpu_ticks(&host.workers());
+    cluster.api.until_slots("farm1", 0).await;
+    let_pass(cluster.quiet().times(2)).await;
+    assert_eq!(processes::cpu_ticks(&host.workers()), used, "nothing runs during the render");
+    assert_eq!(other.computing().len(), 2, "the other host is not concerned");
+    host.postflight("shot:1").run();
+    eventually("it to compute again", async || (host.computing().len() == 2).then_some(())).await;
+    let status = cluster.api.job(JobId::new(1)).await;
+    assert_eq!((status.replicas.released, status.pending), (2, 4), "{status:?}");
 }
 
 #[tokio::test]
@@ -126,7 +152,7 @@ async fn an_agent_that_is_told_to_stop_gives_everything_back() {
     assert!(status.success(), "{status}");
     let pids: Vec<i32> = begun.iter().map(|mark| mark.pid).collect();
     assert!(processes::computing(&pids).is_empty());
-    assert!(pids.iter().all(|pid| has_ended(*pid)));
+    assert!(pids.iter().all(|pid| processes::dies(*pid)));
     let api = cluster.api.clone();
     api.until("its farewell", async || {
         let host = api.host("desk1").await?;

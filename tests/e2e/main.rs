@@ -7,6 +7,7 @@
 //! panicked when it ends.
 
 mod api;
+mod calm;
 mod cluster;
 mod events;
 mod hook;

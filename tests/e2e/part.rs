@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, kill_process, set_parent_process_death_signal, waitid,
+};
 
 use crate::patience::PATIENCE;
 use crate::program;
@@ -74,6 +76,9 @@ impl Part {
     /// Stops it where it stands: it lives, and answers nobody.
     pub(crate) fn freeze(&self) {
         self.signal(Signal::STOP);
+        let pid = WaitId::Pid(Pid::from_raw(self.pid()).expect("a process"));
+        let stopped = waitid(pid, WaitIdOptions::STOPPED).expect("our own child");
+        assert!(stopped.is_some_and(|status| status.stopped()), "{} has stopped", self.name);
     }
 
     /// Lets it go on.

@@ -8,7 +8,7 @@ use gleaner_protocol::{Span, boottime};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Between two looks at something that tells nobody of its changes.
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// Waits for a future, but not for ever.
 pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
@@ -42,10 +42,4 @@ pub(crate) fn timed<T>(act: impl FnOnce() -> T) -> (Span, T) {
     let begun = boottime();
     let value = act();
     (boottime() - begun, value)
-}
-
-/// The one in the middle.
-pub(crate) fn median(mut spans: Vec<Span>) -> Span {
-    spans.sort_unstable();
-    spans[spans.len() / 2]
 }

@@ -1,6 +1,11 @@
 //! Processes as the kernel shows them to anyone: what is judged here needs no word of Gleaner's.
 
 use std::fs;
+use std::thread;
+
+use gleaner_protocol::boottime;
+
+use crate::patience::{LOOK_AGAIN, PATIENCE};
 
 /// A process at one moment.
 #[derive(Debug, Clone)]
@@ -74,4 +79,18 @@ pub(crate) fn cpu_ticks(pids: &[i32]) -> u64 {
 pub(crate) fn lives(pid: i32) -> bool {
     let ended = |process: &Process| process.dying || matches!(process.state, 'Z' | 'X');
     Process::of(pid).is_some_and(|process| !ended(&process))
+}
+
+/// Whether a process dies in time. Work in the idle class that was killed may wait long for the
+/// core that it needs to be gone; that it can do nothing else any more is what counts.
+pub(crate) fn dies(pid: i32) -> bool {
+    let end = boottime() + PATIENCE.into();
+    while lives(pid) {
+        if boottime() > end {
+            return false;
+        }
+        // Signals on their way have no event.
+        thread::sleep(LOOK_AGAIN);
+    }
+    true
 }

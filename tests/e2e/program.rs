@@ -101,7 +101,7 @@ pub(crate) fn wait(child: &mut Child) -> Option<ExitStatus> {
 }
 
 /// Whether a process ends in time; one that is gone already has.
-pub(crate) fn has_ended(pid: i32) -> bool {
+fn has_ended(pid: i32) -> bool {
     let Some(pid) = Pid::from_raw(pid) else { return true };
     let Ok(watched) = pidfd_open(pid, PidfdFlags::empty()) else { return true };
     let limit = Timespec { tv_sec: PATIENCE.as_secs().cast_signed(), tv_nsec: 0 };
