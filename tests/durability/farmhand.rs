@@ -182,8 +182,7 @@ impl Farmhand {
                 self.tasks.remove(&job);
             }
             BrokerMessage::Lease(lease) => {
-                self.stage
-                    .write(|ledger| ledger.leased(start, &self.host.name, &self.voter, &lease));
+                self.stage.write(|ledger| ledger.leased(start, &self.host.name, &lease));
                 let fate =
                     *self.tasks.get(&lease.replica.workunit.job).expect("its task came first");
                 let due = boottime() + Span::from(self.draw.millis(0..self.host.work_ms_max));
@@ -234,7 +233,8 @@ impl Farmhand {
                     Outcome::Output(manifest) => Some(manifest.digest()),
                     Outcome::Failed(_) => None,
                 };
-                self.stage.write(|ledger| ledger.counted(&self.voter, replica, vote));
+                let host = &self.host.name;
+                self.stage.write(|ledger| ledger.counted(host, &self.voter, replica, vote));
                 self.counted.push_back(report);
                 if self.counted.len() > REMEMBERED {
                     self.counted.pop_front();

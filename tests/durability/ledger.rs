@@ -68,6 +68,7 @@ pub(crate) struct Least {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Unit {
     pub(crate) votes: Vec<(String, Option<Digest>)>,
+    hosts: BTreeSet<HostName>,
     pub(crate) end: Option<End>,
 }
 
@@ -160,7 +161,7 @@ impl Ledger {
     }
 
     /// A lease was given out.
-    pub(crate) fn leased(&mut self, start: u32, host: &HostName, voter: &str, lease: &Lease) {
+    pub(crate) fn leased(&mut self, start: u32, host: &HostName, lease: &Lease) {
         let Lease { token, replica, .. } = lease;
         let whose = (host.clone(), *replica);
         if let Some(before) = self.leases.insert(*token, whose) {
@@ -173,18 +174,26 @@ impl Ledger {
             self.fault(Kind::Wrong, format!("{token} is not of the incarnation that gave it"));
         }
         let unit = self.unit(*replica);
-        let voted = unit.votes.iter().any(|(before, _)| before == voter);
+        // Not so for another host of its owner: what comes over two links has no order.
+        let voted = unit.hosts.contains(host);
         if voted {
-            self.fault(Kind::Lost, format!("{host} got {replica}, on which {voter} has voted"));
+            self.fault(Kind::Lost, format!("{host} got {replica}, on which it has voted"));
         }
     }
 
-    /// A report of this voter counts.
-    pub(crate) fn counted(&mut self, voter: &str, replica: ReplicaId, vote: Option<Digest>) {
+    /// A report of this host counts, as the vote of its owner.
+    pub(crate) fn counted(
+        &mut self,
+        host: &HostName,
+        voter: &str,
+        replica: ReplicaId,
+        vote: Option<Digest>,
+    ) {
         self.acknowledged += 1;
         let unit = self.unit(replica);
         let twice = unit.votes.iter().any(|(before, _)| before == voter);
         unit.votes.push((voter.to_owned(), vote));
+        unit.hosts.insert(host.clone());
         if twice {
             self.fault(Kind::Lost, format!("{voter} votes on {replica} a second time"));
         }
