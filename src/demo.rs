@@ -13,6 +13,7 @@ mod child;
 mod cluster;
 mod farm;
 mod figures;
+mod folders;
 mod frame;
 mod plan;
 mod positions;
@@ -25,20 +26,17 @@ mod table;
 mod vector;
 mod volume;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
-use std::time::Duration;
 
-use anyhow::Context;
 use gleaner_protocol::{Span, boottime};
-use tempfile::TempDir;
 use tokio::sync::watch;
 
 use self::cluster::Cluster;
-use self::farm::{Farm, FarmPhase};
+use self::farm::{Farm, FarmLogs, FarmPhase};
 use self::figures::Figures;
+use self::folders::Folders;
 use self::frame::Size;
 use self::plan::{Plan, Sizing};
 use self::renderer::{RenderChoice, Renderer};
@@ -132,12 +130,12 @@ async fn play(
     let machine_cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let sizing = Sizing::of_machine(u32::try_from(machine_cores).unwrap_or(u32::MAX));
     show.phase("starting a broker, a monitor and six agents", 0);
-    let (cluster, mut parts) =
-        Cluster::start(folders.scratch(), &folders.logs, sizing.host_cores).await?;
+    let (cluster, mut parts) = Cluster::start(folders, sizing.host_cores).await?;
     show.hosts_ready(&cluster.hosts);
     let act = async {
         let threads = sizing.render_threads;
-        let mut farm = Farm { cluster: &cluster, renderer, size: PROBE_SIZE, threads, show };
+        let logs = FarmLogs::create(&folders.logs)?;
+        let mut farm = Farm { cluster: &cluster, renderer, size: PROBE_SIZE, threads, logs, show };
         let frame_took = fit_frames(&mut farm, folders).await?;
         let left = Span::from_micros(length.as_micros().saturating_sub(OVERHEAD.as_micros()));
         let phase = Span::from_micros(left.as_micros() / 2);
@@ -215,52 +213,4 @@ fn complaints(plan: &Plan, with: &FarmPhase, folders: &Folders) -> anyhow::Resul
         }
     }
     Ok(complaints)
-}
-
-/// Where the demo writes.
-struct Folders {
-    scratch: Option<TempDir>,
-    logs: PathBuf,
-    without: PathBuf,
-    with: PathBuf,
-}
-
-impl Folders {
-    fn make(keep: Option<&Path>) -> anyhow::Result<Self> {
-        let scratch = tempfile::Builder::new().prefix("gleaner-demo-").tempdir();
-        let scratch = scratch.context("cannot make a temporary folder")?;
-        let base = keep.unwrap_or(scratch.path()).to_owned();
-        let base =
-            std::path::absolute(&base).with_context(|| format!("bad --keep {}", base.display()))?;
-        let folder = |name: &str| {
-            let path = base.join(name);
-            fs::create_dir_all(&path)
-                .with_context(|| format!("cannot make the folder {}", path.display()))?;
-            anyhow::Ok(path)
-        };
-        let (logs, without, with) =
-            (folder("logs")?, folder("frames-without")?, folder("frames-with")?);
-        Ok(Self { scratch: Some(scratch), logs, without, with })
-    }
-
-    fn scratch(&self) -> &Path {
-        self.scratch.as_ref().expect("it is taken on drop alone").path()
-    }
-}
-
-impl Drop for Folders {
-    /// Runners of an agent that was killed notice it by themselves a moment later, and may write
-    /// a last file until then; nothing tells us when they are gone.
-    fn drop(&mut self) {
-        const TRIES: u32 = 40;
-        const PAUSE: Duration = Duration::from_millis(25);
-        let Some(scratch) = self.scratch.take() else { return };
-        let path = scratch.keep();
-        for _ in 0..TRIES {
-            match fs::remove_dir_all(&path) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => thread::sleep(PAUSE),
-                _ => return,
-            }
-        }
-    }
 }

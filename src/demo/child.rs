@@ -4,7 +4,7 @@
 //! - Dropping a child kills its whole process group and takes note of its end.
 //! - A killed demo takes its children with it: each asked the kernel for that as it started.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -23,6 +23,24 @@ const LOG_LINES: usize = 12;
 /// How much of a log is looked at for them.
 const LOG_BYTES_MAX: usize = 8 << 10;
 
+/// A file that children log into.
+#[derive(Debug)]
+pub(super) struct Log {
+    path: PathBuf,
+    file: File,
+}
+
+impl Log {
+    /// A new one in `folder`.
+    pub(super) fn create(folder: &Path, name: &str) -> anyhow::Result<Self> {
+        let path = folder.join(name).with_extension("log");
+        let mut append = OpenOptions::new();
+        let opened = append.append(true).create(true).open(&path);
+        let file = opened.with_context(|| format!("cannot make the log {}", path.display()))?;
+        Ok(Self { path, file })
+    }
+}
+
 /// A child process.
 pub(super) struct Child {
     name: String,
@@ -37,9 +55,8 @@ impl Child {
     ///
     /// To be called on the demo's main thread: the kernel ends the process when the thread that
     /// started it ends.
-    pub(super) fn start(name: &str, mut command: Command, log: &Path) -> anyhow::Result<Self> {
-        let file =
-            File::create(log).with_context(|| format!("cannot make the log {}", log.display()))?;
+    pub(super) fn start(name: &str, mut command: Command, log: &Log) -> anyhow::Result<Self> {
+        let file = log.file.try_clone().context("cannot pass on a log")?;
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(file);
         end_with_parent(&mut command);
         let mut command = tokio::process::Command::from(command);
@@ -47,7 +64,7 @@ impl Child {
         let group = process.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
         let group = group.expect("a process that nobody has waited for has its number");
         let stdout = process.stdout.take().map(BufReader::new);
-        Ok(Self { name: name.into(), log: log.into(), process, group, stdout })
+        Ok(Self { name: name.into(), log: log.path.clone(), process, group, stdout })
     }
 
     /// The next line that it prints.
@@ -138,7 +155,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let mut command = Command::new("/bin/sh");
         command.args(["-c", script]);
-        let child = Child::start("shell", command, &folder.path().join("log")).expect("a shell");
+        let log = Log::create(folder.path(), "shell").expect("a log");
+        let child = Child::start("shell", command, &log).expect("a shell");
         (folder, child)
     }
 

@@ -13,7 +13,8 @@ use futures_util::future::{select_all, try_join_all};
 use gleaner_hooks::RunDir;
 use gleaner_protocol::Origin;
 
-use super::child::Child;
+use super::child::{Child, Log};
+use super::folders::Folders;
 
 /// Hosts on each side.
 pub(super) const FARM_HOSTS: usize = 3;
@@ -47,7 +48,6 @@ impl Host {
 pub(super) struct Cluster {
     pub(super) program: PathBuf,
     pub(super) broker_url: String,
-    pub(super) logs: PathBuf,
     /// The farm's hosts first.
     pub(super) hosts: Vec<Host>,
     monitor_url: String,
@@ -57,12 +57,8 @@ pub(super) struct Cluster {
 pub(super) struct Parts(Vec<Child>);
 
 impl Cluster {
-    /// Starts all parts below `folder`; ready when every agent is connected.
-    pub(super) async fn start(
-        folder: &Path,
-        logs: &Path,
-        cores: u32,
-    ) -> anyhow::Result<(Self, Parts)> {
+    /// Starts all parts; ready when every agent is connected.
+    pub(super) async fn start(folders: &Folders, cores: u32) -> anyhow::Result<(Self, Parts)> {
         let program = std::env::current_exe().context("cannot find this program's own file")?;
         let gleaner = |arguments: &[&str]| {
             let mut command = Command::new(&program);
@@ -70,34 +66,36 @@ impl Cluster {
             command
         };
         let mut broker = gleaner(&["broker", "--listen", "127.0.0.1:0", "--data-dir"]);
-        broker.arg(folder.join("broker"));
-        let mut broker = Child::start("the broker", broker, &logs.join("broker.log"))?;
+        broker.arg(folders.scratch().join("broker"));
+        let mut broker =
+            Child::start("the broker", broker, &Log::create(&folders.logs, "broker")?)?;
         let broker_url = listening(&mut broker).await?;
 
         let mut monitor = gleaner(&["monitor", "--listen", "127.0.0.1:0"]);
         monitor.args(["--broker", &broker_url, "--quiet-period-s", QUIET_PERIOD_S]);
-        let mut monitor = Child::start("the monitor", monitor, &logs.join("monitor.log"))?;
+        let mut monitor =
+            Child::start("the monitor", monitor, &Log::create(&folders.logs, "monitor")?)?;
         let monitor_url = listening(&mut monitor).await?;
 
-        let hosts = hosts(folder, cores);
+        let hosts = hosts(folders.run(), cores);
         let mut agents = Vec::with_capacity(hosts.len());
         for host in &hosts {
             let mut agent = gleaner(&["agent", "--name", &host.name, "--broker", &broker_url]);
             agent.args(["--cores", &host.cores.to_string()]);
             agent.arg("--run-dir").arg(&host.run_dir);
-            agent.arg("--work-dir").arg(folder.join(&host.name).join("work"));
+            agent.arg("--work-dir").arg(folders.scratch().join(&host.name));
             match host.origin {
                 Origin::Farm => agent.args(["--origin", "farm", "--monitor", &monitor_url]),
                 Origin::Desktop => agent.args(["--origin", "desktop"]),
             };
             agent.args(["--sample-interval-s", SAMPLE_INTERVAL_S]);
             let name = format!("the agent of {}", host.name);
-            agents.push(Child::start(&name, agent, &logs.join(format!("{}.log", host.name)))?);
+            agents.push(Child::start(&name, agent, &Log::create(&folders.logs, &host.name)?)?);
         }
         try_join_all(agents.iter_mut().map(|agent| agent.line(READY_MAX))).await?;
         let mut parts = agents;
         parts.extend([monitor, broker]);
-        let cluster = Self { program, broker_url, logs: logs.into(), hosts, monitor_url };
+        let cluster = Self { program, broker_url, hosts, monitor_url };
         Ok((cluster, Parts(parts)))
     }
 
@@ -134,10 +132,10 @@ impl Parts {
     }
 }
 
-fn hosts(folder: &Path, cores: u32) -> Vec<Host> {
+fn hosts(run: &Path, cores: u32) -> Vec<Host> {
     let host = |side: &str, number: usize, origin, cores| {
         let name = format!("{side}{number}");
-        let run_dir = folder.join(&name).join("run");
+        let run_dir = run.join(&name);
         Host { name, origin, cores, run_dir }
     };
     let farm = (1..=FARM_HOSTS).map(|number| host("farm", number, Origin::Farm, cores));

@@ -7,7 +7,7 @@ use anyhow::Context;
 use futures_util::future::try_join_all;
 use gleaner_protocol::{Span, Time, boottime};
 
-use super::child::Child;
+use super::child::{Child, Log};
 use super::cluster::{Cluster, Host};
 use super::frame::Size;
 use super::plan::{Plan, PlannedFrame};
@@ -21,7 +21,22 @@ pub(super) struct Farm<'a> {
     pub(super) renderer: &'a Renderer,
     pub(super) size: Size,
     pub(super) threads: u32,
+    pub(super) logs: FarmLogs,
     pub(super) show: &'a Show,
+}
+
+/// What the farm's processes log into; open from the start, for making a file may take long.
+pub(super) struct FarmLogs {
+    hooks: Log,
+    renders: Log,
+}
+
+impl FarmLogs {
+    /// New ones in `folder`.
+    pub(super) fn create(folder: &Path) -> anyhow::Result<Self> {
+        let (hooks, renders) = (Log::create(folder, "hooks")?, Log::create(folder, "renders")?);
+        Ok(Self { hooks, renders })
+    }
 }
 
 /// One of the two times that all frames are rendered.
@@ -129,16 +144,15 @@ impl Farm<'_> {
         frame: &PlannedFrame,
     ) -> anyhow::Result<()> {
         let command = self.cluster.hook(kind, host, booking, frame.cores);
-        let log = self.cluster.logs.join(format!("{kind}-{}.log", frame.number));
-        Child::start(&format!("the {kind} hook on {}", host.name), command, &log)?.success().await
+        let name = format!("the {kind} hook on {}", host.name);
+        Child::start(&name, command, &self.logs.hooks)?.success().await
     }
 
     /// One render process; its CPU time.
     async fn render(&self, frame: u32, size: Size, output: &Path) -> anyhow::Result<Span> {
         let program = &self.cluster.program;
         let command = self.renderer.command(program, frame, size, self.threads, output);
-        let log = self.cluster.logs.join(format!("render-{frame}.log"));
-        let line = Child::start("a render", command, &log)?.last_line().await?;
+        let line = Child::start("a render", command, &self.logs.renders)?.last_line().await?;
         let micros = line.strip_prefix("cpu_us ").and_then(|micros| micros.parse().ok());
         micros.map(Span::from_micros).with_context(|| format!("a render said {line:?} at its end"))
     }

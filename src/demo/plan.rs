@@ -2,6 +2,7 @@
 //!
 //! Each farm host renders a few frames in a row and then stands idle, the hosts in turn, so that
 //! the farm as a whole keeps about as much of the machine busy as farms were measured to do.
+//! In turn, because the hosts share this machine's cores: real hosts' renders do not compete.
 //! Half of the renders book their whole host, the others only the cores that they use.
 //!
 //! # Invariants
@@ -14,8 +15,6 @@ use gleaner_protocol::Span;
 const FARM_SHARE: f64 = 0.46;
 /// How long a host renders without a pause.
 const BURST: Span = Span::from_millis(1_000);
-/// Renders of two hosts overlap for this share of a host's turn.
-const OVERLAP: f64 = 0.12;
 /// Most cores of a host of the demo.
 const HOST_CORES_MAX: u32 = 16;
 /// Fewest cores of a host: one to render on, one to harvest.
@@ -71,7 +70,7 @@ impl Plan {
         // A host cannot render more than all the time, and must rest to be harvested.
         let cycle_s = busy_cycle_s.max(burst * frame_s * 2.0);
         let cycles = (at_most.as_secs_f64() / cycle_s).floor().max(1.0) as u32;
-        let turn_s = cycle_s / hosts as f64 * (1.0 - OVERLAP);
+        let turn_s = cycle_s / hosts as f64;
         let mut frames = Vec::new();
         for cycle in 0..cycles {
             for host in 0..hosts {
