@@ -193,8 +193,8 @@ mod tests {
         let (_one, first) = Busy::start(&run_dir);
         let (_other, second) = Busy::start(&run_dir);
         assert_eq!(working_now(&run_dir), 2);
-        let watch = ReleaseWatch::start(run_dir.clone(), 0).await.expect("a watch");
         let before = boottime();
+        let watch = ReleaseWatch::start(run_dir.clone(), 0).await.expect("a watch");
         gleaner_hooks::freeze(first.pgid).expect("frozen");
         gleaner_hooks::freeze(second.pgid).expect("frozen");
         let release = watch.finish();
