@@ -4,19 +4,39 @@
 //! wants the core: on a host whose renders want all of them it would neither stop nor give its
 //! memory back for as long as they render. So whoever signals it also puts it into the ordinary
 //! class; it has the signal by then and runs no instruction of its own any more.
+//!
+//! Stopping takes microseconds, so it goes before everything else where we may say so; giving
+//! memory back may take long, and waits its turn.
 
 use std::collections::VecDeque;
 use std::fs;
 
+use rustix::process::{Pid, setpriority_process};
+
 use crate::limits::LAST_RUN_PROCESSES_MAX;
 
-/// Puts a group's leader and what it started into the ordinary scheduling class.
-pub(crate) fn let_run(leader: i32) {
+/// Niceness of what is to stop.
+const AT_ONCE: i32 = -20;
+/// Niceness of what is to end.
+const IN_TURN: i32 = 0;
+
+/// Lets a group's leader and what it started stop before anything else runs.
+pub(crate) fn let_stop(leader: i32) {
+    let_run(leader, AT_ONCE);
+}
+
+/// Lets a group's leader and what it started end.
+pub(crate) fn let_end(leader: i32) {
+    let_run(leader, IN_TURN);
+}
+
+fn let_run(leader: i32, nice: i32) {
     let mut open = VecDeque::from([leader]);
     let mut seen = 0;
     while let Some(pid) = open.pop_front() {
         // Where that is refused it stops as soon as a core is free, as it would without us.
         let _ = set_ordinary_class(pid);
+        let _ = setpriority_process(Pid::from_raw(pid), nice);
         seen += 1;
         if seen + open.len() < LAST_RUN_PROCESSES_MAX {
             open.extend(children(pid));

@@ -13,7 +13,7 @@ use gleaner_protocol::{Span, boottime};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
-use crate::last_run::let_run;
+use crate::last_run::{let_end, let_stop};
 
 /// What `/proc/<pid>/stat` says of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,7 +99,7 @@ impl TaskGroup {
 /// No such group, not ours, or a number that is no group's.
 pub fn freeze(pgid: i32) -> io::Result<()> {
     signal(pgid, Signal::STOP)?;
-    let_run(pgid);
+    let_stop(pgid);
     Ok(())
 }
 
@@ -117,7 +117,7 @@ pub fn thaw(pgid: i32) -> io::Result<()> {
 /// As [`freeze`].
 pub fn kill(pgid: i32) -> io::Result<()> {
     signal(pgid, Signal::KILL)?;
-    let_run(pgid);
+    let_end(pgid);
     Ok(())
 }
 
