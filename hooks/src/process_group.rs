@@ -108,6 +108,7 @@ pub fn freeze(pgid: i32) -> io::Result<()> {
 /// # Errors
 /// As [`freeze`].
 pub fn thaw(pgid: i32) -> io::Result<()> {
+    let_end(pgid);
     signal(pgid, Signal::CONT)
 }
 
