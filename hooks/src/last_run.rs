@@ -31,6 +31,10 @@ pub(crate) fn let_end(leader: i32) {
 }
 
 fn let_run(leader: i32, nice: i32) {
+    // Numbers that are no group's are refused by whoever signals.
+    if leader <= 1 {
+        return;
+    }
     let mut open = VecDeque::from([leader]);
     let mut seen = 0;
     while let Some(pid) = open.pop_front() {
