@@ -61,6 +61,17 @@ impl Events {
         .await
     }
 
+    /// When this host's fragment next comes to have so many slots.
+    pub(crate) async fn fragment_becomes(&mut self, of: &str, slots: u32) -> Time {
+        loop {
+            if let (at, now) = self.next_fragment(of).await
+                && now == slots
+            {
+                return at;
+            }
+        }
+    }
+
     async fn read(&mut self) -> Option<()> {
         let piece = self.stream.try_next().await.ok()??;
         self.text.push_str(&String::from_utf8_lossy(&piece));

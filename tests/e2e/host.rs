@@ -1,5 +1,6 @@
 //! One host of the cluster: its agent, its folders, its hooks, and what runs on it.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use gleaner_hooks::{RunDir, SocketAnswer, SocketRequest, ask};
@@ -92,12 +93,15 @@ impl Host {
         let all = processes::all();
         // A folder that a test has spoiled records nothing.
         let recorded = RunDir::open(self.run_dir()).and_then(|folder| folder.groups());
-        let mut groups: Vec<i32> =
+        let mut groups: BTreeSet<i32> =
             recorded.unwrap_or_default().iter().map(|group| group.pgid).collect();
         let children = all.iter().filter(|process| process.parent == self.agent.pid());
         groups.extend(children.map(|child| child.pgid));
+        // A child that was started in this moment is still in its agent's group, as this test is.
+        let own = all.iter().find(|process| process.pid == self.agent.pid());
+        own.map(|agent| groups.remove(&agent.pgid));
         all.iter()
-            .filter(|process| groups.contains(&process.pgid) && process.pid != self.agent.pid())
+            .filter(|process| groups.contains(&process.pgid))
             .map(|process| process.pid)
             .collect()
     }

@@ -14,6 +14,8 @@ use crate::patience::PATIENCE;
 struct Record {
     /// None stands for an error.
     hosts: Option<Vec<Value>>,
+    /// The next answer is an error.
+    stumbles: bool,
     polls: u64,
     ended: bool,
 }
@@ -67,6 +69,11 @@ impl PlayedFarm {
         self.shared.0.lock().expect("sound").hosts = None;
     }
 
+    /// Answers the next poll, and no other, with an error.
+    pub(crate) fn stumbles(&self) {
+        self.shared.0.lock().expect("sound").stumbles = true;
+    }
+
     /// How often it was polled.
     pub(crate) fn polls(&self) -> u64 {
         self.shared.0.lock().expect("sound").polls
@@ -105,7 +112,8 @@ fn answer(mut stream: TcpStream, shared: &Shared) {
         let mut record = shared.0.lock().expect("sound");
         record.polls += 1;
         shared.1.notify_all();
-        record.hosts.clone()
+        let stumbles = std::mem::take(&mut record.stumbles);
+        record.hosts.clone().filter(|_| !stumbles)
     };
     let (status, body) = match hosts {
         Some(hosts) => ("200 OK", json!({ "hosts": hosts }).to_string()),

@@ -65,33 +65,31 @@ async fn a_host_without_hooks_closes_when_two_polls_in_a_row_miss_it() {
 
     // A render that only the farm tells of.
     farm.says(vec![allocation("farm1", 2, &[("shot:1", 1)])]);
-    assert_eq!(events.next_fragment("farm1").await.1, 1);
+    events.fragment_becomes("farm1", 1).await;
     farm.says(vec![allocation("farm1", 2, &[])]);
-    assert_eq!(events.next_fragment("farm1").await.1, 2);
+    events.fragment_becomes("farm1", 2).await;
     marks.take(1);
 
     // One missed poll is no news.
-    farm.fails();
-    farm.is_polled(1);
-    farm.says(vec![allocation("farm1", 2, &[])]);
-    farm.is_polled(2);
+    farm.stumbles();
+    farm.is_polled(3);
     let open = cluster.api.host("farm1").await.expect("known");
     assert_eq!(open.slots, 2, "one poll that fails closes nothing");
 
     // Two in a row are.
     let before = farm.polls();
     farm.fails();
-    assert_eq!(events.next_fragment("farm1").await.1, 0);
+    events.fragment_becomes("farm1", 0).await;
     assert!(farm.polls() >= before + 2, "{} polls", farm.polls() - before);
     cluster.api.until_slots("farm1", 0).await;
     assert!(begun.iter().all(|mark| processes::computing(&[mark.pid]).is_empty()));
 
     // So is a record in which the host does not stand.
     farm.says(vec![allocation("farm1", 2, &[])]);
-    assert_eq!(events.next_fragment("farm1").await.1, 2);
+    events.fragment_becomes("farm1", 2).await;
     let before = farm.polls();
     farm.says(vec![allocation("farm2", 2, &[])]);
-    assert_eq!(events.next_fragment("farm1").await.1, 0);
+    events.fragment_becomes("farm1", 0).await;
     assert!(farm.polls() >= before + 2, "{} polls", farm.polls() - before);
 }
 
