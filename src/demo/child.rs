@@ -80,8 +80,10 @@ impl Child {
 
     /// Ends when the process has ended, which it should not have.
     pub(super) async fn death(&mut self) -> anyhow::Error {
-        let _ = self.process.wait().await;
-        self.trouble("ended unexpectedly")
+        match self.process.wait().await {
+            Ok(status) => self.trouble(&format!("ended unexpectedly ({status})")),
+            Err(_) => self.trouble("ended unexpectedly"),
+        }
     }
 
     /// Waits for the process to end by itself; an error unless it succeeded.

@@ -231,7 +231,7 @@ impl State {
         if !self.releases_ms.is_empty() {
             let most = self.releases_ms.iter().copied().fold(0.0, f64::max);
             let count = self.releases_ms.len();
-            text.push_str(&format!(" · {count} releases, longest {most:.1} ms"));
+            text.push_str(&format!(" · {count} releases ≤ {most:.1} ms"));
         }
         text
     }
