@@ -88,7 +88,7 @@ async fn an_opening_of_before_the_render_is_refused() {
         .until("all refusals", async || (cluster.api.metric(refused).await >= 5.0).then_some(()))
         .await;
     assert_eq!(marks.within(Span::ZERO), []);
-    assert!(host.computing().is_empty());
+    host.is_idle().await;
     // What was decided on the present epoch does.
     cluster.api.farm_event(&opening(host, after, 2)).await;
     assert_eq!(events.next_fragment("farm1").await.1, 2, "nothing opened it in between");

@@ -8,6 +8,7 @@ use gleaner_protocol::{Epoch, HostName, Origin, Span};
 
 use crate::hook::Hook;
 use crate::part::Part;
+use crate::patience::eventually;
 use crate::processes::{self, Process};
 
 /// How long an agent may take to answer a question of this test's.
@@ -104,6 +105,13 @@ impl Host {
             .filter(|process| groups.contains(&process.pgid))
             .map(|process| process.pid)
             .collect()
+    }
+
+    /// Waits until none of its workers computes. A runner that starts, or that has just been
+    /// stopped, has something to do for a moment.
+    pub(crate) async fn is_idle(&self) {
+        let what = format!("{} to be idle", self.name);
+        eventually(&what, async || self.computing().is_empty().then_some(())).await;
     }
 
     /// Those of its workers that compute now.

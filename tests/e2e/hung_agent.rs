@@ -32,7 +32,7 @@ async fn the_hook_stops_the_work_of_a_hung_agent_itself() {
         host.agent.thaw();
         cluster.api.until_slots("farm1", 0).await;
         assert_eq!(marks.within(cluster.quiet()), []);
-        assert!(host.computing().is_empty());
+        host.is_idle().await;
         host.postflight(&booking).run();
     }
     marks.take(2);
@@ -74,7 +74,7 @@ async fn what_was_given_to_a_hung_agent_does_not_start_when_it_wakes_up() {
     host.agent.thaw();
     cluster.api.until_slots("farm1", 0).await;
     assert_eq!(marks.within(cluster.quiet().times(2)), [], "a render runs");
-    assert!(host.computing().is_empty());
+    host.is_idle().await;
     cluster
         .api
         .until("the leases to be given back", async || {
