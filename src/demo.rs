@@ -97,6 +97,7 @@ pub(crate) async fn run(args: DemoArgs) -> anyhow::Result<ExitCode> {
     let outcome = tokio::select! {
         outcome = play(length, &renderer, &folders, &show) => outcome.map(Some),
         () = process::stopped() => Ok(None),
+        () = terminal_closed() => Ok(None),
     };
     show.end();
     let Some(Played { figures, complaints }) = outcome? else {
@@ -112,6 +113,13 @@ pub(crate) async fn run(args: DemoArgs) -> anyhow::Result<ExitCode> {
     }
     let good = complaints.is_empty() && figures.results_wrong == 0 && figures.lost == 0;
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Ends when the terminal is gone, or whoever else sends SIGHUP.
+async fn terminal_closed() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut hangup = signal(SignalKind::hangup()).expect("a handler can be installed");
+    hangup.recv().await;
 }
 
 struct Played {
