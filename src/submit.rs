@@ -109,6 +109,7 @@ impl Common {
             quorum: self.quorum,
             max_replicas: self.max_replicas,
             lease_s: self.lease_s,
+            profile: Default::default(),
         }
     }
 }

@@ -173,6 +173,8 @@ fn host_info(config: &Config) -> Result<HostInfo, ConfigError> {
         cores: config.cores(),
         memory_mib: total_memory_mib(),
         capabilities: config.capabilities()?,
+        kind: None,
+        chunk_cache_mib: 0,
     })
 }
 

@@ -97,6 +97,7 @@ impl Position {
             quorum: Some(QUORUM),
             max_replicas: None,
             lease_s: 600,
+            profile: Default::default(),
         })
     }
 }

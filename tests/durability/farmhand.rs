@@ -153,6 +153,8 @@ impl Farmhand {
                     kernels: Fate::ALL.iter().map(|fate| fate.kernel()).collect(),
                     ..Capabilities::default()
                 },
+                kind: None,
+                chunk_cache_mib: 0,
             },
             incarnation: 1,
             fragment: self.fragment(),

@@ -89,6 +89,8 @@ fn hello(name: &str, cores: u32, slots: u32) -> Hello {
             cores,
             memory_mib: 1_000,
             capabilities: Capabilities { kernels, ..Capabilities::default() },
+            kind: None,
+            chunk_cache_mib: 0,
         },
         incarnation: 7,
         fragment: Fragment { epoch: Epoch { incarnation: 1, count: 0 }, slots },

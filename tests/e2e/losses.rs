@@ -129,6 +129,7 @@ async fn whatever_is_killed_under_load_every_workunit_is_decided_once() {
         quorum: None,
         max_replicas: None,
         lease_s: 600,
+        profile: Default::default(),
     };
     let job = cluster.api.submit(&spec).await;
     for round in 1..=3_u32 {

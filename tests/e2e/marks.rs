@@ -68,6 +68,7 @@ impl Marks {
             quorum: None,
             max_replicas: None,
             lease_s: 600,
+            profile: Default::default(),
         }
     }
 

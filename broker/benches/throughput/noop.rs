@@ -77,6 +77,8 @@ async fn play(broker: String, number: u32, counted: Arc<AtomicU64>) {
             kernels: BTreeSet::from([noop_kernel()]),
             ..Capabilities::default()
         },
+        kind: None,
+        chunk_cache_mib: 0,
     };
     let hello = Hello { host, incarnation: 1, fragment, held: Vec::new() };
     link.send(&[AgentMessage::Hello(hello), AgentMessage::Request { slots: SLOTS }])

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{HostName, KernelName, OwnerName};
+use crate::{HostKind, HostName, KernelName, OwnerName};
 
 /// Where a host comes from: the two sides of the fragment-aware scheduler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -60,6 +60,10 @@ pub struct HostInfo {
     pub cores: u32,
     /// Its memory, in MiB.
     pub memory_mib: u64,
+    /// The class of hosts that it belongs to, where its owner named one.
+    pub kind: Option<HostKind>,
+    /// Memory that it gives to chunks of datasets, in MiB; the least recently used ones go first.
+    pub chunk_cache_mib: u64,
     /// What it runs.
     pub capabilities: Capabilities,
 }

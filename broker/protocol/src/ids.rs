@@ -72,6 +72,11 @@ number_id! {
     LeaseToken, "lease"
 }
 
+number_id! {
+    /// Data that is split into chunks, which hosts keep copies of.
+    DatasetId, "dataset"
+}
+
 macro_rules! name_id {
     ($(#[$doc:meta])* $name:ident, $what:literal) => {
         $(#[$doc])*
@@ -145,6 +150,10 @@ name_id! {
 name_id! {
     /// A kernel built into the agent.
     KernelName, "kernel"
+}
+name_id! {
+    /// A class of hosts that run the same work in the same time (`fat`, `gpu-a100`).
+    HostKind, "host kind"
 }
 name_id! {
     /// One attempt of one render on one host, as its farm manager names it (`qube:812.3`).

@@ -8,7 +8,7 @@ use crate::limits::{
     REPLICATION_MAX, WORKUNITS_MAX,
 };
 use crate::output::{ManifestError, check_file_name};
-use crate::{Digest, KernelName, OwnerName};
+use crate::{Digest, KernelName, OwnerName, Profile};
 
 /// A class of jobs with a policy of its own. A fragment is offered to the lanes in this order.
 #[derive(
@@ -57,6 +57,9 @@ pub struct JobSpec {
     /// How long one replica may take before it is given to another host, in seconds.
     #[serde(default = "default_lease_s")]
     pub lease_s: u64,
+    /// What is known of its workunits beforehand.
+    #[serde(default)]
+    pub profile: Profile,
 }
 
 fn anonymous() -> OwnerName {

@@ -21,13 +21,18 @@ mod epoch;
 mod host;
 mod ids;
 mod output;
+mod profile;
+mod share;
 mod time;
 
 pub use digest::{Digest, DigestParseError};
 pub use epoch::Epoch;
 pub use host::{Capabilities, HostInfo, Origin};
 pub use ids::{
-    BookingId, HostName, JobId, KernelName, LeaseToken, NameError, OwnerName, ReplicaId, WorkunitId,
+    BookingId, DatasetId, HostKind, HostName, JobId, KernelName, LeaseToken, NameError, OwnerName,
+    ReplicaId, WorkunitId,
 };
 pub use output::{Content, Manifest, OutputFile};
+pub use profile::{ChunkId, Profile, Reads};
+pub use share::Share;
 pub use time::{Span, Time, boottime};

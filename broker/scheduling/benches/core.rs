@@ -97,7 +97,7 @@ impl Bench {
         self.core.handle(Time::ZERO, input, &mut self.effects);
         for effect in self.effects.drain(..) {
             match effect {
-                Effect::Lease { host, token, replica } => {
+                Effect::Lease { host, token, replica, .. } => {
                     self.decisions += 1;
                     self.leased.push(Leased { host, token, replica });
                 }
@@ -122,6 +122,8 @@ impl Bench {
             cores: slots,
             memory_mib: 16_384,
             capabilities: Capabilities { kernels, commands: BTreeSet::new() },
+            kind: None,
+            chunk_cache_mib: 0,
         };
         let fragment = Fragment { epoch: Epoch::default(), slots };
         self.handle(Input::HostJoined { info, fragment, held: Vec::new() });
@@ -138,6 +140,7 @@ impl Bench {
             quorum: None,
             max_replicas: None,
             lease_s: 3600,
+            profile: Default::default(),
         };
         self.handle(Input::Submit { request: RequestId::new(1), spec });
     }

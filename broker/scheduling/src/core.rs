@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use gleaner_protocol::job::Lane;
 use gleaner_protocol::limits::CORES_MAX;
-use gleaner_protocol::{JobId, Span, Time, WorkunitId};
+use gleaner_protocol::{ChunkId, JobId, Span, Time, WorkunitId};
 
 use crate::farm::{Farm, HostIx, WorkunitIx};
 use crate::policy::{Change, Policy, PolicyName, Trigger};
@@ -49,6 +49,8 @@ pub struct Core {
     pub(crate) lanes: BTreeMap<Lane, Box<dyn Policy>>,
     tokens: TokenMint,
     reconnect_grace: Span,
+    /// When the input in hand was taken.
+    now: Time,
     next_job: u64,
     /// Whether work appeared that standing requests may want.
     new_work: bool,
@@ -58,11 +60,19 @@ impl Core {
     /// An empty core.
     #[must_use]
     pub fn new(config: &CoreConfig) -> Self {
+        let lanes = config.lanes.iter().map(|(lane, name)| (*lane, name.build())).collect();
+        Self::with_policies(config, lanes)
+    }
+
+    /// An empty core with these policies instead of the configured ones.
+    #[must_use]
+    pub fn with_policies(config: &CoreConfig, lanes: BTreeMap<Lane, Box<dyn Policy>>) -> Self {
         Self {
             farm: Farm::default(),
-            lanes: config.lanes.iter().map(|(lane, name)| (*lane, name.build())).collect(),
+            lanes,
             tokens: TokenMint::new(config.incarnation),
             reconnect_grace: config.reconnect_grace,
+            now: Time::ZERO,
             next_job: 1,
             new_work: false,
         }
@@ -79,9 +89,9 @@ impl Core {
         &self.farm
     }
 
-    /// The policy of a lane.
+    /// The policy of a lane, by its name.
     #[must_use]
-    pub fn policy(&self, lane: Lane) -> Option<PolicyName> {
+    pub fn policy(&self, lane: Lane) -> Option<&'static str> {
         self.lanes.get(&lane).map(|policy| policy.name())
     }
 
@@ -97,6 +107,7 @@ impl Core {
     /// Takes an input and pushes what is to be done, in order. What is overdue at `now` is done
     /// first.
     pub fn handle(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
+        self.now = now;
         self.end_overdue(now, effects);
         match input {
             Input::Submit { request, spec } => self.submit(request, spec, effects),
@@ -110,6 +121,12 @@ impl Core {
                     self.set_fragment(host, fragment, effects);
                 }
             }
+            Input::Copies { host, gained, lost } => {
+                if let Some(host) = self.connected(&host) {
+                    self.change_copies(host, &gained, &lost);
+                }
+            }
+            Input::Forget { job } => self.forget(job, effects),
             Input::Request { host, slots } => {
                 if let Some(host) = self.connected(&host) {
                     self.farm.hosts.change(host, |entry| {
@@ -128,12 +145,13 @@ impl Core {
                     self.released(host, token, &reason, effects);
                 }
             }
-            Input::Tick => self.plan_deadlines(now, effects),
+            Input::Tick => {}
         }
         self.plan_woken(now, effects);
         if std::mem::take(&mut self.new_work) {
             self.plan(now, Trigger::Work, effects);
         }
+        self.plan_deadlines(now, effects);
     }
 
     fn connected(&self, host: &gleaner_protocol::HostName) -> Option<HostIx> {
@@ -185,7 +203,25 @@ impl Core {
     fn tell(&mut self, job: JobId, change: Change) {
         let lane = self.farm.lane_of(job);
         if let Some(policy) = lane.and_then(|lane| self.lanes.get_mut(&lane)) {
-            policy.observe(&self.farm, change);
+            policy.observe(self.now, &self.farm, change);
+        }
+    }
+
+    /// Tells every policy.
+    fn tell_all(&mut self, change: Change) {
+        for policy in self.lanes.values_mut() {
+            policy.observe(self.now, &self.farm, change);
+        }
+    }
+
+    /// Copies of chunks came to a host, or are gone from it.
+    fn change_copies(&mut self, host: HostIx, gained: &[ChunkId], lost: &[ChunkId]) {
+        for (chunks, held) in [(lost, false), (gained, true)] {
+            for &chunk in chunks {
+                if self.farm.copies.set(host, chunk, held) {
+                    self.tell_all(Change::CopyChanged { host, chunk, held });
+                }
+            }
         }
     }
 

@@ -1,11 +1,13 @@
 //! Where a policy acts on the farm.
 
-use gleaner_protocol::{JobId, LeaseToken, ReplicaId, Span, Time, WorkunitId};
+use gleaner_protocol::control::AbortReason;
+use gleaner_protocol::limits::REPLICAS_MAX;
+use gleaner_protocol::{ChunkId, JobId, LeaseToken, ReplicaId, Share, Span, Time, WorkunitId};
 use thiserror::Error;
 
 use crate::Effect;
 use crate::core::TokenMint;
-use crate::farm::{Farm, HostIx, Lease, Pending, WorkunitIx};
+use crate::farm::{Farm, HostIx, Lease, Leased, Pending, WorkunitIx};
 
 /// Why the rules forbid an assignment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -31,14 +33,23 @@ pub enum Refusal {
     /// The kernel or program is not there or not allowed.
     #[error("the host does not offer what the job runs")]
     CannotRun,
+    /// The host has no such lease.
+    #[error("the host holds no lease of this token")]
+    NoSuchLease,
+    /// The chunk is not where it is to be moved from, or is on its way already.
+    #[error("the host has no copy of the chunk, or it is on its way")]
+    NoCopy,
+    /// The workunit has all the replicas that it may have.
+    #[error("the workunit has as many replicas as it may have")]
+    TooManyReplicas,
 }
 
 /// A policy's hands: everything it may do to the farm, each step checked against the rules and
 /// visible in [`Desk::farm`] at once, so that one plan can make many steps that build on each
 /// other.
 ///
-/// Policies that also order data moves, change CPU shares or take replicas back get further
-/// methods here, of the same kind: check, change the farm, push an effect.
+/// Every method is of one kind: check, change the farm, push an effect. What a policy does here
+/// is not told back to it through [`Policy::observe`](crate::Policy::observe).
 #[derive(Debug)]
 pub struct Desk<'a> {
     farm: &'a mut Farm,
@@ -79,18 +90,110 @@ impl<'a> Desk<'a> {
         Some(self.farm.open_at(WorkunitId { job, index }))
     }
 
+    /// Touches one untouched workunit of the job: its replicas are generated and wait. `None`
+    /// where it was touched before, or too many workunits are open.
+    pub fn open_index(&mut self, job: JobId, index: u32) -> Option<WorkunitIx> {
+        let entry = self.farm.jobs.get(&job)?;
+        let may_open = !self.farm.is_full()
+            && entry.has_untouched()
+            && index < entry.workunit_count()
+            && entry.is_untouched(index);
+        may_open.then(|| self.farm.open_at(WorkunitId { job, index }))
+    }
+
     /// Gives a waiting replica of the workunit to the host: it moves from waiting to pending.
     /// The first one fixes the workunit's side.
     ///
     /// # Errors
     /// The rule that forbids it; then nothing has changed.
     pub fn start(&mut self, workunit: WorkunitIx, host: HostIx) -> Result<LeaseToken, Refusal> {
-        self.farm.may_start(workunit, host)?;
-        let token = self.tokens.mint();
-        let replica = self.farm.grant(self.now, workunit, host, token, None);
+        let token = self.start_with_share(workunit, host, Share::WHOLE)?;
         self.farm.hosts.change(host, |entry| entry.asked -= 1);
-        self.effects.push(Effect::Lease { host, token, replica });
         Ok(token)
+    }
+
+    /// Like [`Desk::start`], with a share of the host's cores. It uses up nothing of what the
+    /// host asked for: a policy that gives shares may give as many as the fragment has room for.
+    ///
+    /// # Errors
+    /// The rule that forbids it; then nothing has changed.
+    pub fn start_with_share(
+        &mut self,
+        workunit: WorkunitIx,
+        host: HostIx,
+        share: Share,
+    ) -> Result<LeaseToken, Refusal> {
+        self.farm.may_start_with_share(workunit, host, share)?;
+        let token = self.tokens.mint();
+        let replica = self.farm.grant(self.now, workunit, host, token, None, share);
+        self.effects.push(Effect::Lease { host, token, replica, share });
+        Ok(token)
+    }
+
+    /// Changes the share of a lease.
+    ///
+    /// # Errors
+    /// The host holds no such lease, or its fragment has no room for that share.
+    pub fn set_share(
+        &mut self,
+        host: HostIx,
+        token: LeaseToken,
+        share: Share,
+    ) -> Result<(), Refusal> {
+        let entry = self.farm.hosts.get(host);
+        if !entry.leases.iter().any(|lease| lease.token == token) {
+            return Err(Refusal::NoSuchLease);
+        }
+        if !self.farm.hosts.change(host, |entry| entry.set_share(token, share)) {
+            return Err(Refusal::NoFreeSlot);
+        }
+        self.effects.push(Effect::Share { host, token, share });
+        Ok(())
+    }
+
+    /// Takes a replica back from a host: it waits again.
+    ///
+    /// # Errors
+    /// The host holds no such lease.
+    pub fn revoke(&mut self, host: HostIx, token: LeaseToken) -> Result<WorkunitIx, Refusal> {
+        let lease = self.farm.leased(host, token).ok_or(Refusal::NoSuchLease)?;
+        let Leased { workunit, .. } = lease;
+        self.farm.end_lease(lease);
+        self.farm.workunits.get_mut(workunit).waiting += 1;
+        let job = self.farm.workunits.get(workunit).id.job;
+        self.farm.tally(job, |counts| counts.aborted += 1);
+        self.effects.push(Effect::Abort { host, token, reason: AbortReason::Preempted });
+        Ok(workunit)
+    }
+
+    /// Adds a replica to the workunit, beyond those that its quorum needs: it waits.
+    ///
+    /// # Errors
+    /// The workunit has as many as it may have.
+    pub fn duplicate(&mut self, workunit: WorkunitIx) -> Result<(), Refusal> {
+        let unit = self.farm.workunits.get_mut(workunit);
+        let known = usize::from(unit.waiting) + unit.pending.len() + unit.votes.len();
+        if known >= usize::from(REPLICAS_MAX) {
+            return Err(Refusal::TooManyReplicas);
+        }
+        unit.waiting += 1;
+        Ok(())
+    }
+
+    /// Has a host fetch a copy of a chunk from another. It is on its way until the host says
+    /// that it has it, or that it could not be had.
+    ///
+    /// # Errors
+    /// `from` has no copy, `to` has one or gets one already, or one of them is not connected.
+    pub fn move_copy(&mut self, chunk: ChunkId, from: HostIx, to: HostIx) -> Result<(), Refusal> {
+        if !(self.farm.hosts.get(from).connected && self.farm.hosts.get(to).connected) {
+            return Err(Refusal::Disconnected);
+        }
+        if !self.farm.copies.begin_move(chunk, from, to) {
+            return Err(Refusal::NoCopy);
+        }
+        self.effects.push(Effect::Move { chunk, from, to });
+        Ok(())
     }
 }
 
@@ -104,9 +207,10 @@ impl Farm {
         host: HostIx,
         token: LeaseToken,
         attempt: Option<u32>,
+        share: Share,
     ) -> ReplicaId {
         let (voter, origin) = self.hosts.change(host, |entry| {
-            entry.leases.push(Lease { token, workunit });
+            entry.leases.push(Lease { token, workunit, share });
             (entry.voter, entry.origin())
         });
         let unit = self.workunits.get_mut(workunit);

@@ -2,7 +2,9 @@
 
 use gleaner_protocol::control::{AbortReason, Verdict};
 use gleaner_protocol::job::{JobError, Lane};
-use gleaner_protocol::{HostName, JobId, LeaseToken, Origin, ReplicaId, WorkunitId};
+use gleaner_protocol::{
+    ChunkId, HostName, JobId, LeaseToken, Origin, ReplicaId, Share, WorkunitId,
+};
 use thiserror::Error;
 
 use crate::limits::{ABILITIES_MAX, JOBS_MAX};
@@ -43,6 +45,26 @@ pub enum Effect {
         token: LeaseToken,
         /// Which replica.
         replica: ReplicaId,
+        /// How much of the host's cores it may use.
+        share: Share,
+    },
+    /// Change the share of a replica that runs.
+    Share {
+        /// Whom.
+        host: HostIx,
+        /// Its token.
+        token: LeaseToken,
+        /// What it may use from now on.
+        share: Share,
+    },
+    /// Have a host fetch a copy of a chunk from another.
+    Move {
+        /// Of what.
+        chunk: ChunkId,
+        /// Who has it.
+        from: HostIx,
+        /// Whom.
+        to: HostIx,
     },
     /// Tell a host to end a replica.
     Abort {
@@ -99,6 +121,9 @@ pub enum SubmitRefusal {
     /// Nothing schedules that lane here.
     #[error("the lane {lane:?} has no policy at this broker; use \"background\"", lane = format!("{:?}", .0).to_lowercase())]
     NoPolicy(Lane),
+    /// Its policy does not take it.
+    #[error("the job is not accepted: {0}")]
+    Declined(String),
     /// Too many jobs.
     #[error("{JOBS_MAX} jobs are known already; forget ended ones first")]
     TooManyJobs,

@@ -245,7 +245,7 @@ impl Farm {
         if slots == 0 {
             return Some(WaitReason::FragmentsClosed { hosts: able.len() });
         }
-        let busy = able.iter().all(|host| host.leases.len() >= host.fragment.slots as usize);
+        let busy = able.iter().all(|host| host.free_share().whole_cores() == 0);
         busy.then_some(WaitReason::AllBusy { hosts: able.len(), slots })
     }
 }

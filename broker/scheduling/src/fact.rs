@@ -79,4 +79,9 @@ pub enum Fact {
         /// The counts.
         counts: ReplicaCounts,
     },
+    /// An ended job is remembered no longer; its id is never used again.
+    JobForgotten {
+        /// Its id.
+        job: JobId,
+    },
 }

@@ -11,6 +11,7 @@
 //! - Hash maps are only looked up, never iterated.
 
 mod asking;
+mod copies;
 mod ended;
 mod host;
 mod hosts;
@@ -25,6 +26,7 @@ pub use job::{Job, JobPhase};
 pub use lease::Lease;
 pub use workunit::{Pending, Vote, Workunit, WorkunitIx};
 
+pub(crate) use copies::Copies;
 pub(crate) use hosts::Hosts;
 pub(crate) use lease::{LeaseEnds, Leased};
 pub(crate) use open_workunits::OpenWorkunits;
@@ -33,7 +35,7 @@ use std::collections::BTreeMap;
 
 use gleaner_protocol::api::ReplicaCounts;
 use gleaner_protocol::job::Lane;
-use gleaner_protocol::{JobId, LeaseToken, Origin, Time, WorkunitId};
+use gleaner_protocol::{ChunkId, JobId, LeaseToken, Origin, Share, Time, WorkunitId};
 
 use crate::Refusal;
 use crate::ability::{Abilities, AbilityIx};
@@ -46,6 +48,7 @@ pub struct Farm {
     pub(crate) workunits: OpenWorkunits,
     pub(crate) ends: LeaseEnds,
     pub(crate) abilities: Abilities,
+    pub(crate) copies: Copies,
     pub(crate) totals: ReplicaCounts,
 }
 
@@ -169,8 +172,50 @@ impl Farm {
     /// # Errors
     /// The first rule against it.
     pub fn may_start(&self, workunit: WorkunitIx, host: HostIx) -> Result<(), Refusal> {
-        self.hosts.get(host).may_take()?;
+        self.may_start_with_share(workunit, host, Share::WHOLE)
+    }
+
+    /// Whether a replica of `workunit` may start on `host` now with this share of its cores.
+    ///
+    /// # Errors
+    /// The first rule against it.
+    pub fn may_start_with_share(
+        &self,
+        workunit: WorkunitIx,
+        host: HostIx,
+        share: Share,
+    ) -> Result<(), Refusal> {
+        self.hosts.get(host).may_take(share)?;
         self.is_eligible(workunit, host)
+    }
+
+    /// The chunk that a workunit of this job reads, where it reads one.
+    #[must_use]
+    pub fn chunk_of(&self, id: WorkunitId) -> Option<ChunkId> {
+        let reads = self.jobs.get(&id.job)?.spec.profile.reads?;
+        Some(ChunkId { dataset: reads.dataset, index: id.index })
+    }
+
+    /// The hosts that have a copy of a chunk, connected or not, in order.
+    pub fn copies(&self, chunk: ChunkId) -> impl Iterator<Item = HostIx> {
+        self.copies.holders(chunk)
+    }
+
+    /// Whether a host has a copy of a chunk.
+    #[must_use]
+    pub fn has_copy(&self, chunk: ChunkId, host: HostIx) -> bool {
+        self.copies.is_held(chunk, host)
+    }
+
+    /// Whether a copy of a chunk is on its way to a host.
+    #[must_use]
+    pub fn is_moving(&self, chunk: ChunkId, to: HostIx) -> bool {
+        self.copies.is_moving(chunk, to)
+    }
+
+    /// The chunks on their way to a host, in order.
+    pub fn moving_to(&self, host: HostIx) -> impl Iterator<Item = ChunkId> {
+        self.copies.moving_to(host)
     }
 
     /// Whether `host` is a right one for a replica of `workunit`, free slots aside.

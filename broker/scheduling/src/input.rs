@@ -2,7 +2,7 @@
 
 use gleaner_protocol::control::{Fragment, Held, ReleaseReason};
 use gleaner_protocol::job::JobSpec;
-use gleaner_protocol::{Digest, HostInfo, HostName, JobId, LeaseToken, ReplicaId};
+use gleaner_protocol::{ChunkId, Digest, HostInfo, HostName, JobId, LeaseToken, ReplicaId};
 
 /// Names a request, so that its answer finds the one who asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -88,6 +88,20 @@ pub enum Input {
         token: LeaseToken,
         /// Why.
         reason: ReleaseReason,
+    },
+    /// Copies of chunks came to a host, or are gone from it.
+    Copies {
+        /// Which host.
+        host: HostName,
+        /// Copies that it has from now on.
+        gained: Vec<ChunkId>,
+        /// Copies that it has no longer, or that could not be moved to it.
+        lost: Vec<ChunkId>,
+    },
+    /// An ended job need not be remembered any longer.
+    Forget {
+        /// Which.
+        job: JobId,
     },
     /// Nothing but time went by.
     Tick,

@@ -189,9 +189,10 @@ fn check_leases(farm: &Farm) -> Result<(), Violation> {
 }
 
 fn check_host(farm: &Farm, index: HostIx, host: &Host) -> Result<(), Violation> {
-    let (name, held, slots) = (&host.info.name, host.leases.len(), host.fragment.slots as usize);
-    require(!host.connected || held <= slots, "fragment", || {
-        format!("{name} holds {held} of {slots}")
+    let (name, held) = (&host.info.name, host.leases.len());
+    let (used, capacity) = (host.leased_share(), host.capacity());
+    require(!host.connected || used <= capacity, "fragment", || {
+        format!("{name} holds {used} of {capacity}")
     })?;
     let is_listed = host.listed && farm.hosts.asking().contains(index, host);
     require(is_listed == (host.free() > 0), "asking", || {

@@ -42,3 +42,4 @@ pub use farm::{
 pub use input::{Input, ReportedOutcome, RequestId};
 pub use invariants::{Violation, check_invariants};
 pub use policy::{Change, FragmentAware, Plain, Policy, PolicyName, Trigger, UnknownPolicy};
+pub use policy::{deadline, mixed, replication, visualization};

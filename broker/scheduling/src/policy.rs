@@ -7,9 +7,13 @@
 //! [`Change::Completed`]. All act through the [`Desk`] alone.
 
 mod backlog;
+pub mod deadline;
 mod fragment_aware;
+pub mod mixed;
 mod plain;
+pub mod replication;
 mod turns;
+pub mod visualization;
 
 pub use fragment_aware::FragmentAware;
 pub use plain::Plain;
@@ -20,8 +24,8 @@ use turns::Turns;
 use std::fmt;
 use std::str::FromStr;
 
-use gleaner_protocol::job::Lane;
-use gleaner_protocol::{JobId, Origin, Span, Time, WorkunitId};
+use gleaner_protocol::job::{JobSpec, Lane};
+use gleaner_protocol::{ChunkId, JobId, Origin, Span, Time, WorkunitId};
 use thiserror::Error;
 
 use crate::explain::WaitReason;
@@ -42,8 +46,18 @@ pub enum Change {
     WorkunitChanged(WorkunitIx),
     /// A workunit is about to be forgotten; its number will be used again.
     WorkunitEnded(WorkunitIx),
-    /// A host connected anew, perhaps with other capabilities or another owner.
+    /// A host connected (perhaps with other capabilities or another owner), left, or gives
+    /// another fragment.
     HostChanged(HostIx),
+    /// A host has a copy of a chunk, or has none: it came, was dropped, or could not be moved.
+    CopyChanged {
+        /// Which host.
+        host: HostIx,
+        /// Of which chunk.
+        chunk: ChunkId,
+        /// Whether it has it now.
+        held: bool,
+    },
     /// A replica was reported complete: a measured time.
     Completed {
         /// Of what.
@@ -69,11 +83,20 @@ pub enum Trigger {
 
 /// Decides what a fragment runs next. One per lane.
 pub trait Policy: Send {
-    /// Its name, as in configuration.
-    fn name(&self) -> PolicyName;
+    /// Its name, as in configuration and in tables.
+    fn name(&self) -> &'static str;
 
-    /// Takes note of a change. Nothing may be started here.
-    fn observe(&mut self, farm: &Farm, change: Change);
+    /// Whether a job is taken at all; `Err` says why not, in words for its submitter.
+    ///
+    /// # Errors
+    /// The job is declined.
+    fn admit(&mut self, _now: Time, _farm: &Farm, _spec: &JobSpec) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Takes note of a change. Nothing may be started here; a policy that wants to plan because
+    /// of it makes [`Policy::next_deadline`] due, and is asked before the input is done with.
+    fn observe(&mut self, now: Time, farm: &Farm, change: Change);
 
     /// Starts what it wants to start.
     fn plan(&mut self, desk: &mut Desk<'_>, trigger: Trigger);

@@ -1,15 +1,44 @@
-//! The simulator: a modelled farm that drives the very code of the broker's scheduling core.
+//! The simulator: modelled farms that drive the very code of the broker's scheduling core.
 //!
 //! No rule of the core is copied here. The model has what is around the core: hosts whose
-//! fragments renders open and close, desktops that leave and return, links that break, replicas
-//! that take their time or lie, a store that keeps a prefix of what it was given, and a broker
-//! that dies and restores itself from that.
+//! fragments renders open and close, desktops that leave and return, nodes with caches, networks
+//! that take their time, links that break, replicas that lie, a store that keeps a prefix of what
+//! it was given, and a broker that dies and restores itself from that.
 //!
-//! [`storm()`] runs all of this from one seed, checks every invariant after every event, and then
-//! lets the faults stop: all work has to finish. The same seed gives the same run on any machine.
+//! A [`Scenario`] is such a world with parameters; it is run under the published policies, those
+//! they were measured against and ours, and beside them stands the bound that no policy can
+//! beat. [`scenarios()`] lists them all.
+//!
+//! [`storm()`] runs a farm of everything from one seed under faults, checks every invariant after
+//! every event, and then lets the faults stop: all work has to finish. The same seed gives the
+//! same run on any machine.
 
 mod calendar;
+mod deadline;
 mod dice;
+mod fragment;
+mod mixed;
+mod parameters;
+mod replay;
+mod replication;
+mod scenario;
+mod stage;
 mod storm;
+mod visualization;
 
+pub use parameters::{Parameter, Settings, Value};
+pub use scenario::{Better, Metric, Numbers, Order, Outcome, Progress, Quiet, Scenario};
 pub use storm::{Breach, StormConfig, StormFailure, StormReport, storm};
+
+/// All scenarios, family by family.
+pub fn scenarios() -> impl Iterator<Item = &'static dyn Scenario> {
+    let families = [
+        fragment::SCENARIOS,
+        visualization::SCENARIOS,
+        replication::SCENARIOS,
+        mixed::SCENARIOS,
+        deadline::SCENARIOS,
+        replay::SCENARIOS,
+    ];
+    families.into_iter().flatten().copied()
+}

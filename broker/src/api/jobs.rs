@@ -63,6 +63,9 @@ async fn submit(api: Api, body: bytes::Bytes) -> Result<Response, Problem> {
             SubmitRefusal::Invalid(_) => {
                 Problem::new(StatusCode::BAD_REQUEST, "invalid-job", refusal.to_string())
             }
+            SubmitRefusal::Declined(_) => {
+                Problem::new(StatusCode::CONFLICT, "declined", refusal.to_string())
+            }
             SubmitRefusal::NoPolicy(_) => {
                 Problem::new(StatusCode::BAD_REQUEST, "no-policy", refusal.to_string())
             }

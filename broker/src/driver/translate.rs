@@ -201,7 +201,7 @@ impl Driver {
                 let incarnation = self.incarnation;
                 self.write(host, BrokerMessage::Welcome { incarnation, adopted }, turn);
             }
-            Effect::Lease { host, token, replica } => self.lease(host, token, replica, turn),
+            Effect::Lease { host, token, replica, .. } => self.lease(host, token, replica, turn),
             Effect::Abort { host, token, reason } => {
                 self.write(host, BrokerMessage::Abort { token, reason }, turn);
             }
@@ -212,6 +212,9 @@ impl Driver {
                     turn.events.push(ProgressEvent::ReportRefused { host, workunit, verdict });
                 }
                 self.write(host, BrokerMessage::Verdict { token, verdict }, turn);
+            }
+            Effect::Share { .. } | Effect::Move { .. } => {
+                unreachable!("no policy that a broker can be configured with orders these");
             }
             Effect::JobChanged { job } => self.job_changed(job, turn),
             Effect::HostConnected { host, origin } => {

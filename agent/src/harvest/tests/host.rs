@@ -50,6 +50,8 @@ impl Host {
                 kernels: [KernelName::new("noop").expect("plain")].into(),
                 commands: ["/bin/true".to_owned()].into(),
             },
+            kind: None,
+            chunk_cache_mib: 0,
         };
         let ground = Some(Ground { epoch: epoch(0), booked: 0 });
         let harvest = Harvest::new(info, 99, ground);

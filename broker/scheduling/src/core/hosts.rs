@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use gleaner_protocol::control::{AbortReason, Fragment, Held};
 use gleaner_protocol::limits::CORES_MAX;
-use gleaner_protocol::{HostInfo, HostName, LeaseToken, Time, WorkunitId};
+use gleaner_protocol::{HostInfo, HostName, LeaseToken, Share, Time, WorkunitId};
 
 use super::Core;
 use crate::Effect;
@@ -38,9 +38,7 @@ impl Core {
             entry.grace_until = None;
             entry.fragment = fragment;
         });
-        for policy in self.lanes.values_mut() {
-            policy.observe(&self.farm, Change::HostChanged(host));
-        }
+        self.tell_all(Change::HostChanged(host));
         let is_same = before == Some((self.farm.hosts.get(host).voter, origin));
         let adopted = self.adopt_all(now, host, held, is_same);
         effects.push(Effect::Welcome { host, adopted });
@@ -106,7 +104,7 @@ impl Core {
     fn adopt(&mut self, now: Time, host: HostIx, held: Held) -> bool {
         let id = held.replica.workunit;
         let entry = self.farm.hosts.get(host);
-        let has_room = held.done || entry.leases.len() < entry.fragment.slots as usize;
+        let has_room = held.done || entry.free_share() >= Share::WHOLE;
         let is_free = entry.lease(held.token).is_none();
         if !has_room
             || !is_free
@@ -120,7 +118,8 @@ impl Core {
             None if self.may_open(id) => self.open(id),
             _ => return false,
         };
-        self.farm.grant(now, workunit, host, held.token, Some(held.replica.attempt));
+        let attempt = Some(held.replica.attempt);
+        self.farm.grant(now, workunit, host, held.token, attempt, Share::WHOLE);
         self.workunit_changed(workunit);
         true
     }
@@ -153,6 +152,7 @@ impl Core {
             let holds = !(entry.leases.is_empty() && entry.finished.is_empty());
             entry.grace_until = holds.then_some(until);
         });
+        self.tell_all(Change::HostChanged(host));
         effects.push(Effect::HostDisconnected { host: name.clone() });
     }
 
@@ -182,6 +182,7 @@ impl Core {
         });
         self.fit_to_fragment(host, effects);
         if before.slots != fragment.slots {
+            self.tell_all(Change::HostChanged(host));
             effects.push(Effect::FragmentChanged { host: name, slots: fragment.slots });
         }
     }
@@ -189,7 +190,7 @@ impl Core {
     fn fit_to_fragment(&mut self, host: HostIx, effects: &mut Vec<Effect>) {
         loop {
             let entry = self.farm.hosts.get(host);
-            let excess = entry.leases.len() > entry.fragment.slots as usize;
+            let excess = entry.leased_share() > entry.capacity();
             let Some(&Lease { token, .. }) = entry.leases.last().filter(|_| excess) else { return };
             effects.push(Effect::Abort { host, token, reason: AbortReason::FragmentClosed });
             let lease = self.farm.leased(host, token).expect("it is listed");

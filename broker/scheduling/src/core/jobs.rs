@@ -15,7 +15,11 @@ use crate::{Effect, Fact, RequestId, SubmitRefusal};
 
 impl Core {
     pub(super) fn submit(&mut self, request: RequestId, spec: JobSpec, effects: &mut Vec<Effect>) {
-        let result = self.admit(&spec).map(|()| {
+        let admitted = self.admit(&spec).and_then(|()| {
+            let policy = self.lanes.get_mut(&spec.lane).expect("a lane without one admits nothing");
+            policy.admit(self.now, &self.farm, &spec).map_err(SubmitRefusal::Declined)
+        });
+        let result = admitted.map(|()| {
             let job = JobId::new(self.next_job);
             let spec = Arc::new(spec);
             effects.push(Effect::Persist(Fact::JobAccepted { job, spec: Arc::clone(&spec) }));
@@ -67,6 +71,15 @@ impl Core {
         }
         let known = self.farm.jobs.contains_key(&id);
         effects.push(Effect::Cancelled { request, known });
+    }
+
+    /// Forgets a job that has ended. One that goes on stays.
+    pub(super) fn forget(&mut self, id: JobId, effects: &mut Vec<Effect>) {
+        let has_ended = self.farm.jobs.get(&id).is_some_and(|job| job.phase != JobPhase::Active);
+        if has_ended {
+            effects.push(Effect::Persist(Fact::JobForgotten { job: id }));
+            self.farm.jobs.remove(&id);
+        }
     }
 
     /// Ends a job; what is open of it is forgotten and its replicas are aborted.

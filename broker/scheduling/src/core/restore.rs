@@ -27,6 +27,9 @@ pub enum RestoreError {
     /// Two jobs of one id.
     #[error("the journal accepts {0} twice")]
     AcceptedTwice(JobId),
+    /// A job forgotten before its end.
+    #[error("the journal forgets {0}, which had not ended")]
+    ForgottenWhileActive(JobId),
     /// More than this release keeps in memory.
     #[error("the journal's {0} asks for one kernel or program more than {ABILITIES_MAX}")]
     TooManyAbilities(JobId),
@@ -70,6 +73,13 @@ impl Core {
             Fact::Counted { job: id, counts } => {
                 let before = self.farm.job(id).ok_or(RestoreError::UnknownJob(id))?.counts;
                 self.farm.tally(id, |of| replace_counts(of, before, counts));
+            }
+            Fact::JobForgotten { job } => {
+                if self.farm.job(job).is_some_and(|job| job.phase == JobPhase::Active) {
+                    return Err(RestoreError::ForgottenWhileActive(job));
+                }
+                self.farm.jobs.remove(&job);
+                self.next_job = self.next_job.max(job.get().saturating_add(1));
             }
             Fact::GivenUp { workunit: id, reason } => {
                 let workunit = self.known(id)?;
@@ -147,6 +157,8 @@ impl Core {
             cores: 0,
             memory_mib: 0,
             capabilities: Capabilities::default(),
+            kind: None,
+            chunk_cache_mib: 0,
         };
         self.farm.hosts.enter(info, AbilitySet::default())
     }

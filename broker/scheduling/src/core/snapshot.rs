@@ -1,6 +1,6 @@
 //! The core as the fewest facts that restore it.
 
-use gleaner_protocol::WorkunitId;
+use gleaner_protocol::{JobId, WorkunitId};
 
 use super::Core;
 use crate::Fact;
@@ -10,7 +10,10 @@ impl Core {
     /// Facts that restore this core as all the facts so far do, leases aside: votes of decided
     /// workunits are left out, what they counted is kept.
     pub fn facts(&self) -> impl Iterator<Item = Fact> + '_ {
-        self.farm.jobs().flat_map(|job| self.farm.facts_of(job))
+        let last = JobId::new(self.next_job - 1);
+        let forgotten = (last.get() > 0 && self.farm.job(last).is_none())
+            .then_some(Fact::JobForgotten { job: last });
+        forgotten.into_iter().chain(self.farm.jobs().flat_map(|job| self.farm.facts_of(job)))
     }
 }
 

@@ -1,7 +1,7 @@
 //! A host, what it gives and what it holds.
 
 use gleaner_protocol::control::Fragment;
-use gleaner_protocol::{HostInfo, LeaseToken, Origin, Time};
+use gleaner_protocol::{HostInfo, LeaseToken, Origin, Share, Time};
 
 use super::Lease;
 use crate::Refusal;
@@ -107,22 +107,37 @@ impl Host {
         self.info.origin
     }
 
-    /// Replicas it could be given now.
+    /// Replicas on whole cores that it could be given now.
     #[must_use]
     pub fn free(&self) -> u32 {
-        if !self.connected {
-            return 0;
-        }
-        let held = u32::try_from(self.leases.len()).unwrap_or(u32::MAX);
-        self.asked.min(self.fragment.slots.saturating_sub(held))
+        if self.connected { self.asked.min(self.free_share().whole_cores()) } else { 0 }
     }
 
-    pub(crate) fn may_take(&self) -> Result<(), Refusal> {
+    /// What its fragment has, as a share.
+    #[must_use]
+    pub fn capacity(&self) -> Share {
+        Share::cores(self.fragment.slots)
+    }
+
+    /// What its leases that take a slot may use together.
+    #[must_use]
+    pub fn leased_share(&self) -> Share {
+        self.leases.iter().fold(Share::NONE, |sum, lease| sum.plus(lease.share))
+    }
+
+    /// What its leases leave of its fragment.
+    #[must_use]
+    pub fn free_share(&self) -> Share {
+        self.capacity().minus(self.leased_share())
+    }
+
+    /// Whether a lease of this share may be added.
+    pub(crate) fn may_take(&self, share: Share) -> Result<(), Refusal> {
         if !self.connected {
             Err(Refusal::Disconnected)
         } else if self.fragment.slots == 0 {
             Err(Refusal::FragmentClosed)
-        } else if self.leases.len() >= self.fragment.slots as usize {
+        } else if share == Share::NONE || self.free_share() < share {
             Err(Refusal::NoFreeSlot)
         } else if self.asked == 0 {
             Err(Refusal::DidNotAsk)
@@ -134,6 +149,16 @@ impl Host {
     /// Its lease under this token.
     pub(crate) fn lease(&self, token: LeaseToken) -> Option<Lease> {
         self.leases.iter().chain(&self.finished).find(|lease| lease.token == token).copied()
+    }
+
+    /// Changes the share of a lease that takes a slot; `false` where there is no room for it.
+    pub(crate) fn set_share(&mut self, token: LeaseToken, share: Share) -> bool {
+        let capacity = self.capacity();
+        let others = self.leases.iter().filter(|lease| lease.token != token);
+        let others = others.fold(Share::NONE, |sum, lease| sum.plus(lease.share));
+        let fits = share != Share::NONE && others.plus(share) <= capacity;
+        let lease = self.leases.iter_mut().find(|lease| fits && lease.token == token);
+        lease.map(|lease| lease.share = share).is_some()
     }
 
     /// Forgets a lease that has ended.

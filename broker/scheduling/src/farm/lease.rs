@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use gleaner_protocol::{LeaseToken, Time};
+use gleaner_protocol::{LeaseToken, Share, Time};
 
 use super::{HostIx, WorkunitIx};
 
@@ -13,6 +13,8 @@ pub struct Lease {
     pub token: LeaseToken,
     /// What it is a replica of.
     pub workunit: WorkunitIx,
+    /// How much of the host's cores it may use.
+    pub share: Share,
 }
 
 /// A lease with all that names it.

@@ -34,6 +34,8 @@ fn joins(core: &mut Core, name: &str, slots: u32, asks: u32) {
         cores: 8,
         memory_mib: 0,
         capabilities: Capabilities { kernels, commands: BTreeSet::new() },
+        kind: None,
+        chunk_cache_mib: 0,
     };
     let fragment = Fragment { slots, ..Fragment::default() };
     feed(core, Input::HostJoined { info, fragment, held: Vec::new() });
@@ -54,6 +56,7 @@ fn sound(policy: PolicyName) -> Core {
         quorum: Some(replication),
         max_replicas: None,
         lease_s: 60,
+        profile: Default::default(),
     };
     let request = RequestId::new(1);
     joins(&mut core, "one", 3, 1);
@@ -259,7 +262,7 @@ fn queues_that_differ_from_what_waits() {
     });
     breaks("queue-members", |core| {
         let lane = core.lanes.get_mut(&Lane::Background).expect("one lane");
-        lane.observe(&core.farm, Change::JobEnded(BUSY.job));
+        lane.observe(Time::ZERO, &core.farm, Change::JobEnded(BUSY.job));
     });
 }
 
@@ -268,7 +271,7 @@ fn a_queue_that_forgot_a_workunit() {
     breaks("queue-keys", |core| {
         let unit = waiting(core);
         let lane = core.lanes.get_mut(&Lane::Background).expect("one lane");
-        lane.observe(&core.farm, Change::WorkunitEnded(unit));
+        lane.observe(Time::ZERO, &core.farm, Change::WorkunitEnded(unit));
     });
 }
 

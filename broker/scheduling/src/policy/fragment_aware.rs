@@ -13,7 +13,7 @@
 //!   Qinit, to the standing requests in order, what these leave of its replicas likewise.
 
 use gleaner_protocol::job::Lane;
-use gleaner_protocol::{Origin, WorkunitId};
+use gleaner_protocol::{Origin, Time, WorkunitId};
 
 use super::turns::Turn;
 use super::{Backlog, Change, Policy, PolicyName, Trigger, Turns};
@@ -125,11 +125,11 @@ fn side_of(unit: &Workunit) -> Origin {
 }
 
 impl Policy for FragmentAware {
-    fn name(&self) -> PolicyName {
-        PolicyName::FragmentAware
+    fn name(&self) -> &'static str {
+        PolicyName::FragmentAware.as_str()
     }
 
-    fn observe(&mut self, farm: &Farm, change: Change) {
+    fn observe(&mut self, _now: Time, farm: &Farm, change: Change) {
         match change {
             Change::JobAdded(id) => {
                 if let Some(job) = farm.job(id).filter(|job| job.has_untouched()) {
@@ -155,7 +155,7 @@ impl Policy for FragmentAware {
                 self.fresh.retain(|fresh| *fresh != workunit);
                 self.qinit_is_fresh |= farm.is_full();
             }
-            Change::HostChanged(_) | Change::Completed { .. } => {}
+            Change::HostChanged(_) | Change::CopyChanged { .. } | Change::Completed { .. } => {}
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use gleaner_protocol::job::Lane;
-use gleaner_protocol::{JobId, WorkunitId};
+use gleaner_protocol::{JobId, Time, WorkunitId};
 
 use super::{Backlog, Change, Policy, PolicyName, Trigger};
 use crate::ability::AbilityIx;
@@ -122,11 +122,11 @@ fn place(id: WorkunitId) -> u64 {
 }
 
 impl Policy for Plain {
-    fn name(&self) -> PolicyName {
-        PolicyName::Plain
+    fn name(&self) -> &'static str {
+        PolicyName::Plain.as_str()
     }
 
-    fn observe(&mut self, farm: &Farm, change: Change) {
+    fn observe(&mut self, _now: Time, farm: &Farm, change: Change) {
         match change {
             Change::JobAdded(id) => {
                 if let Some(job) = farm.job(id).filter(|job| job.has_untouched()) {
@@ -155,7 +155,7 @@ impl Policy for Plain {
                 self.fresh.retain(|fresh| *fresh != workunit);
                 self.untouched_is_fresh |= farm.is_full();
             }
-            Change::HostChanged(_) | Change::Completed { .. } => {}
+            Change::HostChanged(_) | Change::CopyChanged { .. } | Change::Completed { .. } => {}
         }
     }
 

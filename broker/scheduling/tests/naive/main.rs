@@ -93,6 +93,8 @@ impl Pair {
                     kernels: offered.collect(),
                     commands: BTreeSet::new(),
                 },
+                kind: None,
+                chunk_cache_mib: 0,
             };
             let fragment = Fragment { epoch: Epoch::default(), slots };
             pair.handle(Input::HostJoined { info, fragment, held: Vec::new() });
@@ -107,7 +109,7 @@ impl Pair {
         let mut given = Vec::new();
         for effect in effects {
             match effect {
-                Effect::Lease { host, token, replica } => {
+                Effect::Lease { host, token, replica, .. } => {
                     self.leases.push((token, replica, host.get()));
                     let job = replica.workunit.job.get() as usize - 1;
                     given.push((host.get(), job, replica.workunit.index));
@@ -133,6 +135,7 @@ impl Pair {
                     quorum: None,
                     max_replicas: None,
                     lease_s: LEASE_S,
+                    profile: Default::default(),
                 };
                 let request = RequestId::new(1);
                 (self.handle(Input::Submit { request, spec }), self.model.submit(job))

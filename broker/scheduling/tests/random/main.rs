@@ -43,7 +43,7 @@ fn keeps(core: &Core, facts: &[Fact]) {
                 let job = core.farm().job(workunit.job).expect("accepted");
                 assert!(job.ended.failure(workunit.index).is_some(), "{workunit}");
             }
-            Fact::Decided { .. } | Fact::Counted { .. } => {}
+            Fact::Decided { .. } | Fact::Counted { .. } | Fact::JobForgotten { .. } => {}
         }
     }
     for (id, digest) in decided(facts) {

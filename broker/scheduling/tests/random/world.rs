@@ -144,7 +144,7 @@ impl World {
         for effect in effects {
             match effect {
                 Effect::Persist(fact) => self.facts.push(fact),
-                Effect::Lease { host, token, replica } => {
+                Effect::Lease { host, token, replica, .. } => {
                     let host = self.core.farm().host(host).info.name.clone();
                     self.given.push(Given { host, token, replica });
                 }
@@ -169,6 +169,7 @@ impl World {
                     quorum: None,
                     max_replicas,
                     lease_s: LEASE_S,
+                    profile: Default::default(),
                 };
                 self.feed(Input::Submit { request, spec });
             }
@@ -238,6 +239,8 @@ impl World {
             cores: 4,
             memory_mib: 0,
             capabilities: Capabilities { kernels: kernels.collect(), commands: BTreeSet::new() },
+            kind: None,
+            chunk_cache_mib: 0,
         };
         let fragment = Fragment { epoch: Epoch::default(), slots };
         self.feed(Input::HostJoined { info, fragment, held });

@@ -23,6 +23,8 @@ impl<'a> HostBuilder<'a> {
             cores: 4,
             memory_mib: 1024,
             capabilities: Capabilities { kernels, commands: BTreeSet::new() },
+            kind: None,
+            chunk_cache_mib: 0,
         };
         Self { story, host: StoryHost { info, slots: 1 } }
     }
@@ -129,5 +131,6 @@ fn job_spec() -> JobSpec {
         quorum: None,
         max_replicas: None,
         lease_s: 60,
+        profile: Default::default(),
     }
 }

@@ -173,7 +173,7 @@ fn a_lane_without_a_policy_takes_no_jobs() {
         .lane(Lane::Interactive)
         .submits()
         .is(["refused: the lane \"interactive\" has no policy at this broker; use \"background\""]);
-    assert_eq!(story.core.policy(Lane::Background), Some(FragmentAware));
+    assert_eq!(story.core.policy(Lane::Background), Some("fragment-aware"));
     assert_eq!(story.core.policy(Lane::Interactive), None);
     assert!(story.facts.is_empty());
 }

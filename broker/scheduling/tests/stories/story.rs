@@ -237,7 +237,7 @@ impl Story {
                 let adopted: Vec<_> = adopted.iter().map(|token| self.short(*token)).collect();
                 format!("welcome {} keeps [{}]", name(*host), adopted.join(" "))
             }
-            Effect::Lease { host, token, replica } => {
+            Effect::Lease { host, token, replica, .. } => {
                 let line = format!("lease {} {}", name(*host), short(*replica));
                 let lease = StoryLease { token: *token, replica: *replica };
                 let host = self.core.farm().host(*host).info.name.clone();
@@ -249,6 +249,13 @@ impl Story {
             }
             Effect::Verdict { host, workunit, verdict, .. } => {
                 format!("verdict {} {} {verdict:?}", name(*host), short_workunit(*workunit))
+            }
+            Effect::Share { host, token, share } => {
+                format!("share {} {} {share}", name(*host), self.short(*token))
+            }
+            Effect::Move { chunk, from, to } => {
+                let (of, index) = (chunk.dataset, chunk.index);
+                format!("move {of}/{index} {} {}", name(*from), name(*to))
             }
             Effect::JobChanged { job } => format!("changed {job}"),
             Effect::HostConnected { host, .. } => format!("connected {host}"),
@@ -293,6 +300,7 @@ fn fact_line(fact: &Fact) -> String {
         Fact::Decided { workunit, .. } => format!("decided {}", short_workunit(*workunit)),
         Fact::GivenUp { workunit, .. } => format!("given-up {}", short_workunit(*workunit)),
         Fact::Counted { job, .. } => format!("counted {job}"),
+        Fact::JobForgotten { job } => format!("forgotten {job}"),
     }
 }
 

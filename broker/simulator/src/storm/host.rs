@@ -59,6 +59,8 @@ impl Host {
             cores: slots,
             memory_mib: 1024,
             capabilities: Capabilities { kernels, commands: BTreeSet::new() },
+            kind: None,
+            chunk_cache_mib: 0,
         };
         Self {
             info,

@@ -186,7 +186,7 @@ impl Watcher {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gleaner_protocol::{Origin, ReplicaId};
+    use gleaner_protocol::{Origin, ReplicaId, Share};
     use gleaner_scheduling::{CoreConfig, PolicyName, RequestId};
 
     const WORKUNIT: WorkunitId = WorkunitId { job: JobId::new(1), index: 0 };
@@ -228,7 +228,12 @@ mod tests {
 
     fn lease(token: u64) -> Effect {
         let replica = ReplicaId { workunit: WORKUNIT, attempt: 1 };
-        Effect::Lease { host: a_host(), token: LeaseToken::new(token), replica }
+        Effect::Lease {
+            host: a_host(),
+            token: LeaseToken::new(token),
+            replica,
+            share: Share::WHOLE,
+        }
     }
 
     fn wants(watcher: &mut Watcher, effects: &[Effect]) -> Result<(), Breach> {

@@ -31,7 +31,7 @@ enum Event {
     LinkBreaks(usize),
     /// The broker finds out that a link is gone.
     LinkLost(usize, LinkId),
-    ToBroker(usize, LinkId, Input),
+    ToBroker(usize, LinkId, Box<Input>),
     ToHost(usize, LinkId, ToHost),
     ReplicaEnds(usize, LeaseToken),
     Written,
@@ -183,7 +183,7 @@ impl<'a> World<'a> {
             Event::LinkOpens(host) => self.link_opens(host),
             Event::LinkBreaks(host) => self.link_breaks(host),
             Event::LinkLost(host, link) => return self.link_lost(host, link),
-            Event::ToBroker(host, link, input) => return self.broker_receives(host, link, input),
+            Event::ToBroker(host, link, input) => return self.broker_receives(host, link, *input),
             Event::ToHost(host, link, message) => self.host_receives(host, link, message),
             Event::ReplicaEnds(host, token) => self.replica_ends(host, token),
             Event::Written if self.broker.sync_is_due => {

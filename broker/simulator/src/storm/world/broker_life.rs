@@ -30,6 +30,7 @@ impl World<'_> {
             quorum: None,
             max_replicas: Some(u16::from(replication) + u16::try_from(more).expect("few")),
             lease_s: LEASE_S,
+            profile: Default::default(),
         };
         if dice.chance(250) {
             let job = JobId::new(u64::from(self.submissions));
@@ -70,7 +71,7 @@ impl World<'_> {
             self.watcher.performed(&effect, &mut self.report)?;
             let (host, message) = match effect {
                 Effect::Welcome { host, adopted } => (host, ToHost::Welcome(adopted)),
-                Effect::Lease { host, token, replica } => (host, ToHost::Lease(token, replica)),
+                Effect::Lease { host, token, replica, .. } => (host, ToHost::Lease(token, replica)),
                 Effect::Abort { host, token, .. } => (host, ToHost::Abort(token)),
                 Effect::Verdict { host, token, .. } => (host, ToHost::Verdict(token)),
                 _ => continue,

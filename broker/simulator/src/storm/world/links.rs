@@ -66,7 +66,7 @@ impl World<'_> {
     pub(super) fn says(&mut self, host: usize, input: Input) {
         if let Some(link) = self.hosts[host].link {
             let at = self.arrives(host, 1);
-            self.calendar.enter(at, Event::ToBroker(host, link, input));
+            self.calendar.enter(at, Event::ToBroker(host, link, Box::new(input)));
         }
     }
 

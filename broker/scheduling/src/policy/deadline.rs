@@ -1,0 +1,1 @@
+//! Policies of the deadline lane: predicted run times, admission, shares of cores.

@@ -1,0 +1,6 @@
+//! Scenarios of the family `fragment`.
+
+use crate::scenario::Scenario;
+
+/// The scenarios, in the order of listing.
+pub(crate) const SCENARIOS: &[&dyn Scenario] = &[];
