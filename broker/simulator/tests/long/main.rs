@@ -1,0 +1,3 @@
+//! What takes minutes: published figures over many seeds, large farms, long storms.
+//!
+//! `tests/run --long` runs them in release mode; a module for each family of scenarios.
