@@ -167,7 +167,11 @@ impl SlotTask {
         };
         let (result, epoch_raised) = match course {
             Course::Ended(result) => (result, false),
-            Course::ShutOut => (RunResult::Preempted, true),
+            Course::ShutOut => {
+                // A runner that has just been started does not come to rest behind a render.
+                self.bury().await;
+                (RunResult::Preempted, true)
+            }
             Course::NoRunner(reason) => {
                 self.bury().await;
                 (RunResult::CannotRun(reason), false)
@@ -192,14 +196,15 @@ impl SlotTask {
             Ok(prepared) => prepared,
             Err(reason) => return Course::Ended(RunResult::CannotRun(reason)),
         };
-        let runner = match self.warm_up().await {
-            Ok(runner) => runner,
-            Err(reason) => return Course::NoRunner(reason),
-        };
-        let pgid = runner.pgid();
         let (table, run_dir) = (Arc::clone(&self.shop.table), self.shop.run_dir.clone());
         let stands = || run_dir.epoch().ok() == Some(epoch);
-        if !stands() || table.begin(self.slot, lease.token, pgid, since, epoch).is_err() {
+        if !stands() {
+            return Course::ShutOut;
+        }
+        if let Err(reason) = self.warm_up().await {
+            return Course::NoRunner(reason);
+        }
+        if !stands() || table.begin(self.slot, lease.token, since, epoch).is_err() {
             return Course::ShutOut;
         }
         let runner = self.runner.as_mut().expect("warmed up above");
@@ -286,7 +291,7 @@ impl SlotTask {
     }
 
     /// Makes sure that a runner waits for an order.
-    async fn warm_up(&mut self) -> Result<&mut WarmRunner, String> {
+    async fn warm_up(&mut self) -> Result<(), String> {
         if self.runner.is_none() {
             let runner = WarmRunner::start(&self.shop.runner_program, &self.shop.run_dir)
                 .map_err(|error| error.to_string())?;
@@ -295,9 +300,10 @@ impl SlotTask {
                 spool: self.shop.spool.clone(),
             };
             let runner = self.runner.insert(runner);
+            self.shop.table.enter_runner(self.slot, runner.pgid());
             runner.send(&setup).await.map_err(|_| "the runner ended as it started")?;
         }
-        Ok(self.runner.as_mut().expect("started above"))
+        Ok(())
     }
 
     /// Returns when the idle runner has died; never where there is none.
@@ -310,7 +316,7 @@ impl SlotTask {
 
     /// Kills what is left of the runner's group, waits for its end, and clears up after it.
     async fn bury(&mut self) -> Death {
-        let for_a_render = self.shop.table.end(self.slot);
+        let for_a_render = self.shop.table.remove_runner(self.slot);
         let Some(runner) = self.runner.take() else {
             return Death { for_a_render, status: "no runner".into() };
         };

@@ -8,6 +8,8 @@
 //! - A replica is handed to a runner only between [`SlotTable::begin`] and [`SlotTable::end`].
 //! - A group is signalled only while it is entered here, and it is taken out before its leader is
 //!   reaped: so no other group can have its number.
+//! - A runner is entered here for as long as its process may run, idle or not: an idle one still
+//!   has to come to rest after its last replica, for which it may wait long behind a render.
 //! - No more begin than the gate has slots. Only the main loop opens the gate, and never over
 //!   an epoch that the releaser has seen and it has not.
 
@@ -31,16 +33,25 @@ struct Inner {
     /// What may run.
     gate: Fragment,
     busy: Vec<Option<Busy>>,
+    /// The runner of each slot.
+    runners: Vec<Option<RunnerEntry>>,
     connected: bool,
+}
+
+/// A runner process.
+#[derive(Debug, Clone, Copy)]
+struct RunnerEntry {
+    pgid: i32,
+    /// Frozen for a render, and to be killed.
+    stopped: bool,
 }
 
 /// What runs in a slot.
 #[derive(Debug, Clone, Copy)]
 struct Busy {
     token: LeaseToken,
-    pgid: i32,
     since: Time,
-    /// Frozen for a render, and to be killed.
+    /// Its runner is frozen for a render, and to be killed.
     stopped: bool,
 }
 
@@ -72,42 +83,54 @@ impl SlotTable {
     /// A table of `slots` empty slots.
     pub(crate) fn new(slots: u32, gate: Fragment) -> Self {
         let busy = vec![None; slots as usize];
-        Self { inner: Mutex::new(Inner { gate, busy, connected: false }) }
+        let runners = vec![None; slots as usize];
+        Self { inner: Mutex::new(Inner { gate, busy, runners, connected: false }) }
     }
 
-    /// Enters a replica, taken at `since`, that is about to be handed to the runner of group
-    /// `pgid`.
+    /// Enters the runner that was started for a slot: the leader of group `pgid`.
+    pub(crate) fn enter_runner(&self, slot: u32, pgid: i32) {
+        self.lock().runners[slot as usize] = Some(RunnerEntry { pgid, stopped: false });
+    }
+
+    /// Takes a slot's runner out, and its replica: its group is about to be reaped. Says whether
+    /// the replica was stopped for a render.
+    pub(crate) fn remove_runner(&self, slot: u32) -> bool {
+        let mut inner = self.lock();
+        inner.runners[slot as usize] = None;
+        inner.busy[slot as usize].take().is_some_and(|busy| busy.stopped)
+    }
+
+    /// Enters a replica, taken at `since`, that is about to be handed to the slot's runner.
     pub(crate) fn begin(
         &self,
         slot: u32,
         token: LeaseToken,
-        pgid: i32,
         since: Time,
         epoch: Epoch,
     ) -> Result<(), GateClosed> {
         let mut inner = self.lock();
         let room = inner.running() < inner.gate.slots;
-        if !room || inner.gate.epoch != epoch {
+        let has_runner = inner.runners[slot as usize].is_some_and(|runner| !runner.stopped);
+        if !room || !has_runner || inner.gate.epoch != epoch {
             return Err(GateClosed);
         }
-        inner.busy[slot as usize] = Some(Busy { token, pgid, since, stopped: false });
+        inner.busy[slot as usize] = Some(Busy { token, since, stopped: false });
         Ok(())
     }
 
-    /// Takes a slot's replica out, because it has ended or its group is about to be reaped. Says
-    /// whether it was stopped for a render.
-    pub(crate) fn end(&self, slot: u32) -> bool {
-        self.lock().busy[slot as usize].take().is_some_and(|busy| busy.stopped)
+    /// Takes a slot's replica out: it has ended.
+    pub(crate) fn end(&self, slot: u32) {
+        self.lock().busy[slot as usize] = None;
     }
 
     /// Kills the group that runs this replica in this slot, if it is still there. What is frozen
     /// is left to [`SlotTable::kill_frozen`].
     pub(crate) fn stop(&self, slot: u32, token: LeaseToken) {
         let inner = self.lock();
-        if let Some(busy) =
-            inner.busy[slot as usize].filter(|busy| busy.token == token && !busy.stopped)
-        {
-            signal(kill, busy.pgid);
+        let runs =
+            inner.busy[slot as usize].is_some_and(|busy| busy.token == token && !busy.stopped);
+        if let Some(runner) = inner.runners[slot as usize].filter(|_| runs) {
+            signal(kill, runner.pgid);
         }
     }
 
@@ -123,7 +146,8 @@ impl SlotTable {
         }
     }
 
-    /// Leaves at most `slots_left` running: freezes the rest, the youngest first. `epoch` is
+    /// Leaves at most `slots_left` running: freezes the rest, the youngest first, and the idle
+    /// runners for which no slot is left. `epoch` is
     /// the host's from now on, where it is known; where it is not, nothing starts any more until
     /// the gate is set again.
     pub(crate) fn freeze(&self, epoch: Option<Epoch>, slots_left: u32) -> Frozen {
@@ -152,9 +176,13 @@ impl SlotTable {
         for (_, _, slot) in &doomed {
             if let Some(busy) = &mut inner.busy[*slot] {
                 busy.stopped = true;
-                signal(freeze, busy.pgid);
-                let_stop(busy.pgid);
             }
+            inner.freeze_runner(*slot);
+        }
+        let idle_left = (slots_left as usize).saturating_sub(running.len());
+        let idle: Vec<usize> = inner.idle_runners().skip(idle_left).collect();
+        for slot in idle {
+            inner.freeze_runner(slot);
         }
         Frozen {
             tokens: doomed.into_iter().map(|(_, token, _)| token).collect(),
@@ -165,9 +193,9 @@ impl SlotTable {
     /// Kills all that is frozen.
     pub(crate) fn kill_frozen(&self) {
         let inner = self.lock();
-        for busy in inner.busy.iter().flatten().filter(|busy| busy.stopped) {
-            let_die(busy.pgid);
-            signal(kill, busy.pgid);
+        for runner in inner.runners.iter().flatten().filter(|runner| runner.stopped) {
+            let_die(runner.pgid);
+            signal(kill, runner.pgid);
         }
     }
 
@@ -192,6 +220,22 @@ impl Inner {
     fn running(&self) -> u32 {
         let running = self.busy.iter().flatten().filter(|busy| !busy.stopped).count();
         u32::try_from(running).expect("at most one entry per core")
+    }
+
+    /// Slots whose runner has nothing to run.
+    fn idle_runners(&self) -> impl Iterator<Item = usize> {
+        let slots = self.runners.iter().zip(&self.busy).enumerate();
+        slots.filter_map(|(slot, (runner, busy))| {
+            (busy.is_none() && runner.is_some_and(|runner| !runner.stopped)).then_some(slot)
+        })
+    }
+
+    fn freeze_runner(&mut self, slot: usize) {
+        if let Some(runner) = &mut self.runners[slot] {
+            runner.stopped = true;
+            signal(freeze, runner.pgid);
+            let_stop(runner.pgid);
+        }
     }
 }
 
@@ -227,6 +271,10 @@ mod tests {
             i32::try_from(self.0.id()).expect("a process number")
         }
 
+        fn is_alive(&mut self) -> bool {
+            self.0.try_wait().expect("ours").is_none()
+        }
+
         fn wait_until_frozen(&self) {
             let pid = WaitId::Pid(Pid::from_raw(self.pgid()).expect("a process number"));
             let status = waitid(pid, WaitIdOptions::STOPPED).expect("ours").expect("a change");
@@ -260,7 +308,8 @@ mod tests {
         for (slot, age) in [(0, 30), (1, 10), (2, 20)] {
             let pgid = sleepers[slot as usize].pgid();
             let started = Time::from_micros(100 - age);
-            table.begin(slot, token(slot.into()), pgid, started, EPOCH).expect("open");
+            table.enter_runner(slot, pgid);
+            table.begin(slot, token(slot.into()), started, EPOCH).expect("open");
         }
         let frozen = table.freeze(Some(NEXT), 1);
         assert_eq!(frozen, Frozen { tokens: vec![token(1), token(2)], slots_left: 1 });
@@ -276,33 +325,57 @@ mod tests {
     fn nothing_begins_past_a_release_that_the_main_loop_has_not_heard_of() {
         let table = open(2);
         table.freeze(Some(NEXT), 1);
-        assert_eq!(table.begin(0, token(1), 2, Time::ZERO, EPOCH), Err(GateClosed));
+        let mut sleepers = [Sleeper::start(), Sleeper::start()];
+        (0..2).for_each(|slot| table.enter_runner(slot, sleepers[slot as usize].pgid()));
+        assert_eq!(table.begin(0, token(1), Time::ZERO, EPOCH), Err(GateClosed));
         table.set_gate(Fragment { epoch: EPOCH, slots: 2 });
-        assert_eq!(table.begin(0, token(1), 2, Time::ZERO, EPOCH), Err(GateClosed));
+        assert_eq!(table.begin(0, token(1), Time::ZERO, EPOCH), Err(GateClosed));
         assert_eq!(table.occupancy().slots, 1);
         table.set_gate(Fragment { epoch: NEXT, slots: 1 });
-        assert_eq!(table.begin(0, token(1), i32::MAX, Time::ZERO, NEXT), Ok(()));
-        assert_eq!(table.begin(1, token(2), i32::MAX, Time::ZERO, NEXT), Err(GateClosed));
-        assert!(!table.end(0));
-        assert_eq!(table.begin(1, token(2), i32::MAX, Time::ZERO, NEXT), Ok(()));
+        assert_eq!(table.begin(0, token(1), Time::ZERO, NEXT), Ok(()));
+        assert_eq!(table.begin(1, token(2), Time::ZERO, NEXT), Err(GateClosed));
+        table.end(0);
+        assert_eq!(table.begin(1, token(2), Time::ZERO, NEXT), Ok(()));
+        assert!(!table.remove_runner(0), "nothing of it was stopped");
+        assert!(sleepers.iter_mut().all(Sleeper::is_alive));
     }
 
     #[test]
     fn an_unknown_epoch_closes_the_gate_until_it_is_set() {
         let table = open(2);
         table.freeze(None, 0);
+        let sleeper = Sleeper::start();
+        table.enter_runner(0, sleeper.pgid());
         for epoch in [EPOCH, Epoch::default()] {
-            assert_eq!(table.begin(0, token(1), 2, Time::ZERO, epoch), Err(GateClosed));
+            assert_eq!(table.begin(0, token(1), Time::ZERO, epoch), Err(GateClosed));
         }
         table.set_gate(Fragment { epoch: NEXT, slots: 1 });
-        assert_eq!(table.begin(0, token(1), i32::MAX, Time::ZERO, NEXT), Ok(()));
+        assert_eq!(table.begin(0, token(1), Time::ZERO, NEXT), Ok(()));
+    }
+
+    #[test]
+    fn idle_runners_go_with_the_cores_that_they_would_come_to_rest_on() {
+        let table = open(3);
+        let mut sleepers = [Sleeper::start(), Sleeper::start(), Sleeper::start()];
+        (0..3).for_each(|slot| table.enter_runner(slot, sleepers[slot as usize].pgid()));
+        table.begin(1, token(1), Time::ZERO, EPOCH).expect("open");
+        let frozen = table.freeze(Some(NEXT), 2);
+        assert_eq!(frozen, Frozen { tokens: Vec::new(), slots_left: 2 });
+        sleepers[2].wait_until_frozen();
+        table.set_gate(Fragment { epoch: NEXT, slots: 3 });
+        assert_eq!(table.begin(2, token(2), Time::ZERO, NEXT), Err(GateClosed));
+        table.kill_frozen();
+        sleepers[2].wait_until_killed();
+        assert!(sleepers[..2].iter_mut().all(Sleeper::is_alive));
+        assert!(!table.remove_runner(2), "no replica was stopped");
     }
 
     #[test]
     fn a_slot_that_runs_something_else_is_left_alone() {
         let table = open(1);
         let mut sleeper = Sleeper::start();
-        table.begin(0, token(7), sleeper.pgid(), Time::ZERO, EPOCH).expect("open");
+        table.enter_runner(0, sleeper.pgid());
+        table.begin(0, token(7), Time::ZERO, EPOCH).expect("open");
         table.stop(0, token(6));
         assert!(sleeper.0.try_wait().expect("ours").is_none());
         table.stop(0, token(7));

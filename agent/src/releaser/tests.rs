@@ -93,7 +93,8 @@ fn what_is_in_the_way_is_frozen_before_the_answer_and_killed_after() {
     let pgid = i32::try_from(sleeper.id()).expect("a process number");
     let epoch = host.run_dir.epoch().expect("there");
     let token = LeaseToken::new(7);
-    host.table.begin(0, token, pgid, Time::ZERO, epoch).expect("open");
+    host.table.enter_runner(0, pgid);
+    host.table.begin(0, token, Time::ZERO, epoch).expect("open");
     let answer = host.preflight("a", Some(8));
     assert_eq!(answer, SocketAnswer::Released { frozen: 1, slots_left: 0 });
     // It may be told and not have stopped yet, but no more than that.
@@ -115,7 +116,8 @@ fn what_is_frozen_when_the_agent_ends_is_killed_all_the_same() {
     for (slot, sleeper) in (0..).zip(&sleepers) {
         let pgid = i32::try_from(sleeper.id()).expect("a process number");
         let token = LeaseToken::new(slot.into());
-        host.table.begin(slot, token, pgid, Time::ZERO, epoch).expect("open");
+        host.table.enter_runner(slot, pgid);
+        host.table.begin(slot, token, Time::ZERO, epoch).expect("open");
     }
     host.preflight("a", None);
     drop(host.releaser);
