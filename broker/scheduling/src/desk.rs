@@ -5,9 +5,9 @@ use gleaner_protocol::limits::REPLICAS_MAX;
 use gleaner_protocol::{ChunkId, JobId, LeaseToken, ReplicaId, Share, Span, Time, WorkunitId};
 use thiserror::Error;
 
-use crate::Effect;
 use crate::core::TokenMint;
 use crate::farm::{Farm, HostIx, Lease, Leased, Pending, WorkunitIx};
+use crate::{Effect, Patience};
 
 /// Why the rules forbid an assignment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -186,13 +186,28 @@ impl<'a> Desk<'a> {
     /// # Errors
     /// `from` has no copy, `to` has one or gets one already, or one of them is not connected.
     pub fn move_copy(&mut self, chunk: ChunkId, from: HostIx, to: HostIx) -> Result<(), Refusal> {
+        self.move_copy_within(chunk, from, to, None)
+    }
+
+    /// Like [`Desk::move_copy`], given up by the host where it takes longer than there is
+    /// patience for.
+    ///
+    /// # Errors
+    /// `from` has no copy, `to` has one or gets one already, or one of them is not connected.
+    pub fn move_copy_within(
+        &mut self,
+        chunk: ChunkId,
+        from: HostIx,
+        to: HostIx,
+        patience: Option<Patience>,
+    ) -> Result<(), Refusal> {
         if !(self.farm.hosts.get(from).connected && self.farm.hosts.get(to).connected) {
             return Err(Refusal::Disconnected);
         }
         if !self.farm.copies.begin_move(chunk, from, to) {
             return Err(Refusal::NoCopy);
         }
-        self.effects.push(Effect::Move { chunk, from, to });
+        self.effects.push(Effect::Move { chunk, from, to, patience });
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use gleaner_protocol::control::{AbortReason, Verdict};
 use gleaner_protocol::job::{JobError, Lane};
 use gleaner_protocol::{
-    ChunkId, HostName, JobId, LeaseToken, Origin, ReplicaId, Share, WorkunitId,
+    ChunkId, HostName, JobId, LeaseToken, Origin, ReplicaId, Share, Span, WorkunitId,
 };
 use thiserror::Error;
 
@@ -65,6 +65,8 @@ pub enum Effect {
         from: HostIx,
         /// Whom.
         to: HostIx,
+        /// When it is not worth going on with, where there is such a time.
+        patience: Option<Patience>,
     },
     /// Tell a host to end a replica.
     Abort {
@@ -110,6 +112,19 @@ pub enum Effect {
         /// How many.
         slots: u32,
     },
+}
+
+/// How long a move may take. A host that sees that it will take longer gives it up, and says so
+/// by [`Input::Copies`](crate::Input::Copies).
+///
+/// Nobody knows beforehand how fast it will go, so a part of the chunk goes first: it has to be
+/// there after as large a part of the time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// How long all of it may take.
+    pub within: Span,
+    /// The part that goes first, in thousandths.
+    pub first_permille: u16,
 }
 
 /// Why a job is not accepted.

@@ -33,7 +33,7 @@ mod policy;
 
 pub use crate::core::{Core, CoreConfig, RestoreError};
 pub use desk::{Desk, Refusal};
-pub use effect::{Effect, SubmitRefusal};
+pub use effect::{Effect, Patience, SubmitRefusal};
 pub use explain::WaitReason;
 pub use fact::Fact;
 pub use farm::{

@@ -253,7 +253,7 @@ impl Story {
             Effect::Share { host, token, share } => {
                 format!("share {} {} {share}", name(*host), self.short(*token))
             }
-            Effect::Move { chunk, from, to } => {
+            Effect::Move { chunk, from, to, .. } => {
                 let (of, index) = (chunk.dataset, chunk.index);
                 format!("move {of}/{index} {} {}", name(*from), name(*to))
             }
