@@ -7,8 +7,10 @@
 //! ```text
 //!  links, API ──Command──► Driver ──Turn──► Committer ──after the sync──► links, callers, events
 //!                            │
-//!                           Core
+//!                        Dispatcher ── Core
 //! ```
+//!
+//! All that is decided is decided by the [`Dispatcher`], which needs no runtime.
 //!
 //! Commands that are ready together make one [`turn`], which the journal keeps whole or not at
 //! all.
@@ -18,34 +20,35 @@
 //! - What a turn says is said in the order in which it was decided, and turns keep their order.
 
 mod command;
+mod decided;
+mod dispatcher;
 mod links;
 mod progress;
 mod recent;
 mod records;
 mod recover;
 mod snapshot;
-mod translate;
 mod turn;
 
-pub(crate) use command::{Command, LinkId, LinkMessage, Outbox, PreparedReport};
-pub use command::{DriverGone, DriverHandle};
-pub(crate) use records::pack;
+pub(crate) use command::{Command, Outbox};
+pub use command::{DriverGone, DriverHandle, LinkId, LinkMessage, PreparedReport};
+pub use decided::Decided;
+pub use dispatcher::Dispatcher;
+pub use records::pack;
 pub(crate) use recover::recover;
+pub use recover::{RecordError, Recovery};
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use gleaner_protocol::{Time, boottime};
-use gleaner_scheduling::{Core, Effect, Input};
+use gleaner_scheduling::Core;
 use tokio::sync::mpsc;
 
 use crate::events::Events;
 use crate::limits::TURN_COMMANDS_MAX;
 use crate::metrics::Metrics;
 use crate::store::Committer;
-use links::Links;
-use progress::Progress;
-use recent::RecentDigests;
 use snapshot::Snapshots;
 use turn::Turn;
 
@@ -63,33 +66,21 @@ pub(crate) struct DriverParts {
 
 /// See the module's page.
 pub(crate) struct Driver {
-    core: Core,
-    incarnation: u32,
+    dispatcher: Dispatcher<Outbox>,
     committer: Committer,
     events: Events,
     metrics: Arc<Metrics>,
-    links: Links,
-    progress: Progress,
-    stored: RecentDigests,
     snapshots: Snapshots,
-    effects: Vec<Effect>,
-    next_request: u64,
 }
 
 impl Driver {
     pub(crate) fn new(parts: DriverParts) -> Self {
         Self {
-            core: parts.core,
-            incarnation: parts.incarnation,
+            dispatcher: Dispatcher::new(parts.core, parts.incarnation),
             committer: parts.committer,
             events: parts.events,
             metrics: parts.metrics,
-            links: Links::default(),
-            progress: Progress::default(),
-            stored: RecentDigests::default(),
             snapshots: Snapshots::new(parts.snapshot_after_bytes, parts.journal_tail_bytes),
-            effects: Vec::new(),
-            next_request: 0,
         }
     }
 
@@ -97,7 +88,7 @@ impl Driver {
     pub(crate) async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
         let mut ready = Vec::with_capacity(TURN_COMMANDS_MAX);
         loop {
-            let due = self.next_deadline();
+            let due = self.dispatcher.next_deadline();
             let count = tokio::select! {
                 biased;
                 count = commands.recv_many(&mut ready, TURN_COMMANDS_MAX) => count,
@@ -119,32 +110,51 @@ impl Driver {
 
     async fn tick(&mut self) {
         let mut turn = Turn::default();
-        self.feed(Input::Tick, &mut turn);
+        self.dispatcher.tick(boottime(), &mut turn.decided);
         self.finish(turn).await;
     }
 
-    /// Feeds the core and translates what it asks for.
-    fn feed(&mut self, input: Input, turn: &mut Turn) {
-        let mut effects = std::mem::take(&mut self.effects);
-        self.core.handle(boottime(), input, &mut effects);
-        for effect in effects.drain(..) {
-            self.translate(effect, turn);
+    fn take(&mut self, command: Command, turn: &mut Turn) {
+        let (now, decided) = (boottime(), &mut turn.decided);
+        match command {
+            Command::Submit { spec, reply } => {
+                let answer = self.dispatcher.submit(now, *spec, decided);
+                turn.say(move || {
+                    // Whoever asked may have gone; here and below.
+                    let _ = reply.send(answer);
+                });
+            }
+            Command::Cancel { job, reply } => {
+                let known = self.dispatcher.cancel(now, job, decided);
+                turn.say(move || {
+                    let _ = reply.send(known);
+                });
+            }
+            Command::LinkOpened { link, outbox } => self.dispatcher.link_opened(link, outbox),
+            Command::LinkMessages { link, messages } => {
+                self.dispatcher.link_messages(now, link, messages, decided);
+            }
+            Command::LinkClosed { link } => self.dispatcher.link_closed(now, link, decided),
+            Command::Farm { events, reply } => {
+                let accepted = self.dispatcher.farm_events(events, decided);
+                turn.say(move || {
+                    let _ = reply.send(accepted);
+                });
+            }
+            Command::Query(query) => {
+                let answer = query(self.dispatcher.core());
+                turn.say(answer);
+            }
         }
-        self.effects = effects;
     }
 
     async fn finish(&mut self, mut turn: Turn) {
-        self.progress.emit_due(boottime(), &self.core, &mut turn);
+        self.dispatcher.end_turn(boottime(), &mut turn.decided);
         let bytes = turn.commit(&self.committer, &self.metrics, &self.events).await;
-        if let Some(chunks) = self.snapshots.grown_by(bytes, &self.core) {
+        if let Some(chunks) = self.snapshots.grown_by(bytes, self.dispatcher.core()) {
             let done = self.snapshots.done();
             self.committer.snapshot(chunks.into_iter(), done).await;
         }
-    }
-
-    fn next_deadline(&self) -> Option<Time> {
-        let core = self.core.next_deadline();
-        core.into_iter().chain(self.progress.next_deadline()).min()
     }
 }
 

@@ -2,6 +2,9 @@
 //!
 //! - The store ([`Committer`] over [`SledJournal`]) keeps what was accepted and decided.
 //! - The blob store ([`LocalBlobs`]) keeps inputs and outputs under their digests.
+//! - The driver's [`Dispatcher`] turns what links and callers say into inputs of the scheduling
+//!   core, and its effects into what is to be written ([`pack`]) and said; [`Recovery`] turns what
+//!   was written back into a core. Both need no runtime, so that simulators drive them too.
 //! - The server ([`bind`], [`serve()`]) listens, guards the door and answers errors as JSON.
 
 pub mod limits;
@@ -20,7 +23,10 @@ mod store;
 pub use blobs::{BlobContent, BlobError, BlobStore, LocalBlobs};
 pub use broker::{BrokerError, run};
 pub use config::{Config, ConfigError, DEFAULT_TOML};
-pub use driver::{DriverGone, DriverHandle};
+pub use driver::{
+    Decided, Dispatcher, DriverGone, DriverHandle, LinkId, LinkMessage, PreparedReport,
+    RecordError, Recovery, pack,
+};
 pub use serve::{
     ListenConfig, Listener, Problem, ServeError, ServeLimits, TlsFiles, Token, TokenError, bind,
     body_bytes, body_json, body_stream, catch, serve,
@@ -28,5 +34,5 @@ pub use serve::{
 pub use store::{
     Admission, After, Batch, Commit, Committer, DataFolder, DataSync, Journal, Recovered, Replayed,
     SledJournal, SmallBlobs, SnapshotDone, SnapshotWriter, StoreError, StoreOptions, StoreState,
-    SyncStep,
+    SyncStep, open_sealed, seal,
 };

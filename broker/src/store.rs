@@ -48,6 +48,7 @@ pub use error::StoreError;
 pub use folder::DataFolder;
 pub use journal::{Admission, Commit, Journal, SnapshotWriter};
 pub use replay::Replayed;
+pub use sealed::{open as open_sealed, seal};
 pub use sled_journal::{Recovered, SledJournal, StoreOptions};
 pub use small_blobs::SmallBlobs;
 pub use sync_step::{DataSync, SyncStep};

@@ -15,7 +15,15 @@ use crate::limits::OUTBOX_BATCHES_MAX;
 
 /// One control link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct LinkId(pub(crate) u64);
+pub struct LinkId(pub(crate) u64);
+
+impl LinkId {
+    /// Wraps a number that no other link of this broker's life has.
+    #[must_use]
+    pub const fn new(raw: u64) -> Self {
+        Self(raw)
+    }
+}
 
 /// Where a link's messages go.
 #[derive(Debug, Clone)]
@@ -44,19 +52,23 @@ impl Outbox {
 }
 
 /// A report whose output was checked and hashed by its link.
-#[derive(Debug)]
-pub(crate) struct PreparedReport {
-    pub(crate) token: LeaseToken,
-    pub(crate) replica: ReplicaId,
-    pub(crate) outcome: ReportedOutcome,
+#[derive(Debug, Clone)]
+pub struct PreparedReport {
+    /// Its lease.
+    pub token: LeaseToken,
+    /// Which replica it is.
+    pub replica: ReplicaId,
+    /// What came of it.
+    pub outcome: ReportedOutcome,
     /// The manifest's encoding, where there is an output.
-    pub(crate) manifest: Option<(Digest, Vec<u8>)>,
-    pub(crate) cpu_us: u64,
+    pub manifest: Option<(Digest, Vec<u8>)>,
+    /// CPU time it took, in microseconds.
+    pub cpu_us: u64,
 }
 
 /// A message from an agent.
-#[derive(Debug)]
-pub(crate) enum LinkMessage {
+#[derive(Debug, Clone)]
+pub enum LinkMessage {
     /// As it came.
     Plain(AgentMessage),
     /// A report, prepared.

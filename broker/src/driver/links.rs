@@ -6,11 +6,12 @@ use gleaner_protocol::{HostName, JobId};
 use gleaner_scheduling::HostIx;
 use rustc_hash::FxHashMap;
 
-use super::{LinkId, Outbox};
+use super::LinkId;
 
 /// One open link.
-pub(super) struct Link {
-    pub(super) outbox: Outbox,
+pub(super) struct Link<M> {
+    /// Where its messages go.
+    pub(super) mailbox: M,
     /// The host, once it has said hello.
     pub(super) host: Option<HostName>,
     /// Jobs whose task was sent.
@@ -18,20 +19,30 @@ pub(super) struct Link {
 }
 
 /// All open links.
-#[derive(Default)]
-pub(super) struct Links {
-    open: BTreeMap<LinkId, Link>,
+pub(super) struct Links<M> {
+    open: BTreeMap<LinkId, Link<M>>,
     by_name: BTreeMap<HostName, LinkId>,
     by_host: FxHashMap<HostIx, LinkId>,
     knowing: BTreeMap<JobId, BTreeSet<LinkId>>,
 }
 
-impl Links {
-    pub(super) fn open(&mut self, link: LinkId, outbox: Outbox) {
-        self.open.insert(link, Link { outbox, host: None, knows: BTreeSet::new() });
+impl<M> Default for Links<M> {
+    fn default() -> Self {
+        Self {
+            open: BTreeMap::new(),
+            by_name: BTreeMap::new(),
+            by_host: FxHashMap::default(),
+            knowing: BTreeMap::new(),
+        }
+    }
+}
+
+impl<M> Links<M> {
+    pub(super) fn open(&mut self, link: LinkId, mailbox: M) {
+        self.open.insert(link, Link { mailbox, host: None, knows: BTreeSet::new() });
     }
 
-    pub(super) fn get(&self, link: LinkId) -> Option<&Link> {
+    pub(super) fn get(&self, link: LinkId) -> Option<&Link<M>> {
         self.open.get(&link)
     }
 

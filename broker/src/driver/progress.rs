@@ -6,7 +6,7 @@ use gleaner_protocol::api::ProgressEvent;
 use gleaner_protocol::{JobId, Time};
 use gleaner_scheduling::Core;
 
-use super::turn::Turn;
+use super::decided::Decided;
 use crate::limits::PROGRESS_INTERVAL;
 
 /// Jobs that changed since they were told of.
@@ -27,7 +27,7 @@ impl Progress {
     }
 
     /// Tells of everything that changed, when the interval has gone by.
-    pub(super) fn emit_due(&mut self, now: Time, core: &Core, turn: &mut Turn) {
+    pub(super) fn emit_due<M>(&mut self, now: Time, core: &Core, turn: &mut Decided<M>) {
         if self.next.is_none_or(|next| next > now) {
             return;
         }

@@ -6,7 +6,8 @@ use gleaner_scheduling::Fact;
 use crate::limits::RECORD_FACTS_MAX;
 
 /// Encodes facts in order, as many together as may be.
-pub(crate) fn pack(facts: impl IntoIterator<Item = Fact>) -> Vec<Vec<u8>> {
+#[must_use]
+pub fn pack(facts: impl IntoIterator<Item = Fact>) -> Vec<Vec<u8>> {
     let mut records = Vec::new();
     let mut open: Vec<Fact> = Vec::new();
     for fact in facts {

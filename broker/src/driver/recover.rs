@@ -8,35 +8,61 @@ use crate::store::{DataFolder, Recovered, Replayed, SledJournal, StoreError, Sto
 
 /// A record that means nothing.
 #[derive(Debug, Error)]
-pub(crate) enum RecordError {
+pub enum RecordError {
+    /// It cannot be decoded.
     #[error(transparent)]
     Decode(#[from] DecodeError),
+    /// It contradicts those before it.
     #[error(transparent)]
     Restore(#[from] RestoreError),
 }
 
-/// Opens the store and replays it into a core. The facts that the core adds, because a kill came
-/// between two facts of one decision, are returned to be written first of all.
+/// A core that comes back, record by record.
+pub struct Recovery {
+    core: Core,
+}
+
+impl Recovery {
+    /// Begins with nothing.
+    #[must_use]
+    pub fn new(config: &CoreConfig) -> Self {
+        Self { core: Core::new(config) }
+    }
+
+    /// Takes a snapshot's chunk or a journal's record, in the order in which they were written.
+    ///
+    /// # Errors
+    /// It means nothing.
+    pub fn take(&mut self, record: &[u8]) -> Result<(), RecordError> {
+        let facts: Vec<Fact> = codec::decode(record)?;
+        Ok(facts.into_iter().try_for_each(|fact| self.core.restore(fact))?)
+    }
+
+    /// The core in its new life, and the facts that it adds, because a kill came between two facts
+    /// of one decision: they are to be written first of all.
+    #[must_use]
+    pub fn finish(mut self, incarnation: u32) -> (Core, Vec<Fact>) {
+        let mut effects = Vec::new();
+        self.core.restored(&mut effects);
+        self.core.set_incarnation(incarnation);
+        let added = effects.into_iter().filter_map(|effect| match effect {
+            Effect::Persist(fact) => Some(fact),
+            _ => None,
+        });
+        (self.core, added.collect())
+    }
+}
+
+/// Opens the store and replays it into a core; see [`Recovery::finish`].
 pub(crate) fn recover(
     folder: DataFolder,
     options: StoreOptions,
     config: &CoreConfig,
 ) -> Result<(Core, SledJournal, Recovered, Vec<Fact>), StoreError> {
-    let mut core = Core::new(config);
-    let (journal, recovered) = SledJournal::open(folder, options, |replayed| {
-        let record = match replayed {
-            Replayed::Chunk(record) | Replayed::Record { record, .. } => record,
-        };
-        let facts: Vec<Fact> = codec::decode(record)?;
-        facts.into_iter().try_for_each(|fact| core.restore(fact))?;
-        Ok::<(), RecordError>(())
+    let mut recovery = Recovery::new(config);
+    let (journal, recovered) = SledJournal::open(folder, options, |replayed| match replayed {
+        Replayed::Chunk(record) | Replayed::Record { record, .. } => recovery.take(record),
     })?;
-    let mut effects = Vec::new();
-    core.restored(&mut effects);
-    core.set_incarnation(recovered.incarnation);
-    let added = effects.into_iter().filter_map(|effect| match effect {
-        Effect::Persist(fact) => Some(fact),
-        _ => None,
-    });
-    Ok((core, journal, recovered, added.collect()))
+    let (core, added) = recovery.finish(recovered.incarnation);
+    Ok((core, journal, recovered, added))
 }

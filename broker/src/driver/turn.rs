@@ -1,15 +1,10 @@
 //! What one turn of the driver decided: facts, and what may be said once they are durable.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gleaner_protocol::Digest;
-use gleaner_protocol::api::ProgressEvent;
-use gleaner_protocol::control::BrokerMessage;
-use gleaner_scheduling::Fact;
-
+use super::Outbox;
+use super::decided::Decided;
 use super::records::pack;
-use super::{LinkId, Outbox};
 use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::store::{Batch, Committer};
@@ -21,19 +16,11 @@ type Word = Box<dyn FnOnce() + Send>;
 /// See the module's page.
 #[derive(Default)]
 pub(super) struct Turn {
-    pub(super) facts: Vec<Fact>,
-    pub(super) small_blobs: Vec<(Digest, Vec<u8>)>,
-    letters: BTreeMap<LinkId, (Outbox, Vec<BrokerMessage>)>,
+    pub(super) decided: Decided<Outbox>,
     words: Vec<Word>,
-    pub(super) events: Vec<ProgressEvent>,
 }
 
 impl Turn {
-    /// Sends a message over a link, once this turn is durable.
-    pub(super) fn write(&mut self, link: LinkId, outbox: &Outbox, message: BrokerMessage) {
-        self.letters.entry(link).or_insert_with(|| (outbox.clone(), Vec::new())).1.push(message);
-    }
-
     /// Answers a caller, once this turn is durable.
     pub(super) fn say(&mut self, word: impl FnOnce() + Send + 'static) {
         self.words.push(Box::new(word));
@@ -46,7 +33,11 @@ impl Turn {
         metrics: &Arc<Metrics>,
         events: &Events,
     ) -> u64 {
-        let Self { facts, small_blobs, letters, words, events: told } = self;
+        let Self { decided, words } = self;
+        let Decided { facts, small_blobs, letters, events: told, verdicts, openings_refused } =
+            decided;
+        verdicts.into_iter().for_each(|verdict| metrics.verdict(verdict));
+        (0..openings_refused).for_each(|_| metrics.opening_refused());
         let records = pack(facts);
         let bytes = records.iter().map(Vec::len).sum::<usize>() as u64;
         if records.is_empty() && letters.is_empty() && words.is_empty() && told.is_empty() {

@@ -14,7 +14,8 @@ const CHECKSUM_BYTES: usize = 16;
 const PLAIN_HEAD_BYTES: usize = HEAD_BYTES - CHECKSUM_BYTES;
 
 /// Seals `records` under `key`.
-pub(crate) fn seal(key: &[u8], records: &[&[u8]]) -> Vec<u8> {
+#[must_use]
+pub fn seal(key: &[u8], records: &[&[u8]]) -> Vec<u8> {
     let body_bytes: usize = records.iter().map(|record| 4 + record.len()).sum();
     let mut entry = Vec::with_capacity(HEAD_BYTES + body_bytes);
     entry.push(VERSION);
@@ -51,7 +52,10 @@ pub(crate) fn entry_bytes(head: &[u8]) -> Result<usize, String> {
 }
 
 /// Checks an entry and returns its records.
-pub(crate) fn open<'a>(key: &[u8], entry: &'a [u8]) -> Result<Vec<&'a [u8]>, String> {
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub fn open<'a>(key: &[u8], entry: &'a [u8]) -> Result<Vec<&'a [u8]>, String> {
     let expected = entry_bytes(entry)?;
     if entry.len() != expected {
         return Err(format!("it has {} bytes instead of {expected}", entry.len()));

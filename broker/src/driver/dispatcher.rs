@@ -1,0 +1,323 @@
+//! Commands into the core's inputs, the core's effects into messages, answers and events: all of
+//! the driver that needs no runtime, so that a simulator can drive it too.
+
+use gleaner_protocol::api::{FarmEventsAccepted, ProgressEvent, Submitted};
+use gleaner_protocol::control::{AgentMessage, BrokerMessage, Hello, Lease, Opening};
+use gleaner_protocol::farm::FarmEvent;
+use gleaner_protocol::job::JobSpec;
+use gleaner_protocol::{HostName, JobId, LeaseToken, ReplicaId, Time};
+use gleaner_scheduling::{Core, Effect, HostIx, Input, JobPhase, RequestId, SubmitRefusal};
+
+use super::command::LinkMessage;
+use super::decided::Decided;
+use super::links::Links;
+use super::progress::Progress;
+use super::recent::RecentDigests;
+use super::{LinkId, PreparedReport};
+
+/// The core and the links that speak for its hosts. `M` is where a link's messages go.
+///
+/// # Invariants
+/// - The core is touched through this alone.
+/// - What a turn decided is in its [`Decided`], in the order in which it was decided.
+pub struct Dispatcher<M> {
+    core: Core,
+    incarnation: u32,
+    links: Links<M>,
+    progress: Progress,
+    stored: RecentDigests,
+    effects: Vec<Effect>,
+    next_request: u64,
+}
+
+impl<M: Clone> Dispatcher<M> {
+    /// Begins a life of the broker with a core that was restored, or a new one.
+    #[must_use]
+    pub fn new(core: Core, incarnation: u32) -> Self {
+        Self {
+            core,
+            incarnation,
+            links: Links::default(),
+            progress: Progress::default(),
+            stored: RecentDigests::default(),
+            effects: Vec::new(),
+            next_request: 0,
+        }
+    }
+
+    /// What it knows.
+    #[must_use]
+    pub fn core(&self) -> &Core {
+        &self.core
+    }
+
+    /// When [`Dispatcher::tick`] is due at the latest.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Time> {
+        let core = self.core.next_deadline();
+        core.into_iter().chain(self.progress.next_deadline()).min()
+    }
+
+    /// Nothing but time went by.
+    pub fn tick(&mut self, now: Time, turn: &mut Decided<M>) {
+        self.feed(now, Input::Tick, turn);
+    }
+
+    /// Tells of the progress that is due. The last of each turn.
+    pub fn end_turn(&mut self, now: Time, turn: &mut Decided<M>) {
+        self.progress.emit_due(now, &self.core, turn);
+    }
+
+    /// Takes a job. The answer may be given once the turn is durable.
+    ///
+    /// # Errors
+    /// Why it is not accepted.
+    pub fn submit(
+        &mut self,
+        now: Time,
+        spec: JobSpec,
+        turn: &mut Decided<M>,
+    ) -> Result<Submitted, SubmitRefusal> {
+        let request = self.next_request();
+        let workunits = spec.workunits.len();
+        let mut effects = Vec::new();
+        self.core.handle(now, Input::Submit { request, spec }, &mut effects);
+        let mut result = None;
+        for effect in effects {
+            match effect {
+                Effect::Submitted { result: of, .. } => result = Some(of),
+                other => self.translate(now, other, turn),
+            }
+        }
+        let job = result.expect("the core answers each submission")?;
+        turn.events.push(ProgressEvent::JobAccepted { job, workunits });
+        Ok(Submitted { job, workunits })
+    }
+
+    /// Cancels a job; `false` where there is none. The answer may be given once the turn is
+    /// durable.
+    pub fn cancel(&mut self, now: Time, job: JobId, turn: &mut Decided<M>) -> bool {
+        let request = self.next_request();
+        self.feed(now, Input::Cancel { request, job }, turn);
+        self.core.farm().job(job).is_some()
+    }
+
+    /// A link was opened; nobody has spoken on it yet.
+    pub fn link_opened(&mut self, link: LinkId, mailbox: M) {
+        self.links.open(link, mailbox);
+    }
+
+    /// Messages came over a link, in this order.
+    pub fn link_messages(
+        &mut self,
+        now: Time,
+        link: LinkId,
+        messages: impl IntoIterator<Item = LinkMessage>,
+        turn: &mut Decided<M>,
+    ) {
+        for message in messages {
+            self.take_from(now, link, message, turn);
+        }
+    }
+
+    /// A link is gone.
+    pub fn link_closed(&mut self, now: Time, link: LinkId, turn: &mut Decided<M>) {
+        if let Some(host) = self.links.close(link) {
+            self.feed(now, Input::HostLeft { host }, turn);
+        }
+    }
+
+    /// Passes the monitor's word on to the agents concerned.
+    pub fn farm_events(
+        &mut self,
+        events: Vec<FarmEvent>,
+        turn: &mut Decided<M>,
+    ) -> FarmEventsAccepted {
+        let mut accepted = FarmEventsAccepted { delivered: 0, unknown_hosts: Vec::new() };
+        for event in events {
+            let (host, message) = match event {
+                FarmEvent::FragmentOpened { host, epoch, cores, memory_mib, valid_ms, ended } => {
+                    let opening = Opening { epoch, cores, memory_mib, valid_ms, ended };
+                    (host, BrokerMessage::Opening(opening))
+                }
+                FarmEvent::FragmentClosed { host, reason } => {
+                    (host, BrokerMessage::Closing { reason })
+                }
+            };
+            match self.links.of_name(&host) {
+                Some(link) => {
+                    self.write_link(link, message, turn);
+                    accepted.delivered += 1;
+                }
+                None => accepted.unknown_hosts.push(host),
+            }
+        }
+        accepted
+    }
+
+    fn next_request(&mut self) -> RequestId {
+        self.next_request += 1;
+        RequestId::new(self.next_request)
+    }
+
+    /// Feeds the core and translates what it asks for.
+    fn feed(&mut self, now: Time, input: Input, turn: &mut Decided<M>) {
+        let mut effects = std::mem::take(&mut self.effects);
+        self.core.handle(now, input, &mut effects);
+        for effect in effects.drain(..) {
+            self.translate(now, effect, turn);
+        }
+        self.effects = effects;
+    }
+
+    fn take_from(&mut self, now: Time, link: LinkId, message: LinkMessage, turn: &mut Decided<M>) {
+        let host = self.links.get(link).and_then(|link| link.host.clone());
+        let message = match message {
+            LinkMessage::Plain(AgentMessage::Hello(hello)) => {
+                return self.greet(now, link, hello, turn);
+            }
+            LinkMessage::Plain(message) => message,
+            LinkMessage::Report(report) => {
+                if let Some(host) = host {
+                    self.report(now, host, report, turn);
+                }
+                return;
+            }
+        };
+        let Some(host) = host else {
+            let reason = "say hello first, and once: another agent may speak for this host now";
+            return self.refuse(link, reason.into(), turn);
+        };
+        let input = match message {
+            AgentMessage::Fragment(fragment) => Input::Fragment { host, fragment },
+            AgentMessage::Request { slots } => Input::Request { host, slots },
+            AgentMessage::Released(released) => {
+                Input::Released { host, token: released.token, reason: released.reason }
+            }
+            AgentMessage::OpeningRefused { decided_on, current } => {
+                tracing::info!(%host, %decided_on, %current, "opening refused: a render came first");
+                turn.openings_refused += 1;
+                return;
+            }
+            AgentMessage::Progress { .. } | AgentMessage::Report(_) | AgentMessage::Hello(_) => {
+                return;
+            }
+        };
+        self.feed(now, input, turn);
+    }
+
+    fn greet(&mut self, now: Time, link: LinkId, hello: Hello, turn: &mut Decided<M>) {
+        if let Some(before) = self.links.greet(link, &hello.host.name) {
+            let reason = format!("another agent connected for {}", hello.host.name);
+            self.refuse(before, reason, turn);
+        }
+        let name = hello.host.name.clone();
+        let (info, fragment, held) = (hello.host, hello.fragment, hello.held);
+        let mut effects = Vec::new();
+        self.core.handle(now, Input::HostJoined { info, fragment, held }, &mut effects);
+        let number = effects.iter().find_map(|effect| match effect {
+            Effect::Welcome { host, .. } => Some(*host),
+            _ => None,
+        });
+        match number {
+            Some(number) => self.links.number(number, link),
+            None => self.refuse(link, format!("no room for {name}: too many hosts"), turn),
+        }
+        for effect in effects {
+            self.translate(now, effect, turn);
+        }
+    }
+
+    fn report(&mut self, now: Time, host: HostName, report: PreparedReport, turn: &mut Decided<M>) {
+        let PreparedReport { token, replica, outcome, manifest, cpu_us } = report;
+        let facts_before = turn.facts.len();
+        self.feed(now, Input::Report { host, token, replica, outcome, cpu_us }, turn);
+        let counted = turn.facts.len() > facts_before;
+        if let Some((digest, encoded)) = manifest.filter(|_| counted)
+            && self.stored.insert(digest)
+        {
+            turn.small_blobs.push((digest, encoded));
+        }
+    }
+
+    fn refuse(&mut self, link: LinkId, reason: String, turn: &mut Decided<M>) {
+        self.write_link(link, BrokerMessage::Refused { reason }, turn);
+    }
+
+    fn write_link(&mut self, link: LinkId, message: BrokerMessage, turn: &mut Decided<M>) {
+        if let Some(open) = self.links.get(link) {
+            turn.write(link, &open.mailbox, message);
+        }
+    }
+
+    fn write(&mut self, host: HostIx, message: BrokerMessage, turn: &mut Decided<M>) {
+        if let Some(link) = self.links.of_host(host) {
+            self.write_link(link, message, turn);
+        }
+    }
+
+    fn translate(&mut self, now: Time, effect: Effect, turn: &mut Decided<M>) {
+        match effect {
+            Effect::Persist(fact) => turn.facts.push(fact),
+            Effect::Submitted { .. } | Effect::Cancelled { .. } => {}
+            Effect::Welcome { host, adopted } => {
+                let incarnation = self.incarnation;
+                self.write(host, BrokerMessage::Welcome { incarnation, adopted }, turn);
+            }
+            Effect::Lease { host, token, replica, .. } => self.lease(host, token, replica, turn),
+            Effect::Abort { host, token, reason } => {
+                self.write(host, BrokerMessage::Abort { token, reason }, turn);
+            }
+            Effect::Verdict { host, token, workunit, verdict } => {
+                turn.verdicts.push(verdict);
+                if verdict != gleaner_protocol::control::Verdict::Counted {
+                    let host = self.core.farm().host(host).info.name.clone();
+                    turn.events.push(ProgressEvent::ReportRefused { host, workunit, verdict });
+                }
+                self.write(host, BrokerMessage::Verdict { token, verdict }, turn);
+            }
+            Effect::Share { .. } | Effect::Move { .. } => {
+                unreachable!("no policy that a broker can be configured with orders these");
+            }
+            Effect::JobChanged { job } => self.job_changed(now, job, turn),
+            Effect::HostConnected { host, origin } => {
+                turn.events.push(ProgressEvent::HostConnected { host, origin });
+            }
+            Effect::HostDisconnected { host } => {
+                turn.events.push(ProgressEvent::HostDisconnected { host });
+            }
+            Effect::FragmentChanged { host, slots } => {
+                turn.events.push(ProgressEvent::FragmentChanged { host, slots });
+            }
+        }
+    }
+
+    fn lease(
+        &mut self,
+        host: HostIx,
+        token: LeaseToken,
+        replica: ReplicaId,
+        turn: &mut Decided<M>,
+    ) {
+        let Some(link) = self.links.of_host(host) else { return };
+        let id = replica.workunit;
+        let Some(job) = self.core.farm().job(id.job) else { return };
+        let item = job.spec.workunits.item(id.index).map(str::to_owned);
+        let task = || job.spec.task.clone();
+        if self.links.teach(link, id.job) {
+            let message = BrokerMessage::Task { job: id.job, task: task() };
+            self.write_link(link, message, turn);
+        }
+        self.write_link(link, BrokerMessage::Lease(Lease { token, replica, item }), turn);
+    }
+
+    fn job_changed(&mut self, now: Time, job: JobId, turn: &mut Decided<M>) {
+        self.progress.changed(now, job);
+        let ended = self.core.farm().job(job).is_some_and(|job| job.phase != JobPhase::Active);
+        if ended {
+            for link in self.links.unteach(job) {
+                self.write_link(link, BrokerMessage::Forget { job }, turn);
+            }
+        }
+    }
+}
