@@ -14,31 +14,33 @@
 //! same run on any machine.
 
 mod calendar;
+mod catalogue;
+mod comparison;
 mod deadline;
 mod dice;
+mod experiment;
 mod fragment;
+mod limits;
 mod mixed;
+mod nearest;
 mod parameters;
 mod replay;
 mod replication;
 mod scenario;
+mod seeds;
+mod setting;
+mod spread;
 mod stage;
 mod storm;
 mod visualization;
 
+pub use catalogue::{MetricPage, ParameterPage, ScenarioPage, scenario_named, scenarios, unit_of};
+pub use comparison::{Comparison, Spreads};
+pub use experiment::{Experiment, ExperimentError, policies};
+pub use nearest::UnknownName;
 pub use parameters::{Parameter, Settings, Value};
 pub use scenario::{Better, Metric, Numbers, Order, Outcome, Progress, Quiet, Scenario};
+pub use seeds::{Seeds, SeedsError};
+pub use setting::{SettingError, settings};
+pub use spread::Spread;
 pub use storm::{Breach, StormConfig, StormFailure, StormReport, storm};
-
-/// All scenarios, family by family.
-pub fn scenarios() -> impl Iterator<Item = &'static dyn Scenario> {
-    let families = [
-        fragment::SCENARIOS,
-        visualization::SCENARIOS,
-        replication::SCENARIOS,
-        mixed::SCENARIOS,
-        deadline::SCENARIOS,
-        replay::SCENARIOS,
-    ];
-    families.into_iter().flatten().copied()
-}

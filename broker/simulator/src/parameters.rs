@@ -1,6 +1,9 @@
 //! Parameters of scenarios: what can be set, and what is.
 
 use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Serialize, Serializer};
 
 /// Something that can be set.
 #[derive(Debug, Clone, PartialEq)]
@@ -85,6 +88,50 @@ impl Parameter {
         source: &'static str,
     ) -> Self {
         Self { name, about, default: Value::Word(words[0], words), source, range: (0.0, 0.0) }
+    }
+
+    /// Which values it can have, in words.
+    #[must_use]
+    pub fn expected(&self) -> String {
+        let (least, greatest) = self.range;
+        let range = match (least.is_finite(), greatest.is_finite()) {
+            (true, true) => format!(" from {least} to {greatest}"),
+            (true, false) => format!(" of at least {least}"),
+            (false, true) => format!(" of at most {greatest}"),
+            (false, false) => String::new(),
+        };
+        match self.default {
+            Value::Count(_) => format!("a whole number{range}"),
+            Value::Number(_) => format!("a finite number{range}"),
+            Value::Flag(_) => "true or false".to_owned(),
+            Value::File(_) => "a path".to_owned(),
+            Value::Word(_, words) => words.join(" or "),
+        }
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Count(count) => count.fmt(f),
+            Self::Number(number) => number.fmt(f),
+            Self::Flag(flag) => flag.fmt(f),
+            Self::File(path) => path.fmt(f),
+            Self::Word(word, _) => word.fmt(f),
+        }
+    }
+}
+
+/// As the number, truth or text that it is.
+impl Serialize for Value {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Count(count) => serializer.serialize_u64(*count),
+            Self::Number(number) => serializer.serialize_f64(*number),
+            Self::Flag(flag) => serializer.serialize_bool(*flag),
+            Self::File(path) => serializer.serialize_str(path),
+            Self::Word(word, _) => serializer.serialize_str(word),
+        }
     }
 }
 

@@ -1,0 +1,226 @@
+//! The list of scenarios, for people and for programs.
+
+use serde::Serialize;
+
+use crate::nearest::{UnknownName, find};
+use crate::parameters::{Parameter, Value};
+use crate::scenario::{Better, Scenario};
+use crate::{deadline, fragment, mixed, replay, replication, visualization};
+
+/// All scenarios, family by family.
+pub fn scenarios() -> impl Iterator<Item = &'static dyn Scenario> {
+    let families = [
+        fragment::SCENARIOS,
+        visualization::SCENARIOS,
+        replication::SCENARIOS,
+        mixed::SCENARIOS,
+        deadline::SCENARIOS,
+        replay::SCENARIOS,
+    ];
+    families.into_iter().flatten().copied()
+}
+
+/// The scenario of this name.
+///
+/// # Errors
+/// None has it; with those that come nearest.
+pub fn scenario_named(name: &str) -> Result<&'static dyn Scenario, UnknownName> {
+    let found = find("scenario", name, None, scenarios().map(Scenario::name))?;
+    let scenario = scenarios().find(|scenario| scenario.name() == found);
+    Ok(scenario.expect("its name was found among them"))
+}
+
+/// A scenario as it is listed.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ScenarioPage {
+    /// Its name.
+    pub scenario: &'static str,
+    /// What it models.
+    pub about: &'static str,
+    /// Its policies, what others do first.
+    pub policies: &'static [&'static str],
+    /// What can be set.
+    pub parameters: Vec<ParameterPage>,
+    /// What it measures.
+    pub metrics: Vec<MetricPage>,
+}
+
+/// A parameter as it is listed.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ParameterPage {
+    /// Its name.
+    pub name: &'static str,
+    /// `count`, `number`, `flag`, `file` or `word`.
+    pub kind: &'static str,
+    /// Its unit; none where it counts or compares.
+    pub unit: Option<&'static str>,
+    /// What it is where nobody sets it; an empty file is none.
+    pub default: Value,
+    /// Which values it can have, in words.
+    pub expected: String,
+    /// Least value of a number.
+    pub min: Option<f64>,
+    /// Greatest value of a number.
+    pub max: Option<f64>,
+    /// The words that it can be.
+    pub words: Option<&'static [&'static str]>,
+    /// What it is.
+    pub about: &'static str,
+    /// Where the default comes from.
+    pub source: &'static str,
+}
+
+/// A metric as it is listed.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct MetricPage {
+    /// Its name.
+    pub name: &'static str,
+    /// Its unit; none where it counts or compares.
+    pub unit: Option<&'static str>,
+    /// `higher`, `lower` or `neither`.
+    pub better: &'static str,
+    /// What it says.
+    pub about: &'static str,
+}
+
+impl ScenarioPage {
+    /// The page of a scenario.
+    #[must_use]
+    pub fn of(scenario: &dyn Scenario) -> Self {
+        let metrics = scenario.metrics().iter().map(|metric| MetricPage {
+            name: metric.name,
+            unit: unit_of(metric.name),
+            better: match metric.better {
+                Better::Higher => "higher",
+                Better::Lower => "lower",
+                Better::Neither => "neither",
+            },
+            about: metric.about,
+        });
+        Self {
+            scenario: scenario.name(),
+            about: scenario.about(),
+            policies: scenario.policies(),
+            parameters: scenario.parameters().iter().map(ParameterPage::of).collect(),
+            metrics: metrics.collect(),
+        }
+    }
+}
+
+impl ParameterPage {
+    fn of(parameter: &Parameter) -> Self {
+        let (least, greatest) = parameter.range;
+        let (kind, is_number, words) = match parameter.default {
+            Value::Count(_) => ("count", true, None),
+            Value::Number(_) => ("number", true, None),
+            Value::Flag(_) => ("flag", false, None),
+            Value::File(_) => ("file", false, None),
+            Value::Word(_, words) => ("word", false, Some(words)),
+        };
+        Self {
+            name: parameter.name,
+            kind,
+            unit: unit_of(parameter.name).filter(|_| is_number),
+            default: parameter.default.clone(),
+            expected: parameter.expected(),
+            min: Some(least).filter(|least| is_number && least.is_finite()),
+            max: Some(greatest).filter(|greatest| is_number && greatest.is_finite()),
+            words,
+            about: parameter.about,
+            source: parameter.source,
+        }
+    }
+}
+
+/// Ends of names and the units that they stand for; of two that fit, the first.
+const UNITS: [(&str, &str); 22] = [
+    ("_per_hour", "1/h"),
+    ("_per_s", "1/s"),
+    ("_core_hours", "core hours"),
+    ("_us_per_job", "µs"),
+    ("_mb_per_s", "MB/s"),
+    ("_mib_per_s", "MiB/s"),
+    ("_percent", "%"),
+    ("_us", "µs"),
+    ("_ms", "ms"),
+    ("_s", "s"),
+    ("_min", "min"),
+    ("_h", "h"),
+    ("_hours", "h"),
+    ("_days", "d"),
+    ("_fps", "frames/s"),
+    ("_bytes", "B"),
+    ("_kb", "kB"),
+    ("_mb", "MB"),
+    ("_mib", "MiB"),
+    ("_gb", "GB"),
+    ("_gib", "GiB"),
+    ("_ghz", "GHz"),
+];
+
+/// The unit in which a name ends.
+#[must_use]
+pub fn unit_of(name: &str) -> Option<&'static str> {
+    // The longer end says more: `_mb_per_s` is no number of seconds.
+    let ends = UNITS.iter().filter(|(end, _)| name.ends_with(end));
+    ends.max_by_key(|(end, _)| end.len()).map(|(_, unit)| *unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_says_its_unit() {
+        for (name, unit) in [
+            ("turnaround_p50_s", Some("s")),
+            ("bandwidth_mb_per_s", Some("MB/s")),
+            ("completion_rate_per_hour", Some("1/h")),
+            ("utilization_fat_percent", Some("%")),
+            ("makespan", None),
+            ("hosts", None),
+        ] {
+            assert_eq!(unit_of(name), unit, "{name}");
+        }
+    }
+
+    #[test]
+    fn every_scenario_has_a_page_that_says_what_its_parameters_are_and_where_they_come_from() {
+        let mut names = Vec::new();
+        for scenario in scenarios() {
+            let page = ScenarioPage::of(scenario);
+            let name = page.scenario;
+            assert!(!names.contains(&name), "{name} is there twice");
+            names.push(name);
+            assert!(!page.about.is_empty() && !page.metrics.is_empty(), "{name}");
+            let mut seen = vec!["all"];
+            for policy in page.policies {
+                assert!(!seen.contains(policy), "{name} has the policy {policy} twice");
+                seen.push(policy);
+            }
+            let mut seen = Vec::new();
+            for metric in &page.metrics {
+                assert!(!metric.about.is_empty(), "{name}: what is {}?", metric.name);
+                assert!(!seen.contains(&metric.name), "{name} has {} twice", metric.name);
+                seen.push(metric.name);
+            }
+            let mut seen = Vec::new();
+            for parameter in &page.parameters {
+                let what = parameter.name;
+                assert!(!seen.contains(&what), "{name} has {what} twice");
+                seen.push(what);
+                assert!(!parameter.about.is_empty(), "{name}: what is {what}?");
+                assert!(!parameter.source.is_empty(), "{name}: where is {what} from?");
+                let set = format!("{what}={}", parameter.default);
+                let own = crate::setting::settings(scenario, [set.as_str()]);
+                assert!(parameter.kind == "file" || own.is_ok(), "{name}: {own:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_scenario_is_refused() {
+        let error = scenario_named("fragment").err().expect("it has two names");
+        assert!(error.to_string().starts_with("there is no scenario \"fragment\""), "{error}");
+    }
+}
