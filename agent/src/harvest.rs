@@ -31,9 +31,10 @@ use gleaner_protocol::control::{AgentMessage, Fragment, Opening, ReleaseReason};
 use gleaner_protocol::job::Task;
 use gleaner_protocol::{HostInfo, JobId, LeaseToken, Time};
 
-pub(crate) use effect::Effect;
-pub(crate) use fragment::Ground;
-pub(crate) use input::{Input, Product, RunResult};
+pub use effect::Effect;
+pub use fragment::Ground;
+pub use input::{Input, Product, RunResult};
+pub use invariants::Violation;
 
 use fragment::Opened;
 use held::Held;
@@ -41,7 +42,7 @@ use link_state::LinkState;
 
 /// The decisions of one agent.
 #[derive(Debug)]
-pub(crate) struct Harvest {
+pub struct Harvest {
     host: HostInfo,
     incarnation: u64,
     link: LinkState,
@@ -67,7 +68,8 @@ pub(crate) struct Harvest {
 
 impl Harvest {
     /// An agent that has just started and holds nothing. `incarnation` is drawn at random.
-    pub(crate) fn new(host: HostInfo, incarnation: u64, ground: Option<Ground>) -> Self {
+    #[must_use]
+    pub fn new(host: HostInfo, incarnation: u64, ground: Option<Ground>) -> Self {
         let mut harvest = Self {
             empty: (0..host.cores).collect(),
             host,
@@ -88,17 +90,25 @@ impl Harvest {
     }
 
     /// What is given now.
-    pub(crate) fn fragment(&self) -> Fragment {
+    #[must_use]
+    pub fn fragment(&self) -> Fragment {
         self.fragment
     }
 
+    /// Reports that wait for their verdict.
+    #[must_use]
+    pub fn unacked(&self) -> usize {
+        self.unacked
+    }
+
     /// Replicas that run now.
-    pub(crate) fn running(&self) -> u32 {
+    #[must_use]
+    pub fn running(&self) -> u32 {
         self.host.cores - u32::try_from(self.empty.len()).expect("at most one entry per core")
     }
 
     /// Takes note of what happened and pushes what is to be done, in order.
-    pub(crate) fn handle(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
+    pub fn handle(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
         let mut why = ReleaseReason::FragmentClosed;
         self.end_opening_if_due(now);
         match input {
@@ -126,7 +136,8 @@ impl Harvest {
     }
 
     /// When [`Input::Tick`] is due at the latest.
-    pub(crate) fn next_deadline(&self) -> Option<Time> {
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Time> {
         self.opened.as_ref().map(|opened| opened.until)
     }
 

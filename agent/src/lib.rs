@@ -11,13 +11,18 @@
 //! broker ◄──WebSocket── link ◄────────────┘
 //! ```
 //!
+//! All decisions are made by one plain state machine, [`harvest::Harvest`], which needs neither
+//! runtime nor host, so that a simulator drives the very same one.
+//!
 //! The root executable, and every other that calls [`run`], calls [`run_as_runner_if_asked`]
 //! first in its `main`: runners are started out of the same executable.
+
+pub mod harvest;
 
 mod agent;
 mod blobs;
 mod config;
-mod harvest;
+mod gate;
 mod kernels;
 mod limits;
 mod link;
@@ -31,8 +36,9 @@ mod tls;
 
 pub use agent::{RunError, WorkDirError, run};
 pub use config::{Config, ConfigError, DEFAULT_TOML};
+pub use gate::Gate;
 pub use kernels::{Kernel, KernelError, gametree, kernel, kernel_names};
 pub use link::{Link, LinkError, LinkReceiver, LinkSender, LinkTarget, Received};
-pub use releaser::SocketError;
+pub use releaser::{SocketError, booked_cores};
 pub use runner::{RUNNER_ARGUMENT, run_as_runner_if_asked, runner_main};
 pub use tls::{TlsError, Trust, client_config};

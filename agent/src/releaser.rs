@@ -269,7 +269,8 @@ impl<T: Fn(Released)> Service<T> {
 }
 
 /// Cores that these bookings take together, of a host with `cores`.
-pub(crate) fn booked_cores(bookings: impl IntoIterator<Item = Booked>, cores: u32) -> u32 {
+#[must_use]
+pub fn booked_cores(bookings: impl IntoIterator<Item = Booked>, cores: u32) -> u32 {
     bookings
         .into_iter()
         .map(|booked| booked.cores.unwrap_or(cores))

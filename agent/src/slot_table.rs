@@ -20,6 +20,7 @@ use gleaner_protocol::control::Fragment;
 use gleaner_protocol::{Epoch, LeaseToken, Time};
 use tracing::debug;
 
+use crate::gate::Gate;
 use crate::scheduling_class::{let_die, let_stop};
 
 /// The table.
@@ -31,7 +32,7 @@ pub(crate) struct SlotTable {
 #[derive(Debug)]
 struct Inner {
     /// What may run.
-    gate: Fragment,
+    gate: Gate,
     busy: Vec<Option<Busy>>,
     /// The runner of each slot.
     runners: Vec<Option<RunnerEntry>>,
@@ -84,7 +85,7 @@ impl SlotTable {
     pub(crate) fn new(slots: u32, gate: Fragment) -> Self {
         let busy = vec![None; slots as usize];
         let runners = vec![None; slots as usize];
-        Self { inner: Mutex::new(Inner { gate, busy, runners, connected: false }) }
+        Self { inner: Mutex::new(Inner { gate: Gate::new(gate), busy, runners, connected: false }) }
     }
 
     /// Enters the runner that was started for a slot: the leader of group `pgid`.
@@ -109,9 +110,9 @@ impl SlotTable {
         epoch: Epoch,
     ) -> Result<(), GateClosed> {
         let mut inner = self.lock();
-        let room = inner.running() < inner.gate.slots;
+        let is_open = inner.gate.admits(inner.running(), epoch);
         let has_runner = inner.runners[slot as usize].is_some_and(|runner| !runner.stopped);
-        if !room || !has_runner || inner.gate.epoch != epoch {
+        if !is_open || !has_runner {
             return Err(GateClosed);
         }
         inner.busy[slot as usize] = Some(Busy { token, since, stopped: false });
@@ -137,13 +138,7 @@ impl SlotTable {
     /// Lets this much run from now on; nothing is stopped by it. Of two that disagree on the
     /// epoch the newer one stands, and what it does not know of stays closed.
     pub(crate) fn set_gate(&self, gate: Fragment) {
-        let mut inner = self.lock();
-        let same_life = inner.gate.epoch.incarnation == gate.epoch.incarnation;
-        if !same_life || gate.epoch.count >= inner.gate.epoch.count {
-            inner.gate = gate;
-        } else {
-            inner.gate.slots = inner.gate.slots.min(gate.slots);
-        }
+        self.lock().gate.set(gate);
     }
 
     /// Leaves at most `slots_left` running: freezes the rest, the youngest first, and the idle
@@ -152,16 +147,7 @@ impl SlotTable {
     /// the gate is set again.
     pub(crate) fn freeze(&self, epoch: Option<Epoch>, slots_left: u32) -> Frozen {
         let mut inner = self.lock();
-        inner.gate.slots = inner.gate.slots.min(slots_left);
-        match epoch {
-            Some(epoch) if epoch.incarnation != inner.gate.epoch.incarnation => {
-                inner.gate = Fragment { epoch, slots: 0 };
-            }
-            Some(epoch) => {
-                inner.gate.epoch.count = inner.gate.epoch.count.max(epoch.count);
-            }
-            None => inner.gate.epoch = Epoch::default(),
-        }
+        inner.gate.narrow(epoch, slots_left);
         let mut running: Vec<(Time, LeaseToken, usize)> = inner
             .busy
             .iter()
@@ -186,7 +172,7 @@ impl SlotTable {
         }
         Frozen {
             tokens: doomed.into_iter().map(|(_, token, _)| token).collect(),
-            slots_left: inner.gate.slots,
+            slots_left: inner.gate.slots(),
         }
     }
 
@@ -207,7 +193,11 @@ impl SlotTable {
     /// How it stands.
     pub(crate) fn occupancy(&self) -> Occupancy {
         let inner = self.lock();
-        Occupancy { slots: inner.gate.slots, running: inner.running(), connected: inner.connected }
+        Occupancy {
+            slots: inner.gate.slots(),
+            running: inner.running(),
+            connected: inner.connected,
+        }
     }
 
     /// A panic of a holder leaves nothing half done here that matters more than stopping work.

@@ -21,7 +21,7 @@ pub use farm::{Attempt, Farm, FarmParseError};
 pub use hook::{HookInvocation, HookReport, run, run_to_exit};
 pub use notify::{Notification, NotifyError, notify};
 pub use process_group::{ProcessStat, TaskGroup, freeze, kill, thaw};
-pub use run_dir::{BookingChange, RunDir, RunDirError, StopReport};
+pub use run_dir::{BookingChange, BookingRecord, RunDir, RunDirError, StopReport};
 pub use socket::{
     AskError, LineError, SocketAnswer, SocketRequest, ask, decode_line, encode_line,
     read_line_bounded,

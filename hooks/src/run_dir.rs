@@ -26,6 +26,7 @@
 mod bookings;
 mod groups;
 mod life;
+mod record;
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -43,6 +44,7 @@ use crate::TaskGroup;
 use crate::limits::{FOLDER_ENTRIES_MAX, RUN_FILE_BYTES_MAX, SOCKET_PATH_BYTES_MAX};
 
 pub use groups::StopReport;
+pub use record::BookingRecord;
 
 /// A host's run folder, open. Clones share it.
 #[derive(Debug, Clone)]

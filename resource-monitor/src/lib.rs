@@ -28,5 +28,6 @@ pub use monitor::{
     BookingView, ContradictionView, Effect, FragmentView, HostAllocation, HostView, Input, Monitor,
     Rules, TooManyHosts, Totals, Violation,
 };
+pub use outbox::{Decided, Outbox};
 pub use run::{RunError, run};
 pub use source::{FarmSource, SourceError};

@@ -181,6 +181,22 @@ impl Monitor {
         Ok(())
     }
 
+    /// Checks what must hold of one host between any two inputs; [`Monitor::check_invariants`] does
+    /// it for all of them.
+    ///
+    /// # Errors
+    /// The first check that fails, by its name.
+    pub fn check_host(&self, name: &HostName) -> Result<(), Violation> {
+        let Some(host) = self.hosts.get(name) else { return Ok(()) };
+        let violation = |check| Violation { check, host: Some(name.clone()) };
+        host.check(&self.rules).map_err(violation)?;
+        let is_indexed = |time| self.deadlines.contains(&(time, name.clone()));
+        match host.indexed_deadline.is_none_or(is_indexed) {
+            true => Ok(()),
+            false => Err(violation("deadlines_are_indexed")),
+        }
+    }
+
     fn on_poll(
         &mut self,
         now: Time,

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 
 /// An event, and when it was decided.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Decided {
+pub struct Decided {
     serial: u64,
     at: Time,
     event: FarmEvent,
@@ -23,7 +23,8 @@ pub(crate) struct Decided {
 
 impl Decided {
     /// The event as it is true now: none where its validity is over.
-    pub(crate) fn as_of(&self, now: Time) -> Option<FarmEvent> {
+    #[must_use]
+    pub fn as_of(&self, now: Time) -> Option<FarmEvent> {
         let mut event = self.event.clone();
         if let FarmEvent::FragmentOpened { valid_ms, .. } = &mut event {
             *valid_ms = valid_ms.checked_sub(now.since(self.at).as_millis())?;
@@ -42,16 +43,16 @@ struct Waiting {
     by_host: HashMap<HostName, u64>,
 }
 
-/// The queue to the broker.
+/// The queue to the broker: at most one event per host, the newest.
 #[derive(Debug, Default)]
-pub(crate) struct Outbox {
+pub struct Outbox {
     waiting: Mutex<Waiting>,
     filled: Notify,
 }
 
 impl Outbox {
     /// Adds an event; an older one of the same host that still waits is out of date with it.
-    pub(crate) fn put(&self, at: Time, event: FarmEvent) {
+    pub fn put(&self, at: Time, event: FarmEvent) {
         let mut waiting = self.lock();
         waiting.last_serial += 1;
         let serial = waiting.last_serial;
@@ -64,7 +65,7 @@ impl Outbox {
     }
 
     /// Waits until there is something, then takes the oldest of it, at most `max`.
-    pub(crate) async fn take(&self, max: usize) -> Vec<Decided> {
+    pub async fn take(&self, max: usize) -> Vec<Decided> {
         loop {
             let batch = self.take_now(max);
             if !batch.is_empty() {
@@ -75,7 +76,7 @@ impl Outbox {
     }
 
     /// Puts back what could not be sent, except what is out of date by now.
-    pub(crate) fn give_back(&self, batch: Vec<Decided>) {
+    pub fn give_back(&self, batch: Vec<Decided>) {
         let mut waiting = self.lock();
         for decided in batch {
             let host = host_of(&decided.event);
@@ -88,12 +89,20 @@ impl Outbox {
         self.filled.notify_one();
     }
 
+    /// Whether none waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// How many wait.
-    pub(crate) fn len(&self) -> usize {
+    #[must_use]
+    pub fn len(&self) -> usize {
         self.lock().events.len()
     }
 
-    fn take_now(&self, max: usize) -> Vec<Decided> {
+    /// Takes the oldest of what waits, at most `max`.
+    pub fn take_now(&self, max: usize) -> Vec<Decided> {
         let mut waiting = self.lock();
         let mut batch = Vec::new();
         while batch.len() < max {

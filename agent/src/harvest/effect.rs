@@ -8,7 +8,7 @@ use gleaner_protocol::{Digest, Epoch, LeaseToken, Time};
 
 /// Something to be done, in the order of emission.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Effect {
+pub enum Effect {
     /// Tell the broker. Only while a link stands.
     Send(AgentMessage),
     /// Give this from now on: nothing may start beyond it.

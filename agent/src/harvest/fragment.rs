@@ -7,11 +7,11 @@ use super::{Effect, Harvest};
 
 /// What the host's run folder says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ground {
+pub struct Ground {
     /// At which epoch the host stands.
-    pub(crate) epoch: Epoch,
+    pub epoch: Epoch,
     /// Cores that running renders have booked, together.
-    pub(crate) booked: u32,
+    pub booked: u32,
 }
 
 /// What the monitor left us.

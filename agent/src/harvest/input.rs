@@ -7,7 +7,7 @@ use super::Ground;
 
 /// Something that happened.
 #[derive(Debug, Clone)]
-pub(crate) enum Input {
+pub enum Input {
     /// A link to the broker stands, and nothing was said on it.
     LinkUp,
     /// It is gone.
@@ -50,7 +50,7 @@ pub(crate) enum Input {
 
 /// How a replica ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum RunResult {
+pub enum RunResult {
     /// With an output.
     Output {
         /// Its files.
@@ -74,9 +74,9 @@ pub(crate) enum RunResult {
 /// A file that a replica produced. Where its content is [`Content::Stored`], the content still
 /// lies in the agent's spool folder.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Product {
+pub struct Product {
     /// Its name.
-    pub(crate) name: String,
+    pub name: String,
     /// Its content.
-    pub(crate) content: Content,
+    pub content: Content,
 }

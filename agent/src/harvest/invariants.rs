@@ -11,11 +11,11 @@ use super::held::Held;
 /// An invariant that does not hold.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{check}: {detail}")]
-pub(crate) struct Violation {
+pub struct Violation {
     /// Which.
-    pub(crate) check: &'static str,
+    pub check: &'static str,
     /// How.
-    pub(crate) detail: String,
+    pub detail: String,
 }
 
 impl Harvest {
@@ -27,7 +27,10 @@ impl Harvest {
     /// - `requests`: what runs and what was asked for fit into the fragment; nothing is asked
     ///   for without a link;
     /// - `unacked`: the counts of waiting reports are those of the reports that wait.
-    pub(crate) fn check_invariants(&self) -> Result<(), Violation> {
+    ///
+    /// # Errors
+    /// The first that does not hold.
+    pub fn check_invariants(&self) -> Result<(), Violation> {
         self.check_slots()?;
         self.check_fragment()?;
         self.check_unacked()

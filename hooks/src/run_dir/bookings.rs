@@ -12,26 +12,16 @@ use std::path::{Path, PathBuf};
 
 use gleaner_protocol::farm::{Booked, SampledBooking};
 use gleaner_protocol::{BookingId, Time};
-use serde::{Deserialize, Serialize};
 
+use super::record::BookingRecord as Record;
 use super::{BookingChange, NewFile, RunDirError, life, names, read_small, write_new};
-use crate::limits::{ENDED_BOOKINGS_MAX, LATE_PREFLIGHT};
+use crate::limits::ENDED_BOOKINGS_MAX;
 
 /// Its folder below a life.
 pub(super) const FOLDER: &str = "bookings";
 const PREFIX: &str = "b-";
 /// Each turn of the loop means that another hook changed the same booking in between.
 const TURNS_MAX: usize = 16;
-
-/// A booking's file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "state", rename_all = "lowercase")]
-enum Record {
-    /// A preflight came.
-    Running { resources: Booked },
-    /// A postflight came; `first` where its preflight had not, and has not yet.
-    Ended { at_us: u64, first: bool },
-}
 
 /// Bookings that run, in order of their ids.
 pub(super) fn list(life: &Path) -> Result<Vec<SampledBooking>, RunDirError> {
@@ -59,28 +49,24 @@ pub(super) fn begin(
 ) -> Result<BookingChange, RunDirError> {
     let path = path_of(life, id);
     for _ in 0..TURNS_MAX {
-        match read(&path)? {
-            Some(Record::Running { .. }) => return Ok(BookingChange::AlreadyThere),
-            Some(Record::Ended { at_us, first: true })
-                if now.since(Time::from_micros(at_us)) <= LATE_PREFLIGHT =>
-            {
-                write(life, &Record::Ended { at_us, first: false })?.replace(&path)?;
-                return Ok(BookingChange::AlreadyEnded);
+        let present = read(&path)?;
+        let (record, change) = Record::preflight(present, now, booked);
+        match (present, record) {
+            (_, None) => return Ok(change),
+            (Some(_), Some(record)) => {
+                write(life, &record)?.replace(&path)?;
+                return Ok(change);
             }
-            Some(Record::Ended { .. }) => {
-                write(life, &Record::Running { resources: *booked })?.replace(&path)?;
-                return Ok(BookingChange::New);
-            }
-            None => match write(life, &Record::Running { resources: *booked }) {
+            (None, Some(record)) => match write(life, &record) {
                 Ok(file) => {
                     if file.link(&path)? {
-                        return Ok(BookingChange::New);
+                        return Ok(change);
                     }
                 }
                 // A full disk may still have room for a name: an empty file books the host.
                 Err(error) => {
                     return match fs::File::create_new(&path) {
-                        Ok(_) => Ok(BookingChange::New),
+                        Ok(_) => Ok(change),
                         Err(_) => Err(error),
                     };
                 }
@@ -93,24 +79,25 @@ pub(super) fn begin(
 /// A postflight.
 pub(super) fn end(life: &Path, now: Time, id: &BookingId) -> Result<BookingChange, RunDirError> {
     let path = path_of(life, id);
-    let at_us = now.as_micros();
     for _ in 0..TURNS_MAX {
-        match read(&path)? {
-            Some(Record::Ended { .. }) => return Ok(BookingChange::AlreadyEnded),
-            Some(Record::Running { .. }) => {
-                match write(life, &Record::Ended { at_us, first: false }) {
+        let present = read(&path)?;
+        let (record, change) = Record::postflight(present, now);
+        match (present, record) {
+            (_, None) => return Ok(change),
+            (Some(_), Some(record)) => {
+                match write(life, &record) {
                     Ok(file) => file.replace(&path)?,
                     // A full disk: better no memory of it than a booking without end.
                     Err(_) => fs::remove_file(&path)
                         .map_err(|source| RunDirError::io("remove", &path, source))?,
                 }
                 prune(life, &path);
-                return Ok(BookingChange::New);
+                return Ok(change);
             }
-            None => {
-                if write(life, &Record::Ended { at_us, first: true })?.link(&path)? {
+            (None, Some(record)) => {
+                if write(life, &record)?.link(&path)? {
                     prune(life, &path);
-                    return Ok(BookingChange::New);
+                    return Ok(change);
                 }
             }
         }
@@ -188,6 +175,7 @@ fn forget_ended(life: &Path, path: &Path) {
 mod tests {
     use super::*;
     use crate::RunDir;
+    use crate::limits::LATE_PREFLIGHT;
     use gleaner_protocol::Span;
 
     fn id(text: &str) -> BookingId {

@@ -1,0 +1,61 @@
+//! The gate of a host: how much may run, as the thread that answers hooks and the main loop have
+//! left it between them.
+//!
+//! # Invariants
+//! - Only the main loop opens it, and never over an epoch that a hook has raised and the main loop
+//!   has not heard of.
+
+use gleaner_protocol::Epoch;
+use gleaner_protocol::control::Fragment;
+
+/// What may run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Gate {
+    stands: Fragment,
+}
+
+impl Gate {
+    /// A gate that lets a fragment through.
+    #[must_use]
+    pub fn new(fragment: Fragment) -> Self {
+        Self { stands: fragment }
+    }
+
+    /// Replicas that may run.
+    #[must_use]
+    pub fn slots(&self) -> u32 {
+        self.stands.slots
+    }
+
+    /// Whether one more replica, taken at `epoch`, may begin beside `running` others.
+    #[must_use]
+    pub fn admits(&self, running: u32, epoch: Epoch) -> bool {
+        running < self.stands.slots && self.stands.epoch == epoch
+    }
+
+    /// The main loop lets this much run. Of two that disagree on the epoch the newer one stands,
+    /// and what it does not know of stays closed.
+    pub fn set(&mut self, fragment: Fragment) {
+        let same_life = self.stands.epoch.incarnation == fragment.epoch.incarnation;
+        if !same_life || fragment.epoch.count >= self.stands.epoch.count {
+            self.stands = fragment;
+        } else {
+            self.stands.slots = self.stands.slots.min(fragment.slots);
+        }
+    }
+
+    /// A hook leaves at most `slots_left`. `epoch` is the host's from now on, where it is known;
+    /// where it is not, nothing begins any more until the gate is set again.
+    pub fn narrow(&mut self, epoch: Option<Epoch>, slots_left: u32) {
+        self.stands.slots = self.stands.slots.min(slots_left);
+        match epoch {
+            Some(epoch) if epoch.incarnation != self.stands.epoch.incarnation => {
+                self.stands = Fragment { epoch, slots: 0 };
+            }
+            Some(epoch) => {
+                self.stands.epoch.count = self.stands.epoch.count.max(epoch.count);
+            }
+            None => self.stands.epoch = Epoch::default(),
+        }
+    }
+}
