@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    agent, broker, cancel, demo, explain, fetch, hook, hosts, jobs, monitor, submit, wait,
+    agent, broker, cancel, demo, explain, fetch, hook, hosts, jobs, monitor, simulate, submit, wait,
 };
 
 /// Harvests the idle cores of render farms and desktops for background work, and is gone when a
@@ -60,6 +60,8 @@ pub(crate) enum Command {
     Explain(explain::Args),
     /// Lists the hosts.
     Hosts(hosts::Args),
+    /// Compares policies on modelled and recorded farms.
+    Simulate(simulate::Args),
     /// Shows the whole thing at work on this machine.
     Demo(demo::DemoArgs),
     /// Renders one frame of the demo.

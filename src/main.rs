@@ -16,6 +16,7 @@ mod jobs;
 mod monitor;
 mod process;
 mod show;
+mod simulate;
 mod submit;
 mod wait;
 
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         Command::Cancel(args) => cancel::run(args),
         Command::Explain(args) => explain::run(args),
         Command::Hosts(args) => hosts::run(args),
+        Command::Simulate(args) => simulate::run(args, cli.quiet),
         Command::Demo(args) => process::block_on(demo::run(args)),
         Command::DemoRender(args) => demo::render::run(args),
     };

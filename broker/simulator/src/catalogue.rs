@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::nearest::{UnknownName, find};
+use crate::nearest::{UnknownName, unknown};
 use crate::parameters::{Parameter, Value};
 use crate::scenario::{Better, Scenario};
 use crate::{deadline, fragment, mixed, replay, replication, visualization};
@@ -25,9 +25,11 @@ pub fn scenarios() -> impl Iterator<Item = &'static dyn Scenario> {
 /// # Errors
 /// None has it; with those that come nearest.
 pub fn scenario_named(name: &str) -> Result<&'static dyn Scenario, UnknownName> {
-    let found = find("scenario", name, None, scenarios().map(Scenario::name))?;
-    let scenario = scenarios().find(|scenario| scenario.name() == found);
-    Ok(scenario.expect("its name was found among them"))
+    scenarios().find(|scenario| scenario.name() == name).ok_or_else(|| {
+        // Storms are run as scenarios are, and may have been meant.
+        let names = scenarios().map(Scenario::name).chain(["storm"]);
+        unknown("scenario", name, None, names.collect())
+    })
 }
 
 /// A scenario as it is listed.

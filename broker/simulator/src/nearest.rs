@@ -33,8 +33,17 @@ pub(crate) fn find(
     if let Some(found) = known.iter().find(|candidate| **candidate == name) {
         return Ok(found);
     }
-    let nearest = nearest(name, known);
-    Err(UnknownName { kind, name: name.to_owned(), of, nearest })
+    Err(unknown(kind, name, of, known))
+}
+
+/// That nothing is called `name`, with those of `known` that come nearest.
+pub(crate) fn unknown(
+    kind: &'static str,
+    name: &str,
+    of: Option<&'static str>,
+    known: Vec<&'static str>,
+) -> UnknownName {
+    UnknownName { kind, name: name.to_owned(), of, nearest: nearest(name, known) }
 }
 
 /// Those of `known` that are most like `name`; equally like ones in the order of `known`.
