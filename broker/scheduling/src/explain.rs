@@ -57,6 +57,11 @@ pub enum WaitReason {
         /// Connected hosts of that side that have no replica or vote of it.
         other_hosts: usize,
     },
+    /// It runs only where a copy of its chunk is.
+    CopiesElsewhere {
+        /// How many hosts have one.
+        hosts: usize,
+    },
     /// Replicas are served first come, first served.
     FirstComeFirstServed {
         /// Workunits with waiting replicas.
@@ -88,6 +93,7 @@ impl WaitReason {
             Self::Running { .. } => "running",
             Self::AwaitsVotes { .. } => "awaits-votes",
             Self::StaysOnSide { .. } => "stays-on-side",
+            Self::CopiesElsewhere { .. } => "copies-elsewhere",
             Self::FirstComeFirstServed { .. } => "first-come-first-served",
             Self::Decided => "decided",
             Self::GivenUp { .. } => "given-up",
@@ -132,6 +138,10 @@ impl fmt::Display for WaitReason {
                     f,
                     "it stays on the {side} side, where {other_hosts} more connected hosts may take a replica"
                 )
+            }
+            Self::CopiesElsewhere { hosts: 0 } => f.write_str("no host has a copy of its chunk"),
+            Self::CopiesElsewhere { hosts } => {
+                write!(f, "it runs on the {hosts} hosts that have a copy of its chunk, in its turn")
             }
             Self::FirstComeFirstServed { tasks_queued } => {
                 write!(

@@ -1,1 +1,28 @@
-//! Policies of partitioned datasets: computation and the replication of chunks are scheduled together.
+//! Policies of partitioned datasets: a workunit runs where a copy of its chunk is.
+//!
+//! The jobs of these policies read a dataset ([`Profile::reads`]), workunit `i` chunk `i`, and
+//! the chunks lie in copies on the hosts' disks. Which host runs what is one half of the
+//! scheduling, which host gets a further copy of what is the other.
+//!
+//! [`WorkQueue`] is what the others are measured against, [`CoScheduling`] the published policy
+//! (with moves of copies, or without them as [`CoScheduling::adaptive`]), [`Gleaner`] ours.
+//!
+//! # Invariants
+//! - Nothing is started on a host that has no copy of the chunk. The core has no such rule: the
+//!   hosts of other lanes load a chunk that they lack.
+//! - Nothing is started outside the window: a job's first workunit that has not ended and the
+//!   `window - 1` behind it.
+//!
+//! [`Profile::reads`]: gleaner_protocol::Profile::reads
+
+mod board;
+mod co_scheduling;
+mod config;
+mod copy_moves;
+mod pace;
+mod tasks;
+mod work_queue;
+
+pub use co_scheduling::CoScheduling;
+pub use config::ReplicationConfig;
+pub use work_queue::WorkQueue;

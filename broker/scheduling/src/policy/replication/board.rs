@@ -1,0 +1,146 @@
+//! What every policy of partitioned datasets has to know.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gleaner_protocol::job::{JobSpec, Lane};
+use gleaner_protocol::{JobId, Span, Time, WorkunitId};
+
+use super::tasks::{Stage, Tasks};
+use crate::Violation;
+use crate::explain::WaitReason;
+use crate::farm::{Farm, HostIx, JobPhase};
+use crate::policy::Change;
+
+/// The jobs of the lane, in order of submission, and the hosts that wait for work.
+#[derive(Debug, Default)]
+pub(super) struct Board {
+    pub(super) jobs: BTreeMap<JobId, Tasks>,
+    /// Hosts that asked and have room. Some may have lost it since.
+    pub(super) idle: BTreeSet<HostIx>,
+    /// Since when there may be something for them that there was not before.
+    stirred: Option<Time>,
+}
+
+/// A replica was reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Reported {
+    pub(super) job: JobId,
+    pub(super) host: HostIx,
+    /// From its lease to its report.
+    pub(super) took: Span,
+}
+
+impl Board {
+    /// Takes only jobs that say what their workunits read.
+    pub(super) fn admit(spec: &JobSpec) -> Result<(), String> {
+        match spec.profile.reads {
+            Some(_) => Ok(()),
+            None => Err("this lane runs workunits where copies of their chunks are; \
+                 say in profile.reads which dataset they read"
+                .into()),
+        }
+    }
+
+    /// Takes note of a change, and says so where a replica was reported.
+    pub(super) fn observe(&mut self, now: Time, farm: &Farm, change: Change) -> Option<Reported> {
+        if !matches!(change, Change::HostChanged(_) | Change::JobTouched(_)) {
+            self.stirred.get_or_insert(now);
+        }
+        match change {
+            Change::JobAdded(id) => {
+                let tasks = farm.job(id).and_then(|job| Tasks::new(now, farm, job));
+                self.jobs.extend(tasks.map(|tasks| (id, tasks)));
+            }
+            Change::JobEnded(id) => drop(self.jobs.remove(&id)),
+            Change::WorkunitChanged(workunit) => {
+                if let Some(tasks) = self.jobs.get_mut(&farm.workunit(workunit).id.job) {
+                    tasks.sync(now, farm, workunit);
+                }
+            }
+            Change::WorkunitEnded(workunit) => {
+                let WorkunitId { job, index } = farm.workunit(workunit).id;
+                if let Some(tasks) = self.jobs.get_mut(&job) {
+                    tasks.end(index);
+                }
+            }
+            Change::CopyChanged { host, chunk, held } => {
+                for tasks in self.jobs.values_mut() {
+                    if let Some(index) = tasks.reader_of(chunk) {
+                        tasks.set_copy(index, host, held);
+                    }
+                }
+            }
+            Change::Completed { workunit, host, .. } => {
+                let WorkunitId { job, index } = farm.workunit(workunit).id;
+                let took = self.jobs.get(&job)?.took(now, index, host)?;
+                return Some(Reported { job, host, took });
+            }
+            Change::JobTouched(_) | Change::HostChanged(_) => {}
+        }
+        None
+    }
+
+    /// When the hosts that wait are to be looked at.
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        self.stirred.filter(|_| !self.idle.is_empty())
+    }
+
+    /// The hosts that wait and still have room, in order.
+    pub(super) fn take_idle(&mut self, farm: &Farm) -> Vec<HostIx> {
+        self.stirred = None;
+        let idle = std::mem::take(&mut self.idle);
+        idle.into_iter().filter(|host| farm.host(*host).free() > 0).collect()
+    }
+
+    pub(super) fn explain(&self, id: WorkunitId) -> Vec<WaitReason> {
+        let holders = self.jobs.get(&id.job).map(|tasks| tasks.holders(id.index).len());
+        holders.map(|hosts| WaitReason::CopiesElsewhere { hosts }).into_iter().collect()
+    }
+
+    /// `queue-members`: stages, runs and copies are those of the farm. `nobody-idles`: no host
+    /// asks that has a copy of a chunk of the window whose workunit waits; only where the policy
+    /// `never_holds_back`.
+    pub(super) fn check(
+        &self,
+        farm: &Farm,
+        lane: Lane,
+        window: u32,
+        never_holds_back: impl Fn(JobId, u32) -> bool,
+    ) -> Result<(), Violation> {
+        let of_lane = farm.jobs().filter(|job| job.spec.lane == lane);
+        for job in of_lane.filter(|job| job.phase == JobPhase::Active) {
+            let Some(tasks) = self.jobs.get(&job.id) else {
+                let is_known = job.spec.profile.reads.is_none();
+                let detail = format!("{} is not listed", job.id);
+                return if is_known {
+                    Ok(())
+                } else {
+                    Err(Violation::new("queue-members", detail))
+                };
+            };
+            tasks.check(farm, job).map_err(|detail| {
+                Violation::new("queue-members", format!("of {}: {detail}", job.id))
+            })?;
+            for (host, entry) in farm.hosts().filter(|(_, entry)| entry.free() > 0) {
+                let mut held = tasks.of_host(host, window);
+                let waiting = held.find(|index| {
+                    tasks.stage(*index) == Stage::Ready
+                        && never_holds_back(job.id, *index)
+                        && tasks.may_run(farm, *index, host)
+                });
+                if let Some(index) = waiting {
+                    let detail = format!("{}/{index} waits and {} asks", job.id, entry.info.name);
+                    return Err(Violation::new("nobody-idles", detail));
+                }
+            }
+        }
+        let ended = self
+            .jobs
+            .keys()
+            .find(|job| farm.job(**job).is_none_or(|job| job.phase != JobPhase::Active));
+        match ended {
+            Some(job) => Err(Violation::new("queue-members", format!("{job} has ended"))),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Which chunk copies the published policy moves, where, and for how long it tries.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gleaner_protocol::{ChunkId, Span};
+
+use super::ReplicationConfig;
+use super::co_scheduling::key_s;
+use super::pace::Pace;
+use super::tasks::Tasks;
+use crate::farm::{Farm, HostIx};
+use crate::{Desk, Patience, Violation};
+
+/// Moves on their way, and those that were given up.
+///
+/// A host whose work W in the HPQ is less than its share S of it, in proportion to its speed,
+/// gets a copy of the first workunit's chunk whose holders have together more work than their
+/// shares, if the move and the computing fit into the least time in which a holder would be done
+/// with all its work. What is marked for a move is not assigned until the move has ended.
+///
+/// Deviations: the share is printed as `S × t / Σ t`, which would give the slowest host the
+/// most; `S × (1/t) / Σ (1/t)` is what the text describes and what is used. A move that was
+/// given up once is not tried again, of which nothing is said: nothing would keep it from being
+/// tried at every step. Hosts are looked at in their order.
+///
+/// Source: H. Liu, M. Beck and J. Huang, "Dynamic Co-Scheduling of Distributed Computation and
+/// Replication", 2006, Section IV C.
+///
+/// # Invariants
+/// - One chunk is on its way to a host at a time, and to one host.
+#[derive(Debug, Default)]
+pub(super) struct CopyMoves {
+    marked: BTreeMap<ChunkId, HostIx>,
+    given_up: BTreeSet<(ChunkId, HostIx)>,
+}
+
+/// Work in the HPQ by host, in workunits.
+struct Shares {
+    work: Vec<f64>,
+    share: Vec<f64>,
+}
+
+impl CopyMoves {
+    /// Whether a chunk is on its way.
+    pub(super) fn is_marked(&self, chunk: ChunkId) -> bool {
+        self.marked.contains_key(&chunk)
+    }
+
+    /// A copy came, or could not be moved.
+    pub(super) fn arrived(&mut self, host: HostIx, chunk: ChunkId, held: bool) {
+        if self.marked.get(&chunk) == Some(&host) {
+            self.marked.remove(&chunk);
+            if !held {
+                self.given_up.insert((chunk, host));
+            }
+        }
+    }
+
+    /// Starts the moves that are worth it now.
+    pub(super) fn consider(
+        &mut self,
+        desk: &mut Desk<'_>,
+        tasks: &Tasks,
+        pace: &Pace,
+        config: &ReplicationConfig,
+    ) {
+        let mut queue: Vec<(f64, u32)> = tasks
+            .ready(config.window)
+            .filter(|index| !self.is_marked(tasks.chunk(*index)))
+            .map(|index| (key_s(tasks, pace, index), index))
+            .collect();
+        queue.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        let mut shares = Shares::new(desk.farm(), tasks, pace, &queue);
+        let busy: BTreeSet<HostIx> = self.marked.values().copied().collect();
+        let hosts: Vec<HostIx> = desk.farm().hosts().map(|(host, _)| host).collect();
+        for host in hosts {
+            let may = desk.farm().host(host).connected && desk.farm().is_able(host, tasks.job);
+            if !may || busy.contains(&host) || !shares.lacks_work(host) {
+                continue;
+            }
+            let found = queue.iter().position(|(_, index)| {
+                self.patience_for(tasks, pace, &shares, *index, host).is_some()
+            });
+            let Some(at) = found else { continue };
+            let (_, index) = queue.remove(at);
+            let patience = self.patience_for(tasks, pace, &shares, index, host);
+            if self.start(desk, tasks, index, host, patience, config) {
+                shares.leave_out(tasks.holders(index));
+            }
+        }
+    }
+
+    /// How long a move of this workunit's chunk to this host may take, if it is one to be made:
+    /// the deadline `min F − T_c`.
+    fn patience_for(
+        &self,
+        tasks: &Tasks,
+        pace: &Pace,
+        shares: &Shares,
+        index: u32,
+        to: HostIx,
+    ) -> Option<f64> {
+        let holders = tasks.holders(index);
+        if holders.contains(&to)
+            || self.given_up.contains(&(tasks.chunk(index), to))
+            || !shares.have_more_than_their_share(holders)
+        {
+            return None;
+        }
+        let finish_s = holders.iter().map(|host| shares.work[host.get()] * pace.unit_s(*host));
+        let deadline_s = finish_s.fold(f64::INFINITY, f64::min) - pace.unit_s(to);
+        (deadline_s > 0.0).then_some(deadline_s)
+    }
+
+    fn start(
+        &mut self,
+        desk: &mut Desk<'_>,
+        tasks: &Tasks,
+        index: u32,
+        to: HostIx,
+        deadline_s: Option<f64>,
+        config: &ReplicationConfig,
+    ) -> bool {
+        let Some(deadline_s) = deadline_s.filter(|deadline| deadline.is_finite()) else {
+            return false;
+        };
+        let chunk = tasks.chunk(index);
+        let mut holders = tasks.holders(index).iter().copied();
+        let Some(from) = holders.find(|host| desk.farm().host(*host).connected) else {
+            return false;
+        };
+        let within = Span::from_micros((deadline_s * 1e6) as u64);
+        let patience = Patience { within, first_permille: config.first_permille };
+        let moves = desk.move_copy_within(chunk, from, to, Some(patience)).is_ok();
+        if moves {
+            self.marked.insert(chunk, to);
+        }
+        moves
+    }
+
+    /// `queue-members`: what is marked is on its way.
+    pub(super) fn check(&self, farm: &Farm) -> Result<(), Violation> {
+        let lost = self.marked.iter().find(|(chunk, host)| !farm.is_moving(**chunk, **host));
+        lost.map_or(Ok(()), |(chunk, _)| {
+            let detail = format!("chunk {} is marked and not on its way", chunk.index);
+            Err(Violation::new("queue-members", detail))
+        })
+    }
+}
+
+impl Shares {
+    fn new(farm: &Farm, tasks: &Tasks, pace: &Pace, queue: &[(f64, u32)]) -> Self {
+        let is_in = |host| farm.host(host).connected && farm.is_able(host, tasks.job);
+        let mut rates: Vec<f64> =
+            farm.hosts().map(|(host, _)| if is_in(host) { pace.rate(host) } else { 0.0 }).collect();
+        let all: f64 = rates.iter().sum();
+        let total = queue.len() as f64;
+        let mut work = vec![0.0; rates.len()];
+        for (_, index) in queue {
+            for host in tasks.holders(*index) {
+                work[host.get()] += 1.0;
+            }
+        }
+        for rate in &mut rates {
+            *rate = if all > 0.0 { total * *rate / all } else { 0.0 };
+        }
+        Self { work, share: rates }
+    }
+
+    /// W < S.
+    fn lacks_work(&self, host: HostIx) -> bool {
+        self.work[host.get()] < self.share[host.get()]
+    }
+
+    fn have_more_than_their_share(&self, hosts: &[HostIx]) -> bool {
+        let sum = |of: &[f64]| hosts.iter().map(|host| of[host.get()]).sum::<f64>();
+        sum(&self.work) > sum(&self.share)
+    }
+
+    /// A workunit is marked: its holders do not count on it.
+    fn leave_out(&mut self, holders: &[HostIx]) {
+        for host in holders {
+            self.work[host.get()] -= 1.0;
+        }
+    }
+}
