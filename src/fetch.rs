@@ -14,7 +14,8 @@ use crate::{process, show};
 
 const PAGE: u32 = 1_000;
 
-/// Fetches what was decided so far. The exit code is 1 if workunits have failed.
+/// Fetches what was decided so far. The exit code is 1 if workunits have failed or the broker's
+/// disk has lost results.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The job, as job-17 or 17.
@@ -34,7 +35,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         let client = args.options.client()?;
         let job: JobStatus = client.get(&format!("/v1/jobs/{}", args.job)).await?;
         let results = all_results(&client, args.job, job.decided + job.failed).await?;
-        let failed = results.iter().any(|r| matches!(r.result, ResultState::Failed { .. }));
+        let failed = results.iter().any(|r| !matches!(r.result, ResultState::Decided { .. }));
+        for result in &results {
+            if let ResultState::Damaged { reason, .. } = &result.result {
+                eprintln!("error: {}/{} is damaged: {reason}", args.job, result.index);
+            }
+        }
         if args.sum {
             sum(&job, &results, args.options.format)?;
         } else if let Some(folder) = &args.output {
@@ -95,6 +101,9 @@ fn list(results: &[WorkunitResult]) {
     let rows = results.iter().flat_map(|result| match &result.result {
         ResultState::Failed { reason } => {
             vec![[result.index.to_string(), "failed".into(), String::new(), reason.clone()]]
+        }
+        ResultState::Damaged { reason, .. } => {
+            vec![[result.index.to_string(), "damaged".into(), String::new(), reason.clone()]]
         }
         ResultState::Decided { files, .. } => files
             .iter()

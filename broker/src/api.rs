@@ -9,6 +9,8 @@ mod farm;
 mod jobs;
 mod results;
 
+pub(crate) use results::manifest;
+
 use std::sync::Arc;
 
 use gleaner_protocol::limits::{CONTROL_MESSAGE_BYTES_MAX, HTTP_BODY_BYTES_MAX};

@@ -18,6 +18,7 @@ use crate::driver::{Driver, DriverHandle, DriverParts, pack, recover};
 use crate::events::Events;
 use crate::limits::COMMANDS_QUEUED_MAX;
 use crate::metrics::Metrics;
+use crate::results_check;
 use crate::serve::{ListenConfig, ServeError, TlsFiles, bind, serve};
 use crate::store::{Batch, Committer, DataFolder, Journal, StoreError, StoreOptions};
 
@@ -100,8 +101,11 @@ pub async fn run(
         journal_tail_bytes,
     });
     let driver_done = start(driver, queue)?;
+    let driver = DriverHandle::new(commands);
+    let check = results_check::run(driver.clone(), small_blobs.clone(), Arc::clone(&metrics));
+    let check = tokio::spawn(check);
     let api = Api {
-        driver: DriverHandle::new(commands),
+        driver,
         committer: committer.clone(),
         blobs: Arc::new(blobs),
         small_blobs,
@@ -110,6 +114,9 @@ pub async fn run(
     };
     ready(listener.address());
     serve(listener, api.routes(), shutdown).await;
+    check.abort();
+    // Nobody asks how it went, only that its handle is gone.
+    let _ = check.await;
     // The routes are dropped, and with them the last handles: the driver ends.
     let _ = driver_done.await;
     if let Err(error) = tokio::task::spawn_blocking(|| committer.close()).await {

@@ -17,6 +17,7 @@ mod control_link;
 mod driver;
 mod events;
 mod metrics;
+mod results_check;
 mod serve;
 mod store;
 

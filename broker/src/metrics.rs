@@ -25,6 +25,7 @@ pub(crate) struct Metrics {
     journal_bytes: AtomicU64,
     letters_dropped: AtomicU64,
     openings_refused: AtomicU64,
+    results_damaged: AtomicU64,
 }
 
 impl Metrics {
@@ -44,6 +45,10 @@ impl Metrics {
 
     pub(crate) fn opening_refused(&self) {
         self.openings_refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn result_damaged(&self) {
+        self.results_damaged.fetch_add(1, Ordering::Relaxed);
     }
 
     /// All of them, with the core's.
@@ -118,6 +123,13 @@ impl Metrics {
             "counter",
             "Openings that came after a preflight.",
             &plain(refused as f64),
+        );
+        let damaged = self.results_damaged.load(Ordering::Relaxed);
+        family(
+            "results_damaged",
+            "gauge",
+            "Results whose content the disk has lost, as found after the start.",
+            &plain(damaged as f64),
         );
         text
     }

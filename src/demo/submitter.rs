@@ -210,7 +210,7 @@ fn count(result: &ResultState) -> Option<u64> {
             let file = files.iter().find(|file| file.name == "result")?;
             file.text.as_ref()?.trim().parse().ok()
         }
-        ResultState::Failed { .. } => None,
+        ResultState::Failed { .. } | ResultState::Damaged { .. } => None,
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use gleaner_protocol::api::{ResultState, WorkunitResult};
+use gleaner_protocol::api::{ApiError, ResultState, WorkunitResult};
 use gleaner_protocol::job::JobSpec;
 use gleaner_protocol::{JobId, WorkunitId};
+use reqwest::StatusCode;
 
 use crate::api::{Api, NoAnswer};
 use crate::ledger::{End, Kind, Ledger};
@@ -114,6 +115,12 @@ async fn recount_results(
         }
     });
     let mut refusals = Refusals::default();
+    for result in results.values() {
+        if let ResultState::Damaged { reason, .. } = &result.result {
+            let error = ApiError { code: "damaged".into(), error: reason.clone() };
+            refusals.note(Err(NoAnswer::Refused(StatusCode::INTERNAL_SERVER_ERROR, error)))?;
+        }
+    }
     if depth == Depth::All {
         for index in results.keys() {
             let workunit = WorkunitId { job, index: *index };
@@ -125,7 +132,9 @@ async fn recount_results(
 
 fn end_of(result: &WorkunitResult) -> End {
     match &result.result {
-        ResultState::Decided { digest, .. } => End::Decided(*digest),
+        ResultState::Decided { digest, .. } | ResultState::Damaged { digest, .. } => {
+            End::Decided(*digest)
+        }
         ResultState::Failed { reason } => End::GivenUp(reason.clone()),
     }
 }
@@ -146,11 +155,19 @@ fn judge(ledger: &mut Ledger, job: JobId, spec: &JobSpec, result: &WorkunitResul
     }
     let fate = Fate::of(&spec.task);
     match &result.result {
-        ResultState::Decided { .. } if fate == Fate::Doomed => wrong("cannot be decided".into()),
+        ResultState::Decided { .. } | ResultState::Damaged { .. } if fate == Fate::Doomed => {
+            wrong("cannot be decided".into());
+        }
         ResultState::Failed { reason } if fate != Fate::Doomed => {
             wrong(format!("was given up: {reason}"));
         }
         ResultState::Failed { .. } => {}
+        ResultState::Damaged { digest, .. } => {
+            let honest = Output::honest(WorkunitId { job, index }, spec.workunits.item(index));
+            if *digest != honest.manifest.digest() {
+                wrong(format!("is {digest:?}; honest hosts get another output"));
+            }
+        }
         ResultState::Decided { digest, files } => {
             let honest = Output::honest(WorkunitId { job, index }, spec.workunits.item(index));
             let text = files.first().and_then(|file| file.text.as_ref()).map(String::as_bytes);

@@ -114,6 +114,14 @@ pub enum ResultState {
         /// Why.
         reason: String,
     },
+    /// Decided, but the disk no longer has its content. The same work submitted once more mends
+    /// it: contents are kept under their digests.
+    Damaged {
+        /// Digest of the canonical output.
+        digest: Digest,
+        /// What is wrong with it.
+        reason: String,
+    },
 }
 
 /// A file of a canonical output. Fetch its content from

@@ -13,6 +13,7 @@ use super::jobs::parse_id;
 use super::{Api, blobs, handler_of, json, no_such};
 use crate::limits::{RESULT_TEXT_BYTES_MAX, RESULTS_PAGE_MAX};
 use crate::serve::Problem;
+use crate::store::SmallBlobs;
 
 /// Which part of the list.
 #[derive(Debug, Deserialize)]
@@ -45,21 +46,14 @@ impl Api {
             .map(|job, index, name| (job, index, name));
         handler_of(list, self, list_results).or(handler_of(file, self, send_file)).unify().boxed()
     }
+}
 
-    /// The manifest of a canonical output.
-    fn manifest(&self, digest: Digest) -> Result<Manifest, Problem> {
-        let lost = |why: String| {
-            let error = format!("output {digest} cannot be read: {why}");
-            tracing::error!("{error}");
-            blobs::damaged(error)
-        };
-        let encoded = self
-            .small_blobs
-            .get(&digest)
-            .map_err(|error| lost(error.chain()))?
-            .ok_or_else(|| lost("it is not in the store".into()))?;
-        codec::decode(&encoded).map_err(|error| lost(error.to_string()))
-    }
+/// The manifest of a canonical output, or what is wrong with it.
+pub(crate) fn manifest(small_blobs: &SmallBlobs, digest: Digest) -> Result<Manifest, String> {
+    let lost = |why: String| format!("output {digest} cannot be read: {why}");
+    let encoded = small_blobs.get(&digest).map_err(|error| lost(error.chain()))?;
+    let encoded = encoded.ok_or_else(|| lost("it is not in the store".into()))?;
+    codec::decode(&encoded).map_err(|error| lost(error.to_string()))
 }
 
 async fn list_results(api: Api, (job, page): (String, Page)) -> Result<Response, Problem> {
@@ -71,25 +65,31 @@ async fn list_results(api: Api, (job, page): (String, Page)) -> Result<Response,
     }
     let ended = api.read(move |core| ended_from(core, id, from, limit)).await?;
     let ended = ended.ok_or_else(|| no_such(id))?;
-    let results: Result<Vec<_>, Problem> = ended
-        .into_iter()
-        .map(|(index, ended)| {
-            let result = match ended {
-                Ended::Failed(reason) => ResultState::Failed { reason },
-                Ended::Decided(digest) => {
-                    let manifest = api.manifest(digest)?;
-                    let files = manifest.files().iter().map(|file| ResultFile {
-                        name: file.name.clone(),
-                        bytes: file.content.len(),
-                        text: short_text(&file.content),
-                    });
-                    ResultState::Decided { digest, files: files.collect() }
-                }
-            };
-            Ok(WorkunitResult { index, result })
-        })
-        .collect();
-    Ok(json(&results?))
+    let results = ended.into_iter().map(|(index, ended)| {
+        let result = match ended {
+            Ended::Failed(reason) => ResultState::Failed { reason },
+            Ended::Decided(digest) => decided(&api.small_blobs, digest),
+        };
+        WorkunitResult { index, result }
+    });
+    Ok(json(&results.collect::<Vec<_>>()))
+}
+
+fn decided(small_blobs: &SmallBlobs, digest: Digest) -> ResultState {
+    match manifest(small_blobs, digest) {
+        Ok(manifest) => {
+            let files = manifest.files().iter().map(|file| ResultFile {
+                name: file.name.clone(),
+                bytes: file.content.len(),
+                text: short_text(&file.content),
+            });
+            ResultState::Decided { digest, files: files.collect() }
+        }
+        Err(reason) => {
+            tracing::error!("{reason}");
+            ResultState::Damaged { digest, reason }
+        }
+    }
 }
 
 fn ended_from(core: &Core, id: JobId, from: u32, limit: u32) -> Option<Vec<(u32, Ended)>> {
@@ -121,7 +121,10 @@ async fn send_file(
         .read(move |core| core.farm().job(id).and_then(|job| job.ended.digest(index)))
         .await?
         .ok_or_else(|| no_such(format!("decided workunit {id}/{index}")))?;
-    let manifest = api.manifest(digest)?;
+    let manifest = manifest(&api.small_blobs, digest).map_err(|error| {
+        tracing::error!("{error}");
+        blobs::damaged(error)
+    })?;
     let file = manifest.files().iter().find(|file| file.name == name);
     let file = file.ok_or_else(|| no_such(format!("file {name:?} in {id}/{index}")))?;
     match &file.content {
