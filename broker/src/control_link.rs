@@ -19,7 +19,6 @@ use gleaner_protocol::control::{
 };
 use gleaner_protocol::limits::{CAPABILITIES_MAX, CORES_MAX};
 use gleaner_protocol::{Content, Digest};
-use gleaner_scheduling::ReportedOutcome;
 use thiserror::Error;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -184,28 +183,17 @@ impl Reader {
     }
 
     async fn prepare(&self, report: Report) -> PreparedReport {
-        let Report { token, replica, outcome, cpu_us } = report;
-        let (outcome, manifest) = match outcome {
-            Outcome::Failed(reason) => (ReportedOutcome::Failed(reason), None),
-            Outcome::Output(manifest) => match manifest.check() {
-                Err(error) => {
-                    tracing::warn!(%replica, "output refused: {error}");
-                    (ReportedOutcome::Malformed, None)
-                }
-                Ok(()) => match self.missing_blob(&manifest).await {
-                    Some(digest) => {
-                        tracing::warn!(%replica, %digest, "output refused: its blob was not uploaded");
-                        (ReportedOutcome::Malformed, None)
-                    }
-                    None => {
-                        let encoded = manifest.encode();
-                        let digest = Digest::of(&encoded);
-                        (ReportedOutcome::Output(digest), Some((digest, encoded)))
-                    }
-                },
-            },
+        let missing = match &report.outcome {
+            Outcome::Output(manifest) if manifest.check().is_ok() => {
+                self.missing_blob(manifest).await
+            }
+            _ => None,
         };
-        PreparedReport { token, replica, outcome, manifest, cpu_us }
+        if let Some(digest) = missing {
+            let replica = report.replica;
+            tracing::warn!(%replica, %digest, "output refused: its blob was not uploaded");
+        }
+        PreparedReport::of(report, missing.is_none())
     }
 
     async fn missing_blob(&self, manifest: &gleaner_protocol::Manifest) -> Option<Digest> {

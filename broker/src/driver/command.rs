@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gleaner_protocol::api::{FarmEventsAccepted, Submitted};
-use gleaner_protocol::control::{AgentMessage, BrokerMessage};
+use gleaner_protocol::control::{AgentMessage, BrokerMessage, Outcome, Report};
 use gleaner_protocol::farm::FarmEvent;
 use gleaner_protocol::job::JobSpec;
 use gleaner_protocol::{Digest, JobId, LeaseToken, ReplicaId};
@@ -64,6 +64,31 @@ pub struct PreparedReport {
     pub manifest: Option<(Digest, Vec<u8>)>,
     /// CPU time it took, in microseconds.
     pub cpu_us: u64,
+}
+
+impl PreparedReport {
+    /// Checks and hashes what an agent reports. `is_uploaded` says whether every blob that it
+    /// names was uploaded.
+    #[must_use]
+    pub fn of(report: Report, is_uploaded: bool) -> Self {
+        let Report { token, replica, outcome, cpu_us } = report;
+        let (outcome, manifest) = match outcome {
+            Outcome::Failed(reason) => (ReportedOutcome::Failed(reason), None),
+            Outcome::Output(manifest) => match manifest.check() {
+                Err(error) => {
+                    tracing::warn!(%replica, "output refused: {error}");
+                    (ReportedOutcome::Malformed, None)
+                }
+                Ok(()) if !is_uploaded => (ReportedOutcome::Malformed, None),
+                Ok(()) => {
+                    let encoded = manifest.encode();
+                    let digest = Digest::of(&encoded);
+                    (ReportedOutcome::Output(digest), Some((digest, encoded)))
+                }
+            },
+        };
+        Self { token, replica, outcome, manifest, cpu_us }
+    }
 }
 
 /// A message from an agent.

@@ -23,10 +23,10 @@ pub struct Recovery {
 }
 
 impl Recovery {
-    /// Begins with nothing.
+    /// Begins with a core that knows nothing.
     #[must_use]
-    pub fn new(config: &CoreConfig) -> Self {
-        Self { core: Core::new(config) }
+    pub fn new(core: Core) -> Self {
+        Self { core }
     }
 
     /// Takes a snapshot's chunk or a journal's record, in the order in which they were written.
@@ -59,7 +59,7 @@ pub(crate) fn recover(
     options: StoreOptions,
     config: &CoreConfig,
 ) -> Result<(Core, SledJournal, Recovered, Vec<Fact>), StoreError> {
-    let mut recovery = Recovery::new(config);
+    let mut recovery = Recovery::new(Core::new(config));
     let (journal, recovered) = SledJournal::open(folder, options, |replayed| match replayed {
         Replayed::Chunk(record) | Replayed::Record { record, .. } => recovery.take(record),
     })?;
