@@ -1,32 +1,39 @@
 //! What will happen, in order.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BinaryHeap;
 
 use gleaner_protocol::Time;
 
 /// Events in order of time; those of one time in the order in which they were entered.
 #[derive(Debug)]
 pub(crate) struct Calendar<E> {
-    due: BinaryHeap<Reverse<(Time, u64)>>,
-    events: BTreeMap<u64, E>,
+    /// When, the how-manieth, and in which place of `events`.
+    due: BinaryHeap<Reverse<(Time, u64, usize)>>,
+    events: Vec<Option<E>>,
+    vacant: Vec<usize>,
     next: u64,
 }
 
 impl<E> Calendar<E> {
     pub(crate) fn new() -> Self {
-        Self { due: BinaryHeap::new(), events: BTreeMap::new(), next: 0 }
+        Self { due: BinaryHeap::new(), events: Vec::new(), vacant: Vec::new(), next: 0 }
     }
 
     pub(crate) fn enter(&mut self, at: Time, event: E) {
-        self.due.push(Reverse((at, self.next)));
-        self.events.insert(self.next, event);
+        let place = self.vacant.pop().unwrap_or_else(|| {
+            self.events.push(None);
+            self.events.len() - 1
+        });
+        self.events[place] = Some(event);
+        self.due.push(Reverse((at, self.next, place)));
         self.next += 1;
     }
 
     pub(crate) fn pop(&mut self) -> Option<(Time, E)> {
-        let Reverse((at, number)) = self.due.pop()?;
-        let event = self.events.remove(&number).expect("entered with its number");
+        let Reverse((at, _, place)) = self.due.pop()?;
+        let event = self.events[place].take().expect("entered in its place");
+        self.vacant.push(place);
         Some((at, event))
     }
 }
