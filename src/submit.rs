@@ -110,6 +110,7 @@ impl Common {
             max_replicas: self.max_replicas,
             lease_s: self.lease_s,
             profile: Default::default(),
+            trust: Default::default(),
         }
     }
 }

@@ -98,6 +98,7 @@ impl Position {
             max_replicas: None,
             lease_s: 600,
             profile: Default::default(),
+            trust: Default::default(),
         })
     }
 }

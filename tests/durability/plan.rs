@@ -81,6 +81,7 @@ pub(crate) fn draw_job(draw: &mut Draw, name: String, mix: Mix) -> JobSpec {
         max_replicas: (fate == Fate::Doomed).then_some(2),
         lease_s: 3_600,
         profile: Default::default(),
+        trust: Default::default(),
     }
 }
 

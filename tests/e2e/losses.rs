@@ -130,6 +130,7 @@ async fn whatever_is_killed_under_load_every_workunit_is_decided_once() {
         max_replicas: None,
         lease_s: 600,
         profile: Default::default(),
+        trust: Default::default(),
     };
     let job = cluster.api.submit(&spec).await;
     for round in 1..=3_u32 {

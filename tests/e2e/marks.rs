@@ -69,6 +69,7 @@ impl Marks {
             max_replicas: None,
             lease_s: 600,
             profile: Default::default(),
+            trust: Default::default(),
         }
     }
 

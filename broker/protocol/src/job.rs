@@ -4,11 +4,11 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::limits::{
-    ARGUMENT_BYTES_MAX, ARGV_MAX, INPUT_FILES_MAX, LEASE_S_MAX, OUTPUT_FILES_MAX, REPLICAS_MAX,
-    REPLICATION_MAX, WORKUNITS_MAX,
+    ARGUMENT_BYTES_MAX, ARGV_MAX, ERROR_PPB_MAX, INPUT_FILES_MAX, LEASE_S_MAX, OUTPUT_FILES_MAX,
+    REPLICAS_MAX, REPLICATION_MAX, WORKUNITS_MAX,
 };
 use crate::output::{ManifestError, check_file_name};
-use crate::{Digest, KernelName, OwnerName, Profile};
+use crate::{Digest, KernelName, OwnerName, Profile, Trust};
 
 /// A class of jobs with a policy of its own. A fragment is offered to the lanes in this order.
 #[derive(
@@ -60,6 +60,9 @@ pub struct JobSpec {
     /// What is known of its workunits beforehand.
     #[serde(default)]
     pub profile: Profile,
+    /// How sure its results are to be.
+    #[serde(default)]
+    pub trust: Trust,
 }
 
 fn anonymous() -> OwnerName {
@@ -180,6 +183,9 @@ impl JobSpec {
             REPLICAS_MAX.into(),
         )?;
         range("lease_s", self.lease_s, 1, LEASE_S_MAX)?;
+        if let Trust::Adaptive { error_ppb } = self.trust {
+            range("trust.adaptive.error_ppb", error_ppb.into(), 1, ERROR_PPB_MAX.into())?;
+        }
         range("name (bytes)", self.name.len() as u64, 0, ARGUMENT_BYTES_MAX as u64)?;
         if let Workunits::Items(items) = &self.workunits
             && let Some(index) = items.iter().position(|item| item.len() > ARGUMENT_BYTES_MAX)
@@ -279,6 +285,15 @@ mod tests {
             parse(r#"{"task":{"kernel":"gametree"},"workunits":{"count":3}}"#).expect("a job");
         assert_eq!((spec.replication, spec.quorum(), spec.max_replicas()), (1, 1, 3));
         assert_eq!(spec.lane, Lane::Background);
+        assert_eq!(spec.trust, Trust::Fixed);
+    }
+
+    #[test]
+    fn a_job_may_name_the_error_that_it_allows() {
+        let spec = parse(
+            r#"{"task":{"kernel":"x"},"workunits":{"count":1},"trust":{"adaptive":{"error_ppb":1000}}}"#,
+        );
+        assert_eq!(spec.expect("a job").trust, Trust::Adaptive { error_ppb: 1000 });
     }
 
     #[test]
@@ -290,6 +305,10 @@ mod tests {
                 "quorum is 3",
             ),
             (r#"{"task":{"kernel":"x"},"workunits":{"count":1},"lease_s":0}"#, "lease_s is 0"),
+            (
+                r#"{"task":{"kernel":"x"},"workunits":{"count":1},"trust":{"adaptive":{"error_ppb":0}}}"#,
+                "trust.adaptive.error_ppb is 0, must be from 1 to 50000000",
+            ),
             (r#"{"task":{"command":{"argv":[]}},"workunits":{"count":1}}"#, "argv is empty"),
             (r#"{"task":{"command":{"argv":["sh"]}},"workunits":{"count":1}}"#, "absolute path"),
             (r#"{"task":{"command":{"argv":["/a/../sh"]}},"workunits":{"count":1}}"#, "without .."),

@@ -24,6 +24,7 @@ mod output;
 mod profile;
 mod share;
 mod time;
+mod trust;
 
 pub use digest::{Digest, DigestParseError};
 pub use epoch::Epoch;
@@ -36,3 +37,4 @@ pub use output::{Content, Manifest, OutputFile};
 pub use profile::{ChunkId, Profile, Reads};
 pub use share::Share;
 pub use time::{Span, Time, boottime};
+pub use trust::Trust;

@@ -27,6 +27,8 @@ pub const WORKUNITS_MAX: u32 = 100_000_000;
 pub const REPLICATION_MAX: u8 = 32;
 /// Most replicas over the life of a workunit, failed and disagreeing ones counted.
 pub const REPLICAS_MAX: u16 = 256;
+/// Greatest error that a job may allow, in parts per billion (5 %).
+pub const ERROR_PPB_MAX: u32 = 50_000_000;
 /// Longest lease that a job may ask for, in seconds (30 days).
 pub const LEASE_S_MAX: u64 = 30 * 86_400;
 /// Most cores of one host.

@@ -141,6 +141,7 @@ impl Bench {
             max_replicas: None,
             lease_s: 3600,
             profile: Default::default(),
+            trust: Default::default(),
         };
         self.handle(Input::Submit { request: RequestId::new(1), spec });
     }

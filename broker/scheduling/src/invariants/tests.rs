@@ -57,6 +57,7 @@ fn sound(policy: PolicyName) -> Core {
         max_replicas: None,
         lease_s: 60,
         profile: Default::default(),
+        trust: Default::default(),
     };
     let request = RequestId::new(1);
     joins(&mut core, "one", 3, 1);

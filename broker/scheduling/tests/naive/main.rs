@@ -136,6 +136,7 @@ impl Pair {
                     max_replicas: None,
                     lease_s: LEASE_S,
                     profile: Default::default(),
+                    trust: Default::default(),
                 };
                 let request = RequestId::new(1);
                 (self.handle(Input::Submit { request, spec }), self.model.submit(job))

@@ -170,6 +170,7 @@ impl World {
                     max_replicas,
                     lease_s: LEASE_S,
                     profile: Default::default(),
+                    trust: Default::default(),
                 };
                 self.feed(Input::Submit { request, spec });
             }

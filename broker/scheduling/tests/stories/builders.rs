@@ -132,5 +132,6 @@ fn job_spec() -> JobSpec {
         max_replicas: None,
         lease_s: 60,
         profile: Default::default(),
+        trust: Default::default(),
     }
 }

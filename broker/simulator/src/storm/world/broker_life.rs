@@ -31,6 +31,7 @@ impl World<'_> {
             max_replicas: Some(u16::from(replication) + u16::try_from(more).expect("few")),
             lease_s: LEASE_S,
             profile: Default::default(),
+            trust: Default::default(),
         };
         if dice.chance(250) {
             let job = JobId::new(u64::from(self.submissions));
