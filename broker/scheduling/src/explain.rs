@@ -67,6 +67,11 @@ pub enum WaitReason {
         /// Workunits with waiting replicas.
         tasks_queued: usize,
     },
+    /// Tasks whose deadlines press more have the cores.
+    MoreUrgent {
+        /// How many those are.
+        tasks: usize,
+    },
     /// It has ended with a canonical output.
     Decided,
     /// It was given up.
@@ -95,6 +100,7 @@ impl WaitReason {
             Self::StaysOnSide { .. } => "stays-on-side",
             Self::CopiesElsewhere { .. } => "copies-elsewhere",
             Self::FirstComeFirstServed { .. } => "first-come-first-served",
+            Self::MoreUrgent { .. } => "more-urgent",
             Self::Decided => "decided",
             Self::GivenUp { .. } => "given-up",
             Self::Cancelled => "cancelled",
@@ -148,6 +154,9 @@ impl fmt::Display for WaitReason {
                     f,
                     "first come, first served: {tasks_queued} workunits have replicas waiting"
                 )
+            }
+            Self::MoreUrgent { tasks } => {
+                write!(f, "{tasks} tasks whose deadlines press more have the cores")
             }
             Self::Decided => f.write_str("decided"),
             Self::GivenUp { reason } => write!(f, "given up: {reason}"),

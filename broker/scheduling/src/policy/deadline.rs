@@ -1,1 +1,18 @@
 //! Policies of the deadline lane: predicted run times, admission, shares of cores.
+
+mod admission;
+mod book;
+mod capacity;
+mod eladur;
+mod fcfs_backfill;
+mod gleaner;
+mod grid_engine;
+mod least_squares;
+mod predictor;
+
+pub use capacity::{Claim, Overload, fits};
+pub use eladur::{Eladur, EladurConfig};
+pub use fcfs_backfill::{FcfsBackfill, FcfsBackfillConfig};
+pub use gleaner::{Gleaner, GleanerConfig};
+pub use grid_engine::GridEngine;
+pub use predictor::{FitError, PARAMETERS_MAX, Predictor, RecordedRun};

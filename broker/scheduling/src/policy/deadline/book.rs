@@ -1,0 +1,289 @@
+//! What a policy with deadlines has promised, and how far it has come.
+
+use std::collections::BTreeMap;
+
+use gleaner_protocol::job::{JobSpec, Lane};
+use gleaner_protocol::{JobId, LeaseToken, Share, Span, Time, WorkunitId};
+
+use super::Claim;
+use crate::farm::{Farm, HostIx, JobPhase, WorkunitIx};
+use crate::{Change, Desk, Violation};
+
+/// Part of what was expected that a task which goes on beyond it is thought to need yet: 1/32.
+const OVERRUN_PART: u64 = 32;
+
+/// Promised jobs with their tasks.
+///
+/// # Invariants
+/// - It has exactly the jobs of its lane that go on, with a task for each of their workunits.
+/// - A task runs here exactly where its workunit has that lease, under that share.
+#[derive(Debug, Default)]
+pub(super) struct Book {
+    jobs: BTreeMap<JobId, Entry>,
+}
+
+/// A promised job.
+#[derive(Debug)]
+pub(super) struct Entry {
+    /// When all of it is to be done; far away where nobody said.
+    pub(super) due: Time,
+    /// How often a task that runs writes down how far it has come, if ever.
+    checkpoint: Option<Span>,
+    /// Its workunits by their index.
+    pub(super) tasks: Vec<Task>,
+}
+
+/// A workunit of a promised job.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Task {
+    /// What it is thought to need of a whole core, in microseconds.
+    expected_us: u64,
+    /// What it had of it when its run began, in thousandths of core-microseconds.
+    done: u64,
+    /// Where it runs.
+    pub(super) run: Option<Run>,
+    /// Whether nothing of it is left to do.
+    pub(super) ended: bool,
+}
+
+/// A task that runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Run {
+    pub(super) host: HostIx,
+    pub(super) token: LeaseToken,
+    pub(super) share: Share,
+    since: Time,
+}
+
+impl Task {
+    fn done_at(&self, now: Time) -> u64 {
+        let ran = |run: Run| now.since(run.since).as_micros() * u64::from(run.share.as_permille());
+        self.done + self.run.map_or(0, ran)
+    }
+
+    /// What is left of it in microseconds of a whole core: never nothing before it has ended.
+    pub(super) fn left_us(&self, now: Time) -> u64 {
+        let left = self.expected_us.saturating_sub(self.done_at(now) / 1000);
+        if left > 0 { left } else { (self.expected_us / OVERRUN_PART).max(1) }
+    }
+
+    /// Whether it goes on beyond what was expected.
+    pub(super) fn is_overrun(&self, now: Time) -> bool {
+        self.done_at(now) / 1000 >= self.expected_us
+    }
+}
+
+impl Entry {
+    /// Whether a task that is taken from its host goes on where it was.
+    pub(super) fn is_movable(&self) -> bool {
+        self.checkpoint.is_some()
+    }
+
+    /// Its tasks that have not ended, by their index.
+    pub(super) fn open(&self) -> impl Iterator<Item = (u32, &Task)> {
+        (0..).zip(&self.tasks).filter(|(_, task)| !task.ended)
+    }
+}
+
+impl Book {
+    pub(super) fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
+    pub(super) fn get(&self, job: JobId) -> Option<&Entry> {
+        self.jobs.get(&job)
+    }
+
+    /// All promised jobs in order of their promise.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (JobId, &Entry)> {
+        self.jobs.iter().map(|(job, entry)| (*job, entry))
+    }
+
+    /// Takes note of a change; `true` where a plan may look different after it. A task is thought
+    /// to need so many thousandths more than its profile says.
+    pub(super) fn observe(&mut self, now: Time, farm: &Farm, change: Change, margin: u32) -> bool {
+        match change {
+            Change::JobAdded(job) => self.add(now, farm, job, margin),
+            Change::JobEnded(job) => self.jobs.remove(&job).is_some(),
+            Change::WorkunitChanged(workunit) => self.compare(now, farm, workunit),
+            Change::WorkunitEnded(workunit) => {
+                let task = self.task_mut(farm.workunit(workunit).id);
+                task.is_some_and(|task| {
+                    task.run = None;
+                    !std::mem::replace(&mut task.ended, true)
+                })
+            }
+            Change::HostChanged(_) => true,
+            Change::JobTouched(_) | Change::CopyChanged { .. } | Change::Completed { .. } => false,
+        }
+    }
+
+    fn add(&mut self, now: Time, farm: &Farm, id: JobId, margin: u32) -> bool {
+        let Some(job) = farm.job(id) else { return false };
+        let expected_us = expected_us(&job.spec, margin);
+        let task = |index| Task {
+            expected_us,
+            done: 0,
+            run: None,
+            ended: job.ended.contains(index),
+        };
+        let entry = Entry {
+            due: due(now, &job.spec),
+            checkpoint: job.spec.profile.checkpoint_ms.map(Span::from_millis),
+            tasks: (0..job.workunit_count()).map(task).collect(),
+        };
+        self.jobs.insert(id, entry);
+        let open: Vec<_> = job.open.values().copied().collect();
+        for workunit in open {
+            self.compare(now, farm, workunit);
+        }
+        true
+    }
+
+    /// Whether and where a workunit runs, when that was not the policy's own doing.
+    fn compare(&mut self, now: Time, farm: &Farm, workunit: WorkunitIx) -> bool {
+        let unit = farm.workunit(workunit);
+        let runs = unit.pending.first().map(|pending| (pending.host, pending.token));
+        let share = runs.and_then(|(host, token)| {
+            let leases = farm.host(host).leases.iter();
+            leases.clone().find(|lease| lease.token == token).map(|lease| lease.share)
+        });
+        let Some(entry) = self.jobs.get_mut(&unit.id.job) else { return false };
+        let Some(task) = entry.tasks.get_mut(unit.id.index as usize) else { return false };
+        if task.run.map(|run| (run.host, run.token)) == runs {
+            return false;
+        }
+        task.interrupt(now, entry.checkpoint);
+        task.run = runs.map(|(host, token)| Run {
+            host,
+            token,
+            share: share.unwrap_or(Share::WHOLE),
+            since: now,
+        });
+        true
+    }
+
+    fn task_mut(&mut self, id: WorkunitId) -> Option<&mut Task> {
+        self.jobs.get_mut(&id.job)?.tasks.get_mut(id.index as usize)
+    }
+
+    /// Has a task run on a host; `false` where a rule forbids it.
+    pub(super) fn start(
+        &mut self,
+        desk: &mut Desk<'_>,
+        id: WorkunitId,
+        host: HostIx,
+        share: Share,
+    ) -> bool {
+        let Some(workunit) = desk.farm().find(id).or_else(|| desk.open_index(id.job, id.index))
+        else {
+            return false;
+        };
+        let Ok(token) = desk.start_with_share(workunit, host, share) else { return false };
+        let since = desk.now();
+        let task = self.task_mut(id).expect("a task of a promised job is started");
+        task.run = Some(Run { host, token, share, since });
+        true
+    }
+
+    /// Takes a task from its host; it waits again.
+    pub(super) fn stop(&mut self, desk: &mut Desk<'_>, id: WorkunitId) {
+        let now = desk.now();
+        let Some(entry) = self.jobs.get_mut(&id.job) else { return };
+        let Some(task) = entry.tasks.get_mut(id.index as usize) else { return };
+        let Some(run) = task.run else { return };
+        let revoked = desk.revoke(run.host, run.token);
+        debug_assert!(revoked.is_ok(), "a task runs here exactly where it has a lease");
+        task.interrupt(now, entry.checkpoint);
+    }
+
+    /// Changes the share of a task that runs.
+    pub(super) fn set_share(&mut self, desk: &mut Desk<'_>, id: WorkunitId, share: Share) {
+        let now = desk.now();
+        let Some(task) = self.task_mut(id) else { return };
+        let Some(run) = task.run.filter(|run| run.share != share) else { return };
+        if desk.set_share(run.host, run.token, share).is_ok() {
+            task.done = task.done_at(now);
+            task.run = Some(Run { share, since: now, ..run });
+        }
+    }
+
+    /// What its tasks that have not ended claim from now on.
+    pub(super) fn claims(&self, now: Time) -> Vec<Claim> {
+        let mut claims: Vec<Claim> = Vec::new();
+        for entry in self.jobs.values() {
+            let first = claims.len();
+            for (_, task) in entry.open() {
+                let (work_us, due_us) = (task.left_us(now), entry.due.as_micros());
+                let same = claims[first..].iter_mut().find(|claim| claim.work_us == work_us);
+                match same {
+                    Some(claim) => claim.tasks += 1,
+                    None => claims.push(Claim { from_us: now.as_micros(), due_us, tasks: 1, work_us }),
+                }
+            }
+        }
+        claims
+    }
+
+    /// Checks it against the farm, of which it has the jobs of `lane`.
+    pub(super) fn check(&self, farm: &Farm, lane: Lane) -> Result<(), Violation> {
+        let name = "deadline-book";
+        let of_lane = |job: &&crate::Job| job.spec.lane == lane && job.phase == JobPhase::Active;
+        let active: Vec<JobId> = farm.jobs().filter(of_lane).map(|job| job.id).collect();
+        if !active.iter().eq(self.jobs.keys()) {
+            let detail = format!("{active:?} go on, {:?} are promised", self.jobs.keys());
+            return Err(Violation::new(name, detail));
+        }
+        for (job, entry) in self.iter() {
+            for (index, task) in (0..).zip(&entry.tasks) {
+                let id = WorkunitId { job, index };
+                let unit = farm.find(id).map(|workunit| farm.workunit(workunit));
+                let pending = unit.and_then(|unit| unit.pending.first());
+                let leased = pending.and_then(|pending| {
+                    let mut leases = farm.host(pending.host).leases.iter();
+                    leases.find(|lease| lease.token == pending.token)
+                });
+                let here = task.run.map(|run| (run.token, run.share));
+                if leased.is_some() && here != leased.map(|lease| (lease.token, lease.share)) {
+                    let detail = format!("{id} has {leased:?}, the book says {here:?}");
+                    return Err(Violation::new(name, detail));
+                }
+                if here.is_some() && pending.is_none() {
+                    return Err(Violation::new(name, format!("{id} runs in the book alone")));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Task {
+    /// It runs no longer; what it did since its last checkpoint is lost.
+    fn interrupt(&mut self, now: Time, checkpoint: Option<Span>) {
+        if self.run.is_none() {
+            return;
+        }
+        let done = self.done_at(now);
+        let step = checkpoint.map_or(0, |span| span.as_micros().saturating_mul(1000));
+        self.done = done.checked_div(step).map_or(0, |steps| steps * step);
+        self.run = None;
+    }
+}
+
+/// What a workunit of this job is thought to need of a whole core, in microseconds: what its
+/// profile says for the kind of host that takes longest, and so many thousandths more.
+pub(super) fn expected_us(spec: &JobSpec, margin_permille: u32) -> u64 {
+    let longest = spec.profile.run_time_us.values().copied().max().unwrap_or(0).max(1);
+    longest.saturating_add(longest.saturating_mul(margin_permille.into()) / 1000)
+}
+
+/// When all of this job is to be done.
+pub(super) fn due(now: Time, spec: &JobSpec) -> Time {
+    now + spec.profile.due_ms.map_or(Span::from_micros(u64::MAX), Span::from_millis)
+}
+
+/// Cores that connected hosts give.
+pub(super) fn cores(farm: &Farm) -> u32 {
+    let given = farm.hosts().filter(|(_, host)| host.connected).map(|(_, host)| host.fragment.slots);
+    given.fold(0, u32::saturating_add)
+}
