@@ -1,6 +1,7 @@
 //! `gleaner simulate`.
 
 mod list;
+mod plot_file;
 mod progress;
 mod storm;
 mod table;
@@ -10,8 +11,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
 
-use gleaner_simulator::{Experiment, Seeds, policies, scenario_named, settings};
+use gleaner_simulator::{Experiment, Seeds, plot, policies, scenario_named, settings};
 
+use self::plot_file::PlotFile;
 use crate::client::Format;
 use crate::failure::Failure;
 use crate::show;
@@ -102,9 +104,13 @@ pub(crate) fn run(args: Args, quiet: bool) -> anyhow::Result<ExitCode> {
     }
     let name = args.scenario.as_deref().expect("the command line asks for one");
     let experiment = experiment(name, &args)?;
+    let plot_file = args.plot.as_deref().map(PlotFile::prepare).transpose()?;
     let shown = progress::Shown::begin(quiet);
     let comparison = experiment.run(&shown).map_err(usage)?;
     shown.end();
+    if let Some(file) = plot_file {
+        file.write(&plot(experiment.scenario, &comparison))?;
+    }
     match args.format {
         Format::Json => show::json(&comparison),
         Format::Table => table::print(experiment.scenario, &comparison),
