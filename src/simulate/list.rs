@@ -59,9 +59,10 @@ fn print(page: &ScenarioPage) {
     show::line("");
 }
 
-fn table(rows: impl Iterator<Item = [String; 2]>) -> Table {
+/// Two columns, without blanks at the ends of lines.
+fn table(rows: impl Iterator<Item = [String; 2]>) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH);
     table.add_rows(rows.map(|[name, what]| [format!("    {name}"), what]));
-    table
+    table.trim_fmt()
 }

@@ -6,47 +6,48 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use tempfile::NamedTempFile;
+use rustix::fs::{Access, access};
 
 /// Who may read and write a file, before the process's mask.
 const MODE: u32 = 0o666;
 
-/// A place for a plot that was writable before the run began, which may have been long. Nothing
+/// A place for a plot that was looked at before the run began, which may take long. Nothing
 /// stands there under its name until all of it is written.
-pub(super) struct PlotFile {
-    path: PathBuf,
-    written: Option<NamedTempFile>,
-}
+#[derive(Debug)]
+pub(super) struct PlotFile(PathBuf);
 
 impl PlotFile {
     pub(super) fn prepare(path: &Path) -> anyhow::Result<Self> {
-        let cannot = || format!("cannot write the plot to {}", path.display());
-        let there = fs::metadata(path).ok();
-        let written = match there {
-            Some(there) if there.is_dir() => anyhow::bail!("{}: it is a folder", cannot()),
-            // A pipe or a terminal is written to, and not replaced.
-            Some(there) if !there.is_file() => None,
-            _ => {
-                let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-                let file = tempfile::Builder::new()
-                    .permissions(Permissions::from_mode(MODE))
-                    .tempfile_in(folder.unwrap_or(Path::new(".")));
-                Some(file.with_context(cannot)?)
-            }
-        };
-        Ok(Self { path: path.to_owned(), written })
+        let file = Self(path.to_owned());
+        if path.is_dir() {
+            anyhow::bail!("{}: it is a folder", file.cannot());
+        }
+        let rights = Access::WRITE_OK | Access::EXEC_OK;
+        access(file.folder(), rights).with_context(|| file.cannot())?;
+        Ok(file)
     }
 
-    pub(super) fn write(self, svg: &str) -> anyhow::Result<()> {
-        let Self { path, written } = self;
-        let cannot = || format!("cannot write the plot to {}", path.display());
-        match written {
-            None => fs::write(&path, svg).with_context(cannot),
-            Some(mut file) => {
-                file.write_all(svg.as_bytes()).with_context(cannot)?;
-                file.persist(&path).map(drop).with_context(cannot)
-            }
+    pub(super) fn write(&self, svg: &str) -> anyhow::Result<()> {
+        let Self(path) = self;
+        if path.exists() && !path.is_file() {
+            // A pipe or a terminal is written to, and not replaced.
+            return fs::write(path, svg).with_context(|| self.cannot());
         }
+        let mut file = tempfile::Builder::new()
+            .permissions(Permissions::from_mode(MODE))
+            .tempfile_in(self.folder())
+            .with_context(|| self.cannot())?;
+        file.write_all(svg.as_bytes()).with_context(|| self.cannot())?;
+        file.persist(path).map(drop).with_context(|| self.cannot())
+    }
+
+    fn folder(&self) -> &Path {
+        let folder = self.0.parent().filter(|folder| !folder.as_os_str().is_empty());
+        folder.unwrap_or(Path::new("."))
+    }
+
+    fn cannot(&self) -> String {
+        format!("cannot write the plot to {}", self.0.display())
     }
 }
 
