@@ -134,14 +134,17 @@ impl ParameterPage {
     }
 }
 
-/// Ends of names and the units that they stand for; of two that fit, the first.
-const UNITS: [(&str, &str); 22] = [
+/// Ends of names and the units that they stand for.
+const UNITS: [(&str, &str); 25] = [
     ("_per_hour", "1/h"),
     ("_per_s", "1/s"),
     ("_core_hours", "core hours"),
     ("_us_per_job", "µs"),
     ("_mb_per_s", "MB/s"),
     ("_mib_per_s", "MiB/s"),
+    ("_mb_s", "MB/s"),
+    ("_mib_s", "MiB/s"),
+    ("_gb_s", "GB/s"),
     ("_percent", "%"),
     ("_us", "µs"),
     ("_ms", "ms"),
@@ -177,6 +180,7 @@ mod tests {
         for (name, unit) in [
             ("turnaround_p50_s", Some("s")),
             ("bandwidth_mb_per_s", Some("MB/s")),
+            ("server_mb_s", Some("MB/s")),
             ("completion_rate_per_hour", Some("1/h")),
             ("utilization_fat_percent", Some("%")),
             ("makespan", None),
