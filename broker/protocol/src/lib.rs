@@ -2,7 +2,8 @@
 //!
 //! Every message that crosses a process boundary is defined here and nowhere else: the
 //! control link between agent and broker ([`control`]), farm events and host samples
-//! ([`farm`]), the broker's HTTP interface ([`api`]) and what a job is ([`job`]). The crate
+//! ([`farm`]), the broker's HTTP interface ([`api`]) and what a job is ([`job`]); so is what the
+//! monitor writes down of a farm ([`recording`]). The crate
 //! holds data and checks, no behaviour: agent, monitor and hooks know this crate and nothing
 //! else of the broker.
 //!
@@ -15,6 +16,7 @@ pub mod control;
 pub mod farm;
 pub mod job;
 pub mod limits;
+pub mod recording;
 
 mod digest;
 mod epoch;

@@ -2,3 +2,14 @@
 
 /// Seeds in one command.
 pub(crate) const SEEDS_MAX: u64 = 1_000_000;
+
+/// Longest line of a log that is replayed, in bytes.
+pub(crate) const REPLAY_LINE_BYTES_MAX: u64 = 1 << 20;
+/// Characters of a wrong line that an error shows.
+pub(crate) const REPLAY_QUOTED_CHARS_MAX: usize = 80;
+/// Hosts in a log that is replayed.
+pub(crate) const REPLAY_HOSTS_MAX: usize = 200_000;
+/// Beginnings and ends of work in a log that is replayed.
+pub(crate) const REPLAY_CHANGES_MAX: usize = 50_000_000;
+/// Workunits of each of the jobs that fill a replayed farm.
+pub(crate) const REPLAY_JOB_WORKUNITS: u32 = 10_000;

@@ -1,0 +1,137 @@
+//! What can be set of a replay, and what it measures.
+
+use gleaner_protocol::Span;
+use gleaner_protocol::limits::CORES_MAX;
+
+use super::format::FORMATS;
+use super::harvest::Work;
+use crate::parameters::{Parameter, Settings};
+use crate::scenario::{Better, Metric};
+
+/// The parameters, in the order of listing.
+pub(super) fn parameters() -> Vec<Parameter> {
+    vec![
+        Parameter::file("log", "the recording, plain or packed by gzip"),
+        Parameter::word(
+            "format",
+            FORMATS,
+            "what kind of log it is: of gleaner monitor, HTCondor's user log, or the Standard \
+             Workload Format",
+            "the first line of the log says it",
+        ),
+        Parameter::count(
+            "cores_per_host",
+            0,
+            (0, CORES_MAX.into()),
+            "cores of every host, where the log does not say it; 0: one in HTCondor's logs, \
+             MaxProcs / MaxNodes in the Standard Workload Format",
+            "user logs name slots only, and most slots have one core",
+        ),
+        Parameter::number(
+            "quiet_s",
+            60.0,
+            (0.0, 86_400.0),
+            "for how long nothing must begin or end on a host before its idle cores are given \
+             away",
+            "the default of the resource monitor",
+        ),
+        Parameter::count(
+            "reserve_cores",
+            0,
+            (0, CORES_MAX.into()),
+            "cores of every host that are never given away",
+            "the default of the resource monitor",
+        ),
+        Parameter::number(
+            "workunit_min",
+            10.0,
+            (0.1, 3_600.0),
+            "how long a workunit takes on one core",
+            "the short workunits of the fragment-aware scheduler's evaluation",
+        ),
+        Parameter::count(
+            "replication",
+            2,
+            (1, 32),
+            "replicas of each workunit, of which a majority must agree",
+            "what BOINC projects ask for",
+        ),
+    ]
+}
+
+/// The parameters of one run.
+#[derive(Debug)]
+pub(super) struct Replayed {
+    pub(super) log: String,
+    pub(super) format: &'static str,
+    pub(super) cores_per_host: u32,
+    pub(super) quiet: Span,
+    pub(super) reserve_cores: u32,
+    pub(super) work: Work,
+}
+
+impl Replayed {
+    /// # Errors
+    /// No log is named.
+    pub(super) fn of(settings: &Settings) -> Result<Self, String> {
+        let Some(log) = settings.file("log") else {
+            return Err("replay needs a log: name a recording of the farm, --log FILE".into());
+        };
+        let small = |name: &str| u32::try_from(settings.count(name)).unwrap_or(CORES_MAX);
+        let seconds = |seconds: f64| Span::from_micros((seconds * 1e6) as u64);
+        Ok(Self {
+            log: log.to_owned(),
+            format: settings.word("format"),
+            cores_per_host: small("cores_per_host"),
+            quiet: seconds(settings.number("quiet_s")),
+            reserve_cores: small("reserve_cores"),
+            work: Work {
+                workunit: seconds(60.0 * settings.number("workunit_min")),
+                replication: u8::try_from(settings.count("replication")).unwrap_or(u8::MAX),
+            },
+        })
+    }
+}
+
+const fn fact(name: &'static str, about: &'static str) -> Metric {
+    Metric { name, about, better: Better::Neither }
+}
+
+const fn more(name: &'static str, about: &'static str) -> Metric {
+    Metric { name, about, better: Better::Higher }
+}
+
+const fn less(name: &'static str, about: &'static str) -> Metric {
+    Metric { name, about, better: Better::Lower }
+}
+
+/// What the recording says, and then what came of it.
+pub(super) const METRICS: &[Metric] = &[
+    fact("hosts", "hosts in the log"),
+    fact("cores", "cores of them"),
+    fact("recorded_h", "hours from the first to the last line of the log"),
+    fact("farm_jobs", "jobs or renders that ran, each try of them"),
+    fact("peak_busy_cores", "most cores that the farm used at once"),
+    fact("busy_percent", "core-time that the farm used"),
+    fact(
+        "overbooked_core_hours",
+        "core-hours of jobs beyond the cores that the log's header names",
+    ),
+    fact("idle_core_hours", "core-hours that the farm left idle"),
+    fact("fragments", "times in which one core was idle without a break"),
+    fact("fragment_p10_min", "one in ten of them was at most so long"),
+    fact("fragment_p50_min", "half of them were at most so long"),
+    fact("fragment_p90_min", "nine in ten of them were at most so long"),
+    fact("idle_over_1_min_percent", "idle core-time in fragments longer than 1 min"),
+    fact("idle_over_10_min_percent", "idle core-time in fragments longer than 10 min"),
+    fact("idle_over_60_min_percent", "idle core-time in fragments longer than 60 min"),
+    fact("harvestable_core_hours", "idle core-hours after quiet periods, without the reserve"),
+    more("harvested_core_hours", "core-hours of replicas that were completed"),
+    more("harvested_percent", "of what was harvestable"),
+    more("accepted_core_hours", "core-hours of workunits with an accepted result, each once"),
+    less("lost_to_preemption_core_hours", "core-hours of replicas that had to go"),
+    fact("aborted_core_hours", "core-hours of replicas that nobody needed any longer"),
+    fact("unfinished_core_hours", "core-hours of replicas that still ran as the log ended"),
+    less("preemptions", "replicas that had to go"),
+    more("workunits_completed", "workunits with an accepted result"),
+];
