@@ -1,7 +1,7 @@
 //! Named bounds of what the core keeps in memory.
 
 /// Most jobs that are known at once, ended ones included.
-pub const JOBS_MAX: usize = 100_000;
+pub const JOBS_MAX: usize = 1_000_000;
 /// Most workunits that are begun and not ended, over all jobs.
 pub const OPEN_WORKUNITS_MAX: usize = 4_000_000;
 /// Most hosts that are known at once, disconnected ones included.
@@ -13,3 +13,5 @@ pub const ABILITIES_MAX: usize = 4_096;
 pub const LIST_SCANNED_MAX: usize = 32;
 /// Most entries before a voter's mark that are remembered one by one.
 pub const MARK_RETURNED_MAX: usize = 64;
+/// Most chunks of datasets that a policy for visualization tells apart.
+pub const CHUNKS_MAX: usize = 1 << 20;

@@ -1,2 +1,24 @@
-//! Policies of the interactive and batch rendering lanes: chunk-grouped tasks on the nodes that have
-//! their data.
+//! Policies of the interactive and batch rendering lanes: tasks on the nodes that have their
+//! chunks.
+//!
+//! A job renders a frame of a dataset; its workunit *i* reads chunk *i*, as its
+//! [`Profile`](gleaner_protocol::Profile) says. Frames of one user action carry the action's
+//! number as their session; a job without a session is a batch job. Hosts keep the chunks that
+//! they read in memory, as many as they have room for
+//! ([`HostInfo::chunk_cache_mib`](gleaner_protocol::HostInfo)), and drop the least recently used
+//! ones first.
+
+mod board;
+mod catalogue;
+mod costs;
+mod fair;
+mod first_come;
+mod ours;
+mod recency;
+mod tables;
+
+pub use costs::TestRun;
+pub use fair::FairSharing;
+pub use first_come::FirstCome;
+pub use ours::Ours;
+pub use recency::Recency;

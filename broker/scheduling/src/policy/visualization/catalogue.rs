@@ -1,0 +1,100 @@
+//! Datasets and their chunks by small numbers.
+
+use gleaner_protocol::job::JobSpec;
+use gleaner_protocol::{ChunkId, DatasetId};
+use rustc_hash::FxHashMap;
+
+/// Number of a chunk of one policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct ChunkIx(u32);
+
+impl ChunkIx {
+    pub(super) const fn get(self) -> usize {
+        self.0 as usize
+    }
+
+    pub(super) fn from_index(index: usize) -> Self {
+        Self(u32::try_from(index).expect("CHUNKS_MAX fits u32"))
+    }
+}
+
+/// Number of a dataset, as split into chunks of one size, of one policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct SetIx(u32);
+
+impl SetIx {
+    pub(super) const fn get(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A dataset as jobs name it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Dataset {
+    /// Its name.
+    pub(super) id: DatasetId,
+    /// Its first chunk; the others follow.
+    pub(super) first: ChunkIx,
+    /// How many chunks it has.
+    pub(super) chunks: u32,
+    /// The size of each.
+    pub(super) chunk_bytes: u64,
+}
+
+/// All datasets that jobs ever named.
+///
+/// # Invariants
+/// - The chunks of all datasets are numbered without gaps, in the order of their naming.
+#[derive(Debug, Default)]
+pub(super) struct Catalogue {
+    by_id: FxHashMap<DatasetId, SetIx>,
+    listed: Vec<Dataset>,
+    chunks: usize,
+}
+
+impl Catalogue {
+    /// How many chunks there are.
+    pub(super) fn chunk_count(&self) -> usize {
+        self.chunks
+    }
+
+    pub(super) fn get(&self, set: SetIx) -> &Dataset {
+        &self.listed[set.get()]
+    }
+
+    /// The dataset that a job reads, entered where it is new. A job that has more chunks of it
+    /// than those before it, or names another size, reads a dataset of its own.
+    pub(super) fn of_job(&mut self, spec: &JobSpec) -> Option<SetIx> {
+        let reads = spec.profile.reads?;
+        let count = spec.workunits.len();
+        let known = self.by_id.get(&reads.dataset).copied().filter(|set| {
+            let dataset = self.get(*set);
+            dataset.chunks >= count && dataset.chunk_bytes == reads.chunk_bytes
+        });
+        Some(known.unwrap_or_else(|| {
+            let set = SetIx(u32::try_from(self.listed.len()).expect("CHUNKS_MAX fits u32"));
+            self.listed.push(Dataset {
+                id: reads.dataset,
+                first: ChunkIx::from_index(self.chunks),
+                chunks: count,
+                chunk_bytes: reads.chunk_bytes,
+            });
+            self.chunks += count as usize;
+            self.by_id.insert(reads.dataset, set);
+            set
+        }))
+    }
+
+    /// The number of a chunk, where a job has named its dataset.
+    pub(super) fn find(&self, chunk: ChunkId) -> Option<(SetIx, ChunkIx)> {
+        let set = *self.by_id.get(&chunk.dataset)?;
+        let dataset = self.get(set);
+        let index = (chunk.index < dataset.chunks).then_some(chunk.index)?;
+        Some((set, ChunkIx(dataset.first.0 + index)))
+    }
+
+    /// The chunk that workunit `index` of a job on this dataset reads.
+    pub(super) fn chunk(&self, set: SetIx, index: u32) -> ChunkIx {
+        ChunkIx(self.get(set).first.0 + index)
+    }
+}

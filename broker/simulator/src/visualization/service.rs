@@ -1,0 +1,313 @@
+//! The service: a head node with the scheduling core, rendering nodes, and who asks for frames.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
+
+use gleaner_protocol::job::{JobSpec, Lane, Task as Run, Workunits};
+use gleaner_protocol::{
+    Capabilities, ChunkId, DatasetId, Digest, HostInfo, HostName, JobId, KernelName, Origin,
+    OwnerName, Profile, Reads, Span, Time,
+};
+use gleaner_scheduling::{Effect, Input, Policy, ReportedOutcome};
+
+use super::node::{Event, Kind, Node, Speed, Task};
+use super::rendering::Rendering;
+use super::tally::Tally;
+use super::workload::{Frame, Workload};
+use crate::scenario::Progress;
+use crate::stage::Stage;
+
+/// How many nodes of what size.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Cluster {
+    pub(super) nodes: u32,
+    pub(super) cores: u32,
+    pub(super) quota_mib: u64,
+    /// Tasks that a node takes at a time: with two it loads one while it renders the other.
+    pub(super) tasks_at_once: u32,
+    /// Tasks of a job.
+    pub(super) tasks: u32,
+    pub(super) speed: SpeedSource,
+    pub(super) crash: Option<Crash>,
+}
+
+/// What the times of a node come from.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct SpeedSource {
+    pub(super) chunk_bytes: u64,
+    pub(super) load: Span,
+    pub(super) render: Span,
+    /// By how much rendering times differ from their mean at most, as a share of it.
+    pub(super) render_spread: f64,
+}
+
+/// Nodes that go, and come back empty.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Crash {
+    pub(super) nodes: u32,
+    pub(super) at: Time,
+    pub(super) back: Time,
+}
+
+/// The modelled service in the middle of a run.
+pub(super) struct Service<'a> {
+    load: &'a Workload,
+    speed: Speed,
+    rendering: Rendering,
+    tasks: u32,
+    slots: u32,
+    stage: Stage,
+    nodes: Vec<Node>,
+    infos: Vec<HostInfo>,
+    events: BinaryHeap<Reverse<Event>>,
+    effects: Vec<Effect>,
+    /// Crash and return, the latter first.
+    outages: Vec<(Time, u32, bool)>,
+    next_frame: usize,
+    template: JobSpec,
+    pub(super) tally: Tally,
+}
+
+impl<'a> Service<'a> {
+    pub(super) fn new(cluster: &Cluster, load: &'a Workload, policy: Box<dyn Policy>) -> Self {
+        let SpeedSource { chunk_bytes, load: loading, render, render_spread } = cluster.speed;
+        let quota_bytes = cluster.quota_mib << 20;
+        let name = |at: u32| HostName::new(format!("node{at:03}")).expect("a plain name");
+        let kernel = KernelName::new("volume").expect("a plain name");
+        let infos: Vec<_> = (0..cluster.nodes)
+            .map(|at| HostInfo {
+                name: name(at),
+                origin: Origin::Farm,
+                owner: None,
+                cores: cluster.cores,
+                memory_mib: cluster.quota_mib,
+                kind: None,
+                chunk_cache_mib: cluster.quota_mib,
+                capabilities: Capabilities {
+                    kernels: BTreeSet::from([kernel.clone()]),
+                    commands: BTreeSet::new(),
+                },
+            })
+            .collect();
+        let outages = cluster.crash.iter().flat_map(|crash| {
+            let all = 0..crash.nodes.min(cluster.nodes);
+            let back = all.clone().map(|node| (crash.back, node, true));
+            back.chain(all.map(|node| (crash.at, node, false)))
+        });
+        Self {
+            load,
+            speed: Speed { chunk_bytes, load: loading },
+            rendering: Rendering::new(render, render_spread),
+            tasks: cluster.tasks,
+            slots: cluster.tasks_at_once,
+            stage: Stage::new(Lane::Interactive, policy),
+            nodes: infos.iter().map(|info| Node::new(info.name.clone(), quota_bytes)).collect(),
+            infos,
+            events: BinaryHeap::new(),
+            effects: Vec::new(),
+            outages: outages.collect(),
+            next_frame: 0,
+            template: template(kernel, cluster),
+            tally: Tally::new(load, cluster.tasks),
+        }
+    }
+
+    /// Runs until all jobs are done.
+    pub(super) fn run(&mut self, progress: &dyn Progress, what: &str) -> Result<(), String> {
+        self.begin();
+        let (frames, mut told) = (self.load.frames.len(), 0);
+        while let Some(now) = self.step()? {
+            let done = self.tally.jobs_done() * 1000 / frames.max(1);
+            if done > told {
+                told = done;
+                progress.done(u32::try_from(done * 1000).unwrap_or(u32::MAX), what);
+            }
+            debug_assert!(now >= Time::ZERO);
+        }
+        Ok(())
+    }
+
+    /// The nodes come.
+    pub(super) fn begin(&mut self) {
+        for at in 0..self.nodes.len() {
+            self.join(Time::ZERO, at);
+        }
+    }
+
+    /// Takes what happens next; `None` when all jobs are done.
+    pub(super) fn step(&mut self) -> Result<Option<Time>, String> {
+        if self.tally.jobs_done() == self.load.frames.len() {
+            return Ok(None);
+        }
+        let frame = self.load.frames.get(self.next_frame).map(|frame| frame.at);
+        let event = self.events.peek().map(|Reverse(event)| event.at);
+        let outage = self.outages.last().map(|(at, ..)| *at);
+        let own = [event, frame, outage].into_iter().flatten().min();
+        let deadline = self.stage.next_deadline();
+        let Some(now) = own.into_iter().chain(deadline).min() else {
+            return Err("the jobs that are left can run nowhere".into());
+        };
+        let now = now.max(self.tally.now);
+        self.tally.now = now;
+        if event.is_some_and(|at| at <= now) {
+            let Reverse(event) = self.events.pop().expect("it was looked at");
+            self.happen(event);
+        } else if outage.is_some_and(|at| at <= now) {
+            let (_, node, is_back) = self.outages.pop().expect("it was looked at");
+            self.outage(now, node as usize, is_back);
+        } else if frame.is_some_and(|at| at <= now) {
+            self.submit(now)?;
+        } else {
+            self.stage.tick(now);
+        }
+        self.perform(now);
+        Ok(Some(now))
+    }
+
+    /// The invariants of the core and of its policy.
+    #[cfg(test)]
+    pub(super) fn check(&self) -> Result<(), gleaner_scheduling::Violation> {
+        self.stage.check()
+    }
+
+    fn submit(&mut self, now: Time) -> Result<(), String> {
+        let Frame { dataset, action, .. } = self.load.frames[self.next_frame];
+        let mut spec = self.template.clone();
+        spec.profile.session = action.map(u64::from);
+        let reads = spec.profile.reads.as_mut().expect("the template reads a dataset");
+        reads.dataset = DatasetId::new(dataset.into());
+        let job = self.stage.submit(now, spec).map_err(|refusal| refusal.to_string())?;
+        debug_assert_eq!(job, job_of(self.next_frame), "jobs are numbered as they come");
+        self.next_frame += 1;
+        Ok(())
+    }
+
+    fn join(&mut self, now: Time, at: usize) {
+        self.stage.join(now, self.infos[at].clone(), self.slots);
+        self.nodes[at].is_up = true;
+        self.nodes[at].asked = self.slots;
+        self.perform(now);
+    }
+
+    fn outage(&mut self, now: Time, at: usize, is_back: bool) {
+        let host = self.nodes[at].name.clone();
+        if is_back {
+            return self.join(now, at);
+        }
+        let lost = self.nodes[at].crash();
+        let lost = lost.into_iter().map(|chunk| self.chunk_id(chunk)).collect();
+        self.stage.tell(now, Input::Copies { host: host.clone(), gained: Vec::new(), lost });
+        self.stage.tell(now, Input::HostLeft { host });
+    }
+
+    fn happen(&mut self, event: Event) {
+        let Event { at: now, node, kind, life } = event;
+        let entry = &mut self.nodes[node as usize];
+        if entry.life != life {
+            return;
+        }
+        match kind {
+            Kind::Load => {
+                let (chunk, dropped) = entry.loaded(&self.speed);
+                let host = entry.name.clone();
+                self.begin_at(now, node as usize);
+                let gained = vec![self.chunk_id(chunk)];
+                let lost = dropped.into_iter().map(|chunk| self.chunk_id(chunk)).collect();
+                self.stage.tell(now, Input::Copies { host, gained, lost });
+            }
+            Kind::Render => {
+                let task = entry.rendered();
+                let host = entry.name.clone();
+                self.begin_at(now, node as usize);
+                let Task { token, replica, spent, .. } = task;
+                self.tally.rendered(now, replica.workunit.job);
+                let output = ReportedOutcome::Output(Digest::from_bytes([0; 32]));
+                self.stage.report(now, host.clone(), token, replica, output, spent.as_micros());
+                let entry = &mut self.nodes[node as usize];
+                if entry.asked < self.slots {
+                    // A node asks for as much as it may, so that it is served at once later.
+                    let most = self.infos[node as usize].cores.max(self.slots);
+                    let more = most - entry.asked;
+                    entry.asked = most;
+                    self.stage.ask(now, host, more);
+                }
+            }
+        }
+    }
+
+    fn begin_at(&mut self, now: Time, node: usize) {
+        let (events, life) = (&mut self.events, self.nodes[node].life);
+        self.nodes[node].begin(&self.speed, |step| {
+            let at = now + step.takes;
+            let node = u32::try_from(node).expect("nodes are counted by a u32");
+            events.push(Reverse(Event { at, node, kind: step.kind, life }));
+        });
+    }
+
+    /// Does what the core asks for.
+    fn perform(&mut self, now: Time) {
+        let mut effects = std::mem::take(&mut self.effects);
+        loop {
+            self.stage.take_effects(&mut effects);
+            if effects.is_empty() {
+                break;
+            }
+            for effect in effects.drain(..) {
+                match effect {
+                    Effect::Lease { host, token, replica, .. } => {
+                        let frame = frame_of(replica.workunit.job);
+                        let chunk = self.load.frames[frame].dataset * self.tasks;
+                        let chunk = chunk + replica.workunit.index;
+                        let node = host.get();
+                        let entry = &mut self.nodes[node];
+                        entry.asked = entry.asked.saturating_sub(1);
+                        let render = self.rendering.time(replica.workunit);
+                        let task = Task { token, replica, chunk, render, spent: Span::ZERO };
+                        let was_kept = entry.accept(task);
+                        self.tally.started(now, frame, was_kept);
+                        self.begin_at(now, node);
+                    }
+                    Effect::Abort { host, token, .. } => self.nodes[host.get()].abort(token),
+                    _ => {}
+                }
+            }
+            while let Some(job) = self.tally.pop_ended() {
+                self.stage.tell(now, Input::Forget { job });
+            }
+        }
+        self.effects = effects;
+    }
+
+    fn chunk_id(&self, chunk: u32) -> ChunkId {
+        let dataset = DatasetId::new((chunk / self.tasks).into());
+        ChunkId { dataset, index: chunk % self.tasks }
+    }
+}
+
+/// The job of a frame: they are submitted in order.
+pub(super) fn job_of(frame: usize) -> JobId {
+    JobId::new(frame as u64 + 1)
+}
+
+/// The frame of a job.
+pub(super) fn frame_of(job: JobId) -> usize {
+    usize::try_from(job.get() - 1).expect("frames are counted by a usize")
+}
+
+fn template(kernel: KernelName, cluster: &Cluster) -> JobSpec {
+    let dataset = DatasetId::new(0);
+    let reads = Some(Reads { dataset, chunk_bytes: cluster.speed.chunk_bytes });
+    JobSpec {
+        name: String::new(),
+        owner: OwnerName::new("visitor").expect("a plain name"),
+        lane: Lane::Interactive,
+        task: Run::Kernel(kernel),
+        workunits: Workunits::Count(cluster.tasks),
+        replication: 1,
+        quorum: None,
+        max_replicas: None,
+        lease_s: 3600,
+        profile: Profile { reads, ..Profile::default() },
+        trust: gleaner_protocol::Trust::Fixed,
+    }
+}
