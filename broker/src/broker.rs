@@ -1,6 +1,7 @@
 //! One broker, from its start to its end.
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread;
@@ -69,6 +70,7 @@ pub async fn run(
         incarnation: 0,
         lanes: BTreeMap::from([(Lane::Background, config.policy()?)]),
         reconnect_grace: Span::from_micros((config.reconnect_grace_s * 1e6) as u64),
+        audit_seed: RandomState::new().build_hasher().finish(),
     };
     let min_free_bytes = config.min_free_mib << 20;
     let folder = DataFolder::open(&config.data_dir)?;

@@ -24,7 +24,7 @@ pub struct Config {
     pub tls_key: Option<PathBuf>,
     /// File with the token that agents, monitors and submitters must present.
     pub token_file: Option<PathBuf>,
-    /// Policy of the background lane: `fragment-aware` or `plain`.
+    /// Policy of the background lane: `fragment-aware`, `plain`, `boinc-adaptive` or `gleaner`.
     pub background_policy: String,
     /// How long a host whose link is down keeps its leases, in seconds.
     pub reconnect_grace_s: f64,

@@ -4,6 +4,7 @@ mod hosts;
 mod jobs;
 mod replicas;
 mod restore;
+mod settle;
 mod snapshot;
 mod tokens;
 
@@ -11,12 +12,13 @@ pub use restore::RestoreError;
 pub(crate) use tokens::TokenMint;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use gleaner_protocol::job::Lane;
 use gleaner_protocol::limits::CORES_MAX;
 use gleaner_protocol::{ChunkId, JobId, Span, Time, WorkunitId};
 
-use crate::farm::{Farm, HostIx, WorkunitIx};
+use crate::farm::{Begins, Farm, HostIx, Rule, WorkunitIx};
 use crate::policy::{Change, Policy, PolicyName, Trigger};
 use crate::{Desk, Effect, Input};
 
@@ -29,6 +31,8 @@ pub struct CoreConfig {
     pub lanes: BTreeMap<Lane, PolicyName>,
     /// How long a host whose link is down keeps its leases.
     pub reconnect_grace: Span,
+    /// Where the choice of the results that are checked comes from; agents must not know it.
+    pub audit_seed: u64,
 }
 
 impl CoreConfig {
@@ -39,6 +43,7 @@ impl CoreConfig {
             incarnation: 1,
             lanes: BTreeMap::from([(Lane::Background, policy)]),
             reconnect_grace: Span::from_secs(120),
+            audit_seed: 0,
         }
     }
 }
@@ -54,13 +59,20 @@ pub struct Core {
     next_job: u64,
     /// Whether work appeared that standing requests may want.
     new_work: bool,
+    audit_seed: u64,
+    /// Hosts that passed a check or were caught, of whose other results that may be the end.
+    unsettled: Vec<HostIx>,
 }
 
 impl Core {
     /// An empty core.
     #[must_use]
     pub fn new(config: &CoreConfig) -> Self {
-        let lanes = config.lanes.iter().map(|(lane, name)| (*lane, name.build())).collect();
+        let lanes = config
+            .lanes
+            .iter()
+            .map(|(lane, name)| (*lane, name.build(config.audit_seed)))
+            .collect();
         Self::with_policies(config, lanes)
     }
 
@@ -75,6 +87,8 @@ impl Core {
             now: Time::ZERO,
             next_job: 1,
             new_work: false,
+            audit_seed: config.audit_seed,
+            unsettled: Vec::new(),
         }
     }
 
@@ -145,8 +159,14 @@ impl Core {
                     self.released(host, token, &reason, effects);
                 }
             }
+            Input::Frozen { host, token, frozen } => {
+                if let Some(host) = self.connected(&host) {
+                    self.set_frozen(host, token, frozen, effects);
+                }
+            }
             Input::Tick => {}
         }
+        self.settle(effects);
         self.plan_woken(now, effects);
         if std::mem::take(&mut self.new_work) {
             self.plan(now, Trigger::Work, effects);
@@ -227,13 +247,17 @@ impl Core {
 
     fn workunit_changed(&mut self, workunit: WorkunitIx) {
         let unit = self.farm.workunits.get(workunit);
-        self.new_work |= unit.waiting > 0;
+        let is_provisional = matches!(unit.rule, Rule::Credible { .. }) && unit.pending.is_empty();
+        self.new_work |= unit.waiting > 0 || is_provisional;
         self.tell(unit.id.job, Change::WorkunitChanged(workunit));
     }
 
     /// Opens an untouched workunit outside a policy's plan: an agent or the journal knows it.
     fn open(&mut self, id: WorkunitId) -> WorkunitIx {
-        let workunit = self.farm.open_at(id);
+        let spec = Arc::clone(&self.farm.jobs.get(&id.job).expect("the job was looked up").spec);
+        let policy = self.lanes.get(&spec.lane);
+        let begins = policy.map_or(Begins::fixed(&spec), |policy| policy.begins(&spec));
+        let workunit = self.farm.open_at(id, begins);
         if self.farm.job(id.job).is_some_and(|job| !job.has_untouched()) {
             self.tell(id.job, Change::JobTouched(id.job));
         }

@@ -6,7 +6,7 @@ use gleaner_protocol::{ChunkId, JobId, LeaseToken, ReplicaId, Share, Span, Time,
 use thiserror::Error;
 
 use crate::core::TokenMint;
-use crate::farm::{Farm, HostIx, Lease, Leased, Pending, WorkunitIx};
+use crate::farm::{Begins, Farm, HostIx, Lease, Leased, Pending, Rule, WorkunitIx};
 use crate::{Effect, Patience};
 
 /// Why the rules forbid an assignment.
@@ -83,11 +83,17 @@ impl<'a> Desk<'a> {
     /// Touches the job's next untouched workunit: its replicas are generated and wait. `None`
     /// where the job has none left, or too many workunits are open.
     pub fn open(&mut self, job: JobId) -> Option<WorkunitIx> {
+        let begins = Begins::fixed(&self.farm.jobs.get(&job)?.spec);
+        self.open_as(job, begins)
+    }
+
+    /// Like [`Desk::open`], with other replicas and another rule than the job's own.
+    pub fn open_as(&mut self, job: JobId, begins: Begins) -> Option<WorkunitIx> {
         if self.farm.is_full() {
             return None;
         }
         let index = self.farm.jobs.get(&job)?.next_untouched()?;
-        Some(self.farm.open_at(WorkunitId { job, index }))
+        Some(self.farm.open_at(WorkunitId { job, index }, begins))
     }
 
     /// Touches one untouched workunit of the job: its replicas are generated and wait. `None`
@@ -98,7 +104,19 @@ impl<'a> Desk<'a> {
             && entry.has_untouched()
             && index < entry.workunit_count()
             && entry.is_untouched(index);
-        may_open.then(|| self.farm.open_at(WorkunitId { job, index }))
+        let begins = Begins::fixed(&entry.spec);
+        may_open.then(|| self.farm.open_at(WorkunitId { job, index }, begins))
+    }
+
+    /// Replicates a workunit that was to be decided by a single vote: as many replicas are
+    /// brought as it lacks, and `quorum` of them have to agree.
+    pub fn replicate(&mut self, workunit: WorkunitIx, replication: u8, quorum: u8) {
+        let unit = self.farm.workunits.get_mut(workunit);
+        let known = usize::from(unit.waiting) + unit.pending.len() + unit.votes.len();
+        let missing = usize::from(replication).saturating_sub(known);
+        unit.waiting += u16::try_from(missing).expect("a replication fits u8");
+        unit.replication = replication;
+        unit.rule = Rule::Quorum(quorum);
     }
 
     /// Gives a waiting replica of the workunit to the host: it moves from waiting to pending.

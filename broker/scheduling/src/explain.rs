@@ -50,6 +50,13 @@ pub enum WaitReason {
         /// Replicas that wait for a host.
         waiting: u16,
     },
+    /// It has an output that is not final before the hosts that gave it have passed more checks.
+    Provisional {
+        /// The votes for it.
+        agreeing: usize,
+        /// Checks that each of their hosts has to pass after it.
+        checks: u32,
+    },
     /// It stays on the side of its first assignment.
     StaysOnSide {
         /// Which.
@@ -74,6 +81,11 @@ pub enum WaitReason {
     },
     /// It has ended with a canonical output.
     Decided,
+    /// What is begun comes first, the oldest before the rest.
+    BegunFirst {
+        /// Workunits with waiting replicas.
+        begun: usize,
+    },
     /// It was given up.
     GivenUp {
         /// Why.
@@ -97,10 +109,12 @@ impl WaitReason {
             Self::InTurn => "in-turn",
             Self::Running { .. } => "running",
             Self::AwaitsVotes { .. } => "awaits-votes",
+            Self::Provisional { .. } => "provisional",
             Self::StaysOnSide { .. } => "stays-on-side",
             Self::CopiesElsewhere { .. } => "copies-elsewhere",
             Self::FirstComeFirstServed { .. } => "first-come-first-served",
             Self::MoreUrgent { .. } => "more-urgent",
+            Self::BegunFirst { .. } => "begun-first",
             Self::Decided => "decided",
             Self::GivenUp { .. } => "given-up",
             Self::Cancelled => "cancelled",
@@ -133,6 +147,12 @@ impl fmt::Display for WaitReason {
                     "{agreeing} of {votes} votes agree and {quorum} must; {waiting} replicas wait for a host"
                 )
             }
+            Self::Provisional { agreeing, checks } => {
+                write!(
+                    f,
+                    "{agreeing} votes agree; final once each of their hosts has passed {checks} checks after it, or when a host has nothing else to do than to compute it again"
+                )
+            }
             Self::StaysOnSide { side, other_hosts: 0 } => {
                 write!(
                     f,
@@ -157,6 +177,12 @@ impl fmt::Display for WaitReason {
             }
             Self::MoreUrgent { tasks } => {
                 write!(f, "{tasks} tasks whose deadlines press more have the cores")
+            }
+            Self::BegunFirst { begun } => {
+                write!(
+                    f,
+                    "what is begun comes first, the oldest before the rest: {begun} workunits have replicas waiting"
+                )
             }
             Self::Decided => f.write_str("decided"),
             Self::GivenUp { reason } => write!(f, "given up: {reason}"),
@@ -220,11 +246,17 @@ impl Core {
             if !unit.pending.is_empty() {
                 reasons.push(WaitReason::Running { pending: unit.pending.len() });
             }
-            reasons.push(WaitReason::AwaitsVotes {
-                agreeing: unit.leader().map_or(0, |(_, votes)| votes),
-                quorum: job.spec.quorum(),
-                votes: unit.votes.len(),
-                waiting: unit.waiting,
+            let demand = self.farm.demand(unit);
+            reasons.push(match demand.later_checks {
+                Some(checks) if unit.waiting == 0 => {
+                    WaitReason::Provisional { agreeing: demand.agreeing, checks }
+                }
+                _ => WaitReason::AwaitsVotes {
+                    agreeing: demand.agreeing,
+                    quorum: u8::try_from(demand.wanted).unwrap_or(u8::MAX),
+                    votes: unit.votes.len(),
+                    waiting: unit.waiting,
+                },
             });
             if unit.waiting == 0 {
                 return Some(reasons);

@@ -84,4 +84,38 @@ pub enum Fact {
         /// Its id.
         job: JobId,
     },
+    /// What a host's votes were worth so far: in snapshots, after all votes.
+    HostStood {
+        /// Which.
+        host: HostName,
+        /// Its owner.
+        owner: Option<OwnerName>,
+        /// Its side.
+        side: Origin,
+        /// Outputs of it that counted.
+        reported: u64,
+        /// Of these, not equal to the canonical output.
+        disagreed: u64,
+        /// Checks passed.
+        passed: u32,
+        /// Failures.
+        failures: u16,
+        /// Checks passed at the last failure.
+        failed_at: u32,
+    },
+    /// When a vote on an open workunit was given: in snapshots, after all votes.
+    VoteStood {
+        /// On what.
+        workunit: WorkunitId,
+        /// The lease it was given under.
+        token: LeaseToken,
+        /// In checks that its host had passed.
+        mark: u32,
+        /// In failures of its host.
+        failures: u16,
+        /// Its host's lone results were checked once in so many.
+        per_check: u8,
+        /// Whether the workunit's lone result is checked.
+        is_checked: bool,
+    },
 }

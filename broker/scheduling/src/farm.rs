@@ -12,21 +12,27 @@
 
 mod asking;
 mod copies;
+mod demand;
 mod ended;
 mod host;
 mod hosts;
 mod job;
 mod lease;
 mod open_workunits;
+mod standing;
+mod vote;
 mod workunit;
 
 pub use ended::Ended;
 pub use host::{Host, HostIx, VoterIx};
 pub use job::{Job, JobPhase};
 pub use lease::Lease;
-pub use workunit::{Pending, Vote, Workunit, WorkunitIx};
+pub use standing::Standing;
+pub use vote::Vote;
+pub use workunit::{Pending, Rule, Workunit, WorkunitIx};
 
 pub(crate) use copies::Copies;
+pub(crate) use demand::Demand;
 pub(crate) use hosts::Hosts;
 pub(crate) use lease::{LeaseEnds, Leased};
 pub(crate) use open_workunits::OpenWorkunits;
@@ -34,11 +40,40 @@ pub(crate) use open_workunits::OpenWorkunits;
 use std::collections::BTreeMap;
 
 use gleaner_protocol::api::ReplicaCounts;
-use gleaner_protocol::job::Lane;
+use gleaner_protocol::job::{JobSpec, Lane};
 use gleaner_protocol::{ChunkId, JobId, LeaseToken, Origin, Share, Time, WorkunitId};
 
 use crate::Refusal;
 use crate::ability::{Abilities, AbilityIx};
+use crate::trust;
+
+/// How a workunit begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Begins {
+    /// Replicas that are generated at once.
+    pub replicas: u8,
+    /// What decides it.
+    pub rule: Rule,
+}
+
+impl Begins {
+    /// As the job says: replicated at once, decided by its quorum.
+    #[must_use]
+    pub fn fixed(spec: &JobSpec) -> Self {
+        Self { replicas: spec.replication, rule: Rule::Quorum(spec.quorum()) }
+    }
+
+    /// As few replicas as the error allows that the job names, where it names one.
+    #[must_use]
+    pub fn credible(spec: &JobSpec) -> Self {
+        let fewest = trust::allowed_error(spec.trust).map(trust::fewest);
+        let fewest = fewest.and_then(|votes| u8::try_from(votes).ok());
+        fewest.map_or(Self::fixed(spec), |replicas| Self {
+            replicas,
+            rule: Rule::Credible { is_checked: false },
+        })
+    }
+}
 
 /// The state that all policies see.
 #[derive(Debug, Default)]
@@ -50,6 +85,8 @@ pub struct Farm {
     pub(crate) abilities: Abilities,
     pub(crate) copies: Copies,
     pub(crate) totals: ReplicaCounts,
+    /// What jobs that are forgotten have in the totals.
+    pub(crate) forgotten: ReplicaCounts,
 }
 
 impl Farm {
@@ -236,14 +273,31 @@ impl Farm {
         Ok(())
     }
 
+    /// Whether a workunit is decided provisionally, and nothing of it waits or runs.
+    pub(crate) fn is_doubtful(&self, unit: &Workunit) -> bool {
+        unit.due_after > 0 && unit.waiting == 0 && unit.pending.is_empty()
+    }
+
+    /// Whether `host` has no part in `workunit` and can run it, waiting replicas and free slots
+    /// aside.
+    pub(crate) fn may_compute(&self, workunit: WorkunitIx, host: HostIx) -> bool {
+        let (unit, entry) = (self.workunits.get(workunit), self.hosts.get(host));
+        !unit.is_touched_by(host, entry.voter) && entry.abilities.contains(unit.ability)
+    }
+
+    /// The first standing request of a host that has no part in `workunit` and can run it.
+    pub(crate) fn first_asking_to_compute(&self, workunit: WorkunitIx) -> Option<HostIx> {
+        self.hosts.asking().first_for(self.workunits.get(workunit), None)
+    }
+
     pub(crate) fn has_ability(&self, host: HostIx, ability: AbilityIx) -> bool {
         self.hosts.get(host).abilities.contains(ability)
     }
 
     /// Opens an untouched workunit: its replicas are generated and wait.
-    pub(crate) fn open_at(&mut self, id: WorkunitId) -> WorkunitIx {
+    pub(crate) fn open_at(&mut self, id: WorkunitId, begins: Begins) -> WorkunitIx {
         let job = self.jobs.get_mut(&id.job).expect("the job was looked up");
-        let unit = Workunit::new(id, job.spec.replication, job.ability);
+        let unit = Workunit::new(id, begins, job.ability);
         let workunit = self.workunits.insert(unit);
         job.open_at(id.index, workunit);
         workunit
@@ -279,6 +333,13 @@ impl Farm {
         let is_live = |end: &_| workunits.pending_at(end).is_some();
         self.ends.remove(job.spec.lease_s, serial, is_live);
         self.hosts.change(lease.host, |entry| entry.drop_lease(lease.token));
+    }
+
+    /// Lets go of a job that has ended.
+    pub(crate) fn forget(&mut self, job: JobId) {
+        if let Some(job) = self.jobs.remove(&job) {
+            self.forgotten = self.forgotten.plus(job.counts);
+        }
     }
 
     /// Counts something that happened to a replica of a job.

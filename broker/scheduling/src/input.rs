@@ -89,6 +89,15 @@ pub enum Input {
         /// Why.
         reason: ReleaseReason,
     },
+    /// A host stops a replica where it is and keeps it, out of every slot, or has it go on.
+    Frozen {
+        /// Which host.
+        host: HostName,
+        /// The lease.
+        token: LeaseToken,
+        /// Whether it stands still from now on.
+        frozen: bool,
+    },
     /// Copies of chunks came to a host, or are gone from it.
     Copies {
         /// Which host.

@@ -110,20 +110,18 @@ fn check_job(farm: &Farm, job: &Job) -> Result<(), Violation> {
 }
 
 fn check_workunit(farm: &Farm, unit: &Workunit) -> Result<(), Violation> {
-    let Some(job) = farm.find(unit.id).and(farm.job(unit.id.job)) else {
+    if farm.find(unit.id).is_none() {
         return Err(Violation::new("no-workunit-lost", format!("{} is not found", unit.id)));
-    };
-    let quorum = usize::from(job.spec.quorum());
-    let agreeing = unit.leader().map_or(0, |(_, votes)| votes);
+    }
+    let demand = farm.demand(unit);
+    let (quorum, agreeing) = (demand.wanted, demand.agreeing);
     let incomplete = usize::from(unit.waiting) + unit.pending.len();
-    require(agreeing < quorum, "quorum", || format!("{} is decided and open", unit.id))?;
+    require(!demand.is_decided, "quorum", || format!("{} is decided and open", unit.id))?;
     require(agreeing + incomplete >= quorum, "quorum", || {
         format!("{}: {agreeing} agree, {incomplete} to come, quorum {quorum}", unit.id)
     })?;
     let replicas = unit.votes.len() + incomplete;
-    require(replicas <= usize::from(job.spec.max_replicas()), "quorum", || {
-        format!("{} has {replicas} replicas", unit.id)
-    })?;
+    require(replicas <= demand.max, "quorum", || format!("{} has {replicas} replicas", unit.id))?;
     let (mut voters, mut hosts) = (BTreeSet::new(), BTreeSet::new());
     let pending = unit.pending.iter().map(|pending| (pending.voter, pending.host));
     for (voter, host) in pending.chain(unit.votes.iter().map(|vote| (vote.voter, vote.host))) {
@@ -214,16 +212,7 @@ fn check_sums(farm: &Farm) -> Result<(), Violation> {
     let open: usize = farm.jobs().map(|job| job.open.len()).sum();
     let slab = farm.workunits.len();
     require(open == slab, "no-workunit-lost", || format!("{open} are listed, {slab} are open"))?;
-    let sum = |field: fn(&ReplicaCounts) -> u64| farm.jobs().map(|job| field(&job.counts)).sum();
-    let totals = ReplicaCounts {
-        leased: sum(|counts| counts.leased),
-        reported: sum(|counts| counts.reported),
-        failed: sum(|counts| counts.failed),
-        released: sum(|counts| counts.released),
-        aborted: sum(|counts| counts.aborted),
-        expired: sum(|counts| counts.expired),
-        disagreed: sum(|counts| counts.disagreed),
-        accepted_cpu_us: sum(|counts| counts.accepted_cpu_us),
-    };
+    let of_jobs = farm.jobs().map(|job| job.counts);
+    let totals = of_jobs.fold(farm.forgotten, ReplicaCounts::plus);
     require(totals == farm.totals, "counts", || format!("{totals:?} in all, not {:?}", farm.totals))
 }

@@ -30,6 +30,7 @@ mod input;
 mod invariants;
 pub mod limits;
 mod policy;
+mod trust;
 
 pub use crate::core::{Core, CoreConfig, RestoreError};
 pub use desk::{Desk, Refusal};
@@ -37,9 +38,11 @@ pub use effect::{Effect, Patience, SubmitRefusal};
 pub use explain::WaitReason;
 pub use fact::Fact;
 pub use farm::{
-    Ended, Farm, Host, HostIx, Job, JobPhase, Lease, Pending, Vote, VoterIx, Workunit, WorkunitIx,
+    Begins, Ended, Farm, Host, HostIx, Job, JobPhase, Lease, Pending, Rule, Standing, Vote,
+    VoterIx, Workunit, WorkunitIx,
 };
 pub use input::{Input, ReportedOutcome, RequestId};
 pub use invariants::{Violation, check_invariants};
-pub use policy::{Change, FragmentAware, Plain, Policy, PolicyName, Trigger, UnknownPolicy};
+pub use policy::{BoincAdaptive, Change, FragmentAware, Gleaner, Plain, Policy, PolicyName};
+pub use policy::{Trigger, UnknownPolicy};
 pub use policy::{deadline, mixed, replication, visualization};

@@ -7,15 +7,19 @@
 //! [`Change::Completed`]. All act through the [`Desk`] alone.
 
 mod backlog;
+mod boinc_adaptive;
 pub mod deadline;
 mod fragment_aware;
+mod gleaner;
 pub mod mixed;
 mod plain;
 pub mod replication;
 mod turns;
 pub mod visualization;
 
+pub use boinc_adaptive::BoincAdaptive;
 pub use fragment_aware::FragmentAware;
+pub use gleaner::Gleaner;
 pub use plain::Plain;
 
 use backlog::Backlog;
@@ -29,7 +33,7 @@ use gleaner_protocol::{ChunkId, JobId, Origin, Span, Time, WorkunitId};
 use thiserror::Error;
 
 use crate::explain::WaitReason;
-use crate::farm::{Farm, HostIx, Workunit, WorkunitIx};
+use crate::farm::{Begins, Farm, HostIx, Workunit, WorkunitIx};
 use crate::{Desk, Violation};
 
 /// Something that can matter to a policy.
@@ -101,6 +105,12 @@ pub trait Policy: Send {
     /// Starts what it wants to start.
     fn plan(&mut self, desk: &mut Desk<'_>, trigger: Trigger);
 
+    /// How the workunits of a job begin that are opened by what an agent or the journal knows of
+    /// them, not by its own hand.
+    fn begins(&self, spec: &JobSpec) -> Begins {
+        Begins::fixed(spec)
+    }
+
     /// Whether a host that holds a replica from before may keep it, where the rules allow it.
     fn keeps(&self, _farm: &Farm, _workunit: WorkunitIx, _host: HostIx) -> bool {
         true
@@ -122,18 +132,23 @@ pub trait Policy: Send {
     fn check_invariants(&self, farm: &Farm, lane: Lane) -> Result<(), Violation>;
 }
 
-/// The policies there are.
+/// The policies of the background lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PolicyName {
     /// Workunits stay on one side, those nearest to completion first.
     FragmentAware,
     /// Replicas are individual tasks, first come first served.
     Plain,
+    /// The same, and hosts that gave valid results in a row are mostly left alone.
+    BoincAdaptive,
+    /// As few replicas as the allowed error asks for, and results are final after later checks.
+    Gleaner,
 }
 
 impl PolicyName {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::FragmentAware, Self::Plain];
+    pub const ALL: [Self; 4] =
+        [Self::FragmentAware, Self::Plain, Self::BoincAdaptive, Self::Gleaner];
 
     /// The word for it.
     #[must_use]
@@ -141,15 +156,19 @@ impl PolicyName {
         match self {
             Self::FragmentAware => "fragment-aware",
             Self::Plain => "plain",
+            Self::BoincAdaptive => "boinc-adaptive",
+            Self::Gleaner => "gleaner",
         }
     }
 
-    /// A fresh one.
+    /// A fresh one. What it leaves to chance depends on `seed`.
     #[must_use]
-    pub fn build(self) -> Box<dyn Policy> {
+    pub fn build(self, seed: u64) -> Box<dyn Policy> {
         match self {
             Self::FragmentAware => Box::new(FragmentAware::default()),
             Self::Plain => Box::new(Plain::default()),
+            Self::BoincAdaptive => Box::new(BoincAdaptive::new(seed)),
+            Self::Gleaner => Box::new(Gleaner::default()),
         }
     }
 }
@@ -162,7 +181,9 @@ impl fmt::Display for PolicyName {
 
 /// There is no policy of this name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("no policy {0:?}; there are \"fragment-aware\" and \"plain\"")]
+#[error(
+    "no policy {0:?}; there are \"fragment-aware\", \"plain\", \"boinc-adaptive\" and \"gleaner\""
+)]
 pub struct UnknownPolicy(String);
 
 impl FromStr for PolicyName {

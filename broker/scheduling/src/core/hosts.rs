@@ -87,13 +87,17 @@ impl Core {
 
     /// Notes whether a lease of the host still takes a slot.
     fn set_finished(&mut self, host: HostIx, held: Held) {
+        self.move_lease(host, held.token, held.done);
+    }
+
+    fn move_lease(&mut self, host: HostIx, token: LeaseToken, takes_no_slot: bool) {
         self.farm.hosts.change(host, |entry| {
-            let (from, to) = if held.done {
+            let (from, to) = if takes_no_slot {
                 (&mut entry.leases, &mut entry.finished)
             } else {
                 (&mut entry.finished, &mut entry.leases)
             };
-            if let Some(at) = from.iter().position(|lease| lease.token == held.token) {
+            if let Some(at) = from.iter().position(|lease| lease.token == token) {
                 to.push(from.remove(at));
             }
         });
@@ -185,6 +189,18 @@ impl Core {
             self.tell_all(Change::HostChanged(host));
             effects.push(Effect::FragmentChanged { host: name, slots: fragment.slots });
         }
+    }
+
+    /// A frozen replica takes no slot; one that goes on and no longer fits is taken back.
+    pub(super) fn set_frozen(
+        &mut self,
+        host: HostIx,
+        token: LeaseToken,
+        frozen: bool,
+        effects: &mut Vec<Effect>,
+    ) {
+        self.move_lease(host, token, frozen);
+        self.fit_to_fragment(host, effects);
     }
 
     fn fit_to_fragment(&mut self, host: HostIx, effects: &mut Vec<Effect>) {

@@ -5,7 +5,7 @@ use gleaner_protocol::limits::bounded_reason;
 use gleaner_protocol::{Digest, LeaseToken, ReplicaId, Span, WorkunitId};
 
 use super::Core;
-use crate::farm::{HostIx, JobPhase, Leased, Pending, Vote, WorkunitIx};
+use crate::farm::{Demand, HostIx, JobPhase, Leased, Pending, WorkunitIx};
 use crate::input::ReportedOutcome;
 use crate::policy::Change;
 use crate::{Effect, Fact};
@@ -90,9 +90,10 @@ impl Core {
         let (digest, why) = (output.ok(), output.err());
         self.farm.end_lease(lease);
         let token = lease.token;
+        let vote = self.vote_of(lease, digest, cpu_us);
+        self.enter_vote(lease.workunit, vote);
         let host = self.farm.hosts.get(lease.host);
-        let unit = self.farm.workunits.get_mut(lease.workunit);
-        unit.push_vote(Vote { token, voter: host.voter, host: lease.host, digest, cpu_us });
+        let unit = self.farm.workunits.get(lease.workunit);
         let (workunit, side) = (unit.id, unit.side.unwrap_or_else(|| host.origin()));
         let (name, owner) = (host.info.name.clone(), host.info.owner.clone());
         effects.push(Effect::Persist(match digest {
@@ -120,8 +121,8 @@ impl Core {
     }
 
     /// Decides the workunit if enough votes agree. If they can no longer agree with what is
-    /// waiting and pending, another replica is brought, up to the job's limit; then the workunit
-    /// is given up, with the words of the last replica where that has failed.
+    /// waiting and pending, another replica is brought, up to the limit; then the workunit is
+    /// given up, with the words of the last replica where that has failed.
     pub(super) fn after_vote(
         &mut self,
         workunit: WorkunitIx,
@@ -129,38 +130,47 @@ impl Core {
         effects: &mut Vec<Effect>,
     ) {
         let unit = self.farm.workunits.get(workunit);
-        let job = self.farm.jobs.get(&unit.id.job).expect("a workunit's job is known");
-        let (quorum, max) = (usize::from(job.spec.quorum()), usize::from(job.spec.max_replicas()));
-        let leader = unit.leader();
-        let agreeing = leader.map_or(0, |(_, votes)| votes);
-        if let Some((digest, _)) = leader.filter(|_| agreeing >= quorum) {
+        let demand = self.farm.demand(unit);
+        if let Some(digest) = demand.leader.filter(|_| demand.is_decided) {
             let id = unit.id;
             effects.push(Effect::Persist(Fact::Decided { workunit: id, digest }));
             return self.decide(workunit, digest, effects);
         }
         let incomplete = usize::from(unit.waiting) + unit.pending.len();
-        let missing = (quorum - agreeing).saturating_sub(incomplete);
-        if missing == 0 {
-            return self.workunit_changed(workunit);
-        }
-        if unit.votes.len() + incomplete + missing > max {
-            let failed = unit.votes.iter().filter(|vote| vote.digest.is_none()).count();
-            let mut reason = format!(
-                "{} replicas were tried, {failed} failed, at most {agreeing} agree and {quorum} must (max_replicas is {max})",
-                unit.votes.len(),
-            );
-            if let Some(why) = last_failure {
-                reason.push_str("; the last one: ");
-                reason.push_str(why);
-            }
-            let reason = bounded_reason(reason);
+        let missing = demand.missing(incomplete);
+        // A provisional decision that hosts with nothing else to do can no longer confirm is none.
+        let to_come = missing.max(usize::from(incomplete == 0));
+        if to_come > 0 && unit.votes.len() + incomplete + to_come > demand.max {
+            let reason = self.why_given_up(workunit, &demand, last_failure);
             let fact = Fact::GivenUp { workunit: unit.id, reason: reason.clone() };
             effects.push(Effect::Persist(fact));
             return self.give_up(workunit, reason, effects);
         }
+        self.forget_due(workunit);
+        self.note_due(workunit, &demand);
         let unit = self.farm.workunits.get_mut(workunit);
         unit.waiting += u16::try_from(missing).expect("a quorum fits u8");
         self.workunit_changed(workunit);
+    }
+
+    fn why_given_up(
+        &self,
+        workunit: WorkunitIx,
+        demand: &Demand,
+        last_failure: Option<&str>,
+    ) -> String {
+        let unit = self.farm.workunits.get(workunit);
+        let failed = unit.votes.iter().filter(|vote| vote.digest.is_none()).count();
+        let Demand { agreeing, wanted, max, .. } = demand;
+        let mut reason = format!(
+            "{} replicas were tried, {failed} failed, at most {agreeing} agree and {wanted} must (max_replicas is {max})",
+            unit.votes.len(),
+        );
+        if let Some(why) = last_failure {
+            reason.push_str("; the last one: ");
+            reason.push_str(why);
+        }
+        bounded_reason(reason)
     }
 
     pub(super) fn decide(
@@ -179,6 +189,7 @@ impl Core {
             } else if vote.digest.is_some() {
                 self.farm.tally(id.job, |counts| counts.disagreed += 1);
                 self.farm.hosts.change(vote.host, |entry| entry.disagreed += 1);
+                self.catch(vote);
             }
         }
         self.close_workunit(workunit, AbortReason::Decided, effects);
@@ -215,6 +226,7 @@ impl Core {
         reason: AbortReason,
         effects: &mut Vec<Effect>,
     ) {
+        self.forget_due(workunit);
         let unit = self.farm.workunits.get(workunit);
         let (id, pending) = (unit.id, unit.pending.clone());
         for Pending { token, host, attempt, .. } in pending {

@@ -9,7 +9,7 @@ use thiserror::Error;
 use super::Core;
 use crate::Fact;
 use crate::ability::AbilitySet;
-use crate::farm::{HostIx, JobPhase, Vote, WorkunitIx};
+use crate::farm::{HostIx, JobPhase, Leased, Rule, Standing, WorkunitIx};
 use crate::limits::ABILITIES_MAX;
 
 /// A journal that no core can have written.
@@ -33,6 +33,9 @@ pub enum RestoreError {
     /// More than this release keeps in memory.
     #[error("the journal's {0} asks for one kernel or program more than {ABILITIES_MAX}")]
     TooManyAbilities(JobId),
+    /// Something about a vote that was not given.
+    #[error("the journal speaks of a vote on {0} under {1}, which it does not have")]
+    UnknownVote(WorkunitId, LeaseToken),
     /// Two votes of one host, or of one owner.
     #[error("the journal has two votes of {1} on {0}")]
     SecondVote(WorkunitId, HostName),
@@ -78,14 +81,43 @@ impl Core {
                 if self.farm.job(job).is_some_and(|job| job.phase == JobPhase::Active) {
                     return Err(RestoreError::ForgottenWhileActive(job));
                 }
-                self.farm.jobs.remove(&job);
+                self.farm.forget(job);
                 self.next_job = self.next_job.max(job.get().saturating_add(1));
             }
             Fact::GivenUp { workunit: id, reason } => {
                 let workunit = self.known(id)?;
                 self.give_up(workunit, reason, &mut unheard);
             }
+            Fact::HostStood {
+                host,
+                owner,
+                side,
+                reported,
+                disagreed,
+                passed,
+                failures,
+                failed_at,
+            } => {
+                let host = self.known_host(Voter { host, owner, side });
+                let due = Default::default();
+                self.farm.hosts.change(host, |entry| {
+                    (entry.reported, entry.disagreed) = (reported, disagreed);
+                    entry.standing = Standing { passed, failures, failed_at, due };
+                });
+            }
+            Fact::VoteStood { workunit: id, token, mark, failures, per_check, is_checked } => {
+                let workunit = self.farm.find(id).ok_or(RestoreError::UnknownWorkunit(id))?;
+                let unit = self.farm.workunits.get_mut(workunit);
+                let vote = unit.votes.iter_mut().find(|vote| vote.token == token);
+                let vote = vote.ok_or(RestoreError::UnknownVote(id, token))?;
+                (vote.mark, vote.failures, vote.per_check) = (mark, failures, per_check);
+                if let Rule::Credible { is_checked: of_unit } = &mut unit.rule {
+                    *of_unit = is_checked;
+                }
+            }
         }
+        // What they decided is among the facts.
+        self.unsettled.clear();
         debug_assert!(
             !unheard.iter().any(|effect| matches!(effect, crate::Effect::Persist(_))),
             "restoring decides nothing anew"
@@ -102,6 +134,7 @@ impl Core {
                 self.after_vote(workunit, None, effects);
             }
         }
+        self.settle(effects);
     }
 
     fn known(&mut self, id: WorkunitId) -> Result<WorkunitIx, RestoreError> {
@@ -137,7 +170,9 @@ impl Core {
         unit.side.get_or_insert(side);
         unit.waiting = unit.waiting.saturating_sub(1);
         unit.attempts += 1;
-        unit.push_vote(Vote { token, voter, host, digest, cpu_us });
+        let lease = Leased { host, workunit, token, attempt: unit.attempts };
+        let vote = self.vote_of(lease, digest, cpu_us);
+        self.enter_vote(workunit, vote);
         self.count_vote(host, id, digest.is_some());
         self.workunit_changed(workunit);
         Ok(())

@@ -4,7 +4,7 @@ use gleaner_protocol::{JobId, WorkunitId};
 
 use super::Core;
 use crate::Fact;
-use crate::farm::{Farm, Job, JobPhase, Vote, Workunit};
+use crate::farm::{Farm, Host, Job, JobPhase, Rule, Standing, Vote, Workunit};
 
 impl Core {
     /// Facts that restore this core as all the facts so far do, leases aside: votes of decided
@@ -13,8 +13,26 @@ impl Core {
         let last = JobId::new(self.next_job - 1);
         let forgotten = (last.get() > 0 && self.farm.job(last).is_none())
             .then_some(Fact::JobForgotten { job: last });
-        forgotten.into_iter().chain(self.farm.jobs().flat_map(|job| self.farm.facts_of(job)))
+        forgotten
+            .into_iter()
+            .chain(self.farm.jobs().flat_map(|job| self.farm.facts_of(job)))
+            .chain(self.farm.jobs().flat_map(|job| self.farm.standings_of(job)))
+            .chain(self.farm.hosts().filter_map(|(_, host)| fact_of_host(host)))
     }
+}
+
+fn fact_of_host(host: &Host) -> Option<Fact> {
+    let Standing { passed, failures, failed_at, .. } = host.standing;
+    (host.reported > 0).then(|| Fact::HostStood {
+        host: host.info.name.clone(),
+        owner: host.info.owner.clone(),
+        side: host.origin(),
+        reported: host.reported,
+        disagreed: host.disagreed,
+        passed,
+        failures,
+        failed_at,
+    })
 }
 
 impl Farm {
@@ -42,6 +60,21 @@ impl Farm {
             .chain(votes)
             .chain(cancelled)
             .chain([counted])
+    }
+
+    fn standings_of<'a>(&'a self, job: &'a Job) -> impl Iterator<Item = Fact> + 'a {
+        let open = job.open.values().map(|open| self.workunit(*open));
+        open.flat_map(|unit| {
+            let is_checked = unit.rule == Rule::Credible { is_checked: true };
+            unit.votes.iter().map(move |vote| Fact::VoteStood {
+                workunit: unit.id,
+                token: vote.token,
+                mark: vote.mark,
+                failures: vote.failures,
+                per_check: vote.per_check,
+                is_checked,
+            })
+        })
     }
 
     fn fact_of(&self, unit: &Workunit, vote: &Vote) -> Fact {

@@ -3,7 +3,7 @@
 use gleaner_protocol::control::Fragment;
 use gleaner_protocol::{HostInfo, LeaseToken, Origin, Share, Time};
 
-use super::Lease;
+use super::{Lease, Standing};
 use crate::Refusal;
 use crate::ability::AbilitySet;
 
@@ -67,7 +67,8 @@ pub struct Host {
     pub asked: u32,
     /// Its leases that take a slot, oldest first.
     pub leases: Vec<Lease>,
-    /// Leases whose replicas ended while its link was down; their reports are on the way.
+    /// Leases that take no slot: of replicas that ended while its link was down, whose reports
+    /// are on the way, and of frozen ones.
     pub finished: Vec<Lease>,
     /// When its leases end because its link is down.
     pub grace_until: Option<Time>,
@@ -77,6 +78,8 @@ pub struct Host {
     pub disagreed: u64,
     /// Replicas it gave back.
     pub released: u64,
+    /// What its votes were worth.
+    pub standing: Standing,
     pub(crate) abilities: AbilitySet,
     /// Whether it is among the standing requests.
     pub(crate) listed: bool,
@@ -96,6 +99,7 @@ impl Host {
             reported: 0,
             disagreed: 0,
             released: 0,
+            standing: Standing::default(),
             abilities,
             listed: false,
         }

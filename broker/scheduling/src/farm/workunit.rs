@@ -3,7 +3,7 @@
 use gleaner_protocol::{Digest, LeaseToken, Origin, WorkunitId};
 use smallvec::SmallVec;
 
-use super::{HostIx, VoterIx};
+use super::{Begins, HostIx, Vote, VoterIx};
 use crate::ability::AbilityIx;
 
 /// Number of an open workunit in one core; used again after it ended.
@@ -35,19 +35,17 @@ pub struct Pending {
     pub(crate) serial: u32,
 }
 
-/// A replica that was reported (`completeResults`).
+/// What decides a workunit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Vote {
-    /// The lease it was given under.
-    pub token: LeaseToken,
-    /// Whose vote.
-    pub voter: VoterIx,
-    /// Where it ran.
-    pub host: HostIx,
-    /// Its output; `None` for a replica that failed.
-    pub digest: Option<Digest>,
-    /// CPU time spent on it.
-    pub cpu_us: u64,
+pub enum Rule {
+    /// So many equal outputs.
+    Quorum(u8),
+    /// As many equal outputs, or as many later checks of the hosts that gave them, as the error
+    /// allows that its job names.
+    Credible {
+        /// The lone result was drawn to be checked.
+        is_checked: bool,
+    },
 }
 
 /// A workunit with its replicas.
@@ -65,21 +63,28 @@ pub struct Workunit {
     pub votes: Vec<Vote>,
     /// Tries so far.
     pub attempts: u32,
-    /// The job's replication factor.
+    /// Its replication factor.
     pub replication: u8,
+    /// What decides it.
+    pub rule: Rule,
+    /// Later checks for which its provisional decision waits; 0 where it has none.
+    pub(crate) due_after: u8,
     pub(crate) ability: AbilityIx,
 }
 
 impl Workunit {
-    pub(crate) fn new(id: WorkunitId, replication: u8, ability: AbilityIx) -> Self {
+    pub(crate) fn new(id: WorkunitId, begins: Begins, ability: AbilityIx) -> Self {
+        let Begins { replicas, rule } = begins;
         Self {
             id,
             side: None,
-            waiting: replication.into(),
+            waiting: replicas.into(),
             pending: SmallVec::new(),
             votes: Vec::new(),
             attempts: 0,
-            replication,
+            replication: replicas,
+            rule,
+            due_after: 0,
             ability,
         }
     }

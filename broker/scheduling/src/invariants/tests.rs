@@ -11,7 +11,7 @@ use gleaner_protocol::{
 };
 
 use super::*;
-use crate::farm::Vote;
+use crate::farm::{Begins, Rule, Vote};
 use crate::policy::{Change, PolicyName};
 use crate::{CoreConfig, Effect, Input, ReportedOutcome, RequestId};
 
@@ -128,7 +128,8 @@ fn a_workunit_that_is_open_and_ended() {
 fn a_workunit_in_the_slab_that_no_job_lists() {
     breaks("no-workunit-lost", |core| {
         let (id, ability) = (WorkunitId { index: 2, ..BUSY }, job(core).ability);
-        core.farm.workunits.insert(Workunit::new(id, 1, ability));
+        let begins = Begins { replicas: 1, rule: Rule::Quorum(1) };
+        core.farm.workunits.insert(Workunit::new(id, begins, ability));
     });
 }
 

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use gleaner_protocol::job::Lane;
-use gleaner_protocol::{JobId, Time, WorkunitId};
+use gleaner_protocol::job::{JobSpec, Lane};
+use gleaner_protocol::{JobId, Time, Trust, WorkunitId};
 
+use super::boinc_adaptive::Alone;
 use super::{Backlog, Change, Policy, PolicyName, Trigger};
 use crate::ability::AbilityIx;
 use crate::explain::WaitReason;
-use crate::farm::{Farm, HostIx, Job, Workunit, WorkunitIx};
+use crate::farm::{Begins, Farm, HostIx, Job, Workunit, WorkunitIx};
 use crate::{Desk, Violation};
 
 /// Treats replicas as individual tasks: first come, first served, whatever their workunit's
@@ -18,6 +19,8 @@ use crate::{Desk, Violation};
 /// one behind the other; a replica that has to be tried again keeps its workunit's place.
 #[derive(Default)]
 pub struct Plain {
+    /// Who is left alone, where anyone is; else every workunit is replicated as its job says.
+    alone: Option<Alone>,
     /// Jobs with untouched workunits, by ability.
     untouched: Vec<BTreeSet<JobId>>,
     tasks: Backlog,
@@ -28,6 +31,11 @@ pub struct Plain {
 }
 
 impl Plain {
+    /// The same order of things, with some hosts left alone.
+    pub(super) fn with(alone: Alone) -> Self {
+        Self { alone: Some(alone), ..Self::default() }
+    }
+
     fn serve(&mut self, desk: &mut Desk<'_>, host: HostIx) -> bool {
         let found = self.tasks.first_for(desk.farm(), host);
         let next = self.next_untouched(desk.farm(), host);
@@ -41,6 +49,9 @@ impl Plain {
         };
         let started = desk.start(workunit, host);
         debug_assert!(started.is_ok(), "a fresh workunit and an able host with a free slot");
+        if let Some(alone) = &mut self.alone {
+            alone.sent(desk, workunit, host);
+        }
         let unit = desk.farm().workunit(workunit);
         if unit.waiting > 0 {
             self.tasks.put(unit.ability, workunit, place(unit.id));
@@ -54,6 +65,9 @@ impl Plain {
     fn start(&mut self, desk: &mut Desk<'_>, workunit: WorkunitIx, host: HostIx) -> bool {
         let started = desk.start(workunit, host);
         debug_assert!(started.is_ok(), "an eligible workunit and a host with a free slot");
+        if let Some(alone) = &mut self.alone {
+            alone.sent(desk, workunit, host);
+        }
         let unit = desk.farm().workunit(workunit);
         if unit.waiting == 0 {
             self.tasks.remove(unit.ability, workunit);
@@ -74,7 +88,8 @@ impl Plain {
     }
 
     fn open(&mut self, desk: &mut Desk<'_>, job: JobId) -> Option<WorkunitIx> {
-        let workunit = desk.open(job)?;
+        let begins = self.begins(&desk.farm().job(job)?.spec);
+        let workunit = desk.open_as(job, begins)?;
         let job = desk.farm().job(job)?;
         if !job.has_untouched() {
             self.forget(job);
@@ -117,7 +132,7 @@ impl Plain {
 }
 
 /// Place of a workunit in the order of submission and index.
-fn place(id: WorkunitId) -> u64 {
+pub(super) fn place(id: WorkunitId) -> u64 {
     id.job.get() << 32 | u64::from(id.index)
 }
 
@@ -171,6 +186,13 @@ impl Policy for Plain {
                 }
             }
             Trigger::Deadline => {}
+        }
+    }
+
+    fn begins(&self, spec: &JobSpec) -> Begins {
+        match (&self.alone, spec.trust) {
+            (Some(_), Trust::Adaptive { .. }) => Alone::BEGINS,
+            _ => Begins::fixed(spec),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Random inputs, sensible and not: every invariant after each of them, under both policies; from
+//! Random inputs, sensible and not: every invariant after each of them, under every policy; from
 //! wherever that leads, and from every prefix of the facts on the way, all work can be finished.
 
 mod world;
@@ -43,7 +43,11 @@ fn keeps(core: &Core, facts: &[Fact]) {
                 let job = core.farm().job(workunit.job).expect("accepted");
                 assert!(job.ended.failure(workunit.index).is_some(), "{workunit}");
             }
-            Fact::Decided { .. } | Fact::Counted { .. } | Fact::JobForgotten { .. } => {}
+            Fact::Decided { .. }
+            | Fact::Counted { .. }
+            | Fact::JobForgotten { .. }
+            | Fact::HostStood { .. }
+            | Fact::VoteStood { .. } => {}
         }
     }
     for (id, digest) in decided(facts) {

@@ -301,6 +301,8 @@ fn fact_line(fact: &Fact) -> String {
         Fact::GivenUp { workunit, .. } => format!("given-up {}", short_workunit(*workunit)),
         Fact::Counted { job, .. } => format!("counted {job}"),
         Fact::JobForgotten { job } => format!("forgotten {job}"),
+        Fact::HostStood { host, .. } => format!("standing {host}"),
+        Fact::VoteStood { workunit, .. } => format!("standing {}", short_workunit(*workunit)),
     }
 }
 

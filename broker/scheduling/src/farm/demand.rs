@@ -1,0 +1,108 @@
+//! What a workunit still needs before it is decided.
+
+use gleaner_protocol::Digest;
+
+use super::{Farm, Rule, Vote, Workunit};
+use crate::trust;
+
+/// What a workunit has, and needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Demand {
+    /// The output that most votes agree on, the earliest of equals.
+    pub(crate) leader: Option<Digest>,
+    /// The votes for it that count.
+    pub(crate) agreeing: usize,
+    /// As many are to be brought about.
+    pub(crate) wanted: usize,
+    /// As many would decide it at once.
+    pub(crate) certain: usize,
+    /// Where it has what is wanted: checks that the host of each vote has to pass after it.
+    pub(crate) later_checks: Option<u32>,
+    /// Whether the leader is the canonical output.
+    pub(crate) is_decided: bool,
+    /// Completed and failed replicas after which it is given up.
+    pub(crate) max: usize,
+}
+
+impl Demand {
+    /// Replicas that are to be brought, with this many waiting or leased.
+    pub(crate) fn missing(&self, incomplete: usize) -> usize {
+        self.wanted.saturating_sub(self.agreeing).saturating_sub(incomplete)
+    }
+}
+
+impl Farm {
+    pub(crate) fn demand(&self, unit: &Workunit) -> Demand {
+        let job = self.jobs.get(&unit.id.job).expect("a workunit's job is known");
+        let max = usize::from(job.spec.max_replicas());
+        match (unit.rule, trust::allowed_error(job.spec.trust)) {
+            (Rule::Credible { is_checked }, Some(error)) => {
+                self.credible(unit, is_checked, error, max)
+            }
+            (Rule::Quorum(quorum), _) => by_quorum(unit, quorum.into(), max),
+            (Rule::Credible { .. }, None) => by_quorum(unit, job.spec.quorum().into(), max),
+        }
+    }
+
+    /// Whether a vote was given after its host's last failure.
+    pub(crate) fn counts(&self, vote: &Vote) -> bool {
+        vote.failures == self.hosts.get(vote.host).standing.failures
+    }
+
+    /// The votes for an output that count.
+    pub(crate) fn votes_for<'a>(
+        &'a self,
+        unit: &'a Workunit,
+        digest: Digest,
+    ) -> impl Iterator<Item = &'a Vote> {
+        unit.votes.iter().filter(move |vote| vote.digest == Some(digest) && self.counts(vote))
+    }
+
+    fn credible(&self, unit: &Workunit, is_checked: bool, error: f64, max: usize) -> Demand {
+        let mut leader = None;
+        let mut agreeing = 0;
+        let (mut outputs, mut counting) = (0, 0);
+        for vote in &unit.votes {
+            let Some(digest) = vote.digest else { continue };
+            outputs += 1;
+            counting += usize::from(self.counts(vote));
+            let votes = self.votes_for(unit, digest).count();
+            if votes > agreeing {
+                (leader, agreeing) = (Some(digest), votes);
+            }
+        }
+        let rivals = counting - agreeing;
+        let fewest = trust::fewest(error);
+        let is_alone = agreeing < 2 && outputs == agreeing && !is_checked;
+        let wanted = if is_alone { fewest } else { fewest.max(2) } + rivals;
+        let certain = trust::certain(error) + rivals;
+        let later_checks = leader.filter(|_| agreeing >= wanted).and_then(|digest| {
+            let first = self.votes_for(unit, digest).next()?;
+            let unchecked = 1.0 - 1.0 / f64::from(first.per_check.max(1));
+            trust::later_checks(error, agreeing - rivals, unchecked)
+        });
+        let has_passed = |vote: &Vote| {
+            let passed = self.hosts.get(vote.host).standing.passed;
+            later_checks.is_some_and(|checks| passed >= vote.mark + checks)
+        };
+        let is_proven = later_checks.is_some()
+            && leader.is_some_and(|digest| self.votes_for(unit, digest).all(has_passed));
+        let is_decided = agreeing >= certain || is_proven;
+        let max = max.max(3 * certain);
+        Demand { leader, agreeing, wanted, certain, later_checks, is_decided, max }
+    }
+}
+
+fn by_quorum(unit: &Workunit, quorum: usize, max: usize) -> Demand {
+    let leader = unit.leader();
+    let agreeing = leader.map_or(0, |(_, votes)| votes);
+    Demand {
+        leader: leader.map(|(digest, _)| digest),
+        agreeing,
+        wanted: quorum,
+        certain: quorum,
+        later_checks: None,
+        is_decided: agreeing >= quorum,
+        max,
+    }
+}

@@ -1,0 +1,27 @@
+//! Votes: replicas that were reported.
+
+use gleaner_protocol::{Digest, LeaseToken};
+
+use super::{HostIx, VoterIx};
+
+/// A replica that was reported (`completeResults`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Vote {
+    /// The lease it was given under.
+    pub token: LeaseToken,
+    /// Whose vote.
+    pub voter: VoterIx,
+    /// Where it ran.
+    pub host: HostIx,
+    /// Its output; `None` for a replica that failed.
+    pub digest: Option<Digest>,
+    /// CPU time spent on it.
+    pub cpu_us: u64,
+    /// When it was given, counted in checks that its host had passed, this workunit's own among
+    /// them.
+    pub mark: u32,
+    /// When it was given, counted in failures of its host.
+    pub failures: u16,
+    /// Its host's lone results were checked once in so many at the time.
+    pub per_check: u8,
+}

@@ -1,0 +1,102 @@
+//! BOINC's adaptive replication, over its first come, first served.
+//!
+//! Source: D. P. Anderson, "BOINC: A Platform for Volunteer Computing", 2019, section 3.4, and
+//! the scheduler and validator of BOINC.
+
+use gleaner_protocol::job::{JobSpec, Lane};
+use gleaner_protocol::{Time, WorkunitId};
+
+use super::{Change, Plain, Policy, PolicyName, Trigger};
+use crate::explain::WaitReason;
+use crate::farm::{Begins, Farm, HostIx, Rule, WorkunitIx};
+use crate::{Desk, Violation};
+
+/// A host with fewer valid results in a row than this is never left alone.
+const TRUSTED_AFTER: u32 = 10;
+/// Replicas of a result that is checked.
+const CHECKED: u8 = 2;
+
+/// For a job that names an error: a workunit is sent to one host. If N of its results were valid
+/// in a row, fewer than 10, the workunit is replicated as the job says, but twice at least;
+/// otherwise with probability 1 / N it gets one replica more. Only replicated results count
+/// towards N, and an invalid one sets it to 0. What was sent alone is accepted as it is.
+///
+/// Deviation: N is kept per host, not per host and version of an application, because jobs here
+/// have no versions.
+pub struct BoincAdaptive(Plain);
+
+impl BoincAdaptive {
+    /// Which results are checked depends on `seed`.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self(Plain::with(Alone { random: seed }))
+    }
+}
+
+/// Whether a workunit that is sent to a host stays alone.
+pub(super) struct Alone {
+    random: u64,
+}
+
+impl Alone {
+    /// How a workunit begins that may be left alone.
+    pub(super) const BEGINS: Begins = Begins { replicas: 1, rule: Rule::Quorum(1) };
+
+    /// A workunit was sent to a host.
+    pub(super) fn sent(&mut self, desk: &mut Desk<'_>, workunit: WorkunitIx, host: HostIx) {
+        let farm = desk.farm();
+        let unit = farm.workunit(workunit);
+        let Some(job) = farm.job(unit.id.job) else { return };
+        let may_be_alone = self.may_be_alone(&job.spec) && unit.rule == Rule::Quorum(1);
+        if !may_be_alone || unit.replication > 1 {
+            return;
+        }
+        let (replication, quorum) =
+            (job.spec.replication.max(CHECKED), job.spec.quorum().max(CHECKED));
+        let valid = farm.host(host).standing.passed_since();
+        if valid < TRUSTED_AFTER {
+            desk.replicate(workunit, replication, quorum);
+        } else if self.next() < u64::MAX / u64::from(valid) {
+            desk.replicate(workunit, CHECKED, CHECKED);
+        }
+    }
+
+    fn may_be_alone(&self, spec: &JobSpec) -> bool {
+        spec.trust != gleaner_protocol::Trust::Fixed
+    }
+
+    /// Source: G. L. Steele, D. Lea and C. H. Flood, "Fast Splittable Pseudorandom Number
+    /// Generators", 2014 (SplitMix).
+    fn next(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.random ^ self.random >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ mixed >> 31
+    }
+}
+
+impl Policy for BoincAdaptive {
+    fn name(&self) -> &'static str {
+        PolicyName::BoincAdaptive.as_str()
+    }
+
+    fn observe(&mut self, now: Time, farm: &Farm, change: Change) {
+        self.0.observe(now, farm, change);
+    }
+
+    fn plan(&mut self, desk: &mut Desk<'_>, trigger: Trigger) {
+        self.0.plan(desk, trigger);
+    }
+
+    fn begins(&self, spec: &JobSpec) -> Begins {
+        self.0.begins(spec)
+    }
+
+    fn explain(&self, farm: &Farm, workunit: WorkunitId) -> Vec<WaitReason> {
+        self.0.explain(farm, workunit)
+    }
+
+    fn check_invariants(&self, farm: &Farm, lane: Lane) -> Result<(), Violation> {
+        self.0.check_invariants(farm, lane)
+    }
+}

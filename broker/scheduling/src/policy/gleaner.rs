@@ -1,0 +1,252 @@
+//! Our own scheduler of the background lane.
+//!
+//! - As few replicas as the error allows that a job names: a workunit begins with one (or the
+//!   fewest that can ever be enough), and the core brings another where its host is not proven,
+//!   where a check is drawn, or where outputs differ (the rules are in the core, not here).
+//! - What is begun comes before what is untouched, the oldest first, on whichever side; a replica that others wait for is not given to a host that will probably
+//!   not stay idle long enough for it, where there is something else for that host.
+//! - A host that finds nothing else computes again what waits for later checks of its hosts, so
+//!   that the end of the work does not wait for them.
+
+mod idle;
+
+use std::collections::BTreeSet;
+
+use gleaner_protocol::job::{JobSpec, Lane};
+use gleaner_protocol::{Span, Time, WorkunitId};
+
+use self::idle::IdleTimes;
+use super::plain::place;
+use super::turns::Turn;
+use super::{Backlog, Change, Policy, PolicyName, Trigger, Turns};
+use crate::explain::WaitReason;
+use crate::farm::{Begins, Farm, HostIx, Job, Workunit, WorkunitIx};
+use crate::{Desk, Violation};
+
+/// Adaptive replication with results that are final after later checks.
+///
+/// # Invariants
+/// - `begun` holds exactly the workunits with a replica waiting, `doubtful` exactly those that
+///   are decided provisionally and of which no replica waits or runs.
+#[derive(Default)]
+pub struct Gleaner {
+    untouched: Turns,
+    begun: Backlog,
+    doubtful: BTreeSet<WorkunitId>,
+    /// Workunits that changed while requests were standing.
+    fresh: Vec<WorkunitIx>,
+    /// Whether there may be untouched work for standing requests.
+    untouched_is_fresh: bool,
+    idle: IdleTimes,
+}
+
+impl Gleaner {
+    /// One replica for one host, or `false` where there is none for it.
+    fn serve(&mut self, desk: &mut Desk<'_>, host: HostIx) -> bool {
+        let found = self.begun.first_for(desk.farm(), host).map(|(_, workunit)| workunit);
+        match found {
+            Some(workunit) if self.will_finish(desk, workunit, host) => {
+                self.start(desk, workunit, host)
+            }
+            Some(workunit) => self.start_untouched(desk, host) || self.start(desk, workunit, host),
+            None => self.start_untouched(desk, host) || self.start_doubtful(desk, host),
+        }
+    }
+
+    /// Whether the host will probably stay idle for as long as the workunit takes on it.
+    fn will_finish(&self, desk: &Desk<'_>, workunit: WorkunitIx, host: HostIx) -> bool {
+        let farm = desk.farm();
+        let entry = farm.host(host);
+        let spec = farm.job(farm.workunit(workunit).id.job).map(|job| &job.spec);
+        let expected = entry.info.kind.as_ref().zip(spec).and_then(|(kind, spec)| {
+            let micros = spec.profile.run_time_us.get(kind)?;
+            Some(Span::from_micros(*micros))
+        });
+        expected.is_none_or(|span| self.idle.will_last(desk.now(), host, entry, span))
+    }
+
+    /// Starts a replica of a workunit that has one waiting.
+    fn start(&mut self, desk: &mut Desk<'_>, workunit: WorkunitIx, host: HostIx) -> bool {
+        let started = desk.start(workunit, host);
+        debug_assert!(started.is_ok(), "an eligible workunit and a host with a free slot");
+        let unit = desk.farm().workunit(workunit);
+        self.begun.update(workunit, unit, place(unit.id));
+        started.is_ok()
+    }
+
+    fn start_untouched(&mut self, desk: &mut Desk<'_>, host: HostIx) -> bool {
+        let Some(workunit) = self.open_for(desk, host) else { return false };
+        let started = self.start(desk, workunit, host);
+        if desk.farm().workunit(workunit).waiting > 0 && self.untouched_is_fresh {
+            self.fresh.push(workunit);
+        }
+        started
+    }
+
+    /// The next untouched workunit that this host can run.
+    fn open_for(&mut self, desk: &mut Desk<'_>, host: HostIx) -> Option<WorkunitIx> {
+        let farm = desk.farm();
+        let job = self.untouched.first(|ability| farm.has_ability(host, ability))?;
+        let begins = self.begins(&farm.job(job)?.spec);
+        let workunit = desk.open_as(job, begins)?;
+        let job = desk.farm().job(job)?;
+        self.untouched.served(Turn::of(job));
+        if !job.has_untouched() {
+            self.untouched.remove(Turn::of(job));
+        }
+        Some(workunit)
+    }
+
+    /// Computes the oldest provisional result again that this host has no part in.
+    fn start_doubtful(&mut self, desk: &mut Desk<'_>, host: HostIx) -> bool {
+        let farm = desk.farm();
+        let mut open = self.doubtful.iter().filter_map(|id| farm.find(*id));
+        let found = open.find(|workunit| farm.may_compute(*workunit, host));
+        found.is_some_and(|workunit| self.double(desk, workunit, host))
+    }
+
+    fn double(&mut self, desk: &mut Desk<'_>, workunit: WorkunitIx, host: HostIx) -> bool {
+        self.doubtful.remove(&desk.farm().workunit(workunit).id);
+        let doubled = desk.duplicate(workunit);
+        debug_assert!(doubled.is_ok(), "a workunit with the most replicas is given up");
+        doubled.is_ok() && self.start(desk, workunit, host)
+    }
+
+    fn serve_all(&mut self, desk: &mut Desk<'_>, host: HostIx) {
+        while desk.farm().host(host).free() > 0 && self.serve(desk, host) {}
+    }
+
+    /// Gives what changed to standing requests, the least first.
+    fn serve_fresh(&mut self, desk: &mut Desk<'_>) {
+        let mut fresh = std::mem::take(&mut self.fresh);
+        fresh.sort_by_cached_key(|workunit| {
+            let unit = desk.farm().workunit(*workunit);
+            (self.begun.rank(unit.ability, *workunit), unit.id)
+        });
+        fresh.dedup();
+        for workunit in fresh {
+            while let Some(host) = desk.farm().first_asking_for(workunit, None)
+                && self.start(desk, workunit, host)
+            {}
+            let id = desk.farm().workunit(workunit).id;
+            if self.doubtful.contains(&id)
+                && let Some(host) = desk.farm().first_asking_to_compute(workunit)
+            {
+                self.double(desk, workunit, host);
+            }
+        }
+    }
+
+    /// Gives untouched workunits to standing requests. Where there are none for a host, there
+    /// are none for the hosts like it.
+    fn serve_untouched(&mut self, desk: &mut Desk<'_>) {
+        let mut next = desk.farm().first_asking();
+        while let Some(host) = next {
+            self.serve_all(desk, host);
+            let farm = desk.farm();
+            let like =
+                (farm.host(host).free() == 0).then(|| farm.first_asking_like(host)).flatten();
+            next = like.or_else(|| farm.first_asking_behind(host));
+        }
+    }
+}
+
+impl Policy for Gleaner {
+    fn name(&self) -> &'static str {
+        PolicyName::Gleaner.as_str()
+    }
+
+    fn observe(&mut self, now: Time, farm: &Farm, change: Change) {
+        match change {
+            Change::JobAdded(id) => {
+                if let Some(job) = farm.job(id).filter(|job| job.has_untouched()) {
+                    self.untouched.add(Turn::of(job));
+                    self.untouched_is_fresh = true;
+                }
+            }
+            Change::JobTouched(id) | Change::JobEnded(id) => {
+                if let Some(job) = farm.job(id) {
+                    self.untouched.remove(Turn::of(job));
+                }
+            }
+            Change::WorkunitChanged(workunit) => {
+                let unit = farm.workunit(workunit);
+                self.begun.update(workunit, unit, place(unit.id));
+                if farm.is_doubtful(unit) {
+                    self.doubtful.insert(unit.id);
+                } else {
+                    self.doubtful.remove(&unit.id);
+                }
+                if farm.anyone_asks() {
+                    self.fresh.push(workunit);
+                }
+            }
+            Change::WorkunitEnded(workunit) => {
+                let unit = farm.workunit(workunit);
+                self.begun.remove(unit.ability, workunit);
+                self.doubtful.remove(&unit.id);
+                self.fresh.retain(|fresh| *fresh != workunit);
+                self.untouched_is_fresh |= farm.is_full();
+            }
+            Change::HostChanged(host) => self.idle.changed(now, host, farm.host(host)),
+            Change::CopyChanged { .. } | Change::Completed { .. } => {}
+        }
+    }
+
+    fn plan(&mut self, desk: &mut Desk<'_>, trigger: Trigger) {
+        match trigger {
+            Trigger::Host(host) => self.serve_all(desk, host),
+            Trigger::Work => {
+                self.serve_fresh(desk);
+                if self.untouched_is_fresh {
+                    self.serve_untouched(desk);
+                    self.untouched_is_fresh = false;
+                    self.serve_fresh(desk);
+                }
+            }
+            Trigger::Deadline => {}
+        }
+    }
+
+    fn begins(&self, spec: &JobSpec) -> Begins {
+        Begins::credible(spec)
+    }
+
+    fn explain(&self, farm: &Farm, id: WorkunitId) -> Vec<WaitReason> {
+        let open = farm.find(id).map(|workunit| farm.workunit(workunit));
+        match open {
+            None => vec![WaitReason::InTurn],
+            Some(_) => vec![WaitReason::BegunFirst { begun: self.begun.len() }],
+        }
+    }
+
+    fn check_invariants(&self, farm: &Farm, lane: Lane) -> Result<(), Violation> {
+        let of_lane = |unit: &Workunit| farm.lane_of(unit.id.job) == Some(lane);
+        self.begun.check("begun", farm, |unit: &Workunit| {
+            (unit.waiting > 0 && of_lane(unit)).then(|| place(unit.id))
+        })?;
+        let untouched = |job: &Job| job.spec.lane == lane && job.has_untouched();
+        if let Some(job) = self.untouched.difference(farm, untouched) {
+            return Err(Violation::new("queue-members", format!("untouched and {job} differ")));
+        }
+        let mut expected = 0;
+        for (workunit, unit) in farm.workunits().filter(|(_, unit)| of_lane(unit)) {
+            let is_doubtful = farm.is_doubtful(unit);
+            expected += usize::from(is_doubtful);
+            if self.doubtful.contains(&unit.id) != is_doubtful {
+                let detail = format!("{} is doubtful: {is_doubtful}", unit.id);
+                return Err(Violation::new("queue-members", detail));
+            }
+            if let Some(host) = farm.first_asking_to_compute(workunit).filter(|_| is_doubtful) {
+                let name = &farm.host(host).info.name;
+                let detail = format!("{} is doubtful and {name} asks", unit.id);
+                return Err(Violation::new("nobody-idles", detail));
+            }
+        }
+        if self.doubtful.len() != expected {
+            let detail = format!("{} are doubtful, not {expected}", self.doubtful.len());
+            return Err(Violation::new("queue-members", detail));
+        }
+        super::check_nobody_idles(farm, lane, |_| None)
+    }
+}
