@@ -87,6 +87,23 @@ pub struct ReplicaCounts {
     pub accepted_cpu_us: u64,
 }
 
+impl ReplicaCounts {
+    /// Both together.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self {
+            leased: self.leased + other.leased,
+            reported: self.reported + other.reported,
+            failed: self.failed + other.failed,
+            released: self.released + other.released,
+            aborted: self.aborted + other.aborted,
+            expired: self.expired + other.expired,
+            disagreed: self.disagreed + other.disagreed,
+            accepted_cpu_us: self.accepted_cpu_us + other.accepted_cpu_us,
+        }
+    }
+}
+
 /// An element of `GET /v1/jobs/{job}/results?from=N&limit=N`, in order of index; only workunits
 /// that have ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -78,7 +78,7 @@ impl Core {
         let has_ended = self.farm.jobs.get(&id).is_some_and(|job| job.phase != JobPhase::Active);
         if has_ended {
             effects.push(Effect::Persist(Fact::JobForgotten { job: id }));
-            self.farm.jobs.remove(&id);
+            self.farm.forget(id);
         }
     }
 

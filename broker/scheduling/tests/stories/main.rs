@@ -3,6 +3,7 @@
 mod bad_input;
 mod builders;
 mod explain;
+mod forgotten;
 mod hosts;
 mod leases;
 mod order;
