@@ -48,3 +48,7 @@ pub(crate) const FAREWELL_MS_MAX: u64 = 500;
 pub(crate) const LAST_RUNNERS_MS_MAX: u64 = 5_000;
 /// Longest token file, in bytes.
 pub(crate) const TOKEN_BYTES_MAX: usize = 4096;
+/// Tries to put a runner's session last; with the pause below, some seconds.
+pub(crate) const AUTOGROUP_TRIES_MAX: u32 = 50;
+/// Pause between two of these tries, in milliseconds: the kernel allows one every 100 ms.
+pub(crate) const AUTOGROUP_PAUSE_MS: u64 = 101;

@@ -3,8 +3,8 @@
 //! An agent starts its own executable with the argument `__runner` once per slot and keeps it
 //! warm: it reads orders from its standard input, a socket, and writes what came of them back.
 //! Its standard output is what ties it to the agent's life ([`leash`]).
-//! Kernels run inside it, commands are its children; all of them are one process group, which
-//! the releaser freezes and kills as a whole.
+//! Kernels run inside it, commands are its children; all of them are one process group, in a
+//! session of its own, which the releaser freezes and kills as a whole.
 //!
 //! # Invariants
 //! - One order at a time.
@@ -90,6 +90,7 @@ fn prepare(pipe: OwnedFd) {
     let _ = setrlimit(Resource::Core, limit(0));
     let _ = setrlimit(Resource::Fsize, limit(BLOB_BYTES_MAX));
     leash::tie(pipe, || end_group());
+    scheduling_class::make_session_idle();
     // Last, for a thread that watches for the agent's end must not inherit it.
     scheduling_class::become_idle();
     panic::set_hook(Box::new(|_| {}));

@@ -1,4 +1,16 @@
 //! Who runs first: harvested work last of all, the release before everything.
+//!
+//! A class ranks a thread among those that the kernel weighs together. Where it groups tasks by
+//! session (autogroups), the sessions are weighed first, and idle work in a session of its own
+//! would get as much as a render in another: so runners have sessions of their own, and these
+//! are put at the lowest priority too.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+
+use gleaner_protocol::Span;
+
+use crate::limits::{AUTOGROUP_PAUSE_MS, AUTOGROUP_TRIES_MAX};
 
 /// Puts this thread, and all that it will start, into the idle class: it runs only where nothing
 /// else wants the core. Where that is refused, at the lowest priority.
@@ -6,6 +18,24 @@ pub(crate) fn become_idle() {
     if !set_class(SELF, libc::SCHED_IDLE, 0) {
         let _ = rustix::process::setpriority_process(None, LOWEST);
     }
+}
+
+/// Puts this process's session last among the sessions. Others than the administrator may do
+/// that only so many times a second on the whole machine, and wait for their turn here.
+pub(crate) fn make_session_idle() {
+    for _ in 0..AUTOGROUP_TRIES_MAX {
+        match set_autogroup("self", LOWEST) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                std::thread::sleep(Span::from_millis(AUTOGROUP_PAUSE_MS).into());
+            }
+            // Done, or this kernel does not group by sessions.
+            Ok(()) | Err(_) => return,
+        }
+    }
+}
+
+fn set_autogroup(process: &str, nice: i32) -> io::Result<()> {
+    fs::write(format!("/proc/{process}/autogroup"), nice.to_string())
 }
 
 /// Lets this thread, and nothing that it starts, run before all ordinary work: it runs for
@@ -33,6 +63,7 @@ pub(crate) fn let_die(pid: i32) {
     if pid > 0 {
         // Where that is refused it takes longer.
         let _ = set_class(pid, libc::SCHED_OTHER, 0);
+        let _ = set_autogroup(&pid.to_string(), 0);
     }
 }
 

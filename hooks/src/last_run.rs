@@ -35,6 +35,9 @@ fn let_run(leader: i32, nice: i32) {
     if leader <= 1 {
         return;
     }
+    // Its session was put behind all others, where the kernel weighs sessions. Refused without
+    // harm where it does not, and to those who ask too often.
+    let _ = fs::write(format!("/proc/{leader}/autogroup"), nice.to_string());
     let mut open = VecDeque::from([leader]);
     let mut seen = 0;
     while let Some(pid) = open.pop_front() {

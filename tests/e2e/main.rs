@@ -36,4 +36,6 @@ mod losses;
 mod polled_farm;
 mod ready_scripts;
 mod refusals;
+mod sessions;
+mod simulate;
 mod tls;

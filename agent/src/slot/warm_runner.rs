@@ -48,23 +48,31 @@ pub(super) enum StartError {
     Register(#[from] RunDirError),
 }
 
+/// The process will lead a session of its own, and a group of the same number.
+#[expect(unsafe_code, reason = "the standard library has no stable call for it")]
+fn in_own_session(command: &mut Command) -> &mut Command {
+    let begin = || rustix::process::setsid().map(drop).map_err(io::Error::from);
+    // SAFETY: between fork and exec only what is async-signal-safe may be called; `setsid` is one
+    // system call, and nothing is allocated around it.
+    unsafe { command.pre_exec(begin) }
+}
+
 impl WarmRunner {
-    /// Starts one as the leader of its own group, and enters the group into the run folder.
+    /// Starts one as the leader of its own session and group, and enters the group into the run folder.
     pub(super) fn start(program: &Path, run_dir: &RunDir) -> Result<Self, StartError> {
         let refuse = |source| StartError::Spawn { program: program.display().to_string(), source };
         let (ours, theirs) = StdStream::pair().map_err(refuse)?;
         ours.set_nonblocking(true).map_err(refuse)?;
         let socket = UnixStream::from_std(ours).map_err(refuse)?;
         let (pipe, leash) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| refuse(error.into()))?;
-        let child = Command::new(program)
+        let mut command = Command::new(program);
+        command
             .arg(RUNNER_ARGUMENT)
             .env_clear()
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::from(pipe))
-            .process_group(0)
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(refuse)?;
+            .kill_on_drop(true);
+        let child = in_own_session(&mut command).spawn().map_err(refuse)?;
         let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
         let pgid = pid.ok_or_else(|| refuse(io::ErrorKind::NotFound.into()))?;
         let group = TaskGroup::of_leader(pgid).map_err(refuse)?;
