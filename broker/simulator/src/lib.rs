@@ -32,6 +32,7 @@ mod seeds;
 mod setting;
 mod spread;
 mod stage;
+#[cfg(feature = "storm")]
 mod storm;
 mod visualization;
 
@@ -45,4 +46,7 @@ pub use scenario::{Better, Metric, Numbers, Order, Outcome, Progress, Quiet, Sce
 pub use seeds::{Seeds, SeedsError};
 pub use setting::{SettingError, settings};
 pub use spread::Spread;
-pub use storm::{Breach, StormConfig, StormFailure, StormReport, storm};
+#[cfg(feature = "storm")]
+pub use storm::{
+    Breach, Bug, FULL_CHECK_TURNS, StormConfig, StormFailure, StormReport, storm, storm_told,
+};

@@ -23,6 +23,12 @@ impl LinkId {
     pub const fn new(raw: u64) -> Self {
         Self(raw)
     }
+
+    /// The raw number.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
 }
 
 /// Where a link's messages go.

@@ -1,112 +1,335 @@
-//! The modelled broker: the core, a store that takes time, and what waits for the store.
+//! The broker: its own dispatcher, with a modelled committer and disk behind it.
+//!
+//! # Invariants
+//! - A turn's letters and answers leave only when its records are on the disk, in the order of the
+//!   turns.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
-use gleaner_protocol::Time;
-use gleaner_scheduling::{Core, CoreConfig, Effect, Fact, Input, RestoreError, check_invariants};
+use gleaner_broker::limits::{COMMIT_BYTES_MAX, COMMIT_QUEUE_MAX, COMMIT_RECORDS_MAX};
+use gleaner_broker::{Decided, Dispatcher, LinkId, LinkMessage, Recovery, pack};
+use gleaner_protocol::control::BrokerMessage;
+use gleaner_protocol::farm::FarmEvent;
+use gleaner_protocol::job::{JobSpec, Lane};
+use gleaner_protocol::{JobId, Time};
+use gleaner_scheduling::{Core, CoreConfig, Fact};
 
-use super::{Breach, StormConfig};
+use super::disk::{Disk, Fate, Step};
+use super::rules::SNAPSHOT_AFTER_BYTES;
+use super::{Breach, Bug, StormConfig};
 use crate::dice::Dice;
+
+/// What the broker is asked.
+#[derive(Debug)]
+pub(super) enum Command {
+    Submit(Box<JobSpec>),
+    Cancel(JobId),
+    LinkOpened(LinkId),
+    LinkMessages(LinkId, Vec<LinkMessage>),
+    LinkClosed(LinkId),
+    /// The monitor's events, and which of its posts they came in.
+    Farm(Vec<FarmEvent>, u64),
+}
+
+/// Said once it is durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// A job was accepted.
+    Accepted(JobId),
+    /// A post of the monitor was taken.
+    Taken(u64),
+}
+
+/// A turn on its way to the disk.
+#[derive(Debug)]
+pub(super) struct Batch {
+    records: Vec<Vec<u8>>,
+    pub(super) facts: Vec<Fact>,
+    pub(super) letters: BTreeMap<LinkId, ((), Vec<BrokerMessage>)>,
+    pub(super) answers: Vec<Answer>,
+}
+
+/// A process.
+struct Alive {
+    dispatcher: Dispatcher<()>,
+    queue: VecDeque<Batch>,
+    /// Batches that are being written together.
+    committing: Vec<Batch>,
+    /// A snapshot to adopt when the commit under way is over.
+    snapshot: Option<(Vec<Vec<u8>>, usize)>,
+    /// The disk failed: nothing is said any more until a restart.
+    has_failed: bool,
+}
 
 /// A broker that may be down.
 pub(super) struct Broker {
     config: CoreConfig,
-    core: Option<Core>,
-    /// On disk.
-    pub(super) durable: Vec<Fact>,
-    /// What the core wanted done and is not done yet, in order.
-    waiting: VecDeque<Effect>,
-    pub(super) sync_is_due: bool,
-    incarnation: u32,
+    storm: StormConfig,
+    alive: Option<Alive>,
+    pub(super) disk: Disk,
+    /// Counts lives; what was meant for an earlier one is dropped.
+    pub(super) life: u64,
+    pub(super) commands: VecDeque<Command>,
+    /// Commits of this life: how many a bug that never syncs loses.
+    unsynced: usize,
 }
 
 impl Broker {
     pub(super) fn new(storm: &StormConfig) -> Self {
-        let config = CoreConfig::background(storm.policy);
-        let core = Some(Core::new(&config));
-        let incarnation = config.incarnation;
         Self {
-            config,
-            core,
-            durable: Vec::new(),
-            waiting: VecDeque::new(),
-            sync_is_due: false,
-            incarnation,
+            config: CoreConfig::background(storm.policy),
+            storm: storm.clone(),
+            alive: None,
+            disk: Disk::default(),
+            life: 0,
+            commands: VecDeque::new(),
+            unsynced: 0,
         }
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        self.alive.is_some()
     }
 
     pub(super) fn core(&self) -> Option<&Core> {
-        self.core.as_ref()
+        self.alive.as_ref().map(|alive| alive.dispatcher.core())
     }
 
-    /// Feeds the core. What it wants done waits until [`Broker::performed`].
-    pub(super) fn handle(&mut self, now: Time, input: Input) -> Result<&[Effect], Breach> {
-        let Some(core) = &mut self.core else { return Ok(&[]) };
-        let mut effects = Vec::new();
-        core.handle(now, input, &mut effects);
-        check_invariants(core)?;
-        let before = self.waiting.len();
-        self.waiting.extend(effects);
-        Ok(&self.waiting.make_contiguous()[before..])
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        self.alive.as_ref()?.dispatcher.next_deadline()
     }
 
-    /// Whether something that waits has to be on disk first.
-    pub(super) fn has_unwritten(&self) -> bool {
-        self.waiting.iter().any(|effect| matches!(effect, Effect::Persist(_)))
+    /// Whether the committer's queue holds the driver up.
+    pub(super) fn is_held_up(&self) -> bool {
+        self.alive.as_ref().is_some_and(|alive| alive.queue.len() >= COMMIT_QUEUE_MAX)
     }
 
-    /// Everything that waits is written, and then done.
-    pub(super) fn performed(&mut self) -> Vec<Effect> {
-        let performed: Vec<_> = self.waiting.drain(..).collect();
-        self.durable.extend(performed.iter().filter_map(|effect| match effect {
-            Effect::Persist(fact) => Some(fact.clone()),
-            _ => None,
-        }));
-        performed
+    /// Whether new jobs are let in.
+    pub(super) fn admits(&self) -> bool {
+        let works = self.alive.as_ref().is_some_and(|alive| !alive.has_failed);
+        works && !self.disk.is_full
     }
 
-    /// Dies. Of what was about to be written, some came to be on disk; nobody was told anything.
-    /// Returns how many facts were lost.
-    pub(super) fn crash(&mut self, dice: &mut Dice) -> u64 {
-        self.core = None;
-        self.sync_is_due = false;
-        let facts: Vec<_> = self
-            .waiting
-            .drain(..)
-            .filter_map(|effect| match effect {
-                Effect::Persist(fact) => Some(fact),
-                _ => None,
-            })
-            .collect();
-        let written = dice.below(facts.len() + 1);
-        let lost = facts.len() - written;
-        self.durable.extend(facts.into_iter().take(written));
-        lost as u64
+    /// Whether all that was decided has been told.
+    pub(super) fn is_quiet(&self) -> bool {
+        let is_idle = |alive: &Alive| alive.queue.is_empty() && alive.committing.is_empty();
+        self.commands.is_empty() && self.alive.as_ref().is_some_and(is_idle)
     }
 
-    /// Comes back from what is on disk, sometimes after writing it anew as its fewest facts.
-    pub(super) fn start(&mut self, dice: &mut Dice) -> Result<(), Breach> {
-        self.incarnation += 1;
-        if dice.chance(300) {
-            let core = self.restore(&self.durable)?;
-            self.durable = core.facts().collect();
+    /// Everything that is ready makes one turn. Returns what it decided, for the watcher.
+    pub(super) fn turn(&mut self, now: Time) -> Option<&Batch> {
+        let alive = self.alive.as_mut()?;
+        let (mut turn, mut answers) = (Decided::default(), Vec::new());
+        if alive.dispatcher.next_deadline().is_some_and(|due| due <= now) {
+            alive.dispatcher.tick(now, &mut turn);
         }
-        let mut core = self.restore(&self.durable)?;
-        let mut effects = Vec::new();
-        core.restored(&mut effects);
-        core.set_incarnation(self.incarnation);
-        check_invariants(&core)?;
-        self.durable.extend(effects.into_iter().filter_map(|effect| match effect {
-            Effect::Persist(fact) => Some(fact),
-            _ => None,
-        }));
-        self.core = Some(core);
-        Ok(())
+        for command in self.commands.drain(..) {
+            let dispatcher = &mut alive.dispatcher;
+            match command {
+                Command::Submit(spec) => {
+                    let submitted = dispatcher.submit(now, *spec, &mut turn);
+                    answers.extend(submitted.map(|submitted| Answer::Accepted(submitted.job)));
+                }
+                Command::Cancel(job) => {
+                    dispatcher.cancel(now, job, &mut turn);
+                }
+                Command::LinkOpened(link) => dispatcher.link_opened(link, ()),
+                Command::LinkMessages(link, messages) => {
+                    dispatcher.link_messages(now, link, messages, &mut turn);
+                }
+                Command::LinkClosed(link) => dispatcher.link_closed(now, link, &mut turn),
+                Command::Farm(events, post) => {
+                    dispatcher.farm_events(events, &mut turn);
+                    answers.push(Answer::Taken(post));
+                }
+            }
+        }
+        alive.dispatcher.end_turn(now, &mut turn);
+        let Decided { facts, letters, .. } = turn;
+        if facts.is_empty() && letters.is_empty() && answers.is_empty() {
+            return None;
+        }
+        let records = pack(facts.iter().cloned());
+        alive.queue.push_back(Batch { records, facts, letters, answers });
+        self.snapshot_if_due();
+        self.alive.as_ref()?.queue.back()
     }
 
-    fn restore(&self, facts: &[Fact]) -> Result<Core, RestoreError> {
-        let mut core = Core::new(&self.config);
-        facts.iter().try_for_each(|fact| core.restore(fact.clone()))?;
-        Ok(core)
+    /// The snapshot stands for all turns that were handed over.
+    fn snapshot_if_due(&mut self) {
+        let Some(alive) = &mut self.alive else { return };
+        if self.disk.tail_bytes() >= SNAPSHOT_AFTER_BYTES && alive.snapshot.is_none() {
+            alive.snapshot = Some((pack(alive.dispatcher.core().facts()), alive.queue.len()));
+        }
     }
+
+    /// Begins a commit of everything that is ready. Returns how many steps of writing it takes, or
+    /// `None` where none can begin.
+    pub(super) fn begin_commit(&mut self) -> Option<u64> {
+        let is_full = self.disk.is_full;
+        let alive = self.alive.as_mut().filter(|alive| alive.committing.is_empty())?;
+        if is_full && alive.queue.front().is_some_and(|batch| !batch.records.is_empty()) {
+            return None;
+        }
+        // Not across a snapshot: what comes after it is not in it.
+        let most = match &alive.snapshot {
+            Some((_, 0)) | None => usize::MAX,
+            Some((_, before)) => *before,
+        };
+        let (mut bytes, mut records) = (0, 0);
+        while alive.committing.len() < most
+            && bytes < COMMIT_BYTES_MAX
+            && records < COMMIT_RECORDS_MAX
+            && let Some(batch) = alive.queue.pop_front()
+        {
+            bytes += batch.records.iter().map(Vec::len).sum::<usize>();
+            records += batch.records.len();
+            alive.committing.push(batch);
+            if is_full && alive.queue.front().is_some_and(|batch| !batch.records.is_empty()) {
+                break;
+            }
+        }
+        if let Some((_, before)) = &mut alive.snapshot {
+            *before = before.saturating_sub(alive.committing.len());
+        }
+        match (alive.committing.is_empty(), records) {
+            (true, _) => None,
+            (false, 0) => Some(0),
+            (false, _) => Some(Step::ALL.len() as u64),
+        }
+    }
+
+    /// The commit under way is durable. Returns its batches, to be told; and whether a snapshot
+    /// took the journal's place.
+    pub(super) fn committed(&mut self) -> (Vec<Batch>, bool) {
+        let Some(alive) = &mut self.alive else { return (Vec::new(), false) };
+        let batches = std::mem::take(&mut alive.committing);
+        if alive.has_failed {
+            return (Vec::new(), false);
+        }
+        let records: Vec<_> =
+            batches.iter().flat_map(|batch| batch.records.iter().cloned()).collect();
+        if !records.is_empty() {
+            self.disk.append(&records);
+            self.unsynced += 1;
+        }
+        if alive.snapshot.as_ref().is_some_and(|(_, before)| *before == 0) {
+            let (chunks, _) = alive.snapshot.take().expect("it was just there");
+            self.disk.adopt_snapshot(chunks);
+            self.unsynced = 0;
+            return (batches, true);
+        }
+        (batches, false)
+    }
+
+    /// The batches of the commit under way, which is forgotten: only a planted bug does that.
+    pub(super) fn forget_commit(&mut self) -> Vec<Batch> {
+        self.alive.as_mut().map(|alive| std::mem::take(&mut alive.committing)).unwrap_or_default()
+    }
+
+    /// The disk fails: whoever waits is told nothing.
+    pub(super) fn fails(&mut self) {
+        if let Some(alive) = &mut self.alive {
+            alive.has_failed = true;
+        }
+    }
+
+    /// Dies after a step of the commit under way, where one is. Returns what became of it and its
+    /// batches: what is on the disk counts, though nobody was told.
+    pub(super) fn dies(
+        &mut self,
+        step: Step,
+        power_is_lost: bool,
+        dice: &mut Dice,
+    ) -> (Option<Fate>, Vec<Batch>) {
+        self.life += 1;
+        self.commands.clear();
+        let Some(alive) = self.alive.take() else { return (None, Vec::new()) };
+        let batches = alive.committing;
+        let records: Vec<_> =
+            batches.iter().flat_map(|batch| batch.records.iter().cloned()).collect();
+        let fate = if records.is_empty() || alive.has_failed {
+            None
+        } else {
+            Some(self.disk.dies_after(step, &records, power_is_lost, dice))
+        };
+        if self.storm.bug == Some(Bug::NeverSyncs) {
+            self.disk.loses_the_last(self.unsynced.min(8));
+        }
+        self.unsynced = 0;
+        (fate, batches)
+    }
+
+    /// Comes back from what is on the disk. What its core adds is written first of all.
+    pub(super) fn start(&mut self) -> Result<Vec<Fact>, Breach> {
+        self.life += 1;
+        let bug = self.storm.bug;
+        let found = self.disk.open()?;
+        let incarnation =
+            if bug == Some(Bug::CountsFromTheBeginning) { 1 } else { found.incarnation };
+        let core = match self.storm.saboteur {
+            None => Core::new(&self.config),
+            Some(policy) => Core::with_policies(
+                &self.config,
+                BTreeMap::from([(Lane::Background, policy())]),
+            ),
+        };
+        let mut recovery = Recovery::new(core);
+        for record in found.records {
+            match bug.and_then(|bug| misread(bug, record)) {
+                None => recovery.take(record)?,
+                Some(misread) => recovery.take(&misread)?,
+            }
+        }
+        let (core, added) = recovery.finish(incarnation);
+        let records = pack(added.iter().cloned());
+        if !records.is_empty() {
+            self.disk.append(&records);
+        }
+        self.alive = Some(Alive {
+            dispatcher: Dispatcher::new(core, incarnation),
+            queue: VecDeque::new(),
+            committing: Vec::new(),
+            snapshot: None,
+            has_failed: false,
+        });
+        Ok(added)
+    }
+
+    /// What waits for the disk and for the driver, and how much may.
+    pub(super) fn check_bounds(&self) -> Result<(), Breach> {
+        let Some(alive) = &self.alive else { return Ok(()) };
+        let count = alive.queue.len();
+        match count <= COMMIT_QUEUE_MAX {
+            true => Ok(()),
+            false => Err(Breach::Unbounded {
+                what: "turns that wait for the disk",
+                count,
+                most: COMMIT_QUEUE_MAX,
+            }),
+        }
+    }
+}
+
+/// A record as a planted bug reads it.
+fn misread(bug: Bug, record: &[u8]) -> Option<Vec<u8>> {
+    let facts: Vec<Fact> = gleaner_protocol::codec::decode(record).ok()?;
+    let mut misread = match bug {
+        Bug::ForgetsDecisions => {
+            let is_vote = |fact: &Fact| {
+                matches!(fact, Fact::Decided { .. } | Fact::Voted { .. } | Fact::Counted { .. })
+            };
+            pack(facts.into_iter().filter(|fact| !is_vote(fact)))
+        }
+        Bug::MixesUpVoters => pack(facts.into_iter().map(|fact| match fact {
+            Fact::Voted { workunit, side, token, digest, cpu_us, .. } => {
+                let host = format!("somebody{}", token.get());
+                let host = gleaner_protocol::HostName::new(host).expect("a plain name");
+                Fact::Voted { workunit, side, host, owner: None, token, digest, cpu_us }
+            }
+            other => other,
+        })),
+        _ => return None,
+    };
+    Some(misread.pop().unwrap_or_else(|| gleaner_protocol::codec::encode(&Vec::<Fact>::new())))
 }

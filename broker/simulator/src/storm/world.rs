@@ -2,59 +2,35 @@
 
 mod agents;
 mod broker_life;
+mod checks;
+mod event;
+mod faults;
+mod hooks;
 mod links;
+mod monitor_life;
+mod submitters;
+mod tasks;
 
-use std::fmt;
-
-use gleaner_protocol::{Digest, JobId, LeaseToken, Origin, Span, Time, WorkunitId};
-use gleaner_scheduling::{Input, JobPhase, RequestId};
+use gleaner_agent::harvest;
+use gleaner_monitor::Monitor;
+use gleaner_protocol::{Digest, HostName, Origin, Span, Time, WorkunitId};
 
 use super::broker::Broker;
-use super::host::{Host, LinkId, ToHost};
+use super::chances::Chances;
+use super::machine::Machine;
 use super::watcher::Watcher;
+use super::wires::Wires;
 use super::{Breach, StormConfig, StormFailure, StormReport};
 use crate::calendar::Calendar;
-use crate::dice::Dice;
+use event::{Event, Label};
+use monitor_life::MonitorLife;
 
-/// How long after the last fault all work must have ended.
-const CALM: Span = Span::from_secs(12 * 3600);
-const LEASE_S: u64 = 900;
-
-#[derive(Debug, Clone)]
-enum Event {
-    Submit,
-    Cancel(JobId),
-    /// A render begins on a farm host, or an owner comes back to a desktop.
-    Taken(usize),
-    Free(usize),
-    LinkOpens(usize),
-    LinkBreaks(usize),
-    /// The broker finds out that a link is gone.
-    LinkLost(usize, LinkId),
-    ToBroker(usize, LinkId, Box<Input>),
-    ToHost(usize, LinkId, ToHost),
-    ReplicaEnds(usize, LeaseToken),
-    Written,
-    /// The broker dies, if it is still in this life.
-    Crash(u64),
-    Start,
-    Deadline,
-    Calm,
-}
-
-impl fmt::Display for Event {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
-    }
-}
-
-/// One purpose, one stream.
-struct Chances {
-    hosts: Dice,
-    network: Dice,
-    work: Dice,
-    broker: Dice,
-}
+/// Workunits that are submitted for each host and hour.
+const WORKUNITS_PER_HOST_HOUR: u64 = 12;
+/// Workunits of a job on average.
+const WORKUNITS_PER_JOB: u64 = 15;
+/// How often it is told how far the storm has come.
+const TOLD_EVERY_EVENTS: u64 = 1 << 14;
 
 pub(super) struct World<'a> {
     seed: u64,
@@ -62,58 +38,73 @@ pub(super) struct World<'a> {
     now: Time,
     calendar: Calendar<Event>,
     chances: Chances,
-    hosts: Vec<Host>,
+    machines: Vec<Machine>,
+    names: std::collections::BTreeMap<HostName, usize>,
+    wires: Wires,
     broker: Broker,
-    /// The link of each host as the broker knows it.
-    links: Vec<Option<LinkId>>,
-    /// When the last message on each host's link arrives, in both directions: none overtakes.
-    arrivals: Vec<[Time; 2]>,
-    next_link: LinkId,
+    /// Whether a turn of the broker is coming, and when its timer wakes it.
+    turn_is_due: bool,
+    broker_timer: Option<Time>,
+    broker_ahead: Span,
+    turns: u64,
+    monitor: MonitorLife,
     watcher: Watcher,
     report: StormReport,
-    submissions: u32,
-    /// When the core is to be told that time went by.
-    deadline: Option<Time>,
-    /// Lives of the broker so far.
+    /// Jobs still to be submitted, and those whose acknowledgement has not come.
+    to_submit: u64,
+    unanswered: u64,
+    submissions: u64,
     lives: u64,
+    bookings: u64,
+    posts: u64,
+    effects: Vec<harvest::Effect>,
+    /// What the event in hand could have touched.
+    touched_host: Option<usize>,
+    turned: bool,
     is_calm: bool,
     calm_since: Time,
 }
 
 impl<'a> World<'a> {
     pub(super) fn new(seed: u64, config: &'a StormConfig) -> Self {
-        let mut chances = Chances {
-            hosts: Dice::new(seed, 1),
-            network: Dice::new(seed, 2),
-            work: Dice::new(seed, 3),
-            broker: Dice::new(seed, 4),
-        };
-        let slots = config.slots as usize;
-        let origins = std::iter::repeat_n(Origin::Farm, config.farm_hosts as usize)
-            .chain(std::iter::repeat_n(Origin::Desktop, config.desktop_hosts as usize));
-        let hosts: Vec<_> = (0..)
-            .zip(origins)
-            .map(|(number, origin)| {
-                let slots = u32::try_from(1 + chances.hosts.below(slots)).expect("few slots");
-                Host::new(number, origin, slots, chances.hosts.chance(config.faulty_permille))
+        let mut chances = Chances::new(seed);
+        let machines: Vec<_> = (0..config.hosts as usize)
+            .map(|number| {
+                let origin = if number % 5 < 3 { Origin::Farm } else { Origin::Desktop };
+                let most = if origin == Origin::Farm { 6 } else { 3 };
+                let cores = u32::try_from(1 + chances.hosts.below(most)).expect("few cores");
+                Machine::new(number, origin, cores, chances.hosts.chance(100))
             })
             .collect();
+        let names = machines.iter().map(|machine| machine.info.name.clone()).zip(0..).collect();
+        let hours_of_hosts = u64::from(config.hosts) * config.lasts.as_millis() / 3_600_000;
+        let workunits = (hours_of_hosts * WORKUNITS_PER_HOST_HOUR).max(WORKUNITS_PER_JOB * 3);
         let mut world = Self {
             seed,
             config,
             now: Time::ZERO,
             calendar: Calendar::new(),
             chances,
-            links: vec![None; hosts.len()],
-            arrivals: vec![[Time::ZERO; 2]; hosts.len()],
-            hosts,
+            watcher: Watcher::new(machines.len()),
+            machines,
+            names,
+            wires: Wires::default(),
             broker: Broker::new(config),
-            next_link: 1,
-            watcher: Watcher::default(),
+            turn_is_due: false,
+            broker_timer: None,
+            broker_ahead: Span::ZERO,
+            turns: 0,
+            monitor: MonitorLife::default(),
             report: StormReport::default(),
+            to_submit: workunits / WORKUNITS_PER_JOB,
+            unanswered: 0,
             submissions: 0,
-            deadline: None,
             lives: 0,
+            bookings: 0,
+            posts: 0,
+            effects: Vec::new(),
+            touched_host: None,
+            turned: false,
             is_calm: false,
             calm_since: Time::ZERO,
         };
@@ -122,20 +113,21 @@ impl<'a> World<'a> {
     }
 
     fn begin(&mut self) {
-        for host in 0..self.hosts.len() {
-            let opens = self.chances.hosts.millis(0, 60_000);
-            self.after(opens, Event::LinkOpens(host));
-            let taken = self.chances.hosts.around_secs(240);
-            self.after(taken, Event::Taken(host));
-            let breaks = self.chances.network.around_secs(600);
-            self.after(breaks, Event::LinkBreaks(host));
+        self.after(Span::ZERO, Event::BrokerStarts);
+        self.after(Span::ZERO, Event::MonitorStarts);
+        for host in 0..self.machines.len() {
+            let on = self.chances.hosts.millis(0, 60_000);
+            let boot = self.machines[host].boot;
+            self.after(on, Event::AgentStarts { host, boot });
+            self.render_later(host);
         }
-        let lasts_ms = self.config.lasts.as_millis();
-        for _ in 0..self.config.jobs {
-            let at = self.chances.work.millis(0, lasts_ms / 2);
+        let polled = self.chances.hosts.millis(0, 10_000);
+        self.after(polled, Event::PollDue);
+        for _ in 0..self.to_submit {
+            let at = self.chances.work.millis(0, self.config.lasts.as_millis() * 9 / 10);
             self.after(at, Event::Submit);
         }
-        self.crash_later();
+        self.begin_faults();
         self.after(self.config.lasts, Event::Calm);
     }
 
@@ -143,126 +135,118 @@ impl<'a> World<'a> {
         self.calendar.enter(self.now + span, event);
     }
 
-    fn crash_later(&mut self) {
-        let mean_s = (self.config.crash_every.as_millis() / 1000).max(1);
-        let crash = self.chances.broker.around_secs(mean_s);
-        self.after(crash, Event::Crash(self.lives));
-    }
-
-    pub(super) fn run(mut self) -> Result<StormReport, StormFailure> {
+    pub(super) fn run(mut self, told: &dyn Fn(u32)) -> Result<StormReport, Box<StormFailure>> {
         while let Some((at, event)) = self.calendar.pop() {
             self.now = at;
             self.report.events += 1;
-            let told = event.to_string();
-            if let Err(breach) = self.happens(event).and_then(|()| self.check_progress()) {
-                let (seed, policy) = (self.seed, self.config.policy);
-                return Err(StormFailure { seed, policy, at, event: told, breach });
+            if self.report.events.is_multiple_of(TOLD_EVERY_EVENTS) {
+                let part = at.as_micros() * 1_000_000 / self.config.lasts.as_micros().max(1);
+                told(u32::try_from(part.min(1_000_000)).expect("at most a million"));
+            }
+            let label = event.label();
+            (self.touched_host, self.turned) = (label.host, false);
+            if let Err(breach) = self.happens(event).and_then(|()| self.check()) {
+                return Err(Box::new(self.failure(label, breach)));
             }
             if self.is_calm && self.all_has_ended() {
                 break;
             }
         }
-        self.conclude().map_err(|breach| StormFailure {
+        if let Err(breach) = self.conclude() {
+            return Err(Box::new(self.failure(Label { name: "the end", host: None }, breach)));
+        }
+        Ok(self.report)
+    }
+
+    fn failure(&self, Label { name, host }: Label, breach: Breach) -> StormFailure {
+        let event = match host {
+            Some(host) => format!("{name} on {}", self.machines[host].info.name),
+            None => name.to_owned(),
+        };
+        StormFailure {
             seed: self.seed,
             policy: self.config.policy,
+            hosts: self.config.hosts,
+            lasts: self.config.lasts,
             at: self.now,
-            event: "the end".into(),
+            event,
+            events: self.report.events,
             breach,
-        })?;
-        Ok(self.report)
+        }
     }
 
     fn happens(&mut self, event: Event) -> Result<(), Breach> {
         match event {
-            Event::Submit => return self.submit(),
-            Event::Cancel(job) => {
-                return self.feed(Input::Cancel { request: RequestId::new(0), job });
+            Event::Submit => self.submit(),
+            Event::Cancel(job) => self.cancel(job),
+            Event::Turn { life } => return self.turn(life),
+            Event::BrokerTimer { at } => return self.broker_wakes(at),
+            Event::Committed { life } => return self.committed(life),
+            Event::BrokerDies { life, step } => return self.broker_dies(life, step),
+            Event::BrokerStarts => return self.broker_starts(),
+            Event::DiskHasSpace => return self.disk_has_space(),
+            Event::WireOpens { host, life } => return self.wire_opens(host, life),
+            Event::ToBroker { wire, messages } => self.broker_receives(wire, messages),
+            Event::ToAgent { wire, messages } => return self.agent_receives(wire, messages),
+            Event::ClosesAtBroker { wire } => self.closes_at_broker(wire),
+            Event::ClosesAtAgent { wire } => return self.closes_at_agent(wire),
+            Event::SilentForAgent { wire } => return self.silent_for_agent(wire),
+            Event::SilentForBroker { wire } => self.silent_for_broker(wire),
+            Event::AgentStarts { host, boot } => self.agent_starts(host, boot),
+            Event::AgentWakes { host, life } => return self.agent_wakes(host, life),
+            Event::AgentGoesOn { host, life } => return self.agent_goes_on(host, life),
+            Event::ReleaseHeard { host, life } => return self.release_heard(host, life),
+            Event::TaskBegins { host, token } => return self.task_begins(host, token),
+            Event::TaskEnds { host, token } => return self.task_ends(host, token),
+            Event::Stored { host, token, works } => return self.stored(host, token, works),
+            Event::SampleDue { host, life } => self.sample_due(host, life),
+            Event::SampleArrives(sample) => return self.sample_arrives(*sample),
+            Event::RenderComes { host } => self.render_comes(host),
+            Event::Preflight(hook) => return self.preflight(hook),
+            Event::PreflightAsks(hook) => return self.preflight_asks(hook),
+            Event::RenderEnds { host, boot, booking } => {
+                return self.render_ends(host, boot, &booking);
             }
-            Event::Taken(host) => self.is_taken(host),
-            Event::Free(host) => self.is_free(host),
-            Event::LinkOpens(host) => self.link_opens(host),
-            Event::LinkBreaks(host) => self.link_breaks(host),
-            Event::LinkLost(host, link) => return self.link_lost(host, link),
-            Event::ToBroker(host, link, input) => return self.broker_receives(host, link, *input),
-            Event::ToHost(host, link, message) => self.host_receives(host, link, message),
-            Event::ReplicaEnds(host, token) => self.replica_ends(host, token),
-            Event::Written if self.broker.sync_is_due => {
-                // The moment in which most is at stake.
-                if !self.is_calm && self.chances.broker.chance(3) {
-                    self.crash();
-                    return Ok(());
-                }
-                return self.perform();
-            }
-            Event::Written => {}
-            Event::Crash(life) if life == self.lives => self.crash(),
-            Event::Crash(_) => {}
-            Event::Start => return self.start(),
-            Event::Deadline => {
-                let due = self.broker.core().and_then(gleaner_scheduling::Core::next_deadline);
-                if due.is_some_and(|due| due <= self.now) {
-                    self.deadline = None;
-                    return self.feed(Input::Tick);
-                }
-            }
-            Event::Calm => {
-                self.is_calm = true;
-                self.calm_since = self.now;
-            }
+            Event::HookTells { event, tries } => return self.hook_tells(event, tries),
+            Event::PollDue => self.poll_due(),
+            Event::PollAnswers(poll) => return self.poll_answers(*poll),
+            Event::MonitorStarts => self.monitor_starts(),
+            Event::MonitorWakes { at } => return self.monitor_wakes(at),
+            Event::MonitorPosts { life } => self.monitor_posts(life),
+            Event::PostArrives { post, events } => self.post_arrives(post, events),
+            Event::PostAnswered { post, is_taken } => self.post_answered(post, is_taken),
+            Event::HostBoots { host } => self.host_boots(host),
+            Event::FolderWorks { host } => self.machines[host].folder.is_full = false,
+            Event::Fault(fault) => return self.strikes(fault),
+            Event::Calm => return self.calm(),
         }
         Ok(())
     }
 
-    fn check_progress(&mut self) -> Result<(), Breach> {
-        let calm = self.now - self.calm_since;
-        if !self.is_calm || calm < CALM {
-            return Ok(());
-        }
-        let Some(core) = self.broker.core() else { return Ok(()) };
-        let stuck = core.farm().jobs().find(|job| job.phase == JobPhase::Active);
-        stuck.map_or(Ok(()), |job| {
-            let reasons = core.explain_job(job.id).unwrap_or_default();
-            let why: Vec<_> = reasons.iter().map(ToString::to_string).collect();
-            Err(Breach::Stuck { job: job.id, calm, why: why.join("; ") })
-        })
+    /// Everything of a clock that may have jumped.
+    fn host_clock(&self, host: usize) -> Time {
+        self.machines[host].clock(self.now)
     }
 
-    fn all_has_ended(&self) -> bool {
-        self.submissions >= self.config.jobs
-            && !self.broker.has_unwritten()
-            && self
-                .broker
-                .core()
-                .is_some_and(|core| core.farm().jobs().all(|job| job.phase != JobPhase::Active))
-    }
-
-    fn conclude(&mut self) -> Result<(), Breach> {
-        let core = self.broker.core().expect("the broker is up when all has ended");
-        self.report.ended_at = self.now;
-        for id in self.watcher.jobs() {
-            let job = core.farm().job(*id).ok_or(Breach::JobLost(*id))?;
-            self.report.jobs_cancelled += u32::from(job.phase == JobPhase::Cancelled);
-            self.report.decided += u64::from(job.ended.decided());
-            self.report.given_up += u64::from(job.ended.failed());
-        }
-        for (id, digest) in self.watcher.decided() {
-            let job = core.farm().job(id.job).ok_or(Breach::JobLost(id.job))?;
-            if job.ended.digest(id.index) != Some(*digest) {
-                return Err(Breach::DecisionChanged(*id));
-            }
-            if *digest != output(*id, "") {
-                self.report.wrong += 1;
-                // Faulty hosts lie each in their own way: two that agree tell the truth.
-                if job.spec.quorum() > 1 {
-                    return Err(Breach::WrongOutput(*id));
-                }
-            }
-        }
-        Ok(())
+    fn monitor(&mut self) -> Option<&mut Monitor> {
+        self.monitor.monitor.as_mut()
     }
 }
 
-/// The right output of a workunit, or a liar's own.
-fn output(workunit: WorkunitId, lie: &str) -> Digest {
-    Digest::of(format!("{workunit}{lie}").as_bytes())
+/// The content of the right output of a workunit, or of a liar's own.
+fn content(workunit: WorkunitId, lie: Option<u64>) -> Vec<u8> {
+    let mut bytes = workunit.job.get().to_le_bytes().to_vec();
+    bytes.extend(workunit.index.to_le_bytes());
+    bytes.extend(lie.iter().flat_map(|lie| lie.to_le_bytes()));
+    bytes
+}
+
+/// The digest of the right output.
+fn right_output(workunit: WorkunitId) -> Digest {
+    let files = vec![tasks::file(content(workunit, None))];
+    let files = files.into_iter().map(|product| gleaner_protocol::OutputFile {
+        name: product.name,
+        content: product.content,
+    });
+    gleaner_protocol::Manifest::new(files.collect()).expect("one small file").digest()
 }

@@ -1,139 +1,289 @@
-//! What happens on hosts.
+//! The loop around an agent's decisions: takes inputs in its order, performs what is decided.
 
-use gleaner_protocol::control::ReleaseReason;
-use gleaner_protocol::{LeaseToken, Origin, ReplicaId, Span};
-use gleaner_scheduling::{Input, ReportedOutcome};
+use gleaner_agent::harvest::{Effect, Harvest, Input};
+use gleaner_protocol::control::{BrokerMessage, Opening};
+use gleaner_protocol::{Span, Time};
 
-use super::{Event, World, output};
-use crate::storm::host::{Done, LinkId, ToHost};
+use super::{Event, World};
+use crate::storm::machine::{Agent, News, Released, Task, WireId};
+use crate::storm::{Breach, Bug};
+
+/// How long an unreadable run folder is left alone.
+const LOOK_AGAIN: Span = Span::from_secs(1);
 
 impl World<'_> {
-    pub(super) fn host_receives(&mut self, host: usize, link: LinkId, message: ToHost) {
-        let entry = &mut self.hosts[host];
-        if entry.link != Some(link) {
+    pub(super) fn agent_starts(&mut self, host: usize, boot: u64) {
+        let machine = &mut self.machines[host];
+        if machine.boot != boot || !machine.is_on || machine.agent.is_some() {
             return;
         }
-        match message {
-            ToHost::Welcome(adopted) => {
-                entry.is_welcome = true;
-                entry.running.retain(|token, _| adopted.contains(token));
-                entry.done.retain(|token, _| adopted.contains(token));
-                let done: Vec<_> = entry.done.keys().copied().collect();
-                for token in done {
-                    self.reports(host, token);
+        self.lives += 1;
+        // What an earlier agent left running is stopped before anything else.
+        machine.tasks.clear();
+        let ground = Some(machine.folder.ground(machine.info.cores));
+        let harvest = Harvest::new(machine.info.clone(), self.lives, ground);
+        machine.agent = Some(Agent::new(self.lives, harvest));
+        let life = self.lives;
+        let soon = self.chances.hosts.millis(10, 500);
+        self.after(soon, Event::WireOpens { host, life });
+        let sampled = self.chances.hosts.millis(10, 10_000);
+        self.after(sampled, Event::SampleDue { host, life });
+    }
+
+    /// The process is gone, and with it what it ran.
+    pub(super) fn agent_dies(&mut self, host: usize) {
+        let Some(agent) = self.machines[host].agent.take() else { return };
+        self.machines[host].tasks.clear();
+        if let Some(wire) = agent.wire {
+            self.wires.get(wire).open_at_agent = false;
+            self.end_reaches_broker(wire);
+        }
+    }
+
+    /// Its main loop hears of something, now or when it goes on.
+    pub(super) fn agent_hears(&mut self, host: usize, news: News) -> Result<(), Breach> {
+        self.touched_host = Some(host);
+        let Some(agent) = &mut self.machines[host].agent else { return Ok(()) };
+        if !agent.listens() {
+            agent.waiting.push_back(news);
+            return Ok(());
+        }
+        self.agent_takes(host, news)?;
+        self.agent_rests(host);
+        Ok(())
+    }
+
+    pub(super) fn agent_releases(&mut self, host: usize, released: Released) {
+        if let Some(agent) = &mut self.machines[host].agent {
+            agent.releases.push_back(released);
+            let life = agent.life;
+            // What was frozen is killed a moment later, and only then it is told.
+            self.after(Span::from_millis(5), Event::ReleaseHeard { host, life });
+        }
+    }
+
+    pub(super) fn release_heard(&mut self, host: usize, life: u64) -> Result<(), Breach> {
+        let agent = self.machines[host].agent.as_ref();
+        if agent.is_some_and(|agent| agent.life == life && agent.listens()) {
+            self.take_releases(host)?;
+            self.agent_rests(host);
+        }
+        Ok(())
+    }
+
+    fn take_releases(&mut self, host: usize) -> Result<(), Breach> {
+        while let Some(agent) = &mut self.machines[host].agent
+            && let Some(released) = agent.releases.pop_front()
+        {
+            agent.owes_epoch |= released.raise_epoch;
+            self.look_at_folder(host, released.stopped)?;
+            self.sample(host);
+        }
+        Ok(())
+    }
+
+    /// Goes on after it was stopped or held up: what hooks did comes first, then its slots, then
+    /// the broker.
+    pub(super) fn agent_goes_on(&mut self, host: usize, life: u64) -> Result<(), Breach> {
+        let Some(agent) = self.machines[host].agent.as_mut().filter(|agent| agent.life == life)
+        else {
+            return Ok(());
+        };
+        (agent.is_stopped, agent.is_busy) = (false, false);
+        let waiting = std::mem::take(&mut agent.waiting);
+        let is_of_broker = |news: &News| matches!(news, News::Messages(..) | News::Gone(_));
+        let (of_broker, of_slots): (Vec<_>, Vec<_>) = waiting.into_iter().partition(is_of_broker);
+        self.take_releases(host)?;
+        for news in of_slots.into_iter().chain(of_broker) {
+            self.agent_takes(host, news)?;
+        }
+        self.handle(host, Input::Tick)?;
+        self.agent_rests(host);
+        Ok(())
+    }
+
+    pub(super) fn agent_wakes(&mut self, host: usize, life: u64) -> Result<(), Breach> {
+        let (now, clock) = (self.now, self.host_clock(host));
+        let Some(agent) = self.machines[host].agent.as_mut().filter(|agent| agent.life == life)
+        else {
+            return Ok(());
+        };
+        if agent.wake.is_none_or(|wake| wake > now) {
+            return Ok(());
+        }
+        agent.wake = None;
+        if !agent.listens() {
+            return Ok(());
+        }
+        if agent.look_again.is_some_and(|at| at <= clock) {
+            self.look_at_folder(host, Vec::new())?;
+        }
+        let agent = self.machines[host].agent.as_ref().expect("it was just there");
+        if agent.harvest.next_deadline().is_some_and(|due| due <= clock) {
+            self.handle(host, Input::Tick)?;
+        }
+        self.agent_rests(host);
+        Ok(())
+    }
+
+    fn agent_takes(&mut self, host: usize, news: News) -> Result<(), Breach> {
+        match news {
+            News::Begins(token) => self.task_begins(host, token),
+            News::Ended { token, result, epoch_raised } => {
+                if epoch_raised {
+                    self.look_at_folder(host, Vec::new())?;
                 }
-                self.asks(host);
+                self.handle(host, Input::Ended { token, result })
             }
-            ToHost::Lease(token, replica) => {
-                entry.asked = entry.asked.saturating_sub(1);
-                if entry.running.len() >= entry.slots as usize {
-                    return self.releases(host, token, ReleaseReason::FragmentClosed);
+            News::Stored(token, result) => self.handle(host, Input::Stored { token, result }),
+            News::Messages(wire, messages) => {
+                messages.into_iter().try_for_each(|message| self.take_message(host, wire, message))
+            }
+            News::Gone(wire) => {
+                let agent = self.machines[host].agent.as_mut().expect("it hears");
+                if agent.wire != Some(wire) {
+                    return Ok(());
                 }
-                entry.running.insert(token, replica);
-                let takes_s = if self.chances.work.chance(50) { 1500 } else { 60 };
-                let takes = self.chances.work.around_secs(takes_s);
-                self.after(takes, Event::ReplicaEnds(host, token));
+                agent.wire = None;
+                agent.outgoing.clear();
+                self.reconnect_later(host);
+                self.handle(host, Input::LinkDown)
             }
-            ToHost::Abort(token) => {
-                entry.done.remove(&token);
-                if entry.running.remove(&token).is_some() {
-                    self.releases(host, token, ReleaseReason::Aborted);
+        }
+    }
+
+    pub(super) fn link_is_up(&mut self, host: usize, wire: WireId) -> Result<(), Breach> {
+        let agent = self.machines[host].agent.as_mut().expect("it has called");
+        agent.wire = Some(wire);
+        agent.outgoing.clear();
+        self.look_at_folder(host, Vec::new())?;
+        self.handle(host, Input::LinkUp)?;
+        self.agent_rests(host);
+        Ok(())
+    }
+
+    fn take_message(
+        &mut self,
+        host: usize,
+        wire: WireId,
+        mut message: BrokerMessage,
+    ) -> Result<(), Breach> {
+        let agent = self.machines[host].agent.as_mut().expect("it hears");
+        if agent.wire != Some(wire) {
+            // Ended from its side; what was under way means nothing any more.
+            return Ok(());
+        }
+        agent.backoff_ms = 100;
+        match &mut message {
+            BrokerMessage::Opening(opening) => {
+                self.take_releases(host)?;
+                if self.config.bug == Some(Bug::IgnoresEpochs) {
+                    opening.epoch = self.machines[host].folder.epoch();
                 }
-                self.asks(host);
+                self.end_bookings(host, opening);
+                self.look_at_folder(host, Vec::new())?;
             }
-            ToHost::Verdict(token) => {
-                entry.done.remove(&token);
+            BrokerMessage::Verdict { .. } if self.config.bug == Some(Bug::KeepsReports) => {
+                return Ok(());
             }
+            _ => {}
         }
+        self.handle(host, Input::Broker(message))
     }
 
-    pub(super) fn asks(&mut self, host: usize) {
-        let entry = &mut self.hosts[host];
-        let slots = entry.wants();
-        if slots > 0 && entry.is_welcome && entry.link.is_some() {
-            entry.asked += slots;
-            let host_name = entry.info.name.clone();
-            self.says(host, Input::Request { host: host_name, slots });
-        }
-    }
-
-    pub(super) fn releases(&mut self, host: usize, token: LeaseToken, reason: ReleaseReason) {
-        let name = self.hosts[host].info.name.clone();
-        self.says(host, Input::Released { host: name, token, reason });
-    }
-
-    pub(super) fn replica_ends(&mut self, host: usize, token: LeaseToken) {
-        let Some(replica) = self.hosts[host].running.remove(&token) else { return };
-        let outcome = self.outcome(host, replica);
-        self.hosts[host].done.insert(token, Done { replica, outcome });
-        self.reports(host, token);
-        if self.chances.network.chance(50) {
-            self.reports(host, token);
-        }
-        self.asks(host);
-    }
-
-    pub(super) fn outcome(&mut self, host: usize, replica: ReplicaId) -> ReportedOutcome {
-        let lies =
-            self.hosts[host].is_faulty && self.chances.hosts.chance(self.config.lie_permille);
-        if lies && self.chances.hosts.chance(300) {
-            return ReportedOutcome::Failed("out of order".into());
-        }
-        let lie = if lies { host.to_string() } else { String::new() };
-        ReportedOutcome::Output(output(replica.workunit, &lie))
-    }
-
-    pub(super) fn reports(&mut self, host: usize, token: LeaseToken) {
-        let entry = &self.hosts[host];
-        if !entry.is_welcome {
-            return;
-        }
-        let Some(Done { replica, outcome }) = entry.done.get(&token).cloned() else { return };
-        let name = entry.info.name.clone();
-        self.says(host, Input::Report { host: name, token, replica, outcome, cpu_us: 1000 });
-    }
-
-    /// Preflight: what no longer fits is driven out before anything else happens.
-    pub(super) fn is_taken(&mut self, host: usize) {
-        if self.is_calm || self.hosts[host].is_taken {
-            return;
-        }
-        self.hosts[host].is_taken = true;
-        let slots = self.hosts[host].most_slots as usize;
-        let left = if self.chances.hosts.chance(500) { 0 } else { self.chances.hosts.below(slots) };
-        self.set_slots(host, u32::try_from(left).expect("few slots"));
-        let free = self.chances.hosts.around_secs(120);
-        self.after(free, Event::Free(host));
-        if self.hosts[host].info.origin == Origin::Desktop && self.chances.hosts.chance(300) {
-            // It is switched off: what ran is lost, nobody is told.
-            self.hosts[host].running.clear();
-            self.hosts[host].done.clear();
-            if let Some(link) = self.hosts[host].link.take() {
-                self.after(Span::from_secs(10), Event::LinkLost(host, link));
+    /// Ends the bookings whose postflight was lost, if the monitor's word is as new as the folder.
+    fn end_bookings(&mut self, host: usize, opening: &Opening) {
+        let clock = self.host_clock(host);
+        let folder = &mut self.machines[host].folder;
+        if folder.epoch() == opening.epoch {
+            for booking in &opening.ended {
+                folder.end(clock, booking);
             }
         }
     }
 
-    pub(super) fn set_slots(&mut self, host: usize, slots: u32) {
-        self.hosts[host].slots = slots;
-        let driven_out = self.hosts[host].drive_out();
-        self.report.preempted += driven_out.len() as u64;
-        let (name, fragment) = (self.hosts[host].info.name.clone(), self.hosts[host].fragment());
-        for token in driven_out {
-            self.releases(host, token, ReleaseReason::Preempted);
+    /// Reads the run folder and has it obeyed.
+    fn look_at_folder(
+        &mut self,
+        host: usize,
+        stopped: Vec<gleaner_protocol::LeaseToken>,
+    ) -> Result<(), Breach> {
+        let clock = self.host_clock(host);
+        let machine = &mut self.machines[host];
+        let agent = machine.agent.as_mut().expect("it looks");
+        if agent.owes_epoch && machine.folder.raise_epoch().is_some() {
+            agent.owes_epoch = false;
         }
-        self.says(host, Input::Fragment { host: name, fragment });
+        let ground = (!agent.owes_epoch).then(|| machine.folder.ground(machine.info.cores));
+        agent.look_again = ground.is_none().then(|| clock + LOOK_AGAIN);
+        self.handle(host, Input::Ground { ground, stopped })
     }
 
-    pub(super) fn is_free(&mut self, host: usize) {
-        self.hosts[host].is_taken = false;
-        let slots = self.hosts[host].most_slots;
-        self.set_slots(host, slots);
-        self.asks(host);
-        if self.hosts[host].link.is_none() {
-            self.reconnect_later(host);
+    fn handle(&mut self, host: usize, input: Input) -> Result<(), Breach> {
+        let clock = self.host_clock(host);
+        let mut effects = std::mem::take(&mut self.effects);
+        let agent = self.machines[host].agent.as_mut().expect("it has inputs");
+        agent.harvest.handle(clock, input, &mut effects);
+        let performed = effects.drain(..).try_for_each(|effect| self.perform(host, effect));
+        self.effects = effects;
+        performed
+    }
+
+    fn perform(&mut self, host: usize, effect: Effect) -> Result<(), Breach> {
+        let machine = &mut self.machines[host];
+        let agent = machine.agent.as_mut().expect("it has effects");
+        match effect {
+            Effect::Send(message) => {
+                let is_report =
+                    matches!(message, gleaner_protocol::control::AgentMessage::Report(_));
+                if is_report && self.config.bug == Some(Bug::ReportsOnce) {
+                    return Ok(self.report_once(host, message));
+                }
+                agent.outgoing.push(message);
+            }
+            Effect::Fragment(fragment) => {
+                agent.gate.set(fragment);
+                self.sample(host);
+            }
+            Effect::Start { slot, lease, epoch, since, .. } => {
+                let (token, replica) = (lease.token, lease.replica);
+                machine.tasks.insert(token, Task { replica, slot, epoch, since, runs: false });
+                let ready = self.chances.work.millis(1, 300);
+                self.after(ready, Event::TaskBegins { host, token });
+            }
+            Effect::Stop { token, .. } => {
+                if self.config.bug != Some(Bug::StopsNothing) {
+                    machine.tasks.remove(&token);
+                    self.report.preempted += 1;
+                }
+            }
+            Effect::Store { token, .. } => self.store(host, token),
+            Effect::Discard { .. } => {}
+            Effect::EndLink { reason } => {
+                return Err(Breach::LinkRule { host: machine.info.name.to_string(), reason });
+            }
         }
-        let taken = self.chances.hosts.around_secs(240);
-        self.after(taken, Event::Taken(host));
+        Ok(())
+    }
+
+    /// Passes on what was said, and sets its timer.
+    pub(super) fn agent_rests(&mut self, host: usize) {
+        let (now, ahead) = (self.now, self.machines[host].ahead);
+        let Some(agent) = &mut self.machines[host].agent else { return };
+        let due = agent.harvest.next_deadline().into_iter().chain(agent.look_again).min();
+        let due = due.map(|due| {
+            let due = due.as_micros().saturating_sub(ahead.as_micros());
+            Time::from_micros(due).max(now + Span::from_millis(1))
+        });
+        if let Some(due) = due.filter(|due| agent.wake.is_none_or(|wake| *due < wake)) {
+            agent.wake = Some(due);
+            let life = agent.life;
+            self.calendar.enter(due, Event::AgentWakes { host, life });
+        }
+        let agent = self.machines[host].agent.as_mut().expect("it was just there");
+        let messages = std::mem::take(&mut agent.outgoing);
+        if let Some(wire) = agent.wire.filter(|_| !messages.is_empty()) {
+            self.to_broker(wire, messages);
+        }
     }
 }

@@ -1,0 +1,147 @@
+//! What must never happen, and a storm in which it did.
+
+use std::fmt;
+
+use gleaner_broker::RecordError;
+use gleaner_protocol::{JobId, LeaseToken, Span, Time, WorkunitId};
+use gleaner_scheduling::{PolicyName, Violation};
+use thiserror::Error;
+
+/// What must never happen.
+#[derive(Debug, Error)]
+pub enum Breach {
+    /// The core's own check failed.
+    #[error(transparent)]
+    Core(#[from] Violation),
+    /// An agent's own check failed.
+    #[error("the agent of {host}: {violation}")]
+    Agent {
+        /// Whose.
+        host: String,
+        /// What.
+        violation: gleaner_agent::harvest::Violation,
+    },
+    /// The monitor's own check failed.
+    #[error("the monitor: {0}")]
+    Monitor(#[from] gleaner_monitor::Violation),
+    /// The records on disk do not restore a core.
+    #[error("the records on disk do not restore: {0}")]
+    Restore(#[from] RecordError),
+    /// The journal is not as it was written.
+    #[error("the journal is damaged: {0}")]
+    Damaged(String),
+    /// An acknowledged job is gone.
+    #[error("{0} was acknowledged and is not known any more")]
+    JobLost(JobId),
+    /// An acknowledged report is not on disk.
+    #[error("a vote on {0} was acknowledged and is not on disk")]
+    VoteLost(WorkunitId),
+    /// A decision changed or is gone.
+    #[error("{0} was decided, and has another canonical output or none now")]
+    DecisionChanged(WorkunitId),
+    /// A host, or two of one owner, voted twice.
+    #[error("{1} voted twice on {0}")]
+    SecondVote(WorkunitId, String),
+    /// A fencing token fences nothing.
+    #[error("{0} was given out twice")]
+    TokenReused(LeaseToken),
+    /// A host was given more than its fragment.
+    #[error("{host} was given {held} replicas, its fragment has {slots} slots")]
+    OverFragment {
+        /// The host.
+        host: String,
+        /// What it was given.
+        held: usize,
+        /// What it gives.
+        slots: u32,
+    },
+    /// A render shares its cores with harvested work.
+    #[error("{host} renders on {rendering} of {cores} cores and runs {running} replicas beside")]
+    InTheWay {
+        /// The host.
+        host: String,
+        /// Cores that renders have, whose preflight has returned.
+        rendering: u32,
+        /// Cores of the host.
+        cores: u32,
+        /// Replicas whose processes run.
+        running: usize,
+    },
+    /// What runs on a host is not what its agent holds.
+    #[error("{host} runs {running} replicas, its agent holds {held}")]
+    Stray {
+        /// The host.
+        host: String,
+        /// Replicas whose processes are there.
+        running: usize,
+        /// Replicas that the agent takes to be running.
+        held: usize,
+    },
+    /// A part broke the rules of a link.
+    #[error("the agent of {host} ended its link: {reason}")]
+    LinkRule {
+        /// The host.
+        host: String,
+        /// Which rule.
+        reason: &'static str,
+    },
+    /// Something grew beyond its named limit.
+    #[error("{what}: {count}, at most {most}")]
+    Unbounded {
+        /// What.
+        what: &'static str,
+        /// How many there are.
+        count: usize,
+        /// How many there may be.
+        most: usize,
+    },
+    /// An output that no majority can have agreed on.
+    #[error("{0} has a wrong output although honest hosts are the majority of its quorum")]
+    WrongOutput(WorkunitId),
+    /// Work does not end although nothing goes wrong any more.
+    #[error("{job} has not ended {calm} after the last fault: {why}")]
+    Stuck {
+        /// The job.
+        job: JobId,
+        /// How long nothing went wrong.
+        calm: Span,
+        /// What the core says.
+        why: String,
+    },
+}
+
+/// A storm in which something happened that must never happen.
+#[derive(Debug)]
+pub struct StormFailure {
+    /// Its seed.
+    pub seed: u64,
+    /// Its policy.
+    pub policy: PolicyName,
+    /// Its hosts.
+    pub hosts: u32,
+    /// How long faults happened.
+    pub lasts: Span,
+    /// When.
+    pub at: Time,
+    /// After which event, and on which host where it was on one.
+    pub event: String,
+    /// How many events there had been.
+    pub events: u64,
+    /// What.
+    pub breach: Breach,
+}
+
+impl fmt::Display for StormFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seed, policy, hosts, lasts, at, event, events, breach } = self;
+        let hours = lasts.as_secs_f64() / 3600.0;
+        write!(
+            f,
+            "storm of seed {seed} under {policy} at {at:?}, after {event} (event {events}): {breach}\n\
+             replay it: gleaner simulate storm --seed {seed} --policy {policy} --hours {hours} \
+             --hosts {hosts}"
+        )
+    }
+}
+
+impl std::error::Error for StormFailure {}

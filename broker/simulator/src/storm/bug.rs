@@ -1,0 +1,32 @@
+//! What can be built wrong around the core, to show that each check of the storm can fail.
+
+/// A planted bug. For tests only: nothing but a test sets [`StormConfig::bug`](super::StormConfig).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bug {
+    /// The broker tells before it has written.
+    TellsBeforeItIsWritten,
+    /// The broker writes, tells, and never syncs.
+    NeverSyncs,
+    /// A restarted broker does not read decisions, and decides anew.
+    ForgetsDecisions,
+    /// A restarted broker reads votes as those of other hosts.
+    MixesUpVoters,
+    /// A restarted broker counts its incarnations from the beginning.
+    CountsFromTheBeginning,
+    /// The broker overhears that a fragment became smaller.
+    OverhearsSmallerFragments,
+    /// An agent does not stop what its decisions have it stop.
+    StopsNothing,
+    /// A slot starts its replica whatever the run folder and the gate say.
+    IgnoresTheGate,
+    /// A hook that the agent does not answer leaves the work running.
+    TrustsTheAgent,
+    /// An opening is obeyed whatever epoch it was decided on.
+    IgnoresEpochs,
+    /// Reports are never sent a second time.
+    ReportsOnce,
+    /// Faulty hosts agree on one wrong output.
+    LiarsCollude,
+    /// Agents keep every report, acknowledged or not.
+    KeepsReports,
+}

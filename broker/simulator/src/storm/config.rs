@@ -1,0 +1,42 @@
+//! What a storm is made of.
+
+use gleaner_protocol::Span;
+use gleaner_scheduling::{Policy, PolicyName};
+
+use super::Bug;
+
+/// What a storm is made of.
+#[derive(Debug, Clone)]
+pub struct StormConfig {
+    /// The policy of the background lane.
+    pub policy: PolicyName,
+    /// Hosts; three of five are render hosts, the others desktops.
+    pub hosts: u32,
+    /// How long faults happen. Afterwards all work has to end.
+    pub lasts: Span,
+    /// The broker dies at exactly this step of writing, counted from 1, besides whatever else it
+    /// dies of.
+    pub dies_at_write: Option<u64>,
+    /// Up to how many hosts everything is checked after every event. In a larger storm it is
+    /// everything that the event could have touched, and everything at every
+    /// [`FULL_CHECK_TURNS`](super::FULL_CHECK_TURNS)th turn of the broker, every restart and the end.
+    pub full_checks_up_to: u32,
+    /// For tests: what is built wrong around the core.
+    pub bug: Option<Bug>,
+    /// For tests: a policy in the place of the named one.
+    pub saboteur: Option<fn() -> Box<dyn Policy>>,
+}
+
+impl Default for StormConfig {
+    fn default() -> Self {
+        Self {
+            policy: PolicyName::FragmentAware,
+            hosts: 50,
+            lasts: Span::from_secs(2 * 3600),
+            dies_at_write: None,
+            full_checks_up_to: 64,
+            bug: None,
+            saboteur: None,
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! The settings of the modelled parts: those of a farm that takes itself seriously.
+
+use gleaner_monitor::Rules;
+use gleaner_protocol::Span;
+
+/// How long a replica is leased, in seconds.
+pub(super) const LEASE_S: u64 = 900;
+/// How often an agent sends a sample.
+pub(super) const SAMPLE_EVERY: Span = Span::from_secs(30);
+/// How often the farm is polled.
+pub(super) const POLL_EVERY: Span = Span::from_secs(30);
+/// How long an agent hears nothing before it gives a link up.
+pub(super) const AGENT_SILENCE: Span = Span::from_secs(35);
+/// How long the broker hears nothing before it gives a link up.
+pub(super) const BROKER_SILENCE: Span = Span::from_secs(45);
+/// How long after the last fault all work must have ended.
+pub(super) const CALM: Span = Span::from_secs(12 * 3600);
+/// How many tries a hook has to tell the monitor.
+pub(super) const HOOK_TRIES: u8 = 5;
+/// The name that polls go by.
+pub(super) const POLL_SOURCE: &str = "farm";
+/// When a snapshot takes the journal's place, in bytes.
+pub(super) const SNAPSHOT_AFTER_BYTES: u64 = 64 << 10;
+/// Memory of a host, in MiB.
+pub(super) const MEMORY_MIB: u64 = 64 << 10;
+
+/// The monitor's: an opening holds for three samples.
+pub(super) const fn of_monitor() -> Rules {
+    Rules {
+        quiet: Span::from_secs(60),
+        reserve_cores: 0,
+        reserve_memory_mib: 0,
+        fragment_valid: Span::from_secs(90),
+        booking_limit: Span::from_secs(86_400),
+        poll_interval: POLL_EVERY,
+    }
+}

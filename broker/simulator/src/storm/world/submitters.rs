@@ -1,0 +1,67 @@
+//! Those who submit jobs, and try again until they are told that theirs is accepted.
+
+use gleaner_protocol::job::{JobSpec, Lane, Task, Workunits};
+use gleaner_protocol::{JobId, KernelName, OwnerName, Span};
+
+use super::{Event, WORKUNITS_PER_JOB, World};
+use crate::storm::broker::Command;
+use crate::storm::rules::LEASE_S;
+
+impl World<'_> {
+    pub(super) fn submit(&mut self) {
+        if !self.broker.admits() {
+            // Its submitter tries again.
+            return self.after(Span::from_secs(15), Event::Submit);
+        }
+        self.submissions += 1;
+        self.unanswered += 1;
+        let spec = self.draw_job();
+        self.ask_broker(Command::Submit(Box::new(spec)));
+    }
+
+    fn draw_job(&mut self) -> JobSpec {
+        let dice = &mut self.chances.work;
+        let replication = u8::try_from(1 + dice.below(3)).expect("at most 3");
+        let count = 1 + dice.below(2 * WORKUNITS_PER_JOB as usize - 1);
+        let more = dice.below(1 + usize::from(replication));
+        JobSpec {
+            name: format!("storm-{}", self.submissions),
+            owner: OwnerName::new(format!("owner{}", dice.below(3))).expect("a plain name"),
+            lane: Lane::Background,
+            task: Task::Kernel(KernelName::new("model").expect("a plain name")),
+            workunits: Workunits::Count(u32::try_from(count).expect("few workunits")),
+            replication,
+            quorum: None,
+            max_replicas: Some(u16::from(replication) + u16::try_from(more).expect("few")),
+            lease_s: LEASE_S,
+            profile: Default::default(),
+            trust: Default::default(),
+        }
+    }
+
+    /// A submitter is told.
+    pub(super) fn accepted(&mut self, job: JobId) {
+        self.watcher.accepted(job);
+        self.report.jobs_accepted += 1;
+        self.unanswered = self.unanswered.saturating_sub(1);
+        self.to_submit = self.to_submit.saturating_sub(1);
+        if self.chances.work.chance(100) {
+            let cancel = self.chances.work.around_secs(400);
+            self.after(cancel, Event::Cancel(job));
+        }
+    }
+
+    pub(super) fn cancel(&mut self, job: JobId) {
+        if self.broker.admits() {
+            self.ask_broker(Command::Cancel(job));
+        }
+    }
+
+    /// The broker died: those who were not answered submit anew.
+    pub(super) fn submit_again(&mut self) {
+        for _ in 0..std::mem::take(&mut self.unanswered) {
+            let again = self.chances.work.millis(1_000, 60_000);
+            self.after(again, Event::Submit);
+        }
+    }
+}

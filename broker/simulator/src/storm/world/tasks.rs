@@ -1,0 +1,119 @@
+//! Replicas as processes: they begin if they may, end in their time, and some lie.
+
+use gleaner_agent::harvest::{Product, RunResult};
+use gleaner_protocol::control::AgentMessage;
+use gleaner_protocol::{Content, Digest, LeaseToken, ReplicaId};
+
+use super::{Event, World, content};
+use crate::storm::machine::News;
+use crate::storm::{Breach, Bug};
+
+impl World<'_> {
+    /// A slot hands a replica to its runner, if the host still stands where it stood.
+    pub(super) fn task_begins(&mut self, host: usize, token: LeaseToken) -> Result<(), Breach> {
+        let machine = &mut self.machines[host];
+        let running = machine.running();
+        let Some(agent) = &machine.agent else { return Ok(()) };
+        if agent.is_stopped {
+            return self.agent_hears(host, News::Begins(token));
+        }
+        let Some(task) = machine.tasks.get_mut(&token).filter(|task| !task.runs) else {
+            return Ok(());
+        };
+        let may_begin =
+            task.epoch == machine.folder.epoch() && agent.gate.admits(running, task.epoch);
+        if !may_begin && self.config.bug != Some(Bug::IgnoresTheGate) {
+            machine.tasks.remove(&token);
+            let ended = News::Ended { token, result: RunResult::Preempted, epoch_raised: true };
+            return self.agent_hears(host, ended);
+        }
+        task.runs = true;
+        let slowness = u64::from(machine.slowness);
+        let mean_s = if self.chances.work.chance(30) { 1_200 } else { 100 };
+        let takes = self.chances.work.around_secs(mean_s).times(slowness);
+        self.after(takes, Event::TaskEnds { host, token });
+        Ok(())
+    }
+
+    pub(super) fn task_ends(&mut self, host: usize, token: LeaseToken) -> Result<(), Breach> {
+        if !self.machines[host].tasks.get(&token).is_some_and(|task| task.runs) {
+            return Ok(());
+        }
+        let task = self.machines[host].tasks.remove(&token).expect("it was just there");
+        let result = self.result(host, task.replica);
+        self.agent_hears(host, News::Ended { token, result, epoch_raised: false })
+    }
+
+    fn result(&mut self, host: usize, replica: ReplicaId) -> RunResult {
+        let is_faulty = self.machines[host].is_faulty;
+        let dice = &mut self.chances.hosts;
+        let lies = is_faulty && dice.chance(300);
+        let cpu_us = 1_000;
+        if lies && dice.chance(200) {
+            return RunResult::Failed { reason: "out of order".into(), cpu_us };
+        }
+        if dice.chance(2) {
+            return RunResult::CannotRun("its runner is broken".into());
+        }
+        let colludes = self.config.bug == Some(Bug::LiarsCollude);
+        let lie = lies.then_some(if colludes { 0 } else { 1 + host as u64 });
+        let mut files = vec![file(content(replica.workunit, lie))];
+        // The outputs of some jobs are too large to travel with their report.
+        if replica.workunit.job.get().is_multiple_of(16) {
+            files.push(large_file(&files[0]));
+        }
+        RunResult::Output { files, cpu_us }
+    }
+
+    /// Large files are on their way to the broker.
+    pub(super) fn store(&mut self, host: usize, token: LeaseToken) {
+        let works = !self.chances.network.chance(10);
+        let takes = self.chances.network.millis(10, 10_000);
+        self.after(takes, Event::Stored { host, token, works });
+    }
+
+    pub(super) fn stored(
+        &mut self,
+        host: usize,
+        token: LeaseToken,
+        works: bool,
+    ) -> Result<(), Breach> {
+        let result = if works { Ok(()) } else { Err("it was broken off".into()) };
+        self.agent_hears(host, News::Stored(token, result))
+    }
+
+    /// A planted bug: of what is to be reported, a part is never sent.
+    pub(super) fn report_once(&mut self, host: usize, message: AgentMessage) {
+        let is_lost = self.chances.network.chance(300);
+        if let Some(agent) = self.machines[host].agent.as_mut().filter(|_| !is_lost) {
+            agent.outgoing.push(message);
+        }
+    }
+
+    /// Nobody answered the hook: it stops what runs itself.
+    pub(super) fn stop_groups(&mut self, host: usize) -> Result<(), Breach> {
+        let tasks = &mut self.machines[host].tasks;
+        let killed: Vec<_> =
+            tasks.iter().filter(|(_, task)| task.runs).map(|(token, _)| *token).collect();
+        for token in killed {
+            self.machines[host].tasks.remove(&token);
+            let ended = News::Ended { token, result: RunResult::Preempted, epoch_raised: true };
+            self.agent_hears(host, ended)?;
+        }
+        Ok(())
+    }
+}
+
+/// A small output.
+pub(super) fn file(bytes: Vec<u8>) -> Product {
+    Product { name: "result".into(), content: Content::Inline(bytes) }
+}
+
+/// A large output that says the same.
+fn large_file(small: &Product) -> Product {
+    let digest = match &small.content {
+        Content::Inline(bytes) => Digest::of(bytes),
+        Content::Stored { digest, .. } => *digest,
+    };
+    Product { name: "volume".into(), content: Content::Stored { digest, bytes: 1 << 20 } }
+}
