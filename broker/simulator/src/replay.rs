@@ -14,6 +14,7 @@ mod harvest;
 mod log;
 mod openings;
 mod recording;
+mod sample;
 mod settings;
 mod swf;
 mod trace;
@@ -21,11 +22,12 @@ mod trace;
 use std::collections::BTreeMap;
 
 use gleaner_protocol::Span;
-use gleaner_scheduling::{FragmentAware, Plain, Policy};
+use gleaner_scheduling::{BoincAdaptive, FragmentAware, Gleaner, Plain, Policy};
 
 use self::fragments::Fragments;
 use self::harvest::{Harvest, harvest};
 use self::openings::{given_core_us, openings};
+use self::sample::Sample;
 use self::settings::{METRICS, Replayed, parameters};
 use self::trace::Trace;
 use crate::parameters::Parameter;
@@ -52,7 +54,7 @@ impl Scenario for Replay {
     }
 
     fn policies(&self) -> &'static [&'static str] {
-        &["plain", "fragment-aware"]
+        &["plain", "fragment-aware", "boinc-adaptive", "gleaner"]
     }
 
     fn metrics(&self) -> &'static [Metric] {
@@ -66,15 +68,17 @@ impl Scenario for Replay {
         let trace = trace.map_err(|error| error.to_string())?;
         let steps = openings(&trace, replayed.quiet, replayed.reserve_cores);
         let given = given_core_us(&trace, &steps);
-        let facts = facts(&trace, given);
+        let sample = Sample::of(&trace, &steps, replayed.replicas_max, replayed.work.workunit);
+        let mut facts = facts(&trace, given);
+        facts.insert("sampled_percent", sample.percent());
         let mut outcome = Outcome { bound: bound(given, &replayed), ..Outcome::default() };
         let span = 1_000_000 / u32::try_from(order.policies.len().max(1)).unwrap_or(u32::MAX);
         for (from, name) in (0..).map(|place| place * span).zip(order.policies) {
-            let policy = build(name);
-            let run = harvest(&trace, &steps, replayed.work, policy, progress, (from, span));
+            let policy = build(name, order.seed);
+            let run = harvest(&sample, replayed.work, policy, progress, (from, span));
             let run = run.map_err(|violation| format!("{name}: {violation}"))?;
             let mut numbers = facts.clone();
-            numbers.extend(results(&run, given, &replayed));
+            numbers.extend(results(&run, &sample, &replayed));
             outcome.policies.push((name, numbers));
         }
         progress.done(1_000_000, "done");
@@ -82,10 +86,12 @@ impl Scenario for Replay {
     }
 }
 
-fn build(name: &str) -> Box<dyn Policy> {
+fn build(name: &str, seed: u64) -> Box<dyn Policy> {
     match name {
         "plain" => Box::new(Plain::default()),
         "fragment-aware" => Box::new(FragmentAware::default()),
+        "boinc-adaptive" => Box::new(BoincAdaptive::new(seed)),
+        "gleaner" => Box::new(Gleaner::default()),
         other => unreachable!("{other} is one of its policies"),
     }
 }
@@ -130,18 +136,21 @@ fn facts(trace: &Trace, given: u128) -> Numbers {
     ])
 }
 
-/// What came of it under one policy.
-fn results(run: &Harvest, given: u128, replayed: &Replayed) -> Numbers {
+/// What came of it under one policy, on the whole farm.
+fn results(run: &Harvest, sample: &Sample, replayed: &Replayed) -> Numbers {
     let accepted = u128::from(run.workunits) * u128::from(replayed.work.workunit.as_micros());
+    let hours = |core_us| sample.scale() * core_hours(core_us);
+    let count = |count: u64| libm::round(sample.scale() * count as f64);
     BTreeMap::from([
-        ("harvested_core_hours", core_hours(run.completed_us)),
-        ("harvested_percent", percent(run.completed_us, given)),
-        ("accepted_core_hours", core_hours(accepted)),
-        ("lost_to_preemption_core_hours", core_hours(run.preempted_us)),
-        ("aborted_core_hours", core_hours(run.aborted_us)),
-        ("unfinished_core_hours", core_hours(run.unfinished_us)),
-        ("preemptions", run.preemptions as f64),
-        ("workunits_completed", run.workunits as f64),
+        ("harvested_core_hours", hours(run.completed_us)),
+        ("harvested_percent", percent(run.completed_us, sample.given_core_us())),
+        ("accepted_core_hours", hours(accepted)),
+        ("lost_to_preemption_core_hours", hours(run.preempted_us)),
+        ("aborted_core_hours", hours(run.aborted_us)),
+        ("unused_core_hours", hours(run.unused_us(sample.given_core_us()))),
+        ("unfinished_core_hours", hours(run.unfinished_us)),
+        ("preemptions", count(run.preemptions)),
+        ("workunits_completed", count(run.workunits)),
     ])
 }
 

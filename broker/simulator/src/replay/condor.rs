@@ -55,12 +55,9 @@ pub(crate) fn read(mut lines: Lines, cores_per_host: u32) -> Result<Trace, LogEr
         if line.trim().is_empty() {
             continue;
         }
-        match Head::parse(line, &mut reader.clock) {
-            Ok(head) => {
-                reader.begin(head).map_err(|(found, expected)| lines.wrong(found, expected))?
-            }
-            Err((found, expected)) => return Err(lines.wrong(found, expected)),
-        }
+        let head = Head::parse(line, &mut reader.clock);
+        let begun = head.and_then(|head| reader.begin(head));
+        begun.map_err(|(found, expected)| lines.wrong(found, expected))?;
         while let Some(line) = lines.next()? {
             if line == END_OF_EVENT {
                 break;

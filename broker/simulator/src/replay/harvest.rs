@@ -5,13 +5,13 @@ use std::collections::VecDeque;
 use gleaner_protocol::control::Fragment;
 use gleaner_protocol::job::{JobSpec, Lane, Task, Workunits};
 use gleaner_protocol::{
-    Capabilities, Digest, Epoch, HostInfo, HostName, KernelName, LeaseToken, Origin, OwnerName,
-    Profile, ReplicaId, Span, Time, Trust,
+    Capabilities, Digest, Epoch, HostInfo, HostKind, HostName, KernelName, LeaseToken, Origin,
+    OwnerName, Profile, ReplicaId, Span, Time, Trust,
 };
 use gleaner_scheduling::{Effect, Input, JobPhase, Policy, ReportedOutcome, Violation};
 
 use super::openings::Step;
-use super::trace::Trace;
+use super::sample::Sample;
 use crate::limits::REPLAY_JOB_WORKUNITS;
 use crate::scenario::Progress;
 use crate::stage::Stage;
@@ -23,6 +23,9 @@ pub(crate) struct Work {
     pub(crate) workunit: Span,
     /// How often each is replicated.
     pub(crate) replication: u8,
+    /// Share of the accepted results that may be wrong, in parts per billion, for policies that
+    /// replicate as far as they trust.
+    pub(crate) error_ppb: u32,
 }
 
 /// What came of it; times in core-microseconds.
@@ -70,20 +73,28 @@ struct Model {
     harvest: Harvest,
 }
 
-/// Runs `work` through the core on what the farm gives.
+impl Harvest {
+    /// What was given and ran nothing.
+    pub(crate) fn unused_us(&self, given: u128) -> u128 {
+        let used = self.completed_us + self.preempted_us + self.aborted_us + self.unfinished_us;
+        given.saturating_sub(used)
+    }
+}
+
+/// Runs `work` through the core on what a part of the farm gives.
 ///
 /// # Errors
 /// An invariant that does not hold at the end: a bug.
 pub(crate) fn harvest(
-    trace: &Trace,
-    steps: &[Step],
+    sample: &Sample,
     work: Work,
     policy: Box<dyn Policy>,
     progress: &dyn Progress,
     parts: (u32, u32),
 ) -> Result<Harvest, Violation> {
     let label = policy.name();
-    let mut model = Model::new(trace, work, policy);
+    let mut model = Model::new(sample, work, policy);
+    let steps = sample.steps();
     for (index, step) in steps.iter().enumerate() {
         if index % 4096 == 0 {
             let (from, span) = (u64::from(parts.0), u64::from(parts.1));
@@ -93,28 +104,28 @@ pub(crate) fn harvest(
         model.run_until(step.at);
         model.step(*step);
     }
-    model.run_until(trace.end);
-    model.stop(trace.end);
+    model.run_until(sample.end());
+    model.stop(sample.end());
     model.stage.check()?;
     Ok(model.harvest)
 }
 
 impl Model {
-    fn new(trace: &Trace, work: Work, policy: Box<dyn Policy>) -> Self {
+    fn new(sample: &Sample, work: Work, policy: Box<dyn Policy>) -> Self {
         let mut stage = Stage::new(Lane::Background, policy);
         let kernels = [kernel()].into();
         let capabilities = Capabilities { kernels, ..Capabilities::default() };
-        let mut hosts = Vec::with_capacity(trace.hosts.len());
-        for (index, host) in trace.hosts.iter().enumerate() {
+        let mut hosts = Vec::with_capacity(sample.cores_of_hosts().len());
+        for (index, &cores) in sample.cores_of_hosts().iter().enumerate() {
             // Names of logs may have any characters; here they need only differ.
             let name = HostName::new(format!("host{index}")).expect("a plain name");
             let info = HostInfo {
                 name: name.clone(),
                 origin: Origin::Farm,
                 owner: None,
-                cores: host.cores,
+                cores,
                 memory_mib: 0,
-                kind: None,
+                kind: Some(kind()),
                 chunk_cache_mib: 0,
                 capabilities: capabilities.clone(),
             };
@@ -126,7 +137,7 @@ impl Model {
             hosts,
             ends: VecDeque::new(),
             work,
-            cores: trace.cores(),
+            cores: sample.cores_of_hosts().iter().copied().map(u64::from).sum(),
             untouched: 0,
             jobs: 0,
             effects: Vec::new(),
@@ -252,8 +263,11 @@ impl Model {
                 quorum: None,
                 max_replicas: None,
                 lease_s: (12 * self.work.workunit.as_micros()).div_ceil(1_000_000),
-                trust: Trust::Fixed,
-                profile: Profile::default(),
+                profile: Profile {
+                    run_time_us: [(kind(), self.work.workunit.as_micros())].into(),
+                    ..Profile::default()
+                },
+                trust: Trust::Adaptive { error_ppb: self.work.error_ppb },
             };
             self.stage.submit(now, spec).expect("few jobs, within their bounds");
             self.untouched += u64::from(REPLAY_JOB_WORKUNITS);
@@ -272,4 +286,8 @@ impl Model {
 
 fn kernel() -> KernelName {
     KernelName::new("replayed").expect("a plain name")
+}
+
+fn kind() -> HostKind {
+    HostKind::new("recorded").expect("a plain name")
 }

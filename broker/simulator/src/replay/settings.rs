@@ -53,8 +53,25 @@ pub(super) fn parameters() -> Vec<Parameter> {
             "replication",
             2,
             (1, 32),
-            "replicas of each workunit, of which a majority must agree",
+            "replicas of each workunit, of which a majority must agree, under policies that \
+             replicate all alike",
             "what BOINC projects ask for",
+        ),
+        Parameter::count(
+            "error_ppm",
+            1_000,
+            (1, 50_000),
+            "accepted results of a million that may be wrong, under policies that replicate as \
+             far as they trust; no host of a replay is wrong",
+            "one in a thousand, as for the fragment scenarios",
+        ),
+        Parameter::count(
+            "replicas_max",
+            1_000_000,
+            (1_000, 1_000_000_000),
+            "about how many replicas each policy is run through: where a farm would run more, \
+             every second, third, ... host stands for all",
+            "a few seconds of computing",
         ),
     ]
 }
@@ -68,6 +85,7 @@ pub(super) struct Replayed {
     pub(super) quiet: Span,
     pub(super) reserve_cores: u32,
     pub(super) work: Work,
+    pub(super) replicas_max: u64,
 }
 
 impl Replayed {
@@ -77,7 +95,7 @@ impl Replayed {
         let Some(log) = settings.file("log") else {
             return Err("replay needs a log: name a recording of the farm, --log FILE".into());
         };
-        let small = |name: &str| u32::try_from(settings.count(name)).unwrap_or(CORES_MAX);
+        let small = |name: &str| u32::try_from(settings.count(name)).unwrap_or(u32::MAX);
         let seconds = |seconds: f64| Span::from_micros((seconds * 1e6) as u64);
         Ok(Self {
             log: log.to_owned(),
@@ -88,7 +106,9 @@ impl Replayed {
             work: Work {
                 workunit: seconds(60.0 * settings.number("workunit_min")),
                 replication: u8::try_from(settings.count("replication")).unwrap_or(u8::MAX),
+                error_ppb: small("error_ppm").saturating_mul(1_000),
             },
+            replicas_max: settings.count("replicas_max"),
         })
     }
 }
@@ -126,11 +146,13 @@ pub(super) const METRICS: &[Metric] = &[
     fact("idle_over_10_min_percent", "idle core-time in fragments longer than 10 min"),
     fact("idle_over_60_min_percent", "idle core-time in fragments longer than 60 min"),
     fact("harvestable_core_hours", "idle core-hours after quiet periods, without the reserve"),
+    fact("sampled_percent", "of the harvestable core-hours, on whose hosts the policies ran"),
     more("harvested_core_hours", "core-hours of replicas that were completed"),
     more("harvested_percent", "of what was harvestable"),
     more("accepted_core_hours", "core-hours of workunits with an accepted result, each once"),
     less("lost_to_preemption_core_hours", "core-hours of replicas that had to go"),
     fact("aborted_core_hours", "core-hours of replicas that nobody needed any longer"),
+    fact("unused_core_hours", "core-hours that were given and ran nothing"),
     fact("unfinished_core_hours", "core-hours of replicas that still ran as the log ended"),
     less("preemptions", "replicas that had to go"),
     more("workunits_completed", "workunits with an accepted result"),
