@@ -64,7 +64,7 @@ impl Task {
     /// What is left of it in microseconds of a whole core: never nothing before it has ended.
     pub(super) fn left_us(&self, now: Time) -> u64 {
         let left = self.expected_us.saturating_sub(self.done_at(now) / 1000);
-        if left > 0 { left } else { (self.expected_us / OVERRUN_PART).max(1) }
+        if left > 0 { left } else { overrun(Span::from_micros(self.expected_us)).as_micros() }
     }
 
     /// Whether it goes on beyond what was expected.
@@ -121,12 +121,8 @@ impl Book {
     fn add(&mut self, now: Time, farm: &Farm, id: JobId, margin: u32) -> bool {
         let Some(job) = farm.job(id) else { return false };
         let expected_us = expected_us(&job.spec, margin);
-        let task = |index| Task {
-            expected_us,
-            done: 0,
-            run: None,
-            ended: job.ended.contains(index),
-        };
+        let task =
+            |index| Task { expected_us, done: 0, run: None, ended: job.ended.contains(index) };
         let entry = Entry {
             due: due(now, &job.spec),
             checkpoint: job.spec.profile.checkpoint_ms.map(Span::from_millis),
@@ -218,7 +214,9 @@ impl Book {
                 let same = claims[first..].iter_mut().find(|claim| claim.work_us == work_us);
                 match same {
                     Some(claim) => claim.tasks += 1,
-                    None => claims.push(Claim { from_us: now.as_micros(), due_us, tasks: 1, work_us }),
+                    None => {
+                        claims.push(Claim { from_us: now.as_micros(), due_us, tasks: 1, work_us })
+                    }
                 }
             }
         }
@@ -270,6 +268,11 @@ impl Task {
     }
 }
 
+/// What is thought to be left of something that has gone on beyond what was expected.
+pub(super) fn overrun(expected: Span) -> Span {
+    Span::from_micros((expected.as_micros() / OVERRUN_PART).max(1_000_000))
+}
+
 /// What a workunit of this job is thought to need of a whole core, in microseconds: what its
 /// profile says for the kind of host that takes longest, and so many thousandths more.
 pub(super) fn expected_us(spec: &JobSpec, margin_permille: u32) -> u64 {
@@ -284,6 +287,7 @@ pub(super) fn due(now: Time, spec: &JobSpec) -> Time {
 
 /// Cores that connected hosts give.
 pub(super) fn cores(farm: &Farm) -> u32 {
-    let given = farm.hosts().filter(|(_, host)| host.connected).map(|(_, host)| host.fragment.slots);
+    let given =
+        farm.hosts().filter(|(_, host)| host.connected).map(|(_, host)| host.fragment.slots);
     given.fold(0, u32::saturating_add)
 }

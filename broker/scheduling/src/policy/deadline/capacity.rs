@@ -40,7 +40,8 @@ pub struct Overload {
 ///
 /// Source: W. A. Horn, "Some Simple Scheduling Algorithms", 1974.
 pub fn fits(cores: u32, claims: &[Claim]) -> Result<(), Overload> {
-    let mut ends: Vec<u64> = claims.iter().flat_map(|claim| [claim.from_us, claim.due_us]).collect();
+    let mut ends: Vec<u64> =
+        claims.iter().flat_map(|claim| [claim.from_us, claim.due_us]).collect();
     ends.sort_unstable();
     ends.dedup();
     let spans: Vec<(u64, u64)> = ends.windows(2).map(|pair| (pair[0], pair[1])).collect();
@@ -186,7 +187,10 @@ mod tests {
     #[test]
     fn three_tasks_share_two_cores_by_moving() {
         assert_eq!(fits(2, &[claim(0, 3, 3, 2)]), Ok(()));
-        assert_eq!(fits(2, &[claim(0, 3, 3, 2), claim(0, 3, 1, 1)]), Err(Overload { claims: vec![0, 1] }));
+        assert_eq!(
+            fits(2, &[claim(0, 3, 3, 2), claim(0, 3, 1, 1)]),
+            Err(Overload { claims: vec![0, 1] })
+        );
     }
 
     #[test]
@@ -210,7 +214,10 @@ mod tests {
         // Only a chain of moves over both others makes room.
         let claims = [claim(0, 30, 1, 10), claim(0, 20, 1, 10), claim(0, 10, 1, 10)];
         assert_eq!(fits(1, &claims), Ok(()));
-        assert_eq!(fits(1, &[claims[0], claims[1], claim(0, 10, 1, 9), claim(0, 30, 1, 1)]), Ok(()));
+        assert_eq!(
+            fits(1, &[claims[0], claims[1], claim(0, 10, 1, 9), claim(0, 30, 1, 1)]),
+            Ok(())
+        );
         assert!(fits(1, &[claims[0], claims[1], claims[2], claim(0, 30, 1, 1)]).is_err());
     }
 }

@@ -38,7 +38,9 @@ impl Default for EladurConfig {
 /// Open in the source: how schedulability is determined. A flow over all hosts is taken here, for
 /// tasks that may be moved; shares that are pinned to a host admit fewer of the published jobs
 /// than published. A task that finds no host with its least share free waits for the next step,
-/// when it needs more and comes earlier.
+/// when it needs more and comes earlier. A host that best fit would leave idle takes a task from
+/// one that has several: the source migrates tasks to hosts with more free resources, but does
+/// not say which.
 ///
 /// Source: J. Delgado, "Scheduling Medical Application Workloads on Virtualized Computing
 /// Systems", 2012, Figure 16 and Sections V.2.2, V.3.
@@ -103,23 +105,48 @@ impl Eladur {
     fn place(needs: &[Need], farm: &Farm) -> Vec<Bin> {
         let given = farm.hosts().filter(|(_, host)| host.connected && host.fragment.slots > 0);
         let mut bins: Vec<Bin> = given
-            .map(|(host, entry)| Bin { host, free: entry.capacity().as_permille(), tasks: Vec::new() })
+            .map(|(host, entry)| Bin {
+                host,
+                free: entry.capacity().as_permille(),
+                tasks: Vec::new(),
+            })
             .collect();
         for (place, need) in needs.iter().enumerate() {
-            let fits = |bin: &&mut Bin| {
-                bin.free >= need.least && farm.is_able(bin.host, need.id.job)
-            };
+            let fits =
+                |bin: &&mut Bin| bin.free >= need.least && farm.is_able(bin.host, need.id.job);
             let keeps = |bin: &Bin| need.on == Some(bin.host);
-            let best = bins
-                .iter_mut()
-                .filter(fits)
-                .min_by_key(|bin| (!keeps(bin), bin.free, bin.host));
+            let best =
+                bins.iter_mut().filter(fits).min_by_key(|bin| (!keeps(bin), bin.free, bin.host));
             if let Some(bin) = best {
                 bin.free -= need.least;
                 bin.tasks.push((place, need.least));
             }
         }
+        Self::use_idle(needs, farm, &mut bins);
         bins
+    }
+
+    /// Moves to each host that would stand idle the task that needs most of those that share one.
+    fn use_idle(needs: &[Need], farm: &Farm, bins: &mut [Bin]) {
+        for idle in 0..bins.len() {
+            if !bins[idle].tasks.is_empty() {
+                continue;
+            }
+            let to = bins[idle].host;
+            let shared = bins.iter().enumerate().filter(|(_, bin)| bin.tasks.len() > 1);
+            let tasks = shared.flat_map(|(at, bin)| bin.tasks.iter().map(move |task| (at, task.0)));
+            let may_move = |(_, place): &(usize, usize)| {
+                !needs[*place].is_pinned && farm.is_able(to, needs[*place].id.job)
+            };
+            let Some((from, place)) = tasks.filter(may_move).min_by_key(|(_, place)| *place) else {
+                continue;
+            };
+            let least = needs[place].least;
+            bins[from].tasks.retain(|task| task.0 != place);
+            bins[from].free += least;
+            bins[idle].tasks.push((place, least));
+            bins[idle].free -= least;
+        }
     }
 
     /// Gives what a host has left to its tasks.
@@ -162,9 +189,10 @@ impl Eladur {
                 else {
                     continue;
                 };
-                let run = self.book.get(need.id.job).and_then(|entry| {
-                    entry.tasks[need.id.index as usize].run.map(|run| run.share)
-                });
+                let run = self
+                    .book
+                    .get(need.id.job)
+                    .and_then(|entry| entry.tasks[need.id.index as usize].run.map(|run| run.share));
                 match run {
                     Some(now) if (share > now) == is_growth => {
                         self.book.set_share(desk, need.id, share);

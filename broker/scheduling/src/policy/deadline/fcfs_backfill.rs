@@ -87,14 +87,15 @@ impl FcfsBackfill {
         })
     }
 
-    /// Runs that go on hold their cores as long as they do, whatever was predicted.
+    /// Runs that go on. Those beyond their prediction are thought to need as much again as the
+    /// book thinks.
     fn running(&self, now: Time) -> Vec<Booking> {
         let begun = self.bookings.iter().filter(|(_, booking)| booking.has_begun);
         begun
             .filter_map(|(job, booking)| {
                 let open = self.book.get(*job)?.open().count();
                 let cores = u32::try_from(open).expect("WORKUNITS_MAX fits u32");
-                let beyond = now + Span::from_micros(1);
+                let beyond = now + book::overrun(booking.length);
                 let length = booking.until().max(beyond).since(booking.from);
                 Some(Booking { cores, length, ..*booking })
             })
@@ -188,7 +189,8 @@ impl Policy for FcfsBackfill {
     }
 
     fn check_invariants(&self, farm: &Farm, lane: Lane) -> Result<(), Violation> {
-        if !self.bookings.keys().eq(self.book.iter().map(|(job, _)| job).collect::<Vec<_>>().iter()) {
+        if !self.bookings.keys().eq(self.book.iter().map(|(job, _)| job).collect::<Vec<_>>().iter())
+        {
             let detail = format!("cores are booked for {:?}", self.bookings.keys());
             return Err(Violation::new("deadline-bookings", detail));
         }

@@ -1,20 +1,24 @@
 //! A queue that knows neither deadlines nor how many cores a host really has.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use gleaner_protocol::job::Lane;
 use gleaner_protocol::{JobId, Time, WorkunitId};
 
-use crate::farm::{Farm, HostIx, JobPhase, WorkunitIx};
+use crate::farm::{Farm, Host, HostIx, JobPhase, WorkunitIx};
 use crate::{Change, Desk, Policy, Trigger, Violation, WaitReason};
 
-/// First come, first served: each task goes to the first host, in the order in which they came
-/// to the cluster, that announces a free slot. Every job is taken.
+/// First come, first served: each task goes to the announced slot whose load is least, and that
+/// is the one that has been idle for longest, for loads are averages over the last minutes; slots
+/// that were never used come one of each host first, as they were deployed. Every job is taken.
 ///
 /// Source: J. Delgado, "Scheduling Medical Application Workloads on Virtualized Computing
-/// Systems", 2012, Section V.4.2, which says no more of the Grid Engine's rule.
+/// Systems", 2012, Section V.4.2, which takes the Grid Engine as it is installed: its queues sort
+/// hosts by their load average.
 #[derive(Debug, Default)]
 pub struct GridEngine {
+    /// Since when slots of a host have been idle that were used before, the longest first.
+    idle: BTreeMap<HostIx, VecDeque<Time>>,
     /// Jobs with untouched workunits.
     untouched: BTreeSet<JobId>,
     /// Begun workunits that wait again.
@@ -22,9 +26,31 @@ pub struct GridEngine {
 }
 
 impl GridEngine {
-    /// Serves a host as long as it has free slots; `false` where nothing is left to start.
-    fn serve(&mut self, desk: &mut Desk<'_>, host: HostIx) {
-        while desk.farm().host(host).free() > 0 && self.start_next(desk, host) {}
+    /// Serves hosts as long as there is a task for one with a free slot.
+    fn serve(&mut self, desk: &mut Desk<'_>) {
+        let mut passed = BTreeSet::new();
+        while let Some(host) = self.least_loaded(desk.farm(), &passed) {
+            if !self.start_next(desk, host) {
+                passed.insert(host);
+            } else if let Some(idle) = self.idle.get_mut(&host) {
+                idle.pop_front();
+            }
+        }
+    }
+
+    fn least_loaded(&self, farm: &Farm, passed: &BTreeSet<HostIx>) -> Option<HostIx> {
+        let free = farm.hosts().filter(|(host, entry)| entry.free() > 0 && !passed.contains(host));
+        free.min_by_key(|(host, entry)| (self.idle_since(*host, entry), *host))
+            .map(|(host, _)| host)
+    }
+
+    /// Since when the slot of a host that has been idle for longest is, or, where one was never
+    /// used, how many of the host were.
+    fn idle_since(&self, host: HostIx, entry: &Host) -> (Time, usize) {
+        let idle = self.idle.get(&host);
+        let used = idle.filter(|idle| idle.len() >= entry.free() as usize);
+        let never = (Time::ZERO, entry.leases.len() + idle.map_or(0, VecDeque::len));
+        used.and_then(|idle| idle.front()).map_or(never, |since| (*since, 0))
     }
 
     /// Starts the first task that the host can run.
@@ -57,7 +83,7 @@ impl Policy for GridEngine {
         "grid-engine"
     }
 
-    fn observe(&mut self, _now: Time, farm: &Farm, change: Change) {
+    fn observe(&mut self, now: Time, farm: &Farm, change: Change) {
         match change {
             Change::JobAdded(job) => {
                 if farm.job(job).is_some_and(crate::Job::has_untouched) {
@@ -78,22 +104,18 @@ impl Policy for GridEngine {
             Change::WorkunitEnded(workunit) => {
                 self.again.remove(&(farm.workunit(workunit).id, workunit));
             }
-            Change::HostChanged(_) | Change::CopyChanged { .. } | Change::Completed { .. } => {}
+            Change::Completed { host, .. } => {
+                let idle = self.idle.entry(host).or_default();
+                idle.push_back(now);
+                let most = farm.host(host).fragment.slots as usize;
+                idle.drain(..idle.len().saturating_sub(most));
+            }
+            Change::HostChanged(_) | Change::CopyChanged { .. } => {}
         }
     }
 
-    fn plan(&mut self, desk: &mut Desk<'_>, trigger: Trigger) {
-        match trigger {
-            Trigger::Host(host) => self.serve(desk, host),
-            Trigger::Work => {
-                let free = desk.farm().hosts().filter(|(_, host)| host.free() > 0);
-                let free: Vec<HostIx> = free.map(|(host, _)| host).collect();
-                for host in free {
-                    self.serve(desk, host);
-                }
-            }
-            Trigger::Deadline => {}
-        }
+    fn plan(&mut self, desk: &mut Desk<'_>, _trigger: Trigger) {
+        self.serve(desk);
     }
 
     fn explain(&self, farm: &Farm, _workunit: WorkunitId) -> Vec<WaitReason> {

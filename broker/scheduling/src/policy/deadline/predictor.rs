@@ -89,9 +89,8 @@ impl Predictor {
                 return Err(FitError::NotPositive(run));
             }
         }
-        let mean = |of: usize| {
-            runs.iter().map(|run| run.parameters[of]).sum::<f64>() / runs.len() as f64
-        };
+        let mean =
+            |of: usize| runs.iter().map(|run| run.parameters[of]).sum::<f64>() / runs.len() as f64;
         let scales: Vec<f64> = (0..width).map(mean).collect();
         let mut factors: Vec<u32> = (0..1 << width).collect();
         factors.sort_by_key(|factors| (factors.count_ones(), *factors));
@@ -144,7 +143,9 @@ impl Predictor {
 
 fn product(factors: u32, parameters: &[f64], scales: &[f64]) -> f64 {
     let all = parameters.iter().zip(scales).enumerate();
-    all.filter(|(of, _)| factors & (1 << of) != 0).map(|(_, (value, scale))| value / scale).product()
+    all.filter(|(of, _)| factors & (1 << of) != 0)
+        .map(|(_, (value, scale))| value / scale)
+        .product()
 }
 
 #[cfg(test)]
@@ -159,7 +160,8 @@ mod tests {
     fn a_product_of_contributions_is_learned_from_its_corners() {
         let time = |x: f64, y: f64| (2.0 + 3.0 * x) * (5.0 + y);
         let corners = [(1.0, 1.0), (1.0, 4.0), (2.0, 1.0), (2.0, 4.0)];
-        let runs: Vec<_> = corners.iter().map(|(x, y)| run("corner", &[*x, *y], time(*x, *y))).collect();
+        let runs: Vec<_> =
+            corners.iter().map(|(x, y)| run("corner", &[*x, *y], time(*x, *y))).collect();
         let predictor = Predictor::fit(&runs).expect("four runs");
         let error = predictor.predict(&[7.0, 9.0]) - time(7.0, 9.0);
         assert!(error.abs() < 1e-9, "{error}");
