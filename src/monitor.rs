@@ -63,6 +63,10 @@ pub(crate) struct Args {
     #[arg(long, env = "GLEANER_MONITOR_POLL_INTERVAL_S", value_name = "SECONDS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     poll_interval_s: Option<f64>,
+    /// File to record the farm to, for `gleaner simulate replay --log FILE`.
+    #[arg(long, env = "GLEANER_MONITOR_RECORD", value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    record: Option<PathBuf>,
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {

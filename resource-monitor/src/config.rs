@@ -41,6 +41,8 @@ pub struct Config {
     pub poll_url: Option<String>,
     /// How often they are read.
     pub poll_interval_s: f64,
+    /// Where the farm is recorded.
+    pub record: Option<PathBuf>,
 }
 
 impl Default for Config {
@@ -57,6 +59,7 @@ impl Default for Config {
             booking_limit_s: 86_400.0,
             poll_url: None,
             poll_interval_s: 15.0,
+            record: None,
         }
     }
 }
@@ -152,7 +155,7 @@ mod tests {
     fn the_commented_file_says_what_the_code_does() {
         let file: Config = toml::from_str(DEFAULT_TOML).expect("the file is valid");
         assert_eq!(file, Config::default());
-        for key in ["token_file", "ca_file", "poll_url"] {
+        for key in ["token_file", "ca_file", "poll_url", "record"] {
             assert!(DEFAULT_TOML.contains(&format!("\n# {key} = ")), "{key} is explained");
         }
         let written = toml::Table::try_from(Config::default()).expect("serialises");

@@ -33,6 +33,8 @@ pub(crate) struct Counters {
     pub(crate) events_refused: Counter,
     pub(crate) broker_failures: Counter,
     pub(crate) refused_requests: Counter,
+    pub(crate) recorded_lines: Counter,
+    pub(crate) lost_lines: Counter,
 }
 
 impl Counters {
@@ -64,6 +66,8 @@ impl Counters {
             ("broker_events_refused_total", "Events it refused.", self.events_refused.get()),
             ("broker_failures_total", "Requests to it that failed.", self.broker_failures.get()),
             ("requests_refused_total", "Requests refused.", self.refused_requests.get()),
+            ("recorded_lines_total", "Lines recorded.", self.recorded_lines.get()),
+            ("recorded_lines_lost_total", "Lines not recorded.", self.lost_lines.get()),
         ];
         let gauges = gauges.map(|row| ("gauge", row));
         let counters = counters.map(|row| ("counter", row));

@@ -3,18 +3,23 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gleaner_protocol::farm::{FarmEvent, HookKind};
-use gleaner_protocol::{HostName, boottime};
+use gleaner_protocol::recording::{AliveLine, Line};
+use gleaner_protocol::{HostName, Time, boottime};
 use tokio::sync::Notify;
 use tracing::{debug, info, warn};
 
 use crate::counters::Counters;
+use crate::limits::RECORD_ALIVE_INTERVAL;
 use crate::outbox::Outbox;
-use crate::{Effect, FarmSource, HostView, Input, Monitor, Rules, TooManyHosts, Totals};
+use crate::recording::Tape;
+use crate::{Effect, FarmSource, HostView, Input, Monitor, Rules, Scribe, TooManyHosts, Totals};
 
 /// The monitor, shared.
 #[derive(Debug)]
 pub(crate) struct Driver {
     monitor: Mutex<Monitor>,
+    /// Where the farm is recorded. Lines are put in under the monitor's lock, in order of time.
+    record: Option<(Arc<Tape>, Mutex<Scribe>)>,
     /// The next deadline may be earlier than it was.
     rescheduled: Notify,
     pub(crate) outbox: Arc<Outbox>,
@@ -22,12 +27,13 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    pub(crate) fn new(rules: Rules) -> Self {
+    pub(crate) fn new(rules: Rules, record: Option<Arc<Tape>>, counters: Arc<Counters>) -> Self {
         Self {
             monitor: Mutex::new(Monitor::new(rules)),
+            record: record.map(|tape| (tape, Mutex::default())),
             rescheduled: Notify::new(),
             outbox: Arc::default(),
-            counters: Arc::default(),
+            counters,
         }
     }
 
@@ -39,18 +45,43 @@ impl Driver {
         // Under the lock, so that time never runs backwards for the monitor.
         let now = boottime();
         let before = monitor.next_deadline();
+        let heard = self.record.as_ref().and_then(|_| Scribe::heard(now, &input));
         let outcome = monitor.handle(now, input, &mut effects);
         let after = monitor.next_deadline();
+        self.write_down(now, heard, &effects);
         // Likewise, so that events of one host leave in the order of their decisions.
-        for Effect::Tell(event) in effects {
-            self.note(&event);
-            self.outbox.put(now, event);
+        for effect in effects {
+            if let Effect::Tell(event) = effect {
+                self.note(&event);
+                self.outbox.put(now, event);
+            }
         }
         drop(monitor);
         if after.is_some_and(|after| before.is_none_or(|before| after < before)) {
             self.rescheduled.notify_one();
         }
         outcome
+    }
+
+    /// Puts what was heard and decided on the tape, which never waits.
+    fn write_down(&self, now: Time, heard: Option<Line>, effects: &[Effect]) {
+        let Some((tape, scribe)) = &self.record else { return };
+        let mut scribe = scribe.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.into_iter().for_each(|line| tape.put(line));
+        effects.iter().filter_map(|effect| scribe.decided(now, effect)).for_each(|line| {
+            tape.put(line);
+        });
+    }
+
+    /// Has the recording say from time to time that the monitor lives: a recording that ends
+    /// without a word ends at its last line.
+    pub(crate) async fn run_signs_of_life(&self) {
+        let Some((tape, _)) = &self.record else { return };
+        loop {
+            tokio::time::sleep(RECORD_ALIVE_INTERVAL.into()).await;
+            let _in_order = self.lock();
+            tape.put(Line::Alive(AliveLine { t_us: boottime().as_micros() }));
+        }
     }
 
     pub(crate) fn views(&self) -> Vec<HostView> {

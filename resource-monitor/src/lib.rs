@@ -4,7 +4,8 @@
 //! Hooks tell it of renders as they start and end, agents send samples of their hosts, and the
 //! farm's own record can be polled. What follows from all that is decided by one plain state
 //! machine, the [`Monitor`]; the rest of the crate brings it news and carries its decisions to
-//! the broker. [`run()`] is the whole service.
+//! the broker; what it heard and decided can be recorded, to be replayed. [`run()`] is the whole
+//! service.
 
 pub mod limits;
 
@@ -17,6 +18,7 @@ mod gate;
 mod json_source;
 mod monitor;
 mod outbox;
+mod recording;
 mod routes;
 mod run;
 mod server;
@@ -26,8 +28,9 @@ pub use config::{Config, ConfigError, DEFAULT_TOML};
 pub use json_source::JsonSource;
 pub use monitor::{
     BookingView, ContradictionView, Effect, FragmentView, HostAllocation, HostView, Input, Monitor,
-    Rules, TooManyHosts, Totals, Violation,
+    Occupied, Rules, TooManyHosts, Totals, Violation,
 };
 pub use outbox::{Decided, Outbox};
+pub use recording::Scribe;
 pub use run::{RunError, run};
 pub use source::{FarmSource, SourceError};

@@ -39,6 +39,14 @@ pub const BROKER_TIMEOUT: Span = Span::from_secs(5);
 pub const BROKER_PAUSE_MIN: Span = Span::from_millis(100);
 /// Longest pause between two tries to reach the broker.
 pub const BROKER_PAUSE_MAX: Span = Span::from_secs(1);
+/// Most lines of the recording that wait for the disk.
+pub const RECORD_WAITING_MAX: usize = 1 << 16;
+/// A recording's file that has grown beyond so many bytes gives way to a new one.
+pub const RECORD_FILE_BYTES_MAX: u64 = 256 << 20;
+/// Most files of a recording; the oldest goes first.
+pub const RECORD_FILES_MAX: usize = 8;
+/// How often a recording says that the monitor lives.
+pub const RECORD_ALIVE_INTERVAL: Span = Span::from_secs(60);
 /// Longest token file, in bytes.
 pub const TOKEN_BYTES_MAX: u64 = 4 << 10;
 /// Longest quiet period, poll interval or validity that can be configured, in seconds.

@@ -84,6 +84,25 @@ pub struct HostAllocation {
 pub enum Effect {
     /// Tell the broker.
     Tell(FarmEvent),
+    /// Write down what a host is like, where it is recorded.
+    Occupied(Occupied),
+}
+
+/// What a host of the farm is like from now on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Occupied {
+    /// Which host.
+    pub host: HostName,
+    /// Cores that it has.
+    pub cores: u32,
+    /// Of these, booked by the farm.
+    pub busy: u32,
+    /// Whether what happens on it is known.
+    pub seen: bool,
+    /// Whether a quiet period begins.
+    pub disturbed: bool,
+    /// Whether what was given of it ended as a whole, until that period is over.
+    pub shut: bool,
 }
 
 /// The state of all hosts.

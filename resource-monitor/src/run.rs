@@ -13,9 +13,11 @@ use tokio::task::JoinSet;
 use tracing::info;
 
 use crate::broker_link::BrokerLink;
+use crate::counters::Counters;
 use crate::driver::Driver;
 use crate::gate::Gate;
 use crate::limits::TOKEN_BYTES_MAX;
+use crate::recording::{Recorder, Tape};
 use crate::routes::routes;
 use crate::server::Server;
 use crate::{Config, ConfigError, JsonSource};
@@ -46,11 +48,22 @@ pub async fn run(
         .local_addr()
         .map_err(|source| RunError::Listen { listen: config.listen, source })?;
 
-    let driver = Arc::new(Driver::new(rules));
+    let counters = Arc::new(Counters::default());
+    let tape = config.record.as_ref().map(|_| Arc::new(Tape::default()));
+    let record = config.record.as_deref().zip(tape.clone());
+    let recorder = record
+        .map(|(path, tape)| {
+            let refuse = |source| RunError::Record { path: path.to_owned(), source };
+            Recorder::start(path, &rules, tape, counters.clone()).map_err(refuse)
+        })
+        .transpose()?;
+    let driver = Arc::new(Driver::new(rules, tape, counters));
     // Dropped, and with it all tasks ended, when the server has ended.
     let mut tasks = JoinSet::new();
     let clock = driver.clone();
     tasks.spawn(async move { clock.run_clock().await });
+    let living = driver.clone();
+    tasks.spawn(async move { living.run_signs_of_life().await });
     tasks.spawn(
         BrokerLink {
             url: broker_url,
@@ -75,6 +88,7 @@ pub async fn run(
     info!(%listen, broker = config.broker, "the monitor listens");
     ready(listen);
     server.run(listener, shutdown).await;
+    drop(recorder);
     Ok(())
 }
 
@@ -142,6 +156,14 @@ pub enum RunError {
     /// The token could never be borne by a request.
     #[error("the token file {path} holds no token: one line of visible ASCII", path = .0.display())]
     TokenText(PathBuf),
+    /// The farm cannot be recorded.
+    #[error("cannot record to {path}: {source}", path = path.display())]
+    Record {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
     /// The certificates to trust cannot be read.
     #[error("cannot read the certificates {path}: {reason}", path = path.display())]
     Certificates {

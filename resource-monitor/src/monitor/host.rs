@@ -1,12 +1,14 @@
 //! One host: what is known of it, by whom, and the fragment that this leaves.
 
 mod hearing;
+mod occupation;
 mod settling;
 
 use std::collections::VecDeque;
 
 use gleaner_protocol::{BookingId, Epoch, Origin, Time};
 
+use self::occupation::Said;
 use super::Rules;
 use super::bookings::{Bookings, Ended, Witness};
 use super::fragment::Fragment;
@@ -83,6 +85,8 @@ pub(super) struct Host {
     cover: Option<Cover>,
     pub(super) contradictions: VecDeque<Contradiction>,
     pub(super) contradictions_total: u64,
+    /// What the recording has of it.
+    said: Option<Said>,
     /// What the monitor's index has of this host.
     pub(super) indexed_deadline: Option<Time>,
 }
@@ -108,6 +112,7 @@ impl Host {
             cover: None,
             contradictions: VecDeque::new(),
             contradictions_total: 0,
+            said: None,
             indexed_deadline: None,
         }
     }

@@ -238,8 +238,11 @@ impl Farm {
         let mut effects = Vec::new();
         self.monitor.handle(self.now, input, &mut effects).expect("few hosts");
         self.monitor.check_invariants().expect("invariants hold");
-        for Effect::Tell(event) in effects {
-            self.take(event);
+        for effect in effects {
+            match effect {
+                Effect::Tell(event) => self.take(event),
+                Effect::Occupied(occupied) => assert!(occupied.busy <= occupied.cores),
+            }
         }
     }
 

@@ -22,6 +22,7 @@ impl Host {
             self.end(now, rules, &id, true);
         }
         let forced = self.must_close.take();
+        let is_shut = forced.is_some();
         let confirmed = self.is_confirmed(now, rules);
         if !confirmed && matches!(self.fragment, Fragment::Open { .. }) {
             self.disturb(now, rules);
@@ -47,6 +48,7 @@ impl Host {
             Ok(free) => self.open(now, rules, name, free, effects),
             Err(reason) => self.close(name, reason, effects),
         }
+        self.say_occupation(now, rules, name, is_shut, effects);
     }
 
     fn open(
@@ -140,7 +142,7 @@ impl Host {
         }
     }
 
-    fn is_confirmed(&self, now: Time, rules: &Rules) -> bool {
+    pub(super) fn is_confirmed(&self, now: Time, rules: &Rules) -> bool {
         self.confirmed_until(rules).is_some_and(|until| now < until)
     }
 

@@ -1,0 +1,51 @@
+//! What is known of how much of a host the farm uses, for the recording.
+
+use gleaner_protocol::{HostName, Origin, Time};
+
+use super::Host;
+use crate::monitor::{Effect, Occupied, Rules};
+
+/// What was said last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Said {
+    cores: u32,
+    busy: u32,
+    seen: bool,
+    quiet_until: Time,
+}
+
+impl Host {
+    /// Says how much of the host is used, where that is news. `shut`: what was given of it just
+    /// ended as a whole.
+    pub(super) fn say_occupation(
+        &mut self,
+        now: Time,
+        rules: &Rules,
+        name: &HostName,
+        shut: bool,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(size) = self.size().filter(|_| self.origin != Some(Origin::Desktop)) else {
+            return;
+        };
+        let booked = self.bookings.iter().map(|(_, booking)| booking.cores());
+        let booked = booked.fold(0_u32, |sum, cores| sum.saturating_add(cores.unwrap_or(u32::MAX)));
+        let busy = if self.bookings.overflow { size.cores } else { booked.min(size.cores) };
+        let knows_epoch = self.epoch.is_some() && !self.epoch_in_doubt;
+        let seen = knows_epoch && self.is_confirmed(now, rules);
+        let said = Said { cores: size.cores, busy, seen, quiet_until: self.quiet_until };
+        if self.said == Some(said) && !shut {
+            return;
+        }
+        let before = self.said.replace(said);
+        let disturbed = before.is_none_or(|before| before.quiet_until != said.quiet_until);
+        effects.push(Effect::Occupied(Occupied {
+            host: name.clone(),
+            cores: said.cores,
+            busy,
+            seen,
+            disturbed,
+            shut,
+        }));
+    }
+}
