@@ -2,7 +2,7 @@
 
 use gleaner_protocol::Span;
 use gleaner_scheduling::Policy;
-use gleaner_scheduling::visualization::{FairSharing, FirstCome, Ours};
+use gleaner_scheduling::visualization::{FairSharing, FirstCome, Gleaner, Ours};
 
 use super::service::Service;
 use super::settings::{cluster, demand, parameters, test_run};
@@ -168,6 +168,7 @@ fn policy(name: &str, settings: &Settings) -> Option<Box<dyn Policy>> {
         "sf" => Box::new(FirstCome::shortest_first(run, span("window_ms"))),
         "fs" => Box::new(FairSharing::new(run)),
         "ours" => Box::new(Ours::new(run, span("omega_ms"))),
+        "gleaner" => Box::new(Gleaner::new(run)),
         _ => return None,
     })
 }
@@ -186,7 +187,7 @@ impl Scenario for Row {
     }
 
     fn policies(&self) -> &'static [&'static str] {
-        &["fcfs", "fcfsl", "fcfsu", "sf", "fs", "ours"]
+        &["fcfs", "fcfsl", "fcfsu", "sf", "fs", "ours", "gleaner"]
     }
 
     fn metrics(&self) -> &'static [Metric] {

@@ -93,11 +93,14 @@ impl Tally {
         numbers
     }
 
-    /// The frame rate over the finish times of an action's frames, averaged over the actions.
+    /// The frame rate over the finish times of an action's frames, averaged over the actions. An
+    /// action counts as no faster than its frames were asked for: where the first of them came
+    /// late and the others in a burst, nobody saw more frames a second than that.
     ///
     /// Source: W.-H. Hsu, C.-F. Wang, K.-L. Ma, H. Yu and J. H. Chen, "A Job Scheduling Design for
     /// Visualization Services using GPU Clusters", 2012, Definition 4.
     fn framerate(&self, load: &Workload) -> f64 {
+        let target = 1e6 / load.interval.as_micros().max(1) as f64;
         let mut actions = vec![(0_u32, Time::ZERO, Time::ZERO); load.actions];
         for (at, frame) in load.frames.iter().enumerate() {
             let Some(action) = frame.action else { continue };
@@ -112,7 +115,7 @@ impl Tally {
         for (count, first, last) in actions {
             let took = last.since(first).as_secs_f64();
             if count > 1 && took > 0.0 {
-                mean.add(f64::from(count - 1) / took);
+                mean.add((f64::from(count - 1) / took).min(target));
             }
         }
         mean.value()

@@ -43,6 +43,8 @@ pub(super) struct Frame {
 pub(super) struct Workload {
     pub(super) frames: Vec<Frame>,
     pub(super) actions: usize,
+    /// Between two frames of an action.
+    pub(super) interval: Span,
 }
 
 impl Workload {
@@ -51,7 +53,7 @@ impl Workload {
     /// come at any time, all their frames at once.
     pub(super) fn draw(demand: &Demand, seed: u64) -> Self {
         let mut popularity = Popularity::new(demand, Dice::new(seed, 101));
-        let mut load = Self { frames: Vec::new(), actions: 0 };
+        let mut load = Self { frames: Vec::new(), actions: 0, interval: demand.interval };
         load.draw_interactive(demand, &mut popularity, &mut Dice::new(seed, 102));
         load.draw_batch(demand, &mut popularity, &mut Dice::new(seed, 103));
         load.frames.sort_by_key(|frame| frame.at);

@@ -23,6 +23,10 @@ impl ChunkIx {
 pub(super) struct SetIx(u32);
 
 impl SetIx {
+    pub(super) fn from_index(index: usize) -> Self {
+        Self(u32::try_from(index).expect("CHUNKS_MAX fits u32"))
+    }
+
     pub(super) const fn get(self) -> usize {
         self.0 as usize
     }
@@ -47,6 +51,8 @@ pub(super) struct Dataset {
 /// - The chunks of all datasets are numbered without gaps, in the order of their naming.
 #[derive(Debug, Default)]
 pub(super) struct Catalogue {
+    by_reads: FxHashMap<(DatasetId, u32, u64), SetIx>,
+    /// The split that was named last.
     by_id: FxHashMap<DatasetId, SetIx>,
     listed: Vec<Dataset>,
     chunks: usize,
@@ -62,27 +68,23 @@ impl Catalogue {
         &self.listed[set.get()]
     }
 
-    /// The dataset that a job reads, entered where it is new. A job that has more chunks of it
-    /// than those before it, or names another size, reads a dataset of its own.
+    /// The dataset that a job reads, entered where it is new. One that is split in another way
+    /// is another one.
     pub(super) fn of_job(&mut self, spec: &JobSpec) -> Option<SetIx> {
         let reads = spec.profile.reads?;
-        let count = spec.workunits.len();
-        let known = self.by_id.get(&reads.dataset).copied().filter(|set| {
-            let dataset = self.get(*set);
-            dataset.chunks >= count && dataset.chunk_bytes == reads.chunk_bytes
-        });
-        Some(known.unwrap_or_else(|| {
-            let set = SetIx(u32::try_from(self.listed.len()).expect("CHUNKS_MAX fits u32"));
-            self.listed.push(Dataset {
-                id: reads.dataset,
-                first: ChunkIx::from_index(self.chunks),
-                chunks: count,
-                chunk_bytes: reads.chunk_bytes,
-            });
-            self.chunks += count as usize;
-            self.by_id.insert(reads.dataset, set);
-            set
-        }))
+        let chunks = spec.workunits.len();
+        let key = (reads.dataset, chunks, reads.chunk_bytes);
+        if let Some(set) = self.by_reads.get(&key) {
+            return Some(*set);
+        }
+        let set = SetIx::from_index(self.listed.len());
+        let (id, chunk_bytes) = (reads.dataset, reads.chunk_bytes);
+        let first = ChunkIx::from_index(self.chunks);
+        self.listed.push(Dataset { id, first, chunks, chunk_bytes });
+        self.chunks += chunks as usize;
+        self.by_reads.insert(key, set);
+        self.by_id.insert(id, set);
+        Some(set)
     }
 
     /// The number of a chunk, where a job has named its dataset.

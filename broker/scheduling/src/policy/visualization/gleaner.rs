@@ -1,0 +1,465 @@
+//! Our scheduler.
+
+mod loads;
+mod node;
+mod set;
+mod teams;
+
+use std::cmp::Reverse;
+
+use gleaner_protocol::job::{JobSpec, Lane};
+use gleaner_protocol::{JobId, LeaseToken, Span, Time, WorkunitId};
+use rustc_hash::FxHashMap;
+
+use self::node::{Due, Node, Running};
+use self::set::{Phase, Set, Waiting};
+use self::teams::Teams;
+use super::TestRun;
+use super::board::{Arrived, check_tasks, is_wanted, may_be_taken};
+use super::catalogue::{Catalogue, SetIx};
+use crate::explain::WaitReason;
+use crate::farm::{Farm, HostIx};
+use crate::policy::{Change, Policy, Trigger};
+use crate::{Desk, Refusal, Violation};
+
+/// Loads a dataset once, onto a team of nodes, and has all its frames rendered there.
+///
+/// - A load holds up its nodes for hundreds of frames, so it is made when those nodes have no
+///   frame left to render, and for the dataset for which users have waited longest in sum. Where
+///   nodes load while they render, it is made as soon as they load nothing else.
+/// - A frame is due when it was asked for. An action that had to wait for its dataset is late by
+///   that for all its frames, and does not push aside those that are in time.
+/// - Batch jobs are rendered in the gaps, first those whose dataset is there; another one is
+///   loaded for them where nobody has used a team for half the time of a load, and no frame
+///   waits for one.
+///
+/// Each decision takes constant time: frames go to the nodes that have their chunks without a
+/// search; a search is made for each load, of which there is one in thousands of tasks.
+///
+/// # Invariants
+/// - Each task that waits is in one place: its node's queues, or its dataset's.
+/// - The frames of a dataset that is here are at its nodes.
+pub struct Gleaner {
+    run: TestRun,
+    catalogue: Catalogue,
+    sets: Vec<Set>,
+    nodes: Vec<Node>,
+    teams: Teams,
+    sessions: FxHashMap<u64, Session>,
+    /// Datasets that are away and that someone waits for, the first one for longest.
+    away: Vec<SetIx>,
+    /// Tasks that came back, or that read nothing, to be put onto a node.
+    again: Vec<WorkunitId>,
+    /// Leases of nodes that are gone.
+    lost: Vec<(HostIx, LeaseToken)>,
+    /// Nodes that were given something since they were looked at.
+    touched: Vec<usize>,
+    /// Whether something came back or a node came or went.
+    stirred: bool,
+    /// When to look again for batch jobs to load for.
+    retry: Option<Time>,
+}
+
+/// A user action with frames that are not done.
+#[derive(Debug, Clone, Copy, Default)]
+struct Session {
+    open: u32,
+    /// By how much its frames are late from the start.
+    late: Span,
+}
+
+/// Most frames that a node may have left for a load to hold up: fewer than come in the time in
+/// which a load would be reconsidered.
+const FEW_FRAMES: usize = 8;
+
+impl Gleaner {
+    /// A fresh one.
+    #[must_use]
+    pub fn new(run: TestRun) -> Self {
+        Self {
+            run,
+            catalogue: Catalogue::default(),
+            sets: Vec::new(),
+            nodes: Vec::new(),
+            teams: Teams::default(),
+            sessions: FxHashMap::default(),
+            away: Vec::new(),
+            again: Vec::new(),
+            lost: Vec::new(),
+            touched: Vec::new(),
+            stirred: false,
+            retry: None,
+        }
+    }
+
+    fn arrive(&mut self, now: Time, farm: &Farm, job: JobId) {
+        let Some(job) = farm.job(job).filter(|job| job.has_untouched()) else { return };
+        let (session, tasks) = (job.spec.profile.session, job.spec.workunits.len());
+        let Some(set) = self.catalogue.of_job(&job.spec) else {
+            self.again.extend((0..tasks).map(|index| WorkunitId { job: job.id, index }));
+            self.stirred = true;
+            return;
+        };
+        if self.sets.len() <= set.get() {
+            self.sets.push(Set::new(self.catalogue.get(set).chunks));
+        }
+        let of = Arrived { job: job.id, set: Some(set), tasks, session };
+        match session {
+            Some(session) => self.frame_came(now, set, of, session),
+            None => self.batch_came(set, of),
+        }
+    }
+
+    fn frame_came(&mut self, now: Time, set: SetIx, of: Arrived, session: u64) {
+        let entry = &mut self.sets[set.get()];
+        entry.last_asked = Some(now);
+        let waiting = Waiting { of, asked: now };
+        if entry.phase == Phase::Here {
+            self.render(waiting);
+        } else {
+            self.sessions.entry(session).or_default().open += 1;
+            if entry.waiting.is_empty() && entry.batch_waiting() == 0 && entry.phase == Phase::Away
+            {
+                self.away.push(set);
+            }
+            entry.waiting.push_back(waiting);
+        }
+    }
+
+    fn batch_came(&mut self, set: SetIx, of: Arrived) {
+        let entry = &mut self.sets[set.get()];
+        let first = entry.waiting.is_empty() && entry.batch_waiting() == 0;
+        if first && entry.phase == Phase::Away {
+            self.away.push(set);
+        }
+        let is_here = entry.phase == Phase::Here;
+        for index in 0..of.tasks {
+            let at = index as usize;
+            let queue = &mut entry.batch[at];
+            queue.push_back(of.job);
+            if is_here && queue.len() == 1 {
+                let node = entry.home[at];
+                self.nodes[node].batch.push_back((set, index));
+                self.touched.push(node);
+            }
+        }
+    }
+
+    /// Sends a frame of a dataset that is here to its nodes.
+    fn render(&mut self, frame: Waiting) {
+        let session = frame.of.session.expect("a frame has a session");
+        let session = self.sessions.entry(session).or_default();
+        if session.open == 0 {
+            session.late = Span::ZERO;
+        }
+        session.open += 1;
+        let at = frame.asked + session.late;
+        self.send(frame.of, at);
+    }
+
+    fn send(&mut self, of: Arrived, at: Time) {
+        let set = of.set.expect("a frame has a dataset");
+        for index in 0..of.tasks {
+            let node = self.sets[set.get()].home[index as usize];
+            let entry = &mut self.nodes[node];
+            entry.frames.push(Reverse(Due { at, job: of.job, index }));
+            if entry.running.len() < entry.slots as usize {
+                self.touched.push(node);
+            }
+            if entry.frames.len() > FEW_FRAMES && !entry.is_busy {
+                self.weigh(node);
+            }
+        }
+    }
+
+    /// Counts a node as busy where a load would hold up more than a few frames, or another load.
+    fn weigh(&mut self, node: usize) {
+        let entry = &mut self.nodes[node];
+        let is_rendering = !entry.overlaps() && entry.frames.len() > FEW_FRAMES;
+        let is_busy = is_rendering || !entry.loads.is_empty() || entry.is_loading();
+        if entry.is_busy != is_busy {
+            entry.is_busy = is_busy;
+            self.teams.turn(node, is_busy);
+        }
+    }
+
+    /// All chunks of a dataset are there: its frames can be rendered.
+    fn came(&mut self, now: Time, set: SetIx) {
+        let entry = &mut self.sets[set.get()];
+        entry.phase = Phase::Here;
+        let waiting = std::mem::take(&mut entry.waiting);
+        for (index, queue) in (0..).zip(&entry.batch) {
+            if !queue.is_empty() {
+                let node = entry.home[index as usize];
+                self.nodes[node].batch.push_back((set, index));
+                self.touched.push(node);
+            }
+        }
+        for frame in waiting {
+            let session = frame.of.session.expect("a frame has a session");
+            let session = self.sessions.entry(session).or_default();
+            if session.late == Span::ZERO {
+                session.late = now.since(frame.asked);
+            }
+            let at = frame.asked + session.late;
+            self.send(frame.of, at);
+        }
+    }
+
+    /// A chunk came to a node, or went.
+    fn copy_changed(&mut self, now: Time, farm: &Farm, node: usize, chunk: gleaner_protocol::ChunkId, held: bool) {
+        let Some((set, _)) = self.catalogue.find(chunk) else { return };
+        let Some(entry) = self.sets.get_mut(set.get()) else { return };
+        if entry.home.get(chunk.index as usize) != Some(&node) {
+            return;
+        }
+        debug_assert_eq!(farm.has_copy(chunk, HostIx::from_index(node)), held);
+        if held {
+            entry.held += 1;
+            if entry.held as usize == entry.home.len() && entry.phase == Phase::Coming {
+                self.came(now, set);
+            }
+        } else {
+            entry.held = entry.held.saturating_sub(1);
+            if entry.phase == Phase::Here {
+                entry.phase = Phase::Away;
+                if entry.batch_waiting() > 0 {
+                    self.away.push(set);
+                }
+            }
+        }
+    }
+
+    fn host_changed(&mut self, farm: &Farm, host: HostIx) {
+        let (node, entry) = (host.get(), farm.host(host));
+        if self.nodes.len() <= node {
+            self.nodes.resize_with(node + 1, Node::default);
+        }
+        let is_up = entry.connected && entry.fragment.slots > 0;
+        let of = &mut self.nodes[node];
+        of.slots = entry.fragment.slots;
+        if of.is_up == is_up {
+            return;
+        }
+        let lost = std::mem::take(of);
+        let of = &mut self.nodes[node];
+        (of.is_up, of.slots) = (is_up, entry.fragment.slots);
+        let tasks = lost.loads.into_iter().chain(lost.frames.into_iter().map(|Reverse(due)| due));
+        self.again.extend(tasks.map(|due| WorkunitId { job: due.job, index: due.index }));
+        self.lost.extend(lost.running.iter().map(|run| (host, run.token)));
+        for at in 0..self.sets.len() {
+            let set = &mut self.sets[at];
+            if !is_up && set.home.contains(&node) {
+                let was_away = set.phase == Phase::Away;
+                set.home.clear();
+                (set.phase, set.held) = (Phase::Away, 0);
+                if !was_away && (!set.waiting.is_empty() || set.batch_waiting() > 0) {
+                    self.away.push(SetIx::from_index(at));
+                }
+            }
+        }
+        let up = self.nodes.iter().enumerate().filter(|(_, node)| node.is_up);
+        self.teams.form(up.map(|(at, _)| at).collect());
+        self.stirred = true;
+    }
+
+    /// Puts what came back onto nodes: to the one that has the chunk, or else to the same one for
+    /// all tasks of a chunk.
+    fn settle(&mut self, desk: &mut Desk<'_>) {
+        self.stirred = false;
+        for (host, token) in std::mem::take(&mut self.lost) {
+            if let Ok(workunit) = desk.revoke(host, token) {
+                self.again.push(desk.farm().workunit(workunit).id);
+            }
+        }
+        for id in std::mem::take(&mut self.again) {
+            let farm = desk.farm();
+            if !is_wanted(farm, id) {
+                continue;
+            }
+            let set = farm.job(id.job).and_then(|job| self.catalogue.of_job(&job.spec));
+            let set = set.and_then(|set| self.sets.get(set.get()).map(|entry| (set, entry)));
+            let home = set.and_then(|(_, entry)| entry.home.get(id.index as usize).copied());
+            let may = |node: &usize| {
+                let host = HostIx::from_index(*node);
+                let open = farm.find(id);
+                farm.is_able(host, id.job)
+                    && open.is_none_or(|unit| {
+                        farm.is_eligible(unit, host) != Err(Refusal::OneVotePerHost)
+                    })
+            };
+            let up = self.teams.up();
+            let salt = set.map_or(id.job.get() as usize, |(set, _)| set.get());
+            let first = (salt + id.index as usize) % up.len().max(1);
+            let others = up[first..].iter().chain(&up[..first]).copied();
+            match home.into_iter().chain(others).find(may) {
+                Some(node) => {
+                    let due = Due { at: Time::ZERO, job: id.job, index: id.index };
+                    self.nodes[node].frames.push(Reverse(due));
+                    self.touched.push(node);
+                    self.weigh(node);
+                }
+                None => self.again.push(id),
+            }
+        }
+    }
+
+    /// Gives a node what it is to do next, as far as it asks.
+    fn start(&mut self, desk: &mut Desk<'_>, node: usize) {
+        let host = HostIx::from_index(node);
+        while self.nodes[node].is_up && desk.farm().host(host).free() > 0 {
+            let entry = &mut self.nodes[node];
+            let (due, loads) = if entry.may_load() {
+                (entry.loads.pop_front(), true)
+            } else if entry.may_render() {
+                (entry.frames.pop().map(|Reverse(due)| due), false)
+            } else {
+                return;
+            };
+            let Some(due) = due.or_else(|| self.pop_batch(node)) else { break };
+            self.start_task(desk, node, due, loads);
+        }
+        self.weigh(node);
+    }
+
+    fn start_task(&mut self, desk: &mut Desk<'_>, node: usize, due: Due, loads: bool) {
+        let host = HostIx::from_index(node);
+        let Due { job, index, .. } = due;
+        let open = desk.open_index(job, index);
+        let open = open.or_else(|| desk.farm().find(WorkunitId { job, index }));
+        // A job that was cancelled, or a workunit that another host claimed, needs nothing.
+        let Some(workunit) = open else {
+            if desk.farm().is_full() && is_wanted(desk.farm(), WorkunitId { job, index }) {
+                self.again.push(WorkunitId { job, index });
+            }
+            return;
+        };
+        match desk.start(workunit, host) {
+            Ok(token) => {
+                self.nodes[node].running.push(Running { workunit, token, loads });
+            }
+            Err(Refusal::OneVotePerHost | Refusal::CannotRun) => {
+                self.again.push(WorkunitId { job, index });
+                self.stirred = true;
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// The next batch task on a chunk that is here.
+    fn pop_batch(&mut self, node: usize) -> Option<Due> {
+        while let Some(&(set, index)) = self.nodes[node].batch.front() {
+            let entry = &mut self.sets[set.get()];
+            let is_here = entry.phase == Phase::Here && entry.home[index as usize] == node;
+            let queue = &mut entry.batch[index as usize];
+            if is_here && let Some(job) = queue.pop_front() {
+                if queue.is_empty() {
+                    self.nodes[node].batch.pop_front();
+                }
+                return Some(Due { at: Time::ZERO, job, index });
+            }
+            self.nodes[node].batch.pop_front();
+        }
+        None
+    }
+
+    fn ended(&mut self, farm: &Farm, job: JobId) {
+        let session = farm.job(job).and_then(|job| job.spec.profile.session);
+        let Some(session) = session else { return };
+        if let Some(entry) = self.sessions.get_mut(&session) {
+            entry.open = entry.open.saturating_sub(1);
+            if entry.open == 0 {
+                self.sessions.remove(&session);
+            }
+        }
+    }
+}
+
+impl Policy for Gleaner {
+    fn name(&self) -> &'static str {
+        "gleaner"
+    }
+
+    fn admit(&mut self, _now: Time, _farm: &Farm, spec: &JobSpec) -> Result<(), String> {
+        may_be_taken(&self.catalogue, spec)
+    }
+
+    fn observe(&mut self, now: Time, farm: &Farm, change: Change) {
+        match change {
+            Change::JobAdded(job) => self.arrive(now, farm, job),
+            Change::JobEnded(job) => self.ended(farm, job),
+            Change::Completed { workunit, host, .. } => {
+                let running = &mut self.nodes[host.get()].running;
+                if let Some(at) = running.iter().position(|run| run.workunit == workunit) {
+                    running.swap_remove(at);
+                }
+            }
+            Change::WorkunitChanged(workunit) => {
+                let unit = farm.workunit(workunit);
+                for node in &mut self.nodes {
+                    node.running.retain(|run| {
+                        run.workunit != workunit
+                            || unit.pending.iter().any(|pending| pending.token == run.token)
+                    });
+                }
+                if unit.waiting > 0 {
+                    self.again.push(unit.id);
+                    self.stirred = true;
+                }
+            }
+            Change::WorkunitEnded(workunit) => {
+                for pending in &farm.workunit(workunit).pending {
+                    let running = &mut self.nodes[pending.host.get()].running;
+                    running.retain(|run| run.workunit != workunit);
+                }
+            }
+            Change::HostChanged(host) => self.host_changed(farm, host),
+            Change::CopyChanged { host, chunk, held } => {
+                self.copy_changed(now, farm, host.get(), chunk, held);
+            }
+            Change::JobTouched(_) => {}
+        }
+    }
+
+    fn plan(&mut self, desk: &mut Desk<'_>, trigger: Trigger) {
+        if self.stirred {
+            self.settle(desk);
+        }
+        if let Trigger::Host(host) = trigger {
+            self.start(desk, host.get());
+        }
+        if trigger == Trigger::Deadline {
+            self.retry = None;
+        }
+        if !self.away.is_empty() {
+            self.consider_loads(desk.now(), desk.farm());
+        }
+        while let Some(node) = self.touched.pop() {
+            self.start(desk, node);
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        if self.stirred || !self.touched.is_empty() { Some(Time::ZERO) } else { self.retry }
+    }
+
+    fn explain(&self, _farm: &Farm, _workunit: WorkunitId) -> Vec<WaitReason> {
+        vec![WaitReason::InTurn]
+    }
+
+    fn check_invariants(&self, farm: &Farm, lane: Lane) -> Result<(), Violation> {
+        let queued = self.nodes.iter().flat_map(|node| {
+            node.loads.iter().chain(node.frames.iter().map(|Reverse(due)| due))
+        });
+        let queued = queued.map(|due| (due.job, due.index));
+        let frames = self.sets.iter().flat_map(|set| &set.waiting).flat_map(|frame| {
+            (0..frame.of.tasks).map(|index| (frame.of.job, index))
+        });
+        let batch = self.sets.iter().flat_map(|set| {
+            let chunks = (0..).zip(&set.batch);
+            chunks.flat_map(|(index, jobs)| jobs.iter().map(move |job| (*job, index)))
+        });
+        let again = self.again.iter().map(|id| (id.job, id.index));
+        check_tasks(farm, lane, queued.chain(frames).chain(batch).chain(again))
+    }
+}

@@ -1,0 +1,131 @@
+//! Which dataset is loaded next, and where.
+
+use gleaner_protocol::{ChunkId, Span, Time};
+
+use super::super::catalogue::SetIx;
+use super::Gleaner;
+use super::node::Due;
+use super::set::Phase;
+use crate::farm::{Farm, HostIx};
+
+/// A team as a place for another dataset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    /// Datasets of it that frames were asked of just now.
+    active: usize,
+    /// When the dataset that would have to go was last used; nothing where there is room.
+    victim_used: Option<Time>,
+    team: usize,
+}
+
+impl Gleaner {
+    /// Has datasets loaded, as long as there are idle teams for them.
+    pub(super) fn consider_loads(&mut self, now: Time, farm: &Farm) {
+        while self.may_have_idle_team() {
+            let Some((at, place)) = self.best(now) else { return };
+            let set = self.away.swap_remove(at);
+            self.load(now, farm, set, place.team);
+        }
+    }
+
+    /// Whether a team is idle, or is not formed yet.
+    fn may_have_idle_team(&mut self) -> bool {
+        let Some(&set) = self.away.first() else { return false };
+        let (nodes, chunks) = (&self.nodes, self.catalogue.get(set).chunks);
+        self.teams.of(chunks, |node| nodes[node].is_busy);
+        self.teams.any_idle()
+    }
+
+    /// The dataset to load next with its place: frames before batch jobs.
+    fn best(&mut self, now: Time) -> Option<(usize, Place)> {
+        let mut order: Vec<_> = (0..self.away.len())
+            .map(|at| {
+                let set = &self.sets[self.away[at].get()];
+                let waited = set.waiting.iter().map(|frame| now.since(frame.asked).as_micros());
+                let waited: u64 = waited.sum::<u64>() + set.waiting.len() as u64;
+                (waited, set.batch_waiting(), at)
+            })
+            .collect();
+        order.sort_unstable_by(|one, other| other.cmp(one));
+        let any_frames = order.first().is_some_and(|(waited, ..)| *waited > 0);
+        for (waited, _, at) in order {
+            if any_frames && waited == 0 {
+                return None;
+            }
+            let set = self.away[at];
+            if let Some(place) = self.place(now, set, waited > 0) {
+                return Some((at, place));
+            }
+        }
+        None
+    }
+
+    /// The idle team with the fewest active datasets, of these the one whose least recently used
+    /// dataset is the oldest.
+    fn place(&mut self, now: Time, set: SetIx, for_frames: bool) -> Option<Place> {
+        let chunks = self.catalogue.get(set).chunks;
+        let load = self.run.load(self.catalogue.get(set).chunk_bytes);
+        let recent = Span::from_micros(load.as_micros() / 2);
+        let (nodes, sets) = (&self.nodes, &self.sets);
+        let teams = self.teams.of(chunks, |node| nodes[node].is_busy);
+        let mut too_recent = false;
+        let mut best: Option<Place> = None;
+        for (at, team) in teams.iter().enumerate().filter(|(_, team)| team.busy == 0) {
+            let first = team.nodes[0];
+            let here = || sets.iter().filter(|set| set.home.first() == Some(&first));
+            let is_active =
+                |asked: Option<Time>| asked.is_some_and(|asked| now.since(asked) <= recent);
+            let active = here().filter(|set| is_active(set.last_asked)).count();
+            let drained = team.nodes.iter().all(|node| {
+                nodes[*node].batch.is_empty() && nodes[*node].frames.is_empty()
+            });
+            if !for_frames && (active > 0 || !drained) {
+                too_recent = true;
+                continue;
+            }
+            let victim_used = here().filter(|set| set.phase == Phase::Here).map(|set| set.last_asked);
+            let place = Place { active, victim_used: victim_used.min().flatten(), team: at };
+            best = Some(best.map_or(place, |best| best.min(place)));
+        }
+        if best.is_none() && too_recent && self.retry.is_none() {
+            self.retry = Some(now + Span::from_micros(recent.as_micros().max(1000)));
+        }
+        best
+    }
+
+    /// Has a dataset loaded onto a team, by the tasks of the first job that waits for it.
+    fn load(&mut self, now: Time, farm: &Farm, set: SetIx, team: usize) {
+        let chunks = self.catalogue.get(set).chunks;
+        let dataset = self.catalogue.get(set).id;
+        let nodes = &self.nodes;
+        let team = &self.teams.of(chunks, |node| nodes[node].is_busy)[team];
+        let home: Vec<_> = (0..chunks as usize).map(|at| team.nodes[at % team.nodes.len()]).collect();
+        let is_held = |(index, node): (u32, &usize)| {
+            farm.has_copy(ChunkId { dataset, index }, HostIx::from_index(*node))
+        };
+        let entry = &mut self.sets[set.get()];
+        entry.held = (0..).zip(&home).filter(|pair| is_held(*pair)).count() as u32;
+        entry.home = home;
+        entry.phase = Phase::Coming;
+        let frame = entry.waiting.pop_front();
+        for index in 0..chunks {
+            let at = index as usize;
+            let job = match frame {
+                Some(frame) => (index < frame.of.tasks).then_some((frame.of.job, frame.asked)),
+                None => entry.batch[at].pop_front().map(|job| (job, Time::ZERO)),
+            };
+            let Some((job, at_time)) = job else { continue };
+            let node = entry.home[at];
+            self.nodes[node].loads.push_back(Due { at: at_time, job, index });
+            self.touched.push(node);
+        }
+        for at in 0..chunks as usize {
+            let node = self.sets[set.get()].home[at];
+            self.weigh(node);
+        }
+        let entry = &self.sets[set.get()];
+        if entry.held as usize == entry.home.len() {
+            self.came(now, set);
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What is to be done on one node.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use gleaner_protocol::{JobId, LeaseToken, Time};
+
+use super::super::catalogue::SetIx;
+use crate::farm::WorkunitIx;
+
+/// A task with the time when it is due; earlier ones come first, of equal ones the older job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Due {
+    pub(super) at: Time,
+    pub(super) job: JobId,
+    pub(super) index: u32,
+}
+
+/// A task that the node was given.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Running {
+    pub(super) workunit: WorkunitIx,
+    pub(super) token: LeaseToken,
+    /// Whether it loads its chunk.
+    pub(super) loads: bool,
+}
+
+/// A node with its queues: loads that were decided on come first, then tasks of interactive
+/// frames as they are due, then those of batch jobs.
+#[derive(Debug, Default)]
+pub(super) struct Node {
+    pub(super) is_up: bool,
+    pub(super) slots: u32,
+    pub(super) loads: VecDeque<Due>,
+    pub(super) frames: BinaryHeap<Reverse<Due>>,
+    /// Chunks here, by dataset and index, for which batch jobs wait.
+    pub(super) batch: VecDeque<(SetIx, u32)>,
+    pub(super) running: Vec<Running>,
+    /// Whether it is counted among the busy ones of its teams.
+    pub(super) is_busy: bool,
+}
+
+impl Node {
+    /// Whether it may be given a task that loads: one at a time.
+    pub(super) fn may_load(&self) -> bool {
+        !self.loads.is_empty() && !self.is_loading()
+    }
+
+    /// Whether it may be given a task of a chunk that is there: where it loads beside that, a
+    /// slot is left for loads.
+    pub(super) fn may_render(&self) -> bool {
+        let most = if self.overlaps() { self.slots - 1 } else { self.slots };
+        let rendering = self.running.iter().filter(|run| !run.loads).count();
+        rendering < most as usize
+    }
+
+    /// Whether loads take nothing from rendering.
+    pub(super) fn overlaps(&self) -> bool {
+        self.slots > 1
+    }
+
+    pub(super) fn is_loading(&self) -> bool {
+        self.running.iter().any(|run| run.loads)
+    }
+}

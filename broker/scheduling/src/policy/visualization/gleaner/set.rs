@@ -1,0 +1,62 @@
+//! A dataset: where its chunks are, and who waits for it.
+
+use std::collections::VecDeque;
+
+use gleaner_protocol::{JobId, Time};
+
+use super::super::board::Arrived;
+
+/// An interactive frame that waits for its dataset.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Waiting {
+    pub(super) of: Arrived,
+    pub(super) asked: Time,
+}
+
+/// Whether frames of a dataset can be rendered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// It is to be loaded first.
+    Away,
+    /// It is being loaded.
+    Coming,
+    /// All its chunks are where its tasks go.
+    Here,
+}
+
+/// A dataset.
+#[derive(Debug)]
+pub(super) struct Set {
+    pub(super) phase: Phase,
+    /// The node of each chunk; empty before the first load.
+    pub(super) home: Vec<usize>,
+    /// How many chunks are there.
+    pub(super) held: u32,
+    /// Interactive frames that wait for it, in order.
+    pub(super) waiting: VecDeque<Waiting>,
+    /// Batch jobs whose task on a chunk has not been given out, for each chunk.
+    pub(super) batch: Vec<VecDeque<JobId>>,
+    /// When a frame of it was last asked for.
+    pub(super) last_asked: Option<Time>,
+    /// When a task of it was last given out.
+    pub(super) last_used: Time,
+}
+
+impl Set {
+    pub(super) fn new(chunks: u32) -> Self {
+        Self {
+            phase: Phase::Away,
+            home: Vec::new(),
+            held: 0,
+            waiting: VecDeque::new(),
+            batch: vec![VecDeque::new(); chunks as usize],
+            last_asked: None,
+            last_used: Time::ZERO,
+        }
+    }
+
+    /// Batch jobs that wait for it, at the chunk where most do.
+    pub(super) fn batch_waiting(&self) -> usize {
+        self.batch.iter().map(VecDeque::len).max().unwrap_or(0)
+    }
+}
