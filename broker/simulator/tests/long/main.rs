@@ -1,3 +1,5 @@
 //! What takes minutes: published figures over many seeds, large farms, long storms.
 //!
 //! `tests/run --long` runs them in release mode; a module for each family of scenarios.
+
+mod pages;
