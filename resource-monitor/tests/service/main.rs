@@ -4,3 +4,4 @@ mod bad_input;
 mod broker;
 mod day;
 mod monitor;
+mod recorded;

@@ -47,6 +47,7 @@ pub(crate) fn lay_out(
         host: u32::try_from(host).expect("HOSTS_MAX fits u32"),
         cores: entry.cores,
         busy: 0,
+        least_idle: entry.cores,
         disturbed: true,
         shut: false,
     };
@@ -55,8 +56,10 @@ pub(crate) fn lay_out(
     for (at, begins, host, cores) in steps {
         let now = &mut busy[host as usize];
         *now = if begins { now.saturating_add(cores) } else { now.saturating_sub(cores) };
-        let cores = hosts[host as usize].cores;
-        changes.push(Occupation { at, host, cores, busy: *now, disturbed: true, shut: false });
+        let (cores, busy) = (hosts[host as usize].cores, *now);
+        let least_idle = cores - busy;
+        let (disturbed, shut) = (true, false);
+        changes.push(Occupation { at, host, cores, busy, least_idle, disturbed, shut });
     }
     let mut trace = Trace::new(path, hosts, changes, begin, end)?;
     trace.jobs = bookings.len() as u64;

@@ -33,7 +33,7 @@ pub(crate) fn openings(trace: &Trace, quiet: Span, reserve_cores: u32) -> Vec<St
         quiet_ends: VecDeque::new(),
     };
     for change in &trace.changes {
-        let Occupation { at, host, disturbed, shut, .. } = *change;
+        let Occupation { at, host, least_idle, disturbed, shut, .. } = *change;
         giver.end_quiet(at);
         let entry = &mut giver.hosts[host as usize];
         entry.free = change.idle().saturating_sub(reserve_cores);
@@ -46,7 +46,7 @@ pub(crate) fn openings(trace: &Trace, quiet: Span, reserve_cores: u32) -> Vec<St
         } else if entry.quiet_until <= at {
             entry.free
         } else {
-            entry.given.min(entry.free)
+            entry.given.min(least_idle.saturating_sub(reserve_cores))
         };
         giver.give(at, host, slots);
     }

@@ -125,9 +125,15 @@ impl Reader {
     fn lose_sight(&mut self) {
         for (host, known) in (0..).zip(&mut self.known) {
             if std::mem::take(known) {
-                let (at, disturbed) = (self.last, true);
-                let gone = Occupation { at, host, cores: 0, busy: 0, disturbed, shut: true };
-                self.changes.push(gone);
+                self.changes.push(Occupation {
+                    at: self.last,
+                    host,
+                    cores: 0,
+                    busy: 0,
+                    least_idle: 0,
+                    disturbed: true,
+                    shut: true,
+                });
             }
         }
     }
@@ -153,7 +159,8 @@ impl Reader {
         let is_first = !std::mem::replace(&mut self.known[host as usize], true);
         let (cores, busy) = if line.seen { (line.cores, line.busy) } else { (0, 0) };
         let disturbed = line.disturbed || is_first;
-        self.changes.push(Occupation { at, host, cores, busy, disturbed, shut: line.shut });
+        let (least_idle, shut) = (cores - busy, line.shut);
+        self.changes.push(Occupation { at, host, cores, busy, least_idle, disturbed, shut });
         Ok(())
     }
 

@@ -16,6 +16,8 @@ pub(crate) struct Occupation {
     pub(crate) cores: u32,
     /// Of these, busy with the farm's own work; at most `cores`.
     pub(crate) busy: u32,
+    /// The fewest idle cores that it had at this moment, before it came to be like this.
+    pub(crate) least_idle: u32,
     /// Whether work began or ended, so that a quiet period begins.
     pub(crate) disturbed: bool,
     /// Whether nothing of it may be given before that quiet period is over.
@@ -88,16 +90,18 @@ impl Trace {
         let mut newest: Vec<Option<usize>> = vec![None; hosts.len()];
         for change in changes {
             let at = Time::ZERO + change.at.since(begin);
-            let change = Occupation { at, busy: change.busy.min(change.cores), ..change };
+            let change = Occupation { at, ..change };
             let host = &mut hosts[change.host as usize];
             host.cores = host.cores.max(change.cores);
             let newest = &mut newest[change.host as usize];
             match newest.map(|index| &mut merged[index]).filter(|last| last.at == at) {
                 Some(last) => {
-                    let (disturbed, shut) = (last.disturbed, last.shut);
-                    *last = change;
-                    last.disturbed |= disturbed;
-                    last.shut |= shut;
+                    *last = Occupation {
+                        least_idle: last.least_idle.min(change.least_idle),
+                        disturbed: last.disturbed || change.disturbed,
+                        shut: last.shut || change.shut,
+                        ..change
+                    };
                 }
                 None => {
                     *newest = Some(merged.len());
