@@ -138,8 +138,9 @@ impl fmt::Display for StormFailure {
         write!(
             f,
             "storm of seed {seed} under {policy} at {at:?}, after {event} (event {events}): {breach}\n\
-             replay it: gleaner simulate storm --seed {seed} --policy {policy} --hours {hours} \
-             --hosts {hosts}"
+             replay it: gleaner simulate storm --seeds {seed}..{after} --policy {policy} \
+             --hours {hours} --hosts {hosts}",
+            after = seed + 1
         )
     }
 }

@@ -58,10 +58,6 @@ pub(super) struct Found<'a> {
 }
 
 impl Disk {
-    pub(super) fn last_sequence(&self) -> u64 {
-        self.last
-    }
-
     pub(super) fn tail_bytes(&self) -> u64 {
         self.tail_bytes
     }

@@ -42,7 +42,6 @@ pub(super) struct Machine {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Task {
     pub(super) replica: ReplicaId,
-    pub(super) slot: u32,
     pub(super) epoch: Epoch,
     pub(super) since: Time,
     /// Whether it computes; before, its runner is only being readied.

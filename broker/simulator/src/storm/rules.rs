@@ -6,9 +6,9 @@ use gleaner_protocol::Span;
 /// How long a replica is leased, in seconds.
 pub(super) const LEASE_S: u64 = 900;
 /// How often an agent sends a sample.
-pub(super) const SAMPLE_EVERY: Span = Span::from_secs(30);
+pub(super) const SAMPLE_EVERY: Span = Span::from_secs(10);
 /// How often the farm is polled.
-pub(super) const POLL_EVERY: Span = Span::from_secs(30);
+pub(super) const POLL_EVERY: Span = Span::from_secs(15);
 /// How long an agent hears nothing before it gives a link up.
 pub(super) const AGENT_SILENCE: Span = Span::from_secs(35);
 /// How long the broker hears nothing before it gives a link up.
@@ -24,13 +24,13 @@ pub(super) const SNAPSHOT_AFTER_BYTES: u64 = 64 << 10;
 /// Memory of a host, in MiB.
 pub(super) const MEMORY_MIB: u64 = 64 << 10;
 
-/// The monitor's: an opening holds for three samples.
+/// The monitor's, as they are by default.
 pub(super) const fn of_monitor() -> Rules {
     Rules {
         quiet: Span::from_secs(60),
         reserve_cores: 0,
         reserve_memory_mib: 0,
-        fragment_valid: Span::from_secs(90),
+        fragment_valid: Span::from_secs(30),
         booking_limit: Span::from_secs(86_400),
         poll_interval: POLL_EVERY,
     }

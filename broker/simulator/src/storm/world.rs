@@ -11,9 +11,11 @@ mod monitor_life;
 mod submitters;
 mod tasks;
 
-use gleaner_agent::harvest;
+use gleaner_agent::harvest::{self, Product};
 use gleaner_monitor::Monitor;
-use gleaner_protocol::{Digest, HostName, Origin, Span, Time, WorkunitId};
+use gleaner_protocol::{
+    Digest, HostName, Manifest, Origin, OutputFile, Span, Time, WorkunitId,
+};
 
 use super::broker::Broker;
 use super::chances::Chances;
@@ -26,7 +28,7 @@ use event::{Event, Label};
 use monitor_life::MonitorLife;
 
 /// Workunits that are submitted for each host and hour.
-const WORKUNITS_PER_HOST_HOUR: u64 = 12;
+const WORKUNITS_PER_HOST_HOUR: u64 = 20;
 /// Workunits of a job on average.
 const WORKUNITS_PER_JOB: u64 = 15;
 /// How often it is told how far the storm has come.
@@ -233,20 +235,9 @@ impl<'a> World<'a> {
     }
 }
 
-/// The content of the right output of a workunit, or of a liar's own.
-fn content(workunit: WorkunitId, lie: Option<u64>) -> Vec<u8> {
-    let mut bytes = workunit.job.get().to_le_bytes().to_vec();
-    bytes.extend(workunit.index.to_le_bytes());
-    bytes.extend(lie.iter().flat_map(|lie| lie.to_le_bytes()));
-    bytes
-}
-
 /// The digest of the right output.
 fn right_output(workunit: WorkunitId) -> Digest {
-    let files = vec![tasks::file(content(workunit, None))];
-    let files = files.into_iter().map(|product| gleaner_protocol::OutputFile {
-        name: product.name,
-        content: product.content,
-    });
-    gleaner_protocol::Manifest::new(files.collect()).expect("one small file").digest()
+    let files = tasks::output(workunit, None).into_iter();
+    let files = files.map(|Product { name, content }| OutputFile { name, content });
+    Manifest::new(files.collect()).expect("two files of different names").digest()
 }

@@ -245,9 +245,9 @@ impl World<'_> {
                 agent.gate.set(fragment);
                 self.sample(host);
             }
-            Effect::Start { slot, lease, epoch, since, .. } => {
+            Effect::Start { lease, epoch, since, .. } => {
                 let (token, replica) = (lease.token, lease.replica);
-                machine.tasks.insert(token, Task { replica, slot, epoch, since, runs: false });
+                machine.tasks.insert(token, Task { replica, epoch, since, runs: false });
                 let ready = self.chances.work.millis(1, 300);
                 self.after(ready, Event::TaskBegins { host, token });
             }

@@ -98,8 +98,10 @@ impl World<'_> {
         let mut effects = std::mem::take(&mut self.monitor.effects);
         let Some(monitor) = self.monitor() else { return Ok(()) };
         monitor.handle(clock, input, &mut effects).expect("the hosts of a storm are few");
-        for Effect::Tell(event) in effects.drain(..) {
-            self.monitor.outbox.put(clock, event);
+        for effect in effects.drain(..) {
+            if let Effect::Tell(event) = effect {
+                self.monitor.outbox.put(clock, event);
+            }
         }
         self.monitor.effects = effects;
         self.monitor_rests();

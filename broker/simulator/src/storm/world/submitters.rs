@@ -1,7 +1,7 @@
 //! Those who submit jobs, and try again until they are told that theirs is accepted.
 
 use gleaner_protocol::job::{JobSpec, Lane, Task, Workunits};
-use gleaner_protocol::{JobId, KernelName, OwnerName, Span};
+use gleaner_protocol::{JobId, KernelName, OwnerName, Span, Trust};
 
 use super::{Event, WORKUNITS_PER_JOB, World};
 use crate::storm::broker::Command;
@@ -24,6 +24,10 @@ impl World<'_> {
         let replication = u8::try_from(1 + dice.below(3)).expect("at most 3");
         let count = 1 + dice.below(2 * WORKUNITS_PER_JOB as usize - 1);
         let more = dice.below(1 + usize::from(replication));
+        let trust = match dice.chance(200) {
+            true => Trust::Adaptive { error_ppb: 1_000_000 },
+            false => Trust::Fixed,
+        };
         JobSpec {
             name: format!("storm-{}", self.submissions),
             owner: OwnerName::new(format!("owner{}", dice.below(3))).expect("a plain name"),
@@ -35,7 +39,7 @@ impl World<'_> {
             max_replicas: Some(u16::from(replication) + u16::try_from(more).expect("few")),
             lease_s: LEASE_S,
             profile: Default::default(),
-            trust: Default::default(),
+            trust,
         }
     }
 

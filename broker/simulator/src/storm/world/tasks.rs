@@ -2,9 +2,9 @@
 
 use gleaner_agent::harvest::{Product, RunResult};
 use gleaner_protocol::control::AgentMessage;
-use gleaner_protocol::{Content, Digest, LeaseToken, ReplicaId};
+use gleaner_protocol::{Content, Digest, LeaseToken, ReplicaId, WorkunitId};
 
-use super::{Event, World, content};
+use super::{Event, World};
 use crate::storm::machine::News;
 use crate::storm::{Breach, Bug};
 
@@ -57,12 +57,7 @@ impl World<'_> {
         }
         let colludes = self.config.bug == Some(Bug::LiarsCollude);
         let lie = lies.then_some(if colludes { 0 } else { 1 + host as u64 });
-        let mut files = vec![file(content(replica.workunit, lie))];
-        // The outputs of some jobs are too large to travel with their report.
-        if replica.workunit.job.get().is_multiple_of(16) {
-            files.push(large_file(&files[0]));
-        }
-        RunResult::Output { files, cpu_us }
+        RunResult::Output { files: output(replica.workunit, lie), cpu_us }
     }
 
     /// Large files are on their way to the broker.
@@ -104,16 +99,16 @@ impl World<'_> {
     }
 }
 
-/// A small output.
-pub(super) fn file(bytes: Vec<u8>) -> Product {
-    Product { name: "result".into(), content: Content::Inline(bytes) }
-}
-
-/// A large output that says the same.
-fn large_file(small: &Product) -> Product {
-    let digest = match &small.content {
-        Content::Inline(bytes) => Digest::of(bytes),
-        Content::Stored { digest, .. } => *digest,
-    };
-    Product { name: "volume".into(), content: Content::Stored { digest, bytes: 1 << 20 } }
+/// The right output of a workunit, or a liar's own. Those of some jobs are too large to travel with
+/// their report.
+pub(super) fn output(workunit: WorkunitId, lie: Option<u64>) -> Vec<Product> {
+    let mut bytes = workunit.job.get().to_le_bytes().to_vec();
+    bytes.extend(workunit.index.to_le_bytes());
+    bytes.extend(lie.iter().flat_map(|lie| lie.to_le_bytes()));
+    let volume = workunit.job.get().is_multiple_of(16).then(|| {
+        let content = Content::Stored { digest: Digest::of(&bytes), bytes: 1 << 20 };
+        Product { name: "volume".into(), content }
+    });
+    let result = Product { name: "result".into(), content: Content::Inline(bytes) };
+    std::iter::once(result).chain(volume).collect()
 }
