@@ -1,6 +1,20 @@
-//! Scenarios of the family `replication`.
+//! Scenarios of the family `replication`: a dataset in copies on many shared servers.
+//!
+//! Every server has a disk with copies of some of the dataset's chunks and computes on one of
+//! them at a time; people share it, so that its speed varies ([`load`]). The broker learns of
+//! a server's speed only from reports. Moves of copies go over a network ([`network`]) in which
+//! every pair of servers has a path of its own and a source's paths share what it can send.
+
+mod figures;
+mod load;
+mod network;
+mod placement;
+mod scenario;
+mod servers;
+mod trace;
+mod world;
 
 use crate::scenario::Scenario;
 
 /// The scenarios, in the order of listing.
-pub(crate) const SCENARIOS: &[&dyn Scenario] = &[];
+pub(crate) const SCENARIOS: &[&dyn Scenario] = &[&scenario::Replication];

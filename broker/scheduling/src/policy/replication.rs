@@ -19,10 +19,14 @@ mod board;
 mod co_scheduling;
 mod config;
 mod copy_moves;
+mod gleaner;
+mod outlook;
 mod pace;
+mod plan;
 mod tasks;
 mod work_queue;
 
 pub use co_scheduling::CoScheduling;
 pub use config::ReplicationConfig;
+pub use gleaner::Gleaner;
 pub use work_queue::WorkQueue;

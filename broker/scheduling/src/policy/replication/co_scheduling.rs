@@ -164,7 +164,15 @@ impl Policy for CoScheduling {
             self.measured = true;
         }
         match change {
-            Change::JobEnded(id) => drop(self.paces.remove(&id)),
+            Change::JobEnded(id) => {
+                self.paces.remove(&id);
+                if let Some(moves) = self.moves.as_mut().filter(|_| self.board.jobs.is_empty()) {
+                    moves.forget_all();
+                }
+            }
+            Change::HostChanged(host) if !farm.host(host).connected => {
+                self.moves.iter_mut().for_each(|moves| moves.forget_host(host));
+            }
             Change::CopyChanged { host, chunk, held } => {
                 if let Some(moves) = &mut self.moves {
                     moves.arrived(host, chunk, held);

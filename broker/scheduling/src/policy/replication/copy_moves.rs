@@ -16,7 +16,8 @@ use crate::{Desk, Patience, Violation};
 /// A host whose work W in the HPQ is less than its share S of it, in proportion to its speed,
 /// gets a copy of the first workunit's chunk whose holders have together more work than their
 /// shares, if the move and the computing fit into the least time in which a holder would be done
-/// with all its work. What is marked for a move is not assigned until the move has ended.
+/// with all its work. What is marked for a move is not assigned until the move has ended. A host
+/// takes part in one move at a time, to either side.
 ///
 /// Deviations: the share is printed as `S × t / Σ t`, which would give the slowest host the
 /// most; `S × (1/t) / Σ (1/t)` is what the text describes and what is used. A move that was
@@ -27,7 +28,7 @@ use crate::{Desk, Patience, Violation};
 /// Replication", 2006, Section IV C.
 ///
 /// # Invariants
-/// - One chunk is on its way to a host at a time, and to one host.
+/// - A host takes part in one move at a time.
 #[derive(Debug, Default)]
 pub(super) struct CopyMoves {
     marked: BTreeMap<ChunkId, HostIx>,
@@ -56,6 +57,16 @@ impl CopyMoves {
         }
     }
 
+    /// A host is gone: no copy comes to it any more.
+    pub(super) fn forget_host(&mut self, host: HostIx) {
+        self.marked.retain(|_, to| *to != host);
+    }
+
+    /// There are no jobs any more.
+    pub(super) fn forget_all(&mut self) {
+        *self = Self::default();
+    }
+
     /// Starts the moves that are worth it now.
     pub(super) fn consider(
         &mut self,
@@ -71,28 +82,41 @@ impl CopyMoves {
             .collect();
         queue.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         let mut shares = Shares::new(desk.farm(), tasks, pace, &queue);
-        let busy: BTreeSet<HostIx> = self.marked.values().copied().collect();
+        let mut engaged = self.engaged(tasks);
         let hosts: Vec<HostIx> = desk.farm().hosts().map(|(host, _)| host).collect();
         for host in hosts {
             let may = desk.farm().host(host).connected && desk.farm().is_able(host, tasks.job);
-            if !may || busy.contains(&host) || !shares.lacks_work(host) {
+            if !may || engaged.contains(&host) || !shares.lacks_work(host) {
                 continue;
             }
-            let found = queue.iter().position(|(_, index)| {
-                self.patience_for(tasks, pace, &shares, *index, host).is_some()
+            let found = queue.iter().enumerate().find_map(|(at, (_, index))| {
+                let is_free = !tasks.holders(*index).iter().any(|from| engaged.contains(from));
+                let deadline_s =
+                    is_free.then(|| self.deadline_s(tasks, pace, &shares, *index, host));
+                deadline_s.flatten().map(|deadline_s| (at, deadline_s))
             });
-            let Some(at) = found else { continue };
+            let Some((at, deadline_s)) = found else { continue };
             let (_, index) = queue.remove(at);
-            let patience = self.patience_for(tasks, pace, &shares, index, host);
-            if self.start(desk, tasks, index, host, patience, config) {
-                shares.leave_out(tasks.holders(index));
+            if self.start(desk, tasks, index, host, deadline_s, config) {
+                let holders = tasks.holders(index);
+                shares.leave_out(holders);
+                engaged.insert(host);
+                engaged.extend(holders);
             }
         }
     }
 
-    /// How long a move of this workunit's chunk to this host may take, if it is one to be made:
-    /// the deadline `min F − T_c`.
-    fn patience_for(
+    /// The hosts that take part in a move, to either side.
+    fn engaged(&self, tasks: &Tasks) -> BTreeSet<HostIx> {
+        let mut engaged: BTreeSet<HostIx> = self.marked.values().copied().collect();
+        let indices = self.marked.keys().filter_map(|chunk| tasks.reader_of(*chunk));
+        engaged.extend(indices.flat_map(|index| tasks.holders(index)));
+        engaged
+    }
+
+    /// How long a move of this workunit's chunk to this host may take, in seconds, if it is one
+    /// to be made: the deadline `min F − T_c`.
+    fn deadline_s(
         &self,
         tasks: &Tasks,
         pace: &Pace,
@@ -109,7 +133,7 @@ impl CopyMoves {
         }
         let finish_s = holders.iter().map(|host| shares.work[host.get()] * pace.unit_s(*host));
         let deadline_s = finish_s.fold(f64::INFINITY, f64::min) - pace.unit_s(to);
-        (deadline_s > 0.0).then_some(deadline_s)
+        (deadline_s > 0.0 && deadline_s.is_finite()).then_some(deadline_s)
     }
 
     fn start(
@@ -118,12 +142,9 @@ impl CopyMoves {
         tasks: &Tasks,
         index: u32,
         to: HostIx,
-        deadline_s: Option<f64>,
+        deadline_s: f64,
         config: &ReplicationConfig,
     ) -> bool {
-        let Some(deadline_s) = deadline_s.filter(|deadline| deadline.is_finite()) else {
-            return false;
-        };
         let chunk = tasks.chunk(index);
         let mut holders = tasks.holders(index).iter().copied();
         let Some(from) = holders.find(|host| desk.farm().host(*host).connected) else {
