@@ -3,3 +3,4 @@
 //! `tests/run --long` runs them in release mode; a module for each family of scenarios.
 
 mod pages;
+mod replay;
