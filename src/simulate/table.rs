@@ -6,7 +6,11 @@ use gleaner_simulator::{Better, Comparison, Metric, Scenario, Seeds, Spread, Spr
 
 use crate::show;
 
-/// Prints a row for each policy and one for the bound, and a column for each metric.
+/// Columns that a page has.
+const WIDTH: usize = 100;
+
+/// Prints a row for each policy and one for the bound, and a column for each metric; the other
+/// way round where that would be too wide.
 pub(super) fn print(scenario: &dyn Scenario, comparison: &Comparison) {
     show::line(format!("{}: {}", comparison.scenario, scenario.about()));
     show::line(told(scenario, comparison));
@@ -41,8 +45,7 @@ fn table(metrics: &[Metric], comparison: &Comparison) -> Table {
     let metrics: Vec<&Metric> = metrics.iter().filter(brought).collect();
     let places: Vec<Decimals> =
         metrics.iter().map(|metric| Decimals::of(rows().map(|(_, of)| of), metric.name)).collect();
-    let mut table = Table::new();
-    let header = metrics.iter().map(|metric| {
+    let heads = metrics.iter().map(|metric| {
         let better = match metric.better {
             Better::Higher => " ↑",
             Better::Lower => " ↓",
@@ -50,13 +53,30 @@ fn table(metrics: &[Metric], comparison: &Comparison) -> Table {
         };
         format!("{}{better}", metric.name)
     });
-    table.load_style(UTF8_HORIZONTAL_ONLY).set_header(["".to_owned()].into_iter().chain(header));
+    let mut cells: Vec<Vec<String>> = vec![[String::new()].into_iter().chain(heads).collect()];
     for (name, of) in rows() {
-        let cells = metrics.iter().zip(&places).map(|(metric, decimals)| {
+        let numbers = metrics.iter().zip(&places).map(|(metric, decimals)| {
             of.get(metric.name).map(|spread| decimals.shown(spread)).unwrap_or_default()
         });
-        table.add_row([name.to_owned()].into_iter().chain(cells));
+        cells.push([name.to_owned()].into_iter().chain(numbers).collect());
     }
+    let table = drawn(cells.clone());
+    let width = |table: &Table| table.lines().map(|line| line.chars().count()).max();
+    if width(&table) <= Some(WIDTH) {
+        return table;
+    }
+    let turned = (0..cells[0].len())
+        .map(|column| cells.iter().map(|row| row[column].clone()).collect())
+        .collect();
+    Some(drawn(turned)).filter(|turned| width(turned) < width(&table)).unwrap_or(table)
+}
+
+/// The first row is the header; numbers stand to the right.
+fn drawn(cells: Vec<Vec<String>>) -> Table {
+    let mut table = Table::new();
+    let mut rows = cells.into_iter();
+    table.load_style(UTF8_HORIZONTAL_ONLY).set_header(rows.next().unwrap_or_default());
+    table.add_rows(rows);
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
@@ -81,7 +101,6 @@ impl Decimals {
         }
         match greatest {
             _ if whole => Self::Places(0),
-            1000.0.. => Self::Places(1),
             10.0.. => Self::Places(2),
             0.01.. => Self::Places(4),
             _ => Self::Powers,
@@ -141,10 +160,34 @@ mod tests {
     }
 
     #[test]
+    fn a_table_that_would_be_too_wide_is_turned() {
+        const MANY: [&str; 6] = [
+            "utilization_fat_percent",
+            "utilization_gpu_percent",
+            "utilization_light_percent",
+            "turnaround_p50_s",
+            "turnaround_p95_s",
+            "completion_rate_per_hour",
+        ];
+        let metrics = MANY.map(|name| Metric { name, about: "", better: Better::Neither });
+        let comparison = Comparison {
+            scenario: "farm",
+            seeds: Seeds::One(1),
+            parameters: Settings::default(),
+            bound: Spreads::new(),
+            policies: vec![("gleaner", MANY.map(|name| (name, Spread::of(1.5))).into())],
+        };
+        let text = table(&metrics, &comparison).to_string();
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+        assert!(text.lines().nth(1).expect("a header").trim() == "gleaner", "{text}");
+        assert!(MANY.iter().all(|name| text.contains(&format!("\n {name} "))), "{text}");
+    }
+
+    #[test]
     fn of_several_seeds_it_shows_the_mean_and_how_sure_it_is() {
         let seeds = Seeds::Several(0..2);
         let text = drawn(seeds, spreads(&[8.0, 9.0], 0.5), spreads(&[11.0, 11.0], 0.25));
-        assert!(text.contains("8.5 ± 6.4") && text.contains("11.0 ± 0.0"), "{text}");
+        assert!(text.contains("8.50 ± 6.35") && text.contains("11.00 ± 0.00"), "{text}");
         assert!(text.contains("0.5000") && text.contains("0.2500"), "{text}");
     }
 }
