@@ -192,36 +192,52 @@ mod tests {
 
     #[test]
     fn every_scenario_has_a_page_that_says_what_its_parameters_are_and_where_they_come_from() {
+        let mut complaints = Vec::new();
+        let mut complain = |of: &str, what: String| complaints.push(format!("{of}: {what}"));
         let mut names = Vec::new();
         for scenario in scenarios() {
             let page = ScenarioPage::of(scenario);
             let name = page.scenario;
-            assert!(!names.contains(&name), "{name} is there twice");
             names.push(name);
-            assert!(!page.about.is_empty() && !page.metrics.is_empty(), "{name}");
-            let mut seen = vec!["all"];
-            for policy in page.policies {
-                assert!(!seen.contains(policy), "{name} has the policy {policy} twice");
-                seen.push(policy);
+            if page.about.is_empty() || page.policies.is_empty() || page.metrics.is_empty() {
+                complain(name, "what is it?".to_owned());
             }
-            let mut seen = Vec::new();
-            for metric in &page.metrics {
-                assert!(!metric.about.is_empty(), "{name}: what is {}?", metric.name);
-                assert!(!seen.contains(&metric.name), "{name} has {} twice", metric.name);
-                seen.push(metric.name);
+            if has_one_twice(page.policies.iter().copied().chain(["all"])) {
+                complain(name, format!("a policy is there twice: {:?}", page.policies));
             }
-            let mut seen = Vec::new();
+            let words = page.metrics.iter().map(|metric| (metric.name, metric.about));
+            let words = words.chain(page.parameters.iter().map(|of| (of.name, of.about)));
+            for (what, _) in words.filter(|(_, about)| about.is_empty()) {
+                complain(name, format!("what is {what}?"));
+            }
+            if has_one_twice(page.metrics.iter().map(|metric| metric.name))
+                || has_one_twice(page.parameters.iter().map(|parameter| parameter.name))
+            {
+                complain(name, "a metric or parameter is there twice".to_owned());
+            }
             for parameter in &page.parameters {
                 let what = parameter.name;
-                assert!(!seen.contains(&what), "{name} has {what} twice");
-                seen.push(what);
-                assert!(!parameter.about.is_empty(), "{name}: what is {what}?");
-                assert!(!parameter.source.is_empty(), "{name}: where is {what} from?");
+                if parameter.source.is_empty() {
+                    complain(name, format!("where is {what} from?"));
+                }
                 let set = format!("{what}={}", parameter.default);
                 let own = crate::setting::settings(scenario, [set.as_str()]);
-                assert!(parameter.kind == "file" || own.is_ok(), "{name}: {own:?}");
+                if let Err(error) = own
+                    && parameter.kind != "file"
+                {
+                    complain(name, error.to_string());
+                }
             }
         }
+        if has_one_twice(names.into_iter()) {
+            complain("scenarios", "one is there twice".to_owned());
+        }
+        assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+    }
+
+    fn has_one_twice<'a>(names: impl Iterator<Item = &'a str>) -> bool {
+        let mut seen = std::collections::BTreeSet::new();
+        !names.into_iter().all(|name| seen.insert(name))
     }
 
     #[test]

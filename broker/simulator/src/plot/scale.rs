@@ -59,9 +59,10 @@ pub(super) fn shown(number: f64) -> String {
     let text = match number.abs() {
         0.0 => return "0".to_owned(),
         1e5.. => return format!("{number:.2e}"),
-        100.0.. => format!("{number:.0}"),
-        10.0.. => format!("{number:.1}"),
-        1.0.. => format!("{number:.2}"),
+        1000.0.. => format!("{number:.0}"),
+        100.0.. => format!("{number:.1}"),
+        10.0.. => format!("{number:.2}"),
+        1.0.. => format!("{number:.3}"),
         0.001.. => format!("{number:.4}"),
         _ => return format!("{number:.1e}"),
     };
@@ -95,6 +96,7 @@ mod tests {
             (14_376_662.18, "1.44e7"),
             (424_000.0, "4.24e5"),
             (1392.0, "1392"),
+            (99.954, "99.95"),
             (32.8, "32.8"),
             (7.9, "7.9"),
             (0.0304, "0.0304"),
