@@ -29,8 +29,9 @@ pub const REPLICATION_MAX: u8 = 32;
 pub const REPLICAS_MAX: u16 = 256;
 /// Greatest error that a job may allow, in parts per billion (5 %).
 pub const ERROR_PPB_MAX: u32 = 50_000_000;
-/// Longest lease that a job may ask for, in seconds (30 days).
-pub const LEASE_S_MAX: u64 = 30 * 86_400;
+/// Longest lease that a job may ask for, in seconds (ten years: batches that are known only by
+/// their expected times run for more than a month).
+pub const LEASE_S_MAX: u64 = 3_652 * 86_400;
 /// Most cores of one host.
 pub const CORES_MAX: u32 = 4096;
 /// Most kernels or commands that a host may offer.

@@ -79,6 +79,13 @@ pub enum WaitReason {
         /// How many those are.
         tasks: usize,
     },
+    /// A plan has it run on a host after others.
+    Planned {
+        /// Which host.
+        host: String,
+        /// How many come before it there.
+        ahead: usize,
+    },
     /// It has ended with a canonical output.
     Decided,
     /// What is begun comes first, the oldest before the rest.
@@ -115,6 +122,7 @@ impl WaitReason {
             Self::FirstComeFirstServed { .. } => "first-come-first-served",
             Self::MoreUrgent { .. } => "more-urgent",
             Self::BegunFirst { .. } => "begun-first",
+            Self::Planned { .. } => "planned",
             Self::Decided => "decided",
             Self::GivenUp { .. } => "given-up",
             Self::Cancelled => "cancelled",
@@ -174,6 +182,9 @@ impl fmt::Display for WaitReason {
                     f,
                     "first come, first served: {tasks_queued} workunits have replicas waiting"
                 )
+            }
+            Self::Planned { host, ahead } => {
+                write!(f, "it is planned for {host}, behind {ahead} others")
             }
             Self::MoreUrgent { tasks } => {
                 write!(f, "{tasks} tasks whose deadlines press more have the cores")

@@ -15,3 +15,9 @@ pub const LIST_SCANNED_MAX: usize = 32;
 pub const MARK_RETURNED_MAX: usize = 64;
 /// Most chunks of datasets that a policy for visualization tells apart.
 pub const CHUNKS_MAX: usize = 1 << 20;
+/// Most waiting replicas that are mapped at once; the next ones are mapped when these run.
+pub const BATCH_REPLICAS_MAX: usize = 8_192;
+/// Most slots of hosts that a batch is mapped onto.
+pub const BATCH_MACHINES_MAX: usize = 1_024;
+/// Most machines for which the linear relaxation is solved while scheduling.
+pub const RELAXED_MACHINES_MAX: usize = 256;

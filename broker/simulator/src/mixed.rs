@@ -1,6 +1,13 @@
-//! Scenarios of the family `mixed`.
+//! Scenarios of the family `mixed`: a batch whose expected times on each kind of machine are
+//! known is mapped at once.
+
+mod etc;
+mod figures;
+mod npairs;
+mod workload;
+mod world;
 
 use crate::scenario::Scenario;
 
 /// The scenarios, in the order of listing.
-pub(crate) const SCENARIOS: &[&dyn Scenario] = &[];
+pub(crate) const SCENARIOS: &[&dyn Scenario] = &[&npairs::Npairs, &etc::EtcFile];

@@ -1,5 +1,6 @@
 //! Policies of mixed batches: a matrix of expected times of jobs on hosts is mapped at once.
 
+mod batch;
 mod gleaner;
 mod mapping;
 mod one_by_one;
@@ -8,6 +9,7 @@ mod rule;
 mod times;
 mod whole_batch;
 
+pub use batch::{Batch, BatchConfig};
 pub use gleaner::Effort;
 pub use mapping::Mapping;
 pub use relaxation::{Part, Relaxation};

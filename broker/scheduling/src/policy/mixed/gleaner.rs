@@ -17,6 +17,8 @@ use super::whole_batch;
 use beam::Beam;
 use partial::Partial;
 
+use crate::limits::RELAXED_MACHINES_MAX;
+
 /// Partial schedules that are followed at once.
 const WIDTH: usize = 2;
 /// How much longer than it is a job may count in the order, at most, after the first failure.
@@ -50,6 +52,9 @@ impl Default for Effort {
 pub(super) fn gleaner(times: &Times, effort: Effort) -> Mapping {
     let plain = [whole_batch::min_min(times), whole_batch::sufferage(times)];
     let mut best = plain.into_iter().min_by_key(Mapping::makespan).expect("there are two");
+    if times.machines() > RELAXED_MACHINES_MAX {
+        return best;
+    }
     let relaxation = Relaxation::solve(times, &best);
     if relaxation.bound() < 1.0 || relaxation.parts().is_empty() {
         return best;

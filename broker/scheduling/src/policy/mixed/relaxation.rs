@@ -40,14 +40,13 @@ impl Relaxation {
     #[must_use]
     pub fn solve(times: &Times, from: &Mapping) -> Self {
         let unit = from.makespan();
-        let placed = from.machine_of(times.jobs()).into_iter().enumerate();
-        let jobs: Vec<_> =
-            placed.clone().filter(|(_, machine)| machine.is_some()).map(|(job, _)| job).collect();
+        let placed = from.machine_of(times.jobs());
+        let jobs: Vec<_> = (0..placed.len()).filter(|job| placed[*job].is_some()).collect();
         if unit == 0 || jobs.is_empty() {
             let prices = vec![0.0; times.machines()];
             return Self { bound: unit as f64, prices, parts: Vec::new() };
         }
-        let key: Vec<_> = placed.map(|(_, machine)| machine.unwrap_or(0)).collect();
+        let key: Vec<_> = placed.into_iter().map(|machine| machine.unwrap_or(0)).collect();
         let times_scaled = Scaled::new(times, unit);
         let ready = times_scaled.ready();
         let limit = f64::INFINITY;

@@ -36,7 +36,8 @@ impl Times {
     #[must_use]
     pub fn with_ready(ready: Vec<u64>, mut times: Vec<u64>) -> Self {
         let machines = ready.len();
-        let whole = if machines == 0 { times.is_empty() } else { times.len() % machines == 0 };
+        let whole =
+            if machines == 0 { times.is_empty() } else { times.len().is_multiple_of(machines) };
         assert!(whole, "{} times for {machines} machines", times.len());
         times.iter_mut().filter(|time| **time != NEVER).for_each(|time| {
             *time = (*time).min(Self::LONGEST);

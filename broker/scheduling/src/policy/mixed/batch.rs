@@ -1,0 +1,213 @@
+//! The policy: maps what waits, and starts it as the hosts ask.
+
+mod plan;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gleaner_protocol::job::Lane;
+use gleaner_protocol::{JobId, Time, WorkunitId};
+
+use super::gleaner::Effort;
+use super::rule::Rule;
+use crate::explain::WaitReason;
+use crate::farm::{Farm, HostIx, WorkunitIx};
+use crate::policy::{Change, Policy, Trigger};
+use crate::{Desk, Refusal, Violation};
+use plan::Plan;
+
+/// What a [`Batch`] is told at its birth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BatchConfig {
+    /// How it maps.
+    pub rule: Rule,
+    /// How much [`Rule::Gleaner`] searches each time.
+    pub effort: Effort,
+}
+
+/// Maps all that waits onto all hosts at once, by expected times, and keeps the plan: each host
+/// has a queue, and is given its head when it asks. When something comes that the plan does not
+/// know (a job, a host, a replica that has to be tried again), what waits is mapped anew as soon
+/// as anyone asks; what runs goes on.
+///
+/// A host may be left idle on purpose: for [`Rule::Torque`], all that are not the fastest.
+///
+/// # Invariants
+/// - `plan-members`: unless the plan is out of date, each queued workunit is queued once for each
+///   of its waiting replicas.
+/// - `plan-served`: unless the plan is out of date, no host asks that has something queued.
+pub struct Batch {
+    config: BatchConfig,
+    /// Jobs of its lane that have not ended.
+    jobs: BTreeSet<JobId>,
+    plan: Plan,
+    /// Whether something has changed that the plan does not know.
+    is_stale: bool,
+    /// When replicas that were started are expected to end.
+    ends: BTreeMap<(WorkunitIx, HostIx), Time>,
+}
+
+/// What came of giving a host the head of its queue.
+enum Step {
+    Started(WorkunitIx),
+    /// It waits no longer.
+    Gone,
+    /// Another host must have it.
+    Misplaced,
+    /// Nothing can be started there now.
+    Blocked,
+}
+
+impl Batch {
+    /// Without a plan.
+    #[must_use]
+    pub fn new(config: BatchConfig) -> Self {
+        Self {
+            config,
+            jobs: BTreeSet::new(),
+            plan: Plan::default(),
+            is_stale: true,
+            ends: BTreeMap::new(),
+        }
+    }
+
+    /// Gives the host what is queued for it.
+    fn serve(&mut self, desk: &mut Desk<'_>, host: HostIx) {
+        while desk.farm().host(host).free() > 0
+            && let Some(id) = self.plan.first(host)
+        {
+            match start(desk, id, host) {
+                Step::Started(workunit) => {
+                    let run_time = plan::run_time_us(desk.farm(), id, host);
+                    let end = desk.now().as_micros().saturating_add(run_time);
+                    self.ends.insert((workunit, host), Time::from_micros(end));
+                }
+                Step::Gone => {}
+                Step::Misplaced => self.is_stale = true,
+                Step::Blocked => return,
+            }
+            self.plan.pop(host);
+        }
+        self.is_stale |= self.plan.is_cut() && self.plan.first(host).is_none();
+    }
+
+    fn serve_all(&mut self, desk: &mut Desk<'_>) {
+        let asking = |(_, host): &(HostIx, &crate::Host)| host.free() > 0;
+        let hosts: Vec<_> = desk.farm().hosts().filter(asking).map(|(host, _)| host).collect();
+        hosts.into_iter().for_each(|host| self.serve(desk, host));
+    }
+
+    /// Forgets the expected ends of a workunit's replicas.
+    fn forget(&mut self, workunit: WorkunitIx) {
+        let of_it = (workunit, HostIx::FIRST)..;
+        while let Some((&key, _)) = self.ends.range(of_it.clone()).next()
+            && key.0 == workunit
+        {
+            self.ends.remove(&key);
+        }
+    }
+}
+
+fn start(desk: &mut Desk<'_>, id: WorkunitId, host: HostIx) -> Step {
+    let workunit = match desk.farm().find(id) {
+        Some(workunit) => workunit,
+        None if desk.farm().is_full() => return Step::Blocked,
+        None => match desk.open_index(id.job, id.index) {
+            Some(workunit) => workunit,
+            None => return Step::Gone,
+        },
+    };
+    match desk.start(workunit, host) {
+        Ok(_) => Step::Started(workunit),
+        Err(Refusal::NoReplicaWaits) => Step::Gone,
+        Err(Refusal::OneVotePerHost | Refusal::CannotRun) => Step::Misplaced,
+        Err(_) => Step::Blocked,
+    }
+}
+
+impl Policy for Batch {
+    fn name(&self) -> &'static str {
+        self.config.rule.as_str()
+    }
+
+    fn observe(&mut self, _now: Time, farm: &Farm, change: Change) {
+        match change {
+            Change::HostChanged(_) => self.is_stale = true,
+            Change::JobAdded(job) => {
+                self.jobs.insert(job);
+                self.is_stale = true;
+            }
+            Change::JobEnded(job) => {
+                self.jobs.remove(&job);
+            }
+            Change::WorkunitChanged(workunit) => {
+                let unit = farm.workunit(workunit);
+                self.jobs.insert(unit.id.job);
+                self.is_stale |= self.plan.count(unit.id) != u32::from(unit.waiting);
+            }
+            Change::WorkunitEnded(workunit) => self.forget(workunit),
+            Change::Completed { workunit, host, .. } => {
+                self.ends.remove(&(workunit, host));
+            }
+            Change::JobTouched(_) | Change::CopyChanged { .. } => {}
+        }
+    }
+
+    fn plan(&mut self, desk: &mut Desk<'_>, trigger: Trigger) {
+        let asks = match trigger {
+            Trigger::Host(host) => desk.farm().host(host).free() > 0,
+            Trigger::Work | Trigger::Deadline => desk.farm().anyone_asks(),
+        };
+        if !asks {
+            return;
+        }
+        if !self.is_stale
+            && let Trigger::Host(host) = trigger
+        {
+            self.serve(desk, host);
+        }
+        // Each turn of the loop starts a replica, or finds that nothing more can be mapped.
+        while self.is_stale {
+            let leased = desk.farm().lease_count();
+            self.plan = Plan::new(desk.now(), desk.farm(), self.config, &self.jobs, &self.ends);
+            self.is_stale = false;
+            self.serve_all(desk);
+            if desk.farm().lease_count() == leased {
+                break;
+            }
+        }
+    }
+
+    fn explain(&self, farm: &Farm, workunit: WorkunitId) -> Vec<WaitReason> {
+        let planned = self.plan.place_of(workunit).map(|(host, ahead)| {
+            let host = farm.host(host).info.name.to_string();
+            WaitReason::Planned { host, ahead }
+        });
+        planned.into_iter().collect()
+    }
+
+    fn check_invariants(&self, farm: &Farm, lane: Lane) -> Result<(), Violation> {
+        if self.is_stale {
+            return Ok(());
+        }
+        for (workunit, unit) in farm.workunits() {
+            let queued = self.plan.count(unit.id);
+            let is_ours = farm.lane_of(unit.id.job) == Some(lane);
+            if is_ours && queued != 0 && queued != u32::from(unit.waiting) {
+                let detail = format!("{} waits {}, queued {queued}", unit.id, unit.waiting);
+                return Err(Violation::new("plan-members", detail));
+            }
+            let nowhere = || self.plan.is_cut() || !plan::is_wanted_anywhere(farm, workunit);
+            if is_ours && queued == 0 && unit.waiting > 0 && !nowhere() {
+                return Err(Violation::new("plan-members", format!("{} is not queued", unit.id)));
+            }
+        }
+        let mut asking = farm.hosts().filter(|(_, host)| host.free() > 0);
+        match asking.find(|(host, _)| self.plan.first(*host).is_some() && !farm.is_full()) {
+            Some((_, host)) => {
+                let detail = format!("{} asks and has a queue", host.info.name);
+                Err(Violation::new("plan-served", detail))
+            }
+            None => Ok(()),
+        }
+    }
+}

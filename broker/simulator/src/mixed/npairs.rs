@@ -1,0 +1,208 @@
+//! `mixed-npairs`: a study of brain images on fat, light and GPU nodes.
+
+use super::figures::{self, BEST, MAKESPAN, OVER_BOUND, UTILIZATION, WORST, higher, mean};
+use super::workload::Workload;
+use crate::parameters::{Parameter, Settings};
+use crate::scenario::{Metric, Numbers, Order, Outcome, Progress, Scenario};
+
+const POLICIES: &[&str] = &[
+    "fcfs",
+    "torque",
+    "mct",
+    "sjf",
+    "ljf",
+    "min-min",
+    "max-min",
+    "sufferage",
+    "sufferage-step",
+    "gleaner",
+];
+
+const FAT: Metric = higher("utilization_percent_fat", "the same of the fat nodes");
+const LIGHT: Metric = higher("utilization_percent_light", "the same of the light nodes");
+const GPU: Metric = higher("utilization_percent_gpu", "the same of the GPU nodes");
+const METRICS: &[Metric] = &[MAKESPAN, BEST, WORST, OVER_BOUND, UTILIZATION, FAT, LIGHT, GPU];
+
+/// Fewest principal components that a job asks for.
+const COMPONENTS_MIN: u64 = 2;
+const NODES: &str = "R. S. Nakhjavani et al., \"Porting a Neuro-Imaging Application to a CPU-GPU Cluster\", 2014, Section V";
+const CALIBRATED: &str = "calibrated together with the others: the published figures of times are curves without numbers, so a straight line in the components for each was searched on a grid (growth 0.2 to 2, speed-ups 3 to 5, fat nodes 2 to 40 % slower) for the least distance from the published ratios of Sufferage to Torque, FCFS and MCT first, then of Min-Min, Max-Min, SJF and LJF; it then gives the published 44 % gain over a cluster without GPUs within 3 points";
+
+/// Jobs that differ in the number of principal components, 2 and up.
+///
+/// Source: R. S. Nakhjavani, S. Sharify, A. B. Hashemi, A. W. Lu, C. Amza and S. Strother,
+/// "Porting a Neuro-Imaging Application to a CPU-GPU Cluster", 2014.
+pub(super) struct Npairs;
+
+impl Scenario for Npairs {
+    fn name(&self) -> &'static str {
+        "mixed-npairs"
+    }
+
+    fn about(&self) -> &'static str {
+        "99 jobs of a brain image study on 3 fat, 3 light and 2 GPU nodes"
+    }
+
+    fn parameters(&self) -> Vec<Parameter> {
+        let nodes = |name, count, about| Parameter::count(name, count, (0, 100), about, NODES);
+        let mut list = vec![
+            nodes("fat_nodes", 3, "nodes with four CPUs of 8 cores"),
+            nodes("light_nodes", 3, "nodes with two CPUs of 8 cores"),
+            nodes("gpu_nodes", 2, "nodes with a GPU"),
+            Parameter::count(
+                "components_max",
+                100,
+                (2, 2000),
+                "principal components of the last job; there is one job for each number from 2",
+                NODES,
+            ),
+            Parameter::number(
+                "light_s",
+                1000.0,
+                (1.0, 100_000.0),
+                "time of the first job on a light node, in seconds",
+                "a round number: only ratios of makespans are published",
+            ),
+            Parameter::number(
+                "growth",
+                1.0,
+                (0.0, 100.0),
+                "how much longer than the first the job of 100 components takes on a light node, in parts of the first",
+                CALIBRATED,
+            ),
+            Parameter::number(
+                "gpu_speedup_first",
+                3.2,
+                (0.1, 100.0),
+                "how many times as fast as a light node a GPU node runs the first job",
+                CALIBRATED,
+            ),
+            Parameter::number(
+                "gpu_speedup_100",
+                4.3,
+                (0.1, 100.0),
+                "the same for the job of 100 components; 3 to 7 times are published",
+                CALIBRATED,
+            ),
+            Parameter::number(
+                "fat_factor",
+                1.05,
+                (0.1, 100.0),
+                "time on a fat node over that on a light node; over 1 in the published figure",
+                CALIBRATED,
+            ),
+        ];
+        list.extend(figures::parameters());
+        list
+    }
+
+    fn policies(&self) -> &'static [&'static str] {
+        POLICIES
+    }
+
+    fn metrics(&self) -> &'static [Metric] {
+        METRICS
+    }
+
+    fn run(&self, order: &Order<'_>, progress: &dyn Progress) -> Result<Outcome, String> {
+        let workload = workload(order.settings);
+        if workload.kinds.is_empty() {
+            return Err("mixed-npairs needs a node: one of fat_nodes, light_nodes and gpu_nodes must be above 0".into());
+        }
+        figures::contest(&workload, order, progress, |used| {
+            let of_kind = |kind: &str| {
+                let machines = workload.kinds.iter().zip(used);
+                machines.filter(|(of, _)| *of == kind).map(|(_, used)| *used).collect::<Vec<_>>()
+            };
+            let kinds = [
+                (FAT.name, of_kind("fat")),
+                (LIGHT.name, of_kind("light")),
+                (GPU.name, of_kind("gpu")),
+            ];
+            let there = kinds.into_iter().filter(|(_, used)| !used.is_empty());
+            there.map(|(name, used)| (name, mean(&used))).collect::<Numbers>()
+        })
+    }
+}
+
+fn workload(settings: &Settings) -> Workload {
+    let number = |name| settings.number(name);
+    let mut kinds = Vec::new();
+    for (kind, count) in [("fat", "fat_nodes"), ("light", "light_nodes"), ("gpu", "gpu_nodes")] {
+        kinds.extend((0..settings.count(count)).map(|_| kind.to_owned()));
+    }
+    let mut times = Vec::new();
+    for components in COMPONENTS_MIN..=settings.count("components_max") {
+        let at = (components - COMPONENTS_MIN) as f64 / 98.0;
+        let light = number("light_s") * (1.0 + number("growth") * at);
+        let first = number("gpu_speedup_first");
+        // Beyond 100 components the line goes on, though never to a standstill.
+        let speedup = (first + (number("gpu_speedup_100") - first) * at).max(0.1);
+        for kind in &kinds {
+            let time_s = match kind.as_str() {
+                "fat" => light * number("fat_factor"),
+                "gpu" => light / speedup,
+                _ => light,
+            };
+            times.push((time_s * 1e6).round() as u64);
+        }
+    }
+    Workload { kinds, times }
+}
+
+#[cfg(test)]
+mod tests {
+    use gleaner_scheduling::mixed::{BatchConfig, Effort, Rule};
+
+    use super::*;
+    use crate::mixed::world;
+    use crate::parameters::Value;
+    use crate::scenario::Quiet;
+
+    fn run(seed: u64, search_entries: u64) -> Outcome {
+        let mut settings = Settings::defaults(&Npairs.parameters());
+        settings.set("search_entries", Value::Count(search_entries));
+        let order = Order { settings: &settings, seed, policies: POLICIES, measure: false };
+        Npairs.run(&order, &Quiet).expect("the defaults run")
+    }
+
+    fn makespan(outcome: &Outcome, policy: &str) -> f64 {
+        let found = outcome.policies.iter().find(|(name, _)| *name == policy);
+        found.expect("it was asked for").1["makespan"]
+    }
+
+    #[test]
+    fn the_published_policies_stand_as_published_and_ours_is_at_the_bound() {
+        let outcome = run(1, 20_000_000);
+        let below = |policy: &str| {
+            100.0 * (1.0 - makespan(&outcome, "sufferage") / makespan(&outcome, policy))
+        };
+        for (policy, published, within) in
+            [("torque", 47.0, 3.0), ("fcfs", 9.0, 2.0), ("mct", 4.0, 2.0)]
+        {
+            let got = below(policy);
+            assert!((got - published).abs() <= within, "{policy}: {got:.1} % below");
+        }
+        assert!(makespan(&outcome, "min-min") < makespan(&outcome, "sjf"));
+        assert!(makespan(&outcome, "max-min") < makespan(&outcome, "ljf"));
+        let over = makespan(&outcome, "gleaner") / outcome.bound["makespan"];
+        assert!(over <= 1.005, "{over}");
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_and_another_other_orders() {
+        assert_eq!(run(1, 0), run(1, 0));
+        assert_ne!(makespan(&run(1, 0), "fcfs"), makespan(&run(2, 0), "fcfs"));
+    }
+
+    #[test]
+    fn the_invariants_hold_after_every_event_under_every_policy() {
+        let workload = workload(&Settings::defaults(&Npairs.parameters()));
+        let arrival: Vec<_> = (0..workload.jobs()).rev().collect();
+        for rule in Rule::ALL {
+            let config = BatchConfig { rule, effort: Effort { entries: 1_000_000 } };
+            let record = world::run(&workload, &arrival, config, true).expect(rule.as_str());
+            assert!(record.busy_us.iter().all(|busy| *busy <= record.makespan_us));
+        }
+    }
+}
