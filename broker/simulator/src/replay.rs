@@ -25,7 +25,7 @@ use gleaner_protocol::Span;
 use gleaner_scheduling::{BoincAdaptive, FragmentAware, Gleaner, Plain, Policy};
 
 use self::fragments::Fragments;
-use self::harvest::{Harvest, harvest};
+use self::harvest::{Harvest, System, harvest};
 use self::openings::{given_core_us, openings};
 use self::sample::Sample;
 use self::settings::{METRICS, Replayed, parameters};
@@ -74,8 +74,8 @@ impl Scenario for Replay {
         let mut outcome = Outcome { bound: bound(given, &replayed), ..Outcome::default() };
         let span = 1_000_000 / u32::try_from(order.policies.len().max(1)).unwrap_or(u32::MAX);
         for (from, name) in (0..).map(|place| place * span).zip(order.policies) {
-            let policy = build(name, order.seed);
-            let run = harvest(&sample, replayed.work, policy, progress, (from, span));
+            let system = system(name, order.seed);
+            let run = harvest(&sample, replayed.work, system, progress, (from, span));
             let run = run.map_err(|violation| format!("{name}: {violation}"))?;
             let mut numbers = facts.clone();
             numbers.extend(results(&run, &sample, &replayed));
@@ -86,14 +86,15 @@ impl Scenario for Replay {
     }
 }
 
-fn build(name: &str, seed: u64) -> Box<dyn Policy> {
-    match name {
+fn system(name: &str, seed: u64) -> System {
+    let policy: Box<dyn Policy> = match name {
         "plain" => Box::new(Plain::default()),
         "fragment-aware" => Box::new(FragmentAware::default()),
         "boinc-adaptive" => Box::new(BoincAdaptive::new(seed)),
         "gleaner" => Box::new(Gleaner::default()),
         other => unreachable!("{other} is one of its policies"),
-    }
+    };
+    System { policy, freezes: name == "gleaner", seed }
 }
 
 /// Whole core-microseconds as core-hours.
@@ -150,6 +151,7 @@ fn results(run: &Harvest, sample: &Sample, replayed: &Replayed) -> Numbers {
         ("unused_core_hours", hours(run.unused_us(sample.given_core_us()))),
         ("unfinished_core_hours", hours(run.unfinished_us)),
         ("preemptions", count(run.preemptions)),
+        ("freezes", count(run.freezes)),
         ("workunits_completed", count(run.workunits)),
     ])
 }

@@ -65,6 +65,14 @@ pub(super) fn parameters() -> Vec<Parameter> {
              far as they trust; no host of a replay is wrong",
             "one in a thousand, as for the fragment scenarios",
         ),
+        Parameter::number(
+            "freeze_fails_share",
+            0.05,
+            (0.0, 1.0),
+            "share of the farm's jobs that need the memory of what is frozen, which is lost then; \
+             gleaner only, whose agents freeze what has to go and go on with it afterwards",
+            "assumed, as for the fragment scenarios: small tasks beside a render on 48 GB",
+        ),
         Parameter::count(
             "replicas_max",
             1_000_000,
@@ -107,6 +115,7 @@ impl Replayed {
                 workunit: seconds(60.0 * settings.number("workunit_min")),
                 replication: u8::try_from(settings.count("replication")).unwrap_or(u8::MAX),
                 error_ppb: small("error_ppm").saturating_mul(1_000),
+                freeze_fails_share: settings.number("freeze_fails_share"),
             },
             replicas_max: settings.count("replicas_max"),
         })
@@ -155,5 +164,6 @@ pub(super) const METRICS: &[Metric] = &[
     fact("unused_core_hours", "core-hours that were given and ran nothing"),
     fact("unfinished_core_hours", "core-hours of replicas that still ran as the log ended"),
     less("preemptions", "replicas that had to go"),
+    fact("freezes", "times that a replica was frozen instead"),
     more("workunits_completed", "workunits with an accepted result"),
 ];

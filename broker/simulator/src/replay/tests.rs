@@ -124,3 +124,30 @@ fn a_replay_without_a_log_says_what_it_needs() {
     let error = Replay.run(&order, &Quiet).expect_err("no log");
     assert!(error.contains("--log FILE"), "{error}");
 }
+
+/// A machine of four processors that is taken wholly for half an hour of ten.
+const BREAK: &str = "\
+; MaxNodes: 1
+; MaxProcs: 4
+1     0 0     1 4 -1 -1 4 -1 -1 1 1 1 1 1 1 -1 -1
+2  7200 0  1800 4 -1 -1 4 -1 -1 1 1 1 1 1 1 -1 -1
+3 35999 0     1 4 -1 -1 4 -1 -1 1 1 1 1 1 1 -1 -1
+";
+
+#[test]
+fn what_is_frozen_goes_on_unless_the_farm_needs_its_memory() {
+    let under = |policy: &str, share: f64| {
+        let set = [("freeze_fails_share", Value::Number(share)), ("replication", Value::Count(1))];
+        let outcome = replay(BREAK, &set).expect("a log");
+        let found = outcome.policies.into_iter().find(|(name, _)| *name == policy);
+        found.expect("it ran").1
+    };
+    let plain = under("plain", 0.0);
+    assert_eq!((plain["preemptions"], plain["freezes"]), (8.0, 0.0));
+    let gleaner = under("gleaner", 0.0);
+    assert_eq!((gleaner["preemptions"], gleaner["freezes"]), (0.0, 8.0));
+    assert_eq!(gleaner["lost_to_preemption_core_hours"], 0.0);
+    assert!(gleaner["harvested_core_hours"] > plain["harvested_core_hours"]);
+    let unlucky = under("gleaner", 1.0);
+    assert_eq!((unlucky["preemptions"], unlucky["freezes"]), (8.0, 0.0));
+}
