@@ -38,7 +38,7 @@ pub struct Gleaner {
 /// Looks again after this part of a mean workunit, for hosts that have become slower.
 const REVIEWS_PER_UNIT: f64 = 8.0;
 /// Looks no more often than this, in seconds.
-const REVIEW_S_MIN: f64 = 0.01;
+const REVIEW_S_MIN: f64 = 1.0;
 
 impl Gleaner {
     /// A fresh one.
@@ -78,7 +78,9 @@ impl Gleaner {
         idle.retain(|host| desk.farm().host(*host).free() > 0);
         self.board.idle.extend(idle);
         let pause_s = (shortest / REVIEWS_PER_UNIT).max(REVIEW_S_MIN);
-        let pause = shortest.is_finite().then(|| Span::from_micros((pause_s * 1e6) as u64));
+        let runs = self.board.jobs.values().any(|tasks| tasks.all_runs().next().is_some());
+        let is_wanted = runs && shortest.is_finite();
+        let pause = is_wanted.then(|| Span::from_micros((pause_s * 1e6) as u64));
         self.review = pause.map(|pause| desk.now() + pause);
     }
 
