@@ -9,6 +9,8 @@ mod rows;
 mod service;
 mod settings;
 mod tally;
+#[cfg(test)]
+mod tests;
 mod timed;
 mod workload;
 

@@ -56,8 +56,6 @@ pub(super) struct Node {
     ready: VecDeque<Task>,
     loading: Option<Task>,
     rendering: Option<Task>,
-    /// Chunks that went since the core was told.
-    dropped: Vec<u32>,
 }
 
 impl Node {
@@ -72,7 +70,6 @@ impl Node {
             ready: VecDeque::new(),
             loading: None,
             rendering: None,
-            dropped: Vec::new(),
         }
     }
 
@@ -88,36 +85,40 @@ impl Node {
     }
 
     /// Begins what can be begun.
-    pub(super) fn begin(&mut self, speed: &Speed, mut step: impl FnMut(Step)) {
+    pub(super) fn begin(&mut self, speed: &Speed, step: &mut impl FnMut(Step)) {
+        while self.rendering.is_none()
+            && let Some(task) = self.ready.pop_front()
+        {
+            // Its chunk may have gone for another in the meantime.
+            if self.kept.contains(task.chunk) {
+                self.kept.touch(task.chunk, speed.chunk_bytes, |_| {});
+                self.rendering = Some(task);
+                step(Step { kind: Kind::Render, takes: task.render });
+            } else {
+                self.to_load.push_front(task);
+            }
+        }
         while self.loading.is_none()
             && let Some(task) = self.to_load.pop_front()
         {
             // Another task may have loaded it in the meantime.
             if self.kept.contains(task.chunk) {
                 self.ready.push_back(task);
-            } else {
-                self.loading = Some(task);
-                step(Step { kind: Kind::Load, takes: speed.load });
+                return self.begin(speed, step);
             }
-        }
-        if self.rendering.is_none()
-            && let Some(task) = self.ready.pop_front()
-        {
-            let dropped = &mut self.dropped;
-            self.kept.touch(task.chunk, speed.chunk_bytes, |chunk| dropped.push(chunk));
-            self.rendering = Some(task);
-            step(Step { kind: Kind::Render, takes: task.render });
+            self.loading = Some(task);
+            step(Step { kind: Kind::Load, takes: speed.load });
         }
     }
 
     /// A load is done: the chunk is there from now on. Returns it and what went for it.
     pub(super) fn loaded(&mut self, speed: &Speed) -> (u32, Vec<u32>) {
         let mut task = self.loading.take().expect("a load ends that has begun");
-        let dropped = &mut self.dropped;
+        let mut dropped = Vec::new();
         self.kept.touch(task.chunk, speed.chunk_bytes, |chunk| dropped.push(chunk));
         task.spent = task.spent + speed.load;
         self.ready.push_back(task);
-        (task.chunk, std::mem::take(&mut self.dropped))
+        (task.chunk, dropped)
     }
 
     /// A task is rendered.

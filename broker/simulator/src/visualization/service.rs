@@ -237,7 +237,7 @@ impl<'a> Service<'a> {
 
     fn begin_at(&mut self, now: Time, node: usize) {
         let (events, life) = (&mut self.events, self.nodes[node].life);
-        self.nodes[node].begin(&self.speed, |step| {
+        self.nodes[node].begin(&self.speed, &mut |step| {
             let at = now + step.takes;
             let node = u32::try_from(node).expect("nodes are counted by a u32");
             events.push(Reverse(Event { at, node, kind: step.kind, life }));

@@ -114,7 +114,7 @@ impl Tally {
         let mut mean = Mean::default();
         for (count, first, last) in actions {
             let took = last.since(first).as_secs_f64();
-            if count > 1 && took > 0.0 {
+            if count > 1 {
                 mean.add((f64::from(count - 1) / took).min(target));
             }
         }

@@ -44,7 +44,10 @@ impl Timed {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "this is what measures, and only where it is asked to")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is what measures, and only where it is asked to"
+)]
 fn now() -> Instant {
     Instant::now()
 }

@@ -155,6 +155,10 @@ impl Board {
         match change {
             Change::Completed { workunit, host, cpu } => {
                 self.completed(now, host.get(), workunit, cpu);
+                // A host that has had room all the time is not offered again.
+                if farm.host(host).fragment.slots > 1 {
+                    self.touched.push(host.get());
+                }
             }
             Change::WorkunitChanged(workunit) => {
                 let unit = farm.workunit(workunit);
@@ -238,6 +242,11 @@ impl Board {
     /// Whether something came back that is to be assigned again.
     pub(super) fn is_stirred(&self) -> bool {
         self.stirred
+    }
+
+    /// When it is to be planned without a cause from outside: at once, or never.
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        (self.stirred || !self.touched.is_empty()).then_some(Time::ZERO)
     }
 
     /// Takes the replicas of lost nodes back and assigns what came back to the node that is

@@ -116,8 +116,8 @@ impl Policy for FairSharing {
     fn plan(&mut self, desk: &mut Desk<'_>, trigger: Trigger) {
         if self.board.is_stirred() {
             self.board.settle(desk);
-            self.board.start_touched(desk);
         }
+        self.board.start_touched(desk);
         match trigger {
             Trigger::Host(host) => self.serve(desk, host.get()),
             Trigger::Work | Trigger::Deadline => {
@@ -132,7 +132,7 @@ impl Policy for FairSharing {
     }
 
     fn next_deadline(&self) -> Option<Time> {
-        self.board.is_stirred().then_some(Time::ZERO)
+        self.board.next_deadline()
     }
 
     fn explain(&self, _farm: &Farm, _workunit: WorkunitId) -> Vec<WaitReason> {

@@ -156,7 +156,7 @@ impl Policy for FirstCome {
     }
 
     fn next_deadline(&self) -> Option<Time> {
-        if self.board.is_stirred() { Some(Time::ZERO) } else { self.due }
+        self.board.next_deadline().or(self.due)
     }
 
     fn explain(&self, _farm: &Farm, _workunit: WorkunitId) -> Vec<WaitReason> {

@@ -8,7 +8,7 @@ mod teams;
 use std::cmp::Reverse;
 
 use gleaner_protocol::job::{JobSpec, Lane};
-use gleaner_protocol::{JobId, LeaseToken, Span, Time, WorkunitId};
+use gleaner_protocol::{ChunkId, JobId, LeaseToken, Span, Time, WorkunitId};
 use rustc_hash::FxHashMap;
 
 use self::node::{Due, Node, Running};
@@ -25,7 +25,7 @@ use crate::{Desk, Refusal, Violation};
 /// Loads a dataset once, onto a team of nodes, and has all its frames rendered there.
 ///
 /// - A load holds up its nodes for hundreds of frames, so it is made when those nodes have no
-///   frame left to render, and for the dataset for which users have waited longest in sum. Where
+///   more than a few frames left to render, and for the dataset that most frames wait for. Where
 ///   nodes load while they render, it is made as soon as they load nothing else.
 /// - A frame is due when it was asked for. An action that had to wait for its dataset is late by
 ///   that for all its frames, and does not push aside those that are in time.
@@ -56,6 +56,8 @@ pub struct Gleaner {
     touched: Vec<usize>,
     /// Whether something came back or a node came or went.
     stirred: bool,
+    /// Whether there may be a dataset to load and a team for it.
+    may_load: bool,
     /// When to look again for batch jobs to load for.
     retry: Option<Time>,
 }
@@ -88,6 +90,7 @@ impl Gleaner {
             lost: Vec::new(),
             touched: Vec::new(),
             stirred: false,
+            may_load: false,
             retry: None,
         }
     }
@@ -113,24 +116,32 @@ impl Gleaner {
     fn frame_came(&mut self, now: Time, set: SetIx, of: Arrived, session: u64) {
         let entry = &mut self.sets[set.get()];
         entry.last_asked = Some(now);
+        if entry.phase == Phase::Here && (entry.held as usize) < entry.home.len() {
+            // It came for batch jobs that did not need all of it.
+            entry.phase = Phase::Away;
+            if entry.batch_waiting() > 0 {
+                self.away.push(set);
+            }
+        }
         let waiting = Waiting { of, asked: now };
         if entry.phase == Phase::Here {
             self.render(waiting);
         } else {
             self.sessions.entry(session).or_default().open += 1;
-            if entry.waiting.is_empty() && entry.batch_waiting() == 0 && entry.phase == Phase::Away
-            {
+            if !entry.is_waited_for() && entry.batch_waiting() == 0 && entry.phase == Phase::Away {
                 self.away.push(set);
             }
             entry.waiting.push_back(waiting);
+            self.may_load |= entry.phase == Phase::Away;
         }
     }
 
     fn batch_came(&mut self, set: SetIx, of: Arrived) {
         let entry = &mut self.sets[set.get()];
-        let first = entry.waiting.is_empty() && entry.batch_waiting() == 0;
+        let first = !entry.is_waited_for() && entry.batch_waiting() == 0;
         if first && entry.phase == Phase::Away {
             self.away.push(set);
+            self.may_load = true;
         }
         let is_here = entry.phase == Phase::Here;
         for index in 0..of.tasks {
@@ -179,7 +190,7 @@ impl Gleaner {
         let is_busy = is_rendering || !entry.loads.is_empty() || entry.is_loading();
         if entry.is_busy != is_busy {
             entry.is_busy = is_busy;
-            self.teams.turn(node, is_busy);
+            self.may_load |= self.teams.turn(node, is_busy);
         }
     }
 
@@ -207,7 +218,7 @@ impl Gleaner {
     }
 
     /// A chunk came to a node, or went.
-    fn copy_changed(&mut self, now: Time, farm: &Farm, node: usize, chunk: gleaner_protocol::ChunkId, held: bool) {
+    fn copy_changed(&mut self, now: Time, farm: &Farm, node: usize, chunk: ChunkId, held: bool) {
         let Some((set, _)) = self.catalogue.find(chunk) else { return };
         let Some(entry) = self.sets.get_mut(set.get()) else { return };
         if entry.home.get(chunk.index as usize) != Some(&node) {
@@ -216,15 +227,17 @@ impl Gleaner {
         debug_assert_eq!(farm.has_copy(chunk, HostIx::from_index(node)), held);
         if held {
             entry.held += 1;
-            if entry.held as usize == entry.home.len() && entry.phase == Phase::Coming {
+            entry.coming = entry.coming.saturating_sub(1);
+            if entry.coming == 0 && entry.phase == Phase::Coming {
                 self.came(now, set);
             }
         } else {
             entry.held = entry.held.saturating_sub(1);
-            if entry.phase == Phase::Here {
+            if entry.phase != Phase::Away {
                 entry.phase = Phase::Away;
-                if entry.batch_waiting() > 0 {
+                if entry.is_waited_for() || entry.batch_waiting() > 0 {
                     self.away.push(set);
+                    self.may_load = true;
                 }
             }
         }
@@ -253,14 +266,14 @@ impl Gleaner {
                 let was_away = set.phase == Phase::Away;
                 set.home.clear();
                 (set.phase, set.held) = (Phase::Away, 0);
-                if !was_away && (!set.waiting.is_empty() || set.batch_waiting() > 0) {
+                if !was_away && (set.is_waited_for() || set.batch_waiting() > 0) {
                     self.away.push(SetIx::from_index(at));
                 }
             }
         }
         let up = self.nodes.iter().enumerate().filter(|(_, node)| node.is_up);
         self.teams.form(up.map(|(at, _)| at).collect());
-        self.stirred = true;
+        (self.stirred, self.may_load) = (true, true);
     }
 
     /// Puts what came back onto nodes: to the one that has the chunk, or else to the same one for
@@ -389,9 +402,12 @@ impl Policy for Gleaner {
             Change::JobAdded(job) => self.arrive(now, farm, job),
             Change::JobEnded(job) => self.ended(farm, job),
             Change::Completed { workunit, host, .. } => {
-                let running = &mut self.nodes[host.get()].running;
-                if let Some(at) = running.iter().position(|run| run.workunit == workunit) {
-                    running.swap_remove(at);
+                let node = &mut self.nodes[host.get()];
+                let at = node.running.iter().position(|run| run.workunit == workunit);
+                at.map(|at| node.running.swap_remove(at));
+                // A host that has had room all the time is not offered again.
+                if node.overlaps() {
+                    self.touched.push(host.get());
                 }
             }
             Change::WorkunitChanged(workunit) => {
@@ -428,10 +444,11 @@ impl Policy for Gleaner {
         if let Trigger::Host(host) = trigger {
             self.start(desk, host.get());
         }
-        if trigger == Trigger::Deadline {
+        if self.retry.is_some_and(|retry| retry <= desk.now()) {
             self.retry = None;
+            self.may_load = true;
         }
-        if !self.away.is_empty() {
+        if std::mem::take(&mut self.may_load) {
             self.consider_loads(desk.now(), desk.farm());
         }
         while let Some(node) = self.touched.pop() {
@@ -448,13 +465,16 @@ impl Policy for Gleaner {
     }
 
     fn check_invariants(&self, farm: &Farm, lane: Lane) -> Result<(), Violation> {
-        let queued = self.nodes.iter().flat_map(|node| {
-            node.loads.iter().chain(node.frames.iter().map(|Reverse(due)| due))
-        });
+        let queued = self
+            .nodes
+            .iter()
+            .flat_map(|node| node.loads.iter().chain(node.frames.iter().map(|Reverse(due)| due)));
         let queued = queued.map(|due| (due.job, due.index));
-        let frames = self.sets.iter().flat_map(|set| &set.waiting).flat_map(|frame| {
-            (0..frame.of.tasks).map(|index| (frame.of.job, index))
-        });
+        let frames = self
+            .sets
+            .iter()
+            .flat_map(|set| &set.waiting)
+            .flat_map(|frame| (0..frame.of.tasks).map(|index| (frame.of.job, index)));
         let batch = self.sets.iter().flat_map(|set| {
             let chunks = (0..).zip(&set.batch);
             chunks.flat_map(|(index, jobs)| jobs.iter().map(move |job| (*job, index)))

@@ -87,11 +87,6 @@ impl Tables {
         self.nodes[node].available = now;
     }
 
-    /// How many nodes there are rows for.
-    pub(super) fn node_count(&self) -> usize {
-        self.nodes.len()
-    }
-
     /// α.
     pub(super) fn render(&self) -> Span {
         self.run.render

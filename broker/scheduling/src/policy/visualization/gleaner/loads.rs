@@ -3,14 +3,16 @@
 use gleaner_protocol::{ChunkId, Span, Time};
 
 use super::super::catalogue::SetIx;
-use super::Gleaner;
 use super::node::Due;
 use super::set::Phase;
+use super::{FEW_FRAMES, Gleaner};
 use crate::farm::{Farm, HostIx};
 
 /// A team as a place for another dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
+    /// Frames that its nodes have left, roughly.
+    frames: usize,
     /// Datasets of it that frames were asked of just now.
     active: usize,
     /// When the dataset that would have to go was last used; nothing where there is room.
@@ -36,24 +38,23 @@ impl Gleaner {
         self.teams.any_idle()
     }
 
-    /// The dataset to load next with its place: frames before batch jobs.
+    /// The dataset to load next with its place: the one that most frames wait for, because each
+    /// load takes the same time; frames before batch jobs.
     fn best(&mut self, now: Time) -> Option<(usize, Place)> {
         let mut order: Vec<_> = (0..self.away.len())
             .map(|at| {
                 let set = &self.sets[self.away[at].get()];
-                let waited = set.waiting.iter().map(|frame| now.since(frame.asked).as_micros());
-                let waited: u64 = waited.sum::<u64>() + set.waiting.len() as u64;
-                (waited, set.batch_waiting(), at)
+                (set.waiting_count(), set.batch_waiting(), at)
             })
             .collect();
         order.sort_unstable_by(|one, other| other.cmp(one));
-        let any_frames = order.first().is_some_and(|(waited, ..)| *waited > 0);
-        for (waited, _, at) in order {
-            if any_frames && waited == 0 {
+        let any_frames = order.first().is_some_and(|(frames, ..)| *frames > 0);
+        for (frames, _, at) in order {
+            if any_frames && frames == 0 {
                 return None;
             }
             let set = self.away[at];
-            if let Some(place) = self.place(now, set, waited > 0) {
+            if let Some(place) = self.place(now, set, frames > 0) {
                 return Some((at, place));
             }
         }
@@ -76,15 +77,19 @@ impl Gleaner {
             let is_active =
                 |asked: Option<Time>| asked.is_some_and(|asked| now.since(asked) <= recent);
             let active = here().filter(|set| is_active(set.last_asked)).count();
-            let drained = team.nodes.iter().all(|node| {
-                nodes[*node].batch.is_empty() && nodes[*node].frames.is_empty()
-            });
+            let drained = team
+                .nodes
+                .iter()
+                .all(|node| nodes[*node].batch.is_empty() && nodes[*node].frames.is_empty());
             if !for_frames && (active > 0 || !drained) {
                 too_recent = true;
                 continue;
             }
-            let victim_used = here().filter(|set| set.phase == Phase::Here).map(|set| set.last_asked);
-            let place = Place { active, victim_used: victim_used.min().flatten(), team: at };
+            let victim_used =
+                here().filter(|set| set.phase == Phase::Here).map(|set| set.last_asked);
+            let victim_used = victim_used.min().flatten();
+            let frames = nodes[first].frames.len() / FEW_FRAMES;
+            let place = Place { frames, active, victim_used, team: at };
             best = Some(best.map_or(place, |best| best.min(place)));
         }
         if best.is_none() && too_recent && self.retry.is_none() {
@@ -99,14 +104,17 @@ impl Gleaner {
         let dataset = self.catalogue.get(set).id;
         let nodes = &self.nodes;
         let team = &self.teams.of(chunks, |node| nodes[node].is_busy)[team];
-        let home: Vec<_> = (0..chunks as usize).map(|at| team.nodes[at % team.nodes.len()]).collect();
+        let home: Vec<_> =
+            (0..chunks as usize).map(|at| team.nodes[at % team.nodes.len()]).collect();
         let is_held = |(index, node): (u32, &usize)| {
             farm.has_copy(ChunkId { dataset, index }, HostIx::from_index(*node))
         };
         let entry = &mut self.sets[set.get()];
-        entry.held = (0..).zip(&home).filter(|pair| is_held(*pair)).count() as u32;
+        let held: Vec<_> = (0..).zip(&home).map(is_held).collect();
+        entry.held = held.iter().map(|is_held| u32::from(*is_held)).sum();
         entry.home = home;
         entry.phase = Phase::Coming;
+        entry.coming = 0;
         let frame = entry.waiting.pop_front();
         for index in 0..chunks {
             let at = index as usize;
@@ -116,6 +124,7 @@ impl Gleaner {
             };
             let Some((job, at_time)) = job else { continue };
             let node = entry.home[at];
+            entry.coming += u32::from(!held[at]);
             self.nodes[node].loads.push_back(Due { at: at_time, job, index });
             self.touched.push(node);
         }
@@ -123,8 +132,7 @@ impl Gleaner {
             let node = self.sets[set.get()].home[at];
             self.weigh(node);
         }
-        let entry = &self.sets[set.get()];
-        if entry.held as usize == entry.home.len() {
+        if self.sets[set.get()].coming == 0 {
             self.came(now, set);
         }
     }

@@ -32,14 +32,14 @@ pub(super) struct Set {
     pub(super) home: Vec<usize>,
     /// How many chunks are there.
     pub(super) held: u32,
+    /// How many chunks are on their way.
+    pub(super) coming: u32,
     /// Interactive frames that wait for it, in order.
     pub(super) waiting: VecDeque<Waiting>,
     /// Batch jobs whose task on a chunk has not been given out, for each chunk.
     pub(super) batch: Vec<VecDeque<JobId>>,
     /// When a frame of it was last asked for.
     pub(super) last_asked: Option<Time>,
-    /// When a task of it was last given out.
-    pub(super) last_used: Time,
 }
 
 impl Set {
@@ -48,11 +48,21 @@ impl Set {
             phase: Phase::Away,
             home: Vec::new(),
             held: 0,
+            coming: 0,
             waiting: VecDeque::new(),
             batch: vec![VecDeque::new(); chunks as usize],
             last_asked: None,
-            last_used: Time::ZERO,
         }
+    }
+
+    /// How many frames wait for it.
+    pub(super) fn waiting_count(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether a frame waits for it.
+    pub(super) fn is_waited_for(&self) -> bool {
+        !self.waiting.is_empty()
     }
 
     /// Batch jobs that wait for it, at the chunk where most do.

@@ -49,13 +49,16 @@ impl Teams {
         })
     }
 
-    /// A node came to be busy, or idle.
-    pub(super) fn turn(&mut self, node: usize, is_busy: bool) {
+    /// A node came to be busy, or idle. Whether a team is idle by that.
+    pub(super) fn turn(&mut self, node: usize, is_busy: bool) -> bool {
+        let mut came_idle = false;
         for team in self.by_size.values_mut().flatten() {
             if team.nodes.contains(&node) {
                 team.busy = if is_busy { team.busy + 1 } else { team.busy - 1 };
+                came_idle |= team.busy == 0;
             }
         }
+        came_idle
     }
 
     /// Whether some team is idle.
@@ -78,7 +81,7 @@ mod tests {
         teams.form(vec![0, 1, 2, 4, 5]);
         assert_eq!(nodes(teams.of(2, |_| false)), [vec![0, 1], vec![2, 4], vec![4, 5]]);
         assert_eq!(nodes(teams.of(9, |node| node == 1)), [vec![0, 1, 2, 4, 5]]);
-        teams.turn(4, true);
+        assert!(!teams.turn(4, true));
         let busy: Vec<_> = teams.of(2, |_| false).iter().map(|team| team.busy).collect();
         assert_eq!(busy, [0, 1, 1]);
         assert_eq!(teams.of(9, |_| false)[0].busy, 2);
