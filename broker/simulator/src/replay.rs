@@ -4,7 +4,7 @@
 //! resource monitor ([`recording`]), from the user logs of [HTCondor](condor), or in the
 //! [Standard Workload Format](swf). What the farm leaves is given away as the resource monitor
 //! gives it ([`openings`]), and the scheduling core fills it with background work
-//! ([`harvest`]()), policy by policy.
+//! ([`harvest`](mod@harvest)), policy by policy.
 
 mod bookings;
 mod condor;
@@ -22,7 +22,7 @@ mod trace;
 use std::collections::BTreeMap;
 
 use gleaner_protocol::Span;
-use gleaner_scheduling::{BoincAdaptive, FragmentAware, Gleaner, Plain, Policy};
+use gleaner_scheduling::PolicyName;
 
 use self::fragments::Fragments;
 use self::harvest::{Harvest, System, harvest};
@@ -87,14 +87,8 @@ impl Scenario for Replay {
 }
 
 fn system(name: &str, seed: u64) -> System {
-    let policy: Box<dyn Policy> = match name {
-        "plain" => Box::new(Plain::default()),
-        "fragment-aware" => Box::new(FragmentAware::default()),
-        "boinc-adaptive" => Box::new(BoincAdaptive::new(seed)),
-        "gleaner" => Box::new(Gleaner::default()),
-        other => unreachable!("{other} is one of its policies"),
-    };
-    System { policy, freezes: name == "gleaner", seed }
+    let policy: PolicyName = name.parse().expect("its policies are known by their names");
+    System { policy: policy.build(seed), freezes: policy == PolicyName::Gleaner, seed }
 }
 
 /// Whole core-microseconds as core-hours.
