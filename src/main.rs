@@ -41,7 +41,9 @@ fn main() -> ExitCode {
         // The hook runs before other people's renders: no runtime, no logger, always 0.
         return hook::run(args);
     }
-    process::start_logging(cli.verbose, cli.quiet);
+    // What modelled parts would log is no news of this process.
+    let modelled = matches!(cli.command, Command::Simulate(_));
+    process::start_logging(cli.verbose, cli.quiet || (modelled && cli.verbose == 0));
     let done = match cli.command {
         Command::Broker(args) => broker::run(args),
         Command::Monitor(args) => monitor::run(args),

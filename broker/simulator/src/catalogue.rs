@@ -168,7 +168,9 @@ const UNITS: [(&str, &str); 25] = [
 pub fn unit_of(name: &str) -> Option<&'static str> {
     // The longer end says more: `_mb_per_s` is no number of seconds.
     let ends = UNITS.iter().filter(|(end, _)| name.ends_with(end));
-    ends.max_by_key(|(end, _)| end.len()).map(|(_, unit)| *unit)
+    let unit = ends.max_by_key(|(end, _)| end.len()).map(|(_, unit)| *unit);
+    // Percents are told of several things, whose names follow.
+    unit.or(name.contains("_percent_").then_some("%"))
 }
 
 #[cfg(test)]
@@ -183,6 +185,7 @@ mod tests {
             ("server_mb_s", Some("MB/s")),
             ("completion_rate_per_hour", Some("1/h")),
             ("utilization_fat_percent", Some("%")),
+            ("utilization_percent_fat", Some("%")),
             ("makespan", None),
             ("hosts", None),
         ] {
