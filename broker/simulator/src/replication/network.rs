@@ -139,3 +139,70 @@ impl Transfer {
         self.size_mb - self.left_mb >= self.size_mb * first / 1000.0 - 1e-9
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use gleaner_protocol::DatasetId;
+
+    use super::*;
+    use crate::replication::servers::Draw;
+
+    fn servers() -> Servers {
+        let draw = Draw {
+            servers: 5,
+            chunks: 5,
+            copies: 1,
+            speed: 1.0,
+            speed_sigma: 0.0,
+            overloaded: 0.0,
+            overloaded_speed: 1.0,
+            least_share: 1.0,
+            server_mb_s: 0.5,
+            server_sigma: 0.0,
+            client_mb_s: 1.0,
+            client_sigma: 0.0,
+            trace: None,
+        };
+        Servers::draw(1, &draw)
+    }
+
+    fn chunk(index: u32) -> ChunkId {
+        ChunkId { dataset: DatasetId::new(1), index }
+    }
+
+    /// Carries all transfers to their ends; when each ended, in seconds, and whether it is there.
+    fn ends(network: &mut Network, servers: &Servers) -> Vec<(u32, f64, bool)> {
+        let mut ends = Vec::new();
+        while let Some(at) = network.next_event(servers) {
+            if let Some(Arrived { chunk, held, .. }) = network.advance(at, servers) {
+                let at_s = at.since(Time::ZERO).as_secs_f64();
+                ends.push((chunk.index, libm::round(at_s * 1000.0) / 1000.0, held));
+            }
+        }
+        ends
+    }
+
+    #[test]
+    fn sources_add_up_and_share_what_they_send() {
+        let (servers, mut network) = (servers(), Network::default());
+        network.start(Time::ZERO, &servers, chunk(0), (vec![0, 1], 2), 8.0, None);
+        assert_eq!(ends(&mut network, &servers), [(0, 8.0, true)], "two times half a MB/s");
+        let mut network = Network::default();
+        network.start(Time::ZERO, &servers, chunk(0), (vec![0, 1], 2), 8.0, None);
+        network.start(Time::ZERO, &servers, chunk(1), (vec![0], 3), 2.0, None);
+        // 0.25 + 0.5 MB/s and 0.25 MB/s, until the second is done after 8 s; then 1 MB/s.
+        assert_eq!(ends(&mut network, &servers), [(1, 8.0, true), (0, 10.0, true)]);
+    }
+
+    #[test]
+    fn what_is_too_slow_on_trial_is_given_up() {
+        let within =
+            |seconds| Some(Patience { within: Span::from_secs(seconds), first_permille: 100 });
+        let (servers, mut network) = (servers(), Network::default());
+        network.start(Time::ZERO, &servers, chunk(0), (vec![0], 2), 8.0, within(15));
+        assert_eq!(ends(&mut network, &servers), [(0, 1.5, false)], "a tenth after a tenth");
+        let mut network = Network::default();
+        network.start(Time::ZERO, &servers, chunk(0), (vec![0], 2), 8.0, within(17));
+        assert_eq!(ends(&mut network, &servers), [(0, 16.0, true)]);
+    }
+}
