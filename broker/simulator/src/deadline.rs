@@ -10,6 +10,7 @@ mod contest;
 mod figures;
 mod host;
 mod limits;
+mod predictor;
 mod random;
 mod shared_core;
 mod tables;
@@ -19,4 +20,5 @@ mod world;
 use crate::scenario::Scenario;
 
 /// The scenarios, in the order of listing.
-pub(crate) const SCENARIOS: &[&dyn Scenario] = &[&clinic::Clinic, &random::Random];
+pub(crate) const SCENARIOS: &[&dyn Scenario] =
+    &[&predictor::PredictorErrors, &clinic::Clinic, &random::Random];

@@ -63,7 +63,13 @@ mod tests {
     fn job(arrival_s: u64, tasks: u32, due_s: u64, takes_s: u64) -> DeadlineJob {
         let arrival = Time::ZERO + Span::from_secs(arrival_s);
         let takes = Span::from_secs(takes_s);
-        DeadlineJob { arrival, tasks, due: arrival + Span::from_secs(due_s), takes, predicted: takes }
+        DeadlineJob {
+            arrival,
+            tasks,
+            due: arrival + Span::from_secs(due_s),
+            takes,
+            predicted: takes,
+        }
     }
 
     #[test]
@@ -86,11 +92,17 @@ mod tests {
             let jobs: Vec<_> = (0..7)
                 .map(|_| {
                     let takes_s = draw(5, 20);
-                    job(draw(0, 40), u32::try_from(draw(1, 4)).expect("small"), takes_s + draw(0, 15), takes_s)
+                    job(
+                        draw(0, 40),
+                        u32::try_from(draw(1, 4)).expect("small"),
+                        takes_s + draw(0, 15),
+                        takes_s,
+                    )
                 })
                 .collect();
             let every = (0..1_u32 << 7).filter(|set| {
-                let claims: Vec<_> = (0..7).filter(|at| set & (1 << at) != 0).map(|at| jobs[at].claim()).collect();
+                let claims: Vec<_> =
+                    (0..7).filter(|at| set & (1 << at) != 0).map(|at| jobs[at].claim()).collect();
                 fits(3, &claims).is_ok()
             });
             let best = every.map(u32::count_ones).max().expect("the empty set fits");

@@ -22,8 +22,14 @@ impl Scenario for Clinic {
 
     fn parameters(&self) -> Vec<Parameter> {
         let mut list = vec![
-            Parameter::file("runs_file", "recorded runs, as dataset,dim_x,dim_y,dim_z,execution_s,memory_bytes; the published ones where none is given"),
-            Parameter::file("jobs_file", "jobs, as job,arrival_min,tasks,deadline_min,run; the published ones where none is given"),
+            Parameter::file(
+                "runs_file",
+                "recorded runs, as dataset,dim_x,dim_y,dim_z,execution_s,memory_bytes; the published ones where none is given",
+            ),
+            Parameter::file(
+                "jobs_file",
+                "jobs, as job,arrival_min,tasks,deadline_min,run; the published ones where none is given",
+            ),
             Parameter::flag(
                 "recalls_runs",
                 true,
@@ -74,7 +80,8 @@ mod tests {
         for (name, value) in set {
             settings.set(name, value.clone());
         }
-        let order = Order { settings: &settings, seed: 1, policies: contest::POLICIES, measure: false };
+        let order =
+            Order { settings: &settings, seed: 1, policies: contest::POLICIES, measure: false };
         Clinic.run(&order, &Quiet).expect("the published tables run")
     }
 
@@ -126,7 +133,8 @@ mod tests {
         let file = Value::File("/no/such/jobs.csv".into());
         let mut settings = Settings::defaults(&Clinic.parameters());
         settings.set("jobs_file", file);
-        let order = Order { settings: &settings, seed: 1, policies: contest::POLICIES, measure: false };
+        let order =
+            Order { settings: &settings, seed: 1, policies: contest::POLICIES, measure: false };
         let error = Clinic.run(&order, &Quiet).expect_err("there is no such file");
         assert!(error.contains("/no/such/jobs.csv"), "{error}");
     }

@@ -18,14 +18,26 @@ pub(super) const METRICS: &[Metric] = &[
         about: "mean of response time over the time that one task computes, jobs done",
         better: Better::Lower,
     },
-    Metric { name: "violations", about: "jobs that were taken and ended late", better: Better::Lower },
+    Metric {
+        name: "violations",
+        about: "jobs that were taken and ended late",
+        better: Better::Lower,
+    },
     Metric {
         name: "violations_beyond_error",
         about: "of these, jobs whose tasks took no longer than predicted",
         better: Better::Lower,
     },
-    Metric { name: "jobs_processed", about: "jobs that were taken and done", better: Better::Higher },
-    Metric { name: "jobs_in_time", about: "jobs that were done by their deadline", better: Better::Higher },
+    Metric {
+        name: "jobs_processed",
+        about: "jobs that were taken and done",
+        better: Better::Higher,
+    },
+    Metric {
+        name: "jobs_in_time",
+        about: "jobs that were done by their deadline",
+        better: Better::Higher,
+    },
     Metric {
         name: "last_completion_min",
         about: "from the first arrival to the last completion",

@@ -65,7 +65,14 @@ impl Host {
         spans.min().map(|micros| Time::from_micros(self.at.as_micros() + micros))
     }
 
-    pub(super) fn start(&mut self, now: Time, token: LeaseToken, replica: ReplicaId, left: u64, share: u32) {
+    pub(super) fn start(
+        &mut self,
+        now: Time,
+        token: LeaseToken,
+        replica: ReplicaId,
+        left: u64,
+        share: u32,
+    ) {
         self.advance(now);
         self.running.push(Running { token, replica, left, share, rate: 0 });
         self.share_out();

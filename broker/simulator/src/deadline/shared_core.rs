@@ -145,16 +145,15 @@ mod tests {
         ];
         for (demand, overhead, cap, measured_s, printed, within) in rows {
             let error = 100.0 * (solo_s(guest(cap, overhead), demand) / measured_s - 1.0);
-            assert!((error - printed).abs() < within, "cap {cap}: {error:.2} %, printed {printed} %");
+            assert!(
+                (error - printed).abs() < within,
+                "cap {cap}: {error:.2} %, printed {printed} %"
+            );
         }
     }
 
     /// What the model says for a serial job and a part of a parallel one on one core.
-    fn both(
-        serial: Guest,
-        parallel: (Guest, Demand),
-        rate: fn(Guest, Guest) -> f64,
-    ) -> (f64, f64) {
+    fn both(serial: Guest, parallel: (Guest, Demand), rate: fn(Guest, Guest) -> f64) -> (f64, f64) {
         let (guest, demand) = parallel;
         let (ours, theirs) = (rate(serial, guest), rate(guest, serial));
         // The hypervisor's part is not the serial job's.
@@ -200,7 +199,10 @@ mod tests {
                 (after.1 / before.1, printed(adjusted.1, plain.1)),
             ] {
                 let what = format!("{workers} workers, caps {serial_cap} and {parallel_cap}");
-                assert!((found - printed).abs() < 0.011, "{what}: {found:.4}, printed {printed:.4}");
+                assert!(
+                    (found - printed).abs() < 0.011,
+                    "{what}: {found:.4}, printed {printed:.4}"
+                );
             }
         }
     }

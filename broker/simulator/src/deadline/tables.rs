@@ -27,12 +27,19 @@ pub(super) struct JobRow {
 
 /// The recorded runs in a file, or the published ones.
 pub(super) fn runs(path: Option<&str>) -> Result<Vec<RecordedRun>, String> {
-    parse_runs(path.unwrap_or("the published runs"), &text(path, include_str!("segmentation_runs.csv"))?)
+    parse_runs(
+        path.unwrap_or("the published runs"),
+        &text(path, include_str!("segmentation_runs.csv"))?,
+    )
 }
 
 /// The jobs in a file, or the published ones, in order of arrival.
 pub(super) fn jobs(path: Option<&str>, runs: &[RecordedRun]) -> Result<Vec<JobRow>, String> {
-    parse_jobs(path.unwrap_or("the published jobs"), &text(path, include_str!("clinic_jobs.csv"))?, runs)
+    parse_jobs(
+        path.unwrap_or("the published jobs"),
+        &text(path, include_str!("clinic_jobs.csv"))?,
+        runs,
+    )
 }
 
 fn text(path: Option<&str>, published: &str) -> Result<String, String> {
@@ -111,7 +118,11 @@ fn rows<'a>(
         let fields: Vec<&str> = found.split(',').map(str::trim).collect();
         if fields.len() != names.len() {
             let (want, have) = (names.len(), fields.len());
-            return Err(at(file, line, format!("{want} fields ({header}) were expected, found {have}")));
+            return Err(at(
+                file,
+                line,
+                format!("{want} fields ({header}) were expected, found {have}"),
+            ));
         }
         if rows.len() == most {
             return Err(at(file, line, format!("at most {most} lines were expected")));
@@ -165,11 +176,15 @@ mod tests {
     #[test]
     fn wrong_tables_say_file_line_and_what_was_expected() {
         let runs = runs(None).expect("the published runs");
-        let of = |line: &str| parse_jobs("j.csv", &format!("{JOBS_HEADER}\n# ten\n{line}\n"), &runs);
+        let of =
+            |line: &str| parse_jobs("j.csv", &format!("{JOBS_HEADER}\n# ten\n{line}\n"), &runs);
         for (line, says) in [
             ("", "j.csv: has no line behind its header"),
             ("1,0,8,15", "j.csv, line 3: 5 fields"),
-            ("1,-1,8,15,CHOP_4", "j.csv, line 3: arrival_min: minutes from 0 to 16000000 was expected, found \"-1\""),
+            (
+                "1,-1,8,15,CHOP_4",
+                "j.csv, line 3: arrival_min: minutes from 0 to 16000000 was expected, found \"-1\"",
+            ),
             ("1,NaN,8,15,CHOP_4", "arrival_min"),
             ("1,inf,8,15,CHOP_4", "arrival_min"),
             ("1,0,0,15,CHOP_4", "tasks: a whole number from 1"),

@@ -11,9 +11,6 @@ use super::host::{KERNEL, KIND};
 use super::tables::JobRow;
 use crate::dice::Dice;
 
-/// Deadlines of the published jobs over the time that one of their tasks takes.
-const SLACKS: [f64; 10] = [1.58, 1.40, 3.42, 1.11, 9.49, 1.12, 1.12, 1.12, 2.10, 1.12];
-
 /// A job: tasks that all take as long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DeadlineJob {
@@ -72,7 +69,12 @@ fn seconds(seconds: f64) -> Span {
 }
 
 /// The jobs of a table. `recalls` where the predictor may use that a data set was run before.
-pub(super) fn of_table(rows: &[JobRow], runs: &[RecordedRun], predictor: &Predictor, recalls: bool) -> Vec<DeadlineJob> {
+pub(super) fn of_table(
+    rows: &[JobRow],
+    runs: &[RecordedRun],
+    predictor: &Predictor,
+    recalls: bool,
+) -> Vec<DeadlineJob> {
     let job = |row: &JobRow| {
         let run = &runs[row.run];
         let arrival = Time::ZERO + seconds(row.arrival_min * 60.0);
@@ -92,53 +94,67 @@ pub(super) fn of_table(rows: &[JobRow], runs: &[RecordedRun], predictor: &Predic
     rows.iter().map(job).collect()
 }
 
-/// How random workloads are made.
-#[derive(Debug, Clone, Copy)]
+/// Draws workloads like that of a table.
 pub(super) struct Recipe {
-    pub(super) jobs: usize,
-    pub(super) tasks: (u32, u32),
-    /// Work over what all cores could do while jobs arrive.
-    pub(super) load: f64,
-    pub(super) cores: u32,
+    /// How long each recorded run took, and what a predictor says that has seen all but that one.
+    runs: Vec<(Span, Span)>,
+    /// Tasks of each job of the table, and its deadline over the time of one of them.
+    shapes: Vec<(u32, f64)>,
+    /// Spans between arrivals, in seconds.
+    gaps_s: Vec<f64>,
 }
 
-/// Recorded runs, each with what a predictor says that has seen all but that one.
-pub(super) struct Catalogue {
-    entries: Vec<(Span, Span)>,
-    mean_s: f64,
-}
-
-impl Catalogue {
-    pub(super) fn new(runs: &[RecordedRun]) -> Result<Self, String> {
-        let mut entries = Vec::new();
-        for (place, run) in runs.iter().enumerate() {
-            let others: Vec<_> =
-                runs.iter().enumerate().filter(|(at, _)| *at != place).map(|(_, run)| run.clone()).collect();
+impl Recipe {
+    /// Jobs of the table's shapes and gaps, the latter stretched so that the work that arrives is
+    /// `load` of what the cores can do meanwhile. `is_known` where the predictor has seen all runs.
+    pub(super) fn new(
+        rows: &[JobRow],
+        runs: &[RecordedRun],
+        (load, cores): (f64, u32),
+        is_known: bool,
+    ) -> Result<Self, String> {
+        let predicted = |place: usize| {
+            if is_known {
+                return Ok(runs[place].time_s);
+            }
+            let others = runs.iter().enumerate().filter(|(at, _)| *at != place);
+            let others: Vec<_> = others.map(|(_, run)| run.clone()).collect();
             let predictor = Predictor::fit(&others)
-                .map_err(|error| format!("without {}: {error}", run.subject))?;
-            entries.push((seconds(run.time_s), seconds(predictor.predict(&run.parameters))));
+                .map_err(|error| format!("without {}: {error}", runs[place].subject))?;
+            Ok::<_, String>(predictor.predict(&runs[place].parameters))
+        };
+        let both = |place: usize| Ok((seconds(runs[place].time_s), seconds(predicted(place)?)));
+        let both: Vec<_> = (0..runs.len()).map(both).collect::<Result<_, String>>()?;
+        let shape = |row: &JobRow| (row.tasks, row.deadline_min * 60.0 / runs[row.run].time_s);
+        let shapes: Vec<_> = rows.iter().map(shape).collect();
+        let mut gaps_s: Vec<f64> = rows
+            .windows(2)
+            .map(|pair| (pair[1].arrival_min - pair[0].arrival_min) * 60.0)
+            .collect();
+        let mean = |sum: f64, count: usize| sum / count.max(1) as f64;
+        let run_s = mean(runs.iter().map(|run| run.time_s).sum(), runs.len());
+        let tasks = mean(rows.iter().map(|row| f64::from(row.tasks)).sum(), rows.len());
+        let wanted_s = run_s * tasks / (load * f64::from(cores));
+        let found_s = mean(gaps_s.iter().sum(), gaps_s.len());
+        if found_s > 0.0 {
+            gaps_s.iter_mut().for_each(|gap_s| *gap_s *= wanted_s / found_s);
+        } else {
+            gaps_s = vec![wanted_s];
         }
-        let mean_s = runs.iter().map(|run| run.time_s).sum::<f64>() / runs.len() as f64;
-        Ok(Self { entries, mean_s })
+        Ok(Self { runs: both, shapes, gaps_s })
     }
 
-    /// Jobs of data sets that the predictor has not seen, arriving at random at a constant rate,
-    /// with deadlines as tight as the published ones.
-    pub(super) fn draw(&self, recipe: &Recipe, dice: &mut Dice) -> Vec<DeadlineJob> {
-        let (least, most) = recipe.tasks;
-        let work_s = self.mean_s * f64::from(least + most) / 2.0;
-        let gap_s = work_s / (recipe.load * f64::from(recipe.cores));
+    /// So many jobs, each with a run, a shape and a gap of its own.
+    pub(super) fn draw(&self, jobs: usize, dice: &mut Dice) -> Vec<DeadlineJob> {
         let mut at_s = 0.0;
         let job = |_| {
             let arrival = Time::ZERO + seconds(at_s);
-            at_s += dice.exponential(gap_s);
-            let (takes, predicted) = self.entries[dice.below(self.entries.len())];
-            let slack = SLACKS[dice.below(SLACKS.len())];
-            let tasks = least + u32::try_from(dice.below((most - least + 1) as usize)).expect("a small range");
-            let due_ms = (takes.as_secs_f64() * slack * 1000.0) as u64;
-            DeadlineJob { arrival, tasks, due: arrival + Span::from_millis(due_ms), takes, predicted }
+            at_s += self.gaps_s[dice.below(self.gaps_s.len())];
+            let (takes, predicted) = self.runs[dice.below(self.runs.len())];
+            let (tasks, slack) = self.shapes[dice.below(self.shapes.len())];
+            let due = arrival + Span::from_millis((takes.as_secs_f64() * slack * 1000.0) as u64);
+            DeadlineJob { arrival, tasks, due, takes, predicted }
         };
-        (0..recipe.jobs).map(job).collect()
+        (0..jobs).map(job).collect()
     }
 }
-

@@ -91,10 +91,16 @@ pub(super) fn run(
         if cluster.is_checked {
             world.stage.check().map_err(|violation| violation.to_string())?;
         }
-        let end = world.hosts.iter().enumerate().filter_map(|(at, host)| Some((host.next_end()?, at))).min();
+        let end = world
+            .hosts
+            .iter()
+            .enumerate()
+            .filter_map(|(at, host)| Some((host.next_end()?, at)))
+            .min();
         let arrival = jobs.get(arrived).map(|job| job.arrival);
         let tick = world.stage.next_deadline();
-        let Some(now) = end.map(|(time, _)| time).into_iter().chain(arrival).chain(tick).min() else {
+        let Some(now) = end.map(|(time, _)| time).into_iter().chain(arrival).chain(tick).min()
+        else {
             return Ok(Record { fates: world.fates, interruptions: world.interruptions });
         };
         if let Some((_, host)) = end.filter(|(time, _)| *time == now) {

@@ -3,7 +3,7 @@
 use gleaner_protocol::Time;
 use gleaner_protocol::job::JobSpec;
 
-use super::book::{self, Book};
+use super::book::{self, Book, Margin};
 use super::{Claim, fits};
 use crate::farm::Farm;
 
@@ -17,10 +17,10 @@ pub(super) fn check(
     now: Time,
     farm: &Farm,
     spec: &JobSpec,
-    margin_permille: u32,
+    margin: Margin,
 ) -> Result<(), Shortage> {
     let (from_us, due_us) = (now.as_micros(), book::due(now, spec).as_micros());
-    let work_us = book::expected_us(spec, margin_permille);
+    let work_us = margin.expected_us(spec);
     let cores = book::cores(farm);
     let asked = Claim { from_us, due_us, tasks: spec.workunits.len(), work_us };
     let short = |beside: &str| {
@@ -31,9 +31,11 @@ pub(super) fn check(
         ))
     };
     fits(cores, &[asked]).map_err(|_| short(""))?;
-    // What is late already is late whatever else is promised: it is done when there is room.
-    let mut claims = book.claims(now);
-    claims.retain(|claim| claim.due_us.saturating_sub(claim.from_us) >= claim.work_us);
+    // What is late already is done when there is room; what has just no time left keeps its cores.
+    let mut claims = book.claims(now, |entry| entry.due > now);
+    for claim in &mut claims {
+        claim.work_us = claim.work_us.min(claim.due_us - claim.from_us);
+    }
     claims.push(asked);
     fits(cores, &claims).map_err(|_| short(" beside what was promised before"))
 }

@@ -12,6 +12,9 @@ use crate::{Change, Desk, Violation};
 /// Part of what was expected that a task which goes on beyond it is thought to need yet: 1/32.
 const OVERRUN_PART: u64 = 32;
 
+/// Least that is thought to be left of a task that has not ended, in microseconds.
+const LEFT_LEAST_US: u64 = 10_000;
+
 /// Promised jobs with their tasks.
 ///
 /// # Invariants
@@ -29,6 +32,10 @@ pub(super) struct Entry {
     pub(super) due: Time,
     /// How often a task that runs writes down how far it has come, if ever.
     checkpoint: Option<Span>,
+    /// What each of its tasks was thought to need, in microseconds.
+    promised_us: u64,
+    /// The most that one of them took that has ended, in microseconds.
+    took_us: Option<u64>,
     /// Its workunits by their index.
     pub(super) tasks: Vec<Task>,
 }
@@ -63,8 +70,11 @@ impl Task {
 
     /// What is left of it in microseconds of a whole core: never nothing before it has ended.
     pub(super) fn left_us(&self, now: Time) -> u64 {
-        let left = self.expected_us.saturating_sub(self.done_at(now) / 1000);
-        if left > 0 { left } else { overrun(Span::from_micros(self.expected_us)).as_micros() }
+        let done_us = self.done_at(now) / 1000;
+        match self.expected_us.checked_sub(done_us) {
+            Some(left_us) if left_us > 0 => left_us,
+            _ => (done_us - self.expected_us).clamp(LEFT_LEAST_US, overrun_us(self.expected_us)),
+        }
     }
 
     /// Whether it goes on beyond what was expected.
@@ -74,6 +84,12 @@ impl Task {
 }
 
 impl Entry {
+    /// Whether its tasks take longer than was promised for.
+    pub(super) fn is_overrun(&self, now: Time) -> bool {
+        let longer = |task: &Task| task.expected_us > self.promised_us || task.is_overrun(now);
+        self.open().any(|(_, task)| longer(task))
+    }
+
     /// Whether a task that is taken from its host goes on where it was.
     pub(super) fn is_movable(&self) -> bool {
         self.checkpoint.is_some()
@@ -99,32 +115,62 @@ impl Book {
         self.jobs.iter().map(|(job, entry)| (*job, entry))
     }
 
-    /// Takes note of a change; `true` where a plan may look different after it. A task is thought
-    /// to need so many thousandths more than its profile says.
-    pub(super) fn observe(&mut self, now: Time, farm: &Farm, change: Change, margin: u32) -> bool {
+    /// Takes note of a change; `true` where a plan may look different after it.
+    pub(super) fn observe(
+        &mut self,
+        now: Time,
+        farm: &Farm,
+        change: Change,
+        margin: Margin,
+    ) -> bool {
         match change {
             Change::JobAdded(job) => self.add(now, farm, job, margin),
             Change::JobEnded(job) => self.jobs.remove(&job).is_some(),
             Change::WorkunitChanged(workunit) => self.compare(now, farm, workunit),
-            Change::WorkunitEnded(workunit) => {
-                let task = self.task_mut(farm.workunit(workunit).id);
-                task.is_some_and(|task| {
-                    task.run = None;
-                    !std::mem::replace(&mut task.ended, true)
-                })
-            }
+            Change::WorkunitEnded(workunit) => self.end(now, farm.workunit(workunit).id),
             Change::HostChanged(_) => true,
             Change::JobTouched(_) | Change::CopyChanged { .. } | Change::Completed { .. } => false,
         }
     }
 
-    fn add(&mut self, now: Time, farm: &Farm, id: JobId, margin: u32) -> bool {
+    fn end(&mut self, now: Time, id: WorkunitId) -> bool {
+        let Some(entry) = self.jobs.get_mut(&id.job) else { return false };
+        let Some(task) = entry.tasks.get_mut(id.index as usize) else { return false };
+        let took_us = task.done_at(now) / 1000;
+        task.run = None;
+        if took_us > 0 {
+            entry.took_us = entry.took_us.max(Some(took_us));
+        }
+        !std::mem::replace(&mut task.ended, true)
+    }
+
+    /// Tasks of one job are alike: what one of them took, or has taken so far beyond what was
+    /// expected, the others are expected to take.
+    pub(super) fn learn(&mut self, now: Time) {
+        for entry in self.jobs.values_mut() {
+            let so_far = entry.open().map(|(_, task)| task.done_at(now) / 1000).max();
+            let beyond = so_far.filter(|so_far| *so_far >= entry.promised_us);
+            let beyond = beyond.map(|so_far| {
+                so_far
+                    + (so_far - entry.promised_us)
+                        .clamp(LEFT_LEAST_US, overrun_us(entry.promised_us))
+            });
+            if let Some(expected_us) = entry.took_us.max(beyond) {
+                let open = entry.tasks.iter_mut().filter(|task| !task.ended);
+                open.for_each(|task| task.expected_us = expected_us);
+            }
+        }
+    }
+
+    fn add(&mut self, now: Time, farm: &Farm, id: JobId, margin: Margin) -> bool {
         let Some(job) = farm.job(id) else { return false };
-        let expected_us = expected_us(&job.spec, margin);
+        let expected_us = margin.expected_us(&job.spec);
         let task =
             |index| Task { expected_us, done: 0, run: None, ended: job.ended.contains(index) };
         let entry = Entry {
             due: due(now, &job.spec),
+            promised_us: expected_us,
+            took_us: None,
             checkpoint: job.spec.profile.checkpoint_ms.map(Span::from_millis),
             tasks: (0..job.workunit_count()).map(task).collect(),
         };
@@ -204,19 +250,19 @@ impl Book {
         }
     }
 
-    /// What its tasks that have not ended claim from now on.
-    pub(super) fn claims(&self, now: Time) -> Vec<Claim> {
+    /// What tasks that have not ended, of some of its jobs, claim from now on.
+    pub(super) fn claims(&self, now: Time, of: impl Fn(&Entry) -> bool) -> Vec<Claim> {
         let mut claims: Vec<Claim> = Vec::new();
-        for entry in self.jobs.values() {
+        let from_us = now.as_micros();
+        for entry in self.jobs.values().filter(|entry| of(entry)) {
             let first = claims.len();
+            let due_us = entry.due.as_micros();
             for (_, task) in entry.open() {
-                let (work_us, due_us) = (task.left_us(now), entry.due.as_micros());
-                let same = claims[first..].iter_mut().find(|claim| claim.work_us == work_us);
-                match same {
+                let work_us = task.left_us(now);
+                let mut alike = claims[first..].iter_mut();
+                match alike.find(|claim| claim.work_us == work_us) {
                     Some(claim) => claim.tasks += 1,
-                    None => {
-                        claims.push(Claim { from_us: now.as_micros(), due_us, tasks: 1, work_us })
-                    }
+                    None => claims.push(Claim { from_us, due_us, tasks: 1, work_us }),
                 }
             }
         }
@@ -269,15 +315,30 @@ impl Task {
 }
 
 /// What is thought to be left of something that has gone on beyond what was expected.
-pub(super) fn overrun(expected: Span) -> Span {
-    Span::from_micros((expected.as_micros() / OVERRUN_PART).max(1_000_000))
+pub(super) fn overrun_us(expected_us: u64) -> u64 {
+    (expected_us / OVERRUN_PART).max(1_000_000)
 }
 
-/// What a workunit of this job is thought to need of a whole core, in microseconds: what its
-/// profile says for the kind of host that takes longest, and so many thousandths more.
-pub(super) fn expected_us(spec: &JobSpec, margin_permille: u32) -> u64 {
-    let longest = spec.profile.run_time_us.values().copied().max().unwrap_or(0).max(1);
-    longest.saturating_add(longest.saturating_mul(margin_permille.into()) / 1000)
+/// What is added to predicted times.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Margin {
+    /// So many thousandths of them.
+    pub(super) permille: u32,
+    /// Whether it ends where a job's time does: a task that is predicted to end in time is then
+    /// never thought to end late for the margin's sake.
+    pub(super) ends_with_due: bool,
+}
+
+impl Margin {
+    /// What a workunit of this job is thought to need of a whole core, in microseconds: what its
+    /// profile says for the kind of host that takes longest, and the margin.
+    pub(super) fn expected_us(self, spec: &JobSpec) -> u64 {
+        let longest = spec.profile.run_time_us.values().copied().max().unwrap_or(0).max(1);
+        let margin = longest.saturating_mul(self.permille.into()) / 1000;
+        let due_ms = spec.profile.due_ms.filter(|_| self.ends_with_due);
+        let most = due_ms.map_or(u64::MAX, |due_ms| due_ms.saturating_mul(1000));
+        longest.max(longest.saturating_add(margin).min(most))
+    }
 }
 
 /// When all of this job is to be done.

@@ -6,7 +6,7 @@ use gleaner_protocol::job::{JobSpec, Lane};
 use gleaner_protocol::{Share, Span, Time, WorkunitId};
 
 use super::admission::{self, Shortage};
-use super::book::Book;
+use super::book::{Book, Margin};
 use crate::farm::{Farm, HostIx};
 use crate::{Change, Desk, Policy, Trigger, Violation, WaitReason};
 
@@ -76,6 +76,10 @@ impl Eladur {
     #[must_use]
     pub fn new(config: EladurConfig) -> Self {
         Self { config, book: Book::default(), next: None }
+    }
+
+    fn margin(&self) -> Margin {
+        Margin { permille: self.config.margin_permille, ends_with_due: false }
     }
 
     /// Tasks in the order in which they are placed.
@@ -214,12 +218,11 @@ impl Policy for Eladur {
     }
 
     fn admit(&mut self, now: Time, farm: &Farm, spec: &JobSpec) -> Result<(), String> {
-        let margin = self.config.margin_permille;
-        admission::check(&self.book, now, farm, spec, margin).map_err(|Shortage(why)| why)
+        admission::check(&self.book, now, farm, spec, self.margin()).map_err(|Shortage(why)| why)
     }
 
     fn observe(&mut self, now: Time, farm: &Farm, change: Change) {
-        if self.book.observe(now, farm, change, self.config.margin_permille) {
+        if self.book.observe(now, farm, change, self.margin()) {
             self.next = Some(now);
         }
     }

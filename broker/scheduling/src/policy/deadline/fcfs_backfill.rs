@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use gleaner_protocol::job::{JobSpec, Lane};
 use gleaner_protocol::{JobId, Share, Span, Time, WorkunitId};
 
-use super::book::{self, Book};
+use super::book::{self, Book, Margin};
 use crate::farm::{Farm, HostIx};
 use crate::{Change, Desk, Policy, Trigger, Violation, WaitReason};
 
@@ -62,8 +62,12 @@ impl FcfsBackfill {
         Self { config, book, bookings, next: None }
     }
 
+    fn margin(&self) -> Margin {
+        Margin { permille: self.config.margin_permille, ends_with_due: false }
+    }
+
     fn wanted(&self, now: Time, spec: &JobSpec) -> Booking {
-        let length = Span::from_micros(book::expected_us(spec, self.config.margin_permille));
+        let length = Span::from_micros(self.margin().expected_us(spec));
         Booking { from: now, length, cores: spec.workunits.len(), has_begun: false }
     }
 
@@ -95,7 +99,8 @@ impl FcfsBackfill {
             .filter_map(|(job, booking)| {
                 let open = self.book.get(*job)?.open().count();
                 let cores = u32::try_from(open).expect("WORKUNITS_MAX fits u32");
-                let beyond = now + book::overrun(booking.length);
+                let beyond_us = book::overrun_us(booking.length.as_micros());
+                let beyond = now + Span::from_micros(beyond_us);
                 let length = booking.until().max(beyond).since(booking.from);
                 Some(Booking { cores, length, ..*booking })
             })
@@ -161,7 +166,7 @@ impl Policy for FcfsBackfill {
         if let Change::JobEnded(job) = change {
             self.bookings.remove(&job);
         }
-        if self.book.observe(now, farm, change, self.config.margin_permille) {
+        if self.book.observe(now, farm, change, self.margin()) {
             self.next = Some(now);
         }
     }

@@ -4,23 +4,31 @@ use gleaner_protocol::job::{JobSpec, Lane};
 use gleaner_protocol::{Share, Span, Time, WorkunitId};
 
 use super::admission::{self, Shortage};
-use super::book::Book;
+use super::book::{Book, Margin};
+use super::{Claim, fits};
 use crate::farm::{Farm, HostIx};
 use crate::{Change, Desk, Policy, Trigger, Violation, WaitReason};
+
+/// For how long a task that goes on beyond its prediction is let go on.
+const MOMENT: Span = Span::from_secs(2);
+/// Least time between two deals of its own accord, in microseconds.
+const NEXT_LEAST_US: u64 = 100_000;
+/// A running task keeps its core until one that waits has this part less laxity, at least.
+const TURN_PART: u64 = 8;
 
 /// How [`Gleaner`] is set.
 #[derive(Debug, Clone, Copy)]
 pub struct GleanerConfig {
-    /// What is added to predicted times, in thousandths.
+    /// What is added to predicted times, in thousandths, as far as a job's time allows.
     pub margin_permille: u32,
-    /// How much less laxity a waiting task has than a running one before it takes its core: so
-    /// long tasks of equal urgency take turns, and no shorter.
+    /// How much less laxity a waiting task has, at least, than a running one before it takes its
+    /// core. A task whose laxity is less than that is thought to have none.
     pub turn: Span,
 }
 
 impl Default for GleanerConfig {
     fn default() -> Self {
-        Self { margin_permille: 0, turn: Span::from_secs(20) }
+        Self { margin_permille: 20, turn: Span::from_secs(1) }
     }
 }
 
@@ -29,10 +37,10 @@ impl Default for GleanerConfig {
 ///
 /// A task's laxity is how long it could still wait and end in time, by its prediction. Least
 /// laxity first meets every set of deadlines that can be met at all once all its tasks are there,
-/// and needs no plan: what comes, goes or takes longer changes the order, not the rule. A task
-/// that goes on beyond its prediction keeps what is left to it by the tasks that are within
-/// theirs and cannot wait: a wrong prediction harms its own job first. A job that is late
-/// already comes last.
+/// and needs no plan: what comes, goes or takes longer changes the order, not the rule. What a
+/// task took, or has taken so far beyond its prediction, is expected of its siblings. A job that
+/// goes on beyond its prediction goes on as long as the flow shows that the others can do without
+/// its cores: a wrong prediction harms its own job alone. A job that is late comes last.
 ///
 /// Source: M. L. Dertouzos and A. K. Mok, "Multiprocessor On-Line Scheduling of Hard-Real-Time
 /// Tasks", 1989 (that least laxity first is optimal for tasks that are all there).
@@ -61,10 +69,12 @@ enum Class {
     Pinned,
     /// It is within its prediction and can wait no longer.
     Pressing,
-    /// It has gone on beyond its prediction.
+    /// Its job goes on beyond its prediction.
     Overrun,
     /// It can wait.
     Patient,
+    /// Its job goes on beyond its prediction, and others would be late for it.
+    Refused,
     /// It is late.
     Late,
 }
@@ -76,9 +86,18 @@ impl Gleaner {
         Self { config, book: Book::default(), next: None }
     }
 
+    fn margin(&self) -> Margin {
+        Margin { permille: self.config.margin_permille, ends_with_due: true }
+    }
+
+    /// How much less laxity a waiting task has than a running one of this laxity before it takes
+    /// its core, in microseconds.
+    fn turn_us(&self, laxity_us: u64) -> u64 {
+        (laxity_us / TURN_PART).max(self.config.turn.as_micros())
+    }
+
     /// Tasks in the order in which they get cores.
     fn candidates(&self, now: Time) -> Vec<Candidate> {
-        let turn_us = self.config.turn.as_micros();
         let mut list = Vec::new();
         for (job, entry) in self.book.iter() {
             let until_us = entry.due.since(now).as_micros();
@@ -89,9 +108,9 @@ impl Gleaner {
                     Class::Pinned
                 } else if until_us == 0 {
                     Class::Late
-                } else if task.is_overrun(now) {
+                } else if entry.is_overrun(now) {
                     Class::Overrun
-                } else if spare_us.is_none_or(|spare_us| spare_us <= turn_us) {
+                } else if spare_us.is_none_or(|spare_us| spare_us <= self.config.turn.as_micros()) {
                     Class::Pressing
                 } else {
                     Class::Patient
@@ -100,7 +119,11 @@ impl Gleaner {
                 list.push(Candidate {
                     id: WorkunitId { job, index },
                     class,
-                    laxity_us: if runs { spare_us.saturating_sub(turn_us) } else { spare_us },
+                    laxity_us: if runs {
+                        spare_us.saturating_sub(self.turn_us(spare_us))
+                    } else {
+                        spare_us
+                    },
                     on: task.run.map(|run| run.host),
                     is_movable: entry.is_movable(),
                 });
@@ -110,9 +133,38 @@ impl Gleaner {
         list
     }
 
+    /// Refuses cores for now to those that go on beyond their predictions, but for as many as the
+    /// others can do without for a moment and be in time.
+    fn refuse(&self, now: Time, cores: u32, list: &mut [Candidate]) {
+        let is_overrun = |task: &&mut Candidate| task.class == Class::Overrun;
+        let overrun = list.iter_mut().filter(is_overrun).count();
+        if overrun == 0 || list.len() <= cores as usize {
+            return;
+        }
+        let (from_us, moment_us) = (now.as_micros(), MOMENT.as_micros());
+        let mut claims = self.book.claims(now, |entry| !entry.is_overrun(now) && entry.due > now);
+        for claim in &mut claims {
+            claim.work_us = (claim.work_us + moment_us).min(claim.due_us - from_us);
+        }
+        let due_us = from_us + moment_us;
+        let most = u32::try_from(overrun).unwrap_or(cores).min(cores);
+        let harmless = (1..=most).rev().find(|tasks| {
+            claims.push(Claim { from_us, due_us, tasks: *tasks, work_us: moment_us });
+            let fits = fits(cores, &claims).is_ok();
+            claims.pop();
+            fits
+        });
+        let harmless = harmless.unwrap_or(0) as usize;
+        for task in list.iter_mut().filter(is_overrun).skip(harmless) {
+            task.class = Class::Refused;
+        }
+        list.sort_by_key(|task| (task.class, task.laxity_us, task.on.is_none(), task.id));
+    }
+
     fn deal(&mut self, desk: &mut Desk<'_>) {
         let now = desk.now();
-        let list = self.candidates(now);
+        self.book.learn(now);
+        let mut list = self.candidates(now);
         let mut room: Vec<(HostIx, u32)> = desk
             .farm()
             .hosts()
@@ -120,6 +172,7 @@ impl Gleaner {
             .map(|(host, entry)| (host, entry.fragment.slots))
             .collect();
         let cores: u32 = room.iter().map(|(_, slots)| slots).sum();
+        self.refuse(now, cores, &mut list);
         let (first, rest) = list.split_at(list.len().min(cores as usize));
         for task in rest.iter().filter(|task| task.on.is_some() && task.is_movable) {
             self.book.stop(desk, task.id);
@@ -146,8 +199,12 @@ impl Gleaner {
     fn next_turn(now: Time, first: &[Candidate], rest: &[Candidate]) -> Option<Time> {
         let waiting = rest.iter().filter(|task| task.class != Class::Late);
         let least = waiting.map(|task| task.laxity_us).min()?;
+        let is_overrun = |task: &Candidate| matches!(task.class, Class::Overrun | Class::Refused);
+        if first.iter().chain(rest).any(is_overrun) {
+            return Some(now + MOMENT);
+        }
         let most = first.iter().map(|task| task.laxity_us).max()?;
-        let after_us = least.saturating_sub(most).max(1_000_000);
+        let after_us = least.saturating_sub(most).max(NEXT_LEAST_US);
         Some(now + Span::from_micros(after_us))
     }
 }
@@ -158,12 +215,11 @@ impl Policy for Gleaner {
     }
 
     fn admit(&mut self, now: Time, farm: &Farm, spec: &JobSpec) -> Result<(), String> {
-        let margin = self.config.margin_permille;
-        admission::check(&self.book, now, farm, spec, margin).map_err(|Shortage(why)| why)
+        admission::check(&self.book, now, farm, spec, self.margin()).map_err(|Shortage(why)| why)
     }
 
     fn observe(&mut self, now: Time, farm: &Farm, change: Change) {
-        if self.book.observe(now, farm, change, self.config.margin_permille) {
+        if self.book.observe(now, farm, change, self.margin()) {
             self.next = Some(now);
         }
     }
