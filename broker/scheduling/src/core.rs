@@ -31,7 +31,7 @@ pub struct CoreConfig {
     pub lanes: BTreeMap<Lane, PolicyName>,
     /// How long a host whose link is down keeps its leases.
     pub reconnect_grace: Span,
-    /// Where the choice of the results that are checked comes from; agents must not know it.
+    /// Where the choice of the results that are checked comes from. Agents must not know it.
     pub audit_seed: u64,
 }
 
@@ -59,7 +59,6 @@ pub struct Core {
     next_job: u64,
     /// Whether work appeared that standing requests may want.
     new_work: bool,
-    audit_seed: u64,
     /// Hosts that passed a check or were caught, of whose other results that may be the end.
     unsettled: Vec<HostIx>,
 }
@@ -87,7 +86,6 @@ impl Core {
             now: Time::ZERO,
             next_job: 1,
             new_work: false,
-            audit_seed: config.audit_seed,
             unsettled: Vec::new(),
         }
     }
@@ -172,6 +170,8 @@ impl Core {
             self.plan(now, Trigger::Work, effects);
         }
         self.plan_deadlines(now, effects);
+        // What a policy took back at its deadline is room that others may want.
+        self.plan_woken(now, effects);
     }
 
     fn connected(&self, host: &gleaner_protocol::HostName) -> Option<HostIx> {
@@ -247,7 +247,7 @@ impl Core {
 
     fn workunit_changed(&mut self, workunit: WorkunitIx) {
         let unit = self.farm.workunits.get(workunit);
-        let is_provisional = matches!(unit.rule, Rule::Credible { .. }) && unit.pending.is_empty();
+        let is_provisional = unit.rule == Rule::Credible && unit.pending.is_empty();
         self.new_work |= unit.waiting > 0 || is_provisional;
         self.tell(unit.id.job, Change::WorkunitChanged(workunit));
     }

@@ -1,5 +1,11 @@
 //! Where a policy acts on the farm.
 
+#[cfg(feature = "sabotage")]
+mod sabotage;
+
+#[cfg(feature = "sabotage")]
+pub use sabotage::Sabotage;
+
 use gleaner_protocol::control::AbortReason;
 use gleaner_protocol::limits::REPLICAS_MAX;
 use gleaner_protocol::{ChunkId, JobId, LeaseToken, ReplicaId, Share, Span, Time, WorkunitId};
@@ -112,7 +118,8 @@ impl<'a> Desk<'a> {
     /// brought as it lacks, and `quorum` of them have to agree.
     pub fn replicate(&mut self, workunit: WorkunitIx, replication: u8, quorum: u8) {
         let unit = self.farm.workunits.get_mut(workunit);
-        let known = usize::from(unit.waiting) + unit.pending.len() + unit.votes.len();
+        let outputs = unit.votes.iter().filter(|vote| vote.digest.is_some()).count();
+        let known = usize::from(unit.waiting) + unit.pending.len() + outputs;
         let missing = usize::from(replication).saturating_sub(known);
         unit.waiting += u16::try_from(missing).expect("a replication fits u8");
         unit.replication = replication;

@@ -113,9 +113,7 @@ pub enum Fact {
         mark: u32,
         /// In failures of its host.
         failures: u16,
-        /// Its host's lone results were checked once in so many.
+        /// One in so many of its host's results was to be computed by another host too.
         per_check: u8,
-        /// Whether the workunit's lone result is checked.
-        is_checked: bool,
     },
 }

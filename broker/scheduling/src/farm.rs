@@ -54,13 +54,16 @@ pub struct Begins {
     pub replicas: u8,
     /// What decides it.
     pub rule: Rule,
+    /// Tries are counted from here: an agent that sees the number of its own cannot tell whether
+    /// there are others.
+    pub attempts: u32,
 }
 
 impl Begins {
     /// As the job says: replicated at once, decided by its quorum.
     #[must_use]
     pub fn fixed(spec: &JobSpec) -> Self {
-        Self { replicas: spec.replication, rule: Rule::Quorum(spec.quorum()) }
+        Self { replicas: spec.replication, rule: Rule::Quorum(spec.quorum()), attempts: 0 }
     }
 
     /// As few replicas as the error allows that the job names, where it names one.
@@ -70,7 +73,8 @@ impl Begins {
         let fewest = fewest.and_then(|votes| u8::try_from(votes).ok());
         fewest.map_or(Self::fixed(spec), |replicas| Self {
             replicas,
-            rule: Rule::Credible { is_checked: false },
+            rule: Rule::Credible,
+            attempts: 0,
         })
     }
 }

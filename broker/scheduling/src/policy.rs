@@ -8,6 +8,7 @@
 
 mod backlog;
 mod boinc_adaptive;
+mod chance;
 pub mod deadline;
 mod fragment_aware;
 mod gleaner;
@@ -168,7 +169,7 @@ impl PolicyName {
             Self::FragmentAware => Box::new(FragmentAware::default()),
             Self::Plain => Box::new(Plain::default()),
             Self::BoincAdaptive => Box::new(BoincAdaptive::new(seed)),
-            Self::Gleaner => Box::new(Gleaner::default()),
+            Self::Gleaner => Box::new(Gleaner::new(seed)),
         }
     }
 }

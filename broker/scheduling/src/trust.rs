@@ -11,7 +11,7 @@
 //! results are wrong and unnoticed, whatever s is. There the checks come before the result and
 //! bind only those who do not change their mind; here they come after it.
 
-use gleaner_protocol::Trust;
+use gleaner_protocol::{Span, Trust};
 
 /// Assumed share of the hosts that give wrong outputs, all of them the same ones.
 const ASSUMED_FAULTY: f64 = 0.05;
@@ -20,11 +20,16 @@ const ASSUMED_FAULTY: f64 = 0.05;
 const PROVEN_AFTER: u32 = 10;
 /// Results are accepted alone only where no more later checks than this are needed.
 const CHECKS_MAX: u32 = 64;
-/// Reports of a proven host per check of it, at first (a share of 1 in 2) and in the end.
+/// Results of a proven host per check of it.
 const FEWEST_PER_CHECK: u64 = 2;
-const MOST_PER_CHECK: u64 = 32;
-/// A host of n reports is checked once in n of this many ones.
-const REPORTS_PER_STEP: u64 = 64;
+pub(crate) const MOST_PER_CHECK: u64 = 32;
+/// Hosts are checked so often that they pass the later checks that a lone result takes in about
+/// this time, within the bounds above.
+const FINAL_AFTER: Span = Span::from_secs(86_400);
+/// The later checks that this is about.
+const CHECKS_TYPICAL: u64 = 37;
+/// Before a host has reported so many results, its rate is not known.
+const RATED_MIN: u64 = 16;
 
 /// The error that a job allows, where it wants to be replicated adaptively.
 pub(crate) fn allowed_error(trust: Trust) -> Option<f64> {
@@ -67,15 +72,21 @@ pub(crate) fn fewest(error: f64) -> usize {
     (1..).find(can).expect("each vote makes it less likely")
 }
 
-/// How often a host's lone results are checked: once in so many.
-///
-/// A host that was caught has to prove itself at four times the length, each time.
-pub(crate) fn reports_per_check(passed_since: u32, failures: u16, reported: u64) -> u64 {
-    let proven_after = PROVEN_AFTER.saturating_mul(4_u32.saturating_pow(failures.into()));
-    if passed_since < proven_after {
-        return 1;
+/// Whether a host that has passed so many checks since its last failure is left alone at times.
+pub(crate) fn is_proven(passed_since: u32, failures: u16) -> bool {
+    passed_since >= PROVEN_AFTER.saturating_mul(4_u32.saturating_pow(failures.into()))
+}
+
+/// How often a proven host is checked that reported so many results in this time: once in so many.
+pub(crate) fn reports_per_check(reported: u64, elapsed: Span) -> u64 {
+    if reported < RATED_MIN {
+        return FEWEST_PER_CHECK;
     }
-    (reported / REPORTS_PER_STEP).clamp(FEWEST_PER_CHECK, MOST_PER_CHECK)
+    let expected = u128::from(reported) * u128::from(FINAL_AFTER.as_micros());
+    let checks = u128::from(elapsed.as_micros().max(1)) * u128::from(CHECKS_TYPICAL);
+    u64::try_from(expected / checks)
+        .unwrap_or(MOST_PER_CHECK)
+        .clamp(FEWEST_PER_CHECK, MOST_PER_CHECK)
 }
 
 #[cfg(test)]
@@ -119,13 +130,19 @@ mod tests {
     }
 
     #[test]
-    fn proof_is_longer_after_each_disagreement_and_checks_become_rare_but_never_stop() {
-        assert_eq!(reports_per_check(9, 0, 1_000_000), 1);
-        assert_eq!(reports_per_check(10, 0, 20), 2);
-        assert_eq!(reports_per_check(10, 0, 640), 10);
-        assert_eq!(reports_per_check(10, 0, u64::MAX), 32);
-        assert_eq!(reports_per_check(39, 1, 640), 1);
-        assert_eq!(reports_per_check(40, 1, 640), 10);
-        assert_eq!(reports_per_check(u32::MAX - 1, u16::MAX, 640), 1);
+    fn proof_is_longer_after_each_disagreement() {
+        assert!(!is_proven(9, 0) && is_proven(10, 0));
+        assert!(!is_proven(39, 1) && is_proven(40, 1));
+        assert!(!is_proven(u32::MAX - 1, u16::MAX));
+    }
+
+    #[test]
+    fn who_reports_much_is_checked_rarely_but_never_not_at_all() {
+        let day = Span::from_secs(86_400);
+        assert_eq!(reports_per_check(15, day), 2, "its rate is not known");
+        assert_eq!(reports_per_check(20, day), 2);
+        assert_eq!(reports_per_check(370, day), 10);
+        assert_eq!(reports_per_check(740, day.times(2)), 10);
+        assert_eq!(reports_per_check(u64::MAX, Span::ZERO), 32);
     }
 }

@@ -22,8 +22,12 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) fn new(lane: Lane, policy: Box<dyn Policy>) -> Self {
-        let config = CoreConfig::background(PolicyName::Plain);
-        let core = Core::with_policies(&config, BTreeMap::from([(lane, policy)]));
+        Self::with(&CoreConfig::background(PolicyName::Plain), lane, policy)
+    }
+
+    /// With another configuration than the usual one; its lanes are not looked at.
+    pub(crate) fn with(config: &CoreConfig, lane: Lane, policy: Box<dyn Policy>) -> Self {
+        let core = Core::with_policies(config, BTreeMap::from([(lane, policy)]));
         Self { core, effects: Vec::new(), requests: 0 }
     }
 

@@ -90,6 +90,8 @@ impl Core {
         let (digest, why) = (output.ok(), output.err());
         self.farm.end_lease(lease);
         let token = lease.token;
+        let now = self.now;
+        self.farm.hosts.change(lease.host, |host| host.standing.rate(now));
         let vote = self.vote_of(lease, digest, cpu_us);
         self.enter_vote(lease.workunit, vote);
         let host = self.farm.hosts.get(lease.host);

@@ -9,8 +9,9 @@ use thiserror::Error;
 use super::Core;
 use crate::Fact;
 use crate::ability::AbilitySet;
-use crate::farm::{HostIx, JobPhase, Leased, Rule, Standing, WorkunitIx};
+use crate::farm::{HostIx, JobPhase, Leased, Standing, WorkunitIx};
 use crate::limits::ABILITIES_MAX;
+use crate::trust::MOST_PER_CHECK;
 
 /// A journal that no core can have written.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -99,21 +100,18 @@ impl Core {
                 failed_at,
             } => {
                 let host = self.known_host(Voter { host, owner, side });
-                let due = Default::default();
                 self.farm.hosts.change(host, |entry| {
                     (entry.reported, entry.disagreed) = (reported, disagreed);
-                    entry.standing = Standing { passed, failures, failed_at, due };
+                    entry.standing =
+                        Standing { passed, failures, failed_at, ..Standing::default() };
                 });
             }
-            Fact::VoteStood { workunit: id, token, mark, failures, per_check, is_checked } => {
+            Fact::VoteStood { workunit: id, token, mark, failures, per_check } => {
                 let workunit = self.farm.find(id).ok_or(RestoreError::UnknownWorkunit(id))?;
                 let unit = self.farm.workunits.get_mut(workunit);
                 let vote = unit.votes.iter_mut().find(|vote| vote.token == token);
                 let vote = vote.ok_or(RestoreError::UnknownVote(id, token))?;
                 (vote.mark, vote.failures, vote.per_check) = (mark, failures, per_check);
-                if let Rule::Credible { is_checked: of_unit } = &mut unit.rule {
-                    *of_unit = is_checked;
-                }
             }
         }
         // What they decided is among the facts.
@@ -171,7 +169,11 @@ impl Core {
         unit.waiting = unit.waiting.saturating_sub(1);
         unit.attempts += 1;
         let lease = Leased { host, workunit, token, attempt: unit.attempts };
-        let vote = self.vote_of(lease, digest, cpu_us);
+        let mut vote = self.vote_of(lease, digest, cpu_us);
+        if vote.per_check > 1 {
+            // How often it was checked is not in the journal: no less than this.
+            vote.per_check = MOST_PER_CHECK as u8;
+        }
         self.enter_vote(workunit, vote);
         self.count_vote(host, id, digest.is_some());
         self.workunit_changed(workunit);

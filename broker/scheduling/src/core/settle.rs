@@ -1,18 +1,18 @@
 //! Hosts gain and lose trust, and what they gave alone becomes final or is computed again.
 
-use gleaner_protocol::{Digest, WorkunitId};
+use gleaner_protocol::Digest;
+use smallvec::SmallVec;
 
 use super::Core;
+use crate::Effect;
 use crate::farm::{Demand, HostIx, Leased, Rule, Vote, WorkunitIx};
-use crate::{Effect, trust};
 
 impl Core {
     /// The vote that the holder of a lease gives now.
     pub(super) fn vote_of(&self, lease: Leased, digest: Option<Digest>, cpu_us: u64) -> Vote {
         let host = self.farm.hosts.get(lease.host);
         let standing = &host.standing;
-        let per_check =
-            trust::reports_per_check(standing.passed_since(), standing.failures, host.reported);
+        let per_check = standing.reports_per_check(self.now);
         Vote {
             token: lease.token,
             voter: host.voter,
@@ -26,17 +26,11 @@ impl Core {
     }
 
     /// Counts a vote on its workunit. Its hosts have passed a check each where it is the second
-    /// of its kind, and its own where it is a later one; where it is the first vote at all, it
-    /// is drawn whether it is checked.
+    /// of its kind, and its own where it is a later one.
     pub(super) fn enter_vote(&mut self, workunit: WorkunitIx, vote: Vote) {
         self.forget_due(workunit);
-        let is_drawn = self.is_drawn(workunit, &vote);
         let unit = self.farm.workunits.get_mut(workunit);
-        let is_first = unit.votes.iter().all(|vote| vote.digest.is_none());
         unit.push_vote(vote);
-        if let (Rule::Credible { is_checked }, true) = (&mut unit.rule, is_first) {
-            *is_checked = is_drawn;
-        }
         let Some(digest) = vote.digest else { return };
         let equal = unit.votes.iter().filter(|vote| vote.digest == Some(digest)).count();
         if equal < 2 {
@@ -51,22 +45,6 @@ impl Core {
         }
     }
 
-    /// Nobody but the holder of the seed can tell beforehand.
-    fn is_drawn(&self, workunit: WorkunitIx, vote: &Vote) -> bool {
-        if vote.per_check < 2 {
-            return true;
-        }
-        let WorkunitId { job, index } = self.farm.workunits.get(workunit).id;
-        let mut text = [0; 28];
-        text[..8].copy_from_slice(&self.audit_seed.to_le_bytes());
-        text[8..16].copy_from_slice(&job.get().to_le_bytes());
-        text[16..20].copy_from_slice(&index.to_le_bytes());
-        text[20..].copy_from_slice(&vote.token.get().to_le_bytes());
-        let hash = Digest::of(&text);
-        let (first, _) = hash.as_bytes().split_first_chunk().expect("a digest has 32 bytes");
-        u64::from_le_bytes(*first) < u64::MAX / u64::from(vote.per_check)
-    }
-
     /// A host gave an output that is not the canonical one: what it gave before counts no more.
     pub(super) fn catch(&mut self, vote: &Vote) {
         if self.farm.counts(vote) {
@@ -75,33 +53,39 @@ impl Core {
         }
     }
 
-    /// Notes with the hosts that agree on it that a workunit waits for their later checks.
+    /// Notes with the hosts whose votes on a workunit count what it waits for: their later checks,
+    /// where it is decided provisionally, and in any case that none of them is caught.
     pub(super) fn note_due(&mut self, workunit: WorkunitIx, demand: &Demand) {
-        let (Some(checks), Some(digest)) = (demand.later_checks, demand.leader) else { return };
-        self.farm.workunits.get_mut(workunit).due_after =
-            u8::try_from(checks).expect("more than so many checks are not waited for");
+        let unit = self.farm.workunits.get_mut(workunit);
+        if unit.rule != Rule::Credible {
+            return;
+        }
+        let checks = demand.later_checks.unwrap_or(0);
+        unit.due_after = u8::try_from(checks).expect("more than so many checks are not waited for");
         let unit = self.farm.workunits.get(workunit);
-        let hosts: Vec<_> =
-            self.farm.votes_for(unit, digest).map(|vote| (vote.host, vote.mark)).collect();
+        let outputs = unit.votes.iter().filter(|vote| vote.digest.is_some());
+        let counting: SmallVec<[Vote; 4]> =
+            outputs.filter(|vote| self.farm.counts(vote)).copied().collect();
         let id = unit.id;
-        for (host, mark) in hosts {
-            self.farm.hosts.change(host, |host| {
-                let at = mark + checks;
-                let at = if host.standing.passed >= at { u32::MAX } else { at };
-                host.standing.due.insert((at, id));
+        for vote in counting {
+            self.farm.hosts.change(vote.host, |host| {
+                let at = vote.mark + checks;
+                let is_due =
+                    checks > 0 && vote.digest == demand.leader && host.standing.passed < at;
+                host.standing.due.insert((if is_due { at } else { u32::MAX }, id));
             });
         }
     }
 
-    /// The workunit waits for nobody's checks any more.
+    /// The workunit waits for nobody any more.
     pub(super) fn forget_due(&mut self, workunit: WorkunitIx) {
         let unit = self.farm.workunits.get_mut(workunit);
-        let checks = u32::from(std::mem::take(&mut unit.due_after));
-        if checks == 0 {
+        if unit.rule != Rule::Credible {
             return;
         }
+        let checks = u32::from(std::mem::take(&mut unit.due_after));
         let id = unit.id;
-        for vote in &unit.votes {
+        for vote in unit.votes.iter().filter(|vote| vote.digest.is_some()) {
             self.farm.hosts.change(vote.host, |host| {
                 host.standing.due.remove(&(vote.mark + checks, id));
                 host.standing.due.remove(&(u32::MAX, id));

@@ -4,7 +4,7 @@ use gleaner_protocol::{JobId, WorkunitId};
 
 use super::Core;
 use crate::Fact;
-use crate::farm::{Farm, Host, Job, JobPhase, Rule, Standing, Vote, Workunit};
+use crate::farm::{Farm, Host, Job, JobPhase, Standing, Vote, Workunit};
 
 impl Core {
     /// Facts that restore this core as all the facts so far do, leases aside: votes of decided
@@ -13,11 +13,13 @@ impl Core {
         let last = JobId::new(self.next_job - 1);
         let forgotten = (last.get() > 0 && self.farm.job(last).is_none())
             .then_some(Fact::JobForgotten { job: last });
+        let mut hosts: Vec<_> = self.farm.hosts().map(|(_, host)| host).collect();
+        hosts.sort_unstable_by(|one, other| one.info.name.cmp(&other.info.name));
         forgotten
             .into_iter()
             .chain(self.farm.jobs().flat_map(|job| self.farm.facts_of(job)))
             .chain(self.farm.jobs().flat_map(|job| self.farm.standings_of(job)))
-            .chain(self.farm.hosts().filter_map(|(_, host)| fact_of_host(host)))
+            .chain(hosts.into_iter().filter_map(fact_of_host))
     }
 }
 
@@ -65,14 +67,12 @@ impl Farm {
     fn standings_of<'a>(&'a self, job: &'a Job) -> impl Iterator<Item = Fact> + 'a {
         let open = job.open.values().map(|open| self.workunit(*open));
         open.flat_map(|unit| {
-            let is_checked = unit.rule == Rule::Credible { is_checked: true };
             unit.votes.iter().map(move |vote| Fact::VoteStood {
                 workunit: unit.id,
                 token: vote.token,
                 mark: vote.mark,
                 failures: vote.failures,
                 per_check: vote.per_check,
-                is_checked,
             })
         })
     }

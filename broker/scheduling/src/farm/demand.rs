@@ -36,11 +36,13 @@ impl Farm {
         let job = self.jobs.get(&unit.id.job).expect("a workunit's job is known");
         let max = usize::from(job.spec.max_replicas());
         match (unit.rule, trust::allowed_error(job.spec.trust)) {
-            (Rule::Credible { is_checked }, Some(error)) => {
-                self.credible(unit, is_checked, error, max)
+            (Rule::Credible, Some(error)) => self.credible(unit, error, max),
+            (Rule::Quorum(quorum), None) => by_quorum(unit, quorum.into(), max),
+            // Its policy chose another quorum than the job's.
+            (Rule::Quorum(quorum), Some(_)) => {
+                by_quorum(unit, quorum.into(), max.max(3 * usize::from(quorum)))
             }
-            (Rule::Quorum(quorum), _) => by_quorum(unit, quorum.into(), max),
-            (Rule::Credible { .. }, None) => by_quorum(unit, job.spec.quorum().into(), max),
+            (Rule::Credible, None) => by_quorum(unit, job.spec.quorum().into(), max),
         }
     }
 
@@ -58,14 +60,16 @@ impl Farm {
         unit.votes.iter().filter(move |vote| vote.digest == Some(digest) && self.counts(vote))
     }
 
-    fn credible(&self, unit: &Workunit, is_checked: bool, error: f64, max: usize) -> Demand {
+    fn credible(&self, unit: &Workunit, error: f64, max: usize) -> Demand {
         let mut leader = None;
         let mut agreeing = 0;
+        let mut is_proven_host = true;
         let (mut outputs, mut counting) = (0, 0);
         for vote in &unit.votes {
             let Some(digest) = vote.digest else { continue };
             outputs += 1;
             counting += usize::from(self.counts(vote));
+            is_proven_host &= vote.per_check > 1;
             let votes = self.votes_for(unit, digest).count();
             if votes > agreeing {
                 (leader, agreeing) = (Some(digest), votes);
@@ -73,7 +77,7 @@ impl Farm {
         }
         let rivals = counting - agreeing;
         let fewest = trust::fewest(error);
-        let is_alone = agreeing < 2 && outputs == agreeing && !is_checked;
+        let is_alone = agreeing < 2 && outputs == agreeing && is_proven_host;
         let wanted = if is_alone { fewest } else { fewest.max(2) } + rivals;
         let certain = trust::certain(error) + rivals;
         let later_checks = leader.filter(|_| agreeing >= wanted).and_then(|digest| {

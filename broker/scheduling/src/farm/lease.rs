@@ -94,22 +94,22 @@ impl LeaseEnds {
         queue.live -= 1;
         self.live -= 1;
         let Some(first) = queue.ends.front().copied() else { return };
-        if first.serial != serial {
-            if queue.ends.len() > 2 * queue.live + Self::LEFT_BEHIND {
-                queue.ends.retain(is_live);
-            }
-            return;
-        }
-        queue.ends.pop_front();
-        while queue.ends.front().is_some_and(|end| !is_live(end)) {
+        if first.serial == serial {
             queue.ends.pop_front();
+            while queue.ends.front().is_some_and(|end| !is_live(end)) {
+                queue.ends.pop_front();
+            }
+            let next = queue.ends.front().copied();
+            if next.map(|end| end.until) != Some(first.until) {
+                self.firsts.remove(&(first.until, lease_s));
+                self.firsts.extend(next.map(|end| (end.until, lease_s)));
+            }
         }
-        let next = queue.ends.front().copied();
-        if next.map(|end| end.until) != Some(first.until) {
-            self.firsts.remove(&(first.until, lease_s));
-            self.firsts.extend(next.map(|end| (end.until, lease_s)));
+        // Whichever lease ended: with fewer leases, fewer entries may be left behind.
+        if queue.ends.len() > 2 * queue.live + Self::LEFT_BEHIND {
+            queue.ends.retain(is_live);
         }
-        if next.is_none() {
+        if queue.ends.is_empty() {
             self.queues.remove(&lease_s);
         }
     }
@@ -129,5 +129,35 @@ impl LeaseEnds {
     /// The first entry of each queue, and how many are noted.
     pub(crate) fn firsts(&self) -> (impl Iterator<Item = &LeaseEnd>, usize) {
         (self.queues.values().filter_map(|queue| queue.ends.front()), self.firsts.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    #[test]
+    fn few_ends_are_left_behind_however_leases_end() {
+        const LEASES: u32 = 400;
+        let mut ends = LeaseEnds::default();
+        let serials: Vec<u32> = (0..LEASES)
+            .map(|second| {
+                let until = Time::from_micros(u64::from(second));
+                ends.insert(until, 900, WorkunitIx::from_index(0))
+            })
+            .collect();
+        let live = RefCell::new(serials.iter().copied().collect::<BTreeSet<u32>>());
+        // Those behind the first half, which leave their entries; then the first, one by one.
+        let (first, second) = serials.split_at(serials.len() / 2);
+        for serial in second.iter().chain(first) {
+            live.borrow_mut().remove(serial);
+            ends.remove(900, *serial, |end| live.borrow().contains(&end.serial));
+            let (entries, most) = ends.entries();
+            let left = entries.count() - live.borrow().len();
+            assert!(left <= most, "{left} are left behind, at most {most} may be");
+        }
+        assert_eq!((ends.len(), ends.first()), (0, None));
     }
 }

@@ -22,6 +22,6 @@ pub struct Vote {
     pub mark: u32,
     /// When it was given, counted in failures of its host.
     pub failures: u16,
-    /// Its host's lone results were checked once in so many at the time.
+    /// One in so many of its host's results was to be computed by another host too.
     pub per_check: u8,
 }

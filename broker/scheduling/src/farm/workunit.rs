@@ -42,10 +42,7 @@ pub enum Rule {
     Quorum(u8),
     /// As many equal outputs, or as many later checks of the hosts that gave them, as the error
     /// allows that its job names.
-    Credible {
-        /// The lone result was drawn to be checked.
-        is_checked: bool,
-    },
+    Credible,
 }
 
 /// A workunit with its replicas.
@@ -74,14 +71,14 @@ pub struct Workunit {
 
 impl Workunit {
     pub(crate) fn new(id: WorkunitId, begins: Begins, ability: AbilityIx) -> Self {
-        let Begins { replicas, rule } = begins;
+        let Begins { replicas, rule, attempts } = begins;
         Self {
             id,
             side: None,
             waiting: replicas.into(),
             pending: SmallVec::new(),
             votes: Vec::new(),
-            attempts: 0,
+            attempts,
             replication: replicas,
             rule,
             due_after: 0,

@@ -128,7 +128,7 @@ fn a_workunit_that_is_open_and_ended() {
 fn a_workunit_in_the_slab_that_no_job_lists() {
     breaks("no-workunit-lost", |core| {
         let (id, ability) = (WorkunitId { index: 2, ..BUSY }, job(core).ability);
-        let begins = Begins { replicas: 1, rule: Rule::Quorum(1) };
+        let begins = Begins { replicas: 1, rule: Rule::Quorum(1), attempts: 0 };
         core.farm.workunits.insert(Workunit::new(id, begins, ability));
     });
 }

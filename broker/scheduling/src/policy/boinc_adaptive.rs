@@ -6,6 +6,7 @@
 use gleaner_protocol::job::{JobSpec, Lane};
 use gleaner_protocol::{Time, WorkunitId};
 
+use super::chance::Chance;
 use super::{Change, Plain, Policy, PolicyName, Trigger};
 use crate::explain::WaitReason;
 use crate::farm::{Begins, Farm, HostIx, Rule, WorkunitIx};
@@ -22,25 +23,25 @@ const CHECKED: u8 = 2;
 /// towards N, and an invalid one sets it to 0. What was sent alone is accepted as it is.
 ///
 /// Deviation: N is kept per host, not per host and version of an application, because jobs here
-/// have no versions.
+/// have no versions; and a job that allows a single replica gets no other.
 pub struct BoincAdaptive(Plain);
 
 impl BoincAdaptive {
     /// Which results are checked depends on `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        Self(Plain::with(Alone { random: seed }))
+        Self(Plain::with(Alone { chance: Chance::new(seed) }))
     }
 }
 
 /// Whether a workunit that is sent to a host stays alone.
 pub(super) struct Alone {
-    random: u64,
+    chance: Chance,
 }
 
 impl Alone {
     /// How a workunit begins that may be left alone.
-    pub(super) const BEGINS: Begins = Begins { replicas: 1, rule: Rule::Quorum(1) };
+    pub(super) const BEGINS: Begins = Begins { replicas: 1, rule: Rule::Quorum(1), attempts: 0 };
 
     /// A workunit was sent to a host.
     pub(super) fn sent(&mut self, desk: &mut Desk<'_>, workunit: WorkunitIx, host: HostIx) {
@@ -48,7 +49,8 @@ impl Alone {
         let unit = farm.workunit(workunit);
         let Some(job) = farm.job(unit.id.job) else { return };
         let may_be_alone = self.may_be_alone(&job.spec) && unit.rule == Rule::Quorum(1);
-        if !may_be_alone || unit.replication > 1 {
+        let may_be_checked = job.spec.max_replicas() >= u16::from(CHECKED);
+        if !may_be_alone || !may_be_checked || unit.replication > 1 {
             return;
         }
         let (replication, quorum) =
@@ -56,22 +58,13 @@ impl Alone {
         let valid = farm.host(host).standing.passed_since();
         if valid < TRUSTED_AFTER {
             desk.replicate(workunit, replication, quorum);
-        } else if self.next() < u64::MAX / u64::from(valid) {
+        } else if self.chance.one_in(valid.into()) {
             desk.replicate(workunit, CHECKED, CHECKED);
         }
     }
 
     fn may_be_alone(&self, spec: &JobSpec) -> bool {
         spec.trust != gleaner_protocol::Trust::Fixed
-    }
-
-    /// Source: G. L. Steele, D. Lea and C. H. Flood, "Fast Splittable Pseudorandom Number
-    /// Generators", 2014 (SplitMix).
-    fn next(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.random ^ self.random >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ mixed >> 31
     }
 }
 

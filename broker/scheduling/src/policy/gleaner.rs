@@ -1,8 +1,10 @@
 //! Our own scheduler of the background lane.
 //!
-//! - As few replicas as the error allows that a job names: a workunit begins with one (or the
-//!   fewest that can ever be enough), and the core brings another where its host is not proven,
-//!   where a check is drawn, or where outputs differ (the rules are in the core, not here).
+//! - As few replicas as the error allows that a job names (the rules are in the core, not here).
+//!   Whether a host's next result is checked is drawn when it asks. Hosts that are checked are
+//!   paired with each other, so that one replica more checks two hosts, and both begin at about
+//!   the same time: neither can tell its replica from one that is alone.
+//! - A host that was caught more than once runs one thing at a time until it has proven itself.
 //! - What is begun comes before what is untouched, the oldest first, on whichever side; a replica that others wait for is not given to a host that will probably
 //!   not stay idle long enough for it, where there is something else for that host.
 //! - A host that finds nothing else computes again what waits for later checks of its hosts, so
@@ -13,51 +15,109 @@ mod idle;
 use std::collections::BTreeSet;
 
 use gleaner_protocol::job::{JobSpec, Lane};
-use gleaner_protocol::{Span, Time, WorkunitId};
+use gleaner_protocol::{JobId, Span, Time, WorkunitId};
 
 use self::idle::IdleTimes;
+use super::chance::Chance;
 use super::plain::place;
 use super::turns::Turn;
 use super::{Backlog, Change, Policy, PolicyName, Trigger, Turns};
 use crate::explain::WaitReason;
-use crate::farm::{Begins, Farm, HostIx, Job, Workunit, WorkunitIx};
+use crate::farm::{Begins, Farm, Host, HostIx, Job, Rule, Workunit, WorkunitIx};
 use crate::{Desk, Violation};
+
+/// Where more checks wait than this, hosts do them that are not to be checked themselves.
+const CHECKS_WAITING_MAX: usize = 16;
+/// Leaves 16 bits of a random number: where the tries at a workunit are counted from.
+const ATTEMPT_SHIFT: u32 = 48;
 
 /// Adaptive replication with results that are final after later checks.
 ///
 /// # Invariants
-/// - `begun` holds exactly the workunits with a replica waiting, `doubtful` exactly those that
-///   are decided provisionally and of which no replica waits or runs.
+/// - `begun` and `checks` hold exactly the workunits with a replica waiting: `checks` those of
+///   which another one is known and where that makes a check.
+/// - `doubtful` holds exactly those that are decided provisionally and of which no replica waits
+///   or runs.
 #[derive(Default)]
 pub struct Gleaner {
     untouched: Turns,
     begun: Backlog,
+    checks: Backlog,
     doubtful: BTreeSet<WorkunitId>,
     /// Workunits that changed while requests were standing.
     fresh: Vec<WorkunitIx>,
     /// Whether there may be untouched work for standing requests.
     untouched_is_fresh: bool,
     idle: IdleTimes,
+    chance: Chance,
 }
 
 impl Gleaner {
+    /// Which results are checked depends on `seed`.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self { chance: Chance::new(seed), ..Self::default() }
+    }
+
     /// One replica for one host, or `false` where there is none for it.
     fn serve(&mut self, desk: &mut Desk<'_>, host: HostIx) -> bool {
-        let found = self.begun.first_for(desk.farm(), host).map(|(_, workunit)| workunit);
-        match found {
-            Some(workunit) if self.will_finish(desk, workunit, host) => {
-                self.start(desk, workunit, host)
-            }
-            Some(workunit) => self.start_untouched(desk, host) || self.start(desk, workunit, host),
-            None => self.start_untouched(desk, host) || self.start_doubtful(desk, host),
+        if is_held_back(desk.farm().host(host)) {
+            return false;
         }
+        let entry = desk.farm().host(host);
+        let is_checked = self.chance.one_in(entry.standing.reports_per_check(desk.now()));
+        let takes_check = is_checked || self.checks.len() >= CHECKS_WAITING_MAX;
+        let first = |of: &mut Backlog| of.first_for(desk.farm(), host).map(|(_, unit)| unit);
+        let check = takes_check.then(|| first(&mut self.checks)).flatten();
+        let found = check.or_else(|| first(&mut self.begun));
+        if let Some(workunit) = found
+            && self.will_finish(desk, workunit, host)
+        {
+            return self.start_begun(desk, workunit, host, is_checked);
+        }
+        if self.start_untouched(desk, host, is_checked) {
+            return true;
+        }
+        let check = || self.checks.first_for(desk.farm(), host).map(|(_, unit)| unit);
+        match found.or_else(check) {
+            Some(workunit) => self.start_begun(desk, workunit, host, is_checked),
+            None => self.start_doubtful(desk, host),
+        }
+    }
+
+    /// Starts what waits; where it would be alone and is to be checked, it gets a second replica.
+    fn start_begun(
+        &mut self,
+        desk: &mut Desk<'_>,
+        workunit: WorkunitIx,
+        host: HostIx,
+        is_checked: bool,
+    ) -> bool {
+        let unit = desk.farm().workunit(workunit);
+        let is_paired = is_checked && self.is_worth_a_pair(desk, unit.id.job, host);
+        if is_paired && unit.rule == Rule::Credible && !is_check(unit) {
+            let doubled = desk.duplicate(workunit);
+            debug_assert!(doubled.is_ok(), "a workunit without votes has few replicas");
+        }
+        self.start(desk, workunit, host)
     }
 
     /// Whether the host will probably stay idle for as long as the workunit takes on it.
     fn will_finish(&self, desk: &Desk<'_>, workunit: WorkunitIx, host: HostIx) -> bool {
+        self.will_finish_one_of(desk, desk.farm().workunit(workunit).id.job, host)
+    }
+
+    /// Whether another host should begin the same at the same time: not where it would only wait
+    /// for one that will probably not finish. What that one reports after all is checked then, or
+    /// it has proven that it finishes.
+    fn is_worth_a_pair(&self, desk: &Desk<'_>, job: JobId, host: HostIx) -> bool {
+        desk.farm().host(host).standing.is_proven() || self.will_finish_one_of(desk, job, host)
+    }
+
+    fn will_finish_one_of(&self, desk: &Desk<'_>, job: JobId, host: HostIx) -> bool {
         let farm = desk.farm();
         let entry = farm.host(host);
-        let spec = farm.job(farm.workunit(workunit).id.job).map(|job| &job.spec);
+        let spec = farm.job(job).map(|job| &job.spec);
         let expected = entry.info.kind.as_ref().zip(spec).and_then(|(kind, spec)| {
             let micros = spec.profile.run_time_us.get(kind)?;
             Some(Span::from_micros(*micros))
@@ -69,13 +129,23 @@ impl Gleaner {
     fn start(&mut self, desk: &mut Desk<'_>, workunit: WorkunitIx, host: HostIx) -> bool {
         let started = desk.start(workunit, host);
         debug_assert!(started.is_ok(), "an eligible workunit and a host with a free slot");
-        let unit = desk.farm().workunit(workunit);
-        self.begun.update(workunit, unit, place(unit.id));
+        self.file(workunit, desk.farm().workunit(workunit));
         started.is_ok()
     }
 
-    fn start_untouched(&mut self, desk: &mut Desk<'_>, host: HostIx) -> bool {
-        let Some(workunit) = self.open_for(desk, host) else { return false };
+    /// Puts a workunit where it belongs.
+    fn file(&mut self, workunit: WorkunitIx, unit: &Workunit) {
+        let (of, other) = if is_check(unit) {
+            (&mut self.checks, &mut self.begun)
+        } else {
+            (&mut self.begun, &mut self.checks)
+        };
+        other.remove(unit.ability, workunit);
+        of.update(workunit, unit, place(unit.id));
+    }
+
+    fn start_untouched(&mut self, desk: &mut Desk<'_>, host: HostIx, is_checked: bool) -> bool {
+        let Some(workunit) = self.open_for(desk, host, is_checked) else { return false };
         let started = self.start(desk, workunit, host);
         if desk.farm().workunit(workunit).waiting > 0 && self.untouched_is_fresh {
             self.fresh.push(workunit);
@@ -84,10 +154,20 @@ impl Gleaner {
     }
 
     /// The next untouched workunit that this host can run.
-    fn open_for(&mut self, desk: &mut Desk<'_>, host: HostIx) -> Option<WorkunitIx> {
+    fn open_for(
+        &mut self,
+        desk: &mut Desk<'_>,
+        host: HostIx,
+        is_checked: bool,
+    ) -> Option<WorkunitIx> {
         let farm = desk.farm();
         let job = self.untouched.first(|ability| farm.has_ability(host, ability))?;
-        let begins = self.begins(&farm.job(job)?.spec);
+        let mut begins = self.begins(&farm.job(job)?.spec);
+        if begins.rule == Rule::Credible {
+            let is_paired = is_checked && self.is_worth_a_pair(desk, job, host);
+            begins.replicas = begins.replicas.max(if is_paired { 2 } else { 1 });
+            begins.attempts = (self.chance.next() >> ATTEMPT_SHIFT) as u32;
+        }
         let workunit = desk.open_as(job, begins)?;
         let job = desk.farm().job(job)?;
         self.untouched.served(Turn::of(job));
@@ -121,7 +201,7 @@ impl Gleaner {
         let mut fresh = std::mem::take(&mut self.fresh);
         fresh.sort_by_cached_key(|workunit| {
             let unit = desk.farm().workunit(*workunit);
-            (self.begun.rank(unit.ability, *workunit), unit.id)
+            (is_check(unit), unit.id)
         });
         fresh.dedup();
         for workunit in fresh {
@@ -171,7 +251,7 @@ impl Policy for Gleaner {
             }
             Change::WorkunitChanged(workunit) => {
                 let unit = farm.workunit(workunit);
-                self.begun.update(workunit, unit, place(unit.id));
+                self.file(workunit, unit);
                 if farm.is_doubtful(unit) {
                     self.doubtful.insert(unit.id);
                 } else {
@@ -184,6 +264,7 @@ impl Policy for Gleaner {
             Change::WorkunitEnded(workunit) => {
                 let unit = farm.workunit(workunit);
                 self.begun.remove(unit.ability, workunit);
+                self.checks.remove(unit.ability, workunit);
                 self.doubtful.remove(&unit.id);
                 self.fresh.retain(|fresh| *fresh != workunit);
                 self.untouched_is_fresh |= farm.is_full();
@@ -216,14 +297,19 @@ impl Policy for Gleaner {
         let open = farm.find(id).map(|workunit| farm.workunit(workunit));
         match open {
             None => vec![WaitReason::InTurn],
-            Some(_) => vec![WaitReason::BegunFirst { begun: self.begun.len() }],
+            Some(_) => vec![WaitReason::BegunFirst { begun: self.begun.len() + self.checks.len() }],
         }
     }
 
     fn check_invariants(&self, farm: &Farm, lane: Lane) -> Result<(), Violation> {
         let of_lane = |unit: &Workunit| farm.lane_of(unit.id.job) == Some(lane);
         self.begun.check("begun", farm, |unit: &Workunit| {
-            (unit.waiting > 0 && of_lane(unit)).then(|| place(unit.id))
+            let listed = unit.waiting > 0 && !is_check(unit) && of_lane(unit);
+            listed.then(|| place(unit.id))
+        })?;
+        self.checks.check("checks", farm, |unit: &Workunit| {
+            let listed = unit.waiting > 0 && is_check(unit) && of_lane(unit);
+            listed.then(|| place(unit.id))
         })?;
         let untouched = |job: &Job| job.spec.lane == lane && job.has_untouched();
         if let Some(job) = self.untouched.difference(farm, untouched) {
@@ -237,8 +323,9 @@ impl Policy for Gleaner {
                 let detail = format!("{} is doubtful: {is_doubtful}", unit.id);
                 return Err(Violation::new("queue-members", detail));
             }
-            if let Some(host) = farm.first_asking_to_compute(workunit).filter(|_| is_doubtful) {
-                let name = &farm.host(host).info.name;
+            let mut asking = farm.hosts().filter(|_| is_doubtful).filter(|(_, host)| asks(host));
+            if let Some((_, host)) = asking.find(|(host, _)| farm.may_compute(workunit, *host)) {
+                let name = &host.info.name;
                 let detail = format!("{} is doubtful and {name} asks", unit.id);
                 return Err(Violation::new("nobody-idles", detail));
             }
@@ -247,6 +334,25 @@ impl Policy for Gleaner {
             let detail = format!("{} are doubtful, not {expected}", self.doubtful.len());
             return Err(Violation::new("queue-members", detail));
         }
+        if farm.hosts().any(|(_, host)| is_held_back(host)) {
+            return Ok(());
+        }
         super::check_nobody_idles(farm, lane, |_| None)
     }
+}
+
+/// Whether a replica that waits makes a check of a workunit, because another is known.
+fn is_check(unit: &Workunit) -> bool {
+    let others = usize::from(unit.waiting) + unit.pending.len() + unit.votes.len();
+    unit.rule == Rule::Credible && others > 1
+}
+
+/// Whether a host that was caught runs something.
+fn is_held_back(host: &Host) -> bool {
+    host.standing.is_suspect() && !host.leases.is_empty()
+}
+
+/// Whether a host has a request that is not held back.
+fn asks(host: &Host) -> bool {
+    host.free() > 0 && !is_held_back(host)
 }

@@ -6,7 +6,7 @@ use gleaner_protocol::control::{Fragment, Held, ReleaseReason};
 use gleaner_protocol::job::{JobSpec, Lane, Task, Workunits};
 use gleaner_protocol::{
     Capabilities, Digest, Epoch, HostInfo, HostName, JobId, KernelName, LeaseToken, Origin,
-    OwnerName, ReplicaId, Span, Time,
+    OwnerName, ReplicaId, Span, Time, Trust,
 };
 use gleaner_scheduling::{
     Core, CoreConfig, Effect, Fact, Input, JobPhase, PolicyName, ReportedOutcome, RequestId,
@@ -27,6 +27,7 @@ pub(crate) enum Step {
         workunits: u32,
         replication: u8,
         more: u16,
+        error_ppb: Option<u32>,
     },
     Cancel {
         job: u64,
@@ -61,6 +62,10 @@ pub(crate) enum Step {
         lease: usize,
         reason: ReleaseReason,
     },
+    Freeze {
+        lease: usize,
+        frozen: bool,
+    },
     Advance {
         seconds: u64,
     },
@@ -73,15 +78,16 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
     let other_host = prop_oneof![9 => Just(None), 1 => host().prop_map(Some)];
     let attempt = prop_oneof![9 => Just(0), 1 => any::<u32>()];
     let output = prop_oneof![6 => Just(Some(0)), 2 => Just(Some(1)), 1 => Just(None)];
+    let error = prop_oneof![Just(None), Just(Some(500_000)), Just(Some(1_000))];
     let reason = prop_oneof![
         3 => Just(ReleaseReason::Preempted),
         1 => Just(ReleaseReason::Aborted),
         1 => Just(ReleaseReason::CannotRun("no".into())),
     ];
     prop_oneof![
-        4 => (0..3_u8, 0..2_u8, 1..6_u32, 1..4_u8, 0..4_u16).prop_map(
-            |(owner, kernel, workunits, replication, more)| {
-                Step::Submit { owner, kernel, workunits, replication, more }
+        4 => (0..3_u8, 0..2_u8, 1..6_u32, 1..4_u8, 0..4_u16, error).prop_map(
+            |(owner, kernel, workunits, replication, more, error_ppb)| {
+                Step::Submit { owner, kernel, workunits, replication, more, error_ppb }
             }
         ),
         1 => (0..8_u64).prop_map(|job| Step::Cancel { job }),
@@ -99,6 +105,8 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
             }
         ),
         8 => (any::<usize>(), reason).prop_map(|(lease, reason)| Step::Release { lease, reason }),
+        4 => (any::<usize>(), any::<bool>())
+            .prop_map(|(lease, frozen)| Step::Freeze { lease, frozen }),
         4 => (0..150_u64).prop_map(|seconds| Step::Advance { seconds }),
     ]
 }
@@ -156,7 +164,9 @@ impl World {
     pub(crate) fn step(&mut self, step: &Step) {
         let request = RequestId::new(1);
         match step.clone() {
-            Step::Submit { owner, kernel, workunits, replication, more } => {
+            Step::Submit { owner, kernel, workunits, replication, more, error_ppb } => {
+                let trust =
+                    error_ppb.map_or(Trust::Fixed, |error_ppb| Trust::Adaptive { error_ppb });
                 let max_replicas = Some(u16::from(replication) + more);
                 let (owner, kernel) = (owner_name(owner), kernel_name(kernel));
                 let spec = JobSpec {
@@ -170,7 +180,7 @@ impl World {
                     max_replicas,
                     lease_s: LEASE_S,
                     profile: Default::default(),
-                    trust: Default::default(),
+                    trust,
                 };
                 self.feed(Input::Submit { request, spec });
             }
@@ -208,6 +218,10 @@ impl World {
             Step::Release { lease, reason } => {
                 let Some(Given { host, token, .. }) = self.any(lease) else { return };
                 self.feed(Input::Released { host, token, reason });
+            }
+            Step::Freeze { lease, frozen } => {
+                let Some(Given { host, token, .. }) = self.any(lease) else { return };
+                self.feed(Input::Frozen { host, token, frozen });
             }
             Step::Advance { seconds } => {
                 self.now = self.now + Span::from_secs(seconds);

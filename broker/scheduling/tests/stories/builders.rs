@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use gleaner_protocol::job::{CommandTask, JobSpec, Lane, Task, Workunits};
-use gleaner_protocol::{Capabilities, HostInfo, KernelName, Origin, OwnerName};
+use gleaner_protocol::{Capabilities, HostInfo, KernelName, Origin, OwnerName, Trust};
 use gleaner_scheduling::{Input, RequestId};
 
 use crate::story::{Seen, Story, StoryHost, fragment, host_name};
@@ -106,6 +106,11 @@ impl<'a> JobBuilder<'a> {
 
     pub(crate) fn lane(mut self, lane: Lane) -> Self {
         self.spec.lane = lane;
+        self
+    }
+
+    pub(crate) fn error_ppb(mut self, error_ppb: u32) -> Self {
+        self.spec.trust = Trust::Adaptive { error_ppb };
         self
     }
 

@@ -9,4 +9,5 @@ mod leases;
 mod order;
 mod restart;
 mod story;
+mod trust;
 mod votes;

@@ -21,6 +21,8 @@ pub(super) struct IdleTimes {
 #[derive(Debug, Default)]
 struct Past {
     open_since: Option<Time>,
+    /// It kept what it ran when its fragment closed: it will finish, sooner or later.
+    keeps: bool,
     lengths: Option<Box<Lengths>>,
 }
 
@@ -57,6 +59,9 @@ impl IdleTimes {
         }
         let past = &mut self.hosts[index.get()];
         let is_open = host.connected && host.fragment.slots > 0;
+        if host.connected && !is_open {
+            past.keeps = !host.finished.is_empty();
+        }
         match past.open_since {
             None if is_open => past.open_since = Some(now),
             Some(since) if !is_open => {
@@ -71,11 +76,12 @@ impl IdleTimes {
         }
     }
 
-    /// Whether an open host will more likely than not stay so for `span`, as far as its past and
-    /// that of its side tell. Where they do not, it will.
+    /// Whether an open host will more likely than not have done something that takes `span`: it
+    /// stays open as long, as far as its past and that of its side tell, or it keeps what it runs
+    /// when it closes. Where nothing tells, it will.
     pub(super) fn will_last(&self, now: Time, index: HostIx, host: &Host, span: Span) -> bool {
         let Some(past) = self.hosts.get(index.get()) else { return true };
-        let Some(since) = past.open_since else { return true };
+        let Some(since) = past.open_since.filter(|_| !past.keeps) else { return true };
         let age = now.since(since);
         let count = |length: Span| {
             let own = past.lengths.as_ref().map_or(0, |own| own.from(length));

@@ -1,0 +1,89 @@
+//! The scenarios on a small farm.
+
+use super::scenario::{LONG, SHORT};
+use super::system::System;
+use crate::scenario::{Order, Outcome, Quiet, Scenario};
+use crate::setting::settings;
+
+const SMALL: [&str; 6] =
+    ["farm_hosts=6", "cores=4", "desktops=12", "warmup_h=2", "measured_h=10", "faulty_share=0"];
+
+fn run(
+    scenario: &dyn Scenario,
+    sets: &[&str],
+    policies: &[&'static str],
+) -> Result<Outcome, String> {
+    let sets = SMALL.iter().filter(|of| !sets.iter().any(|set| same_key(set, of))).chain(sets);
+    let settings = settings(scenario, sets.copied()).expect("parameters of the scenario");
+    scenario.run(&Order { settings: &settings, seed: 1, policies, measure: false }, &Quiet)
+}
+
+fn same_key(one: &str, other: &str) -> bool {
+    one.split('=').next() == other.split('=').next()
+}
+
+fn number(outcome: &Outcome, policy: &str, metric: &str) -> f64 {
+    let of = outcome.policies.iter().find(|(name, _)| *name == policy).expect("it was asked for");
+    of.1[metric]
+}
+
+#[test]
+fn nobody_beats_the_bound_and_the_same_seed_gives_the_same_figures() {
+    for scenario in [&SHORT, &LONG] {
+        let outcome = run(scenario, &[], System::NAMES).expect("good settings");
+        assert_eq!(run(scenario, &[], System::NAMES), Ok(outcome.clone()));
+        for policy in System::NAMES {
+            let completed = number(&outcome, policy, "completed");
+            assert!(completed > 0.0, "{policy}");
+            let busy = number(&outcome, policy, "utilization_percent");
+            assert!(busy <= outcome.bound["utilization_percent"] + 1e-6, "{policy}: {busy}");
+            let wrong = number(&outcome, policy, "wrong_accepted");
+            assert!(wrong <= 0.0, "{policy}: {wrong} without faulty hosts");
+        }
+        // The pipeline of before the measurement may end in it: one workunit a core.
+        let in_flight = 6.0 * 4.0 + 12.0;
+        for policy in ["plain", "fragment-aware", "boinc-adaptive"] {
+            let completed = number(&outcome, policy, "completed");
+            assert!(completed <= outcome.bound["completed"] + in_flight, "{policy}: {completed}");
+        }
+    }
+}
+
+#[test]
+fn who_freezes_loses_less() {
+    let outcome = run(&LONG, &["desktops=0"], &["plain", "gleaner"]).expect("good settings");
+    let lost = |policy| number(&outcome, policy, "discarded_core_hours");
+    assert!(lost("gleaner") < lost("plain") / 4.0, "{} {}", lost("gleaner"), lost("plain"));
+}
+
+#[test]
+fn with_few_workunits_at_once_one_side_does_not_wait_for_the_other() {
+    let sets = ["open_workunits=6", "desktops=60", "warmup_h=4", "measured_h=20"];
+    let outcome = run(&SHORT, &sets, &["plain", "fragment-aware"]).expect("good settings");
+    let rate = |policy| number(&outcome, policy, "completion_rate_per_hour");
+    assert!(rate("fragment-aware") > 1.3 * rate("plain"));
+}
+
+#[test]
+fn accomplices_outvote_the_honest_only_where_they_meet() {
+    let sets = ["colluding_share=0.5", "faulty_rate=1"];
+    let outcome = run(&SHORT, &sets, &["plain"]).expect("good settings");
+    assert!(number(&outcome, "plain", "wrong_accepted") > 0.0);
+    let sets = ["faulty_share=0.5", "faulty_rate=1"];
+    let outcome = run(&SHORT, &sets, &["plain", "gleaner"]).expect("good settings");
+    for policy in ["plain", "gleaner"] {
+        assert!(number(&outcome, policy, "wrong_accepted") <= 0.0, "{policy}");
+    }
+}
+
+#[test]
+fn parameters_that_contradict_each_other_are_named() {
+    for (sets, says) in [
+        (&["desktop_speed_min=0.9"][..], "desktop_speed_min is 0.9, more than desktop_speed_max"),
+        (&["faulty_share=0.6", "attacker_share=0.6"][..], "add up to 1.2: expected 1 or less"),
+        (&["workunit_min=10000"][..], "days: expected at most 30"),
+    ] {
+        let why = run(&SHORT, sets, &["plain"]).expect_err(says);
+        assert!(why.contains(says), "{why}");
+    }
+}
