@@ -9,6 +9,8 @@ mod gleaner;
 mod grid_engine;
 mod least_squares;
 mod predictor;
+#[cfg(test)]
+mod tests;
 
 pub use capacity::{Claim, Overload, fits};
 pub use eladur::{Eladur, EladurConfig};
