@@ -2,5 +2,9 @@
 //!
 //! `tests/run --long` runs them in release mode; a module for each family of scenarios.
 
+mod fragment;
+mod mixed;
 mod pages;
 mod replay;
+mod visualization;
+mod replication;
