@@ -5,9 +5,10 @@
 //! fixes the longest jobs first and solves the relaxation of the rest again after each choice:
 //! so the short ones, which come last, even out what the long ones have left. It is done again
 //! and again under a limit between the bound and the best schedule so far, each time with
-//! another order of jobs of about the same length.
+//! another order of jobs of about the same length; chains of moves then improve what was found.
 
 mod beam;
+mod chains;
 mod partial;
 
 use super::mapping::Mapping;
@@ -15,18 +16,22 @@ use super::relaxation::{Relaxation, Scaled};
 use super::times::Times;
 use super::whole_batch;
 use beam::Beam;
+use chains::Chains;
 use partial::Partial;
 
 use crate::limits::RELAXED_MACHINES_MAX;
 
-/// Partial schedules that are followed at once.
-const WIDTH: usize = 2;
-/// How much longer than it is a job may count in the order, at most, after the first failure.
-const NOISE: f64 = 0.3;
-/// Where the next limit is between the bound (0) and the best schedule (1), at first.
+/// Partial schedules that are followed at once, try by try.
+const WIDTHS: [usize; 5] = [1, 2, 1, 2, 4];
+/// Where the limit of each try is between the bound (0) and the best schedule (1): beyond 1, what
+/// is found may be worse and become better by chains of moves.
+const LIMITS: [f64; 3] = [1.2, 2.0, 3.0];
+/// Where it is until the first failure.
 const BOLD: f64 = 0.5;
-/// Where it is after the second failure.
-const CAUTIOUS: f64 = 0.9;
+/// How much longer than it is a job may count in the order, at most, in parts of it.
+const NOISE: f64 = 1.0;
+/// Which part of the whole search the chains of moves of one try may take.
+const CHAINS_PART: u64 = 50;
 /// Nearer than this to the bound, relative to it, no schedule is looked for.
 const NEAR_ENOUGH: f64 = 1e-6;
 
@@ -39,9 +44,9 @@ pub struct Effort {
 }
 
 impl Default for Effort {
-    /// Under a second on a processor of 2020.
+    /// Under a second on one core of a processor of 2020.
     fn default() -> Self {
-        Self { entries: 600_000_000 }
+        Self { entries: 1_000_000_000 }
     }
 }
 
@@ -62,28 +67,62 @@ pub(super) fn gleaner(times: &Times, effort: Effort) -> Mapping {
     let scaled = Scaled::new(times, best.makespan());
     let bound = relaxation.bound() / scaled.unit();
     let start = Partial::of(&relaxation, &scaled, times.jobs());
+    let shares = shares_by_cost(&relaxation, &scaled, &start.open);
     let mut weights = vec![1.0; times.jobs()];
-    let (mut noise, mut failures, mut width) = (Noise::new(), 0, 1);
+    let (mut noise, mut tries) = (Noise::new(), 0);
     let mut left = effort.entries;
     while left > 0 {
         let gap = best.makespan() as f64 / scaled.unit() - bound;
         if gap < NEAR_ENOUGH * bound {
             break;
         }
-        let limit = bound + gap * if failures < 2 { BOLD } else { CAUTIOUS };
-        let beam = Beam { times: &scaled, limit, width, weights: &weights };
-        let found = beam.search(&start, &mut left);
+        let at = if tries == 0 { BOLD } else { LIMITS[tries % LIMITS.len()] };
+        let width = if tries == 0 { 1 } else { WIDTHS[tries % WIDTHS.len()] };
+        let limit = bound + gap * at;
+        // A schedule within the limit has no share that costs more than the limit allows.
+        let near = shares.iter().take_while(|(cost, _)| *cost <= limit - bound);
+        let shares: Vec<_> = near.map(|(_, share)| *share).collect();
+        let beam = Beam { times: &scaled, limit, width, weights: &weights, shares: &shares };
+        let mut found = beam.search(&start, &mut left);
+        if tries > 0 {
+            let most = left.min(effort.entries / CHAINS_PART);
+            let mut chains_left = most;
+            found = found.map(|machine_of| {
+                Chains::new(&scaled, &relaxation, machine_of).improve(&mut chains_left)
+            });
+            left -= most - chains_left;
+        }
         let found = found.map(|machine_of| Mapping::longest_first(times, &machine_of));
         match found {
             Some(mapping) if mapping.makespan() < best.makespan() => best = mapping,
-            _ => {
-                failures += 1;
-                width = WIDTH;
-                weights.iter_mut().for_each(|weight| *weight = 1.0 + NOISE * noise.unit());
-            }
+            _ if tries == 0 => tries = 1,
+            _ => {}
+        }
+        if tries > 0 {
+            tries += 1;
+            weights.iter_mut().for_each(|weight| *weight = 1.0 + NOISE * noise.unit());
         }
     }
     best
+}
+
+/// All shares that jobs may have, with what each costs more than the best one of its job,
+/// cheapest first.
+fn shares_by_cost(
+    relaxation: &Relaxation,
+    times: &Scaled,
+    jobs: &[usize],
+) -> Vec<(f64, (usize, usize))> {
+    let mut shares = Vec::with_capacity(jobs.len() * times.machines());
+    for job in jobs {
+        let priced = times.of(*job).iter().zip(relaxation.prices());
+        let costs = priced.map(|(time, price)| if time.is_finite() { time * price } else { *time });
+        let least = costs.clone().fold(f64::INFINITY, f64::min);
+        let able = costs.enumerate().filter(|(_, cost)| cost.is_finite());
+        shares.extend(able.map(|(machine, cost)| (cost - least, (*job, machine))));
+    }
+    shares.sort_by(|(a, of), (b, other)| a.total_cmp(b).then(of.cmp(other)));
+    shares
 }
 
 /// A fixed sequence of numbers without a pattern.

@@ -50,14 +50,8 @@ impl Relaxation {
         let times_scaled = Scaled::new(times, unit);
         let ready = times_scaled.ready();
         let limit = f64::INFINITY;
-        let program = Program {
-            times: &times_scaled,
-            jobs: &jobs,
-            key: &key,
-            ready,
-            limit,
-            flexible_first: false,
-        };
+        let program =
+            Program { times: &times_scaled, jobs: &jobs, key: &key, ready, limit, columns: None };
         let Optimum { prices, parts, .. } = optimum(program);
         Self { bound: dual_value(times, &prices), prices, parts }
     }

@@ -11,6 +11,8 @@ pub(super) struct Beam<'a> {
     pub(super) limit: f64,
     /// How many are kept.
     pub(super) width: usize,
+    /// The shares that are looked at, those that most probably are first.
+    pub(super) shares: &'a [(usize, usize)],
     /// By job: how much longer it counts when the longest is chosen.
     pub(super) weights: &'a [f64],
 }
@@ -109,7 +111,7 @@ impl Beam<'_> {
             key: &key,
             ready: &partial.ready,
             limit: self.limit,
-            flexible_first: true,
+            columns: Some(self.shares),
         });
         *left = left.saturating_sub(effort);
         partial.makespan = makespan;

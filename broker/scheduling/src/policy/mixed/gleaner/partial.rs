@@ -5,7 +5,7 @@ use crate::policy::mixed::relaxation::{Part, Relaxation, Scaled};
 /// Some jobs are fixed; for the others there is a solution of the linear relaxation.
 #[derive(Debug, Clone)]
 pub(super) struct Partial {
-    /// Jobs that are not fixed; at first those that may most easily be elsewhere come first.
+    /// Jobs that are not fixed.
     pub(super) open: Vec<usize>,
     /// By job: where it is fixed, or where most of it is.
     pub(super) machine: Vec<Option<usize>>,
@@ -28,15 +28,6 @@ impl Partial {
             makespan: relaxation.bound() / times.unit(),
         };
         partial.take(relaxation.parts());
-        let regret = |job: usize| {
-            let priced = times.of(job).iter().zip(relaxation.prices());
-            let costs =
-                priced.filter(|(time, _)| time.is_finite()).map(|(time, price)| time * price);
-            regret(costs)
-        };
-        let mut open: Vec<_> = partial.open.iter().map(|job| (regret(*job), *job)).collect();
-        open.sort_by(|(a, _), (b, _)| a.total_cmp(b));
-        partial.open = open.into_iter().map(|(_, job)| job).collect();
         partial
     }
 
@@ -74,17 +65,4 @@ impl Partial {
         let parts = self.split.iter().filter(|part| part.machine == machine).map(|part| part.job);
         whole.chain(parts).any(|job| times.get(job, machine) > room)
     }
-}
-
-/// What the second-best costs more than the best.
-fn regret(costs: impl Iterator<Item = f64>) -> f64 {
-    let (mut best, mut second) = (f64::INFINITY, f64::INFINITY);
-    for cost in costs {
-        if cost < best {
-            (best, second) = (cost, best);
-        } else {
-            second = second.min(cost);
-        }
-    }
-    if second.is_finite() { second - best } else { f64::INFINITY }
 }

@@ -57,8 +57,8 @@ pub(crate) struct Program<'a> {
     pub(crate) ready: &'a [f64],
     /// A job runs only where it would be done by then, as the first that the machine runs.
     pub(crate) limit: f64,
-    /// Whether the jobs that most probably move come first.
-    pub(crate) flexible_first: bool,
+    /// The shares that may be, those that most probably are first; all of them where not given.
+    pub(crate) columns: Option<&'a [(usize, usize)]>,
 }
 
 /// The optimum of a [`Program`].

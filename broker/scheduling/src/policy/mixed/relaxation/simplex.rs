@@ -20,6 +20,8 @@ const REPLACEMENTS_MAX: u32 = 64;
 /// Steps without progress after which the first improving column is taken instead of the best:
 /// that never cycles.
 const STALLED_MAX: u32 = 50;
+/// Columns of a given list looked through at once for the best entering one.
+const PRICED_COLUMNS: usize = 512;
 /// Jobs looked through at least for the best entering column.
 const PRICED_JOBS_MIN: usize = 64;
 
@@ -30,6 +32,8 @@ pub(super) struct Simplex<'a> {
     room: Vec<f64>,
     /// The machine of each job's key share, by the job's place in the program.
     key: Vec<usize>,
+    /// By the numbers of jobs: their places in the program.
+    place: Vec<usize>,
     /// When each machine would be done with its keys as a whole.
     loads: Vec<f64>,
     basis: Basis,
@@ -54,11 +58,14 @@ impl<'a> Simplex<'a> {
     pub(super) fn new(program: Program<'a>) -> Self {
         let machines = program.times.machines();
         let key: Vec<_> = program.jobs.iter().map(|job| program.key[*job]).collect();
+        let mut place = vec![usize::MAX; program.key.len()];
+        program.jobs.iter().enumerate().for_each(|(at, job)| place[*job] = at);
         let mut simplex = Self {
             program,
             machines,
             room: program.ready.iter().map(|ready| program.limit - ready).collect(),
             key,
+            place,
             loads: Vec::new(),
             basis: Basis::first(machines, 0),
             values: Vec::new(),
@@ -83,7 +90,7 @@ impl<'a> Simplex<'a> {
             && let Some(entering) = self.entering(stalled > STALLED_MAX)
         {
             self.steps_left -= 1;
-            self.effort += 4 * (self.machines * self.machines) as u64;
+            self.effort += 6 * (self.machines * self.machines) as u64;
             self.coordinates_of(entering, &mut coordinates);
             let Some((step, blocking)) =
                 self.blocking(entering, &coordinates, stalled > STALLED_MAX)
@@ -132,9 +139,11 @@ impl<'a> Simplex<'a> {
         if let Some(machine) = slack {
             return Some(Column::Slack(machine));
         }
+        if let Some(columns) = self.program.columns {
+            return self.entering_of(columns, first);
+        }
         let jobs = self.program.jobs.len();
-        let sorted = self.program.flexible_first;
-        let start = if first || sorted { 0 } else { self.next_job };
+        let start = if first { 0 } else { self.next_job };
 
         let mut best = (-COST_ERROR, None);
         for looked in 0..jobs {
@@ -151,6 +160,33 @@ impl<'a> Simplex<'a> {
             }
             if best.1.is_some() && (first || looked + 1 >= PRICED_JOBS_MIN) {
                 self.next_job = (job + 1) % jobs;
+                break;
+            }
+        }
+        best.1
+    }
+
+    /// The same, of these columns.
+    fn entering_of(&mut self, columns: &[(usize, usize)], first: bool) -> Option<Column> {
+        let mut best = (-COST_ERROR, None);
+        for columns in columns.chunks(PRICED_COLUMNS) {
+            self.effort += columns.len() as u64;
+            for &(job, machine) in columns {
+                let place = self.place[job];
+                if place == usize::MAX {
+                    continue;
+                }
+                let row = self.program.times.of(job);
+                let key = self.key[place];
+                let cost = row[machine] * self.prices[machine] - row[key] * self.prices[key];
+                if cost < best.0 && row[machine] <= self.room[machine] {
+                    best = (cost, Some(Column::Share { job: place, machine }));
+                    if first {
+                        break;
+                    }
+                }
+            }
+            if best.1.is_some() {
                 break;
             }
         }
