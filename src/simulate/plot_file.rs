@@ -73,7 +73,7 @@ mod tests {
     fn a_place_that_cannot_be_written_is_refused_before_the_run() {
         let folder = tempfile::tempdir().expect("a folder");
         for path in [folder.path().to_owned(), folder.path().join("none/plot.svg")] {
-            let error = PlotFile::prepare(&path).err().expect("no place");
+            let error = PlotFile::prepare(&path).expect_err("no place");
             assert!(format!("{error:#}").contains("cannot write the plot to"), "{error:#}");
         }
     }
