@@ -123,7 +123,6 @@ pub(super) const THIRD: Row = Row {
     zipf: 0.0,
     batch_frames: 40,
     batch_source: "calibrated on the hit rate of fcfsu, as the length of actions",
-    ..FIRST
 };
 
 pub(super) const FOURTH: Row = Row {

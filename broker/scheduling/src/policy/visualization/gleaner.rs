@@ -5,8 +5,6 @@ mod node;
 mod set;
 mod teams;
 
-use std::cmp::Reverse;
-
 use gleaner_protocol::job::{JobSpec, Lane};
 use gleaner_protocol::{ChunkId, JobId, LeaseToken, Span, Time, WorkunitId};
 use rustc_hash::FxHashMap;
@@ -173,11 +171,11 @@ impl Gleaner {
         for index in 0..of.tasks {
             let node = self.sets[set.get()].home[index as usize];
             let entry = &mut self.nodes[node];
-            entry.frames.push(Reverse(Due { at, job: of.job, index }));
+            entry.push_frame(Due { at, job: of.job, index });
             if entry.running.len() < entry.slots as usize {
                 self.touched.push(node);
             }
-            if entry.frames.len() > FEW_FRAMES && !entry.is_busy {
+            if entry.frame_count() > FEW_FRAMES && !entry.is_busy {
                 self.weigh(node);
             }
         }
@@ -186,7 +184,7 @@ impl Gleaner {
     /// Counts a node as busy where a load would hold up more than a few frames, or another load.
     fn weigh(&mut self, node: usize) {
         let entry = &mut self.nodes[node];
-        let is_rendering = !entry.overlaps() && entry.frames.len() > FEW_FRAMES;
+        let is_rendering = !entry.overlaps() && entry.frame_count() > FEW_FRAMES;
         let is_busy = is_rendering || !entry.loads.is_empty() || entry.is_loading();
         if entry.is_busy != is_busy {
             entry.is_busy = is_busy;
@@ -257,7 +255,7 @@ impl Gleaner {
         let lost = std::mem::take(of);
         let of = &mut self.nodes[node];
         (of.is_up, of.slots) = (is_up, entry.fragment.slots);
-        let tasks = lost.loads.into_iter().chain(lost.frames.into_iter().map(|Reverse(due)| due));
+        let tasks = lost.tasks();
         self.again.extend(tasks.map(|due| WorkunitId { job: due.job, index: due.index }));
         self.lost.extend(lost.running.iter().map(|run| (host, run.token)));
         for at in 0..self.sets.len() {
@@ -308,7 +306,7 @@ impl Gleaner {
             match home.into_iter().chain(others).find(may) {
                 Some(node) => {
                     let due = Due { at: Time::ZERO, job: id.job, index: id.index };
-                    self.nodes[node].frames.push(Reverse(due));
+                    self.nodes[node].push_frame(due);
                     self.touched.push(node);
                     self.weigh(node);
                 }
@@ -325,7 +323,7 @@ impl Gleaner {
             let (due, loads) = if entry.may_load() {
                 (entry.loads.pop_front(), true)
             } else if entry.may_render() {
-                (entry.frames.pop().map(|Reverse(due)| due), false)
+                (entry.pop_frame(), false)
             } else {
                 return;
             };
@@ -465,10 +463,7 @@ impl Policy for Gleaner {
     }
 
     fn check_invariants(&self, farm: &Farm, lane: Lane) -> Result<(), Violation> {
-        let queued = self
-            .nodes
-            .iter()
-            .flat_map(|node| node.loads.iter().chain(node.frames.iter().map(|Reverse(due)| due)));
+        let queued = self.nodes.iter().flat_map(Node::tasks);
         let queued = queued.map(|due| (due.job, due.index));
         let frames = self
             .sets

@@ -3,16 +3,14 @@
 use gleaner_protocol::{ChunkId, Span, Time};
 
 use super::super::catalogue::SetIx;
+use super::Gleaner;
 use super::node::Due;
 use super::set::Phase;
-use super::{FEW_FRAMES, Gleaner};
 use crate::farm::{Farm, HostIx};
 
 /// A team as a place for another dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
-    /// Frames that its nodes have left, roughly.
-    frames: usize,
     /// Datasets of it that frames were asked of just now.
     active: usize,
     /// When the dataset that would have to go was last used; nothing where there is room.
@@ -80,7 +78,7 @@ impl Gleaner {
             let drained = team
                 .nodes
                 .iter()
-                .all(|node| nodes[*node].batch.is_empty() && nodes[*node].frames.is_empty());
+                .all(|node| nodes[*node].batch.is_empty() && nodes[*node].frame_count() == 0);
             if !for_frames && (active > 0 || !drained) {
                 too_recent = true;
                 continue;
@@ -88,8 +86,7 @@ impl Gleaner {
             let victim_used =
                 here().filter(|set| set.phase == Phase::Here).map(|set| set.last_asked);
             let victim_used = victim_used.min().flatten();
-            let frames = nodes[first].frames.len() / FEW_FRAMES;
-            let place = Place { frames, active, victim_used, team: at };
+            let place = Place { active, victim_used, team: at };
             best = Some(best.map_or(place, |best| best.min(place)));
         }
         if best.is_none() && too_recent && self.retry.is_none() {

@@ -25,6 +25,17 @@ pub(super) struct Running {
     pub(super) loads: bool,
 }
 
+/// Tasks of interactive frames in the order in which they are due. Most are of actions that are
+/// in time and come in that order.
+///
+/// # Invariants
+/// - Those in time are sorted.
+#[derive(Debug, Default)]
+struct Frames {
+    in_time: VecDeque<Due>,
+    others: BinaryHeap<Reverse<Due>>,
+}
+
 /// A node with its queues: loads that were decided on come first, then tasks of interactive
 /// frames as they are due, then those of batch jobs.
 #[derive(Debug, Default)]
@@ -32,7 +43,7 @@ pub(super) struct Node {
     pub(super) is_up: bool,
     pub(super) slots: u32,
     pub(super) loads: VecDeque<Due>,
-    pub(super) frames: BinaryHeap<Reverse<Due>>,
+    frames: Frames,
     /// Chunks here, by dataset and index, for which batch jobs wait.
     pub(super) batch: VecDeque<(SetIx, u32)>,
     pub(super) running: Vec<Running>,
@@ -41,6 +52,38 @@ pub(super) struct Node {
 }
 
 impl Node {
+    /// How many tasks of frames wait.
+    pub(super) fn frame_count(&self) -> usize {
+        self.frames.in_time.len() + self.frames.others.len()
+    }
+
+    /// One more task of a frame.
+    pub(super) fn push_frame(&mut self, due: Due) {
+        if self.frames.in_time.back().is_none_or(|last| *last < due) {
+            self.frames.in_time.push_back(due);
+        } else {
+            self.frames.others.push(Reverse(due));
+        }
+    }
+
+    /// The task of a frame that is due first.
+    pub(super) fn pop_frame(&mut self) -> Option<Due> {
+        let Frames { in_time, others } = &mut self.frames;
+        match (in_time.front(), others.peek()) {
+            (Some(first), Some(Reverse(other))) if other < first => {
+                others.pop().map(|Reverse(due)| due)
+            }
+            (None, Some(_)) => others.pop().map(|Reverse(due)| due),
+            _ => in_time.pop_front(),
+        }
+    }
+
+    /// All tasks that wait for the node itself: loads and frames.
+    pub(super) fn tasks(&self) -> impl Iterator<Item = &Due> {
+        let others = self.frames.others.iter().map(|Reverse(due)| due);
+        self.loads.iter().chain(&self.frames.in_time).chain(others)
+    }
+
     /// Whether it may be given a task that loads: one at a time.
     pub(super) fn may_load(&self) -> bool {
         !self.loads.is_empty() && !self.is_loading()

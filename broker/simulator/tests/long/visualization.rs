@@ -1,0 +1,58 @@
+//! The published figures of the visualization service, and what ours adds.
+
+use gleaner_simulator::{Numbers, Order, Quiet, Settings, Value, scenarios};
+
+fn run(name: &str, policies: &[&'static str], set: &[(&'static str, Value)]) -> Vec<Numbers> {
+    let scenario = scenarios().find(|scenario| scenario.name() == name).expect("it is there");
+    let mut settings = Settings::defaults(&scenario.parameters());
+    for (name, value) in set {
+        settings.set(name, value.clone());
+    }
+    let order = Order { settings: &settings, seed: 1, policies, measure: false };
+    let outcome = scenario.run(&order, &Quiet).expect("a run");
+    println!("{name}: {outcome:#?}");
+    outcome.policies.into_iter().map(|(_, numbers)| numbers).collect()
+}
+
+fn is_near(number: f64, published: f64, share: f64) -> bool {
+    (number / published - 1.0).abs() <= share
+}
+
+/// Table III, in percent.
+fn assert_hits(numbers: &[Numbers], published: &[f64]) {
+    for (numbers, published) in numbers.iter().zip(published) {
+        let hits = numbers["hit_rate_percent"];
+        assert!((hits - published).abs() <= 0.3, "{hits} % of {published} %");
+    }
+}
+
+#[test]
+fn the_second_scenario_has_the_published_order() {
+    let numbers = run("visualization-2", &["fcfs", "fcfsu", "fcfsl", "ours"], &[]);
+    let fps = |at: usize| numbers[at]["framerate_fps"];
+    assert!(fps(0) < 1.0 && fps(0) < fps(1) && fps(1) < fps(2) && fps(2) < fps(3));
+    assert_hits(&numbers[1..], &[99.86, 99.72, 99.91]);
+}
+
+#[test]
+fn the_third_scenario_has_the_published_rates() {
+    let numbers = run("visualization-3", &["fcfsu", "fcfsl", "ours"], &[]);
+    assert!(is_near(numbers[0]["framerate_fps"], 11.25, 0.05));
+    assert!(is_near(numbers[2]["framerate_fps"], 32.80, 0.05));
+    assert!(numbers[1]["framerate_fps"] <= numbers[2]["framerate_fps"]);
+    assert_hits(&numbers, &[99.97, 99.74, 99.91]);
+}
+
+#[test]
+fn the_fourth_scenario_has_the_published_order_and_gleaner_beats_it() {
+    let numbers = run("visualization-4", &["fcfsu", "fcfsl", "ours", "gleaner"], &[]);
+    let fps = |at: usize| numbers[at]["framerate_fps"];
+    assert!(fps(0) < fps(1) && fps(1) < fps(2));
+    assert!(is_near(fps(0), 7.90, 0.05) && is_near(fps(2), 22.98, 0.25));
+    assert_hits(&numbers[..3], &[99.86, 99.51, 99.76]);
+    let (ours, gleaner) = (&numbers[2], &numbers[3]);
+    let ratio = |metric| gleaner[metric] / ours[metric];
+    assert!(ratio("framerate_fps") >= 1.15);
+    assert!(ratio("interactive_latency_s") <= 0.2);
+    assert!(ratio("batch_latency_s") <= 1.1);
+}
