@@ -13,6 +13,7 @@ mod limits;
 mod predictor;
 mod random;
 mod shared_core;
+mod sharing;
 mod tables;
 mod workload;
 mod world;
@@ -21,4 +22,4 @@ use crate::scenario::Scenario;
 
 /// The scenarios, in the order of listing.
 pub(crate) const SCENARIOS: &[&dyn Scenario] =
-    &[&predictor::PredictorErrors, &clinic::Clinic, &random::Random];
+    &[&predictor::PredictorErrors, &clinic::Clinic, &random::Random, &sharing::SharedCore];

@@ -138,9 +138,9 @@ fn two_sizes(runs: &[RecordedRun]) -> Result<(Vec<f64>, Vec<f64>), String> {
             for (size, of_size) in sizes.iter().enumerate() {
                 let errors = of_size.iter().map(|run| error_percent(&predictor, run));
                 if [first, second].contains(&size) {
-                    seen.extend(errors)
+                    seen.extend(errors);
                 } else {
-                    unseen.extend(errors)
+                    unseen.extend(errors);
                 }
             }
         }
@@ -171,7 +171,6 @@ mod tests {
             Order { settings: &settings, seed: 1, policies: &["predictor"], measure: false };
         let outcome = PredictorErrors.run(&order, &Quiet).expect("the published runs");
         let numbers = &outcome.policies[0].1;
-        println!("{numbers:#?}");
         let rounds_to = |name, digits: f64, published: f64| {
             let found: f64 = numbers[name];
             assert_eq!((found * digits).round() / digits, published, "{name}");

@@ -178,7 +178,6 @@ mod tests {
         let outcome =
             run(&[("workloads", Value::Count(if cfg!(debug_assertions) { 40 } else { 1000 }))]);
         let (ours, published) = (of(&outcome, "gleaner"), of(&outcome, "eladur"));
-        println!("{:#?}", outcome);
         assert!(ours["of_bound_percent"] >= 97.0, "{ours:?}");
         assert!(ours["jobs_in_time"] >= 1.1 * published["jobs_in_time"], "{ours:?} {published:?}");
         assert_eq!(ours["violations_beyond_error"], 0.0, "{ours:?}");

@@ -123,7 +123,7 @@ impl FcfsBackfill {
     fn start_begun(&mut self, desk: &mut Desk<'_>) {
         let mut waiting = Vec::new();
         for (job, _) in self.bookings.iter().filter(|(_, booking)| booking.has_begun) {
-            let tasks = self.book.get(*job).into_iter().flat_map(|entry| entry.open());
+            let tasks = self.book.get(*job).into_iter().flat_map(book::Entry::open);
             let idle = tasks.filter(|(_, task)| task.run.is_none());
             waiting.extend(idle.map(|(index, _)| WorkunitId { job: *job, index }));
         }
