@@ -2,9 +2,12 @@
 //!
 //! `tests/run --long` runs them in release mode; a module for each family of scenarios.
 
+mod deadline;
 mod fragment;
 mod mixed;
 mod pages;
 mod replay;
 mod visualization;
 mod replication;
+#[cfg(feature = "storm")]
+mod storm;
