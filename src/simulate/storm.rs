@@ -28,7 +28,11 @@ pub(crate) struct Args {
     /// Hosts; three of five are render hosts, the others desktops.
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(2..=10_000))]
     hosts: u32,
-    /// The policy of the background lane; even and odd seeds take turns where none is named.
+    /// How many times as often as usual faults happen.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=100))]
+    fury: u64,
+    /// The policy of the background lane; where none is named, fragment-aware for even seeds
+    /// and plain for odd ones.
     #[arg(long, value_name = "NAME")]
     policy: Option<PolicyName>,
     /// For people, or for programs.
@@ -57,10 +61,11 @@ pub(super) fn run(args: &Args, quiet: bool) -> anyhow::Result<ExitCode> {
             let done = (place * 1_000_000 + u64::from(part)) / args.seeds.count();
             shown.done(u32::try_from(done).unwrap_or(u32::MAX), &what);
         };
-        let turns = PolicyName::ALL[usize::try_from(seed % 2).expect("0 or 1")];
+        let turns = if seed % 2 == 0 { PolicyName::FragmentAware } else { PolicyName::Plain };
         let config = StormConfig {
             policy: args.policy.unwrap_or(turns),
             hosts: args.hosts,
+            fury: args.fury,
             lasts: Span::from_millis((args.hours * 3_600_000.0) as u64),
             ..StormConfig::default()
         };

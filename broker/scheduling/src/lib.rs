@@ -33,6 +33,8 @@ mod policy;
 mod trust;
 
 pub use crate::core::{Core, CoreConfig, RestoreError};
+#[cfg(feature = "sabotage")]
+pub use desk::Sabotage;
 pub use desk::{Desk, Refusal};
 pub use effect::{Effect, Patience, SubmitRefusal};
 pub use explain::WaitReason;

@@ -121,6 +121,8 @@ pub struct StormFailure {
     pub hosts: u32,
     /// How long faults happened.
     pub lasts: Span,
+    /// How many times as often as usual.
+    pub fury: u64,
     /// When.
     pub at: Time,
     /// After which event, and on which host where it was on one.
@@ -133,14 +135,15 @@ pub struct StormFailure {
 
 impl fmt::Display for StormFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, policy, hosts, lasts, at, event, events, breach } = self;
+        let Self { seed, policy, hosts, lasts, fury, at, event, events, breach } = self;
         let hours = lasts.as_secs_f64() / 3600.0;
         write!(
             f,
             "storm of seed {seed} under {policy} at {at:?}, after {event} (event {events}): {breach}\n\
              replay it: gleaner simulate storm --seeds {seed}..{after} --policy {policy} \
-             --hours {hours} --hosts {hosts}",
-            after = seed + 1
+             --hours {hours} --hosts {hosts}{fury}",
+            after = seed + 1,
+            fury = if *fury == 1 { String::new() } else { format!(" --fury {fury}") },
         )
     }
 }

@@ -72,6 +72,7 @@ pub(super) struct Broker {
     pub(super) commands: VecDeque<Command>,
     /// Commits of this life: how many a bug that never syncs loses.
     unsynced: usize,
+    pub(super) openings_refused: u64,
 }
 
 impl Broker {
@@ -84,6 +85,7 @@ impl Broker {
             life: 0,
             commands: VecDeque::new(),
             unsynced: 0,
+            openings_refused: 0,
         }
     }
 
@@ -145,7 +147,8 @@ impl Broker {
             }
         }
         alive.dispatcher.end_turn(now, &mut turn);
-        let Decided { facts, letters, .. } = turn;
+        let Decided { facts, letters, openings_refused, .. } = turn;
+        self.openings_refused += openings_refused;
         if facts.is_empty() && letters.is_empty() && answers.is_empty() {
             return None;
         }
@@ -269,10 +272,9 @@ impl Broker {
             if bug == Some(Bug::CountsFromTheBeginning) { 1 } else { found.incarnation };
         let core = match self.storm.saboteur {
             None => Core::new(&self.config),
-            Some(policy) => Core::with_policies(
-                &self.config,
-                BTreeMap::from([(Lane::Background, policy())]),
-            ),
+            Some(policy) => {
+                Core::with_policies(&self.config, BTreeMap::from([(Lane::Background, policy())]))
+            }
         };
         let mut recovery = Recovery::new(core);
         for record in found.records {

@@ -21,10 +21,8 @@ pub enum Bug {
     IgnoresTheGate,
     /// A hook that the agent does not answer leaves the work running.
     TrustsTheAgent,
-    /// An opening is obeyed whatever epoch it was decided on.
-    IgnoresEpochs,
-    /// Reports are never sent a second time.
-    ReportsOnce,
+    /// No report ever leaves an agent.
+    NeverReports,
     /// Faulty hosts agree on one wrong output.
     LiarsCollude,
     /// Agents keep every report, acknowledged or not.

@@ -14,6 +14,10 @@ pub struct StormConfig {
     pub hosts: u32,
     /// How long faults happen. Afterwards all work has to end.
     pub lasts: Span,
+    /// How many times as often as usual faults happen.
+    pub fury: u64,
+    /// How long after the last fault all work must have ended.
+    pub calm: Span,
     /// The broker dies at exactly this step of writing, counted from 1, besides whatever else it
     /// dies of.
     pub dies_at_write: Option<u64>,
@@ -33,8 +37,10 @@ impl Default for StormConfig {
             policy: PolicyName::FragmentAware,
             hosts: 50,
             lasts: Span::from_secs(2 * 3600),
+            fury: 1,
+            calm: Span::from_secs(12 * 3600),
             dies_at_write: None,
-            full_checks_up_to: 64,
+            full_checks_up_to: 1_000,
             bug: None,
             saboteur: None,
         }

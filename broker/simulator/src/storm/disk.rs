@@ -9,7 +9,7 @@ use super::Breach;
 use crate::dice::Dice;
 
 /// How an entry lies on the disk: whole pieces of it are there or not.
-const PIECE_BYTES: usize = 256;
+const PIECE_BYTES: usize = 64;
 
 /// How far the writing of a commit has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -13,8 +13,6 @@ pub(super) const POLL_EVERY: Span = Span::from_secs(15);
 pub(super) const AGENT_SILENCE: Span = Span::from_secs(35);
 /// How long the broker hears nothing before it gives a link up.
 pub(super) const BROKER_SILENCE: Span = Span::from_secs(45);
-/// How long after the last fault all work must have ended.
-pub(super) const CALM: Span = Span::from_secs(12 * 3600);
 /// How many tries a hook has to tell the monitor.
 pub(super) const HOOK_TRIES: u8 = 5;
 /// The name that polls go by.

@@ -113,10 +113,7 @@ impl Watcher {
     }
 
     /// Between two turns nobody holds more than fits.
-    pub(super) fn check_turn(
-        &mut self,
-        name: impl Fn(usize) -> HostName,
-    ) -> Result<(), Breach> {
+    pub(super) fn check_turn(&mut self, name: impl Fn(usize) -> HostName) -> Result<(), Breach> {
         for host in std::mem::take(&mut self.touched) {
             let Given { slots, held, wire, .. } = &self.given[host];
             if wire.is_some() && held.len() > *slots as usize {

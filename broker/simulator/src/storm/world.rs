@@ -13,9 +13,7 @@ mod tasks;
 
 use gleaner_agent::harvest::{self, Product};
 use gleaner_monitor::Monitor;
-use gleaner_protocol::{
-    Digest, HostName, Manifest, Origin, OutputFile, Span, Time, WorkunitId,
-};
+use gleaner_protocol::{Digest, HostName, Manifest, Origin, OutputFile, Span, Time, WorkunitId};
 
 use super::broker::Broker;
 use super::chances::Chances;
@@ -170,6 +168,7 @@ impl<'a> World<'a> {
             policy: self.config.policy,
             hosts: self.config.hosts,
             lasts: self.config.lasts,
+            fury: self.config.fury,
             at: self.now,
             event,
             events: self.report.events,

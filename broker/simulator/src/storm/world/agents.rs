@@ -166,7 +166,7 @@ impl World<'_> {
         &mut self,
         host: usize,
         wire: WireId,
-        mut message: BrokerMessage,
+        message: BrokerMessage,
     ) -> Result<(), Breach> {
         let agent = self.machines[host].agent.as_mut().expect("it hears");
         if agent.wire != Some(wire) {
@@ -174,12 +174,9 @@ impl World<'_> {
             return Ok(());
         }
         agent.backoff_ms = 100;
-        match &mut message {
+        match &message {
             BrokerMessage::Opening(opening) => {
                 self.take_releases(host)?;
-                if self.config.bug == Some(Bug::IgnoresEpochs) {
-                    opening.epoch = self.machines[host].folder.epoch();
-                }
                 self.end_bookings(host, opening);
                 self.look_at_folder(host, Vec::new())?;
             }
@@ -236,10 +233,9 @@ impl World<'_> {
             Effect::Send(message) => {
                 let is_report =
                     matches!(message, gleaner_protocol::control::AgentMessage::Report(_));
-                if is_report && self.config.bug == Some(Bug::ReportsOnce) {
-                    return Ok(self.report_once(host, message));
+                if !is_report || self.config.bug != Some(Bug::NeverReports) {
+                    agent.outgoing.push(message);
                 }
-                agent.outgoing.push(message);
             }
             Effect::Fragment(fragment) => {
                 agent.gate.set(fragment);
@@ -248,7 +244,9 @@ impl World<'_> {
             Effect::Start { lease, epoch, since, .. } => {
                 let (token, replica) = (lease.token, lease.replica);
                 machine.tasks.insert(token, Task { replica, epoch, since, runs: false });
-                let ready = self.chances.work.millis(1, 300);
+                // Some have inputs to fetch first.
+                let most_ms = if self.chances.work.chance(50) { 20_000 } else { 300 };
+                let ready = self.chances.work.millis(1, most_ms);
                 self.after(ready, Event::TaskBegins { host, token });
             }
             Effect::Stop { token, .. } => {

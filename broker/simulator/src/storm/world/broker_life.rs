@@ -9,7 +9,7 @@ use crate::storm::disk::{Fate, Step};
 use crate::storm::{Breach, Bug};
 
 /// How rarely the broker dies in a commit: in one of so many.
-const COMMITS_PER_DEATH: usize = 2_000;
+const COMMITS_PER_DEATH: u64 = 2_000;
 /// How rarely it wakes for its timer alone.
 const TIMER_REST: Span = Span::from_secs(1);
 
@@ -136,7 +136,9 @@ impl World<'_> {
             let step = at.checked_sub(first + 1)?;
             return Step::ALL.get(usize::try_from(step).ok()?).copied();
         }
-        let dies = !self.is_calm && self.chances.broker.below(COMMITS_PER_DEATH) == 0;
+        let one_in = COMMITS_PER_DEATH / self.config.fury.clamp(1, COMMITS_PER_DEATH);
+        let one_in = usize::try_from(one_in).expect("a small number");
+        let dies = !self.is_calm && self.chances.broker.below(one_in) == 0;
         dies.then(|| Step::ALL[self.chances.broker.below(Step::ALL.len())])
     }
 

@@ -5,15 +5,14 @@
 
 use gleaner_protocol::{JobId, Trust};
 
-use gleaner_scheduling::{Core, JobPhase, check_invariants};
+use gleaner_scheduling::{Core, JobPhase, PolicyName, check_invariants};
 
 use super::monitor_life::Touched;
 use super::{World, right_output};
-use crate::storm::rules::CALM;
 use crate::storm::{Breach, FULL_CHECK_TURNS};
 
 /// Reports that may wait at an agent: what a host of a storm can have asked for, many times over.
-const UNACKED_MAX: usize = 256;
+const UNACKED_MAX: usize = 64;
 
 impl World<'_> {
     pub(super) fn check(&mut self) -> Result<(), Breach> {
@@ -85,7 +84,7 @@ impl World<'_> {
 
     fn check_progress(&self) -> Result<(), Breach> {
         let calm = self.now - self.calm_since;
-        if !self.is_calm || calm < CALM {
+        if !self.is_calm || calm < self.config.calm {
             return Ok(());
         }
         let Some(core) = self.broker.core() else { return Ok(()) };
@@ -100,8 +99,7 @@ impl World<'_> {
     }
 
     pub(super) fn all_has_ended(&self) -> bool {
-        let has_ended =
-            |core: &Core| core.farm().jobs().all(|job| job.phase != JobPhase::Active);
+        let has_ended = |core: &Core| core.farm().jobs().all(|job| job.phase != JobPhase::Active);
         self.to_submit == 0 && self.broker.is_quiet() && self.broker.core().is_some_and(has_ended)
     }
 
@@ -111,6 +109,7 @@ impl World<'_> {
         check_invariants(core)?;
         self.watcher.check_decisions(core)?;
         self.report.ended_at = self.now;
+        self.report.openings_refused = self.broker.openings_refused;
         for id in self.watcher.jobs() {
             let job = core.farm().job(*id).ok_or(Breach::JobLost(*id))?;
             self.report.jobs_cancelled += u64::from(job.phase == JobPhase::Cancelled);
@@ -123,7 +122,9 @@ impl World<'_> {
                 self.report.wrong += 1;
                 // Faulty hosts lie each in their own way: two that agree tell the truth. Where hosts
                 // are trusted alone some lies come through.
-                if job.spec.quorum() > 1 && job.spec.trust == Trust::Fixed {
+                let is_fixed = job.spec.trust == Trust::Fixed
+                    && self.config.policy != PolicyName::BoincAdaptive;
+                if job.spec.quorum() > 1 && is_fixed {
                     return Err(Breach::WrongOutput(*id));
                 }
             }

@@ -102,7 +102,7 @@ impl World<'_> {
     fn strikes_later(&mut self, fault: Fault) {
         let (mean_s, is_per_host) = fault.mean_s();
         let hosts = if is_per_host { self.machines.len() as u64 } else { 1 };
-        let mean_ms = (mean_s * 1000 / hosts.max(1)).max(1);
+        let mean_ms = (mean_s * 1000 / (hosts * self.config.fury).max(1)).max(1);
         let wait = self.chances.faults.millis(0, 2 * mean_ms);
         self.after(wait, Event::Fault(fault));
     }

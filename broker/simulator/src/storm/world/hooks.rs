@@ -29,8 +29,14 @@ impl World<'_> {
         let some = u32::try_from(1 + dice.below(unbooked as usize)).expect("few cores");
         let is_whole = unbooked == cores && dice.chance(300);
         let booked = Booked { cores: (!is_whole).then_some(some), memory_mib: None };
-        let hook =
-            Box::new(Hook { host, boot, booking: booking.clone(), booked, epoch: None, change: None });
+        let hook = Box::new(Hook {
+            host,
+            boot,
+            booking: booking.clone(),
+            booked,
+            epoch: None,
+            change: None,
+        });
         if self.machines[host].is_farm() && !self.is_calm && self.chances.renders.chance(10) {
             // Taken back before it began: its postflight overtakes its preflight.
             self.postflight_now(host, &booking);
@@ -49,8 +55,7 @@ impl World<'_> {
         if machine.boot != hook.boot || !machine.is_on {
             return Ok(());
         }
-        let is_killed =
-            machine.is_farm() && !self.is_calm && self.chances.renders.chance(10);
+        let is_killed = machine.is_farm() && !self.is_calm && self.chances.renders.chance(40);
         let killed_at = if is_killed { self.chances.renders.below(3) } else { 3 };
         if killed_at > 0 {
             hook.epoch = machine.folder.raise_epoch();
@@ -171,11 +176,7 @@ impl World<'_> {
         self.chances.network.millis(2, most_ms)
     }
 
-    pub(super) fn hook_tells(
-        &mut self,
-        event: Box<HookEvent>,
-        tries: u8,
-    ) -> Result<(), Breach> {
+    pub(super) fn hook_tells(&mut self, event: Box<HookEvent>, tries: u8) -> Result<(), Breach> {
         let host = self.names[&event.host];
         let is_cut = self.machines[host].cut_until[2] > self.now;
         if !is_cut && self.monitor.is_up() {

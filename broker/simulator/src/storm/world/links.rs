@@ -80,9 +80,7 @@ impl World<'_> {
         }
         self.touched_host = Some(host);
         let prepared = messages.into_iter().map(|message| match message {
-            AgentMessage::Report(report) => {
-                LinkMessage::Report(PreparedReport::of(report, true))
-            }
+            AgentMessage::Report(report) => LinkMessage::Report(PreparedReport::of(report, true)),
             other => LinkMessage::Plain(other),
         });
         self.pass_to_broker(wire, prepared.collect());

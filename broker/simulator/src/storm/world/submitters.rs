@@ -1,5 +1,7 @@
 //! Those who submit jobs, and try again until they are told that theirs is accepted.
 
+use std::collections::BTreeSet;
+
 use gleaner_protocol::job::{JobSpec, Lane, Task, Workunits};
 use gleaner_protocol::{JobId, KernelName, OwnerName, Span, Trust};
 
@@ -20,10 +22,12 @@ impl World<'_> {
     }
 
     fn draw_job(&mut self) -> JobSpec {
+        let voters = self.voters();
         let dice = &mut self.chances.work;
-        let replication = u8::try_from(1 + dice.below(3)).expect("at most 3");
+        let replication = u8::try_from(1 + dice.below(voters.min(3))).expect("at most 3");
         let count = 1 + dice.below(2 * WORKUNITS_PER_JOB as usize - 1);
-        let more = dice.below(1 + usize::from(replication));
+        let spare = voters - usize::from(replication);
+        let more = dice.below(1 + usize::from(replication).min(spare));
         let trust = match dice.chance(200) {
             true => Trust::Adaptive { error_ppb: 1_000_000 },
             false => Trust::Fixed,
@@ -41,6 +45,19 @@ impl World<'_> {
             profile: Default::default(),
             trust,
         }
+    }
+
+    /// Voters on the smaller side. Some policies keep a workunit on one side, and more replicas
+    /// than there are voters could never be given out.
+    fn voters(&self) -> usize {
+        let of_side = |is_farm: bool| {
+            let side = self.machines.iter().filter(|machine| machine.is_farm() == is_farm);
+            let owners: BTreeSet<_> =
+                side.clone().filter_map(|machine| machine.info.owner.as_ref()).collect();
+            side.filter(|machine| machine.info.owner.is_none()).count() + owners.len()
+        };
+        let sides = [of_side(true), of_side(false)];
+        sides.into_iter().filter(|voters| *voters > 0).min().unwrap_or(1)
     }
 
     /// A submitter is told.

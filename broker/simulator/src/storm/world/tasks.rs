@@ -1,7 +1,6 @@
 //! Replicas as processes: they begin if they may, end in their time, and some lie.
 
 use gleaner_agent::harvest::{Product, RunResult};
-use gleaner_protocol::control::AgentMessage;
 use gleaner_protocol::{Content, Digest, LeaseToken, ReplicaId, WorkunitId};
 
 use super::{Event, World};
@@ -75,14 +74,6 @@ impl World<'_> {
     ) -> Result<(), Breach> {
         let result = if works { Ok(()) } else { Err("it was broken off".into()) };
         self.agent_hears(host, News::Stored(token, result))
-    }
-
-    /// A planted bug: of what is to be reported, a part is never sent.
-    pub(super) fn report_once(&mut self, host: usize, message: AgentMessage) {
-        let is_lost = self.chances.network.chance(300);
-        if let Some(agent) = self.machines[host].agent.as_mut().filter(|_| !is_lost) {
-            agent.outgoing.push(message);
-        }
     }
 
     /// Nobody answered the hook: it stops what runs itself.

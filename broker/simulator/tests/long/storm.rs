@@ -1,0 +1,52 @@
+//! The storms that are promised: a thousand small ones, twenty large ones, and a death at every
+//! step of writing.
+
+use gleaner_protocol::Span;
+use gleaner_scheduling::PolicyName;
+use gleaner_simulator::{StormConfig, StormReport, storm};
+
+/// The policies of the fragment-aware paper, the broker's own by default.
+const PUBLISHED: [PolicyName; 2] = [PolicyName::FragmentAware, PolicyName::Plain];
+
+fn storms(seeds: std::ops::Range<u64>, hosts: u32, hours: u64) -> StormReport {
+    let mut sum = StormReport::default();
+    for seed in seeds {
+        let policy = PUBLISHED[seed as usize % PUBLISHED.len()];
+        let lasts = Span::from_secs(hours * 3600);
+        let config = StormConfig { policy, hosts, lasts, ..StormConfig::default() };
+        sum.add(&storm(seed, &config).unwrap_or_else(|failure| panic!("{failure}")));
+    }
+    println!("{sum:#?}");
+    sum
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the figure is a speed")]
+fn a_thousand_storms_of_two_hours_over_fifty_hosts() {
+    let begun = std::time::Instant::now();
+    let sum = storms(0..1_000, 50, 2);
+    let speed = sum.events as f64 / begun.elapsed().as_secs_f64();
+    println!("{speed:.0} events a second");
+    assert!(sum.counts().iter().all(|(_, count)| *count > 100), "{sum:#?}");
+    assert!(speed >= 50_000.0, "{speed} events a second");
+}
+
+#[test]
+fn twenty_storms_of_a_day_over_two_hundred_hosts() {
+    storms(1_000..1_020, 200, 24);
+}
+
+#[test]
+fn a_death_at_every_step_of_writing() {
+    let lasts = Span::from_secs(240);
+    for (seed, policy) in (0..).zip(PUBLISHED) {
+        let config = StormConfig { policy, hosts: 10, lasts, ..StormConfig::default() };
+        let run = |step| {
+            let config = StormConfig { dies_at_write: Some(step), ..config.clone() };
+            storm(seed, &config).unwrap_or_else(|failure| panic!("step {step}: {failure}"))
+        };
+        for step in 1..=run(u64::MAX).writes {
+            assert!(run(step).deaths_amid_writing > 0, "{policy}, step {step}");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! What is built wrong around the core is found out.
+
+use gleaner_protocol::Span;
+use gleaner_scheduling::PolicyName;
+use gleaner_simulator::{Breach, Bug, StormConfig, storm};
+
+use super::builders::small;
+
+/// The breach that this bug leads to, and the words that tell of it.
+fn breach(bug: Bug) -> (Breach, String) {
+    let base = StormConfig { bug: Some(bug), ..small(PolicyName::FragmentAware) };
+    let config = match bug {
+        Bug::NeverReports => StormConfig { calm: Span::from_secs(900), hosts: 4, ..base },
+        Bug::KeepsReports => {
+            StormConfig { lasts: Span::from_secs(3 * 3_600), fury: 1, hosts: 20, ..base }
+        }
+        Bug::IgnoresTheGate => StormConfig { lasts: Span::from_secs(2_400), hosts: 40, ..base },
+        _ => base,
+    };
+    for seed in 0..20 {
+        if let Err(failure) = storm(seed, &config) {
+            let told = failure.to_string();
+            return (failure.breach, told);
+        }
+    }
+    panic!("nobody noticed that the storm was built with {bug:?}");
+}
+
+macro_rules! is_found_out {
+    ($($story:ident: $bug:ident => $breach:pat),* $(,)?) => {$(
+        #[test]
+        fn $story() {
+            let (breach, told) = breach(Bug::$bug);
+            assert!(matches!(breach, $breach), "{told}");
+        }
+    )*};
+}
+
+is_found_out! {
+    what_is_told_before_it_is_written_is_lost: TellsBeforeItIsWritten =>
+        Breach::JobLost(_) | Breach::VoteLost(_) | Breach::DecisionChanged(_),
+    what_is_never_synced_is_lost: NeverSyncs =>
+        Breach::JobLost(_) | Breach::VoteLost(_) | Breach::DecisionChanged(_),
+    a_decision_that_a_restart_forgets_changes: ForgetsDecisions => Breach::DecisionChanged(_),
+    a_voter_that_a_restart_forgets_votes_twice: MixesUpVoters => Breach::SecondVote(..),
+    a_broker_that_counts_anew_reuses_tokens: CountsFromTheBeginning => Breach::TokenReused(_),
+    a_fragment_that_closes_unheard_is_overfull: OverhearsSmallerFragments =>
+        Breach::OverFragment { .. },
+    what_is_not_stopped_runs_astray: StopsNothing => Breach::Stray { .. },
+    a_slot_without_a_gate_gets_in_the_way: IgnoresTheGate => Breach::InTheWay { .. },
+    a_hook_that_trusts_the_agent_lets_a_render_wait: TrustsTheAgent => Breach::InTheWay { .. },
+    work_that_is_never_reported_never_ends: NeverReports => Breach::Stuck { .. },
+    liars_who_agree_win: LiarsCollude => Breach::WrongOutput(_),
+    reports_that_are_kept_for_ever_pile_up: KeepsReports => Breach::Unbounded { .. },
+}
+
+#[test]
+fn a_failure_says_how_to_replay_it() {
+    let (_, told) = breach(Bug::CountsFromTheBeginning);
+    let command = told.lines().nth(1).expect("a second line");
+    assert!(command.starts_with("replay it: gleaner simulate storm --seeds "), "{told}");
+    assert!(
+        command.ends_with("--policy fragment-aware --hours 0.3333333333333333 --hosts 10 --fury 8"),
+        "{told}"
+    );
+}
