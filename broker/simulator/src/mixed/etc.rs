@@ -86,10 +86,13 @@ mod tests {
         found.expect("it was asked for").1["makespan"]
     }
 
+    /// File, makespans of policies, bound.
+    type Known = (&'static str, [(&'static str, f64); 7], f64);
+
     /// Makespans that were computed independently, and agree with those published for the files.
     #[test]
     fn the_heuristics_give_the_known_makespans_through_the_core() {
-        let known: [(&str, [(&str, f64); 7], f64); 2] = [
+        let known: [Known; 2] = [
             (
                 "u_c_lolo.0",
                 [

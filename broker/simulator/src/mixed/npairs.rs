@@ -202,7 +202,8 @@ mod tests {
         let arrival: Vec<_> = (0..workload.jobs()).rev().collect();
         for rule in Rule::ALL {
             let config = BatchConfig { rule, effort: Effort { entries: 1_000_000 } };
-            let record = world::run(&workload, &arrival, config, true).expect(rule.as_str());
+            let record = world::run(&workload, &arrival, config, true)
+                .unwrap_or_else(|error| panic!("{}: {error}", rule.as_str()));
             assert!(record.busy_us.iter().all(|busy| *busy <= record.makespan_us));
         }
     }
