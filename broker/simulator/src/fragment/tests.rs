@@ -81,7 +81,7 @@ fn parameters_that_contradict_each_other_are_named() {
     for (sets, says) in [
         (&["desktop_speed_min=0.9"][..], "desktop_speed_min is 0.9, more than desktop_speed_max"),
         (&["faulty_share=0.6", "attacker_share=0.6"][..], "add up to 1.2: expected 1 or less"),
-        (&["workunit_min=10000"][..], "days: expected at most 30"),
+        (&["workunit_min=10000", "reissue_lengths=1000"][..], "days: expected at most 3652"),
     ] {
         let why = run(&SHORT, sets, &["plain"]).expect_err(says);
         assert!(why.contains(says), "{why}");

@@ -40,8 +40,8 @@ const EVENTS_PER_REPORT: u64 = 1 << 14;
 enum Event {
     /// A render ends or begins, a desktop returns or leaves.
     Changes(usize),
-    /// A host has been idle since this time, and the quiet period is over.
-    Opens(usize, Time),
+    /// A host has been idle for the quiet period.
+    Opens(usize),
     /// A replica ends, if it still is in this run.
     Ends(usize, LeaseToken, u64),
 }
@@ -160,7 +160,7 @@ impl<'a> World<'a> {
                     (true, true) => {
                         let opens = self.now + self.plan.quiet;
                         if opens < until {
-                            self.calendar.enter(opens, Event::Opens(index, self.now));
+                            self.calendar.enter(opens, Event::Opens(index));
                         }
                     }
                     (true, false) => self.render_begins(index),
@@ -168,7 +168,7 @@ impl<'a> World<'a> {
                     (false, false) => self.leaves(index),
                 }
             }
-            Event::Opens(index, _) => self.opens(index),
+            Event::Opens(index) => self.opens(index),
             Event::Ends(index, token, run) => self.ends(index, token, run),
         }
     }
