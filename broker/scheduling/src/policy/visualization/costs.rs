@@ -31,6 +31,6 @@ mod tests {
         assert_eq!(run.load(512 << 20), Span::from_millis(2048));
         assert_eq!(run.load(1 << 19), Span::from_millis(2));
         assert_eq!(run.load(0), Span::ZERO);
-        assert!(run.load(u64::MAX) > Span::from_secs(1 << 40));
+        assert!(run.load(u64::MAX) > Span::from_secs(1 << 35));
     }
 }
