@@ -8,7 +8,7 @@ const PAGE: u32 = 256;
 const WORDS: usize = PAGE as usize / 64;
 
 /// Canonical outputs and failures of a job by workunit index. Takes 33 bytes per workunit,
-/// in pages that appear as they are needed.
+/// in pages that appear, and grow, as they are needed: most jobs are small.
 #[derive(Debug, Default)]
 pub struct Ended {
     pages: BTreeMap<u32, Box<Page>>,
@@ -18,7 +18,8 @@ pub struct Ended {
 
 #[derive(Debug)]
 struct Page {
-    digests: [Digest; PAGE as usize],
+    /// As many as the highest index that is decided asks for.
+    digests: Vec<Digest>,
     decided: [u64; WORDS],
 }
 
@@ -78,13 +79,12 @@ impl Ended {
         if self.contains(index) {
             return false;
         }
-        let page = self.pages.entry(index / PAGE).or_insert_with(|| {
-            Box::new(Page {
-                digests: [Digest::from_bytes([0; 32]); PAGE as usize],
-                decided: [0; WORDS],
-            })
-        });
+        let fresh = || Box::new(Page { digests: Vec::new(), decided: [0; WORDS] });
+        let page = self.pages.entry(index / PAGE).or_insert_with(fresh);
         let at = (index % PAGE) as usize;
+        if page.digests.len() <= at {
+            page.digests.resize(at + 1, Digest::from_bytes([0; 32]));
+        }
         page.digests[at] = digest;
         page.decided[at / 64] |= 1 << (at % 64);
         self.decided += 1;
