@@ -204,7 +204,7 @@ impl<'a> World<'a> {
             Event::SampleArrives(sample) => return self.sample_arrives(*sample),
             Event::RenderComes { host } => self.render_comes(host),
             Event::Preflight(hook) => return self.preflight(hook),
-            Event::PreflightAsks(hook) => return self.preflight_asks(hook),
+            Event::PreflightAsks(hook) => return self.preflight_asks(&hook),
             Event::RenderEnds { host, boot, booking } => {
                 return self.render_ends(host, boot, &booking);
             }

@@ -281,7 +281,7 @@ impl World<'_> {
         let agent = self.machines[host].agent.as_mut().expect("it was just there");
         let messages = std::mem::take(&mut agent.outgoing);
         if let Some(wire) = agent.wire.filter(|_| !messages.is_empty()) {
-            self.to_broker(wire, messages);
+            self.send_up(wire, messages);
         }
     }
 }

@@ -169,7 +169,7 @@ impl World<'_> {
             for message in &messages {
                 self.watcher.told(message, &mut self.report)?;
             }
-            self.to_agent(link.get(), messages);
+            self.send_down(link.get(), messages);
         }
         for answer in batch.answers {
             match answer {

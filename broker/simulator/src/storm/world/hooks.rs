@@ -74,7 +74,7 @@ impl World<'_> {
         Ok(())
     }
 
-    pub(super) fn preflight_asks(&mut self, hook: Box<Hook>) -> Result<(), Breach> {
+    pub(super) fn preflight_asks(&mut self, hook: &Hook) -> Result<(), Breach> {
         let Hook { host, boot, ref booking, booked, epoch, change } = *hook;
         let machine = &mut self.machines[host];
         if machine.boot != boot || !machine.is_on {

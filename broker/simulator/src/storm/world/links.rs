@@ -53,14 +53,14 @@ impl World<'_> {
         *last
     }
 
-    pub(super) fn to_broker(&mut self, wire: WireId, messages: Vec<AgentMessage>) {
+    pub(super) fn send_up(&mut self, wire: WireId, messages: Vec<AgentMessage>) {
         if self.wires.get(wire).open_at_agent {
             let at = self.arrives(wire, UP);
             self.calendar.enter(at, Event::ToBroker { wire, messages });
         }
     }
 
-    pub(super) fn to_agent(&mut self, wire: WireId, messages: Vec<BrokerMessage>) {
+    pub(super) fn send_down(&mut self, wire: WireId, messages: Vec<BrokerMessage>) {
         if self.wires.get(wire).open_at_broker {
             let ends = messages.iter().any(|m| matches!(m, BrokerMessage::Refused { .. }));
             let at = self.arrives(wire, DOWN);
