@@ -29,6 +29,9 @@ pub struct BatchConfig {
 /// know (a job, a host, a replica that has to be tried again), what waits is mapped anew as soon
 /// as anyone asks; what runs goes on.
 ///
+/// It counts on every connected host to ask while it has free slots, as agents do: what is
+/// planned for one that never asks waits until the plan is made anew.
+///
 /// A host may be left idle on purpose: for [`Rule::Torque`], all that are not the fastest.
 ///
 /// # Invariants
