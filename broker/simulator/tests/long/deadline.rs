@@ -24,27 +24,27 @@ fn mean(of: &Comparison, policy: &str, metric: &str) -> f64 {
 
 #[test]
 fn ours_on_a_thousand_workloads_of_each_of_ten_seeds() {
-    let of = compare("deadline-random", &[], "1..10");
+    let of = compare("deadline-random", &[], "1..11");
     let share = mean(&of, "gleaner", "of_bound_percent");
     let ratio = mean(&of, "gleaner", "jobs_in_time") / mean(&of, "eladur", "jobs_in_time");
     let beyond = mean(&of, "gleaner", "violations_beyond_error");
     println!("gleaner: {share:.2} % of the bound, {ratio:.3} x eladur, {beyond} beyond error");
     assert!(share >= 97.0, "{share}");
     assert!(ratio >= 1.1, "{ratio}");
-    // Turns have a length: four of 76,000 promises were broken so when this was written.
+    // Turns have a length: two of 76,000 promises were broken so when this was written.
     assert!(beyond < 1.0, "{beyond} of a thousand workloads");
 }
 
 #[test]
 fn ours_on_the_published_jobs() {
-    let of = compare("deadline-clinic", &[], "1");
+    let of = compare("deadline-clinic", &[], "1..2");
     assert_eq!(mean(&of, "gleaner", "jobs_in_time"), 9.0);
     assert_eq!(mean(&of, "gleaner", "violations"), 0.0);
 }
 
 #[test]
 fn ours_at_the_load_of_the_published_jobs() {
-    let of = compare("deadline-random", &["load_percent=65"], "1..3");
+    let of = compare("deadline-random", &["load_percent=65"], "1..4");
     let share = mean(&of, "gleaner", "of_bound_percent");
     println!("gleaner at 65 %: {share:.2} % of the bound");
     // Who knows all times reaches 98.2 % there without knowing what arrives.

@@ -14,7 +14,7 @@ const MOMENT: Span = Span::from_secs(2);
 /// Least time between two deals of its own accord, in microseconds.
 const NEXT_LEAST_US: u64 = 100_000;
 /// A running task keeps its core until one that waits has this part less laxity, at least.
-const TURN_PART: u64 = 8;
+const TURN_PART: u64 = 32;
 
 /// How [`Gleaner`] is set.
 #[derive(Debug, Clone, Copy)]
