@@ -7,7 +7,7 @@ mod fragment;
 mod mixed;
 mod pages;
 mod replay;
-mod visualization;
 mod replication;
 #[cfg(feature = "storm")]
 mod storm;
+mod visualization;
