@@ -3,7 +3,7 @@
 //! The recording says which cores of which hosts the farm used, and when. It comes from our own
 //! resource monitor ([`recording`]), from the user logs of [HTCondor](condor), or in the
 //! [Standard Workload Format](swf). What the farm leaves is given away as the resource monitor
-//! gives it ([`openings`]), and the scheduling core fills it with background work
+//! gives it ([`openings`](mod@openings)), and the scheduling core fills it with background work
 //! ([`harvest`](mod@harvest)), policy by policy.
 
 mod bookings;
