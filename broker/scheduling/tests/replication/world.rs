@@ -211,7 +211,17 @@ impl World {
             }
             self.pass(7);
         }
-        panic!("work is left: {} runs, {} moves", self.running.len(), self.moves.len());
+        let policy = self.core.policy(Lane::Background).unwrap_or_default();
+        let left: Vec<_> = self
+            .core
+            .farm()
+            .workunits()
+            .map(|(_, unit)| (unit.id, unit.waiting, self.core.explain_workunit(unit.id)))
+            .collect();
+        let jobs: Vec<_> =
+            self.core.farm().jobs().map(|job| (job.id, job.phase, job.next)).collect();
+        let (runs, moves) = (self.running.len(), self.moves.len());
+        panic!("{policy} leaves work: {runs} runs, {moves} moves, {jobs:?}, {left:?}");
     }
 
     fn tell(&mut self, input: Input) {

@@ -9,6 +9,7 @@ use super::ReplicationConfig;
 use super::board::Board;
 use super::outlook::{Outlook, Roads, Wanted};
 use super::pace::Pace;
+use super::tasks::Stage;
 
 use crate::explain::WaitReason;
 use crate::farm::{Farm, HostIx};
@@ -55,6 +56,7 @@ impl Gleaner {
 
     /// Plans anew, for the hosts that wait and for these.
     fn serve(&mut self, desk: &mut Desk<'_>, hosts: &[HostIx]) {
+        let is_review = self.review.is_some_and(|due| due <= desk.now());
         self.board.idle.extend(hosts);
         let mut idle = self.board.take_idle(desk.farm());
         let mut shortest = f64::INFINITY;
@@ -74,14 +76,42 @@ impl Gleaner {
                 }
             }
             self.move_copies(desk, job, &outlook);
+            if is_review {
+                self.begin_somewhere(desk, job, &idle);
+            }
         }
         idle.retain(|host| desk.farm().host(*host).free() > 0);
         self.board.idle.extend(idle);
         let pause_s = (shortest / REVIEWS_PER_UNIT).max(REVIEW_S_MIN);
         let runs = self.board.jobs.values().any(|tasks| tasks.all_runs().next().is_some());
         let is_wanted = runs && shortest.is_finite();
-        let pause = is_wanted.then(|| Span::from_micros((pause_s * 1e6) as u64));
+        let stands_still = !runs && !self.board.jobs.is_empty() && !self.board.idle.is_empty();
+        let pause_s = if is_wanted { pause_s } else { REVIEW_S_MIN };
+        let pause = (is_wanted || stands_still).then(|| Span::from_micros((pause_s * 1e6) as u64));
         self.review = pause.map(|pause| desk.now() + pause);
+    }
+
+    /// The plan may wait for hosts that are expected to be free, and never ask. Where nothing of a
+    /// job runs any more when the plan is reviewed, and nothing of it is on its way, nothing would
+    /// ever change that: so whoever asks and can begin does.
+    fn begin_somewhere(&mut self, desk: &mut Desk<'_>, job: JobId, idle: &[HostIx]) {
+        let window = self.config.window;
+        let tasks = self.board.jobs.get_mut(&job).expect("it is listed");
+        let is_moving = self.roads.moving.keys().any(|chunk| tasks.reader_of(*chunk).is_some());
+        if is_moving || tasks.all_runs().next().is_some() {
+            return;
+        }
+        for host in idle {
+            if desk.farm().host(*host).free() == 0 {
+                continue;
+            }
+            let first = tasks.of_host(*host, window).find(|index| {
+                tasks.stage(*index) == Stage::Ready && tasks.may_run(desk.farm(), *index, *host)
+            });
+            if first.is_some_and(|index| tasks.start(desk, index, *host)) {
+                return;
+            }
+        }
     }
 
     /// Moves copies of what lies only on hosts that have enough to do to those with too little.
