@@ -5,8 +5,9 @@
 //!   paired with each other, so that one replica more checks two hosts, and both begin at about
 //!   the same time: neither can tell its replica from one that is alone.
 //! - A host that was caught more than once runs one thing at a time until it has proven itself.
-//! - What is begun comes before what is untouched, the oldest first, on whichever side; a replica that others wait for is not given to a host that will probably
-//!   not stay idle long enough for it, where there is something else for that host.
+//! - What is begun comes before what is untouched, the oldest first, on whichever side; a replica
+//!   that others wait for is not given to a host that will probably not stay idle long enough for
+//!   it, where there is something else for that host.
 //! - A host that finds nothing else computes again what waits for later checks of its hosts, so
 //!   that the end of the work does not wait for them.
 
@@ -50,6 +51,10 @@ pub struct Gleaner {
     untouched_is_fresh: bool,
     idle: IdleTimes,
     chance: Chance,
+    /// Hosts that asked and were held back.
+    held_back: BTreeSet<HostIx>,
+    /// When something ended that may have held them back.
+    wake: Option<Time>,
 }
 
 impl Gleaner {
@@ -62,6 +67,7 @@ impl Gleaner {
     /// One replica for one host, or `false` where there is none for it.
     fn serve(&mut self, desk: &mut Desk<'_>, host: HostIx) -> bool {
         if is_held_back(desk.farm().host(host)) {
+            self.held_back.insert(host);
             return false;
         }
         let entry = desk.farm().host(host);
@@ -224,6 +230,13 @@ impl Gleaner {
         while let Some(host) = next {
             self.serve_all(desk, host);
             let farm = desk.farm();
+            if is_held_back(farm.host(host)) {
+                // It says nothing of those like it.
+                let asking = farm.hosts().filter(|(_, entry)| asks(entry));
+                let asking: Vec<HostIx> = asking.map(|(host, _)| host).collect();
+                asking.into_iter().for_each(|host| self.serve_all(desk, host));
+                return;
+            }
             let like =
                 (farm.host(host).free() == 0).then(|| farm.first_asking_like(host)).flatten();
             next = like.or_else(|| farm.first_asking_behind(host));
@@ -237,6 +250,9 @@ impl Policy for Gleaner {
     }
 
     fn observe(&mut self, now: Time, farm: &Farm, change: Change) {
+        if !self.held_back.is_empty() {
+            self.wake = Some(now);
+        }
         match change {
             Change::JobAdded(id) => {
                 if let Some(job) = farm.job(id).filter(|job| job.has_untouched()) {
@@ -285,8 +301,19 @@ impl Policy for Gleaner {
                     self.serve_fresh(desk);
                 }
             }
-            Trigger::Deadline => {}
+            Trigger::Deadline => {
+                self.wake = None;
+                for host in std::mem::take(&mut self.held_back) {
+                    self.serve_all(desk, host);
+                }
+                self.serve_untouched(desk);
+                self.serve_fresh(desk);
+            }
         }
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        self.wake
     }
 
     fn begins(&self, spec: &JobSpec) -> Begins {
