@@ -30,8 +30,7 @@ pub(crate) struct Args {
     /// How many times as often as usual faults happen.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=100))]
     fury: u64,
-    /// The policy of the background lane; where none is named, fragment-aware for even seeds
-    /// and plain for odd ones.
+    /// The policy of the background lane; where none is named, all of them in turn.
     #[arg(long, value_name = "NAME")]
     policy: Option<PolicyName>,
     /// For people, or for programs.
@@ -59,7 +58,7 @@ pub(super) fn run(args: &Args, quiet: bool) -> anyhow::Result<ExitCode> {
             let done = (place * 1_000_000 + u64::from(part)) / args.seeds.count();
             shown.done(u32::try_from(done).unwrap_or(u32::MAX), &what);
         };
-        let turns = if seed % 2 == 0 { PolicyName::FragmentAware } else { PolicyName::Plain };
+        let turns = PolicyName::ALL[(seed % PolicyName::ALL.len() as u64) as usize];
         let config = StormConfig {
             policy: args.policy.unwrap_or(turns),
             hosts: args.hosts,

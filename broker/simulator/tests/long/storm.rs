@@ -5,13 +5,13 @@ use gleaner_protocol::{Span, boottime};
 use gleaner_scheduling::PolicyName;
 use gleaner_simulator::{StormConfig, StormReport, storm};
 
-/// The policies of the fragment-aware paper, the broker's own by default.
-const PUBLISHED: [PolicyName; 2] = [PolicyName::FragmentAware, PolicyName::Plain];
+/// In turn.
+const POLICIES: [PolicyName; PolicyName::ALL.len()] = PolicyName::ALL;
 
 fn storms(seeds: std::ops::Range<u64>, hosts: u32, hours: u64) -> StormReport {
     let mut sum = StormReport::default();
     for seed in seeds {
-        let policy = PUBLISHED[seed as usize % PUBLISHED.len()];
+        let policy = POLICIES[seed as usize % POLICIES.len()];
         let lasts = Span::from_secs(hours * 3600);
         let config = StormConfig { policy, hosts, lasts, ..StormConfig::default() };
         sum.add(&storm(seed, &config).unwrap_or_else(|failure| panic!("{failure}")));
@@ -38,7 +38,7 @@ fn twenty_storms_of_a_day_over_two_hundred_hosts() {
 #[test]
 fn a_death_at_every_step_of_writing() {
     let lasts = Span::from_secs(240);
-    for (seed, policy) in (0..).zip(PUBLISHED) {
+    for (seed, policy) in (0..).zip(POLICIES) {
         let config = StormConfig { policy, hosts: 10, lasts, ..StormConfig::default() };
         let run = |step| {
             let config = StormConfig { dies_at_write: Some(step), ..config.clone() };
