@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use std::panic::{self, AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
@@ -159,6 +160,19 @@ pub(crate) fn as_damage(error: StoreError, kept: &Option<PathBuf>) -> StoreError
     StoreError::Damaged { folder, what: format!("it cannot be read: {what}"), kept: kept.clone() }
 }
 
+/// The engine's own thread: it collects what is no longer needed in the file. A damaged page ends
+/// it; what is acknowledged is written and synced by the committer, not by it.
+const ENGINE_THREAD: &str = "log flusher";
+static ENGINE_ENDED: AtomicBool = AtomicBool::new(false);
+
+/// Closes the engine, which waits for its own thread: not where that has ended before.
+pub(crate) fn close(db: &Db) {
+    if ENGINE_ENDED.load(Ordering::Acquire) {
+        // One reference more than will ever be dropped.
+        std::mem::forget(db.clone());
+    }
+}
+
 thread_local! {
     /// How many guarded operations this thread is in.
     static GUARDED: Cell<u32> = const { Cell::new(0) };
@@ -175,7 +189,14 @@ pub(crate) fn guarded<T>(
     HUSH.call_once(|| {
         let usual = panic::take_hook();
         panic::set_hook(Box::new(move |panic| {
-            if GUARDED.get() == 0 {
+            if GUARDED.get() > 0 {
+                return;
+            }
+            if thread::current().name() == Some(ENGINE_THREAD) {
+                ENGINE_ENDED.store(true, Ordering::Release);
+                let why = panic.payload_as_str().unwrap_or("without a word");
+                tracing::error!("the store is damaged and is not cleaned up any more: {why}");
+            } else {
                 usual(panic);
             }
         }));

@@ -76,6 +76,12 @@ pub struct SledJournal {
     _folder: DataFolder,
 }
 
+impl Drop for SledJournal {
+    fn drop(&mut self) {
+        engine::close(&self.db);
+    }
+}
+
 impl SledJournal {
     /// Opens the store of a data folder, or makes one, and passes all that is in it to `visit`:
     /// the snapshot's chunks, then the records after it.
