@@ -202,6 +202,39 @@ impl Gleaner {
         while desk.farm().host(host).free() > 0 && self.serve(desk, host) {}
     }
 
+    /// The first standing request, not held back, of a host that may have a replica of a workunit.
+    fn first_asking_for(&mut self, farm: &Farm, workunit: WorkunitIx) -> Option<HostIx> {
+        let first = farm.first_asking_for(workunit, None)?;
+        self.not_held_back(farm, first, |host| farm.may_start(workunit, host).is_ok())
+    }
+
+    /// The first standing request, not held back, of a host that may compute a workunit again.
+    fn first_asking_to_compute(&mut self, farm: &Farm, workunit: WorkunitIx) -> Option<HostIx> {
+        let first = farm.first_asking_to_compute(workunit)?;
+        self.not_held_back(farm, first, |host| farm.may_compute(workunit, host))
+    }
+
+    /// `first`, or another that may where it is held back. Where there is none, those that are
+    /// held back are remembered: they are served when they may be.
+    fn not_held_back(
+        &mut self,
+        farm: &Farm,
+        first: HostIx,
+        may: impl Fn(HostIx) -> bool,
+    ) -> Option<HostIx> {
+        if !is_held_back(farm.host(first)) {
+            return Some(first);
+        }
+        let mut asking = farm.hosts().filter(|(_, entry)| entry.free() > 0);
+        asking.find_map(|(host, entry)| {
+            if is_held_back(entry) {
+                self.held_back.insert(host);
+                return None;
+            }
+            may(host).then_some(host)
+        })
+    }
+
     /// Gives what changed to standing requests, the least first.
     fn serve_fresh(&mut self, desk: &mut Desk<'_>) {
         let mut fresh = std::mem::take(&mut self.fresh);
@@ -211,12 +244,12 @@ impl Gleaner {
         });
         fresh.dedup();
         for workunit in fresh {
-            while let Some(host) = desk.farm().first_asking_for(workunit, None)
+            while let Some(host) = self.first_asking_for(desk.farm(), workunit)
                 && self.start(desk, workunit, host)
             {}
             let id = desk.farm().workunit(workunit).id;
             if self.doubtful.contains(&id)
-                && let Some(host) = desk.farm().first_asking_to_compute(workunit)
+                && let Some(host) = self.first_asking_to_compute(desk.farm(), workunit)
             {
                 self.double(desk, workunit, host);
             }
@@ -232,7 +265,7 @@ impl Gleaner {
             let farm = desk.farm();
             if is_held_back(farm.host(host)) {
                 // It says nothing of those like it.
-                let asking = farm.hosts().filter(|(_, entry)| asks(entry));
+                let asking = farm.hosts().filter(|(_, entry)| entry.free() > 0);
                 let asking: Vec<HostIx> = asking.map(|(host, _)| host).collect();
                 asking.into_iter().for_each(|host| self.serve_all(desk, host));
                 return;
@@ -250,7 +283,7 @@ impl Policy for Gleaner {
     }
 
     fn observe(&mut self, now: Time, farm: &Farm, change: Change) {
-        if !self.held_back.is_empty() {
+        if self.held_back.iter().any(|host| !is_held_back(farm.host(*host))) {
             self.wake = Some(now);
         }
         match change {
@@ -306,8 +339,6 @@ impl Policy for Gleaner {
                 for host in std::mem::take(&mut self.held_back) {
                     self.serve_all(desk, host);
                 }
-                self.serve_untouched(desk);
-                self.serve_fresh(desk);
             }
         }
     }
