@@ -117,6 +117,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Kind::Preflight(options) => (HookKind::Preflight, options),
         Kind::Postflight(options) => (HookKind::Postflight, options),
         Kind::Notify { message } => {
+            gleaner_hooks::become_ordinary();
             let told = Notification::from_argument(&message.to_string_lossy())
                 .and_then(|notification| notify(&notification));
             if let Err(error) = told {

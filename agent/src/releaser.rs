@@ -22,14 +22,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use gleaner_hooks::{RunDir, SocketAnswer, SocketRequest};
+use gleaner_hooks::{Heirs, RunDir, SocketAnswer, SocketRequest, become_urgent};
 use gleaner_protocol::farm::Booked;
 use gleaner_protocol::{BookingId, LeaseToken, Span, Time, boottime};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use tracing::{debug, warn};
 
 use crate::limits::{FROZEN_MS, SOCKET_CONNECTIONS_MAX};
-use crate::scheduling_class;
 use crate::slot_table::SlotTable;
 use connection::{Connection, Step};
 use listener::Listener;
@@ -86,7 +85,7 @@ impl Drop for Releaser {
 }
 
 fn serve<T: Fn(Released)>(listener: &Listener, mut service: Service<T>, wake: &OwnedFd) {
-    scheduling_class::become_urgent();
+    become_urgent(Heirs::Ordinary);
     let mut connections: Vec<Connection> = Vec::new();
     loop {
         match wait(listener, wake, &connections, service.kills_at) {

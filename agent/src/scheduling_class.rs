@@ -1,4 +1,4 @@
-//! Who runs first: harvested work last of all, the release before everything.
+//! Who runs last: harvested work, until it is to stop.
 //!
 //! A class ranks a thread among those that the kernel weighs together. Where it groups tasks by
 //! session (autogroups), the sessions are weighed first, and idle work in a session of its own
@@ -38,15 +38,6 @@ fn set_autogroup(process: &str, nice: i32) -> io::Result<()> {
     fs::write(format!("/proc/{process}/autogroup"), nice.to_string())
 }
 
-/// Lets this thread, and nothing that it starts, run before all ordinary work: it runs for
-/// microseconds at a time, and a render waits for it. Where that is refused, as far above the
-/// rest as is allowed; harvested work, which is idle-class, it precedes in any case.
-pub(crate) fn become_urgent() {
-    if !set_class(SELF, libc::SCHED_RR | libc::SCHED_RESET_ON_FORK, LEAST_REALTIME) {
-        let _ = rustix::process::setpriority_process(None, HIGH);
-    }
-}
-
 /// Has the first thread of a process that was sent a stop signal obey it at once. To stop is
 /// work of the thread itself, a few microseconds of it: in the idle class it would not get to it
 /// while anything else wants the core.
@@ -71,7 +62,6 @@ pub(crate) fn let_die(pid: i32) {
 const SELF: i32 = 0;
 
 const LOWEST: i32 = 19;
-const HIGH: i32 = -10;
 const LEAST_REALTIME: i32 = 1;
 
 /// rustix has no `sched_setscheduler`.

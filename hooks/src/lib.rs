@@ -15,6 +15,7 @@ mod notify;
 mod process_group;
 mod run_dir;
 mod socket;
+mod urgency;
 
 pub use environment::Environment;
 pub use farm::{Attempt, Farm, FarmParseError};
@@ -26,3 +27,4 @@ pub use socket::{
     AskError, LineError, SocketAnswer, SocketRequest, ask, decode_line, encode_line,
     read_line_bounded,
 };
+pub use urgency::{Heirs, become_ordinary, become_urgent};
