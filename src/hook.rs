@@ -4,7 +4,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use gleaner_hooks::{Farm, HookInvocation, Notification, notify, run_to_exit};
+use gleaner_hooks::{
+    Farm, Heirs, HookInvocation, Notification, become_ordinary, become_urgent, notify, run_to_exit,
+};
 use gleaner_protocol::farm::HookKind;
 use gleaner_protocol::{HostName, Span};
 
@@ -81,6 +83,17 @@ impl Options {
     }
 }
 
+/// A render waits for a hook from its first instruction on, and its own renders keep the cores
+/// busy: what is a hook goes before them. What tells the monitor inherits it, as the hook waits
+/// until that is loaded, and calms down first thing.
+pub(crate) fn hurry_if_asked(arguments: &[OsString]) {
+    match arguments {
+        [_, hook, notify, ..] if hook == "hook" && notify == "notify" => become_ordinary(),
+        [_, hook, ..] if hook == "hook" => become_urgent(Heirs::Urgent),
+        _ => {}
+    }
+}
+
 /// What a farm manager gets whose command line is wrong: the reason on stderr, the host's cores
 /// freed all the same where the run folder is the usual one, and exit code 0. `None` where the
 /// arguments are not those of a hook.
@@ -117,7 +130,6 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Kind::Preflight(options) => (HookKind::Preflight, options),
         Kind::Postflight(options) => (HookKind::Postflight, options),
         Kind::Notify { message } => {
-            gleaner_hooks::become_ordinary();
             let told = Notification::from_argument(&message.to_string_lossy())
                 .and_then(|notification| notify(&notification));
             if let Err(error) = told {

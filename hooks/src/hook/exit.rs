@@ -7,7 +7,6 @@ use std::thread;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{HookInvocation, run};
-use crate::urgency::{Heirs, become_urgent};
 
 /// Runs the hook and ends the process with exit code 0, within the invocation's deadline
 /// whatever hangs. Says in one line on stderr what went wrong.
@@ -23,9 +22,6 @@ pub fn run_to_exit(invocation: &HookInvocation) -> ! {
             exit(0);
         }
     });
-    // After the watchdog's thread is made: one that is urgent as well would not outrun a loop.
-    // What tells the monitor inherits it, as the hook waits for it to be loaded.
-    become_urgent(Heirs::Urgent);
     let report = run(invocation);
     if let Some(line) = report.trouble_line(invocation.kind) {
         say(&line);
