@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::Parser;
 use gleaner_hooks::{
     Farm, Heirs, HookInvocation, Notification, become_ordinary, become_urgent, notify, run_to_exit,
 };
@@ -83,15 +84,28 @@ impl Options {
     }
 }
 
-/// A render waits for a hook from its first instruction on, and its own renders keep the cores
-/// busy: what is a hook goes before them. What tells the monitor inherits it, as the hook waits
-/// until that is loaded, and calms down first thing.
-pub(crate) fn hurry_if_asked(arguments: &[OsString]) {
+/// The command line of a hook alone: to build the parser of all subcommands takes a millisecond,
+/// and a render waits for it.
+#[derive(Debug, clap::Parser)]
+#[command(name = "gleaner hook")]
+struct HookCli {
+    #[command(flatten)]
+    args: Args,
+}
+
+/// Runs the hook that was asked for, if one was, in words that leave no doubt.
+///
+/// A render waits for it from its first instruction on, and its farm keeps the cores busy: so it
+/// goes before other work. What tells the monitor inherits that, as the hook waits until it is
+/// loaded, and calms down first thing.
+pub(crate) fn run_if_asked(arguments: &[OsString]) -> Option<ExitCode> {
     match arguments {
         [_, hook, notify, ..] if hook == "hook" && notify == "notify" => become_ordinary(),
         [_, hook, ..] if hook == "hook" => become_urgent(Heirs::Urgent),
-        _ => {}
+        _ => return None,
     }
+    // What it does not understand is explained by the whole parser.
+    HookCli::try_parse_from(&arguments[1..]).ok().map(|cli| run(cli.args))
 }
 
 /// What a farm manager gets whose command line is wrong: the reason on stderr, the host's cores

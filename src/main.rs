@@ -30,7 +30,9 @@ fn main() -> ExitCode {
     // Runner processes are this binary too, and start by the dozen: nothing comes before them.
     gleaner_agent::run_as_runner_if_asked();
     let arguments: Vec<OsString> = std::env::args_os().collect();
-    hook::hurry_if_asked(&arguments);
+    if let Some(code) = hook::run_if_asked(&arguments) {
+        return code;
+    }
     let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
         Err(error) => match hook::run_in_spite_of(&error, &arguments) {
