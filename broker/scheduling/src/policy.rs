@@ -107,7 +107,8 @@ pub trait Policy: Send {
     fn plan(&mut self, desk: &mut Desk<'_>, trigger: Trigger);
 
     /// How the workunits of a job begin that are opened by what an agent or the journal knows of
-    /// them, not by its own hand.
+    /// them, not by its own hand. What was decided about them before is not known: where that
+    /// could be fewer or more replicas, they are more.
     fn begins(&self, spec: &JobSpec) -> Begins {
         Begins::fixed(spec)
     }

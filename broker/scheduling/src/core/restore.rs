@@ -101,6 +101,7 @@ impl Core {
             } => {
                 let host = self.known_host(Voter { host, owner, side });
                 self.farm.hosts.change(host, |entry| {
+                    entry.info.origin = side;
                     (entry.reported, entry.disagreed) = (reported, disagreed);
                     entry.standing =
                         Standing { passed, failures, failed_at, ..Standing::default() };

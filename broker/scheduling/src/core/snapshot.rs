@@ -80,7 +80,7 @@ impl Farm {
     fn fact_of(&self, unit: &Workunit, vote: &Vote) -> Fact {
         let info = &self.host(vote.host).info;
         let (workunit, token) = (unit.id, vote.token);
-        let (host, owner) = (info.name.clone(), info.owner.clone());
+        let (host, owner) = (info.name.clone(), self.hosts.owner_of(vote.voter).cloned());
         let side = unit.side.unwrap_or(info.origin);
         match vote.digest {
             Some(digest) => {

@@ -47,6 +47,11 @@ impl VoterIx {
         Self(u32::try_from(number).expect("HOSTS_MAX bounds the owners of hosts") | Self::OWNERS)
     }
 
+    /// The number of the owner that this voter is.
+    pub(crate) const fn owner_number(self) -> Option<usize> {
+        if self.0 & Self::OWNERS == 0 { None } else { Some((self.0 & !Self::OWNERS) as usize) }
+    }
+
     pub(crate) fn next(self) -> Option<Self> {
         self.0.checked_add(1).map(Self)
     }

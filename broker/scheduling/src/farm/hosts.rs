@@ -19,6 +19,8 @@ pub(crate) struct Hosts {
     listed: Vec<Host>,
     by_name: FxHashMap<HostName, HostIx>,
     owners: BTreeMap<OwnerName, VoterIx>,
+    /// The owners by the number of their vote.
+    owner_names: Vec<OwnerName>,
     pub(super) asking: Asking,
     /// Hosts that came to have room since the last plan, in order; some may have lost it again.
     woken: Vec<HostIx>,
@@ -151,8 +153,15 @@ impl Hosts {
         if let Some(&voter) = self.owners.get(owner) {
             return voter;
         }
-        let voter = VoterIx::of_owner(self.owners.len());
+        let voter = VoterIx::of_owner(self.owner_names.len());
         self.owners.insert(owner.clone(), voter);
+        self.owner_names.push(owner.clone());
         voter
+    }
+
+    /// Whose vote it is, where it is not that of a host without an owner. Not the owner of a host
+    /// that voted: that may be another one by now.
+    pub(crate) fn owner_of(&self, voter: VoterIx) -> Option<&OwnerName> {
+        self.owner_names.get(voter.owner_number()?)
     }
 }

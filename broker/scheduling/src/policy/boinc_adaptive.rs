@@ -43,6 +43,22 @@ impl Alone {
     /// How a workunit begins that may be left alone.
     pub(super) const BEGINS: Begins = Begins { replicas: 1, rule: Rule::Quorum(1), attempts: 0 };
 
+    /// How a workunit begins again of which is not known whether it was left alone: an agent or
+    /// the journal knows of a replica of it, and what was left alone is decided with its first
+    /// vote. It is computed once more, where the job allows it.
+    pub(super) fn begins_again(spec: &JobSpec) -> Begins {
+        if spec.max_replicas() < u16::from(CHECKED) {
+            return Self::BEGINS;
+        }
+        let (replicas, quorum) = Self::checked(spec);
+        Begins { replicas, rule: Rule::Quorum(quorum), attempts: 0 }
+    }
+
+    /// Replicas and quorum of a workunit that is not left alone.
+    fn checked(spec: &JobSpec) -> (u8, u8) {
+        (spec.replication.max(CHECKED), spec.quorum().max(CHECKED))
+    }
+
     /// A workunit was sent to a host.
     pub(super) fn sent(&mut self, desk: &mut Desk<'_>, workunit: WorkunitIx, host: HostIx) {
         let farm = desk.farm();
@@ -53,8 +69,7 @@ impl Alone {
         if !may_be_alone || !may_be_checked || unit.replication > 1 {
             return;
         }
-        let (replication, quorum) =
-            (job.spec.replication.max(CHECKED), job.spec.quorum().max(CHECKED));
+        let (replication, quorum) = Self::checked(&job.spec);
         let valid = farm.host(host).standing.passed_since();
         if valid < TRUSTED_AFTER {
             desk.replicate(workunit, replication, quorum);

@@ -88,7 +88,11 @@ impl Plain {
     }
 
     fn open(&mut self, desk: &mut Desk<'_>, job: JobId) -> Option<WorkunitIx> {
-        let begins = self.begins(&desk.farm().job(job)?.spec);
+        let spec = &desk.farm().job(job)?.spec;
+        let begins = match (&self.alone, spec.trust) {
+            (Some(_), Trust::Adaptive { .. }) => Alone::BEGINS,
+            _ => Begins::fixed(spec),
+        };
         let workunit = desk.open_as(job, begins)?;
         let job = desk.farm().job(job)?;
         if !job.has_untouched() {
@@ -191,7 +195,7 @@ impl Policy for Plain {
 
     fn begins(&self, spec: &JobSpec) -> Begins {
         match (&self.alone, spec.trust) {
-            (Some(_), Trust::Adaptive { .. }) => Alone::BEGINS,
+            (Some(_), Trust::Adaptive { .. }) => Alone::begins_again(spec),
             _ => Begins::fixed(spec),
         }
     }

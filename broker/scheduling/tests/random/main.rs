@@ -102,3 +102,35 @@ proptest! {
         }
     }
 }
+
+fn restored(policy: PolicyName, facts: &[Fact]) -> (Core, Vec<gleaner_scheduling::Effect>) {
+    let mut core = Core::new(&config(policy));
+    for fact in facts {
+        core.restore(fact.clone()).expect("a snapshot restores");
+    }
+    let mut effects = Vec::new();
+    core.restored(&mut effects);
+    core.set_incarnation(2);
+    (core, effects)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Hosts change their owners and their sides on the way: a vote stays that of its voter.
+    #[test]
+    fn a_snapshot_says_of_itself_what_it_was_made_of(steps in steps()) {
+        for policy in PolicyName::ALL {
+            let mut world = World::new(policy);
+            steps.iter().for_each(|step| world.step(step));
+            let facts: Vec<_> = world.core.facts().collect();
+            let (core, effects) = restored(policy, &facts);
+            check_invariants(&core).expect("after a snapshot");
+            assert_eq!(effects, [], "nothing is decided by a restart");
+            assert_eq!(core.facts().collect::<Vec<_>>(), facts);
+            let mut life = World::of(core, world.facts.clone());
+            life.finishes();
+            keeps(&life.core, &life.facts);
+        }
+    }
+}

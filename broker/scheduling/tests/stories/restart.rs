@@ -227,6 +227,30 @@ fn a_snapshot_restores_what_all_facts_do() {
 }
 
 #[test]
+fn a_snapshot_keeps_whose_vote_it_was() {
+    let named = |owner| Some(gleaner_protocol::OwnerName::new(owner).expect("a plain name"));
+    let mut story = Story::of(FragmentAware);
+    story.host("d1", Desktop).owner("cora").joins().whatever();
+    story.host("d2", Desktop).owner("dora").joins().whatever();
+    story.job().replication(3).quorum(3).submits().whatever();
+    story.asks("d1", 1).is(["lease d1 1/0#1"]);
+    story.reports("d1", "1/0", "x").whatever();
+    story.asks("d2", 1).is(["lease d2 1/0#2"]);
+    story.reports("d2", "1/0", "x").whatever();
+    // Both are the same person's now, who has no vote on it yet.
+    for host in ["d1", "d2"] {
+        story.known_as(host, |info| info.owner = named("eve"));
+        story.returns(host, &[]).whatever();
+    }
+    story.facts = story.core.facts().collect();
+    story.restarts().nothing();
+    story.host("d3", Desktop).owner("cora").joins().whatever();
+    story.asks("d3", 1).nothing();
+    story.host("d4", Desktop).owner("eve").joins().whatever();
+    story.asks("d4", 1).is(["lease d4 1/0#3"]);
+}
+
+#[test]
 fn a_journal_that_contradicts_itself_is_refused() {
     let mut story = Story::of(FragmentAware);
     story.hosts(["f1"], Farm);

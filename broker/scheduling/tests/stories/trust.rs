@@ -209,3 +209,26 @@ fn a_job_gets_the_error_of_one_in_a_million() {
     assert!(decided.len() > 50, "{}", decided.len());
     assert!(decided.values().all(|(_, alone)| alone.is_none()), "nobody is trusted that far");
 }
+
+/// What is left alone is decided with its first vote: what has a vote and is open was not.
+#[test]
+fn what_waits_for_a_second_vote_does_so_after_a_restart() {
+    let mut story = Story::of(BoincAdaptive);
+    story.hosts(["f1", "f2"], Farm);
+    story.job().workunits(2).error_ppb(500_000).submits().whatever();
+    story.asks("f1", 1).is(["lease f1 1/0#1"]);
+    story.reports("f1", "1/0", "x").is(["persist vote 1/0 f1", "verdict f1 1/0 Counted"]);
+    story.asks("f1", 1).is(["lease f1 1/1#1"]);
+    story.restarts().nothing();
+    // Nor is what an agent alone knows of.
+    story.returns("f1", &[("1/1", false)]).whatever();
+    story.reports("f1", "1/1", "x").is(["persist vote 1/1 f1", "verdict f1 1/1 Counted"]);
+    story.returns("f2", &[]).whatever();
+    story.asks("f2", 1).is(["lease f2 1/0#2"]);
+    story.reports("f2", "1/0", "x").is([
+        "persist vote 1/0 f2",
+        "persist decided 1/0",
+        "changed job-1",
+        "verdict f2 1/0 Counted",
+    ]);
+}
