@@ -16,8 +16,9 @@ mod keeper;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use gleaner_protocol::codec::DecodeError;
-use gleaner_protocol::control::{AgentMessage, BrokerMessage, decode_frame, encode_frame};
-use gleaner_protocol::limits::CONTROL_MESSAGE_BYTES_MAX;
+use gleaner_protocol::control::{
+    AgentMessage, BrokerMessage, TooLong, decode_frame, encode_frames,
+};
 use thiserror::Error;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{self, Message};
@@ -102,7 +103,7 @@ impl LinkSender {
         if messages.is_empty() {
             return Ok(());
         }
-        for frame in frames(messages)? {
+        for frame in encode_frames(messages)? {
             self.socket.feed(Message::Binary(frame.into())).await?;
         }
         Ok(self.socket.flush().await?)
@@ -145,21 +146,6 @@ impl LinkReceiver {
     }
 }
 
-/// Encodes messages into frames, splitting where one would be too long.
-fn frames(messages: &[AgentMessage]) -> Result<Vec<Vec<u8>>, LinkError> {
-    let frame = encode_frame(messages);
-    if frame.len() <= CONTROL_MESSAGE_BYTES_MAX {
-        return Ok(vec![frame]);
-    }
-    if messages.len() == 1 {
-        return Err(LinkError::TooLong(frame.len()));
-    }
-    let (first, second) = messages.split_at(messages.len() / 2);
-    let mut all = frames(first)?;
-    all.extend(frames(second)?);
-    Ok(all)
-}
-
 /// Why a link could not be opened, or ended.
 #[derive(Debug, Error)]
 pub enum LinkError {
@@ -198,8 +184,8 @@ pub enum LinkError {
     #[error("the broker sent text, which this link does not carry")]
     Text,
     /// Our own message is over the limit.
-    #[error("a message of {0} bytes is longer than a frame may be")]
-    TooLong(usize),
+    #[error(transparent)]
+    TooLong(#[from] TooLong),
     /// The WebSocket failed.
     #[error("the link failed: {0}")]
     WebSocket(Box<tungstenite::Error>),
@@ -219,8 +205,9 @@ impl From<tungstenite::Error> for LinkError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gleaner_protocol::LeaseToken;
     use gleaner_protocol::control::{ReleaseReason, Released};
-    use gleaner_protocol::{LeaseToken, limits::REASON_BYTES_MAX};
+    use gleaner_protocol::limits::{CONTROL_MESSAGE_BYTES_MAX, REASON_BYTES_MAX};
 
     #[test]
     fn what_does_not_fit_one_frame_is_split_in_order() {
@@ -232,7 +219,7 @@ mod tests {
                 })
             })
             .collect();
-        let frames = frames(&messages).expect("each fits");
+        let frames = encode_frames(&messages).expect("each fits");
         assert!(frames.len() > 1);
         assert!(frames.iter().all(|frame| frame.len() <= CONTROL_MESSAGE_BYTES_MAX));
         let read: Vec<AgentMessage> =

@@ -15,9 +15,9 @@ use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use gleaner_protocol::codec::DecodeError;
 use gleaner_protocol::control::{
-    AgentMessage, BrokerMessage, Outcome, Report, decode_frame, encode_frame,
+    AgentMessage, BrokerMessage, Outcome, Report, TooLong, decode_frame, encode_frames,
 };
-use gleaner_protocol::limits::{CAPABILITIES_MAX, CORES_MAX};
+use gleaner_protocol::limits::{CAPABILITIES_MAX, CORES_MAX, HELD_MAX};
 use gleaner_protocol::{Content, Digest};
 use thiserror::Error;
 use tokio::sync::mpsc;
@@ -41,6 +41,8 @@ enum LinkEnd {
     Slow,
     #[error("a frame cannot be read: {0}")]
     Frame(#[from] DecodeError),
+    #[error("the broker has something to say that it cannot: {0}")]
+    TooLong(#[from] TooLong),
     #[error("frames are binary")]
     Text,
     #[error("the first message must be a hello, and only the first")]
@@ -109,17 +111,29 @@ async fn write(
         if let Some(last) = last {
             messages.truncate(last + 1);
         }
-        let frame = Message::binary(encode_frame(&messages));
-        match timeout(FRAME_WRITE_TIME_MAX, sink.send(frame)).await {
-            Ok(Ok(())) if last.is_none() => {}
-            Ok(Ok(()) | Err(_)) => break,
-            Err(_) => {
-                tracing::warn!("control link closed: {}", LinkEnd::Slow);
+        let sent = send(&mut sink, &messages).await;
+        match sent {
+            Ok(()) if last.is_none() => {}
+            Ok(()) | Err(LinkEnd::Connection(_)) => break,
+            Err(end) => {
+                tracing::warn!("control link closed: {end}");
                 break;
             }
         }
     }
     let _ = timeout(FRAME_WRITE_TIME_MAX, sink.close()).await;
+}
+
+/// Sends messages in as many frames as they take.
+async fn send(
+    sink: &mut SplitSink<WebSocket, Message>,
+    messages: &[BrokerMessage],
+) -> Result<(), LinkEnd> {
+    for frame in encode_frames(messages)? {
+        let sent = timeout(FRAME_WRITE_TIME_MAX, sink.send(Message::binary(frame))).await;
+        sent.map_err(|_| LinkEnd::Slow)??;
+    }
+    Ok(())
 }
 
 struct Reader {
@@ -222,6 +236,9 @@ fn check_hello(messages: &[AgentMessage]) -> Result<u32, LinkEnd> {
     }
     if hello.fragment.slots > host.cores {
         return Err(MORE_THAN_IT_HAS);
+    }
+    if hello.held.len() > HELD_MAX {
+        return Err(LinkEnd::Host("holds more replicas than it can"));
     }
     let offered = host.capabilities.kernels.len() + host.capabilities.commands.len();
     if offered > CAPABILITIES_MAX {

@@ -8,7 +8,9 @@ use gleaner_protocol::control::{
     AgentMessage, BrokerMessage, Fragment, Held, Hello, Outcome, ReleaseReason, Released, Report,
     Verdict, decode_frame, encode_frame,
 };
-use gleaner_protocol::limits::{CONTROL_MESSAGE_BYTES_MAX, INLINE_BYTES_MAX};
+use gleaner_protocol::limits::{
+    ARGUMENT_BYTES_MAX, CONTROL_MESSAGE_BYTES_MAX, HELD_MAX, INLINE_BYTES_MAX, REASON_BYTES_MAX,
+};
 use gleaner_protocol::{
     Capabilities, Content, Digest, Epoch, HostInfo, HostName, JobId, KernelName, LeaseToken,
     Manifest, Origin, OutputFile, ReplicaId, WorkunitId,
@@ -45,6 +47,8 @@ impl Rogue {
         loop {
             match within("the broker's word", self.0.next()).await {
                 Some(Ok(Message::Binary(frame))) => {
+                    let bytes = frame.len();
+                    assert!(bytes <= CONTROL_MESSAGE_BYTES_MAX, "a frame of {bytes} bytes");
                     return Some(decode_frame(&frame).expect("a frame of the protocol"));
                 }
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
@@ -157,7 +161,10 @@ async fn a_link_without_a_hello_ends_with_the_reason() {
     // Those that offer what no host has.
     let mut many = hello("rogue", 1, 1);
     many.host.capabilities.commands = (0..1_000).map(|n| format!("/bin/{n}")).collect();
-    for greeting in [hello("rogue", 1, 2), hello("rogue", 1_000_000, 1), many] {
+    let mut hoarder = hello("rogue", 1, 1);
+    let held = Held { token: LeaseToken::new(1), replica: replica(), done: true };
+    hoarder.held = vec![held; HELD_MAX + 1];
+    for greeting in [hello("rogue", 1, 2), hello("rogue", 1_000_000, 1), many, hoarder] {
         let mut rogue = Rogue::connect(&cluster).await;
         rogue.send(&[AgentMessage::Hello(greeting)]).await;
         let reason = rogue.is_refused().await.expect("a reason");
@@ -320,4 +327,50 @@ async fn of_two_agents_with_one_name_the_newer_speaks() {
     let twin = cluster.api.host("twin").await.expect("known");
     assert!(twin.connected);
     all_is_well(&cluster).await;
+}
+
+#[tokio::test]
+async fn no_frame_is_longer_than_an_agent_takes() {
+    const SLOTS: u32 = 40;
+    let cluster = Plan::new().start().await;
+    let items: Vec<String> =
+        (0..SLOTS).map(|number| number.to_string().repeat(ARGUMENT_BYTES_MAX / 2)).collect();
+    let job = serde_json::json!({
+        "task": {"kernel": "gametree"}, "workunits": {"items": items},
+    });
+    let request = cluster.api.request(reqwest::Method::POST, "/v1/jobs").body(job.to_string());
+    assert_eq!(cluster.api.send(request).await.0.as_u16(), 201);
+    let mut rogue = Rogue::connect(&cluster).await;
+    let request = AgentMessage::Request { slots: SLOTS };
+    rogue.send(&[AgentMessage::Hello(hello("rogue", SLOTS, SLOTS)), request]).await;
+    let mut given = Vec::new();
+    while given.len() < items.len() {
+        // It looks at the length of each frame.
+        for message in rogue.hear().await.expect("the link stands") {
+            if let BrokerMessage::Lease(lease) = message {
+                given.push(lease.item.expect("the job has items"));
+            }
+        }
+    }
+    assert_eq!(given, items);
+
+    let events = serde_json::json!([
+        {"event": "fragment_closed", "host": "rogue", "reason": "x".repeat(2 << 20)},
+    ]);
+    let request = cluster.api.request(reqwest::Method::POST, "/v1/farm/events");
+    let (status, text) = cluster.api.send(request.body(events.to_string())).await;
+    assert_eq!(status.as_u16(), 200, "{text}");
+    let said = rogue.hear().await.expect("the link stands");
+    let [BrokerMessage::Closing { reason }] = &said[..] else { panic!("{} messages", said.len()) };
+    assert_eq!(reason.len(), REASON_BYTES_MAX);
+
+    let argv: Vec<String> =
+        std::iter::once("/x".into()).chain((0..40).map(|_| "y".repeat(60_000))).collect();
+    let job = serde_json::json!({
+        "task": {"command": {"argv": argv}}, "workunits": {"count": 1},
+    });
+    let request = cluster.api.request(reqwest::Method::POST, "/v1/jobs").body(job.to_string());
+    let (status, text) = cluster.api.send(request).await;
+    assert_eq!(status.as_u16(), 400);
+    assert!(text.contains("upload long arguments as an input"), "{text}");
 }

@@ -5,6 +5,7 @@
 //! [`BrokerMessage::Welcome`]; anything else before that ends the link.
 //!
 //! # Invariants
+//! - No frame is longer than [`CONTROL_MESSAGE_BYTES_MAX`]; either end may hang up on a longer one.
 //! - A replica is named by its lease's token alone; every message about it carries the token.
 //! - The agent keeps a report until its [`BrokerMessage::Verdict`] has come, over reconnects and
 //!   restarts of the broker. The verdict comes after the report is on the broker's disk.
@@ -13,9 +14,11 @@
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 use crate::codec::{self, DecodeError};
 use crate::job::Task;
+use crate::limits::CONTROL_MESSAGE_BYTES_MAX;
 use crate::{BookingId, Epoch, HostInfo, JobId, LeaseToken, Manifest, ReplicaId};
 
 /// From an agent to the broker.
@@ -251,6 +254,32 @@ pub enum Verdict {
 #[must_use]
 pub fn encode_frame<M: Serialize>(messages: &[M]) -> Vec<u8> {
     codec::encode(messages)
+}
+
+/// Encodes messages into frames, in order: one where they fit, else as few as halving makes.
+///
+/// # Errors
+/// [`TooLong`], with the first message that no frame can carry.
+pub fn encode_frames<M: Serialize>(messages: &[M]) -> Result<Vec<Vec<u8>>, TooLong> {
+    let frame = encode_frame(messages);
+    if frame.len() <= CONTROL_MESSAGE_BYTES_MAX {
+        return Ok(vec![frame]);
+    }
+    if messages.len() == 1 {
+        return Err(TooLong { bytes: frame.len() });
+    }
+    let (first, second) = messages.split_at(messages.len() / 2);
+    let mut frames = encode_frames(first)?;
+    frames.extend(encode_frames(second)?);
+    Ok(frames)
+}
+
+/// A message that no frame can carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("a message of {bytes} bytes is longer than a frame may be ({CONTROL_MESSAGE_BYTES_MAX})")]
+pub struct TooLong {
+    /// How long its frame would be.
+    pub bytes: usize,
 }
 
 /// Decodes a frame.

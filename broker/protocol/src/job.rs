@@ -5,10 +5,10 @@ use thiserror::Error;
 
 use crate::limits::{
     ARGUMENT_BYTES_MAX, ARGV_MAX, ERROR_PPB_MAX, INPUT_FILES_MAX, LEASE_S_MAX, OUTPUT_FILES_MAX,
-    REPLICAS_MAX, REPLICATION_MAX, WORKUNITS_MAX,
+    REPLICAS_MAX, REPLICATION_MAX, TASK_BYTES_MAX, WORKUNITS_MAX,
 };
 use crate::output::{ManifestError, check_file_name};
-use crate::{Digest, KernelName, OwnerName, Profile, Trust};
+use crate::{Digest, KernelName, OwnerName, Profile, Trust, codec};
 
 /// A class of jobs with a policy of its own. A fragment is offered to the lanes in this order.
 #[derive(
@@ -51,7 +51,9 @@ pub struct JobSpec {
     #[serde(default)]
     pub quorum: Option<u8>,
     /// Replicas of one workunit that may be completed or have failed before it is given up;
-    /// replicas that were preempted do not count. Three times `replication` where not given.
+    /// replicas that were preempted do not count. Three times `replication` where not given; a job
+    /// that names an error ([`Trust::Adaptive`]) gets three times the equal outputs that the error
+    /// takes, and never fewer than these.
     #[serde(default)]
     pub max_replicas: Option<u16>,
     /// How long one replica may take before it is given to another host, in seconds.
@@ -192,6 +194,10 @@ impl JobSpec {
         {
             return Err(JobError::LongItem(index));
         }
+        let bytes = codec::encode(&self.task).len();
+        if bytes > TASK_BYTES_MAX {
+            return Err(JobError::LongTask(bytes));
+        }
         match &self.task {
             Task::Kernel(_) => Ok(()),
             Task::Command(command) => command.check(),
@@ -249,6 +255,9 @@ pub enum JobError {
     /// An item over its limit.
     #[error("item {0} is longer than {max} bytes; upload it as an input instead", max = ARGUMENT_BYTES_MAX)]
     LongItem(usize),
+    /// A task that no message to an agent can carry.
+    #[error("task is {0} bytes long, at most {max} reach an agent; upload long arguments as an input instead", max = TASK_BYTES_MAX)]
+    LongTask(usize),
     /// No program.
     #[error("task.command.argv is empty: give the program's absolute path first")]
     EmptyCommand,
@@ -272,6 +281,8 @@ pub enum JobError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::{BrokerMessage, encode_frame};
+    use crate::limits::CONTROL_MESSAGE_BYTES_MAX;
 
     fn parse(json: &str) -> Result<JobSpec, String> {
         let spec: JobSpec = serde_json::from_str(json).map_err(|e| e.to_string())?;
@@ -294,6 +305,27 @@ mod tests {
             r#"{"task":{"kernel":"x"},"workunits":{"count":1},"trust":{"adaptive":{"error_ppb":1000}}}"#,
         );
         assert_eq!(spec.expect("a job").trust, Trust::Adaptive { error_ppb: 1000 });
+    }
+
+    #[test]
+    fn a_task_that_fits_no_frame_is_refused() {
+        let argv = |longest: usize, more: usize| {
+            let mut argv = vec!["/x".to_owned()];
+            argv.extend(std::iter::repeat_n("a".repeat(longest), more));
+            argv
+        };
+        let spec = |argv| {
+            let mut spec =
+                parse(r#"{"task":{"kernel":"x"},"workunits":{"count":1}}"#).expect("a job");
+            spec.task = Task::Command(CommandTask { argv, inputs: vec![], outputs: vec![] });
+            spec
+        };
+        let longest = spec(argv(ARGUMENT_BYTES_MAX - 64, 16));
+        assert_eq!(longest.check(), Ok(()));
+        let message = BrokerMessage::Task { job: crate::JobId::new(u64::MAX), task: longest.task };
+        assert!(encode_frame(&[message]).len() <= CONTROL_MESSAGE_BYTES_MAX);
+        let error = spec(argv(ARGUMENT_BYTES_MAX, 1_000)).check().expect_err("64 MiB");
+        assert!(matches!(error, JobError::LongTask(_)), "{error}");
     }
 
     #[test]

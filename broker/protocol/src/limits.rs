@@ -4,6 +4,14 @@
 pub const NAME_BYTES_MAX: usize = 128;
 /// Longest message on the control link, in bytes.
 pub const CONTROL_MESSAGE_BYTES_MAX: usize = 1 << 20;
+/// Longest task of a job as it travels to an agent, in bytes: the rest of the message takes less
+/// than what is left of [`CONTROL_MESSAGE_BYTES_MAX`].
+pub const TASK_BYTES_MAX: usize = CONTROL_MESSAGE_BYTES_MAX - 64;
+/// Most replicas that an agent may say it holds when it connects: those that run and those whose
+/// reports wait for a verdict, twice over.
+pub const HELD_MAX: usize = 2 * (CORES_MAX as usize + 4096);
+/// Most ended bookings that one opening names.
+pub const OPENING_ENDED_MAX: usize = 1_024;
 /// Longest JSON body of an HTTP request, in bytes.
 pub const HTTP_BODY_BYTES_MAX: u64 = 16 << 20;
 /// Longest line on an agent's local socket, in bytes.

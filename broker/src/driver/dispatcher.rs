@@ -5,6 +5,7 @@ use gleaner_protocol::api::{FarmEventsAccepted, ProgressEvent, Submitted};
 use gleaner_protocol::control::{AgentMessage, BrokerMessage, Hello, Lease, Opening};
 use gleaner_protocol::farm::FarmEvent;
 use gleaner_protocol::job::JobSpec;
+use gleaner_protocol::limits::{OPENING_ENDED_MAX, bounded_reason};
 use gleaner_protocol::{HostName, JobId, LeaseToken, ReplicaId, Time};
 use gleaner_scheduling::{Core, Effect, HostIx, Input, JobPhase, RequestId, SubmitRefusal};
 
@@ -136,12 +137,21 @@ impl<M: Clone> Dispatcher<M> {
         let mut accepted = FarmEventsAccepted { delivered: 0, unknown_hosts: Vec::new() };
         for event in events {
             let (host, message) = match event {
-                FarmEvent::FragmentOpened { host, epoch, cores, memory_mib, valid_ms, ended } => {
+                FarmEvent::FragmentOpened {
+                    host,
+                    epoch,
+                    cores,
+                    memory_mib,
+                    valid_ms,
+                    mut ended,
+                } => {
+                    // Openings are confirmed again and again: the rest comes with the next.
+                    ended.truncate(OPENING_ENDED_MAX);
                     let opening = Opening { epoch, cores, memory_mib, valid_ms, ended };
                     (host, BrokerMessage::Opening(opening))
                 }
                 FarmEvent::FragmentClosed { host, reason } => {
-                    (host, BrokerMessage::Closing { reason })
+                    (host, BrokerMessage::Closing { reason: bounded_reason(reason) })
                 }
             };
             match self.links.of_name(&host) {

@@ -1,6 +1,8 @@
 //! What a workunit still needs before it is decided.
 
 use gleaner_protocol::Digest;
+use gleaner_protocol::job::JobSpec;
+use gleaner_protocol::limits::REPLICAS_MAX;
 
 use super::{Farm, Rule, Vote, Workunit};
 use crate::trust;
@@ -36,11 +38,15 @@ impl Farm {
         let job = self.jobs.get(&unit.id.job).expect("a workunit's job is known");
         let max = usize::from(job.spec.max_replicas());
         match (unit.rule, trust::allowed_error(job.spec.trust)) {
-            (Rule::Credible, Some(error)) => self.credible(unit, error, max),
+            (Rule::Credible, Some(error)) => {
+                let certain = trust::certain(error);
+                self.credible(unit, error, certain, most_replicas(&job.spec, certain))
+            }
             (Rule::Quorum(quorum), None) => by_quorum(unit, quorum.into(), max),
             // Its policy chose another quorum than the job's.
             (Rule::Quorum(quorum), Some(_)) => {
-                by_quorum(unit, quorum.into(), max.max(3 * usize::from(quorum)))
+                let most = most_replicas(&job.spec, quorum.into());
+                by_quorum(unit, quorum.into(), most)
             }
             (Rule::Credible, None) => by_quorum(unit, job.spec.quorum().into(), max),
         }
@@ -60,26 +66,22 @@ impl Farm {
         unit.votes.iter().filter(move |vote| vote.digest == Some(digest) && self.counts(vote))
     }
 
-    fn credible(&self, unit: &Workunit, error: f64, max: usize) -> Demand {
-        let mut leader = None;
-        let mut agreeing = 0;
+    /// `certain` equal votes, and nobody against them, decide at once.
+    fn credible(&self, unit: &Workunit, error: f64, certain: usize, max: usize) -> Demand {
         let mut is_proven_host = true;
         let (mut outputs, mut counting) = (0, 0);
-        for vote in &unit.votes {
-            let Some(digest) = vote.digest else { continue };
+        for vote in unit.votes.iter().filter(|vote| vote.digest.is_some()) {
             outputs += 1;
             counting += usize::from(self.counts(vote));
             is_proven_host &= vote.per_check > 1;
-            let votes = self.votes_for(unit, digest).count();
-            if votes > agreeing {
-                (leader, agreeing) = (Some(digest), votes);
-            }
         }
+        let counted = unit.leader_of(|vote| self.counts(vote));
+        let (leader, agreeing) = (counted.map(|of| of.0), counted.map_or(0, |of| of.1));
         let rivals = counting - agreeing;
         let fewest = trust::fewest(error);
         let is_alone = agreeing < 2 && outputs == agreeing && is_proven_host;
         let wanted = if is_alone { fewest } else { fewest.max(2) } + rivals;
-        let certain = trust::certain(error) + rivals;
+        let certain = certain + rivals;
         let later_checks = leader.filter(|_| agreeing >= wanted).and_then(|digest| {
             let first = self.votes_for(unit, digest).next()?;
             let unchecked = 1.0 - 1.0 / f64::from(first.per_check.max(1));
@@ -92,9 +94,16 @@ impl Farm {
         let is_proven = later_checks.is_some()
             && leader.is_some_and(|digest| self.votes_for(unit, digest).all(has_passed));
         let is_decided = agreeing >= certain || is_proven;
-        let max = max.max(3 * certain);
         Demand { leader, agreeing, wanted, certain, later_checks, is_decided, max }
     }
+}
+
+/// Replicas of a workunit that is decided by `votes` equal ones, whatever its job's replication:
+/// as many as the job allows, three times the votes where it does not say, and never fewer than
+/// can decide it.
+fn most_replicas(spec: &JobSpec, votes: usize) -> usize {
+    let most = spec.max_replicas.map_or(3 * votes, usize::from);
+    most.max(votes).min(REPLICAS_MAX.into())
 }
 
 fn by_quorum(unit: &Workunit, quorum: usize, max: usize) -> Demand {

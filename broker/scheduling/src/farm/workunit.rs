@@ -1,6 +1,7 @@
 //! Open workunits: touched, and not ended.
 
 use gleaner_protocol::{Digest, LeaseToken, Origin, WorkunitId};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::{Begins, HostIx, Vote, VoterIx};
@@ -125,13 +126,69 @@ impl Workunit {
     /// The output that most votes agree on, the earliest of equals, and how many those are.
     #[must_use]
     pub fn leader(&self) -> Option<(Digest, usize)> {
+        self.leader_of(|_| true)
+    }
+
+    /// The same among the votes that count.
+    pub(crate) fn leader_of(&self, counts: impl Fn(&Vote) -> bool) -> Option<(Digest, usize)> {
+        let outputs = self.votes.iter().filter(|vote| counts(vote)).filter_map(|vote| vote.digest);
+        if self.votes.len() > FEW_VOTES {
+            return leader_of_many(outputs);
+        }
         let mut best: Option<(Digest, usize)> = None;
-        for digest in self.votes.iter().filter_map(|vote| vote.digest) {
-            let agreeing = self.votes.iter().filter(|vote| vote.digest == Some(digest)).count();
+        for digest in outputs.clone() {
+            let agreeing = outputs.clone().filter(|other| *other == digest).count();
             if best.is_none_or(|(_, most)| agreeing > most) {
                 best = Some((digest, agreeing));
             }
         }
         best
+    }
+}
+
+/// So many votes are compared each with each; more are counted in a map.
+const FEW_VOTES: usize = 8;
+
+fn leader_of_many(outputs: impl Iterator<Item = Digest> + Clone) -> Option<(Digest, usize)> {
+    let mut agreeing: FxHashMap<Digest, usize> = FxHashMap::default();
+    outputs.clone().for_each(|digest| *agreeing.entry(digest).or_default() += 1);
+    let mut best: Option<(Digest, usize)> = None;
+    for digest in outputs {
+        let votes = agreeing.get(&digest).copied().unwrap_or(0);
+        if best.is_none_or(|(_, most)| votes > most) {
+            best = Some((digest, votes));
+        }
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use gleaner_protocol::JobId;
+
+    use super::*;
+    use crate::farm::HostIx;
+
+    #[test]
+    fn the_leader_of_many_is_that_of_few() {
+        let id = WorkunitId { job: JobId::new(1), index: 0 };
+        let begins = Begins { replicas: 1, rule: Rule::Quorum(1), attempts: 0 };
+        let mut unit = Workunit::new(id, begins, AbilityIx::from_index(0));
+        assert_eq!(unit.leader(), None);
+        for (number, output) in (1_usize..).zip(b"abcbcacdefgcbbc") {
+            unit.push_vote(Vote {
+                token: LeaseToken::new(number as u64),
+                voter: VoterIx::FIRST,
+                host: HostIx::FIRST,
+                digest: Some(Digest::of(&[*output])),
+                cpu_us: 0,
+                mark: 0,
+                failures: 0,
+                per_check: 1,
+            });
+            let outputs = unit.votes.iter().filter_map(|vote| vote.digest);
+            assert_eq!(leader_of_many(outputs), unit.leader(), "{number} votes");
+        }
+        assert_eq!(unit.leader(), Some((Digest::of(b"c"), 5)));
     }
 }

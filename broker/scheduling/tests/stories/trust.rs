@@ -232,3 +232,27 @@ fn what_waits_for_a_second_vote_does_so_after_a_restart() {
         "verdict f2 1/0 Counted",
     ]);
 }
+
+#[test]
+fn outputs_that_never_agree_are_given_up() {
+    for (max, tried) in [(None, 8), (Some(4), 4), (Some(1), 2)] {
+        let mut story = Story::of(Gleaner);
+        let job = story.job().error_ppb(500_000).lease_s(3_600);
+        let job = if let Some(max) = max { job.max_replicas(max) } else { job };
+        job.submits().whatever();
+        let mut reported = 0;
+        for number in 0..300 {
+            let host = format!("f{number}");
+            story.host(&host, Farm).joins().whatever();
+            if story.asks(&host, 1).leases().is_empty() {
+                continue;
+            }
+            story.reports(&host, "1/0", &host).whatever();
+            reported += 1;
+        }
+        let job = story.core.farm().jobs().next().expect("one job");
+        let why = job.ended.failure(0).expect("nothing agrees").to_owned();
+        assert!(why.contains("at most 1 agree"), "{why}");
+        assert!(reported <= tried, "{reported} replicas, at most {tried}: {why}");
+    }
+}
