@@ -1,12 +1,15 @@
 //! `gleaner hook`: what a farm manager calls before and after each render on this host.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
+use gleaner_hooks::limits::DEADLINE_OF_ENVIRONMENT_MAX;
 use gleaner_hooks::{
     Farm, Heirs, HookInvocation, Notification, become_ordinary, become_urgent, notify, run_to_exit,
+    say,
 };
 use gleaner_protocol::farm::HookKind;
 use gleaner_protocol::{HostName, Span};
@@ -50,20 +53,23 @@ struct Options {
     /// This host's name [default: as the farm manager says, else the system's].
     #[arg(long, env = "GLEANER_HOST", value_name = "NAME")]
     host: Option<String>,
-    /// How long the agent may take to answer, in milliseconds; then the hook stops the host's
-    /// harvested work itself [default: 30].
-    #[arg(long, env = "GLEANER_HOOK_AGENT_TIMEOUT_MS", value_name = "MS")]
+    /// How long the agent may take to answer, in milliseconds, at most half of the deadline; then
+    /// the hook stops the host's harvested work itself [default: GLEANER_HOOK_AGENT_TIMEOUT_MS,
+    /// else 30].
+    #[arg(long, value_name = "MS")]
     agent_timeout_ms: Option<u64>,
-    /// After how long the hook ends whatever hangs, in milliseconds [default: 500].
-    #[arg(long, env = "GLEANER_HOOK_DEADLINE_MS", value_name = "MS")]
+    /// After how long the hook ends whatever hangs, in milliseconds, at most 30000 [default:
+    /// GLEANER_HOOK_DEADLINE_MS, which counts for at most 2000, else 500].
+    #[arg(long, value_name = "MS")]
     deadline_ms: Option<u64>,
 }
 
 impl Options {
     /// Believes what can be believed: a wrong name must not keep a host's cores from a render.
-    fn invocation(self, kind: HookKind) -> HookInvocation {
+    /// `notes` are what was wrong before; nothing is said before the host is free.
+    fn invocation(self, kind: HookKind, mut notes: Vec<String>) -> HookInvocation {
         let farm = self.farm.parse().unwrap_or_else(|error| {
-            eprintln!("gleaner hook: {error}; taken for generic");
+            notes.push(format!("{error}; taken for generic"));
             Farm::Generic
         });
         let run_dir = self.run_dir.unwrap_or_else(|| gleaner_agent::Config::default().run_dir());
@@ -72,14 +78,19 @@ impl Options {
         invocation.monitor_token_file = self.token_file;
         invocation.host = self.host.and_then(|host| {
             let name = HostName::new(host);
-            name.map_err(|error| eprintln!("gleaner hook: {error}; left out")).ok()
+            name.map_err(|error| notes.push(format!("{error}; left out"))).ok()
         });
-        if let Some(ms) = self.agent_timeout_ms {
-            invocation.agent_timeout = Span::from_millis(ms);
+        let mut time = |given: Option<u64>, variable| {
+            let ms = given.map(Span::from_millis);
+            ms.or_else(|| time_of_environment(variable, &mut notes))
+        };
+        if let Some(limit) = time(self.agent_timeout_ms, "GLEANER_HOOK_AGENT_TIMEOUT_MS") {
+            invocation.agent_timeout = limit;
         }
-        if let Some(ms) = self.deadline_ms {
-            invocation.deadline = Span::from_millis(ms);
+        if let Some(limit) = time(self.deadline_ms, "GLEANER_HOOK_DEADLINE_MS") {
+            invocation.deadline = limit;
         }
+        invocation.notes = notes;
         invocation
     }
 }
@@ -108,35 +119,73 @@ pub(crate) fn run_if_asked(arguments: &[OsString]) -> Option<ExitCode> {
     HookCli::try_parse_from(&arguments[1..]).ok().map(|cli| run(cli.args))
 }
 
-/// What a farm manager gets whose command line is wrong: the reason on stderr, the host's cores
-/// freed all the same where the run folder is the usual one, and exit code 0. `None` where the
-/// arguments are not those of a hook.
+/// A job may have part in the environment, so it sets times within narrow bounds only.
+fn time_of_environment(variable: &str, notes: &mut Vec<String>) -> Option<Span> {
+    let text = std::env::var(variable).ok().filter(|text| !text.is_empty())?;
+    match text.parse() {
+        Ok(ms) => Some(Span::from_millis(ms).min(DEADLINE_OF_ENVIRONMENT_MAX)),
+        Err(_) => {
+            notes.push(format!("{variable}: {text:.40?} is no number of milliseconds; left out"));
+            None
+        }
+    }
+}
+
+/// What a farm manager gets whose command line is wrong: the host's cores freed all the same
+/// where the run folder is the usual one or can be made out, then the reason on stderr, and exit
+/// code 0. `None` where the arguments are not those of a hook.
 pub(crate) fn run_in_spite_of(error: &clap::Error, arguments: &[OsString]) -> Option<ExitCode> {
     let words: Vec<_> = arguments.iter().skip(1).map(|word| word.to_string_lossy()).collect();
-    if words.first().is_none_or(|word| word != "hook") || !error.use_stderr() {
-        return None;
-    }
-    eprintln!("gleaner hook: {error}");
-    let flag = |name: &str| {
-        let at = words.iter().position(|word| word == name)?;
-        words.get(at + 1).map(ToString::to_string)
-    };
-    let kind = match words.get(1).map(AsRef::as_ref) {
+    let words = Words::of_hook(&words).filter(|_| error.use_stderr())?;
+    let kind = match words.command() {
         Some("preflight") => HookKind::Preflight,
         Some("postflight") => HookKind::Postflight,
-        _ => return Some(ExitCode::SUCCESS),
+        _ => {
+            say(&format!("gleaner hook: {error}"));
+            return Some(ExitCode::SUCCESS);
+        }
     };
-    let variable = |name: &str| std::env::var(name).ok();
+    let given = |flag: &str, variable: &str| {
+        words.value_of(flag).or_else(|| std::env::var(variable).ok().filter(|v| !v.is_empty()))
+    };
+    let number = |flag: &str| words.value_of(flag).and_then(|text| text.parse().ok());
     let options = Options {
-        farm: flag("--farm").or_else(|| variable("GLEANER_FARM")).unwrap_or("generic".into()),
-        run_dir: flag("--run-dir").or_else(|| variable("GLEANER_RUN_DIR")).map(PathBuf::from),
-        monitor: flag("--monitor").or_else(|| variable("GLEANER_MONITOR")),
-        token_file: variable("GLEANER_TOKEN_FILE").map(PathBuf::from),
-        host: flag("--host").or_else(|| variable("GLEANER_HOST")),
-        agent_timeout_ms: None,
-        deadline_ms: None,
+        farm: given("--farm", "GLEANER_FARM").unwrap_or("generic".into()),
+        run_dir: given("--run-dir", "GLEANER_RUN_DIR").map(PathBuf::from),
+        monitor: given("--monitor", "GLEANER_MONITOR"),
+        token_file: given("--token-file", "GLEANER_TOKEN_FILE").map(PathBuf::from),
+        host: given("--host", "GLEANER_HOST"),
+        agent_timeout_ms: number("--agent-timeout-ms"),
+        deadline_ms: number("--deadline-ms"),
     };
-    run_to_exit(&options.invocation(kind))
+    run_to_exit(options.invocation(kind, vec![error.to_string()]))
+}
+
+/// The words of a hook's command line after `hook`, right or wrong.
+struct Words<'a>(&'a [Cow<'a, str>]);
+
+impl<'a> Words<'a> {
+    /// None where they are not a hook's. The program's own flags may stand before it.
+    fn of_hook(words: &'a [Cow<'a, str>]) -> Option<Self> {
+        let hook = words.iter().position(|word| !word.starts_with('-'))?;
+        (words[hook] == "hook").then(|| Self(&words[hook + 1..]))
+    }
+
+    fn command(&self) -> Option<&str> {
+        let is_command = |word: &&str| matches!(*word, "preflight" | "postflight" | "notify");
+        self.0.iter().map(AsRef::as_ref).find(is_command)
+    }
+
+    /// Of `--flag value` or `--flag=value`.
+    fn value_of(&self, flag: &str) -> Option<String> {
+        self.0.iter().enumerate().find_map(|(at, word)| {
+            let value = match word.strip_prefix(flag)? {
+                "" => self.0.get(at + 1).filter(|next| !next.starts_with("--"))?,
+                rest => rest.strip_prefix('=')?,
+            };
+            Some(value.to_owned()).filter(|value| !value.is_empty())
+        })
+    }
 }
 
 pub(crate) fn run(args: Args) -> ExitCode {
@@ -147,10 +196,38 @@ pub(crate) fn run(args: Args) -> ExitCode {
             let told = Notification::from_argument(&message.to_string_lossy())
                 .and_then(|notification| notify(&notification));
             if let Err(error) = told {
-                eprintln!("gleaner hook: the monitor was not told: {error}");
+                say(&format!("gleaner hook: the monitor was not told: {error}"));
             }
             return ExitCode::SUCCESS;
         }
     };
-    run_to_exit(&options.invocation(kind))
+    run_to_exit(options.invocation(kind, Vec::new()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_command_line_is_understood_as_far_as_it_can_be() {
+        let line = |text: &'static str| text.split(' ').map(Cow::from).collect::<Vec<_>>();
+        for (text, command, run_dir) in [
+            ("hook preflight --typo --run-dir /r", Some("preflight"), Some("/r")),
+            ("hook postflight --run-dir=/r --typo", Some("postflight"), Some("/r")),
+            ("-q hook preflight --typo", Some("preflight"), None),
+            ("--typo -vv hook -q preflight --run-dir", Some("preflight"), None),
+            ("hook preflight --run-dir --farm=x", Some("preflight"), None),
+            ("hook preflight --run-dir=", Some("preflight"), None),
+            ("hook preflight --run-dirs=/x --run-dir=/r", Some("preflight"), Some("/r")),
+            ("hook midflight", None, None),
+        ] {
+            let words = line(text);
+            let words = Words::of_hook(&words).expect(text);
+            assert_eq!(words.command(), command, "{text}");
+            assert_eq!(words.value_of("--run-dir").as_deref(), run_dir, "{text}");
+        }
+        for text in ["jobs hook", "-q", "submit command -- hook preflight"] {
+            assert!(Words::of_hook(&line(text)).is_none(), "{text}");
+        }
+    }
 }

@@ -7,6 +7,7 @@
 
 mod boot_timer;
 mod driver;
+mod open_files;
 mod work_dir;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -45,13 +46,15 @@ pub use work_dir::WorkDirError;
 /// that answers hooks.
 ///
 /// # Errors
-/// The agent could not start; afterwards it runs whatever happens around it.
+/// The agent could not start, or the thread that answers hooks has ended. Whatever else happens
+/// around it, it runs.
 pub async fn run(
     config: Config,
     ready: impl FnOnce(),
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
     config.check()?;
+    open_files::make_room();
     let host = host_info(&config)?;
     let tls = Arc::new(client_config(trust(&config))?);
     let token = config.token()?;
@@ -60,7 +63,7 @@ pub async fn run(
         .build()
         .map_err(|error| RunError::HttpClient(error.to_string()))?;
 
-    let run_dir = RunDir::open(config.run_dir())?;
+    let run_dir = RunDir::open_for_agent(config.run_dir())?;
     let work_dir = WorkDir::open(config.work_dir())?;
     let _lock = work_dir::lock(&run_dir.path().join("agent.lock"))?;
     let leftovers = run_dir.stop_groups();
@@ -73,7 +76,7 @@ pub async fn run(
     let harvest = Harvest::new(host.clone(), random(), ground);
     let table = Arc::new(SlotTable::new(host.cores, harvest.fragment()));
     let (tell_release, releases) = mpsc::unbounded_channel();
-    let releaser =
+    let (releaser, release_thread) =
         Releaser::start(run_dir.clone(), host.cores, Arc::clone(&table), move |released| {
             // Nobody listens only when the agent ends.
             let _ = tell_release.send(released);
@@ -124,6 +127,13 @@ pub async fn run(
     let driver = Driver::new(harvest, shop, slots.orders, stored, changed);
     info!(host = %host.name, origin = %host.origin, cores = host.cores, "agent is up");
     ready();
+    let mut is_deaf = false;
+    let shutdown = async {
+        tokio::select! {
+            () = shutdown => {}
+            _ = release_thread => is_deaf = true,
+        }
+    };
     let orders = driver.run(inbox, timer, shutdown).await;
 
     drop(orders);
@@ -141,6 +151,9 @@ pub async fn run(
         sampler.abort();
     }
     drop(releaser);
+    if is_deaf {
+        return Err(RunError::ReleaseThread);
+    }
     info!("agent is down");
     Ok(())
 }
@@ -217,6 +230,11 @@ pub enum RunError {
     /// Its HTTP client.
     #[error("cannot make an HTTP client: {0}")]
     HttpClient(String),
+    /// The thread that answers hooks ended. It should not.
+    #[error(
+        "the thread that answers hooks has ended, so the agent stopped all its work: start it again, and report what the log says of it"
+    )]
+    ReleaseThread,
     /// Its timer.
     #[error("cannot make a timer: {0}")]
     Timer(std::io::Error),

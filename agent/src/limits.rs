@@ -52,3 +52,8 @@ pub(crate) const TOKEN_BYTES_MAX: usize = 4096;
 pub(crate) const AUTOGROUP_TRIES_MAX: u32 = 50;
 /// Pause between two of these tries, in milliseconds: the kernel allows one every 100 ms.
 pub(crate) const AUTOGROUP_PAUSE_MS: u64 = 101;
+/// How long new hooks wait where their connections cannot be accepted, in milliseconds.
+pub(crate) const ACCEPT_REST_MS: u64 = 10;
+/// Most open files that an agent asks for. Some systems would allow a billion, and there are
+/// programs that close every number up to the limit when they start.
+pub(crate) const OPEN_FILES_MAX: u64 = 64 << 10;

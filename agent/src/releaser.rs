@@ -12,6 +12,7 @@
 //! - No client makes another wait: sockets do not block, a request has a size and a time, and so
 //!   has the number of connections.
 //! - A preflight is obeyed even where it cannot be answered.
+//! - It never turns without something to do: above all ordinary work, that would stop the host.
 //! - The socket's file belongs to a living agent, or is taken over.
 
 mod connection;
@@ -26,12 +27,13 @@ use gleaner_hooks::{Heirs, RunDir, SocketAnswer, SocketRequest, become_urgent};
 use gleaner_protocol::farm::Booked;
 use gleaner_protocol::{BookingId, LeaseToken, Span, Time, boottime};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use tokio::sync::oneshot;
 use tracing::{debug, warn};
 
-use crate::limits::{FROZEN_MS, SOCKET_CONNECTIONS_MAX};
+use crate::limits::{ACCEPT_REST_MS, FROZEN_MS, SOCKET_CONNECTIONS_MAX};
 use crate::slot_table::SlotTable;
 use connection::{Connection, Step};
-use listener::Listener;
+use listener::{Accepted, Listener};
 
 pub use listener::SocketError;
 
@@ -53,12 +55,13 @@ pub(crate) struct Releaser {
 
 impl Releaser {
     /// Binds the socket of `run_dir` and serves it. `tell` must not block.
+    /// The second half of what is returned resolves when the thread has ended, whatever ended it.
     pub(crate) fn start(
         run_dir: RunDir,
         cores: u32,
         table: Arc<SlotTable>,
         tell: impl Fn(Released) + Send + 'static,
-    ) -> Result<Self, SocketError> {
+    ) -> Result<(Self, oneshot::Receiver<()>), SocketError> {
         let listener = Listener::bind(&run_dir.socket_path())?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|error| SocketError::Setup(error.into()))?;
@@ -66,11 +69,16 @@ impl Releaser {
         let (kills_at, frozen) = (None, Vec::new());
         let service = Service { run_dir, cores, table, tell, kills_at, frozen };
         let ears = Arc::clone(&wake);
+        let (alive, ended) = oneshot::channel();
         let thread = thread::Builder::new()
             .name("gleaner-release".into())
-            .spawn(move || serve(&listener, service, &ears))
+            .spawn(move || {
+                // Dropped by a panic as well.
+                let _alive = alive;
+                serve(&listener, service, &ears);
+            })
             .map_err(SocketError::Setup)?;
-        Ok(Self { wake, thread: Some(thread) })
+        Ok((Self { wake, thread: Some(thread) }, ended))
     }
 }
 
@@ -87,14 +95,18 @@ impl Drop for Releaser {
 fn serve<T: Fn(Released)>(listener: &Listener, mut service: Service<T>, wake: &OwnedFd) {
     become_urgent(Heirs::Ordinary);
     let mut connections: Vec<Connection> = Vec::new();
+    let mut deaf_until: Option<Time> = None;
     loop {
-        match wait(listener, wake, &connections, service.kills_at) {
+        deaf_until = deaf_until.filter(|end| *end > boottime());
+        let alarm = service.kills_at.into_iter().chain(deaf_until).min();
+        let ears = deaf_until.is_none().then_some(listener);
+        match wait(ears, wake, &connections, alarm) {
             Ok(ready) if ready.woken => break,
             Ok(ready) => {
                 let now = boottime();
                 serve_ready(&mut service, &mut connections, &ready.connections, now);
-                if ready.listener {
-                    accept(listener, &mut service, &mut connections, now);
+                if ready.listener && !accept(listener, &mut service, &mut connections, now) {
+                    deaf_until = Some(boottime() + Span::from_millis(ACCEPT_REST_MS));
                 }
                 service.kill_if_due(now);
                 connections.retain(|connection| !connection.is_over(now));
@@ -114,17 +126,18 @@ struct Ready {
     connections: Vec<bool>,
 }
 
+/// Without a listener new clients wait.
 fn wait(
-    listener: &Listener,
+    listener: Option<&Listener>,
     wake: &OwnedFd,
     connections: &[Connection],
-    kills_at: Option<Time>,
+    alarm: Option<Time>,
 ) -> io::Result<Ready> {
     let mut fds = Vec::with_capacity(connections.len() + 2);
     fds.push(PollFd::new(wake, PollFlags::IN));
-    fds.push(PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN));
     fds.extend(connections.iter().map(|c| PollFd::from_borrowed_fd(c.as_fd(), PollFlags::IN)));
-    let end = connections.iter().map(Connection::ends_at).chain(kills_at).min();
+    fds.extend(listener.map(|l| PollFd::from_borrowed_fd(l.as_fd(), PollFlags::IN)));
+    let end = connections.iter().map(Connection::ends_at).chain(alarm).min();
     let timeout = end.map(|end| timespec(end.since(boottime())));
     loop {
         match poll(&mut fds, timeout.as_ref()) {
@@ -136,8 +149,8 @@ fn wait(
     let mut ready = fds.iter().map(|fd| !fd.revents().is_empty());
     Ok(Ready {
         woken: ready.next().unwrap_or(false),
+        connections: ready.by_ref().take(connections.len()).collect(),
         listener: ready.next().unwrap_or(false),
-        connections: ready.collect(),
     })
 }
 
@@ -154,15 +167,20 @@ fn serve_ready<T: Fn(Released)>(
     });
 }
 
+/// False where somebody waits who cannot be had now.
 fn accept<T: Fn(Released)>(
     listener: &Listener,
     service: &mut Service<T>,
     connections: &mut Vec<Connection>,
     now: Time,
-) {
+) -> bool {
     // As many as may be open at once, so that a flood of them cannot keep us from serving.
     for _ in 0..SOCKET_CONNECTIONS_MAX {
-        let Some(stream) = listener.accept() else { return };
+        let stream = match listener.accept() {
+            Accepted::Client(stream) => stream,
+            Accepted::Nobody => return true,
+            Accepted::NotNow => return false,
+        };
         let mut connection = Connection::new(stream, now);
         // A hook has sent its request before we wake: it is served without another turn.
         if step(service, &mut connection, now) {
@@ -173,6 +191,7 @@ fn accept<T: Fn(Released)>(
             connections.push(connection);
         }
     }
+    true
 }
 
 /// Serves what a connection has for us; false when it is done with.

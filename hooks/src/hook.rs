@@ -5,25 +5,28 @@
 //!   Every step is tried whatever became of the one before.
 //! - After a preflight, either the agent has said that it released the host or every recorded
 //!   process group was sent its end.
-//! - The exit code is 0, and the process ends within its deadline.
+//! - A preflight that hangs has them sent their end all the same, at its deadline.
+//! - The exit code is 0, and the process ends at its deadline, or at most
+//!   [`crate::limits::LAST_STOP`] after it.
 
 mod exit;
 
 use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use gleaner_protocol::farm::{HookEvent, HookKind};
 use gleaner_protocol::{BookingId, Epoch, HostName, Span, boottime};
 
 use crate::farm::{Attempt, fallback_booking};
-use crate::limits::{AGENT_TIMEOUT, DEADLINE};
+use crate::limits::{AGENT_TIMEOUT, DEADLINE, DEADLINE_MAX};
 use crate::{
     BookingChange, Environment, Farm, Notification, RunDir, SocketAnswer, SocketRequest,
     StopReport, ask,
 };
 
-pub use exit::run_to_exit;
+pub use exit::{run_to_exit, say};
 
 /// What a hook is to do.
 #[derive(Debug, Clone)]
@@ -40,7 +43,8 @@ pub struct HookInvocation {
     pub monitor_token_file: Option<PathBuf>,
     /// The host's name; else as the farm says, else the system's host name.
     pub host: Option<HostName>,
-    /// How long the agent may take to answer.
+    /// How long the agent may take to answer; at most half of the deadline, for the other half is
+    /// for stopping the work without it.
     pub agent_timeout: Span,
     /// After how long the process ends whatever hangs.
     pub deadline: Span,
@@ -49,6 +53,8 @@ pub struct HookInvocation {
     /// Program and first arguments of what tells the monitor; else this program with
     /// `hook notify`.
     pub notify_command: Option<Vec<OsString>>,
+    /// What was wrong with these settings, in words: said when the host is free.
+    pub notes: Vec<String>,
 }
 
 impl HookInvocation {
@@ -66,7 +72,17 @@ impl HookInvocation {
             deadline: DEADLINE,
             environment: Environment::of_process(),
             notify_command: None,
+            notes: Vec::new(),
         }
+    }
+
+    /// With times within their bounds, so that the agent's silence leaves time to do without it.
+    #[must_use]
+    pub fn bounded(mut self) -> Self {
+        self.deadline = self.deadline.min(DEADLINE_MAX);
+        let half = Span::from_micros(self.deadline.as_micros() / 2);
+        self.agent_timeout = self.agent_timeout.min(half);
+        self
     }
 }
 
@@ -112,9 +128,14 @@ impl HookReport {
 /// Does what a hook does. Never fails and never panics; troubles are in the report.
 #[must_use]
 pub fn run(invocation: &HookInvocation) -> HookReport {
+    run_and_tell(invocation, &AtomicBool::new(false))
+}
+
+/// Sets `is_free` as soon as nothing is left to be stopped.
+fn run_and_tell(invocation: &HookInvocation, is_free: &AtomicBool) -> HookReport {
     let begun = boottime();
-    let mut report = HookReport::default();
-    let done = catch_unwind(AssertUnwindSafe(|| Hook::new(invocation, &mut report).run()));
+    let mut report = HookReport { troubles: invocation.notes.clone(), ..HookReport::default() };
+    let done = catch_unwind(AssertUnwindSafe(|| Hook::new(invocation, is_free, &mut report).run()));
     if done.is_err() {
         report.troubles.push("a bug stopped the hook half-way".into());
         if invocation.kind == HookKind::Preflight && report.answer.is_none() {
@@ -129,13 +150,18 @@ pub fn run(invocation: &HookInvocation) -> HookReport {
 /// A hook under way.
 struct Hook<'a> {
     invocation: &'a HookInvocation,
+    is_free: &'a AtomicBool,
     attempt: Attempt,
     booking: BookingId,
     report: &'a mut HookReport,
 }
 
 impl<'a> Hook<'a> {
-    fn new(invocation: &'a HookInvocation, report: &'a mut HookReport) -> Self {
+    fn new(
+        invocation: &'a HookInvocation,
+        is_free: &'a AtomicBool,
+        report: &'a mut HookReport,
+    ) -> Self {
         let mut attempt = invocation.farm.attempt(&invocation.environment);
         report.troubles.append(&mut attempt.troubles);
         let booking = attempt.booking.take().unwrap_or_else(|| {
@@ -149,7 +175,7 @@ impl<'a> Hook<'a> {
             fallback
         });
         report.booking = Some(booking.clone());
-        Self { invocation, attempt, booking, report }
+        Self { invocation, is_free, attempt, booking, report }
     }
 
     fn run(mut self) {
@@ -189,6 +215,7 @@ impl<'a> Hook<'a> {
                 }
             }
         }
+        self.is_free.store(true, Ordering::Release);
         // The booking's end was here before it: the agent may have learnt of it from us alone.
         if self.report.change == Some(BookingChange::AlreadyEnded) {
             let (booking, epoch) = (self.booking.clone(), self.report.epoch);

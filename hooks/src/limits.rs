@@ -6,6 +6,12 @@ use gleaner_protocol::Span;
 pub const AGENT_TIMEOUT: Span = Span::from_millis(30);
 /// After how long a hook process ends whatever hangs, unless told otherwise.
 pub const DEADLINE: Span = Span::from_millis(500);
+/// Longest deadline that can be set.
+pub const DEADLINE_MAX: Span = Span::from_secs(30);
+/// Longest deadline that the environment can set: a job may have part in it.
+pub const DEADLINE_OF_ENVIRONMENT_MAX: Span = Span::from_secs(2);
+/// How long a hook that hangs has, after its deadline, to stop the work all the same.
+pub const LAST_STOP: Span = Span::from_millis(100);
 /// How long a hook waits for killed process groups to be gone.
 pub const STOP_WAIT: Span = Span::from_millis(20);
 /// For how long a postflight that came first takes the sting out of its preflight.

@@ -13,9 +13,11 @@
 //! of an earlier boot are none of the present one, so they live below their incarnation.
 //!
 //! The folder belongs on a local file system that a boot empties (`/run/gleaner`). Whoever may
-//! write in it can have process groups stopped, so a world-writable one is refused. Where the
-//! farm runs its hooks as other users than the agent, make it beforehand with a group of theirs
-//! and mode 2775: what is made inside follows the folder's own mode.
+//! write in it can have process groups stopped, so one that is world-writable, a link, or of an
+//! owner who had no right to put it there is refused. Where the farm runs its hooks as other
+//! users than the agent, make it beforehand with a group of theirs and mode 2775: what is made
+//! inside follows the folder's own mode. Who is in that group is trusted to say what is booked;
+//! to have processes stopped, each of them only as far as they are their own.
 //!
 //! # Invariants
 //! - No state is ever half written: files get their name by link or rename, and the epoch grows
@@ -26,12 +28,13 @@
 mod bookings;
 mod groups;
 mod life;
+mod owner;
 mod record;
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,6 +46,8 @@ use thiserror::Error;
 use crate::TaskGroup;
 use crate::limits::{FOLDER_ENTRIES_MAX, RUN_FILE_BYTES_MAX, SOCKET_PATH_BYTES_MAX};
 
+use owner::Owner;
+
 pub use groups::StopReport;
 pub use record::BookingRecord;
 
@@ -50,6 +55,8 @@ pub use record::BookingRecord;
 #[derive(Debug, Clone)]
 pub struct RunDir {
     path: Arc<Path>,
+    /// As whom to act in it, where that is not as ourselves.
+    owner: Option<Owner>,
     incarnation: Arc<AtomicU64>,
 }
 
@@ -68,9 +75,11 @@ impl RunDir {
     /// Opens the folder; makes it, and its present life, where they are missing.
     ///
     /// # Errors
-    /// It cannot be made or read, is world-writable, or its path is too long for a socket.
+    /// It cannot be made or read, is world-writable or a link, belongs to somebody who had no
+    /// right to put it there, or its path is too long for a socket.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, RunDirError> {
-        let path = path.into();
+        // Without a slash at its end, behind which a link would be followed.
+        let path: PathBuf = path.into().components().collect();
         let socket_bytes = path.join(SOCKET).as_os_str().as_bytes().len();
         if socket_bytes > SOCKET_PATH_BYTES_MAX {
             return Err(RunDirError::PathTooLong { path, socket_bytes });
@@ -80,14 +89,25 @@ impl RunDir {
             .mode(0o755)
             .create(&path)
             .map_err(|source| RunDirError::io("make the run folder", &path, source))?;
-        let mode = fs::metadata(&path)
-            .map_err(|source| RunDirError::io("look at the run folder", &path, source))?
-            .mode();
-        if mode & 0o002 != 0 {
-            return Err(RunDirError::WorldWritable(path));
-        }
+        let (mode, owner) = owner::check(&path)?;
+        let _as_owner = owner.map(|owner| owner.act(&path)).transpose()?;
         let incarnation = life::current_or_new(&path, mode)?;
-        Ok(Self { path: path.into(), incarnation: Arc::new(AtomicU64::new(incarnation)) })
+        Ok(Self { path: path.into(), owner, incarnation: Arc::new(AtomicU64::new(incarnation)) })
+    }
+
+    /// Opens it for an agent, which records there the processes that it runs.
+    ///
+    /// # Errors
+    /// As [`RunDir::open`]; and where root would record its processes in another's folder, who
+    /// has no say over them.
+    pub fn open_for_agent(path: impl Into<PathBuf>) -> Result<Self, RunDirError> {
+        let folder = Self::open(path)?;
+        match folder.owner {
+            None => Ok(folder),
+            Some(owner) => {
+                Err(RunDirError::NotRoots { path: folder.path().to_owned(), owner: owner.uid() })
+            }
+        }
     }
 
     /// The folder.
@@ -125,7 +145,8 @@ impl RunDir {
         self.in_life(|incarnation, life| {
             let epoch = life.join(EPOCH);
             let raise = || {
-                let mut file = OpenOptions::new().append(true).open(&epoch)?;
+                let mut open = OpenOptions::new();
+                let mut file = open.append(true).custom_flags(NO_LINK).open(&epoch)?;
                 file.write_all(b".")?;
                 Ok(Epoch { incarnation, count: file.metadata()?.len() })
             };
@@ -206,6 +227,7 @@ impl RunDir {
         &self,
         act: impl Fn(u64, &Path) -> Result<T, RunDirError>,
     ) -> Result<T, RunDirError> {
+        let _as_owner = self.owner.map(|owner| owner.act(&self.path)).transpose()?;
         let incarnation = self.incarnation.load(Ordering::Acquire);
         match act(incarnation, &life::folder(&self.path, incarnation)) {
             Err(error) if error.is_not_found() => match life::current(&self.path)? {
@@ -239,6 +261,33 @@ pub enum RunDirError {
         path = .0.display()
     )]
     WorldWritable(PathBuf),
+    /// A file, or a link that anybody may have laid.
+    #[error("run folder {path} is no folder, or a link: name the folder itself", path = .0.display())]
+    NoFolder(PathBuf),
+    /// Anybody may have put it there.
+    #[error(
+        "run folder {path} belongs to user {owner}, who had no right to put it there for user {user}: remove it, or name another",
+        path = path.display()
+    )]
+    ForeignOwner {
+        /// The folder.
+        path: PathBuf,
+        /// Whose it is.
+        owner: u32,
+        /// Who was to use it.
+        user: u32,
+    },
+    /// An agent of root's needs a folder of root's.
+    #[error(
+        "run folder {path} belongs to user {owner}, and the agent runs as root: chown root {path}, or run the agent as that user",
+        path = path.display()
+    )]
+    NotRoots {
+        /// The folder.
+        path: PathBuf,
+        /// Whose it is.
+        owner: u32,
+    },
     /// No socket could be made in it.
     #[error(
         "run folder {path} is too long: its socket's path has {socket_bytes} bytes, more than {max}",
@@ -269,6 +318,8 @@ impl RunDirError {
 /// The socket's name in the folder.
 pub(crate) const SOCKET: &str = "agent.sock";
 const EPOCH: &str = "epoch";
+/// For opening what nobody should have laid a link in place of.
+const NO_LINK: i32 = libc::O_NOFOLLOW;
 
 /// Reads a small file; a longer one is cut.
 fn read_small(path: &Path) -> io::Result<Vec<u8>> {
@@ -295,12 +346,31 @@ fn write_new(life: &Path, content: &[u8]) -> Result<NewFile, RunDirError> {
     let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
     let path = life.join(life::NEW).join(format!("{}.{serial}", std::process::id()));
     let file = NewFile { path };
-    // A namesake can only be left from a killed process that had our number.
-    let mut open = OpenOptions::new();
-    open.write(true).create(true).truncate(true);
-    open.open(&file.path)
+    let mode = mode_of(life);
+    create_new(&file.path, mode)
+        .or_else(|error| match error.kind() {
+            // A namesake can only be left from a killed process that had our number.
+            io::ErrorKind::AlreadyExists => {
+                fs::remove_file(&file.path)?;
+                create_new(&file.path, mode)
+            }
+            _ => Err(error),
+        })
         .and_then(|mut new| new.write_all(content))
         .map_err(|source| RunDirError::io("write", &file.path, source))?;
+    Ok(file)
+}
+
+/// What files of a life may have of its folder's mode; the user's mask is none of it.
+fn mode_of(life: &Path) -> u32 {
+    fs::metadata(life).map_or(0o600, |life| life.mode() & 0o664)
+}
+
+/// Makes a file of exactly this mode, where there is none.
+fn create_new(path: &Path, mode: u32) -> io::Result<File> {
+    let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
+    // A file system without modes is no reason not to book.
+    let _ = file.set_permissions(Permissions::from_mode(mode));
     Ok(file)
 }
 

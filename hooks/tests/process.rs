@@ -8,7 +8,8 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use gleaner_hooks::{
-    Environment, Farm, HookInvocation, Notification, NotifyError, RunDir, notify, run_to_exit,
+    Environment, Farm, HookInvocation, Notification, NotifyError, RunDir, TaskGroup, notify,
+    run_to_exit,
 };
 use gleaner_protocol::farm::{HookEvent, HookKind};
 use gleaner_protocol::{BookingId, Epoch, HostName, Span, boottime};
@@ -23,9 +24,13 @@ fn hook_process() {
     invocation.host = HostName::new("render042").ok();
     invocation.environment = Environment::from_iter([("GLEANER_BOOKING", "shot:1")]);
     invocation.monitor_url = std::env::var("TEST_MONITOR").ok();
+    if let Some(ms) = std::env::var("TEST_AGENT_TIMEOUT_MS").ok().and_then(|ms| ms.parse().ok()) {
+        invocation.agent_timeout = Span::from_millis(ms);
+    }
+    invocation.notes.extend(std::env::var("TEST_NOTE"));
     let exe = std::env::current_exe().expect("a program").into_os_string();
     invocation.notify_command = Some(vec![exe, "--exact".into(), "notify_process".into()]);
-    run_to_exit(&invocation)
+    run_to_exit(invocation)
 }
 
 /// Likewise the process that tells the monitor.
@@ -46,6 +51,24 @@ fn hook(run_dir: &Path) -> Command {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     command
+}
+
+/// As another user, who can reach this very program through a copy that everyone may run.
+fn ends_as(command: &Command, uid: u32) -> Output {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+    let place = tempfile::tempdir().expect("a folder");
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).expect("sets");
+    let program = place.path().join("hook");
+    fs::copy(std::env::current_exe().expect("a program"), &program).expect("copies");
+    let mut other = Command::new(&program);
+    other.args(command.get_args()).current_dir("/").uid(uid);
+    for (name, value) in command.get_envs() {
+        other.env(name, value.expect("set, not removed"));
+    }
+    other.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    other.gid(65_533);
+    ends(other)
 }
 
 /// Waits for the process's end; the wait is only bounded so that a failure is one.
@@ -160,6 +183,161 @@ fn a_hook_that_hangs_gives_up_at_its_deadline() {
     assert_eq!(output.status.code(), Some(0));
     assert!(stderr(&output).contains("given up after 0.500 s"), "{}", stderr(&output));
     assert!(took >= Span::from_millis(500) && took < Span::from_secs(5), "{took}");
+}
+
+/// Harvested work that is recorded; killed at the end of its test in any case.
+struct Work(std::process::Child);
+
+impl Work {
+    fn recorded_in(run_dir: &RunDir) -> Self {
+        use std::os::unix::process::CommandExt;
+        let work = Command::new("sleep").arg("1000").process_group(0).spawn().expect("starts");
+        let pid = i32::try_from(work.id()).expect("a pid");
+        let group = TaskGroup::of_leader(pid).expect("leads");
+        run_dir.register_group(&group).expect("records");
+        Self(work)
+    }
+
+    fn was_killed(&mut self) -> bool {
+        use std::os::unix::process::ExitStatusExt;
+        let pid = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw).expect("a pid");
+        let process = pidfd_open(pid, PidfdFlags::empty()).expect("not waited for yet");
+        let long = Timespec { tv_sec: 20, tv_nsec: 0 };
+        poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&long)) == Ok(1)
+            && self.0.wait().expect("ours").signal() == Some(9)
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_preflight_that_hangs_stops_the_work_at_its_deadline() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run_dir = RunDir::open(folder.path()).expect("opens");
+    let mut work = Work::recorded_in(&run_dir);
+    // What hangs is its own booking, before anything is stopped.
+    let life = format!("{:016x}", run_dir.epoch().expect("reads").incarnation);
+    let booking = folder.path().join(life).join("bookings/b-shot:1");
+    assert!(Command::new("mkfifo").arg(booking).status().expect("runs").success());
+    let output = ends(hook(folder.path()));
+    assert_eq!(output.status.code(), Some(0));
+    let said = stderr(&output);
+    assert!(said.contains("given up after 0.500 s"), "{said}");
+    assert!(said.contains("what was recorded was stopped"), "{said}");
+    assert!(work.was_killed());
+}
+
+#[test]
+fn a_long_wait_for_the_agent_leaves_time_to_do_without_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run_dir = RunDir::open(folder.path()).expect("opens");
+    let mut work = Work::recorded_in(&run_dir);
+    let _never_accepts =
+        std::os::unix::net::UnixListener::bind(run_dir.socket_path()).expect("binds");
+    let mut command = hook(folder.path());
+    command.env("TEST_AGENT_TIMEOUT_MS", "100000");
+    let output = ends(command);
+    assert_eq!(output.status.code(), Some(0));
+    let said = stderr(&output);
+    assert!(said.contains("did not answer in time"), "{said}");
+    assert!(said.contains("stopped 1 task groups without the agent"), "{said}");
+    assert!(work.was_killed());
+}
+
+#[test]
+fn no_setting_lasts_longer_than_its_bound() {
+    let mut invocation = HookInvocation::new(HookKind::Preflight, Farm::Generic, "/nowhere");
+    (invocation.agent_timeout, invocation.deadline) = (Span::from_secs(900), Span::from_secs(900));
+    let bounded = invocation.clone().bounded();
+    assert_eq!(
+        (bounded.agent_timeout, bounded.deadline),
+        (Span::from_secs(15), Span::from_secs(30))
+    );
+    (invocation.agent_timeout, invocation.deadline) = (Span::from_secs(1), Span::from_millis(500));
+    assert_eq!(invocation.bounded().agent_timeout, Span::from_millis(250));
+}
+
+#[test]
+fn what_is_wrong_with_the_settings_is_said_after_the_release() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run_dir = RunDir::open(folder.path()).expect("opens");
+    let mut work = Work::recorded_in(&run_dir);
+    let mut command = hook(folder.path());
+    command.env("TEST_NOTE", "no such farm");
+    let said = stderr(&ends(command));
+    assert!(said.starts_with("gleaner hook preflight: no such farm; no agent has"), "{said}");
+    // A pipe whose reader is gone.
+    drop(work);
+    work = Work::recorded_in(&run_dir);
+    let (unread, closed) = rustix::pipe::pipe().expect("a pipe");
+    drop(unread);
+    let mut command = hook(folder.path());
+    command.env("TEST_NOTE", "no such farm").stderr(closed);
+    assert_eq!(ends(command).status.code(), Some(0));
+    assert!(work.was_killed());
+}
+
+#[test]
+fn a_folder_that_a_stranger_has_put_there_is_not_used() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("not root: nobody can be a stranger, so this is not tested");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o1777)).expect("as /tmp");
+    let planted = folder.path().join("gleaner-65534");
+    fs::create_dir(&planted).expect("makes");
+    chown(&planted, Some(65_533), Some(65_533)).expect("gives away");
+    let output = ends_as(&hook(&planted), 65_534);
+    assert_eq!(output.status.code(), Some(0));
+    let said = stderr(&output);
+    assert!(said.contains("belongs to user 65533"), "{said}");
+    assert_eq!(fs::read_dir(&planted).expect("lists").count(), 0, "nothing was made in it");
+    // Where only root can put folders, root has given it to them.
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("as /run");
+    fs::set_permissions(&planted, fs::Permissions::from_mode(0o2775)).expect("shares");
+    let output = ends_as(&hook(&planted), 65_534);
+    assert!(!stderr(&output).contains("belongs"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_record_stops_only_what_belongs_to_its_writer() {
+    use std::os::unix::fs::chown;
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("not root: nobody can be a stranger, so this is not tested");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let run_dir = RunDir::open(folder.path()).expect("opens");
+    let mut roots = Work::recorded_in(&run_dir);
+    let life = format!("{:016x}", run_dir.epoch().expect("reads").incarnation);
+    let record = folder.path().join(life).join("groups").join(roots.0.id().to_string());
+    chown(&record, Some(65_534), None).expect("as if they had written it");
+    let report = run_dir.stop_groups();
+    assert_eq!(report.stopped, 0, "{report:?}");
+    assert!(report.troubles[0].contains("was recorded by user 65534"), "{report:?}");
+    assert!(roots.0.try_wait().expect("ours").is_none(), "it lives");
+    chown(&record, Some(0), None).expect("root's own again");
+    assert_eq!(run_dir.stop_groups().stopped, 1);
+    assert!(roots.was_killed());
+}
+
+#[test]
+fn a_record_that_may_not_be_read_is_a_trouble() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run_dir = RunDir::open(folder.path()).expect("opens");
+    let life = format!("{:016x}", run_dir.epoch().expect("reads").incarnation);
+    // A folder in its place is as unreadable, for root as well.
+    fs::create_dir(folder.path().join(life).join("groups/4711")).expect("makes");
+    let report = run_dir.stop_groups();
+    assert_eq!(report.troubles.len(), 1, "{report:?}");
+    assert!(report.troubles[0].contains("groups/4711"), "{report:?}");
 }
 
 #[test]

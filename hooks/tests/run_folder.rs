@@ -157,3 +157,123 @@ fn a_hook_killed_before_its_file_had_a_name_leaves_no_booking() {
     let change = run_dir.begin_booking(&id("a"), &Booked::default()).expect("begins");
     assert_eq!(change, BookingChange::New);
 }
+
+#[test]
+fn a_retry_that_books_more_after_a_lost_postflight_books_more() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run_dir = RunDir::open(folder.path()).expect("opens");
+    let booked = |cores| Booked { cores, memory_mib: None };
+    let mut cores = Vec::new();
+    for asked in [Some(1), Some(12), Some(2), None, Some(3)] {
+        let change = run_dir.begin_booking(&id("a"), &booked(asked)).expect("begins");
+        assert_eq!(change == BookingChange::New, cores.is_empty());
+        cores.push(run_dir.bookings().expect("lists")[0].resources.cores);
+    }
+    assert_eq!(cores, [Some(1), Some(12), Some(12), None, None]);
+    run_dir.end_booking(&id("a")).expect("ends");
+    assert_eq!(run_dir.bookings().expect("lists"), []);
+    let life = format!("{:016x}", run_dir.epoch().expect("reads").incarnation);
+    let left = fs::read_dir(folder.path().join(life).join("new")).expect("lists").count();
+    assert_eq!(left, 0, "nothing is left of what was replaced");
+}
+
+#[test]
+fn of_preflights_of_one_attempt_at_once_the_largest_counts() {
+    for turn in 0..50 {
+        let folder = tempfile::tempdir().expect("a folder");
+        let run_dir = RunDir::open(folder.path()).expect("opens");
+        let start = Barrier::new(8);
+        thread::scope(|scope| {
+            for cores in 1..=8 {
+                let (start, run_dir) = (&start, &run_dir);
+                scope.spawn(move || {
+                    start.wait();
+                    let booked = Booked { cores: Some(cores), memory_mib: None };
+                    run_dir.begin_booking(&id("a"), &booked).expect("begins");
+                });
+            }
+        });
+        let bookings = run_dir.bookings().expect("lists");
+        assert_eq!(bookings[0].resources.cores, Some(8), "turn {turn}");
+    }
+}
+
+#[test]
+fn a_folder_behind_a_link_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (real, link) = (folder.path().join("real"), folder.path().join("link"));
+    fs::create_dir(&real).expect("makes");
+    std::os::unix::fs::symlink(&real, &link).expect("links");
+    for path in [link.clone(), folder.path().join("link/")] {
+        let error = RunDir::open(&path).expect_err("a link");
+        assert!(matches!(error, RunDirError::NoFolder(_)), "{error}");
+    }
+    RunDir::open(&real).expect("opens");
+}
+
+fn is_root() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        eprintln!("not root: folders of others cannot be made, so this is not tested");
+    }
+    is_root
+}
+
+#[test]
+fn root_acts_in_anothers_folder_as_they_may_and_no_further() {
+    if !is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let theirs = folder.path().join("run");
+    fs::create_dir(&theirs).expect("makes");
+    std::os::unix::fs::chown(&theirs, Some(65_534), Some(65_534)).expect("gives away");
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).expect("opens up");
+    let run_dir = RunDir::open(&theirs).expect("root may use it");
+    run_dir.begin_booking(&id("a"), &Booked::default()).expect("begins");
+    let life = theirs.join(format!("{:016x}", run_dir.epoch().expect("reads").incarnation));
+    let owner = |path| std::os::unix::fs::MetadataExt::uid(&fs::metadata(path).expect("there"));
+    assert_eq!(owner(life.join("bookings/b-a")), 65_534, "its owner can end it");
+    // What its owner could not write, root does not write for them.
+    let precious = folder.path().join("precious");
+    fs::create_dir(&precious).expect("makes");
+    fs::remove_dir_all(life.join("bookings")).expect("removes");
+    std::os::unix::fs::symlink(&precious, life.join("bookings")).expect("links");
+    run_dir.begin_booking(&id("b"), &Booked::default()).expect_err("not theirs");
+    fs::remove_file(life.join("epoch")).expect("removes");
+    std::os::unix::fs::symlink(precious.join("file"), life.join("epoch")).expect("links");
+    run_dir.raise_epoch().expect_err("not theirs");
+    assert_eq!(fs::read_dir(&precious).expect("lists").count(), 0);
+    assert!(fs::write(precious.join("mine"), "").is_ok(), "root again afterwards");
+    let error = RunDir::open_for_agent(&theirs).expect_err("its processes are root's");
+    assert!(matches!(error, RunDirError::NotRoots { owner: 65_534, .. }), "{error}");
+}
+
+#[test]
+fn a_narrow_mask_of_the_hooks_user_takes_nothing_from_the_agent() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o775)).expect("shares");
+    // The mask is the whole process's, and other tests make files as well.
+    let mut hook = std::process::Command::new("sh");
+    let me = std::env::current_exe().expect("a program");
+    hook.args(["-c", "umask 077; exec \"$0\" --exact begins_a_booking"]).arg(me);
+    let hook = hook.env("TEST_RUN_DIR", folder.path()).output().expect("runs");
+    assert!(hook.status.success(), "{hook:?}");
+    let run_dir = RunDir::open(folder.path()).expect("opens");
+    let life = format!("{:016x}", run_dir.epoch().expect("reads").incarnation);
+    let life = folder.path().join(life);
+    let names = fs::read_dir(folder.path()).expect("lists");
+    let named = names.map(|entry| entry.expect("an entry").path()).find(|path| path.is_file());
+    for path in [life.join("bookings/b-a"), life.join("epoch"), named.expect("a life's name")] {
+        let mode = fs::metadata(&path).expect("is there").permissions().mode() & 0o777;
+        assert_eq!(mode, 0o664, "{}", path.display());
+    }
+}
+
+/// Not a test but a process of its own for the one above.
+#[test]
+fn begins_a_booking() {
+    let Some(path) = std::env::var_os("TEST_RUN_DIR") else { return };
+    let run_dir = RunDir::open(std::path::PathBuf::from(path)).expect("opens");
+    run_dir.begin_booking(&id("a"), &Booked::default()).expect("begins");
+}

@@ -236,7 +236,10 @@ async fn settings_of_garbage_stop_the_work_all_the_same() {
     let run_dir = host.run_dir();
     let run_dir = run_dir.to_str().expect("a plain path");
     let none = ("GLEANER_BOOKING", "shot:1");
-    let settings: [(&[&str], (&str, &str)); 9] = [
+    let equals = format!("--run-dir={run_dir}");
+    let settings: [(&[&str], (&str, &str)); 11] = [
+        (&[&equals, "--typo"], none),
+        (&["--run-dir", run_dir], ("GLEANER_HOOK_DEADLINE_MS", "soon")),
         (&["--run-dir", run_dir, "--host", "a/b"], none),
         (&["--run-dir", run_dir, "--farm", "opencue"], none),
         (&["--run-dir", run_dir, "--colour", "blue"], none),
@@ -261,6 +264,11 @@ async fn settings_of_garbage_stop_the_work_all_the_same() {
             assert_eq!(at_work.count(), 0, "{kind} {arguments:?}: {}", hooked.said);
         }
     }
+    let begun = marks.take(2);
+    let mut command = gleaner(["-q", "hook", "preflight", "--typo", &equals]);
+    let (took, said) = timed(|| run(command.env("GLEANER_BOOKING", "shot:1")));
+    let said = Hooked::of(took, said).said;
+    assert!(begun.iter().all(|m| processes::computing(&[m.pid]).is_empty()), "{said}");
     for senseless in [&["hook"][..], &["hook", "midflight"], &["hook", "preflight", "--help"]] {
         let (took, said) = timed(|| run(&mut gleaner(senseless.iter().copied())));
         Hooked::of(took, said);
@@ -270,14 +278,18 @@ async fn settings_of_garbage_stop_the_work_all_the_same() {
 #[test]
 fn closed_stdio_is_no_reason_to_fail() {
     let folder = tempfile::tempdir().expect("a folder");
-    for redirection in ["<&- >&- 2>&-", "2>&-", "<&-", ">/dev/full 2>/dev/full"] {
+    let redirections = ["<&- >&- 2>&-", "2>&-", "<&-", ">/dev/full 2>/dev/full"];
+    for (redirection, farm) in
+        redirections.iter().flat_map(|one| [(one, "generic"), (one, "no farm"), (one, "")])
+    {
         let script = format!("exec \"$@\" {redirection}");
         let mut command = Command::new("/bin/sh");
         command
             .args(["-c", &script, "sh", env!("CARGO_BIN_EXE_gleaner"), "hook", "preflight"])
             .arg("--run-dir")
             .arg(folder.path().join("run"))
-            .env_clear();
+            .env_clear()
+            .env("GLEANER_FARM", farm);
         let (took, said) = timed(|| run(&mut command));
         let hooked = Hooked::of(took, said);
         assert!(hooked.took <= BOUND, "{redirection}: {}", hooked.took);

@@ -5,9 +5,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
 use gleaner_hooks::{SocketAnswer, SocketRequest, decode_line, encode_line};
-use gleaner_protocol::limits::HOOK_MESSAGE_BYTES_MAX;
+use gleaner_protocol::limits::{HOOK_MESSAGE_BYTES_MAX, bounded_reason};
 use gleaner_protocol::{Span, Time};
-use tracing::debug;
+use tracing::{debug, warn};
 
 use crate::limits::SOCKET_REQUEST_MS_MAX;
 
@@ -76,7 +76,14 @@ impl Connection {
 
     /// Answers, where the client still listens.
     pub(super) fn answer(&mut self, answer: &SocketAnswer) {
-        let line = encode_line(answer).expect("an answer is shorter than a request may be");
+        let line = match encode_line(answer) {
+            Ok(line) => line,
+            // Whatever it was: nobody's request may end this thread.
+            Err(error) => {
+                warn!("cannot answer a client of the hooks' socket: {error}");
+                return;
+            }
+        };
         if let Err(error) = self.stream.write_all(&line) {
             debug!("cannot answer a client of the hooks' socket: {error}");
         }
@@ -85,7 +92,8 @@ impl Connection {
     fn decode(&self) -> Step {
         match decode_line(&self.line) {
             Ok(request) => Step::Request(request),
-            Err(error) => Step::Malformed(error.to_string()),
+            // It quotes the request, which may be as long as an answer.
+            Err(error) => Step::Malformed(bounded_reason(error.to_string())),
         }
     }
 }

@@ -40,20 +40,33 @@ impl Listener {
     }
 
     /// The next client, if one waits.
-    pub(super) fn accept(&self) -> Option<UnixStream> {
+    pub(super) fn accept(&self) -> Accepted {
         loop {
             match self.socket.accept() {
-                Ok((stream, _)) if stream.set_nonblocking(true).is_ok() => return Some(stream),
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
-                Err(error) => {
-                    warn!("cannot accept on the hooks' socket: {error}");
-                    return None;
+                Ok((stream, _)) if stream.set_nonblocking(true).is_ok() => {
+                    return Accepted::Client(stream);
                 }
+                Ok(_) => {}
+                Err(error) => match error.kind() {
+                    io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
+                    io::ErrorKind::WouldBlock => return Accepted::Nobody,
+                    _ => {
+                        warn!("cannot accept on the hooks' socket: {error}");
+                        return Accepted::NotNow;
+                    }
+                },
             }
         }
     }
+}
+
+/// What accepting led to.
+pub(super) enum Accepted {
+    Client(UnixStream),
+    Nobody,
+    /// Somebody may wait, and cannot be had: most often for want of file descriptors. Nothing
+    /// tells when there are some again.
+    NotNow,
 }
 
 impl AsFd for Listener {

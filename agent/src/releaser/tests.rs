@@ -1,5 +1,6 @@
 use super::*;
 use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
@@ -27,7 +28,7 @@ impl Host {
         let gate = Fragment { epoch: run_dir.epoch().expect("there"), slots: CORES };
         let table = Arc::new(SlotTable::new(CORES, gate));
         let (tell, told) = mpsc::channel();
-        let releaser =
+        let (releaser, _) =
             Releaser::start(run_dir.clone(), CORES, Arc::clone(&table), move |released| {
                 tell.send(released).expect("the test listens");
             })
@@ -160,6 +161,75 @@ fn bad_requests_are_answered_and_change_nothing() {
     assert_eq!(host.raw(b""), "");
     assert_eq!(host.table.occupancy().slots, CORES);
     assert!(host.told.try_recv().is_err());
+}
+
+#[test]
+fn a_request_of_almost_full_length_is_answered_and_ends_nothing() {
+    let host = Host::new();
+    // Control characters grow sixfold where they are quoted, and the error quotes them.
+    for filler in ["x", "\\u0001"] {
+        let fill = filler.repeat((HOOK_MESSAGE_BYTES_MAX - 40) / filler.len());
+        let answer = host.raw(format!("{{\"request\":\"{fill}\"}}\n").as_bytes());
+        assert!(answer.contains("unknown variant"), "{answer:?}");
+    }
+    assert_eq!(slots_left(&host.preflight("a", Some(3))), 5);
+}
+
+#[test]
+fn the_end_of_the_thread_is_told_whatever_ended_it() {
+    let host = Host::new();
+    drop(host.releaser);
+    let fails = |_: Released| panic!("as a bug would");
+    let started = Releaser::start(host.run_dir.clone(), CORES, Arc::clone(&host.table), fails);
+    let (_releaser, ended) = started.expect("the socket is free");
+    let postflight =
+        SocketRequest::Postflight { booking: BookingId::new("a").expect("plain"), epoch: None };
+    let _ = ask(&host.run_dir.socket_path(), &postflight, Span::from_secs(20));
+    ended.blocking_recv().expect_err("it is dropped");
+}
+
+/// In a process of its own, whose open files are its own.
+#[test]
+fn without_file_descriptors_the_thread_rests_and_answers_later() {
+    const ALONE: &str = "GLEANER_TEST_ALONE";
+    if std::env::var_os(ALONE).is_none() {
+        let name = "releaser::tests::without_file_descriptors_the_thread_rests_and_answers_later";
+        let mut alone = Command::new(std::env::current_exe().expect("a program"));
+        let said = alone.args(["--exact", name, "--nocapture"]).env(ALONE, "1").output();
+        let said = said.expect("runs");
+        assert!(said.status.success(), "{said:?}");
+        return;
+    }
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, connect, socket};
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    use rustix::time::{ClockId, clock_gettime};
+    let cpu_ms = || {
+        let used = clock_gettime(ClockId::ProcessCPUTime);
+        used.tv_sec * 1_000 + used.tv_nsec / 1_000_000
+    };
+    let host = Host::new();
+    let client = socket(AddressFamily::UNIX, SocketType::STREAM, None).expect("a socket");
+    let before = getrlimit(Resource::Nofile);
+    // The lowest number that is free: there is none below it.
+    let next = std::fs::File::open("/dev/null").expect("there");
+    let full = u64::try_from(next.as_raw_fd()).expect("a number");
+    drop(next);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(full), ..before }).expect("set");
+    connect(&client, &SocketAddrUnix::new(host.run_dir.socket_path()).expect("short"))
+        .expect("it listens");
+    let mut client = UnixStream::from(client);
+    client.write_all(b"{\"request\":\"status\"}\n").expect("there is room");
+    client.set_read_timeout(Some(std::time::Duration::from_millis(500))).expect("set");
+    let begun = cpu_ms();
+    let error = client.read(&mut [0; 1]).expect_err("nobody can answer");
+    assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+    let used = cpu_ms() - begun;
+    assert!(used < 100, "{used} ms of computing for nothing");
+    setrlimit(Resource::Nofile, before).expect("set");
+    client.set_read_timeout(None).expect("set");
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).expect("it is answered now");
+    assert!(answer.contains("\"status\""), "{answer}");
 }
 
 #[test]

@@ -3,18 +3,25 @@
 //! # Invariants
 //! - A file's name is `b-` and the id: ids have neither `/` nor NUL, so the name is safe and no
 //!   two ids share one; the prefix keeps `.` and `..` from being names of their own.
-//! - Each change is one link (from nothing) or one rename (from something), so hooks that act
-//!   on one id at the same time leave a state that some order of them leaves.
+//! - Each change is one link (from nothing), one rename (from something) or one exchange (of a
+//!   running one), so hooks that act on one id at the same time leave a state that some order of
+//!   them leaves.
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use gleaner_protocol::farm::{Booked, SampledBooking};
 use gleaner_protocol::{BookingId, Time};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
 
 use super::record::BookingRecord as Record;
-use super::{BookingChange, NewFile, RunDirError, life, names, read_small, write_new};
+use super::{
+    BookingChange, NO_LINK, NewFile, RunDirError, create_new, life, mode_of, names, read_small,
+    write_new,
+};
 use crate::limits::ENDED_BOOKINGS_MAX;
 
 /// Its folder below a life.
@@ -48,11 +55,23 @@ pub(super) fn begin(
     booked: &Booked,
 ) -> Result<BookingChange, RunDirError> {
     let path = path_of(life, id);
+    let mut booked = *booked;
     for _ in 0..TURNS_MAX {
         let present = read(&path)?;
-        let (record, change) = Record::preflight(present, now, booked);
+        let (record, change) = Record::preflight(present, now, &booked);
         match (present, record) {
             (_, None) => return Ok(change),
+            (Some(Record::Running { .. }), Some(record)) => {
+                match exchange(life, &path, &record)? {
+                    // Another preflight was faster: what it booked counts as well.
+                    Some(out @ Record::Running { resources }) if Some(out) != present => {
+                        booked = resources;
+                    }
+                    Some(_) => return Ok(change),
+                    // Its end came in between.
+                    None => {}
+                }
+            }
             (Some(_), Some(record)) => {
                 write(life, &record)?.replace(&path)?;
                 return Ok(change);
@@ -65,7 +84,7 @@ pub(super) fn begin(
                 }
                 // A full disk may still have room for a name: an empty file books the host.
                 Err(error) => {
-                    return match fs::File::create_new(&path) {
+                    return match create_new(&path, mode_of(life)) {
                         Ok(_) => Ok(change),
                         Err(_) => Err(error),
                     };
@@ -74,6 +93,36 @@ pub(super) fn begin(
         }
     }
     Err(RunDirError::io("book in", &path, io::ErrorKind::ResourceBusy.into()))
+}
+
+/// Puts a record in the place of a running booking's and returns what was there at that moment;
+/// none where nothing was.
+fn exchange(life: &Path, path: &Path, record: &Record) -> Result<Option<Record>, RunDirError> {
+    let refuse = |source: io::Error| match source.kind() {
+        io::ErrorKind::NotFound if in_folder(path) => Ok(None),
+        _ => Err(RunDirError::io("exchange", path, source)),
+    };
+    let file = match write(life, record) {
+        Ok(file) => file,
+        // An emptied file books the whole host, and takes no room on a full disk.
+        Err(_) => {
+            let mut empty = fs::OpenOptions::new();
+            empty.write(true).truncate(true).custom_flags(NO_LINK);
+            return match empty.open(path) {
+                Ok(_) => Ok(Some(*record)),
+                Err(error) => refuse(error),
+            };
+        }
+    };
+    match renameat_with(CWD, &file.path, CWD, path, RenameFlags::EXCHANGE) {
+        Ok(()) => read(&file.path),
+        // A file system without it: two preflights of one attempt at once are as the later one.
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            file.replace(path)?;
+            Ok(Some(*record))
+        }
+        Err(error) => refuse(error.into()),
+    }
 }
 
 /// A postflight.

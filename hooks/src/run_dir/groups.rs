@@ -5,15 +5,16 @@
 //!   recorded start time; or the leader is gone and a member is left that started no earlier, in
 //!   the recorded session and of the recorded user. (The kernel does not give a number away as
 //!   long as a group bears it, so a leader with another start time means that the group is gone.)
+//! - A record has only its writer's own processes signalled, unless root has written it.
 //! - The caller's own group is never signalled.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::{RunDirError, names, read_small, write_new};
-use crate::limits::STOP_WAIT;
+use super::{RunDirError, names, write_new};
+use crate::limits::{RUN_FILE_BYTES_MAX, STOP_WAIT};
 use crate::process_group::{self, Member, ProcessStat, TaskGroup};
 
 /// Its folder below a life.
@@ -39,10 +40,23 @@ struct Record {
     /// Of the leader, where it was still there to ask.
     session: Option<i32>,
     uid: Option<u32>,
+    /// Who wrote the record.
+    writer: u32,
 }
+
+impl Record {
+    /// Whether its writer may have a process of this user stopped.
+    const fn may_stop(&self, uid: u32) -> bool {
+        self.writer == ROOT || self.writer == uid
+    }
+}
+
+const ROOT: u32 = 0;
 
 enum Standing {
     LeaderLives,
+    /// Its leader lives and belongs to somebody whom the record's writer has no say over.
+    Foreign(u32),
     /// The leader has ended; others of the group have not.
     MembersLive,
     Gone,
@@ -54,7 +68,7 @@ pub(super) fn register(life: &Path, group: &TaskGroup) -> Result<(), RunDirError
         .ok()
         .filter(|stat| stat.start_ticks == leader_start_ticks)
         .map_or(0, |stat| stat.session);
-    let uid = fs::metadata(format!("/proc/{pgid}")).map_or(-1, |proc| i64::from(proc.uid()));
+    let uid = uid_of(pgid).map_or(-1, i64::from);
     write_new(life, format!("{leader_start_ticks} {session} {uid}\n").as_bytes())?
         .replace(&path_of(life, pgid))
 }
@@ -70,7 +84,7 @@ pub(super) fn forget(life: &Path, pgid: i32) -> Result<(), RunDirError> {
 }
 
 pub(super) fn list(life: &Path) -> Result<Vec<TaskGroup>, RunDirError> {
-    let mut groups: Vec<TaskGroup> = records(life)?.iter().map(|record| record.group).collect();
+    let mut groups: Vec<TaskGroup> = records(life)?.0.iter().map(|record| record.group).collect();
     groups.sort_unstable();
     Ok(groups)
 }
@@ -78,7 +92,10 @@ pub(super) fn list(life: &Path) -> Result<Vec<TaskGroup>, RunDirError> {
 pub(super) fn stop_all(life: &Path) -> StopReport {
     let mut report = StopReport::default();
     let records = match records(life) {
-        Ok(records) => records,
+        Ok((records, unreadable)) => {
+            report.troubles.extend(unreadable.iter().map(ToString::to_string));
+            records
+        }
         Err(error) => {
             report.troubles.push(error.to_string());
             return report;
@@ -123,6 +140,10 @@ fn living(life: &Path, records: &[Record], report: &mut StopReport) -> Vec<i32> 
                 report.troubles.push(format!("task group {pgid} is the hook's own: left alone"));
             }
             Standing::LeaderLives | Standing::MembersLive => targets.push(pgid),
+            Standing::Foreign(uid) => report.troubles.push(format!(
+                "task group {pgid} of user {uid} was recorded by user {}: left alone",
+                record.writer
+            )),
             Standing::Gone => {
                 report.gone += 1;
                 let _ = forget(life, pgid);
@@ -138,7 +159,10 @@ fn standing(record: &Record, members: &mut Option<Vec<Member>>) -> Standing {
         Ok(leader) if leader.start_ticks != leader_start_ticks => return Standing::Gone,
         // A dead leader that nobody has taken note of yet still has its number, and others of
         // its group may live.
-        Ok(_) => return Standing::LeaderLives,
+        Ok(_) => match uid_of(pgid) {
+            Some(uid) if !record.may_stop(uid) => return Standing::Foreign(uid),
+            _ => return Standing::LeaderLives,
+        },
         Err(_) => {}
     }
     let ours = |member: &Member| {
@@ -146,6 +170,7 @@ fn standing(record: &Record, members: &mut Option<Vec<Member>>) -> Standing {
             && member.stat.start_ticks >= leader_start_ticks
             && record.session.is_none_or(|session| session == member.stat.session)
             && record.uid.is_none_or(|uid| uid == member.uid)
+            && record.may_stop(member.uid)
     };
     match members.get_or_insert_with(process_group::all_members).iter().any(ours) {
         true => Standing::MembersLive,
@@ -153,22 +178,44 @@ fn standing(record: &Record, members: &mut Option<Vec<Member>>) -> Standing {
     }
 }
 
-fn records(life: &Path) -> Result<Vec<Record>, RunDirError> {
-    let folder = life.join(FOLDER);
-    let names = names(&folder)?;
-    Ok(names.iter().filter_map(|name| read(&folder, name)).collect())
+/// Whose process this is.
+fn uid_of(pid: i32) -> Option<u32> {
+    fs::metadata(format!("/proc/{pid}")).ok().map(|proc| proc.uid())
 }
 
-/// None where it is no group's file, or was forgotten in this moment.
-fn read(folder: &Path, name: &str) -> Option<Record> {
-    let pgid = name.parse().ok().filter(|pgid| *pgid > 1)?;
-    let bytes = read_small(&folder.join(name)).ok()?;
-    let text = std::str::from_utf8(&bytes).ok()?;
+/// All records, and why others could not be read: theirs may be groups that run.
+fn records(life: &Path) -> Result<(Vec<Record>, Vec<RunDirError>), RunDirError> {
+    let folder = life.join(FOLDER);
+    let (mut records, mut unreadable) = (Vec::new(), Vec::new());
+    for name in names(&folder)? {
+        match read(&folder, &name) {
+            Ok(record) => records.extend(record),
+            Err(source) if source.kind() == io::ErrorKind::NotFound => {}
+            Err(source) => unreadable.push(RunDirError::io("read", &folder.join(name), source)),
+        }
+    }
+    Ok((records, unreadable))
+}
+
+/// None where it is no group's file.
+fn read(folder: &Path, name: &str) -> io::Result<Option<Record>> {
+    let Some(pgid) = name.parse().ok().filter(|pgid| *pgid > 1) else { return Ok(None) };
+    let file = File::open(folder.join(name))?;
+    let writer = file.metadata()?.uid();
+    let mut text = String::new();
+    match file.take(RUN_FILE_BYTES_MAX).read_to_string(&mut text) {
+        Ok(_) => Ok(parse(pgid, writer, &text)),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn parse(pgid: i32, writer: u32, text: &str) -> Option<Record> {
     let mut words = text.split_ascii_whitespace();
     let leader_start_ticks = words.next()?.parse().ok()?;
     let session = words.next().and_then(|word| word.parse().ok()).filter(|session| *session > 0);
     let uid = words.next().and_then(|word| word.parse().ok());
-    Some(Record { group: TaskGroup { pgid, leader_start_ticks }, session, uid })
+    Some(Record { group: TaskGroup { pgid, leader_start_ticks }, session, uid, writer })
 }
 
 fn path_of(life: &Path, pgid: i32) -> PathBuf {

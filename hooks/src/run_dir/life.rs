@@ -4,14 +4,14 @@
 //! - A life has its name (the file `life-<boot id>`) only after all its folders are there.
 //! - Of two that begin a life at once, the one whose link succeeds wins, and both use it.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use super::{EPOCH, NewFile, RunDirError, bookings, groups, names, read_small};
+use super::{EPOCH, RunDirError, bookings, create_new, groups, names, read_small, write_new};
 
 /// Folder below a life for files that have no name yet.
 pub(super) const NEW: &str = "new";
@@ -29,9 +29,7 @@ pub(super) fn current_or_new(run_dir: &Path, mode: u32) -> Result<u64, RunDirErr
     }
     let mine = draw()?;
     let life = build(run_dir, mine, mode)?;
-    let named = NewFile { path: life.join(NEW).join("name") };
-    fs::write(&named.path, format!("{mine:016x}\n"))
-        .map_err(|source| RunDirError::io("write", &named.path, source))?;
+    let named = write_new(&life, format!("{mine:016x}\n").as_bytes())?;
     if named.link(&name_of_present(run_dir))? {
         forget_earlier(run_dir);
         return Ok(mine);
@@ -95,9 +93,7 @@ fn build(run_dir: &Path, incarnation: u64, mode: u32) -> Result<PathBuf, RunDirE
             .map_err(|source| RunDirError::io("make", path, source))?;
     }
     let epoch = life.join(EPOCH);
-    File::create_new(&epoch)
-        .and_then(|file| file.set_permissions(Permissions::from_mode(mode & 0o664)))
-        .map_err(|source| RunDirError::io("make", &epoch, source))?;
+    create_new(&epoch, mode & 0o664).map_err(|source| RunDirError::io("make", &epoch, source))?;
     Ok(life)
 }
 

@@ -35,7 +35,12 @@ impl BookingRecord {
         booked: &Booked,
     ) -> (Option<Self>, BookingChange) {
         match present {
-            Some(Self::Running { .. }) => (None, BookingChange::AlreadyThere),
+            // A retry whose postflight was lost may book more or less than what it follows.
+            Some(Self::Running { resources }) => {
+                let most = larger(resources, *booked);
+                let record = (most != resources).then_some(Self::Running { resources: most });
+                (record, BookingChange::AlreadyThere)
+            }
             Some(Self::Ended { at_us, first: true })
                 if now.since(Time::from_micros(at_us)) <= LATE_PREFLIGHT =>
             {
@@ -57,6 +62,38 @@ impl BookingRecord {
                 (Some(Self::Ended { at_us, first: false }), BookingChange::New)
             }
             None => (Some(Self::Ended { at_us, first: true }), BookingChange::New),
+        }
+    }
+}
+
+/// The more of both, each for itself. No number of cores stands for the whole host.
+fn larger(one: Booked, other: Booked) -> Booked {
+    Booked {
+        cores: one.cores.zip(other.cores).map(|(one, other)| one.max(other)),
+        memory_mib: one.memory_mib.max(other.memory_mib),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_preflight_books_the_more_of_both() {
+        let booked = |cores, memory_mib| Booked { cores, memory_mib };
+        for (first, second, most) in [
+            (booked(Some(1), None), booked(Some(12), None), booked(Some(12), None)),
+            (booked(Some(12), None), booked(Some(1), None), booked(Some(12), None)),
+            (booked(Some(1), None), booked(None, None), booked(None, None)),
+            (booked(None, Some(3)), booked(Some(12), Some(2)), booked(None, Some(3))),
+            (booked(Some(2), Some(5)), booked(Some(3), Some(4)), booked(Some(3), Some(5))),
+        ] {
+            let present = Some(BookingRecord::Running { resources: first });
+            let (record, change) = BookingRecord::preflight(present, Time::ZERO, &second);
+            assert_eq!(change, BookingChange::AlreadyThere);
+            let stands = record.or(present);
+            assert_eq!(stands, Some(BookingRecord::Running { resources: most }));
+            assert_eq!(record.is_none(), first == most, "nothing is written for nothing");
         }
     }
 }

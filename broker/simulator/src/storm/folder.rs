@@ -49,9 +49,11 @@ impl Folder {
         let Some(record) = record else { return Some(change) };
         let record = match (self.is_full, present) {
             (false, _) => record,
-            // An empty file books the whole host.
-            (true, None) => BookingRecord::Running { resources: Booked::default() },
-            (true, Some(_)) => return None,
+            // An empty file books the whole host, and one that is there can be emptied.
+            (true, None | Some(BookingRecord::Running { .. })) => {
+                BookingRecord::Running { resources: Booked::default() }
+            }
+            (true, Some(BookingRecord::Ended { .. })) => return None,
         };
         self.bookings.insert(id.clone(), record);
         Some(change)
