@@ -63,6 +63,62 @@ fn each_script_calls_its_hook_and_hides_how_that_ended() {
     }
 }
 
+/// What a job may put into the environment that its hooks inherit.
+const OF_A_JOB: [&str; 10] = [
+    "GLEANER",
+    "GLEANER_RUN_DIR",
+    "GLEANER_MONITOR",
+    "GLEANER_TOKEN_FILE",
+    "GLEANER_CA_FILE",
+    "GLEANER_FARM",
+    "GLEANER_HOST",
+    "GLEANER_HOOK_AGENT_TIMEOUT_MS",
+    "GLEANER_HOOK_DEADLINE_MS",
+    "XDG_RUNTIME_DIR",
+];
+
+#[test]
+fn a_jobs_environment_decides_nothing_but_what_it_books() {
+    let telling = "#!/bin/sh\nenv > \"${0%/*}/said\"\n";
+    for (script, ..) in SCRIPTS {
+        let installed = Installed::new(script, Some(telling), "GLEANER_HOST=of-the-settings\n");
+        let mut command = Command::new(&installed.script);
+        command.envs(OF_A_JOB.map(|name| (name, "of-the-job"))).env("GLEANER_BOOKING", "shot:1");
+        assert_eq!(command.output().expect("runs").status.code(), Some(0));
+        let said = installed.said();
+        assert!(!said.contains("of-the-job"), "{script}: {said}");
+        assert!(said.contains("GLEANER_HOST=of-the-settings\n"), "{script}: {said}");
+        assert!(said.contains("GLEANER_BOOKING=shot:1\n"), "{script}: {said}");
+    }
+}
+
+#[test]
+fn each_variable_that_the_hook_reads_is_the_scripts_to_set() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/hook.rs");
+    let source = fs::read_to_string(source).expect("the command line's");
+    let named = source.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    for name in named.filter(|name| name.starts_with("GLEANER_")) {
+        assert!(OF_A_JOB.contains(&name), "{name}: have the scripts unset it, and name it here");
+    }
+}
+
+#[test]
+fn the_program_is_not_even_looked_at_outside_of_the_limit() {
+    for (script, ..) in SCRIPTS {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(script);
+        let text = fs::read_to_string(path).expect("a script");
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        let outside = lines.filter(|line| line.contains("GLEANER:-"));
+        for line in outside {
+            let is_limited = ["timeout -s KILL 2 sh -c \"$run\" sh ", "sh -c \"$run\" sh "]
+                .iter()
+                .any(|begin| line.trim_start().starts_with(begin));
+            assert!(is_limited, "{script}: {line}");
+        }
+        assert!(!text.contains("[ -x \"$gleaner\" ]"), "{script}");
+    }
+}
+
 #[test]
 fn without_the_program_or_with_a_broken_one_a_script_ends_well() {
     for (script, ..) in SCRIPTS {
