@@ -91,6 +91,9 @@ fn records_come_back_in_order_over_restarts() {
 
     let (mut journal, second, seen) = open(folder.path());
     assert_eq!((second.incarnation, second.last_sequence), (2, 2));
+    assert_eq!(second.token_key, first.token_key, "its tokens are known again");
+    let other = tempfile::tempdir().expect("a folder");
+    assert_ne!(open(other.path()).1.token_key, first.token_key, "nobody else's");
     assert_eq!(second.folder_id, first.folder_id);
     let records = vec![(1, b"one".to_vec()), (1, b"two".to_vec()), (1, vec![]), (2, long.clone())];
     assert_eq!(seen.records, records);

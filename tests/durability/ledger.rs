@@ -170,7 +170,7 @@ impl Ledger {
                 format!("{token} is for {before:?} and for {replica} on {host}"),
             );
         }
-        if self.incarnations.get(&start).map(|of| u64::from(*of)) != Some(token.get() >> 40) {
+        if self.incarnations.get(&start).map(|of| *of as u16) != Some((token.get() >> 48) as u16) {
             self.fault(Kind::Wrong, format!("{token} is not of the incarnation that gave it"));
         }
         let unit = self.unit(*replica);

@@ -135,7 +135,7 @@ pub enum ReleaseReason {
 pub enum BrokerMessage {
     /// Answers [`AgentMessage::Hello`].
     Welcome {
-        /// Which start of the broker this is; the upper part of its tokens.
+        /// Which start of the broker this is; its lower 16 bits are the upper part of its tokens.
         incarnation: u32,
         /// Which of the held replicas stay held. All others are to be ended and forgotten.
         adopted: Vec<LeaseToken>,

@@ -66,9 +66,9 @@ number_id! {
     JobId, "job"
 }
 number_id! {
-    /// Fencing token of a lease: unique over all leases that a broker's data folder ever gave,
-    /// restarts included. Its upper 24 bits are the broker's incarnation,
-    /// its lower 40 count the leases of that incarnation.
+    /// Fencing token of a lease: that of one host and one try at a workunit in one life of the
+    /// broker, whose incarnation its upper 16 bits tell. The lower 48 can be foretold by nobody but
+    /// the broker, which knows its own tokens again after a restart.
     LeaseToken, "lease"
 }
 

@@ -9,6 +9,7 @@ mod snapshot;
 mod tokens;
 
 pub use restore::RestoreError;
+pub use tokens::TokenKey;
 pub(crate) use tokens::TokenMint;
 
 use std::collections::BTreeMap;
@@ -25,7 +26,7 @@ use crate::{Desk, Effect, Input};
 /// What a core is told at its birth.
 #[derive(Debug, Clone)]
 pub struct CoreConfig {
-    /// Which start of the broker this is; the upper 24 bits of all its tokens.
+    /// Which start of the broker this is.
     pub incarnation: u32,
     /// The policy of each lane, in the lanes' order. A lane without one takes no jobs.
     pub lanes: BTreeMap<Lane, PolicyName>,
@@ -81,7 +82,7 @@ impl Core {
         Self {
             farm: Farm::default(),
             lanes,
-            tokens: TokenMint::new(config.incarnation),
+            tokens: TokenMint::new(TokenKey::default(), config.incarnation),
             reconnect_grace: config.reconnect_grace,
             now: Time::ZERO,
             next_job: 1,
@@ -92,7 +93,13 @@ impl Core {
 
     /// Begins a new life of a restored core: tokens are of this incarnation from now on.
     pub fn set_incarnation(&mut self, incarnation: u32) {
-        self.tokens = TokenMint::new(incarnation);
+        self.tokens = self.tokens.reborn(incarnation);
+    }
+
+    /// Makes tokens with this key from now on. Agents must not know it: they could name leases
+    /// that nobody gave them.
+    pub fn set_token_key(&mut self, key: TokenKey) {
+        self.tokens = self.tokens.with_key(key);
     }
 
     /// What it knows.
@@ -205,7 +212,7 @@ impl Core {
     /// Offers the fragment to the lanes in their order.
     fn plan(&mut self, now: Time, trigger: Trigger, effects: &mut Vec<Effect>) {
         for policy in self.lanes.values_mut() {
-            let mut desk = Desk::new(now, &mut self.farm, &mut self.tokens, effects);
+            let mut desk = Desk::new(now, &mut self.farm, &self.tokens, effects);
             policy.plan(&mut desk, trigger);
         }
     }
@@ -213,7 +220,7 @@ impl Core {
     fn plan_deadlines(&mut self, now: Time, effects: &mut Vec<Effect>) {
         for policy in self.lanes.values_mut() {
             if policy.next_deadline().is_some_and(|due| due <= now) {
-                let mut desk = Desk::new(now, &mut self.farm, &mut self.tokens, effects);
+                let mut desk = Desk::new(now, &mut self.farm, &self.tokens, effects);
                 policy.plan(&mut desk, Trigger::Deadline);
             }
         }

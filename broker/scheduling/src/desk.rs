@@ -59,7 +59,7 @@ pub enum Refusal {
 #[derive(Debug)]
 pub struct Desk<'a> {
     farm: &'a mut Farm,
-    tokens: &'a mut TokenMint,
+    tokens: &'a TokenMint,
     effects: &'a mut Vec<Effect>,
     now: Time,
 }
@@ -68,7 +68,7 @@ impl<'a> Desk<'a> {
     pub(crate) fn new(
         now: Time,
         farm: &'a mut Farm,
-        tokens: &'a mut TokenMint,
+        tokens: &'a TokenMint,
         effects: &'a mut Vec<Effect>,
     ) -> Self {
         Self { farm, tokens, effects, now }
@@ -149,10 +149,24 @@ impl<'a> Desk<'a> {
         share: Share,
     ) -> Result<LeaseToken, Refusal> {
         self.farm.may_start_with_share(workunit, host, share)?;
-        let token = self.tokens.mint();
-        let replica = self.farm.grant(self.now, workunit, host, token, None, share);
+        let (token, attempt) = self.next_lease(workunit, host);
+        let replica = self.farm.grant(self.now, workunit, host, token, attempt, share);
         self.effects.push(Effect::Lease { host, token, replica, share });
         Ok(token)
+    }
+
+    /// Token and number of the next try at a workunit.
+    fn next_lease(&self, workunit: WorkunitIx, host: HostIx) -> (LeaseToken, u32) {
+        let (unit, entry) = (self.farm.workunit(workunit), self.farm.host(host));
+        let mut attempt = unit.attempts;
+        loop {
+            attempt = attempt.saturating_add(1);
+            let replica = ReplicaId { workunit: unit.id, attempt };
+            let token = self.tokens.mint(&entry.info.name, replica);
+            if entry.lease(token).is_none() || attempt == u32::MAX {
+                return (token, attempt);
+            }
+        }
     }
 
     /// Changes the share of a lease.
@@ -246,7 +260,7 @@ impl Farm {
         workunit: WorkunitIx,
         host: HostIx,
         token: LeaseToken,
-        attempt: Option<u32>,
+        attempt: u32,
         share: Share,
     ) -> ReplicaId {
         let (voter, origin) = self.hosts.change(host, |entry| {
@@ -258,10 +272,8 @@ impl Farm {
         let until = now + Span::from_secs(job.spec.lease_s);
         let serial = self.ends.insert(until, job.spec.lease_s, workunit);
         unit.waiting -= 1;
-        unit.attempts =
-            attempt.unwrap_or_else(|| unit.attempts.saturating_add(1)).max(unit.attempts);
+        unit.attempts = unit.attempts.max(attempt);
         unit.side.get_or_insert(origin);
-        let attempt = attempt.unwrap_or(unit.attempts);
         unit.pending.push(Pending { token, voter, host, attempt, serial });
         job.counts.leased += 1;
         job.pending += 1;

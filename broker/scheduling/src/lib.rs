@@ -32,7 +32,7 @@ pub mod limits;
 mod policy;
 mod trust;
 
-pub use crate::core::{Core, CoreConfig, RestoreError};
+pub use crate::core::{Core, CoreConfig, RestoreError, TokenKey};
 #[cfg(feature = "sabotage")]
 pub use desk::Sabotage;
 pub use desk::{Desk, Refusal};

@@ -1,7 +1,7 @@
 //! From the journal back to a core that goes on where the last one stopped.
 
 use gleaner_protocol::codec::{self, DecodeError};
-use gleaner_scheduling::{Core, CoreConfig, Effect, Fact, RestoreError};
+use gleaner_scheduling::{Core, CoreConfig, Effect, Fact, RestoreError, TokenKey};
 use thiserror::Error;
 
 use crate::store::{DataFolder, Recovered, Replayed, SledJournal, StoreError, StoreOptions};
@@ -41,10 +41,11 @@ impl Recovery {
     /// The core in its new life, and the facts that it adds, because a kill came between two facts
     /// of one decision: they are to be written first of all.
     #[must_use]
-    pub fn finish(mut self, incarnation: u32) -> (Core, Vec<Fact>) {
+    pub fn finish(mut self, incarnation: u32, key: TokenKey) -> (Core, Vec<Fact>) {
         let mut effects = Vec::new();
         self.core.restored(&mut effects);
         self.core.set_incarnation(incarnation);
+        self.core.set_token_key(key);
         let added = effects.into_iter().filter_map(|effect| match effect {
             Effect::Persist(fact) => Some(fact),
             _ => None,
@@ -63,6 +64,6 @@ pub(crate) fn recover(
     let (journal, recovered) = SledJournal::open(folder, options, |replayed| match replayed {
         Replayed::Chunk(record) | Replayed::Record { record, .. } => recovery.take(record),
     })?;
-    let (core, added) = recovery.finish(recovered.incarnation);
+    let (core, added) = recovery.finish(recovered.incarnation, recovered.token_key);
     Ok((core, journal, recovered, added))
 }

@@ -23,6 +23,7 @@ use crate::limits::{STORE_CACHE_BYTES, STORE_LOCK_TIME_MAX};
 pub(crate) struct Facts {
     pub(crate) folder_id: String,
     pub(crate) incarnation: u32,
+    pub(crate) token_key: Option<[u8; 16]>,
     /// Sequence of the live snapshot.
     pub(crate) snapshot: Option<u64>,
 }
@@ -36,10 +37,11 @@ pub(crate) fn read_facts(
     let damaged =
         |what: String| StoreError::Damaged { folder: folder.to_owned(), what, kept: kept.clone() };
     let read = || -> Result<_, MetaError> {
-        Ok((meta.format()?, meta.folder_id()?, meta.incarnation()?, meta.snapshot()?))
+        let (folder_id, token_key) = (meta.folder_id()?, meta.token_key()?);
+        Ok((meta.format()?, folder_id, token_key, meta.incarnation()?, meta.snapshot()?))
     };
     let read = guarded(folder, "reading meta", || Ok(read()));
-    let (format, folder_id, incarnation, snapshot) =
+    let (format, folder_id, token_key, incarnation, snapshot) =
         read.map_err(|error| as_damage(error, kept))?.map_err(|error| match error {
             MetaError::Engine(error) => {
                 as_damage(StoreError::engine("reading meta", folder)(error), kept)
@@ -55,18 +57,14 @@ pub(crate) fn read_facts(
         return Err(damaged("what every store of ours begins with is missing".into()));
     };
     let folder_id = folder_id.iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(Facts { folder_id, incarnation, snapshot })
+    Ok(Facts { folder_id, incarnation, token_key, snapshot })
 }
 
 /// Makes an empty store under another name first: a kill leaves either none or a whole one.
 pub(crate) fn create(folder: &Path, store: &Path) -> Result<(), StoreError> {
     let draft = folder.join("sled.new");
     remove_folder(&draft)?;
-    let mut folder_id = [0; 16];
-    let random = Path::new("/dev/urandom");
-    File::open(random)
-        .and_then(|mut file| file.read_exact(&mut folder_id))
-        .map_err(StoreError::file("read", random))?;
+    let folder_id = random_bytes()?;
     let (db, journal, blobs, meta) = open(folder, &draft)?;
     meta.initialise(&folder_id)?;
     db.flush().map_err(StoreError::engine("making a store", folder))?;
@@ -80,6 +78,16 @@ pub(crate) fn create(folder: &Path, store: &Path) -> Result<(), StoreError> {
     sync_folder(&draft)?;
     fs::rename(&draft, store).map_err(StoreError::file("rename", &draft))?;
     sync_folder(folder)
+}
+
+/// Bytes that nobody can foretell.
+pub(crate) fn random_bytes() -> Result<[u8; 16], StoreError> {
+    let mut bytes = [0; 16];
+    let random = Path::new("/dev/urandom");
+    File::open(random)
+        .and_then(|mut file| file.read_exact(&mut bytes))
+        .map_err(StoreError::file("read", random))?;
+    Ok(bytes)
 }
 
 /// Opens the engine's files and the three trees.

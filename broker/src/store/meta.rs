@@ -12,6 +12,7 @@ pub(crate) const FORMAT: u32 = 1;
 
 const FORMAT_KEY: &str = "format";
 const FOLDER_ID_KEY: &str = "folder-id";
+const TOKEN_KEY: &str = "token-key";
 const INCARNATION_KEY: &str = "incarnation";
 const SNAPSHOT_KEY: &str = "snapshot";
 
@@ -49,6 +50,15 @@ impl Meta {
 
     pub(crate) fn folder_id(&self) -> Result<Option<[u8; 16]>, MetaError> {
         self.get(FOLDER_ID_KEY)
+    }
+
+    /// The secret that lease tokens are made with; none in a folder of a release without one.
+    pub(crate) fn token_key(&self) -> Result<Option<[u8; 16]>, MetaError> {
+        self.get(TOKEN_KEY)
+    }
+
+    pub(crate) fn set_token_key(&self, key: &[u8; 16]) -> Result<(), StoreError> {
+        self.put(TOKEN_KEY, key)
     }
 
     pub(crate) fn incarnation(&self) -> Result<Option<u32>, MetaError> {

@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use gleaner_scheduling::TokenKey;
 use sled::{Db, Tree};
 
 use super::ballast::Ballast;
@@ -42,6 +43,8 @@ impl Default for StoreOptions {
 pub struct Recovered {
     /// Which start of a broker on this folder this is, from 1; on disk.
     pub incarnation: u32,
+    /// Drawn at random when it was first needed, the same ever since.
+    pub token_key: TokenKey,
     /// Drawn at random when the folder was made, as hexadecimal digits.
     pub folder_id: String,
     /// Sequence of the last commit; 0 for a new store.
@@ -176,7 +179,7 @@ impl SledJournal {
                 end.last_sequence
             );
         }
-        opened.settle(end.torn)?;
+        let token_key = opened.settle(end.torn, facts.token_key)?;
         if let Some(kept) = kept {
             kept::release(&path, &kept)?;
         }
@@ -184,6 +187,7 @@ impl SledJournal {
         opened.ballast.take_if_room(&opened.space);
         let recovered = Recovered {
             incarnation,
+            token_key: TokenKey::from_bytes(token_key),
             folder_id: facts.folder_id,
             last_sequence: end.last_sequence,
             snapshot_sequence: facts.snapshot,
@@ -197,16 +201,26 @@ impl SledJournal {
         self.blobs.clone()
     }
 
-    /// Makes the new incarnation durable before anyone is told of it.
-    fn settle(&mut self, torn: Vec<sled::IVec>) -> Result<(), StoreError> {
+    /// Makes the new incarnation durable before anyone is told of it, and the key of its tokens,
+    /// which is drawn where there is none.
+    fn settle(
+        &mut self,
+        torn: Vec<sled::IVec>,
+        token_key: Option<[u8; 16]>,
+    ) -> Result<[u8; 16], StoreError> {
         let path = self.path.clone();
+        let drawn = token_key.is_none().then(engine::random_bytes).transpose()?;
         guarded(&path, "beginning", || {
+            if let Some(key) = &drawn {
+                self.meta.set_token_key(key)?;
+            }
             parts::remove(&self.journal, torn).map_err(StoreError::engine("beginning", &path))?;
             self.meta.set_incarnation(self.acknowledged.incarnation)?;
             self.make_durable("beginning")
         })?;
         sync_folder(&path.join("sled"))?;
-        self.mark.write(self.acknowledged)
+        self.mark.write(self.acknowledged)?;
+        Ok(token_key.or(drawn).expect("it is drawn where there is none"))
     }
 
     fn make_durable(&mut self, doing: &'static str) -> Result<(), StoreError> {

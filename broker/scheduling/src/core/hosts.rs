@@ -6,6 +6,8 @@ use gleaner_protocol::control::{AbortReason, Fragment, Held};
 use gleaner_protocol::limits::CORES_MAX;
 use gleaner_protocol::{HostInfo, HostName, LeaseToken, Share, Time, WorkunitId};
 
+use rustc_hash::FxHashSet;
+
 use super::Core;
 use crate::Effect;
 use crate::farm::{HostIx, JobPhase, Lease, Leased, WorkunitIx};
@@ -70,9 +72,24 @@ impl Core {
             }
         }
         self.fit_to_fragment(host, &mut Vec::new());
-        for held in said.values() {
-            if self.adopt(now, host, *held) {
-                self.set_finished(host, *held);
+        let entry = self.farm.hosts.get(host);
+        let name = entry.info.name.clone();
+        let mut room = entry.free_share().whole_cores();
+        let mut kept: FxHashSet<_> =
+            entry.leases.iter().chain(&entry.finished).map(|lease| lease.token).collect();
+        for held in held {
+            let has_room = held.done || room > 0;
+            if has_room
+                && !kept.contains(&held.token)
+                && self.tokens.has_made(held.token, &name, held.replica)
+                && self.adopt(now, host, *held)
+            {
+                kept.insert(held.token);
+                if held.done {
+                    self.set_finished(host, *held);
+                } else {
+                    room -= 1;
+                }
             }
         }
         let entry = self.farm.hosts.get(host);
@@ -97,24 +114,18 @@ impl Core {
             } else {
                 (&mut entry.finished, &mut entry.leases)
             };
-            if let Some(at) = from.iter().position(|lease| lease.token == token) {
+            // From the end: what was adopted is the last.
+            if let Some(at) = from.iter().rposition(|lease| lease.token == token) {
                 to.push(from.remove(at));
             }
         });
     }
 
-    /// Leases a held replica anew under its old token, where nobody has that lease, the workunit
-    /// still needs it, and the host has room.
+    /// Leases a held replica anew under its old token, where nobody has that lease and the
+    /// workunit still needs it.
     fn adopt(&mut self, now: Time, host: HostIx, held: Held) -> bool {
         let id = held.replica.workunit;
-        let entry = self.farm.hosts.get(host);
-        let has_room = held.done || entry.free_share() >= Share::WHOLE;
-        let is_free = entry.lease(held.token).is_none();
-        if !has_room
-            || !is_free
-            || !self.tokens.may_have_made(held.token)
-            || !self.farm.is_able(host, id.job)
-        {
+        if !self.farm.is_able(host, id.job) {
             return false;
         }
         let workunit = match self.farm.find(id) {
@@ -122,7 +133,7 @@ impl Core {
             None if self.may_open(id) => self.open(id),
             _ => return false,
         };
-        let attempt = Some(held.replica.attempt);
+        let attempt = held.replica.attempt;
         self.farm.grant(now, workunit, host, held.token, attempt, Share::WHOLE);
         self.workunit_changed(workunit);
         true

@@ -118,8 +118,8 @@ impl Desk<'_> {
     }
 
     fn grant_unasked(&mut self, workunit: WorkunitIx, host: HostIx) -> bool {
-        let token = self.tokens.mint();
-        self.farm.grant(self.now, workunit, host, token, None, Share::WHOLE);
+        let (token, attempt) = self.next_lease(workunit, host);
+        self.farm.grant(self.now, workunit, host, token, attempt, Share::WHOLE);
         true
     }
 }

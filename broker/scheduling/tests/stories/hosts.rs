@@ -83,18 +83,41 @@ fn nobody_can_claim_a_lease_that_was_never_given_or_is_anothers() {
 }
 
 #[test]
-fn a_held_replica_of_an_absurd_attempt_is_no_harm() {
+fn only_what_was_given_to_this_very_host_is_adopted_again() {
     let mut story = Story::of(FragmentAware);
-    story.hosts(["d1", "d2"], Desktop);
-    story.job().replication(2).submits().whatever();
-    story.asks("d1", 1).whatever();
-    let mut lease = story.lease("d1", "1/0");
-    story.leaves("d1").whatever();
-    lease.replica.attempt = u32::MAX;
-    story.returns_with("d1", vec![held_of(lease, false), held_of(lease, true)]).is([
-        "welcome d1 keeps [1/0#1]",
+    for host in ["d1", "d2", "d3"] {
+        story.host(host, Desktop).slots(4).joins().whatever();
+    }
+    story.job().workunits(6).replication(3).quorum(3).submits().whatever();
+    story.asks("d1", 2).is(["lease d1 1/0#1", "lease d1 1/1#1"]);
+    let (first, second) = (story.lease("d1", "1/0"), story.lease("d1", "1/1"));
+    story.restarts().nothing();
+    story.returns("d2", &[]).whatever();
+    // Other tries, other workunits, another lease's token, made-up tokens.
+    let mut forged = vec![held_of(StoryLease { token: second.token, ..first }, false)];
+    for (attempt, index) in [(2, 0), (u32::MAX, 0), (1, 1), (1, 5)] {
+        let mut lease = first;
+        (lease.replica.attempt, lease.replica.workunit.index) = (attempt, index);
+        forged.push(held_of(lease, false));
+    }
+    for bit in 0..64 {
+        let token = LeaseToken::new(first.token.get() ^ 1 << bit);
+        forged.push(held_of(StoryLease { token, ..first }, bit % 2 == 0));
+    }
+    let keeps_nothing =
+        |host: &str| [format!("welcome {host} keeps []"), format!("connected {host}")];
+    for host in ["d1", "d3"] {
+        let seen = story.returns_with(host, forged.clone());
+        seen.begins(keeps_nothing(host));
+    }
+    // Nor what was given to another host.
+    story.returns_with("d3", vec![held_of(first, false)]).begins(keeps_nothing("d3"));
+    // But what it was given, once, however often it says so.
+    let held = [first, second, first].map(|lease| held_of(lease, false));
+    story.returns_with("d1", held.to_vec()).is([
+        "welcome d1 keeps [1/0#1 1/1#1]",
         "connected d1",
-        "fragment d1 1",
+        "fragment d1 4",
     ]);
-    story.asks("d2", 1).is(["lease d2 1/0#4294967295"]);
+    story.reports("d1", "1/0", "x").is(["persist vote 1/0 d1", "verdict d1 1/0 Counted"]);
 }

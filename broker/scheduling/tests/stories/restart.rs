@@ -181,7 +181,7 @@ fn leases_of_a_new_life_have_new_tokens() {
     story.returns("f1", &[]).whatever();
     story.asks("f1", 1).whatever();
     let after = story.lease("f1", "1/0").token;
-    assert!(after.get() >> 40 > before.get() >> 40, "{before:?} {after:?}");
+    assert!(after.get() >> 48 > before.get() >> 48, "{before:?} {after:?}");
 }
 
 #[test]

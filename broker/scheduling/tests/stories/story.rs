@@ -54,6 +54,12 @@ impl Seen {
         self.is([]);
     }
 
+    /// These first, in this order.
+    #[track_caller]
+    pub(crate) fn begins<const N: usize>(self, lines: [String; N]) {
+        assert_eq!(self.0.get(..N), Some(&lines[..]), "{:?}", self.0);
+    }
+
     /// For the steps that are not the subject.
     pub(crate) fn whatever(self) {}
 

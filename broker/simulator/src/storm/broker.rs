@@ -12,7 +12,7 @@ use gleaner_protocol::control::BrokerMessage;
 use gleaner_protocol::farm::FarmEvent;
 use gleaner_protocol::job::{JobSpec, Lane};
 use gleaner_protocol::{JobId, Time};
-use gleaner_scheduling::{Core, CoreConfig, Fact};
+use gleaner_scheduling::{Core, CoreConfig, Fact, TokenKey};
 
 use super::disk::{Disk, Fate, Step};
 use super::rules::SNAPSHOT_AFTER_BYTES;
@@ -283,7 +283,7 @@ impl Broker {
                 Some(misread) => recovery.take(&misread)?,
             }
         }
-        let (core, added) = recovery.finish(incarnation);
+        let (core, added) = recovery.finish(incarnation, TokenKey::default());
         let records = pack(added.iter().cloned());
         if !records.is_empty() {
             self.disk.append(&records);
