@@ -48,9 +48,14 @@ fn at(seconds: u64) -> Time {
 
 impl Farm {
     pub(crate) fn new(seed: u64, hosts: u64) -> Self {
+        Self::with_reserve(seed, hosts, 0)
+    }
+
+    /// One that keeps so many cores of every host.
+    pub(crate) fn with_reserve(seed: u64, hosts: u64, reserve_cores: u32) -> Self {
         let rules = Rules {
             quiet: Span::from_secs(QUIET_S),
-            reserve_cores: 0,
+            reserve_cores,
             reserve_memory_mib: 0,
             fragment_valid: Span::from_secs(30),
             booking_limit: Span::from_secs(86_400),

@@ -11,6 +11,10 @@ use crate::farm::{Farm, QUIET_S};
 
 /// Replays lines under the plain policy.
 fn replay(lines: &[Line], quiet_s: f64) -> Numbers {
+    replay_with(lines, quiet_s, 0)
+}
+
+fn replay_with(lines: &[Line], quiet_s: f64, reserve_cores: u64) -> Numbers {
     let mut file = tempfile::NamedTempFile::new().expect("a file");
     for line in lines {
         serde_json::to_writer(&mut file, line).expect("written");
@@ -20,6 +24,7 @@ fn replay(lines: &[Line], quiet_s: f64) -> Numbers {
     let mut settings = Settings::defaults(&replay.parameters());
     settings.set("log", Value::File(file.path().to_str().expect("a plain path").into()));
     settings.set("quiet_s", Value::Number(quiet_s));
+    settings.set("reserve_cores", Value::Count(reserve_cores));
     let order = Order { settings: &settings, seed: 1, policies: &["plain"], measure: false };
     let outcome = replay.run(&order, &Quiet).expect("a good recording");
     outcome.policies.into_iter().next().expect("one policy").1
@@ -65,6 +70,19 @@ fn a_replay_gives_away_exactly_what_the_monitor_gave() {
         assert_near(numbers["harvestable_core_hours"], given, 1e-6);
         assert_eq!(numbers["hosts"], 12.0);
         assert_eq!(numbers["farm_jobs"], farm.renders as f64);
+    }
+}
+
+#[test]
+fn a_replay_keeps_the_reserve_that_the_monitor_kept() {
+    for (seed, reserve) in [(1, 1), (2, 3), (3, 11)] {
+        let mut farm = Farm::with_reserve(seed, 12, reserve);
+        (farm.hooks_lost_permille, farm.agents_silent_permille) = (50, 10);
+        farm.run(3 * 3600);
+        let numbers = replay_with(&farm.lines, QUIET_S as f64, reserve.into());
+        let given = opened_core_hours(&farm.lines);
+        assert!(given > 1.0, "{given}");
+        assert_near(numbers["harvestable_core_hours"], given, 1e-6);
     }
 }
 

@@ -13,6 +13,7 @@
 //! every event, and then lets the faults stop: all work has to finish. The same seed gives the
 //! same run on any machine.
 
+mod ability;
 mod calendar;
 mod catalogue;
 mod comparison;
@@ -20,6 +21,7 @@ mod deadline;
 mod dice;
 mod experiment;
 mod fragment;
+mod input_file;
 mod limits;
 mod mixed;
 mod nearest;
@@ -48,5 +50,7 @@ pub use setting::{SettingError, settings};
 pub use spread::Spread;
 #[cfg(feature = "storm")]
 pub use storm::{
-    Breach, Bug, FULL_CHECK_TURNS, StormConfig, StormFailure, StormReport, storm, storm_told,
+    Breach, Bug, FULL_CHECK_TURNS, STORM_FURY_MAX, STORM_HOSTS, STORM_HOSTS_RANGE, STORM_HOURS,
+    STORM_HOURS_RANGE, StormConfig, StormFailure, StormReport, span_of_hours, storm, storm_page,
+    storm_told,
 };

@@ -13,3 +13,8 @@ pub(crate) const REPLAY_HOSTS_MAX: usize = 200_000;
 pub(crate) const REPLAY_CHANGES_MAX: usize = 50_000_000;
 /// Workunits of each of the jobs that fill a replayed farm.
 pub(crate) const REPLAY_JOB_WORKUNITS: u32 = 10_000;
+
+/// Largest file of expected times to compute, in bytes.
+pub(crate) const ETC_BYTES_MAX: u64 = 256 << 20;
+/// Longest trace of loads, in bytes, packed and after unpacking.
+pub(crate) const TRACE_BYTES_MAX: u64 = 64 << 20;

@@ -30,6 +30,7 @@ use self::openings::{given_core_us, openings};
 use self::sample::Sample;
 use self::settings::{METRICS, Replayed, parameters};
 use self::trace::Trace;
+use crate::ability::Ability;
 use crate::parameters::Parameter;
 use crate::scenario::{Metric, Numbers, Order, Outcome, Progress, Scenario};
 
@@ -74,7 +75,7 @@ impl Scenario for Replay {
         let mut outcome = Outcome { bound: bound(given, &replayed), ..Outcome::default() };
         let span = 1_000_000 / u32::try_from(order.policies.len().max(1)).unwrap_or(u32::MAX);
         for (from, name) in (0..).map(|place| place * span).zip(order.policies) {
-            let system = system(name, order.seed);
+            let system = system(name, order.seed, replayed.frozen);
             let run = harvest(&sample, replayed.work, system, progress, (from, span));
             let run = run.map_err(|violation| format!("{name}: {violation}"))?;
             let mut numbers = facts.clone();
@@ -86,9 +87,9 @@ impl Scenario for Replay {
     }
 }
 
-fn system(name: &str, seed: u64) -> System {
+fn system(name: &str, seed: u64, frozen: Ability) -> System {
     let policy: PolicyName = name.parse().expect("its policies are known by their names");
-    System { policy: policy.build(seed), freezes: policy == PolicyName::Gleaner, seed }
+    System { policy: policy.build(seed), freezes: frozen.is_of(name), seed }
 }
 
 /// Whole core-microseconds as core-hours.

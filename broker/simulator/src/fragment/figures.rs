@@ -8,10 +8,14 @@ use super::scenario::Plan;
 use crate::scenario::{Better, Metric, Numbers};
 
 pub(super) const METRICS: &[Metric] = &[
-    Metric { name: "completed", about: "workunits with a final output", better: Better::Higher },
+    Metric {
+        name: "completed",
+        about: "workunits that became final during the measurement, though some were computed before it",
+        better: Better::Higher,
+    },
     Metric {
         name: "completion_rate_per_hour",
-        about: "completed workunits in an hour",
+        about: "workunits with a right final output, each counted by the share of its right outputs' run time that lies in the measurement, in an hour of it",
         better: Better::Higher,
     },
     Metric {
@@ -31,7 +35,7 @@ pub(super) const METRICS: &[Metric] = &[
     },
     Metric {
         name: "accepted_share_percent",
-        about: "nominal length of the completed workunits, once each, over the core-time that the farm's renders leave and desktops bring (at their speed), the quiet periods included",
+        about: "nominal length of the workunits of the completion rate, once each, over the core-time that the farm's renders leave and desktops bring (at their speed), the quiet periods included",
         better: Better::Higher,
     },
     Metric {
@@ -41,7 +45,7 @@ pub(super) const METRICS: &[Metric] = &[
     },
     Metric {
         name: "discarded_core_hours",
-        about: "run time of replicas that were not reported",
+        about: "run time of which nothing came: of replicas that were killed or aborted, or that a desktop took away and has to repeat",
         better: Better::Lower,
     },
     Metric {
@@ -71,6 +75,15 @@ pub(super) const METRICS: &[Metric] = &[
     },
 ];
 
+/// The right outputs of a workunit, and how much of them was computed within the measurement: in
+/// all, and by the farm, in outputs.
+#[derive(Debug, Clone, Copy, Default)]
+struct Right {
+    count: f32,
+    measured: f32,
+    of_farm: f32,
+}
+
 /// Counts of one run.
 #[derive(Debug)]
 pub(super) struct Tally {
@@ -78,8 +91,10 @@ pub(super) struct Tally {
     to: Time,
     /// When each workunit's first lease was given, by index.
     began: Vec<Time>,
-    /// Right outputs of each workunit, by index: of the farm, and in all.
-    right: Vec<(u8, u8)>,
+    /// Right outputs of each workunit, by index.
+    right: Vec<Right>,
+    /// Workunits that were computed within the measurement, each once: in all, and by the farm.
+    credit: f64,
     farm_credit: f64,
     turnarounds_us: Vec<u64>,
     wrong: u64,
@@ -97,17 +112,17 @@ pub(super) struct Tally {
     /// Core-time of desktops, at their speed.
     desktop_us: f64,
     quiet: Span,
-    is_measuring: bool,
 }
 
 impl Tally {
     pub(super) fn new(plan: &Plan) -> Self {
-        let from = Time::ZERO + plan.warmup;
+        let (from, to) = plan.window();
         Self {
             from,
-            to: plan.end(),
+            to,
             began: Vec::new(),
             right: Vec::new(),
+            credit: 0.0,
             farm_credit: 0.0,
             turnarounds_us: Vec::new(),
             wrong: 0,
@@ -122,8 +137,11 @@ impl Tally {
             farm_open_us: 0.0,
             desktop_us: 0.0,
             quiet: plan.quiet,
-            is_measuring: plan.warmup == Span::ZERO,
         }
+    }
+
+    fn is_measured(&self, now: Time) -> bool {
+        (self.from..self.to).contains(&now)
     }
 
     /// The part of a period that is measured.
@@ -147,17 +165,17 @@ impl Tally {
         }
     }
 
-    /// A replica ran up to now.
-    pub(super) fn ran(&mut self, is_farm: bool, since: Option<Time>, now: Time) {
-        if let Some(since) = since.filter(|_| is_farm) {
-            self.farm_run_us += self.within(since, now);
-        }
+    /// A replica ran up to now. Returns how much of that is measured.
+    pub(super) fn ran(&mut self, is_farm: bool, since: Option<Time>, now: Time) -> Span {
+        let micros = since.map_or(0, |since| self.within(since, now));
+        self.farm_run_us += if is_farm { micros } else { 0 };
+        Span::from_micros(micros)
     }
 
-    /// What a replica did is discarded.
-    pub(super) fn lost(&mut self, spent: Span, now: Time) {
-        if now >= self.from {
-            self.lost_us += spent.as_micros();
+    /// So much of what a replica did is discarded, or has to be done again.
+    pub(super) fn lost(&mut self, run: Span, now: Time) {
+        if self.is_measured(now) {
+            self.lost_us += run.as_micros();
         }
     }
 
@@ -165,30 +183,34 @@ impl Tally {
         let index = index as usize;
         if self.began.len() <= index {
             self.began.resize(index + 1, now);
-            self.right.resize(index + 1, (0, 0));
+            self.right.resize(index + 1, Right::default());
         }
     }
 
     pub(super) fn leased(&mut self, now: Time) {
-        self.is_measuring |= now >= self.from;
-        self.leased += u64::from(self.is_measuring);
+        self.leased += u64::from(self.is_measured(now));
     }
 
+    /// An output of the workunit comes, of which so large a share was computed within the
+    /// measurement.
     pub(super) fn reported(
         &mut self,
         index: u32,
         output: Digest,
-        is_farm: bool,
-        character: Character,
+        share: f64,
+        (is_farm, character): (bool, Character),
+        now: Time,
     ) {
         if answers::is_right(output)
-            && let Some((farm, all)) = self.right.get_mut(index as usize)
+            && let Some(right) = self.right.get_mut(index as usize)
         {
-            *farm = farm.saturating_add(u8::from(is_farm));
-            *all = all.saturating_add(1);
+            let share = share.min(1.0) as f32;
+            right.count += 1.0;
+            right.measured += share;
+            right.of_farm += if is_farm { share } else { 0.0 };
         }
         self.attacker_reported += u64::from(character == Character::Attacker);
-        self.reported += u64::from(self.is_measuring);
+        self.reported += u64::from(self.is_measured(now));
     }
 
     pub(super) fn decided(
@@ -199,11 +221,14 @@ impl Tally {
         now: Time,
     ) {
         self.attacker_wrong += u64::from(author == Some(Character::Attacker));
-        if now >= self.from {
+        let right = self.right.get(index as usize).copied().unwrap_or_default();
+        if answers::is_right(output) && right.count > 0.0 {
+            self.credit += f64::from(right.measured / right.count);
+            self.farm_credit += f64::from(right.of_farm / right.count);
+        }
+        if self.is_measured(now) {
             let began = self.began.get(index as usize).copied().unwrap_or(now);
             self.turnarounds_us.push(now.since(began).as_micros());
-            let (farm, all) = self.right.get(index as usize).copied().unwrap_or_default();
-            self.farm_credit += f64::from(farm) / f64::from(all.max(1));
             self.wrong += u64::from(!answers::is_right(output));
         }
     }
@@ -221,11 +246,11 @@ impl Tally {
         let all_us = (plan.farm_hosts as f64) * f64::from(plan.cores) * plan.measured.as_secs_f64();
         let all_us = all_us * 1e6;
         let busy_us = all_us - self.farm_idle_us + self.farm_run_us as f64;
-        let accepted_us = completed * plan.length.as_micros() as f64;
+        let accepted_us = self.credit * plan.length.as_micros() as f64;
         let attacks = self.attacker_reported.max(1) as f64;
         Numbers::from([
             ("completed", completed),
-            ("completion_rate_per_hour", completed / hours),
+            ("completion_rate_per_hour", self.credit / hours),
             ("turnaround_p50_s", percentile(0.5)),
             ("turnaround_p95_s", percentile(0.95)),
             ("utilization_percent", 100.0 * busy_us / all_us),
@@ -249,7 +274,8 @@ impl Tally {
     }
 
     /// Core-time that could be harvested, over the least replicas that the error allows: the same
-    /// under every policy.
+    /// under every policy. How many workunits become final meanwhile has no such bound, for what
+    /// was computed before may be among them; what is computed meanwhile has.
     pub(super) fn bound(&self, plan: &Plan, least_replicas: u8) -> Numbers {
         let harvestable = self.farm_open_us + self.desktop_us;
         let unique = harvestable / f64::from(least_replicas.max(1));
@@ -257,7 +283,6 @@ impl Tally {
         let hours = plan.measured.as_secs_f64() / 3600.0;
         let all = plan.farm_hosts as f64 * f64::from(plan.cores) * plan.measured.as_micros() as f64;
         Numbers::from([
-            ("completed", libm::ceil(completed)),
             ("completion_rate_per_hour", completed / hours),
             ("accepted_share_percent", 100.0 * unique / self.idle_us()),
             (

@@ -17,6 +17,8 @@ pub(super) struct Replica {
     pub(super) done: Span,
     /// How long it ran before that in all.
     pub(super) spent: Span,
+    /// How much of that is measured.
+    pub(super) measured: Span,
     /// Tells this run of it from others.
     pub(super) run: u64,
 }
@@ -57,9 +59,20 @@ impl Host {
 }
 
 impl Replica {
+    /// One that has not begun.
+    pub(super) fn new(token: LeaseToken, id: ReplicaId) -> Self {
+        let (done, spent, measured) = (Span::ZERO, Span::ZERO, Span::ZERO);
+        Self { token, id, since: None, done, spent, measured, run: 0 }
+    }
+
     /// How long it has run in all.
     pub(super) fn spent(&self, now: Time) -> Span {
         self.spent + self.since.map_or(Span::ZERO, |since| now.since(since))
+    }
+
+    /// What it has done so far and keeps as long as it runs.
+    pub(super) fn holds(&self, now: Time) -> Span {
+        self.done + self.since.map_or(Span::ZERO, |since| now.since(since))
     }
 
     /// It stops running at `now`; it keeps what it did up to its last checkpoint, all of it where

@@ -10,6 +10,7 @@ use super::availability::{Lengths, Rhythm};
 use super::figures::METRICS;
 use super::system::System;
 use super::world::{self, part};
+use crate::ability::Ability;
 use crate::parameters::{Parameter, Settings};
 use crate::scenario::{Metric, Order, Outcome, Progress, Scenario};
 
@@ -50,6 +51,10 @@ pub(super) struct Plan {
     /// Workunits that are there at once; 0 for no end of them.
     pub(super) open_workunits: usize,
     pub(super) grace: Span,
+    /// Whose brokers give what a desktop held to others after `grace`.
+    pub(super) graced: Ability,
+    /// Whose hosts freeze what they run for a render, and go on with it afterwards.
+    pub(super) frozen: Ability,
     pub(super) abort_is_told: bool,
     pub(super) freeze_fails_share: f64,
     pub(super) replication: u8,
@@ -58,11 +63,18 @@ pub(super) struct Plan {
     pub(super) faults: Faults,
     pub(super) warmup: Span,
     pub(super) measured: Span,
+    pub(super) settling: Span,
 }
 
 impl Plan {
+    /// When the measurement begins and ends.
+    pub(super) fn window(&self) -> (Time, Time) {
+        let from = Time::ZERO + self.warmup;
+        (from, from + self.measured)
+    }
+
     pub(super) fn end(&self) -> Time {
-        Time::ZERO + self.warmup + self.measured
+        self.window().1 + self.settling
     }
 
     pub(super) fn run_time(&self, speed: f64) -> Span {
@@ -126,6 +138,8 @@ impl Plan {
             lease: span(lease_s),
             open_workunits: count("open_workunits") as usize,
             grace: span(number("reconnect_grace_s")),
+            graced: Ability::of(settings.word("reconnect_grace_of")),
+            frozen: Ability::of(settings.word("frozen")),
             abort_is_told: settings.flag("preemption_is_told"),
             freeze_fails_share: number("freeze_fails_share"),
             replication: small("replication"),
@@ -134,6 +148,7 @@ impl Plan {
             faults,
             warmup: span(3600.0 * number("warmup_h")),
             measured: span(3600.0 * number("measured_h")),
+            settling: span(3600.0 * number("settling_h")),
         })
     }
 
@@ -219,7 +234,13 @@ impl Fragments {
                 0.05,
                 (0.0, 1.0),
                 "share of renders that need the memory of what is frozen, which is lost then",
-                "gleaner only; assumed: 12 small tasks beside a render on 48 GB",
+                "assumed: 12 small tasks beside a render on 48 GB",
+            ),
+            Parameter::word(
+                "frozen",
+                Ability::OURS_FIRST,
+                "whose hosts freeze what they run when a render comes, and go on with it afterwards; the others kill it",
+                "Chen and Cheng 2016, section 3.3: tasks are aborted; to freeze them is ours, as a part of gleaner",
             ),
         ]
     }
@@ -265,8 +286,14 @@ impl Fragments {
                 "reconnect_grace_s",
                 120.0,
                 (0.0, 86_400.0),
-                "gleaner gives what a desktop held to others when it is away for so long; the others wait for the end of the lease",
-                "the broker's default; Chen and Cheng 2016, section 4: tasks of workers that disconnected halt until their timeout",
+                "what a desktop held is given to others when it is away for so long",
+                "the broker's default",
+            ),
+            Parameter::word(
+                "reconnect_grace_of",
+                Ability::OURS_FIRST,
+                "whose desktops are missed after reconnect_grace_s; what those of the others held waits for the end of the lease",
+                "Chen and Cheng 2016, section 4: tasks of workers that disconnected halt until their timeout; to miss them sooner is ours",
             ),
         ]
     }
@@ -335,6 +362,13 @@ impl Fragments {
                 (1.0, 10_000.0),
                 "time of the measurement",
                 "chosen",
+            ),
+            Parameter::number(
+                "settling_h",
+                48.0,
+                (0.0, 10_000.0),
+                "time after the measurement in which what was computed in it may still become final; all goes on meanwhile",
+                "chosen: gleaner keeps lone results back until their hosts were checked later, a day on average",
             ),
         ]
     }

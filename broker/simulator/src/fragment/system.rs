@@ -2,6 +2,8 @@
 
 use gleaner_scheduling::{BoincAdaptive, FragmentAware, Gleaner, Plain, Policy};
 
+use crate::ability::Ability;
+
 /// A policy with its agents and its submitter's habits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum System {
@@ -34,13 +36,8 @@ impl System {
         matches!(self, Self::BoincAdaptive | Self::Gleaner)
     }
 
-    /// Whether a host freezes what it runs when a render comes, and goes on with it afterwards.
-    pub(super) fn freezes(self) -> bool {
-        self == Self::Gleaner
-    }
-
-    /// Whether what a host holds that left goes to others soon, not only when its lease runs out.
-    pub(super) fn notices_leaving(self) -> bool {
-        self == Self::Gleaner
+    /// Whether its hosts have an ability.
+    pub(super) fn has(self, ability: Ability) -> bool {
+        ability.is_of(Self::NAMES[self as usize])
     }
 }

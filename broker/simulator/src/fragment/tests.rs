@@ -35,25 +35,40 @@ fn nobody_beats_the_bound_and_the_same_seed_gives_the_same_figures() {
         for policy in System::NAMES {
             let completed = number(&outcome, policy, "completed");
             assert!(completed > 0.0, "{policy}");
+            for metric in [
+                "completion_rate_per_hour",
+                "accepted_share_percent",
+                "farm_accepted_share_percent",
+            ] {
+                let (got, bound) = (number(&outcome, policy, metric), outcome.bound[metric]);
+                assert!(0.0 < got && got <= bound, "{policy}, {metric}: {got} of {bound}");
+            }
             let busy = number(&outcome, policy, "utilization_percent");
             assert!(busy <= outcome.bound["utilization_percent"] + 1e-6, "{policy}: {busy}");
             let wrong = number(&outcome, policy, "wrong_accepted");
             assert!(wrong <= 0.0, "{policy}: {wrong} without faulty hosts");
-        }
-        // The pipeline of before the measurement may end in it: one workunit a core.
-        let in_flight = 6.0 * 4.0 + 12.0;
-        for policy in ["plain", "fragment-aware", "boinc-adaptive"] {
-            let completed = number(&outcome, policy, "completed");
-            assert!(completed <= outcome.bound["completed"] + in_flight, "{policy}: {completed}");
         }
     }
 }
 
 #[test]
 fn who_freezes_loses_less() {
-    let outcome = run(&LONG, &["desktops=0"], &["plain", "gleaner"]).expect("good settings");
-    let lost = |policy| number(&outcome, policy, "discarded_core_hours");
-    assert!(lost("gleaner") < lost("plain") / 4.0, "{} {}", lost("gleaner"), lost("plain"));
+    let lost = |frozen: &str| {
+        let sets = ["desktops=0", frozen];
+        let outcome = run(&LONG, &sets, &["plain", "gleaner"]).expect("good settings");
+        let of = |policy| number(&outcome, policy, "discarded_core_hours");
+        (of("plain"), of("gleaner"))
+    };
+    let (ours, all, none) = (lost("frozen=gleaner"), lost("frozen=all"), lost("frozen=none"));
+    assert_eq!((ours.0, ours.1), (none.0, all.1), "who freezes is no matter of the others");
+    assert!(all.0 < none.0 / 2.0 && all.1 < none.1 / 4.0, "{all:?} {none:?}");
+}
+
+#[test]
+fn what_a_desktop_takes_away_is_discarded_even_if_it_never_comes_back() {
+    let sets = ["farm_hosts=1", "cores=1", "desktop_away_h=1000"];
+    let outcome = run(&LONG, &sets, &["plain"]).expect("good settings");
+    assert!(number(&outcome, "plain", "discarded_core_hours") > 0.0);
 }
 
 #[test]

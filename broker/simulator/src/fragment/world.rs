@@ -87,7 +87,7 @@ pub(super) fn run(plan: &Plan, seed: u64, system: System, progress: &dyn Fn(f64)
 impl<'a> World<'a> {
     fn new(plan: &'a Plan, seed: u64, system: System) -> Self {
         // Leases outlive a lost link where nobody is to notice it.
-        let grace = if system.notices_leaving() { plan.grace } else { plan.lease };
+        let grace = if system.has(plan.graced) { plan.grace } else { plan.lease };
         let config = CoreConfig {
             reconnect_grace: grace,
             audit_seed: seed,
@@ -215,19 +215,22 @@ impl<'a> World<'a> {
             return;
         }
         let name = host.name();
-        let keeps = self.system.freezes() && !self.freezing.happens(self.plan.freeze_fails_share);
+        let freezes = self.system.has(self.plan.frozen);
+        let keeps = freezes && !self.freezing.happens(self.plan.freeze_fails_share);
         // A broker that hears nothing keeps the lease until it runs out.
         let is_told = keeps || self.plan.abort_is_told;
         let mut tokens = Vec::new();
         for replica in &mut host.replicas {
-            self.tally.ran(host.is_farm, replica.since, self.now);
+            let measured = self.tally.ran(host.is_farm, replica.since, self.now);
+            replica.measured = replica.measured + measured;
+            if !keeps {
+                self.tally.lost(replica.holds(self.now), self.now);
+            }
             replica.stop(self.now, keeps, None);
             tokens.push(replica.token);
         }
         if !keeps {
-            for replica in host.replicas.drain(..) {
-                self.tally.lost(replica.spent(self.now), self.now);
-            }
+            host.replicas.clear();
         }
         if keeps || !is_told {
             for token in tokens {
@@ -247,8 +250,12 @@ impl<'a> World<'a> {
         let host = &mut self.hosts[index];
         host.is_open = false;
         for replica in &mut host.replicas {
-            self.tally.ran(host.is_farm, replica.since, self.now);
+            let measured = self.tally.ran(host.is_farm, replica.since, self.now);
+            replica.measured = replica.measured + measured;
+            let held = replica.holds(self.now);
             replica.stop(self.now, false, self.plan.checkpoint);
+            let lost = held.as_micros() - replica.done.as_micros();
+            self.tally.lost(Span::from_micros(lost), self.now);
         }
         let name = host.name();
         self.stage.tell(self.now, Input::HostLeft { host: name });
@@ -276,7 +283,8 @@ impl<'a> World<'a> {
             return;
         }
         let replica = host.take(token).expect("it was just seen");
-        self.tally.ran(host.is_farm, replica.since, self.now);
+        let measured = replica.measured + self.tally.ran(host.is_farm, replica.since, self.now);
+        let share = measured.as_secs_f64() / host.run_time.as_secs_f64();
         let (character, name) = (host.character, host.name());
         let trusted = host.number.is_some_and(|number| {
             character == Character::Attacker && self.stage.farm().host(number).standing.is_proven()
@@ -287,7 +295,7 @@ impl<'a> World<'a> {
         let output =
             faults.output(character, trusted, replica.id.workunit, serial, &mut self.answers);
         let (is_farm, unit) = (host.is_farm, self.index(replica.id.workunit));
-        self.tally.reported(unit, output, is_farm, character);
+        self.tally.reported(unit, output, share, (is_farm, character), self.now);
         let outcome = ReportedOutcome::Output(output);
         let cpu_us = replica.spent(self.now).as_micros();
         self.stage.report(self.now, name.clone(), token, replica.id, outcome, cpu_us);
@@ -307,8 +315,7 @@ impl<'a> World<'a> {
                         self.tally.begun(self.index(id.workunit), self.now);
                         self.tally.leased(self.now);
                         let index = host.get();
-                        let (done, spent, run) = (Span::ZERO, Span::ZERO, 0);
-                        let replica = Replica { token, id, since: None, done, spent, run };
+                        let replica = Replica::new(token, id);
                         self.hosts[index].number = Some(host);
                         self.hosts[index].replicas.push(replica);
                         self.goes_on(index, token);
@@ -338,7 +345,7 @@ impl<'a> World<'a> {
         let host = &mut self.hosts[index];
         let Some(replica) = host.take(token) else { return };
         self.tally.ran(host.is_farm, replica.since, self.now);
-        self.tally.lost(replica.spent(self.now), self.now);
+        self.tally.lost(replica.holds(self.now), self.now);
         if host.is_open {
             let name = host.name();
             self.stage.ask(self.now, name, 1);
@@ -353,7 +360,7 @@ impl<'a> World<'a> {
             if kept.contains(&token) {
                 self.goes_on(index, token);
             } else if let Some(replica) = self.hosts[index].take(token) {
-                self.tally.lost(replica.spent(self.now), self.now);
+                self.tally.lost(replica.holds(self.now), self.now);
             }
         }
         let host = &self.hosts[index];

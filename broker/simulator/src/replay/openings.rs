@@ -2,6 +2,10 @@
 //!
 //! The rule of the resource monitor: what is given shrinks at once, and it grows only after a
 //! quiet period in which nothing began or ended on the host.
+//!
+//! The monitor itself knows hooks, samples and epochs, of which a log of another system has none,
+//! so this is the same rule over what all logs have. That it stays the same is shown against the
+//! monitor: a replay of what it recorded gives away exactly what it gave.
 
 use std::collections::VecDeque;
 

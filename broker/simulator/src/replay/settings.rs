@@ -5,6 +5,7 @@ use gleaner_protocol::limits::CORES_MAX;
 
 use super::format::FORMATS;
 use super::harvest::Work;
+use crate::ability::Ability;
 use crate::parameters::{Parameter, Settings};
 use crate::scenario::{Better, Metric};
 
@@ -69,9 +70,14 @@ pub(super) fn parameters() -> Vec<Parameter> {
             "freeze_fails_share",
             0.05,
             (0.0, 1.0),
-            "share of the farm's jobs that need the memory of what is frozen, which is lost then; \
-             gleaner only, whose agents freeze what has to go and go on with it afterwards",
+            "share of the farm's jobs that need the memory of what is frozen, which is lost then",
             "assumed, as for the fragment scenarios: small tasks beside a render on 48 GB",
+        ),
+        Parameter::word(
+            "frozen",
+            Ability::NOBODY_FIRST,
+            "whose hosts freeze what has to go and go on with it afterwards; the others kill it",
+            "agents kill what a render drives out, whatever the policy",
         ),
         Parameter::count(
             "replicas_max",
@@ -93,6 +99,8 @@ pub(super) struct Replayed {
     pub(super) quiet: Span,
     pub(super) reserve_cores: u32,
     pub(super) work: Work,
+    /// Whose hosts freeze what has to go.
+    pub(super) frozen: Ability,
     pub(super) replicas_max: u64,
 }
 
@@ -117,6 +125,7 @@ impl Replayed {
                 error_ppb: small("error_ppm").saturating_mul(1_000),
                 freeze_fails_share: settings.number("freeze_fails_share"),
             },
+            frozen: Ability::of(settings.word("frozen")),
             replicas_max: settings.count("replicas_max"),
         })
     }

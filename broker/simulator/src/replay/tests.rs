@@ -1,6 +1,7 @@
 use std::io::Write;
 
 use super::Replay;
+use crate::ability::Ability;
 use crate::parameters::{Settings, Value};
 use crate::scenario::{Order, Outcome, Quiet, Scenario};
 
@@ -136,18 +137,27 @@ const BREAK: &str = "\
 
 #[test]
 fn what_is_frozen_goes_on_unless_the_farm_needs_its_memory() {
-    let under = |policy: &str, share: f64| {
-        let set = [("freeze_fails_share", Value::Number(share)), ("replication", Value::Count(1))];
+    let under = |policy: &str, whose: &'static str, share: f64| {
+        let set = [
+            ("freeze_fails_share", Value::Number(share)),
+            ("replication", Value::Count(1)),
+            ("frozen", Value::Word(whose, Ability::NOBODY_FIRST)),
+        ];
         let outcome = replay(BREAK, &set).expect("a log");
         let found = outcome.policies.into_iter().find(|(name, _)| *name == policy);
         found.expect("it ran").1
     };
-    let plain = under("plain", 0.0);
-    assert_eq!((plain["preemptions"], plain["freezes"]), (8.0, 0.0));
-    let gleaner = under("gleaner", 0.0);
-    assert_eq!((gleaner["preemptions"], gleaner["freezes"]), (0.0, 8.0));
-    assert_eq!(gleaner["lost_to_preemption_core_hours"], 0.0);
-    assert!(gleaner["harvested_core_hours"] > plain["harvested_core_hours"]);
-    let unlucky = under("gleaner", 1.0);
+    for (policy, whose) in [("plain", "none"), ("plain", "gleaner"), ("gleaner", "none")] {
+        let killed = under(policy, whose, 0.0);
+        assert_eq!((killed["preemptions"], killed["freezes"]), (8.0, 0.0), "{policy}, {whose}");
+    }
+    let plain = under("plain", "none", 0.0);
+    for (policy, whose) in [("plain", "all"), ("gleaner", "gleaner"), ("gleaner", "all")] {
+        let frozen = under(policy, whose, 0.0);
+        assert_eq!((frozen["preemptions"], frozen["freezes"]), (0.0, 8.0), "{policy}, {whose}");
+        assert_eq!(frozen["lost_to_preemption_core_hours"], 0.0, "{policy}, {whose}");
+        assert!(frozen["harvested_core_hours"] > plain["harvested_core_hours"]);
+    }
+    let unlucky = under("gleaner", "all", 1.0);
     assert_eq!((unlucky["preemptions"], unlucky["freezes"]), (8.0, 0.0));
 }
