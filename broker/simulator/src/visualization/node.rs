@@ -15,12 +15,22 @@ pub(super) struct Task {
     pub(super) render: Span,
     /// Time that was spent on it so far.
     pub(super) spent: Span,
+    /// Whether its chunk was loaded for it.
+    pub(super) has_loaded: bool,
+}
+
+impl Task {
+    /// One that was just given.
+    pub(super) fn new(token: LeaseToken, replica: ReplicaId, chunk: u32, render: Span) -> Self {
+        Self { token, replica, chunk, render, spent: Span::ZERO, has_loaded: false }
+    }
 }
 
 /// What a node does with a task, and how long that takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Step {
     pub(super) kind: Kind,
+    pub(super) token: LeaseToken,
     pub(super) takes: Span,
 }
 
@@ -73,15 +83,22 @@ impl Node {
         }
     }
 
-    /// Takes a task; whether its chunk is there.
-    pub(super) fn accept(&mut self, task: Task) -> bool {
-        let is_kept = self.kept.contains(task.chunk);
-        if is_kept {
+    /// Takes a task.
+    pub(super) fn accept(&mut self, task: Task) {
+        if self.kept.contains(task.chunk) {
             self.ready.push_back(task);
         } else {
             self.to_load.push_back(task);
         }
-        is_kept
+    }
+
+    /// Whether this step of a task is under way: it may have been given back meanwhile.
+    pub(super) fn is_at(&self, kind: Kind, token: LeaseToken) -> bool {
+        let task = match kind {
+            Kind::Load => &self.loading,
+            Kind::Render => &self.rendering,
+        };
+        task.as_ref().is_some_and(|task| task.token == token)
     }
 
     /// Begins what can be begun.
@@ -93,7 +110,7 @@ impl Node {
             if self.kept.contains(task.chunk) {
                 self.kept.touch(task.chunk, speed.chunk_bytes, |_| {});
                 self.rendering = Some(task);
-                step(Step { kind: Kind::Render, takes: task.render });
+                step(Step { kind: Kind::Render, token: task.token, takes: task.render });
             } else {
                 self.to_load.push_front(task);
             }
@@ -107,7 +124,7 @@ impl Node {
                 return self.begin(speed, step);
             }
             self.loading = Some(task);
-            step(Step { kind: Kind::Load, takes: speed.load });
+            step(Step { kind: Kind::Load, token: task.token, takes: speed.load });
         }
     }
 
@@ -117,6 +134,7 @@ impl Node {
         let mut dropped = Vec::new();
         self.kept.touch(task.chunk, speed.chunk_bytes, |chunk| dropped.push(chunk));
         task.spent = task.spent + speed.load;
+        task.has_loaded = true;
         self.ready.push_back(task);
         (task.chunk, dropped)
     }
@@ -142,10 +160,12 @@ impl Node {
         kept
     }
 
-    /// Gives a task back that it has not begun to render.
+    /// Gives a task back, whatever it is at: the step that is under way comes to nothing.
     pub(super) fn abort(&mut self, token: LeaseToken) {
         self.to_load.retain(|task| task.token != token);
         self.ready.retain(|task| task.token != token);
+        self.loading.take_if(|task| task.token == token);
+        self.rendering.take_if(|task| task.token == token);
     }
 }
 
@@ -156,4 +176,76 @@ pub(super) struct Event {
     pub(super) node: u32,
     pub(super) kind: Kind,
     pub(super) life: u32,
+    pub(super) token: LeaseToken,
+}
+
+#[cfg(test)]
+mod tests {
+    use gleaner_protocol::{JobId, WorkunitId};
+
+    use super::*;
+
+    const SPEED: Speed = Speed { chunk_bytes: 1, load: Span::from_secs(2) };
+
+    fn node() -> Node {
+        Node::new(HostName::new("node").expect("a plain name"), 1)
+    }
+
+    fn task(number: u64, chunk: u32) -> Task {
+        let workunit = WorkunitId { job: JobId::new(number), index: 0 };
+        let replica = ReplicaId { workunit, attempt: 1 };
+        Task::new(LeaseToken::new(number), replica, chunk, Span::from_secs(1))
+    }
+
+    /// What is begun: the kind of step, and of which task.
+    fn begun(node: &mut Node) -> Vec<(Kind, u64)> {
+        let mut steps = Vec::new();
+        node.begin(&SPEED, &mut |step| steps.push((step.kind, step.token.get())));
+        steps
+    }
+
+    #[test]
+    fn who_finds_a_chunk_that_was_loaded_for_another_did_not_load_it() {
+        let mut node = node();
+        node.accept(task(1, 7));
+        node.accept(task(2, 7));
+        assert_eq!(begun(&mut node), [(Kind::Load, 1)]);
+        node.loaded(&SPEED);
+        assert_eq!(begun(&mut node), [(Kind::Render, 1)]);
+        assert!(node.rendered().has_loaded);
+        assert_eq!(begun(&mut node), [(Kind::Render, 2)]);
+        assert!(!node.rendered().has_loaded);
+    }
+
+    #[test]
+    fn who_finds_that_its_chunk_went_for_another_has_to_load_it() {
+        let mut node = node();
+        for (number, chunk) in [(1, 7), (2, 7), (3, 8)] {
+            node.accept(task(number, chunk));
+        }
+        begun(&mut node);
+        node.loaded(&SPEED);
+        assert_eq!(begun(&mut node), [(Kind::Render, 1), (Kind::Load, 3)]);
+        // There is room for one chunk only.
+        assert_eq!(node.loaded(&SPEED), (8, vec![7]));
+        node.rendered();
+        assert_eq!(begun(&mut node), [(Kind::Render, 3), (Kind::Load, 2)]);
+    }
+
+    #[test]
+    fn a_task_that_is_given_back_while_it_is_loaded_or_rendered_makes_room() {
+        let mut node = node();
+        node.accept(task(1, 7));
+        node.accept(task(2, 8));
+        assert_eq!(begun(&mut node), [(Kind::Load, 1)]);
+        node.abort(LeaseToken::new(1));
+        assert!(!node.is_at(Kind::Load, LeaseToken::new(1)), "its end comes to nothing");
+        assert_eq!(begun(&mut node), [(Kind::Load, 2)]);
+        assert!(node.is_at(Kind::Load, LeaseToken::new(2)));
+        node.loaded(&SPEED);
+        assert_eq!(begun(&mut node), [(Kind::Render, 2)]);
+        node.abort(LeaseToken::new(2));
+        assert!(!node.is_at(Kind::Render, LeaseToken::new(2)));
+        assert_eq!(begun(&mut node), []);
+    }
 }

@@ -160,7 +160,7 @@ const METRICS: &[Metric] = &[
     },
     Metric {
         name: "hit_rate_percent",
-        about: "tasks that found their chunk in memory",
+        about: "tasks for which no chunk had to be loaded",
         better: Better::Higher,
     },
     Metric {

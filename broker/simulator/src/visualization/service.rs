@@ -3,7 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
+use gleaner_protocol::control::Verdict;
 use gleaner_protocol::job::{JobSpec, Lane, Task as Run, Workunits};
+use gleaner_protocol::limits::LEASE_S_MAX;
 use gleaner_protocol::{
     Capabilities, ChunkId, DatasetId, Digest, HostInfo, HostName, JobId, KernelName, Origin,
     OwnerName, Profile, Reads, Span, Time,
@@ -201,9 +203,9 @@ impl<'a> Service<'a> {
     }
 
     fn happen(&mut self, event: Event) {
-        let Event { at: now, node, kind, life } = event;
+        let Event { at: now, node, kind, life, token } = event;
         let entry = &mut self.nodes[node as usize];
-        if entry.life != life {
+        if entry.life != life || !entry.is_at(kind, token) {
             return;
         }
         match kind {
@@ -219,19 +221,23 @@ impl<'a> Service<'a> {
                 let task = entry.rendered();
                 let host = entry.name.clone();
                 self.begin_at(now, node as usize);
-                let Task { token, replica, spent, .. } = task;
-                self.tally.rendered(now, replica.workunit.job);
+                let Task { token, replica, spent, has_loaded, .. } = task;
+                self.tally.rendered(has_loaded);
                 let output = ReportedOutcome::Output(Digest::from_bytes([0; 32]));
-                self.stage.report(now, host.clone(), token, replica, output, spent.as_micros());
-                let entry = &mut self.nodes[node as usize];
-                if entry.asked < self.slots {
-                    // A node asks for as much as it may, so that it is served at once later.
-                    let most = self.infos[node as usize].cores.max(self.slots);
-                    let more = most - entry.asked;
-                    entry.asked = most;
-                    self.stage.ask(now, host, more);
-                }
+                self.stage.report(now, host, token, replica, output, spent.as_micros());
+                self.ask(now, node as usize);
             }
+        }
+    }
+
+    /// A node asks for as much as it may, so that it is served at once later.
+    fn ask(&mut self, now: Time, node: usize) {
+        let entry = &mut self.nodes[node];
+        if entry.is_up && entry.asked < self.slots {
+            let most = self.infos[node].cores.max(self.slots);
+            let more = most - entry.asked;
+            entry.asked = most;
+            self.stage.ask(now, entry.name.clone(), more);
         }
     }
 
@@ -240,7 +246,7 @@ impl<'a> Service<'a> {
         self.nodes[node].begin(&self.speed, &mut |step| {
             let at = now + step.takes;
             let node = u32::try_from(node).expect("nodes are counted by a u32");
-            events.push(Reverse(Event { at, node, kind: step.kind, life }));
+            events.push(Reverse(Event { at, node, kind: step.kind, life, token: step.token }));
         });
     }
 
@@ -262,12 +268,18 @@ impl<'a> Service<'a> {
                         let entry = &mut self.nodes[node];
                         entry.asked = entry.asked.saturating_sub(1);
                         let render = self.rendering.time(replica.workunit);
-                        let task = Task { token, replica, chunk, render, spent: Span::ZERO };
-                        let was_kept = entry.accept(task);
-                        self.tally.started(now, frame, was_kept);
+                        entry.accept(Task::new(token, replica, chunk, render));
+                        self.tally.started(now, frame);
                         self.begin_at(now, node);
                     }
-                    Effect::Abort { host, token, .. } => self.nodes[host.get()].abort(token),
+                    Effect::Abort { host, token, .. } => {
+                        self.nodes[host.get()].abort(token);
+                        self.begin_at(now, host.get());
+                        self.ask(now, host.get());
+                    }
+                    Effect::Verdict { workunit, verdict: Verdict::Counted, .. } => {
+                        self.tally.accepted(now, workunit.job);
+                    }
                     _ => {}
                 }
             }
@@ -306,7 +318,8 @@ fn template(kernel: KernelName, cluster: &Cluster) -> JobSpec {
         replication: 1,
         quorum: None,
         max_replicas: None,
-        lease_s: 3600,
+        // Who waits for a node that is down learns it by its link.
+        lease_s: LEASE_S_MAX,
         profile: Profile { reads, ..Profile::default() },
         trust: gleaner_protocol::Trust::Fixed,
     }

@@ -45,14 +45,18 @@ impl Tally {
     }
 
     /// A task began.
-    pub(super) fn started(&mut self, now: Time, frame: usize, was_kept: bool) {
-        self.tasks += 1;
-        self.hits += u64::from(was_kept);
+    pub(super) fn started(&mut self, now: Time, frame: usize) {
         self.started[frame] = self.started[frame].min(now);
     }
 
-    /// A task was rendered.
-    pub(super) fn rendered(&mut self, now: Time, job: JobId) {
+    /// A task was rendered, with a chunk that was there or was loaded for it.
+    pub(super) fn rendered(&mut self, has_loaded: bool) {
+        self.tasks += 1;
+        self.hits += u64::from(!has_loaded);
+    }
+
+    /// The report of a task was accepted, which happens once.
+    pub(super) fn accepted(&mut self, now: Time, job: JobId) {
         let frame = frame_of(job);
         self.left[frame] -= 1;
         if self.left[frame] == 0 {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use gleaner_protocol::job::{JobSpec, Lane};
 use gleaner_protocol::{Time, WorkunitId};
 use gleaner_scheduling::{
-    Change, Desk, Farm, HostIx, Policy, Trigger, Violation, WaitReason, WorkunitIx,
+    Begins, Change, Desk, Farm, HostIx, Policy, Trigger, Violation, WaitReason, WorkunitIx,
 };
 use rustix::time::{ClockId, clock_gettime};
 
@@ -75,6 +75,10 @@ impl Policy for Timed {
 
     fn plan(&mut self, desk: &mut Desk<'_>, trigger: Trigger) {
         self.measure(|policy| policy.plan(desk, trigger));
+    }
+
+    fn begins(&self, spec: &JobSpec) -> Begins {
+        self.policy.begins(spec)
     }
 
     fn keeps(&self, farm: &Farm, workunit: WorkunitIx, host: HostIx) -> bool {
