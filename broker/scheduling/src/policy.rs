@@ -184,19 +184,40 @@ impl fmt::Display for PolicyName {
 /// There is no policy of this name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "no policy {0:?}; there are \"fragment-aware\", \"plain\", \"boinc-adaptive\" and \"gleaner\""
+    "no policy {name:?}; nearest: {nearest:?}; there are \"fragment-aware\", \"plain\", \
+     \"boinc-adaptive\" and \"gleaner\""
 )]
-pub struct UnknownPolicy(String);
+pub struct UnknownPolicy {
+    name: String,
+    nearest: &'static str,
+}
 
 impl FromStr for PolicyName {
     type Err = UnknownPolicy;
 
     fn from_str(text: &str) -> Result<Self, UnknownPolicy> {
-        Self::ALL
-            .into_iter()
-            .find(|name| name.as_str() == text)
-            .ok_or_else(|| UnknownPolicy(text.into()))
+        Self::ALL.into_iter().find(|name| name.as_str() == text).ok_or_else(|| {
+            let nearest = Self::ALL
+                .into_iter()
+                .min_by_key(|of| (!of.as_str().contains(text), distance(of.as_str(), text)));
+            let nearest = nearest.expect("there are several").as_str();
+            UnknownPolicy { name: text.into(), nearest }
+        })
     }
+}
+
+/// How many letters have to be put in, left out or replaced to make one text the other.
+fn distance(one: &str, other: &str) -> usize {
+    let mut row: Vec<usize> = (0..=other.chars().count()).collect();
+    for (at, letter) in one.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], at + 1);
+        for (place, of_other) in other.chars().enumerate() {
+            let replaced = diagonal + usize::from(letter != of_other);
+            diagonal = row[place + 1];
+            row[place + 1] = replaced.min(diagonal + 1).min(row[place] + 1);
+        }
+    }
+    row.last().copied().unwrap_or(0)
 }
 
 /// `nobody-idles`: there is no standing request for which the lane has work that may start.
@@ -219,4 +240,20 @@ fn check_nobody_idles(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_policy_is_refused_with_the_nearest_one() {
+        for (name, nearest) in
+            [("gleener", "gleaner"), ("plane", "plain"), ("boinc", "boinc-adaptive"), ("", "plain")]
+        {
+            let error = name.parse::<PolicyName>().expect_err(name).to_string();
+            let says = format!("no policy {name:?}; nearest: {nearest:?}; there are ");
+            assert!(error.starts_with(&says), "{error}");
+        }
+    }
 }
