@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{ContentArrangement, Table};
-use gleaner_simulator::{ScenarioPage, Value, scenario_named, scenarios};
+use gleaner_simulator::{ScenarioPage, Value, scenario_named, scenarios, storm_page};
 
 use super::usage;
 use crate::client::Format;
@@ -17,7 +17,7 @@ const WIDTH: u16 = 100;
 pub(super) fn run(scenario: Option<&str>, format: Format) -> anyhow::Result<ExitCode> {
     let pages: Vec<ScenarioPage> = match scenario {
         Some(name) => vec![ScenarioPage::of(scenario_named(name).map_err(usage)?)],
-        None => scenarios().map(ScenarioPage::of).collect(),
+        None => scenarios().map(ScenarioPage::of).chain([storm_page()]).collect(),
     };
     match format {
         Format::Json => show::json(&pages),

@@ -2,9 +2,12 @@
 
 use std::process::ExitCode;
 
-use gleaner_protocol::{Span, boottime};
+use gleaner_protocol::boottime;
 use gleaner_scheduling::PolicyName;
-use gleaner_simulator::{Progress, Seeds, StormConfig, StormReport, storm_told};
+use gleaner_simulator::{
+    Progress, STORM_FURY_MAX, STORM_HOSTS, STORM_HOSTS_RANGE, STORM_HOURS, STORM_HOURS_RANGE,
+    Seeds, StormConfig, StormReport, span_of_hours, storm_told,
+};
 use serde::Serialize;
 
 use super::progress::Shown;
@@ -22,13 +25,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "A..B", default_value = "0..20")]
     seeds: Seeds,
     /// Modelled hours that the faults last.
-    #[arg(long, value_name = "H", default_value_t = 2.0, value_parser = hours)]
+    #[arg(long, value_name = "H", default_value_t = STORM_HOURS, value_parser = hours)]
     hours: f64,
     /// Hosts; three of five are render hosts, the others desktops.
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = STORM_HOSTS, value_parser = hosts_range())]
     hosts: u32,
     /// How many times as often as usual faults happen.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=100))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=STORM_FURY_MAX))]
     fury: u64,
     /// The policy of the background lane; where none is named, all of them in turn.
     #[arg(long, value_name = "NAME")]
@@ -63,7 +66,7 @@ pub(super) fn run(args: &Args, quiet: bool) -> anyhow::Result<ExitCode> {
             policy: args.policy.unwrap_or(turns),
             hosts: args.hosts,
             fury: args.fury,
-            lasts: Span::from_millis((args.hours * 3_600_000.0) as u64),
+            lasts: span_of_hours(args.hours),
             ..StormConfig::default()
         };
         sum.add(&storm_told(seed, &config, &told)?);
@@ -95,8 +98,14 @@ pub(super) fn run(args: &Args, quiet: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn hosts_range() -> clap::builder::RangedI64ValueParser<u32> {
+    let (least, most) = STORM_HOSTS_RANGE;
+    clap::value_parser!(u32).range(i64::from(least)..=i64::from(most))
+}
+
 fn hours(text: &str) -> Result<f64, String> {
-    let expected = || format!("{text:?} is no number of hours: expected 0.1 to 1000");
+    let (least, most) = STORM_HOURS_RANGE;
+    let expected = || format!("{text:?} is no number of hours: expected {least} to {most}");
     let hours: f64 = text.parse().map_err(|_| expected())?;
-    if (0.1..=1000.0).contains(&hours) { Ok(hours) } else { Err(expected()) }
+    if (least..=most).contains(&hours) { Ok(hours) } else { Err(expected()) }
 }

@@ -37,6 +37,7 @@ fn every_scenario_is_listed_with_its_parameters_policies_and_metrics() {
     for family in ["fragment-", "visualization-", "mixed-", "deadline-", "replay"] {
         assert!(names.iter().any(|name| name.starts_with(family)), "no {family} in {names:?}");
     }
+    assert!(names.contains(&"storm"), "{names:?}");
     let text = simulate(&["--list"]).ok();
     for page in pages.as_array().expect("a list") {
         let name = page["scenario"].as_str().expect("a name");

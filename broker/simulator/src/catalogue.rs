@@ -110,7 +110,7 @@ impl ScenarioPage {
 }
 
 impl ParameterPage {
-    fn of(parameter: &Parameter) -> Self {
+    pub(crate) fn of(parameter: &Parameter) -> Self {
         let (least, greatest) = parameter.range;
         let (kind, is_number, words) = match parameter.default {
             Value::Count(_) => ("count", true, None),

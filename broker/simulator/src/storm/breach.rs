@@ -136,10 +136,12 @@ pub struct StormFailure {
 impl fmt::Display for StormFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { seed, policy, hosts, lasts, fury, at, event, events, breach } = self;
-        let hours = lasts.as_secs_f64() / 3600.0;
+        let hours = hours_of(*lasts);
+        let version = env!("CARGO_PKG_VERSION");
         write!(
             f,
-            "storm of seed {seed} under {policy} at {at:?}, after {event} (event {events}): {breach}\n\
+            "storm of seed {seed} under {policy} (gleaner {version}) at {at:?}, after {event} \
+             (event {events}): {breach}\n\
              replay it: gleaner simulate storm --seeds {seed}..{after} --policy {policy} \
              --hours {hours} --hosts {hosts}{fury}",
             after = seed + 1,
@@ -149,3 +151,30 @@ impl fmt::Display for StormFailure {
 }
 
 impl std::error::Error for StormFailure {}
+
+/// A span in hours, as the command line takes them.
+fn hours_of(span: Span) -> f64 {
+    span.as_secs_f64() / 3600.0
+}
+
+/// The span of so many hours, to the millisecond: of the hours in a failure's command it is the
+/// span that failed.
+#[must_use]
+pub fn span_of_hours(hours: f64) -> Span {
+    Span::from_millis(libm::round(hours * 3_600_000.0) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hours_of_a_command_are_those_that_failed() {
+        let all = (0..=3_600_000).step_by(97).chain((0..=3_600_000_000).step_by(9_999_983));
+        for lasts in all.map(Span::from_millis) {
+            let written = hours_of(lasts).to_string();
+            let read: f64 = written.parse().expect("it was written as a number");
+            assert_eq!(span_of_hours(read), lasts, "{written} h");
+        }
+    }
+}

@@ -3,7 +3,7 @@
 use gleaner_protocol::Span;
 use gleaner_scheduling::{Policy, PolicyName};
 
-use super::Bug;
+use super::{Bug, STORM_HOSTS, STORM_HOURS, span_of_hours};
 
 /// What a storm is made of.
 #[derive(Debug, Clone)]
@@ -35,8 +35,8 @@ impl Default for StormConfig {
     fn default() -> Self {
         Self {
             policy: PolicyName::FragmentAware,
-            hosts: 50,
-            lasts: Span::from_secs(2 * 3600),
+            hosts: STORM_HOSTS,
+            lasts: span_of_hours(STORM_HOURS),
             fury: 1,
             calm: Span::from_secs(12 * 3600),
             dies_at_write: None,
