@@ -4,59 +4,91 @@ use gleaner_scheduling::deadline::{Claim, fits};
 
 use super::workload::DeadlineJob;
 
-/// The most jobs that a scheduler can finish in time that knows all arrivals and all times
-/// beforehand and moves tasks at no cost; exact.
-///
-/// Sets of jobs that cannot all be met name jobs of which one has to go; so the search drops one
-/// of those at a time, deeper only where that was not enough.
-pub(super) fn most_in_time(cores: u32, jobs: &[DeadlineJob]) -> usize {
-    let mut kept: Vec<bool> = jobs.iter().map(|job| fits(cores, &[job.claim()]).is_ok()).collect();
-    let possible = kept.iter().filter(|kept| **kept).count();
-    let mut free = vec![true; jobs.len()];
-    let drops = (0..possible).find(|drops| fits_after(cores, jobs, &mut kept, &mut free, *drops));
-    possible - drops.unwrap_or(possible)
+/// How many jobs anyone could finish in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Most {
+    /// Nobody finishes more.
+    pub(super) jobs: usize,
+    /// Whether somebody could finish as many. Where not, the search gave up: it is an upper bound
+    /// still, and perhaps too high a one.
+    pub(super) is_proven: bool,
 }
 
-/// Whether the kept jobs can be met once at most `drops` of them are dropped. `free` are those
-/// that may be: a job that one branch has dropped in vain stays in the branches beside it.
-fn fits_after(
+/// The most jobs that a scheduler can finish in time that knows all arrivals and all times
+/// beforehand and moves tasks at no cost; exact unless that takes more than `sets_max` sets of
+/// jobs to find out.
+///
+/// Sets of jobs that cannot all be met name jobs of which one has to go; so the search drops one
+/// of those at a time, deeper only where that was not enough. It drops only one of equal jobs.
+pub(super) fn most_in_time(cores: u32, jobs: &[DeadlineJob], sets_max: usize) -> Most {
+    let kept: Vec<bool> = jobs.iter().map(|job| fits(cores, &[job.claim()]).is_ok()).collect();
+    let possible = kept.iter().filter(|kept| **kept).count();
+    let mut search = Search { cores, jobs, kept, free: vec![true; jobs.len()], sets: sets_max };
+    for drops in 0..possible {
+        match search.fits_after(drops) {
+            Ok(true) => return Most { jobs: possible - drops, is_proven: true },
+            Ok(false) => {}
+            // Fewer drops were shown to be too few.
+            Err(GivenUp) => return Most { jobs: possible - drops, is_proven: false },
+        }
+    }
+    Most { jobs: 0, is_proven: true }
+}
+
+/// The search looked at as many sets as it may.
+struct GivenUp;
+
+struct Search<'a> {
     cores: u32,
-    jobs: &[DeadlineJob],
-    kept: &mut [bool],
-    free: &mut [bool],
-    drops: usize,
-) -> bool {
-    let places: Vec<usize> = (0..jobs.len()).filter(|place| kept[*place]).collect();
-    let claims: Vec<Claim> = places.iter().map(|place| jobs[*place].claim()).collect();
-    let Err(overload) = fits(cores, &claims) else { return true };
-    if drops == 0 {
-        return false;
-    }
-    let mut fixed = Vec::new();
-    let mut found = false;
-    for claim in overload.claims {
-        let place = places[claim];
-        if !free[place] {
-            continue;
+    jobs: &'a [DeadlineJob],
+    kept: Vec<bool>,
+    /// Those that may be dropped: a job that one branch has dropped in vain stays in the branches
+    /// beside it.
+    free: Vec<bool>,
+    /// Sets that may still be looked at.
+    sets: usize,
+}
+
+impl Search<'_> {
+    /// Whether the kept jobs can be met once at most `drops` of them are dropped.
+    fn fits_after(&mut self, drops: usize) -> Result<bool, GivenUp> {
+        self.sets = self.sets.checked_sub(1).ok_or(GivenUp)?;
+        let places: Vec<usize> = (0..self.jobs.len()).filter(|place| self.kept[*place]).collect();
+        let claims: Vec<Claim> = places.iter().map(|place| self.jobs[*place].claim()).collect();
+        let Err(overload) = fits(self.cores, &claims) else { return Ok(true) };
+        if drops == 0 {
+            return Ok(false);
         }
-        kept[place] = false;
-        found = fits_after(cores, jobs, kept, free, drops - 1);
-        kept[place] = true;
-        if found {
-            break;
+        let mut fixed: Vec<usize> = Vec::new();
+        let mut found = Ok(false);
+        for claim in overload.claims {
+            let place = places[claim];
+            if !self.free[place] {
+                continue;
+            }
+            // Where one went in vain, its equal goes in vain.
+            if !fixed.iter().any(|of| self.jobs[*of].claim() == claims[claim]) {
+                self.kept[place] = false;
+                found = self.fits_after(drops - 1);
+                self.kept[place] = true;
+                if !matches!(found, Ok(false)) {
+                    break;
+                }
+            }
+            self.free[place] = false;
+            fixed.push(place);
         }
-        free[place] = false;
-        fixed.push(place);
+        for place in fixed {
+            self.free[place] = true;
+        }
+        found
     }
-    for place in fixed {
-        free[place] = true;
-    }
-    found
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::deadline::limits::{DEADLINE_BOUND_SETS_MAX, DEADLINE_JOBS_MAX};
     use crate::dice::Dice;
     use gleaner_protocol::{Span, Time};
 
@@ -75,13 +107,13 @@ mod tests {
     #[test]
     fn one_large_job_makes_way_for_two_small_ones() {
         let jobs = [job(0, 2, 10, 10), job(0, 1, 12, 10), job(1, 1, 11, 10)];
-        assert_eq!(most_in_time(2, &jobs), 2);
+        assert_eq!(most(2, &jobs), 2);
     }
 
     #[test]
     fn what_nobody_can_do_does_not_count() {
-        assert_eq!(most_in_time(8, &[job(0, 1, 9, 10), job(0, 8, 10, 10)]), 1);
-        assert_eq!(most_in_time(8, &[]), 0);
+        assert_eq!(most(8, &[job(0, 1, 9, 10), job(0, 8, 10, 10)]), 1);
+        assert_eq!(most(8, &[]), 0);
     }
 
     #[test]
@@ -106,7 +138,36 @@ mod tests {
                 fits(3, &claims).is_ok()
             });
             let best = every.map(u32::count_ones).max().expect("the empty set fits");
-            assert_eq!(most_in_time(3, &jobs), best as usize);
+            assert_eq!(most(3, &jobs), best as usize);
         }
+    }
+
+    #[test]
+    fn as_many_equal_jobs_as_there_may_be_are_counted_soon() {
+        // Each has all cores to itself or is late.
+        let jobs = vec![job(0, 8, 10, 10); DEADLINE_JOBS_MAX];
+        assert_eq!(most(8, &jobs), 1);
+        let jobs = vec![job(0, 3, 40, 10); DEADLINE_JOBS_MAX];
+        assert_eq!(most(8, &jobs), 10);
+    }
+
+    #[test]
+    fn a_search_that_takes_too_long_says_that_its_bound_is_none_that_was_reached() {
+        let mut dice = Dice::new(3, 0);
+        let mut draw = |from, to| dice.millis(from, to).as_millis();
+        let jobs: Vec<_> = (0..DEADLINE_JOBS_MAX)
+            .map(|_| job(draw(0, 9), 4, 20 + draw(0, 50), 10 + draw(0, 10)))
+            .collect();
+        let few = most_in_time(8, &jobs, 200);
+        assert!(!few.is_proven && few.jobs > 0, "{few:?}");
+        // Fewer sets tell less, and nothing that is wrong.
+        let more = most_in_time(8, &jobs, 400);
+        assert!(more.jobs <= few.jobs, "{more:?} {few:?}");
+    }
+
+    fn most(cores: u32, jobs: &[DeadlineJob]) -> usize {
+        let most = most_in_time(cores, jobs, DEADLINE_BOUND_SETS_MAX);
+        assert!(most.is_proven);
+        most.jobs
     }
 }

@@ -110,21 +110,30 @@ pub(super) fn policy(name: &str, settings: &Settings) -> Box<dyn Policy> {
 }
 
 /// The machines as a policy finds them.
-pub(super) fn cluster(name: &str, settings: &Settings) -> Cluster {
+///
+/// # Errors
+/// More of them have several slots than there are.
+pub(super) fn cluster(name: &str, settings: &Settings) -> Result<Cluster, String> {
     let count = |name: &str| usize::try_from(settings.count(name)).expect("at most 1000");
     let hosts = count("hosts");
+    let several = count("double_hosts") + count("quadruple_hosts");
+    if several > hosts {
+        return Err(format!(
+            "double_hosts and quadruple_hosts add up to {several}, more than hosts, which is \
+             {hosts}: set them to {hosts} together or less"
+        ));
+    }
     let mut slots = vec![1; hosts];
     if name == "grid-engine" {
-        let doubles = count("double_hosts").min(hosts);
-        let quadruples = count("quadruple_hosts").min(hosts - doubles);
+        let (doubles, quadruples) = (count("double_hosts"), count("quadruple_hosts"));
         slots[hosts - doubles - quadruples..hosts - quadruples].fill(2);
         slots[hosts - quadruples..].fill(4);
     }
     let deploys = name == "fcfs-backfill";
-    Cluster {
+    Ok(Cluster {
         slots,
         deploy: if deploys { seconds(settings, "deploy_s") } else { Span::ZERO },
         checkpoint: seconds(settings, "checkpoint_s"),
         is_checked: cfg!(debug_assertions),
-    }
+    })
 }

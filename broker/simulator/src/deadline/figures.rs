@@ -48,6 +48,11 @@ pub(super) const METRICS: &[Metric] = &[
         about: "times that a task was taken from its host, to go on later or elsewhere",
         better: Better::Neither,
     },
+    Metric {
+        name: "bound_proven_percent",
+        about: "workloads of which it is known that as many jobs as the bound says can be done in time; of the others, that no more can",
+        better: Better::Neither,
+    },
 ];
 
 /// The numbers.

@@ -33,10 +33,7 @@ impl Scenario for PredictorErrors {
     }
 
     fn parameters(&self) -> Vec<Parameter> {
-        vec![Parameter::file(
-            "runs_file",
-            "recorded runs, as dataset,dim_x,dim_y,dim_z,execution_s,memory_bytes; the published ones where none is given",
-        )]
+        vec![tables::runs_file()]
     }
 
     fn policies(&self) -> &'static [&'static str] {

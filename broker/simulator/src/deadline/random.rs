@@ -2,6 +2,7 @@
 
 use super::clairvoyant::most_in_time;
 use super::figures::{Figures, METRICS};
+use super::limits::DEADLINE_BOUND_SETS_MAX;
 use super::workload::{DeadlineJob, Recipe};
 use super::{contest, tables, world};
 use crate::dice::Dice;
@@ -22,10 +23,7 @@ impl Scenario for Random {
 
     fn parameters(&self) -> Vec<Parameter> {
         let mut list = vec![
-            Parameter::file(
-                "runs_file",
-                "recorded runs, as dataset,dim_x,dim_y,dim_z,execution_s,memory_bytes; the published ones where none is given",
-            ),
+            tables::runs_file(),
             Parameter::file(
                 "jobs_file",
                 "jobs whose shapes and gaps are drawn from, as job,arrival_min,tasks,deadline_min,run; the published ones where none is given",
@@ -68,7 +66,7 @@ impl Scenario for Random {
         };
         const ALL: &[Metric] = &[
             METRICS[0], METRICS[1], METRICS[2], METRICS[3], METRICS[4], METRICS[5], METRICS[6],
-            METRICS[7], OF_BOUND,
+            METRICS[7], METRICS[8], OF_BOUND,
         ];
         ALL
     }
@@ -80,10 +78,12 @@ impl Scenario for Random {
         let count = usize::try_from(settings.count("jobs")).expect("at most 16");
         let workloads = settings.count("workloads");
         let mut sums = vec![Sum::default(); order.policies.len()];
-        let mut bound = 0;
+        let (mut bound, mut proven) = (0, 0);
         for number in 0..workloads {
             let jobs = recipe.draw(count, &mut Dice::new(order.seed, number));
-            bound += most_in_time(cores, &jobs);
+            let most = most_in_time(cores, &jobs, DEADLINE_BOUND_SETS_MAX);
+            bound += most.jobs;
+            proven += u64::from(most.is_proven);
             for (sum, name) in sums.iter_mut().zip(order.policies) {
                 sum.add(&contend(name, settings, &jobs)?);
             }
@@ -93,8 +93,13 @@ impl Scenario for Random {
         let mut outcome = Outcome::default();
         outcome.bound.insert("jobs_in_time", bound as f64 / workloads as f64);
         let named = order.policies.iter().zip(sums);
-        outcome.policies =
-            named.map(|(name, sum)| (*name, sum.numbers(workloads, bound))).collect();
+        let proven_percent = 100.0 * proven as f64 / workloads as f64;
+        let numbers = |sum: Sum| {
+            let mut numbers = sum.numbers(workloads, bound);
+            numbers.insert("bound_proven_percent", proven_percent);
+            numbers
+        };
+        outcome.policies = named.map(|(name, sum)| (*name, numbers(sum))).collect();
         Ok(outcome)
     }
 }
@@ -107,7 +112,7 @@ fn recipe(settings: &Settings, cores: u32) -> Result<Recipe, String> {
 }
 
 fn contend(name: &str, settings: &Settings, jobs: &[DeadlineJob]) -> Result<Figures, String> {
-    let cluster = contest::cluster(name, settings);
+    let cluster = contest::cluster(name, settings)?;
     let record = world::run(&cluster, jobs, contest::policy(name, settings))?;
     Ok(Figures::of(cluster.slots.len(), jobs, &record))
 }
@@ -129,23 +134,11 @@ impl Sum {
         sum.interruptions += figures.interruptions;
     }
 
-    /// Means over the workloads; violations are their sums.
+    /// Means over the workloads, of all alike.
     fn numbers(&self, workloads: u64, bound: usize) -> Numbers {
         let Self(sum) = self;
-        let mean = |sum: f64| sum / workloads as f64;
         let mut numbers = sum.numbers();
-        for name in [
-            "utilization_percent",
-            "expansion_factor",
-            "jobs_processed",
-            "jobs_in_time",
-            "last_completion_min",
-            "interruptions",
-        ] {
-            if let Some(number) = numbers.get_mut(name) {
-                *number = mean(*number);
-            }
-        }
+        numbers.values_mut().for_each(|number| *number /= workloads as f64);
         let of_bound =
             if bound == 0 { 100.0 } else { 100.0 * sum.jobs_in_time as f64 / bound as f64 };
         numbers.insert("of_bound_percent", of_bound);

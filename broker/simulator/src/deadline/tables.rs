@@ -1,12 +1,15 @@
 //! Tables of recorded runs and of jobs, as text.
 
 use std::fmt::Display;
-use std::fs;
 use std::str::FromStr;
 
 use gleaner_scheduling::deadline::RecordedRun;
 
-use super::limits::{DEADLINE_JOBS_MAX, DEADLINE_ROWS_MAX, DEADLINE_TASKS_MAX};
+use super::limits::{
+    DEADLINE_FILE_BYTES_MAX, DEADLINE_JOBS_MAX, DEADLINE_ROWS_MAX, DEADLINE_TASKS_MAX,
+};
+use crate::input_file::read_text;
+use crate::parameters::Parameter;
 
 const RUNS_HEADER: &str = "dataset,dim_x,dim_y,dim_z,execution_s,memory_bytes";
 const JOBS_HEADER: &str = "job,arrival_min,tasks,deadline_min,run";
@@ -23,6 +26,14 @@ pub(super) struct JobRow {
     pub(super) deadline_min: f64,
     /// Place of the run in the other table that says how long its tasks take.
     pub(super) run: usize,
+}
+
+/// The parameter that names the table of recorded runs.
+pub(super) fn runs_file() -> Parameter {
+    Parameter::file(
+        "runs_file",
+        "recorded runs, as dataset,dim_x,dim_y,dim_z,execution_s,memory_bytes; the published ones where none is given",
+    )
 }
 
 /// The recorded runs in a file, or the published ones.
@@ -44,7 +55,7 @@ pub(super) fn jobs(path: Option<&str>, runs: &[RecordedRun]) -> Result<Vec<JobRo
 
 fn text(path: Option<&str>, published: &str) -> Result<String, String> {
     let Some(path) = path else { return Ok(published.into()) };
-    fs::read_to_string(path).map_err(|error| format!("{path}: cannot be read: {error}"))
+    read_text(path, DEADLINE_FILE_BYTES_MAX)
 }
 
 fn parse_runs(file: &str, text: &str) -> Result<Vec<RecordedRun>, String> {

@@ -307,6 +307,6 @@ mod tests {
         assert!(error.contains("k is 4 and there are 3 servers"), "{error}");
         let absent = settings(&[("file", Value::File("/no/such/trace.csv".into()))]);
         let error = run(&absent, 1).expect_err("no such file");
-        assert!(error.contains("cannot read /no/such/trace.csv"), "{error}");
+        assert!(error.contains("/no/such/trace.csv: cannot be read"), "{error}");
     }
 }

@@ -5,9 +5,8 @@ use std::io::Read;
 use flate2::read::MultiGzDecoder;
 
 use super::load::{Day, SAMPLES};
-
-/// Longest trace that is read, in bytes after unpacking.
-const TRACE_BYTES_MAX: u64 = 64 << 20;
+use crate::input_file::read_bytes;
+use crate::limits::TRACE_BYTES_MAX;
 
 /// The days of a trace: a line for each server, `name,288 values`, CPU per cent every five
 /// minutes; packed by gzip or not. Empty lines are skipped.
@@ -15,7 +14,7 @@ const TRACE_BYTES_MAX: u64 = 64 << 20;
 /// # Errors
 /// Names the file, the line and what was expected.
 pub(super) fn read_trace(path: &str) -> Result<Vec<Day>, String> {
-    let bytes = std::fs::read(path).map_err(|error| format!("cannot read {path}: {error}"))?;
+    let bytes = read_bytes(path, TRACE_BYTES_MAX)?;
     let mut text = Vec::new();
     let read = if bytes.starts_with(&[0x1f, 0x8b]) {
         MultiGzDecoder::new(bytes.as_slice()).take(TRACE_BYTES_MAX + 1).read_to_end(&mut text)
@@ -139,7 +138,7 @@ mod tests {
         std::fs::write(&packed, &bytes[..bytes.len() / 2]).expect("written");
         assert!(read(&packed).expect_err("torn").contains("cannot unpack"));
         let absent = read(&folder.join("none.csv")).expect_err("absent");
-        assert!(absent.contains("cannot read") && absent.contains("none.csv"), "{absent}");
+        assert!(absent.contains("cannot be read") && absent.contains("none.csv"), "{absent}");
         std::fs::remove_dir_all(&folder).expect("removed");
     }
 }

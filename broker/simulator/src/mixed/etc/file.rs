@@ -5,30 +5,22 @@
 //! Systems", 2001: a line with the numbers of jobs and machines, perhaps more, then one value
 //! after the other, all machines of the first job first.
 
-use std::fs;
-
 use gleaner_protocol::limits::LEASE_S_MAX;
 
+use crate::input_file::read_text;
+use crate::limits::ETC_BYTES_MAX;
 use crate::mixed::workload::Workload;
 
 /// Most jobs of a file; what the scheduling core maps at once.
 const JOBS_MAX: usize = gleaner_scheduling::limits::BATCH_REPLICAS_MAX;
 /// Most machines of a file.
 const MACHINES_MAX: usize = gleaner_scheduling::limits::BATCH_MACHINES_MAX;
-/// Largest file, in bytes.
-const BYTES_MAX: u64 = 256 << 20;
 /// Characters of a wrong word that an error shows.
 const QUOTED_CHARS_MAX: usize = 40;
 
 /// Reads a file; a unit of it is a second of the model.
 pub(super) fn read(path: &str) -> Result<Workload, String> {
-    let length = fs::metadata(path).map_err(|error| format!("{path}: cannot be read: {error}"))?;
-    if length.len() > BYTES_MAX {
-        return Err(format!("{path}: expected at most {BYTES_MAX} bytes, not {}", length.len()));
-    }
-    let text =
-        fs::read_to_string(path).map_err(|error| format!("{path}: cannot be read: {error}"))?;
-    parse(path, &text)
+    parse(path, &read_text(path, ETC_BYTES_MAX)?)
 }
 
 fn parse(path: &str, text: &str) -> Result<Workload, String> {
