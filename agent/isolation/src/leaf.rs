@@ -1,0 +1,368 @@
+//! A leaf: what holds the work of one slot.
+//!
+//! # Invariants
+//! - What enters does so between fork and exec, so it never runs outside.
+//! - A leaf that is dropped is not removed: its members may live. [`Leaf::remove`] does that.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::ability::{Ability, Provider};
+use crate::dir::GroupDir;
+use crate::hierarchy::is_control_group;
+use crate::limits::{SHARE_PERIOD_US, SHARE_QUOTA_US_MIN, WEIGHT_USUAL};
+
+/// Start of the name of every group of ours.
+pub(crate) const PREFIX: &str = "gleaner-";
+
+/// What one slot may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LeafLimits {
+    /// Share in thousandths of a core; none for no limit.
+    pub share_permille: Option<u32>,
+    /// Weight beside other leaves, in thousandths of the usual.
+    pub weight_permille: u32,
+    /// Memory in MiB, page cache of its files included; none for no limit. Never swap.
+    pub memory_mib: Option<u64>,
+    /// Processes and threads; none for no limit.
+    pub processes: Option<u32>,
+}
+
+impl Default for LeafLimits {
+    fn default() -> Self {
+        Self {
+            share_permille: None,
+            weight_permille: WEIGHT_USUAL,
+            memory_mib: None,
+            processes: None,
+        }
+    }
+}
+
+/// What a leaf uses, as far as its host counts it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LeafUsage {
+    /// CPU time since the leaf was made, in microseconds.
+    pub cpu_us: Option<u64>,
+    /// Memory, page cache included, in bytes.
+    pub memory_bytes: Option<u64>,
+    /// Times at which the memory limit killed something in it.
+    pub oom_kills: Option<u64>,
+}
+
+/// Which folder grants what, for a whole enclosure or one leaf of it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Grants {
+    pub(crate) entries: Vec<(Ability, Provider, GroupDir)>,
+}
+
+impl Grants {
+    pub(crate) fn of(&self, ability: Ability) -> Option<(Provider, &GroupDir)> {
+        self.entries
+            .iter()
+            .find(|(granted, ..)| *granted == ability)
+            .map(|(_, provider, dir)| (*provider, dir))
+    }
+
+    /// Each folder once.
+    pub(crate) fn dirs(&self) -> Vec<&GroupDir> {
+        let mut dirs: Vec<&GroupDir> = Vec::new();
+        for (.., dir) in &self.entries {
+            if !dirs.contains(&dir) {
+                dirs.push(dir);
+            }
+        }
+        dirs
+    }
+}
+
+/// The leaf of one slot.
+#[derive(Debug)]
+pub struct Leaf {
+    grants: Grants,
+    /// What enters writes itself into these.
+    doors: Vec<GroupDir>,
+    /// Held open: a release has no time to look for it.
+    freezer: Option<(Provider, File)>,
+}
+
+impl Leaf {
+    pub(crate) fn new(grants: Grants, doors: Vec<GroupDir>) -> io::Result<Self> {
+        let freezer = match grants.of(Ability::Freeze) {
+            Some((provider, dir)) => {
+                let file = Ability::Freeze.file(provider).ok_or(io::ErrorKind::Unsupported)?;
+                Some((provider, dir.open(file)?))
+            }
+            None => None,
+        };
+        Ok(Self { grants, doors, freezer })
+    }
+
+    /// Whether [`Leaf::freeze`] and [`Leaf::kill`] reach all that is in it.
+    #[must_use]
+    pub const fn can_freeze(&self) -> bool {
+        self.freezer.is_some()
+    }
+
+    /// Files through which a process enters: between fork and exec it has to write `0` into each.
+    ///
+    /// # Errors
+    /// The groups are gone.
+    pub fn doors(&self) -> io::Result<Vec<OwnedFd>> {
+        self.doors.iter().map(|dir| dir.open("cgroup.procs").map(OwnedFd::from)).collect()
+    }
+
+    /// What else may stop it, should the agent be dead.
+    #[must_use]
+    pub fn marks(&self) -> Marks {
+        let wanted = [Ability::Freeze, Ability::Kill];
+        let mut dirs: Vec<PathBuf> = Vec::new();
+        for (_, dir) in wanted.into_iter().filter_map(|ability| self.grants.of(ability)) {
+            if !dirs.iter().any(|known| known == dir.path()) {
+                dirs.push(dir.path().to_owned());
+            }
+        }
+        Marks(dirs)
+    }
+
+    /// Stops all that is in it. Returns when the kernel has been told; what ran at that moment
+    /// stops within microseconds.
+    ///
+    /// # Errors
+    /// There is no freezer here, or the group is gone.
+    pub fn freeze(&self) -> io::Result<()> {
+        self.switch("1", "FROZEN")
+    }
+
+    /// Lets all that is in it run on.
+    ///
+    /// # Errors
+    /// As [`Leaf::freeze`].
+    pub fn thaw(&self) -> io::Result<()> {
+        self.switch("0", "THAWED")
+    }
+
+    fn switch(&self, unified: &str, first: &str) -> io::Result<()> {
+        match &self.freezer {
+            Some((Provider::Cgroup2, file)) => (&*file).write_all(unified.as_bytes()),
+            Some((Provider::Cgroup1, file)) => (&*file).write_all(first.as_bytes()),
+            None => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// Whether all that is in it has come to rest in the freezer.
+    #[must_use]
+    pub fn is_frozen(&self) -> bool {
+        match self.grants.of(Ability::Freeze) {
+            Some((Provider::Cgroup2, dir)) => dir.entry("cgroup.events", "frozen ") == Some(1),
+            Some((Provider::Cgroup1, dir)) => {
+                dir.read("freezer.state").is_ok_and(|state| state.trim() == "FROZEN")
+            }
+            None => false,
+        }
+    }
+
+    /// Kills all that is in it, frozen or not.
+    ///
+    /// # Errors
+    /// Neither a freezer nor a killer here, or the group is gone.
+    pub fn kill(&self) -> io::Result<()> {
+        self.marks().kill()
+    }
+
+    /// Processes in it.
+    #[must_use]
+    pub fn members(&self) -> Vec<i32> {
+        self.doors.first().map(GroupDir::members).unwrap_or_default()
+    }
+
+    /// What it uses.
+    #[must_use]
+    pub fn usage(&self) -> LeafUsage {
+        let cpu_us = match self.grants.of(Ability::Share) {
+            Some((Provider::Cgroup2, dir)) => dir.entry("cpu.stat", "usage_usec "),
+            _ => None,
+        };
+        let (memory_bytes, oom_kills) = match self.grants.of(Ability::Memory) {
+            Some((Provider::Cgroup2, dir)) => {
+                (dir.number("memory.current"), dir.entry("memory.events", "oom_kill "))
+            }
+            Some((Provider::Cgroup1, dir)) => {
+                (dir.number("memory.usage_in_bytes"), dir.entry("memory.oom_control", "oom_kill "))
+            }
+            None => (None, None),
+        };
+        LeafUsage { cpu_us, memory_bytes, oom_kills }
+    }
+
+    /// Sets its limits; may be done while it works. What this host does not grant is left out.
+    ///
+    /// # Errors
+    /// The kernel refuses a limit that it has.
+    pub fn set_limits(&self, limits: &LeafLimits) -> io::Result<()> {
+        self.set_share(limits.share_permille)?;
+        self.set_weight(limits.weight_permille)?;
+        self.set_memory(limits.memory_mib)?;
+        self.set_processes(limits.processes)
+    }
+
+    fn set_share(&self, share_permille: Option<u32>) -> io::Result<()> {
+        let Some((provider, dir)) = self.grants.of(Ability::Share) else { return Ok(()) };
+        let quota = share_permille
+            .map(|share| (u64::from(share) * SHARE_PERIOD_US / 1_000).max(SHARE_QUOTA_US_MIN));
+        match (provider, quota) {
+            (Provider::Cgroup2, Some(quota)) => {
+                dir.write("cpu.max", &format!("{quota} {SHARE_PERIOD_US}"))
+            }
+            (Provider::Cgroup2, None) => dir.write("cpu.max", "max"),
+            (Provider::Cgroup1, Some(quota)) => {
+                dir.write("cpu.cfs_period_us", &SHARE_PERIOD_US.to_string())?;
+                dir.write("cpu.cfs_quota_us", &quota.to_string())
+            }
+            (Provider::Cgroup1, None) => dir.write("cpu.cfs_quota_us", "-1"),
+        }
+    }
+
+    fn set_weight(&self, weight_permille: u32) -> io::Result<()> {
+        let Some((provider, dir)) = self.grants.of(Ability::Weight) else { return Ok(()) };
+        let (file, usual, least, most) = match provider {
+            Provider::Cgroup2 => ("cpu.weight", 100, 1, 10_000),
+            Provider::Cgroup1 => ("cpu.shares", 1_024, 2, 262_144),
+        };
+        let weight =
+            (u64::from(weight_permille) * usual / u64::from(WEIGHT_USUAL)).clamp(least, most);
+        dir.write(file, &weight.to_string())
+    }
+
+    fn set_memory(&self, memory_mib: Option<u64>) -> io::Result<()> {
+        let Some((provider, dir)) = self.grants.of(Ability::Memory) else { return Ok(()) };
+        let bytes = memory_mib.map(|mib| mib.saturating_mul(1 << 20).to_string());
+        match provider {
+            Provider::Cgroup2 => {
+                // One that is killed for memory is of no use to the rest of its task.
+                let _ = dir.write("memory.oom.group", "1");
+                // Hosts without swap have no such file.
+                let _ = dir.write("memory.swap.max", "0");
+                dir.write("memory.max", bytes.as_deref().unwrap_or("max"))
+            }
+            Provider::Cgroup1 => {
+                let bytes = bytes.as_deref().unwrap_or("-1");
+                // The limit with swap may never be below the one without.
+                let _ = dir.write("memory.memsw.limit_in_bytes", "-1");
+                dir.write("memory.limit_in_bytes", bytes)?;
+                let _ = dir.write("memory.memsw.limit_in_bytes", bytes);
+                let _ = dir.write("memory.swappiness", "0");
+                Ok(())
+            }
+        }
+    }
+
+    fn set_processes(&self, processes: Option<u32>) -> io::Result<()> {
+        let Some((_, dir)) = self.grants.of(Ability::Processes) else { return Ok(()) };
+        let most = processes.map_or_else(|| "max".into(), |most| most.to_string());
+        dir.write("pids.max", &most)
+    }
+
+    /// Kills what is in it and removes it.
+    ///
+    /// # Errors
+    /// Something in it cannot be killed.
+    pub fn remove(self) -> io::Result<()> {
+        self.grants.dirs().into_iter().try_for_each(GroupDir::clear_away)
+    }
+}
+
+/// The folders through which a leaf is frozen and killed, for whoever has nothing but them.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Marks(Vec<PathBuf>);
+
+impl Marks {
+    /// From paths that were noted; those that are no groups of ours are left out.
+    #[must_use]
+    pub fn from_paths(paths: impl IntoIterator<Item = PathBuf>) -> Self {
+        Self(paths.into_iter().filter(|path| is_ours(path)).collect())
+    }
+
+    /// As paths, to be noted.
+    #[must_use]
+    pub fn paths(&self) -> &[PathBuf] {
+        &self.0
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Stops all that is in the leaf.
+    ///
+    /// # Errors
+    /// No freezer among them, or the group is gone.
+    pub fn freeze(&self) -> io::Result<()> {
+        self.freezer_file("1", "FROZEN")
+    }
+
+    /// Lets all that is in the leaf run on.
+    ///
+    /// # Errors
+    /// As [`Marks::freeze`].
+    pub fn thaw(&self) -> io::Result<()> {
+        self.freezer_file("0", "THAWED")
+    }
+
+    fn freezer_file(&self, unified: &str, first: &str) -> io::Result<()> {
+        for dir in self.dirs() {
+            if dir.has("cgroup.freeze") {
+                return dir.write("cgroup.freeze", unified);
+            }
+            if dir.has("freezer.state") {
+                return dir.write("freezer.state", first);
+            }
+        }
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Kills all that is in the leaf, frozen or not.
+    ///
+    /// # Errors
+    /// As [`Marks::freeze`].
+    pub fn kill(&self) -> io::Result<()> {
+        for dir in self.dirs() {
+            if dir.has("cgroup.kill") {
+                return dir.write("cgroup.kill", "1");
+            }
+        }
+        let freezer = self.dirs().find(|dir| dir.has("freezer.state"));
+        let dir = freezer.ok_or(io::ErrorKind::Unsupported)?;
+        // Frozen, nothing forks while it is being killed; thawed, it dies.
+        dir.write("freezer.state", "FROZEN")?;
+        dir.kill_members_once();
+        dir.write("freezer.state", "THAWED")
+    }
+
+    /// Processes in the leaf.
+    #[must_use]
+    pub fn members(&self) -> Vec<i32> {
+        self.dirs().next().map(|dir| dir.members()).unwrap_or_default()
+    }
+
+    fn dirs(&self) -> impl Iterator<Item = GroupDir> {
+        self.0.iter().map(|path| GroupDir::at(path.clone()))
+    }
+}
+
+/// A folder on a control group file system below one that bears our name.
+fn is_ours(path: &Path) -> bool {
+    let plain = |part: std::path::Component<'_>| {
+        matches!(part, std::path::Component::RootDir | std::path::Component::Normal(_))
+    };
+    let named = path
+        .components()
+        .any(|part| part.as_os_str().to_str().is_some_and(|name| name.starts_with(PREFIX)));
+    path.is_absolute() && path.components().all(plain) && named && is_control_group(path)
+}

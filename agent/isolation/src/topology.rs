@@ -1,0 +1,126 @@
+//! Which logical CPUs share a physical core.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+/// The CPUs that this process may run on, by physical core.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Topology {
+    /// Each core's CPUs, in order of their numbers; the cores in order of their first CPU.
+    cores: Vec<Vec<u32>>,
+}
+
+impl Topology {
+    /// That of this machine; each CPU a core of its own where it does not say.
+    #[must_use]
+    pub fn of_this_machine() -> Self {
+        let mask = rustix::thread::sched_getaffinity(None).ok();
+        let most = u32::try_from(rustix::thread::CpuSet::MAX_CPU).unwrap_or(u32::MAX);
+        let allowed: Vec<u32> = match mask {
+            Some(mask) => (0..most).filter(|cpu| mask.is_set(*cpu as usize)).collect(),
+            None => vec![0],
+        };
+        let siblings = |cpu: u32| {
+            let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
+            fs::read_to_string(path).ok().and_then(|text| parse_list(&text))
+        };
+        Self::new(&allowed, siblings)
+    }
+
+    /// From the CPUs that may be used and what each one's siblings are.
+    fn new(allowed: &[u32], siblings: impl Fn(u32) -> Option<Vec<u32>>) -> Self {
+        let mut cores: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for cpu in allowed {
+            let first = siblings(*cpu).and_then(|all| all.into_iter().min()).unwrap_or(*cpu);
+            cores.entry(first).or_default().push(*cpu);
+        }
+        Self { cores: cores.into_values().collect() }
+    }
+
+    /// Logical CPUs in all.
+    #[must_use]
+    pub fn cpus(&self) -> u32 {
+        u32::try_from(self.cores.iter().map(Vec::len).sum::<usize>()).unwrap_or(u32::MAX)
+    }
+
+    /// CPUs that may be harvested beside renders that booked `booked` of them: no physical core
+    /// of theirs. The last ones, since the kernel fills a machine from the first.
+    #[must_use]
+    pub fn beside(&self, booked: u32) -> Vec<u32> {
+        let mut taken = 0;
+        let mut left: Vec<u32> = Vec::new();
+        for core in &self.cores {
+            if taken < booked {
+                taken += u32::try_from(core.len()).unwrap_or(u32::MAX);
+            } else {
+                left.extend(core);
+            }
+        }
+        left
+    }
+}
+
+/// A list as the kernel writes it: `0-3,8`.
+fn parse_list(text: &str) -> Option<Vec<u32>> {
+    let mut numbers = Vec::new();
+    for part in text.trim().split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        if last.checked_sub(first)? > RANGE_MAX {
+            return None;
+        }
+        numbers.extend(first..=last);
+    }
+    Some(numbers)
+}
+
+/// Longest range that is believed.
+const RANGE_MAX: u32 = 1 << 14;
+
+/// Writes CPUs as the kernel reads them.
+pub(crate) fn format_list(cpus: &[u32]) -> String {
+    let numbers: Vec<String> = cpus.iter().map(ToString::to_string).collect();
+    numbers.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two threads per core, numbered as on most machines: 0 and 4 share one.
+    fn smt() -> Topology {
+        Topology::new(&[0, 1, 2, 3, 4, 5, 6, 7], |cpu| Some(vec![cpu % 4, cpu % 4 + 4]))
+    }
+
+    #[test]
+    fn a_booked_core_takes_its_siblings_with_it() {
+        let machine = smt();
+        assert_eq!(machine.cpus(), 8);
+        assert_eq!(machine.beside(0).len(), 8);
+        assert_eq!(machine.beside(1), [1, 5, 2, 6, 3, 7]);
+        assert_eq!(machine.beside(2), machine.beside(1));
+        assert_eq!(machine.beside(3), [2, 6, 3, 7]);
+        assert_eq!(machine.beside(8), []);
+        assert_eq!(machine.beside(u32::MAX), []);
+    }
+
+    #[test]
+    fn without_siblings_each_cpu_is_a_core() {
+        let machine = Topology::new(&[2, 3], |_| None);
+        assert_eq!(machine.beside(1), [3]);
+    }
+
+    #[test]
+    fn lists_are_read_as_the_kernel_writes_them() {
+        assert_eq!(parse_list("0-2,7\n"), Some(vec![0, 1, 2, 7]));
+        for nonsense in ["", "a", "3-1", "0-99999999", "1,,2"] {
+            assert_eq!(parse_list(nonsense), None, "{nonsense:?}");
+        }
+        assert_eq!(format_list(&[1, 5]), "1,5");
+    }
+
+    #[test]
+    fn this_machine_has_cpus() {
+        assert!(Topology::of_this_machine().cpus() > 0);
+    }
+}
