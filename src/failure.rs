@@ -27,16 +27,17 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
 /// Whether a part did not start because of what it was told.
 fn is_configuration(cause: &(dyn std::error::Error + 'static)) -> bool {
     use gleaner_broker::BrokerError;
-    matches!(
-        cause.downcast_ref::<BrokerError>(),
-        Some(BrokerError::Config(_) | BrokerError::HalfTls)
-    ) || matches!(
-        cause.downcast_ref::<gleaner_monitor::RunError>(),
-        Some(gleaner_monitor::RunError::Config(_))
-    ) || matches!(
-        cause.downcast_ref::<gleaner_agent::RunError>(),
-        Some(gleaner_agent::RunError::Config(_))
-    )
+    use gleaner_serve::ServeError;
+    matches!(cause.downcast_ref::<BrokerError>(), Some(BrokerError::Config(_)))
+        || matches!(cause.downcast_ref::<ServeError>(), Some(ServeError::HalfTls))
+        || matches!(
+            cause.downcast_ref::<gleaner_monitor::RunError>(),
+            Some(gleaner_monitor::RunError::Config(_))
+        )
+        || matches!(
+            cause.downcast_ref::<gleaner_agent::RunError>(),
+            Some(gleaner_agent::RunError::Config(_))
+        )
 }
 
 fn code(error: &anyhow::Error) -> u8 {

@@ -19,10 +19,19 @@ pub(crate) struct Args {
     #[arg(long)]
     #[serde(skip)]
     print_config: bool,
-    /// Address to listen on for hooks and agents [default: 127.0.0.1:7711].
+    /// Address to listen on for hooks and agents [default: 127.0.0.1:7711]. Beyond loopback only
+    /// with TLS and token.
     #[arg(long, env = "GLEANER_MONITOR_LISTEN", value_name = "ADDRESS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     listen: Option<String>,
+    /// Certificate chain (PEM).
+    #[arg(long, env = "GLEANER_MONITOR_TLS_CERT", value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tls_cert: Option<PathBuf>,
+    /// Private key of the certificate (PEM).
+    #[arg(long, env = "GLEANER_MONITOR_TLS_KEY", value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tls_key: Option<PathBuf>,
     /// The broker's address [default: http://127.0.0.1:7710].
     #[arg(long, env = "GLEANER_BROKER", value_name = "URL")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -75,8 +84,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let config: Config = configuration::load(DEFAULT_TOML, args.config.as_deref(), &args)?;
+    let scheme = if config.tls_cert.is_some() { "https" } else { "http" };
     process::block_on(async {
-        let ready = |address| process::announce(&format!("listening on http://{address}"));
+        let ready = |address| process::announce(&format!("listening on {scheme}://{address}"));
         gleaner_monitor::run(config, ready, process::stopped()).await?;
         Ok(ExitCode::SUCCESS)
     })

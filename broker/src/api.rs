@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use gleaner_protocol::limits::{CONTROL_MESSAGE_BYTES_MAX, HTTP_BODY_BYTES_MAX};
 use gleaner_scheduling::Core;
+use gleaner_serve::{Problem, body_bytes};
 use warp::filters::BoxedFilter;
 use warp::reply::Response;
 use warp::{Filter, Reply};
@@ -24,7 +25,6 @@ use crate::control_link::ControlLinks;
 use crate::driver::{DriverGone, DriverHandle};
 use crate::events::Events;
 use crate::metrics::{CoreFigures, Metrics};
-use crate::serve::{Problem, body_bytes};
 use crate::store::{Committer, SmallBlobs, StoreState};
 
 /// What handlers share.

@@ -9,6 +9,7 @@ use std::thread;
 use gleaner_protocol::Span;
 use gleaner_protocol::job::Lane;
 use gleaner_scheduling::CoreConfig;
+use gleaner_serve::{ListenConfig, ServeError, bind, serve};
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
 
@@ -20,7 +21,6 @@ use crate::events::Events;
 use crate::limits::COMMANDS_QUEUED_MAX;
 use crate::metrics::Metrics;
 use crate::results_check;
-use crate::serve::{ListenConfig, ServeError, TlsFiles, bind, serve};
 use crate::store::{Batch, Committer, DataFolder, Journal, StoreError, StoreOptions};
 
 /// Why a broker does not start.
@@ -29,9 +29,6 @@ pub enum BrokerError {
     /// A configured value.
     #[error("the configuration is wrong")]
     Config(#[from] ConfigError),
-    /// TLS needs both of its files.
-    #[error("tls_cert and tls_key go together: set both or neither")]
-    HalfTls,
     /// The store.
     #[error("cannot open the data folder")]
     Store(#[from] StoreError),
@@ -56,16 +53,14 @@ pub async fn run(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), BrokerError> {
     config.check()?;
-    let tls = match (&config.tls_cert, &config.tls_key) {
-        (Some(certificate), Some(key)) => {
-            Some(TlsFiles { certificate: certificate.clone(), key: key.clone() })
-        }
-        (None, None) => None,
-        _ => return Err(BrokerError::HalfTls),
-    };
     // The address first: a broker that nobody can reach must not touch the store.
-    let listen = ListenConfig { listen: config.listen, tls, token_file: config.token_file.clone() };
-    let listener = bind(&listen).await?;
+    let listen = ListenConfig::new(
+        config.listen,
+        config.tls_cert.clone(),
+        config.tls_key.clone(),
+        config.token_file.clone(),
+    )?;
+    let listener = bind(&listen).await?.of("broker");
     let core_config = CoreConfig {
         incarnation: 0,
         lanes: BTreeMap::from([(Lane::Background, config.policy()?)]),

@@ -5,7 +5,7 @@
 //! - The driver's [`Dispatcher`] turns what links and callers say into inputs of the scheduling
 //!   core, and its effects into what is to be written ([`pack`]) and said; [`Recovery`] turns what
 //!   was written back into a core. Both need no runtime, so that simulators drive them too.
-//! - The server ([`bind`], [`serve()`]) listens, guards the door and answers errors as JSON.
+//! - The server ([`gleaner_serve`]) listens, guards the door and answers errors as JSON.
 
 pub mod limits;
 
@@ -18,7 +18,6 @@ mod driver;
 mod events;
 mod metrics;
 mod results_check;
-mod serve;
 mod store;
 
 pub use blobs::{BlobContent, BlobError, BlobStore, LocalBlobs};
@@ -27,10 +26,6 @@ pub use config::{Config, ConfigError, DEFAULT_TOML};
 pub use driver::{
     Decided, Dispatcher, DriverGone, DriverHandle, LinkId, LinkMessage, PreparedReport,
     RecordError, Recovery, pack,
-};
-pub use serve::{
-    ListenConfig, Listener, Problem, ServeError, ServeLimits, TlsFiles, Token, TokenError, bind,
-    body_bytes, body_json, body_stream, catch, serve,
 };
 pub use store::{
     Admission, After, Batch, Commit, Committer, DataFolder, DataSync, Journal, Recovered, Replayed,

@@ -19,8 +19,12 @@ pub const DEFAULT_TOML: &str = include_str!("../default.toml");
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// Where it listens.
+    /// Where it listens. Beyond loopback only with TLS and a token.
     pub listen: SocketAddr,
+    /// Certificate chain (PEM).
+    pub tls_cert: Option<PathBuf>,
+    /// Its private key (PEM).
+    pub tls_key: Option<PathBuf>,
     /// The broker's address.
     pub broker: String,
     /// File with the token that requests must bear, and that the broker is shown.
@@ -49,6 +53,8 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 7711)),
+            tls_cert: None,
+            tls_key: None,
             broker: "http://127.0.0.1:7710".into(),
             token_file: None,
             ca_file: None,
@@ -155,7 +161,7 @@ mod tests {
     fn the_commented_file_says_what_the_code_does() {
         let file: Config = toml::from_str(DEFAULT_TOML).expect("the file is valid");
         assert_eq!(file, Config::default());
-        for key in ["token_file", "ca_file", "poll_url", "record"] {
+        for key in ["tls_cert", "tls_key", "token_file", "ca_file", "poll_url", "record"] {
             assert!(DEFAULT_TOML.contains(&format!("\n# {key} = ")), "{key} is explained");
         }
         let written = toml::Table::try_from(Config::default()).expect("serialises");

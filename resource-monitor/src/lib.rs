@@ -9,19 +9,16 @@
 
 pub mod limits;
 
-mod answer;
 mod broker_link;
 mod config;
 mod counters;
 mod driver;
-mod gate;
 mod json_source;
 mod monitor;
 mod outbox;
 mod recording;
 mod routes;
 mod run;
-mod server;
 mod source;
 
 pub use config::{Config, ConfigError, DEFAULT_TOML};

@@ -23,13 +23,7 @@ pub const POLL_ANSWER_BYTES_MAX: usize = 64 << 20;
 pub const POLL_TIMEOUT: Span = Span::from_secs(10);
 /// How long a sample may be on its way: within this time after a hook it may not know of it yet.
 pub const SAMPLE_LAG: Span = Span::from_secs(5);
-/// Most connections to the monitor at once.
-pub const CONNECTIONS_MAX: usize = 4_096;
-/// How long a connection may take to send the head of a request.
-pub const HEADER_TIMEOUT: Span = Span::from_secs(5);
-/// How long a whole request may take to arrive and be answered.
-pub const REQUEST_TIMEOUT: Span = Span::from_secs(10);
-/// How long requests under way may take to end after the monitor was told to stop.
+/// How long the last lines of a recording may take to be written after the monitor was told to stop.
 pub const SHUTDOWN_TIMEOUT: Span = Span::from_secs(2);
 /// Most events that are sent to the broker at once.
 pub const BATCH_EVENTS_MAX: usize = 1_024;

@@ -16,6 +16,7 @@ use bytes::Bytes;
 use gleaner_protocol::HostName;
 use gleaner_protocol::farm::{HookEvent, HostSample};
 use gleaner_protocol::limits::{CORES_MAX, HOOK_MESSAGE_BYTES_MAX};
+use gleaner_serve::{Problem, body_bytes};
 use serde::de::DeserializeOwned;
 use warp::filters::BoxedFilter;
 use warp::http::StatusCode;
@@ -24,23 +25,23 @@ use warp::reply::Response;
 use warp::{Filter, Rejection, Reply};
 
 use crate::Input;
-use crate::answer::Refusal;
 use crate::driver::Driver;
 use crate::limits::{BOOKINGS_MAX, SAMPLE_BYTES_MAX};
 
 /// All routes; answers that say no are JSON too.
 pub(crate) fn routes(driver: Arc<Driver>) -> BoxedFilter<(Response,)> {
+    let counters = Arc::clone(&driver.counters);
     let with_driver = warp::any().map(move || driver.clone());
     let events = warp::path!("v1" / "events")
         .and(warp::post())
         .and(warp::body::content_length_limit(HOOK_MESSAGE_BYTES_MAX as u64))
-        .and(warp::body::bytes())
+        .and(body_bytes(HOOK_MESSAGE_BYTES_MAX as u64))
         .and(with_driver.clone())
         .map(|body: Bytes, driver: Arc<Driver>| accept(&driver, parse_event(&body)));
     let samples = warp::path!("v1" / "samples")
         .and(warp::post())
         .and(warp::body::content_length_limit(SAMPLE_BYTES_MAX))
-        .and(warp::body::bytes())
+        .and(body_bytes(SAMPLE_BYTES_MAX))
         .and(with_driver.clone())
         .map(|body: Bytes, driver: Arc<Driver>| accept(&driver, parse_sample(&body)));
     let hosts = warp::path!("v1" / "hosts")
@@ -70,11 +71,17 @@ pub(crate) fn routes(driver: Arc<Driver>) -> BoxedFilter<(Response,)> {
         .or(health)
         .unify()
         .recover(refuse)
-        .map(Reply::into_response)
+        .map(move |reply| {
+            let answer = Reply::into_response(reply);
+            if !answer.status().is_success() {
+                counters.refused_requests.add(1);
+            }
+            answer
+        })
         .boxed()
 }
 
-fn accept(driver: &Driver, input: Result<Input, Refusal>) -> Response {
+fn accept(driver: &Driver, input: Result<Input, Problem>) -> Response {
     let input = match input {
         Ok(input) => input,
         Err(refusal) => return refusal.into_response(),
@@ -82,7 +89,7 @@ fn accept(driver: &Driver, input: Result<Input, Refusal>) -> Response {
     match driver.take(input) {
         Ok(()) => warp::reply::json(&serde_json::json!({"accepted": true})).into_response(),
         Err(error) => {
-            Refusal::new(StatusCode::INSUFFICIENT_STORAGE, "too_many_hosts", error.to_string())
+            Problem::new(StatusCode::INSUFFICIENT_STORAGE, "too_many_hosts", error.to_string())
                 .into_response()
         }
     }
@@ -93,22 +100,22 @@ fn one_host(driver: &Driver, name: &str) -> Response {
         Some(view) => warp::reply::json(&view).into_response(),
         None => {
             let error = format!("no hook, sample or poll has named a host {name:.200?}");
-            Refusal::new(StatusCode::NOT_FOUND, "unknown_host", error).into_response()
+            Problem::new(StatusCode::NOT_FOUND, "unknown_host", error).into_response()
         }
     }
 }
 
-fn parse_event(body: &[u8]) -> Result<Input, Refusal> {
+fn parse_event(body: &[u8]) -> Result<Input, Problem> {
     let event: HookEvent = parse(body, "hook event")?;
     check_cores("event", event.resources.cores)?;
     Ok(Input::Hook(event))
 }
 
-fn parse_sample(body: &[u8]) -> Result<Input, Refusal> {
+fn parse_sample(body: &[u8]) -> Result<Input, Problem> {
     let sample: HostSample = parse(body, "host sample")?;
     check_cores("sample", Some(sample.cores))?;
     if sample.bookings.len() > BOOKINGS_MAX {
-        return Err(Refusal::new(
+        return Err(Problem::new(
             StatusCode::BAD_REQUEST,
             "out_of_bounds",
             format!("{} bookings are more than {BOOKINGS_MAX}", sample.bookings.len()),
@@ -117,15 +124,15 @@ fn parse_sample(body: &[u8]) -> Result<Input, Refusal> {
     Ok(Input::Sample(sample))
 }
 
-fn parse<T: DeserializeOwned>(body: &[u8], what: &str) -> Result<T, Refusal> {
+fn parse<T: DeserializeOwned>(body: &[u8], what: &str) -> Result<T, Problem> {
     serde_json::from_slice(body).map_err(|error| {
-        Refusal::new(StatusCode::BAD_REQUEST, "malformed", format!("not a {what}: {error}"))
+        Problem::new(StatusCode::BAD_REQUEST, "malformed", format!("not a {what}: {error}"))
     })
 }
 
-fn check_cores(what: &str, cores: Option<u32>) -> Result<(), Refusal> {
+fn check_cores(what: &str, cores: Option<u32>) -> Result<(), Problem> {
     match cores {
-        Some(cores) if cores > CORES_MAX => Err(Refusal::new(
+        Some(cores) if cores > CORES_MAX => Err(Problem::new(
             StatusCode::BAD_REQUEST,
             "out_of_bounds",
             format!("the {what} has {cores} cores, more than {CORES_MAX}"),
@@ -135,6 +142,9 @@ fn check_cores(what: &str, cores: Option<u32>) -> Result<(), Refusal> {
 }
 
 async fn refuse(rejection: Rejection) -> Result<Response, Infallible> {
+    if let Some(problem) = rejection.find::<Problem>() {
+        return Ok(problem.clone().into_response());
+    }
     let (status, code, error) = if rejection.find::<PayloadTooLarge>().is_some() {
         (StatusCode::PAYLOAD_TOO_LARGE, "too_large", "the body is too large for this request")
     } else if rejection.find::<LengthRequired>().is_some() {
@@ -147,5 +157,5 @@ async fn refuse(rejection: Rejection) -> Result<Response, Infallible> {
     } else {
         (StatusCode::BAD_REQUEST, "malformed", "the request cannot be read")
     };
-    Ok(Refusal::new(status, code, error.into()).into_response())
+    Ok(Problem::new(status, code, error).into_response())
 }

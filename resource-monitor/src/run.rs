@@ -7,19 +7,17 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use gleaner_serve::{ListenConfig, ServeError, bind, serve};
 use thiserror::Error;
-use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tracing::info;
 
 use crate::broker_link::BrokerLink;
 use crate::counters::Counters;
 use crate::driver::Driver;
-use crate::gate::Gate;
 use crate::limits::TOKEN_BYTES_MAX;
 use crate::recording::{Recorder, Tape};
 use crate::routes::routes;
-use crate::server::Server;
 use crate::{Config, ConfigError, JsonSource};
 
 /// Runs the monitor until `shutdown`; calls `ready` with its address once it listens.
@@ -36,19 +34,20 @@ pub async fn run(
     let mut broker_url = config.broker_url()?;
     let prefix = broker_url.path().trim_end_matches('/').to_owned();
     broker_url.set_path(&format!("{prefix}/v1/farm/events"));
-    if !config.listen.ip().is_loopback() {
-        return Err(RunError::NotLoopback(config.listen));
-    }
     let token = config.token_file.as_deref().map(read_token).transpose()?;
     let client = client(config.ca_file.as_deref())?;
-    let listener = TcpListener::bind(config.listen)
-        .await
-        .map_err(|source| RunError::Listen { listen: config.listen, source })?;
-    let listen = listener
-        .local_addr()
-        .map_err(|source| RunError::Listen { listen: config.listen, source })?;
-
     let counters = Arc::new(Counters::default());
+    let listen = ListenConfig::new(
+        config.listen,
+        config.tls_cert.clone(),
+        config.tls_key.clone(),
+        config.token_file.clone(),
+    )?;
+    let refusals = Arc::clone(&counters);
+    let listener = bind(&listen).await?.of("monitor");
+    let listener = listener.counting(move || refusals.refused_requests.add(1));
+    let (listen, url) = (listener.address(), listener.url());
+
     let tape = config.record.as_ref().map(|_| Arc::new(Tape::default()));
     let record = config.record.as_deref().zip(tape.clone());
     let recorder = record
@@ -80,14 +79,9 @@ pub async fn run(
             poller.run_poller(source, rules.poll_interval.into()).await;
         });
     }
-    let server = Server {
-        gate: Gate { listen, token },
-        counters: driver.counters.clone(),
-        routes: routes(driver),
-    };
-    info!(%listen, broker = config.broker, "the monitor listens");
+    info!(%url, broker = config.broker, "the monitor listens");
     ready(listen);
-    server.run(listener, shutdown).await;
+    serve(listener, routes(driver), shutdown).await;
     drop(recorder);
     Ok(())
 }
@@ -132,19 +126,9 @@ pub enum RunError {
     /// A setting without sense.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Beyond this machine.
-    #[error(
-        "the monitor does not listen on {0}: it has no TLS yet, so only loopback is safe; use 127.0.0.1 and bring what is beyond this machine in through a tunnel"
-    )]
-    NotLoopback(SocketAddr),
-    /// The address cannot be had.
-    #[error("cannot listen on {listen}: {source}{}", hint(source))]
-    Listen {
-        /// The address.
-        listen: SocketAddr,
-        /// Why not.
-        source: io::Error,
-    },
+    /// The address cannot be had, or may not.
+    #[error("cannot serve")]
+    Serve(#[from] ServeError),
     /// The token cannot be read.
     #[error("cannot read the token file {path}: {source}", path = path.display())]
     Token {
@@ -175,12 +159,4 @@ pub enum RunError {
     /// The HTTP client cannot be made.
     #[error("cannot make an HTTP client: {0}")]
     Client(reqwest::Error),
-}
-
-fn hint(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::AddrInUse => "; another program, perhaps another monitor, has it",
-        io::ErrorKind::PermissionDenied => "; ports below 1024 are the administrator's",
-        _ => "",
-    }
 }

@@ -10,6 +10,7 @@ use futures_util::stream::BoxStream;
 use futures_util::{Stream, StreamExt, stream};
 use gleaner_protocol::Digest;
 use gleaner_protocol::limits::BLOB_BYTES_MAX;
+use gleaner_serve::{Problem, body_stream};
 use warp::filters::BoxedFilter;
 use warp::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use warp::http::{HeaderValue, StatusCode};
@@ -19,7 +20,6 @@ use warp::{Filter, Reply};
 use super::jobs::parse_id;
 use super::{Api, handler_of, no_such};
 use crate::blobs::BlobError;
-use crate::serve::{Problem, body_stream};
 
 impl Api {
     pub(super) fn blob_routes(&self) -> BoxedFilter<(Response,)> {

@@ -3,6 +3,7 @@
 use gleaner_protocol::api::HostStatus;
 use gleaner_protocol::farm::FarmEvent;
 use gleaner_scheduling::Core;
+use gleaner_serve::Problem;
 use warp::Filter;
 use warp::filters::BoxedFilter;
 use warp::http::StatusCode;
@@ -10,7 +11,6 @@ use warp::reply::Response;
 
 use super::{Api, body, handler, handler_of, json, parse};
 use crate::limits::FARM_EVENTS_MAX;
-use crate::serve::Problem;
 
 impl Api {
     pub(super) fn farm_routes(&self) -> BoxedFilter<(Response,)> {

@@ -6,13 +6,13 @@ use gleaner_protocol::api::{Explanation, JobStatus, Reason};
 use gleaner_protocol::job::{InputFile, JobSpec, Task};
 use gleaner_protocol::{JobId, WorkunitId};
 use gleaner_scheduling::{SubmitRefusal, WaitReason};
+use gleaner_serve::Problem;
 use warp::filters::BoxedFilter;
 use warp::http::StatusCode;
 use warp::reply::Response;
 use warp::{Filter, Reply};
 
 use super::{Api, body, handler, handler_of, json, no_such, parse};
-use crate::serve::Problem;
 
 impl Api {
     pub(super) fn job_routes(&self) -> BoxedFilter<(Response,)> {

@@ -3,6 +3,7 @@
 use gleaner_protocol::api::{ResultFile, ResultState, WorkunitResult};
 use gleaner_protocol::{Content, Digest, JobId, Manifest, codec};
 use gleaner_scheduling::Core;
+use gleaner_serve::Problem;
 use serde::Deserialize;
 use warp::filters::BoxedFilter;
 use warp::http::StatusCode;
@@ -12,7 +13,6 @@ use warp::{Filter, Reply};
 use super::jobs::parse_id;
 use super::{Api, blobs, handler_of, json, no_such};
 use crate::limits::{RESULT_TEXT_BYTES_MAX, RESULTS_PAGE_MAX};
-use crate::serve::Problem;
 use crate::store::SmallBlobs;
 
 /// Which part of the list.

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use gleaner_serve::Problem;
 use thiserror::Error;
 
 /// Why the store could not be opened, read or written.
@@ -154,5 +155,16 @@ impl StoreError {
             source = error.source();
         }
         text
+    }
+}
+
+impl From<&StoreError> for Problem {
+    fn from(error: &StoreError) -> Self {
+        match error {
+            StoreError::Full { .. } => Self::unavailable("store_full", error.chain()),
+            StoreError::Closed => Self::unavailable("stopping", error.chain()),
+            StoreError::TooLarge { max, .. } => Self::too_large(*max as u64),
+            _ => Self::unavailable("store_failed", error.chain()),
+        }
     }
 }

@@ -7,7 +7,7 @@ use gleaner_protocol::farm::FarmEvent;
 use serde_json::{Value, json};
 
 use crate::broker::Broker;
-use crate::monitor::{Monitor, config};
+use crate::monitor::{Monitor, Secrets, config};
 
 pub(crate) fn sample(host: &str, count: u64, bookings: Value) -> Value {
     json!({
@@ -227,21 +227,27 @@ async fn start_error(config: Config) -> RunError {
 
 #[tokio::test]
 async fn what_cannot_be_served_safely_is_refused_with_the_reason() {
-    let beyond = Config { listen: SocketAddr::from(([0, 0, 0, 0], 0)), ..config() };
-    let error = start_error(beyond.clone()).await;
-    assert!(matches!(error, RunError::NotLoopback(_)), "{error}");
-    assert!(error.to_string().contains("no TLS"), "{error}");
-
     let folder = tempfile::tempdir().expect("a folder");
-    let token_file = folder.path().join("token");
-    std::fs::write(&token_file, "secret").expect("writes");
-    let error = start_error(Config { token_file: Some(token_file.clone()), ..beyond }).await;
-    assert!(matches!(error, RunError::NotLoopback(_)), "{error}");
+    let secrets = Secrets::new(folder.path());
+    let beyond = Config { listen: SocketAddr::from(([0, 0, 0, 0], 0)), ..config() };
+    let token_file = Some(secrets.token.clone());
+    let (tls_cert, tls_key) = (Some(secrets.certificate.clone()), Some(secrets.key.clone()));
+    for (config, missing) in [
+        (beyond.clone(), "TLS and token are missing"),
+        (Config { token_file: token_file.clone(), ..beyond.clone() }, "TLS is missing"),
+        (Config { tls_cert: tls_cert.clone(), tls_key, ..beyond.clone() }, "the token is missing"),
+        (Config { tls_cert, token_file, ..config() }, "tls_cert and tls_key go together"),
+    ] {
+        let error = start_error(config).await;
+        let RunError::Serve(why) = &error else { panic!("{error}") };
+        assert!(why.to_string().contains(missing), "{why}");
+    }
 
-    for text in ["", "  \n", "two words", "two\nlines"] {
-        std::fs::write(&token_file, text).expect("writes");
-        let error = start_error(Config { token_file: Some(token_file.clone()), ..config() }).await;
-        assert!(matches!(error, RunError::TokenText(_)), "{text:?}: {error}");
+    for text in ["", "  \n", "two words of some length", "two\nlines of some length", "short"] {
+        std::fs::write(&secrets.token, text).expect("writes");
+        let token_file = Some(secrets.token.clone());
+        let error = start_error(Config { token_file, ..config() }).await;
+        assert!(matches!(error, RunError::TokenText(_) | RunError::Serve(_)), "{text:?}: {error}");
     }
     let missing = folder.path().join("missing");
     let error = start_error(Config { token_file: Some(missing), ..config() }).await;
@@ -254,6 +260,43 @@ async fn what_cannot_be_served_safely_is_refused_with_the_reason() {
 async fn a_port_that_is_taken_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("binds");
     let listen = taken.local_addr().expect("an address");
-    let error = start_error(Config { listen, ..config() }).await.to_string();
-    assert!(error.contains(&listen.to_string()) && error.contains("another monitor"), "{error}");
+    let error = start_error(Config { listen, ..config() }).await;
+    let RunError::Serve(error) = error else { panic!("{error}") };
+    let error = error.to_string();
+    assert!(error.contains(&listen.to_string()) && error.contains("another program"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn beyond_this_machine_it_speaks_tls_to_those_who_bear_the_token() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let secrets = Secrets::new(folder.path());
+    let config = Config {
+        listen: SocketAddr::from(([0, 0, 0, 0], 0)),
+        tls_cert: Some(secrets.certificate.clone()),
+        tls_key: Some(secrets.key.clone()),
+        token_file: Some(secrets.token.clone()),
+        ..config()
+    };
+    let monitor = Monitor::start(config).await;
+    let port = monitor.listen.port();
+    let pem = std::fs::read(&secrets.certificate).expect("there");
+    let trusted = reqwest::Certificate::from_pem(&pem).expect("our own");
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    // By a name that is not loopback's: beyond it, the token keeps strangers out.
+    let client = reqwest::Client::builder()
+        .no_proxy()
+        .tls_certs_only([trusted])
+        .resolve("monitor.farm", SocketAddr::from(([127, 0, 0, 1], port)));
+    let client = client.build().expect("a client");
+    let event = || {
+        let url = format!("https://monitor.farm:{port}/v1/events");
+        client.post(url).body(hook("a", "preflight", 1, Some(8)).to_string())
+    };
+    let answer = event().bearer_auth(Secrets::TOKEN).send().await.expect("answers");
+    assert!(answer.status().is_success(), "{}", answer.text().await.unwrap_or_default());
+    let without = event().send().await.expect("answers");
+    assert_eq!(without.status().as_u16(), 401);
+    let plain = monitor.client.get(monitor.url("/v1/hosts")).bearer_auth(Secrets::TOKEN);
+    plain.send().await.expect_err("no plain HTTP where there is TLS");
+    monitor.stop().await;
 }

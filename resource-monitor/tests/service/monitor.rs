@@ -1,6 +1,9 @@
 //! A running monitor.
 
+use std::fs::Permissions;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 use gleaner_monitor::{Config, RunError, run};
 use gleaner_protocol::api::ApiError;
@@ -24,6 +27,33 @@ pub(crate) fn config() -> Config {
         broker: "http://127.0.0.1:9".into(),
         quiet_period_s: 0.2,
         ..Config::default()
+    }
+}
+
+/// A certificate, its key and a token, as files.
+pub(crate) struct Secrets {
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
+    pub(crate) token: PathBuf,
+}
+
+impl Secrets {
+    pub(crate) const TOKEN: &str = "not-a-secret-but-long-enough";
+
+    pub(crate) fn new(folder: &Path) -> Self {
+        let names = ["monitor.farm".to_owned()];
+        let made = rcgen::generate_simple_self_signed(names).expect("a certificate");
+        let write = |name: &str, text: &str| {
+            let path = folder.join(name);
+            std::fs::write(&path, text).expect("written");
+            std::fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("set");
+            path
+        };
+        Self {
+            certificate: write("monitor.crt", &made.cert.pem()),
+            key: write("monitor.key", &made.signing_key.serialize_pem()),
+            token: write("token", Self::TOKEN),
+        }
     }
 }
 

@@ -3,9 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use gleaner_monitor::{Config, RunError, run};
+use gleaner_protocol::farm::FarmEvent;
 use gleaner_protocol::recording::Line;
 use serde_json::json;
 
+use crate::broker::Broker;
 use crate::day::{hook, sample};
 use crate::monitor::{Monitor, config};
 
@@ -34,14 +36,15 @@ fn read(path: &Path) -> Vec<String> {
 async fn what_is_heard_and_decided_is_in_the_file_when_the_monitor_has_ended() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("farm.jsonl");
-    let monitor = Monitor::start(recording_to(&path)).await;
+    let broker = Broker::anywhere(&[]);
+    let address = format!("http://{}", broker.address);
+    let monitor = Monitor::start(Config { broker: address, ..recording_to(&path) }).await;
     monitor.tell("/v1/samples", sample("a", 0, json!([]))).await;
     monitor.tell("/v1/events", hook("a", "preflight", 1, Some(8))).await;
     monitor.tell("/v1/events", hook("a", "postflight", 1, None)).await;
-    // Until it has opened, which takes a quiet period.
-    while !monitor.get_text("/metrics").await.contains("fragment_cores 12") {
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
+    // Until it has opened, which takes a quiet period: the broker is told.
+    let opened = |event: &FarmEvent| matches!(event, FarmEvent::FragmentOpened { cores: 12, epoch, .. } if epoch.count == 1);
+    while !broker.events().iter().any(opened) {}
     let metrics = monitor.get_text("/metrics").await;
     assert!(metrics.contains("gleaner_monitor_recorded_lines_lost_total 0"), "{metrics}");
     monitor.stop().await;

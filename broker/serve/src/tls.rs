@@ -7,7 +7,7 @@ use rustls::ServerConfig;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use super::listener::ServeError;
+use crate::listener::ServeError;
 
 /// Where certificate and key lie.
 #[derive(Debug, Clone, PartialEq, Eq)]

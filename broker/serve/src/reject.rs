@@ -13,7 +13,7 @@ use warp::reject::{
 use warp::reply::Response;
 use warp::{Filter, Reply};
 
-use super::problem::Problem;
+use crate::problem::Problem;
 
 /// No route took the request.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! Listening, and the door: who may speak to the broker, how long and how much.
+//! Listening, and the door: who may speak to a broker or a monitor, how long and how much.
 //!
 //! warp routes the requests; accepting, TLS, time-outs and shutting down are ours, because warp's
 //! own server has none of the latter and panics on a port that is taken.
@@ -8,6 +8,8 @@
 //! - Every request passes [`guard::Guard`] before a route sees it.
 //! - Every answer of 400 and above is a JSON [`gleaner_protocol::api::ApiError`].
 //! - Serving ends in bounded time after it was told to, whatever is still open.
+
+pub mod limits;
 
 mod accept;
 mod body;

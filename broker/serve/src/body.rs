@@ -9,8 +9,8 @@ use serde::de::DeserializeOwned;
 use warp::http::StatusCode;
 use warp::{Filter, Rejection};
 
-use super::problem::Problem;
 use crate::limits::HTTP_BODY_PAUSE_MAX;
+use crate::problem::Problem;
 
 /// The whole body, refused as soon as it is known to be longer than `limit_bytes`.
 pub fn body_bytes(

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt, stream};
-use gleaner_broker::{
-    ListenConfig, Listener, Problem, ServeError, ServeLimits, TlsFiles, bind, body_bytes,
-    body_json, body_stream, serve,
-};
 use gleaner_protocol::api::ApiError;
 use gleaner_protocol::job::JobSpec;
 use gleaner_protocol::{Span, boottime};
+use gleaner_serve::{
+    ListenConfig, Listener, Problem, ServeError, ServeLimits, TlsFiles, bind, body_bytes,
+    body_json, body_stream, serve,
+};
 use reqwest::{Client, Method, StatusCode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

@@ -5,8 +5,6 @@ use gleaner_protocol::limits::bounded_reason;
 use warp::http::StatusCode;
 use warp::http::header::{HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 
-use crate::store::StoreError;
-
 /// An answer with a status of 400 or above: returned by a handler, rejected by a filter, or
 /// mapped from what warp rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,7 +58,7 @@ impl Problem {
     /// 500: our fault. The client learns no details.
     #[must_use]
     pub fn internal() -> Self {
-        let error = "the broker failed on this request; its log says how";
+        let error = "the server failed on this request; its log says how";
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", error)
     }
 
@@ -80,17 +78,6 @@ impl Problem {
     #[must_use]
     pub fn error(&self) -> &str {
         &self.error
-    }
-}
-
-impl From<&StoreError> for Problem {
-    fn from(error: &StoreError) -> Self {
-        match error {
-            StoreError::Full { .. } => Self::unavailable("store_full", error.chain()),
-            StoreError::Closed => Self::unavailable("stopping", error.chain()),
-            StoreError::TooLarge { max, .. } => Self::too_large(*max as u64),
-            _ => Self::unavailable("store_failed", error.chain()),
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Who may speak.
 //!
-//! A broker on loopback has no token by default, so everything that runs on the machine may speak
+//! A server on loopback has no token by default, so everything that runs on the machine may speak
 //! to it, except what a web page makes a browser send: a page from elsewhere shows itself by its
 //! `Origin` (or `Sec-Fetch-Site`), and one that renamed itself to our address (DNS rebinding) by
 //! the `Host` that it asked for.
@@ -11,19 +11,21 @@ use warp::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use warp::http::uri::Authority;
 use warp::http::{HeaderMap, Request, StatusCode};
 
-use super::problem::Problem;
-use super::token::Token;
+use crate::problem::Problem;
+use crate::token::Token;
 
 /// The rules of one listener.
 #[derive(Debug)]
 pub(crate) struct Guard {
+    /// What is guarded, for people.
+    pub(crate) part: &'static str,
     token: Option<Token>,
     loopback: bool,
 }
 
 impl Guard {
     pub(crate) const fn new(token: Option<Token>, loopback: bool) -> Self {
-        Self { token, loopback }
+        Self { part: "server", token, loopback }
     }
 
     /// Checks the head of a request.
@@ -47,7 +49,10 @@ impl Guard {
         Err(Problem::new(
             StatusCode::FORBIDDEN,
             "host",
-            format!("this broker answers to 127.0.0.1, [::1] and localhost only, not to {asked}"),
+            format!(
+                "this {} answers to 127.0.0.1, [::1] and localhost only, not to {asked}",
+                self.part
+            ),
         ))
     }
 
@@ -62,12 +67,12 @@ impl Guard {
             Some(_) => Err(Problem::new(
                 StatusCode::UNAUTHORIZED,
                 "token",
-                "the token is not this broker's",
+                format!("the token is not this {}'s", self.part),
             )),
             None => Err(Problem::new(
                 StatusCode::UNAUTHORIZED,
                 "token",
-                "this broker wants a token: send `Authorization: Bearer TOKEN`",
+                format!("this {} wants a token: send `Authorization: Bearer TOKEN`", self.part),
             )),
         }
     }
@@ -100,7 +105,7 @@ fn check_browser(headers: &HeaderMap, asked: Option<&Authority>) -> Result<(), P
         return Err(Problem::new(
             StatusCode::FORBIDDEN,
             "browser",
-            "a web page of another origin may not speak to this broker",
+            "a web page of another origin may not speak to this server",
         ));
     }
     Ok(())

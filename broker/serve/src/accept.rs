@@ -20,10 +20,10 @@ use tokio_rustls::TlsAcceptor;
 use warp::http::Request;
 use warp::{Filter, Rejection, Reply};
 
-use super::connection::{Connection, Phase, reached};
-use super::listener::{Listener, ServeLimits};
-use super::reject::catch;
+use crate::connection::{Connection, Phase, reached};
 use crate::limits::{ACCEPT_REST, HTTP_HEAD_BYTES_MAX, SHUTDOWN_CUT};
+use crate::listener::{Listener, ServeLimits};
+use crate::reject::catch;
 
 /// Serves `routes` until `shutdown`; then takes nothing new, gives what is open some time to
 /// end, and cuts the rest.
@@ -34,12 +34,15 @@ where
     F: Filter<Extract = (R,), Error = Rejection> + Clone + Send + Sync + 'static,
     R: Reply,
 {
-    let Listener { socket, tls, guard, limits, .. } = listener;
+    let Listener { socket, tls, guard, limits, on_refusal, .. } = listener;
     let routes = TowerToHyperService::new(warp::service(catch(routes).boxed()));
     let service =
         Arc::new(service_fn(move |request: Request<Incoming>| match guard.check(&request) {
             Ok(()) => Either::Right(routes.call(request)),
-            Err(problem) => Either::Left(ready(Ok(problem.into_response()))),
+            Err(problem) => {
+                (on_refusal.0)();
+                Either::Left(ready(Ok(problem.into_response())))
+            }
         }));
     let acceptor = tls.map(TlsAcceptor::from);
     let places_max = limits.connections_max.clamp(1, Semaphore::MAX_PERMITS);

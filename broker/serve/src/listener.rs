@@ -1,5 +1,6 @@
 //! Taking an address, where that is allowed.
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,10 +11,10 @@ use rustls::ServerConfig;
 use thiserror::Error;
 use tokio::net::TcpListener;
 
-use super::guard::Guard;
-use super::tls::{self, TlsFiles};
-use super::token::{Token, TokenError};
+use crate::guard::Guard;
 use crate::limits::{CONNECTIONS_MAX, HTTP_HEAD_TIME_MAX, SHUTDOWN_GRACE, TLS_HANDSHAKE_TIME_MAX};
+use crate::tls::{self, TlsFiles};
+use crate::token::{Token, TokenError};
 
 /// Where to listen, and how whoever speaks must prove themselves.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +51,26 @@ impl Default for ServeLimits {
     }
 }
 
+impl ListenConfig {
+    /// From what is configured.
+    ///
+    /// # Errors
+    /// Only one of certificate and key.
+    pub fn new(
+        listen: SocketAddr,
+        tls_cert: Option<PathBuf>,
+        tls_key: Option<PathBuf>,
+        token_file: Option<PathBuf>,
+    ) -> Result<Self, ServeError> {
+        let tls = match (tls_cert, tls_key) {
+            (Some(certificate), Some(key)) => Some(TlsFiles { certificate, key }),
+            (None, None) => None,
+            _ => return Err(ServeError::HalfTls),
+        };
+        Ok(Self { listen, tls, token_file })
+    }
+}
+
 /// Why there is no listening.
 #[derive(Debug, Error)]
 pub enum ServeError {
@@ -63,6 +84,9 @@ pub enum ServeError {
         /// What is missing.
         missing: &'static str,
     },
+    /// TLS needs both of its files.
+    #[error("tls_cert and tls_key go together: set both or neither")]
+    HalfTls,
     /// Somebody else has the port.
     #[error("{listen} is in use by another program: stop it or choose another port")]
     InUse {
@@ -107,7 +131,18 @@ pub struct Listener {
     pub(crate) tls: Option<Arc<ServerConfig>>,
     pub(crate) guard: Guard,
     pub(crate) limits: ServeLimits,
+    pub(crate) on_refusal: OnRefusal,
     address: SocketAddr,
+}
+
+/// Told of each request that was turned away at the door.
+#[derive(Clone)]
+pub(crate) struct OnRefusal(pub(crate) Arc<dyn Fn() + Send + Sync>);
+
+impl fmt::Debug for OnRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnRefusal")
+    }
 }
 
 /// Reads certificate, key and token, and takes the address.
@@ -137,7 +172,8 @@ pub async fn bind(config: &ListenConfig) -> Result<Listener, ServeError> {
     let socket = TcpListener::bind(listen).await.map_err(bind_error)?;
     let address = socket.local_addr().map_err(bind_error)?;
     let guard = Guard::new(token, loopback);
-    Ok(Listener { socket, tls, guard, limits: ServeLimits::default(), address })
+    let on_refusal = OnRefusal(Arc::new(|| {}));
+    Ok(Listener { socket, tls, guard, limits: ServeLimits::default(), on_refusal, address })
 }
 
 impl Listener {
@@ -152,6 +188,20 @@ impl Listener {
     pub fn url(&self) -> String {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         format!("{scheme}://{}", self.address)
+    }
+
+    /// Names what listens, for those who are turned away: "broker", "monitor".
+    #[must_use]
+    pub fn of(mut self, part: &'static str) -> Self {
+        self.guard.part = part;
+        self
+    }
+
+    /// Has `on_refusal` called for each request that is turned away at the door.
+    #[must_use]
+    pub fn counting(mut self, on_refusal: impl Fn() + Send + Sync + 'static) -> Self {
+        self.on_refusal = OnRefusal(Arc::new(on_refusal));
+        self
     }
 
     /// Sets other bounds.
