@@ -2,7 +2,7 @@
 
 mod options;
 
-pub(crate) use options::{Format, Options};
+pub(crate) use options::{Format, Options, trusting};
 
 use anyhow::Context;
 use gleaner_protocol::api::ApiError;

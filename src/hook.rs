@@ -2,17 +2,22 @@
 
 use std::borrow::Cow;
 use std::ffi::OsString;
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::Parser;
-use gleaner_hooks::limits::DEADLINE_OF_ENVIRONMENT_MAX;
+use gleaner_hooks::limits::{DEADLINE_OF_ENVIRONMENT_MAX, NOTIFY_DEADLINE};
 use gleaner_hooks::{
-    Farm, Heirs, HookInvocation, Notification, become_ordinary, become_urgent, notify, run_to_exit,
-    say,
+    Farm, Heirs, HookInvocation, SecurePost, SecurePoster, become_ordinary, become_urgent,
+    notify_to_exit, run_to_exit, say,
 };
 use gleaner_protocol::farm::HookKind;
 use gleaner_protocol::{HostName, Span};
+
+use crate::client::trusting;
+use crate::process;
 
 /// Frees this host's cores before a render, and says that it has ended after it. Always exits
 /// with 0 and in bounded time, whatever is wrong: it can neither fail nor delay a render.
@@ -44,12 +49,16 @@ struct Options {
     /// The run folder that this host's agent uses [default: as the agent's].
     #[arg(long, env = "GLEANER_RUN_DIR", value_name = "DIR")]
     run_dir: Option<PathBuf>,
-    /// The resource monitor, as http://HOST:PORT; it is told without being waited for.
+    /// The resource monitor, as http://HOST:PORT or https://HOST:PORT; it is told without being
+    /// waited for.
     #[arg(long, env = "GLEANER_MONITOR", value_name = "URL")]
     monitor: Option<String>,
     /// File with the token that the monitor asks for.
     #[arg(long, env = "GLEANER_TOKEN_FILE", value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// Certificates (PEM) to trust for https:// instead of the system's.
+    #[arg(long, env = "GLEANER_CA_FILE", value_name = "FILE")]
+    ca_file: Option<PathBuf>,
     /// This host's name [default: as the farm manager says, else the system's].
     #[arg(long, env = "GLEANER_HOST", value_name = "NAME")]
     host: Option<String>,
@@ -76,6 +85,7 @@ impl Options {
         let mut invocation = HookInvocation::new(kind, farm, run_dir);
         invocation.monitor_url = self.monitor;
         invocation.monitor_token_file = self.token_file;
+        invocation.monitor_ca_file = self.ca_file;
         invocation.host = self.host.and_then(|host| {
             let name = HostName::new(host);
             name.map_err(|error| notes.push(format!("{error}; left out"))).ok()
@@ -154,6 +164,7 @@ pub(crate) fn run_in_spite_of(error: &clap::Error, arguments: &[OsString]) -> Op
         run_dir: given("--run-dir", "GLEANER_RUN_DIR").map(PathBuf::from),
         monitor: given("--monitor", "GLEANER_MONITOR"),
         token_file: given("--token-file", "GLEANER_TOKEN_FILE").map(PathBuf::from),
+        ca_file: given("--ca-file", "GLEANER_CA_FILE").map(PathBuf::from),
         host: given("--host", "GLEANER_HOST"),
         agent_timeout_ms: number("--agent-timeout-ms"),
         deadline_ms: number("--deadline-ms"),
@@ -193,15 +204,31 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Kind::Preflight(options) => (HookKind::Preflight, options),
         Kind::Postflight(options) => (HookKind::Postflight, options),
         Kind::Notify { message } => {
-            let told = Notification::from_argument(&message.to_string_lossy())
-                .and_then(|notification| notify(&notification));
-            if let Err(error) = told {
-                say(&format!("gleaner hook: the monitor was not told: {error}"));
-            }
-            return ExitCode::SUCCESS;
+            let tls: SecurePoster = post_through_tls;
+            notify_to_exit(&message.to_string_lossy(), Some(tls), NOTIFY_DEADLINE);
         }
     };
     run_to_exit(options.invocation(kind, Vec::new()))
+}
+
+/// In the process that tells the monitor: the hook itself has ended by then.
+fn post_through_tls(post: &SecurePost<'_>) -> io::Result<(u16, String)> {
+    let told = process::block_on(async {
+        let http = reqwest::Client::builder()
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            .timeout(post.limit);
+        let http = trusting(http, post.ca_file)?.build().context("cannot set up HTTP")?;
+        let request = http.post(post.url).header("content-type", "application/json");
+        let request = match post.token {
+            Some(token) => request.bearer_auth(token),
+            None => request,
+        };
+        let mut answer = request.body(post.body.to_vec()).send().await?;
+        let begin = answer.chunk().await.ok().flatten().unwrap_or_default();
+        Ok((answer.status().as_u16(), String::from_utf8_lossy(&begin).into_owned()))
+    });
+    told.map_err(|error| io::Error::other(format!("{error:#}")))
 }
 
 #[cfg(test)]

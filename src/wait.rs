@@ -9,9 +9,14 @@ use gleaner_protocol::JobId;
 use gleaner_protocol::api::{JobState, JobStatus};
 use indicatif::ProgressBar;
 
-use crate::client::{Client, Format, Options};
+use crate::client::{Client, ClientError, Format, Options};
 use crate::failure::Failure;
 use crate::{jobs, process, show};
+
+/// Pause before a broker that has gone away is asked again; it doubles with each further one.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+/// Longest such pause.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// Waits until jobs have ended. The exit code is 1 if one has failed workunits or was cancelled.
 #[derive(Debug, clap::Args)]
@@ -49,28 +54,81 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     })
 }
 
+/// Waits as long as it takes. Once the broker has answered, it may be away for a while: it is
+/// asked again, and that is said.
 async fn wait_all(client: &Client, ids: &[JobId]) -> anyhow::Result<Vec<JobStatus>> {
-    let bar = show::progress(0, "workunits");
+    let mut patience = Patience {
+        bar: show::progress(0, "workunits"),
+        pause: PAUSE_MIN,
+        was_there: false,
+        is_away: false,
+    };
     loop {
-        // Listen first, look then: nothing falls between.
-        let mut events = client.raw("/v1/events").await?.bytes_stream();
-        let jobs = look(client, ids, &bar).await?;
-        if jobs.iter().all(|job| job.state.is_final()) {
-            bar.finish_and_clear();
-            return Ok(jobs);
-        }
-        while let Some(event) = events.next().await {
-            // Whatever it says, something happened; a broken stream is opened anew.
-            if event.is_err() {
-                break;
-            }
-            let jobs = look(client, ids, &bar).await?;
-            if jobs.iter().all(|job| job.state.is_final()) {
-                bar.finish_and_clear();
+        match watch(client, ids, &mut patience).await {
+            Ok(Some(jobs)) => {
+                patience.bar.finish_and_clear();
                 return Ok(jobs);
             }
+            Ok(None) => {}
+            Err(error) if patience.was_there && is_passing(&error) => patience.misses(&error),
+            Err(error) => return Err(error),
+        }
+        tokio::time::sleep(patience.pause).await;
+        patience.pause = (patience.pause * 2).min(PAUSE_MAX);
+    }
+}
+
+/// How a broker is borne with that goes away.
+struct Patience {
+    bar: ProgressBar,
+    pause: Duration,
+    /// Whether it has answered at all.
+    was_there: bool,
+    is_away: bool,
+}
+
+impl Patience {
+    fn sees(&mut self) {
+        (self.was_there, self.pause) = (true, PAUSE_MIN);
+        if std::mem::take(&mut self.is_away) {
+            self.bar.suspend(|| eprintln!("the broker is back"));
         }
     }
+
+    fn misses(&mut self, why: &anyhow::Error) {
+        if !std::mem::replace(&mut self.is_away, true) {
+            self.bar.suspend(|| eprintln!("waiting for the broker to come back: {why:#}"));
+        }
+    }
+}
+
+/// Looks, and looks again after each event, until the jobs have ended; none where the stream of
+/// events did before.
+async fn watch(
+    client: &Client,
+    ids: &[JobId],
+    patience: &mut Patience,
+) -> anyhow::Result<Option<Vec<JobStatus>>> {
+    // Listen first, look then: nothing falls between.
+    let mut events = client.raw("/v1/events").await?.bytes_stream();
+    loop {
+        let jobs = look(client, ids, &patience.bar).await?;
+        patience.sees();
+        if jobs.iter().all(|job| job.state.is_final()) {
+            return Ok(Some(jobs));
+        }
+        // Whatever it says, something happened; a broken stream is opened anew.
+        let Some(Ok(_)) = events.next().await else { return Ok(None) };
+    }
+}
+
+/// Whether a broker that restarts fails so: it is away, breaks off, or is not ready.
+fn is_passing(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| match cause.downcast_ref::<ClientError>() {
+        Some(ClientError::Unreachable { .. } | ClientError::Answer(_)) => true,
+        Some(ClientError::Refused { status, .. }) => status.is_server_error(),
+        Some(ClientError::NotFound(_)) | None => false,
+    })
 }
 
 async fn look(client: &Client, ids: &[JobId], bar: &ProgressBar) -> anyhow::Result<Vec<JobStatus>> {

@@ -289,3 +289,23 @@ fn every_part_that_is_configured_has_a_commented_default_file() {
     }
     assert_none(findings, "say in a comment above it what a key does");
 }
+
+#[test]
+fn the_parts_look_for_each_other_where_they_listen() {
+    let text = |part: &str| {
+        let path = Path::new(ROOT).join(part).join("default.toml");
+        fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+    };
+    // Of a commented key as well.
+    let value = |part: &str, key: &str| {
+        let text = text(part);
+        let line = text
+            .lines()
+            .find_map(|line| line.trim_start_matches("# ").strip_prefix(key)?.strip_prefix(" = "));
+        line.unwrap_or_else(|| panic!("{part} has no {key}")).trim_matches('"').to_owned()
+    };
+    let listens = |part: &str| format!("http://{}", value(part, "listen"));
+    assert_eq!(value("agent", "broker"), listens("broker"));
+    assert_eq!(value("agent", "monitor"), listens("resource-monitor"));
+    assert_eq!(value("resource-monitor", "broker"), listens("broker"));
+}

@@ -37,10 +37,12 @@ pub struct HookInvocation {
     pub farm: Farm,
     /// The host's run folder.
     pub run_dir: PathBuf,
-    /// The monitor, as `http://host:port`; none where the agent's samples are to do.
+    /// The monitor, as `http://host:port` or `https://host:port`; none where the agent's samples are to do.
     pub monitor_url: Option<String>,
     /// File with the token that the monitor asks for.
     pub monitor_token_file: Option<PathBuf>,
+    /// Certificates to trust for the monitor's instead of the system's.
+    pub monitor_ca_file: Option<PathBuf>,
     /// The host's name; else as the farm says, else the system's host name.
     pub host: Option<HostName>,
     /// How long the agent may take to answer; at most half of the deadline, for the other half is
@@ -67,6 +69,7 @@ impl HookInvocation {
             run_dir: run_dir.into(),
             monitor_url: None,
             monitor_token_file: None,
+            monitor_ca_file: None,
             host: None,
             agent_timeout: AGENT_TIMEOUT,
             deadline: DEADLINE,
@@ -268,7 +271,8 @@ impl<'a> Hook<'a> {
             epoch: self.report.epoch.unwrap_or_default(),
         };
         let token_file = self.invocation.monitor_token_file.clone();
-        let notification = Notification { url, token_file, event };
+        let ca_file = self.invocation.monitor_ca_file.clone();
+        let notification = Notification { url, token_file, ca_file, event };
         let spawned = self.notify_command().and_then(|command| notification.spawn(&command));
         match spawned {
             Ok(()) => self.report.notifying = true,

@@ -2,14 +2,20 @@
 //!
 //! The hook starts the same binary again as `gleaner hook notify MESSAGE`, in a session of its
 //! own and with nothing inherited, and does not wait for it. That process tries a few times and
-//! ends; the monitor learns of what it misses from the agent's samples.
+//! ends; the monitor learns of what it misses from the agent's samples. TLS costs the hook nothing
+//! there; it is the program's that brings this process, not this crate's.
+//!
+//! # Invariants
+//! - The process ends in bounded time, whatever the monitor or the token's file does.
 
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio, exit};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
 use std::time::Duration;
 
 use gleaner_protocol::farm::HookEvent;
@@ -17,6 +23,7 @@ use gleaner_protocol::{Span, Time, boottime};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::hook::say;
 use crate::limits::{
     NOTIFY_ANSWER_BYTES_MAX, NOTIFY_DEADLINE, NOTIFY_PAUSE, NOTIFY_TRIES, NOTIFY_TRY,
     TOKEN_BYTES_MAX,
@@ -26,11 +33,14 @@ use crate::limits::{
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Notification {
-    /// The monitor, as `http://host:port`.
+    /// The monitor, as `http://host:port` or `https://host:port`.
     pub url: String,
     /// File with the bearer token that the monitor asks for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_file: Option<PathBuf>,
+    /// Certificates to trust instead of the system's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca_file: Option<PathBuf>,
     /// What happened.
     pub event: HookEvent,
 }
@@ -70,20 +80,79 @@ impl Notification {
     }
 }
 
+/// One try to tell a monitor behind TLS.
+#[derive(Debug, Clone, Copy)]
+pub struct SecurePost<'a> {
+    /// The whole address.
+    pub url: &'a str,
+    /// The bearer token.
+    pub token: Option<&'a str>,
+    /// Certificates to trust instead of the system's.
+    pub ca_file: Option<&'a Path>,
+    /// The event, as JSON.
+    pub body: &'a [u8],
+    /// How long it may take.
+    pub limit: Duration,
+}
+
+/// Makes a try over TLS: the answer's status and the beginning of its body.
+pub type SecurePoster = fn(&SecurePost<'_>) -> io::Result<(u16, String)>;
+
+/// Tells the monitor of the event in `argument` and ends the process, at `deadline` at the latest.
+pub fn notify_to_exit(argument: &str, secure: Option<SecurePoster>, deadline: Span) -> ! {
+    let (at_end, end) = channel::<()>();
+    let watchdog = thread::Builder::new().name("deadline".into()).spawn(move || {
+        if end.recv_timeout(deadline.into()) == Err(RecvTimeoutError::Timeout) {
+            say("gleaner hook: the monitor was not told in time");
+            exit(0);
+        }
+    });
+    // Without a watchdog the event is not worth a process that may stay for ever.
+    if watchdog.is_ok() {
+        let told = Notification::from_argument(argument)
+            .and_then(|notification| notify(&notification, secure));
+        if let Err(error) = told {
+            say(&format!("gleaner hook: the monitor was not told: {error}"));
+        }
+    }
+    drop(at_end);
+    exit(0)
+}
+
 /// Tells the monitor of an event: up to [`NOTIFY_TRIES`] tries within [`NOTIFY_DEADLINE`]. What
 /// the monitor refuses as malformed is not tried again.
 ///
 /// # Errors
 /// That of the last try.
-pub fn notify(notification: &Notification) -> Result<(), NotifyError> {
+pub fn notify(
+    notification: &Notification,
+    secure: Option<SecurePoster>,
+) -> Result<(), NotifyError> {
     let target = Target::parse(&notification.url)?;
     let token = notification.token_file.as_deref().map(read_token).transpose()?;
-    let request = target.request(token.as_deref(), &notification.event)?;
+    let plain = target.request(token.as_deref(), &notification.event)?;
     let end = boottime() + NOTIFY_DEADLINE;
+    let (target, plain, token) = (&target, &plain, token.as_deref());
+    let one_try: Box<dyn Fn() -> Result<(), NotifyError>> = match (target.is_secure, secure) {
+        (false, _) => Box::new(move || target.post(plain, end)),
+        (true, None) => return Err(NotifyError::Https(notification.url.clone())),
+        (true, Some(secure)) => Box::new(move || {
+            let body = serde_json::to_vec(&notification.event).expect("our own types serialise");
+            let post = SecurePost {
+                url: &format!("https://{}{}", target.authority, target.path),
+                token,
+                ca_file: notification.ca_file.as_deref(),
+                body: &body,
+                limit: rest_of_try(end),
+            };
+            let (status, body) = secure(&post).map_err(|source| target.io(source))?;
+            target.judge(status, &body)
+        }),
+    };
     let mut pause = NOTIFY_PAUSE;
     let mut tries = 1;
     loop {
-        let error = match target.post(&request, end) {
+        let error = match one_try() {
             Ok(()) => return Ok(()),
             Err(error) => error,
         };
@@ -91,7 +160,7 @@ pub fn notify(notification: &Notification) -> Result<(), NotifyError> {
         if over || !error.may_pass() {
             return Err(error);
         }
-        std::thread::sleep(pause.into());
+        thread::sleep(pause.into());
         pause = pause.times(2);
         tries += 1;
     }
@@ -104,15 +173,17 @@ struct Target {
     authority: String,
     has_port: bool,
     path: String,
+    is_secure: bool,
 }
 
 impl Target {
     fn parse(url: &str) -> Result<Self, NotifyError> {
         let refuse = || NotifyError::Url(url.chars().take(200).collect());
-        if url.starts_with("https://") {
-            return Err(NotifyError::Https(url.chars().take(200).collect()));
-        }
-        let rest = url.strip_prefix("http://").ok_or_else(refuse)?;
+        let (is_secure, rest) = match (url.strip_prefix("http://"), url.strip_prefix("https://")) {
+            (Some(rest), _) => (false, rest),
+            (None, Some(rest)) => (true, rest),
+            (None, None) => return Err(refuse()),
+        };
         let (authority, prefix) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         let plain = |c: char| c.is_ascii_graphic() && !matches!(c, '@' | '?' | '#' | '\\');
         if authority.is_empty() || !rest.chars().all(plain) {
@@ -127,7 +198,7 @@ impl Target {
             None => false,
         };
         let path = format!("{}/v1/events", prefix.trim_end_matches('/'));
-        Ok(Self { authority: authority.to_owned(), has_port, path })
+        Ok(Self { authority: authority.to_owned(), has_port, path, is_secure })
     }
 
     fn request(&self, token: Option<&str>, event: &HookEvent) -> Result<Vec<u8>, NotifyError> {
@@ -152,7 +223,7 @@ impl Target {
     }
 
     fn post(&self, request: &[u8], end: Time) -> Result<(), NotifyError> {
-        let io = |source| NotifyError::Io { authority: self.authority.clone(), source };
+        let io = |source| self.io(source);
         let addresses = if self.has_port {
             self.authority.to_socket_addrs()
         } else {
@@ -174,7 +245,7 @@ impl Target {
         request: &[u8],
         end: Time,
     ) -> Result<(), NotifyError> {
-        let io = |source| NotifyError::Io { authority: self.authority.clone(), source };
+        let io = |source| self.io(source);
         stream.set_nodelay(true).map_err(io)?;
         stream.set_write_timeout(Some(rest_of_try(end))).map_err(io)?;
         stream.set_read_timeout(Some(rest_of_try(end))).map_err(io)?;
@@ -187,21 +258,25 @@ impl Target {
             .and_then(|line| line.split_ascii_whitespace().nth(1))
             .and_then(|status| status.parse::<u16>().ok());
         match (status, read) {
-            (Some(200..=299), _) => Ok(()),
-            (Some(status), _) => Err(NotifyError::Refused {
-                authority: self.authority.clone(),
-                status,
-                body: body_of(&text),
-            }),
+            (Some(status), _) => {
+                self.judge(status, text.split_once("\r\n\r\n").map_or("", |(_, body)| body))
+            }
             (None, Err(error)) => Err(io(error)),
             (None, Ok(_)) => Err(io(io::Error::other("the answer is not HTTP"))),
         }
     }
-}
 
-fn body_of(answer: &str) -> String {
-    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-    body.chars().filter(|c| !c.is_control()).take(300).collect()
+    fn judge(&self, status: u16, body: &str) -> Result<(), NotifyError> {
+        if (200..300).contains(&status) {
+            return Ok(());
+        }
+        let body = body.chars().filter(|c| !c.is_control()).take(300).collect();
+        Err(NotifyError::Refused { authority: self.authority.clone(), status, body })
+    }
+
+    fn io(&self, source: io::Error) -> NotifyError {
+        NotifyError::Io { authority: self.authority.clone(), source }
+    }
 }
 
 /// Never zero, which sockets do not take as a time-out.
@@ -209,7 +284,7 @@ fn rest_of_try(end: Time) -> Duration {
     end.since(boottime()).min(NOTIFY_TRY).max(Span::from_millis(1)).into()
 }
 
-fn read_token(path: &std::path::Path) -> Result<String, NotifyError> {
+fn read_token(path: &Path) -> Result<String, NotifyError> {
     let mut token = String::new();
     File::open(path)
         .and_then(|file| file.take(TOKEN_BYTES_MAX).read_to_string(&mut token))
@@ -254,12 +329,10 @@ pub enum NotifyError {
     #[error("the argument is no notification of this release: {0}")]
     Argument(serde_json::Error),
     /// Not a URL that the hook can use.
-    #[error("{0:?} is no monitor's address: expected http://HOST:PORT")]
+    #[error("{0:?} is no monitor's address: expected http://HOST:PORT or https://HOST:PORT")]
     Url(String),
-    /// The hook has no TLS: it would make every render start later.
-    #[error(
-        "{0:?}: hooks speak plain HTTP only; give them a monitor or a proxy on this host, or let the agent's samples tell"
-    )]
+    /// Whoever tells it brought no TLS.
+    #[error("{0:?}: this program has no TLS; use gleaner itself")]
     Https(String),
     /// The token cannot be sent.
     #[error("the monitor's token is empty or has characters that a header cannot carry")]
@@ -327,6 +400,6 @@ mod tests {
         ] {
             assert!(matches!(Target::parse(bad), Err(NotifyError::Url(_))), "{bad:?}");
         }
-        assert!(matches!(Target::parse("https://m"), Err(NotifyError::Https(_))));
+        assert!(target("https://monitor.farm:7711").is_secure);
     }
 }

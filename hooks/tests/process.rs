@@ -7,9 +7,10 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use gleaner_hooks::limits::NOTIFY_DEADLINE;
 use gleaner_hooks::{
     Environment, Farm, HookInvocation, Notification, NotifyError, RunDir, TaskGroup, notify,
-    run_to_exit,
+    notify_to_exit, run_to_exit,
 };
 use gleaner_protocol::farm::{HookEvent, HookKind};
 use gleaner_protocol::{BookingId, Epoch, HostName, Span, boottime};
@@ -37,8 +38,9 @@ fn hook_process() {
 #[test]
 fn notify_process() {
     let argument = std::env::args().next_back().unwrap_or_default();
-    if let Ok(notification) = Notification::from_argument(&argument) {
-        let _ = notify(&notification);
+    let deadline = std::env::var("TEST_NOTIFY_MS").ok().and_then(|ms| ms.parse().ok());
+    if Notification::from_argument(&argument).is_ok() {
+        notify_to_exit(&argument, None, deadline.map_or(NOTIFY_DEADLINE, Span::from_millis));
     }
 }
 
@@ -91,7 +93,12 @@ fn stderr(output: &Output) -> String {
 }
 
 fn notification(url: &str, token_file: Option<&Path>) -> Notification {
-    Notification { url: url.to_owned(), token_file: token_file.map(Path::to_owned), event: event() }
+    Notification {
+        url: url.to_owned(),
+        token_file: token_file.map(Path::to_owned),
+        ca_file: None,
+        event: event(),
+    }
 }
 
 fn event() -> HookEvent {
@@ -363,8 +370,8 @@ fn a_monitor_that_is_busy_is_told_again_and_one_that_refuses_is_not() {
     let token_file = folder.path().join("token");
     fs::write(&token_file, "secret\n").expect("writes");
     let told = std::thread::spawn(move || {
-        let first = notify(&notification(&url, Some(&token_file)));
-        let second = notify(&notification(&url, None));
+        let first = notify(&notification(&url, Some(&token_file)), None);
+        let second = notify(&notification(&url, None), None);
         (first, second)
     });
     for status in ["503 Service Unavailable", "200 OK", "400 Bad Request"] {
@@ -387,10 +394,43 @@ fn a_token_that_would_split_the_header_is_not_sent() {
     let token_file = folder.path().join("token");
     for text in ["a\r\nX: y", "", "two words"] {
         fs::write(&token_file, text).expect("writes");
-        let sent = notify(&notification("http://127.0.0.1:1", Some(&token_file)));
+        let sent = notify(&notification("http://127.0.0.1:1", Some(&token_file)), None);
         assert!(matches!(sent, Err(NotifyError::Token)), "{text:?}: {sent:?}");
     }
     fs::remove_file(&token_file).expect("removes");
-    let sent = notify(&notification("http://127.0.0.1:1", Some(&token_file)));
+    let sent = notify(&notification("http://127.0.0.1:1", Some(&token_file)), None);
     assert!(matches!(sent, Err(NotifyError::TokenFile { .. })), "{sent:?}");
+}
+
+#[test]
+fn what_tells_the_monitor_ends_whatever_holds_it_up() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // A token's file that nobody ever writes, and a monitor that answers a byte at a time.
+    let fifo = folder.path().join("token");
+    assert!(Command::new("mkfifo").arg(&fifo).status().expect("runs").success());
+    let monitor = TcpListener::bind("127.0.0.1:0").expect("binds");
+    let url = format!("http://{}", monitor.local_addr().expect("an address"));
+    let trickle = std::thread::spawn(move || {
+        let (mut stream, _) = monitor.accept().expect("a try");
+        stream.set_read_timeout(Some(std::time::Duration::from_millis(20))).expect("sets");
+        while stream.write_all(b"H").is_ok() {
+            let _ = stream.read(&mut [0; 4096]);
+        }
+    });
+    for token_file in [Some(fifo.as_path()), None] {
+        let mut command = Command::new(std::env::current_exe().expect("a program"));
+        command
+            .args(["--exact", "notify_process", "--nocapture"])
+            .arg(notification(&url, token_file).to_argument())
+            .env("TEST_NOTIFY_MS", "300")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let begun = boottime();
+        let output = ends(command);
+        assert_eq!(output.status.code(), Some(0));
+        assert!(stderr(&output).contains("not told in time"), "{}", stderr(&output));
+        assert!(boottime().since(begun) < Span::from_secs(5));
+    }
+    trickle.join().expect("it saw the end");
 }

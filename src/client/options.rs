@@ -1,7 +1,7 @@
 //! How the command line names a broker.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -57,14 +57,21 @@ impl Options {
                 .with_context(|| format!("cannot read the token file {}", path.display()))
         });
         let mut http = reqwest::Client::builder().connect_timeout(CONNECT_TIME_MAX).no_proxy();
-        if let Some(path) = &self.ca_file {
-            let pem = fs::read(path)
-                .with_context(|| format!("cannot read the certificates {}", path.display()))?;
-            let certificates = reqwest::Certificate::from_pem_bundle(&pem)
-                .with_context(|| format!("{} has no certificates", path.display()))?;
-            http = http.tls_certs_only(certificates);
-        }
+        http = trusting(http, self.ca_file.as_deref())?;
         let http = http.build().context("cannot set up HTTP")?;
         Ok(Client { broker, token: token.transpose()?, http })
     }
+}
+
+/// Has a client trust the certificates of a file instead of the system's, where one is given.
+pub(crate) fn trusting(
+    http: reqwest::ClientBuilder,
+    ca_file: Option<&Path>,
+) -> anyhow::Result<reqwest::ClientBuilder> {
+    let Some(path) = ca_file else { return Ok(http) };
+    let pem = fs::read(path)
+        .with_context(|| format!("cannot read the certificates {}", path.display()))?;
+    let certificates = reqwest::Certificate::from_pem_bundle(&pem)
+        .with_context(|| format!("{} has no certificates", path.display()))?;
+    Ok(http.tls_certs_only(certificates))
 }

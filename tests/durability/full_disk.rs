@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gleaner_protocol::job::JobSpec;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use crate::api::{Api, NoAnswer, client};
 use crate::broker::Launch;
@@ -104,7 +104,7 @@ fn on_a_small_disk() {
 
         // Too little left for anything: no report is acknowledged, agents keep them.
         fill(&filler, 2 << 20);
-        let quiet = quiet(&stage).await;
+        let quiet = timeout(PATIENCE, full(&stage, &api)).await.expect("the broker says so");
         assert!(!stage.ledger().all_ended(), "there was not enough work");
         assert_full(api.submit(&job("refused too")).await.map(drop), &data);
         // What is not on disk is not told: a question gets the reason at once, and does not wait.
@@ -151,15 +151,23 @@ async fn submit(stage: &Arc<Stage>, api: &Api, name: &str) {
     stage.write(|ledger| ledger.accepted(submitted.job, name));
 }
 
-/// Waits until nothing was acknowledged for a while; returns how much was by then.
-async fn quiet(stage: &Stage) -> u64 {
-    loop {
-        let before = stage.ledger().acknowledged;
-        sleep(Duration::from_millis(700)).await;
-        if stage.ledger().acknowledged == before {
-            return before;
-        }
+/// Waits until the broker tells nobody anything more, and what it had told has arrived; returns
+/// how much was acknowledged by then.
+async fn full(stage: &Stage, api: &Api) -> u64 {
+    // Each answer comes from the broker's one thread, behind what that said before.
+    const ANSWERS: u32 = 20;
+    let (mut known, mut refused) = (stage.ledger().acknowledged, 0);
+    while refused < ANSWERS {
+        let is_full = match api.jobs().await {
+            Ok(_) => false,
+            Err(NoAnswer::Refused(_, error)) => error.code == "store_full",
+            Err(error) => panic!("{error}"),
+        };
+        let now = stage.ledger().acknowledged;
+        refused = if is_full && now == known { refused + 1 } else { 0 };
+        known = now;
     }
+    known
 }
 
 #[test]

@@ -26,10 +26,6 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    pub(crate) fn at(url: &str) -> Self {
-        Self::through(url, Client::builder())
-    }
-
     /// With a client of its own.
     pub(crate) fn through(url: &str, client: reqwest::ClientBuilder) -> Self {
         // Fails only if another test has done it.
@@ -38,6 +34,11 @@ impl Api {
         let client = client.no_proxy().pool_max_idle_per_host(0).connect_timeout(PATIENCE);
         let client = client.build().expect("a client");
         Self { client, url: url.to_owned() }
+    }
+
+    /// With the same client, at another address.
+    pub(crate) fn beside(&self, url: &str) -> Self {
+        Self { client: self.client.clone(), url: url.to_owned() }
     }
 
     pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {

@@ -194,7 +194,7 @@ impl Cluster {
 
     /// The monitor's interface.
     pub(crate) fn monitor_api(&self) -> Api {
-        Api::at(self.monitor_url.as_ref().expect("there is a monitor"))
+        self.api.beside(self.monitor_url.as_ref().expect("there is a monitor"))
     }
 
     /// For work that can be seen.

@@ -144,7 +144,7 @@ fn nobody_waits_for_a_monitor_that_is_away_or_hangs() {
         ("with a monitor that cannot be", "http://192.0.2.1:7711"),
         ("with a monitor by a name that is none", "http://monitor.invalid:7711"),
         ("with an address that is none", "monitor"),
-        ("with TLS, which hooks do not speak", "https://127.0.0.1:7711"),
+        ("with TLS at a monitor that is gone", "https://127.0.0.1:9"),
     ] {
         takes_no_time(what, |n| {
             Hook::new("preflight", &run_dir)

@@ -25,6 +25,7 @@ mod bad_link;
 mod bad_requests;
 mod bad_socket;
 mod bookings;
+mod broker_away;
 mod command_jobs;
 mod command_line;
 mod fragments;

@@ -57,7 +57,10 @@ impl Secrets {
         let certificate = Certificate::from_pem(self.certificate.as_bytes()).expect("our own");
         let client =
             reqwest::Client::builder().default_headers(headers).tls_certs_only([certificate]);
-        plan.broker(&["--tls-cert", &self.text("cert.pem"), "--tls-key", &self.text("key.pem")])
+        let (certificate, key) = (self.text("cert.pem"), self.text("key.pem"));
+        let tls = ["--tls-cert", certificate.as_str(), "--tls-key", key.as_str()];
+        plan.broker(&tls)
+            .monitor(&tls)
             .token(&self.path("token"))
             .trusting(&self.path("cert.pem"))
             .start_through(client)
@@ -110,10 +113,21 @@ async fn everything_works_through_tls_with_a_token() {
     // The hooks and the monitor know the token as well.
     let host = &cluster["farm1"];
     let token_file = secrets.text("token");
-    let hook = host.preflight("shot:1").with(&["--token-file", &token_file]);
+    let monitor = host.monitor.as_ref().expect("a farm host");
+    assert!(monitor.starts_with("https://"), "{monitor}");
+    let (ca_file, token_file) = (secrets.text("cert.pem"), token_file);
+    let secure = ["--token-file", token_file.as_str(), "--ca-file", ca_file.as_str()];
+    let hook = host.preflight("shot:1").with(&secure);
     assert_eq!(hook.run().said, "");
     cluster.api.until_slots("farm1", 0).await;
-    host.postflight("shot:1").with(&["--token-file", &token_file]).run();
+    // The hook has told the monitor itself, not only the agent's samples.
+    cluster
+        .monitor_api()
+        .until_view("farm1", "the monitor to know of the hook", |view| {
+            view["bookings"][0]["seen_by"].to_string().contains("hook")
+        })
+        .await;
+    host.postflight("shot:1").with(&secure).run();
     cluster.api.until_slots("farm1", 2).await;
     let hosts: Value = cli(&cluster, &["hosts", "--format", "json"], &token, &ca).json();
     assert_eq!(hosts.as_array().expect("a list").len(), 3);
