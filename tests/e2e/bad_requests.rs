@@ -206,7 +206,7 @@ async fn the_monitor_refuses_each_with_its_reason() {
     let page = monitor.request(Method::GET, "/v1/hosts").header("Origin", "https://example.com");
     monitor.refused(page, 403).await;
     let elsewhere = monitor.request(Method::GET, "/v1/hosts").header("Host", "example.com");
-    monitor.refused(elsewhere, 421).await;
+    monitor.refused(elsewhere, 403).await;
     malformed_http(&monitor.url);
 
     let _silent: Vec<_> = (0..100).map(|_| connect(&monitor.url)).collect();
