@@ -200,6 +200,13 @@ impl Monitor {
         Ok(())
     }
 
+    /// Breaks `deadlines_are_indexed`, and nothing else: only for tests, which show that the check
+    /// sees it.
+    #[cfg(feature = "sabotage")]
+    pub fn mislay_deadlines(&mut self) {
+        self.deadlines.clear();
+    }
+
     /// Checks what must hold of one host between any two inputs; [`Monitor::check_invariants`] does
     /// it for all of them.
     ///

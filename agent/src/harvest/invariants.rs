@@ -75,6 +75,14 @@ impl Harvest {
     }
 }
 
+#[cfg(feature = "sabotage")]
+impl Harvest {
+    /// Breaks `unacked`, and nothing else: only for tests, which show that the check sees it.
+    pub fn miscount_reports(&mut self) {
+        self.unacked += 1;
+    }
+}
+
 fn ensure(
     check: &'static str,
     good: bool,

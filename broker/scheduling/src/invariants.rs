@@ -29,6 +29,23 @@ impl Violation {
     }
 }
 
+/// The names of all that [`check_invariants`] checks.
+pub const INVARIANTS: [&str; 13] = [
+    "no-workunit-lost",
+    "job-end",
+    "quorum",
+    "one-vote",
+    "lease-tables",
+    "fragment",
+    "asking",
+    "nobody-idles",
+    "grace",
+    "counts",
+    "queue-keys",
+    "queue-members",
+    "bounds",
+];
+
 /// `Ok` where `holds`, else the invariant and where it does not.
 fn require(
     holds: bool,

@@ -44,7 +44,7 @@ pub use farm::{
     VoterIx, Workunit, WorkunitIx,
 };
 pub use input::{Input, ReportedOutcome, RequestId};
-pub use invariants::{Violation, check_invariants};
+pub use invariants::{INVARIANTS, Violation, check_invariants};
 pub use policy::{BoincAdaptive, Change, FragmentAware, Gleaner, Plain, Policy, PolicyName};
 pub use policy::{Trigger, UnknownPolicy};
 pub use policy::{deadline, mixed, replication, visualization};

@@ -1,9 +1,12 @@
 //! What the rules forbid, done all the same: only for tests, which show that the checks see it.
 
-use gleaner_protocol::Share;
+use std::sync::Arc;
+
+use gleaner_protocol::job::Lane;
+use gleaner_protocol::{Share, Span};
 
 use super::Desk;
-use crate::farm::{HostIx, WorkunitIx};
+use crate::farm::{HostIx, Job, JobPhase, WorkunitIx};
 
 /// Something that must never happen inside a core.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,11 +27,21 @@ pub enum Sabotage {
     Miscounts,
     /// More is open than may be: breaks `bounds`.
     OpensTooMany,
+    /// A job ends before its workunits: breaks `job-end`.
+    EndsAJobTooSoon,
+    /// Standing requests are overlooked: breaks `asking`.
+    OverlooksRequests,
+    /// A host with room asks and is not served: breaks `nobody-idles`.
+    ServesNobody,
+    /// A host with a link has a time when it loses its leases: breaks `grace`.
+    DoubtsAHost,
+    /// A job leaves its lane without its queue knowing: breaks `queue-members`.
+    MovesAJob,
 }
 
 impl Sabotage {
     /// All of them, each with the check that has to see it.
-    pub const ALL: [(Self, &'static str); 8] = [
+    pub const ALL: [(Self, &'static str); 13] = [
         (Self::LosesAWorkunit, "no-workunit-lost"),
         (Self::LetsAHostVoteTwice, "one-vote"),
         (Self::FillsBeyondTheFragment, "fragment"),
@@ -37,6 +50,11 @@ impl Sabotage {
         (Self::ChangesAKey, "queue-keys"),
         (Self::Miscounts, "counts"),
         (Self::OpensTooMany, "bounds"),
+        (Self::EndsAJobTooSoon, "job-end"),
+        (Self::OverlooksRequests, "asking"),
+        (Self::ServesNobody, "nobody-idles"),
+        (Self::DoubtsAHost, "grace"),
+        (Self::MovesAJob, "queue-members"),
     ];
 }
 
@@ -95,7 +113,57 @@ impl Desk<'_> {
                 self.farm.workunits.max = open.saturating_sub(1);
                 open > 0
             }
+            Sabotage::EndsAJobTooSoon => {
+                let is_open = |job: &&Job| job.phase == JobPhase::Active && !job.open.is_empty();
+                let Some(id) = self.farm.jobs().find(is_open).map(|job| job.id) else {
+                    return false;
+                };
+                self.farm.jobs.get_mut(&id).expect("it was just seen").phase = JobPhase::Ended;
+                true
+            }
+            Sabotage::OverlooksRequests => {
+                let asks = !self.farm.hosts.asking().is_empty();
+                self.farm.hosts.asking_mut().clear();
+                asks
+            }
+            Sabotage::ServesNobody => {
+                let Some(host) = self.idle_host_with_work() else { return false };
+                self.farm.hosts.tamper(host, |entry| entry.asked = 1);
+                self.farm.hosts.list(host);
+                true
+            }
+            Sabotage::DoubtsAHost => {
+                let linked = self.farm.hosts().find(|(_, host)| host.connected);
+                let Some((host, _)) = linked else { return false };
+                let later = self.now + Span::from_secs(3600);
+                self.farm.hosts.tamper(host, |entry| entry.grace_until = Some(later));
+                true
+            }
+            Sabotage::MovesAJob => {
+                let waits = |workunit: &WorkunitIx| self.farm.workunit(*workunit).waiting > 0;
+                let is_queued_whole =
+                    |job: &&Job| job.has_untouched() && !job.open.values().any(waits);
+                let Some(id) = self.farm.jobs().find(is_queued_whole).map(|job| job.id) else {
+                    return false;
+                };
+                let job = self.farm.jobs.get_mut(&id).expect("it was just seen");
+                Arc::make_mut(&mut job.spec).lane = Lane::Batch;
+                true
+            }
         }
+    }
+
+    /// A host with room that asks for nothing, though there is an untouched workunit for it.
+    fn idle_host_with_work(&self) -> Option<HostIx> {
+        let farm = &self.farm;
+        let has_work = |host| {
+            let mut jobs = farm.jobs().filter(|job| job.has_untouched());
+            jobs.any(|job| farm.has_ability(host, job.ability))
+        };
+        let mut hosts = farm.hosts().filter(|(_, host)| {
+            host.connected && host.asked == 0 && host.leased_share() < host.capacity()
+        });
+        hosts.find(|(host, _)| !farm.is_full() && has_work(*host)).map(|(host, _)| host)
     }
 
     /// A workunit with a vote and a replica that waits.

@@ -48,9 +48,15 @@ impl Hosts {
         &self.asking
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, feature = "sabotage"))]
     pub(crate) fn asking_mut(&mut self) -> &mut Asking {
         &mut self.asking
+    }
+
+    /// Changes a host behind the back of the sets derived from it.
+    #[cfg(feature = "sabotage")]
+    pub(crate) fn tamper(&mut self, host: HostIx, change: impl FnOnce(&mut Host)) {
+        change(&mut self.listed[host.get()]);
     }
 
     /// Changes a host and keeps the sets derived from it right.

@@ -303,3 +303,20 @@ fn at_the_limit_of_open_workunits_nothing_spins_and_room_is_used_at_once() {
         assert_eq!(held(&core), 1, "{policy}: by the standing request");
     }
 }
+
+#[test]
+fn every_check_is_documented_by_its_name() {
+    let source = include_str!("../invariants.rs");
+    let documented: Vec<&str> = source
+        .lines()
+        .filter_map(|line| line.strip_prefix("/// - "))
+        .flat_map(|line| line.split(": ").next().expect("a first part").split(", "))
+        .map(|name| name.trim_matches('`'))
+        .collect();
+    assert_eq!(documented, INVARIANTS);
+    let tested = include_str!("tests.rs");
+    for name in INVARIANTS {
+        let breaks = format!("breaks(\"{name}\"");
+        assert!(tested.contains(&breaks), "no test breaks {name}");
+    }
+}

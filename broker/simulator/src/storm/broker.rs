@@ -331,6 +331,7 @@ fn misread(bug: Bug, record: &[u8]) -> Option<Vec<u8>> {
             }
             other => other,
         })),
+        Bug::CutsRecordsShort => return record.split_last().map(|(_, rest)| rest.to_vec()),
         _ => return None,
     };
     Some(misread.pop().unwrap_or_else(|| gleaner_protocol::codec::encode(&Vec::<Fact>::new())))

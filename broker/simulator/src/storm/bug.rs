@@ -25,6 +25,10 @@ pub enum Bug {
     NeverReports,
     /// Faulty hosts agree on one wrong output.
     LiarsCollude,
+    /// The broker welcomes an agent twice.
+    WelcomesTwice,
+    /// A restarted broker reads records without their ends.
+    CutsRecordsShort,
     /// Agents keep every report, acknowledged or not.
     KeepsReports,
 }

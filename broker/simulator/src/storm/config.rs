@@ -1,5 +1,7 @@
 //! What a storm is made of.
 
+use gleaner_agent::harvest::Harvest;
+use gleaner_monitor::Monitor;
 use gleaner_protocol::Span;
 use gleaner_scheduling::{Policy, PolicyName};
 
@@ -29,6 +31,10 @@ pub struct StormConfig {
     pub bug: Option<Bug>,
     /// For tests: a policy in the place of the named one.
     pub saboteur: Option<fn() -> Box<dyn Policy>>,
+    /// For tests: what is done to an agent's state after it decided.
+    pub agent_saboteur: Option<fn(&mut Harvest)>,
+    /// For tests: what is done to the monitor's state after it decided.
+    pub monitor_saboteur: Option<fn(&mut Monitor)>,
 }
 
 impl Default for StormConfig {
@@ -43,6 +49,8 @@ impl Default for StormConfig {
             full_checks_up_to: 1_000,
             bug: None,
             saboteur: None,
+            agent_saboteur: None,
+            monitor_saboteur: None,
         }
     }
 }

@@ -1,5 +1,7 @@
 //! What is built wrong around the core is found out.
 
+use gleaner_agent::harvest::Harvest;
+use gleaner_monitor::Monitor;
 use gleaner_protocol::Span;
 use gleaner_scheduling::PolicyName;
 use gleaner_simulator::{Breach, Bug, StormConfig, storm};
@@ -51,7 +53,31 @@ is_found_out! {
     a_hook_that_trusts_the_agent_lets_a_render_wait: TrustsTheAgent => Breach::InTheWay { .. },
     work_that_is_never_reported_never_ends: NeverReports => Breach::Stuck { .. },
     liars_who_agree_win: LiarsCollude => Breach::WrongOutput(_),
+    a_welcome_that_comes_twice_ends_the_link: WelcomesTwice => Breach::LinkRule { .. },
+    records_that_are_read_short_restore_nothing: CutsRecordsShort => Breach::Restore(_),
     reports_that_are_kept_for_ever_pile_up: KeepsReports => Breach::Unbounded { .. },
+}
+
+#[test]
+fn an_agent_that_miscounts_is_found_out() {
+    let config = StormConfig {
+        agent_saboteur: Some(Harvest::miscount_reports),
+        ..small(PolicyName::FragmentAware)
+    };
+    let failure = storm(1, &config).expect_err("an agent miscounts");
+    assert!(matches!(failure.breach, Breach::Agent { .. }), "{failure}");
+    assert!(failure.to_string().contains("unacked"), "{failure}");
+}
+
+#[test]
+fn a_monitor_that_forgets_what_it_waits_for_is_found_out() {
+    let config = StormConfig {
+        monitor_saboteur: Some(Monitor::mislay_deadlines),
+        ..small(PolicyName::FragmentAware)
+    };
+    let failure = storm(1, &config).expect_err("the monitor forgets");
+    assert!(matches!(failure.breach, Breach::Monitor(_)), "{failure}");
+    assert!(failure.to_string().contains("deadlines_are_indexed"), "{failure}");
 }
 
 #[test]

@@ -1,10 +1,13 @@
 //! What goes wrong inside the core is found out: a policy breaks an invariant on purpose, and the
 //! check of that name says so.
 
+use std::collections::BTreeSet;
+
 use gleaner_protocol::job::Lane;
 use gleaner_protocol::{Time, WorkunitId};
 use gleaner_scheduling::{
-    Change, Desk, Farm, FragmentAware, Policy, PolicyName, Sabotage, Trigger, Violation, WaitReason,
+    Change, Desk, Farm, FragmentAware, INVARIANTS, Policy, PolicyName, Sabotage, Trigger,
+    Violation, WaitReason,
 };
 use gleaner_simulator::{Breach, StormConfig, storm};
 
@@ -53,6 +56,8 @@ impl Policy for Saboteur {
 
 #[test]
 fn every_invariant_of_the_core_is_watched() {
+    let planted: BTreeSet<&str> = Sabotage::ALL.iter().map(|(_, name)| *name).collect();
+    assert_eq!(planted, BTreeSet::from(INVARIANTS), "each check that is documented is planted");
     let saboteurs = [
         saboteur::<0>,
         saboteur::<1>,
@@ -62,6 +67,11 @@ fn every_invariant_of_the_core_is_watched() {
         saboteur::<5>,
         saboteur::<6>,
         saboteur::<7>,
+        saboteur::<8>,
+        saboteur::<9>,
+        saboteur::<10>,
+        saboteur::<11>,
+        saboteur::<12>,
     ];
     assert_eq!(saboteurs.len(), Sabotage::ALL.len());
     for (saboteur, (sabotage, name)) in saboteurs.into_iter().zip(Sabotage::ALL) {

@@ -221,6 +221,9 @@ impl World<'_> {
         let mut effects = std::mem::take(&mut self.effects);
         let agent = self.machines[host].agent.as_mut().expect("it has inputs");
         agent.harvest.handle(clock, input, &mut effects);
+        if let Some(sabotage) = self.config.agent_saboteur {
+            sabotage(&mut agent.harvest);
+        }
         let performed = effects.drain(..).try_for_each(|effect| self.perform(host, effect));
         self.effects = effects;
         performed

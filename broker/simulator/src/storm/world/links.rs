@@ -5,9 +5,9 @@ use gleaner_protocol::control::{AgentMessage, BrokerMessage};
 use gleaner_protocol::{Span, Time};
 
 use super::{Event, World};
-use crate::storm::Breach;
 use crate::storm::broker::Command;
 use crate::storm::machine::{News, WireId};
+use crate::storm::{Breach, Bug};
 
 /// To the broker.
 const UP: usize = 0;
@@ -60,7 +60,14 @@ impl World<'_> {
         }
     }
 
-    pub(super) fn send_down(&mut self, wire: WireId, messages: Vec<BrokerMessage>) {
+    pub(super) fn send_down(&mut self, wire: WireId, mut messages: Vec<BrokerMessage>) {
+        let is_welcome =
+            |message: &&BrokerMessage| matches!(message, BrokerMessage::Welcome { .. });
+        if self.config.bug == Some(Bug::WelcomesTwice)
+            && let Some(welcome) = messages.iter().find(is_welcome).cloned()
+        {
+            messages.push(welcome);
+        }
         if self.wires.get(wire).open_at_broker {
             let ends = messages.iter().any(|m| matches!(m, BrokerMessage::Refused { .. }));
             let at = self.arrives(wire, DOWN);

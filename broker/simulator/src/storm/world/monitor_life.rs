@@ -96,8 +96,12 @@ impl World<'_> {
             Input::Poll { .. } | Input::Tick => Touched::All,
         });
         let mut effects = std::mem::take(&mut self.monitor.effects);
+        let sabotage = self.config.monitor_saboteur;
         let Some(monitor) = self.monitor() else { return Ok(()) };
         monitor.handle(clock, input, &mut effects).expect("the hosts of a storm are few");
+        if let Some(sabotage) = sabotage {
+            sabotage(monitor);
+        }
         for effect in effects.drain(..) {
             if let Effect::Tell(event) = effect {
                 self.monitor.outbox.put(clock, event);
