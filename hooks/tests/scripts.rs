@@ -81,14 +81,17 @@ const OF_A_JOB: [&str; 10] = [
 fn a_jobs_environment_decides_nothing_but_what_it_books() {
     let telling = "#!/bin/sh\nenv > \"${0%/*}/said\"\n";
     for (script, ..) in SCRIPTS {
-        let installed = Installed::new(script, Some(telling), "GLEANER_HOST=of-the-settings\n");
-        let mut command = Command::new(&installed.script);
-        command.envs(OF_A_JOB.map(|name| (name, "of-the-job"))).env("GLEANER_BOOKING", "shot:1");
-        assert_eq!(command.output().expect("runs").status.code(), Some(0));
-        let said = installed.said();
-        assert!(!said.contains("of-the-job"), "{script}: {said}");
-        assert!(said.contains("GLEANER_HOST=of-the-settings\n"), "{script}: {said}");
-        assert!(said.contains("GLEANER_BOOKING=shot:1\n"), "{script}: {said}");
+        for settings in ["", "GLEANER_HOST=of-the-settings\n"] {
+            let installed = Installed::new(script, Some(telling), settings);
+            let mut command = Command::new(&installed.script);
+            command.envs(OF_A_JOB.map(|name| (name, "of-the-job")));
+            let output = command.env("GLEANER_BOOKING", "shot:1").output().expect("runs");
+            assert_eq!(output.status.code(), Some(0));
+            let said = installed.said();
+            assert!(!said.contains("of-the-job"), "{script}: {said}");
+            assert!(said.contains(settings), "{script}: {said}");
+            assert!(said.contains("GLEANER_BOOKING=shot:1\n"), "{script}: {said}");
+        }
     }
 }
 
