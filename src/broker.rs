@@ -56,6 +56,10 @@ pub(crate) struct Args {
     #[arg(long, env = "GLEANER_BROKER_SNAPSHOT_AFTER_MIB", value_name = "MIB")]
     #[serde(skip_serializing_if = "Option::is_none")]
     snapshot_after_mib: Option<u64>,
+    /// Forget jobs so many days after their end [default: 0, which is never].
+    #[arg(long, env = "GLEANER_BROKER_RETENTION_DAYS", value_name = "DAYS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retention_days: Option<f64>,
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {

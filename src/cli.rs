@@ -3,7 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    agent, broker, cancel, demo, explain, fetch, hook, hosts, jobs, monitor, simulate, submit, wait,
+    agent, broker, cancel, demo, explain, fetch, forget, hook, hosts, jobs, monitor, simulate,
+    submit, wait,
 };
 
 /// Harvests the idle cores of render farms and desktops for background work, and is gone when a
@@ -56,6 +57,8 @@ pub(crate) enum Command {
     Fetch(fetch::Args),
     /// Cancels a job.
     Cancel(cancel::Args),
+    /// Forgets jobs that have ended, with their results.
+    Forget(forget::Args),
     /// Says why a job or a workunit stands where it stands.
     Explain(explain::Args),
     /// Lists the hosts.

@@ -10,6 +10,7 @@ mod demo;
 mod explain;
 mod failure;
 mod fetch;
+mod forget;
 mod hook;
 mod hosts;
 mod jobs;
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
         Command::Wait(args) => wait::run(args),
         Command::Fetch(args) => fetch::run(args),
         Command::Cancel(args) => cancel::run(args),
+        Command::Forget(args) => forget::run(args),
         Command::Explain(args) => explain::run(args),
         Command::Hosts(args) => hosts::run(args),
         Command::Simulate(args) => simulate::run(args, cli.quiet),

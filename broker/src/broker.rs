@@ -74,7 +74,7 @@ pub async fn run(
     let (core, journal, recovered, added) = recover(folder, options, &core_config)?;
     tracing::info!(
         incarnation = recovered.incarnation,
-        jobs = core.farm().jobs().count(),
+        jobs = core.farm().job_count(),
         commits = recovered.last_sequence,
         "data folder {} opened",
         config.data_dir.display(),
@@ -95,6 +95,7 @@ pub async fn run(
         events: events.clone(),
         metrics: Arc::clone(&metrics),
         snapshot_after_bytes: config.snapshot_after_mib << 20,
+        retention: config.retention(),
         journal_tail_bytes,
     });
     let driver_done = start(driver, queue)?;

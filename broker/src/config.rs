@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use gleaner_protocol::Span;
 use gleaner_scheduling::PolicyName;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -32,7 +33,14 @@ pub struct Config {
     pub min_free_mib: u64,
     /// The journal is shortened to a snapshot after this many MiB of records.
     pub snapshot_after_mib: u64,
+    /// Jobs are forgotten so many days after their end; never where it is 0.
+    pub retention_days: f64,
 }
+
+/// A century.
+const RETENTION_DAYS_MAX: f64 = 36_500.0;
+/// As many as make bytes that fit 64 bits.
+const MIB_MAX: u64 = u64::MAX >> 20;
 
 impl Default for Config {
     fn default() -> Self {
@@ -46,6 +54,7 @@ impl Default for Config {
             reconnect_grace_s: 120.0,
             min_free_mib: 64,
             snapshot_after_mib: 64,
+            retention_days: 0.0,
         }
     }
 }
@@ -64,14 +73,34 @@ impl Config {
                 range: "from 0 to 86400",
             });
         }
-        if self.snapshot_after_mib == 0 {
+        if !(0.0..=RETENTION_DAYS_MAX).contains(&self.retention_days) {
+            return Err(ConfigError::Range {
+                key: "retention_days",
+                value: self.retention_days,
+                range: "from 0 (for ever) to 36500",
+            });
+        }
+        if !(1..=MIB_MAX).contains(&self.snapshot_after_mib) {
             return Err(ConfigError::Range {
                 key: "snapshot_after_mib",
-                value: 0.0,
-                range: "at least 1",
+                value: self.snapshot_after_mib as f64,
+                range: "from 1 to 17592186044415",
+            });
+        }
+        if self.min_free_mib > MIB_MAX {
+            return Err(ConfigError::Range {
+                key: "min_free_mib",
+                value: self.min_free_mib as f64,
+                range: "at most 17592186044415",
             });
         }
         Ok(())
+    }
+
+    /// How long jobs that have ended are kept; for ever where it is not given.
+    pub(crate) fn retention(&self) -> Option<Span> {
+        let micros = self.retention_days * 86_400e6;
+        (self.retention_days > 0.0).then(|| Span::from_micros(micros as u64))
     }
 
     pub(crate) fn policy(&self) -> Result<PolicyName, ConfigError> {
@@ -119,5 +148,15 @@ mod tests {
         let config = Config { background_policy: "fifo".into(), ..Config::default() };
         let error = config.check().expect_err("no such policy");
         assert!(error.to_string().starts_with("background_policy: no policy \"fifo\""), "{error}");
+        for (config, key) in [
+            (Config { min_free_mib: 1 << 44, ..Config::default() }, "min_free_mib"),
+            (Config { snapshot_after_mib: u64::MAX, ..Config::default() }, "snapshot_after_mib"),
+            (Config { snapshot_after_mib: 0, ..Config::default() }, "snapshot_after_mib"),
+            (Config { retention_days: -1.0, ..Config::default() }, "retention_days"),
+            (Config { retention_days: f64::NAN, ..Config::default() }, "retention_days"),
+        ] {
+            let error = config.check().expect_err(key).to_string();
+            assert!(error.starts_with(key), "{error}");
+        }
     }
 }

@@ -27,13 +27,14 @@ mod progress;
 mod recent;
 mod records;
 mod recover;
+mod retention;
 mod snapshot;
 mod turn;
 
 pub(crate) use command::{Command, Outbox};
 pub use command::{DriverGone, DriverHandle, LinkId, LinkMessage, PreparedReport};
 pub use decided::Decided;
-pub use dispatcher::Dispatcher;
+pub use dispatcher::{Dispatcher, Forgotten};
 pub use records::pack;
 pub(crate) use recover::recover;
 pub use recover::{RecordError, Recovery};
@@ -41,7 +42,7 @@ pub use recover::{RecordError, Recovery};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gleaner_protocol::{Time, boottime};
+use gleaner_protocol::{Span, Time, boottime};
 use gleaner_scheduling::Core;
 use tokio::sync::mpsc;
 
@@ -60,6 +61,8 @@ pub(crate) struct DriverParts {
     pub(crate) events: Events,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) snapshot_after_bytes: u64,
+    /// How long jobs that have ended are kept; for ever where it is not given.
+    pub(crate) retention: Option<Span>,
     /// Bytes of the journal after its snapshot.
     pub(crate) journal_tail_bytes: u64,
 }
@@ -75,8 +78,12 @@ pub(crate) struct Driver {
 
 impl Driver {
     pub(crate) fn new(parts: DriverParts) -> Self {
+        let mut dispatcher = Dispatcher::new(parts.core, parts.incarnation);
+        if let Some(keep) = parts.retention {
+            dispatcher.forget_after(boottime(), keep);
+        }
         Self {
-            dispatcher: Dispatcher::new(parts.core, parts.incarnation),
+            dispatcher,
             committer: parts.committer,
             events: parts.events,
             metrics: parts.metrics,
@@ -128,6 +135,12 @@ impl Driver {
                 let known = self.dispatcher.cancel(now, job, decided);
                 turn.say(move || {
                     let _ = reply.send(known);
+                });
+            }
+            Command::Forget { job, reply } => {
+                let forgotten = self.dispatcher.forget(now, job, decided);
+                turn.say(move || {
+                    let _ = reply.send(forgotten);
                 });
             }
             Command::LinkOpened { link, outbox } => self.dispatcher.link_opened(link, outbox),

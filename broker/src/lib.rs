@@ -24,7 +24,7 @@ pub use blobs::{BlobContent, BlobError, BlobStore, LocalBlobs};
 pub use broker::{BrokerError, run};
 pub use config::{Config, ConfigError, DEFAULT_TOML};
 pub use driver::{
-    Decided, Dispatcher, DriverGone, DriverHandle, LinkId, LinkMessage, PreparedReport,
+    Decided, Dispatcher, DriverGone, DriverHandle, Forgotten, LinkId, LinkMessage, PreparedReport,
     RecordError, Recovery, pack,
 };
 pub use store::{

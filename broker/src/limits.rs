@@ -39,6 +39,8 @@ pub const BLOB_STREAMS_MAX: usize = 256;
 
 /// Commands that one turn of the driver takes at most.
 pub const TURN_COMMANDS_MAX: usize = 256;
+/// Jobs that one turn of the driver forgets at most because their time has come.
+pub const TURN_FORGETS_MAX: usize = 16;
 /// Commands that wait for the driver at most; more hold up their senders.
 pub const COMMANDS_QUEUED_MAX: usize = 1024;
 /// Digests of outputs that are remembered as stored.

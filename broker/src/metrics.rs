@@ -177,8 +177,8 @@ impl CoreFigures {
                 ("disagreed", totals.disagreed),
             ],
             accepted_cpu_us: totals.accepted_cpu_us,
-            jobs: farm.jobs().count() as u64,
-            open: farm.workunits().count() as u64,
+            jobs: farm.job_count() as u64,
+            open: farm.open_count() as u64,
             leases: farm.lease_count() as u64,
             origins: origins.into(),
         }

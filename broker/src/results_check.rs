@@ -14,7 +14,7 @@ use crate::driver::DriverHandle;
 use crate::metrics::Metrics;
 use crate::store::SmallBlobs;
 
-/// Outputs that are read between two questions to the driver.
+/// Outputs that are read, and jobs that are looked at, between two questions to the driver.
 const PAGE: usize = 4_096;
 /// Damaged outputs that are named one by one; the rest is counted.
 const NAMED_MAX: u64 = 100;
@@ -61,9 +61,12 @@ pub(crate) async fn run(driver: DriverHandle, small_blobs: SmallBlobs, metrics: 
 /// The decided workunits from a place on, and where the next page begins.
 fn page_from(core: &Core, place: Place) -> (Vec<(WorkunitId, Digest)>, Option<Place>) {
     let mut page = Vec::new();
-    for job in core.farm().jobs().filter(|job| job.id >= place.job) {
+    for (looked_at, job) in core.farm().jobs_from(place.job).enumerate() {
         let from = if job.id == place.job { place.index } else { 0 };
-        for (index, digest) in job.ended.digests().filter(|(index, _)| *index >= from) {
+        if looked_at == PAGE {
+            return (page, Some(Place { job: job.id, index: from }));
+        }
+        for (index, digest) in job.ended.digests_from(from) {
             if page.len() == PAGE {
                 return (page, Some(Place { job: job.id, index }));
             }

@@ -207,7 +207,7 @@ fn each_subcommand_helps() {
         names,
         [
             "broker", "monitor", "agent", "hook", "submit", "jobs", "status", "wait", "fetch",
-            "cancel", "explain", "hosts", "simulate", "demo"
+            "cancel", "forget", "explain", "hosts", "simulate", "demo"
         ]
     );
     for name in names {

@@ -28,6 +28,7 @@ mod bookings;
 mod broker_away;
 mod command_jobs;
 mod command_line;
+mod forgetting;
 mod fragments;
 mod full_disk;
 mod harvest;

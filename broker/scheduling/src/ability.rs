@@ -22,11 +22,15 @@ impl AbilityIx {
     }
 }
 
-/// All abilities that jobs ever asked for.
+/// The abilities that jobs ask for, forgotten jobs aside.
 #[derive(Debug, Default)]
 pub(crate) struct Abilities {
     kernels: BTreeMap<KernelName, AbilityIx>,
     programs: BTreeMap<String, AbilityIx>,
+    /// Jobs that ask for each; 0 where the number is free.
+    jobs: Vec<u32>,
+    /// Numbers that nobody asks for any more.
+    free: Vec<AbilityIx>,
 }
 
 impl Abilities {
@@ -46,16 +50,21 @@ impl Abilities {
         self.len() < ABILITIES_MAX || self.find(task).is_some()
     }
 
-    /// The number of what a task needs, and whether it is a new one; `None` when there are too
-    /// many.
+    /// The number of what a task of one more job needs, and whether it is a new one; `None` when
+    /// there are too many.
     pub(crate) fn intern(&mut self, task: &Task) -> Option<(AbilityIx, bool)> {
         if let Some(ability) = self.find(task) {
+            self.jobs[ability.get()] += 1;
             return Some((ability, false));
         }
         if self.len() >= ABILITIES_MAX {
             return None;
         }
-        let ability = AbilityIx::from_index(self.len());
+        let ability = self.free.pop().unwrap_or_else(|| {
+            self.jobs.push(0);
+            AbilityIx::from_index(self.jobs.len() - 1)
+        });
+        self.jobs[ability.get()] = 1;
         match task {
             Task::Kernel(name) => self.kernels.insert(name.clone(), ability),
             Task::Command(command) => {
@@ -64,6 +73,23 @@ impl Abilities {
             }
         };
         Some((ability, true))
+    }
+
+    /// One job less needs what this task does; the number that is free since, where it was the
+    /// last.
+    pub(crate) fn release(&mut self, task: &Task) -> Option<AbilityIx> {
+        let ability = self.find(task)?;
+        let jobs = &mut self.jobs[ability.get()];
+        *jobs -= 1;
+        if *jobs > 0 {
+            return None;
+        }
+        match task {
+            Task::Kernel(name) => self.kernels.remove(name),
+            Task::Command(command) => self.programs.remove(command.argv.first()?),
+        };
+        self.free.push(ability);
+        Some(ability)
     }
 
     /// Which of them a host has.
@@ -99,8 +125,58 @@ impl AbilitySet {
         self.0[word] |= 1 << (ability.get() % 64);
     }
 
+    /// Takes one out; what is left is as if it had never been in.
+    pub(crate) fn remove(&mut self, ability: AbilityIx) {
+        if let Some(word) = self.0.get_mut(ability.get() / 64) {
+            *word &= !(1 << (ability.get() % 64));
+        }
+        while self.0.last() == Some(&0) {
+            self.0.pop();
+        }
+    }
+
     pub(crate) fn contains(&self, ability: AbilityIx) -> bool {
         let word = self.0.get(ability.get() / 64);
         word.is_some_and(|word| word >> (ability.get() % 64) & 1 == 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kernel(number: usize) -> Task {
+        Task::Kernel(KernelName::new(format!("k{number}")).expect("a plain name"))
+    }
+
+    #[test]
+    fn what_nobody_asks_for_any_more_leaves_room() {
+        let mut abilities = Abilities::default();
+        for number in 0..ABILITIES_MAX {
+            assert_eq!(
+                abilities.intern(&kernel(number)),
+                Some((AbilityIx::from_index(number), true))
+            );
+        }
+        let seventh = AbilityIx::from_index(7);
+        assert_eq!(abilities.intern(&kernel(7)), Some((seventh, false)));
+        assert_eq!(abilities.intern(&kernel(ABILITIES_MAX)), None);
+        assert_eq!(abilities.release(&kernel(7)), None, "another job asks for it");
+        assert!(!abilities.has_room_for(&kernel(ABILITIES_MAX)));
+        assert_eq!(abilities.release(&kernel(7)), Some(seventh));
+        assert_eq!(abilities.intern(&kernel(ABILITIES_MAX)), Some((seventh, true)));
+        assert_eq!(abilities.intern(&kernel(7)), None);
+    }
+
+    #[test]
+    fn a_set_is_as_if_what_was_taken_out_had_never_been_in() {
+        let mut set = AbilitySet::default();
+        let (one, other) = (AbilityIx::from_index(3), AbilityIx::from_index(200));
+        set.insert(one);
+        let before = set.clone();
+        set.insert(other);
+        set.remove(other);
+        assert_eq!(set, before);
+        assert!(set.contains(one) && !set.contains(other));
     }
 }

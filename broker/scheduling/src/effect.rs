@@ -140,9 +140,13 @@ pub enum SubmitRefusal {
     #[error("the job is not accepted: {0}")]
     Declined(String),
     /// Too many jobs.
-    #[error("{JOBS_MAX} jobs are known already; forget ended ones first")]
+    #[error(
+        "{JOBS_MAX} jobs are known already; forget ended ones with `gleaner forget`, or have the broker do it (retention_days)"
+    )]
     TooManyJobs,
     /// Too many different kernels and programs.
-    #[error("jobs ask for {ABILITIES_MAX} different kernels and programs already")]
+    #[error(
+        "jobs ask for {ABILITIES_MAX} different kernels and programs already; forget ended jobs with `gleaner forget`"
+    )]
     TooManyAbilities,
 }

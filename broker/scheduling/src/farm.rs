@@ -155,6 +155,17 @@ impl Farm {
         self.jobs.values()
     }
 
+    /// The jobs from this one on, in order of submission.
+    pub fn jobs_from(&self, first: JobId) -> impl Iterator<Item = &Job> {
+        self.jobs.range(first..).map(|(_, job)| job)
+    }
+
+    /// How many jobs are known.
+    #[must_use]
+    pub fn job_count(&self) -> usize {
+        self.jobs.len()
+    }
+
     /// The lane of a job.
     #[must_use]
     pub fn lane_of(&self, job: JobId) -> Option<Lane> {
@@ -343,6 +354,9 @@ impl Farm {
     pub(crate) fn forget(&mut self, job: JobId) {
         if let Some(job) = self.jobs.remove(&job) {
             self.forgotten = self.forgotten.plus(job.counts);
+            if let Some(ability) = self.abilities.release(&job.spec.task) {
+                self.hosts.drop_ability(ability);
+            }
         }
     }
 

@@ -8,6 +8,8 @@ pub const OPEN_WORKUNITS_MAX: usize = 4_000_000;
 pub const HOSTS_MAX: usize = 1_000_000;
 /// Most different kernels and programs that jobs may ask for.
 pub const ABILITIES_MAX: usize = 4_096;
+/// Most different reasons that are kept why workunits of one job were given up.
+pub const FAILURE_REASONS_MAX: usize = 256;
 /// Longest queue that is looked through for a host that may not take its head; in a longer one
 /// it is remembered how far each voter has come.
 pub const LIST_SCANNED_MAX: usize = 32;

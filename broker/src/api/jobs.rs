@@ -13,11 +13,13 @@ use warp::reply::Response;
 use warp::{Filter, Reply};
 
 use super::{Api, body, handler, handler_of, json, no_such, parse};
+use crate::driver::Forgotten;
 
 impl Api {
     pub(super) fn job_routes(&self) -> BoxedFilter<(Response,)> {
         let jobs = warp::path!("v1" / "jobs");
         let job = warp::path!("v1" / "jobs" / String);
+        let forgotten = warp::path!("v1" / "jobs" / String / "forget");
         let explain_job = warp::path!("v1" / "explain" / String);
         let explain_workunit = warp::path!("v1" / "explain" / String / String);
         handler_of(jobs.and(warp::post()).and(body()), self, submit)
@@ -26,6 +28,8 @@ impl Api {
             .or(handler(jobs.and(warp::get()), self, list))
             .unify()
             .or(handler_of(job.and(warp::delete()), self, cancel))
+            .unify()
+            .or(handler_of(forgotten.and(warp::post()), self, forget))
             .unify()
             .or(handler_of(explain_job.and(warp::get()), self, explain))
             .unify()
@@ -95,6 +99,17 @@ async fn cancel(api: Api, id: String) -> Result<Response, Problem> {
         return Err(no_such(id));
     }
     status(api, id.to_string()).await
+}
+
+async fn forget(api: Api, id: String) -> Result<Response, Problem> {
+    let id: JobId = parse_id(&id)?;
+    match api.settled(api.driver.forget(id)).await? {
+        Forgotten::Yes(status) => Ok(json(&status)),
+        Forgotten::Unknown => Err(no_such(id)),
+        Forgotten::Active => Err(Problem::conflict(format!(
+            "{id} has not ended: wait for it (`gleaner wait {id}`) or cancel it first (`gleaner cancel {id}`)"
+        ))),
+    }
 }
 
 async fn explain(api: Api, id: String) -> Result<Response, Problem> {

@@ -93,12 +93,9 @@ fn decided(small_blobs: &SmallBlobs, digest: Digest) -> ResultState {
 }
 
 fn ended_from(core: &Core, id: JobId, from: u32, limit: u32) -> Option<Vec<(u32, Ended)>> {
-    let job = core.farm().job(id)?;
-    let ended = (from..job.workunit_count()).filter_map(|index| {
-        let decided = job.ended.digest(index).map(Ended::Decided);
-        let ended =
-            decided.or_else(|| job.ended.failure(index).map(|why| Ended::Failed(why.into())));
-        ended.map(|ended| (index, ended))
+    let ended = core.farm().job(id)?.ended.ended_from(from).map(|(index, result)| {
+        let ended = result.map_or_else(|why| Ended::Failed(why.into()), Ended::Decided);
+        (index, ended)
     });
     Some(ended.take(limit as usize).collect())
 }

@@ -11,6 +11,7 @@ use gleaner_scheduling::{Core, ReportedOutcome, SubmitRefusal};
 use thiserror::Error;
 use tokio::sync::{Notify, mpsc, oneshot};
 
+use super::Forgotten;
 use crate::limits::OUTBOX_BATCHES_MAX;
 
 /// One control link.
@@ -113,6 +114,7 @@ type Query = Box<dyn FnOnce(&Core) -> Box<dyn FnOnce() + Send> + Send>;
 pub(crate) enum Command {
     Submit { spec: Box<JobSpec>, reply: oneshot::Sender<Result<Submitted, SubmitRefusal>> },
     Cancel { job: JobId, reply: oneshot::Sender<bool> },
+    Forget { job: JobId, reply: oneshot::Sender<Forgotten> },
     LinkOpened { link: LinkId, outbox: Outbox },
     LinkMessages { link: LinkId, messages: Vec<LinkMessage> },
     LinkClosed { link: LinkId },
@@ -154,6 +156,13 @@ impl DriverHandle {
     pub(crate) async fn cancel(&self, job: JobId) -> Result<bool, DriverGone> {
         let (reply, answer) = oneshot::channel();
         self.send(Command::Cancel { job, reply }).await?;
+        answer.await.map_err(|_| DriverGone)
+    }
+
+    /// Forgets a job that has ended; on disk when this returns.
+    pub(crate) async fn forget(&self, job: JobId) -> Result<Forgotten, DriverGone> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Command::Forget { job, reply }).await?;
         answer.await.map_err(|_| DriverGone)
     }
 

@@ -1,12 +1,12 @@
 //! Commands into the core's inputs, the core's effects into messages, answers and events: all of
 //! the driver that needs no runtime, so that a simulator can drive it too.
 
-use gleaner_protocol::api::{FarmEventsAccepted, ProgressEvent, Submitted};
+use gleaner_protocol::api::{FarmEventsAccepted, JobStatus, ProgressEvent, Submitted};
 use gleaner_protocol::control::{AgentMessage, BrokerMessage, Hello, Lease, Opening};
 use gleaner_protocol::farm::FarmEvent;
 use gleaner_protocol::job::JobSpec;
 use gleaner_protocol::limits::{OPENING_ENDED_MAX, bounded_reason};
-use gleaner_protocol::{HostName, JobId, LeaseToken, ReplicaId, Time};
+use gleaner_protocol::{HostName, JobId, LeaseToken, ReplicaId, Span, Time};
 use gleaner_scheduling::{Core, Effect, HostIx, Input, JobPhase, RequestId, SubmitRefusal};
 
 use super::command::LinkMessage;
@@ -14,7 +14,9 @@ use super::decided::Decided;
 use super::links::Links;
 use super::progress::Progress;
 use super::recent::RecentDigests;
+use super::retention::Retention;
 use super::{LinkId, PreparedReport};
+use crate::limits::TURN_FORGETS_MAX;
 
 /// The core and the links that speak for its hosts. `M` is where a link's messages go.
 ///
@@ -29,6 +31,18 @@ pub struct Dispatcher<M> {
     stored: RecentDigests,
     effects: Vec<Effect>,
     next_request: u64,
+    retention: Retention,
+}
+
+/// What came of the wish that a job be forgotten.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Forgotten {
+    /// It is; this was the last of it.
+    Yes(JobStatus),
+    /// It goes on.
+    Active,
+    /// There is no such job.
+    Unknown,
 }
 
 impl<M: Clone> Dispatcher<M> {
@@ -43,7 +57,15 @@ impl<M: Clone> Dispatcher<M> {
             stored: RecentDigests::default(),
             effects: Vec::new(),
             next_request: 0,
+            retention: Retention::default(),
         }
+    }
+
+    /// Forgets jobs so long after their end, those that have ended before now so long after now.
+    pub fn forget_after(&mut self, now: Time, keep: Span) {
+        self.retention = Retention::new(Some(keep));
+        let ended = self.core.farm().jobs().filter(|job| job.phase != JobPhase::Active);
+        ended.for_each(|job| self.retention.ended(now, job.id));
     }
 
     /// What it knows.
@@ -56,7 +78,8 @@ impl<M: Clone> Dispatcher<M> {
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
         let core = self.core.next_deadline();
-        core.into_iter().chain(self.progress.next_deadline()).min()
+        let ours = [self.progress.next_deadline(), self.retention.next_deadline()];
+        ours.into_iter().chain([core]).flatten().min()
     }
 
     /// Nothing but time went by.
@@ -66,6 +89,10 @@ impl<M: Clone> Dispatcher<M> {
 
     /// Tells of the progress that is due. The last of each turn.
     pub fn end_turn(&mut self, now: Time, turn: &mut Decided<M>) {
+        for _ in 0..TURN_FORGETS_MAX {
+            let Some(job) = self.retention.take_due(now) else { break };
+            self.feed(now, Input::Forget { job }, turn);
+        }
         self.progress.emit_due(now, &self.core, turn);
     }
 
@@ -101,6 +128,17 @@ impl<M: Clone> Dispatcher<M> {
         let request = self.next_request();
         self.feed(now, Input::Cancel { request, job }, turn);
         self.core.farm().job(job).is_some()
+    }
+
+    /// Forgets a job that has ended. The answer may be given once the turn is durable.
+    pub fn forget(&mut self, now: Time, job: JobId, turn: &mut Decided<M>) -> Forgotten {
+        let Some(known) = self.core.farm().job(job) else { return Forgotten::Unknown };
+        if known.phase == JobPhase::Active {
+            return Forgotten::Active;
+        }
+        let status = known.status();
+        self.feed(now, Input::Forget { job }, turn);
+        Forgotten::Yes(status)
     }
 
     /// A link was opened; nobody has spoken on it yet.
@@ -325,6 +363,7 @@ impl<M: Clone> Dispatcher<M> {
         self.progress.changed(now, job);
         let ended = self.core.farm().job(job).is_some_and(|job| job.phase != JobPhase::Active);
         if ended {
+            self.retention.ended(now, job);
             for link in self.links.unteach(job) {
                 self.write_link(link, BrokerMessage::Forget { job }, turn);
             }

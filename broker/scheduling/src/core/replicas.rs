@@ -144,9 +144,11 @@ impl Core {
         let to_come = missing.max(usize::from(incomplete == 0));
         if to_come > 0 && unit.votes.len() + incomplete + to_come > demand.max {
             let reason = self.why_given_up(workunit, &demand, last_failure);
+            let job = self.farm.jobs.get(&unit.id.job).expect("a workunit's job is known");
+            let reason = job.ended.kept(&reason).to_owned();
             let fact = Fact::GivenUp { workunit: unit.id, reason: reason.clone() };
             effects.push(Effect::Persist(fact));
-            return self.give_up(workunit, reason, effects);
+            return self.give_up(workunit, &reason, effects);
         }
         self.forget_due(workunit);
         self.note_due(workunit, &demand);
@@ -201,7 +203,7 @@ impl Core {
     pub(super) fn give_up(
         &mut self,
         workunit: WorkunitIx,
-        reason: String,
+        reason: &str,
         effects: &mut Vec<Effect>,
     ) {
         let id = self.farm.workunits.get(workunit).id;

@@ -87,7 +87,7 @@ impl Core {
             }
             Fact::GivenUp { workunit: id, reason } => {
                 let workunit = self.known(id)?;
-                self.give_up(workunit, reason, &mut unheard);
+                self.give_up(workunit, &reason, &mut unheard);
             }
             Fact::HostStood {
                 host,

@@ -153,6 +153,24 @@ impl Hosts {
         }
     }
 
+    /// Takes from every host an ability that no job asks for any more: its number may be that of
+    /// another one soon.
+    pub(crate) fn drop_ability(&mut self, ability: AbilityIx) {
+        for (index, host) in self.listed.iter_mut().enumerate() {
+            if !host.abilities.contains(ability) {
+                continue;
+            }
+            let index = HostIx::from_index(index);
+            if host.listed {
+                self.asking.remove(index, host);
+            }
+            host.abilities.remove(ability);
+            if host.listed {
+                self.asking.insert(index, host);
+            }
+        }
+    }
+
     /// Hosts of one owner share a vote; a host without an owner has its own.
     fn voter_of(&mut self, host: HostIx, owner: Option<&OwnerName>) -> VoterIx {
         let Some(owner) = owner else { return VoterIx::of_host(host) };

@@ -30,3 +30,31 @@ fn a_forgotten_job_is_gone_and_what_was_done_for_it_still_counts() {
         assert!(story.core.farm().job(JobId::new(3)).is_some(), "ids are not used again");
     }
 }
+
+#[test]
+fn the_number_of_a_program_that_nobody_asks_for_any_more_is_that_of_another() {
+    for policy in PolicyName::ALL {
+        let mut story = Story::of(policy);
+        story.host("f1", Farm).joins().whatever();
+        story.known_as("f1", |info| {
+            info.capabilities.commands.insert("/bin/old".into());
+        });
+        for _ in 0..2 {
+            story.job().program("/bin/old").submits().whatever();
+        }
+        story.returns("f1", &[]).whatever();
+        for job in [1, 2] {
+            story.cancels(job).whatever();
+            story.feed(Input::Forget { job: JobId::new(job) }).whatever();
+        }
+        story.asks("f1", 1).nothing();
+        // Whoever had the old one has not got the new one.
+        story.job().program("/bin/new").submits().whatever();
+        let given = story.job().program("/bin/old").submits().leases();
+        assert_eq!(given, ["f1 4/0#1"], "{policy:?}");
+        story.restarts().nothing();
+        story.returns("f1", &[("4/0", false)]).whatever();
+        story.reports("f1", "4/0", "x").whatever();
+        story.asks("f1", 1).nothing();
+    }
+}
