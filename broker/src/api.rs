@@ -93,13 +93,18 @@ impl Api {
         }
     }
 
+    /// Whether what is asked now can be done.
+    pub(crate) fn health(&self) -> Result<(), Problem> {
+        self.committer.admit().map_err(|error| Problem::from(&*error))?;
+        if self.driver.is_gone() { Err(DriverGone.into()) } else { Ok(()) }
+    }
+
     fn health_routes(&self) -> BoxedFilter<(Response,)> {
         let api = self.clone();
-        let health =
-            warp::path!("healthz").and(warp::get()).map(move || match api.committer.admit() {
-                Ok(()) => "ok\n".into_response(),
-                Err(error) => Problem::from(&*error).into_response(),
-            });
+        let health = warp::path!("healthz").and(warp::get()).map(move || match api.health() {
+            Ok(()) => "ok\n".into_response(),
+            Err(problem) => problem.into_response(),
+        });
         let metrics =
             handler(warp::path!("metrics").and(warp::get()), self, |api, ()| async move {
                 let figures = api.read(CoreFigures::of).await?;

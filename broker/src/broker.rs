@@ -9,9 +9,10 @@ use std::thread;
 use gleaner_protocol::Span;
 use gleaner_protocol::job::Lane;
 use gleaner_scheduling::CoreConfig;
-use gleaner_serve::{ListenConfig, ServeError, bind, serve};
+use gleaner_serve::{ListenConfig, Listener, ServeError, bind, serve};
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
 
 use crate::api::Api;
 use crate::blobs::{BlobError, LocalBlobs};
@@ -38,6 +39,11 @@ pub enum BrokerError {
     /// The address.
     #[error("cannot serve")]
     Serve(#[from] ServeError),
+    /// A bug.
+    #[error(
+        "the broker's driver has ended by a bug, which its log names; start the broker again: nothing acknowledged is lost"
+    )]
+    DriverDied,
     /// No thread.
     #[error("cannot start the driver's thread")]
     Thread(#[source] std::io::Error),
@@ -47,11 +53,49 @@ pub enum BrokerError {
 ///
 /// # Errors
 /// It does not start. Once it has, it runs; a store that fails later makes it refuse, not end.
+/// [`BrokerError::DriverDied`] where it ends before `shutdown`.
 pub async fn run(
     config: Config,
     ready: impl FnOnce(SocketAddr),
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), BrokerError> {
+    let Running { listener, api, check, mut driver_done } = begin(&config).await?;
+    let committer = api.committer.clone();
+    ready(listener.address());
+    let mut has_died = false;
+    let stop = async {
+        tokio::select! {
+            () = shutdown => {}
+            // It ends before its handles do where it panics, and nowhere else.
+            _ = &mut driver_done => {
+                tracing::error!("the driver has ended by a bug; the broker stops");
+                has_died = true;
+            }
+        }
+    };
+    serve(listener, api.routes(), stop).await;
+    check.abort();
+    // Nobody asks how it went, only that its handle is gone.
+    let _ = check.await;
+    // The routes are dropped, and with them the last handles: the driver ends.
+    if !has_died {
+        let _ = driver_done.await;
+    }
+    if let Err(error) = tokio::task::spawn_blocking(|| committer.close()).await {
+        tracing::error!("closing the store failed: {error}");
+    }
+    if has_died { Err(BrokerError::DriverDied) } else { Ok(()) }
+}
+
+/// A broker that has begun, and serves nobody yet.
+struct Running {
+    listener: Listener,
+    api: Api,
+    check: JoinHandle<()>,
+    driver_done: oneshot::Receiver<()>,
+}
+
+async fn begin(config: &Config) -> Result<Running, BrokerError> {
     config.check()?;
     // The address first: a broker that nobody can reach must not touch the store.
     let listen = ListenConfig::new(
@@ -110,17 +154,7 @@ pub async fn run(
         events,
         metrics,
     };
-    ready(listener.address());
-    serve(listener, api.routes(), shutdown).await;
-    check.abort();
-    // Nobody asks how it went, only that its handle is gone.
-    let _ = check.await;
-    // The routes are dropped, and with them the last handles: the driver ends.
-    let _ = driver_done.await;
-    if let Err(error) = tokio::task::spawn_blocking(|| committer.close()).await {
-        tracing::error!("closing the store failed: {error}");
-    }
-    Ok(())
+    Ok(Running { listener, api, check, driver_done })
 }
 
 /// Runs the driver on a thread of its own.
@@ -142,4 +176,33 @@ fn start(
         })
         .map_err(BrokerError::Thread)?;
     Ok(ended)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_broker_whose_driver_died_is_not_well() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = Config {
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            data_dir: folder.path().join("data"),
+            ..Config::default()
+        };
+        let Running { api, driver_done, check, .. } = begin(&config).await.expect("it begins");
+        assert!(api.health().is_ok());
+        let asked = api.driver.query(|_| -> () { panic!("a bug") }).await;
+        assert!(asked.is_err());
+        assert!(driver_done.await.is_err(), "it ended in the middle");
+        let problem = api.health().expect_err("nobody answers");
+        assert!(problem.error().contains("has failed"), "{problem:?}");
+        assert!(api.driver.submit(job()).await.is_err());
+        check.await.expect("it ends with the driver");
+    }
+
+    fn job() -> gleaner_protocol::job::JobSpec {
+        let json = r#"{"task":{"kernel":"x"},"workunits":{"count":1}}"#;
+        serde_json::from_str(json).expect("a job")
+    }
 }

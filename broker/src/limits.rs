@@ -21,8 +21,6 @@ pub const SMALL_BLOB_BYTES_MAX: usize = 512 << 10;
 pub const SNAPSHOT_CHUNK_BYTES_MAX: usize = RECORD_BYTES_MAX;
 /// Old journal entries that are removed between two commits.
 pub const PRUNE_STEP_ENTRIES: usize = 256;
-/// A snapshot is due when so many bytes were appended since the last one: a start reads them all.
-pub const SNAPSHOT_AFTER_BYTES: u64 = 32 << 20;
 /// Memory that the store may use as cache, in bytes.
 pub const STORE_CACHE_BYTES: u64 = 2 << 20;
 /// How long opening the store waits for an instance in the same process that was closed just now.
@@ -65,5 +63,7 @@ pub const FRAME_WRITE_TIME_MAX: Duration = Duration::from_secs(20);
 pub const FARM_EVENTS_MAX: usize = 10_000;
 /// Results in one answer.
 pub const RESULTS_PAGE_MAX: u32 = 10_000;
+/// About how long the list of results in one answer may grow, in bytes.
+pub const RESULTS_PAGE_BYTES_MAX: usize = 8 << 20;
 /// Longest output that is shown as text in a list of results, in bytes.
 pub const RESULT_TEXT_BYTES_MAX: usize = 256;

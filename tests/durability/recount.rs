@@ -13,9 +13,6 @@ use crate::output::Output;
 use crate::plan::Fate;
 use crate::stage::Stage;
 
-/// Results in one page.
-const PAGE: usize = 10_000;
-
 /// How much is looked at, beside the status of every job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Depth {
@@ -96,7 +93,7 @@ async fn recount_results(
     loop {
         let from = results.last_key_value().map_or(0, |(index, _)| index + 1);
         let page = api.results(job, from).await?;
-        let is_last = page.len() < PAGE;
+        let is_last = page.is_empty();
         results.extend(page.into_iter().map(|result| (result.index, result)));
         if is_last {
             break;

@@ -88,24 +88,24 @@ pub struct ReplicaCounts {
 }
 
 impl ReplicaCounts {
-    /// Both together.
+    /// Both together, each up to the most that fits.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self {
-            leased: self.leased + other.leased,
-            reported: self.reported + other.reported,
-            failed: self.failed + other.failed,
-            released: self.released + other.released,
-            aborted: self.aborted + other.aborted,
-            expired: self.expired + other.expired,
-            disagreed: self.disagreed + other.disagreed,
-            accepted_cpu_us: self.accepted_cpu_us + other.accepted_cpu_us,
+            leased: self.leased.saturating_add(other.leased),
+            reported: self.reported.saturating_add(other.reported),
+            failed: self.failed.saturating_add(other.failed),
+            released: self.released.saturating_add(other.released),
+            aborted: self.aborted.saturating_add(other.aborted),
+            expired: self.expired.saturating_add(other.expired),
+            disagreed: self.disagreed.saturating_add(other.disagreed),
+            accepted_cpu_us: self.accepted_cpu_us.saturating_add(other.accepted_cpu_us),
         }
     }
 }
 
 /// An element of `GET /v1/jobs/{job}/results?from=N&limit=N`, in order of index; only workunits
-/// that have ended.
+/// that have ended. A page may be shorter than its limit; the list ends where one is empty.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkunitResult {
     /// Which workunit.
@@ -269,4 +269,15 @@ pub struct ApiError {
     pub code: String,
     /// For people: what, on what, and what to do.
     pub error: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_end_at_the_most_that_fits() {
+        let most = ReplicaCounts { accepted_cpu_us: u64::MAX - 1, ..ReplicaCounts::default() };
+        assert_eq!(most.plus(most).accepted_cpu_us, u64::MAX);
+    }
 }

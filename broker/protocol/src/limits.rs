@@ -40,6 +40,8 @@ pub const ERROR_PPB_MAX: u32 = 50_000_000;
 /// Longest lease that a job may ask for, in seconds (ten years: batches that are known only by
 /// their expected times run for more than a month).
 pub const LEASE_S_MAX: u64 = 3_652 * 86_400;
+/// Most CPU time that one replica is said to have taken, in microseconds: the longest lease.
+pub const CPU_US_MAX: u64 = LEASE_S_MAX * 1_000_000;
 /// Most cores of one host.
 pub const CORES_MAX: u32 = 4096;
 /// Most kernels or commands that a host may offer.

@@ -6,6 +6,9 @@ pub const JOBS_MAX: usize = 1_000_000;
 pub const OPEN_WORKUNITS_MAX: usize = 4_000_000;
 /// Most hosts that are known at once, disconnected ones included.
 pub const HOSTS_MAX: usize = 1_000_000;
+/// Most owners of hosts that are known at once, those of the past included: a host may name
+/// another one each time that it connects.
+pub const OWNERS_MAX: usize = HOSTS_MAX;
 /// Most different kernels and programs that jobs may ask for.
 pub const ABILITIES_MAX: usize = 4_096;
 /// Most different reasons that are kept why workunits of one job were given up.

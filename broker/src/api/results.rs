@@ -12,7 +12,7 @@ use warp::{Filter, Reply};
 
 use super::jobs::parse_id;
 use super::{Api, blobs, handler_of, json, no_such};
-use crate::limits::{RESULT_TEXT_BYTES_MAX, RESULTS_PAGE_MAX};
+use crate::limits::{RESULT_TEXT_BYTES_MAX, RESULTS_PAGE_BYTES_MAX, RESULTS_PAGE_MAX};
 use crate::store::SmallBlobs;
 
 /// Which part of the list.
@@ -65,14 +65,50 @@ async fn list_results(api: Api, (job, page): (String, Page)) -> Result<Response,
     }
     let ended = api.read(move |core| ended_from(core, id, from, limit)).await?;
     let ended = ended.ok_or_else(|| no_such(id))?;
-    let results = ended.into_iter().map(|(index, ended)| {
+    let results = on_disk(move || look_up(&api.small_blobs, ended)).await?;
+    Ok(json(&results))
+}
+
+/// Looks up as many as one answer holds.
+fn look_up(small_blobs: &SmallBlobs, ended: Vec<(u32, Ended)>) -> Vec<WorkunitResult> {
+    let mut results: Vec<WorkunitResult> = Vec::new();
+    let mut bytes = 0;
+    for (index, ended) in ended {
         let result = match ended {
             Ended::Failed(reason) => ResultState::Failed { reason },
-            Ended::Decided(digest) => decided(&api.small_blobs, digest),
+            Ended::Decided(digest) => decided(small_blobs, digest),
         };
-        WorkunitResult { index, result }
-    });
-    Ok(json(&results.collect::<Vec<_>>()))
+        bytes += bytes_of(&result);
+        if bytes > RESULTS_PAGE_BYTES_MAX && !results.is_empty() {
+            break;
+        }
+        results.push(WorkunitResult { index, result });
+    }
+    results
+}
+
+/// About how long a result is in an answer.
+fn bytes_of(result: &ResultState) -> usize {
+    const FRAME: usize = 128;
+    FRAME
+        + match result {
+            ResultState::Decided { files, .. } => {
+                let of =
+                    |file: &ResultFile| file.name.len() + file.text.as_ref().map_or(0, String::len);
+                files.iter().map(|file| of(file) + FRAME).sum()
+            }
+            ResultState::Failed { reason } | ResultState::Damaged { reason, .. } => reason.len(),
+        }
+}
+
+/// Does what may wait for a disk where it holds up nobody.
+async fn on_disk<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Problem> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| {
+        tracing::error!("reading results failed: {error}");
+        Problem::internal()
+    })
 }
 
 fn decided(small_blobs: &SmallBlobs, digest: Digest) -> ResultState {
@@ -118,7 +154,8 @@ async fn send_file(
         .read(move |core| core.farm().job(id).and_then(|job| job.ended.digest(index)))
         .await?
         .ok_or_else(|| no_such(format!("decided workunit {id}/{index}")))?;
-    let manifest = manifest(&api.small_blobs, digest).map_err(|error| {
+    let small_blobs = api.small_blobs.clone();
+    let manifest = on_disk(move || manifest(&small_blobs, digest)).await?.map_err(|error| {
         tracing::error!("{error}");
         blobs::damaged(error)
     })?;
@@ -131,5 +168,39 @@ async fn send_file(
             tracing::error!("{error}");
             blobs::damaged(error)
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gleaner_protocol::OutputFile;
+
+    use super::*;
+    use crate::store::{Commit, DataFolder, Journal, SledJournal, StoreOptions};
+
+    #[test]
+    fn an_answer_ends_where_it_grows_too_long_and_never_before_its_first_result() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let opened = DataFolder::open(folder.path()).expect("free");
+        let options = StoreOptions { min_free_bytes: 1 << 20, ..StoreOptions::default() };
+        let (mut journal, _) = SledJournal::open(opened, options, |_| Ok::<(), std::io::Error>(()))
+            .expect("a new store");
+        let text = vec![b'x'; RESULT_TEXT_BYTES_MAX];
+        let file = |number: usize| OutputFile {
+            name: format!("file-{number}"),
+            content: Content::Inline(text.clone()),
+        };
+        let manifest = Manifest::new((0..64).map(file).collect()).expect("a manifest");
+        let (digest, encoded) = (manifest.digest(), manifest.encode());
+        let commit = Commit { records: vec![], small_blobs: vec![(digest, &encoded[..])] };
+        journal.append(&commit).expect("a healthy store");
+        let ended = || (0..RESULTS_PAGE_MAX).map(|index| (index, Ended::Decided(digest)));
+        let results = look_up(&journal.small_blobs(), ended().collect());
+        let json = serde_json::to_vec(&results).expect("JSON");
+        assert!(json.len() <= RESULTS_PAGE_BYTES_MAX, "{} bytes", json.len());
+        assert!(results.len() > 100 && results.len() < RESULTS_PAGE_MAX as usize);
+        assert!(results.iter().zip(0..).all(|(result, index)| result.index == index));
+        let long = Ended::Failed("y".repeat(2 * RESULTS_PAGE_BYTES_MAX));
+        assert_eq!(look_up(&journal.small_blobs(), vec![(7, long)]).len(), 1);
     }
 }

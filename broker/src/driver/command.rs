@@ -6,6 +6,7 @@ use gleaner_protocol::api::{FarmEventsAccepted, Submitted};
 use gleaner_protocol::control::{AgentMessage, BrokerMessage, Outcome, Report};
 use gleaner_protocol::farm::FarmEvent;
 use gleaner_protocol::job::JobSpec;
+use gleaner_protocol::limits::CPU_US_MAX;
 use gleaner_protocol::{Digest, JobId, LeaseToken, ReplicaId};
 use gleaner_scheduling::{Core, ReportedOutcome, SubmitRefusal};
 use thiserror::Error;
@@ -94,7 +95,7 @@ impl PreparedReport {
                 }
             },
         };
-        Self { token, replica, outcome, manifest, cpu_us }
+        Self { token, replica, outcome, manifest, cpu_us: cpu_us.min(CPU_US_MAX) }
     }
 }
 
@@ -124,7 +125,9 @@ pub(crate) enum Command {
 
 /// The driver does not answer: the broker is stopping, or its store has failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("the broker is stopping or its store has failed; nothing was accepted")]
+#[error(
+    "the broker is stopping or has failed; it is not known whether it took this: look before you try again"
+)]
 pub struct DriverGone;
 
 /// The way to the driver. Clones lead to the same one.
@@ -136,6 +139,11 @@ pub struct DriverHandle {
 impl DriverHandle {
     pub(crate) fn new(commands: mpsc::Sender<Command>) -> Self {
         Self { commands }
+    }
+
+    /// Whether the driver has ended, and nobody will answer any more.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.commands.is_closed()
     }
 
     pub(crate) async fn send(&self, command: Command) -> Result<(), DriverGone> {
@@ -191,5 +199,24 @@ impl DriverHandle {
         });
         self.send(Command::Query(query)).await?;
         answer.await.map_err(|_| DriverGone)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gleaner_protocol::{JobId, WorkunitId};
+
+    use super::*;
+
+    #[test]
+    fn no_replica_takes_more_cpu_time_than_there_is() {
+        let workunit = WorkunitId { job: JobId::new(1), index: 0 };
+        let report = Report {
+            token: LeaseToken::new(1),
+            replica: ReplicaId { workunit, attempt: 1 },
+            outcome: Outcome::Failed("no".into()),
+            cpu_us: u64::MAX,
+        };
+        assert_eq!(PreparedReport::of(report, true).cpu_us, CPU_US_MAX);
     }
 }

@@ -14,6 +14,8 @@ pub(super) struct Link<M> {
     pub(super) mailbox: M,
     /// The host, once it has said hello.
     pub(super) host: Option<HostName>,
+    /// Its number in the core.
+    number: Option<HostIx>,
     /// Jobs whose task was sent.
     pub(super) knows: BTreeSet<JobId>,
 }
@@ -39,7 +41,7 @@ impl<M> Default for Links<M> {
 
 impl<M> Links<M> {
     pub(super) fn open(&mut self, link: LinkId, mailbox: M) {
-        self.open.insert(link, Link { mailbox, host: None, knows: BTreeSet::new() });
+        self.open.insert(link, Link { mailbox, host: None, number: None, knows: BTreeSet::new() });
     }
 
     pub(super) fn get(&self, link: LinkId) -> Option<&Link<M>> {
@@ -68,6 +70,9 @@ impl<M> Links<M> {
 
     pub(super) fn number(&mut self, host: HostIx, link: LinkId) {
         self.by_host.insert(host, link);
+        if let Some(link) = self.open.get_mut(&link) {
+            link.number = Some(host);
+        }
     }
 
     /// Notes that a link learns a job's task; `false` where it knew.
@@ -98,9 +103,35 @@ impl<M> Links<M> {
                 links.remove(&link);
             }
         }
-        self.by_host.retain(|_, of| *of != link);
+        if let Some(number) = closed.number
+            && self.by_host.get(&number) == Some(&link)
+        {
+            self.by_host.remove(&number);
+        }
         let host = closed.host?;
         self.by_name.remove(&host);
         Some(host)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_reached_over_the_link_that_spoke_for_it_last() {
+        let host = HostName::new("h1").expect("a plain name");
+        let number = HostIx::default();
+        let (first, second) = (LinkId::new(1), LinkId::new(2));
+        let mut links: Links<()> = Links::default();
+        for link in [first, second] {
+            links.open(link, ());
+            links.greet(link, &host);
+            links.number(number, link);
+        }
+        assert_eq!(links.close(first), None, "it spoke for nobody any more");
+        assert_eq!(links.of_host(number), Some(second));
+        assert_eq!(links.close(second), Some(host));
+        assert_eq!((links.of_host(number), links.by_host.len()), (None, 0));
     }
 }

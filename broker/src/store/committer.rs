@@ -10,7 +10,7 @@
 mod worker;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
 use gleaner_protocol::Digest;
@@ -19,7 +19,7 @@ use tokio::sync::{mpsc, watch};
 use self::worker::Worker;
 use super::error::StoreError;
 use super::journal::{Admission, Journal};
-use crate::limits::{COMMIT_QUEUE_MAX, SNAPSHOT_AFTER_BYTES};
+use crate::limits::COMMIT_QUEUE_MAX;
 
 /// Called once on the committer's thread, with the sequence of the commit or with what went
 /// wrong. It holds up everyone behind it, so it should only pass the word on.
@@ -74,7 +74,6 @@ pub struct Committer {
     queue: mpsc::Sender<Item>,
     state: watch::Receiver<StoreState>,
     admission: Admission,
-    tail_bytes: Arc<AtomicU64>,
     thread: Arc<CommitterThread>,
 }
 
@@ -93,7 +92,6 @@ impl Committer {
         let (queue, items) = mpsc::channel(COMMIT_QUEUE_MAX);
         let (state, state_receiver) = watch::channel(StoreState::Ready);
         let admission = journal.admission();
-        let tail_bytes = Arc::new(AtomicU64::new(journal.tail_bytes()));
         let closing = Arc::new(AtomicBool::new(false));
         let mut worker = Worker {
             journal,
@@ -102,7 +100,6 @@ impl Committer {
             state,
             failed: None,
             snapshot: None,
-            tail_bytes: tail_bytes.clone(),
             closing: closing.clone(),
         };
         let handle = thread::Builder::new()
@@ -113,7 +110,7 @@ impl Committer {
         let thread =
             CommitterThread { closing, handle: std::sync::Mutex::new(Some(handle)), waker };
         let thread = Arc::new(thread);
-        Ok(Self { queue, state: state_receiver, admission, tail_bytes, thread })
+        Ok(Self { queue, state: state_receiver, admission, thread })
     }
 
     /// Hands over a batch; waits while the queue is full. `after` is called whatever happens.
@@ -168,12 +165,6 @@ impl Committer {
             StoreState::Full(why) | StoreState::Failed(why) => return Err(why.clone()),
         }
         (self.admission)().map_err(Arc::new)
-    }
-
-    /// Whether so much was committed since the last snapshot that another one is due.
-    #[must_use]
-    pub fn snapshot_is_due(&self) -> bool {
-        self.tail_bytes.load(Ordering::Relaxed) >= SNAPSHOT_AFTER_BYTES
     }
 
     /// How the store is, and a way to wait for it to change.

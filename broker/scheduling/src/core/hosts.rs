@@ -11,7 +11,7 @@ use rustc_hash::FxHashSet;
 use super::Core;
 use crate::Effect;
 use crate::farm::{HostIx, JobPhase, Lease, Leased, WorkunitIx};
-use crate::limits::HOSTS_MAX;
+use crate::limits::{HOSTS_MAX, OWNERS_MAX};
 use crate::policy::Change;
 
 impl Core {
@@ -25,7 +25,8 @@ impl Core {
     ) {
         let (name, origin) = (info.name.clone(), info.origin);
         let known = self.farm.hosts.find(&name);
-        if known.is_none() && self.farm.hosts.len() >= HOSTS_MAX {
+        let has_room = known.is_some() || self.farm.hosts.len() < HOSTS_MAX;
+        if !has_room || !self.farm.hosts.has_room_for(info.owner.as_ref(), OWNERS_MAX) {
             return;
         }
         let before = known.map(|host| {

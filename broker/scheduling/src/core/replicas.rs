@@ -189,7 +189,9 @@ impl Core {
         job.ended.decide(id.index, digest);
         for vote in &votes {
             if vote.digest == Some(digest) {
-                self.farm.tally(id.job, |counts| counts.accepted_cpu_us += vote.cpu_us);
+                self.farm.tally(id.job, |counts| {
+                    counts.accepted_cpu_us = counts.accepted_cpu_us.saturating_add(vote.cpu_us);
+                });
             } else if vote.digest.is_some() {
                 self.farm.tally(id.job, |counts| counts.disagreed += 1);
                 self.farm.hosts.change(vote.host, |entry| entry.disagreed += 1);

@@ -204,7 +204,9 @@ impl Core {
 
 /// Puts `now` in the place of `before` in a sum that `before` is a part of.
 fn replace_counts(sum: &mut ReplicaCounts, before: ReplicaCounts, now: ReplicaCounts) {
-    let replace = |sum: &mut u64, before: u64, now: u64| *sum = *sum - before + now;
+    let replace = |sum: &mut u64, before: u64, now: u64| {
+        *sum = sum.saturating_sub(before).saturating_add(now);
+    };
     replace(&mut sum.leased, before.leased, now.leased);
     replace(&mut sum.reported, before.reported, now.reported);
     replace(&mut sum.failed, before.failed, now.failed);

@@ -7,8 +7,8 @@ use super::{Lease, Standing};
 use crate::Refusal;
 use crate::ability::AbilitySet;
 
-/// Number of a host in one core.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// Number of a host in one core; by default that of the first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostIx(u32);
 
 impl HostIx {

@@ -183,9 +183,45 @@ impl Hosts {
         voter
     }
 
+    /// Whether a host of this owner may be entered, with at most `owners_max` known.
+    pub(crate) fn has_room_for(&self, owner: Option<&OwnerName>, owners_max: usize) -> bool {
+        self.owner_names.len() < owners_max
+            || owner.is_none_or(|owner| self.owners.contains_key(owner))
+    }
+
     /// Whose vote it is, where it is not that of a host without an owner. Not the owner of a host
     /// that voted: that may be another one by now.
     pub(crate) fn owner_of(&self, voter: VoterIx) -> Option<&OwnerName> {
         self.owner_names.get(voter.owner_number()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gleaner_protocol::Origin;
+
+    use super::*;
+
+    #[test]
+    fn a_host_that_names_another_owner_each_time_is_stopped_some_time() {
+        let mut hosts = Hosts::default();
+        let owner = |number: usize| OwnerName::new(format!("o{number}")).expect("a plain name");
+        for number in 0..10 {
+            assert!(hosts.has_room_for(Some(&owner(number)), 10));
+            let info = HostInfo {
+                name: HostName::new("h1").expect("a plain name"),
+                origin: Origin::Desktop,
+                owner: Some(owner(number)),
+                cores: 1,
+                memory_mib: 0,
+                capabilities: Capabilities::default(),
+                kind: None,
+                chunk_cache_mib: 0,
+            };
+            let host = hosts.enter(info, AbilitySet::default());
+            assert_eq!(hosts.owner_of(hosts.get(host).voter), Some(&owner(number)));
+        }
+        assert!(!hosts.has_room_for(Some(&owner(10)), 10));
+        assert!(hosts.has_room_for(Some(&owner(3)), 10) && hosts.has_room_for(None, 10));
     }
 }

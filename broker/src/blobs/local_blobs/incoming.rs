@@ -66,13 +66,16 @@ impl Incoming {
         if found != self.expected {
             return Err(BlobError::Mismatch { expected: self.expected, found });
         }
-        let Some(mut draft) = self.draft else { return Ok(()) };
+        let path = self.folder.path_of(self.expected);
+        let parent = path.parent().expect("a blob lies in a folder of its own");
+        let Some(mut draft) = self.draft else {
+            // Whoever brought it may not have come so far yet.
+            return sync_folder(parent).and_then(|()| sync_folder(&self.folder.path));
+        };
         draft
             .file
             .sync_all()
             .map_err(|error| self.folder.write_error(self.expected, &draft.path, error))?;
-        let path = self.folder.path_of(self.expected);
-        let parent = path.parent().expect("a blob lies in a folder of its own");
         if !parent.exists() {
             fs::create_dir_all(parent).map_err(BlobError::file("make", parent))?;
         }

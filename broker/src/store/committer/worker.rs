@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
 use tokio::sync::mpsc::error::TryRecvError;
@@ -20,7 +20,6 @@ pub(super) struct Worker {
     pub(super) state: watch::Sender<StoreState>,
     pub(super) failed: Option<Arc<StoreError>>,
     pub(super) snapshot: Option<JoinHandle<()>>,
-    pub(super) tail_bytes: Arc<AtomicU64>,
     pub(super) closing: Arc<AtomicBool>,
 }
 
@@ -104,7 +103,6 @@ impl Worker {
         loop {
             match self.journal.append(commit) {
                 Ok(sequence) => {
-                    self.tail_bytes.store(self.journal.tail_bytes(), Ordering::Relaxed);
                     if matches!(*self.state.borrow(), StoreState::Full(_)) {
                         tracing::info!("the disk has space again, commits go on");
                         self.state.send_replace(StoreState::Ready);
@@ -180,7 +178,6 @@ impl Worker {
         };
         match self.journal.adopt_snapshot(sequence) {
             Ok(()) => {
-                self.tail_bytes.store(self.journal.tail_bytes(), Ordering::Relaxed);
                 done(Ok(sequence));
             }
             Err(error) => {
