@@ -32,6 +32,10 @@ pub const FULL_RECHECK: Duration = Duration::from_millis(200);
 
 /// Piece in which blobs are read, written and hashed, in bytes.
 pub const BLOB_PIECE_BYTES: usize = 256 << 10;
+/// Slowest upload that is waited for, in bytes a second on average after its start.
+pub const UPLOAD_BYTES_PER_S_MIN: u64 = 1 << 10;
+/// How long an upload may take to get going.
+pub const UPLOAD_START_MAX: Span = Span::from_secs(60);
 /// Blob files that are read or written at once.
 pub const BLOB_STREAMS_MAX: usize = 256;
 

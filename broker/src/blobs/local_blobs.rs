@@ -13,12 +13,12 @@ use bytes::{Bytes, BytesMut};
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use futures_util::{FutureExt, StreamExt, stream};
-use gleaner_protocol::Digest;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use gleaner_protocol::{Digest, Span, boottime};
+use tokio::sync::Semaphore;
 
 use self::incoming::Incoming;
 use super::{BlobContent, BlobError, BlobStore};
-use crate::limits::{BLOB_PIECE_BYTES, BLOB_STREAMS_MAX};
+use crate::limits::{BLOB_PIECE_BYTES, BLOB_STREAMS_MAX, UPLOAD_BYTES_PER_S_MIN, UPLOAD_START_MAX};
 
 /// Blobs in a local folder. Clones share it.
 #[derive(Debug, Clone)]
@@ -54,9 +54,19 @@ impl LocalBlobs {
         Ok(Self { folder: Arc::new(folder), streams })
     }
 
-    /// A place among those that read and write at once.
-    async fn place(&self) -> OwnedSemaphorePermit {
-        self.streams.clone().acquire_owned().await.expect("the semaphore is never closed")
+    /// Does one step of a transfer, in a place among those that read and write at once. Nobody
+    /// has a place while it waits for its client.
+    async fn step<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, BlobError> + Send + 'static,
+    ) -> Result<T, BlobError> {
+        let place = Arc::clone(&self.streams).acquire_owned().await;
+        let place = place.expect("the semaphore is never closed");
+        on_disk(move || {
+            let _place = place;
+            work()
+        })
+        .await
     }
 
     async fn put(
@@ -65,44 +75,49 @@ impl LocalBlobs {
         mut content: BoxStream<'_, io::Result<Bytes>>,
         limit_bytes: u64,
     ) -> Result<u64, BlobError> {
-        let _place = self.place().await;
         let folder = self.folder.clone();
-        let mut incoming = on_disk(move || Incoming::begin(folder, expected)).await?;
+        let mut incoming = self.step(move || Incoming::begin(folder, expected)).await?;
+        let begun = boottime();
         let mut bytes = 0_u64;
         let mut piece = BytesMut::new();
         while let Some(part) = content.next().await {
             let part =
                 part.map_err(|source| BlobError::BrokenOff { digest: expected, bytes, source })?;
             bytes += part.len() as u64;
+            if is_too_slow(bytes, boottime().since(begun)) {
+                let why = format!("slower than {UPLOAD_BYTES_PER_S_MIN} bytes a second");
+                let source = io::Error::new(io::ErrorKind::TimedOut, why);
+                return Err(BlobError::BrokenOff { digest: expected, bytes, source });
+            }
             if bytes > limit_bytes {
                 return Err(BlobError::TooLarge { digest: expected, limit_bytes });
             }
             piece.extend_from_slice(&part);
             if piece.len() >= BLOB_PIECE_BYTES {
                 let piece = piece.split().freeze();
-                incoming = on_disk(move || incoming.add(&piece)).await?;
+                incoming = self.step(move || incoming.add(&piece)).await?;
             }
         }
-        on_disk(move || incoming.add(&piece)?.finish()).await?;
+        self.step(move || incoming.add(&piece)?.finish()).await?;
         Ok(bytes)
     }
 
     async fn read(&self, digest: Digest) -> Result<Option<BlobContent>, BlobError> {
-        let place = self.place().await;
         let folder = self.folder.clone();
-        let Some(reading) = on_disk(move || Reading::begin(folder, digest, place)).await? else {
+        let Some(reading) = self.step(move || Reading::begin(folder, digest)).await? else {
             return Ok(None);
         };
         let bytes = reading.bytes;
-        let stream = stream::unfold(Some(reading), |reading| async {
-            let mut reading = reading?;
-            let read = on_disk(move || {
+        let state = Some((reading, self.clone()));
+        let stream = stream::unfold(state, |state| async {
+            let (mut reading, blobs) = state?;
+            let read = blobs.step(move || {
                 let piece = reading.next()?;
                 Ok((piece, reading))
             });
             match read.await {
                 Ok((piece, _)) if piece.is_empty() => None,
-                Ok((piece, reading)) => Some((Ok(piece), Some(reading))),
+                Ok((piece, reading)) => Some((Ok(piece), Some((reading, blobs)))),
                 Err(error) => Some((Err(error), None)),
             }
         });
@@ -173,15 +188,10 @@ struct Reading {
     bytes: u64,
     /// Bytes that are still to be read.
     rest: u64,
-    _place: OwnedSemaphorePermit,
 }
 
 impl Reading {
-    fn begin(
-        folder: Arc<Folder>,
-        digest: Digest,
-        place: OwnedSemaphorePermit,
-    ) -> Result<Option<Self>, BlobError> {
+    fn begin(folder: Arc<Folder>, digest: Digest) -> Result<Option<Self>, BlobError> {
         let path = folder.path_of(digest);
         let file = match File::open(&path) {
             Ok(file) => file,
@@ -190,7 +200,7 @@ impl Reading {
         };
         let bytes = file.metadata().map_err(BlobError::file("look at", &path))?.len();
         let hasher = blake3::Hasher::new();
-        Ok(Some(Self { folder, digest, file, path, hasher, bytes, rest: bytes, _place: place }))
+        Ok(Some(Self { folder, digest, file, path, hasher, bytes, rest: bytes }))
     }
 
     /// The next piece; empty at the end.
@@ -213,6 +223,12 @@ impl Reading {
     }
 }
 
+/// Whether so much in such a time is less than a client that means it sends.
+fn is_too_slow(bytes: u64, elapsed: Span) -> bool {
+    let counted_us = u128::from(elapsed.as_micros().saturating_sub(UPLOAD_START_MAX.as_micros()));
+    u128::from(bytes) * 1_000_000 < counted_us * u128::from(UPLOAD_BYTES_PER_S_MIN)
+}
+
 /// Does what may wait for a disk where it holds up nobody.
 async fn on_disk<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, BlobError> + Send + 'static,
@@ -224,5 +240,58 @@ async fn on_disk<T: Send + 'static>(
             // Only while the runtime is shut down.
             Err(_) => std::future::pending().await,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn an_upload_that_trickles_is_too_slow_after_a_while() {
+        let second = UPLOAD_BYTES_PER_S_MIN;
+        let after = |seconds| UPLOAD_START_MAX + Span::from_secs(seconds);
+        assert!(!is_too_slow(1, UPLOAD_START_MAX));
+        assert!(!is_too_slow(10 * second, after(10)));
+        assert!(is_too_slow(10 * second - 1, after(10)));
+    }
+
+    #[tokio::test]
+    async fn clients_that_send_or_read_nothing_hold_up_nobody() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let blobs = LocalBlobs::open(&folder.path().join("blobs"), 1 << 20).expect("a new one");
+        let content = Bytes::from(vec![7; 3 * BLOB_PIECE_BYTES]);
+        let put = |content: Bytes| {
+            let part = content.clone();
+            let whole = stream::once(async move { Ok(part) }).boxed();
+            blobs.put_stream(Digest::of(&content), whole, 1 << 30)
+        };
+        put(content.clone()).await.expect("stored");
+        let mut readers = Vec::new();
+        let mut senders = Vec::new();
+        for number in 0..=BLOB_STREAMS_MAX {
+            let open = blobs.open(Digest::of(&content)).await.expect("read").expect("it is here");
+            readers.push(open);
+            let blobs = blobs.clone();
+            senders.push(tokio::spawn(async move {
+                let expected = Digest::of(&number.to_le_bytes());
+                blobs.put_stream(expected, stream::pending().boxed(), 1 << 30).await
+            }));
+        }
+        let other = put(Bytes::from_static(b"another"));
+        let stored = tokio::time::timeout(Duration::from_secs(60), other).await;
+        assert_eq!(stored.expect("nobody is in its way").expect("stored"), 7);
+        for sender in &senders {
+            assert!(!sender.is_finished());
+            sender.abort();
+        }
+        let mut last = readers.pop().expect("one").stream;
+        let mut bytes = 0;
+        while let Some(piece) = last.next().await {
+            bytes += piece.expect("sound").len();
+        }
+        assert_eq!(bytes, content.len());
     }
 }

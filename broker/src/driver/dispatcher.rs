@@ -270,7 +270,7 @@ impl<M: Clone> Dispatcher<M> {
         match number {
             Some(number) => self.links.number(number, link),
             None => {
-                self.refuse(link, format!("no room for {name}: too many hosts or owners"), turn)
+                self.refuse(link, format!("no room for {name}: too many hosts or owners"), turn);
             }
         }
         for effect in effects {

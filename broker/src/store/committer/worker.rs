@@ -1,8 +1,8 @@
 //! What the committer's thread does.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
 use tokio::sync::mpsc::error::TryRecvError;
@@ -147,7 +147,11 @@ impl Worker {
         };
         let queue = self.queue.clone();
         let closing = self.closing.clone();
+        // Where there is no thread, what it was to have is still here.
+        let parts = Arc::new(Mutex::new(Some((writer, chunks, done))));
+        let taken = Arc::clone(&parts);
         let spawned = thread::Builder::new().name("snapshot".into()).spawn(move || {
+            let Some((writer, chunks, done)) = take(&taken) else { return };
             let written = write_snapshot(writer, chunks, &closing);
             match queue.upgrade() {
                 Some(queue) => {
@@ -160,8 +164,11 @@ impl Worker {
         });
         match spawned {
             Ok(handle) => self.snapshot = Some(handle),
-            // `done` went down with the thread that was not to be.
-            Err(error) => tracing::error!("no thread for a snapshot: {error}"),
+            Err(error) => {
+                if let Some((_, _, done)) = take(&parts) {
+                    done(Err(&StoreError::file("start", "a snapshot's thread".as_ref())(error)));
+                }
+            }
         }
     }
 
@@ -200,6 +207,10 @@ impl Worker {
             }
         }
     }
+}
+
+fn take<T>(slot: &Mutex<Option<T>>) -> Option<T> {
+    slot.lock().ok()?.take()
 }
 
 fn write_snapshot(
