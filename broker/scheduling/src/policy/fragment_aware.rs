@@ -131,16 +131,8 @@ impl Policy for FragmentAware {
 
     fn observe(&mut self, _now: Time, farm: &Farm, change: Change) {
         match change {
-            Change::JobAdded(id) => {
-                if let Some(job) = farm.job(id).filter(|job| job.has_untouched()) {
-                    self.qinit.add(Turn::of(job));
-                    self.qinit_is_fresh = true;
-                }
-            }
-            Change::JobTouched(id) | Change::JobEnded(id) => {
-                if let Some(job) = farm.job(id) {
-                    self.qinit.remove(Turn::of(job));
-                }
+            Change::JobAdded(_) | Change::JobTouched(_) | Change::JobEnded(_) => {
+                self.qinit_is_fresh |= self.qinit.observe(farm, change);
             }
             Change::WorkunitChanged(workunit) => {
                 let unit = farm.workunit(workunit);

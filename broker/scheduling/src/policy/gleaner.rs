@@ -287,16 +287,8 @@ impl Policy for Gleaner {
             self.wake = Some(now);
         }
         match change {
-            Change::JobAdded(id) => {
-                if let Some(job) = farm.job(id).filter(|job| job.has_untouched()) {
-                    self.untouched.add(Turn::of(job));
-                    self.untouched_is_fresh = true;
-                }
-            }
-            Change::JobTouched(id) | Change::JobEnded(id) => {
-                if let Some(job) = farm.job(id) {
-                    self.untouched.remove(Turn::of(job));
-                }
+            Change::JobAdded(_) | Change::JobTouched(_) | Change::JobEnded(_) => {
+                self.untouched_is_fresh |= self.untouched.observe(farm, change);
             }
             Change::WorkunitChanged(workunit) => {
                 let unit = farm.workunit(workunit);

@@ -7,6 +7,7 @@ use gleaner_protocol::{JobId, OwnerName};
 use priority_queue::PriorityQueue;
 use rustc_hash::FxBuildHasher;
 
+use super::Change;
 use crate::ability::AbilityIx;
 use crate::farm::{Farm, Job};
 
@@ -54,6 +55,26 @@ impl Turns {
     pub(super) fn contains(&self, Turn { owner, job, ability }: Turn<'_>) -> bool {
         let jobs = self.owners.get(owner).and_then(|owner| owner.jobs.get(&ability));
         jobs.is_some_and(|jobs| jobs.contains(&job))
+    }
+
+    /// Takes note of what a change says of untouched workunits. `true` where there are new ones.
+    pub(super) fn observe(&mut self, farm: &Farm, change: Change) -> bool {
+        match change {
+            Change::JobAdded(id) => {
+                let job = farm.job(id).filter(|job| job.has_untouched());
+                if let Some(job) = job {
+                    self.add(Turn::of(job));
+                }
+                job.is_some()
+            }
+            Change::JobTouched(id) | Change::JobEnded(id) => {
+                if let Some(job) = farm.job(id) {
+                    self.remove(Turn::of(job));
+                }
+                false
+            }
+            _ => false,
+        }
     }
 
     /// Enters a job at the end of its owner's round.
