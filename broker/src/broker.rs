@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 
 use crate::api::Api;
 use crate::blobs::{BlobError, LocalBlobs};
+use crate::collect;
 use crate::config::{Config, ConfigError};
 use crate::driver::{Driver, DriverHandle, DriverParts, pack, recover};
 use crate::events::Events;
@@ -124,6 +125,7 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
         config.data_dir.display(),
     );
     let (small_blobs, journal_tail_bytes) = (journal.small_blobs(), journal.tail_bytes());
+    collect::at_start(&core, &config.data_dir, &small_blobs, &blobs);
     let committer = Committer::start(Box::new(journal))?;
     if !added.is_empty() {
         let records = pack(added);

@@ -12,6 +12,7 @@ pub mod limits;
 mod api;
 mod blobs;
 mod broker;
+mod collect;
 mod config;
 mod control_link;
 mod driver;

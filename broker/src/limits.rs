@@ -32,6 +32,8 @@ pub const FULL_RECHECK: Duration = Duration::from_millis(200);
 
 /// Piece in which blobs are read, written and hashed, in bytes.
 pub const BLOB_PIECE_BYTES: usize = 256 << 10;
+/// How long a blob that nobody refers to is kept after it was uploaded.
+pub const UNUSED_BLOB_KEPT: Duration = Duration::from_secs(7 * 86_400);
 /// Slowest upload that is waited for, in bytes a second on average after its start.
 pub const UPLOAD_BYTES_PER_S_MIN: u64 = 1 << 10;
 /// How long an upload may take to get going.

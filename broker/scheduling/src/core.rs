@@ -108,6 +108,12 @@ impl Core {
         &self.farm
     }
 
+    /// How many jobs were accepted and are forgotten by now.
+    #[must_use]
+    pub fn forgotten_count(&self) -> u64 {
+        self.next_job - 1 - self.farm.job_count() as u64
+    }
+
     /// The policy of a lane, by its name.
     #[must_use]
     pub fn policy(&self, lane: Lane) -> Option<&'static str> {

@@ -3,11 +3,13 @@
 
 mod incoming;
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::future::BoxFuture;
@@ -52,6 +54,48 @@ impl LocalBlobs {
         fs::create_dir_all(&incoming).map_err(BlobError::file("make", &incoming))?;
         let streams = Arc::new(Semaphore::new(BLOB_STREAMS_MAX));
         Ok(Self { folder: Arc::new(folder), streams })
+    }
+
+    /// Removes the blobs that are not used and were uploaded longer than `kept` ago; how many those
+    /// were, and how many younger ones were left. Only while nobody uploads.
+    pub(crate) fn remove_unused(
+        &self,
+        kept: Duration,
+        is_used: impl Fn(Digest) -> bool,
+    ) -> Result<(usize, usize), BlobError> {
+        let root = &self.folder.path;
+        // Made when this was opened, and by the clock that dates the blobs.
+        let incoming = self.folder.incoming();
+        let now = fs::metadata(&incoming)
+            .and_then(|folder| folder.modified())
+            .map_err(BlobError::file("look at", &incoming))?;
+        let is_old = |modified| now.duration_since(modified).is_ok_and(|age| age > kept);
+        let (mut removed, mut left) = (0, 0);
+        for folder in fs::read_dir(root).map_err(BlobError::file("list", root))? {
+            let folder = folder.map_err(BlobError::file("list", root))?.path();
+            let Some(first) = folder.file_name().and_then(OsStr::to_str) else { continue };
+            if first.len() != 2 {
+                continue;
+            }
+            for blob in fs::read_dir(&folder).map_err(BlobError::file("list", &folder))? {
+                let blob = blob.map_err(BlobError::file("list", &folder))?;
+                let rest = blob.file_name();
+                let digits = format!("{first}{}", rest.to_string_lossy());
+                let Ok(digest) = digits.parse::<Digest>() else { continue };
+                if is_used(digest) {
+                    continue;
+                }
+                let path = blob.path();
+                let modified = blob.metadata().and_then(|file| file.modified());
+                if is_old(modified.map_err(BlobError::file("look at", &path))?) {
+                    fs::remove_file(&path).map_err(BlobError::file("remove", &path))?;
+                    removed += 1;
+                } else {
+                    left += 1;
+                }
+            }
+        }
+        Ok((removed, left))
     }
 
     /// Does one step of a transfer, in a place among those that read and write at once. Nobody
@@ -245,8 +289,6 @@ async fn on_disk<T: Send + 'static>(
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]

@@ -9,6 +9,9 @@ use super::engine::guarded;
 use super::error::StoreError;
 use super::parts;
 
+/// Parts that are removed in one step.
+const REMOVED_TOGETHER: usize = 256;
+
 /// Reads the blobs that were committed with the journal; cheap to clone, usable from any thread.
 #[derive(Debug, Clone)]
 pub struct SmallBlobs {
@@ -38,6 +41,42 @@ impl SmallBlobs {
             }),
             found => Ok(found),
         }
+    }
+
+    /// Removes the blobs that are not used, and returns how many those were. Only while nothing is
+    /// committed. A kill leaves some of them, or an end of one, to the next time.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub(crate) fn remove_unused(
+        &self,
+        is_used: impl Fn(Digest) -> bool,
+    ) -> Result<usize, StoreError> {
+        const DOING: &str = "removing small blobs";
+        guarded(&self.folder, DOING, || {
+            let removed = || -> sled::Result<usize> {
+                let (mut begin, mut removed) = (Some(Vec::new()), 0);
+                while let Some(from) = begin.take() {
+                    let mut unused = Vec::new();
+                    for key in self.tree.range(from..).keys() {
+                        let key = key?;
+                        if unused.len() == REMOVED_TOGETHER {
+                            begin = Some(key.to_vec());
+                            break;
+                        }
+                        let Some((name, part)) = parts::split_part_key(&key) else { continue };
+                        let Ok(digest) = name.try_into().map(Digest::from_bytes) else { continue };
+                        if !is_used(digest) {
+                            removed += usize::from(part == 0);
+                            unused.push(key);
+                        }
+                    }
+                    parts::remove(&self.tree, unused)?;
+                }
+                Ok(removed)
+            };
+            removed().map_err(StoreError::engine(DOING, &self.folder))
+        })
     }
 
     /// Writes a blob where it is not there yet.

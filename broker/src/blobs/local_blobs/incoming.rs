@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use gleaner_protocol::Digest;
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW};
 
 use super::super::BlobError;
 use super::Folder;
@@ -69,6 +70,8 @@ impl Incoming {
         let path = self.folder.path_of(self.expected);
         let parent = path.parent().expect("a blob lies in a folder of its own");
         let Some(mut draft) = self.draft else {
+            // It is as if it came now, to whoever looks for old ones.
+            renew(&path).map_err(BlobError::file("date", &path))?;
             // Whoever brought it may not have come so far yet.
             return sync_folder(parent).and_then(|()| sync_folder(&self.folder.path));
         };
@@ -151,4 +154,11 @@ fn sync_folder(path: &Path) -> Result<(), BlobError> {
     File::open(path)
         .and_then(|folder| folder.sync_all())
         .map_err(BlobError::file("sync the folder", path))
+}
+
+/// Dates a file as of now.
+fn renew(path: &Path) -> io::Result<()> {
+    let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+    let times = Timestamps { last_access: now, last_modification: now };
+    Ok(rustix::fs::utimensat(CWD, path, &times, AtFlags::empty())?)
 }
