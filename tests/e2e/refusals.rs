@@ -131,7 +131,7 @@ fn a_door_to_other_machines_opens_only_with_tls_and_token() {
     broker(&["--token-file", &token]).refused(1, &["TLS is missing"]);
     broker(&tls).refused(1, &["the token is missing"]);
     let monitor = part("monitor", folder.path(), &["--listen", "0.0.0.0:0"]);
-    monitor.refused(1, &["0.0.0.0:0", "loopback"]);
+    monitor.refused(1, &["0.0.0.0:0", "other machines"]);
     assert!(!folder.path().join("data").exists());
 
     // Files that are no keys, and tokens that are no secrets.
