@@ -4,6 +4,18 @@ use std::num::NonZero;
 
 use gleaner_simulator::{Comparison, Experiment, Quiet, policies, scenario_named, settings};
 
+/// Promises that ours may break, of each workload, though their tasks took no longer than
+/// predicted. None is asked, over a thousand workloads: so it is of the seed that is used where
+/// none is named, and of all ten seeds here it is two of 76,000 promises. Admission shows that
+/// tasks can be met that take turns at once; turns have a length, `turn_s`.
+const BEYOND_ERROR_MAX: f64 = 2.5 / 10_000.0;
+/// Of the bound that is asked, in percent.
+const OF_BOUND_ASKED: f64 = 97.0;
+/// What ours is held to at the load of the published jobs, which is higher than that of the
+/// scenario; nothing is asked there. Who knows all times reaches 98.2 % without knowing what
+/// arrives.
+const OF_BOUND_AT_65_PERCENT: f64 = 96.0;
+
 fn compare(scenario: &str, sets: &[&str], seeds: &str) -> Comparison {
     let scenario = scenario_named(scenario).expect("a scenario");
     let experiment = Experiment {
@@ -29,10 +41,9 @@ fn ours_on_a_thousand_workloads_of_each_of_ten_seeds() {
     let ratio = mean(&of, "gleaner", "jobs_in_time") / mean(&of, "eladur", "jobs_in_time");
     let beyond = mean(&of, "gleaner", "violations_beyond_error");
     println!("gleaner: {share:.2} % of the bound, {ratio:.3} x eladur, {beyond} beyond error");
-    assert!(share >= 97.0, "{share}");
+    assert!(share >= OF_BOUND_ASKED, "{share}");
     assert!(ratio >= 1.1, "{ratio}");
-    // Turns have a length: two of 76,000 promises were broken so when this was written.
-    assert!(beyond < 1.0, "{beyond} of a thousand workloads");
+    assert!(beyond <= BEYOND_ERROR_MAX, "{beyond} of a workload");
 }
 
 #[test]
@@ -47,7 +58,6 @@ fn ours_at_the_load_of_the_published_jobs() {
     let of = compare("deadline-random", &["load_percent=65"], "1..4");
     let share = mean(&of, "gleaner", "of_bound_percent");
     println!("gleaner at 65 %: {share:.2} % of the bound");
-    // Who knows all times reaches 98.2 % there without knowing what arrives.
-    assert!(share >= 96.0, "{share}");
-    assert!(mean(&of, "gleaner", "violations_beyond_error") < 1.0);
+    assert!(share >= OF_BOUND_AT_65_PERCENT, "{share}");
+    assert!(mean(&of, "gleaner", "violations_beyond_error") <= BEYOND_ERROR_MAX);
 }
