@@ -1,4 +1,6 @@
-//! `gleaner agent`.
+//! `gleaner agent`, and what its owner tells a running one.
+
+mod control;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,7 +12,11 @@ use crate::{configuration, process};
 
 /// Flags win over GLEANER_AGENT_… variables, those over the file.
 #[derive(Debug, clap::Args, Serialize)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    #[serde(skip)]
+    control: Option<control::Control>,
     /// Configuration file (TOML). Its keys are the long names of these options.
     #[arg(long, env = "GLEANER_AGENT_CONFIG", value_name = "FILE")]
     #[serde(skip)]
@@ -74,9 +80,30 @@ pub(crate) struct Args {
     #[arg(long, env = "GLEANER_AGENT_SAMPLE_INTERVAL_S", value_name = "SECONDS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     sample_interval_s: Option<u64>,
+    #[command(flatten)]
+    #[serde(skip_serializing_if = "PreferenceArgs::is_empty")]
+    preferences: PreferenceArgs,
+}
+
+/// The owner's wishes that may stand on a command line; all of them may stand in a file.
+#[derive(Debug, clap::Args, Serialize)]
+struct PreferenceArgs {
+    /// Whether to give way to whatever runs unannounced on this host [default: true].
+    #[arg(long, env = "GLEANER_AGENT_GIVE_WAY", value_name = "BOOL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    give_way: Option<bool>,
+}
+
+impl PreferenceArgs {
+    fn is_empty(&self) -> bool {
+        self.give_way.is_none()
+    }
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if let Some(control) = args.control {
+        return control::run(control);
+    }
     if args.print_config {
         print!("{DEFAULT_TOML}");
         return Ok(ExitCode::SUCCESS);

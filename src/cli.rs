@@ -3,7 +3,11 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
+<<<<<<< HEAD
     agent, broker, cancel, demo, explain, fetch, forget, hook, hosts, jobs, monitor, simulate,
+=======
+    agent, broker, cancel, demo, explain, fetch, hook, hosts, jobs, monitor, simulate, stop,
+>>>>>>> 46b2e34 ([wip] cli)
     submit, wait,
 };
 
@@ -45,6 +49,8 @@ pub(crate) enum Command {
     Agent(agent::Args),
     /// Called by a farm manager before and after each render on this host.
     Hook(hook::Args),
+    /// Ends all harvest on this host, until it is lifted.
+    Stop(stop::Args),
     /// Submits a job.
     Submit(submit::Args),
     /// Lists the jobs.

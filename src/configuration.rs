@@ -3,6 +3,7 @@
 //! Flags and environment are clap's; what they say is laid over the file's table here. The keys
 //! that may stand in a file are those of the part's commented default file.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -35,8 +36,8 @@ pub(crate) fn load<T: DeserializeOwned>(
         None => Table::new(),
     };
     let over = Table::try_from(overrides).expect("flags are strings, numbers and lists");
-    let given: Vec<_> = over.keys().map(|key| format!("--{}", key.replace('_', "-"))).collect();
-    table.extend(over);
+    let given: Vec<_> = names(&over).map(|key| format!("--{}", key.replace('_', "-"))).collect();
+    lay_over(&mut table, over);
     let origin = match (file, given.is_empty()) {
         (Some(path), true) => path.display().to_string(),
         (Some(path), false) => format!("{} with {}", path.display(), given.join(" ")),
@@ -55,25 +56,60 @@ fn read(path: &Path, default_toml: &str) -> Result<Table, ConfigurationError> {
         source: Box::new(source),
     })?;
     let known = keys(default_toml);
-    match table.keys().find(|key| !known.contains(&key.as_str())) {
-        None => Ok(table),
-        Some(key) => Err(ConfigurationError::UnknownKey {
-            path: path.into(),
-            key: key.clone(),
-            nearest: nearest(key, &known),
-        }),
+    let check = |part: &str, keys: &Table| {
+        let known = known.get(part).map(Vec::as_slice).unwrap_or_default();
+        match keys.keys().find(|key| !known.contains(&key.as_str())) {
+            None => Ok(()),
+            Some(key) => Err(ConfigurationError::UnknownKey {
+                path: path.into(),
+                key: key.clone(),
+                nearest: nearest(key, known),
+            }),
+        }
+    };
+    check("", &table)?;
+    for (part, value) in &table {
+        value.as_table().map_or(Ok(()), |keys| check(part, keys))?;
     }
+    Ok(table)
 }
 
-/// The keys of a commented default file, those included that are commented out.
-fn keys(default_toml: &str) -> Vec<&str> {
-    default_toml
-        .lines()
-        .filter_map(|line| {
-            let (key, _) = line.trim_start_matches("# ").split_once(" = ")?;
-            key.chars().all(|c| c.is_ascii_lowercase() || c == '_').then_some(key)
-        })
-        .collect()
+/// The keys of a commented default file, those included that are commented out, by the table that
+/// they stand in; tables are keys of the first, which has no name.
+fn keys(default_toml: &str) -> BTreeMap<&str, Vec<&str>> {
+    let is_name = |key: &str| key.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+    let mut keys = BTreeMap::from([("", Vec::new())]);
+    let mut part = "";
+    for line in default_toml.lines() {
+        let line = line.trim_start_matches("# ");
+        if let Some(name) = line.strip_prefix('[').and_then(|name| name.strip_suffix(']')) {
+            part = name;
+            keys.entry("").or_default().push(name);
+        } else if let Some((key, _)) = line.split_once(" = ").filter(|(key, _)| is_name(key)) {
+            keys.entry(part).or_default().push(key);
+        }
+    }
+    keys
+}
+
+/// The names of all values, those in tables included.
+fn names(table: &Table) -> impl Iterator<Item = &str> {
+    table.iter().flat_map(|(key, value)| match value.as_table() {
+        Some(table) => table.keys().map(String::as_str).collect(),
+        None => vec![key.as_str()],
+    })
+}
+
+/// Lays values over others; tables are laid over each other.
+fn lay_over(table: &mut Table, over: Table) {
+    for (key, value) in over {
+        match (table.get_mut(&key), value) {
+            (Some(toml::Value::Table(below)), toml::Value::Table(above)) => lay_over(below, above),
+            (_, value) => {
+                table.insert(key, value);
+            }
+        }
+    }
 }
 
 fn nearest(key: &str, known: &[&str]) -> Option<String> {
@@ -117,6 +153,21 @@ mod tests {
         assert!(error.contains("unknown key \"tls_sert\"; did you mean \"tls_cert\"?"), "{error}");
         let error = load_text("zzz = 1", None).expect_err("no such key");
         assert!(error.ends_with("unknown key \"zzz\""), "{error}");
+    }
+
+    #[test]
+    fn keys_in_tables_are_known_by_their_table() {
+        let keys = keys("a = 1\n# b = 2\n# prose = of no key here\n[t]\n# c = 3\nd = 4\n");
+        assert_eq!(keys.get(""), Some(&vec!["a", "b", "prose", "t"]));
+        assert_eq!(keys.get("t"), Some(&vec!["c", "d"]));
+    }
+
+    #[test]
+    fn a_table_is_laid_over_a_table() {
+        let parse = |text: &str| text.parse::<Table>().expect("a table");
+        let mut table = parse("x = 1\n[t]\na = 1\nb = 2");
+        lay_over(&mut table, parse("[t]\nb = 3\n[u]\nc = 4"));
+        assert_eq!(table, parse("x = 1\n[t]\na = 1\nb = 3\n[u]\nc = 4"));
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod monitor;
 mod process;
 mod show;
 mod simulate;
+mod stop;
 mod submit;
 mod wait;
 
@@ -62,6 +63,7 @@ fn main() -> ExitCode {
         Command::Forget(args) => forget::run(args),
         Command::Explain(args) => explain::run(args),
         Command::Hosts(args) => hosts::run(args),
+        Command::Stop(args) => stop::run(&args),
         Command::Simulate(args) => simulate::run(args, cli.quiet),
         Command::Demo(args) => process::block_on(demo::run(args)),
         Command::DemoRender(args) => demo::render::run(args),

@@ -15,8 +15,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gleaner_hooks::{RunDir, RunDirError};
-use gleaner_protocol::HostInfo;
+use gleaner_hooks::{RunDir, RunDirError, StopMark};
+use gleaner_protocol::{HostInfo, Span, boottime};
 use reqwest::Client;
 use thiserror::Error;
 use tokio::sync::{Notify, mpsc};
@@ -28,6 +28,8 @@ use crate::config::{Config, ConfigError};
 use crate::harvest::Harvest;
 use crate::limits::{EVENTS_MAX, LAST_RUNNERS_MS_MAX};
 use crate::link::{LinkEvent, LinkKeeper, LinkTarget};
+use crate::observer::{ObservedHost, ObserverThread};
+use crate::owner::{OwnedHost, Owner};
 use crate::releaser::{Releaser, SocketError};
 use crate::sampler::{Sampler, SamplerTarget, total_memory_mib};
 use crate::slot::{Workshop, run_slot};
@@ -75,12 +77,31 @@ pub async fn run(
     let (ground, _) = driver::read_ground(&run_dir, host.cores);
     let harvest = Harvest::new(host.clone(), random(), ground);
     let table = Arc::new(SlotTable::new(host.cores, harvest.fragment()));
+    let (tell_owner, owner_said) = mpsc::unbounded_channel();
+    let of = OwnedHost {
+        host: host.name.clone(),
+        cores: host.cores,
+        table: Arc::clone(&table),
+        mark: StopMark::of(run_dir.path()),
+        keep: Span::from_secs(config.preferences.keep_frozen_s),
+    };
+    let owner = Owner::new(of, work_dir.path(), boottime(), move |said| {
+        // Nobody listens only when the agent ends.
+        let _ = tell_owner.send(said);
+    })
+    .map_err(RunError::Observer)?;
+    let owner = Arc::new(owner);
     let (tell_release, releases) = mpsc::unbounded_channel();
-    let (releaser, release_thread) =
-        Releaser::start(run_dir.clone(), host.cores, Arc::clone(&table), move |released| {
+    let (releaser, release_thread) = Releaser::start(
+        run_dir.clone(),
+        host.cores,
+        Arc::clone(&table),
+        Arc::clone(&owner),
+        move |released| {
             // Nobody listens only when the agent ends.
             let _ = tell_release.send(released);
-        })?;
+        },
+    )?;
 
     let blobs = Blobs::new(
         client.clone(),
@@ -90,9 +111,20 @@ pub async fn run(
         config.cache_bytes,
     )
     .map_err(|source| WorkDirError::io("open the cache in", &work_dir.cache(), source))?;
+    let observer = ObserverThread::start(ObservedHost {
+        preferences: config.preferences.clone(),
+        cores: host.cores,
+        run_dir: run_dir.clone(),
+        work_dir: work_dir.path().to_owned(),
+        table: Arc::clone(&table),
+        owner: Arc::clone(&owner),
+        carried: blobs.carried(),
+    })
+    .map_err(RunError::Observer)?;
     let shop = Arc::new(Workshop {
         run_dir: run_dir.clone(),
         table: Arc::clone(&table),
+        owner,
         blobs: Arc::new(blobs),
         commands: config.commands()?,
         runner_program: config.runner_program.clone().unwrap_or_else(this_program),
@@ -123,7 +155,13 @@ pub async fn run(
 
     let timer = BootTimer::new().map_err(RunError::Timer)?;
     let (stored, stored_events) = mpsc::channel(EVENTS_MAX);
-    let inbox = Inbox { releases, slots: slots.events, links: link_events, stored: stored_events };
+    let inbox = Inbox {
+        releases,
+        owner: owner_said,
+        slots: slots.events,
+        links: link_events,
+        stored: stored_events,
+    };
     let driver = Driver::new(harvest, shop, slots.orders, stored, changed);
     info!(host = %host.name, origin = %host.origin, cores = host.cores, "agent is up");
     ready();
@@ -151,6 +189,7 @@ pub async fn run(
         sampler.abort();
     }
     drop(releaser);
+    drop(observer);
     if is_deaf {
         return Err(RunError::ReleaseThread);
     }
@@ -235,6 +274,9 @@ pub enum RunError {
         "the thread that answers hooks has ended, so the agent stopped all its work: start it again, and report what the log says of it"
     )]
     ReleaseThread,
+    /// The thread that looks after the owner's wishes.
+    #[error("cannot start to look after the owner's wishes: {0}")]
+    Observer(std::io::Error),
     /// Its timer.
     #[error("cannot make a timer: {0}")]
     Timer(std::io::Error),

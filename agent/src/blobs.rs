@@ -9,6 +9,7 @@ mod cache;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use gleaner_protocol::limits::BLOB_BYTES_MAX;
@@ -32,6 +33,8 @@ pub(crate) struct Blobs {
     base: String,
     token: Option<String>,
     cache: Arc<Cache>,
+    /// Bytes that went over the network, until somebody takes note of them.
+    carried: Arc<AtomicU64>,
 }
 
 /// Why a content could not be brought from or to the broker.
@@ -111,7 +114,12 @@ impl Blobs {
     ) -> std::io::Result<Self> {
         let base = format!("{}/v1/blobs/", broker.trim_end_matches('/'));
         let cache = Arc::new(Cache::open(folder, cache_bytes)?);
-        Ok(Self { client, base, token, cache })
+        Ok(Self { client, base, token, cache, carried: Arc::default() })
+    }
+
+    /// Counts the bytes that go over the network; whoever takes note of them sets it back.
+    pub(crate) fn carried(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.carried)
     }
 
     /// A content in the cache, fetched if need be. It stays there as long as the result lives.
@@ -155,6 +163,7 @@ impl Blobs {
         let mut bytes = 0;
         while let Some(part) = within_stall(response.chunk()).await?.map_err(again)? {
             bytes += part.len() as u64;
+            self.carried.fetch_add(part.len() as u64, Ordering::Relaxed);
             if bytes > BLOB_BYTES_MAX {
                 return Err(Try::Never(BlobError::Transfer {
                     digest,
@@ -185,6 +194,7 @@ impl Blobs {
             .await
             .map_err(|_| Try::Again("it took too long".into()))?
             .map_err(again)?;
+        self.carried.fetch_add(bytes, Ordering::Relaxed);
         check_status(digest, response).map(|_| ())
     }
 

@@ -13,6 +13,7 @@ use thiserror::Error;
 
 use crate::kernels::{kernel, kernel_names};
 use crate::limits::TOKEN_BYTES_MAX;
+use crate::wishes::{PreferenceError, Preferences};
 
 /// The defaults as a commented file.
 pub const DEFAULT_TOML: &str = include_str!("../default.toml");
@@ -49,6 +50,8 @@ pub struct Config {
     pub sample_interval_s: u64,
     /// Size of the input cache.
     pub cache_bytes: u64,
+    /// What the owner wishes.
+    pub preferences: Preferences,
     /// Program that is started as runner, with the single argument `__runner`; this very program
     /// where not given. For tests.
     #[serde(skip)]
@@ -72,6 +75,7 @@ impl Default for Config {
             kernels: vec![KernelName::new("gametree").expect("a plain name")],
             sample_interval_s: 10,
             cache_bytes: 1 << 30,
+            preferences: Preferences::default(),
             runner_program: None,
         }
     }
@@ -114,6 +118,7 @@ impl Config {
         if self.allow_commands.len() * 2 + self.kernels.len() > CAPABILITIES_MAX {
             return Err(ConfigError::TooManyCommands(self.allow_commands.len()));
         }
+        self.preferences.check()?;
         self.host_name()?;
         self.commands()?;
         Ok(())
@@ -256,6 +261,9 @@ pub enum ConfigError {
     /// No such kernel.
     #[error("kernels lists {0:?}, which is not built in; there are {1}")]
     UnknownKernel(KernelName, String),
+    /// A wish that cannot be used.
+    #[error(transparent)]
+    Preference(#[from] PreferenceError),
     /// Too many programs.
     #[error("allow_commands lists {0} programs, which is more than a host may offer")]
     TooManyCommands(usize),
@@ -309,6 +317,9 @@ mod tests {
             ("allow_commands = [\"true\"]", "not an absolute path"),
             ("allow_commands = [\"/no/such\"]", "/no/such"),
             ("allow_commands = [\"/tmp\"]", "not a file"),
+            ("[preferences]\nhour = []", "unknown field `hour`"),
+            ("[preferences]\nhours = [\"moon\"]", "preferences.hours is \"moon\""),
+            ("[preferences]\ngpus = \"often\"", "gpus"),
         ] {
             let error = Config::from_toml(text)
                 .and_then(|config| config.check())

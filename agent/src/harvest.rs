@@ -10,6 +10,9 @@
 //! at which the run folder stands, and closes by itself when no other confirms it in time. A
 //! booking only ever makes it smaller; it grows by openings alone.
 //!
+//! The owner's allowance limits what is given on either kind of host. What runs beyond it is frozen
+//! by others and still held: it stays in the fragment until it may run again or is ended.
+//!
 //! # Invariants
 //! See [`Harvest::check_invariants`].
 
@@ -50,6 +53,8 @@ pub struct Harvest {
     ground: Option<Ground>,
     /// What the monitor leaves us. Farm hosts only.
     opened: Option<Opened>,
+    /// Replicas that the owner allows.
+    allowed: u32,
     /// What is given now: what was last passed on by [`Effect::Fragment`].
     fragment: Fragment,
     /// Tasks of the broker's jobs, or why they cannot run here.
@@ -77,6 +82,7 @@ impl Harvest {
             link: LinkState::Down,
             ground,
             opened: None,
+            allowed: u32::MAX,
             fragment: Fragment::default(),
             tasks: BTreeMap::new(),
             held: BTreeMap::new(),
@@ -118,6 +124,12 @@ impl Harvest {
             Input::Ground { ground, stopped } => {
                 why = ReleaseReason::Preempted;
                 self.stand_on(ground);
+                for token in stopped {
+                    self.end_running(token, ReleaseReason::Preempted, effects);
+                }
+            }
+            Input::Allowance { slots, stopped } => {
+                self.allowed = slots;
                 for token in stopped {
                     self.end_running(token, ReleaseReason::Preempted, effects);
                 }

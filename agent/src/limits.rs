@@ -57,3 +57,61 @@ pub(crate) const ACCEPT_REST_MS: u64 = 10;
 /// Most open files that an agent asks for. Some systems would allow a billion, and there are
 /// programs that close every number up to the limit when they start.
 pub(crate) const OPEN_FILES_MAX: u64 = 64 << 10;
+/// How long a load that comes and goes must stay away before harvest comes back, in milliseconds.
+pub(crate) const CALM_MS_MIN: u64 = 10_000;
+/// The same, where it came again and again, in milliseconds.
+pub(crate) const CALM_MS_MAX: u64 = 320_000;
+/// After how long away it is forgotten that it came before, in milliseconds.
+pub(crate) const CALM_FORGOTTEN_MS: u64 = 600_000;
+/// Over how long the load of others is judged, in milliseconds.
+pub(crate) const LOAD_WINDOW_MS: u64 = 1_000;
+/// Looks at the load of others that are remembered.
+pub(crate) const LOAD_SAMPLES_MAX: usize = 64;
+/// Load of others that counts as none, in thousandths of a core.
+pub(crate) const OTHERS_MILLICORES_MIN: u32 = 250;
+/// Load of others that does not cost one core more, in thousandths of a core.
+pub(crate) const OTHERS_MILLICORES_SPARE: u32 = 150;
+/// How much of the time programs may wait for memory, in thousandths.
+pub(crate) const MEMORY_STALL_PERMILLE_MAX: u32 = 100;
+/// How much of the time others may wait for a disk, in thousandths.
+pub(crate) const DISK_STALL_PERMILLE_MAX: u32 = 200;
+/// Free memory below which harvest gives its own back, in thousandths of the host's …
+pub(crate) const MEMORY_FREE_PERMILLE_MIN: u64 = 50;
+/// … and in MiB, whichever is less.
+pub(crate) const MEMORY_FREE_MIB_MIN: u64 = 1_024;
+/// How much cooler than the ceiling a machine that was too hot must be, in degrees Celsius.
+pub(crate) const COOLER_C: i32 = 5;
+/// Longest absence of the user that can be asked for, in minutes.
+pub(crate) const USER_AWAY_MIN_MAX: u32 = 7 * 24 * 60;
+/// Spans of hours in a week.
+pub(crate) const WEEK_SPANS_MAX: usize = 64;
+/// Programs that pause everything.
+pub(crate) const PAUSING_PROGRAMS_MAX: usize = 64;
+/// Longest name of a program, in bytes; the kernel keeps fifteen.
+pub(crate) const PROGRAM_NAME_BYTES_MAX: usize = 255;
+/// Replicas that one answer names.
+pub(crate) const TASK_LINES_MAX: usize = 128;
+/// How often the host is looked at, in milliseconds.
+pub(crate) const LOOK_MS: u64 = 1_000;
+/// How often where something may be in our way, in milliseconds.
+pub(crate) const ALERT_LOOK_MS: u64 = 100;
+/// For how long after the kernel told of pressure, in milliseconds.
+pub(crate) const ALERT_MS: u64 = 1_000;
+/// Load of others at which the host is looked at more often, in thousandths of a core.
+pub(crate) const BUSY_MILLICORES: u32 = 150;
+/// After how long a process is believed to stay the program that it is, in milliseconds.
+pub(crate) const PROGRAM_SETTLED_MS: u64 = 3_000;
+/// How often all processes are asked anew what they are, in milliseconds.
+pub(crate) const PROGRAMS_ANEW_MS: u64 = 30_000;
+/// Bytes of a program's name that the kernel keeps.
+pub(crate) const COMM_BYTES: usize = 15;
+/// How often the size of the work folder is taken, in milliseconds.
+pub(crate) const DISK_LOOK_MS: u64 = 30_000;
+/// How often the day's counters are written, in milliseconds.
+pub(crate) const USAGE_SAVE_MS: u64 = 30_000;
+/// Files of the work folder whose sizes are added up.
+pub(crate) const WORK_FILES_MAX: u32 = 200_000;
+/// How often the login manager is asked, in milliseconds.
+pub(crate) const LOGIND_LOOK_MS: u64 = 5_000;
+/// Terminals that are looked at.
+pub(crate) const TERMINALS_MAX: usize = 4_096;

@@ -31,6 +31,7 @@ use tokio::sync::oneshot;
 use tracing::{debug, warn};
 
 use crate::limits::{ACCEPT_REST_MS, FROZEN_MS, SOCKET_CONNECTIONS_MAX};
+use crate::owner::Owner;
 use crate::slot_table::SlotTable;
 use connection::{Connection, Step};
 use listener::{Accepted, Listener};
@@ -60,6 +61,7 @@ impl Releaser {
         run_dir: RunDir,
         cores: u32,
         table: Arc<SlotTable>,
+        owner: Arc<Owner>,
         tell: impl Fn(Released) + Send + 'static,
     ) -> Result<(Self, oneshot::Receiver<()>), SocketError> {
         let listener = Listener::bind(&run_dir.socket_path())?;
@@ -67,7 +69,7 @@ impl Releaser {
             .map_err(|error| SocketError::Setup(error.into()))?;
         let wake = Arc::new(wake);
         let (kills_at, frozen) = (None, Vec::new());
-        let service = Service { run_dir, cores, table, tell, kills_at, frozen };
+        let service = Service { run_dir, cores, table, owner, tell, kills_at, frozen };
         let ears = Arc::clone(&wake);
         let (alive, ended) = oneshot::channel();
         let thread = thread::Builder::new()
@@ -214,6 +216,7 @@ struct Service<T> {
     run_dir: RunDir,
     cores: u32,
     table: Arc<SlotTable>,
+    owner: Arc<Owner>,
     tell: T,
     /// When what is frozen is killed.
     kills_at: Option<Time>,
@@ -253,6 +256,22 @@ impl<T: Fn(Released)> Service<T> {
                     connected: occupancy.connected,
                 });
             }
+            SocketRequest::Pause { for_ms } => {
+                answer(&self.owner.pause(boottime(), for_ms.map(Span::from_millis)));
+            }
+            SocketRequest::Resume => {
+                self.owner.resume(boottime());
+                answer(&SocketAnswer::Noted);
+            }
+            SocketRequest::LookForStop => {
+                self.owner.look_for_stop(boottime());
+                answer(&SocketAnswer::Noted);
+            }
+            SocketRequest::Standing => {
+                let standing = self.owner.standing(boottime(), self.run_dir.epoch().ok());
+                answer(&SocketAnswer::Standing(Box::new(standing)));
+            }
+            SocketRequest::Tasks => answer(&self.owner.tasks(boottime())),
         }
     }
 

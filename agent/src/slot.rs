@@ -23,6 +23,7 @@ use tracing::{debug, warn};
 
 use crate::blobs::{Blobs, CachedBlob};
 use crate::harvest::RunResult;
+use crate::owner::Owner;
 use crate::runner::{CommandOrder, KernelOrder, Order, Reply, Setup, StagedInput, discard_spooled};
 use crate::slot_table::SlotTable;
 use std::collections::BTreeMap;
@@ -34,6 +35,8 @@ pub(crate) struct Workshop {
     pub(crate) run_dir: RunDir,
     /// What runs where.
     pub(crate) table: Arc<SlotTable>,
+    /// The owner's word.
+    pub(crate) owner: Arc<Owner>,
     /// Inputs and outputs.
     pub(crate) blobs: Arc<Blobs>,
     /// Programs that may run, by the names that submitters use.
@@ -197,7 +200,8 @@ impl SlotTask {
             Err(reason) => return Course::Ended(RunResult::CannotRun(reason)),
         };
         let (table, run_dir) = (Arc::clone(&self.shop.table), self.shop.run_dir.clone());
-        let stands = || run_dir.epoch().ok() == Some(epoch);
+        let mark = self.shop.owner.mark().clone();
+        let stands = || run_dir.epoch().ok() == Some(epoch) && mark.look().is_none();
         if !stands() {
             return Course::ShutOut;
         }

@@ -12,6 +12,11 @@
 //!   has to come to rest after its last replica, for which it may wait long behind a render.
 //! - No more begin than the gate has slots. Only the main loop opens the gate, and never over
 //!   an epoch that the releaser has seen and it has not.
+//! - No more run than the owner allows; what does is kept frozen or killed.
+
+mod kept;
+
+pub(crate) use kept::GroupUse;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -33,6 +38,8 @@ pub(crate) struct SlotTable {
 struct Inner {
     /// What may run.
     gate: Gate,
+    /// Replicas that the owner allows to run.
+    allowed: u32,
     busy: Vec<Option<Busy>>,
     /// The runner of each slot.
     runners: Vec<Option<RunnerEntry>>,
@@ -45,6 +52,8 @@ struct RunnerEntry {
     pgid: i32,
     /// Frozen for a render, and to be killed.
     stopped: bool,
+    /// Replicas that it was handed.
+    begun: u64,
 }
 
 /// What runs in a slot.
@@ -54,6 +63,14 @@ struct Busy {
     since: Time,
     /// Its runner is frozen for a render, and to be killed.
     stopped: bool,
+    /// Since when its runner is frozen for its owner, to be thawed or killed.
+    kept: Option<Time>,
+}
+
+impl Busy {
+    fn runs(&self) -> bool {
+        !self.stopped && self.kept.is_none()
+    }
 }
 
 /// The gate is closed to a replica: a render wants its core.
@@ -76,6 +93,10 @@ pub(crate) struct Occupancy {
     pub(crate) slots: u32,
     /// Replicas that run.
     pub(crate) running: u32,
+    /// Replicas that are kept frozen for the owner.
+    pub(crate) kept: u32,
+    /// Replicas that the owner allows.
+    pub(crate) allowed: u32,
     /// Whether the broker is linked.
     pub(crate) connected: bool,
 }
@@ -85,20 +106,21 @@ impl SlotTable {
     pub(crate) fn new(slots: u32, gate: Fragment) -> Self {
         let busy = vec![None; slots as usize];
         let runners = vec![None; slots as usize];
-        Self { inner: Mutex::new(Inner { gate: Gate::new(gate), busy, runners, connected: false }) }
+        let (gate, allowed) = (Gate::new(gate), u32::MAX);
+        Self { inner: Mutex::new(Inner { gate, allowed, busy, runners, connected: false }) }
     }
 
     /// Enters the runner that was started for a slot: the leader of group `pgid`.
     pub(crate) fn enter_runner(&self, slot: u32, pgid: i32) {
-        self.lock().runners[slot as usize] = Some(RunnerEntry { pgid, stopped: false });
+        self.lock().runners[slot as usize] = Some(RunnerEntry { pgid, stopped: false, begun: 0 });
     }
 
     /// Takes a slot's runner out, and its replica: its group is about to be reaped. Says whether
-    /// the replica was stopped for a render.
+    /// the replica was stopped for a render, or frozen for the owner.
     pub(crate) fn remove_runner(&self, slot: u32) -> bool {
         let mut inner = self.lock();
         inner.runners[slot as usize] = None;
-        inner.busy[slot as usize].take().is_some_and(|busy| busy.stopped)
+        inner.busy[slot as usize].take().is_some_and(|busy| !busy.runs())
     }
 
     /// Enters a replica, taken at `since`, that is about to be handed to the slot's runner.
@@ -110,12 +132,16 @@ impl SlotTable {
         epoch: Epoch,
     ) -> Result<(), GateClosed> {
         let mut inner = self.lock();
-        let is_open = inner.gate.admits(inner.running(), epoch);
+        let held = inner.held();
+        let is_open = inner.gate.admits(held, epoch) && held < inner.allowed;
         let has_runner = inner.runners[slot as usize].is_some_and(|runner| !runner.stopped);
         if !is_open || !has_runner {
             return Err(GateClosed);
         }
-        inner.busy[slot as usize] = Some(Busy { token, since, stopped: false });
+        if let Some(runner) = &mut inner.runners[slot as usize] {
+            runner.begun += 1;
+        }
+        inner.busy[slot as usize] = Some(Busy { token, since, stopped: false, kept: None });
         Ok(())
     }
 
@@ -141,29 +167,18 @@ impl SlotTable {
         self.lock().gate.set(gate);
     }
 
-    /// Leaves at most `slots_left` running: freezes the rest, the youngest first, and the idle
-    /// runners for which no slot is left. `epoch` is
+    /// Leaves at most `slots_left` running: freezes the rest, first what is kept frozen already,
+    /// then the youngest, and the idle runners for which no slot is left. `epoch` is
     /// the host's from now on, where it is known; where it is not, nothing starts any more until
     /// the gate is set again.
     pub(crate) fn freeze(&self, epoch: Option<Epoch>, slots_left: u32) -> Frozen {
         let mut inner = self.lock();
         inner.gate.narrow(epoch, slots_left);
-        let mut running: Vec<(Time, LeaseToken, usize)> = inner
-            .busy
-            .iter()
-            .enumerate()
-            .filter_map(|(slot, busy)| {
-                busy.filter(|busy| !busy.stopped).map(|busy| (busy.since, busy.token, slot))
-            })
-            .collect();
-        running.sort_unstable();
+        let mut running = inner.oldest_first(|busy| !busy.stopped);
         let mut doomed = running.split_off(running.len().min(slots_left as usize));
         doomed.reverse();
-        for (_, _, slot) in &doomed {
-            if let Some(busy) = &mut inner.busy[*slot] {
-                busy.stopped = true;
-            }
-            inner.freeze_runner(*slot);
+        for (_, slot) in &doomed {
+            inner.doom(*slot);
         }
         let idle_left = (slots_left as usize).saturating_sub(running.len());
         let idle: Vec<usize> = inner.idle_runners().skip(idle_left).collect();
@@ -171,7 +186,7 @@ impl SlotTable {
             inner.freeze_runner(slot);
         }
         Frozen {
-            tokens: doomed.into_iter().map(|(_, token, _)| token).collect(),
+            tokens: doomed.into_iter().map(|(token, _)| token).collect(),
             slots_left: inner.gate.slots(),
         }
     }
@@ -196,6 +211,8 @@ impl SlotTable {
         Occupancy {
             slots: inner.gate.slots(),
             running: inner.running(),
+            kept: inner.held() - inner.running(),
+            allowed: inner.allowed,
             connected: inner.connected,
         }
     }
@@ -207,9 +224,39 @@ impl SlotTable {
 }
 
 impl Inner {
+    /// Replicas that run.
     fn running(&self) -> u32 {
-        let running = self.busy.iter().flatten().filter(|busy| !busy.stopped).count();
-        u32::try_from(running).expect("at most one entry per core")
+        self.count(Busy::runs)
+    }
+
+    /// Replicas that run or are kept frozen.
+    fn held(&self) -> u32 {
+        self.count(|busy| !busy.stopped)
+    }
+
+    fn count(&self, which: impl Fn(&Busy) -> bool) -> u32 {
+        let count = self.busy.iter().flatten().filter(|busy| which(busy)).count();
+        u32::try_from(count).expect("at most one entry per core")
+    }
+
+    /// Replicas and their slots: those that run before those that are kept frozen, the oldest of
+    /// each first.
+    fn oldest_first(&self, which: impl Fn(&Busy) -> bool) -> Vec<(LeaseToken, usize)> {
+        let slots = self.busy.iter().enumerate();
+        let chosen = slots.filter_map(|(slot, busy)| Some((slot, busy.filter(&which)?)));
+        let mut order: Vec<_> = chosen
+            .map(|(slot, busy)| (busy.kept.is_some(), busy.since, busy.token, slot))
+            .collect();
+        order.sort_unstable();
+        order.into_iter().map(|(_, _, token, slot)| (token, slot)).collect()
+    }
+
+    /// Freezes what runs in a slot, to be killed.
+    fn doom(&mut self, slot: usize) {
+        if let Some(busy) = &mut self.busy[slot] {
+            busy.stopped = true;
+        }
+        self.freeze_runner(slot);
     }
 
     /// Slots whose runner has nothing to run.
@@ -237,7 +284,7 @@ fn signal(send: fn(i32) -> std::io::Result<()>, pgid: i32) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::os::unix::process::CommandExt;
     use std::process::{Child, Command, Stdio};
@@ -245,49 +292,61 @@ mod tests {
     use gleaner_hooks::ProcessStat;
     use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
-    const EPOCH: Epoch = Epoch { incarnation: 1, count: 5 };
-    const NEXT: Epoch = Epoch { incarnation: 1, count: 6 };
+    pub(crate) const EPOCH: Epoch = Epoch { incarnation: 1, count: 5 };
+    pub(crate) const NEXT: Epoch = Epoch { incarnation: 1, count: 6 };
 
-    struct Sleeper(Child);
+    pub(crate) struct Sleeper(Child);
 
     impl Sleeper {
-        fn start() -> Self {
+        pub(crate) fn start() -> Self {
             let mut sleep = Command::new("/bin/sleep");
-            sleep.arg("1000").process_group(0).stdout(Stdio::null()).stderr(Stdio::null());
-            Self(sleep.spawn().expect("sleep is there"))
+            sleep.arg("1000");
+            Self::start_this(sleep)
         }
 
-        fn pgid(&self) -> i32 {
+        /// As the leader of a group.
+        pub(crate) fn start_this(mut command: Command) -> Self {
+            command.process_group(0).stdout(Stdio::null()).stderr(Stdio::null());
+            Self(command.spawn().expect("it is there"))
+        }
+
+        pub(crate) fn pgid(&self) -> i32 {
             i32::try_from(self.0.id()).expect("a process number")
         }
 
-        fn is_alive(&mut self) -> bool {
+        pub(crate) fn is_alive(&mut self) -> bool {
             self.0.try_wait().expect("ours").is_none()
         }
 
-        fn wait_until_frozen(&self) {
+        pub(crate) fn wait_until_frozen(&self) {
             let pid = WaitId::Pid(Pid::from_raw(self.pgid()).expect("a process number"));
             let status = waitid(pid, WaitIdOptions::STOPPED).expect("ours").expect("a change");
             assert!(status.stopped());
         }
 
-        fn wait_until_killed(&mut self) {
+        pub(crate) fn wait_until_thawed(&self) {
+            let pid = WaitId::Pid(Pid::from_raw(self.pgid()).expect("a process number"));
+            let status = waitid(pid, WaitIdOptions::CONTINUED).expect("ours").expect("a change");
+            assert!(status.continued());
+        }
+
+        pub(crate) fn wait_until_killed(&mut self) {
             assert!(!self.0.wait().expect("ours").success());
         }
     }
 
     impl Drop for Sleeper {
         fn drop(&mut self) {
-            let _ = self.0.kill();
+            let _ = kill(self.pgid());
             let _ = self.0.wait();
         }
     }
 
-    fn token(raw: u64) -> LeaseToken {
+    pub(crate) fn token(raw: u64) -> LeaseToken {
         LeaseToken::new(raw)
     }
 
-    fn open(slots: u32) -> SlotTable {
+    pub(crate) fn open(slots: u32) -> SlotTable {
         SlotTable::new(slots, Fragment { epoch: EPOCH, slots })
     }
 

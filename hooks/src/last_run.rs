@@ -19,6 +19,8 @@ use crate::limits::LAST_RUN_PROCESSES_MAX;
 const AT_ONCE: i32 = -20;
 /// Niceness of what is to end.
 const IN_TURN: i32 = 0;
+/// Niceness of what is to run on.
+const LAST: i32 = 19;
 
 /// Lets a group's leader and what it started stop before anything else runs.
 pub(crate) fn let_stop(leader: i32) {
@@ -30,7 +32,24 @@ pub(crate) fn let_end(leader: i32) {
     let_run(leader, IN_TURN);
 }
 
+/// Puts a stopped group's leader and what it started back where harvested work runs, last of all.
+pub(crate) fn let_idle(leader: i32) {
+    for_each_process(leader, LAST, |pid| {
+        // Where that is refused it runs with what little is left to it: at the lowest priority.
+        let _ = set_class(pid, libc::SCHED_IDLE);
+    });
+}
+
 fn let_run(leader: i32, nice: i32) {
+    for_each_process(leader, nice, |pid| {
+        // Where that is refused it stops as soon as a core is free, as it would without us.
+        let _ = set_ordinary_class(pid);
+    });
+}
+
+/// Gives a group's session, its leader and what that started a niceness, and has `place` decide
+/// on the class of each.
+fn for_each_process(leader: i32, nice: i32, place: impl Fn(i32)) {
     // Numbers that are no group's are refused by whoever signals.
     if leader <= 1 {
         return;
@@ -41,8 +60,7 @@ fn let_run(leader: i32, nice: i32) {
     let mut open = VecDeque::from([leader]);
     let mut seen = 0;
     while let Some(pid) = open.pop_front() {
-        // Where that is refused it stops as soon as a core is free, as it would without us.
-        let _ = set_ordinary_class(pid);
+        place(pid);
         let _ = setpriority_process(Pid::from_raw(pid), nice);
         seen += 1;
         if seen + open.len() < LAST_RUN_PROCESSES_MAX {
@@ -57,15 +75,24 @@ fn children(pid: i32) -> Vec<i32> {
     text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
-/// Only out of the idle class; any other is somebody's choice. rustix has neither call.
-#[expect(unsafe_code, reason = "calls without a safe wrapper in our dependencies")]
+/// Only out of the idle class; any other is somebody's choice.
 fn set_ordinary_class(pid: i32) -> bool {
+    is_in_idle_class(pid) && set_class(pid, libc::SCHED_OTHER)
+}
+
+/// rustix does not have the call.
+#[expect(unsafe_code, reason = "a call without a safe wrapper in our dependencies")]
+fn is_in_idle_class(pid: i32) -> bool {
+    // SAFETY: the call takes a number and writes nothing.
+    unsafe { libc::sched_getscheduler(pid) == libc::SCHED_IDLE }
+}
+
+/// rustix does not have the call.
+#[expect(unsafe_code, reason = "a call without a safe wrapper in our dependencies")]
+fn set_class(pid: i32, class: i32) -> bool {
     let parameter = libc::sched_param { sched_priority: 0 };
-    // SAFETY: neither call writes; the pointer is to a live, initialised structure.
-    unsafe {
-        libc::sched_getscheduler(pid) == libc::SCHED_IDLE
-            && libc::sched_setscheduler(pid, libc::SCHED_OTHER, &raw const parameter) == 0
-    }
+    // SAFETY: the call only reads; the pointer is to a live, initialised structure.
+    unsafe { libc::sched_setscheduler(pid, class, &raw const parameter) == 0 }
 }
 
 #[cfg(test)]
@@ -116,5 +143,7 @@ mod tests {
         assert!(is_idle_class(work.pid()) && is_idle_class(child));
         crate::freeze(work.pid()).expect("frozen");
         assert!(!is_idle_class(work.pid()) && !is_idle_class(child));
+        crate::thaw(work.pid()).expect("thawed");
+        assert!(is_idle_class(work.pid()) && is_idle_class(child), "they run last again");
     }
 }

@@ -15,6 +15,9 @@ mod notify;
 mod process_group;
 mod run_dir;
 mod socket;
+mod standing;
+mod stop;
+mod stop_mark;
 mod urgency;
 
 pub use environment::Environment;
@@ -26,5 +29,10 @@ pub use run_dir::{BookingChange, BookingRecord, RunDir, RunDirError, StopReport}
 pub use socket::{
     AskError, LineError, SocketAnswer, SocketRequest, ask, decode_line, encode_line,
     read_line_bounded,
+};
+pub use standing::{Standing, StandingReason, TaskLine};
+pub use stop::{StopOutcome, stop_host, tell_of_stop};
+pub use stop_mark::{
+    MACHINE_STATE_DIR, STATE_DIR_VARIABLE, STOPPED, StopMark, StopMarkError, Stopped,
 };
 pub use urgency::{Heirs, become_ordinary, become_urgent};

@@ -13,7 +13,7 @@ use gleaner_protocol::{Span, boottime};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
-use crate::last_run::{let_end, let_stop};
+use crate::last_run::{let_end, let_idle, let_stop};
 
 /// What `/proc/<pid>/stat` says of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,12 +103,12 @@ pub fn freeze(pgid: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// Lets a frozen group run on (SIGCONT), in the ordinary scheduling class.
+/// Lets a frozen group run on (SIGCONT), in the idle class where all harvested work belongs.
 ///
 /// # Errors
 /// As [`freeze`].
 pub fn thaw(pgid: i32) -> io::Result<()> {
-    let_end(pgid);
+    let_idle(pgid);
     signal(pgid, Signal::CONT)
 }
 

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::process_group::timespec;
+use crate::{Standing, TaskLine};
 
 /// What a hook, or a person, asks the agent of its own host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,6 +47,20 @@ pub enum SocketRequest {
     },
     /// How the agent is. Answered by [`SocketAnswer::Status`].
     Status,
+    /// The owner wants nothing to run: freeze all, then answer [`SocketAnswer::Paused`].
+    Pause {
+        /// For how long, in milliseconds; until [`SocketRequest::Resume`] where not given.
+        for_ms: Option<u64>,
+    },
+    /// The owner's pause is over. Answered by [`SocketAnswer::Noted`].
+    Resume,
+    /// The mark that stops all harvest was put or lifted: look, and obey it before
+    /// [`SocketAnswer::Noted`].
+    LookForStop,
+    /// How the agent stands with its owner. Answered by [`SocketAnswer::Standing`].
+    Standing,
+    /// What it runs. Answered by [`SocketAnswer::Tasks`].
+    Tasks,
 }
 
 /// The agent's answer.
@@ -71,6 +86,20 @@ pub enum SocketAnswer {
         running: u32,
         /// Whether it has a link to the broker.
         connected: bool,
+    },
+    /// Nothing harvested runs until the owner wants it again.
+    Paused {
+        /// Replicas that were frozen.
+        frozen: u32,
+    },
+    /// How the agent stands with its owner.
+    Standing(Box<Standing>),
+    /// What it runs.
+    Tasks {
+        /// In order of their slots; as many as a line holds.
+        tasks: Vec<TaskLine>,
+        /// How many more there are.
+        more: u32,
     },
     /// The request was not understood or not fulfilled.
     Error {

@@ -89,6 +89,8 @@ impl Cluster {
                 Origin::Desktop => agent.args(["--origin", "desktop"]),
             };
             agent.args(["--sample-interval-s", SAMPLE_INTERVAL_S]);
+            // All hosts of the demo share one machine; each would give way to the others.
+            agent.args(["--give-way", "false"]);
             let name = format!("the agent of {}", host.name);
             agents.push(Child::start(&name, agent, &Log::create(&folders.logs, &host.name)?)?);
         }

@@ -55,6 +55,7 @@ async fn the_agent_survives_whatever_its_broker_says() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
     let mut command = gleaner(["agent", "--name", "desk1", "--cores", "1", "--broker", &url]);
+    command.args(["--give-way", "false"]);
     command.arg("--run-dir").arg(folder.path().join("run"));
     command.arg("--work-dir").arg(folder.path().join("work"));
     command.args(["--allow-command", "/bin/sh"]);

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use crate::api::Api;
 use crate::calm::Turn;
-use crate::host::{Host, RUN_DIR};
+use crate::host::{GIVE_WAY, Host, RUN_DIR};
 use crate::marks::{Marks, SHELL};
 use crate::part::Part;
 use crate::processes::{self, Process};
@@ -233,6 +233,10 @@ impl Cluster {
             .arg("--work-dir")
             .arg(folder.join("work"))
             .args(options);
+        if !options.iter().any(|option| option == GIVE_WAY) {
+            // What else this machine does is no business of a test that does not ask for it.
+            command.args([GIVE_WAY, "false"]);
+        }
         if !options.iter().any(|option| option == RUN_DIR) {
             command.arg(RUN_DIR).arg(folder.join("run"));
         }

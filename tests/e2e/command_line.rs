@@ -206,8 +206,8 @@ fn each_subcommand_helps() {
     assert_eq!(
         names,
         [
-            "broker", "monitor", "agent", "hook", "submit", "jobs", "status", "wait", "fetch",
-            "cancel", "forget", "explain", "hosts", "simulate", "demo"
+            "broker", "monitor", "agent", "hook", "stop", "submit", "jobs", "status", "wait",
+            "fetch", "cancel", "forget", "explain", "hosts", "simulate", "demo"
         ]
     );
     for name in names {

@@ -17,6 +17,9 @@ const ANSWER_MAX: Span = Span::from_secs(20);
 /// The option that puts the run folder elsewhere than below the host's folder.
 pub(crate) const RUN_DIR: &str = "--run-dir";
 
+/// The option that says whether it gives way to what runs unannounced.
+pub(crate) const GIVE_WAY: &str = "--give-way";
+
 /// A host.
 pub(crate) struct Host {
     pub(crate) name: String,

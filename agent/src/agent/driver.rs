@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use gleaner_hooks::RunDir;
 use gleaner_protocol::control::{AgentMessage, BrokerMessage, Opening};
+use gleaner_protocol::job::Task;
 use gleaner_protocol::{Digest, LeaseToken, Span, Time, boottime};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
@@ -21,6 +22,7 @@ use super::boot_timer::BootTimer;
 use crate::harvest::{Effect, Ground, Harvest, Input};
 use crate::limits::{BATCH_MAX, FAREWELL_MS_MAX};
 use crate::link::LinkEvent;
+use crate::owner::OwnerSaid;
 use crate::releaser::{Released, booked_cores};
 use crate::runner::{discard_spooled, spool_path};
 use crate::slot::{SlotEvent, SlotOrder, Workshop};
@@ -28,6 +30,7 @@ use crate::slot::{SlotEvent, SlotOrder, Workshop};
 /// Where inputs come from.
 pub(super) struct Inbox {
     pub(super) releases: mpsc::UnboundedReceiver<Released>,
+    pub(super) owner: mpsc::UnboundedReceiver<OwnerSaid>,
     pub(super) slots: mpsc::Receiver<SlotEvent>,
     pub(super) links: mpsc::Receiver<LinkEvent>,
     pub(super) stored: mpsc::Receiver<Stored>,
@@ -60,6 +63,7 @@ const LOOK_AGAIN: Span = Span::from_secs(1);
 
 enum Happened {
     Release(Released),
+    Owner(OwnerSaid),
     Slot(SlotEvent),
     Link(LinkEvent),
     Stored(Stored),
@@ -97,6 +101,10 @@ impl Driver {
         shutdown: impl Future<Output = ()>,
     ) -> Vec<mpsc::UnboundedSender<SlotOrder>> {
         let mut shutdown = pin!(shutdown);
+        // What the owner allows at the start, before anything is asked for.
+        while let Ok(said) = inbox.owner.try_recv() {
+            self.take(Happened::Owner(said), &mut inbox);
+        }
         loop {
             let due = [self.harvest.next_deadline(), self.look_again].into_iter().flatten().min();
             if let Err(error) = timer.set(due) {
@@ -106,6 +114,7 @@ impl Driver {
                 biased;
                 () = &mut shutdown => break,
                 Some(release) = inbox.releases.recv() => Happened::Release(release),
+                Some(said) = inbox.owner.recv() => Happened::Owner(said),
                 Some(event) = inbox.slots.recv() => Happened::Slot(event),
                 Some(stored) = inbox.stored.recv() => Happened::Stored(stored),
                 Some(event) = inbox.links.recv() => Happened::Link(event),
@@ -124,6 +133,8 @@ impl Driver {
         for _ in 0..BATCH_MAX {
             let happened = if let Ok(release) = inbox.releases.try_recv() {
                 Happened::Release(release)
+            } else if let Ok(said) = inbox.owner.try_recv() {
+                Happened::Owner(said)
             } else if let Ok(event) = inbox.slots.try_recv() {
                 Happened::Slot(event)
             } else if let Ok(event) = inbox.links.try_recv() {
@@ -138,6 +149,10 @@ impl Driver {
     fn take(&mut self, happened: Happened, inbox: &mut Inbox) {
         match happened {
             Happened::Release(released) => self.take_release(released),
+            Happened::Owner(OwnerSaid { slots, stopped }) => {
+                self.handle(Input::Allowance { slots, stopped });
+                self.changed.notify_one();
+            }
             Happened::Slot(SlotEvent::Progress { token, permille }) => {
                 self.handle(Input::Progress { token, permille });
             }
@@ -268,6 +283,12 @@ impl Driver {
                 self.changed.notify_one();
             }
             Effect::Start { slot, lease, task, epoch, since } => {
+                let what = match &*task {
+                    Task::Kernel(kernel) => kernel.to_string(),
+                    Task::Command(command) => command.argv.first().cloned().unwrap_or_default(),
+                };
+                let what = format!("{} {what:.80}", lease.replica);
+                self.shop.owner.label(slot, lease.token, what);
                 self.order(slot, SlotOrder::Start { lease, task, epoch, since });
             }
             Effect::Stop { slot, token } => {

@@ -49,6 +49,10 @@ impl WorkDir {
         Ok(())
     }
 
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     pub(super) fn cache(&self) -> PathBuf {
         self.path.join("cache")
     }

@@ -34,7 +34,7 @@ impl Harvest {
             (Origin::Farm, None) => 0,
             (Origin::Farm, Some(opened)) => opened.cores.min(free),
         };
-        Fragment { epoch: ground.epoch, slots }
+        Fragment { epoch: ground.epoch, slots: slots.min(self.allowed.max(self.running())) }
     }
 
     pub(super) fn end_opening_if_due(&mut self, now: Time) {

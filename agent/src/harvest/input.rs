@@ -21,6 +21,13 @@ pub enum Input {
         /// Replicas that were stopped for a render already.
         stopped: Vec<LeaseToken>,
     },
+    /// The owner allows this many replicas from now on.
+    Allowance {
+        /// How many.
+        slots: u32,
+        /// Replicas that were ended for the owner already.
+        stopped: Vec<LeaseToken>,
+    },
     /// A replica ended by itself.
     Ended {
         /// Which.
@@ -67,7 +74,7 @@ pub enum RunResult {
     },
     /// It cannot run here.
     CannotRun(String),
-    /// It was stopped for a render, or not started for one's sake.
+    /// It was stopped for a render or the owner, or not started for their sake.
     Preempted,
 }
 

@@ -24,6 +24,7 @@ impl Harvest {
     /// - `fragment`: no more run than the fragment has slots, and it is what is due;
     /// - `farm`: a farm host without an opening gives nothing; no host gives more than it has
     ///   less what is booked;
+    /// - `owner`: no more is given than the owner allows, but for what runs already;
     /// - `requests`: what runs and what was asked for fit into the fragment; nothing is asked
     ///   for without a link;
     /// - `unacked`: the counts of waiting reports are those of the reports that wait.
@@ -61,6 +62,8 @@ impl Harvest {
         let closed = self.host.origin == Origin::Farm && self.opened.is_none();
         let good = fragment.slots <= if closed { 0 } else { free };
         ensure("farm", good, || format!("{fragment:?} of {free} free, opened {:?}", self.opened))?;
+        let good = fragment.slots <= self.allowed.max(running);
+        ensure("owner", good, || format!("{fragment:?} of {} allowed", self.allowed))?;
         let fit = *requested == 0 || running + requested <= fragment.slots;
         let good = fit && (*requested == 0 || self.link.is_up());
         ensure("requests", good, || format!("{requested} beside {running} in {fragment:?}"))

@@ -3,5 +3,6 @@
 mod farm;
 mod host;
 mod links;
+mod owner;
 mod random;
 mod work;

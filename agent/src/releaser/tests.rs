@@ -6,17 +6,36 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 
-use gleaner_hooks::ask;
-use gleaner_protocol::Epoch;
+use gleaner_hooks::{StopMark, ask};
 use gleaner_protocol::control::Fragment;
 use gleaner_protocol::limits::HOOK_MESSAGE_BYTES_MAX;
+use gleaner_protocol::{Epoch, HostName};
+
+use crate::owner::OwnedHost;
+use crate::wishes::Allowance;
 
 const CORES: u32 = 8;
+
+/// Who allows everything.
+fn owner(run_dir: &RunDir, table: &Arc<SlotTable>) -> Arc<Owner> {
+    let of = OwnedHost {
+        host: HostName::new("render042").expect("plain"),
+        cores: CORES,
+        table: Arc::clone(table),
+        mark: StopMark::of(run_dir.path()),
+        keep: Span::from_secs(30),
+    };
+    let owner = Owner::new(of, run_dir.path(), boottime(), |_| {}).expect("it starts");
+    let allowance = Allowance { slots: CORES, keep: true, reasons: Vec::new() };
+    owner.wish(boottime(), allowance, Vec::new());
+    Arc::new(owner)
+}
 
 struct Host {
     _folder: tempfile::TempDir,
     run_dir: RunDir,
     table: Arc<SlotTable>,
+    owner: Arc<Owner>,
     told: mpsc::Receiver<Released>,
     releaser: Releaser,
 }
@@ -28,12 +47,13 @@ impl Host {
         let gate = Fragment { epoch: run_dir.epoch().expect("there"), slots: CORES };
         let table = Arc::new(SlotTable::new(CORES, gate));
         let (tell, told) = mpsc::channel();
-        let (releaser, _) =
-            Releaser::start(run_dir.clone(), CORES, Arc::clone(&table), move |released| {
-                tell.send(released).expect("the test listens");
-            })
-            .expect("the socket is free");
-        Self { _folder: folder, run_dir, table, told, releaser }
+        let owner = owner(&run_dir, &table);
+        let (run, at) = (run_dir.clone(), Arc::clone(&table));
+        let (releaser, _) = Releaser::start(run, CORES, at, Arc::clone(&owner), move |released| {
+            tell.send(released).expect("the test listens");
+        })
+        .expect("the socket is free");
+        Self { _folder: folder, run_dir, table, owner, told, releaser }
     }
 
     fn preflight(&self, booking: &str, cores: Option<u32>) -> SocketAnswer {
@@ -180,7 +200,13 @@ fn the_end_of_the_thread_is_told_whatever_ended_it() {
     let host = Host::new();
     drop(host.releaser);
     let fails = |_: Released| panic!("as a bug would");
-    let started = Releaser::start(host.run_dir.clone(), CORES, Arc::clone(&host.table), fails);
+    let started = Releaser::start(
+        host.run_dir.clone(),
+        CORES,
+        Arc::clone(&host.table),
+        Arc::clone(&host.owner),
+        fails,
+    );
     let (_releaser, ended) = started.expect("the socket is free");
     let postflight =
         SocketRequest::Postflight { booking: BookingId::new("a").expect("plain"), epoch: None };
@@ -275,12 +301,18 @@ fn many_preflights_at_once_all_get_their_answer() {
 fn a_second_agent_is_refused_and_a_dead_ones_socket_is_taken_over() {
     let host = Host::new();
     let path = host.run_dir.socket_path();
-    let second = Releaser::start(host.run_dir.clone(), 1, Arc::clone(&host.table), |_| {});
+    let second = Releaser::start(
+        host.run_dir.clone(),
+        1,
+        Arc::clone(&host.table),
+        Arc::clone(&host.owner),
+        |_| {},
+    );
     let error = second.expect_err("in use").to_string();
     assert!(error.contains("another agent answers"), "{error}");
     drop(host.releaser);
     assert!(!path.exists(), "an orderly end removes the socket");
     drop(std::os::unix::net::UnixListener::bind(&path).expect("free"));
     assert!(path.exists(), "a dead agent leaves it");
-    Releaser::start(host.run_dir, 1, host.table, |_| {}).expect("taken over");
+    Releaser::start(host.run_dir, 1, host.table, host.owner, |_| {}).expect("taken over");
 }

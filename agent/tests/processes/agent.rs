@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
 
-use gleaner_agent::{Config, RunError, run};
+use gleaner_agent::{Config, Preferences, RunError, run};
 use gleaner_hooks::{RunDir, SocketAnswer, SocketRequest, ask};
 use gleaner_protocol::farm::Booked;
 use gleaner_protocol::{BookingId, HostName, KernelName, Origin, Span};
@@ -45,6 +45,8 @@ impl Folders {
             work_dir: Some(self.path("work")),
             allow_commands: programs.iter().map(PathBuf::from).collect(),
             kernels: vec![kernel("gametree"), kernel("noop")],
+            // Other tests and builds on this machine are no business of these stories.
+            preferences: Preferences { give_way: false, ..Preferences::default() },
             ..Config::default()
         }
     }

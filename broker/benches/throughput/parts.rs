@@ -41,6 +41,11 @@ pub(crate) fn run_as_part_if_asked(arguments: &[String]) -> Option<ExitCode> {
                 run_dir: Some(Path::new(folder).join("run")),
                 work_dir: Some(Path::new(folder).join("work")),
                 allow_commands: vec!["/bin/true".into()],
+                // The broker that is measured beside it is no load of others.
+                preferences: gleaner_agent::Preferences {
+                    give_way: false,
+                    ..gleaner_agent::Preferences::default()
+                },
                 ..gleaner_agent::Config::default()
             };
             let ready = || println!("ready");

@@ -25,6 +25,7 @@ enum Step {
     Preflight { booked: u32, seen: bool },
     Postflight { booked: u32 },
     Blind,
+    Allowance { slots: u32, ended: bool },
     Advance(u64),
     Task,
 }
@@ -48,6 +49,8 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(booked, seen)| Step::Preflight { booked, seen }),
         2 => (0..9_u32).prop_map(|booked| Step::Postflight { booked }),
         1 => Just(Step::Blind),
+        3 => (0..9_u32, any::<bool>())
+            .prop_map(|(slots, ended)| Step::Allowance { slots, ended }),
         2 => (0..4_000_u64).prop_map(Step::Advance),
         2 => Just(Step::Task),
     ]
@@ -153,6 +156,11 @@ impl Witness {
             }
             Step::Postflight { booked } => return self.ground(booked, Vec::new()),
             Step::Blind => Input::Ground { ground: None, stopped: Vec::new() },
+            Step::Allowance { slots, ended } => {
+                let beyond = self.slots.values().copied().skip(slots as usize);
+                let stopped = if ended { beyond.collect() } else { Vec::new() };
+                Input::Allowance { slots, stopped }
+            }
             Step::Advance(ms) => {
                 self.host.now = self.host.now + Span::from_millis(ms);
                 Input::Tick

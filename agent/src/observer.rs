@@ -1,0 +1,288 @@
+//! Looks at the host about once a second, has the owner's wishes judge what it sees, and passes
+//! their verdict on.
+//!
+//! It has a thread of its own that runs above ordinary work, so that it sees a load that comes
+//! unannounced however heavy that is. Where the kernel tells of pressure it looks at once, and
+//! for a moment ten times a second.
+//!
+//! # Invariants
+//! - Nothing harvested counts as load or pressure of others.
+//! - Only what a wish asks for is looked at, and what has nothing to give way looks seldom.
+
+mod cpu_time;
+mod load_average;
+mod machine;
+mod pressure;
+mod programs;
+mod stop_watch;
+mod usage;
+mod user;
+
+use std::fs;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+
+use gleaner_hooks::{Heirs, RunDir, become_urgent};
+use gleaner_protocol::{Span, Time, boottime};
+use jiff::Zoned;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tracing::{debug, warn};
+
+use crate::limits::{ALERT_LOOK_MS, ALERT_MS, BUSY_MILLICORES, LOOK_MS};
+use crate::owner::Owner;
+use crate::releaser::booked_cores;
+use crate::slot_table::SlotTable;
+use crate::wishes::{LoadWindow, LocalTime, Observation, Preferences, Wishes};
+use cpu_time::CpuTime;
+use load_average::LoadAverageFile;
+use pressure::{Pressure, Resource};
+use programs::Programs;
+use stop_watch::StopWatch;
+use usage::Usage;
+use user::UserWatch;
+
+/// What an observer looks after.
+pub(crate) struct ObservedHost {
+    /// What the owner wishes.
+    pub(crate) preferences: Preferences,
+    /// Cores that the host gives at most.
+    pub(crate) cores: u32,
+    /// The host's run folder.
+    pub(crate) run_dir: RunDir,
+    /// The agent's own folder.
+    pub(crate) work_dir: PathBuf,
+    /// What runs.
+    pub(crate) table: Arc<SlotTable>,
+    /// Who is told.
+    pub(crate) owner: Arc<Owner>,
+    /// Bytes that the agent has carried over the network since it started.
+    pub(crate) carried: Arc<AtomicU64>,
+}
+
+/// The running thread. It ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct ObserverThread {
+    over: Arc<AtomicBool>,
+    owner: Arc<Owner>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl ObserverThread {
+    /// Looks once, then again and again. When this returns, the owner's word holds.
+    pub(crate) fn start(host: ObservedHost) -> io::Result<Self> {
+        let (over, owner) = (Arc::new(AtomicBool::new(false)), Arc::clone(&host.owner));
+        let is_over = Arc::clone(&over);
+        let mut observer = Observer::new(host);
+        observer.look(boottime());
+        let thread = thread::Builder::new()
+            .name("gleaner-observe".into())
+            .spawn(move || observer.run(&is_over))?;
+        Ok(Self { over, owner, thread: Some(thread) })
+    }
+}
+
+impl Drop for ObserverThread {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Release);
+        self.owner.wake();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Observer {
+    host: ObservedHost,
+    wishes: Wishes,
+    cpu: CpuTime,
+    others: LoadWindow,
+    pressure: Pressure,
+    stop_watch: StopWatch,
+    user: UserWatch,
+    programs: Programs,
+    usage: Usage,
+    load_average: LoadAverageFile,
+    /// Until when to look often.
+    alert_until: Time,
+}
+
+impl Observer {
+    fn new(host: ObservedHost) -> Self {
+        Self {
+            wishes: Wishes::new(host.preferences.clone(), host.cores),
+            cpu: CpuTime::default(),
+            others: LoadWindow::default(),
+            pressure: Pressure::open(Path::new("/proc/pressure"), host.preferences.give_way),
+            stop_watch: StopWatch::new(host.owner.mark()),
+            user: UserWatch::default(),
+            programs: Programs::new(&host.preferences.pause_for),
+            usage: Usage::open(&host.work_dir),
+            load_average: LoadAverageFile::new(host.run_dir.path()),
+            alert_until: Time::ZERO,
+            host,
+        }
+    }
+
+    fn run(mut self, is_over: &AtomicBool) {
+        become_urgent(Heirs::Ordinary);
+        while !is_over.load(Ordering::Acquire) {
+            self.wait();
+            self.look(boottime());
+        }
+        self.usage.save();
+    }
+
+    /// Until the next look is due.
+    fn wait(&mut self) {
+        let now = boottime();
+        let rest_ms = if self.alert_until > now { ALERT_LOOK_MS } else { LOOK_MS };
+        let next = now + Span::from_millis(rest_ms);
+        let next = self.host.owner.next_deadline().map_or(next, |deadline| deadline.min(next));
+        let mut fds = vec![PollFd::new(&self.host.owner, PollFlags::IN)];
+        fds.extend(self.stop_watch.fd().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        let others = fds.len();
+        let is_quiet = self.alert_until <= now && self.host.table.occupancy().running > 0;
+        let triggers = self.pressure.triggers().filter(|_| is_quiet);
+        fds.extend(triggers.map(|fd| PollFd::new(fd, PollFlags::PRI)));
+        let timeout = timespec(next.since(now));
+        if let Err(error) = poll(&mut fds, Some(&timeout))
+            && error != rustix::io::Errno::INTR
+        {
+            debug!("cannot wait for events: {error}");
+            thread::sleep(Span::from_millis(ALERT_LOOK_MS).into());
+        }
+        let has_pressure = fds[others..].iter().any(|fd| fd.revents().contains(PollFlags::PRI));
+        drop(fds);
+        drain(&self.host.owner);
+        self.stop_watch.drain();
+        if has_pressure {
+            self.alert_until = boottime() + Span::from_millis(ALERT_MS);
+        }
+    }
+
+    fn look(&mut self, now: Time) {
+        self.host.owner.look_for_stop(now);
+        let seen = self.observe(now);
+        let allowance = self.wishes.decide(now, &seen);
+        let watched = self.watched(&seen);
+        self.host.owner.wish(now, allowance, watched);
+        if let Err(error) = self.load_average.update(now, self.cpu.own_active()) {
+            debug!("cannot publish the load average: {error}");
+        }
+        self.usage.save_if_due(now);
+    }
+
+    fn observe(&mut self, now: Time) -> Observation {
+        let preferences = self.host.preferences.clone();
+        let held = self.host.table.held_replicas();
+        let wants_memory = preferences.memory_mib_max > 0;
+        self.cpu.look(&self.host.table.group_use());
+        self.others.add(now, self.cpu.others_used());
+        let blocked = self.cpu.others_blocked();
+        self.pressure.look(now, blocked > 0);
+        let memory = machine::memory();
+        let zoned = Zoned::now();
+        let minute = u16::try_from(i32::from(zoned.hour()) * 60 + i32::from(zoned.minute()));
+        let local = LocalTime {
+            weekday: u8::try_from(zoned.weekday().to_monday_zero_offset()).unwrap_or(0),
+            minute: minute.unwrap_or(0),
+        };
+        self.usage.add(zoned.date(), self.host.carried.swap(0, Ordering::Relaxed));
+        let others_millicores = self.beyond_bookings(self.others.millicores());
+        if others_millicores >= BUSY_MILLICORES && !held.is_empty() {
+            self.alert_until = self.alert_until.max(now + Span::from_millis(ALERT_LOOK_MS * 2));
+        }
+        Observation {
+            local,
+            user_idle: match preferences.user_away_min {
+                0 => Ok(Span::ZERO),
+                _ => self.user.idle(now),
+            },
+            on_battery: !preferences.on_battery && machine::on_battery(Path::new(machine::POWER)),
+            temperature_c: match preferences.temperature_c_max {
+                0 => None,
+                _ => machine::temperature_c(Path::new(machine::SYSTEM)),
+            },
+            program: self.programs.running(now),
+            others_millicores,
+            memory_stall_permille: self.pressure.permille(Resource::Memory),
+            io_stall_permille: self.pressure.permille(Resource::Io),
+            memory_free_mib: memory.map(|memory| memory.free_mib),
+            memory_mib: memory.map_or(0, |memory| memory.total_mib),
+            held: u32::try_from(held.len()).unwrap_or(u32::MAX),
+            own_memory_mib: if wants_memory { self.cpu.own_memory_mib() } else { 0 },
+            own_disk_mib: match preferences.disk_mib_max {
+                0 => 0,
+                _ => self.usage.disk_mib(now, &self.host.work_dir),
+            },
+            network_mib: self.usage.network_mib(),
+        }
+    }
+
+    /// Load that no render has announced.
+    fn beyond_bookings(&self, millicores: u32) -> u32 {
+        if millicores < BUSY_MILLICORES {
+            return millicores;
+        }
+        let bookings = self.host.run_dir.bookings().unwrap_or_default();
+        let booked = booked_cores(bookings.into_iter().map(|b| b.resources), self.host.cores);
+        millicores.saturating_sub(booked * 1_000)
+    }
+
+    /// What is looked at and seen, for people.
+    fn watched(&self, seen: &Observation) -> Vec<(String, String)> {
+        let preferences = &self.host.preferences;
+        let mut watched = Vec::new();
+        let mut say = |what: &str, text: String| watched.push((what.to_owned(), text));
+        if preferences.give_way {
+            let (whole, part) = (seen.others_millicores / 1_000, seen.others_millicores % 1_000);
+            say("load of others", format!("{whole}.{part:03} cores"));
+            say("pressure", self.pressure.describe());
+        } else {
+            say("load of others", "not heeded: preferences.give_way is false".into());
+        }
+        if preferences.user_away_min > 0 {
+            say("user", self.user.describe());
+        }
+        if preferences.temperature_c_max > 0 {
+            let text = seen.temperature_c.map_or("no sensor".into(), |c| format!("{c} °C"));
+            say("temperature", text);
+        }
+        if preferences.network_mib_per_day > 0 {
+            say("network today", format!("{} MiB", seen.network_mib));
+        }
+        say("load average", self.load_average.describe());
+        watched
+    }
+}
+
+/// Empties an event counter.
+fn drain(fd: &impl AsFd) {
+    let mut count = [0; 8];
+    // Nothing there is as good.
+    let _ = rustix::io::read(fd, &mut count);
+}
+
+fn timespec(span: Span) -> Timespec {
+    let micros = span.as_micros();
+    Timespec {
+        tv_sec: i64::try_from(micros / 1_000_000).unwrap_or(i64::MAX),
+        tv_nsec: i64::try_from(micros % 1_000_000 * 1_000).expect("below a second"),
+    }
+}
+
+/// A small file's text; empty where it cannot be read.
+fn text_of(path: impl AsRef<Path>) -> String {
+    fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+}
+
+/// Replaces a file as a whole.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let new = path.with_extension("new");
+    fs::write(&new, text)?;
+    fs::rename(&new, path).inspect_err(|error| warn!("cannot replace {}: {error}", path.display()))
+}

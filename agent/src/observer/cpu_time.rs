@@ -1,0 +1,265 @@
+//! Whose CPU time it was: that of harvested work and the agent itself, and that of all others.
+//!
+//! # Invariants
+//! - Time once counted as ours never turns into that of others, not when a process dies nor when
+//!   its parent takes note of that.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gleaner_protocol::Span;
+
+use super::text_of;
+use crate::slot_table::GroupUse;
+
+/// Microseconds in a clock tick of `/proc`, which is the same on all kernels of our platforms.
+const TICK_US: u64 = 10_000;
+/// How far the machine's counter may lag behind ours.
+const LAG_TICKS_MAX: i64 = 20;
+/// Bytes of a page, for resident sizes.
+const PAGE_KIB: u64 = 4;
+
+/// Counters of CPU time.
+#[derive(Debug, Default)]
+pub(super) struct CpuTime {
+    /// What each group had used when it was looked at last.
+    groups: BTreeMap<i32, Group>,
+    /// What of ours was counted before the machine's counter had it, in ticks: not above 0.
+    debt: i64,
+    before: Option<Look>,
+    used: Span,
+    blocked: u64,
+}
+
+/// What a group of harvested work was seen to use.
+#[derive(Debug, Clone, Copy, Default)]
+struct Group {
+    begun: u64,
+    busy: bool,
+    sum: Sum,
+}
+
+/// One look.
+#[derive(Debug, Clone, Copy)]
+struct Look {
+    machine_ticks: u64,
+    own_ticks: u64,
+}
+
+/// What a tree of processes adds up to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Sum {
+    /// CPU time, of dead children too.
+    ticks: u64,
+    /// Threads that run or wait for a disk.
+    active: u64,
+    /// Those of them that wait for a disk.
+    blocked: u64,
+    /// Resident memory.
+    kib: u64,
+}
+
+impl Sum {
+    fn add(&mut self, other: Self) {
+        self.ticks += other.ticks;
+        self.active += other.active;
+        self.blocked += other.blocked;
+        self.kib += other.kib;
+    }
+}
+
+impl CpuTime {
+    /// Looks at the machine and at these groups.
+    pub(super) fn look(&mut self, groups: &[GroupUse]) {
+        let (machine_ticks, blocked) = machine();
+        let there: BTreeSet<i32> = groups.iter().map(|group| group.pgid).collect();
+        let known = self.groups.len();
+        self.groups.retain(|pgid, _| there.contains(pgid));
+        let gone = self.groups.len() < known;
+        for group in groups {
+            let GroupUse { pgid, begun, busy } = *group;
+            let known = self.groups.get(&pgid);
+            // One that has done nothing since has used nothing.
+            let same = known.is_some_and(|known| known.begun == begun && !known.busy && !busy);
+            if !same {
+                self.groups.insert(pgid, Group { begun, busy, sum: tree(pgid) });
+            }
+        }
+        let agent = process(std::process::id().cast_signed()).unwrap_or_default();
+        let own = self.own();
+        let look = Look { machine_ticks, own_ticks: own.ticks + agent.ticks };
+        self.blocked = blocked.saturating_sub(own.blocked);
+        self.used = self.others_since(look, gone);
+        self.before = Some(look);
+    }
+
+    /// What others used between the last two looks. Where a group has died its children's time may
+    /// be lost: nothing is believed then but that others went on as before.
+    fn others_since(&mut self, look: Look, torn: bool) -> Span {
+        let Some(before) = self.before else { return Span::ZERO };
+        let machine = look.machine_ticks.saturating_sub(before.machine_ticks);
+        if torn || look.own_ticks < before.own_ticks {
+            // Begin anew; what came before is settled.
+            self.debt = 0;
+            return Span::ZERO;
+        }
+        let own = look.own_ticks - before.own_ticks;
+        // Each counter lags behind by its own part of a tick: what was too much at one look is
+        // too little at the next.
+        let balance = machine.cast_signed() - own.cast_signed() + self.debt;
+        self.debt = balance.clamp(-LAG_TICKS_MAX, 0);
+        Span::from_micros(u64::try_from(balance.max(0)).unwrap_or(0) * TICK_US)
+    }
+
+    /// What others used between the last two looks.
+    pub(super) fn others_used(&self) -> Span {
+        self.used
+    }
+
+    /// Threads of others that waited for a disk at the last look.
+    pub(super) fn others_blocked(&self) -> u64 {
+        self.blocked
+    }
+
+    /// Threads of harvested work that ran, or waited for a disk, at the last look.
+    pub(super) fn own_active(&self) -> u64 {
+        self.own().active
+    }
+
+    /// Memory of harvested work at the last look.
+    pub(super) fn own_memory_mib(&self) -> u64 {
+        self.own().kib / 1_024
+    }
+
+    fn own(&self) -> Sum {
+        let mut own = Sum::default();
+        self.groups.values().for_each(|group| own.add(group.sum));
+        own
+    }
+}
+
+/// Ticks that all cores together were busy since boot, and threads that wait for a disk.
+fn machine() -> (u64, u64) {
+    let text = text_of("/proc/stat");
+    let mut lines = text.lines();
+    let cpu = lines.next().unwrap_or_default();
+    // user, nice, system; guests are part of user.
+    let ticks = cpu.split_ascii_whitespace().skip(1).take(3);
+    let busy = ticks.filter_map(|field| field.parse::<u64>().ok()).sum();
+    let blocked = lines.find_map(|line| line.strip_prefix("procs_blocked "));
+    (busy, blocked.and_then(|count| count.trim().parse().ok()).unwrap_or(0))
+}
+
+/// A process and all that it started. Runners adopt orphans, so all of a group is below its leader.
+fn tree(leader: i32) -> Sum {
+    let mut sum = Sum::default();
+    let mut open = vec![leader];
+    while let Some(pid) = open.pop() {
+        let Some(one) = process(pid) else { continue };
+        sum.add(one);
+        let children = text_of(format!("/proc/{pid}/task/{pid}/children"));
+        open.extend(children.split_ascii_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
+    }
+    sum
+}
+
+fn process(pid: i32) -> Option<Sum> {
+    let text = text_of(format!("/proc/{pid}/stat"));
+    let stat = Stat::parse(&text)?;
+    let (mut active, mut blocked) = stat.activity();
+    if stat.threads > 1 {
+        (active, blocked) = (0, 0);
+        for entry in std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten()
+        {
+            let text = text_of(entry.path().join("stat"));
+            let (one_active, one_blocked) = Stat::parse(&text).map_or((0, 0), |s| s.activity());
+            active += one_active;
+            blocked += one_blocked;
+        }
+    }
+    Some(Sum { ticks: stat.ticks, active, blocked, kib: stat.pages * PAGE_KIB })
+}
+
+/// What we read of a `stat` file.
+#[derive(Debug, PartialEq, Eq)]
+struct Stat {
+    state: char,
+    ticks: u64,
+    threads: u64,
+    pages: u64,
+}
+
+impl Stat {
+    /// The name stands in parentheses and may hold some itself.
+    fn parse(text: &str) -> Option<Self> {
+        let fields: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
+        let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
+        Some(Self {
+            state: fields.first()?.chars().next()?,
+            // Its own and that of the children that it took note of.
+            ticks: number(11)? + number(12)? + number(13)? + number(14)?,
+            threads: number(17)?,
+            pages: number(21)?,
+        })
+    }
+
+    fn activity(&self) -> (u64, u64) {
+        let blocked = u64::from(self.state == 'D');
+        (u64::from(self.state == 'R') + blocked, blocked)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    use crate::slot_table::tests::Sleeper;
+
+    #[test]
+    fn a_stat_line_is_read_from_behind_the_name() {
+        let line = "7 (a) b) R 1 7 7 0 -1 0 0 0 0 0 5 6 7 8 20 0 3 0 99 4096 12 0";
+        let stat = Stat::parse(line).expect("a stat line");
+        assert_eq!(stat, Stat { state: 'R', ticks: 26, threads: 3, pages: 12 });
+        assert_eq!(Stat::parse("7 (a"), None);
+        assert_eq!(Stat::parse("7 (a) R 1 2"), None);
+    }
+
+    #[test]
+    fn counters_that_lag_do_not_add_up_to_a_load() {
+        let mut cpu = CpuTime::default();
+        let mut used = 0;
+        // Two cores of ours: the machine's counter runs ahead and behind by turns.
+        for look in 0..100_u64 {
+            let wobble = look % 2 * 3;
+            let look = Look { machine_ticks: look * 20 + wobble, own_ticks: look * 20 };
+            used += cpu.others_since(look, false).as_micros() / TICK_US;
+            cpu.before = Some(look);
+        }
+        assert!(used <= 3, "{used} ticks");
+    }
+
+    #[test]
+    fn a_group_that_died_makes_no_load_of_others() {
+        let mut cpu = CpuTime::default();
+        let look = |own_ticks, machine_ticks| Look { machine_ticks, own_ticks };
+        cpu.before = Some(look(1_000, 5_000));
+        assert_eq!(cpu.others_since(look(200, 5_100), false), Span::ZERO);
+        cpu.before = Some(look(200, 5_100));
+        assert_eq!(cpu.others_since(look(300, 5_300), true), Span::ZERO);
+        cpu.before = Some(look(300, 5_300));
+        assert_eq!(cpu.others_since(look(350, 5_400), false), Span::from_millis(500));
+    }
+
+    #[test]
+    fn what_a_group_started_is_part_of_it() {
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", "while :; do :; done & wait"]).stdout(Stdio::null());
+        let group = Sleeper::start_this(shell);
+        let mut cpu = CpuTime::default();
+        let uses = [GroupUse { pgid: group.pgid(), begun: 1, busy: true }];
+        while cpu.own().ticks < 5 {
+            cpu.look(&uses);
+        }
+        assert!(cpu.own_active() >= 1 && cpu.own_memory_mib() > 0);
+    }
+}

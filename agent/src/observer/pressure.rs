@@ -1,0 +1,158 @@
+//! Pressure stall information: for how much of the time somebody waited for memory or a disk.
+//!
+//! Source: `Documentation/accounting/psi.rst` of the Linux kernel.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use gleaner_protocol::{Span, Time};
+
+use super::text_of;
+use crate::wishes::LoadWindow;
+
+/// What is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Resource {
+    /// Memory.
+    Memory,
+    /// A disk.
+    Io,
+}
+
+/// The kernel's counters, and its calls when they rise.
+#[derive(Debug)]
+pub(super) struct Pressure {
+    folder: PathBuf,
+    triggers: Vec<File>,
+    is_there: bool,
+    memory: Waits,
+    io: Waits,
+}
+
+/// How long was waited for one resource.
+#[derive(Debug, Default)]
+struct Waits {
+    total_us: Option<u64>,
+    window: LoadWindow,
+}
+
+/// Calls that are asked for, the most eager that the kernel grants: microseconds of waiting in
+/// how many microseconds. Without privileges it grants windows of two seconds only.
+const TRIGGERS: [&str; 2] = ["some 100000 1000000\0", "some 100000 2000000\0"];
+
+impl Pressure {
+    /// Reads from this folder; asks for calls if `wanted`.
+    pub(super) fn open(folder: &Path, wanted: bool) -> Self {
+        let resources = ["cpu", "memory", "io"];
+        let triggers = resources.iter().filter_map(|name| trigger(&folder.join(name)));
+        Self {
+            triggers: if wanted { triggers.collect() } else { Vec::new() },
+            is_there: fs::read(folder.join("memory")).is_ok(),
+            folder: folder.into(),
+            memory: Waits::default(),
+            io: Waits::default(),
+        }
+    }
+
+    /// What becomes ready when pressure rises.
+    pub(super) fn triggers(&self) -> impl Iterator<Item = &File> {
+        self.triggers.iter()
+    }
+
+    /// Reads the counters. Waiting for a disk is that of others only where they wait for one now.
+    pub(super) fn look(&mut self, now: Time, others_wait: bool) {
+        if !self.is_there {
+            return;
+        }
+        self.memory.look(now, total_us(&text_of(self.folder.join("memory"))), true);
+        self.io.look(now, total_us(&text_of(self.folder.join("io"))), others_wait);
+    }
+
+    /// For how much of the last second somebody waited, in thousandths.
+    pub(super) fn permille(&self, resource: Resource) -> u32 {
+        match resource {
+            Resource::Memory => self.memory.window.millicores().min(1_000),
+            Resource::Io => self.io.window.millicores().min(1_000),
+        }
+    }
+
+    /// For people.
+    pub(super) fn describe(&self) -> String {
+        if !self.is_there {
+            return "this kernel tells nothing of it; free memory and the load of others are watched"
+                .into();
+        }
+        let percent = |resource| {
+            let permille = self.permille(resource);
+            format!("{}.{} %", permille / 10, permille % 10)
+        };
+        let calls = if self.triggers.is_empty() { "read each second" } else { "the kernel calls" };
+        let (memory, io) = (percent(Resource::Memory), percent(Resource::Io));
+        format!("memory {memory}, disk of others {io} ({calls})")
+    }
+}
+
+impl Waits {
+    fn look(&mut self, now: Time, total_us: Option<u64>, counts: bool) {
+        let waited = match (self.total_us, total_us) {
+            (Some(before), Some(after)) if counts => after.saturating_sub(before),
+            _ => 0,
+        };
+        self.total_us = total_us;
+        self.window.add(now, Span::from_micros(waited));
+    }
+}
+
+/// A call of the kernel's; none where it does not grant one.
+fn trigger(path: &Path) -> Option<File> {
+    TRIGGERS.iter().find_map(|text| {
+        let mut file = File::options().read(true).write(true).open(path).ok()?;
+        file.write_all(text.as_bytes()).ok().map(|()| file)
+    })
+}
+
+/// Microseconds that some task waited since boot.
+fn total_us(text: &str) -> Option<u64> {
+    let some = text.lines().find(|line| line.starts_with("some "))?;
+    some.rsplit_once("total=")?.1.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(folder: &Path, name: &str, total_us: u64) {
+        let text = format!(
+            "some avg10=0.00 avg60=0.00 avg300=0.00 total={total_us}\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=5\n"
+        );
+        fs::write(folder.join(name), text).expect("written");
+    }
+
+    #[test]
+    fn waiting_shows_as_its_share_of_the_last_second() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut pressure =
+            Pressure { triggers: Vec::new(), ..Pressure::open(folder.path(), false) };
+        pressure.is_there = true;
+        for second in 0..3 {
+            write(folder.path(), "memory", 1_000 + second * 250_000);
+            write(folder.path(), "io", 7 + second * 400_000);
+            pressure.look(Time::from_micros(second * 1_000_000), second != 1);
+        }
+        assert_eq!(pressure.permille(Resource::Memory), 250);
+        assert_eq!(pressure.permille(Resource::Io), 400);
+        write(folder.path(), "io", 5_000_000);
+        pressure.look(Time::from_micros(3_000_000), false);
+        assert_eq!(pressure.permille(Resource::Io), 0, "nobody else waits");
+    }
+
+    #[test]
+    fn a_kernel_without_it_is_no_pressure() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut pressure = Pressure::open(folder.path(), true);
+        pressure.look(Time::from_micros(1), true);
+        assert_eq!(pressure.permille(Resource::Memory), 0);
+        assert!(pressure.describe().contains("tells nothing"));
+    }
+}

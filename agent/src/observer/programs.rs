@@ -1,0 +1,93 @@
+//! Programs that pause everything while they run.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use gleaner_protocol::{Span, Time};
+
+use super::text_of;
+use crate::limits::{COMM_BYTES, PROGRAM_SETTLED_MS, PROGRAMS_ANEW_MS};
+
+/// Looks for them. A process is asked for its name while it is young, for it may become another
+/// program; all are asked again now and then.
+#[derive(Debug)]
+pub(super) struct Programs {
+    /// As the kernel keeps them, with the name that the owner gave.
+    wanted: BTreeMap<String, String>,
+    /// Processes by number: when they were seen first, and the wanted program that they are.
+    seen: BTreeMap<i32, (Time, Option<String>)>,
+    anew_at: Time,
+}
+
+impl Programs {
+    /// For these names.
+    pub(super) fn new(names: &[String]) -> Self {
+        let kept = |name: &String| {
+            let mut bytes = name.len().min(COMM_BYTES);
+            while !name.is_char_boundary(bytes) {
+                bytes -= 1;
+            }
+            (name[..bytes].to_owned(), name.clone())
+        };
+        Self {
+            wanted: names.iter().map(kept).collect(),
+            seen: BTreeMap::new(),
+            anew_at: Time::ZERO,
+        }
+    }
+
+    /// One of them that runs now.
+    pub(super) fn running(&mut self, now: Time) -> Option<String> {
+        if self.wanted.is_empty() {
+            return None;
+        }
+        if self.anew_at <= now {
+            self.seen.clear();
+            self.anew_at = now + Span::from_millis(PROGRAMS_ANEW_MS);
+        }
+        let mut present = BTreeMap::new();
+        for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok())
+            else {
+                continue;
+            };
+            let known = self.seen.remove(&pid);
+            let settled = Span::from_millis(PROGRAM_SETTLED_MS);
+            let entry = match known {
+                Some((since, program)) if now.since(since) > settled => (since, program),
+                known => {
+                    let name = text_of(format!("/proc/{pid}/comm"));
+                    let program = self.wanted.get(name.trim_end()).cloned();
+                    (known.map_or(now, |(since, _)| since), program)
+                }
+            };
+            present.insert(pid, entry);
+        }
+        self.seen = present;
+        self.seen.values().find_map(|(_, program)| program.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::slot_table::tests::Sleeper;
+    use std::process::Command;
+
+    #[test]
+    fn a_program_is_known_by_its_name_while_it_runs() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a-game-with-a-long-name");
+        fs::copy("/bin/sleep", &path).expect("copied");
+        let name = path.file_name().expect("a name").to_str().expect("plain").to_owned();
+        let mut programs = Programs::new(&["no-such-thing".into(), name.clone()]);
+        assert_eq!(programs.running(Time::from_micros(1)), None);
+        let mut game = Command::new(&path);
+        game.arg("1000");
+        let game = Sleeper::start_this(game);
+        assert_eq!(programs.running(Time::from_micros(2)), Some(name.clone()));
+        assert_eq!(programs.running(Time::from_micros(20_000_000)), Some(name));
+        drop(game);
+        assert_eq!(programs.running(Time::from_micros(21_000_000)), None);
+    }
+}

@@ -1,0 +1,170 @@
+//! Since when nobody has used the machine: what its terminals and its login manager say.
+//!
+//! A terminal is used when its device file is read. A graphical session is idle when its desktop
+//! says so to logind. Where somebody could sit at the machine and nobody tells, it cannot be told.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::Command;
+
+use gleaner_protocol::{Span, Time};
+use jiff::Timestamp;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::limits::{LOGIND_LOOK_MS, TERMINALS_MAX};
+
+/// Looks for users.
+#[derive(Debug, Default)]
+pub(super) struct UserWatch {
+    /// What the login manager said last, and when.
+    logind: Option<(Time, Option<Idle>)>,
+    sources: Vec<&'static str>,
+}
+
+/// What a source says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Idle {
+    /// For so long.
+    For(Span),
+    /// Nobody is logged in, or nothing of the kind is there.
+    Nobody,
+}
+
+impl UserWatch {
+    /// For how long nobody has used the machine; why not, where that cannot be told.
+    pub(super) fn idle(&mut self, now: Time) -> Result<Span, String> {
+        let terminals = terminals(Path::new("/dev"));
+        let fresh = |at: Time| now.since(at) < Span::from_millis(LOGIND_LOOK_MS);
+        let said = self.logind.filter(|(at, _)| fresh(*at));
+        let (at, logind) = said.unwrap_or_else(|| (now, ask_logind()));
+        self.logind = Some((at, logind));
+        let has_seat = fs::read_dir("/dev/input").is_ok_and(|mut entries| entries.next().is_some());
+        self.sources = vec!["terminals"];
+        self.sources.extend(logind.map(|_| "logind"));
+        judge(now, terminals, logind, has_seat)
+    }
+
+    /// For people.
+    pub(super) fn describe(&self) -> String {
+        format!("judged by {}", self.sources.join(" and "))
+    }
+}
+
+fn judge(now: Time, terminals: Idle, logind: Option<Idle>, has_seat: bool) -> Result<Span, String> {
+    let since_boot = Span::from_micros(now.as_micros());
+    if logind.is_none() && has_seat {
+        return Err(
+            "it has input devices and no login manager that could be asked (loginctl)".into()
+        );
+    }
+    let span = |idle| match idle {
+        Idle::For(span) => span,
+        Idle::Nobody => since_boot,
+    };
+    Ok(logind.map_or(since_boot, span).min(span(terminals)))
+}
+
+/// The last time that any terminal was read.
+fn terminals(devices: &Path) -> Idle {
+    let wall = Timestamp::now().as_second();
+    let in_folder = |folder: &Path, is_terminal: fn(&str) -> bool| {
+        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        let entries = entries.filter(move |e| e.file_name().to_str().is_some_and(is_terminal));
+        let read =
+            entries.take(TERMINALS_MAX).filter_map(|entry| Some(entry.metadata().ok()?.atime()));
+        read.max()
+    };
+    let is_number = |name: &str| name.bytes().all(|byte| byte.is_ascii_digit());
+    let is_console = |name: &str| {
+        name.strip_prefix("tty")
+            .is_some_and(|n| n.bytes().next().is_some_and(|b| b.is_ascii_digit()))
+    };
+    let pseudo = in_folder(&devices.join("pts"), is_number);
+    match pseudo.max(in_folder(devices, is_console)) {
+        Some(last) => Idle::For(Span::from_secs(u64::try_from(wall - last).unwrap_or(0))),
+        None => Idle::Nobody,
+    }
+}
+
+/// None where there is no login manager, or it does not say.
+fn ask_logind() -> Option<Idle> {
+    let mut loginctl = Command::new("loginctl");
+    loginctl.args(["show-session", "-p", "IdleHint", "-p", "IdleSinceHintMonotonic"]);
+    let output = loginctl.env_clear().env("PATH", "/usr/bin:/bin").output().ok()?;
+    let monotonic = clock_gettime(ClockId::Monotonic);
+    let now_us = u64::try_from(monotonic.tv_sec).unwrap_or(0) * 1_000_000;
+    output
+        .status
+        .success()
+        .then(|| parse_logind(&String::from_utf8_lossy(&output.stdout), now_us))?
+}
+
+fn parse_logind(text: &str, now_us: u64) -> Option<Idle> {
+    let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+    match value("IdleHint")? {
+        "no" => Some(Idle::For(Span::ZERO)),
+        "yes" => {
+            let since: u64 = value("IdleSinceHintMonotonic")?.parse().ok()?;
+            // 0 where there never was a session.
+            Some(if since == 0 {
+                Idle::Nobody
+            } else {
+                Idle::For(Span::from_micros(now_us.saturating_sub(since)))
+            })
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Time = Time::from_micros(1_000_000_000);
+
+    fn secs(secs: u64) -> Idle {
+        Idle::For(Span::from_secs(secs))
+    }
+
+    #[test]
+    fn the_most_recent_use_counts() {
+        for (terminals, logind, has_seat, idle_s) in [
+            (secs(50), Some(secs(20)), true, Some(20)),
+            (secs(5), Some(secs(20)), false, Some(5)),
+            (Idle::Nobody, Some(Idle::Nobody), true, Some(1_000)),
+            (Idle::Nobody, None, false, Some(1_000)),
+            (secs(30), None, false, Some(30)),
+            (secs(30), None, true, None),
+        ] {
+            let idle = judge(NOW, terminals, logind, has_seat).ok();
+            assert_eq!(idle, idle_s.map(Span::from_secs), "{terminals:?} {logind:?} {has_seat}");
+        }
+    }
+
+    #[test]
+    fn what_logind_says_is_understood() {
+        let said = |hint: &str, since: &str| {
+            parse_logind(&format!("IdleHint={hint}\nIdleSinceHintMonotonic={since}\n"), 90_000_000)
+        };
+        assert_eq!(said("no", "0"), Some(secs(0)));
+        assert_eq!(said("yes", "30000000"), Some(secs(60)));
+        assert_eq!(said("yes", "0"), Some(Idle::Nobody));
+        assert_eq!(said("perhaps", "0"), None);
+        assert_eq!(parse_logind("", 1), None);
+    }
+
+    #[test]
+    fn a_terminal_that_was_read_is_in_use() {
+        let folder = tempfile::tempdir().expect("a folder");
+        assert_eq!(terminals(folder.path()), Idle::Nobody);
+        fs::create_dir(folder.path().join("pts")).expect("made");
+        for name in ["pts/ptmx", "ttyS0", "tty"] {
+            fs::write(folder.path().join(name), "").expect("made");
+        }
+        assert_eq!(terminals(folder.path()), Idle::Nobody, "these are none");
+        fs::write(folder.path().join("pts/3"), "").expect("made");
+        let Idle::For(idle) = terminals(folder.path()) else { panic!("a terminal") };
+        assert!(idle < Span::from_secs(60), "{idle}");
+    }
+}

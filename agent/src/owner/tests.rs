@@ -1,0 +1,162 @@
+//! The owner's word against a table in which real processes are entered.
+
+use std::sync::mpsc;
+
+use super::*;
+use crate::slot_table::tests::{EPOCH, Sleeper, open, token};
+use crate::wishes::Reason;
+
+const KEEP: Span = Span::from_secs(30);
+
+struct Desk {
+    folder: tempfile::TempDir,
+    owner: Owner,
+    table: Arc<SlotTable>,
+    told: mpsc::Receiver<OwnerSaid>,
+    sleepers: Vec<Sleeper>,
+}
+
+fn secs(secs: u64) -> Time {
+    Time::from_micros(secs * 1_000_000)
+}
+
+fn allowed(slots: u32) -> Allowance {
+    Allowance { slots, keep: true, reasons: Vec::new() }
+}
+
+impl Desk {
+    fn owner(folder: &Path, table: &Arc<SlotTable>) -> (Owner, mpsc::Receiver<OwnerSaid>) {
+        let (tell, told) = mpsc::channel();
+        let of = OwnedHost {
+            host: HostName::new("render042").expect("plain"),
+            cores: 2,
+            table: Arc::clone(table),
+            mark: StopMark::of(folder),
+            keep: KEEP,
+        };
+        let tell = move |said| tell.send(said).expect("the test listens");
+        (Owner::new(of, folder, secs(100), tell).expect("it starts"), told)
+    }
+
+    /// Two replicas run, and all is allowed.
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let table = Arc::new(open(2));
+        let (owner, told) = Self::owner(folder.path(), &table);
+        assert_eq!(told.try_recv(), Ok(OwnerSaid { slots: 0, stopped: vec![] }));
+        owner.wish(secs(100), allowed(2), Vec::new());
+        assert_eq!(told.try_recv(), Ok(OwnerSaid { slots: 2, stopped: vec![] }));
+        let sleepers = vec![Sleeper::start(), Sleeper::start()];
+        for slot in 0..2_u32 {
+            table.enter_runner(slot, sleepers[slot as usize].pgid());
+            table
+                .begin(slot, token(slot.into()), secs(100 + u64::from(slot)), EPOCH)
+                .expect("open");
+        }
+        Self { folder, owner, table, told, sleepers }
+    }
+
+    fn kinds(&self, now: Time) -> Vec<String> {
+        let standing = self.owner.standing(now, None);
+        standing.reasons.into_iter().map(|reason| reason.kind).collect()
+    }
+}
+
+#[test]
+fn a_pause_freezes_everything_and_ends_what_it_froze_in_the_end() {
+    let mut desk = Desk::new();
+    let answer = desk.owner.pause(secs(110), Some(Span::from_secs(3_600)));
+    assert_eq!(answer, SocketAnswer::Paused { frozen: 2 });
+    desk.sleepers.iter().for_each(Sleeper::wait_until_frozen);
+    assert_eq!(desk.told.try_recv(), Ok(OwnerSaid { slots: 0, stopped: vec![] }));
+    assert_eq!(desk.owner.next_deadline(), Some(secs(140)));
+    desk.owner.wish(secs(139), allowed(2), Vec::new());
+    assert!(desk.sleepers.iter_mut().all(Sleeper::is_alive));
+    desk.owner.wish(secs(140), allowed(2), Vec::new());
+    desk.sleepers.iter_mut().for_each(Sleeper::wait_until_killed);
+    let said = desk.told.try_recv().expect("said");
+    assert_eq!((said.slots, said.stopped.len()), (0, 2));
+    assert_eq!(desk.owner.next_deadline(), Some(secs(110 + 3_600)));
+    assert!(desk.kinds(secs(200)).contains(&"paused".to_owned()));
+    desk.owner.wish(secs(110 + 3_600), allowed(2), Vec::new());
+    assert_eq!(desk.told.try_recv(), Ok(OwnerSaid { slots: 2, stopped: vec![] }));
+}
+
+#[test]
+fn who_resumes_in_time_loses_nothing() {
+    let mut desk = Desk::new();
+    desk.owner.pause(secs(110), None);
+    desk.sleepers.iter().for_each(Sleeper::wait_until_frozen);
+    desk.owner.resume(secs(120));
+    desk.sleepers.iter().for_each(Sleeper::wait_until_thawed);
+    assert!(desk.sleepers.iter_mut().all(Sleeper::is_alive));
+    assert_eq!(desk.table.occupancy().running, 2);
+}
+
+#[test]
+fn a_pause_holds_for_the_next_agent() {
+    let desk = Desk::new();
+    desk.owner.pause(secs(110), None);
+    let (next, _told) = Desk::owner(desk.folder.path(), &desk.table);
+    next.wish(secs(120), allowed(2), Vec::new());
+    let standing = next.standing(secs(120), None);
+    assert_eq!((standing.paused, standing.allowed), (true, 0));
+    next.resume(secs(130));
+    assert_eq!(next.standing(secs(130), None).allowed, 2);
+}
+
+#[test]
+fn the_mark_ends_everything_at_once_and_holds_until_it_is_lifted() {
+    let mut desk = Desk::new();
+    std::fs::write(desk.folder.path().join("stopped"), "").expect("touched");
+    desk.owner.look_for_stop(secs(110));
+    desk.sleepers.iter_mut().for_each(Sleeper::wait_until_killed);
+    assert_eq!(desk.told.try_recv().expect("said").stopped.len(), 2);
+    desk.owner.wish(secs(111), allowed(2), Vec::new());
+    assert_eq!(desk.table.occupancy().allowed, 0);
+    assert!(desk.kinds(secs(111)).contains(&"stopped".to_owned()));
+    std::fs::remove_file(desk.folder.path().join("stopped")).expect("lifted");
+    desk.owner.look_for_stop(secs(112));
+    assert_eq!(desk.told.try_recv(), Ok(OwnerSaid { slots: 2, stopped: vec![] }));
+}
+
+#[test]
+fn what_is_not_to_be_kept_is_ended_at_once() {
+    let mut desk = Desk::new();
+    let reasons = vec![Reason::OnBattery];
+    desk.owner.wish(secs(110), Allowance { slots: 1, keep: false, reasons }, Vec::new());
+    desk.sleepers[1].wait_until_killed();
+    assert!(desk.sleepers[0].is_alive());
+    assert_eq!(desk.told.try_recv().expect("said").stopped, [token(1)]);
+    assert_eq!(desk.kinds(secs(110)), ["on_battery", "no_broker"]);
+}
+
+#[test]
+fn tasks_are_named_as_they_were_given() {
+    let desk = Desk::new();
+    desk.owner.label(0, token(0), "job-1/3 gametree".into());
+    desk.owner.label(1, token(9), "of another replica".into());
+    let SocketAnswer::Tasks { tasks, more: 0 } = desk.owner.tasks(secs(200)) else {
+        panic!("tasks")
+    };
+    let said: Vec<_> = tasks.iter().map(|task| (task.what.as_str(), task.age_ms)).collect();
+    assert_eq!(said, [("job-1/3 gametree", 100_000), ("", 99_000)]);
+}
+
+#[test]
+fn more_tasks_than_an_answer_holds_are_counted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let table = Arc::new(open(400));
+    let (owner, _told) = Desk::owner(folder.path(), &table);
+    owner.wish(secs(100), allowed(2), Vec::new());
+    table.allow(secs(100), 400);
+    let sleeper = Sleeper::start();
+    for slot in 0..400 {
+        table.enter_runner(slot, sleeper.pgid());
+        table.begin(slot, token(slot.into()), secs(100), EPOCH).expect("open");
+    }
+    let answer = owner.tasks(secs(200));
+    let SocketAnswer::Tasks { tasks, more } = &answer else { panic!("{answer:?}") };
+    assert_eq!(tasks.len() + *more as usize, 400);
+    assert!(tasks.len() > 20 && encode_line(&answer).is_ok());
+}

@@ -1,0 +1,136 @@
+//! What an owner can wish, as it stands in the configuration.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::hours::Hours;
+use crate::limits::{
+    PAUSING_PROGRAMS_MAX, PROGRAM_NAME_BYTES_MAX, USER_AWAY_MIN_MAX, WEEK_SPANS_MAX,
+};
+
+/// The owner's wishes. Where nothing is said, an idle host may be used at any time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Preferences {
+    /// Hours of the week, in local time; empty for all.
+    pub hours: Vec<String>,
+    /// For how many minutes nobody may have used keyboard or mouse; 0 for any.
+    pub user_away_min: u32,
+    /// Whether also on battery.
+    pub on_battery: bool,
+    /// Temperature above which nothing runs, in degrees Celsius; 0 for any.
+    pub temperature_c_max: u32,
+    /// Memory that all replicas may take together, in MiB; 0 for any.
+    pub memory_mib_max: u64,
+    /// Disk space that the work folder may take, in MiB; 0 for any.
+    pub disk_mib_max: u64,
+    /// Inputs and outputs that may be carried in a day, in MiB; 0 for any.
+    pub network_mib_per_day: u64,
+    /// Programs that pause everything while they run, by their names in `ps`.
+    pub pause_for: Vec<String>,
+    /// Whether GPUs may be used.
+    pub gpus: Gpus,
+    /// Whether to give way to whatever runs unannounced.
+    pub give_way: bool,
+    /// How long a replica that is in the way is kept frozen before it is ended, in seconds.
+    pub keep_frozen_s: u64,
+}
+
+/// When GPUs may be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Gpus {
+    /// Never.
+    #[default]
+    Never,
+    /// While nobody else uses them.
+    Idle,
+    /// At any time.
+    Always,
+}
+
+impl Default for Preferences {
+    fn default() -> Self {
+        Self {
+            hours: Vec::new(),
+            user_away_min: 0,
+            on_battery: false,
+            temperature_c_max: 0,
+            memory_mib_max: 0,
+            disk_mib_max: 0,
+            network_mib_per_day: 0,
+            pause_for: Vec::new(),
+            gpus: Gpus::Never,
+            give_way: true,
+            keep_frozen_s: 30,
+        }
+    }
+}
+
+impl Preferences {
+    /// Checks every value.
+    ///
+    /// # Errors
+    /// The first that cannot be used, with what is expected.
+    pub fn check(&self) -> Result<(), PreferenceError> {
+        let Self { user_away_min, temperature_c_max, keep_frozen_s, .. } = self;
+        for (key, value, max) in [
+            ("user_away_min", u64::from(*user_away_min), u64::from(USER_AWAY_MIN_MAX)),
+            ("temperature_c_max", u64::from(*temperature_c_max), 150),
+            ("keep_frozen_s", *keep_frozen_s, 86_400),
+        ] {
+            if value > max {
+                let expected = format!("a number from 0 to {max}");
+                return Err(PreferenceError { key, value: value.to_string(), expected });
+            }
+        }
+        if self.hours.len() > WEEK_SPANS_MAX {
+            let expected = format!("at most {WEEK_SPANS_MAX} spans");
+            let value = format!("a list of {}", self.hours.len());
+            return Err(PreferenceError { key: "hours", value, expected });
+        }
+        for span in &self.hours {
+            if let Err(error) = Hours::parse([span.as_str()]) {
+                let (value, expected) = (format!("{span:?}"), error.to_string());
+                return Err(PreferenceError { key: "hours", value, expected });
+            }
+        }
+        if self.pause_for.len() > PAUSING_PROGRAMS_MAX {
+            let expected = format!("at most {PAUSING_PROGRAMS_MAX} names");
+            let value = format!("a list of {}", self.pause_for.len());
+            return Err(PreferenceError { key: "pause_for", value, expected });
+        }
+        for name in &self.pause_for {
+            if name.is_empty() || name.len() > PROGRAM_NAME_BYTES_MAX || name.contains('/') {
+                let expected = format!(
+                    "the name of a program without its folder, 1 to {PROGRAM_NAME_BYTES_MAX} bytes"
+                );
+                let value = format!("{name:?}");
+                return Err(PreferenceError { key: "pause_for", value, expected });
+            }
+        }
+        Ok(())
+    }
+
+    /// The hours, where they are limited.
+    pub(super) fn hours(&self) -> Option<Hours> {
+        if self.hours.is_empty() {
+            return None;
+        }
+        // What was not checked allows nothing.
+        let none = || Hours::parse([]).expect("no span is wrong");
+        Some(Hours::parse(self.hours.iter().map(String::as_str)).unwrap_or_else(|_| none()))
+    }
+}
+
+/// A wish that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("preferences.{key} is {value}: {expected}")]
+pub struct PreferenceError {
+    /// The key.
+    pub key: &'static str,
+    /// Its value.
+    pub value: String,
+    /// What is expected there.
+    pub expected: String,
+}

@@ -1,0 +1,59 @@
+//! How an agent stands, for its owner: what `gleaner agent status` and `tasks` show.
+
+use gleaner_protocol::Epoch;
+use serde::{Deserialize, Serialize};
+
+/// How an agent stands.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Standing {
+    /// The host's name.
+    pub host: String,
+    /// Cores that it has for harvest at most.
+    pub cores: u32,
+    /// Replicas that may run: what bookings, openings and the owner leave, the least of them.
+    pub slots: u32,
+    /// Replicas that the owner allows now.
+    pub allowed: u32,
+    /// Replicas that run.
+    pub running: u32,
+    /// Replicas that are kept frozen for the owner's sake.
+    pub frozen: u32,
+    /// Whether it has a link to the broker.
+    pub connected: bool,
+    /// The epoch that it sees.
+    pub epoch: Option<Epoch>,
+    /// Whether the owner has paused it.
+    pub paused: bool,
+    /// For how long still, in milliseconds; none where it was paused without an end.
+    pub paused_ms: Option<u64>,
+    /// The mark that stops all harvest here.
+    pub stopped_by: Option<String>,
+    /// Why less runs than there are cores; none where nothing is in the way.
+    pub reasons: Vec<StandingReason>,
+    /// What the agent looks at, and what it sees there.
+    pub watched: Vec<(String, String)>,
+}
+
+/// One reason why less runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StandingReason {
+    /// In one word, for programs.
+    pub kind: String,
+    /// In words.
+    pub text: String,
+}
+
+/// One replica that an agent runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskLine {
+    /// In which slot.
+    pub slot: u32,
+    /// Which replica of what, in words.
+    pub what: String,
+    /// Whether it is kept frozen.
+    pub frozen: bool,
+    /// For how long it has been here, in milliseconds.
+    pub age_ms: u64,
+    /// The process group that runs it.
+    pub pgid: i32,
+}

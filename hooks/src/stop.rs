@@ -1,0 +1,121 @@
+//! Ending all harvest on a host, whatever state its agent is in.
+//!
+//! # Invariants
+//! - The mark is there, and the epoch raised, before the first group is stopped: whatever begins
+//!   meanwhile is refused, or stopped by its own agent.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use gleaner_protocol::Span;
+use serde::Serialize;
+
+use crate::run_dir::SOCKET;
+use crate::{ProcessStat, RunDir, SocketRequest, StopMark, ask, freeze, kill, process_group};
+
+/// What [`stop_host`] did.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct StopOutcome {
+    /// Where the mark stands.
+    pub marks: Vec<PathBuf>,
+    /// Task groups that were ended here.
+    pub stopped: u32,
+    /// Whether an agent took note of it.
+    pub agent_knows: bool,
+    /// What went wrong, in words.
+    pub troubles: Vec<String>,
+}
+
+/// How long an agent may take to obey.
+const AGENT_MAX: Span = Span::from_secs(1);
+/// How long killed groups may take to be gone.
+const END_MAX: Span = Span::from_secs(2);
+/// Rounds in which what was started meanwhile is looked for.
+const ROUNDS_MAX: u32 = 5;
+/// The name that runners give themselves, and the argument that makes them.
+const RUNNER: (&str, &str) = ("gleaner-runner", "__runner");
+
+/// Puts the mark and ends every group that the run folder records; on a `whole_machine` also every
+/// runner that this user may end. Never fails; says what came of it.
+#[must_use]
+pub fn stop_host(
+    run_dir: &Path,
+    mark: &StopMark,
+    only_run: bool,
+    whole_machine: bool,
+) -> StopOutcome {
+    let mut outcome = StopOutcome::default();
+    match mark.put(only_run) {
+        Ok(marks) => outcome.marks = marks,
+        Err(error) => outcome.troubles.push(error.to_string()),
+    }
+    // Nothing is made for the sake of being stopped.
+    let folder = run_dir.is_dir().then(|| RunDir::open(run_dir)).transpose();
+    match &folder {
+        Ok(Some(folder)) => {
+            if let Err(error) = folder.raise_epoch() {
+                outcome.troubles.push(error.to_string());
+            }
+            let report = folder.stop_groups();
+            outcome.stopped += report.stopped;
+            outcome.troubles.extend(report.troubles);
+        }
+        Ok(None) => {}
+        Err(error) => outcome.troubles.push(error.to_string()),
+    }
+    outcome.agent_knows = tell_of_stop(run_dir);
+    if let Ok(Some(folder)) = &folder {
+        // What a hung agent had under way.
+        let report = folder.stop_groups();
+        outcome.stopped += report.stopped;
+        outcome.troubles.extend(report.troubles);
+    }
+    if whole_machine {
+        let (stopped, left) = stop_runners();
+        outcome.stopped += stopped;
+        if !left.is_empty() {
+            outcome.troubles.push(format!("these runners could not be ended: {left:?}"));
+        }
+    }
+    outcome
+}
+
+/// Has the agent of a run folder look for the mark; says whether it did.
+pub fn tell_of_stop(run_dir: &Path) -> bool {
+    ask(&run_dir.join(SOCKET), &SocketRequest::LookForStop, AGENT_MAX).is_ok()
+}
+
+/// Ends every runner of the machine: how many, and those that are left.
+fn stop_runners() -> (u32, Vec<i32>) {
+    let mut stopped = BTreeSet::new();
+    for _ in 0..ROUNDS_MAX {
+        let runners = runners();
+        if runners.is_empty() {
+            return (u32::try_from(stopped.len()).unwrap_or(u32::MAX), Vec::new());
+        }
+        let watched: Vec<_> =
+            runners.iter().filter_map(|pgid| process_group::watch(*pgid)).collect();
+        for pgid in &runners {
+            let _ = freeze(*pgid);
+        }
+        stopped.extend(runners.into_iter().filter(|pgid| kill(*pgid).is_ok()));
+        process_group::wait_all(&watched, END_MAX);
+    }
+    (u32::try_from(stopped.len()).unwrap_or(u32::MAX), runners())
+}
+
+/// Living processes that call themselves runners, were started as such, and lead their group.
+fn runners() -> Vec<i32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter(|pid| is_runner(*pid)).collect()
+}
+
+fn is_runner(pid: i32) -> bool {
+    let read = |name: &str| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    let leads = |stat: ProcessStat| stat.pgid == pid && !stat.is_dead();
+    read("comm").trim_ascii_end() == RUNNER.0.as_bytes()
+        && read("cmdline").split(|byte| *byte == 0).nth(1) == Some(RUNNER.1.as_bytes())
+        && ProcessStat::of(pid).is_ok_and(leads)
+}

@@ -1,0 +1,222 @@
+//! `gleaner agent status | pause | resume | tasks`: talks to the agent that runs on this host.
+//!
+//! Whoever may write to the agent's socket may: its mode follows that of the run folder.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::bail;
+use gleaner_hooks::{AskError, SocketAnswer, SocketRequest, Standing, StopMark, TaskLine, ask};
+use gleaner_protocol::Span;
+
+use crate::client::Format;
+use crate::failure::Failure;
+use crate::show;
+
+/// How long the agent may take.
+const ANSWER_MAX: Span = Span::from_secs(5);
+/// Longest pause that has an end.
+const PAUSE_MAX_S: u64 = 366 * 86_400;
+
+/// What the owner says to a running agent.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Control {
+    /// Says whether the agent of this host works, and why not.
+    Status(Options),
+    /// Has nothing run, for a time or until it is resumed. What runs is frozen within milliseconds,
+    /// and ended when the pause is longer than frozen work is kept.
+    Pause {
+        /// For how long: 30m, 2h, 1h30m, 90s, 1d [default: until `gleaner agent resume`].
+        #[arg(value_name = "FOR", value_parser = parse_duration)]
+        time: Option<Span>,
+        #[command(flatten)]
+        options: Options,
+    },
+    /// Ends a pause.
+    Resume(Options),
+    /// Lists what runs on this host.
+    Tasks(Options),
+}
+
+/// Of whom, and how.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// The run folder of the agent [default: as the agent's].
+    #[arg(long, env = "GLEANER_RUN_DIR", value_name = "DIR")]
+    run_dir: Option<PathBuf>,
+    /// table for people, json for programs.
+    #[arg(long, value_name = "FORMAT", default_value = "table")]
+    format: Format,
+}
+
+impl Options {
+    fn run_dir(&self) -> PathBuf {
+        self.run_dir.clone().unwrap_or_else(|| gleaner_agent::Config::default().run_dir())
+    }
+}
+
+pub(crate) fn run(control: Control) -> anyhow::Result<ExitCode> {
+    match control {
+        Control::Status(options) => {
+            let standing = standing(&options)?;
+            match options.format {
+                Format::Json => show::json(&standing),
+                Format::Table => print_standing(&standing),
+            }
+        }
+        Control::Pause { time, options } => {
+            let request = SocketRequest::Pause { for_ms: time.map(Span::as_millis) };
+            match tell(&options, &request)? {
+                SocketAnswer::Paused { frozen } => match options.format {
+                    Format::Json => show::json(&standing(&options)?),
+                    Format::Table => show::line(paused(frozen, time)),
+                },
+                other => bail!("the agent answers {other:?}"),
+            }
+        }
+        Control::Resume(options) => {
+            tell(&options, &SocketRequest::Resume)?;
+            let standing = standing(&options)?;
+            match options.format {
+                Format::Json => show::json(&standing),
+                Format::Table => print_standing(&standing),
+            }
+        }
+        Control::Tasks(options) => match tell(&options, &SocketRequest::Tasks)? {
+            SocketAnswer::Tasks { tasks, more } => match options.format {
+                Format::Json => show::json(&tasks),
+                Format::Table => print_tasks(&tasks, more),
+            },
+            other => bail!("the agent answers {other:?}"),
+        },
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn tell(options: &Options, request: &SocketRequest) -> anyhow::Result<SocketAnswer> {
+    let run_dir = options.run_dir();
+    match ask(&run_dir.join("agent.sock"), request, ANSWER_MAX) {
+        Ok(SocketAnswer::Error { reason }) => bail!("the agent refuses: {reason}"),
+        Ok(answer) => Ok(answer),
+        Err(error) => bail!("{}", unreachable(&run_dir, &error)),
+    }
+}
+
+fn standing(options: &Options) -> anyhow::Result<Standing> {
+    match tell(options, &SocketRequest::Standing)? {
+        SocketAnswer::Standing(standing) => Ok(*standing),
+        other => bail!("the agent answers {other:?}"),
+    }
+}
+
+fn unreachable(run_dir: &Path, error: &AskError) -> String {
+    let mut text = format!("no agent answers in {}: {error}", run_dir.display());
+    if let Some(mark) = StopMark::of(run_dir).look() {
+        text += &format!("; besides, harvest is stopped by {}", mark.path.display());
+    }
+    let elsewhere = "; where it has another run folder, name that by --run-dir";
+    text + elsewhere
+}
+
+fn paused(frozen: u32, time: Option<Span>) -> String {
+    let until = match time {
+        Some(time) => format!("for {}", in_words(time)),
+        None => "until `gleaner agent resume`".into(),
+    };
+    format!("paused {until}; {frozen} replicas were frozen")
+}
+
+fn print_standing(standing: &Standing) {
+    let Standing { host, cores, slots, allowed, running, frozen, .. } = standing;
+    let does = match (running, frozen) {
+        (0, 0) => "runs nothing".to_owned(),
+        (running, 0) => format!("runs {running} replicas"),
+        (running, frozen) => format!("runs {running} replicas and keeps {frozen} frozen"),
+    };
+    let link = if standing.connected { "linked to its broker" } else { "without a broker" };
+    show::line(format!("{host} {does}; {link}"));
+    show::line(format!(
+        "{slots} replicas may run at once on its {cores} cores; the owner allows {allowed}"
+    ));
+    for reason in &standing.reasons {
+        show::line(format!("because {}", reason.text));
+    }
+    for (what, text) in &standing.watched {
+        show::line(format!("sees {what}: {text}"));
+    }
+}
+
+fn print_tasks(tasks: &[TaskLine], more: u32) {
+    let header = ["slot", "what", "state", "for", "group"];
+    let rows = tasks.iter().map(|task| {
+        [
+            task.slot.to_string(),
+            task.what.clone(),
+            if task.frozen { "frozen" } else { "running" }.to_owned(),
+            in_words(Span::from_millis(task.age_ms)),
+            task.pgid.to_string(),
+        ]
+    });
+    show::line(show::table(header, rows.collect()));
+    if more > 0 {
+        show::line(format!("and {more} more"));
+    }
+}
+
+/// The two largest units.
+fn in_words(span: Span) -> String {
+    let s = span.as_millis() / 1_000;
+    let units = [(s / 86_400, "d"), (s / 3_600 % 24, "h"), (s / 60 % 60, "m"), (s % 60, "s")];
+    let begin = units.iter().position(|(count, _)| *count > 0).unwrap_or(3);
+    let words = units[begin..].iter().take(2).filter(|(count, _)| *count > 0);
+    let text: String = words.map(|(count, unit)| format!("{count}{unit}")).collect();
+    if text.is_empty() { "0s".into() } else { text }
+}
+
+fn parse_duration(text: &str) -> Result<Span, String> {
+    let refuse = || {
+        let expected = "a duration like 30m, 2h, 1h30m, 90s or 1d, at most a year";
+        Failure::Usage(format!("{text:?} is not {expected}")).to_string()
+    };
+    let mut seconds: u64 = 0;
+    let mut rest = text.trim();
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or_else(refuse)?;
+        let count: u64 = rest[..digits].parse().map_err(|_| refuse())?;
+        let unit = match rest.as_bytes()[digits] {
+            b's' => 1,
+            b'm' => 60,
+            b'h' => 3_600,
+            b'd' => 86_400,
+            _ => return Err(refuse()),
+        };
+        seconds =
+            count.checked_mul(unit).and_then(|s| seconds.checked_add(s)).ok_or_else(refuse)?;
+        rest = &rest[digits + 1..];
+    }
+    if seconds == 0 || seconds > PAUSE_MAX_S { Err(refuse()) } else { Ok(Span::from_secs(seconds)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_and_said() {
+        for (text, seconds, said) in [
+            ("90s", 90, "1m30s"),
+            ("30m", 1_800, "30m"),
+            ("2h", 7_200, "2h"),
+            ("1h30m", 5_400, "1h30m"),
+            ("1d1s", 86_401, "1d"),
+        ] {
+            let span = parse_duration(text).expect(text);
+            assert_eq!((span, in_words(span).as_str()), (Span::from_secs(seconds), said));
+        }
+        for text in ["", "0s", "5", "h", "2 h", "2w", "-2h", "400d", "99999999999999999999h", "2é"]
+        {
+            let error = parse_duration(text).expect_err(text);
+            assert!(error.contains("30m, 2h"), "{error}");
+        }
+    }
+}
