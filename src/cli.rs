@@ -3,12 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-<<<<<<< HEAD
     agent, broker, cancel, demo, explain, fetch, forget, hook, hosts, jobs, monitor, simulate,
-=======
-    agent, broker, cancel, demo, explain, fetch, hook, hosts, jobs, monitor, simulate, stop,
->>>>>>> 46b2e34 ([wip] cli)
-    submit, wait,
+    stop, submit, wait,
 };
 
 /// Harvests the idle cores of render farms and desktops for background work, and is gone when a

@@ -35,6 +35,7 @@ mod harvest;
 mod hook_faults;
 mod hung_agent;
 mod losses;
+mod owners;
 mod polled_farm;
 mod ready_scripts;
 mod refusals;
