@@ -18,8 +18,8 @@ mod stop_watch;
 mod usage;
 mod user;
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use gleaner_hooks::{Heirs, RunDir, become_urgent};
 use gleaner_protocol::{Span, Time, boottime};
 use jiff::Zoned;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use tracing::{debug, warn};
+use tracing::debug;
 
 use crate::limits::{ALERT_LOOK_MS, ALERT_MS, BUSY_MILLICORES, LOOK_MS};
 use crate::owner::Owner;
@@ -280,9 +280,10 @@ fn text_of(path: impl AsRef<Path>) -> String {
     fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }
 
-/// Replaces a file as a whole.
+/// Replaces a file as a whole. A link that somebody else put in its place is not followed.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let new = path.with_extension("new");
-    fs::write(&new, text)?;
-    fs::rename(&new, path).inspect_err(|error| warn!("cannot replace {}: {error}", path.display()))
+    let _ = fs::remove_file(&new);
+    File::create_new(&new)?.write_all(text.as_bytes())?;
+    fs::rename(&new, path)
 }

@@ -29,6 +29,7 @@ use std::process::exit;
 use gleaner_protocol::{Content, OutputFile, Span, Time, boottime};
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Resource, Rlimit, Signal, kill_current_process_group, setrlimit};
+use rustix::thread::{CapabilitySet, CapabilitySets};
 use rustix::time::{ClockId, clock_gettime};
 
 pub(crate) use frame::{FrameBuffer, FrameError, encode as encode_frame};
@@ -89,11 +90,25 @@ fn prepare(pipe: OwnedFd) {
     let limit = |bytes| Rlimit { current: Some(bytes), maximum: Some(bytes) };
     let _ = setrlimit(Resource::Core, limit(0));
     let _ = setrlimit(Resource::Fsize, limit(BLOB_BYTES_MAX));
+    drop_privileges();
     leash::tie(pipe, || end_group());
     scheduling_class::make_session_idle();
     // Last, for a thread that watches for the agent's end must not inherit it.
     scheduling_class::become_idle();
     panic::set_hook(Box::new(|_| {}));
+}
+
+/// An agent that is not root may have been given the right to go before other work; what it runs
+/// must not have it.
+fn drop_privileges() {
+    if rustix::process::geteuid().is_root() {
+        return;
+    }
+    let _ = rustix::thread::clear_ambient_capability_set();
+    let none = CapabilitySet::empty();
+    let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
+    let _ = rustix::thread::set_capabilities(None, sets);
+    let _ = rustix::thread::set_no_new_privs(true);
 }
 
 /// Ends this process and everything it started.

@@ -3,19 +3,21 @@
 
 use std::process::Command;
 
-use gleaner_hooks::{ProcessStat, SocketAnswer};
+use gleaner_hooks::{ProcessStat, SocketAnswer, SocketRequest};
 use gleaner_protocol::control::{AgentMessage, BrokerMessage, Verdict};
 use gleaner_protocol::job::Task;
 use gleaner_protocol::{Span, boottime};
 
 use crate::Story;
-use crate::agent::{AgentThread, Folders, block_on};
+use crate::agent::{AgentProcess, AgentThread, Folders, block_on};
 use crate::broker::{Broker, Session, command, kernel};
 use crate::releases::{ENDLESS, wait_until_busy};
 use crate::watch::{pause, wait_until};
 
 pub(crate) const STORIES: &[Story] = &[
     ("release_of_32_busy_kernels_takes_milliseconds", release_of_32_busy_kernels),
+    ("a_pause_leaves_nothing_running_in_milliseconds", a_pause_leaves_nothing_running),
+    ("an_idle_agent_with_64_slots_costs_next_to_nothing", an_idle_agent_costs_little),
     ("a_replica_in_a_warm_runner_costs_little", a_replica_in_a_warm_runner_costs_little),
 ];
 
@@ -62,6 +64,64 @@ fn release_of_32_busy_kernels() {
         println!("hook's question to the last one stopped: {}", summary(&mut stopped));
         let (p50, _) = percentiles(&mut stopped);
         assert!(p50 < Span::from_millis(100), "{p50}");
+    });
+}
+
+/// Looked at from outside: the moment in which the last of the runners is seen to be stopped.
+fn a_pause_leaves_nothing_running() {
+    const REPLICAS: usize = 2;
+    block_on(async {
+        let folders = Folders::new();
+        let mut broker = Broker::start().await;
+        let _agent = AgentThread::start(folders.config(&broker.address, 2));
+        let (mut session, _) = broker.welcome().await;
+        session.give(kernel("gametree"), &[Some(ENDLESS); REPLICAS]).await;
+        let groups = wait_until_busy(&folders, REPLICAS);
+        let stopped = |group: &i32| ProcessStat::of(*group).is_ok_and(|stat| stat.state == 'T');
+        let (mut answered, mut frozen) = (Vec::new(), Vec::new());
+        for _ in 0..trials() * 4 {
+            let start = boottime();
+            let answer = folders.ask(&SocketRequest::Pause { for_ms: None });
+            answered.push(boottime() - start);
+            assert_eq!(answer, SocketAnswer::Paused { frozen: 2 });
+            while !groups.iter().all(stopped) {
+                pause();
+            }
+            frozen.push(boottime() - start);
+            assert_eq!(folders.ask(&SocketRequest::Resume), SocketAnswer::Noted);
+            // Each goes on where it was.
+            assert_eq!(wait_until_busy(&folders, REPLICAS), groups);
+        }
+        println!("pause to its answer:                    {}", summary(&mut answered));
+        println!("pause to the last replica stopped:      {}", summary(&mut frozen));
+        let (p50, _) = percentiles(&mut frozen);
+        assert!(p50 < Span::from_millis(50), "{p50}");
+    });
+}
+
+fn an_idle_agent_costs_little() {
+    const SECONDS: u64 = 4;
+    block_on(async {
+        let folders = Folders::new();
+        let mut broker = Broker::start().await;
+        let mut config = folders.config(&broker.address, 64);
+        config.preferences.give_way = true;
+        let agent = AgentProcess::start(&config, &folders);
+        broker.welcome().await;
+        let ticks = || {
+            let text = std::fs::read_to_string(format!("/proc/{}/stat", agent.pid()));
+            let text = text.expect("it lives");
+            let fields: Vec<&str> =
+                text.rsplit_once(')').expect("a name").1.split_ascii_whitespace().collect();
+            let number = |index: usize| fields[index].parse::<u64>().expect("a number");
+            (number(11) + number(12), number(21) * 4 / 1024)
+        };
+        let ((before, _), begun) = (ticks(), boottime());
+        wait_until("some seconds to pass", || boottime() - begun > Span::from_secs(SECONDS));
+        let (after, mib) = ticks();
+        let permille = (after - before) * 10 / SECONDS;
+        println!("an idle agent with 64 slots: {permille} permille of a core, {mib} MiB");
+        assert!(permille <= 20 && mib <= 80, "{permille} permille, {mib} MiB");
     });
 }
 
