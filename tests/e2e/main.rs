@@ -42,3 +42,4 @@ mod refusals;
 mod sessions;
 mod simulate;
 mod tls;
+mod units;

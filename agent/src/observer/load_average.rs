@@ -2,7 +2,8 @@
 //!
 //! The kernel counts idle-class tasks like any others, and farm managers take a host with a load
 //! for busy. So the agent keeps `loadavg` in the run folder, in the form of `/proc/loadavg`, for
-//! managers that can be pointed at a file. Frozen tasks count in neither.
+//! managers that can be pointed at a file. Frozen tasks count in neither. When the agent ends it
+//! leaves a link to the kernel's there.
 //!
 //! Every five seconds the kernel folds the number of tasks that run, or wait for a disk, into its
 //! three averages. What it folded is recovered from two of its averages; less our own tasks it is
@@ -12,6 +13,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use gleaner_protocol::{Span, Time};
@@ -33,6 +35,8 @@ const LATE: Span = Span::from_millis(1_500);
 /// Folds that are made up for after a pause.
 const FOLDS_MAX: u32 = 12;
 
+/// The kernel's own.
+const KERNELS: &str = "/proc/loadavg";
 /// Its name in the run folder.
 const NAME: &str = "loadavg";
 
@@ -129,7 +133,7 @@ impl LoadAverageFile {
         };
         match &self.average {
             Some(average) if folded => {
-                let text = line(&average.corrected, own, &text_of("/proc/loadavg"));
+                let text = line(&average.corrected, own, &text_of(KERNELS));
                 replace(&self.path, &text)
             }
             _ => Ok(()),
@@ -145,8 +149,10 @@ impl LoadAverageFile {
 
 impl Drop for LoadAverageFile {
     fn drop(&mut self) {
-        // What nobody keeps up is worse than nothing.
-        let _ = fs::remove_file(&self.path);
+        // Nothing is harvested any more: who reads it sees the kernel's own, which stays right.
+        let new = self.path.with_extension("new");
+        let _ = fs::remove_file(&new);
+        let _ = symlink(KERNELS, &new).and_then(|()| fs::rename(&new, &self.path));
     }
 }
 
@@ -240,6 +246,10 @@ mod tests {
         let averages = |text: &str| text.split(' ').take(3).collect::<Vec<_>>().join(" ");
         assert_eq!(averages(&text), averages(&kernels), "nothing is harvested");
         drop(file);
-        assert!(!folder.path().join(NAME).exists());
+        let link = fs::read_link(folder.path().join(NAME)).expect("a link");
+        assert_eq!(link, Path::new(KERNELS));
+        let mut file = LoadAverageFile::new(folder.path());
+        file.update(secs(1), 0).expect("written again");
+        assert!(fs::read_link(folder.path().join(NAME)).is_err());
     }
 }
