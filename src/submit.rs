@@ -7,7 +7,8 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use gleaner_protocol::api::Submitted;
-use gleaner_protocol::job::{CommandTask, InputFile, JobSpec, Lane, Task, Workunits};
+use gleaner_protocol::job::{CommandTask, InputFile, JobSpec, Lane, Task, WasmTask, Workunits};
+use gleaner_protocol::limits::WASM_MODULE_BYTES_MAX;
 use gleaner_protocol::{Digest, KernelName, OwnerName};
 
 use crate::client::{Client, Format, Options};
@@ -34,6 +35,9 @@ enum What {
     Gametree(GametreeArgs),
     /// A program that hosts' owners allow; never a shell line.
     Command(CommandArgs),
+    /// A WebAssembly module for WASI preview 1: runs on any host that offers it, in a folder of
+    /// its own and with nothing else.
+    Wasm(WasmArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -53,6 +57,43 @@ struct GametreeArgs {
 
 #[derive(Debug, clap::Args)]
 struct CommandArgs {
+    #[command(flatten)]
+    files: Files,
+    /// The program's absolute path and its arguments.
+    #[arg(last = true, required = true)]
+    argv: Vec<String>,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, clap::Args)]
+struct WasmArgs {
+    /// The module.
+    module: PathBuf,
+    #[command(flatten)]
+    files: Files,
+    /// Most memory of one replica, in MiB.
+    #[arg(long, default_value_t = 256, value_name = "MIB")]
+    memory_mib: u32,
+    /// Most that its files may hold together, in MiB.
+    #[arg(long, default_value_t = 1024, value_name = "MIB")]
+    disk_mib: u32,
+    /// Most CPU time of one replica, in seconds.
+    #[arg(long, default_value_t = 3600, value_name = "SECONDS")]
+    cpu_s: u64,
+    /// Most instructions of one replica; counting them costs time.
+    #[arg(long)]
+    fuel: Option<u64>,
+    /// The module's arguments.
+    #[arg(last = true)]
+    args: Vec<String>,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Workunits and files of what runs with arguments.
+#[derive(Debug, clap::Args)]
+struct Files {
     /// How many workunits; {index} in an argument stands for each one's number.
     #[arg(long, default_value_t = 1, conflicts_with = "items")]
     count: u32,
@@ -65,11 +106,6 @@ struct CommandArgs {
     /// File that the program writes, beside its standard output. May be given often.
     #[arg(long, value_name = "NAME")]
     output: Vec<String>,
-    /// The program's absolute path and its arguments.
-    #[arg(last = true, required = true)]
-    argv: Vec<String>,
-    #[command(flatten)]
-    common: Common,
 }
 
 #[derive(Debug, clap::Args)]
@@ -124,6 +160,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
                 let client = args.common.options.client()?;
                 (command(&client, &args).await?, args.common.options)
             }
+            What::Wasm(args) => {
+                let client = args.common.options.client()?;
+                (wasm(&client, &args).await?, args.common.options)
+            }
         };
         spec.check().map_err(|error| Failure::Usage(error.to_string()))?;
         let submitted: Submitted = options.client()?.post("/v1/jobs", &spec).await?;
@@ -157,30 +197,72 @@ fn gametree(args: &GametreeArgs) -> anyhow::Result<JobSpec> {
 }
 
 async fn command(client: &Client, args: &CommandArgs) -> anyhow::Result<JobSpec> {
-    let mut inputs = Vec::new();
-    for input in &args.input {
-        let (name, path) = match input.split_once('=') {
-            Some((name, path)) => (name.to_owned(), Path::new(path)),
-            None => {
-                let path = Path::new(input);
-                (path.file_name().unwrap_or_default().to_string_lossy().into_owned(), path)
-            }
-        };
-        let content =
-            fs::read(path).with_context(|| format!("cannot read the input {}", path.display()))?;
-        let digest = Digest::of(&content);
-        client.put_blob(digest, content).await?;
-        inputs.push(InputFile { name, digest });
-    }
-    let workunits = match &args.items {
-        None => Workunits::Count(args.count),
-        Some(path) => {
-            let text = fs::read_to_string(path)
-                .with_context(|| format!("cannot read the items {}", path.display()))?;
-            Workunits::Items(text.lines().map(str::to_owned).collect())
-        }
-    };
-    let task = CommandTask { argv: args.argv.clone(), inputs, outputs: args.output.clone() };
+    let inputs = args.files.upload(client).await?;
+    let outputs = args.files.output.clone();
+    let task = CommandTask { argv: args.argv.clone(), inputs, outputs };
     let name = args.argv.first().cloned().unwrap_or_default();
-    Ok(args.common.job(name, Task::Command(task), workunits))
+    Ok(args.common.job(name, Task::Command(task), args.files.workunits()?))
+}
+
+async fn wasm(client: &Client, args: &WasmArgs) -> anyhow::Result<JobSpec> {
+    let path = &args.module;
+    let module =
+        fs::read(path).with_context(|| format!("cannot read the module {}", path.display()))?;
+    if !module.starts_with(MODULE_HEAD) {
+        let what = "is no WebAssembly module in binary form: compile it for wasm32-wasip1";
+        return Err(Failure::Usage(format!("{} {what}", path.display())).into());
+    }
+    if module.len() as u64 > WASM_MODULE_BYTES_MAX {
+        let what =
+            format!("is larger than the {WASM_MODULE_BYTES_MAX} bytes that are run: strip it");
+        return Err(Failure::Usage(format!("{} {what}", path.display())).into());
+    }
+    let digest = Digest::of(&module);
+    let mut task = WasmTask {
+        args: args.args.clone(),
+        outputs: args.files.output.clone(),
+        memory_mib: args.memory_mib,
+        disk_mib: args.disk_mib,
+        cpu_s: args.cpu_s,
+        fuel: args.fuel,
+        ..WasmTask::new(digest)
+    };
+    // Before anything is uploaded.
+    task.check().map_err(|error| Failure::Usage(error.to_string()))?;
+    client.put_blob(digest, module).await?;
+    task.inputs = args.files.upload(client).await?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    Ok(args.common.job(name, Task::Wasm(task), args.files.workunits()?))
+}
+
+/// How every module in binary form begins: its mark, and the one version that there is.
+const MODULE_HEAD: &[u8] = b"\0asm\x01\0\0\0";
+
+impl Files {
+    /// Uploads the inputs.
+    async fn upload(&self, client: &Client) -> anyhow::Result<Vec<InputFile>> {
+        let mut inputs = Vec::new();
+        for input in &self.input {
+            let (name, path) = match input.split_once('=') {
+                Some((name, path)) => (name.to_owned(), Path::new(path)),
+                None => {
+                    let path = Path::new(input);
+                    (path.file_name().unwrap_or_default().to_string_lossy().into_owned(), path)
+                }
+            };
+            let content = fs::read(path)
+                .with_context(|| format!("cannot read the input {}", path.display()))?;
+            let digest = Digest::of(&content);
+            client.put_blob(digest, content).await?;
+            inputs.push(InputFile { name, digest });
+        }
+        Ok(inputs)
+    }
+
+    fn workunits(&self) -> anyhow::Result<Workunits> {
+        let Some(path) = &self.items else { return Ok(Workunits::Count(self.count)) };
+        let text = fs::read_to_string(path)
+            .with_context(|| format!("cannot read the items {}", path.display()))?;
+        Ok(Workunits::Items(text.lines().map(str::to_owned).collect()))
+    }
 }

@@ -24,10 +24,12 @@ use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
 use crate::blobs::Blobs;
+use crate::checkpoints::Checkpoints;
 use crate::config::{Config, ConfigError};
 use crate::harvest::Harvest;
-use crate::limits::{EVENTS_MAX, LAST_RUNNERS_MS_MAX};
+use crate::limits::{CHECKPOINTS_BYTES_MAX, EVENTS_MAX, LAST_RUNNERS_MS_MAX};
 use crate::link::{LinkEvent, LinkKeeper, LinkTarget};
+use crate::modules::Modules;
 use crate::observer::{ObservedHost, ObserverThread};
 use crate::owner::{OwnedHost, Owner};
 use crate::releaser::{Releaser, SocketError};
@@ -121,11 +123,18 @@ pub async fn run(
         carried: blobs.carried(),
     })
     .map_err(RunError::Observer)?;
+    let blobs = Arc::new(blobs);
+    let modules = Modules::open(work_dir.compiled(), Arc::clone(&blobs))
+        .map_err(|source| WorkDirError::io("open", &work_dir.compiled(), source))?;
+    let checkpoints = Checkpoints::open(work_dir.checkpoints(), CHECKPOINTS_BYTES_MAX)
+        .map_err(|source| WorkDirError::io("open", &work_dir.checkpoints(), source))?;
     let shop = Arc::new(Workshop {
         run_dir: run_dir.clone(),
         table: Arc::clone(&table),
         owner,
-        blobs: Arc::new(blobs),
+        blobs,
+        modules,
+        checkpoints: Arc::new(checkpoints),
         commands: config.commands()?,
         runner_program: config.runner_program.clone().unwrap_or_else(this_program),
         tasks: work_dir.tasks(),

@@ -3,7 +3,8 @@
 //! # Invariants
 //! - What is in the cache has the content that its name says; it is checked as it is fetched,
 //!   and by the runner once more as it is used.
-//! - The cache keeps to its size, except for what running replicas use.
+//! - The cache keeps to its size, except for what running replicas use. What was compiled of a
+//!   module lies in it too.
 
 mod cache;
 
@@ -196,6 +197,31 @@ impl Blobs {
             .map_err(again)?;
         self.carried.fetch_add(bytes, Ordering::Relaxed);
         check_status(digest, response).map(|_| ())
+    }
+
+    /// The content, if it is in the cache.
+    pub(crate) fn cached(&self, digest: Digest) -> Option<CachedBlob> {
+        Cache::pin(&self.cache, digest)
+    }
+
+    /// Takes a file of this host into the cache, away from `path`; none where it holds something
+    /// else.
+    ///
+    /// # Errors
+    /// The disk failed.
+    pub(crate) fn adopt(
+        &self,
+        path: &Path,
+        digest: Digest,
+        bytes: u64,
+    ) -> std::io::Result<Option<CachedBlob>> {
+        std::fs::rename(path, self.cache.unfinished(digest))?;
+        Cache::enter(&self.cache, digest, bytes)
+    }
+
+    /// A lock under a name, for what only one is to do at a time.
+    pub(crate) fn turn(&self, name: Digest) -> Arc<tokio::sync::Mutex<()>> {
+        self.cache.turn(name)
     }
 
     fn address(&self, digest: Digest) -> String {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use gleaner_protocol::limits::{CAPABILITIES_MAX, CORES_MAX};
+use gleaner_protocol::limits::{CAPABILITIES_MAX, CORES_MAX, WASM_MEMORY_MIB_MAX};
 use gleaner_protocol::{Capabilities, HostName, KernelName, NameError, Origin, OwnerName};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -46,6 +46,8 @@ pub struct Config {
     pub allow_commands: Vec<PathBuf>,
     /// Kernels that may be run.
     pub kernels: Vec<KernelName>,
+    /// Most memory of one WebAssembly module, in MiB; 0 where none are run.
+    pub wasm_memory_mib: u32,
     /// Seconds between two samples for the monitor.
     pub sample_interval_s: u64,
     /// Size of the input cache.
@@ -73,6 +75,7 @@ impl Default for Config {
             work_dir: None,
             allow_commands: Vec::new(),
             kernels: vec![KernelName::new("gametree").expect("a plain name")],
+            wasm_memory_mib: 1024,
             sample_interval_s: 10,
             cache_bytes: 1 << 30,
             preferences: Preferences::default(),
@@ -106,6 +109,10 @@ impl Config {
                 min: 0,
                 max: CORES_MAX.into(),
             });
+        }
+        let (value, max) = (self.wasm_memory_mib.into(), WASM_MEMORY_MIB_MAX.into());
+        if value > max {
+            return Err(ConfigError::Range { key: "wasm_memory_mib", value, min: 0, max });
         }
         let (value, min, max) = (self.sample_interval_s, 1, 3600);
         if !(min..=max).contains(&value) {
@@ -178,6 +185,7 @@ impl Config {
         Ok(Capabilities {
             kernels: self.kernels.iter().cloned().collect(),
             commands: self.commands()?.into_keys().collect::<BTreeSet<_>>(),
+            wasm_memory_mib: if cfg!(feature = "wasm") { self.wasm_memory_mib } else { 0 },
         })
     }
 
@@ -312,6 +320,7 @@ mod tests {
             ("monitor = \"http://\"", "monitor"),
             ("cores = 5000", "cores is 5000"),
             ("cores = -1", "cores"),
+            ("wasm_memory_mib = 4097", "wasm_memory_mib is 4097, must be from 0 to 4096"),
             ("sample_interval_s = 0", "sample_interval_s is 0"),
             ("kernels = [\"gamtree\"]", "there are gametree, noop"),
             ("allow_commands = [\"true\"]", "not an absolute path"),

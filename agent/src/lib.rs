@@ -21,11 +21,13 @@ pub mod harvest;
 
 mod agent;
 mod blobs;
+mod checkpoints;
 mod config;
 mod gate;
 mod kernels;
 mod limits;
 mod link;
+mod modules;
 mod observer;
 mod owner;
 mod releaser;

@@ -115,3 +115,9 @@ pub(crate) const WORK_FILES_MAX: u32 = 200_000;
 pub(crate) const LOGIND_LOOK_MS: u64 = 5_000;
 /// Terminals that are looked at.
 pub(crate) const TERMINALS_MAX: usize = 4_096;
+/// How long a module that is to stop may take before its runner is killed, in milliseconds.
+pub(crate) const WASM_STOP_MS_MAX: u64 = 4;
+/// Checkpoints that the agent keeps, in bytes; what was saved longest ago goes first.
+pub(crate) const CHECKPOINTS_BYTES_MAX: u64 = 256 << 20;
+/// Compiled modules whose place in the cache is remembered.
+pub(crate) const COMPILED_MAX: usize = 4_096;

@@ -3,7 +3,7 @@
 //! An agent starts its own executable with the argument `__runner` once per slot and keeps it
 //! warm: it reads orders from its standard input, a socket, and writes what came of them back.
 //! Its standard output is what ties it to the agent's life ([`leash`]).
-//! Kernels run inside it, commands are its children; all of them are one process group, in a
+//! Kernels and modules run inside it, commands are its children; all of them are one process group, in a
 //! session of its own, which the releaser freezes and kills as a whole.
 //!
 //! # Invariants
@@ -19,12 +19,16 @@ mod frame;
 mod leash;
 mod order;
 mod outputs;
+mod substitute;
 mod sweep;
+#[cfg(feature = "wasm")]
+mod wasm;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::panic::{self, AssertUnwindSafe};
 use std::process::exit;
+use std::sync::Arc;
 
 use gleaner_protocol::{Content, OutputFile, Span, Time, boottime};
 use rustix::io::fcntl_dupfd_cloexec;
@@ -33,8 +37,10 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 use rustix::time::{ClockId, clock_gettime};
 
 pub(crate) use frame::{FrameBuffer, FrameError, encode as encode_frame};
-pub(crate) use order::{CommandOrder, KernelOrder, Order, Reply, Setup, StagedInput};
-pub(crate) use outputs::{discard_spooled, spool_path};
+pub(crate) use order::{
+    CommandOrder, CompiledModule, KernelOrder, Order, Reply, Setup, StagedInput, WasmOrder,
+};
+pub(crate) use outputs::{COMPILED_NAME, discard_spooled, spool_path};
 
 use crate::harvest::Product;
 use crate::kernels::kernel;
@@ -118,27 +124,57 @@ fn end_group() -> ! {
 }
 
 struct Runner {
-    socket: UnixStream,
+    socket: Arc<UnixStream>,
     frames: FrameBuffer,
     folder: TaskFolder,
     collector: Collector,
+    #[cfg(feature = "wasm")]
+    shelf: wasm::Shelf,
 }
 
 impl Runner {
     fn set_up(socket: UnixStream) -> Result<Self, FrameError> {
         let mut frames = FrameBuffer::default();
         let setup: Setup = frames.read_from(&socket)?;
-        let collector = Collector::new(setup.spool);
-        Ok(Self { socket, frames, folder: TaskFolder::new(setup.folder), collector })
+        Ok(Self {
+            socket: Arc::new(socket),
+            frames,
+            folder: TaskFolder::new(setup.folder),
+            collector: Collector::new(setup.spool),
+            #[cfg(feature = "wasm")]
+            shelf: wasm::Shelf::default(),
+        })
     }
 
     fn serve_one(&mut self) -> Result<(), FrameError> {
-        let order: Order = self.frames.read_from(&self.socket)?;
+        let order: Order = self.frames.read_from(&*self.socket)?;
         let reply = match order {
             Order::Kernel(order) => self.run_kernel(&order),
             Order::Command(order) => command::run(&mut self.folder, &self.collector, &order),
+            Order::Wasm(order) => self.run_wasm(&order),
+            // It ended in the moment in which it was to be stopped, and this thread was hurried for
+            // that.
+            Order::Stop { .. } => {
+                scheduling_class::become_idle();
+                return Ok(());
+            }
         };
-        frame::write_to(&self.socket, &reply)
+        frame::write_to(&*self.socket, &reply)
+    }
+
+    #[cfg(feature = "wasm")]
+    fn run_wasm(&mut self, order: &WasmOrder) -> Reply {
+        let frames = std::mem::take(&mut self.frames);
+        let wire = wasm::Wire::new(Arc::clone(&self.socket), frames, order.token);
+        let (reply, frames) =
+            wasm::run(&mut self.shelf, &mut self.folder, &self.collector, wire, order);
+        self.frames = frames;
+        reply
+    }
+
+    #[cfg(not(feature = "wasm"))]
+    fn run_wasm(&mut self, _: &WasmOrder) -> Reply {
+        Reply::CannotRun("this agent was built without WebAssembly".into())
     }
 
     fn run_kernel(&self, order: &KernelOrder) -> Reply {

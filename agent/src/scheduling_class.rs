@@ -20,6 +20,12 @@ pub(crate) fn become_idle() {
     }
 }
 
+/// Takes this thread out of the idle class, and out of that in which it was told to stop.
+#[cfg(feature = "wasm")]
+pub(crate) fn become_ordinary() {
+    let _ = set_class(SELF, libc::SCHED_OTHER, 0);
+}
+
 /// Puts this process's session last among the sessions. Others than the administrator may do
 /// that only so many times a second on the whole machine, and wait for their turn here.
 pub(crate) fn make_session_idle() {

@@ -10,24 +10,28 @@
 //! - After a stop, nothing more is told of that replica.
 
 mod warm_runner;
+mod wasm;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use gleaner_hooks::RunDir;
 use gleaner_protocol::control::Lease;
-use gleaner_protocol::job::{CommandTask, Task};
+use gleaner_protocol::job::{InputFile, Task};
 use gleaner_protocol::{Epoch, LeaseToken, Time};
 use tokio::sync::mpsc;
 use tracing::{debug, warn};
 
 use crate::blobs::{Blobs, CachedBlob};
+use crate::checkpoints::Checkpoints;
 use crate::harvest::RunResult;
+use crate::modules::Modules;
 use crate::owner::Owner;
 use crate::runner::{CommandOrder, KernelOrder, Order, Reply, Setup, StagedInput, discard_spooled};
 use crate::slot_table::SlotTable;
 use std::collections::BTreeMap;
 use warm_runner::{RunnerGone, WarmRunner};
+use wasm::Module;
 
 /// What all slots share.
 pub(crate) struct Workshop {
@@ -39,6 +43,10 @@ pub(crate) struct Workshop {
     pub(crate) owner: Arc<Owner>,
     /// Inputs and outputs.
     pub(crate) blobs: Arc<Blobs>,
+    /// Compiled modules.
+    pub(crate) modules: Modules,
+    /// What modules saved.
+    pub(crate) checkpoints: Arc<Checkpoints>,
     /// Programs that may run, by the names that submitters use.
     pub(crate) commands: BTreeMap<String, PathBuf>,
     /// What is started as runner.
@@ -47,6 +55,25 @@ pub(crate) struct Workshop {
     pub(crate) tasks: PathBuf,
     /// Folder of large outputs.
     pub(crate) spool: PathBuf,
+}
+
+impl Workshop {
+    /// Brings inputs into the cache, and keeps them there as long as the pins live.
+    async fn fetch_inputs(
+        &self,
+        files: &[InputFile],
+    ) -> Result<(Vec<StagedInput>, Vec<CachedBlob>), String> {
+        let mut inputs = Vec::with_capacity(files.len());
+        let mut pins = Vec::with_capacity(files.len());
+        for input in files {
+            let blob = self.blobs.fetch(input.digest).await;
+            let blob = blob.map_err(|error| format!("input {:?}: {error}", input.name))?;
+            let source = blob.path().to_owned();
+            inputs.push(StagedInput { name: input.name.clone(), source, digest: input.digest });
+            pins.push(blob);
+        }
+        Ok((inputs, pins))
+    }
 }
 
 /// For one slot.
@@ -95,7 +122,7 @@ pub(crate) async fn run_slot(
     mut orders: mpsc::UnboundedReceiver<SlotOrder>,
     events: mpsc::Sender<SlotEvent>,
 ) {
-    let mut task = SlotTask { slot, shop, runner: None, events };
+    let mut task = SlotTask { slot, shop, runner: None, module: None, events };
     loop {
         let order = tokio::select! {
             order = orders.recv() => order,
@@ -123,6 +150,8 @@ struct SlotTask {
     slot: u32,
     shop: Arc<Workshop>,
     runner: Option<WarmRunner>,
+    /// What the runner was handed, while it runs a module.
+    module: Option<Module>,
     events: mpsc::Sender<SlotEvent>,
 }
 
@@ -185,7 +214,9 @@ impl SlotTask {
                 explained
             }
             Course::Stopped | Course::OrdersEnded => {
-                self.bury().await;
+                if !self.ask_to_stop(token).await {
+                    self.bury().await;
+                }
                 discard_spooled(&self.shop.spool, token.get());
                 return !matches!(course, Course::OrdersEnded);
             }
@@ -195,7 +226,8 @@ impl SlotTask {
 
     async fn perform(&mut self, replica: Replica<'_>) -> Course {
         let Replica { lease, task, epoch, since } = replica;
-        let (order, pins) = match self.prepare(lease, task).await {
+        self.module = None;
+        let (order, pins, module) = match self.prepare(lease, task).await {
             Ok(prepared) => prepared,
             Err(reason) => return Course::Ended(RunResult::CannotRun(reason)),
         };
@@ -220,8 +252,14 @@ impl SlotTask {
             table.stop(self.slot, lease.token);
             return Course::RunnerGone;
         }
-        match converse(runner, lease.token, &self.events).await {
+        self.module = module;
+        let result =
+            converse(runner, &self.shop, &mut self.module, lease.token, &self.events).await;
+        match result {
             Ok(result) => {
+                if let Some(module) = self.module.take() {
+                    module.ended(&self.shop, &result);
+                }
                 table.end(self.slot);
                 if matches!(result, RunResult::CannotRun(_)) {
                     // A damaged input may be why: the next try fetches it anew.
@@ -241,7 +279,10 @@ impl SlotTask {
         if how.for_a_render || epoch_raised {
             return (RunResult::Preempted, true);
         }
-        let reason = format!("its process was ended from outside ({}); out of memory?", how.status);
+        let reason = match self.module.take() {
+            Some(module) => module.explain_death(&how.status),
+            None => format!("its process was ended from outside ({}); out of memory?", how.status),
+        };
         (RunResult::Failed { reason, cpu_us: 0 }, false)
     }
 
@@ -250,17 +291,17 @@ impl SlotTask {
         &self,
         lease: &Lease,
         task: &Task,
-    ) -> Result<(Order, Vec<CachedBlob>), String> {
+    ) -> Result<(Order, Vec<CachedBlob>, Option<Module>), String> {
         let token = lease.token.get();
         let index = lease.replica.workunit.index;
         let item = lease.item.clone();
         match task {
             Task::Kernel(kernel) => {
                 let kernel = kernel.clone();
-                Ok((Order::Kernel(KernelOrder { token, kernel, index, item }), Vec::new()))
+                Ok((Order::Kernel(KernelOrder { token, kernel, index, item }), Vec::new(), None))
             }
             Task::Command(command) => {
-                let (inputs, pins) = self.fetch_inputs(command).await?;
+                let (inputs, pins) = self.shop.fetch_inputs(&command.inputs).await?;
                 let (name, arguments) = command.argv.split_first().ok_or("no program")?;
                 let program = self.shop.commands.get(name).cloned();
                 let program = program.ok_or_else(|| format!("{name} is not allowed here"))?;
@@ -273,25 +314,23 @@ impl SlotTask {
                     inputs,
                     outputs: command.outputs.clone(),
                 };
-                Ok((Order::Command(order), pins))
+                Ok((Order::Command(order), pins, None))
             }
+            Task::Wasm(_) => Module::prepare(&self.shop, lease, task).await,
         }
     }
 
-    async fn fetch_inputs(
-        &self,
-        command: &CommandTask,
-    ) -> Result<(Vec<StagedInput>, Vec<CachedBlob>), String> {
-        let mut inputs = Vec::with_capacity(command.inputs.len());
-        let mut pins = Vec::with_capacity(command.inputs.len());
-        for input in &command.inputs {
-            let blob = self.shop.blobs.fetch(input.digest).await;
-            let blob = blob.map_err(|error| format!("input {:?}: {error}", input.name))?;
-            let source = blob.path().to_owned();
-            inputs.push(StagedInput { name: input.name.clone(), source, digest: input.digest });
-            pins.push(blob);
+    /// Ends what runs without ending the runner, where that is a module. False where it is not,
+    /// or does not end in time.
+    async fn ask_to_stop(&mut self, token: LeaseToken) -> bool {
+        let (Some(runner), Some(module)) = (&mut self.runner, self.module.take()) else {
+            return false;
+        };
+        let stopped = module.stop(runner, &self.shop, token).await;
+        if stopped {
+            self.shop.table.end(self.slot);
         }
-        Ok((inputs, pins))
+        stopped
     }
 
     /// Makes sure that a runner waits for an order.
@@ -366,11 +405,20 @@ struct Death {
 /// Passes progress on until the replica has ended.
 async fn converse(
     runner: &mut WarmRunner,
+    shop: &Workshop,
+    module: &mut Option<Module>,
     token: LeaseToken,
     events: &mpsc::Sender<SlotEvent>,
 ) -> Result<RunResult, RunnerGone> {
     loop {
-        return Ok(match runner.receive().await? {
+        let mut reply = runner.receive().await?;
+        if let Some(module) = module {
+            match module.take(shop, token, reply).await {
+                Some(left) => reply = left,
+                None => continue,
+            }
+        }
+        return Ok(match reply {
             Reply::Progress { permille } => {
                 // One that does not fit is no loss: another follows.
                 let _ = events.try_send(SlotEvent::Progress { token, permille });
@@ -379,6 +427,10 @@ async fn converse(
             Reply::Done { files, cpu_us } => RunResult::Output { files, cpu_us },
             Reply::Failed { reason, cpu_us } => RunResult::Failed { reason, cpu_us },
             Reply::CannotRun(reason) => RunResult::CannotRun(reason),
+            // It was not asked to stop, and what is no module has neither of the others.
+            Reply::Stopped | Reply::Compiled { .. } | Reply::Checkpoint { .. } => {
+                return Err(RunnerGone);
+            }
         });
     }
 }

@@ -32,6 +32,7 @@ impl Host {
             capabilities: Capabilities {
                 kernels: [KernelName::new("noop").expect("plain")].into(),
                 commands: [].into(),
+                wasm_memory_mib: 0,
             },
             kind: None,
             chunk_cache_mib: 0,

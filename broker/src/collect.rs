@@ -12,7 +12,6 @@
 use std::fs;
 use std::path::Path;
 
-use gleaner_protocol::job::Task;
 use gleaner_protocol::{Content, Digest};
 use gleaner_scheduling::Core;
 use rustc_hash::FxHashSet;
@@ -88,11 +87,7 @@ fn outputs_of(core: &Core) -> FxHashSet<Digest> {
 
 fn inputs_of(core: &Core) -> FxHashSet<Digest> {
     let tasks = core.farm().jobs().map(|job| &job.spec.task);
-    let commands = tasks.filter_map(|task| match task {
-        Task::Command(command) => Some(command),
-        Task::Kernel(_) => None,
-    });
-    commands.flat_map(|command| command.inputs.iter().map(|input| input.digest)).collect()
+    tasks.flat_map(|task| task.contents().map(|(_, digest)| digest)).collect()
 }
 
 fn chain(error: &dyn std::error::Error) -> String {
@@ -107,7 +102,7 @@ mod tests {
     use std::time::SystemTime;
 
     use gleaner_protocol::control::Fragment;
-    use gleaner_protocol::job::{CommandTask, InputFile, JobSpec};
+    use gleaner_protocol::job::{CommandTask, InputFile, JobSpec, Task};
     use gleaner_protocol::{
         Capabilities, Epoch, HostInfo, HostName, JobId, Manifest, Origin, OutputFile, Time,
     };

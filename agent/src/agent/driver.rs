@@ -48,6 +48,8 @@ pub(super) struct Driver {
     /// Said and not yet passed on.
     outgoing: Vec<AgentMessage>,
     effects: Vec<Effect>,
+    /// By slot: it runs a module, which ends when it is told to, or is killed by the slot's task.
+    asks_first: Vec<bool>,
     storing: BTreeMap<LeaseToken, AbortHandle>,
     stored: mpsc::Sender<Stored>,
     /// For the sampler.
@@ -81,6 +83,7 @@ impl Driver {
         Self {
             harvest,
             shop,
+            asks_first: vec![false; orders.len()],
             orders,
             link: None,
             outgoing: Vec::new(),
@@ -286,14 +289,18 @@ impl Driver {
                 let what = match &*task {
                     Task::Kernel(kernel) => kernel.to_string(),
                     Task::Command(command) => command.argv.first().cloned().unwrap_or_default(),
+                    Task::Wasm(wasm) => format!("module {}", wasm.module),
                 };
                 let what = format!("{} {what:.80}", lease.replica);
                 self.shop.owner.label(slot, lease.token, what);
+                self.asks_first[slot as usize] = matches!(*task, Task::Wasm(_));
                 self.order(slot, SlotOrder::Start { lease, task, epoch, since });
             }
             Effect::Stop { slot, token } => {
-                // At once; the slot's task clears up afterwards.
-                self.shop.table.stop(slot, token);
+                if !self.asks_first[slot as usize] {
+                    // At once; the slot's task clears up afterwards.
+                    self.shop.table.stop(slot, token);
+                }
                 self.order(slot, SlotOrder::Stop(token));
             }
             Effect::Store { token, files } => self.store(token, files),

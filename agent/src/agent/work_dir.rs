@@ -57,6 +57,15 @@ impl WorkDir {
         self.path.join("cache")
     }
 
+    /// Where compiled modules are found in the cache.
+    pub(super) fn compiled(&self) -> PathBuf {
+        self.path.join("compiled")
+    }
+
+    pub(super) fn checkpoints(&self) -> PathBuf {
+        self.path.join("checkpoints")
+    }
+
     pub(super) fn tasks(&self) -> PathBuf {
         self.path.join("tasks")
     }

@@ -34,6 +34,7 @@ struct Entry {
 pub(crate) struct CachedBlob {
     cache: Arc<Cache>,
     digest: Digest,
+    bytes: u64,
     path: PathBuf,
 }
 
@@ -66,9 +67,10 @@ impl Cache {
         let entry = inner.entries.get_mut(&digest)?;
         entry.used = uses;
         entry.pins += 1;
+        let bytes = entry.bytes;
         drop(inner);
         let path = cache.folder.join(digest.to_string());
-        Some(CachedBlob { cache: Arc::clone(cache), digest, path })
+        Some(CachedBlob { cache: Arc::clone(cache), digest, bytes, path })
     }
 
     /// A lock for fetching this content.
@@ -143,6 +145,16 @@ impl CachedBlob {
     /// Where it is.
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Its address.
+    pub(crate) fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// Its length.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// Removes it from the cache: it may be damaged.

@@ -74,6 +74,16 @@ impl Harvest {
                     Err(format!("{program} is not allowed on this host"))
                 }
             }
+            Task::Wasm(wasm) => {
+                wasm.check().map_err(|error| error.to_string())?;
+                let most = self.host.capabilities.wasm_memory_mib;
+                if wasm.memory_mib <= most {
+                    Ok(())
+                } else {
+                    let asked = wasm.memory_mib;
+                    Err(format!("a module gets {most} MiB of memory on this host, not {asked}"))
+                }
+            }
         }
     }
 

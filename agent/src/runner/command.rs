@@ -12,6 +12,7 @@ use super::capture::{CaptureError, Printed, capture};
 use super::children_cpu::children_cpu_us;
 use super::folder::TaskFolder;
 use super::outputs::{Collector, copy_hashed};
+use super::substitute::substitute;
 use super::sweep::end_descendants;
 use super::{CommandOrder, Reply};
 use crate::harvest::Product;
@@ -74,7 +75,9 @@ fn attempt(
     }
     let mut files = vec![keep_stdout(printed)?];
     for name in &order.outputs {
-        files.push(collector.keep_file(order.token, path, name).map_err(Trouble::Failed)?);
+        files.push(
+            collector.keep_file(order.token, &path.join(name), name).map_err(Trouble::Failed)?,
+        );
     }
     Ok(files)
 }
@@ -118,30 +121,6 @@ fn spawn(folder: &Path, order: &CommandOrder) -> Result<Child, Trouble> {
         })
 }
 
-/// Puts index and item in. What comes in is not looked at again.
-fn substitute(argument: &str, index: &str, item: &str) -> String {
-    let mut text = String::with_capacity(argument.len() + item.len());
-    let mut rest = argument;
-    while let Some(at) = rest.find('{') {
-        text.push_str(&rest[..at]);
-        rest = &rest[at..];
-        let (value, length) = if rest.starts_with(INDEX) {
-            (index, INDEX.len())
-        } else if rest.starts_with(ITEM) {
-            (item, ITEM.len())
-        } else {
-            ("{", 1)
-        };
-        text.push_str(value);
-        rest = &rest[length..];
-    }
-    text.push_str(rest);
-    text
-}
-
-const INDEX: &str = "{index}";
-const ITEM: &str = "{item}";
-
 fn keep_stdout(printed: Printed) -> Result<Product, Trouble> {
     let name = "stdout".to_owned();
     let Some(mut file) = printed.overflow else {
@@ -163,17 +142,4 @@ fn describe(status: ExitStatus, stderr: &str) -> String {
         (None, None) => "it ended without a status".into(),
     };
     if stderr.is_empty() { end } else { format!("{end}; standard error ends: {stderr}") }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn index_and_item_are_put_in_once() {
-        assert_eq!(substitute("a{index}b{item}c", "7", "x"), "a7bxc");
-        assert_eq!(substitute("{item}", "7", "{index}{item}"), "{index}{item}");
-        assert_eq!(substitute("{{index}} {other} {", "7", "x"), "{7} {other} {");
-        assert_eq!(substitute("größe {item}", "7", "ü"), "größe ü");
-    }
 }

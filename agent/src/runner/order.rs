@@ -23,6 +23,14 @@ pub(crate) enum Order {
     Kernel(KernelOrder),
     /// As a child of it.
     Command(CommandOrder),
+    /// In the runner itself, as a WebAssembly module.
+    Wasm(WasmOrder),
+    /// End this replica of a module, and keep the runner. One that has ended already is passed
+    /// over.
+    Stop {
+        /// Which.
+        token: u64,
+    },
 }
 
 /// A replica of a kernel.
@@ -57,13 +65,55 @@ pub(crate) struct CommandOrder {
     pub(crate) outputs: Vec<String>,
 }
 
-/// A file of the input cache that a command reads.
+/// A file of the input cache that a task reads.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StagedInput {
     /// Its name in the task's folder.
     pub(crate) name: String,
     /// Where the cache has it.
     pub(crate) source: PathBuf,
+    /// What it must hold.
+    pub(crate) digest: Digest,
+}
+
+/// A replica of a module.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct WasmOrder {
+    /// The lease's token; names the replica's large outputs.
+    pub(crate) token: u64,
+    /// The module.
+    pub(crate) module: StagedInput,
+    /// What was compiled of it before, on this host.
+    pub(crate) compiled: Option<CompiledModule>,
+    /// Its arguments, before substitution.
+    pub(crate) arguments: Vec<String>,
+    /// The workunit.
+    pub(crate) index: u32,
+    /// Its item.
+    pub(crate) item: Option<String>,
+    /// Names job and workunit, the same for all of its replicas.
+    pub(crate) workunit: Digest,
+    /// Files that it reads.
+    pub(crate) inputs: Vec<StagedInput>,
+    /// Files that it writes.
+    pub(crate) outputs: Vec<String>,
+    /// Most memory that it may have, in MiB.
+    pub(crate) memory_mib: u32,
+    /// Most that its files may hold together, in MiB.
+    pub(crate) disk_mib: u32,
+    /// Most CPU time, in seconds.
+    pub(crate) cpu_s: u64,
+    /// Most instructions, where they are counted.
+    pub(crate) fuel: Option<u64>,
+    /// What an earlier replica of the workunit saved on this host.
+    pub(crate) checkpoint: Option<Vec<u8>>,
+}
+
+/// A file of the cache that holds a compiled module.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CompiledModule {
+    /// Where it is.
+    pub(crate) path: PathBuf,
     /// What it must hold.
     pub(crate) digest: Digest,
 }
@@ -76,6 +126,21 @@ pub(crate) enum Reply {
         /// How far, in thousandths.
         permille: u16,
     },
+    /// Its module was compiled, and lies in the spool folder for the agent to keep; more replies
+    /// follow.
+    Compiled {
+        /// What it holds.
+        digest: Digest,
+        /// Its length.
+        bytes: u64,
+    },
+    /// It saved this, for the agent to keep; more replies follow.
+    Checkpoint {
+        /// What.
+        bytes: Vec<u8>,
+    },
+    /// It was stopped, as the agent asked.
+    Stopped,
     /// It has an output.
     Done {
         /// Its files.

@@ -16,6 +16,9 @@ pub(crate) fn spool_path(spool: &Path, token: u64, name: &str) -> PathBuf {
     spool.join(format!("{token:016x}-{name}"))
 }
 
+/// Name of a compiled module in the spool folder; no output has it.
+pub(crate) const COMPILED_NAME: &str = ".compiled";
+
 /// Removes all large output files of a replica, finished or not.
 pub(crate) fn discard_spooled(spool: &Path, token: u64) {
     let prefix = format!("{token:016x}-");
@@ -37,6 +40,12 @@ pub(super) struct Collector {
 impl Collector {
     pub(super) fn new(spool: PathBuf) -> Self {
         Self { spool }
+    }
+
+    /// Folder of large outputs.
+    #[cfg(feature = "wasm")]
+    pub(super) fn spool(&self) -> &Path {
+        &self.spool
     }
 
     /// Keeps what is in memory.
@@ -65,15 +74,9 @@ impl Collector {
         ))
     }
 
-    /// Keeps a file that a command left in its folder.
-    pub(super) fn keep_file(
-        &self,
-        token: u64,
-        folder: &Path,
-        name: &str,
-    ) -> Result<Product, String> {
-        let path = folder.join(name);
-        let mut file = open_plain(&path).map_err(|reason| format!("output {name:?} {reason}"))?;
+    /// Keeps a file that a task left at `path`.
+    pub(super) fn keep_file(&self, token: u64, path: &Path, name: &str) -> Result<Product, String> {
+        let mut file = open_plain(path).map_err(|reason| format!("output {name:?} {reason}"))?;
         let bytes = file.metadata().map_err(|error| format!("output {name:?}: {error}"))?.size();
         if bytes > BLOB_BYTES_MAX {
             let reason = "is larger than an output may be";
@@ -86,7 +89,7 @@ impl Collector {
             return Ok(Product { name: name.into(), content: Content::Inline(content) });
         }
         let digest = Digest::of_reader(&mut file).map_err(read)?;
-        fs::rename(&path, spool_path(&self.spool, token, name)).map_err(read)?;
+        fs::rename(path, spool_path(&self.spool, token, name)).map_err(read)?;
         Ok(Product { name: name.into(), content: Content::Stored { digest, bytes } })
     }
 }
@@ -130,7 +133,7 @@ mod tests {
         fs::create_dir(&work).expect("made");
         fs::create_dir(&spool).expect("made");
         make(&work);
-        let product = Collector::new(spool).keep_file(7, &work, "out");
+        let product = Collector::new(spool).keep_file(7, &work.join("out"), "out");
         (folder, product)
     }
 

@@ -8,6 +8,7 @@ use std::process::Stdio;
 
 use gleaner_hooks::{RunDir, RunDirError, TaskGroup, kill};
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 use thiserror::Error;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -92,6 +93,15 @@ impl WarmRunner {
             RunnerGone
         })?;
         self.socket.write_all(&frame).await.map_err(|_| RunnerGone)
+    }
+
+    /// Has its leader look up from what it runs: there is something to read. One that runs
+    /// nothing that can look up is not disturbed.
+    pub(super) fn look_up(&self) {
+        // While the leader has not been waited for, its number is nobody else's.
+        if let Some(leader) = Pid::from_raw(self.pgid) {
+            let _ = kill_process(leader, Signal::URG);
+        }
     }
 
     /// Waits for a message.

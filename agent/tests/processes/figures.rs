@@ -5,13 +5,15 @@ use std::process::Command;
 
 use gleaner_hooks::{ProcessStat, SocketAnswer, SocketRequest};
 use gleaner_protocol::control::{AgentMessage, BrokerMessage, Verdict};
-use gleaner_protocol::job::Task;
+use gleaner_protocol::job::{Task, WasmTask};
 use gleaner_protocol::{Span, boottime};
 
 use crate::Story;
 use crate::agent::{AgentProcess, AgentThread, Folders, block_on};
 use crate::broker::{Broker, Session, command, kernel};
+use crate::modules::{BUSY, abort, give, hear_progress};
 use crate::releases::{ENDLESS, wait_until_busy};
+use crate::wat::program;
 use crate::watch::{pause, wait_until};
 
 pub(crate) const STORIES: &[Story] = &[
@@ -19,6 +21,7 @@ pub(crate) const STORIES: &[Story] = &[
     ("a_pause_leaves_nothing_running_in_milliseconds", a_pause_leaves_nothing_running),
     ("an_idle_agent_with_64_slots_costs_next_to_nothing", an_idle_agent_costs_little),
     ("a_replica_in_a_warm_runner_costs_little", a_replica_in_a_warm_runner_costs_little),
+    ("a_module_starts_and_stops_in_milliseconds", a_module_starts_and_stops_in_milliseconds),
 ];
 
 /// `GLEANER_RELEASE_TRIALS` asks for more.
@@ -151,6 +154,62 @@ fn a_replica_in_a_warm_runner_costs_little() {
         );
         let (p50, _) = percentiles(&mut single);
         assert!(p50 < Span::from_millis(20), "{p50}");
+    });
+}
+
+/// A module that computes nothing, from lease to report, beside a kernel that computes nothing:
+/// what is between them is the module's start. And one in a tight loop, from the broker's word to
+/// the agent's, after which its core was given back.
+fn a_module_starts_and_stops_in_milliseconds() {
+    block_on(async {
+        let folders = Folders::new();
+        let mut broker = Broker::start().await;
+        let config = folders.config(&broker.address, 1);
+        let agent = AgentThread::start(config.clone());
+        let (mut session, _) = broker.welcome().await;
+        let module = broker.put(&program("", ""));
+        let start = boottime();
+        session.perform(Task::Wasm(WasmTask::new(module)), None).await;
+        let compiled = boottime() - start;
+        agent.stop();
+        // Another agent: its runner is cold, and the compiled module lies in the cache.
+        let _agent = AgentThread::start(config);
+        let (mut session, _) = broker.welcome().await;
+        session.perform(kernel("noop"), None).await;
+        let mut first = Vec::new();
+        let start = boottime();
+        session.perform(Task::Wasm(WasmTask::new(module)), None).await;
+        first.push(boottime() - start);
+        let (mut empty, mut noop) = (Vec::new(), Vec::new());
+        for _ in 0..200 {
+            let start = boottime();
+            session.perform(Task::Wasm(WasmTask::new(module)), None).await;
+            empty.push(boottime() - start);
+            let start = boottime();
+            session.perform(kernel("noop"), None).await;
+            noop.push(boottime() - start);
+        }
+        let endless = WasmTask::new(broker.put(&program("", BUSY)));
+        let (mut stopped, mut warm) = (Vec::new(), 0);
+        for attempt in 1..=trials() {
+            let token = give(&mut session, &endless, u16::try_from(attempt).expect("few")).await;
+            hear_progress(&mut session).await;
+            let group = folders.groups();
+            let start = boottime();
+            abort(&mut session, token).await;
+            stopped.push(boottime() - start);
+            session.perform(kernel("noop"), None).await;
+            warm += usize::from(folders.groups() == group);
+        }
+        println!("a module, compiled and run:              {}", summary(&mut [compiled]));
+        println!("a cached module's first run in a runner: {}", summary(&mut first));
+        println!("a module replica, lease to report:       {}", summary(&mut empty));
+        println!("a kernel replica between them:           {}", summary(&mut noop));
+        println!("a module in a tight loop, word to end:   {}", summary(&mut stopped));
+        println!("runners still warm: {warm} of {}", stopped.len());
+        let bound = percentiles(&mut noop).0 + Span::from_millis(20);
+        assert!(percentiles(&mut empty).0 < bound, "{empty:?}");
+        assert!(percentiles(&mut stopped).0 < Span::from_millis(100), "{stopped:?}");
     });
 }
 

@@ -10,7 +10,9 @@ mod deaths;
 mod figures;
 mod kernels;
 mod links;
+mod modules;
 mod releases;
+mod wat;
 mod watch;
 
 use std::panic;
@@ -28,9 +30,10 @@ fn main() -> ExitCode {
         agent::agent_main(config);
     }
     let filters: Vec<&String> = arguments.iter().filter(|a| !a.starts_with('-')).collect();
-    let stories: [&[Story]; 6] = [
+    let stories: [&[Story]; 7] = [
         kernels::STORIES,
         commands::STORIES,
+        modules::STORIES,
         releases::STORIES,
         deaths::STORIES,
         links::STORIES,

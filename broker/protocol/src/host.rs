@@ -44,6 +44,8 @@ pub struct Capabilities {
     pub kernels: BTreeSet<KernelName>,
     /// Programs that its owner allows, as absolute paths.
     pub commands: BTreeSet<String>,
+    /// Most memory that one WebAssembly module gets, in MiB; 0 where the host runs none.
+    pub wasm_memory_mib: u32,
 }
 
 /// What an agent tells the broker of its host when it connects.

@@ -1,5 +1,7 @@
 //! What a submitter asks for.
 
+mod wasm;
+
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -9,6 +11,8 @@ use crate::limits::{
 };
 use crate::output::{ManifestError, check_file_name};
 use crate::{Digest, KernelName, OwnerName, Profile, Trust, codec};
+
+pub use wasm::{WasmTask, WasmTaskError};
 
 /// A class of jobs with a policy of its own. A fragment is offered to the lanes in this order.
 #[derive(
@@ -87,6 +91,20 @@ pub enum Task {
     Kernel(KernelName),
     /// A program of the host, where the host's owner allows it.
     Command(CommandTask),
+    /// A WebAssembly module that comes with the job.
+    Wasm(WasmTask),
+}
+
+impl Task {
+    /// The contents that it needs, uploaded before the job, each with a name for people.
+    pub fn contents(&self) -> impl Iterator<Item = (&str, Digest)> {
+        let (module, inputs) = match self {
+            Self::Kernel(_) => (None, &[][..]),
+            Self::Command(command) => (None, &command.inputs[..]),
+            Self::Wasm(wasm) => (Some(("module", wasm.module)), &wasm.inputs[..]),
+        };
+        module.into_iter().chain(inputs.iter().map(|input| (input.name.as_str(), input.digest)))
+    }
 }
 
 /// A program with its arguments; never a shell line.
@@ -201,6 +219,7 @@ impl JobSpec {
         match &self.task {
             Task::Kernel(_) => Ok(()),
             Task::Command(command) => command.check(),
+            Task::Wasm(wasm) => Ok(wasm.check()?),
         }
     }
 }
@@ -276,6 +295,9 @@ pub enum JobError {
     /// A name that is no plain file name.
     #[error("task.command: {0}")]
     FileName(#[from] ManifestError),
+    /// A module's task.
+    #[error(transparent)]
+    Wasm(#[from] WasmTaskError),
 }
 
 #[cfg(test)]

@@ -29,6 +29,18 @@ pub const INPUT_FILES_MAX: usize = 64;
 pub const ARGV_MAX: usize = 1024;
 /// Longest single argument or item, in bytes.
 pub const ARGUMENT_BYTES_MAX: usize = 64 << 10;
+/// Largest WebAssembly module, in bytes.
+pub const WASM_MODULE_BYTES_MAX: u64 = 32 << 20;
+/// Most memory that one replica of a module may ask for, in MiB: all that it can address.
+pub const WASM_MEMORY_MIB_MAX: u32 = 4096;
+/// Most that the files of one replica of a module may hold together, in MiB.
+pub const WASM_DISK_MIB_MAX: u32 = 4096;
+/// Most CPU time that one replica of a module may ask for, in seconds (30 days).
+pub const WASM_CPU_S_MAX: u64 = 30 * 86_400;
+/// Most instructions that one replica of a module may ask for.
+pub const WASM_FUEL_MAX: u64 = 1 << 62;
+/// Largest checkpoint that a module may offer, in bytes.
+pub const WASM_CHECKPOINT_BYTES_MAX: usize = 1 << 20;
 /// Most workunits of one job.
 pub const WORKUNITS_MAX: u32 = 100_000_000;
 /// Most replicas that a job may ask for at once per workunit.

@@ -121,7 +121,7 @@ impl Bench {
             owner: owner.map(|owner| OwnerName::new(owner).expect("a plain name")),
             cores: slots,
             memory_mib: 16_384,
-            capabilities: Capabilities { kernels, commands: BTreeSet::new() },
+            capabilities: Capabilities { kernels, ..Capabilities::default() },
             kind: None,
             chunk_cache_mib: 0,
         };

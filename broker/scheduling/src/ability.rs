@@ -1,8 +1,8 @@
-//! Kernels and programs that jobs ask for, interned, so that "can this host run it" is one bit.
+//! Kernels, programs and modules' memory that jobs ask for, interned, so that "can this host run it" is one bit.
 
 use std::collections::BTreeMap;
 
-use gleaner_protocol::job::Task;
+use gleaner_protocol::job::{Task, WasmTask};
 use gleaner_protocol::{Capabilities, KernelName};
 use smallvec::SmallVec;
 
@@ -27,6 +27,8 @@ impl AbilityIx {
 pub(crate) struct Abilities {
     kernels: BTreeMap<KernelName, AbilityIx>,
     programs: BTreeMap<String, AbilityIx>,
+    /// By the memory that a module is given, in MiB.
+    wasm: BTreeMap<u32, AbilityIx>,
     /// Jobs that ask for each; 0 where the number is free.
     jobs: Vec<u32>,
     /// Numbers that nobody asks for any more.
@@ -35,13 +37,14 @@ pub(crate) struct Abilities {
 
 impl Abilities {
     fn len(&self) -> usize {
-        self.kernels.len() + self.programs.len()
+        self.kernels.len() + self.programs.len() + self.wasm.len()
     }
 
     fn find(&self, task: &Task) -> Option<AbilityIx> {
         match task {
             Task::Kernel(name) => self.kernels.get(name).copied(),
             Task::Command(command) => self.programs.get(command.argv.first()?).copied(),
+            Task::Wasm(wasm) => self.wasm.get(&wasm_memory_mib(wasm)).copied(),
         }
     }
 
@@ -71,6 +74,7 @@ impl Abilities {
                 let program = command.argv.first().cloned().unwrap_or_default();
                 self.programs.insert(program, ability)
             }
+            Task::Wasm(wasm) => self.wasm.insert(wasm_memory_mib(wasm), ability),
         };
         Some((ability, true))
     }
@@ -87,6 +91,7 @@ impl Abilities {
         match task {
             Task::Kernel(name) => self.kernels.remove(name),
             Task::Command(command) => self.programs.remove(command.argv.first()?),
+            Task::Wasm(wasm) => self.wasm.remove(&wasm_memory_mib(wasm)),
         };
         self.free.push(ability);
         Some(ability)
@@ -96,8 +101,9 @@ impl Abilities {
     pub(crate) fn of(&self, capabilities: &Capabilities) -> AbilitySet {
         let kernels = capabilities.kernels.iter().filter_map(|name| self.kernels.get(name));
         let programs = capabilities.commands.iter().filter_map(|name| self.programs.get(name));
+        let wasm = self.wasm.range(..=capabilities.wasm_memory_mib).map(|(_, ability)| ability);
         let mut set = AbilitySet::default();
-        kernels.chain(programs).for_each(|ability| set.insert(*ability));
+        kernels.chain(programs).chain(wasm).for_each(|ability| set.insert(*ability));
         set
     }
 }
@@ -109,7 +115,14 @@ pub(crate) fn offers(capabilities: &Capabilities, task: &Task) -> bool {
         Task::Command(command) => {
             command.argv.first().is_some_and(|program| capabilities.commands.contains(program))
         }
+        Task::Wasm(wasm) => wasm_memory_mib(wasm) <= capabilities.wasm_memory_mib,
     }
+}
+
+/// The memory that a host has to give a module, in MiB: what it asks for, up to the next power of
+/// two, so that jobs with limits of all kinds need few abilities.
+pub(crate) fn wasm_memory_mib(task: &WasmTask) -> u32 {
+    task.memory_mib.checked_next_power_of_two().unwrap_or(u32::MAX)
 }
 
 /// A set of abilities, one bit each.

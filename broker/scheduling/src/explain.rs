@@ -5,6 +5,7 @@ use std::fmt;
 use gleaner_protocol::job::Task;
 use gleaner_protocol::{JobId, Origin, WorkunitId};
 
+use crate::ability::wasm_memory_mib;
 use crate::farm::JobPhase;
 use crate::{Core, Farm};
 
@@ -299,6 +300,9 @@ impl Farm {
                 Task::Kernel(name) => format!("the kernel {name}"),
                 Task::Command(command) => {
                     format!("the program {}", command.argv.first().map_or("", String::as_str))
+                }
+                Task::Wasm(wasm) => {
+                    format!("WebAssembly with {} MiB of memory", wasm_memory_mib(wasm))
                 }
             };
             return Some(WaitReason::NobodyCan { needs, hosts: connected });

@@ -3,8 +3,9 @@
 use std::str::FromStr;
 
 use gleaner_protocol::api::{Explanation, JobStatus, Reason};
-use gleaner_protocol::job::{InputFile, JobSpec, Task};
-use gleaner_protocol::{JobId, WorkunitId};
+use gleaner_protocol::job::{JobSpec, Task};
+use gleaner_protocol::limits::WASM_MODULE_BYTES_MAX;
+use gleaner_protocol::{Digest, JobId, WorkunitId};
 use gleaner_scheduling::{SubmitRefusal, WaitReason};
 use gleaner_serve::Problem;
 use warp::filters::BoxedFilter;
@@ -46,9 +47,10 @@ impl Api {
 async fn submit(api: Api, body: bytes::Bytes) -> Result<Response, Problem> {
     api.committer.admit().map_err(|error| Problem::from(&*error))?;
     let spec: JobSpec = parse(&body, "job")?;
-    if let Task::Command(command) = &spec.task {
-        for InputFile { name, digest } in &command.inputs {
-            if api.blobs.length(*digest).await?.is_none() {
+    for (name, digest) in spec.task.contents() {
+        match api.blobs.length(digest).await? {
+            Some(bytes) => check_module(&spec.task, digest, bytes)?,
+            None => {
                 return Err(Problem::new(
                     StatusCode::BAD_REQUEST,
                     "missing-input",
@@ -77,6 +79,23 @@ async fn submit(api: Api, body: bytes::Bytes) -> Result<Response, Problem> {
                 Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too-many", refusal.to_string())
             }
         }),
+    }
+}
+
+/// A module has a limit of its own, below that of other contents.
+fn check_module(task: &Task, digest: Digest, bytes: u64) -> Result<(), Problem> {
+    match task {
+        Task::Wasm(wasm) if wasm.module == digest && bytes > WASM_MODULE_BYTES_MAX => {
+            Err(Problem::new(
+                StatusCode::BAD_REQUEST,
+                "large-module",
+                format!(
+                    "task.wasm.module {digest} has {bytes} bytes, at most {WASM_MODULE_BYTES_MAX} are \
+                     run: strip it, or put its data into an input"
+                ),
+            ))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -49,6 +49,7 @@ impl Host {
             capabilities: Capabilities {
                 kernels: [KernelName::new("noop").expect("plain")].into(),
                 commands: ["/bin/true".to_owned()].into(),
+                wasm_memory_mib: 0,
             },
             kind: None,
             chunk_cache_mib: 0,

@@ -33,7 +33,7 @@ fn joins(core: &mut Core, name: &str, slots: u32, asks: u32) {
         owner: None,
         cores: 8,
         memory_mib: 0,
-        capabilities: Capabilities { kernels, commands: BTreeSet::new() },
+        capabilities: Capabilities { kernels, ..Capabilities::default() },
         kind: None,
         chunk_cache_mib: 0,
     };

@@ -91,7 +91,7 @@ impl World {
 
     fn join(&mut self, host: u8, kind: usize, slots: u32) {
         let capabilities =
-            Capabilities { kernels: BTreeSet::from([kernel()]), commands: BTreeSet::new() };
+            Capabilities { kernels: BTreeSet::from([kernel()]), ..Capabilities::default() };
         let info = HostInfo {
             name: name(host),
             origin: Origin::Farm,

@@ -3,8 +3,6 @@
 
 mod model;
 
-use std::collections::BTreeSet;
-
 use gleaner_protocol::control::{Fragment, ReleaseReason};
 use gleaner_protocol::job::{JobSpec, Lane, Task, Workunits};
 use gleaner_protocol::{
@@ -91,7 +89,7 @@ impl Pair {
                 memory_mib: 1,
                 capabilities: Capabilities {
                     kernels: offered.collect(),
-                    commands: BTreeSet::new(),
+                    ..Capabilities::default()
                 },
                 kind: None,
                 chunk_cache_mib: 0,

@@ -1,7 +1,5 @@
 //! Steps that may make sense or not, and the core that takes them.
 
-use std::collections::BTreeSet;
-
 use gleaner_protocol::control::{Fragment, Held, ReleaseReason};
 use gleaner_protocol::job::{JobSpec, Lane, Task, Workunits};
 use gleaner_protocol::{
@@ -253,7 +251,7 @@ impl World {
             owner: owner.map(owner_name),
             cores: 4,
             memory_mib: 0,
-            capabilities: Capabilities { kernels: kernels.collect(), commands: BTreeSet::new() },
+            capabilities: Capabilities { kernels: kernels.collect(), ..Capabilities::default() },
             kind: None,
             chunk_cache_mib: 0,
         };

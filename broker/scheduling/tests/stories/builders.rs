@@ -22,7 +22,7 @@ impl<'a> HostBuilder<'a> {
             owner: None,
             cores: 4,
             memory_mib: 1024,
-            capabilities: Capabilities { kernels, commands: BTreeSet::new() },
+            capabilities: Capabilities { kernels, ..Capabilities::default() },
             kind: None,
             chunk_cache_mib: 0,
         };

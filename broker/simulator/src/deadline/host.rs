@@ -53,7 +53,7 @@ impl Host {
             chunk_cache_mib: 0,
             capabilities: Capabilities {
                 kernels: BTreeSet::from([kernel]),
-                commands: BTreeSet::new(),
+                ..Capabilities::default()
             },
         }
     }

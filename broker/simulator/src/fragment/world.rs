@@ -408,7 +408,7 @@ fn hosts(plan: &Plan, seed: u64) -> Vec<Host> {
             chunk_cache_mib: 0,
             capabilities: Capabilities {
                 kernels: BTreeSet::from([kernel()]),
-                commands: BTreeSet::new(),
+                ..Capabilities::default()
             },
         };
         let presence = Presence::begin(rhythm, Dice::new(seed, PRESENCE + index as u64));

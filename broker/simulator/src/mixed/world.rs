@@ -169,7 +169,7 @@ fn host_info(name: HostName, kind: &str) -> HostInfo {
         chunk_cache_mib: 0,
         capabilities: Capabilities {
             kernels: BTreeSet::from([kernel()]),
-            commands: BTreeSet::new(),
+            ..Capabilities::default()
         },
     }
 }

@@ -241,7 +241,7 @@ fn host_info(name: HostName) -> HostInfo {
         memory_mib: 1024,
         kind: None,
         chunk_cache_mib: 1024,
-        capabilities: Capabilities { kernels: [kernel()].into(), commands: BTreeSet::new() },
+        capabilities: Capabilities { kernels: [kernel()].into(), ..Capabilities::default() },
     }
 }
 

@@ -109,7 +109,7 @@ impl Machine {
             owner: owner.map(|owner| OwnerName::new(owner).expect("a plain name")),
             cores,
             memory_mib: MEMORY_MIB,
-            capabilities: Capabilities { kernels, commands: BTreeSet::new() },
+            capabilities: Capabilities { kernels, ..Capabilities::default() },
             kind: None,
             chunk_cache_mib: 0,
         };

@@ -87,7 +87,7 @@ impl<'a> Service<'a> {
                 chunk_cache_mib: cluster.quota_mib,
                 capabilities: Capabilities {
                     kernels: BTreeSet::from([kernel.clone()]),
-                    commands: BTreeSet::new(),
+                    ..Capabilities::default()
                 },
             })
             .collect();

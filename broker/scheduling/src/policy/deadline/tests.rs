@@ -59,7 +59,7 @@ impl Cluster {
             memory_mib: 1024,
             kind: None,
             chunk_cache_mib: 0,
-            capabilities: Capabilities { kernels, commands: BTreeSet::new() },
+            capabilities: Capabilities { kernels, ..Capabilities::default() },
         };
         let fragment = Fragment { epoch: Epoch::default(), slots };
         self.held.retain(|held| held.0 != host);
