@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gleaner_hooks::{RunDir, RunDirError, StopMark};
+use gleaner_isolation::Enclosure;
 use gleaner_protocol::{HostInfo, Span, boottime};
 use reqwest::Client;
 use thiserror::Error;
@@ -27,6 +28,7 @@ use crate::blobs::Blobs;
 use crate::checkpoints::Checkpoints;
 use crate::config::{Config, ConfigError};
 use crate::harvest::Harvest;
+use crate::keeper::Keeper;
 use crate::limits::{CHECKPOINTS_BYTES_MAX, EVENTS_MAX, LAST_RUNNERS_MS_MAX};
 use crate::link::{LinkEvent, LinkKeeper, LinkTarget};
 use crate::modules::Modules;
@@ -69,7 +71,8 @@ pub async fn run(
 
     let run_dir = RunDir::open_for_agent(config.run_dir())?;
     let work_dir = WorkDir::open(config.work_dir())?;
-    let _lock = work_dir::lock(&run_dir.path().join("agent.lock"))?;
+    let lock_file = run_dir.path().join("agent.lock");
+    let _lock = work_dir::lock_in_turn(&lock_file).await?;
     let leftovers = run_dir.stop_groups();
     if leftovers != Default::default() {
         info!(?leftovers, "stopped what an earlier agent left running");
@@ -78,7 +81,14 @@ pub async fn run(
 
     let (ground, _) = driver::read_ground(&run_dir, host.cores);
     let harvest = Harvest::new(host.clone(), random(), ground);
-    let table = Arc::new(SlotTable::new(host.cores, harvest.fragment()));
+    let enclosure = Enclosure::open(config.isolation, &enclosure_name(&run_dir)?);
+    run_dir.note_enclosure(&enclosure.marks())?;
+    info!("harvested work is isolated by {}", enclosure.report());
+    let program = config.runner_program.clone().unwrap_or_else(this_program);
+    let tasks = work_dir.tasks();
+    let keeper = Keeper::start(&program, &lock_file, &run_dir, &tasks, &enclosure);
+    let _keeper = keeper.map_err(RunError::Keeper)?;
+    let table = Arc::new(SlotTable::new(host.cores, harvest.fragment(), enclosure.clone()));
     let (tell_owner, owner_said) = mpsc::unbounded_channel();
     let of = OwnedHost {
         host: host.name.clone(),
@@ -136,7 +146,8 @@ pub async fn run(
         modules,
         checkpoints: Arc::new(checkpoints),
         commands: config.commands()?,
-        runner_program: config.runner_program.clone().unwrap_or_else(this_program),
+        runner_program: program,
+        enclosure: enclosure.clone(),
         tasks: work_dir.tasks(),
         spool: work_dir.spool(),
     });
@@ -199,6 +210,9 @@ pub async fn run(
     }
     drop(releaser);
     drop(observer);
+    if let Err(error) = enclosure.remove() {
+        warn!("cannot remove the control groups of this agent: {error}");
+    }
     if is_deaf {
         return Err(RunError::ReleaseThread);
     }
@@ -237,6 +251,11 @@ fn host_info(config: &Config) -> Result<HostInfo, ConfigError> {
         kind: None,
         chunk_cache_mib: 0,
     })
+}
+
+/// Of one life of one run folder, so that no two agents of a machine share one.
+fn enclosure_name(run_dir: &RunDir) -> Result<String, RunDirError> {
+    Ok(format!("{:016x}", run_dir.epoch()?.incarnation))
 }
 
 fn trust(config: &Config) -> Trust<'_> {
@@ -286,6 +305,9 @@ pub enum RunError {
     /// The thread that looks after the owner's wishes.
     #[error("cannot start to look after the owner's wishes: {0}")]
     Observer(std::io::Error),
+    /// What clears up after it.
+    #[error("cannot start the process that clears up after an agent that is killed: {0}")]
+    Keeper(std::io::Error),
     /// Its timer.
     #[error("cannot make a timer: {0}")]
     Timer(std::io::Error),

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use gleaner_isolation::Choice;
 use gleaner_protocol::limits::{CAPABILITIES_MAX, CORES_MAX, WASM_MEMORY_MIB_MAX};
 use gleaner_protocol::{Capabilities, HostName, KernelName, NameError, Origin, OwnerName};
 use serde::{Deserialize, Serialize};
@@ -48,6 +49,8 @@ pub struct Config {
     pub kernels: Vec<KernelName>,
     /// Most memory of one WebAssembly module, in MiB; 0 where none are run.
     pub wasm_memory_mib: u32,
+    /// What isolates harvested work from the rest of the host.
+    pub isolation: Choice,
     /// Seconds between two samples for the monitor.
     pub sample_interval_s: u64,
     /// Size of the input cache.
@@ -76,6 +79,7 @@ impl Default for Config {
             allow_commands: Vec::new(),
             kernels: vec![KernelName::new("gametree").expect("a plain name")],
             wasm_memory_mib: 1024,
+            isolation: Choice::Auto,
             sample_interval_s: 10,
             cache_bytes: 1 << 30,
             preferences: Preferences::default(),

@@ -121,3 +121,7 @@ pub(crate) const WASM_STOP_MS_MAX: u64 = 4;
 pub(crate) const CHECKPOINTS_BYTES_MAX: u64 = 256 << 20;
 /// Compiled modules whose place in the cache is remembered.
 pub(crate) const COMPILED_MAX: usize = 4_096;
+/// How long an agent waits for what clears up after an earlier one, in milliseconds.
+pub(crate) const CLEAR_UP_MS_MAX: u64 = 2_000;
+/// Pause between two looks at whether it has ended, in milliseconds.
+pub(crate) const CLEAR_UP_PAUSE_MS: u64 = 10;

@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use gleaner_hooks::RunDir;
+use gleaner_isolation::{Enclosure, Leaf};
 use gleaner_protocol::control::Lease;
 use gleaner_protocol::job::{InputFile, Task};
 use gleaner_protocol::{Epoch, LeaseToken, Time};
@@ -51,6 +52,8 @@ pub(crate) struct Workshop {
     pub(crate) commands: BTreeMap<String, PathBuf>,
     /// What is started as runner.
     pub(crate) runner_program: PathBuf,
+    /// What holds the work of all slots.
+    pub(crate) enclosure: Enclosure,
     /// Folder of the runners' folders.
     pub(crate) tasks: PathBuf,
     /// Folder of large outputs.
@@ -122,7 +125,8 @@ pub(crate) async fn run_slot(
     mut orders: mpsc::UnboundedReceiver<SlotOrder>,
     events: mpsc::Sender<SlotEvent>,
 ) {
-    let mut task = SlotTask { slot, shop, runner: None, module: None, events };
+    let leaf = leaf_of(slot, &shop);
+    let mut task = SlotTask { slot, shop, leaf, runner: None, module: None, events };
     loop {
         let order = tokio::select! {
             order = orders.recv() => order,
@@ -146,9 +150,20 @@ pub(crate) async fn run_slot(
     task.bury().await;
 }
 
+/// The slot's leaf, where this host has any. One that cannot be made is done without, as on a
+/// host that has none.
+fn leaf_of(slot: u32, shop: &Workshop) -> Option<Arc<Leaf>> {
+    let leaf = shop.enclosure.leaf(&slot.to_string()).unwrap_or_else(|error| {
+        warn!("slot {slot} goes without a control group: {error}");
+        None
+    });
+    leaf.map(Arc::new)
+}
+
 struct SlotTask {
     slot: u32,
     shop: Arc<Workshop>,
+    leaf: Option<Arc<Leaf>>,
     runner: Option<WarmRunner>,
     /// What the runner was handed, while it runs a module.
     module: Option<Module>,
@@ -336,14 +351,15 @@ impl SlotTask {
     /// Makes sure that a runner waits for an order.
     async fn warm_up(&mut self) -> Result<(), String> {
         if self.runner.is_none() {
-            let runner = WarmRunner::start(&self.shop.runner_program, &self.shop.run_dir)
+            let leaf = self.leaf.as_deref();
+            let runner = WarmRunner::start(&self.shop.runner_program, &self.shop.run_dir, leaf)
                 .map_err(|error| error.to_string())?;
             let setup = Setup {
                 folder: self.shop.tasks.join(self.slot.to_string()),
                 spool: self.shop.spool.clone(),
             };
             let runner = self.runner.insert(runner);
-            self.shop.table.enter_runner(self.slot, runner.pgid());
+            self.shop.table.enter_runner(self.slot, runner.pgid(), self.leaf.clone());
             runner.send(&setup).await.map_err(|_| "the runner ended as it started")?;
         }
         Ok(())
@@ -364,7 +380,8 @@ impl SlotTask {
             return Death { for_a_render, status: "no runner".into() };
         };
         let pgid = runner.pgid();
-        let status = runner.bury().await;
+        let leaf = self.leaf.as_deref();
+        let status = runner.bury(leaf).await;
         debug!(slot = self.slot, pgid, %status, "runner ended");
         if let Err(error) = self.shop.run_dir.forget_group(pgid) {
             warn!("{error}");

@@ -18,9 +18,10 @@ mod kept;
 
 pub(crate) use kept::GroupUse;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gleaner_hooks::{freeze, kill};
+use gleaner_hooks::{freeze, kill, thaw};
+use gleaner_isolation::{Enclosure, Leaf};
 use gleaner_protocol::control::Fragment;
 use gleaner_protocol::{Epoch, LeaseToken, Time};
 use tracing::debug;
@@ -44,12 +45,16 @@ struct Inner {
     /// The runner of each slot.
     runners: Vec<Option<RunnerEntry>>,
     connected: bool,
+    /// What holds all of them.
+    enclosure: Enclosure,
 }
 
 /// A runner process.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct RunnerEntry {
     pgid: i32,
+    /// What holds it and all that it has started, where this host has control groups.
+    leaf: Option<Arc<Leaf>>,
     /// Frozen for a render, and to be killed.
     stopped: bool,
     /// Replicas that it was handed.
@@ -102,24 +107,33 @@ pub(crate) struct Occupancy {
 }
 
 impl SlotTable {
-    /// A table of `slots` empty slots.
-    pub(crate) fn new(slots: u32, gate: Fragment) -> Self {
-        let busy = vec![None; slots as usize];
-        let runners = vec![None; slots as usize];
-        let (gate, allowed) = (Gate::new(gate), u32::MAX);
-        Self { inner: Mutex::new(Inner { gate, allowed, busy, runners, connected: false }) }
+    /// A table of `slots` empty slots, whose leaves are in `enclosure`.
+    pub(crate) fn new(slots: u32, gate: Fragment, enclosure: Enclosure) -> Self {
+        let inner = Inner {
+            gate: Gate::new(gate),
+            allowed: u32::MAX,
+            busy: vec![None; slots as usize],
+            runners: (0..slots).map(|_| None).collect(),
+            connected: false,
+            enclosure,
+        };
+        Self { inner: Mutex::new(inner) }
     }
 
-    /// Enters the runner that was started for a slot: the leader of group `pgid`.
-    pub(crate) fn enter_runner(&self, slot: u32, pgid: i32) {
-        self.lock().runners[slot as usize] = Some(RunnerEntry { pgid, stopped: false, begun: 0 });
+    /// Enters the runner that was started for a slot: the leader of group `pgid`, in `leaf`.
+    pub(crate) fn enter_runner(&self, slot: u32, pgid: i32, leaf: Option<Arc<Leaf>>) {
+        self.lock().runners[slot as usize] =
+            Some(RunnerEntry { pgid, leaf, stopped: false, begun: 0 });
     }
 
     /// Takes a slot's runner out, and its replica: its group is about to be reaped. Says whether
     /// the replica was stopped for a render, or frozen for the owner.
     pub(crate) fn remove_runner(&self, slot: u32) -> bool {
         let mut inner = self.lock();
-        inner.runners[slot as usize] = None;
+        let runner = inner.runners[slot as usize].take();
+        if runner.is_some_and(|runner| runner.stopped) && !inner.has_stopped() {
+            inner.set_idle(true);
+        }
         inner.busy[slot as usize].take().is_some_and(|busy| !busy.runs())
     }
 
@@ -134,7 +148,8 @@ impl SlotTable {
         let mut inner = self.lock();
         let held = inner.held();
         let is_open = inner.gate.admits(held, epoch) && held < inner.allowed;
-        let has_runner = inner.runners[slot as usize].is_some_and(|runner| !runner.stopped);
+        let runner = inner.runners[slot as usize].as_ref();
+        let has_runner = runner.is_some_and(|runner| !runner.stopped);
         if !is_open || !has_runner {
             return Err(GateClosed);
         }
@@ -156,8 +171,8 @@ impl SlotTable {
         let inner = self.lock();
         let runs =
             inner.busy[slot as usize].is_some_and(|busy| busy.token == token && !busy.stopped);
-        if let Some(runner) = inner.runners[slot as usize].filter(|_| runs) {
-            signal(kill, runner.pgid);
+        if let Some(runner) = inner.runners[slot as usize].as_ref().filter(|_| runs) {
+            runner.kill();
         }
     }
 
@@ -177,11 +192,16 @@ impl SlotTable {
         let mut running = inner.oldest_first(|busy| !busy.stopped);
         let mut doomed = running.split_off(running.len().min(slots_left as usize));
         doomed.reverse();
+        let idle_left = (slots_left as usize).saturating_sub(running.len());
+        let idle: Vec<usize> = inner.idle_runners().skip(idle_left).collect();
+        if !doomed.is_empty() || !idle.is_empty() {
+            // To come to rest takes a few microseconds of a core, which idle work does not get
+            // beside a render.
+            inner.set_idle(false);
+        }
         for (_, slot) in &doomed {
             inner.doom(*slot);
         }
-        let idle_left = (slots_left as usize).saturating_sub(running.len());
-        let idle: Vec<usize> = inner.idle_runners().skip(idle_left).collect();
         for slot in idle {
             inner.freeze_runner(slot);
         }
@@ -196,7 +216,7 @@ impl SlotTable {
         let inner = self.lock();
         for runner in inner.runners.iter().flatten().filter(|runner| runner.stopped) {
             let_die(runner.pgid);
-            signal(kill, runner.pgid);
+            runner.kill();
         }
     }
 
@@ -263,16 +283,55 @@ impl Inner {
     fn idle_runners(&self) -> impl Iterator<Item = usize> {
         let slots = self.runners.iter().zip(&self.busy).enumerate();
         slots.filter_map(|(slot, (runner, busy))| {
-            (busy.is_none() && runner.is_some_and(|runner| !runner.stopped)).then_some(slot)
+            let is_there = runner.as_ref().is_some_and(|runner| !runner.stopped);
+            (busy.is_none() && is_there).then_some(slot)
         })
     }
 
     fn freeze_runner(&mut self, slot: usize) {
         if let Some(runner) = &mut self.runners[slot] {
             runner.stopped = true;
-            signal(freeze, runner.pgid);
-            let_stop(runner.pgid);
+            runner.freeze();
         }
+    }
+
+    fn has_stopped(&self) -> bool {
+        self.runners.iter().flatten().any(|runner| runner.stopped)
+    }
+
+    fn set_idle(&self, idle: bool) {
+        if let Err(error) = self.enclosure.set_idle(idle) {
+            // It was removed under us, and its members with it.
+            debug!("{error}");
+        }
+    }
+}
+
+impl RunnerEntry {
+    fn freezer(&self) -> Option<&Leaf> {
+        self.leaf.as_deref().filter(|leaf| leaf.can_freeze())
+    }
+
+    fn freeze(&self) {
+        if self.freezer().is_some_and(|leaf| leaf.freeze().is_ok()) {
+            return;
+        }
+        signal(freeze, self.pgid);
+        let_stop(self.pgid);
+    }
+
+    fn thaw(&self) {
+        if self.freezer().is_some_and(|leaf| leaf.thaw().is_ok()) {
+            return;
+        }
+        signal(thaw, self.pgid);
+    }
+
+    fn kill(&self) {
+        if let Some(error) = self.freezer().and_then(|leaf| leaf.kill().err()) {
+            debug!("cannot kill a control group: {error}");
+        }
+        signal(kill, self.pgid);
     }
 }
 
@@ -342,12 +401,17 @@ pub(crate) mod tests {
         }
     }
 
+    /// No control groups: what is frozen here shows it to its parent.
+    pub(crate) fn nothing() -> Enclosure {
+        Enclosure::open(gleaner_isolation::Choice::ProcessGroups, "none")
+    }
+
     pub(crate) fn token(raw: u64) -> LeaseToken {
         LeaseToken::new(raw)
     }
 
     pub(crate) fn open(slots: u32) -> SlotTable {
-        SlotTable::new(slots, Fragment { epoch: EPOCH, slots })
+        SlotTable::new(slots, Fragment { epoch: EPOCH, slots }, nothing())
     }
 
     #[test]
@@ -357,7 +421,7 @@ pub(crate) mod tests {
         for (slot, age) in [(0, 30), (1, 10), (2, 20)] {
             let pgid = sleepers[slot as usize].pgid();
             let started = Time::from_micros(100 - age);
-            table.enter_runner(slot, pgid);
+            table.enter_runner(slot, pgid, None);
             table.begin(slot, token(slot.into()), started, EPOCH).expect("open");
         }
         let frozen = table.freeze(Some(NEXT), 1);
@@ -375,7 +439,7 @@ pub(crate) mod tests {
         let table = open(2);
         table.freeze(Some(NEXT), 1);
         let mut sleepers = [Sleeper::start(), Sleeper::start()];
-        (0..2).for_each(|slot| table.enter_runner(slot, sleepers[slot as usize].pgid()));
+        (0..2).for_each(|slot| table.enter_runner(slot, sleepers[slot as usize].pgid(), None));
         assert_eq!(table.begin(0, token(1), Time::ZERO, EPOCH), Err(GateClosed));
         table.set_gate(Fragment { epoch: EPOCH, slots: 2 });
         assert_eq!(table.begin(0, token(1), Time::ZERO, EPOCH), Err(GateClosed));
@@ -394,7 +458,7 @@ pub(crate) mod tests {
         let table = open(2);
         table.freeze(None, 0);
         let sleeper = Sleeper::start();
-        table.enter_runner(0, sleeper.pgid());
+        table.enter_runner(0, sleeper.pgid(), None);
         for epoch in [EPOCH, Epoch::default()] {
             assert_eq!(table.begin(0, token(1), Time::ZERO, epoch), Err(GateClosed));
         }
@@ -406,7 +470,7 @@ pub(crate) mod tests {
     fn idle_runners_go_with_the_cores_that_they_would_come_to_rest_on() {
         let table = open(3);
         let mut sleepers = [Sleeper::start(), Sleeper::start(), Sleeper::start()];
-        (0..3).for_each(|slot| table.enter_runner(slot, sleepers[slot as usize].pgid()));
+        (0..3).for_each(|slot| table.enter_runner(slot, sleepers[slot as usize].pgid(), None));
         table.begin(1, token(1), Time::ZERO, EPOCH).expect("open");
         let frozen = table.freeze(Some(NEXT), 2);
         assert_eq!(frozen, Frozen { tokens: Vec::new(), slots_left: 2 });
@@ -423,7 +487,7 @@ pub(crate) mod tests {
     fn a_slot_that_runs_something_else_is_left_alone() {
         let table = open(1);
         let mut sleeper = Sleeper::start();
-        table.enter_runner(0, sleeper.pgid());
+        table.enter_runner(0, sleeper.pgid(), None);
         table.begin(0, token(7), Time::ZERO, EPOCH).expect("open");
         table.stop(0, token(6));
         assert!(sleeper.0.try_wait().expect("ours").is_none());

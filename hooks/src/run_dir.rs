@@ -6,6 +6,7 @@
 //! RUN/<incarnation>/epoch   one byte per preflight: its length is the epoch's count
 //! RUN/<incarnation>/bookings/b-<booking>   one file per render attempt
 //! RUN/<incarnation>/groups/<pgid>          one file per process group of harvested work
+//! RUN/<incarnation>/enclosure              the control groups that hold them all, a path a line
 //! RUN/<incarnation>/new/    files before they get their name
 //! ```
 //!
@@ -26,6 +27,7 @@
 //! - A booking that cannot be read counts as a booking of the whole host.
 
 mod bookings;
+mod enclosure;
 mod groups;
 mod life;
 mod owner;
@@ -39,6 +41,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use gleaner_isolation::Marks;
 use gleaner_protocol::farm::{Booked, SampledBooking};
 use gleaner_protocol::{BookingId, Epoch};
 use thiserror::Error;
@@ -185,6 +188,14 @@ impl RunDir {
     pub fn end_booking(&self, id: &BookingId) -> Result<BookingChange, RunDirError> {
         let now = gleaner_protocol::boottime();
         self.in_life(|_, life| bookings::end(life, now, id))
+    }
+
+    /// Notes the control groups that hold all harvested work of this host.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub fn note_enclosure(&self, marks: &Marks) -> Result<(), RunDirError> {
+        self.in_life(|_, life| enclosure::note(life, marks))
     }
 
     /// Records a process group, so that a hook can stop it without the agent. To be called

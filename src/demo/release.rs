@@ -4,10 +4,12 @@
 //! host's agent has noted in its run folder. Neither the hook nor the agent is asked.
 //!
 //! # Invariants
-//! - A process counts as working until it is seen stopped, dead or gone, or waiting for work.
+//! - A process counts as working until it is seen stopped, frozen, killed or gone, or waiting
+//!   for work.
 //! - The time counts from before the hook's process is made.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -126,13 +128,13 @@ impl Record {
 
 struct Looker<'a> {
     run_dir: &'a RunDir,
-    /// A stopped process that is then killed runs once more, to die.
-    stopped: BTreeSet<TaskGroup>,
+    /// CPU time of each process when it was looked at last, in nanoseconds.
+    cpu_ns: BTreeMap<TaskGroup, u64>,
 }
 
 impl<'a> Looker<'a> {
     const fn new(run_dir: &'a RunDir) -> Self {
-        Self { run_dir, stopped: BTreeSet::new() }
+        Self { run_dir, cpu_ns: BTreeMap::new() }
     }
 
     fn working(&mut self) -> usize {
@@ -143,19 +145,42 @@ impl<'a> Looker<'a> {
 
     fn is_working(&mut self, group: TaskGroup) -> bool {
         let Ok(stat) = ProcessStat::of(group.pgid) else { return false };
-        if stat.start_ticks != group.leader_start_ticks || self.stopped.contains(&group) {
+        if stat.start_ticks != group.leader_start_ticks {
             return false;
         }
+        let ran = self.has_run(group);
         match stat.state {
-            'R' | 'D' => true,
-            'T' | 't' => {
-                self.stopped.insert(group);
-                false
-            }
+            'R' => !is_dying(group.pgid),
+            // So it also stands in the freezer of a control group of the first version, where it
+            // uses no time.
+            'D' => ran && !is_dying(group.pgid),
             _ => false,
         }
     }
+
+    /// Whether it has had CPU time since the last look.
+    fn has_run(&mut self, group: TaskGroup) -> bool {
+        let text = fs::read_to_string(format!("/proc/{}/schedstat", group.pgid));
+        let now = text.ok().and_then(|text| text.split(' ').next()?.parse().ok());
+        let Some(now) = now else { return true };
+        self.cpu_ns.insert(group, now).is_none_or(|before| now > before)
+    }
 }
+
+/// Whether it has been killed: what it still does is to give back what it has, and none of it is
+/// an instruction of its own.
+fn is_dying(pid: i32) -> bool {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let kill = 1_u64 << (SIGKILL - 1);
+    let pending = |line: &str| {
+        let set = line.strip_prefix("SigPnd:").or_else(|| line.strip_prefix("ShdPnd:"))?;
+        u64::from_str_radix(set.trim(), 16).ok()
+    };
+    // One that is past its signals has given back its memory, or is about to.
+    !text.contains("VmRSS:") || text.lines().filter_map(pending).any(|set| set & kill != 0)
+}
+
+const SIGKILL: u32 = 9;
 
 #[cfg(test)]
 mod tests {

@@ -37,12 +37,9 @@ impl Host {
     }
 }
 
-fn states(marks: &[Mark]) -> Vec<char> {
-    marks.iter().map(|mark| Process::of(mark.pid).map_or('X', |process| process.state)).collect()
-}
-
-async fn until_states(marks: &[Mark], what: &str, fits: fn(char) -> bool) {
-    eventually(what, async || states(marks).into_iter().all(fits).then_some(())).await;
+async fn until_all(marks: &[Mark], what: &str, frozen: bool) {
+    let all = || marks.iter().all(|mark| processes::is_frozen(mark.pid) == frozen);
+    eventually(what, async || all().then_some(())).await;
 }
 
 fn pids(marks: &[Mark]) -> Vec<i32> {
@@ -62,7 +59,7 @@ async fn a_pause_holds_everything_and_who_resumes_in_time_loses_nothing() {
     let host = &cluster["desk1"];
     let said = host.tell(&["pause", "2h"]).ok();
     assert!(said.contains("paused for 2h; 2 replicas were frozen"), "{said}");
-    until_states(&begun, "it to be frozen", |state| state == 'T').await;
+    until_all(&begun, "it to be frozen", true).await;
     let before = processes::cpu_ticks(&pids(&begun));
     let standing = host.standing();
     assert!(standing.paused && standing.paused_ms.is_some_and(|ms| ms > 7_000_000));
@@ -76,7 +73,7 @@ async fn a_pause_holds_everything_and_who_resumes_in_time_loses_nothing() {
 
     let said = host.tell(&["resume"]).ok();
     assert!(said.contains("runs 2 replicas;"), "{said}");
-    until_states(&begun, "it to run on", |state| state != 'T').await;
+    until_all(&begun, "it to run on", false).await;
     marks.go();
     let ended = cluster.api.until_ended(job).await;
     assert_eq!(ended.replicas.leased, 2, "nothing was begun again: {ended:?}");
@@ -191,7 +188,7 @@ impl Drop for Hogs {
 }
 
 fn frozen(marks: &[Mark]) -> usize {
-    states(marks).into_iter().filter(|state| *state == 'T').count()
+    marks.iter().filter(|mark| processes::is_frozen(mark.pid)).count()
 }
 
 /// The agent has many more slots than the machine has cores: so there is always work to freeze,

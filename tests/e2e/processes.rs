@@ -74,6 +74,28 @@ pub(crate) fn cpu_ticks(pids: &[i32]) -> u64 {
     pids.iter().filter_map(|pid| Process::of(*pid)).map(|process| process.cpu_ticks).sum()
 }
 
+/// Whether a process is stopped by a signal, or has come to rest in the freezer of its control
+/// group.
+pub(crate) fn is_frozen(pid: i32) -> bool {
+    let read = |path: String| std::fs::read_to_string(path).unwrap_or_default();
+    if Process::of(pid).is_some_and(|process| process.state == 'T') {
+        return true;
+    }
+    let (groups, mounts) = (read(format!("/proc/{pid}/cgroup")), read("/proc/self/mounts".into()));
+    let paths = groups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
+    let points: Vec<&str> = mounts
+        .lines()
+        .filter(|line| line.contains(" cgroup"))
+        .filter_map(|line| line.split(' ').nth(1))
+        .collect();
+    paths.filter(|path| *path != "/").any(|path| {
+        points.iter().any(|point| {
+            read(format!("{point}{path}/cgroup.events")).contains("frozen 1")
+                || read(format!("{point}{path}/freezer.state")).trim() == "FROZEN"
+        })
+    })
+}
+
 /// Whether a process lives: it is there, no zombie, and no SIGKILL is on its way to it. (One that
 /// is killed may wait for a core until it can die.)
 pub(crate) fn lives(pid: i32) -> bool {

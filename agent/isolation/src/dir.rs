@@ -91,9 +91,22 @@ impl GroupDir {
         !self.members().is_empty()
     }
 
-    /// Kills those that are its members now.
+    /// Kills those that are its members now, or those of groups below it.
     pub(crate) fn kill_members_once(&self) {
-        kill_all(&self.members());
+        kill_all(&self.all_members());
+    }
+
+    /// Its members, and those of groups below it.
+    pub(crate) fn all_members(&self) -> Vec<i32> {
+        let mut open = vec![(self.clone(), DEPTH_MAX)];
+        let mut members = Vec::new();
+        while let Some((dir, depth)) = open.pop() {
+            members.extend(dir.members());
+            if depth > 0 {
+                open.extend(dir.children().into_iter().map(|child| (child, depth - 1)));
+            }
+        }
+        members
     }
 
     /// Kills all that is in it and below it, and removes what is below it.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use thiserror::Error;
 use crate::ability::{Ability, Provider};
 use crate::dir::GroupDir;
 use crate::hierarchy::{Hierarchy, hierarchies};
-use crate::leaf::{Grants, Leaf, PREFIX};
+use crate::leaf::{Grants, Leaf, Marks, PREFIX, is_ours};
 use crate::topology::format_list;
 
 /// Which means to use.
@@ -196,6 +197,12 @@ impl Enclosure {
         Report { backend, abilities }
     }
 
+    /// What else may stop all that is in it, should the agent be dead.
+    #[must_use]
+    pub fn marks(&self) -> Marks {
+        self.inner.grants.marks()
+    }
+
     /// Makes the leaf of a slot, empty. None where this host grants nothing that a leaf is for.
     ///
     /// # Errors
@@ -281,12 +288,30 @@ impl Enclosure {
     /// # Errors
     /// Something in it cannot be killed.
     pub fn remove(&self) -> io::Result<()> {
-        let dirs = self.inner.grants.dirs();
-        dirs.into_iter().try_for_each(|dir| match dir.empty().and_then(|()| dir.clear_away()) {
-            // Made for us by somebody who may: empty is all that it can be.
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
-            other => other,
-        })
+        self.inner.grants.dirs().into_iter().try_for_each(remove)
+    }
+
+    /// Its folders, one per hierarchy.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.inner.grants.dirs().into_iter().map(GroupDir::path)
+    }
+
+    /// Kills what is in an enclosure with these folders and removes it. What is no group of ours
+    /// is left alone.
+    ///
+    /// # Errors
+    /// Something in it cannot be killed.
+    pub fn remove_at(paths: impl IntoIterator<Item = PathBuf>) -> io::Result<()> {
+        let ours = paths.into_iter().filter(|path| is_ours(path));
+        ours.map(GroupDir::at).try_for_each(|dir| remove(&dir))
+    }
+}
+
+fn remove(dir: &GroupDir) -> io::Result<()> {
+    match dir.empty().and_then(|()| dir.clear_away()) {
+        // Made for us by somebody who may: empty is all that it can be.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        other => other,
     }
 }
 

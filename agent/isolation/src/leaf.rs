@@ -68,6 +68,17 @@ impl Grants {
             .map(|(_, provider, dir)| (*provider, dir))
     }
 
+    /// Where to freeze and to kill.
+    pub(crate) fn marks(&self) -> Marks {
+        let mut paths: Vec<PathBuf> = Vec::new();
+        for (_, dir) in [Ability::Freeze, Ability::Kill].iter().filter_map(|one| self.of(*one)) {
+            if !paths.iter().any(|known| known == dir.path()) {
+                paths.push(dir.path().to_owned());
+            }
+        }
+        Marks(paths)
+    }
+
     /// Each folder once.
     pub(crate) fn dirs(&self) -> Vec<&GroupDir> {
         let mut dirs: Vec<&GroupDir> = Vec::new();
@@ -119,14 +130,7 @@ impl Leaf {
     /// What else may stop it, should the agent be dead.
     #[must_use]
     pub fn marks(&self) -> Marks {
-        let wanted = [Ability::Freeze, Ability::Kill];
-        let mut dirs: Vec<PathBuf> = Vec::new();
-        for (_, dir) in wanted.into_iter().filter_map(|ability| self.grants.of(ability)) {
-            if !dirs.iter().any(|known| known == dir.path()) {
-                dirs.push(dir.path().to_owned());
-            }
-        }
-        Marks(dirs)
+        self.grants.marks()
     }
 
     /// Stops all that is in it. Returns when the kernel has been told; what ran at that moment
@@ -276,7 +280,8 @@ impl Leaf {
     }
 }
 
-/// The folders through which a leaf is frozen and killed, for whoever has nothing but them.
+/// The folders through which a leaf, or a whole enclosure, is frozen and killed, for whoever has
+/// nothing but them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Marks(Vec<PathBuf>);
 
@@ -299,7 +304,7 @@ impl Marks {
         self.0.is_empty()
     }
 
-    /// Stops all that is in the leaf.
+    /// Stops all that is in it.
     ///
     /// # Errors
     /// No freezer among them, or the group is gone.
@@ -307,7 +312,7 @@ impl Marks {
         self.freezer_file("1", "FROZEN")
     }
 
-    /// Lets all that is in the leaf run on.
+    /// Lets all that is in it run on.
     ///
     /// # Errors
     /// As [`Marks::freeze`].
@@ -327,7 +332,7 @@ impl Marks {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Kills all that is in the leaf, frozen or not.
+    /// Kills all that is in it, frozen or not.
     ///
     /// # Errors
     /// As [`Marks::freeze`].
@@ -345,10 +350,10 @@ impl Marks {
         dir.write("freezer.state", "THAWED")
     }
 
-    /// Processes in the leaf.
+    /// Processes in it.
     #[must_use]
     pub fn members(&self) -> Vec<i32> {
-        self.dirs().next().map(|dir| dir.members()).unwrap_or_default()
+        self.dirs().next().map(|dir| dir.all_members()).unwrap_or_default()
     }
 
     fn dirs(&self) -> impl Iterator<Item = GroupDir> {
@@ -357,7 +362,7 @@ impl Marks {
 }
 
 /// A folder on a control group file system below one that bears our name.
-fn is_ours(path: &Path) -> bool {
+pub(crate) fn is_ours(path: &Path) -> bool {
     let plain = |part: std::path::Component<'_>| {
         matches!(part, std::path::Component::RootDir | std::path::Component::Normal(_))
     };

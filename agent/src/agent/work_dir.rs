@@ -4,8 +4,12 @@ use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use gleaner_protocol::{Span, boottime};
 use thiserror::Error;
+
+use crate::limits::{CLEAR_UP_MS_MAX, CLEAR_UP_PAUSE_MS};
 
 /// The folder, locked for this agent.
 #[derive(Debug)]
@@ -87,6 +91,20 @@ pub(super) fn lock(path: &Path) -> Result<File, WorkDirError> {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(WorkDirError::InUse(path.to_owned())),
         Err(TryLockError::Error(source)) => Err(WorkDirError::io("lock", path, source)),
+    }
+}
+
+/// As [`lock`], after whoever clears up after an earlier agent.
+pub(super) async fn lock_in_turn(path: &Path) -> Result<File, WorkDirError> {
+    let end = boottime() + Span::from_millis(CLEAR_UP_MS_MAX);
+    loop {
+        match lock(path) {
+            // Locks of files have no event.
+            Err(WorkDirError::InUse(_)) if boottime() < end => {
+                tokio::time::sleep(Duration::from_millis(CLEAR_UP_PAUSE_MS)).await;
+            }
+            other => return other,
+        }
     }
 }
 

@@ -48,7 +48,7 @@ impl Desk {
         assert_eq!(told.try_recv(), Ok(OwnerSaid { slots: 2, stopped: vec![] }));
         let sleepers = vec![Sleeper::start(), Sleeper::start()];
         for slot in 0..2_u32 {
-            table.enter_runner(slot, sleepers[slot as usize].pgid());
+            table.enter_runner(slot, sleepers[slot as usize].pgid(), None);
             table
                 .begin(slot, token(slot.into()), secs(100 + u64::from(slot)), EPOCH)
                 .expect("open");
@@ -152,7 +152,7 @@ fn more_tasks_than_an_answer_holds_are_counted() {
     table.allow(secs(100), 400);
     let sleeper = Sleeper::start();
     for slot in 0..400 {
-        table.enter_runner(slot, sleeper.pgid());
+        table.enter_runner(slot, sleeper.pgid(), None);
         table.begin(slot, token(slot.into()), secs(100), EPOCH).expect("open");
     }
     let answer = owner.tasks(secs(200));

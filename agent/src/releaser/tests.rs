@@ -12,6 +12,7 @@ use gleaner_protocol::limits::HOOK_MESSAGE_BYTES_MAX;
 use gleaner_protocol::{Epoch, HostName};
 
 use crate::owner::OwnedHost;
+use crate::slot_table::tests::nothing;
 use crate::wishes::Allowance;
 
 const CORES: u32 = 8;
@@ -45,7 +46,7 @@ impl Host {
         let folder = tempfile::tempdir().expect("a folder");
         let run_dir = RunDir::open(folder.path().join("run")).expect("a run folder");
         let gate = Fragment { epoch: run_dir.epoch().expect("there"), slots: CORES };
-        let table = Arc::new(SlotTable::new(CORES, gate));
+        let table = Arc::new(SlotTable::new(CORES, gate, nothing()));
         let (tell, told) = mpsc::channel();
         let owner = owner(&run_dir, &table);
         let (run, at) = (run_dir.clone(), Arc::clone(&table));
@@ -114,7 +115,7 @@ fn what_is_in_the_way_is_frozen_before_the_answer_and_killed_after() {
     let pgid = i32::try_from(sleeper.id()).expect("a process number");
     let epoch = host.run_dir.epoch().expect("there");
     let token = LeaseToken::new(7);
-    host.table.enter_runner(0, pgid);
+    host.table.enter_runner(0, pgid, None);
     host.table.begin(0, token, Time::ZERO, epoch).expect("open");
     let answer = host.preflight("a", Some(8));
     assert_eq!(answer, SocketAnswer::Released { frozen: 1, slots_left: 0 });
@@ -137,7 +138,7 @@ fn what_is_frozen_when_the_agent_ends_is_killed_all_the_same() {
     for (slot, sleeper) in (0..).zip(&sleepers) {
         let pgid = i32::try_from(sleeper.id()).expect("a process number");
         let token = LeaseToken::new(slot.into());
-        host.table.enter_runner(slot, pgid);
+        host.table.enter_runner(slot, pgid, None);
         host.table.begin(slot, token, Time::ZERO, epoch).expect("open");
     }
     host.preflight("a", None);

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use gleaner_hooks::{RunDir, RunDirError, TaskGroup, kill};
+use gleaner_isolation::Leaf;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
@@ -49,18 +50,36 @@ pub(super) enum StartError {
     Register(#[from] RunDirError),
 }
 
-/// The process will lead a session of its own, and a group of the same number.
+/// The process will be in the control groups behind `doors`, and lead a session of its own and a
+/// group of the same number.
 #[expect(unsafe_code, reason = "the standard library has no stable call for it")]
-fn in_own_session(command: &mut Command) -> &mut Command {
-    let begin = || rustix::process::setsid().map(drop).map_err(io::Error::from);
-    // SAFETY: between fork and exec only what is async-signal-safe may be called; `setsid` is one
-    // system call, and nothing is allocated around it.
+fn enclosed(command: &mut Command, doors: Vec<OwnedFd>) -> &mut Command {
+    let begin = move || {
+        for door in &doors {
+            rustix::io::write(door, b"0")?;
+        }
+        rustix::process::setsid().map(drop).map_err(io::Error::from)
+    };
+    // SAFETY: between fork and exec only what is async-signal-safe may be called; `write` and
+    // `setsid` are one system call each, and nothing is allocated around them.
     unsafe { command.pre_exec(begin) }
 }
 
+/// Kills what has left the runner's group.
+fn empty(leaf: Option<&Leaf>) {
+    if let Some(error) = leaf.filter(|leaf| leaf.can_freeze()).and_then(|leaf| leaf.kill().err()) {
+        warn!("cannot kill what is left in a control group: {error}");
+    }
+}
+
 impl WarmRunner {
-    /// Starts one as the leader of its own session and group, and enters the group into the run folder.
-    pub(super) fn start(program: &Path, run_dir: &RunDir) -> Result<Self, StartError> {
+    /// Starts one in `leaf`, as the leader of its own session and group, and enters the group
+    /// into the run folder.
+    pub(super) fn start(
+        program: &Path,
+        run_dir: &RunDir,
+        leaf: Option<&Leaf>,
+    ) -> Result<Self, StartError> {
         let refuse = |source| StartError::Spawn { program: program.display().to_string(), source };
         let (ours, theirs) = StdStream::pair().map_err(refuse)?;
         ours.set_nonblocking(true).map_err(refuse)?;
@@ -73,7 +92,8 @@ impl WarmRunner {
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::from(pipe))
             .kill_on_drop(true);
-        let child = in_own_session(&mut command).spawn().map_err(refuse)?;
+        let doors = leaf.map(Leaf::doors).transpose().map_err(refuse)?.unwrap_or_default();
+        let child = enclosed(&mut command, doors).spawn().map_err(refuse)?;
         let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
         let pgid = pid.ok_or_else(|| refuse(io::ErrorKind::NotFound.into()))?;
         let group = TaskGroup::of_leader(pgid).map_err(refuse)?;
@@ -142,12 +162,18 @@ impl WarmRunner {
     /// Kills the whole group and waits for the leader's end; says how it ended.
     ///
     /// The group must not be in the slot table any more: its number is free afterwards.
-    pub(super) async fn bury(mut self) -> String {
+    pub(super) async fn bury(mut self, leaf: Option<&Leaf>) -> String {
         // While the leader has not been waited for, its number is nobody else's.
         let _ = kill(self.pgid);
-        match self.child.wait().await {
+        empty(leaf);
+        let status = match self.child.wait().await {
             Ok(status) => status.to_string(),
             Err(error) => error.to_string(),
+        };
+        // The next one is to run.
+        if let Some(leaf) = leaf.filter(|leaf| leaf.can_freeze()) {
+            let _ = leaf.thaw();
         }
+        status
     }
 }

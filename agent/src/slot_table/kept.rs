@@ -1,11 +1,10 @@
 //! Replicas that are frozen for the owner's sake: thawed when they may run again, ended when they
 //! were kept for too long or their memory is wanted.
 
-use gleaner_hooks::{freeze, kill, thaw};
 use gleaner_protocol::{LeaseToken, Time};
 
-use super::{Busy, Inner, SlotTable, signal};
-use crate::scheduling_class::{let_die, let_stop};
+use super::{Busy, Inner, SlotTable};
+use crate::scheduling_class::let_die;
 
 /// A replica that runs or is kept frozen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,9 +60,9 @@ impl SlotTable {
             .oldest_first(|busy| !busy.stopped && busy.kept.is_some_and(|frozen| frozen <= since));
         for (_, slot) in &overdue {
             inner.doom(*slot);
-            if let Some(runner) = inner.runners[*slot] {
+            if let Some(runner) = &inner.runners[*slot] {
                 let_die(runner.pgid);
-                signal(kill, runner.pgid);
+                runner.kill();
             }
         }
         overdue.into_iter().map(|(token, _)| token).collect()
@@ -108,15 +107,14 @@ impl Inner {
     fn keep(&mut self, slot: usize, now: Time) {
         if let (Some(busy), Some(runner)) = (&mut self.busy[slot], &self.runners[slot]) {
             busy.kept = Some(now);
-            signal(freeze, runner.pgid);
-            let_stop(runner.pgid);
+            runner.freeze();
         }
     }
 
     fn resume(&mut self, slot: usize) {
         if let (Some(busy), Some(runner)) = (&mut self.busy[slot], &self.runners[slot]) {
             busy.kept = None;
-            signal(thaw, runner.pgid);
+            runner.thaw();
         }
     }
 }
@@ -137,7 +135,7 @@ mod tests {
         let table = open(3);
         let sleepers = [Sleeper::start(), Sleeper::start(), Sleeper::start()];
         for slot in 0..3_u32 {
-            table.enter_runner(slot, sleepers[slot as usize].pgid());
+            table.enter_runner(slot, sleepers[slot as usize].pgid(), None);
             table.begin(slot, token(slot.into()), at(slot.into()), EPOCH).expect("open");
         }
         (table, sleepers)

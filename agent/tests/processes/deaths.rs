@@ -10,6 +10,7 @@ use gleaner_protocol::control::{AgentMessage, ReleaseReason};
 use crate::Story;
 use crate::agent::{AgentProcess, AgentThread, Folders, block_on};
 use crate::broker::{Broker, failure, kernel, script, text};
+use crate::isolation::groups_of;
 use crate::releases::{ENDLESS, wait_until_busy};
 use crate::watch::{members, wait_for_end, wait_for_end_of_group, wait_until};
 
@@ -61,6 +62,7 @@ fn an_orderly_end_gives_everything_back() {
         let (mut session, _) = broker.welcome().await;
         let tokens = session.give(kernel("gametree"), &[Some(ENDLESS); 2]).await;
         let groups = wait_until_busy(&folders, 2);
+        let enclosures = groups_of(groups[0]);
         let stopping = std::thread::spawn(move || agent.stop());
         let mut given_back = Vec::new();
         while given_back.len() < 2 {
@@ -74,6 +76,7 @@ fn an_orderly_end_gives_everything_back() {
         session.hear_end().await;
         stopping.join().expect("an orderly end");
         assert!(groups.iter().all(|group| members(*group).is_empty()));
+        assert!(enclosures.iter().all(|group| !group.exists()));
         assert_eq!(folders.groups(), [0; 0]);
         assert!(!folders.run_dir().socket_path().exists());
     });

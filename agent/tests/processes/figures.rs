@@ -12,7 +12,7 @@ use crate::Story;
 use crate::agent::{AgentProcess, AgentThread, Folders, block_on};
 use crate::broker::{Broker, Session, command, kernel};
 use crate::modules::{BUSY, abort, give, hear_progress};
-use crate::releases::{ENDLESS, wait_until_busy};
+use crate::releases::{ENDLESS, nanos_run, wait_until_busy};
 use crate::wat::program;
 use crate::watch::{pause, wait_until};
 
@@ -50,7 +50,7 @@ fn release_of_32_busy_kernels() {
             answered.push(boottime() - start);
             assert_eq!(answer, SocketAnswer::Released { frozen: 32, slots_left: 0 });
             for group in groups {
-                while ProcessStat::of(group).is_ok_and(|s| !s.is_dead() && s.state != 'T') {
+                while !is_at_rest(group) {
                     pause();
                 }
             }
@@ -80,14 +80,13 @@ fn a_pause_leaves_nothing_running() {
         let (mut session, _) = broker.welcome().await;
         session.give(kernel("gametree"), &[Some(ENDLESS); REPLICAS]).await;
         let groups = wait_until_busy(&folders, REPLICAS);
-        let stopped = |group: &i32| ProcessStat::of(*group).is_ok_and(|stat| stat.state == 'T');
         let (mut answered, mut frozen) = (Vec::new(), Vec::new());
         for _ in 0..trials() * 4 {
             let start = boottime();
             let answer = folders.ask(&SocketRequest::Pause { for_ms: None });
             answered.push(boottime() - start);
             assert_eq!(answer, SocketAnswer::Paused { frozen: 2 });
-            while !groups.iter().all(stopped) {
+            while !groups.iter().copied().all(is_at_rest) {
                 pause();
             }
             frozen.push(boottime() - start);
@@ -126,6 +125,16 @@ fn an_idle_agent_costs_little() {
         println!("an idle agent with 64 slots: {permille} permille of a core, {mib} MiB");
         assert!(permille <= 20 && mib <= 80, "{permille} permille, {mib} MiB");
     });
+}
+
+/// Stopped, dead, or in the freezer: without CPU time between two looks.
+pub(crate) fn is_at_rest(pid: i32) -> bool {
+    let Ok(stat) = ProcessStat::of(pid) else { return true };
+    let before = nanos_run(pid);
+    stat.is_dead() || stat.state == 'T' || {
+        pause();
+        stat.state != 'R' && nanos_run(pid) == before
+    }
 }
 
 fn a_replica_in_a_warm_runner_costs_little() {

@@ -8,6 +8,7 @@ mod broker;
 mod commands;
 mod deaths;
 mod figures;
+mod isolation;
 mod kernels;
 mod links;
 mod modules;
@@ -30,13 +31,14 @@ fn main() -> ExitCode {
         agent::agent_main(config);
     }
     let filters: Vec<&String> = arguments.iter().filter(|a| !a.starts_with('-')).collect();
-    let stories: [&[Story]; 7] = [
+    let stories: [&[Story]; 8] = [
         kernels::STORIES,
         commands::STORIES,
         modules::STORIES,
         releases::STORIES,
         deaths::STORIES,
         links::STORIES,
+        isolation::STORIES,
         figures::STORIES,
     ];
     let chosen: Vec<&Story> = stories

@@ -8,6 +8,7 @@ use gleaner_protocol::{BookingId, Origin, Span, boottime};
 use crate::Story;
 use crate::agent::{AgentProcess, AgentThread, Folders, block_on};
 use crate::broker::{Broker, Session, kernel, script};
+use crate::figures::is_at_rest;
 use crate::watch::{members, wait_for_end_of_group, wait_until};
 
 pub(crate) const STORIES: &[Story] = &[
@@ -34,7 +35,7 @@ pub(crate) fn wait_until_busy(folders: &Folders, count: usize) -> Vec<i32> {
 }
 
 /// CPU time of a runner and its command, in nanoseconds.
-fn nanos_run(group: i32) -> u64 {
+pub(crate) fn nanos_run(group: i32) -> u64 {
     let of_one = |pid: i32| -> Option<u64> {
         let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
         text.split(' ').next()?.parse().ok()
@@ -84,9 +85,7 @@ fn a_render_on_the_whole_host_ends_everything() {
         for group in groups {
             // From the answer on nothing of it may run any more: it is stopped, or dead.
             for member in members(group) {
-                wait_until("it to stop", || {
-                    ProcessStat::of(member.pid).map_or(true, |s| s.is_dead() || s.state == 'T')
-                });
+                wait_until("it to stop", || is_at_rest(member.pid));
             }
             wait_for_end_of_group(group);
         }

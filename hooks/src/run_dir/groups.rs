@@ -13,6 +13,8 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use gleaner_isolation::Marks;
+
 use super::{RunDirError, names, write_new};
 use crate::limits::{RUN_FILE_BYTES_MAX, STOP_WAIT};
 use crate::process_group::{self, Member, ProcessStat, TaskGroup};
@@ -101,12 +103,25 @@ pub(super) fn stop_all(life: &Path) -> StopReport {
             return report;
         }
     };
+    let enclosure = super::enclosure::marks(life).unwrap_or_else(|error| {
+        report.troubles.push(error.to_string());
+        Marks::default()
+    });
     let targets = living(life, &records, &mut report);
     let watched: Vec<_> = targets.iter().filter_map(|pgid| process_group::watch(*pgid)).collect();
     // All are frozen before the first is killed: what runs on a core that a render wants stops
     // first, the tidying of memory comes second.
+    // Where there is a freezer it reaches what has left its group as well.
+    let encloses = !enclosure.is_empty() && enclosure.freeze().is_ok();
     for pgid in &targets {
         let _ = process_group::freeze(*pgid);
+    }
+    if encloses {
+        if let Err(error) = enclosure.kill() {
+            report.troubles.push(format!("cannot kill a control group: {error}"));
+        }
+        // What comes into it later is to run.
+        let _ = enclosure.thaw();
     }
     let mut killed = Vec::with_capacity(targets.len());
     for pgid in targets {

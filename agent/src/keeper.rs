@@ -1,0 +1,129 @@
+//! What outlives an agent that is killed, to clear up after it.
+//!
+//! Runners die with their agent: the kernel sees to it ([`crate::runner`]). What has left a
+//! runner's group does not, and the agent's control groups and the folders of its tasks stay
+//! behind. So an agent starts its own executable once more as its keeper, which does nothing but
+//! wait for the agent's end on a pipe; then it kills and removes all of that, and ends.
+//!
+//! # Invariants
+//! - A keeper touches nothing while an agent has the run folder's lock: a later agent clears up
+//!   itself.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio, exit};
+use std::time::Duration;
+
+use gleaner_hooks::RunDir;
+use gleaner_isolation::Enclosure;
+use gleaner_protocol::{Span, boottime};
+use rustix::fs::{FlockOperation, flock};
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use crate::limits::{CLEAR_UP_MS_MAX, CLEAR_UP_PAUSE_MS};
+
+/// The argument that makes an executable a keeper.
+pub(crate) const KEEPER_ARGUMENT: &str = "__keeper";
+
+/// Name of the process, as `ps` shows it.
+const NAME: &std::ffi::CStr = c"gleaner-keeper";
+
+/// A keeper that waits. It ends when this is dropped, and finds nothing to do where the agent
+/// has cleared up itself.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    child: Child,
+    pipe: Option<OwnedFd>,
+}
+
+impl Keeper {
+    /// Starts one for the agent that has the lock `lock`.
+    pub(crate) fn start(
+        program: &Path,
+        lock: &Path,
+        run_dir: &RunDir,
+        tasks: &Path,
+        enclosure: &Enclosure,
+    ) -> io::Result<Self> {
+        let (theirs, ours) = pipe_with(PipeFlags::CLOEXEC)?;
+        let child = Command::new(program)
+            .arg(KEEPER_ARGUMENT)
+            .args([lock, run_dir.path(), tasks])
+            .args(enclosure.paths())
+            .env_clear()
+            .current_dir("/")
+            .stdin(Stdio::from(theirs))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        Ok(Self { child, pipe: Some(ours) })
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        // It is told that nothing is left to do: at an end without a word it sees to that.
+        if let Some(pipe) = self.pipe.take() {
+            let _ = rustix::io::write(&pipe, b".");
+        }
+        let _ = self.child.wait();
+    }
+}
+
+/// Becomes a keeper if this process was started as one; returns otherwise.
+pub(crate) fn run_as_keeper_if_asked() {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|argument| argument == KEEPER_ARGUMENT) {
+        keeper_main(arguments.collect())
+    }
+}
+
+fn keeper_main(arguments: Vec<OsString>) -> ! {
+    let _ = rustix::thread::set_name(NAME);
+    // What ends the agent's session or group does not end its keeper.
+    let _ = rustix::process::setsid();
+    let mut paths = arguments.into_iter().map(PathBuf::from);
+    let (Some(lock), Some(run_dir), Some(tasks)) = (paths.next(), paths.next(), paths.next())
+    else {
+        exit(NOT_FOR_PEOPLE)
+    };
+    // While it is there: whoever removes the folders first leaves us the groups.
+    let Ok(lock) = fs::File::open(lock) else { exit(NOT_FOR_PEOPLE) };
+    let is_cleared_up = io::stdin().read(&mut [0]).is_ok_and(|read| read > 0);
+    if !is_cleared_up && is_locked_in_time(&lock) {
+        clear_up(run_dir, &tasks, paths.collect());
+    }
+    exit(0)
+}
+
+/// An agent that is killed lets go of the pipe a moment before its lock; another may take it then.
+fn is_locked_in_time(lock: &fs::File) -> bool {
+    let end = boottime() + Span::from_millis(CLEAR_UP_MS_MAX / 2);
+    loop {
+        match flock(lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return true,
+            Err(_) if boottime() >= end => return false,
+            // Locks of files have no event.
+            Err(_) => std::thread::sleep(Duration::from_millis(CLEAR_UP_PAUSE_MS)),
+        }
+    }
+}
+
+/// Exit code of a keeper that no agent started.
+const NOT_FOR_PEOPLE: i32 = 2;
+
+fn clear_up(run_dir: PathBuf, tasks: &Path, enclosure: Vec<PathBuf>) {
+    if run_dir.exists()
+        && let Ok(run_dir) = RunDir::open(run_dir)
+    {
+        let _ = run_dir.stop_groups();
+    }
+    let _ = Enclosure::remove_at(enclosure);
+    let Ok(entries) = fs::read_dir(tasks) else { return };
+    for entry in entries.flatten() {
+        let _ = fs::remove_dir_all(entry.path());
+    }
+}
