@@ -12,7 +12,7 @@ use crate::cluster::{Cluster, Plan};
 use crate::host::{GIVE_WAY, Host};
 use crate::marks::Mark;
 use crate::patience::{LOOK_AGAIN, eventually, let_pass};
-use crate::processes::{self, Process};
+use crate::processes;
 use crate::program::{Said, gleaner, run};
 
 impl Host {

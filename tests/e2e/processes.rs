@@ -77,7 +77,7 @@ pub(crate) fn cpu_ticks(pids: &[i32]) -> u64 {
 /// Whether a process is stopped by a signal, or has come to rest in the freezer of its control
 /// group.
 pub(crate) fn is_frozen(pid: i32) -> bool {
-    let read = |path: String| std::fs::read_to_string(path).unwrap_or_default();
+    let read = |path: String| fs::read_to_string(path).unwrap_or_default();
     if Process::of(pid).is_some_and(|process| process.state == 'T') {
         return true;
     }
