@@ -13,6 +13,7 @@ mod events;
 mod hook;
 mod host;
 mod marks;
+mod module_jobs;
 mod part;
 mod patience;
 mod played_farm;

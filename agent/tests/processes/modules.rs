@@ -1,7 +1,9 @@
 //! WebAssembly modules: what they get, what they do not, and what becomes of bad ones.
 
 use std::fs;
+use std::process::Command;
 
+use gleaner_hooks::SocketAnswer;
 use gleaner_protocol::control::{AbortReason, AgentMessage, BrokerMessage, Lease, ReleaseReason};
 use gleaner_protocol::job::{InputFile, Task, WasmTask};
 use gleaner_protocol::{Content, Digest, JobId, LeaseToken, ReplicaId, WorkunitId};
@@ -9,7 +11,9 @@ use gleaner_protocol::{Content, Digest, JobId, LeaseToken, ReplicaId, WorkunitId
 use crate::Story;
 use crate::agent::{AgentThread, Folders, block_on};
 use crate::broker::{Broker, Session, failure, output, text};
+use crate::releases::hear_fragment;
 use crate::wat::{TIGHT_LOOP, plain, program, with_functions};
+use crate::watch::wait_for_end_of_group;
 
 pub(crate) const STORIES: &[Story] = &[
     ("a_module_gets_its_arguments_and_inputs", a_module_gets_its_arguments_and_inputs),
@@ -24,6 +28,9 @@ pub(crate) const STORIES: &[Story] = &[
     ("a_million_files_are_refused", a_million_files_are_refused),
     ("no_path_leads_out_of_the_folder", no_path_leads_out_of_the_folder),
     ("a_checkpoint_is_found_again", a_checkpoint_is_found_again),
+    ("a_render_ends_a_module_and_what_it_saved_stays", a_render_ends_a_module),
+    ("the_example_in_c_counts_on_where_it_was", the_example_in_c_counts_on_where_it_was),
+    ("the_example_in_rust_compiles", the_example_in_rust_compiles),
     ("a_stopped_module_leaves_its_runner_warm", a_stopped_module_leaves_its_runner_warm),
     ("a_module_is_compiled_once", a_module_is_compiled_once),
     ("a_damaged_compiled_module_is_not_loaded", a_damaged_compiled_module_is_not_loaded),
@@ -447,6 +454,82 @@ fn a_checkpoint_is_found_again() {
         let kept = fs::read_dir(folders.path("work/checkpoints")).expect("there").count();
         assert_eq!(kept, 1);
     });
+}
+
+fn a_render_ends_a_module() {
+    with_agent(async |folders, broker, session| {
+        let task = task(broker, &program("", COUNTING));
+        for attempt in 1..3 {
+            give(session, &task, attempt).await;
+            assert_eq!(hear_progress(session).await, 500);
+            let group = folders.groups()[0];
+            let answer = folders.preflight("r1", None);
+            assert_eq!(answer, SocketAnswer::Released { frozen: 1, slots_left: 0 });
+            wait_for_end_of_group(group);
+            let reason = session
+                .hear_of(|message| match message {
+                    AgentMessage::Released(released) => Some(released.reason.clone()),
+                    _ => None,
+                })
+                .await;
+            assert_eq!(reason, ReleaseReason::Preempted);
+            folders.postflight("r1");
+            while hear_fragment(session).await.slots == 0 {}
+        }
+        give(session, &task, 3).await;
+        let printed = text(&session.hear_report().await, "stdout");
+        assert!(printed.starts_with("0\n0\n3\n"), "{printed}");
+    });
+}
+
+fn example(name: &str) -> std::path::PathBuf {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/wasm");
+    std::path::Path::new(folder).join(name)
+}
+
+fn compile(compiler: &mut Command) {
+    let name = compiler.get_program().to_owned();
+    let done =
+        compiler.output().unwrap_or_else(|error| panic!("{name:?}: {error}; tests/run gets it"));
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    assert_eq!(String::from_utf8_lossy(&done.stderr), "", "not even a warning");
+}
+
+fn the_example_in_c_counts_on_where_it_was() {
+    with_agent(async |folders, broker, session| {
+        let module = folders.path("primes.wasm");
+        let mut clang = Command::new("clang");
+        clang.args(["--target=wasm32-wasi", "-O2", "-Wall", "-Wextra", "-o"]).arg(&module);
+        compile(clang.arg(example("primes.c")));
+        let mut task = task(broker, &fs::read(module).expect("there"));
+        task.args = words(&["{item}", "2000000"]);
+        task.memory_mib = 16;
+        let report = session.perform(Task::Wasm(task.clone()), Some("0")).await;
+        assert_eq!(text(&report, "stdout"), "148933\n");
+        let report = session.perform(Task::Wasm(task.clone()), Some("1")).await;
+        assert_eq!(text(&report, "stdout"), "134213\n");
+        // Index 3 is what `give` gives.
+        task.args = words(&["{index}", "100000"]);
+        let token = give(session, &task, 1).await;
+        hear_progress(session).await;
+        abort(session, token).await;
+        give(session, &task, 2).await;
+        let report = session.hear_report().await;
+        assert_eq!(text(&report, "stdout"), "7863\n");
+        task.args = words(&["1"]);
+        let report = session.perform(Task::Wasm(task), None).await;
+        assert!(failure(&report).contains("exit code 2; standard error ends: usage"), "{report:?}");
+    });
+}
+
+/// The library that it would be linked with comes with the target, which not everybody has: that
+/// it is the same program as the one in C is for people to see.
+fn the_example_in_rust_compiles() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let mut rustc = Command::new(compiler);
+    rustc.args(["--edition=2024", "--emit=metadata", "--out-dir"]).arg(folder.path());
+    compile(rustc.arg(example("primes.rs")));
 }
 
 /// Says that it runs, and then nothing more.

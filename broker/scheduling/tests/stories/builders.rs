@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use gleaner_protocol::job::{CommandTask, JobSpec, Lane, Task, Workunits};
-use gleaner_protocol::{Capabilities, HostInfo, KernelName, Origin, OwnerName, Trust};
+use gleaner_protocol::job::{CommandTask, JobSpec, Lane, Task, WasmTask, Workunits};
+use gleaner_protocol::{Capabilities, Digest, HostInfo, KernelName, Origin, OwnerName, Trust};
 use gleaner_scheduling::{Input, RequestId};
 
 use crate::story::{Seen, Story, StoryHost, fragment, host_name};
@@ -43,6 +43,12 @@ impl<'a> HostBuilder<'a> {
     pub(crate) fn kernel(mut self, kernel: &str) -> Self {
         let kernel = KernelName::new(kernel).expect("a plain name");
         self.host.info.capabilities.kernels = BTreeSet::from([kernel]);
+        self
+    }
+
+    /// Runs modules, with this much memory each.
+    pub(crate) fn wasm_memory_mib(mut self, memory_mib: u32) -> Self {
+        self.host.info.capabilities.wasm_memory_mib = memory_mib;
         self
     }
 
@@ -101,6 +107,13 @@ impl<'a> JobBuilder<'a> {
     pub(crate) fn program(mut self, program: &str) -> Self {
         let argv = vec![program.to_owned()];
         self.spec.task = Task::Command(CommandTask { argv, inputs: vec![], outputs: vec![] });
+        self
+    }
+
+    /// A module with this much memory.
+    pub(crate) fn module(mut self, memory_mib: u32) -> Self {
+        let task = WasmTask::new(Digest::of(b"a module"));
+        self.spec.task = Task::Wasm(WasmTask { memory_mib, ..task });
         self
     }
 

@@ -40,6 +40,11 @@ fn each_thing_that_holds_a_job_up_has_its_reason() {
     let nobody = "nobody-can: none of the 1 connected hosts offers the kernel sum";
     assert_eq!(job(&story), [nobody, in_turn]);
 
+    story.job().module(300).submits().whatever();
+    let nobody =
+        "nobody-can: none of the 1 connected hosts offers WebAssembly with 512 MiB of memory";
+    assert_eq!(workunit(&story, "2/0"), [nobody, in_turn]);
+
     story.host("f1", Farm).slots(0).joins().whatever();
     let closed = "fragments-closed: all 1 hosts that can run it are closed: \
                   renders have them, or the quiet period runs";

@@ -154,6 +154,22 @@ fn a_host_is_given_only_what_it_can_run() {
 }
 
 #[test]
+fn a_module_goes_to_hosts_with_the_memory_for_it() {
+    for policy in PolicyName::ALL {
+        let mut story = Story::of(policy);
+        story.hosts(["sums"], Farm);
+        story.host("small", Farm).wasm_memory_mib(256).joins().whatever();
+        story.host("large", Farm).wasm_memory_mib(1024).joins().whatever();
+        // Counted as 512, and as 256.
+        story.job().module(300).submits().whatever();
+        story.job().module(129).submits().whatever();
+        story.asks("sums", 1).nothing();
+        story.asks("small", 1).is(["lease small 2/0#1"]);
+        story.asks("large", 1).is(["lease large 1/0#1"]);
+    }
+}
+
+#[test]
 fn a_host_that_returns_without_a_capability_gets_no_more_of_it() {
     let mut story = Story::of(FragmentAware);
     story.hosts(["f1"], Farm);

@@ -1,0 +1,96 @@
+//! Jobs that bring their own program: WebAssembly modules, on hosts whose owners allow nothing.
+
+use std::fs;
+
+use gleaner_protocol::Digest;
+use gleaner_protocol::api::{Explanation, JobStatus};
+
+use crate::cluster::Plan;
+
+/// Prints its arguments, a NUL after each, and makes an empty file `done`.
+const ECHO: &str = r#"(module
+  (import "wasi_snapshot_preview1" "args_sizes_get" (func $sizes (param i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "args_get" (func $args (param i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "path_open"
+    (func $open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
+  (memory (export "memory") 1)
+  (data (i32.const 32) "done")
+  (func (export "_start")
+    (drop (call $sizes (i32.const 0) (i32.const 12)))
+    (drop (call $args (i32.const 1024) (i32.const 4096)))
+    (i32.store (i32.const 8) (i32.const 4096))
+    (drop (call $write (i32.const 1) (i32.const 8) (i32.const 1) (i32.const 16)))
+    (drop (call $open (i32.const 3) (i32.const 0) (i32.const 32) (i32.const 4) (i32.const 1)
+      (i64.const 64) (i64.const 0) (i32.const 0) (i32.const 20)))))"#;
+
+#[tokio::test]
+async fn a_module_runs_where_nothing_else_is_allowed_and_votes_agree() {
+    let cluster = Plan::new().desktops(2).start().await;
+    let path = |name: &str| cluster.folder().join(name).to_str().expect("plain").to_owned();
+    fs::write(path("echo.wasm"), wat::parse_str(ECHO).expect("a module")).expect("written");
+    fs::write(path("items"), "red\ngreen and blue\n").expect("written");
+    fs::write(path("notes"), "unread").expect("written");
+    let submitted = cluster.cli(&[
+        "submit",
+        "wasm",
+        &path("echo.wasm"),
+        "--items",
+        &path("items"),
+        "--input",
+        &path("notes"),
+        "--output",
+        "done",
+        "--replication",
+        "2",
+        "--quorum",
+        "2",
+        "--",
+        "--index={index}",
+        "{item}",
+    ]);
+    let id = submitted.ok().trim_end().to_owned();
+    cluster.cli(&["wait", &id, "--timeout", "60"]).ok();
+    let folder = path("results");
+    cluster.cli(&["fetch", &id, "--output", &folder]).ok();
+    for (index, item) in ["red", "green and blue"].into_iter().enumerate() {
+        let read = |name: &str| fs::read_to_string(format!("{folder}/{index}/{name}"));
+        assert_eq!(read("stdout").expect("there"), format!("module\0--index={index}\0{item}\0"));
+        assert_eq!(read("done").expect("there"), "");
+    }
+    let status: JobStatus = cluster.cli(&["status", &id, "--format", "json"]).json();
+    assert_eq!((status.name.as_str(), status.replicas.disagreed), ("echo.wasm", 0));
+}
+
+#[tokio::test]
+async fn a_module_that_no_host_has_memory_for_waits_and_explain_says_so() {
+    let cluster = Plan::new().desktops(2).start().await;
+    let path = |name: &str| cluster.folder().join(name).to_str().expect("plain").to_owned();
+    fs::write(path("echo.wasm"), wat::parse_str(ECHO).expect("a module")).expect("written");
+    let id = cluster.cli(&["submit", "wasm", &path("echo.wasm"), "--memory-mib", "3000"]);
+    let id = id.ok().trim_end().to_owned();
+    let why: Explanation = cluster.cli(&["explain", &id, "--format", "json"]).json();
+    let reason = why.reasons.iter().find(|reason| reason.code == "nobody-can");
+    let reason = reason.unwrap_or_else(|| panic!("{why:?}"));
+    assert!(reason.text.contains("WebAssembly with 4096 MiB of memory"), "{reason:?}");
+}
+
+#[tokio::test]
+async fn what_cannot_be_a_module_is_refused_before_anything_is_stored() {
+    let cluster = Plan::new().desktops(1).start().await;
+    let path = |name: &str| cluster.folder().join(name).to_str().expect("plain").to_owned();
+    fs::write(path("echo.wat"), ECHO).expect("written");
+    let said = cluster.cli(&["submit", "wasm", &path("echo.wat")]);
+    said.refused(2, &["echo.wat", "no WebAssembly module in binary form", "wasm32-wasip1"]);
+    cluster.cli(&["submit", "wasm", "/nowhere/x.wasm"]).refused(1, &["/nowhere/x.wasm"]);
+    fs::write(path("echo.wasm"), wat::parse_str(ECHO).expect("a module")).expect("written");
+    let said = cluster.cli(&["submit", "wasm", &path("echo.wasm"), "--memory-mib", "5000"]);
+    said.refused(2, &["task.wasm.memory_mib is 5000, must be from 1 to 4096"]);
+    // Past the command line: the broker says what is missing.
+    let module = Digest::of(b"nobody has it");
+    let job = format!(r#"{{"task":{{"wasm":{{"module":"{module}"}}}},"workunits":{{"count":1}}}}"#);
+    fs::write(path("job.json"), job).expect("written");
+    let said = cluster.cli(&["submit", "job", &path("job.json")]);
+    said.refused(5, &["module", &module.to_string(), "was not uploaded"]);
+    assert!(cluster.cli(&["jobs", "--format", "json"]).ok().starts_with("[]"));
+}
