@@ -11,7 +11,7 @@ use gleaner_protocol::{Span, boottime};
 use crate::Story;
 use crate::agent::{AgentProcess, AgentThread, Folders, block_on};
 use crate::broker::{Broker, Session, command, kernel};
-use crate::modules::{BUSY, abort, give, hear_progress};
+use crate::module_lives::{BUSY, abort, give, hear_progress};
 use crate::releases::{ENDLESS, nanos_run, wait_until_busy};
 use crate::wat::program;
 use crate::watch::{pause, wait_until};

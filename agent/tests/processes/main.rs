@@ -11,6 +11,7 @@ mod figures;
 mod isolation;
 mod kernels;
 mod links;
+mod module_lives;
 mod modules;
 mod releases;
 mod wat;
@@ -31,10 +32,11 @@ fn main() -> ExitCode {
         agent::agent_main(config);
     }
     let filters: Vec<&String> = arguments.iter().filter(|a| !a.starts_with('-')).collect();
-    let stories: [&[Story]; 8] = [
+    let stories: [&[Story]; 9] = [
         kernels::STORIES,
         commands::STORIES,
         modules::STORIES,
+        module_lives::STORIES,
         releases::STORIES,
         deaths::STORIES,
         links::STORIES,
