@@ -123,7 +123,7 @@ pub async fn run(
         config.cache_bytes,
     )
     .map_err(|source| WorkDirError::io("open the cache in", &work_dir.cache(), source))?;
-    let observer = ObserverThread::start(ObservedHost {
+    let (observer, observer_thread) = ObserverThread::start(ObservedHost {
         preferences: config.preferences.clone(),
         cores: host.cores,
         run_dir: run_dir.clone(),
@@ -185,11 +185,12 @@ pub async fn run(
     let driver = Driver::new(harvest, shop, slots.orders, stored, changed);
     info!(host = %host.name, origin = %host.origin, cores = host.cores, "agent is up");
     ready();
-    let mut is_deaf = false;
+    let (mut is_deaf, mut is_blind) = (false, false);
     let shutdown = async {
         tokio::select! {
             () = shutdown => {}
             _ = release_thread => is_deaf = true,
+            _ = observer_thread => is_blind = true,
         }
     };
     let orders = driver.run(inbox, timer, shutdown).await;
@@ -215,6 +216,9 @@ pub async fn run(
     }
     if is_deaf {
         return Err(RunError::ReleaseThread);
+    }
+    if is_blind {
+        return Err(RunError::ObserverThread);
     }
     info!("agent is down");
     Ok(())
@@ -308,6 +312,9 @@ pub enum RunError {
     /// What clears up after it.
     #[error("cannot start the process that clears up after an agent that is killed: {0}")]
     Keeper(std::io::Error),
+    /// That thread ended by itself.
+    #[error("the thread that looks after the owner's wishes has ended, so the agent has too")]
+    ObserverThread,
     /// Its timer.
     #[error("cannot make a timer: {0}")]
     Timer(std::io::Error),

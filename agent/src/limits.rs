@@ -125,3 +125,5 @@ pub(crate) const COMPILED_MAX: usize = 4_096;
 pub(crate) const CLEAR_UP_MS_MAX: u64 = 2_000;
 /// Pause between two looks at whether it has ended, in milliseconds.
 pub(crate) const CLEAR_UP_PAUSE_MS: u64 = 10;
+/// How long the login manager may take to answer, in milliseconds.
+pub(crate) const LOGIND_ANSWER_MS_MAX: u64 = 500;

@@ -30,6 +30,7 @@ use gleaner_hooks::{Heirs, RunDir, become_urgent};
 use gleaner_protocol::{Span, Time, boottime};
 use jiff::Zoned;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tokio::sync::oneshot;
 use tracing::debug;
 
 use crate::limits::{ALERT_LOOK_MS, ALERT_MS, BUSY_MILLICORES, LOOK_MS};
@@ -72,16 +73,19 @@ pub(crate) struct ObserverThread {
 }
 
 impl ObserverThread {
-    /// Looks once, then again and again. When this returns, the owner's word holds.
-    pub(crate) fn start(host: ObservedHost) -> io::Result<Self> {
+    /// Looks once, then again and again. When this returns, the owner's word holds. The second half
+    /// of what is returned resolves when the thread has ended, whatever ended it.
+    pub(crate) fn start(host: ObservedHost) -> io::Result<(Self, oneshot::Receiver<()>)> {
         let (over, owner) = (Arc::new(AtomicBool::new(false)), Arc::clone(&host.owner));
         let is_over = Arc::clone(&over);
         let mut observer = Observer::new(host);
         observer.look(boottime());
-        let thread = thread::Builder::new()
-            .name("gleaner-observe".into())
-            .spawn(move || observer.run(&is_over))?;
-        Ok(Self { over, owner, thread: Some(thread) })
+        let (alive, ended) = oneshot::channel();
+        let thread = thread::Builder::new().name("gleaner-observe".into()).spawn(move || {
+            let _alive: oneshot::Sender<()> = alive;
+            observer.run(&is_over);
+        })?;
+        Ok((Self { over, owner, thread: Some(thread) }, ended))
     }
 }
 

@@ -11,6 +11,7 @@ use gleaner_protocol::{Origin, Span, boottime};
 use crate::cluster::{Cluster, Plan};
 use crate::host::{GIVE_WAY, Host};
 use crate::marks::Mark;
+use crate::part::Part;
 use crate::patience::{LOOK_AGAIN, eventually, let_pass};
 use crate::processes;
 use crate::program::{Said, gleaner, run};
@@ -162,6 +163,47 @@ async fn a_mark_that_is_made_by_hand_is_obeyed_at_once() {
     assert_eq!(marks.within(Span::from_millis(300)), []);
     fs::remove_file(&mark).expect("lifted");
     marks.take(2);
+}
+
+/// An agent without a broker, on a host whose marks lie below `base`.
+fn lonely_agent(base: &Path) -> Part {
+    let mut command = gleaner(["agent", "--name", "desk1", "--broker", "http://127.0.0.1:9"]);
+    command.env("GLEANER_STATE_DIR", base.join("state")).env("GLEANER_RUN_DIR", base.join("run"));
+    command.arg("--work-dir").arg(base.join("work")).args([GIVE_WAY, "false"]);
+    let mut agent = Part::start("desk1", command, &base.join("log"));
+    assert_eq!(agent.ready(), "ready");
+    agent
+}
+
+#[test]
+fn a_stop_of_the_whole_host_holds_after_a_boot() {
+    let base = tempfile::tempdir().expect("a folder");
+    let (state, run_dir) = (base.path().join("state"), base.path().join("run"));
+    let tell = |words: &[&str]| {
+        let mut command = gleaner(words.iter().copied());
+        run(command.env("GLEANER_STATE_DIR", &state).env("GLEANER_RUN_DIR", &run_dir))
+    };
+    let stopped_by = || -> Option<String> {
+        tell(&["agent", "status", "--format", "json"]).json::<Standing>().stopped_by
+    };
+    let mut agent = lonely_agent(base.path());
+    assert_eq!(stopped_by(), None);
+    let said = tell(&["stop"]).ok();
+    assert!(said.contains("state/stopped") && said.contains("run/stopped"), "{said}");
+    assert_eq!(stopped_by(), Some(run_dir.join("stopped").display().to_string()));
+    // A boot empties the run folder.
+    agent.kill();
+    fs::remove_dir_all(&run_dir).expect("there");
+    let mut agent = lonely_agent(base.path());
+    assert_eq!(stopped_by(), Some(state.join("stopped").display().to_string()));
+    // Lifting works while no agent runs, too.
+    agent.kill();
+    tell(&["stop", "--lift"]).ok();
+    let _agent = lonely_agent(base.path());
+    assert_eq!(stopped_by(), None);
+    // And so does stopping, of which a program can read what it did.
+    let outcome: serde_json::Value = tell(&["stop", "--format", "json"]).json();
+    assert_eq!((&outcome["stopped"], &outcome["agent_knows"]), (&0.into(), &true.into()));
 }
 
 /// Programs that nobody announced, each of which wants a core.

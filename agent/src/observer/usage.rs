@@ -2,6 +2,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
 
 use gleaner_protocol::{Span, Time};
 use jiff::civil::Date;
@@ -20,7 +23,15 @@ pub(super) struct Usage {
     today: Today,
     unsaved: bool,
     save_at: Time,
-    disk: Option<(Time, u64)>,
+    disk: Arc<DiskSize>,
+    disk_at: Time,
+}
+
+/// The size of the work folder, as it was taken last.
+#[derive(Debug, Default)]
+struct DiskSize {
+    bytes: AtomicU64,
+    is_under_way: AtomicBool,
 }
 
 /// As it is written.
@@ -41,7 +52,8 @@ impl Usage {
             today: written.unwrap_or_default(),
             unsaved: false,
             save_at: Time::ZERO,
-            disk: None,
+            disk: Arc::default(),
+            disk_at: Time::ZERO,
         }
     }
 
@@ -60,12 +72,22 @@ impl Usage {
         self.today.network_bytes / MIB
     }
 
-    /// Space that a folder takes; looked at now and then, for it takes time.
+    /// Space that a folder takes. It is looked at now and then, by a thread of its own, for a disk
+    /// may be slow and others must not wait for it.
     pub(super) fn disk_mib(&mut self, now: Time, folder: &Path) -> u64 {
-        let fresh = self.disk.filter(|(at, _)| now.since(*at) < Span::from_millis(DISK_LOOK_MS));
-        let (at, bytes) = fresh.unwrap_or_else(|| (now, bytes_below(folder)));
-        self.disk = Some((at, bytes));
-        bytes / MIB
+        if self.disk_at <= now && !self.disk.is_under_way.swap(true, Ordering::AcqRel) {
+            self.disk_at = now + Span::from_millis(DISK_LOOK_MS);
+            let (disk, folder) = (Arc::clone(&self.disk), folder.to_owned());
+            let walk = move || {
+                disk.bytes.store(bytes_below(&folder), Ordering::Release);
+                disk.is_under_way.store(false, Ordering::Release);
+            };
+            if let Err(error) = thread::Builder::new().name("gleaner-disk".into()).spawn(walk) {
+                debug!("cannot look at the work folder's size: {error}");
+                self.disk.is_under_way.store(false, Ordering::Release);
+            }
+        }
+        self.disk.bytes.load(Ordering::Acquire) / MIB
     }
 
     /// Writes the counters now and then.
@@ -140,6 +162,10 @@ mod tests {
         fs::write(folder.path().join("file"), vec![0; MIB as usize]).expect("written");
         std::os::unix::fs::symlink("/", folder.path().join("link")).expect("made");
         let mut usage = Usage::open(folder.path());
+        // The first look begins it.
+        while usage.disk_mib(Time::ZERO, folder.path()) == 0 {
+            thread::yield_now();
+        }
         assert_eq!(usage.disk_mib(Time::ZERO, folder.path()), 2);
     }
 }

@@ -4,15 +4,19 @@
 //! says so to logind. Where somebody could sit at the machine and nobody tells, it cannot be told.
 
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use gleaner_protocol::{Span, Time};
 use jiff::Timestamp;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::limits::{LOGIND_LOOK_MS, TERMINALS_MAX};
+use super::timespec;
+use crate::limits::{LOGIND_ANSWER_MS_MAX, LOGIND_LOOK_MS, TERMINALS_MAX};
 
 /// Looks for users.
 #[derive(Debug, Default)]
@@ -91,13 +95,31 @@ fn terminals(devices: &Path) -> Idle {
 fn ask_logind() -> Option<Idle> {
     let mut loginctl = Command::new("loginctl");
     loginctl.args(["show-session", "-p", "IdleHint", "-p", "IdleSinceHintMonotonic"]);
-    let output = loginctl.env_clear().env("PATH", "/usr/bin:/bin").output().ok()?;
+    let text = said_in_time(&mut loginctl, Span::from_millis(LOGIND_ANSWER_MS_MAX))?;
     let monotonic = clock_gettime(ClockId::Monotonic);
     let now_us = u64::try_from(monotonic.tv_sec).unwrap_or(0) * 1_000_000;
-    output
-        .status
-        .success()
-        .then(|| parse_logind(&String::from_utf8_lossy(&output.stdout), now_us))?
+    parse_logind(&text, now_us)
+}
+
+/// What a program prints, a pipe's length at most; none where it fails or takes too long.
+fn said_in_time(command: &mut Command, limit: Span) -> Option<String> {
+    command.env_clear().env("PATH", "/usr/bin:/bin").stdin(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.stdout(Stdio::piped()).spawn().ok()?;
+    let pid = Pid::from_raw(child.id().cast_signed());
+    let watched = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+    let ended = watched.is_some_and(|watched| {
+        let mut fds = [PollFd::new(&watched, PollFlags::IN)];
+        poll(&mut fds, Some(&timespec(limit))) == Ok(1)
+    });
+    if !ended {
+        let _ = child.kill();
+    }
+    if !child.wait().is_ok_and(|status| status.success()) {
+        return None;
+    }
+    let mut text = String::new();
+    child.stdout.take()?.read_to_string(&mut text).ok()?;
+    Some(text)
 }
 
 fn parse_logind(text: &str, now_us: u64) -> Option<Idle> {
@@ -120,6 +142,7 @@ fn parse_logind(text: &str, now_us: u64) -> Option<Idle> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gleaner_protocol::boottime;
 
     const NOW: Time = Time::from_micros(1_000_000_000);
 
@@ -152,6 +175,18 @@ mod tests {
         assert_eq!(said("yes", "0"), Some(Idle::Nobody));
         assert_eq!(said("perhaps", "0"), None);
         assert_eq!(parse_logind("", 1), None);
+    }
+
+    #[test]
+    fn who_does_not_answer_is_not_waited_for() {
+        let begun = boottime();
+        let mut hung = Command::new("sleep");
+        assert_eq!(said_in_time(hung.arg("1000"), Span::from_millis(20)), None);
+        assert!(boottime() - begun < Span::from_secs(20));
+        let long = Span::from_secs(60);
+        assert_eq!(said_in_time(Command::new("echo").arg("yes"), long).as_deref(), Some("yes\n"));
+        assert_eq!(said_in_time(&mut Command::new("false"), long), None);
+        assert_eq!(said_in_time(&mut Command::new("/no/such/program"), long), None);
     }
 
     #[test]
