@@ -3,7 +3,8 @@
 //!
 //! It has a thread of its own that runs above ordinary work, so that it sees a load that comes
 //! unannounced however heavy that is. Where the kernel tells of pressure it looks at once, and
-//! for a moment ten times a second.
+//! for a moment ten times a second; where the kernel would tell late it looks more often while
+//! something runs.
 //!
 //! # Invariants
 //! - Nothing harvested counts as load or pressure of others.
@@ -33,7 +34,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::sync::oneshot;
 use tracing::debug;
 
-use crate::limits::{ALERT_LOOK_MS, ALERT_MS, BUSY_MILLICORES, LOOK_MS};
+use crate::limits::{ALERT_LOOK_MS, ALERT_MS, BUSY_MILLICORES, LOOK_MS, UNTOLD_LOOK_MS};
 use crate::owner::Owner;
 use crate::releaser::booked_cores;
 use crate::slot_table::SlotTable;
@@ -143,14 +144,19 @@ impl Observer {
     /// Until the next look is due.
     fn wait(&mut self) {
         let now = boottime();
-        let rest_ms = if self.alert_until > now { ALERT_LOOK_MS } else { LOOK_MS };
+        let runs = self.host.table.occupancy().running > 0;
+        let is_alert = self.alert_until > now;
+        let rest_ms = match () {
+            () if is_alert => ALERT_LOOK_MS,
+            () if runs && !self.pressure.is_prompt() => UNTOLD_LOOK_MS,
+            () => LOOK_MS,
+        };
         let next = now + Span::from_millis(rest_ms);
         let next = self.host.owner.next_deadline().map_or(next, |deadline| deadline.min(next));
         let mut fds = vec![PollFd::new(&self.host.owner, PollFlags::IN)];
         fds.extend(self.stop_watch.fd().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         let others = fds.len();
-        let is_quiet = self.alert_until <= now && self.host.table.occupancy().running > 0;
-        let triggers = self.pressure.triggers().filter(|_| is_quiet);
+        let triggers = self.pressure.triggers().filter(|_| runs && !is_alert);
         fds.extend(triggers.map(|fd| PollFd::new(fd, PollFlags::PRI)));
         let timeout = timespec(next.since(now));
         if let Err(error) = poll(&mut fds, Some(&timeout))
@@ -172,6 +178,11 @@ impl Observer {
         self.host.owner.look_for_stop(now);
         let seen = self.observe(now);
         let allowance = self.wishes.decide(now, &seen);
+        // Others take more than was given up for them: they may only be beginning.
+        let given_up = self.host.cores.saturating_sub(allowance.slots) * 1_000;
+        if seen.held > 0 && seen.others_millicores >= given_up + BUSY_MILLICORES {
+            self.alert_until = self.alert_until.max(now + Span::from_millis(ALERT_LOOK_MS * 2));
+        }
         let watched = self.watched(&seen);
         self.host.owner.wish(now, allowance, watched);
         if let Err(error) = self.load_average.update(now, self.cpu.own_active()) {
@@ -196,10 +207,7 @@ impl Observer {
             minute: minute.unwrap_or(0),
         };
         self.usage.add(zoned.date(), self.host.carried.swap(0, Ordering::Relaxed));
-        let others_millicores = self.beyond_bookings(self.others.millicores());
-        if others_millicores >= BUSY_MILLICORES && !held.is_empty() {
-            self.alert_until = self.alert_until.max(now + Span::from_millis(ALERT_LOOK_MS * 2));
-        }
+        let others_millicores = self.beyond_bookings(self.others.prompt_millicores());
         Observation {
             local,
             user_idle: match preferences.user_away_min {

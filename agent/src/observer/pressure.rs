@@ -25,6 +25,7 @@ pub(super) enum Resource {
 pub(super) struct Pressure {
     folder: PathBuf,
     triggers: Vec<File>,
+    is_prompt: bool,
     is_there: bool,
     memory: Waits,
     io: Waits,
@@ -45,9 +46,11 @@ impl Pressure {
     /// Reads from this folder; asks for calls if `wanted`.
     pub(super) fn open(folder: &Path, wanted: bool) -> Self {
         let resources = ["cpu", "memory", "io"];
-        let triggers = resources.iter().filter_map(|name| trigger(&folder.join(name)));
+        let granted = resources.iter().filter(|_| wanted);
+        let granted: Vec<_> = granted.filter_map(|name| trigger(&folder.join(name))).collect();
         Self {
-            triggers: if wanted { triggers.collect() } else { Vec::new() },
+            is_prompt: !granted.is_empty() && granted.iter().all(|(_, is_prompt)| *is_prompt),
+            triggers: granted.into_iter().map(|(file, _)| file).collect(),
             is_there: fs::read(folder.join("memory")).is_ok(),
             folder: folder.into(),
             memory: Waits::default(),
@@ -58,6 +61,11 @@ impl Pressure {
     /// What becomes ready when pressure rises.
     pub(super) fn triggers(&self) -> impl Iterator<Item = &File> {
         self.triggers.iter()
+    }
+
+    /// Whether the kernel tells of pressure within a second.
+    pub(super) fn is_prompt(&self) -> bool {
+        self.is_prompt
     }
 
     /// Reads the counters. Waiting for a disk is that of others only where they wait for one now.
@@ -87,7 +95,11 @@ impl Pressure {
             let permille = self.permille(resource);
             format!("{}.{} %", permille / 10, permille % 10)
         };
-        let calls = if self.triggers.is_empty() { "read each second" } else { "the kernel calls" };
+        let calls = match (self.triggers.is_empty(), self.is_prompt) {
+            (true, _) => "read regularly",
+            (false, true) => "the kernel tells at once",
+            (false, false) => "the kernel tells within two seconds",
+        };
         let (memory, io) = (percent(Resource::Memory), percent(Resource::Io));
         format!("memory {memory}, disk of others {io} ({calls})")
     }
@@ -104,11 +116,11 @@ impl Waits {
     }
 }
 
-/// A call of the kernel's; none where it does not grant one.
-fn trigger(path: &Path) -> Option<File> {
-    TRIGGERS.iter().find_map(|text| {
+/// A call of the kernel's and whether it is the most eager one; none where it grants neither.
+fn trigger(path: &Path) -> Option<(File, bool)> {
+    TRIGGERS.iter().enumerate().find_map(|(place, text)| {
         let mut file = File::options().read(true).write(true).open(path).ok()?;
-        file.write_all(text.as_bytes()).ok().map(|()| file)
+        file.write_all(text.as_bytes()).ok().map(|()| (file, place == 0))
     })
 }
 

@@ -6,6 +6,9 @@ use gleaner_protocol::{Span, Time};
 
 use crate::limits::{LOAD_SAMPLES_MAX, LOAD_WINDOW_MS};
 
+/// So much is more than one core, in thousandths.
+const SEVERAL_MILLICORES: u32 = 1_150;
+
 /// CPU time of others over the last second, from counters that are read now and then.
 ///
 /// # Invariants
@@ -33,24 +36,38 @@ impl LoadWindow {
     /// Thousandths of a core that they kept busy over the last second. Before a second has been
     /// seen the rest of it counts as idle.
     pub(crate) fn millicores(&self) -> u32 {
+        self.millicores_over(Span::from_millis(LOAD_WINDOW_MS))
+    }
+
+    /// The same, except that several cores are believed after half of it: they are no short burst.
+    pub(crate) fn prompt_millicores(&self) -> u32 {
+        let recent = self.millicores_over(Span::from_millis(LOAD_WINDOW_MS / 2));
+        let mean = self.millicores();
+        if recent >= SEVERAL_MILLICORES { mean.max(recent) } else { mean }
+    }
+
+    fn millicores_over(&self, window: Span) -> u32 {
         let Some((last, total)) = self.samples.back() else { return 0 };
-        let window = Span::from_millis(LOAD_WINDOW_MS).as_micros();
+        let window = window.as_micros();
         let begin = last.as_micros().saturating_sub(window);
         let used = total - self.total_at(begin);
         u32::try_from(used.saturating_mul(1_000) / window).unwrap_or(u32::MAX)
     }
 
-    /// The total at a moment between the first two samples, or else at the first.
+    /// The total at a moment, as if the load had been even between two samples.
     fn total_at(&self, moment: u64) -> u64 {
-        let at = |index: usize| self.samples.get(index).map(|(at, sum)| (at.as_micros(), *sum));
-        match (at(0), at(1)) {
-            (Some((first, before)), Some((second, after))) if first < moment => {
-                let part = (moment - first) as f64 / (second - first).max(1) as f64;
-                before + ((after - before) as f64 * part.min(1.0)) as u64
+        let mut before: Option<(u64, u64)> = None;
+        for (at, total) in self.samples.iter().map(|(at, total)| (at.as_micros(), *total)) {
+            match before {
+                None if at >= moment => return total,
+                Some((first, sum)) if at >= moment => {
+                    let part = (moment - first) as f64 / (at - first).max(1) as f64;
+                    return sum + ((total - sum) as f64 * part.min(1.0)) as u64;
+                }
+                _ => before = Some((at, total)),
             }
-            (Some((_, before)), _) => before,
-            (None, _) => 0,
         }
+        before.map_or(0, |(_, total)| total)
     }
 }
 
@@ -72,6 +89,19 @@ mod tests {
         assert!(seen.windows(2).all(|pair| pair[0] < pair[1]), "{seen:?}");
         assert!((900..=1_000).contains(&seen[9]), "{seen:?}");
         assert!(seen[3] >= 350, "{seen:?}");
+    }
+
+    #[test]
+    fn several_cores_are_believed_after_half_a_second() {
+        let mut window = LoadWindow::default();
+        add(&mut window, 0, 0);
+        add(&mut window, 1_000, 0);
+        add(&mut window, 1_200, 400);
+        assert_eq!(window.prompt_millicores(), 400);
+        add(&mut window, 1_300, 200);
+        assert_eq!((window.prompt_millicores(), window.millicores()), (1_200, 600));
+        add(&mut window, 1_500, 400);
+        assert_eq!((window.prompt_millicores(), window.millicores()), (2_000, 1_000));
     }
 
     #[test]
