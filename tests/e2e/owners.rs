@@ -229,11 +229,9 @@ impl Drop for Hogs {
     }
 }
 
-fn frozen(marks: &[Mark]) -> usize {
-    marks.iter().filter(|mark| processes::is_frozen(mark.pid)).count()
 /// Whether the kernel says that one of these runners is stopped.
 fn any_is_frozen(tasks: &[TaskLine]) -> bool {
-    tasks.iter().any(|task| Process::of(task.pgid).is_some_and(|runner| runner.state == 'T'))
+    tasks.iter().any(|task| processes::is_frozen(task.pgid))
 }
 
 /// The agent has many more slots than the machine has cores: so there is always work to freeze,

@@ -76,12 +76,17 @@ impl CpuTime {
         self.groups.retain(|pgid, _| there.contains(pgid));
         let gone = self.groups.len() < known;
         for group in groups {
-            let GroupUse { pgid, begun, busy } = *group;
+            let GroupUse { pgid, begun, busy, frozen } = *group;
             let known = self.groups.get(&pgid);
             // One that has done nothing since has used nothing.
             let same = known.is_some_and(|known| known.begun == begun && !known.busy && !busy);
             if !same {
-                self.groups.insert(pgid, Group { begun, busy, sum: tree(pgid) });
+                let mut sum = tree(pgid);
+                if frozen {
+                    // Some kernels show it as waiting for a disk; none counts it as active.
+                    (sum.active, sum.blocked) = (0, 0);
+                }
+                self.groups.insert(pgid, Group { begun, busy, sum });
             }
         }
         let agent = process(std::process::id().cast_signed()).unwrap_or_default();
@@ -256,10 +261,12 @@ mod tests {
         shell.args(["-c", "while :; do :; done & wait"]).stdout(Stdio::null());
         let group = Sleeper::start_this(shell);
         let mut cpu = CpuTime::default();
-        let uses = [GroupUse { pgid: group.pgid(), begun: 1, busy: true }];
+        let uses = [GroupUse { pgid: group.pgid(), begun: 1, busy: true, frozen: false }];
         while cpu.own().ticks < 5 {
             cpu.look(&uses);
         }
         assert!(cpu.own_active() >= 1 && cpu.own_memory_mib() > 0);
+        cpu.look(&uses.map(|group| GroupUse { frozen: true, ..group }));
+        assert_eq!(cpu.own_active(), 0);
     }
 }

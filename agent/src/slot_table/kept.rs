@@ -30,6 +30,8 @@ pub(crate) struct GroupUse {
     pub(crate) begun: u64,
     /// Whether it has one now.
     pub(crate) busy: bool,
+    /// Whether it is frozen.
+    pub(crate) frozen: bool,
 }
 
 impl SlotTable {
@@ -97,7 +99,9 @@ impl SlotTable {
         let slots = inner.runners.iter().zip(&inner.busy);
         let used = slots.filter_map(|(runner, busy)| {
             let runner = runner.as_ref()?;
-            Some(GroupUse { pgid: runner.pgid, begun: runner.begun, busy: busy.is_some() })
+            let frozen = runner.stopped || busy.is_some_and(|busy| !busy.runs());
+            let (pgid, begun, busy) = (runner.pgid, runner.begun, busy.is_some());
+            Some(GroupUse { pgid, begun, busy, frozen })
         });
         used.collect()
     }
