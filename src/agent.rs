@@ -76,6 +76,10 @@ pub(crate) struct Args {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[serde(rename = "kernels")]
     kernel: Vec<String>,
+    /// Most memory of one WebAssembly module, in MiB; 0 to run none [default: 1024].
+    #[arg(long, env = "GLEANER_AGENT_WASM_MEMORY_MIB", value_name = "MIB")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wasm_memory_mib: Option<u32>,
     /// Seconds between two samples of this host for the monitor [default: 10].
     #[arg(long, env = "GLEANER_AGENT_SAMPLE_INTERVAL_S", value_name = "SECONDS")]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -344,6 +344,8 @@ impl SlotTask {
         let stopped = module.stop(runner, &self.shop, token).await;
         if stopped {
             self.shop.table.end(self.slot);
+        } else {
+            self.shop.table.stop(self.slot, token);
         }
         stopped
     }

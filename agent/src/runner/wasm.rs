@@ -27,6 +27,7 @@ mod wire;
 use std::fs::File;
 
 use gleaner_protocol::Digest;
+use gleaner_protocol::limits::bounded_reason;
 use wasmtime::{InstancePre, Store, Trap, UpdateDeadline, WasmBacktrace};
 
 pub(super) use engine::Shelf;
@@ -61,8 +62,12 @@ pub(super) fn run(
     wire: Wire,
     order: &WasmOrder,
 ) -> (Reply, FrameBuffer) {
-    let (reply, wire) = attempt(shelf, folder, collector, wire, order);
+    let (mut reply, wire) = attempt(shelf, folder, collector, wire, order);
     folder.clear();
+    if let Reply::Failed { reason, .. } | Reply::CannotRun(reason) = &mut reply {
+        // Names in a module are as long as it likes.
+        *reason = bounded_reason(std::mem::take(reason));
+    }
     (reply, wire.into_frames())
 }
 
@@ -104,7 +109,13 @@ fn attempt(
         Err(End::Halt(Halt::Stopped)) => Reply::Stopped,
         Err(End::Halt(Halt::Host(reason))) => Reply::CannotRun(reason),
         Err(end) => {
-            let reason = describe(&end, &state.stderr.text());
+            let mut reason = describe(&end, &state.stderr.text());
+            if state.limiter.has_refused() {
+                let most = order.memory_mib;
+                reason.push_str(&format!(
+                    "; it asked for more than its {most} MiB: raise memory_mib"
+                ));
+            }
             Reply::Failed { reason, cpu_us: cpu_us() }
         }
     };

@@ -22,7 +22,7 @@ use crate::limits::WASM_STOP_MS_MAX;
 use crate::runner::{
     COMPILED_NAME, CompiledModule, Order, Reply, StagedInput, WasmOrder, spool_path,
 };
-use crate::scheduling_class::let_stop;
+use crate::scheduling_class::{let_die, let_stop};
 
 /// A module that a runner was handed.
 pub(super) struct Module {
@@ -129,7 +129,12 @@ impl Module {
         };
         let ended = tokio::time::timeout(Duration::from_millis(WASM_STOP_MS_MAX), ends).await;
         debug!(%token, ?ended, "a module was told to stop");
-        matches!(ended, Ok(Ok(())))
+        let stopped = matches!(ended, Ok(Ok(())));
+        if !stopped {
+            // It is to be killed, and not to give back its memory before all others.
+            let_die(runner.pgid());
+        }
+        stopped
     }
 
     /// Why its runner died under it.

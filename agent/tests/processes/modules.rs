@@ -188,6 +188,10 @@ fn what_is_no_module_fails_and_says_why() {
                 "does not fit",
             ),
             (
+                plain(&format!("{}{start}", import(&format!("\"env\" \"{}\"", "x".repeat(90_000))))),
+                "not offered: env.xxxx",
+            ),
+            (
                 plain("(import \"gleaner\" \"checkpoint_save\" (func $save (param i32 i32) (result i32)))
                        (func (export \"_start\") (drop (call $save (i32.const 0) (i32.const 0))))"),
                 "exports no memory",
@@ -269,7 +273,7 @@ fn a_memory_hog_gets_no_more() {
         assert_eq!(text(&report, "stdout"), "1024\n0\n");
         task.memory_mib = 2;
         let report = session.perform(Task::Wasm(task.clone()), None).await;
-        assert!(failure(&report).contains("it cannot run"), "{report:?}");
+        assert!(failure(&report).contains("more than its 2 MiB: raise memory_mib"), "{report:?}");
         let tables = "(table 1000000 funcref) (func (export \"_start\"))";
         task.module = broker.put(&plain(tables));
         let report = session.perform(Task::Wasm(task), None).await;

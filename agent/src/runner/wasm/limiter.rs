@@ -9,6 +9,8 @@ use super::halt::Halt;
 pub(super) struct Limiter {
     bytes: usize,
     bytes_max: usize,
+    /// More was asked for.
+    refused: bool,
 }
 
 /// What an element of a table takes.
@@ -21,7 +23,12 @@ impl Limiter {
     /// Lets this much be taken, in MiB.
     pub(super) fn new(memory_mib: u32) -> Self {
         let bytes_max = usize::try_from(u64::from(memory_mib) << 20).unwrap_or(usize::MAX);
-        Self { bytes: 0, bytes_max }
+        Self { bytes: 0, bytes_max, refused: false }
+    }
+
+    /// Whether more was asked for than may be taken.
+    pub(super) fn has_refused(&self) -> bool {
+        self.refused
     }
 
     /// Takes more, if it fits.
@@ -30,6 +37,7 @@ impl Limiter {
         if fits {
             self.bytes += more;
         }
+        self.refused |= !fits;
         fits
     }
 }
