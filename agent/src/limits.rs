@@ -129,3 +129,7 @@ pub(crate) const CLEAR_UP_MS_MAX: u64 = 2_000;
 pub(crate) const CLEAR_UP_PAUSE_MS: u64 = 10;
 /// How long the login manager may take to answer, in milliseconds.
 pub(crate) const LOGIND_ANSWER_MS_MAX: u64 = 500;
+/// How long the answer to a hook waits for what is frozen to come to rest, in milliseconds.
+pub(crate) const SETTLE_MS_MAX: u64 = 4;
+/// Pause between two looks at that, in microseconds.
+pub(crate) const SETTLE_PAUSE_US: u64 = 100;

@@ -30,7 +30,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use tokio::sync::oneshot;
 use tracing::{debug, warn};
 
-use crate::limits::{ACCEPT_REST_MS, FROZEN_MS, SOCKET_CONNECTIONS_MAX};
+use crate::limits::{ACCEPT_REST_MS, FROZEN_MS, SETTLE_MS_MAX, SOCKET_CONNECTIONS_MAX};
 use crate::owner::Owner;
 use crate::slot_table::SlotTable;
 use connection::{Connection, Step};
@@ -230,6 +230,7 @@ impl<T: Fn(Released)> Service<T> {
             SocketRequest::Preflight { booking, booked, epoch } => {
                 let slots_left = self.cores_left(&booking, &booked);
                 let frozen = self.table.freeze(epoch, slots_left);
+                self.table.settle(Span::from_millis(SETTLE_MS_MAX));
                 answer(&SocketAnswer::Released {
                     frozen: u32::try_from(frozen.tokens.len()).unwrap_or(u32::MAX),
                     slots_left: frozen.slots_left,

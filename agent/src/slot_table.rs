@@ -23,10 +23,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use gleaner_hooks::{freeze, kill, thaw};
 use gleaner_isolation::{Enclosure, Leaf};
 use gleaner_protocol::control::Fragment;
-use gleaner_protocol::{Epoch, LeaseToken, Time};
+use gleaner_protocol::{Epoch, LeaseToken, Span, Time, boottime};
 use tracing::debug;
 
 use crate::gate::Gate;
+use crate::limits::SETTLE_PAUSE_US;
 use crate::scheduling_class::{let_die, let_stop};
 
 /// The table.
@@ -208,6 +209,31 @@ impl SlotTable {
         Frozen {
             tokens: doomed.into_iter().map(|(token, _)| token).collect(),
             slots_left: inner.gate.slots(),
+        }
+    }
+
+    /// Returns when what is frozen has come to rest, or after `limit`. It does not run from the
+    /// moment on in which it was frozen; but whoever looks at it may see it about to.
+    pub(crate) fn settle(&self, limit: Span) {
+        let end = boottime() + limit;
+        let mut leaves: Vec<Arc<Leaf>> = {
+            let inner = self.lock();
+            let stopped = inner.runners.iter().flatten().filter(|runner| runner.stopped);
+            stopped.filter_map(|runner| runner.leaf.clone()).filter(|l| l.can_freeze()).collect()
+        };
+        let mut urged = false;
+        loop {
+            leaves.retain(|leaf| !leaf.is_frozen());
+            if leaves.is_empty() || boottime() >= end {
+                return;
+            }
+            if !urged {
+                // To come to rest takes a few microseconds of a core, for which it may have to
+                // wait behind all others.
+                leaves.iter().flat_map(|leaf| leaf.members()).for_each(let_stop);
+                urged = true;
+            }
+            std::thread::sleep(Span::from_micros(SETTLE_PAUSE_US).into());
         }
     }
 

@@ -26,6 +26,8 @@ pub(crate) struct Process {
 /// Bits in the signal masks of `/proc`.
 const SIGKILL: u64 = 1 << (9 - 1);
 const SIGSTOP: u64 = 1 << (19 - 1);
+/// From the kernel's `sched.h`.
+const PF_EXITING: i64 = 0x4;
 
 impl Process {
     /// None where there is no such process.
@@ -37,13 +39,15 @@ impl Process {
         let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
         let mask = |name| u64::from_str_radix(field(name)?.trim(), 16).ok();
         let signals = mask("SigPnd:")? | mask("ShdPnd:")?;
+        // It has taken its SIGKILL, and only gives back what it has.
+        let exits = number(6)? & PF_EXITING != 0;
         Some(Self {
             pid,
             parent: i32::try_from(number(1)?).ok()?,
             pgid: i32::try_from(number(2)?).ok()?,
             state: field("State:")?.trim().chars().next()?,
-            stopping: signals & (SIGKILL | SIGSTOP) != 0,
-            dying: signals & SIGKILL != 0,
+            stopping: exits || signals & (SIGKILL | SIGSTOP) != 0,
+            dying: exits || signals & SIGKILL != 0,
             cpu_ticks: u64::try_from(number(11)? + number(12)?).ok()?,
         })
     }
@@ -65,7 +69,8 @@ pub(crate) fn all() -> Vec<Process> {
 /// Those of these processes that compute. Each is looked at twice: between the two looks a
 /// signal may have done its work.
 pub(crate) fn computing(pids: &[i32]) -> Vec<Process> {
-    let computes = |pid: i32| Process::of(pid).filter(Process::computes);
+    let computes =
+        |pid: i32| Process::of(pid).filter(Process::computes).filter(|_| !is_in_freezer(pid));
     pids.iter().filter_map(|pid| computes(*pid).and_then(|_| computes(*pid))).collect()
 }
 
@@ -77,10 +82,21 @@ pub(crate) fn cpu_ticks(pids: &[i32]) -> u64 {
 /// Whether a process is stopped by a signal, or has come to rest in the freezer of its control
 /// group.
 pub(crate) fn is_frozen(pid: i32) -> bool {
+    Process::of(pid).is_some_and(|process| process.state == 'T')
+        || group_says(pid, "cgroup.events", "frozen 1")
+        || group_says(pid, "freezer.state", "FROZEN")
+}
+
+/// Whether it comes to rest there before it can execute anything of its own.
+fn is_in_freezer(pid: i32) -> bool {
+    group_says(pid, "cgroup.freeze", "1")
+        || group_says(pid, "freezer.state", "FROZEN")
+        || group_says(pid, "freezer.state", "FREEZING")
+}
+
+/// Whether a file of one of a process's control groups holds a line.
+fn group_says(pid: i32, file: &str, line: &str) -> bool {
     let read = |path: String| fs::read_to_string(path).unwrap_or_default();
-    if Process::of(pid).is_some_and(|process| process.state == 'T') {
-        return true;
-    }
     let (groups, mounts) = (read(format!("/proc/{pid}/cgroup")), read("/proc/self/mounts".into()));
     let paths = groups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
     let points: Vec<&str> = mounts
@@ -90,8 +106,7 @@ pub(crate) fn is_frozen(pid: i32) -> bool {
         .collect();
     paths.filter(|path| *path != "/").any(|path| {
         points.iter().any(|point| {
-            read(format!("{point}{path}/cgroup.events")).contains("frozen 1")
-                || read(format!("{point}{path}/freezer.state")).trim() == "FROZEN"
+            read(format!("{point}{path}/{file}")).lines().any(|one| one.trim() == line)
         })
     })
 }
