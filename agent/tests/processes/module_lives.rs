@@ -1,6 +1,7 @@
 //! Modules over time: what they save, how they are stopped, what is kept of them.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use gleaner_hooks::SocketAnswer;
@@ -19,6 +20,7 @@ use crate::watch::wait_for_end_of_group;
 pub(crate) const STORIES: &[Story] = &[
     ("a_checkpoint_is_found_again", a_checkpoint_is_found_again),
     ("a_render_ends_a_module_and_what_it_saved_stays", a_render_ends_a_module),
+    ("the_c_library_finds_what_it_looks_for", the_c_library_finds_what_it_looks_for),
     ("the_example_in_c_counts_on_where_it_was", the_example_in_c_counts_on_where_it_was),
     ("the_example_in_rust_compiles", the_example_in_rust_compiles),
     ("a_stopped_module_leaves_its_runner_warm", a_stopped_module_leaves_its_runner_warm),
@@ -128,9 +130,9 @@ fn a_render_ends_a_module() {
     });
 }
 
-fn example(name: &str) -> std::path::PathBuf {
+fn example(name: &str) -> PathBuf {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/wasm");
-    std::path::Path::new(folder).join(name)
+    Path::new(folder).join(name)
 }
 
 fn compile(compiler: &mut Command) {
@@ -141,13 +143,28 @@ fn compile(compiler: &mut Command) {
     assert_eq!(String::from_utf8_lossy(&done.stderr), "", "not even a warning");
 }
 
+/// Compiles a program for WASI with the distribution's packages.
+fn compile_c(folders: &Folders, source: &Path) -> Vec<u8> {
+    let module = folders.path("program.wasm");
+    let mut clang = Command::new("clang");
+    clang.args(["--target=wasm32-wasi", "-O2", "-Wall", "-Wextra", "-o"]).arg(&module);
+    compile(clang.arg(source));
+    fs::read(module).expect("there")
+}
+
+fn the_c_library_finds_what_it_looks_for() {
+    with_agent(async |folders, broker, session| {
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/processes/wasi.c");
+        let mut task = task(broker, &compile_c(folders, Path::new(source)));
+        (task.memory_mib, task.disk_mib) = (16, 1);
+        let report = session.perform(Task::Wasm(task), None).await;
+        assert_eq!(text(&report, "stdout"), "all is well\n");
+    });
+}
+
 fn the_example_in_c_counts_on_where_it_was() {
     with_agent(async |folders, broker, session| {
-        let module = folders.path("primes.wasm");
-        let mut clang = Command::new("clang");
-        clang.args(["--target=wasm32-wasi", "-O2", "-Wall", "-Wextra", "-o"]).arg(&module);
-        compile(clang.arg(example("primes.c")));
-        let mut task = task(broker, &fs::read(module).expect("there"));
+        let mut task = task(broker, &compile_c(folders, &example("primes.c")));
         task.args = words(&["{item}", "2000000"]);
         task.memory_mib = 16;
         let report = session.perform(Task::Wasm(task.clone()), Some("0")).await;
@@ -203,7 +220,7 @@ fn a_stopped_module_leaves_its_runner_warm() {
 }
 
 /// The compiled module in the cache, which is the one file there that is no input.
-fn compiled_file(folders: &Folders) -> std::path::PathBuf {
+fn compiled_file(folders: &Folders) -> PathBuf {
     let notes: Vec<_> = fs::read_dir(folders.path("work/compiled")).expect("there").collect();
     assert_eq!(notes.len(), 1);
     let note = notes[0].as_ref().expect("readable").path();
