@@ -20,7 +20,7 @@ pub(crate) use kept::GroupUse;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gleaner_hooks::{freeze, kill, thaw};
+use gleaner_hooks::{calm, freeze, kill, thaw};
 use gleaner_isolation::{Enclosure, Leaf};
 use gleaner_protocol::control::Fragment;
 use gleaner_protocol::{Epoch, LeaseToken, Span, Time, boottime};
@@ -347,10 +347,15 @@ impl RunnerEntry {
     }
 
     fn thaw(&self) {
-        if self.freezer().is_some_and(|leaf| leaf.thaw().is_ok()) {
-            return;
+        match self.freezer() {
+            Some(leaf) => {
+                calm(self.pgid);
+                if leaf.thaw().is_err() {
+                    signal(thaw, self.pgid);
+                }
+            }
+            None => signal(thaw, self.pgid),
         }
-        signal(thaw, self.pgid);
     }
 
     fn kill(&self) {

@@ -1,10 +1,11 @@
 //! Replicas that are frozen for the owner's sake: thawed when they may run again, ended when they
 //! were kept for too long or their memory is wanted.
 
+use gleaner_hooks::hurry;
 use gleaner_protocol::{LeaseToken, Time};
 
 use super::{Busy, Inner, SlotTable};
-use crate::scheduling_class::let_die;
+use crate::scheduling_class::{let_die, let_stop};
 
 /// A replica that runs or is kept frozen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,6 +113,10 @@ impl Inner {
         if let (Some(busy), Some(runner)) = (&mut self.busy[slot], &self.runners[slot]) {
             busy.kept = Some(now);
             runner.freeze();
+            // Into the freezer of a control group each process goes by itself, and may have to
+            // wait long for the core that it needs for that.
+            hurry(runner.pgid);
+            let_stop(runner.pgid);
         }
     }
 
