@@ -180,6 +180,8 @@ fn a_module_starts_and_stops_in_milliseconds() {
         let start = boottime();
         session.perform(Task::Wasm(WasmTask::new(module)), None).await;
         let compiled = boottime() - start;
+        let other = broker.put(&program("another", ""));
+        session.perform(Task::Wasm(WasmTask::new(other)), None).await;
         agent.stop();
         // Another agent: its runner is cold, and the compiled module lies in the cache.
         let _agent = AgentThread::start(config);
@@ -189,6 +191,9 @@ fn a_module_starts_and_stops_in_milliseconds() {
         let start = boottime();
         session.perform(Task::Wasm(WasmTask::new(module)), None).await;
         first.push(boottime() - start);
+        let start = boottime();
+        session.perform(Task::Wasm(WasmTask::new(other)), None).await;
+        let second = boottime() - start;
         let (mut empty, mut noop) = (Vec::new(), Vec::new());
         for _ in 0..200 {
             let start = boottime();
@@ -212,6 +217,7 @@ fn a_module_starts_and_stops_in_milliseconds() {
         }
         println!("a module, compiled and run:              {}", summary(&mut [compiled]));
         println!("a cached module's first run in a runner: {}", summary(&mut first));
+        println!("another one's first run in that runner:  {}", summary(&mut [second]));
         println!("a module replica, lease to report:       {}", summary(&mut empty));
         println!("a kernel replica between them:           {}", summary(&mut noop));
         println!("a module in a tight loop, word to end:   {}", summary(&mut stopped));
