@@ -42,6 +42,10 @@ pub(crate) struct Args {
     #[arg(long, env = "GLEANER_AGENT_CORES", value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     cores: Option<u32>,
+    /// What isolates harvested work: auto, cgroup2, cgroup1 or process-groups [default: auto].
+    #[arg(long, env = "GLEANER_AGENT_ISOLATION", value_name = "WAY")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    isolation: Option<String>,
     /// The broker's address [default: http://127.0.0.1:7710].
     #[arg(long, env = "GLEANER_BROKER", value_name = "URL")]
     #[serde(skip_serializing_if = "Option::is_none")]

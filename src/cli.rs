@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    agent, broker, cancel, demo, explain, fetch, forget, hook, hosts, jobs, monitor, simulate,
-    stop, submit, wait,
+    agent, broker, cancel, demo, doctor, explain, fetch, forget, hook, hosts, jobs, monitor,
+    simulate, stop, submit, wait,
 };
 
 /// Harvests the idle cores of render farms and desktops for background work, and is gone when a
@@ -67,6 +67,8 @@ pub(crate) enum Command {
     Hosts(hosts::Args),
     /// Compares policies on modelled and recorded farms.
     Simulate(simulate::Args),
+    /// Says what isolates harvested work on this host, and measures how fast it is gone.
+    Doctor(doctor::Args),
     /// Shows the whole thing at work on this machine.
     Demo(demo::DemoArgs),
     /// Renders one frame of the demo.

@@ -9,7 +9,6 @@
 //! A result counts as right or wrong per position, once all its workunits are decided: what was
 //! published is the number of a whole position.
 
-mod child;
 mod cluster;
 mod farm;
 mod figures;
@@ -17,7 +16,6 @@ mod folders;
 mod frame;
 mod plan;
 mod positions;
-mod release;
 pub(crate) mod render;
 mod renderer;
 mod show;

@@ -3,10 +3,12 @@
 mod agent;
 mod broker;
 mod cancel;
+mod child;
 mod cli;
 mod client;
 mod configuration;
 mod demo;
+mod doctor;
 mod explain;
 mod failure;
 mod fetch;
@@ -16,6 +18,7 @@ mod hosts;
 mod jobs;
 mod monitor;
 mod process;
+mod release_watch;
 mod show;
 mod simulate;
 mod stop;
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
         Command::Hosts(args) => hosts::run(args),
         Command::Stop(args) => stop::run(&args),
         Command::Simulate(args) => simulate::run(args, cli.quiet),
+        Command::Doctor(args) => doctor::run(args),
         Command::Demo(args) => process::block_on(demo::run(args)),
         Command::DemoRender(args) => demo::render::run(args),
     };

@@ -13,8 +13,8 @@ use futures_util::future::{select_all, try_join_all};
 use gleaner_hooks::RunDir;
 use gleaner_protocol::Origin;
 
-use super::child::{Child, Log};
 use super::folders::Folders;
+use crate::child::{Child, Log};
 
 /// Hosts on each side.
 pub(super) const FARM_HOSTS: usize = 3;

@@ -7,13 +7,13 @@ use anyhow::Context;
 use futures_util::future::try_join_all;
 use gleaner_protocol::{Span, Time, boottime};
 
-use super::child::{Child, Log};
 use super::cluster::{Cluster, Host};
 use super::frame::Size;
 use super::plan::{Plan, PlannedFrame};
-use super::release::{self, Release, ReleaseWatch};
 use super::renderer::Renderer;
 use super::show::Show;
+use crate::child::{Child, Log};
+use crate::release_watch::{self, Release, ReleaseWatch};
 
 /// The farm, and what it renders.
 pub(super) struct Farm<'a> {
@@ -126,7 +126,7 @@ impl Farm<'_> {
         self.show.render_starts(&host.name, frame.number, frame.cores);
         let cpu = self.render(frame.number, self.size, output).await?;
         let took = boottime() - start;
-        let intruders = release::working_now(&run_dir).saturating_sub(allowed);
+        let intruders = release_watch::working_now(&run_dir).saturating_sub(allowed);
         self.show.render_ends(&host.name);
         self.hook("postflight", host, &booking, frame).await?;
         let release = watch.finish();

@@ -96,8 +96,8 @@ fn percentile(sorted: &[f64], share: f64) -> f64 {
 mod tests {
     use gleaner_protocol::Span;
 
-    use super::super::release::Release;
     use super::*;
+    use crate::release_watch::Release;
 
     fn phase(frames: &[(u64, u64, Option<u64>)]) -> FarmPhase {
         let release = |ms: u64| Release { took: Some(Span::from_millis(ms)), unfinished: false };

@@ -11,7 +11,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use super::cluster::Host;
 use super::positions::Position;
-use super::release::Release;
+use crate::release_watch::Release;
 
 /// Jobs that have a line of their own.
 const JOB_LINES: usize = 3;

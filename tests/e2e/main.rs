@@ -9,6 +9,7 @@
 mod api;
 mod calm;
 mod cluster;
+mod doctor;
 mod events;
 mod hook;
 mod host;

@@ -1,8 +1,8 @@
-//! A process that belongs to the demo: it ends with the demo, however that ends.
+//! A child process that ends with the command that started it, however that ends.
 //!
 //! # Invariants
 //! - Dropping a child kills its whole process group and takes note of its end.
-//! - A killed demo takes its children with it: each asked the kernel for that as it started.
+//! - A killed command takes its children with it: each asked the kernel for that as it started.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::process::CommandExt;
@@ -25,14 +25,14 @@ const LOG_BYTES_MAX: usize = 8 << 10;
 
 /// A file that children log into.
 #[derive(Debug)]
-pub(super) struct Log {
+pub(crate) struct Log {
     path: PathBuf,
     file: File,
 }
 
 impl Log {
     /// A new one in `folder`.
-    pub(super) fn create(folder: &Path, name: &str) -> anyhow::Result<Self> {
+    pub(crate) fn create(folder: &Path, name: &str) -> anyhow::Result<Self> {
         let path = folder.join(name).with_extension("log");
         let mut append = OpenOptions::new();
         let opened = append.append(true).create(true).open(&path);
@@ -42,7 +42,7 @@ impl Log {
 }
 
 /// A child process.
-pub(super) struct Child {
+pub(crate) struct Child {
     name: String,
     log: PathBuf,
     process: tokio::process::Child,
@@ -53,9 +53,9 @@ pub(super) struct Child {
 impl Child {
     /// Starts a process in a group of its own; stderr goes to the log.
     ///
-    /// To be called on the demo's main thread: the kernel ends the process when the thread that
+    /// To be called on the main thread: the kernel ends the process when the thread that
     /// started it ends.
-    pub(super) fn start(name: &str, mut command: Command, log: &Log) -> anyhow::Result<Self> {
+    pub(crate) fn start(name: &str, mut command: Command, log: &Log) -> anyhow::Result<Self> {
         let file = log.file.try_clone().context("cannot pass on a log")?;
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(file);
         end_with_parent(&mut command);
@@ -68,7 +68,7 @@ impl Child {
     }
 
     /// The next line that it prints.
-    pub(super) async fn line(&mut self, within: Duration) -> anyhow::Result<String> {
+    pub(crate) async fn line(&mut self, within: Duration) -> anyhow::Result<String> {
         let Some(stdout) = &mut self.stdout else { bail!("{} prints nothing", self.name) };
         let mut line = String::new();
         match tokio::time::timeout(within, stdout.read_line(&mut line)).await {
@@ -79,7 +79,7 @@ impl Child {
     }
 
     /// Ends when the process has ended, which it should not have.
-    pub(super) async fn death(&mut self) -> anyhow::Error {
+    pub(crate) async fn death(&mut self) -> anyhow::Error {
         match self.process.wait().await {
             Ok(status) => self.trouble(&format!("ended unexpectedly ({status})")),
             Err(_) => self.trouble("ended unexpectedly"),
@@ -87,13 +87,13 @@ impl Child {
     }
 
     /// Waits for the process to end by itself; an error unless it succeeded.
-    pub(super) async fn success(mut self) -> anyhow::Result<()> {
+    pub(crate) async fn success(mut self) -> anyhow::Result<()> {
         let status = self.status().await?;
         if status.success() { Ok(()) } else { Err(self.trouble(&format!("failed ({status})"))) }
     }
 
     /// As [`Child::success`]; the last line that it printed.
-    pub(super) async fn last_line(mut self) -> anyhow::Result<String> {
+    pub(crate) async fn last_line(mut self) -> anyhow::Result<String> {
         let mut last = String::new();
         if let Some(stdout) = self.stdout.take() {
             let mut lines = stdout.lines();
@@ -105,13 +105,13 @@ impl Child {
     }
 
     /// Asks it to end.
-    pub(super) fn ask_to_end(&self) {
+    pub(crate) fn ask_to_end(&self) {
         // One that has ended already is what we want.
         let _ = kill_process(self.group, Signal::TERM);
     }
 
     /// Waits until it has ended.
-    pub(super) async fn status(&mut self) -> anyhow::Result<ExitStatus> {
+    pub(crate) async fn status(&mut self) -> anyhow::Result<ExitStatus> {
         self.process.wait().await.with_context(|| format!("cannot wait for {}", self.name))
     }
 

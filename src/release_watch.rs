@@ -29,16 +29,16 @@ const WATCH_MAX: Span = Span::from_secs(2);
 
 /// What a watch saw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Release {
+pub(crate) struct Release {
     /// From the hook's start until no more processes worked than may; none where there never
     /// were more.
-    pub(super) took: Option<Span>,
+    pub(crate) took: Option<Span>,
     /// Whether too many still worked when the watch gave up.
-    pub(super) unfinished: bool,
+    pub(crate) unfinished: bool,
 }
 
 /// A thread that watches one hook's host.
-pub(super) struct ReleaseWatch {
+pub(crate) struct ReleaseWatch {
     hook_ended: Arc<AtomicBool>,
     thread: JoinHandle<Release>,
 }
@@ -46,7 +46,7 @@ pub(super) struct ReleaseWatch {
 impl ReleaseWatch {
     /// Begins to watch; returns when the first look is done, so that the hook may start.
     /// `allowed` processes may go on working.
-    pub(super) async fn start(run_dir: RunDir, allowed: usize) -> anyhow::Result<Self> {
+    pub(crate) async fn start(run_dir: RunDir, allowed: usize) -> anyhow::Result<Self> {
         let hook_ended = Arc::new(AtomicBool::new(false));
         let (looked, first_look) = oneshot::channel();
         let ended = Arc::clone(&hook_ended);
@@ -60,19 +60,19 @@ impl ReleaseWatch {
     }
 
     /// To be called when the hook has ended.
-    pub(super) fn hook_ended(&self) {
+    pub(crate) fn hook_ended(&self) {
         self.hook_ended.store(true, Ordering::Release);
     }
 
     /// What it saw. Returns at once if the hook ended more than a moment ago.
-    pub(super) fn finish(self) -> Release {
+    pub(crate) fn finish(self) -> Release {
         self.hook_ended();
         self.thread.join().expect("the watch does not panic")
     }
 }
 
 /// How many harvested processes of a host work now.
-pub(super) fn working_now(run_dir: &RunDir) -> usize {
+pub(crate) fn working_now(run_dir: &RunDir) -> usize {
     Looker::new(run_dir).working()
 }
 
@@ -85,7 +85,7 @@ fn watch(
     let mut looker = Looker::new(run_dir);
     let mut record = Record::default();
     record.note(boottime(), looker.working() > allowed);
-    // Nobody waits for it only where the demo is being stopped.
+    // Nobody waits for it only where the command is being stopped.
     let _ = looked.send(());
     let started = boottime();
     loop {
