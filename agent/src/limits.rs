@@ -97,8 +97,8 @@ pub(crate) const LOOK_MS: u64 = 1_000;
 pub(crate) const ALERT_LOOK_MS: u64 = 100;
 /// For how long after the kernel told of pressure, in milliseconds.
 pub(crate) const ALERT_MS: u64 = 300;
-/// How often while something runs and the kernel does not tell of pressure soon, in milliseconds.
-pub(crate) const UNTOLD_LOOK_MS: u64 = 300;
+/// How often while something runs, in milliseconds.
+pub(crate) const BUSY_LOOK_MS: u64 = 400;
 /// Load of others at which the host is looked at more often, in thousandths of a core.
 pub(crate) const BUSY_MILLICORES: u32 = 150;
 /// After how long a process is believed to stay the program that it is, in milliseconds.

@@ -3,8 +3,8 @@
 //!
 //! It has a thread of its own that runs above ordinary work, so that it sees a load that comes
 //! unannounced however heavy that is. Where the kernel tells of pressure it looks at once, and
-//! for a moment ten times a second; where the kernel would tell late it looks more often while
-//! something runs.
+//! for a moment ten times a second. While something runs it looks more often in any case: where
+//! harvested tasks wait for each other, the pressure that the kernel tells of is their own.
 //!
 //! # Invariants
 //! - Nothing harvested counts as load or pressure of others.
@@ -34,7 +34,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::sync::oneshot;
 use tracing::debug;
 
-use crate::limits::{ALERT_LOOK_MS, ALERT_MS, BUSY_MILLICORES, LOOK_MS, UNTOLD_LOOK_MS};
+use crate::limits::{ALERT_LOOK_MS, ALERT_MS, BUSY_LOOK_MS, BUSY_MILLICORES, LOOK_MS};
 use crate::owner::Owner;
 use crate::releaser::booked_cores;
 use crate::slot_table::SlotTable;
@@ -148,7 +148,7 @@ impl Observer {
         let is_alert = self.alert_until > now;
         let rest_ms = match () {
             () if is_alert => ALERT_LOOK_MS,
-            () if runs && !self.pressure.is_prompt() => UNTOLD_LOOK_MS,
+            () if runs => BUSY_LOOK_MS,
             () => LOOK_MS,
         };
         let next = now + Span::from_millis(rest_ms);

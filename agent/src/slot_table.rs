@@ -218,8 +218,11 @@ impl SlotTable {
         let end = boottime() + limit;
         let mut leaves: Vec<Arc<Leaf>> = {
             let inner = self.lock();
-            let stopped = inner.runners.iter().flatten().filter(|runner| runner.stopped);
-            stopped.filter_map(|runner| runner.leaf.clone()).filter(|l| l.can_freeze()).collect()
+            inner
+                .frozen_runners()
+                .filter_map(|runner| runner.leaf.clone())
+                .filter(|l| l.can_freeze())
+                .collect()
         };
         let mut urged = false;
         loop {
@@ -319,6 +322,15 @@ impl Inner {
             runner.stopped = true;
             runner.freeze();
         }
+    }
+
+    /// Runners that are frozen, to be killed or kept.
+    fn frozen_runners(&self) -> impl Iterator<Item = &RunnerEntry> {
+        let slots = self.runners.iter().zip(&self.busy);
+        slots.filter_map(|(runner, busy)| {
+            let is_kept = busy.is_some_and(|busy| busy.kept.is_some());
+            runner.as_ref().filter(|runner| runner.stopped || is_kept)
+        })
     }
 
     fn has_stopped(&self) -> bool {

@@ -24,7 +24,7 @@ pub use environment::Environment;
 pub use farm::{Attempt, Farm, FarmParseError};
 pub use hook::{HookInvocation, HookReport, run, run_to_exit, say};
 pub use notify::{Notification, NotifyError, SecurePost, SecurePoster, notify, notify_to_exit};
-pub use process_group::{ProcessStat, TaskGroup, calm, freeze, hurry, kill, thaw};
+pub use process_group::{ProcessStat, TaskGroup, calm, freeze, kill, thaw};
 pub use run_dir::{BookingChange, BookingRecord, RunDir, RunDirError, StopReport};
 pub use socket::{
     AskError, LineError, SocketAnswer, SocketRequest, ask, decode_line, encode_line,

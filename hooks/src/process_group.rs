@@ -112,13 +112,7 @@ pub fn thaw(pgid: i32) -> io::Result<()> {
     signal(pgid, Signal::CONT)
 }
 
-/// Lets a group that others freeze (by its control group) come to rest even on a host whose cores
-/// are all wanted.
-pub fn hurry(pgid: i32) {
-    let_stop(pgid);
-}
-
-/// Puts a frozen group that [`hurry`] has hurried back into the idle class.
+/// Puts a frozen group that was hurried to come to rest back into the idle class.
 pub fn calm(pgid: i32) {
     let_idle(pgid);
 }

@@ -63,11 +63,6 @@ impl Pressure {
         self.triggers.iter()
     }
 
-    /// Whether the kernel tells of pressure within a second.
-    pub(super) fn is_prompt(&self) -> bool {
-        self.is_prompt
-    }
-
     /// Reads the counters. Waiting for a disk is that of others only where they wait for one now.
     pub(super) fn look(&mut self, now: Time, others_wait: bool) {
         if !self.is_there {

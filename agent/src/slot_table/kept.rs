@@ -1,11 +1,12 @@
 //! Replicas that are frozen for the owner's sake: thawed when they may run again, ended when they
 //! were kept for too long or their memory is wanted.
 
-use gleaner_hooks::hurry;
-use gleaner_protocol::{LeaseToken, Time};
+use gleaner_isolation::Leaf;
+use gleaner_protocol::{LeaseToken, Span, Time};
 
-use super::{Busy, Inner, SlotTable};
-use crate::scheduling_class::{let_die, let_stop};
+use super::{Busy, Inner, RunnerEntry, SlotTable};
+use crate::limits::SETTLE_MS_MAX;
+use crate::scheduling_class::let_die;
 
 /// A replica that runs or is kept frozen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,15 +46,37 @@ impl SlotTable {
         let running = inner.oldest_first(Busy::runs);
         let surplus = running.iter().skip(slots as usize);
         let frozen = surplus.clone().count();
+        if frozen > 0 {
+            // To come to rest takes a few microseconds of a core, which idle work does not get
+            // beside others.
+            inner.set_idle(false);
+        }
         for (_, slot) in surplus {
             inner.keep(*slot, now);
         }
         let room = slots.min(inner.gate.slots()).saturating_sub(inner.running());
         let kept = inner.oldest_first(|busy| !busy.stopped && busy.kept.is_some());
+        let any_kept = frozen > 0 || !kept.is_empty();
         for (_, slot) in kept.into_iter().take(room as usize) {
             inner.resume(slot);
         }
+        drop(inner);
+        if frozen > 0 {
+            self.settle(Span::from_millis(SETTLE_MS_MAX));
+        }
+        if any_kept {
+            self.be_idle_again();
+        }
         u32::try_from(frozen).expect("at most one entry per core")
+    }
+
+    /// Puts harvested work last again, where all that is frozen has come to rest.
+    fn be_idle_again(&self) {
+        let inner = self.lock();
+        let rests = |runner: &RunnerEntry| runner.freezer().is_none_or(Leaf::is_frozen);
+        if !inner.has_stopped() && inner.frozen_runners().all(rests) {
+            inner.set_idle(true);
+        }
     }
 
     /// Ends what has been kept frozen since `since` or longer. Returns which.
@@ -113,10 +136,6 @@ impl Inner {
         if let (Some(busy), Some(runner)) = (&mut self.busy[slot], &self.runners[slot]) {
             busy.kept = Some(now);
             runner.freeze();
-            // Into the freezer of a control group each process goes by itself, and may have to
-            // wait long for the core that it needs for that.
-            hurry(runner.pgid);
-            let_stop(runner.pgid);
         }
     }
 
