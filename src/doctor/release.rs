@@ -59,8 +59,8 @@ struct Figures {
 /// A position whose count takes longer than any trial.
 const ENDLESS: &str =
     "r3k2r/p1ppqpb1/bn2pnp1/3PN3/1p2P3/2N2Q1p/PPPBBPPP/R3K2R w KQkq - 0 1;depth=12";
-/// Fills its memory with the last bytes of an endless file, and keeps it.
-const MEMORY_HOG: &str = "/usr/bin/tail";
+/// Copies for ever, through one buffer of the size that it is asked for.
+const MEMORY_HOG: &str = "/bin/dd";
 /// Longest wait for something that has to happen.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Pause between two looks at what has no event.
@@ -171,7 +171,9 @@ impl Bench {
     /// From the hook's start until a replica that holds so much memory is no more.
     async fn memory_return(&mut self, mib: u64) -> anyhow::Result<Span> {
         let bytes = mib.saturating_mul(1 << 20);
-        let argv = [MEMORY_HOG, "-c", &bytes.to_string(), "/dev/zero"].map(String::from).to_vec();
+        let buffer = format!("bs={mib}M");
+        let argv = [MEMORY_HOG, "if=/dev/zero", "of=/dev/null", &buffer];
+        let argv = argv.map(String::from).to_vec();
         let task = CommandTask { argv, inputs: Vec::new(), outputs: Vec::new() };
         self.submit(Task::Command(task), Workunits::Count(1)).await?;
         let full = |run: &RunDir| hog(run).is_some_and(|pid| resident_bytes(pid) >= bytes);
@@ -265,7 +267,7 @@ fn hog(run_dir: &RunDir) -> Option<i32> {
 }
 
 fn is_hog(pid: i32) -> bool {
-    std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "tail")
+    std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "dd")
 }
 
 /// Memory that a process holds; 0 where it has ended.
