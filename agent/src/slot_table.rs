@@ -24,6 +24,7 @@ use gleaner_hooks::{calm, freeze, kill, thaw};
 use gleaner_isolation::{Enclosure, Leaf};
 use gleaner_protocol::control::Fragment;
 use gleaner_protocol::{Epoch, LeaseToken, Span, Time, boottime};
+use rustix::process::{Pid, Signal, kill_process_group};
 use tracing::debug;
 
 use crate::gate::Gate;
@@ -206,6 +207,10 @@ impl SlotTable {
         for slot in idle {
             inner.freeze_runner(slot);
         }
+        // First what computes on all slots, then whatever has left its group.
+        for runner in inner.runners.iter().flatten().filter(|runner| runner.stopped) {
+            runner.enclose();
+        }
         Frozen {
             tokens: doomed.into_iter().map(|(token, _)| token).collect(),
             slots_left: inner.gate.slots(),
@@ -320,7 +325,7 @@ impl Inner {
     fn freeze_runner(&mut self, slot: usize) {
         if let Some(runner) = &mut self.runners[slot] {
             runner.stopped = true;
-            runner.freeze();
+            runner.stop();
         }
     }
 
@@ -356,6 +361,25 @@ impl RunnerEntry {
         }
         signal(freeze, self.pgid);
         let_stop(self.pgid);
+    }
+
+    /// Stops its group, to be killed: the fastest of all ways, since its leader is put before
+    /// everything else to obey.
+    fn stop(&self) {
+        if self.freezer().is_none() {
+            return self.freeze();
+        }
+        let group = Pid::from_raw(self.pgid).filter(|_| self.pgid > 1);
+        // One that ended in this moment is what was wanted.
+        let _ = group.map(|group| kill_process_group(group, Signal::STOP));
+        let_stop(self.pgid);
+    }
+
+    /// Stops what has left its group.
+    fn enclose(&self) {
+        if let Some(error) = self.freezer().and_then(|leaf| leaf.freeze().err()) {
+            debug!("cannot freeze a control group: {error}");
+        }
     }
 
     fn thaw(&self) {
