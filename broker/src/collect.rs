@@ -99,7 +99,7 @@ fn chain(error: &dyn std::error::Error) -> String {
 mod tests {
     use std::collections::BTreeSet;
     use std::io;
-    use std::time::SystemTime;
+    use std::time::UNIX_EPOCH;
 
     use gleaner_protocol::control::Fragment;
     use gleaner_protocol::job::{CommandTask, InputFile, JobSpec, Task};
@@ -155,7 +155,7 @@ mod tests {
             fs::write(&path, content).expect("written");
             if is_old {
                 let file = fs::File::options().write(true).open(&path).expect("opened");
-                file.set_modified(SystemTime::UNIX_EPOCH).expect("set");
+                file.set_modified(UNIX_EPOCH).expect("set");
             }
             digest
         }
