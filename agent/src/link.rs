@@ -5,7 +5,7 @@
 //! not come back together.
 //!
 //! # Invariants
-//! - A frame is never longer than [`CONTROL_MESSAGE_BYTES_MAX`].
+//! - A frame is never longer than [`gleaner_protocol::limits::CONTROL_MESSAGE_BYTES_MAX`].
 //! - A peer that is silent for half a minute is given up, although the connection stands.
 //! - What does not decode ends the link.
 
