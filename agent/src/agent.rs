@@ -29,7 +29,7 @@ use crate::checkpoints::Checkpoints;
 use crate::config::{Config, ConfigError};
 use crate::harvest::Harvest;
 use crate::keeper::Keeper;
-use crate::limits::{CHECKPOINTS_BYTES_MAX, EVENTS_MAX, LAST_RUNNERS_MS_MAX};
+use crate::limits::{CHECKPOINTS_BYTES_MAX, EVENTS_MAX, LAST_RUNNERS_MS_MAX, MEMORY_LEFT_PERMILLE};
 use crate::link::{LinkEvent, LinkKeeper, LinkTarget};
 use crate::modules::Modules;
 use crate::observer::{ObservedHost, ObserverThread};
@@ -87,7 +87,11 @@ pub async fn run(
     let program = config.runner_program.clone().unwrap_or_else(this_program);
     let tasks = work_dir.tasks();
     let keeper = Keeper::start(&program, &lock_file, &run_dir, &tasks, &enclosure);
-    let _keeper = keeper.map_err(RunError::Keeper)?;
+    let clearing_up = keeper.map_err(RunError::Keeper)?;
+    let most = host.memory_mib - host.memory_mib * MEMORY_LEFT_PERMILLE / 1_000;
+    if let Err(error) = enclosure.set_memory_mib(most) {
+        warn!("harvested work goes without a limit of its memory: {error}");
+    }
     let table = Arc::new(SlotTable::new(host.cores, harvest.fragment(), enclosure.clone()));
     let (tell_owner, owner_said) = mpsc::unbounded_channel();
     let of = OwnedHost {
@@ -211,8 +215,9 @@ pub async fn run(
     }
     drop(releaser);
     drop(observer);
-    if let Err(error) = enclosure.remove() {
-        warn!("cannot remove the control groups of this agent: {error}");
+    match enclosure.remove() {
+        Ok(()) => clearing_up.dismiss(),
+        Err(error) => warn!("cannot remove the control groups of this agent: {error}"),
     }
     if is_deaf {
         return Err(RunError::ReleaseThread);

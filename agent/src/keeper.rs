@@ -31,8 +31,7 @@ pub(crate) const KEEPER_ARGUMENT: &str = "__keeper";
 /// Name of the process, as `ps` shows it.
 const NAME: &std::ffi::CStr = c"gleaner-keeper";
 
-/// A keeper that waits. It ends when this is dropped, and finds nothing to do where the agent
-/// has cleared up itself.
+/// A keeper that waits. It clears up when this is dropped without [`Keeper::dismiss`].
 #[derive(Debug)]
 pub(crate) struct Keeper {
     child: Child,
@@ -63,12 +62,13 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
-    fn drop(&mut self) {
-        // It is told that nothing is left to do: at an end without a word it sees to that.
+impl Keeper {
+    /// Tells it that nothing is left to do: an end without that word it clears up after.
+    pub(crate) fn dismiss(mut self) {
         if let Some(pipe) = self.pipe.take() {
             let _ = rustix::io::write(&pipe, b".");
         }
+        // It ends at once; unless it is waited for, its number stays taken.
         let _ = self.child.wait();
     }
 }

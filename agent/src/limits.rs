@@ -20,8 +20,8 @@ pub(crate) const FROZEN_MS: u64 = 5;
 pub(crate) const RUNNER_FRAME_BYTES_MAX: usize = 4 << 20;
 /// Progress of one replica is told at most once in this many milliseconds.
 pub(crate) const PROGRESS_INTERVAL_MS: u64 = 1_000;
-/// Rounds of ending the processes that a command left behind.
-pub(crate) const SWEEP_ROUNDS_MAX: u32 = 64;
+/// Rounds of ending the processes that a command left behind; each takes note of one.
+pub(crate) const SWEEP_ROUNDS_MAX: u32 = 4 * TASK_PROCESSES_MAX;
 /// Deepest game tree that the `gametree` kernel counts, in plies.
 pub(crate) const GAMETREE_DEPTH_MAX: u8 = 12;
 /// Plies that a game tree is split over at most.
@@ -133,3 +133,7 @@ pub(crate) const LOGIND_ANSWER_MS_MAX: u64 = 500;
 pub(crate) const SETTLE_MS_MAX: u64 = 4;
 /// Pause between two looks at that, in microseconds.
 pub(crate) const SETTLE_PAUSE_US: u64 = 100;
+/// Processes and threads of one slot, where its control group counts them.
+pub(crate) const TASK_PROCESSES_MAX: u32 = 1_024;
+/// Memory that all harvested work leaves to the rest of the host, in thousandths of it.
+pub(crate) const MEMORY_LEFT_PERMILLE: u64 = 100;

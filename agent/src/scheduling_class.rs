@@ -53,6 +53,14 @@ pub(crate) fn let_stop(pid: i32) {
     }
 }
 
+/// Puts the first thread of another process into the idle class again.
+pub(crate) fn be_idle(pid: i32) {
+    if pid > 0 {
+        // Where that is refused it has ended, or was never lifted.
+        let _ = set_class(pid, libc::SCHED_IDLE, 0);
+    }
+}
+
 /// Has the first thread of a stopped process die like any other, once it is told to. In the idle
 /// class its memory would not come back while anything else wants the core; above the others it
 /// would keep them from it for as long as giving back its memory takes.

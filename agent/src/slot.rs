@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use gleaner_hooks::RunDir;
-use gleaner_isolation::{Enclosure, Leaf};
+use gleaner_isolation::{Enclosure, Leaf, LeafLimits};
 use gleaner_protocol::control::Lease;
 use gleaner_protocol::job::{InputFile, Task};
 use gleaner_protocol::{Epoch, LeaseToken, Time};
@@ -26,6 +26,7 @@ use tracing::{debug, warn};
 use crate::blobs::{Blobs, CachedBlob};
 use crate::checkpoints::Checkpoints;
 use crate::harvest::RunResult;
+use crate::limits::TASK_PROCESSES_MAX;
 use crate::modules::Modules;
 use crate::owner::Owner;
 use crate::runner::{CommandOrder, KernelOrder, Order, Reply, Setup, StagedInput, discard_spooled};
@@ -157,6 +158,10 @@ fn leaf_of(slot: u32, shop: &Workshop) -> Option<Arc<Leaf>> {
         warn!("slot {slot} goes without a control group: {error}");
         None
     });
+    let limits = LeafLimits { processes: Some(TASK_PROCESSES_MAX), ..LeafLimits::default() };
+    if let Some(error) = leaf.as_ref().and_then(|leaf| leaf.set_limits(&limits).err()) {
+        warn!("slot {slot} goes without limits: {error}");
+    }
     leaf.map(Arc::new)
 }
 
@@ -354,6 +359,11 @@ impl SlotTask {
     async fn warm_up(&mut self) -> Result<(), String> {
         if self.runner.is_none() {
             let leaf = self.leaf.as_deref();
+            if leaf.is_some_and(Leaf::can_freeze) {
+                // A hook that was ended half-way may have left it frozen; what starts in a frozen
+                // group never comes to its first instruction, and who started it waits for that.
+                let _ = self.shop.enclosure.marks().thaw();
+            }
             let runner = WarmRunner::start(&self.shop.runner_program, &self.shop.run_dir, leaf)
                 .map_err(|error| error.to_string())?;
             let setup = Setup {

@@ -29,7 +29,7 @@ use tracing::debug;
 
 use crate::gate::Gate;
 use crate::limits::SETTLE_PAUSE_US;
-use crate::scheduling_class::{let_die, let_stop};
+use crate::scheduling_class::{be_idle, let_die, let_stop};
 
 /// The table.
 #[derive(Debug)]
@@ -124,8 +124,12 @@ impl SlotTable {
 
     /// Enters the runner that was started for a slot: the leader of group `pgid`, in `leaf`.
     pub(crate) fn enter_runner(&self, slot: u32, pgid: i32, leaf: Option<Arc<Leaf>>) {
-        self.lock().runners[slot as usize] =
-            Some(RunnerEntry { pgid, leaf, stopped: false, begun: 0 });
+        let mut inner = self.lock();
+        inner.runners[slot as usize] = Some(RunnerEntry { pgid, leaf, stopped: false, begun: 0 });
+        if inner.frozen_runners().next().is_none() {
+            // A hook that stopped all by itself lets it die like any other.
+            inner.set_idle(true);
+        }
     }
 
     /// Takes a slot's runner out, and its replica: its group is about to be reaped. Says whether
@@ -133,7 +137,7 @@ impl SlotTable {
     pub(crate) fn remove_runner(&self, slot: u32) -> bool {
         let mut inner = self.lock();
         let runner = inner.runners[slot as usize].take();
-        if runner.is_some_and(|runner| runner.stopped) && !inner.has_stopped() {
+        if runner.is_some() && inner.frozen_runners().next().is_none() {
             inner.set_idle(true);
         }
         inner.busy[slot as usize].take().is_some_and(|busy| !busy.runs())
@@ -386,6 +390,8 @@ impl RunnerEntry {
         match self.freezer() {
             Some(leaf) => {
                 calm(self.pgid);
+                // Also what no walk from the leader finds.
+                leaf.members().into_iter().for_each(be_idle);
                 if leaf.thaw().is_err() {
                     signal(thaw, self.pgid);
                 }

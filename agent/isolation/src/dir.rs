@@ -96,6 +96,31 @@ impl GroupDir {
         kill_all(&self.all_members());
     }
 
+    /// Lets it and the groups below it run on, in a hierarchy of version 1.
+    pub(crate) fn thaw_all(&self) {
+        let mut open = vec![(self.clone(), DEPTH_MAX)];
+        while let Some((dir, depth)) = open.pop() {
+            let _ = dir.write("freezer.state", "THAWED");
+            if depth > 0 {
+                open.extend(dir.children().into_iter().map(|child| (child, depth - 1)));
+            }
+        }
+    }
+
+    /// Kills its members and those of groups below it, as often as new ones appear. Says whether
+    /// any are left.
+    pub(crate) fn kill_all_members(&self) -> bool {
+        for _ in 0..KILL_ROUNDS_MAX {
+            let members = self.all_members();
+            if members.is_empty() {
+                return false;
+            }
+            kill_all(&members);
+            std::thread::yield_now();
+        }
+        !self.all_members().is_empty()
+    }
+
     /// Its members, and those of groups below it.
     pub(crate) fn all_members(&self) -> Vec<i32> {
         let mut open = vec![(self.clone(), DEPTH_MAX)];
@@ -113,6 +138,8 @@ impl GroupDir {
     pub(crate) fn empty(&self) -> io::Result<()> {
         let _ = self.write("freezer.state", "THAWED");
         let _ = self.write("cgroup.kill", "1");
+        // Whoever froze it may have died before it could let it run again.
+        let _ = self.write("cgroup.freeze", "0");
         self.children().iter().try_for_each(Self::clear_away)?;
         if self.kill_members() { Err(io::ErrorKind::ResourceBusy.into()) } else { Ok(()) }
     }
@@ -132,6 +159,8 @@ impl GroupDir {
         // What is frozen does not die in a hierarchy of version 1.
         let _ = self.write("freezer.state", "THAWED");
         let _ = self.write("cgroup.kill", "1");
+        // Whoever froze it may have died before it could let it run again.
+        let _ = self.write("cgroup.freeze", "0");
         for child in self.children() {
             child.clear_away_to(depth - 1)?;
         }

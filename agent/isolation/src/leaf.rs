@@ -68,10 +68,12 @@ impl Grants {
             .map(|(_, provider, dir)| (*provider, dir))
     }
 
-    /// Where to freeze and to kill.
+    /// Where to freeze and to kill, and where that gets its share of a core.
     pub(crate) fn marks(&self) -> Marks {
         let mut paths: Vec<PathBuf> = Vec::new();
-        for (_, dir) in [Ability::Freeze, Ability::Kill].iter().filter_map(|one| self.of(*one)) {
+        for (_, dir) in
+            [Ability::Freeze, Ability::Kill, Ability::Idle].iter().filter_map(|one| self.of(*one))
+        {
             if !paths.iter().any(|known| known == dir.path()) {
                 paths.push(dir.path().to_owned());
             }
@@ -337,9 +339,20 @@ impl Marks {
     /// # Errors
     /// As [`Marks::freeze`].
     pub fn kill(&self) -> io::Result<()> {
+        for dir in self.dirs().filter(|dir| dir.has("cpu.idle")) {
+            // To die is work too, and idle work does not get to it beside a render.
+            let _ = dir.write("cpu.idle", "0");
+        }
         for dir in self.dirs() {
             if dir.has("cgroup.kill") {
                 return dir.write("cgroup.kill", "1");
+            }
+            if dir.has("cgroup.freeze") {
+                // A kernel from before 5.14. Frozen, nothing forks while it is being killed, and
+                // what is frozen in the unified hierarchy dies all the same.
+                dir.write("cgroup.freeze", "1")?;
+                let is_left = dir.kill_all_members();
+                return if is_left { Err(io::ErrorKind::ResourceBusy.into()) } else { Ok(()) };
             }
         }
         let freezer = self.dirs().find(|dir| dir.has("freezer.state"));
@@ -347,7 +360,8 @@ impl Marks {
         // Frozen, nothing forks while it is being killed; thawed, it dies.
         dir.write("freezer.state", "FROZEN")?;
         dir.kill_members_once();
-        dir.write("freezer.state", "THAWED")
+        dir.thaw_all();
+        Ok(())
     }
 
     /// Processes in it.

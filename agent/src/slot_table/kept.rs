@@ -84,6 +84,10 @@ impl SlotTable {
         let mut inner = self.lock();
         let overdue = inner
             .oldest_first(|busy| !busy.stopped && busy.kept.is_some_and(|frozen| frozen <= since));
+        if !overdue.is_empty() {
+            // Its memory may be wanted at once, and to give it back is work.
+            inner.set_idle(false);
+        }
         for (_, slot) in &overdue {
             inner.doom(*slot);
             if let Some(runner) = &inner.runners[*slot] {

@@ -3,19 +3,20 @@
 
 use gleaner_agent::Isolation;
 use gleaner_hooks::{ProcessStat, SocketAnswer};
-use gleaner_isolation::{Ability, Enclosure};
+use gleaner_isolation::{Ability, AbilityReport, Enclosure};
 use gleaner_protocol::control::AgentMessage;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::Story;
 use crate::agent::{AgentProcess, AgentThread, Folders, block_on};
-use crate::broker::{Broker, script};
+use crate::broker::{Broker, failure, script};
 use crate::watch::{wait_for_end, wait_until};
 
 pub(crate) const STORIES: &[Story] = &[
     ("a_release_stops_what_has_left_its_session", a_release_stops_what_has_left_its_session),
     ("nothing_is_left_behind_by_a_killed_agent", nothing_is_left_behind_by_a_killed_agent),
     ("a_hook_stops_runaways_of_an_agent_that_hangs", a_hook_stops_runaways),
+    ("a_fork_bomb_ends_at_its_limit", a_fork_bomb_ends_at_its_limit),
 ];
 
 /// Ways that reach what leaves its process group.
@@ -117,6 +118,30 @@ fn a_hook_stops_runaways() {
             wait_for_end(runaway);
         });
     }
+}
+
+fn a_fork_bomb_ends_at_its_limit() {
+    let trial = Enclosure::open(Isolation::Auto, &format!("bomb-{}", std::process::id()));
+    let report = trial.report();
+    trial.remove().expect("it is empty");
+    let counts = |one: &AbilityReport| one.ability == Ability::Processes && one.provider.is_some();
+    if !report.abilities.iter().any(counts) {
+        println!("nothing counts processes here: {report}");
+        return;
+    }
+    block_on(async {
+        let folders = Folders::new();
+        let mut broker = Broker::start().await;
+        let _agent = AgentThread::start(folders.config(&broker.address, 1));
+        let (mut session, _) = broker.welcome().await;
+        let bomb = "i=0; while [ $i -lt 1100 ]; do sleep 1000 & i=$((i+1)); done; echo all";
+        session.give(script(bomb), &[None]).await;
+        let report = session.hear_report().await;
+        let said = failure(&report);
+        assert!(said.contains("fork"), "{said}");
+        // Neither the slot nor the host is harmed.
+        session.perform(script("true"), None).await;
+    });
 }
 
 /// The control groups of ours that a process is in.

@@ -5,7 +5,7 @@
 //!
 //! # Invariants
 //! - Beyond loopback there is no listening without TLS and a token.
-//! - Every request passes [`guard::Guard`] before a route sees it.
+//! - Every request passes the guard before a route sees it.
 //! - Every answer of 400 and above is a JSON [`gleaner_protocol::api::ApiError`].
 //! - Serving ends in bounded time after it was told to, whatever is still open.
 

@@ -111,17 +111,16 @@ pub(super) fn stop_all(life: &Path) -> StopReport {
     let watched: Vec<_> = targets.iter().filter_map(|pgid| process_group::watch(*pgid)).collect();
     // All are frozen before the first is killed: what runs on a core that a render wants stops
     // first, the tidying of memory comes second.
-    // Where there is a freezer it reaches what has left its group as well.
-    let encloses = !enclosure.is_empty() && enclosure.freeze().is_ok();
     for pgid in &targets {
         let _ = process_group::freeze(*pgid);
     }
-    if encloses {
-        if let Err(error) = enclosure.kill() {
-            report.troubles.push(format!("cannot kill a control group: {error}"));
+    // Where there is a freezer it reaches what has left its group as well.
+    if !enclosure.is_empty() && enclosure.freeze().is_ok() {
+        match enclosure.kill() {
+            // What comes into it later is to run.
+            Ok(()) => drop(enclosure.thaw()),
+            Err(error) => report.troubles.push(format!("cannot kill a control group: {error}")),
         }
-        // What comes into it later is to run.
-        let _ = enclosure.thaw();
     }
     let mut killed = Vec::with_capacity(targets.len());
     for pgid in targets {
