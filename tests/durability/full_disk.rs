@@ -89,7 +89,7 @@ fn on_a_small_disk() {
         let crew = Crew::hire(&stage, load);
         let (broker, url) = launch.start().await;
         let api = stage.enter(url, 1);
-        for number in 0..20 {
+        for number in 0..60 {
             submit(&stage, &api, &format!("before{number}")).await;
         }
         stage.until(|ledger| ledger.acknowledged > 100).await;
@@ -100,7 +100,9 @@ fn on_a_small_disk() {
         assert_full(api.health().await, &data);
         let known = stage.ledger().acknowledged;
         let goes_on = stage.until(|ledger| ledger.acknowledged > known + 20);
-        timeout(PATIENCE, goes_on).await.expect("reports of accepted jobs are taken");
+        let went_on = timeout(PATIENCE, goes_on).await.is_ok();
+        let ended = stage.ledger().all_ended();
+        assert!(went_on, "reports are not taken after {known}; all work had ended: {ended}");
 
         // Too little left for anything: no report is acknowledged, agents keep them.
         fill(&filler, 2 << 20);
