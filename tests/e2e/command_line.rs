@@ -207,7 +207,7 @@ fn each_subcommand_helps() {
         names,
         [
             "broker", "monitor", "agent", "hook", "stop", "submit", "jobs", "status", "wait",
-            "fetch", "cancel", "forget", "explain", "hosts", "simulate", "demo"
+            "fetch", "cancel", "forget", "explain", "hosts", "simulate", "doctor", "demo"
         ]
     );
     for name in names {
