@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gleaner_hooks::{RunDir, RunDirError, StopMark};
-use gleaner_isolation::Enclosure;
+use gleaner_isolation::{Enclosure, Topology};
 use gleaner_protocol::{HostInfo, Span, boottime};
 use reqwest::Client;
 use thiserror::Error;
@@ -152,6 +152,7 @@ pub async fn run(
         commands: config.commands()?,
         runner_program: program,
         enclosure: enclosure.clone(),
+        topology: Topology::of_this_machine(),
         tasks: work_dir.tasks(),
         spool: work_dir.spool(),
     });

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use gleaner_hooks::RunDir;
-use gleaner_isolation::{Enclosure, Leaf, LeafLimits};
+use gleaner_isolation::{Enclosure, Leaf, LeafLimits, Topology};
 use gleaner_protocol::control::Lease;
 use gleaner_protocol::job::{InputFile, Task};
 use gleaner_protocol::{Epoch, LeaseToken, Time};
@@ -55,6 +55,8 @@ pub(crate) struct Workshop {
     pub(crate) runner_program: PathBuf,
     /// What holds the work of all slots.
     pub(crate) enclosure: Enclosure,
+    /// The machine's cores.
+    pub(crate) topology: Topology,
     /// Folder of the runners' folders.
     pub(crate) tasks: PathBuf,
     /// Folder of large outputs.

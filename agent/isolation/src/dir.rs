@@ -51,11 +51,6 @@ impl GroupDir {
         Ok(text)
     }
 
-    /// The one number in a file; none where there is no such file or no number in it.
-    pub(crate) fn number(&self, file: &str) -> Option<u64> {
-        self.read(file).ok()?.trim().parse().ok()
-    }
-
     /// The number after a word in a file of words and numbers.
     pub(crate) fn entry(&self, file: &str, word: &str) -> Option<u64> {
         let text = self.read(file).ok()?;

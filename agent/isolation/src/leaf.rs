@@ -43,17 +43,6 @@ impl Default for LeafLimits {
     }
 }
 
-/// What a leaf uses, as far as its host counts it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct LeafUsage {
-    /// CPU time since the leaf was made, in microseconds.
-    pub cpu_us: Option<u64>,
-    /// Memory, page cache included, in bytes.
-    pub memory_bytes: Option<u64>,
-    /// Times at which the memory limit killed something in it.
-    pub oom_kills: Option<u64>,
-}
-
 /// Which folder grants what, for a whole enclosure or one leaf of it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Grants {
@@ -184,25 +173,6 @@ impl Leaf {
     #[must_use]
     pub fn members(&self) -> Vec<i32> {
         self.doors.first().map(GroupDir::members).unwrap_or_default()
-    }
-
-    /// What it uses.
-    #[must_use]
-    pub fn usage(&self) -> LeafUsage {
-        let cpu_us = match self.grants.of(Ability::Share) {
-            Some((Provider::Cgroup2, dir)) => dir.entry("cpu.stat", "usage_usec "),
-            _ => None,
-        };
-        let (memory_bytes, oom_kills) = match self.grants.of(Ability::Memory) {
-            Some((Provider::Cgroup2, dir)) => {
-                (dir.number("memory.current"), dir.entry("memory.events", "oom_kill "))
-            }
-            Some((Provider::Cgroup1, dir)) => {
-                (dir.number("memory.usage_in_bytes"), dir.entry("memory.oom_control", "oom_kill "))
-            }
-            None => (None, None),
-        };
-        LeafUsage { cpu_us, memory_bytes, oom_kills }
     }
 
     /// Sets its limits; may be done while it works. What this host does not grant is left out.

@@ -32,5 +32,5 @@ mod topology;
 
 pub use ability::{Ability, Provider};
 pub use enclosure::{AbilityReport, Choice, ChoiceParseError, Enclosure, EnclosureError, Report};
-pub use leaf::{Leaf, LeafLimits, LeafUsage, Marks};
+pub use leaf::{Leaf, LeafLimits, Marks};
 pub use topology::Topology;

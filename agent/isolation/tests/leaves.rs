@@ -175,7 +175,6 @@ fn limits_hold_and_may_change_while_it_works() {
             // Its buffer is twice the limit.
             let hog = "dd if=/dev/zero of=/dev/null bs=64M count=1 && echo done";
             assert_eq!(Inmate::start(&leaf, hog).line(), "", "{choice:?}: memory without limit");
-            assert!(leaf.usage().memory_bytes.is_some());
         }
         if has(Ability::Processes) {
             let bomb =

@@ -58,6 +58,8 @@ pub(super) struct Driver {
     owes_epoch: bool,
     /// When to look at an unreadable run folder again.
     look_again: Option<Time>,
+    /// The number of booked cores that harvested work is kept off.
+    kept_off: Option<u32>,
 }
 
 /// How long an unreadable run folder is left alone.
@@ -93,6 +95,7 @@ impl Driver {
             changed,
             owes_epoch: false,
             look_again: Some(Time::ZERO),
+            kept_off: None,
         }
     }
 
@@ -263,8 +266,23 @@ impl Driver {
         if let Some(trouble) = trouble {
             warn!("{trouble}: this host stays closed");
         }
+        if let Some(ground) = &ground {
+            self.keep_off(ground.booked);
+        }
         self.look_again = ground.is_none().then(|| boottime() + LOOK_AGAIN);
         self.handle(Input::Ground { ground, stopped });
+    }
+
+    /// Keeps what goes on beside renders off their physical cores.
+    fn keep_off(&mut self, booked: u32) {
+        if self.kept_off == Some(booked) {
+            return;
+        }
+        let left = self.shop.topology.beside(booked);
+        match self.shop.enclosure.set_cpus(&left) {
+            Ok(()) => self.kept_off = Some(booked),
+            Err(error) => warn!("{error}"),
+        }
     }
 
     fn handle(&mut self, input: Input) {

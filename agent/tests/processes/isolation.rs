@@ -3,35 +3,37 @@
 
 use gleaner_agent::Isolation;
 use gleaner_hooks::{ProcessStat, SocketAnswer};
-use gleaner_isolation::{Ability, AbilityReport, Enclosure};
+use gleaner_isolation::{Ability, Enclosure, Topology};
 use gleaner_protocol::control::AgentMessage;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::Story;
 use crate::agent::{AgentProcess, AgentThread, Folders, block_on};
 use crate::broker::{Broker, failure, script};
+use crate::releases::wait_until_busy;
 use crate::watch::{wait_for_end, wait_until};
 
 pub(crate) const STORIES: &[Story] = &[
     ("a_release_stops_what_has_left_its_session", a_release_stops_what_has_left_its_session),
     ("nothing_is_left_behind_by_a_killed_agent", nothing_is_left_behind_by_a_killed_agent),
     ("a_hook_stops_runaways_of_an_agent_that_hangs", a_hook_stops_runaways),
+    ("what_goes_on_beside_a_render_is_kept_off_its_cores", what_goes_on_is_kept_off),
     ("a_fork_bomb_ends_at_its_limit", a_fork_bomb_ends_at_its_limit),
 ];
 
 /// Ways that reach what leaves its process group.
 fn enclosing() -> Vec<Isolation> {
     let all = [Isolation::Auto, Isolation::Cgroup2, Isolation::Cgroup1];
-    let all: Vec<_> = all.into_iter().filter(|way| encloses(*way)).collect();
+    let all: Vec<_> = all.into_iter().filter(|way| grants(*way, Ability::Freeze)).collect();
     println!("ways that enclose here: {all:?}");
     all
 }
 
-fn encloses(way: Isolation) -> bool {
+fn grants(way: Isolation, ability: Ability) -> bool {
     let trial = Enclosure::open(way, &format!("trial-{}", std::process::id()));
     let report = trial.report();
     trial.remove().expect("it is empty");
-    report.abilities.iter().any(|one| one.ability == Ability::Freeze && one.provider.is_some())
+    report.abilities.iter().any(|one| one.ability == ability && one.provider.is_some())
 }
 
 /// Forks twice, begins a session of its own and computes for ever; notes its number in a file.
@@ -120,13 +122,43 @@ fn a_hook_stops_runaways() {
     }
 }
 
+fn what_goes_on_is_kept_off() {
+    let machine = Topology::of_this_machine();
+    let beside = |booked| {
+        let mut cpus = machine.beside(booked);
+        cpus.sort_unstable();
+        cpus
+    };
+    let left = beside(1);
+    if left.is_empty() || !grants(Isolation::Auto, Ability::Cpus) {
+        println!("work cannot be kept off a core here");
+        return;
+    }
+    block_on(async {
+        let folders = Folders::new();
+        let mut broker = Broker::start().await;
+        let _agent = AgentThread::start(folders.config(&broker.address, machine.cpus()));
+        let (mut session, _) = broker.welcome().await;
+        session.give(script("while :; do :; done"), &[None]).await;
+        let runner = wait_until_busy(&folders, 1)[0];
+        assert_eq!(cpus_of(runner), beside(0));
+        folders.preflight("render", Some(1));
+        wait_until("it to be kept off", || cpus_of(runner) == left);
+        folders.postflight("render");
+        wait_until("it to have all again", || cpus_of(runner) == beside(0));
+    });
+}
+
+/// The CPUs that a process may run on, in order.
+fn cpus_of(pid: i32) -> Vec<u32> {
+    let mask = rustix::thread::sched_getaffinity(Pid::from_raw(pid)).expect("alive");
+    let most = u32::try_from(rustix::thread::CpuSet::MAX_CPU).expect("small");
+    (0..most).filter(|cpu| mask.is_set(*cpu as usize)).collect()
+}
+
 fn a_fork_bomb_ends_at_its_limit() {
-    let trial = Enclosure::open(Isolation::Auto, &format!("bomb-{}", std::process::id()));
-    let report = trial.report();
-    trial.remove().expect("it is empty");
-    let counts = |one: &AbilityReport| one.ability == Ability::Processes && one.provider.is_some();
-    if !report.abilities.iter().any(counts) {
-        println!("nothing counts processes here: {report}");
+    if !grants(Isolation::Auto, Ability::Processes) {
+        println!("nothing counts processes here");
         return;
     }
     block_on(async {
