@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::control::Verdict;
 use crate::job::Lane;
-use crate::{Digest, Epoch, HostName, JobId, Origin, OwnerName, WorkunitId};
+use crate::{Digest, Epoch, HostName, JobId, KernelName, Origin, OwnerName, WorkunitId};
 
 /// Answer to `POST /v1/jobs`: the job is on disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,6 +50,9 @@ pub struct JobStatus {
     pub owner: OwnerName,
     /// Its lane.
     pub lane: Lane,
+    /// The kernel that does it, where it has a specification: its workunits are parts of one result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub application: Option<KernelName>,
     /// Where it stands.
     pub state: JobState,
     /// Workunits it has.
@@ -179,6 +182,12 @@ pub struct HostStatus {
     pub disagreed: u64,
     /// Replicas it gave back.
     pub released: u64,
+    /// What on it needs a person, so that nothing runs there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alarm: Option<String>,
+    /// Why it gives nothing, as its farm's monitor said when it closed it, since the broker's start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed: Option<String>,
 }
 
 /// Answer to `GET /v1/explain/{job}` and `GET /v1/explain/{job}/{index}`.

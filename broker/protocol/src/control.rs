@@ -10,14 +10,15 @@
 //! - The agent keeps a report until its [`BrokerMessage::Verdict`] has come, over reconnects and
 //!   restarts of the broker. The verdict comes after the report is on the broker's disk.
 //! - The agent has the last word on its fragment: it never runs more replicas than the
-//!   [`Fragment`] it announced last.
+//!   [`Fragment`] it announced last, but for those that save where they are before they go, which
+//!   do so on the same cores.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::codec::{self, DecodeError};
-use crate::job::Task;
+use crate::job::{OnRelease, Task};
 use crate::limits::CONTROL_MESSAGE_BYTES_MAX;
 use crate::{BookingId, Epoch, HostInfo, JobId, LeaseToken, Manifest, ReplicaId};
 
@@ -51,6 +52,18 @@ pub enum AgentMessage {
         /// The epoch at which the host stands.
         current: Epoch,
     },
+    /// A replica is frozen from now on and takes no slot, or goes on and takes one again.
+    Frozen {
+        /// Which replica.
+        token: LeaseToken,
+        /// Whether it is frozen.
+        frozen: bool,
+    },
+    /// Something on the host needs a person, and nothing runs there; or does not any more.
+    Alarm {
+        /// What, in words; none where it is over.
+        reason: Option<String>,
+    },
 }
 
 /// Who connects, and what it still holds from before.
@@ -73,8 +86,8 @@ pub struct Held {
     pub token: LeaseToken,
     /// Which replica it is.
     pub replica: ReplicaId,
-    /// Whether it has ended and only its report is unacknowledged: then it takes no slot.
-    pub done: bool,
+    /// Whether it takes no slot: it is frozen, or has ended and only its report is unacknowledged.
+    pub takes_no_slot: bool,
 }
 
 /// What a host gives: the agent's decision, no larger than the monitor's.
@@ -137,7 +150,8 @@ pub enum BrokerMessage {
     Welcome {
         /// Which start of the broker this is; its lower 16 bits are the upper part of its tokens.
         incarnation: u32,
-        /// Which of the held replicas stay held. All others are to be ended and forgotten.
+        /// Which of the held replicas stay held. All others are to be ended and forgotten, but for
+        /// reports, which are sent again: each waits for its verdict.
         adopted: Vec<LeaseToken>,
     },
     /// The monitor's word that the farm leaves cores free. Farm hosts only.
@@ -153,6 +167,8 @@ pub enum BrokerMessage {
         job: JobId,
         /// What its workunits run.
         task: Task,
+        /// What becomes of one that a render drives out.
+        on_release: OnRelease,
     },
     /// The agent need not remember this job's task any longer.
     Forget {

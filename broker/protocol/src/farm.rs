@@ -20,6 +20,13 @@ pub struct HookEvent {
     pub resources: Booked,
     /// The host's epoch after this event.
     pub epoch: Epoch,
+    /// How long the hook took from its start until nothing harvested was in the render's way, in
+    /// microseconds; in a preflight, where it knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub release_us: Option<u64>,
+    /// Whether the render failed; in a postflight, where the farm says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<bool>,
 }
 
 /// Which hook spoke.
@@ -42,6 +49,9 @@ pub struct Booked {
     /// Memory in MiB, where the farm says.
     #[serde(default)]
     pub memory_mib: Option<u64>,
+    /// GPUs, where the farm says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpus: Option<u32>,
 }
 
 /// What an agent sees on its host. Agent to monitor: `POST /v1/samples` of the monitor.
@@ -60,6 +70,13 @@ pub struct HostSample {
     pub epoch: Epoch,
     /// Renders that its run folder knows to be running.
     pub bookings: Vec<SampledBooking>,
+    /// Whether the agent is told of all that the farm's workers start, and books it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub watches: bool,
+    /// Of the bookings, those whose processes the agent itself sees to live: whoever does not list them, they
+    /// run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alive: Vec<BookingId>,
     /// CPU use of the whole host in percent of all its cores, harvested work included.
     pub cpu_percent: f32,
     /// Memory in use, in MiB.

@@ -46,6 +46,8 @@ pub struct Capabilities {
     pub commands: BTreeSet<String>,
     /// Most memory that one WebAssembly module gets, in MiB; 0 where the host runs none.
     pub wasm_memory_mib: u32,
+    /// Most memory that one kernel with a specification gets, in MiB.
+    pub kernel_memory_mib: u32,
 }
 
 /// What an agent tells the broker of its host when it connects.

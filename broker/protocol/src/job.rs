@@ -1,17 +1,23 @@
 //! What a submitter asks for.
 
+mod application;
+mod comparison;
+mod on_release;
 mod wasm;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::limits::{
-    ARGUMENT_BYTES_MAX, ARGV_MAX, ERROR_PPB_MAX, INPUT_FILES_MAX, LEASE_S_MAX, OUTPUT_FILES_MAX,
-    REPLICAS_MAX, REPLICATION_MAX, TASK_BYTES_MAX, WORKUNITS_MAX,
+    ARGUMENT_BYTES_MAX, ARGV_MAX, ERROR_PPB_MAX, INPUT_FILES_MAX, LEASE_S_MAX, MEMORY_MIB_MAX,
+    OUTPUT_FILES_MAX, REPLICAS_MAX, REPLICATION_MAX, TASK_BYTES_MAX, WORKUNITS_MAX,
 };
 use crate::output::{ManifestError, check_file_name};
 use crate::{Digest, KernelName, OwnerName, Profile, Trust, codec};
 
+pub use application::{ApplicationTask, ApplicationTaskError};
+pub use comparison::Comparison;
+pub use on_release::{OnRelease, OnReleaseError};
 pub use wasm::{WasmTask, WasmTaskError};
 
 /// A class of jobs with a policy of its own. A fragment is offered to the lanes in this order.
@@ -69,6 +75,9 @@ pub struct JobSpec {
     /// How sure its results are to be.
     #[serde(default)]
     pub trust: Trust,
+    /// What becomes of a replica that a render drives out.
+    #[serde(default)]
+    pub on_release: OnRelease,
 }
 
 fn anonymous() -> OwnerName {
@@ -93,17 +102,31 @@ pub enum Task {
     Command(CommandTask),
     /// A WebAssembly module that comes with the job.
     Wasm(WasmTask),
+    /// A kernel built into the agent, with a specification and files that come with the job.
+    Application(ApplicationTask),
 }
 
 impl Task {
+    /// When outputs of it are one vote.
+    #[must_use]
+    pub const fn comparison(&self) -> Comparison {
+        match self {
+            Self::Application(application) => application.comparison,
+            Self::Kernel(_) | Self::Command(_) | Self::Wasm(_) => Comparison::Exact,
+        }
+    }
+
     /// The contents that it needs, uploaded before the job, each with a name for people.
     pub fn contents(&self) -> impl Iterator<Item = (&str, Digest)> {
-        let (module, inputs) = match self {
+        let (program, inputs) = match self {
             Self::Kernel(_) => (None, &[][..]),
             Self::Command(command) => (None, &command.inputs[..]),
             Self::Wasm(wasm) => (Some(("module", wasm.module)), &wasm.inputs[..]),
+            Self::Application(application) => {
+                (Some(("specification", application.spec)), &application.inputs[..])
+            }
         };
-        module.into_iter().chain(inputs.iter().map(|input| (input.name.as_str(), input.digest)))
+        program.into_iter().chain(inputs.iter().map(|input| (input.name.as_str(), input.digest)))
     }
 }
 
@@ -120,6 +143,11 @@ pub struct CommandTask {
     /// Files below the replica's folder that are its output beside `stdout`.
     #[serde(default)]
     pub outputs: Vec<String>,
+    /// Most memory that one replica may take with all that it starts, the page cache of its files
+    /// included, in MiB. It is killed beyond, on hosts that can say how much that is; no limit of
+    /// its own where not given.
+    #[serde(default)]
+    pub memory_mib: Option<u32>,
 }
 
 /// A file that a task reads.
@@ -206,6 +234,14 @@ impl JobSpec {
         if let Trust::Adaptive { error_ppb } = self.trust {
             range("trust.adaptive.error_ppb", error_ppb.into(), 1, ERROR_PPB_MAX.into())?;
         }
+        if let Some((field, value, most)) = self.on_release.bound() {
+            range(field, value, 1, most)?;
+        }
+        if matches!(self.on_release, OnRelease::Checkpoint { .. })
+            && !matches!(self.task, Task::Wasm(_))
+        {
+            return Err(JobError::NoCheckpoints);
+        }
         range("name (bytes)", self.name.len() as u64, 0, ARGUMENT_BYTES_MAX as u64)?;
         if let Workunits::Items(items) = &self.workunits
             && let Some(index) = items.iter().position(|item| item.len() > ARGUMENT_BYTES_MAX)
@@ -220,6 +256,10 @@ impl JobSpec {
             Task::Kernel(_) => Ok(()),
             Task::Command(command) => command.check(),
             Task::Wasm(wasm) => Ok(wasm.check()?),
+            Task::Application(application) => {
+                ApplicationTask::check_workunits(&self.workunits)?;
+                Ok(application.check()?)
+            }
         }
     }
 }
@@ -236,6 +276,11 @@ impl CommandTask {
                 return Err(JobError::RelativeProgram(program.chars().take(80).collect()));
             }
             Some(_) => {}
+        }
+        if let Some(memory_mib) = self.memory_mib.filter(|mib| !(1..=MEMORY_MIB_MAX).contains(mib))
+        {
+            let (field, value, max) = ("memory_mib", memory_mib.into(), MEMORY_MIB_MAX.into());
+            return Err(JobError::OutOfRange { field, value, min: 1, max });
         }
         if self.argv.len() > ARGV_MAX
             || self.argv.iter().any(|a| a.len() > ARGUMENT_BYTES_MAX || a.contains('\0'))
@@ -295,9 +340,17 @@ pub enum JobError {
     /// A name that is no plain file name.
     #[error("task.command: {0}")]
     FileName(#[from] ManifestError),
+    /// Only modules save anything.
+    #[error(
+        "on_release is checkpoint, which only modules can do: a command or kernel is killed or kept"
+    )]
+    NoCheckpoints,
     /// A module's task.
     #[error(transparent)]
     Wasm(#[from] WasmTaskError),
+    /// The task of a kernel with a specification.
+    #[error(transparent)]
+    Application(#[from] ApplicationTaskError),
 }
 
 #[cfg(test)]
@@ -339,12 +392,19 @@ mod tests {
         let spec = |argv| {
             let mut spec =
                 parse(r#"{"task":{"kernel":"x"},"workunits":{"count":1}}"#).expect("a job");
-            spec.task = Task::Command(CommandTask { argv, inputs: vec![], outputs: vec![] });
+            spec.task = Task::Command(CommandTask {
+                argv,
+                inputs: vec![],
+                outputs: vec![],
+                memory_mib: None,
+            });
             spec
         };
         let longest = spec(argv(ARGUMENT_BYTES_MAX - 64, 16));
         assert_eq!(longest.check(), Ok(()));
-        let message = BrokerMessage::Task { job: crate::JobId::new(u64::MAX), task: longest.task };
+        let on_release = OnRelease::Keep { for_s: u64::MAX };
+        let job = crate::JobId::new(u64::MAX);
+        let message = BrokerMessage::Task { job, task: longest.task, on_release };
         assert!(encode_frame(&[message]).len() <= CONTROL_MESSAGE_BYTES_MAX);
         let error = spec(argv(ARGUMENT_BYTES_MAX, 1_000)).check().expect_err("64 MiB");
         assert!(matches!(error, JobError::LongTask(_)), "{error}");
@@ -363,7 +423,23 @@ mod tests {
                 r#"{"task":{"kernel":"x"},"workunits":{"count":1},"trust":{"adaptive":{"error_ppb":0}}}"#,
                 "trust.adaptive.error_ppb is 0, must be from 1 to 50000000",
             ),
+            (
+                r#"{"task":{"kernel":"x"},"workunits":{"count":1},"on_release":{"keep":{"for_s":0}}}"#,
+                "on_release.keep.for_s is 0, must be from 1 to 86400",
+            ),
+            (
+                r#"{"task":{"kernel":"x"},"workunits":{"count":1},"on_release":{"checkpoint":{"within_s":5}}}"#,
+                "which only modules can do",
+            ),
+            (
+                r#"{"task":{"kernel":"x"},"workunits":{"count":1},"on_release":"freeze"}"#,
+                "unknown variant `freeze`",
+            ),
             (r#"{"task":{"command":{"argv":[]}},"workunits":{"count":1}}"#, "argv is empty"),
+            (
+                r#"{"task":{"command":{"argv":["/a"],"memory_mib":0}},"workunits":{"count":1}}"#,
+                "memory_mib is 0, must be from 1 to 16777216",
+            ),
             (r#"{"task":{"command":{"argv":["sh"]}},"workunits":{"count":1}}"#, "absolute path"),
             (r#"{"task":{"command":{"argv":["/a/../sh"]}},"workunits":{"count":1}}"#, "without .."),
             (

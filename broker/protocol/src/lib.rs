@@ -18,25 +18,35 @@ pub mod job;
 pub mod limits;
 pub mod recording;
 
+mod booking_name;
 mod digest;
 mod epoch;
+mod error_chain;
 mod host;
+mod hours;
 mod ids;
+mod memory_size;
 mod output;
 mod profile;
 mod share;
+mod student;
 mod time;
 mod trust;
 
+pub use booking_name::booking_of;
 pub use digest::{Digest, DigestParseError};
 pub use epoch::Epoch;
+pub use error_chain::error_chain;
 pub use host::{Capabilities, HostInfo, Origin};
+pub use hours::{Hours, HoursError, LocalTime};
 pub use ids::{
     BookingId, DatasetId, HostKind, HostName, JobId, KernelName, LeaseToken, NameError, OwnerName,
     ReplicaId, WorkunitId,
 };
-pub use output::{Content, Manifest, OutputFile};
+pub use memory_size::mib_of;
+pub use output::{Content, Manifest, ManifestError, OutputFile, check_file_name};
 pub use profile::{ChunkId, Profile, Reads};
 pub use share::Share;
-pub use time::{Span, Time, boottime};
+pub use student::student_975;
+pub use time::{Span, Time, boot_id, boottime};
 pub use trust::Trust;

@@ -41,6 +41,8 @@ pub const WASM_CPU_S_MAX: u64 = 30 * 86_400;
 pub const WASM_FUEL_MAX: u64 = 1 << 62;
 /// Largest checkpoint that a module may offer, in bytes.
 pub const WASM_CHECKPOINT_BYTES_MAX: usize = 1 << 20;
+/// Longest specification of a kernel, in bytes.
+pub const SPEC_BYTES_MAX: u64 = 1 << 20;
 /// Most workunits of one job.
 pub const WORKUNITS_MAX: u32 = 100_000_000;
 /// Most replicas that a job may ask for at once per workunit.
@@ -54,6 +56,12 @@ pub const ERROR_PPB_MAX: u32 = 50_000_000;
 pub const LEASE_S_MAX: u64 = 3_652 * 86_400;
 /// Most CPU time that one replica is said to have taken, in microseconds: the longest lease.
 pub const CPU_US_MAX: u64 = LEASE_S_MAX * 1_000_000;
+/// Longest time for which a job may ask that a replica be kept frozen, in seconds (a day).
+pub const KEEP_S_MAX: u64 = 86_400;
+/// Longest time that a job may ask for to save a checkpoint when a render comes, in seconds.
+pub const SAVE_S_MAX: u64 = 60;
+/// Most memory that a command may ask to be limited to, in MiB (16 TiB).
+pub const MEMORY_MIB_MAX: u32 = 1 << 24;
 /// Most cores of one host.
 pub const CORES_MAX: u32 = 4096;
 /// Most kernels or commands that a host may offer.

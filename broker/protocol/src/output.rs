@@ -130,7 +130,7 @@ impl Manifest {
 ///
 /// # Errors
 /// [`ManifestError::Name`].
-pub(crate) fn check_file_name(name: &str) -> Result<(), ManifestError> {
+pub fn check_file_name(name: &str) -> Result<(), ManifestError> {
     let plain = !name.is_empty()
         && name.len() <= NAME_BYTES_MAX
         && !name.starts_with('.')

@@ -20,6 +20,13 @@
 //!   head says what the host is like. They alone say how busy the farm was; the other lines say
 //!   from what that follows, and what the monitor did.
 //! - A line that is cut short is the last one, or stands before a head.
+//! - [`OpenedLine`]s and [`ClosedLine`]s say all that the monitor gave away; one that continues
+//!   another file begins with those that are open.
+//!
+//! # What is not in it
+//! Why less was given than the quiet period and the reserve of the head allow: what an administrator
+//! ordered, stops, groups and schedules, quiet periods that were learned, waits that went on over a
+//! restart, and memory. What came of all that stands in what was opened and closed.
 
 use serde::{Deserialize, Serialize};
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::{ClockId, Timespec, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 /// An instant in microseconds since the machine booted (or a simulation began). Means nothing
@@ -118,6 +118,16 @@ impl From<Span> for Duration {
     }
 }
 
+/// For waits in the kernel.
+impl From<Span> for Timespec {
+    fn from(span: Span) -> Self {
+        Self {
+            tv_sec: i64::try_from(span.0 / 1_000_000).unwrap_or(i64::MAX),
+            tv_nsec: i64::try_from(span.0 % 1_000_000 * 1_000).expect("below a second"),
+        }
+    }
+}
+
 impl From<Duration> for Span {
     fn from(duration: Duration) -> Self {
         Self(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
@@ -151,4 +161,13 @@ pub fn boottime() -> Time {
     let secs = u64::try_from(now.tv_sec).unwrap_or(0);
     let nanos = u64::try_from(now.tv_nsec).unwrap_or(0);
     Time(secs * 1_000_000 + nanos / 1_000)
+}
+
+/// Which boot of this machine [`boottime`] counts from; empty where the system does not say.
+///
+/// For drivers only.
+#[must_use]
+pub fn boot_id() -> String {
+    let read = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    read.map(|id| id.trim().to_owned()).unwrap_or_default()
 }
