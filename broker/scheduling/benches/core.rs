@@ -142,6 +142,7 @@ impl Bench {
             lease_s: 3600,
             profile: Default::default(),
             trust: Default::default(),
+            on_release: Default::default(),
         };
         self.handle(Input::Submit { request: RequestId::new(1), spec });
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gleaner_protocol::job::{Task, WasmTask};
+use gleaner_protocol::job::{ApplicationTask, Task, WasmTask};
 use gleaner_protocol::{Capabilities, KernelName};
 use smallvec::SmallVec;
 
@@ -25,7 +25,8 @@ impl AbilityIx {
 /// The abilities that jobs ask for, forgotten jobs aside.
 #[derive(Debug, Default)]
 pub(crate) struct Abilities {
-    kernels: BTreeMap<KernelName, AbilityIx>,
+    /// By the memory that one is given too, in MiB; 0 where it asks for none.
+    kernels: BTreeMap<(KernelName, u32), AbilityIx>,
     programs: BTreeMap<String, AbilityIx>,
     /// By the memory that a module is given, in MiB.
     wasm: BTreeMap<u32, AbilityIx>,
@@ -42,7 +43,8 @@ impl Abilities {
 
     fn find(&self, task: &Task) -> Option<AbilityIx> {
         match task {
-            Task::Kernel(name) => self.kernels.get(name).copied(),
+            Task::Kernel(name) => self.kernels.get(&(name.clone(), 0)).copied(),
+            Task::Application(task) => self.kernels.get(&of_application(task)).copied(),
             Task::Command(command) => self.programs.get(command.argv.first()?).copied(),
             Task::Wasm(wasm) => self.wasm.get(&wasm_memory_mib(wasm)).copied(),
         }
@@ -69,7 +71,8 @@ impl Abilities {
         });
         self.jobs[ability.get()] = 1;
         match task {
-            Task::Kernel(name) => self.kernels.insert(name.clone(), ability),
+            Task::Kernel(name) => self.kernels.insert((name.clone(), 0), ability),
+            Task::Application(task) => self.kernels.insert(of_application(task), ability),
             Task::Command(command) => {
                 let program = command.argv.first().cloned().unwrap_or_default();
                 self.programs.insert(program, ability)
@@ -89,7 +92,8 @@ impl Abilities {
             return None;
         }
         match task {
-            Task::Kernel(name) => self.kernels.remove(name),
+            Task::Kernel(name) => self.kernels.remove(&(name.clone(), 0)),
+            Task::Application(task) => self.kernels.remove(&of_application(task)),
             Task::Command(command) => self.programs.remove(command.argv.first()?),
             Task::Wasm(wasm) => self.wasm.remove(&wasm_memory_mib(wasm)),
         };
@@ -99,7 +103,10 @@ impl Abilities {
 
     /// Which of them a host has.
     pub(crate) fn of(&self, capabilities: &Capabilities) -> AbilitySet {
-        let kernels = capabilities.kernels.iter().filter_map(|name| self.kernels.get(name));
+        let with_memory = |name: &KernelName| {
+            self.kernels.range((name.clone(), 0)..=(name.clone(), capabilities.kernel_memory_mib))
+        };
+        let kernels = capabilities.kernels.iter().flat_map(with_memory).map(|(_, ability)| ability);
         let programs = capabilities.commands.iter().filter_map(|name| self.programs.get(name));
         let wasm = self.wasm.range(..=capabilities.wasm_memory_mib).map(|(_, ability)| ability);
         let mut set = AbilitySet::default();
@@ -112,6 +119,10 @@ impl Abilities {
 pub(crate) fn offers(capabilities: &Capabilities, task: &Task) -> bool {
     match task {
         Task::Kernel(name) => capabilities.kernels.contains(name),
+        Task::Application(task) => {
+            let (name, memory_mib) = of_application(task);
+            capabilities.kernels.contains(&name) && memory_mib <= capabilities.kernel_memory_mib
+        }
         Task::Command(command) => {
             command.argv.first().is_some_and(|program| capabilities.commands.contains(program))
         }
@@ -119,10 +130,21 @@ pub(crate) fn offers(capabilities: &Capabilities, task: &Task) -> bool {
     }
 }
 
-/// The memory that a host has to give a module, in MiB: what it asks for, up to the next power of
-/// two, so that jobs with limits of all kinds need few abilities.
+/// What a kernel with a specification needs of its host: its name, and memory in MiB, 0 where it
+/// makes do with what it gets.
+fn of_application(task: &ApplicationTask) -> (KernelName, u32) {
+    (task.kernel.clone(), task.memory_mib.map_or(0, given_mib))
+}
+
+/// The memory that a host has to give a module, in MiB.
 pub(crate) fn wasm_memory_mib(task: &WasmTask) -> u32 {
-    task.memory_mib.checked_next_power_of_two().unwrap_or(u32::MAX)
+    given_mib(task.memory_mib)
+}
+
+/// The memory that a host has to give, in MiB: what is asked for, up to the next power of two, so that
+/// jobs with limits of all kinds need few abilities.
+pub(crate) fn given_mib(asked_mib: u32) -> u32 {
+    asked_mib.checked_next_power_of_two().unwrap_or(u32::MAX)
 }
 
 /// A set of abilities, one bit each.

@@ -10,14 +10,14 @@ mod tokens;
 
 pub use restore::RestoreError;
 pub use tokens::TokenKey;
-pub(crate) use tokens::TokenMint;
+pub(crate) use tokens::{Asked, TokenMint};
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gleaner_protocol::job::Lane;
 use gleaner_protocol::limits::CORES_MAX;
-use gleaner_protocol::{ChunkId, JobId, Span, Time, WorkunitId};
+use gleaner_protocol::{ChunkId, HostName, JobId, Span, Time, WorkunitId};
 
 use crate::farm::{Begins, Farm, HostIx, Rule, WorkunitIx};
 use crate::policy::{Change, Policy, PolicyName, Trigger};
@@ -175,6 +175,11 @@ impl Core {
                     self.set_frozen(host, token, frozen, effects);
                 }
             }
+            Input::Alarm { host, reason } => {
+                if let Some(host) = self.connected(&host) {
+                    self.farm.hosts.change(host, |entry| entry.alarm = reason);
+                }
+            }
             Input::Tick => {}
         }
         self.settle(effects);
@@ -187,7 +192,17 @@ impl Core {
         self.plan_woken(now, effects);
     }
 
-    fn connected(&self, host: &gleaner_protocol::HostName) -> Option<HostIx> {
+    /// The monitor of a host's farm says why it gives nothing, or that it gives again. That is shown,
+    /// and decides nothing: what a host gives it says itself.
+    pub fn note_closed(&mut self, host: &HostName, reason: Option<&str>) {
+        if let Some(host) = self.farm.hosts.find(host)
+            && self.farm.hosts.get(host).closed.as_deref() != reason
+        {
+            self.farm.hosts.change(host, |entry| entry.closed = reason.map(Arc::from));
+        }
+    }
+
+    fn connected(&self, host: &HostName) -> Option<HostIx> {
         self.farm.hosts.find(host).filter(|host| self.farm.hosts.get(*host).connected)
     }
 

@@ -158,11 +158,12 @@ impl<'a> Desk<'a> {
     /// Token and number of the next try at a workunit.
     fn next_lease(&self, workunit: WorkunitIx, host: HostIx) -> (LeaseToken, u32) {
         let (unit, entry) = (self.farm.workunit(workunit), self.farm.host(host));
+        let job = self.farm.job(unit.id.job).expect("a workunit's job is known");
         let mut attempt = unit.attempts;
         loop {
             attempt = attempt.saturating_add(1);
             let replica = ReplicaId { workunit: unit.id, attempt };
-            let token = self.tokens.mint(&entry.info.name, replica);
+            let token = self.tokens.mint(&entry.info.name, replica, job.asked);
             if entry.lease(token).is_none() || attempt == u32::MAX {
                 return (token, attempt);
             }

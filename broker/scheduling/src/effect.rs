@@ -10,8 +10,9 @@ use thiserror::Error;
 use crate::limits::{ABILITIES_MAX, JOBS_MAX};
 use crate::{Fact, HostIx, RequestId};
 
-/// Something to be done, in the order of emission. Everything after a [`Effect::Persist`] waits
-/// until that fact is durable.
+/// Something to be done, in the order of emission. What promises something (an answer, a verdict,
+/// news) waits until every [`Effect::Persist`] before it is durable; what tells a host what to do
+/// need not: a lease that was given for what is lost then is not known again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// Write this down first.

@@ -1,11 +1,13 @@
 //! Why something waits: a typed reason for each rule that can hold it up.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
-use gleaner_protocol::job::Task;
+use gleaner_protocol::job::{ApplicationTask, Task};
 use gleaner_protocol::{JobId, Origin, WorkunitId};
 
-use crate::ability::wasm_memory_mib;
+use crate::ability::{given_mib, wasm_memory_mib};
 use crate::farm::JobPhase;
 use crate::{Core, Farm};
 
@@ -25,6 +27,8 @@ pub enum WaitReason {
     FragmentsClosed {
         /// How many those are.
         hosts: usize,
+        /// What the farm's monitor said most often of them, and of how many.
+        why: Option<(Arc<str>, usize)>,
     },
     /// All hosts that could run it are busy.
     AllBusy {
@@ -139,10 +143,16 @@ impl fmt::Display for WaitReason {
             Self::NobodyCan { needs, hosts } => {
                 write!(f, "none of the {hosts} connected hosts offers {needs}")
             }
-            Self::FragmentsClosed { hosts } => {
+            Self::FragmentsClosed { hosts, why: None } => {
                 write!(
                     f,
                     "all {hosts} hosts that can run it are closed: renders have them, or the quiet period runs"
+                )
+            }
+            Self::FragmentsClosed { hosts, why: Some((reason, of)) } => {
+                write!(
+                    f,
+                    "all {hosts} hosts that can run it are closed, {of} of them because: {reason}"
                 )
             }
             Self::AllBusy { hosts, slots } => {
@@ -282,6 +292,16 @@ impl Core {
     }
 }
 
+/// What is said most often, and how often; of several the first in order.
+fn most_said<'a>(reasons: impl Iterator<Item = &'a Arc<str>>) -> Option<(Arc<str>, usize)> {
+    let mut times: BTreeMap<&Arc<str>, usize> = BTreeMap::new();
+    for reason in reasons {
+        *times.entry(reason).or_default() += 1;
+    }
+    let (reason, times) = times.into_iter().rev().max_by_key(|(_, times)| *times)?;
+    Some((reason.clone(), times))
+}
+
 impl Farm {
     /// What about the hosts holds this job up, if anything does.
     fn hosts_against(&self, id: JobId) -> Option<WaitReason> {
@@ -297,7 +317,12 @@ impl Farm {
             .collect();
         if able.is_empty() {
             let needs = match &job.spec.task {
-                Task::Kernel(name) => format!("the kernel {name}"),
+                Task::Application(ApplicationTask { kernel, memory_mib: Some(mib), .. }) => {
+                    format!("the kernel {kernel} with {} MiB of memory", given_mib(*mib))
+                }
+                Task::Kernel(kernel) | Task::Application(ApplicationTask { kernel, .. }) => {
+                    format!("the kernel {kernel}")
+                }
                 Task::Command(command) => {
                     format!("the program {}", command.argv.first().map_or("", String::as_str))
                 }
@@ -309,7 +334,8 @@ impl Farm {
         }
         let slots: u32 = able.iter().map(|host| host.fragment.slots).sum();
         if slots == 0 {
-            return Some(WaitReason::FragmentsClosed { hosts: able.len() });
+            let why = most_said(able.iter().filter_map(|host| host.closed.as_ref()));
+            return Some(WaitReason::FragmentsClosed { hosts: able.len(), why });
         }
         let busy = able.iter().all(|host| host.free_share().whole_cores() == 0);
         busy.then_some(WaitReason::AllBusy { hosts: able.len(), slots })

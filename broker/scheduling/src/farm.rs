@@ -111,37 +111,40 @@ impl Farm {
         !self.hosts.asking().is_empty()
     }
 
-    /// The first standing request, in a fixed order that keeps hosts of one side with the same
-    /// abilities together.
-    #[must_use]
-    pub fn first_asking(&self) -> Option<HostIx> {
-        self.hosts.asking().first()
+    /// The first standing request of a host that `may`, in a fixed order that keeps hosts of one
+    /// side with the same abilities together.
+    pub fn first_asking(&self, may: impl Fn(&Host) -> bool) -> Option<HostIx> {
+        self.hosts.asking().first(|host| may(self.host(host)))
     }
 
-    /// The first standing request of a host of the same side with the same abilities as `host`.
-    #[must_use]
-    pub fn first_asking_like(&self, host: HostIx) -> Option<HostIx> {
-        self.hosts.asking().first_like(self.hosts.get(host))
+    /// The first standing request of a host that `may`, of the same side with the same abilities
+    /// as `host`.
+    pub fn first_asking_like(&self, host: HostIx, may: impl Fn(&Host) -> bool) -> Option<HostIx> {
+        self.hosts.asking().first_like(self.host(host), |host| may(self.host(host)))
     }
 
-    /// The first standing request behind those of hosts like `host`.
-    #[must_use]
-    pub fn first_asking_behind(&self, host: HostIx) -> Option<HostIx> {
-        self.hosts.asking().first_behind(self.hosts.get(host))
+    /// The first standing request of a host that `may`, behind those of hosts like `host`.
+    pub fn first_asking_behind(&self, host: HostIx, may: impl Fn(&Host) -> bool) -> Option<HostIx> {
+        self.hosts.asking().first_behind(self.host(host), |host| may(self.host(host)))
     }
 
-    /// The first standing request of a host that may take a replica of `workunit`, on `side`
-    /// where one is given.
-    #[must_use]
-    pub fn first_asking_for(&self, workunit: WorkunitIx, side: Option<Origin>) -> Option<HostIx> {
+    /// The first standing request of a host that `may` and may take a replica of `workunit`, on
+    /// `side` where one is given.
+    pub fn first_asking_for(
+        &self,
+        workunit: WorkunitIx,
+        side: Option<Origin>,
+        may: impl Fn(&Host) -> bool,
+    ) -> Option<HostIx> {
         let unit = self.workunits.get(workunit);
-        if unit.waiting == 0 { None } else { self.hosts.asking().first_for(unit, side) }
+        let may = |host| may(self.host(host));
+        if unit.waiting == 0 { None } else { self.hosts.asking().first_for(unit, side, may) }
     }
 
-    /// The first standing request of a host that could run something of `job`.
-    #[must_use]
-    pub fn first_asking_able(&self, job: JobId) -> Option<HostIx> {
-        self.hosts.asking().first_able(self.jobs.get(&job)?.ability)
+    /// The first standing request of a host that `may` and could run something of `job`.
+    pub fn first_asking_able(&self, job: JobId, may: impl Fn(&Host) -> bool) -> Option<HostIx> {
+        let ability = self.jobs.get(&job)?.ability;
+        self.hosts.asking().first_able(ability, |host| may(self.host(host)))
     }
 
     /// A job.
@@ -300,9 +303,14 @@ impl Farm {
         !unit.is_touched_by(host, entry.voter) && entry.abilities.contains(unit.ability)
     }
 
-    /// The first standing request of a host that has no part in `workunit` and can run it.
-    pub(crate) fn first_asking_to_compute(&self, workunit: WorkunitIx) -> Option<HostIx> {
-        self.hosts.asking().first_for(self.workunits.get(workunit), None)
+    /// The first standing request of a host that `may`, has no part in `workunit` and can run it.
+    pub(crate) fn first_asking_to_compute(
+        &self,
+        workunit: WorkunitIx,
+        may: impl Fn(&Host) -> bool,
+    ) -> Option<HostIx> {
+        let may = |host| may(self.host(host));
+        self.hosts.asking().first_for(self.workunits.get(workunit), None, may)
     }
 
     pub(crate) fn has_ability(&self, host: HostIx, ability: AbilityIx) -> bool {

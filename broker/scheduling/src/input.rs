@@ -98,6 +98,13 @@ pub enum Input {
         /// Whether it stands still from now on.
         frozen: bool,
     },
+    /// Something on a host needs a person, or does not any more.
+    Alarm {
+        /// Which host.
+        host: HostName,
+        /// What, in words; none where it is over.
+        reason: Option<String>,
+    },
     /// Copies of chunks came to a host, or are gone from it.
     Copies {
         /// Which host.

@@ -34,7 +34,7 @@ use gleaner_protocol::{ChunkId, JobId, Origin, Span, Time, WorkunitId};
 use thiserror::Error;
 
 use crate::explain::WaitReason;
-use crate::farm::{Begins, Farm, HostIx, Workunit, WorkunitIx};
+use crate::farm::{Begins, Farm, Host, HostIx, Workunit, WorkunitIx};
 use crate::{Desk, Violation};
 
 /// Something that can matter to a policy.
@@ -197,27 +197,18 @@ impl FromStr for PolicyName {
 
     fn from_str(text: &str) -> Result<Self, UnknownPolicy> {
         Self::ALL.into_iter().find(|name| name.as_str() == text).ok_or_else(|| {
-            let nearest = Self::ALL
-                .into_iter()
-                .min_by_key(|of| (!of.as_str().contains(text), distance(of.as_str(), text)));
+            let nearest = Self::ALL.into_iter().min_by_key(|of| {
+                (!of.as_str().contains(text), strsim::levenshtein(of.as_str(), text))
+            });
             let nearest = nearest.expect("there are several").as_str();
             UnknownPolicy { name: text.into(), nearest }
         })
     }
 }
 
-/// How many letters have to be put in, left out or replaced to make one text the other.
-fn distance(one: &str, other: &str) -> usize {
-    let mut row: Vec<usize> = (0..=other.chars().count()).collect();
-    for (at, letter) in one.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], at + 1);
-        for (place, of_other) in other.chars().enumerate() {
-            let replaced = diagonal + usize::from(letter != of_other);
-            diagonal = row[place + 1];
-            row[place + 1] = replaced.min(diagonal + 1).min(row[place] + 1);
-        }
-    }
-    row.last().copied().unwrap_or(0)
+/// Of a policy that holds nobody back.
+const fn anyone(_: &Host) -> bool {
+    true
 }
 
 /// `nobody-idles`: there is no standing request for which the lane has work that may start.
@@ -225,16 +216,17 @@ fn check_nobody_idles(
     farm: &Farm,
     lane: Lane,
     side: impl Fn(&Workunit) -> Option<Origin>,
+    may: impl Fn(&Host) -> bool,
 ) -> Result<(), Violation> {
     let of_lane = |job: JobId| farm.lane_of(job) == Some(lane);
     for (workunit, unit) in farm.workunits().filter(|(_, unit)| of_lane(unit.id.job)) {
-        if let Some(host) = farm.first_asking_for(workunit, side(unit)) {
+        if let Some(host) = farm.first_asking_for(workunit, side(unit), &may) {
             let detail = format!("{} waits and {} asks", unit.id, farm.host(host).info.name);
             return Err(Violation::new("nobody-idles", detail));
         }
     }
     for job in farm.jobs().filter(|job| of_lane(job.id) && job.has_untouched()) {
-        if let Some(host) = farm.first_asking_able(job.id).filter(|_| !farm.is_full()) {
+        if let Some(host) = farm.first_asking_able(job.id, &may).filter(|_| !farm.is_full()) {
             let detail = format!("{} is untouched and {} asks", job.id, farm.host(host).info.name);
             return Err(Violation::new("nobody-idles", detail));
         }

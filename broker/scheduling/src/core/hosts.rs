@@ -40,6 +40,7 @@ impl Core {
             entry.connected = true;
             entry.grace_until = None;
             entry.fragment = fragment;
+            entry.alarm = None;
         });
         self.tell_all(Change::HostChanged(host));
         let is_same = before == Some((self.farm.hosts.get(host).voter, origin));
@@ -79,14 +80,14 @@ impl Core {
         let mut kept: FxHashSet<_> =
             entry.leases.iter().chain(&entry.finished).map(|lease| lease.token).collect();
         for held in held {
-            let has_room = held.done || room > 0;
+            let has_room = held.takes_no_slot || room > 0;
             if has_room
                 && !kept.contains(&held.token)
-                && self.tokens.has_made(held.token, &name, held.replica)
+                && self.has_leased(&name, *held)
                 && self.adopt(now, host, *held)
             {
                 kept.insert(held.token);
-                if held.done {
+                if held.takes_no_slot {
                     self.set_finished(host, *held);
                 } else {
                     room -= 1;
@@ -97,6 +98,13 @@ impl Core {
         entry.finished.iter().chain(&entry.leases).map(|lease| lease.token).collect()
     }
 
+    /// Whether a lease that a host speaks of was given, in this life or an earlier one, for the job
+    /// that has its id now.
+    fn has_leased(&self, host: &HostName, held: Held) -> bool {
+        let job = self.farm.job(held.replica.workunit.job);
+        job.is_some_and(|job| self.tokens.has_made(held.token, host, held.replica, job.asked))
+    }
+
     /// Whether a host speaks of this very lease.
     fn is_about(&self, held: Held, lease: Leased) -> bool {
         lease.attempt == held.replica.attempt
@@ -105,7 +113,7 @@ impl Core {
 
     /// Notes whether a lease of the host still takes a slot.
     fn set_finished(&mut self, host: HostIx, held: Held) {
-        self.move_lease(host, held.token, held.done);
+        self.move_lease(host, held.token, held.takes_no_slot);
     }
 
     fn move_lease(&mut self, host: HostIx, token: LeaseToken, takes_no_slot: bool) {

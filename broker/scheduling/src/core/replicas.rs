@@ -2,7 +2,7 @@
 
 use gleaner_protocol::control::{AbortReason, ReleaseReason, Verdict};
 use gleaner_protocol::limits::bounded_reason;
-use gleaner_protocol::{Digest, LeaseToken, ReplicaId, Span, WorkunitId};
+use gleaner_protocol::{Digest, HostName, LeaseToken, ReplicaId, Span, WorkunitId};
 
 use super::Core;
 use crate::farm::{Demand, HostIx, JobPhase, Leased, Pending, WorkunitIx};
@@ -49,6 +49,30 @@ impl Core {
         effects.push(Effect::Verdict { host, token, workunit: id, verdict });
     }
 
+    /// The outputs that have votes on the workunit of a replica, the first one first, if a report
+    /// of the replica by this host under this token would count now; none if it would not.
+    #[must_use]
+    pub fn outputs_beside(
+        &self,
+        host: &HostName,
+        token: LeaseToken,
+        replica: ReplicaId,
+    ) -> Option<Vec<Digest>> {
+        let host = self.connected(host)?;
+        let lease = self.judge(host, token, replica).ok()?;
+        let unit = self.farm.workunits.get(lease.workunit);
+        if unit.has_voted(host, self.farm.hosts.get(host).voter) {
+            return None;
+        }
+        let mut outputs = Vec::new();
+        for output in unit.votes.iter().filter_map(|vote| vote.digest) {
+            if !outputs.contains(&output) {
+                outputs.push(output);
+            }
+        }
+        Some(outputs)
+    }
+
     /// Whether a report is one for a lease that its host holds.
     fn judge(
         &self,
@@ -91,7 +115,7 @@ impl Core {
         self.farm.end_lease(lease);
         let token = lease.token;
         let now = self.now;
-        self.farm.hosts.change(lease.host, |host| host.standing.rate(now));
+        self.farm.hosts.change_standing(lease.host, |standing| standing.rate(now));
         let vote = self.vote_of(lease, digest, cpu_us);
         self.enter_vote(lease.workunit, vote);
         let host = self.farm.hosts.get(lease.host);
@@ -184,10 +208,11 @@ impl Core {
         effects: &mut Vec<Effect>,
     ) {
         let unit = self.farm.workunits.get(workunit);
-        let (id, votes) = (unit.id, unit.votes.clone());
+        let (id, votes) = (unit.id, unit.votes.len());
         let job = self.farm.jobs.get_mut(&id.job).expect("a workunit's job is known");
         job.ended.decide(id.index, digest);
-        for vote in &votes {
+        for at in 0..votes {
+            let vote = self.farm.workunits.get(workunit).votes[at];
             if vote.digest == Some(digest) {
                 self.farm.tally(id.job, |counts| {
                     counts.accepted_cpu_us = counts.accepted_cpu_us.saturating_add(vote.cpu_us);
@@ -195,7 +220,7 @@ impl Core {
             } else if vote.digest.is_some() {
                 self.farm.tally(id.job, |counts| counts.disagreed += 1);
                 self.farm.hosts.change(vote.host, |entry| entry.disagreed += 1);
-                self.catch(vote);
+                self.catch(&vote);
             }
         }
         self.close_workunit(workunit, AbortReason::Decided, effects);

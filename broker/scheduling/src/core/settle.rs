@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 
 use super::Core;
 use crate::Effect;
-use crate::farm::{Demand, HostIx, Leased, Rule, Vote, WorkunitIx};
+use crate::farm::{Demand, HostIx, Leased, Rule, Standing, Vote, WorkunitIx};
 
 impl Core {
     /// The vote that the holder of a lease gives now.
@@ -39,7 +39,7 @@ impl Core {
         for of in unit.votes.iter_mut().filter(|vote| vote.digest == Some(digest)) {
             if equal == 2 || of.token == vote.token {
                 of.mark += 1;
-                self.farm.hosts.change(of.host, |host| host.standing.passed += 1);
+                self.farm.hosts.change_standing(of.host, |standing| standing.passed += 1);
                 self.unsettled.push(of.host);
             }
         }
@@ -48,7 +48,7 @@ impl Core {
     /// A host gave an output that is not the canonical one: what it gave before counts no more.
     pub(super) fn catch(&mut self, vote: &Vote) {
         if self.farm.counts(vote) {
-            self.farm.hosts.change(vote.host, |host| host.standing.fail());
+            self.farm.hosts.change_standing(vote.host, Standing::fail);
             self.unsettled.push(vote.host);
         }
     }
@@ -68,11 +68,10 @@ impl Core {
             outputs.filter(|vote| self.farm.counts(vote)).copied().collect();
         let id = unit.id;
         for vote in counting {
-            self.farm.hosts.change(vote.host, |host| {
+            self.farm.hosts.change_standing(vote.host, |standing| {
                 let at = vote.mark + checks;
-                let is_due =
-                    checks > 0 && vote.digest == demand.leader && host.standing.passed < at;
-                host.standing.due.insert((if is_due { at } else { u32::MAX }, id));
+                let is_due = checks > 0 && vote.digest == demand.leader && standing.passed < at;
+                standing.due.insert((if is_due { at } else { u32::MAX }, id));
             });
         }
     }
@@ -86,9 +85,9 @@ impl Core {
         let checks = u32::from(std::mem::take(&mut unit.due_after));
         let id = unit.id;
         for vote in unit.votes.iter().filter(|vote| vote.digest.is_some()) {
-            self.farm.hosts.change(vote.host, |host| {
-                host.standing.due.remove(&(vote.mark + checks, id));
-                host.standing.due.remove(&(u32::MAX, id));
+            self.farm.hosts.change_standing(vote.host, |standing| {
+                standing.due.remove(&(vote.mark + checks, id));
+                standing.due.remove(&(u32::MAX, id));
             });
         }
     }

@@ -52,33 +52,42 @@ impl Asking {
         self.classes.values().map(BTreeSet::len).sum()
     }
 
-    /// The first, in a fixed order that keeps classes together.
-    pub(crate) fn first(&self) -> Option<HostIx> {
-        self.classes.values().find_map(Self::first_of)
+    /// The first that `may`, in a fixed order that keeps classes together.
+    pub(crate) fn first(&self, may: impl Fn(HostIx) -> bool) -> Option<HostIx> {
+        self.classes.values().find_map(|members| Self::first_of(members, &may))
     }
 
-    /// The first of the same class as `host`, which need not be asking.
-    pub(crate) fn first_like(&self, host: &Host) -> Option<HostIx> {
+    /// The first that `may` of the same class as `host`, which need not be asking.
+    pub(crate) fn first_like(&self, host: &Host, may: impl Fn(HostIx) -> bool) -> Option<HostIx> {
         let class = (host.origin(), host.abilities.clone());
-        self.classes.get(&class).and_then(Self::first_of)
+        self.classes.get(&class).and_then(|members| Self::first_of(members, &may))
     }
 
-    /// The first of the classes behind that of `host`.
-    pub(crate) fn first_behind(&self, host: &Host) -> Option<HostIx> {
+    /// The first that `may` of the classes behind that of `host`.
+    pub(crate) fn first_behind(&self, host: &Host, may: impl Fn(HostIx) -> bool) -> Option<HostIx> {
         let class = (host.origin(), host.abilities.clone());
         let behind = (Bound::Excluded(class), Bound::Unbounded);
-        self.classes.range(behind).find_map(|(_, members)| Self::first_of(members))
+        self.classes.range(behind).find_map(|(_, members)| Self::first_of(members, &may))
     }
 
-    /// The first with this ability.
-    pub(crate) fn first_able(&self, ability: AbilityIx) -> Option<HostIx> {
+    /// The first that `may` with this ability.
+    pub(crate) fn first_able(
+        &self,
+        ability: AbilityIx,
+        may: impl Fn(HostIx) -> bool,
+    ) -> Option<HostIx> {
         let mut able = self.classes.iter().filter(|((_, set), _)| set.contains(ability));
-        able.find_map(|(_, members)| Self::first_of(members))
+        able.find_map(|(_, members)| Self::first_of(members, &may))
     }
 
-    /// The first, on `side` where one is given, that has no replica or vote of `unit` and is
-    /// able to run it. Skips the few voters who have.
-    pub(crate) fn first_for(&self, unit: &Workunit, side: Option<Origin>) -> Option<HostIx> {
+    /// The first that `may`, on `side` where one is given, that has no replica or vote of `unit`
+    /// and is able to run it. Skips the few voters who have.
+    pub(crate) fn first_for(
+        &self,
+        unit: &Workunit,
+        side: Option<Origin>,
+        may: impl Fn(HostIx) -> bool,
+    ) -> Option<HostIx> {
         let able = self.classes.iter().filter(|((origin, abilities), _)| {
             side.is_none_or(|side| side == *origin) && abilities.contains(unit.ability)
         });
@@ -87,7 +96,7 @@ impl Asking {
             while let Some(&(voter, host)) = members.range(from..).next() {
                 if unit.is_touched_by_voter(voter) {
                     from = (voter.next()?, HostIx::FIRST);
-                } else if unit.is_touched_by(host, voter) {
+                } else if unit.is_touched_by(host, voter) || !may(host) {
                     from = (voter, host.next()?);
                 } else {
                     return Some(host);
@@ -97,7 +106,10 @@ impl Asking {
         })
     }
 
-    fn first_of(members: &BTreeSet<(VoterIx, HostIx)>) -> Option<HostIx> {
-        members.first().map(|(_, host)| *host)
+    fn first_of(
+        members: &BTreeSet<(VoterIx, HostIx)>,
+        may: impl Fn(HostIx) -> bool,
+    ) -> Option<HostIx> {
+        members.iter().map(|(_, host)| *host).find(|host| may(*host))
     }
 }

@@ -1,7 +1,10 @@
 //! A host, what it gives and what it holds.
 
+use std::sync::Arc;
+
 use gleaner_protocol::control::Fragment;
 use gleaner_protocol::{HostInfo, LeaseToken, Origin, Share, Time};
+use smallvec::SmallVec;
 
 use super::{Lease, Standing};
 use crate::Refusal;
@@ -71,10 +74,10 @@ pub struct Host {
     /// Replicas it asked for and has not been given.
     pub asked: u32,
     /// Its leases that take a slot, oldest first.
-    pub leases: Vec<Lease>,
+    pub leases: SmallVec<[Lease; 4]>,
     /// Leases that take no slot: of replicas that ended while its link was down, whose reports
     /// are on the way, and of frozen ones.
-    pub finished: Vec<Lease>,
+    pub finished: SmallVec<[Lease; 4]>,
     /// When its leases end because its link is down.
     pub grace_until: Option<Time>,
     /// Outputs of it that counted.
@@ -85,6 +88,10 @@ pub struct Host {
     pub released: u64,
     /// What its votes were worth.
     pub standing: Standing,
+    /// What on it needs a person, as its agent says.
+    pub alarm: Option<String>,
+    /// Why it gives nothing, as its farm's monitor said last; only for people.
+    pub closed: Option<Arc<str>>,
     pub(crate) abilities: AbilitySet,
     /// Whether it is among the standing requests.
     pub(crate) listed: bool,
@@ -98,13 +105,15 @@ impl Host {
             connected: false,
             fragment: Fragment::default(),
             asked: 0,
-            leases: Vec::new(),
-            finished: Vec::new(),
+            leases: SmallVec::new(),
+            finished: SmallVec::new(),
             grace_until: None,
             reported: 0,
             disagreed: 0,
             released: 0,
             standing: Standing::default(),
+            alarm: None,
+            closed: None,
             abilities,
             listed: false,
         }
@@ -120,6 +129,13 @@ impl Host {
     #[must_use]
     pub fn free(&self) -> u32 {
         if self.connected { self.asked.min(self.free_share().whole_cores()) } else { 0 }
+    }
+
+    /// Whether it was caught and runs something: a policy that trusts by its own checks lets it
+    /// run one at a time, until it has proven itself.
+    #[must_use]
+    pub fn is_held_back(&self) -> bool {
+        !self.leases.is_empty() && self.standing.is_suspect()
     }
 
     /// What its fragment has, as a share.

@@ -6,7 +6,7 @@ use gleaner_protocol::{Capabilities, HostInfo, HostName, OwnerName, Time};
 use rustc_hash::FxHashMap;
 
 use super::asking::Asking;
-use super::{Host, HostIx, VoterIx};
+use super::{Host, HostIx, Standing, VoterIx};
 use crate::ability::{AbilityIx, AbilitySet};
 
 /// All hosts that connected at least once, or voted before a restart.
@@ -63,9 +63,15 @@ impl Hosts {
     pub(crate) fn change<R>(&mut self, host: HostIx, change: impl FnOnce(&mut Host) -> R) -> R {
         let entry = &mut self.listed[host.get()];
         let (was_free, grace_was) = (entry.free() > 0, entry.grace_until);
+        let was_held_back = entry.is_held_back();
         let result = change(entry);
         let is_free = entry.free() > 0;
-        if is_free && !was_free {
+        if is_free && entry.listed && was_held_back && !entry.is_held_back() {
+            // What it was not given before it may be given now.
+            entry.listed = false;
+            self.asking.remove(host, entry);
+            self.woken.push(host);
+        } else if is_free && !was_free {
             self.woken.push(host);
         } else if !is_free && entry.listed {
             entry.listed = false;
@@ -80,6 +86,17 @@ impl Hosts {
             }
         }
         result
+    }
+
+    /// Changes what a host's votes were worth. Most often that touches nothing else of it: who is
+    /// not held back does not come to have room by it.
+    pub(crate) fn change_standing(&mut self, host: HostIx, change: impl FnOnce(&mut Standing)) {
+        let standing = &mut self.listed[host.get()].standing;
+        if standing.is_suspect() {
+            self.change(host, |entry| change(&mut entry.standing));
+        } else {
+            change(standing);
+        }
     }
 
     /// The hosts that came to have room; each is to be planned for, then listed.

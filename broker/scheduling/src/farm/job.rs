@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use gleaner_protocol::JobId;
 use gleaner_protocol::api::{JobState, JobStatus, ReplicaCounts};
-use gleaner_protocol::job::JobSpec;
+use gleaner_protocol::job::{JobSpec, Task};
 
 use super::{Ended, WorkunitIx};
 use crate::ability::AbilityIx;
+use crate::core::Asked;
 
 /// Whether a job goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +42,8 @@ pub struct Job {
     /// Its leased replicas.
     pub pending: u32,
     pub(crate) ability: AbilityIx,
+    /// Goes into the tokens of its leases.
+    pub(crate) asked: Asked,
     /// One more than the highest index that was ever touched.
     touched_end: u32,
 }
@@ -49,6 +52,7 @@ impl Job {
     pub(crate) fn new(id: JobId, spec: Arc<JobSpec>, ability: AbilityIx) -> Self {
         Self {
             id,
+            asked: Asked::of(&spec),
             spec,
             phase: JobPhase::Active,
             next: 0,
@@ -110,6 +114,10 @@ impl Job {
             name: self.spec.name.clone(),
             owner: self.spec.owner.clone(),
             lane: self.spec.lane,
+            application: match &self.spec.task {
+                Task::Application(application) => Some(application.kernel.clone()),
+                Task::Kernel(_) | Task::Command(_) | Task::Wasm(_) => None,
+            },
             state,
             workunits: self.workunit_count(),
             decided: self.ended.decided(),

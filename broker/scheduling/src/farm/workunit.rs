@@ -3,6 +3,7 @@
 use gleaner_protocol::{Digest, LeaseToken, Origin, WorkunitId};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
+use thin_vec::ThinVec;
 
 use super::{Begins, HostIx, Vote, VoterIx};
 use crate::ability::AbilityIx;
@@ -58,7 +59,7 @@ pub struct Workunit {
     /// Replicas that are leased (`pendResults`).
     pub pending: SmallVec<[Pending; 2]>,
     /// Replicas that were reported (`completeResults`).
-    pub votes: Vec<Vote>,
+    pub votes: ThinVec<Vote>,
     /// Tries so far.
     pub attempts: u32,
     /// Its replication factor.
@@ -78,7 +79,7 @@ impl Workunit {
             side: None,
             waiting: replicas.into(),
             pending: SmallVec::new(),
-            votes: Vec::new(),
+            votes: ThinVec::new(),
             attempts,
             replication: replicas,
             rule,

@@ -58,6 +58,7 @@ fn sound(policy: PolicyName) -> Core {
         lease_s: 60,
         profile: Default::default(),
         trust: Default::default(),
+        on_release: Default::default(),
     };
     let request = RequestId::new(1);
     joins(&mut core, "one", 3, 1);

@@ -23,7 +23,8 @@ const CHECKED: u8 = 2;
 /// towards N, and an invalid one sets it to 0. What was sent alone is accepted as it is.
 ///
 /// Deviation: N is kept per host, not per host and version of an application, because jobs here
-/// have no versions; and a job that allows a single replica gets no other.
+/// have no versions; and what has no tries left to be checked stays alone, as in a job that allows
+/// a single replica.
 pub struct BoincAdaptive(Plain);
 
 impl BoincAdaptive {
@@ -65,16 +66,21 @@ impl Alone {
         let unit = farm.workunit(workunit);
         let Some(job) = farm.job(unit.id.job) else { return };
         let may_be_alone = self.may_be_alone(&job.spec) && unit.rule == Rule::Quorum(1);
-        let may_be_checked = job.spec.max_replicas() >= u16::from(CHECKED);
-        if !may_be_alone || !may_be_checked || unit.replication > 1 {
+        if !may_be_alone || unit.replication > 1 {
             return;
         }
-        let (replication, quorum) = Self::checked(&job.spec);
         let valid = farm.host(host).standing.passed_since();
-        if valid < TRUSTED_AFTER {
-            desk.replicate(workunit, replication, quorum);
+        let (replication, quorum) = if valid < TRUSTED_AFTER {
+            Self::checked(&job.spec)
         } else if self.chance.one_in(valid.into()) {
-            desk.replicate(workunit, CHECKED, CHECKED);
+            (CHECKED, CHECKED)
+        } else {
+            return;
+        };
+        let failed = unit.votes.iter().filter(|vote| vote.digest.is_none()).count();
+        let most = job.spec.max_replicas.map_or(3 * usize::from(quorum), usize::from);
+        if failed + usize::from(replication) <= most {
+            desk.replicate(workunit, replication, quorum);
         }
     }
 

@@ -16,7 +16,7 @@ use gleaner_protocol::job::Lane;
 use gleaner_protocol::{Origin, Time, WorkunitId};
 
 use super::turns::Turn;
-use super::{Backlog, Change, Policy, PolicyName, Trigger, Turns};
+use super::{Backlog, Change, Policy, PolicyName, Trigger, Turns, anyone};
 use crate::explain::WaitReason;
 use crate::farm::{Farm, HostIx, Job, Workunit, WorkunitIx};
 use crate::{Desk, Violation};
@@ -99,7 +99,7 @@ impl FragmentAware {
         });
         for workunit in fresh {
             let side = desk.farm().workunit(workunit).side;
-            while let Some(host) = desk.farm().first_asking_for(workunit, side)
+            while let Some(host) = desk.farm().first_asking_for(workunit, side, anyone)
                 && self.start(desk, workunit, host)
             {}
         }
@@ -108,13 +108,14 @@ impl FragmentAware {
     /// Gives untouched workunits to standing requests. Where Qinit has nothing more for a host,
     /// it has nothing for the hosts like it.
     fn serve_qinit(&mut self, desk: &mut Desk<'_>) {
-        let mut next = desk.farm().first_asking();
+        let mut next = desk.farm().first_asking(anyone);
         while let Some(host) = next {
             self.serve_all(desk, host);
             let farm = desk.farm();
-            let like =
-                (farm.host(host).free() == 0).then(|| farm.first_asking_like(host)).flatten();
-            next = like.or_else(|| farm.first_asking_behind(host));
+            let like = (farm.host(host).free() == 0)
+                .then(|| farm.first_asking_like(host, anyone))
+                .flatten();
+            next = like.or_else(|| farm.first_asking_behind(host, anyone));
         }
     }
 }
@@ -198,6 +199,6 @@ impl Policy for FragmentAware {
         if let Some(job) = self.qinit.difference(farm, untouched) {
             return Err(Violation::new("queue-members", format!("Qinit and {job} differ")));
         }
-        super::check_nobody_idles(farm, lane, |unit| unit.side)
+        super::check_nobody_idles(farm, lane, |unit| unit.side, anyone)
     }
 }

@@ -51,10 +51,6 @@ pub struct Gleaner {
     untouched_is_fresh: bool,
     idle: IdleTimes,
     chance: Chance,
-    /// Hosts that asked and were held back.
-    held_back: BTreeSet<HostIx>,
-    /// When something ended that may have held them back.
-    wake: Option<Time>,
 }
 
 impl Gleaner {
@@ -66,11 +62,10 @@ impl Gleaner {
 
     /// One replica for one host, or `false` where there is none for it.
     fn serve(&mut self, desk: &mut Desk<'_>, host: HostIx) -> bool {
-        if is_held_back(desk.farm().host(host)) {
-            self.held_back.insert(host);
+        let entry = desk.farm().host(host);
+        if !may_ask(entry) {
             return false;
         }
-        let entry = desk.farm().host(host);
         let is_checked = self.chance.one_in(entry.standing.reports_per_check(desk.now()));
         let takes_check = is_checked || self.checks.len() >= CHECKS_WAITING_MAX;
         let first = |of: &mut Backlog| of.first_for(desk.farm(), host).map(|(_, unit)| unit);
@@ -202,39 +197,6 @@ impl Gleaner {
         while desk.farm().host(host).free() > 0 && self.serve(desk, host) {}
     }
 
-    /// The first standing request, not held back, of a host that may have a replica of a workunit.
-    fn first_asking_for(&mut self, farm: &Farm, workunit: WorkunitIx) -> Option<HostIx> {
-        let first = farm.first_asking_for(workunit, None)?;
-        self.not_held_back(farm, first, |host| farm.may_start(workunit, host).is_ok())
-    }
-
-    /// The first standing request, not held back, of a host that may compute a workunit again.
-    fn first_asking_to_compute(&mut self, farm: &Farm, workunit: WorkunitIx) -> Option<HostIx> {
-        let first = farm.first_asking_to_compute(workunit)?;
-        self.not_held_back(farm, first, |host| farm.may_compute(workunit, host))
-    }
-
-    /// `first`, or another that may where it is held back. Where there is none, those that are
-    /// held back are remembered: they are served when they may be.
-    fn not_held_back(
-        &mut self,
-        farm: &Farm,
-        first: HostIx,
-        may: impl Fn(HostIx) -> bool,
-    ) -> Option<HostIx> {
-        if !is_held_back(farm.host(first)) {
-            return Some(first);
-        }
-        let mut asking = farm.hosts().filter(|(_, entry)| entry.free() > 0);
-        asking.find_map(|(host, entry)| {
-            if is_held_back(entry) {
-                self.held_back.insert(host);
-                return None;
-            }
-            may(host).then_some(host)
-        })
-    }
-
     /// Gives what changed to standing requests, the least first.
     fn serve_fresh(&mut self, desk: &mut Desk<'_>) {
         let mut fresh = std::mem::take(&mut self.fresh);
@@ -244,12 +206,12 @@ impl Gleaner {
         });
         fresh.dedup();
         for workunit in fresh {
-            while let Some(host) = self.first_asking_for(desk.farm(), workunit)
+            while let Some(host) = desk.farm().first_asking_for(workunit, None, may_ask)
                 && self.start(desk, workunit, host)
             {}
             let id = desk.farm().workunit(workunit).id;
             if self.doubtful.contains(&id)
-                && let Some(host) = self.first_asking_to_compute(desk.farm(), workunit)
+                && let Some(host) = desk.farm().first_asking_to_compute(workunit, may_ask)
             {
                 self.double(desk, workunit, host);
             }
@@ -259,20 +221,14 @@ impl Gleaner {
     /// Gives untouched workunits to standing requests. Where there are none for a host, there
     /// are none for the hosts like it.
     fn serve_untouched(&mut self, desk: &mut Desk<'_>) {
-        let mut next = desk.farm().first_asking();
+        let mut next = desk.farm().first_asking(may_ask);
         while let Some(host) = next {
             self.serve_all(desk, host);
             let farm = desk.farm();
-            if is_held_back(farm.host(host)) {
-                // It says nothing of those like it.
-                let asking = farm.hosts().filter(|(_, entry)| entry.free() > 0);
-                let asking: Vec<HostIx> = asking.map(|(host, _)| host).collect();
-                asking.into_iter().for_each(|host| self.serve_all(desk, host));
-                return;
-            }
-            let like =
-                (farm.host(host).free() == 0).then(|| farm.first_asking_like(host)).flatten();
-            next = like.or_else(|| farm.first_asking_behind(host));
+            let entry = farm.host(host);
+            let is_served = entry.free() == 0 || !may_ask(entry);
+            let like = is_served.then(|| farm.first_asking_like(host, may_ask)).flatten();
+            next = like.or_else(|| farm.first_asking_behind(host, may_ask));
         }
     }
 }
@@ -283,9 +239,6 @@ impl Policy for Gleaner {
     }
 
     fn observe(&mut self, now: Time, farm: &Farm, change: Change) {
-        if self.held_back.iter().any(|host| !is_held_back(farm.host(*host))) {
-            self.wake = Some(now);
-        }
         match change {
             Change::JobAdded(_) | Change::JobTouched(_) | Change::JobEnded(_) => {
                 self.untouched_is_fresh |= self.untouched.observe(farm, change);
@@ -326,17 +279,8 @@ impl Policy for Gleaner {
                     self.serve_fresh(desk);
                 }
             }
-            Trigger::Deadline => {
-                self.wake = None;
-                for host in std::mem::take(&mut self.held_back) {
-                    self.serve_all(desk, host);
-                }
-            }
+            Trigger::Deadline => {}
         }
-    }
-
-    fn next_deadline(&self) -> Option<Time> {
-        self.wake
     }
 
     fn begins(&self, spec: &JobSpec) -> Begins {
@@ -384,10 +328,7 @@ impl Policy for Gleaner {
             let detail = format!("{} are doubtful, not {expected}", self.doubtful.len());
             return Err(Violation::new("queue-members", detail));
         }
-        if farm.hosts().any(|(_, host)| is_held_back(host)) {
-            return Ok(());
-        }
-        super::check_nobody_idles(farm, lane, |_| None)
+        super::check_nobody_idles(farm, lane, |_| None, may_ask)
     }
 }
 
@@ -397,12 +338,12 @@ fn is_check(unit: &Workunit) -> bool {
     unit.rule == Rule::Credible && others > 1
 }
 
-/// Whether a host that was caught runs something.
-fn is_held_back(host: &Host) -> bool {
-    host.standing.is_suspect() && !host.leases.is_empty()
+/// Whether a host may be given something beside what it runs.
+fn may_ask(host: &Host) -> bool {
+    !host.is_held_back()
 }
 
 /// Whether a host has a request that is not held back.
 fn asks(host: &Host) -> bool {
-    host.free() > 0 && !is_held_back(host)
+    host.free() > 0 && may_ask(host)
 }

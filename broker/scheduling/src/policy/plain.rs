@@ -6,7 +6,7 @@ use gleaner_protocol::job::{JobSpec, Lane};
 use gleaner_protocol::{JobId, Time, Trust, WorkunitId};
 
 use super::boinc_adaptive::Alone;
-use super::{Backlog, Change, Policy, PolicyName, Trigger};
+use super::{Backlog, Change, Policy, PolicyName, Trigger, anyone};
 use crate::ability::AbilityIx;
 use crate::explain::WaitReason;
 use crate::farm::{Begins, Farm, HostIx, Job, Workunit, WorkunitIx};
@@ -115,7 +115,7 @@ impl Plain {
         let mut fresh = std::mem::take(&mut self.fresh);
         fresh.sort_by_cached_key(|workunit| place(desk.farm().workunit(*workunit).id));
         for workunit in fresh {
-            while let Some(host) = desk.farm().first_asking_for(workunit, None)
+            while let Some(host) = desk.farm().first_asking_for(workunit, None, anyone)
                 && self.start(desk, workunit, host)
             {}
         }
@@ -124,13 +124,14 @@ impl Plain {
     /// Gives untouched workunits to standing requests. Where there are none for a host, there
     /// are none for the hosts like it.
     fn serve_untouched(&mut self, desk: &mut Desk<'_>) {
-        let mut next = desk.farm().first_asking();
+        let mut next = desk.farm().first_asking(anyone);
         while let Some(host) = next {
             self.serve_all(desk, host);
             let farm = desk.farm();
-            let like =
-                (farm.host(host).free() == 0).then(|| farm.first_asking_like(host)).flatten();
-            next = like.or_else(|| farm.first_asking_behind(host));
+            let like = (farm.host(host).free() == 0)
+                .then(|| farm.first_asking_like(host, anyone))
+                .flatten();
+            next = like.or_else(|| farm.first_asking_behind(host, anyone));
         }
     }
 }
@@ -217,6 +218,6 @@ impl Policy for Plain {
             let detail = format!("untouched and {} differ", job.id);
             return Err(Violation::new("queue-members", detail));
         }
-        super::check_nobody_idles(farm, lane, |_| None)
+        super::check_nobody_idles(farm, lane, |_| None, anyone)
     }
 }

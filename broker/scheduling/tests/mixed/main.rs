@@ -134,6 +134,7 @@ impl World {
                     max_replicas: None,
                     lease_s: 100,
                     trust: Default::default(),
+                    on_release: Default::default(),
                     profile: Profile { run_time_us, ..Profile::default() },
                 };
                 self.feed(Input::Submit { request: RequestId::new(1), spec });

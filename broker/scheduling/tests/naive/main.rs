@@ -135,6 +135,7 @@ impl Pair {
                     lease_s: LEASE_S,
                     profile: Default::default(),
                     trust: Default::default(),
+                    on_release: Default::default(),
                 };
                 let request = RequestId::new(1);
                 (self.handle(Input::Submit { request, spec }), self.model.submit(job))

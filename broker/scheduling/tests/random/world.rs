@@ -179,6 +179,7 @@ impl World {
                     lease_s: LEASE_S,
                     profile: Default::default(),
                     trust,
+                    on_release: Default::default(),
                 };
                 self.feed(Input::Submit { request, spec });
             }
@@ -190,7 +191,7 @@ impl World {
                 let held = of_host.filter(|(index, _)| bit(*index)).map(|(index, given)| Held {
                     token: given.token,
                     replica: given.replica,
-                    done: bit(index + 31),
+                    takes_no_slot: bit(index + 31),
                 });
                 let held = held.collect();
                 self.joins(name, origin, owner, kernels, slots, held);

@@ -294,5 +294,6 @@ fn spec(count: u32) -> JobSpec {
             ..Profile::default()
         },
         trust: Trust::Fixed,
+        on_release: Default::default(),
     }
 }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use gleaner_protocol::job::{CommandTask, JobSpec, Lane, Task, WasmTask, Workunits};
+use gleaner_protocol::job::{
+    ApplicationTask, CommandTask, JobSpec, Lane, Task, WasmTask, Workunits,
+};
 use gleaner_protocol::{Capabilities, Digest, HostInfo, KernelName, Origin, OwnerName, Trust};
 use gleaner_scheduling::{Input, RequestId};
 
@@ -49,6 +51,12 @@ impl<'a> HostBuilder<'a> {
     /// Runs modules, with this much memory each.
     pub(crate) fn wasm_memory_mib(mut self, memory_mib: u32) -> Self {
         self.host.info.capabilities.wasm_memory_mib = memory_mib;
+        self
+    }
+
+    /// Runs kernels with a specification, with this much memory each.
+    pub(crate) fn kernel_memory_mib(mut self, memory_mib: u32) -> Self {
+        self.host.info.capabilities.kernel_memory_mib = memory_mib;
         self
     }
 
@@ -106,7 +114,8 @@ impl<'a> JobBuilder<'a> {
 
     pub(crate) fn program(mut self, program: &str) -> Self {
         let argv = vec![program.to_owned()];
-        self.spec.task = Task::Command(CommandTask { argv, inputs: vec![], outputs: vec![] });
+        self.spec.task =
+            Task::Command(CommandTask { argv, inputs: vec![], outputs: vec![], memory_mib: None });
         self
     }
 
@@ -114,6 +123,16 @@ impl<'a> JobBuilder<'a> {
     pub(crate) fn module(mut self, memory_mib: u32) -> Self {
         let task = WasmTask::new(Digest::of(b"a module"));
         self.spec.task = Task::Wasm(WasmTask { memory_mib, ..task });
+        self
+    }
+
+    /// A kernel with a specification and this much memory, or what it gets.
+    pub(crate) fn application(mut self, kernel: &str, memory_mib: Option<u32>) -> Self {
+        let kernel = KernelName::new(kernel).expect("a plain name");
+        let spec = Digest::of(b"a specification");
+        let comparison = Default::default();
+        let task = ApplicationTask { kernel, spec, inputs: vec![], memory_mib, comparison };
+        self.spec.task = Task::Application(task);
         self
     }
 
@@ -151,5 +170,6 @@ fn job_spec() -> JobSpec {
         lease_s: 60,
         profile: Default::default(),
         trust: Default::default(),
+        on_release: Default::default(),
     }
 }

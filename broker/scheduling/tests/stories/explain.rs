@@ -1,7 +1,7 @@
 //! Why is my work not running?
 
 use gleaner_protocol::Origin::{Desktop, Farm};
-use gleaner_protocol::{JobId, Span};
+use gleaner_protocol::{HostName, JobId, Span};
 use gleaner_scheduling::PolicyName::{FragmentAware, Plain};
 use gleaner_scheduling::WaitReason;
 
@@ -49,6 +49,10 @@ fn each_thing_that_holds_a_job_up_has_its_reason() {
     let closed = "fragments-closed: all 1 hosts that can run it are closed: \
                   renders have them, or the quiet period runs";
     assert_eq!(job(&story), [closed, in_turn]);
+    story.core.note_closed(&HostName::new("f1").expect("plain"), Some("the farm is stopped"));
+    let stopped = "fragments-closed: all 1 hosts that can run it are closed, 1 of them because: \
+                   the farm is stopped";
+    assert_eq!(job(&story), [stopped, in_turn]);
 
     story.gives("f1", 1).whatever();
     story.asks("f1", 1).whatever();

@@ -1,7 +1,8 @@
 //! Hosts as they come and go.
 
-use gleaner_protocol::LeaseToken;
 use gleaner_protocol::Origin::{Desktop, Farm};
+use gleaner_protocol::{HostName, LeaseToken};
+use gleaner_scheduling::Input;
 use gleaner_scheduling::PolicyName::{FragmentAware, Plain};
 
 use crate::story::{Story, StoryLease, held_of};
@@ -120,4 +121,44 @@ fn only_what_was_given_to_this_very_host_is_adopted_again() {
         "fragment d1 4",
     ]);
     story.reports("d1", "1/0", "x").is(["persist vote 1/0 d1", "verdict d1 1/0 Counted"]);
+}
+
+#[test]
+fn an_alarm_stands_until_it_is_over_or_another_agent_speaks() {
+    let mut story = Story::of(FragmentAware);
+    story.hosts(["f1"], Farm);
+    let host = HostName::new("f1").expect("plain");
+    let alarm = |reason: Option<&str>| {
+        let reason = reason.map(str::to_owned);
+        Input::Alarm { host: host.clone(), reason }
+    };
+    let stands = |story: &Story| {
+        let mut hosts = story.core.farm().hosts();
+        hosts.next().and_then(|(_, host)| host.alarm.clone())
+    };
+    story.feed(alarm(Some("a task does not die"))).nothing();
+    assert_eq!(stands(&story).as_deref(), Some("a task does not die"));
+    story.feed(alarm(None)).nothing();
+    assert_eq!(stands(&story), None);
+    story.feed(alarm(Some("a task does not die"))).nothing();
+    story.returns("f1", &[]).whatever();
+    assert_eq!(stands(&story), None, "who connects says so anew");
+}
+
+#[test]
+fn a_frozen_replica_makes_room_and_goes_on_with_its_lease() {
+    let mut story = Story::of(FragmentAware);
+    story.hosts(["f1"], Farm);
+    story.job().workunits(3).submits().whatever();
+    story.asks("f1", 1).is(["lease f1 1/0#1"]);
+    let host = HostName::new("f1").expect("plain");
+    let token = story.lease("f1", "1/0").token;
+    let frozen = |frozen| Input::Frozen { host: host.clone(), token, frozen };
+    story.feed(frozen(true)).nothing();
+    // Nothing of it is taken back with the cores.
+    story.gives("f1", 0).is(["fragment f1 0"]);
+    story.gives("f1", 1).is(["fragment f1 1"]);
+    story.feed(frozen(false)).nothing();
+    story.asks("f1", 1).nothing();
+    story.reports("f1", "1/0", "x").whatever();
 }

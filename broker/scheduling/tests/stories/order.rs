@@ -170,6 +170,22 @@ fn a_module_goes_to_hosts_with_the_memory_for_it() {
 }
 
 #[test]
+fn a_kernel_with_a_specification_goes_to_hosts_with_the_memory_for_it() {
+    for policy in PolicyName::ALL {
+        let mut story = Story::of(policy);
+        story.host("small", Farm).kernel("pca").kernel_memory_mib(256).joins().whatever();
+        story.host("large", Farm).kernel("pca").kernel_memory_mib(1024).joins().whatever();
+        story.host("other", Farm).kernel("sum").kernel_memory_mib(1024).joins().whatever();
+        // Counted as 512; the next makes do with what it gets.
+        story.job().application("pca", Some(300)).submits().whatever();
+        story.job().application("pca", None).submits().whatever();
+        story.asks("other", 1).nothing();
+        story.asks("small", 1).is(["lease small 2/0#1"]);
+        story.asks("large", 1).is(["lease large 1/0#1"]);
+    }
+}
+
+#[test]
 fn a_host_that_returns_without_a_capability_gets_no_more_of_it() {
     let mut story = Story::of(FragmentAware);
     story.hosts(["f1"], Farm);

@@ -281,3 +281,22 @@ fn a_journal_that_contradicts_itself_is_refused() {
     let twice = Err("the journal has two votes of f1 on job-1/0".to_owned());
     assert_eq!(said(&[accepted, voted, voted]), twice);
 }
+
+/// A lease leaves before its job is on disk.
+#[test]
+fn what_was_leased_for_a_job_that_was_lost_is_nothing_of_the_job_that_gets_its_id() {
+    for (workunits, kept) in [(7, "welcome f1 keeps []"), (3, "welcome f1 keeps [1/0#1]")] {
+        let mut story = Story::of(FragmentAware);
+        story.hosts(["f1"], Farm);
+        story.job().workunits(3).submits().whatever();
+        story.asks("f1", 1).is(["lease f1 1/0#1"]);
+        story.restarts_from(0).nothing();
+        // The same once more is as good as the one that was lost.
+        story.job().workunits(workunits).submits().is([
+            "persist accepted job-1",
+            "accepted job-1",
+            "changed job-1",
+        ]);
+        story.returns("f1", &[("1/0", true)]).begins([kept.to_owned()]);
+    }
+}

@@ -277,7 +277,7 @@ impl Story {
 }
 
 pub(crate) fn held_of(lease: StoryLease, done: bool) -> Held {
-    Held { token: lease.token, replica: lease.replica, done }
+    Held { token: lease.token, replica: lease.replica, takes_no_slot: done }
 }
 
 /// `"1/0"` is index 0 of job 1.

@@ -30,12 +30,18 @@ fn work(story: &mut Story, rounds: usize, output: impl Fn(&str, &Host) -> &'stat
         story.advance(Span::from_secs(1_800)).whatever();
         for host in HOSTS {
             // What it was given when it asked, or since.
-            let Some(lease) = known(&story.core, host).leases.first() else { continue };
-            let id = story.core.farm().workunit(lease.workunit).id;
+            let Some(given) = given(&story.core, host) else { continue };
             let output = output(host, known(&story.core, host));
-            story.reports(host, &format!("{}/{}", id.job.get(), id.index), output).whatever();
+            story.reports(host, &given, output).whatever();
         }
     }
+}
+
+/// The first workunit that a host has a lease of.
+fn given(core: &Core, host: &str) -> Option<String> {
+    let lease = known(core, host).leases.first()?;
+    let id = core.farm().workunit(lease.workunit).id;
+    Some(format!("{}/{}", id.job.get(), id.index))
 }
 
 fn known<'a>(core: &'a Core, name: &str) -> &'a Host {
@@ -233,6 +239,34 @@ fn what_waits_for_a_second_vote_does_so_after_a_restart() {
     ]);
 }
 
+/// A second try beside one that has failed leaves no room for a check.
+#[test]
+fn what_has_no_tries_left_to_be_checked_stays_alone() {
+    let mut story = Story::of(BoincAdaptive);
+    story.hosts(["f1", "f2", "f3"], Farm);
+    story.job().workunits(12).replication(2).error_ppb(500_000).submits().whatever();
+    for host in ["f1", "f2"].repeat(12) {
+        story.asks(host, 1).whatever();
+        let Some(given) = given(&story.core, host) else { continue };
+        story.reports(host, &given, "x").whatever();
+    }
+    assert!(known(&story.core, "f1").standing.passed_since() >= 10, "it is trusted");
+    story.job().workunits(20).error_ppb(500_000).max_replicas(2).submits().whatever();
+    for _ in 0..20 {
+        story.asks("f1", 1).whatever();
+        let given = given(&story.core, "f1").expect("there is enough");
+        story.fails("f1", &given).whatever();
+    }
+    story.asks("f3", 1).whatever();
+    while let Some(given) = given(&story.core, "f3") {
+        story.reports("f3", &given, "y").whatever();
+        story.asks("f3", 1).whatever();
+    }
+    let decided = decided(&story.facts).into_values();
+    let alone = decided.filter(|(digest, _)| *digest == Digest::of(b"y")).count();
+    assert!(alone > 10, "{alone} of 20");
+}
+
 #[test]
 fn outputs_that_never_agree_are_given_up() {
     for (max, tried) in [(None, 8), (Some(4), 4), (Some(1), 2)] {
@@ -255,4 +289,30 @@ fn outputs_that_never_agree_are_given_up() {
         assert!(why.contains("at most 1 agree"), "{why}");
         assert!(reported <= tried, "{reported} replicas, at most {tried}: {why}");
     }
+}
+
+/// A host that was caught runs one replica at a time; its standing request keeps nobody waiting,
+/// and is served when it may be.
+#[test]
+fn a_host_that_is_held_back_keeps_no_other_waiting() {
+    let mut story = farm();
+    work(&mut story, 8, |name, _| if name == "f1" { "wrong" } else { "x" });
+    story.cancels(1).whatever();
+    assert!(known(&story.core, "f1").standing.is_suspect());
+
+    // It asks first, for three, and gets one; what is left goes to those behind it.
+    story.gives("f1", 3).whatever();
+    story.asks("f1", 3).nothing();
+    story.asks("f2", 1).nothing();
+    story.asks("f3", 1).nothing();
+    let leases = story.job().workunits(3).error_ppb(500_000).lease_s(3_600).submits().leases();
+    assert_eq!(of_whom(&leases), ["f1 2/0", "f2 2/0", "f3 2/1"]);
+    // With its report it is served again, without another request.
+    let leases = story.reports("f1", "2/0", "x").leases();
+    assert_eq!(of_whom(&leases), ["f1 2/1"]);
+}
+
+/// Hosts and workunits, without the numbers of replicas.
+fn of_whom(leases: &[String]) -> Vec<&str> {
+    leases.iter().filter_map(|line| line.split('#').next()).collect()
 }

@@ -69,6 +69,33 @@ fn a_host_has_one_vote_on_a_workunit() {
 }
 
 #[test]
+fn the_outputs_beside_a_report_are_known_where_it_would_count() {
+    let mut story = Story::of(FragmentAware);
+    story.hosts(["f1", "f2", "f3", "f4"], Farm);
+    story.job().replication(4).quorum(4).max_replicas(8).submits().whatever();
+    for host in ["f1", "f2", "f3", "f4"] {
+        story.asks(host, 1).whatever();
+    }
+    let outputs = |story: &Story, host: &str, of: &str| {
+        let lease = story.lease(of, "1/0");
+        let host = gleaner_protocol::HostName::new(host).expect("plain");
+        story.core.outputs_beside(&host, lease.token, lease.replica)
+    };
+    let [x, y] = ["x", "y"].map(|output| gleaner_protocol::Digest::of(output.as_bytes()));
+    assert_eq!(outputs(&story, "f1", "f1"), Some(vec![]));
+    story.reports("f1", "1/0", "y").whatever();
+    story.reports("f2", "1/0", "x").whatever();
+    assert_eq!(outputs(&story, "f3", "f3"), Some(vec![y, x]), "the first one first");
+    story.reports("f3", "1/0", "y").whatever();
+    assert_eq!(outputs(&story, "f4", "f4"), Some(vec![y, x]), "each once");
+    assert_eq!(outputs(&story, "f1", "f1"), None, "it has voted");
+    assert_eq!(outputs(&story, "f4", "f3"), None, "it is another's lease");
+    assert_eq!(outputs(&story, "f5", "f4"), None, "there is no such host");
+    story.leaves("f4").whatever();
+    assert_eq!(outputs(&story, "f4", "f4"), None, "it is not connected");
+}
+
+#[test]
 fn an_owner_has_one_vote_on_a_workunit() {
     for policy in PolicyName::ALL {
         let mut story = Story::of(policy);

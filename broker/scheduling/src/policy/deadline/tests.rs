@@ -120,6 +120,7 @@ impl Cluster {
                 ..Profile::default()
             },
             trust: Trust::default(),
+            on_release: Default::default(),
         };
         let request = RequestId::new(1);
         let mut effects = Vec::new();

@@ -9,7 +9,7 @@ use super::TestRun;
 use super::board::{Arrived, Board};
 use crate::explain::WaitReason;
 use crate::farm::Farm;
-use crate::policy::{Change, Policy, Trigger};
+use crate::policy::{Change, Policy, Trigger, anyone};
 use crate::{Desk, Violation};
 
 /// Who shares: a user action, or a batch job.
@@ -122,7 +122,7 @@ impl Policy for FairSharing {
             Trigger::Host(host) => self.serve(desk, host.get()),
             Trigger::Work | Trigger::Deadline => {
                 while !self.order.is_empty()
-                    && let Some(host) = desk.farm().first_asking()
+                    && let Some(host) = desk.farm().first_asking(anyone)
                     && self.board.is_up(host.get())
                 {
                     self.serve(desk, host.get());
