@@ -5,6 +5,10 @@
 //! [Standard Workload Format](swf). What the farm leaves is given away as the resource monitor
 //! gives it ([`openings`](mod@openings)), and the scheduling core fills it with background work
 //! ([`harvest`](mod@harvest)), policy by policy.
+//!
+//! It gives away by one quiet period and one reserve of cores. What a monitor did beyond that, by an
+//! administrator's orders, by quiet periods that it learned, and over restarts, it does not do again:
+//! beside what could have been harvested stands what that monitor gave.
 
 mod bookings;
 mod condor;
@@ -112,7 +116,8 @@ fn facts(trace: &Trace, given: u128) -> Numbers {
     let share = |least_min: u64| {
         percent(fragments.core_us_longer_than(Span::from_secs(60 * least_min)), idle)
     };
-    BTreeMap::from([
+    let told = trace.told_core_us.map(|told| ("monitor_gave_core_hours", core_hours(told)));
+    let known = BTreeMap::from([
         ("hosts", trace.hosts.len() as f64),
         ("cores", trace.cores() as f64),
         ("recorded_h", trace.length().as_secs_f64() / 3600.0),
@@ -129,7 +134,8 @@ fn facts(trace: &Trace, given: u128) -> Numbers {
         ("idle_over_10_min_percent", share(10)),
         ("idle_over_60_min_percent", share(60)),
         ("harvestable_core_hours", core_hours(given)),
-    ])
+    ]);
+    known.into_iter().chain(told).collect()
 }
 
 /// What came of it under one policy, on the whole farm.

@@ -45,6 +45,7 @@ impl DeadlineJob {
                 ..Profile::default()
             },
             trust: Trust::default(),
+            on_release: Default::default(),
         }
     }
 

@@ -166,6 +166,7 @@ impl Plan {
             lease_s: 1,
             profile: Default::default(),
             trust: Trust::Adaptive { error_ppb: self.error_ppb },
+            on_release: Default::default(),
         };
         Begins::credible(&spec).replicas
     }

@@ -268,7 +268,7 @@ impl<'a> World<'a> {
         let held = host.replicas.iter().map(|replica| gleaner_protocol::control::Held {
             token: replica.token,
             replica: replica.id,
-            done: false,
+            takes_no_slot: false,
         });
         let held = held.collect();
         let (info, slots) = (host.info.clone(), host.cores);
@@ -465,6 +465,7 @@ fn spec(plan: &Plan, system: System, hosts: &[Host]) -> JobSpec {
         lease_s: (plan.lease.as_micros() / 1_000_000).max(1),
         profile,
         trust,
+        on_release: Default::default(),
     }
 }
 

@@ -149,6 +149,7 @@ impl World<'_> {
             // A lease outlives the longest run of its job.
             lease_s: longest / 1_000_000 + 1,
             trust: Default::default(),
+            on_release: Default::default(),
             profile: Profile { run_time_us, ..Profile::default() },
         }
     }

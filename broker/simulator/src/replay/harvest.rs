@@ -369,6 +369,7 @@ impl Model {
                     ..Profile::default()
                 },
                 trust: Trust::Adaptive { error_ppb: self.work.error_ppb },
+                on_release: Default::default(),
             };
             self.stage.submit(now, spec).expect("few jobs, within their bounds");
             self.untouched += u64::from(REPLAY_JOB_WORKUNITS);

@@ -64,6 +64,9 @@ struct Reader {
     first: Option<Time>,
     last: Time,
     renders: u64,
+    /// Of each host that the monitor gives cores of, how many, since when.
+    open: BTreeMap<HostName, (Time, u32)>,
+    given_core_us: u128,
 }
 
 impl Reader {
@@ -86,9 +89,30 @@ impl Reader {
         match line {
             Line::Host(host) => self.change(at, host)?,
             Line::Preflight(_) => self.renders += 1,
+            Line::Opened(line) => {
+                let before = self.open.insert(line.host, (at, line.cores));
+                self.count_given(before, at);
+            }
+            Line::Closed(line) => {
+                let before = self.open.remove(&line.host);
+                self.count_given(before, at);
+            }
             _ => {}
         }
         Ok(())
+    }
+
+    fn count_given(&mut self, open: Option<(Time, u32)>, until: Time) {
+        if let Some((from, cores)) = open {
+            self.given_core_us += u128::from(until.since(from).as_micros()) * u128::from(cores);
+        }
+    }
+
+    /// All that is open closes.
+    fn close_all(&mut self) {
+        for open in std::mem::take(&mut self.open).into_values() {
+            self.count_given(Some(open), self.last);
+        }
     }
 
     fn time(&self, t_us: u64) -> Time {
@@ -123,6 +147,7 @@ impl Reader {
 
     /// The monitor ended after the last line: nothing is known of its hosts from then on.
     fn lose_sight(&mut self) {
+        self.close_all();
         for (host, known) in (0..).zip(&mut self.known) {
             if std::mem::take(known) {
                 self.changes.push(Occupation {
@@ -164,12 +189,14 @@ impl Reader {
         Ok(())
     }
 
-    fn into_trace(self, path: &str) -> Result<Trace, LogError> {
+    fn into_trace(mut self, path: &str) -> Result<Trace, LogError> {
         let Some(first) = self.first else {
             return Err(LogError::empty(path, "the recording of a monitor"));
         };
+        self.close_all();
         let mut trace = Trace::new(path, self.hosts, self.changes, first, self.last)?;
         trace.jobs = self.renders;
+        trace.told_core_us = Some(self.given_core_us);
         Ok(trace)
     }
 }

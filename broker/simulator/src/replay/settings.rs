@@ -163,7 +163,14 @@ pub(super) const METRICS: &[Metric] = &[
     fact("idle_over_1_min_percent", "idle core-time in fragments longer than 1 min"),
     fact("idle_over_10_min_percent", "idle core-time in fragments longer than 10 min"),
     fact("idle_over_60_min_percent", "idle core-time in fragments longer than 60 min"),
-    fact("harvestable_core_hours", "idle core-hours after quiet periods, without the reserve"),
+    fact(
+        "harvestable_core_hours",
+        "idle core-hours after quiet_s, without reserve_cores, whatever was ordered",
+    ),
+    fact(
+        "monitor_gave_core_hours",
+        "what the recorded monitor gave, by its settings, orders, schedules and learned quiet periods",
+    ),
     fact("sampled_percent", "of the harvestable core-hours, on whose hosts the policies ran"),
     more("harvested_core_hours", "core-hours of replicas that were completed"),
     more("harvested_percent", "of what was harvestable"),

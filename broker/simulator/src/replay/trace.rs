@@ -56,6 +56,8 @@ pub(crate) struct Trace {
     pub(crate) peak_busy: u64,
     /// Core-time that the log gives to jobs beyond the cores that it says there are.
     pub(crate) overbooked_core_us: u64,
+    /// Core-time that a monitor gave away, where the log is a monitor's.
+    pub(crate) told_core_us: Option<u128>,
 }
 
 /// Core-time of a whole trace, in core-microseconds.

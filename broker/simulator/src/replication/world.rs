@@ -259,6 +259,7 @@ fn job(chunks: usize, task: Task) -> JobSpec {
         max_replicas: Some(REPLICAS_MAX),
         lease_s: LEASE_S_MAX,
         trust: Trust::Fixed,
+        on_release: Default::default(),
         profile: Profile {
             reads: Some(Reads { dataset: DATASET, chunk_bytes }),
             ..Profile::default()

@@ -1,14 +1,13 @@
 //! The broker: its own dispatcher, with a modelled committer and disk behind it.
 //!
 //! # Invariants
-//! - A turn's letters and answers leave only when its records are on the disk, in the order of the
-//!   turns.
+//! - A turn's verdicts and answers leave only when its records are on the disk, in the order of the
+//!   turns; its orders leave at once, unless the disk has failed.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use gleaner_broker::limits::{COMMIT_BYTES_MAX, COMMIT_QUEUE_MAX, COMMIT_RECORDS_MAX};
-use gleaner_broker::{Decided, Dispatcher, LinkId, LinkMessage, Recovery, pack};
-use gleaner_protocol::control::BrokerMessage;
+use gleaner_broker::{Decided, Dispatcher, Letters, LinkId, LinkMessage, Recovery, pack};
 use gleaner_protocol::farm::FarmEvent;
 use gleaner_protocol::job::{JobSpec, Lane};
 use gleaner_protocol::{JobId, Time};
@@ -45,7 +44,7 @@ pub(super) enum Answer {
 pub(super) struct Batch {
     records: Vec<Vec<u8>>,
     pub(super) facts: Vec<Fact>,
-    pub(super) letters: BTreeMap<LinkId, ((), Vec<BrokerMessage>)>,
+    pub(super) verdicts: Letters<()>,
     pub(super) answers: Vec<Answer>,
 }
 
@@ -118,8 +117,9 @@ impl Broker {
         self.commands.is_empty() && self.alive.as_ref().is_some_and(is_idle)
     }
 
-    /// Everything that is ready makes one turn. Returns what it decided, for the watcher.
-    pub(super) fn turn(&mut self, now: Time) -> Option<&Batch> {
+    /// Everything that is ready makes one turn. Returns the orders that it gives; `None` where
+    /// nothing came of it, or the disk has failed: then nothing is said any more.
+    pub(super) fn turn(&mut self, now: Time) -> Option<Letters<()>> {
         let alive = self.alive.as_mut()?;
         let (mut turn, mut answers) = (Decided::default(), Vec::new());
         if alive.dispatcher.next_deadline().is_some_and(|due| due <= now) {
@@ -147,15 +147,18 @@ impl Broker {
             }
         }
         alive.dispatcher.end_turn(now, &mut turn);
-        let Decided { facts, letters, openings_refused, .. } = turn;
+        let Decided { facts, orders, verdicts, openings_refused, .. } = turn;
         self.openings_refused += openings_refused;
-        if facts.is_empty() && letters.is_empty() && answers.is_empty() {
+        if alive.has_failed {
             return None;
         }
+        if facts.is_empty() && verdicts.is_empty() && answers.is_empty() {
+            return (!orders.is_empty()).then_some(orders);
+        }
         let records = pack(facts.iter().cloned());
-        alive.queue.push_back(Batch { records, facts, letters, answers });
+        alive.queue.push_back(Batch { records, facts, verdicts, answers });
         self.snapshot_if_due();
-        self.alive.as_ref()?.queue.back()
+        Some(orders)
     }
 
     /// The snapshot stands for all turns that were handed over.

@@ -108,6 +108,6 @@ impl Folder {
 
     pub(super) fn ground(&self, cores: u32) -> Ground {
         let booked = booked_cores(self.running().map(|booking| booking.resources), cores);
-        Ground { epoch: self.epoch, booked }
+        Ground { epoch: self.epoch, booked, has_fence: false }
     }
 }

@@ -39,9 +39,10 @@ pub(super) struct Machine {
 }
 
 /// The process of a replica.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Task {
     pub(super) replica: ReplicaId,
+    pub(super) item: Option<String>,
     pub(super) epoch: Epoch,
     pub(super) since: Time,
     /// Whether it computes; before, its runner is only being readied.

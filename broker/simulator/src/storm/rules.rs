@@ -1,6 +1,6 @@
 //! The settings of the modelled parts: those of a farm that takes itself seriously.
 
-use gleaner_monitor::Rules;
+use gleaner_monitor::{Polling, Rules};
 use gleaner_protocol::Span;
 
 /// How long a replica is leased, in seconds.
@@ -31,5 +31,6 @@ pub(super) const fn of_monitor() -> Rules {
         fragment_valid: Span::from_secs(30),
         booking_limit: Span::from_secs(86_400),
         poll_interval: POLL_EVERY,
+        polling: Polling::Awaited,
     }
 }

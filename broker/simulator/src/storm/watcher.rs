@@ -50,7 +50,8 @@ impl Watcher {
         let given = &mut self.given[host];
         for message in messages {
             if let LinkMessage::Plain(AgentMessage::Hello(hello)) = message {
-                let done = hello.held.iter().filter(|held| held.done).map(|held| held.token);
+                let done =
+                    hello.held.iter().filter(|held| held.takes_no_slot).map(|held| held.token);
                 let slots = hello.fragment.slots;
                 let (held, done) = (BTreeSet::new(), done.collect());
                 *given = Given { wire: Some(wire), slots, held, done };

@@ -235,8 +235,8 @@ impl<'a> World<'a> {
 }
 
 /// The digest of the right output.
-fn right_output(workunit: WorkunitId) -> Digest {
-    let files = tasks::output(workunit, None).into_iter();
+fn right_output(workunit: WorkunitId, item: Option<&str>) -> Digest {
+    let files = tasks::output(workunit, item, None).into_iter();
     let files = files.map(|Product { name, content }| OutputFile { name, content });
     Manifest::new(files.collect()).expect("two files of different names").digest()
 }

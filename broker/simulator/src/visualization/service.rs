@@ -322,5 +322,6 @@ fn template(kernel: KernelName, cluster: &Cluster) -> JobSpec {
         lease_s: LEASE_S_MAX,
         profile: Profile { reads, ..Profile::default() },
         trust: gleaner_protocol::Trust::Fixed,
+        on_release: Default::default(),
     }
 }

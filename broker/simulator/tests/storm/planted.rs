@@ -16,6 +16,7 @@ fn breach(bug: Bug) -> (Breach, String) {
         Bug::KeepsReports => {
             StormConfig { lasts: Span::from_secs(3 * 3_600), fury: 1, hosts: 20, ..base }
         }
+        Bug::LiarsCollude => StormConfig { lasts: Span::from_secs(7_200), hosts: 20, ..base },
         Bug::IgnoresTheGate => StormConfig { lasts: Span::from_secs(2_400), hosts: 40, ..base },
         _ => base,
     };

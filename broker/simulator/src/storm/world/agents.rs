@@ -1,7 +1,7 @@
 //! The loop around an agent's decisions: takes inputs in its order, performs what is decided.
 
 use gleaner_agent::harvest::{Effect, Harvest, Input};
-use gleaner_protocol::control::{BrokerMessage, Opening};
+use gleaner_protocol::control::{BrokerMessage, Lease, Opening};
 use gleaner_protocol::{Span, Time};
 
 use super::{Event, World};
@@ -213,7 +213,7 @@ impl World<'_> {
         }
         let ground = (!agent.owes_epoch).then(|| machine.folder.ground(machine.info.cores));
         agent.look_again = ground.is_none().then(|| clock + LOOK_AGAIN);
-        self.handle(host, Input::Ground { ground, stopped })
+        self.handle(host, Input::Ground { ground, stopped, parked: Vec::new() })
     }
 
     fn handle(&mut self, host: usize, input: Input) -> Result<(), Breach> {
@@ -245,10 +245,12 @@ impl World<'_> {
                 self.sample(host);
             }
             Effect::Start { lease, epoch, since, .. } => {
-                let (token, replica) = (lease.token, lease.replica);
-                machine.tasks.insert(token, Task { replica, epoch, since, runs: false });
-                // Some have inputs to fetch first.
-                let most_ms = if self.chances.work.chance(50) { 20_000 } else { 300 };
+                let Lease { token, replica, item } = lease;
+                machine.tasks.insert(token, Task { replica, item, epoch, since, runs: false });
+                // Some have inputs to fetch first. Where that is what shows a bug, all have.
+                let fetches = self.chances.work.chance(50);
+                let fetches = fetches || self.config.bug == Some(Bug::IgnoresTheGate);
+                let most_ms = if fetches { 20_000 } else { 300 };
                 let ready = self.chances.work.millis(1, most_ms);
                 self.after(ready, Event::TaskBegins { host, token });
             }
@@ -257,6 +259,9 @@ impl World<'_> {
                     machine.tasks.remove(&token);
                     self.report.preempted += 1;
                 }
+            }
+            Effect::Thaw { .. } | Effect::Save { .. } => {
+                unreachable!("the jobs of this world are killed by a render")
             }
             Effect::Store { token, .. } => self.store(host, token),
             Effect::Discard { .. } => {}

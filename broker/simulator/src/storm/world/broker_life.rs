@@ -1,6 +1,6 @@
 //! The broker's turns and commits, its deaths and its starts.
 
-use gleaner_broker::{LinkId, LinkMessage};
+use gleaner_broker::{Letters, LinkId, LinkMessage};
 use gleaner_protocol::{Span, Time};
 
 use super::{Event, World};
@@ -47,13 +47,14 @@ impl World<'_> {
         self.turns += 1;
         self.watch_commands();
         let clock = self.broker_clock();
-        if let Some(batch) = self.broker.turn(clock) {
-            for (link, (_, messages)) in &batch.letters {
+        if let Some(orders) = self.broker.turn(clock) {
+            for (link, (_, messages)) in &orders {
                 let wire = link.get();
                 let host = self.wires.get(wire).host;
                 self.watcher.decides(host, wire, messages)?;
             }
             self.watcher.check_turn(|host| self.machines[host].info.name.clone())?;
+            self.deliver(orders)?;
         }
         self.set_broker_timer();
         self.commit()
@@ -165,17 +166,22 @@ impl World<'_> {
     /// What a batch says is durable: it leaves.
     fn tell(&mut self, batch: Batch) -> Result<(), Breach> {
         batch.facts.iter().try_for_each(|fact| self.watcher.written(fact))?;
-        for (link, (_, messages)) in batch.letters {
-            for message in &messages {
-                self.watcher.told(message, &mut self.report)?;
-            }
-            self.send_down(link.get(), messages);
-        }
+        self.deliver(batch.verdicts)?;
         for answer in batch.answers {
             match answer {
                 Answer::Accepted(job) => self.accepted(job),
                 Answer::Taken(post) => self.answer_post(post),
             }
+        }
+        Ok(())
+    }
+
+    fn deliver(&mut self, letters: Letters<()>) -> Result<(), Breach> {
+        for (link, (_, messages)) in letters {
+            for message in &messages {
+                self.watcher.told(message, &mut self.report)?;
+            }
+            self.send_down(link.get(), messages);
         }
         Ok(())
     }

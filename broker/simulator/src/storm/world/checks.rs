@@ -118,7 +118,7 @@ impl World<'_> {
         }
         for (id, digest) in self.watcher.decided() {
             let job = core.farm().job(id.job).ok_or(Breach::JobLost(id.job))?;
-            if *digest != right_output(*id) {
+            if *digest != right_output(*id, job.spec.workunits.item(id.index)) {
                 self.report.wrong += 1;
                 // Faulty hosts lie each in their own way: two that agree tell the truth. Where hosts
                 // are trusted alone some lies come through.

@@ -28,7 +28,7 @@ impl World<'_> {
         let dice = &mut self.chances.renders;
         let some = u32::try_from(1 + dice.below(unbooked as usize)).expect("few cores");
         let is_whole = unbooked == cores && dice.chance(300);
-        let booked = Booked { cores: (!is_whole).then_some(some), memory_mib: None };
+        let booked = Booked { cores: (!is_whole).then_some(some), memory_mib: None, gpus: None };
         let hook = Box::new(Hook {
             host,
             boot,
@@ -158,6 +158,8 @@ impl World<'_> {
             booking: booking.clone(),
             resources,
             epoch: epoch.unwrap_or_default(),
+            release_us: None,
+            failed: None,
         };
         if self.chances.network.chance(10) {
             self.report.messages_doubled += 1;

@@ -1,9 +1,9 @@
 //! The monitor: what it hears, what it tells the broker, its deaths and starts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gleaner_monitor::limits::{BATCH_EVENTS_MAX, BROKER_TIMEOUT};
-use gleaner_monitor::{Decided, Effect, HostAllocation, Input, Monitor, Outbox};
+use gleaner_monitor::{Decided, Effect, HostAllocation, Input, Monitor, Outbox, Remembered};
 use gleaner_protocol::farm::{FarmEvent, HostSample, SampledBooking};
 use gleaner_protocol::{HostName, Span, Time};
 
@@ -16,6 +16,8 @@ use crate::storm::rules::{self, MEMORY_MIB, POLL_EVERY, POLL_SOURCE, SAMPLE_EVER
 #[derive(Default)]
 pub(super) struct MonitorLife {
     pub(super) monitor: Option<Monitor>,
+    /// What it wrote down of its hosts last.
+    memory: Vec<Remembered>,
     outbox: Outbox,
     life: u64,
     ahead: Span,
@@ -65,10 +67,20 @@ impl World<'_> {
             return;
         }
         let (life, cut_until) = (self.monitor.life + 1, self.monitor.cut_until);
-        let monitor = Some(Monitor::new(rules::of_monitor()));
         let ahead = self.monitor.ahead;
-        self.monitor =
-            MonitorLife { monitor, life, ahead, cut_until, pause_ms: 100, ..Default::default() };
+        let memory = std::mem::take(&mut self.monitor.memory);
+        let mut monitor = Monitor::new(rules::of_monitor());
+        monitor.recall(self.now + ahead, memory.clone());
+        let monitor = Some(monitor);
+        self.monitor = MonitorLife {
+            monitor,
+            memory,
+            life,
+            ahead,
+            cut_until,
+            pause_ms: 100,
+            ..Default::default()
+        };
     }
 
     pub(super) fn monitor_dies(&mut self) {
@@ -93,7 +105,7 @@ impl World<'_> {
         self.monitor.touched = Some(match &input {
             Input::Hook(event) => Touched::Host(event.host.clone()),
             Input::Sample(sample) => Touched::Host(sample.host.clone()),
-            Input::Poll { .. } | Input::Tick => Touched::All,
+            Input::Poll { .. } | Input::Orders(_) | Input::Tick => Touched::All,
         });
         let mut effects = std::mem::take(&mut self.monitor.effects);
         let sabotage = self.config.monitor_saboteur;
@@ -231,6 +243,8 @@ impl World<'_> {
             memory_mib: MEMORY_MIB,
             epoch: machine.folder.epoch(),
             bookings: machine.folder.running().collect(),
+            watches: false,
+            alive: Vec::new(),
             cpu_percent: 0.0,
             used_memory_mib: 0,
             replicas: agent.harvest.running(),
@@ -252,12 +266,13 @@ impl World<'_> {
         self.tell_monitor(Input::Sample(sample))
     }
 
-    /// The farm is asked what it has booked.
+    /// The farm is asked what it has booked, and the monitor writes down what it knows: a memory
+    /// that is up to a poll old when it dies.
     pub(super) fn poll_due(&mut self) {
         self.after(POLL_EVERY, Event::PollDue);
-        if !self.monitor.is_up() {
-            return;
-        }
+        let clock = self.monitor.clock(self.now);
+        let Some(monitor) = &self.monitor.monitor else { return };
+        self.monitor.memory = monitor.remember(clock);
         let fails = !self.is_calm && self.chances.network.chance(30);
         let allocations = (!fails).then(|| self.allocations());
         let most_ms = if self.chances.network.chance(50) { 9_000 } else { 200 };
@@ -273,12 +288,15 @@ impl World<'_> {
             let bookings: BTreeMap<_, _> = renders.map(|(id, r)| (id.clone(), r.booked)).collect();
             HostAllocation {
                 host: machine.info.name.clone(),
-                cores: machine.info.cores,
-                memory_mib: MEMORY_MIB,
+                asked_at: None,
+                cores: Some(machine.info.cores),
+                memory_mib: Some(MEMORY_MIB),
                 bookings: bookings
                     .into_iter()
                     .map(|(booking, resources)| SampledBooking { booking, resources })
                     .collect(),
+                // Hooks are lost here more often than anywhere.
+                announced: BTreeSet::new(),
             }
         })
         .collect()
@@ -289,6 +307,11 @@ impl World<'_> {
         if life != self.monitor.life {
             return Ok(());
         }
-        self.tell_monitor(Input::Poll { source: POLL_SOURCE.into(), asked_at, allocations })
+        self.tell_monitor(Input::Poll {
+            source: POLL_SOURCE.into(),
+            asked_at,
+            is_extra: false,
+            answer: allocations.map(Into::into),
+        })
     }
 }

@@ -32,18 +32,26 @@ impl World<'_> {
             true => Trust::Adaptive { error_ppb: 1_000_000 },
             false => Trust::Fixed,
         };
+        // What their items say is no other job's, whatever id it gets; a range has none.
+        let workunits = match self.submissions % 4 {
+            0 => Workunits::Count(u32::try_from(count).expect("few workunits")),
+            of => Workunits::Items(
+                (0..count).map(|item| format!("{}-{of}-{item}", self.submissions)).collect(),
+            ),
+        };
         JobSpec {
             name: format!("storm-{}", self.submissions),
             owner: OwnerName::new(format!("owner{}", dice.below(3))).expect("a plain name"),
             lane: Lane::Background,
             task: Task::Kernel(KernelName::new("model").expect("a plain name")),
-            workunits: Workunits::Count(u32::try_from(count).expect("few workunits")),
+            workunits,
             replication,
             quorum: None,
             max_replicas: Some(u16::from(replication) + u16::try_from(more).expect("few")),
             lease_s: LEASE_S,
             profile: Default::default(),
             trust,
+            on_release: Default::default(),
         }
     }
 

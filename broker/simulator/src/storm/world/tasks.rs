@@ -1,7 +1,7 @@
 //! Replicas as processes: they begin if they may, end in their time, and some lie.
 
 use gleaner_agent::harvest::{Product, RunResult};
-use gleaner_protocol::{Content, Digest, LeaseToken, ReplicaId, WorkunitId};
+use gleaner_protocol::{Content, Digest, LeaseToken, WorkunitId};
 
 use super::{Event, World};
 use crate::storm::machine::News;
@@ -39,11 +39,11 @@ impl World<'_> {
             return Ok(());
         }
         let task = self.machines[host].tasks.remove(&token).expect("it was just there");
-        let result = self.result(host, task.replica);
+        let result = self.result(host, task.replica.workunit, task.item.as_deref());
         self.agent_hears(host, News::Ended { token, result, epoch_raised: false })
     }
 
-    fn result(&mut self, host: usize, replica: ReplicaId) -> RunResult {
+    fn result(&mut self, host: usize, workunit: WorkunitId, item: Option<&str>) -> RunResult {
         let is_faulty = self.machines[host].is_faulty;
         let dice = &mut self.chances.hosts;
         let lies = is_faulty && dice.chance(300);
@@ -56,7 +56,7 @@ impl World<'_> {
         }
         let colludes = self.config.bug == Some(Bug::LiarsCollude);
         let lie = lies.then_some(if colludes { 0 } else { 1 + host as u64 });
-        RunResult::Output { files: output(replica.workunit, lie), cpu_us }
+        RunResult::Output { files: output(workunit, item, lie), cpu_us }
     }
 
     /// Large files are on their way to the broker.
@@ -90,11 +90,12 @@ impl World<'_> {
     }
 }
 
-/// The right output of a workunit, or a liar's own. Those of some jobs are too large to travel with
+/// The right output of a workunit with its item, or a liar's own. Those of some jobs are too large to travel with
 /// their report.
-pub(super) fn output(workunit: WorkunitId, lie: Option<u64>) -> Vec<Product> {
+pub(super) fn output(workunit: WorkunitId, item: Option<&str>, lie: Option<u64>) -> Vec<Product> {
     let mut bytes = workunit.job.get().to_le_bytes().to_vec();
     bytes.extend(workunit.index.to_le_bytes());
+    bytes.extend(item.unwrap_or_default().bytes());
     bytes.extend(lie.iter().flat_map(|lie| lie.to_le_bytes()));
     let volume = workunit.job.get().is_multiple_of(16).then(|| {
         let content = Content::Stored { digest: Digest::of(&bytes), bytes: 1 << 20 };
