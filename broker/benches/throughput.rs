@@ -23,6 +23,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     gleaner_agent::run_as_runner_if_asked();
+    gleaner_broker::run_as_comparer_if_asked();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if let Some(code) = parts::run_as_part_if_asked(&arguments) {
         return code;

@@ -21,6 +21,7 @@ use warp::reply::Response;
 use warp::{Filter, Reply};
 
 use crate::blobs::BlobStore;
+use crate::classes::Classes;
 use crate::control_link::ControlLinks;
 use crate::driver::{DriverGone, DriverHandle};
 use crate::events::Events;
@@ -41,7 +42,16 @@ pub(crate) struct Api {
 impl Api {
     /// All routes, the busiest first.
     pub(crate) fn routes(self) -> BoxedFilter<(Response,)> {
-        let links = ControlLinks::new(self.driver.clone(), Arc::clone(&self.blobs));
+        let links = ControlLinks::new(
+            self.driver.clone(),
+            Classes::new(
+                self.driver.clone(),
+                Arc::clone(&self.blobs),
+                self.small_blobs.clone(),
+                Arc::clone(&self.metrics),
+            ),
+            Arc::clone(&self.blobs),
+        );
         let control = warp::path!("v1" / "control")
             .and(warp::ws())
             .map(move |ws: warp::ws::Ws| {

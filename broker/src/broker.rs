@@ -78,7 +78,9 @@ pub async fn run(
     check.abort();
     // Nobody asks how it went, only that its handle is gone.
     let _ = check.await;
-    // The routes are dropped, and with them the last handles: the driver ends.
+    // The routes are dropped, and with them the last handles: the driver ends, which must not wait
+    // for space on a full disk.
+    committer.give_up_waiting();
     if !has_died {
         let _ = driver_done.await;
     }
@@ -129,7 +131,9 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
     let committer = Committer::start(Box::new(journal))?;
     if !added.is_empty() {
         let records = pack(added);
-        committer.submit(Batch { records, small_blobs: Vec::new(), after: Box::new(|_| {}) }).await;
+        let after = Box::new(|_: Result<u64, &_>| {});
+        let batch = Batch { records, small_blobs: Vec::new(), after, is_awaited: false };
+        committer.submit(batch).await;
     }
 
     let (commands, queue) = mpsc::channel(COMMANDS_QUEUED_MAX);

@@ -12,7 +12,7 @@
 use std::fs;
 use std::path::Path;
 
-use gleaner_protocol::{Content, Digest};
+use gleaner_protocol::{Content, Digest, error_chain};
 use gleaner_scheduling::Core;
 use rustc_hash::FxHashSet;
 
@@ -70,7 +70,7 @@ fn collect(core: &Core, small_blobs: &SmallBlobs, blobs: &LocalBlobs) -> Result<
     // The blobs first: without their outputs nobody would know of them.
     let (blobs, blobs_left) = blobs
         .remove_unused(UNUSED_BLOB_KEPT, |digest| files.contains(&digest))
-        .map_err(|error| chain(&error))?;
+        .map_err(|error| error_chain(&error))?;
     let outputs = small_blobs
         .remove_unused(|digest| outputs.contains(&digest))
         .map_err(|error| error.chain())?;
@@ -88,11 +88,6 @@ fn outputs_of(core: &Core) -> FxHashSet<Digest> {
 fn inputs_of(core: &Core) -> FxHashSet<Digest> {
     let tasks = core.farm().jobs().map(|job| &job.spec.task);
     tasks.flat_map(|task| task.contents().map(|(_, digest)| digest)).collect()
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let sources = std::iter::successors(error.source(), |error| error.source());
-    sources.fold(error.to_string(), |text, source| format!("{text}: {source}"))
 }
 
 #[cfg(test)]
@@ -176,6 +171,7 @@ mod tests {
                 argv: vec!["/x".into()],
                 inputs: vec![InputFile { name: "input".into(), digest: input }],
                 outputs: Vec::new(),
+                memory_mib: None,
             });
             let mut effects = Vec::new();
             let submit = Input::Submit { request: RequestId::new(1), spec };

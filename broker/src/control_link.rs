@@ -7,6 +7,10 @@
 //! - The first message is a hello, within a time-out. Whatever breaks the rules of the link ends
 //!   it with a reason; nothing else is affected.
 //! - A report reaches the driver only if every blob that it names was uploaded.
+//! - Messages reach it in the order in which they came, but for reports whose outputs may have to be
+//!   compared ([`aside`]), which come later.
+
+mod aside;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,15 +22,17 @@ use gleaner_protocol::control::{
     AgentMessage, BrokerMessage, Outcome, Report, TooLong, decode_frame, encode_frames,
 };
 use gleaner_protocol::limits::{CAPABILITIES_MAX, CORES_MAX, HELD_MAX};
-use gleaner_protocol::{Content, Digest};
+use gleaner_protocol::{Content, Digest, HostName, Manifest};
 use thiserror::Error;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use warp::ws::{Message, WebSocket};
 
 use crate::blobs::BlobStore;
+use crate::classes::Classes;
 use crate::driver::{Command, DriverHandle, LinkId, LinkMessage, Outbox, PreparedReport};
 use crate::limits::{FRAME_MESSAGES_MAX, FRAME_WRITE_TIME_MAX, HELLO_TIME_MAX, LINK_SILENCE_MAX};
+use aside::Aside;
 
 /// Why a link ends.
 #[derive(Debug, Error)]
@@ -57,13 +63,14 @@ enum LinkEnd {
 #[derive(Clone)]
 pub(crate) struct ControlLinks {
     driver: DriverHandle,
+    classes: Classes,
     blobs: Arc<dyn BlobStore>,
     next: Arc<AtomicU64>,
 }
 
 impl ControlLinks {
-    pub(crate) fn new(driver: DriverHandle, blobs: Arc<dyn BlobStore>) -> Self {
-        Self { driver, blobs, next: Arc::default() }
+    pub(crate) fn new(driver: DriverHandle, classes: Classes, blobs: Arc<dyn BlobStore>) -> Self {
+        Self { driver, classes, blobs, next: Arc::default() }
     }
 
     /// Serves a link until it ends.
@@ -75,11 +82,14 @@ impl ControlLinks {
         }
         let (sink, stream) = socket.split();
         let writer = tokio::spawn(write(sink, letters));
-        let mut reader = Reader { link, stream, driver: self.driver.clone(), blobs: self.blobs };
+        let (driver, blobs) = (self.driver.clone(), self.blobs);
+        let aside = Aside::new(link, driver.clone(), Arc::clone(&blobs), self.classes);
+        let mut reader = Reader { link, stream, driver, blobs, aside };
         let end = tokio::select! {
             end = reader.run() => end,
             () = overflow.notified() => LinkEnd::Slow,
         };
+        drop(reader);
         tracing::debug!(link = link.0, "control link ends: {end}");
         if !matches!(end, LinkEnd::Closed | LinkEnd::Connection(_)) {
             let refused = BrokerMessage::Refused { reason: end.to_string() };
@@ -141,6 +151,7 @@ struct Reader {
     stream: SplitStream<WebSocket>,
     driver: DriverHandle,
     blobs: Arc<dyn BlobStore>,
+    aside: Aside,
 }
 
 impl Reader {
@@ -153,9 +164,9 @@ impl Reader {
 
     async fn run_to_error(&mut self) -> Result<std::convert::Infallible, LinkEnd> {
         let first = timeout(HELLO_TIME_MAX, self.frame()).await.map_err(|_| LinkEnd::Silence)??;
-        let cores = check_hello(&first)?;
+        let (host, cores) = check_hello(&first)?;
         check_fragments(&first, cores)?;
-        self.pass(first).await?;
+        self.pass(&host, first).await?;
         loop {
             let frame =
                 timeout(LINK_SILENCE_MAX, self.frame()).await.map_err(|_| LinkEnd::Silence)??;
@@ -163,7 +174,7 @@ impl Reader {
                 return Err(LinkEnd::NoHello);
             }
             check_fragments(&frame, cores)?;
-            self.pass(frame).await?;
+            self.pass(&host, frame).await?;
         }
     }
 
@@ -181,49 +192,57 @@ impl Reader {
         }
     }
 
-    async fn pass(&self, messages: Vec<AgentMessage>) -> Result<(), LinkEnd> {
-        if messages.is_empty() {
-            return Ok(());
-        }
+    async fn pass(&mut self, host: &HostName, messages: Vec<AgentMessage>) -> Result<(), LinkEnd> {
         let mut prepared = Vec::with_capacity(messages.len());
+        let mut aside = Vec::new();
         for message in messages {
-            prepared.push(match message {
-                AgentMessage::Report(report) => LinkMessage::Report(self.prepare(report).await),
-                other => LinkMessage::Plain(other),
-            });
-        }
-        let command = Command::LinkMessages { link: self.link, messages: prepared };
-        self.driver.send(command).await.map_err(|_| LinkEnd::Stopping)
-    }
-
-    async fn prepare(&self, report: Report) -> PreparedReport {
-        let missing = match &report.outcome {
-            Outcome::Output(manifest) if manifest.check().is_ok() => {
-                self.missing_blob(manifest).await
-            }
-            _ => None,
-        };
-        if let Some(digest) = missing {
-            let replica = report.replica;
-            tracing::warn!(%replica, %digest, "output refused: its blob was not uploaded");
-        }
-        PreparedReport::of(report, missing.is_none())
-    }
-
-    async fn missing_blob(&self, manifest: &gleaner_protocol::Manifest) -> Option<Digest> {
-        for file in manifest.files() {
-            if let Content::Stored { digest, bytes } = &file.content
-                && !matches!(self.blobs.length(*digest).await, Ok(Some(length)) if length == *bytes)
-            {
-                return Some(*digest);
+            match message {
+                AgentMessage::Report(report) if self.aside.concerns(&report) => aside.push(report),
+                AgentMessage::Report(report) => {
+                    prepared.push(LinkMessage::Report(prepare(&*self.blobs, report).await));
+                }
+                other => prepared.push(LinkMessage::Plain(other)),
             }
         }
-        None
+        if !prepared.is_empty() {
+            let command = Command::LinkMessages { link: self.link, messages: prepared };
+            self.driver.send(command).await.map_err(|_| LinkEnd::Stopping)?;
+        }
+        for report in aside {
+            self.aside.take(host.clone(), report).await;
+        }
+        Ok(())
     }
 }
 
-/// Checks the first frame; the cores of the host.
-fn check_hello(messages: &[AgentMessage]) -> Result<u32, LinkEnd> {
+/// Checks and hashes what an agent reports.
+async fn prepare(blobs: &dyn BlobStore, report: Report) -> PreparedReport {
+    let missing = match &report.outcome {
+        Outcome::Output(manifest) if manifest.check().is_ok() => {
+            missing_blob(blobs, manifest).await
+        }
+        _ => None,
+    };
+    if let Some(digest) = missing {
+        let replica = report.replica;
+        tracing::warn!(%replica, %digest, "output refused: its blob was not uploaded");
+    }
+    PreparedReport::of(report, missing.is_none())
+}
+
+async fn missing_blob(blobs: &dyn BlobStore, manifest: &Manifest) -> Option<Digest> {
+    for file in manifest.files() {
+        if let Content::Stored { digest, bytes } = &file.content
+            && !matches!(blobs.length(*digest).await, Ok(Some(length)) if length == *bytes)
+        {
+            return Some(*digest);
+        }
+    }
+    None
+}
+
+/// Checks the first frame; the host and its cores.
+fn check_hello(messages: &[AgentMessage]) -> Result<(HostName, u32), LinkEnd> {
     let Some((AgentMessage::Hello(hello), rest)) = messages.split_first() else {
         return Err(LinkEnd::NoHello);
     };
@@ -244,7 +263,7 @@ fn check_hello(messages: &[AgentMessage]) -> Result<u32, LinkEnd> {
     if offered > CAPABILITIES_MAX {
         return Err(LinkEnd::Host("offers too many kernels and programs"));
     }
-    Ok(host.cores)
+    Ok((host.name.clone(), host.cores))
 }
 
 fn check_fragments(messages: &[AgentMessage], cores: u32) -> Result<(), LinkEnd> {

@@ -2,9 +2,11 @@
 //!
 //! It takes commands (from control links, the HTTP interface and itself), feeds the core, and
 //! hands what came of it to the committer: facts to be written, and what may be said once they
-//! are. Nothing leaves the broker on another way, so nothing is promised before it is durable.
+//! are. Orders to agents alone are given at once, for they promise nothing: no core waits for a
+//! disk.
 //!
 //! ```text
+//!                            ┌──orders──► links
 //!  links, API ──Command──► Driver ──Turn──► Committer ──after the sync──► links, callers, events
 //!                            │
 //!                        Dispatcher ── Core
@@ -17,7 +19,9 @@
 //!
 //! # Invariants
 //! - The core is touched by this thread only.
-//! - What a turn says is said in the order in which it was decided, and turns keep their order.
+//! - Nothing is promised before it is durable. What a turn promises is said in the order in which
+//!   it was decided, and turns keep their order; so do orders, which may come before the promises
+//!   of earlier turns.
 
 mod command;
 mod decided;
@@ -33,7 +37,7 @@ mod turn;
 
 pub(crate) use command::{Command, Outbox};
 pub use command::{DriverGone, DriverHandle, LinkId, LinkMessage, PreparedReport};
-pub use decided::Decided;
+pub use decided::{Decided, Letters};
 pub use dispatcher::{Dispatcher, Forgotten};
 pub use records::pack;
 pub(crate) use recover::recover;

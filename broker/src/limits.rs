@@ -12,6 +12,8 @@ pub const RECORD_BYTES_MAX: usize = 32 << 20;
 pub const COMMIT_RECORDS_MAX: usize = 16_384;
 /// A commit takes no further batch once it has this many bytes.
 pub const COMMIT_BYTES_MAX: usize = 4 << 20;
+/// How long a commit that nobody waits for gathers others: a sync costs as much as a short task.
+pub const COMMIT_GATHER_TIME: Span = Span::from_millis(5);
 /// Batches that may wait for the committer before their senders do.
 pub const COMMIT_QUEUE_MAX: usize = 4_096;
 /// Longest blob that is kept in the journal's own file, in bytes: a manifest with all its files
@@ -40,6 +42,16 @@ pub const UPLOAD_BYTES_PER_S_MIN: u64 = 1 << 10;
 pub const UPLOAD_START_MAX: Span = Span::from_secs(60);
 /// Blob files that are read or written at once.
 pub const BLOB_STREAMS_MAX: usize = 256;
+
+/// Pairs of files that are compared within a tolerance for one report; more count as different.
+pub const CLASS_COMPARISONS_MAX: usize = 16;
+/// Reports of one control link whose outputs are compared, or wait for that; more hold up the link.
+pub const REPORTS_ASIDE_MAX: usize = 64;
+/// Jobs that a control link remembers as not compared.
+pub const EXACT_JOBS_MAX: usize = 256;
+
+/// How long a comparison that this machine has no room for waits.
+pub const COMPARISON_PAUSE: Duration = Duration::from_secs(1);
 
 /// Commands that one turn of the driver takes at most.
 pub const TURN_COMMANDS_MAX: usize = 256;

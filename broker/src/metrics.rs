@@ -26,6 +26,7 @@ pub(crate) struct Metrics {
     letters_dropped: AtomicU64,
     openings_refused: AtomicU64,
     results_damaged: AtomicU64,
+    comparisons: [AtomicU64; 2],
 }
 
 impl Metrics {
@@ -49,6 +50,11 @@ impl Metrics {
 
     pub(crate) fn result_damaged(&self) {
         self.results_damaged.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Two files of floating point were compared.
+    pub(crate) fn compared(&self, are_alike: bool) {
+        self.comparisons[usize::from(are_alike)].fetch_add(1, Ordering::Relaxed);
     }
 
     /// All of them, with the core's.
@@ -123,6 +129,19 @@ impl Metrics {
             "counter",
             "Openings that came after a preflight.",
             &plain(refused as f64),
+        );
+        let comparisons: Vec<_> = ["unlike", "alike"]
+            .iter()
+            .zip(&self.comparisons)
+            .map(|(result, count)| {
+                (format!("{{result=\"{result}\"}}"), count.load(Ordering::Relaxed) as f64)
+            })
+            .collect();
+        family(
+            "comparisons_total",
+            "counter",
+            "Pairs of output files that were compared within a tolerance.",
+            &comparisons,
         );
         let damaged = self.results_damaged.load(Ordering::Relaxed);
         family(

@@ -3,10 +3,11 @@
 use std::fs::File;
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
+use gleaner_broker::limits::COMMIT_RECORDS_MAX;
 use gleaner_broker::{
     Admission, Batch, Commit, Committer, DataFolder, DataSync, Journal, Recovered, Replayed,
     SledJournal, SnapshotWriter, StoreError, StoreOptions, StoreState, SyncStep,
@@ -70,7 +71,7 @@ fn batch(name: &str, records: usize, log: &Log, told: &Sender<()>) -> Batch {
         log.lock().expect("not poisoned").push(line);
         let _ = told.send(());
     });
-    Batch { records, small_blobs: vec![], after }
+    Batch { records, small_blobs: vec![], after, is_awaited: true }
 }
 
 fn lines(log: &Log) -> Vec<String> {
@@ -124,6 +125,26 @@ fn many_callers_share_one_sync_and_are_told_in_order() {
         .flat_map(|number| (0..number % 3).map(move |record| format!("{number}-{record}")))
         .collect();
     assert_eq!(seen[1..], written);
+}
+
+#[test]
+fn what_nobody_waits_for_is_committed_before_what_comes_later_and_by_itself() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (committer, log, give) = probed(folder.path());
+    drop(give);
+    let (told, wait) = channel();
+    let patient = |name| Batch { is_awaited: false, ..batch(name, 1, &log, &told) };
+    committer.submit_blocking(patient("a"));
+    committer.submit_blocking(batch("b", 1, &log, &told));
+    committer.submit_blocking(patient("c"));
+    for _ in 0..3 {
+        wait.recv().expect("told");
+    }
+    let lines = lines(&log);
+    let told: Vec<&str> = lines.iter().map(String::as_str).filter(|l| *l != "synced").collect();
+    assert_eq!(told, ["a told", "b told", "c told"]);
+    assert_eq!(lines[0], "synced", "{lines:?}");
+    committer.close();
 }
 
 #[test]
@@ -234,16 +255,17 @@ fn a_snapshot_takes_the_place_of_what_came_before_while_commits_go_on() {
     drop(journal);
 }
 
-/// A journal that is full until it is told otherwise.
+/// A journal with little room.
 struct Tight {
-    full: Arc<AtomicBool>,
+    /// Most records of one commit.
+    room: Arc<AtomicUsize>,
     appended: Arc<AtomicU64>,
     tried: Sender<()>,
 }
 
 impl Tight {
-    fn check(full: &AtomicBool) -> Result<(), StoreError> {
-        if full.load(Ordering::SeqCst) {
+    fn check(room: &AtomicUsize, records: usize) -> Result<(), StoreError> {
+        if records > room.load(Ordering::SeqCst) {
             let folder = "/data".into();
             return Err(StoreError::Full { folder, free_bytes: 1, needed_bytes: 2 });
         }
@@ -254,7 +276,7 @@ impl Tight {
 impl Journal for Tight {
     fn append(&mut self, commit: &Commit<'_>) -> Result<u64, StoreError> {
         let _ = self.tried.send(());
-        Self::check(&self.full)?;
+        Self::check(&self.room, commit.records.len())?;
         let records = commit.records.len() as u64;
         Ok(self.appended.fetch_add(records, Ordering::SeqCst) + records)
     }
@@ -268,8 +290,8 @@ impl Journal for Tight {
     }
 
     fn admission(&self) -> Admission {
-        let full = self.full.clone();
-        Arc::new(move || Self::check(&full))
+        let room = self.room.clone();
+        Arc::new(move || Self::check(&room, 1))
     }
 
     fn begin_snapshot(&mut self) -> Result<Box<dyn SnapshotWriter>, StoreError> {
@@ -287,9 +309,9 @@ impl Journal for Tight {
 
 #[test]
 fn a_full_disk_holds_commits_until_there_is_space() {
-    let full = Arc::new(AtomicBool::new(true));
+    let room = Arc::new(AtomicUsize::new(0));
     let (tried, tries) = channel();
-    let journal = Tight { full: full.clone(), appended: Arc::default(), tried };
+    let journal = Tight { room: room.clone(), appended: Arc::default(), tried };
     let committer = Committer::start(Box::new(journal)).expect("a thread");
     let log = Log::default();
     let (told, wait) = channel();
@@ -302,19 +324,21 @@ fn a_full_disk_holds_commits_until_there_is_space() {
     assert!(committer.admit().expect_err("full").is_full());
     assert!(matches!(*committer.state().borrow(), StoreState::Full(_)));
     assert!(lines(&log).is_empty());
-    full.store(false, Ordering::SeqCst);
+    room.store(usize::MAX, Ordering::SeqCst);
     wait.recv().expect("told");
     wait.recv().expect("told");
     assert_eq!(lines(&log), ["a told", "b told"]);
     assert!(committer.admit().is_ok());
 
-    // Nobody waits for space when the broker is to stop.
-    full.store(true, Ordering::SeqCst);
-    committer.submit_blocking(batch("c", 1, &log, &told));
+    // Nobody waits for space when the broker is to stop; and what would fit, but came later than
+    // what does not, may follow from that.
+    room.store(1, Ordering::SeqCst);
+    committer.submit_blocking(batch("c", COMMIT_RECORDS_MAX, &log, &told));
+    committer.submit_blocking(batch("d", 1, &log, &told));
     committer.close();
-    assert!(
-        lines(&log)[2].starts_with("c refused: the disk of /data is full"),
-        "{:?}",
-        lines(&log)
-    );
+    let lines = lines(&log);
+    for (line, name) in lines[2..].iter().zip(["c", "d"]) {
+        assert!(line.starts_with(&format!("{name} refused: the disk of /data is full")), "{line}");
+    }
+    assert_eq!(lines.len(), 4);
 }

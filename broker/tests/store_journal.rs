@@ -1,6 +1,9 @@
 //! The journal in a folder: what comes back after a restart, and what is noticed when it was
 //! tampered with in between.
 
+#[path = "engine/at_rest.rs"]
+mod at_rest;
+
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -68,7 +71,7 @@ fn tamper(folder: &Path, change: impl FnOnce(&sled::Tree)) {
 }
 
 fn tamper_tree(folder: &Path, name: &str, change: impl FnOnce(&sled::Tree)) {
-    let db = sled::open(folder.join("sled")).expect("the engine opens");
+    let db = at_rest::open_engine(folder);
     let tree = db.open_tree(name).expect("a tree");
     change(&tree);
     db.flush().expect("flushed");
@@ -200,6 +203,7 @@ fn an_end_before_what_was_acknowledged_is_noticed_for_ever() {
 #[test]
 fn the_whole_engine_gone_is_noticed() {
     let folder = store_with(3);
+    at_rest::wait_until_at_rest(folder.path());
     fs::remove_dir_all(folder.path().join("sled")).expect("removed");
     let says = refused(folder.path()).to_string();
     assert!(says.contains("up to sequence 3 was acknowledged"), "{says}");
@@ -278,6 +282,7 @@ fn a_record_that_its_reader_refuses_is_named() {
 #[test]
 fn garbage_in_the_engines_file_is_an_error_and_no_panic() {
     let folder = store_with(40);
+    at_rest::wait_until_at_rest(folder.path());
     let db = folder.path().join("sled/db");
     let sound = fs::read(&db).expect("read");
     let mark = fs::read(folder.path().join("mark")).expect("read");

@@ -75,6 +75,8 @@ fn commits_until_it_is_killed() {
                 say(&format!("acknowledged {caller} {number}"));
                 let _ = told.send(());
             }),
+            // Of every kind.
+            is_awaited: turn % 3 > 0,
         });
         counts[caller] += 1;
         under_way += 1;

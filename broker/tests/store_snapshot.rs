@@ -1,5 +1,8 @@
 //! Switching to a snapshot, cut off after each of its steps.
 
+#[path = "engine/at_rest.rs"]
+mod at_rest;
+
 use std::fs;
 use std::path::Path;
 
@@ -136,7 +139,7 @@ fn cut_off_before_the_old_one_is_removed_and_within_pruning() {
     drop(journal);
     farm.open();
     // All that is left of the engine's journal are the entries after the snapshot.
-    let db = sled::open(farm.folder.path().join("sled")).expect("opens");
+    let db = at_rest::open_engine(farm.folder.path());
     assert_eq!(db.open_tree("journal").expect("a tree").len(), 7);
 }
 

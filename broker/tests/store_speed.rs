@@ -91,6 +91,7 @@ fn sixty_four_callers_share_the_syncs() {
                             records: vec![vec![7; 100]],
                             small_blobs,
                             after,
+                            is_awaited: true,
                         });
                         assert!(wait.recv().expect("told"));
                     }

@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::OnceLock;
 
 use gleaner_protocol::api::{JobStatus, Submitted};
 use gleaner_protocol::job::JobSpec;
@@ -29,7 +30,11 @@ pub(crate) fn run_as_part_if_asked(arguments: &[String]) -> Option<ExitCode> {
                 .expect("a broker");
             Some(ExitCode::SUCCESS)
         }
-        [part, folder, broker] if part == "--as-agent" => {
+        [part, folder, broker, confine] if part == "--as-agent" => {
+            let confine = match confine.as_str() {
+                "off" => gleaner_agent::Confine::Off,
+                _ => gleaner_agent::Confine::Available,
+            };
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()
@@ -41,6 +46,10 @@ pub(crate) fn run_as_part_if_asked(arguments: &[String]) -> Option<ExitCode> {
                 run_dir: Some(Path::new(folder).join("run")),
                 work_dir: Some(Path::new(folder).join("work")),
                 allow_commands: vec!["/bin/true".into()],
+                commands: gleaner_agent::CommandRules {
+                    confine,
+                    ..gleaner_agent::CommandRules::default()
+                },
                 // The broker that is measured beside it is no load of others.
                 preferences: gleaner_agent::Preferences {
                     give_way: false,
@@ -71,8 +80,8 @@ impl Part {
         Self::start("--as-broker", &[])
     }
 
-    pub(crate) fn agent(broker: &str) -> Self {
-        Self::start("--as-agent", &[broker])
+    pub(crate) fn agent(broker: &str, confine: gleaner_agent::Confine) -> Self {
+        Self::start("--as-agent", &[broker, &confine.to_string()])
     }
 
     fn start(part: &str, more: &[&str]) -> Self {
@@ -135,9 +144,14 @@ pub(crate) async fn status(broker: &str, job: JobId) -> JobStatus {
     answer.json().await.expect("a status")
 }
 
+/// One for all: making it reads every root certificate of this machine.
 pub(crate) fn client() -> reqwest::Client {
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::new()
+    static CLIENT: OnceLock<reqwest::Client> = OnceLock::new();
+    let client = CLIENT.get_or_init(|| {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        reqwest::Client::new()
+    });
+    client.clone()
 }
 
 /// A job of `count` workunits that do nothing.

@@ -204,6 +204,14 @@ impl Listener {
         self
     }
 
+    /// Lets in who bears an administrator's token, where a token is wanted at all. What only they
+    /// may do is for the routes to see to, by [`shown_token`](crate::shown_token).
+    #[must_use]
+    pub fn with_admin(mut self, admin: Option<Token>) -> Self {
+        self.guard.admin = admin;
+        self
+    }
+
     /// Sets other bounds.
     #[must_use]
     pub fn with_limits(mut self, limits: ServeLimits) -> Self {

@@ -315,8 +315,8 @@ async fn a_port_in_use_and_files_that_are_no_good_are_named() {
 
 #[tokio::test]
 async fn whoever_dawdles_over_the_head_is_shown_the_door() {
-    let limits =
-        ServeLimits { head_time_max: Duration::from_millis(200), ..ServeLimits::default() };
+    // Time enough on a busy machine for who does not dawdle.
+    let limits = ServeLimits { head_time_max: Duration::from_secs(2), ..ServeLimits::default() };
     let server = Server::limited(limits).await;
     let mut silent = TcpStream::connect(server.address).await.expect("connected");
     let mut slow = TcpStream::connect(server.address).await.expect("connected");
@@ -371,13 +371,14 @@ async fn connections_beyond_the_bound_wait_until_one_ends() {
 
 #[tokio::test]
 async fn it_ends_at_once_when_nothing_is_open() {
-    let server = Server::plain().await;
+    let limits = ServeLimits { grace: Duration::from_secs(60), ..ServeLimits::default() };
+    let server = Server::limited(limits).await;
     let client = client();
     let echoed = client.post(server.url("/v1/echo")).send().await.expect("answered");
     assert_eq!(echoed.status(), StatusCode::OK);
     // The client keeps its connection, which is idle.
     let span = server.stop().await;
-    assert!(span < Span::from_millis(1_000), "{span}");
+    assert!(span < Span::from_secs(30), "it has no grace to wait for: {span}");
 }
 
 #[tokio::test]
@@ -399,7 +400,7 @@ async fn it_ends_in_bounded_time_with_streams_and_sockets_open() {
 
     let address = server.address;
     let span = server.stop().await;
-    assert!(span >= Span::from_millis(300) && span < Span::from_millis(1_500), "{span}");
+    assert!(span >= Span::from_millis(300) && span < Span::from_secs(20), "{span}");
     // All of them see the end, and nobody new gets in.
     assert!(!matches!(events.chunk().await, Ok(Some(_))));
     while let Some(Ok(_)) = socket.next().await {}

@@ -50,6 +50,8 @@ fn host_list(core: &Core) -> Vec<HostStatus> {
             reported: host.reported,
             disagreed: host.disagreed,
             released: host.released,
+            alarm: host.alarm.clone().filter(|_| host.connected),
+            closed: host.closed.as_deref().filter(|_| host.fragment.slots == 0).map(str::to_owned),
         })
         .collect();
     hosts.sort_by(|a, b| a.host.cmp(&b.host));

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use gleaner_protocol::api::{Explanation, JobStatus, Reason};
 use gleaner_protocol::job::{JobSpec, Task};
-use gleaner_protocol::limits::WASM_MODULE_BYTES_MAX;
+use gleaner_protocol::limits::{SPEC_BYTES_MAX, WASM_MODULE_BYTES_MAX};
 use gleaner_protocol::{Digest, JobId, WorkunitId};
 use gleaner_scheduling::{SubmitRefusal, WaitReason};
 use gleaner_serve::Problem;
@@ -49,7 +49,7 @@ async fn submit(api: Api, body: bytes::Bytes) -> Result<Response, Problem> {
     let spec: JobSpec = parse(&body, "job")?;
     for (name, digest) in spec.task.contents() {
         match api.blobs.length(digest).await? {
-            Some(bytes) => check_module(&spec.task, digest, bytes)?,
+            Some(bytes) => check_size(&spec.task, digest, bytes)?,
             None => {
                 return Err(Problem::new(
                     StatusCode::BAD_REQUEST,
@@ -82,9 +82,19 @@ async fn submit(api: Api, body: bytes::Bytes) -> Result<Response, Problem> {
     }
 }
 
-/// A module has a limit of its own, below that of other contents.
-fn check_module(task: &Task, digest: Digest, bytes: u64) -> Result<(), Problem> {
+/// Modules and specifications have limits of their own, below those of other contents.
+fn check_size(task: &Task, digest: Digest, bytes: u64) -> Result<(), Problem> {
     match task {
+        Task::Application(application) if application.spec == digest && bytes > SPEC_BYTES_MAX => {
+            Err(Problem::new(
+                StatusCode::BAD_REQUEST,
+                "large-specification",
+                format!(
+                    "task.application.spec {digest} has {bytes} bytes, at most {SPEC_BYTES_MAX} \
+                     are read: put data into an input"
+                ),
+            ))
+        }
         Task::Wasm(wasm) if wasm.module == digest && bytes > WASM_MODULE_BYTES_MAX => {
             Err(Problem::new(
                 StatusCode::BAD_REQUEST,

@@ -97,6 +97,12 @@ impl PreparedReport {
         };
         Self { token, replica, outcome, manifest, cpu_us: cpu_us.min(CPU_US_MAX) }
     }
+
+    /// Counts its output as the one of this digest, which is stored already.
+    pub(crate) fn join(&mut self, class: Digest) {
+        self.outcome = ReportedOutcome::Output(class);
+        self.manifest = None;
+    }
 }
 
 /// A message from an agent.

@@ -1,5 +1,5 @@
-//! What one turn of the driver decided, as plain data: what has to be durable, and what may be
-//! said once it is.
+//! What one turn of the driver decided, as plain data: what has to be durable, what may be said
+//! once it is, and what may be said at once.
 
 use std::collections::BTreeMap;
 
@@ -10,23 +10,31 @@ use gleaner_scheduling::Fact;
 
 use super::LinkId;
 
-/// Facts and blobs to write, and the messages and events that wait for them. `M` is where a link's
-/// messages go.
+/// Messages of each link, in order, and where they go.
+pub type Letters<M> = BTreeMap<LinkId, (M, Vec<BrokerMessage>)>;
+
+/// Facts and blobs to write, the messages and events that wait for them, and the orders that do
+/// not. `M` is where a link's messages go.
 ///
 /// # Invariants
-/// - Nothing of `letters` and `events` is said before `facts` and `small_blobs` are durable.
+/// - Nothing of `verdicts` and `events` is said before `facts` and `small_blobs` are durable.
+/// - `orders` promise nothing: agents take none of them for the word that something is on disk.
+///   Leases are not in the journal anyway, and one of a job that was lost with its broker is nothing
+///   of the job that gets its id.
 #[derive(Debug)]
 pub struct Decided<M> {
     /// To be written, in order.
     pub facts: Vec<Fact>,
     /// Outputs that the facts refer to, by their digests.
     pub small_blobs: Vec<(Digest, Vec<u8>)>,
-    /// Messages of each link, in order.
-    pub letters: BTreeMap<LinkId, (M, Vec<BrokerMessage>)>,
+    /// What each link is to do, in order.
+    pub orders: Letters<M>,
+    /// What each link's reports came to, in order.
+    pub verdicts: Letters<M>,
     /// News for whoever listens, in order.
     pub events: Vec<ProgressEvent>,
     /// What reports changed, for counting.
-    pub verdicts: Vec<Verdict>,
+    pub counted: Vec<Verdict>,
     /// Openings that agents refused, for counting.
     pub openings_refused: u64,
 }
@@ -36,17 +44,22 @@ impl<M> Default for Decided<M> {
         Self {
             facts: Vec::new(),
             small_blobs: Vec::new(),
-            letters: BTreeMap::new(),
+            orders: Letters::new(),
+            verdicts: Letters::new(),
             events: Vec::new(),
-            verdicts: Vec::new(),
+            counted: Vec::new(),
             openings_refused: 0,
         }
     }
 }
 
 impl<M: Clone> Decided<M> {
-    /// Sends a message over a link, once this turn is durable.
+    /// Sends a message over a link: once this turn is durable where it promises that, else at once.
     pub(super) fn write(&mut self, link: LinkId, mailbox: &M, message: BrokerMessage) {
-        self.letters.entry(link).or_insert_with(|| (mailbox.clone(), Vec::new())).1.push(message);
+        let letters = match message {
+            BrokerMessage::Verdict { .. } => &mut self.verdicts,
+            _ => &mut self.orders,
+        };
+        letters.entry(link).or_insert_with(|| (mailbox.clone(), Vec::new())).1.push(message);
     }
 }

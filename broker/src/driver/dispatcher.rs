@@ -185,11 +185,14 @@ impl<M: Clone> Dispatcher<M> {
                 } => {
                     // Openings are confirmed again and again: the rest comes with the next.
                     ended.truncate(OPENING_ENDED_MAX);
+                    self.core.note_closed(&host, None);
                     let opening = Opening { epoch, cores, memory_mib, valid_ms, ended };
                     (host, BrokerMessage::Opening(opening))
                 }
                 FarmEvent::FragmentClosed { host, reason } => {
-                    (host, BrokerMessage::Closing { reason: bounded_reason(reason) })
+                    let reason = bounded_reason(reason);
+                    self.core.note_closed(&host, Some(&reason));
+                    (host, BrokerMessage::Closing { reason })
                 }
             };
             match self.links.of_name(&host) {
@@ -241,6 +244,15 @@ impl<M: Clone> Dispatcher<M> {
             AgentMessage::Request { slots } => Input::Request { host, slots },
             AgentMessage::Released(released) => {
                 Input::Released { host, token: released.token, reason: released.reason }
+            }
+            AgentMessage::Frozen { token, frozen } => Input::Frozen { host, token, frozen },
+            AgentMessage::Alarm { reason } => {
+                let reason = reason.map(bounded_reason);
+                match &reason {
+                    Some(reason) => tracing::error!(%host, "alarm: {reason}"),
+                    None => tracing::info!(%host, "its alarm is over"),
+                }
+                Input::Alarm { host, reason }
             }
             AgentMessage::OpeningRefused { decided_on, current } => {
                 tracing::info!(%host, %decided_on, %current, "opening refused: a render came first");
@@ -319,7 +331,7 @@ impl<M: Clone> Dispatcher<M> {
                 self.write(host, BrokerMessage::Abort { token, reason }, turn);
             }
             Effect::Verdict { host, token, workunit, verdict } => {
-                turn.verdicts.push(verdict);
+                turn.counted.push(verdict);
                 if verdict != gleaner_protocol::control::Verdict::Counted {
                     let host = self.core.farm().host(host).info.name.clone();
                     turn.events.push(ProgressEvent::ReportRefused { host, workunit, verdict });
@@ -353,9 +365,9 @@ impl<M: Clone> Dispatcher<M> {
         let id = replica.workunit;
         let Some(job) = self.core.farm().job(id.job) else { return };
         let item = job.spec.workunits.item(id.index).map(str::to_owned);
-        let task = || job.spec.task.clone();
+        let (task, on_release) = (|| job.spec.task.clone(), job.spec.on_release);
         if self.links.teach(link, id.job) {
-            let message = BrokerMessage::Task { job: id.job, task: task() };
+            let message = BrokerMessage::Task { job: id.job, task: task(), on_release };
             self.write_link(link, message, turn);
         }
         self.write_link(link, BrokerMessage::Lease(Lease { token, replica, item }), turn);

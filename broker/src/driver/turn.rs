@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Outbox;
-use super::decided::Decided;
+use super::decided::{Decided, Letters};
 use super::records::pack;
 use crate::events::Events;
 use crate::metrics::Metrics;
@@ -26,7 +26,8 @@ impl Turn {
         self.words.push(Box::new(word));
     }
 
-    /// Hands the turn to the committer; returns how many bytes it adds to the journal.
+    /// Gives the turn's orders, unless the store has failed, and hands the turn to the committer;
+    /// returns how many bytes it adds to the journal.
     pub(super) async fn commit(
         self,
         committer: &Committer,
@@ -34,15 +35,27 @@ impl Turn {
         events: &Events,
     ) -> u64 {
         let Self { decided, words } = self;
-        let Decided { facts, small_blobs, letters, events: told, verdicts, openings_refused } =
-            decided;
-        verdicts.into_iter().for_each(|verdict| metrics.verdict(verdict));
+        let Decided {
+            facts,
+            small_blobs,
+            orders,
+            verdicts,
+            events: told,
+            counted,
+            openings_refused,
+        } = decided;
+        counted.into_iter().for_each(|verdict| metrics.verdict(verdict));
         (0..openings_refused).for_each(|_| metrics.opening_refused());
+        // What is done for a store that keeps nothing is done in vain.
+        if committer.works() {
+            post(orders, metrics);
+        }
         let records = pack(facts);
         let bytes = records.iter().map(Vec::len).sum::<usize>() as u64;
-        if records.is_empty() && letters.is_empty() && words.is_empty() && told.is_empty() {
+        if records.is_empty() && verdicts.is_empty() && words.is_empty() && told.is_empty() {
             return 0;
         }
+        let is_awaited = !words.is_empty();
         let (metrics, events) = (Arc::clone(metrics), events.clone());
         let after = Box::new(move |committed: Result<u64, &crate::store::StoreError>| {
             if committed.is_err() {
@@ -51,15 +64,19 @@ impl Turn {
                 return;
             }
             metrics.turn_committed(bytes);
-            for (outbox, messages) in letters.into_values() {
-                if !outbox.post(messages) {
-                    metrics.letter_dropped();
-                }
-            }
+            post(verdicts, &metrics);
             words.into_iter().for_each(|word| word());
             told.into_iter().for_each(|event| events.tell(event));
         });
-        committer.submit(Batch { records, small_blobs, after }).await;
+        committer.submit(Batch { records, small_blobs, after, is_awaited }).await;
         bytes
+    }
+}
+
+fn post(letters: Letters<Outbox>, metrics: &Metrics) {
+    for (outbox, messages) in letters.into_values() {
+        if !outbox.post(messages) {
+            metrics.letter_dropped();
+        }
     }
 }

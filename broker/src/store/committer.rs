@@ -1,4 +1,5 @@
-//! One thread that writes the journal, so that many callers share one sync.
+//! One thread that writes the journal, so that many callers share one sync. Where nobody waits for
+//! what is ready, it gathers more for a moment.
 //!
 //! # Invariants
 //! - Batches are committed, and their callers told, in the order in which they were handed over;
@@ -37,6 +38,8 @@ pub struct Batch {
     pub small_blobs: Vec<(Digest, Vec<u8>)>,
     /// Told when it is.
     pub after: After,
+    /// Whether somebody waits for it: then it is committed at once, with all that was gathered.
+    pub is_awaited: bool,
 }
 
 impl Batch {
@@ -115,15 +118,19 @@ impl Committer {
 
     /// Hands over a batch; waits while the queue is full. `after` is called whatever happens.
     pub async fn submit(&self, batch: Batch) {
-        if let Err(refused) = self.queue.send(Item::Batch(batch)).await {
-            refuse(refused.0);
+        let is_awaited = batch.is_awaited;
+        match self.queue.send(Item::Batch(batch)).await {
+            Ok(()) => self.thread.gather_no_more(is_awaited),
+            Err(refused) => refuse(refused.0),
         }
     }
 
     /// As [`Committer::submit`], for threads that may block.
     pub fn submit_blocking(&self, batch: Batch) {
-        if let Err(refused) = self.queue.blocking_send(Item::Batch(batch)) {
-            refuse(refused.0);
+        let is_awaited = batch.is_awaited;
+        match self.queue.blocking_send(Item::Batch(batch)) {
+            Ok(()) => self.thread.gather_no_more(is_awaited),
+            Err(refused) => refuse(refused.0),
         }
     }
 
@@ -132,8 +139,12 @@ impl Committer {
     /// # Errors
     /// The batch, untouched.
     pub fn try_submit(&self, batch: Batch) -> Result<(), Batch> {
+        let is_awaited = batch.is_awaited;
         match self.queue.try_send(Item::Batch(batch)) {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                self.thread.gather_no_more(is_awaited);
+                Ok(())
+            }
             Err(mpsc::error::TrySendError::Full(Item::Batch(batch))) => Err(batch),
             Err(refused) => {
                 refuse(refused.into_inner());
@@ -167,10 +178,21 @@ impl Committer {
         (self.admission)().map_err(Arc::new)
     }
 
+    /// Whether what is handed over is committed some time, as far as can be told.
+    #[must_use]
+    pub fn works(&self) -> bool {
+        !matches!(&*self.state.borrow(), StoreState::Failed(_))
+    }
+
     /// How the store is, and a way to wait for it to change.
     #[must_use]
     pub fn state(&self) -> watch::Receiver<StoreState> {
         self.state.clone()
+    }
+
+    /// Gives up commits that wait for free space, now and from now on: the broker ends.
+    pub fn give_up_waiting(&self) {
+        self.thread.give_up_waiting();
     }
 
     /// Commits what was handed over, ends the thread and closes the journal. What other clones
@@ -182,6 +204,7 @@ impl Committer {
         self.thread.give_up_waiting();
         // An error means that it is closed already.
         let _ = self.queue.blocking_send(Item::Close);
+        self.thread.gather_no_more(true);
         self.thread.join();
     }
 }
@@ -190,6 +213,13 @@ impl CommitterThread {
     fn give_up_waiting(&self) {
         self.closing.store(true, Ordering::Release);
         self.waker.unpark();
+    }
+
+    /// Wakes it where it gathers, if what was handed over is awaited.
+    fn gather_no_more(&self, is_awaited: bool) {
+        if is_awaited {
+            self.waker.unpark();
+        }
     }
 
     fn join(&self) {

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io;
 use std::panic::{self, AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Once;
@@ -11,6 +11,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use rustix::fs::FlockOperation;
+use rustix::rand::{GetRandomFlags, getrandom};
 use sled::{Db, Tree};
 
 use super::error::StoreError;
@@ -83,10 +84,9 @@ pub(crate) fn create(folder: &Path, store: &Path) -> Result<(), StoreError> {
 /// Bytes that nobody can foretell.
 pub(crate) fn random_bytes() -> Result<[u8; 16], StoreError> {
     let mut bytes = [0; 16];
-    let random = Path::new("/dev/urandom");
-    File::open(random)
-        .and_then(|mut file| file.read_exact(&mut bytes))
-        .map_err(StoreError::file("read", random))?;
+    // So few bytes come at once, or not at all.
+    getrandom(&mut bytes, GetRandomFlags::empty())
+        .map_err(|error| StoreError::Random(error.into()))?;
     Ok(bytes)
 }
 

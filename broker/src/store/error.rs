@@ -4,6 +4,7 @@ use std::error::Error;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use gleaner_protocol::error_chain;
 use gleaner_serve::Problem;
 use thiserror::Error;
 
@@ -28,6 +29,9 @@ pub enum StoreError {
         /// Why not.
         source: io::Error,
     },
+    /// The system has no random bytes.
+    #[error("the system gives no random bytes, without which no store is made")]
+    Random(#[source] io::Error),
     /// Written by a release that this one does not know.
     #[error(
         "the store in {folder} has format {found}, this release reads format {known}: run the release that wrote it"
@@ -147,14 +151,7 @@ impl StoreError {
     /// The message with its sources, in one line.
     #[must_use]
     pub fn chain(&self) -> String {
-        let mut text = self.to_string();
-        let mut source = self.source();
-        while let Some(error) = source {
-            text.push_str(": ");
-            text.push_str(&error.to_string());
-            source = error.source();
-        }
-        text
+        error_chain(self)
     }
 }
 

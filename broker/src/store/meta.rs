@@ -8,7 +8,7 @@ use super::error::StoreError;
 use super::sealed;
 
 /// Format of the journal, of its entries and of snapshots.
-pub(crate) const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 3;
 
 const FORMAT_KEY: &str = "format";
 const FOLDER_ID_KEY: &str = "folder-id";

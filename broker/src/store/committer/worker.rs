@@ -5,11 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
+use gleaner_protocol::{Span, boottime};
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, watch};
 
 use super::{Batch, Chunks, Item, SnapshotDone, StoreState, refuse};
-use crate::limits::{COMMIT_BYTES_MAX, COMMIT_RECORDS_MAX, FULL_RECHECK, PRUNE_STEP_ENTRIES};
+use crate::limits::{
+    COMMIT_BYTES_MAX, COMMIT_GATHER_TIME, COMMIT_RECORDS_MAX, FULL_RECHECK, PRUNE_STEP_ENTRIES,
+};
 use crate::store::error::StoreError;
 use crate::store::journal::{Commit, Journal, SnapshotWriter};
 
@@ -36,18 +39,7 @@ impl Worker {
     fn run(&mut self) {
         let mut more_to_prune = true;
         while let Some(next) = self.next(&mut more_to_prune) {
-            let mut batches = Vec::new();
-            let mut bytes = 0;
-            let mut records = 0;
-            let mut item = Some(next);
-            // Everything that is ready goes together, up to what does not.
-            while let Some(Item::Batch(batch)) = item {
-                bytes += batch.bytes();
-                records += batch.records.len();
-                batches.push(batch);
-                let room = bytes < COMMIT_BYTES_MAX && records < COMMIT_RECORDS_MAX;
-                item = if room { self.items.try_recv().ok() } else { None };
-            }
+            let (batches, item) = self.gather(next);
             self.commit(batches);
             match item {
                 None | Some(Item::Batch(_)) => {}
@@ -66,6 +58,33 @@ impl Worker {
         if let Some(snapshot) = self.snapshot.take() {
             // It sees that we are closing.
             let _ = snapshot.join();
+        }
+    }
+
+    /// Everything that is ready goes together, up to what does not; and what comes in a moment, if
+    /// nobody waits. Returns what ended it, too.
+    fn gather(&mut self, first: Item) -> (Vec<Batch>, Option<Item>) {
+        let until = boottime() + COMMIT_GATHER_TIME;
+        let (mut batches, mut bytes, mut records) = (Vec::new(), 0, 0);
+        let mut is_awaited = false;
+        let mut item = Some(first);
+        loop {
+            let mut has_room = true;
+            while let Some(Item::Batch(batch)) = item {
+                bytes += batch.bytes();
+                records += batch.records.len();
+                is_awaited |= batch.is_awaited;
+                batches.push(batch);
+                has_room = bytes < COMMIT_BYTES_MAX && records < COMMIT_RECORDS_MAX;
+                item = if has_room { self.items.try_recv().ok() } else { None };
+            }
+            let left = until.since(boottime());
+            if item.is_some() || is_awaited || !has_room || left == Span::ZERO {
+                return (batches, item);
+            }
+            // Until something comes that is awaited.
+            thread::park_timeout(left.into());
+            item = self.items.try_recv().ok();
         }
     }
 
@@ -116,6 +135,8 @@ impl Worker {
                     }
                     self.state.send_replace(StoreState::Full(error.clone()));
                     if self.closing.load(Ordering::Acquire) {
+                        // Nor is anything kept that came later, and that may follow from this.
+                        self.failed = Some(error.clone());
                         return Err(error);
                     }
                     // Nothing tells us when a disk has space again.
