@@ -1,0 +1,120 @@
+//! What the kernels take on this machine.
+//!
+//! A line for each kernel, size and number of threads: CPU time of the one thread, which is less
+//! disturbed by what else runs, and for several threads time on the wall; each the median of
+//! several runs. `--raw FOLDER` writes each picture as single-precision numbers, and one more with
+//! sixteen times as many samples, to compare with those of other programs. Words name the parts
+//! that are wanted: `cargo bench -p gleaner-kernels -- volume pca`. With `--features gpu` there are
+//! lines for a GPU too, with its name, and `accuracy` prints how near its results are.
+
+#[cfg(feature = "gpu")]
+mod accuracy;
+mod npairs;
+mod numpy;
+mod pca;
+mod surface;
+mod volume;
+
+use std::num::NonZero;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use gleaner_kernels::{Outcome, Pace, Plan, Preempt, Threads, run};
+use gleaner_protocol::boottime;
+use rustix::time::{ClockId, clock_gettime};
+
+/// A line of what is printed.
+struct Row<'a> {
+    kernel: &'a str,
+    size: &'a str,
+}
+
+impl Row<'_> {
+    /// Measures `work` on one thread, and on as many as there are processors.
+    fn measure(&self, runs: usize, work: &(dyn Fn() + Sync)) {
+        self.measure_one(runs, work);
+        let count = thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
+        if count.get() > 1 {
+            let threads = Threads::new(count).expect("threads");
+            let taken = threads.run(|| median_ms(runs, ClockId::Boottime, &|| (), &|()| work()));
+            self.print(&count.to_string(), "wall", taken);
+        }
+    }
+
+    /// Measures what has no threads.
+    fn measure_one(&self, runs: usize, work: &(dyn Fn() + Sync)) {
+        let taken = median_ms(runs, ClockId::ThreadCPUTime, &|| (), &|()| work());
+        self.print("1", "CPU", taken);
+    }
+
+    /// Measures what one thread does on the wall, alone or with a device, with what was prepared.
+    #[cfg(feature = "gpu")]
+    fn measure_prepared<T>(&self, runs: usize, prepare: &dyn Fn() -> T, work: &dyn Fn(T)) {
+        self.print("1", "wall", median_ms(runs, ClockId::Boottime, prepare, work));
+    }
+
+    fn print(&self, threads: &str, clock: &str, taken_ms: f64) {
+        println!("| {} | {} | {threads} | {taken_ms:.1} {clock} |", self.kernel, self.size);
+    }
+}
+
+/// Median time of a number of runs, in milliseconds, without what they are prepared with.
+fn median_ms<T>(runs: usize, clock: ClockId, prepare: &dyn Fn() -> T, work: &dyn Fn(T)) -> f64 {
+    let now = || {
+        let now = clock_gettime(clock);
+        let secs = u64::try_from(now.tv_sec).unwrap_or(0);
+        Duration::new(secs, u32::try_from(now.tv_nsec).unwrap_or(0))
+    };
+    let mut times: Vec<Duration> = (0..runs)
+        .map(|_| {
+            let prepared = prepare();
+            let began = now();
+            work(prepared);
+            now() - began
+        })
+        .collect();
+    times.sort();
+    times[times.len() / 2].as_secs_f64() * 1e3
+}
+
+/// Runs a plan to its end.
+fn done<P: Plan>(plan: Box<P>) -> P::Output {
+    let outcome = run(plan, &Preempt::new(), &mut Pace::new(), boottime, &mut |_| ());
+    match outcome.expect("a plan goes on") {
+        Outcome::Done(output) => output,
+        Outcome::Stopped { .. } => panic!("nobody asked"),
+    }
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
+    let raw = arguments.iter().position(|argument| argument == "--raw");
+    let raw = raw.and_then(|at| arguments.get(at + 1));
+    let parts = ["accuracy", "isosurface", "npairs", "pca", "volume"];
+    let wanted = |part: &str| {
+        !arguments.iter().any(|argument| parts.contains(&argument.as_str()))
+            || arguments.iter().any(|argument| argument == part)
+    };
+    if parts[1..].iter().any(|part| wanted(part)) {
+        println!("| kernel | size | threads | ms |\n|---|---|---|---|");
+    }
+    if wanted("pca") {
+        pca::bench();
+        #[cfg(feature = "gpu")]
+        pca::bench_on_gpu();
+    }
+    if wanted("npairs") {
+        npairs::bench();
+    }
+    if wanted("isosurface") {
+        surface::bench();
+    }
+    if wanted("volume") {
+        volume::bench(raw.map(Path::new));
+    }
+    #[cfg(feature = "gpu")]
+    if wanted("accuracy") {
+        accuracy::print();
+    }
+}

@@ -1,0 +1,66 @@
+//! Principal components of 2000 observations of 1000 numbers; on a GPU those of 8000 of 4000, and of
+//! as many as a series of brain scans has, or, where it is only software, of a few.
+
+#[cfg(feature = "gpu")]
+use gleaner_kernels::gpu::Gpu;
+#[cfg(feature = "gpu")]
+use gleaner_kernels::pca::DevicePcaPlan;
+use gleaner_kernels::pca::{Matrix, PcaPlan};
+
+use super::{Row, done, numpy};
+
+const ROWS: usize = 2000;
+const COLUMNS: usize = 1000;
+const COMPONENTS: usize = 10;
+
+/// What `number` makes, for each column, of numbers that look random, from -0.5 to 0.5.
+pub(super) fn data(rows: usize, columns: usize, number: impl Fn(usize, f64) -> f64) -> Matrix {
+    let mut state = 1_u64;
+    let mut dice = move || {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 11) as f64 / (1_u64 << 53) as f64 - 0.5
+    };
+    let numbers = (0..rows * columns).map(|at| number(at % columns, dice()));
+    Matrix::new(rows, columns, numbers.collect()).expect("finite")
+}
+
+fn around_100(_: usize, dice: f64) -> f64 {
+    100.0 + dice
+}
+
+pub(super) fn bench() {
+    let data = data(ROWS, COLUMNS, around_100);
+    let plan = || PcaPlan::new(data.clone(), COMPONENTS).expect("a plan");
+    let size = format!("{ROWS} x {COLUMNS}, {COMPONENTS} components");
+    Row { kernel: "pca", size: &size }.measure(5, &|| drop(done(plan())));
+    if let Some(taken) = numpy::pca_ms(ROWS, COLUMNS, COMPONENTS) {
+        Row { kernel: "pca by numpy (eigh)", size: &size }.print("1", "CPU", taken);
+    }
+}
+
+/// On the strongest GPU, or on llvmpipe where there is none.
+#[cfg(feature = "gpu")]
+pub(super) fn bench_on_gpu() {
+    let real = Gpu::open(None);
+    let sizes = if real.is_ok() { &[(8000, 4000), (120, 107_520)][..] } else { &[(400, 200)] };
+    let gpu = match real.or_else(|_| Gpu::open(Some("llvmpipe"))) {
+        Ok(gpu) => gpu,
+        Err(error) => {
+            println!("pca on a GPU: not measured: {error}");
+            return;
+        }
+    };
+    for (rows, columns) in sizes {
+        let data = data(*rows, *columns, around_100);
+        let size = format!("{rows} x {columns}, {COMPONENTS} components");
+        let prepare = || data.clone();
+        Row { kernel: "pca", size: &size }.measure_prepared(3, &prepare, &|data| {
+            drop(done(PcaPlan::new(data, COMPONENTS).expect("a plan")));
+        });
+        let kernel = format!("pca on {}", gpu.name());
+        Row { kernel: &kernel, size: &size }.measure_prepared(3, &prepare, &|data| {
+            drop(done(DevicePcaPlan::new(gpu.clone(), data, COMPONENTS).expect("a plan")));
+        });
+    }
+}

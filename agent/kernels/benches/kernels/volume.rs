@@ -1,0 +1,67 @@
+//! Frames of 512 × 512 of a volume with ripples in it.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use gleaner_kernels::raycast::{
+    Camera, ControlPoint, Frame, FramePlan, Look, Projection, Scene, ScenePlan, Shading, Transfer,
+};
+use gleaner_kernels::volume::{Brick, Volume};
+
+use super::{Row, done};
+
+const RUNS: usize = 10;
+
+fn transfer(points: &[(f32, f32)]) -> Transfer {
+    let points = points.iter().map(|(value, opacity)| {
+        let share = value / 255.0;
+        let colour = [0.2 + 0.8 * share, 0.5, 1.0 - 0.8 * share];
+        ControlPoint { value: *value, colour, opacity: *opacity }
+    });
+    Transfer::new(points.collect(), 1.0).expect("a function")
+}
+
+fn scene(volume: &Arc<Volume>, look: &Look) -> Arc<Scene> {
+    done(ScenePlan::new(Brick::whole(volume.clone()), look).expect("a scene"))
+}
+
+fn frame(scene: &Arc<Scene>, camera: &Camera) -> Frame {
+    done(FramePlan::new(scene.clone(), camera.clone()))
+}
+
+fn write_raw(frame: &Frame, folder: &Path, name: &str) {
+    let bytes: Vec<u8> =
+        frame.image.pixels().iter().flatten().flat_map(|value| value.to_le_bytes()).collect();
+    fs::write(folder.join(name), bytes).expect("written");
+}
+
+pub(super) fn bench(raw: Option<&Path>) {
+    let light = Shading { ambient: 0.2, diffuse: 0.7, specular: 0.3, shininess: 20 };
+    let fog: &[(f32, f32)] = &[(0.0, 0.002), (255.0, 0.02)];
+    let shell: &[(f32, f32)] = &[(0.0, 0.0), (90.0, 0.0), (100.0, 0.6), (110.0, 0.0)];
+    for side in [128, 256] {
+        let volume = Arc::new(Volume::rippled(side).expect("a volume"));
+        let centre = [(side - 1) as f64 / 2.0; 3];
+        let away = 2.4 * side as f64;
+        let eye = [0, 1, 2].map(|axis| centre[axis] + away * [0.48, 0.36, 0.8][axis]);
+        let view = Projection::Perspective { fov_degrees: 30.0 };
+        let camera = Camera::new(eye, centre, [0.0, 1.0, 0.0], view, [512, 512]).expect("a camera");
+        for (name, points, shading) in
+            [("fog", fog, None), ("shell", shell, None), ("shaded", shell, Some(light))]
+        {
+            let look = |step| Look { transfer: transfer(points), step: Some(step), shading };
+            let ready = scene(&volume, &look(1.0));
+            let size = format!("{side}³ {name}, scene");
+            Row { kernel: "volume", size: &size }
+                .measure_one(3, &|| drop(scene(&volume, &look(1.0))));
+            let size = format!("{side}³ {name}, picture of 512 x 512");
+            Row { kernel: "volume", size: &size }.measure(RUNS, &|| drop(frame(&ready, &camera)));
+            if let Some(folder) = raw {
+                write_raw(&frame(&ready, &camera), folder, &format!("{side}-{name}.f32"));
+                let fine = frame(&scene(&volume, &look(1.0 / 16.0)), &camera);
+                write_raw(&fine, folder, &format!("{side}-{name}-fine.f32"));
+            }
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! Kernels as applications: a specification as TOML, files in, files out.
+//!
+//! ```text
+//! spec.toml ── Task::parse ──► Task ── run ──► stages, each a plan in slices ──► Finished: files
+//! ```
+//!
+//! Files that are read are named from the specification's own folder on. Files that are written
+//! have plain names, and whoever runs a task decides where they go.
+
+mod animation;
+mod camera;
+mod components;
+#[cfg(feature = "gpu")]
+mod device;
+mod files;
+mod keys;
+mod parcel;
+mod picture;
+mod sample;
+mod scans;
+mod table;
+
+#[cfg(test)]
+mod tests;
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+#[cfg(feature = "gpu")]
+use std::sync::Arc;
+
+use gleaner_protocol::Time;
+use serde::de::DeserializeOwned;
+use thiserror::Error as ThisError;
+use toml::Table;
+
+pub use files::{NameError, Product, read_spec};
+pub use parcel::{Parcel, join_tables, unpack};
+pub use sample::sample;
+pub use table::TableError;
+
+use self::components::PcaSpec;
+use self::picture::{IsosurfaceSpec, VolumeSpec};
+use self::scans::NpairsSpec;
+#[cfg(feature = "gpu")]
+use crate::gpu::Gpu;
+use crate::pace::Pace;
+use crate::plan::{Outcome, Plan, run};
+use crate::preempt::Preempt;
+
+/// What can be run by a specification.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Application {
+    /// A picture of a volume.
+    Volume,
+    /// The surface of one value in a volume.
+    Isosurface,
+    /// Principal components.
+    Pca,
+    /// Prediction and reproducibility of brain scans.
+    Npairs,
+}
+
+/// Why an application has no output.
+#[derive(Debug, ThisError)]
+pub enum ApplicationError {
+    /// The specification is not TOML, or a key is missing or of the wrong type.
+    #[error("{0}")]
+    Syntax(String),
+    /// It has a key that is none.
+    #[error("unknown key {0}")]
+    UnknownKey(String),
+    /// A value that is out of range, or does not fit the data.
+    #[error("{0}")]
+    Value(String),
+    /// A name that is none for a file.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// A file that would be written in the place of one that is read.
+    #[error(
+        "{} would be written over {}, which is read: give it another name, or write to another \
+         folder", written.display(), read.display()
+    )]
+    Overwrites {
+        /// What would be written.
+        written: PathBuf,
+        /// What is read, as it was named.
+        read: PathBuf,
+    },
+    /// A file that would be written in the place of a folder.
+    #[error("{} would be written, but is a folder: give it another name", .0.display())]
+    Folder(PathBuf),
+    /// A file that it names gives no data.
+    #[error("{}: {problem}", path.display())]
+    Data {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it, and what to do.
+        problem: String,
+    },
+    /// The work cannot be done.
+    #[error("{0}")]
+    Work(Box<dyn Error + Send + Sync>),
+    /// It was asked to stop.
+    #[error("stopped: {stage}, after {done} of {units} parts")]
+    Stopped {
+        /// What it was at.
+        stage: String,
+        /// Units that were done.
+        done: u64,
+        /// Units of the stage.
+        units: u64,
+    },
+}
+
+impl ApplicationError {
+    fn data(path: &Path, problem: impl ToString) -> Self {
+        Self::Data { path: path.to_owned(), problem: problem.to_string() }
+    }
+
+    fn value(problem: impl ToString) -> Self {
+        Self::Value(problem.to_string())
+    }
+
+    fn work(source: impl Error + Send + Sync + 'static) -> Self {
+        Self::Work(Box::new(source))
+    }
+
+    /// Whether the specification, or what it names, has to be another one.
+    #[must_use]
+    pub const fn is_usage(&self) -> bool {
+        !matches!(self, Self::Work(_) | Self::Stopped { .. })
+    }
+}
+
+/// What computes a task.
+#[derive(Debug, Clone)]
+pub enum Device {
+    /// The processor.
+    Processor,
+    /// A GPU. Applications that are not [for GPUs](Application::is_for_gpus) use the processor.
+    #[cfg(feature = "gpu")]
+    Gpu(Arc<Gpu>),
+}
+
+/// What a task is run with.
+pub struct Control<'a> {
+    /// Computes it.
+    pub device: Device,
+    /// Ends it between two slices.
+    pub preempt: &'a Preempt,
+    /// Time since boot.
+    pub clock: &'a dyn Fn() -> Time,
+    /// Told the stage and how far it is, in thousandths.
+    pub progress: &'a mut dyn FnMut(&str, u16),
+    /// Takes each file as soon as it is whole, or says why it cannot: then the task ends.
+    pub keep: &'a mut dyn FnMut(Product) -> Result<(), String>,
+}
+
+impl std::fmt::Debug for Control<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Control")
+            .field("device", &self.device)
+            .field("preempt", self.preempt)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An application with its specification.
+#[derive(Debug, Clone)]
+pub struct Task {
+    spec: Spec,
+    folder: PathBuf,
+}
+
+#[derive(Debug, Clone)]
+enum Spec {
+    Volume(VolumeSpec),
+    Isosurface(IsosurfaceSpec),
+    Pca(PcaSpec),
+    Npairs(NpairsSpec),
+}
+
+/// Files that are read, each with the key that names it.
+type Inputs<'a> = Vec<(&'static str, &'a Path)>;
+
+/// What the parts of a task share while it runs.
+struct Stages<'a> {
+    folder: &'a Path,
+    control: &'a mut Control<'a>,
+    /// Which one of how many alike is at work: progress is told as of all of them.
+    turn: (usize, usize),
+}
+
+impl Application {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Volume, Self::Isosurface, Self::Pca, Self::Npairs];
+
+    /// The one of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|application| application.name() == name)
+    }
+
+    /// Its name on command lines.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Volume => "volume",
+            Self::Isosurface => "isosurface",
+            Self::Pca => "pca",
+            Self::Npairs => "npairs",
+        }
+    }
+
+    /// Whether it can be computed on GPUs.
+    #[must_use]
+    pub const fn is_for_gpus(self) -> bool {
+        matches!(self, Self::Volume | Self::Pca)
+    }
+
+    /// A commented specification with every key there is; it works with the [`sample()`] data.
+    #[must_use]
+    pub const fn example(self) -> &'static str {
+        match self {
+            Self::Volume => include_str!("application/specs/volume.toml"),
+            Self::Isosurface => include_str!("application/specs/isosurface.toml"),
+            Self::Pca => include_str!("application/specs/pca.toml"),
+            Self::Npairs => include_str!("application/specs/npairs.toml"),
+        }
+    }
+}
+
+impl Task {
+    /// A task by its specification, whose relative names of files start at `folder`.
+    ///
+    /// # Errors
+    /// It is not TOML, has a key that is unknown, missing or of the wrong type, or names what
+    /// cannot be written.
+    pub fn parse(
+        application: Application,
+        text: &str,
+        folder: &Path,
+    ) -> Result<Self, ApplicationError> {
+        let spec = match application {
+            Application::Volume => Spec::Volume(checked(application, text, VolumeSpec::check)?),
+            Application::Isosurface => {
+                Spec::Isosurface(checked(application, text, IsosurfaceSpec::check)?)
+            }
+            Application::Pca => Spec::Pca(checked(application, text, PcaSpec::check)?),
+            Application::Npairs => Spec::Npairs(checked(application, text, NpairsSpec::check)?),
+        };
+        Ok(Self { spec, folder: folder.to_owned() })
+    }
+
+    /// Whether its files can be written to `folder`: none of them in the place of one that is read,
+    /// of the `spec` that it was parsed from, or of a folder.
+    ///
+    /// # Errors
+    /// One would be.
+    pub fn check_outputs(&self, spec: &Path, folder: &Path) -> Result<(), ApplicationError> {
+        let (inputs, outputs) = self.files();
+        let inputs = inputs.into_iter().flat_map(|(key, name)| {
+            let path = self.folder.join(name);
+            // What is wrong with it is told when it is read.
+            let data = parcel::data_of(key, &path).ok().flatten();
+            [Some(path), data].into_iter().flatten()
+        });
+        let read: Vec<PathBuf> = inputs.chain([spec.to_owned()]).collect();
+        for written in outputs.into_iter().map(|name| folder.join(name)) {
+            // What is not there yet is nothing that is read.
+            let Ok(place) = written.canonicalize() else { continue };
+            if let Some(read) =
+                read.iter().find(|read| read.canonicalize().is_ok_and(|read| read == place))
+            {
+                return Err(ApplicationError::Overwrites { written, read: read.clone() });
+            }
+            if place.is_dir() {
+                return Err(ApplicationError::Folder(written));
+            }
+        }
+        Ok(())
+    }
+
+    /// The files that it reads, and the names of those that it writes.
+    fn files(&self) -> (Inputs<'_>, Vec<String>) {
+        match &self.spec {
+            Spec::Volume(spec) => (spec.inputs(), spec.outputs()),
+            Spec::Isosurface(spec) => (spec.inputs(), spec.outputs()),
+            Spec::Pca(spec) => (spec.inputs(), spec.outputs()),
+            Spec::Npairs(spec) => (spec.inputs(), spec.outputs()),
+        }
+    }
+
+    /// Runs it until it is done or asked to stop; lines that say in short what came out.
+    ///
+    /// # Errors
+    /// A file cannot be read or kept, the data do not fit, or it was asked to stop.
+    pub fn run<'a>(
+        &'a self,
+        control: &'a mut Control<'a>,
+    ) -> Result<Vec<String>, ApplicationError> {
+        let mut stages = Stages { folder: &self.folder, control, turn: (0, 1) };
+        match &self.spec {
+            Spec::Volume(spec) => spec.run(&mut stages),
+            Spec::Isosurface(spec) => spec.run(&mut stages),
+            Spec::Pca(spec) => spec.run(&mut stages),
+            Spec::Npairs(spec) => spec.run(&mut stages),
+        }
+    }
+}
+
+fn checked<T: DeserializeOwned>(
+    application: Application,
+    text: &str,
+    check: fn(&T) -> Result<(), ApplicationError>,
+) -> Result<T, ApplicationError> {
+    let syntax =
+        |error: toml::de::Error| ApplicationError::Syntax(error.to_string().trim_end().to_owned());
+    let table: Table = text.parse().map_err(syntax)?;
+    keys::check(&table, application.example())?;
+    // From the text, so that what is wrong is told with its line.
+    let spec = toml::from_str(text).map_err(syntax)?;
+    check(&spec)?;
+    Ok(spec)
+}
+
+impl Stages<'_> {
+    /// A file that is read.
+    fn input(&self, name: &Path) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// Hands over a file that is whole.
+    fn keep(&mut self, product: Product) -> Result<(), ApplicationError> {
+        (self.control.keep)(product).map_err(|problem| ApplicationError::Work(problem.into()))
+    }
+
+    /// Performs one plan whose errors are not the specification's.
+    fn perform<P: Plan>(&mut self, stage: &str, plan: Box<P>) -> Result<P::Output, ApplicationError>
+    where
+        P::Error: Send + Sync + 'static,
+    {
+        self.perform_or(stage, plan, ApplicationError::work)
+    }
+
+    /// Performs one plan; `told` says whose errors are.
+    fn perform_or<P: Plan>(
+        &mut self,
+        stage: &str,
+        plan: Box<P>,
+        told: impl FnOnce(P::Error) -> ApplicationError,
+    ) -> Result<P::Output, ApplicationError> {
+        let Control { preempt, clock, progress, .. } = &mut *self.control;
+        let (turn, turns) = self.turn;
+        let mut shown = |permille: u16| {
+            let of_all = (turn * 1000 + usize::from(permille)) / turns;
+            progress(stage, u16::try_from(of_all).unwrap_or(1000));
+        };
+        shown(0);
+        match run(plan, preempt, &mut Pace::new(), clock, &mut shown) {
+            Ok(Outcome::Done(output)) => Ok(output),
+            Ok(Outcome::Stopped { done, units }) => {
+                Err(ApplicationError::Stopped { stage: stage.to_owned(), done, units })
+            }
+            Err(error) => Err(told(error)),
+        }
+    }
+}

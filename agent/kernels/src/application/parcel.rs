@@ -1,0 +1,330 @@
+//! Specifications that are carried out on another machine: what is sent there, and what is made of
+//! it.
+//!
+//! ```text
+//! spec.toml ── Parcel::pack ──► Parcel: text, files, parts ──(a network)──► unpack ──► Task
+//! ```
+//!
+//! # Invariants
+//! - What comes out reads files of the folder that it was unpacked for, and no others: who packed it
+//!   is not trusted.
+
+use std::path::{Path, PathBuf};
+use std::{fs, iter};
+
+use gleaner_protocol::check_file_name;
+use gleaner_protocol::limits::BLOB_BYTES_MAX;
+use toml::{Table, Value};
+
+use super::files::has_end;
+use super::{Application, ApplicationError, Spec, Task};
+use crate::volume::{ReadError, check_series_name, data_file};
+
+/// A specification whose files stand beside it under plain names, and where these are now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parcel {
+    /// The specification.
+    pub spec: String,
+    /// Each file's plain name, and the file.
+    pub files: Vec<(String, PathBuf)>,
+    /// Parts that can be done each by itself; none where it is one piece.
+    pub parts: Option<Vec<String>>,
+}
+
+impl Parcel {
+    /// Packs a specification whose relative names of files start at `folder`.
+    ///
+    /// # Errors
+    /// As [`Task::parse`]; or a file that is read is missing, too large or none, or has a name that
+    /// cannot be sent.
+    pub fn pack(
+        application: Application,
+        text: &str,
+        folder: &Path,
+    ) -> Result<Self, ApplicationError> {
+        let task = Task::parse(application, text, folder)?;
+        let mut table = parsed(text)?;
+        let (inputs, outputs) = task.files();
+        for name in outputs {
+            check_file_name(&name).map_err(ApplicationError::value)?;
+        }
+        let mut files: Vec<(String, PathBuf)> = Vec::new();
+        for (key, path) in inputs {
+            let path = folder.join(path);
+            let data = data_of(key, &path).map_err(|error| ApplicationError::data(&path, error))?;
+            table.insert(key.to_owned(), Value::String(plain_name(&path)?));
+            for path in iter::once(path).chain(data) {
+                check_file(&path)?;
+                let name = plain_name(&path)?;
+                match files.iter().find(|(taken, _)| *taken == name) {
+                    None => files.push((name, path)),
+                    Some((_, other)) if *other == path => {}
+                    Some((_, other)) => {
+                        let problem =
+                            format!("{} has the same name: rename one of them", other.display());
+                        return Err(ApplicationError::data(&path, problem));
+                    }
+                }
+            }
+        }
+        let spec = table.to_string();
+        debug_assert!(Task::parse(application, &spec, folder).is_ok(), "as it was: {spec}");
+        Ok(Self { spec, files, parts: task.parts() })
+    }
+}
+
+/// A task that was packed, or one part of it, with its files in `folder`.
+///
+/// # Errors
+/// As [`Task::parse`]; or it would read a file elsewhere, or has no such part.
+pub fn unpack(
+    application: Application,
+    text: &str,
+    folder: &Path,
+    part: Option<&str>,
+) -> Result<Task, ApplicationError> {
+    let task = Task::parse(application, text, folder)?;
+    for (_, path) in task.files().0 {
+        check_file_name(&path.to_string_lossy()).map_err(ApplicationError::value)?;
+    }
+    match part {
+        None => Ok(task),
+        Some(part) => task.only(part),
+    }
+}
+
+impl Task {
+    /// Parts that can be done each by itself, in order; none where it is one piece.
+    fn parts(&self) -> Option<Vec<String>> {
+        match &self.spec {
+            Spec::Volume(spec) => spec.parts(),
+            Spec::Npairs(spec) => Some(spec.parts()),
+            Spec::Isosurface(_) | Spec::Pca(_) => None,
+        }
+    }
+
+    /// One part of it.
+    fn only(self, part: &str) -> Result<Self, ApplicationError> {
+        let none = || {
+            let part: String = part.chars().take(80).collect();
+            ApplicationError::Value(format!("there is no part {part:?} of it"))
+        };
+        let spec = match self.spec {
+            Spec::Volume(spec) => spec.only(part).map(Spec::Volume),
+            Spec::Npairs(spec) => spec.only(part).map(Spec::Npairs),
+            Spec::Isosurface(_) | Spec::Pca(_) => None,
+        };
+        Ok(Self { spec: spec.ok_or_else(none)?, ..self })
+    }
+}
+
+/// Puts the tables that parts have written into one, a line of names first. Parts may lack the last
+/// columns of others. `None` where their columns are not the same.
+#[must_use]
+pub fn join_tables(parts: &[String]) -> Option<String> {
+    let head = |part: &String| part.lines().next().unwrap_or_default().to_owned();
+    let names = parts.iter().map(head).max_by_key(String::len)?;
+    let columns = names.split(',').count();
+    let mut joined = format!("{names}\n");
+    for part in parts {
+        let rest = names.strip_prefix(&head(part))?;
+        if !rest.is_empty() && !rest.starts_with(',') {
+            return None;
+        }
+        for line in part.lines().skip(1) {
+            let missing = columns.checked_sub(line.split(',').count())?;
+            joined.push_str(line);
+            joined.push_str(&",".repeat(missing));
+            joined.push('\n');
+        }
+    }
+    Some(joined)
+}
+
+/// Looks at the name of the file that this key has, as far as it says what is in it; the file that
+/// it names in its turn, if it does.
+pub(super) fn data_of(key: &str, path: &Path) -> Result<Option<PathBuf>, ReadError> {
+    match key {
+        "volume" => data_file(path),
+        "scans" => check_series_name(path).map(|()| None),
+        "data" if !has_end(&path.to_string_lossy(), ".csv") => {
+            check_series_name(path).map(|()| None)
+        }
+        _ => Ok(None),
+    }
+}
+
+fn parsed(text: &str) -> Result<Table, ApplicationError> {
+    text.parse().map_err(|error: toml::de::Error| {
+        ApplicationError::Syntax(error.to_string().trim_end().to_owned())
+    })
+}
+
+fn plain_name(path: &Path) -> Result<String, ApplicationError> {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let name = name.ok_or_else(|| ApplicationError::data(path, "it has no name for a file"))?;
+    check_file_name(name).map_err(|error| ApplicationError::data(path, error))?;
+    Ok(name.to_owned())
+}
+
+fn check_file(path: &Path) -> Result<(), ApplicationError> {
+    let about = fs::metadata(path).map_err(|error| ApplicationError::data(path, error))?;
+    if !about.is_file() {
+        return Err(ApplicationError::data(path, "it is no file"));
+    }
+    let bytes = about.len();
+    if bytes > BLOB_BYTES_MAX {
+        let problem = format!("its {bytes} bytes are more than the {BLOB_BYTES_MAX} of an input");
+        return Err(ApplicationError::data(path, problem));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use gleaner_protocol::Time;
+
+    use super::super::{Control, Device, sample};
+    use super::*;
+    use crate::preempt::Preempt;
+
+    /// A folder with a kernel's sample in it, and its specification.
+    fn folder(application: Application) -> (tempfile::TempDir, String) {
+        let folder = tempfile::tempdir().expect("a folder");
+        for product in sample(application, 1).expect("a sample") {
+            fs::write(folder.path().join(product.name), product.bytes).expect("written");
+        }
+        (folder, application.example().to_owned())
+    }
+
+    fn told(application: Application, spec: &str, folder: &Path) -> String {
+        let error = Parcel::pack(application, spec, folder).expect_err("it is refused");
+        assert!(error.is_usage(), "{error}");
+        error.to_string()
+    }
+
+    #[test]
+    fn the_sample_of_each_kernel_is_packed_and_unpacked_as_it_was() {
+        for application in Application::ALL {
+            let (from, spec) = folder(application);
+            let parcel = Parcel::pack(application, &spec, from.path()).expect("a parcel");
+            let to = tempfile::tempdir().expect("a folder");
+            for (name, path) in &parcel.files {
+                fs::copy(path, to.path().join(name)).expect("copied");
+            }
+            let task = unpack(application, &parcel.spec, to.path(), None).expect("a task");
+            let before = Task::parse(application, &spec, from.path()).expect("a task");
+            assert_eq!(format!("{:?}", task.spec), format!("{:?}", before.spec));
+        }
+    }
+
+    #[test]
+    fn files_of_other_folders_are_packed_under_plain_names_with_what_their_headers_name() {
+        let (folder, spec) = folder(Application::Isosurface);
+        let data = folder.path().join("data");
+        fs::create_dir(&data).expect("made");
+        let header = "file = \"a.raw\"\nsize = [2, 2, 2]\ntype = \"u8\"\n";
+        fs::write(data.join("a.toml"), header).expect("written");
+        fs::write(data.join("a.raw"), [0; 8]).expect("written");
+        let spec = spec.replace("ripples.nrrd", "data/a.toml");
+        let parcel = Parcel::pack(Application::Isosurface, &spec, folder.path()).expect("a parcel");
+        let files = ["a.toml", "a.raw"].map(|name| (name.to_owned(), data.join(name)));
+        assert_eq!(parcel.files, files);
+        assert!(parcel.spec.contains("volume = \"a.toml\""), "{}", parcel.spec);
+        fs::remove_file(data.join("a.raw")).expect("ours");
+        let missing = told(Application::Isosurface, &spec, folder.path());
+        assert!(missing.contains("a.raw: No such file"), "{missing}");
+    }
+
+    #[test]
+    fn what_cannot_be_sent_is_told_with_its_name() {
+        let (folder, spec) = folder(Application::Pca);
+        let with = |data: &str| spec.replace("table.csv", data);
+        let told = |spec: &str| told(Application::Pca, spec, folder.path());
+        assert!(told(&with("none.csv")).contains("none.csv: No such file"));
+        fs::create_dir(folder.path().join("folder.csv")).expect("made");
+        assert!(told(&with("folder.csv")).contains("folder.csv: it is no file"));
+        assert!(told(&with("table.txt")).contains("not a series of volumes by its name"));
+        fs::write(folder.path().join(".hidden.csv"), "1,2\n").expect("written");
+        assert!(told(&with(".hidden.csv")).contains("no leading dot"));
+        let huge = File::create(folder.path().join("huge.csv")).expect("made");
+        huge.set_len(BLOB_BYTES_MAX + 1).expect("sparse");
+        assert!(told(&with("huge.csv")).contains("are more than the 1073741824 of an input"));
+        assert!(
+            told(&spec.replace("scores.csv", ".scores.csv"))
+                .contains("\".scores.csv\" is no plain file name")
+        );
+        assert!(told(&spec.replace("components = 3", "componets = 3")).contains("did you mean"));
+    }
+
+    #[test]
+    fn what_is_no_volume_or_series_by_its_name_is_told_as_where_it_runs() {
+        for (application, from, to) in [
+            (Application::Volume, "ripples.nrrd", "ripples.vtk"),
+            (Application::Isosurface, "ripples.nrrd", "none.toml"),
+            (Application::Npairs, "scans.nii", "scans.img"),
+            (Application::Pca, "table.csv", ".."),
+        ] {
+            let (folder, spec) = folder(application);
+            let spec = spec.replace(from, to);
+            let task = Task::parse(application, &spec, folder.path()).expect("a task");
+            let preempt = Preempt::new();
+            let mut control = Control {
+                device: Device::Processor,
+                preempt: &preempt,
+                clock: &|| Time::ZERO,
+                progress: &mut |_, _| (),
+                keep: &mut |product| panic!("{} was made", product.name),
+            };
+            let run = task.run(&mut control).expect_err("refused").to_string();
+            assert_eq!(told(application, &spec, folder.path()), run);
+        }
+    }
+
+    #[test]
+    fn two_files_of_one_name_are_refused() {
+        let (folder, spec) = folder(Application::Npairs);
+        fs::create_dir(folder.path().join("other")).expect("made");
+        fs::write(folder.path().join("other/scans.nii"), "x").expect("written");
+        let spec = spec.replace("design.csv", "other/scans.nii");
+        let told = told(Application::Npairs, &spec, folder.path());
+        assert!(told.contains("other/scans.nii") && told.contains("rename one of them"), "{told}");
+    }
+
+    #[test]
+    fn what_is_unpacked_reads_no_other_folder() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for file in ["../table.csv", "/etc/passwd", "a/b.csv", ".."] {
+            let spec = Application::Pca.example().replace("table.csv", file);
+            let error = unpack(Application::Pca, &spec, folder.path(), None).expect_err(file);
+            assert!(error.to_string().contains("no plain file name"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_part_is_one_number_of_components() {
+        let (folder, spec) = folder(Application::Npairs);
+        let parcel = Parcel::pack(Application::Npairs, &spec, folder.path()).expect("a parcel");
+        assert_eq!(parcel.parts.as_deref(), Some(&["1", "2", "4", "8"].map(str::to_owned)[..]));
+        let of = |part| unpack(Application::Npairs, &parcel.spec, folder.path(), Some(part));
+        assert_eq!(of("4").expect("a task").parts(), Some(vec!["4".to_owned()]));
+        let none = of("3").expect_err("there is none").to_string();
+        assert!(none.contains("no part \"3\""), "{none}");
+        let (_folder, spec) = self::folder(Application::Volume);
+        assert!(unpack(Application::Volume, &spec, Path::new(""), Some("0")).is_err());
+    }
+
+    #[test]
+    fn tables_of_parts_are_joined_with_all_columns_that_any_has() {
+        let of = |parts: &[&str]| {
+            join_tables(&parts.iter().map(|p| (*p).to_owned()).collect::<Vec<_>>())
+        };
+        assert_eq!(of(&["a,b\n1,2\n", "a,b,c\n3,4,5\n"]).as_deref(), Some("a,b,c\n1,2,\n3,4,5\n"));
+        assert_eq!(of(&["a,b\n1,2\n", "a,c\n3,4\n"]), None);
+        assert_eq!(of(&["a,b\n1,2\n", "a,bc\n3,4\n"]), None);
+        assert_eq!(of(&["a\n1,2\n"]), None);
+        assert_eq!(of(&[]), None);
+    }
+}

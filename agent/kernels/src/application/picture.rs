@@ -1,0 +1,228 @@
+//! Volumes and what is made of them: pictures and meshes.
+
+use std::io::Cursor;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use super::animation::AnimationSpec;
+use super::camera::CameraSpec;
+#[cfg(feature = "gpu")]
+use super::device::DevicePhotographer;
+use super::files::{check_name, has_end};
+use super::{ApplicationError, Device, Inputs, Product, Stages};
+use crate::image::{Image, write_exr, write_png};
+use crate::isosurface::{IsosurfacePlan, write_glb, write_ply};
+use crate::raycast::{Camera, ControlPoint, FramePlan, Look, Scene, ScenePlan, Shading, Transfer};
+use crate::volume::{Brick, Volume, read_volume};
+
+/// What a picture is taken of, and how.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct VolumeSpec {
+    volume: PathBuf,
+    picture: String,
+    size: [usize; 2],
+    step: Option<f64>,
+    opacity_unit: f64,
+    camera: CameraSpec,
+    transfer: Vec<PointSpec>,
+    shading: Option<ShadingSpec>,
+    animation: Option<AnimationSpec>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PointSpec {
+    value: f32,
+    colour: [f32; 3],
+    opacity: f32,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ShadingSpec {
+    ambient: f32,
+    diffuse: f32,
+    specular: f32,
+    shininess: u16,
+}
+
+/// What a surface is made of.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct IsosurfaceSpec {
+    volume: PathBuf,
+    value: f32,
+    mesh: String,
+}
+
+fn volume(stages: &Stages<'_>, name: &Path) -> Result<Arc<Volume>, ApplicationError> {
+    let path = stages.input(name);
+    let volume = read_volume(&path).map_err(|error| ApplicationError::data(&path, error))?;
+    Ok(Arc::new(volume))
+}
+
+impl VolumeSpec {
+    pub(super) fn check(&self) -> Result<(), ApplicationError> {
+        check_name("picture", &self.picture, &[".png", ".exr"])?;
+        self.camera.camera(self.size)?;
+        self.transfer()?;
+        self.animation.as_ref().map_or(Ok(()), |flight| flight.check(&self.camera, self.size))
+    }
+
+    pub(super) fn inputs(&self) -> Inputs<'_> {
+        vec![("volume", &self.volume)]
+    }
+
+    pub(super) fn outputs(&self) -> Vec<String> {
+        match &self.animation {
+            None => vec![self.picture.clone()],
+            Some(animation) => animation.names(&self.picture),
+        }
+    }
+
+    /// Each frame is a part.
+    pub(super) fn parts(&self) -> Option<Vec<String>> {
+        self.animation.as_ref().map(AnimationSpec::parts)
+    }
+
+    /// The part of this name.
+    pub(super) fn only(self, part: &str) -> Option<Self> {
+        let animation = self.animation.as_ref()?.only(part)?;
+        Some(Self { animation: Some(animation), ..self })
+    }
+
+    fn transfer(&self) -> Result<Transfer, ApplicationError> {
+        let points = self.transfer.iter().map(|point| {
+            let PointSpec { value, colour, opacity } = *point;
+            ControlPoint { value, colour, opacity }
+        });
+        Transfer::new(points.collect(), self.opacity_unit).map_err(ApplicationError::value)
+    }
+
+    fn look(&self) -> Result<Look, ApplicationError> {
+        let shading = self.shading.as_ref().map(|light| Shading {
+            ambient: light.ambient,
+            diffuse: light.diffuse,
+            specular: light.specular,
+            shininess: light.shininess,
+        });
+        Ok(Look { transfer: self.transfer()?, step: self.step, shading })
+    }
+
+    fn cameras(&self) -> Result<Vec<Camera>, ApplicationError> {
+        match &self.animation {
+            None => Ok(vec![self.camera.camera(self.size)?]),
+            Some(animation) => animation.cameras(&self.camera, self.size),
+        }
+    }
+
+    pub(super) fn run(&self, stages: &mut Stages<'_>) -> Result<Vec<String>, ApplicationError> {
+        let (cameras, look) = (self.cameras()?, self.look()?);
+        let volume = volume(stages, &self.volume)?;
+        let mut summary = Vec::new();
+        let mut photographer = match stages.control.device.clone() {
+            Device::Processor => {
+                let plan = ScenePlan::new(Brick::whole(volume), &look);
+                let plan = plan.map_err(ApplicationError::value)?;
+                Photographer::Processor(stages.perform("scene", plan)?)
+            }
+            #[cfg(feature = "gpu")]
+            Device::Gpu(gpu) => {
+                summary.push(format!("taken by {}", gpu.name()));
+                Photographer::Gpu(DevicePhotographer::new(gpu, volume, look, self.size)?)
+            }
+        };
+        let (frames, pixels) = (cameras.len(), self.size[0] * self.size[1]);
+        let (mut seen, mut frames_seen) = (0, 0);
+        for (frame, (name, camera)) in self.outputs().into_iter().zip(cameras).enumerate() {
+            let stage = match frames {
+                1 => "picture".to_owned(),
+                _ => format!("picture {} of {frames}", frame + 1),
+            };
+            stages.turn = (frame, frames);
+            let image;
+            (image, photographer) = photographer.take(stages, &stage, camera)?;
+            seen = image.pixels().iter().filter(|pixel| pixel[3] > 0.0).count();
+            frames_seen += usize::from(seen > 0);
+            stages.keep(product(name, &image)?)?;
+        }
+        summary.push(match frames {
+            1 => format!("{seen} of {pixels} pixels show something"),
+            _ => format!("{frames_seen} of {frames} pictures show something"),
+        });
+        Ok(summary)
+    }
+}
+
+/// Takes pictures of one volume, which it has made ready.
+enum Photographer {
+    Processor(Arc<Scene>),
+    #[cfg(feature = "gpu")]
+    Gpu(Box<DevicePhotographer>),
+}
+
+impl Photographer {
+    /// A camera's picture, and what takes the next one.
+    fn take(
+        self,
+        stages: &mut Stages<'_>,
+        stage: &str,
+        camera: Camera,
+    ) -> Result<(Image, Self), ApplicationError> {
+        match self {
+            Self::Processor(scene) => {
+                let frame = stages.perform(stage, FramePlan::new(scene.clone(), camera))?;
+                Ok((frame.image, Self::Processor(scene)))
+            }
+            #[cfg(feature = "gpu")]
+            Self::Gpu(photographer) => {
+                let (image, photographer) = photographer.take(stages, stage, &camera)?;
+                Ok((image, Self::Gpu(photographer)))
+            }
+        }
+    }
+}
+
+/// A picture as the file that its name says.
+fn product(name: String, image: &Image) -> Result<Product, ApplicationError> {
+    let mut file = Cursor::new(Vec::new());
+    if has_end(&name, ".exr") {
+        write_exr(image, &mut file).map_err(ApplicationError::work)?;
+    } else {
+        write_png(image, &mut file).map_err(ApplicationError::work)?;
+    }
+    Ok(Product { name, bytes: file.into_inner() })
+}
+
+impl IsosurfaceSpec {
+    pub(super) fn check(&self) -> Result<(), ApplicationError> {
+        check_name("mesh", &self.mesh, &[".ply", ".glb"])
+    }
+
+    pub(super) fn inputs(&self) -> Inputs<'_> {
+        vec![("volume", &self.volume)]
+    }
+
+    pub(super) fn outputs(&self) -> Vec<String> {
+        vec![self.mesh.clone()]
+    }
+
+    pub(super) fn run(&self, stages: &mut Stages<'_>) -> Result<Vec<String>, ApplicationError> {
+        let brick = Brick::whole(volume(stages, &self.volume)?);
+        let plan = IsosurfacePlan::new(brick, self.value).map_err(ApplicationError::value)?;
+        let mesh = stages.perform("surface", plan)?;
+        let mut bytes = Vec::new();
+        if has_end(&self.mesh, ".glb") {
+            write_glb(&mesh, &mut bytes).map_err(ApplicationError::work)?;
+        } else {
+            write_ply(&mesh, &mut bytes).map_err(ApplicationError::work)?;
+        }
+        let (triangles, vertices) = (mesh.triangles().len(), mesh.positions().len());
+        let summary = format!("{triangles} triangles between {vertices} vertices");
+        stages.keep(Product { name: self.mesh.clone(), bytes })?;
+        Ok(vec![summary])
+    }
+}

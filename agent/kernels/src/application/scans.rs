@@ -1,0 +1,183 @@
+//! Prediction and reproducibility of scans in files.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use super::files::{check_distinct, check_name, series_file};
+use super::{ApplicationError, Inputs, Product, Stages, table};
+use crate::limits::{COMPONENT_COUNTS_MAX, SPLITS_MAX};
+use crate::npairs::{Design, Npairs, NpairsError, NpairsPlan};
+use crate::pca::Matrix;
+use crate::volume::{Series, read_series};
+
+/// What scans are analysed, and how.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NpairsSpec {
+    scans: PathBuf,
+    design: PathBuf,
+    components: Vec<usize>,
+    splits: usize,
+    seed: u64,
+    figures: String,
+    maps: Option<String>,
+}
+
+/// Stands for the number of components in the name of a file of maps.
+const PLACE: &str = "{components}";
+
+impl NpairsSpec {
+    pub(super) fn check(&self) -> Result<(), ApplicationError> {
+        check_name("figures", &self.figures, &[".csv"])?;
+        let counts = self.components.len();
+        if !(1..=COMPONENT_COUNTS_MAX).contains(&counts) {
+            return Err(ApplicationError::Value(format!(
+                "components = {counts} numbers: give 1 to {COMPONENT_COUNTS_MAX}"
+            )));
+        }
+        if !(1..=SPLITS_MAX).contains(&self.splits) {
+            let problem = format!("splits = {}: give 1 to {SPLITS_MAX}", self.splits);
+            return Err(ApplicationError::Value(problem));
+        }
+        let mut known = BTreeSet::new();
+        if let Some(twice) = self.components.iter().find(|count| !known.insert(**count)) {
+            return Err(ApplicationError::Value(format!(
+                "components names {twice} twice: give each number once"
+            )));
+        }
+        let Some(maps) = &self.maps else { return Ok(()) };
+        check_name("maps", maps, &[".nii", ".nii.gz"])?;
+        if counts > 1 && !maps.contains(PLACE) {
+            return Err(ApplicationError::Value(format!(
+                "maps = {maps:?}: {counts} files cannot have one name, put {PLACE} into it"
+            )));
+        }
+        check_distinct(&self.outputs())
+    }
+
+    pub(super) fn inputs(&self) -> Inputs<'_> {
+        vec![("scans", &self.scans), ("design", &self.design)]
+    }
+
+    pub(super) fn outputs(&self) -> Vec<String> {
+        let maps = self.components.iter().filter_map(|count| self.map_name(*count));
+        [self.figures.clone()].into_iter().chain(maps).collect()
+    }
+
+    /// The name of the file of the maps with so many components, if one is asked for.
+    fn map_name(&self, count: usize) -> Option<String> {
+        self.maps.as_ref().map(|maps| maps.replace(PLACE, &count.to_string()))
+    }
+
+    /// Each number of components is a part.
+    pub(super) fn parts(&self) -> Vec<String> {
+        self.components.iter().map(usize::to_string).collect()
+    }
+
+    /// The part of this name.
+    pub(super) fn only(self, part: &str) -> Option<Self> {
+        let count = *self.components.iter().find(|count| count.to_string() == part)?;
+        Some(Self { components: vec![count], ..self })
+    }
+
+    pub(super) fn run(&self, stages: &mut Stages<'_>) -> Result<Vec<String>, ApplicationError> {
+        let path = stages.input(&self.design);
+        let labels = table::read(&path).map_err(|error| ApplicationError::data(&path, error))?;
+        let design = design(&labels).map_err(|error| ApplicationError::data(&path, error))?;
+        let path = stages.input(&self.scans);
+        let series = read_series(&path).map_err(|error| ApplicationError::data(&path, error))?;
+        let refused = |error: NpairsError| ApplicationError::data(&path, error);
+        let counts = &self.components;
+        NpairsPlan::check(series.data(), &design, counts, self.splits, self.seed)
+            .map_err(refused)?;
+        // The largest first: where it cannot be done, nothing was done in vain.
+        let mut order: Vec<usize> = (0..counts.len()).collect();
+        order.sort_by_key(|at| Reverse(counts[*at]));
+        let mut done: BTreeMap<usize, (Npairs, Option<Product>)> = BTreeMap::new();
+        for (turn, at) in order.into_iter().enumerate() {
+            let (count, data) = (counts[at], series.data().clone());
+            let plan = NpairsPlan::new(data, design.clone(), count, self.splits, self.seed)
+                .map_err(refused)?;
+            let stage = format!("{count} components ({} of {})", turn + 1, counts.len());
+            let mut npairs = stages.perform_or(&stage, plan, |error| {
+                if error.is_of_data() { refused(error) } else { ApplicationError::work(error) }
+            })?;
+            // Maps are as large as scans: those that nobody asked for are not kept.
+            let maps = std::mem::replace(
+                &mut npairs.maps,
+                Matrix { rows: 0, columns: 0, numbers: Vec::new() },
+            );
+            let file = match self.map_name(count) {
+                Some(name) => {
+                    let maps = Series::new(series.size(), series.spacing(), maps);
+                    let maps = maps.map_err(ApplicationError::work)?;
+                    Some(series_file(&name, &maps).map_err(ApplicationError::work)?)
+                }
+                None => None,
+            };
+            done.insert(at, (npairs, file));
+        }
+        let (found, maps): (Vec<Npairs>, Vec<Option<Product>>) = done.into_values().unzip();
+        let figures = figures(&self.figures, &found);
+        let mut products = [figures].into_iter().chain(maps.into_iter().flatten());
+        products.try_for_each(|product| stages.keep(product))?;
+        let summary = found.iter().map(|npairs| {
+            format!(
+                "{} components: prediction {:.3}, reproducibility {:.3}",
+                npairs.components, npairs.prediction, npairs.reproducibility[0]
+            )
+        });
+        Ok(summary.collect())
+    }
+}
+
+/// A design out of its table: a class in each line, and a group where there are two columns.
+pub(super) fn design(labels: &Matrix) -> Result<Design, String> {
+    if labels.columns() > 2 {
+        let found = labels.columns();
+        return Err(format!("{found} numbers in a line: give class and group of a scan"));
+    }
+    let mut columns = [Vec::new(), Vec::new()];
+    for row in 0..labels.rows() {
+        for (column, label) in labels.row(row).iter().enumerate() {
+            // Beyond that, neighbours are the same number.
+            if label.fract() != 0.0 || label.abs() > 2_f64.powi(53) {
+                return Err(format!("scan {}: {label} is not a whole number", row + 1));
+            }
+            columns[column].push(*label as i64);
+        }
+    }
+    let [classes, groups] = &columns;
+    let groups = (labels.columns() == 2).then_some(groups.as_slice());
+    Design::new(classes, groups).map_err(|error| error.to_string())
+}
+
+/// A line for each number of components.
+fn figures(name: &str, found: &[Npairs]) -> Product {
+    let variates = found.iter().map(|npairs| npairs.reproducibility.len()).max().unwrap_or(0);
+    let mut names =
+        ["components", "prediction", "right", "splits", "voxels"].map(str::to_owned).to_vec();
+    names.extend(table::numbered("reproducibility", variates));
+    let mut text = names.join(",");
+    text.push('\n');
+    for npairs in found {
+        let mut fields = vec![
+            npairs.components.to_string(),
+            npairs.prediction.to_string(),
+            npairs.right.to_string(),
+            npairs.splits.len().to_string(),
+            npairs.voxels.to_string(),
+        ];
+        // Few components have fewer variates.
+        fields.extend(
+            (0..variates)
+                .map(|j| npairs.reproducibility.get(j).map_or(String::new(), f64::to_string)),
+        );
+        text.push_str(&fields.join(","));
+        text.push('\n');
+    }
+    Product { name: name.to_owned(), bytes: text.into_bytes() }
+}

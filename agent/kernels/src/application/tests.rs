@@ -1,0 +1,287 @@
+mod animation;
+
+use std::fs;
+
+use super::*;
+use crate::pca::Matrix;
+use crate::volume::{Series, read_nifti, read_series};
+
+fn folder(application: Application) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    for Product { name, bytes } in sample(application, 1).expect("data") {
+        fs::write(folder.path().join(name), bytes).expect("written");
+    }
+    folder
+}
+
+/// What a task has said and made.
+#[derive(Debug)]
+struct Finished {
+    products: Vec<Product>,
+    summary: Vec<String>,
+}
+
+fn run_in(
+    folder: &Path,
+    application: Application,
+    text: &str,
+    preempt: &Preempt,
+) -> Result<Finished, ApplicationError> {
+    run_task(&Task::parse(application, text, folder)?, preempt)
+}
+
+fn run_task(task: &Task, preempt: &Preempt) -> Result<Finished, ApplicationError> {
+    run_on(Device::Processor, task, preempt)
+}
+
+fn run_on(device: Device, task: &Task, preempt: &Preempt) -> Result<Finished, ApplicationError> {
+    let (clock, mut progress) = (|| Time::ZERO, |_: &str, _: u16| ());
+    let mut products = Vec::new();
+    let mut keep = |product| {
+        products.push(product);
+        Ok(())
+    };
+    let (clock, progress) = (&clock, &mut progress);
+    let summary = task.run(&mut Control { device, preempt, clock, progress, keep: &mut keep })?;
+    Ok(Finished { products, summary })
+}
+
+fn finished(application: Application, text: &str) -> Result<Finished, String> {
+    let folder = folder(application);
+    run_in(folder.path(), application, text, &Preempt::new()).map_err(|error| error.to_string())
+}
+
+#[test]
+fn every_example_works_with_its_sample() {
+    for application in Application::ALL {
+        let done = finished(application, application.example()).expect("an output");
+        assert!(!done.summary.is_empty());
+        assert!(done.products.iter().all(|product| !product.bytes.is_empty()));
+        // And with every key that is commented out, but the one of two that exclude each other.
+        let all = application.example().replace("# step = ", "step = ");
+        finished(application, &all).expect("an output");
+    }
+}
+
+#[test]
+fn each_application_makes_what_its_name_says() {
+    let products = |application: Application| {
+        finished(application, application.example()).expect("an output").products
+    };
+    let [picture] = &products(Application::Volume)[..] else { panic!("one file") };
+    assert!(picture.name == "volume.png" && picture.bytes.starts_with(b"\x89PNG"));
+    let [mesh] = &products(Application::Isosurface)[..] else { panic!("one file") };
+    assert!(mesh.bytes.starts_with(b"ply\n"));
+    let exr = Application::Volume.example().replace("volume.png", "volume.EXR");
+    let exr = &finished(Application::Volume, &exr).expect("an output").products[0];
+    assert!(exr.bytes.starts_with(&[0x76, 0x2f, 0x31, 0x01]));
+    let glb = Application::Isosurface.example().replace("isosurface.ply", "a.glb");
+    let glb = &finished(Application::Isosurface, &glb).expect("an output").products[0];
+    assert!(glb.bytes.starts_with(b"glTF"));
+}
+
+#[test]
+fn components_of_the_sample_are_those_it_was_made_of() {
+    let done = finished(Application::Pca, Application::Pca.example()).expect("an output");
+    let folder = tempfile::tempdir().expect("a folder");
+    let read = |at: usize| {
+        let path = folder.path().join("a.csv");
+        fs::write(&path, &done.products[at].bytes).expect("written");
+        table::read(&path).expect("a table")
+    };
+    let (variances, scores, loadings) = (read(0), read(1), read(2));
+    // Three columns with a deviation of 3, two with one of 2, and one with one of 1.
+    for (found, expected) in variances.numbers().iter().zip([27.0, 8.0, 1.0]) {
+        assert!((found / expected - 1.0).abs() < 0.25, "{found} {expected}");
+    }
+    assert_eq!((scores.rows(), scores.columns()), (200, 3));
+    let third = 1.0 / 3_f64.sqrt();
+    for (found, expected) in loadings.row(0).iter().zip([third, third, third, 0.0, 0.0, 0.0]) {
+        assert!((found - expected).abs() < 0.1, "{:?}", loadings.row(0));
+    }
+}
+
+/// What votes over tables tolerate: a millionth of the largest number of each column.
+#[cfg(feature = "gpu")]
+#[test]
+fn components_on_a_gpu_are_those_of_the_processor() {
+    let folder = folder(Application::Pca);
+    let task = Task::parse(Application::Pca, Application::Pca.example(), folder.path());
+    let task = task.expect("a task");
+    let ours = run_task(&task, &Preempt::new()).expect("an output");
+    let gpu = crate::gpu::tests::software();
+    let theirs = run_on(Device::Gpu(gpu.clone()), &task, &Preempt::new()).expect("an output");
+    assert_eq!(theirs.summary, [vec![format!("found by {}", gpu.name())], ours.summary].concat());
+    for (ours, theirs) in ours.products.iter().zip(&theirs.products) {
+        assert_eq!(ours.name, theirs.name);
+        let [ours, theirs] = [ours, theirs].map(|product| {
+            let path = folder.path().join("read.csv");
+            fs::write(&path, &product.bytes).expect("written");
+            table::read(&path).expect("a table")
+        });
+        assert_eq!(ours.rows(), theirs.rows());
+        for column in 0..ours.columns() {
+            let numbers =
+                (0..ours.rows()).map(|row| (ours.row(row)[column], theirs.row(row)[column]));
+            let largest = numbers.clone().fold(0.0_f64, |most, (ours, _)| most.max(ours.abs()));
+            assert!(numbers.clone().all(|(a, b)| (a - b).abs() <= 1e-6 * largest), "{column}");
+        }
+    }
+}
+
+#[test]
+fn scans_of_the_sample_are_told_with_two_components_and_not_with_one() {
+    let folder = folder(Application::Npairs);
+    let example = Application::Npairs.example().replace("{components}.nii", "{components}.nii.gz");
+    let done = run_in(folder.path(), Application::Npairs, &example, &Preempt::new());
+    let done = done.expect("an output");
+    let names: Vec<&str> = done.products.iter().map(|product| product.name.as_str()).collect();
+    let maps = ["map-1.nii.gz", "map-2.nii.gz", "map-4.nii.gz", "map-8.nii.gz"];
+    assert_eq!(names, [&["npairs.csv"], &maps[..]].concat());
+    let path = folder.path().join("figures.csv");
+    fs::write(&path, &done.products[0].bytes).expect("written");
+    let figures = table::read(&path).expect("a table");
+    assert_eq!((figures.rows(), figures.columns()), (4, 6));
+    assert!(figures.row(0)[1] < 0.6 && figures.row(1)[1] > 0.9, "{figures:?}");
+    let scans = read_series(&folder.path().join("scans.nii")).expect("scans");
+    let map = read_nifti(&done.products[2].bytes[..]).expect("a map");
+    assert_eq!(map.size(), scans.size());
+}
+
+#[test]
+fn components_of_scans_are_volumes() {
+    let folder = folder(Application::Npairs);
+    let text = Application::Pca.example().replace("table.csv", "scans.nii");
+    let text = text.replace("\"components.csv\"", "\"components.nii\"");
+    let done = run_in(folder.path(), Application::Pca, &text, &Preempt::new()).expect("an output");
+    fs::write(folder.path().join("components.nii"), &done.products[2].bytes).expect("written");
+    let components = read_series(&folder.path().join("components.nii")).expect("volumes");
+    assert_eq!(components.data().rows(), 3);
+}
+
+#[test]
+fn what_is_wrong_is_told_with_what_would_be_right() {
+    use Application::{Isosurface, Npairs, Pca, Volume};
+    let folders = Application::ALL.map(|application| (application, folder(application)));
+    for (application, from, to, words) in [
+        (Pca, "components = 3", "component = 3", "did you mean \"components\"?"),
+        (Volume, "eye =", "eyes =", "in [camera]; did you mean \"eye\"?"),
+        (Volume, "value = 60.0", "valu = 60.0", "in [transfer]; did you mean \"value\"?"),
+        (Pca, "components = 3", "components = \"many\"", "expected usize"),
+        (Pca, "components = 3", "", "missing field `components`"),
+        (Pca, "components = 3", "components = ", "TOML"),
+        (Pca, "components = 3", "components = 7", "has from 1 to 6"),
+        (Pca, "table.csv", "none.csv", "none.csv: read: No such file"),
+        (Pca, "scores.csv", "../scores.csv", "plain name that ends in .csv"),
+        (Volume, "volume.png", "volume.jpg", "ends in .png or .exr"),
+        (Volume, "fov_degrees = 25.0", "", "either fov_degrees or height"),
+        (Volume, "fov_degrees = 25.0", "fov_degrees = 200.0", "below 180"),
+        (Volume, "size = [320, 240]", "size = [0, 240]", "0 x 240 pixels"),
+        (Volume, "opacity_unit = 1.0", "opacity_unit = 0.0", "opacity unit 0"),
+        (Volume, "value = 90.0", "value = 9.0", "sort them by value"),
+        (Isosurface, "value = 100.0", "value = nan", "finite value"),
+        (Isosurface, "ripples.nrrd", "isosurface.toml", "header"),
+        (Npairs, "[1, 2, 4, 8]", "[]", "0 numbers"),
+        (Npairs, "[1, 2, 4, 8]", "[90]", "has from 1 to 58"),
+        (Npairs, "[1, 2, 4, 8]", "[1, 4, 4]", "names 4 twice"),
+        (Pca, "scores.csv", "components.csv", "the name of two files"),
+        (Npairs, "splits = 50", "splits = 0", "splits = 0: give 1 to"),
+        (Npairs, "map-{components}", "map", "put {components} into it"),
+        (Npairs, "design.csv", "npairs.toml", "npairs.toml: line 2"),
+    ] {
+        let (_, folder) =
+            folders.iter().find(|(of, _)| *of == application).expect("a folder for each");
+        let example = application.example();
+        assert!(example.contains(from), "{from}");
+        let text = example.replacen(from, to, 1);
+        let told = run_in(folder.path(), application, &text, &Preempt::new());
+        let told = told.expect_err("refused").to_string();
+        assert!(told.contains(words), "{from} -> {to}: {told}");
+    }
+}
+
+#[test]
+fn labels_that_are_none_are_told_with_their_scan() {
+    let told = |rows, columns, numbers: &[f64]| {
+        let labels = Matrix { rows, columns, numbers: numbers.to_vec() };
+        scans::design(&labels).expect_err("refused")
+    };
+    assert!(told(1, 3, &[1.0; 3]).contains("3 numbers in a line"));
+    assert_eq!(told(2, 1, &[1.0, 0.5]), "scan 2: 0.5 is not a whole number");
+    assert!(told(4, 1, &[1.0; 4]).starts_with("1 classes"));
+}
+
+#[test]
+fn a_wish_to_stop_ends_a_task_and_says_where() {
+    let folder = folder(Application::Isosurface);
+    let preempt = Preempt::new();
+    preempt.ask();
+    let example = Application::Isosurface.example();
+    let error = run_in(folder.path(), Application::Isosurface, example, &preempt);
+    let error = error.expect_err("stopped");
+    assert!(matches!(&error, ApplicationError::Stopped { done: 0, units, .. } if *units > 0));
+    assert!(!error.is_usage());
+}
+
+/// How npairs refuses a specification, and the stages before.
+fn refused(folder: &Path, text: &str) -> (ApplicationError, Vec<String>) {
+    let task = Task::parse(Application::Npairs, text, folder).expect("a task");
+    let (preempt, clock, mut stages) = (Preempt::new(), || Time::ZERO, Vec::new());
+    let mut progress = |stage: &str, _: u16| {
+        if stages.last().is_none_or(|last| last != stage) {
+            stages.push(stage.to_owned());
+        }
+    };
+    let mut control = Control {
+        device: Device::Processor,
+        preempt: &preempt,
+        clock: &clock,
+        progress: &mut progress,
+        keep: &mut |product| panic!("{} was made", product.name),
+    };
+    let error = task.run(&mut control).expect_err("refused");
+    (error, stages)
+}
+
+#[test]
+fn a_number_of_components_that_cannot_be_is_told_before_the_others_are_tried() {
+    let folder = folder(Application::Npairs);
+    let example = Application::Npairs.example();
+    for counts in ["[1, 90]", "[2, 0]"] {
+        let (error, stages) = refused(folder.path(), &example.replace("[1, 2, 4, 8]", counts));
+        assert!(error.to_string().contains("from 1 to 58") && error.is_usage(), "{error}");
+        assert_eq!(stages, Vec::<String>::new());
+    }
+    // Three voxels have three components, which is known when one was tried.
+    let mut numbers: Vec<f64> = (0_u32..360).map(|n| f64::from(n * n % 97)).collect();
+    let write = |numbers: &[f64]| {
+        let data = Matrix::new(120, 3, numbers.to_vec()).expect("finite");
+        let series = Series::new([3, 1, 1], [1.0; 3], data).expect("a series");
+        let file = files::series_file("scans.nii", &series).expect("a file");
+        fs::write(folder.path().join(file.name), file.bytes).expect("written");
+    };
+    write(&numbers);
+    let (error, stages) = refused(folder.path(), &example.replace("[1, 2, 4, 8]", "[1, 4]"));
+    let told = error.to_string();
+    assert!(told.contains("scans.nii: 4 components") && told.contains("3 directions"), "{told}");
+    assert!(error.is_usage());
+    assert_eq!(stages, ["4 components (1 of 2)"]);
+    numbers.fill(0.1);
+    write(&numbers);
+    let (error, _) = refused(folder.path(), example);
+    assert!(error.to_string().contains("none of 3 voxels varies") && error.is_usage(), "{error}");
+}
+
+#[test]
+fn figures_are_in_the_order_of_the_specification() {
+    let folder = folder(Application::Npairs);
+    let text = Application::Npairs.example().replace("[1, 2, 4, 8]", "[2, 8, 1]");
+    let text = text.replace("splits = 50", "splits = 2");
+    let done = run_in(folder.path(), Application::Npairs, &text, &Preempt::new());
+    let done = done.expect("an output");
+    let names: Vec<&str> = done.products.iter().map(|product| product.name.as_str()).collect();
+    assert_eq!(names, ["npairs.csv", "map-2.nii", "map-8.nii", "map-1.nii"]);
+    let figures = str::from_utf8(&done.products[0].bytes).expect("text");
+    let counts: Vec<&str> = figures.lines().filter_map(|line| line.split(',').next()).collect();
+    assert_eq!(counts, ["components", "2", "8", "1"]);
+}

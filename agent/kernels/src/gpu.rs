@@ -1,0 +1,273 @@
+//! A graphics processor, reached through Vulkan.
+//!
+//! [`Gpu::open`] chooses one and makes it ready. What it is given is waited for before anything
+//! else is: one dispatch at a time, so that no more than that is ever beyond recall.
+//!
+//! # Invariants
+//! Whatever a driver says is an error with the device's name, never a panic: each use is in
+//! `Gpu::checked`, and a wait ends.
+
+mod choice;
+mod error;
+mod program;
+mod staging;
+
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, Waker};
+
+use wgpu::{
+    Backends, Buffer, BufferSlice, BufferUsages, CommandEncoderDescriptor, Device,
+    DeviceDescriptor, ErrorFilter, Extent3d, Instance, InstanceDescriptor, InstanceFlags, Limits,
+    MapMode, MemoryBudgetThresholds, PollError, PollStatus, PollType, Queue, SubmissionIndex,
+    TexelCopyBufferLayout, Texture,
+};
+
+pub use error::GpuError;
+pub(crate) use program::{Program, READ, UNIFORM, WRITTEN};
+pub(crate) use staging::Staging;
+
+use self::choice::{Candidate, choose};
+use crate::limits::{DEVICE_MEMORY_PERCENT, DEVICE_UPLOAD_BYTES, DEVICE_WAIT_MAX};
+
+/// A graphics processor that is ready to compute.
+#[derive(Debug)]
+pub struct Gpu {
+    name: String,
+    device: Device,
+    queue: Queue,
+    /// Why it is gone.
+    lost: Arc<OnceLock<String>>,
+}
+
+impl Gpu {
+    /// Opens the GPU whose name has `wanted` in it, or the strongest kind that there is. Devices
+    /// that are only software, such as llvmpipe, are used when they are named.
+    ///
+    /// # Errors
+    /// There is none with a Vulkan driver, none of that name, or it cannot be used.
+    pub fn open(wanted: Option<&str>) -> Result<Arc<Self>, GpuError> {
+        let mut settings = InstanceDescriptor::new_without_display_handle();
+        settings.backends = Backends::VULKAN;
+        settings.flags = InstanceFlags::empty();
+        // A device that pages memory out and in is slower than a processor.
+        settings.memory_budget_thresholds = MemoryBudgetThresholds {
+            for_resource_creation: Some(DEVICE_MEMORY_PERCENT),
+            for_device_loss: None,
+        };
+        let instance = Instance::new(settings);
+        let mut adapters = now(instance.enumerate_adapters(Backends::VULKAN)).unwrap_or_default();
+        let candidates: Vec<Candidate> = adapters
+            .iter()
+            .map(wgpu::Adapter::get_info)
+            .map(|info| Candidate { name: info.name, kind: info.device_type })
+            .collect();
+        let chosen = choose(&candidates, wanted)?;
+        let (adapter, name) = (adapters.swap_remove(chosen), candidates[chosen].name.clone());
+        let refused = |problem: String| GpuError::Refused {
+            device: candidates[chosen].name.clone(),
+            problem,
+        };
+        // What every device has that computes at all, and textures as large as this one allows.
+        let limits = Limits::downlevel_defaults().using_resolution(adapter.limits());
+        let device = now(adapter.request_device(&DeviceDescriptor {
+            label: Some("kernels"),
+            required_limits: limits,
+            ..DeviceDescriptor::default()
+        }));
+        let (device, queue) = device
+            .ok_or_else(|| refused("it does not answer".to_owned()))?
+            .map_err(|error| refused(error.to_string()))?;
+        let lost = Arc::new(OnceLock::new());
+        device.set_device_lost_callback({
+            let lost = lost.clone();
+            move |_, reason| {
+                let _ = lost.set(reason);
+            }
+        });
+        // Otherwise the library panics: these are errors outside of `checked`, where nothing is
+        // awaited from a device, such as when it drops what a lost one had.
+        device.on_uncaptured_error(Arc::new(|_| ()));
+        Ok(Arc::new(Self { name, device, queue, lost }))
+    }
+
+    /// What its driver calls it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) const fn device(&self) -> &Device {
+        &self.device
+    }
+
+    pub(crate) const fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    /// Does something with it, on the caller's own thread, and finds out whether that went well.
+    /// `what` says in a word or two what memory is for.
+    pub(crate) fn checked<T>(
+        &self,
+        what: &str,
+        work: impl FnOnce() -> Result<T, GpuError>,
+    ) -> Result<T, GpuError> {
+        let filters = [ErrorFilter::Internal, ErrorFilter::Validation, ErrorFilter::OutOfMemory];
+        let scopes = filters.map(|filter| self.device.push_error_scope(filter));
+        let result = work();
+        // All of them, the last one first: that is how they are stacked.
+        let found: Vec<wgpu::Error> =
+            scopes.into_iter().rev().filter_map(|scope| now(scope.pop()).flatten()).collect();
+        // A lost device refuses nothing, and is told of by whoever waits for it.
+        let _ = self.poll(PollType::Poll);
+        if let Some(problem) = self.lost.get() {
+            return Err(GpuError::of_lost(&self.name, what, problem));
+        }
+        match found.into_iter().next() {
+            Some(error) => Err(GpuError::of(&self.name, what, &error)),
+            None => result,
+        }
+    }
+
+    /// Waits until what was submitted is done.
+    pub(crate) fn wait(&self, submission: SubmissionIndex) -> Result<(), GpuError> {
+        let wait =
+            PollType::Wait { submission_index: Some(submission), timeout: Some(DEVICE_WAIT_MAX) };
+        match self.poll(wait) {
+            Some(Ok(_)) => Ok(()),
+            Some(Err(PollError::Timeout)) => Err(self.hung()),
+            Some(Err(error)) => Err(self.failed(&error.to_string())),
+            None => Err(self.gone(self.lost.get().map_or("", String::as_str))),
+        }
+    }
+
+    /// What the library hears of the device. Where that is lost meanwhile it panics, with nothing
+    /// of its own held.
+    fn poll(&self, how: PollType) -> Option<Result<PollStatus, PollError>> {
+        catch_unwind(AssertUnwindSafe(|| self.device.poll(how))).ok()
+    }
+
+    /// Copies the first `bytes` of a buffer that can be mapped, once what was submitted is done.
+    pub(crate) fn read(
+        &self,
+        buffer: &Buffer,
+        bytes: u64,
+        submission: SubmissionIndex,
+    ) -> Result<Vec<u8>, GpuError> {
+        let part = buffer.slice(..bytes);
+        self.map(part, MapMode::Read, Some(submission))?;
+        let view = part.get_mapped_range().map_err(|error| self.failed(&error.to_string()))?;
+        let copy = view.to_vec();
+        drop(view);
+        buffer.unmap();
+        Ok(copy)
+    }
+
+    /// Maps a part of a buffer that can be, once what was submitted is done; with nothing of that,
+    /// one that nothing uses any more.
+    fn map(
+        &self,
+        part: BufferSlice<'_>,
+        mode: MapMode,
+        submission: Option<SubmissionIndex>,
+    ) -> Result<(), GpuError> {
+        let (tell, told) = sync_channel(1);
+        part.map_async(mode, move |mapped| {
+            let _ = tell.send(mapped);
+        });
+        match submission {
+            Some(submission) => self.wait(submission)?,
+            None => drop(self.poll(PollType::Poll)),
+        }
+        // Whoever waits for a device may be the one who is told, so this may come later.
+        let mapped = told.recv_timeout(DEVICE_WAIT_MAX).map_err(|_| self.hung())?;
+        mapped.map_err(|error| self.failed(&error.to_string()))
+    }
+
+    /// Submits a copy of so many bytes of `from` to the beginning of `to`.
+    pub(crate) fn copied(
+        &self,
+        from: &Buffer,
+        first: u64,
+        to: &Buffer,
+        bytes: u64,
+    ) -> SubmissionIndex {
+        let described = CommandEncoderDescriptor { label: Some("copy") };
+        let mut commands = self.device.create_command_encoder(&described);
+        commands.copy_buffer_to_buffer(from, first, to, 0, bytes);
+        self.queue.submit([commands.finish()])
+    }
+
+    /// Writes layers of a texture of one number a voxel. `bytes` are those of all its layers.
+    pub(crate) fn upload(
+        &self,
+        texture: &Texture,
+        layers: Range<usize>,
+        bytes: &[u8],
+    ) -> Result<(), GpuError> {
+        let size = texture.size();
+        let layer_bytes = bytes.len() / size.depth_or_array_layers as usize;
+        let at_once = (DEVICE_UPLOAD_BYTES / layer_bytes.max(1)).max(1);
+        for first in layers.clone().step_by(at_once) {
+            let end = (first + at_once).min(layers.end);
+            let mut place = texture.as_image_copy();
+            place.origin.z = side(first);
+            self.queue.write_texture(
+                place,
+                &bytes[first * layer_bytes..end * layer_bytes],
+                TexelCopyBufferLayout {
+                    offset: 0,
+                    bytes_per_row: Some(side(layer_bytes) / size.height),
+                    rows_per_image: Some(size.height),
+                },
+                Extent3d { depth_or_array_layers: side(end - first), ..size },
+            );
+            self.wait(self.queue.submit([]))?;
+        }
+        Ok(())
+    }
+
+    /// A buffer of so many bytes.
+    pub(crate) fn buffer(&self, label: &str, bytes: usize, usage: BufferUsages) -> Buffer {
+        self.device.create_buffer(&wgpu::BufferDescriptor {
+            label: Some(label),
+            size: bytes as u64,
+            usage,
+            mapped_at_creation: false,
+        })
+    }
+
+    fn gone(&self, problem: &str) -> GpuError {
+        GpuError::Lost { device: self.name.clone(), problem: problem.to_owned() }
+    }
+
+    fn hung(&self) -> GpuError {
+        GpuError::Hung { device: self.name.clone() }
+    }
+
+    fn failed(&self, problem: &str) -> GpuError {
+        match self.lost.get() {
+            Some(problem) => self.gone(problem),
+            None => GpuError::Failed { device: self.name.clone(), problem: problem.to_owned() },
+        }
+    }
+}
+
+/// A length as a device counts it; what does not fit is refused by its limits.
+pub(crate) fn side(length: usize) -> u32 {
+    u32::try_from(length).unwrap_or(u32::MAX)
+}
+
+/// What a future brings at once. Outside of browsers those of the library never wait.
+fn now<T>(future: impl Future<Output = T>) -> Option<T> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    }
+}

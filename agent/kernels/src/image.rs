@@ -1,0 +1,69 @@
+//! Pictures.
+
+mod exr_file;
+mod png_file;
+
+pub use exr_file::write_exr;
+pub use png_file::{ImageError, write_png};
+
+/// Red, green, blue, each times opacity, and opacity.
+pub type Rgba = [f32; 4];
+
+/// A picture of premultiplied colours, rows from the top.
+///
+/// # Invariants
+/// There are width × height pixels.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Image {
+    width: usize,
+    pixels: Vec<Rgba>,
+}
+
+impl Image {
+    /// A picture in which nothing is to be seen.
+    #[must_use]
+    pub fn transparent(width: usize, height: usize) -> Self {
+        Self { width, pixels: vec![[0.0; 4]; width * height] }
+    }
+
+    /// Pixels in a row.
+    #[must_use]
+    pub const fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Rows.
+    #[must_use]
+    pub fn height(&self) -> usize {
+        self.pixels.len().checked_div(self.width).unwrap_or(0)
+    }
+
+    /// All pixels, row by row from the top.
+    #[must_use]
+    pub fn pixels(&self) -> &[Rgba] {
+        &self.pixels
+    }
+
+    pub(crate) fn pixels_mut(&mut self) -> &mut [Rgba] {
+        &mut self.pixels
+    }
+
+    /// The largest difference between two pictures of one size, over all pixels and channels.
+    /// `None` where their sizes differ.
+    #[must_use]
+    pub fn difference(&self, other: &Self) -> Option<f32> {
+        (self.width == other.width && self.pixels.len() == other.pixels.len()).then(|| {
+            let pairs = self.pixels.iter().flatten().zip(other.pixels.iter().flatten());
+            pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+        })
+    }
+}
+
+/// Puts `back` behind `front`: what shines through `front` of it is added.
+#[inline(always)]
+pub fn under(front: &mut Rgba, back: &Rgba) {
+    let through = 1.0 - front[3];
+    for (front, back) in front.iter_mut().zip(back) {
+        *front += through * back;
+    }
+}

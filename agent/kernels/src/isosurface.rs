@@ -1,0 +1,28 @@
+//! Surfaces of one value, as meshes of triangles.
+//!
+//! Source: Lorensen, Cline: Marching Cubes: A High Resolution 3D Surface Construction Algorithm,
+//! 1987.
+//!
+//! A voxel is inside where its value is at least the surface's. A vertex is on an edge of the grid
+//! that leads from inside to outside, and belongs to all triangles around; its normal points to
+//! smaller values. Where the corners of a face are inside and outside by turns, those inside are
+//! kept apart, in both cells that share the face.
+//!
+//! # Invariants
+//! Within the volume a mesh has no holes: each side of a triangle is that of one other, the other
+//! way around, unless it is on the volume's rim. Meshes of bricks, [joined](Mesh::join), are the
+//! mesh of the whole volume: vertices on the border of bricks are the same to the bit.
+
+mod cases;
+mod extract;
+mod gltf_file;
+mod mesh;
+mod ply_file;
+
+#[cfg(test)]
+mod tests;
+
+pub use extract::{IsosurfaceError, IsosurfacePlan};
+pub use gltf_file::write_glb;
+pub use mesh::{Mesh, MeshError};
+pub use ply_file::write_ply;

@@ -1,0 +1,103 @@
+//! Triangles that share vertices.
+
+use std::collections::HashMap;
+
+use thiserror::Error;
+
+use crate::limits::MESH_VERTICES_MAX;
+
+/// Triangles that share vertices.
+///
+/// # Invariants
+/// There are as many normals and edges as positions, and triangles name positions that are there.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Mesh {
+    pub(super) positions: Vec<[f32; 3]>,
+    pub(super) normals: Vec<[f32; 3]>,
+    pub(super) triangles: Vec<[u32; 3]>,
+    /// The edge of the volume's grid that each vertex is on.
+    pub(super) edges: Vec<u64>,
+}
+
+/// Why there is no mesh or no file of it.
+#[derive(Debug, Error)]
+pub enum MeshError {
+    /// More vertices than one mesh may have.
+    #[error("a mesh of more than {MESH_VERTICES_MAX} vertices: cut the volume into bricks")]
+    TooLarge,
+    /// The file cannot be written.
+    #[error("write a mesh: {0}")]
+    Write(#[from] std::io::Error),
+    /// The file's description cannot be written.
+    #[error("write a mesh as glTF: {0}")]
+    Gltf(#[from] gltf::Error),
+    /// As above.
+    #[error("write a mesh as glTF: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+impl Mesh {
+    /// Where the vertices are, in the unit of the volume's spacing.
+    #[must_use]
+    pub fn positions(&self) -> &[[f32; 3]] {
+        &self.positions
+    }
+
+    /// Where the surface faces at each vertex: towards smaller values. Of length one.
+    #[must_use]
+    pub fn normals(&self) -> &[[f32; 3]] {
+        &self.normals
+    }
+
+    /// Vertices of each triangle, counter-clockwise as seen from where its normals point.
+    #[must_use]
+    pub fn triangles(&self) -> &[[u32; 3]] {
+        &self.triangles
+    }
+
+    /// One mesh out of those of one volume's bricks: a vertex that several have is one.
+    ///
+    /// # Errors
+    /// It would have too many vertices.
+    pub fn join(parts: &[Self]) -> Result<Self, MeshError> {
+        let mut whole = Self::default();
+        let mut places: HashMap<u64, u32> = HashMap::new();
+        for part in parts {
+            let mut place_in_whole = Vec::with_capacity(part.edges.len());
+            for (vertex, edge) in part.edges.iter().enumerate() {
+                let place = match places.get(edge) {
+                    Some(place) => *place,
+                    None => {
+                        let place =
+                            whole.push(part.positions[vertex], part.normals[vertex], *edge)?;
+                        places.insert(*edge, place);
+                        place
+                    }
+                };
+                place_in_whole.push(place);
+            }
+            let triangles = part.triangles.iter();
+            whole
+                .triangles
+                .extend(triangles.map(|corners| corners.map(|at| place_in_whole[at as usize])));
+        }
+        Ok(whole)
+    }
+
+    /// Adds a vertex and says which one it is.
+    pub(super) fn push(
+        &mut self,
+        position: [f32; 3],
+        normal: [f32; 3],
+        edge: u64,
+    ) -> Result<u32, MeshError> {
+        let place = u32::try_from(self.positions.len()).unwrap_or(u32::MAX);
+        if place >= MESH_VERTICES_MAX {
+            return Err(MeshError::TooLarge);
+        }
+        self.positions.push(position);
+        self.normals.push(normal);
+        self.edges.push(edge);
+        Ok(place)
+    }
+}

@@ -1,0 +1,127 @@
+//! Named bounds of what a kernel takes in and how long it goes on without looking up.
+
+#[cfg(feature = "gpu")]
+use std::time::Duration;
+
+use gleaner_protocol::Span;
+
+/// What a slice is sized for. A release waits for half of it on average.
+pub(crate) const SLICE_TARGET: Span = Span::from_millis(3);
+/// A slice has at most this many times the units of the longest one of its kind before it: one
+/// slice that was quick by chance does not make the next one long.
+pub(crate) const SLICE_GROWTH_MAX: u64 = 4;
+/// Voxels that are held in one piece: indices in 32 bits, with a sign.
+pub(crate) const VOXELS_MAX: usize = (1 << 31) - 1;
+/// Voxels along each side of a volume in a NIfTI-1 file, and volumes in it: numbers of sixteen bits
+/// with a sign.
+pub(crate) const NIFTI_SIDE_MAX: u16 = i16::MAX.unsigned_abs();
+/// Bytes of a volume's header, where it is text.
+pub(crate) const HEADER_BYTES_MAX: u64 = 64 << 10;
+/// Cells along each side of a block that is passed over in one go where nothing is to be seen.
+pub(crate) const MACRO_CELL: usize = 4;
+/// Pixels of one picture.
+pub(crate) const PIXELS_MAX: usize = 1 << 28;
+/// Pictures of one animation: four digits tell them apart.
+pub(crate) const ANIMATION_FRAMES_MAX: usize = 10_000;
+/// Keys that the path of a camera has.
+pub(crate) const ANIMATION_KEYS_MAX: usize = 1000;
+/// Samples that one ray takes of a volume.
+pub(crate) const RAY_SAMPLES_MAX: usize = 1 << 16;
+/// What shines through less than this is not followed any further: half of what a picture of
+/// eight bits a channel tells apart.
+pub(crate) const THROUGH_MIN: f32 = 1.0 / 512.0;
+/// Pixels along each side of the tiles that a picture is taken in.
+pub(crate) const TILE: usize = 8;
+/// Parts that put one picture together.
+pub(crate) const PARTS_MAX: usize = 4096;
+/// Vertices of one mesh: PLY numbers them with a sign.
+pub(crate) const MESH_VERTICES_MAX: u32 = 1 << 28;
+/// Rows and columns of a block of sums of squares and products.
+pub(crate) const GRAM_BLOCK: usize = 128;
+/// Products that are summed up for it in one go.
+pub(crate) const GRAM_DEPTH: usize = 2048;
+/// The smaller side of a matrix whose components are found: sums of 2 GiB.
+pub(crate) const GRAM_SIDE_MAX: usize = 16_384;
+/// Rows that are averaged, centred or multiplied in one go.
+pub(crate) const PCA_ROWS: usize = 64;
+/// Steps that an eigenvector may take to be found; two are usual.
+pub(crate) const INVERSE_ITERATIONS_MAX: usize = 8;
+/// Numbers of a component that are at least this share of its largest one are taken for as large.
+pub(crate) const SIGN_SHARE: f64 = 0.99;
+/// Of more than this share of all eigenvectors, all are found at once.
+pub(crate) const LEADING_SHARE_MAX: usize = 8;
+/// Classes of scans that are told apart.
+pub(crate) const CLASSES_MAX: usize = 64;
+/// Scans of each class that a half has at least: one alone says nothing about how it varies.
+pub(crate) const SCANS_PER_CLASS_MIN: usize = 2;
+/// Splits of scans in halves, of one analysis.
+pub(crate) const SPLITS_MAX: usize = 10_000;
+/// Of so many groups all splits are listed; of more, some are drawn.
+pub(crate) const SPLIT_GROUPS_LISTED: usize = 16;
+/// Draws for each split that is wanted, before there are no more.
+pub(crate) const SPLIT_TRIES: usize = 20;
+/// Draws in a row that give no other split, before there are no more.
+pub(crate) const SPLIT_MISSES_MAX: usize = 1000;
+/// Voxels of a map that are summed up in one go.
+pub(crate) const MAP_VOXELS: usize = 4096;
+/// Of what varies in a canonical variate, the least share that is within classes: less is what
+/// rounding leaves of nothing.
+pub(crate) const WITHIN_SHARE_MIN: f64 = 1e-10;
+/// Bytes of a table as text.
+pub(crate) const TABLE_BYTES_MAX: u64 = 1 << 30;
+/// Numbers of components that one run tries.
+pub(crate) const COMPONENT_COUNTS_MAX: usize = 1000;
+/// Voxels along each side of a brick on a device, where it allows as many: a layer of bytes is sent
+/// in a slice.
+#[cfg(feature = "gpu")]
+pub(crate) const DEVICE_SIDE_MAX: usize = 2048;
+/// Bytes of the voxels of a brick on a device: what small ones hold beside what they are shown.
+#[cfg(feature = "gpu")]
+pub(crate) const DEVICE_BRICK_BYTES_MAX: usize = 1 << 30;
+/// Of the memory that a driver says is there for a program, what is used, in percent.
+#[cfg(feature = "gpu")]
+pub(crate) const DEVICE_MEMORY_PERCENT: u8 = 90;
+/// Bytes of voxels that are sent to a device in one go, or one layer of them.
+#[cfg(feature = "gpu")]
+pub(crate) const DEVICE_UPLOAD_BYTES: usize = 64 << 20;
+/// Tiles of one dispatch: 8 MiB of rays.
+#[cfg(feature = "gpu")]
+pub(crate) const DEVICE_TILES_MAX: usize = 4096;
+/// Samples that a ray takes in one dispatch: what is on a device cannot be called back.
+#[cfg(feature = "gpu")]
+pub(crate) const DEVICE_RAY_SAMPLES: usize = 4096;
+/// Rows and columns of a tile of sums on a device: sixteen invocations along each side have four.
+#[cfg(feature = "gpu")]
+pub(crate) const DEVICE_PRODUCT_TILE: usize = 64;
+/// Products that a tile sums up in one dispatch: their digits' sums are far from the limits of 32
+/// bits. A slice on a device is one such dispatch at least, and as many as fit in its time.
+#[cfg(feature = "gpu")]
+pub(crate) const DEVICE_PRODUCT_DEPTH: usize = 256;
+/// Tiles of sums on a device at once: 32 MiB.
+#[cfg(feature = "gpu")]
+pub(crate) const DEVICE_PRODUCT_TILES_MAX: usize = 512;
+/// Tiles of sums of squares and products that are summed up at once, where there is enough to sum
+/// up: 65536 invocations.
+#[cfg(feature = "gpu")]
+pub(crate) const DEVICE_PRODUCT_TILES_FULL: usize = 256;
+/// Products that are summed up before sums come back: 64 bits hold those of the largest digits.
+#[cfg(feature = "gpu")]
+pub(crate) const DEVICE_SUMMED_MAX: usize = 1 << 22;
+/// Tiles of sums that come back in one go: 4 MiB.
+#[cfg(feature = "gpu")]
+pub(crate) const DEVICE_FETCH_TILES_MAX: usize = 64;
+/// Bytes of a slab of a matrix on a device: what every device binds.
+#[cfg(feature = "gpu")]
+pub(crate) const DEVICE_SLAB_BYTES_MAX: usize = 128 << 20;
+/// Of a matrix' longer side, what a slab has of it.
+#[cfg(feature = "gpu")]
+pub(crate) const DEVICE_SLAB_SIDE_MAX: usize = 1 << 16;
+/// Bytes of numbers that are sent to a device in one go. A line of a slab is shorter.
+#[cfg(feature = "gpu")]
+pub(crate) const DEVICE_STAGING_BYTES: usize = 8 << 20;
+/// Bytes of a matrix that is whole on a device; of a larger one, a slab at a time is.
+#[cfg(feature = "gpu")]
+pub(crate) const DEVICE_MATRIX_BYTES_MAX: usize = 1 << 30;
+/// How long a slice on a device may take before nothing is expected of it any more.
+#[cfg(feature = "gpu")]
+pub(crate) const DEVICE_WAIT_MAX: Duration = Duration::from_secs(60);

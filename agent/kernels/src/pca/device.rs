@@ -1,0 +1,52 @@
+//! Principal components on a GPU.
+//!
+//! What a device multiplies are whole numbers. Each number of the centred matrix is rounded to
+//! forty bits, counted from the largest one of its column (of its row, where sums are over rows),
+//! and cut into four digits of ten. Products of digits, and sums of some, are whole numbers that
+//! single precision holds without rounding; they are added up as integers, and come back as
+//! such. So the sums that come back are those of the rounded matrix, but for the products of the
+//! last digits (each at most 2^-58 of the largest product), and every device has the same to
+//! the bit. Means, what comes back and the eigenproblem are double precision, on the processor.
+//!
+//! ```text
+//! Matrix ── means, powers ──► slabs of whole numbers ──► products.wgsl ──► sums
+//!                                       │                                   │ eigenvectors
+//!            no more columns than rows: └────────────► products.wgsl ◄──────┤
+//!                                                          │                │
+//!                                                       scores          components, on the
+//!                                                                       processor: more columns
+//! ```
+//!
+//! A matrix that is too large for a device, or for what memory it has left, goes there slab by slab,
+//! of its longer side. Sums come back group by group of their tiles, each once where all slabs, or
+//! all tiles, are there at once. Where there are few tiles, each is summed up in several layers, so
+//! that a device has as much to do as it can.
+//!
+//! # How far it is from the processor's
+//! Call the root of an eigenvalue, as a share of the largest root, a root. Eigenvalues agree within
+//! 1e-11 of the largest one, and to eight digits where their root is a thousandth or more. Components
+//! and scores agree within a millionth of the largest number in their column, as votes over tables
+//! ask for, where the root is 1e-4 or more and no other root is within 1e-5 of it. Beyond that,
+//! rounding decides, the more the smaller that a root or the distance to its neighbour is:
+//! components turn, on any two processors as on a device. Two whose roots are equal are any two in
+//! their plane.
+//!
+//! Where there are no more columns than rows, loadings are eigenvectors, and those of a column whose
+//! numbers are smaller than others by far have fewer digits, here as there: they agree as said where
+//! the largest of the column, times the root's square, is 1e-9 or more. Where there are more columns
+//! than rows, it makes no difference.
+//!
+//! # Invariants
+//! A dispatch is waited for before the next one. Memory is asked for before any work is done, and
+//! no more afterwards: what is sent goes through a buffer that is there for it.
+
+mod fixed;
+mod layout;
+mod multiplier;
+mod plan;
+mod schedule;
+
+#[cfg(test)]
+mod tests;
+
+pub use plan::DevicePcaPlan;

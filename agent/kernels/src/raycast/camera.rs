@@ -1,0 +1,226 @@
+//! Where a picture is taken from.
+
+use thiserror::Error;
+
+use crate::limits::PIXELS_MAX;
+
+/// How space becomes flat.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Projection {
+    /// All rays come from the eye.
+    Perspective {
+        /// Angle between the lowest and the highest row, in degrees.
+        fov_degrees: f64,
+    },
+    /// All rays are parallel.
+    Parallel {
+        /// From the lowest to the highest row, in the unit of space.
+        height: f64,
+    },
+}
+
+/// A point of view, and the size of the picture that is taken there. What is behind it is not
+/// seen, so it may be in a volume.
+///
+/// # Invariants
+/// The three directions are of length one and at right angles; there are pixels.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Camera {
+    eye: [f64; 3],
+    forward: [f64; 3],
+    right: [f64; 3],
+    up: [f64; 3],
+    projection: Projection,
+    width: usize,
+    height: usize,
+}
+
+/// Why there is no picture from somewhere.
+#[derive(Debug, Clone, PartialEq, Error)]
+pub enum CameraError {
+    /// A number that is NaN or infinite.
+    #[error("camera: a coordinate is not a finite number")]
+    NotFinite,
+    /// It looks nowhere.
+    #[error("camera: eye and target are one point, move one of them")]
+    NoDirection,
+    /// The picture could be turned any way.
+    #[error("camera: `up` is zero or along the line of sight, give another direction")]
+    NoUp,
+    /// Nothing fits between the rows.
+    #[error("camera: {0}: a field of view is above 0 and below 180 degrees, a height above 0")]
+    NoView(f64),
+    /// Too few or too many pixels.
+    #[error("camera: {width} x {height} pixels: give 1 to {PIXELS_MAX} in all")]
+    Size {
+        /// Pixels in a row.
+        width: usize,
+        /// Rows.
+        height: usize,
+    },
+}
+
+/// A half line. Its direction has length one.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ray {
+    pub(super) origin: [f64; 3],
+    pub(super) direction: [f64; 3],
+}
+
+impl Camera {
+    /// A camera at `eye` that looks at `target`, with `up` upwards in its picture.
+    ///
+    /// # Errors
+    /// These do not say how the picture is taken, or it would have no pixels or too many.
+    pub fn new(
+        eye: [f64; 3],
+        target: [f64; 3],
+        up: [f64; 3],
+        projection: Projection,
+        [width, height]: [usize; 2],
+    ) -> Result<Self, CameraError> {
+        let numbers = [eye, target, up];
+        if !numbers.iter().flatten().all(|number| number.is_finite()) {
+            return Err(CameraError::NotFinite);
+        }
+        let pixels = width.checked_mul(height);
+        if !pixels.is_some_and(|pixels| (1..=PIXELS_MAX).contains(&pixels)) {
+            return Err(CameraError::Size { width, height });
+        }
+        match projection {
+            Projection::Perspective { fov_degrees: view } if !(view > 0.0 && view < 180.0) => {
+                return Err(CameraError::NoView(view));
+            }
+            Projection::Parallel { height: view } if !(view > 0.0 && view.is_finite()) => {
+                return Err(CameraError::NoView(view));
+            }
+            _ => (),
+        }
+        let sight = [0, 1, 2].map(|axis| target[axis] - eye[axis]);
+        let forward = unit(sight).ok_or(CameraError::NoDirection)?;
+        let up = unit(up).ok_or(CameraError::NoUp)?;
+        let aside = cross(forward, up);
+        let right = unit(aside).filter(|_| dot(aside, aside) > 1e-12).ok_or(CameraError::NoUp)?;
+        let up = cross(right, forward);
+        Ok(Self { eye, forward, right, up, projection, width, height })
+    }
+
+    /// Pixels in a row.
+    #[must_use]
+    pub const fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Rows.
+    #[must_use]
+    pub const fn height(&self) -> usize {
+        self.height
+    }
+
+    /// The ray through the middle of a pixel, row 0 on top.
+    pub(super) fn ray(&self, x: usize, y: usize) -> Ray {
+        let (width, height) = (self.width as f64, self.height as f64);
+        let aside = (2.0 * (x as f64 + 0.5) - width) / height;
+        let above = 1.0 - 2.0 * (y as f64 + 0.5) / height;
+        let offset = |scale: f64| {
+            [0, 1, 2].map(|axis| scale * (aside * self.right[axis] + above * self.up[axis]))
+        };
+        match self.projection {
+            Projection::Perspective { fov_degrees } => {
+                let offset = offset((fov_degrees.to_radians() / 2.0).tan());
+                let direction = [0, 1, 2].map(|axis| self.forward[axis] + offset[axis]);
+                // As long as `forward` at least.
+                let length = dot(direction, direction).sqrt();
+                Ray { origin: self.eye, direction: direction.map(|part| part / length) }
+            }
+            Projection::Parallel { height } => {
+                let offset = offset(height / 2.0);
+                let origin = [0, 1, 2].map(|axis| self.eye[axis] + offset[axis]);
+                Ray { origin, direction: self.forward }
+            }
+        }
+    }
+
+    /// Where a box from `low` to `high` is in the order of depth among boxes that share out space
+    /// by planes across the axes: the nearer comes first.
+    ///
+    /// A ray only moves away from the eye, along each axis by itself, so of two such boxes that it
+    /// meets, the first is nearer along some axis and no farther along any.
+    pub(super) fn depth(&self, low: [f64; 3], high: [f64; 3]) -> f64 {
+        let axes = [0, 1, 2].map(|axis| {
+            let (low, high) = (low[axis], high[axis]);
+            match self.projection {
+                Projection::Perspective { .. } => {
+                    let eye = self.eye[axis];
+                    (low - eye).max(eye - high).max(0.0)
+                }
+                Projection::Parallel { .. } => {
+                    let forward = self.forward[axis];
+                    // Each step away counts, however flat the line of sight is along the axis.
+                    if forward > 0.0 {
+                        low
+                    } else if forward < 0.0 {
+                        -high
+                    } else {
+                        0.0
+                    }
+                }
+            }
+        });
+        axes.iter().sum()
+    }
+}
+
+pub(super) fn dot(a: [f64; 3], b: [f64; 3]) -> f64 {
+    a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
+}
+
+pub(super) fn cross(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
+    [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]]
+}
+
+pub(super) fn unit(vector: [f64; 3]) -> Option<[f64; 3]> {
+    let length = dot(vector, vector).sqrt();
+    (length > 0.0 && length.is_finite()).then(|| vector.map(|part| part / length))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PERSPECTIVE: Projection = Projection::Perspective { fov_degrees: 90.0 };
+
+    #[test]
+    fn a_camera_that_sees_nothing_is_refused() {
+        let (eye, target, up) = ([0.0; 3], [0.0, 0.0, 1.0], [0.0, 1.0, 0.0]);
+        let camera = |eye, target, up, projection, size| {
+            Camera::new(eye, target, up, projection, size).expect_err("refused")
+        };
+        assert_eq!(camera(eye, eye, up, PERSPECTIVE, [4, 4]), CameraError::NoDirection);
+        assert_eq!(camera(eye, target, target, PERSPECTIVE, [4, 4]), CameraError::NoUp);
+        assert_eq!(camera(eye, target, [0.0; 3], PERSPECTIVE, [4, 4]), CameraError::NoUp);
+        let nan = [f64::NAN, 0.0, 0.0];
+        assert_eq!(camera(nan, target, up, PERSPECTIVE, [4, 4]), CameraError::NotFinite);
+        for fov_degrees in [0.0, 180.0, -1.0, f64::INFINITY] {
+            let view = Projection::Perspective { fov_degrees };
+            assert_eq!(camera(eye, target, up, view, [4, 4]), CameraError::NoView(fov_degrees));
+        }
+        for size in [[0, 4], [4, 0], [usize::MAX, 2], [PIXELS_MAX, 2]] {
+            let [width, height] = size;
+            let error = CameraError::Size { width, height };
+            assert_eq!(camera(eye, target, up, PERSPECTIVE, size), error);
+        }
+    }
+
+    #[test]
+    fn rays_spread_over_the_picture() {
+        let camera = Camera::new([0.0; 3], [0.0, 0.0, -2.0], [0.0, 5.0, 0.0], PERSPECTIVE, [4, 2])
+            .expect("a camera");
+        // The top right pixel: 1.5 to the side and 0.5 up at distance 1.
+        let ray = camera.ray(3, 0);
+        let scaled = ray.direction.map(|part| part / -ray.direction[2]);
+        for (part, expected) in scaled.iter().zip([1.5, 0.5, -1.0]) {
+            assert!((part - expected).abs() < 1e-12, "{scaled:?}");
+        }
+    }
+}

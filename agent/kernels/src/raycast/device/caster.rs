@@ -1,0 +1,228 @@
+//! What takes pictures on a GPU.
+
+use std::sync::Arc;
+
+use bytemuck::{Pod, Zeroable};
+use wgpu::{
+    BindGroup, BindingResource, BindingType, Buffer, BufferUsages, Extent3d, Texture,
+    TextureDescriptor, TextureDimension, TextureFormat, TextureSampleType, TextureUsages,
+    TextureViewDescriptor, TextureViewDimension,
+};
+
+use super::super::grid::LANES;
+use super::super::scene::Scene;
+use super::super::transfer::TABLE_ENTRIES;
+use crate::gpu::{Gpu, GpuError, Program, READ, UNIFORM, WRITTEN, side};
+use crate::image::Rgba;
+use crate::limits::{
+    DEVICE_BRICK_BYTES_MAX, DEVICE_SIDE_MAX, DEVICE_TILES_MAX, MACRO_CELL, THROUGH_MIN, TILE,
+};
+use crate::volume::Voxels;
+
+/// Takes pictures of volumes of one type of voxels on a GPU. It is made once, and handed on from
+/// brick to brick.
+#[derive(Debug)]
+pub struct Caster {
+    gpu: Arc<Gpu>,
+    format: TextureFormat,
+    program: Program,
+    look: Buffer,
+    table: Buffer,
+    rays: Buffer,
+    pixels: Buffer,
+    back: Buffer,
+    tiles_max: usize,
+}
+
+/// A ray as the device reads it.
+#[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct DeviceRay {
+    pub(super) origin: [f32; 3],
+    pub(super) samples: u32,
+    pub(super) step: [f32; 3],
+    pub(super) unused: u32,
+}
+
+/// A scene's look as the device reads it.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct DeviceLook {
+    last: [f32; 3],
+    low: f32,
+    spacing: [f32; 3],
+    scale: f32,
+    blocks: [u32; 3],
+    is_lit: u32,
+    ambient: f32,
+    diffuse: f32,
+    specular: f32,
+    shininess: u32,
+}
+
+/// Bytes of one voxel.
+const fn voxel_bytes(voxels: &Voxels) -> usize {
+    match voxels {
+        Voxels::U8(_) => 1,
+        Voxels::U16(_) => 2,
+        Voxels::F32(_) => 4,
+    }
+}
+
+impl Caster {
+    /// Gets a GPU ready to take pictures of such voxels, of so many pixels in a row and so many rows.
+    ///
+    /// # Errors
+    /// It has no memory left, was lost, or refuses.
+    pub fn new(gpu: Arc<Gpu>, voxels: &Voxels, size: [usize; 2]) -> Result<Self, GpuError> {
+        let tiles = size[0].div_ceil(TILE) * size[1].div_ceil(TILE);
+        let tiles_max = tiles.min(DEVICE_TILES_MAX);
+        let pixels = tiles_max * TILE * TILE;
+        let (format, voxel, sampled) = match voxels {
+            Voxels::U8(_) => (TextureFormat::R8Uint, "u32", TextureSampleType::Uint),
+            Voxels::U16(_) => (TextureFormat::R16Uint, "u32", TextureSampleType::Uint),
+            Voxels::F32(_) => {
+                let exact = TextureSampleType::Float { filterable: false };
+                (TextureFormat::R32Float, "f32", exact)
+            }
+        };
+        gpu.clone().checked("a picture's tiles", || {
+            let texture = |sample_type| BindingType::Texture {
+                sample_type,
+                view_dimension: TextureViewDimension::D3,
+                multisampled: false,
+            };
+            let textures = [texture(TextureSampleType::Uint), texture(sampled)];
+            let bindings = [&[UNIFORM, READ, READ, WRITTEN], &textures[..]].concat();
+            let program = Program::new(&gpu, "march", &source(voxel), &bindings);
+            let read = BufferUsages::STORAGE | BufferUsages::COPY_DST;
+            let uniform = BufferUsages::UNIFORM | BufferUsages::COPY_DST;
+            let mapped = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
+            Ok(Self {
+                look: gpu.buffer("look", size_of::<DeviceLook>(), uniform),
+                table: gpu.buffer("table", TABLE_ENTRIES * size_of::<Rgba>(), read),
+                rays: gpu.buffer("rays", pixels * size_of::<DeviceRay>(), read),
+                pixels: gpu.buffer(
+                    "pixels",
+                    pixels * size_of::<Rgba>(),
+                    read | BufferUsages::COPY_SRC,
+                ),
+                back: gpu.buffer("back", pixels * size_of::<Rgba>(), mapped),
+                gpu: gpu.clone(),
+                format,
+                program,
+                tiles_max,
+            })
+        })
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn gpu(&self) -> &Arc<Gpu> {
+        &self.gpu
+    }
+
+    /// Voxels that one brick may have, along each side and in all.
+    #[must_use]
+    pub fn brick_max(gpu: &Gpu, voxels: &Voxels) -> (usize, usize) {
+        let side = gpu.device().limits().max_texture_dimension_3d;
+        let side = usize::try_from(side).unwrap_or(usize::MAX).min(DEVICE_SIDE_MAX);
+        (side, DEVICE_BRICK_BYTES_MAX / voxel_bytes(voxels))
+    }
+
+    /// Tiles that are cast at once, at most.
+    pub(super) const fn tiles_max(&self) -> usize {
+        self.tiles_max
+    }
+
+    /// Room for a scene's voxels and for the distances of its blocks, and what binds both.
+    pub(super) fn room(&self, scene: &Scene) -> Result<([Texture; 2], BindGroup), GpuError> {
+        let size = scene.brick.voxels().size();
+        let what = format!("a brick of {} x {} x {} voxels", size[0], size[1], size[2]);
+        self.gpu.checked(&what, || {
+            let voxels = self.texture(size, self.format);
+            let distances = self.texture(scene.blocks, TextureFormat::R8Uint);
+            let views = [&distances, &voxels]
+                .map(|texture| texture.create_view(&TextureViewDescriptor::default()));
+            let buffers = [&self.look, &self.table, &self.rays, &self.pixels];
+            let resources = buffers
+                .map(|buffer| BindingResource::Buffer(buffer.as_entire_buffer_binding()))
+                .into_iter()
+                .chain(views.iter().map(BindingResource::TextureView));
+            let bound = self.program.bind(&self.gpu, resources);
+            let queue = self.gpu.queue();
+            queue.write_buffer(&self.look, 0, bytemuck::bytes_of(&device_look(scene)));
+            queue.write_buffer(&self.table, 0, bytemuck::cast_slice(&scene.table.entries[..]));
+            Ok(([voxels, distances], bound))
+        })
+    }
+
+    fn texture(&self, [width, height, depth]: [usize; 3], format: TextureFormat) -> Texture {
+        self.gpu.device().create_texture(&TextureDescriptor {
+            label: Some("brick"),
+            size: Extent3d {
+                width: side(width),
+                height: side(height),
+                depth_or_array_layers: side(depth),
+            },
+            mip_level_count: 1,
+            sample_count: 1,
+            dimension: TextureDimension::D3,
+            format,
+            usage: TextureUsages::TEXTURE_BINDING | TextureUsages::COPY_DST,
+            view_formats: &[],
+        })
+    }
+
+    /// Goes on with rays, and with what each has seen: as many as fill some tiles.
+    pub(super) fn cast(
+        &self,
+        bound: &BindGroup,
+        rays: &[DeviceRay],
+        pixels: &[Rgba],
+    ) -> Result<Vec<Rgba>, GpuError> {
+        let bytes = size_of_val(pixels) as u64;
+        self.gpu.checked("rays", || {
+            let queue = self.gpu.queue();
+            queue.write_buffer(&self.rays, 0, bytemuck::cast_slice(rays));
+            queue.write_buffer(&self.pixels, 0, bytemuck::cast_slice(pixels));
+            let tiles = rays.len() / (TILE * TILE);
+            let submission = self.program.dispatch(&self.gpu, bound, tiles, |commands| {
+                commands.copy_buffer_to_buffer(&self.pixels, 0, &self.back, 0, bytes);
+            });
+            let seen = self.gpu.read(&self.back, bytes, submission)?;
+            Ok(bytemuck::pod_collect_to_vec(&seen))
+        })
+    }
+}
+
+/// The shader for one type of voxels.
+fn source(voxel: &str) -> String {
+    let entry_last = TABLE_ENTRIES - 1;
+    let march = include_str!("march.wgsl");
+    format!(
+        "alias Voxel = {voxel};\n\
+         const BLOCK: f32 = {MACRO_CELL}.0;\n\
+         const BATCH: u32 = {LANES}u;\n\
+         const THROUGH_MIN: f32 = {THROUGH_MIN:?};\n\
+         const ENTRY_LAST: f32 = {entry_last}.0;\n\
+         {march}"
+    )
+}
+
+fn device_look(scene: &Scene) -> DeviceLook {
+    let voxels = scene.brick.voxels();
+    let light = scene.shading.as_ref();
+    DeviceLook {
+        last: voxels.size().map(|side| ((side - 1) as f32).next_down()),
+        low: scene.table.low,
+        spacing: voxels.spacing().map(|spacing| spacing as f32),
+        scale: scene.table.scale,
+        blocks: scene.blocks.map(side),
+        is_lit: light.is_some().into(),
+        ambient: light.map_or(0.0, |light| light.ambient),
+        diffuse: light.map_or(0.0, |light| light.diffuse),
+        specular: light.map_or(0.0, |light| light.specular),
+        shininess: light.map_or(0, |light| light.shininess.into()),
+    }
+}

@@ -1,0 +1,151 @@
+//! The picture of a scene.
+
+use std::convert::Infallible;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::camera::Camera;
+use super::grid::Grid;
+use super::march::march;
+use super::scene::Scene;
+use crate::image::{Image, Rgba};
+use crate::limits::TILE;
+use crate::plan::{Plan, Slice};
+use crate::threads;
+use crate::volume::{Voxel, with_voxels};
+
+/// The picture of a brick.
+#[derive(Debug, Clone)]
+pub struct Frame {
+    /// The picture.
+    pub image: Image,
+    /// Where the brick is in the order of depth among the bricks of its volume, seen from this
+    /// camera: the nearer comes first.
+    pub depth: f64,
+}
+
+/// Takes the picture of a scene, tile by tile.
+#[derive(Debug)]
+pub struct FramePlan {
+    scene: Arc<Scene>,
+    camera: Camera,
+    tiles: [usize; 2],
+    image: Image,
+}
+
+impl FramePlan {
+    /// Gets ready to take a picture.
+    #[must_use]
+    pub fn new(scene: Arc<Scene>, camera: Camera) -> Box<Self> {
+        let size = [camera.width(), camera.height()];
+        let tiles = size.map(|side| side.div_ceil(TILE));
+        Box::new(Self { scene, camera, tiles, image: Image::transparent(size[0], size[1]) })
+    }
+}
+
+impl Plan for FramePlan {
+    type Output = Frame;
+    type Error = Infallible;
+
+    fn units(&self) -> u64 {
+        (self.tiles[0] * self.tiles[1]) as u64
+    }
+
+    fn run(&mut self, slice: &Slice) -> Result<(), Infallible> {
+        let voxels = self.scene.brick.voxels();
+        // A sheet of voxels is infinitely thin.
+        if self.scene.brick.cells().iter().any(Range::is_empty) {
+            return Ok(());
+        }
+        let units = |unit: u64| usize::try_from(unit).unwrap_or(usize::MAX);
+        let tiles = units(slice.units().start)..units(slice.units().end);
+        let size = [self.image.width(), self.image.height()];
+        let across = self.tiles[0];
+        let runs: Vec<Range<usize>> = tiles
+            .clone()
+            .step_by(TILES_AT_ONCE)
+            .map(|first| first..(first + TILES_AT_ONCE).min(tiles.end))
+            .collect();
+        let taken = with_voxels!(voxels.voxels(), samples => {
+            let grid = Grid::new(samples, voxels.size());
+            let (scene, camera) = (&*self.scene, &self.camera);
+            threads::map(0..runs.len(), |run| {
+                let mut pixels = vec![[0.0; 4]; runs[run].len() * TILE * TILE];
+                // Compiled once more for newer processors, and chosen where the machine has one.
+                pulp::Arch::new().dispatch(Tiles {
+                    scene,
+                    camera,
+                    grid: &grid,
+                    across,
+                    tiles: runs[run].clone(),
+                    size,
+                    pixels: &mut pixels,
+                });
+                pixels
+            })
+        });
+        for (tile, pixels) in tiles.zip(taken.iter().flat_map(|run| run.chunks(TILE * TILE))) {
+            for (part, row) in rows(tile, across, &mut self.image).zip(pixels.chunks(TILE)) {
+                part.copy_from_slice(&row[..part.len()]);
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<Frame, Infallible> {
+        let brick = &self.scene.brick;
+        let depth = depth(&self.camera, brick.cells(), brick.voxels().spacing());
+        Ok(Frame { image: self.image, depth })
+    }
+}
+
+/// Where a brick of these cells is in the order of depth among the bricks of its volume.
+pub(super) fn depth(camera: &Camera, cells: &[Range<usize>; 3], spacing: [f64; 3]) -> f64 {
+    let low = [0, 1, 2].map(|axis| cells[axis].start as f64 * spacing[axis]);
+    let high = [0, 1, 2].map(|axis| cells[axis].end as f64 * spacing[axis]);
+    camera.depth(low, high)
+}
+
+/// The parts of a picture's rows that are in a tile, from its top.
+pub(super) fn rows(
+    tile: usize,
+    across: usize,
+    image: &mut Image,
+) -> impl Iterator<Item = &mut [Rgba]> {
+    let width = image.width();
+    let (left, top) = (tile % across * TILE, tile / across * TILE);
+    let columns = left..(left + TILE).min(width);
+    let rows = image.pixels_mut().chunks_mut(width).skip(top).take(TILE);
+    rows.map(move |row| &mut row[columns.clone()])
+}
+
+/// Tiles that one thread takes in one go.
+pub(super) const TILES_AT_ONCE: usize = 16;
+
+/// Some tiles of a picture, one after the other.
+struct Tiles<'a, T> {
+    scene: &'a Scene,
+    camera: &'a Camera,
+    grid: &'a Grid<'a, T>,
+    across: usize,
+    tiles: Range<usize>,
+    size: [usize; 2],
+    pixels: &'a mut [Rgba],
+}
+
+impl<T: Voxel> pulp::NullaryFnOnce for Tiles<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        for (tile, pixels) in self.tiles.zip(self.pixels.chunks_exact_mut(TILE * TILE)) {
+            let (left, top) = (tile % self.across * TILE, tile / self.across * TILE);
+            for (y, row) in (top..self.size[1]).zip(pixels.chunks_exact_mut(TILE)) {
+                for (x, pixel) in (left..self.size[0]).zip(row) {
+                    let ray = self.camera.ray(x, y);
+                    *pixel = march(self.scene, self.grid, &ray);
+                }
+            }
+        }
+    }
+}

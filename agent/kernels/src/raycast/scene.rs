@@ -1,0 +1,140 @@
+//! A brick made ready to be looked at.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use super::transfer::{Table, Transfer};
+use crate::limits::RAY_SAMPLES_MAX;
+use crate::plan::{Plan, Slice};
+use crate::volume::{Brick, MacroCells};
+
+/// Light from where the eye is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Shading {
+    /// Share of the colour that is seen from all sides.
+    pub ambient: f32,
+    /// Share of the colour that is seen where a surface faces the light.
+    pub diffuse: f32,
+    /// Brightness of a highlight.
+    pub specular: f32,
+    /// The higher, the smaller is the highlight.
+    pub shininess: u16,
+}
+
+/// How a volume is looked at.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Look {
+    /// What values look like.
+    pub transfer: Transfer,
+    /// Distance of samples along a ray, in the unit of the spacing; `None`: the smallest distance
+    /// of voxels.
+    pub step: Option<f64>,
+    /// Surfaces are lit where this is given.
+    pub shading: Option<Shading>,
+}
+
+/// Why a brick cannot be looked at.
+#[derive(Debug, Clone, PartialEq, Error)]
+pub enum SceneError {
+    /// A step that leads nowhere.
+    #[error("step {step}: give one above 0, of at least {least}, so that a ray ends")]
+    Step {
+        /// The step.
+        step: f64,
+        /// The shortest one for this volume.
+        least: f64,
+    },
+    /// Light that is no number.
+    #[error("shading: give finite numbers from 0")]
+    Shading,
+}
+
+/// A brick made ready to be looked at from anywhere.
+#[derive(Debug)]
+pub struct Scene {
+    pub(super) brick: Brick,
+    pub(super) step: f64,
+    pub(super) shading: Option<Shading>,
+    pub(super) table: Table,
+    pub(super) blocks: [usize; 3],
+    /// For each block of cells, how far the nearest one is in which anything is to be seen.
+    pub(super) distances: Vec<u8>,
+}
+
+/// Makes a scene: looks at all voxels once. Its units are layers of blocks, three times over.
+#[derive(Debug)]
+pub struct ScenePlan {
+    cells: MacroCells,
+    scene: Scene,
+}
+
+impl ScenePlan {
+    /// Gets ready to look at a brick.
+    ///
+    /// # Errors
+    /// The step is so small that rays would not end, or a number is out of its range.
+    pub fn new(brick: Brick, look: &Look) -> Result<Box<Self>, SceneError> {
+        let (spacing, whole) = (brick.voxels().spacing(), brick.whole_size());
+        let step = look.step.unwrap_or_else(|| spacing.iter().copied().fold(f64::MAX, f64::min));
+        let extents = [0, 1, 2].map(|axis| (whole[axis] - 1) as f64 * spacing[axis]);
+        let diagonal = extents.iter().map(|extent| extent * extent).sum::<f64>().sqrt();
+        let least = diagonal / RAY_SAMPLES_MAX as f64;
+        if !(step > 0.0 && step >= least && step.is_finite()) {
+            return Err(SceneError::Step { step, least });
+        }
+        if let Some(light) = &look.shading
+            && ![light.ambient, light.diffuse, light.specular]
+                .iter()
+                .all(|share| share.is_finite() && *share >= 0.0)
+        {
+            return Err(SceneError::Shading);
+        }
+        let cells = MacroCells::new(&brick);
+        let scene = Scene {
+            step,
+            shading: look.shading,
+            table: look.transfer.table(step),
+            blocks: cells.size(),
+            distances: Vec::new(),
+            brick,
+        };
+        Ok(Box::new(Self { cells, scene }))
+    }
+}
+
+impl Plan for ScenePlan {
+    type Output = Arc<Scene>;
+    type Error = Infallible;
+
+    fn units(&self) -> u64 {
+        3 * self.cells.size()[2] as u64
+    }
+
+    fn run(&mut self, slice: &Slice) -> Result<(), Infallible> {
+        let layers = self.cells.size()[2];
+        for unit in slice.units() {
+            let unit = usize::try_from(unit).unwrap_or(usize::MAX);
+            match (unit / layers, unit % layers) {
+                (0, layer) => {
+                    self.cells.add_layer(&self.scene.brick);
+                    if layer + 1 == layers {
+                        let table = &self.scene.table;
+                        self.scene.distances =
+                            self.cells.seen(|low, high| table.is_seen(low, high));
+                    }
+                }
+                (1, layer) => self.cells.sweep(&mut self.scene.distances, layer, false),
+                (_, layer) => {
+                    self.cells.sweep(&mut self.scene.distances, layers - 1 - layer, true);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<Arc<Scene>, Infallible> {
+        Ok(Arc::new(self.scene))
+    }
+}

@@ -1,0 +1,217 @@
+//! What values look like.
+
+use thiserror::Error;
+
+use crate::image::Rgba;
+
+/// Entries of a table of colours.
+pub(super) const TABLE_ENTRIES: usize = 4096;
+
+/// What one value looks like.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ControlPoint {
+    /// The value.
+    pub value: f32,
+    /// Red, green, blue, from 0 to 1; not premultiplied.
+    pub colour: [f32; 3],
+    /// What a layer as thick as the transfer function's unit holds back, from 0 to 1.
+    pub opacity: f32,
+}
+
+/// What values look like: linear between control points, and constant outside them. Two points of
+/// one value make a jump.
+///
+/// # Invariants
+/// There is a point; values do not fall; all numbers are finite, colours and opacities from 0
+/// to 1.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Transfer {
+    points: Vec<ControlPoint>,
+    unit: f64,
+}
+
+/// Why something is not a transfer function.
+#[derive(Debug, Clone, PartialEq, Error)]
+pub enum TransferError {
+    /// No point at all.
+    #[error("a transfer function without a point says nothing: give at least one")]
+    Empty,
+    /// A number out of its range.
+    #[error("control point {0}: give a finite value, and colours and opacity from 0 to 1")]
+    Point(usize),
+    /// Points out of order.
+    #[error("control point {0} has a smaller value than the one before it: sort them by value")]
+    Order(usize),
+    /// A thickness that is none.
+    #[error("opacity unit {0}: give the thickness that opacities are of, above 0")]
+    Unit(f64),
+}
+
+impl Transfer {
+    /// A transfer function by its control points. Their opacities are those of a layer as thick
+    /// as `unit`, in the unit of the spacing.
+    ///
+    /// # Errors
+    /// There is no point, they are not sorted, or a number is out of its range.
+    pub fn new(points: Vec<ControlPoint>, unit: f64) -> Result<Self, TransferError> {
+        if points.is_empty() {
+            return Err(TransferError::Empty);
+        }
+        if !(unit > 0.0 && unit.is_finite()) {
+            return Err(TransferError::Unit(unit));
+        }
+        let is_share = |share: f32| (0.0..=1.0).contains(&share);
+        let is_wrong = |point: &ControlPoint| {
+            !point.value.is_finite()
+                || !is_share(point.opacity)
+                || !point.colour.iter().all(|share| is_share(*share))
+        };
+        if let Some(at) = points.iter().position(is_wrong) {
+            return Err(TransferError::Point(at));
+        }
+        if let Some(at) = points.windows(2).position(|pair| pair[1].value < pair[0].value) {
+            return Err(TransferError::Order(at + 1));
+        }
+        Ok(Self { points, unit })
+    }
+
+    /// Colour and opacity of a value, in a layer as thick as the unit; not premultiplied. At a
+    /// jump, what comes after it.
+    #[must_use]
+    pub fn at(&self, value: f32) -> ([f32; 3], f32) {
+        let after = self.points.partition_point(|point| point.value <= value);
+        let of = |point: &ControlPoint| (point.colour, point.opacity);
+        match (after.checked_sub(1).map(|at| &self.points[at]), self.points.get(after)) {
+            (Some(from), Some(to)) => {
+                // Above zero: `from` is at most the value, and `to` is above it.
+                let share = (value - from.value) / (to.value - from.value);
+                let mix = |from: f32, to: f32| from + share * (to - from);
+                let colour = [0, 1, 2].map(|channel| mix(from.colour[channel], to.colour[channel]));
+                (colour, mix(from.opacity, to.opacity))
+            }
+            (Some(point), None) | (None, Some(point)) => of(point),
+            (None, None) => ([0.0; 3], 0.0),
+        }
+    }
+
+    /// The table for samples that stand for `step` of the way.
+    pub(super) fn table(&self, step: f64) -> Table {
+        // Outside of its points a function is constant: an entry on each side is enough. The second
+        // entry is the first point to the bit, so that what is clear there stays clear.
+        let value = |point: Option<&ControlPoint>| point.map_or(0.0, |point| point.value);
+        let (first, end) = (value(self.points.first()), value(self.points.last()));
+        let size = f64::from(first.abs().max(end.abs()));
+        let span = f64::from(end) - f64::from(first);
+        // A jump by itself is somewhere in a span wide enough for the numbers to be told apart.
+        let span = if span > 0.0 { span.max(size * 1e-5) } else { size.max(0.5) * 4e-3 };
+        let width = span / (TABLE_ENTRIES - 3) as f64;
+        let low = (f64::from(first) - width) as f32;
+        let scale = (1.0 / width) as f32;
+        let exponent = (step / self.unit) as f32;
+        let entries: Vec<Rgba> = (0..TABLE_ENTRIES)
+            .map(|entry| {
+                let value = f64::from(first) + (entry as f64 - 1.0) * width;
+                let (colour, opacity) = self.at(value as f32);
+                // What shines through a thicker layer is a power of what shines through a thin one.
+                let opacity = 1.0 - (1.0 - opacity).powf(exponent);
+                let [red, green, blue] = colour.map(|channel| channel * opacity);
+                [red, green, blue, opacity]
+            })
+            .collect();
+        let mut seen_before = Vec::with_capacity(TABLE_ENTRIES + 1);
+        let mut seen = 0_u32;
+        seen_before.push(seen);
+        for entry in &entries {
+            seen += u32::from(entry[3] > 0.0);
+            seen_before.push(seen);
+        }
+        Table {
+            low,
+            scale,
+            entries: entries.try_into().unwrap_or([[0.0; 4]; TABLE_ENTRIES].into()),
+            seen_before,
+        }
+    }
+}
+
+/// Premultiplied colour and opacity of one step, by value.
+#[derive(Debug)]
+pub(super) struct Table {
+    pub(super) low: f32,
+    pub(super) scale: f32,
+    pub(super) entries: Box<[Rgba; TABLE_ENTRIES]>,
+    /// Entries before each that can be seen.
+    seen_before: Vec<u32>,
+}
+
+impl Table {
+    /// Whether any value between two can be seen.
+    pub(super) fn is_seen(&self, low: f32, high: f32) -> bool {
+        let (low, high) = (self.entry(low), self.entry(high));
+        self.seen_before[high + 1] > self.seen_before[low]
+    }
+
+    fn entry(&self, value: f32) -> usize {
+        let last = (TABLE_ENTRIES - 1) as f32;
+        ((value - self.low) * self.scale).clamp(0.0, last).round_ties_even() as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(value: f32, opacity: f32) -> ControlPoint {
+        ControlPoint { value, colour: [1.0, 0.5, 0.0], opacity }
+    }
+
+    #[test]
+    fn what_is_not_a_transfer_function_is_refused() {
+        assert_eq!(Transfer::new(vec![], 1.0), Err(TransferError::Empty));
+        let one = || vec![point(1.0, 0.5)];
+        assert_eq!(Transfer::new(one(), 0.0), Err(TransferError::Unit(0.0)));
+        for (value, opacity) in [(f32::NAN, 0.5), (0.0, 1.5), (0.0, f32::NAN), (0.0, -0.1)] {
+            let points = vec![point(0.0, 0.0), point(value, opacity)];
+            assert_eq!(Transfer::new(points, 1.0), Err(TransferError::Point(1)));
+        }
+        let falling = vec![point(1.0, 0.0), point(0.0, 0.0)];
+        assert_eq!(Transfer::new(falling, 1.0), Err(TransferError::Order(1)));
+    }
+
+    #[test]
+    fn values_are_mixed_between_points_and_jump_where_two_are_at_one_value() {
+        let points = vec![point(0.0, 0.0), point(2.0, 0.5), point(2.0, 1.0)];
+        let transfer = Transfer::new(points, 1.0).expect("a function");
+        let opacities = [-1.0, 0.0, 1.0, 2.0, 3.0].map(|value| transfer.at(value).1);
+        assert_eq!(opacities, [0.0, 0.0, 0.25, 1.0, 1.0]);
+    }
+
+    #[test]
+    fn opacity_does_not_depend_on_how_fine_the_steps_are() {
+        let transfer = Transfer::new(vec![point(0.0, 0.4)], 2.0).expect("a function");
+        for step in [0.1, 0.5, 1.0, 2.0] {
+            let table = transfer.table(step);
+            let through = (1.0 - table.entries[7][3]).powf((2.0 / step) as f32);
+            assert!((through - 0.6).abs() < 1e-4, "{step}: {through}");
+        }
+    }
+
+    #[test]
+    fn a_table_knows_which_values_can_be_seen() {
+        let points = vec![point(0.0, 0.0), point(100.0, 0.0), point(110.0, 0.5), point(120.0, 0.0)];
+        let table = Transfer::new(points, 1.0).expect("a function").table(1.0);
+        assert!(!table.is_seen(0.0, 99.0) && !table.is_seen(121.0, 255.0));
+        assert!(table.is_seen(0.0, 255.0) && table.is_seen(110.0, 110.0));
+    }
+
+    #[test]
+    fn a_jump_is_in_the_table_wherever_it_is() {
+        for value in [0.0, 1.0, -3.0, 60_000.0] {
+            let points = vec![point(value, 0.0), point(value, 1.0)];
+            let table = Transfer::new(points, 1.0).expect("a function").table(1.0);
+            let off = 1e-2_f32.max(value.abs() * 1e-3);
+            assert!(!table.is_seen(value - 5.0 * off, value - off), "{value}");
+            assert!(table.is_seen(value + off, value + off), "{value}");
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Scalars on a grid.
+//!
+//! Voxels are samples at the corners of cells: a grid of n voxels along an axis has n - 1 cells
+//! there. A voxel with index (x, y, z) is at (x, y, z) times the spacing in space, in the unit of
+//! the spacing; x runs fastest in memory.
+
+mod bounded;
+mod brick;
+mod file;
+mod macro_cells;
+mod nifti_file;
+mod nrrd;
+mod raw;
+mod rippled;
+mod scalar;
+mod series;
+
+use thiserror::Error;
+
+pub use brick::Brick;
+pub use file::{ReadError, check_series_name, data_file, read_series, read_volume};
+pub(crate) use macro_cells::MacroCells;
+pub use nifti_file::{read_nifti, read_nifti_series};
+pub use nrrd::{NrrdHeader, read_nrrd};
+pub use raw::{RawHeader, read_raw};
+pub use scalar::ScalarType;
+pub use series::{Series, SeriesError};
+
+use crate::limits::VOXELS_MAX;
+
+/// The samples of a volume, by their type.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Voxels {
+    /// Bytes.
+    U8(Vec<u8>),
+    /// Sixteen bits, as scanners give them.
+    U16(Vec<u16>),
+    /// Finite single-precision numbers.
+    F32(Vec<f32>),
+}
+
+/// Does something with a volume's samples, whatever their type is.
+macro_rules! with_voxels {
+    ($voxels:expr, $samples:ident => $do:expr) => {
+        match $voxels {
+            $crate::volume::Voxels::U8($samples) => $do,
+            $crate::volume::Voxels::U16($samples) => $do,
+            $crate::volume::Voxels::F32($samples) => $do,
+        }
+    };
+}
+pub(crate) use with_voxels;
+
+/// A sample's type.
+pub(crate) trait Voxel: Copy + PartialOrd + Send + Sync {
+    /// Two neighbours along x, as they are loaded at once.
+    type Pair: Copy + Default;
+
+    /// Its value. Exact: all integers of sixteen bits are single-precision numbers.
+    fn value(self) -> f32;
+
+    /// Two neighbours.
+    fn pair(both: [Self; 2]) -> Self::Pair;
+
+    /// Their values.
+    fn values(pair: Self::Pair) -> [f32; 2];
+}
+
+impl Voxel for u8 {
+    type Pair = u16;
+
+    #[inline(always)]
+    fn value(self) -> f32 {
+        f32::from(self)
+    }
+
+    #[inline(always)]
+    fn pair(both: [Self; 2]) -> u16 {
+        u16::from_le_bytes(both)
+    }
+
+    #[inline(always)]
+    fn values(pair: u16) -> [f32; 2] {
+        [f32::from(pair & 0xff), f32::from(pair >> 8)]
+    }
+}
+
+impl Voxel for u16 {
+    type Pair = u32;
+
+    #[inline(always)]
+    fn value(self) -> f32 {
+        f32::from(self)
+    }
+
+    #[inline(always)]
+    fn pair([first, second]: [Self; 2]) -> u32 {
+        u32::from(first) | u32::from(second) << 16
+    }
+
+    #[inline(always)]
+    fn values(pair: u32) -> [f32; 2] {
+        // Through signed numbers, which every processor converts at once.
+        [(pair & 0xffff) as i32 as f32, (pair >> 16) as i32 as f32]
+    }
+}
+
+impl Voxel for f32 {
+    type Pair = [f32; 2];
+
+    #[inline(always)]
+    fn value(self) -> f32 {
+        self
+    }
+
+    #[inline(always)]
+    fn pair(both: [Self; 2]) -> [f32; 2] {
+        both
+    }
+
+    #[inline(always)]
+    fn values(pair: [f32; 2]) -> [f32; 2] {
+        pair
+    }
+}
+
+/// Scalars on a grid.
+///
+/// # Invariants
+/// No side is zero, there are as many voxels as the sides say, all are finite, and the spacing is
+/// finite and above zero.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Volume {
+    size: [usize; 3],
+    spacing: [f64; 3],
+    voxels: Voxels,
+}
+
+/// Why something is not a volume.
+#[derive(Debug, Clone, PartialEq, Error)]
+pub enum VolumeError {
+    /// A side of length zero.
+    #[error("a volume of {} x {} x {} voxels is empty: give each side at least one", .0[0], .0[1], .0[2])]
+    Empty([usize; 3]),
+    /// More voxels than one brick may have.
+    #[error(
+        "a volume of {} x {} x {} voxels: at most {VOXELS_MAX} are held in one piece, cut it into bricks",
+        .0[0], .0[1], .0[2]
+    )]
+    TooLarge([usize; 3]),
+    /// Not as many voxels as the sides say.
+    #[error("{found} voxels for a volume that should have {expected}: correct its size")]
+    Count {
+        /// What the sides say.
+        expected: usize,
+        /// What is there.
+        found: usize,
+    },
+    /// A series without any volume.
+    #[error("a series of no volumes: give at least one")]
+    NoVolume,
+    /// The distance between voxels makes no sense.
+    #[error("spacing {} x {} x {}: give three numbers above zero", .0[0], .0[1], .0[2])]
+    Spacing([f64; 3]),
+    /// Some voxels are NaN or infinite.
+    #[error(
+        "{count} voxels are NaN or infinite, the first at ({}, {}, {}): name a value for them \
+         (`missing` in the header) or correct the data",
+        .first[0], .first[1], .first[2]
+    )]
+    NotFinite {
+        /// How many.
+        count: usize,
+        /// Where the first one is.
+        first: [usize; 3],
+    },
+}
+
+impl Volume {
+    /// A volume of `size` voxels, x fastest, `spacing` apart.
+    ///
+    /// # Errors
+    /// It is empty or too large, the number of voxels is not the one that the size says, a voxel
+    /// is not finite, or the spacing is not above zero.
+    pub fn new(size: [usize; 3], spacing: [f64; 3], voxels: Voxels) -> Result<Self, VolumeError> {
+        check_grid(size, spacing, with_voxels!(&voxels, samples => samples.len()))?;
+        if let Voxels::F32(samples) = &voxels
+            && let Some(at) = samples.iter().position(|sample| !sample.is_finite())
+        {
+            let count = samples.iter().filter(|sample| !sample.is_finite()).count();
+            let first = [at % size[0], at / size[0] % size[1], at / (size[0] * size[1])];
+            return Err(VolumeError::NotFinite { count, first });
+        }
+        Ok(Self { size, spacing, voxels })
+    }
+
+    /// Voxels along x, y, z.
+    #[must_use]
+    pub const fn size(&self) -> [usize; 3] {
+        self.size
+    }
+
+    /// Distance of voxels along x, y, z.
+    #[must_use]
+    pub const fn spacing(&self) -> [f64; 3] {
+        self.spacing
+    }
+
+    /// The samples, x fastest.
+    #[must_use]
+    pub const fn voxels(&self) -> &Voxels {
+        &self.voxels
+    }
+
+    /// Smallest and largest sample.
+    #[must_use]
+    pub fn range(&self) -> (f32, f32) {
+        with_voxels!(&self.voxels, samples => {
+            let values = samples.iter().map(|sample| sample.value());
+            values.fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), value| {
+                (low.min(value), high.max(value))
+            })
+        })
+    }
+
+    /// The sample at a voxel.
+    ///
+    /// # Panics
+    /// The voxel is outside.
+    #[must_use]
+    pub fn at(&self, [x, y, z]: [usize; 3]) -> f32 {
+        let at = x + self.size[0] * (y + self.size[1] * z);
+        with_voxels!(&self.voxels, samples => samples[at].value())
+    }
+}
+
+/// Refuses a size that is none or not the one of the `found` voxels, and a spacing that is none.
+fn check_grid(size: [usize; 3], spacing: [f64; 3], found: usize) -> Result<(), VolumeError> {
+    let expected = voxel_count(size)?;
+    if found != expected {
+        return Err(VolumeError::Count { expected, found });
+    }
+    if !spacing.iter().all(|spacing| spacing.is_finite() && *spacing > 0.0) {
+        return Err(VolumeError::Spacing(spacing));
+    }
+    Ok(())
+}
+
+/// How many voxels a volume of this size has.
+pub(crate) fn voxel_count(size: [usize; 3]) -> Result<usize, VolumeError> {
+    if size.contains(&0) {
+        return Err(VolumeError::Empty(size));
+    }
+    let count = size.iter().try_fold(1_usize, |count, side| count.checked_mul(*side));
+    count.filter(|count| *count <= VOXELS_MAX).ok_or(VolumeError::TooLarge(size))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_a_volume_is_refused() {
+        let voxels = || Voxels::U8(vec![0; 8]);
+        let one = [1.0; 3];
+        assert!(Volume::new([2, 2, 2], one, voxels()).is_ok());
+        assert_eq!(Volume::new([2, 0, 4], one, voxels()), Err(VolumeError::Empty([2, 0, 4])));
+        let count = VolumeError::Count { expected: 12, found: 8 };
+        assert_eq!(Volume::new([2, 2, 3], one, voxels()), Err(count));
+        let large = [usize::MAX, 2, 2];
+        assert_eq!(Volume::new(large, one, voxels()), Err(VolumeError::TooLarge(large)));
+        let flat = Volume::new([2, 2, 2], [1.0, 0.0, 1.0], voxels());
+        assert_eq!(flat, Err(VolumeError::Spacing([1.0, 0.0, 1.0])));
+    }
+
+    #[test]
+    fn voxels_that_are_no_numbers_are_counted_and_shown() {
+        let mut samples = vec![0.0; 24];
+        samples[2 + 2 * 3] = f32::NAN;
+        samples[2 + 2 * 3 + 4 * 3] = f32::INFINITY;
+        let error = Volume::new([3, 4, 2], [1.0; 3], Voxels::F32(samples));
+        assert_eq!(error, Err(VolumeError::NotFinite { count: 2, first: [2, 2, 0] }));
+        let told = error.expect_err("it was refused").to_string();
+        assert!(told.contains("(2, 2, 0)") && told.contains("missing"), "{told}");
+    }
+}

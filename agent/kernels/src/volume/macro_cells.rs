@@ -1,0 +1,163 @@
+//! Where in a brick there is anything to see.
+
+use super::{Brick, Voxel, with_voxels};
+use crate::limits::MACRO_CELL;
+
+/// Smallest and largest sample of each block of [`MACRO_CELL`]³ cells of a brick's voxels.
+///
+/// # Invariants
+/// Whatever is interpolated in a block is between its two.
+#[derive(Debug)]
+pub(crate) struct MacroCells {
+    size: [usize; 3],
+    ranges: Vec<(f32, f32)>,
+}
+
+impl MacroCells {
+    /// Blocks for a brick's voxels, none of which has been looked at.
+    pub(crate) fn new(brick: &Brick) -> Self {
+        let size = brick.voxels().size().map(|side| (side - 1).div_ceil(MACRO_CELL).max(1));
+        Self { size, ranges: Vec::with_capacity(size.iter().product()) }
+    }
+
+    /// Looks at the next layer of blocks along z.
+    pub(crate) fn add_layer(&mut self, brick: &Brick) {
+        let voxels = brick.voxels();
+        let z = self.ranges.len() / (self.size[0] * self.size[1]);
+        with_voxels!(voxels.voxels(), samples => self.add_samples(z, samples, voxels.size()));
+    }
+
+    fn add_samples<T: Voxel>(&mut self, z: usize, samples: &[T], size: [usize; 3]) {
+        let span = |block: usize, side: usize| {
+            block * MACRO_CELL..((block + 1) * MACRO_CELL + 1).min(side)
+        };
+        for y in 0..self.size[1] {
+            for x in 0..self.size[0] {
+                let xs = span(x, size[0]);
+                let first = xs.start + size[0] * (y * MACRO_CELL + size[1] * (z * MACRO_CELL));
+                let (mut low, mut high) = (samples[first], samples[first]);
+                for z in span(z, size[2]) {
+                    for y in span(y, size[1]) {
+                        let row = size[0] * (y + size[1] * z);
+                        for sample in &samples[row + xs.start..row + xs.end] {
+                            low = if *sample < low { *sample } else { low };
+                            high = if *sample > high { *sample } else { high };
+                        }
+                    }
+                }
+                self.ranges.push((low.value(), high.value()));
+            }
+        }
+    }
+
+    /// Blocks along x, y, z.
+    pub(crate) const fn size(&self) -> [usize; 3] {
+        self.size
+    }
+
+    /// Zero for each block of which `is_seen` says something, and 255 for all others.
+    pub(crate) fn seen(&self, is_seen: impl Fn(f32, f32) -> bool) -> Vec<u8> {
+        let seen = self.ranges.iter().map(|(low, high)| is_seen(*low, *high));
+        seen.map(|seen| if seen { 0 } else { u8::MAX }).collect()
+    }
+
+    /// One layer of one of the two sweeps that turn what is [seen](Self::seen) into distances:
+    /// zero for a block that is seen, and otherwise one more than the number of blocks between,
+    /// along the axis where these are most (Chebyshev's distance), up to 255. The first sweep
+    /// goes forward through all layers, the second one backward.
+    pub(crate) fn sweep(&self, distances: &mut [u8], layer: usize, is_backward: bool) {
+        let [nx, ny, nz] = self.size;
+        let sign = if is_backward { -1 } else { 1 };
+        for step in 0..nx * ny {
+            let at = nx * ny * layer + if is_backward { nx * ny - 1 - step } else { step };
+            if distances[at] == 0 {
+                continue;
+            }
+            let (x, y) = (at % nx, at / nx % ny);
+            let mut nearest = distances[at];
+            for (dx, dy, dz) in BEHIND {
+                let (Some(x), Some(y), Some(z)) = (
+                    x.checked_add_signed(sign * dx).filter(|x| *x < nx),
+                    y.checked_add_signed(sign * dy).filter(|y| *y < ny),
+                    layer.checked_add_signed(sign * dz).filter(|z| *z < nz),
+                ) else {
+                    continue;
+                };
+                nearest = nearest.min(distances[x + nx * (y + ny * z)].saturating_add(1));
+            }
+            distances[at] = nearest;
+        }
+    }
+}
+
+/// The neighbours that a sweep in order of memory has passed.
+const BEHIND: [(isize, isize, isize); 13] = [
+    (-1, 0, 0),
+    (-1, -1, 0),
+    (0, -1, 0),
+    (1, -1, 0),
+    (-1, -1, -1),
+    (0, -1, -1),
+    (1, -1, -1),
+    (-1, 0, -1),
+    (0, 0, -1),
+    (1, 0, -1),
+    (-1, 1, -1),
+    (0, 1, -1),
+    (1, 1, -1),
+];
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::{Volume, Voxels};
+    use super::*;
+
+    fn looked_at(volume: Volume) -> MacroCells {
+        let brick = Brick::whole(Arc::new(volume));
+        let mut cells = MacroCells::new(&brick);
+        for _ in 0..cells.size()[2] {
+            cells.add_layer(&brick);
+        }
+        cells
+    }
+
+    fn distances(cells: &MacroCells, above: f32) -> Vec<u8> {
+        let mut distances = cells.seen(|_, high| high > above);
+        (0..cells.size()[2]).for_each(|layer| cells.sweep(&mut distances, layer, false));
+        (0..cells.size()[2]).rev().for_each(|layer| cells.sweep(&mut distances, layer, true));
+        distances
+    }
+
+    #[test]
+    fn blocks_know_their_range_and_their_distance_from_what_is_seen() {
+        let side = 5 * MACRO_CELL + 2;
+        let mut samples = vec![10; side * side * side];
+        // In the second block along each axis, and not on its border.
+        let seen = MACRO_CELL + 1;
+        samples[seen + side * (seen + side * seen)] = 200;
+        let volume = Volume::new([side; 3], [1.0; 3], Voxels::U8(samples)).expect("a volume");
+        let cells = looked_at(volume);
+        assert_eq!(cells.size(), [6; 3]);
+        assert_eq!(cells.ranges[1 + 6 * (1 + 6)], (10.0, 200.0));
+        let found = distances(&cells, 100.0);
+        for (at, distance) in found.iter().enumerate() {
+            let place = [at % 6, at / 6 % 6, at / 36];
+            let expected = place.iter().map(|i| i.abs_diff(1)).max().expect("three");
+            assert_eq!(usize::from(*distance), expected, "{place:?}");
+        }
+        let none = distances(&cells, 201.0);
+        assert!(none.iter().all(|distance| *distance == u8::MAX));
+    }
+
+    #[test]
+    fn a_sample_on_a_border_belongs_to_both_blocks() {
+        let side = 2 * MACRO_CELL + 1;
+        let mut samples = vec![0.0; side];
+        samples[MACRO_CELL] = 1.0;
+        let volume = Volume::new([side, 1, 1], [1.0; 3], Voxels::F32(samples)).expect("a volume");
+        let cells = looked_at(volume);
+        assert_eq!(cells.ranges, vec![(0.0, 1.0); 2]);
+    }
+}

@@ -1,0 +1,78 @@
+//! Raw files with a header file.
+
+use std::io::Read;
+
+use serde::Deserialize;
+
+use super::bounded::{read_exactly, skip, unpacked};
+use super::file::ReadError;
+use super::scalar::Endian;
+use super::{ScalarType, Volume, VolumeError, voxel_count};
+
+/// Says what is in a raw file. In TOML:
+///
+/// ```toml
+/// file = "head.raw.gz"       # beside the header; gzip is seen by itself
+/// size = [64, 64, 93]        # voxels along x, y, z; x fastest
+/// type = "u16"               # i8 u8 i16 u16 i32 u32 f32 f64
+/// endian = "little"          # or "big"
+/// spacing = [3.2, 3.2, 1.5]  # distance of voxels
+/// skip = 0                   # bytes before the first voxel, after unpacking
+/// # missing = 0.0            # value of voxels that are NaN or infinite
+/// ```
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawHeader {
+    pub(super) file: String,
+    size: [usize; 3],
+    #[serde(rename = "type")]
+    scalar: ScalarType,
+    #[serde(default)]
+    endian: Endian,
+    #[serde(default = "unit_spacing")]
+    spacing: [f64; 3],
+    #[serde(default)]
+    skip: u64,
+    missing: Option<f32>,
+}
+
+fn unit_spacing() -> [f64; 3] {
+    [1.0; 3]
+}
+
+impl RawHeader {
+    /// From its TOML form.
+    ///
+    /// # Errors
+    /// A key is missing, unknown or of the wrong type.
+    pub fn from_toml(text: &str) -> Result<Self, ReadError> {
+        toml::from_str(text).map_err(|error| ReadError::header(error.to_string()))
+    }
+
+    /// From its JSON form, with the same keys.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn from_json(text: &str) -> Result<Self, ReadError> {
+        serde_json::from_str(text).map_err(|error| ReadError::header(error.to_string()))
+    }
+}
+
+/// Reads the raw `data` that a header describes.
+///
+/// # Errors
+/// Header and data disagree, or what they say is not a volume.
+pub fn read_raw(header: &RawHeader, data: impl Read) -> Result<Volume, ReadError> {
+    let count = voxel_count(header.size)?;
+    if header.missing.is_some_and(|missing| !missing.is_finite()) {
+        return Err(ReadError::header("missing: give a finite number"));
+    }
+    let mut data = unpacked(data)?;
+    skip(&mut data, header.skip)?;
+    let expected = count
+        .checked_mul(header.scalar.bytes())
+        .ok_or(ReadError::Volume(VolumeError::TooLarge(header.size)))?;
+    let bytes = read_exactly(data, expected)?;
+    let voxels = header.scalar.voxels(bytes, header.endian, header.missing);
+    Ok(Volume::new(header.size, header.spacing, voxels)?)
+}
