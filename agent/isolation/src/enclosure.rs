@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -11,9 +12,10 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::ability::{Ability, Provider};
+use crate::aside::{leave, move_aside};
 use crate::dir::GroupDir;
 use crate::hierarchy::{Hierarchy, hierarchies};
-use crate::leaf::{Grants, Leaf, Marks, PREFIX, is_ours};
+use crate::leaf::{Grants, Leaf, Marks, PREFIX, is_ours_or_gone};
 use crate::topology::format_list;
 
 /// Which means to use.
@@ -130,6 +132,8 @@ struct Inner {
     /// What the whole enclosure is granted.
     grants: Grants,
     missing: BTreeMap<Ability, Missing>,
+    /// Held open: a release has no time to look for it.
+    idle: Option<File>,
 }
 
 #[derive(Debug, Clone)]
@@ -166,7 +170,9 @@ impl Enclosure {
             Choice::Cgroup1 => "no hierarchy of version 1 has it",
         };
         opening.miss_all(why);
-        Self { inner: Arc::new(Inner { grants: opening.grants, missing: opening.missing }) }
+        let Opening { grants, missing, .. } = opening;
+        let idle = grants.of(Ability::Idle).and_then(|(_, dir)| dir.open("cpu.idle").ok());
+        Self { inner: Arc::new(Inner { grants, missing, idle }) }
     }
 
     /// What is used, and what is missing.
@@ -228,13 +234,18 @@ impl Enclosure {
             }
         }
         // A folder that is the parent of another is not entered beside it.
-        let inner: Vec<GroupDir> = doors
+        let mut inner: Vec<GroupDir> = doors
             .iter()
             .filter(|door| {
                 !doors.iter().any(|other| other != *door && other.path().starts_with(door.path()))
             })
             .cloned()
             .collect();
+        // Behind the door of the idle group it gets what others leave, and should have nothing to
+        // do any more that anybody waits for.
+        if let Some((_, idle)) = self.inner.grants.of(Ability::Idle) {
+            inner.sort_by_key(|door| door.path().starts_with(idle.path()));
+        }
         if inner.is_empty() { Ok(None) } else { Leaf::new(grants, inner).map(Some) }
     }
 
@@ -258,12 +269,16 @@ impl Enclosure {
     /// # Errors
     /// The kernel refuses it.
     pub fn set_idle(&self, idle: bool) -> Result<(), EnclosureError> {
-        match self.inner.grants.of(Ability::Idle) {
-            Some((_, dir)) => {
-                write(dir, "cpu.idle", if idle { "1" } else { "0" }, "make work idle")
-            }
-            None => Ok(()),
-        }
+        let (Some(file), Some((_, dir))) = (&self.inner.idle, self.inner.grants.of(Ability::Idle))
+        else {
+            return Ok(());
+        };
+        let text = if idle { "1" } else { "0" };
+        (&*file).write_all(text.as_bytes()).map_err(|source| EnclosureError {
+            what: "make work idle",
+            path: dir.path().display().to_string(),
+            source,
+        })
     }
 
     /// Limits the memory of the whole enclosure, in MiB.
@@ -283,12 +298,13 @@ impl Enclosure {
         }
     }
 
-    /// Kills what is in it and removes it.
+    /// Kills what is in it and removes it, and has this process go back to where it was before.
+    /// That takes another call where others went aside with it, when they have ended.
     ///
     /// # Errors
     /// Something in it cannot be killed.
     pub fn remove(&self) -> io::Result<()> {
-        self.inner.grants.dirs().into_iter().try_for_each(remove)
+        Self::remove_at(self.paths().map(Path::to_owned))
     }
 
     /// Its folders, one per hierarchy.
@@ -296,14 +312,16 @@ impl Enclosure {
         self.inner.grants.dirs().into_iter().map(GroupDir::path)
     }
 
-    /// Kills what is in an enclosure with these folders and removes it. What is no group of ours
-    /// is left alone.
+    /// As [`Enclosure::remove`], of an enclosure with these folders. What is no group of ours is
+    /// left alone.
     ///
     /// # Errors
     /// Something in it cannot be killed.
     pub fn remove_at(paths: impl IntoIterator<Item = PathBuf>) -> io::Result<()> {
-        let ours = paths.into_iter().filter(|path| is_ours(path));
-        ours.map(GroupDir::at).try_for_each(|dir| remove(&dir))
+        paths.into_iter().filter(|path| is_ours_or_gone(path)).try_for_each(|path| {
+            remove(&GroupDir::at(path.clone()))?;
+            leave(&path)
+        })
     }
 }
 
@@ -431,22 +449,13 @@ impl Opening {
         let mut passed = own.write("cgroup.subtree_control", &enable);
         if passed.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy) {
             // A group passes nothing on while processes are in it: we leave it, if it is ours.
-            if self.move_aside(own).is_ok() {
+            if move_aside(own, &self.name).is_ok() {
                 passed = own.write("cgroup.subtree_control", &enable);
             }
         }
         passed
             .and_then(|()| dir.write("cgroup.subtree_control", &enable))
             .map_err(|error| Refusal::NotPassedOn { path: path(), controller, why: error.kind() })
-    }
-
-    fn move_aside(&self, own: &GroupDir) -> io::Result<()> {
-        let pid = rustix::process::getpid().as_raw_nonzero().get();
-        if own.members().iter().any(|member| *member != pid) {
-            return Err(io::ErrorKind::ResourceBusy.into());
-        }
-        let aside = GroupDir::make(own.path().join(format!("{}-agent", self.name)))?;
-        aside.write("cgroup.procs", "0")
     }
 
     fn take_first(&mut self, hierarchy: &Hierarchy, dir: &GroupDir, wanted: Vec<Ability>) {

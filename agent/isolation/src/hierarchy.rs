@@ -26,8 +26,8 @@ pub(crate) fn hierarchies() -> io::Result<Vec<Hierarchy>> {
     Ok(parse(&mounts, &groups))
 }
 
-/// Formats: `proc_pid_mountinfo(5)` and `cgroups(7)`.
-fn parse(mounts: &str, groups: &str) -> Vec<Hierarchy> {
+/// Where the process with these groups is. Formats: `proc_pid_mountinfo(5)` and `cgroups(7)`.
+pub(crate) fn parse(mounts: &str, groups: &str) -> Vec<Hierarchy> {
     let mut found: Vec<Hierarchy> = Vec::new();
     for line in mounts.lines() {
         let Some((head, tail)) = line.split_once(" - ") else { continue };

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
@@ -90,6 +91,10 @@ pub struct Leaf {
     doors: Vec<GroupDir>,
     /// Held open: a release has no time to look for it.
     freezer: Option<(Provider, File)>,
+    /// Likewise, where one write kills.
+    killer: Option<File>,
+    /// What was set last; none before, or where that failed.
+    limits: Mutex<Option<LeafLimits>>,
 }
 
 impl Leaf {
@@ -101,7 +106,11 @@ impl Leaf {
             }
             None => None,
         };
-        Ok(Self { grants, doors, freezer })
+        let killer = match grants.of(Ability::Kill) {
+            Some((Provider::Cgroup2, dir)) => Some(dir.open("cgroup.kill")?),
+            _ => None,
+        };
+        Ok(Self { grants, doors, freezer, killer, limits: Mutex::new(None) })
     }
 
     /// Whether [`Leaf::freeze`] and [`Leaf::kill`] reach all that is in it.
@@ -166,7 +175,10 @@ impl Leaf {
     /// # Errors
     /// Neither a freezer nor a killer here, or the group is gone.
     pub fn kill(&self) -> io::Result<()> {
-        self.marks().kill()
+        match &self.killer {
+            Some(file) => (&*file).write_all(b"1"),
+            None => self.marks().kill_members(),
+        }
     }
 
     /// Processes in it.
@@ -180,10 +192,33 @@ impl Leaf {
     /// # Errors
     /// The kernel refuses a limit that it has.
     pub fn set_limits(&self, limits: &LeafLimits) -> io::Result<()> {
+        self.change_limits(|_| *limits)
+    }
+
+    /// Changes its limits; may be done while it works. What this host does not grant is left out.
+    ///
+    /// # Errors
+    /// As [`Leaf::set_limits`].
+    pub fn change_limits(&self, change: impl FnOnce(LeafLimits) -> LeafLimits) -> io::Result<()> {
+        // Who panicked over it has left at worst a limit that is set again.
+        let mut set = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
+        let limits = change(set.unwrap_or_default());
+        if *set == Some(limits) {
+            return Ok(());
+        }
+        *set = None;
         self.set_share(limits.share_permille)?;
         self.set_weight(limits.weight_permille)?;
         self.set_memory(limits.memory_mib)?;
-        self.set_processes(limits.processes)
+        self.set_processes(limits.processes)?;
+        *set = Some(limits);
+        Ok(())
+    }
+
+    /// Whether this host grants it something.
+    #[must_use]
+    pub fn has(&self, ability: Ability) -> bool {
+        self.grants.of(ability).is_some()
     }
 
     fn set_share(&self, share_permille: Option<u32>) -> io::Result<()> {
@@ -241,6 +276,17 @@ impl Leaf {
         let Some((_, dir)) = self.grants.of(Ability::Processes) else { return Ok(()) };
         let most = processes.map_or_else(|| "max".into(), |most| most.to_string());
         dir.write("pids.max", &most)
+    }
+
+    /// How often something in it was killed for want of memory, so far.
+    #[must_use]
+    pub fn memory_kills(&self) -> u64 {
+        let kills = match self.grants.of(Ability::Memory) {
+            Some((Provider::Cgroup2, dir)) => dir.entry("memory.events", "oom_kill "),
+            Some((Provider::Cgroup1, dir)) => dir.entry("memory.oom_control", "oom_kill "),
+            None => None,
+        };
+        kills.unwrap_or(0)
     }
 
     /// Kills what is in it and removes it.
@@ -313,6 +359,10 @@ impl Marks {
             // To die is work too, and idle work does not get to it beside a render.
             let _ = dir.write("cpu.idle", "0");
         }
+        self.kill_members()
+    }
+
+    fn kill_members(&self) -> io::Result<()> {
         for dir in self.dirs() {
             if dir.has("cgroup.kill") {
                 return dir.write("cgroup.kill", "1");
@@ -346,12 +396,21 @@ impl Marks {
 }
 
 /// A folder on a control group file system below one that bears our name.
-pub(crate) fn is_ours(path: &Path) -> bool {
+fn is_ours(path: &Path) -> bool {
+    is_named_ours(path) && is_control_group(path)
+}
+
+/// The same, or one that was there and has been removed.
+pub(crate) fn is_ours_or_gone(path: &Path) -> bool {
+    is_named_ours(path) && path.parent().is_some_and(is_control_group)
+}
+
+fn is_named_ours(path: &Path) -> bool {
     let plain = |part: std::path::Component<'_>| {
         matches!(part, std::path::Component::RootDir | std::path::Component::Normal(_))
     };
     let named = path
         .components()
         .any(|part| part.as_os_str().to_str().is_some_and(|name| name.starts_with(PREFIX)));
-    path.is_absolute() && path.components().all(plain) && named && is_control_group(path)
+    path.is_absolute() && path.components().all(plain) && named
 }

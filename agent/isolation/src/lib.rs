@@ -23,6 +23,8 @@
 //! - An enclosure that is opened again is empty: what an earlier agent left in it is killed first.
 
 mod ability;
+mod aside;
+mod at_work;
 mod dir;
 mod enclosure;
 mod hierarchy;
@@ -31,6 +33,7 @@ mod limits;
 mod topology;
 
 pub use ability::{Ability, Provider};
+pub use at_work::{agents_name, enclosures_at_work};
 pub use enclosure::{AbilityReport, Choice, ChoiceParseError, Enclosure, EnclosureError, Report};
 pub use leaf::{Leaf, LeafLimits, Marks};
 pub use topology::Topology;

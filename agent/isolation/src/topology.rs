@@ -28,7 +28,7 @@ impl Topology {
     }
 
     /// From the CPUs that may be used and what each one's siblings are.
-    fn new(allowed: &[u32], siblings: impl Fn(u32) -> Option<Vec<u32>>) -> Self {
+    pub fn new(allowed: &[u32], siblings: impl Fn(u32) -> Option<Vec<u32>>) -> Self {
         let mut cores: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for cpu in allowed {
             let first = siblings(*cpu).and_then(|all| all.into_iter().min()).unwrap_or(*cpu);
@@ -41,6 +41,14 @@ impl Topology {
     #[must_use]
     pub fn cpus(&self) -> u32 {
         u32::try_from(self.cores.iter().map(Vec::len).sum::<usize>()).unwrap_or(u32::MAX)
+    }
+
+    /// CPUs that renders take that booked `booked` of them: these, and what shares a physical core
+    /// with them.
+    #[must_use]
+    pub fn taken_by(&self, booked: u32) -> u32 {
+        let left = u32::try_from(self.beside(booked).len()).unwrap_or(u32::MAX);
+        self.cpus().saturating_sub(left).max(booked)
     }
 
     /// CPUs that may be harvested beside renders that booked `booked` of them: no physical core
@@ -102,12 +110,16 @@ mod tests {
         assert_eq!(machine.beside(3), [2, 6, 3, 7]);
         assert_eq!(machine.beside(8), []);
         assert_eq!(machine.beside(u32::MAX), []);
+        let taken = [0, 1, 2, 3, 7, 8, 9].map(|booked| machine.taken_by(booked));
+        assert_eq!(taken, [0, 2, 2, 4, 8, 8, 9]);
+        assert_eq!(machine.beside(machine.taken_by(3)), machine.beside(3));
     }
 
     #[test]
     fn without_siblings_each_cpu_is_a_core() {
         let machine = Topology::new(&[2, 3], |_| None);
         assert_eq!(machine.beside(1), [3]);
+        assert_eq!([0, 1, 2, 3].map(|booked| machine.taken_by(booked)), [0, 1, 2, 3]);
     }
 
     #[test]

@@ -1,101 +1,19 @@
 //! Real groups with real processes in them, for each way of isolation that this host grants.
 
+mod delegated;
+mod enclosed;
+mod inmate;
+
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use gleaner_isolation::{Ability, Choice, Enclosure, Leaf, LeafLimits, Marks};
-use gleaner_protocol::{Span, boottime};
+use gleaner_isolation::{
+    Ability, Choice, Enclosure, LeafLimits, Marks, agents_name, enclosures_at_work,
+};
+use gleaner_protocol::boottime;
 
-/// Longest wait for something that has to happen.
-const PATIENCE: Span = Span::from_secs(10);
-
-/// An enclosure that is removed at the end of its test.
-struct Enclosed(Enclosure);
-
-impl Enclosed {
-    fn open(choice: Choice, name: &str) -> Self {
-        let name = format!("test-{}-{name}-{choice:?}", std::process::id());
-        Self(Enclosure::open(choice, &name))
-    }
-
-    fn grants(&self, ability: Ability) -> bool {
-        let report = self.0.report();
-        report.abilities.iter().any(|one| one.ability == ability && one.provider.is_some())
-    }
-}
-
-impl Drop for Enclosed {
-    fn drop(&mut self) {
-        let removed = self.0.remove();
-        if !std::thread::panicking() {
-            removed.expect("nothing is left behind");
-        }
-    }
-}
-
-/// Each way in which this host can freeze, with a name for messages.
-fn freezing(test: &str) -> Vec<(Choice, Enclosed)> {
-    let open = |(_, choice)| (choice, Enclosed::open(choice, test));
-    let all = Choice::NAMES.into_iter().map(open);
-    let all: Vec<_> = all.filter(|(_, enclosed)| enclosed.grants(Ability::Freeze)).collect();
-    println!("{test}: {:?}", all.iter().map(|(choice, _)| choice).collect::<Vec<_>>());
-    all
-}
-
-/// A shell in a leaf; it and what it starts.
-struct Inmate(Child);
-
-impl Inmate {
-    fn start(leaf: &Leaf, script: &str) -> Self {
-        let doors = leaf.doors().expect("doors");
-        let mut command = Command::new("/bin/sh");
-        command.args(["-c", script]).stdout(Stdio::piped()).stderr(Stdio::null());
-        let enter = move || doors.iter().try_for_each(enter);
-        // SAFETY: `write` is async-signal-safe, and nothing is allocated around it.
-        #[expect(unsafe_code, reason = "to enter a group before exec")]
-        let command = unsafe { command.pre_exec(enter) };
-        Self(command.spawn().expect("a shell"))
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        let stdout = self.0.stdout.as_mut().expect("piped");
-        BufReader::new(stdout).read_line(&mut line).expect("a line");
-        line.trim().to_owned()
-    }
-}
-
-impl Drop for Inmate {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn enter(door: &OwnedFd) -> std::io::Result<()> {
-    assert!(door.as_raw_fd() > 2);
-    rustix::io::write(door, b"0").map(drop).map_err(Into::into)
-}
-
-/// CPU time in clock ticks, or none where it has ended.
-fn cpu_ticks(pid: i32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
-    (fields[0] != "Z")
-        .then(|| fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap())
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = boottime() + PATIENCE;
-    while !holds() {
-        assert!(boottime() < end, "{what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
+use enclosed::{Enclosed, freezing};
+use inmate::{Inmate, cpu_ticks, until};
 
 /// A busy process that has left its group and its session, and whose parent has ended.
 const RUNAWAY: &str = "setsid sh -c 'echo $$; while :; do :; done' & sleep 1000";
@@ -105,7 +23,7 @@ fn what_has_left_its_session_is_frozen_and_thawed_and_killed_all_the_same() {
     for (choice, enclosed) in freezing("runaway") {
         let leaf = enclosed.0.leaf("0").expect("made").expect("a leaf");
         let mut inmate = Inmate::start(&leaf, RUNAWAY);
-        let runaway: i32 = inmate.line().parse().expect("a number");
+        let runaway = inmate.pid();
         until("it works", || cpu_ticks(runaway).is_some_and(|ticks| ticks > 2));
         leaf.freeze().expect("frozen");
         until("it comes to rest", || leaf.is_frozen());
@@ -126,7 +44,7 @@ fn marks_alone_are_enough_to_stop_it() {
     for (choice, enclosed) in freezing("marks") {
         let leaf = enclosed.0.leaf("0").expect("made").expect("a leaf");
         let mut inmate = Inmate::start(&leaf, RUNAWAY);
-        let runaway: i32 = inmate.line().parse().expect("a number");
+        let runaway = inmate.pid();
         let noted: Vec<_> = leaf.marks().paths().to_vec();
         let marks = Marks::from_paths(noted.clone());
         assert_eq!(marks.paths(), noted, "{choice:?}");
@@ -151,7 +69,7 @@ fn an_enclosure_opened_again_is_empty() {
     for (choice, enclosed) in freezing("again") {
         let leaf = enclosed.0.leaf("0").expect("made").expect("a leaf");
         let mut inmate = Inmate::start(&leaf, RUNAWAY);
-        let runaway: i32 = inmate.line().parse().expect("a number");
+        let runaway = inmate.pid();
         leaf.freeze().expect("frozen");
         let again = Enclosed::open(choice, "again");
         until("what was left has ended", || cpu_ticks(runaway).is_none());
@@ -185,16 +103,15 @@ fn limits_hold_and_may_change_while_it_works() {
         }
         if has(Ability::Share) {
             let mut busy = Inmate::start(&leaf, "echo $$; while :; do :; done");
-            let pid: i32 = busy.line().parse().expect("a number");
+            let pid = busy.pid();
             let share = LeafLimits { share_permille: Some(250), ..limits };
             leaf.set_limits(&share).expect("set");
-            let rate = |wall_ms: u64| {
-                let before = cpu_ticks(pid).expect("alive");
-                std::thread::sleep(Duration::from_millis(wall_ms));
-                // In thousandths of a core: a tick is ten milliseconds.
-                (cpu_ticks(pid).expect("alive") - before) * 10_000 / wall_ms
-            };
-            assert!(rate(1_000) < 400, "{choice:?}: a quarter of a core is a quarter");
+            let (begun, before) = (boottime(), cpu_ticks(pid).expect("alive"));
+            std::thread::sleep(Duration::from_secs(1));
+            let (after, took) = (cpu_ticks(pid).expect("alive"), boottime() - begun);
+            // In thousandths of a core: a tick is ten milliseconds.
+            let rate = (after - before) * 10_000 / took.as_millis();
+            assert!(rate < 400, "{choice:?}: a quarter of a core is a quarter, not {rate}");
             leaf.set_limits(&LeafLimits::default()).expect("set");
         }
     }
@@ -213,6 +130,28 @@ fn without_control_groups_there_is_no_leaf_and_each_ability_is_missing_with_a_re
 }
 
 #[test]
+fn the_whole_is_idle_from_the_beginning_until_it_is_to_stop() {
+    for (choice, enclosed) in freezing("idle") {
+        drop(enclosed);
+        let name = format!("test-{}-idle-{choice:?}", std::process::id());
+        let enclosure = Enclosure::open(choice, &name);
+        let says = || -> Vec<String> {
+            let files = enclosure.paths().map(|path| path.join("cpu.idle"));
+            files.filter_map(|file| fs::read_to_string(file).ok()).collect()
+        };
+        let is_granted = !says().is_empty();
+        assert!(says().iter().all(|text| text == "1\n"), "{choice:?}: {:?}", says());
+        for idle in [false, true, false] {
+            enclosure.set_idle(idle).expect("ours");
+            let expected = if idle { "1\n" } else { "0\n" };
+            assert!(says().iter().all(|text| text == expected), "{choice:?}: {:?}", says());
+        }
+        enclosure.remove().expect("empty");
+        assert!(enclosure.set_idle(true).is_err() || !is_granted, "{choice:?}: it is gone");
+    }
+}
+
+#[test]
 fn the_whole_is_kept_to_some_cores() {
     for (_, enclosed) in freezing("cores") {
         if !enclosed.grants(Ability::Cpus) {
@@ -225,5 +164,46 @@ fn the_whole_is_kept_to_some_cores() {
         assert_eq!(inmate.line().split_whitespace().last(), Some("0"));
         enclosed.0.set_cpus(&[]).expect("left where it is");
         assert!(enclosed.0.set_cpus(&[60_000]).is_err());
+    }
+}
+
+#[test]
+fn the_enclosures_of_all_agents_are_found_and_can_be_killed() {
+    for (choice, _) in freezing("found") {
+        // Of the form in which agents name theirs.
+        let name = agents_name(u64::from(std::process::id()) << 32 | choice as u64);
+        let agents = Enclosed::named(choice, &name);
+        let path = agents.0.paths().next().expect("it has one").to_owned();
+        let mine = || enclosures_at_work().into_iter().find(|one| one.paths().contains(&path));
+        assert_eq!(mine(), None, "nothing is in it");
+        let leaf = agents.0.leaf("0").expect("made").expect("a leaf");
+        let mut inmate = Inmate::start(&leaf, RUNAWAY);
+        let runaway = inmate.pid();
+        let found = mine().expect("something is in it");
+        assert!(found.members().contains(&runaway), "{choice:?}: {found:?}");
+        found.kill().expect("killed");
+        until("it has ended", || cpu_ticks(runaway).is_none());
+        until("it is empty", || mine().is_none());
+    }
+}
+
+#[test]
+fn a_leaf_whose_groups_are_gone_says_so_and_the_next_one_is_whole() {
+    for (choice, enclosed) in freezing("broken") {
+        let leaf = enclosed.0.leaf("0").expect("made").expect("a leaf");
+        let mut inmate = Inmate::start(&leaf, RUNAWAY);
+        let runaway = inmate.pid();
+        // Somebody tidies up: all of it is killed and removed under our hands.
+        enclosed.0.remove().expect("removed");
+        until("it has ended", || cpu_ticks(runaway).is_none());
+        assert!(leaf.doors().is_err(), "{choice:?}: nobody can enter");
+        assert!(leaf.freeze().is_err() || leaf.members().is_empty());
+        let _ = leaf.kill();
+        assert!(enclosed.0.leaf("0").is_err(), "{choice:?}: it has nowhere to be");
+        let again = Enclosed::open(choice, "broken");
+        let leaf = again.0.leaf("0").expect("made").expect("a leaf");
+        let mut inmate = Inmate::start(&leaf, "echo alive; sleep 1000");
+        assert_eq!(inmate.line(), "alive");
+        leaf.kill().expect("killed");
     }
 }
