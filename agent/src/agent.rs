@@ -7,15 +7,17 @@
 
 mod boot_timer;
 mod driver;
+mod lost_ends;
 mod open_files;
 mod work_dir;
 
+use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gleaner_hooks::{RunDir, RunDirError, StopMark};
+use gleaner_hooks::{FileSystem, RunDir, RunDirError, StopMark};
 use gleaner_isolation::{Enclosure, Topology};
 use gleaner_protocol::{HostInfo, Span, boottime};
 use reqwest::Client;
@@ -25,20 +27,24 @@ use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
 use crate::blobs::Blobs;
+use crate::booked_memory::BookedMemory;
 use crate::checkpoints::Checkpoints;
 use crate::config::{Config, ConfigError};
 use crate::harvest::Harvest;
 use crate::keeper::Keeper;
-use crate::limits::{CHECKPOINTS_BYTES_MAX, EVENTS_MAX, LAST_RUNNERS_MS_MAX, MEMORY_LEFT_PERMILLE};
+use crate::limits::{CHECKPOINTS_BYTES_MAX, EVENTS_MAX, LAST_RUNNERS_MS_MAX};
 use crate::link::{LinkEvent, LinkKeeper, LinkTarget};
 use crate::modules::Modules;
 use crate::observer::{ObservedHost, ObserverThread};
-use crate::owner::{OwnedHost, Owner};
-use crate::releaser::{Releaser, SocketError};
+use crate::owner::{Desk, MarkThread, OwnedHost, Owner};
+use crate::releaser::{HookedHost, Releaser, SocketError};
+use crate::runner::CommandLimits;
+use crate::runner::sandbox::{Confinement, Confines, try_out, user_of_slot};
 use crate::sampler::{Sampler, SamplerTarget, total_memory_mib};
 use crate::slot::{Workshop, run_slot};
 use crate::slot_table::SlotTable;
 use crate::tls::{TlsError, Trust, client_config};
+use crate::worker_watch::{Alive, WatchedHost, WorkerWatch, WorkerWatchError};
 use boot_timer::BootTimer;
 use driver::{Driver, Inbox};
 use work_dir::WorkDir;
@@ -61,7 +67,7 @@ pub async fn run(
 ) -> Result<(), RunError> {
     config.check()?;
     open_files::make_room();
-    let host = host_info(&config)?;
+    let mut host = host_info(&config)?;
     let tls = Arc::new(client_config(trust(&config))?);
     let token = config.token()?;
     let client = Client::builder()
@@ -69,6 +75,8 @@ pub async fn run(
         .build()
         .map_err(|error| RunError::HttpClient(error.to_string()))?;
 
+    check_folder("run_dir", &config.run_dir())?;
+    check_folder("work_dir", &config.work_dir())?;
     let run_dir = RunDir::open_for_agent(config.run_dir())?;
     let work_dir = WorkDir::open(config.work_dir())?;
     let lock_file = run_dir.path().join("agent.lock");
@@ -78,25 +86,40 @@ pub async fn run(
         info!(?leftovers, "stopped what an earlier agent left running");
     }
     work_dir.clear()?;
+    let program = config.runner_program.clone().unwrap_or_else(this_program);
+    let program = local_program(program, &work_dir)?;
+    let confinement = confinement(&config, &program, &work_dir.tasks().join("trial"))?;
+    if !config.allow_commands.is_empty() {
+        info!("commands are {}", confinement.in_words());
+    }
+    if confinement.refused.is_some() {
+        host.capabilities.commands.clear();
+    }
 
-    let (ground, _) = driver::read_ground(&run_dir, host.cores);
-    let harvest = Harvest::new(host.clone(), random(), ground);
+    let topology = Topology::of_this_machine();
+    // What is wrong with it is said when it is looked at next.
+    let ground =
+        driver::read_ground(&run_dir, host.cores, &topology).ok().map(|(ground, _)| ground);
+    let harvest =
+        Harvest::new(host.clone(), random(), ground).keeping(Span::from_secs(config.keep_s_max));
     let enclosure = Enclosure::open(config.isolation, &enclosure_name(&run_dir)?);
     run_dir.note_enclosure(&enclosure.marks())?;
     info!("harvested work is isolated by {}", enclosure.report());
-    let program = config.runner_program.clone().unwrap_or_else(this_program);
     let tasks = work_dir.tasks();
     let keeper = Keeper::start(&program, &lock_file, &run_dir, &tasks, &enclosure);
     let clearing_up = keeper.map_err(RunError::Keeper)?;
-    let most = host.memory_mib - host.memory_mib * MEMORY_LEFT_PERMILLE / 1_000;
-    if let Err(error) = enclosure.set_memory_mib(most) {
-        warn!("harvested work goes without a limit of its memory: {error}");
-    }
+    let path = work_dir.booked_memory();
+    let booked_memory = BookedMemory::open(path.clone()).unwrap_or_else(|error| {
+        warn!("{} begins anew, for it cannot be used: {error}", path.display());
+        BookedMemory::new(path)
+    });
+    let booked_memory = Arc::new(booked_memory);
     let table = Arc::new(SlotTable::new(host.cores, harvest.fragment(), enclosure.clone()));
     let (tell_owner, owner_said) = mpsc::unbounded_channel();
     let of = OwnedHost {
         host: host.name.clone(),
         cores: host.cores,
+        isolation: enclosure.report().backend,
         table: Arc::clone(&table),
         mark: StopMark::of(run_dir.path()),
         keep: Span::from_secs(config.preferences.keep_frozen_s),
@@ -106,18 +129,36 @@ pub async fn run(
         let _ = tell_owner.send(said);
     })
     .map_err(RunError::Observer)?;
+    if !config.allow_commands.is_empty() {
+        owner.note_commands(confinement.in_words());
+    }
     let owner = Arc::new(owner);
+    let (marks, marks_thread) =
+        MarkThread::start(Arc::clone(&owner)).map_err(RunError::Observer)?;
+    let (desk, desk_thread) =
+        Desk::start(Arc::clone(&owner), run_dir.clone()).map_err(RunError::Observer)?;
+    let hooked = HookedHost {
+        run_dir: run_dir.clone(),
+        cores: host.cores,
+        memory_mib: host.memory_mib,
+        topology: topology.clone(),
+        table: Arc::clone(&table),
+        desk,
+    };
     let (tell_release, releases) = mpsc::unbounded_channel();
-    let (releaser, release_thread) = Releaser::start(
-        run_dir.clone(),
-        host.cores,
-        Arc::clone(&table),
-        Arc::clone(&owner),
-        move |released| {
-            // Nobody listens only when the agent ends.
-            let _ = tell_release.send(released);
-        },
-    )?;
+    let (releaser, release_thread) = Releaser::start(hooked, move |released| {
+        // Nobody listens only when the agent ends.
+        let _ = tell_release.send(released);
+    })?;
+
+    let watched = WatchedHost {
+        workers: config.watch_workers.clone(),
+        host: host.name.clone(),
+        run_dir: run_dir.clone(),
+        alive: Alive::default(),
+    };
+    let alive = watched.alive.clone();
+    let (workers, workers_thread) = WorkerWatch::start(watched)?;
 
     let blobs = Blobs::new(
         client.clone(),
@@ -134,6 +175,7 @@ pub async fn run(
         work_dir: work_dir.path().to_owned(),
         table: Arc::clone(&table),
         owner: Arc::clone(&owner),
+        booked_memory: Arc::clone(&booked_memory),
         carried: blobs.carried(),
     })
     .map_err(RunError::Observer)?;
@@ -144,15 +186,29 @@ pub async fn run(
         .map_err(|source| WorkDirError::io("open", &work_dir.checkpoints(), source))?;
     let shop = Arc::new(Workshop {
         run_dir: run_dir.clone(),
+        alive: alive.clone(),
         table: Arc::clone(&table),
         owner,
         blobs,
         modules,
         checkpoints: Arc::new(checkpoints),
-        commands: config.commands()?,
+        commands: config.listed_commands()?,
+        kernel_memory_mib: config.kernel_memory_mib,
+        confines: match confinement.layers() {
+            Some(layers) if !host.capabilities.commands.is_empty() => {
+                Some(Confines { layers, ..config.confines()? })
+            }
+            _ => None,
+        },
+        command_limits: CommandLimits {
+            bytes_max: config.commands.disk_mib << 20,
+            files_max: config.commands.files,
+        },
         runner_program: program,
         enclosure: enclosure.clone(),
-        topology: Topology::of_this_machine(),
+        topology,
+        booked_memory,
+        memory_mib: host.memory_mib,
         tasks: work_dir.tasks(),
         spool: work_dir.spool(),
     });
@@ -165,9 +221,10 @@ pub async fn run(
             monitor: monitor.clone(),
             token: token.clone(),
             interval_s: config.sample_interval_s,
+            watches: !config.watch_workers.is_empty(),
         };
-        let sampler =
-            Sampler::new(target, &host, run_dir.clone(), Arc::clone(&table), Arc::clone(&changed));
+        let (table, changed) = (Arc::clone(&table), Arc::clone(&changed));
+        let sampler = Sampler::new(target, &host, run_dir.clone(), alive, table, changed);
         tokio::spawn(sampler.run())
     });
     let target = LinkTarget { broker: config.broker.clone(), token, tls: Some(tls) };
@@ -190,12 +247,15 @@ pub async fn run(
     let driver = Driver::new(harvest, shop, slots.orders, stored, changed);
     info!(host = %host.name, origin = %host.origin, cores = host.cores, "agent is up");
     ready();
-    let (mut is_deaf, mut is_blind) = (false, false);
+    let (mut is_deaf, mut is_blind, mut sees_no_workers) = (false, false, false);
     let shutdown = async {
         tokio::select! {
             () = shutdown => {}
             _ = release_thread => is_deaf = true,
             _ = observer_thread => is_blind = true,
+            _ = marks_thread => is_blind = true,
+            _ = desk_thread => is_blind = true,
+            _ = workers_thread => sees_no_workers = true,
         }
     };
     let orders = driver.run(inbox, timer, shutdown).await;
@@ -214,10 +274,18 @@ pub async fn run(
     if let Some(sampler) = sampler {
         sampler.abort();
     }
+    drop(workers);
     drop(releaser);
     drop(observer);
+    drop(marks);
     match enclosure.remove() {
-        Ok(()) => clearing_up.dismiss(),
+        Ok(()) => {
+            clearing_up.dismiss();
+            // The keeper went wherever this process had to go; now this is the last one there.
+            if let Err(error) = enclosure.remove() {
+                warn!("cannot go back to the control group that this agent came from: {error}");
+            }
+        }
         Err(error) => warn!("cannot remove the control groups of this agent: {error}"),
     }
     if is_deaf {
@@ -225,6 +293,9 @@ pub async fn run(
     }
     if is_blind {
         return Err(RunError::ObserverThread);
+    }
+    if sees_no_workers {
+        return Err(RunError::WorkerThread);
     }
     info!("agent is down");
     Ok(())
@@ -250,6 +321,24 @@ impl SlotTasks {
     }
 }
 
+/// Finds out how commands are confined on this host, by starting `program` on a trial that works in
+/// `folder`. It costs some milliseconds.
+///
+/// # Errors
+/// The configuration names a user of commands that is not there.
+pub fn confinement(
+    config: &Config,
+    program: &Path,
+    folder: &Path,
+) -> Result<Confinement, ConfigError> {
+    let mut confines = config.confines()?;
+    confines.user.get_or_insert(user_of_slot(0));
+    let found = try_out(program, folder, config.commands.confine, confines);
+    // What cannot be removed now is removed at the agent's next start.
+    let _ = fs::remove_dir_all(folder);
+    Ok(found)
+}
+
 fn host_info(config: &Config) -> Result<HostInfo, ConfigError> {
     Ok(HostInfo {
         name: config.host_name()?,
@@ -265,7 +354,7 @@ fn host_info(config: &Config) -> Result<HostInfo, ConfigError> {
 
 /// Of one life of one run folder, so that no two agents of a machine share one.
 fn enclosure_name(run_dir: &RunDir) -> Result<String, RunDirError> {
-    Ok(format!("{:016x}", run_dir.epoch()?.incarnation))
+    Ok(gleaner_isolation::agents_name(run_dir.epoch()?.incarnation))
 }
 
 fn trust(config: &Config) -> Trust<'_> {
@@ -275,6 +364,39 @@ fn trust(config: &Config) -> Trust<'_> {
         Some(path) => Trust::File(path),
         None => Trust::System,
     }
+}
+
+/// Whether a folder is one that no server has to answer for while a render waits.
+fn check_folder(what: &'static str, path: &Path) -> Result<(), RunError> {
+    match FileSystem::of(path) {
+        FileSystem::Network => Err(RunError::Network { what, path: path.to_owned() }),
+        FileSystem::Memory if what == "work_dir" => {
+            warn!(
+                "work_dir: {} is in memory, and what tasks write there takes it from the renders: \
+                 name a folder on a disk",
+                path.display()
+            );
+            Ok(())
+        }
+        FileSystem::Memory | FileSystem::Local => Ok(()),
+    }
+}
+
+/// The program of runners: a copy on this machine, where it comes from a server.
+fn local_program(program: PathBuf, work_dir: &WorkDir) -> Result<PathBuf, RunError> {
+    if FileSystem::of(&program) != FileSystem::Network {
+        return Ok(program);
+    }
+    let copy = work_dir.path().join("program");
+    // What an agent before this one started may still run it.
+    let _ = fs::remove_file(&copy);
+    fs::copy(&program, &copy).map_err(|source| WorkDirError::io("write", &copy, source))?;
+    warn!(
+        "this agent's program is on a network file system: its tasks run a copy in {}, but it waits \
+         itself where the server is slow; install it on a local disk",
+        work_dir.path().display()
+    );
+    Ok(copy)
 }
 
 /// The executable that runs, even if its file was replaced since.
@@ -298,6 +420,17 @@ pub enum RunError {
     /// Its own folder, or another agent.
     #[error(transparent)]
     WorkDir(#[from] WorkDirError),
+    /// A folder of it is not on this machine.
+    #[error(
+        "{what}: {} is on a network file system, and a render would wait for its server: name a \
+         folder on a local disk of this host", path.display()
+    )]
+    Network {
+        /// The key of the configuration.
+        what: &'static str,
+        /// Where it is.
+        path: PathBuf,
+    },
     /// Its socket.
     #[error(transparent)]
     Socket(#[from] SocketError),
@@ -318,9 +451,15 @@ pub enum RunError {
     /// What clears up after it.
     #[error("cannot start the process that clears up after an agent that is killed: {0}")]
     Keeper(std::io::Error),
-    /// That thread ended by itself.
-    #[error("the thread that looks after the owner's wishes has ended, so the agent has too")]
+    /// A thread of these ended by itself.
+    #[error("a thread that looks after the owner's wishes has ended, so the agent has too")]
     ObserverThread,
+    /// Watching for renders that no hook announces.
+    #[error(transparent)]
+    WorkerWatch(#[from] WorkerWatchError),
+    /// That ended by itself.
+    #[error("the thread that watches the farm's workers has ended, so the agent has too")]
+    WorkerThread,
     /// Its timer.
     #[error("cannot make a timer: {0}")]
     Timer(std::io::Error),

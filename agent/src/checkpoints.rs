@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use gleaner_protocol::Digest;
 use tracing::warn;
 
-use crate::modules::write_private;
+use crate::replace_file::{PRIVATE, replace_file};
 
 /// The kept ones.
 pub(crate) struct Checkpoints {
@@ -98,7 +98,7 @@ impl Checkpoints {
         let saved = tokio::task::spawn_blocking(move || {
             let mut file = Digest::of(&bytes).as_bytes().to_vec();
             file.extend_from_slice(&bytes);
-            write_private(&this.path(workunit), &file)?;
+            replace_file(&this.path(workunit), &file, PRIVATE)?;
             this.lock().enter(workunit, file.len() as u64);
             this.shrink();
             Ok(())

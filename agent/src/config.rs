@@ -7,13 +7,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use gleaner_isolation::Choice;
-use gleaner_protocol::limits::{CAPABILITIES_MAX, CORES_MAX, WASM_MEMORY_MIB_MAX};
+use gleaner_protocol::limits::{
+    CAPABILITIES_MAX, CORES_MAX, KEEP_S_MAX, MEMORY_MIB_MAX, WASM_MEMORY_MIB_MAX,
+};
 use gleaner_protocol::{Capabilities, HostName, KernelName, NameError, Origin, OwnerName};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::kernels::{kernel, kernel_names};
-use crate::limits::TOKEN_BYTES_MAX;
+use crate::kernels::kernel_names;
+use crate::limits::{PROCESS_NAME_BYTES_MAX, TOKEN_BYTES_MAX};
+use crate::runner::sandbox::{CommandRules, Confines, Layers, RuleError};
 use crate::wishes::{PreferenceError, Preferences};
 
 /// The defaults as a commented file.
@@ -49,12 +52,21 @@ pub struct Config {
     pub kernels: Vec<KernelName>,
     /// Most memory of one WebAssembly module, in MiB; 0 where none are run.
     pub wasm_memory_mib: u32,
+    /// Most memory of one replica of a kernel with a specification, in MiB.
+    pub kernel_memory_mib: u32,
     /// What isolates harvested work from the rest of the host.
     pub isolation: Choice,
     /// Seconds between two samples for the monitor.
     pub sample_interval_s: u64,
+    /// Names of processes whose children are renders.
+    pub watch_workers: Vec<String>,
     /// Size of the input cache.
     pub cache_bytes: u64,
+    /// For how long a job may have a replica that a render drives out kept frozen, in seconds; 0
+    /// to keep none.
+    pub keep_s_max: u64,
+    /// What holds for commands.
+    pub commands: CommandRules,
     /// What the owner wishes.
     pub preferences: Preferences,
     /// Program that is started as runner, with the single argument `__runner`; this very program
@@ -77,11 +89,15 @@ impl Default for Config {
             run_dir: None,
             work_dir: None,
             allow_commands: Vec::new(),
-            kernels: vec![KernelName::new("gametree").expect("a plain name")],
+            kernels: kernel_names().into_iter().filter(|name| name.as_str() != "noop").collect(),
             wasm_memory_mib: 1024,
+            kernel_memory_mib: 4096,
             isolation: Choice::Auto,
             sample_interval_s: 10,
+            watch_workers: Vec::new(),
             cache_bytes: 1 << 30,
+            keep_s_max: 1_800,
+            commands: CommandRules::default(),
             preferences: Preferences::default(),
             runner_program: None,
         }
@@ -118,20 +134,33 @@ impl Config {
         if value > max {
             return Err(ConfigError::Range { key: "wasm_memory_mib", value, min: 0, max });
         }
+        if !(1..=MEMORY_MIB_MAX).contains(&self.kernel_memory_mib) {
+            let (value, max) = (self.kernel_memory_mib.into(), MEMORY_MIB_MAX.into());
+            return Err(ConfigError::Range { key: "kernel_memory_mib", value, min: 1, max });
+        }
         let (value, min, max) = (self.sample_interval_s, 1, 3600);
         if !(min..=max).contains(&value) {
             return Err(ConfigError::Range { key: "sample_interval_s", value, min, max });
         }
-        if let Some(unknown) = self.kernels.iter().find(|name| kernel(name.as_str()).is_none()) {
+        if self.keep_s_max > KEEP_S_MAX {
+            let (value, max) = (self.keep_s_max, KEEP_S_MAX);
+            return Err(ConfigError::Range { key: "keep_s_max", value, min: 0, max });
+        }
+        if let Some(unknown) = self.kernels.iter().find(|name| !kernel_names().contains(name)) {
             let known = kernel_names().iter().map(ToString::to_string).collect::<Vec<_>>();
             return Err(ConfigError::UnknownKernel(unknown.clone(), known.join(", ")));
         }
         if self.allow_commands.len() * 2 + self.kernels.len() > CAPABILITIES_MAX {
             return Err(ConfigError::TooManyCommands(self.allow_commands.len()));
         }
+        let is_name = |name: &&String| (1..=PROCESS_NAME_BYTES_MAX).contains(&name.len());
+        if let Some(name) = self.watch_workers.iter().find(|name| !is_name(name)) {
+            return Err(ConfigError::WorkerName(name.clone()));
+        }
         self.preferences.check()?;
+        self.commands.check(&self.own_paths())?;
         self.host_name()?;
-        self.commands()?;
+        self.listed_commands()?;
         Ok(())
     }
 
@@ -188,14 +217,15 @@ impl Config {
     pub fn capabilities(&self) -> Result<Capabilities, ConfigError> {
         Ok(Capabilities {
             kernels: self.kernels.iter().cloned().collect(),
-            commands: self.commands()?.into_keys().collect::<BTreeSet<_>>(),
+            commands: self.listed_commands()?.into_keys().collect::<BTreeSet<_>>(),
             wasm_memory_mib: if cfg!(feature = "wasm") { self.wasm_memory_mib } else { 0 },
+            kernel_memory_mib: self.kernel_memory_mib,
         })
     }
 
     /// Names by which a submitter may ask for an allowed program: as listed, and with all
     /// symbolic links resolved. Each leads to the path that is executed.
-    pub(crate) fn commands(&self) -> Result<BTreeMap<String, PathBuf>, ConfigError> {
+    pub(crate) fn listed_commands(&self) -> Result<BTreeMap<String, PathBuf>, ConfigError> {
         let mut commands = BTreeMap::new();
         for listed in &self.allow_commands {
             let refuse = |reason: String| ConfigError::Command(listed.clone(), reason);
@@ -212,6 +242,24 @@ impl Config {
             }
         }
         Ok(commands)
+    }
+
+    /// What commands are confined to, before it is known what this host grants for it.
+    pub(crate) fn confines(&self) -> Result<Confines, ConfigError> {
+        Ok(Confines {
+            layers: Layers::default(),
+            network: self.commands.network,
+            programs: self.allow_commands.clone(),
+            read: self.commands.read.clone(),
+            hidden: self.own_paths(),
+            user: self.commands.user()?,
+        })
+    }
+
+    /// What is the agent's own and no command's business.
+    fn own_paths(&self) -> Vec<PathBuf> {
+        let own = [Some(self.work_dir()), Some(self.run_dir()), self.token_file.clone()];
+        own.into_iter().flatten().collect()
     }
 
     /// The token of `token_file`, without the white space around it.
@@ -276,9 +324,18 @@ pub enum ConfigError {
     /// A wish that cannot be used.
     #[error(transparent)]
     Preference(#[from] PreferenceError),
+    /// A rule for commands that cannot be kept.
+    #[error(transparent)]
+    CommandRule(#[from] RuleError),
     /// Too many programs.
     #[error("allow_commands lists {0} programs, which is more than a host may offer")]
     TooManyCommands(usize),
+    /// No name that a process can have.
+    #[error(
+        "watch_workers: no process has the name {0:?}: names are 1 to {PROCESS_NAME_BYTES_MAX} bytes \
+         long, cut to that by Linux (see `ps -e -o comm`)"
+    )]
+    WorkerName(String),
     /// A program that cannot be allowed.
     #[error("allow_commands lists {path}: {1}", path = .0.display())]
     Command(PathBuf, String),
@@ -325,11 +382,21 @@ mod tests {
             ("cores = 5000", "cores is 5000"),
             ("cores = -1", "cores"),
             ("wasm_memory_mib = 4097", "wasm_memory_mib is 4097, must be from 0 to 4096"),
+            ("kernel_memory_mib = 0", "kernel_memory_mib is 0, must be from 1 to 16777216"),
+            ("keep_s_max = 86401", "keep_s_max is 86401, must be from 0 to 86400"),
             ("sample_interval_s = 0", "sample_interval_s is 0"),
-            ("kernels = [\"gamtree\"]", "there are gametree, noop"),
+            ("kernels = [\"gamtree\"]", "there are gametree, noop, volume, isosurface"),
             ("allow_commands = [\"true\"]", "not an absolute path"),
             ("allow_commands = [\"/no/such\"]", "/no/such"),
             ("allow_commands = [\"/tmp\"]", "not a file"),
+            ("[commands]\nconfine = \"some\"", "confine"),
+            (
+                "[commands]\nuser = \"root\"",
+                "commands.user is \"root\": commands do not run as root",
+            ),
+            ("[commands]\nread = [\"assets\"]", "commands.read lists assets: not an absolute path"),
+            ("[commands]\nread = [\"/tmp\"]", "commands.read lists /tmp: commands have one of"),
+            ("[commands]\nfiles = 0", "commands.files is 0"),
             ("[preferences]\nhour = []", "unknown field `hour`"),
             ("[preferences]\nhours = [\"moon\"]", "preferences.hours is \"moon\""),
             ("[preferences]\ngpus = \"often\"", "gpus"),
@@ -348,7 +415,7 @@ mod tests {
         let link = folder.path().join("sh-link");
         std::os::unix::fs::symlink("/bin/sh", &link).expect("a link");
         let config = Config { allow_commands: vec![link.clone()], ..Config::default() };
-        let commands = config.commands().expect("there");
+        let commands = config.listed_commands().expect("there");
         let resolved = fs::canonicalize("/bin/sh").expect("there");
         assert_eq!(commands.get(link.to_str().expect("UTF-8")), Some(&link));
         assert_eq!(commands.get(resolved.to_str().expect("UTF-8")), Some(&link));
@@ -364,6 +431,25 @@ mod tests {
         for (text, token) in [(" secret\n", Some("secret")), ("two words", None), ("", None)] {
             fs::write(&path, text).expect("written");
             assert_eq!(config.token().ok().flatten().as_deref(), token);
+        }
+    }
+
+    #[test]
+    fn commands_are_shown_nothing_that_leads_into_the_agents_own() {
+        let base = tempfile::tempdir().expect("a folder");
+        let own = base.path().join("own");
+        let (token, tasks) = (base.path().join("token"), own.join("tasks"));
+        fs::create_dir_all(&tasks).expect("made");
+        fs::write(&token, "s3cret").expect("written");
+        let link = base.path().join("link");
+        for to in [&tasks, &own, &token] {
+            let _ = fs::remove_file(&link);
+            std::os::unix::fs::symlink(to, &link).expect("made");
+            let commands = CommandRules { read: vec![link.clone()], ..CommandRules::default() };
+            let (work_dir, token_file) = (Some(own.clone()), Some(token.clone()));
+            let config = Config { commands, work_dir, token_file, ..Config::default() };
+            let error = config.check().expect_err("it leads there").to_string();
+            assert!(error.contains("which is the agent's own"), "{error}");
         }
     }
 }

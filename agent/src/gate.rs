@@ -33,6 +33,12 @@ impl Gate {
         running < self.stands.slots && self.stands.epoch == epoch
     }
 
+    /// Whether anything may run at `epoch`.
+    #[must_use]
+    pub fn is_open_at(&self, epoch: Epoch) -> bool {
+        self.stands.slots > 0 && self.stands.epoch == epoch
+    }
+
     /// The main loop lets this much run. Of two that disagree on the epoch the newer one stands,
     /// and what it does not know of stays closed.
     pub fn set(&mut self, fragment: Fragment) {

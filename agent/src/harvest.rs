@@ -13,6 +13,9 @@
 //! The owner's allowance limits what is given on either kind of host. What runs beyond it is frozen
 //! by others and still held: it stays in the fragment until it may run again or is ended.
 //!
+//! What a render drives out is killed, or parked where its job wants that: then it takes no slot,
+//! and either goes on before anything new begins or is ended when its time is over.
+//!
 //! # Invariants
 //! See [`Harvest::check_invariants`].
 
@@ -23,16 +26,15 @@ mod input;
 mod invariants;
 mod leases;
 mod link_state;
+mod parked;
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use gleaner_protocol::control::{AgentMessage, Fragment, Opening, ReleaseReason};
-use gleaner_protocol::job::Task;
-use gleaner_protocol::{HostInfo, JobId, LeaseToken, Time};
+use gleaner_protocol::{HostInfo, JobId, LeaseToken, Span, Time};
 
 pub use effect::Effect;
 pub use fragment::Ground;
@@ -41,6 +43,7 @@ pub use invariants::Violation;
 
 use fragment::Opened;
 use held::Held;
+use leases::Known;
 use link_state::LinkState;
 
 /// The decisions of one agent.
@@ -57,16 +60,24 @@ pub struct Harvest {
     allowed: u32,
     /// What is given now: what was last passed on by [`Effect::Fragment`].
     fragment: Fragment,
-    /// Tasks of the broker's jobs, or why they cannot run here.
-    tasks: BTreeMap<JobId, Result<Arc<Task>, String>>,
+    /// The broker's jobs.
+    tasks: BTreeMap<JobId, Known>,
     held: BTreeMap<LeaseToken, Held>,
-    /// Slots in which nothing runs.
+    /// Slots in which there is nothing.
     empty: BTreeSet<u32>,
+    /// Slots whose last replica ended by itself, so that a runner waits there for the next.
+    warm: BTreeSet<u32>,
+    /// Replicas that are in a slot and take none.
+    parked: u32,
+    /// How long a replica is kept frozen at most.
+    keep_max: Span,
     /// Replicas that were asked for on this link, and have not come.
     requested: u32,
     /// Reports that wait for their verdict, and the bytes of their outputs.
     unacked: usize,
     unacked_bytes: u64,
+    /// Why nothing may run until a person has looked after the host.
+    alarm: Option<String>,
     /// Whether the agent is about to end.
     leaving: bool,
 }
@@ -77,6 +88,7 @@ impl Harvest {
     pub fn new(host: HostInfo, incarnation: u64, ground: Option<Ground>) -> Self {
         let mut harvest = Self {
             empty: (0..host.cores).collect(),
+            warm: BTreeSet::new(),
             host,
             incarnation,
             link: LinkState::Down,
@@ -86,9 +98,12 @@ impl Harvest {
             fragment: Fragment::default(),
             tasks: BTreeMap::new(),
             held: BTreeMap::new(),
+            parked: 0,
+            keep_max: Span::ZERO,
             requested: 0,
             unacked: 0,
             unacked_bytes: 0,
+            alarm: None,
             leaving: false,
         };
         harvest.fragment = harvest.due_fragment();
@@ -110,23 +125,29 @@ impl Harvest {
     /// Replicas that run now.
     #[must_use]
     pub fn running(&self) -> u32 {
-        self.host.cores - u32::try_from(self.empty.len()).expect("at most one entry per core")
+        self.host.cores - self.empty_slots() - self.parked
+    }
+
+    fn empty_slots(&self) -> u32 {
+        u32::try_from(self.empty.len()).expect("at most one entry per core")
     }
 
     /// Takes note of what happened and pushes what is to be done, in order.
     pub fn handle(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
         let mut why = ReleaseReason::FragmentClosed;
         self.end_opening_if_due(now);
+        self.end_overdue(now, effects);
         match input {
             Input::LinkUp => self.greet(effects),
             Input::LinkDown => self.lose_link(),
             Input::Broker(message) => self.hear(now, message, effects),
-            Input::Ground { ground, stopped } => {
+            Input::Ground { ground, stopped, parked } => {
                 why = ReleaseReason::Preempted;
                 self.stand_on(ground);
                 for token in stopped {
                     self.end_running(token, ReleaseReason::Preempted, effects);
                 }
+                self.park(now, &parked, effects);
             }
             Input::Allowance { slots, stopped } => {
                 self.allowed = slots;
@@ -141,8 +162,18 @@ impl Harvest {
                     effects.push(Effect::Send(AgentMessage::Progress { token, permille }));
                 }
             }
+            Input::Saved { token } => self.take_saved(token, effects),
+            Input::Alarm(reason) => {
+                self.alarm = reason;
+                // Where it is over, the monitor opens the host anew.
+                self.close();
+                self.end_all_parked(effects);
+            }
             Input::Tick => {}
-            Input::Leave => self.leaving = true,
+            Input::Leave => {
+                self.leaving = true;
+                self.end_all_parked(effects);
+            }
         }
         self.settle(&why, effects);
     }
@@ -150,7 +181,8 @@ impl Harvest {
     /// When [`Input::Tick`] is due at the latest.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
-        self.opened.as_ref().map(|opened| opened.until)
+        let opening = self.opened.as_ref().map(|opened| opened.until);
+        opening.into_iter().chain(self.first_overdue()).min()
     }
 
     /// Brings the fragment, what runs in it and what is asked for in line with each other.
@@ -161,12 +193,16 @@ impl Harvest {
             effects.push(Effect::Fragment(due));
             self.shed(why, effects);
         }
+        if let Some(reason) = self.link.tell_alarm(&self.alarm) {
+            effects.push(Effect::Send(AgentMessage::Alarm { reason }));
+        }
         if self.link.tell_fragment(due) {
             effects.push(Effect::Send(AgentMessage::Fragment(due)));
             // The broker may or may not remember what was asked before; it never gives more
             // than the fragment holds, so asking again is safe and asking too little is not.
             self.requested = 0;
         }
+        self.go_on(effects);
         self.ask(effects);
     }
 

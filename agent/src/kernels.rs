@@ -8,6 +8,7 @@ mod noop;
 
 pub mod gametree;
 
+use gleaner_kernels::application::Application;
 use gleaner_protocol::{KernelName, OutputFile};
 use thiserror::Error;
 
@@ -57,12 +58,13 @@ pub fn kernel(name: &str) -> Option<&'static dyn Kernel> {
     KERNELS.into_iter().find(|kernel| kernel.name() == name)
 }
 
-/// Names of all kernels.
+/// Names of all kernels, those with a specification last.
 #[must_use]
 pub fn kernel_names() -> Vec<KernelName> {
-    KERNELS
-        .iter()
-        .map(|kernel| KernelName::new(kernel.name()).expect("kernels have plain names"))
+    let plain = KERNELS.iter().map(|kernel| kernel.name());
+    plain
+        .chain(Application::ALL.map(Application::name))
+        .map(|name| KernelName::new(name).expect("kernels have plain names"))
         .collect()
 }
 
@@ -73,7 +75,10 @@ mod tests {
     #[test]
     fn each_kernel_is_found_by_its_name_and_no_other() {
         for name in kernel_names() {
-            assert_eq!(kernel(name.as_str()).map(Kernel::name), Some(name.as_str()));
+            let plain = kernel(name.as_str()).map(Kernel::name);
+            let told = Application::named(name.as_str()).map(Application::name);
+            // One name is one kernel.
+            assert_eq!(plain.xor(told), Some(name.as_str()));
         }
         assert!(kernel("gametre").is_none());
     }

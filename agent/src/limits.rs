@@ -16,6 +16,12 @@ pub(crate) const SOCKET_CONNECTIONS_MAX: usize = 64;
 pub(crate) const SOCKET_REQUEST_MS_MAX: u64 = 1_000;
 /// How long what was frozen for a render gets to stop before it is killed, in milliseconds.
 pub(crate) const FROZEN_MS: u64 = 5;
+/// How long what was killed may take to die before a person is told, in milliseconds.
+pub(crate) const DIE_MS_MAX: u64 = 1_000;
+/// Pause between two looks at whether it has, in milliseconds.
+pub(crate) const DIE_PAUSE_MS: u64 = 2;
+/// After how long what was in somebody else's hand is tried to be killed again, in milliseconds.
+pub(crate) const KILL_AGAIN_MS: u64 = 1;
 /// Longest frame between an agent and one of its runners, in bytes.
 pub(crate) const RUNNER_FRAME_BYTES_MAX: usize = 4 << 20;
 /// Progress of one replica is told at most once in this many milliseconds.
@@ -133,7 +139,46 @@ pub(crate) const LOGIND_ANSWER_MS_MAX: u64 = 500;
 pub(crate) const SETTLE_MS_MAX: u64 = 4;
 /// Pause between two looks at that, in microseconds.
 pub(crate) const SETTLE_PAUSE_US: u64 = 100;
+/// After how long what has not come to rest by then is put before all others to do so, in
+/// microseconds: who leads a group was when it was told to stop.
+pub(crate) const SETTLE_URGE_US: u64 = 1_000;
 /// Processes and threads of one slot, where its control group counts them.
 pub(crate) const TASK_PROCESSES_MAX: u32 = 1_024;
+/// Memory of a runner beside that of the command that it runs, in MiB.
+pub(crate) const RUNNER_MEMORY_MIB: u64 = 64;
+/// Memory of a runner beside that of the module that it compiles and runs, in MiB.
+pub(crate) const COMPILER_MEMORY_MIB: u64 = 1_024;
+/// Most events of processes that are heard before anything else is looked at.
+pub(crate) const PROCESS_EVENTS_MAX: usize = 256;
+/// How long the kernel may take to accept that it is asked about processes, in milliseconds.
+pub(crate) const ACCEPT_MS_MAX: u64 = 1_000;
+/// Longest name of a process, in bytes, as Linux keeps it.
+pub(crate) const PROCESS_NAME_BYTES_MAX: usize = 15;
+/// Days for which it is remembered how much memory renders had booked.
+pub(crate) const BOOKED_MEMORY_DAYS: u64 = 30;
+/// Memory that harvested work gets however much renders book, in thousandths of the host's.
+pub(crate) const HARVEST_MEMORY_PERMILLE_MIN: u64 = 100;
 /// Memory that all harvested work leaves to the rest of the host, in thousandths of it.
 pub(crate) const MEMORY_LEFT_PERMILLE: u64 = 100;
+/// Most that the files of one command may hold together, in MiB, where the owner says nothing.
+pub(crate) const COMMAND_DISK_MIB: u64 = 8_192;
+/// Files and folders of one command, where the owner says nothing.
+pub(crate) const COMMAND_FILES: u64 = 100_000;
+/// Free space of a file system below which commands that write to it are ended, in MiB, or the
+/// thousandth of it below, whichever is less.
+pub(crate) const DISK_FREE_MIB_MIN: u64 = 512;
+/// The same in thousandths of the file system.
+pub(crate) const DISK_FREE_PERMILLE_MIN: u64 = 20;
+/// Deepest folder of a command, below its own.
+pub(crate) const COMMAND_DEPTH_MAX: usize = 128;
+/// How soon after its start a command's files are first counted, in milliseconds.
+pub(crate) const COMMAND_LOOK_MS_MIN: u64 = 100;
+/// How long between two counts, in milliseconds.
+pub(crate) const COMMAND_LOOK_MS_MAX: u64 = 2_000;
+/// A count may take one part in so many of the time.
+pub(crate) const COMMAND_LOOK_SHARE: u64 = 20;
+/// First of the users that commands of a root agent run as; systemd's table of users leaves these
+/// to nobody.
+pub(crate) const COMMAND_USERS_FIRST: u32 = 60_800;
+/// How many of them there are.
+pub(crate) const COMMAND_USERS: u32 = 384;

@@ -9,16 +9,17 @@
 //! - What another processor, or another release, compiled has another name.
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, File};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gleaner_protocol::{Digest, codec};
 
 use crate::blobs::{Blobs, CachedBlob};
 use crate::limits::COMPILED_MAX;
+use crate::replace_file::{PRIVATE, replace_file};
 
 /// The names.
 pub(crate) struct Modules {
@@ -87,7 +88,7 @@ impl Modules {
             // It stays in the cache until its name is known.
             let mut known = lock(&known);
             if known.len() < COMPILED_MAX {
-                write_private(&note, digest.to_string().as_bytes())?;
+                replace_file(&note, digest.to_string().as_bytes(), PRIVATE)?;
                 known.insert(name, blob.digest());
             }
             Ok(())
@@ -98,16 +99,6 @@ impl Modules {
 
 fn lock(known: &Mutex<BTreeMap<Digest, Digest>>) -> MutexGuard<'_, BTreeMap<Digest, Digest>> {
     known.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Writes a file whole or not at all, readable by its owner alone.
-pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let part = path.with_extension("part");
-    let mut options = File::options();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&part)?;
-    file.write_all(bytes)?;
-    drop(file);
-    fs::rename(&part, path)
 }
 
 /// What compiled code depends on beside its module. The runtime checks the same once more when it

@@ -13,14 +13,14 @@
 mod cpu_time;
 mod load_average;
 mod machine;
+mod notes;
 mod pressure;
 mod programs;
-mod stop_watch;
 mod usage;
 mod user;
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,20 +30,20 @@ use std::thread::{self, JoinHandle};
 use gleaner_hooks::{Heirs, RunDir, become_urgent};
 use gleaner_protocol::{Span, Time, boottime};
 use jiff::Zoned;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use tokio::sync::oneshot;
 use tracing::debug;
 
+use crate::booked_memory::{BookedMemory, today};
 use crate::limits::{ALERT_LOOK_MS, ALERT_MS, BUSY_LOOK_MS, BUSY_MILLICORES, LOOK_MS};
 use crate::owner::Owner;
-use crate::releaser::booked_cores;
 use crate::slot_table::SlotTable;
 use crate::wishes::{LoadWindow, LocalTime, Observation, Preferences, Wishes};
 use cpu_time::CpuTime;
 use load_average::LoadAverageFile;
+use notes::Notes;
 use pressure::{Pressure, Resource};
 use programs::Programs;
-use stop_watch::StopWatch;
 use usage::Usage;
 use user::UserWatch;
 
@@ -61,6 +61,8 @@ pub(crate) struct ObservedHost {
     pub(crate) table: Arc<SlotTable>,
     /// Who is told.
     pub(crate) owner: Arc<Owner>,
+    /// What renders had booked.
+    pub(crate) booked_memory: Arc<BookedMemory>,
     /// Bytes that the agent has carried over the network since it started.
     pub(crate) carried: Arc<AtomicU64>,
 }
@@ -79,7 +81,7 @@ impl ObserverThread {
     pub(crate) fn start(host: ObservedHost) -> io::Result<(Self, oneshot::Receiver<()>)> {
         let (over, owner) = (Arc::new(AtomicBool::new(false)), Arc::clone(&host.owner));
         let is_over = Arc::clone(&over);
-        let mut observer = Observer::new(host);
+        let mut observer = Observer::new(host)?;
         observer.look(boottime());
         let (alive, ended) = oneshot::channel();
         let thread = thread::Builder::new().name("gleaner-observe".into()).spawn(move || {
@@ -106,30 +108,31 @@ struct Observer {
     cpu: CpuTime,
     others: LoadWindow,
     pressure: Pressure,
-    stop_watch: StopWatch,
     user: UserWatch,
     programs: Programs,
     usage: Usage,
+    /// Before the file that it writes, which gives way to a link in the end.
+    notes: Notes,
     load_average: LoadAverageFile,
     /// Until when to look often.
     alert_until: Time,
 }
 
 impl Observer {
-    fn new(host: ObservedHost) -> Self {
-        Self {
+    fn new(host: ObservedHost) -> io::Result<Self> {
+        Ok(Self {
             wishes: Wishes::new(host.preferences.clone(), host.cores),
             cpu: CpuTime::default(),
             others: LoadWindow::default(),
             pressure: Pressure::open(Path::new("/proc/pressure"), host.preferences.give_way),
-            stop_watch: StopWatch::new(host.owner.mark()),
             user: UserWatch::default(),
             programs: Programs::new(&host.preferences.pause_for),
             usage: Usage::open(&host.work_dir),
+            notes: Notes::start()?,
             load_average: LoadAverageFile::new(host.run_dir.path()),
             alert_until: Time::ZERO,
             host,
-        }
+        })
     }
 
     fn run(mut self, is_over: &AtomicBool) {
@@ -138,13 +141,16 @@ impl Observer {
             self.wait();
             self.look(boottime());
         }
-        self.usage.save();
+        let text = self.usage.text();
+        self.notes.put(self.usage.path(), text);
     }
 
     /// Until the next look is due.
     fn wait(&mut self) {
         let now = boottime();
-        let runs = self.host.table.occupancy().running > 0;
+        let occupancy = self.host.table.occupancy();
+        // What may begin at any moment has to give way as soon as what runs already.
+        let runs = occupancy.running > 0 || occupancy.slots.min(occupancy.allowed) > 0;
         let is_alert = self.alert_until > now;
         let rest_ms = match () {
             () if is_alert => ALERT_LOOK_MS,
@@ -154,12 +160,10 @@ impl Observer {
         let next = now + Span::from_millis(rest_ms);
         let next = self.host.owner.next_deadline().map_or(next, |deadline| deadline.min(next));
         let mut fds = vec![PollFd::new(&self.host.owner, PollFlags::IN)];
-        fds.extend(self.stop_watch.fd().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         let others = fds.len();
         let triggers = self.pressure.triggers().filter(|_| runs && !is_alert);
         fds.extend(triggers.map(|fd| PollFd::new(fd, PollFlags::PRI)));
-        let timeout = timespec(next.since(now));
-        if let Err(error) = poll(&mut fds, Some(&timeout))
+        if let Err(error) = poll(&mut fds, Some(&next.since(now).into()))
             && error != rustix::io::Errno::INTR
         {
             debug!("cannot wait for events: {error}");
@@ -168,14 +172,12 @@ impl Observer {
         let has_pressure = fds[others..].iter().any(|fd| fd.revents().contains(PollFlags::PRI));
         drop(fds);
         drain(&self.host.owner);
-        self.stop_watch.drain();
         if has_pressure {
             self.alert_until = boottime() + Span::from_millis(ALERT_MS);
         }
     }
 
     fn look(&mut self, now: Time) {
-        self.host.owner.look_for_stop(now);
         let seen = self.observe(now);
         let allowance = self.wishes.decide(now, &seen);
         // Others take more than was given up for them: they may only be beginning.
@@ -185,17 +187,19 @@ impl Observer {
         }
         let watched = self.watched(&seen);
         self.host.owner.wish(now, allowance, watched);
-        if let Err(error) = self.load_average.update(now, self.cpu.own_active()) {
-            debug!("cannot publish the load average: {error}");
+        if let Some(text) = self.load_average.update(now, self.cpu.own_active()) {
+            self.notes.put(self.load_average.path(), text);
         }
-        self.usage.save_if_due(now);
+        if let Some(text) = self.usage.text_if_due(now) {
+            self.notes.put(self.usage.path(), text);
+        }
     }
 
     fn observe(&mut self, now: Time) -> Observation {
         let preferences = self.host.preferences.clone();
         let held = self.host.table.held_replicas();
-        let wants_memory = preferences.memory_mib_max > 0;
         self.cpu.look(&self.host.table.group_use());
+        self.host.table.note_upkeep(now, &self.cpu.upkeep());
         self.others.add(now, self.cpu.others_used());
         let blocked = self.cpu.others_blocked();
         self.pressure.look(now, blocked > 0);
@@ -226,7 +230,9 @@ impl Observer {
             memory_free_mib: memory.map(|memory| memory.free_mib),
             memory_mib: memory.map_or(0, |memory| memory.total_mib),
             held: u32::try_from(held.len()).unwrap_or(u32::MAX),
-            own_memory_mib: if wants_memory { self.cpu.own_memory_mib() } else { 0 },
+            own_memory_mib: self.cpu.own_memory_mib(),
+            memory_mib_max: memory
+                .map_or(0, |memory| self.host.booked_memory.harvest_mib(today(), memory.total_mib)),
             own_disk_mib: match preferences.disk_mib_max {
                 0 => 0,
                 _ => self.usage.disk_mib(now, &self.host.work_dir),
@@ -237,12 +243,7 @@ impl Observer {
 
     /// Load that no render has announced.
     fn beyond_bookings(&self, millicores: u32) -> u32 {
-        if millicores < BUSY_MILLICORES {
-            return millicores;
-        }
-        let bookings = self.host.run_dir.bookings().unwrap_or_default();
-        let booked = booked_cores(bookings.into_iter().map(|b| b.resources), self.host.cores);
-        millicores.saturating_sub(booked * 1_000)
+        millicores.saturating_sub(self.host.table.booked_cores().saturating_mul(1_000))
     }
 
     /// What is looked at and seen, for people.
@@ -279,23 +280,10 @@ fn drain(fd: &impl AsFd) {
     let _ = rustix::io::read(fd, &mut count);
 }
 
-fn timespec(span: Span) -> Timespec {
-    let micros = span.as_micros();
-    Timespec {
-        tv_sec: i64::try_from(micros / 1_000_000).unwrap_or(i64::MAX),
-        tv_nsec: i64::try_from(micros % 1_000_000 * 1_000).expect("below a second"),
-    }
-}
-
 /// A small file's text; empty where it cannot be read.
 fn text_of(path: impl AsRef<Path>) -> String {
-    fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
-}
-
-/// Replaces a file as a whole. A link that somebody else put in its place is not followed.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let new = path.with_extension("new");
-    let _ = fs::remove_file(&new);
-    File::create_new(&new)?.write_all(text.as_bytes())?;
-    fs::rename(&new, path)
+    // Files of `/proc` do not say how long they are: with room for most of them, one read has all.
+    let mut bytes = Vec::with_capacity(2 << 10);
+    let read = File::open(path).and_then(|file| file.take(u64::MAX).read_to_end(&mut bytes));
+    read.map(|_| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }

@@ -4,28 +4,39 @@
 //! stops everything. The least of them holds; the slot table obeys it at once, and the main loop
 //! is told.
 //!
+//! Whatever of this may wait (for a disk, for what is frozen to come to rest, for a log) is done
+//! by threads of its own: a [`Desk`] for those who ask, a [`MarkThread`] for the file. The threads
+//! that answer hooks and run the main loop never wait for it.
+//!
 //! # Invariants
 //! - While the host is paused or stopped, nothing runs, whatever the wishes allow.
 //! - What is frozen is ended when it was kept for as long as the owner allows, at once where its
 //!   memory is wanted, and at once where the host is stopped.
-//! - A pause outlives the agent.
+//! - A pause whose answer says so outlives the agent and the machine's power.
+//! - What the owner said is locked for as long as it takes to note it, and no longer.
+//! - Of two that obey at once, the later one obeys what was said last.
 
+mod account;
+mod desk;
+mod mark_thread;
 mod pause_note;
+mod stop_watch;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gleaner_hooks::{
-    SocketAnswer, Standing, StandingReason, StopMark, Stopped, TaskLine, encode_line,
-};
-use gleaner_protocol::{Epoch, HostName, LeaseToken, Span, Time};
+use gleaner_hooks::{SocketAnswer, StopMark, Stopped};
+use gleaner_protocol::{HostName, LeaseToken, Span, Time};
 use rustix::event::{EventfdFlags, eventfd};
 use tracing::{info, warn};
 
-use crate::limits::TASK_LINES_MAX;
+pub(crate) use desk::{Desk, Reply};
+pub(crate) use mark_thread::MarkThread;
+
 use crate::slot_table::SlotTable;
 use crate::wishes::Allowance;
+use mark_thread::Askers;
 use pause_note::PauseNote;
 
 /// What the main loop is told: how much may run, and what was ended.
@@ -43,6 +54,8 @@ pub(crate) struct OwnedHost {
     pub(crate) host: HostName,
     /// Cores that it gives at most.
     pub(crate) cores: u32,
+    /// What isolates its work, in one word.
+    pub(crate) isolation: &'static str,
     /// What runs.
     pub(crate) table: Arc<SlotTable>,
     /// The mark that stops everything.
@@ -61,22 +74,29 @@ pub(crate) struct Pause {
 /// The owner's word.
 pub(crate) struct Owner {
     of: OwnedHost,
-    note: PauseNote,
+    /// Locked while it is written.
+    note: Mutex<PauseNote>,
     tell: Box<dyn Fn(OwnerSaid) + Send + Sync>,
     /// Wakes the observer, which watches over ends.
     wake: OwnedFd,
+    askers: Askers,
     inner: Mutex<Inner>,
+    /// What the main loop was told last. Locked while the slot table hears the owner's word, and
+    /// not while that is carried out.
+    told: Mutex<Option<u32>>,
 }
 
 struct Inner {
     wished: Allowance,
     paused: Option<Pause>,
     stopped: Option<Stopped>,
-    /// What the main loop was told last.
-    said: u32,
     /// What the slots were given last, in words.
     labels: Vec<Option<(LeaseToken, String)>>,
     watched: Vec<(String, String)>,
+    /// What on the host needs a person.
+    alarm: Option<String>,
+    /// What confines commands, in words; none where none are allowed.
+    commands: Option<String>,
 }
 
 impl Owner {
@@ -93,13 +113,22 @@ impl Owner {
             wished: Allowance { slots: 0, keep: true, reasons: Vec::new() },
             paused: note.read(now),
             stopped: of.mark.look(),
-            said: u32::MAX,
             labels: vec![None; of.cores as usize],
             watched: Vec::new(),
+            alarm: None,
+            commands: None,
         };
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let owner = Self { of, note, tell: Box::new(tell), wake, inner: Mutex::new(inner) };
-        owner.obey(&mut owner.lock(), now);
+        let owner = Self {
+            of,
+            note: Mutex::new(note),
+            tell: Box::new(tell),
+            wake,
+            askers: Askers::new()?,
+            inner: Mutex::new(inner),
+            told: Mutex::new(None),
+        };
+        owner.obey(now);
         Ok(owner)
     }
 
@@ -108,20 +137,28 @@ impl Owner {
         let mut inner = self.lock();
         inner.wished = wished;
         inner.watched = watched;
-        self.end_pause_if_due(&mut inner, now);
-        self.obey(&mut inner, now);
+        let is_due = |pause: Pause| pause.until.is_some_and(|until| until <= now);
+        let pause_is_over = inner.paused.is_some_and(is_due);
+        if pause_is_over {
+            inner.paused = None;
+        }
+        drop(inner);
+        self.obey(now);
+        if pause_is_over {
+            info!("the owner's pause is over");
+            // Where its note stays it says itself that it is over.
+            let _ = self.write_note(now);
+        }
     }
 
     /// Pauses the host, for a time or until it is resumed.
-    pub(crate) fn pause(&self, now: Time, time: Option<Span>) -> SocketAnswer {
-        let mut inner = self.lock();
-        let pause = Pause { until: time.map(|time| now + time) };
-        inner.paused = Some(pause);
-        let frozen = self.obey(&mut inner, now);
-        drop(inner);
+    fn pause(&self, now: Time, time: Option<Span>) -> SocketAnswer {
+        self.lock().paused = Some(Pause { until: time.map(|time| now + time) });
+        let frozen = self.obey(now);
         self.wake();
+        let noted = self.write_note(now);
         info!(frozen, ?time, "paused by the owner");
-        match self.note.write(pause, now) {
+        match noted {
             Ok(()) => SocketAnswer::Paused { frozen },
             Err(error) => SocketAnswer::Error {
                 reason: format!("paused, but not across a restart of the agent: {error}"),
@@ -130,30 +167,47 @@ impl Owner {
     }
 
     /// Ends a pause.
-    pub(crate) fn resume(&self, now: Time) {
-        let mut inner = self.lock();
-        if inner.paused.take().is_some() {
-            self.note.remove();
+    fn resume(&self, now: Time) -> SocketAnswer {
+        let was_paused = self.lock().paused.take().is_some();
+        self.obey(now);
+        self.wake();
+        if was_paused {
             info!("resumed by the owner");
         }
-        self.obey(&mut inner, now);
-        drop(inner);
-        self.wake();
+        match self.write_note(now) {
+            Ok(()) => SocketAnswer::Noted,
+            Err(error) => SocketAnswer::Error {
+                reason: format!("resumed, but the next agent on this host is paused: {error}"),
+            },
+        }
+    }
+
+    /// Has the mark looked for, and answers when what was found is obeyed.
+    fn ask_for_look(&self, reply: Reply) {
+        self.askers.enter(reply);
     }
 
     /// Looks for the mark that stops everything, and obeys what it finds.
-    pub(crate) fn look_for_stop(&self, now: Time) {
+    fn look_for_stop(&self, now: Time) {
+        let asked = self.askers.take();
         let found = self.of.mark.look();
         let mut inner = self.lock();
-        if inner.stopped == found {
-            return;
+        let is_news = inner.stopped != found;
+        inner.stopped.clone_from(&found);
+        drop(inner);
+        if is_news {
+            self.obey(now);
+            match &found {
+                Some(mark) => warn!(mark = %mark.path.display(), "all harvest here is stopped"),
+                None => info!("harvest is allowed here again"),
+            }
         }
-        match &found {
-            Some(stopped) => warn!(mark = %stopped.path.display(), "all harvest here is stopped"),
-            None => info!("harvest is allowed here again"),
-        }
-        inner.stopped = found;
-        self.obey(&mut inner, now);
+        asked.into_iter().for_each(|reply| reply(&SocketAnswer::Noted));
+    }
+
+    /// Notes how commands are confined, for whoever asks how the agent stands.
+    pub(crate) fn note_commands(&self, confinement: String) {
+        self.lock().commands = Some(confinement);
     }
 
     /// When [`Owner::wish`] is due at the latest: a pause ends, or a frozen replica.
@@ -163,6 +217,11 @@ impl Owner {
         [pause, kept].into_iter().flatten().min()
     }
 
+    /// Something on the host needs a person, or does not any more.
+    pub(crate) fn note_alarm(&self, alarm: Option<String>) {
+        self.lock().alarm = alarm;
+    }
+
     /// Notes what a slot is given, in words.
     pub(crate) fn label(&self, slot: u32, token: LeaseToken, what: String) {
         if let Some(label) = self.lock().labels.get_mut(slot as usize) {
@@ -170,125 +229,40 @@ impl Owner {
         }
     }
 
-    /// How the agent stands.
-    pub(crate) fn standing(&self, now: Time, epoch: Option<Epoch>) -> Standing {
-        let inner = self.lock();
-        let occupancy = self.of.table.occupancy();
-        let paused = inner.paused.filter(|pause| pause.until.is_none_or(|until| until > now));
-        let mut standing = Standing {
-            host: self.of.host.to_string(),
-            cores: self.of.cores,
-            slots: occupancy.slots,
-            allowed: occupancy.allowed.min(self.of.cores),
-            running: occupancy.running,
-            frozen: occupancy.kept,
-            connected: occupancy.connected,
-            epoch,
-            paused: paused.is_some(),
-            paused_ms: paused.and_then(|p| p.until).map(|until| until.since(now).as_millis()),
-            stopped_by: inner.stopped.as_ref().map(|mark| mark.path.display().to_string()),
-            reasons: Vec::new(),
-            watched: inner.watched.clone(),
-        };
-        standing.reasons = self.reasons(&inner, &standing);
-        standing
-    }
-
-    /// What the agent runs; as much of it as an answer holds.
-    pub(crate) fn tasks(&self, now: Time) -> SocketAnswer {
-        let held = self.of.table.held_replicas();
-        let labels = self.lock().labels.clone();
-        let what = |slot: u32, token: LeaseToken| {
-            let label = labels.get(slot as usize).cloned().flatten();
-            label.filter(|(of, _)| *of == token).map(|(_, what)| what).unwrap_or_default()
-        };
-        let lines = held.iter().map(|held| TaskLine {
-            slot: held.slot,
-            what: what(held.slot, held.token),
-            frozen: held.frozen,
-            age_ms: now.since(held.since).as_millis(),
-            pgid: held.pgid,
-        });
-        let mut tasks: Vec<TaskLine> = lines.take(TASK_LINES_MAX).collect();
-        loop {
-            let more = u32::try_from(held.len() - tasks.len()).unwrap_or(u32::MAX);
-            let answer = SocketAnswer::Tasks { tasks: tasks.clone(), more };
-            if tasks.is_empty() || encode_line(&answer).is_ok() {
-                return answer;
-            }
-            tasks.truncate(tasks.len() / 2);
-        }
-    }
-
-    fn reasons(&self, inner: &Inner, standing: &Standing) -> Vec<StandingReason> {
-        let mut reasons = Vec::new();
-        let mut say = |kind: &str, text: String| {
-            reasons.push(StandingReason { kind: kind.into(), text });
-        };
-        if let Some(Stopped { path, unreadable }) = &inner.stopped {
-            let path = path.display();
-            match unreadable {
-                None => say(
-                    "stopped",
-                    format!("harvest is stopped by {path}; `gleaner stop --lift` lifts it"),
-                ),
-                Some(why) => say(
-                    "stopped",
-                    format!("{path} cannot be looked at ({why}), which counts as stopped"),
-                ),
-            }
-        }
-        match (standing.paused, standing.paused_ms) {
-            (true, Some(ms)) => say("paused", format!("paused for {} s more", ms.div_ceil(1_000))),
-            (true, None) => say("paused", "paused until `gleaner agent resume`".into()),
-            (false, _) => {}
-        }
-        for reason in &inner.wished.reasons {
-            say(reason.kind(), reason.to_string());
-        }
-        if standing.slots == 0 && inner.stopped.is_none() && !standing.paused && reasons.is_empty()
-        {
-            reasons.push(StandingReason {
-                kind: "booked".into(),
-                text: "renders have booked this host, or the monitor has not opened it".into(),
-            });
-        }
-        if !standing.connected {
-            reasons.push(StandingReason {
-                kind: "no_broker".into(),
-                text: "the broker cannot be reached, or has not answered yet".into(),
-            });
-        }
-        reasons
-    }
-
-    fn end_pause_if_due(&self, inner: &mut Inner, now: Time) {
-        if inner.paused.is_some_and(|pause| pause.until.is_some_and(|until| until <= now)) {
-            inner.paused = None;
-            self.note.remove();
-            info!("the owner's pause is over");
-        }
-    }
-
     /// Has the slot table obey, and tells the main loop; returns how many were frozen.
-    fn obey(&self, inner: &mut Inner, now: Time) -> u32 {
-        let is_off = inner.stopped.is_some() || inner.paused.is_some();
-        let slots = if is_off { 0 } else { inner.wished.slots.min(self.of.cores) };
-        let frozen = self.of.table.allow(now, slots);
-        let keep =
-            if inner.stopped.is_some() || !inner.wished.keep { Span::ZERO } else { self.of.keep };
-        let kept_since = Time::from_micros(now.as_micros().saturating_sub(keep.as_micros()));
-        let stopped = self.of.table.end_kept(kept_since);
-        if slots != inner.said || !stopped.is_empty() {
-            inner.said = slots;
+    fn obey(&self, now: Time) -> u32 {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let (slots, is_kept) = {
+            let inner = self.lock();
+            let is_off = inner.stopped.is_some() || inner.paused.is_some();
+            let is_kept = inner.stopped.is_none() && inner.wished.keep;
+            (if is_off { 0 } else { inner.wished.slots.min(self.of.cores) }, is_kept)
+        };
+        let table = &self.of.table;
+        let mut obedience = table.hear(now, slots);
+        let stopped = if is_kept {
+            let kept = now.as_micros().saturating_sub(self.of.keep.as_micros());
+            table.end_kept(Time::from_micros(kept), &mut obedience)
+        } else {
+            table.end_all_kept(&mut obedience)
+        };
+        if *told != Some(slots) || !stopped.is_empty() {
+            *told = Some(slots);
             (self.tell)(OwnerSaid { slots, stopped });
         }
-        frozen
+        drop(told);
+        table.finish(obedience)
     }
 
-    /// The mark that stops everything.
-    pub(crate) fn mark(&self) -> &StopMark {
-        &self.of.mark
+    /// Notes the pause that there is now for the next agent, or that there is none.
+    fn write_note(&self, now: Time) -> std::io::Result<()> {
+        let note = self.note.lock().unwrap_or_else(PoisonError::into_inner);
+        // Read under the note's lock, so that the last to write it writes what was said last.
+        let paused = self.lock().paused;
+        match paused {
+            Some(pause) => note.write(pause, now),
+            None => note.remove(),
+        }
     }
 
     /// Has the observer look at once.

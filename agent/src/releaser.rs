@@ -6,12 +6,15 @@
 //! work, and takes a process a hundred times longer than to stop: what dies at once keeps others
 //! from stopping.
 //!
-//! It shares no runtime with the rest and runs above it where the system allows that.
+//! It shares no runtime with the rest and runs above it where the system allows that. It reads the
+//! run folder, and touches no other file: whoever asks for more than a hook does is passed on.
 //!
 //! # Invariants
 //! - No client makes another wait: sockets do not block, a request has a size and a time, and so
 //!   has the number of connections.
 //! - A preflight is obeyed even where it cannot be answered.
+//! - Between a request and its answer nothing is logged, written or killed, and no lock is waited
+//!   for but the slot table's.
 //! - It never turns without something to do: above all ordinary work, that would stop the host.
 //! - The socket's file belongs to a living agent, or is taken over.
 
@@ -24,27 +27,50 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use gleaner_hooks::{Heirs, RunDir, SocketAnswer, SocketRequest, become_urgent};
+use gleaner_isolation::Topology;
 use gleaner_protocol::farm::Booked;
 use gleaner_protocol::{BookingId, LeaseToken, Span, Time, boottime};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use tokio::sync::oneshot;
 use tracing::{debug, warn};
 
-use crate::limits::{ACCEPT_REST_MS, FROZEN_MS, SETTLE_MS_MAX, SOCKET_CONNECTIONS_MAX};
-use crate::owner::Owner;
-use crate::slot_table::SlotTable;
+use crate::limits::{
+    ACCEPT_REST_MS, FROZEN_MS, KILL_AGAIN_MS, SETTLE_MS_MAX, SOCKET_CONNECTIONS_MAX,
+};
+use crate::owner::Desk;
+use crate::slot_table::{Room, SlotTable};
 use connection::{Connection, Step};
 use listener::{Accepted, Listener};
 
 pub use listener::SocketError;
 
+/// What hooks act on.
+pub(crate) struct HookedHost {
+    /// The host's run folder.
+    pub(crate) run_dir: RunDir,
+    /// Cores that it gives at most.
+    pub(crate) cores: u32,
+    /// Its memory, in MiB.
+    pub(crate) memory_mib: u64,
+    /// Its physical cores.
+    pub(crate) topology: Topology,
+    /// What runs.
+    pub(crate) table: Arc<SlotTable>,
+    /// Where everybody else is served.
+    pub(crate) desk: Desk,
+}
+
 /// What a hook did, for the main loop: the run folder is to be read again.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Released {
     /// Replicas that were stopped.
     pub(crate) stopped: Vec<LeaseToken>,
+    /// Replicas that are frozen and wait for what becomes of them, all that there are.
+    pub(crate) parked: Vec<LeaseToken>,
     /// A preflight that could not raise the epoch: the agent has to.
     pub(crate) raise_epoch: bool,
+    /// What went wrong, in words.
+    pub(crate) trouble: Option<String>,
 }
 
 /// The running thread. It ends, and its socket goes, when this is dropped.
@@ -55,21 +81,18 @@ pub(crate) struct Releaser {
 }
 
 impl Releaser {
-    /// Binds the socket of `run_dir` and serves it. `tell` must not block.
+    /// Binds the socket of a host and serves it. `tell` must not block.
     /// The second half of what is returned resolves when the thread has ended, whatever ended it.
     pub(crate) fn start(
-        run_dir: RunDir,
-        cores: u32,
-        table: Arc<SlotTable>,
-        owner: Arc<Owner>,
+        host: HookedHost,
         tell: impl Fn(Released) + Send + 'static,
     ) -> Result<(Self, oneshot::Receiver<()>), SocketError> {
-        let listener = Listener::bind(&run_dir.socket_path())?;
+        let listener = Listener::bind(&host.run_dir.socket_path())?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|error| SocketError::Setup(error.into()))?;
         let wake = Arc::new(wake);
         let (kills_at, frozen) = (None, Vec::new());
-        let service = Service { run_dir, cores, table, owner, tell, kills_at, frozen };
+        let service = Service { host, tell, kills_at, frozen };
         let ears = Arc::clone(&wake);
         let (alive, ended) = oneshot::channel();
         let thread = thread::Builder::new()
@@ -140,7 +163,7 @@ fn wait(
     fds.extend(connections.iter().map(|c| PollFd::from_borrowed_fd(c.as_fd(), PollFlags::IN)));
     fds.extend(listener.map(|l| PollFd::from_borrowed_fd(l.as_fd(), PollFlags::IN)));
     let end = connections.iter().map(Connection::ends_at).chain(alarm).min();
-    let timeout = end.map(|end| timespec(end.since(boottime())));
+    let timeout = end.map(|end| end.since(boottime()).into());
     loop {
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) => break,
@@ -163,10 +186,11 @@ fn serve_ready<T: Fn(Released)>(
     now: Time,
 ) {
     let mut ready = ready.iter();
-    connections.retain_mut(|connection| match ready.next() {
+    let served = std::mem::take(connections).into_iter();
+    connections.extend(served.filter_map(|connection| match ready.next() {
         Some(true) => step(service, connection, now),
-        _ => true,
-    });
+        _ => Some(connection),
+    }));
 }
 
 /// False where somebody waits who cannot be had now.
@@ -183,9 +207,8 @@ fn accept<T: Fn(Released)>(
             Accepted::Nobody => return true,
             Accepted::NotNow => return false,
         };
-        let mut connection = Connection::new(stream, now);
         // A hook has sent its request before we wake: it is served without another turn.
-        if step(service, &mut connection, now) {
+        if let Some(connection) = step(service, Connection::new(stream, now), now) {
             if connections.len() == SOCKET_CONNECTIONS_MAX {
                 debug!("too many connections to the hooks' socket: the oldest is closed");
                 connections.remove(0);
@@ -196,27 +219,23 @@ fn accept<T: Fn(Released)>(
     true
 }
 
-/// Serves what a connection has for us; false when it is done with.
-fn step<T: Fn(Released)>(service: &mut Service<T>, connection: &mut Connection, now: Time) -> bool {
+/// Serves what a connection has for us; gives it back where more is to come.
+fn step<T: Fn(Released)>(
+    service: &mut Service<T>,
+    mut connection: Connection,
+    now: Time,
+) -> Option<Connection> {
     match connection.read(now) {
-        Step::Wait => true,
-        Step::Gone => false,
-        Step::Malformed(reason) => {
-            connection.answer(&SocketAnswer::Error { reason });
-            false
-        }
-        Step::Request(request) => {
-            service.serve(request, |answer| connection.answer(answer));
-            false
-        }
+        Step::Wait => return Some(connection),
+        Step::Gone => {}
+        Step::Malformed(reason) => connection.answer(&SocketAnswer::Error { reason }),
+        Step::Request(request) => service.serve(request, connection),
     }
+    None
 }
 
 struct Service<T> {
-    run_dir: RunDir,
-    cores: u32,
-    table: Arc<SlotTable>,
-    owner: Arc<Owner>,
+    host: HookedHost,
     tell: T,
     /// When what is frozen is killed.
     kills_at: Option<Time>,
@@ -225,54 +244,34 @@ struct Service<T> {
 }
 
 impl<T: Fn(Released)> Service<T> {
-    fn serve(&mut self, request: SocketRequest, mut answer: impl FnMut(&SocketAnswer)) {
+    fn serve(&mut self, request: SocketRequest, mut connection: Connection) {
         match request {
             SocketRequest::Preflight { booking, booked, epoch } => {
-                let slots_left = self.cores_left(&booking, &booked);
-                let frozen = self.table.freeze(epoch, slots_left);
-                self.table.settle(Span::from_millis(SETTLE_MS_MAX));
-                answer(&SocketAnswer::Released {
-                    frozen: u32::try_from(frozen.tokens.len()).unwrap_or(u32::MAX),
+                let (room, trouble) = self.room_left(&booking, booked);
+                let frozen = self.host.table.freeze(epoch, room);
+                self.host.table.settle(Span::from_millis(SETTLE_MS_MAX));
+                connection.answer(&SocketAnswer::Released {
+                    frozen: frozen.count,
                     slots_left: frozen.slots_left,
                 });
                 let raise_epoch = epoch.is_none();
-                if frozen.tokens.is_empty() {
-                    (self.tell)(Released { stopped: Vec::new(), raise_epoch });
+                let (stopped, parked) = (frozen.tokens, frozen.parked);
+                let released = Released { stopped, parked, raise_epoch, trouble };
+                if released.stopped.is_empty() {
+                    (self.tell)(released);
+                    // Nothing else does that where nothing dies.
+                    self.host.table.be_idle_again();
                 } else {
-                    self.frozen.push(Released { stopped: frozen.tokens, raise_epoch });
+                    self.frozen.push(released);
                     let kills_at = boottime() + Span::from_millis(FROZEN_MS);
                     self.kills_at = self.kills_at.or(Some(kills_at));
                 }
             }
             SocketRequest::Postflight { .. } => {
-                answer(&SocketAnswer::Noted);
-                (self.tell)(Released { stopped: Vec::new(), raise_epoch: false });
+                connection.answer(&SocketAnswer::Noted);
+                (self.tell)(Released::default());
             }
-            SocketRequest::Status => {
-                let occupancy = self.table.occupancy();
-                answer(&SocketAnswer::Status {
-                    epoch: self.run_dir.epoch().ok(),
-                    slots: occupancy.slots,
-                    running: occupancy.running,
-                    connected: occupancy.connected,
-                });
-            }
-            SocketRequest::Pause { for_ms } => {
-                answer(&self.owner.pause(boottime(), for_ms.map(Span::from_millis)));
-            }
-            SocketRequest::Resume => {
-                self.owner.resume(boottime());
-                answer(&SocketAnswer::Noted);
-            }
-            SocketRequest::LookForStop => {
-                self.owner.look_for_stop(boottime());
-                answer(&SocketAnswer::Noted);
-            }
-            SocketRequest::Standing => {
-                let standing = self.owner.standing(boottime(), self.run_dir.epoch().ok());
-                answer(&SocketAnswer::Standing(Box::new(standing)));
-            }
-            SocketRequest::Tasks => answer(&self.owner.tasks(boottime())),
+            other => self.host.desk.pass(other, Box::new(move |answer| connection.answer(answer))),
         }
     }
 
@@ -283,27 +282,38 @@ impl<T: Fn(Released)> Service<T> {
     }
 
     fn kill(&mut self) {
-        self.kills_at = None;
-        self.table.kill_frozen();
+        let is_done = self.host.table.kill_frozen();
+        self.kills_at = (!is_done).then(|| boottime() + Span::from_millis(KILL_AGAIN_MS));
         self.frozen.drain(..).for_each(&self.tell);
     }
 
-    /// Cores that all bookings leave, this one included. None where one of them takes the whole
-    /// host, or where the run folder cannot be read.
-    fn cores_left(&self, booking: &BookingId, booked: &Booked) -> u32 {
-        let Some(wanted) = booked.cores else { return 0 };
-        match self.run_dir.bookings() {
-            Ok(bookings) => {
-                let others = bookings.iter().filter(|other| other.booking != *booking);
-                let others = others.map(|other| other.resources);
-                self.cores.saturating_sub(booked_cores(others, self.cores).saturating_add(wanted))
-            }
+    /// What all bookings leave, this one included. Nothing where one of them takes the whole
+    /// host, or where the run folder cannot be read; why that is so comes with it.
+    ///
+    /// It is read before anything is frozen: a hook has written there before it asks, so that a
+    /// file system which makes this wait has made the render wait already.
+    fn room_left(&self, booking: &BookingId, booked: Booked) -> (Room, Option<String>) {
+        let HookedHost { run_dir, cores, memory_mib, topology, .. } = &self.host;
+        let bookings = match run_dir.bookings() {
+            Ok(bookings) => bookings,
             Err(error) => {
-                warn!("{error}: the whole host is taken as booked");
-                0
+                let trouble = format!("{error}: the whole host is taken as booked");
+                return (Room { slots: 0, memory_mib: Some(0) }, Some(trouble));
             }
-        }
+        };
+        let others = bookings.iter().filter(|other| other.booking != *booking);
+        let all: Vec<Booked> = others.map(|other| other.resources).chain([booked]).collect();
+        let booked = booked_cores(all.iter().copied(), *cores);
+        self.host.table.note_booked_cores(booked);
+        let taken = topology.taken_by(booked);
+        let left_mib = booked_mib(&all).map(|booked| memory_mib.saturating_sub(booked));
+        (Room { slots: cores.saturating_sub(taken), memory_mib: left_mib }, None)
     }
+}
+
+/// Memory that these bookings take together, in MiB, as far as they say so.
+pub(crate) fn booked_mib(bookings: &[Booked]) -> Option<u64> {
+    bookings.iter().filter_map(|booked| booked.memory_mib).reduce(u64::saturating_add)
 }
 
 /// Cores that these bookings take together, of a host with `cores`.
@@ -314,14 +324,6 @@ pub fn booked_cores(bookings: impl IntoIterator<Item = Booked>, cores: u32) -> u
         .map(|booked| booked.cores.unwrap_or(cores))
         .fold(0, u32::saturating_add)
         .min(cores)
-}
-
-fn timespec(span: Span) -> Timespec {
-    let micros = span.as_micros();
-    Timespec {
-        tv_sec: i64::try_from(micros / 1_000_000).unwrap_or(i64::MAX),
-        tv_nsec: i64::try_from(micros % 1_000_000 * 1_000).expect("below a second"),
-    }
 }
 
 #[cfg(test)]

@@ -11,19 +11,23 @@
 //! - When the agent ends, the whole group is killed: no work outlives its agent.
 //! - Work runs in the idle scheduling class.
 
+mod application;
 mod capture;
 mod children_cpu;
 mod command;
+mod data_limit;
 mod folder;
 mod frame;
 mod leash;
 mod order;
 mod outputs;
+pub(crate) mod sandbox;
 mod substitute;
 mod sweep;
 #[cfg(feature = "wasm")]
 mod wasm;
 
+use std::any::Any;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::panic::{self, AssertUnwindSafe};
@@ -36,9 +40,12 @@ use rustix::process::{Resource, Rlimit, Signal, kill_current_process_group, setr
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use rustix::time::{ClockId, clock_gettime};
 
+pub(crate) use command::HUGE_PAGES;
+pub(crate) use folder::remove_all;
 pub(crate) use frame::{FrameBuffer, FrameError, encode as encode_frame};
 pub(crate) use order::{
-    CommandOrder, CompiledModule, KernelOrder, Order, Reply, Setup, StagedInput, WasmOrder,
+    ApplicationOrder, CommandLimits, CommandOrder, CompiledModule, KernelOrder, Order, Reply,
+    Setup, StagedInput, WasmOrder,
 };
 pub(crate) use outputs::{COMPILED_NAME, discard_spooled, spool_path};
 
@@ -46,6 +53,8 @@ use crate::harvest::Product;
 use crate::kernels::kernel;
 use crate::limits::PROGRESS_INTERVAL_MS;
 use crate::scheduling_class;
+use command::Commands;
+use data_limit::DataLimit;
 use folder::TaskFolder;
 use gleaner_protocol::limits::BLOB_BYTES_MAX;
 use outputs::Collector;
@@ -53,10 +62,11 @@ use outputs::Collector;
 /// The argument that makes an executable a runner.
 pub const RUNNER_ARGUMENT: &str = "__runner";
 
-/// Becomes a runner, or an agent's keeper, if this process was started as one; returns otherwise.
+/// Becomes a runner, an agent's keeper or a trial, if this process was started as one; returns otherwise.
 /// To be called first in the `main` of every executable that runs an agent.
 pub fn run_as_runner_if_asked() {
     crate::keeper::run_as_keeper_if_asked();
+    sandbox::run_as_trial_if_asked();
     if std::env::args_os().nth(1).is_some_and(|argument| argument == RUNNER_ARGUMENT) {
         runner_main()
     }
@@ -64,7 +74,7 @@ pub fn run_as_runner_if_asked() {
 
 /// The `main` of a runner process.
 pub fn runner_main() -> ! {
-    let leads = rustix::process::getpgrp() == rustix::process::getpid();
+    let leads = leads_group();
     let (stdin, stdout) = (std::io::stdin(), std::io::stdout());
     if !leads || rustix::net::sockopt::socket_type(&stdin).is_err() {
         // Started by hand: killing "our" group at the end would kill somebody else's.
@@ -79,6 +89,14 @@ pub fn runner_main() -> ! {
     let Ok(mut runner) = Runner::set_up(UnixStream::from(socket)) else { end_group() };
     while runner.serve_one().is_ok() {}
     end_group()
+}
+
+/// Whether this process leads its group. A task that starts us sees none where its group is outside
+/// of its namespace, which rustix takes for impossible.
+#[expect(unsafe_code, reason = "rustix panics where there is no group to see")]
+fn leads_group() -> bool {
+    // SAFETY: takes nothing, and returns a number.
+    unsafe { libc::getpgrp() == libc::getpid() }
 }
 
 /// Above the three standard ones.
@@ -129,6 +147,7 @@ struct Runner {
     frames: FrameBuffer,
     folder: TaskFolder,
     collector: Collector,
+    commands: Commands,
     #[cfg(feature = "wasm")]
     shelf: wasm::Shelf,
 }
@@ -137,9 +156,12 @@ impl Runner {
     fn set_up(socket: UnixStream) -> Result<Self, FrameError> {
         let mut frames = FrameBuffer::default();
         let setup: Setup = frames.read_from(&socket)?;
+        // While there is one thread.
+        let commands = Commands::prepare(setup.confines, setup.limits, &setup.folder);
         Ok(Self {
             socket: Arc::new(socket),
             frames,
+            commands,
             folder: TaskFolder::new(setup.folder),
             collector: Collector::new(setup.spool),
             #[cfg(feature = "wasm")]
@@ -151,8 +173,9 @@ impl Runner {
         let order: Order = self.frames.read_from(&*self.socket)?;
         let reply = match order {
             Order::Kernel(order) => self.run_kernel(&order),
-            Order::Command(order) => command::run(&mut self.folder, &self.collector, &order),
+            Order::Command(order) => self.commands.run(&mut self.folder, &self.collector, &order),
             Order::Wasm(order) => self.run_wasm(&order),
+            Order::Application(order) => self.run_application(&order),
             // It ended in the moment in which it was to be stopped, and this thread was hurried for
             // that.
             Order::Stop { .. } => {
@@ -178,6 +201,13 @@ impl Runner {
         Reply::CannotRun("this agent was built without WebAssembly".into())
     }
 
+    fn run_application(&mut self, order: &ApplicationOrder) -> Reply {
+        let mut progress = ProgressTeller { socket: &self.socket, next: boottime() };
+        let mut tell = |permille| progress.tell(permille);
+        let _limit = DataLimit::set(order.memory_mib);
+        application::run(&mut self.folder, &self.collector, order, &mut tell)
+    }
+
     fn run_kernel(&self, order: &KernelOrder) -> Reply {
         let Some(kernel) = kernel(order.kernel.as_str()) else {
             return Reply::CannotRun(format!("kernel {} is not built in", order.kernel));
@@ -195,11 +225,7 @@ impl Runner {
             },
             Ok(Err(error)) => Reply::Failed { reason: error.to_string(), cpu_us },
             Err(panic) => {
-                let text = panic
-                    .downcast_ref::<String>()
-                    .map(String::as_str)
-                    .or_else(|| panic.downcast_ref::<&str>().copied())
-                    .unwrap_or("no reason given");
+                let text = panic_text(&*panic);
                 let reason = format!("kernel {} panicked: {text}", order.kernel);
                 Reply::Failed { reason, cpu_us }
             }
@@ -215,6 +241,15 @@ impl Runner {
             })
             .collect()
     }
+}
+
+/// What somebody said who panicked.
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("no reason given")
 }
 
 /// CPU time of this thread, as an instant on its own clock.

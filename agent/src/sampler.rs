@@ -17,6 +17,7 @@ use tracing::{debug, warn};
 
 use crate::limits::SAMPLE_POST_MS_MAX;
 use crate::slot_table::SlotTable;
+use crate::worker_watch::Alive;
 
 const MIB: u64 = 1 << 20;
 
@@ -30,6 +31,8 @@ pub(crate) struct SamplerTarget {
     pub(crate) token: Option<String>,
     /// Seconds between two samples.
     pub(crate) interval_s: u64,
+    /// Whether all that the farm's workers start is watched.
+    pub(crate) watches: bool,
 }
 
 /// Takes samples and posts them.
@@ -40,6 +43,7 @@ pub(crate) struct Sampler {
     origin: Origin,
     cores: u32,
     run_dir: RunDir,
+    alive: Alive,
     table: Arc<SlotTable>,
     changed: Arc<Notify>,
     system: Option<System>,
@@ -51,6 +55,7 @@ impl Sampler {
         target: SamplerTarget,
         host: &HostInfo,
         run_dir: RunDir,
+        alive: Alive,
         table: Arc<SlotTable>,
         changed: Arc<Notify>,
     ) -> Self {
@@ -61,6 +66,7 @@ impl Sampler {
             origin: host.origin,
             cores: host.cores,
             run_dir,
+            alive,
             table,
             changed,
             system: System::new().ok(),
@@ -100,6 +106,8 @@ impl Sampler {
         }
         // A folder that is unreadable, even in part, shows as an epoch that no host has: a missing
         // booking would look like one that has ended.
+        // Before the folder: what ends in between is in neither, and nobody takes it for a hook's.
+        let alive = self.alive.all();
         let (epoch, bookings) = match (self.run_dir.epoch(), self.run_dir.bookings()) {
             (Ok(epoch), Ok(bookings)) => (epoch, bookings),
             _ => (Epoch::default(), Vec::new()),
@@ -110,6 +118,13 @@ impl Sampler {
             cores: self.cores,
             memory_mib,
             epoch,
+            watches: self.target.watches,
+            alive: bookings
+                .iter()
+                .map(|booking| &booking.booking)
+                .filter(|id| alive.contains(*id))
+                .cloned()
+                .collect(),
             bookings,
             cpu_percent,
             used_memory_mib,

@@ -8,6 +8,7 @@
 use std::fs;
 use std::io::{self, ErrorKind};
 
+use gleaner_hooks::{SchedulingClass, set_scheduling_class};
 use gleaner_protocol::Span;
 
 use crate::limits::{AUTOGROUP_PAUSE_MS, AUTOGROUP_TRIES_MAX};
@@ -15,7 +16,7 @@ use crate::limits::{AUTOGROUP_PAUSE_MS, AUTOGROUP_TRIES_MAX};
 /// Puts this thread, and all that it will start, into the idle class: it runs only where nothing
 /// else wants the core. Where that is refused, at the lowest priority.
 pub(crate) fn become_idle() {
-    if !set_class(SELF, libc::SCHED_IDLE, 0) {
+    if !set_scheduling_class(SELF, SchedulingClass::Idle) {
         let _ = rustix::process::setpriority_process(None, LOWEST);
     }
 }
@@ -23,7 +24,7 @@ pub(crate) fn become_idle() {
 /// Takes this thread out of the idle class, and out of that in which it was told to stop.
 #[cfg(feature = "wasm")]
 pub(crate) fn become_ordinary() {
-    let _ = set_class(SELF, libc::SCHED_OTHER, 0);
+    let _ = set_scheduling_class(SELF, SchedulingClass::Ordinary);
 }
 
 /// Puts this process's session last among the sessions. Others than the administrator may do
@@ -48,8 +49,8 @@ fn set_autogroup(process: &str, nice: i32) -> io::Result<()> {
 /// work of the thread itself, a few microseconds of it: in the idle class it would not get to it
 /// while anything else wants the core.
 pub(crate) fn let_stop(pid: i32) {
-    if pid > 0 && !set_class(pid, libc::SCHED_RR, LEAST_REALTIME) {
-        let _ = set_class(pid, libc::SCHED_OTHER, 0);
+    if pid > 0 && !set_scheduling_class(pid, SchedulingClass::Urgent) {
+        let _ = set_scheduling_class(pid, SchedulingClass::Ordinary);
     }
 }
 
@@ -57,7 +58,7 @@ pub(crate) fn let_stop(pid: i32) {
 pub(crate) fn be_idle(pid: i32) {
     if pid > 0 {
         // Where that is refused it has ended, or was never lifted.
-        let _ = set_class(pid, libc::SCHED_IDLE, 0);
+        let _ = set_scheduling_class(pid, SchedulingClass::Idle);
     }
 }
 
@@ -67,7 +68,7 @@ pub(crate) fn be_idle(pid: i32) {
 pub(crate) fn let_die(pid: i32) {
     if pid > 0 {
         // Where that is refused it takes longer.
-        let _ = set_class(pid, libc::SCHED_OTHER, 0);
+        let _ = set_scheduling_class(pid, SchedulingClass::Ordinary);
         let _ = set_autogroup(&pid.to_string(), 0);
     }
 }
@@ -76,12 +77,3 @@ pub(crate) fn let_die(pid: i32) {
 const SELF: i32 = 0;
 
 const LOWEST: i32 = 19;
-const LEAST_REALTIME: i32 = 1;
-
-/// rustix has no `sched_setscheduler`.
-#[expect(unsafe_code, reason = "one call without a safe wrapper in our dependencies")]
-fn set_class(thread: i32, class: i32, priority: i32) -> bool {
-    let parameter = libc::sched_param { sched_priority: priority };
-    // SAFETY: the pointer is to a live, initialised structure that the call only reads.
-    unsafe { libc::sched_setscheduler(thread, class, &raw const parameter) == 0 }
-}

@@ -4,41 +4,56 @@
 //! # Invariants
 //! - Nothing is handed to a runner before the gate let it through at the epoch at which the run
 //!   folder stands; and the run folder is asked once more afterwards, for a hook may have given
-//!   this agent up in between.
+//!   this agent up in between. Who stops all harvest raises the epoch too, and what the owner does
+//!   not allow the table does not let begin.
 //! - A runner's group is in the run folder before its first order, and leaves it when all of the
 //!   group is dead.
 //! - After a stop, nothing more is told of that replica.
+//! - What does not die in time is told of, and waited for.
 
+mod limits;
 mod warm_runner;
 mod wasm;
 
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
-use gleaner_hooks::RunDir;
-use gleaner_isolation::{Enclosure, Leaf, LeafLimits, Topology};
+use gleaner_hooks::{ProcessStat, RunDir};
+use gleaner_isolation::{Enclosure, Leaf, Topology};
 use gleaner_protocol::control::Lease;
-use gleaner_protocol::job::{InputFile, Task};
-use gleaner_protocol::{Epoch, LeaseToken, Time};
+use gleaner_protocol::job::{ApplicationTask, InputFile, Task};
+use gleaner_protocol::{Digest, Epoch, LeaseToken, Time, boottime};
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 use tracing::{debug, warn};
 
 use crate::blobs::{Blobs, CachedBlob};
+use crate::booked_memory::BookedMemory;
 use crate::checkpoints::Checkpoints;
 use crate::harvest::RunResult;
-use crate::limits::TASK_PROCESSES_MAX;
+use crate::limits::DIE_MS_MAX;
 use crate::modules::Modules;
 use crate::owner::Owner;
-use crate::runner::{CommandOrder, KernelOrder, Order, Reply, Setup, StagedInput, discard_spooled};
+use crate::runner::sandbox::{Confines, user_of_slot};
+use crate::runner::{
+    ApplicationOrder, CommandLimits, CommandOrder, KernelOrder, Order, Reply, Setup, StagedInput,
+    discard_spooled, remove_all,
+};
 use crate::slot_table::SlotTable;
+use crate::worker_watch::Alive;
+use limits::ReplicaLimits;
 use std::collections::BTreeMap;
-use warm_runner::{RunnerGone, WarmRunner};
+use warm_runner::{End, RunnerGone, WarmRunner};
 use wasm::Module;
 
 /// What all slots share.
 pub(crate) struct Workshop {
     /// The host's run folder.
     pub(crate) run_dir: RunDir,
+    /// Renders whose processes are seen to live.
+    pub(crate) alive: Alive,
     /// What runs where.
     pub(crate) table: Arc<SlotTable>,
     /// The owner's word.
@@ -49,14 +64,24 @@ pub(crate) struct Workshop {
     pub(crate) modules: Modules,
     /// What modules saved.
     pub(crate) checkpoints: Arc<Checkpoints>,
+    /// Most memory of one replica of a kernel with a specification, in MiB.
+    pub(crate) kernel_memory_mib: u32,
     /// Programs that may run, by the names that submitters use.
     pub(crate) commands: BTreeMap<String, PathBuf>,
+    /// What confines them; none where nothing does.
+    pub(crate) confines: Option<Confines>,
+    /// What one of them may leave behind.
+    pub(crate) command_limits: CommandLimits,
     /// What is started as runner.
     pub(crate) runner_program: PathBuf,
     /// What holds the work of all slots.
     pub(crate) enclosure: Enclosure,
     /// The machine's cores.
     pub(crate) topology: Topology,
+    /// The machine's memory, in MiB.
+    pub(crate) memory_mib: u64,
+    /// What renders had booked of it.
+    pub(crate) booked_memory: Arc<BookedMemory>,
     /// Folder of the runners' folders.
     pub(crate) tasks: PathBuf,
     /// Folder of large outputs.
@@ -95,6 +120,8 @@ pub(crate) enum SlotOrder {
         epoch: Epoch,
         /// When it was taken.
         since: Time,
+        /// Whether a render freezes it only.
+        parks: bool,
     },
     /// End this, if it runs.
     Stop(LeaseToken),
@@ -119,6 +146,18 @@ pub(crate) enum SlotEvent {
         /// How far, in thousandths.
         permille: u16,
     },
+    /// A replica saved where it is.
+    Saved {
+        /// Which.
+        token: LeaseToken,
+    },
+    /// What the slot ran does not die, or has died at last.
+    Stuck {
+        /// Where.
+        slot: u32,
+        /// What, in words; none where it has died.
+        what: Option<String>,
+    },
 }
 
 /// Runs one slot until its orders end; then its runner is killed.
@@ -129,7 +168,8 @@ pub(crate) async fn run_slot(
     events: mpsc::Sender<SlotEvent>,
 ) {
     let leaf = leaf_of(slot, &shop);
-    let mut task = SlotTask { slot, shop, leaf, runner: None, module: None, events };
+    let limits = ReplicaLimits::default();
+    let mut task = SlotTask { slot, shop, leaf, limits, runner: None, module: None, events };
     loop {
         let order = tokio::select! {
             order = orders.recv() => order,
@@ -139,8 +179,8 @@ pub(crate) async fn run_slot(
             }
         };
         match order {
-            Some(SlotOrder::Start { lease, task: what, epoch, since }) => {
-                let replica = Replica { lease: &lease, task: &what, epoch, since };
+            Some(SlotOrder::Start { lease, task: what, epoch, since, parks }) => {
+                let replica = Replica { lease: &lease, task: &what, epoch, since, parks };
                 if !task.serve(replica, &mut orders).await {
                     break;
                 }
@@ -160,10 +200,6 @@ fn leaf_of(slot: u32, shop: &Workshop) -> Option<Arc<Leaf>> {
         warn!("slot {slot} goes without a control group: {error}");
         None
     });
-    let limits = LeafLimits { processes: Some(TASK_PROCESSES_MAX), ..LeafLimits::default() };
-    if let Some(error) = leaf.as_ref().and_then(|leaf| leaf.set_limits(&limits).err()) {
-        warn!("slot {slot} goes without limits: {error}");
-    }
     leaf.map(Arc::new)
 }
 
@@ -171,6 +207,8 @@ struct SlotTask {
     slot: u32,
     shop: Arc<Workshop>,
     leaf: Option<Arc<Leaf>>,
+    /// Of the replica that runs.
+    limits: ReplicaLimits,
     runner: Option<WarmRunner>,
     /// What the runner was handed, while it runs a module.
     module: Option<Module>,
@@ -184,6 +222,7 @@ struct Replica<'a> {
     task: &'a Task,
     epoch: Epoch,
     since: Time,
+    parks: bool,
 }
 
 /// How one replica went, before anything is cleared up.
@@ -247,24 +286,25 @@ impl SlotTask {
     }
 
     async fn perform(&mut self, replica: Replica<'_>) -> Course {
-        let Replica { lease, task, epoch, since } = replica;
+        let Replica { lease, task, epoch, since, parks } = replica;
         self.module = None;
         let (order, pins, module) = match self.prepare(lease, task).await {
             Ok(prepared) => prepared,
             Err(reason) => return Course::Ended(RunResult::CannotRun(reason)),
         };
         let (table, run_dir) = (Arc::clone(&self.shop.table), self.shop.run_dir.clone());
-        let mark = self.shop.owner.mark().clone();
-        let stands = || run_dir.epoch().ok() == Some(epoch) && mark.look().is_none();
-        if !stands() {
+        let stands = || run_dir.epoch().ok() == Some(epoch);
+        // Nothing is started for what may not begin anyway: a render is about to.
+        if !stands() || !table.admits(epoch) {
             return Course::ShutOut;
         }
         if let Err(reason) = self.warm_up().await {
             return Course::NoRunner(reason);
         }
-        if !stands() || table.begin(self.slot, lease.token, since, epoch).is_err() {
+        if !stands() || table.begin(self.slot, lease.token, since, epoch, parks).is_err() {
             return Course::ShutOut;
         }
+        self.limits.set(self.leaf.as_ref(), task, self.shop.kernel_memory_mib);
         let runner = self.runner.as_mut().expect("warmed up above");
         if runner.send(&order).await.is_err() {
             return Course::RunnerGone;
@@ -276,7 +316,8 @@ impl SlotTask {
         }
         self.module = module;
         let result =
-            converse(runner, &self.shop, &mut self.module, lease.token, &self.events).await;
+            converse(runner, &self.shop, &mut self.module, (self.slot, lease.token), &self.events)
+                .await;
         match result {
             Ok(result) => {
                 if let Some(module) = self.module.take() {
@@ -287,7 +328,12 @@ impl SlotTask {
                     // A damaged input may be why: the next try fetches it anew.
                     pins.iter().for_each(CachedBlob::distrust);
                 }
-                Course::Ended(result)
+                Course::Ended(match result {
+                    RunResult::Failed { reason, cpu_us } => {
+                        RunResult::Failed { reason: self.limits.explain(reason), cpu_us }
+                    }
+                    other => other,
+                })
             }
             Err(RunnerGone) => Course::RunnerGone,
         }
@@ -302,10 +348,12 @@ impl SlotTask {
             return (RunResult::Preempted, true);
         }
         let reason = match self.module.take() {
-            Some(module) => module.explain_death(&how.status),
-            None => format!("its process was ended from outside ({}); out of memory?", how.status),
+            Some(module) => module.explain_death(&how.end.status),
+            None => self.limits.explain_abort(&how.end).unwrap_or_else(|| {
+                format!("its process was ended from outside ({}); out of memory?", how.end.status)
+            }),
         };
-        (RunResult::Failed { reason, cpu_us: 0 }, false)
+        (RunResult::Failed { reason: self.limits.explain(reason), cpu_us: 0 }, false)
     }
 
     /// Fetches what the replica needs. The pins keep its inputs in the cache.
@@ -339,6 +387,15 @@ impl SlotTask {
                 Ok((Order::Command(order), pins, None))
             }
             Task::Wasm(_) => Module::prepare(&self.shop, lease, task).await,
+            Task::Application(application) => {
+                let memory_mib = application.memory_mib.unwrap_or(self.shop.kernel_memory_mib);
+                let ApplicationTask { kernel, spec, inputs, .. } = application;
+                let (mut inputs, pins) = self.shop.fetch_inputs(&with_spec(*spec, inputs)).await?;
+                let spec = inputs.remove(0);
+                let kernel = kernel.clone();
+                let order = ApplicationOrder { token, kernel, spec, inputs, item, memory_mib };
+                Ok((Order::Application(order), pins, None))
+            }
         }
     }
 
@@ -360,17 +417,31 @@ impl SlotTask {
     /// Makes sure that a runner waits for an order.
     async fn warm_up(&mut self) -> Result<(), String> {
         if self.runner.is_none() {
-            let leaf = self.leaf.as_deref();
-            if leaf.is_some_and(Leaf::can_freeze) {
+            if self.leaf.as_deref().is_some_and(Leaf::can_freeze) {
                 // A hook that was ended half-way may have left it frozen; what starts in a frozen
                 // group never comes to its first instruction, and who started it waits for that.
                 let _ = self.shop.enclosure.marks().thaw();
             }
-            let runner = WarmRunner::start(&self.shop.runner_program, &self.shop.run_dir, leaf)
-                .map_err(|error| error.to_string())?;
+            let shop = Arc::clone(&self.shop);
+            let start =
+                |leaf: Option<&Leaf>| WarmRunner::start(&shop.runner_program, &shop.run_dir, leaf);
+            let mut started = start(self.leaf.as_deref());
+            if let (Err(error), true) = (&started, self.leaf.is_some()) {
+                // Its groups may have been removed by whoever tidies up there.
+                warn!("slot {} starts anew: {error}", self.slot);
+                self.leaf = leaf_of(self.slot, &self.shop);
+                started = start(self.leaf.as_deref());
+            }
+            let runner = started.map_err(|error| error.to_string())?;
+            let confines = self.shop.confines.clone().map(|confines| Confines {
+                user: Some(confines.user.unwrap_or_else(|| user_of_slot(self.slot))),
+                ..confines
+            });
             let setup = Setup {
                 folder: self.shop.tasks.join(self.slot.to_string()),
                 spool: self.shop.spool.clone(),
+                confines,
+                limits: self.shop.command_limits,
             };
             let runner = self.runner.insert(runner);
             self.shop.table.enter_runner(self.slot, runner.pgid(), self.leaf.clone());
@@ -391,24 +462,45 @@ impl SlotTask {
     async fn bury(&mut self) -> Death {
         let for_a_render = self.shop.table.remove_runner(self.slot);
         let Some(runner) = self.runner.take() else {
-            return Death { for_a_render, status: "no runner".into() };
+            let end = End { status: "no runner".into(), aborted: false };
+            return Death { for_a_render, end };
         };
         let pgid = runner.pgid();
         let leaf = self.leaf.as_deref();
-        let status = runner.bury(leaf).await;
-        debug!(slot = self.slot, pgid, %status, "runner ended");
+        let end = {
+            let mut burial = pin!(runner.bury(leaf));
+            match timeout(Duration::from_millis(DIE_MS_MAX), &mut burial).await {
+                Ok(end) => end,
+                Err(_) => {
+                    let (slot, what) = (self.slot, Some(stuck(self.slot, pgid)));
+                    // Nobody listens only when the agent ends.
+                    let _ = self.events.send(SlotEvent::Stuck { slot, what }).await;
+                    let end = burial.await;
+                    let _ = self.events.send(SlotEvent::Stuck { slot, what: None }).await;
+                    end
+                }
+            }
+        };
+        self.shop.table.is_buried();
+        debug!(slot = self.slot, pgid, status = end.status, "runner ended");
         if let Err(error) = self.shop.run_dir.forget_group(pgid) {
             warn!("{error}");
         }
         let folder = self.shop.tasks.join(self.slot.to_string());
-        let cleared = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(folder)).await;
+        let cleared = tokio::task::spawn_blocking(move || remove_all(&folder)).await;
         if let Ok(Err(error)) = cleared
             && error.kind() != std::io::ErrorKind::NotFound
         {
             warn!("cannot clear up after a task: {error}");
         }
-        Death { for_a_render, status }
+        Death { for_a_render, end }
     }
+}
+
+/// What is fetched for a kernel with a specification, which comes first.
+fn with_spec(digest: Digest, inputs: &[InputFile]) -> Vec<InputFile> {
+    let spec = InputFile { name: "specification".into(), digest };
+    [&[spec], inputs].concat()
 }
 
 /// Returns when this replica is to be stopped.
@@ -428,9 +520,20 @@ async fn wait_for_stop(
     }
 }
 
+/// What a group is at that does not die.
+fn stuck(slot: u32, pgid: i32) -> String {
+    let state = ProcessStat::of(pgid).map_or_else(
+        |_| "has ended, and something that it started has not".to_owned(),
+        |stat| format!("is in state {}", stat.state),
+    );
+    format!(
+        "what slot {slot} ran was killed more than {DIE_MS_MAX} ms ago and does not die: the leader of group {pgid} {state}; see what it waits for in /proc/{pgid}/stack, and restart the machine if that does not end"
+    )
+}
+
 struct Death {
     for_a_render: bool,
-    status: String,
+    end: End,
 }
 
 /// Passes progress on until the replica has ended.
@@ -438,15 +541,24 @@ async fn converse(
     runner: &mut WarmRunner,
     shop: &Workshop,
     module: &mut Option<Module>,
-    token: LeaseToken,
+    (slot, token): (u32, LeaseToken),
     events: &mpsc::Sender<SlotEvent>,
 ) -> Result<RunResult, RunnerGone> {
     loop {
         let mut reply = runner.receive().await?;
+        let saves = matches!(reply, Reply::Checkpoint { .. });
         if let Some(module) = module {
             match module.take(shop, token, reply).await {
                 Some(left) => reply = left,
-                None => continue,
+                None => {
+                    if saves {
+                        shop.table.note_saved(boottime(), slot, token);
+                    }
+                    if saves && events.send(SlotEvent::Saved { token }).await.is_err() {
+                        return Err(RunnerGone);
+                    }
+                    continue;
+                }
             }
         }
         return Ok(match reply {

@@ -10,7 +10,6 @@
 
 mod allowance;
 mod brake;
-mod hours;
 mod load_window;
 mod observation;
 mod preferences;
@@ -20,7 +19,7 @@ mod reason;
 mod tests;
 
 pub(crate) use allowance::{Allowance, Wishes};
-pub(crate) use hours::LocalTime;
+pub(crate) use gleaner_protocol::LocalTime;
 pub(crate) use load_window::LoadWindow;
 pub(crate) use observation::Observation;
 pub use preferences::{Gpus, PreferenceError, Preferences};

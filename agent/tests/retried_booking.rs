@@ -33,6 +33,7 @@ impl Host {
                 kernels: [KernelName::new("noop").expect("plain")].into(),
                 commands: [].into(),
                 wasm_memory_mib: 0,
+                kernel_memory_mib: 0,
             },
             kind: None,
             chunk_cache_mib: 0,
@@ -54,7 +55,7 @@ impl Host {
 
     /// The hook, then the thread that answers it, then the main loop.
     fn preflight(&mut self, cores: u32) -> Epoch {
-        let booked = Booked { cores: Some(cores), memory_mib: None };
+        let booked = Booked { cores: Some(cores), memory_mib: None, gpus: None };
         let epoch = self.run_dir.raise_epoch().expect("raises");
         let id = BookingId::new("shot:1").expect("plain");
         self.run_dir.begin_booking(&id, &booked).expect("books");
@@ -67,7 +68,8 @@ impl Host {
         let bookings = self.run_dir.bookings().expect("lists");
         let booked = booked_cores(bookings.iter().map(|booking| booking.resources), CORES);
         let epoch = self.run_dir.epoch().expect("reads");
-        self.hear(Input::Ground { ground: Some(Ground { epoch, booked }), stopped: Vec::new() });
+        let ground = Some(Ground { epoch, booked, has_fence: false });
+        self.hear(Input::Ground { ground, stopped: Vec::new(), parked: Vec::new() });
     }
 
     fn opening(&mut self, epoch: Epoch, cores: u32) {

@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use gleaner_protocol::Time;
+use gleaner_protocol::{Span, Time};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
@@ -35,10 +35,7 @@ impl BootTimer {
         }
         // All zeroes disarm it, so the beginning of time is one microsecond later.
         let micros = at.map_or(0, |at| at.as_micros().max(1));
-        let value = Timespec {
-            tv_sec: i64::try_from(micros / 1_000_000).unwrap_or(i64::MAX),
-            tv_nsec: i64::try_from(micros % 1_000_000 * 1_000).expect("below a second"),
-        };
+        let value = Span::from_micros(micros).into();
         let interval = Timespec { tv_sec: 0, tv_nsec: 0 };
         let timer = Itimerspec { it_interval: interval, it_value: value };
         timerfd_settime(self.fd.get_ref(), TimerfdTimerFlags::ABSTIME, &timer)?;

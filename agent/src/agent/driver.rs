@@ -10,20 +10,24 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gleaner_hooks::RunDir;
-use gleaner_protocol::control::{AgentMessage, BrokerMessage, Opening};
-use gleaner_protocol::job::Task;
+use gleaner_hooks::{RunDir, RunDirError};
+use gleaner_isolation::{Ability, Topology};
+use gleaner_protocol::control::{AgentMessage, BrokerMessage};
+use gleaner_protocol::farm::Booked;
+use gleaner_protocol::job::{ApplicationTask, Task};
 use gleaner_protocol::{Digest, LeaseToken, Span, Time, boottime};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
 use tracing::{debug, error, info, warn};
 
 use super::boot_timer::BootTimer;
+use super::lost_ends::{Ends, end_bookings};
+use crate::booked_memory::today;
 use crate::harvest::{Effect, Ground, Harvest, Input};
 use crate::limits::{BATCH_MAX, FAREWELL_MS_MAX};
 use crate::link::LinkEvent;
 use crate::owner::OwnerSaid;
-use crate::releaser::{Released, booked_cores};
+use crate::releaser::{Released, booked_cores, booked_mib};
 use crate::runner::{discard_spooled, spool_path};
 use crate::slot::{SlotEvent, SlotOrder, Workshop};
 
@@ -51,6 +55,8 @@ pub(super) struct Driver {
     /// By slot: it runs a module, which ends when it is told to, or is killed by the slot's task.
     asks_first: Vec<bool>,
     storing: BTreeMap<LeaseToken, AbortHandle>,
+    /// By slot: what does not die.
+    stuck: BTreeMap<u32, String>,
     stored: mpsc::Sender<Stored>,
     /// For the sampler.
     changed: Arc<Notify>,
@@ -60,6 +66,10 @@ pub(super) struct Driver {
     look_again: Option<Time>,
     /// The number of booked cores that harvested work is kept off.
     kept_off: Option<u32>,
+    /// The limit of the memory of all harvested work that was set last, in MiB.
+    memory_limit_mib: Option<u64>,
+    /// Whether this host can keep it off them.
+    has_fence: bool,
 }
 
 /// How long an unreadable run folder is left alone.
@@ -82,20 +92,27 @@ impl Driver {
         stored: mpsc::Sender<Stored>,
         changed: Arc<Notify>,
     ) -> Self {
+        let cpus = Ability::Cpus;
+        let report = shop.enclosure.report();
+        let has_fence =
+            report.abilities.iter().any(|one| one.ability == cpus && one.provider.is_some());
         Self {
             harvest,
             shop,
+            has_fence,
             asks_first: vec![false; orders.len()],
             orders,
             link: None,
             outgoing: Vec::new(),
             effects: Vec::new(),
             storing: BTreeMap::new(),
+            stuck: BTreeMap::new(),
             stored,
             changed,
             owes_epoch: false,
             look_again: Some(Time::ZERO),
             kept_off: None,
+            memory_limit_mib: None,
         }
     }
 
@@ -162,9 +179,11 @@ impl Driver {
             Happened::Slot(SlotEvent::Progress { token, permille }) => {
                 self.handle(Input::Progress { token, permille });
             }
+            Happened::Slot(SlotEvent::Stuck { slot, what }) => self.take_stuck(slot, what),
+            Happened::Slot(SlotEvent::Saved { token }) => self.handle(Input::Saved { token }),
             Happened::Slot(SlotEvent::Ended { token, result, epoch_raised }) => {
                 if epoch_raised {
-                    self.look_at_run_dir(Vec::new());
+                    self.look_at_run_dir(Vec::new(), Vec::new());
                 }
                 self.handle(Input::Ended { token, result });
             }
@@ -175,16 +194,41 @@ impl Driver {
             Happened::Link(event) => self.take_link_event(event, inbox),
             Happened::Alarm => {
                 if self.look_again.is_some_and(|at| at <= boottime()) {
-                    self.look_at_run_dir(Vec::new());
+                    self.look_at_run_dir(Vec::new(), Vec::new());
                 }
                 self.handle(Input::Tick);
             }
         }
     }
 
+    /// What does not die closes the host: it may hold what a render wants, and more of it would.
+    fn take_stuck(&mut self, slot: u32, what: Option<String>) {
+        match what {
+            Some(what) => {
+                error!("nothing more runs here: {what}");
+                self.stuck.insert(slot, what);
+            }
+            None => {
+                info!(slot, "what did not die has died");
+                self.stuck.remove(&slot);
+            }
+        }
+        let others = self.stuck.len().saturating_sub(1);
+        let reason = self.stuck.values().next().map(|first| match others {
+            0 => first.clone(),
+            others => format!("{first} (and so do {others} more)"),
+        });
+        self.shop.owner.note_alarm(reason.clone());
+        self.handle(Input::Alarm(reason));
+        self.changed.notify_one();
+    }
+
     fn take_release(&mut self, released: Released) {
+        if let Some(trouble) = released.trouble {
+            warn!("{trouble}");
+        }
         self.owes_epoch |= released.raise_epoch;
-        self.look_at_run_dir(released.stopped);
+        self.look_at_run_dir(released.stopped, released.parked);
         self.changed.notify_one();
     }
 
@@ -193,7 +237,7 @@ impl Driver {
             LinkEvent::Up { outgoing } => {
                 self.link = Some(outgoing);
                 self.outgoing.clear();
-                self.look_at_run_dir(Vec::new());
+                self.look_at_run_dir(Vec::new(), Vec::new());
                 self.handle(Input::LinkUp);
             }
             LinkEvent::Down => {
@@ -220,8 +264,12 @@ impl Driver {
                 while let Ok(released) = inbox.releases.try_recv() {
                     self.take_release(released);
                 }
-                self.end_bookings(opening);
-                self.look_at_run_dir(Vec::new());
+                let ended = end_bookings(&self.shop.run_dir, &self.shop.alive, opening);
+                if ended == Ends::Refused {
+                    // The monitor learns of it from the next sample.
+                    self.changed.notify_one();
+                }
+                self.look_at_run_dir(Vec::new(), Vec::new());
             }
             BrokerMessage::Welcome { .. } => self.shop.table.set_connected(true),
             BrokerMessage::Closing { reason } => info!("the farm takes its cores back: {reason}"),
@@ -232,23 +280,8 @@ impl Driver {
         self.handle(Input::Broker(message));
     }
 
-    /// Ends the bookings whose postflight was lost, if the monitor's word is as new as the run
-    /// folder.
-    fn end_bookings(&self, opening: &Opening) {
-        let run_dir = &self.shop.run_dir;
-        if opening.ended.is_empty() || !run_dir.epoch().is_ok_and(|epoch| epoch == opening.epoch) {
-            return;
-        }
-        for booking in &opening.ended {
-            match run_dir.end_booking(booking) {
-                Ok(_) => info!(%booking, "ended, says the farm; its postflight was lost"),
-                Err(error) => warn!(%booking, "it has ended and stays booked: {error}"),
-            }
-        }
-    }
-
     /// Reads the run folder and has it obeyed.
-    fn look_at_run_dir(&mut self, stopped: Vec<LeaseToken>) {
+    fn look_at_run_dir(&mut self, stopped: Vec<LeaseToken>, parked: Vec<LeaseToken>) {
         if self.owes_epoch {
             match self.shop.run_dir.raise_epoch() {
                 Ok(epoch) => {
@@ -259,18 +292,47 @@ impl Driver {
             }
         }
         let cores = u32::try_from(self.orders.len()).expect("at most CORES_MAX");
-        let (ground, trouble) = match self.owes_epoch {
+        let (mut ground, trouble) = match self.owes_epoch {
             true => (None, None),
-            false => read_ground(&self.shop.run_dir, cores),
+            false => match read_ground(&self.shop.run_dir, cores, &self.shop.topology) {
+                Ok((ground, booked)) => {
+                    self.note_booked_memory(booked.memory_mib.unwrap_or(0));
+                    self.shop.table.note_booked_cores(booked.cores.unwrap_or(cores));
+                    (Some(ground), None)
+                }
+                Err(error) => (None, Some(error)),
+            },
         };
         if let Some(trouble) = trouble {
             warn!("{trouble}: this host stays closed");
         }
-        if let Some(ground) = &ground {
+        if let Some(ground) = &mut ground {
             self.keep_off(ground.booked);
+            ground.has_fence = self.has_fence && self.kept_off == Some(ground.booked);
         }
         self.look_again = ground.is_none().then(|| boottime() + LOOK_AGAIN);
-        self.handle(Input::Ground { ground, stopped });
+        self.handle(Input::Ground { ground, stopped, parked });
+    }
+
+    /// Remembers how much memory renders book, and has harvested work leave it to them.
+    fn note_booked_memory(&mut self, booked_mib: u64) {
+        let day = today();
+        if self.shop.booked_memory.note(day, booked_mib) {
+            let memory = Arc::clone(&self.shop.booked_memory);
+            tokio::task::spawn_blocking(move || {
+                if let Err(error) = memory.write() {
+                    warn!("cannot note for the next agent how much memory renders book: {error}");
+                }
+            });
+        }
+        let most_mib = self.shop.booked_memory.harvest_mib(day, self.shop.memory_mib);
+        if self.memory_limit_mib != Some(most_mib) {
+            self.memory_limit_mib = Some(most_mib);
+            if let Err(error) = self.shop.enclosure.set_memory_mib(most_mib) {
+                // The observer ends what takes too much all the same.
+                warn!("harvested work goes without a limit of its memory: {error}");
+            }
+        }
     }
 
     /// Keeps what goes on beside renders off their physical cores.
@@ -303,19 +365,33 @@ impl Driver {
                 self.shop.table.set_gate(fragment);
                 self.changed.notify_one();
             }
-            Effect::Start { slot, lease, task, epoch, since } => {
+            Effect::Start { slot, lease, task, epoch, since, parks } => {
                 let what = match &*task {
-                    Task::Kernel(kernel) => kernel.to_string(),
+                    Task::Kernel(kernel) | Task::Application(ApplicationTask { kernel, .. }) => {
+                        kernel.to_string()
+                    }
                     Task::Command(command) => command.argv.first().cloned().unwrap_or_default(),
                     Task::Wasm(wasm) => format!("module {}", wasm.module),
                 };
                 let what = format!("{} {what:.80}", lease.replica);
                 self.shop.owner.label(slot, lease.token, what);
                 self.asks_first[slot as usize] = matches!(*task, Task::Wasm(_));
-                self.order(slot, SlotOrder::Start { lease, task, epoch, since });
+                self.order(slot, SlotOrder::Start { lease, task, epoch, since, parks });
+            }
+            // Where a hook has raised it, the hook stops that, or its release is about to be told.
+            Effect::Thaw { slot, token, epoch } => {
+                if self.shop.run_dir.epoch().ok() == Some(epoch) {
+                    self.shop.table.thaw(boottime(), slot, token, epoch);
+                }
+            }
+            Effect::Save { slot, token, epoch } => {
+                if self.shop.run_dir.epoch().ok() == Some(epoch) {
+                    self.shop.table.save(slot, token, epoch);
+                }
             }
             Effect::Stop { slot, token } => {
-                if !self.asks_first[slot as usize] {
+                let asks = self.asks_first[slot as usize];
+                if !asks || !self.shop.table.can_hear(slot, token) {
                     // At once; the slot's task clears up afterwards.
                     self.shop.table.stop(slot, token);
                 }
@@ -393,24 +469,23 @@ impl Driver {
     }
 }
 
-/// What the run folder says, or why it says nothing.
-pub(super) fn read_ground(run_dir: &RunDir, cores: u32) -> (Option<Ground>, Option<String>) {
-    let read = || {
-        loop {
-            let epoch = run_dir.epoch()?;
-            let bookings = run_dir.bookings()?;
-            // A hook that came in between has raised the epoch first.
-            if run_dir.epoch()? == epoch {
-                let booked = bookings.into_iter().map(|booking| booking.resources);
-                return Ok(Ground { epoch, booked: booked_cores(booked, cores) });
-            }
-        }
-    };
-    match read() {
-        Ok(ground) => (Some(ground), None),
-        Err(error) => {
-            let error: gleaner_hooks::RunDirError = error;
-            (None, Some(error.to_string()))
+/// What the run folder says, and what all renders together have booked.
+pub(super) fn read_ground(
+    run_dir: &RunDir,
+    cores: u32,
+    topology: &Topology,
+) -> Result<(Ground, Booked), RunDirError> {
+    loop {
+        let epoch = run_dir.epoch()?;
+        let bookings = run_dir.bookings()?;
+        // A hook that came in between has raised the epoch first.
+        if run_dir.epoch()? == epoch {
+            let all: Vec<Booked> = bookings.into_iter().map(|one| one.resources).collect();
+            let together = booked_cores(all.iter().copied(), cores);
+            let booked = topology.taken_by(together).min(cores);
+            let together =
+                Booked { cores: Some(together), memory_mib: booked_mib(&all), gpus: None };
+            return Ok((Ground { epoch, booked, has_fence: false }, together));
         }
     }
 }

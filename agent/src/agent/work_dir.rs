@@ -70,6 +70,11 @@ impl WorkDir {
         self.path.join("checkpoints")
     }
 
+    /// What is remembered of the memory that renders book.
+    pub(super) fn booked_memory(&self) -> PathBuf {
+        self.path.join("booked-memory.json")
+    }
+
     pub(super) fn tasks(&self) -> PathBuf {
         self.path.join("tasks")
     }

@@ -23,8 +23,29 @@ pub enum Effect {
         task: Arc<Task>,
         /// The epoch of the fragment that it runs in.
         epoch: Epoch,
-        /// When it was taken: of two, the younger is ended first, here and by the releaser.
+        /// When it was taken: of two, the younger is ended first.
         since: Time,
+        /// Whether a render freezes it only, and [`Input::Ground`](super::Input::Ground) tells.
+        parks: bool,
+    },
+    /// Let what a render has frozen in a slot run on, if the host still stands at this epoch.
+    Thaw {
+        /// Where.
+        slot: u32,
+        /// What is expected to be frozen there.
+        token: LeaseToken,
+        /// The epoch of the fragment that it runs in.
+        epoch: Epoch,
+    },
+    /// Let what a render has frozen in a slot run on until [`Input::Saved`](super::Input::Saved),
+    /// on cores that are not booked, unless another render comes.
+    Save {
+        /// Where.
+        slot: u32,
+        /// What is expected to be frozen there.
+        token: LeaseToken,
+        /// The epoch of the fragment beside which it runs.
+        epoch: Epoch,
     },
     /// End what runs in a slot at once. Its end is not to be told any more.
     Stop {

@@ -12,6 +12,8 @@ pub struct Ground {
     pub epoch: Epoch,
     /// Cores that running renders have booked, together.
     pub booked: u32,
+    /// Whether harvested work is kept off these cores whatever it does.
+    pub has_fence: bool,
 }
 
 /// What the monitor left us.
@@ -29,7 +31,7 @@ impl Harvest {
         let Some(ground) = self.ground else { return Fragment::default() };
         let free = self.host.cores.saturating_sub(ground.booked);
         let slots = match (self.host.origin, &self.opened) {
-            _ if self.leaving => 0,
+            _ if self.leaving || self.alarm.is_some() => 0,
             (Origin::Desktop, _) => free,
             (Origin::Farm, None) => 0,
             (Origin::Farm, Some(opened)) => opened.cores.min(free),

@@ -2,6 +2,7 @@
 //! report waits for its verdict.
 
 use gleaner_protocol::control::{AgentMessage, Outcome, Report};
+use gleaner_protocol::job::OnRelease;
 use gleaner_protocol::limits::bounded_reason;
 use gleaner_protocol::{Content, LeaseToken, Manifest, OutputFile, ReplicaId, Time};
 
@@ -11,12 +12,23 @@ use gleaner_protocol::control::ReleaseReason;
 /// One replica.
 #[derive(Debug)]
 pub(super) enum Held {
-    /// It runs in a slot, or is about to.
-    Running { replica: ReplicaId, slot: u32, since: Time },
+    /// It is in a slot, or is about to.
+    Running { replica: ReplicaId, slot: u32, since: Time, on_release: OnRelease, course: Course },
     /// It is done; files of it are on their way.
     Storing { report: Report },
     /// Its report waits for its verdict.
     Reported { report: Report },
+}
+
+/// What a replica in a slot does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Course {
+    /// It runs.
+    Runs,
+    /// A render drove it out: it stands still, and takes no slot.
+    Frozen { until: Time },
+    /// A render drove it out: it goes on until it has saved where it is, and takes no slot.
+    Saves { until: Time },
 }
 
 impl Held {
@@ -27,9 +39,20 @@ impl Held {
         }
     }
 
+    /// Since when it takes a slot, if it does.
     pub(super) fn running_since(&self) -> Option<Time> {
         match self {
-            Self::Running { since, .. } => Some(*since),
+            Self::Running { since, course: Course::Runs, .. } => Some(*since),
+            _ => None,
+        }
+    }
+
+    /// Until when it may be where it is without taking a slot.
+    pub(super) fn parked_until(&self) -> Option<Time> {
+        match self {
+            Self::Running {
+                course: Course::Frozen { until } | Course::Saves { until }, ..
+            } => Some(*until),
             _ => None,
         }
     }
@@ -69,6 +92,7 @@ impl Harvest {
             return;
         };
         let (replica, slot) = (*replica, *slot);
+        let was_parked = self.held.get(&token).is_some_and(|held| held.parked_until().is_some());
         let (outcome, cpu_us) = match result {
             RunResult::Output { files, cpu_us } => (manifest_of(files), cpu_us),
             RunResult::Failed { reason, cpu_us } => {
@@ -83,6 +107,8 @@ impl Harvest {
             }
         };
         self.empty.insert(slot);
+        self.warm.insert(slot);
+        self.parked -= u32::from(was_parked);
         let files = files_to_store(&outcome);
         let report = Report { token, replica, outcome, cpu_us };
         if files.is_empty() {
@@ -147,6 +173,8 @@ impl Harvest {
         match &held {
             Held::Running { slot, .. } => {
                 self.empty.insert(*slot);
+                self.warm.remove(slot);
+                self.parked -= u32::from(held.parked_until().is_some());
             }
             Held::Storing { .. } | Held::Reported { .. } => {
                 self.unacked -= 1;

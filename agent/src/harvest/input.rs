@@ -20,6 +20,13 @@ pub enum Input {
         ground: Option<Ground>,
         /// Replicas that were stopped for a render already.
         stopped: Vec<LeaseToken>,
+        /// Replicas that are frozen for a render and not killed, all of them.
+        parked: Vec<LeaseToken>,
+    },
+    /// A replica saved where it is.
+    Saved {
+        /// Which.
+        token: LeaseToken,
     },
     /// The owner allows this many replicas from now on.
     Allowance {
@@ -49,6 +56,9 @@ pub enum Input {
         /// How far, in thousandths.
         permille: u16,
     },
+    /// Something on the host needs a person, in these words, or does not any more: nothing may
+    /// run meanwhile.
+    Alarm(Option<String>),
     /// Nothing but time went by.
     Tick,
     /// The agent is about to end: give everything back.

@@ -27,12 +27,14 @@ impl Harvest {
     /// - `owner`: no more is given than the owner allows, but for what runs already;
     /// - `requests`: what runs and what was asked for fit into the fragment; nothing is asked
     ///   for without a link;
+    /// - `parked`: the count of what takes no slot is that of what does not;
     /// - `unacked`: the counts of waiting reports are those of the reports that wait.
     ///
     /// # Errors
     /// The first that does not hold.
     pub fn check_invariants(&self) -> Result<(), Violation> {
         self.check_slots()?;
+        self.check_parked()?;
         self.check_fragment()?;
         self.check_unacked()
     }
@@ -67,6 +69,11 @@ impl Harvest {
         let fit = *requested == 0 || running + requested <= fragment.slots;
         let good = fit && (*requested == 0 || self.link.is_up());
         ensure("requests", good, || format!("{requested} beside {running} in {fragment:?}"))
+    }
+
+    fn check_parked(&self) -> Result<(), Violation> {
+        let count = self.parked_tokens().len();
+        ensure("parked", count == self.parked as usize, || format!("{count}, not {}", self.parked))
     }
 
     fn check_unacked(&self) -> Result<(), Violation> {

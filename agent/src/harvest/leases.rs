@@ -3,12 +3,20 @@
 use std::sync::Arc;
 
 use gleaner_protocol::control::{AgentMessage, BrokerMessage, Lease, ReleaseReason};
-use gleaner_protocol::job::Task;
-use gleaner_protocol::{JobId, LeaseToken, Time};
+use gleaner_protocol::job::{OnRelease, Task};
+use gleaner_protocol::{JobId, KernelName, LeaseToken, Time};
 
-use super::held::Held;
+use super::held::{Course, Held};
 use super::{Effect, Harvest};
 use crate::limits::{TASKS_MAX, UNACKED_BYTES_MAX, UNACKED_REPORTS_MAX};
+
+/// What the broker has said of a job.
+#[derive(Debug)]
+pub(super) struct Known {
+    /// What its workunits run, or why they cannot run here.
+    task: Result<Arc<Task>, String>,
+    on_release: OnRelease,
+}
 
 impl Harvest {
     pub(super) fn hear(&mut self, now: Time, message: BrokerMessage, effects: &mut Vec<Effect>) {
@@ -23,7 +31,9 @@ impl Harvest {
             BrokerMessage::Welcome { .. } | BrokerMessage::Refused { .. } => {}
             BrokerMessage::Opening(opening) => self.obey_opening(now, &opening, effects),
             BrokerMessage::Closing { .. } => self.close(),
-            BrokerMessage::Task { job, task } => self.learn_task(job, task, effects),
+            BrokerMessage::Task { job, task, on_release } => {
+                self.learn_task(job, task, on_release, effects);
+            }
             BrokerMessage::Forget { job } => {
                 self.tasks.remove(&job);
             }
@@ -45,26 +55,44 @@ impl Harvest {
         }
         let expected = self.running() + self.requested;
         let slots = self.fragment.slots.saturating_sub(expected);
+        // What is parked is still in a slot.
+        let slots = slots.min(self.empty_slots().saturating_sub(self.requested));
         if slots > 0 {
             self.requested += slots;
             effects.push(Effect::Send(AgentMessage::Request { slots }));
         }
     }
 
-    fn learn_task(&mut self, job: JobId, task: Task, effects: &mut Vec<Effect>) {
+    fn learn_task(
+        &mut self,
+        job: JobId,
+        task: Task,
+        on_release: OnRelease,
+        effects: &mut Vec<Effect>,
+    ) {
         if self.tasks.len() >= TASKS_MAX && !self.tasks.contains_key(&job) {
             // Nothing is lost by it: on the next link it sends only what it still needs.
             effects.push(Effect::EndLink { reason: "it never had us forget a task" });
             return;
         }
         let task = self.check_task(&task).map(|()| Arc::new(task));
-        self.tasks.insert(job, task);
+        self.tasks.insert(job, Known { task, on_release });
     }
 
     fn check_task(&self, task: &Task) -> Result<(), String> {
         match task {
-            Task::Kernel(kernel) if self.host.capabilities.kernels.contains(kernel) => Ok(()),
-            Task::Kernel(kernel) => Err(format!("kernel {kernel} is not offered on this host")),
+            Task::Kernel(kernel) => self.check_kernel(kernel),
+            Task::Application(application) => {
+                application.check().map_err(|error| error.to_string())?;
+                self.check_kernel(&application.kernel)?;
+                let most = self.host.capabilities.kernel_memory_mib;
+                match application.memory_mib.filter(|asked| *asked > most) {
+                    None => Ok(()),
+                    Some(asked) => {
+                        Err(format!("a kernel gets {most} MiB of memory on this host, not {asked}"))
+                    }
+                }
+            }
             Task::Command(command) => {
                 command.check().map_err(|error| error.to_string())?;
                 let program = command.argv.first().map_or("", String::as_str);
@@ -87,6 +115,14 @@ impl Harvest {
         }
     }
 
+    fn check_kernel(&self, kernel: &KernelName) -> Result<(), String> {
+        if self.host.capabilities.kernels.contains(kernel) {
+            Ok(())
+        } else {
+            Err(format!("kernel {kernel} is not offered on this host"))
+        }
+    }
+
     fn take_lease(&mut self, now: Time, lease: Lease, effects: &mut Vec<Effect>) {
         let token = lease.token;
         self.requested = self.requested.saturating_sub(1);
@@ -94,9 +130,9 @@ impl Harvest {
             return;
         }
         let job = lease.replica.workunit.job;
-        let task = match self.tasks.get(&job) {
-            Some(Ok(task)) => Arc::clone(task),
-            Some(Err(reason)) => {
+        let (task, on_release) = match self.tasks.get(&job) {
+            Some(Known { task: Ok(task), on_release }) => (Arc::clone(task), *on_release),
+            Some(Known { task: Err(reason), .. }) => {
                 let reason = ReleaseReason::CannotRun(reason.clone());
                 return self.say_released(token, reason, effects);
             }
@@ -106,15 +142,18 @@ impl Harvest {
             }
         };
         let room = self.running() < self.fragment.slots;
-        let Some(slot) = self.empty.first().copied().filter(|_| room) else {
+        // A runner that dies for a render is not replaced while another one waits for work: its
+        // start would compete with that render's.
+        let empty = self.empty.intersection(&self.warm).next().or(self.empty.first());
+        let Some(slot) = empty.copied().filter(|_| room) else {
             // It crossed with a fragment that has fewer slots.
             return self.say_released(token, ReleaseReason::FragmentClosed, effects);
         };
         self.empty.remove(&slot);
-        let running = Held::Running { replica: lease.replica, slot, since: now };
-        self.held.insert(token, running);
-        let epoch = self.fragment.epoch;
-        effects.push(Effect::Start { slot, lease, task, epoch, since: now });
+        let (replica, course) = (lease.replica, Course::Runs);
+        self.held.insert(token, Held::Running { replica, slot, since: now, on_release, course });
+        let (epoch, parks) = (self.fragment.epoch, self.may_park(on_release));
+        effects.push(Effect::Start { slot, lease, task, epoch, since: now, parks });
     }
 
     fn abort(&mut self, token: LeaseToken, effects: &mut Vec<Effect>) {

@@ -21,11 +21,15 @@ pub(super) enum LinkState {
         told: Fragment,
         /// What the hello named and was given back since.
         parted: BTreeMap<LeaseToken, ReleaseReason>,
+        /// What it named as taking no slot, but for what was done.
+        parked: BTreeSet<LeaseToken>,
     },
     /// Welcome.
     Up {
         /// The fragment that was told last.
         told: Fragment,
+        /// The alarm that was told last.
+        alarm: Option<String>,
     },
 }
 
@@ -37,11 +41,24 @@ impl LinkState {
     /// Whether the fragment is news to the broker; it counts as told then.
     pub(super) fn tell_fragment(&mut self, due: Fragment) -> bool {
         match self {
-            Self::Up { told } if *told != due => {
+            Self::Up { told, .. } if *told != due => {
                 *told = due;
                 true
             }
             _ => false,
+        }
+    }
+}
+
+impl LinkState {
+    /// The alarm, where it is news to the broker; it counts as told then.
+    pub(super) fn tell_alarm(&mut self, due: &Option<String>) -> Option<Option<String>> {
+        match self {
+            Self::Up { alarm, .. } if alarm != due => {
+                alarm.clone_from(due);
+                Some(due.clone())
+            }
+            _ => None,
         }
     }
 }
@@ -53,14 +70,18 @@ impl Harvest {
         // The broker sends each task again before the first lease of it on this link.
         self.tasks.clear();
         self.settle(&ReleaseReason::FragmentClosed, effects);
-        self.link = LinkState::Greeting { told: self.fragment, parted: BTreeMap::new() };
+        self.link = LinkState::Greeting {
+            told: self.fragment,
+            parted: BTreeMap::new(),
+            parked: self.parked_tokens(),
+        };
         let held = self
             .held
             .iter()
             .map(|(token, held)| HeldReplica {
                 token: *token,
                 replica: held.replica(),
-                done: !held.is_running(),
+                takes_no_slot: held.running_since().is_none(),
             })
             .collect();
         effects.push(Effect::Send(AgentMessage::Hello(Hello {
@@ -77,18 +98,24 @@ impl Harvest {
         self.requested = 0;
     }
 
-    /// The broker knows us: end what it does not want, and send what it has not seen.
+    /// The broker knows us: end what it does not want, and send what it may not have seen.
     pub(super) fn be_welcome(&mut self, adopted: &[LeaseToken], effects: &mut Vec<Effect>) {
-        let LinkState::Greeting { told, parted } = &mut self.link else {
+        let LinkState::Greeting { told, parted, parked } = &mut self.link else {
             effects.push(Effect::EndLink { reason: "a welcome that nothing asked for" });
             return;
         };
         let (told, mut parted) = (*told, std::mem::take(parted));
-        self.link = LinkState::Up { told };
+        let parked = std::mem::take(parked);
+        self.link = LinkState::Up { told, alarm: None };
         let adopted: BTreeSet<LeaseToken> = adopted.iter().copied().collect();
         let unwanted: Vec<LeaseToken> =
             self.held.keys().filter(|token| !adopted.contains(token)).copied().collect();
         for token in unwanted {
+            // Perhaps it was counted, and is not on the broker's disk yet: its verdict will say so.
+            if let Some(Held::Reported { report }) = self.held.get(&token) {
+                effects.push(Effect::Send(AgentMessage::Report(report.clone())));
+                continue;
+            }
             match self.let_go(token) {
                 Some(Held::Running { slot, .. }) => effects.push(Effect::Stop { slot, token }),
                 Some(Held::Storing { .. }) => effects.push(Effect::Discard { token }),
@@ -99,6 +126,10 @@ impl Harvest {
             match self.held.get(&token) {
                 Some(Held::Reported { report }) => {
                     effects.push(Effect::Send(AgentMessage::Report(report.clone())));
+                }
+                // A render came in between.
+                Some(held) if held.parked_until().is_some() && !parked.contains(&token) => {
+                    effects.push(Effect::Send(AgentMessage::Frozen { token, frozen: true }));
                 }
                 Some(Held::Running { .. } | Held::Storing { .. }) => {}
                 None => {

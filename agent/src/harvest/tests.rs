@@ -3,6 +3,8 @@
 mod farm;
 mod host;
 mod links;
+mod outage;
 mod owner;
+mod parked;
 mod random;
 mod work;

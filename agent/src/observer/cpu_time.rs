@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use gleaner_protocol::Span;
 
 use super::text_of;
-use crate::slot_table::GroupUse;
+use crate::slot_table::{GroupUse, Upkeep};
 
 /// Microseconds in a clock tick of `/proc`, which is the same on all kernels of our platforms.
 const TICK_US: u64 = 10_000;
@@ -98,14 +98,16 @@ impl CpuTime {
     }
 
     /// What others used between the last two looks. Where a group has died its children's time may
-    /// be lost: nothing is believed then but that others went on as before.
+    /// be lost, and what nobody is known to have used may have been theirs: of that no more is
+    /// believed to be others' than they used before.
     fn others_since(&mut self, look: Look, torn: bool) -> Span {
         let Some(before) = self.before else { return Span::ZERO };
         let machine = look.machine_ticks.saturating_sub(before.machine_ticks);
         if torn || look.own_ticks < before.own_ticks {
             // Begin anew; what came before is settled.
             self.debt = 0;
-            return Span::ZERO;
+            let unknown = machine.saturating_sub(look.own_ticks.saturating_sub(before.own_ticks));
+            return Span::from_micros(unknown * TICK_US).min(self.used);
         }
         let own = look.own_ticks - before.own_ticks;
         // Each counter lags behind by its own part of a tick: what was too much at one look is
@@ -133,6 +135,16 @@ impl CpuTime {
     /// Memory of harvested work at the last look.
     pub(super) fn own_memory_mib(&self) -> u64 {
         self.own().kib / 1_024
+    }
+
+    /// What each group of harvested work took at the last look.
+    pub(super) fn upkeep(&self) -> Vec<Upkeep> {
+        let groups = self.groups.iter().map(|(pgid, group)| Upkeep {
+            pgid: *pgid,
+            cpu: Span::from_micros(group.sum.ticks * TICK_US),
+            memory_mib: group.sum.kib / 1_024,
+        });
+        groups.collect()
     }
 
     fn own(&self) -> Sum {
@@ -253,6 +265,19 @@ mod tests {
         assert_eq!(cpu.others_since(look(300, 5_300), true), Span::ZERO);
         cpu.before = Some(look(300, 5_300));
         assert_eq!(cpu.others_since(look(350, 5_400), false), Span::from_millis(500));
+    }
+
+    #[test]
+    fn others_that_go_on_are_not_lost_where_a_group_dies() {
+        let mut cpu = CpuTime::default();
+        let look = |own_ticks, machine_ticks| Look { machine_ticks, own_ticks };
+        cpu.before = Some(look(1_000, 5_000));
+        cpu.used = Span::from_millis(800);
+        // Ours used 20 ticks, and some that died unseen.
+        assert_eq!(cpu.others_since(look(1_020, 5_150), true), Span::from_millis(800));
+        // They ended at the same time.
+        assert_eq!(cpu.others_since(look(1_020, 5_050), true), Span::from_millis(300));
+        assert_eq!(cpu.others_since(look(900, 5_010), false), Span::from_millis(100));
     }
 
     #[test]

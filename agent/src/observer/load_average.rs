@@ -12,14 +12,13 @@
 //! Source: `kernel/sched/loadavg.c` and `include/linux/sched/loadavg.h` of the Linux kernel.
 
 use std::fs;
-use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use gleaner_protocol::{Span, Time};
 use rustix::system::sysinfo;
 
-use super::{replace, text_of};
+use super::text_of;
 
 /// Bits behind the point.
 const FSHIFT: u32 = 11;
@@ -120,8 +119,8 @@ impl LoadAverageFile {
         Self { path: run_dir.join(NAME), average: None }
     }
 
-    /// Writes it where the kernel has folded since.
-    pub(super) fn update(&mut self, now: Time, own: u64) -> io::Result<()> {
+    /// What is to be written there, where the kernel has folded since.
+    pub(super) fn update(&mut self, now: Time, own: u64) -> Option<String> {
         let info = sysinfo();
         let kernel = info.loads.map(|load| load >> (SYSINFO_SHIFT - FSHIFT));
         let folded = match &mut self.average {
@@ -132,12 +131,14 @@ impl LoadAverageFile {
             }
         };
         match &self.average {
-            Some(average) if folded => {
-                let text = line(&average.corrected, own, &text_of(KERNELS));
-                replace(&self.path, &text)
-            }
-            _ => Ok(()),
+            Some(average) if folded => Some(line(&average.corrected, own, &text_of(KERNELS))),
+            _ => None,
         }
+    }
+
+    /// Where.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// For people.
@@ -178,6 +179,7 @@ fn line(averages: &[u64; 3], own: u64, kernels: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::replace_file::{PUBLIC, replace_file};
     use proptest::prelude::*;
 
     fn secs(secs: u64) -> Time {
@@ -240,7 +242,8 @@ mod tests {
     fn the_file_is_there_while_it_is_kept_up() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut file = LoadAverageFile::new(folder.path());
-        file.update(secs(1), 0).expect("written");
+        let text = file.update(secs(1), 0).expect("the first");
+        replace_file(file.path(), text.as_bytes(), PUBLIC).expect("written");
         let text = fs::read_to_string(folder.path().join(NAME)).expect("there");
         let kernels = text_of("/proc/loadavg");
         let averages = |text: &str| text.split(' ').take(3).collect::<Vec<_>>().join(" ");
@@ -249,7 +252,8 @@ mod tests {
         let link = fs::read_link(folder.path().join(NAME)).expect("a link");
         assert_eq!(link, Path::new(KERNELS));
         let mut file = LoadAverageFile::new(folder.path());
-        file.update(secs(1), 0).expect("written again");
+        let text = file.update(secs(1), 0).expect("the first");
+        replace_file(file.path(), text.as_bytes(), PUBLIC).expect("written again");
         assert!(fs::read_link(folder.path().join(NAME)).is_err());
     }
 }

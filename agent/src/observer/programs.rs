@@ -71,23 +71,29 @@ impl Programs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::slot_table::tests::Sleeper;
-    use std::process::Command;
+    use std::io::{Read, Write};
+    use std::os::unix::process::CommandExt;
+    use std::process::{Command, Stdio};
 
     #[test]
     fn a_program_is_known_by_its_name_while_it_runs() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("a-game-with-a-long-name");
-        fs::copy("/bin/sleep", &path).expect("copied");
+        fs::copy("/bin/cat", &path).expect("copied");
         let name = path.file_name().expect("a name").to_str().expect("plain").to_owned();
         let mut programs = Programs::new(&["no-such-thing".into(), name.clone()]);
         assert_eq!(programs.running(Time::from_micros(1)), None);
         let mut game = Command::new(&path);
-        game.arg("1000");
-        let game = Sleeper::start_this(game);
+        game.arg0("cat").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut game = game.spawn().expect("it is there");
+        // A process has its name a moment after whoever started it goes on.
+        let (mut to, mut from) = (game.stdin.take().expect("ours"), game.stdout.take());
+        to.write_all(b"?").expect("it reads");
+        from.as_mut().expect("ours").read_exact(&mut [0]).expect("it answers");
         assert_eq!(programs.running(Time::from_micros(2)), Some(name.clone()));
         assert_eq!(programs.running(Time::from_micros(20_000_000)), Some(name));
-        drop(game);
+        drop(to);
+        assert!(game.wait().expect("ours").success());
         assert_eq!(programs.running(Time::from_micros(21_000_000)), None);
     }
 }

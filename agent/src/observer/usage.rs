@@ -11,7 +11,6 @@ use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 use tracing::debug;
 
-use super::replace;
 use crate::limits::{DISK_LOOK_MS, USAGE_SAVE_MS, WORK_FILES_MAX};
 
 const MIB: u64 = 1 << 20;
@@ -90,21 +89,24 @@ impl Usage {
         self.disk.bytes.load(Ordering::Acquire) / MIB
     }
 
-    /// Writes the counters now and then.
-    pub(super) fn save_if_due(&mut self, now: Time) {
-        if self.unsaved && self.save_at <= now {
-            self.save_at = now + Span::from_millis(USAGE_SAVE_MS);
-            self.save();
+    /// The counters as they are to be written, now and then.
+    pub(super) fn text_if_due(&mut self, now: Time) -> Option<String> {
+        if !self.unsaved || self.save_at > now {
+            return None;
         }
+        self.save_at = now + Span::from_millis(USAGE_SAVE_MS);
+        Some(self.text())
     }
 
-    /// Writes the counters.
-    pub(super) fn save(&mut self) {
-        let text = serde_json::to_string(&self.today).expect("numbers and a date");
-        match replace(&self.path, &text) {
-            Ok(()) => self.unsaved = false,
-            Err(error) => debug!("cannot keep what was carried today: {error}"),
-        }
+    /// The counters as they are to be written.
+    pub(super) fn text(&mut self) -> String {
+        self.unsaved = false;
+        serde_json::to_string(&self.today).expect("numbers and a date")
+    }
+
+    /// Where.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 }
 
@@ -139,7 +141,9 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let mut usage = Usage::open(folder.path());
         usage.add(date(2026, 3, 28), 3 * MIB);
-        usage.save_if_due(Time::from_micros(1));
+        let text = usage.text_if_due(Time::from_micros(1)).expect("it is due");
+        fs::write(usage.path(), text).expect("written");
+        assert_eq!(usage.text_if_due(Time::from_micros(2)), None, "nothing is new");
         let mut next = Usage::open(folder.path());
         next.add(date(2026, 3, 28), MIB + MIB / 2);
         assert_eq!(next.network_mib(), 4);

@@ -15,7 +15,6 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::timespec;
 use crate::limits::{LOGIND_ANSWER_MS_MAX, LOGIND_LOOK_MS, TERMINALS_MAX};
 
 /// Looks for users.
@@ -109,7 +108,7 @@ fn said_in_time(command: &mut Command, limit: Span) -> Option<String> {
     let watched = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     let ended = watched.is_some_and(|watched| {
         let mut fds = [PollFd::new(&watched, PollFlags::IN)];
-        poll(&mut fds, Some(&timespec(limit))) == Ok(1)
+        poll(&mut fds, Some(&limit.into())) == Ok(1)
     });
     if !ended {
         let _ = child.kill();

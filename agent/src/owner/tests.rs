@@ -2,6 +2,8 @@
 
 use std::sync::mpsc;
 
+use gleaner_hooks::encode_line;
+
 use super::*;
 use crate::slot_table::tests::{EPOCH, Sleeper, open, token};
 use crate::wishes::Reason;
@@ -30,6 +32,7 @@ impl Desk {
         let of = OwnedHost {
             host: HostName::new("render042").expect("plain"),
             cores: 2,
+            isolation: "process-groups",
             table: Arc::clone(table),
             mark: StopMark::of(folder),
             keep: KEEP,
@@ -50,7 +53,7 @@ impl Desk {
         for slot in 0..2_u32 {
             table.enter_runner(slot, sleepers[slot as usize].pgid(), None);
             table
-                .begin(slot, token(slot.into()), secs(100 + u64::from(slot)), EPOCH)
+                .begin(slot, token(slot.into()), secs(100 + u64::from(slot)), EPOCH, false)
                 .expect("open");
         }
         Self { folder, owner, table, told, sleepers }
@@ -121,6 +124,56 @@ fn the_mark_ends_everything_at_once_and_holds_until_it_is_lifted() {
 }
 
 #[test]
+fn who_tells_of_the_mark_is_answered_when_it_is_obeyed() {
+    let Desk { folder, owner, table, mut sleepers, told: _told } = Desk::new();
+    let owner = Arc::new(owner);
+    let (_thread, _ended) = MarkThread::start(Arc::clone(&owner)).expect("it starts");
+    std::fs::write(folder.path().join("stopped"), "").expect("touched");
+    let (answered, answers) = mpsc::channel();
+    owner.ask_for_look(Box::new(move |answer| {
+        answered.send(answer.clone()).expect("the test listens");
+    }));
+    assert_eq!(answers.recv(), Ok(SocketAnswer::Noted));
+    assert_eq!(table.occupancy().allowed, 0);
+    sleepers.iter_mut().for_each(Sleeper::wait_until_killed);
+}
+
+#[test]
+fn a_mark_that_is_put_by_hand_is_found_without_being_told_of() {
+    let Desk { folder, owner, mut sleepers, told: _told, table: _ } = Desk::new();
+    let (_thread, _ended) = MarkThread::start(Arc::new(owner)).expect("it starts");
+    std::fs::write(folder.path().join("stopped"), "").expect("touched");
+    sleepers.iter_mut().for_each(Sleeper::wait_until_killed);
+}
+
+#[test]
+fn a_pause_that_cannot_be_noted_says_so_and_holds() {
+    let desk = Desk::new();
+    std::fs::create_dir(desk.folder.path().join("pause.new")).expect("made");
+    let SocketAnswer::Error { reason } = desk.owner.pause(secs(110), None) else { panic!() };
+    assert!(reason.contains("paused, but not across a restart of the agent"), "{reason}");
+    assert_eq!(desk.table.occupancy().running, 0);
+    // The next that is resumed has nothing to remove.
+    assert_eq!(desk.owner.resume(secs(120)), SocketAnswer::Noted);
+    assert_eq!(desk.table.occupancy().running, 2);
+}
+
+#[test]
+fn of_a_pause_and_its_end_at_once_the_note_says_what_was_said_last() {
+    let desk = Desk::new();
+    for _ in 0..50 {
+        std::thread::scope(|scope| {
+            scope.spawn(|| desk.owner.pause(secs(110), None));
+            scope.spawn(|| desk.owner.resume(secs(110)));
+        });
+        let is_paused = desk.owner.standing(secs(111), None).paused;
+        assert_eq!(desk.folder.path().join("pause.json").exists(), is_paused);
+        let allowed = if is_paused { 0 } else { 2 };
+        assert_eq!(desk.table.occupancy().allowed, allowed);
+    }
+}
+
+#[test]
 fn what_is_not_to_be_kept_is_ended_at_once() {
     let mut desk = Desk::new();
     let reasons = vec![Reason::OnBattery];
@@ -153,7 +206,7 @@ fn more_tasks_than_an_answer_holds_are_counted() {
     let sleeper = Sleeper::start();
     for slot in 0..400 {
         table.enter_runner(slot, sleeper.pgid(), None);
-        table.begin(slot, token(slot.into()), secs(100), EPOCH).expect("open");
+        table.begin(slot, token(slot.into()), secs(100), EPOCH, false).expect("open");
     }
     let answer = owner.tasks(secs(200));
     let SocketAnswer::Tasks { tasks, more } = &answer else { panic!("{answer:?}") };

@@ -11,17 +11,20 @@ use gleaner_protocol::control::Fragment;
 use gleaner_protocol::limits::HOOK_MESSAGE_BYTES_MAX;
 use gleaner_protocol::{Epoch, HostName};
 
-use crate::owner::OwnedHost;
+use crate::owner::{OwnedHost, Owner};
+use crate::slot_table::Upkeep;
 use crate::slot_table::tests::nothing;
 use crate::wishes::Allowance;
 
 const CORES: u32 = 8;
+const MEMORY_MIB: u64 = 16_000;
 
-/// Who allows everything.
-fn owner(run_dir: &RunDir, table: &Arc<SlotTable>) -> Arc<Owner> {
+/// The desk of one who allows everything.
+fn desk(run_dir: &RunDir, table: &Arc<SlotTable>) -> Desk {
     let of = OwnedHost {
         host: HostName::new("render042").expect("plain"),
         cores: CORES,
+        isolation: "process-groups",
         table: Arc::clone(table),
         mark: StopMark::of(run_dir.path()),
         keep: Span::from_secs(30),
@@ -29,37 +32,57 @@ fn owner(run_dir: &RunDir, table: &Arc<SlotTable>) -> Arc<Owner> {
     let owner = Owner::new(of, run_dir.path(), boottime(), |_| {}).expect("it starts");
     let allowance = Allowance { slots: CORES, keep: true, reasons: Vec::new() };
     owner.wish(boottime(), allowance, Vec::new());
-    Arc::new(owner)
+    Desk::start(Arc::new(owner), run_dir.clone()).expect("it starts").0
 }
 
 struct Host {
     _folder: tempfile::TempDir,
     run_dir: RunDir,
     table: Arc<SlotTable>,
-    owner: Arc<Owner>,
+    desk: Desk,
     told: mpsc::Receiver<Released>,
     releaser: Releaser,
 }
 
+/// Of a machine whose CPUs are cores.
+fn hooked(run_dir: &RunDir, cores: u32, table: &Arc<SlotTable>, desk: &Desk) -> HookedHost {
+    HookedHost {
+        run_dir: run_dir.clone(),
+        cores,
+        memory_mib: MEMORY_MIB,
+        topology: Topology::new(&(0..CORES).collect::<Vec<_>>(), |_| None),
+        table: Arc::clone(table),
+        desk: desk.clone(),
+    }
+}
+
 impl Host {
     fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    fn with(change: impl FnOnce(&mut HookedHost)) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let run_dir = RunDir::open(folder.path().join("run")).expect("a run folder");
         let gate = Fragment { epoch: run_dir.epoch().expect("there"), slots: CORES };
         let table = Arc::new(SlotTable::new(CORES, gate, nothing()));
         let (tell, told) = mpsc::channel();
-        let owner = owner(&run_dir, &table);
-        let (run, at) = (run_dir.clone(), Arc::clone(&table));
-        let (releaser, _) = Releaser::start(run, CORES, at, Arc::clone(&owner), move |released| {
+        let desk = desk(&run_dir, &table);
+        let mut hooked = hooked(&run_dir, CORES, &table, &desk);
+        change(&mut hooked);
+        let (releaser, _) = Releaser::start(hooked, move |released| {
             tell.send(released).expect("the test listens");
         })
         .expect("the socket is free");
-        Self { _folder: folder, run_dir, table, owner, told, releaser }
+        Self { _folder: folder, run_dir, table, desk, told, releaser }
     }
 
     fn preflight(&self, booking: &str, cores: Option<u32>) -> SocketAnswer {
+        self.books(booking, Booked { cores, memory_mib: None, gpus: None })
+    }
+
+    fn books(&self, booking: &str, booked: Booked) -> SocketAnswer {
         let booking = BookingId::new(booking).expect("a plain name");
-        let booked = Booked { cores, memory_mib: None };
         let epoch = self.run_dir.raise_epoch().expect("there");
         self.run_dir.begin_booking(&booking, &booked).expect("there");
         self.ask(&SocketRequest::Preflight { booking, booked, epoch: Some(epoch) })
@@ -96,11 +119,48 @@ fn two_renders_take_what_they_booked_together() {
     assert_eq!(slots_left(&host.preflight("c", None)), 0);
     for _ in 0..4 {
         let told = host.told.recv().expect("told");
-        assert_eq!(told, Released { stopped: Vec::new(), raise_epoch: false });
+        assert_eq!(told, Released::default());
     }
     let status = host.ask(&SocketRequest::Status);
     let epoch = host.run_dir.epoch().ok();
     assert_eq!(status, SocketAnswer::Status { epoch, slots: 0, running: 0, connected: false });
+}
+
+#[test]
+fn what_shares_a_physical_core_with_a_render_is_not_left() {
+    // Two threads per core, numbered as on most machines: 0 and 4 share one.
+    let all: Vec<u32> = (0..CORES).collect();
+    let smt = Topology::new(&all, |cpu| Some(vec![cpu % 4, cpu % 4 + 4]));
+    let host = Host::with(|host| host.topology = smt);
+    assert_eq!(slots_left(&host.preflight("a", Some(1))), 6);
+    assert_eq!(slots_left(&host.preflight("b", Some(2))), 4);
+    assert_eq!(slots_left(&host.preflight("c", Some(4))), 0);
+}
+
+#[test]
+fn what_is_kept_gives_way_to_the_memory_that_all_renders_book() {
+    let host = Host::new();
+    let mut sleeper = Command::new("/bin/sleep")
+        .arg("1000")
+        .process_group(0)
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("sleep is there");
+    let pgid = i32::try_from(sleeper.id()).expect("a process number");
+    let (epoch, token) = (host.run_dir.epoch().expect("there"), LeaseToken::new(7));
+    host.table.enter_runner(0, pgid, None);
+    host.table.begin(0, token, Time::ZERO, epoch, true).expect("open");
+    let upkeep = Upkeep { pgid, cpu: Span::ZERO, memory_mib: 2_000 };
+    host.table.note_upkeep(boottime(), &[upkeep]);
+    let half = Booked { cores: Some(8), memory_mib: Some(8_000), gpus: None };
+    assert!(matches!(host.books("a", half), SocketAnswer::Released { frozen: 1, slots_left: 0 }));
+    let parked = Released { parked: vec![token], ..Released::default() };
+    assert_eq!(host.told.recv(), Ok(parked), "there is room for it");
+    let most = Booked { cores: Some(0), memory_mib: Some(6_001), gpus: None };
+    host.books("b", most);
+    let stopped = Released { stopped: vec![token], ..Released::default() };
+    assert_eq!(host.told.recv(), Ok(stopped), "there is not any more");
+    assert_eq!(sleeper.wait().expect("ours").signal(), Some(9));
 }
 
 #[test]
@@ -116,11 +176,11 @@ fn what_is_in_the_way_is_frozen_before_the_answer_and_killed_after() {
     let epoch = host.run_dir.epoch().expect("there");
     let token = LeaseToken::new(7);
     host.table.enter_runner(0, pgid, None);
-    host.table.begin(0, token, Time::ZERO, epoch).expect("open");
+    host.table.begin(0, token, Time::ZERO, epoch, false).expect("open");
     let answer = host.preflight("a", Some(8));
     assert_eq!(answer, SocketAnswer::Released { frozen: 1, slots_left: 0 });
     // It may be told and not have stopped yet, but no more than that.
-    let released = Released { stopped: vec![token], raise_epoch: false };
+    let released = Released { stopped: vec![token], ..Released::default() };
     assert_eq!(host.told.recv(), Ok(released));
     assert_eq!(sleeper.wait().expect("ours").signal(), Some(9));
 }
@@ -139,7 +199,7 @@ fn what_is_frozen_when_the_agent_ends_is_killed_all_the_same() {
         let pgid = i32::try_from(sleeper.id()).expect("a process number");
         let token = LeaseToken::new(slot.into());
         host.table.enter_runner(slot, pgid, None);
-        host.table.begin(slot, token, Time::ZERO, epoch).expect("open");
+        host.table.begin(slot, token, Time::ZERO, epoch, false).expect("open");
     }
     host.preflight("a", None);
     drop(host.releaser);
@@ -158,10 +218,10 @@ fn a_preflight_without_an_epoch_closes_everything_it_booked_and_says_so() {
         epoch: None,
     });
     assert_eq!(slots_left(&answer), 0);
-    assert_eq!(host.told.recv(), Ok(Released { stopped: Vec::new(), raise_epoch: true }));
+    assert_eq!(host.told.recv(), Ok(Released { raise_epoch: true, ..Released::default() }));
     let postflight = SocketRequest::Postflight { booking, epoch: None };
     assert_eq!(host.ask(&postflight), SocketAnswer::Noted);
-    assert_eq!(host.told.recv(), Ok(Released { stopped: Vec::new(), raise_epoch: false }));
+    assert_eq!(host.told.recv(), Ok(Released::default()));
     assert_eq!(host.table.occupancy().slots, 0);
 }
 
@@ -201,13 +261,7 @@ fn the_end_of_the_thread_is_told_whatever_ended_it() {
     let host = Host::new();
     drop(host.releaser);
     let fails = |_: Released| panic!("as a bug would");
-    let started = Releaser::start(
-        host.run_dir.clone(),
-        CORES,
-        Arc::clone(&host.table),
-        Arc::clone(&host.owner),
-        fails,
-    );
+    let started = Releaser::start(hooked(&host.run_dir, CORES, &host.table, &host.desk), fails);
     let (_releaser, ended) = started.expect("the socket is free");
     let postflight =
         SocketRequest::Postflight { booking: BookingId::new("a").expect("plain"), epoch: None };
@@ -287,7 +341,7 @@ fn many_preflights_at_once_all_get_their_answer() {
             scope.spawn(move || {
                 let request = SocketRequest::Preflight {
                     booking: BookingId::new(format!("r{index}")).expect("plain"),
-                    booked: Booked { cores: Some(1), memory_mib: None },
+                    booked: Booked { cores: Some(1), memory_mib: None, gpus: None },
                     epoch: Some(Epoch { incarnation: 9, count: index }),
                 };
                 ask(path, &request, Span::from_secs(20)).expect("an answer");
@@ -302,18 +356,69 @@ fn many_preflights_at_once_all_get_their_answer() {
 fn a_second_agent_is_refused_and_a_dead_ones_socket_is_taken_over() {
     let host = Host::new();
     let path = host.run_dir.socket_path();
-    let second = Releaser::start(
-        host.run_dir.clone(),
-        1,
-        Arc::clone(&host.table),
-        Arc::clone(&host.owner),
-        |_| {},
-    );
+    let second = Releaser::start(hooked(&host.run_dir, 1, &host.table, &host.desk), |_| {});
     let error = second.expect_err("in use").to_string();
     assert!(error.contains("another agent answers"), "{error}");
     drop(host.releaser);
     assert!(!path.exists(), "an orderly end removes the socket");
     drop(std::os::unix::net::UnixListener::bind(&path).expect("free"));
     assert!(path.exists(), "a dead agent leaves it");
-    Releaser::start(host.run_dir, 1, host.table, host.owner, |_| {}).expect("taken over");
+    Releaser::start(hooked(&host.run_dir, 1, &host.table, &host.desk), |_| {}).expect("taken over");
+}
+
+#[test]
+fn a_disk_that_hangs_under_an_owners_pause_keeps_no_hook_waiting() {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    let host = Host::new();
+    // Whoever opens it to write waits until somebody reads.
+    let note = host.run_dir.path().join("pause.new");
+    mknodat(CWD, &note, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("made");
+    thread::scope(|scope| {
+        let socket = host.run_dir.socket_path();
+        let pause = scope.spawn(move || {
+            ask(&socket, &SocketRequest::Pause { for_ms: None }, Span::from_secs(20))
+        });
+        // Obeyed at once, and not answered before the note is written.
+        while host.table.occupancy().allowed > 0 {
+            thread::yield_now();
+        }
+        assert_eq!(slots_left(&host.preflight("a", Some(3))), 5);
+        assert_eq!(slots_left(&host.preflight("b", None)), 0);
+        assert!(!pause.is_finished());
+        std::fs::read(&note).expect("it reads to the end");
+        // A pipe keeps nothing.
+        match pause.join().expect("no panic").expect("an answer") {
+            SocketAnswer::Error { reason } => {
+                assert!(reason.contains("not across a restart"), "{reason}");
+            }
+            other => panic!("{other:?}"),
+        }
+    });
+}
+
+#[test]
+fn who_may_not_be_waited_for_is_told_so() {
+    let host = Host::new();
+    let (answered, answers) = mpsc::channel();
+    let ask = |request| {
+        let answered = answered.clone();
+        let reply = Box::new(move |answer: &SocketAnswer| {
+            answered.send(answer.clone()).expect("the test listens");
+        });
+        host.desk.pass(request, reply);
+    };
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    let note = host.run_dir.path().join("pause.new");
+    mknodat(CWD, &note, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("made");
+    ask(SocketRequest::Pause { for_ms: None });
+    while host.table.occupancy().allowed > 0 {
+        thread::yield_now();
+    }
+    (0..SOCKET_CONNECTIONS_MAX).for_each(|_| ask(SocketRequest::Tasks));
+    assert!(answers.try_recv().is_err(), "all of them wait");
+    ask(SocketRequest::Tasks);
+    let reason = "too many ask at once: try again".into();
+    assert_eq!(answers.recv(), Ok(SocketAnswer::Error { reason }));
+    std::fs::read(&note).expect("it reads to the end");
+    assert_eq!(answers.iter().take(SOCKET_CONNECTIONS_MAX + 1).count(), SOCKET_CONNECTIONS_MAX + 1);
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use gleaner_protocol::{Digest, KernelName};
 use serde::{Deserialize, Serialize};
 
+use super::sandbox::Confines;
 use crate::harvest::Product;
 
 /// First on the socket: where the runner works.
@@ -14,6 +15,19 @@ pub(crate) struct Setup {
     pub(crate) folder: PathBuf,
     /// Folder for large outputs, on the same file system.
     pub(crate) spool: PathBuf,
+    /// What confines commands; none where nothing does.
+    pub(crate) confines: Option<Confines>,
+    /// What one command may leave behind.
+    pub(crate) limits: CommandLimits,
+}
+
+/// What one command may leave behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CommandLimits {
+    /// Bytes that its files take together.
+    pub(crate) bytes_max: u64,
+    /// Files and folders.
+    pub(crate) files_max: u64,
 }
 
 /// A replica to run.
@@ -25,6 +39,8 @@ pub(crate) enum Order {
     Command(CommandOrder),
     /// In the runner itself, as a WebAssembly module.
     Wasm(WasmOrder),
+    /// In the runner itself, a kernel with a specification.
+    Application(ApplicationOrder),
     /// End this replica of a module, and keep the runner. One that has ended already is passed
     /// over.
     Stop {
@@ -44,6 +60,23 @@ pub(crate) struct KernelOrder {
     pub(crate) index: u32,
     /// Its item.
     pub(crate) item: Option<String>,
+}
+
+/// A replica of a kernel with a specification.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ApplicationOrder {
+    /// The lease's token; names the replica's large outputs.
+    pub(crate) token: u64,
+    /// Which kernel.
+    pub(crate) kernel: KernelName,
+    /// Its specification.
+    pub(crate) spec: StagedInput,
+    /// Files that it reads.
+    pub(crate) inputs: Vec<StagedInput>,
+    /// The part of it that is to be done; none where all of it is.
+    pub(crate) item: Option<String>,
+    /// Most memory that it may have, in MiB.
+    pub(crate) memory_mib: u32,
 }
 
 /// A replica of a command.

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use gleaner_protocol::limits::{BLOB_BYTES_MAX, INLINE_BYTES_MAX};
@@ -48,6 +48,11 @@ impl Collector {
         &self.spool
     }
 
+    /// Forgets the large ones of a replica.
+    pub(super) fn discard(&self, token: u64) {
+        discard_spooled(&self.spool, token);
+    }
+
     /// Keeps what is in memory.
     pub(super) fn keep_bytes(
         &self,
@@ -89,6 +94,8 @@ impl Collector {
             return Ok(Product { name: name.into(), content: Content::Inline(content) });
         }
         let digest = Digest::of_reader(&mut file).map_err(read)?;
+        // Whatever rights the task left it: the agent is to read it, and nobody to run it.
+        file.set_permissions(fs::Permissions::from_mode(0o600)).map_err(read)?;
         fs::rename(path, spool_path(&self.spool, token, name)).map_err(read)?;
         Ok(Product { name: name.into(), content: Content::Stored { digest, bytes } })
     }

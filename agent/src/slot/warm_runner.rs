@@ -3,8 +3,10 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdStream;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Stdio;
+use std::time::Duration;
 
 use gleaner_hooks::{RunDir, RunDirError, TaskGroup, kill};
 use gleaner_isolation::Leaf;
@@ -17,7 +19,8 @@ use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 use tracing::warn;
 
-use crate::runner::{FrameBuffer, RUNNER_ARGUMENT, Reply, encode_frame};
+use crate::limits::DIE_PAUSE_MS;
+use crate::runner::{FrameBuffer, HUGE_PAGES, RUNNER_ARGUMENT, Reply, encode_frame};
 
 /// A living runner.
 #[derive(Debug)]
@@ -33,6 +36,15 @@ pub(super) struct WarmRunner {
 /// It died, or speaks nonsense and has to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RunnerGone;
+
+/// How its leader ended.
+#[derive(Debug)]
+pub(super) struct End {
+    /// In words.
+    pub(super) status: String,
+    /// It gave up by itself, as where it gets no memory.
+    pub(super) aborted: bool,
+}
 
 /// Why there is no runner.
 #[derive(Debug, Error)]
@@ -52,16 +64,27 @@ pub(super) enum StartError {
 
 /// The process will be in the control groups behind `doors`, and lead a session of its own and a
 /// group of the same number.
+///
+/// Until it executes the runner it is a copy of the agent that holds all that the agent has open:
+/// its lock, the leashes of all runners and the keeper's pipe. A hook may freeze its groups in that
+/// very moment, so it dies with the agent before anything else.
 #[expect(unsafe_code, reason = "the standard library has no stable call for it")]
 fn enclosed(command: &mut Command, doors: Vec<OwnedFd>) -> &mut Command {
+    let agent = rustix::process::getpid();
     let begin = move || {
+        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+        if rustix::process::getppid() != Some(agent) {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
+        rustix::process::setsid()?;
+        // The last of them leads into the idle group.
         for door in &doors {
             rustix::io::write(door, b"0")?;
         }
-        rustix::process::setsid().map(drop).map_err(io::Error::from)
+        Ok(())
     };
-    // SAFETY: between fork and exec only what is async-signal-safe may be called; `write` and
-    // `setsid` are one system call each, and nothing is allocated around them.
+    // SAFETY: between fork and exec only what is async-signal-safe may be called; these are
+    // one system call each, and nothing is allocated around them: not where they fail either.
     unsafe { command.pre_exec(begin) }
 }
 
@@ -89,6 +112,7 @@ impl WarmRunner {
         command
             .arg(RUNNER_ARGUMENT)
             .env_clear()
+            .envs([HUGE_PAGES])
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::from(pipe))
             .kill_on_drop(true);
@@ -159,21 +183,30 @@ impl WarmRunner {
         }
     }
 
-    /// Kills the whole group and waits for the leader's end; says how it ended.
+    /// Kills the whole group and waits for the leader's end, and for that of all that its leaf
+    /// holds; says how the leader ended.
     ///
     /// The group must not be in the slot table any more: its number is free afterwards.
-    pub(super) async fn bury(mut self, leaf: Option<&Leaf>) -> String {
+    pub(super) async fn bury(mut self, leaf: Option<&Leaf>) -> End {
         // While the leader has not been waited for, its number is nobody else's.
         let _ = kill(self.pgid);
         empty(leaf);
-        let status = match self.child.wait().await {
-            Ok(status) => status.to_string(),
-            Err(error) => error.to_string(),
+        let end = match self.child.wait().await {
+            Ok(status) => End {
+                status: status.to_string(),
+                aborted: status.signal() == Some(Signal::ABORT.as_raw()),
+            },
+            Err(error) => End { status: error.to_string(), aborted: false },
         };
+        while leaf.is_some_and(|leaf| leaf.can_freeze() && !leaf.marks().members().is_empty()) {
+            // Groups have no event for this in both versions.
+            tokio::time::sleep(Duration::from_millis(DIE_PAUSE_MS)).await;
+            empty(leaf);
+        }
         // The next one is to run.
         if let Some(leaf) = leaf.filter(|leaf| leaf.can_freeze()) {
             let _ = leaf.thaw();
         }
-        status
+        end
     }
 }

@@ -54,7 +54,7 @@ impl Module {
             pins.push(blob);
             compiled
         });
-        let workunit = Digest::of(&codec::encode(&(lease.replica.workunit, task)));
+        let workunit = Digest::of(&codec::encode(&(lease.replica.workunit, task, &lease.item)));
         let order = WasmOrder {
             token: lease.token.get(),
             module: StagedInput { name: "module".into(), source, digest: wasm.module },

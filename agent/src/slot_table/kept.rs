@@ -1,12 +1,13 @@
 //! Replicas that are frozen for the owner's sake: thawed when they may run again, ended when they
 //! were kept for too long or their memory is wanted.
 
-use gleaner_isolation::Leaf;
+use std::sync::Arc;
+
 use gleaner_protocol::{LeaseToken, Span, Time};
 
-use super::{Busy, Inner, RunnerEntry, SlotTable};
+use super::group::Group;
+use super::{Busy, Inner, SlotTable, State};
 use crate::limits::SETTLE_MS_MAX;
-use crate::scheduling_class::let_die;
 
 /// A replica that runs or is kept frozen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,86 +37,129 @@ pub(crate) struct GroupUse {
     pub(crate) frozen: bool,
 }
 
+/// What the owner's word has still to do, once it is heard: all that may wait or walks over
+/// processes. Nothing that was said later is undone by it.
+#[must_use = "what is frozen has to come to rest, and what is to run on to do so"]
+#[derive(Debug, Default)]
+pub(crate) struct Obedience {
+    frozen: Vec<Arc<Group>>,
+    due: Vec<(LeaseToken, usize)>,
+    any_kept: bool,
+    doomed: Vec<Arc<Group>>,
+}
+
 impl SlotTable {
     /// The owner allows this many replicas to run from now on: the youngest beyond are frozen
-    /// and kept, and the oldest of those that are kept run on where there is room. Returns how
-    /// many were frozen.
-    pub(crate) fn allow(&self, now: Time, slots: u32) -> u32 {
+    /// and kept, and the oldest of those that are kept run on where there is room, when that is
+    /// [finished](SlotTable::finish).
+    pub(crate) fn hear(&self, now: Time, slots: u32) -> Obedience {
         let mut inner = self.lock();
         inner.allowed = slots;
         let running = inner.oldest_first(Busy::runs);
-        let surplus = running.iter().skip(slots as usize);
-        let frozen = surplus.clone().count();
-        if frozen > 0 {
+        let surplus = running.get(slots as usize..).unwrap_or_default();
+        inner.stirs += u64::from(!surplus.is_empty());
+        Obedience {
+            frozen: surplus.iter().filter_map(|(_, slot)| inner.keep(*slot, now)).collect(),
+            due: inner.due_to_resume(),
+            any_kept: inner.busy.iter().flatten().any(Busy::is_frozen),
+            doomed: Vec::new(),
+        }
+    }
+
+    /// Does what is left to do; returns how many were frozen, once these have come to rest.
+    pub(crate) fn finish(&self, obedience: Obedience) -> u32 {
+        let Obedience { frozen, due, any_kept, doomed } = obedience;
+        if !frozen.is_empty() || !doomed.is_empty() {
             // To come to rest takes a few microseconds of a core, which idle work does not get
-            // beside others.
-            inner.set_idle(false);
+            // beside others. And memory may be wanted at once: to give it back is work too.
+            self.idleness.set(false);
         }
-        for (_, slot) in surplus {
-            inner.keep(*slot, now);
-        }
-        let room = slots.min(inner.gate.slots()).saturating_sub(inner.running());
-        let kept = inner.oldest_first(|busy| !busy.stopped && busy.kept.is_some());
-        let any_kept = frozen > 0 || !kept.is_empty();
-        for (_, slot) in kept.into_iter().take(room as usize) {
-            inner.resume(slot);
-        }
-        drop(inner);
-        if frozen > 0 {
+        frozen.iter().filter_map(|group| group.reach()).for_each(|reach| reach.hurry());
+        doomed.iter().filter_map(|group| group.reach()).for_each(|reach| reach.kill_frozen());
+        self.resume(&due);
+        if !frozen.is_empty() {
             self.settle(Span::from_millis(SETTLE_MS_MAX));
         }
         if any_kept {
             self.be_idle_again();
         }
-        u32::try_from(frozen).expect("at most one entry per core")
+        u32::try_from(frozen.len()).expect("at most one entry per core")
     }
 
-    /// Puts harvested work last again, where all that is frozen has come to rest.
-    fn be_idle_again(&self) {
-        let inner = self.lock();
-        let rests = |runner: &RunnerEntry| runner.freezer().is_none_or(Leaf::is_frozen);
-        if !inner.has_stopped() && inner.frozen_runners().all(rests) {
-            inner.set_idle(true);
+    /// Both at once.
+    #[cfg(test)]
+    pub(crate) fn allow(&self, now: Time, slots: u32) -> u32 {
+        self.finish(self.hear(now, slots))
+    }
+
+    /// Lets run on what is still due to.
+    fn resume(&self, due: &[(LeaseToken, usize)]) {
+        if due.is_empty() {
+            return;
         }
-    }
-
-    /// Ends what has been kept frozen since `since` or longer. Returns which.
-    pub(crate) fn end_kept(&self, since: Time) -> Vec<LeaseToken> {
+        let groups: Vec<Arc<Group>> = {
+            let inner = self.lock();
+            due.iter().filter_map(|(_, slot)| inner.group(*slot)).collect()
+        };
+        // Frozen as it is, it stays where it is put.
+        groups.iter().filter_map(|group| group.reach()).for_each(|reach| reach.calm());
         let mut inner = self.lock();
-        let overdue = inner
-            .oldest_first(|busy| !busy.stopped && busy.kept.is_some_and(|frozen| frozen <= since));
-        if !overdue.is_empty() {
-            // Its memory may be wanted at once, and to give it back is work.
-            inner.set_idle(false);
+        // A render may have come in between: what is not due any more stays frozen.
+        let still_due = inner.due_to_resume();
+        for (_, slot) in due.iter().filter(|one| still_due.contains(one)) {
+            inner.resume(*slot);
         }
+    }
+
+    /// Ends what has been kept frozen for the owner since `since` or longer, when that is
+    /// finished. Returns which.
+    pub(crate) fn end_kept(&self, since: Time, obedience: &mut Obedience) -> Vec<LeaseToken> {
+        let is_due = |busy: &Busy| busy.kept_since().is_some_and(|frozen| frozen <= since);
+        self.end_frozen(is_due, obedience)
+    }
+
+    /// Ends all that is kept frozen, for whatever reason, and what saves where it is, when that is
+    /// finished. Returns which.
+    pub(crate) fn end_all_kept(&self, obedience: &mut Obedience) -> Vec<LeaseToken> {
+        let is_kept = |busy: &Busy| !matches!(busy.state, State::Runs | State::Stopped);
+        self.end_frozen(is_kept, obedience)
+    }
+
+    fn end_frozen(
+        &self,
+        which: impl Fn(&Busy) -> bool,
+        obedience: &mut Obedience,
+    ) -> Vec<LeaseToken> {
+        let mut inner = self.lock();
+        let mut overdue = inner.oldest_first(which);
+        // What is about to run on is not ended.
+        overdue.retain(|one| !obedience.due.contains(one));
+        inner.stirs += u64::from(!overdue.is_empty());
         for (_, slot) in &overdue {
             inner.doom(*slot);
-            if let Some(runner) = &inner.runners[*slot] {
-                let_die(runner.pgid);
-                runner.kill();
-            }
         }
+        obedience.doomed.extend(overdue.iter().filter_map(|(_, slot)| inner.group(*slot)));
         overdue.into_iter().map(|(token, _)| token).collect()
     }
 
     /// Since when the one is frozen that is kept for the longest time.
     pub(crate) fn kept_since(&self) -> Option<Time> {
-        self.lock().busy.iter().flatten().filter(|busy| !busy.stopped).filter_map(|b| b.kept).min()
+        self.lock().busy.iter().flatten().filter_map(Busy::kept_since).min()
     }
 
-    /// What runs or is kept frozen, by slots.
+    /// What runs, is kept frozen or saves where it is, by slots.
     pub(crate) fn held_replicas(&self) -> Vec<HeldReplica> {
         let inner = self.lock();
         let slots = inner.busy.iter().zip(&inner.runners).enumerate();
         slots
             .filter_map(|(slot, (busy, runner))| {
-                let busy = busy.filter(|busy| !busy.stopped)?;
+                let busy = busy.filter(|busy| busy.state != State::Stopped)?;
                 Some(HeldReplica {
                     slot: u32::try_from(slot).ok()?,
                     token: busy.token,
                     since: busy.since,
-                    frozen: busy.kept.is_some(),
-                    pgid: runner.as_ref()?.pgid,
+                    frozen: busy.is_frozen(),
+                    pgid: runner.as_ref()?.group.pgid(),
                 })
             })
             .collect()
@@ -127,8 +171,8 @@ impl SlotTable {
         let slots = inner.runners.iter().zip(&inner.busy);
         let used = slots.filter_map(|(runner, busy)| {
             let runner = runner.as_ref()?;
-            let frozen = runner.stopped || busy.is_some_and(|busy| !busy.runs());
-            let (pgid, begun, busy) = (runner.pgid, runner.begun, busy.is_some());
+            let frozen = runner.stopped || busy.is_some_and(|busy| busy.is_frozen());
+            let (pgid, begun, busy) = (runner.group.pgid(), runner.begun, busy.is_some());
             Some(GroupUse { pgid, begun, busy, frozen })
         });
         used.collect()
@@ -136,25 +180,39 @@ impl SlotTable {
 }
 
 impl Inner {
-    fn keep(&mut self, slot: usize, now: Time) {
-        if let (Some(busy), Some(runner)) = (&mut self.busy[slot], &self.runners[slot]) {
-            busy.kept = Some(now);
-            runner.freeze();
-        }
+    /// Freezes what runs in a slot, to be kept; its group.
+    fn keep(&mut self, slot: usize, now: Time) -> Option<Arc<Group>> {
+        let (busy, runner) = (self.busy[slot].as_mut()?, self.runners[slot].as_ref()?);
+        busy.state = State::Kept(now);
+        runner.group.freeze();
+        Some(Arc::clone(&runner.group))
+    }
+
+    /// What is kept and has room to run on, the oldest first.
+    fn due_to_resume(&self) -> Vec<(LeaseToken, usize)> {
+        let room = self.allowed.min(self.gate.slots()).saturating_sub(self.running());
+        let mut due = self.oldest_first(|busy| busy.kept_since().is_some());
+        due.truncate(room as usize);
+        due
     }
 
     fn resume(&mut self, slot: usize) {
         if let (Some(busy), Some(runner)) = (&mut self.busy[slot], &self.runners[slot]) {
-            busy.kept = None;
-            runner.thaw();
+            busy.state = State::Runs;
+            runner.group.thaw();
         }
+    }
+
+    fn group(&self, slot: usize) -> Option<Arc<Group>> {
+        self.runners[slot].as_ref().map(|runner| Arc::clone(&runner.group))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::GateClosed;
+    use super::super::Room;
     use super::super::tests::{EPOCH, NEXT, Sleeper, open, token};
-    use super::super::{Frozen, GateClosed};
     use super::*;
     use gleaner_protocol::control::Fragment;
 
@@ -168,7 +226,7 @@ mod tests {
         let sleepers = [Sleeper::start(), Sleeper::start(), Sleeper::start()];
         for slot in 0..3_u32 {
             table.enter_runner(slot, sleepers[slot as usize].pgid(), None);
-            table.begin(slot, token(slot.into()), at(slot.into()), EPOCH).expect("open");
+            table.begin(slot, token(slot.into()), at(slot.into()), EPOCH, false).expect("open");
         }
         (table, sleepers)
     }
@@ -198,12 +256,12 @@ mod tests {
         table.allow(at(10), 2);
         table.end(0);
         // Its place is for the one that is kept.
-        assert_eq!(table.begin(0, token(7), at(11), EPOCH), Err(GateClosed));
+        assert_eq!(table.begin(0, token(7), at(11), EPOCH, false), Err(GateClosed));
         table.allow(at(12), 2);
         assert_eq!(held(&table), [(1, false), (2, false)]);
-        assert_eq!(table.begin(0, token(7), at(13), EPOCH), Err(GateClosed));
+        assert_eq!(table.begin(0, token(7), at(13), EPOCH, false), Err(GateClosed));
         table.allow(at(14), 3);
-        assert_eq!(table.begin(0, token(7), at(15), EPOCH), Ok(()));
+        assert_eq!(table.begin(0, token(7), at(15), EPOCH, false), Ok(()));
     }
 
     #[test]
@@ -211,8 +269,10 @@ mod tests {
         let (table, mut sleepers) = three();
         table.allow(at(10), 2);
         table.allow(at(20), 1);
-        assert_eq!(table.end_kept(at(9)), []);
-        assert_eq!(table.end_kept(at(10)), [token(2)]);
+        let mut obedience = Obedience::default();
+        assert_eq!(table.end_kept(at(9), &mut obedience), []);
+        assert_eq!(table.end_kept(at(10), &mut obedience), [token(2)]);
+        table.finish(obedience);
         sleepers[2].wait_until_killed();
         assert!(sleepers[1].is_alive());
         assert_eq!(held(&table), [(0, false), (1, true)]);
@@ -224,8 +284,8 @@ mod tests {
     fn a_render_takes_first_what_is_frozen_anyway() {
         let (table, mut sleepers) = three();
         table.allow(at(10), 2);
-        let frozen = table.freeze(Some(NEXT), 2);
-        assert_eq!(frozen, Frozen { tokens: vec![token(2)], slots_left: 2 });
+        let frozen = table.freeze(Some(NEXT), Room::slots(2));
+        assert_eq!((frozen.tokens, frozen.slots_left), (vec![token(2)], 2));
         table.kill_frozen();
         sleepers[2].wait_until_killed();
         assert!(sleepers[..2].iter_mut().all(Sleeper::is_alive));

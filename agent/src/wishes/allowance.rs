@@ -1,9 +1,8 @@
 //! How much may run, of what the owner wishes and how the host looks.
 
-use gleaner_protocol::{Span, Time};
+use gleaner_protocol::{Hours, Span, Time};
 
 use super::brake::Brake;
-use super::hours::Hours;
 use super::{Observation, Preferences, Reason};
 use crate::limits::{
     COOLER_C, DISK_STALL_PERMILLE_MAX, MEMORY_FREE_MIB_MIN, MEMORY_FREE_PERMILLE_MIN,
@@ -134,13 +133,14 @@ impl Wishes {
             let reason = Reason::Disk { used_mib: seen.own_disk_mib, max_mib: disk_mib_max };
             verdict.limit(seen.held, reason);
         }
-        if memory_mib_max > 0 {
+        let limits = [memory_mib_max, seen.memory_mib_max];
+        if let Some(memory_mib_max) = limits.into_iter().filter(|limit| *limit > 0).min() {
             let over = seen.own_memory_mib > memory_mib_max;
             // The youngest goes, until the rest fits.
             let demand =
                 if over { self.cores.saturating_sub(seen.held.saturating_sub(1)) } else { 0 };
             let reason = Reason::Memory { used_mib: seen.own_memory_mib, max_mib: memory_mib_max };
-            let after = "tasks took more memory than the owner allows";
+            let after = "tasks took more memory than they may";
             let reason = over.then_some(reason);
             self.memory_limit.obey(now, demand, reason, after, self.cores, verdict);
             verdict.keep &= !over;

@@ -31,6 +31,8 @@ pub(crate) struct Observation {
     pub(crate) held: u32,
     /// Memory that they take, in MiB.
     pub(crate) own_memory_mib: u64,
+    /// Memory that renders leave them, in MiB; 0 where that is not known.
+    pub(crate) memory_mib_max: u64,
     /// Disk space that the work folder takes, in MiB.
     pub(crate) own_disk_mib: u64,
     /// Carried over the network today, in MiB.
@@ -52,6 +54,7 @@ impl Default for Observation {
             memory_mib: 0,
             held: 0,
             own_memory_mib: 0,
+            memory_mib_max: 0,
             own_disk_mib: 0,
             network_mib: 0,
         }

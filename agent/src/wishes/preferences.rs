@@ -1,9 +1,9 @@
 //! What an owner can wish, as it stands in the configuration.
 
+use gleaner_protocol::Hours;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::hours::Hours;
 use crate::limits::{
     PAUSING_PROGRAMS_MAX, PROGRAM_NAME_BYTES_MAX, USER_AWAY_MIN_MAX, WEEK_SPANS_MAX,
 };

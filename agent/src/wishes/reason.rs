@@ -92,7 +92,10 @@ impl fmt::Display for Reason {
                 write!(f, "the work folder has {used_mib} MiB; the owner allows {max_mib} MiB")
             }
             Self::Memory { used_mib, max_mib } => {
-                write!(f, "tasks take {used_mib} MiB of memory; the owner allows {max_mib} MiB")
+                write!(
+                    f,
+                    "tasks take {used_mib} MiB of memory; owner and renders leave them {max_mib} MiB"
+                )
             }
             Self::Others { millicores } => {
                 let (whole, tenth) = (millicores / 1_000, millicores % 1_000 / 100);

@@ -215,6 +215,7 @@ prop_compose! {
             memory_mib: 32_000,
             held,
             own_memory_mib: own.0,
+            memory_mib_max: 0,
             own_disk_mib: own.1,
             network_mib: own.2,
         }

@@ -1,5 +1,6 @@
 //! An agent under test: in a thread of this process, or a process of its own.
 
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
@@ -44,7 +45,7 @@ impl Folders {
             run_dir: Some(self.path("run")),
             work_dir: Some(self.path("work")),
             allow_commands: programs.iter().map(PathBuf::from).collect(),
-            kernels: vec![kernel("gametree"), kernel("noop")],
+            kernels: vec![kernel("gametree"), kernel("noop"), kernel("volume")],
             // Other tests and builds on this machine are no business of these stories.
             preferences: Preferences { give_way: false, ..Preferences::default() },
             ..Config::default()
@@ -61,7 +62,7 @@ impl Folders {
     pub(crate) fn book(&self, booking: &str, cores: Option<u32>) -> SocketRequest {
         let run_dir = self.run_dir();
         let booking = BookingId::new(booking).expect("plain");
-        let booked = Booked { cores, memory_mib: None };
+        let booked = Booked { cores, memory_mib: None, gpus: None };
         let epoch = Some(run_dir.raise_epoch().expect("there"));
         run_dir.begin_booking(&booking, &booked).expect("there");
         SocketRequest::Preflight { booking, booked, epoch }
@@ -99,7 +100,7 @@ impl AgentThread {
         let (shutdown, told) = oneshot::channel::<()>();
         let thread = thread::spawn(move || {
             let ready = move || is_ready.send(()).expect("the story waits");
-            block_on(run(config, ready, async {
+            as_agent(run(config, ready, async {
                 let _ = told.await;
             }))
         });
@@ -133,17 +134,43 @@ pub(crate) struct AgentProcess {
     pub(crate) child: Child,
 }
 
+/// What an agent is made to do without.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Handicap {
+    /// Nothing.
+    None,
+    /// It may make no namespaces, as where a security module forbids that.
+    NoNamespaces,
+    /// Nor has it Landlock.
+    NoLayers,
+    /// It has no Landlock.
+    NoLandlock,
+    /// Nor can it change many mounts at once, as before Linux 5.12.
+    OldMounts,
+}
+
 impl AgentProcess {
     pub(crate) fn start(config: &Config, folders: &Folders) -> Self {
+        Self::start_as(config, folders, None, Handicap::None)
+    }
+
+    /// As another user, which takes root, and with a handicap.
+    pub(crate) fn start_as(
+        config: &Config,
+        folders: &Folders,
+        user: Option<u32>,
+        handicap: Handicap,
+    ) -> Self {
         let path = folders.path("agent.json");
         std::fs::write(&path, serde_json::to_vec(config).expect("plain")).expect("written");
-        let child = Command::new(std::env::current_exe().expect("there"))
-            .arg(AGENT_ARGUMENT)
-            .arg(path)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("starts");
+        // Another user may not come through to where this was built.
+        let mut command = Command::new("/proc/self/exe");
+        command.arg(AGENT_ARGUMENT).arg(path).arg(format!("{handicap:?}"));
+        if let Some(user) = user {
+            // Its owner's marks are not looked for in root's folders.
+            command.uid(user).gid(user).env("HOME", folders.path("")).env_remove("XDG_STATE_HOME");
+        }
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("starts");
         Self { child }
     }
 
@@ -160,18 +187,59 @@ impl Drop for AgentProcess {
 }
 
 /// The `main` of such a process.
-pub(crate) fn agent_main(config: &str) -> ! {
+pub(crate) fn agent_main(config: &str, handicap: &str) -> ! {
+    match handicap {
+        "NoNamespaces" => forbid(&[libc::SYS_unshare]),
+        "NoLayers" => forbid(&[libc::SYS_unshare, libc::SYS_landlock_create_ruleset]),
+        "NoLandlock" => forbid(&[libc::SYS_landlock_create_ruleset]),
+        "OldMounts" => forbid(&[libc::SYS_landlock_create_ruleset, libc::SYS_mount_setattr]),
+        _ => {}
+    }
     let text = std::fs::read(Path::new(config)).expect("there");
     let config: Config = serde_json::from_slice(&text).expect("our own");
-    let ended = block_on(run(config, || {}, std::future::pending()));
+    let ended = as_agent(run(config, || {}, std::future::pending()));
     eprintln!("{ended:?}");
     std::process::exit(1)
 }
 
+/// On one thread, as agents are.
+fn as_agent<T>(agent: impl Future<Output = T>) -> T {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_all().build().expect("a runtime").block_on(agent)
+}
+
+/// Tells a story. The stand-ins are played on a thread of their own: they answer while the story
+/// itself waits for a process, which on a slow machine takes longer than an agent waits for them.
 pub(crate) fn block_on<T>(story: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime")
-        .block_on(story)
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    runtime.worker_threads(1).enable_all().build().expect("a runtime").block_on(story)
+}
+
+/// Has these calls fail in this process and whatever it starts.
+#[expect(unsafe_code, reason = "no safe wrapper in our dependencies")]
+fn forbid(calls: &[libc::c_long]) {
+    let step = |code: u32, jf: u8, k: u32| libc::sock_filter {
+        code: u16::try_from(code).expect("small"),
+        jt: 0,
+        jf,
+        k,
+    };
+    let mut steps = vec![step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0)];
+    for call in calls {
+        let number = u32::try_from(*call).expect("small");
+        steps.push(step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, number));
+        let refusal = libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned();
+        steps.push(step(libc::BPF_RET | libc::BPF_K, 0, refusal));
+    }
+    steps.push(step(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ALLOW));
+    let program = libc::sock_fprog {
+        len: u16::try_from(steps.len()).expect("short"),
+        filter: steps.as_mut_ptr(),
+    };
+    rustix::thread::set_no_new_privs(true).expect("anybody may");
+    const SET_MODE_FILTER: libc::c_long = 1;
+    // SAFETY: the kernel reads the structure and the instructions, which live as long as the call.
+    let answer =
+        unsafe { libc::syscall(libc::SYS_seccomp, SET_MODE_FILTER, 0_i64, &raw const program) };
+    assert_eq!(answer, 0, "{}", std::io::Error::last_os_error());
 }

@@ -3,21 +3,24 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
+use futures_util::stream::SplitSink;
 use futures_util::{SinkExt, StreamExt};
 use gleaner_protocol::control::{
-    AgentMessage, BrokerMessage, Hello, Lease, Outcome, Report, Verdict, decode_frame, encode_frame,
+    AgentMessage, BrokerMessage, Hello, Lease, Outcome, ReleaseReason, Report, Verdict,
+    decode_frame, encode_frame,
 };
 use gleaner_protocol::farm::HostSample;
-use gleaner_protocol::job::{CommandTask, InputFile, Task};
+use gleaner_protocol::job::{CommandTask, InputFile, OnRelease, Task};
 use gleaner_protocol::{
     Content, Digest, JobId, KernelName, LeaseToken, Manifest, ReplicaId, WorkunitId,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
-use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::{Error as WebSocketError, Message};
 use tokio_tungstenite::{WebSocketStream, accept_async};
 
 use crate::watch::LONG;
@@ -33,12 +36,17 @@ pub(crate) struct Broker {
     links: mpsc::UnboundedReceiver<WebSocketStream<Box<dyn Socket>>>,
 }
 
-/// One agent's link.
+/// One agent's link. It is read, and the agent's questions whether it stands are answered, while a
+/// story waits for something else as well.
 pub(crate) struct Session {
-    socket: WebSocketStream<Box<dyn Socket>>,
+    sink: SplitSink<WebSocketStream<Box<dyn Socket>>, Message>,
+    frames: mpsc::UnboundedReceiver<Result<Message, WebSocketError>>,
+    reader: JoinHandle<()>,
     heard: VecDeque<AgentMessage>,
     next_token: u64,
     next_job: u64,
+    /// Of the jobs whose replicas it gives.
+    pub(crate) on_release: OnRelease,
 }
 
 impl Broker {
@@ -71,7 +79,24 @@ impl Broker {
     /// The next link, not greeted.
     pub(crate) async fn accept(&mut self) -> Session {
         let socket = timeout(LONG, self.links.recv()).await.expect("calls").expect("served");
-        Session { socket, heard: VecDeque::new(), next_token: 1, next_job: 1 }
+        let (sink, mut stream) = socket.split();
+        let (read, frames) = mpsc::unbounded_channel();
+        let reader = tokio::spawn(async move {
+            while let Some(frame) = stream.next().await {
+                if read.send(frame).is_err() {
+                    break;
+                }
+            }
+        });
+        Session {
+            sink,
+            frames,
+            reader,
+            heard: VecDeque::new(),
+            next_token: 1,
+            next_job: 1,
+            on_release: OnRelease::Kill,
+        }
     }
 
     /// The next link, its hello, and everything in it adopted.
@@ -213,7 +238,7 @@ impl Session {
             if let Some(message) = self.heard.pop_front() {
                 return message;
             }
-            let frame = timeout(LONG, self.socket.next()).await.expect("speaks");
+            let frame = timeout(LONG, self.frames.recv()).await.expect("speaks");
             match frame.expect("the link stands").expect("the link stands") {
                 Message::Binary(frame) => {
                     self.heard.extend(decode_frame(&frame).expect("a frame"));
@@ -243,9 +268,26 @@ impl Session {
         .await
     }
 
+    /// Why the next replica that is given up was.
+    pub(crate) async fn hear_release(&mut self) -> ReleaseReason {
+        self.hear_of(|message| match message {
+            AgentMessage::Released(released) => Some(released.reason.clone()),
+            _ => None,
+        })
+        .await
+    }
+
+    /// Why the host cannot run the next replica that is given up.
+    pub(crate) async fn hear_refusal(&mut self) -> String {
+        match self.hear_release().await {
+            ReleaseReason::CannotRun(why) => why,
+            reason => panic!("{reason:?}"),
+        }
+    }
+
     /// Waits until the link is gone, however.
     pub(crate) async fn hear_end(&mut self) {
-        while let Some(Ok(_)) = timeout(LONG, self.socket.next()).await.expect("ends") {}
+        while let Some(Ok(_)) = timeout(LONG, self.frames.recv()).await.expect("ends") {}
     }
 
     pub(crate) async fn say(&mut self, messages: &[BrokerMessage]) {
@@ -253,18 +295,18 @@ impl Session {
     }
 
     pub(crate) async fn say_bytes(&mut self, frame: Vec<u8>) {
-        self.socket.send(Message::Binary(frame.into())).await.expect("the link stands");
+        self.sink.send(Message::Binary(frame.into())).await.expect("the link stands");
     }
 
     pub(crate) async fn say_text(&mut self, text: &str) {
-        self.socket.send(Message::Text(text.into())).await.expect("the link stands");
+        self.sink.send(Message::Text(text.into())).await.expect("the link stands");
     }
 
     /// Gives replicas of a new job, one per item; returns their tokens.
     pub(crate) async fn give(&mut self, task: Task, items: &[Option<&str>]) -> Vec<LeaseToken> {
         let job = JobId::new(self.next_job);
         self.next_job += 1;
-        let mut messages = vec![BrokerMessage::Task { job, task }];
+        let mut messages = vec![BrokerMessage::Task { job, task, on_release: self.on_release }];
         let mut tokens = Vec::new();
         for (index, item) in (0..).zip(items) {
             let token = LeaseToken::new(self.next_token);
@@ -290,6 +332,12 @@ impl Session {
     }
 }
 
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.reader.abort();
+    }
+}
+
 pub(crate) fn kernel(name: &str) -> Task {
     Task::Kernel(KernelName::new(name).expect("plain"))
 }
@@ -311,6 +359,7 @@ pub(crate) fn command_with(argv: &[&str], inputs: &[(&str, Digest)], outputs: &[
             .map(|(name, digest)| InputFile { name: (*name).to_owned(), digest: *digest })
             .collect(),
         outputs: outputs.iter().map(|name| (*name).to_owned()).collect(),
+        memory_mib: None,
     })
 }
 

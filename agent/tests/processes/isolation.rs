@@ -1,31 +1,63 @@
 //! What tries to get away from its slot, judged from outside, for each way of isolation that this
 //! host grants.
 
-use gleaner_agent::Isolation;
-use gleaner_hooks::{ProcessStat, SocketAnswer};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use gleaner_agent::{CommandRules, Confine, Isolation};
+use gleaner_hooks::{ProcessStat, SlotLimits, SocketAnswer, SocketRequest};
 use gleaner_isolation::{Ability, Enclosure, Topology};
-use gleaner_protocol::control::AgentMessage;
+use gleaner_protocol::control::{AgentMessage, ReleaseReason, Report};
+use gleaner_protocol::job::{CommandTask, OnRelease, Task};
+use gleaner_protocol::{Span, boottime};
 use rustix::process::{Pid, Signal, kill_process};
+use tokio::time::timeout;
 
 use crate::Story;
 use crate::agent::{AgentProcess, AgentThread, Folders, block_on};
-use crate::broker::{Broker, failure, script};
-use crate::releases::wait_until_busy;
-use crate::watch::{wait_for_end, wait_until};
+use crate::broker::{Broker, failure, kernel, script, text};
+use crate::figures::is_at_rest;
+use crate::module_lives::{abort, give, hear_progress};
+use crate::modules::task;
+use crate::releases::{ENDLESS, nanos_run, wait_until_busy};
+use crate::wat::program;
+use crate::watch::{LONG, marked, wait_for_end, wait_until};
+
+/// How long the agent is listened to between two looks at its groups.
+const MOMENT: Duration = Duration::from_millis(1);
 
 pub(crate) const STORIES: &[Story] = &[
     ("a_release_stops_what_has_left_its_session", a_release_stops_what_has_left_its_session),
     ("nothing_is_left_behind_by_a_killed_agent", nothing_is_left_behind_by_a_killed_agent),
+    ("a_runner_that_freezes_as_it_starts_dies_with_its_agent", a_frozen_start_dies),
     ("a_hook_stops_runaways_of_an_agent_that_hangs", a_hook_stops_runaways),
     ("what_goes_on_beside_a_render_is_kept_off_its_cores", what_goes_on_is_kept_off),
+    ("a_module_saves_beside_a_render_before_it_goes", a_module_saves_before_it_goes),
     ("a_fork_bomb_ends_at_its_limit", a_fork_bomb_ends_at_its_limit),
+    ("a_memory_hog_is_killed_at_the_limit_of_its_job", a_memory_hog_is_killed),
+    ("what_runs_is_limited_until_it_ends", what_runs_is_limited),
+    ("a_pause_holds_what_has_left_its_session_too", a_pause_holds_runaways),
 ];
 
-/// Ways that reach what leaves its process group.
-fn enclosing() -> Vec<Isolation> {
+/// Ways that reach what leaves its process group, and it is an error where root has none: a story
+/// that is told of nothing is none. `GLEANER_TEST_CGROUPS` says `absent` or `required` otherwise.
+pub(crate) fn enclosing() -> Vec<Isolation> {
     let all = [Isolation::Auto, Isolation::Cgroup2, Isolation::Cgroup1];
     let all: Vec<_> = all.into_iter().filter(|way| grants(*way, Ability::Freeze)).collect();
     println!("ways that enclose here: {all:?}");
+    let is_required = match std::env::var("GLEANER_TEST_CGROUPS").as_deref() {
+        Ok(word) => word == "required",
+        Err(_) => rustix::process::geteuid().is_root(),
+    };
+    assert!(!is_required || !all.is_empty(), "no control groups can be written here");
+    all
+}
+
+/// Those, and the walk over what descends from a runner, which needs the runner alive.
+fn all_ways() -> Vec<Isolation> {
+    let mut all = enclosing();
+    all.push(Isolation::ProcessGroups);
     all
 }
 
@@ -36,24 +68,29 @@ fn grants(way: Isolation, ability: Ability) -> bool {
     report.abilities.iter().any(|one| one.ability == ability && one.provider.is_some())
 }
 
-/// Forks twice, begins a session of its own and computes for ever; notes its number in a file.
-fn runaway(folders: &Folders) -> String {
-    let file = folders.path("runaway");
-    let inner = format!("echo $$ > {0}.new; mv {0}.new {0}; while :; do :; done", file.display());
-    format!("(setsid sh -c '{inner}' &) ; sleep 1000")
+/// Forks twice, begins a session of its own and computes for ever; marked by the host's folder.
+pub(crate) fn runaway(folders: &Folders) -> String {
+    let marker = folders.path("runaway");
+    format!("(setsid sh -c 'while :; do :; done; : {}' &) ; sleep 1000", marker.display())
 }
 
-fn wait_for_runaway(folders: &Folders) -> i32 {
-    let read = || std::fs::read_to_string(folders.path("runaway")).ok();
-    wait_until("the runaway", || read().is_some());
-    let pid = read().and_then(|text| text.trim().parse().ok()).expect("a number");
-    let stat = ProcessStat::of(pid).expect("alive");
-    assert_eq!((stat.session, stat.pgid), (pid, pid), "it has left its group and session");
-    pid
+/// Waits until it has left its group and session.
+pub(crate) fn wait_for_runaway(folders: &Folders) -> i32 {
+    let marker = folders.path("runaway");
+    let has_left = |pid: &i32| {
+        let leads = |stat: ProcessStat| (stat.session, stat.pgid) == (*pid, *pid);
+        ProcessStat::of(*pid).is_ok_and(leads)
+    };
+    let mut found = None;
+    wait_until("the runaway", || {
+        found = marked(marker.to_str().expect("plain")).into_iter().find(has_left);
+        found.is_some()
+    });
+    found.expect("it was waited for")
 }
 
 fn a_release_stops_what_has_left_its_session() {
-    for isolation in enclosing() {
+    for isolation in all_ways() {
         block_on(async {
             let folders = Folders::new();
             let mut broker = Broker::start().await;
@@ -102,8 +139,68 @@ fn nothing_is_left_behind_by_a_killed_agent() {
     }
 }
 
+/// A hook freezes all groups while the agent starts a runner in one of them. In the freezer of
+/// version 1 nothing dies before it is thawed, so that is another story.
+fn a_frozen_start_dies() {
+    for isolation in enclosing().into_iter().filter(|way| *way != Isolation::Cgroup1) {
+        block_on(async {
+            let folders = Folders::new();
+            let mut broker = Broker::start().await;
+            let config = folders.config(&broker.address, 1);
+            let config = gleaner_agent::Config { isolation, ..config };
+            let mut agent = AgentProcess::start(&config, &folders);
+            let (mut session, _) = broker.welcome().await;
+            session.give(kernel("gametree"), &[Some(ENDLESS)]).await;
+            let runner = wait_until_busy(&folders, 1)[0];
+            let groups = groups_of(runner);
+            let freezes = |group: &&std::path::PathBuf| group.join("cgroup.freeze").exists();
+            let of_runner = groups.iter().find(freezes).expect("a group that freezes");
+            let enclosure = of_runner.parent().expect("of all leaves");
+            // It thaws all before it starts a runner: a hook is faster.
+            let (freeze, ends) =
+                (enclosure.join("cgroup.freeze"), Arc::new(AtomicBool::new(false)));
+            let ended = Arc::clone(&ends);
+            let hook = std::thread::spawn(move || {
+                while !ended.load(Ordering::Relaxed) && std::fs::write(&freeze, "1").is_ok() {}
+            });
+            let events =
+                || std::fs::read_to_string(of_runner.join("cgroup.events")).expect("its leaf");
+            let members =
+                || std::fs::read_to_string(of_runner.join("cgroup.procs")).expect("its leaf");
+            let line = |pid: &str| std::fs::read(format!("/proc/{pid}/cmdline")).expect("alive");
+            let (mut is_copy, end) = (false, boottime() + Span::from(LONG));
+            // It may be faster, and be the runner when it freezes.
+            while !is_copy {
+                let old = members();
+                std::fs::write(of_runner.join("cgroup.kill"), "1").expect("allowed");
+                while members() == old
+                    || members().lines().count() != 1
+                    || !events().contains("frozen 1")
+                {
+                    assert!(boottime() < end, "it is always faster");
+                    let Ok(said) = timeout(MOMENT, session.hear()).await else { continue };
+                    // The one that was killed had begun with it.
+                    if matches!(said, AgentMessage::Report(_) | AgentMessage::Released(_)) {
+                        session.give(kernel("gametree"), &[Some(ENDLESS)]).await;
+                    }
+                }
+                // Then it has not executed the runner yet.
+                is_copy = line(members().trim()) == line(&agent.pid().to_string());
+            }
+            agent.child.kill().expect("ours");
+            agent.child.wait().expect("ours");
+            ends.store(true, Ordering::Relaxed);
+            hook.join().expect("a thread");
+            wait_until("all groups to go", || groups.iter().all(|group| !group.exists()));
+            // Nobody has the lock any more.
+            let _agent = AgentThread::start(folders.config(&broker.address, 2));
+            broker.welcome().await;
+        });
+    }
+}
+
 fn a_hook_stops_runaways() {
-    for isolation in enclosing() {
+    for isolation in all_ways() {
         block_on(async {
             let folders = Folders::new();
             let mut broker = Broker::start().await;
@@ -149,6 +246,62 @@ fn what_goes_on_is_kept_off() {
     });
 }
 
+/// Counts, and saves how far it is each time.
+const SAVING: &str = "
+    (call $progress (i32.const 500))
+    (loop $again
+      (i32.store (i32.const 2048) (i32.add (i32.load (i32.const 2048)) (i32.const 1)))
+      (drop (call $checkpoint_save (i32.const 2048) (i32.const 4)))
+      (br $again))";
+
+fn a_module_saves_before_it_goes() {
+    if Topology::of_this_machine().beside(1).is_empty() || !grants(Isolation::Auto, Ability::Cpus) {
+        println!("work cannot be kept off a core here");
+        return;
+    }
+    block_on(async {
+        let folders = Folders::new();
+        let mut broker = Broker::start().await;
+        let _agent = AgentThread::start(folders.config(&broker.address, 2));
+        let (mut session, _) = broker.welcome().await;
+        session.give(kernel("gametree"), &[Some(ENDLESS)]).await;
+        let other = wait_until_busy(&folders, 1)[0];
+        session.on_release = OnRelease::Checkpoint { within_s: 60 };
+        let module = task(&broker, &program("", SAVING));
+        let token = give(&mut session, &module, 1).await;
+        assert_eq!(hear_progress(&mut session).await, 500);
+        // What was handed over when it began. Then it counts on, and hands nothing over for a while.
+        let saved = || {
+            let all = std::fs::read_dir(folders.path("work/checkpoints")).ok()?.flatten();
+            // What is being written has a name of its own.
+            let whole = all.map(|one| one.path()).find(|path| path.extension().is_none());
+            std::fs::read(whole?).ok()
+        };
+        wait_until("it to save", || saved().is_some());
+        let first = saved();
+        let runner = folders.groups().into_iter().find(|group| *group != other).expect("its own");
+        let before = nanos_run(runner);
+        wait_until("it to count", || nanos_run(runner) > before + 5_000_000);
+        let answer = folders.preflight("render", Some(1));
+        assert_eq!(answer, SocketAnswer::Released { frozen: 1, slots_left: 1 });
+        let frozen = session
+            .hear_of(|message| match message {
+                AgentMessage::Frozen { token, frozen } => Some((*token, *frozen)),
+                _ => None,
+            })
+            .await;
+        assert_eq!(frozen, (token, true));
+        let released = session
+            .hear_of(|message| match message {
+                AgentMessage::Released(released) => Some(released.clone()),
+                _ => None,
+            })
+            .await;
+        assert_eq!((released.token, released.reason), (token, ReleaseReason::Preempted));
+        assert_ne!(saved(), first, "it was saved after it was driven out");
+    });
+}
+
 /// The CPUs that a process may run on, in order.
 fn cpus_of(pid: i32) -> Vec<u32> {
     let mask = rustix::thread::sched_getaffinity(Pid::from_raw(pid)).expect("alive");
@@ -174,6 +327,125 @@ fn a_fork_bomb_ends_at_its_limit() {
         // Neither the slot nor the host is harmed.
         session.perform(script("true"), None).await;
     });
+}
+
+fn a_memory_hog_is_killed() {
+    for isolation in enclosing().into_iter().filter(|way| grants(*way, Ability::Memory)) {
+        block_on(async {
+            let folders = Folders::new();
+            let mut broker = Broker::start().await;
+            let config = folders.config(&broker.address, 1);
+            let _agent = AgentThread::start(gleaner_agent::Config { isolation, ..config });
+            let (mut session, _) = broker.welcome().await;
+            let limited = |text: &str, mib| match script(text) {
+                Task::Command(task) => Task::Command(CommandTask { memory_mib: Some(mib), ..task }),
+                other => panic!("{other:?}"),
+            };
+            // What it starts counts too, and its buffer is larger than the limit.
+            let hog = "dd if=/dev/zero of=/dev/null bs=512M count=1 || exit 7";
+            let report = session.perform(limited(hog, 128), None).await;
+            let said = failure(&report);
+            assert!(said.contains("more than the 128 MiB of memory"), "{said}");
+            session.perform(limited("true", 16), None).await;
+            // The limit was that job's alone.
+            session.perform(script(hog), None).await;
+        });
+    }
+}
+
+fn what_runs_is_limited() {
+    let limit = |slot, limits| SocketRequest::Limit { slot, limits };
+    let share = SlotLimits { share_percent: Some(20), ..SlotLimits::default() };
+    for isolation in enclosing().into_iter().filter(|way| grants(*way, Ability::Share)) {
+        block_on(async {
+            let folders = Folders::new();
+            let mut broker = Broker::start().await;
+            let mut config = folders.config(&broker.address, 1);
+            // A confined command does not see which groups it is in.
+            config.commands = CommandRules { confine: Confine::Off, ..CommandRules::default() };
+            let _agent = AgentThread::start(gleaner_agent::Config { isolation, ..config });
+            let (mut session, _) = broker.welcome().await;
+            let refused = |slot| match folders.ask(&limit(slot, share)) {
+                SocketAnswer::Error { reason } => reason,
+                other => panic!("{other:?}"),
+            };
+            assert!(refused(0).contains("nothing runs in slot 0"));
+            assert!(refused(7).contains("nothing runs in slot 7"));
+            let tokens = session.give(script("while :; do :; done"), &[None]).await;
+            let group = wait_until_busy(&folders, 1)[0];
+            assert_eq!(folders.ask(&limit(0, share)), SocketAnswer::Noted);
+            // In a second it gets two tenths of one, and what is left of the first period.
+            let (began, before) = (boottime(), nanos_run(group));
+            std::thread::sleep(Duration::from_secs(1));
+            let used = nanos_run(group) - before;
+            let most = boottime().since(began).as_micros() * 1_000 * 35 / 100;
+            assert!(used < most, "{isolation:?}: {used} ns of at most {most}");
+            abort(&mut session, tokens[0]).await;
+            // The next one has its own limits.
+            let files = groups_files(&session.perform(script("cat /proc/$$/cgroup"), None).await);
+            assert!(
+                files.iter().all(|text| text.starts_with("max") || text == "-1\n"),
+                "{files:?}"
+            );
+        });
+    }
+    block_on(async {
+        let folders = Folders::new();
+        let mut broker = Broker::start().await;
+        let config = folders.config(&broker.address, 1);
+        let isolation = Isolation::ProcessGroups;
+        let _agent = AgentThread::start(gleaner_agent::Config { isolation, ..config });
+        let (mut session, _) = broker.welcome().await;
+        session.give(script("while :; do :; done"), &[None]).await;
+        wait_until_busy(&folders, 1);
+        let SocketAnswer::Error { reason } = folders.ask(&limit(0, share)) else {
+            panic!("there is nothing that could limit it")
+        };
+        assert!(reason.contains("no control groups"), "{reason}");
+    });
+}
+
+/// What the groups of a replica that has ended say of its share of a core.
+fn groups_files(report: &Report) -> Vec<String> {
+    let listed = text(report, "stdout");
+    let below = listed.lines().filter_map(|line| line.splitn(3, ':').nth(2));
+    let below: Vec<&str> = below.filter(|path| path.contains("/gleaner-")).collect();
+    assert!(!below.is_empty(), "{listed}");
+    let mounts = std::fs::read_to_string("/proc/self/mounts").expect("there");
+    let points = mounts.lines().filter(|line| line.contains(" cgroup"));
+    let points = points.filter_map(|line| line.split(' ').nth(1));
+    let all = points.flat_map(|point| below.iter().map(move |path| format!("{point}{path}")));
+    let names = ["cpu.max", "cpu.cfs_quota_us"];
+    let files = all.flat_map(|group| names.map(|name| format!("{group}/{name}")));
+    files.filter_map(|file| std::fs::read_to_string(file).ok()).collect()
+}
+
+fn a_pause_holds_runaways() {
+    for isolation in all_ways() {
+        block_on(async {
+            let folders = Folders::new();
+            let mut broker = Broker::start().await;
+            let config = folders.config(&broker.address, 1);
+            let _agent = AgentThread::start(gleaner_agent::Config { isolation, ..config });
+            let (mut session, _) = broker.welcome().await;
+            session.give(script(&runaway(&folders)), &[None]).await;
+            let runaway = wait_for_runaway(&folders);
+            let has_run = || nanos_run(runaway);
+            for _ in 0..2 {
+                let before = has_run();
+                wait_until("it to compute", || has_run() > before + 1_000_000);
+                let answer = folders.ask(&SocketRequest::Pause { for_ms: None });
+                assert_eq!(answer, SocketAnswer::Paused { frozen: 1 });
+                wait_until("it to rest", || is_at_rest(runaway));
+                let at_rest = has_run();
+                std::thread::sleep(Duration::from_millis(100));
+                assert_eq!(has_run(), at_rest, "{isolation:?}: paused and yet at work");
+                assert_eq!(folders.ask(&SocketRequest::Resume), SocketAnswer::Noted);
+            }
+            let before = has_run();
+            wait_until("it to go on", || has_run() > before + 1_000_000);
+        });
+    }
 }
 
 /// The control groups of ours that a process is in.

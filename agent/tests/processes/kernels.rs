@@ -1,16 +1,26 @@
 //! Kernels in warm runners.
 
+use std::fs;
+
 use gleaner_agent::gametree;
-use gleaner_protocol::control::{AgentMessage, BrokerMessage, Verdict};
+use gleaner_hooks::SocketAnswer;
+use gleaner_kernels::application::{Application, Parcel, sample};
+use gleaner_protocol::KernelName;
+use gleaner_protocol::control::{AgentMessage, BrokerMessage, ReleaseReason, Verdict};
+use gleaner_protocol::job::{ApplicationTask, InputFile, Task};
 
 use crate::Story;
 use crate::agent::{AgentThread, Folders, block_on};
-use crate::broker::{Broker, failure, kernel, text};
+use crate::broker::{Broker, failure, kernel, output, text};
+use crate::releases::{hear_fragment, wait_until_busy};
+use crate::watch::wait_for_end_of_group;
 
 pub(crate) const STORIES: &[Story] = &[
     ("a_position_is_counted_in_parts_that_add_up", a_position_is_counted_in_parts_that_add_up),
     ("a_runner_stays_warm_from_one_replica_to_the_next", a_runner_stays_warm),
     ("a_bad_item_is_a_failure_that_says_why", a_bad_item_is_a_failure_that_says_why),
+    ("a_picture_that_wants_more_memory_than_it_gets_says_so", a_picture_wants_too_much),
+    ("a_picture_gives_way_to_a_render_and_is_made_afterwards", a_picture_gives_way),
 ];
 
 const START: &str = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1";
@@ -75,5 +85,97 @@ fn a_bad_item_is_a_failure_that_says_why() {
         }
         let good = session.perform(kernel("gametree"), Some(&format!("{START};depth=2"))).await;
         assert_eq!(text(&good, "result"), "400", "and the runner is none the worse");
+    });
+}
+
+/// The picture of the sample volume, as a task.
+fn picture(broker: &Broker, folders: &Folders, size: &str) -> Task {
+    let spec = Application::Volume.example().replace("[320, 240]", size);
+    Task::Application(picture_by(broker, folders, &spec))
+}
+
+/// One that no machine finishes: half a million million samples, on rays that hardly lose anything.
+fn endless_picture(broker: &Broker, folders: &Folders) -> Task {
+    let spec = Application::Volume.example().replace("[320, 240]", "[4096, 4096]");
+    let spec = spec.replace("# step = 0.5", "step = 0.002");
+    let lines = spec.lines().map(|line| match line.starts_with("opacity = ") {
+        true => "opacity = 0.0001\n".to_owned(),
+        false => format!("{line}\n"),
+    });
+    Task::Application(picture_by(broker, folders, &lines.collect::<String>()))
+}
+
+fn picture_by(broker: &Broker, folders: &Folders, spec: &str) -> ApplicationTask {
+    for product in sample(Application::Volume, 1).expect("a sample") {
+        fs::write(folders.path(&product.name), product.bytes).expect("written");
+    }
+    let parcel = Parcel::pack(Application::Volume, spec, &folders.path("")).expect("a parcel");
+    let put = |(name, path): &(String, _)| InputFile {
+        name: name.clone(),
+        digest: broker.put(&fs::read(path).expect("a file")),
+    };
+    ApplicationTask {
+        kernel: KernelName::new("volume").expect("a plain name"),
+        spec: broker.put(parcel.spec.as_bytes()),
+        inputs: parcel.files.iter().map(put).collect(),
+        memory_mib: None,
+        comparison: Default::default(),
+    }
+}
+
+fn a_picture_wants_too_much() {
+    block_on(async {
+        let folders = Folders::new();
+        let mut broker = Broker::start().await;
+        let mut config = folders.config(&broker.address, 1);
+        config.kernel_memory_mib = 128;
+        let _agent = AgentThread::start(config);
+        let (mut session, _) = broker.welcome().await;
+        // Its pixels alone take 256 MiB.
+        let large = Application::Volume.example().replace("[320, 240]", "[4096, 4096]");
+        let large = picture_by(&broker, &folders, &large);
+        let report = session.perform(Task::Application(large.clone()), None).await;
+        let says = "more than the 128 MiB of memory that this host gives a kernel";
+        assert!(failure(&report).contains(says), "{report:?}");
+        let limited = ApplicationTask { memory_mib: Some(96), ..large.clone() };
+        let report = session.perform(Task::Application(limited), None).await;
+        let says = "more than the 96 MiB of memory that its job allows: raise memory_mib";
+        assert!(failure(&report).contains(says), "{report:?}");
+        let report = session.perform(picture(&broker, &folders, "[32, 24]"), None).await;
+        assert_eq!(output(&report).files().len(), 1, "the next one is none the worse");
+        let beyond = ApplicationTask { memory_mib: Some(129), ..large };
+        session.give(Task::Application(beyond), &[None]).await;
+        let why = session.hear_refusal().await;
+        assert!(why.contains("128 MiB of memory on this host, not 129"), "{why}");
+    });
+}
+
+fn a_picture_gives_way() {
+    block_on(async {
+        let folders = Folders::new();
+        let mut broker = Broker::start().await;
+        let _agent = AgentThread::start(folders.config(&broker.address, 1));
+        let (mut session, _) = broker.welcome().await;
+        let endless = endless_picture(&broker, &folders);
+        let tokens = session.give(endless, &[None]).await;
+        let under_way = session
+            .hear_of(|message| match message {
+                AgentMessage::Progress { token, .. } => Some(*token),
+                _ => None,
+            })
+            .await;
+        assert_eq!(under_way, tokens[0]);
+        let groups = wait_until_busy(&folders, 1);
+        let answer = folders.preflight("r1", None);
+        assert_eq!(answer, SocketAnswer::Released { frozen: 1, slots_left: 0 });
+        wait_for_end_of_group(groups[0]);
+        let reason = session.hear_release().await;
+        assert_eq!(reason, ReleaseReason::Preempted);
+        folders.postflight("r1");
+        while hear_fragment(&mut session).await.slots == 0 {}
+        let small = picture(&broker, &folders, "[32, 24]");
+        let report = session.perform(small, None).await;
+        let names: Vec<&str> = output(&report).files().iter().map(|f| f.name.as_str()).collect();
+        assert_eq!(names, ["volume.png"]);
     });
 }

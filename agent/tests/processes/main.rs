@@ -6,14 +6,18 @@
 mod agent;
 mod broker;
 mod commands;
+mod confinement;
 mod deaths;
+mod faults;
 mod figures;
 mod isolation;
 mod kernels;
 mod links;
 mod module_lives;
 mod modules;
+mod probe;
 mod releases;
+mod unkillable;
 mod wat;
 mod watch;
 
@@ -26,21 +30,29 @@ type Story = (&'static str, fn());
 fn main() -> ExitCode {
     gleaner_agent::run_as_runner_if_asked();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let [first, config] = &arguments[..]
+    if let Some((first, tries)) = arguments.split_first()
+        && first == probe::PROBE_ARGUMENT
+    {
+        probe::probe_main(tries);
+    }
+    if let [first, config, handicap] = &arguments[..]
         && first == agent::AGENT_ARGUMENT
     {
-        agent::agent_main(config);
+        agent::agent_main(config, handicap);
     }
     let filters: Vec<&String> = arguments.iter().filter(|a| !a.starts_with('-')).collect();
-    let stories: [&[Story]; 9] = [
+    let stories: [&[Story]; 12] = [
         kernels::STORIES,
         commands::STORIES,
+        confinement::STORIES,
         modules::STORIES,
         module_lives::STORIES,
         releases::STORIES,
         deaths::STORIES,
+        unkillable::STORIES,
         links::STORIES,
         isolation::STORIES,
+        faults::STORIES,
         figures::STORIES,
     ];
     let chosen: Vec<&Story> = stories

@@ -49,7 +49,9 @@ pub(crate) async fn give(session: &mut Session, task: &WasmTask, attempt: u16) -
     let replica = ReplicaId { workunit: WorkunitId { job, index: 3 }, attempt: attempt.into() };
     let task = Task::Wasm(task.clone());
     let lease = Lease { token, replica, item: None };
-    session.say(&[BrokerMessage::Task { job, task }, BrokerMessage::Lease(lease)]).await;
+    let on_release = session.on_release;
+    let task = BrokerMessage::Task { job, task, on_release };
+    session.say(&[task, BrokerMessage::Lease(lease)]).await;
     token
 }
 
@@ -114,12 +116,7 @@ fn a_render_ends_a_module() {
             let answer = folders.preflight("r1", None);
             assert_eq!(answer, SocketAnswer::Released { frozen: 1, slots_left: 0 });
             wait_for_end_of_group(group);
-            let reason = session
-                .hear_of(|message| match message {
-                    AgentMessage::Released(released) => Some(released.reason.clone()),
-                    _ => None,
-                })
-                .await;
+            let reason = session.hear_release().await;
             assert_eq!(reason, ReleaseReason::Preempted);
             folders.postflight("r1");
             while hear_fragment(session).await.slots == 0 {}
@@ -295,13 +292,7 @@ fn a_host_that_offers_no_modules_runs_none() {
         assert_eq!(hello.host.capabilities.wasm_memory_mib, 16);
         let task = task(&broker, &program("", ""));
         session.give(Task::Wasm(task), &[None]).await;
-        let reason = session
-            .hear_of(|message| match message {
-                AgentMessage::Released(released) => Some(released.reason.clone()),
-                _ => None,
-            })
-            .await;
-        let ReleaseReason::CannotRun(reason) = reason else { panic!("{reason:?}") };
+        let reason = session.hear_refusal().await;
         assert!(reason.contains("16 MiB of memory on this host, not 256"), "{reason}");
     });
 }

@@ -298,7 +298,7 @@ fn a_disk_filler_meets_its_limit() {
         task.disk_mib = 9;
         let report = session.perform(Task::Wasm(task), None).await;
         assert_eq!(text(&report, "stdout"), "5\n51\n", "the fifth does not fit any more");
-        let left = fs::read_dir(folders.path("work/tasks/0/0")).expect("there").count();
+        let left = fs::read_dir(folders.path("work/tasks/0/0/work")).expect("there").count();
         assert_eq!(left, 0, "nothing of it stays");
     });
 }

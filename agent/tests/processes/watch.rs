@@ -21,6 +21,27 @@ pub(crate) fn members(pgid: i32) -> Vec<ProcessStat> {
         .collect()
 }
 
+/// Processes that have not ended and have an argument that contains `marker`: they may be in a
+/// namespace in which they have other numbers.
+pub(crate) fn marked(marker: &str) -> Vec<i32> {
+    let contains = |text: &[u8]| text.windows(marker.len()).any(|part| part == marker.as_bytes());
+    std::fs::read_dir("/proc")
+        .expect("there")
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid| ProcessStat::of(*pid).is_ok_and(|stat| !stat.is_dead()))
+        .filter(|pid| {
+            std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|text| contains(&text))
+        })
+        .collect()
+}
+
+/// The file that a process executes.
+pub(crate) fn name_of(pid: i32) -> Option<String> {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    Some(name.trim_end().to_owned())
+}
+
 /// Waits until no process of a group is left.
 pub(crate) fn wait_for_end_of_group(pgid: i32) {
     // Each round waits for the end of one; only a group that is alive can grow.

@@ -171,7 +171,7 @@ fn a_second_preflight_of_the_same_render_changes_the_epoch_alone() {
 fn an_unreadable_run_folder_closes_the_host_and_voids_its_opening() {
     let mut host = Host::open_farm(2);
     host.run([1]);
-    host.input(Input::Ground { ground: None, stopped: Vec::new() });
+    host.input(Input::Ground { ground: None, stopped: Vec::new(), parked: Vec::new() });
     assert!(host.takes().contains(&stop(0, 1)));
     host.opening(epoch(0), 2, 1000);
     host.says(&[AgentMessage::OpeningRefused { decided_on: epoch(0), current: Epoch::default() }]);
@@ -189,6 +189,36 @@ fn a_desktop_gives_what_is_not_booked_at_any_time() {
     assert_eq!(host.takes(), [gives(1, 4), vec![asks(2)]].concat());
     host.opening(epoch(1), 1, 1000);
     host.says(&[AgentMessage::OpeningRefused { decided_on: epoch(1), current: epoch(1) }]);
+}
+
+#[test]
+fn an_alarm_closes_the_host_until_it_is_over_and_the_monitor_opens_it() {
+    let mut host = Host::open_farm(2);
+    host.run([1]);
+    let alarm = |reason: Option<&str>| {
+        let reason = reason.map(str::to_owned);
+        Effect::Send(AgentMessage::Alarm { reason })
+    };
+    host.input(Input::Alarm(Some("a task does not die".into())));
+    let closed = [
+        Effect::Fragment(fragment(0, 0)),
+        stop(0, 1),
+        Effect::Send(released(1, ReleaseReason::FragmentClosed)),
+        alarm(Some("a task does not die")),
+        Effect::Send(AgentMessage::Fragment(fragment(0, 0))),
+    ];
+    assert_eq!(host.takes(), closed);
+    host.opening(epoch(0), 2, 60_000);
+    host.quiet();
+    // A broker that has restarted hears of it too.
+    host.input(Input::LinkUp);
+    host.takes();
+    host.broker(BrokerMessage::Welcome { incarnation: 2, adopted: Vec::new() });
+    assert_eq!(host.takes(), [alarm(Some("a task does not die"))]);
+    host.input(Input::Alarm(None));
+    assert_eq!(host.takes(), [alarm(None)]);
+    host.opening(epoch(0), 2, 60_000);
+    assert_eq!(host.takes(), [gives(0, 2), vec![asks(2)]].concat());
 }
 
 #[test]

@@ -4,7 +4,7 @@ use gleaner_protocol::control::{
     AbortReason, AgentMessage, BrokerMessage, Hello, Lease, Opening, Outcome, ReleaseReason,
     Released, Report, Verdict,
 };
-use gleaner_protocol::job::{CommandTask, Task};
+use gleaner_protocol::job::{CommandTask, OnRelease, Task};
 use gleaner_protocol::{
     Capabilities, Content, Epoch, HostInfo, HostName, JobId, KernelName, LeaseToken, Origin,
     ReplicaId, Span, Time, WorkunitId,
@@ -17,6 +17,8 @@ use super::super::{Effect, Ground, Harvest, Input, Product, RunResult};
 pub(super) struct Host {
     pub(super) harvest: Harvest,
     pub(super) now: Time,
+    /// Of the jobs that it learns of.
+    pub(super) on_release: OnRelease,
     effects: Vec<Effect>,
 }
 
@@ -38,6 +40,9 @@ pub(super) fn output(text: &str) -> RunResult {
     RunResult::Output { files: vec![Product { name: "result".into(), content }], cpu_us: 5 }
 }
 
+/// For how long hosts under test keep a replica frozen, in seconds.
+pub(super) const KEEP_MAX_S: u64 = 30;
+
 impl Host {
     pub(super) fn new(origin: Origin, cores: u32) -> Self {
         let info = HostInfo {
@@ -50,13 +55,15 @@ impl Host {
                 kernels: [KernelName::new("noop").expect("plain")].into(),
                 commands: ["/bin/true".to_owned()].into(),
                 wasm_memory_mib: 0,
+                kernel_memory_mib: 0,
             },
             kind: None,
             chunk_cache_mib: 0,
         };
-        let ground = Some(Ground { epoch: epoch(0), booked: 0 });
-        let harvest = Harvest::new(info, 99, ground);
-        Self { harvest, now: Time::from_micros(1_000_000), effects: Vec::new() }
+        let ground = Some(Ground { epoch: epoch(0), booked: 0, has_fence: false });
+        let harvest = Harvest::new(info, 99, ground).keeping(Span::from_secs(KEEP_MAX_S));
+        let (now, on_release) = (Time::from_micros(1_000_000), OnRelease::Kill);
+        Self { harvest, now, on_release, effects: Vec::new() }
     }
 
     /// A desktop host that is linked and has asked for work.
@@ -137,13 +144,34 @@ impl Host {
 
     /// A preflight hook has spoken, or a postflight.
     pub(super) fn booked(&mut self, count: u64, booked: u32, stopped: &[u64]) {
-        let ground = Some(Ground { epoch: epoch(count), booked });
+        let ground = Some(Ground { epoch: epoch(count), booked, has_fence: false });
         let stopped = stopped.iter().map(|raw| token(*raw)).collect();
-        self.input(Input::Ground { ground, stopped });
+        self.input(Input::Ground { ground, stopped, parked: Vec::new() });
+    }
+
+    /// A preflight hook has spoken, and these are frozen.
+    pub(super) fn render(&mut self, count: u64, booked: u32, parked: &[u64]) {
+        self.park(Ground { epoch: epoch(count), booked, has_fence: false }, parked);
+    }
+
+    /// The same, where harvested work cannot get onto booked cores.
+    pub(super) fn fenced(&mut self, count: u64, booked: u32, parked: &[u64]) {
+        self.park(Ground { epoch: epoch(count), booked, has_fence: true }, parked);
+    }
+
+    fn park(&mut self, ground: Ground, parked: &[u64]) {
+        let parked = parked.iter().map(|raw| token(*raw)).collect();
+        self.input(Input::Ground { ground: Some(ground), stopped: Vec::new(), parked });
+    }
+
+    /// Its owner wants nothing to be kept for others.
+    pub(super) fn keep_nothing(&mut self) {
+        self.harvest.keep_max = Span::ZERO;
     }
 
     pub(super) fn learn(&mut self, task: Task) {
-        self.broker(BrokerMessage::Task { job: JobId::new(1), task });
+        let on_release = self.on_release;
+        self.broker(BrokerMessage::Task { job: JobId::new(1), task, on_release });
         self.quiet();
     }
 
@@ -201,6 +229,7 @@ pub(super) fn command(program: &str) -> Task {
         argv: vec![program.into()],
         inputs: Vec::new(),
         outputs: Vec::new(),
+        memory_mib: None,
     })
 }
 

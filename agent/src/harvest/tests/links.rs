@@ -7,7 +7,7 @@ use super::super::{Effect, Input};
 use super::host::{Host, epoch, noop, output, released, replica, report, stop, token};
 
 fn held(raw: u64, done: bool) -> Held {
-    Held { token: token(raw), replica: replica(raw), done }
+    Held { token: token(raw), replica: replica(raw), takes_no_slot: done }
 }
 
 #[test]
@@ -43,16 +43,19 @@ fn work_goes_on_through_an_outage_and_its_reports_are_delivered_after() {
 }
 
 #[test]
-fn what_is_not_adopted_is_ended_and_forgotten() {
+fn what_is_not_adopted_is_ended_and_a_report_of_it_waits_for_its_verdict() {
     let mut host = Host::desktop(3);
     host.run([1, 2, 3]);
     host.ends(1, output("a"));
     host.takes();
     host.input(Input::LinkDown);
     host.link(&[token(2)]);
-    assert_eq!(host.takes(), [stop(2, 3), Effect::Send(AgentMessage::Request { slots: 2 })]);
+    let again = Effect::Send(report(1, output("a")));
+    let request = Effect::Send(AgentMessage::Request { slots: 2 });
+    assert_eq!(host.takes(), [again, stop(2, 3), request]);
+    assert_eq!((host.harvest.unacked, host.harvest.running()), (1, 1));
+    host.verdict(1, Verdict::Duplicate);
     assert_eq!(host.harvest.unacked, 0);
-    assert_eq!(host.harvest.running(), 1);
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! Any sequence of events keeps the invariants, and nothing is promised that does not hold.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gleaner_protocol::control::{AgentMessage, BrokerMessage, Verdict};
+use gleaner_protocol::job::OnRelease;
 use gleaner_protocol::{Content, Digest, LeaseToken, Origin, Span};
 use proptest::prelude::{Just, Strategy, any, prop_oneof, proptest};
 
@@ -22,12 +23,20 @@ enum Step {
     Verdict(u64),
     Opening { back: u64, cores: u32, valid_ms: u64 },
     Closing,
-    Preflight { booked: u32, seen: bool },
+    Preflight { booked: u32, seen: Seen },
     Postflight { booked: u32 },
     Blind,
     Allowance { slots: u32, ended: bool },
     Advance(u64),
     Task,
+}
+
+/// What the releaser did of a preflight.
+#[derive(Debug, Clone, Copy)]
+enum Seen {
+    Nothing,
+    StoppedAll,
+    ParkedAll,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -45,7 +54,8 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (0..2_u64, 0..9_u32, 0..5_000_u64)
             .prop_map(|(back, cores, valid_ms)| Step::Opening { back, cores, valid_ms }),
         1 => Just(Step::Closing),
-        2 => (0..9_u32, any::<bool>())
+        3 => (0..9_u32, (0..3_usize))
+            .prop_map(|(booked, seen)| (booked, [Seen::Nothing, Seen::StoppedAll, Seen::ParkedAll][seen]))
             .prop_map(|(booked, seen)| Step::Preflight { booked, seen }),
         2 => (0..9_u32).prop_map(|booked| Step::Postflight { booked }),
         1 => Just(Step::Blind),
@@ -62,6 +72,8 @@ struct Witness {
     count: u64,
     next: u64,
     slots: BTreeMap<u32, LeaseToken>,
+    /// Of these, frozen.
+    parked: BTreeSet<LeaseToken>,
     gate: u32,
     told: u32,
     greeted: bool,
@@ -72,21 +84,21 @@ impl Witness {
         self.host.input(input);
         for effect in self.host.takes() {
             match effect {
+                Effect::Thaw { slot, token, .. } => self.thaws(slot, token),
+                Effect::Save { .. } => panic!("nothing here saves"),
                 Effect::Start { slot, lease, epoch: at, .. } => {
                     assert!(self.slots.insert(slot, lease.token).is_none(), "slot {slot} is busy");
-                    assert!(self.slots.len() <= self.gate as usize, "more than the gate lets in");
+                    assert!(self.running() <= self.gate as usize, "more than the gate lets in");
                     assert_eq!(at, self.host.harvest.fragment().epoch);
                 }
-                Effect::Stop { slot, token } => {
-                    assert_eq!(self.slots.remove(&slot), Some(token), "stops what runs there");
-                }
+                Effect::Stop { slot, token } => self.stops(slot, token),
                 Effect::Fragment(fragment) => self.gate = fragment.slots,
                 Effect::Send(message) => self.hears(&message),
                 Effect::Store { .. } | Effect::Discard { .. } => {}
                 Effect::EndLink { .. } => self.greeted = false,
             }
         }
-        assert!(self.slots.len() <= self.gate as usize, "all beyond the gate is stopped");
+        assert!(self.running() <= self.gate as usize, "all beyond the gate is stopped");
         if self.greeted && self.host.harvest.link.is_up() {
             assert_eq!(self.told, self.gate, "the broker knows the fragment");
         }
@@ -97,8 +109,8 @@ impl Witness {
             AgentMessage::Hello(hello) => {
                 self.greeted = true;
                 self.told = hello.fragment.slots;
-                let running = hello.held.iter().filter(|held| !held.done).count();
-                assert_eq!(running, self.slots.len(), "the hello names all that runs");
+                let running = hello.held.iter().filter(|held| !held.takes_no_slot).count();
+                assert_eq!(running, self.running(), "the hello names all that runs");
             }
             AgentMessage::Fragment(fragment) => self.told = fragment.slots,
             other => {
@@ -126,6 +138,7 @@ impl Witness {
             Step::Ends(raw, how) => {
                 let raw = token(raw);
                 self.slots.retain(|_, running| *running != raw);
+                self.parked.remove(&raw);
                 Input::Ended { token: raw, result: result(how) }
             }
             Step::Stored(raw, good) => {
@@ -151,11 +164,16 @@ impl Witness {
             Step::Closing => Input::Broker(BrokerMessage::Closing { reason: String::new() }),
             Step::Preflight { booked, seen } => {
                 self.count += 1;
-                let stopped = if seen { self.slots.values().copied().collect() } else { vec![] };
-                return self.ground(booked, stopped);
+                let all: Vec<LeaseToken> = self.slots.values().copied().collect();
+                let (stopped, parked) = match seen {
+                    Seen::Nothing => (Vec::new(), Vec::new()),
+                    Seen::StoppedAll => (all, Vec::new()),
+                    Seen::ParkedAll => (Vec::new(), all),
+                };
+                return self.ground(booked, stopped, parked);
             }
-            Step::Postflight { booked } => return self.ground(booked, Vec::new()),
-            Step::Blind => Input::Ground { ground: None, stopped: Vec::new() },
+            Step::Postflight { booked } => return self.ground(booked, Vec::new(), Vec::new()),
+            Step::Blind => Input::Ground { ground: None, stopped: Vec::new(), parked: Vec::new() },
             Step::Allowance { slots, ended } => {
                 let beyond = self.slots.values().copied().skip(slots as usize);
                 let stopped = if ended { beyond.collect() } else { Vec::new() };
@@ -167,7 +185,8 @@ impl Witness {
             }
             Step::Task => {
                 let job = gleaner_protocol::JobId::new(1);
-                Input::Broker(BrokerMessage::Task { job, task: noop() })
+                let on_release = OnRelease::Keep { for_s: 5 };
+                Input::Broker(BrokerMessage::Task { job, task: noop(), on_release })
             }
         };
         self.take(input);
@@ -178,10 +197,26 @@ impl Witness {
         self.after();
     }
 
-    fn ground(&mut self, booked: u32, stopped: Vec<LeaseToken>) {
+    fn running(&self) -> usize {
+        self.slots.len() - self.parked.len()
+    }
+
+    fn thaws(&mut self, slot: u32, token: LeaseToken) {
+        assert_eq!(self.slots.get(&slot), Some(&token), "thaws what is there");
+        assert!(self.parked.remove(&token), "thaws what is frozen");
+        assert!(self.running() <= self.gate as usize, "more than the gate lets in");
+    }
+
+    fn stops(&mut self, slot: u32, token: LeaseToken) {
+        assert_eq!(self.slots.remove(&slot), Some(token), "stops what runs there");
+        self.parked.remove(&token);
+    }
+
+    fn ground(&mut self, booked: u32, stopped: Vec<LeaseToken>, parked: Vec<LeaseToken>) {
         let before = self.gate;
-        let ground = Some(Ground { epoch: epoch(self.count), booked });
-        self.take(Input::Ground { ground, stopped });
+        let ground = Some(Ground { epoch: epoch(self.count), booked, has_fence: false });
+        self.parked.extend(&parked);
+        self.take(Input::Ground { ground, stopped, parked });
         let farm = self.host.harvest.host.origin == Origin::Farm;
         assert!(!farm || self.gate <= before, "a hook opened a farm host");
     }
@@ -190,18 +225,18 @@ impl Witness {
     fn after(&mut self) {
         for effect in self.host.takes() {
             match effect {
+                Effect::Thaw { slot, token, .. } => self.thaws(slot, token),
+                Effect::Save { .. } => panic!("nothing here saves"),
                 Effect::Start { slot, lease, .. } => {
                     assert!(self.slots.insert(slot, lease.token).is_none(), "slot {slot} is busy");
                 }
-                Effect::Stop { slot, token } => {
-                    assert_eq!(self.slots.remove(&slot), Some(token), "stops what runs there");
-                }
+                Effect::Stop { slot, token } => self.stops(slot, token),
                 Effect::Fragment(fragment) => self.gate = fragment.slots,
                 Effect::Send(message) => self.hears(&message),
                 Effect::Store { .. } | Effect::Discard { .. } | Effect::EndLink { .. } => {}
             }
         }
-        assert!(self.slots.len() <= self.gate as usize, "all beyond the gate is stopped");
+        assert!(self.running() <= self.gate as usize, "all beyond the gate is stopped");
     }
 }
 
@@ -221,8 +256,16 @@ fn result(how: u8) -> RunResult {
 fn play(origin: Origin, steps: Vec<Step>) {
     let host = Host::new(origin, 6);
     let gate = host.harvest.fragment().slots;
-    let mut witness =
-        Witness { host, count: 0, next: 1, slots: BTreeMap::new(), gate, told: 0, greeted: false };
+    let mut witness = Witness {
+        host,
+        count: 0,
+        next: 1,
+        slots: BTreeMap::new(),
+        parked: BTreeSet::new(),
+        gate,
+        told: 0,
+        greeted: false,
+    };
     for step in steps {
         witness.step(step);
     }

@@ -1,6 +1,7 @@
 //! Leases, results, reports, verdicts.
 
 use gleaner_protocol::control::{AgentMessage, BrokerMessage, Outcome, ReleaseReason, Verdict};
+use gleaner_protocol::job::OnRelease;
 use gleaner_protocol::{Content, Digest, JobId};
 
 use super::super::{Effect, Input, Product, RunResult};
@@ -24,6 +25,20 @@ fn a_replica_is_run_reported_and_forgotten() {
     host.quiet();
     host.verdict(7, Verdict::Counted);
     host.quiet();
+}
+
+#[test]
+fn no_runner_is_started_beside_a_render_while_another_one_waits_for_work() {
+    let mut host = Host::desktop(3);
+    host.run([1, 2, 3]);
+    host.ends(3, output("42"));
+    host.takes();
+    host.booked(1, 1, &[1]);
+    host.takes();
+    host.lease(4);
+    let effects = host.takes();
+    // What ran in slot 0 is dying.
+    assert!(matches!(effects[..], [Effect::Start { slot: 2, .. }]), "{effects:?}");
 }
 
 #[test]
@@ -214,13 +229,17 @@ fn with_too_many_reports_unacknowledged_nothing_more_is_asked_for() {
 fn the_number_of_remembered_tasks_is_bounded() {
     let mut host = Host::desktop(1);
     for job in 0..TASKS_MAX as u64 {
-        host.broker(BrokerMessage::Task { job: JobId::new(job), task: noop() });
+        host.broker(BrokerMessage::Task {
+            job: JobId::new(job),
+            task: noop(),
+            on_release: OnRelease::Kill,
+        });
         host.quiet();
     }
     let (known, new) = (JobId::new(0), JobId::new(TASKS_MAX as u64));
-    host.broker(BrokerMessage::Task { job: known, task: noop() });
+    host.broker(BrokerMessage::Task { job: known, task: noop(), on_release: OnRelease::Kill });
     host.quiet();
-    host.broker(BrokerMessage::Task { job: new, task: noop() });
+    host.broker(BrokerMessage::Task { job: new, task: noop(), on_release: OnRelease::Kill });
     assert!(matches!(host.takes()[..], [Effect::EndLink { .. }]));
     assert_eq!(host.harvest.tasks.len(), TASKS_MAX);
 }

@@ -1,0 +1,140 @@
+//! Replicas that a render drove out and that were not killed at once: frozen until there is room
+//! again, or on their way to a checkpoint. They take no slot.
+
+use std::collections::BTreeSet;
+
+use gleaner_protocol::control::{AgentMessage, Fragment, ReleaseReason};
+use gleaner_protocol::job::OnRelease;
+use gleaner_protocol::{LeaseToken, Span, Time};
+
+use super::held::{Course, Held};
+use super::link_state::LinkState;
+use super::{Effect, Harvest};
+
+impl Harvest {
+    /// Lets jobs have their replicas kept frozen for this long at most; not at all by default.
+    #[must_use]
+    pub fn keeping(self, most: Span) -> Self {
+        Self { keep_max: most, ..self }
+    }
+
+    /// Whether a replica is frozen for a render rather than killed, until it is decided on.
+    pub(super) fn may_park(&self, on_release: OnRelease) -> bool {
+        match on_release {
+            OnRelease::Kill => false,
+            OnRelease::Keep { for_s } => self.keep_for(for_s) > Span::ZERO,
+            OnRelease::Checkpoint { .. } => true,
+        }
+    }
+
+    fn keep_for(&self, for_s: u64) -> Span {
+        Span::from_secs(for_s).min(self.keep_max)
+    }
+
+    /// These were frozen for a render: decides what becomes of them.
+    pub(super) fn park(&mut self, now: Time, tokens: &[LeaseToken], effects: &mut Vec<Effect>) {
+        let Fragment { epoch, slots } = self.due_fragment();
+        let may_save = slots > 0 && self.ground.is_some_and(|ground| ground.has_fence);
+        for &token in tokens {
+            let Some(Held::Running { slot, on_release, course, .. }) = self.held.get_mut(&token)
+            else {
+                continue;
+            };
+            if *course != Course::Runs {
+                continue;
+            }
+            let slot = *slot;
+            match *on_release {
+                OnRelease::Keep { for_s } if self.keep_max > Span::ZERO => {
+                    *course =
+                        Course::Frozen { until: now + Span::from_secs(for_s).min(self.keep_max) };
+                }
+                OnRelease::Checkpoint { within_s } if may_save => {
+                    *course = Course::Saves { until: now + Span::from_secs(within_s) };
+                    effects.push(Effect::Save { slot, token, epoch });
+                }
+                _ => {
+                    self.end_running(token, ReleaseReason::Preempted, effects);
+                    continue;
+                }
+            }
+            self.parked += 1;
+            if self.link.is_up() {
+                effects.push(Effect::Send(AgentMessage::Frozen { token, frozen: true }));
+            }
+        }
+    }
+
+    /// A replica saved where it is: one that was only to do that is ended.
+    pub(super) fn take_saved(&mut self, token: LeaseToken, effects: &mut Vec<Effect>) {
+        if let Some(Held::Running { course: Course::Saves { .. }, .. }) = self.held.get(&token) {
+            self.end_running(token, ReleaseReason::Preempted, effects);
+        }
+    }
+
+    /// Ends what was parked for as long as it may be.
+    pub(super) fn end_overdue(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        self.end_parked(|until| until <= now, effects);
+    }
+
+    /// Ends all that is parked.
+    pub(super) fn end_all_parked(&mut self, effects: &mut Vec<Effect>) {
+        self.end_parked(|_| true, effects);
+    }
+
+    fn end_parked(&mut self, which: impl Fn(Time) -> bool, effects: &mut Vec<Effect>) {
+        if self.parked == 0 {
+            return;
+        }
+        let due = self.held.iter().filter(|(_, held)| held.parked_until().is_some_and(&which));
+        let due: Vec<LeaseToken> = due.map(|(token, _)| *token).collect();
+        for token in due {
+            self.end_running(token, ReleaseReason::Preempted, effects);
+        }
+    }
+
+    /// When the first that is parked has to be ended.
+    pub(super) fn first_overdue(&self) -> Option<Time> {
+        (self.parked > 0).then(|| self.held.values().filter_map(Held::parked_until).min()).flatten()
+    }
+
+    /// Has what is frozen go on where there is room for it, what began first before the rest.
+    pub(super) fn go_on(&mut self, effects: &mut Vec<Effect>) {
+        // What the broker is being told of just now stays as it is told.
+        if self.parked == 0 || matches!(self.link, LinkState::Greeting { .. }) {
+            return;
+        }
+        let mut frozen: Vec<(Time, LeaseToken)> = self
+            .held
+            .iter()
+            .filter_map(|(token, held)| match held {
+                Held::Running { since, course: Course::Frozen { .. }, .. } => {
+                    Some((*since, *token))
+                }
+                _ => None,
+            })
+            .collect();
+        frozen.sort_unstable();
+        let room = self.fragment.slots.saturating_sub(self.running());
+        for (_, token) in frozen.into_iter().take(room as usize) {
+            let Some(Held::Running { slot, course, .. }) = self.held.get_mut(&token) else {
+                continue;
+            };
+            *course = Course::Runs;
+            self.parked -= 1;
+            let (slot, epoch) = (*slot, self.fragment.epoch);
+            effects.push(Effect::Thaw { slot, token, epoch });
+            if self.link.is_up() {
+                effects.push(Effect::Send(AgentMessage::Frozen { token, frozen: false }));
+            }
+        }
+        // It takes the place of what was asked for.
+        self.requested = self.requested.min(self.fragment.slots.saturating_sub(self.running()));
+    }
+
+    /// What takes no slot although it is in one.
+    pub(super) fn parked_tokens(&self) -> BTreeSet<LeaseToken> {
+        let parked = self.held.iter().filter(|(_, held)| held.parked_until().is_some());
+        parked.map(|(token, _)| *token).collect()
+    }
+}

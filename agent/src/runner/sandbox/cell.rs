@@ -1,0 +1,242 @@
+//! One command behind its walls, from the runner's side.
+
+use std::ffi::{CString, OsStr};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, waitpid};
+use rustix::thread::{Gid, Uid};
+use thiserror::Error;
+
+use super::landing::{Landing, News, Program, Rooms, Step, fork, land};
+use super::landlock_rules::{Files, rules};
+use super::root::{TASK, TMP, c_path};
+use super::visible::{DEVICES, readable};
+use super::{NewRoot, Sandbox};
+use crate::limits::TASK_PROCESSES_MAX;
+
+/// A command that is to start.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CellOrder<'a> {
+    /// Its program as it is listed; none for a trial of the walls.
+    pub(crate) program: Option<&'a Path>,
+    /// Its arguments, without the program.
+    pub(crate) arguments: &'a [String],
+    /// What it is told besides where its folders are.
+    pub(crate) environment: &'a [(&'a str, &'a str)],
+    /// Its folder, as the runner sees it.
+    pub(crate) folder: &'a Path,
+    /// Its folder for passing things.
+    pub(crate) tmp: &'a Path,
+}
+
+/// A command behind its walls.
+#[derive(Debug)]
+pub(crate) struct Cell {
+    /// The command, or the first process of its namespace.
+    pid: Pid,
+    /// What it prints.
+    pub(crate) stdout: Option<File>,
+    /// What it prints as errors.
+    pub(crate) stderr: Option<File>,
+    news: File,
+}
+
+/// Why a command did not run.
+#[derive(Debug, Error)]
+pub(crate) enum CellError {
+    /// Something that the runner does for it failed.
+    #[error("cannot {what}: {source}")]
+    Prepare {
+        /// What.
+        what: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// It could not lock itself in.
+    #[error("cannot confine it: it could not {step}: {source}")]
+    Confine {
+        /// What it was about to do.
+        step: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The program could not be started.
+    #[error("{0}")]
+    Exec(io::Error),
+}
+
+impl Sandbox {
+    /// Starts a command. Its folders must be there and be its user's.
+    pub(crate) fn start(&self, order: &CellOrder<'_>) -> Result<Cell, CellError> {
+        let prepare = |what| move |source| CellError::Prepare { what, source };
+        let pipe = || {
+            let pipe = pipe_with(PipeFlags::CLOEXEC);
+            pipe.map_err(|error| prepare("make a pipe")(error.into()))
+        };
+        let (stdout, output) = pipe()?;
+        let (stderr, errors) = pipe()?;
+        let (news, tell) = pipe()?;
+        let input = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+            .map_err(|error| prepare("open /dev/null")(error.into()))?;
+        let landing = self.landing(order, [input, output, errors], tell)?;
+        let flags = match landing.rooms {
+            Some(_) => libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWIPC,
+            None => 0,
+        };
+        let forked = fork(flags).map_err(|error| prepare("start a process")(error.into()))?;
+        let Some(pid) = forked else { land(&landing) };
+        Ok(Cell {
+            pid,
+            stdout: Some(File::from(stdout)),
+            stderr: Some(File::from(stderr)),
+            news: File::from(news),
+        })
+    }
+
+    fn landing(
+        &self,
+        order: &CellOrder<'_>,
+        streams: [OwnedFd; 3],
+        news: OwnedFd,
+    ) -> Result<Landing, CellError> {
+        let prepare = |what| move |source| CellError::Prepare { what, source };
+        let root = self.root.as_ref();
+        let seen = |ours: &Path, theirs: &str| match root {
+            Some(_) => PathBuf::from(theirs),
+            None => ours.to_owned(),
+        };
+        let (folder, tmp) = (seen(order.folder, TASK), seen(order.tmp, TMP));
+        let program = match order.program {
+            Some(program) => {
+                Some(self.program(program, order, &folder, &tmp).map_err(CellError::Exec)?)
+            }
+            None => None,
+        };
+        let layers = self.confines.layers;
+        let rules = match layers.landlock {
+            true => Some(self.rules(order).map_err(prepare("make Landlock's rules"))?),
+            false => None,
+        };
+        let rooms = root.map(|root| rooms(root, order, layers.fresh_proc)).transpose();
+        let identity = &self.identity;
+        let user = (Uid::from_raw(identity.uid), Gid::from_raw(identity.gid));
+        Ok(Landing {
+            rooms: rooms.map_err(prepare("prepare its root"))?,
+            folder: c_path(&folder).map_err(prepare("name its folder"))?,
+            user: identity.is_other.then_some(user),
+            processes: self.counts_processes.then_some(u64::from(TASK_PROCESSES_MAX)),
+            rules,
+            filter: self.filter.clone(),
+            streams,
+            news,
+            program,
+        })
+    }
+
+    fn program(
+        &self,
+        listed: &Path,
+        order: &CellOrder<'_>,
+        folder: &Path,
+        tmp: &Path,
+    ) -> io::Result<Program> {
+        let path = match &self.root {
+            Some(root) => root.seen(listed)?,
+            None => listed.to_owned(),
+        };
+        let name = c_path(listed)?;
+        let arguments = order.arguments.iter().map(|argument| CString::new(argument.as_str()));
+        let words: Result<Vec<_>, _> = [Ok(name)].into_iter().chain(arguments).collect();
+        let places = [("HOME", folder), ("TMPDIR", tmp)];
+        let places = places.map(|(key, path)| (key, path.as_os_str()));
+        let told = order.environment.iter().map(|(key, value)| (*key, OsStr::new(*value)));
+        let environment = told
+            .chain(places)
+            .map(|(key, value)| CString::new([key.as_bytes(), b"=", value.as_bytes()].concat()));
+        let environment: Result<Vec<_>, _> = environment.collect();
+        Ok(Program::new(c_path(&path)?, words?, environment?))
+    }
+
+    fn rules(&self, order: &CellOrder<'_>) -> io::Result<OwnedFd> {
+        let scope = self.confines.layers.landlock_scope;
+        let own = [order.folder, order.tmp];
+        let (read, devices) = match &self.root {
+            // All that there is, is to be read.
+            Some(root) => {
+                let devices = DEVICES.iter().map(|path| root.inside(Path::new(path)));
+                (vec![root.path.clone()], devices.collect())
+            }
+            None => {
+                let mut read = readable(&self.confines);
+                read.extend(self.confines.programs.iter().cloned());
+                // Of processes a kernel shows each what it may see; what is inside of them is fenced.
+                read.push("/proc".into());
+                (read, DEVICES.iter().map(PathBuf::from).collect::<Vec<_>>())
+            }
+        };
+        rules(&Files { read: &read, own: &own, devices: &devices }, scope)
+    }
+}
+
+fn rooms(root: &NewRoot, order: &CellOrder<'_>, fresh_proc: bool) -> io::Result<Rooms> {
+    let at = |path: &str| c_path(&root.inside(Path::new(path)));
+    let devices = DEVICES.iter().filter(|path| root.inside(Path::new(path)).exists());
+    Ok(Rooms {
+        root: c_path(&root.path)?,
+        follows_host: root.follows_host,
+        devices: devices.map(|path| at(path)).collect::<io::Result<_>>()?,
+        binds: [(c_path(order.folder)?, at(TASK)?), (c_path(order.tmp)?, at(TMP)?)],
+        proc: if fresh_proc { Some(at("/proc")?) } else { None },
+    })
+}
+
+impl Cell {
+    /// Becomes readable when it has ended; none where the kernel has no such handles.
+    pub(crate) fn exit(&self) -> Option<OwnedFd> {
+        pidfd_open(self.pid, PidfdFlags::empty()).ok()
+    }
+
+    /// Ends it; where it has a namespace, with all that it started.
+    pub(crate) fn kill(&self) {
+        // It has not been waited for, so its number is nobody else's.
+        let _ = kill_process(self.pid, Signal::KILL);
+    }
+
+    /// Waits for its end, and says how it ended.
+    pub(crate) fn wait(mut self) -> Result<ExitStatus, CellError> {
+        let prepare = |what| move |source| CellError::Prepare { what, source };
+        let status = loop {
+            match waitpid(Some(self.pid), WaitOptions::empty()) {
+                Ok(Some((_, status))) => break status,
+                Ok(None) | Err(Errno::INTR) => {}
+                Err(error) => return Err(prepare("wait for its end")(error.into())),
+            }
+        };
+        let mut told = [0; News::BYTES];
+        match self.news.read_exact(&mut told) {
+            Ok(()) => {}
+            // It started its program, or was killed before it said anything.
+            Err(_) => return Ok(ExitStatus::from_raw(status.as_raw())),
+        }
+        match News::decode(told) {
+            Some(News { step: Step::Ended, value }) => Ok(ExitStatus::from_raw(value)),
+            Some(News { step: Step::Exec, value }) => {
+                Err(CellError::Exec(io::Error::from_raw_os_error(value)))
+            }
+            Some(News { step, value }) => {
+                let source = io::Error::from_raw_os_error(value);
+                Err(CellError::Confine { step: step.to_string(), source })
+            }
+            None => Ok(ExitStatus::from_raw(status.as_raw())),
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! What one replica may take of its host, by its job's word and its host's, and how it is told that
+//! this was too little.
+
+use std::sync::Arc;
+
+use gleaner_isolation::{Leaf, LeafLimits};
+use gleaner_protocol::job::Task;
+use tracing::warn;
+
+use super::warm_runner::End;
+use crate::limits::{COMPILER_MEMORY_MIB, RUNNER_MEMORY_MIB, TASK_PROCESSES_MAX};
+
+/// The limits of the replica that runs, where this host has a leaf that keeps them.
+#[derive(Debug, Default)]
+pub(super) struct ReplicaLimits {
+    leaf: Option<Arc<Leaf>>,
+    memory: Option<Memory>,
+    /// Whether its runner gives up where it gets no more, leaf or none.
+    aborts: bool,
+    /// Of this leaf, before the replica began.
+    kills_before: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Memory {
+    mib: u32,
+    whose: Whose,
+}
+
+/// Who has set a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    Job,
+    Host,
+}
+
+impl Memory {
+    /// That it was too little, and what to do.
+    fn too_little(self) -> String {
+        let mib = self.mib;
+        match self.whose {
+            Whose::Job => format!(
+                "it wanted more than the {mib} MiB of memory that its job allows: raise memory_mib \
+                 of the job"
+            ),
+            Whose::Host => format!(
+                "it wanted more than the {mib} MiB of memory that this host gives a kernel: give \
+                 the job a memory_mib that it needs, and raise kernel_memory_mib of agents"
+            ),
+        }
+    }
+}
+
+impl ReplicaLimits {
+    /// Sets those of the next replica, of which `kernel_memory_mib` is the host's. What this host
+    /// cannot limit is left out.
+    pub(super) fn set(&mut self, leaf: Option<&Arc<Leaf>>, task: &Task, kernel_memory_mib: u32) {
+        let by_job = |mib| Memory { mib, whose: Whose::Job };
+        let (memory, extra_mib) = match task {
+            Task::Kernel(_) => (None, 0),
+            Task::Command(command) => (command.memory_mib.map(by_job), RUNNER_MEMORY_MIB),
+            Task::Application(application) => {
+                let by_host = Memory { mib: kernel_memory_mib, whose: Whose::Host };
+                (Some(application.memory_mib.map_or(by_host, by_job)), RUNNER_MEMORY_MIB)
+            }
+            // It cannot take more itself; this is for what it is compiled and run by.
+            Task::Wasm(wasm) => (Some(by_job(wasm.memory_mib)), COMPILER_MEMORY_MIB),
+        };
+        let aborts = matches!(task, Task::Application(_));
+        *self = Self { leaf: leaf.cloned(), memory, aborts, kills_before: 0 };
+        let Some(leaf) = leaf else { return };
+        let limits = LeafLimits {
+            memory_mib: memory.map(|memory| u64::from(memory.mib) + extra_mib),
+            processes: Some(TASK_PROCESSES_MAX),
+            ..LeafLimits::default()
+        };
+        if let Err(error) = leaf.set_limits(&limits) {
+            warn!("a task goes without limits: {error}");
+        }
+        self.kills_before = leaf.memory_kills();
+    }
+
+    /// Why it ended, with what only its leaf knows.
+    pub(super) fn explain(&self, reason: String) -> String {
+        let has_killed = |leaf: &Arc<Leaf>| leaf.memory_kills() > self.kills_before;
+        match self.memory {
+            Some(memory) if self.leaf.as_ref().is_some_and(has_killed) => {
+                format!("{reason}; {}", memory.too_little())
+            }
+            None if self.leaf.as_ref().is_some_and(has_killed) => {
+                format!("{reason}; harvested work had no more memory on this host")
+            }
+            _ => reason,
+        }
+    }
+
+    /// Why its runner gave up, most likely: that is how the end of memory shows where its panics are
+    /// caught, and the end of a stack.
+    pub(super) fn explain_abort(&self, end: &End) -> Option<String> {
+        let memory = self.memory.filter(|_| self.aborts && end.aborted)?;
+        Some(format!("probably {} (its process ended: {})", memory.too_little(), end.status))
+    }
+}

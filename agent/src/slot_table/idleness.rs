@@ -1,0 +1,148 @@
+//! Whether harvested work runs last: always, but while something of it is to come to rest or to
+//! die, for which it needs a little of a core.
+//!
+//! It is told to the kernel with no lock held: who releases waits for nobody's write.
+//!
+//! # Invariants
+//! - While something is about to stop, harvested work does not run last for good: whoever puts it
+//!   there looks again, and takes it back.
+
+use gleaner_isolation::Enclosure;
+use tracing::debug;
+
+use super::SlotTable;
+
+/// How it is told to the kernel.
+pub(super) struct Idleness(Box<dyn Fn(bool) + Send + Sync>);
+
+impl Idleness {
+    pub(super) fn of(enclosure: Enclosure) -> Self {
+        Self(Box::new(move |idle| {
+            if let Err(error) = enclosure.set_idle(idle) {
+                // It was removed under us, and its members with it.
+                debug!("{error}");
+            }
+        }))
+    }
+
+    pub(super) fn set(&self, idle: bool) {
+        (self.0)(idle);
+    }
+}
+
+impl std::fmt::Debug for Idleness {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Idleness").finish_non_exhaustive()
+    }
+}
+
+impl SlotTable {
+    /// Puts harvested work last again, where all that is frozen has come to rest and nothing of it
+    /// is about to die.
+    pub(crate) fn be_idle_again(&self) {
+        loop {
+            let (stirs, leaves) = {
+                let inner = self.lock();
+                if inner.frozen_runners().any(|runner| runner.stopped) {
+                    return;
+                }
+                // Beside a render it would give nothing back where it runs last; and what runs on
+                // beside the same render is to go on doing so last.
+                if inner.dying > 0 && inner.running() == 0 {
+                    return;
+                }
+                let leaves = inner.frozen_runners().filter_map(|runner| runner.group.freezer());
+                (inner.stirs, leaves.cloned().collect::<Vec<_>>())
+            };
+            if !leaves.iter().all(|leaf| leaf.is_frozen()) {
+                return;
+            }
+            self.idleness.set(true);
+            if self.lock().stirs == stirs {
+                return;
+            }
+            // Somebody who stops something may have said so just before.
+            self.idleness.set(false);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::{Arc, Mutex, mpsc};
+
+    use gleaner_protocol::Time;
+    use gleaner_protocol::control::Fragment;
+
+    use super::super::Room;
+    use super::super::tests::{EPOCH, NEXT, Sleeper, token};
+    use super::*;
+
+    fn table(tell: impl Fn(bool) + Send + Sync + 'static) -> SlotTable {
+        let gate = Fragment { epoch: EPOCH, slots: 1 };
+        SlotTable::with(1, gate, Idleness(Box::new(tell)))
+    }
+
+    #[test]
+    fn a_release_waits_for_nobody_who_tells_the_kernel() {
+        let (entered, is_there) = mpsc::channel();
+        let (go, may_go) = mpsc::channel::<()>();
+        let (may_go, said) = (Mutex::new(may_go), Arc::new(Mutex::new(Vec::new())));
+        let (is_first, heard) = (AtomicBool::new(true), Arc::clone(&said));
+        let table = table(move |idle| {
+            if idle && is_first.swap(false, Ordering::AcqRel) {
+                entered.send(()).expect("the test listens");
+                // The kernel takes its time.
+                may_go.lock().expect("no panic").recv().expect("the test speaks");
+            }
+            heard.lock().expect("no panic").push(idle);
+        });
+        let sleeper = Sleeper::start();
+        std::thread::scope(|scope| {
+            scope.spawn(|| table.enter_runner(0, sleeper.pgid(), None));
+            is_there.recv().expect("it comes there");
+            table.begin(0, token(1), Time::from_micros(1), EPOCH, false).expect("open");
+            let frozen = table.freeze(Some(NEXT), Room::slots(0));
+            assert_eq!(frozen.tokens, [token(1)], "and it did not wait");
+            go.send(()).expect("it waits");
+        });
+        sleeper.wait_until_frozen();
+        // Said by the release, and by the other one before and after it had seen that.
+        assert_eq!(*said.lock().expect("no panic"), [false, true, false]);
+    }
+
+    #[test]
+    fn work_runs_last_again_when_what_was_stopped_is_gone() {
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&said);
+        let table = table(move |idle| heard.lock().expect("no panic").push(idle));
+        let sleeper = Sleeper::start();
+        table.enter_runner(0, sleeper.pgid(), None);
+        table.freeze(Some(NEXT), Room::slots(0));
+        table.be_idle_again();
+        assert_eq!(*said.lock().expect("no panic"), [true, false], "it is about to die");
+        table.remove_runner(0);
+        assert_eq!(*said.lock().expect("no panic"), [true, false], "it dies");
+        table.is_buried();
+        assert_eq!(*said.lock().expect("no panic"), [true, false, true]);
+    }
+
+    #[test]
+    fn what_begins_beside_something_that_dies_runs_last_at_once() {
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&said);
+        let gate = Fragment { epoch: EPOCH, slots: 2 };
+        let tell = move |idle| heard.lock().expect("no panic").push(idle);
+        let table = SlotTable::with(2, gate, Idleness(Box::new(tell)));
+        let (dies, begins) = (Sleeper::start(), Sleeper::start());
+        table.enter_runner(0, dies.pgid(), None);
+        table.freeze(Some(NEXT), Room::slots(0));
+        table.remove_runner(0);
+        table.set_gate(Fragment { epoch: NEXT, slots: 2 });
+        table.enter_runner(1, begins.pgid(), None);
+        assert_eq!(*said.lock().expect("no panic"), [true, false], "nothing runs");
+        table.begin(1, token(1), Time::from_micros(1), NEXT, false).expect("open");
+        assert_eq!(*said.lock().expect("no panic"), [true, false, true]);
+    }
+}
