@@ -5,13 +5,12 @@
 
 use std::sync::Arc;
 
-use gleaner_protocol::boottime;
 use gleaner_protocol::farm::FarmEvent;
+use gleaner_protocol::{boottime, error_chain};
 use reqwest::{Client, StatusCode, Url};
 use tracing::{debug, error, info, warn};
 
 use crate::counters::Counters;
-use crate::json_source::chain;
 use crate::limits::{BATCH_EVENTS_MAX, BROKER_PAUSE_MAX, BROKER_PAUSE_MIN, BROKER_TIMEOUT};
 use crate::outbox::Outbox;
 
@@ -80,7 +79,7 @@ impl BrokerLink {
         }
         let answer = match request.send().await {
             Ok(answer) => answer,
-            Err(error) => return Sent::NotNow(chain(&error)),
+            Err(error) => return Sent::NotNow(error_chain(&error)),
         };
         let status = answer.status();
         match status {

@@ -60,7 +60,11 @@ impl Counters {
             ("polls_total", "Polls of the farm.", self.polls.get()),
             ("polls_failed_total", "Polls that failed.", self.failed_polls.get()),
             ("fragments_opened_total", "Openings, confirmations too.", self.openings.get()),
-            ("fragments_closed_total", "Closings.", self.closings.get()),
+            (
+                "fragments_closed_total",
+                "Closings, reasons of closed hosts too.",
+                self.closings.get(),
+            ),
             ("contradictions_total", "Sources that disagreed.", totals.contradictions),
             ("broker_events_sent_total", "Events the broker took.", self.events_sent.get()),
             ("broker_events_refused_total", "Events it refused.", self.events_refused.get()),

@@ -1,23 +1,49 @@
 //! Holds the state machine for the many who tell it something, and passes on what it decides.
 
+mod comparing;
+mod control;
+mod keeper;
+mod memory;
+mod polling;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gleaner_protocol::farm::{FarmEvent, HookKind};
+use gleaner_protocol::farm::{FarmEvent, HookEvent, HookKind};
 use gleaner_protocol::recording::{AliveLine, Line};
 use gleaner_protocol::{HostName, Time, boottime};
 use tokio::sync::Notify;
-use tracing::{debug, info, warn};
+use tracing::debug;
 
 use crate::counters::Counters;
+use crate::farm_events::EventBoard;
 use crate::limits::RECORD_ALIVE_INTERVAL;
 use crate::outbox::Outbox;
 use crate::recording::Tape;
-use crate::{Effect, FarmSource, HostView, Input, Monitor, Rules, Scribe, TooManyHosts, Totals};
+use crate::release_times::ReleaseTimes;
+use crate::state_folder::StateFolder;
+use crate::{Effect, HostView, Input, Monitor, Plan, Rules, Scribe, TooManyHosts, Totals};
+
+use control::{Control, StopKeeper};
+
+pub(crate) use comparing::Comparing;
+pub(crate) use control::ResumeError;
 
 /// The monitor, shared.
 #[derive(Debug)]
 pub(crate) struct Driver {
     monitor: Mutex<Monitor>,
+    /// What an administrator orders. Locked before the monitor.
+    control: Control,
+    /// What outlives this process.
+    state: Option<Arc<StateFolder>>,
+    /// Something was heard that must not be lost for seconds.
+    memory_is_due: Notify,
+    /// It is written down for the last time.
+    memory_ends: Notify,
+    release_times: Mutex<ReleaseTimes>,
+    comparing: Comparing,
+    /// Where the farm says that something changed.
+    pub(crate) events: EventBoard,
     /// Where the farm is recorded. Lines are put in under the monitor's lock, in order of time.
     record: Option<(Arc<Tape>, Mutex<Scribe>)>,
     /// The next deadline may be earlier than it was.
@@ -27,36 +53,70 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    pub(crate) fn new(rules: Rules, record: Option<Arc<Tape>>, counters: Arc<Counters>) -> Self {
-        Self {
-            monitor: Mutex::new(Monitor::new(rules)),
+    pub(crate) fn new(
+        rules: Rules,
+        plan: Plan,
+        state: Option<Arc<StateFolder>>,
+        comparing: Comparing,
+        record: Option<Arc<Tape>>,
+        counters: Arc<Counters>,
+    ) -> Self {
+        let mut monitor = Monitor::new(rules);
+        if let Some(state) = &state {
+            monitor.recall(boottime(), state.hosts());
+            monitor.recall_gaps(state.learned());
+        }
+        let driver = Self {
+            monitor: Mutex::new(monitor),
+            control: Control::new(plan, state.clone().map(|state| state as Arc<dyn StopKeeper>)),
+            state,
+            memory_is_due: Notify::new(),
+            memory_ends: Notify::new(),
+            release_times: Mutex::default(),
+            comparing,
+            events: EventBoard::default(),
             record: record.map(|tape| (tape, Mutex::default())),
             rescheduled: Notify::new(),
             outbox: Arc::default(),
             counters,
-        }
+        };
+        driver.give_orders();
+        driver
     }
 
     /// Tells the monitor, and passes its decisions on.
     pub(crate) fn take(&self, input: Input) -> Result<(), TooManyHosts> {
         self.count(&input);
+        if let Input::Hook(HookEvent { release_us: Some(release_us), .. }) = &input {
+            self.release_times().add(*release_us);
+        }
+        // The booking of a hook that could not raise the epoch may stand nowhere else.
+        let is_due = matches!(&input, Input::Hook(event) if event.epoch.incarnation == 0);
         let mut effects = Vec::new();
         let mut monitor = self.lock();
         // Under the lock, so that time never runs backwards for the monitor.
         let now = boottime();
         let before = monitor.next_deadline();
+        self.comparing.hear_first(now, &input);
+        if let Input::Hook(event) = &input {
+            self.comparing.hear_hook(event);
+        }
         let heard = self.record.as_ref().and_then(|_| Scribe::heard(now, &input));
         let outcome = monitor.handle(now, input, &mut effects);
         let after = monitor.next_deadline();
         self.write_down(now, heard, &effects);
         // Likewise, so that events of one host leave in the order of their decisions.
         for effect in effects {
+            self.comparing.hear(now, &effect);
             if let Effect::Tell(event) = effect {
                 self.note(&event);
                 self.outbox.put(now, event);
             }
         }
         drop(monitor);
+        if is_due {
+            self.memory_is_due.notify_one();
+        }
         if after.is_some_and(|after| before.is_none_or(|before| after < before)) {
             self.rescheduled.notify_one();
         }
@@ -114,43 +174,13 @@ impl Driver {
         }
     }
 
-    /// Asks a farm again and again.
-    pub(crate) async fn run_poller(&self, source: impl FarmSource, interval: std::time::Duration) {
-        let mut ticks = tokio::time::interval(interval);
-        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut failing = false;
-        loop {
-            ticks.tick().await;
-            let asked_at = boottime();
-            let allocations = match source.poll().await {
-                Ok(allocations) => {
-                    if std::mem::take(&mut failing) {
-                        info!(source = source.name(), "polling works again");
-                    }
-                    Some(allocations)
-                }
-                Err(error) => {
-                    self.counters.failed_polls.add(1);
-                    if !std::mem::replace(&mut failing, true) {
-                        warn!(%error, "a poll failed");
-                    }
-                    None
-                }
-            };
-            let source = source.name().to_owned();
-            if let Err(error) = self.take(Input::Poll { source, asked_at, allocations }) {
-                warn!(%error, "hosts of the farm are left out");
-            }
-        }
-    }
-
     fn count(&self, input: &Input) {
         let counter = match input {
             Input::Hook(event) if event.kind == HookKind::Preflight => &self.counters.preflights,
             Input::Hook(_) => &self.counters.postflights,
             Input::Sample(_) => &self.counters.samples,
             Input::Poll { .. } => &self.counters.polls,
-            Input::Tick => return,
+            Input::Orders(_) | Input::Tick => return,
         };
         counter.add(1);
     }
@@ -166,6 +196,11 @@ impl Driver {
                 debug!(%host, reason, "fragment closed");
             }
         }
+    }
+
+    /// No code that holds it can leave it half changed.
+    fn release_times(&self) -> MutexGuard<'_, ReleaseTimes> {
+        self.release_times.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A panic inside is a bug that its own request reports; the state is checked input by input.

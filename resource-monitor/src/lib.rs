@@ -4,30 +4,50 @@
 //! Hooks tell it of renders as they start and end, agents send samples of their hosts, and the
 //! farm's own record can be polled. What follows from all that is decided by one plain state
 //! machine, the [`Monitor`]; the rest of the crate brings it news and carries its decisions to
-//! the broker; what it heard and decided can be recorded, to be replayed. [`run()`] is the whole
+//! the broker; what it heard and decided can be recorded, to be replayed. An administrator's orders
+//! come in the same way, as [`Orders`], and only ever take away. [`run()`] is the whole
 //! service.
 
 pub mod limits;
 
 mod broker_link;
+mod comparison;
 mod config;
 mod counters;
 mod driver;
-mod json_source;
+mod farm_events;
+mod farm_view;
 mod monitor;
+mod orders;
 mod outbox;
 mod recording;
+mod release_times;
 mod routes;
 mod run;
 mod source;
+mod sources;
+mod state_folder;
+mod wall_clock;
 
+pub use comparison::{
+    Arm, ArmView, ComparisonView, DifferenceView, HoldOut, HoldOutError, HoldOutSettings, Lottery,
+    MetricView,
+};
 pub use config::{Config, ConfigError, DEFAULT_TOML};
-pub use json_source::JsonSource;
+pub use farm_events::{EventsAddressError, FarmEventsView, TrustError};
+pub use farm_view::FarmView;
 pub use monitor::{
-    BookingView, ContradictionView, Effect, FragmentView, HostAllocation, HostView, Input, Monitor,
-    Occupied, Rules, TooManyHosts, Totals, Violation,
+    BookingView, ContradictionView, Effect, FarmAnswer, FragmentView, HostAllocation, HostView,
+    Input, LearnedView, Monitor, Occupied, Polling, Remembered, RememberedGaps, Rendering, Rules,
+    TooManyHosts, Totals, Violation,
+};
+pub use orders::{
+    GroupSettings, Orders, PatternError, Plan, PlanError, ScheduleSettings, Stop, StopError,
 };
 pub use outbox::{Decided, Outbox};
 pub use recording::Scribe;
+pub use release_times::ReleaseView;
 pub use run::{RunError, run};
 pub use source::{FarmSource, SourceError};
+pub use sources::{Farm, FarmError, Manager, UnknownManager};
+pub use state_folder::StateError;

@@ -21,8 +21,45 @@ pub const SAMPLE_BYTES_MAX: u64 = 1 << 20;
 pub const POLL_ANSWER_BYTES_MAX: usize = 64 << 20;
 /// Longest wait for the answer of a farm that is polled.
 pub const POLL_TIMEOUT: Span = Span::from_secs(10);
+/// Shortest pause between the beginnings of two polls of which the second is one out of turn, because
+/// the farm said that something changed; it is twice as long as the poll before took, at least.
+pub const EVENT_POLL_PAUSE_MIN: Span = Span::from_millis(500);
+/// Longest message in which a farm says so, in bytes.
+pub const EVENT_BYTES_MAX: usize = 256 << 10;
+/// Longest wait for a step of the connection to those messages.
+pub const EVENTS_TIMEOUT: Span = Span::from_secs(10);
+/// How often it is seen whether the other end of it lives.
+pub const EVENTS_PING_INTERVAL: Span = Span::from_secs(15);
+/// Pause after its first end; it doubles with each further one.
+pub const EVENTS_PAUSE_MIN: Span = Span::from_millis(200);
+/// Longest pause between two such connections. One that held for longer was a good one.
+pub const EVENTS_PAUSE_MAX: Span = Span::from_secs(30);
+/// Hosts that a farm manager is asked about at once, where it is asked about each.
+pub const POLL_AT_ONCE_MAX: usize = 8;
+/// Most hosts of an OpenCue farm, each of which is asked.
+pub const RQD_HOSTS_MAX: usize = 4_096;
+/// Of these, asked at once.
+pub const RQD_AT_ONCE_MAX: usize = 128;
+/// Hosts' names that are looked up at once.
+pub const RQD_LOOKUPS_AT_ONCE_MAX: usize = 32;
+/// Longest wait for a host's RQD: its name's lookup, its connection and its answer.
+pub const RQD_TIMEOUT: Span = Span::from_secs(2);
+/// Longest answer of an RQD, in bytes: the longest that gRPC's own libraries take unless told to.
+pub const RQD_ANSWER_BYTES_MAX: usize = 4 << 20;
+/// Most that an RQD may say beside its answer, in bytes.
+pub const RQD_HEADERS_BYTES_MAX: u32 = 16 << 10;
+/// Most frames that an RQD may report.
+pub const RQD_FRAMES_MAX: usize = BOOKINGS_MAX;
+/// Most attributes that its host may have, and all its frames together.
+pub const RQD_ATTRIBUTES_MAX: usize = 1 << 16;
+/// Most that is shown of why an RQD refuses, in characters.
+pub const RQD_COMPLAINT_CHARS_MAX: usize = 200;
+/// Most that is read of what a program complains of while the farm is polled by it, in bytes.
+pub const POLL_COMPLAINT_BYTES_MAX: usize = 16 << 10;
 /// How long a sample may be on its way: within this time after a hook it may not know of it yet.
 pub const SAMPLE_LAG: Span = Span::from_secs(5);
+/// How long after a farm has listed a render first a hook may tell of it.
+pub const HOOK_LAG: Span = Span::from_secs(30);
 /// How long the last lines of a recording may take to be written after the monitor was told to stop.
 pub const SHUTDOWN_TIMEOUT: Span = Span::from_secs(2);
 /// Most events that are sent to the broker at once.
@@ -47,3 +84,54 @@ pub const TOKEN_BYTES_MAX: u64 = 4 << 10;
 pub const SECONDS_MAX: f64 = 86_400.0;
 /// Longest booking limit that can be configured, in seconds.
 pub const BOOKING_LIMIT_S_MAX: f64 = 365.0 * 86_400.0;
+/// Most times of preflights that are kept, for their percentiles.
+pub const RELEASE_TIMES_MAX: usize = 4_096;
+/// Longest word for who stops the farm, in characters.
+pub const STOP_BY_CHARS_MAX: usize = 200;
+/// Longest reason for it, in characters.
+pub const STOP_REASON_CHARS_MAX: usize = 1_000;
+/// Longest body of a stop or a resume, in bytes.
+pub const STOP_BODY_BYTES_MAX: u64 = 16 << 10;
+/// Longest file of a stop, in bytes.
+pub const STOP_FILE_BYTES_MAX: u64 = 16 << 10;
+/// Most groups of hosts, each of which every host is compared with.
+pub const GROUPS_MAX: usize = 64;
+/// Most schedules.
+pub const SCHEDULES_MAX: usize = 64;
+/// Most patterns of one group.
+pub const GROUP_HOSTS_MAX: usize = 1_000;
+/// Longest pattern of hosts' names, in bytes.
+pub const PATTERN_BYTES_MAX: usize = 128;
+/// Longest name of a group or a schedule, in characters.
+pub const RULE_NAME_CHARS_MAX: usize = 64;
+/// Fewest idle gaps of a group's hosts from which a quiet period is learned.
+pub const GAPS_MIN: usize = 32;
+/// Most of them that are gone by, the newest.
+pub const GAPS_MAX: usize = 512;
+/// Shortest quiet period that is learned.
+pub const QUIET_LEARNED_MIN: Span = Span::from_secs(10);
+/// Longest.
+pub const QUIET_LEARNED_MAX: Span = Span::from_secs(600);
+/// How often the clock on the wall is looked at, at least.
+pub const ORDERS_INTERVAL_MAX: Span = Span::from_secs(10);
+/// Longest file of what is known of the hosts, in bytes.
+pub const HOSTS_FILE_BYTES_MAX: u64 = 256 << 20;
+/// Longest file of what was learned of quiet periods, in bytes: [`GROUPS_MAX`] groups with
+/// [`GAPS_MAX`] gaps each fit.
+pub const LEARNED_FILE_BYTES_MAX: u64 = 1 << 20;
+/// How often what is known of the hosts is written down, where it has changed.
+pub const MEMORY_INTERVAL: Span = Span::from_secs(5);
+/// Shortest pause between two times: so much of what must not be lost may be lost by a kill.
+pub const MEMORY_PAUSE: Span = Span::from_millis(500);
+/// Most hosts that are held out of harvest each day, in thousandths of all.
+pub const HELD_OUT_PERMILLE_MAX: u16 = 500;
+/// Fewest days with hosts of both arms from which a difference is estimated.
+pub const COMPARED_DAYS_MIN: usize = 5;
+/// Most days that are compared, the newest: ten years.
+pub const COMPARED_DAYS_MAX: usize = 3_653;
+/// For how long a host must have rendered on a day to have a rate.
+pub const COMPARED_RENDERING_MIN: Span = Span::from_secs(3_600);
+/// How often what is compared is written down.
+pub const COMPARISON_INTERVAL: Span = Span::from_secs(300);
+/// Longest file of it, in bytes.
+pub const COMPARISON_FILE_BYTES_MAX: u64 = 64 << 20;

@@ -11,23 +11,46 @@
 //! - An opening carries the newest epoch that the host was seen at; older news never lowers it,
 //!   and an epoch that rose for an unknown reason closes the host.
 //! - Where two sources contradict each other, what is booked by any of them is booked.
+//! - What a process of lives, as its host's agent sees and says, runs: neither a farm that does not
+//!   list it nor a limit ends it, as long as the agent speaks. Its own postflight does.
 //! - A desktop host, and a host whose epoch is unknown, is never opened.
+//! - Where the farm is polled, a host of which no hook has spoken is not opened before the farm has
+//!   answered once since the start, and has listed it if it did so before or is known to have it: its
+//!   agent alone knows nothing of its renders.
+//! - What the administrator's orders bar is closed at once, and does not open while they hold; so
+//!   is a host that they keep free.
+//! - A closing is sent when a host closes, and to tell of one that is closed that the farm is
+//!   stopped, or is no more.
 
 mod bookings;
 mod fragment;
 mod host;
+mod learners;
+mod memory;
+mod quiet_learner;
+mod reserves;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use gleaner_protocol::farm::{FarmEvent, HookEvent, HostSample, SampledBooking};
-use gleaner_protocol::{HostName, Span, Time};
+use gleaner_protocol::{BookingId, HostName, Span, Time};
 use thiserror::Error;
 
+use crate::Orders;
+use crate::comparison::Arm;
 use crate::limits::HOSTS_MAX;
+use crate::orders::Standing;
 use host::Host;
+use learners::Learners;
+use memory::MEMORY_KEPT;
+use reserves::{Reserves, Spare};
 
-pub use view::{BookingView, ContradictionView, FragmentView, HostView, Totals};
+pub(crate) use host::UNNAMED_RENDERS;
+pub use learners::RememberedGaps;
+pub use memory::Remembered;
+pub use view::{BookingView, ContradictionView, FragmentView, HostView, LearnedView, Totals};
 
 /// The rules by which fragments open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +67,19 @@ pub struct Rules {
     pub booking_limit: Span,
     /// How often the farm is polled.
     pub poll_interval: Span,
+    /// Whether the farm is polled.
+    pub polling: Polling,
+}
+
+/// What becomes of hosts of which only polls could tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Polling {
+    /// The farm is not polled: their agents' word is enough.
+    Off,
+    /// The farm has not answered since the start: none of them opens.
+    Awaited,
+    /// It has: those that it does not list, and never did, are taken by their agents' word.
+    Answered,
 }
 
 /// What the monitor is told.
@@ -59,11 +95,40 @@ pub enum Input {
         source: String,
         /// When: what it says may be as old as that.
         asked_at: Time,
+        /// It was asked out of turn, because something may have changed: what it leaves out is
+        /// missed only by those in turn, which leave time between them.
+        is_extra: bool,
         /// What it said; none where it could not be asked.
-        allocations: Option<Vec<HostAllocation>>,
+        answer: Option<FarmAnswer>,
     },
+    /// What the administrator orders, from now on.
+    Orders(Orders),
     /// Nothing but time has passed.
     Tick,
+}
+
+/// How the farm was asked, see [`Input::Poll`].
+#[derive(Debug, Clone, Copy)]
+struct Poll<'a> {
+    source: &'a str,
+    asked_at: Time,
+    is_extra: bool,
+}
+
+/// What a farm says when it is asked.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FarmAnswer {
+    /// What it has booked, host by host.
+    pub hosts: Vec<HostAllocation>,
+    /// Hosts that it has and could not tell of this time: nothing of them is known to have changed,
+    /// and their agents' word alone opens none of them.
+    pub silent: Vec<HostName>,
+}
+
+impl From<Vec<HostAllocation>> for FarmAnswer {
+    fn from(hosts: Vec<HostAllocation>) -> Self {
+        Self { hosts, silent: Vec::new() }
+    }
 }
 
 /// What a farm says that it has booked on a host.
@@ -71,12 +136,17 @@ pub enum Input {
 pub struct HostAllocation {
     /// The host.
     pub host: HostName,
-    /// Cores it has.
-    pub cores: u32,
-    /// Its memory, in MiB.
-    pub memory_mib: u64,
+    /// When it was asked, where each host is; none where all of the farm was asked at once.
+    pub asked_at: Option<Time>,
+    /// Cores it has, where the farm says.
+    pub cores: Option<u32>,
+    /// Its memory, in MiB, where the farm says.
+    pub memory_mib: Option<u64>,
     /// Renders on it.
     pub bookings: Vec<SampledBooking>,
+    /// Of these, those that a hook, where there is one, tells of by the same name before they begin;
+    /// none where the farm's names or its ways are others.
+    pub announced: BTreeSet<BookingId>,
 }
 
 /// What the monitor wants done.
@@ -86,6 +156,21 @@ pub enum Effect {
     Tell(FarmEvent),
     /// Write down what a host is like, where it is recorded.
     Occupied(Occupied),
+    /// Count what a host renders, where harvest is compared with none.
+    Rendering(Rendering),
+}
+
+/// What a host that is compared with others renders from now on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rendering {
+    /// Which host.
+    pub host: HostName,
+    /// What it is drawn for; none while it is not compared.
+    pub arm: Option<Arm>,
+    /// Whether it renders.
+    pub renders: bool,
+    /// Renders that have ended since this was said last.
+    pub ended: u32,
 }
 
 /// What a host of the farm is like from now on.
@@ -109,6 +194,15 @@ pub struct Occupied {
 #[derive(Debug)]
 pub struct Monitor {
     rules: Rules,
+    orders: Orders,
+    /// Why no host at all is harvested, where that is so; as the orders say.
+    bar_to_all: Option<Arc<str>>,
+    reserves: Reserves,
+    learners: Learners,
+    /// Of hosts that nobody has spoken of since the start.
+    memory: BTreeMap<HostName, Remembered>,
+    /// Until when that is passed on.
+    memory_until: Time,
     hosts: BTreeMap<HostName, Host>,
     /// Of each host that waits for a time, that time. Kept equal to what the hosts say.
     deadlines: BTreeSet<(Time, HostName)>,
@@ -117,8 +211,45 @@ pub struct Monitor {
 impl Monitor {
     /// Without any host yet.
     #[must_use]
-    pub const fn new(rules: Rules) -> Self {
-        Self { rules, hosts: BTreeMap::new(), deadlines: BTreeSet::new() }
+    pub fn new(rules: Rules) -> Self {
+        Self {
+            rules,
+            orders: Orders::default(),
+            bar_to_all: None,
+            reserves: Reserves::default(),
+            learners: Learners::new(rules.quiet),
+            memory: BTreeMap::new(),
+            memory_until: Time::ZERO,
+            hosts: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+        }
+    }
+
+    /// Begins with what a monitor knew before it ended: to be called before anything is heard.
+    pub fn recall(&mut self, now: Time, memory: Vec<Remembered>) {
+        let known = memory.into_iter().take(HOSTS_MAX);
+        self.memory = known.map(|host| (host.host.clone(), host)).collect();
+        self.memory_until = now + MEMORY_KEPT;
+    }
+
+    /// What another monitor should know that begins when this one has ended.
+    #[must_use]
+    pub fn remember(&self, now: Time) -> Vec<Remembered> {
+        let unheard = self.memory.values().filter(|_| now < self.memory_until).cloned();
+        let hosts = self.hosts.iter().filter_map(|(name, host)| host.remember(name));
+        hosts.chain(unheard).take(HOSTS_MAX).collect()
+    }
+
+    /// Begins with what a monitor learned of quiet periods before it ended: to be called before
+    /// anything is heard.
+    pub fn recall_gaps(&mut self, memory: Vec<RememberedGaps>) {
+        self.learners.recall(memory);
+    }
+
+    /// What of that another monitor should know that begins when this one has ended.
+    #[must_use]
+    pub fn remember_gaps(&self) -> Vec<RememberedGaps> {
+        self.learners.remember()
     }
 
     /// Takes note of one input and pushes what is to be done.
@@ -131,6 +262,12 @@ impl Monitor {
         input: Input,
         effects: &mut Vec<Effect>,
     ) -> Result<(), TooManyHosts> {
+        // Before what time brings: nothing opens in between.
+        if let Input::Orders(orders) = input {
+            self.on_orders(now, orders, effects);
+            self.on_time(now, effects);
+            return Ok(());
+        }
         self.on_time(now, effects);
         match input {
             Input::Hook(event) => {
@@ -143,10 +280,11 @@ impl Monitor {
                     host.on_sample(now, rules, sample);
                 })
             }
-            Input::Poll { source, asked_at, allocations } => {
-                self.on_poll(now, &source, asked_at, allocations, effects)
+            Input::Poll { source, asked_at, is_extra, answer } => {
+                let poll = Poll { source: &source, asked_at, is_extra };
+                self.on_poll(now, poll, answer, effects)
             }
-            Input::Tick => Ok(()),
+            Input::Orders(_) | Input::Tick => Ok(()),
         }
     }
 
@@ -167,6 +305,11 @@ impl Monitor {
         self.hosts.get(name).map(|host| host.view(now, name))
     }
 
+    /// The quiet periods that are learned, in order of their groups' names.
+    pub fn learned(&self) -> impl Iterator<Item = LearnedView> + '_ {
+        self.learners.views()
+    }
+
     /// Sums over all hosts.
     #[must_use]
     pub fn totals(&self) -> Totals {
@@ -183,7 +326,8 @@ impl Monitor {
     /// The first check that fails, by its name.
     pub fn check_invariants(&self) -> Result<(), Violation> {
         for (name, host) in &self.hosts {
-            host.check(&self.rules)
+            let standing = self.orders.standing(name, self.bar_to_all.as_ref());
+            host.check(&self.rules, &standing)
                 .map_err(|check| Violation { check, host: Some(name.clone()) })?;
         }
         let waiting: BTreeSet<(Time, HostName)> = self
@@ -194,6 +338,8 @@ impl Monitor {
         if waiting != self.deadlines {
             return Err(Violation { check: "deadlines_are_indexed", host: None });
         }
+        let of_all = self.reserves.check().and_then(|()| self.learners.check(&self.orders));
+        of_all.map_err(|check| Violation { check, host: None })?;
         if self.hosts.len() > HOSTS_MAX {
             return Err(Violation { check: "hosts_are_bounded", host: None });
         }
@@ -215,7 +361,8 @@ impl Monitor {
     pub fn check_host(&self, name: &HostName) -> Result<(), Violation> {
         let Some(host) = self.hosts.get(name) else { return Ok(()) };
         let violation = |check| Violation { check, host: Some(name.clone()) };
-        host.check(&self.rules).map_err(violation)?;
+        let standing = self.orders.standing(name, self.bar_to_all.as_ref());
+        host.check(&self.rules, &standing).map_err(violation)?;
         let is_indexed = |time| self.deadlines.contains(&(time, name.clone()));
         match host.indexed_deadline.is_none_or(is_indexed) {
             true => Ok(()),
@@ -226,17 +373,22 @@ impl Monitor {
     fn on_poll(
         &mut self,
         now: Time,
-        source: &str,
-        asked_at: Time,
-        allocations: Option<Vec<HostAllocation>>,
+        poll: Poll<'_>,
+        answer: Option<FarmAnswer>,
         effects: &mut Vec<Effect>,
     ) -> Result<(), TooManyHosts> {
+        let is_answered = answer.is_some();
+        let FarmAnswer { hosts, silent } = answer.unwrap_or_default();
         let mut listed = BTreeSet::new();
         let mut outcome = Ok(());
-        for allocation in allocations.into_iter().flatten() {
+        for name in silent {
+            let taken_in = self.with_host(now, &name, effects, |host, _| host.on_silent_poll());
+            outcome = outcome.and(taken_in);
+        }
+        for allocation in hosts {
             let name = allocation.host.clone();
             let taken_in = self.with_host(now, &name, effects, |host, rules| {
-                host.on_poll(now, rules, source, asked_at, allocation);
+                host.on_poll(now, rules, poll, allocation);
             });
             outcome = outcome.and(taken_in);
             listed.insert(name);
@@ -244,14 +396,41 @@ impl Monitor {
         let missed: Vec<HostName> = self
             .hosts
             .iter()
-            .filter(|(name, host)| host.is_covered_by(source) && !listed.contains(*name))
+            .filter(|_| !poll.is_extra)
+            .filter(|(name, host)| host.is_covered_by(poll.source) && !listed.contains(*name))
             .map(|(name, _)| name.clone())
             .collect();
         for name in missed {
             self.with_host(now, &name, effects, |host, _| host.on_missed_poll())
                 .expect("a host that was there is still there");
         }
+        // For hosts that it does not list this holds from their next sample on.
+        if is_answered {
+            self.rules.polling = Polling::Answered;
+        }
         outcome
+    }
+
+    fn on_orders(&mut self, now: Time, orders: Orders, effects: &mut Vec<Effect>) {
+        self.bar_to_all = orders.bar_to_all();
+        self.reserves = Reserves::new(&orders);
+        self.learners.follow(&orders);
+        self.orders = orders;
+        // All hosts are known to be spare before the first is kept, and kept before one opens.
+        for (name, host) in &mut self.hosts {
+            host.standing = self.orders.standing(name, self.bar_to_all.as_ref());
+            host.spare = host.spare_now(now, &self.rules);
+            self.reserves.note(&host.standing.reserves, name, Spare::No, host.spare);
+        }
+        let groups: Vec<usize> = (0..self.orders.groups.len()).collect();
+        let kept = self.reserves.fill(&groups);
+        let mut all: Vec<HostName> = self.hosts.keys().cloned().collect();
+        // What is open is closed before it is said why others are closed.
+        all.sort_by_key(|name| !self.hosts.get(name).is_some_and(Host::is_open));
+        for name in kept.into_iter().chain(all) {
+            self.with_host(now, &name, effects, |_, _| {})
+                .expect("a host that was there is still there");
+        }
     }
 
     /// Hosts whose time has come.
@@ -277,20 +456,68 @@ impl Monitor {
             if self.hosts.len() == HOSTS_MAX {
                 return Err(TooManyHosts(name.clone()));
             }
-            self.hosts.insert(name.clone(), Host::new(now, &self.rules));
+            let standing = self.orders.standing(name, self.bar_to_all.as_ref());
+            let rules = rules_of(&self.rules, &self.learners, &standing);
+            let mut host = Host::new(now, &rules, standing);
+            if let Some(memory) = self.memory.remove(name) {
+                host.restore(now, memory);
+            }
+            self.hosts.insert(name.clone(), host);
         }
         let host = self.hosts.get_mut(name).expect("it was just put there");
+        let rules = rules_of(&self.rules, &self.learners, &host.standing);
+        act(host, &rules);
+        host.end_overdue(now, &rules);
+        host.recall(now, &rules);
+        if let (Some(gap), Some(group)) = (host.note_gap(now), &host.standing.learns_quiet) {
+            self.learners.note(group, gap);
+        }
+        // Others that are kept from now on close before this one may open.
+        let mut kept = self.take_stock(now, name);
+        while let Some(other) = kept.pop() {
+            if other != *name {
+                kept.extend(self.take_stock(now, &other));
+                self.settle(now, &other, effects);
+            }
+        }
+        self.settle(now, name, effects);
+        Ok(())
+    }
+
+    /// Sees whether a host that is there is spare; the hosts that are kept from now on.
+    fn take_stock(&mut self, now: Time, name: &HostName) -> Vec<HostName> {
+        let host = self.hosts.get_mut(name).expect("a host that is kept is there");
+        let now_spare = host.spare_now(now, &self.rules);
+        let before = std::mem::replace(&mut host.spare, now_spare);
+        let groups = &host.standing.reserves;
+        self.reserves.note(groups, name, before, host.spare);
+        self.reserves.fill(groups)
+    }
+
+    /// Brings a host that is there in line with what is known, kept and ordered.
+    fn settle(&mut self, now: Time, name: &HostName, effects: &mut Vec<Effect>) {
+        let host = self.hosts.get_mut(name).expect("a host that is kept is there");
         if let Some(time) = host.indexed_deadline.take() {
             self.deadlines.remove(&(time, name.clone()));
         }
-        act(host, &self.rules);
-        host.settle(now, &self.rules, name, effects);
+        let groups = &host.standing.reserves;
+        host.kept = self.reserves.why_kept(groups, name);
+        let rules = rules_of(&self.rules, &self.learners, &host.standing);
+        host.settle(now, &rules, name, effects);
+        // Whether it is open may have changed.
+        let spare = host.spare_now(now, &self.rules);
+        self.reserves.note(&host.standing.reserves, name, host.spare, spare);
+        host.spare = spare;
         host.indexed_deadline = host.next_deadline(now, &self.rules);
         if let Some(time) = host.indexed_deadline {
             self.deadlines.insert((time, name.clone()));
         }
-        Ok(())
     }
+}
+
+/// The rules, with the quiet period that was learned for a host of this standing.
+fn rules_of(rules: &Rules, learners: &Learners, standing: &Standing) -> Rules {
+    Rules { quiet: learners.wait(standing).unwrap_or(rules.quiet), ..*rules }
 }
 
 /// A farm larger than the monitor is made for, or someone who makes up hosts.

@@ -6,8 +6,14 @@
 //! | `POST /v1/samples` | a `HostSample` | `{"accepted": true}` |
 //! | `GET /v1/hosts` | | all [`HostView`](crate::HostView)s |
 //! | `GET /v1/hosts/{host}` | | one of them |
+//! | `GET /v1/farm` | | the farm as a whole: a [`FarmView`](crate::FarmView) |
+//! | `GET /v1/farm/comparison` | | renders with and without harvest: a [`ComparisonView`](crate::ComparisonView) |
+//! | `POST /v1/farm/stop` | `{"by": …, "reason": …}` | the stop that holds, and whether it is kept |
+//! | `POST /v1/farm/resume` | `{"by": …}` | `{"lifted": …}`: the stop that held, or null |
 //! | `GET /metrics` | | Prometheus' text format |
 //! | `GET /healthz` | | `ok` |
+
+mod control;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -16,7 +22,7 @@ use bytes::Bytes;
 use gleaner_protocol::HostName;
 use gleaner_protocol::farm::{HookEvent, HostSample};
 use gleaner_protocol::limits::{CORES_MAX, HOOK_MESSAGE_BYTES_MAX};
-use gleaner_serve::{Problem, body_bytes};
+use gleaner_serve::{Problem, Token, body_bytes};
 use serde::de::DeserializeOwned;
 use warp::filters::BoxedFilter;
 use warp::http::StatusCode;
@@ -29,8 +35,9 @@ use crate::driver::Driver;
 use crate::limits::{BOOKINGS_MAX, SAMPLE_BYTES_MAX};
 
 /// All routes; answers that say no are JSON too.
-pub(crate) fn routes(driver: Arc<Driver>) -> BoxedFilter<(Response,)> {
+pub(crate) fn routes(driver: Arc<Driver>, admin: Option<Token>) -> BoxedFilter<(Response,)> {
     let counters = Arc::clone(&driver.counters);
+    let farm = control::routes(Arc::clone(&driver), admin);
     let with_driver = warp::any().map(move || driver.clone());
     let events = warp::path!("v1" / "events")
         .and(warp::post())
@@ -65,6 +72,8 @@ pub(crate) fn routes(driver: Arc<Driver>) -> BoxedFilter<(Response,)> {
         .or(hosts)
         .unify()
         .or(host)
+        .unify()
+        .or(farm)
         .unify()
         .or(metrics)
         .unify()
@@ -152,7 +161,8 @@ async fn refuse(rejection: Rejection) -> Result<Response, Infallible> {
     } else if rejection.find::<MethodNotAllowed>().is_some() {
         (StatusCode::METHOD_NOT_ALLOWED, "method", "this path does not take this method")
     } else if rejection.is_not_found() {
-        let error = "no such path: see /v1/events, /v1/samples, /v1/hosts, /metrics, /healthz";
+        let error =
+            "no such path: see /v1/events, /v1/samples, /v1/hosts, /v1/farm, /metrics, /healthz";
         (StatusCode::NOT_FOUND, "not_found", error)
     } else {
         (StatusCode::BAD_REQUEST, "malformed", "the request cannot be read")

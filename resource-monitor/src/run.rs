@@ -7,18 +7,23 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gleaner_serve::{ListenConfig, ServeError, bind, serve};
+use gleaner_protocol::boottime;
+use gleaner_serve::{ListenConfig, ServeError, Token, bind, serve};
+use rustix::rand::{GetRandomFlags, getrandom};
 use thiserror::Error;
 use tokio::task::JoinSet;
 use tracing::info;
 
 use crate::broker_link::BrokerLink;
+use crate::comparison::Ledger;
 use crate::counters::Counters;
-use crate::driver::Driver;
+use crate::driver::{Comparing, Driver};
+use crate::farm_events::{EventsAddress, FarmEvents};
 use crate::limits::TOKEN_BYTES_MAX;
 use crate::recording::{Recorder, Tape};
 use crate::routes::routes;
-use crate::{Config, ConfigError, JsonSource};
+use crate::state_folder::StateFolder;
+use crate::{Config, ConfigError, Farm, FarmError, Plan, StateError, TrustError};
 
 /// Runs the monitor until `shutdown`; calls `ready` with its address once it listens.
 ///
@@ -30,12 +35,26 @@ pub async fn run(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
     let rules = config.rules()?;
-    let poll_url = config.poll_url()?;
+    let plan = config.plan()?;
+    // Refused before anything is touched.
+    config.lottery(0)?;
+    let polled = config.polled()?;
+    let events = config.farm_events()?.map(|address| events(&config, address)).transpose()?;
     let mut broker_url = config.broker_url()?;
     let prefix = broker_url.path().trim_end_matches('/').to_owned();
     broker_url.set_path(&format!("{prefix}/v1/farm/events"));
     let token = config.token_file.as_deref().map(read_token).transpose()?;
+    let admin = config.admin_token_file.as_deref().map(Token::read).transpose();
+    let admin = admin.map_err(ServeError::from)?;
+    if let (Some(path), Some(admin)) = (&config.admin_token_file, &admin)
+        && token.as_ref().is_some_and(|token| admin.matches(token.as_bytes()))
+    {
+        return Err(RunError::OneToken(path.clone()));
+    }
     let client = client(config.ca_file.as_deref())?;
+    let farm = polled
+        .map(|(manager, url)| Farm::new(manager, url, &config.poll_hosts, client.clone()))
+        .transpose()?;
     let counters = Arc::new(Counters::default());
     let listen = ListenConfig::new(
         config.listen,
@@ -46,8 +65,10 @@ pub async fn run(
     let refusals = Arc::clone(&counters);
     let listener = bind(&listen).await?.of("monitor");
     let listener = listener.counting(move || refusals.refused_requests.add(1));
+    let listener = listener.with_admin(admin.clone());
     let (listen, url) = (listener.address(), listener.url());
 
+    let state = config.state_dir.as_deref().map(StateFolder::open).transpose()?;
     let tape = config.record.as_ref().map(|_| Arc::new(Tape::default()));
     let record = config.record.as_deref().zip(tape.clone());
     let recorder = record
@@ -56,34 +77,82 @@ pub async fn run(
             Recorder::start(path, &rules, tape, counters.clone()).map_err(refuse)
         })
         .transpose()?;
-    let driver = Arc::new(Driver::new(rules, tape, counters));
+    let state = state.map(Arc::new);
+    let (plan, comparing) = compared(&config, plan, state.as_ref())?;
+    let driver = Arc::new(Driver::new(rules, plan, state, comparing, tape, counters));
     // Dropped, and with it all tasks ended, when the server has ended.
     let mut tasks = JoinSet::new();
     let clock = driver.clone();
     tasks.spawn(async move { clock.run_clock().await });
+    let mut memory = JoinSet::new();
+    let remembering = driver.clone();
+    memory.spawn(async move { remembering.run_memory().await });
+    let comparing = driver.clone();
+    memory.spawn(async move { comparing.run_comparison().await });
+    let orders = driver.clone();
+    tasks.spawn(async move { orders.run_orders().await });
     let living = driver.clone();
     tasks.spawn(async move { living.run_signs_of_life().await });
     tasks.spawn(
         BrokerLink {
             url: broker_url,
-            client: client.clone(),
+            client,
             token: token.clone(),
             outbox: driver.outbox.clone(),
             counters: driver.counters.clone(),
         }
         .run(),
     );
-    if let Some(url) = poll_url {
-        let (poller, source) = (driver.clone(), JsonSource::new(url, client));
-        tasks.spawn(async move {
-            poller.run_poller(source, rules.poll_interval.into()).await;
-        });
+    if let Some(farm) = farm {
+        let poller = driver.clone();
+        tasks.spawn(async move { poller.run_poller(farm, rules.poll_interval.into()).await });
+    }
+    if let Some(events) = events {
+        let listener = driver.clone();
+        tasks.spawn(async move { events.run(&listener.events).await });
     }
     info!(%url, broker = config.broker, "the monitor listens");
     ready(listen);
-    serve(listener, routes(driver), shutdown).await;
+    serve(listener, routes(driver.clone(), admin), shutdown).await;
+    driver.end_memory();
+    memory.join_all().await;
     drop(recorder);
     Ok(())
+}
+
+fn events(config: &Config, address: EventsAddress) -> Result<FarmEvents, RunError> {
+    let (password, ca) = (&config.poll_events_password_file, &config.ca_file);
+    let seed = random_seed().map_err(RunError::Random)?;
+    Ok(FarmEvents::new(address, password.as_deref(), ca.as_deref(), seed)?)
+}
+
+/// The plan with the hosts that are held out, and what was measured of them so far.
+fn compared(
+    config: &Config,
+    plan: Plan,
+    state: Option<&Arc<StateFolder>>,
+) -> Result<(Plan, Comparing), RunError> {
+    let (Some(_), Some(state)) = (&config.comparison, state) else {
+        return Ok((plan, Comparing::default()));
+    };
+    let ledger = match state.comparison().map_err(RunError::Comparison)? {
+        Some(file) => Ledger::restore(file),
+        None => {
+            let mut ledger = Ledger::new(random_seed().map_err(RunError::Comparison)?);
+            // The draws of a day must not change within it, whatever happens.
+            let file = ledger.file(boottime());
+            state.keep_comparison(&file).map_err(io::Error::other).map_err(RunError::Comparison)?;
+            ledger
+        }
+    };
+    let plan = plan.with_lottery(config.lottery(ledger.seed())?);
+    Ok((plan, Comparing::new(ledger, state.clone())))
+}
+
+fn random_seed() -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    getrandom(&mut bytes, GetRandomFlags::empty())?;
+    Ok(u64::from_ne_bytes(bytes))
 }
 
 fn client(ca_file: Option<&Path>) -> Result<reqwest::Client, RunError> {
@@ -126,6 +195,15 @@ pub enum RunError {
     /// A setting without sense.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The farm cannot be polled like this.
+    #[error(transparent)]
+    Farm(#[from] FarmError),
+    /// It cannot be listened to like this.
+    #[error(transparent)]
+    Events(#[from] TrustError),
+    /// The system has no random numbers.
+    #[error("cannot draw a random number: {0}")]
+    Random(io::Error),
     /// The address cannot be had, or may not.
     #[error("cannot serve")]
     Serve(#[from] ServeError),
@@ -137,6 +215,12 @@ pub enum RunError {
         /// Why not.
         source: io::Error,
     },
+    /// The administrator's token is everybody's.
+    #[error(
+        "the admin_token_file {path} holds the same token as token_file: make another one with \
+         `head -c 24 /dev/urandom | base64`", path = .0.display()
+    )]
+    OneToken(PathBuf),
     /// The token could never be borne by a request.
     #[error("the token file {path} holds no token: one line of visible ASCII", path = .0.display())]
     TokenText(PathBuf),
@@ -148,6 +232,12 @@ pub enum RunError {
         /// Why not.
         source: io::Error,
     },
+    /// What it must keep cannot be kept.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// What was compared cannot be read.
+    #[error("cannot go on with the comparison in comparison.json of state_dir: {0}")]
+    Comparison(io::Error),
     /// The certificates to trust cannot be read.
     #[error("cannot read the certificates {path}: {reason}", path = path.display())]
     Certificates {

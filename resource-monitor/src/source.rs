@@ -4,52 +4,61 @@ use std::future::Future;
 
 use thiserror::Error;
 
-use crate::HostAllocation;
+use crate::FarmAnswer;
 
 /// A farm manager's own record of its bookings, polled.
 ///
 /// A source names every host that it knows, booked or not: a host that it leaves out counts as
-/// not confirmed.
+/// not confirmed, and where it should have told of it, it says so. A host that the manager itself
+/// would not book is wholly booked.
 pub trait FarmSource: Send + Sync + 'static {
     /// Its name, for logs and to tell sources apart.
     fn name(&self) -> &str;
 
     /// Asks it, in bounded time.
-    fn poll(&self) -> impl Future<Output = Result<Vec<HostAllocation>, SourceError>> + Send;
+    fn poll(&self) -> impl Future<Output = Result<FarmAnswer, SourceError>> + Send;
 }
 
 /// Why a farm could not be asked.
 #[derive(Debug, Error)]
 pub enum SourceError {
     /// No answer.
-    #[error("cannot poll {url}: {reason}")]
+    #[error("cannot poll {asked}: {reason}")]
     Unreachable {
-        /// Where it was asked.
-        url: String,
+        /// Who was asked.
+        asked: String,
         /// Why not.
         reason: String,
     },
+    /// No answer in time.
+    #[error("{asked} did not answer within {seconds} s")]
+    TooSlow {
+        /// Who was asked.
+        asked: String,
+        /// The bound.
+        seconds: f64,
+    },
     /// An answer with an error.
-    #[error("{url} answered {status}")]
+    #[error("{asked} answered {status}")]
     Status {
-        /// Where it was asked.
-        url: String,
-        /// Its status.
-        status: u16,
+        /// Who was asked.
+        asked: String,
+        /// Its status, and what a program said beside it.
+        status: String,
     },
     /// More than is read.
-    #[error("the answer of {url} is longer than {max} bytes")]
+    #[error("the answer of {asked} is longer than {max} bytes")]
     TooLong {
-        /// Where it was asked.
-        url: String,
+        /// Who was asked.
+        asked: String,
         /// The bound.
         max: usize,
     },
-    /// Not a list of allocations.
-    #[error("the answer of {url} is no list of allocations: {reason}")]
+    /// Not what the manager is known to answer.
+    #[error("the answer of {asked} makes no sense: {reason}")]
     Malformed {
-        /// Where it was asked.
-        url: String,
+        /// Who was asked.
+        asked: String,
         /// Why not.
         reason: String,
     },

@@ -41,6 +41,10 @@ pub(super) struct Booking {
     pub(super) began: Time,
     /// Polls in a row that did not list it.
     pub(super) absent_polls: u8,
+    /// Its process lives, as the host's newest sample says.
+    pub(super) is_alive: bool,
+    /// A hook or a sample has claimed it, be it that neither does any more.
+    pub(super) was_told: bool,
 }
 
 impl Booking {
@@ -54,6 +58,12 @@ impl Booking {
 
     const fn is_claimed(&self) -> bool {
         self.has(Witness::Hook) || self.has(Witness::Sample) || self.has(Witness::Poll)
+    }
+
+    fn overdue_at(&self, limit: Span, alive_until: Time) -> Option<Time> {
+        let at = self.began + limit;
+        let at = if self.is_alive { at.max(alive_until) } else { at };
+        Some(at).filter(|_| !self.has(Witness::Poll))
     }
 
     /// The most that any witness says, where one says a number; none stands for the whole host.
@@ -84,6 +94,8 @@ pub(super) struct Bookings {
     ended: BTreeMap<BookingId, Ended>,
     /// More than [`BOOKINGS_MAX`] were claimed.
     pub(super) overflow: bool,
+    /// How many have ended that nobody has counted yet.
+    pub(super) uncounted: u32,
 }
 
 impl Bookings {
@@ -120,13 +132,18 @@ impl Bookings {
         let mut is_new = false;
         let booking = self.running.entry(id.clone()).or_insert_with(|| {
             is_new = true;
-            Booking { claims: [None; 3], epoch: None, began: now, absent_polls: 0 }
+            Booking {
+                claims: [None; 3],
+                epoch: None,
+                began: now,
+                absent_polls: 0,
+                is_alive: false,
+                was_told: false,
+            }
         });
         let before = (booking.cores(), booking.memory_mib());
         booking.claims[witness as usize] = Some(booked);
-        if witness == Witness::Poll {
-            booking.absent_polls = 0;
-        }
+        booking.was_told |= witness != Witness::Poll;
         is_new || before != (booking.cores(), booking.memory_mib())
     }
 
@@ -142,12 +159,36 @@ impl Bookings {
         }
     }
 
+    /// Those that a poll should have listed and did not. The others were not absent.
+    pub(super) fn absent(
+        &mut self,
+        asked_at: Time,
+        is_listed: impl Fn(&BookingId) -> bool,
+    ) -> Vec<BookingId> {
+        let mut absent = Vec::new();
+        for (id, booking) in &mut self.running {
+            if is_listed(id) {
+                booking.absent_polls = 0;
+            } else if booking.began < asked_at {
+                absent.push(id.clone());
+            }
+        }
+        absent
+    }
+
     /// One more poll that did not list it; how many in a row.
     pub(super) fn count_absence(&mut self, id: &BookingId) -> u8 {
         self.running.get_mut(id).map_or(0, |booking| {
             booking.absent_polls = booking.absent_polls.saturating_add(1);
             booking.absent_polls
         })
+    }
+
+    /// Takes note of whose processes live, as the host's agent sees.
+    pub(super) fn note_alive(&mut self, is_alive: impl Fn(&BookingId) -> bool) {
+        for (id, booking) in &mut self.running {
+            booking.is_alive = is_alive(id);
+        }
     }
 
     /// Takes `witnesses` away from a booking. True where nobody claims it any more: the caller
@@ -165,6 +206,7 @@ impl Bookings {
     pub(super) fn end(&mut self, id: &BookingId, ended: Ended) -> bool {
         let was_running = self.running.remove(id).is_some();
         self.overflow = self.overflow && !was_running;
+        self.uncounted = self.uncounted.saturating_add(was_running.into());
         self.ended.insert(id.clone(), ended);
         if self.ended.len() > ENDED_BOOKINGS_MAX {
             let oldest = self.ended.iter().min_by_key(|(_, ended)| ended.at);
@@ -187,18 +229,18 @@ impl Bookings {
         }
     }
 
-    /// Bookings that nobody but a hook or a sample claims and that are older than the limit.
-    pub(super) fn overdue(&self, now: Time, limit: Span) -> Vec<BookingId> {
+    /// Bookings that nobody but a hook or a sample claims and that are older than the limit. Those
+    /// whose processes live are not before `alive_until`.
+    pub(super) fn overdue(&self, now: Time, limit: Span, alive_until: Time) -> Vec<BookingId> {
         let overdue = |(_, booking): &(&BookingId, &Booking)| {
-            !booking.has(Witness::Poll) && booking.began + limit <= now
+            booking.overdue_at(limit, alive_until).is_some_and(|at| at <= now)
         };
         self.running.iter().filter(overdue).map(|(id, _)| id.clone()).collect()
     }
 
     /// When the next one becomes overdue.
-    pub(super) fn next_overdue(&self, limit: Span) -> Option<Time> {
-        let booked = self.running.values().filter(|booking| !booking.has(Witness::Poll));
-        booked.map(|booking| booking.began + limit).min()
+    pub(super) fn next_overdue(&self, limit: Span, alive_until: Time) -> Option<Time> {
+        self.running.values().filter_map(|booking| booking.overdue_at(limit, alive_until)).min()
     }
 
     /// A new life of the host's run folder: what hooks and samples of the old one claimed is gone
@@ -210,6 +252,7 @@ impl Bookings {
             booking.claims[Witness::Hook as usize] = None;
             booking.claims[Witness::Sample as usize] = None;
             booking.epoch = None;
+            booking.is_alive = false;
             booking.is_claimed()
         });
     }

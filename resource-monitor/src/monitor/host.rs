@@ -3,16 +3,24 @@
 mod hearing;
 mod occupation;
 mod settling;
+mod telling;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use gleaner_protocol::{BookingId, Epoch, Origin, Time};
+use gleaner_protocol::{BookingId, Epoch, Origin, Span, Time};
 
-use self::occupation::Said;
+use self::occupation::{Counted, Said};
 use super::Rules;
 use super::bookings::{Bookings, Ended, Witness};
 use super::fragment::Fragment;
+use super::memory::Remembered;
+use super::reserves::Spare;
 use crate::limits::CONTRADICTIONS_MAX;
+use crate::orders::Standing;
+
+pub(crate) use hearing::UNNAMED_RENDERS;
+pub(super) use telling::Tellers;
 
 /// Cores and memory of a host, in the words of one source.
 #[derive(Debug, Clone, Copy)]
@@ -41,7 +49,8 @@ pub(super) struct Contradiction {
 #[derive(Debug)]
 struct Cover {
     source: String,
-    answered_at: Time,
+    /// What it says is as old as that.
+    asked_at: Time,
     missed: u8,
 }
 
@@ -66,63 +75,125 @@ enum News {
 /// One host.
 #[derive(Debug)]
 pub(super) struct Host {
+    /// What the administrator's orders mean for it.
+    pub(super) standing: Standing,
+    /// Why it is kept free of harvest, where it is.
+    pub(super) kept: Option<Arc<str>>,
+    /// What was known of it before the monitor started, until that is confirmed or refuted.
+    pub(super) memory: Option<Remembered>,
+    /// It rendered when it was looked at last.
+    was_busy: bool,
+    /// Since when it renders nothing, where it did before.
+    idle_since: Option<Time>,
+    /// What the reserves have of it.
+    pub(super) spare: Spare,
     pub(super) origin: Option<Origin>,
     pub(super) sampled: Option<Size>,
-    pub(super) polled: Option<Size>,
+    /// Cores and memory in MiB in the farm's words, where it says.
+    pub(super) polled: (Option<u32>, Option<u64>),
     pub(super) gauges: Option<Gauges>,
     pub(super) epoch: Option<Epoch>,
     former_incarnation: Option<u64>,
+    /// That of its agent's newest sample.
+    sampled_epoch: Option<Epoch>,
     /// A hook could not raise the epoch: an older opening could still be obeyed.
     epoch_in_doubt: bool,
-    has_hooks: bool,
+    pub(super) tellers: Tellers,
     pub(super) bookings: Bookings,
+    /// When something changed on it last.
+    pub(super) quiet_since: Time,
     pub(super) quiet_until: Time,
     /// Set where an open fragment must not live on in a smaller form.
     must_close: Option<&'static str>,
     pub(super) fragment: Fragment,
+    /// The stop that the broker was told as the reason why it is closed, if that was the last word.
+    told_stop: Option<Arc<str>>,
     pub(super) last_event: Option<Time>,
     pub(super) last_sample: Option<Time>,
     cover: Option<Cover>,
+    /// The farm listed it before the monitor started, or has it and could not tell of it.
+    pub(super) was_polled: bool,
     pub(super) contradictions: VecDeque<Contradiction>,
     pub(super) contradictions_total: u64,
     /// What the recording has of it.
     said: Option<Said>,
+    /// What the comparison has of it.
+    counted: Counted,
     /// What the monitor's index has of this host.
     pub(super) indexed_deadline: Option<Time>,
 }
 
 impl Host {
     /// First seen now: what happened on it just before is unknown.
-    pub(super) fn new(now: Time, rules: &Rules) -> Self {
+    pub(super) fn new(now: Time, rules: &Rules, standing: Standing) -> Self {
         Self {
+            standing,
+            kept: None,
+            was_busy: false,
+            idle_since: None,
+            spare: Spare::No,
+            memory: None,
             origin: None,
             sampled: None,
-            polled: None,
+            polled: (None, None),
             gauges: None,
             epoch: None,
             former_incarnation: None,
+            sampled_epoch: None,
             epoch_in_doubt: false,
-            has_hooks: false,
+            tellers: Tellers::default(),
             bookings: Bookings::default(),
+            quiet_since: now,
             quiet_until: now + rules.quiet,
             must_close: None,
             fragment: Fragment::Closed("never opened".into()),
+            told_stop: None,
             last_event: None,
             last_sample: None,
             cover: None,
+            was_polled: false,
             contradictions: VecDeque::new(),
             contradictions_total: 0,
             said: None,
+            counted: (None, false),
             indexed_deadline: None,
         }
     }
 
     pub(super) fn last_poll(&self) -> Option<Time> {
-        self.cover.as_ref().map(|cover| cover.answered_at)
+        self.cover.as_ref().map(|cover| cover.asked_at)
     }
 
     pub(super) fn is_covered_by(&self, source: &str) -> bool {
         self.cover.as_ref().is_some_and(|cover| cover.source == source)
+    }
+
+    pub(super) const fn is_open(&self) -> bool {
+        matches!(self.fragment, Fragment::Open { .. })
+    }
+
+    /// Looks whether it renders; how long it did not, where that has just ended.
+    pub(super) fn note_gap(&mut self, now: Time) -> Option<Span> {
+        let is_busy = self.bookings.len() > 0;
+        let was_busy = std::mem::replace(&mut self.was_busy, is_busy);
+        if was_busy && !is_busy {
+            self.idle_since = Some(now);
+        }
+        let gap = self.idle_since.filter(|_| is_busy).map(|since| now.since(since));
+        self.idle_since = self.idle_since.filter(|_| !is_busy);
+        gap
+    }
+
+    /// Whether its run folder shows every render on it, and was seen at the newest epoch.
+    pub(super) fn is_accounted_for(&self) -> bool {
+        let is_seen = self.epoch.is_some() && self.sampled_epoch == self.epoch;
+        let is_polled_only = !self.is_told_of() && (self.was_polled || self.cover.is_some());
+        is_seen && !self.epoch_in_doubt && !is_polled_only
+    }
+
+    /// Whether nothing unclear was heard of it.
+    pub(super) const fn is_undisturbed(&self) -> bool {
+        !self.epoch_in_doubt && self.must_close.is_none() && self.contradictions_total == 0
     }
 
     fn judge(&self, epoch: Epoch) -> News {
@@ -150,6 +221,7 @@ impl Host {
                 self.epoch = Some(epoch);
                 self.epoch_in_doubt = false;
                 self.bookings.begin_new_life();
+                self.tellers = Tellers::default();
                 self.unsettle(now, rules, "its run folder began a new life");
             }
             News::Unknown | News::FormerLife | News::Older | News::Same => {}
@@ -164,6 +236,7 @@ impl Host {
 
     /// Something changed: nothing grows before a quiet period has passed.
     fn disturb(&mut self, now: Time, rules: &Rules) {
+        self.quiet_since = now;
         self.quiet_until = self.quiet_until.max(now + rules.quiet);
     }
 
@@ -196,8 +269,14 @@ impl Host {
         self.contradictions.push_back(Contradiction { at: now, times: 1, text });
     }
 
-    pub(super) fn check(&self, rules: &Rules) -> Result<(), &'static str> {
+    pub(super) fn check(&self, rules: &Rules, standing: &Standing) -> Result<(), &'static str> {
         self.bookings.check()?;
+        if self.standing != *standing {
+            return Err("a_host_stands_as_ordered");
+        }
+        if self.kept.is_some() && self.spare != Spare::Closed {
+            return Err("a_host_that_is_kept_is_spare_and_closed");
+        }
         if self.contradictions.len() > CONTRADICTIONS_MAX {
             return Err("contradictions_are_bounded");
         }

@@ -88,8 +88,19 @@ pub struct ContradictionView {
     pub age_ms: u64,
 }
 
+/// What was learned of a group of hosts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LearnedView {
+    /// Its name.
+    pub group: String,
+    /// For how long its hosts have to be quiet, in milliseconds.
+    pub quiet_ms: u64,
+    /// How many idle gaps between two renders that goes by; too few, and it is the configured one.
+    pub gaps: usize,
+}
+
 /// Sums over all hosts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Totals {
     /// Hosts that are known.
     pub hosts: u64,

@@ -3,7 +3,8 @@
 //! # Invariants
 //! - `FILE` and `FILE.1` (the one before it) to `FILE.7` have at most [`RECORD_FILE_BYTES_MAX`]
 //!   bytes each, and one batch more.
-//! - Each of them can be read alone: it begins with a head and the state of all hosts.
+//! - Each of them can be read alone: it begins with a head, the state of all hosts and what is given
+//!   of them.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -12,7 +13,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use gleaner_protocol::HostName;
-use gleaner_protocol::recording::{Head, HostLine, Line};
+use gleaner_protocol::recording::{Head, HostLine, Line, OpenedLine};
 
 use crate::limits::{RECORD_FILE_BYTES_MAX, RECORD_FILES_MAX};
 
@@ -26,6 +27,8 @@ pub(super) struct RecordFile {
     head: Head,
     /// What every host was like last: what a new file begins with.
     hosts: BTreeMap<HostName, HostLine>,
+    /// What is given of them, likewise.
+    open: BTreeMap<HostName, OpenedLine>,
     /// A write has failed: the file may end in the middle of a line, and lines are missing.
     has_gap: bool,
 }
@@ -44,6 +47,7 @@ impl RecordFile {
             bytes_max: RECORD_FILE_BYTES_MAX,
             head,
             hosts: BTreeMap::new(),
+            open: BTreeMap::new(),
             has_gap: false,
         };
         let begin = file.beginning(file.head.t_us, false);
@@ -60,8 +64,11 @@ impl RecordFile {
         let written = self.try_write(first, &batch);
         self.has_gap |= written.is_err();
         for line in batch {
-            if let Line::Host(line) = line {
-                self.hosts.insert(line.host.clone(), line);
+            match line {
+                Line::Host(line) => drop(self.hosts.insert(line.host.clone(), line)),
+                Line::Opened(line) => drop(self.open.insert(line.host.clone(), line)),
+                Line::Closed(line) => drop(self.open.remove(&line.host)),
+                _ => {}
             }
         }
         written
@@ -85,13 +92,16 @@ impl RecordFile {
         Ok(())
     }
 
-    /// A head, and what all hosts are like.
+    /// A head, what all hosts are like, and what is given of them.
     fn beginning(&self, t_us: u64, continued: bool) -> Vec<u8> {
         let mut text = Vec::new();
         put(&mut text, &Line::Recording(Head { t_us, continued, ..self.head.clone() }));
         for host in self.hosts.values() {
             let host = HostLine { t_us, disturbed: false, shut: false, ..host.clone() };
             put(&mut text, &Line::Host(host));
+        }
+        for opened in self.open.values() {
+            put(&mut text, &Line::Opened(OpenedLine { t_us, ..opened.clone() }));
         }
         text
     }
@@ -148,7 +158,7 @@ fn put(text: &mut Vec<u8>, line: &Line) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gleaner_protocol::recording::AliveLine;
+    use gleaner_protocol::recording::{AliveLine, ClosedLine};
 
     fn head() -> Head {
         Head {
@@ -194,6 +204,23 @@ mod tests {
         }
         let kept = fs::read_dir(folder.path()).expect("a folder").count();
         assert_eq!(kept, RECORD_FILES_MAX);
+    }
+
+    #[test]
+    fn a_new_file_says_what_is_given() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("farm.jsonl");
+        let mut file = RecordFile::open(&path, head()).expect("opens");
+        file.bytes_max = 1;
+        let [a, b] = ["a", "b"].map(|name| HostName::new(name).expect("a name"));
+        let opened =
+            |t_us, host: &HostName| Line::Opened(OpenedLine { t_us, host: host.clone(), cores: 8 });
+        let closed = Line::Closed(ClosedLine { t_us: 8, host: a.clone(), reason: "why".into() });
+        file.write(vec![opened(6, &a), opened(7, &b), closed]).expect("writes");
+        file.write(vec![Line::Alive(AliveLine { t_us: 9 })]).expect("writes");
+        let continued = Line::Recording(Head { t_us: 9, continued: true, ..head() });
+        let alive = Line::Alive(AliveLine { t_us: 9 });
+        assert_eq!(lines(&path), [continued, opened(9, &b), alive]);
     }
 
     #[test]

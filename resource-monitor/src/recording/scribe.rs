@@ -7,7 +7,7 @@ use gleaner_protocol::farm::{FarmEvent, HookKind};
 use gleaner_protocol::recording::{
     ClosedLine, Head, HostLine, Line, OpenedLine, PollLine, RenderLine, VERSION,
 };
-use gleaner_protocol::{HostName, Time};
+use gleaner_protocol::{HostName, Time, boot_id};
 
 use crate::{Effect, Input, Rules};
 
@@ -42,16 +42,16 @@ impl Scribe {
                     HookKind::Postflight => Line::Postflight(line),
                 })
             }
-            Input::Poll { source, allocations, .. } => {
-                let listed = allocations.as_deref().unwrap_or_default();
+            Input::Poll { source, answer, .. } => {
+                let listed = answer.as_ref().map_or(&[][..], |answer| &answer.hosts);
                 Some(Line::Poll(PollLine {
                     t_us,
                     source: source.clone(),
-                    hosts: allocations.as_ref().map(|listed| listed.len() as u64),
+                    hosts: answer.as_ref().map(|answer| answer.hosts.len() as u64),
                     bookings: listed.iter().map(|host| host.bookings.len() as u64).sum(),
                 }))
             }
-            Input::Sample(_) | Input::Tick => None,
+            Input::Sample(_) | Input::Orders(_) | Input::Tick => None,
         }
     }
 
@@ -74,23 +74,24 @@ impl Scribe {
                 (before != Some(*cores)).then_some(Line::Opened(line))
             }
             Effect::Tell(FarmEvent::FragmentClosed { host, reason }) => {
-                self.given.remove(host);
+                // Of one that was closed already it is no news.
+                self.given.remove(host)?;
                 let (host, reason) = (host.clone(), reason.clone());
                 Some(Line::Closed(ClosedLine { t_us, host, reason }))
             }
+            Effect::Rendering(_) => None,
         }
     }
 }
 
 /// The head of a recording that begins now.
 pub(super) fn head(now: Time, rules: &Rules) -> Head {
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
     let booted = stat.lines().find_map(|line| line.strip_prefix("btime "));
     Head {
         version: VERSION,
         t_us: now.as_micros(),
-        boot: boot.trim().to_owned(),
+        boot: boot_id(),
         booted_s: booted.and_then(|text| text.trim().parse().ok()).unwrap_or(0),
         continued: false,
         quiet_us: rules.quiet.as_micros(),

@@ -3,7 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gleaner_monitor::{Effect, HostAllocation, HostView, Input, Monitor, Rules};
+use gleaner_monitor::{
+    Effect, FarmAnswer, HostAllocation, HostView, Input, Monitor, Polling, Remembered, Rendering,
+    Rules,
+};
 use gleaner_protocol::farm::{Booked, FarmEvent, HookEvent, HookKind, HostSample, SampledBooking};
 use gleaner_protocol::{BookingId, Epoch, HostName, Origin, Span, Time};
 
@@ -24,6 +27,7 @@ pub(crate) fn rules() -> Rules {
         fragment_valid: Span::from_secs(30),
         booking_limit: Span::from_secs(86_400),
         poll_interval: Span::from_secs(15),
+        polling: Polling::Off,
     }
 }
 
@@ -36,27 +40,41 @@ pub(crate) fn booking(name: &str) -> BookingId {
 }
 
 pub(crate) fn cores(cores: u32) -> Booked {
-    Booked { cores: Some(cores), memory_mib: None }
+    Booked { cores: Some(cores), memory_mib: None, gpus: None }
 }
 
-pub(crate) const WHOLE: Booked = Booked { cores: None, memory_mib: None };
+pub(crate) const WHOLE: Booked = Booked { cores: None, memory_mib: None, gpus: None };
+
+/// Hosts that a farm's own record lists, each with its renders and their cores.
+type Listed<'a> = &'a [(&'a str, &'a [(&'a str, u32)])];
 
 /// A host's run folder.
 #[derive(Debug, Clone)]
 pub(crate) struct Folder {
     pub(crate) epoch: Epoch,
     pub(crate) bookings: BTreeMap<BookingId, Booked>,
+    /// Of these, those whose processes the agent sees to live.
+    alive: BTreeSet<BookingId>,
+    /// Whether the agent watches the farm's workers.
+    pub(crate) watches: bool,
     has_agent: bool,
 }
 
 pub(crate) struct Farm {
     pub(crate) monitor: Monitor,
+    rules: Rules,
     pub(crate) now: Time,
     pub(crate) folders: BTreeMap<HostName, Folder>,
     /// What the broker was told, in words; confirmations left out.
     told: Vec<String>,
     pub(crate) confirmations: usize,
     open: BTreeMap<HostName, (u32, u64, Epoch)>,
+    /// Whether the broker shows a stop as the reason why a host is closed.
+    shown_stops: BTreeMap<HostName, bool>,
+    /// Cores that a fragment opened or grew to, and the epoch that the opening carried.
+    grown: Vec<(u32, Epoch)>,
+    /// What was to be counted.
+    pub(crate) rendered: Vec<Rendering>,
     next_sample: Time,
 }
 
@@ -69,13 +87,22 @@ impl Farm {
         let now = Time::from_micros(1_000_000_000);
         Self {
             monitor: Monitor::new(rules),
+            rules,
             now,
             folders: BTreeMap::new(),
             told: Vec::new(),
             confirmations: 0,
             open: BTreeMap::new(),
+            shown_stops: BTreeMap::new(),
+            grown: Vec::new(),
+            rendered: Vec::new(),
             next_sample: now + Span::from_secs(SAMPLE_S),
         }
+    }
+
+    /// One that is polled.
+    pub(crate) fn polled() -> Self {
+        Self::with(Rules { polling: Polling::Awaited, ..rules() })
     }
 
     /// With host `a`, idle, its agent sending samples, its fragment open.
@@ -87,13 +114,41 @@ impl Farm {
         farm
     }
 
+    /// With host `a` without hooks, which the farm lists and which is open.
+    pub(crate) fn polled_and_open() -> Self {
+        let mut farm = Self::polled();
+        farm.starts_agent("a");
+        for _ in 0..=QUIET_S / 15 {
+            farm.polls(&[("a", &[])]);
+            farm.advance(15);
+        }
+        farm.tells(["open a 12 at 0"]);
+        farm
+    }
+
     pub(crate) fn folder(&mut self, name: &str) -> &mut Folder {
         let incarnation = u64::try_from(self.folders.len()).expect("few") + 1;
         self.folders.entry(host(name)).or_insert_with(|| Folder {
             epoch: Epoch { incarnation, count: 0 },
             bookings: BTreeMap::new(),
+            watches: false,
+            alive: BTreeSet::new(),
             has_agent: false,
         })
+    }
+
+    /// The monitor ends and another begins with what it was to remember. What the broker was told is
+    /// over in time, and is left out here.
+    pub(crate) fn restarts_monitor(&mut self) {
+        let memory = self.monitor.remember(self.now);
+        self.restarts_monitor_with(memory);
+    }
+
+    pub(crate) fn restarts_monitor_with(&mut self, memory: Vec<Remembered>) {
+        self.monitor = Monitor::new(self.rules);
+        self.monitor.recall(self.now, memory);
+        self.open.clear();
+        self.shown_stops.clear();
     }
 
     pub(crate) fn starts_agent(&mut self, name: &str) {
@@ -117,6 +172,8 @@ impl Farm {
             booking: booking(render),
             resources: booked,
             epoch,
+            release_us: None,
+            failed: None,
         }
     }
 
@@ -131,6 +188,8 @@ impl Farm {
             booking: booking(render),
             resources: WHOLE,
             epoch,
+            release_us: None,
+            failed: None,
         }
     }
 
@@ -148,6 +207,21 @@ impl Farm {
         self.hears(&event);
     }
 
+    /// Its agent sees a worker of the farm start something, and says so.
+    pub(crate) fn sees_begin(&mut self, name: &str, render: &str, booked: Booked) {
+        self.preflight(name, render, booked);
+        self.folder(name).watches = true;
+        self.folder(name).alive.insert(booking(render));
+        self.samples(name);
+    }
+
+    /// Likewise its end.
+    pub(crate) fn sees_end(&mut self, name: &str, render: &str) {
+        self.postflight(name, render);
+        self.folder(name).alive.remove(&booking(render));
+        self.samples(name);
+    }
+
     /// What its agent would send now.
     pub(crate) fn sample(&mut self, name: &str) -> HostSample {
         let folder = self.folder(name).clone();
@@ -161,6 +235,8 @@ impl Farm {
             bookings: bookings
                 .map(|(booking, resources)| SampledBooking { booking, resources })
                 .collect(),
+            watches: folder.watches,
+            alive: folder.alive.into_iter().collect(),
             cpu_percent: 1.0,
             used_memory_mib: 1_000,
             replicas: 0,
@@ -178,26 +254,49 @@ impl Farm {
         self.polls_asked_at(asked_at, hosts);
     }
 
+    /// Likewise, where hooks should have told of each of those renders.
+    pub(crate) fn polls_of_frames(&mut self, hosts: Listed<'_>) {
+        let mut hosts = allocations(hosts);
+        for host in &mut hosts {
+            host.announced = host.bookings.iter().map(|one| one.booking.clone()).collect();
+        }
+        let (source, asked_at) = ("farm".into(), self.now);
+        self.input(Input::Poll { source, asked_at, is_extra: false, answer: Some(hosts.into()) });
+    }
+
     pub(crate) fn polls_asked_at(&mut self, asked_at: Time, hosts: &[(&str, &[(&str, u32)])]) {
-        let allocation = |(name, bookings): &(&str, &[(&str, u32)])| HostAllocation {
-            host: host(name),
-            cores: CORES,
-            memory_mib: MEMORY_MIB,
-            bookings: bookings
-                .iter()
-                .map(|(render, n)| SampledBooking {
-                    booking: booking(render),
-                    resources: cores(*n),
-                })
-                .collect(),
-        };
-        let allocations = Some(hosts.iter().map(allocation).collect());
-        self.input(Input::Poll { source: "farm".into(), asked_at, allocations });
+        let (source, answer) = ("farm".into(), Some(allocations(hosts).into()));
+        self.input(Input::Poll { source, asked_at, is_extra: false, answer });
+    }
+
+    /// Each host was asked by itself, then, in a poll that began before.
+    pub(crate) fn polls_each_asked_at(&mut self, began: Time, asked_at: Time, hosts: Listed<'_>) {
+        let mut hosts = allocations(hosts);
+        for host in &mut hosts {
+            host.asked_at = Some(asked_at);
+        }
+        let (source, answer) = ("farm".into(), Some(hosts.into()));
+        self.input(Input::Poll { source, asked_at: began, is_extra: false, answer });
+    }
+
+    /// It is asked out of turn; none stands for no answer.
+    pub(crate) fn polls_out_of_turn(&mut self, hosts: Option<Listed<'_>>) {
+        let (source, asked_at) = ("farm".into(), self.now);
+        let answer = hosts.map(|hosts| allocations(hosts).into());
+        self.input(Input::Poll { source, asked_at, is_extra: true, answer });
     }
 
     pub(crate) fn poll_fails(&mut self) {
-        let asked_at = self.now;
-        self.input(Input::Poll { source: "farm".into(), asked_at, allocations: None });
+        let (source, asked_at) = ("farm".into(), self.now);
+        self.input(Input::Poll { source, asked_at, is_extra: false, answer: None });
+    }
+
+    /// Of some hosts it could not tell.
+    pub(crate) fn polls_without(&mut self, silent: &[&str], hosts: Listed<'_>) {
+        let (source, asked_at) = ("farm".into(), self.now);
+        let silent = silent.iter().map(|name| host(name)).collect();
+        let answer = Some(FarmAnswer { hosts: allocations(hosts), silent });
+        self.input(Input::Poll { source, asked_at, is_extra: false, answer });
     }
 
     /// Lets time pass: agents send their samples, the monitor is called when it asked to be.
@@ -242,6 +341,7 @@ impl Farm {
             match effect {
                 Effect::Tell(event) => self.take(event),
                 Effect::Occupied(occupied) => assert!(occupied.busy <= occupied.cores),
+                Effect::Rendering(rendering) => self.rendered.push(rendering),
             }
         }
     }
@@ -252,6 +352,10 @@ impl Farm {
                 assert_eq!(valid_ms, 30_000);
                 let told = format!("open {} {cores} at {}", host.as_str(), epoch.count);
                 let now = (cores, memory_mib, epoch);
+                if self.open.get(&host).is_none_or(|(before, ..)| *before < cores) {
+                    self.grown.push((cores, epoch));
+                }
+                self.shown_stops.remove(&host);
                 if self.open.insert(host, now) == Some(now) {
                     self.confirmations += 1;
                 } else {
@@ -260,8 +364,13 @@ impl Farm {
             }
             FarmEvent::FragmentClosed { host, reason } => {
                 assert!(!reason.is_empty());
-                self.told.push(format!("close {}", host.as_str()));
-                self.open.remove(&host).expect("only what is open is closed");
+                let was_open = self.open.remove(&host).is_some();
+                // Of one that is closed anyway only a stop and its end are told.
+                let shown = self.shown_stops.insert(host.clone(), reason.contains("stopped by"));
+                let is_news = shown.unwrap_or(false) != reason.contains("stopped by");
+                assert!(was_open || is_news, "{} is told twice: {reason}", host.as_str());
+                let word = if was_open { "close" } else { "why" };
+                self.told.push(format!("{word} {}", host.as_str()));
             }
         }
     }
@@ -270,6 +379,16 @@ impl Farm {
     #[track_caller]
     pub(crate) fn tells<const N: usize>(&mut self, expected: [&str; N]) {
         assert_eq!(std::mem::take(&mut self.told), expected.map(str::to_owned));
+    }
+
+    /// What fragments grew to since this was asked last.
+    pub(crate) fn grown(&mut self) -> Vec<(u32, Epoch)> {
+        std::mem::take(&mut self.grown)
+    }
+
+    /// What was told until now is of no interest.
+    pub(crate) fn forget(&mut self) {
+        self.told.clear();
     }
 
     /// What the broker was told last: cores and memory, if open.
@@ -292,4 +411,20 @@ impl Farm {
     pub(crate) fn contradictions(&self, name: &str) -> Vec<String> {
         self.view(name).contradictions.into_iter().map(|known| known.text).collect()
     }
+}
+
+/// What the farm's own record says of hosts and their renders.
+fn allocations(hosts: Listed<'_>) -> Vec<HostAllocation> {
+    let allocation = |(name, bookings): &(&str, &[(&str, u32)])| HostAllocation {
+        host: host(name),
+        asked_at: None,
+        cores: Some(CORES),
+        memory_mib: Some(MEMORY_MIB),
+        bookings: bookings
+            .iter()
+            .map(|(render, n)| SampledBooking { booking: booking(render), resources: cores(*n) })
+            .collect(),
+        announced: BTreeSet::new(),
+    };
+    hosts.iter().map(allocation).collect()
 }

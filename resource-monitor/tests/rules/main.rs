@@ -1,5 +1,12 @@
 //! The monitor's rules, without a network: stories, and disorder.
 
+mod comparison;
 mod disorder;
+mod extra_polls;
 mod farm;
+mod orders;
+mod restarts;
+mod silent_hosts;
 mod stories;
+mod told_hosts;
+mod watched_workers;

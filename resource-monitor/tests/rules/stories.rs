@@ -86,12 +86,12 @@ fn memory_is_what_is_left_of_it_and_the_reserve_is_kept() {
     farm.tells(["open a 10 at 0"]);
     let open = |farm: &Farm| farm.open_now("a").map(|(cores, memory, _)| (cores, memory));
     assert_eq!(open(&farm), Some((10, MEMORY_MIB - 4_000)));
-    farm.begins("a", "says", Booked { cores: Some(3), memory_mib: Some(10_000) });
+    farm.begins("a", "says", Booked { cores: Some(3), memory_mib: Some(10_000), gpus: None });
     assert_eq!(open(&farm), Some((7, MEMORY_MIB - 14_000)));
     farm.begins("a", "does-not-say", cores(3));
     let share = MEMORY_MIB * 3 / u64::from(CORES);
     assert_eq!(open(&farm), Some((4, MEMORY_MIB - 14_000 - share)));
-    farm.begins("a", "hungry", Booked { cores: Some(1), memory_mib: Some(40_000) });
+    farm.begins("a", "hungry", Booked { cores: Some(1), memory_mib: Some(40_000), gpus: None });
     assert_eq!(farm.reason("a"), "all memory is booked or reserved");
 }
 
@@ -270,6 +270,33 @@ fn a_lost_postflight_is_found_by_two_polls() {
     // The next attempt under that name counts again.
     farm.begins("a", "r1", WHOLE);
     farm.tells(["close a"]);
+}
+
+#[test]
+fn a_farm_that_lists_an_instance_lists_its_frames() {
+    let mut farm = Farm::new();
+    farm.starts_agent("a");
+    farm.begins("a", "qube:812.3:f17", cores(4));
+    let polls = |farm: &mut Farm, listed: &[&[(&str, u32)]]| {
+        for bookings in listed {
+            farm.advance(1);
+            farm.polls(&[("a", bookings)]);
+        }
+    };
+    let (listed, others): (&[_], &[_]) = (&[("qube:812.3", 12)], &[("qube:812.31", 12)]);
+    let has_frame = |farm: &Farm| {
+        farm.view("a").bookings.iter().any(|one| one.booking == booking("qube:812.3:f17"))
+    };
+    polls(&mut farm, &[listed, listed, listed]);
+    assert_eq!(farm.contradictions("a"), [""; 0]);
+    // One poll may be behind, time and again.
+    polls(&mut farm, &[others, listed, others, listed]);
+    assert!(has_frame(&farm));
+    // That its postflight is lost is still found.
+    polls(&mut farm, &[others, others]);
+    assert!(!has_frame(&farm));
+    let contradictions = farm.contradictions("a").join("; ");
+    assert!(contradictions.contains("qube:812.3:f17 counts as ended"), "{contradictions}");
 }
 
 #[test]
@@ -525,7 +552,7 @@ fn hosts_do_not_concern_each_other() {
 fn more_bookings_than_can_be_kept_close_the_host() {
     let mut farm = Farm::with_open_host();
     for number in 0..=gleaner_monitor::limits::BOOKINGS_MAX {
-        let booked = Booked { cores: Some(0), memory_mib: Some(0) };
+        let booked = Booked { cores: Some(0), memory_mib: Some(0), gpus: None };
         let event = farm.preflight("a", &format!("r{number}"), booked);
         let mut effects = Vec::new();
         farm.monitor.handle(farm.now, Input::Hook(event), &mut effects).expect("one host");

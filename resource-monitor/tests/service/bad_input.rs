@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use gleaner_monitor::Config;
+use gleaner_protocol::{Span, boottime};
 use serde_json::{Value, json};
 
 use crate::day::{hook, sample};
@@ -147,8 +148,9 @@ async fn connections_that_say_nothing_do_not_hold_up_the_end() {
         .write_all(b"POST /v1/events HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{")
         .expect("writes");
     assert_eq!(monitor.get_text("/healthz").await, "ok\n");
-    let begun = gleaner_protocol::boottime();
+    let begun = boottime();
     monitor.stop().await;
-    let took = gleaner_protocol::boottime().since(begun);
-    assert!(took < gleaner_protocol::Span::from_secs(5), "{took}");
+    let took = boottime().since(begun);
+    // Far less than they would be waited for if it went on.
+    assert!(took < Span::from_secs(15), "{took}");
 }

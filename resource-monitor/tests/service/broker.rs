@@ -16,8 +16,7 @@ pub(crate) struct Broker {
 impl Broker {
     /// Answers the first requests with `statuses`, all further ones with 200. Says what came in
     /// the requests that it took.
-    pub(crate) fn start(address: SocketAddr, statuses: &'static [u16]) -> Self {
-        let listener = TcpListener::bind(address).expect("binds");
+    pub(crate) fn start(listener: TcpListener, statuses: &'static [u16]) -> Self {
         let address = listener.local_addr().expect("an address");
         let (taken, batches) = channel();
         thread::spawn(move || {
@@ -40,12 +39,12 @@ impl Broker {
     }
 
     pub(crate) fn anywhere(statuses: &'static [u16]) -> Self {
-        Self::start(SocketAddr::from(([127, 0, 0, 1], 0)), statuses)
+        Self::start(TcpListener::bind("127.0.0.1:0").expect("binds"), statuses)
     }
 
     /// The next batch that it took. The wait is only bounded so that a failure is one.
     pub(crate) fn batch(&self) -> (String, Vec<FarmEvent>) {
-        self.batches.recv_timeout(Duration::from_secs(20)).expect("the broker is told")
+        self.batches.recv_timeout(Duration::from_secs(60)).expect("the broker is told")
     }
 
     pub(crate) fn events(&self) -> Vec<FarmEvent> {

@@ -1,10 +1,15 @@
 //! What a farm does, and what the broker is told of it.
 
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex};
 
+use gleaner_monitor::limits::SILENT_POLL_INTERVALS_MAX;
 use gleaner_monitor::{Config, RunError, run};
 use gleaner_protocol::farm::FarmEvent;
+use gleaner_protocol::{Span, Time, boottime};
 use serde_json::{Value, json};
+use tokio::net::TcpSocket;
 
 use crate::broker::Broker;
 use crate::monitor::{Monitor, Secrets, config};
@@ -38,6 +43,20 @@ fn for_broker(broker: &Broker) -> Config {
     Config { broker: format!("http://{}", broker.address), ..config() }
 }
 
+/// Looks at the monitor's figures until they are as wished. The wait is only bounded so that a
+/// failure is one.
+async fn until_metrics(monitor: &Monitor, are_so: impl Fn(&str) -> bool) {
+    let end = boottime() + Span::from_secs(60);
+    loop {
+        let metrics = monitor.get_text("/metrics").await;
+        if are_so(&metrics) {
+            return;
+        }
+        assert!(boottime() < end, "in vain: {metrics}");
+        tokio::task::yield_now().await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_broker_hears_of_a_host_that_opens_shrinks_closes_and_opens_again() {
     let broker = Broker::anywhere(&[]);
@@ -48,7 +67,8 @@ async fn the_broker_hears_of_a_host_that_opens_shrinks_closes_and_opens_again() 
     assert_eq!(told(&events), ["open a 12 at 0"]);
     let FarmEvent::FragmentOpened { memory_mib, valid_ms, .. } = events[0] else { panic!() };
     assert_eq!(memory_mib, 48_000);
-    assert!((29_000..=30_000).contains(&valid_ms), "{valid_ms}");
+    // Of thirty seconds, what is left when it is told.
+    assert!((1_000..=30_000).contains(&valid_ms), "{valid_ms}");
 
     monitor.tell("/v1/events", hook("a", "preflight", 1, Some(8))).await;
     assert_eq!(told(&broker.events()), ["open a 4 at 1"]);
@@ -120,25 +140,25 @@ impl WithAges for Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_broker_that_was_away_is_told_where_the_hosts_stand_now() {
-    let free = TcpListener::bind("127.0.0.1:0").expect("binds");
-    let address: SocketAddr = free.local_addr().expect("an address");
-    drop(free);
+    // Its port refuses every call until it listens, and nobody else is given it.
+    let away = TcpSocket::new_v4().expect("a socket");
+    away.bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("binds");
+    let address = away.local_addr().expect("an address");
     let monitor = Monitor::start(Config { broker: format!("http://{address}"), ..config() }).await;
     for host in ["a", "b"] {
         monitor.tell("/v1/samples", sample(host, 0, json!([]))).await;
     }
     // Both open, and the broker is not there to be told.
     let both_open = "gleaner_monitor_broker_events_waiting 2";
-    loop {
-        let metrics = monitor.get_text("/metrics").await;
-        let failed = !metrics.contains("gleaner_monitor_broker_failures_total 0\n");
-        if metrics.contains(both_open) && failed {
-            break;
-        }
-        tokio::task::yield_now().await;
-    }
+    until_metrics(&monitor, |metrics| {
+        metrics.contains(both_open)
+            && !metrics.contains("gleaner_monitor_broker_failures_total 0\n")
+    })
+    .await;
     monitor.tell("/v1/events", hook("a", "preflight", 1, None)).await;
-    let broker = Broker::start(address, &[]);
+    let back = away.listen(16).and_then(tokio::net::TcpListener::into_std).expect("listens");
+    back.set_nonblocking(false).expect("sets");
+    let broker = Broker::start(back, &[]);
     let mut events = broker.events();
     while events.len() < 2 {
         events.extend(broker.events());
@@ -163,60 +183,85 @@ async fn events_that_the_broker_refuses_do_not_hold_up_the_others() {
     let broker = Broker::anywhere(&[400]);
     let monitor = Monitor::start(for_broker(&broker)).await;
     monitor.tell("/v1/samples", sample("a", 0, json!([]))).await;
-    loop {
-        let metrics = monitor.get_text("/metrics").await;
-        if metrics.contains("gleaner_monitor_broker_events_refused_total 1\n") {
-            break;
-        }
-        tokio::task::yield_now().await;
-    }
+    until_metrics(&monitor, |metrics| {
+        metrics.contains("gleaner_monitor_broker_events_refused_total 1\n")
+    })
+    .await;
     monitor.tell("/v1/events", hook("a", "preflight", 1, None)).await;
     assert_eq!(told(&broker.events()), ["close a"]);
     monitor.stop().await;
 }
 
-/// A farm whose allocations can be read; it serves the given documents, the last one for ever.
-fn farm(documents: &'static [&'static str]) -> SocketAddr {
-    use std::io::{Read, Write};
-    let listener = TcpListener::bind("127.0.0.1:0").expect("binds");
-    let address = listener.local_addr().expect("an address");
-    std::thread::spawn(move || {
-        for (number, stream) in listener.incoming().enumerate() {
-            let mut stream = stream.expect("accepts");
-            let mut head = Vec::new();
-            let mut byte = [0];
-            while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|n| n > 0) {
-                head.push(byte[0]);
+/// A farm whose allocations can be read, until they are garbled.
+struct Allocations {
+    address: SocketAddr,
+    /// When they could be read for the last time, and whether they still can.
+    good: Arc<Mutex<(Time, bool)>>,
+}
+
+impl Allocations {
+    fn serve(document: &'static str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("binds");
+        let address = listener.local_addr().expect("an address");
+        let good = Arc::new(Mutex::new((boottime(), true)));
+        let served = Arc::clone(&good);
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.expect("accepts");
+                let mut head = Vec::new();
+                let mut byte = [0];
+                while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|n| n > 0) {
+                    head.push(byte[0]);
+                }
+                let body = match &mut *served.lock().expect("no panic") {
+                    (last, true) => {
+                        *last = boottime();
+                        document
+                    }
+                    _ => "no JSON",
+                };
+                let answer = format!(
+                    "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+                    body.len()
+                );
+                let _ = stream.write_all(answer.as_bytes());
             }
-            let document = documents[number.min(documents.len() - 1)];
-            let answer = format!(
-                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{document}",
-                document.len()
-            );
-            let _ = stream.write_all(answer.as_bytes());
-        }
-    });
-    address
+        });
+        Self { address, good }
+    }
+
+    /// Garbles them; when they could be read for the last time.
+    fn garble(&self) -> Time {
+        let mut good = self.good.lock().expect("no panic");
+        good.1 = false;
+        good.0
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_farm_that_is_polled_shrinks_its_hosts_and_two_missed_polls_close_them() {
     const BOOKED: &str = r#"{"hosts":[{"host":"a","cores":12,"memory_mib":48000,
         "bookings":[{"booking":"job-1","cores":8}]}]}"#;
-    let documents = &[BOOKED, BOOKED, BOOKED, BOOKED, BOOKED, BOOKED, "no JSON"];
+    const INTERVAL: Span = Span::from_secs(1);
+    let farm = Allocations::serve(BOOKED);
     let broker = Broker::anywhere(&[]);
     let polled = Config {
-        poll_url: Some(format!("http://{}/allocations.json", farm(documents))),
-        poll_interval_s: 0.1,
+        poll_url: Some(format!("http://{}/allocations.json", farm.address)),
+        poll_interval_s: INTERVAL.as_secs_f64(),
         ..for_broker(&broker)
     };
     let monitor = Monitor::start(polled).await;
     monitor.tell("/v1/samples", sample("a", 0, json!([]))).await;
     assert_eq!(told(&broker.events()), ["open a 4 at 0"]);
+    let last_good = farm.garble();
     assert_eq!(told(&broker.events()), ["close a"]);
+    let silence = boottime() - last_good;
     let metrics = monitor.get_text("/metrics").await;
-    assert!(!metrics.contains("gleaner_monitor_polls_failed_total 0\n"), "{metrics}");
-    assert!(!metrics.contains("gleaner_monitor_polls_failed_total 1\n"), "{metrics}");
+    let failed = "gleaner_monitor_polls_failed_total ";
+    let failed = metrics.lines().find_map(|line| line.strip_prefix(failed)).expect("counted");
+    // One missed poll does not, but for a machine so slow that so much time has passed meanwhile.
+    let is_silent = silence >= INTERVAL.times(SILENT_POLL_INTERVALS_MAX);
+    assert!(failed.parse::<u64>().expect("a number") >= 2 || is_silent, "{silence}: {metrics}");
     monitor.stop().await;
 }
 
@@ -299,4 +344,34 @@ async fn beyond_this_machine_it_speaks_tls_to_those_who_bear_the_token() {
     let plain = monitor.client.get(monitor.url("/v1/hosts")).bearer_auth(Secrets::TOKEN);
     plain.send().await.expect_err("no plain HTTP where there is TLS");
     monitor.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn groups_and_schedules_of_the_configuration_hold_from_the_start() {
+    let group = |name: &str, more: &str| format!("[[group]]\nname = '{name}'\n{more}\n");
+    let text = [
+        group("desks", "hosts = ['ws-*']\nharvest = false"),
+        group("big", "hosts = ['big?']\nreserve_cores = 5"),
+        "[[schedule]]\nname = 'always'\ntime_zone = 'Asia/Tokyo'\nhours = ['00:00-24:00']\n\
+         groups = ['big']\nreserve_cores = 7\n"
+            .to_owned(),
+    ];
+    let rules: Config = toml::from_str(&text.concat()).expect("settings");
+    let broker = Broker::anywhere(&[]);
+    let config = Config { groups: rules.groups, schedules: rules.schedules, ..for_broker(&broker) };
+    let monitor = Monitor::start(config.clone()).await;
+    monitor.tell("/v1/samples", sample("ws-1", 0, json!([]))).await;
+    monitor.tell("/v1/samples", sample("big1", 0, json!([]))).await;
+    assert_eq!(told(&broker.events()), ["open big1 5 at 0"]);
+    let desk = monitor.get("/v1/hosts/ws-1").await;
+    assert_eq!(desk["fragment"]["reason"], "the group \"desks\" is never harvested");
+    monitor.stop().await;
+
+    let mut wrong = config;
+    wrong.schedules[0].groups = vec!["bigg".into()];
+    let error = run(wrong, |_| panic!("it starts"), async {}).await.expect_err("no such group");
+    assert!(matches!(error, RunError::Config(_)), "{error}");
+    let error = error.to_string();
+    assert!(error.contains("[[schedule]] \"always\": groups = \"bigg\""), "{error}");
+    assert!(error.contains("such as \"big\""), "{error}");
 }

@@ -5,3 +5,5 @@ mod broker;
 mod day;
 mod monitor;
 mod recorded;
+mod red_button;
+mod restarts;

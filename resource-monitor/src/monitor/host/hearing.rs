@@ -8,7 +8,11 @@ use gleaner_protocol::{BookingId, Epoch, Origin, Time};
 use super::{Cover, Gauges, Host, News, Size};
 use crate::limits::{BOOKINGS_MAX, MISSED_POLLS_MAX, SAMPLE_LAG};
 use crate::monitor::bookings::{Ended, Witness};
-use crate::monitor::{HostAllocation, Rules};
+use crate::monitor::{HostAllocation, Poll, Rules};
+
+/// How a booking's name ends that a farm lists where something of it renders and it does not say what:
+/// it stands for all that its hooks tell of.
+pub(crate) const UNNAMED_RENDERS: &str = ":unnamed-renders";
 
 impl Host {
     pub(in crate::monitor) fn on_hook(&mut self, now: Time, rules: &Rules, event: HookEvent) {
@@ -17,9 +21,9 @@ impl Host {
             self.contradict(now, format!("a hook of {} spoke of an earlier life", event.booking));
             return;
         }
-        self.has_hooks = true;
         self.last_event = Some(now);
         self.adopt(now, rules, news, event.epoch);
+        self.tellers.hear_hook(now);
         match (event.kind, news) {
             (_, News::Unknown) => {
                 self.epoch_in_doubt = true;
@@ -109,13 +113,21 @@ impl Host {
         }
         self.adopt(now, rules, news, sample.epoch);
         self.epoch_in_doubt = false;
-        self.has_hooks |= sample.epoch.count > 0;
+        self.sampled_epoch = self.epoch;
+        self.note_tellers(now, &sample);
         self.last_sample = Some(now);
         self.sampled = Some(Size { cores: sample.cores, memory_mib: sample.memory_mib });
+        let alive: BTreeSet<&BookingId> = sample.alive.iter().collect();
         for booking in sample.bookings.iter().take(BOOKINGS_MAX + 1) {
             match self.bookings.ended(&booking.booking) {
-                Some(ended) if ended.overrules_samples => continue,
-                Some(ended) if ended.epoch == Some(sample.epoch) && now < ended.at + SAMPLE_LAG => {
+                Some(ended) if ended.overrules_samples && !alive.contains(&booking.booking) => {
+                    continue;
+                }
+                Some(ended)
+                    if !ended.overrules_samples
+                        && ended.epoch == Some(sample.epoch)
+                        && now < ended.at + SAMPLE_LAG =>
+                {
                     continue;
                 }
                 Some(_) => self.contradict(
@@ -130,6 +142,7 @@ impl Host {
                 self.disturb(now, rules);
             }
         }
+        self.bookings.note_alive(|id| alive.contains(id));
         let folder: BTreeSet<&BookingId> = sample.bookings.iter().map(|b| &b.booking).collect();
         let in_folder = |id: &BookingId| folder.contains(id);
         self.bookings.end_overruling(in_folder);
@@ -179,19 +192,23 @@ impl Host {
         &mut self,
         now: Time,
         rules: &Rules,
-        source: &str,
-        asked_at: Time,
+        Poll { source, asked_at, is_extra }: Poll<'_>,
         allocation: HostAllocation,
     ) {
-        self.cover = Some(Cover { source: source.to_owned(), answered_at: now, missed: 0 });
-        let size = Size { cores: allocation.cores, memory_mib: allocation.memory_mib };
-        if let Some(sampled) = self.sampled
-            && sampled.cores > size.cores
+        // Each host's news is as old as its own question, however long the others' answers took.
+        let asked_at = allocation.asked_at.unwrap_or(asked_at).min(now);
+        // What happened on it until now is unknown.
+        if !self.is_told_of() && !self.is_confirmed(now, rules) {
+            self.disturb(now, rules);
+        }
+        self.cover = Some(Cover { source: source.to_owned(), asked_at, missed: 0 });
+        if let (Some(sampled), Some(farm)) = (self.sampled, allocation.cores)
+            && sampled.cores > farm
         {
-            let (agent, farm) = (sampled.cores, size.cores);
+            let agent = sampled.cores;
             self.contradict(now, format!("its agent says {agent} cores, the farm {farm}"));
         }
-        self.polled = Some(size);
+        self.polled = (allocation.cores, allocation.memory_mib);
         for booking in allocation.bookings.iter().take(BOOKINGS_MAX + 1) {
             if let Some(ended) = self.bookings.ended(&booking.booking) {
                 if ended.at >= asked_at {
@@ -204,26 +221,40 @@ impl Host {
             }
             self.compare_claims(now, &booking.booking);
         }
-        let listed: BTreeSet<&BookingId> =
-            allocation.bookings.iter().map(|booking| &booking.booking).collect();
-        let absent: Vec<BookingId> = self
-            .bookings
-            .iter()
-            .filter(|(id, booking)| booking.began < asked_at && !listed.contains(id))
-            .map(|(id, _)| id.clone())
-            .collect();
-        for id in absent {
-            self.on_absent_in_poll(now, rules, &id);
+        self.look_for_missed(now, &allocation);
+        let listed: BTreeSet<&str> =
+            allocation.bookings.iter().map(|booking| booking.booking.as_str()).collect();
+        let unnamed: BTreeSet<&str> =
+            listed.iter().filter_map(|id| id.strip_suffix(UNNAMED_RENDERS)).collect();
+        let is_listed = |id: &BookingId| {
+            listed.contains(id.as_str())
+                || instance_of(id).is_some_and(|instance| listed.contains(instance))
+                || unnamed.iter().any(|farm| id.as_str().starts_with(farm))
+        };
+        for id in self.bookings.absent(asked_at, is_listed) {
+            self.on_absent_in_poll(now, rules, &id, is_extra);
         }
     }
 
-    fn on_absent_in_poll(&mut self, now: Time, rules: &Rules, id: &BookingId) {
+    fn on_absent_in_poll(&mut self, now: Time, rules: &Rules, id: &BookingId, is_extra: bool) {
         if self.bookings.withdraw(id, &[Witness::Poll]) {
             self.end(now, rules, id, false);
-        } else if self.bookings.count_absence(id) >= MISSED_POLLS_MAX {
+            return;
+        }
+        // Farms list what a worker starts under other names, or give up what hangs.
+        let lives = self.bookings.get(id).is_some_and(|booking| booking.is_alive);
+        if is_extra || (lives && now < self.alive_until(rules)) {
+            return;
+        }
+        if self.bookings.count_absence(id) >= MISSED_POLLS_MAX {
             self.contradict(now, format!("{id} counts as ended: the farm does not list it"));
             self.end(now, rules, id, true);
         }
+    }
+
+    /// The farm has it, and could not tell of it: before it has, its agent's word is not enough.
+    pub(in crate::monitor) const fn on_silent_poll(&mut self) {
+        self.was_polled = true;
     }
 
     pub(in crate::monitor) fn on_missed_poll(&mut self) {
@@ -231,4 +262,10 @@ impl Host {
             cover.missed = cover.missed.saturating_add(1);
         }
     }
+}
+
+/// The instance that renders this frame (`qube:812.3` of `qube:812.3:f17`), where it names one: its
+/// hooks may book frame by frame what a farm lists as a whole.
+fn instance_of(id: &BookingId) -> Option<&str> {
+    id.as_str().rsplit_once(":f").map(|(instance, _)| instance)
 }

@@ -1,9 +1,11 @@
-//! What is known of how much of a host the farm uses, for the recording.
+//! What is known of how much of a host the farm uses: for the recording, and for the comparison.
 
 use gleaner_protocol::{HostName, Origin, Time};
+use jiff::civil::Date;
 
 use super::Host;
-use crate::monitor::{Effect, Occupied, Rules};
+use crate::comparison::Arm;
+use crate::monitor::{Effect, Occupied, Rendering, Rules};
 
 /// What was said last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,4 +50,23 @@ impl Host {
             shut,
         }));
     }
+
+    /// Says what the host renders, where that is news and it is compared with others.
+    pub(super) fn say_rendering(&mut self, name: &HostName, effects: &mut Vec<Effect>) {
+        let ended = std::mem::take(&mut self.bookings.uncounted);
+        let said = (self.standing.drawn, self.bookings.len() > 0);
+        if self.counted == said && (ended == 0 || said.0.is_none()) {
+            return;
+        }
+        let was_compared = self.counted.0.is_some();
+        self.counted = said;
+        let (drawn, renders) = said;
+        let arm = drawn.map(|(arm, _)| arm);
+        if was_compared || arm.is_some() {
+            effects.push(Effect::Rendering(Rendering { host: name.clone(), arm, renders, ended }));
+        }
+    }
 }
+
+/// What was counted last: in which arm the host is, on which day, and whether it renders.
+pub(super) type Counted = (Option<(Arm, Date)>, bool);

@@ -1,0 +1,113 @@
+//! What an administrator asks and orders.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use gleaner_serve::{Problem, Token, body_bytes, shown_token};
+use serde::Deserialize;
+use serde_json::json;
+use warp::filters::BoxedFilter;
+use warp::http::{HeaderMap, StatusCode};
+use warp::reply::Response;
+use warp::{Filter, Rejection, Reply};
+
+use super::parse;
+use crate::Stop;
+use crate::driver::{Driver, ResumeError};
+use crate::limits::STOP_BODY_BYTES_MAX;
+use crate::wall_clock::wall_clock;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StopRequest {
+    by: String,
+    reason: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ResumeRequest {
+    by: String,
+}
+
+pub(super) fn routes(driver: Arc<Driver>, admin: Option<Token>) -> BoxedFilter<(Response,)> {
+    let with_driver = warp::any().map(move || driver.clone());
+    let by_admin = by_admin(admin);
+    let farm = warp::path!("v1" / "farm")
+        .and(warp::get())
+        .and(with_driver.clone())
+        .map(|driver: Arc<Driver>| warp::reply::json(&driver.farm_view()).into_response());
+    let comparison = warp::path!("v1" / "farm" / "comparison")
+        .and(warp::get())
+        .and(with_driver.clone())
+        .map(|driver: Arc<Driver>| comparison(&driver).unwrap_or_else(Reply::into_response));
+    let stop = warp::path!("v1" / "farm" / "stop")
+        .and(warp::post())
+        .and(by_admin.clone())
+        .and(body_bytes(STOP_BODY_BYTES_MAX))
+        .and(with_driver.clone())
+        .then(|body: Bytes, driver: Arc<Driver>| off_thread(move || stop(&driver, &body)));
+    let resume = warp::path!("v1" / "farm" / "resume")
+        .and(warp::post())
+        .and(by_admin.clone())
+        .and(body_bytes(STOP_BODY_BYTES_MAX))
+        .and(with_driver)
+        .then(|body: Bytes, driver: Arc<Driver>| off_thread(move || resume(&driver, &body)));
+    farm.or(comparison).unify().or(stop).unify().or(resume).unify().boxed()
+}
+
+/// Refuses who bears no token of an administrator's, where there is one.
+fn by_admin(admin: Option<Token>) -> impl Filter<Extract = (), Error = Rejection> + Clone {
+    let check = move |headers: HeaderMap| {
+        let is_admin = |admin: &Token| shown_token(&headers).is_some_and(|it| admin.matches(it));
+        let is_let = admin.as_ref().is_none_or(is_admin);
+        let refusal = || {
+            let error = "only an administrator may: bear the token of the monitor's admin_token_file \
+                         (--token-file)";
+            warp::reject::custom(Problem::new(StatusCode::FORBIDDEN, "admin", error))
+        };
+        std::future::ready(if is_let { Ok(()) } else { Err(refusal()) })
+    };
+    warp::header::headers_cloned().and_then(check).untuple_one()
+}
+
+fn comparison(driver: &Driver) -> Result<Response, Problem> {
+    let view = driver.comparison().ok_or_else(|| {
+        let error = "nothing is compared: the monitor's configuration has no [comparison]";
+        Problem::new(StatusCode::NOT_FOUND, "no_comparison", error.to_owned())
+    })?;
+    Ok(warp::reply::json(&view).into_response())
+}
+
+/// Runs what waits for the disk where nobody else waits for it.
+async fn off_thread(act: impl FnOnce() -> Result<Response, Problem> + Send + 'static) -> Response {
+    match tokio::task::spawn_blocking(act).await {
+        Ok(answer) => answer.unwrap_or_else(Reply::into_response),
+        Err(error) => {
+            let error = format!("a bug ended the request half-way: {error}");
+            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "bug", error).into_response()
+        }
+    }
+}
+
+fn stop(driver: &Driver, body: &[u8]) -> Result<Response, Problem> {
+    let request: StopRequest = parse(body, "stop")?;
+    let stop = Stop::new(&request.by, &request.reason, wall_clock()).map_err(|error| {
+        Problem::new(StatusCode::BAD_REQUEST, "out_of_bounds", error.to_string())
+    })?;
+    Ok(warp::reply::json(&driver.stop(stop)).into_response())
+}
+
+fn resume(driver: &Driver, body: &[u8]) -> Result<Response, Problem> {
+    let request: ResumeRequest = parse(body, "resume")?;
+    let lifted = driver.resume(&request.by).map_err(|error| {
+        let (status, code) = match error {
+            ResumeError::StoppedAnew => (StatusCode::CONFLICT, "stopped_anew"),
+            ResumeError::NotWritten(_) | ResumeError::Unclear(_) => {
+                (StatusCode::INSUFFICIENT_STORAGE, "not_kept")
+            }
+        };
+        Problem::new(status, code, error.to_string())
+    })?;
+    Ok(warp::reply::json(&json!({"lifted": lifted})).into_response())
+}

@@ -1,0 +1,112 @@
+//! HTCondor: the slots of all machines by `condor_status`.
+//!
+//! A slot that is not unclaimed is in use, by the job that it names or by whom its state says: an
+//! owner, a claim that waits for its job, a drain, HTCondor's own backfill. What a partitionable
+//! slot has left is one more, unclaimed, slot.
+
+use gleaner_protocol::booking_of;
+use serde::Deserialize;
+
+use super::inventory::{Amount, Inventory};
+use super::question::Question;
+use crate::HostAllocation;
+
+const NAME: &str = "htcondor";
+
+pub(super) fn questions() -> Vec<Question> {
+    vec![Question::program([
+        "condor_status",
+        "-json",
+        "-attributes",
+        "Machine,Name,State,Cpus,Memory,TotalCpus,TotalMemory,GlobalJobId",
+    ])]
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Slot {
+    machine: String,
+    name: String,
+    state: String,
+    #[serde(default)]
+    cpus: Option<u64>,
+    /// In MiB, like all memory here.
+    #[serde(default)]
+    memory: Option<u64>,
+    #[serde(default)]
+    total_cpus: Option<f64>,
+    #[serde(default)]
+    total_memory: Option<u64>,
+    #[serde(default)]
+    global_job_id: Option<String>,
+}
+
+pub(super) fn parse(answers: &[Vec<u8>]) -> Result<Vec<HostAllocation>, String> {
+    let [answer] = answers else { return Err("one answer is expected".into()) };
+    // A pool without machines is answered by nothing at all.
+    if answer.trim_ascii().is_empty() {
+        return Ok(Vec::new());
+    }
+    let slots: Vec<Slot> = serde_json::from_slice(answer).map_err(|error| error.to_string())?;
+    let mut farm = Inventory::default();
+    for slot in &slots {
+        // It may be configured as a fraction.
+        let cores = slot.total_cpus.filter(|cores| (0.0..1e9).contains(cores));
+        let size = Amount {
+            cores: cores.map(|cores| cores as u64),
+            memory_mib: slot.total_memory,
+            gpus: None,
+        };
+        farm.host(&slot.machine, size)?;
+        if slot.state == "Unclaimed" {
+            continue;
+        }
+        let booking = match &slot.global_job_id {
+            Some(job) => booking_of(NAME, job),
+            None => booking_of(NAME, &format!("{}-{}", slot.state, slot.name)),
+        };
+        let amount = Amount { cores: slot.cpus, memory_mib: slot.memory, gpus: None };
+        farm.books(&slot.machine, booking, amount)?;
+    }
+    Ok(farm.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sources::inventory::seen;
+
+    const ANSWER: &str = r#"[
+        {"Machine":"r1.farm","Name":"slot1@r1.farm","State":"Unclaimed","Cpus":4,"Memory":8000,
+         "TotalCpus":12.0,"TotalMemory":48000},
+        {"Machine":"r1.farm","Name":"slot1_1@r1.farm","State":"Claimed","Cpus":8,"Memory":40000,
+         "TotalCpus":12.0,"TotalMemory":48000,"GlobalJobId":"head#12.3#1700000000"},
+        {"Machine":"r2.farm","Name":"slot1@r2.farm","State":"Owner","Cpus":2,"Memory":900,
+         "TotalCpus":2,"TotalMemory":900}]"#;
+
+    #[test]
+    fn slots_are_in_use_unless_they_are_unclaimed() {
+        let lines = seen(parse(&[ANSWER.into()]));
+        let job = booking_of(NAME, "head#12.3#1700000000");
+        assert_eq!(
+            lines,
+            [
+                format!("r1.farm 12c 48000m: {job} 8c 40000m"),
+                "r2.farm 2c 900m: htcondor:Owner-slot1@r2.farm 2c 900m".into(),
+            ]
+        );
+        assert_eq!(seen(parse(&[b"\n".to_vec()])), [""; 0]);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_as_a_whole() {
+        for (answer, expected) in [
+            ("Error: communication error", "expected value"),
+            (r#"[{"Machine":"r1"}]"#, "missing field `Name`"),
+            (r#"[{"Machine":"r1","Name":"s","State":"Claimed","Cpus":70000}]"#, "70000 cores"),
+        ] {
+            let error = parse(&[answer.into()]).expect_err(answer);
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

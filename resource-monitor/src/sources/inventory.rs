@@ -1,0 +1,165 @@
+//! Hosts and bookings as they are gathered from a manager's answers.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gleaner_protocol::farm::{Booked, SampledBooking};
+use gleaner_protocol::limits::CORES_MAX;
+use gleaner_protocol::{BookingId, HostName};
+
+use crate::HostAllocation;
+use crate::limits::{BOOKINGS_MAX, HOSTS_MAX};
+
+/// Cores and memory; none where the manager does not say.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Amount {
+    pub(super) cores: Option<u64>,
+    /// In MiB.
+    pub(super) memory_mib: Option<u64>,
+    pub(super) gpus: Option<u32>,
+}
+
+impl Amount {
+    pub(super) const fn cores(cores: u64) -> Self {
+        Self { cores: Some(cores), memory_mib: None, gpus: None }
+    }
+
+    pub(super) const fn with_memory(self, memory_mib: Option<u64>) -> Self {
+        Self { memory_mib, ..self }
+    }
+}
+
+/// What is known so far.
+///
+/// # Invariants
+/// - No name that a host or a booking could not have, and no more of either than are watched.
+#[derive(Debug, Default)]
+pub(super) struct Inventory {
+    hosts: BTreeMap<HostName, HostAllocation>,
+}
+
+impl Inventory {
+    /// Enters a host; where it is known already, the larger of the two sizes is its own.
+    pub(super) fn host(&mut self, name: &str, size: Amount) -> Result<(), String> {
+        let cores = size.cores.map(|cores| cores_of(name, cores)).transpose()?;
+        let host = self.entry(name)?;
+        host.cores = host.cores.max(cores);
+        host.memory_mib = host.memory_mib.max(size.memory_mib);
+        Ok(())
+    }
+
+    /// Enters a booking on a host; several parts of one add up. Without cores it is the whole
+    /// host's.
+    pub(super) fn books(
+        &mut self,
+        host: &str,
+        booking: BookingId,
+        amount: Amount,
+    ) -> Result<(), String> {
+        let cores = amount.cores.map(|cores| cores_of(host, cores)).transpose()?;
+        let host = self.entry(host)?;
+        if let Some(known) = host.bookings.iter_mut().find(|known| known.booking == booking) {
+            let of = &mut known.resources;
+            of.cores = of.cores.zip(cores).map(|(a, b)| a.saturating_add(b).min(CORES_MAX));
+            of.memory_mib = match (of.memory_mib, amount.memory_mib) {
+                (Some(a), Some(b)) => Some(a.saturating_add(b)),
+                (a, b) => a.or(b),
+            };
+            return Ok(());
+        }
+        if host.bookings.len() >= BOOKINGS_MAX {
+            return Err(format!("host {} has more than {BOOKINGS_MAX} bookings", host.host));
+        }
+        let resources = Booked { cores, memory_mib: amount.memory_mib, gpus: amount.gpus };
+        host.bookings.push(SampledBooking { booking, resources });
+        Ok(())
+    }
+
+    /// Enters as `booking` what the manager says is in use of a host beyond the bookings known.
+    pub(super) fn books_rest(
+        &mut self,
+        host: &str,
+        booking: BookingId,
+        used_cores: u64,
+    ) -> Result<(), String> {
+        let known: Option<u64> =
+            self.entry(host)?.bookings.iter().map(|b| b.resources.cores.map(u64::from)).sum();
+        match known {
+            Some(known) if known < used_cores => {
+                self.books(host, booking, Amount::cores(used_cores - known))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn finish(self) -> Vec<HostAllocation> {
+        self.hosts.into_values().collect()
+    }
+
+    fn entry(&mut self, name: &str) -> Result<&mut HostAllocation, String> {
+        let name = HostName::new(name).map_err(|error| format!("host {name:?}: {error}"))?;
+        if self.hosts.len() >= HOSTS_MAX && !self.hosts.contains_key(&name) {
+            return Err(format!("there are more than {HOSTS_MAX} hosts"));
+        }
+        let empty = || HostAllocation {
+            host: name.clone(),
+            asked_at: None,
+            cores: None,
+            memory_mib: None,
+            bookings: Vec::new(),
+            announced: BTreeSet::new(),
+        };
+        Ok(self.hosts.entry(name.clone()).or_insert_with(empty))
+    }
+}
+
+fn cores_of(host: &str, cores: u64) -> Result<u32, String> {
+    let fits = u32::try_from(cores).ok().filter(|cores| *cores <= CORES_MAX);
+    fits.ok_or_else(|| format!("host {host} has {cores} cores, more than {CORES_MAX}"))
+}
+
+/// `name cores memory: booking cores memory, …` of each host.
+#[cfg(test)]
+#[track_caller]
+pub(super) fn seen(farm: Result<Vec<HostAllocation>, String>) -> Vec<String> {
+    let known = |number: Option<u64>, unit| match number {
+        Some(number) => format!("{number}{unit}"),
+        None => format!("?{unit}"),
+    };
+    let line = |host: HostAllocation| {
+        let mut line = format!(
+            "{} {} {}:",
+            host.host,
+            known(host.cores.map(u64::from), "c"),
+            known(host.memory_mib, "m")
+        );
+        for (place, booking) in host.bookings.iter().enumerate() {
+            let Booked { cores, memory_mib, .. } = booking.resources;
+            let cores = cores.map_or_else(|| "all".into(), |cores| format!("{cores}c"));
+            let comma = if place == 0 { "" } else { "," };
+            line += &format!("{comma} {} {cores} {}", booking.booking, known(memory_mib, "m"));
+        }
+        line
+    };
+    farm.expect("a farm").into_iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_booking_add_up_and_the_rest_is_named_apart() {
+        let id = |text: &str| BookingId::new(text).expect("a name");
+        let mut farm = Inventory::default();
+        farm.host("h", Amount::cores(8)).expect("a host");
+        farm.host("h", Amount::cores(4).with_memory(Some(9))).expect("the same");
+        farm.books("h", id("a"), Amount::cores(1)).expect("booked");
+        farm.books("h", id("a"), Amount::cores(2).with_memory(Some(5))).expect("its other part");
+        farm.books_rest("h", id("rest"), 3).expect("nothing");
+        farm.books_rest("h", id("rest"), 5).expect("booked");
+        farm.books("h", id("b"), Amount::default()).expect("booked");
+        farm.books("h", id("b"), Amount::cores(1)).expect("already whole");
+        farm.books_rest("h", id("other"), 8).expect("nothing is left");
+        assert_eq!(seen(Ok(farm.finish())), ["h 8c 9m: a 3c 5m, rest 2c ?m, b all ?m"]);
+    }
+}
