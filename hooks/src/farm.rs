@@ -6,6 +6,11 @@
 //!   booking without a number of cores books the whole host.
 
 mod generic;
+mod grid_engine;
+mod htcondor;
+mod opencue;
+mod pbs;
+mod quantity;
 mod qube;
 mod slurm;
 
@@ -13,12 +18,13 @@ use std::fmt;
 use std::str::FromStr;
 
 use gleaner_protocol::farm::Booked;
-use gleaner_protocol::limits::CORES_MAX;
 use gleaner_protocol::{BookingId, HostName};
 use thiserror::Error;
 
 use crate::Environment;
 use crate::process_group::ProcessStat;
+
+use quantity::cores;
 
 /// Whose hooks they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -26,6 +32,14 @@ pub enum Farm {
     /// Any manager whose hooks are scripts: the script says what is booked.
     #[default]
     Generic,
+    /// Grid Engine, prolog and epilog of a queue.
+    GridEngine,
+    /// HTCondor, the starter's hooks.
+    HtCondor,
+    /// OpenCue, a wrapper around the frame.
+    OpenCue,
+    /// OpenPBS and Torque, prologue and epilogue of a MoM.
+    Pbs,
     /// PipelineFX Qube!, worker flight checks.
     Qube,
     /// Slurm, Prolog and Epilog.
@@ -41,22 +55,48 @@ pub struct Attempt {
     pub booked: Booked,
     /// The host's name on this farm, where the farm says it.
     pub host: Option<HostName>,
+    /// Whether it failed, where it has ended and the farm says.
+    pub failed: Option<bool>,
     /// Variables that made no sense, in words.
     pub troubles: Vec<String>,
 }
 
+/// Whether an exit code, or a status as `wait` gives it, is that of a failure; none where it is no
+/// number.
+fn is_failure(code: &str) -> Option<bool> {
+    code.parse::<i64>().ok().map(|code| code != 0)
+}
+
 impl Farm {
     /// All of them, in a fixed order.
-    pub const ALL: [Self; 3] = [Self::Generic, Self::Qube, Self::Slurm];
+    pub const ALL: [Self; 7] = [
+        Self::Generic,
+        Self::GridEngine,
+        Self::HtCondor,
+        Self::OpenCue,
+        Self::Pbs,
+        Self::Qube,
+        Self::Slurm,
+    ];
 
     /// The word for it, as on the command line.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Generic => "generic",
+            Self::GridEngine => "grid-engine",
+            Self::HtCondor => "htcondor",
+            Self::OpenCue => "opencue",
+            Self::Pbs => "pbs",
             Self::Qube => "qube",
             Self::Slurm => "slurm",
         }
+    }
+
+    /// Whether it tells its hooks of the job on their standard input.
+    #[must_use]
+    pub(crate) const fn writes_to_input(self) -> bool {
+        matches!(self, Self::HtCondor)
     }
 
     /// Reads what the farm says of the attempt.
@@ -64,6 +104,10 @@ impl Farm {
     pub fn attempt(self, environment: &Environment) -> Attempt {
         match self {
             Self::Generic => generic::attempt(environment),
+            Self::GridEngine => grid_engine::attempt(environment),
+            Self::HtCondor => htcondor::attempt(environment),
+            Self::OpenCue => opencue::attempt(environment),
+            Self::Pbs => pbs::attempt(environment),
             Self::Qube => qube::attempt(environment),
             Self::Slurm => slurm::attempt(environment),
         }
@@ -78,8 +122,12 @@ impl fmt::Display for Farm {
 
 /// Not a farm manager that the hook knows.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{0:?} is no farm manager that the hook knows: generic, qube or slurm")]
+#[error("{0:?} is no farm manager that the hook knows: {known}", known = known())]
 pub struct FarmParseError(String);
+
+fn known() -> String {
+    Farm::ALL.map(Farm::as_str).join(", ")
+}
 
 impl FromStr for Farm {
     type Err = FarmParseError;
@@ -108,11 +156,6 @@ pub(crate) fn fallback_booking(environment: &Environment) -> BookingId {
 /// The ready scripts say here which process started them.
 const PARENT: &str = "GLEANER_HOOK_PARENT";
 
-/// A positive number of cores, none where the text is none.
-fn cores(text: &str) -> Option<u32> {
-    text.parse().ok().filter(|cores| (1..=CORES_MAX).contains(cores))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,7 +167,7 @@ mod tests {
             assert_eq!(farm.to_string().parse(), Ok(farm));
         }
         let error = "Qube!".parse::<Farm>().expect_err("no such word");
-        assert!(error.to_string().contains("generic, qube or slurm"), "{error}");
+        assert!(error.to_string().ends_with("opencue, pbs, qube, slurm"), "{error}");
     }
 
     #[test]
@@ -145,6 +188,8 @@ mod tests {
         fn no_environment_makes_a_farm_panic_or_book_nothing(
             values in prop::collection::vec(".{0,40}|[0-9a-z\\[\\](),x-]{0,40}", NAMES.len()),
             present in any::<u32>(),
+            arguments in prop::collection::vec(".{0,40}|[0-9a-z:=+,.]{0,40}", 0..12),
+            input in ".{0,40}|[A-Z][a-zA-Z]{0,20} = .{0,20}",
         ) {
             let environment: Environment = NAMES
                 .iter()
@@ -153,6 +198,7 @@ mod tests {
                 .filter(|(bit, _)| present & (1 << bit) != 0)
                 .map(|(_, (name, value))| (*name, value))
                 .collect();
+            let environment = environment.with_arguments(arguments).with_input(input);
             for farm in Farm::ALL {
                 let attempt = farm.attempt(&environment);
                 prop_assert!(attempt.booked.cores.is_none_or(|cores| cores > 0));
@@ -160,11 +206,23 @@ mod tests {
         }
     }
 
-    const NAMES: [&str; 12] = [
+    const NAMES: [&str; 25] = [
         "GLEANER_BOOKING",
         "GLEANER_CORES",
         "GLEANER_MEMORY_MIB",
+        "GLEANER_GPUS",
         "GLEANER_HOST",
+        "CUE_FRAME_ID",
+        "CUE_GPU_CORES",
+        "CUE_MEMORY",
+        "CUE_THREADS",
+        "JOB_ID",
+        "NHOSTS",
+        "NSLOTS",
+        "PBS_JOBID",
+        "PE_HOSTFILE",
+        "SGE_TASK_ID",
+        "jobhost",
         "QBJOBID",
         "QBSUBID",
         "QB_ALLOCATIONS",
@@ -172,6 +230,7 @@ mod tests {
         "SLURM_JOB_ID",
         "SLURMD_NODENAME",
         "SLURM_JOB_CPUS_PER_NODE",
+        "SLURM_JOB_GPUS",
         "SLURM_NODELIST",
     ];
 }

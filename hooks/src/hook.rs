@@ -10,6 +10,7 @@
 //!   [`crate::limits::LAST_STOP`] after it.
 
 mod exit;
+mod input;
 
 use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,10 +18,11 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gleaner_protocol::farm::{HookEvent, HookKind};
-use gleaner_protocol::{BookingId, Epoch, HostName, Span, boottime};
+use gleaner_protocol::{BookingId, Epoch, HostName, Span, Time, boottime};
 
+use crate::end_watch::EndWatch;
 use crate::farm::{Attempt, fallback_booking};
-use crate::limits::{AGENT_TIMEOUT, DEADLINE, DEADLINE_MAX};
+use crate::limits::{AGENT_TIMEOUT, DEADLINE, DEADLINE_MAX, INPUT_WAIT};
 use crate::{
     BookingChange, Environment, Farm, Notification, RunDir, SocketAnswer, SocketRequest,
     StopReport, ask,
@@ -55,6 +57,12 @@ pub struct HookInvocation {
     /// Program and first arguments of what tells the monitor; else this program with
     /// `hook notify`.
     pub notify_command: Option<Vec<OsString>>,
+    /// The process that the render ends with, where that is to end the booking; a postflight
+    /// then ends it when that process has ended, and not before.
+    pub until_end_of: Option<i32>,
+    /// Program and first arguments of what watches that process; else this program with
+    /// `hook watch`.
+    pub watch_command: Option<Vec<OsString>>,
     /// What was wrong with these settings, in words: said when the host is free.
     pub notes: Vec<String>,
 }
@@ -75,6 +83,8 @@ impl HookInvocation {
             deadline: DEADLINE,
             environment: Environment::of_process(),
             notify_command: None,
+            until_end_of: None,
+            watch_command: None,
             notes: Vec::new(),
         }
     }
@@ -102,10 +112,14 @@ pub struct HookReport {
     pub answer: Option<SocketAnswer>,
     /// What it stopped itself, for want of a good answer.
     pub stopped: Option<StopReport>,
+    /// Whether a process was started that ends the booking with another.
+    pub watching: bool,
     /// Whether a process was started that tells the monitor.
     pub notifying: bool,
     /// What went wrong, in words.
     pub troubles: Vec<String>,
+    /// How long it took until nothing harvested was in the render's way.
+    pub released_after: Option<Span>,
     /// How long it took.
     pub took: Span,
 }
@@ -138,7 +152,9 @@ pub fn run(invocation: &HookInvocation) -> HookReport {
 fn run_and_tell(invocation: &HookInvocation, is_free: &AtomicBool) -> HookReport {
     let begun = boottime();
     let mut report = HookReport { troubles: invocation.notes.clone(), ..HookReport::default() };
-    let done = catch_unwind(AssertUnwindSafe(|| Hook::new(invocation, is_free, &mut report).run()));
+    let done = catch_unwind(AssertUnwindSafe(|| {
+        Hook::new(begun, invocation, is_free, &mut report).run();
+    }));
     if done.is_err() {
         report.troubles.push("a bug stopped the hook half-way".into());
         if invocation.kind == HookKind::Preflight && report.answer.is_none() {
@@ -150,8 +166,25 @@ fn run_and_tell(invocation: &HookInvocation, is_free: &AtomicBool) -> HookReport
     report
 }
 
+/// Reads what the farm says; what it writes to our input is read here, where a deadline watches.
+fn attempt_of(invocation: &HookInvocation) -> Attempt {
+    let (farm, environment) = (invocation.farm, &invocation.environment);
+    if !farm.writes_to_input() || environment.input().is_some() {
+        return farm.attempt(environment);
+    }
+    match input::read(&std::io::stdin(), INPUT_WAIT) {
+        Ok(text) => farm.attempt(&environment.clone().with_input(text)),
+        Err(error) => {
+            let mut attempt = farm.attempt(environment);
+            attempt.troubles.push(format!("standard input: {error}"));
+            attempt
+        }
+    }
+}
+
 /// A hook under way.
 struct Hook<'a> {
+    begun: Time,
     invocation: &'a HookInvocation,
     is_free: &'a AtomicBool,
     attempt: Attempt,
@@ -161,11 +194,12 @@ struct Hook<'a> {
 
 impl<'a> Hook<'a> {
     fn new(
+        begun: Time,
         invocation: &'a HookInvocation,
         is_free: &'a AtomicBool,
         report: &'a mut HookReport,
     ) -> Self {
-        let mut attempt = invocation.farm.attempt(&invocation.environment);
+        let mut attempt = attempt_of(invocation);
         report.troubles.append(&mut attempt.troubles);
         let booking = attempt.booking.take().unwrap_or_else(|| {
             let fallback = fallback_booking(&invocation.environment);
@@ -178,7 +212,7 @@ impl<'a> Hook<'a> {
             fallback
         });
         report.booking = Some(booking.clone());
-        Self { invocation, is_free, attempt, booking, report }
+        Self { begun, invocation, is_free, attempt, booking, report }
     }
 
     fn run(mut self) {
@@ -190,10 +224,34 @@ impl<'a> Hook<'a> {
             }
         };
         match self.invocation.kind {
-            HookKind::Preflight => self.preflight(folder.as_ref()),
-            HookKind::Postflight => self.postflight(folder.as_ref()),
+            HookKind::Preflight => {
+                self.preflight(folder.as_ref());
+                self.watch();
+            }
+            HookKind::Postflight => {
+                self.watch();
+                if self.report.watching {
+                    return;
+                }
+                self.postflight(folder.as_ref());
+            }
         }
         self.tell_monitor();
+    }
+
+    /// Has the booking end with the render's process, where one is named.
+    fn watch(&mut self) {
+        let Some(pid) = self.invocation.until_end_of else { return };
+        let host = self.invocation.host.clone().or_else(|| self.attempt.host.clone());
+        let watched = EndWatch::of(pid, self.booking.clone(), host, self.invocation)
+            .and_then(|watch| watch.spawn(&self.command(&self.invocation.watch_command, "watch")?));
+        match watched {
+            Ok(()) => self.report.watching = true,
+            Err(error) => {
+                let trouble = format!("cannot wait for the end of process {pid}: {error}");
+                self.report.troubles.push(trouble);
+            }
+        }
     }
 
     fn preflight(&mut self, folder: Option<&RunDir>) {
@@ -219,6 +277,7 @@ impl<'a> Hook<'a> {
             }
         }
         self.is_free.store(true, Ordering::Release);
+        self.report.released_after = Some(boottime().since(self.begun));
         // The booking's end was here before it: the agent may have learnt of it from us alone.
         if self.report.change == Some(BookingChange::AlreadyEnded) {
             let (booking, epoch) = (self.booking.clone(), self.report.epoch);
@@ -269,11 +328,14 @@ impl<'a> Hook<'a> {
             booking: self.booking.clone(),
             resources,
             epoch: self.report.epoch.unwrap_or_default(),
+            release_us: self.report.released_after.map(Span::as_micros),
+            failed: self.attempt.failed.filter(|_| kind == HookKind::Postflight),
         };
         let token_file = self.invocation.monitor_token_file.clone();
         let ca_file = self.invocation.monitor_ca_file.clone();
         let notification = Notification { url, token_file, ca_file, event };
-        let spawned = self.notify_command().and_then(|command| notification.spawn(&command));
+        let command = self.command(&self.invocation.notify_command, "notify");
+        let spawned = command.and_then(|command| notification.spawn(&command));
         match spawned {
             Ok(()) => self.report.notifying = true,
             Err(error) => {
@@ -282,12 +344,11 @@ impl<'a> Hook<'a> {
         }
     }
 
-    fn notify_command(&self) -> std::io::Result<Vec<OsString>> {
-        match &self.invocation.notify_command {
+    /// The one given, else this program's own.
+    fn command(&self, given: &Option<Vec<OsString>>, word: &str) -> std::io::Result<Vec<OsString>> {
+        match given {
             Some(command) => Ok(command.clone()),
-            None => {
-                Ok(vec![std::env::current_exe()?.into_os_string(), "hook".into(), "notify".into()])
-            }
+            None => Ok(vec![std::env::current_exe()?.into_os_string(), "hook".into(), word.into()]),
         }
     }
 

@@ -14,6 +14,8 @@ use std::fs;
 use rustix::process::{Pid, setpriority_process};
 
 use crate::limits::LAST_RUN_PROCESSES_MAX;
+use crate::scheduling_class::is_in_idle_class;
+use crate::{SchedulingClass, set_scheduling_class};
 
 /// Niceness of what is to stop.
 const AT_ONCE: i32 = -20;
@@ -36,7 +38,7 @@ pub(crate) fn let_end(leader: i32) {
 pub(crate) fn let_idle(leader: i32) {
     for_each_process(leader, LAST, |pid| {
         // Where that is refused it runs with what little is left to it: at the lowest priority.
-        let _ = set_class(pid, libc::SCHED_IDLE);
+        let _ = set_scheduling_class(pid, SchedulingClass::Idle);
     });
 }
 
@@ -77,22 +79,7 @@ fn children(pid: i32) -> Vec<i32> {
 
 /// Only out of the idle class; any other is somebody's choice.
 fn set_ordinary_class(pid: i32) -> bool {
-    is_in_idle_class(pid) && set_class(pid, libc::SCHED_OTHER)
-}
-
-/// rustix does not have the call.
-#[expect(unsafe_code, reason = "a call without a safe wrapper in our dependencies")]
-fn is_in_idle_class(pid: i32) -> bool {
-    // SAFETY: the call takes a number and writes nothing.
-    unsafe { libc::sched_getscheduler(pid) == libc::SCHED_IDLE }
-}
-
-/// rustix does not have the call.
-#[expect(unsafe_code, reason = "a call without a safe wrapper in our dependencies")]
-fn set_class(pid: i32, class: i32) -> bool {
-    let parameter = libc::sched_param { sched_priority: 0 };
-    // SAFETY: the call only reads; the pointer is to a live, initialised structure.
-    unsafe { libc::sched_setscheduler(pid, class, &raw const parameter) == 0 }
+    is_in_idle_class(pid) && set_scheduling_class(pid, SchedulingClass::Ordinary)
 }
 
 #[cfg(test)]

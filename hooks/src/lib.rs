@@ -5,29 +5,38 @@
 //! over its [Unix socket](ask), and stops that work itself where the agent does not answer.
 //! Nothing in it waits for the network, and nothing in it can fail a render.
 
+pub mod install;
 pub mod limits;
 
+mod detached;
+mod end_watch;
 mod environment;
 mod farm;
+mod file_system;
 mod hook;
 mod last_run;
 mod notify;
 mod process_group;
 mod run_dir;
+mod scheduling_class;
 mod socket;
 mod standing;
 mod stop;
 mod stop_mark;
+mod strays;
 mod urgency;
 
+pub use end_watch::watch_to_exit;
 pub use environment::Environment;
 pub use farm::{Attempt, Farm, FarmParseError};
+pub use file_system::FileSystem;
 pub use hook::{HookInvocation, HookReport, run, run_to_exit, say};
 pub use notify::{Notification, NotifyError, SecurePost, SecurePoster, notify, notify_to_exit};
 pub use process_group::{ProcessStat, TaskGroup, calm, freeze, kill, thaw};
 pub use run_dir::{BookingChange, BookingRecord, RunDir, RunDirError, StopReport};
+pub use scheduling_class::{SchedulingClass, set_scheduling_class};
 pub use socket::{
-    AskError, LineError, SocketAnswer, SocketRequest, ask, decode_line, encode_line,
+    AskError, LineError, SlotLimits, SocketAnswer, SocketRequest, ask, decode_line, encode_line,
     read_line_bounded,
 };
 pub use standing::{Standing, StandingReason, TaskLine};

@@ -22,6 +22,8 @@ pub const ENDED_BOOKINGS_MAX: usize = 64;
 pub const FOLDER_ENTRIES_MAX: usize = 16 << 10;
 /// Longest file of a run folder, in bytes.
 pub const RUN_FILE_BYTES_MAX: u64 = 4 << 10;
+/// As far as a process's line in `/proc` is read, in bytes.
+pub const STAT_BYTES_MAX: usize = 1 << 10;
 /// Longest path of a Unix socket, in bytes.
 pub const SOCKET_PATH_BYTES_MAX: usize = 107;
 /// Tries to tell the monitor of an event.
@@ -38,5 +40,27 @@ pub const NOTIFY_ANSWER_BYTES_MAX: u64 = 16 << 10;
 pub const TOKEN_BYTES_MAX: u64 = 4 << 10;
 /// Most nodes of a Slurm node list that are looked through.
 pub const SLURM_NODES_MAX: usize = 1 << 17;
+/// Most GPUs of one host.
+pub const GPUS_MAX: u32 = 1024;
+/// How much of a file of Grid Engine's hosts is read, in bytes.
+pub const HOST_FILE_BYTES_MAX: u64 = 1 << 20;
+/// How much of what a farm manager writes to a hook's input is read, in bytes.
+pub const INPUT_BYTES_MAX: usize = 1 << 20;
+/// How long a hook waits for that input to end.
+pub const INPUT_WAIT: Span = Span::from_millis(100);
+/// Longest configuration file of a farm manager that is read, in bytes.
+pub const CONFIG_BYTES_MAX: u64 = 8 << 20;
+/// How much of what a farm manager's program prints is read, in bytes.
+pub const ANSWER_BYTES_MAX: u64 = 8 << 20;
+/// How deep files that include each other are followed.
+pub const INCLUDES_MAX: usize = 8;
+/// How long a farm manager's program may take to answer an installation.
+pub const MANAGER_WAIT: Span = Span::from_secs(20);
+/// How long a probe job may take, from its submission to its end.
+pub const PROBE_WAIT: Span = Span::from_secs(60);
+/// How long after a probe job its booking may stand.
+pub const PROBE_END_WAIT: Span = Span::from_secs(10);
 /// Most processes of one task group that are put into the ordinary scheduling class to stop.
 pub const LAST_RUN_PROCESSES_MAX: usize = 256;
+/// Rounds of stopping what a task group started elsewhere while it was being stopped.
+pub const STRAY_ROUNDS_MAX: u32 = 8;

@@ -13,7 +13,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio, exit};
+use std::process::exit;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
@@ -23,6 +23,7 @@ use gleaner_protocol::{Span, Time, boottime};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::detached;
 use crate::hook::say;
 use crate::limits::{
     NOTIFY_ANSWER_BYTES_MAX, NOTIFY_DEADLINE, NOTIFY_PAUSE, NOTIFY_TRIES, NOTIFY_TRY,
@@ -62,21 +63,7 @@ impl Notification {
 
     /// Starts `command` with the argument in a session of its own and leaves it alone.
     pub(crate) fn spawn(&self, command: &[OsString]) -> io::Result<()> {
-        let (program, arguments) =
-            command.split_first().ok_or(io::Error::from(io::ErrorKind::InvalidInput))?;
-        keep_from_children();
-        let mut command = Command::new(program);
-        command
-            .args(arguments)
-            .arg(self.to_argument())
-            .env_clear()
-            .current_dir("/")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        in_own_session(&mut command);
-        // Never waited for: the hook ends before it, and init takes note of its end.
-        command.spawn().map(drop)
+        detached::spawn(command, &self.to_argument())
     }
 }
 
@@ -290,36 +277,6 @@ fn read_token(path: &Path) -> Result<String, NotifyError> {
         .and_then(|file| file.take(TOKEN_BYTES_MAX).read_to_string(&mut token))
         .map_err(|source| NotifyError::TokenFile { path: path.to_owned(), source })?;
     Ok(token.trim().to_owned())
-}
-
-/// Marks what the farm manager left open in us so that it ends with us: a pipe of its that lives
-/// on in a child makes it wait for that child.
-#[expect(unsafe_code, reason = "a borrowed descriptor by number has no safe constructor")]
-fn keep_from_children() {
-    use rustix::io::{FdFlags, fcntl_setfd};
-    use std::os::fd::BorrowedFd;
-    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return };
-    let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    for fd in numbers.filter(|fd: &i32| *fd > 2) {
-        // SAFETY: the number is only handed to fcntl, which answers EBADF where it is closed by
-        // now; nothing is read, written, closed or kept.
-        let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-        let _ = fcntl_setfd(fd, FdFlags::CLOEXEC);
-    }
-}
-
-/// Farm managers kill what is left of a hook's session.
-#[expect(unsafe_code, reason = "no safe way to have a child leave its session before it runs")]
-fn in_own_session(command: &mut Command) {
-    use std::os::unix::process::CommandExt;
-    // SAFETY: the closure runs between fork and exec and makes one system call, which is
-    // async-signal-safe; it allocates nothing and takes no lock.
-    unsafe {
-        command.pre_exec(|| {
-            rustix::process::setsid()?;
-            Ok(())
-        });
-    }
 }
 
 /// Why the monitor was not told.

@@ -4,16 +4,18 @@
 //! - A number that would reach beyond one process group (0, 1 and below) is never signalled.
 //! - A process is identified by its number and its start time: numbers are used again.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 
 use gleaner_protocol::{Span, boottime};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 use crate::last_run::{let_end, let_idle, let_stop};
+use crate::limits::STAT_BYTES_MAX;
+use crate::strays::{kill_strays, stop_strays, thaw_strays};
 
 /// What `/proc/<pid>/stat` says of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +40,10 @@ impl ProcessStat {
     /// # Errors
     /// No such process, or no `/proc`.
     pub fn of(pid: i32) -> io::Result<Self> {
-        let text = fs::read(format!("/proc/{pid}/stat"))?;
+        // As long as none is, so that one read has all of it.
+        let mut text = Vec::with_capacity(STAT_BYTES_MAX);
+        let file = File::open(format!("/proc/{pid}/stat"))?;
+        file.take(STAT_BYTES_MAX as u64).read_to_end(&mut text)?;
         Self::parse(&String::from_utf8_lossy(&text))
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "unreadable /proc stat line"))
     }
@@ -49,9 +54,11 @@ impl ProcessStat {
         matches!(self.state, 'Z' | 'X' | 'x')
     }
 
-    /// The program's name stands in parentheses and may hold spaces and parentheses itself, so
-    /// the fields are counted from the last one.
-    fn parse(text: &str) -> Option<Self> {
+    /// Reads it off the line of `/proc/PID/stat`; none where it is no such line.
+    // The program's name stands in parentheses and may hold spaces and parentheses itself, so the
+    // fields are counted from the last one.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
         let (head, tail) = text.rsplit_once(')')?;
         let pid = head.split_once(' ')?.0.parse().ok()?;
         let fields: Vec<&str> = tail.split_ascii_whitespace().collect();
@@ -92,14 +99,15 @@ impl TaskGroup {
     }
 }
 
-/// Stops every process of a group where it stands (SIGSTOP), and lets it do so even on a host
-/// whose cores are all wanted.
+/// Stops every process of a group where it stands (SIGSTOP), and what its leader's family has
+/// started elsewhere; and lets it do so even on a host whose cores are all wanted.
 ///
 /// # Errors
 /// No such group, not ours, or a number that is no group's.
 pub fn freeze(pgid: i32) -> io::Result<()> {
     signal(pgid, Signal::STOP)?;
     let_stop(pgid);
+    stop_strays(pgid);
     Ok(())
 }
 
@@ -109,6 +117,7 @@ pub fn freeze(pgid: i32) -> io::Result<()> {
 /// As [`freeze`].
 pub fn thaw(pgid: i32) -> io::Result<()> {
     let_idle(pgid);
+    thaw_strays(pgid);
     signal(pgid, Signal::CONT)
 }
 
@@ -117,11 +126,18 @@ pub fn calm(pgid: i32) {
     let_idle(pgid);
 }
 
-/// Ends every process of a group (SIGKILL), frozen or not.
+/// Ends every process of a group (SIGKILL), frozen or not, and what its leader's family has
+/// started elsewhere.
 ///
 /// # Errors
 /// As [`freeze`].
 pub fn kill(pgid: i32) -> io::Result<()> {
+    if stop_strays(pgid) > 0 {
+        // Nothing of it starts anything more.
+        signal(pgid, Signal::STOP)?;
+        stop_strays(pgid);
+        kill_strays(pgid);
+    }
     signal(pgid, Signal::KILL)?;
     let_end(pgid);
     Ok(())
@@ -172,7 +188,7 @@ pub(crate) fn wait_all(watched: &[OwnedFd], limit: Span) -> usize {
         let rest = end.since(boottime());
         let mut fds: Vec<PollFd<'_>> =
             left.iter().map(|fd| PollFd::new(*fd, PollFlags::IN)).collect();
-        let outcome = poll(&mut fds, Some(&timespec(rest)));
+        let outcome = poll(&mut fds, Some(&rest.into()));
         let ended: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
         let mut index = 0;
         left.retain(|_| {
@@ -185,15 +201,6 @@ pub(crate) fn wait_all(watched: &[OwnedFd], limit: Span) -> usize {
         }
     }
     left.len()
-}
-
-/// For poll.
-pub(crate) fn timespec(span: Span) -> Timespec {
-    let micros = span.as_micros();
-    Timespec {
-        tv_sec: i64::try_from(micros / 1_000_000).unwrap_or(i64::MAX),
-        tv_nsec: i64::try_from(micros % 1_000_000 * 1_000).expect("below a second"),
-    }
 }
 
 #[cfg(test)]

@@ -334,7 +334,8 @@ const NO_LINK: i32 = libc::O_NOFOLLOW;
 
 /// Reads a small file; a longer one is cut.
 fn read_small(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
+    // Room for all of most of them, so that one read has it.
+    let mut bytes = Vec::with_capacity(256);
     File::open(path)?.take(RUN_FILE_BYTES_MAX).read_to_end(&mut bytes)?;
     Ok(bytes)
 }

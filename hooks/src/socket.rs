@@ -19,7 +19,6 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::process_group::timespec;
 use crate::{Standing, TaskLine};
 
 /// What a hook, or a person, asks the agent of its own host.
@@ -61,6 +60,25 @@ pub enum SocketRequest {
     Standing,
     /// What it runs. Answered by [`SocketAnswer::Tasks`].
     Tasks,
+    /// Limits what runs in a slot from now on, until it ends. Answered by
+    /// [`SocketAnswer::Noted`].
+    Limit {
+        /// Which slot.
+        slot: u32,
+        /// What it may use.
+        limits: SlotLimits,
+    },
+}
+
+/// What one replica may use of its host; what is not given stays as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct SlotLimits {
+    /// Share of one core in percent; 0 for all of what it gets.
+    pub share_percent: Option<u32>,
+    /// Weight beside other replicas, in percent of the usual.
+    pub weight_percent: Option<u32>,
+    /// Memory with all that it has started, in MiB; 0 for what the host has.
+    pub memory_mib: Option<u64>,
 }
 
 /// The agent's answer.
@@ -205,7 +223,7 @@ impl Timed {
         loop {
             let rest = self.end.since(boottime());
             let mut fds = [PollFd::new(&self.stream, flags)];
-            match poll(&mut fds, Some(&timespec(rest))) {
+            match poll(&mut fds, Some(&rest.into())) {
                 Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
                 Ok(_) => return Ok(()),
                 Err(rustix::io::Errno::INTR) => {}

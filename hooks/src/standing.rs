@@ -10,6 +10,9 @@ pub struct Standing {
     pub host: String,
     /// Cores that it has for harvest at most.
     pub cores: u32,
+    /// What isolates its work: `cgroup2`, `cgroup1`, `hybrid` or `process-groups`.
+    #[serde(default)]
+    pub isolation: String,
     /// Replicas that may run: what bookings, openings and the owner leave, the least of them.
     pub slots: u32,
     /// Replicas that the owner allows now.
@@ -32,6 +35,9 @@ pub struct Standing {
     pub reasons: Vec<StandingReason>,
     /// What the agent looks at, and what it sees there.
     pub watched: Vec<(String, String)>,
+    /// What confines commands, or why none run; none where the owner allows none.
+    #[serde(default)]
+    pub commands: Option<String>,
 }
 
 /// One reason why less runs.

@@ -8,11 +8,14 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use gleaner_isolation::{Marks, enclosures_at_work};
 use gleaner_protocol::Span;
 use serde::Serialize;
 
 use crate::run_dir::SOCKET;
-use crate::{ProcessStat, RunDir, SocketRequest, StopMark, ask, freeze, kill, process_group};
+use crate::{
+    ProcessStat, RunDir, SocketAnswer, SocketRequest, StopMark, ask, freeze, kill, process_group,
+};
 
 /// What [`stop_host`] did.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
@@ -37,7 +40,8 @@ const ROUNDS_MAX: u32 = 5;
 const RUNNER: (&str, &str) = ("gleaner-runner", "__runner");
 
 /// Puts the mark and ends every group that the run folder records; on a `whole_machine` also every
-/// runner that this user may end. Never fails; says what came of it.
+/// runner that this user may end, and whatever is in the control groups of any agent. Never fails;
+/// says what came of it.
 #[must_use]
 pub fn stop_host(
     run_dir: &Path,
@@ -72,10 +76,10 @@ pub fn stop_host(
         outcome.troubles.extend(report.troubles);
     }
     if whole_machine {
-        let (stopped, left) = stop_runners();
+        let (stopped, left) = stop_all_work();
         outcome.stopped += stopped;
         if !left.is_empty() {
-            outcome.troubles.push(format!("these runners could not be ended: {left:?}"));
+            outcome.troubles.push(format!("these processes could not be ended: {left:?}"));
         }
     }
     outcome
@@ -83,26 +87,43 @@ pub fn stop_host(
 
 /// Has the agent of a run folder look for the mark; says whether it did.
 pub fn tell_of_stop(run_dir: &Path) -> bool {
-    ask(&run_dir.join(SOCKET), &SocketRequest::LookForStop, AGENT_MAX).is_ok()
+    let answer = ask(&run_dir.join(SOCKET), &SocketRequest::LookForStop, AGENT_MAX);
+    matches!(answer, Ok(SocketAnswer::Noted))
 }
 
-/// Ends every runner of the machine: how many, and those that are left.
-fn stop_runners() -> (u32, Vec<i32>) {
+/// Ends every runner of the machine, and what has left one and is still in an agent's control
+/// groups: how many groups of runners there were, and the processes that are left.
+fn stop_all_work() -> (u32, Vec<i32>) {
     let mut stopped = BTreeSet::new();
+    let count = |stopped: &BTreeSet<i32>| u32::try_from(stopped.len()).unwrap_or(u32::MAX);
     for _ in 0..ROUNDS_MAX {
-        let runners = runners();
-        if runners.is_empty() {
-            return (u32::try_from(stopped.len()).unwrap_or(u32::MAX), Vec::new());
+        let (runners, enclosures) = (runners(), enclosures_at_work());
+        let enclosed: Vec<i32> = enclosures.iter().flat_map(Marks::members).collect();
+        if runners.is_empty() && enclosed.is_empty() {
+            return (count(&stopped), Vec::new());
         }
-        let watched: Vec<_> =
-            runners.iter().filter_map(|pgid| process_group::watch(*pgid)).collect();
+        let all = runners.iter().chain(&enclosed);
+        let watched: Vec<_> = all.filter_map(|pid| process_group::watch(*pid)).collect();
         for pgid in &runners {
             let _ = freeze(*pgid);
+        }
+        for enclosure in &enclosures {
+            stop_enclosure(enclosure);
         }
         stopped.extend(runners.into_iter().filter(|pgid| kill(*pgid).is_ok()));
         process_group::wait_all(&watched, END_MAX);
     }
-    (u32::try_from(stopped.len()).unwrap_or(u32::MAX), runners())
+    let left: BTreeSet<i32> =
+        runners().into_iter().chain(enclosures_at_work().iter().flat_map(Marks::members)).collect();
+    (count(&stopped), left.into_iter().collect())
+}
+
+/// As far as we may: what could not be ended is told in the end.
+fn stop_enclosure(enclosure: &Marks) {
+    let _ = enclosure.freeze();
+    let _ = enclosure.kill();
+    // What comes into it when the stop is lifted is to run.
+    let _ = enclosure.thaw();
 }
 
 /// Living processes that call themselves runners, were started as such, and lead their group.
@@ -118,4 +139,41 @@ fn is_runner(pid: i32) -> bool {
     read("comm").trim_ascii_end() == RUNNER.0.as_bytes()
         && read("cmdline").split(|byte| *byte == 0).nth(1) == Some(RUNNER.1.as_bytes())
         && ProcessStat::of(pid).is_ok_and(leads)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::net::UnixListener;
+    use std::thread;
+
+    use super::*;
+    use crate::{encode_line, read_line_bounded};
+
+    /// An agent that gives this answer to the next question.
+    fn answers(folder: &Path, answer: SocketAnswer) -> thread::JoinHandle<()> {
+        let socket = folder.join(SOCKET);
+        let _ = fs::remove_file(&socket);
+        let listener = UnixListener::bind(socket).expect("bound");
+        thread::spawn(move || {
+            let (mut client, _) = listener.accept().expect("a question");
+            read_line_bounded(&mut client).expect("a line");
+            client.write_all(&encode_line(&answer).expect("short")).expect("it listens");
+        })
+    }
+
+    #[test]
+    fn an_agent_that_refuses_does_not_know() {
+        let folder = tempfile::tempdir().expect("a folder");
+        assert!(!tell_of_stop(folder.path()), "nobody is there");
+        for (answer, knows) in [
+            (SocketAnswer::Noted, true),
+            (SocketAnswer::Error { reason: "what?".into() }, false),
+            (SocketAnswer::Paused { frozen: 0 }, false),
+        ] {
+            let agent = answers(folder.path(), answer.clone());
+            assert_eq!(tell_of_stop(folder.path()), knows, "{answer:?}");
+            agent.join().expect("no panic");
+        }
+    }
 }

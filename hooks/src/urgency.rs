@@ -6,6 +6,8 @@
 
 use rustix::process::setpriority_process;
 
+use crate::{SchedulingClass, set_scheduling_class};
+
 /// What the threads and processes started by an urgent thread are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Heirs {
@@ -18,29 +20,22 @@ pub enum Heirs {
 
 /// Lets this thread run before all ordinary work.
 pub fn become_urgent(heirs: Heirs) {
-    let flags = match heirs {
-        Heirs::Ordinary => libc::SCHED_RESET_ON_FORK,
-        Heirs::Urgent => 0,
+    let class = match heirs {
+        Heirs::Ordinary => SchedulingClass::UrgentAlone,
+        Heirs::Urgent => SchedulingClass::Urgent,
     };
-    if !set_class(libc::SCHED_RR | flags, LEAST_REALTIME) {
+    if !set_scheduling_class(SELF, class) {
         let _ = setpriority_process(None, HIGH);
     }
 }
 
 /// Lets this thread run as ordinary threads do.
 pub fn become_ordinary() {
-    let _ = set_class(libc::SCHED_OTHER, 0);
+    let _ = set_scheduling_class(SELF, SchedulingClass::Ordinary);
     let _ = setpriority_process(None, ORDINARY);
 }
 
-const LEAST_REALTIME: i32 = 1;
+/// The calling thread.
+const SELF: i32 = 0;
 const HIGH: i32 = -10;
 const ORDINARY: i32 = 0;
-
-/// rustix has no `sched_setscheduler`.
-#[expect(unsafe_code, reason = "one call without a safe wrapper in our dependencies")]
-fn set_class(class: i32, priority: i32) -> bool {
-    let parameter = libc::sched_param { sched_priority: priority };
-    // SAFETY: the pointer is to a live, initialised structure that the call only reads.
-    unsafe { libc::sched_setscheduler(0, class, &raw const parameter) == 0 }
-}

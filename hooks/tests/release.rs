@@ -18,6 +18,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 const LONG: Span = Span::from_secs(20);
+/// What took less did not wait for an agent that never answers: generous, for the machine may be
+/// busy with other things.
+const NOT_WAITED_FOR: Span = Span::from_secs(5);
 
 struct Host {
     folder: tempfile::TempDir,
@@ -89,7 +92,7 @@ impl Drop for Work {
 }
 
 fn ends(process: &OwnedFd) -> bool {
-    let long = Timespec { tv_sec: 20, tv_nsec: 0 };
+    let long = Timespec { tv_sec: 60, tv_nsec: 0 };
     poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&long)).expect("polls") == 1
 }
 
@@ -136,7 +139,7 @@ fn without_an_agent_the_hook_stops_the_work_itself() {
     assert_eq!((stopped.stopped, stopped.gone, &stopped.troubles[..]), (8, 0, &[][..]));
     assert!(works.into_iter().all(Work::was_killed));
     assert_eq!(host.run_dir.groups().expect("lists"), []);
-    assert!(report.took < Span::from_millis(400), "{:?}", report.took);
+    assert!(report.took < NOT_WAITED_FOR, "{:?}", report.took);
 }
 
 #[test]
@@ -160,7 +163,7 @@ fn a_hung_agent_costs_its_time_out_and_no_more() {
     let report = host.preflight();
     assert!(report.troubles[0].contains("did not answer in time"), "{:?}", report.troubles);
     assert!(report.took >= Span::from_millis(30), "{:?}", report.took);
-    assert!(report.took < Span::from_millis(400), "{:?}", report.took);
+    assert!(report.took < NOT_WAITED_FOR, "{:?}", report.took);
     assert!(work.was_killed());
 }
 
@@ -177,7 +180,7 @@ fn a_hung_agent_whose_queue_is_full_is_no_longer_waited_for() {
     }
     let report = host.preflight();
     assert!(work.was_killed());
-    assert!(report.took < Span::from_millis(400), "{:?}", report.took);
+    assert!(report.took < NOT_WAITED_FOR, "{:?}", report.took);
 }
 
 #[test]
@@ -233,7 +236,7 @@ fn an_answer_that_trickles_does_not_stretch_the_time_out() {
     });
     let report = host.preflight();
     assert!(work.was_killed());
-    assert!(report.took < Span::from_millis(400), "{:?}", report.took);
+    assert!(report.took < NOT_WAITED_FOR, "{:?}", report.took);
     agent.join().expect("no panic");
 }
 
@@ -353,7 +356,7 @@ fn a_folder_that_cannot_be_used_is_said_and_the_agent_is_asked_all_the_same() {
         let line = read_line_bounded(&mut stream).expect("a line");
         let request: SocketRequest = decode_line(&line).expect("a request");
         let booking = BookingId::new("shot:1").expect("a name");
-        let booked = Booked { cores: None, memory_mib: None };
+        let booked = Booked { cores: None, memory_mib: None, gpus: None };
         assert_eq!(request, SocketRequest::Preflight { booking, booked, epoch: None });
         let answer = SocketAnswer::Released { frozen: 0, slots_left: 0 };
         stream.write_all(&encode_line(&answer).expect("fits")).expect("writes");

@@ -162,7 +162,7 @@ fn a_hook_killed_before_its_file_had_a_name_leaves_no_booking() {
 fn a_retry_that_books_more_after_a_lost_postflight_books_more() {
     let folder = tempfile::tempdir().expect("a folder");
     let run_dir = RunDir::open(folder.path()).expect("opens");
-    let booked = |cores| Booked { cores, memory_mib: None };
+    let booked = |cores| Booked { cores, memory_mib: None, gpus: None };
     let mut cores = Vec::new();
     for asked in [Some(1), Some(12), Some(2), None, Some(3)] {
         let change = run_dir.begin_booking(&id("a"), &booked(asked)).expect("begins");
@@ -188,7 +188,7 @@ fn of_preflights_of_one_attempt_at_once_the_largest_counts() {
                 let (start, run_dir) = (&start, &run_dir);
                 scope.spawn(move || {
                     start.wait();
-                    let booked = Booked { cores: Some(cores), memory_mib: None };
+                    let booked = Booked { cores: Some(cores), memory_mib: None, gpus: None };
                     run_dir.begin_booking(&id("a"), &booked).expect("begins");
                 });
             }

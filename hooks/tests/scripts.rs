@@ -1,20 +1,85 @@
 //! The ready scripts: they call the hook, and they end with 0 whatever they find.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use gleaner_protocol::{Span, boottime};
 
-const SCRIPTS: [(&str, &str, &str); 6] = [
-    ("generic/preflight", "preflight", "generic"),
-    ("generic/postflight", "postflight", "generic"),
-    ("qube/preflight", "preflight", "qube"),
-    ("qube/postflight", "postflight", "qube"),
-    ("slurm/prolog", "preflight", "slurm"),
-    ("slurm/epilog", "postflight", "slurm"),
+/// A script, and what it calls.
+struct Script {
+    path: &'static str,
+    kind: &'static str,
+    farm: &'static str,
+    /// What the manager gives it, and what of that it hands on.
+    given: &'static [&'static str],
+    handed: &'static str,
+}
+
+const fn script(path: &'static str, kind: &'static str, farm: &'static str) -> Script {
+    Script { path, kind, farm, given: &[], handed: "" }
+}
+
+const fn told(
+    path: &'static str,
+    kind: &'static str,
+    farm: &'static str,
+    given: &'static [&'static str],
+    handed: &'static str,
+) -> Script {
+    Script { path, kind, farm, given, handed }
+}
+
+const GRID_ENGINE: &[&str] = &["node1", "7", "0", "--farm=x", "all.q"];
+const TORQUE: &[&str] = &["7.head", "artist", "artists", "a shot", "nodes=1:ppn=4"];
+
+const SCRIPTS: [Script; 13] = [
+    script("generic/preflight", "preflight", "generic"),
+    script("generic/postflight", "postflight", "generic"),
+    script("qube/preflight", "preflight", "qube"),
+    script("qube/postflight", "postflight", "qube"),
+    script("slurm/prolog", "preflight", "slurm"),
+    script("slurm/epilog", "postflight", "slurm"),
+    script("htcondor/prepare", "preflight", "htcondor"),
+    script("htcondor/exit", "postflight", "htcondor"),
+    script("opencue/preflight", "preflight", "opencue"),
+    told(
+        "grid-engine/prolog",
+        "preflight",
+        "grid-engine",
+        GRID_ENGINE,
+        " -- node1 7 0 --farm=x all.q",
+    ),
+    told(
+        "grid-engine/epilog",
+        "postflight",
+        "grid-engine",
+        GRID_ENGINE,
+        " -- node1 7 0 --farm=x all.q",
+    ),
+    told(
+        "torque/prologue",
+        "preflight",
+        "pbs",
+        TORQUE,
+        " -- 7.head artist artists a shot nodes=1:ppn=4",
+    ),
+    told(
+        "torque/epilogue",
+        "postflight",
+        "pbs",
+        TORQUE,
+        " -- 7.head artist artists a shot nodes=1:ppn=4",
+    ),
 ];
+
+/// Puts a program in its place by another process: what this one writes is busy while a child of
+/// another test has it open.
+fn put(from: &Path, to: &Path) {
+    let put = Command::new("install").args(["-m", "755"]).args([from, to]).status();
+    assert!(put.expect("install runs").success(), "{to:?}");
+}
 
 /// A copy of the script with settings beside it and a stand-in for the program.
 struct Installed {
@@ -27,11 +92,12 @@ impl Installed {
         let folder = tempfile::tempdir().expect("a folder");
         let from = Path::new(env!("CARGO_MANIFEST_DIR")).join(script);
         let to = folder.path().join("hook");
-        fs::copy(&from, &to).expect("copies");
+        put(&from, &to);
         let program = folder.path().join("gleaner");
         if let Some(text) = gleaner {
-            fs::write(&program, text).expect("writes");
-            fs::set_permissions(&program, Permissions::from_mode(0o755)).expect("sets");
+            let draft = folder.path().join("draft");
+            fs::write(&draft, text).expect("writes");
+            put(&draft, &program);
         }
         let settings = format!("GLEANER={}\n{settings}", program.display());
         fs::write(folder.path().join("gleaner-hook.txt"), settings).expect("writes");
@@ -39,7 +105,12 @@ impl Installed {
     }
 
     fn run(&self) -> Output {
-        Command::new(&self.script).env("GLEANER", "/bin/false").output().expect("runs")
+        self.run_with(&[])
+    }
+
+    fn run_with(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(&self.script);
+        command.args(arguments).env("GLEANER", "/bin/false").output().expect("runs")
     }
 
     fn said(&self) -> String {
@@ -53,13 +124,36 @@ const TELLING: &str = "#!/bin/sh\necho \"$* run=$GLEANER_RUN_DIR parent=$GLEANER
 #[test]
 fn each_script_calls_its_hook_and_hides_how_that_ended() {
     let me = std::process::id();
-    for (script, kind, farm) in SCRIPTS {
-        let installed = Installed::new(script, Some(TELLING), "GLEANER_RUN_DIR=/run/g\n");
-        let output = installed.run();
-        assert_eq!(output.status.code(), Some(0), "{script}");
-        let expected = format!("hook {kind} --farm {farm} run=/run/g parent={me}\n");
-        assert_eq!(installed.said(), expected, "{script}");
-        assert_eq!(output.stdout, b"", "{script}");
+    for Script { path, kind, farm, given, handed } in SCRIPTS {
+        let installed = Installed::new(path, Some(TELLING), "GLEANER_RUN_DIR=/run/g\n");
+        let output = installed.run_with(given);
+        assert_eq!(output.status.code(), Some(0), "{path}");
+        let expected = format!("hook {kind} --farm {farm}{handed} run=/run/g parent={me}\n");
+        assert_eq!(installed.said(), expected, "{path}");
+        assert_eq!(output.stdout, b"", "{path}");
+    }
+}
+
+#[test]
+fn a_renders_process_is_handed_on() {
+    for path in ["generic/preflight", "generic/postflight", "opencue/preflight"] {
+        let installed = Installed::new(path, Some(TELLING), "");
+        installed.run_with(&["4711"]);
+        assert!(installed.said().contains(" --until-end-of 4711 "), "{}", installed.said());
+    }
+}
+
+#[test]
+fn what_a_manager_writes_to_the_input_is_read_by_the_program() {
+    for path in ["htcondor/prepare", "htcondor/exit"] {
+        let installed = Installed::new(path, Some("#!/bin/sh\ncat > \"${0%/*}/said\"\n"), "");
+        let mut command = Command::new(&installed.script);
+        let mut script = command.stdin(Stdio::piped()).spawn().expect("starts");
+        let mut input = script.stdin.take().expect("piped");
+        input.write_all(b"ClusterId = 12\n").expect("it reads");
+        drop(input);
+        assert!(script.wait().expect("ours").success());
+        assert_eq!(installed.said(), "ClusterId = 12\n", "{path}");
     }
 }
 
@@ -80,7 +174,7 @@ const OF_A_JOB: [&str; 10] = [
 #[test]
 fn a_jobs_environment_decides_nothing_but_what_it_books() {
     let telling = "#!/bin/sh\nenv > \"${0%/*}/said\"\n";
-    for (script, ..) in SCRIPTS {
+    for script in SCRIPTS.map(|script| script.path) {
         for settings in ["", "GLEANER_HOST=of-the-settings\n"] {
             let installed = Installed::new(script, Some(telling), settings);
             let mut command = Command::new(&installed.script);
@@ -107,24 +201,24 @@ fn each_variable_that_the_hook_reads_is_the_scripts_to_set() {
 
 #[test]
 fn the_program_is_not_even_looked_at_outside_of_the_limit() {
-    for (script, ..) in SCRIPTS {
+    for script in SCRIPTS.map(|script| script.path) {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(script);
         let text = fs::read_to_string(path).expect("a script");
-        let lines = text.lines().filter(|line| !line.starts_with('#'));
-        let outside = lines.filter(|line| line.contains("GLEANER:-"));
-        for line in outside {
-            let is_limited = ["timeout -s KILL 2 sh -c \"$run\" sh ", "sh -c \"$run\" sh "]
-                .iter()
-                .any(|begin| line.trim_start().starts_with(begin));
-            assert!(is_limited, "{script}: {line}");
+        let lines = text.lines().map(str::trim_start).filter(|line| !line.starts_with('#'));
+        for line in lines {
+            let names =
+                ["$program", "GLEANER:-", "/gleaner "].iter().any(|name| line.contains(name));
+            let is_limited = line.starts_with("bounded \"$program\" hook ")
+                || line == "program=${GLEANER:-/usr/local/bin/gleaner}";
+            assert!(!names || is_limited, "{script}: {line}");
         }
-        assert!(!text.contains("[ -x \"$gleaner\" ]"), "{script}");
+        assert!(text.contains("then timeout -s KILL 2 \"$@\"; else"), "{script}");
     }
 }
 
 #[test]
 fn without_the_program_or_with_a_broken_one_a_script_ends_well() {
-    for (script, ..) in SCRIPTS {
+    for script in SCRIPTS.map(|script| script.path) {
         for program in [None, Some("not a program"), Some("#!/no/such/interpreter\n")] {
             let output = Installed::new(script, program, "").run();
             assert_eq!(output.status.code(), Some(0), "{script} with {program:?}");

@@ -1,8 +1,9 @@
 //! Any manager: the calling script says in `GLEANER_BOOKING`, `GLEANER_CORES`,
-//! `GLEANER_MEMORY_MIB` and `GLEANER_HOST` what is booked.
+//! `GLEANER_MEMORY_MIB`, `GLEANER_GPUS` and `GLEANER_HOST` what is booked.
 
 use gleaner_protocol::{BookingId, HostName};
 
+use super::quantity::gpus;
 use super::{Attempt, cores};
 use crate::Environment;
 
@@ -28,6 +29,12 @@ pub(super) fn attempt(environment: &Environment) -> Attempt {
             attempt.troubles.push(format!("GLEANER_MEMORY_MIB: {text:.40?} is no number of MiB"));
         }
     }
+    if let Some(text) = environment.get("GLEANER_GPUS") {
+        attempt.booked.gpus = gpus(text);
+        if attempt.booked.gpus.is_none() {
+            attempt.troubles.push(format!("GLEANER_GPUS: {text:.40?} is no number of GPUs"));
+        }
+    }
     if let Some(text) = environment.get("GLEANER_HOST") {
         match HostName::new(text) {
             Ok(host) => attempt.host = Some(host),
@@ -47,6 +54,7 @@ mod tests {
             ("GLEANER_BOOKING", "shot12:f7"),
             ("GLEANER_CORES", " 8 "),
             ("GLEANER_MEMORY_MIB", "16000"),
+            ("GLEANER_GPUS", "1"),
             ("GLEANER_HOST", "render042"),
         ]
         .into_iter()
@@ -55,6 +63,7 @@ mod tests {
         assert_eq!(attempt.booking, BookingId::new("shot12:f7").ok());
         assert_eq!(attempt.booked.cores, Some(8));
         assert_eq!(attempt.booked.memory_mib, Some(16_000));
+        assert_eq!(attempt.booked.gpus, Some(1));
         assert_eq!(attempt.host, HostName::new("render042").ok());
         assert_eq!(attempt.troubles, [""; 0]);
     }
@@ -63,11 +72,13 @@ mod tests {
     fn nonsense_books_the_whole_host_and_is_named() {
         for bad in ["0", "-1", "all", "4.5", "99999999999", "4096000"] {
             let environment: Environment =
-                [("GLEANER_CORES", bad), ("GLEANER_BOOKING", "../x")].into_iter().collect();
+                [("GLEANER_CORES", bad), ("GLEANER_GPUS", "-1"), ("GLEANER_BOOKING", "../x")]
+                    .into_iter()
+                    .collect();
             let attempt = attempt(&environment);
             assert_eq!(attempt.booked.cores, None, "{bad}");
             assert_eq!(attempt.booking, None);
-            assert_eq!(attempt.troubles.len(), 2, "{:?}", attempt.troubles);
+            assert_eq!(attempt.troubles.len(), 3, "{:?}", attempt.troubles);
         }
     }
 }

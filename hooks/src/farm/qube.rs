@@ -1,10 +1,11 @@
 //! Qube!: flight checks on the worker. The instance is `QBJOBID.QBSUBID`; agenda checks add
-//! `QB_FRAME_NUMBER`. `QB_ALLOCATIONS` has the cores as `host.processors=N`. Qube names no
-//! attempt: a retried instance has the same id, which is booked again.
+//! `QB_FRAME_NUMBER`. `QB_ALLOCATIONS` has the cores as `host.processors=N`, and where a site
+//! reserves it the memory as `host.memory=N` in MiB. Qube names no attempt: a retried instance has the same id, which is booked again. A
+//! post-flight has the frame's `QB_SYSTEM_EXIT_CODE`.
 
 use gleaner_protocol::BookingId;
 
-use super::{Attempt, cores};
+use super::{Attempt, cores, is_failure};
 use crate::Environment;
 
 pub(super) fn attempt(environment: &Environment) -> Attempt {
@@ -19,22 +20,25 @@ pub(super) fn attempt(environment: &Environment) -> Attempt {
         }
     }
     if let Some(allocations) = environment.get("QB_ALLOCATIONS") {
-        attempt.booked.cores = processors(allocations);
+        attempt.booked.cores = allocated(allocations, "host.processors").and_then(cores);
+        attempt.booked.memory_mib =
+            allocated(allocations, "host.memory").and_then(|mib| mib.parse().ok());
         if attempt.booked.cores.is_none() {
             attempt.troubles.push(format!(
                 "QB_ALLOCATIONS: {allocations:.80?} names no host.processors, so the whole host is booked"
             ));
         }
     }
+    attempt.failed = environment.get("QB_SYSTEM_EXIT_CODE").and_then(is_failure);
     attempt
 }
 
-fn processors(allocations: &str) -> Option<u32> {
+fn allocated<'a>(allocations: &'a str, resource: &str) -> Option<&'a str> {
     allocations
         .split(|c: char| matches!(c, ',' | ';') || c.is_whitespace())
         .filter_map(|entry| entry.split_once('='))
-        .find(|(name, _)| *name == "host.processors")
-        .and_then(|(_, number)| cores(number))
+        .find(|(name, _)| *name == resource)
+        .map(|(_, number)| number)
 }
 
 #[cfg(test)]
@@ -78,6 +82,8 @@ mod tests {
         ] {
             assert_eq!(of(&[("QB_ALLOCATIONS", text)]).booked.cores, expected, "{text}");
         }
+        let memory = of(&[("QB_ALLOCATIONS", "host.processors=2,host.memory=2000")]).booked;
+        assert_eq!(memory.memory_mib, Some(2000));
         assert_eq!(of(&[("QBJOBID", "8 12")]).booking, None);
         assert_eq!(of(&[]), Attempt::default());
     }

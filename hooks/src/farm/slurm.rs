@@ -1,9 +1,12 @@
 //! Slurm: Prolog and Epilog, run by slurmd. The attempt is job and restart count; the cores
-//! stand in `SLURM_JOB_CPUS_PER_NODE`, one count per node of `SLURM_NODELIST`, in its order.
+//! stand in `SLURM_JOB_CPUS_PER_NODE`, one count per node of `SLURM_NODELIST`, in its order;
+//! `SLURM_JOB_GPUS` lists this node's GPUs. Of memory it says nothing. The Epilog has
+//! the status of the job's script in `SLURM_JOB_EXIT_CODE`.
 
 use gleaner_protocol::{BookingId, HostName};
 
-use super::{Attempt, cores};
+use super::quantity::gpus_in_list;
+use super::{Attempt, cores, is_failure};
 use crate::Environment;
 use crate::limits::SLURM_NODES_MAX;
 
@@ -33,6 +36,13 @@ pub(super) fn attempt(environment: &Environment) -> Attempt {
             ));
         }
     }
+    if let Some(gpus) = environment.get("SLURM_JOB_GPUS") {
+        attempt.booked.gpus = gpus_in_list(gpus);
+        if attempt.booked.gpus.is_none() {
+            attempt.troubles.push(format!("SLURM_JOB_GPUS: {gpus:.40?} is no list of GPUs"));
+        }
+    }
+    attempt.failed = environment.get("SLURM_JOB_EXIT_CODE").and_then(is_failure);
     attempt
 }
 
@@ -221,6 +231,13 @@ mod tests {
         ] {
             assert_eq!(cores_of("n1", list, counts), None, "{list}: {counts}");
         }
+    }
+
+    #[test]
+    fn gpus_are_counted() {
+        let of = |list| attempt(&[("SLURM_JOB_GPUS", list)].into_iter().collect());
+        assert_eq!(of("0,2-3").booked.gpus, Some(3));
+        assert_eq!((of("none").booked.gpus, of("none").troubles.len()), (None, 1));
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::limits::LAST_STOP;
 /// Runs the hook and ends the process with exit code 0, within the invocation's deadline
 /// whatever hangs. Says in one line on stderr what went wrong.
 pub fn run_to_exit(invocation: HookInvocation) -> ! {
+    outlive_file_limits();
     // The report has the one line that a panic is worth here.
     std::panic::set_hook(Box::new(|_| {}));
     let invocation = invocation.bounded();
@@ -42,6 +43,14 @@ pub fn run_to_exit(invocation: HookInvocation) -> ! {
     }
     drop(at_end);
     exit(0)
+}
+
+/// A farm manager may hand on a job's limits: a file that may not grow is then a trouble like any
+/// other, and not the end of us before anything is stopped.
+#[expect(unsafe_code, reason = "a call without a safe wrapper in our dependencies")]
+fn outlive_file_limits() {
+    // SAFETY: the call takes two numbers; to ignore a signal installs no code of ours.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
 /// Stops the recorded groups where the hook itself has not come to it; says what came of that.

@@ -247,7 +247,7 @@ mod tests {
         }
 
         fn begin(&self, name: &str) -> BookingChange {
-            let booked = Booked { cores: Some(2), memory_mib: None };
+            let booked = Booked { cores: Some(2), memory_mib: None, gpus: None };
             begin(&self.life, self.now, &id(name), &booked).expect("begins")
         }
 

@@ -54,6 +54,8 @@ impl Record {
 }
 
 const ROOT: u32 = 0;
+/// Not a number that a group may have.
+const NO_GROUP: i32 = 0;
 
 enum Standing {
     LeaderLives,
@@ -144,7 +146,9 @@ pub(super) fn stop_all(life: &Path) -> StopReport {
 
 /// Numbers of the groups that are to be signalled; those that are gone are forgotten.
 fn living(life: &Path, records: &[Record], report: &mut StopReport) -> Vec<i32> {
-    let own = rustix::process::getpgrp().as_raw_nonzero().get();
+    // In a container our group may be outside, and none of those here.
+    let own = ProcessStat::of(rustix::process::getpid().as_raw_nonzero().get());
+    let own = own.map_or(NO_GROUP, |stat| stat.pgid);
     let mut members: Option<Vec<Member>> = None;
     let mut targets = Vec::with_capacity(records.len());
     for record in records {

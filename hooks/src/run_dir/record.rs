@@ -71,6 +71,7 @@ fn larger(one: Booked, other: Booked) -> Booked {
     Booked {
         cores: one.cores.zip(other.cores).map(|(one, other)| one.max(other)),
         memory_mib: one.memory_mib.max(other.memory_mib),
+        gpus: one.gpus.max(other.gpus),
     }
 }
 
@@ -80,7 +81,7 @@ mod tests {
 
     #[test]
     fn a_second_preflight_books_the_more_of_both() {
-        let booked = |cores, memory_mib| Booked { cores, memory_mib };
+        let booked = |cores, memory_mib| Booked { cores, memory_mib, gpus: None };
         for (first, second, most) in [
             (booked(Some(1), None), booked(Some(12), None), booked(Some(12), None)),
             (booked(Some(12), None), booked(Some(1), None), booked(Some(12), None)),

@@ -1,0 +1,108 @@
+//! HTCondor: the hooks that the starter runs before a job and after it, with the job's ClassAd on
+//! standard input, one `Name = value` a line. `GlobalJobId` names the job; a job that starts
+//! again on the same host is booked again. What the slot was given (`CpusProvisioned` …) counts
+//! before what was asked for, which may be an expression.
+
+use gleaner_protocol::booking_of;
+
+use super::quantity::gpus;
+use super::{Attempt, cores};
+use crate::Environment;
+
+pub(super) fn attempt(environment: &Environment) -> Attempt {
+    let mut attempt = Attempt::default();
+    let Some(ad) = environment.input() else {
+        attempt.troubles.push("no ClassAd came on standard input in time".into());
+        return attempt;
+    };
+    if let Some(global) = value(ad, "GlobalJobId") {
+        attempt.booking = Some(booking_of("htcondor", global));
+    } else if let (Some(cluster), Some(process)) = (value(ad, "ClusterId"), value(ad, "ProcId")) {
+        attempt.booking = Some(booking_of("htcondor", &format!("{cluster}.{process}")));
+    }
+    let first = |names: [&str; 2]| names.into_iter().find_map(|name| value(ad, name));
+    if let Some(text) = first(["CpusProvisioned", "RequestCpus"]) {
+        attempt.booked.cores = cores(text);
+        if attempt.booked.cores.is_none() {
+            attempt.troubles.push(format!(
+                "CpusProvisioned, RequestCpus: {text:.40?} is no number of cores, so the whole \
+                 host is booked"
+            ));
+        }
+    }
+    attempt.booked.memory_mib =
+        first(["MemoryProvisioned", "RequestMemory"]).and_then(|text| text.parse().ok());
+    attempt.booked.gpus = first(["GPUsProvisioned", "RequestGPUs"]).and_then(gpus);
+    attempt
+}
+
+/// An attribute's value, without the quotes of a string. Names have no case.
+fn value<'a>(ad: &'a str, name: &str) -> Option<&'a str> {
+    let value = ad.lines().find_map(|line| {
+        let (is, value) = line.split_once('=')?;
+        is.trim().eq_ignore_ascii_case(name).then_some(value.trim())
+    })?;
+    let value = value.strip_prefix('"').and_then(|v| v.strip_suffix('"')).unwrap_or(value);
+    (!value.is_empty() && !value.eq_ignore_ascii_case("undefined")).then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use gleaner_protocol::BookingId;
+
+    use super::*;
+
+    const AD: &str = "Cmd = \"/usr/bin/render\"\n\
+                      Arguments = \"-frame 1 GlobalJobId = x\"\n\
+                      ClusterId = 12\n\
+                      ProcId = 3\n\
+                      GlobalJobId = \"submit.farm#12.3#1700000000\"\n\
+                      RequestCpus = 1\n\
+                      cpusprovisioned = 4\n\
+                      RequestMemory = ifthenelse(MemoryUsage =!= undefined,MemoryUsage,1)\n\
+                      MemoryProvisioned = 8192\n\
+                      GPUsProvisioned = 1\n";
+
+    fn of(ad: &str) -> Attempt {
+        attempt(&Environment::default().with_input(ad))
+    }
+
+    #[test]
+    fn a_job_books_what_its_slot_was_given() {
+        let attempt = of(AD);
+        let name = booking_of("htcondor", "submit.farm#12.3#1700000000");
+        assert_eq!(attempt.booking, Some(name));
+        assert_eq!(attempt.booked.cores, Some(4));
+        assert_eq!(attempt.booked.memory_mib, Some(8192));
+        assert_eq!(attempt.booked.gpus, Some(1));
+        assert_eq!(attempt.troubles, [""; 0]);
+    }
+
+    #[test]
+    fn the_exit_adds_attributes_and_keeps_the_name() {
+        let exit = format!("{AD}ExitCode = 0\nJobState = \"Exited\"\nJobDuration = 3.5\n");
+        assert_eq!(of(&exit).booking, of(AD).booking);
+    }
+
+    #[test]
+    fn what_was_asked_for_counts_where_nothing_was_given() {
+        let attempt = of("ClusterId = 12\nProcId = 3\nRequestCpus = 2\nRequestMemory = 100\n");
+        assert_eq!(attempt.booking, BookingId::new("htcondor:12.3").ok());
+        assert_eq!(attempt.booked.cores, Some(2));
+        assert_eq!(attempt.booked.memory_mib, Some(100));
+    }
+
+    #[test]
+    fn expressions_and_nonsense_book_the_whole_host() {
+        for text in ["RequestCpus = ifthenelse(x,1,2)", "CpusProvisioned = 0", "RequestCpus = -1"] {
+            let attempt = of(text);
+            assert_eq!(attempt.booked.cores, None, "{text}");
+            assert_eq!(attempt.troubles.len(), 1, "{:?}", attempt.troubles);
+        }
+        let nothing = of("GlobalJobId = undefined\nRequestCpus =\n=\n\0\n");
+        assert_eq!(nothing.booking, None);
+        assert_eq!(nothing.troubles, [""; 0]);
+        let silent = attempt(&Environment::default());
+        assert_eq!((silent.booking, silent.troubles.len()), (None, 1));
+    }
+}

@@ -1,0 +1,167 @@
+//! OpenPBS and Torque: the scripts `prologue` and `epilogue` of a MoM, run as root with an empty
+//! environment. Both have the job's id as their first argument; Torque's prologue has the
+//! requested resources as its fifth (`nodes=1:ppn=4,mem=8gb`), OpenPBS says nothing more.
+
+use gleaner_protocol::{booking_of, mib_of};
+
+use super::quantity::gpus;
+use super::{Attempt, cores};
+use crate::Environment;
+
+pub(super) fn attempt(environment: &Environment) -> Attempt {
+    let mut attempt = Attempt::default();
+    if let Some(job) = environment.argument(0).or_else(|| environment.get("PBS_JOBID")) {
+        attempt.booking = Some(booking_of("pbs", job));
+    }
+    // In an epilogue the session's number stands there.
+    let Some(limits) = environment.argument(4).filter(|limits| limits.contains('=')) else {
+        return attempt;
+    };
+    let nodes = Nodes::of(limits);
+    match nodes {
+        Some(Nodes { cores, gpus, .. }) => {
+            (attempt.booked.cores, attempt.booked.gpus) = (Some(cores), gpus);
+        }
+        None => attempt.troubles.push(format!(
+            "{limits:.80?} does not say this host's cores, so the whole host is booked"
+        )),
+    }
+    // What the job asks for altogether is this host's where there is no other.
+    if nodes.is_some_and(|nodes| nodes.count == 1) {
+        attempt.booked.memory_mib = value(limits, "mem").and_then(mib_of);
+    }
+    attempt
+}
+
+/// What a job asks for of each of its hosts.
+#[derive(Clone, Copy)]
+struct Nodes {
+    count: u32,
+    cores: u32,
+    gpus: Option<u32>,
+}
+
+impl Nodes {
+    /// None where it is not the same of each, for which one this is nobody says.
+    fn of(limits: &str) -> Option<Self> {
+        let Some(nodes) = value(limits, "nodes") else {
+            let cores = cores(value(limits, "ncpus")?)?;
+            return Some(Self { count: 1, cores, gpus: None });
+        };
+        let mut all: Option<Self> = None;
+        for part in nodes.split('+') {
+            let part = Self::of_part(part)?;
+            all = match all {
+                None => Some(part),
+                Some(all) if (all.cores, all.gpus) == (part.cores, part.gpus) => {
+                    Some(Self { count: all.count.checked_add(part.count)?, ..all })
+                }
+                Some(_) => return None,
+            };
+        }
+        all
+    }
+
+    /// `2:ppn=4:gpus=1`, or a host's name instead of the number.
+    fn of_part(part: &str) -> Option<Self> {
+        let mut words = part.split(':');
+        let count = words.next()?.parse().unwrap_or(1);
+        let mut nodes = Self { count, cores: 1, gpus: None };
+        for word in words {
+            match word.split_once('=') {
+                Some(("ppn", number)) => nodes.cores = cores(number)?,
+                Some(("gpus", number)) => nodes.gpus = Some(gpus(number)?),
+                // Properties of the node.
+                _ => {}
+            }
+        }
+        Some(nodes)
+    }
+}
+
+/// Of `name=value,name=value`.
+fn value<'a>(limits: &'a str, name: &str) -> Option<&'a str> {
+    limits
+        .split(',')
+        .filter_map(|item| item.split_once('='))
+        .find(|(is, _)| is.trim() == name)
+        .map(|(_, value)| value.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use gleaner_protocol::BookingId;
+    use gleaner_protocol::farm::Booked;
+
+    use super::*;
+
+    fn of(arguments: &[&str]) -> Attempt {
+        attempt(&Environment::default().with_arguments(arguments.iter().copied()))
+    }
+
+    fn booked(limits: &str) -> Attempt {
+        of(&["812.head.farm", "artist", "artists", "shot", limits, "batch", ""])
+    }
+
+    #[test]
+    fn a_prologue_of_torque_says_the_cores() {
+        let attempt = booked("neednodes=1:ppn=4,nodes=1:ppn=4:gpus=2,mem=8gb,walltime=01:00:00");
+        assert_eq!(attempt.booking, BookingId::new("pbs:812.head.farm").ok());
+        assert_eq!(
+            attempt.booked,
+            Booked { cores: Some(4), memory_mib: Some(8192), gpus: Some(2) }
+        );
+        assert_eq!(attempt.troubles, [""; 0]);
+    }
+
+    #[test]
+    fn prologue_and_epilogue_name_the_same_attempt() {
+        let prologue = booked("nodes=1");
+        let epilogue = of(&[
+            "812.head.farm",
+            "artist",
+            "artists",
+            "shot",
+            "4711",
+            "nodes=1",
+            "cput=0",
+            "batch",
+            "",
+            "0",
+        ]);
+        assert_eq!(prologue.booking, epilogue.booking);
+        assert_eq!(epilogue.troubles, [""; 0]);
+        assert_eq!(of(&["812.head", "artist", "artists"]).booked, Booked::default(), "OpenPBS");
+        let variable: Environment = [("PBS_JOBID", "9.h")].into_iter().collect();
+        assert_eq!(attempt(&variable).booking, BookingId::new("pbs:9.h").ok());
+        assert_eq!(of(&[]), Attempt::default());
+    }
+
+    #[test]
+    fn tasks_of_an_array_are_attempts_of_their_own() {
+        assert_ne!(of(&["812[1].head"]).booking, of(&["812[2].head"]).booking);
+    }
+
+    #[test]
+    fn hosts_that_get_the_same_are_told_it_and_others_get_the_whole() {
+        for (limits, cores, memory_mib) in [
+            ("nodes=3:ppn=4,mem=8gb", Some(4), None),
+            ("nodes=2:ppn=4+1:ppn=4,mem=1gb", Some(4), None),
+            ("nodes=2:ppn=4+1:ppn=8", None, None),
+            ("nodes=n1:ppn=2", Some(2), None),
+            ("nodes=n1:big:ppn=2+n2:ppn=2", Some(2), None),
+            ("nodes=1,mem=100", Some(1), Some(1)),
+            ("ncpus=6,mem=512mb", Some(6), Some(512)),
+            ("procs=12", None, None),
+            ("nodes=1:ppn=0", None, None),
+            ("nodes=1:gpus=x", None, None),
+            ("nodes=4294967295+4294967295", None, None),
+            ("walltime=1", None, None),
+        ] {
+            let attempt = booked(limits);
+            assert_eq!(attempt.booked.cores, cores, "{limits}");
+            assert_eq!(attempt.booked.memory_mib, memory_mib, "{limits}");
+            assert_eq!(attempt.troubles.is_empty(), cores.is_some(), "{limits}");
+        }
+    }
+}

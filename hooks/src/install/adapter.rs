@@ -1,0 +1,102 @@
+//! What differs from one farm manager to the next.
+
+use std::path::PathBuf;
+
+use super::{
+    Finding, InstallError, Manager, Options, Plan, Site, afanasy, condor, deadline, grid_engine,
+    opencue, openpbs, qube, scripts, slurm, torque, tractor,
+};
+
+/// How hooks are installed with one farm manager.
+pub(super) trait Adapter {
+    /// Adds what is to be written and told.
+    fn plan(&self, site: &Site, options: &Options, plan: &mut Plan) -> Result<(), InstallError>;
+
+    /// Has a running manager read its configuration again, after our lines are gone from it.
+    fn reload(&self, _site: &Site, _options: &Options, _plan: &mut Plan) {}
+
+    /// The manager's program that says whether it still runs our files; none where their absence
+    /// hurts nothing.
+    fn is_asked_by(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Why the running manager may still run our files; none where it does not. `was_told` is
+    /// whether it was told of their end a moment ago. Asked where [`Adapter::is_asked_by`] is here.
+    fn may_still_run(&self, _site: &Site, _options: &Options, _was_told: bool) -> Option<String> {
+        None
+    }
+
+    /// Looks at what only this manager has, and for its known traps.
+    fn check(&self, site: &Site, options: &Options, findings: &mut Vec<Finding>);
+
+    /// The scripts before and after a render, for calling them once.
+    fn scripts(&self) -> Option<[PathBuf; 2]>;
+
+    /// A job that the manager runs to show that the hooks fire: the command, which gets the shell
+    /// line to run as its last argument, and the variables of a job that name it.
+    fn probe_job(&self, _options: &Options) -> Option<ProbeJob> {
+        None
+    }
+}
+
+/// A job of the manager's own that shows whether its hooks fire.
+pub(super) struct ProbeJob {
+    /// The manager's program that has to be here for it.
+    pub(super) program: &'static str,
+    /// Program and arguments, before the shell line.
+    pub(super) command: Vec<String>,
+    /// The booking, as the job's shell says it.
+    pub(super) booking: &'static str,
+}
+
+/// That of a manager.
+pub(super) fn of(manager: Manager) -> &'static dyn Adapter {
+    match manager {
+        Manager::Afanasy => &afanasy::Afanasy,
+        Manager::Deadline => &deadline::Deadline,
+        Manager::Generic => &Generic,
+        Manager::GridEngine => &grid_engine::GridEngine,
+        Manager::HtCondor => &condor::HtCondor,
+        Manager::OpenCue => &opencue::OpenCue,
+        Manager::OpenPbs => &openpbs::OpenPbs,
+        Manager::Qube => &qube::Qube,
+        Manager::Slurm => &slurm::Slurm,
+        Manager::Torque => &torque::Torque,
+        Manager::Tractor => &tractor::Tractor,
+    }
+}
+
+/// Any manager: the files are there, and an administrator has them called.
+struct Generic;
+
+impl Adapter for Generic {
+    fn plan(&self, site: &Site, _options: &Options, plan: &mut Plan) -> Result<(), InstallError> {
+        scripts::put(Manager::Generic, site, plan)?;
+        let [before, after] = own_scripts(Manager::Generic, ["preflight", "postflight"]);
+        plan.notes.push(format!(
+            "have the farm manager run {} before each render and {} after it, with the same \
+             GLEANER_BOOKING (hooks/generic/README.md)",
+            before.display(),
+            after.display()
+        ));
+        Ok(())
+    }
+
+    fn check(&self, _site: &Site, _options: &Options, findings: &mut Vec<Finding>) {
+        findings.push(Finding::note(
+            "whether the farm manager calls the scripts cannot be seen from here",
+            "start a render and look for its booking in `gleaner agent status`",
+        ));
+        findings.push(Finding::load_average("its own threshold of load"));
+    }
+
+    fn scripts(&self) -> Option<[PathBuf; 2]> {
+        Some(own_scripts(Manager::Generic, ["preflight", "postflight"]))
+    }
+}
+
+/// Two scripts of our own folder.
+pub(super) fn own_scripts(manager: Manager, names: [&str; 2]) -> [PathBuf; 2] {
+    names.map(|name| scripts::path(manager, name))
+}

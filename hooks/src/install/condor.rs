@@ -1,0 +1,190 @@
+//! HTCondor: a file of its own in the execute node's configuration folder.
+
+use std::path::{Path, PathBuf};
+
+use super::adapter::{Adapter, own_scripts};
+use super::{Change, Finding, InstallError, Manager, Options, Plan, Site, scripts};
+
+const FOLDER: &str = "/etc/condor/config.d";
+const FILE: &str = "60-gleaner.conf";
+const MAIN: [&str; 2] = ["/etc/condor/condor_config", "/etc/condor/condor_config.local"];
+const KEYWORDS: [&str; 2] = ["STARTER_JOB_HOOK_KEYWORD", "STARTER_DEFAULT_JOB_HOOK_KEYWORD"];
+
+pub(super) struct HtCondor;
+
+impl Adapter for HtCondor {
+    fn plan(&self, site: &Site, options: &Options, plan: &mut Plan) -> Result<(), InstallError> {
+        scripts::put(Manager::HtCondor, site, plan)?;
+        if options.files_only {
+            return Ok(());
+        }
+        let file = file(options);
+        if let Some(folder) = file.parent().filter(|folder| site.mode(folder).is_none()) {
+            return Err(InstallError::missing(
+                format!("there is no folder {}", folder.display()),
+                "say --folder what `condor_config_val LOCAL_CONFIG_DIR` says",
+            ));
+        }
+        if let Some((place, line)) = keyword_of_the_site(site, &file)? {
+            return Err(InstallError::Occupied {
+                place,
+                what: line,
+                to_do: format!(
+                    "jobs have one set of hooks: have that one's HOOK_PREPARE_JOB and HOOK_JOB_EXIT \
+                     run {} with the same standard input",
+                    own_scripts(Manager::HtCondor, ["prepare", "exit"])
+                        .map(|p| p.display().to_string())
+                        .join(" and ")
+                ),
+            });
+        }
+        plan.put(site, &file, 0o644, &text())?;
+        // One that was interrupted has written it, and HTCondor has not read it.
+        if !plan.is_done() || !is_read(site) {
+            self.reload(site, options, plan);
+        }
+        plan.notes.push(
+            "the hooks run as the job's user: make the agent's run folder of a group that those \
+             users are in, with mode 2775 (hooks/htcondor/README.md)"
+                .into(),
+        );
+        Ok(())
+    }
+
+    fn reload(&self, site: &Site, options: &Options, plan: &mut Plan) {
+        if !options.files_only && site.has_program("condor_reconfig") {
+            let command = vec!["condor_reconfig".to_owned()];
+            plan.changes.push(Change::Tell { command, undo: None, is_needed: false });
+        }
+    }
+
+    /// A starter reads the configuration when its job begins.
+    fn may_still_run(&self, site: &Site, options: &Options, _was_told: bool) -> Option<String> {
+        let file = file(options);
+        match configuration(site, file.parent().unwrap_or(Path::new("/"))) {
+            Ok(all) => {
+                let mut all = all.into_iter();
+                let names_them = |line: &str| {
+                    !line.trim_start().starts_with('#') && line.contains("/gleaner/hooks/htcondor/")
+                };
+                let (path, _) = all.find(|(_, text)| text.lines().any(names_them))?;
+                Some(format!("{} names them", path.display()))
+            }
+            Err(error) => Some(error.to_string()),
+        }
+    }
+
+    fn check(&self, site: &Site, options: &Options, findings: &mut Vec<Finding>) {
+        let file = file(options);
+        match site.read(&file) {
+            Ok(Some(now)) if now == text() => {
+                findings.push(Finding::good(format!("{} names the hooks", file.display())));
+            }
+            Ok(_) => findings.push(Finding::wrong(
+                format!("{} does not name the hooks", file.display()),
+                "`gleaner farm install --farm htcondor` writes it",
+            )),
+            Err(error) => findings.push(Finding::wrong(error.to_string(), "")),
+        }
+        match keyword_of_the_site(site, &file) {
+            Ok(None) => {}
+            Ok(Some((place, line))) => findings.push(Finding::wrong(
+                format!("{place} has {line}, which may take the place of ours"),
+                "take one of the two away",
+            )),
+            Err(error) => findings.push(Finding::wrong(error.to_string(), "")),
+        }
+        if site.has_program("condor_config_val") {
+            check_running(site, findings);
+        }
+        findings.push(Finding::trap(
+            "a job that brings hooks of its own (HookKeyword) runs without them beside ours",
+            "set STARTER_DEFAULT_JOB_HOOK_KEYWORD instead where your jobs do that (10.1.1 and later)",
+        ));
+    }
+
+    fn scripts(&self) -> Option<[PathBuf; 2]> {
+        Some(own_scripts(Manager::HtCondor, ["prepare", "exit"]))
+    }
+}
+
+fn file(options: &Options) -> PathBuf {
+    options.folder.as_deref().unwrap_or(Path::new(FOLDER)).join(FILE)
+}
+
+fn text() -> String {
+    let [prepare, exit] = own_scripts(Manager::HtCondor, ["prepare", "exit"]);
+    format!(
+        "# Gleaner's hooks: `gleaner farm uninstall --farm htcondor` takes this file away.\n\
+         STARTER_JOB_HOOK_KEYWORD = GLEANER\n\
+         GLEANER_HOOK_PREPARE_JOB = {}\n\
+         GLEANER_HOOK_JOB_EXIT = {}\n",
+        prepare.display(),
+        exit.display()
+    )
+}
+
+/// Whether the daemons of this host say that they have our file.
+fn is_read(site: &Site) -> bool {
+    let asked = site.run(&["condor_config_val", "-master", "GLEANER_HOOK_PREPARE_JOB"]);
+    let [prepare, _] = own_scripts(Manager::HtCondor, ["prepare", "exit"]);
+    asked.is_ok_and(|path| Path::new(path.trim()) == prepare)
+}
+
+/// Texts of the files that an execute node's configuration is in, as far as they are plain ones.
+fn configuration(site: &Site, folder: &Path) -> Result<Vec<(PathBuf, String)>, InstallError> {
+    let mut all = Vec::new();
+    let in_folder = site.names(folder).into_iter().filter(|name| is_taken_up(name));
+    let in_folder = in_folder.map(|name| folder.join(name));
+    for path in MAIN.map(PathBuf::from).into_iter().chain(in_folder) {
+        let is_plain = site.mode(&path).is_some() && site.names(&path).is_empty();
+        if let Some(text) = is_plain.then(|| site.read(&path)).transpose()?.flatten() {
+            all.push((path, text));
+        }
+    }
+    Ok(all)
+}
+
+/// Whether HTCondor reads a file of this name, as far as its `LOCAL_CONFIG_DIR_EXCLUDE_REGEXP` is
+/// the one that it comes with.
+fn is_taken_up(name: &str) -> bool {
+    let is_hidden = name.starts_with(['.', '#']);
+    !is_hidden && !["~", ".rpmsave", ".rpmnew"].iter().any(|end| name.ends_with(end))
+}
+
+/// Where the site has said already whose hooks jobs have.
+fn keyword_of_the_site(site: &Site, ours: &Path) -> Result<Option<(String, String)>, InstallError> {
+    let folder = ours.parent().unwrap_or(Path::new("/"));
+    for (path, text) in configuration(site, folder)?.iter().filter(|(path, _)| path != ours) {
+        for (number, line) in text.lines().enumerate() {
+            let line = line.trim();
+            let key = line.split(['=', ' ', '\t']).next().unwrap_or_default();
+            if KEYWORDS.iter().any(|keyword| keyword.eq_ignore_ascii_case(key)) {
+                return Ok(Some((format!("{}:{}", path.display(), number + 1), line.to_owned())));
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn check_running(site: &Site, findings: &mut Vec<Finding>) {
+    match site.run(&["condor_config_val", "STARTER_JOB_HOOK_KEYWORD"]) {
+        Ok(value) if value.trim() == "GLEANER" => {
+            findings.push(Finding::good("HTCondor reads its starter's hooks from us"));
+        }
+        Ok(value) => findings.push(Finding::wrong(
+            format!("HTCondor has STARTER_JOB_HOOK_KEYWORD = {}", value.trim()),
+            "see which file comes after ours, and run condor_reconfig",
+        )),
+        Err(error) => findings.push(Finding::wrong(error.to_string(), "run condor_reconfig")),
+    }
+    for name in ["START", "SUSPEND", "PREEMPT", "WANT_SUSPEND"] {
+        let Ok(value) = site.run(&["condor_config_val", name]) else { continue };
+        if value.contains("LoadAvg") {
+            findings.push(Finding::trap(
+                format!("{name} judges by load, in which harvested work counts: {}", value.trim()),
+                "take NonCondorLoadAvg and LoadAvg out of it on harvested hosts",
+            ));
+        }
+    }
+}

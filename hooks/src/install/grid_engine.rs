@@ -1,0 +1,209 @@
+//! Grid Engine: `prolog` and `epilog` of its queues, by `qconf`.
+
+use std::path::PathBuf;
+
+use super::adapter::{Adapter, ProbeJob, own_scripts};
+use super::{Change, Finding, InstallError, Manager, Options, Plan, Site, scripts};
+
+/// What the scripts are told, by the names that Grid Engine replaces.
+const ARGUMENTS: &str = "$host $job_id $ja_task_id $job_owner $queue";
+const ATTRIBUTES: [&str; 2] = ["prolog", "epilog"];
+
+pub(super) struct GridEngine;
+
+impl Adapter for GridEngine {
+    fn plan(&self, site: &Site, options: &Options, plan: &mut Plan) -> Result<(), InstallError> {
+        scripts::put(Manager::GridEngine, site, plan)?;
+        if options.files_only {
+            return Ok(());
+        }
+        if !site.has_program("qconf") {
+            plan.notes.push(format!(
+                "there is no qconf here: where there is one, run {} for each queue, once every \
+                 execution host has the files",
+                ATTRIBUTES
+                    .map(|name| format!("`{}`", set(name, &ours(name), "QUEUE").join(" ")))
+                    .join(" and ")
+            ));
+            return Ok(());
+        }
+        let hosts = site.run(&["qconf", "-sel"])?;
+        if hosts.split_whitespace().count() > 1 && !options.nodes_are_ready {
+            plan.notes.push(
+                "the queues are left as they are, for there are more execution hosts than this, and \
+                 a queue whose prolog is missing on a host goes into error state there: run `gleaner \
+                 farm install --farm grid-engine --files-only` on each of them, then this again with \
+                 --nodes-are-ready"
+                    .into(),
+            );
+            return Ok(());
+        }
+        for queue in queues(site, options)? {
+            let has = Queue::read(site, &queue)?;
+            for name in ATTRIBUTES {
+                let undo = set(name, "NONE", &queue);
+                match has.get(name) {
+                    None => plan.changes.push(Change::Tell {
+                        command: set(name, &ours(name), &queue),
+                        undo: Some(undo),
+                        is_needed: true,
+                    }),
+                    Some(value) if value == ours(name) => plan.told(undo),
+                    Some(value) => {
+                        return Err(InstallError::Occupied {
+                            place: format!("queue {queue}"),
+                            what: format!("{name} {value}"),
+                            to_do: format!(
+                                "have that script run `{}` first, or say --queue for others",
+                                ours(name)
+                            ),
+                        });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn is_asked_by(&self) -> Option<&'static str> {
+        Some("qconf")
+    }
+
+    fn may_still_run(&self, site: &Site, _options: &Options, _was_told: bool) -> Option<String> {
+        let named = |queue: &String| {
+            let queue = Queue::read(site, queue)?;
+            Ok::<_, InstallError>(ATTRIBUTES.iter().any(|name| {
+                queue.get(name).is_some_and(|value| value.contains("/gleaner/hooks/grid-engine/"))
+            }))
+        };
+        // One that was not asked for by name may name them too.
+        let all = all_queues(site)
+            .and_then(|queues| queues.iter().map(named).collect::<Result<Vec<_>, _>>());
+        match all {
+            Ok(all) if all.contains(&true) => Some("a queue still names them".into()),
+            Ok(_) => running_jobs(site),
+            Err(error) => {
+                Some(format!("whether a queue still names them cannot be asked: {error}"))
+            }
+        }
+    }
+
+    fn check(&self, site: &Site, options: &Options, findings: &mut Vec<Finding>) {
+        if site.has_program("qconf") {
+            let queues = queues(site, options);
+            let each = |queue: &String| Queue::read(site, queue).map(|has| (queue.clone(), has));
+            match queues.and_then(|all| all.iter().map(each).collect::<Result<Vec<_>, _>>()) {
+                Ok(queues) => {
+                    queues.iter().for_each(|(name, has)| check_queue(name, has, findings));
+                }
+                Err(error) => findings
+                    .push(Finding::wrong(error.to_string(), "see whether sge_qmaster is up")),
+            }
+        } else {
+            findings.push(Finding::note(
+                "there is no qconf here, so no queue was looked at",
+                "run the check on an administration host as well",
+            ));
+        }
+        findings.push(Finding::trap(
+            "a prolog runs on the first host of a parallel job only",
+            "poll `qstat` with the monitor, or keep parallel environments that span hosts out of \
+             harvested queues",
+        ));
+    }
+
+    fn scripts(&self) -> Option<[PathBuf; 2]> {
+        Some(own_scripts(Manager::GridEngine, ATTRIBUTES))
+    }
+
+    fn probe_job(&self, options: &Options) -> Option<ProbeJob> {
+        let name = || rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let host = options.node.clone().unwrap_or_else(name);
+        // A batch job, whose output is in a file: an interactive one takes other ways than renders.
+        let mut command: Vec<String> = ["sh", "-c", SUBMIT, "sh"].map(String::from).to_vec();
+        // `*` is any queue.
+        command.extend([host, options.queues.first().cloned().unwrap_or_else(|| "*".into())]);
+        let booking = "grid-engine:$JOB_ID.0";
+        Some(ProbeJob { program: "qsub", command, booking })
+    }
+}
+
+/// Submits the last of four arguments as a job, and shows what it prints.
+const SUBMIT: &str = r#"out=$(mktemp) || exit; trap 'rm -f "$out"' EXIT
+printf '%s\n' "$3" |
+    qsub -sync y -S /bin/sh -wd / -j y -o "$out" -l "hostname=$1" -q "$2" >&2
+ended=$?; cat "$out"; exit "$ended""#;
+
+/// A job ends with the epilog that it began with; one that is missing has it run again.
+fn running_jobs(site: &Site) -> Option<String> {
+    let why =
+        |what: &str| Some(format!("a job ends with the epilog that it began with, and {what}"));
+    match site.run(&["qstat", "-s", "rs", "-u", "*"]) {
+        Ok(jobs) if jobs.trim().is_empty() => None,
+        Ok(_) => why("jobs run now"),
+        Err(error) => why(&error.to_string()),
+    }
+}
+
+fn ours(name: &str) -> String {
+    format!("root@{} {ARGUMENTS}", scripts::path(Manager::GridEngine, name).display())
+}
+
+fn set(name: &str, value: &str, queue: &str) -> Vec<String> {
+    ["qconf", "-mattr", "queue", name, value, queue].map(String::from).to_vec()
+}
+
+fn queues(site: &Site, options: &Options) -> Result<Vec<String>, InstallError> {
+    if !options.queues.is_empty() {
+        return Ok(options.queues.clone());
+    }
+    all_queues(site)
+}
+
+fn all_queues(site: &Site) -> Result<Vec<String>, InstallError> {
+    let all = site.run(&["qconf", "-sql"])?;
+    Ok(all.split_whitespace().map(String::from).collect())
+}
+
+/// A queue's attributes.
+struct Queue(Vec<(String, String)>);
+
+impl Queue {
+    fn read(site: &Site, queue: &str) -> Result<Self, InstallError> {
+        // Long values go on behind a backslash.
+        let text = site.run(&["qconf", "-sq", queue])?.replace("\\\n", " ");
+        let pairs = text.lines().filter_map(|line| line.trim().split_once(char::is_whitespace));
+        let tidy = |value: &str| value.split_whitespace().collect::<Vec<_>>().join(" ");
+        Ok(Self(pairs.map(|(name, value)| (name.to_owned(), tidy(value))).collect()))
+    }
+
+    fn get(&self, name: &str) -> Option<&str> {
+        let value = self.0.iter().find(|(is, _)| is == name).map(|(_, value)| value.as_str());
+        value.filter(|value| !value.eq_ignore_ascii_case("NONE"))
+    }
+}
+
+fn check_queue(name: &str, queue: &Queue, findings: &mut Vec<Finding>) {
+    for attribute in ATTRIBUTES {
+        match queue.get(attribute) {
+            Some(value) if value == ours(attribute) => {
+                findings.push(Finding::good(format!("queue {name} has our {attribute}")));
+            }
+            other => findings.push(Finding::wrong(
+                format!("queue {name} has {attribute} {}", other.unwrap_or("NONE")),
+                "`gleaner farm install --farm grid-engine` sets it",
+            )),
+        }
+    }
+    for threshold in ["load_thresholds", "suspend_thresholds"] {
+        if let Some(value) = queue.get(threshold).filter(|value| value.contains("load")) {
+            findings.push(Finding::trap(
+                format!("{threshold} {value} of queue {name}: harvested work counts in that load"),
+                format!(
+                    "`qconf -mattr queue {threshold} NONE {name}`, or a load sensor that reads \
+                         loadavg in the agent's run folder"
+                ),
+            ));
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! The farm managers that Gleaner knows how to be installed with.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::InstallError;
+
+/// A farm manager.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Manager {
+    /// CGRU Afanasy: its Python services.
+    Afanasy,
+    /// AWS Thinkbox Deadline: an event plugin.
+    Deadline,
+    /// Any other whose hooks are scripts.
+    Generic,
+    /// Grid Engine: prolog and epilog of queues.
+    GridEngine,
+    /// HTCondor: hooks of the starter.
+    HtCondor,
+    /// OpenCue: a wrapper around frames.
+    OpenCue,
+    /// OpenPBS: a hook of its MoMs.
+    OpenPbs,
+    /// PipelineFX Qube!: flight checks.
+    Qube,
+    /// Slurm: Prolog and Epilog.
+    Slurm,
+    /// Torque: prologue and epilogue of its MoMs.
+    Torque,
+    /// Pixar Tractor: the blade's status filter.
+    Tractor,
+}
+
+impl Manager {
+    /// All of them, by name.
+    pub const ALL: [Self; 11] = [
+        Self::Afanasy,
+        Self::Deadline,
+        Self::Generic,
+        Self::GridEngine,
+        Self::HtCondor,
+        Self::OpenCue,
+        Self::OpenPbs,
+        Self::Qube,
+        Self::Slurm,
+        Self::Torque,
+        Self::Tractor,
+    ];
+
+    /// The word for it, as on the command line, and as its folder is called.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Afanasy => "afanasy",
+            Self::Deadline => "deadline",
+            Self::Generic => "generic",
+            Self::GridEngine => "grid-engine",
+            Self::HtCondor => "htcondor",
+            Self::OpenCue => "opencue",
+            Self::OpenPbs => "openpbs",
+            Self::Qube => "qube",
+            Self::Slurm => "slurm",
+            Self::Torque => "torque",
+            Self::Tractor => "tractor",
+        }
+    }
+}
+
+impl fmt::Display for Manager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Managers that run nothing of ours on a host.
+const WITHOUT_HOOKS: [&str; 2] = ["flamenco", "royal-render"];
+
+impl FromStr for Manager {
+    type Err = InstallError;
+
+    fn from_str(text: &str) -> Result<Self, InstallError> {
+        if let Some(manager) = Self::ALL.into_iter().find(|manager| manager.as_str() == text) {
+            return Ok(manager);
+        }
+        let known = Self::ALL.map(Self::as_str).join(", ");
+        let text: String = text.chars().take(80).collect();
+        if WITHOUT_HOOKS.contains(&text.as_str()) {
+            return Err(InstallError::NoHooks(text));
+        }
+        Err(InstallError::NoSuchManager { text, known })
+    }
+}

@@ -1,0 +1,105 @@
+//! OpenCue: a wrapper around each frame's command, called by PyOutline's own wrapper scripts.
+
+use std::path::{Path, PathBuf};
+
+use super::adapter::Adapter;
+use super::{Finding, InstallError, Manager, Options, Plan, Site, block, scripts};
+
+/// PyOutline's wrappers, of which a site has some.
+const WRAPPERS: [&str; 2] = ["opencue_wrap_frame", "opencue_wrap_frame_no_ss"];
+
+pub(super) struct OpenCue;
+
+impl Adapter for OpenCue {
+    fn plan(&self, site: &Site, options: &Options, plan: &mut Plan) -> Result<(), InstallError> {
+        scripts::put(Manager::OpenCue, site, plan)?;
+        let frame = scripts::path(Manager::OpenCue, "gleaner-frame");
+        let Some(folder) = options.folder.as_ref().filter(|_| !options.files_only) else {
+            plan.notes.push(format!(
+                "frames have to be started through {}: with --folder, PyOutline's wrapper_dir, that \
+                 is done for all frames of PyOutline once every host has the files; else put it \
+                 before the commands that you submit",
+                frame.display()
+            ));
+            return Ok(());
+        };
+        let mut found = false;
+        for name in WRAPPERS {
+            let path = folder.join(name);
+            let Some(text) = site.read(&path)? else { continue };
+            found = true;
+            let Some(before) = line_of_the_command(&text) else {
+                return Err(InstallError::missing(
+                    format!("{} has no line `eval $argv`", path.display()),
+                    format!("put {} before the command that it runs yourself", frame.display()),
+                ));
+            };
+            plan.edit(&path, &text, &lines(&frame), Some(before))?;
+        }
+        if !found {
+            return Err(InstallError::missing(
+                format!("{} has none of {}", folder.display(), WRAPPERS.join(", ")),
+                "say --folder where wrapper_dir of outline.cfg is",
+            ));
+        }
+        plan.notes.push(
+            "frames run as their users: make the agent's run folder of a group that those users are \
+             in, with mode 2775 (hooks/opencue/README.md)"
+                .into(),
+        );
+        Ok(())
+    }
+
+    fn check(&self, site: &Site, options: &Options, findings: &mut Vec<Finding>) {
+        match &options.folder {
+            Some(folder) => {
+                for path in WRAPPERS.map(|name| folder.join(name)) {
+                    let Ok(Some(text)) = site.read(&path) else { continue };
+                    findings.push(match block::has_block(&text) {
+                        Ok(true) => {
+                            Finding::good(format!("{} starts frames through us", path.display()))
+                        }
+                        _ => Finding::wrong(
+                            format!("{} does not start frames through us", path.display()),
+                            "`gleaner farm install --farm opencue --folder FOLDER` has it do so",
+                        ),
+                    });
+                }
+            }
+            None => findings.push(Finding::note(
+                "whether frames are started through gleaner-frame cannot be seen from here",
+                "say --folder where PyOutline's wrapper_dir is",
+            )),
+        }
+        findings.push(Finding::trap(
+            "Cuebot takes idle cores as cores × 1.05 less the load average, in which harvested work \
+             counts",
+            "point proc_loadavg_path of the Rust RQD at loadavg in the agent's run folder; the Python \
+             RQD cannot be pointed anywhere, so do not harvest its hosts while they wait for frames",
+        ));
+        findings.push(Finding::trap(
+            "Cuebot kills frames above 90 % of memory (the Rust RQD at 96 %) and books no host with \
+             less than 512 MB free",
+            "set reserve_memory_mib of the monitor to a tenth of the host's memory and 512 MiB",
+        ));
+    }
+
+    fn scripts(&self) -> Option<[PathBuf; 2]> {
+        None
+    }
+}
+
+/// The line, counted from 0, from which on the wrapper speaks of its command as it is to run.
+fn line_of_the_command(text: &str) -> Option<usize> {
+    let without = block::without_block(text).ok()?;
+    let is_command = |line: &str| line.trim() == "eval $argv";
+    let command = without.lines().position(is_command)?;
+    let says = |line: &str| line.trim_start().starts_with("echo About to run");
+    Some(without.lines().position(says).filter(|line| *line < command).unwrap_or(command))
+}
+
+/// In the C shell, in which the wrappers are written. A host without the files renders as before.
+fn lines(frame: &Path) -> Vec<String> {
+    let frame = frame.display();
+    vec![format!("if (-x {frame}) set argv = ({frame} $argv:q)")]
+}

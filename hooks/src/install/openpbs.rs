@@ -1,0 +1,196 @@
+//! OpenPBS: a hook that the server hands to all MoMs, by `qmgr` where the server is.
+
+use std::path::PathBuf;
+
+use super::adapter::Adapter;
+use super::{Change, Finding, InstallError, Manager, Options, Plan, Site, scripts};
+
+const HOOK: &str = "gleaner";
+const SCRIPT: &str = "gleaner_openpbs.py";
+const EVENTS: [&str; 2] = ["execjob_begin", "execjob_end"];
+const CONFIG: &str = "/var/spool/pbs/mom_priv/config";
+
+pub(super) struct OpenPbs;
+
+impl Adapter for OpenPbs {
+    fn plan(&self, site: &Site, options: &Options, plan: &mut Plan) -> Result<(), InstallError> {
+        scripts::put_called_by_python(Manager::OpenPbs, site, plan)?;
+        scripts::put(Manager::OpenPbs, site, plan)?;
+        if options.files_only {
+            return Ok(());
+        }
+        if !site.has_program("qmgr") {
+            plan.notes.push(
+                "there is no qmgr here: install on the server's host too, which hands the hook to \
+                 all MoMs; a MoM without these files does nothing"
+                    .into(),
+            );
+            return Ok(());
+        }
+        let delete = qmgr(&format!("delete hook {HOOK}"));
+        let has = hook(site)?;
+        match &has {
+            None => {
+                let command = qmgr(&format!("create hook {HOOK}"));
+                plan.changes.push(Change::Tell { command, undo: Some(delete), is_needed: true });
+            }
+            Some(_) if plan.was_told(&delete) => plan.told(delete),
+            Some(hook) if hook.is_ours() => plan.notes.push(format!(
+                "the server has the hook {HOOK} already, and no installation on this host made it: \
+                 uninstall where it was made, or `qmgr -c '{}'` takes it away",
+                delete.last().map(String::as_str).unwrap_or_default()
+            )),
+            Some(_) => {
+                return Err(InstallError::Occupied {
+                    place: "the server".into(),
+                    what: format!("a hook {HOOK} of another text"),
+                    to_do: format!(
+                        "see it by `qmgr -c 'export hook {HOOK} application/x-python default'`; give \
+                         it another name, or delete it, and install again"
+                    ),
+                });
+            }
+        }
+        let has = has.unwrap_or_default();
+        let mut tell = |directive: String| {
+            let command = qmgr(&directive);
+            plan.changes.push(Change::Tell { command, undo: None, is_needed: true });
+        };
+        if !has.has_events() {
+            tell(format!("set hook {HOOK} event = \"{}\"", EVENTS.join(",")));
+        }
+        if !has.is_ours() {
+            let file = scripts::path(Manager::OpenPbs, SCRIPT);
+            tell(format!("import hook {HOOK} application/x-python default {}", file.display()));
+        }
+        if !has.is_enabled() {
+            tell(format!("set hook {HOOK} enabled = true"));
+        }
+        Ok(())
+    }
+
+    fn may_still_run(&self, site: &Site, _options: &Options, _was_told: bool) -> Option<String> {
+        if !site.has_program("qmgr") {
+            return None;
+        }
+        match hook(site) {
+            Ok(None) => None,
+            Ok(Some(_)) => Some(format!("the server still has the hook {HOOK}")),
+            Err(error) => Some(format!("whether the server still has the hook: {error}")),
+        }
+    }
+
+    fn check(&self, site: &Site, _options: &Options, findings: &mut Vec<Finding>) {
+        if site.has_program("qmgr") {
+            match hook(site) {
+                Ok(Some(hook)) => check_hook(&hook, findings),
+                Ok(None) => findings.push(Finding::wrong(
+                    format!("the server has no hook {HOOK}"),
+                    "`gleaner farm install --farm openpbs` makes it",
+                )),
+                Err(error) => {
+                    findings
+                        .push(Finding::wrong(error.to_string(), "see whether pbs_server is up"));
+                }
+            }
+        } else {
+            findings.push(Finding::note(
+                "there is no qmgr here, so the server's hook was not looked at",
+                "run the check on the server's host as well",
+            ));
+        }
+        let text = site.read(std::path::Path::new(CONFIG)).ok().flatten().unwrap_or_default();
+        for line in text.lines().map(str::trim) {
+            if line.starts_with("$ideal_load") || line.starts_with("$max_load") {
+                findings.push(Finding::trap(
+                    format!("{CONFIG} has {line}: harvested work counts in that load"),
+                    "take the line away, or the MoM calls a harvested host busy",
+                ));
+            }
+        }
+    }
+
+    fn scripts(&self) -> Option<[PathBuf; 2]> {
+        Some(["preflight", "postflight"].map(|name| scripts::path(Manager::OpenPbs, name)))
+    }
+}
+
+fn qmgr(directive: &str) -> Vec<String> {
+    ["qmgr", "-c", directive].map(String::from).to_vec()
+}
+
+/// A hook as the server has it.
+#[derive(Default)]
+struct Hook {
+    /// Its attributes, as they are listed.
+    listed: String,
+    /// Its script; empty where it has none.
+    text: String,
+}
+
+/// What the server says of our hook; none where there is none.
+fn hook(site: &Site) -> Result<Option<Hook>, InstallError> {
+    let all = site.run(&["qmgr", "-c", "list hook"])?;
+    let has =
+        |line: &str| line.trim().strip_prefix("Hook ").is_some_and(|name| name.trim() == HOOK);
+    if !all.lines().any(has) {
+        return Ok(None);
+    }
+    let listed = site.run(&["qmgr", "-c", &format!("list hook {HOOK}")])?;
+    let export = format!("export hook {HOOK} application/x-python default");
+    // One into which nothing was imported yet has nothing to export.
+    let text = site.run(&["qmgr", "-c", &export]).unwrap_or_default();
+    Ok(Some(Hook { listed, text }))
+}
+
+impl Hook {
+    fn value(&self, name: &str) -> Option<&str> {
+        self.listed.lines().find_map(|line| {
+            let (is, value) = line.split_once('=')?;
+            (is.trim() == name).then(|| value.trim().trim_matches(['"', '\'']))
+        })
+    }
+
+    fn is_enabled(&self) -> bool {
+        self.value("enabled").is_some_and(|value| value.eq_ignore_ascii_case("true"))
+    }
+
+    fn has_events(&self) -> bool {
+        let mut events: Vec<_> =
+            self.value("event").unwrap_or_default().split(',').map(str::trim).collect();
+        events.sort_unstable();
+        events == EVENTS
+    }
+
+    /// Whether its script is that of this release.
+    fn is_ours(&self) -> bool {
+        let ours = scripts::of(Manager::OpenPbs).iter().find(|file| file.name == SCRIPT);
+        ours.is_some_and(|file| file.text.trim() == self.text.trim())
+    }
+}
+
+fn check_hook(hook: &Hook, findings: &mut Vec<Finding>) {
+    let install = "`gleaner farm install --farm openpbs` puts it right";
+    let events = hook.value("event").unwrap_or_default();
+    if !hook.is_enabled() || !hook.has_events() {
+        let is_enabled = hook.is_enabled();
+        findings.push(Finding::wrong(
+            format!("the hook {HOOK} is enabled: {is_enabled}, its events: {events}"),
+            install,
+        ));
+    } else if !hook.is_ours() {
+        findings.push(Finding::wrong(
+            format!("the hook {HOOK} of the server has another text than this release's"),
+            install,
+        ));
+    } else {
+        findings.push(Finding::good(format!("the server has the hook {HOOK}")));
+    }
+    let alarm = hook.value("alarm").and_then(|alarm| alarm.parse::<u32>().ok());
+    if alarm.is_some_and(|alarm| alarm < 10) {
+        findings.push(Finding::trap(
+            "the hook's alarm is shorter than what it may take on a bad day",
+            format!("`qmgr -c 'set hook {HOOK} alarm = 30'`: one that times out ends the job"),
+        ));
+    }
+}

@@ -1,0 +1,243 @@
+//! Has the hooks fire once, and looks whether they did what they are for.
+//!
+//! Where the manager runs a job when asked (Slurm, Grid Engine), the job itself looks: its booking
+//! must stand in the run folder before its first instruction, and must be gone soon after its
+//! end. Else the scripts are called as the manager would call them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use gleaner_protocol::farm::SampledBooking;
+use gleaner_protocol::{BookingId, Span, boottime};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::inotify;
+
+use super::adapter::ProbeJob;
+use super::check::as_installed;
+use super::record::Record;
+use super::{Finding, InstallError, Manager, Options, Site, adapter, settings};
+use crate::RunDir;
+use crate::limits::{PROBE_END_WAIT, PROBE_WAIT};
+
+/// Has the hooks fire. Harvested work on this host is stopped, as by any render.
+///
+/// # Errors
+/// Nothing of ours is recorded here, or the run folder cannot be used.
+pub fn probe(
+    manager: Manager,
+    site: &Site,
+    options: &Options,
+) -> Result<Vec<Finding>, InstallError> {
+    if !site.is_here() {
+        return Err(InstallError::missing(
+            "hooks fire on a host that runs, and this is another's tree",
+            "probe there, without --root",
+        ));
+    }
+    let record = Record::read(manager, site)?.ok_or_else(|| InstallError::NotInstalled {
+        manager,
+        path: super::record::path(manager),
+    })?;
+    let options = as_installed(&record, options);
+    let text = site.read(&settings::path())?.unwrap_or_default();
+    let run_dir =
+        settings::value(&text, "GLEANER_RUN_DIR").map_or(options.run_dir.clone(), PathBuf::from);
+    let real = site.real(&run_dir);
+    let folder = RunDir::open(&real).map_err(|error| {
+        InstallError::missing(
+            error.to_string(),
+            "start the agent, or see GLEANER_RUN_DIR of the settings",
+        )
+    })?;
+    let adapter = adapter::of(manager);
+    Ok(match (adapter.probe_job(&options), adapter.scripts()) {
+        (Some(job), _) if site.has_program(job.program) => by_job(&job, site, &real, &folder),
+        (_, Some(scripts)) => by_scripts(&scripts, &record, site, &folder),
+        _ => by_scripts(&own_in_record(&record), &record, site, &folder),
+    })
+}
+
+/// Scripts that are where the options said, as the record has them.
+fn own_in_record(record: &Record) -> [PathBuf; 2] {
+    let find = |word: &str| {
+        let is = |path: &&PathBuf| path.to_string_lossy().ends_with(word);
+        record.files.keys().find(is).cloned().unwrap_or_default()
+    };
+    [find("preflight"), find("postflight")]
+}
+
+fn by_job(job: &ProbeJob, site: &Site, run_dir: &Path, folder: &RunDir) -> Vec<Finding> {
+    let line = format!(
+        "echo \"booking={}\"; ls -d \"{}\"/*/bookings/b-\"{}\"",
+        job.booking,
+        run_dir.display(),
+        job.booking
+    );
+    let mut command: Vec<&str> = job.command.iter().map(String::as_str).collect();
+    command.push(&line);
+    let said = match site.run_within(&command, PROBE_WAIT) {
+        Ok(said) => said,
+        Err(InstallError::Command { why, .. }) if why.contains("No such file") => {
+            return vec![Finding::wrong(
+                format!("a job of `{}` ran without its booking: no hook has fired", job.program),
+                "see the manager's log on this host, and `gleaner farm check`",
+            )];
+        }
+        Err(error) => {
+            return vec![Finding::note(
+                format!("no probe job could be run: {error}"),
+                "see that this host takes jobs of yours now, or submit one yourself",
+            )];
+        }
+    };
+    let name = said.lines().find_map(|line| line.strip_prefix("booking="));
+    let Some(Ok(booking)) = name.map(|name| BookingId::new(name.trim())) else {
+        return vec![Finding::note(
+            format!("the probe job said {:.200?} instead of its booking", said.trim()),
+            "it may have run on another host: say --node",
+        )];
+    };
+    let mut findings = vec![Finding::good(format!(
+        "a job found its booking {booking} before its first instruction: the hook before it fired"
+    ))];
+    findings.push(ended(folder, &booking));
+    findings
+}
+
+/// Whether a booking's end comes soon.
+fn ended(folder: &RunDir, booking: &BookingId) -> Finding {
+    let is_there = |all: &[SampledBooking]| all.iter().any(|one| one.booking == *booking);
+    match until(folder, |all| !is_there(all)) {
+        true => Finding::good("the booking has ended: the hook after it fired"),
+        false => Finding::wrong(
+            format!("{booking} stands {PROBE_END_WAIT} after its job: no hook fired after it"),
+            "see the manager's log on this host; until it ends the host is not harvested",
+        ),
+    }
+}
+
+fn until_at_most(bookings: usize, folder: &RunDir) -> bool {
+    until(folder, |all| all.len() <= bookings)
+}
+
+/// Whether the bookings become so within the time.
+fn until(folder: &RunDir, is_so: impl Fn(&[SampledBooking]) -> bool) -> bool {
+    let end = boottime() + PROBE_END_WAIT;
+    let watch = watch_bookings(folder.path());
+    loop {
+        if folder.bookings().is_ok_and(|all| is_so(&all)) {
+            return true;
+        }
+        let left = end.since(boottime());
+        if left == Span::ZERO || !wait(watch.as_ref(), left) {
+            return false;
+        }
+    }
+}
+
+/// Tells of each change among the bookings.
+fn watch_bookings(run_dir: &Path) -> Option<std::os::fd::OwnedFd> {
+    let watch =
+        inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK).ok()?;
+    let lives =
+        fs::read_dir(run_dir).ok()?.filter_map(|entry| Some(entry.ok()?.path().join("bookings")));
+    let all =
+        inotify::WatchFlags::MOVED_TO | inotify::WatchFlags::DELETE | inotify::WatchFlags::CREATE;
+    for bookings in lives.filter(|bookings| bookings.is_dir()) {
+        inotify::add_watch(&watch, bookings, all).ok()?;
+    }
+    Some(watch)
+}
+
+/// Whether something has changed within the time.
+fn wait(watch: Option<&std::os::fd::OwnedFd>, limit: Span) -> bool {
+    let Some(watch) = watch else { return false };
+    let Ok(limit) = Timespec::try_from(std::time::Duration::from(limit)) else { return false };
+    let changed = poll(&mut [PollFd::new(watch, PollFlags::IN)], Some(&limit));
+    // What has changed is looked up, so the news themselves are not read.
+    let mut news = [0; 4096];
+    let _ = rustix::io::read(watch, &mut news);
+    matches!(changed, Ok(1) | Err(rustix::io::Errno::INTR))
+}
+
+fn by_scripts(
+    scripts: &[PathBuf; 2],
+    record: &Record,
+    site: &Site,
+    folder: &RunDir,
+) -> Vec<Finding> {
+    let [before, after] = scripts;
+    let booking = format!("gleaner-probe.{}", std::process::id());
+    let count = || folder.epoch().map(|epoch| epoch.count).unwrap_or_default();
+    let stands = || folder.bookings().map(|all| all.len()).unwrap_or_default();
+    let (epochs, bookings) = (count(), stands());
+    let mut findings = Vec::new();
+    // Where nothing is called after a render, its process ends the booking: this one's.
+    let render = (!record.files.contains_key(after)).then(stand_in).flatten();
+    match call(site, before, &booking, render.as_ref()) {
+        Ok(took) if count() > epochs && stands() > bookings => {
+            findings.push(Finding::good(format!("{} booked the host in {took}", before.display())));
+        }
+        Ok(_) => findings.push(Finding::wrong(
+            format!("{} ran and booked nothing in {}", before.display(), folder.path().display()),
+            "run it in a terminal, which shows what it says; see GLEANER and GLEANER_RUN_DIR",
+        )),
+        Err(why) => findings.push(unfit(before, &why)),
+    }
+    let ended = match render {
+        Some(mut render) => {
+            // Its input ends, and so does it.
+            drop(render.stdin.take());
+            let _ = render.wait();
+            Ok(None)
+        }
+        None => call(site, after, &booking, None).map(Some),
+    };
+    let wait = until_at_most(bookings, folder);
+    match ended {
+        Ok(took) if wait => {
+            let by = took.map_or("its process's end".into(), |took| {
+                format!("{} in {took}", after.display())
+            });
+            findings.push(Finding::good(format!("the booking was ended by {by}")));
+        }
+        Ok(_) => findings.push(Finding::wrong(
+            "the booking stands after the render's end",
+            "run the script after it in a terminal, which shows what it says",
+        )),
+        Err(why) => findings.push(unfit(after, &why)),
+    }
+    findings.push(Finding::note(
+        "this called the scripts; whether the manager calls them only a job of its shows",
+        "start a render and look for its booking in `gleaner agent status`",
+    ));
+    findings
+}
+
+fn unfit(script: &Path, why: &str) -> Finding {
+    Finding::wrong(format!("{}: {why}", script.display()), "install again")
+}
+
+/// A process that lasts until its input ends.
+fn stand_in() -> Option<Child> {
+    Command::new("/bin/cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().ok()
+}
+
+/// Calls a script as a manager does that names no job; how long it took.
+fn call(site: &Site, script: &Path, booking: &str, render: Option<&Child>) -> Result<Span, String> {
+    let begun = boottime();
+    let status = Command::new(site.real(script))
+        .args(render.map(|render| render.id().to_string()))
+        .env_clear()
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        .env("GLEANER_BOOKING", booking)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .status()
+        .map_err(|error| error.to_string())?;
+    match status.code() {
+        Some(0) => Ok(boottime().since(begun)),
+        _ => Err(format!("it ended with {status}, which may fail a render")),
+    }
+}

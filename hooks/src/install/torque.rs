@@ -1,0 +1,86 @@
+//! Torque: `prologue` and `epilogue` of a MoM, on the first node of a job and, as `.parallel`, on
+//! its others. A MoM runs a file of that name or none, so where one is there ours is not put.
+
+use std::path::{Path, PathBuf};
+
+use super::adapter::Adapter;
+use super::{Finding, InstallError, Manager, Options, Plan, Site, scripts};
+
+const USUAL: &str = "/var/spool/torque/mom_priv";
+
+pub(super) struct Torque;
+
+impl Adapter for Torque {
+    fn plan(&self, site: &Site, options: &Options, plan: &mut Plan) -> Result<(), InstallError> {
+        let folder = folder(options);
+        if site.mode(&folder).is_none() {
+            return Err(InstallError::missing(
+                format!("there is no folder {}", folder.display()),
+                "say --folder where the MoM's mom_priv folder is",
+            ));
+        }
+        for (text, path) in files(&folder) {
+            if let Some(present) = site.read(&path)?.filter(|present| !is_ours(present)) {
+                return Err(InstallError::Occupied {
+                    place: path.display().to_string(),
+                    what: format!("a script of {} lines", present.lines().count()),
+                    to_do: format!(
+                        "have it run `gleaner hook {} --farm pbs -- \"$@\"` first, as \
+                         hooks/torque/README.md shows",
+                        if text.contains("hook preflight") { "preflight" } else { "postflight" }
+                    ),
+                });
+            }
+            // A MoM runs no script that others than root may read or write.
+            plan.put(site, &path, 0o500, text)?;
+        }
+        Ok(())
+    }
+
+    fn check(&self, site: &Site, options: &Options, findings: &mut Vec<Finding>) {
+        let conf = folder(options).join("config");
+        let text = site.read(&conf).ok().flatten().unwrap_or_default();
+        for line in text.lines().map(str::trim) {
+            if line.starts_with("$ideal_load") || line.starts_with("$max_load") {
+                findings.push(Finding::trap(
+                    format!("{} has {line}: harvested work counts in that load", conf.display()),
+                    "take the line away, or the MoM calls a harvested host busy",
+                ));
+            }
+            if let Some(seconds) = line.strip_prefix("$prologalarm")
+                && seconds.trim().parse::<u32>().is_ok_and(|seconds| seconds < 5)
+            {
+                findings.push(Finding::trap(
+                    format!(
+                        "{} has {line}: on a bad day the scripts take two seconds",
+                        conf.display()
+                    ),
+                    "give them five or more: a prologue that times out fails the job",
+                ));
+            }
+        }
+    }
+
+    fn scripts(&self) -> Option<[PathBuf; 2]> {
+        Some(["prologue", "epilogue"].map(|name| Path::new(USUAL).join(name)))
+    }
+}
+
+fn folder(options: &Options) -> PathBuf {
+    options.folder.clone().unwrap_or_else(|| USUAL.into())
+}
+
+fn is_ours(text: &str) -> bool {
+    text.contains("--farm pbs") && text.contains("GLEANER_HOOK_PARENT")
+}
+
+fn files(folder: &Path) -> impl Iterator<Item = (&'static str, PathBuf)> {
+    let both = |file: &'static scripts::Ready| {
+        ["", ".parallel"].map(|end| (file.text, format!("{}{end}", file.name)))
+    };
+    let folder = folder.to_owned();
+    scripts::of(Manager::Torque)
+        .iter()
+        .flat_map(both)
+        .map(move |(text, name)| (text, folder.join(name)))
+}

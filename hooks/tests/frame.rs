@@ -1,0 +1,138 @@
+//! The wrapper around a frame: it becomes the command, and is nothing but the command, whatever
+//! is wrong with the hook before it.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use gleaner_protocol::{Span, boottime};
+
+/// Puts a program in its place by another process: what this one writes is busy while a child of
+/// another test has it open.
+fn put(from: &Path, to: &Path) {
+    let put = Command::new("install").args(["-m", "755"]).args([from, to]).status();
+    assert!(put.expect("install runs").success(), "{to:?}");
+}
+
+/// The wrapper with a preflight beside it.
+struct Wrapper {
+    folder: tempfile::TempDir,
+}
+
+impl Wrapper {
+    fn with_preflight(text: Option<&str>) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("opencue/gleaner-frame");
+        put(&from, &folder.path().join("gleaner-frame"));
+        if let Some(text) = text {
+            let preflight = folder.path().join("preflight");
+            let draft = folder.path().join("draft");
+            fs::write(&draft, text).expect("writes");
+            put(&draft, &preflight);
+        }
+        Self { folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(self.path("gleaner-frame"));
+        command.args(arguments).stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().expect("runs")
+    }
+}
+
+#[test]
+fn the_hook_is_told_the_process_that_becomes_the_frame() {
+    let wrapper = Wrapper::with_preflight(Some("#!/bin/sh\necho \"$1\" > \"${0%/*}/told\"\n"));
+    let output = wrapper.run(&["/bin/sh", "-c", "echo $$"]);
+    let told = fs::read_to_string(wrapper.path("told")).expect("it was told");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), told);
+}
+
+#[test]
+fn arguments_output_and_exit_code_are_the_commands() {
+    let wrapper = Wrapper::with_preflight(Some("#!/bin/sh\necho noise; echo noise >&2\n"));
+    let output = wrapper.run(&[
+        "/bin/sh",
+        "-c",
+        "printf '%s|' \"$@\"; echo oh >&2; exit 42",
+        "x",
+        "a b",
+        "$c",
+        "",
+    ]);
+    assert_eq!(output.status.code(), Some(42));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "a b|$c||");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "oh\n");
+    let killed = wrapper.run(&["/bin/sh", "-c", "kill -TERM $$"]);
+    assert_eq!(killed.status.signal(), Some(15), "signals are the frame's own");
+    let environment = wrapper.command(&["/usr/bin/env"]).env_clear().env("A", "b c").output();
+    let environment = environment.expect("runs").stdout;
+    assert!(String::from_utf8_lossy(&environment).lines().any(|line| line == "A=b c"));
+}
+
+#[test]
+fn whatever_becomes_of_the_hook_the_frame_is_rendered() {
+    for preflight in [
+        None,
+        Some("no program"),
+        Some("#!/no/such/interpreter\n"),
+        Some("#!/bin/sh\nexit 1\n"),
+        Some("#!/bin/sh\nkill -KILL $$\n"),
+        Some("#!/bin/sh\nexec 0<&- 1>&- 2>&-; exit 9\n"),
+    ] {
+        let wrapper = Wrapper::with_preflight(preflight);
+        let output = wrapper.run(&["/bin/echo", "rendered"]);
+        assert_eq!(output.status.code(), Some(0), "{preflight:?}");
+        assert_eq!(output.stdout, b"rendered\n", "{preflight:?}");
+    }
+}
+
+#[test]
+fn closed_pipes_are_no_reason_not_to_render() {
+    let wrapper = Wrapper::with_preflight(Some("#!/bin/sh\necho x; exit 0\n"));
+    let done = wrapper.path("done");
+    for redirection in ["<&- >&- 2>&-", ">&-", "2>&-", "<&-"] {
+        let line = format!("exec \"$@\" {redirection}");
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", &line, "sh"]).arg(wrapper.path("gleaner-frame"));
+        let status = command.args(["/usr/bin/touch"]).arg(&done).status().expect("runs");
+        assert_eq!(status.code(), Some(0), "{redirection}");
+        fs::remove_file(&done).expect("it was rendered");
+    }
+}
+
+#[test]
+fn a_hook_that_hangs_delays_a_frame_by_two_seconds_and_no_more() {
+    // The real script, with a program that hangs.
+    let preflight = Path::new(env!("CARGO_MANIFEST_DIR")).join("opencue/preflight");
+    let wrapper = Wrapper::with_preflight(Some(&fs::read_to_string(preflight).expect("there")));
+    let hangs = wrapper.path("hangs");
+    let draft = wrapper.path("draft");
+    fs::write(&draft, "#!/bin/sh\nexec sleep 60\n").expect("writes");
+    put(&draft, &hangs);
+    let settings = format!("GLEANER={}\n", hangs.display());
+    fs::write(wrapper.path("gleaner-hook.txt"), settings).expect("writes");
+    let begun = boottime();
+    let output = wrapper.run(&["/bin/echo", "rendered"]);
+    let took = boottime().since(begun);
+    assert_eq!(output.stdout, b"rendered\n");
+    assert!(took < Span::from_secs(40), "{took}");
+}
+
+#[test]
+fn without_a_command_it_says_how_it_is_called() {
+    let output = Wrapper::with_preflight(None).run(&[]);
+    assert_eq!(output.status.code(), Some(64));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no command"));
+    let missing = Wrapper::with_preflight(None).run(&["/no/such/renderer"]);
+    assert_eq!(missing.status.code(), Some(127), "as a shell has it");
+}

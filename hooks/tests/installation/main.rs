@@ -1,0 +1,542 @@
+//! Installation, check and removal for every farm manager, on trees made for it, with stand-ins
+//! for the managers' programs.
+
+mod again;
+mod gone;
+mod interrupted;
+mod nodes;
+mod tree;
+
+use gleaner_hooks::install::{Change, InstallError, Level, Manager, check, install, uninstall};
+use tree::Tree;
+
+/// Where `Tree` makes each manager's own folder or file, and what an administrator says of it.
+fn tree_of(manager: Manager) -> Tree {
+    let tree = Tree::new();
+    match manager {
+        Manager::Generic => tree,
+        Manager::Slurm => tree.with("etc/slurm/slurm.conf", SLURM_CONF),
+        Manager::GridEngine => tree
+            .with_program("qconf", QCONF)
+            .with_program("qstat", "#!/bin/sh\n")
+            .with("queue", QUEUE),
+        Manager::HtCondor => tree
+            .with("etc/condor/condor_config", "ALLOW_WRITE = *\n")
+            .with("etc/condor/config.d/00-site", "DAEMON_LIST = MASTER, STARTD\n"),
+        Manager::Qube => tree
+            .with("usr/local/pfx/qube/flightCheck/instance/pre/site.txt", "notes")
+            .with("usr/local/pfx/qube/flightCheck/instance/post/site.txt", "notes"),
+        Manager::Torque => tree.with("var/spool/torque/mom_priv/config", "$logevent 255\n"),
+        Manager::OpenPbs => tree.with_program("qmgr", QMGR),
+        Manager::Deadline => tree.with("repo/custom/events/readme", "").folder("/repo"),
+        Manager::Tractor => tree.with("site/other.py", "").folder("/site"),
+        Manager::Afanasy => {
+            tree.with("opt/cgru/afanasy/python/services/__init__.py", "# services\n")
+        }
+        Manager::OpenCue => tree.with("wrappers/opencue_wrap_frame", WRAPPER).folder("/wrappers"),
+    }
+}
+
+const SLURM_CONF: &str = "ClusterName=farm\nSlurmctldHost=head\n\nNodeName=n1 CPUs=4\n\
+                          PartitionName=farm Nodes=ALL Default=YES";
+
+const WRAPPER: &str = "#!/bin/tcsh -f\nset noglob\n\necho About to run \"$argv\"\neval $argv\n\
+                       set result = $status\nexit $result\n";
+
+/// Answers as `qconf` does, of one queue in a file.
+const QCONF: &str = r#"#!/bin/sh
+root=${0%/*}/..
+echo "$*" >> "$root/told"
+case "$1" in
+-sel) cat "$root/hosts" 2>/dev/null || echo node1 ;;
+-sql) echo all.q ;;
+-sq) cat "$root/queue" ;;
+-mattr) sed -i "s|^$3 .*|$3 $4|" "$root/queue" ;;
+*) exit 1 ;;
+esac
+"#;
+
+const QUEUE: &str = "qname                 all.q\n\
+                     load_thresholds       np_load_avg=1.75\n\
+                     prolog NONE\n\
+                     epilog NONE\n";
+
+/// Answers as `qmgr` does, of hooks in a folder.
+const QMGR: &str = r#"#!/bin/sh
+root=${0%/*}/..
+echo "$2" >> "$root/told"
+set -- $2
+hook=$root/hook-$3
+case "$1 $2" in
+"list hook")
+    [ -e "$root/hook-gleaner" ] || exit 0
+    echo "Hook gleaner"
+    echo "    type = site"
+    echo "    enabled = $(cat "$root/hook-gleaner.enabled")"
+    echo "    event = \"$(cat "$root/hook-gleaner.event")\""
+    echo "    alarm = 30" ;;
+"create hook") : > "$hook" && : > "$hook.event" && echo true > "$hook.enabled" ;;
+"delete hook") rm "$hook" "$hook.event" "$hook.enabled" ;;
+"set hook") [ -e "$hook" ] && echo "$6" | tr -d '"' > "$hook.$4" ;;
+"import hook") [ -e "$hook" ] && cat "$root/$6" > "$hook" ;;
+"export hook") [ -s "$hook" ] && cat "$hook" ;;
+*) exit 1 ;;
+esac
+"#;
+
+#[test]
+fn what_is_installed_is_right_and_is_taken_away_without_a_trace() {
+    for manager in Manager::ALL {
+        let tree = tree_of(manager);
+        let before = tree.look();
+
+        let plan = install(manager, &tree.site(), &tree.options()).expect("it fits");
+        assert!(!plan.is_done(), "{manager}");
+        assert_eq!(tree.look(), before, "{manager}: a plan writes nothing");
+        let (done, notes) = plan.apply(&tree.site()).expect("it is done");
+        assert!(!done.is_empty(), "{manager}");
+        assert_eq!(notes, [""; 0], "{manager}");
+
+        let findings = check(manager, &tree.site(), &tree.options()).expect("it is there");
+        let wrong: Vec<_> = findings.iter().filter(|one| one.level == Level::Wrong).collect();
+        assert!(wrong.is_empty(), "{manager}: {wrong:#?}");
+        assert!(findings.iter().any(|one| one.level == Level::Good), "{manager}");
+
+        let after = tree.look();
+        let again = install(manager, &tree.site(), &tree.options()).expect("it fits");
+        assert!(again.is_done(), "{manager}: {:#?}", again.changes);
+        assert_eq!(tree.look(), after, "{manager}: twice is once");
+
+        let dry = uninstall(manager, &tree.site(), true).expect("it is there");
+        assert!(!dry.done.is_empty(), "{manager}");
+        assert_eq!(tree.look(), after, "{manager}: a dry run changes nothing");
+        let gone = uninstall(manager, &tree.site(), false).expect("it is there");
+        assert_eq!(gone.left, [""; 0], "{manager}");
+        assert_eq!(tree.look(), before, "{manager}: nothing is left");
+
+        let error = uninstall(manager, &tree.site(), false).expect_err("nothing is there");
+        assert!(matches!(error, InstallError::NotInstalled { .. }), "{error}");
+        assert!(check(manager, &tree.site(), &tree.options()).is_err());
+    }
+}
+
+#[test]
+fn whatever_step_fails_nothing_names_what_is_not_there_and_all_can_be_taken_away() {
+    for manager in Manager::ALL {
+        let whole = tree_of(manager);
+        let steps =
+            install(manager, &whole.site(), &whole.options()).expect("it fits").changes.len();
+        for done in 0..=steps {
+            let tree = tree_of(manager);
+            let before = tree.look();
+            let mut plan = install(manager, &tree.site(), &tree.options()).expect("it fits");
+            plan.changes.truncate(done);
+            let told = plan
+                .changes
+                .iter()
+                .any(|change| matches!(change, Change::Edit { .. } | Change::Tell { .. }));
+            plan.apply(&tree.site()).expect("these steps can be done");
+            if told {
+                for path in tree.named() {
+                    assert!(tree.is_executable(&path), "{manager}, {done} steps: {path}");
+                }
+            }
+            match uninstall(manager, &tree.site(), false) {
+                Ok(_) => {}
+                Err(InstallError::NotInstalled { .. }) if done == 0 => {}
+                Err(error) => panic!("{manager}, {done} steps: {error}"),
+            }
+            assert_eq!(tree.look(), before, "{manager}, {done} steps");
+        }
+    }
+}
+
+#[test]
+fn a_script_that_cannot_be_run_is_never_configured() {
+    let tree = tree_of(Manager::Slurm);
+    let plan = install(Manager::Slurm, &tree.site(), &tree.options()).expect("it fits");
+    let mut crippled = plan.clone();
+    for change in &mut crippled.changes {
+        if let Change::Put { path, mode, .. } = change
+            && path.ends_with("prolog")
+        {
+            *mode = 0o644;
+        }
+    }
+    let conf = tree.read("etc/slurm/slurm.conf");
+    let error = crippled.apply(&tree.site()).expect_err("it would drain the node");
+    assert!(error.to_string().contains("prolog cannot be run"), "{error}");
+    assert_eq!(tree.read("etc/slurm/slurm.conf"), conf);
+}
+
+#[test]
+fn a_file_that_somebody_changes_meanwhile_is_not_written_over() {
+    let tree = tree_of(Manager::Slurm);
+    let plan = install(Manager::Slurm, &tree.site(), &tree.options()).expect("it fits");
+    tree.put("etc/slurm/slurm.conf", "ClusterName=other\n");
+    let error = plan.apply(&tree.site()).expect_err("it is another file now");
+    assert!(error.to_string().contains("changed by somebody else"), "{error}");
+    assert_eq!(tree.read("etc/slurm/slurm.conf"), "ClusterName=other\n");
+}
+
+#[test]
+fn what_an_administrator_has_changed_since_stays() {
+    let tree = tree_of(Manager::Slurm);
+    let plan = install(Manager::Slurm, &tree.site(), &tree.options()).expect("it fits");
+    plan.apply(&tree.site()).expect("done");
+    tree.put("etc/gleaner/hooks/slurm/epilog", "#!/bin/sh\n# mine\n");
+    let conf = tree.read("etc/slurm/slurm.conf");
+    tree.put("etc/slurm/slurm.conf", &format!("# a word of mine\n{conf}"));
+    let findings = check(Manager::Slurm, &tree.site(), &tree.options()).expect("it is there");
+    assert!(findings.iter().any(|one| one.what.contains("epilog is not as it was installed")));
+    let gone = uninstall(Manager::Slurm, &tree.site(), false).expect("it is there");
+    assert_eq!(gone.left.len(), 2, "{:?}", gone.left);
+    assert_eq!(tree.read("etc/slurm/slurm.conf"), format!("# a word of mine\n{SLURM_CONF}"));
+    assert_eq!(tree.read("etc/gleaner/hooks/slurm/epilog"), "#!/bin/sh\n# mine\n");
+}
+
+#[test]
+fn settings_that_are_there_are_an_administrators_and_stay() {
+    let mine = "GLEANER=/opt/gleaner\nGLEANER_RUN_DIR=/run/mine\n";
+    let tree = tree_of(Manager::Generic).with("etc/gleaner/hook.env", mine);
+    let plan = install(Manager::Generic, &tree.site(), &tree.options()).expect("it fits");
+    assert!(plan.notes.iter().any(|note| note.contains("/opt/gleaner")), "{:?}", plan.notes);
+    plan.apply(&tree.site()).expect("done");
+    let findings = check(Manager::Generic, &tree.site(), &tree.options()).expect("it is there");
+    let what = "names /opt/gleaner, which cannot be run";
+    assert!(findings.iter().any(|one| one.level == Level::Wrong && one.what.contains(what)));
+    uninstall(Manager::Generic, &tree.site(), false).expect("it is there");
+    assert_eq!(tree.read("etc/gleaner/hook.env"), mine);
+}
+
+#[test]
+fn two_managers_share_the_settings_until_the_last_is_gone() {
+    let tree = tree_of(Manager::Slurm);
+    for manager in [Manager::Slurm, Manager::Generic] {
+        let plan = install(manager, &tree.site(), &tree.options()).expect("it fits");
+        plan.apply(&tree.site()).expect("done");
+    }
+    uninstall(Manager::Slurm, &tree.site(), false).expect("it is there");
+    assert!(tree.has("etc/gleaner/hook.env"), "the other needs it");
+    uninstall(Manager::Generic, &tree.site(), false).expect("it is there");
+    assert!(!tree.has("etc/gleaner"), "nothing is left");
+}
+
+#[test]
+fn bad_input_is_answered_with_what_where_and_what_to_do() {
+    let message = |manager, tree: &Tree| {
+        let error = install(manager, &tree.site(), &tree.options()).expect_err("it cannot be");
+        error.to_string()
+    };
+    let no_program = Tree::new().without_program();
+    assert!(message(Manager::Generic, &no_program).contains("copy gleaner to a local disk"));
+    for (manager, word) in [
+        (Manager::HtCondor, "condor_config_val LOCAL_CONFIG_DIR"),
+        (Manager::Slurm, "there is no /etc/slurm/slurm.conf; say --conf"),
+        (Manager::Qube, "say --folder where the worker's flightCheck folder is"),
+        (Manager::Torque, "say --folder where the MoM's mom_priv folder is"),
+        (Manager::Afanasy, "say --folder"),
+    ] {
+        let said = message(manager, &Tree::new());
+        assert!(said.contains(word), "{manager}: {said}");
+    }
+    for (manager, word) in [
+        (Manager::Deadline, "/nowhere/custom/events"),
+        (Manager::Tractor, "there is no folder /nowhere"),
+        (Manager::OpenCue, "/nowhere has none of opencue_wrap_frame"),
+    ] {
+        let said = message(manager, &Tree::new().folder("/nowhere"));
+        assert!(said.contains(word), "{manager}: {said}");
+    }
+    let tree = Tree::new().with("wrappers/opencue_wrap_frame", "#!/bin/sh\nexec \"$@\"\n");
+    let said = message(Manager::OpenCue, &tree.folder("/wrappers"));
+    assert!(said.contains("no line `eval $argv`"), "{said}");
+
+    let damaged = tree_of(Manager::Generic).with("etc/gleaner/hooks/generic/installed.json", "{");
+    let error =
+        check(Manager::Generic, &damaged.site(), &damaged.options()).expect_err("no record");
+    assert!(error.to_string().contains("installed.json is no record"), "{error}");
+    let link = tree_of(Manager::Slurm).with_link("etc/slurm/slurm.conf", "/etc/hostname");
+    let link = link.nodes_are_ready();
+    let plan = install(Manager::Slurm, &link.site(), &link.options());
+    let refused = plan.and_then(|plan| plan.apply(&link.site()));
+    let said = refused.expect_err("it leads out of the tree").to_string();
+    assert!(said.contains("slurm.conf"), "{said}");
+
+    let file = Tree::new().with("etc/gleaner", "a file in its way");
+    let plan = install(Manager::Generic, &file.site(), &file.options());
+    let said = plan.and_then(|plan| plan.apply(&file.site())).expect_err("no folder").to_string();
+    assert!(said.contains("cannot write /etc/gleaner/hooks/generic/installed.json"), "{said}");
+
+    for (name, word) in [
+        ("flamenco", "calls nothing on a host before a render"),
+        ("royal-render", "hooks/royal-render/README.md"),
+        ("Slurm", "afanasy, deadline, generic, grid-engine"),
+        ("", "generic"),
+    ] {
+        let error = name.parse::<Manager>().expect_err("no such manager").to_string();
+        assert!(error.contains(word), "{error}");
+    }
+}
+
+#[test]
+fn a_sites_own_hooks_are_never_touched() {
+    for (manager, tree, words) in [
+        (
+            Manager::Slurm,
+            Tree::new().with("etc/slurm/slurm.conf", "NodeName=n1\nprolog=/site/p.sh # ours\n"),
+            &["/etc/slurm/slurm.conf:2 has prolog=/site/p.sh", "prolog.d/*"][..],
+        ),
+        (
+            Manager::Slurm,
+            Tree::new()
+                .with("etc/slurm/slurm.conf", "NodeName=n1\ninclude more.conf\n")
+                .with("etc/slurm/more.conf", "\nEpilog=/site/e.sh\n"),
+            &["/etc/slurm/more.conf:2 has Epilog=/site/e.sh"],
+        ),
+        (
+            Manager::GridEngine,
+            Tree::new()
+                .with_program("qconf", QCONF)
+                .with("queue", "qname all.q\nprolog root@/site/p $host\nepilog NONE\n"),
+            &["queue all.q has prolog root@/site/p $host"],
+        ),
+        (
+            Manager::HtCondor,
+            Tree::new().with("etc/condor/config.d/10-site", "\nStarter_Job_Hook_Keyword = SITE\n"),
+            &["/etc/condor/config.d/10-site:2", "HOOK_PREPARE_JOB"],
+        ),
+        (
+            Manager::Torque,
+            Tree::new().with("var/spool/torque/mom_priv/prologue", "#!/bin/sh\nsite\n"),
+            &["mom_priv/prologue has a script of 2 lines", "gleaner hook preflight --farm pbs"],
+        ),
+        (
+            Manager::Tractor,
+            Tree::new().with("site/TractorSiteStatusFilter.py", "class X: pass\n").folder("/site"),
+            &["TractorSiteStatusFilter.py has a status filter", "put Gleaner before"],
+        ),
+    ] {
+        let before = tree.look();
+        let error = install(manager, &tree.site(), &tree.options()).expect_err("it is taken");
+        assert!(matches!(error, InstallError::Occupied { .. }), "{manager}: {error}");
+        for word in words {
+            assert!(error.to_string().contains(word), "{manager}: no {word:?} in {error}");
+        }
+        assert_eq!(tree.look(), before, "{manager}");
+    }
+}
+
+#[test]
+fn a_filter_of_the_sites_that_has_gleaner_in_it_stays() {
+    let mine =
+        "from gleaner_tractor import Gleaner\nclass TractorSiteStatusFilter(Gleaner): pass\n";
+    let tree = Tree::new().with("site/TractorSiteStatusFilter.py", mine).folder("/site");
+    let plan = install(Manager::Tractor, &tree.site(), &tree.options()).expect("it fits");
+    plan.apply(&tree.site()).expect("done");
+    assert_eq!(tree.read("site/TractorSiteStatusFilter.py"), mine);
+    assert!(tree.has("site/gleaner_tractor.py"));
+    uninstall(Manager::Tractor, &tree.site(), false).expect("it is there");
+    assert_eq!(tree.read("site/TractorSiteStatusFilter.py"), mine);
+}
+
+#[test]
+fn a_shared_configuration_waits_for_the_other_nodes() {
+    let conf = "NodeName=n[1-3] CPUs=4\nPartitionName=farm Nodes=ALL\n";
+    let tree = Tree::new().with("etc/slurm/slurm.conf", conf);
+    let plan = install(Manager::Slurm, &tree.site(), &tree.options()).expect("it fits");
+    assert!(plan.notes.iter().any(|note| note.contains("--nodes-are-ready")), "{:?}", plan.notes);
+    plan.apply(&tree.site()).expect("done");
+    assert_eq!(tree.read("etc/slurm/slurm.conf"), conf);
+    assert!(tree.has("etc/gleaner/hooks/slurm/prolog"), "this host is ready");
+    let tree = tree.nodes_are_ready();
+    let plan = install(Manager::Slurm, &tree.site(), &tree.options()).expect("it fits");
+    plan.apply(&tree.site()).expect("done");
+    let now = tree.read("etc/slurm/slurm.conf");
+    assert!(now.contains("Prolog=/etc/gleaner/hooks/slurm/prolog\n"), "{now}");
+    assert!(now.starts_with("# >>> gleaner"), "before the nodes: {now}");
+    uninstall(Manager::Slurm, &tree.site(), false).expect("it is there");
+    assert_eq!(tree.read("etc/slurm/slurm.conf"), conf);
+
+    let tree = tree_of(Manager::GridEngine).with("hosts", "node1\nnode2\n");
+    let plan = install(Manager::GridEngine, &tree.site(), &tree.options()).expect("it fits");
+    plan.apply(&tree.site()).expect("done");
+    assert_eq!(tree.read("queue"), QUEUE);
+    let tree = tree.nodes_are_ready();
+    let plan = install(Manager::GridEngine, &tree.site(), &tree.options()).expect("it fits");
+    plan.apply(&tree.site()).expect("done");
+    let prolog =
+        "root@/etc/gleaner/hooks/grid-engine/prolog $host $job_id $ja_task_id $job_owner $queue";
+    assert!(tree.read("queue").contains(prolog), "{}", tree.read("queue"));
+}
+
+#[test]
+fn slurms_own_folder_of_scripts_takes_ours_too() {
+    let conf = "Prolog=/etc/slurm/prolog.d/*\nPrologFlags=Contain,NoHold\nPrologEpilogTimeout=60\n\
+                NodeName=n1\n";
+    let tree = Tree::new()
+        .with("etc/slurm/slurm.conf", conf)
+        .with("etc/slurm/prolog.d/50-site", "#!/bin/sh\n");
+    let plan = install(Manager::Slurm, &tree.site(), &tree.options()).expect("it fits");
+    plan.apply(&tree.site()).expect("done");
+    assert!(tree.is_executable("/etc/slurm/prolog.d/gleaner"));
+    let now = tree.read("etc/slurm/slurm.conf");
+    assert!(!now.contains("Prolog=/etc/gleaner") && now.contains("\nEpilog=/etc/gleaner"), "{now}");
+    assert!(!now.contains("Alloc"), "which delays every job: {now}");
+    let findings = check(Manager::Slurm, &tree.site(), &tree.options()).expect("it is there");
+    assert!(findings.iter().all(|one| one.level != Level::Wrong), "{findings:#?}");
+    uninstall(Manager::Slurm, &tree.site(), false).expect("it is there");
+    assert_eq!(tree.read("etc/slurm/slurm.conf"), conf);
+    assert!(!tree.has("etc/slurm/prolog.d/gleaner") && tree.has("etc/slurm/prolog.d/50-site"));
+}
+
+#[test]
+fn htcondor_reads_its_configuration_after_ours_is_gone_from_it() {
+    let reads = "#!/bin/sh\ncp \"${0%/*}/../etc/condor/config.d/60-gleaner.conf\" \"${0%/*}/../running\" \
+                 2>/dev/null || : > \"${0%/*}/../running\"\n";
+    let tree = tree_of(Manager::HtCondor).with_program("condor_reconfig", reads);
+    let plan = install(Manager::HtCondor, &tree.site(), &tree.options()).expect("it fits");
+    plan.apply(&tree.site()).expect("done");
+    assert!(tree.read("running").contains("GLEANER_HOOK_PREPARE_JOB = /etc/gleaner/hooks/"));
+    uninstall(Manager::HtCondor, &tree.site(), false).expect("it is there");
+    assert_eq!(tree.read("running"), "");
+}
+
+/// A `scontrol` that reads the configuration when it is told to, as slurmctld does.
+const SCONTROL: &str = r#"#!/bin/sh
+root=${0%/*}/..
+echo "$*" >> "$root/told"
+case "$1" in
+show) cat "$root/running" ;;
+reconfigure) [ ! -e "$root/down" ] && cp "$root/etc/slurm/slurm.conf" "$root/running" ;;
+esac
+"#;
+
+#[test]
+fn files_stay_while_a_running_slurm_may_still_run_them() {
+    let tree = tree_of(Manager::Slurm).with_program("scontrol", SCONTROL).with("running", "");
+    let plan = install(Manager::Slurm, &tree.site(), &tree.options()).expect("it fits");
+    plan.apply(&tree.site()).expect("done");
+    assert!(tree.read("running").contains("Prolog=/etc/gleaner"), "it was told");
+    tree.put("down", "");
+    let gone = uninstall(Manager::Slurm, &tree.site(), false).expect("it is there");
+    assert!(gone.left.iter().any(|left| left.contains("drains a node")), "{:?}", gone.left);
+    assert!(tree.has("etc/gleaner/hooks/slurm/prolog"), "a missing Prolog drains the node");
+    assert!(!tree.read("etc/slurm/slurm.conf").contains("gleaner"));
+    tree.remove("down");
+    let gone = uninstall(Manager::Slurm, &tree.site(), false).expect("it is there");
+    assert!(gone.left.iter().any(|left| left.contains("only now")), "{:?}", gone.left);
+    assert!(tree.has("etc/gleaner/hooks/slurm/prolog"), "a node may not have read it yet");
+    let gone = uninstall(Manager::Slurm, &tree.site(), false).expect("it is there");
+    assert_eq!(gone.left, [""; 0]);
+    assert!(!tree.has("etc/gleaner"));
+}
+
+#[test]
+fn files_stay_while_a_job_may_still_end_with_our_epilog() {
+    let tree = tree_of(Manager::GridEngine)
+        .with_program("qstat", "#!/bin/sh\ncat \"${0%/*}/../jobs\"\n")
+        .with("jobs", "7 0.55 shot artist r\n");
+    let plan = install(Manager::GridEngine, &tree.site(), &tree.options()).expect("it fits");
+    plan.apply(&tree.site()).expect("done");
+    let gone = uninstall(Manager::GridEngine, &tree.site(), false).expect("it is there");
+    assert!(gone.left.iter().any(|left| left.contains("jobs run now")), "{:?}", gone.left);
+    assert_eq!(tree.read("queue"), QUEUE);
+    assert!(tree.has("etc/gleaner/hooks/grid-engine/epilog"));
+    tree.put("jobs", "");
+    let gone = uninstall(Manager::GridEngine, &tree.site(), false).expect("it is there");
+    assert_eq!(gone.left, [""; 0]);
+    assert!(!tree.has("etc/gleaner"));
+}
+
+#[test]
+fn known_traps_are_named() {
+    let traps = |manager, tree: &Tree| {
+        let plan = install(manager, &tree.site(), &tree.options()).expect("it fits");
+        plan.apply(&tree.site()).expect("done");
+        let findings = check(manager, &tree.site(), &tree.options()).expect("it is there");
+        let traps = findings.into_iter().filter(|one| one.level == Level::Trap);
+        traps.map(|one| format!("{} -> {}\n", one.what, one.to_do)).collect::<String>()
+    };
+    let slurm =
+        "PrologFlags=NoHold,Alloc\nPrologEpilogTimeout=1\nHealthCheckProgram=/x\nNodeName=n1\n";
+    for (manager, tree, words) in [
+        (
+            Manager::Slurm,
+            Tree::new().with("etc/slurm/slurm.conf", slurm),
+            &["has Alloc", "PrologEpilogTimeout is shorter", "HealthCheckProgram=/x", "memory"][..],
+        ),
+        (Manager::GridEngine, tree_of(Manager::GridEngine), &["np_load_avg=1.75", "first host"]),
+        (
+            Manager::Torque,
+            tree_of(Manager::Torque)
+                .with("var/spool/torque/mom_priv/config", "$max_load 4.0\n$prologalarm 1\n"),
+            &["$max_load 4.0", "$prologalarm 1"],
+        ),
+        (Manager::OpenCue, tree_of(Manager::OpenCue), &["load average", "90 % of memory"]),
+        (Manager::Tractor, tree_of(Manager::Tractor), &["MaxLoad", "not before"]),
+        (Manager::Afanasy, tree_of(Manager::Afanasy), &["busy_cpu", "the server closes"]),
+        (Manager::Deadline, tree_of(Manager::Deadline), &["Idle Detection"]),
+        (
+            Manager::HtCondor,
+            tree_of(Manager::HtCondor)
+                .with_program("condor_config_val", "#!/bin/sh\n[ \"$1\" = START ] && echo 'NonCondorLoadAvg < 0.3' || echo GLEANER\n")
+                .with_program("condor_reconfig", "#!/bin/sh\n"),
+            &["START judges by load", "HookKeyword"],
+        ),
+        (
+            Manager::OpenPbs,
+            tree_of(Manager::OpenPbs).with("var/spool/pbs/mom_priv/config", "$ideal_load 3\n"),
+            &["$ideal_load 3"],
+        ),
+        (Manager::Qube, tree_of(Manager::Qube), &["host.processors", "load"]),
+    ] {
+        let said = traps(manager, &tree);
+        for word in words {
+            assert!(said.contains(word), "{manager}: no {word:?} in\n{said}");
+        }
+    }
+}
+
+#[test]
+fn what_is_broken_is_called_wrong() {
+    let broken = |manager, tree: &Tree, act: &dyn Fn(&Tree)| {
+        let plan = install(manager, &tree.site(), &tree.options()).expect("it fits");
+        plan.apply(&tree.site()).expect("done");
+        act(tree);
+        let findings = check(manager, &tree.site(), &tree.options()).expect("it is there");
+        let wrong = findings.into_iter().filter(|one| one.level == Level::Wrong);
+        wrong.map(|one| one.what).collect::<Vec<_>>().join("\n")
+    };
+    let slurm = || tree_of(Manager::Slurm);
+    for (act, word) in [
+        (&|tree: &Tree| tree.remove("etc/gleaner/hooks/slurm/prolog") as _, "prolog is gone"),
+        (&|tree: &Tree| tree.chmod("etc/gleaner/hooks/slurm/prolog", 0o644), "cannot be run"),
+        (&|tree: &Tree| tree.chmod("etc/gleaner/hooks/slurm/prolog", 0o777), "mode 0777"),
+        (
+            &|tree: &Tree| tree.put("etc/slurm/slurm.conf", "NodeName=n1\n"),
+            "slurm.conf has no Prolog",
+        ),
+        (&|tree: &Tree| tree.remove("etc/gleaner/hook.env"), "there is no /etc/gleaner/hook.env"),
+        (&|tree: &Tree| tree.remove("usr/local/bin/gleaner"), "the hooks do nothing"),
+        (
+            &|tree: &Tree| tree.put("etc/gleaner/hook.env", "GLEANER_TOKEN_FILE=/no/token\n"),
+            "names the token file /no/token",
+        ),
+    ] as [(&dyn Fn(&Tree), &str); 7]
+    {
+        let wrong = broken(Manager::Slurm, &slurm(), act);
+        assert!(wrong.contains(word), "no {word:?} in {wrong}");
+    }
+    let wrong = broken(Manager::GridEngine, &tree_of(Manager::GridEngine), &|tree| {
+        tree.put("queue", QUEUE);
+    });
+    assert!(wrong.contains("queue all.q has prolog NONE"), "{wrong}");
+    let wrong =
+        broken(Manager::OpenPbs, &tree_of(Manager::OpenPbs), &|tree| tree.remove("hook-gleaner"));
+    assert!(wrong.contains("the server has no hook gleaner"), "{wrong}");
+    let wrong = broken(Manager::Qube, &tree_of(Manager::Qube), &|tree| {
+        tree.put("usr/local/pfx/qube/flightCheck/agenda/pre/gleaner-preflight", "");
+    });
+    assert!(wrong.contains("booked twice"), "{wrong}");
+}

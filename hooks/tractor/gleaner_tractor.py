@@ -1,0 +1,75 @@
+"""Tells Gleaner of what a Tractor blade runs.
+
+`Gleaner` goes before the blade's own status filter class, whose every method still runs, with what
+it returns and raises. The blade calls a filter when a command has been launched, so cores are
+freed some milliseconds after the command's start and not before it.
+
+Nothing of ours may fail or delay a command: everything is caught, and each call is bounded.
+"""
+
+import sys
+
+# On the blade's own disk: SiteModulesPath may be on the network.
+HOOKS = "/etc/gleaner/hooks/tractor"
+
+
+def _hooks():
+    """The module that calls the hook; none where Gleaner is not installed on this host."""
+    try:
+        if HOOKS not in sys.path:
+            sys.path.append(HOOKS)
+        import gleaner_hook
+
+        return gleaner_hook
+    except Exception:
+        return None
+
+
+def _name(hooks, cmd):
+    """A booking for a command: by its ids where the blade has them, else by its process."""
+    ids = [getattr(cmd, name, None) for name in ("jid", "tid", "cid")]
+    if all(part is not None for part in ids):
+        return hooks.booking("tractor", *ids)
+    return hooks.booking("tractor", "process", getattr(cmd, "pid", None) or id(cmd))
+
+
+def _process(cmd):
+    try:
+        process = int(getattr(cmd, "pid", 0) or 0)
+        return process if process > 1 else None
+    except Exception:
+        return None
+
+
+def _begin(cmd):
+    hooks = _hooks()
+    if hooks is not None:
+        try:
+            hooks.preflight(_name(hooks, cmd), process=_process(cmd))
+        except Exception:
+            pass
+
+
+def _end(cmd):
+    hooks = _hooks()
+    if hooks is not None:
+        try:
+            hooks.postflight(_name(hooks, cmd))
+        except Exception:
+            pass
+
+
+class Gleaner(object):
+    """Goes before a status filter: `class TractorSiteStatusFilter(Gleaner, TrStatusFilter)`."""
+
+    def SubprocessStarted(self, cmd):
+        _begin(cmd)
+        return super(Gleaner, self).SubprocessStarted(cmd)
+
+    def SubprocessFailedToStart(self, cmd):
+        _end(cmd)
+        return super(Gleaner, self).SubprocessFailedToStart(cmd)
+
+    def SubprocessEnded(self, cmd):
+        _end(cmd)
+        return super(Gleaner, self).SubprocessEnded(cmd)
