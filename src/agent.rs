@@ -84,13 +84,47 @@ pub(crate) struct Args {
     #[arg(long, env = "GLEANER_AGENT_WASM_MEMORY_MIB", value_name = "MIB")]
     #[serde(skip_serializing_if = "Option::is_none")]
     wasm_memory_mib: Option<u32>,
+    /// Most memory of one replica of a kernel with a specification, in MiB [default: 4096].
+    #[arg(long, env = "GLEANER_AGENT_KERNEL_MEMORY_MIB", value_name = "MIB")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kernel_memory_mib: Option<u32>,
     /// Seconds between two samples of this host for the monitor [default: 10].
     #[arg(long, env = "GLEANER_AGENT_SAMPLE_INTERVAL_S", value_name = "SECONDS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     sample_interval_s: Option<u64>,
+    /// Process (by its name, such as rqd) whose children are renders, for farm managers without
+    /// hooks. May be given often.
+    #[arg(long, value_name = "NAME")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(rename = "watch_workers")]
+    watch_worker: Vec<String>,
+    /// For how long a job may have a task that a render drives out kept frozen, in seconds; 0 to
+    /// keep none [default: 1800].
+    #[arg(long, env = "GLEANER_AGENT_KEEP_S_MAX", value_name = "SECONDS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    keep_s_max: Option<u64>,
+    #[command(flatten)]
+    #[serde(skip_serializing_if = "CommandArgs::is_empty")]
+    commands: CommandArgs,
     #[command(flatten)]
     #[serde(skip_serializing_if = "PreferenceArgs::is_empty")]
     preferences: PreferenceArgs,
+}
+
+/// What holds for commands, as far as it may stand on a command line.
+#[derive(Debug, clap::Args, Serialize)]
+struct CommandArgs {
+    /// Where commands cannot be confined: required (none run), available (with what there is), off
+    /// (nothing confines them anywhere) [default: required].
+    #[arg(long, env = "GLEANER_AGENT_CONFINE", value_name = "HOW")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    confine: Option<String>,
+}
+
+impl CommandArgs {
+    fn is_empty(&self) -> bool {
+        self.confine.is_none()
+    }
 }
 
 /// The owner's wishes that may stand on a command line; all of them may stand in a file.

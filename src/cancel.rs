@@ -21,7 +21,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     process::block_on(async {
         let client = args.options.client()?;
         let job: JobStatus = client.delete(&format!("/v1/jobs/{}", args.job)).await?;
-        match args.options.format {
+        match args.options.format() {
             Format::Json => show::json(&job),
             Format::Table => jobs::print(&[job], Format::Table),
         }

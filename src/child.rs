@@ -67,6 +67,11 @@ impl Child {
         Ok(Self { name: name.into(), log: log.path.clone(), process, group, stdout })
     }
 
+    /// Its number, which is its own as long as nobody has waited for it.
+    pub(crate) fn pid(&self) -> i32 {
+        self.group.as_raw_nonzero().get()
+    }
+
     /// The next line that it prints.
     pub(crate) async fn line(&mut self, within: Duration) -> anyhow::Result<String> {
         let Some(stdout) = &mut self.stdout else { bail!("{} prints nothing", self.name) };

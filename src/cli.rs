@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    agent, broker, cancel, demo, doctor, explain, fetch, forget, hook, hosts, jobs, monitor,
-    simulate, stop, submit, wait,
+    agent, broker, cancel, completions, demo, doctor, explain, farm, fetch, forget, hook, hosts,
+    jobs, kernel, manual, monitor, simulate, stop, submit, wait,
 };
 
 /// Harvests the idle cores of render farms and desktops for background work, and is gone when a
@@ -29,10 +29,11 @@ Exit codes:
   0  done
   1  it failed: a job has failed workunits, a check did not hold
   2  the command line or a configuration file is wrong
-  3  the broker cannot be reached
+  3  the broker, or the monitor, cannot be reached
   4  there is no such job, workunit or file
-  5  the broker refused, and said why
+  5  it refused, and said why
   6  a time-out that was asked for ran out
+
 gleaner hook always exits with 0.";
 
 #[derive(Debug, Subcommand)]
@@ -45,7 +46,10 @@ pub(crate) enum Command {
     Agent(agent::Args),
     /// Called by a farm manager before and after each render on this host.
     Hook(hook::Args),
-    /// Ends all harvest on this host, until it is lifted.
+    /// Installs, checks or takes away the hooks with a farm manager; shows, stops and resumes the
+    /// harvest of the whole farm.
+    Farm(farm::Args),
+    /// Ends all harvest on this host, until it is lifted; `gleaner farm stop` does on all hosts.
     Stop(stop::Args),
     /// Submits a job.
     Submit(submit::Args),
@@ -65,12 +69,18 @@ pub(crate) enum Command {
     Explain(explain::Args),
     /// Lists the hosts.
     Hosts(hosts::Args),
+    /// Runs the built-in kernels here: volumes, surfaces, components, scans.
+    Kernel(kernel::Args),
     /// Compares policies on modelled and recorded farms.
     Simulate(simulate::Args),
     /// Says what isolates harvested work on this host, and measures how fast it is gone.
     Doctor(doctor::Args),
     /// Shows the whole thing at work on this machine.
     Demo(demo::DemoArgs),
+    /// Prints what a shell needs to complete these commands.
+    Completions(completions::Args),
+    /// Writes the manual pages.
+    Man(manual::Args),
     /// Renders one frame of the demo.
     #[command(hide = true)]
     DemoRender(demo::render::RenderArgs),

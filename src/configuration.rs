@@ -69,20 +69,23 @@ fn read(path: &Path, default_toml: &str) -> Result<Table, ConfigurationError> {
     };
     check("", &table)?;
     for (part, value) in &table {
-        value.as_table().map_or(Ok(()), |keys| check(part, keys))?;
+        let tables = value.as_array().into_iter().flatten().chain([value]);
+        tables.filter_map(toml::Value::as_table).try_for_each(|keys| check(part, keys))?;
     }
     Ok(table)
 }
 
 /// The keys of a commented default file, those included that are commented out, by the table that
-/// they stand in; tables are keys of the first, which has no name.
+/// they stand in; tables, and lists of them, are keys of the first, which has no name.
 fn keys(default_toml: &str) -> BTreeMap<&str, Vec<&str>> {
     let is_name = |key: &str| key.chars().all(|c| c.is_ascii_lowercase() || c == '_');
     let mut keys = BTreeMap::from([("", Vec::new())]);
     let mut part = "";
     for line in default_toml.lines() {
         let line = line.trim_start_matches("# ");
-        if let Some(name) = line.strip_prefix('[').and_then(|name| name.strip_suffix(']')) {
+        let is_header = line.starts_with('[') && line.ends_with(']');
+        if is_header {
+            let name = line.trim_start_matches('[').trim_end_matches(']');
             part = name;
             keys.entry("").or_default().push(name);
         } else if let Some((key, _)) = line.split_once(" = ").filter(|(key, _)| is_name(key)) {
@@ -160,6 +163,28 @@ mod tests {
         let keys = keys("a = 1\n# b = 2\n# prose = of no key here\n[t]\n# c = 3\nd = 4\n");
         assert_eq!(keys.get(""), Some(&vec!["a", "b", "prose", "t"]));
         assert_eq!(keys.get("t"), Some(&vec!["c", "d"]));
+    }
+
+    #[test]
+    fn keys_in_lists_of_tables_are_known_too() {
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        let load_monitor = |text: &str| -> Result<gleaner_monitor::Config, String> {
+            fs::write(file.path(), text).expect("written");
+            load(gleaner_monitor::DEFAULT_TOML, Some(file.path()), &Table::new())
+                .map_err(|error| format!("{:#}", anyhow::Error::from(error)))
+        };
+        let group = "[[group]]\nname = 'desks'\nhosts = ['ws-*']\n";
+        let config = load_monitor(&format!("{group}{}", group.replace("desks", "more")));
+        assert_eq!(config.expect("valid").groups.len(), 2);
+        for (text, key, near) in [
+            ("reserve_core = 1", "reserve_core", "reserve_cores"),
+            ("[[schedules]]", "schedules", "schedule"),
+            ("[[schedule]]\ntimezone = 'UTC'", "timezone", "time_zone"),
+        ] {
+            let error = load_monitor(&format!("{group}{text}")).expect_err(text);
+            let expected = format!("unknown key {key:?}; did you mean {near:?}?");
+            assert!(error.contains(&expected), "{error}");
+        }
     }
 
     #[test]

@@ -1,23 +1,40 @@
-//! `gleaner doctor`: what isolates harvested work on this host, and how fast it is gone.
+//! `gleaner doctor`: what isolates harvested work on this host and confines its commands, how fast it
+//! is gone, how much renders suffer from it, and what the agent itself takes.
 
+mod bench;
+mod family;
+mod hog;
+mod idle;
+mod interference;
+mod load;
+mod probe;
 mod release;
 
+use std::path::Path;
 use std::process::ExitCode;
 
-use gleaner_agent::Isolation;
+use gleaner_agent::{Config, Confinement, Isolation, confinement};
 use gleaner_isolation::{Enclosure, Report};
+use serde::Serialize;
 
 use crate::client::Format;
 use crate::{process, show};
 
-/// Says which control groups isolate harvested work on this host, what is missing, what that
-/// costs, and the command that mends it.
+/// Says which control groups isolate harvested work on this host, and what its kernel has to
+/// confine commands with, for whoever asks: what is missing, what that costs, and what mends it.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
     #[command(subcommand)]
     measure: Option<Measure>,
-    /// The way of isolation to look at: auto, cgroup2, cgroup1 or process-groups.
+    #[command(flatten)]
+    how: How,
+}
+
+/// What all of it is asked.
+#[derive(Debug, clap::Args)]
+struct How {
+    /// The way of isolation: auto, cgroup2, cgroup1 or process-groups.
     #[arg(long, default_value = "auto", value_name = "WAY")]
     isolation: Isolation,
     /// How to print it.
@@ -30,22 +47,59 @@ enum Measure {
     /// Measures how long harvested work takes to stop when a render starts: a real broker, a real
     /// agent and the real hook, judged from outside.
     Release(release::Args),
+    /// Measures how much slower a render runs because of harvested work that wants the same:
+    /// arithmetic, memory or a disk; announced by the hook on all cores or on half of them, or
+    /// not at all. Beside it the same work at niceness 19 and in the idle class, without Gleaner.
+    Interference(interference::Args),
+    /// Measures what the agent itself takes while it has nothing to run: CPU time and memory.
+    Idle(idle::Args),
+    /// What is harvested for the measurement of interference.
+    #[command(hide = true)]
+    Hog(hog::Args),
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.measure {
         Some(Measure::Release(args)) => process::block_on(release::run(args)),
+        Some(Measure::Interference(args)) => process::block_on(interference::run(args)),
+        Some(Measure::Idle(args)) => process::block_on(idle::run(args)),
+        Some(Measure::Hog(args)) => hog::run(&args),
         None => {
-            let trial = Enclosure::open(args.isolation, &format!("doctor-{}", std::process::id()));
-            let report = trial.report();
+            let trial =
+                Enclosure::open(args.how.isolation, &format!("doctor-{}", std::process::id()));
+            let isolation = trial.report();
             trial.remove()?;
-            match args.format {
-                Format::Json => show::json(&report),
-                Format::Table => print(&report),
+            let folder = tempfile::tempdir()?;
+            let program = Path::new("/proc/self/exe");
+            let commands = confinement(&Config::default(), program, &folder.path().join("trial"))?;
+            match args.how.format {
+                Format::Json => show::json(&Found { isolation, commands }),
+                Format::Table => {
+                    print(&isolation);
+                    print_commands(&commands);
+                }
             }
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+/// What was found out.
+#[derive(Debug, Serialize)]
+struct Found {
+    #[serde(flatten)]
+    isolation: Report,
+    commands: Confinement,
+}
+
+fn print_commands(commands: &Confinement) {
+    show::line(format_args!("commands, run by this user, are {}", commands.in_words()));
+    let rows = commands.layers.iter().map(|one| {
+        let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".into());
+        let granted = if one.granted { "granted" } else { "missing" };
+        [one.layer.to_string(), granted.into(), or_dash(&one.why), or_dash(&one.mend)]
+    });
+    show::line(show::table(["layer", "here", "why not", "what mends it"], rows.collect()));
 }
 
 fn print(report: &Report) {

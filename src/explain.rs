@@ -22,7 +22,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let path = path(&args.subject)?;
     process::block_on(async {
         let explanation: Explanation = args.options.client()?.get(&path).await?;
-        match args.options.format {
+        match args.options.format() {
             Format::Json => show::json(&explanation),
             Format::Table => {
                 show::line(format_args!("{}: {}", explanation.subject, explanation.summary));

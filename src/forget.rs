@@ -24,7 +24,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         for id in &args.jobs {
             // What it was, for the record.
             let job: JobStatus = client.post(&format!("/v1/jobs/{id}/forget"), &()).await?;
-            match args.options.format {
+            match args.options.format() {
                 Format::Json => show::json(&job),
                 Format::Table => jobs::print(&[job], Format::Table),
             }

@@ -11,7 +11,7 @@ use clap::Parser;
 use gleaner_hooks::limits::{DEADLINE_OF_ENVIRONMENT_MAX, NOTIFY_DEADLINE};
 use gleaner_hooks::{
     Farm, Heirs, HookInvocation, SecurePost, SecurePoster, become_ordinary, become_urgent,
-    notify_to_exit, run_to_exit, say,
+    notify_to_exit, run_to_exit, say, watch_to_exit,
 };
 use gleaner_protocol::farm::HookKind;
 use gleaner_protocol::{HostName, Span};
@@ -33,6 +33,12 @@ enum Kind {
     Preflight(Options),
     /// A render has ended.
     Postflight(Options),
+    /// Ends a booking with a process. Started by the hook itself.
+    #[command(hide = true)]
+    Watch {
+        /// What to wait for, as the hook writes it.
+        message: OsString,
+    },
     /// Tells the monitor of an event. Started by the hook itself.
     #[command(hide = true)]
     Notify {
@@ -43,7 +49,8 @@ enum Kind {
 
 #[derive(Debug, clap::Args)]
 struct Options {
-    /// Whose environment variables say what is rendered: generic, qube or slurm.
+    /// Whose variables and arguments say what is rendered: generic, grid-engine, htcondor,
+    /// opencue, pbs, qube or slurm.
     #[arg(long, env = "GLEANER_FARM", default_value = "generic")]
     farm: String,
     /// The run folder that this host's agent uses [default: as the agent's].
@@ -71,6 +78,13 @@ struct Options {
     /// GLEANER_HOOK_DEADLINE_MS, which counts for at most 2000, else 500].
     #[arg(long, value_name = "MS")]
     deadline_ms: Option<u64>,
+    /// The render's process: the booking ends with it, whatever becomes of it. A postflight then
+    /// waits for that end, in another process.
+    #[arg(long, value_name = "PID")]
+    until_end_of: Option<i32>,
+    /// The arguments that the farm manager gave its hook.
+    #[arg(last = true, value_name = "ARGUMENT")]
+    arguments: Vec<OsString>,
 }
 
 impl Options {
@@ -100,6 +114,10 @@ impl Options {
         if let Some(limit) = time(self.deadline_ms, "GLEANER_HOOK_DEADLINE_MS") {
             invocation.deadline = limit;
         }
+        invocation.until_end_of = self.until_end_of;
+        // A place must stay a place, so what is no UTF-8 is not left out.
+        let arguments = self.arguments.iter().map(|word| word.to_string_lossy());
+        invocation.environment = invocation.environment.with_arguments(arguments);
         invocation.notes = notes;
         invocation
     }
@@ -121,7 +139,9 @@ struct HookCli {
 /// loaded, and calms down first thing.
 pub(crate) fn run_if_asked(arguments: &[OsString]) -> Option<ExitCode> {
     match arguments {
-        [_, hook, notify, ..] if hook == "hook" && notify == "notify" => become_ordinary(),
+        [_, hook, word, ..] if hook == "hook" && (word == "notify" || word == "watch") => {
+            become_ordinary();
+        }
         [_, hook, ..] if hook == "hook" => become_urgent(Heirs::Urgent),
         _ => return None,
     }
@@ -168,22 +188,32 @@ pub(crate) fn run_in_spite_of(error: &clap::Error, arguments: &[OsString]) -> Op
         host: given("--host", "GLEANER_HOST"),
         agent_timeout_ms: number("--agent-timeout-ms"),
         deadline_ms: number("--deadline-ms"),
+        until_end_of: words.value_of("--until-end-of").and_then(|text| text.parse().ok()),
+        arguments: words.arguments().map(OsString::from).collect(),
     };
     run_to_exit(options.invocation(kind, vec![error.to_string()]))
 }
 
-/// The words of a hook's command line after `hook`, right or wrong.
-struct Words<'a>(&'a [Cow<'a, str>]);
+/// The words of a hook's command line after `hook`, right or wrong: ours, and those after `--`,
+/// which are the farm manager's or even a job's.
+struct Words<'a>(&'a [Cow<'a, str>], &'a [Cow<'a, str>]);
 
 impl<'a> Words<'a> {
     /// None where they are not a hook's. The program's own flags may stand before it.
     fn of_hook(words: &'a [Cow<'a, str>]) -> Option<Self> {
         let hook = words.iter().position(|word| !word.starts_with('-'))?;
-        (words[hook] == "hook").then(|| Self(&words[hook + 1..]))
+        let words = (words[hook] == "hook").then(|| &words[hook + 1..])?;
+        let ours = words.iter().position(|word| word == "--").unwrap_or(words.len());
+        Some(Self(&words[..ours], words.get(ours + 1..).unwrap_or_default()))
+    }
+
+    fn arguments(&self) -> impl Iterator<Item = &str> {
+        self.1.iter().map(AsRef::as_ref)
     }
 
     fn command(&self) -> Option<&str> {
-        let is_command = |word: &&str| matches!(*word, "preflight" | "postflight" | "notify");
+        let is_command =
+            |word: &&str| matches!(*word, "preflight" | "postflight" | "notify" | "watch");
         self.0.iter().map(AsRef::as_ref).find(is_command)
     }
 
@@ -203,6 +233,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
     let (kind, options) = match args.kind {
         Kind::Preflight(options) => (HookKind::Preflight, options),
         Kind::Postflight(options) => (HookKind::Postflight, options),
+        Kind::Watch { message } => watch_to_exit(&message.to_string_lossy(), None),
         Kind::Notify { message } => {
             let tls: SecurePoster = post_through_tls;
             notify_to_exit(&message.to_string_lossy(), Some(tls), NOTIFY_DEADLINE);
@@ -253,6 +284,10 @@ mod tests {
             assert_eq!(words.command(), command, "{text}");
             assert_eq!(words.value_of("--run-dir").as_deref(), run_dir, "{text}");
         }
+        let theirs = line("hook preflight --typo -- --run-dir=/theirs postflight");
+        let words = Words::of_hook(&theirs).expect("a hook's");
+        assert_eq!((words.command(), words.value_of("--run-dir")), (Some("preflight"), None));
+        assert_eq!(words.arguments().collect::<Vec<_>>(), ["--run-dir=/theirs", "postflight"]);
         for text in ["jobs hook", "-q", "submit command -- hook preflight"] {
             assert!(Words::of_hook(&line(text)).is_none(), "{text}");
         }

@@ -17,7 +17,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     process::block_on(async {
         let hosts: Vec<HostStatus> = args.options.client()?.get("/v1/hosts").await?;
-        match args.options.format {
+        match args.options.format() {
             Format::Json => show::json(&hosts),
             Format::Table => print(&hosts),
         }
@@ -36,6 +36,7 @@ fn print(hosts: &[HostStatus]) {
         "counted",
         "disagreed",
         "gave back",
+        "alarm, or why closed",
     ];
     let rows = hosts.iter().map(|host| {
         [
@@ -48,6 +49,7 @@ fn print(hosts: &[HostStatus]) {
             host.reported.to_string(),
             host.disagreed.to_string(),
             host.released.to_string(),
+            host.alarm.clone().or_else(|| host.closed.clone()).unwrap_or_default(),
         ]
     });
     show::line(show::table(header, rows.collect()));

@@ -27,7 +27,7 @@ pub(crate) struct StatusArgs {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     process::block_on(async {
         let jobs: Vec<JobStatus> = args.options.client()?.get("/v1/jobs").await?;
-        print(&jobs, args.options.format);
+        print(&jobs, args.options.format());
         Ok(ExitCode::SUCCESS)
     })
 }
@@ -37,7 +37,7 @@ pub(crate) fn run_status(args: StatusArgs) -> anyhow::Result<ExitCode> {
         let client = args.options.client()?;
         let job: JobStatus = client.get(&format!("/v1/jobs/{}", args.job)).await?;
         let failed = job.failed > 0;
-        match args.options.format {
+        match args.options.format() {
             Format::Json => show::json(&job),
             Format::Table => print(&[job], Format::Table),
         }

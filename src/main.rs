@@ -6,16 +6,20 @@ mod cancel;
 mod child;
 mod cli;
 mod client;
+mod completions;
 mod configuration;
 mod demo;
 mod doctor;
 mod explain;
 mod failure;
+mod farm;
 mod fetch;
 mod forget;
 mod hook;
 mod hosts;
 mod jobs;
+mod kernel;
+mod manual;
 mod monitor;
 mod process;
 mod release_watch;
@@ -32,8 +36,9 @@ use clap::Parser;
 use cli::{Cli, Command};
 
 fn main() -> ExitCode {
-    // Runner processes are this binary too, and start by the dozen: nothing comes before them.
+    // Runners and comparers are this binary too, and start by the dozen: nothing comes before them.
     gleaner_agent::run_as_runner_if_asked();
+    gleaner_broker::run_as_comparer_if_asked();
     let arguments: Vec<OsString> = std::env::args_os().collect();
     if let Some(code) = hook::run_if_asked(&arguments) {
         return code;
@@ -57,6 +62,7 @@ fn main() -> ExitCode {
         Command::Monitor(args) => monitor::run(args),
         Command::Agent(args) => agent::run(args),
         Command::Hook(args) => return hook::run(args),
+        Command::Farm(args) => farm::run(args),
         Command::Submit(args) => submit::run(args),
         Command::Jobs(args) => jobs::run(args),
         Command::Status(args) => jobs::run_status(args),
@@ -66,9 +72,12 @@ fn main() -> ExitCode {
         Command::Forget(args) => forget::run(args),
         Command::Explain(args) => explain::run(args),
         Command::Hosts(args) => hosts::run(args),
+        Command::Kernel(args) => kernel::run(args, cli.quiet),
         Command::Stop(args) => stop::run(&args),
         Command::Simulate(args) => simulate::run(args, cli.quiet),
         Command::Doctor(args) => doctor::run(args),
+        Command::Completions(args) => Ok(completions::run(&args)),
+        Command::Man(args) => manual::run(&args),
         Command::Demo(args) => process::block_on(demo::run(args)),
         Command::DemoRender(args) => demo::render::run(args),
     };

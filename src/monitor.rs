@@ -40,6 +40,10 @@ pub(crate) struct Args {
     #[arg(long, env = "GLEANER_TOKEN_FILE", value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     token_file: Option<PathBuf>,
+    /// File with the token that whoever stops or resumes the farm must present instead.
+    #[arg(long, env = "GLEANER_MONITOR_ADMIN_TOKEN_FILE", value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    admin_token_file: Option<PathBuf>,
     /// Certificates (PEM) to trust for https:// instead of the system's.
     #[arg(long, env = "GLEANER_CA_FILE", value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -64,10 +68,32 @@ pub(crate) struct Args {
     #[arg(long, env = "GLEANER_MONITOR_BOOKING_LIMIT_S", value_name = "SECONDS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     booking_limit_s: Option<f64>,
-    /// JSON list of the farm's allocations to poll.
+    /// Farm manager to poll: slurm, grid-engine, openpbs, htcondor, qube, opencue, afanasy, deadline,
+    /// flamenco, tractor or json.
+    #[arg(long, env = "GLEANER_MONITOR_POLL", value_name = "MANAGER")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    poll: Option<gleaner_monitor::Manager>,
+    /// Where afanasy, deadline, flamenco, tractor or json is polled; alone it is that of a JSON list of allocations.
     #[arg(long, env = "GLEANER_MONITOR_POLL_URL", value_name = "URL")]
     #[serde(skip_serializing_if = "Option::is_none")]
     poll_url: Option<String>,
+    /// Hosts whose RQD opencue asks, each with the name that it has here where that is another one.
+    #[arg(
+        long,
+        env = "GLEANER_MONITOR_POLL_HOSTS",
+        value_name = "[NAME=]HOST[:PORT],…",
+        value_delimiter = ','
+    )]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    poll_hosts: Vec<String>,
+    /// Where flamenco publishes by MQTT what changes, to be polled at once: mqtt://HOST or mqtts://USER@HOST.
+    #[arg(long, env = "GLEANER_MONITOR_POLL_EVENTS_URL", value_name = "URL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    poll_events_url: Option<String>,
+    /// File with the password of that user.
+    #[arg(long, env = "GLEANER_MONITOR_POLL_EVENTS_PASSWORD_FILE", value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    poll_events_password_file: Option<PathBuf>,
     /// Time between two polls [default: 15].
     #[arg(long, env = "GLEANER_MONITOR_POLL_INTERVAL_S", value_name = "SECONDS")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -76,6 +102,11 @@ pub(crate) struct Args {
     #[arg(long, env = "GLEANER_MONITOR_RECORD", value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     record: Option<PathBuf>,
+    /// Folder of this monitor's own, in which a stop of the farm, and what it knows of the hosts,
+    /// outlive it.
+    #[arg(long, env = "GLEANER_MONITOR_STATE_DIR", value_name = "DIR")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state_dir: Option<PathBuf>,
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {

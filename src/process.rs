@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, Write};
 
 use anyhow::Context;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 /// Logs to stderr.
@@ -47,11 +48,25 @@ pub(crate) fn install_crypto() {
 
 /// Ends when the process is told to stop: SIGINT or SIGTERM.
 pub(crate) async fn stopped() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate()).expect("a handler can be installed");
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = tokio::signal::ctrl_c() => {}
+    Stops::new().next().await;
+}
+
+/// Each time that the process is told to stop: SIGINT or SIGTERM.
+pub(crate) struct Stops([Signal; 2]);
+
+impl Stops {
+    pub(crate) fn new() -> Self {
+        let kinds = [SignalKind::terminate(), SignalKind::interrupt()];
+        Self(kinds.map(|kind| signal(kind).expect("a handler can be installed")))
+    }
+
+    /// Ends at the next one since this was made, or since the last one.
+    pub(crate) async fn next(&mut self) {
+        let [terminate, interrupt] = &mut self.0;
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
     }
 }
 

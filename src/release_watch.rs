@@ -1,7 +1,8 @@
 //! How long a host's harvested work takes to stop when a render starts, seen from outside.
 //!
 //! While a hook runs, a thread looks many times per millisecond at the processes that the
-//! host's agent has noted in its run folder. Neither the hook nor the agent is asked.
+//! host's agent has noted in its run folder: those that lead each replica's group, which is where
+//! kernels compute. Neither the hook nor the agent is asked.
 //!
 //! # Invariants
 //! - A process counts as working until it is seen stopped, frozen, killed or gone, or waiting
@@ -9,7 +10,8 @@
 //! - The time counts from before the hook's process is made.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -24,6 +26,8 @@ use tokio::sync::oneshot;
 const CADENCE: Duration = Duration::from_micros(200);
 /// How long it must have stayed calm after the hook has ended.
 const SETTLED: Span = Span::from_millis(3);
+/// CPU time after which a runner computes: it has used a few milliseconds when it is ready.
+const STARTED: Span = Span::from_millis(20);
 /// After how long the watch ends whatever runs.
 const WATCH_MAX: Span = Span::from_secs(2);
 
@@ -76,6 +80,14 @@ pub(crate) fn working_now(run_dir: &RunDir) -> usize {
     Looker::new(run_dir).working()
 }
 
+/// How many of them compute: they are at work, and have had more of a core than it takes to start
+/// one.
+pub(crate) fn computing_now(run_dir: &RunDir) -> usize {
+    let mut looker = Looker::new(run_dir);
+    looker.working();
+    looker.known.values().filter(|watched| watched.works && watched.has_started()).count()
+}
+
 fn watch(
     run_dir: &RunDir,
     allowed: usize,
@@ -84,14 +96,14 @@ fn watch(
 ) -> Release {
     let mut looker = Looker::new(run_dir);
     let mut record = Record::default();
-    record.note(boottime(), looker.working() > allowed);
+    record.note(boottime(), looker.too_many(allowed));
     // Nobody waits for it only where the command is being stopped.
     let _ = looked.send(());
     let started = boottime();
     loop {
         thread::sleep(CADENCE);
         let ended = hook_ended.load(Ordering::Acquire);
-        let too_many = looker.working() > allowed;
+        let too_many = looker.too_many(allowed);
         let now = boottime();
         record.note(now, too_many);
         if (ended && record.calm_for(now) >= SETTLED) || now.since(started) >= WATCH_MAX {
@@ -128,56 +140,105 @@ impl Record {
 
 struct Looker<'a> {
     run_dir: &'a RunDir,
-    /// CPU time of each process when it was looked at last, in nanoseconds.
-    cpu_ns: BTreeMap<TaskGroup, u64>,
+    known: BTreeMap<TaskGroup, Watched>,
 }
 
 impl<'a> Looker<'a> {
     const fn new(run_dir: &'a RunDir) -> Self {
-        Self { run_dir, cpu_ns: BTreeMap::new() }
+        Self { run_dir, known: BTreeMap::new() }
     }
 
+    /// Whether more than `allowed` processes work. Those that were seen at work last are looked at
+    /// first: while they are too many, none of the others matters.
+    fn too_many(&mut self, allowed: usize) -> bool {
+        let at_work = self.known.values_mut().filter(|watched| watched.works);
+        at_work.map(Watched::look).filter(|works| *works).count() > allowed
+            || self.working() > allowed
+    }
+
+    /// How many processes work.
     fn working(&mut self) -> usize {
         // A folder that cannot be read has no work: the agent could not start any either.
         let groups = self.run_dir.groups().unwrap_or_default();
-        groups.into_iter().filter(|group| self.is_working(*group)).count()
-    }
-
-    fn is_working(&mut self, group: TaskGroup) -> bool {
-        let Ok(stat) = ProcessStat::of(group.pgid) else { return false };
-        if stat.start_ticks != group.leader_start_ticks {
-            return false;
+        self.known.retain(|group, _| groups.contains(group));
+        for group in groups {
+            if !self.known.contains_key(&group)
+                && let Some(watched) = Watched::open(group)
+            {
+                self.known.insert(group, watched);
+            }
         }
-        let ran = self.has_run(group);
-        match stat.state {
-            'R' => !is_dying(group.pgid),
-            // So it also stands in the freezer of a control group of the first version, where it
-            // uses no time.
-            'D' => ran && !is_dying(group.pgid),
-            _ => false,
-        }
-    }
-
-    /// Whether it has had CPU time since the last look.
-    fn has_run(&mut self, group: TaskGroup) -> bool {
-        let text = fs::read_to_string(format!("/proc/{}/schedstat", group.pgid));
-        let now = text.ok().and_then(|text| text.split(' ').next()?.parse().ok());
-        let Some(now) = now else { return true };
-        self.cpu_ns.insert(group, now).is_none_or(|before| now > before)
+        self.known.values_mut().map(Watched::look).filter(|works| *works).count()
     }
 }
 
-/// Whether it has been killed: what it still does is to give back what it has, and none of it is
-/// an instruction of its own.
-fn is_dying(pid: i32) -> bool {
-    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let kill = 1_u64 << (SIGKILL - 1);
-    let pending = |line: &str| {
-        let set = line.strip_prefix("SigPnd:").or_else(|| line.strip_prefix("ShdPnd:"))?;
-        u64::from_str_radix(set.trim(), 16).ok()
-    };
+/// The process that leads a group. What is read of it stays open: to look is to read, and of
+/// nobody who got its number since.
+struct Watched {
+    stat: File,
+    schedstat: File,
+    /// CPU time when it was looked at last, in nanoseconds.
+    cpu_ns: Option<u64>,
+    /// Whether it worked then.
+    works: bool,
+}
+
+impl Watched {
+    /// None where it has ended.
+    fn open(group: TaskGroup) -> Option<Self> {
+        let pid = group.pgid;
+        let file = |name| File::open(format!("/proc/{pid}/{name}"));
+        let (stat, schedstat) = (file("stat").ok()?, file("schedstat").ok()?);
+        let is_it = text_of(&stat)
+            .and_then(|text| ProcessStat::parse(&text))
+            .is_some_and(|stat| stat.start_ticks == group.leader_start_ticks);
+        is_it.then_some(Self { stat, schedstat, cpu_ns: None, works: false })
+    }
+
+    /// Whether it works.
+    fn look(&mut self) -> bool {
+        let text = text_of(&self.stat).unwrap_or_default();
+        self.works = match ProcessStat::parse(&text).map(|stat| stat.state) {
+            Some('R') => !is_dying(&text),
+            // So it also stands in the freezer of a control group of the first version, where it
+            // uses no time.
+            Some('D') => self.has_run() && !is_dying(&text),
+            _ => false,
+        };
+        self.works
+    }
+
+    /// Whether it has had CPU time since the last look.
+    fn has_run(&mut self) -> bool {
+        let Some(now) = self.cpu_time_ns() else { return true };
+        self.cpu_ns.replace(now).is_none_or(|before| now > before)
+    }
+
+    fn has_started(&self) -> bool {
+        self.cpu_time_ns().is_some_and(|ns| Span::from_micros(ns / 1_000) >= STARTED)
+    }
+
+    fn cpu_time_ns(&self) -> Option<u64> {
+        text_of(&self.schedstat)?.split(' ').next()?.parse().ok()
+    }
+}
+
+/// A small file of `/proc`, read again; none where its process has ended.
+fn text_of(file: &File) -> Option<String> {
+    let mut bytes = [0; 1024];
+    let read = file.read_at(&mut bytes, 0).ok()?;
+    Some(String::from_utf8_lossy(&bytes[..read]).into_owned())
+}
+
+/// Whether a process has been killed, by its line in `/proc`: what it still does is to give back
+/// what it has, and none of it is an instruction of its own.
+fn is_dying(line: &str) -> bool {
+    let behind_name = line.rsplit_once(')').map_or("", |(_, tail)| tail);
+    let mut fields = behind_name.split_ascii_whitespace();
+    let mapped_bytes = fields.nth(20).and_then(|field| field.parse::<u64>().ok());
+    let pending = fields.nth(7).and_then(|field| field.parse::<u64>().ok());
     // One that is past its signals has given back its memory, or is about to.
-    !text.contains("VmRSS:") || text.lines().filter_map(pending).any(|set| set & kill != 0)
+    mapped_bytes == Some(0) || pending.is_some_and(|set| set >> (SIGKILL - 1) & 1 == 1)
 }
 
 const SIGKILL: u32 = 9;
@@ -235,6 +296,18 @@ mod tests {
         let (_one, _) = Busy::start(&run_dir);
         let watch = ReleaseWatch::start(run_dir.clone(), 1).await.expect("a watch");
         assert_eq!(watch.finish(), Release { took: None, unfinished: false });
+    }
+
+    #[test]
+    fn who_is_killed_or_has_no_memory_is_dying() {
+        let line = |mapped: u64, pending: u64| {
+            let before = "7 (a) b) R 1 7 7 0 -1 0 0 0 0 0 5 6 7 8 20 0 3 0 99";
+            format!("{before} {mapped} 0 1 2 3 4 5 6 {pending} 0 0 0")
+        };
+        assert!(!is_dying(&line(4096, 0)));
+        assert!(!is_dying(&line(4096, 1 << 18)), "it is stopped");
+        assert!(is_dying(&line(4096, 1 << 8 | 1 << 18)));
+        assert!(is_dying(&line(0, 0)));
     }
 
     #[test]

@@ -1,19 +1,25 @@
 //! `gleaner submit`.
 
+mod application;
+
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
+use gleaner_kernels::application::Application;
 use gleaner_protocol::api::Submitted;
-use gleaner_protocol::job::{CommandTask, InputFile, JobSpec, Lane, Task, WasmTask, Workunits};
+use gleaner_protocol::job::{
+    CommandTask, InputFile, JobSpec, Lane, OnRelease, Task, WasmTask, Workunits,
+};
 use gleaner_protocol::limits::WASM_MODULE_BYTES_MAX;
 use gleaner_protocol::{Digest, KernelName, OwnerName};
 
 use crate::client::{Client, Format, Options};
 use crate::failure::Failure;
 use crate::{process, show};
+use application::{ApplicationArgs, HELP, application};
 
 /// Submits a job and prints its id; it is on the broker's disk then.
 #[derive(Debug, clap::Args)]
@@ -38,6 +44,19 @@ enum What {
     /// A WebAssembly module for WASI preview 1: runs on any host that offers it, in a folder of
     /// its own and with nothing else.
     Wasm(WasmArgs),
+    /// A picture of a volume, or an animation of one workunit per frame, by a specification.
+    #[command(after_help = HELP)]
+    Volume(ApplicationArgs),
+    /// The surface of one value in a volume, by a specification.
+    #[command(after_help = HELP)]
+    Isosurface(ApplicationArgs),
+    /// The principal components of a table or of a series of volumes, by a specification.
+    #[command(after_help = HELP)]
+    Pca(ApplicationArgs),
+    /// How well classes of brain scans are told, and their map reproduced, by a specification; one
+    /// workunit per number of components.
+    #[command(after_help = HELP)]
+    Npairs(ApplicationArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -59,6 +78,10 @@ struct GametreeArgs {
 struct CommandArgs {
     #[command(flatten)]
     files: Files,
+    /// Most memory of one replica with all that it starts, in MiB; beyond, it is killed [default:
+    /// what the host has].
+    #[arg(long, value_name = "MIB")]
+    memory_mib: Option<u32>,
     /// The program's absolute path and its arguments.
     #[arg(last = true, required = true)]
     argv: Vec<String>,
@@ -129,6 +152,11 @@ struct Common {
     /// How long a replica may take before another host gets one, in seconds.
     #[arg(long, default_value_t = 3600, value_name = "SECONDS")]
     lease_s: u64,
+    /// What becomes of a replica that a render drives out: kill it; keep it frozen, for at most so
+    /// many seconds, to go on where the host is free again in time (keep:600); or let a module save
+    /// a checkpoint first, within so many seconds, where the render leaves it a core (checkpoint:5).
+    #[arg(long, default_value_t = OnRelease::Kill, value_name = "CHOICE")]
+    on_release: OnRelease,
     #[command(flatten)]
     options: Options,
 }
@@ -147,6 +175,7 @@ impl Common {
             lease_s: self.lease_s,
             profile: Default::default(),
             trust: Default::default(),
+            on_release: self.on_release,
         }
     }
 }
@@ -164,15 +193,27 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
                 let client = args.common.options.client()?;
                 (wasm(&client, &args).await?, args.common.options)
             }
+            What::Volume(args) => by_specification(Application::Volume, args).await?,
+            What::Isosurface(args) => by_specification(Application::Isosurface, args).await?,
+            What::Pca(args) => by_specification(Application::Pca, args).await?,
+            What::Npairs(args) => by_specification(Application::Npairs, args).await?,
         };
         spec.check().map_err(|error| Failure::Usage(error.to_string()))?;
         let submitted: Submitted = options.client()?.post("/v1/jobs", &spec).await?;
-        match options.format {
+        match options.format() {
             Format::Json => show::json(&submitted),
             Format::Table => show::line(submitted.job),
         }
         Ok(ExitCode::SUCCESS)
     })
+}
+
+async fn by_specification(
+    kernel: Application,
+    args: ApplicationArgs,
+) -> anyhow::Result<(JobSpec, Options)> {
+    let client = args.common.options.client()?;
+    Ok((application(&client, kernel, &args).await?, args.common.options))
 }
 
 fn read_job(file: &Path) -> anyhow::Result<JobSpec> {
@@ -199,7 +240,8 @@ fn gametree(args: &GametreeArgs) -> anyhow::Result<JobSpec> {
 async fn command(client: &Client, args: &CommandArgs) -> anyhow::Result<JobSpec> {
     let inputs = args.files.upload(client).await?;
     let outputs = args.files.output.clone();
-    let task = CommandTask { argv: args.argv.clone(), inputs, outputs };
+    let task =
+        CommandTask { argv: args.argv.clone(), inputs, outputs, memory_mib: args.memory_mib };
     let name = args.argv.first().cloned().unwrap_or_default();
     Ok(args.common.job(name, Task::Command(task), args.files.workunits()?))
 }
@@ -250,10 +292,7 @@ impl Files {
                     (path.file_name().unwrap_or_default().to_string_lossy().into_owned(), path)
                 }
             };
-            let content = fs::read(path)
-                .with_context(|| format!("cannot read the input {}", path.display()))?;
-            let digest = Digest::of(&content);
-            client.put_blob(digest, content).await?;
+            let digest = upload(client, path).await?;
             inputs.push(InputFile { name, digest });
         }
         Ok(inputs)
@@ -265,4 +304,13 @@ impl Files {
             .with_context(|| format!("cannot read the items {}", path.display()))?;
         Ok(Workunits::Items(text.lines().map(str::to_owned).collect()))
     }
+}
+
+/// Uploads an input.
+async fn upload(client: &Client, path: &Path) -> anyhow::Result<Digest> {
+    let content =
+        fs::read(path).with_context(|| format!("cannot read the input {}", path.display()))?;
+    let digest = Digest::of(&content);
+    client.put_blob(digest, content).await?;
+    Ok(digest)
 }

@@ -45,9 +45,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
                 })??
             }
         };
-        jobs::print(&ended, args.options.format);
+        jobs::print(&ended, args.options.format());
         let completed = ended.iter().all(|job| job.state == JobState::Completed);
-        if args.options.format == Format::Table && !completed {
+        if args.options.format() == Format::Table && !completed {
             eprintln!("see `gleaner explain JOB` for the reasons");
         }
         Ok(if completed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -125,7 +125,7 @@ async fn watch(
 /// Whether a broker that restarts fails so: it is away, breaks off, or is not ready.
 fn is_passing(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| match cause.downcast_ref::<ClientError>() {
-        Some(ClientError::Unreachable { .. } | ClientError::Answer(_)) => true,
+        Some(ClientError::Unreachable { .. } | ClientError::Answer { .. }) => true,
         Some(ClientError::Refused { status, .. }) => status.is_server_error(),
         Some(ClientError::NotFound(_)) | None => false,
     })

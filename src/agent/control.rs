@@ -1,4 +1,4 @@
-//! `gleaner agent status | pause | resume | tasks`: talks to the agent that runs on this host.
+//! `gleaner agent status | pause | resume | tasks | limit`: talks to the agent that runs on this host.
 //!
 //! Whoever may write to the agent's socket may: its mode follows that of the run folder.
 
@@ -6,8 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::bail;
-use gleaner_hooks::{AskError, SocketAnswer, SocketRequest, Standing, StopMark, TaskLine, ask};
+use gleaner_hooks::{
+    AskError, SlotLimits, SocketAnswer, SocketRequest, Standing, StopMark, TaskLine, ask,
+};
 use gleaner_protocol::Span;
+use jiff::{SpanRelativeTo, Unit};
 
 use crate::client::Format;
 use crate::failure::Failure;
@@ -36,6 +39,30 @@ pub(crate) enum Control {
     Resume(Options),
     /// Lists what runs on this host.
     Tasks(Options),
+    /// Limits what runs in a slot, until it ends. `gleaner agent tasks` lists the slots.
+    Limit {
+        /// Which slot.
+        slot: u32,
+        #[command(flatten)]
+        limits: Limits,
+        #[command(flatten)]
+        options: Options,
+    },
+}
+
+/// What one replica may use; what is not given stays as it is.
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = true)]
+pub(crate) struct Limits {
+    /// Share of one core, in percent; 0 for all that it gets.
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=100))]
+    share_percent: Option<u32>,
+    /// Weight beside other replicas, in percent of the usual.
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    weight_percent: Option<u32>,
+    /// Memory with all that it has started, in MiB; 0 for what the host has.
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(0..=1 << 24))]
+    memory_mib: Option<u64>,
 }
 
 /// Of whom, and how.
@@ -89,6 +116,15 @@ pub(crate) fn run(control: Control) -> anyhow::Result<ExitCode> {
             },
             other => bail!("the agent answers {other:?}"),
         },
+        Control::Limit { slot, limits, options } => {
+            let Limits { share_percent, weight_percent, memory_mib } = limits;
+            let limits = SlotLimits { share_percent, weight_percent, memory_mib };
+            tell(&options, &SocketRequest::Limit { slot, limits })?;
+            match options.format {
+                Format::Json => show::json(&limits),
+                Format::Table => show::line(format!("slot {slot} is limited until its task ends")),
+            }
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -127,19 +163,22 @@ fn paused(frozen: u32, time: Option<Span>) -> String {
 }
 
 fn print_standing(standing: &Standing) {
-    let Standing { host, cores, slots, allowed, running, frozen, .. } = standing;
+    let Standing { host, cores, isolation, slots, allowed, running, frozen, .. } = standing;
     let does = match (running, frozen) {
         (0, 0) => "runs nothing".to_owned(),
         (running, 0) => format!("runs {running} replicas"),
         (running, frozen) => format!("runs {running} replicas and keeps {frozen} frozen"),
     };
     let link = if standing.connected { "linked to its broker" } else { "without a broker" };
-    show::line(format!("{host} {does}; {link}"));
+    show::line(format!("{host} {does}; {link}; its work is isolated by {isolation}"));
     show::line(format!(
         "{slots} replicas may run at once on its {cores} cores; the owner allows {allowed}"
     ));
     for reason in &standing.reasons {
         show::line(format!("because {}", reason.text));
+    }
+    if let Some(commands) = &standing.commands {
+        show::line(format!("commands are {commands}"));
     }
     for (what, text) in &standing.watched {
         show::line(format!("sees {what}: {text}"));
@@ -178,23 +217,14 @@ fn parse_duration(text: &str) -> Result<Span, String> {
         let expected = "a duration like 30m, 2h, 1h30m, 90s or 1d, at most a year";
         Failure::Usage(format!("{text:?} is not {expected}")).to_string()
     };
-    let mut seconds: u64 = 0;
-    let mut rest = text.trim();
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or_else(refuse)?;
-        let count: u64 = rest[..digits].parse().map_err(|_| refuse())?;
-        let unit = match rest.as_bytes()[digits] {
-            b's' => 1,
-            b'm' => 60,
-            b'h' => 3_600,
-            b'd' => 86_400,
-            _ => return Err(refuse()),
-        };
-        seconds =
-            count.checked_mul(unit).and_then(|s| seconds.checked_add(s)).ok_or_else(refuse)?;
-        rest = &rest[digits + 1..];
+    let parsed: jiff::Span = text.trim().parse().map_err(|_| refuse())?;
+    let in_seconds = (Unit::Second, SpanRelativeTo::days_are_24_hours());
+    let seconds = parsed.total(in_seconds).map_err(|_| refuse())?;
+    if (1.0..=PAUSE_MAX_S as f64).contains(&seconds) {
+        Ok(Span::from_micros((seconds * 1e6) as u64))
+    } else {
+        Err(refuse())
     }
-    if seconds == 0 || seconds > PAUSE_MAX_S { Err(refuse()) } else { Ok(Span::from_secs(seconds)) }
 }
 
 #[cfg(test)]
@@ -209,12 +239,12 @@ mod tests {
             ("2h", 7_200, "2h"),
             ("1h30m", 5_400, "1h30m"),
             ("1d1s", 86_401, "1d"),
+            ("1.5 hours", 5_400, "1h30m"),
         ] {
             let span = parse_duration(text).expect(text);
             assert_eq!((span, in_words(span).as_str()), (Span::from_secs(seconds), said));
         }
-        for text in ["", "0s", "5", "h", "2 h", "2w", "-2h", "400d", "99999999999999999999h", "2é"]
-        {
+        for text in ["", "0s", "5", "h", "2mo", "-2h", "2h ago", "400d", "99999999999999h", "2é"] {
             let error = parse_duration(text).expect_err(text);
             assert!(error.contains("30m, 2h"), "{error}");
         }

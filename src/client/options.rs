@@ -2,14 +2,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::Context;
 
-use super::Client;
-use crate::failure::Failure;
-
-const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
+use super::{Client, Service};
 
 /// Which broker, and how to speak to it.
 #[derive(Debug, Clone, clap::Args)]
@@ -22,7 +18,14 @@ pub(crate) struct Options {
         value_name = "URL"
     )]
     broker: String,
-    /// File with the token that the broker asks for.
+    #[command(flatten)]
+    access: Access,
+}
+
+/// How to speak to any service.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Access {
+    /// File with the token that it asks for.
     #[arg(long, env = "GLEANER_TOKEN_FILE", value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// Certificates (PEM) to trust for https:// instead of the system's.
@@ -45,21 +48,19 @@ pub(crate) enum Format {
 impl Options {
     /// A client of that broker.
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
-        let broker = self.broker.trim_end_matches('/').to_owned();
-        if !broker.starts_with("http://") && !broker.starts_with("https://") {
-            let hint =
-                format!("--broker {broker:?} is no address: it begins with http:// or https://");
-            return Err(Failure::Usage(hint).into());
-        }
-        let token = self.token_file.as_ref().map(|path| {
-            fs::read_to_string(path)
-                .map(|token| token.trim().to_owned())
-                .with_context(|| format!("cannot read the token file {}", path.display()))
-        });
-        let mut http = reqwest::Client::builder().connect_timeout(CONNECT_TIME_MAX).no_proxy();
-        http = trusting(http, self.ca_file.as_deref())?;
-        let http = http.build().context("cannot set up HTTP")?;
-        Ok(Client { broker, token: token.transpose()?, http })
+        self.access.client(Service::BROKER, &self.broker)
+    }
+
+    /// The form in which it is to be printed.
+    pub(crate) const fn format(&self) -> Format {
+        self.access.format
+    }
+}
+
+impl Access {
+    /// A client of a service at an address.
+    pub(crate) fn client(&self, service: Service, address: &str) -> anyhow::Result<Client> {
+        Client::new(service, address, self.token_file.as_deref(), self.ca_file.as_deref())
     }
 }
 

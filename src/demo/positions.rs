@@ -99,6 +99,7 @@ impl Position {
             lease_s: 600,
             profile: Default::default(),
             trust: Default::default(),
+            on_release: Default::default(),
         })
     }
 }

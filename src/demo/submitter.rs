@@ -246,6 +246,7 @@ mod tests {
             name: String::new(),
             owner: OwnerName::new("demo").expect("a name"),
             lane: Lane::Background,
+            application: None,
             state: JobState::Running,
             workunits,
             decided,

@@ -1,0 +1,183 @@
+//! `gleaner farm status`: the farm as its monitor knows it.
+
+use std::process::ExitCode;
+
+use gleaner_monitor::Stop;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::monitor::Options;
+use crate::client::Format;
+use crate::{process, show};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    options: Options,
+}
+
+/// Of the monitor's answer, what is printed.
+#[derive(Debug, Deserialize)]
+struct Farm {
+    stop: Option<Stop>,
+    is_stop_kept: bool,
+    totals: Totals,
+    release: Option<Release>,
+    learned: Vec<Learned>,
+    farm_events: Option<FarmEvents>,
+    hosts: Vec<Host>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Totals {
+    hosts: u64,
+    cores: u64,
+    bookings: u64,
+    fragments: u64,
+    fragment_cores: u64,
+    contradictions: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Learned {
+    group: String,
+    quiet_ms: u64,
+    gaps: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct FarmEvents {
+    url: String,
+    is_connected: bool,
+    trouble: Option<String>,
+    heard: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Release {
+    preflights: u64,
+    p50_us: u64,
+    p90_us: u64,
+    p99_us: u64,
+    max_us: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Host {
+    host: String,
+    cores: Option<u32>,
+    bookings: Vec<Value>,
+    fragment: Fragment,
+    event_age_ms: Option<u64>,
+    sample_age_ms: Option<u64>,
+    poll_age_ms: Option<u64>,
+    contradictions: Vec<Contradiction>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(tag = "state", rename_all = "lowercase")]
+enum Fragment {
+    Open { cores: u32 },
+    Closed { reason: String },
+}
+
+#[derive(Debug, Deserialize)]
+struct Contradiction {
+    text: String,
+    times: u32,
+    age_ms: u64,
+}
+
+pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    process::block_on(async {
+        let answer: Value = args.options.client()?.get("/v1/farm").await?;
+        match args.options.format() {
+            Format::Json => show::json(&answer),
+            Format::Table => print(&serde_json::from_value(answer)?),
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+fn print(farm: &Farm) {
+    match &farm.stop {
+        Some(stop) => {
+            show::line(format_args!("STOPPED: {stop}"));
+            show::line("  `gleaner farm resume` lifts it");
+        }
+        None => show::line("harvested; `gleaner farm stop --reason TEXT` stops it"),
+    }
+    if !farm.is_stop_kept {
+        show::line("  the monitor has no state_dir: a stop ends when it restarts");
+    }
+    let Totals { hosts, cores, bookings, fragments, fragment_cores, contradictions } = farm.totals;
+    show::line(format_args!(
+        "{hosts} hosts with {cores} cores; {bookings} renders; {fragment_cores} cores of {fragments} \
+         hosts free for harvest; {contradictions} contradictions"
+    ));
+    if let Some(release) = &farm.release {
+        let Release { preflights, p50_us, p90_us, p99_us, max_us } = release;
+        let [p50, p90, p99, max] = [p50_us, p90_us, p99_us, max_us].map(|us| *us as f64 / 1_000.0);
+        show::line(format_args!(
+            "the newest {preflights} preflights had their cores after ms: p50 {p50:.1}, \
+             p90 {p90:.1}, p99 {p99:.1}, max {max:.1}"
+        ));
+    }
+    for Learned { group, quiet_ms, gaps } in &farm.learned {
+        let quiet_s = *quiet_ms as f64 / 1_000.0;
+        show::line(format_args!(
+            "the hosts of {group:?} wait {quiet_s:.0} s after a render, by {gaps} idle gaps"
+        ));
+    }
+    if let Some(FarmEvents { url, is_connected, trouble, heard }) = &farm.farm_events {
+        let trouble = trouble.as_deref().unwrap_or("not connected yet");
+        show::line(match is_connected {
+            true => format!("polled at once when {url} tells of something: {heard} times so far"),
+            false => format!("polled in turn only: {url} is not heard ({trouble})"),
+        });
+    }
+    let header = ["host", "free", "renders", "hook", "agent", "poll", "why not, or contradictions"];
+    show::line(show::table(header, farm.hosts.iter().map(row).collect()));
+}
+
+fn row(host: &Host) -> [String; 7] {
+    let cores = host.cores.map_or_else(|| "?".into(), |cores| cores.to_string());
+    let (free, mut notes) = match &host.fragment {
+        Fragment::Open { cores } => (*cores, Vec::new()),
+        Fragment::Closed { reason } => (0, vec![reason.clone()]),
+    };
+    notes.extend(host.contradictions.iter().map(|Contradiction { text, times, age_ms }| {
+        format!("{text} ({times} times, last {} ago)", age(*age_ms))
+    }));
+    let ago = |age_ms: Option<u64>| age_ms.map_or_else(|| "never".into(), age);
+    [
+        host.host.clone(),
+        format!("{free} of {cores} cores"),
+        host.bookings.len().to_string(),
+        ago(host.event_age_ms),
+        ago(host.sample_age_ms),
+        ago(host.poll_age_ms),
+        notes.join("\n"),
+    ]
+}
+
+/// How long ago, in two figures or so.
+fn age(age_ms: u64) -> String {
+    match age_ms / 1_000 {
+        seconds @ 0..=119 => format!("{seconds} s"),
+        seconds @ 120..=7_199 => format!("{} min", seconds / 60),
+        seconds @ 7_200..=172_799 => format!("{} h", seconds / 3_600),
+        seconds => format!("{} d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_are_short() {
+        let ages = [0, 119_999, 120_000, 7_200_000, 200_000_000].map(age);
+        assert_eq!(ages, ["0 s", "119 s", "2 min", "2 h", "2 d"]);
+    }
+}
