@@ -13,9 +13,18 @@ const LINES_MAX: usize = 600;
 const EMPTY_NAMES: [&str; 6] =
     ["mod.rs", "utils.rs", "helpers.rs", "common.rs", "misc.rs", "types.rs"];
 
-/// What the scheduling core may use: words, data structures and derives. No clock, no I/O.
-const CORE_DEPENDENCIES: [&str; 6] =
-    ["gleaner-protocol", "priority-queue", "rustc-hash", "serde", "smallvec", "thiserror"];
+/// What the scheduling core may use: words, data structures, hashes and derives. No clock, no I/O.
+const CORE_DEPENDENCIES: [&str; 9] = [
+    "gleaner-protocol",
+    "priority-queue",
+    "rustc-hash",
+    "serde",
+    "siphasher",
+    "smallvec",
+    "strsim",
+    "thin-vec",
+    "thiserror",
+];
 
 /// Crates of which two versions would be two truths: types that cross our crates, or protocols
 /// spoken on both ends.
@@ -205,6 +214,31 @@ fn nobody_reads_a_clock_that_jumps() {
         }
     }
     assert_none(findings, "use gleaner_protocol::boottime()");
+}
+
+#[test]
+fn the_walls_clock_is_read_where_people_mean_it_and_nowhere_else() {
+    // The owner's hours of the week, the end of a pause over a boot, when a terminal was used, and
+    // what renders booked in the last days. When a farm was stopped, and its administrator's hours.
+    let readers = [
+        "agent/src/booked_memory.rs",
+        "agent/src/observer.rs",
+        "agent/src/observer/user.rs",
+        "agent/src/owner/pause_note.rs",
+        "resource-monitor/src/wall_clock.rs",
+    ];
+    let words = [("Zoned::", "now"), ("Timestamp::", "now")];
+    let words = words.map(|(first, second)| format!("{first}{second}"));
+    let mut findings = Vec::new();
+    for (path, text) in sources() {
+        let name = path.display().to_string();
+        for (number, line) in code_lines(&text) {
+            let found = words.iter().find(|word| line.contains(word.as_str()));
+            let found = found.filter(|_| !readers.contains(&name.as_str()));
+            findings.extend(found.map(|word| format!("{name}:{number}: {word}")));
+        }
+    }
+    assert_none(findings, "a clock that jumps decides nothing");
 }
 
 #[test]

@@ -138,9 +138,11 @@ impl Farmhand {
     fn hello(&self) -> Hello {
         let held = self.held.iter().map(|(token, work)| match work {
             Work::Running { lease, .. } => {
-                Held { token: *token, replica: lease.replica, done: false }
+                Held { token: *token, replica: lease.replica, takes_no_slot: false }
             }
-            Work::Reported(report) => Held { token: *token, replica: report.replica, done: true },
+            Work::Reported(report) => {
+                Held { token: *token, replica: report.replica, takes_no_slot: true }
+            }
         });
         Hello {
             host: HostInfo {
@@ -177,7 +179,7 @@ impl Farmhand {
                 self.held.retain(|token, _| adopted.contains(token));
                 self.resume();
             }
-            BrokerMessage::Task { job, task } => {
+            BrokerMessage::Task { job, task, .. } => {
                 self.tasks.insert(job, Fate::of(&task));
             }
             BrokerMessage::Forget { job } => {

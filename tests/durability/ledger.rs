@@ -9,7 +9,7 @@ use std::sync::Arc;
 use gleaner_protocol::api::{JobState, JobStatus};
 use gleaner_protocol::control::{Lease, Verdict};
 use gleaner_protocol::job::JobSpec;
-use gleaner_protocol::{Digest, HostName, JobId, LeaseToken, ReplicaId};
+use gleaner_protocol::{Digest, HostName, JobId, LeaseToken, ReplicaId, WorkunitId};
 
 use crate::plan::Fate;
 
@@ -160,7 +160,7 @@ impl Ledger {
         }
     }
 
-    /// A lease was given out.
+    /// A lease was given out. That promises nothing: its job may be lost with the broker.
     pub(crate) fn leased(&mut self, start: u32, host: &HostName, lease: &Lease) {
         let Lease { token, replica, .. } = lease;
         let whose = (host.clone(), *replica);
@@ -173,10 +173,10 @@ impl Ledger {
         if self.incarnations.get(&start).map(|of| *of as u16) != Some((token.get() >> 48) as u16) {
             self.fault(Kind::Wrong, format!("{token} is not of the incarnation that gave it"));
         }
-        let unit = self.unit(*replica);
+        let WorkunitId { job, index } = replica.workunit;
+        let unit = self.jobs.get(&job).and_then(|known| known.units.get(&index));
         // Not so for another host of its owner: what comes over two links has no order.
-        let voted = unit.hosts.contains(host);
-        if voted {
+        if unit.is_some_and(|unit| unit.hosts.contains(host)) {
             self.fault(Kind::Lost, format!("{host} got {replica}, on which it has voted"));
         }
     }

@@ -82,6 +82,7 @@ pub(crate) fn draw_job(draw: &mut Draw, name: String, mix: Mix) -> JobSpec {
         lease_s: 3_600,
         profile: Default::default(),
         trust: Default::default(),
+        on_release: Default::default(),
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use gleaner_protocol::JobId;
 use gleaner_protocol::api::{
     ApiError, FarmEventsAccepted, HostStatus, JobStatus, Submitted, WorkunitResult,
 };
 use gleaner_protocol::farm::FarmEvent;
 use gleaner_protocol::job::JobSpec;
+use gleaner_protocol::{Digest, JobId};
 use reqwest::{Client, Method, RequestBuilder, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -83,6 +83,15 @@ impl Api {
         let (_, text) = self.send(self.request(Method::GET, "/metrics")).await;
         let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         value.unwrap_or_else(|| panic!("no {name} in {text}")).parse().expect("a number")
+    }
+
+    /// Uploads a content.
+    pub(crate) async fn upload(&self, content: &[u8]) -> Digest {
+        let digest = Digest::of(content);
+        let request = self.request(Method::PUT, &format!("/v1/blobs/{digest}"));
+        let (status, body) = self.send(request.body(content.to_vec())).await;
+        assert!(status.is_success(), "{status}: {body}");
+        digest
     }
 
     pub(crate) async fn submit(&self, spec: &JobSpec) -> JobId {

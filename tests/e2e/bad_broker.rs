@@ -4,11 +4,12 @@
 use std::fs;
 
 use futures_util::{SinkExt, StreamExt};
+use gleaner_calm::Turn;
 use gleaner_protocol::control::{
     AbortReason, AgentMessage, BrokerMessage, Hello, Lease, Opening, Verdict, decode_frame,
     encode_frame,
 };
-use gleaner_protocol::job::{CommandTask, Task};
+use gleaner_protocol::job::{CommandTask, OnRelease, Task};
 use gleaner_protocol::limits::CONTROL_MESSAGE_BYTES_MAX;
 use gleaner_protocol::{Epoch, JobId, KernelName, LeaseToken, ReplicaId, WorkunitId};
 use tokio::net::{TcpListener, TcpStream};
@@ -51,6 +52,7 @@ fn welcome() -> BrokerMessage {
 
 #[tokio::test]
 async fn the_agent_survives_whatever_its_broker_says() {
+    let _turn = Turn::shared();
     let folder = tempfile::tempdir().expect("a folder");
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
@@ -58,7 +60,8 @@ async fn the_agent_survives_whatever_its_broker_says() {
     command.args(["--give-way", "false"]);
     command.arg("--run-dir").arg(folder.path().join("run"));
     command.arg("--work-dir").arg(folder.path().join("work"));
-    command.args(["--allow-command", "/bin/sh"]);
+    // What gets through may leave its mark.
+    command.args(["--allow-command", "/bin/sh", "--confine", "off"]);
     let mut agent = Part::start("desk1", command, &folder.path().join("log"));
     assert_eq!(agent.ready(), "ready");
 
@@ -67,7 +70,12 @@ async fn the_agent_survives_whatever_its_broker_says() {
     let touch = |program: &str| {
         let argv = [program, "-c", &format!("touch {}", witness.display())];
         let argv = argv.map(str::to_owned).into();
-        Task::Command(CommandTask { argv, inputs: Vec::new(), outputs: Vec::new() })
+        Task::Command(CommandTask {
+            argv,
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            memory_mib: None,
+        })
     };
     let opening = Opening {
         epoch: Epoch { incarnation: u64::MAX, count: u64::MAX },
@@ -76,7 +84,10 @@ async fn the_agent_survives_whatever_its_broker_says() {
         valid_ms: u64::MAX,
         ended: Vec::new(),
     };
-    let task = |job, task| BrokerMessage::Task { job: JobId::new(job), task };
+    let task = |job, task| {
+        let (job, on_release) = (JobId::new(job), OnRelease::Kill);
+        BrokerMessage::Task { job, task, on_release }
+    };
     let token = LeaseToken::new(9);
     let nonsense = [
         Message::Text("welcome".into()),

@@ -23,17 +23,17 @@ use crate::cluster::{Cluster, Plan};
 use crate::patience::within;
 
 /// A control link without any manners.
-struct Rogue(WebSocketStream<MaybeTlsStream<TcpStream>>);
+pub(crate) struct Rogue(WebSocketStream<MaybeTlsStream<TcpStream>>);
 
 impl Rogue {
-    async fn connect(cluster: &Cluster) -> Self {
+    pub(crate) async fn connect(cluster: &Cluster) -> Self {
         let url = cluster.api.url.replacen("http", "ws", 1);
         let (socket, _) =
             connect_async(format!("{url}/v1/control")).await.expect("it lets agents in");
         Self(socket)
     }
 
-    async fn send(&mut self, messages: &[AgentMessage]) {
+    pub(crate) async fn send(&mut self, messages: &[AgentMessage]) {
         self.send_raw(Message::Binary(encode_frame(messages).into())).await;
     }
 
@@ -43,7 +43,7 @@ impl Rogue {
     }
 
     /// What the broker says next; none where the link has ended.
-    async fn hear(&mut self) -> Option<Vec<BrokerMessage>> {
+    pub(crate) async fn hear(&mut self) -> Option<Vec<BrokerMessage>> {
         loop {
             match within("the broker's word", self.0.next()).await {
                 Some(Ok(Message::Binary(frame))) => {
@@ -72,7 +72,7 @@ impl Rogue {
     }
 
     /// Waits for a verdict.
-    async fn verdict(&mut self) -> Verdict {
+    pub(crate) async fn verdict(&mut self) -> Verdict {
         loop {
             for message in self.hear().await.expect("the link stands") {
                 if let BrokerMessage::Verdict { verdict, .. } = message {
@@ -83,7 +83,7 @@ impl Rogue {
     }
 }
 
-fn hello(name: &str, cores: u32, slots: u32) -> Hello {
+pub(crate) fn hello(name: &str, cores: u32, slots: u32) -> Hello {
     let kernels = BTreeSet::from([KernelName::new("gametree").expect("a plain name")]);
     Hello {
         host: HostInfo {
@@ -162,7 +162,7 @@ async fn a_link_without_a_hello_ends_with_the_reason() {
     let mut many = hello("rogue", 1, 1);
     many.host.capabilities.commands = (0..1_000).map(|n| format!("/bin/{n}")).collect();
     let mut hoarder = hello("rogue", 1, 1);
-    let held = Held { token: LeaseToken::new(1), replica: replica(), done: true };
+    let held = Held { token: LeaseToken::new(1), replica: replica(), takes_no_slot: true };
     hoarder.held = vec![held; HELD_MAX + 1];
     for greeting in [hello("rogue", 1, 2), hello("rogue", 1_000_000, 1), many, hoarder] {
         let mut rogue = Rogue::connect(&cluster).await;
@@ -219,7 +219,7 @@ async fn words_about_what_it_does_not_have_change_nothing() {
     let mut rogue = Rogue::connect(&cluster).await;
     let mut greeting = hello("rogue", 2, 2);
     let token = LeaseToken::new(u64::MAX);
-    greeting.held = vec![Held { token, replica: replica(), done: true }];
+    greeting.held = vec![Held { token, replica: replica(), takes_no_slot: true }];
     rogue.send(&[AgentMessage::Hello(greeting)]).await;
     let welcome = rogue.hear().await.expect("a welcome");
     let BrokerMessage::Welcome { adopted, .. } = &welcome[0] else { panic!("{welcome:?}") };

@@ -126,6 +126,8 @@ fn event(host: &Host, kind: HookKind, booking: &str, count: u64) -> HookEvent {
         booking: BookingId::new(booking).expect("a plain name"),
         resources: Booked::default(),
         epoch: Epoch { incarnation, count },
+        release_us: None,
+        failed: None,
     }
 }
 

@@ -4,10 +4,12 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Stdio;
 
+use gleaner_calm::Turn;
 use gleaner_protocol::api::{JobState, JobStatus, ReplicaCounts};
 use gleaner_protocol::job::Lane;
 use gleaner_protocol::{JobId, OwnerName};
 
+use crate::ports::free_port;
 use crate::program::{gleaner, wait};
 
 fn job(state: JobState) -> String {
@@ -16,6 +18,7 @@ fn job(state: JobState) -> String {
         name: "chess".into(),
         owner: OwnerName::new("me").expect("plain"),
         lane: Lane::Background,
+        application: None,
         state,
         workunits: 1,
         decided: 1,
@@ -55,8 +58,9 @@ fn reads_head(stream: &mut TcpStream) -> String {
 
 #[test]
 fn waiting_goes_on_when_the_broker_is_back() {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address: SocketAddr = listener.local_addr().expect("known");
+    let _turn = Turn::shared();
+    let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
+    let listener = TcpListener::bind(address).expect("a port");
     let url = format!("http://{address}");
     let mut waits = gleaner(["wait", "1", "--broker", &url])
         .stdout(Stdio::piped())

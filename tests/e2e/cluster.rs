@@ -12,14 +12,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::panicking;
 
+use gleaner_calm::Turn;
 use gleaner_protocol::{Origin, Span};
 use tempfile::TempDir;
 
 use crate::api::Api;
-use crate::calm::Turn;
 use crate::host::{GIVE_WAY, Host, RUN_DIR};
 use crate::marks::{Marks, SHELL};
 use crate::part::Part;
+use crate::ports::free_port;
 use crate::processes::{self, Process};
 use crate::program::{Said, gleaner, run};
 
@@ -33,6 +34,7 @@ pub(crate) struct Plan {
     alone: bool,
     broker: Vec<String>,
     monitor: Vec<String>,
+    monitor_env: Vec<(String, String)>,
     token_file: Option<PathBuf>,
     ca_file: Option<PathBuf>,
 }
@@ -48,6 +50,7 @@ impl Plan {
             alone: false,
             broker: Vec::new(),
             monitor: Vec::new(),
+            monitor_env: Vec::new(),
             token_file: None,
             ca_file: None,
         }
@@ -89,6 +92,12 @@ impl Plan {
         self
     }
 
+    /// Something in the monitor's environment.
+    pub(crate) fn monitor_env(mut self, name: &str, value: &str) -> Self {
+        self.monitor_env.push((name.into(), value.into()));
+        self
+    }
+
     /// Everyone shows this token.
     pub(crate) fn token(mut self, file: &Path) -> Self {
         self.token_file = Some(file.into());
@@ -111,10 +120,12 @@ impl Plan {
         let turn = if self.alone { Turn::alone() } else { Turn::shared() };
         let folder = tempfile::Builder::new().prefix("gleaner-").tempdir().expect("a folder");
         fs::create_dir(folder.path().join("logs")).expect("a folder");
-        let mut broker = self.start_broker(folder.path(), "127.0.0.1:0");
+        // Nobody else is given their ports while they are away.
+        let [listen, monitors] = [(); 2].map(|()| format!("127.0.0.1:{}", free_port()));
+        let mut broker = self.start_broker(folder.path(), &listen);
         let api = Api::through(&broker.listening(), client);
         let mut monitor =
-            (self.farm > 0).then(|| self.start_monitor(folder.path(), "127.0.0.1:0", &api.url));
+            (self.farm > 0).then(|| self.start_monitor(folder.path(), &monitors, &api.url));
         let monitor_url = monitor.as_mut().map(Part::listening);
         let mut cluster = Cluster {
             plan: self,
@@ -152,6 +163,7 @@ impl Plan {
         let quiet = self.quiet.as_secs_f64().to_string();
         let mut command = gleaner(["monitor", "--listen", listen, "--broker", broker]);
         command.args(["--quiet-period-s", &quiet]).args(&self.monitor);
+        command.envs(self.monitor_env.iter().cloned());
         self.add_trust(&mut command);
         Part::start("monitor", command, &log_of(folder, "monitor"))
     }
@@ -230,6 +242,8 @@ impl Cluster {
         command
             .args(["--broker", &self.api.url, "--cores", &self.plan.cores.to_string()])
             .args(["--allow-command", SHELL, "--sample-interval-s", "1"])
+            // What runs says where it does, in a folder of the test.
+            .args(["--confine", "off"])
             .arg("--work-dir")
             .arg(folder.join("work"))
             .args(options);

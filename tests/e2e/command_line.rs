@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::TcpListener;
 
+use gleaner_calm::Turn;
 use gleaner_protocol::api::{Explanation, HostStatus, JobState, JobStatus, Submitted};
 use serde_json::{Value, json};
 
 use crate::cluster::Plan;
+use crate::ports::free_port;
 use crate::program::{gleaner, run};
 
 #[tokio::test]
@@ -119,6 +120,15 @@ async fn exit_codes_are_those_of_the_help() {
     }
     cluster.cli(&["submit", "gametree", "--depth", "13"]).refused(2, &["depth is 13"]);
     cluster.cli(&["submit", "gametree", "--depth", "x"]).refused(2, &["--depth"]);
+    let on_release = ["submit", "gametree", "--depth", "1", "--on-release"];
+    for (choice, words) in [
+        ("freeze", "keep:SECONDS"),
+        ("keep:0", "keep:SECONDS"),
+        ("keep:86401", "1 to 86400 seconds"),
+        ("checkpoint", "only modules"),
+    ] {
+        cluster.cli(&[&on_release[..], &[choice]].concat()).refused(2, &[words]);
+    }
     cluster.cli(&["submit", "command", "--", "true"]).refused(2, &["absolute path"]);
     cluster.cli(&["status", "host-1"]).refused(2, &["expected job-NUMBER"]);
     cluster.cli(&["explain", "job-1/x"]).refused(2, &["index"]);
@@ -155,8 +165,7 @@ async fn exit_codes_are_those_of_the_help() {
     assert_eq!(job.state, JobState::Cancelled);
     assert_eq!(cluster.cli(&["wait", "job-1"]).code, Some(1));
     // 3: nobody there.
-    let gone = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("known");
-    let gone = format!("http://{gone}");
+    let gone = format!("http://127.0.0.1:{}", free_port());
     for command in ["jobs", "hosts"] {
         let said = run(&mut gleaner([command, "--broker", &gone]));
         said.refused(3, &["cannot reach the broker", &gone, "GLEANER_BROKER"]);
@@ -196,6 +205,7 @@ async fn a_job_that_waits_says_for_what() {
 
 #[test]
 fn each_subcommand_helps() {
+    let _turn = Turn::shared();
     let help = run(&mut gleaner(["--help"])).ok();
     let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     let names: Vec<&str> = commands
@@ -206,8 +216,27 @@ fn each_subcommand_helps() {
     assert_eq!(
         names,
         [
-            "broker", "monitor", "agent", "hook", "stop", "submit", "jobs", "status", "wait",
-            "fetch", "cancel", "forget", "explain", "hosts", "simulate", "doctor", "demo"
+            "broker",
+            "monitor",
+            "agent",
+            "hook",
+            "farm",
+            "stop",
+            "submit",
+            "jobs",
+            "status",
+            "wait",
+            "fetch",
+            "cancel",
+            "forget",
+            "explain",
+            "hosts",
+            "kernel",
+            "simulate",
+            "doctor",
+            "demo",
+            "completions",
+            "man"
         ]
     );
     for name in names {

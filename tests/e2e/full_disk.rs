@@ -7,9 +7,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use gleaner_calm::{Turn, in_some_round};
 use gleaner_protocol::Span;
 
-use crate::calm::{Measured, Turn};
+use crate::calm::Measured;
 use crate::cluster::Plan;
 use crate::processes;
 
@@ -53,11 +54,13 @@ async fn on_a_small_disk() {
         first.said
     );
     cluster.api.until_slots("farm2", 0).await;
-    let mut measured = Measured::default();
-    for number in 0..11 {
-        measured.add(hook("preflight", &format!("shot:{number}")).run().took);
-    }
-    measured.is_at_most(Span::from_millis(60), "hook on a full disk");
+    in_some_round(|| {
+        let mut measured = Measured::default();
+        for number in 0..11 {
+            measured.add(hook("preflight", &format!("shot:{number}")).run().took);
+        }
+        measured.is_at_most(Span::from_millis(60), "hook on a full disk")
+    });
     assert_eq!(marks.within(cluster.quiet().times(3)), [], "an epoch that nobody could raise");
 
     // There is space again: the agent raises the epoch itself, and the next render counts.

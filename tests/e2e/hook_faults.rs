@@ -11,10 +11,11 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::thread;
 
-use gleaner_hooks::{RunDir, SocketAnswer, SocketRequest};
+use gleaner_calm::{Turn, in_some_round};
+use gleaner_hooks::{Farm, RunDir, SocketAnswer, SocketRequest};
 use gleaner_protocol::Span;
 
-use crate::calm::{Measured, Turn};
+use crate::calm::Measured;
 use crate::cluster::Plan;
 use crate::hook::{Hook, Hooked};
 use crate::patience::timed;
@@ -30,9 +31,11 @@ const BOUND: Span = Span::from_millis(500 + 4_500);
 /// Runs a hook several times, which must usually take no more than 60 ms.
 #[track_caller]
 fn takes_no_time(what: &str, hook: impl Fn(usize) -> Hook) {
-    let mut measured = Measured::default();
-    (0..RUNS).for_each(|number| measured.add(hook(number).run().took));
-    measured.is_at_most(Span::from_millis(60), what);
+    in_some_round(|| {
+        let mut measured = Measured::default();
+        (0..RUNS).for_each(|number| measured.add(hook(number).run().took));
+        measured.is_at_most(Span::from_millis(60), what)
+    });
 }
 
 #[tokio::test]
@@ -104,6 +107,7 @@ fn a_run_folder_that_cannot_be_used_costs_no_time_either() {
 
 #[test]
 fn a_run_folder_that_the_hooks_user_may_not_read_is_named() {
+    let _turn = Turn::shared();
     let folder = tempfile::tempdir().expect("a folder");
     let run_dir = folder.path().join("run");
     Hook::new("preflight", &run_dir).run();
@@ -160,7 +164,19 @@ fn garbage_environment(hook: Hook, value: &OsStr) -> Hook {
         "GLEANER_BOOKING",
         "GLEANER_CORES",
         "GLEANER_MEMORY_MIB",
+        "GLEANER_GPUS",
         "GLEANER_HOST",
+        "CUE_FRAME_ID",
+        "CUE_GPU_CORES",
+        "CUE_MEMORY",
+        "CUE_THREADS",
+        "JOB_ID",
+        "NHOSTS",
+        "NSLOTS",
+        "PBS_JOBID",
+        "PE_HOSTFILE",
+        "SGE_TASK_ID",
+        "jobhost",
         "GLEANER_HOOK_PARENT",
         "GLEANER_HOOK_DEADLINE_MS",
         "QBJOBID",
@@ -170,6 +186,7 @@ fn garbage_environment(hook: Hook, value: &OsStr) -> Hook {
         "SLURM_JOB_ID",
         "SLURMD_NODENAME",
         "SLURM_JOB_CPUS_PER_NODE",
+        "SLURM_JOB_GPUS",
         "SLURM_NODELIST",
         "RESTART_COUNT",
         "RUST_LOG",
@@ -183,9 +200,10 @@ fn garbage_environment(hook: Hook, value: &OsStr) -> Hook {
 
 #[test]
 fn an_environment_of_garbage_books_something_and_ends_it() {
+    let _turn = Turn::shared();
     let folder = tempfile::tempdir().expect("a folder");
     let run_dir = folder.path().join("run");
-    let long = "x".repeat(100_000);
+    let long = "x".repeat(40_000);
     let garbage: [&OsStr; 7] = [
         "".as_ref(),
         "../../etc/passwd".as_ref(),
@@ -197,7 +215,7 @@ fn an_environment_of_garbage_books_something_and_ends_it() {
     ];
     let bookings =
         || RunDir::open(&run_dir).and_then(|folder| folder.bookings()).expect("it lists");
-    for farm in ["generic", "qube", "slurm"] {
+    for farm in Farm::ALL.map(Farm::as_str) {
         for value in garbage {
             for kind in ["preflight", "postflight"] {
                 let hook = Hook::new(kind, &run_dir).with(&["--farm", farm]);
@@ -216,7 +234,7 @@ async fn an_environment_of_garbage_takes_the_whole_host() {
     let mut marks = cluster.marks();
     cluster.api.submit(&marks.job(100, 1)).await;
     let host = &cluster["farm1"];
-    for farm in ["generic", "qube", "slurm"] {
+    for farm in Farm::ALL.map(Farm::as_str) {
         let begun = marks.take(2);
         for kind in ["preflight", "postflight"] {
             let hook = Hook::new(kind, &host.run_dir()).with(&["--farm", farm]);
@@ -241,7 +259,7 @@ async fn settings_of_garbage_stop_the_work_all_the_same() {
         (&[&equals, "--typo"], none),
         (&["--run-dir", run_dir], ("GLEANER_HOOK_DEADLINE_MS", "soon")),
         (&["--run-dir", run_dir, "--host", "a/b"], none),
-        (&["--run-dir", run_dir, "--farm", "opencue"], none),
+        (&["--run-dir", run_dir, "--farm", "muster"], none),
         (&["--run-dir", run_dir, "--colour", "blue"], none),
         (&["--run-dir", run_dir, "--agent-timeout-ms", "soon"], none),
         (&["--run-dir", run_dir, "extra"], none),
@@ -277,6 +295,7 @@ async fn settings_of_garbage_stop_the_work_all_the_same() {
 
 #[test]
 fn closed_stdio_is_no_reason_to_fail() {
+    let _turn = Turn::shared();
     let folder = tempfile::tempdir().expect("a folder");
     let redirections = ["<&- >&- 2>&-", "2>&-", "<&-", ">/dev/full 2>/dev/full"];
     for (redirection, farm) in

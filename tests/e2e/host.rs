@@ -47,6 +47,19 @@ impl Host {
         options.nth(1).map_or_else(|| self.folder.join("run"), PathBuf::from)
     }
 
+    /// What the settings beside its hooks' scripts say, with time for a machine that is busy with
+    /// other tests.
+    pub(crate) fn hook_settings(&self) -> String {
+        format!(
+            "GLEANER={}\nGLEANER_RUN_DIR={}\nGLEANER_MONITOR={}\nGLEANER_HOST={}
+GLEANER_HOOK_AGENT_TIMEOUT_MS=1500\nGLEANER_HOOK_DEADLINE_MS=1900\n",
+            env!("CARGO_BIN_EXE_gleaner"),
+            self.run_dir().display(),
+            self.monitor.as_ref().expect("a farm host"),
+            self.name,
+        )
+    }
+
     pub(crate) fn run_folder(&self) -> RunDir {
         RunDir::open(self.run_dir()).expect("it opens")
     }
@@ -120,5 +133,11 @@ impl Host {
     /// Those of its workers that compute now.
     pub(crate) fn computing(&self) -> Vec<Process> {
         processes::computing(&self.workers())
+    }
+
+    /// In how many slots something computes: a runner that is starting its command is one with it.
+    pub(crate) fn slots_computing(&self) -> usize {
+        let processes = self.computing();
+        processes.into_iter().map(|process| process.pgid).collect::<BTreeSet<i32>>().len()
     }
 }

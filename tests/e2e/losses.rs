@@ -131,6 +131,7 @@ async fn whatever_is_killed_under_load_every_workunit_is_decided_once() {
         lease_s: 600,
         profile: Default::default(),
         trust: Default::default(),
+        on_release: Default::default(),
     };
     let job = cluster.api.submit(&spec).await;
     for round in 1..=3_u32 {

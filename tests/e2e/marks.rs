@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use gleaner_protocol::job::{CommandTask, JobSpec, Lane, Task, Workunits};
 use gleaner_protocol::{OwnerName, Span, Time, boottime};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::inotify;
 
 use crate::patience::PATIENCE;
@@ -62,7 +62,12 @@ impl Marks {
             name: "spinners".into(),
             owner: OwnerName::new("tester").expect("a plain name"),
             lane: Lane::Background,
-            task: Task::Command(CommandTask { argv, inputs: Vec::new(), outputs: Vec::new() }),
+            task: Task::Command(CommandTask {
+                argv,
+                inputs: Vec::new(),
+                outputs: Vec::new(),
+                memory_mib: None,
+            }),
             workunits: Workunits::Count(workunits),
             replication,
             quorum: None,
@@ -70,6 +75,7 @@ impl Marks {
             lease_s: 600,
             profile: Default::default(),
             trust: Default::default(),
+            on_release: Default::default(),
         }
     }
 
@@ -91,6 +97,12 @@ impl Marks {
         (0..count).map(|_| self.next()).collect()
     }
 
+    /// At most `count` of those that begin within a time.
+    pub(crate) fn up_to(&mut self, count: usize, span: Span) -> Vec<Mark> {
+        let end = boottime() + span;
+        std::iter::from_fn(|| self.next_until(end)).take(count).collect()
+    }
+
     /// Those that begin within a time.
     pub(crate) fn within(&mut self, span: Span) -> Vec<Mark> {
         let end = boottime() + span;
@@ -102,11 +114,7 @@ impl Marks {
             if let Some(mark) = self.heard.pop_front() {
                 return Some(mark);
             }
-            let rest = end.since(boottime()).as_micros();
-            let rest = Timespec {
-                tv_sec: i64::try_from(rest / 1_000_000).expect("a short time"),
-                tv_nsec: i64::try_from(rest % 1_000_000 * 1_000).expect("below a second"),
-            };
+            let rest = end.since(boottime()).into();
             let mut fds = [PollFd::new(&self.inotify, PollFlags::IN)];
             match poll(&mut fds, Some(&rest)) {
                 Ok(0) => return None,
@@ -123,6 +131,10 @@ impl Marks {
             let name = event.file_name().expect("a file").to_string_lossy().into_owned();
             let Some((index, _)) = name.split_once('.') else { continue };
             let text = fs::read_to_string(self.folder.join(&name)).expect("a mark");
+            // One that was killed before it had written anything leaves nothing.
+            if text.is_empty() {
+                continue;
+            }
             let (pid, folder) = text.trim_end().split_once(' ').expect("number and folder");
             let below = Path::new(folder).strip_prefix(&self.cluster).expect("a host's folder");
             let host = below.iter().next().expect("a host").to_string_lossy().into_owned();

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
+use gleaner_calm::{Turn, in_some_awaited_round};
 use gleaner_hooks::{Standing, TaskLine};
 use gleaner_protocol::{Origin, Span, boottime};
 
@@ -177,6 +178,7 @@ fn lonely_agent(base: &Path) -> Part {
 
 #[test]
 fn a_stop_of_the_whole_host_holds_after_a_boot() {
+    let _turn = Turn::shared();
     let base = tempfile::tempdir().expect("a folder");
     let (state, run_dir) = (base.path().join("state"), base.path().join("run"));
     let tell = |words: &[&str]| {
@@ -222,6 +224,11 @@ impl Hogs {
         };
         Self((0..count).map(start).collect())
     }
+
+    /// As the kernel shows them.
+    fn states(&self) -> Vec<Option<processes::Process>> {
+        self.0.iter().map(|hog| processes::Process::of(hog.id().cast_signed())).collect()
+    }
 }
 
 impl Drop for Hogs {
@@ -242,53 +249,70 @@ fn any_is_frozen(tasks: &[TaskLine]) -> bool {
 /// whatever else this machine does.
 #[tokio::test]
 async fn work_that_nobody_announced_is_given_way_to_within_a_second() {
+    in_some_awaited_round(async || is_given_way_to().await).await;
+}
+
+/// Whether something gives way at once to work that nobody announced, and does not come back. It
+/// does as well where this machine is too busy to tell.
+async fn is_given_way_to() -> Result<(), String> {
     let mut cluster = Plan::new().cores(12).alone().start().await;
     cluster.add_host("desk1", Origin::Desktop, &[GIVE_WAY, "true"]);
     cluster.are_connected().await;
-    let marks = cluster.marks();
+    let mut marks = cluster.marks();
     cluster.api.submit(&marks.job(12, 1)).await;
+    // All compute, where nothing else does: what a runner needs to start is not what is measured.
+    let all_began = marks.up_to(12, Span::from_secs(60)).len() == 12;
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let left_by_all_cores = u32::try_from(12 - cores).expect("a small machine");
     let host = &cluster["desk1"];
     let quiet = boottime() + Span::from_secs(30);
-    let may_yield = |standing: &Standing| {
-        standing.allowed > left_by_all_cores && standing.running == standing.allowed
+    let working = || {
+        let mut tasks: Vec<TaskLine> = host.tell(&["tasks", "--format", "json"]).json();
+        tasks.retain(|task| !task.frozen);
+        tasks
     };
-    while !may_yield(&host.standing()) && boottime() < quiet {
+    let may_yield = |tasks: &[TaskLine]| all_began && tasks.len() > left_by_all_cores as usize;
+    let mut tasks = working();
+    while all_began && !may_yield(&tasks) && boottime() < quiet {
         let_pass(LOOK_AGAIN.into()).await;
+        tasks = working();
     }
-    if !may_yield(&host.standing()) {
+    if !may_yield(&tasks) {
         // All cores are kept busy by others all the time: what they do was not announced either.
         assert!(host.standing().watched[0].1.as_str() > "1.", "{:?}", host.standing());
         println!("this machine is too busy to measure it");
-        return;
+        return Ok(());
     }
-    let mut tasks: Vec<TaskLine> = host.tell(&["tasks", "--format", "json"]).json();
-    tasks.retain(|task| !task.frozen);
 
     let hogs = Hogs::start(cores * 2);
     let since = boottime();
     let end = since + Span::from_secs(10);
     while !any_is_frozen(&tasks) {
-        assert!(boottime() < end, "never frozen: {:?}", host.standing());
+        if boottime() > end {
+            return Err(format!("never frozen: {:?}, {:?}", host.standing(), hogs.states()));
+        }
         thread::sleep(LOOK_AGAIN);
     }
     let took = boottime().since(since);
     println!("unannounced work: given way to after {} ms", took.as_millis());
-    // Within a second where nothing else is measured beside it.
-    assert!(took < Span::from_millis(2_000), "{took}");
-
+    if took >= Span::from_secs(1) {
+        return Err(format!("given way to after {took}"));
+    }
     // It does not come back while the others are there.
     let mut least = host.standing().allowed;
     for _ in 0..30 {
         let_pass(Span::from_millis(100)).await;
         let allowed = host.standing().allowed;
-        assert!(allowed <= least, "{allowed} after {least}");
+        if allowed > least {
+            return Err(format!("{allowed} after {least}, beside {:?}", hogs.states()));
+        }
         least = allowed;
     }
-    assert!(least <= left_by_all_cores, "{:?}", host.standing());
+    if least > left_by_all_cores {
+        return Err(format!("{:?}, {:?}", host.standing(), hogs.states()));
+    }
     assert!(host.reasons().contains(&"others_compute".to_owned()));
-    drop(hogs);
+    Ok(())
 }
 
 #[tokio::test]
@@ -339,7 +363,9 @@ async fn wishes_are_obeyed_and_said() {
 
     assert_eq!(cluster["pauser"].reasons(), Vec::<String>::new());
     let program = cluster.folder().join("a-program");
-    fs::copy("/bin/sleep", &program).expect("copied");
+    // By another process: what this one writes is busy while a child of another test has it open.
+    let copied = Command::new("cp").arg("/bin/sleep").arg(&program).status().expect("cp runs");
+    assert!(copied.success());
     let mut game = Command::new(&program).arg("1000").spawn().expect("it starts");
     let host = &cluster["pauser"];
     eventually("the program to be seen", async || {

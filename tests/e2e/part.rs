@@ -126,7 +126,7 @@ impl Drop for Part {
 
 /// Has the kernel kill the process when the thread of its test ends.
 #[expect(unsafe_code, reason = "the death signal has to be asked for by the child itself")]
-fn end_with_test(command: &mut Command) {
+pub(crate) fn end_with_test(command: &mut Command) {
     // SAFETY: between fork and exec the closure makes one system call, and neither allocates nor
     // locks.
     unsafe {

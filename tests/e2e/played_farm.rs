@@ -1,4 +1,5 @@
-//! A farm manager's own record of its allocations behind a URL, as the monitor polls it.
+//! A farm manager's own record of its allocations behind a URL, as the monitor polls it: a plain
+//! document, or Flamenco's Manager with its workers.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -14,6 +15,8 @@ use crate::patience::PATIENCE;
 struct Record {
     /// None stands for an error.
     hosts: Option<Vec<Value>>,
+    /// Where it is Flamenco's Manager: each worker's task, if it has one that is active.
+    workers: Vec<(String, Option<String>)>,
     /// The next answer is an error.
     stumbles: bool,
     polls: u64,
@@ -37,6 +40,26 @@ pub(crate) fn allocation(host: &str, cores: u32, bookings: &[(&str, u32)]) -> Va
     json!({"host": host, "cores": cores, "memory_mib": 64_000, "bookings": bookings})
 }
 
+/// Where Flamenco's Manager lists its workers.
+const WORKERS: &str = "/api/v3/worker-mgt/workers";
+
+impl Record {
+    /// The ids are places in the list.
+    fn list_of_workers(&self) -> Value {
+        let listed = |(id, (name, _)): (usize, &(String, _))| json!({"id": id.to_string(), "name": name, "status": "awake"});
+        json!({"workers": self.workers.iter().enumerate().map(listed).collect::<Vec<_>>()})
+    }
+
+    fn worker(&self, id: &str) -> Option<Value> {
+        let (name, task) = self.workers.get(id.parse::<usize>().ok()?)?;
+        let mut worker = json!({"id": id, "name": name, "status": "awake"});
+        if let Some(task) = task {
+            worker["task"] = json!({"id": task, "status": "active"});
+        }
+        Some(worker)
+    }
+}
+
 impl PlayedFarm {
     pub(crate) fn start(hosts: Vec<Value>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -57,6 +80,24 @@ impl PlayedFarm {
 
     pub(crate) fn url(&self) -> String {
         format!("http://{}/allocations", self.address)
+    }
+
+    /// Flamenco's Manager; no task is active.
+    pub(crate) fn flamenco(workers: &[&str]) -> Self {
+        let farm = Self::start(Vec::new());
+        farm.works(&workers.iter().map(|worker| (*worker, None)).collect::<Vec<_>>());
+        farm
+    }
+
+    /// Says from now on that these are its workers, and their active tasks.
+    pub(crate) fn works(&self, workers: &[(&str, Option<&str>)]) {
+        let owned = workers.iter().map(|(name, task)| ((*name).into(), task.map(Into::into)));
+        self.shared.0.lock().expect("sound").workers = owned.collect();
+    }
+
+    /// Where Flamenco's Manager is.
+    pub(crate) fn manager_url(&self) -> String {
+        format!("http://{}", self.address)
     }
 
     /// Says from now on that these are its hosts.
@@ -108,15 +149,26 @@ fn answer(mut stream: TcpStream, shared: &Shared) {
             Ok(read) => head.extend_from_slice(&part[..read]),
         }
     }
-    let hosts = {
+    let head = String::from_utf8_lossy(&head);
+    let path = head.split(' ').nth(1).unwrap_or_default();
+    let document = {
         let mut record = shared.0.lock().expect("sound");
-        record.polls += 1;
-        shared.1.notify_all();
-        let stumbles = std::mem::take(&mut record.stumbles);
-        record.hosts.clone().filter(|_| !stumbles)
+        match path.strip_prefix(WORKERS).map(|id| id.trim_start_matches('/')) {
+            Some(id) if !id.is_empty() => record.worker(id),
+            listed => {
+                record.polls += 1;
+                shared.1.notify_all();
+                let stumbles = std::mem::take(&mut record.stumbles);
+                let hosts = record.hosts.clone().filter(|_| !stumbles);
+                hosts.map(|hosts| match listed {
+                    Some(_) => record.list_of_workers(),
+                    None => json!({ "hosts": hosts }),
+                })
+            }
+        }
     };
-    let (status, body) = match hosts {
-        Some(hosts) => ("200 OK", json!({ "hosts": hosts }).to_string()),
+    let (status, body) = match document {
+        Some(document) => ("200 OK", document.to_string()),
         None => ("500 Out Of Order", String::new()),
     };
     let length = body.len();

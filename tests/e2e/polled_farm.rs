@@ -8,7 +8,11 @@ use crate::played_farm::{PlayedFarm, allocation};
 use crate::processes;
 
 async fn polled(farm: &PlayedFarm, monitor: &[&str]) -> Cluster {
-    let options = ["--poll-url", &farm.url(), "--poll-interval-s", "0.4"];
+    polled_every("0.4", farm, monitor).await
+}
+
+async fn polled_every(seconds: &str, farm: &PlayedFarm, monitor: &[&str]) -> Cluster {
+    let options = ["--poll-url", &farm.url(), "--poll-interval-s", seconds];
     Plan::new().farm(1).monitor(&options).monitor(monitor).start().await
 }
 
@@ -57,7 +61,8 @@ async fn a_lost_postflight_ends_at_the_limit_where_nothing_is_polled() {
 #[tokio::test]
 async fn a_host_without_hooks_closes_when_two_polls_in_a_row_miss_it() {
     let farm = PlayedFarm::start(vec![allocation("farm1", 2, &[])]);
-    let cluster = polled(&farm, &[]).await;
+    // Three intervals without an answer close it too: long enough for a machine that is busy.
+    let cluster = polled_every("1.5", &farm, &[]).await;
     let mut marks = cluster.marks();
     cluster.api.submit(&marks.job(100, 1)).await;
     let begun = marks.take(2);

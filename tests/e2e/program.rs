@@ -1,7 +1,9 @@
 //! The binary under test, run to its end.
 
 use std::fmt;
+use std::fs;
 use std::io::Read;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 
@@ -60,6 +62,22 @@ impl fmt::Display for Said {
         let Self { code, stdout, stderr } = self;
         write!(f, "code {code:?}\n-- stdout\n{stdout}\n-- stderr\n{stderr}")
     }
+}
+
+/// Puts a program in its place by another process: what this one writes is busy while a child of
+/// another test has it open.
+#[track_caller]
+pub(crate) fn install(from: &Path, to: &Path) {
+    run(Command::new("install").args(["-m", "755"]).args([from, to])).ok();
+}
+
+/// Makes a program of this text, in the same way.
+#[track_caller]
+pub(crate) fn write_program(path: &Path, text: &str) {
+    let draft = path.with_extension("draft");
+    fs::write(&draft, text).expect("written");
+    install(&draft, path);
+    fs::remove_file(&draft).expect("removed");
 }
 
 /// Runs a program to its end, which must come in time.

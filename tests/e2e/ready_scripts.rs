@@ -10,26 +10,31 @@ use crate::cluster::{Cluster, Plan};
 use crate::hook::Hooked;
 use crate::host::Host;
 use crate::marks::Marks;
-use crate::patience::timed;
+use crate::patience::{eventually, timed};
 use crate::processes;
-use crate::program::run;
+use crate::program::{self, run};
 
 /// A farm manager: the names of its two scripts, and what it puts into their environment.
 struct Manager {
     name: &'static str,
     scripts: [&'static str; 2],
     environment: &'static [(&'static str, &'static str)],
+    /// The arguments that it gives them, and what it writes to their input.
+    arguments: &'static [&'static str],
+    input: &'static str,
     /// The booking that comes of it.
     booking: &'static str,
     /// Cores that it leaves of three.
     leaves: u32,
 }
 
-const MANAGERS: [Manager; 3] = [
+const MANAGERS: [Manager; 6] = [
     Manager {
         name: "generic",
         scripts: ["preflight", "postflight"],
         environment: &[("GLEANER_BOOKING", "shot12:f7"), ("GLEANER_CORES", "2")],
+        arguments: &[],
+        input: "",
         booking: "shot12:f7",
         leaves: 1,
     },
@@ -42,6 +47,8 @@ const MANAGERS: [Manager; 3] = [
             ("QB_FRAME_NUMBER", "17"),
             ("QB_ALLOCATIONS", "host.processors=3"),
         ],
+        arguments: &[],
+        input: "",
         booking: "qube:812.3:f17",
         leaves: 0,
     },
@@ -54,8 +61,42 @@ const MANAGERS: [Manager; 3] = [
             ("SLURM_NODELIST", "farm[1-3]"),
             ("SLURM_JOB_CPUS_PER_NODE", "1,3(x2)"),
         ],
+        arguments: &[],
+        input: "",
         booking: "slurm:99.0",
         leaves: 2,
+    },
+    Manager {
+        name: "grid-engine",
+        scripts: ["prolog", "epilog"],
+        environment: &[
+            ("JOB_ID", "7"),
+            ("SGE_TASK_ID", "undefined"),
+            ("NSLOTS", "2"),
+            ("NHOSTS", "1"),
+        ],
+        arguments: &["farm1", "7", "0", "artist", "all.q"],
+        input: "",
+        booking: "grid-engine:7.0",
+        leaves: 1,
+    },
+    Manager {
+        name: "htcondor",
+        scripts: ["prepare", "exit"],
+        environment: &[],
+        arguments: &[],
+        input: "ClusterId = 12\nProcId = 3\nCpusProvisioned = 1\nMemoryProvisioned = 128\n",
+        booking: "htcondor:12.3",
+        leaves: 2,
+    },
+    Manager {
+        name: "torque",
+        scripts: ["prologue", "epilogue"],
+        environment: &[],
+        arguments: &["812.head", "artist", "artists", "shot", "nodes=1:ppn=2,walltime=60"],
+        input: "",
+        booking: "pbs:812.head",
+        leaves: 1,
     },
 ];
 
@@ -65,19 +106,11 @@ fn install(manager: &Manager, cluster: &Cluster, host: &Host) -> PathBuf {
     let folder = cluster.folder().join(format!("hooks-{}", manager.name));
     fs::create_dir(&folder).expect("a folder");
     for script in manager.scripts {
-        fs::copy(source.join(script), folder.join(script)).expect("the script is there");
-        let mode = fs::metadata(folder.join(script)).expect("there").permissions().mode();
+        program::install(&source.join(script), &folder.join(script));
+        let mode = fs::metadata(source.join(script)).expect("there").permissions().mode();
         assert_eq!(mode & 0o111, 0o111, "{script} of {} can be executed", manager.name);
     }
-    let settings = format!(
-        "# where Gleaner is, and time for a machine that is busy with other tests
-GLEANER={}\nGLEANER_RUN_DIR={}\nGLEANER_MONITOR={}\nGLEANER_HOST={}
-GLEANER_HOOK_AGENT_TIMEOUT_MS=1500\nGLEANER_HOOK_DEADLINE_MS=1900\n",
-        env!("CARGO_BIN_EXE_gleaner"),
-        host.run_dir().display(),
-        host.monitor.as_ref().expect("a farm host"),
-        host.name,
-    );
+    let settings = format!("# where Gleaner is\n{}", host.hook_settings());
     fs::write(folder.join("gleaner-hook.txt"), settings).expect("written");
     folder
 }
@@ -85,6 +118,9 @@ GLEANER_HOOK_AGENT_TIMEOUT_MS=1500\nGLEANER_HOOK_DEADLINE_MS=1900\n",
 fn call(folder: &Path, script: &str, manager: &Manager) -> Hooked {
     let mut command = Command::new(folder.join(script));
     command.env_clear().env("PATH", "/nowhere").envs(manager.environment.iter().copied());
+    let input = folder.join("input");
+    fs::write(&input, manager.input).expect("written");
+    command.args(manager.arguments).stdin(fs::File::open(&input).expect("there"));
     let (took, said) = timed(|| run(&mut command));
     assert_eq!(said.stdout, "", "managers read what hooks print");
     Hooked::of(took, said)
@@ -94,7 +130,8 @@ fn call(folder: &Path, script: &str, manager: &Manager) -> Hooked {
 async fn a_render_of(manager: &Manager, cluster: &Cluster, marks: &mut Marks, pids: &mut Vec<i32>) {
     let host = &cluster["farm1"];
     let folder = install(manager, cluster, host);
-    assert_eq!(processes::computing(pids).len(), 3, "{} finds the host busy", manager.name);
+    let what = format!("{} to find the host busy", manager.name);
+    eventually(&what, async || (processes::computing(pids).len() == 3).then_some(())).await;
 
     let hooked = call(&folder, manager.scripts[0], manager);
     let still = processes::computing(pids);
@@ -127,12 +164,25 @@ async fn each_ready_script_stops_the_work_before_it_returns_and_gives_the_host_b
     }
 }
 
+/// Settings with the program under less memory, and fewer files, than it can do with.
+fn starved(folder: &Path) -> String {
+    let program = folder.join("starved");
+    let text = format!(
+        "#!/bin/sh\nulimit -v 12000 -n 6; exec \"{}\" \"$@\"\n",
+        env!("CARGO_BIN_EXE_gleaner")
+    );
+    program::write_program(&program, &text);
+    format!("GLEANER={}\n", program.display())
+}
+
 #[tokio::test]
 async fn scripts_that_were_half_installed_fail_no_render() {
     let cluster = Plan::new().farm(1).start().await;
     for manager in &MANAGERS {
         let folder = install(manager, &cluster, &cluster["farm1"]);
+        let starved = starved(&folder);
         for settings in [
+            &starved,
             "",
             "GLEANER=/nowhere/gleaner\n",
             "GLEANER=/bin/false\n",

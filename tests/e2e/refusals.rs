@@ -5,6 +5,8 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use gleaner_calm::Turn;
+
 use crate::cluster::Plan;
 use crate::program::{Said, gleaner, run};
 
@@ -37,6 +39,7 @@ fn part(name: &str, folder: &Path, options: &[&str]) -> Said {
 
 #[test]
 fn unknown_keys_are_refused_with_the_nearest_known_one() {
+    let _turn = Turn::shared();
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("config.toml");
     for (name, text, words) in [
@@ -58,6 +61,7 @@ fn unknown_keys_are_refused_with_the_nearest_known_one() {
 
 #[test]
 fn values_without_sense_are_refused_by_their_keys() {
+    let _turn = Turn::shared();
     let folder = tempfile::tempdir().expect("a folder");
     for (name, options, words) in [
         ("broker", &["--background-policy", "fifo"][..], "background_policy"),
@@ -118,6 +122,7 @@ async fn a_port_a_folder_or_a_host_that_is_in_use_is_named() {
 
 #[test]
 fn a_door_to_other_machines_opens_only_with_tls_and_token() {
+    let _turn = Turn::shared();
     let folder = tempfile::tempdir().expect("a folder");
     let token = write(&folder.path().join("token"), "a-token-of-some-length");
     fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).expect("set");

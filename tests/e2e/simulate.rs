@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
+use gleaner_calm::Turn;
 use serde_json::Value;
 
 use crate::program::{Said, gleaner, run};
@@ -32,6 +33,7 @@ fn keys(map: &Value) -> BTreeSet<&str> {
 
 #[test]
 fn every_scenario_is_listed_with_its_parameters_policies_and_metrics() {
+    let _turn = Turn::shared();
     let pages: Value = simulate(&["--list", "--format", "json"]).json();
     let names = texts(&pages, "scenario");
     for family in ["fragment-", "visualization-", "mixed-", "deadline-", "replay"] {
@@ -65,6 +67,7 @@ fn every_scenario_is_listed_with_its_parameters_policies_and_metrics() {
 
 #[test]
 fn a_run_compares_all_policies_and_the_same_seed_gives_the_same_bytes() {
+    let _turn = Turn::shared();
     let arguments = [SCENARIO, "--seed", "7", "--format", "json"];
     let first = simulate(&arguments).ok();
     assert_eq!(first, simulate(&arguments).ok());
@@ -96,6 +99,7 @@ fn a_run_compares_all_policies_and_the_same_seed_gives_the_same_bytes() {
 
 #[test]
 fn chosen_policies_are_run_and_several_seeds_give_their_spread() {
+    let _turn = Turn::shared();
     let arguments = [SCENARIO, "--policy", "gleaner", "--policy", "eladur", "--format", "json"];
     let one: Value = simulate(&arguments).json();
     assert_eq!(keys(&one["policies"]), BTreeSet::from(["eladur", "gleaner"]));
@@ -117,6 +121,7 @@ fn chosen_policies_are_run_and_several_seeds_give_their_spread() {
 
 #[test]
 fn names_that_nothing_has_are_refused_with_the_nearest_ones() {
+    let _turn = Turn::shared();
     for (arguments, words) in [
         (&["deadline-klinic"][..], ["no scenario \"deadline-klinic\"", SCENARIO, "--list"]),
         (&["strom"], ["no scenario \"strom\"", "storm", "--list"]),
@@ -131,6 +136,7 @@ fn names_that_nothing_has_are_refused_with_the_nearest_ones() {
 
 #[test]
 fn values_that_cannot_be_are_refused_with_what_can() {
+    let _turn = Turn::shared();
     let page = page();
     let parameters = page["parameters"].as_array().expect("a list");
     let numbers: Vec<&Value> = parameters.iter().filter(|one| one["max"].is_number()).collect();
@@ -158,6 +164,7 @@ fn values_that_cannot_be_are_refused_with_what_can() {
 
 #[test]
 fn a_plot_is_an_svg_that_is_there_when_all_of_it_is() {
+    let _turn = Turn::shared();
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("plot.svg");
     let name = path.to_str().expect("a plain path");

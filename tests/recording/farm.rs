@@ -1,6 +1,6 @@
 //! A modelled farm whose hooks and agents speak to the monitor's state machine.
 
-use gleaner_monitor::{Effect, Input, Monitor, Rules, Scribe};
+use gleaner_monitor::{Effect, Input, Monitor, Orders, Polling, Rules, Scribe};
 use gleaner_protocol::farm::{Booked, HookEvent, HookKind, HostSample, SampledBooking};
 use gleaner_protocol::recording::Line;
 use gleaner_protocol::{BookingId, Epoch, HostName, Origin, Span, Time};
@@ -60,6 +60,7 @@ impl Farm {
             fragment_valid: Span::from_secs(30),
             booking_limit: Span::from_secs(86_400),
             poll_interval: Span::from_secs(15),
+            polling: Polling::Off,
         };
         let host = |number: u64| Host {
             name: HostName::new(format!("render{number}")).expect("a name"),
@@ -80,6 +81,11 @@ impl Farm {
             renders: 0,
             lines: vec![Scribe::head(at(START_S), &rules)],
         }
+    }
+
+    /// Has the administrator order something.
+    pub(crate) fn order(&mut self, orders: Orders) {
+        self.tell(at(self.now_s), Input::Orders(orders));
     }
 
     /// Lets so many seconds pass.
@@ -144,8 +150,10 @@ impl Farm {
         }
         self.renders += u64::from(kind == HookKind::Preflight);
         let Host { name, epoch, .. } = &self.hosts[index];
-        let resources = Booked { cores, memory_mib: None };
-        let event = HookEvent { host: name.clone(), kind, booking, resources, epoch: *epoch };
+        let resources = Booked { cores, memory_mib: None, gpus: None };
+        let (host, epoch) = (name.clone(), *epoch);
+        let event =
+            HookEvent { host, kind, booking, resources, epoch, release_us: None, failed: None };
         self.tell(at(self.now_s), Input::Hook(event));
     }
 
@@ -160,7 +168,11 @@ impl Farm {
         let Host { name, epoch, renders, .. } = &self.hosts[index];
         let booking = |(booking, cores, _): &(BookingId, u32, u64)| SampledBooking {
             booking: booking.clone(),
-            resources: Booked { cores: Some(*cores).filter(|c| *c < CORES), memory_mib: None },
+            resources: Booked {
+                cores: Some(*cores).filter(|c| *c < CORES),
+                memory_mib: None,
+                gpus: None,
+            },
         };
         let sample = HostSample {
             host: name.clone(),
@@ -170,6 +182,8 @@ impl Farm {
             memory_mib: 1_000_000,
             epoch: *epoch,
             bookings: renders.iter().map(booking).collect(),
+            watches: false,
+            alive: Vec::new(),
             cpu_percent: 1.0,
             used_memory_mib: 1_000,
             replicas: 0,

@@ -4,6 +4,7 @@ mod farm;
 
 use std::io::Write;
 
+use gleaner_monitor::{Orders, Stop};
 use gleaner_protocol::recording::Line;
 use gleaner_simulator::{Numbers, Order, Quiet, Settings, Value, scenarios};
 
@@ -68,9 +69,27 @@ fn a_replay_gives_away_exactly_what_the_monitor_gave() {
         let given = opened_core_hours(&farm.lines);
         assert!(given > 50.0, "the farm is idle at times: {given} core-hours");
         assert_near(numbers["harvestable_core_hours"], given, 1e-6);
+        assert_near(numbers["monitor_gave_core_hours"], given, 1e-6);
         assert_eq!(numbers["hosts"], 12.0);
         assert_eq!(numbers["farm_jobs"], farm.renders as f64);
     }
+}
+
+#[test]
+fn a_replay_does_not_know_what_was_ordered_but_what_came_of_it() {
+    let mut farm = Farm::new(1, 12);
+    farm.run(3600);
+    let at = jiff::Timestamp::UNIX_EPOCH;
+    let stop = Stop::new("anna", "renders are late", at).expect("a stop");
+    farm.order(Orders::stopped(stop));
+    farm.run(3600);
+    farm.order(Orders::default());
+    farm.run(3600);
+    let numbers = replay(&farm.lines, QUIET_S as f64);
+    let given = opened_core_hours(&farm.lines);
+    assert_near(numbers["monitor_gave_core_hours"], given, 1e-6);
+    let harvestable = numbers["harvestable_core_hours"];
+    assert!(harvestable > 1.2 * given, "{harvestable} and {given}");
 }
 
 #[test]

@@ -1,0 +1,12 @@
+//! Measuring times on a machine that does other things as well, for the tests of all crates.
+//!
+//! The tests of one program run side by side, except those that measure or would disturb: each of
+//! these waits until it is alone, and holds the others off. Against what else runs on the machine
+//! a measurement has several rounds, of which one must do: it makes things take longer, and never
+//! shorter.
+
+mod rounds;
+mod turn;
+
+pub use rounds::{in_some_awaited_round, in_some_round};
+pub use turn::Turn;

@@ -1,0 +1,311 @@
+//! What an administrator of a farm asks and orders: `gleaner farm status`, `compare`, `stop`
+//! and `resume`.
+
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+
+use gleaner_calm::Turn;
+use gleaner_protocol::api::{HostStatus, ProgressEvent};
+use gleaner_protocol::{Span, boottime};
+use serde_json::Value;
+
+use crate::cluster::{Cluster, Plan};
+use crate::patience::let_pass;
+use crate::processes;
+use crate::program::{Said, gleaner, run};
+
+impl Cluster {
+    /// `gleaner farm`, told where the monitor is.
+    fn farm(&self, arguments: &[&str]) -> Said {
+        let mut command = gleaner(["farm"]);
+        run(command.args(arguments).env("GLEANER_MONITOR", &self.monitor_api().url))
+    }
+
+    fn farm_status(&self) -> Value {
+        self.farm(&["status", "--format", "json"]).json()
+    }
+}
+
+#[tokio::test]
+async fn a_farm_is_stopped_stays_so_over_a_restart_and_is_resumed() {
+    let state = tempfile::tempdir().expect("a folder");
+    let state = state.path().to_str().expect("a plain path");
+    let mut cluster = Plan::new().farm(2).monitor(&["--state-dir", state]).start().await;
+    let mut marks = cluster.marks();
+    cluster.api.submit(&marks.job(100, 1)).await;
+    marks.take(4);
+
+    let said = cluster.farm(&["stop", "--reason", "renders are late", "--by", "anna"]).ok();
+    assert!(said.contains("stopped") && said.contains("gleaner farm resume"), "{said}");
+    for name in ["farm1", "farm2"] {
+        cluster.api.until_slots(name, 0).await;
+        cluster[name].is_idle().await;
+    }
+    // Killed, not stopped: nothing is written down on the way out.
+    cluster.monitor.as_mut().expect("there is one").kill();
+    cluster.restart_monitor();
+    let reason = |view: &Value| view["fragment"]["reason"].as_str().map(str::to_owned);
+    for name in ["farm1", "farm2"] {
+        let is_told = |view: &Value| reason(view).is_some_and(|why| why.contains("anna"));
+        cluster.monitor_api().until_view(name, "the stop to be its reason", is_told).await;
+    }
+    assert_eq!(marks.within(cluster.quiet()), [], "nothing runs on a farm that is stopped");
+    let shown = cluster.farm(&["status"]).ok();
+    for word in ["STOPPED", "anna", "renders are late", "farm1", "farm2"] {
+        assert!(shown.contains(word), "no {word:?} in {shown}");
+    }
+    let again = cluster.farm(&["stop", "--reason", "me too", "--by", "ben"]).ok();
+    assert!(again.contains("already") && again.contains("anna"), "{again}");
+
+    cluster.farm(&["resume", "--by", "ben"]).ok();
+    for name in ["farm1", "farm2"] {
+        cluster.api.until_slots(name, 2).await;
+    }
+    marks.take(4);
+    assert_eq!(cluster.farm_status()["stop"], Value::Null);
+    assert!(cluster.farm(&["resume"]).ok().contains("not stopped"));
+}
+
+/// Longest time from an order to stop until the broker sees every host of the farm closed: 5 s are
+/// asked for, and the rest is for a machine that is slow and busy.
+const STOP_MAX: Span = Span::from_secs(30);
+
+#[tokio::test]
+async fn every_host_is_closed_after_a_stop_and_a_job_that_waits_knows_why() {
+    let state = tempfile::tempdir().expect("a folder");
+    let state = state.path().to_str().expect("a plain path");
+    // No fragment ends by itself meanwhile: what closes them is the stop.
+    let lasting = ["--state-dir", state, "--fragment-valid-s", "600"];
+    let plan = Plan::new().farm(4).monitor(&lasting);
+    let cluster = plan.alone().start().await;
+    let mut marks = cluster.marks();
+    let job = cluster.api.submit(&marks.job(100, 1)).await;
+    marks.take(8);
+
+    let ordered = boottime();
+    cluster.farm(&["stop", "--reason", "renders are late", "--by", "anna"]).ok();
+    let is_stopped = |host: &HostStatus| {
+        host.slots == 0 && host.closed.as_ref().is_some_and(|why| why.contains("stopped by anna"))
+    };
+    let are_stopped = async || cluster.api.hosts().await.iter().all(is_stopped).then_some(());
+    cluster.api.until("every host to be closed by the stop", are_stopped).await;
+    let took = boottime().since(ordered);
+    eprintln!("every host is closed {took} after the order");
+    assert!(took <= STOP_MAX, "every host is closed {took} after the order");
+    let mut events = cluster.api.events().await;
+    let opens = |event: &ProgressEvent| match event {
+        ProgressEvent::FragmentChanged { host, slots: 1.. } => Some(host.clone()),
+        _ => None,
+    };
+    let opened = events.find("a host that opens", opens);
+    let opened = tokio::time::timeout(cluster.quiet().into(), opened).await;
+    assert!(opened.is_err(), "{opened:?} opened on a farm that is stopped");
+    let hosts = cluster.api.hosts().await;
+    assert!(hosts.iter().all(is_stopped) && hosts.len() == 4, "{hosts:?}");
+
+    let asked = |arguments: &[&str]| {
+        let mut command = gleaner(arguments.iter().copied());
+        run(command.env("GLEANER_BROKER", &cluster.api.url)).ok()
+    };
+    let shown = asked(&["hosts"]);
+    assert_eq!(shown.matches("stopped by anna").count(), 4, "{shown}");
+    let explained = asked(&["explain", &job.to_string()]);
+    for words in ["all 4 hosts", "4 of them because", "stopped by anna", "renders are late"] {
+        assert!(explained.contains(words), "no {words:?} in {explained}");
+    }
+    cluster.farm(&["resume", "--by", "ben"]).ok();
+    cluster.api.until_slots("farm1", 2).await;
+    let opened = cluster.api.host("farm1").await.expect("known");
+    assert_eq!(opened.closed, None);
+}
+
+#[tokio::test]
+async fn a_host_that_was_closed_before_shows_the_stop_and_after_it_what_closed_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = folder.path().join("monitor.toml");
+    let table = "[[group]]\nname = 'never'\nhosts = ['farm2']\nharvest = false\n";
+    std::fs::write(&config, table).expect("written");
+    let [config, state] = [config, folder.path().join("state")];
+    let (config, state) = (config.to_str().expect("plain"), state.to_str().expect("plain"));
+    let options = ["--config", config, "--state-dir", state, "--fragment-valid-s", "600"];
+    let cluster = Plan::new().farm(3).monitor(&options).start().await;
+    cluster["farm1"].preflight("shot:1").run();
+    let monitor = cluster.monitor_api();
+    for (name, why) in [("farm1", "shot:1 has booked the whole host"), ("farm2", "never harvested")]
+    {
+        let is_closed = |view: &Value| view["fragment"]["reason"].to_string().contains(why);
+        monitor.until_view(name, why, is_closed).await;
+    }
+    cluster.api.until_slots("farm3", 2).await;
+    let mut marks = cluster.marks();
+    let job = cluster.api.submit(&marks.job(100, 1)).await;
+    marks.take(2);
+
+    cluster.farm(&["stop", "--reason", "renders are late", "--by", "anna"]).ok();
+    let shows = async |name: &str, why: Option<&str>| {
+        let host = cluster.api.host(name).await?;
+        let is_shown = match (&host.closed, why) {
+            (Some(closed), Some(why)) => closed.contains(why),
+            (closed, why) => closed.is_none() && why.is_none(),
+        };
+        is_shown.then_some(())
+    };
+    for name in ["farm1", "farm2", "farm3"] {
+        let stopped = async || shows(name, Some("stopped by anna")).await;
+        cluster.api.until("every host to show the stop", stopped).await;
+    }
+    let asked = cluster.cli(&["hosts"]).ok();
+    assert_eq!(asked.matches("stopped by anna").count(), 3, "{asked}");
+    let explained = cluster.cli(&["explain", &job.to_string()]).ok();
+    assert!(explained.contains("3 of them because"), "{explained}");
+
+    cluster.farm(&["resume", "--by", "ben"]).ok();
+    for (name, why) in [
+        ("farm1", Some("shot:1 has booked the whole host")),
+        ("farm2", Some("never harvested")),
+        ("farm3", None),
+    ] {
+        cluster
+            .api
+            .until("what closes it to be shown again", async || shows(name, why).await)
+            .await;
+    }
+    cluster.api.until_slots("farm3", 2).await;
+    for name in ["farm1", "farm2"] {
+        assert_eq!(cluster.api.host(name).await.expect("known").slots, 0);
+    }
+}
+
+#[tokio::test]
+async fn the_status_shows_renders_hooks_and_contradictions() {
+    let cluster = Plan::new().farm(1).start().await;
+    cluster.api.until_slots("farm1", 2).await;
+    cluster["farm1"].preflight("shot:1").cores(1).run();
+    cluster.api.until_slots("farm1", 1).await;
+    let monitor = cluster.monitor_api();
+    let has_heard = |view: &Value| view["bookings"][0]["seen_by"].to_string().contains("hook");
+    monitor.until_view("farm1", "its hook", has_heard).await;
+
+    let status = cluster.farm_status();
+    assert_eq!(status["totals"]["bookings"], 1, "{status}");
+    assert_eq!(status["release"]["preflights"], 1, "{status}");
+    let shown = cluster.farm(&["status"]).ok();
+    for word in ["harvested", "farm1", "1 of 2 cores", "p99", "host"] {
+        assert!(shown.contains(word), "no {word:?} in {shown}");
+    }
+    // Where a stop would not outlive the monitor the command says so, and has stopped it all the same.
+    let said = cluster.farm(&["stop", "--reason", "test"]);
+    assert_eq!(said.code, Some(1), "{said}");
+    assert!(said.stderr.contains("state_dir"), "{said}");
+    cluster.api.until_slots("farm1", 0).await;
+    let_pass(cluster.quiet()).await;
+    assert!(processes::computing(&cluster["farm1"].workers()).is_empty());
+}
+
+#[tokio::test]
+async fn hosts_are_held_out_for_comparison_and_the_same_ones_after_a_restart() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = folder.path().join("monitor.toml");
+    let table = "[comparison]\nheld_out_permille = 500\ntime_zone = 'Asia/Kathmandu'\n";
+    std::fs::write(&config, table).expect("written");
+    let [config, state] = [config, folder.path().join("state")];
+    let (config, state) = (config.to_str().expect("plain"), state.to_str().expect("plain"));
+    let plan = Plan::new().farm(4).monitor(&["--config", config, "--state-dir", state]).alone();
+    let mut cluster = plan.start().await;
+
+    let until_told = async |cluster: &Cluster| {
+        let monitor = cluster.monitor_api();
+        for name in ["farm1", "farm2", "farm3", "farm4"] {
+            let is_settled = |view: &Value| {
+                let why = view["fragment"]["reason"].as_str();
+                why.is_none_or(|why| why.contains("held out of harvest on "))
+            };
+            monitor.until_view(name, "open, or held out", is_settled).await;
+        }
+        let comparison: Value = cluster.farm(&["compare", "--format", "json"]).json();
+        let held_out: Vec<String> =
+            serde_json::from_value(comparison["held_out"].clone()).expect("names");
+        let status = cluster.farm_status();
+        let hosts = status["hosts"].as_array().expect("a list");
+        let barred = hosts.iter().filter(|host| host["fragment"]["state"] == "closed");
+        let barred: Vec<&str> = barred.filter_map(|host| host["host"].as_str()).collect();
+        assert_eq!(held_out, barred, "{comparison} {status}");
+        assert_eq!(comparison["harvested"], 4 - held_out.len(), "{comparison}");
+        (comparison["day"].clone(), held_out)
+    };
+    let (day, held_out) = until_told(&cluster).await;
+    let shown = cluster.farm(&["compare"]).ok();
+    for word in ["500 thousandths", "Asia/Kathmandu", "renders ended per hour", "too few days"] {
+        assert!(shown.contains(word), "no {word:?} in {shown}");
+    }
+    cluster.monitor.as_mut().expect("there is one").kill();
+    cluster.restart_monitor();
+    let (day_then, held_out_then) = until_told(&cluster).await;
+    assert!(day_then != day || held_out_then == held_out, "{held_out_then:?}, not {held_out:?}");
+}
+
+#[tokio::test]
+async fn only_an_administrator_stops_a_farm_that_has_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let token = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).expect("written");
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("set");
+        path
+    };
+    let (everybody, admin) = (token("all", "0123456789abcdef"), token("admin", "fedcba9876543210"));
+    let admin = admin.to_str().expect("plain");
+    let cluster = Plan::new().farm(1).monitor(&["--admin-token-file", admin]).start().await;
+    cluster.api.until_slots("farm1", 2).await;
+    let all = everybody.to_str().expect("plain");
+    for order in [&["stop", "--reason", "x"][..], &["resume"]] {
+        for token in [&[][..], &["--token-file", all]] {
+            let said = cluster.farm(&[order, token].concat());
+            said.refused(5, &["only an administrator may", "admin_token_file"]);
+        }
+    }
+    assert_eq!(cluster.farm_status()["stop"], Value::Null);
+    // It has no state_dir, so a stop is not kept; but it is one.
+    let said = cluster.farm(&["stop", "--reason", "x", "--token-file", admin]);
+    assert_eq!(said.code, Some(1), "{said}");
+    cluster.api.until_slots("farm1", 0).await;
+    assert!(cluster.farm(&["resume", "--token-file", admin]).ok().contains("x"));
+    cluster.api.until_slots("farm1", 2).await;
+
+    let mut monitor = gleaner(["monitor", "--listen", "127.0.0.1:0"]);
+    monitor.arg("--token-file").arg(&everybody).arg("--admin-token-file").arg(&everybody);
+    run(&mut monitor).refused(1, &["admin_token_file", "the same token"]);
+}
+
+#[test]
+fn a_comparison_without_sense_is_refused() {
+    let _turn = Turn::shared();
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = folder.path().join("monitor.toml");
+    for (table, state, expected) in [
+        ("held_out_permille = 50", None, "[comparison] takes a state_dir"),
+        ("held_out_permille = 900", Some("state"), "[comparison]: held_out_permille = 900"),
+        ("held_out_permil = 50", Some("state"), "held_out_permille"),
+    ] {
+        std::fs::write(&config, format!("[comparison]\n{table}\n")).expect("written");
+        let mut monitor = gleaner(["monitor", "--listen", "127.0.0.1:0", "--config"]);
+        monitor.arg(&config);
+        if let Some(state) = state {
+            monitor.arg("--state-dir").arg(folder.path().join(state));
+        }
+        run(&mut monitor).refused(2, &[expected]);
+        assert!(!folder.path().join("state").exists(), "refused before anything is touched");
+    }
+}
+
+#[test]
+fn a_monitor_that_is_not_there_is_named() {
+    let _turn = Turn::shared();
+    let said =
+        run(&mut gleaner(["farm", "stop", "--reason", "x", "--monitor", "http://127.0.0.1:9"]));
+    said.refused(3, &["cannot reach the monitor at http://127.0.0.1:9", "--monitor"]);
+    let said = run(&mut gleaner(["farm", "status", "--monitor", "head:7711"]));
+    said.refused(2, &["--monitor", "http://"]);
+    let said = run(&mut gleaner(["farm", "stop"]));
+    said.refused(2, &["--reason"]);
+}

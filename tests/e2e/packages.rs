@@ -1,0 +1,321 @@
+//! What `packaging/build` makes: the tarball and the Debian package, unpacked and looked at, and
+//! the package put through the life that dpkg gives it, with stand-ins for systemd and users.
+
+use std::collections::BTreeSet;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use gleaner_calm::Turn;
+
+use crate::program::{gleaner, run};
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+/// Files of which an administrator's version stays.
+const CONFFILES: &str =
+    "/etc/gleaner/agent.toml\n/etc/gleaner/broker.toml\n/etc/gleaner/monitor.toml\n";
+
+/// Runs a program to its end, however long it takes.
+#[track_caller]
+fn done(command: &mut Command) -> String {
+    let said = command.output().expect("it starts");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let both = text(&said.stdout) + &text(&said.stderr);
+    assert!(said.status.success(), "{command:?}\n{both}");
+    both
+}
+
+fn has(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok_and(|said| said.status.success())
+}
+
+/// Packages of the program under test, and folders to unpack them in.
+struct Packages {
+    folder: tempfile::TempDir,
+    tarball: PathBuf,
+    /// Where there is a dpkg.
+    deb: Option<PathBuf>,
+}
+
+impl Packages {
+    fn build() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (program, out) = (folder.path().join("program"), folder.path().join("out"));
+        // What is there for debuggers only makes it long.
+        done(
+            Command::new("strip").arg("-o").args([&program, &env!("CARGO_BIN_EXE_gleaner").into()]),
+        );
+        let mut build = Command::new(Path::new(ROOT).join("packaging/build"));
+        build.arg("--program").arg(&program).arg("--out").arg(&out);
+        // Nobody sends these to anyone.
+        build.env("DPKG_DEB_COMPRESSOR_TYPE", "none").env("GZIP", "-1");
+        done(&mut build);
+        done(
+            Command::new("sha256sum").args(["--check", "--strict", "SHA256SUMS"]).current_dir(&out),
+        );
+        let names = fs::read_dir(&out).expect("a folder").map(|one| one.expect("listed").path());
+        let names: Vec<PathBuf> = names.collect();
+        let find = |end: &str| names.iter().find(|path| path.to_string_lossy().ends_with(end));
+        let tarball = find("-linux.tar.gz").expect("a tarball").clone();
+        let deb = find(".deb").cloned();
+        assert_eq!(names.len(), 2 + usize::from(deb.is_some()), "{names:?}");
+        assert!(deb.is_some() || !(has("dpkg-deb") && has("dpkg-shlibdeps")), "no package");
+        Self { folder, tarball, deb }
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        let path = self.folder.path().join(name);
+        fs::create_dir_all(&path).expect("a folder");
+        path
+    }
+}
+
+/// Files and links below a folder, by their path from there.
+fn files(root: &Path) -> BTreeSet<String> {
+    let (mut all, mut open) = (BTreeSet::new(), vec![root.to_owned()]);
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder") {
+            let path = entry.expect("listed").path();
+            if path.is_dir() && !path.is_symlink() {
+                open.push(path);
+            } else {
+                let path = path.strip_prefix(root).expect("below it");
+                all.insert(path.to_str().expect("plain").to_owned());
+            }
+        }
+    }
+    all
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).expect("it is there").permissions().mode() & 0o7777
+}
+
+fn text(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// What lies below the prefix in both, and is as it is in the sources.
+fn check_tree(tree: &Path, prefix: &str, zsh: &str) {
+    let all = files(tree);
+    for path in &all {
+        let file = tree.join(path);
+        assert!([0o644, 0o755].contains(&mode(&file)), "{path}: {:o}", mode(&file));
+    }
+    let program = tree.join("bin/gleaner");
+    assert_eq!(mode(&program), 0o755);
+    assert!(run(Command::new(&program).arg("--version")).ok().starts_with("gleaner "));
+
+    for (packed, source, run_by) in [
+        ("system/gleaner-agent", "agent/systemd/gleaner-agent", "/usr/local/bin/gleaner"),
+        ("user/gleaner-agent", "agent/systemd/gleaner-agent-desktop", "%h/.local/bin/gleaner"),
+        ("system/gleaner-broker", "broker/systemd/gleaner-broker", "/usr/local/bin/gleaner"),
+        (
+            "system/gleaner-monitor",
+            "resource-monitor/systemd/gleaner-monitor",
+            "/usr/local/bin/gleaner",
+        ),
+    ] {
+        let packed = text(&tree.join("lib/systemd").join(format!("{packed}.service")));
+        let program = format!("{prefix}/bin/gleaner");
+        assert!(packed.contains(&format!("\nExecStart={program} ")), "{packed}");
+        let source = text(&Path::new(ROOT).join(format!("{source}.service")));
+        assert_eq!(packed, source.replace(run_by, &program));
+    }
+    assert_eq!(all.iter().filter(|path| path.starts_with("lib/")).count(), 4, "{all:?}");
+
+    let completions = [
+        ("bash", "share/bash-completion/completions/gleaner".to_owned()),
+        ("fish", "share/fish/vendor_completions.d/gleaner.fish".to_owned()),
+        ("zsh", format!("share/zsh/{zsh}/_gleaner")),
+    ];
+    for (shell, path) in &completions {
+        assert_eq!(text(&tree.join(path)), run(&mut gleaner(["completions", shell])).ok());
+    }
+
+    let pages = tempfile::tempdir().expect("a folder");
+    run(&mut gleaner(["man", pages.path().to_str().expect("plain")])).ok();
+    let pages: BTreeSet<String> =
+        files(pages.path()).iter().map(|page| format!("share/man/man1/{page}.gz")).collect();
+    let packed = all.iter().filter(|path| path.starts_with("share/man/")).cloned();
+    assert_eq!(packed.collect::<BTreeSet<_>>(), pages);
+    let page = done(Command::new("gzip").arg("-dc").arg(tree.join("share/man/man1/gleaner.1.gz")));
+    assert!(page.contains(".SH NAME"), "{page}");
+
+    check_hooks(tree, &all);
+    for page in ["README.md", "agent/README.md", "agent/kernels/README.md", "broker/README.md"] {
+        let page = tree.join("share/doc/gleaner").join(page);
+        let folder = page.parent().expect("it is in one");
+        let links: Vec<String> = links(&text(&page));
+        assert!(!links.is_empty(), "{}", page.display());
+        for link in links {
+            assert!(folder.join(&link).exists(), "{}: {link} is not there", page.display());
+        }
+    }
+    for path in ["README.md", "LICENSE-MIT", "LICENSE-APACHE"] {
+        assert_eq!(
+            text(&tree.join("share/doc/gleaner").join(path)),
+            text(&Path::new(ROOT).join(path))
+        );
+    }
+}
+
+/// Files that a page points to.
+fn links(page: &str) -> Vec<String> {
+    let targets = page.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let files = targets.map(|target| target.split('#').next().unwrap_or_default());
+    files.filter(|file| !file.is_empty() && !file.contains("://")).map(str::to_owned).collect()
+}
+
+/// The defaults of every part that has a unit.
+fn check_configurations(folder: &Path) {
+    for part in ["agent", "broker", "monitor"] {
+        let printed = run(&mut gleaner([part, "--print-config"])).ok();
+        assert_eq!(text(&folder.join(format!("{part}.toml"))), printed);
+    }
+}
+
+/// Every hook of the sources, and nothing that builds or tests them.
+fn check_hooks(tree: &Path, all: &BTreeSet<String>) {
+    let sources = Path::new(ROOT).join("hooks");
+    let is_hook = |path: &String| {
+        let others = ["src/", "tests/", "python/tests/", "Cargo.toml"];
+        !others.iter().any(|other| path.starts_with(other)) && !path.contains("__pycache__")
+    };
+    let meant: BTreeSet<String> = files(&sources).into_iter().filter(is_hook).collect();
+    let packed = all.iter().filter_map(|path| path.strip_prefix("share/gleaner/hooks/"));
+    assert_eq!(packed.map(String::from).collect::<BTreeSet<_>>(), meant);
+    assert!(meant.contains("slurm/prolog") && meant.contains("openpbs/gleaner_openpbs.py"));
+    for path in &meant {
+        let (packed, source) = (tree.join("share/gleaner/hooks").join(path), sources.join(path));
+        assert_eq!(text(&packed), text(&source), "{path}");
+        let is_run = |file: &Path| mode(file) & 0o100 != 0;
+        assert_eq!(is_run(&packed), is_run(&source), "{path}");
+    }
+}
+
+#[test]
+fn packages_have_all_of_it_in_its_place_and_come_and_go_cleanly() {
+    let _turn = Turn::shared();
+    let packages = Packages::build();
+
+    let listed = done(Command::new("tar").arg("-tzf").arg(&packages.tarball));
+    let is_ours = |name: &str| name.starts_with("gleaner-") && !name.ends_with('/');
+    assert!(listed.lines().all(is_ours), "folders that are there must stay as they are: {listed}");
+    let local = packages.at("local");
+    let mut unpack = Command::new("tar");
+    unpack.arg("-xzf").arg(&packages.tarball).arg("--strip-components=1").arg("-C").arg(&local);
+    done(&mut unpack);
+    check_tree(&local, "/usr/local", "site-functions");
+    check_configurations(&local.join("share/doc/gleaner"));
+
+    let Some(deb) = &packages.deb else {
+        println!("no dpkg here");
+        return;
+    };
+    let field = |name: &str| done(Command::new("dpkg-deb").arg("-f").arg(deb).arg(name));
+    let version = run(&mut gleaner(["--version"])).ok().replace("gleaner ", "");
+    assert_eq!((field("Package").trim(), field("Version")), ("gleaner", version));
+    assert!(field("Depends").contains("libc6 (>= "), "{}", field("Depends"));
+    let root = packages.at("root");
+    done(Command::new("dpkg-deb").arg("-x").arg(deb).arg(&root));
+    check_tree(&root.join("usr"), "/usr", "vendor-completions");
+    check_configurations(&root.join("etc/gleaner"));
+    let control = packages.at("control");
+    done(Command::new("dpkg-deb").arg("-e").arg(deb).arg(&control));
+    assert_eq!(text(&control.join("conffiles")), CONFFILES);
+    done(
+        Command::new("md5sum")
+            .args(["--check", "--strict"])
+            .arg(control.join("md5sums"))
+            .current_dir(&root),
+    );
+    live(deb, &packages);
+}
+
+/// Installs the package below a scratch root, installs it again, and takes it away.
+fn live(deb: &Path, packages: &Packages) {
+    let host = packages.at("host");
+    for folder in ["var/lib/dpkg/info", "var/lib/dpkg/updates", "run/systemd/system", "bin"] {
+        fs::create_dir_all(host.join(folder)).expect("a folder");
+    }
+    fs::write(host.join("var/lib/dpkg/status"), "").expect("written");
+    let (told, fails) = (host.join("told"), host.join("systemd-fails"));
+    let stand_in = format!(
+        "#!/bin/sh\nname=${{0##*/}}\n[ \"$name\" != getent ] || exec grep -q \"^useradd.* $2\\$\" '{told}'\n\
+         echo \"$name $*\" >>'{told}'\n[ \"$name\" != systemctl ] || [ ! -e '{fails}' ]\n",
+        told = told.display(),
+        fails = fails.display()
+    );
+    // Copied by another process: one that this one writes is busy while a child of another test has it.
+    fs::write(host.join("stand-in"), stand_in).expect("written");
+    fs::set_permissions(host.join("stand-in"), Permissions::from_mode(0o755)).expect("set");
+    for name in ["systemctl", "useradd", "getent"] {
+        done(Command::new("cp").arg(host.join("stand-in")).arg(host.join("bin").join(name)));
+    }
+    fs::write(&told, "").expect("written");
+    let dpkg = |arguments: &[&str]| {
+        let mut dpkg = Command::new("dpkg");
+        dpkg.arg(format!("--root={}", host.display()));
+        // No root of its own to change into, no libraries there, and not always root.
+        dpkg.args(["--force-script-chrootless", "--force-not-root", "--force-depends"]);
+        dpkg.args(["--force-bad-path", "--force-unsafe-io"]).args(arguments);
+        dpkg.env("PATH", format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", host.join("bin").display()));
+        let said = done(&mut dpkg);
+        let lines = text(&told);
+        // Users are there from now on; what else was told is news next time.
+        let users = lines.lines().filter(|line| line.starts_with("useradd"));
+        fs::write(&told, users.map(|line| format!("{line}\n")).collect::<String>())
+            .expect("written");
+        (said, lines)
+    };
+    let deb = deb.to_str().expect("plain");
+
+    let (_, told) = dpkg(&["--install", deb]);
+    for user in ["gleaner", "gleaner-server"] {
+        let end = format!(" {user}");
+        let is_made = told.lines().any(|line| line.starts_with("useradd ") && line.ends_with(&end));
+        assert!(is_made, "no {user}: {told}");
+    }
+    assert!(told.contains("systemctl daemon-reload"), "{told}");
+    assert!(!["start", "enable"].iter().any(|word| told.contains(word)), "unasked: {told}");
+    // A unit that is masked, or does not come up, is no reason to leave a package half-way.
+    fs::write(&fails, "").expect("written");
+    let config = host.join("etc/gleaner/agent.toml");
+    fs::write(&config, "origin = \"farm\"\n").expect("written");
+    let (_, told) = dpkg(&["--install", deb]);
+    for part in ["agent", "broker", "monitor"] {
+        assert!(told.contains(&format!("try-restart gleaner-{part}.service")), "{told}");
+    }
+    assert_eq!(told.matches("useradd").count(), 2, "it has its users already: {told}");
+    assert_eq!(text(&config), "origin = \"farm\"\n", "an administrator's words stay");
+
+    let record = host.join("etc/gleaner/hooks/slurm");
+    fs::create_dir_all(&record).expect("a folder");
+    fs::write(record.join("installed.json"), "{}").expect("written");
+    let (said, told) = dpkg(&["--remove", "gleaner"]);
+    assert!(said.contains("`gleaner farm uninstall --farm slurm`"), "{said}");
+    assert!(told.contains("systemctl disable --now gleaner-agent.service"), "{told}");
+    assert!(!host.join("usr/bin/gleaner").exists() && config.exists());
+    for folder in ["var/cache/gleaner/tasks", "var/lib/gleaner-broker/gleaner-data"] {
+        fs::create_dir_all(host.join(folder)).expect("a folder");
+    }
+    dpkg(&["--purge", "gleaner"]);
+    assert!(!config.exists() && !host.join("var/cache/gleaner").exists());
+    assert!(
+        host.join("var/lib/gleaner-broker/gleaner-data").exists(),
+        "jobs are not ours to delete"
+    );
+    assert!(record.join("installed.json").exists(), "hooks that still stand need it");
+}
+
+#[test]
+fn what_the_builder_does_not_know_it_says() {
+    let _turn = Turn::shared();
+    for arguments in [&["--fast"][..], &["--out"], &["--speed", "9"]] {
+        let mut build = Command::new(Path::new(ROOT).join("packaging/build"));
+        run(build.args(arguments)).refused(2, &[arguments[0]]);
+    }
+}

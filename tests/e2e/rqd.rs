@@ -1,0 +1,93 @@
+//! Harvesting a host of a real OpenCue RQD: its own frames, our wrapper around them, its report polled.
+
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, Plan};
+use crate::rqd_farm::{CORES, RqdFarm};
+
+async fn harvested(farm: &RqdFarm) -> Cluster {
+    let hosts = format!("farm1={}", farm.address());
+    // Three intervals without an answer close the host: long enough for a machine that is busy.
+    let polled = ["--poll", "opencue", "--poll-hosts", &hosts, "--poll-interval-s", "1"];
+    let cluster = Plan::new().farm(1).cores(CORES).monitor(&polled).start().await;
+    cluster.are_open().await;
+    cluster
+}
+
+/// The monitor's word on a booking.
+fn booking<'a>(view: &'a Value, name: &str) -> Option<&'a Value> {
+    let bookings = view["bookings"].as_array().expect("a list");
+    bookings.iter().find(|booking| booking["booking"] == name)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_frame_that_no_hook_announces_is_found_by_polling_and_so_is_its_end() {
+    let mut farm = RqdFarm::start("farm1");
+    let cluster = harvested(&farm).await;
+    let mut marks = cluster.marks();
+    cluster.api.submit(&marks.job(1_000, 1)).await;
+    marks.take(4);
+
+    let frame = farm.renders("f-1", None);
+    frame.has_begun();
+    cluster.api.until_slots("farm1", CORES - farm.threads).await;
+    let view = cluster.monitor_api().view("farm1").await.expect("known");
+    let booked = booking(&view, "opencue:f-1").unwrap_or_else(|| panic!("{view}"));
+    assert_eq!(booked["cores"], 1, "{view}");
+    assert!(cluster["farm1"].slots_computing() <= 3, "it has given way");
+    farm.ends(frame);
+    cluster.are_open().await;
+
+    // Cores that an administrator locks.
+    farm.orders(&json!({"do": "lock", "cores": 100}));
+    cluster.api.until_slots("farm1", CORES - farm.threads).await;
+    farm.orders(&json!({"do": "unlock"}));
+    cluster.are_open().await;
+
+    // A host whose RQD is gone may render whatever it likes.
+    farm.loses_its_rqd();
+    cluster.api.until_slots("farm1", 0).await;
+    farm.has_its_rqd_back();
+    cluster.are_open().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_frame_that_is_wrapped_has_its_cores_before_its_command_runs() {
+    let mut farm = RqdFarm::start("farm1");
+    let cluster = harvested(&farm).await;
+    let wrapper = farm.wrapper(&cluster["farm1"]);
+    let mut marks = cluster.marks();
+    cluster.api.submit(&marks.job(1_000, 1)).await;
+    marks.take(4);
+
+    let frame = farm.renders("f-1", Some(&wrapper));
+    frame.has_begun();
+    assert!(cluster["farm1"].slots_computing() <= 3, "harvested work runs beside the command");
+    // What RQD answers and what the wrapper says is one booking, not two.
+    let is_seen_by_both = |view: &Value| {
+        let booking = booking(view, "opencue:f-1").map(|booking| booking["seen_by"].to_string());
+        booking.is_some_and(|by| by.contains("hook") && by.contains("poll"))
+    };
+    let monitor = cluster.monitor_api();
+    let view = monitor.until_view("farm1", "both to tell of the frame", is_seen_by_both).await;
+    assert_eq!(booking(&view, "opencue:f-1").expect("booked")["cores"], 1, "{view}");
+    assert_eq!(view["contradictions"].as_array().map(Vec::len), Some(0), "{view}");
+    cluster.api.until_slots("farm1", CORES - farm.threads).await;
+
+    // All of them, one after the other, each before it begins.
+    let frames: Vec<_> = (2..=CORES / farm.threads)
+        .map(|number| {
+            let frame = farm.renders(&format!("f-{number}"), Some(&wrapper));
+            frame.has_begun();
+            let left = (CORES - number) as usize;
+            assert!(cluster["farm1"].slots_computing() <= left, "beside frame {number}");
+            frame
+        })
+        .collect();
+    cluster.api.until_slots("farm1", 0).await;
+    for frame in frames {
+        farm.ends(frame);
+    }
+    farm.ends(frame);
+    cluster.are_open().await;
+}

@@ -1,0 +1,202 @@
+//! Harvesting a real Slurm farm: its own jobs, our Prolog and Epilog, its record polled.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use gleaner_calm::in_some_round;
+use gleaner_protocol::Span;
+use serde_json::Value;
+
+use crate::calm::Measured;
+use crate::cluster::{Cluster, Plan};
+use crate::patience::timed;
+use crate::program::run;
+use crate::slurm_farm::{CORES, NODES, SlurmFarm};
+
+async fn harvested(farm: &SlurmFarm, plan: Plan) -> Cluster {
+    let conf = farm.conf();
+    let plan = plan
+        .farm(NODES)
+        .cores(CORES)
+        .monitor(&["--poll", "slurm", "--poll-interval-s", "0.5"])
+        .monitor_env("SLURM_CONF", &conf.display().to_string());
+    let cluster = plan.start().await;
+    farm.serves(&cluster);
+    cluster.are_open().await;
+    cluster
+}
+
+/// On how many slots of each node something computes.
+fn computing(cluster: &Cluster) -> Vec<usize> {
+    let on = |number| cluster[format!("farm{number}").as_str()].slots_computing();
+    (1..=NODES).map(on).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn renders_have_the_cores_that_slurm_gave_them_and_the_harvest_the_others() {
+    let farm = SlurmFarm::start(true).await;
+    let cluster = harvested(&farm, Plan::new()).await;
+    let mut marks = cluster.marks();
+    cluster.api.submit(&marks.job(1_000, 2)).await;
+    marks.take(12);
+    assert!(computing(&cluster).iter().all(|count| *count > 0), "on every node");
+
+    // Four, two and one core of the three nodes: each finds its own place in the list.
+    let mut render = farm.render(&["--nodes=3", "--ntasks=7"]);
+    render.has_begun(7);
+    let left = computing(&cluster);
+    assert!(left[0] == 0 && left[1] <= 2 && left[2] <= 3, "{left:?} compute beside it");
+    for (host, slots) in [("farm1", 0), ("farm2", 2), ("farm3", 3)] {
+        cluster.api.until_slots(host, slots).await;
+    }
+    // What Slurm answers and what the hooks say is one booking, not two.
+    let is_seen_by_both = |view: &Value| {
+        let by = view["bookings"][0]["seen_by"].to_string();
+        by.contains("hook") && by.contains("poll")
+    };
+    let monitor = cluster.monitor_api();
+    let view = monitor.until_view("farm2", "both to tell of the render", is_seen_by_both).await;
+    assert_eq!(view["bookings"].as_array().map(Vec::len), Some(1), "{view}");
+    assert_eq!(view["contradictions"].as_array().map(Vec::len), Some(0), "{view}");
+
+    // Another one beside it, on a node that is rendering already.
+    let mut second = farm.render(&["--nodelist=farm3", "--ntasks=3"]);
+    second.has_begun(3);
+    assert_eq!(computing(&cluster)[2], 0);
+    assert!(second.ends().success());
+    assert!(render.ends().success());
+    cluster.are_open().await;
+    farm.all_are("idle").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_render_that_no_hook_announces_is_found_by_polling() {
+    let farm = SlurmFarm::start(false).await;
+    let cluster = harvested(&farm, Plan::new()).await;
+    let mut render = farm.render(&["--nodelist=farm2", "--ntasks=3"]);
+    render.has_begun(3);
+    cluster.api.until_slots("farm2", 1).await;
+    assert!(render.ends().success());
+    cluster.are_open().await;
+    // A node that an administrator takes out is not harvested.
+    let drain = ["update", "nodename=farm1", "state=drain", "reason=test"];
+    farm.says("scontrol", &drain).ok();
+    cluster.api.until_slots("farm1", 0).await;
+    farm.says("scontrol", &["update", "nodename=farm1", "state=resume"]).ok();
+    cluster.are_open().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_has_happened_to_gleaner_jobs_run_and_nodes_stay() {
+    let farm = SlurmFarm::start(true).await;
+    let mut cluster = harvested(&farm, Plan::new()).await;
+    let runs = |what: &str| {
+        let mut render = farm.render(&["--nodes=3", "--ntasks=12"]);
+        render.has_begun(12);
+        assert!(render.ends().success(), "{what}");
+    };
+    runs("all is well");
+    cluster["farm1"].agent.kill();
+    cluster["farm2"].agent.freeze();
+    runs("an agent is dead and one hangs");
+    cluster["farm2"].agent.kill();
+    farm.hooks_read("GLEANER=/nowhere/gleaner\nGLEANER_RUN_DIR=/nowhere\n");
+    runs("the program is missing");
+    farm.hooks_read("GLEANER=/bin/false\n");
+    runs("the program fails");
+    farm.hooks_read("GLEANER=/bin/cat\nif\n");
+    runs("the settings are no shell");
+    farm.all_are("idle").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_starts_as_fast_as_without_us() {
+    const RENDERS: usize = 25;
+    // A program that is not optimised takes some 6 ms longer to be loaded, and a hook is two of
+    // them: the hook itself, and who tells the monitor.
+    const DELAY_MAX: Span = Span::from_millis(if cfg!(debug_assertions) { 32 } else { 20 });
+    let (ours, plain) = (SlurmFarm::start(true).await, SlurmFarm::start(false).await);
+    let cluster = harvested(&ours, Plan::new().alone()).await;
+    let mut marks = cluster.marks();
+    cluster.api.submit(&marks.job(1_000, 1)).await;
+    marks.take(12);
+    let start = |farm: &SlurmFarm| {
+        let (took, render) = timed(|| {
+            let mut render = farm.render(&["--nodelist=farm1", "--ntasks=1"]);
+            render.has_begun(1);
+            render
+        });
+        assert!(render.ends().success());
+        took
+    };
+    in_some_round(|| {
+        let mut with = Vec::new();
+        let mut without = Measured::default();
+        for _ in 0..RENDERS {
+            without.add(start(&plain));
+            with.push(start(&ours));
+        }
+        without.others_take_at_most(&with, DELAY_MAX, "from srun to the render, harvested")
+    });
+    ours.all_are("idle").await;
+}
+
+/// Of a frame, in pixels.
+const WIDTH: usize = 320;
+const HEIGHT: usize = 240;
+
+/// A ball that goes round with the clock.
+const SCENE: &str = "\
+    camera { location <0, 2, -6> look_at 0 }\n\
+    light_source { <4, 6, -5> rgb 1 }\n\
+    plane { y, -1 pigment { checker rgb 0.2 rgb 0.9 } finish { reflection 0.2 } }\n\
+    sphere { <2, 0, 0>, 1 pigment { rgb <0.9, 0.3, 0.1> } finish { phong 0.8 } rotate 360 * clock * y }\n";
+
+/// POV-Ray's arguments for one of its frames, as pixels and nothing else.
+fn povray(scene: &Path, clock: f64, frame: &Path) -> Vec<String> {
+    let files = [format!("+I{}", scene.display()), format!("+O{}", frame.display())];
+    let how = ["-A", "+FP8", "+WT2", "-D", "-GA"].map(str::to_owned);
+    let size = [format!("+W{WIDTH}"), format!("+H{HEIGHT}")];
+    files.into_iter().chain(size).chain([format!("+K{clock}")]).chain(how).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn frames_beside_the_harvest_are_the_same_to_the_last_pixel() {
+    const FRAMES: usize = 6;
+    let folder = tempfile::tempdir().expect("a folder");
+    let scene = folder.path().join("scene.pov");
+    fs::write(&scene, SCENE).expect("written");
+    let frame = |how: &str, number| folder.path().join(format!("{how}-{number}.ppm"));
+    let clock = |number| number as f64 / FRAMES as f64;
+    for number in 0..FRAMES {
+        run(Command::new("povray").args(povray(&scene, clock(number), &frame("alone", number))))
+            .ok();
+    }
+
+    let farm = SlurmFarm::start(true).await;
+    let cluster = harvested(&farm, Plan::new()).await;
+    let mut marks = cluster.marks();
+    cluster.api.submit(&marks.job(1_000, 1)).await;
+    marks.take(12);
+    for number in 0..FRAMES {
+        let node = format!("--nodelist=farm{}", number % NODES + 1);
+        let mut words =
+            vec![node, "--ntasks=1".into(), "--cpus-per-task=2".into(), "povray".into()];
+        words.extend(povray(&scene, clock(number), &frame("beside", number)));
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        farm.says("srun", &words).ok();
+        assert!(computing(&cluster).iter().sum::<usize>() > 0, "the harvest goes on beside it");
+    }
+    let pixels = |how: &str, number| {
+        let file = fs::read(frame(how, number)).expect("rendered");
+        // What stands before them has the date.
+        file[file.len() - WIDTH * HEIGHT * 3..].to_vec()
+    };
+    for number in 0..FRAMES {
+        let (alone, beside) = (pixels("alone", number), pixels("beside", number));
+        assert!(alone == beside, "frame {number} is another one");
+        assert!(number == 0 || alone != pixels("alone", 0), "frames differ from each other");
+    }
+    farm.all_are("idle").await;
+}
