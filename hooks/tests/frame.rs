@@ -6,6 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use gleaner_calm::in_some_round;
 use gleaner_protocol::{Span, boottime};
 
 /// Puts a program in its place by another process: what this one writes is busy while a child of
@@ -121,11 +122,13 @@ fn a_hook_that_hangs_delays_a_frame_by_two_seconds_and_no_more() {
     put(&draft, &hangs);
     let settings = format!("GLEANER={}\n", hangs.display());
     fs::write(wrapper.path("gleaner-hook.txt"), settings).expect("writes");
-    let begun = boottime();
-    let output = wrapper.run(&["/bin/echo", "rendered"]);
-    let took = boottime().since(begun);
-    assert_eq!(output.stdout, b"rendered\n");
-    assert!(took < Span::from_secs(40), "{took}");
+    in_some_round(|| {
+        let begun = boottime();
+        let output = wrapper.run(&["/bin/echo", "rendered"]);
+        let took = boottime().since(begun);
+        assert_eq!(output.stdout, b"rendered\n");
+        (took < Span::from_secs(3)).then_some(()).ok_or_else(|| format!("after {took}"))
+    });
 }
 
 #[test]

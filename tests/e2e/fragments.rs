@@ -32,7 +32,7 @@ async fn a_fragment_closes_by_itself_when_its_monitor_is_gone() {
     cluster.monitor.as_mut().expect("there is one").kill();
     let closed = events.fragment_becomes("farm1", 0).await;
     eprintln!("closed {} after the monitor's death", closed - killed);
-    assert!(closed - killed <= valid + Span::from_secs(30), "{}", closed - killed);
+    assert!(closed - killed <= valid + Span::from_secs(15), "{}", closed - killed);
     cluster
         .api
         .until("the work to end", async || {

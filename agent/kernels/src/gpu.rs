@@ -139,7 +139,12 @@ impl Gpu {
     pub(crate) fn wait(&self, submission: SubmissionIndex) -> Result<(), GpuError> {
         let wait =
             PollType::Wait { submission_index: Some(submission), timeout: Some(DEVICE_WAIT_MAX) };
-        match self.poll(wait) {
+        self.polled(wait)
+    }
+
+    /// Lets the library look after the device, and finds out whether that is still there.
+    fn polled(&self, how: PollType) -> Result<(), GpuError> {
+        match self.poll(how) {
             Some(Ok(_)) => Ok(()),
             Some(Err(PollError::Timeout)) => Err(self.hung()),
             Some(Err(error)) => Err(self.failed(&error.to_string())),
@@ -183,7 +188,7 @@ impl Gpu {
         });
         match submission {
             Some(submission) => self.wait(submission)?,
-            None => drop(self.poll(PollType::Poll)),
+            None => self.polled(PollType::Poll)?,
         }
         // Whoever waits for a device may be the one who is told, so this may come later.
         let mapped = told.recv_timeout(DEVICE_WAIT_MAX).map_err(|_| self.hung())?;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gleaner_agent::{CommandRules, Confine, Isolation};
+use gleaner_calm::in_some_awaited_round;
 use gleaner_hooks::{ProcessStat, SlotLimits, SocketAnswer, SocketRequest};
 use gleaner_isolation::{Ability, Enclosure, Topology};
 use gleaner_protocol::control::{AgentMessage, ReleaseReason, Report};
@@ -259,47 +260,56 @@ fn a_module_saves_before_it_goes() {
         println!("work cannot be kept off a core here");
         return;
     }
-    block_on(async {
-        let folders = Folders::new();
-        let mut broker = Broker::start().await;
-        let _agent = AgentThread::start(folders.config(&broker.address, 2));
-        let (mut session, _) = broker.welcome().await;
-        session.give(kernel("gametree"), &[Some(ENDLESS)]).await;
-        let other = wait_until_busy(&folders, 1)[0];
-        session.on_release = OnRelease::Checkpoint { within_s: 60 };
-        let module = task(&broker, &program("", SAVING));
-        let token = give(&mut session, &module, 1).await;
-        assert_eq!(hear_progress(&mut session).await, 500);
-        // What was handed over when it began. Then it counts on, and hands nothing over for a while.
-        let saved = || {
-            let all = std::fs::read_dir(folders.path("work/checkpoints")).ok()?.flatten();
-            // What is being written has a name of its own.
-            let whole = all.map(|one| one.path()).find(|path| path.extension().is_none());
-            std::fs::read(whole?).ok()
-        };
-        wait_until("it to save", || saved().is_some());
-        let first = saved();
-        let runner = folders.groups().into_iter().find(|group| *group != other).expect("its own");
-        let before = nanos_run(runner);
-        wait_until("it to count", || nanos_run(runner) > before + 5_000_000);
-        let answer = folders.preflight("render", Some(1));
-        assert_eq!(answer, SocketAnswer::Released { frozen: 1, slots_left: 1 });
-        let frozen = session
-            .hear_of(|message| match message {
-                AgentMessage::Frozen { token, frozen } => Some((*token, *frozen)),
-                _ => None,
-            })
-            .await;
-        assert_eq!(frozen, (token, true));
-        let released = session
-            .hear_of(|message| match message {
-                AgentMessage::Released(released) => Some(released.clone()),
-                _ => None,
-            })
-            .await;
-        assert_eq!((released.token, released.reason), (token, ReleaseReason::Preempted));
-        assert_ne!(saved(), first, "it was saved after it was driven out");
-    });
+    block_on(in_some_awaited_round(async || saves_before_it_goes().await));
+}
+
+/// Whether that was before it would have saved anyway.
+async fn saves_before_it_goes() -> Result<(), String> {
+    let folders = Folders::new();
+    let mut broker = Broker::start().await;
+    let _agent = AgentThread::start(folders.config(&broker.address, 2));
+    let (mut session, _) = broker.welcome().await;
+    session.give(kernel("gametree"), &[Some(ENDLESS)]).await;
+    let other = wait_until_busy(&folders, 1)[0];
+    session.on_release = OnRelease::Checkpoint { within_s: 60 };
+    let begun = boottime();
+    let module = task(&broker, &program("", SAVING));
+    let token = give(&mut session, &module, 1).await;
+    assert_eq!(hear_progress(&mut session).await, 500);
+    // What was handed over when it began. Then it counts on, and hands nothing over for a while.
+    let saved = || {
+        let all = std::fs::read_dir(folders.path("work/checkpoints")).ok()?.flatten();
+        // What is being written has a name of its own.
+        let whole = all.map(|one| one.path()).find(|path| path.extension().is_none());
+        std::fs::read(whole?).ok()
+    };
+    wait_until("it to save", || saved().is_some());
+    let first = saved();
+    let runner = folders.groups().into_iter().find(|group| *group != other).expect("its own");
+    let before = nanos_run(runner);
+    wait_until("it to count", || nanos_run(runner) > before + 5_000_000);
+    let answer = folders.preflight("render", Some(1));
+    assert_eq!(answer, SocketAnswer::Released { frozen: 1, slots_left: 1 });
+    let frozen = session
+        .hear_of(|message| match message {
+            AgentMessage::Frozen { token, frozen } => Some((*token, *frozen)),
+            _ => None,
+        })
+        .await;
+    assert_eq!(frozen, (token, true));
+    let released = session
+        .hear_of(|message| match message {
+            AgentMessage::Released(released) => Some(released.clone()),
+            _ => None,
+        })
+        .await;
+    assert_eq!((released.token, released.reason), (token, ReleaseReason::Preempted));
+    let took = boottime().since(begun);
+    if took >= Span::from_secs(1) {
+        return Err(format!("{took} after it began, when it saves again anyway"));
+    }
+    assert_ne!(saved(), first, "it was saved after it was driven out");
+    Ok(())
 }
 
 /// The CPUs that a process may run on, in order.
@@ -380,9 +390,20 @@ fn what_runs_is_limited() {
             let used = nanos_run(group) - before;
             let most = boottime().since(began).as_micros() * 1_000 * 35 / 100;
             assert!(used < most, "{isolation:?}: {used} ns of at most {most}");
+            // Not because the machine is busy.
+            let listed = std::fs::read_to_string(format!("/proc/{group}/cgroup")).expect("alive");
+            wait_until("it to be held back", || {
+                let said = groups_files(&listed, &["cpu.stat"]);
+                let lines = said.iter().flat_map(|text| text.lines());
+                let mut counts = lines.filter_map(|line| line.strip_prefix("nr_throttled "));
+                counts.any(|count| count != "0")
+            });
             abort(&mut session, tokens[0]).await;
             // The next one has its own limits.
-            let files = groups_files(&session.perform(script("cat /proc/$$/cgroup"), None).await);
+            let listed = session.perform(script("cat /proc/$$/cgroup"), None).await;
+            let shares = ["cpu.max", "cpu.cfs_quota_us"];
+            let files = groups_files(&text(&listed, "stdout"), &shares);
+            assert!(!files.is_empty(), "{listed:?}");
             assert!(
                 files.iter().all(|text| text.starts_with("max") || text == "-1\n"),
                 "{files:?}"
@@ -405,9 +426,8 @@ fn what_runs_is_limited() {
     });
 }
 
-/// What the groups of a replica that has ended say of its share of a core.
-fn groups_files(report: &Report) -> Vec<String> {
-    let listed = text(report, "stdout");
+/// What files of a replica's groups say, which are listed as the kernel has them of a process.
+fn groups_files(listed: &str, names: &[&str]) -> Vec<String> {
     let below = listed.lines().filter_map(|line| line.splitn(3, ':').nth(2));
     let below: Vec<&str> = below.filter(|path| path.contains("/gleaner-")).collect();
     assert!(!below.is_empty(), "{listed}");
@@ -415,8 +435,7 @@ fn groups_files(report: &Report) -> Vec<String> {
     let points = mounts.lines().filter(|line| line.contains(" cgroup"));
     let points = points.filter_map(|line| line.split(' ').nth(1));
     let all = points.flat_map(|point| below.iter().map(move |path| format!("{point}{path}")));
-    let names = ["cpu.max", "cpu.cfs_quota_us"];
-    let files = all.flat_map(|group| names.map(|name| format!("{group}/{name}")));
+    let files = all.flat_map(|group| names.iter().map(move |name| format!("{group}/{name}")));
     files.filter_map(|file| std::fs::read_to_string(file).ok()).collect()
 }
 

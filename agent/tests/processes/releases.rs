@@ -123,21 +123,13 @@ fn a_render_on_some_cores() {
         let mut broker = Broker::start().await;
         let _agent = AgentThread::start(folders.config(&broker.address, 4));
         let (mut session, _) = broker.welcome().await;
-        let old = session.give(kernel("gametree"), &[Some(ENDLESS); 2]).await;
-        wait_until_busy(&folders, 2);
-        let young = session.give(kernel("gametree"), &[Some(ENDLESS)]).await;
+        session.give(kernel("gametree"), &[Some(ENDLESS); 3]).await;
         wait_until_busy(&folders, 3);
         let answer = folders.preflight("r1", Some(2));
         assert_eq!(answer, SocketAnswer::Released { frozen: 1, slots_left: 2 });
-        let released = session
-            .hear_of(|message| match message {
-                AgentMessage::Released(released) => Some(released.token),
-                _ => None,
-            })
-            .await;
         // Which one loses least is a matter of CPU time, that a busy machine shares out as it likes:
         // the slot table's own tests say it.
-        assert!(old.contains(&released) || young.contains(&released), "{released:?}");
+        session.hear_of(|message| matches!(message, AgentMessage::Released(_)).then_some(())).await;
         assert_eq!(hear_fragment(&mut session).await.slots, 2);
         wait_until("it to be gone", || folders.groups().len() == 2);
         let answer = folders.preflight("r2", Some(1));

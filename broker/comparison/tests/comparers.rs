@@ -5,7 +5,7 @@
 use std::convert::Infallible;
 use std::io::{Cursor, Write};
 use std::process::{Command, ExitCode, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{fs, io, panic, thread};
 
 use bytes::Bytes;
@@ -16,6 +16,9 @@ use futures_util::{FutureExt, stream};
 use gleaner_comparison::{
     COMPARED_BYTES_MAX, COMPARISONS_AT_ONCE_MAX, Comparer, Kind, run_as_comparer_if_asked,
 };
+
+/// Longest wait for something that has to happen.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A story and its name.
 type Story = (&'static str, fn());
@@ -238,7 +241,12 @@ fn a_comparer_is_bounded_before_it_reads() {
     let look = |file: &str| {
         fs::read_to_string(format!("/proc/{}/{file}", comparer.id())).expect("it waits")
     };
+    let end = Instant::now() + PATIENCE;
     while look("comm") != "gleaner-compare\n" {
+        if Instant::now() > end {
+            let _ = comparer.kill();
+            panic!("it never bounded itself: {}", look("limits"));
+        }
         thread::sleep(Duration::from_millis(1));
     }
     let (limits, status) = (look("limits"), look("status"));

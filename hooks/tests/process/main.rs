@@ -303,13 +303,16 @@ fn a_hook_that_hangs_gives_up_at_its_deadline() {
             assert!(made.success());
         }
     }
-    let begun = boottime();
-    let output = ends(hook_as_it_is(folder.path()));
-    let took = boottime().since(begun);
-    assert_eq!(output.status.code(), Some(0));
-    assert!(stderr(&output).contains("given up after 0.500 s"), "{}", stderr(&output));
-    // What hangs here hangs for ever.
-    assert!(took >= Span::from_millis(500), "{took}");
+    in_some_round(|| {
+        let begun = boottime();
+        let output = ends(hook_as_it_is(folder.path()));
+        let took = boottime().since(begun);
+        assert_eq!(output.status.code(), Some(0));
+        assert!(stderr(&output).contains("given up after 0.500 s"), "{}", stderr(&output));
+        assert!(took >= Span::from_millis(500), "{took}");
+        // That, and what a process needs to start.
+        (took < Span::from_millis(1_500)).then_some(()).ok_or_else(|| format!("after {took}"))
+    });
 }
 
 /// Harvested work that is recorded; killed at the end of its test in any case.

@@ -62,6 +62,23 @@ pub(crate) fn cpu_ticks(pid: i32) -> Option<u64> {
     (fields[0] != "Z").then(|| ticks(11) + ticks(12))
 }
 
+/// How often a process's groups were held back, for they had used up their share.
+pub(crate) fn throttled(pid: i32) -> u64 {
+    let listed = fs::read_to_string(format!("/proc/{pid}/cgroup")).expect("alive");
+    let groups = listed.lines().filter_map(|line| line.splitn(3, ':').nth(2));
+    let groups: Vec<&str> = groups.filter(|path| *path != "/").collect();
+    let mounts = fs::read_to_string("/proc/self/mounts").expect("there");
+    let points = mounts.lines().filter(|line| line.contains(" cgroup"));
+    let points = points.filter_map(|line| line.split(' ').nth(1));
+    let all = points.flat_map(|point| groups.iter().map(move |path| format!("{point}{path}")));
+    let texts = all.filter_map(|group| fs::read_to_string(format!("{group}/cpu.stat")).ok());
+    let count = |text: String| -> Option<u64> {
+        let line = text.lines().find_map(|line| line.strip_prefix("nr_throttled "))?;
+        line.parse().ok()
+    };
+    texts.filter_map(count).sum()
+}
+
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let end = boottime() + PATIENCE;
     while !holds() {

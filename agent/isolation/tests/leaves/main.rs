@@ -13,7 +13,7 @@ use gleaner_isolation::{
 use gleaner_protocol::boottime;
 
 use enclosed::{Enclosed, freezing};
-use inmate::{Inmate, cpu_ticks, until};
+use inmate::{Inmate, cpu_ticks, throttled, until};
 
 /// A busy process that has left its group and its session, and whose parent has ended.
 const RUNAWAY: &str = "setsid sh -c 'echo $$; while :; do :; done' & sleep 1000";
@@ -112,6 +112,8 @@ fn limits_hold_and_may_change_while_it_works() {
             // In thousandths of a core: a tick is ten milliseconds.
             let rate = (after - before) * 10_000 / took.as_millis();
             assert!(rate < 400, "{choice:?}: a quarter of a core is a quarter, not {rate}");
+            // Not because the machine is busy.
+            until("it is held back", || throttled(pid) > 0);
             leaf.set_limits(&LeafLimits::default()).expect("set");
         }
     }

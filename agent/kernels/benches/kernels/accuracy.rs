@@ -25,6 +25,7 @@ pub(super) fn print() {
         let data = data(rows, columns, spread);
         let ours = done(PcaPlan::new(data.clone(), COMPONENTS).expect("a plan"));
         let theirs = done(DevicePcaPlan::new(gpu.clone(), data, COMPONENTS).expect("a plan"));
+        is_finite(&theirs);
         println!(
             "| {rows} x {columns}, {mean} | {:.1e} | {:.1e} | {:.1e} |",
             of_eigenvalues(&ours, &theirs),
@@ -32,6 +33,14 @@ pub(super) fn print() {
             of_columns(&ours.components, &theirs.components),
         );
     }
+}
+
+/// A number that is none would differ from nothing.
+fn is_finite(pca: &Pca) {
+    let parts = [&pca.scores, &pca.components];
+    let numbers = parts.into_iter().flat_map(|part| (0..part.rows()).flat_map(|row| part.row(row)));
+    let mut numbers = numbers.chain(&pca.eigenvalues);
+    assert!(numbers.all(|number| number.is_finite()), "a number that is none");
 }
 
 fn of_eigenvalues(ours: &Pca, theirs: &Pca) -> f64 {

@@ -332,8 +332,9 @@ fn a_device_is_asked_for_no_more_than_it_binds() {
     let gpu = software();
     let budget = Budget::of(&gpu);
     // The longest and the widest that there can be.
-    for (short, long) in [(1, 1 << 28), (16_384, 1 << 20), (16_384, 16_384)] {
-        let layout = Layout::new(short, long, true, &budget);
+    let sides = [(1, 1 << 28), (16_384, 1 << 20), (16_384, 16_384)];
+    for (short, long, wide) in sides.into_iter().flat_map(|(a, b)| [(a, b, true), (a, b, false)]) {
+        let layout = Layout::new(short, long, wide, &budget);
         let bound = gpu.device().limits().max_storage_buffer_binding_size;
         assert!((layout.slab_numbers() * 8) as u64 <= bound, "{layout:?}");
         assert!((short * DEVICE_PRODUCT_TILE * 8) as u64 <= bound);
