@@ -260,6 +260,8 @@ pub async fn run(
     };
     let orders = driver.run(inbox, timer, shutdown).await;
 
+    // It has said goodbye, and would call again.
+    keeper.abort();
     drop(orders);
     let buried = async {
         for task in slots.tasks {
@@ -270,7 +272,6 @@ pub async fn run(
     if tokio::time::timeout(Duration::from_millis(LAST_RUNNERS_MS_MAX), buried).await.is_err() {
         warn!("some runners do not die; the next agent on this host stops them");
     }
-    keeper.abort();
     if let Some(sampler) = sampler {
         sampler.abort();
     }

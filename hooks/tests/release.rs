@@ -140,7 +140,7 @@ fn without_an_agent_the_hook_stops_the_work_itself() {
         let host = Host::new();
         let works: Vec<_> = (0..8).map(|_| host.work()).collect();
         let report = host.preflight();
-        let stopped = report.stopped.expect("it stopped");
+        let stopped = report.stopped.as_ref().expect("it stopped");
         assert_eq!((stopped.stopped, stopped.gone, &stopped.troubles[..]), (8, 0, &[][..]));
         assert!(works.into_iter().all(Work::was_killed));
         assert_eq!(host.run_dir.groups().expect("lists"), []);

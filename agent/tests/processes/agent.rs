@@ -123,8 +123,9 @@ impl AgentThread {
 impl Drop for AgentThread {
     fn drop(&mut self) {
         drop(self.shutdown.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+        // Said beside what a story found, which may be no more than its consequence.
+        if let Some(Ok(Err(error))) = self.thread.take().map(JoinHandle::join) {
+            eprintln!("the agent ended: {error:?}");
         }
     }
 }

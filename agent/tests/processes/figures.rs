@@ -124,7 +124,7 @@ fn an_idle_agent_costs_little() {
         // In the first round it may still be busy with its own start.
         in_some_awaited_round(async || {
             let (begun, (before, _)) = (boottime(), ticks());
-            std::thread::sleep(Duration::from_secs(SECONDS));
+            std::thread::sleep(Span::from_secs(SECONDS).into());
             let ((after, mib), took) = (ticks(), boottime() - begun);
             let permille = (after - before) * 10_000 / took.as_millis();
             let figures = format!("{permille} permille of a core, {mib} MiB");
