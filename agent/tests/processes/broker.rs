@@ -298,6 +298,11 @@ impl Session {
         self.sink.send(Message::Binary(frame.into())).await.expect("the link stands");
     }
 
+    /// What ends a link, perhaps before all of it is sent.
+    pub(crate) async fn say_garbage(&mut self, frame: Vec<u8>) {
+        let _ = self.sink.send(Message::Binary(frame.into())).await;
+    }
+
     pub(crate) async fn say_text(&mut self, text: &str) {
         self.sink.send(Message::Text(text.into())).await.expect("the link stands");
     }

@@ -39,7 +39,7 @@ fn garbage_ends_the_link() {
         ];
         for frame in garbage {
             let (mut session, _) = broker.welcome().await;
-            session.say_bytes(frame).await;
+            session.say_garbage(frame).await;
             session.hear_end().await;
         }
         let mut session = broker.accept().await;
