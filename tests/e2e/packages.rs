@@ -125,6 +125,10 @@ fn check_tree(tree: &Path, prefix: &str, zsh: &str) {
         assert_eq!(packed, source.replace(run_by, &program));
     }
     assert_eq!(all.iter().filter(|path| path.starts_with("lib/")).count(), 4, "{all:?}");
+    // An agent gives what it makes in its run folder that folder's mode.
+    let agent = text(&tree.join("lib/systemd/system/gleaner-agent.service"));
+    assert!(agent.contains("\nRuntimeDirectoryMode=2775\n"), "{agent}");
+    assert!(!agent.contains("\nRestrictSUIDSGID="), "it could not start: {agent}");
 
     let completions = [
         ("bash", "share/bash-completion/completions/gleaner".to_owned()),
