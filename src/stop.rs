@@ -10,7 +10,7 @@ use crate::client::Format;
 use crate::show;
 
 /// Ends all harvest on this host at once, and keeps it ended, across restarts and boots, until it
-/// is lifted. Needs neither broker nor agent. An administrator may as well touch
+/// is lifted. Needs neither broker nor agent. An administrator may as well make the file
 /// /var/lib/gleaner/stopped, which every agent of the machine obeys.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

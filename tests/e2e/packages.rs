@@ -149,6 +149,11 @@ fn check_tree(tree: &Path, prefix: &str, zsh: &str) {
     assert!(page.contains(".SH NAME"), "{page}");
 
     check_hooks(tree, &all);
+    for example in ["primes.c", "primes.rs", "gleaner.h"] {
+        let example = format!("agent/examples/wasm/{example}");
+        let packed = tree.join("share/doc/gleaner").join(&example);
+        assert_eq!(text(&packed), text(&Path::new(ROOT).join(&example)));
+    }
     for page in ["README.md", "agent/README.md", "agent/kernels/README.md", "broker/README.md"] {
         let page = tree.join("share/doc/gleaner").join(page);
         let folder = page.parent().expect("it is in one");
