@@ -88,7 +88,8 @@ impl Adapter for Generic {
             "whether the farm manager calls the scripts cannot be seen from here",
             "start a render and look for its booking in `gleaner agent status`",
         ));
-        findings.push(Finding::load_average("what the farm manager books hosts by, if that is load"));
+        findings
+            .push(Finding::load_average("what the farm manager books hosts by, if that is load"));
     }
 
     fn scripts(&self) -> Option<[PathBuf; 2]> {
