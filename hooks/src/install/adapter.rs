@@ -89,7 +89,7 @@ impl Adapter for Generic {
             "start a render and look for its booking in `gleaner agent status`",
         ));
         findings
-            .push(Finding::load_average("what the farm manager books hosts by, if that is load"));
+            .push(Finding::load_average("a threshold of load, if the farm manager has one"));
     }
 
     fn scripts(&self) -> Option<[PathBuf; 2]> {
