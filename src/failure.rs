@@ -42,7 +42,10 @@ fn is_configuration(cause: &(dyn std::error::Error + 'static)) -> bool {
     use gleaner_broker::BrokerError;
     use gleaner_serve::ServeError;
     matches!(cause.downcast_ref::<BrokerError>(), Some(BrokerError::Config(_)))
-        || matches!(cause.downcast_ref::<ServeError>(), Some(ServeError::HalfTls))
+        || matches!(
+            cause.downcast_ref::<ServeError>(),
+            Some(ServeError::HalfTls | ServeError::Exposed { .. })
+        )
         || matches!(
             cause.downcast_ref::<gleaner_monitor::RunError>(),
             Some(gleaner_monitor::RunError::Config(_))
