@@ -6,6 +6,7 @@ mod compare;
 mod monitor;
 mod order;
 mod status;
+mod told;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -31,7 +32,8 @@ enum Action {
     /// Writes the hooks' files and has the farm manager call them. What the site has of its own is
     /// never changed; a file that gets lines of ours is kept as it was.
     Install(Install),
-    /// Looks whether the hooks are as they should be, and names the known traps of the manager.
+    /// Looks whether the hooks are as they should be, and reach the monitor, and names the known traps
+    /// of the manager.
     Check(Check),
     /// Takes everything away again that was installed.
     Uninstall(Uninstall),
@@ -218,6 +220,9 @@ fn run_check(args: Check) -> anyhow::Result<ExitCode> {
     let (manager, site) = (args.common.manager()?, args.common.site());
     let options = args.places.options();
     let mut findings = install::check(manager, &site, &options)?;
+    if args.common.root.is_none() {
+        findings.push(told::check(&site)?);
+    }
     if args.probe {
         findings.extend(install::probe(manager, &site, &options)?);
     }

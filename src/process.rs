@@ -1,6 +1,10 @@
 //! What every long-running subcommand needs of its process.
 
+use std::ffi::OsStr;
 use std::io::{IsTerminal, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use anyhow::Context;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -70,9 +74,48 @@ impl Stops {
     }
 }
 
-/// Prints a line for whoever started this process, even when stdout is a pipe.
+/// Says that this process is ready: by a line for whoever started it, even when stdout is a pipe, and
+/// to systemd where that waits for it.
 pub(crate) fn announce(line: &str) {
     let mut stdout = std::io::stdout().lock();
     // Whoever started us may not listen.
     let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+    if let Some(socket) = std::env::var_os("NOTIFY_SOCKET")
+        && let Err(error) = notify(&socket)
+    {
+        tracing::warn!(%error, ?socket, "systemd was not told that this is ready");
+    }
+}
+
+/// Tells a service manager's socket that this process is ready.
+fn notify(socket: &OsStr) -> std::io::Result<()> {
+    let address = match socket.as_bytes().strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name)?,
+        None => SocketAddr::from_pathname(socket)?,
+    };
+    UnixDatagram::unbound()?.send_to_addr(b"READY=1", &address).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_manager_is_told() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("notify");
+        let name = format!("gleaner-notify-{}", std::process::id());
+        let address = SocketAddr::from_abstract_name(&name).expect("a short name");
+        for (manager, socket) in [
+            (UnixDatagram::bind(&path), path.clone().into_os_string()),
+            (UnixDatagram::bind_addr(&address), format!("@{name}").into()),
+        ] {
+            let manager = manager.expect("bound");
+            notify(&socket).expect("sent");
+            let mut told = [0; 64];
+            let bytes = manager.recv(&mut told).expect("told");
+            assert_eq!(&told[..bytes], b"READY=1");
+        }
+        assert!(notify(folder.path().join("nobody").as_os_str()).is_err());
+    }
 }

@@ -10,7 +10,7 @@ use crate::client::Format;
 use crate::show;
 
 /// Ends all harvest on this host at once, and keeps it ended, across restarts and boots, until it
-/// is lifted. Needs neither broker nor agent. An administrator may as well touch
+/// is lifted. Needs neither broker nor agent. An administrator may as well make the file
 /// /var/lib/gleaner/stopped, which every agent of the machine obeys.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let outcome = stop_host(&run_dir, &mark, only_run, whole_machine);
     match args.format {
         Format::Json => show::json(&outcome),
-        Format::Table => print(&outcome),
+        Format::Table => print(&outcome, whose(only_run)),
     }
     if !outcome.troubles.is_empty() {
         bail!("{}", outcome.troubles.join("; "));
@@ -68,9 +68,22 @@ fn say_lifted(format: Format, lifted: &[PathBuf], mark: &StopMark) -> anyhow::Re
     Ok(ExitCode::SUCCESS)
 }
 
-fn print(outcome: &StopOutcome) {
+/// Whose harvest a stop ends.
+fn whose(only_run: bool) -> &'static str {
+    match (only_run, rustix::process::geteuid().is_root()) {
+        (true, _) => "the harvest of this run folder's agent",
+        (false, true) => "all harvest on this host",
+        (false, false) => "the harvest of this user's agents",
+    }
+}
+
+fn print(outcome: &StopOutcome, harvest: &str) {
     let groups = outcome.stopped;
-    show::line(format!("all harvest on this host is stopped; {groups} task groups were ended"));
+    if outcome.marks.is_empty() {
+        show::line(format!("{groups} task groups were ended; more may begin"));
+        return;
+    }
+    show::line(format!("{harvest} is stopped; {groups} task groups were ended"));
     for path in &outcome.marks {
         show::line(format!("it stays so while {} is there", path.display()));
     }

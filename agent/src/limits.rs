@@ -97,6 +97,8 @@ pub(crate) const PAUSING_PROGRAMS_MAX: usize = 64;
 pub(crate) const PROGRAM_NAME_BYTES_MAX: usize = 255;
 /// Replicas that one answer names.
 pub(crate) const TASK_LINES_MAX: usize = 128;
+/// Bookings that one answer names.
+pub(crate) const BOOKING_LINES_MAX: usize = 32;
 /// How often the host is looked at, in milliseconds.
 pub(crate) const LOOK_MS: u64 = 1_000;
 /// How often where something may be in our way, in milliseconds.

@@ -42,6 +42,7 @@ pub use change::{Change, Plan};
 pub use check::{Finding, Level, check};
 pub use manager::Manager;
 pub use probe::probe;
+pub use settings::setting;
 pub use site::Site;
 
 use record::Record;

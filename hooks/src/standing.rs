@@ -1,6 +1,7 @@
 //! How an agent stands, for its owner: what `gleaner agent status` and `tasks` show.
 
 use gleaner_protocol::Epoch;
+use gleaner_protocol::farm::SampledBooking;
 use serde::{Deserialize, Serialize};
 
 /// How an agent stands.
@@ -38,6 +39,9 @@ pub struct Standing {
     /// What confines commands, or why none run; none where the owner allows none.
     #[serde(default)]
     pub commands: Option<String>,
+    /// Renders that hooks have told of and that have not ended, the first of them.
+    #[serde(default)]
+    pub bookings: Vec<SampledBooking>,
 }
 
 /// One reason why less runs.

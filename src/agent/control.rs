@@ -10,6 +10,7 @@ use gleaner_hooks::{
     AskError, SlotLimits, SocketAnswer, SocketRequest, Standing, StopMark, TaskLine, ask,
 };
 use gleaner_protocol::Span;
+use gleaner_protocol::farm::SampledBooking;
 use jiff::{SpanRelativeTo, Unit};
 
 use crate::client::Format;
@@ -176,6 +177,10 @@ fn print_standing(standing: &Standing) {
     ));
     for reason in &standing.reasons {
         show::line(format!("because {}", reason.text));
+    }
+    for SampledBooking { booking, resources } in &standing.bookings {
+        let what = resources.cores.map_or("all of it".into(), |cores| format!("{cores} cores"));
+        show::line(format!("booked by the render {booking}: {what}"));
     }
     if let Some(commands) = &standing.commands {
         show::line(format!("commands are {commands}"));

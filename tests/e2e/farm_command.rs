@@ -153,6 +153,19 @@ fn in_an_etc_of_its_own() {
         let said = farm(&["check", "--farm", manager, "--probe"]).ok();
         assert!(said.contains("booked the host in "), "{said}");
         assert!(said.contains(ended), "{said}");
+        assert!(said.contains("the hooks tell no monitor"), "{said}");
+        // What is said after all is not in settings that are there.
+        let monitor = ["--monitor", "http://127.0.0.1:1"];
+        let again = ["install", "--farm", manager, "--run-dir", &run_dir];
+        let said = farm(&[&again[..], &monitor].concat()).ok();
+        let line = "GLEANER_MONITOR=http://127.0.0.1:1";
+        assert!(said.contains(&format!("{line} is not in it")), "{said}");
+        let mut settings = fs::read_to_string("/etc/gleaner/hook.env").expect("there");
+        settings.push_str(&format!("{line}\n"));
+        fs::write("/etc/gleaner/hook.env", &settings).expect("written");
+        let said = farm(&["check", "--farm", manager]);
+        assert_eq!(said.code, Some(1), "nobody listens there: {said}");
+        assert!(said.stdout.contains("cannot tell the monitor http://127.0.0.1:1"), "{said}");
         // Hooks that do nothing are found out.
         let idle = format!("GLEANER=/bin/true\nGLEANER_RUN_DIR={run_dir}\n");
         fs::write("/etc/gleaner/hook.env", idle).expect("written");
@@ -160,7 +173,11 @@ fn in_an_etc_of_its_own() {
         assert_eq!(said.code, Some(1), "{said}");
         assert!(said.stdout.contains("ran and booked nothing in"), "{said}");
         fs::remove_file("/etc/gleaner/hook.env").expect("there");
-        farm(&["uninstall", "--farm", manager]).ok();
-        assert!(!Path::new("/etc/gleaner").exists(), "nothing is left of {manager}");
+        fs::write("/etc/gleaner/token", "").expect("written");
+        let said = farm(&["uninstall", "--farm", manager]).ok();
+        assert!(!said.contains("folder /etc/gleaner\n"), "that is not ours alone: {said}");
+        let left = fs::read_dir("/etc/gleaner").expect("a folder").count();
+        assert_eq!(left, 1, "nothing of ours is left of {manager}");
+        fs::remove_dir_all("/etc/gleaner").expect("there");
     }
 }

@@ -113,13 +113,25 @@ async fn a_pause_survives_the_agent_and_what_is_frozen_for_too_long_goes_elsewhe
 }
 
 #[tokio::test]
+async fn status_names_the_renders_that_have_booked_the_host() {
+    let cluster = desktop(2).await;
+    let host = &cluster["desk1"];
+    assert_eq!(host.standing().bookings, []);
+    host.preflight("shot:1").cores(1).run();
+    let said = host.tell(&["status"]).ok();
+    assert!(said.contains("booked by the render shot:1: 1 cores"), "{said}");
+    host.postflight("shot:1").run();
+    assert_eq!(host.standing().bookings, []);
+}
+
+#[tokio::test]
 async fn a_stop_ends_everything_and_holds_until_it_is_lifted() {
     let mut cluster = desktop(2).await;
     let mut marks = cluster.marks();
     cluster.api.submit(&marks.job(2, 1)).await;
     let begun = marks.take(2);
     let said = cluster["desk1"].stop(&[]).ok();
-    assert!(said.contains("all harvest on this host is stopped"), "{said}");
+    assert!(said.contains(" is stopped; "), "{said}");
     assert!(begun.iter().all(|mark| !processes::lives(mark.pid)), "from the answer on");
     assert_eq!(cluster["desk1"].reasons(), ["stopped"]);
     assert_eq!(marks.within(Span::from_millis(500)), []);

@@ -125,6 +125,10 @@ fn check_tree(tree: &Path, prefix: &str, zsh: &str) {
         assert_eq!(packed, source.replace(run_by, &program));
     }
     assert_eq!(all.iter().filter(|path| path.starts_with("lib/")).count(), 4, "{all:?}");
+    // An agent gives what it makes in its run folder that folder's mode.
+    let agent = text(&tree.join("lib/systemd/system/gleaner-agent.service"));
+    assert!(agent.contains("\nRuntimeDirectoryMode=2775\n"), "{agent}");
+    assert!(!agent.contains("\nRestrictSUIDSGID="), "it could not start: {agent}");
 
     let completions = [
         ("bash", "share/bash-completion/completions/gleaner".to_owned()),
@@ -145,6 +149,11 @@ fn check_tree(tree: &Path, prefix: &str, zsh: &str) {
     assert!(page.contains(".SH NAME"), "{page}");
 
     check_hooks(tree, &all);
+    for example in ["primes.c", "primes.rs", "gleaner.h"] {
+        let example = format!("agent/examples/wasm/{example}");
+        let packed = tree.join("share/doc/gleaner").join(&example);
+        assert_eq!(text(&packed), text(&Path::new(ROOT).join(&example)));
+    }
     for page in ["README.md", "agent/README.md", "agent/kernels/README.md", "broker/README.md"] {
         let page = tree.join("share/doc/gleaner").join(page);
         let folder = page.parent().expect("it is in one");

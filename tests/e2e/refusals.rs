@@ -132,11 +132,11 @@ fn a_door_to_other_machines_opens_only_with_tls_and_token() {
     let tls = ["--tls-cert", cert_file.as_str(), "--tls-key", &key_file];
     let listen = ["--listen", "0.0.0.0:0"];
     let broker = |options: &[&str]| part("broker", folder.path(), &[&listen, options].concat());
-    broker(&[]).refused(1, &["0.0.0.0:0", "other machines", "TLS and token are missing"]);
-    broker(&["--token-file", &token]).refused(1, &["TLS is missing"]);
-    broker(&tls).refused(1, &["the token is missing"]);
+    broker(&[]).refused(2, &["0.0.0.0:0", "other machines", "TLS and token are missing"]);
+    broker(&["--token-file", &token]).refused(2, &["TLS is missing"]);
+    broker(&tls).refused(2, &["the token is missing"]);
     let monitor = part("monitor", folder.path(), &["--listen", "0.0.0.0:0"]);
-    monitor.refused(1, &["0.0.0.0:0", "other machines"]);
+    monitor.refused(2, &["0.0.0.0:0", "other machines"]);
     assert!(!folder.path().join("data").exists());
 
     // Files that are no keys, and tokens that are no secrets.

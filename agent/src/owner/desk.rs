@@ -13,7 +13,7 @@ use gleaner_protocol::{Span, boottime};
 use tokio::sync::oneshot;
 
 use super::Owner;
-use crate::limits::SOCKET_CONNECTIONS_MAX;
+use crate::limits::{BOOKING_LINES_MAX, SOCKET_CONNECTIONS_MAX};
 
 /// Answers one who asked.
 pub(crate) type Reply = Box<dyn FnOnce(&SocketAnswer) + Send>;
@@ -66,7 +66,9 @@ fn serve(owner: &Owner, run_dir: &RunDir, asked: &Receiver<Question>) {
             SocketRequest::Resume => reply(&owner.resume(now)),
             SocketRequest::LookForStop => owner.ask_for_look(reply),
             SocketRequest::Standing => {
-                let standing = owner.standing(now, run_dir.epoch().ok());
+                let mut standing = owner.standing(now, run_dir.epoch().ok());
+                standing.bookings = run_dir.bookings().unwrap_or_default();
+                standing.bookings.truncate(BOOKING_LINES_MAX);
                 reply(&SocketAnswer::Standing(Box::new(standing)));
             }
             SocketRequest::Tasks => reply(&owner.tasks(now)),

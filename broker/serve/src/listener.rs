@@ -76,7 +76,7 @@ impl ListenConfig {
 pub enum ServeError {
     /// The address can be reached from other machines, and nothing keeps them out.
     #[error(
-        "{listen} can be reached from other machines, and {missing} missing: set both a TLS certificate with its key and a token file, or listen on 127.0.0.1"
+        "{listen} can be reached from other machines, and {missing} missing: set tls_cert, tls_key and token_file, or listen on 127.0.0.1"
     )]
     Exposed {
         /// The address.

@@ -88,7 +88,7 @@ impl Adapter for Generic {
             "whether the farm manager calls the scripts cannot be seen from here",
             "start a render and look for its booking in `gleaner agent status`",
         ));
-        findings.push(Finding::load_average("its own threshold of load"));
+        findings.push(Finding::load_average("a threshold of load, if the farm manager has one"));
     }
 
     fn scripts(&self) -> Option<[PathBuf; 2]> {

@@ -254,7 +254,8 @@ impl Plan {
                 self.check_what_runs(site)?;
             }
             match (change.apply(site), change) {
-                (Ok(()), _) => done.push(change.to_string()),
+                (Ok(true), _) => done.push(change.to_string()),
+                (Ok(false), _) => {}
                 (Err(error), Change::Tell { is_needed: false, .. }) => {
                     notes.push(format!("{error}; {change} yourself"));
                 }
@@ -277,8 +278,10 @@ impl Plan {
 }
 
 impl Change {
-    fn apply(&self, site: &Site) -> Result<(), InstallError> {
+    /// Takes the step. False where there was nothing to do: a folder that has something else in it.
+    fn apply(&self, site: &Site) -> Result<bool, InstallError> {
         match self {
+            Self::RemoveFolder { path } => return Ok(site.remove_empty(path)),
             Self::Put { path, mode, text } => site.write(path, text, Some(*mode)),
             Self::Edit { path, before, after } => {
                 let now = site.read(path)?.unwrap_or_default();
@@ -299,11 +302,8 @@ impl Change {
                 site.run(&words).map(drop)
             }
             Self::Remove { path } => site.remove(path),
-            Self::RemoveFolder { path } => {
-                site.remove_empty(path);
-                Ok(())
-            }
         }
+        .map(|()| true)
     }
 }
 

@@ -9,6 +9,14 @@ pub(super) fn path() -> PathBuf {
     Path::new(ETC).join("hook.env")
 }
 
+/// What the settings of a host's hooks say of a name; none where they say nothing, or are not there.
+///
+/// # Errors
+/// They cannot be read.
+pub fn setting(site: &Site, name: &str) -> Result<Option<String>, InstallError> {
+    Ok(site.read(&path())?.and_then(|text| value(&text, name)))
+}
+
 /// Settings that are there are an administrator's, and are left alone.
 pub(super) fn plan(site: &Site, options: &Options, plan: &mut Plan) -> Result<(), InstallError> {
     if !site.is_executable(&options.program) {
@@ -29,6 +37,11 @@ pub(super) fn plan(site: &Site, options: &Options, plan: &mut Plan) -> Result<()
                 "{} is there and stays as it is (GLEANER: {program}, GLEANER_RUN_DIR: {run_dir})",
                 path.display()
             ));
+            let is_other =
+                |(name, wanted): &&(String, String)| value(&present, name).as_ref() != Some(wanted);
+            plan.notes.extend(options.settings.iter().filter(is_other).map(|(name, wanted)| {
+                format!("{name}={wanted} is not in it: put that line there yourself")
+            }));
             Ok(())
         }
     }
