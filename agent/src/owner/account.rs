@@ -39,6 +39,7 @@ impl Owner {
             reasons: Vec::new(),
             watched: inner.watched.clone(),
             commands: inner.commands.clone(),
+            gpu: inner.gpu.clone(),
         };
         standing.reasons = reasons(&inner, &standing);
         standing
