@@ -562,7 +562,7 @@ async fn converse(
     events: &mpsc::Sender<SlotEvent>,
 ) -> Result<RunResult, RunnerGone> {
     loop {
-        let mut reply = runner.receive().await?;
+        let mut reply = gpu.patiently(runner.receive()).await?;
         let saves = matches!(reply, Reply::Checkpoint { .. });
         if let Some(module) = module {
             match module.take(shop, token, reply).await {

@@ -1,16 +1,23 @@
 //! The GPU for the replica of a slot, and how it ends there.
 
+use std::time::Duration;
+
 use gleaner_protocol::job::{Comparison, Task};
 use gleaner_protocol::{LeaseToken, boottime};
+use tokio::time::timeout;
 use tracing::{info, warn};
 
 use super::Workshop;
+use super::warm_runner::RunnerGone;
+use crate::limits::GPU_LOOK_MS_MAX;
 use crate::runner::{GpuOrder, Order, Reply};
 
 /// Whether the replica that runs has the GPU.
 #[derive(Debug, Default)]
 pub(super) struct GpuUse {
     has: bool,
+    /// Its runner has not yet said what computes it.
+    opens: bool,
     /// It did not compute the replica to its end.
     trouble: Option<String>,
     /// The last replica that was begun again without it.
@@ -28,14 +35,14 @@ impl GpuUse {
         task: &Task,
         order: &mut Order,
     ) {
-        (self.has, self.trouble) = (false, None);
+        (self.has, self.opens, self.trouble) = (false, false, None);
         let Order::Application(order) = order else { return };
         if self.given_up != Some(token)
             && task.comparison() == Comparison::Tolerance
             && shop.kernels_on_gpu.contains(&order.kernel)
             && shop.table.take_gpu(boottime(), slot, token)
         {
-            self.has = true;
+            (self.has, self.opens) = (true, true);
             order.gpu = Some(GpuOrder { name: shop.gpu_name.clone() });
         }
     }
@@ -43,6 +50,22 @@ impl GpuUse {
     /// Whether it has it.
     pub(super) const fn has(&self) -> bool {
         self.has
+    }
+
+    /// Waits for what a runner says; while it opens a GPU, for no longer than that may take.
+    pub(super) async fn patiently<T>(
+        &mut self,
+        said: impl Future<Output = Result<T, RunnerGone>>,
+    ) -> Result<T, RunnerGone> {
+        if !self.opens {
+            return said.await;
+        }
+        let limit = Duration::from_millis(GPU_LOOK_MS_MAX);
+        timeout(limit, said).await.unwrap_or_else(|_| {
+            let limit_s = limit.as_secs();
+            self.trouble = Some(format!("its driver has not opened it in {limit_s} s"));
+            Err(RunnerGone)
+        })
     }
 
     /// Takes in what a runner says of it. Whatever else it says is given back; so is that it
@@ -53,6 +76,7 @@ impl GpuUse {
         (slot, token): (u32, LeaseToken),
         reply: Reply,
     ) -> Option<Reply> {
+        self.opens = false;
         match reply {
             Reply::ComputedBy { gpu: Some(name) } => {
                 info!(slot, %token, gpu = name, "a replica is computed on the GPU");
