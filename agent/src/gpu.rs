@@ -4,6 +4,7 @@
 //! do that once, in a process that it ends if that takes too long, and believes what this one says.
 //! Later each runner that may use the GPU opens it for one replica.
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Stdio, exit};
@@ -23,12 +24,21 @@ const LOOK_ARGUMENT: &str = "__gpu";
 /// What the Vulkan loader is told by: an owner who sets these for the agent means what it starts.
 const LOADER_VARIABLES: [&str; 2] = ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"];
 
+/// What else drivers are told: to leave nothing on the owner's disk, and the owner's screen alone.
+const DRIVER_VARIABLES: [(&str, &str); 3] = [
+    ("MESA_SHADER_CACHE_DISABLE", "true"),
+    ("__GL_SHADER_DISK_CACHE", "0"),
+    ("NODEVICE_SELECT", "1"),
+];
+
 /// What the process that looked for a GPU says.
 type Answer = Result<GpuInfo, String>;
 
-/// The agent's variables that lead to drivers.
-pub(crate) fn loader_environment() -> impl Iterator<Item = (&'static str, std::ffi::OsString)> {
-    LOADER_VARIABLES.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)))
+/// The variables of a process that may open a GPU.
+pub(crate) fn driver_environment() -> impl Iterator<Item = (&'static str, OsString)> {
+    let of_loader =
+        LOADER_VARIABLES.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+    of_loader.chain(DRIVER_VARIABLES.map(|(name, value)| (name, value.into())))
 }
 
 /// The GPU that `program`, this executable, opens by the owner's wishes; none where the owner gives
@@ -52,7 +62,7 @@ async fn ask(program: &Path, name: Option<&str>, limit: Duration) -> Answer {
         .arg(LOOK_ARGUMENT)
         .args(name)
         .env_clear()
-        .envs(loader_environment())
+        .envs(driver_environment())
         .current_dir("/")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
