@@ -114,17 +114,17 @@ fn opened(_: Option<&str>) -> Answer {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
 
     /// What is made of what a program says that is none of ours.
     async fn asked(script: &str, limit_ms: u64) -> Answer {
         let folder = tempfile::tempdir().expect("a folder");
         let program = folder.path().join("program");
-        fs::write(&program, format!("#!/bin/sh\n{script}\n")).expect("written");
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).expect("ours");
+        // By another process: nothing that is open to be written can be executed, and what another
+        // test starts in between has a copy of all that is open here.
+        let mut writer = std::process::Command::new("/bin/sh");
+        writer.args(["-c", "printf '#!/bin/sh\n%s\n' \"$1\" >\"$0\" && chmod 700 \"$0\""]);
+        assert!(writer.arg(&program).arg(script).status().expect("it is there").success());
         ask(&program, Some("a name"), Duration::from_millis(limit_ms)).await
     }
 
@@ -144,7 +144,8 @@ mod tests {
     #[tokio::test]
     async fn what_it_says_of_a_gpu_is_believed_and_made_plain() {
         let gpu = r#"{"name":"A\nB","driver":"d","kind":"discrete","memory_mib":7}"#;
-        let found = asked(&format!("echo '{{\"Ok\":{gpu}}}'"), 60_000).await.expect("a GPU");
+        let script = format!("printf %s '{{\"Ok\":{gpu}}}'");
+        let found = asked(&script, 60_000).await.expect("a GPU");
         assert_eq!(found.to_string(), "AB (discrete, 7 MiB, driver d)");
     }
 

@@ -2,6 +2,7 @@
 
 use gleaner_hooks::GpuStanding;
 use gleaner_protocol::GpuInfo;
+use gleaner_protocol::limits::bounded_reason;
 
 use super::Owner;
 
@@ -10,7 +11,7 @@ impl Owner {
     pub(crate) fn note_gpu(&self, found: Result<GpuInfo, String>) {
         let (device, trouble) = match found {
             Ok(device) => (Some(device), None),
-            Err(trouble) => (None, Some(trouble)),
+            Err(trouble) => (None, Some(bounded_reason(trouble))),
         };
         self.lock().gpu = Some(GpuStanding { device, trouble, ..GpuStanding::default() });
     }
@@ -26,7 +27,7 @@ impl Owner {
     pub(crate) fn note_gpu_failed(&self, reason: String) {
         if let Some(gpu) = &mut self.lock().gpu {
             gpu.failed += 1;
-            gpu.trouble = Some(reason);
+            gpu.trouble = Some(bounded_reason(reason));
         }
     }
 }

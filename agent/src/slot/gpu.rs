@@ -9,7 +9,7 @@ use tracing::{info, warn};
 
 use super::Workshop;
 use super::warm_runner::RunnerGone;
-use crate::limits::GPU_LOOK_MS_MAX;
+use crate::limits::GPU_OPEN_MS_MAX;
 use crate::runner::{GpuOrder, Order, Reply};
 
 /// Whether the replica that runs has the GPU.
@@ -60,7 +60,7 @@ impl GpuUse {
         if !self.opens {
             return said.await;
         }
-        let limit = Duration::from_millis(GPU_LOOK_MS_MAX);
+        let limit = Duration::from_millis(GPU_OPEN_MS_MAX);
         timeout(limit, said).await.unwrap_or_else(|_| {
             let limit_s = limit.as_secs();
             self.trouble = Some(format!("its driver has not opened it in {limit_s} s"));
