@@ -20,7 +20,7 @@ use gleaner_kernels::application::{
 use gleaner_protocol::limits::{BLOB_BYTES_MAX, OUTPUT_FILES_MAX, SPEC_BYTES_MAX};
 use gleaner_protocol::{Digest, boottime};
 
-use super::device::{device_for, is_of_gpu};
+use super::device::{device_for, is_of_gpu, let_be};
 use super::folder::TaskFolder;
 use super::outputs::{Collector, copy_hashed};
 use super::{ApplicationOrder, GpuOrder, Reply, StagedInput, panic_text, thread_cpu};
@@ -149,8 +149,7 @@ fn compute(
     };
     let done = task.run(&mut control).map(drop);
     if done.as_ref().is_err_and(is_of_gpu) {
-        // To let go of a device that hangs may never end.
-        std::mem::forget(device);
+        let_be(device);
     }
     done
 }

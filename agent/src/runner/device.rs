@@ -40,3 +40,13 @@ pub(super) fn is_of_gpu(error: &ApplicationError) -> bool {
 pub(super) const fn is_of_gpu(_: &ApplicationError) -> bool {
     false
 }
+
+/// Leaves a device as it is: to let go of one that hangs may never end.
+#[cfg(feature = "gpu")]
+pub(super) fn let_be(device: Device) {
+    std::mem::forget(device);
+}
+
+/// Leaves the processor as it is.
+#[cfg(not(feature = "gpu"))]
+pub(super) const fn let_be(_: Device) {}
