@@ -36,6 +36,7 @@ fn print(hosts: &[HostStatus]) {
         "counted",
         "disagreed",
         "gave back",
+        "gpu",
         "alarm, or why closed",
     ];
     let rows = hosts.iter().map(|host| {
@@ -49,6 +50,7 @@ fn print(hosts: &[HostStatus]) {
             host.reported.to_string(),
             host.disagreed.to_string(),
             host.released.to_string(),
+            host.gpu.as_ref().map(ToString::to_string).unwrap_or_default(),
             host.alarm.clone().or_else(|| host.closed.clone()).unwrap_or_default(),
         ]
     });

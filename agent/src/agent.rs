@@ -32,6 +32,7 @@ use crate::checkpoints::Checkpoints;
 use crate::config::{Config, ConfigError};
 use crate::harvest::Harvest;
 use crate::keeper::Keeper;
+use crate::kernels::kernels_on_gpus;
 use crate::limits::{CHECKPOINTS_BYTES_MAX, EVENTS_MAX, LAST_RUNNERS_MS_MAX};
 use crate::link::{LinkEvent, LinkKeeper, LinkTarget};
 use crate::modules::Modules;
@@ -96,6 +97,14 @@ pub async fn run(
         host.capabilities.commands.clear();
     }
 
+    let gpu = crate::gpu::look(&program, &config.preferences).await;
+    match &gpu {
+        Ok(Some(gpu)) => info!("kernels may be computed on {gpu}"),
+        Ok(None) => {}
+        Err(reason) => warn!("no GPU is used: {reason}"),
+    }
+    host.capabilities.gpu = gpu.clone().ok().flatten();
+
     let topology = Topology::of_this_machine();
     // What is wrong with it is said when it is looked at next.
     let ground =
@@ -131,6 +140,12 @@ pub async fn run(
     .map_err(RunError::Observer)?;
     if !config.allow_commands.is_empty() {
         owner.note_commands(confinement.in_words());
+    }
+    if let Some(found) = gpu.transpose() {
+        if found.is_ok() {
+            table.give_gpu(config.preferences.gpus);
+        }
+        owner.note_gpu(found);
     }
     let owner = Arc::new(owner);
     let (marks, marks_thread) =
@@ -194,6 +209,8 @@ pub async fn run(
         checkpoints: Arc::new(checkpoints),
         commands: config.listed_commands()?,
         kernel_memory_mib: config.kernel_memory_mib,
+        kernels_on_gpu: kernels_on_gpus(),
+        gpu_name: config.preferences.gpu_name.clone(),
         confines: match confinement.layers() {
             Some(layers) if !host.capabilities.commands.is_empty() => {
                 Some(Confines { layers, ..config.confines()? })

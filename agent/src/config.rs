@@ -220,6 +220,8 @@ impl Config {
             commands: self.listed_commands()?.into_keys().collect::<BTreeSet<_>>(),
             wasm_memory_mib: if cfg!(feature = "wasm") { self.wasm_memory_mib } else { 0 },
             kernel_memory_mib: self.kernel_memory_mib,
+            // What its driver says is known when it has been opened.
+            gpu: None,
         })
     }
 
@@ -400,6 +402,7 @@ mod tests {
             ("[preferences]\nhour = []", "unknown field `hour`"),
             ("[preferences]\nhours = [\"moon\"]", "preferences.hours is \"moon\""),
             ("[preferences]\ngpus = \"often\"", "gpus"),
+            ("[preferences]\ngpu_name = \" \"", "preferences.gpu_name is \" \""),
         ] {
             let error = Config::from_toml(text)
                 .and_then(|config| config.check())

@@ -25,6 +25,7 @@ mod booked_memory;
 mod checkpoints;
 mod config;
 mod gate;
+mod gpu;
 mod keeper;
 mod kernels;
 mod limits;

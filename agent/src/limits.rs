@@ -150,6 +150,18 @@ pub(crate) const TASK_PROCESSES_MAX: u32 = 1_024;
 pub(crate) const RUNNER_MEMORY_MIB: u64 = 64;
 /// Memory of a runner beside that of the module that it compiles and runs, in MiB.
 pub(crate) const COMPILER_MEMORY_MIB: u64 = 1_024;
+/// Memory of a GPU's driver in a runner, beside that of what it computes, in MiB.
+pub(crate) const DRIVER_MEMORY_MIB: u32 = 1_024;
+/// For how long a GPU is left alone after something went wrong with it, in milliseconds.
+pub(crate) const GPU_REST_MS: u64 = 60_000;
+/// How long a runner may take to open a GPU, in milliseconds: it may have to wait for a core.
+pub(crate) const GPU_OPEN_MS_MAX: u64 = 30_000;
+/// How long a GPU may take to be opened when an agent starts, in milliseconds.
+pub(crate) const GPU_LOOK_MS_MAX: u64 = 10_000;
+/// Longest answer of the process that looks for a GPU, in bytes.
+pub(crate) const GPU_ANSWER_BYTES_MAX: u64 = 16 << 10;
+/// Longest part of a GPU's name that an owner may ask for, in bytes.
+pub(crate) const GPU_NAME_BYTES_MAX: usize = 256;
 /// Most events of processes that are heard before anything else is looked at.
 pub(crate) const PROCESS_EVENTS_MAX: usize = 256;
 /// How long the kernel may take to accept that it is asked about processes, in milliseconds.

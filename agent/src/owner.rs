@@ -18,6 +18,7 @@
 
 mod account;
 mod desk;
+mod gpu;
 mod mark_thread;
 mod pause_note;
 mod stop_watch;
@@ -26,7 +27,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gleaner_hooks::{SocketAnswer, StopMark, Stopped};
+use gleaner_hooks::{GpuStanding, SocketAnswer, StopMark, Stopped};
 use gleaner_protocol::{HostName, LeaseToken, Span, Time};
 use rustix::event::{EventfdFlags, eventfd};
 use tracing::{info, warn};
@@ -97,6 +98,8 @@ struct Inner {
     alarm: Option<String>,
     /// What confines commands, in words; none where none are allowed.
     commands: Option<String>,
+    /// How the GPU is used; none where its owner gives none.
+    gpu: Option<GpuStanding>,
 }
 
 impl Owner {
@@ -117,6 +120,7 @@ impl Owner {
             watched: Vec::new(),
             alarm: None,
             commands: None,
+            gpu: None,
         };
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let owner = Self {

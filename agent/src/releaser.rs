@@ -298,7 +298,7 @@ impl<T: Fn(Released)> Service<T> {
             Ok(bookings) => bookings,
             Err(error) => {
                 let trouble = format!("{error}: the whole host is taken as booked");
-                return (Room { slots: 0, memory_mib: Some(0) }, Some(trouble));
+                return (Room { slots: 0, memory_mib: Some(0), gpu: false }, Some(trouble));
             }
         };
         let others = bookings.iter().filter(|other| other.booking != *booking);
@@ -307,7 +307,9 @@ impl<T: Fn(Released)> Service<T> {
         self.host.table.note_booked_cores(booked);
         let taken = topology.taken_by(booked);
         let left_mib = booked_mib(&all).map(|booked| memory_mib.saturating_sub(booked));
-        (Room { slots: cores.saturating_sub(taken), memory_mib: left_mib }, None)
+        let gpu = self.host.table.gpu_is_left_by(&all);
+        let slots = cores.saturating_sub(taken);
+        (Room { slots, memory_mib: left_mib, gpu }, None)
     }
 }
 

@@ -16,6 +16,7 @@ mod capture;
 mod children_cpu;
 mod command;
 mod data_limit;
+mod device;
 mod folder;
 mod frame;
 mod leash;
@@ -44,15 +45,16 @@ pub(crate) use command::HUGE_PAGES;
 pub(crate) use folder::remove_all;
 pub(crate) use frame::{FrameBuffer, FrameError, encode as encode_frame};
 pub(crate) use order::{
-    ApplicationOrder, CommandLimits, CommandOrder, CompiledModule, KernelOrder, Order, Reply,
-    Setup, StagedInput, WasmOrder,
+    ApplicationOrder, CommandLimits, CommandOrder, CompiledModule, GpuOrder, KernelOrder, Order,
+    Reply, Setup, StagedInput, WasmOrder,
 };
 pub(crate) use outputs::{COMPILED_NAME, discard_spooled, spool_path};
 
 use crate::harvest::Product;
 use crate::kernels::kernel;
-use crate::limits::PROGRESS_INTERVAL_MS;
+use crate::limits::{DRIVER_MEMORY_MIB, PROGRESS_INTERVAL_MS};
 use crate::scheduling_class;
+use application::News;
 use command::Commands;
 use data_limit::DataLimit;
 use folder::TaskFolder;
@@ -62,11 +64,12 @@ use outputs::Collector;
 /// The argument that makes an executable a runner.
 pub const RUNNER_ARGUMENT: &str = "__runner";
 
-/// Becomes a runner, an agent's keeper or a trial, if this process was started as one; returns otherwise.
+/// Becomes a runner, an agent's keeper, a trial or what looks for a GPU, if this process was started as one; returns otherwise.
 /// To be called first in the `main` of every executable that runs an agent.
 pub fn run_as_runner_if_asked() {
     crate::keeper::run_as_keeper_if_asked();
     sandbox::run_as_trial_if_asked();
+    crate::gpu::look_if_asked();
     if std::env::args_os().nth(1).is_some_and(|argument| argument == RUNNER_ARGUMENT) {
         runner_main()
     }
@@ -203,8 +206,12 @@ impl Runner {
 
     fn run_application(&mut self, order: &ApplicationOrder) -> Reply {
         let mut progress = ProgressTeller { socket: &self.socket, next: boottime() };
-        let mut tell = |permille| progress.tell(permille);
-        let _limit = DataLimit::set(order.memory_mib);
+        let mut tell = |news| match news {
+            News::Progress(permille) => progress.tell(permille),
+            News::ComputedBy(gpu) => progress.say(&Reply::ComputedBy { gpu }),
+        };
+        let driver_mib = order.gpu.as_ref().map_or(0, |_| DRIVER_MEMORY_MIB);
+        let _limit = DataLimit::set(order.memory_mib.saturating_add(driver_mib));
         application::run(&mut self.folder, &self.collector, order, &mut tell)
     }
 
@@ -270,8 +277,12 @@ impl ProgressTeller<'_> {
         let now = boottime();
         if now >= self.next {
             self.next = now + Span::from_millis(PROGRESS_INTERVAL_MS);
-            // Where the agent is gone the watcher is about to end us.
-            let _ = frame::write_to(self.socket, &Reply::Progress { permille });
+            self.say(&Reply::Progress { permille });
         }
+    }
+
+    fn say(&self, reply: &Reply) {
+        // Where the agent is gone the watcher is about to end us.
+        let _ = frame::write_to(self.socket, reply);
     }
 }

@@ -11,6 +11,7 @@
 //! - After a stop, nothing more is told of that replica.
 //! - What does not die in time is told of, and waited for.
 
+mod gpu;
 mod limits;
 mod warm_runner;
 mod wasm;
@@ -24,7 +25,7 @@ use gleaner_hooks::{ProcessStat, RunDir};
 use gleaner_isolation::{Enclosure, Leaf, Topology};
 use gleaner_protocol::control::Lease;
 use gleaner_protocol::job::{ApplicationTask, InputFile, Task};
-use gleaner_protocol::{Digest, Epoch, LeaseToken, Time, boottime};
+use gleaner_protocol::{Digest, Epoch, KernelName, LeaseToken, Time, boottime};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tracing::{debug, warn};
@@ -43,6 +44,7 @@ use crate::runner::{
 };
 use crate::slot_table::SlotTable;
 use crate::worker_watch::Alive;
+use gpu::GpuUse;
 use limits::ReplicaLimits;
 use std::collections::BTreeMap;
 use warm_runner::{End, RunnerGone, WarmRunner};
@@ -66,6 +68,10 @@ pub(crate) struct Workshop {
     pub(crate) checkpoints: Arc<Checkpoints>,
     /// Most memory of one replica of a kernel with a specification, in MiB.
     pub(crate) kernel_memory_mib: u32,
+    /// Kernels that a GPU may compute, where there is one.
+    pub(crate) kernels_on_gpu: Vec<KernelName>,
+    /// A part of that one's name.
+    pub(crate) gpu_name: Option<String>,
     /// Programs that may run, by the names that submitters use.
     pub(crate) commands: BTreeMap<String, PathBuf>,
     /// What confines them; none where nothing does.
@@ -169,7 +175,8 @@ pub(crate) async fn run_slot(
 ) {
     let leaf = leaf_of(slot, &shop);
     let limits = ReplicaLimits::default();
-    let mut task = SlotTask { slot, shop, leaf, limits, runner: None, module: None, events };
+    let (gpu, runner, module) = (GpuUse::default(), None, None);
+    let mut task = SlotTask { slot, shop, leaf, limits, runner, gpu, module, events };
     loop {
         let order = tokio::select! {
             order = orders.recv() => order,
@@ -210,6 +217,8 @@ struct SlotTask {
     /// Of the replica that runs.
     limits: ReplicaLimits,
     runner: Option<WarmRunner>,
+    /// Of the replica that runs.
+    gpu: GpuUse,
     /// What the runner was handed, while it runs a module.
     module: Option<Module>,
     events: mpsc::Sender<SlotEvent>,
@@ -272,6 +281,11 @@ impl SlotTask {
             Course::RunnerGone => {
                 let explained = self.explain_death(epoch).await;
                 discard_spooled(&self.shop.spool, token.get());
+                if let (RunResult::Failed { reason, .. }, false) = &explained
+                    && self.gpu.gives_up(&self.shop, token, reason)
+                {
+                    return Box::pin(self.serve(replica, orders)).await;
+                }
                 explained
             }
             Course::Stopped | Course::OrdersEnded => {
@@ -288,7 +302,7 @@ impl SlotTask {
     async fn perform(&mut self, replica: Replica<'_>) -> Course {
         let Replica { lease, task, epoch, since, parks } = replica;
         self.module = None;
-        let (order, pins, module) = match self.prepare(lease, task).await {
+        let (mut order, pins, module) = match self.prepare(lease, task).await {
             Ok(prepared) => prepared,
             Err(reason) => return Course::Ended(RunResult::CannotRun(reason)),
         };
@@ -304,7 +318,10 @@ impl SlotTask {
         if !stands() || table.begin(self.slot, lease.token, since, epoch, parks).is_err() {
             return Course::ShutOut;
         }
-        self.limits.set(self.leaf.as_ref(), task, self.shop.kernel_memory_mib);
+        let of = (self.slot, lease.token);
+        self.gpu.give(&self.shop, of, task, &mut order);
+        let host_mib = self.shop.kernel_memory_mib;
+        self.limits.set(self.leaf.as_ref(), task, host_mib, self.gpu.has());
         let runner = self.runner.as_mut().expect("warmed up above");
         if runner.send(&order).await.is_err() {
             return Course::RunnerGone;
@@ -315,10 +332,8 @@ impl SlotTask {
             return Course::RunnerGone;
         }
         self.module = module;
-        let result =
-            converse(runner, &self.shop, &mut self.module, (self.slot, lease.token), &self.events)
-                .await;
-        match result {
+        let (module, gpu) = (&mut self.module, &mut self.gpu);
+        match converse(runner, &self.shop, module, gpu, of, &self.events).await {
             Ok(result) => {
                 if let Some(module) = self.module.take() {
                     module.ended(&self.shop, &result);
@@ -393,7 +408,8 @@ impl SlotTask {
                 let (mut inputs, pins) = self.shop.fetch_inputs(&with_spec(*spec, inputs)).await?;
                 let spec = inputs.remove(0);
                 let kernel = kernel.clone();
-                let order = ApplicationOrder { token, kernel, spec, inputs, item, memory_mib };
+                let order =
+                    ApplicationOrder { token, kernel, spec, inputs, item, memory_mib, gpu: None };
                 Ok((Order::Application(order), pins, None))
             }
         }
@@ -541,11 +557,12 @@ async fn converse(
     runner: &mut WarmRunner,
     shop: &Workshop,
     module: &mut Option<Module>,
+    gpu: &mut GpuUse,
     (slot, token): (u32, LeaseToken),
     events: &mpsc::Sender<SlotEvent>,
 ) -> Result<RunResult, RunnerGone> {
     loop {
-        let mut reply = runner.receive().await?;
+        let mut reply = gpu.patiently(runner.receive()).await?;
         let saves = matches!(reply, Reply::Checkpoint { .. });
         if let Some(module) = module {
             match module.take(shop, token, reply).await {
@@ -561,6 +578,7 @@ async fn converse(
                 }
             }
         }
+        let Some(reply) = gpu.hear(shop, (slot, token), reply) else { continue };
         return Ok(match reply {
             Reply::Progress { permille } => {
                 // One that does not fit is no loss: another follows.
@@ -570,10 +588,13 @@ async fn converse(
             Reply::Done { files, cpu_us } => RunResult::Output { files, cpu_us },
             Reply::Failed { reason, cpu_us } => RunResult::Failed { reason, cpu_us },
             Reply::CannotRun(reason) => RunResult::CannotRun(reason),
-            // It was not asked to stop, and what is no module has neither of the others.
-            Reply::Stopped | Reply::Compiled { .. } | Reply::Checkpoint { .. } => {
-                return Err(RunnerGone);
-            }
+            // It was not asked to stop, what is no module has neither of the next two, and what is
+            // left of a GPU that failed goes with its process.
+            Reply::Stopped
+            | Reply::Compiled { .. }
+            | Reply::Checkpoint { .. }
+            | Reply::ComputedBy { .. }
+            | Reply::GpuFailed(_) => return Err(RunnerGone),
         });
     }
 }

@@ -18,6 +18,7 @@
 //! - What a render has driven out and its job wants kept is frozen, and takes no slot, until the
 //!   main loop has it go on.
 
+mod gpu;
 mod group;
 mod idleness;
 mod kept;
@@ -63,6 +64,8 @@ struct Inner {
     connected: bool,
     /// Runners that have been taken out and are not buried yet.
     dying: u32,
+    /// The GPU that it gives.
+    gpu: gpu::Place,
     /// How often something was about to be stopped, for which harvested work does not run last.
     stirs: u64,
 }
@@ -90,6 +93,8 @@ struct Busy {
     since: Time,
     /// Whether a render that drives it out has it frozen only.
     parks: bool,
+    /// Whether it has the GPU.
+    has_gpu: bool,
     state: State,
     /// CPU time that its runner had used when it began, or when it saved where it is.
     safe: Span,
@@ -143,13 +148,15 @@ pub(crate) struct Room {
     pub(crate) slots: u32,
     /// Memory that all harvested work may take together, in MiB, where that is known.
     pub(crate) memory_mib: Option<u64>,
+    /// Whether what has the GPU may keep it.
+    pub(crate) gpu: bool,
 }
 
 impl Room {
-    /// This many replicas, and any memory.
+    /// This many replicas, any memory, and the GPU.
     #[cfg(test)]
     pub(crate) const fn slots(slots: u32) -> Self {
-        Self { slots, memory_mib: None }
+        Self { slots, memory_mib: None, gpu: true }
     }
 }
 
@@ -195,6 +202,7 @@ impl SlotTable {
             runners: (0..slots).map(|_| None).collect(),
             connected: false,
             dying: 0,
+            gpu: gpu::Place::default(),
             stirs: 0,
         };
         Self { inner: Mutex::new(inner), idleness, booked_cores: AtomicU32::new(0) }
@@ -277,7 +285,8 @@ impl SlotTable {
         }
         let is_alone = inner.running() == 0;
         let (state, seen) = (State::Runs, since);
-        inner.busy[slot as usize] = Some(Busy { token, since, parks, state, safe, seen });
+        let has_gpu = false;
+        inner.busy[slot as usize] = Some(Busy { token, since, parks, has_gpu, state, safe, seen });
         let stands_beside_dying = is_alone && inner.dying > 0;
         drop(inner);
         if stands_beside_dying {
@@ -333,7 +342,10 @@ impl SlotTable {
         let mut running = doomed.split_off(doomed.len().saturating_sub(room.slots as usize));
         // It has had its time, and no render may find it on its cores.
         doomed.extend(saving);
-        let in_the_way = inner.beyond_memory(room.memory_mib, &running);
+        let mut in_the_way = inner.beyond_memory(room.memory_mib, &running);
+        if !room.gpu {
+            in_the_way.extend(inner.on_gpu());
+        }
         running.retain(|one| !in_the_way.contains(one));
         doomed.extend(
             in_the_way.iter().filter(|one| !doomed.contains(one)).copied().collect::<Vec<_>>(),

@@ -34,6 +34,7 @@ impl Host {
                 commands: [].into(),
                 wasm_memory_mib: 0,
                 kernel_memory_mib: 0,
+                gpu: None,
             },
             kind: None,
             chunk_cache_mib: 0,

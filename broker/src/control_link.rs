@@ -263,6 +263,9 @@ fn check_hello(messages: &[AgentMessage]) -> Result<(HostName, u32), LinkEnd> {
     if offered > CAPABILITIES_MAX {
         return Err(LinkEnd::Host("offers too many kernels and programs"));
     }
+    if host.capabilities.gpu.as_ref().is_some_and(|gpu| !gpu.is_plain()) {
+        return Err(LinkEnd::Host("names a GPU by more than a short line"));
+    }
     Ok((host.name.clone(), host.cores))
 }
 

@@ -39,7 +39,7 @@ pub use socket::{
     AskError, LineError, SlotLimits, SocketAnswer, SocketRequest, ask, decode_line, encode_line,
     read_line_bounded,
 };
-pub use standing::{Standing, StandingReason, TaskLine};
+pub use standing::{GpuStanding, Standing, StandingReason, TaskLine};
 pub use stop::{StopOutcome, stop_host, tell_of_stop};
 pub use stop_mark::{
     MACHINE_STATE_DIR, STATE_DIR_VARIABLE, STOPPED, StopMark, StopMarkError, Stopped,

@@ -1,7 +1,7 @@
 //! How an agent stands, for its owner: what `gleaner agent status` and `tasks` show.
 
-use gleaner_protocol::Epoch;
 use gleaner_protocol::farm::SampledBooking;
+use gleaner_protocol::{Epoch, GpuInfo};
 use serde::{Deserialize, Serialize};
 
 /// How an agent stands.
@@ -42,6 +42,22 @@ pub struct Standing {
     /// Renders that hooks have told of and that have not ended, the first of them.
     #[serde(default)]
     pub bookings: Vec<SampledBooking>,
+    /// How the GPU is used; none where the owner gives none.
+    #[serde(default)]
+    pub gpu: Option<GpuStanding>,
+}
+
+/// How the GPU of a host is used.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct GpuStanding {
+    /// Which it is; none where none can be used.
+    pub device: Option<GpuInfo>,
+    /// Replicas that it has begun to compute since the agent's start.
+    pub begun: u64,
+    /// Replicas that were to be computed on it and begun again on the processor.
+    pub failed: u64,
+    /// Why the last of these was, or why there is none.
+    pub trouble: Option<String>,
 }
 
 /// One reason why less runs.

@@ -7,7 +7,8 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use gleaner_hooks::{
-    AskError, SlotLimits, SocketAnswer, SocketRequest, Standing, StopMark, TaskLine, ask,
+    AskError, GpuStanding, SlotLimits, SocketAnswer, SocketRequest, Standing, StopMark, TaskLine,
+    ask,
 };
 use gleaner_protocol::Span;
 use gleaner_protocol::farm::SampledBooking;
@@ -185,8 +186,23 @@ fn print_standing(standing: &Standing) {
     if let Some(commands) = &standing.commands {
         show::line(format!("commands are {commands}"));
     }
+    if let Some(gpu) = &standing.gpu {
+        print_gpu(gpu);
+    }
     for (what, text) in &standing.watched {
         show::line(format!("sees {what}: {text}"));
+    }
+}
+
+fn print_gpu(gpu: &GpuStanding) {
+    let GpuStanding { device, begun, failed, trouble } = gpu;
+    let trouble = trouble.as_deref().unwrap_or_default();
+    match device {
+        None => show::line(format!("no GPU is used: {trouble}")),
+        Some(device) => show::line(format!("{begun} replicas were computed on {device}")),
+    }
+    if *failed > 0 {
+        show::line(format!("{failed} began again on the processor, the last one for: {trouble}"));
     }
 }
 

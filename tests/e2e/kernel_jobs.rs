@@ -4,7 +4,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+#[cfg(feature = "gpu")]
+use gleaner_hooks::Standing;
 use gleaner_protocol::Digest;
+#[cfg(feature = "gpu")]
+use gleaner_protocol::Origin;
+#[cfg(feature = "gpu")]
+use gleaner_protocol::api::HostStatus;
 use gleaner_protocol::api::JobStatus;
 
 use crate::cluster::{Cluster, Plan};
@@ -143,6 +149,45 @@ async fn what_is_fetched_of_a_job_that_is_not_done_says_what_it_lacks() {
     let says = "0 of 4 workunits are decided; what was written lacks what is in: 0, 1, 2, 3";
     assert!(fetched.stderr.contains(says), "{}", fetched.stderr);
     fetched.ok();
+}
+
+/// Of two hosts one computes on a GPU that is only software, which `tests/run` installs.
+#[cfg(feature = "gpu")]
+#[tokio::test]
+async fn a_host_with_a_gpu_and_one_without_vote_on_one_picture() {
+    let mut cluster = Plan::new().desktops(1).start().await;
+    let file = path(&cluster, "gpu.toml");
+    let wishes = "[preferences]\ngpus = \"idle\"\ngpu_name = \"llvmpipe\"\n";
+    fs::write(&file, wishes).expect("written");
+    cluster.add_host("with-gpu", Origin::Desktop, &["--config", &file]);
+    cluster.are_connected().await;
+    let hosts: Vec<HostStatus> = cluster.cli(&["hosts", "--format", "json"]).json();
+    let gpus: Vec<_> = hosts.iter().filter_map(|host| host.gpu.as_ref()).collect();
+    assert_eq!((hosts.len(), gpus.len()), (2, 1));
+    assert!(gpus[0].name.contains("llvmpipe"), "{gpus:?}");
+    let said = cluster.cli(&["hosts"]).ok();
+    assert!(said.contains("llvmpipe") && said.contains("(software, "), "{said}");
+
+    let folder = sample(&cluster, "volume");
+    let spec = format!("{folder}/volume.toml");
+    for picture in ["volume.png", "volume.exr"] {
+        let text = fs::read_to_string(&spec).expect("a specification");
+        fs::write(&spec, text.replace("volume.png", picture)).expect("written");
+        let submit = ["submit", "volume", &spec, "--replication", "2", "--quorum", "2"];
+        let id = cluster.cli(&submit).ok();
+        let id = id.trim_end();
+        cluster.cli(&["wait", id, "--timeout", "60"]).ok();
+        let status: JobStatus = cluster.cli(&["status", id, "--format", "json"]).json();
+        assert_eq!(status.decided, 1, "{status:?}");
+        assert_eq!((status.replicas.disagreed, status.replicas.failed), (0, 0), "{status:?}");
+    }
+    let run_dir = path(&cluster, "with-gpu/run");
+    let status = ["agent", "status", "--run-dir", &run_dir];
+    let said = cluster.cli(&status).ok();
+    assert!(said.contains("2 replicas were computed on llvmpipe"), "{said}");
+    let status: Standing = cluster.cli(&[&status[..], &["--format", "json"]].concat()).json();
+    let gpu = status.gpu.expect("its owner gives one");
+    assert_eq!((gpu.begun, gpu.failed, gpu.trouble), (2, 0, None));
 }
 
 /// A job whose specification has this digest.

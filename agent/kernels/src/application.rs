@@ -42,7 +42,7 @@ use self::components::PcaSpec;
 use self::picture::{IsosurfaceSpec, VolumeSpec};
 use self::scans::NpairsSpec;
 #[cfg(feature = "gpu")]
-use crate::gpu::Gpu;
+use crate::gpu::{Gpu, GpuError};
 use crate::pace::Pace;
 use crate::plan::{Outcome, Plan, run};
 use crate::preempt::Preempt;
@@ -130,6 +130,13 @@ impl ApplicationError {
     pub const fn is_usage(&self) -> bool {
         !matches!(self, Self::Work(_) | Self::Stopped { .. })
     }
+
+    /// Whether it is the device's, so that the processor may still do the work.
+    #[cfg(feature = "gpu")]
+    #[must_use]
+    pub fn is_of_device(&self) -> bool {
+        matches!(self, Self::Work(source) if source.is::<GpuError>())
+    }
 }
 
 /// What computes a task.
@@ -212,6 +219,13 @@ impl Application {
         }
     }
 
+    /// Whether any job of it may be computed on GPUs: on them it gives what it gives on processors,
+    /// within what [votes](gleaner_protocol::job::Comparison::Tolerance) tolerate.
+    #[must_use]
+    pub const fn is_alike_on_gpus(self) -> bool {
+        matches!(self, Self::Volume)
+    }
+
     /// Whether it can be computed on GPUs.
     #[must_use]
     pub const fn is_for_gpus(self) -> bool {
@@ -250,6 +264,17 @@ impl Task {
             Application::Npairs => Spec::Npairs(checked(application, text, NpairsSpec::check)?),
         };
         Ok(Self { spec, folder: folder.to_owned() })
+    }
+
+    /// Whether it gives the same on GPUs as on processors, within what votes tolerate: a picture of
+    /// a look that jumps from one value to the next does not, for a sample that stands on the jump
+    /// may be taken for one on either side.
+    #[must_use]
+    pub fn is_alike_on_gpus(&self) -> bool {
+        match &self.spec {
+            Spec::Volume(spec) => !spec.has_jump(),
+            Spec::Isosurface(_) | Spec::Pca(_) | Spec::Npairs(_) => false,
+        }
     }
 
     /// Whether its files can be written to `folder`: none of them in the place of one that is read,

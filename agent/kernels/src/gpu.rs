@@ -7,6 +7,7 @@
 //! Whatever a driver says is an error with the device's name, never a panic: each use is in
 //! `Gpu::checked`, and a wait ends.
 
+mod about;
 mod choice;
 mod error;
 mod program;
@@ -22,6 +23,7 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 
+use gleaner_protocol::GpuInfo;
 use wgpu::{
     Backends, Buffer, BufferSlice, BufferUsages, CommandEncoderDescriptor, Device,
     DeviceDescriptor, ErrorFilter, Extent3d, Instance, InstanceDescriptor, InstanceFlags, Limits,
@@ -33,13 +35,14 @@ pub use error::GpuError;
 pub(crate) use program::{Program, READ, UNIFORM, WRITTEN};
 pub(crate) use staging::Staging;
 
+use self::about::about;
 use self::choice::{Candidate, choose};
 use crate::limits::{DEVICE_MEMORY_PERCENT, DEVICE_UPLOAD_BYTES, DEVICE_WAIT_MAX};
 
 /// A graphics processor that is ready to compute.
 #[derive(Debug)]
 pub struct Gpu {
-    name: String,
+    info: GpuInfo,
     device: Device,
     queue: Queue,
     /// Why it is gone.
@@ -69,11 +72,9 @@ impl Gpu {
             .map(|info| Candidate { name: info.name, kind: info.device_type })
             .collect();
         let chosen = choose(&candidates, wanted)?;
-        let (adapter, name) = (adapters.swap_remove(chosen), candidates[chosen].name.clone());
-        let refused = |problem: String| GpuError::Refused {
-            device: candidates[chosen].name.clone(),
-            problem,
-        };
+        let adapter = adapters.swap_remove(chosen);
+        let info = about(&adapter);
+        let refused = |problem: String| GpuError::Refused { device: info.name.clone(), problem };
         // What every device has that computes at all, and textures as large as this one allows.
         let limits = Limits::downlevel_defaults().using_resolution(adapter.limits());
         let device = now(adapter.request_device(&DeviceDescriptor {
@@ -94,13 +95,19 @@ impl Gpu {
         // Otherwise the library panics: these are errors outside of `checked`, where nothing is
         // awaited from a device, such as when it drops what a lost one had.
         device.on_uncaptured_error(Arc::new(|_| ()));
-        Ok(Arc::new(Self { name, device, queue, lost }))
+        Ok(Arc::new(Self { info, device, queue, lost }))
     }
 
     /// What its driver calls it.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        &self.info.name
+    }
+
+    /// What is known of it.
+    #[must_use]
+    pub const fn info(&self) -> &GpuInfo {
+        &self.info
     }
 
     pub(crate) const fn device(&self) -> &Device {
@@ -127,10 +134,10 @@ impl Gpu {
         // A lost device refuses nothing, and is told of by whoever waits for it.
         let _ = self.poll(PollType::Poll);
         if let Some(problem) = self.lost.get() {
-            return Err(GpuError::of_lost(&self.name, what, problem));
+            return Err(GpuError::of_lost(&self.info.name, what, problem));
         }
         match found.into_iter().next() {
-            Some(error) => Err(GpuError::of(&self.name, what, &error)),
+            Some(error) => Err(GpuError::of(&self.info.name, what, &error)),
             None => result,
         }
     }
@@ -249,17 +256,19 @@ impl Gpu {
     }
 
     fn gone(&self, problem: &str) -> GpuError {
-        GpuError::Lost { device: self.name.clone(), problem: problem.to_owned() }
+        GpuError::Lost { device: self.info.name.clone(), problem: problem.to_owned() }
     }
 
     fn hung(&self) -> GpuError {
-        GpuError::Hung { device: self.name.clone() }
+        GpuError::Hung { device: self.info.name.clone() }
     }
 
     fn failed(&self, problem: &str) -> GpuError {
         match self.lost.get() {
             Some(problem) => self.gone(problem),
-            None => GpuError::Failed { device: self.name.clone(), problem: problem.to_owned() },
+            None => {
+                GpuError::Failed { device: self.info.name.clone(), problem: problem.to_owned() }
+            }
         }
     }
 }

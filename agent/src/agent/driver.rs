@@ -297,7 +297,8 @@ impl Driver {
             false => match read_ground(&self.shop.run_dir, cores, &self.shop.topology) {
                 Ok((ground, booked)) => {
                     self.note_booked_memory(booked.memory_mib.unwrap_or(0));
-                    self.shop.table.note_booked_cores(booked.cores.unwrap_or(cores));
+                    self.shop.table.note_booked_cores(booked.cores);
+                    self.shop.table.note_gpu(self.shop.table.gpu_is_left_by(&booked.all));
                     (Some(ground), None)
                 }
                 Err(error) => (None, Some(error)),
@@ -469,12 +470,22 @@ impl Driver {
     }
 }
 
+/// What all renders have booked.
+pub(super) struct Together {
+    /// Cores of this host, at most all of them.
+    cores: u32,
+    /// Memory in MiB, as far as they say so.
+    memory_mib: Option<u64>,
+    /// Each by itself.
+    all: Vec<Booked>,
+}
+
 /// What the run folder says, and what all renders together have booked.
 pub(super) fn read_ground(
     run_dir: &RunDir,
     cores: u32,
     topology: &Topology,
-) -> Result<(Ground, Booked), RunDirError> {
+) -> Result<(Ground, Together), RunDirError> {
     loop {
         let epoch = run_dir.epoch()?;
         let bookings = run_dir.bookings()?;
@@ -483,9 +494,9 @@ pub(super) fn read_ground(
             let all: Vec<Booked> = bookings.into_iter().map(|one| one.resources).collect();
             let together = booked_cores(all.iter().copied(), cores);
             let booked = topology.taken_by(together).min(cores);
-            let together =
-                Booked { cores: Some(together), memory_mib: booked_mib(&all), gpus: None };
-            return Ok((Ground { epoch, booked, has_fence: false }, together));
+            let memory_mib = booked_mib(&all);
+            let ground = Ground { epoch, booked, has_fence: false };
+            return Ok((ground, Together { cores: together, memory_mib, all }));
         }
     }
 }

@@ -40,6 +40,7 @@ impl Owner {
             watched: inner.watched.clone(),
             commands: inner.commands.clone(),
             bookings: Vec::new(),
+            gpu: inner.gpu.clone(),
         };
         standing.reasons = reasons(&inner, &standing);
         standing

@@ -1,5 +1,8 @@
 //! Running a kernel with a specification, in the runner itself.
 //!
+//! Where a GPU may compute it and does not come to an end with it, the runner says so and no more: it
+//! is ended, which gives back what it has of the device, and another one begins again.
+//!
 //! # Invariants
 //! - It reads the files that came with it and no others.
 //! - Nothing that it says names a path of this host.
@@ -12,15 +15,24 @@ use std::path::Path;
 
 use gleaner_kernels::Preempt;
 use gleaner_kernels::application::{
-    Application, ApplicationError, Control, Device, Product as Made, Task, unpack,
+    Application, ApplicationError, Control, Product as Made, Task, unpack,
 };
 use gleaner_protocol::limits::{BLOB_BYTES_MAX, OUTPUT_FILES_MAX, SPEC_BYTES_MAX};
 use gleaner_protocol::{Digest, boottime};
 
+use super::device::{device_for, is_of_gpu, let_be};
 use super::folder::TaskFolder;
 use super::outputs::{Collector, copy_hashed};
-use super::{ApplicationOrder, Reply, StagedInput, panic_text, thread_cpu};
+use super::{ApplicationOrder, GpuOrder, Reply, StagedInput, panic_text, thread_cpu};
 use crate::harvest::Product;
+
+/// What is said of one while it runs.
+pub(super) enum News {
+    /// How far it is, in thousandths.
+    Progress(u16),
+    /// The GPU that computes it, where one may; none where the processor does.
+    ComputedBy(Option<String>),
+}
 
 /// Why there is no output.
 enum Trouble {
@@ -28,6 +40,8 @@ enum Trouble {
     Failed(String),
     /// This host's.
     CannotRun(String),
+    /// Its GPU's.
+    Gpu(String),
 }
 
 /// Runs one to its end. It stops with its process: a render does not wait for it to look up.
@@ -35,11 +49,10 @@ pub(super) fn run(
     folder: &mut TaskFolder,
     collector: &Collector,
     order: &ApplicationOrder,
-    progress: &mut dyn FnMut(u16),
+    tell: &mut dyn FnMut(News),
 ) -> Reply {
     let before = thread_cpu();
-    let outcome =
-        panic::catch_unwind(AssertUnwindSafe(|| perform(folder, collector, order, progress)));
+    let outcome = panic::catch_unwind(AssertUnwindSafe(|| perform(folder, collector, order, tell)));
     let cpu_us = (thread_cpu() - before).as_micros();
     folder.clear();
     if !matches!(outcome, Ok(Ok(_))) {
@@ -49,6 +62,9 @@ pub(super) fn run(
         Ok(Ok(files)) => Reply::Done { files, cpu_us },
         Ok(Err(Trouble::Failed(reason))) => Reply::Failed { reason, cpu_us },
         Ok(Err(Trouble::CannotRun(reason))) => Reply::CannotRun(reason),
+        Ok(Err(Trouble::Gpu(reason))) => Reply::GpuFailed(reason),
+        // It may be the driver's doing: the processor finds out.
+        Err(panic) if order.gpu.is_some() => Reply::GpuFailed(panicked(order, &*panic)),
         Err(panic) => Reply::Failed { reason: panicked(order, &*panic), cpu_us },
     }
 }
@@ -61,7 +77,7 @@ fn perform(
     folder: &mut TaskFolder,
     collector: &Collector,
     order: &ApplicationOrder,
-    progress: &mut dyn FnMut(u16),
+    tell: &mut dyn FnMut(News),
 ) -> Result<Vec<Product>, Trouble> {
     let Some(application) = Application::named(order.kernel.as_str()) else {
         let reason = format!("kernel {} takes no specification", order.kernel);
@@ -79,8 +95,15 @@ fn perform(
         products.push(kept(collector, order, products.len(), made)?);
         Ok(())
     };
-    compute(application, &spec, folder, order.item.as_deref(), progress, &mut keep)
-        .map_err(|error| Trouble::Failed(told(application, error)))?;
+    let task = unpack(application, &spec, folder, order.item.as_deref());
+    let task = task.map_err(|error| Trouble::Failed(told(application, error)))?;
+    compute(&task, order.gpu.as_ref(), tell, &mut keep).map_err(|error| {
+        if is_of_gpu(&error) {
+            Trouble::Gpu(error.to_string())
+        } else {
+            Trouble::Failed(told(application, error))
+        }
+    })?;
     Ok(products)
 }
 
@@ -106,24 +129,29 @@ fn kept(
 }
 
 fn compute(
-    application: Application,
-    spec: &str,
-    folder: &Path,
-    part: Option<&str>,
-    progress: &mut dyn FnMut(u16),
+    task: &Task,
+    gpu: Option<&GpuOrder>,
+    tell: &mut dyn FnMut(News),
     keep: &mut dyn FnMut(Made) -> Result<(), String>,
 ) -> Result<(), ApplicationError> {
-    let task: Task = unpack(application, spec, folder, part)?;
+    let (device, name) = device_for(task, gpu)?;
+    if gpu.is_some() {
+        tell(News::ComputedBy(name));
+    }
     let preempt = Preempt::new();
-    let mut shown = |_: &str, permille: u16| progress(permille);
+    let mut shown = |_: &str, permille: u16| tell(News::Progress(permille));
     let mut control = Control {
-        device: Device::Processor,
+        device: device.clone(),
         preempt: &preempt,
         clock: &boottime,
         progress: &mut shown,
         keep,
     };
-    task.run(&mut control).map(drop)
+    let done = task.run(&mut control).map(drop);
+    if done.as_ref().is_err_and(is_of_gpu) {
+        let_be(device);
+    }
+    done
 }
 
 /// The submitter knows the file's name, and not where this host keeps it.
@@ -216,6 +244,7 @@ mod tests {
                 inputs: files.map(cached).collect(),
                 item: item.map(str::to_owned),
                 memory_mib: 64,
+                gpu: None,
             }
         }
 

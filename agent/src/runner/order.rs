@@ -77,6 +77,15 @@ pub(crate) struct ApplicationOrder {
     pub(crate) item: Option<String>,
     /// Most memory that it may have, in MiB.
     pub(crate) memory_mib: u32,
+    /// The GPU that may compute it; none where the processor is to.
+    pub(crate) gpu: Option<GpuOrder>,
+}
+
+/// The GPU that may compute a replica.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct GpuOrder {
+    /// A part of its name; the strongest kind that there is where not given.
+    pub(crate) name: Option<String>,
 }
 
 /// A replica of a command.
@@ -159,6 +168,14 @@ pub(crate) enum Reply {
         /// How far, in thousandths.
         permille: u16,
     },
+    /// What computes it, where a GPU may; more replies follow.
+    ComputedBy {
+        /// The GPU's name; none where the processor does.
+        gpu: Option<String>,
+    },
+    /// The GPU does not compute it to its end. Its runner is of no more use: a device that hangs is
+    /// let go of with its process only.
+    GpuFailed(String),
     /// Its module was compiled, and lies in the spool folder for the agent to keep; more replies
     /// follow.
     Compiled {

@@ -8,7 +8,9 @@ use gleaner_protocol::job::Task;
 use tracing::warn;
 
 use super::warm_runner::End;
-use crate::limits::{COMPILER_MEMORY_MIB, RUNNER_MEMORY_MIB, TASK_PROCESSES_MAX};
+use crate::limits::{
+    COMPILER_MEMORY_MIB, DRIVER_MEMORY_MIB, RUNNER_MEMORY_MIB, TASK_PROCESSES_MAX,
+};
 
 /// The limits of the replica that runs, where this host has a leaf that keeps them.
 #[derive(Debug, Default)]
@@ -52,16 +54,24 @@ impl Memory {
 }
 
 impl ReplicaLimits {
-    /// Sets those of the next replica, of which `kernel_memory_mib` is the host's. What this host
-    /// cannot limit is left out.
-    pub(super) fn set(&mut self, leaf: Option<&Arc<Leaf>>, task: &Task, kernel_memory_mib: u32) {
+    /// Sets those of the next replica, of which `kernel_memory_mib` is the host's; `on_gpu` where it
+    /// needs a driver beside that. What this host cannot limit is left out.
+    pub(super) fn set(
+        &mut self,
+        leaf: Option<&Arc<Leaf>>,
+        task: &Task,
+        kernel_memory_mib: u32,
+        on_gpu: bool,
+    ) {
         let by_job = |mib| Memory { mib, whose: Whose::Job };
         let (memory, extra_mib) = match task {
             Task::Kernel(_) => (None, 0),
             Task::Command(command) => (command.memory_mib.map(by_job), RUNNER_MEMORY_MIB),
             Task::Application(application) => {
                 let by_host = Memory { mib: kernel_memory_mib, whose: Whose::Host };
-                (Some(application.memory_mib.map_or(by_host, by_job)), RUNNER_MEMORY_MIB)
+                let driver_mib = if on_gpu { u64::from(DRIVER_MEMORY_MIB) } else { 0 };
+                let extra_mib = RUNNER_MEMORY_MIB + driver_mib;
+                (Some(application.memory_mib.map_or(by_host, by_job)), extra_mib)
             }
             // It cannot take more itself; this is for what it is compiled and run by.
             Task::Wasm(wasm) => (Some(by_job(wasm.memory_mib)), COMPILER_MEMORY_MIB),

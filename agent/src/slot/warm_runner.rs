@@ -19,6 +19,7 @@ use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 use tracing::warn;
 
+use crate::gpu::driver_environment;
 use crate::limits::DIE_PAUSE_MS;
 use crate::runner::{FrameBuffer, HUGE_PAGES, RUNNER_ARGUMENT, Reply, encode_frame};
 
@@ -113,6 +114,7 @@ impl WarmRunner {
             .arg(RUNNER_ARGUMENT)
             .env_clear()
             .envs([HUGE_PAGES])
+            .envs(driver_environment())
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::from(pipe))
             .kill_on_drop(true);

@@ -206,17 +206,17 @@ mod tests {
     fn what_is_frozen_in_the_way_of_memory_is_killed_the_largest_first() {
         let (table, mut sleepers) = running(&[true, true, true, false]);
         seen(&table, &sleepers, &[(50, 300), (60, 700), (70, 200), (80, 100)]);
-        let frozen = table.freeze(Some(NEXT), Room { slots: 1, memory_mib: Some(650) });
+        let frozen = table.freeze(Some(NEXT), Room { slots: 1, memory_mib: Some(650), gpu: true });
         assert_eq!((frozen.tokens, frozen.parked), (vec![token(1)], vec![token(0), token(2)]));
         assert_eq!(frozen.count, 3);
         // The next render wants more of it.
-        let frozen = table.freeze(Some(NEXT), Room { slots: 1, memory_mib: Some(350) });
+        let frozen = table.freeze(Some(NEXT), Room { slots: 1, memory_mib: Some(350), gpu: true });
         assert_eq!((frozen.tokens, frozen.parked), (vec![token(0)], vec![token(2)]));
         assert!(table.kill_frozen());
         sleepers[..2].iter_mut().for_each(Sleeper::wait_until_killed);
         assert!(sleepers[2..].iter_mut().all(Sleeper::is_alive));
         // And then all: what runs goes last.
-        let frozen = table.freeze(Some(NEXT), Room { slots: 1, memory_mib: Some(0) });
+        let frozen = table.freeze(Some(NEXT), Room { slots: 1, memory_mib: Some(0), gpu: true });
         assert_eq!((frozen.tokens, frozen.parked), (vec![token(2), token(3)], Vec::new()));
     }
 

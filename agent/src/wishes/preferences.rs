@@ -1,11 +1,13 @@
 //! What an owner can wish, as it stands in the configuration.
 
 use gleaner_protocol::Hours;
+use gleaner_protocol::farm::Booked;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::limits::{
-    PAUSING_PROGRAMS_MAX, PROGRAM_NAME_BYTES_MAX, USER_AWAY_MIN_MAX, WEEK_SPANS_MAX,
+    GPU_NAME_BYTES_MAX, PAUSING_PROGRAMS_MAX, PROGRAM_NAME_BYTES_MAX, USER_AWAY_MIN_MAX,
+    WEEK_SPANS_MAX,
 };
 
 /// The owner's wishes. Where nothing is said, an idle host may be used at any time.
@@ -28,8 +30,10 @@ pub struct Preferences {
     pub network_mib_per_day: u64,
     /// Programs that pause everything while they run, by their names in `ps`.
     pub pause_for: Vec<String>,
-    /// Whether GPUs may be used.
+    /// When the GPU may be used.
     pub gpus: Gpus,
+    /// A part of the name of the one that may be; the strongest kind that there is where not given.
+    pub gpu_name: Option<String>,
     /// Whether to give way to whatever runs unannounced.
     pub give_way: bool,
     /// How long a replica that is in the way is kept frozen before it is ended, in seconds.
@@ -43,10 +47,21 @@ pub enum Gpus {
     /// Never.
     #[default]
     Never,
-    /// While nobody else uses them.
+    /// While no render may use them.
     Idle,
-    /// At any time.
+    /// While no render has booked one.
     Always,
+}
+
+impl Gpus {
+    /// Whether they may be used beside a render that has booked this.
+    pub(crate) fn holds_beside(self, booked: &Booked) -> bool {
+        match self {
+            Self::Never => false,
+            Self::Idle => booked.gpus == Some(0),
+            Self::Always => booked.gpus.unwrap_or(0) == 0,
+        }
+    }
 }
 
 impl Default for Preferences {
@@ -61,6 +76,7 @@ impl Default for Preferences {
             network_mib_per_day: 0,
             pause_for: Vec::new(),
             gpus: Gpus::Never,
+            gpu_name: None,
             give_way: true,
             keep_frozen_s: 30,
         }
@@ -94,6 +110,12 @@ impl Preferences {
                 let (value, expected) = (format!("{span:?}"), error.to_string());
                 return Err(PreferenceError { key: "hours", value, expected });
             }
+        }
+        if let Some(name) = &self.gpu_name
+            && (name.trim().is_empty() || name.len() > GPU_NAME_BYTES_MAX)
+        {
+            let expected = format!("a part of a GPU's name, 1 to {GPU_NAME_BYTES_MAX} bytes");
+            return Err(PreferenceError { key: "gpu_name", value: format!("{name:?}"), expected });
         }
         if self.pause_for.len() > PAUSING_PROGRAMS_MAX {
             let expected = format!("at most {PAUSING_PROGRAMS_MAX} names");

@@ -162,17 +162,33 @@ impl AgentProcess {
         user: Option<u32>,
         handicap: Handicap,
     ) -> Self {
+        let mut command = Self::command(config, folders, handicap);
+        if let Some(user) = user {
+            // Its owner's marks are not looked for in root's folders.
+            command.uid(user).gid(user).env("HOME", folders.path("")).env_remove("XDG_STATE_HOME");
+        }
+        Self { child: command.spawn().expect("starts") }
+    }
+
+    /// With these variables.
+    #[cfg(feature = "gpu")]
+    pub(crate) fn start_with(
+        config: &Config,
+        folders: &Folders,
+        environment: &[(&str, &Path)],
+    ) -> Self {
+        let mut command = Self::command(config, folders, Handicap::None);
+        Self { child: command.envs(environment.iter().copied()).spawn().expect("starts") }
+    }
+
+    fn command(config: &Config, folders: &Folders, handicap: Handicap) -> Command {
         let path = folders.path("agent.json");
         std::fs::write(&path, serde_json::to_vec(config).expect("plain")).expect("written");
         // Another user may not come through to where this was built.
         let mut command = Command::new("/proc/self/exe");
         command.arg(AGENT_ARGUMENT).arg(path).arg(format!("{handicap:?}"));
-        if let Some(user) = user {
-            // Its owner's marks are not looked for in root's folders.
-            command.uid(user).gid(user).env("HOME", folders.path("")).env_remove("XDG_STATE_HOME");
-        }
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("starts");
-        Self { child }
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        command
     }
 
     pub(crate) fn pid(&self) -> i32 {

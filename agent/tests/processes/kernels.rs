@@ -95,7 +95,7 @@ fn picture(broker: &Broker, folders: &Folders, size: &str) -> Task {
 }
 
 /// One that no machine finishes: half a million million samples, on rays that hardly lose anything.
-fn endless_picture(broker: &Broker, folders: &Folders) -> Task {
+pub(crate) fn endless_picture(broker: &Broker, folders: &Folders) -> Task {
     let spec = Application::Volume.example().replace("[320, 240]", "[4096, 4096]");
     let spec = spec.replace("# step = 0.5", "step = 0.002");
     let lines = spec.lines().map(|line| match line.starts_with("opacity = ") {
@@ -105,7 +105,7 @@ fn endless_picture(broker: &Broker, folders: &Folders) -> Task {
     Task::Application(picture_by(broker, folders, &lines.collect::<String>()))
 }
 
-fn picture_by(broker: &Broker, folders: &Folders, spec: &str) -> ApplicationTask {
+pub(crate) fn picture_by(broker: &Broker, folders: &Folders, spec: &str) -> ApplicationTask {
     for product in sample(Application::Volume, 1).expect("a sample") {
         fs::write(folders.path(&product.name), product.bytes).expect("written");
     }

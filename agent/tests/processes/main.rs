@@ -10,6 +10,8 @@ mod confinement;
 mod deaths;
 mod faults;
 mod figures;
+#[cfg(feature = "gpu")]
+mod gpus;
 mod isolation;
 mod kernels;
 mod links;
@@ -41,8 +43,13 @@ fn main() -> ExitCode {
         agent::agent_main(config, handicap);
     }
     let filters: Vec<&String> = arguments.iter().filter(|a| !a.starts_with('-')).collect();
-    let stories: [&[Story]; 12] = [
+    #[cfg(feature = "gpu")]
+    let on_gpus = gpus::STORIES;
+    #[cfg(not(feature = "gpu"))]
+    let on_gpus = &[][..];
+    let stories: [&[Story]; 13] = [
         kernels::STORIES,
+        on_gpus,
         commands::STORIES,
         confinement::STORIES,
         modules::STORIES,

@@ -14,7 +14,33 @@ pub(crate) fn are_alike(one: &[u8], other: &[u8]) -> bool {
         return false;
     }
     let (Some(one), Some(other)) = (channels(one), channels(other)) else { return false };
-    one.len() == other.len() && one.iter().zip(&other).all(|(a, b)| a.abs_diff(*b) <= 1)
+    let is_faint = |pixel: &[u8]| one.has_opacity && pixel.last().is_some_and(|a| *a <= FAINT);
+    let mut pixels = one.pixels().zip(other.pixels());
+    one.bytes.len() == other.bytes.len()
+        && pixels.all(|(one, other)| {
+            let is_near = one.iter().zip(other).all(|(a, b)| a.abs_diff(*b) <= 1);
+            is_near || (is_faint(one) && is_faint(other))
+        })
+}
+
+/// Opacity, of 255, of what shows no more than one step of its colour. In a file that is divided by
+/// the opacity, and may be any where there is next to nothing to divide by.
+const FAINT: u8 = 1;
+
+/// What is in a file.
+struct Channels {
+    /// Of all pixels, where 1/255 is 1.
+    bytes: Vec<u8>,
+    /// How many a pixel has.
+    each: usize,
+    /// Whether the last one is its opacity.
+    has_opacity: bool,
+}
+
+impl Channels {
+    fn pixels(&self) -> impl Iterator<Item = &[u8]> {
+        self.bytes.chunks(self.each)
+    }
 }
 
 /// The header of a file that is a header, data, an end, and nothing else.
@@ -42,8 +68,7 @@ fn chunk(bytes: &[u8]) -> Option<(&[u8; 4], &[u8], &[u8])> {
     Some((kind, content, behind))
 }
 
-/// All channels of all pixels, where 1/255 is 1.
-fn channels(file: &[u8]) -> Option<Vec<u8>> {
+fn channels(file: &[u8]) -> Option<Channels> {
     let limits = png::Limits { bytes: UNPACKED_BYTES_MAX };
     let mut options = png::DecodeOptions::default();
     options.set_ignore_adler32(false);
@@ -59,7 +84,8 @@ fn channels(file: &[u8]) -> Option<Vec<u8>> {
     let mut channels = vec![0; bytes];
     reader.next_frame(&mut channels).ok()?;
     reader.finish().ok()?;
-    Some(channels)
+    let has_opacity = matches!(color, png::ColorType::Rgba | png::ColorType::GrayscaleAlpha);
+    Some(Channels { bytes: channels, each: color.samples(), has_opacity })
 }
 
 #[cfg(test)]
@@ -88,6 +114,17 @@ mod tests {
         assert!(!are_alike(&one, &png(2, &[12, 20, 30, 255, 0, 0, 0, 0], None)));
         assert!(!are_alike(&one, &png(1, &[10, 20, 30, 255, 0, 0, 0, 0], None)), "another shape");
         assert!(!are_alike(&one, &one[..one.len() / 2]), "half of it");
+    }
+
+    #[test]
+    fn what_is_next_to_invisible_may_be_of_any_colour() {
+        let one = png(2, &[10, 20, 30, 255, 0, 0, 0, 0], None);
+        assert!(are_alike(&one, &png(2, &[10, 20, 30, 255, 200, 90, 9, 1], None)));
+        assert!(!are_alike(&one, &png(2, &[10, 20, 30, 255, 200, 90, 9, 2], None)));
+        let (faint, seen) = ([51, 128, 255, 1], [51, 128, 255, 2]);
+        assert!(are_alike(&png(1, &faint, None), &png(1, &[9, 0, 0, 1], None)));
+        assert!(!are_alike(&png(1, &faint, None), &png(1, &[9, 0, 0, 2], None)));
+        assert!(are_alike(&png(1, &faint, None), &png(1, &seen, None)), "one step of each");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::control::Verdict;
 use crate::job::Lane;
-use crate::{Digest, Epoch, HostName, JobId, KernelName, Origin, OwnerName, WorkunitId};
+use crate::{Digest, Epoch, GpuInfo, HostName, JobId, KernelName, Origin, OwnerName, WorkunitId};
 
 /// Answer to `POST /v1/jobs`: the job is on disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -188,6 +188,9 @@ pub struct HostStatus {
     /// Why it gives nothing, as its farm's monitor said when it closed it, since the broker's start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed: Option<String>,
+    /// The graphics processor that computes kernels on it, where its owner gives one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<GpuInfo>,
 }
 
 /// Answer to `GET /v1/explain/{job}` and `GET /v1/explain/{job}/{index}`.

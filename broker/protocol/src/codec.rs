@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 use thiserror::Error;
 
 /// Version of every binary message and record.
-pub const VERSION: u8 = 3;
+pub const VERSION: u8 = 4;
 
 /// Why bytes are no message.
 #[derive(Debug, Error)]

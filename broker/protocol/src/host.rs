@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{HostKind, HostName, KernelName, OwnerName};
+use crate::{GpuInfo, HostKind, HostName, KernelName, OwnerName};
 
 /// Where a host comes from: the two sides of the fragment-aware scheduler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -48,6 +48,8 @@ pub struct Capabilities {
     pub wasm_memory_mib: u32,
     /// Most memory that one kernel with a specification gets, in MiB.
     pub kernel_memory_mib: u32,
+    /// The graphics processor that computes kernels, where its owner gives one.
+    pub gpu: Option<GpuInfo>,
 }
 
 /// What an agent tells the broker of its host when it connects.

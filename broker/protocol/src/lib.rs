@@ -22,6 +22,7 @@ mod booking_name;
 mod digest;
 mod epoch;
 mod error_chain;
+mod gpu;
 mod host;
 mod hours;
 mod ids;
@@ -37,6 +38,7 @@ pub use booking_name::booking_of;
 pub use digest::{Digest, DigestParseError};
 pub use epoch::Epoch;
 pub use error_chain::error_chain;
+pub use gpu::{GpuInfo, GpuKind};
 pub use host::{Capabilities, HostInfo, Origin};
 pub use hours::{Hours, HoursError, LocalTime};
 pub use ids::{

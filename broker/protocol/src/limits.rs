@@ -66,6 +66,8 @@ pub const MEMORY_MIB_MAX: u32 = 1 << 24;
 pub const CORES_MAX: u32 = 4096;
 /// Most kernels or commands that a host may offer.
 pub const CAPABILITIES_MAX: usize = 256;
+/// Longest name of a graphics processor, and of its driver, in bytes.
+pub const GPU_TEXT_BYTES_MAX: usize = 256;
 /// Longest reason text that one part sends another, in bytes.
 pub const REASON_BYTES_MAX: usize = 2 << 10;
 

@@ -52,6 +52,7 @@ fn host_list(core: &Core) -> Vec<HostStatus> {
             released: host.released,
             alarm: host.alarm.clone().filter(|_| host.connected),
             closed: host.closed.as_deref().filter(|_| host.fragment.slots == 0).map(str::to_owned),
+            gpu: host.info.capabilities.gpu.clone(),
         })
         .collect();
     hosts.sort_by(|a, b| a.host.cmp(&b.host));

@@ -58,6 +58,9 @@ pub(super) struct IsosurfaceSpec {
     mesh: String,
 }
 
+/// Of the way from the first point of a look to the last one, what counts as a jump.
+const JUMP_SHARE: f32 = 0.01;
+
 fn volume(stages: &Stages<'_>, name: &Path) -> Result<Arc<Volume>, ApplicationError> {
     let path = stages.input(name);
     let volume = read_volume(&path).map_err(|error| ApplicationError::data(&path, error))?;
@@ -100,6 +103,18 @@ impl VolumeSpec {
             ControlPoint { value, colour, opacity }
         });
         Transfer::new(points.collect(), self.opacity_unit).map_err(ApplicationError::value)
+    }
+
+    /// Whether its look jumps from one value to the next, or nearly: between two points that are
+    /// apart by less than a hundredth of the way from the first to the last.
+    pub(super) fn has_jump(&self) -> bool {
+        let value = |point: Option<&PointSpec>| point.map_or(0.0, |point| point.value);
+        let way = value(self.transfer.last()) - value(self.transfer.first());
+        self.transfer.windows(2).any(|pair| {
+            let [from, to] = [&pair[0], &pair[1]];
+            let is_near = to.value - from.value <= way * JUMP_SHARE;
+            is_near && (from.colour != to.colour || from.opacity != to.opacity)
+        })
     }
 
     fn look(&self) -> Result<Look, ApplicationError> {

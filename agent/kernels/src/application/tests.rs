@@ -285,3 +285,27 @@ fn figures_are_in_the_order_of_the_specification() {
     let counts: Vec<&str> = figures.lines().filter_map(|line| line.split(',').next()).collect();
     assert_eq!(counts, ["components", "2", "8", "1"]);
 }
+
+#[test]
+fn what_jumps_from_one_value_to_the_next_is_not_alike_on_gpus() {
+    let is_alike = |application: Application, text: &str| {
+        let task = Task::parse(application, text, Path::new("")).expect("a task");
+        task.is_alike_on_gpus()
+    };
+    for application in Application::ALL {
+        let alike = is_alike(application, application.example());
+        assert_eq!(alike, application.is_alike_on_gpus(), "{application:?}");
+    }
+    let volume = Application::Volume.example();
+    for (value, alike) in [("60.0", false), ("61.9", false), ("62.0", true)] {
+        let text = volume.replace("value = 90.0", &format!("value = {value}"));
+        assert_eq!(is_alike(Application::Volume, &text), alike, "{value}");
+    }
+    // From one value to the same look at it there is nothing to jump.
+    let twice = volume.replace("value = 90.0", "value = 60.0");
+    let twice = twice.replace(
+        "colour = [0.9, 0.6, 0.3]\nopacity = 0.4",
+        "colour = [0.2, 0.5, 1.0]\nopacity = 0.0",
+    );
+    assert!(is_alike(Application::Volume, &twice));
+}

@@ -56,6 +56,7 @@ impl Host {
                 commands: ["/bin/true".to_owned()].into(),
                 wasm_memory_mib: 0,
                 kernel_memory_mib: 0,
+                gpu: None,
             },
             kind: None,
             chunk_cache_mib: 0,

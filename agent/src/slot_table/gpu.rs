@@ -1,0 +1,191 @@
+//! Which replica has the host's GPU, where its owner gives one.
+//!
+//! # Invariants
+//! - One replica at a time has it.
+//! - Nothing has it that a render would freeze and not kill: a frozen process keeps the device's
+//!   memory.
+//! - Nothing has it that a render has booked.
+
+use gleaner_protocol::farm::Booked;
+use gleaner_protocol::{LeaseToken, Span, Time};
+
+use super::{Inner, SlotTable};
+use crate::limits::GPU_REST_MS;
+use crate::wishes::Gpus;
+
+/// The GPU.
+#[derive(Debug, Default)]
+pub(super) struct Place {
+    /// When its owner gives it.
+    given: Gpus,
+    /// A render has it.
+    is_booked: bool,
+    /// Something went wrong with it: it is left alone until then.
+    rests_until: Option<Time>,
+}
+
+impl SlotTable {
+    /// There is one, and its owner gives it.
+    pub(crate) fn give_gpu(&self, given: Gpus) {
+        self.lock().gpu.given = given;
+    }
+
+    /// Whether these bookings leave it to harvested work.
+    pub(crate) fn gpu_is_left_by(&self, bookings: &[Booked]) -> bool {
+        let given = self.lock().gpu.given;
+        bookings.iter().all(|booked| given.holds_beside(booked))
+    }
+
+    /// Notes whether the bookings that there are leave it.
+    pub(crate) fn note_gpu(&self, is_left: bool) {
+        self.lock().gpu.is_booked = !is_left;
+    }
+
+    /// Gives it to the replica that runs in a slot, if it can be had.
+    pub(crate) fn take_gpu(&self, now: Time, slot: u32, token: LeaseToken) -> bool {
+        let mut inner = self.lock();
+        let Place { given, is_booked, rests_until } = inner.gpu;
+        let is_free = inner.busy.iter().flatten().all(|busy| !busy.has_gpu);
+        let rests = rests_until.is_some_and(|end| now < end);
+        if given == Gpus::Never || is_booked || rests || !is_free {
+            return false;
+        }
+        match &mut inner.busy[slot as usize] {
+            Some(busy) if busy.token == token && busy.runs() && !busy.parks => {
+                busy.has_gpu = true;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The replica in a slot does without it.
+    pub(crate) fn leave_gpu(&self, slot: u32, token: LeaseToken) {
+        let mut inner = self.lock();
+        let busy = inner.busy[slot as usize].as_mut().filter(|busy| busy.token == token);
+        if let Some(busy) = busy {
+            busy.has_gpu = false;
+        }
+    }
+
+    /// Something went wrong with it: nothing takes it for a while.
+    pub(crate) fn rest_gpu(&self, now: Time) {
+        self.lock().gpu.rests_until = Some(now + Span::from_millis(GPU_REST_MS));
+    }
+}
+
+impl Inner {
+    /// What has it and would run on.
+    pub(super) fn on_gpu(&self) -> Vec<(LeaseToken, usize)> {
+        self.oldest_first(|busy| busy.has_gpu && busy.takes_slot())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Room;
+    use super::super::tests::{EPOCH, NEXT, Sleeper, open, token};
+    use super::*;
+
+    fn at(seconds: u64) -> Time {
+        Time::from_micros(seconds * 1_000_000)
+    }
+
+    /// Two replicas that run, of which the second one parks where `parks`.
+    fn running(parks: bool) -> (SlotTable, [Sleeper; 2]) {
+        let table = open(2);
+        let sleepers = [Sleeper::start(), Sleeper::start()];
+        for (slot, sleeper) in (0..).zip(&sleepers) {
+            table.enter_runner(slot, sleeper.pgid(), None);
+            let began = at(1 + u64::from(slot));
+            table.begin(slot, token(slot.into()), began, EPOCH, parks && slot == 1).expect("open");
+        }
+        (table, sleepers)
+    }
+
+    fn booked(gpus: Option<u32>) -> Booked {
+        Booked { gpus, ..Booked::default() }
+    }
+
+    #[test]
+    fn it_is_nobodys_where_its_owner_does_not_give_it() {
+        let (table, _sleepers) = running(false);
+        assert!(!table.take_gpu(at(5), 0, token(0)));
+        table.give_gpu(Gpus::Never);
+        assert!(!table.take_gpu(at(5), 0, token(0)));
+    }
+
+    #[test]
+    fn one_has_it_at_a_time_and_never_one_that_parks() {
+        let (table, _sleepers) = running(true);
+        table.give_gpu(Gpus::Idle);
+        assert!(!table.take_gpu(at(5), 1, token(1)), "it would keep its memory");
+        assert!(!table.take_gpu(at(5), 0, token(7)), "that is none that runs");
+        assert!(table.take_gpu(at(5), 0, token(0)));
+        assert!(!table.take_gpu(at(5), 0, token(0)), "it has it");
+        let (table, _sleepers) = running(false);
+        table.give_gpu(Gpus::Always);
+        assert!(table.take_gpu(at(5), 0, token(0)));
+        assert!(!table.take_gpu(at(5), 1, token(1)));
+        table.leave_gpu(0, token(0));
+        assert!(table.take_gpu(at(5), 1, token(1)));
+        table.end(1);
+        assert!(table.take_gpu(at(5), 0, token(0)));
+    }
+
+    #[test]
+    fn after_a_fault_it_is_left_alone_for_a_while() {
+        let (table, _sleepers) = running(false);
+        table.give_gpu(Gpus::Idle);
+        table.rest_gpu(at(5));
+        assert!(!table.take_gpu(at(6), 0, token(0)));
+        assert!(table.take_gpu(at(5) + Span::from_millis(GPU_REST_MS), 0, token(0)));
+    }
+
+    #[test]
+    fn a_booking_takes_it_as_far_as_its_owner_gives_it() {
+        let table = open(1);
+        for (given, gpus, is_left) in [
+            (Gpus::Idle, Some(0), true),
+            (Gpus::Idle, None, false),
+            (Gpus::Idle, Some(1), false),
+            (Gpus::Always, Some(0), true),
+            (Gpus::Always, None, true),
+            (Gpus::Always, Some(1), false),
+        ] {
+            table.give_gpu(given);
+            assert_eq!(table.gpu_is_left_by(&[booked(Some(0)), booked(gpus)]), is_left);
+        }
+        assert!(table.gpu_is_left_by(&[]));
+    }
+
+    #[test]
+    fn a_render_that_books_it_drives_out_what_has_it_and_nothing_else() {
+        let (table, mut sleepers) = running(false);
+        table.give_gpu(Gpus::Idle);
+        assert!(table.take_gpu(at(5), 0, token(0)));
+        // By what it would lose it is the other one's turn.
+        let room = Room { slots: 2, memory_mib: None, gpu: false };
+        let frozen = table.freeze(Some(NEXT), room);
+        assert_eq!((frozen.tokens, frozen.count), (vec![token(0)], 1));
+        assert!(table.kill_frozen());
+        sleepers[0].wait_until_killed();
+        assert!(sleepers[1].is_alive());
+        table.note_gpu(false);
+        assert!(!table.take_gpu(at(6), 1, token(1)), "the render has it");
+        table.note_gpu(true);
+        table.remove_runner(0);
+        assert!(table.take_gpu(at(6), 1, token(1)));
+    }
+
+    #[test]
+    fn a_render_that_leaves_it_drives_nothing_out_for_it() {
+        let (table, _sleepers) = running(false);
+        table.give_gpu(Gpus::Idle);
+        assert!(table.take_gpu(at(5), 0, token(0)));
+        let frozen = table.freeze(Some(NEXT), Room { slots: 2, memory_mib: None, gpu: true });
+        assert_eq!(frozen.count, 0);
+        let frozen = table.freeze(Some(NEXT), Room { slots: 1, memory_mib: None, gpu: false });
+        assert_eq!((frozen.tokens, frozen.count), (vec![token(1), token(0)], 2));
+    }
+}

@@ -1,0 +1,287 @@
+//! Pictures on a GPU that the agent's owner gives: one that is only software, llvmpipe, which
+//! `tests/run` installs.
+
+use std::fs::{self, DirEntry};
+use std::path::PathBuf;
+use std::process::Command;
+
+use gleaner_agent::{Config, Gpus};
+use gleaner_hooks::{GpuStanding, SocketAnswer, SocketRequest};
+use gleaner_kernels::application::Application;
+use gleaner_protocol::control::ReleaseReason;
+use gleaner_protocol::farm::Booked;
+use gleaner_protocol::job::{ApplicationTask, Comparison, Task};
+use gleaner_protocol::{BookingId, GpuKind};
+
+use crate::Story;
+use crate::agent::{AgentProcess, AgentThread, Folders, block_on};
+use crate::broker::{Broker, Session, output};
+use crate::kernels::{endless_picture, picture_by};
+use crate::releases::hear_fragment;
+use crate::watch::{wait_for_end_of_group, wait_until};
+
+pub(crate) const STORIES: &[Story] = &[
+    ("a_picture_is_computed_on_the_gpu_that_its_owner_gives", a_picture_is_computed_on_the_gpu),
+    ("what_is_compared_by_its_bytes_or_jumps_is_none_of_a_gpus", what_is_none_of_a_gpus),
+    ("where_its_owner_gives_no_gpu_no_driver_is_loaded", no_driver_is_loaded),
+    ("a_gpu_that_is_not_there_is_done_without", a_gpu_that_is_not_there_is_done_without),
+    ("a_picture_begins_again_on_the_processor_where_its_gpu_is_gone", its_gpu_is_gone),
+    ("a_picture_begins_again_on_the_processor_where_its_driver_crashes", its_driver_crashes),
+    ("a_picture_begins_again_on_the_processor_where_its_driver_hangs", its_driver_hangs),
+    ("a_render_that_may_use_the_gpu_ends_what_does", a_render_ends_what_uses_it),
+];
+
+/// Of floating point, which is not the same to the bit on two devices.
+const PICTURE: &str = "volume.exr";
+
+/// CPU time of the device after which it computes for certain.
+const COMPUTES_NS: u64 = 100_000_000;
+
+/// A host whose owner gives llvmpipe.
+fn giving(folders: &Folders, broker: &Broker, cores: u32) -> Config {
+    let mut config = folders.config(&broker.address, cores);
+    config.preferences.gpus = Gpus::Idle;
+    config.preferences.gpu_name = Some("llvmpipe".to_owned());
+    config
+}
+
+fn picture(broker: &Broker, folders: &Folders, comparison: Comparison) -> Task {
+    let spec = Application::Volume.example().replace("[320, 240]", "[48, 36]");
+    let spec = spec.replace("volume.png", PICTURE);
+    let task = picture_by(broker, folders, &spec);
+    Task::Application(ApplicationTask { comparison, ..task })
+}
+
+/// The digest of the picture that comes of a task.
+async fn made(session: &mut Session, task: Task) -> String {
+    let report = session.perform(task, None).await;
+    let files = output(&report).files();
+    assert_eq!((files.len(), files[0].name.as_str()), (1, PICTURE));
+    format!("{:?}", files[0].content)
+}
+
+/// What processors make of the picture.
+async fn of_processors(session: &mut Session, broker: &Broker, folders: &Folders) -> String {
+    made(session, picture(broker, folders, Comparison::Exact)).await
+}
+
+fn standing(folders: &Folders) -> Option<GpuStanding> {
+    match folders.ask(&SocketRequest::Standing) {
+        SocketAnswer::Standing(standing) => standing.gpu,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Replicas that began on the GPU, and those that began again on the processor.
+fn counts(folders: &Folders) -> (u64, u64) {
+    let gpu = standing(folders).expect("its owner gives one");
+    (gpu.begun, gpu.failed)
+}
+
+/// CPU time of all threads of a runner but the one that a processor's kernel runs on: those of a
+/// device that is only software. In nanoseconds.
+fn nanos_on_device(group: i32) -> u64 {
+    let threads = fs::read_dir(format!("/proc/{group}/task")).into_iter().flatten().flatten();
+    let leader = group.to_string();
+    let others = threads.filter(|thread| *thread.file_name() != *leader);
+    let nanos = |thread: DirEntry| {
+        let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        text.split(' ').next()?.parse::<u64>().ok()
+    };
+    others.filter_map(nanos).sum()
+}
+
+fn a_picture_is_computed_on_the_gpu() {
+    block_on(async {
+        let folders = Folders::new();
+        let mut broker = Broker::start().await;
+        let _agent = AgentThread::start(giving(&folders, &broker, 1));
+        let (mut session, hello) = broker.welcome().await;
+        let gpu = hello.host.capabilities.gpu.expect("it has one");
+        assert!(gpu.name.contains("llvmpipe") && gpu.kind == GpuKind::Software, "{gpu}");
+        assert!(gpu.memory_mib > 0 && !gpu.driver.is_empty(), "{gpu}");
+        assert_eq!(counts(&folders), (0, 0));
+        let on_gpu = made(&mut session, picture(&broker, &folders, Comparison::Tolerance)).await;
+        assert_eq!(counts(&folders), (1, 0));
+        let again = made(&mut session, picture(&broker, &folders, Comparison::Tolerance)).await;
+        assert_eq!((again, counts(&folders)), (on_gpu.clone(), (2, 0)));
+        let processors = of_processors(&mut session, &broker, &folders).await;
+        assert_ne!(on_gpu, processors, "no two devices round alike");
+    });
+}
+
+fn what_is_none_of_a_gpus() {
+    block_on(async {
+        let folders = Folders::new();
+        let mut broker = Broker::start().await;
+        let driver = Driver::of_software(&folders);
+        let _agent = driver.agent(&folders, &giving(&folders, &broker, 1));
+        let (mut session, _) = broker.welcome().await;
+        let was_loaded = driver.notes_that_it_is_loaded(&folders);
+        of_processors(&mut session, &broker, &folders).await;
+        let jump = Application::Volume.example().replace("value = 90.0", "value = 60.0");
+        let jump = jump.replace("[320, 240]", "[48, 36]").replace("volume.png", PICTURE);
+        made(&mut session, Task::Application(picture_by(&broker, &folders, &jump))).await;
+        assert_eq!((counts(&folders), was_loaded.exists()), ((0, 0), false));
+        // Neither took it from the next one.
+        made(&mut session, picture(&broker, &folders, Comparison::Tolerance)).await;
+        assert_eq!((counts(&folders), was_loaded.exists()), ((0, 1), true));
+    });
+}
+
+fn no_driver_is_loaded() {
+    block_on(async {
+        let folders = Folders::new();
+        let mut broker = Broker::start().await;
+        let driver = Driver::of_software(&folders);
+        let was_loaded = driver.notes_that_it_is_loaded(&folders);
+        let mut config = giving(&folders, &broker, 1);
+        config.preferences.gpus = Gpus::Never;
+        let _agent = driver.agent(&folders, &config);
+        let (mut session, hello) = broker.welcome().await;
+        assert_eq!((hello.host.capabilities.gpu, standing(&folders)), (None, None));
+        let tolerant = made(&mut session, picture(&broker, &folders, Comparison::Tolerance)).await;
+        assert!(!was_loaded.exists());
+        assert_eq!(tolerant, of_processors(&mut session, &broker, &folders).await);
+    });
+}
+
+fn a_gpu_that_is_not_there_is_done_without() {
+    block_on(async {
+        let folders = Folders::new();
+        let mut broker = Broker::start().await;
+        let mut config = giving(&folders, &broker, 1);
+        config.preferences.gpu_name = Some("Voodoo".to_owned());
+        let _agent = AgentThread::start(config);
+        let (mut session, hello) = broker.welcome().await;
+        assert_eq!(hello.host.capabilities.gpu, None);
+        let gpu = standing(&folders).expect("its owner gives one");
+        let trouble = gpu.trouble.expect("there is none");
+        assert!(gpu.device.is_none() && trouble.contains("no GPU has \"Voodoo\""), "{trouble}");
+        let tolerant = made(&mut session, picture(&broker, &folders, Comparison::Tolerance)).await;
+        assert_eq!(tolerant, of_processors(&mut session, &broker, &folders).await);
+        assert_eq!(counts(&folders), (0, 0));
+    });
+}
+
+/// llvmpipe by a driver's description of its own, which a story changes while the agent runs.
+struct Driver {
+    description: PathBuf,
+}
+
+impl Driver {
+    fn of_software(folders: &Folders) -> Self {
+        let all = fs::read_dir("/usr/share/vulkan/icd.d").expect("Vulkan drivers: see tests/run");
+        let mut all = all.map(|file| file.expect("listed").path());
+        let is_software = |path: &PathBuf| path.to_string_lossy().contains("/lvp_icd");
+        let software = all.find(is_software).expect("mesa-vulkan-drivers: see tests/run");
+        let description = folders.path("driver.json");
+        fs::copy(software, &description).expect("copied");
+        Self { description }
+    }
+
+    /// An agent that has this driver.
+    fn agent(&self, folders: &Folders, config: &Config) -> AgentProcess {
+        AgentProcess::start_with(config, folders, &[("VK_DRIVER_FILES", &self.description)])
+    }
+
+    /// Has a file be there as soon as the driver is loaded.
+    fn notes_that_it_is_loaded(&self, folders: &Folders) -> PathBuf {
+        let note = folders.path("loaded");
+        self.becomes(folders, &format!("close(creat({note:?}, 0600));"));
+        note
+    }
+
+    /// Puts a library in the driver's place that does this when it is loaded.
+    fn becomes(&self, folders: &Folders, deed: &str) {
+        let (source, library) = (folders.path("driver.c"), folders.path("driver.so"));
+        let text = format!(
+            "#include <fcntl.h>\n#include <stdlib.h>\n#include <unistd.h>\n\
+             __attribute__((constructor)) static void loaded(void) {{ {deed} }}\n"
+        );
+        fs::write(&source, text).expect("written");
+        let mut compiler = Command::new("cc");
+        compiler.args(["-shared", "-fPIC", "-o"]).args([&library, &source]);
+        assert!(compiler.status().expect("see tests/run").success());
+        let text = format!(
+            r#"{{"file_format_version": "1.0.0", "ICD": {{"api_version": "1.3.0", "library_path": {library:?}}}}}"#
+        );
+        fs::write(&self.description, text).expect("written");
+    }
+}
+
+/// Has a picture computed by an agent whose driver changes before its runner opens it.
+fn begins_again(changes: fn(&Driver, &Folders), says: &str) {
+    block_on(async {
+        let folders = Folders::new();
+        let mut broker = Broker::start().await;
+        let driver = Driver::of_software(&folders);
+        let _agent = driver.agent(&folders, &giving(&folders, &broker, 1));
+        let (mut session, hello) = broker.welcome().await;
+        assert!(hello.host.capabilities.gpu.is_some_and(|gpu| gpu.name.contains("llvmpipe")));
+        changes(&driver, &folders);
+        let tolerant = made(&mut session, picture(&broker, &folders, Comparison::Tolerance)).await;
+        assert_eq!(counts(&folders), (0, 1));
+        let trouble = standing(&folders).and_then(|gpu| gpu.trouble).expect("it failed");
+        assert!(trouble.contains(says), "{trouble}");
+        assert_eq!(tolerant, of_processors(&mut session, &broker, &folders).await);
+        // For a while nobody tries again.
+        made(&mut session, picture(&broker, &folders, Comparison::Tolerance)).await;
+        assert_eq!(counts(&folders), (0, 1));
+    });
+}
+
+fn its_gpu_is_gone() {
+    let goes = |driver: &Driver, _: &Folders| {
+        fs::remove_file(&driver.description).expect("it was there");
+    };
+    begins_again(goes, "no GPU with a Vulkan driver was found");
+}
+
+fn its_driver_crashes() {
+    let crashes = |driver: &Driver, folders: &Folders| driver.becomes(folders, "abort();");
+    begins_again(crashes, "SIGABRT");
+}
+
+fn its_driver_hangs() {
+    let hangs = |driver: &Driver, folders: &Folders| driver.becomes(folders, "for (;;) pause();");
+    begins_again(hangs, "its driver has not opened it");
+}
+
+fn a_render_ends_what_uses_it() {
+    block_on(async {
+        let folders = Folders::new();
+        let mut broker = Broker::start().await;
+        let _agent = AgentThread::start(giving(&folders, &broker, 4));
+        let (mut session, _) = broker.welcome().await;
+        session.give(endless_picture(&broker, &folders), &[None]).await;
+        wait_until("it to begin", || counts(&folders) == (1, 0));
+        let groups = folders.groups();
+        wait_until("the device to compute", || nanos_on_device(groups[0]) > COMPUTES_NS);
+        let book = |booking: &str, gpus| {
+            let run_dir = folders.run_dir();
+            let booking = BookingId::new(booking).expect("plain");
+            let booked = Booked { cores: Some(1), memory_mib: None, gpus };
+            let epoch = Some(run_dir.raise_epoch().expect("there"));
+            run_dir.begin_booking(&booking, &booked).expect("there");
+            folders.ask(&SocketRequest::Preflight { booking, booked, epoch })
+        };
+        // There is room for both renders on the cores beside it.
+        let answer = book("cores", Some(0));
+        assert!(matches!(answer, SocketAnswer::Released { frozen: 0, .. }), "{answer:?}");
+        let answer = book("gpu", None);
+        assert!(matches!(answer, SocketAnswer::Released { frozen: 1, .. }), "{answer:?}");
+        wait_for_end_of_group(groups[0]);
+        assert_eq!(session.hear_release().await, ReleaseReason::Preempted);
+        // Beside the render the processor computes.
+        let tolerant = made(&mut session, picture(&broker, &folders, Comparison::Tolerance)).await;
+        assert_eq!(tolerant, of_processors(&mut session, &broker, &folders).await);
+        assert_eq!(counts(&folders), (1, 0));
+        folders.postflight("gpu");
+        folders.postflight("cores");
+        while hear_fragment(&mut session).await.slots < 4 {}
+        let on_gpu = made(&mut session, picture(&broker, &folders, Comparison::Tolerance)).await;
+        assert_eq!(counts(&folders), (2, 0));
+        assert_ne!(on_gpu, tolerant);
+    });
+}
