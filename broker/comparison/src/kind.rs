@@ -2,7 +2,7 @@
 //!
 //! | name ends in | alike where |
 //! |---|---|
-//! | `.png` | there are no chunks but `IHDR`, `IDAT` and `IEND`, headers are equal, eight bits a channel, and each channel of each pixel differs by at most one step of 255, or its opacity is at most one step in both |
+//! | `.png` | there are no chunks but `IHDR`, `IDAT` and `IEND`, headers are equal, eight bits a channel, and each pixel differs in opacity, and in what shows of each colour at that opacity, by at most one step of 255 |
 //! | `.exr` | headers are equal with all their attributes, one layer in one resolution, and each channel of each pixel differs by at most 1/255 |
 //! | `.csv` | lines and fields are as many, text is equal, and numbers differ by at most a millionth of the largest one in their column |
 //! | `.nii`, `.nii.gz` | headers are equal, of single precision, and numbers differ by at most a millionth of the largest one |

@@ -14,18 +14,21 @@ pub(crate) fn are_alike(one: &[u8], other: &[u8]) -> bool {
         return false;
     }
     let (Some(one), Some(other)) = (channels(one), channels(other)) else { return false };
-    let is_faint = |pixel: &[u8]| one.has_opacity && pixel.last().is_some_and(|a| *a <= FAINT);
     let mut pixels = one.pixels().zip(other.pixels());
-    one.bytes.len() == other.bytes.len()
-        && pixels.all(|(one, other)| {
-            let is_near = one.iter().zip(other).all(|(a, b)| a.abs_diff(*b) <= 1);
-            is_near || (is_faint(one) && is_faint(other))
-        })
+    one.bytes.len() == other.bytes.len() && pixels.all(|(a, b)| are_near(a, b, one.has_opacity))
 }
 
-/// Opacity, of 255, of what shows no more than one step of its colour. In a file that is divided by
-/// the opacity, and may be any where there is next to nothing to divide by.
-const FAINT: u8 = 1;
+/// Whether two pixels differ by at most one step of what shows of them. In a file colours are
+/// divided by the opacity: a step of what shows is many where there is little to divide by.
+fn are_near(one: &[u8], other: &[u8], have_opacity: bool) -> bool {
+    let opacity = |pixel: &[u8]| if have_opacity { pixel.last().copied() } else { None };
+    let least = opacity(one).min(opacity(other)).unwrap_or(u8::MAX);
+    let colours = one.len() - usize::from(have_opacity);
+    let mut differences = one.iter().zip(other).map(|(a, b)| a.abs_diff(*b));
+    let steps = u16::from(u8::MAX);
+    differences.by_ref().take(colours).all(|by| u16::from(by) * u16::from(least) <= steps)
+        && differences.all(|by| by <= 1)
+}
 
 /// What is in a file.
 struct Channels {
@@ -121,10 +124,13 @@ mod tests {
         let one = png(2, &[10, 20, 30, 255, 0, 0, 0, 0], None);
         assert!(are_alike(&one, &png(2, &[10, 20, 30, 255, 200, 90, 9, 1], None)));
         assert!(!are_alike(&one, &png(2, &[10, 20, 30, 255, 200, 90, 9, 2], None)));
-        let (faint, seen) = ([51, 128, 255, 1], [51, 128, 255, 2]);
-        assert!(are_alike(&png(1, &faint, None), &png(1, &[9, 0, 0, 1], None)));
-        assert!(!are_alike(&png(1, &faint, None), &png(1, &[9, 0, 0, 2], None)));
-        assert!(are_alike(&png(1, &faint, None), &png(1, &seen, None)), "one step of each");
+        let alike = |a: [u8; 4], b: [u8; 4]| are_alike(&png(1, &a, None), &png(1, &b, None));
+        assert!(alike([51, 128, 255, 1], [9, 0, 0, 2]), "255 steps are one, of 255");
+        assert!(alike([100, 0, 0, 5], [151, 0, 0, 5]), "51 steps are one, of five times as many");
+        assert!(!alike([100, 0, 0, 5], [152, 0, 0, 5]));
+        assert!(alike([100, 0, 0, 127], [102, 0, 0, 128]));
+        assert!(!alike([100, 0, 0, 128], [102, 0, 0, 128]));
+        assert!(!alike([100, 0, 0, 255], [102, 0, 0, 255]));
     }
 
     #[test]
