@@ -62,13 +62,16 @@ pub(crate) fn be_idle(pid: i32) {
     }
 }
 
-/// Has the first thread of a stopped process die like any other, once it is told to. In the idle
-/// class its memory would not come back while anything else wants the core; above the others it
-/// would keep them from it for as long as giving back its memory takes.
+/// Has a stopped process die like any other, once it is told to. In the idle class its memory would
+/// not come back while anything else wants the core; above the others it would keep them from it
+/// for as long as giving back its memory takes, which its last thread does.
 pub(crate) fn let_die(pid: i32) {
     if pid > 0 {
-        // Where that is refused it takes longer.
-        let _ = set_scheduling_class(pid, SchedulingClass::Ordinary);
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        for thread in threads.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
+            // Where that is refused it takes longer.
+            let _ = set_scheduling_class(thread, SchedulingClass::Ordinary);
+        }
         let _ = set_autogroup(&pid.to_string(), 0);
     }
 }

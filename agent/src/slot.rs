@@ -497,7 +497,7 @@ impl SlotTask {
                 }
             }
         };
-        self.shop.table.is_buried();
+        self.shop.table.is_buried(self.slot);
         debug!(slot = self.slot, pgid, status = end.status, "runner ended");
         if let Err(error) = self.shop.run_dir.forget_group(pgid) {
             warn!("{error}");

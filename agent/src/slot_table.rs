@@ -245,6 +245,9 @@ impl SlotTable {
         let runner = inner.runners[slot as usize].take();
         let replica = inner.busy[slot as usize].take();
         inner.dying += u32::from(runner.is_some());
+        if replica.is_some_and(|busy| busy.has_gpu) {
+            inner.gpu.dies_in(slot);
+        }
         drop(inner);
         if let Some(runner) = runner {
             runner.group.retire();
@@ -253,10 +256,11 @@ impl SlotTable {
         replica.is_some_and(|busy| !busy.runs())
     }
 
-    /// Nothing is left of a runner that was taken out.
-    pub(crate) fn is_buried(&self) {
+    /// Nothing is left of a runner that was taken out of a slot.
+    pub(crate) fn is_buried(&self, slot: u32) {
         let mut inner = self.lock();
         inner.dying = inner.dying.saturating_sub(1);
+        inner.gpu.is_buried_in(slot);
         drop(inner);
         self.be_idle_again();
     }
@@ -337,6 +341,7 @@ impl SlotTable {
     pub(crate) fn freeze(&self, epoch: Option<Epoch>, room: Room) -> Frozen {
         let mut inner = self.lock();
         inner.gate.narrow(epoch, room.slots);
+        inner.gpu.meet(room.gpu);
         let saving = inner.oldest_first(|busy| busy.state == State::Saves);
         let mut doomed = inner.cheapest_first(boottime());
         let mut running = doomed.split_off(doomed.len().saturating_sub(room.slots as usize));

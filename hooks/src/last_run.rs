@@ -26,12 +26,20 @@ const LAST: i32 = 19;
 
 /// Lets a group's leader and what it started stop before anything else runs.
 pub(crate) fn let_stop(leader: i32) {
-    let_run(leader, AT_ONCE);
+    for_each_process(leader, AT_ONCE, |pid| {
+        // Where that is refused it stops as soon as a core is free, as it would without us.
+        let _ = set_ordinary_class(pid);
+    });
 }
 
-/// Lets a group's leader and what it started end.
+/// Lets a group's leader and what it started end: its memory is back when its last thread is gone.
 pub(crate) fn let_end(leader: i32) {
-    let_run(leader, IN_TURN);
+    for_each_process(leader, IN_TURN, |pid| {
+        for thread in threads(pid) {
+            // Where that is refused it takes longer.
+            let _ = set_ordinary_class(thread);
+        }
+    });
 }
 
 /// Puts a stopped group's leader and what it started back where harvested work runs, last of all.
@@ -39,13 +47,6 @@ pub(crate) fn let_idle(leader: i32) {
     for_each_process(leader, LAST, |pid| {
         // Where that is refused it runs with what little is left to it: at the lowest priority.
         let _ = set_scheduling_class(pid, SchedulingClass::Idle);
-    });
-}
-
-fn let_run(leader: i32, nice: i32) {
-    for_each_process(leader, nice, |pid| {
-        // Where that is refused it stops as soon as a core is free, as it would without us.
-        let _ = set_ordinary_class(pid);
     });
 }
 
@@ -71,10 +72,22 @@ fn for_each_process(leader: i32, nice: i32, place: impl Fn(i32)) {
     }
 }
 
-/// What a process's first thread has started.
+/// What a process's threads have started.
 fn children(pid: i32) -> Vec<i32> {
-    let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+    let of_thread = |thread: i32| {
+        let path = format!("/proc/{pid}/task/{thread}/children");
+        let text = fs::read_to_string(path).unwrap_or_default();
+        let numbers: Vec<i32> =
+            text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect();
+        numbers
+    };
+    threads(pid).into_iter().flat_map(of_thread).collect()
+}
+
+/// All threads of a process; none of one that is gone.
+fn threads(pid: i32) -> Vec<i32> {
+    let listed = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    listed.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
 /// Only out of the idle class; any other is somebody's choice.
@@ -122,6 +135,28 @@ mod tests {
         let text = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it is there");
         let fields = text.rsplit_once(')').expect("a name").1;
         fields.split_ascii_whitespace().nth(38) == Some("5")
+    }
+
+    #[test]
+    fn what_is_to_end_does_so_with_all_its_threads() {
+        let script = "import threading, time
+threads = [threading.Thread(target=time.sleep, args=(1000,), daemon=True) for _ in range(3)]
+[thread.start() for thread in threads]
+print(\"started\", flush=True)
+time.sleep(1000)";
+        let mut command = Command::new("chrt");
+        command.args(["--idle", "0", "python3", "-c", script]);
+        command.process_group(0).stdout(Stdio::piped());
+        let mut process = command.spawn().expect("chrt is there");
+        let mut line = String::new();
+        let mut stdout = BufReader::new(process.stdout.take().expect("piped"));
+        stdout.read_line(&mut line).expect("a line");
+        let work = IdleWork(process);
+        let idle = || threads(work.pid()).into_iter().filter(|one| is_idle_class(*one)).count();
+        assert_eq!((line.trim(), idle()), ("started", 4));
+        crate::freeze(work.pid()).expect("frozen");
+        let_end(work.pid());
+        assert_eq!(idle(), 0);
     }
 
     #[test]

@@ -67,6 +67,8 @@ pub(crate) const MAP_VOXELS: usize = 4096;
 /// Of what varies in a canonical variate, the least share that is within classes: less is what
 /// rounding leaves of nothing.
 pub(crate) const WITHIN_SHARE_MIN: f64 = 1e-10;
+/// Bytes of a file before its first voxel.
+pub(crate) const SKIPPED_BYTES_MAX: u64 = 1 << 30;
 /// Bytes of a table as text.
 pub(crate) const TABLE_BYTES_MAX: u64 = 1 << 30;
 /// Numbers of components that one run tries.

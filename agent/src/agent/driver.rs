@@ -281,7 +281,7 @@ impl Driver {
     }
 
     /// Reads the run folder and has it obeyed.
-    fn look_at_run_dir(&mut self, stopped: Vec<LeaseToken>, parked: Vec<LeaseToken>) {
+    fn look_at_run_dir(&mut self, mut stopped: Vec<LeaseToken>, parked: Vec<LeaseToken>) {
         if self.owes_epoch {
             match self.shop.run_dir.raise_epoch() {
                 Ok(epoch) => {
@@ -298,7 +298,8 @@ impl Driver {
                 Ok((ground, booked)) => {
                     self.note_booked_memory(booked.memory_mib.unwrap_or(0));
                     self.shop.table.note_booked_cores(booked.cores);
-                    self.shop.table.note_gpu(self.shop.table.gpu_is_left_by(&booked.all));
+                    let gpu_is_left = self.shop.table.gpu_is_left_by(&booked.all);
+                    stopped.extend(self.shop.table.note_gpu(gpu_is_left));
                     (Some(ground), None)
                 }
                 Err(error) => (None, Some(error)),

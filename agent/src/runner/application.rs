@@ -52,7 +52,13 @@ pub(super) fn run(
     tell: &mut dyn FnMut(News),
 ) -> Reply {
     let before = thread_cpu();
-    let outcome = panic::catch_unwind(AssertUnwindSafe(|| perform(folder, collector, order, tell)));
+    let mut may_be_the_gpu = order.gpu.is_some();
+    let mut told = |news: News| {
+        may_be_the_gpu &= !matches!(news, News::ComputedBy(None));
+        tell(news);
+    };
+    let outcome =
+        panic::catch_unwind(AssertUnwindSafe(|| perform(folder, collector, order, &mut told)));
     let cpu_us = (thread_cpu() - before).as_micros();
     folder.clear();
     if !matches!(outcome, Ok(Ok(_))) {
@@ -64,7 +70,7 @@ pub(super) fn run(
         Ok(Err(Trouble::CannotRun(reason))) => Reply::CannotRun(reason),
         Ok(Err(Trouble::Gpu(reason))) => Reply::GpuFailed(reason),
         // It may be the driver's doing: the processor finds out.
-        Err(panic) if order.gpu.is_some() => Reply::GpuFailed(panicked(order, &*panic)),
+        Err(panic) if may_be_the_gpu => Reply::GpuFailed(panicked(order, &*panic)),
         Err(panic) => Reply::Failed { reason: panicked(order, &*panic), cpu_us },
     }
 }

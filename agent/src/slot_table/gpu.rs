@@ -4,7 +4,7 @@
 //! - One replica at a time has it.
 //! - Nothing has it that a render would freeze and not kill: a frozen process keeps the device's
 //!   memory.
-//! - Nothing has it that a render has booked.
+//! - Nothing has it that a render has booked, nor while what had it still dies.
 
 use gleaner_protocol::farm::Booked;
 use gleaner_protocol::{LeaseToken, Span, Time};
@@ -20,6 +20,8 @@ pub(super) struct Place {
     given: Gpus,
     /// A render has it.
     is_booked: bool,
+    /// The slot whose runner had it, and dies.
+    dies_in: Option<u32>,
     /// Something went wrong with it: it is left alone until then.
     rests_until: Option<Time>,
 }
@@ -36,16 +38,27 @@ impl SlotTable {
         bookings.iter().all(|booked| given.holds_beside(booked))
     }
 
-    /// Notes whether the bookings that there are leave it.
-    pub(crate) fn note_gpu(&self, is_left: bool) {
-        self.lock().gpu.is_booked = !is_left;
+    /// Notes whether the bookings that there are leave it. Where they do not, what has it is stopped
+    /// and killed: it began beside them, or its render came without a hook.
+    pub(crate) fn note_gpu(&self, is_left: bool) -> Vec<LeaseToken> {
+        let mut inner = self.lock();
+        inner.gpu.is_booked = !is_left;
+        let doomed = if is_left { Vec::new() } else { inner.on_gpu() };
+        for (_, slot) in &doomed {
+            inner.doom(*slot);
+        }
+        drop(inner);
+        if !doomed.is_empty() {
+            self.kill_frozen();
+        }
+        doomed.into_iter().map(|(token, _)| token).collect()
     }
 
     /// Gives it to the replica that runs in a slot, if it can be had.
     pub(crate) fn take_gpu(&self, now: Time, slot: u32, token: LeaseToken) -> bool {
         let mut inner = self.lock();
-        let Place { given, is_booked, rests_until } = inner.gpu;
-        let is_free = inner.busy.iter().flatten().all(|busy| !busy.has_gpu);
+        let Place { given, is_booked, dies_in, rests_until } = inner.gpu;
+        let is_free = dies_in.is_none() && inner.busy.iter().flatten().all(|busy| !busy.has_gpu);
         let rests = rests_until.is_some_and(|end| now < end);
         if given == Gpus::Never || is_booked || rests || !is_free {
             return false;
@@ -71,6 +84,23 @@ impl SlotTable {
     /// Something went wrong with it: nothing takes it for a while.
     pub(crate) fn rest_gpu(&self, now: Time) {
         self.lock().gpu.rests_until = Some(now + Span::from_millis(GPU_REST_MS));
+    }
+}
+
+impl Place {
+    /// A render comes that leaves it, or does not.
+    pub(super) const fn meet(&mut self, is_left: bool) {
+        self.is_booked |= !is_left;
+    }
+
+    /// What had it is about to die in a slot.
+    pub(super) const fn dies_in(&mut self, slot: u32) {
+        self.dies_in = Some(slot);
+    }
+
+    /// Nothing is left of what died in a slot.
+    pub(super) fn is_buried_in(&mut self, slot: u32) {
+        self.dies_in = self.dies_in.filter(|dying| *dying != slot);
     }
 }
 
@@ -171,11 +201,25 @@ mod tests {
         assert!(table.kill_frozen());
         sleepers[0].wait_until_killed();
         assert!(sleepers[1].is_alive());
-        table.note_gpu(false);
         assert!(!table.take_gpu(at(6), 1, token(1)), "the render has it");
-        table.note_gpu(true);
+        assert_eq!(table.note_gpu(false), []);
+        assert_eq!(table.note_gpu(true), []);
         table.remove_runner(0);
+        assert!(!table.take_gpu(at(6), 1, token(1)), "what had it still dies");
+        table.is_buried(0);
         assert!(table.take_gpu(at(6), 1, token(1)));
+    }
+
+    #[test]
+    fn a_booking_that_no_hook_has_told_of_ends_what_has_it() {
+        let (table, mut sleepers) = running(false);
+        table.give_gpu(Gpus::Idle);
+        assert!(table.take_gpu(at(5), 0, token(0)));
+        assert_eq!(table.note_gpu(true), []);
+        assert_eq!(table.note_gpu(false), [token(0)]);
+        sleepers[0].wait_until_killed();
+        assert!(sleepers[1].is_alive());
+        assert_eq!(table.note_gpu(false), [], "once");
     }
 
     #[test]

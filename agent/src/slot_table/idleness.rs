@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(*said.lock().expect("no panic"), [true, false], "it is about to die");
         table.remove_runner(0);
         assert_eq!(*said.lock().expect("no panic"), [true, false], "it dies");
-        table.is_buried();
+        table.is_buried(0);
         assert_eq!(*said.lock().expect("no panic"), [true, false, true]);
     }
 

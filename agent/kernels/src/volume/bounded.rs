@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use flate2::bufread::MultiGzDecoder;
 
 use super::file::ReadError;
+use crate::limits::SKIPPED_BYTES_MAX;
 
 /// What every gzip file begins with.
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
@@ -30,8 +31,11 @@ pub(super) fn read_exactly(file: impl Read, expected: usize) -> Result<Vec<u8>, 
     }
 }
 
-/// Passes over `bytes` of a file.
+/// Passes over `bytes` of a file. What unpacks without end costs no more here than a large volume.
 pub(super) fn skip(file: &mut impl Read, bytes: u64) -> Result<(), ReadError> {
+    if bytes > SKIPPED_BYTES_MAX {
+        return Err(ReadError::Skipped { bytes });
+    }
     let skipped = std::io::copy(&mut file.take(bytes), &mut std::io::sink());
     match skipped.map_err(ReadError::Read)? {
         skipped if skipped < bytes => Err(ReadError::Short {

@@ -10,7 +10,7 @@ use super::{
     NrrdHeader, RawHeader, Series, Volume, VolumeError, read_nifti, read_nifti_series, read_nrrd,
     read_raw,
 };
-use crate::limits::HEADER_BYTES_MAX;
+use crate::limits::{HEADER_BYTES_MAX, SKIPPED_BYTES_MAX};
 use crate::plain_file;
 
 /// Why a file gives no volume. Which one it is, knows who named it: no path is told.
@@ -47,6 +47,14 @@ pub enum ReadError {
     Long {
         /// Bytes that the header promises.
         expected: usize,
+    },
+    /// Its first voxel is too far behind.
+    #[error(
+        "its header passes over {bytes} bytes before the first voxel, and {SKIPPED_BYTES_MAX} at most are passed over: take them out"
+    )]
+    Skipped {
+        /// Bytes before the first voxel.
+        bytes: u64,
     },
     /// Its header is not one.
     #[error("header: {0}")]
@@ -251,6 +259,14 @@ mod tests {
         assert!(bomb.len() < 1 << 20);
         let long = told(&[("a.toml", TOML.as_bytes()), ("a.raw", &bomb)], "a.toml");
         assert!(long.contains("goes on after the 8 bytes"), "{long}");
+        let toml = format!("{TOML}skip = 1000000000000\n");
+        let far = told(&[("a.toml", toml.as_bytes()), ("a.raw", &bomb)], "a.toml");
+        assert!(far.contains("passes over 1000000000000 bytes"), "{far}");
+        let nrrd = "NRRD0004\ntype: uint8\ndimension: 3\nsizes: 1 1 1\nencoding: gzip\n\
+                    byte skip: 1000000000000\n\n";
+        let nrrd = [nrrd.as_bytes(), &bomb].concat();
+        let far = told(&[("a.nrrd", &nrrd)], "a.nrrd");
+        assert!(far.contains("passes over 1000000000000 bytes"), "{far}");
     }
 
     #[test]
