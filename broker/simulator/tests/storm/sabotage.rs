@@ -20,6 +20,8 @@ struct Saboteur {
     plans: u32,
 }
 
+/// Storms until one of which has what a sabotage needs, and notices it.
+const SEEDS: u64 = 100;
 /// Plans that it waits before it strikes.
 const PATIENCE: u32 = 100;
 
@@ -76,7 +78,7 @@ fn every_invariant_of_the_core_is_watched() {
     assert_eq!(saboteurs.len(), Sabotage::ALL.len());
     for (saboteur, (sabotage, name)) in saboteurs.into_iter().zip(Sabotage::ALL) {
         let config = StormConfig { saboteur: Some(saboteur), ..small(PolicyName::FragmentAware) };
-        let found = (0..10).find_map(|seed| storm(seed, &config).err());
+        let found = (0..SEEDS).find_map(|seed| storm(seed, &config).err());
         let failure = found.unwrap_or_else(|| panic!("nobody noticed {sabotage:?}"));
         match &failure.breach {
             Breach::Core(violation) => assert_eq!(violation.name, name, "{sabotage:?}: {failure}"),
