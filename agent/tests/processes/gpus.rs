@@ -269,6 +269,8 @@ fn a_render_ends_what_uses_it() {
         // There is room for both renders on the cores beside it.
         let answer = book("cores", Some(0));
         assert!(matches!(answer, SocketAnswer::Released { frozen: 0, .. }), "{answer:?}");
+        // After which the agent looks at what is booked, and would find the next one.
+        while hear_fragment(&mut session).await.slots != 3 {}
         let answer = book("gpu", None);
         assert!(matches!(answer, SocketAnswer::Released { frozen: 1, .. }), "{answer:?}");
         wait_for_end_of_group(groups[0]);
