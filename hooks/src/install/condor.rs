@@ -103,7 +103,7 @@ impl Adapter for HtCondor {
         ));
     }
 
-    fn scripts(&self) -> Option<[PathBuf; 2]> {
+    fn scripts(&self, _options: &Options) -> Option<[PathBuf; 2]> {
         Some(own_scripts(Manager::HtCondor, ["prepare", "exit"]))
     }
 }
