@@ -31,7 +31,7 @@ impl Adapter for HtCondor {
                 what: line,
                 to_do: format!(
                     "jobs have one set of hooks: have that one's HOOK_PREPARE_JOB and HOOK_JOB_EXIT \
-                     run {} with the same standard input",
+                     run {} with the same arguments and standard input",
                     own_scripts(Manager::HtCondor, ["prepare", "exit"])
                         .map(|p| p.display().to_string())
                         .join(" and ")
