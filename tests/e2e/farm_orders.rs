@@ -4,7 +4,7 @@
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 
-use gleaner_calm::Turn;
+use gleaner_calm::{Turn, in_some_awaited_round};
 use gleaner_protocol::api::{HostStatus, ProgressEvent};
 use gleaner_protocol::{Span, boottime};
 use serde_json::Value;
@@ -66,9 +66,8 @@ async fn a_farm_is_stopped_stays_so_over_a_restart_and_is_resumed() {
     assert!(cluster.farm(&["resume"]).ok().contains("not stopped"));
 }
 
-/// Longest time from an order to stop until the broker sees every host of the farm closed: 5 s are
-/// asked for, and the rest is for a machine that is slow and busy.
-const STOP_MAX: Span = Span::from_secs(30);
+/// Longest time from an order to stop until the broker sees every host of the farm closed.
+const STOP_MAX: Span = Span::from_secs(5);
 
 #[tokio::test]
 async fn every_host_is_closed_after_a_stop_and_a_job_that_waits_knows_why() {
@@ -82,16 +81,24 @@ async fn every_host_is_closed_after_a_stop_and_a_job_that_waits_knows_why() {
     let job = cluster.api.submit(&marks.job(100, 1)).await;
     marks.take(8);
 
-    let ordered = boottime();
-    cluster.farm(&["stop", "--reason", "renders are late", "--by", "anna"]).ok();
     let is_stopped = |host: &HostStatus| {
         host.slots == 0 && host.closed.as_ref().is_some_and(|why| why.contains("stopped by anna"))
     };
-    let are_stopped = async || cluster.api.hosts().await.iter().all(is_stopped).then_some(());
-    cluster.api.until("every host to be closed by the stop", are_stopped).await;
-    let took = boottime().since(ordered);
-    eprintln!("every host is closed {took} after the order");
-    assert!(took <= STOP_MAX, "every host is closed {took} after the order");
+    in_some_awaited_round(async || {
+        let ordered = boottime();
+        cluster.farm(&["stop", "--reason", "renders are late", "--by", "anna"]).ok();
+        let are_stopped = async || cluster.api.hosts().await.iter().all(is_stopped).then_some(());
+        cluster.api.until("every host to be closed by the stop", are_stopped).await;
+        let took = boottime().since(ordered);
+        eprintln!("every host is closed {took} after the order");
+        if took <= STOP_MAX {
+            return Ok(());
+        }
+        cluster.farm(&["resume"]).ok();
+        cluster.are_open().await;
+        Err(format!("every host is closed {took} after the order"))
+    })
+    .await;
     let mut events = cluster.api.events().await;
     let opens = |event: &ProgressEvent| match event {
         ProgressEvent::FragmentChanged { host, slots: 1.. } => Some(host.clone()),
