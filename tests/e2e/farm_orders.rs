@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::cluster::{Cluster, Plan};
 use crate::patience::let_pass;
+use crate::played_farm::{PlayedFarm, allocation};
 use crate::processes;
 use crate::program::{Said, gleaner, run};
 
@@ -185,19 +186,35 @@ async fn a_host_that_was_closed_before_shows_the_stop_and_after_it_what_closed_i
 
 #[tokio::test]
 async fn the_status_shows_renders_hooks_and_contradictions() {
-    let cluster = Plan::new().farm(1).start().await;
-    cluster.api.until_slots("farm1", 2).await;
+    let farm = PlayedFarm::start(vec![allocation("farm1", 3, &[])]);
+    let polled = ["--poll-url", &farm.url(), "--poll-interval-s", "0.4"];
+    let cluster = Plan::new().farm(1).cores(3).monitor(&polled).start().await;
+    cluster.api.until_slots("farm1", 3).await;
+    let before = cluster.farm_status();
+    assert_eq!(before["totals"]["contradictions"], 0, "{before}");
+    // The farm has booked two cores for a render that says that it takes one.
+    farm.says(vec![allocation("farm1", 3, &[("shot:1", 2)])]);
     cluster["farm1"].preflight("shot:1").cores(1).run();
-    cluster.api.until_slots("farm1", 1).await;
     let monitor = cluster.monitor_api();
-    let has_heard = |view: &Value| view["bookings"][0]["seen_by"].to_string().contains("hook");
-    monitor.until_view("farm1", "its hook", has_heard).await;
+    let disagree = |view: &Value| {
+        let seen_by = view["bookings"][0]["seen_by"].to_string();
+        seen_by.contains("hook") && seen_by.contains("poll")
+    };
+    monitor.until_view("farm1", "its hook and a poll", disagree).await;
+    cluster.api.until_slots("farm1", 1).await;
 
     let status = cluster.farm_status();
     assert_eq!(status["totals"]["bookings"], 1, "{status}");
     assert_eq!(status["release"]["preflights"], 1, "{status}");
+    assert_ne!(status["totals"]["contradictions"], 0, "{status}");
+    let host = &status["hosts"][0];
+    let contradiction = "shot:1: its hook says 1 cores, the farm 2";
+    let told = host["contradictions"].as_array().expect("a list");
+    assert!(told.iter().any(|one| one["text"] == contradiction), "{status}");
+    let poll_age_ms = host["poll_age_ms"].as_u64().expect("the farm was polled");
+    assert!(poll_age_ms < 60_000, "{status}");
     let shown = cluster.farm(&["status"]).ok();
-    for word in ["harvested", "farm1", "1 of 2 cores", "p99", "host"] {
+    for word in ["harvested", "farm1", "1 of 3 cores", "p99", "host", contradiction] {
         assert!(shown.contains(word), "no {word:?} in {shown}");
     }
     // Where a stop would not outlive the monitor the command says so, and has stopped it all the same.
