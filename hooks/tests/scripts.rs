@@ -42,7 +42,7 @@ const SCRIPTS: [Script; 13] = [
     script("slurm/prolog", "preflight", "slurm"),
     script("slurm/epilog", "postflight", "slurm"),
     script("htcondor/prepare", "preflight", "htcondor"),
-    script("htcondor/exit", "postflight", "htcondor"),
+    told("htcondor/exit", "postflight", "htcondor", &["exit"], " -- exit"),
     script("opencue/preflight", "preflight", "opencue"),
     told(
         "grid-engine/prolog",

@@ -145,19 +145,24 @@ fn in_an_etc_of_its_own() {
     let Some(folder) = std::env::var_os(OWN_ETC).map(PathBuf::from) else { return };
     let run_dir = folder.join("run").to_str().expect("a plain path").to_owned();
     let farm = |words: &[&str]| run(gleaner(["farm"]).args(words));
-    for (manager, ended) in [
-        ("generic", "was ended by /etc/gleaner/hooks/generic/postflight"),
-        ("opencue", "was ended by its process's end"),
+    // A MoM's folder that is not where it usually is.
+    let mom = folder.join("mom_priv").to_str().expect("a plain path").to_owned();
+    fs::create_dir(&mom).expect("made");
+    for (manager, ended, more) in [
+        ("generic", "was ended by /etc/gleaner/hooks/generic/postflight".to_owned(), &[][..]),
+        ("opencue", "was ended by its process's end".to_owned(), &[]),
+        ("torque", format!("was ended by {mom}/epilogue"), &["--folder", &mom]),
     ] {
-        farm(&["install", "--farm", manager, "--run-dir", &run_dir]).ok();
+        let install = ["install", "--farm", manager, "--run-dir", &run_dir];
+        let install = [&install[..], more].concat();
+        farm(&install).ok();
         let said = farm(&["check", "--farm", manager, "--probe"]).ok();
         assert!(said.contains("booked the host in "), "{said}");
-        assert!(said.contains(ended), "{said}");
+        assert!(said.contains(&ended), "{said}");
         assert!(said.contains("the hooks tell no monitor"), "{said}");
         // What is said after all is not in settings that are there.
         let monitor = ["--monitor", "http://127.0.0.1:1"];
-        let again = ["install", "--farm", manager, "--run-dir", &run_dir];
-        let said = farm(&[&again[..], &monitor].concat()).ok();
+        let said = farm(&[&install[..], &monitor].concat()).ok();
         let line = "GLEANER_MONITOR=http://127.0.0.1:1";
         assert!(said.contains(&format!("{line} is not in it")), "{said}");
         let mut settings = fs::read_to_string("/etc/gleaner/hook.env").expect("there");

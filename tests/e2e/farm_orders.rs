@@ -4,13 +4,14 @@
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 
-use gleaner_calm::Turn;
+use gleaner_calm::{Turn, in_some_awaited_round};
 use gleaner_protocol::api::{HostStatus, ProgressEvent};
 use gleaner_protocol::{Span, boottime};
 use serde_json::Value;
 
 use crate::cluster::{Cluster, Plan};
 use crate::patience::let_pass;
+use crate::played_farm::{PlayedFarm, allocation};
 use crate::processes;
 use crate::program::{Said, gleaner, run};
 
@@ -66,9 +67,8 @@ async fn a_farm_is_stopped_stays_so_over_a_restart_and_is_resumed() {
     assert!(cluster.farm(&["resume"]).ok().contains("not stopped"));
 }
 
-/// Longest time from an order to stop until the broker sees every host of the farm closed: 5 s are
-/// asked for, and the rest is for a machine that is slow and busy.
-const STOP_MAX: Span = Span::from_secs(30);
+/// Longest time from an order to stop until the broker sees every host of the farm closed.
+const STOP_MAX: Span = Span::from_secs(5);
 
 #[tokio::test]
 async fn every_host_is_closed_after_a_stop_and_a_job_that_waits_knows_why() {
@@ -82,16 +82,24 @@ async fn every_host_is_closed_after_a_stop_and_a_job_that_waits_knows_why() {
     let job = cluster.api.submit(&marks.job(100, 1)).await;
     marks.take(8);
 
-    let ordered = boottime();
-    cluster.farm(&["stop", "--reason", "renders are late", "--by", "anna"]).ok();
     let is_stopped = |host: &HostStatus| {
         host.slots == 0 && host.closed.as_ref().is_some_and(|why| why.contains("stopped by anna"))
     };
-    let are_stopped = async || cluster.api.hosts().await.iter().all(is_stopped).then_some(());
-    cluster.api.until("every host to be closed by the stop", are_stopped).await;
-    let took = boottime().since(ordered);
-    eprintln!("every host is closed {took} after the order");
-    assert!(took <= STOP_MAX, "every host is closed {took} after the order");
+    in_some_awaited_round(async || {
+        let ordered = boottime();
+        cluster.farm(&["stop", "--reason", "renders are late", "--by", "anna"]).ok();
+        let are_stopped = async || cluster.api.hosts().await.iter().all(is_stopped).then_some(());
+        cluster.api.until("every host to be closed by the stop", are_stopped).await;
+        let took = boottime().since(ordered);
+        eprintln!("every host is closed {took} after the order");
+        if took <= STOP_MAX {
+            return Ok(());
+        }
+        cluster.farm(&["resume"]).ok();
+        cluster.are_open().await;
+        Err(format!("every host is closed {took} after the order"))
+    })
+    .await;
     let mut events = cluster.api.events().await;
     let opens = |event: &ProgressEvent| match event {
         ProgressEvent::FragmentChanged { host, slots: 1.. } => Some(host.clone()),
@@ -178,19 +186,35 @@ async fn a_host_that_was_closed_before_shows_the_stop_and_after_it_what_closed_i
 
 #[tokio::test]
 async fn the_status_shows_renders_hooks_and_contradictions() {
-    let cluster = Plan::new().farm(1).start().await;
-    cluster.api.until_slots("farm1", 2).await;
+    let farm = PlayedFarm::start(vec![allocation("farm1", 3, &[])]);
+    let polled = ["--poll-url", &farm.url(), "--poll-interval-s", "0.4"];
+    let cluster = Plan::new().farm(1).cores(3).monitor(&polled).start().await;
+    cluster.api.until_slots("farm1", 3).await;
+    let before = cluster.farm_status();
+    assert_eq!(before["totals"]["contradictions"], 0, "{before}");
+    // The farm has booked two cores for a render that says that it takes one.
+    farm.says(vec![allocation("farm1", 3, &[("shot:1", 2)])]);
     cluster["farm1"].preflight("shot:1").cores(1).run();
-    cluster.api.until_slots("farm1", 1).await;
     let monitor = cluster.monitor_api();
-    let has_heard = |view: &Value| view["bookings"][0]["seen_by"].to_string().contains("hook");
-    monitor.until_view("farm1", "its hook", has_heard).await;
+    let disagree = |view: &Value| {
+        let seen_by = view["bookings"][0]["seen_by"].to_string();
+        seen_by.contains("hook") && seen_by.contains("poll")
+    };
+    monitor.until_view("farm1", "its hook and a poll", disagree).await;
+    cluster.api.until_slots("farm1", 1).await;
 
     let status = cluster.farm_status();
     assert_eq!(status["totals"]["bookings"], 1, "{status}");
     assert_eq!(status["release"]["preflights"], 1, "{status}");
+    assert_ne!(status["totals"]["contradictions"], 0, "{status}");
+    let host = &status["hosts"][0];
+    let contradiction = "shot:1: its hook says 1 cores, the farm 2";
+    let told = host["contradictions"].as_array().expect("a list");
+    assert!(told.iter().any(|one| one["text"] == contradiction), "{status}");
+    let poll_age_ms = host["poll_age_ms"].as_u64().expect("the farm was polled");
+    assert!(poll_age_ms < 60_000, "{status}");
     let shown = cluster.farm(&["status"]).ok();
-    for word in ["harvested", "farm1", "1 of 2 cores", "p99", "host"] {
+    for word in ["harvested", "farm1", "1 of 3 cores", "p99", "host", contradiction] {
         assert!(shown.contains(word), "no {word:?} in {shown}");
     }
     // Where a stop would not outlive the monitor the command says so, and has stopped it all the same.

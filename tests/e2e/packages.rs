@@ -125,6 +125,8 @@ fn check_tree(tree: &Path, prefix: &str, zsh: &str) {
         assert_eq!(packed, source.replace(run_by, &program));
     }
     assert_eq!(all.iter().filter(|path| path.starts_with("lib/")).count(), 4, "{all:?}");
+    let rights = text(&tree.join("share/gleaner/systemd/watch-workers.conf"));
+    assert_eq!(rights, text(&Path::new(ROOT).join("agent/systemd/watch-workers.conf")));
     // An agent gives what it makes in its run folder that folder's mode.
     let agent = text(&tree.join("lib/systemd/system/gleaner-agent.service"));
     assert!(agent.contains("\nRuntimeDirectoryMode=2775\n"), "{agent}");

@@ -1,12 +1,14 @@
 //! The systemd units, as systemd judges them where it is installed.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use gleaner_calm::Turn;
+use serde_json::Value;
 
-use crate::program::run;
+use crate::program::{Said, run};
 
 /// Worst exposure that `systemd-analyze security` may find, in tenths.
 const EXPOSURE_MAX: &str = "40";
@@ -16,6 +18,13 @@ fn is_installed() -> bool {
         .arg("--version")
         .output()
         .is_ok_and(|said| said.status.success())
+}
+
+fn verify(manager: &str, unit: &Path) -> Said {
+    let mut verify = Command::new("systemd-analyze");
+    verify.args(["verify", manager, "--man=no"]).arg(unit);
+    verify.env("XDG_RUNTIME_DIR", unit.parent().expect("it is in one"));
+    run(&mut verify)
 }
 
 #[test]
@@ -41,10 +50,7 @@ fn systemd_takes_the_units_as_they_are() {
         let text = text.replace(program, env!("CARGO_BIN_EXE_gleaner"));
         let path = folder.path().join(unit);
         fs::write(&path, text).expect("written");
-        let mut verify = Command::new("systemd-analyze");
-        verify.args(["verify", manager, "--man=no"]).arg(&path);
-        verify.env("XDG_RUNTIME_DIR", folder.path());
-        let said = run(&mut verify);
+        let said = verify(manager, &path);
         assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{unit}: {said}");
         if manager == "--system" {
             let mut security = Command::new("systemd-analyze");
@@ -53,4 +59,45 @@ fn systemd_takes_the_units_as_they_are() {
             assert_eq!(said.code, Some(0), "{unit} is too exposed: {said}");
         }
     }
+}
+
+/// What `systemd-analyze security` says that a service may do.
+fn rights(unit: &Path) -> BTreeSet<String> {
+    let mut security = Command::new("systemd-analyze");
+    security.args(["security", "--offline=true", "--json=short"]).arg(unit);
+    let said: Vec<Value> = run(&mut security).json();
+    let open = said.iter().filter(|one| one["set"] == false);
+    open.map(|one| one["json_field"].as_str().expect("a name").to_owned()).collect()
+}
+
+#[test]
+fn the_right_to_watch_workers_is_added_to_the_agents_unit_and_no_other() {
+    let _turn = Turn::shared();
+    if !is_installed() {
+        println!("no systemd-analyze here");
+        return;
+    }
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("agent/systemd");
+    let folder = tempfile::tempdir().expect("a folder");
+    let unit = folder.path().join("gleaner-agent.service");
+    let text = fs::read_to_string(sources.join("gleaner-agent.service")).expect("it is there");
+    let text = text.replace("/usr/local/bin/gleaner", env!("CARGO_BIN_EXE_gleaner"));
+    fs::write(&unit, text).expect("written");
+    let before = rights(&unit);
+
+    let beside = folder.path().join("gleaner-agent.service.d");
+    fs::create_dir(&beside).expect("a folder");
+    fs::copy(sources.join("watch-workers.conf"), beside.join("watch-workers.conf"))
+        .expect("copied");
+    let said = verify("--system", &unit);
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said}");
+    let now = rights(&unit);
+    let added: Vec<&str> = now.difference(&before).map(String::as_str).collect();
+    let expected = [
+        "CapabilityBoundingSet_CAP_NET_ADMIN",
+        "CapabilityBoundingSet_CAP_SYS_PTRACE",
+        "RestrictAddressFamilies_AF_NETLINK",
+    ];
+    assert_eq!(added, expected);
+    assert!(now.is_superset(&before), "nothing is taken away: {before:?} {now:?}");
 }

@@ -2,11 +2,15 @@
 //! standard input, one `Name = value` a line. `GlobalJobId` names the job; a job that starts
 //! again on the same host is booked again. What the slot was given (`CpusProvisioned` …) counts
 //! before what was asked for, which may be an expression.
+//!
+//! The exit hook's argument says why the job ended. How it ended counts where that is `exit`: one
+//! that was evicted, held or removed has not failed by itself, and what a ClassAd says of its end
+//! may then be of an earlier run.
 
 use gleaner_protocol::booking_of;
 
 use super::quantity::gpus;
-use super::{Attempt, cores};
+use super::{Attempt, cores, is_failure};
 use crate::Environment;
 
 pub(super) fn attempt(environment: &Environment) -> Attempt {
@@ -33,7 +37,17 @@ pub(super) fn attempt(environment: &Environment) -> Attempt {
     attempt.booked.memory_mib =
         first(["MemoryProvisioned", "RequestMemory"]).and_then(|text| text.parse().ok());
     attempt.booked.gpus = first(["GPUsProvisioned", "RequestGPUs"]).and_then(gpus);
+    if environment.argument(0) == Some("exit") {
+        attempt.failed = has_failed(ad);
+    }
     attempt
+}
+
+fn has_failed(ad: &str) -> Option<bool> {
+    match value(ad, "ExitBySignal") {
+        Some(by_signal) if by_signal.eq_ignore_ascii_case("true") => Some(true),
+        _ => value(ad, "ExitCode").and_then(is_failure),
+    }
 }
 
 /// An attribute's value, without the quotes of a string. Names have no case.
@@ -82,6 +96,27 @@ mod tests {
     fn the_exit_adds_attributes_and_keeps_the_name() {
         let exit = format!("{AD}ExitCode = 0\nJobState = \"Exited\"\nJobDuration = 3.5\n");
         assert_eq!(of(&exit).booking, of(AD).booking);
+    }
+
+    #[test]
+    fn a_job_that_ended_by_itself_says_whether_it_failed() {
+        for (why, end, failed) in [
+            ("exit", "ExitBySignal = false\nExitCode = 0\n", Some(false)),
+            ("exit", "ExitBySignal = FALSE\nExitCode = 3\n", Some(true)),
+            // The code is of a run before this one.
+            ("exit", "ExitBySignal = TRUE\nExitSignal = 11\nExitCode = 0\n", Some(true)),
+            ("exit", "ExitCode = undefined\n", None),
+            ("exit", "", None),
+            ("evict", "ExitBySignal = true\nExitSignal = 15\n", None),
+            ("remove", "ExitBySignal = true\nExitSignal = 9\n", None),
+            ("hold", "ExitBySignal = false\nExitCode = 1\n", None),
+            ("", "ExitBySignal = false\nExitCode = 1\n", None),
+        ] {
+            let environment = Environment::default().with_input(format!("{AD}{end}"));
+            let attempt = attempt(&environment.with_arguments([why]));
+            assert_eq!(attempt.failed, failed, "{why}: {end}");
+        }
+        assert_eq!(of(&format!("{AD}ExitCode = 1\n")).failed, None, "before a job that runs again");
     }
 
     #[test]

@@ -1,17 +1,22 @@
 //! OpenPBS and Torque: the scripts `prologue` and `epilogue` of a MoM, run as root with an empty
 //! environment. Both have the job's id as their first argument; Torque's prologue has the
-//! requested resources as its fifth (`nodes=1:ppn=4,mem=8gb`), OpenPBS says nothing more.
+//! requested resources as its fifth (`nodes=1:ppn=4,mem=8gb`), and both epilogues the job's exit
+//! status as their tenth; of cores OpenPBS says nothing.
 
 use gleaner_protocol::{booking_of, mib_of};
 
 use super::quantity::gpus;
-use super::{Attempt, cores};
+use super::{Attempt, cores, is_failure};
 use crate::Environment;
 
 pub(super) fn attempt(environment: &Environment) -> Attempt {
     let mut attempt = Attempt::default();
     if let Some(job) = environment.argument(0).or_else(|| environment.get("PBS_JOBID")) {
         attempt.booking = Some(booking_of("pbs", job));
+    }
+    // A job has its status on its first node; the others are told a 0, however it ends.
+    if environment.get("PBS_NODENUM").is_none_or(|node| node == "0") {
+        attempt.failed = environment.argument(9).and_then(is_failure);
     }
     // In an epilogue the session's number stands there.
     let Some(limits) = environment.argument(4).filter(|limits| limits.contains('=')) else {
@@ -103,6 +108,11 @@ mod tests {
         of(&["812.head.farm", "artist", "artists", "shot", limits, "batch", ""])
     }
 
+    fn epilogue_of(status: &str) -> [&str; 10] {
+        let used = "cput=0";
+        ["812.head.farm", "artist", "artists", "shot", "4711", "nodes=1", used, "batch", "", status]
+    }
+
     #[test]
     fn a_prologue_of_torque_says_the_cores() {
         let attempt = booked("neednodes=1:ppn=4,nodes=1:ppn=4:gpus=2,mem=8gb,walltime=01:00:00");
@@ -117,24 +127,33 @@ mod tests {
     #[test]
     fn prologue_and_epilogue_name_the_same_attempt() {
         let prologue = booked("nodes=1");
-        let epilogue = of(&[
-            "812.head.farm",
-            "artist",
-            "artists",
-            "shot",
-            "4711",
-            "nodes=1",
-            "cput=0",
-            "batch",
-            "",
-            "0",
-        ]);
+        let epilogue = of(&epilogue_of("0"));
         assert_eq!(prologue.booking, epilogue.booking);
         assert_eq!(epilogue.troubles, [""; 0]);
         assert_eq!(of(&["812.head", "artist", "artists"]).booked, Booked::default(), "OpenPBS");
         let variable: Environment = [("PBS_JOBID", "9.h")].into_iter().collect();
         assert_eq!(attempt(&variable).booking, BookingId::new("pbs:9.h").ok());
         assert_eq!(of(&[]), Attempt::default());
+    }
+
+    #[test]
+    fn an_epilogue_on_the_first_node_says_whether_the_job_failed() {
+        for (status, failed) in [
+            ("0", Some(false)),
+            ("1", Some(true)),
+            ("271", Some(true)),
+            ("-3", Some(true)),
+            ("", None),
+            ("x", None),
+        ] {
+            assert_eq!(of(&epilogue_of(status)).failed, failed, "{status}");
+            let on = |node| {
+                let environment: Environment = [("PBS_NODENUM", node)].into_iter().collect();
+                attempt(&environment.with_arguments(epilogue_of(status))).failed
+            };
+            assert_eq!((on("0"), on("1")), (failed, None), "{status}");
+        }
+        assert_eq!(booked("nodes=1").failed, None);
     }
 
     #[test]

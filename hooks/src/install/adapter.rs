@@ -31,7 +31,7 @@ pub(super) trait Adapter {
     fn check(&self, site: &Site, options: &Options, findings: &mut Vec<Finding>);
 
     /// The scripts before and after a render, for calling them once.
-    fn scripts(&self) -> Option<[PathBuf; 2]>;
+    fn scripts(&self, options: &Options) -> Option<[PathBuf; 2]>;
 
     /// A job that the manager runs to show that the hooks fire: the command, which gets the shell
     /// line to run as its last argument, and the variables of a job that name it.
@@ -91,7 +91,7 @@ impl Adapter for Generic {
         findings.push(Finding::load_average("a threshold of load, if the farm manager has one"));
     }
 
-    fn scripts(&self) -> Option<[PathBuf; 2]> {
+    fn scripts(&self, _options: &Options) -> Option<[PathBuf; 2]> {
         Some(own_scripts(Manager::Generic, ["preflight", "postflight"]))
     }
 }

@@ -49,7 +49,7 @@ impl Adapter for Afanasy {
         findings.push(Finding::load_average("busy_cpu of the renders' configuration"));
     }
 
-    fn scripts(&self) -> Option<[PathBuf; 2]> {
+    fn scripts(&self, _options: &Options) -> Option<[PathBuf; 2]> {
         Some(["preflight", "postflight"].map(|name| scripts::path(Manager::Afanasy, name)))
     }
 }

@@ -8,6 +8,7 @@ use super::{Change, Finding, InstallError, Manager, Options, Plan, Site, scripts
 const FOLDER: &str = "/etc/condor/config.d";
 const FILE: &str = "60-gleaner.conf";
 const MAIN: [&str; 2] = ["/etc/condor/condor_config", "/etc/condor/condor_config.local"];
+const STARTER: &str = "condor_starter";
 const KEYWORDS: [&str; 2] = ["STARTER_JOB_HOOK_KEYWORD", "STARTER_DEFAULT_JOB_HOOK_KEYWORD"];
 
 pub(super) struct HtCondor;
@@ -31,7 +32,7 @@ impl Adapter for HtCondor {
                 what: line,
                 to_do: format!(
                     "jobs have one set of hooks: have that one's HOOK_PREPARE_JOB and HOOK_JOB_EXIT \
-                     run {} with the same standard input",
+                     run {} with the same arguments and standard input",
                     own_scripts(Manager::HtCondor, ["prepare", "exit"])
                         .map(|p| p.display().to_string())
                         .join(" and ")
@@ -67,8 +68,10 @@ impl Adapter for HtCondor {
                 let names_them = |line: &str| {
                     !line.trim_start().starts_with('#') && line.contains("/gleaner/hooks/htcondor/")
                 };
-                let (path, _) = all.find(|(_, text)| text.lines().any(names_them))?;
-                Some(format!("{} names them", path.display()))
+                match all.find(|(_, text)| text.lines().any(names_them)) {
+                    Some((path, _)) => Some(format!("{} names them", path.display())),
+                    None => running_starter(site),
+                }
             }
             Err(error) => Some(error.to_string()),
         }
@@ -103,7 +106,7 @@ impl Adapter for HtCondor {
         ));
     }
 
-    fn scripts(&self) -> Option<[PathBuf; 2]> {
+    fn scripts(&self, _options: &Options) -> Option<[PathBuf; 2]> {
         Some(own_scripts(Manager::HtCondor, ["prepare", "exit"]))
     }
 }
@@ -122,6 +125,20 @@ fn text() -> String {
         prepare.display(),
         exit.display()
     )
+}
+
+/// A job ends with the exit hook that it began with: a starter that finds it missing waits for ever.
+/// Source: `JobInfoCommunicator::allJobsDone` of HTCondor's starter.
+fn running_starter(site: &Site) -> Option<String> {
+    let processes = Path::new("/proc");
+    // What has ended meanwhile has no name any more.
+    let name = |pid: &String| site.read(&processes.join(pid).join("comm")).ok().flatten();
+    let pids = site.names(processes);
+    let starter = pids.iter().find(|pid| name(pid).is_some_and(|name| name.trim() == STARTER))?;
+    Some(format!(
+        "a job ends with the exit hook that it began with, and one runs now ({STARTER}, process \
+         {starter})"
+    ))
 }
 
 /// Whether the daemons of this host say that they have our file.

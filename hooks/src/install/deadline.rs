@@ -58,7 +58,7 @@ impl Adapter for Deadline {
         ));
     }
 
-    fn scripts(&self) -> Option<[PathBuf; 2]> {
+    fn scripts(&self, _options: &Options) -> Option<[PathBuf; 2]> {
         Some(["preflight", "postflight"].map(|name| scripts::path(Manager::Deadline, name)))
     }
 }

@@ -112,7 +112,7 @@ impl Adapter for GridEngine {
         ));
     }
 
-    fn scripts(&self) -> Option<[PathBuf; 2]> {
+    fn scripts(&self, _options: &Options) -> Option<[PathBuf; 2]> {
         Some(own_scripts(Manager::GridEngine, ATTRIBUTES))
     }
 

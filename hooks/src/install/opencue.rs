@@ -84,7 +84,7 @@ impl Adapter for OpenCue {
         ));
     }
 
-    fn scripts(&self) -> Option<[PathBuf; 2]> {
+    fn scripts(&self, _options: &Options) -> Option<[PathBuf; 2]> {
         None
     }
 }

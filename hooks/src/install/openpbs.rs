@@ -110,7 +110,7 @@ impl Adapter for OpenPbs {
         }
     }
 
-    fn scripts(&self) -> Option<[PathBuf; 2]> {
+    fn scripts(&self, _options: &Options) -> Option<[PathBuf; 2]> {
         Some(["preflight", "postflight"].map(|name| scripts::path(Manager::OpenPbs, name)))
     }
 }

@@ -51,7 +51,7 @@ pub fn probe(
         )
     })?;
     let adapter = adapter::of(manager);
-    Ok(match (adapter.probe_job(&options), adapter.scripts()) {
+    Ok(match (adapter.probe_job(&options), adapter.scripts(&options)) {
         (Some(job), _) if site.has_program(job.program) => by_job(&job, site, &real, &folder),
         (_, Some(scripts)) => by_scripts(&scripts, &record, site, &folder),
         _ => by_scripts(&own_in_record(&record), &record, site, &folder),

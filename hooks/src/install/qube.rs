@@ -52,7 +52,7 @@ impl Adapter for Qube {
         findings.push(Finding::load_average("the load that a supervisor or worker books by"));
     }
 
-    fn scripts(&self) -> Option<[PathBuf; 2]> {
+    fn scripts(&self, _options: &Options) -> Option<[PathBuf; 2]> {
         None
     }
 }

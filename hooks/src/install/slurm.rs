@@ -109,7 +109,7 @@ impl Adapter for Slurm {
         ));
     }
 
-    fn scripts(&self) -> Option<[PathBuf; 2]> {
+    fn scripts(&self, _options: &Options) -> Option<[PathBuf; 2]> {
         Some(own_scripts(Manager::Slurm, ["prolog", "epilog"]))
     }
 

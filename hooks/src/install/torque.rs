@@ -61,8 +61,8 @@ impl Adapter for Torque {
         }
     }
 
-    fn scripts(&self) -> Option<[PathBuf; 2]> {
-        Some(["prologue", "epilogue"].map(|name| Path::new(USUAL).join(name)))
+    fn scripts(&self, options: &Options) -> Option<[PathBuf; 2]> {
+        Some(["prologue", "epilogue"].map(|name| folder(options).join(name)))
     }
 }
 

@@ -69,7 +69,7 @@ impl Adapter for Tractor {
         findings.push(Finding::load_average("MaxLoad of the blade profiles (1.5 unless set)"));
     }
 
-    fn scripts(&self) -> Option<[PathBuf; 2]> {
+    fn scripts(&self, _options: &Options) -> Option<[PathBuf; 2]> {
         Some(["preflight", "postflight"].map(|name| scripts::path(Manager::Tractor, name)))
     }
 }

@@ -84,6 +84,18 @@ mod tests {
     }
 
     #[test]
+    fn the_document_on_royal_renders_page_is_one() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../hooks/royal-render/README.md");
+        let page = std::fs::read_to_string(page).expect("it is there");
+        let (_, document) = page.split_once("```json\n").expect("it shows one");
+        let (document, _) = document.split_once("```").expect("it ends");
+        assert_eq!(
+            seen(parse(&[document.into()])),
+            ["render042 32c 128000m: rr:render042 all ?m", "render043 32c 128000m:"]
+        );
+    }
+
+    #[test]
     fn a_document_that_is_wrong_anywhere_is_refused_as_a_whole() {
         let good = r#"{"host":"a","cores":1,"memory_mib":1}"#;
         for (bad, expected) in [
