@@ -211,7 +211,7 @@ impl Runner {
             News::ComputedBy(gpu) => progress.say(&Reply::ComputedBy { gpu }),
         };
         let driver_mib = order.gpu.as_ref().map_or(0, |_| DRIVER_MEMORY_MIB);
-        let _limit = DataLimit::set(order.memory_mib.saturating_add(driver_mib));
+        let _limit = DataLimit::set(u64::from(order.memory_mib.saturating_add(driver_mib)));
         application::run(&mut self.folder, &self.collector, order, &mut tell)
     }
 
