@@ -9,6 +9,7 @@ mod boot_timer;
 mod driver;
 mod far_programs;
 mod lost_ends;
+mod memory_limit;
 mod open_files;
 mod work_dir;
 
