@@ -15,7 +15,7 @@ use crate::ability::{Ability, Provider};
 use crate::aside::{leave, move_aside};
 use crate::dir::GroupDir;
 use crate::hierarchy::{Hierarchy, hierarchies};
-use crate::leaf::{Grants, Leaf, Marks, PREFIX, is_ours_or_gone};
+use crate::leaf::{Grants, Leaf, Marks, PREFIX, is_ours_or_gone, set_memory_of_first};
 use crate::mend;
 use crate::topology::format_list;
 
@@ -282,21 +282,26 @@ impl Enclosure {
         })
     }
 
-    /// Limits the memory of the whole enclosure, in MiB.
+    /// Limits the memory of the whole enclosure, in MiB, and keeps it from swap.
     ///
     /// # Errors
     /// The kernel refuses it, for instance because more is in use and cannot be given back.
     pub fn set_memory_mib(&self, mib: u64) -> Result<(), EnclosureError> {
         let bytes = mib.saturating_mul(1 << 20).to_string();
-        match self.inner.grants.of(Ability::Memory) {
-            Some((Provider::Cgroup2, dir)) => {
-                write(dir, "memory.max", &bytes, "limit the memory of all work")
+        let Some((provider, dir)) = self.inner.grants.of(Ability::Memory) else { return Ok(()) };
+        let set = match provider {
+            Provider::Cgroup2 => {
+                // Hosts without swap have no such file.
+                let _ = dir.write("memory.swap.max", "0");
+                dir.write("memory.max", &bytes)
             }
-            Some((Provider::Cgroup1, dir)) => {
-                write(dir, "memory.limit_in_bytes", &bytes, "limit the memory of all work")
-            }
-            None => Ok(()),
-        }
+            Provider::Cgroup1 => set_memory_of_first(dir, &bytes),
+        };
+        set.map_err(|source| EnclosureError {
+            what: "limit the memory of all work",
+            path: dir.path().display().to_string(),
+            source,
+        })
     }
 
     /// Kills what is in it and removes it, and has this process go back to where it was before.
