@@ -121,6 +121,7 @@ fn prepare(pipe: OwnedFd) {
     drop_privileges();
     leash::tie(pipe, || end_group());
     scheduling_class::make_session_idle();
+    scheduling_class::make_io_idle();
     // Last, for a thread that watches for the agent's end must not inherit it.
     scheduling_class::become_idle();
     panic::set_hook(Box::new(|_| {}));
