@@ -112,3 +112,14 @@ fn a_way_that_there_is_not_is_refused_with_those_that_there_are() {
     let said = run(gleaner(["doctor"]).args(["--isolation", "cgroups"]));
     said.refused(2, &["cgroups", "process-groups"]);
 }
+
+#[test]
+fn the_help_says_what_the_published_figures_of_a_release_were_taken_with() {
+    let _turn = Turn::shared();
+    let readme = include_str!("../../README.md");
+    let (_, asked) = readme.split_once("`gleaner doctor release --").expect("its command");
+    let asked = format!("--{}", asked.split('`').next().expect("its end"));
+    let help = run(gleaner(["doctor", "release"]).arg("--help")).ok();
+    let help: Vec<&str> = help.split_whitespace().collect();
+    assert!(help.join(" ").contains(&asked), "{asked}: {help:?}");
+}
