@@ -78,8 +78,9 @@ struct GametreeArgs {
 struct CommandArgs {
     #[command(flatten)]
     files: Files,
-    /// Most memory of one replica with all that it starts, in MiB; beyond, it is killed [default:
-    /// what the host has].
+    /// Most memory of one replica with all that it starts, in MiB; beyond, it is killed, or on a
+    /// host without control groups each of its processes is refused more [default: what the host
+    /// has].
     #[arg(long, value_name = "MIB")]
     memory_mib: Option<u32>,
     /// The program's absolute path and its arguments.

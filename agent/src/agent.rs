@@ -7,7 +7,9 @@
 
 mod boot_timer;
 mod driver;
+mod far_programs;
 mod lost_ends;
+mod memory_limit;
 mod open_files;
 mod work_dir;
 
@@ -48,6 +50,7 @@ use crate::tls::{TlsError, Trust, client_config};
 use crate::worker_watch::{Alive, WatchedHost, WorkerWatch, WorkerWatchError};
 use boot_timer::BootTimer;
 use driver::{Driver, Inbox};
+use far_programs::warn_of_far_programs;
 use work_dir::WorkDir;
 
 pub use work_dir::WorkDirError;
@@ -78,6 +81,7 @@ pub async fn run(
 
     check_folder("run_dir", &config.run_dir())?;
     check_folder("work_dir", &config.work_dir())?;
+    warn_of_far_programs(&config.allow_commands);
     let run_dir = RunDir::open_for_agent(config.run_dir())?;
     let work_dir = WorkDir::open(config.work_dir())?;
     let lock_file = run_dir.path().join("agent.lock");

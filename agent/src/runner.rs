@@ -121,6 +121,7 @@ fn prepare(pipe: OwnedFd) {
     drop_privileges();
     leash::tie(pipe, || end_group());
     scheduling_class::make_session_idle();
+    scheduling_class::make_io_idle();
     // Last, for a thread that watches for the agent's end must not inherit it.
     scheduling_class::become_idle();
     panic::set_hook(Box::new(|_| {}));
@@ -211,7 +212,7 @@ impl Runner {
             News::ComputedBy(gpu) => progress.say(&Reply::ComputedBy { gpu }),
         };
         let driver_mib = order.gpu.as_ref().map_or(0, |_| DRIVER_MEMORY_MIB);
-        let _limit = DataLimit::set(order.memory_mib.saturating_add(driver_mib));
+        let _limit = DataLimit::set(u64::from(order.memory_mib.saturating_add(driver_mib)));
         application::run(&mut self.folder, &self.collector, order, &mut tell)
     }
 

@@ -21,6 +21,16 @@ pub(crate) fn become_idle() {
     }
 }
 
+/// Has what this thread, and all that it will start, reads and writes wait for others' disk
+/// accesses. The kernel would do that of itself for what is in the idle class, but not for what was
+/// lifted out of it to stop, nor where that class was refused.
+#[expect(unsafe_code, reason = "a call without a safe wrapper in our dependencies")]
+pub(crate) fn make_io_idle() {
+    // Where it is refused the disk is shared as the kernel sees fit.
+    // SAFETY: the call takes three numbers and writes nothing.
+    let _ = unsafe { libc::syscall(libc::SYS_ioprio_set, IO_OF_PROCESS, SELF, IO_IDLE) };
+}
+
 /// Takes this thread out of the idle class, and out of that in which it was told to stop.
 #[cfg(feature = "wasm")]
 pub(crate) fn become_ordinary() {
@@ -80,3 +90,30 @@ pub(crate) fn let_die(pid: i32) {
 const SELF: i32 = 0;
 
 const LOWEST: i32 = 19;
+
+/// `IOPRIO_WHO_PROCESS` of the kernel's `ioprio.h`, which means one thread.
+const IO_OF_PROCESS: i32 = 1;
+/// `IOPRIO_CLASS_IDLE` there, above the thirteen bits of a level that it does not have.
+const IO_IDLE: i32 = 3 << 13;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[expect(unsafe_code, reason = "a call without a safe wrapper in our dependencies")]
+    fn io_priority() -> i64 {
+        // SAFETY: the call takes two numbers and writes nothing.
+        unsafe { libc::syscall(libc::SYS_ioprio_get, IO_OF_PROCESS, SELF) }
+    }
+
+    #[test]
+    fn disk_accesses_are_idle_without_the_idle_class() {
+        // In threads of their own: the other tests are none of its business.
+        let inherited = std::thread::spawn(|| {
+            make_io_idle();
+            assert_eq!(io_priority(), i64::from(IO_IDLE));
+            std::thread::spawn(io_priority).join().expect("no panic")
+        });
+        assert_eq!(inherited.join().expect("no panic"), i64::from(IO_IDLE));
+    }
+}

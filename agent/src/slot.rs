@@ -11,6 +11,7 @@
 //! - After a stop, nothing more is told of that replica.
 //! - What does not die in time is told of, and waited for.
 
+mod command;
 mod gpu;
 mod limits;
 mod warm_runner;
@@ -39,7 +40,7 @@ use crate::modules::Modules;
 use crate::owner::Owner;
 use crate::runner::sandbox::{Confines, user_of_slot};
 use crate::runner::{
-    ApplicationOrder, CommandLimits, CommandOrder, KernelOrder, Order, Reply, Setup, StagedInput,
+    ApplicationOrder, CommandLimits, KernelOrder, Order, Reply, Setup, StagedInput,
     discard_spooled, remove_all,
 };
 use crate::slot_table::SlotTable;
@@ -386,20 +387,9 @@ impl SlotTask {
                 Ok((Order::Kernel(KernelOrder { token, kernel, index, item }), Vec::new(), None))
             }
             Task::Command(command) => {
-                let (inputs, pins) = self.shop.fetch_inputs(&command.inputs).await?;
-                let (name, arguments) = command.argv.split_first().ok_or("no program")?;
-                let program = self.shop.commands.get(name).cloned();
-                let program = program.ok_or_else(|| format!("{name} is not allowed here"))?;
-                let order = CommandOrder {
-                    token,
-                    program,
-                    arguments: arguments.to_vec(),
-                    index,
-                    item,
-                    inputs,
-                    outputs: command.outputs.clone(),
-                };
-                Ok((Order::Command(order), pins, None))
+                let leaf = self.leaf.as_deref();
+                let (order, pins) = command::prepare(&self.shop, leaf, lease, command).await?;
+                Ok((order, pins, None))
             }
             Task::Wasm(_) => Module::prepare(&self.shop, lease, task).await,
             Task::Application(application) => {

@@ -27,6 +27,13 @@ fn each_ability_is_granted_by_something_or_missing_with_a_reason() {
             let is_missing = one["provider"].is_null();
             assert_eq!(one["why"].is_string(), is_missing, "{one}");
             assert_eq!(one["cost"].is_string(), is_missing, "{one}");
+            // What is granted needs no mending, and what is mended is mended for agents: the
+            // group of this very look is gone when it has been printed.
+            let mend = one["mend"].as_str();
+            assert!(
+                mend.is_none_or(|mend| is_missing && !mend.contains("gleaner-doctor")),
+                "{one}"
+            );
         }
     }
 }
@@ -104,4 +111,15 @@ fn a_way_that_there_is_not_is_refused_with_those_that_there_are() {
     let _turn = Turn::shared();
     let said = run(gleaner(["doctor"]).args(["--isolation", "cgroups"]));
     said.refused(2, &["cgroups", "process-groups"]);
+}
+
+#[test]
+fn the_help_says_what_the_published_figures_of_a_release_were_taken_with() {
+    let _turn = Turn::shared();
+    let readme = include_str!("../../README.md");
+    let (_, asked) = readme.split_once("`gleaner doctor release --").expect("its command");
+    let asked = format!("--{}", asked.split('`').next().expect("its end"));
+    let help = run(gleaner(["doctor", "release"]).arg("--help")).ok();
+    let help: Vec<&str> = help.split_whitespace().collect();
+    assert!(help.join(" ").contains(&asked), "{asked}: {help:?}");
 }

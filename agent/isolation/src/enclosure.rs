@@ -15,7 +15,8 @@ use crate::ability::{Ability, Provider};
 use crate::aside::{leave, move_aside};
 use crate::dir::GroupDir;
 use crate::hierarchy::{Hierarchy, hierarchies};
-use crate::leaf::{Grants, Leaf, Marks, PREFIX, is_ours_or_gone};
+use crate::leaf::{Grants, Leaf, Marks, PREFIX, is_ours_or_gone, set_memory_of_first};
+use crate::mend;
 use crate::topology::format_list;
 
 /// Which means to use.
@@ -281,21 +282,26 @@ impl Enclosure {
         })
     }
 
-    /// Limits the memory of the whole enclosure, in MiB.
+    /// Limits the memory of the whole enclosure, in MiB, and keeps it from swap.
     ///
     /// # Errors
     /// The kernel refuses it, for instance because more is in use and cannot be given back.
     pub fn set_memory_mib(&self, mib: u64) -> Result<(), EnclosureError> {
         let bytes = mib.saturating_mul(1 << 20).to_string();
-        match self.inner.grants.of(Ability::Memory) {
-            Some((Provider::Cgroup2, dir)) => {
-                write(dir, "memory.max", &bytes, "limit the memory of all work")
+        let Some((provider, dir)) = self.inner.grants.of(Ability::Memory) else { return Ok(()) };
+        let set = match provider {
+            Provider::Cgroup2 => {
+                // Hosts without swap have no such file.
+                let _ = dir.write("memory.swap.max", "0");
+                dir.write("memory.max", &bytes)
             }
-            Some((Provider::Cgroup1, dir)) => {
-                write(dir, "memory.limit_in_bytes", &bytes, "limit the memory of all work")
-            }
-            None => Ok(()),
-        }
+            Provider::Cgroup1 => set_memory_of_first(dir, &bytes),
+        };
+        set.map_err(|source| EnclosureError {
+            what: "limit the memory of all work",
+            path: dir.path().display().to_string(),
+            source,
+        })
     }
 
     /// Kills what is in it and removes it, and has this process go back to where it was before.
@@ -360,8 +366,13 @@ enum Refusal {
 impl Refusal {
     fn mend(&self) -> Option<String> {
         match self {
-            Self::NotPassedOn { why: io::ErrorKind::PermissionDenied, .. } => Some(DELEGATE.into()),
-            _ => None,
+            Self::NotPassedOn { why: io::ErrorKind::PermissionDenied, .. } => {
+                Some(mend::of_refused_passing_on())
+            }
+            Self::NoController { path, controller } => {
+                mend::of_missing_controller(Path::new(path), controller)
+            }
+            Self::NotPassedOn { .. } | Self::NoFile(_) => None,
         }
     }
 }
@@ -389,11 +400,19 @@ impl Opening {
         if wanted.is_empty() {
             return;
         }
+        if provider == Provider::Cgroup1 {
+            // A controller is in one hierarchy at a time: that the unified one refused it too is
+            // beside the point.
+            let here = |ability: &&Ability| ability.controller(Provider::Cgroup2).is_some();
+            for ability in wanted.iter().filter(here) {
+                self.missing.remove(ability);
+            }
+        }
         let dir = GroupDir::at(hierarchy.own.join(&self.name));
         let made = dir.empty().and_then(|()| GroupDir::make(dir.path().to_owned()));
         if let Err(error) = made {
             let why = format!("cannot make a group in {}: {error}", hierarchy.own.display());
-            let mend = mend_of(hierarchy, &dir, &error);
+            let mend = mend::of_refused_group(hierarchy, &error);
             wanted.into_iter().for_each(|ability| self.miss(ability, why.clone(), mend.clone()));
             return;
         }
@@ -516,15 +535,3 @@ impl Opening {
         }
     }
 }
-
-/// The command that lets this user have a group here.
-fn mend_of(hierarchy: &Hierarchy, dir: &GroupDir, error: &io::Error) -> Option<String> {
-    let user = rustix::process::geteuid().as_raw();
-    (error.kind() == io::ErrorKind::PermissionDenied).then(|| match hierarchy.provider {
-        Provider::Cgroup2 => DELEGATE.into(),
-        Provider::Cgroup1 => format!("sudo install -d -o {user} {}", dir.path().display()),
-    })
-}
-
-/// Starts an agent in a group that it may divide.
-const DELEGATE: &str = "systemd-run --user --scope -p Delegate=yes gleaner agent";

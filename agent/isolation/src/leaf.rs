@@ -260,15 +260,7 @@ impl Leaf {
                 let _ = dir.write("memory.swap.max", "0");
                 dir.write("memory.max", bytes.as_deref().unwrap_or("max"))
             }
-            Provider::Cgroup1 => {
-                let bytes = bytes.as_deref().unwrap_or("-1");
-                // The limit with swap may never be below the one without.
-                let _ = dir.write("memory.memsw.limit_in_bytes", "-1");
-                dir.write("memory.limit_in_bytes", bytes)?;
-                let _ = dir.write("memory.memsw.limit_in_bytes", bytes);
-                let _ = dir.write("memory.swappiness", "0");
-                Ok(())
-            }
+            Provider::Cgroup1 => set_memory_of_first(dir, bytes.as_deref().unwrap_or("-1")),
         }
     }
 
@@ -296,6 +288,16 @@ impl Leaf {
     pub fn remove(self) -> io::Result<()> {
         self.grants.dirs().into_iter().try_for_each(GroupDir::clear_away)
     }
+}
+
+/// Limits memory in a hierarchy of version 1, swap included where the kernel counts it.
+pub(crate) fn set_memory_of_first(dir: &GroupDir, bytes: &str) -> io::Result<()> {
+    // The limit with swap may never be below the one without.
+    let _ = dir.write("memory.memsw.limit_in_bytes", "-1");
+    dir.write("memory.limit_in_bytes", bytes)?;
+    let _ = dir.write("memory.memsw.limit_in_bytes", bytes);
+    let _ = dir.write("memory.swappiness", "0");
+    Ok(())
 }
 
 /// The folders through which a leaf, or a whole enclosure, is frozen and killed, for whoever has

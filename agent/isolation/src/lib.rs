@@ -30,6 +30,7 @@ mod enclosure;
 mod hierarchy;
 mod leaf;
 mod limits;
+mod mend;
 mod topology;
 
 pub use ability::{Ability, Provider};

@@ -22,6 +22,7 @@ use tracing::{debug, error, info, warn};
 
 use super::boot_timer::BootTimer;
 use super::lost_ends::{Ends, end_bookings};
+use super::memory_limit::MemoryLimit;
 use crate::booked_memory::today;
 use crate::harvest::{Effect, Ground, Harvest, Input};
 use crate::limits::{BATCH_MAX, FAREWELL_MS_MAX};
@@ -66,8 +67,8 @@ pub(super) struct Driver {
     look_again: Option<Time>,
     /// The number of booked cores that harvested work is kept off.
     kept_off: Option<u32>,
-    /// The limit of the memory of all harvested work that was set last, in MiB.
-    memory_limit_mib: Option<u64>,
+    /// The limit of the memory of all harvested work.
+    memory_limit: MemoryLimit,
     /// Whether this host can keep it off them.
     has_fence: bool,
 }
@@ -112,7 +113,7 @@ impl Driver {
             owes_epoch: false,
             look_again: Some(Time::ZERO),
             kept_off: None,
-            memory_limit_mib: None,
+            memory_limit: MemoryLimit::default(),
         }
     }
 
@@ -328,12 +329,10 @@ impl Driver {
             });
         }
         let most_mib = self.shop.booked_memory.harvest_mib(day, self.shop.memory_mib);
-        if self.memory_limit_mib != Some(most_mib) {
-            self.memory_limit_mib = Some(most_mib);
-            if let Err(error) = self.shop.enclosure.set_memory_mib(most_mib) {
-                // The observer ends what takes too much all the same.
-                warn!("harvested work goes without a limit of its memory: {error}");
-            }
+        let enclosure = &self.shop.enclosure;
+        if let Err(error) = self.memory_limit.keep(most_mib, |mib| enclosure.set_memory_mib(mib)) {
+            // The observer ends what takes too much all the same.
+            warn!("harvested work goes without this limit of its memory for now: {error}");
         }
     }
 

@@ -173,10 +173,19 @@ fn tree(leader: i32) -> Sum {
     while let Some(pid) = open.pop() {
         let Some(one) = process(pid) else { continue };
         sum.add(one);
-        let children = text_of(format!("/proc/{pid}/task/{pid}/children"));
-        open.extend(children.split_ascii_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
+        open.extend(children(pid));
     }
     sum
+}
+
+/// What a process started, whichever of its threads it was.
+fn children(pid: i32) -> Vec<i32> {
+    let mut found = Vec::new();
+    for thread in std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
+        let list = text_of(thread.path().join("children"));
+        found.extend(list.split_ascii_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
+    }
+    found
 }
 
 fn process(pid: i32) -> Option<Sum> {
@@ -293,5 +302,23 @@ mod tests {
         assert!(cpu.own_active() >= 1 && cpu.own_memory_mib() > 0);
         cpu.look(&uses.map(|group| GroupUse { frozen: true, ..group }));
         assert_eq!(cpu.own_active(), 0);
+    }
+
+    #[test]
+    fn what_another_thread_started_is_part_of_its_process_too() {
+        let (tell, told) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        // Its children are another thread's once it has ended.
+        let thread = std::thread::spawn(move || {
+            let mut child = Command::new("/bin/sleep").arg("1000").spawn().expect("starts");
+            tell.send(child.id().cast_signed()).expect("the test waits");
+            let _ = ended.recv();
+            child.kill().and_then(|()| child.wait()).expect("ours");
+        });
+        let child = told.recv().expect("it starts one");
+        let found = children(std::process::id().cast_signed());
+        drop(end);
+        thread.join().expect("no panic");
+        assert!(found.contains(&child), "{child} of {found:?}");
     }
 }

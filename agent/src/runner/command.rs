@@ -17,6 +17,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::capture::{CaptureError, Printed, Running, capture};
 use super::children_cpu::children_cpu_us;
+use super::data_limit::DataLimit;
 use super::folder::TaskFolder;
 use super::order::CommandLimits;
 use super::outputs::{Collector, copy_hashed};
@@ -153,6 +154,7 @@ impl Attempt<'_> {
             let mut command = Command::new(&order.program);
             command.args(arguments).env_clear().envs(environment);
             command.env("HOME", folder).env("TMPDIR", tmp).current_dir(folder);
+            let _limit = order.data_mib.map(DataLimit::set);
             // No `pre_exec`: it would make the standard library fork where it can do better.
             let child = command
                 .stdin(Stdio::null())
@@ -169,6 +171,7 @@ impl Attempt<'_> {
             environment: &environment,
             folder,
             tmp,
+            data_mib: order.data_mib,
         };
         let started = sandbox.start(&cell);
         started.map(Process::Confined).map_err(|error| explain(&order.program, &error))

@@ -7,15 +7,16 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::limits::RUNNER_MEMORY_MIB;
 
-/// While it lives, this process gets so much memory beyond what it has; who asks for more ends it.
+/// While it lives, this process gets so much memory beyond what it has; a kernel that asks for more
+/// ends it. What it starts meanwhile gets no more than that either, each process for itself.
 pub(super) struct DataLimit(Rlimit);
 
 impl DataLimit {
     /// Sets it, in MiB.
-    pub(super) fn set(memory_mib: u32) -> Self {
+    pub(super) fn set(memory_mib: u64) -> Self {
         let before = getrlimit(Resource::Data);
         let held = held_bytes().unwrap_or(RUNNER_MEMORY_MIB << 20);
-        let most = held.saturating_add(u64::from(memory_mib) << 20);
+        let most = held.saturating_add(memory_mib.saturating_mul(1 << 20));
         // Never more than there was.
         let most = before.maximum.map_or(most, |maximum| most.min(maximum));
         let limit = Rlimit { current: Some(most), maximum: before.maximum };

@@ -105,6 +105,8 @@ pub(crate) struct CommandOrder {
     pub(crate) inputs: Vec<StagedInput>,
     /// Files that it writes.
     pub(crate) outputs: Vec<String>,
+    /// Memory that each of its processes may have, in MiB; none for no limit.
+    pub(crate) data_mib: Option<u64>,
 }
 
 /// A file of the input cache that a task reads.

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use gleaner_hooks::{SchedulingClass, set_scheduling_class};
 use gleaner_protocol::control::{AgentMessage, BrokerMessage, ReleaseReason};
 use gleaner_protocol::job::Task;
 use gleaner_protocol::limits::INLINE_BYTES_MAX;
@@ -10,10 +11,12 @@ use gleaner_protocol::{Content, Digest};
 use crate::Story;
 use crate::agent::{AgentThread, Folders, block_on};
 use crate::broker::{Broker, Session, command, command_with, failure, output, script, text};
+use crate::module_lives::abort;
 use crate::watch::{marked, members, wait_for_end, wait_until};
 
 pub(crate) const STORIES: &[Story] = &[
     ("a_command_gets_its_index_and_item_and_nothing_else", index_and_item),
+    ("a_commands_disk_accesses_are_idle_whatever_its_class", idle_for_disks),
     ("a_commands_folder_is_its_own_and_empty", a_folder_of_its_own),
     ("inputs_are_fetched_checked_and_cached", inputs_are_fetched_checked_and_cached),
     ("large_outputs_are_stored_before_the_report", large_outputs_are_stored),
@@ -56,6 +59,34 @@ fn index_and_item() {
         let idle = session.perform(script("cut -d' ' -f41 /proc/$$/stat"), None).await;
         assert_eq!(text(&idle, "stdout"), "5\n");
     });
+}
+
+fn idle_for_disks() {
+    with_agent(async |folders, _, session| {
+        let marker = format!("1000.9{}", std::process::id());
+        let tokens = session.give(script(&format!("sleep {marker}; true")), &[None]).await;
+        let its = || -> Vec<i32> {
+            let name = |pid: &i32| fs::read_to_string(format!("/proc/{pid}/comm"));
+            let is_it = |pid: &i32| name(pid).is_ok_and(|name| name == "sleep\n");
+            marked(&marker).into_iter().filter(is_it).collect()
+        };
+        wait_until("its command", || !its().is_empty());
+        for pid in [folders.groups(), its()].concat() {
+            // Out of the idle class, from which the kernel would conclude as much.
+            let _ = set_scheduling_class(pid, SchedulingClass::Ordinary);
+            assert_eq!(io_class(pid), IO_CLASS_IDLE, "process {pid}");
+        }
+        abort(session, tokens[0]).await;
+    });
+}
+
+/// `IOPRIO_CLASS_IDLE` of the kernel's `ioprio.h`.
+const IO_CLASS_IDLE: i64 = 3;
+
+#[expect(unsafe_code, reason = "a call without a safe wrapper in our dependencies")]
+fn io_class(pid: i32) -> i64 {
+    // SAFETY: the call takes two numbers and writes nothing; 1 stands for a process.
+    unsafe { libc::syscall(libc::SYS_ioprio_get, 1, pid) >> 13 }
 }
 
 fn a_folder_of_its_own() {

@@ -36,6 +36,7 @@ pub(crate) const STORIES: &[Story] = &[
     ("a_module_saves_beside_a_render_before_it_goes", a_module_saves_before_it_goes),
     ("a_fork_bomb_ends_at_its_limit", a_fork_bomb_ends_at_its_limit),
     ("a_memory_hog_is_killed_at_the_limit_of_its_job", a_memory_hog_is_killed),
+    ("a_memory_hog_without_a_group_is_refused_its_memory", a_memory_hog_is_refused),
     ("what_runs_is_limited_until_it_ends", what_runs_is_limited),
     ("a_pause_holds_what_has_left_its_session_too", a_pause_holds_runaways),
 ];
@@ -330,6 +331,14 @@ fn a_fork_bomb_ends_at_its_limit() {
     });
 }
 
+/// A script that may have so much memory, in MiB.
+fn limited(text: &str, mib: u32) -> Task {
+    match script(text) {
+        Task::Command(task) => Task::Command(CommandTask { memory_mib: Some(mib), ..task }),
+        other => panic!("{other:?}"),
+    }
+}
+
 fn a_memory_hog_is_killed() {
     for isolation in enclosing().into_iter().filter(|way| grants(*way, Ability::Memory)) {
         block_on(async {
@@ -338,10 +347,6 @@ fn a_memory_hog_is_killed() {
             let config = folders.config(&broker.address, 1);
             let _agent = AgentThread::start(gleaner_agent::Config { isolation, ..config });
             let (mut session, _) = broker.welcome().await;
-            let limited = |text: &str, mib| match script(text) {
-                Task::Command(task) => Task::Command(CommandTask { memory_mib: Some(mib), ..task }),
-                other => panic!("{other:?}"),
-            };
             // What it starts counts too, and its buffer is larger than the limit.
             let hog = "dd if=/dev/zero of=/dev/null bs=512M count=1 || exit 7";
             let report = session.perform(limited(hog, 128), None).await;
@@ -350,6 +355,31 @@ fn a_memory_hog_is_killed() {
             session.perform(limited("true", 16), None).await;
             // The limit was that job's alone.
             session.perform(script(hog), None).await;
+        });
+    }
+}
+
+fn a_memory_hog_is_refused() {
+    // Within walls, whatever this host has of them, and without any.
+    for confine in [Confine::Available, Confine::Off] {
+        block_on(async {
+            let folders = Folders::new();
+            let mut broker = Broker::start().await;
+            let mut config = folders.config(&broker.address, 1);
+            config.isolation = Isolation::ProcessGroups;
+            config.commands = CommandRules { confine, ..CommandRules::default() };
+            let _agent = AgentThread::start(config);
+            let (mut session, _) = broker.welcome().await;
+            let hog = "dd if=/dev/zero of=/dev/null bs=512M count=1 || exit 7";
+            let report = session.perform(limited(hog, 128), None).await;
+            let said = failure(&report);
+            assert!(said.contains("exit code 7") && said.contains("memory"), "{confine:?}: {said}");
+            session.perform(limited("true", 16), None).await;
+            // The limit was that job's alone; this one has what all harvested work may take.
+            session.perform(script(hog), None).await;
+            let most = session.perform(script("ulimit -d"), None).await;
+            let most = text(&most, "stdout").trim().parse::<u64>();
+            assert!(most.is_ok_and(|kib| kib > 512 << 10), "{confine:?}: no limit at all");
         });
     }
 }

@@ -144,8 +144,8 @@ pub struct CommandTask {
     #[serde(default)]
     pub outputs: Vec<String>,
     /// Most memory that one replica may take with all that it starts, the page cache of its files
-    /// included, in MiB. It is killed beyond, on hosts that can say how much that is; no limit of
-    /// its own where not given.
+    /// included, in MiB. It is killed beyond, on hosts that can say how much that is; on others each
+    /// of its processes is refused more than that. No limit of its own where not given.
     #[serde(default)]
     pub memory_mib: Option<u32>,
 }

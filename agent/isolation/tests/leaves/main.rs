@@ -120,6 +120,33 @@ fn limits_hold_and_may_change_while_it_works() {
 }
 
 #[test]
+fn what_limits_the_memory_of_the_whole_keeps_it_from_swap_too() {
+    for (choice, enclosed) in freezing("swap") {
+        enclosed.0.set_memory_mib(64).expect("nothing is in it");
+        enclosed.0.set_memory_mib(96).expect("nothing is in it");
+        let read = |file: &str| -> Vec<String> {
+            let files = enclosed.0.paths().map(|path| path.join(file));
+            let texts = files.filter_map(|file| fs::read_to_string(file).ok());
+            texts.map(|text| text.trim().to_owned()).collect()
+        };
+        let bytes = (96_u64 << 20).to_string();
+        // Files that this kernel does not have say nothing.
+        for (file, wanted) in [
+            ("memory.max", &*bytes),
+            ("memory.swap.max", "0"),
+            ("memory.limit_in_bytes", &*bytes),
+            ("memory.memsw.limit_in_bytes", &*bytes),
+            ("memory.swappiness", "0"),
+        ] {
+            let said = read(file);
+            assert!(said.iter().all(|text| text == wanted), "{choice:?}: {file} is {said:?}");
+        }
+        let limits = [read("memory.max"), read("memory.limit_in_bytes")].concat();
+        assert_eq!(limits.is_empty(), !enclosed.grants(Ability::Memory), "{choice:?}");
+    }
+}
+
+#[test]
 fn without_control_groups_there_is_no_leaf_and_each_ability_is_missing_with_a_reason() {
     let enclosed = Enclosed::open(Choice::ProcessGroups, "none");
     assert!(enclosed.0.leaf("0").expect("nothing to fail").is_none());

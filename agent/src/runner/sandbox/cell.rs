@@ -12,7 +12,9 @@ use std::process::ExitStatus;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open, waitpid};
+use rustix::process::{
+    Pid, PidfdFlags, Resource, Signal, WaitOptions, getrlimit, kill_process, pidfd_open, waitpid,
+};
 use rustix::thread::{Gid, Uid};
 use thiserror::Error;
 
@@ -36,6 +38,8 @@ pub(crate) struct CellOrder<'a> {
     pub(crate) folder: &'a Path,
     /// Its folder for passing things.
     pub(crate) tmp: &'a Path,
+    /// Memory that each of its processes may have, in MiB; none for no limit.
+    pub(crate) data_mib: Option<u64>,
 }
 
 /// A command behind its walls.
@@ -134,6 +138,7 @@ impl Sandbox {
             folder: c_path(&folder).map_err(prepare("name its folder"))?,
             user: identity.is_other.then_some(user),
             processes: self.counts_processes.then_some(u64::from(TASK_PROCESSES_MAX)),
+            data_bytes: order.data_mib.map(data_bytes),
             rules,
             filter: self.filter.clone(),
             streams,
@@ -185,6 +190,12 @@ impl Sandbox {
         };
         rules(&Files { read: &read, own: &own, devices: &devices }, scope)
     }
+}
+
+/// So many MiB, and never more than this process may have itself.
+fn data_bytes(mib: u64) -> u64 {
+    let bytes = mib.saturating_mul(1 << 20);
+    getrlimit(Resource::Data).maximum.map_or(bytes, |most| bytes.min(most))
 }
 
 fn rooms(root: &NewRoot, order: &CellOrder<'_>, fresh_proc: bool) -> io::Result<Rooms> {

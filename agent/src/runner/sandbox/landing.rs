@@ -116,6 +116,8 @@ pub(super) struct Landing {
     pub(super) user: Option<(Uid, Gid)>,
     /// Processes that this user may have, where they can be told from others'.
     pub(super) processes: Option<u64>,
+    /// Memory that each of its processes may have, in bytes, where nothing else limits it.
+    pub(super) data_bytes: Option<u64>,
     /// Landlock's rules.
     pub(super) rules: Option<OwnedFd>,
     /// The filter; empty for none.
@@ -185,9 +187,12 @@ fn descend(landing: &Landing) -> Result<i32, Failed> {
         enter(rooms)?;
     }
     give_up_rights(landing)?;
-    if let Some(most) = landing.processes {
-        let limit = Rlimit { current: Some(most), maximum: Some(most) };
-        setrlimit(Resource::Nproc, limit).map_err(|errno| (Step::Limits, errno))?;
+    for (what, most) in [(Resource::Nproc, landing.processes), (Resource::Data, landing.data_bytes)]
+    {
+        if most.is_some() {
+            let limit = Rlimit { current: most, maximum: most };
+            setrlimit(what, limit).map_err(|errno| (Step::Limits, errno))?;
+        }
     }
     if let Some(rules) = &landing.rules {
         restrict(rules.as_raw_fd()).map_err(|errno| (Step::Landlock, errno))?;

@@ -215,8 +215,14 @@ fn start_and_end(confines: Confines, base: &Path) -> Result<(), String> {
         std::fs::create_dir_all(path).map_err(say)?;
     }
     let sandbox = Sandbox::raise(confines, base)?;
-    let order =
-        CellOrder { program: None, arguments: &[], environment: &[], folder: &folder, tmp: &tmp };
+    let order = CellOrder {
+        program: None,
+        arguments: &[],
+        environment: &[],
+        folder: &folder,
+        tmp: &tmp,
+        data_mib: None,
+    };
     let cell = sandbox.start(&order).map_err(|error| error.to_string())?;
     let status = cell.wait().map_err(|error| error.to_string())?;
     if status.success() { Ok(()) } else { Err(format!("a trial's command ended with {status}")) }
