@@ -102,14 +102,13 @@ impl Ours {
     /// Lines 16 to 22.
     fn schedule_cached_batch(&mut self, now: Time, next: Time) {
         for node in 0..self.board.node_count() {
-            if !self.board.is_up(node) {
+            let tables = &self.board.tables;
+            if !self.board.is_up(node) || tables.available(node) >= next {
                 continue;
             }
-            let tables = &self.board.tables;
-            let is_here =
-                |chunk: &Option<ChunkIx>| chunk.is_none_or(|chunk| tables.is_held(chunk, node));
-            let cached: Vec<_> =
-                self.batch.keys().filter(|chunk| is_here(chunk)).copied().collect();
+            let mut cached: Vec<_> = tables.kept(node).map(Some).chain([None]).collect();
+            cached.retain(|chunk| self.batch.contains_key(chunk));
+            cached.sort_unstable();
             for chunk in cached {
                 while self.board.tables.available(node) < next
                     && let Some(task) = self.pop(chunk)
@@ -123,6 +122,10 @@ impl Ours {
     /// Lines 23 to 31.
     fn schedule_other_batch(&mut self, now: Time, next: Time) {
         let tables = &self.board.tables;
+        let mut nodes = 0..self.board.node_count();
+        if !nodes.any(|node| self.board.is_up(node) && tables.available(node) < next) {
+            return;
+        }
         let mut order: Vec<_> = self.batch.keys().copied().collect();
         order.sort_by_key(|chunk| chunk.map_or(0, |chunk| tables.holder_count(chunk)));
         let mut order = order.into_iter().peekable();

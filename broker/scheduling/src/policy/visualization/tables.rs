@@ -112,6 +112,11 @@ impl Tables {
         self.chunks[chunk.get()].is_held(node)
     }
 
+    /// The chunks whose `Cache[c]` has the node, in no order that means anything.
+    pub(super) fn kept(&self, node: usize) -> impl Iterator<Item = ChunkIx> + '_ {
+        self.nodes[node].kept.items()
+    }
+
     /// What a task on this chunk takes on this node: *t_io* + α, where the first is left out if
     /// the node has the chunk.
     pub(super) fn predicted(&self, chunk: Option<ChunkIx>, node: usize) -> Span {
