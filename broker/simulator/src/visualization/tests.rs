@@ -113,7 +113,9 @@ fn only_a_run_that_measures_tells_what_scheduling_costs() {
     let order =
         Order { settings: &settings, seed: 1, policies: &["ours", "gleaner"], measure: true };
     let outcome = FOURTH.run(&order, &Quiet).expect("a run");
-    assert!(number(&outcome, "ours", "scheduling_us_per_job") > 0.0);
+    for metric in ["scheduling_us_per_job", "serving_us_per_job"] {
+        assert!(number(&outcome, "ours", metric) > 0.0, "{metric}");
+    }
     let order = Order { measure: false, ..order };
     let outcome = FOURTH.run(&order, &Quiet).expect("a run");
     assert!(!outcome.policies[0].1.contains_key("scheduling_us_per_job"));

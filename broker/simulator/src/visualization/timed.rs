@@ -11,42 +11,57 @@ use gleaner_scheduling::{
 use rustix::time::{ClockId, clock_gettime};
 
 /// The time that was spent in a policy, in nanoseconds.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Spent(Arc<AtomicU64>);
+#[derive(Debug, Default)]
+pub(super) struct Spent {
+    scheduling: AtomicU64,
+    serving: AtomicU64,
+}
 
 impl Spent {
-    /// In microseconds.
-    pub(super) fn micros(&self) -> f64 {
-        self.0.load(Ordering::Relaxed) as f64 / 1e3
+    /// Admitting, taking note and planning, in microseconds.
+    pub(super) fn scheduling_micros(&self) -> f64 {
+        self.scheduling.load(Ordering::Relaxed) as f64 / 1e3
+    }
+
+    /// Serving hosts that ask, in microseconds: what was scheduled is leased, which is mostly the
+    /// core's work and the same under every policy. One that decides only then, as `fs` does,
+    /// does it here.
+    pub(super) fn serving_micros(&self) -> f64 {
+        self.serving.load(Ordering::Relaxed) as f64 / 1e3
     }
 }
 
-/// A policy under a stopwatch: admitting, taking note and planning count. What reading the clock
-/// itself takes is measured beforehand and left out.
+/// A policy under a stopwatch. What reading the clock itself takes is measured beforehand and
+/// left out.
 pub(super) struct Timed {
     policy: Box<dyn Policy>,
-    spent: Spent,
+    spent: Arc<Spent>,
     clock_ns: u64,
 }
 
 impl Timed {
-    pub(super) fn new(policy: Box<dyn Policy>) -> (Self, Spent) {
-        let spent = Spent::default();
-        (Self { policy, spent: spent.clone(), clock_ns: reading_ns() }, spent)
+    pub(super) fn new(policy: Box<dyn Policy>) -> (Self, Arc<Spent>) {
+        let spent = Arc::<Spent>::default();
+        (Self { policy, spent: Arc::clone(&spent), clock_ns: reading_ns() }, spent)
     }
 
     fn measure<R>(&mut self, work: impl FnOnce(&mut dyn Policy) -> R) -> R {
+        let (result, took) = self.clocked(work);
+        self.spent.scheduling.fetch_add(took, Ordering::Relaxed);
+        result
+    }
+
+    fn clocked<R>(&mut self, work: impl FnOnce(&mut dyn Policy) -> R) -> (R, u64) {
         let before = now();
         let result = work(self.policy.as_mut());
-        let took = nanos_since(before).saturating_sub(self.clock_ns);
-        self.spent.0.fetch_add(took, Ordering::Relaxed);
-        result
+        (result, nanos_since(before).saturating_sub(self.clock_ns))
     }
 }
 
-/// CPU time of this thread, in nanoseconds: others on the machine do not count.
+/// In nanoseconds. CPU time of the thread would leave out what others on the machine take, but
+/// asking for it is a call of the kernel, which takes longer than most calls of a policy.
 fn now() -> u64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let time = clock_gettime(ClockId::Monotonic);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
@@ -70,11 +85,20 @@ impl Policy for Timed {
     }
 
     fn observe(&mut self, now: Time, farm: &Farm, change: Change) {
+        // No policy of this family does anything then: the clock would be all that is measured.
+        if let Change::JobTouched(_) = change {
+            return self.policy.observe(now, farm, change);
+        }
         self.measure(|policy| policy.observe(now, farm, change));
     }
 
     fn plan(&mut self, desk: &mut Desk<'_>, trigger: Trigger) {
-        self.measure(|policy| policy.plan(desk, trigger));
+        let ((), took) = self.clocked(|policy| policy.plan(desk, trigger));
+        let spent = match trigger {
+            Trigger::Host(_) => &self.spent.serving,
+            Trigger::Work | Trigger::Deadline => &self.spent.scheduling,
+        };
+        spent.fetch_add(took, Ordering::Relaxed);
     }
 
     fn begins(&self, spec: &JobSpec) -> Begins {
