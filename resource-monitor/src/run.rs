@@ -172,10 +172,7 @@ fn read_certificates(path: &Path) -> Result<Vec<reqwest::Certificate>, RunError>
 }
 
 /// The administrator's token and that of hooks, which must differ from each other and from everybody's.
-fn other_tokens(
-    config: &Config,
-    everybodys: Option<&str>,
-) -> Result<[Option<Token>; 2], RunError> {
+fn other_tokens(config: &Config, everybodys: Option<&str>) -> Result<[Option<Token>; 2], RunError> {
     let mut known: Vec<(&'static str, String)> = Vec::new();
     known.extend(everybodys.map(|token| ("token_file", token.to_owned())));
     let mut read = |key: &'static str, path: &Option<PathBuf>| {

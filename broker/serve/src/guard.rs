@@ -71,12 +71,7 @@ impl Guard {
         ))
     }
 
-    fn check_token(
-        &self,
-        method: &Method,
-        path: &str,
-        headers: &HeaderMap,
-    ) -> Result<(), Problem> {
+    fn check_token(&self, method: &Method, path: &str, headers: &HeaderMap) -> Result<(), Problem> {
         let Some(token) = &self.token else { return Ok(()) };
         match shown_token(headers) {
             Some(shown) if token.matches(shown) => Ok(()),
