@@ -1,10 +1,11 @@
-//! The binary form of messages and records: a version byte, then postcard.
+//! The binary form of messages: a version byte, then postcard. What is stored has a form of its own
+//! ([`stored`](crate::stored)).
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
-/// Version of every binary message and record.
+/// Version of every binary message.
 pub const VERSION: u8 = 4;
 
 /// Why bytes are no message.

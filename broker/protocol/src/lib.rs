@@ -7,7 +7,8 @@
 //! holds data and checks, no behaviour: agent, monitor and hooks know this crate and nothing
 //! else of the broker.
 //!
-//! Binary messages are postcard behind a version byte ([`codec`]); HTTP bodies are JSON.
+//! Binary messages are postcard behind a version byte ([`codec`]), and so is what the broker stores,
+//! with a version of its own ([`stored`]); HTTP bodies are JSON.
 //! Bounds on sizes and counts stand in [`limits`].
 
 pub mod api;
@@ -17,6 +18,7 @@ pub mod farm;
 pub mod job;
 pub mod limits;
 pub mod recording;
+pub mod stored;
 
 mod booking_name;
 mod digest;

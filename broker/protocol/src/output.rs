@@ -5,9 +5,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::codec;
 use crate::limits::{BLOB_BYTES_MAX, INLINE_BYTES_MAX, NAME_BYTES_MAX, OUTPUT_FILES_MAX};
-use crate::{Digest, limits};
+use crate::{Digest, limits, stored};
 
 /// One file's content: itself where it is small, else its address.
 ///
@@ -116,7 +115,7 @@ impl Manifest {
     /// The encoding that is hashed and stored.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        codec::encode(self)
+        stored::encode(self)
     }
 
     /// The vote: the hash of [`Manifest::encode`].

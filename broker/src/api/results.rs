@@ -1,7 +1,7 @@
 //! `/v1/jobs/{job}/results`: what was decided.
 
 use gleaner_protocol::api::{ResultFile, ResultState, WorkunitResult};
-use gleaner_protocol::{Content, Digest, JobId, Manifest, codec};
+use gleaner_protocol::{Content, Digest, JobId, Manifest, stored};
 use gleaner_scheduling::Core;
 use gleaner_serve::Problem;
 use serde::Deserialize;
@@ -53,7 +53,7 @@ pub(crate) fn manifest(small_blobs: &SmallBlobs, digest: Digest) -> Result<Manif
     let lost = |why: String| format!("output {digest} cannot be read: {why}");
     let encoded = small_blobs.get(&digest).map_err(|error| lost(error.chain()))?;
     let encoded = encoded.ok_or_else(|| lost("it is not in the store".into()))?;
-    codec::decode(&encoded).map_err(|error| lost(error.to_string()))
+    stored::decode(&encoded).map_err(|error| lost(error.to_string()))
 }
 
 async fn list_results(api: Api, (job, page): (String, Page)) -> Result<Response, Problem> {

@@ -1,6 +1,6 @@
 //! Facts packed into journal records and snapshot chunks, none of them too long for the store.
 
-use gleaner_protocol::codec;
+use gleaner_protocol::stored;
 use gleaner_scheduling::Fact;
 
 use crate::limits::RECORD_FACTS_MAX;
@@ -15,12 +15,12 @@ pub fn pack(facts: impl IntoIterator<Item = Fact>) -> Vec<Vec<u8>> {
         let is_large = matches!(fact, Fact::JobAccepted { .. });
         open.push(fact);
         if is_large || open.len() == RECORD_FACTS_MAX {
-            records.push(codec::encode(&open));
+            records.push(stored::encode(&open));
             open.clear();
         }
     }
     if !open.is_empty() {
-        records.push(codec::encode(&open));
+        records.push(stored::encode(&open));
     }
     records
 }
@@ -42,7 +42,7 @@ mod tests {
     }
 
     fn unpack(records: &[Vec<u8>]) -> Vec<Fact> {
-        let decode = |record: &Vec<u8>| codec::decode::<Vec<Fact>>(record).expect("our own");
+        let decode = |record: &Vec<u8>| stored::decode::<Vec<Fact>>(record).expect("our own");
         records.iter().flat_map(decode).collect()
     }
 

@@ -1,6 +1,6 @@
 //! From the journal back to a core that goes on where the last one stopped.
 
-use gleaner_protocol::codec::{self, DecodeError};
+use gleaner_protocol::stored::{self, StoredError};
 use gleaner_scheduling::{Core, CoreConfig, Effect, Fact, RestoreError, TokenKey};
 use thiserror::Error;
 
@@ -11,7 +11,7 @@ use crate::store::{DataFolder, Recovered, Replayed, SledJournal, StoreError, Sto
 pub enum RecordError {
     /// It cannot be decoded.
     #[error(transparent)]
-    Decode(#[from] DecodeError),
+    Decode(#[from] StoredError),
     /// It contradicts those before it.
     #[error(transparent)]
     Restore(#[from] RestoreError),
@@ -34,7 +34,7 @@ impl Recovery {
     /// # Errors
     /// It means nothing.
     pub fn take(&mut self, record: &[u8]) -> Result<(), RecordError> {
-        let facts: Vec<Fact> = codec::decode(record)?;
+        let facts: Vec<Fact> = stored::decode(record)?;
         Ok(facts.into_iter().try_for_each(|fact| self.core.restore(fact))?)
     }
 
@@ -66,4 +66,38 @@ pub(crate) fn recover(
     })?;
     let (core, added) = recovery.finish(recovered.incarnation, recovered.token_key);
     Ok((core, journal, recovered, added))
+}
+
+#[cfg(test)]
+mod tests {
+    use gleaner_protocol::stored::RECORD_VERSION;
+    use gleaner_scheduling::PolicyName;
+
+    use super::*;
+    use crate::store::{Commit, Journal};
+
+    #[test]
+    fn a_record_of_another_release_is_named_with_its_folder_and_what_to_do() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let recovered = || {
+            let options = StoreOptions { min_free_bytes: 1 << 20, ..StoreOptions::default() };
+            let opened = DataFolder::open(folder.path()).expect("free");
+            recover(opened, options, &CoreConfig::background(PolicyName::Gleaner))
+        };
+        let (_, mut journal, ..) = recovered().expect("a new store");
+        let mut record = stored::encode(&Vec::<Fact>::new());
+        record[0] = RECORD_VERSION + 1;
+        let commit = Commit { records: vec![&record[..]], small_blobs: vec![] };
+        journal.append(&commit).expect("a healthy store");
+        drop(journal);
+        let error = recovered().err().expect("another release").chain();
+        for words in [
+            folder.path().to_str().expect("a plain path"),
+            "record of sequence 1",
+            &format!("its version is {}", RECORD_VERSION + 1),
+            "run the release that wrote it",
+        ] {
+            assert!(error.contains(words), "{words}: {error}");
+        }
+    }
 }
