@@ -139,7 +139,10 @@ pub(crate) const CLEAR_UP_PAUSE_MS: u64 = 10;
 pub(crate) const LOGIND_ANSWER_MS_MAX: u64 = 500;
 /// How long the answer to a hook waits for what is frozen to come to rest, in milliseconds.
 pub(crate) const SETTLE_MS_MAX: u64 = 4;
-/// Pause between two looks at that, in microseconds.
+/// How long the answer to a hook waits until what has left its group is found, in milliseconds:
+/// where there is no freezer, over all groups together.
+pub(crate) const HURRY_MS_MAX: u64 = 2;
+/// Pause between two looks at whether what is frozen has come to rest, in microseconds.
 pub(crate) const SETTLE_PAUSE_US: u64 = 100;
 /// After how long what has not come to rest by then is put before all others to do so, in
 /// microseconds: who leads a group was when it was told to stop.
@@ -172,6 +175,9 @@ pub(crate) const PROCESS_NAME_BYTES_MAX: usize = 15;
 pub(crate) const BOOKED_MEMORY_DAYS: u64 = 30;
 /// Memory that harvested work gets however much renders book, in thousandths of the host's.
 pub(crate) const HARVEST_MEMORY_PERMILLE_MIN: u64 = 100;
+/// How long the limit of the memory of all harvested work is left alone where it was refused, in
+/// milliseconds.
+pub(crate) const MEMORY_LIMIT_REST_MS: u64 = 10_000;
 /// Memory that all harvested work leaves to the rest of the host, in thousandths of it.
 pub(crate) const MEMORY_LEFT_PERMILLE: u64 = 100;
 /// Most that the files of one command may hold together, in MiB, where the owner says nothing.

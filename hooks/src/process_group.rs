@@ -111,14 +111,21 @@ pub fn freeze(pgid: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// As [`freeze`]; the leader's family is looked for no longer than until then.
+/// As [`freeze`]; the leader's family is looked for no longer than until then. False where there
+/// was more of it, for which there is [`stop_stragglers`].
 ///
 /// # Errors
 /// As [`freeze`].
-pub fn freeze_until(pgid: i32, until: Time) -> io::Result<()> {
+pub fn freeze_until(pgid: i32, until: Time) -> io::Result<bool> {
     tell_to_stop(pgid)?;
-    stop_family(pgid, &mut Walk::until(until));
-    Ok(())
+    let mut walk = Walk::until(until);
+    stop_family(pgid, &mut walk);
+    Ok(!walk.is_over())
+}
+
+/// Stops what the leader of a stopped group has started elsewhere.
+pub fn stop_stragglers(pgid: i32) {
+    stop_family(pgid, &mut Walk::patient());
 }
 
 /// Stops every process of a group where it stands, and has its leader do so at once. Takes the

@@ -282,7 +282,7 @@ impl Driver {
     }
 
     /// Reads the run folder and has it obeyed.
-    fn look_at_run_dir(&mut self, mut stopped: Vec<LeaseToken>, parked: Vec<LeaseToken>) {
+    fn look_at_run_dir(&mut self, mut stopped: Vec<LeaseToken>, mut parked: Vec<LeaseToken>) {
         if self.owes_epoch {
             match self.shop.run_dir.raise_epoch() {
                 Ok(epoch) => {
@@ -314,6 +314,10 @@ impl Driver {
             ground.has_fence = self.has_fence && self.kept_off == Some(ground.booked);
         }
         self.look_again = ground.is_none().then(|| boottime() + LOOK_AGAIN);
+        // What a release has stopped and has not told of yet: to believe that it runs would end
+        // others in its place.
+        stopped.extend(self.shop.table.stopped_tokens());
+        parked.extend(self.shop.table.parked_tokens());
         self.handle(Input::Ground { ground, stopped, parked });
     }
 
@@ -330,7 +334,8 @@ impl Driver {
         }
         let most_mib = self.shop.booked_memory.harvest_mib(day, self.shop.memory_mib);
         let enclosure = &self.shop.enclosure;
-        if let Err(error) = self.memory_limit.keep(most_mib, |mib| enclosure.set_memory_mib(mib)) {
+        let set = |mib| enclosure.set_memory_mib(mib);
+        if let Err(error) = self.memory_limit.keep(boottime(), most_mib, set) {
             // The observer ends what takes too much all the same.
             warn!("harvested work goes without this limit of its memory for now: {error}");
         }

@@ -43,15 +43,16 @@ impl SlotTable {
     pub(crate) fn note_gpu(&self, is_left: bool) -> Vec<LeaseToken> {
         let mut inner = self.lock();
         inner.gpu.is_booked = !is_left;
-        let doomed = if is_left { Vec::new() } else { inner.on_gpu() };
-        for (_, slot) in &doomed {
-            inner.doom(*slot);
-        }
+        let ended = if is_left { Vec::new() } else { inner.on_gpu() };
+        let doomed = inner.doom_all(&ended);
         drop(inner);
         if !doomed.is_empty() {
-            self.kill_frozen();
+            // To come to rest and to die take a little of a core, which idle work does not get
+            // beside a render.
+            self.idleness.set(false);
+            doomed.kill_waiting();
         }
-        doomed.into_iter().map(|(token, _)| token).collect()
+        ended.into_iter().map(|(token, _)| token).collect()
     }
 
     /// Gives it to the replica that runs in a slot, if it can be had.
@@ -113,9 +114,10 @@ impl Inner {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Room;
     use super::super::tests::{EPOCH, NEXT, Sleeper, open, token};
+    use super::super::{Room, Upkeep};
     use super::*;
+    use gleaner_protocol::boottime;
 
     fn at(seconds: u64) -> Time {
         Time::from_micros(seconds * 1_000_000)
@@ -211,6 +213,38 @@ mod tests {
     }
 
     #[test]
+    fn what_has_the_gpu_and_is_in_the_way_of_memory_too_is_told_of_once() {
+        let (table, sleepers) = running(false);
+        table.give_gpu(Gpus::Idle);
+        assert!(table.take_gpu(at(5), 0, token(0)));
+        let upkeep = |sleeper: &Sleeper| Upkeep {
+            pgid: sleeper.pgid(),
+            cpu: Span::from_secs(1),
+            memory_mib: 500,
+        };
+        table.note_upkeep(at(6), &sleepers.each_ref().map(upkeep));
+        let frozen = table.freeze(Some(NEXT), Room { slots: 2, memory_mib: Some(600), gpu: false });
+        assert_eq!((frozen.tokens, frozen.count), (vec![token(0)], 1), "there is memory for one");
+        let frozen = table.freeze(Some(NEXT), Room { slots: 2, memory_mib: Some(0), gpu: false });
+        assert_eq!((frozen.tokens, frozen.count), (vec![token(1)], 1), "and now for none");
+    }
+
+    #[test]
+    fn a_booking_that_no_hook_has_told_of_leaves_what_a_render_has_just_frozen() {
+        let (table, mut sleepers) = running(false);
+        table.give_gpu(Gpus::Idle);
+        assert!(table.take_gpu(at(5), 0, token(0)));
+        let loses_less = Upkeep { pgid: sleepers[1].pgid(), cpu: Span::ZERO, memory_mib: 0 };
+        table.note_upkeep(boottime(), &[loses_less]);
+        assert_eq!(table.freeze(Some(NEXT), Room::slots(1)).tokens, [token(1)]);
+        assert_eq!(table.note_gpu(false), [token(0)]);
+        sleepers[0].wait_until_killed();
+        sleepers[1].wait_until_frozen();
+        assert!(sleepers[1].is_alive(), "its time has not come");
+        assert_eq!(table.stopped_tokens(), [token(0), token(1)]);
+    }
+
+    #[test]
     fn a_booking_that_no_hook_has_told_of_ends_what_has_it() {
         let (table, mut sleepers) = running(false);
         table.give_gpu(Gpus::Idle);
@@ -230,6 +264,6 @@ mod tests {
         let frozen = table.freeze(Some(NEXT), Room { slots: 2, memory_mib: None, gpu: true });
         assert_eq!(frozen.count, 0);
         let frozen = table.freeze(Some(NEXT), Room { slots: 1, memory_mib: None, gpu: false });
-        assert_eq!((frozen.tokens, frozen.count), (vec![token(1), token(0)], 2));
+        assert_eq!((frozen.tokens, frozen.count), (vec![token(0)], 1), "the other one has room");
     }
 }

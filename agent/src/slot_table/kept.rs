@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gleaner_protocol::{LeaseToken, Span, Time};
 
 use super::group::Group;
-use super::{Busy, Inner, SlotTable, State};
+use super::{Busy, Doomed, Inner, SlotTable, State};
 use crate::limits::SETTLE_MS_MAX;
 
 /// A replica that runs or is kept frozen.
@@ -45,7 +45,7 @@ pub(crate) struct Obedience {
     frozen: Vec<Arc<Group>>,
     due: Vec<(LeaseToken, usize)>,
     any_kept: bool,
-    doomed: Vec<Arc<Group>>,
+    doomed: Doomed,
 }
 
 impl SlotTable {
@@ -62,7 +62,7 @@ impl SlotTable {
             frozen: surplus.iter().filter_map(|(_, slot)| inner.keep(*slot, now)).collect(),
             due: inner.due_to_resume(),
             any_kept: inner.busy.iter().flatten().any(Busy::is_frozen),
-            doomed: Vec::new(),
+            doomed: Doomed::default(),
         }
     }
 
@@ -75,7 +75,7 @@ impl SlotTable {
             self.idleness.set(false);
         }
         frozen.iter().filter_map(|group| group.reach()).for_each(|reach| reach.hurry());
-        doomed.iter().filter_map(|group| group.reach()).for_each(|reach| reach.kill_frozen());
+        doomed.kill_waiting();
         self.resume(&due);
         if !frozen.is_empty() {
             self.settle(Span::from_millis(SETTLE_MS_MAX));
@@ -134,11 +134,7 @@ impl SlotTable {
         let mut overdue = inner.oldest_first(which);
         // What is about to run on is not ended.
         overdue.retain(|one| !obedience.due.contains(one));
-        inner.stirs += u64::from(!overdue.is_empty());
-        for (_, slot) in &overdue {
-            inner.doom(*slot);
-        }
-        obedience.doomed.extend(overdue.iter().filter_map(|(_, slot)| inner.group(*slot)));
+        obedience.doomed.extend(inner.doom_all(&overdue));
         overdue.into_iter().map(|(token, _)| token).collect()
     }
 
@@ -203,7 +199,7 @@ impl Inner {
         }
     }
 
-    fn group(&self, slot: usize) -> Option<Arc<Group>> {
+    pub(super) fn group(&self, slot: usize) -> Option<Arc<Group>> {
         self.runners[slot].as_ref().map(|runner| Arc::clone(&runner.group))
     }
 }
