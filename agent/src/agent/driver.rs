@@ -71,6 +71,9 @@ pub(super) struct Driver {
     memory_limit: MemoryLimit,
     /// Whether this host can keep it off them.
     has_fence: bool,
+    /// GPUs that all renders have booked as the monitor said last: it knows also of those that no
+    /// hook has told of.
+    farm_books: Booked,
 }
 
 /// How long an unreadable run folder is left alone.
@@ -114,6 +117,7 @@ impl Driver {
             look_again: Some(Time::ZERO),
             kept_off: None,
             memory_limit: MemoryLimit::default(),
+            farm_books: Booked { gpus: Some(0), ..Booked::default() },
         }
     }
 
@@ -270,6 +274,7 @@ impl Driver {
                     // The monitor learns of it from the next sample.
                     self.changed.notify_one();
                 }
+                self.farm_books.gpus = opening.gpus;
                 self.look_at_run_dir(Vec::new(), Vec::new());
             }
             BrokerMessage::Welcome { .. } => self.shop.table.set_connected(true),
@@ -296,9 +301,10 @@ impl Driver {
         let (mut ground, trouble) = match self.owes_epoch {
             true => (None, None),
             false => match read_ground(&self.shop.run_dir, cores, &self.shop.topology) {
-                Ok((ground, booked)) => {
+                Ok((ground, mut booked)) => {
                     self.note_booked_memory(booked.memory_mib.unwrap_or(0));
                     self.shop.table.note_booked_cores(booked.cores);
+                    booked.all.push(self.farm_books);
                     let gpu_is_left = self.shop.table.gpu_is_left_by(&booked.all);
                     stopped.extend(self.shop.table.note_gpu(gpu_is_left));
                     (Some(ground), None)
