@@ -16,103 +16,34 @@ mod gpu;
 mod limits;
 mod warm_runner;
 mod wasm;
+mod workshop;
 
-use std::path::PathBuf;
+pub(crate) use workshop::Workshop;
+
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gleaner_hooks::{ProcessStat, RunDir};
-use gleaner_isolation::{Enclosure, Leaf, Topology};
+use gleaner_hooks::ProcessStat;
+use gleaner_isolation::Leaf;
 use gleaner_protocol::control::Lease;
 use gleaner_protocol::job::{ApplicationTask, InputFile, Task};
-use gleaner_protocol::{Digest, Epoch, KernelName, LeaseToken, Time, boottime};
+use gleaner_protocol::{Digest, Epoch, LeaseToken, Time, boottime};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
-use crate::blobs::{Blobs, CachedBlob};
-use crate::booked_memory::BookedMemory;
-use crate::checkpoints::Checkpoints;
+use crate::blobs::CachedBlob;
 use crate::harvest::RunResult;
 use crate::limits::DIE_MS_MAX;
-use crate::modules::Modules;
-use crate::owner::Owner;
 use crate::runner::sandbox::{Confines, user_of_slot};
 use crate::runner::{
-    ApplicationOrder, CommandLimits, KernelOrder, Order, Reply, Setup, StagedInput,
-    discard_spooled, remove_all,
+    ApplicationOrder, KernelOrder, Order, Reply, Setup, discard_spooled, remove_all,
 };
-use crate::slot_table::SlotTable;
-use crate::worker_watch::Alive;
 use gpu::GpuUse;
 use limits::ReplicaLimits;
-use std::collections::BTreeMap;
 use warm_runner::{End, RunnerGone, WarmRunner};
 use wasm::Module;
-
-/// What all slots share.
-pub(crate) struct Workshop {
-    /// The host's run folder.
-    pub(crate) run_dir: RunDir,
-    /// Renders whose processes are seen to live.
-    pub(crate) alive: Alive,
-    /// What runs where.
-    pub(crate) table: Arc<SlotTable>,
-    /// The owner's word.
-    pub(crate) owner: Arc<Owner>,
-    /// Inputs and outputs.
-    pub(crate) blobs: Arc<Blobs>,
-    /// Compiled modules.
-    pub(crate) modules: Modules,
-    /// What modules saved.
-    pub(crate) checkpoints: Arc<Checkpoints>,
-    /// Most memory of one replica of a kernel with a specification, in MiB.
-    pub(crate) kernel_memory_mib: u32,
-    /// Kernels that a GPU may compute, where there is one.
-    pub(crate) kernels_on_gpu: Vec<KernelName>,
-    /// A part of that one's name.
-    pub(crate) gpu_name: Option<String>,
-    /// Programs that may run, by the names that submitters use.
-    pub(crate) commands: BTreeMap<String, PathBuf>,
-    /// What confines them; none where nothing does.
-    pub(crate) confines: Option<Confines>,
-    /// What one of them may leave behind.
-    pub(crate) command_limits: CommandLimits,
-    /// What is started as runner.
-    pub(crate) runner_program: PathBuf,
-    /// What holds the work of all slots.
-    pub(crate) enclosure: Enclosure,
-    /// The machine's cores.
-    pub(crate) topology: Topology,
-    /// The machine's memory, in MiB.
-    pub(crate) memory_mib: u64,
-    /// What renders had booked of it.
-    pub(crate) booked_memory: Arc<BookedMemory>,
-    /// Folder of the runners' folders.
-    pub(crate) tasks: PathBuf,
-    /// Folder of large outputs.
-    pub(crate) spool: PathBuf,
-}
-
-impl Workshop {
-    /// Brings inputs into the cache, and keeps them there as long as the pins live.
-    async fn fetch_inputs(
-        &self,
-        files: &[InputFile],
-    ) -> Result<(Vec<StagedInput>, Vec<CachedBlob>), String> {
-        let mut inputs = Vec::with_capacity(files.len());
-        let mut pins = Vec::with_capacity(files.len());
-        for input in files {
-            let blob = self.blobs.fetch(input.digest).await;
-            let blob = blob.map_err(|error| format!("input {:?}: {error}", input.name))?;
-            let source = blob.path().to_owned();
-            inputs.push(StagedInput { name: input.name.clone(), source, digest: input.digest });
-            pins.push(blob);
-        }
-        Ok((inputs, pins))
-    }
-}
 
 /// For one slot.
 #[derive(Debug)]
@@ -322,7 +253,9 @@ impl SlotTask {
         let of = (self.slot, lease.token);
         self.gpu.give(&self.shop, of, task, &mut order);
         let host_mib = self.shop.kernel_memory_mib;
-        self.limits.set(self.leaf.as_ref(), task, host_mib, self.gpu.has());
+        if !self.limits.set(self.leaf.as_ref(), task, host_mib, self.gpu.has()) {
+            command::limit_each_process(&self.shop, task, &mut order);
+        }
         let runner = self.runner.as_mut().expect("warmed up above");
         if runner.send(&order).await.is_err() {
             return Course::RunnerGone;
@@ -387,8 +320,7 @@ impl SlotTask {
                 Ok((Order::Kernel(KernelOrder { token, kernel, index, item }), Vec::new(), None))
             }
             Task::Command(command) => {
-                let leaf = self.leaf.as_deref();
-                let (order, pins) = command::prepare(&self.shop, leaf, lease, command).await?;
+                let (order, pins) = command::prepare(&self.shop, lease, command).await?;
                 Ok((order, pins, None))
             }
             Task::Wasm(_) => Module::prepare(&self.shop, lease, task).await,

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use gleaner_isolation::{Leaf, LeafLimits};
+use gleaner_isolation::{Ability, Leaf, LeafLimits};
 use gleaner_protocol::job::Task;
 use tracing::warn;
 
@@ -55,14 +55,15 @@ impl Memory {
 
 impl ReplicaLimits {
     /// Sets those of the next replica, of which `kernel_memory_mib` is the host's; `on_gpu` where it
-    /// needs a driver beside that. What this host cannot limit is left out.
+    /// needs a driver beside that. What this host cannot limit is left out; says whether its memory
+    /// is not.
     pub(super) fn set(
         &mut self,
         leaf: Option<&Arc<Leaf>>,
         task: &Task,
         kernel_memory_mib: u32,
         on_gpu: bool,
-    ) {
+    ) -> bool {
         let by_job = |mib| Memory { mib, whose: Whose::Job };
         let (memory, extra_mib) = match task {
             Task::Kernel(_) => (None, 0),
@@ -78,16 +79,18 @@ impl ReplicaLimits {
         };
         let aborts = matches!(task, Task::Application(_));
         *self = Self { leaf: leaf.cloned(), memory, aborts, kills_before: 0 };
-        let Some(leaf) = leaf else { return };
+        let Some(leaf) = leaf else { return false };
         let limits = LeafLimits {
             memory_mib: memory.map(|memory| u64::from(memory.mib) + extra_mib),
             processes: Some(TASK_PROCESSES_MAX),
             ..LeafLimits::default()
         };
-        if let Err(error) = leaf.set_limits(&limits) {
-            warn!("a task goes without limits: {error}");
+        let outcome = leaf.set_limits(&limits);
+        if let Err(error) = &outcome {
+            warn!("a task goes without limits of its control group: {error}");
         }
         self.kills_before = leaf.memory_kills();
+        outcome.is_ok() && leaf.has(Ability::Memory)
     }
 
     /// Why it ended, with what only its leaf knows.
