@@ -157,6 +157,8 @@ pub(crate) const COMPILER_MEMORY_MIB: u64 = 1_024;
 pub(crate) const DRIVER_MEMORY_MIB: u32 = 1_024;
 /// For how long a GPU is left alone after something went wrong with it, in milliseconds.
 pub(crate) const GPU_REST_MS: u64 = 60_000;
+/// Jobs that are remembered to have failed on a GPU by their own fault.
+pub(crate) const GPU_REFUSED_JOBS_MAX: usize = 64;
 /// How long a runner may take to open a GPU, in milliseconds: it may have to wait for a core.
 pub(crate) const GPU_OPEN_MS_MAX: u64 = 30_000;
 /// How long a GPU may take to be opened when an agent starts, in milliseconds.

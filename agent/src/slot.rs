@@ -38,7 +38,7 @@ use crate::harvest::RunResult;
 use crate::limits::DIE_MS_MAX;
 use crate::runner::sandbox::{Confines, user_of_slot};
 use crate::runner::{
-    ApplicationOrder, KernelOrder, Order, Reply, Setup, discard_spooled, remove_all,
+    ApplicationOrder, Fault, KernelOrder, Order, Reply, Setup, discard_spooled, remove_all,
 };
 use gpu::GpuUse;
 use limits::ReplicaLimits;
@@ -211,10 +211,10 @@ impl SlotTask {
                 (RunResult::CannotRun(reason), false)
             }
             Course::RunnerGone => {
-                let explained = self.explain_death(epoch).await;
+                let (explained, fault) = self.explain_death(epoch).await;
                 discard_spooled(&self.shop.spool, token.get());
                 if let (RunResult::Failed { reason, .. }, false) = &explained
-                    && self.gpu.gives_up(&self.shop, token, reason)
+                    && self.gpu.gives_up(&self.shop, replica.lease, reason, fault)
                 {
                     return Box::pin(self.serve(replica, orders)).await;
                 }
@@ -251,7 +251,7 @@ impl SlotTask {
             return Course::ShutOut;
         }
         let of = (self.slot, lease.token);
-        self.gpu.give(&self.shop, of, task, &mut order);
+        self.gpu.give(&self.shop, self.slot, lease, task, &mut order);
         let host_mib = self.shop.kernel_memory_mib;
         if !self.limits.set(self.leaf.as_ref(), task, host_mib, self.gpu.has()) {
             command::limit_each_process(&self.shop, task, &mut order);
@@ -289,20 +289,21 @@ impl SlotTask {
     }
 
     /// The runner died under a replica: for a render's sake, or by itself. Says also whether the
-    /// run folder has to be read again.
-    async fn explain_death(&mut self, epoch: Epoch) -> (RunResult, bool) {
+    /// run folder has to be read again, and whose fault it is where a GPU computed it.
+    async fn explain_death(&mut self, epoch: Epoch) -> ((RunResult, bool), Fault) {
         let how = self.bury().await;
         let epoch_raised = self.shop.run_dir.epoch().ok() != Some(epoch);
         if how.for_a_render || epoch_raised {
-            return (RunResult::Preempted, true);
+            return ((RunResult::Preempted, true), Fault::Unclear);
         }
+        let fault = self.limits.gpu_fault(&how.end);
         let reason = match self.module.take() {
             Some(module) => module.explain_death(&how.end.status),
             None => self.limits.explain_abort(&how.end).unwrap_or_else(|| {
                 format!("its process was ended from outside ({}); out of memory?", how.end.status)
             }),
         };
-        (RunResult::Failed { reason: self.limits.explain(reason), cpu_us: 0 }, false)
+        ((RunResult::Failed { reason: self.limits.explain(reason), cpu_us: 0 }, false), fault)
     }
 
     /// Fetches what the replica needs. The pins keep its inputs in the cache.
@@ -400,7 +401,7 @@ impl SlotTask {
     async fn bury(&mut self) -> Death {
         let for_a_render = self.shop.table.remove_runner(self.slot);
         let Some(runner) = self.runner.take() else {
-            let end = End { status: "no runner".into(), aborted: false };
+            let end = End { status: "no runner".into(), aborted: false, crashed: false };
             return Death { for_a_render, end };
         };
         let pgid = runner.pgid();
@@ -484,7 +485,7 @@ async fn converse(
     events: &mpsc::Sender<SlotEvent>,
 ) -> Result<RunResult, RunnerGone> {
     loop {
-        let mut reply = gpu.patiently(runner.receive()).await?;
+        let mut reply = gpu.patiently(shop, (slot, token), runner.receive()).await?;
         let saves = matches!(reply, Reply::Checkpoint { .. });
         if let Some(module) = module {
             match module.take(shop, token, reply).await {
@@ -515,8 +516,9 @@ async fn converse(
             Reply::Stopped
             | Reply::Compiled { .. }
             | Reply::Checkpoint { .. }
+            | Reply::OpensGpu
             | Reply::ComputedBy { .. }
-            | Reply::GpuFailed(_) => return Err(RunnerGone),
+            | Reply::GpuFailed { .. } => return Err(RunnerGone),
         });
     }
 }

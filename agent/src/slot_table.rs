@@ -95,6 +95,8 @@ struct Busy {
     since: Time,
     /// Whether a render that drives it out has it frozen only.
     parks: bool,
+    /// Since when it was not frozen.
+    ran_since: Time,
     /// Whether it has the GPU.
     has_gpu: bool,
     state: State,
@@ -293,9 +295,16 @@ impl SlotTable {
             safe = runner.cpu;
         }
         let is_alone = inner.running() == 0;
-        let (state, seen) = (State::Runs, since);
-        let has_gpu = false;
-        inner.busy[slot as usize] = Some(Busy { token, since, parks, has_gpu, state, safe, seen });
+        inner.busy[slot as usize] = Some(Busy {
+            token,
+            since,
+            parks,
+            ran_since: since,
+            has_gpu: false,
+            state: State::Runs,
+            safe,
+            seen: since,
+        });
         let stands_beside_dying = is_alone && inner.dying > 0;
         drop(inner);
         if stands_beside_dying {

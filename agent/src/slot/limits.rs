@@ -11,6 +11,7 @@ use super::warm_runner::End;
 use crate::limits::{
     COMPILER_MEMORY_MIB, DRIVER_MEMORY_MIB, RUNNER_MEMORY_MIB, TASK_PROCESSES_MAX,
 };
+use crate::runner::Fault;
 
 /// The limits of the replica that runs, where this host has a leaf that keeps them.
 #[derive(Debug, Default)]
@@ -93,14 +94,29 @@ impl ReplicaLimits {
         outcome.is_ok() && leaf.has(Ability::Memory)
     }
 
+    /// Whose fault its end is, where a GPU computed it.
+    pub(super) fn gpu_fault(&self, end: &End) -> Fault {
+        if self.has_killed() || self.explain_abort(end).is_some() {
+            Fault::Job
+        } else if end.crashed {
+            Fault::Device
+        } else {
+            Fault::Unclear
+        }
+    }
+
+    /// Whether something of it was killed for want of memory.
+    fn has_killed(&self) -> bool {
+        self.leaf.as_ref().is_some_and(|leaf| leaf.memory_kills() > self.kills_before)
+    }
+
     /// Why it ended, with what only its leaf knows.
     pub(super) fn explain(&self, reason: String) -> String {
-        let has_killed = |leaf: &Arc<Leaf>| leaf.memory_kills() > self.kills_before;
         match self.memory {
-            Some(memory) if self.leaf.as_ref().is_some_and(has_killed) => {
+            Some(memory) if self.has_killed() => {
                 format!("{reason}; {}", memory.too_little())
             }
-            None if self.leaf.as_ref().is_some_and(has_killed) => {
+            None if self.has_killed() => {
                 format!("{reason}; harvested work had no more memory on this host")
             }
             _ => reason,

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use gleaner_protocol::{LeaseToken, Span, Time};
+use gleaner_protocol::{LeaseToken, Span, Time, boottime};
 
 use super::group::Group;
 use super::{Busy, Doomed, Inner, SlotTable, State};
@@ -143,6 +143,12 @@ impl SlotTable {
         self.lock().busy.iter().flatten().filter_map(Busy::kept_since).min()
     }
 
+    /// Since when a replica runs without having been frozen; none where it is now.
+    pub(crate) fn runs_since(&self, slot: u32, token: LeaseToken) -> Option<Time> {
+        let busy = self.lock().busy[slot as usize].filter(|busy| busy.token == token)?;
+        (!busy.is_frozen()).then_some(busy.ran_since)
+    }
+
     /// What runs, is kept frozen or saves where it is, by slots.
     pub(crate) fn held_replicas(&self) -> Vec<HeldReplica> {
         let inner = self.lock();
@@ -195,6 +201,7 @@ impl Inner {
     fn resume(&mut self, slot: usize) {
         if let (Some(busy), Some(runner)) = (&mut self.busy[slot], &self.runners[slot]) {
             busy.state = State::Runs;
+            busy.ran_since = boottime();
             runner.group.thaw();
         }
     }
