@@ -107,6 +107,12 @@ pub(crate) const ALERT_LOOK_MS: u64 = 100;
 pub(crate) const ALERT_MS: u64 = 300;
 /// How often while something runs, in milliseconds.
 pub(crate) const BUSY_LOOK_MS: u64 = 400;
+/// A look may take one part in so many of the time …
+pub(crate) const LOOK_SHARE: u64 = 20;
+/// … but looks are no further apart for that than so many milliseconds.
+pub(crate) const SPACED_LOOK_MS_MAX: u64 = 2_000;
+/// Threads of one group that a look goes over: more than its control group lets it have.
+pub(crate) const TREE_THREADS_MAX: usize = 2_048;
 /// Load of others at which the host is looked at more often, in thousandths of a core.
 pub(crate) const BUSY_MILLICORES: u32 = 150;
 /// After how long a process is believed to stay the program that it is, in milliseconds.
@@ -161,6 +167,10 @@ pub(crate) const GPU_REST_MS: u64 = 60_000;
 pub(crate) const GPU_REFUSED_JOBS_MAX: usize = 64;
 /// How long a runner may take to open a GPU, in milliseconds: it may have to wait for a core.
 pub(crate) const GPU_OPEN_MS_MAX: u64 = 30_000;
+/// How long one try to confine something may take when an agent starts, in milliseconds.
+pub(crate) const TRIAL_MS_MAX: u64 = 10_000;
+/// How long it may then take to find the files that listed programs are, in milliseconds.
+pub(crate) const RESOLVE_MS_MAX: u64 = 5_000;
 /// How long a GPU may take to be opened when an agent starts, in milliseconds.
 pub(crate) const GPU_LOOK_MS_MAX: u64 = 10_000;
 /// Longest answer of the process that looks for a GPU, in bytes.
