@@ -363,7 +363,9 @@ impl Farm {
 
     fn take(&mut self, event: FarmEvent) {
         match event {
-            FarmEvent::FragmentOpened { host, epoch, cores, memory_mib, gpus, valid_ms, .. } => {
+            FarmEvent::FragmentOpened {
+                host, epoch, cores, memory_mib, gpus, valid_ms, ..
+            } => {
                 assert_eq!(valid_ms, 30_000);
                 self.booked_gpus.insert(host.clone(), gpus);
                 let told = format!("open {} {cores} at {}", host.as_str(), epoch.count);
