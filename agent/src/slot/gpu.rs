@@ -10,15 +10,17 @@ use tracing::{info, warn};
 
 use super::Workshop;
 use super::warm_runner::RunnerGone;
-use crate::limits::GPU_OPEN_MS_MAX;
+use crate::limits::{GPU_OPEN_MS_MAX, GPU_SILENCE_MS_MAX};
 use crate::runner::{Fault, GpuOrder, Order, Reply};
 
 /// Whether the replica that runs has the GPU.
 #[derive(Debug, Default)]
 pub(super) struct GpuUse {
     has: bool,
-    /// Since when its runner opens it, as long as it has not said what computes the replica.
-    opens_since: Option<Time>,
+    /// When its runner spoke last, since it has begun to open it.
+    silent_since: Option<Time>,
+    /// Whether it has said that it opened it.
+    computes: bool,
     /// It did not compute the replica to its end.
     trouble: Option<(String, Fault)>,
     /// The last replica that was begun again without it.
@@ -37,7 +39,8 @@ impl GpuUse {
         task: &Task,
         order: &mut Order,
     ) {
-        (self.has, self.opens_since, self.trouble) = (false, None, None);
+        (self.has, self.computes) = (false, false);
+        (self.silent_since, self.trouble) = (None, None);
         let Order::Application(order) = order else { return };
         if self.given_up != Some(lease.token)
             && task.comparison() == Comparison::Tolerance
@@ -54,22 +57,27 @@ impl GpuUse {
         self.has
     }
 
-    /// Waits for what a runner says; while it opens a GPU, for no longer than that may take. The time
-    /// for which it is frozen does not count.
+    /// Waits for what a runner says: while it opens a GPU, for no longer than that may take, and while
+    /// it computes there, as long as a driver may hang. The time for which it is frozen does not
+    /// count.
     pub(super) async fn patiently<T>(
         &mut self,
         shop: &Workshop,
         (slot, token): (u32, LeaseToken),
         said: impl Future<Output = Result<T, RunnerGone>>,
     ) -> Result<T, RunnerGone> {
-        let Some(opens_since) = self.opens_since.filter(|_| self.has) else { return said.await };
+        let Some(silent_since) = self.silent_since.filter(|_| self.has) else { return said.await };
         let mut said = pin!(said);
-        let limit = Span::from_millis(GPU_OPEN_MS_MAX);
+        let (limit_ms, what) = match self.computes {
+            true => (GPU_SILENCE_MS_MAX, "come any further"),
+            false => (GPU_OPEN_MS_MAX, "opened it"),
+        };
+        let limit = Span::from_millis(limit_ms);
         loop {
             let runs_since = shop.table.runs_since(slot, token);
-            let left = left(limit, boottime(), opens_since, runs_since);
+            let left = left(limit, boottime(), silent_since, runs_since);
             if left == Span::ZERO {
-                let trouble = format!("its driver has not opened it in {limit}");
+                let trouble = format!("its driver has not {what} in {limit}");
                 self.trouble = Some((trouble, Fault::Device));
                 return Err(RunnerGone);
             }
@@ -87,15 +95,16 @@ impl GpuUse {
         (slot, token): (u32, LeaseToken),
         reply: Reply,
     ) -> Option<Reply> {
-        self.opens_since = None;
+        self.silent_since = self.silent_since.map(|_| boottime());
         match reply {
             Reply::OpensGpu => {
-                self.opens_since = Some(boottime());
+                self.silent_since = Some(boottime());
                 None
             }
             Reply::ComputedBy { gpu: Some(name) } => {
                 info!(slot, %token, gpu = name, "a replica is computed on the GPU");
                 shop.owner.note_gpu_begun();
+                self.computes = true;
                 None
             }
             Reply::ComputedBy { gpu: None } => {
@@ -125,6 +134,9 @@ impl GpuUse {
         }
         let token = lease.token;
         self.given_up = Some(token);
+        // What it is asked to compute it learns later.
+        let opens = self.silent_since.is_some() && !self.computes;
+        let fault = if opens { Fault::Device } else { fault };
         let (reason, fault) = self.trouble.take().unwrap_or_else(|| (end.to_owned(), fault));
         warn!(%token, "a replica begins again on the processor, for the GPU failed: {reason}");
         shop.table.blame_gpu(boottime(), lease.replica.workunit.job, fault);
@@ -133,10 +145,10 @@ impl GpuUse {
     }
 }
 
-/// How long one may still open a GPU, who began to at `opens_since` and runs since then, if it is not
+/// How long one may still be silent, who is since `silent_since` and runs since then, if it is not
 /// frozen.
-fn left(limit: Span, now: Time, opens_since: Time, runs_since: Option<Time>) -> Span {
-    runs_since.map_or(limit, |since| (since.max(opens_since) + limit).since(now))
+fn left(limit: Span, now: Time, silent_since: Time, runs_since: Option<Time>) -> Span {
+    runs_since.map_or(limit, |since| (since.max(silent_since) + limit).since(now))
 }
 
 #[cfg(test)]
@@ -147,7 +159,7 @@ mod tests {
     fn time_in_which_it_is_frozen_is_not_taken_from_who_opens_a_gpu() {
         let at = |seconds| Time::ZERO + Span::from_secs(seconds);
         let limit = Span::from_secs(30);
-        for (now, opens_since, runs_since, expected) in [
+        for (now, silent_since, runs_since, expected) in [
             (100, 100, Some(10), 30),
             (120, 100, Some(10), 10),
             (130, 100, Some(10), 0),
@@ -155,7 +167,7 @@ mod tests {
             (900, 100, None, 30),
             (901, 100, Some(900), 29),
         ] {
-            let left = left(limit, at(now), at(opens_since), runs_since.map(at));
+            let left = left(limit, at(now), at(silent_since), runs_since.map(at));
             assert_eq!(left, Span::from_secs(expected), "at {now}");
         }
     }
