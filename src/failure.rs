@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use gleaner_protocol::error_chain;
 use thiserror::Error;
 
 use crate::client::ClientError;
@@ -20,21 +21,8 @@ pub(crate) enum Failure {
 
 /// Prints an error with its causes, and gives its exit code.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
-    eprintln!("error: {}", chain(error));
+    eprintln!("error: {}", error_chain(error.as_ref()));
     ExitCode::from(code(error))
-}
-
-/// What failed, and each cause that has not been said yet: some errors say theirs themselves.
-fn chain(error: &anyhow::Error) -> String {
-    error.chain().fold(String::new(), |said, cause| {
-        let cause = cause.to_string();
-        let cause = cause.trim_end();
-        match said.is_empty() {
-            true => cause.to_owned(),
-            false if said.contains(cause) => said,
-            false => format!("{said}: {cause}"),
-        }
-    })
 }
 
 /// Whether a part did not start because of what it was told.
@@ -72,24 +60,4 @@ fn code(error: &anyhow::Error) -> u8 {
         }
     }
     1
-}
-
-#[cfg(test)]
-mod tests {
-    use anyhow::{Context, anyhow};
-
-    use super::*;
-
-    #[test]
-    fn a_cause_is_said_once() {
-        let cause = || anyhow!("permission denied\n");
-        let error = Err::<(), _>(cause()).context("cannot read x").context("no token");
-        assert_eq!(
-            chain(&error.expect_err("failed")),
-            "no token: cannot read x: permission denied"
-        );
-        let error = Err::<(), _>(cause()).context("cannot read x (permission denied), as root");
-        let said = chain(&error.expect_err("failed"));
-        assert_eq!(said, "cannot read x (permission denied), as root");
-    }
 }

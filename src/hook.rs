@@ -14,7 +14,7 @@ use gleaner_hooks::{
     notify_to_exit, run_to_exit, say, watch_to_exit,
 };
 use gleaner_protocol::farm::HookKind;
-use gleaner_protocol::{HostName, Span};
+use gleaner_protocol::{HostName, Span, error_chain};
 
 use crate::client::trusting;
 use crate::process;
@@ -259,7 +259,7 @@ fn post_through_tls(post: &SecurePost<'_>) -> io::Result<(u16, String)> {
         let begin = answer.chunk().await.ok().flatten().unwrap_or_default();
         Ok((answer.status().as_u16(), String::from_utf8_lossy(&begin).into_owned()))
     });
-    told.map_err(|error| io::Error::other(format!("{error:#}")))
+    told.map_err(|error| io::Error::other(error_chain(error.as_ref())))
 }
 
 #[cfg(test)]

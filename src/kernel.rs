@@ -15,7 +15,7 @@ use gleaner_kernels::application::{
 #[cfg(feature = "gpu")]
 use gleaner_kernels::gpu::Gpu;
 use gleaner_kernels::{Preempt, Threads};
-use gleaner_protocol::boottime;
+use gleaner_protocol::{boottime, error_chain};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::failure::Failure;
@@ -144,7 +144,8 @@ async fn run_task(args: RunArgs, quiet: bool) -> anyhow::Result<ExitCode> {
                     }
                 };
                 let mut keep = |product: Product| {
-                    let path = write(&output, &product).map_err(|error| format!("{error:#}"))?;
+                    let path =
+                        write(&output, &product).map_err(|error| error_chain(error.as_ref()))?;
                     written.push(path);
                     Ok(())
                 };

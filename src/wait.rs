@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use futures_util::StreamExt;
-use gleaner_protocol::JobId;
 use gleaner_protocol::api::{JobState, JobStatus};
+use gleaner_protocol::{JobId, error_chain};
 use indicatif::ProgressBar;
 
 use crate::client::{Client, ClientError, Format, Options};
@@ -97,7 +97,8 @@ impl Patience {
 
     fn misses(&mut self, why: &anyhow::Error) {
         if !std::mem::replace(&mut self.is_away, true) {
-            self.bar.suspend(|| eprintln!("waiting for the broker to come back: {why:#}"));
+            let why = error_chain(why.as_ref());
+            self.bar.suspend(|| eprintln!("waiting for the broker to come back: {why}"));
         }
     }
 }

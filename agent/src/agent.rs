@@ -81,7 +81,6 @@ pub async fn run(
 
     check_folder("run_dir", &config.run_dir())?;
     check_folder("work_dir", &config.work_dir())?;
-    warn_of_far_programs(&config.allow_commands);
     let run_dir = RunDir::open_for_agent(config.run_dir())?;
     let work_dir = WorkDir::open(config.work_dir())?;
     let lock_file = run_dir.path().join("agent.lock");
@@ -268,6 +267,7 @@ pub async fn run(
     let driver = Driver::new(harvest, shop, slots.orders, stored, changed);
     info!(host = %host.name, origin = %host.origin, cores = host.cores, "agent is up");
     ready();
+    warn_of_far_programs(config.allow_commands.clone());
     let (mut is_deaf, mut is_blind, mut sees_no_workers) = (false, false, false);
     let shutdown = async {
         tokio::select! {

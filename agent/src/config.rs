@@ -2,6 +2,8 @@
 //!
 //! [`DEFAULT_TOML`] is the commented form of the defaults; unknown keys are refused.
 
+mod listed_programs;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,14 +12,15 @@ use gleaner_isolation::Choice;
 use gleaner_protocol::limits::{
     CAPABILITIES_MAX, CORES_MAX, KEEP_S_MAX, MEMORY_MIB_MAX, WASM_MEMORY_MIB_MAX,
 };
-use gleaner_protocol::{Capabilities, HostName, KernelName, NameError, Origin, OwnerName};
+use gleaner_protocol::{Capabilities, HostName, KernelName, NameError, Origin, OwnerName, Span};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::kernels::kernel_names;
-use crate::limits::{PROCESS_NAME_BYTES_MAX, TOKEN_BYTES_MAX};
+use crate::limits::{PROCESS_NAME_BYTES_MAX, RESOLVE_MS_MAX, TOKEN_BYTES_MAX};
 use crate::runner::sandbox::{CommandRules, Confines, Layers, RuleError};
 use crate::wishes::{PreferenceError, Preferences};
+use listed_programs::{Listed, look_up};
 
 /// The defaults as a commented file.
 pub const DEFAULT_TOML: &str = include_str!("../default.toml");
@@ -229,15 +232,19 @@ impl Config {
     /// symbolic links resolved. Each leads to the path that is executed.
     pub(crate) fn listed_commands(&self) -> Result<BTreeMap<String, PathBuf>, ConfigError> {
         let mut commands = BTreeMap::new();
-        for listed in &self.allow_commands {
+        let found = look_up(&self.allow_commands, Span::from_millis(RESOLVE_MS_MAX));
+        for (listed, found) in self.allow_commands.iter().zip(found) {
             let refuse = |reason: String| ConfigError::Command(listed.clone(), reason);
             if !listed.is_absolute() {
                 return Err(refuse("not an absolute path".into()));
             }
-            let resolved = fs::canonicalize(listed).map_err(|error| refuse(error.to_string()))?;
-            if !resolved.is_file() {
-                return Err(refuse("not a file".into()));
-            }
+            let resolved = match found {
+                Listed::File(resolved) => resolved,
+                Listed::NoFile => return Err(refuse("not a file".into())),
+                Listed::Missing(error) => return Err(refuse(error.to_string())),
+                // It may be there, and has its name in any case.
+                Listed::Unknown => listed.clone(),
+            };
             for name in [listed, &resolved] {
                 let text = name.to_str().ok_or_else(|| refuse("not UTF-8".into()))?;
                 commands.entry(text.to_owned()).or_insert_with(|| listed.clone());

@@ -107,6 +107,12 @@ pub(crate) const ALERT_LOOK_MS: u64 = 100;
 pub(crate) const ALERT_MS: u64 = 300;
 /// How often while something runs, in milliseconds.
 pub(crate) const BUSY_LOOK_MS: u64 = 400;
+/// A look may take one part in so many of the time …
+pub(crate) const LOOK_SHARE: u64 = 20;
+/// … but looks are no further apart for that than so many milliseconds.
+pub(crate) const SPACED_LOOK_MS_MAX: u64 = 2_000;
+/// Threads of one group that a look goes over: more than its control group lets it have.
+pub(crate) const TREE_THREADS_MAX: usize = 2_048;
 /// Load of others at which the host is looked at more often, in thousandths of a core.
 pub(crate) const BUSY_MILLICORES: u32 = 150;
 /// After how long a process is believed to stay the program that it is, in milliseconds.
@@ -139,7 +145,10 @@ pub(crate) const CLEAR_UP_PAUSE_MS: u64 = 10;
 pub(crate) const LOGIND_ANSWER_MS_MAX: u64 = 500;
 /// How long the answer to a hook waits for what is frozen to come to rest, in milliseconds.
 pub(crate) const SETTLE_MS_MAX: u64 = 4;
-/// Pause between two looks at that, in microseconds.
+/// How long the answer to a hook waits until what has left its group is found, in milliseconds:
+/// where there is no freezer, over all groups together.
+pub(crate) const HURRY_MS_MAX: u64 = 2;
+/// Pause between two looks at whether what is frozen has come to rest, in microseconds.
 pub(crate) const SETTLE_PAUSE_US: u64 = 100;
 /// After how long what has not come to rest by then is put before all others to do so, in
 /// microseconds: who leads a group was when it was told to stop.
@@ -154,8 +163,17 @@ pub(crate) const COMPILER_MEMORY_MIB: u64 = 1_024;
 pub(crate) const DRIVER_MEMORY_MIB: u32 = 1_024;
 /// For how long a GPU is left alone after something went wrong with it, in milliseconds.
 pub(crate) const GPU_REST_MS: u64 = 60_000;
+/// Jobs that are remembered to have failed on a GPU by their own fault.
+pub(crate) const GPU_REFUSED_JOBS_MAX: usize = 64;
 /// How long a runner may take to open a GPU, in milliseconds: it may have to wait for a core.
 pub(crate) const GPU_OPEN_MS_MAX: u64 = 30_000;
+/// How long what computes on a GPU may be silent before its driver is taken to hang, in milliseconds:
+/// it speaks after each short piece of work, for which it may have to wait for a core too.
+pub(crate) const GPU_SILENCE_MS_MAX: u64 = 600_000;
+/// How long one try to confine something may take when an agent starts, in milliseconds.
+pub(crate) const TRIAL_MS_MAX: u64 = 10_000;
+/// How long it may then take to find the files that listed programs are, in milliseconds.
+pub(crate) const RESOLVE_MS_MAX: u64 = 5_000;
 /// How long a GPU may take to be opened when an agent starts, in milliseconds.
 pub(crate) const GPU_LOOK_MS_MAX: u64 = 10_000;
 /// Longest answer of the process that looks for a GPU, in bytes.
@@ -172,6 +190,9 @@ pub(crate) const PROCESS_NAME_BYTES_MAX: usize = 15;
 pub(crate) const BOOKED_MEMORY_DAYS: u64 = 30;
 /// Memory that harvested work gets however much renders book, in thousandths of the host's.
 pub(crate) const HARVEST_MEMORY_PERMILLE_MIN: u64 = 100;
+/// How long the limit of the memory of all harvested work is left alone where it was refused, in
+/// milliseconds.
+pub(crate) const MEMORY_LIMIT_REST_MS: u64 = 10_000;
 /// Memory that all harvested work leaves to the rest of the host, in thousandths of it.
 pub(crate) const MEMORY_LEFT_PERMILLE: u64 = 100;
 /// Most that the files of one command may hold together, in MiB, where the owner says nothing.

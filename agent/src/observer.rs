@@ -35,7 +35,9 @@ use tokio::sync::oneshot;
 use tracing::debug;
 
 use crate::booked_memory::{BookedMemory, today};
-use crate::limits::{ALERT_LOOK_MS, ALERT_MS, BUSY_LOOK_MS, BUSY_MILLICORES, LOOK_MS};
+use crate::limits::{
+    ALERT_LOOK_MS, ALERT_MS, BUSY_LOOK_MS, BUSY_MILLICORES, LOOK_MS, LOOK_SHARE, SPACED_LOOK_MS_MAX,
+};
 use crate::owner::Owner;
 use crate::slot_table::SlotTable;
 use crate::wishes::{LoadWindow, LocalTime, Observation, Preferences, Wishes};
@@ -102,6 +104,12 @@ impl Drop for ObserverThread {
     }
 }
 
+/// How long it rests after a look that took so long: it goes before renders.
+fn rest(rest_ms: u64, took: Span) -> Span {
+    let spaced = took.times(LOOK_SHARE).min(Span::from_millis(SPACED_LOOK_MS_MAX));
+    Span::from_millis(rest_ms).max(spaced)
+}
+
 struct Observer {
     host: ObservedHost,
     wishes: Wishes,
@@ -116,6 +124,8 @@ struct Observer {
     load_average: LoadAverageFile,
     /// Until when to look often.
     alert_until: Time,
+    /// How long the last look took.
+    took: Span,
 }
 
 impl Observer {
@@ -131,6 +141,7 @@ impl Observer {
             notes: Notes::start()?,
             load_average: LoadAverageFile::new(host.run_dir.path()),
             alert_until: Time::ZERO,
+            took: Span::ZERO,
             host,
         })
     }
@@ -139,7 +150,9 @@ impl Observer {
         become_urgent(Heirs::Ordinary);
         while !is_over.load(Ordering::Acquire) {
             self.wait();
-            self.look(boottime());
+            let begun = boottime();
+            self.look(begun);
+            self.took = boottime().since(begun);
         }
         let text = self.usage.text();
         self.notes.put(self.usage.path(), text);
@@ -157,7 +170,7 @@ impl Observer {
             () if runs => BUSY_LOOK_MS,
             () => LOOK_MS,
         };
-        let next = now + Span::from_millis(rest_ms);
+        let next = now + rest(rest_ms, self.took);
         let next = self.host.owner.next_deadline().map_or(next, |deadline| deadline.min(next));
         let mut fds = vec![PollFd::new(&self.host.owner, PollFlags::IN)];
         let others = fds.len();
@@ -286,4 +299,18 @@ fn text_of(path: impl AsRef<Path>) -> String {
     let mut bytes = Vec::with_capacity(2 << 10);
     let read = File::open(path).and_then(|file| file.take(u64::MAX).read_to_end(&mut bytes));
     read.map(|_| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_that_take_long_are_further_apart() {
+        let ms = Span::from_millis;
+        assert_eq!(rest(ALERT_LOOK_MS, ms(1)), ms(ALERT_LOOK_MS));
+        assert_eq!(rest(ALERT_LOOK_MS, ms(40)), ms(800));
+        assert_eq!(rest(BUSY_LOOK_MS, ms(5)), ms(BUSY_LOOK_MS));
+        assert_eq!(rest(LOOK_MS, ms(10_000)), ms(SPACED_LOOK_MS_MAX), "it is not blind for long");
+    }
 }

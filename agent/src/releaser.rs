@@ -2,9 +2,9 @@
 //!
 //! A preflight hook waits for its answer before the render starts, so nothing else happens in
 //! between: this thread reads the request, freezes what is in the way with its own hands and
-//! answers. A few milliseconds later it kills what it froze and tells the main loop. To die is
+//! answers. A few milliseconds later it has what it froze killed and tells the main loop. To die is
 //! work, and takes a process a hundred times longer than to stop: what dies at once keeps others
-//! from stopping.
+//! from stopping. To kill is work too: another thread does it, so that the next hook is heard.
 //!
 //! It shares no runtime with the rest and runs above it where the system allows that. It reads the
 //! run folder, and touches no other file: whoever asks for more than a hook does is passed on.
@@ -20,6 +20,7 @@
 
 mod connection;
 mod listener;
+mod undertaker;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -34,13 +35,12 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use tokio::sync::oneshot;
 use tracing::{debug, warn};
 
-use crate::limits::{
-    ACCEPT_REST_MS, FROZEN_MS, KILL_AGAIN_MS, SETTLE_MS_MAX, SOCKET_CONNECTIONS_MAX,
-};
+use crate::limits::{ACCEPT_REST_MS, FROZEN_MS, SETTLE_MS_MAX, SOCKET_CONNECTIONS_MAX};
 use crate::owner::Desk;
 use crate::slot_table::{Room, SlotTable};
 use connection::{Connection, Step};
 use listener::{Accepted, Listener};
+use undertaker::Undertaker;
 
 pub use listener::SocketError;
 
@@ -92,7 +92,8 @@ impl Releaser {
             .map_err(|error| SocketError::Setup(error.into()))?;
         let wake = Arc::new(wake);
         let (kills_at, frozen) = (None, Vec::new());
-        let service = Service { host, tell, kills_at, frozen };
+        let undertaker = Undertaker::start(Arc::clone(&host.table)).map_err(SocketError::Setup)?;
+        let service = Service { host, tell, undertaker, kills_at, frozen };
         let ears = Arc::clone(&wake);
         let (alive, ended) = oneshot::channel();
         let thread = thread::Builder::new()
@@ -237,6 +238,7 @@ fn step<T: Fn(Released)>(
 struct Service<T> {
     host: HookedHost,
     tell: T,
+    undertaker: Undertaker,
     /// When what is frozen is killed.
     kills_at: Option<Time>,
     /// What the main loop is told then.
@@ -254,6 +256,9 @@ impl<T: Fn(Released)> Service<T> {
                     frozen: frozen.count,
                     slots_left: frozen.slots_left,
                 });
+                if frozen.has_stragglers {
+                    self.undertaker.stop_stragglers();
+                }
                 let raise_epoch = epoch.is_none();
                 let (stopped, parked) = (frozen.tokens, frozen.parked);
                 let released = Released { stopped, parked, raise_epoch, trouble };
@@ -282,8 +287,8 @@ impl<T: Fn(Released)> Service<T> {
     }
 
     fn kill(&mut self) {
-        let is_done = self.host.table.kill_frozen();
-        self.kills_at = (!is_done).then(|| boottime() + Span::from_millis(KILL_AGAIN_MS));
+        self.kills_at = None;
+        self.undertaker.kill(self.host.table.doomed());
         self.frozen.drain(..).for_each(&self.tell);
     }
 

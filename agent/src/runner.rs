@@ -45,8 +45,8 @@ pub(crate) use command::HUGE_PAGES;
 pub(crate) use folder::remove_all;
 pub(crate) use frame::{FrameBuffer, FrameError, encode as encode_frame};
 pub(crate) use order::{
-    ApplicationOrder, CommandLimits, CommandOrder, CompiledModule, GpuOrder, KernelOrder, Order,
-    Reply, Setup, StagedInput, WasmOrder,
+    ApplicationOrder, CommandLimits, CommandOrder, CompiledModule, Fault, GpuOrder, KernelOrder,
+    Order, Reply, Setup, StagedInput, WasmOrder,
 };
 pub(crate) use outputs::{COMPILED_NAME, discard_spooled, spool_path};
 
@@ -209,6 +209,7 @@ impl Runner {
         let mut progress = ProgressTeller { socket: &self.socket, next: boottime() };
         let mut tell = |news| match news {
             News::Progress(permille) => progress.tell(permille),
+            News::OpensGpu => progress.say(&Reply::OpensGpu),
             News::ComputedBy(gpu) => progress.say(&Reply::ComputedBy { gpu }),
         };
         let driver_mib = order.gpu.as_ref().map_or(0, |_| DRIVER_MEMORY_MIB);

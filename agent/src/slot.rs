@@ -16,103 +16,34 @@ mod gpu;
 mod limits;
 mod warm_runner;
 mod wasm;
+mod workshop;
 
-use std::path::PathBuf;
+pub(crate) use workshop::Workshop;
+
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gleaner_hooks::{ProcessStat, RunDir};
-use gleaner_isolation::{Enclosure, Leaf, Topology};
+use gleaner_hooks::ProcessStat;
+use gleaner_isolation::Leaf;
 use gleaner_protocol::control::Lease;
 use gleaner_protocol::job::{ApplicationTask, InputFile, Task};
-use gleaner_protocol::{Digest, Epoch, KernelName, LeaseToken, Time, boottime};
+use gleaner_protocol::{Digest, Epoch, LeaseToken, Time, boottime};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
-use crate::blobs::{Blobs, CachedBlob};
-use crate::booked_memory::BookedMemory;
-use crate::checkpoints::Checkpoints;
+use crate::blobs::CachedBlob;
 use crate::harvest::RunResult;
 use crate::limits::DIE_MS_MAX;
-use crate::modules::Modules;
-use crate::owner::Owner;
 use crate::runner::sandbox::{Confines, user_of_slot};
 use crate::runner::{
-    ApplicationOrder, CommandLimits, KernelOrder, Order, Reply, Setup, StagedInput,
-    discard_spooled, remove_all,
+    ApplicationOrder, Fault, KernelOrder, Order, Reply, Setup, discard_spooled, remove_all,
 };
-use crate::slot_table::SlotTable;
-use crate::worker_watch::Alive;
 use gpu::GpuUse;
 use limits::ReplicaLimits;
-use std::collections::BTreeMap;
 use warm_runner::{End, RunnerGone, WarmRunner};
 use wasm::Module;
-
-/// What all slots share.
-pub(crate) struct Workshop {
-    /// The host's run folder.
-    pub(crate) run_dir: RunDir,
-    /// Renders whose processes are seen to live.
-    pub(crate) alive: Alive,
-    /// What runs where.
-    pub(crate) table: Arc<SlotTable>,
-    /// The owner's word.
-    pub(crate) owner: Arc<Owner>,
-    /// Inputs and outputs.
-    pub(crate) blobs: Arc<Blobs>,
-    /// Compiled modules.
-    pub(crate) modules: Modules,
-    /// What modules saved.
-    pub(crate) checkpoints: Arc<Checkpoints>,
-    /// Most memory of one replica of a kernel with a specification, in MiB.
-    pub(crate) kernel_memory_mib: u32,
-    /// Kernels that a GPU may compute, where there is one.
-    pub(crate) kernels_on_gpu: Vec<KernelName>,
-    /// A part of that one's name.
-    pub(crate) gpu_name: Option<String>,
-    /// Programs that may run, by the names that submitters use.
-    pub(crate) commands: BTreeMap<String, PathBuf>,
-    /// What confines them; none where nothing does.
-    pub(crate) confines: Option<Confines>,
-    /// What one of them may leave behind.
-    pub(crate) command_limits: CommandLimits,
-    /// What is started as runner.
-    pub(crate) runner_program: PathBuf,
-    /// What holds the work of all slots.
-    pub(crate) enclosure: Enclosure,
-    /// The machine's cores.
-    pub(crate) topology: Topology,
-    /// The machine's memory, in MiB.
-    pub(crate) memory_mib: u64,
-    /// What renders had booked of it.
-    pub(crate) booked_memory: Arc<BookedMemory>,
-    /// Folder of the runners' folders.
-    pub(crate) tasks: PathBuf,
-    /// Folder of large outputs.
-    pub(crate) spool: PathBuf,
-}
-
-impl Workshop {
-    /// Brings inputs into the cache, and keeps them there as long as the pins live.
-    async fn fetch_inputs(
-        &self,
-        files: &[InputFile],
-    ) -> Result<(Vec<StagedInput>, Vec<CachedBlob>), String> {
-        let mut inputs = Vec::with_capacity(files.len());
-        let mut pins = Vec::with_capacity(files.len());
-        for input in files {
-            let blob = self.blobs.fetch(input.digest).await;
-            let blob = blob.map_err(|error| format!("input {:?}: {error}", input.name))?;
-            let source = blob.path().to_owned();
-            inputs.push(StagedInput { name: input.name.clone(), source, digest: input.digest });
-            pins.push(blob);
-        }
-        Ok((inputs, pins))
-    }
-}
 
 /// For one slot.
 #[derive(Debug)]
@@ -280,10 +211,10 @@ impl SlotTask {
                 (RunResult::CannotRun(reason), false)
             }
             Course::RunnerGone => {
-                let explained = self.explain_death(epoch).await;
+                let (explained, fault) = self.explain_death(epoch).await;
                 discard_spooled(&self.shop.spool, token.get());
                 if let (RunResult::Failed { reason, .. }, false) = &explained
-                    && self.gpu.gives_up(&self.shop, token, reason)
+                    && self.gpu.gives_up(&self.shop, replica.lease, reason, fault)
                 {
                     return Box::pin(self.serve(replica, orders)).await;
                 }
@@ -320,9 +251,11 @@ impl SlotTask {
             return Course::ShutOut;
         }
         let of = (self.slot, lease.token);
-        self.gpu.give(&self.shop, of, task, &mut order);
+        self.gpu.give(&self.shop, self.slot, lease, task, &mut order);
         let host_mib = self.shop.kernel_memory_mib;
-        self.limits.set(self.leaf.as_ref(), task, host_mib, self.gpu.has());
+        if !self.limits.set(self.leaf.as_ref(), task, host_mib, self.gpu.has()) {
+            command::limit_each_process(&self.shop, task, &mut order);
+        }
         let runner = self.runner.as_mut().expect("warmed up above");
         if runner.send(&order).await.is_err() {
             return Course::RunnerGone;
@@ -356,20 +289,21 @@ impl SlotTask {
     }
 
     /// The runner died under a replica: for a render's sake, or by itself. Says also whether the
-    /// run folder has to be read again.
-    async fn explain_death(&mut self, epoch: Epoch) -> (RunResult, bool) {
+    /// run folder has to be read again, and whose fault it is where a GPU computed it.
+    async fn explain_death(&mut self, epoch: Epoch) -> ((RunResult, bool), Fault) {
         let how = self.bury().await;
         let epoch_raised = self.shop.run_dir.epoch().ok() != Some(epoch);
         if how.for_a_render || epoch_raised {
-            return (RunResult::Preempted, true);
+            return ((RunResult::Preempted, true), Fault::Unclear);
         }
+        let fault = self.limits.gpu_fault(&how.end);
         let reason = match self.module.take() {
             Some(module) => module.explain_death(&how.end.status),
             None => self.limits.explain_abort(&how.end).unwrap_or_else(|| {
                 format!("its process was ended from outside ({}); out of memory?", how.end.status)
             }),
         };
-        (RunResult::Failed { reason: self.limits.explain(reason), cpu_us: 0 }, false)
+        ((RunResult::Failed { reason: self.limits.explain(reason), cpu_us: 0 }, false), fault)
     }
 
     /// Fetches what the replica needs. The pins keep its inputs in the cache.
@@ -387,8 +321,7 @@ impl SlotTask {
                 Ok((Order::Kernel(KernelOrder { token, kernel, index, item }), Vec::new(), None))
             }
             Task::Command(command) => {
-                let leaf = self.leaf.as_deref();
-                let (order, pins) = command::prepare(&self.shop, leaf, lease, command).await?;
+                let (order, pins) = command::prepare(&self.shop, lease, command).await?;
                 Ok((order, pins, None))
             }
             Task::Wasm(_) => Module::prepare(&self.shop, lease, task).await,
@@ -468,7 +401,7 @@ impl SlotTask {
     async fn bury(&mut self) -> Death {
         let for_a_render = self.shop.table.remove_runner(self.slot);
         let Some(runner) = self.runner.take() else {
-            let end = End { status: "no runner".into(), aborted: false };
+            let end = End { status: "no runner".into(), aborted: false, crashed: false };
             return Death { for_a_render, end };
         };
         let pgid = runner.pgid();
@@ -552,7 +485,7 @@ async fn converse(
     events: &mpsc::Sender<SlotEvent>,
 ) -> Result<RunResult, RunnerGone> {
     loop {
-        let mut reply = gpu.patiently(runner.receive()).await?;
+        let mut reply = gpu.patiently(shop, (slot, token), runner.receive()).await?;
         let saves = matches!(reply, Reply::Checkpoint { .. });
         if let Some(module) = module {
             match module.take(shop, token, reply).await {
@@ -583,8 +516,9 @@ async fn converse(
             Reply::Stopped
             | Reply::Compiled { .. }
             | Reply::Checkpoint { .. }
+            | Reply::OpensGpu
             | Reply::ComputedBy { .. }
-            | Reply::GpuFailed(_) => return Err(RunnerGone),
+            | Reply::GpuFailed { .. } => return Err(RunnerGone),
         });
     }
 }

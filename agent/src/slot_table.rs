@@ -18,6 +18,7 @@
 //! - What a render has driven out and its job wants kept is frozen, and takes no slot, until the
 //!   main loop has it go on.
 
+mod doomed;
 mod gpu;
 mod group;
 mod idleness;
@@ -26,6 +27,7 @@ mod limit;
 mod loss;
 mod parked;
 
+pub(crate) use doomed::Doomed;
 pub(crate) use kept::GroupUse;
 pub(crate) use loss::Upkeep;
 
@@ -37,7 +39,7 @@ use gleaner_protocol::control::Fragment;
 use gleaner_protocol::{Epoch, LeaseToken, Span, Time, boottime};
 
 use crate::gate::Gate;
-use crate::limits::{SETTLE_PAUSE_US, SETTLE_URGE_US};
+use crate::limits::{HURRY_MS_MAX, SETTLE_PAUSE_US, SETTLE_URGE_US};
 use crate::scheduling_class::let_stop;
 use group::Group;
 use idleness::Idleness;
@@ -93,6 +95,8 @@ struct Busy {
     since: Time,
     /// Whether a render that drives it out has it frozen only.
     parks: bool,
+    /// Since when it was not frozen.
+    ran_since: Time,
     /// Whether it has the GPU.
     has_gpu: bool,
     state: State,
@@ -171,6 +175,9 @@ pub(crate) struct Frozen {
     pub(crate) count: u32,
     /// Replicas that may still run.
     pub(crate) slots_left: u32,
+    /// There was no time to look for all that has left its group:
+    /// [`SlotTable::stop_stragglers`] is to.
+    pub(crate) has_stragglers: bool,
 }
 
 /// How the host is, for people.
@@ -288,9 +295,16 @@ impl SlotTable {
             safe = runner.cpu;
         }
         let is_alone = inner.running() == 0;
-        let (state, seen) = (State::Runs, since);
-        let has_gpu = false;
-        inner.busy[slot as usize] = Some(Busy { token, since, parks, has_gpu, state, safe, seen });
+        inner.busy[slot as usize] = Some(Busy {
+            token,
+            since,
+            parks,
+            ran_since: since,
+            has_gpu: false,
+            state: State::Runs,
+            safe,
+            seen: since,
+        });
         let stands_beside_dying = is_alone && inner.dying > 0;
         drop(inner);
         if stands_beside_dying {
@@ -311,7 +325,7 @@ impl SlotTable {
     }
 
     /// Kills the group that runs this replica in this slot, if it is still there. What is frozen
-    /// is left to [`SlotTable::kill_frozen`].
+    /// is left to whoever has it as [`Doomed`].
     pub(crate) fn stop(&self, slot: u32, token: LeaseToken) {
         let mut inner = self.lock();
         let replica = inner.busy[slot as usize]
@@ -343,14 +357,15 @@ impl SlotTable {
         inner.gate.narrow(epoch, room.slots);
         inner.gpu.meet(room.gpu);
         let saving = inner.oldest_first(|busy| busy.state == State::Saves);
+        let on_gpu = if room.gpu { Vec::new() } else { inner.on_gpu() };
         let mut doomed = inner.cheapest_first(boottime());
+        // It goes in any case, so that nothing else has to in its place.
+        doomed.retain(|one| !on_gpu.contains(one));
         let mut running = doomed.split_off(doomed.len().saturating_sub(room.slots as usize));
         // It has had its time, and no render may find it on its cores.
         doomed.extend(saving);
         let mut in_the_way = inner.beyond_memory(room.memory_mib, &running);
-        if !room.gpu {
-            in_the_way.extend(inner.on_gpu());
-        }
+        in_the_way.extend(on_gpu);
         running.retain(|one| !in_the_way.contains(one));
         doomed.extend(
             in_the_way.iter().filter(|one| !doomed.contains(one)).copied().collect::<Vec<_>>(),
@@ -386,6 +401,7 @@ impl SlotTable {
             parked: inner.tokens(|busy| busy.state == State::Parked),
             count: u32::try_from(doomed.len()).expect("at most one entry per core"),
             slots_left: inner.gate.slots(),
+            has_stragglers: false,
         };
         drop(inner);
         if stirs {
@@ -394,9 +410,11 @@ impl SlotTable {
             self.idleness.set(false);
         }
         // One that somebody else reaches is being killed, or stands still already.
+        let until = boottime() + Span::from_millis(HURRY_MS_MAX);
         let reached = all().filter_map(|group| group.try_reach().ok().flatten());
-        reached.for_each(|reach| reach.hurry());
-        frozen
+        let mut has_stragglers = false;
+        reached.for_each(|reach| has_stragglers |= !reach.hurry_until(until));
+        Frozen { has_stragglers, ..frozen }
     }
 
     /// Returns when what is frozen has come to rest, or after `limit`. It does not run from the
@@ -422,25 +440,11 @@ impl SlotTable {
             std::thread::sleep(Span::from_micros(SETTLE_PAUSE_US).into());
             if !urged && boottime() >= urge_at {
                 // What it has started may have to wait behind all others.
-                leaves.iter().flat_map(|leaf| leaf.members()).for_each(let_stop);
+                let members = leaves.iter().flat_map(|leaf| leaf.members());
+                members.take_while(|_| boottime() < end).for_each(let_stop);
                 urged = true;
             }
         }
-    }
-
-    /// Kills all that is frozen for a render. False where somebody else has a part of it in hand,
-    /// which is to be tried again: who kills for a render waits for nobody.
-    pub(crate) fn kill_frozen(&self) -> bool {
-        let stopped = self.lock().stopped_groups();
-        let mut is_done = true;
-        for group in stopped {
-            match group.try_reach() {
-                Ok(Some(reach)) => reach.kill_frozen(),
-                Ok(None) => {}
-                Err(_) => is_done = false,
-            }
-        }
-        is_done
     }
 
     /// Notes whether the broker is linked.

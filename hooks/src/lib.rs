@@ -11,6 +11,7 @@ pub mod limits;
 mod detached;
 mod end_watch;
 mod environment;
+mod family;
 mod farm;
 mod file_system;
 mod hook;
@@ -32,7 +33,9 @@ pub use farm::{Attempt, Farm, FarmParseError};
 pub use file_system::FileSystem;
 pub use hook::{HookInvocation, HookReport, run, run_to_exit, say};
 pub use notify::{Notification, NotifyError, SecurePost, SecurePoster, notify, notify_to_exit};
-pub use process_group::{ProcessStat, TaskGroup, calm, freeze, kill, thaw};
+pub use process_group::{
+    ProcessStat, TaskGroup, calm, freeze, freeze_until, kill, stop_stragglers, thaw,
+};
 pub use run_dir::{BookingChange, BookingRecord, RunDir, RunDirError, StopReport};
 pub use scheduling_class::{SchedulingClass, set_scheduling_class};
 pub use socket::{
@@ -44,4 +47,4 @@ pub use stop::{StopOutcome, stop_host, tell_of_stop};
 pub use stop_mark::{
     MACHINE_STATE_DIR, PutMarks, STATE_DIR_VARIABLE, STOPPED, StopMark, StopMarkError, Stopped,
 };
-pub use urgency::{Heirs, become_ordinary, become_urgent};
+pub use urgency::{Heirs, become_ordinary, become_prompt, become_urgent};

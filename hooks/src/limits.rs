@@ -60,7 +60,14 @@ pub const MANAGER_WAIT: Span = Span::from_secs(20);
 pub const PROBE_WAIT: Span = Span::from_secs(60);
 /// How long after a probe job its booking may stand.
 pub const PROBE_END_WAIT: Span = Span::from_secs(10);
-/// Most processes of one task group that are put into the ordinary scheduling class to stop.
-pub const LAST_RUN_PROCESSES_MAX: usize = 256;
+/// Most processes that descend from one task group's leader that are looked for.
+pub const FAMILY_MAX: usize = 256;
+/// Threads that one walk over such families looks at.
+pub const FAMILY_THREADS_MAX: usize = 16 << 10;
+/// How long such a walk takes at most.
+pub const FAMILY_WALK: Span = Span::from_secs(1);
+/// How long it takes where a render waits, over all groups together: once to stop what has left
+/// them, and once to let them die in time.
+pub const STOP_WALK: Span = Span::from_millis(10);
 /// Rounds of stopping what a task group started elsewhere while it was being stopped.
 pub const STRAY_ROUNDS_MAX: u32 = 8;

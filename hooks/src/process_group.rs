@@ -9,13 +9,14 @@ use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 
-use gleaner_protocol::{Span, boottime};
+use gleaner_protocol::{Span, Time, boottime};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
-use crate::last_run::{let_end, let_idle, let_stop};
+use crate::family::{Relative, Walk, family};
+use crate::last_run::{let_end, let_family_stop, let_idle, let_leader_stop};
 use crate::limits::STAT_BYTES_MAX;
-use crate::strays::{kill_strays, stop_strays, thaw_strays};
+use crate::strays::{kill_strays, stop_strays, strays_of, thaw_strays};
 
 /// What `/proc/<pid>/stat` says of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,10 +106,42 @@ impl TaskGroup {
 /// # Errors
 /// No such group, not ours, or a number that is no group's.
 pub fn freeze(pgid: i32) -> io::Result<()> {
-    signal(pgid, Signal::STOP)?;
-    let_stop(pgid);
-    stop_strays(pgid);
+    tell_to_stop(pgid)?;
+    stop_family(pgid, &mut Walk::patient());
     Ok(())
+}
+
+/// As [`freeze`]; the leader's family is looked for no longer than until then. False where there
+/// was more of it, for which there is [`stop_stragglers`].
+///
+/// # Errors
+/// As [`freeze`].
+pub fn freeze_until(pgid: i32, until: Time) -> io::Result<bool> {
+    tell_to_stop(pgid)?;
+    let mut walk = Walk::until(until);
+    stop_family(pgid, &mut walk);
+    Ok(!walk.is_over())
+}
+
+/// Stops what the leader of a stopped group has started elsewhere.
+pub fn stop_stragglers(pgid: i32) {
+    stop_family(pgid, &mut Walk::patient());
+}
+
+/// Stops every process of a group where it stands, and has its leader do so at once. Takes the
+/// same few microseconds however many there are.
+pub(crate) fn tell_to_stop(pgid: i32) -> io::Result<()> {
+    signal(pgid, Signal::STOP)?;
+    let_leader_stop(pgid);
+    Ok(())
+}
+
+/// Has the family of a stopped group's leader stop at once, and what of it has left the group stop
+/// at all: the latter, as far as the walk goes.
+pub(crate) fn stop_family(pgid: i32, walk: &mut Walk) -> Vec<Relative> {
+    let family = family(pgid, walk);
+    let_family_stop(&family);
+    stop_strays(pgid, strays_of(pgid, family), walk)
 }
 
 /// Lets a frozen group run on (SIGCONT), in the idle class where all harvested work belongs.
@@ -132,15 +165,22 @@ pub fn calm(pgid: i32) {
 /// # Errors
 /// As [`freeze`].
 pub fn kill(pgid: i32) -> io::Result<()> {
-    if stop_strays(pgid) > 0 {
+    let mut walk = Walk::patient();
+    let mut strays = strays_of(pgid, family(pgid, &mut walk));
+    if !strays.is_empty() {
         // Nothing of it starts anything more.
         signal(pgid, Signal::STOP)?;
-        stop_strays(pgid);
-        kill_strays(pgid);
+        strays = stop_strays(pgid, strays, &mut walk);
     }
-    signal(pgid, Signal::KILL)?;
-    let_end(pgid);
+    kill_with(pgid, &strays)?;
+    let_end(pgid, &mut walk);
     Ok(())
+}
+
+/// Ends every process of a group, and these that have left it.
+pub(crate) fn kill_with(pgid: i32, strays: &[Relative]) -> io::Result<()> {
+    kill_strays(strays);
+    signal(pgid, Signal::KILL)
 }
 
 fn signal(pgid: i32, signal: Signal) -> io::Result<()> {

@@ -1,87 +1,68 @@
 //! Processes that have left the group in which they were started, found from its leader.
 //!
-//! A runner adopts whatever its tasks orphan, so all that they ever started descends from it for
-//! as long as it lives, whichever session or group that has gone to. Where control groups hold
-//! them nobody has to look; where there are none, this is how they are found.
-//!
 //! # Invariants
 //! - A process is signalled through a handle that was opened while it was seen to be a child of
 //!   another of this family: so never one that has got its number since.
 
-use std::fs;
-
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::ProcessStat;
-use crate::limits::{LAST_RUN_PROCESSES_MAX, STRAY_ROUNDS_MAX};
+use crate::family::{Relative, Walk, family};
+use crate::limits::STRAY_ROUNDS_MAX;
 
-/// One that has left.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stray {
-    pid: i32,
-    parent: i32,
-}
-
-/// Stops those of a stopped group, and what they start meanwhile. Says how many there are.
-pub(crate) fn stop_strays(leader: i32) -> usize {
-    let mut stopped = 0;
-    for _ in 0..STRAY_ROUNDS_MAX {
-        let strays = strays(leader);
-        if strays.len() == stopped {
-            break;
-        }
-        stopped = strays.len();
-        strays.iter().for_each(|stray| stray.send(Signal::STOP));
-    }
-    stopped
-}
-
-/// Lets those of a group run on.
-pub(crate) fn thaw_strays(leader: i32) {
-    strays(leader).iter().for_each(|stray| stray.send(Signal::CONT));
-}
-
-/// Kills those of a stopped group. To be called while its leader lives: they are nobody's family
-/// after.
-pub(crate) fn kill_strays(leader: i32) {
-    strays(leader).iter().for_each(|stray| stray.send(Signal::KILL));
-}
-
-impl Stray {
-    fn send(&self, signal: Signal) {
-        let Some(pid) = Pid::from_raw(self.pid) else { return };
-        let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { return };
-        if ProcessStat::of(self.pid).is_ok_and(|stat| stat.parent == self.parent) {
-            // One that ended in this moment is what was wanted.
-            let _ = pidfd_send_signal(handle, signal);
-        }
-    }
-}
-
-/// Descendants of a group's leader that are in another group.
-fn strays(leader: i32) -> Vec<Stray> {
-    if leader <= 1 {
-        return Vec::new();
-    }
-    // Orphans become children of the leader's first thread, which starts all others too.
-    let mut family = children(leader, leader);
-    let mut next = 0;
-    while next < family.len() && family.len() < LAST_RUN_PROCESSES_MAX {
-        let parent = family[next].pid;
-        next += 1;
-        let threads = fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten();
-        let threads = threads.filter_map(|thread| thread.file_name().to_str()?.parse().ok());
-        family.extend(threads.flat_map(|thread| children(parent, thread)));
-    }
+/// Of a family, those that have left its leader's group.
+pub(crate) fn strays_of(leader: i32, mut family: Vec<Relative>) -> Vec<Relative> {
     family.retain(|one| ProcessStat::of(one.pid).is_ok_and(|stat| stat.pgid != leader));
     family
 }
 
-fn children(parent: i32, thread: i32) -> Vec<Stray> {
-    let text = fs::read_to_string(format!("/proc/{parent}/task/{thread}/children"));
-    let text = text.unwrap_or_default();
-    let pids = text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok());
-    pids.map(|pid| Stray { pid, parent }).collect()
+/// Stops those of a stopped group that were found, and what they start meanwhile. Returns all that
+/// there are.
+pub(crate) fn stop_strays(
+    leader: i32,
+    mut strays: Vec<Relative>,
+    walk: &mut Walk,
+) -> Vec<Relative> {
+    for _ in 0..STRAY_ROUNDS_MAX {
+        if strays.is_empty() {
+            break;
+        }
+        send_all(&strays, Signal::STOP);
+        let again = strays_of(leader, family(leader, walk));
+        if walk.is_over() {
+            break;
+        }
+        let is_all = again == strays;
+        strays = again;
+        if is_all {
+            break;
+        }
+    }
+    strays
+}
+
+/// Lets those of a group run on.
+pub(crate) fn thaw_strays(leader: i32) {
+    send_all(&strays_of(leader, family(leader, &mut Walk::patient())), Signal::CONT);
+}
+
+/// Kills those of a stopped group. To be called while its leader lives: they are nobody's family
+/// after.
+pub(crate) fn kill_strays(strays: &[Relative]) {
+    send_all(strays, Signal::KILL);
+}
+
+fn send_all(strays: &[Relative], signal: Signal) {
+    strays.iter().for_each(|stray| send(stray, signal));
+}
+
+fn send(stray: &Relative, signal: Signal) {
+    let Some(pid) = Pid::from_raw(stray.pid) else { return };
+    let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { return };
+    if ProcessStat::of(stray.pid).is_ok_and(|stat| stat.parent == stray.parent) {
+        // One that ended in this moment is what was wanted.
+        let _ = pidfd_send_signal(handle, signal);
+    }
 }
 
 #[cfg(test)]
@@ -92,6 +73,10 @@ mod tests {
 
     use super::*;
     use crate::process_group;
+
+    fn strays(leader: i32) -> Vec<Relative> {
+        strays_of(leader, family(leader, &mut Walk::patient()))
+    }
 
     fn state(pid: i32) -> char {
         ProcessStat::of(pid).map_or('X', |stat| stat.state)
@@ -131,11 +116,8 @@ mod tests {
     fn a_child_of_somebody_else_is_not_signalled() {
         let mut sleep = Command::new("/bin/sleep").arg("1000").spawn().expect("starts");
         let pid = i32::try_from(sleep.id()).expect("a number");
-        Stray { pid, parent: 1 }.send(Signal::KILL);
+        send(&Relative { pid, parent: 1 }, Signal::KILL);
         assert!(sleep.try_wait().expect("ours").is_none());
         sleep.kill().and_then(|()| sleep.wait()).expect("ours");
-        for number in [i32::MIN, -1, 0, 1] {
-            assert_eq!(strays(number), []);
-        }
     }
 }

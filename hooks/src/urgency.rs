@@ -29,6 +29,13 @@ pub fn become_urgent(heirs: Heirs) {
     }
 }
 
+/// Lets this thread run before other ordinary threads, and after what is urgent: what it does takes
+/// longer, and nobody waits for it.
+pub fn become_prompt() {
+    let _ = set_scheduling_class(SELF, SchedulingClass::Ordinary);
+    let _ = setpriority_process(None, HIGH);
+}
+
 /// Lets this thread run as ordinary threads do.
 pub fn become_ordinary() {
     let _ = set_scheduling_class(SELF, SchedulingClass::Ordinary);

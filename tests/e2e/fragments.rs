@@ -11,7 +11,8 @@ use crate::processes;
 
 fn opening(host: &Host, epoch: Epoch, cores: u32) -> FarmEvent {
     let (host, memory_mib, valid_ms) = (host.id(), 1_000, 60_000);
-    FarmEvent::FragmentOpened { host, epoch, cores, memory_mib, valid_ms, ended: Vec::new() }
+    let (gpus, ended) = (Some(0), Vec::new());
+    FarmEvent::FragmentOpened { host, epoch, cores, memory_mib, gpus, valid_ms, ended }
 }
 
 /// How long after its time a fragment may be seen to close.

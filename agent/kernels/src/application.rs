@@ -131,11 +131,14 @@ impl ApplicationError {
         !matches!(self, Self::Work(_) | Self::Stopped { .. })
     }
 
-    /// Whether it is the device's, so that the processor may still do the work.
+    /// What went wrong with the device, if that is it, so that the processor may still do the work.
     #[cfg(feature = "gpu")]
     #[must_use]
-    pub fn is_of_device(&self) -> bool {
-        matches!(self, Self::Work(source) if source.is::<GpuError>())
+    pub fn of_device(&self) -> Option<&GpuError> {
+        match self {
+            Self::Work(source) => source.downcast_ref(),
+            _ => None,
+        }
     }
 }
 

@@ -71,6 +71,9 @@ pub(super) struct Driver {
     memory_limit: MemoryLimit,
     /// Whether this host can keep it off them.
     has_fence: bool,
+    /// GPUs that all renders have booked as the monitor said last: it knows also of those that no
+    /// hook has told of.
+    farm_books: Booked,
 }
 
 /// How long an unreadable run folder is left alone.
@@ -114,6 +117,7 @@ impl Driver {
             look_again: Some(Time::ZERO),
             kept_off: None,
             memory_limit: MemoryLimit::default(),
+            farm_books: Booked { gpus: Some(0), ..Booked::default() },
         }
     }
 
@@ -270,6 +274,7 @@ impl Driver {
                     // The monitor learns of it from the next sample.
                     self.changed.notify_one();
                 }
+                self.farm_books.gpus = opening.gpus;
                 self.look_at_run_dir(Vec::new(), Vec::new());
             }
             BrokerMessage::Welcome { .. } => self.shop.table.set_connected(true),
@@ -282,7 +287,7 @@ impl Driver {
     }
 
     /// Reads the run folder and has it obeyed.
-    fn look_at_run_dir(&mut self, mut stopped: Vec<LeaseToken>, parked: Vec<LeaseToken>) {
+    fn look_at_run_dir(&mut self, mut stopped: Vec<LeaseToken>, mut parked: Vec<LeaseToken>) {
         if self.owes_epoch {
             match self.shop.run_dir.raise_epoch() {
                 Ok(epoch) => {
@@ -296,9 +301,10 @@ impl Driver {
         let (mut ground, trouble) = match self.owes_epoch {
             true => (None, None),
             false => match read_ground(&self.shop.run_dir, cores, &self.shop.topology) {
-                Ok((ground, booked)) => {
+                Ok((ground, mut booked)) => {
                     self.note_booked_memory(booked.memory_mib.unwrap_or(0));
                     self.shop.table.note_booked_cores(booked.cores);
+                    booked.all.push(self.farm_books);
                     let gpu_is_left = self.shop.table.gpu_is_left_by(&booked.all);
                     stopped.extend(self.shop.table.note_gpu(gpu_is_left));
                     (Some(ground), None)
@@ -314,6 +320,10 @@ impl Driver {
             ground.has_fence = self.has_fence && self.kept_off == Some(ground.booked);
         }
         self.look_again = ground.is_none().then(|| boottime() + LOOK_AGAIN);
+        // What a release has stopped and has not told of yet: to believe that it runs would end
+        // others in its place.
+        stopped.extend(self.shop.table.stopped_tokens());
+        parked.extend(self.shop.table.parked_tokens());
         self.handle(Input::Ground { ground, stopped, parked });
     }
 
@@ -330,7 +340,8 @@ impl Driver {
         }
         let most_mib = self.shop.booked_memory.harvest_mib(day, self.shop.memory_mib);
         let enclosure = &self.shop.enclosure;
-        if let Err(error) = self.memory_limit.keep(most_mib, |mib| enclosure.set_memory_mib(mib)) {
+        let set = |mib| enclosure.set_memory_mib(mib);
+        if let Err(error) = self.memory_limit.keep(boottime(), most_mib, set) {
             // The observer ends what takes too much all the same.
             warn!("harvested work goes without this limit of its memory for now: {error}");
         }

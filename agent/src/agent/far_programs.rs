@@ -1,22 +1,28 @@
 //! Programs of the allow-list that come from a server.
 //!
 //! They are none of what a render waits for, so the agent starts all the same. But what waits for
-//! a server cannot be killed, and closes its host until the server answers.
+//! a server cannot be killed, and closes its host until the server answers. Who asks where a file
+//! lies waits for it as well: a thread of its own does.
 
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use gleaner_hooks::FileSystem;
 use tracing::warn;
 
-/// Warns of those that are on a network file system.
-pub(super) fn warn_of_far_programs(listed: &[PathBuf]) {
-    for program in far(listed, FileSystem::of) {
-        warn!(
-            "allow_commands: {} is on a network file system, and a task that waits for its server \
-             cannot be ended for a render: install it on a local disk of this host",
-            program.display()
-        );
-    }
+/// Warns of those that are on a network file system, as soon as it is known.
+pub(super) fn warn_of_far_programs(listed: Vec<PathBuf>) {
+    let look = move || far(&listed, FileSystem::of).into_iter().for_each(warn_of);
+    // Nothing depends on it: where there is no thread to be had nobody is warned.
+    let _ = thread::Builder::new().name("gleaner-far".into()).spawn(look);
+}
+
+fn warn_of(program: &Path) {
+    warn!(
+        "allow_commands: {} is on a network file system, and a task that waits for its server cannot \
+         be ended for a render: install it on a local disk of this host",
+        program.display()
+    );
 }
 
 fn far(listed: &[PathBuf], of: impl Fn(&Path) -> FileSystem) -> Vec<&Path> {

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use gleaner_protocol::Span;
 
 use super::text_of;
+use crate::limits::TREE_THREADS_MAX;
 use crate::slot_table::{GroupUse, Upkeep};
 
 /// Microseconds in a clock tick of `/proc`, which is the same on all kernels of our platforms.
@@ -81,7 +82,11 @@ impl CpuTime {
             // One that has done nothing since has used nothing.
             let same = known.is_some_and(|known| known.begun == begun && !known.busy && !busy);
             if !same {
-                let mut sum = tree(pgid);
+                let (mut sum, is_all) = tree(pgid, TREE_THREADS_MAX);
+                if let Some(known) = known.filter(|_| !is_all) {
+                    // What was counted once stays so; what is not counted makes us give way.
+                    sum.ticks = sum.ticks.max(known.sum.ticks);
+                }
                 if frozen {
                     // Some kernels show it as waiting for a disk; none counts it as active.
                     (sum.active, sum.blocked) = (0, 0);
@@ -89,9 +94,11 @@ impl CpuTime {
                 self.groups.insert(pgid, Group { begun, busy, sum });
             }
         }
-        let agent = process(std::process::id().cast_signed()).unwrap_or_default();
+        // Its children are runners, which are counted by groups.
+        let agent = text_of("/proc/self/stat");
+        let agent_ticks = Stat::parse(&agent).map_or(0, |stat| stat.ticks);
         let own = self.own();
-        let look = Look { machine_ticks, own_ticks: own.ticks + agent.ticks };
+        let look = Look { machine_ticks, own_ticks: own.ticks + agent_ticks };
         self.blocked = blocked.saturating_sub(own.blocked);
         self.used = self.others_since(look, gone);
         self.before = Some(look);
@@ -166,41 +173,41 @@ fn machine() -> (u64, u64) {
     (busy, blocked.and_then(|count| count.trim().parse().ok()).unwrap_or(0))
 }
 
-/// A process and all that it started. Runners adopt orphans, so all of a group is below its leader.
-fn tree(leader: i32) -> Sum {
+/// A process and all that it started, and whether all of that was looked at. Runners adopt orphans, so
+/// all of a group is below its leader.
+fn tree(leader: i32, threads_max: usize) -> (Sum, bool) {
     let mut sum = Sum::default();
+    let mut threads_left = threads_max;
     let mut open = vec![leader];
     while let Some(pid) = open.pop() {
-        let Some(one) = process(pid) else { continue };
-        sum.add(one);
-        open.extend(children(pid));
+        if let Some(one) = process(pid, &mut threads_left, &mut open) {
+            sum.add(one);
+        }
+        if threads_left == 0 {
+            return (sum, false);
+        }
     }
-    sum
+    (sum, true)
 }
 
-/// What a process started, whichever of its threads it was.
-fn children(pid: i32) -> Vec<i32> {
-    let mut found = Vec::new();
-    for thread in std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
-        let list = text_of(thread.path().join("children"));
-        found.extend(list.split_ascii_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
-    }
-    found
-}
-
-fn process(pid: i32) -> Option<Sum> {
+/// What a process adds; what it started, whichever of its threads it was, is added to `children`.
+/// Each thread is looked at once, as far as some are left.
+fn process(pid: i32, threads_left: &mut usize, children: &mut Vec<i32>) -> Option<Sum> {
     let text = text_of(format!("/proc/{pid}/stat"));
     let stat = Stat::parse(&text)?;
-    let (mut active, mut blocked) = stat.activity();
-    if stat.threads > 1 {
-        (active, blocked) = (0, 0);
-        for entry in std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten()
-        {
-            let text = text_of(entry.path().join("stat"));
+    let (mut active, mut blocked) = if stat.threads > 1 { (0, 0) } else { stat.activity() };
+    for entry in std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
+        let Some(left) = threads_left.checked_sub(1) else { break };
+        *threads_left = left;
+        let thread = entry.path();
+        if stat.threads > 1 {
+            let text = text_of(thread.join("stat"));
             let (one_active, one_blocked) = Stat::parse(&text).map_or((0, 0), |s| s.activity());
             active += one_active;
             blocked += one_blocked;
         }
+        let list = text_of(thread.join("children"));
+        children.extend(list.split_ascii_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
     }
     Some(Sum { ticks: stat.ticks, active, blocked, kib: stat.pages * PAGE_KIB })
 }
@@ -305,6 +312,18 @@ mod tests {
     }
 
     #[test]
+    fn of_a_group_with_more_threads_than_are_looked_at_nothing_is_taken_back() {
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", "while :; do :; done & wait"]).stdout(Stdio::null());
+        let group = Sleeper::start_this(shell);
+        while tree(group.pgid(), 2).0.ticks < 5 {}
+        let (whole, is_all) = tree(group.pgid(), 3);
+        assert!(is_all && whole.ticks >= 5);
+        let (part, is_all) = tree(group.pgid(), 1);
+        assert!(!is_all && part.kib < whole.kib, "the leader alone");
+    }
+
+    #[test]
     fn what_another_thread_started_is_part_of_its_process_too() {
         let (tell, told) = std::sync::mpsc::channel();
         let (end, ended) = std::sync::mpsc::channel::<()>();
@@ -316,7 +335,8 @@ mod tests {
             child.kill().and_then(|()| child.wait()).expect("ours");
         });
         let child = told.recv().expect("it starts one");
-        let found = children(std::process::id().cast_signed());
+        let (mut found, mut left) = (Vec::new(), usize::MAX);
+        process(std::process::id().cast_signed(), &mut left, &mut found);
         drop(end);
         thread.join().expect("no panic");
         assert!(found.contains(&child), "{child} of {found:?}");

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
 
-use gleaner_hooks::{Heirs, RunDir, SocketAnswer, SocketRequest, become_urgent};
+use gleaner_hooks::{
+    Heirs, RunDir, SocketAnswer, SocketRequest, Standing, become_urgent, encode_line,
+};
 use gleaner_protocol::{Span, boottime};
 use tokio::sync::oneshot;
 
@@ -54,6 +56,17 @@ impl Desk {
     }
 }
 
+/// With as many of its bookings as an answer holds.
+fn fitted(mut standing: Standing) -> SocketAnswer {
+    loop {
+        let answer = SocketAnswer::Standing(Box::new(standing.clone()));
+        if standing.bookings.is_empty() || encode_line(&answer).is_ok() {
+            return answer;
+        }
+        standing.bookings.truncate(standing.bookings.len() / 2);
+    }
+}
+
 fn serve(owner: &Owner, run_dir: &RunDir, asked: &Receiver<Question>) {
     // An owner who wants their machine back does not wait for what keeps it busy.
     become_urgent(Heirs::Ordinary);
@@ -69,7 +82,7 @@ fn serve(owner: &Owner, run_dir: &RunDir, asked: &Receiver<Question>) {
                 let mut standing = owner.standing(now, run_dir.epoch().ok());
                 standing.bookings = run_dir.bookings().unwrap_or_default();
                 standing.bookings.truncate(BOOKING_LINES_MAX);
-                reply(&SocketAnswer::Standing(Box::new(standing)));
+                reply(&fitted(standing));
             }
             SocketRequest::Tasks => reply(&owner.tasks(now)),
             SocketRequest::Limit { slot, limits } => reply(&owner.limit(slot, &limits)),
@@ -78,5 +91,34 @@ fn serve(owner: &Owner, run_dir: &RunDir, asked: &Receiver<Question>) {
                 reply(&SocketAnswer::Error { reason: "hooks are not served here".into() });
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gleaner_protocol::BookingId;
+    use gleaner_protocol::farm::{Booked, SampledBooking};
+
+    use super::*;
+
+    #[test]
+    fn where_not_all_bookings_fit_into_an_answer_some_are_told_of() {
+        let booking = |index: usize| SampledBooking {
+            booking: BookingId::new(format!("{index:0>128}")).expect("plain"),
+            resources: Booked::default(),
+        };
+        let full = |count| Standing {
+            bookings: (0..count).map(booking).collect(),
+            stopped_by: Some("x".repeat(12_000)),
+            ..Standing::default()
+        };
+        for (count, least) in [(4, 4), (BOOKING_LINES_MAX, BOOKING_LINES_MAX / 2)] {
+            let answer = fitted(full(count));
+            assert!(encode_line(&answer).is_ok(), "{count} bookings");
+            let SocketAnswer::Standing(standing) = answer else { panic!("{answer:?}") };
+            assert!((least..=count).contains(&standing.bookings.len()));
+        }
+        let too_many = SocketAnswer::Standing(Box::new(full(BOOKING_LINES_MAX)));
+        assert!(encode_line(&too_many).is_err(), "all of them would not have fitted");
     }
 }

@@ -20,16 +20,18 @@ use gleaner_kernels::application::{
 use gleaner_protocol::limits::{BLOB_BYTES_MAX, OUTPUT_FILES_MAX, SPEC_BYTES_MAX};
 use gleaner_protocol::{Digest, boottime};
 
-use super::device::{device_for, is_of_gpu, let_be};
+use super::device::{device_for, gpu_fault, let_be};
 use super::folder::TaskFolder;
 use super::outputs::{Collector, copy_hashed};
-use super::{ApplicationOrder, GpuOrder, Reply, StagedInput, panic_text, thread_cpu};
+use super::{ApplicationOrder, Fault, GpuOrder, Reply, StagedInput, panic_text, thread_cpu};
 use crate::harvest::Product;
 
 /// What is said of one while it runs.
 pub(super) enum News {
     /// How far it is, in thousandths.
     Progress(u16),
+    /// It is about to open a GPU.
+    OpensGpu,
     /// The GPU that computes it, where one may; none where the processor does.
     ComputedBy(Option<String>),
 }
@@ -41,7 +43,7 @@ enum Trouble {
     /// This host's.
     CannotRun(String),
     /// Its GPU's.
-    Gpu(String),
+    Gpu(String, Fault),
 }
 
 /// Runs one to its end. It stops with its process: a render does not wait for it to look up.
@@ -68,9 +70,11 @@ pub(super) fn run(
         Ok(Ok(files)) => Reply::Done { files, cpu_us },
         Ok(Err(Trouble::Failed(reason))) => Reply::Failed { reason, cpu_us },
         Ok(Err(Trouble::CannotRun(reason))) => Reply::CannotRun(reason),
-        Ok(Err(Trouble::Gpu(reason))) => Reply::GpuFailed(reason),
+        Ok(Err(Trouble::Gpu(reason, of))) => Reply::GpuFailed { reason, of },
         // It may be the driver's doing: the processor finds out.
-        Err(panic) if may_be_the_gpu => Reply::GpuFailed(panicked(order, &*panic)),
+        Err(panic) if may_be_the_gpu => {
+            Reply::GpuFailed { reason: panicked(order, &*panic), of: Fault::Unclear }
+        }
         Err(panic) => Reply::Failed { reason: panicked(order, &*panic), cpu_us },
     }
 }
@@ -104,10 +108,9 @@ fn perform(
     let task = unpack(application, &spec, folder, order.item.as_deref());
     let task = task.map_err(|error| Trouble::Failed(told(application, error)))?;
     compute(&task, order.gpu.as_ref(), tell, &mut keep).map_err(|error| {
-        if is_of_gpu(&error) {
-            Trouble::Gpu(error.to_string())
-        } else {
-            Trouble::Failed(told(application, error))
+        match gpu_fault(&error) {
+            Some(fault) => Trouble::Gpu(error.to_string(), fault),
+            None => Trouble::Failed(told(application, error)),
         }
     })?;
     Ok(products)
@@ -140,6 +143,9 @@ fn compute(
     tell: &mut dyn FnMut(News),
     keep: &mut dyn FnMut(Made) -> Result<(), String>,
 ) -> Result<(), ApplicationError> {
+    if gpu.is_some() {
+        tell(News::OpensGpu);
+    }
     let (device, name) = device_for(task, gpu)?;
     if gpu.is_some() {
         tell(News::ComputedBy(name));
@@ -154,7 +160,7 @@ fn compute(
         keep,
     };
     let done = task.run(&mut control).map(drop);
-    if done.as_ref().is_err_and(is_of_gpu) {
+    if done.as_ref().is_err_and(|error| gpu_fault(error).is_some()) {
         let_be(device);
     }
     done

@@ -154,7 +154,7 @@ impl Attempt<'_> {
             let mut command = Command::new(&order.program);
             command.args(arguments).env_clear().envs(environment);
             command.env("HOME", folder).env("TMPDIR", tmp).current_dir(folder);
-            let _limit = order.data_mib.map(DataLimit::set);
+            let limit = order.data_mib.map(DataLimit::set);
             // No `pre_exec`: it would make the standard library fork where it can do better.
             let child = command
                 .stdin(Stdio::null())
@@ -162,6 +162,9 @@ impl Attempt<'_> {
                 .stderr(Stdio::piped())
                 .spawn()
                 .map_err(|error| not_started(&order.program, &error))?;
+            if let (Some(limit), Some(pid)) = (limit, number_of(&child)) {
+                limit.make_hard(pid);
+            }
             return Ok(Process::Free(child));
         };
         let arguments: Vec<String> = arguments.collect();
@@ -178,6 +181,10 @@ impl Attempt<'_> {
     }
 }
 
+fn number_of(child: &Child) -> Option<Pid> {
+    i32::try_from(child.id()).ok().and_then(Pid::from_raw)
+}
+
 /// A command that runs.
 enum Process {
     /// As any other program.
@@ -191,7 +198,7 @@ impl Process {
     fn running(&mut self) -> Running {
         match self {
             Self::Free(child) => {
-                let number = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+                let number = number_of(child);
                 let file = |fd: Option<OwnedFd>| fd.map(File::from);
                 Running {
                     stdout: file(child.stdout.take().map(OwnedFd::from)),

@@ -3,7 +3,7 @@
 
 use gleaner_kernels::application::{ApplicationError, Device, Task};
 
-use super::GpuOrder;
+use super::{Fault, GpuOrder};
 
 /// The device for a task, ready to compute, and the name of the GPU if it is one.
 #[cfg(feature = "gpu")]
@@ -29,16 +29,26 @@ pub(super) fn device_for(
     Ok((Device::Processor, None))
 }
 
-/// Whether an error is the GPU's, so that the processor may still compute it.
+/// Whose fault an error of the GPU is; none where it is no such error, so that the processor would
+/// come to the same.
 #[cfg(feature = "gpu")]
-pub(super) fn is_of_gpu(error: &ApplicationError) -> bool {
-    error.is_of_device()
+pub(super) fn gpu_fault(error: &ApplicationError) -> Option<Fault> {
+    use gleaner_kernels::gpu::GpuError;
+    Some(match error.of_device()? {
+        GpuError::OutOfMemory { .. } => Fault::Job,
+        GpuError::Failed { .. } => Fault::Unclear,
+        GpuError::NoGpu { .. }
+        | GpuError::NoneNamed { .. }
+        | GpuError::Refused { .. }
+        | GpuError::Lost { .. }
+        | GpuError::Hung { .. } => Fault::Device,
+    })
 }
 
-/// Whether an error is the GPU's, of which there is none.
+/// Whose fault an error of the GPU is, of which there is none.
 #[cfg(not(feature = "gpu"))]
-pub(super) const fn is_of_gpu(_: &ApplicationError) -> bool {
-    false
+pub(super) const fn gpu_fault(_: &ApplicationError) -> Option<Fault> {
+    None
 }
 
 /// Leaves a device as it is: to let go of one that hangs may never end.

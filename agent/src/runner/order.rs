@@ -162,6 +162,17 @@ pub(crate) struct CompiledModule {
     pub(crate) digest: Digest,
 }
 
+/// Whose fault it is that a GPU does not compute a replica.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Fault {
+    /// The GPU's or its driver's: it would do the same to any other.
+    Device,
+    /// The replica's: its job asks for more than there is.
+    Job,
+    /// Either's.
+    Unclear,
+}
+
 /// What came of an order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Reply {
@@ -170,6 +181,8 @@ pub(crate) enum Reply {
         /// How far, in thousandths.
         permille: u16,
     },
+    /// It is about to open a GPU; more replies follow.
+    OpensGpu,
     /// What computes it, where a GPU may; more replies follow.
     ComputedBy {
         /// The GPU's name; none where the processor does.
@@ -177,7 +190,12 @@ pub(crate) enum Reply {
     },
     /// The GPU does not compute it to its end. Its runner is of no more use: a device that hangs is
     /// let go of with its process only.
-    GpuFailed(String),
+    GpuFailed {
+        /// In words.
+        reason: String,
+        /// Whose fault that is.
+        of: Fault,
+    },
     /// Its module was compiled, and lies in the spool folder for the agent to keep; more replies
     /// follow.
     Compiled {

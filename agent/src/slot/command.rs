@@ -1,8 +1,7 @@
 //! What a command needs of the agent before its run.
 
-use gleaner_isolation::{Ability, Leaf};
 use gleaner_protocol::control::Lease;
-use gleaner_protocol::job::CommandTask;
+use gleaner_protocol::job::{CommandTask, Task};
 
 use super::Workshop;
 use crate::blobs::CachedBlob;
@@ -12,7 +11,6 @@ use crate::runner::{CommandOrder, Order};
 /// Fetches what the replica needs. The pins keep its inputs in the cache.
 pub(super) async fn prepare(
     shop: &Workshop,
-    leaf: Option<&Leaf>,
     lease: &Lease,
     command: &CommandTask,
 ) -> Result<(Order, Vec<CachedBlob>), String> {
@@ -27,17 +25,16 @@ pub(super) async fn prepare(
         item: lease.item.clone(),
         inputs,
         outputs: command.outputs.clone(),
-        data_mib: data_mib(shop, leaf, command),
+        data_mib: None,
     };
     Ok((Order::Command(order), pins))
 }
 
-/// How much memory each of its processes may have, in MiB: none where its leaf limits that of all
-/// of them together.
-fn data_mib(shop: &Workshop, leaf: Option<&Leaf>, command: &CommandTask) -> Option<u64> {
-    if leaf.is_some_and(|leaf| leaf.has(Ability::Memory)) {
-        return None;
+/// Limits the memory of each of a command's processes, for a leaf does not limit that of all of them
+/// together.
+pub(super) fn limit_each_process(shop: &Workshop, task: &Task, order: &mut Order) {
+    if let (Task::Command(command), Order::Command(order)) = (task, order) {
+        let of_all = || shop.booked_memory.harvest_mib(today(), shop.memory_mib);
+        order.data_mib = Some(command.memory_mib.map_or_else(of_all, u64::from));
     }
-    let of_all = || shop.booked_memory.harvest_mib(today(), shop.memory_mib);
-    Some(command.memory_mib.map_or_else(of_all, u64::from))
 }

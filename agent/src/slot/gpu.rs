@@ -1,25 +1,28 @@
 //! The GPU for the replica of a slot, and how it ends there.
 
-use std::time::Duration;
+use std::pin::pin;
 
+use gleaner_protocol::control::Lease;
 use gleaner_protocol::job::{Comparison, Task};
-use gleaner_protocol::{LeaseToken, boottime};
+use gleaner_protocol::{LeaseToken, Span, Time, boottime};
 use tokio::time::timeout;
 use tracing::{info, warn};
 
 use super::Workshop;
 use super::warm_runner::RunnerGone;
-use crate::limits::GPU_OPEN_MS_MAX;
-use crate::runner::{GpuOrder, Order, Reply};
+use crate::limits::{GPU_OPEN_MS_MAX, GPU_SILENCE_MS_MAX};
+use crate::runner::{Fault, GpuOrder, Order, Reply};
 
 /// Whether the replica that runs has the GPU.
 #[derive(Debug, Default)]
 pub(super) struct GpuUse {
     has: bool,
-    /// Its runner has not yet said what computes it.
-    opens: bool,
+    /// When its runner spoke last, since it has begun to open it.
+    silent_since: Option<Time>,
+    /// Whether it has said that it opened it.
+    computes: bool,
     /// It did not compute the replica to its end.
-    trouble: Option<String>,
+    trouble: Option<(String, Fault)>,
     /// The last replica that was begun again without it.
     given_up: Option<LeaseToken>,
 }
@@ -31,18 +34,20 @@ impl GpuUse {
     pub(super) fn give(
         &mut self,
         shop: &Workshop,
-        (slot, token): (u32, LeaseToken),
+        slot: u32,
+        lease: &Lease,
         task: &Task,
         order: &mut Order,
     ) {
-        (self.has, self.opens, self.trouble) = (false, false, None);
+        (self.has, self.computes) = (false, false);
+        (self.silent_since, self.trouble) = (None, None);
         let Order::Application(order) = order else { return };
-        if self.given_up != Some(token)
+        if self.given_up != Some(lease.token)
             && task.comparison() == Comparison::Tolerance
             && shop.kernels_on_gpu.contains(&order.kernel)
-            && shop.table.take_gpu(boottime(), slot, token)
+            && shop.table.take_gpu(boottime(), slot, lease)
         {
-            (self.has, self.opens) = (true, true);
+            self.has = true;
             order.gpu = Some(GpuOrder { name: shop.gpu_name.clone() });
         }
     }
@@ -52,20 +57,34 @@ impl GpuUse {
         self.has
     }
 
-    /// Waits for what a runner says; while it opens a GPU, for no longer than that may take.
+    /// Waits for what a runner says: while it opens a GPU, for no longer than that may take, and while
+    /// it computes there, as long as a driver may hang. The time for which it is frozen does not
+    /// count.
     pub(super) async fn patiently<T>(
         &mut self,
+        shop: &Workshop,
+        (slot, token): (u32, LeaseToken),
         said: impl Future<Output = Result<T, RunnerGone>>,
     ) -> Result<T, RunnerGone> {
-        if !self.opens {
-            return said.await;
+        let Some(silent_since) = self.silent_since.filter(|_| self.has) else { return said.await };
+        let mut said = pin!(said);
+        let (limit_ms, what) = match self.computes {
+            true => (GPU_SILENCE_MS_MAX, "come any further"),
+            false => (GPU_OPEN_MS_MAX, "opened it"),
+        };
+        let limit = Span::from_millis(limit_ms);
+        loop {
+            let runs_since = shop.table.runs_since(slot, token);
+            let left = left(limit, boottime(), silent_since, runs_since);
+            if left == Span::ZERO {
+                let trouble = format!("its driver has not {what} in {limit}");
+                self.trouble = Some((trouble, Fault::Device));
+                return Err(RunnerGone);
+            }
+            if let Ok(said) = timeout(left.into(), &mut said).await {
+                return said;
+            }
         }
-        let limit = Duration::from_millis(GPU_OPEN_MS_MAX);
-        timeout(limit, said).await.unwrap_or_else(|_| {
-            let limit_s = limit.as_secs();
-            self.trouble = Some(format!("its driver has not opened it in {limit_s} s"));
-            Err(RunnerGone)
-        })
     }
 
     /// Takes in what a runner says of it. Whatever else it says is given back; so is that it
@@ -76,11 +95,16 @@ impl GpuUse {
         (slot, token): (u32, LeaseToken),
         reply: Reply,
     ) -> Option<Reply> {
-        self.opens = false;
+        self.silent_since = self.silent_since.map(|_| boottime());
         match reply {
+            Reply::OpensGpu => {
+                self.silent_since = Some(boottime());
+                None
+            }
             Reply::ComputedBy { gpu: Some(name) } => {
                 info!(slot, %token, gpu = name, "a replica is computed on the GPU");
                 shop.owner.note_gpu_begun();
+                self.computes = true;
                 None
             }
             Reply::ComputedBy { gpu: None } => {
@@ -88,25 +112,63 @@ impl GpuUse {
                 shop.table.leave_gpu(slot, token);
                 None
             }
-            Reply::GpuFailed(reason) => {
-                self.trouble = Some(reason.clone());
-                Some(Reply::GpuFailed(reason))
+            Reply::GpuFailed { reason, of } => {
+                self.trouble = Some((reason.clone(), of));
+                Some(Reply::GpuFailed { reason, of })
             }
             other => Some(other),
         }
     }
 
-    /// Its runner ended under the replica, or had to. True where the GPU is why, or may be: the
-    /// replica is to begin again, on the processor.
-    pub(super) fn gives_up(&mut self, shop: &Workshop, token: LeaseToken, end: &str) -> bool {
+    /// Its runner ended under the replica, or had to, by this fault if nothing else is known. True
+    /// where the GPU is why, or may be: the replica is to begin again, on the processor.
+    pub(super) fn gives_up(
+        &mut self,
+        shop: &Workshop,
+        lease: &Lease,
+        end: &str,
+        fault: Fault,
+    ) -> bool {
         if !std::mem::take(&mut self.has) {
             return false;
         }
+        let token = lease.token;
         self.given_up = Some(token);
-        let reason = self.trouble.take().unwrap_or_else(|| end.to_owned());
+        // What it is asked to compute it learns later.
+        let opens = self.silent_since.is_some() && !self.computes;
+        let fault = if opens { Fault::Device } else { fault };
+        let (reason, fault) = self.trouble.take().unwrap_or_else(|| (end.to_owned(), fault));
         warn!(%token, "a replica begins again on the processor, for the GPU failed: {reason}");
-        shop.table.rest_gpu(boottime());
+        shop.table.blame_gpu(boottime(), lease.replica.workunit.job, fault);
         shop.owner.note_gpu_failed(reason);
         true
+    }
+}
+
+/// How long one may still be silent, who is since `silent_since` and runs since then, if it is not
+/// frozen.
+fn left(limit: Span, now: Time, silent_since: Time, runs_since: Option<Time>) -> Span {
+    runs_since.map_or(limit, |since| (since.max(silent_since) + limit).since(now))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_in_which_it_is_frozen_is_not_taken_from_who_opens_a_gpu() {
+        let at = |seconds| Time::ZERO + Span::from_secs(seconds);
+        let limit = Span::from_secs(30);
+        for (now, silent_since, runs_since, expected) in [
+            (100, 100, Some(10), 30),
+            (120, 100, Some(10), 10),
+            (130, 100, Some(10), 0),
+            (900, 100, Some(10), 0),
+            (900, 100, None, 30),
+            (901, 100, Some(900), 29),
+        ] {
+            let left = left(limit, at(now), at(silent_since), runs_since.map(at));
+            assert_eq!(left, Span::from_secs(expected), "at {now}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use gleaner_isolation::{Leaf, LeafLimits};
+use gleaner_isolation::{Ability, Leaf, LeafLimits};
 use gleaner_protocol::job::Task;
 use tracing::warn;
 
@@ -11,6 +11,7 @@ use super::warm_runner::End;
 use crate::limits::{
     COMPILER_MEMORY_MIB, DRIVER_MEMORY_MIB, RUNNER_MEMORY_MIB, TASK_PROCESSES_MAX,
 };
+use crate::runner::Fault;
 
 /// The limits of the replica that runs, where this host has a leaf that keeps them.
 #[derive(Debug, Default)]
@@ -55,14 +56,15 @@ impl Memory {
 
 impl ReplicaLimits {
     /// Sets those of the next replica, of which `kernel_memory_mib` is the host's; `on_gpu` where it
-    /// needs a driver beside that. What this host cannot limit is left out.
+    /// needs a driver beside that. What this host cannot limit is left out; says whether its memory
+    /// is not.
     pub(super) fn set(
         &mut self,
         leaf: Option<&Arc<Leaf>>,
         task: &Task,
         kernel_memory_mib: u32,
         on_gpu: bool,
-    ) {
+    ) -> bool {
         let by_job = |mib| Memory { mib, whose: Whose::Job };
         let (memory, extra_mib) = match task {
             Task::Kernel(_) => (None, 0),
@@ -78,26 +80,43 @@ impl ReplicaLimits {
         };
         let aborts = matches!(task, Task::Application(_));
         *self = Self { leaf: leaf.cloned(), memory, aborts, kills_before: 0 };
-        let Some(leaf) = leaf else { return };
+        let Some(leaf) = leaf else { return false };
         let limits = LeafLimits {
             memory_mib: memory.map(|memory| u64::from(memory.mib) + extra_mib),
             processes: Some(TASK_PROCESSES_MAX),
             ..LeafLimits::default()
         };
-        if let Err(error) = leaf.set_limits(&limits) {
-            warn!("a task goes without limits: {error}");
+        let outcome = leaf.set_limits(&limits);
+        if let Err(error) = &outcome {
+            warn!("a task goes without limits of its control group: {error}");
         }
         self.kills_before = leaf.memory_kills();
+        outcome.is_ok() && leaf.has(Ability::Memory)
+    }
+
+    /// Whose fault its end is, where a GPU computed it.
+    pub(super) fn gpu_fault(&self, end: &End) -> Fault {
+        if self.has_killed() || self.explain_abort(end).is_some() {
+            Fault::Job
+        } else if end.crashed {
+            Fault::Device
+        } else {
+            Fault::Unclear
+        }
+    }
+
+    /// Whether something of it was killed for want of memory.
+    fn has_killed(&self) -> bool {
+        self.leaf.as_ref().is_some_and(|leaf| leaf.memory_kills() > self.kills_before)
     }
 
     /// Why it ended, with what only its leaf knows.
     pub(super) fn explain(&self, reason: String) -> String {
-        let has_killed = |leaf: &Arc<Leaf>| leaf.memory_kills() > self.kills_before;
         match self.memory {
-            Some(memory) if self.leaf.as_ref().is_some_and(has_killed) => {
+            Some(memory) if self.has_killed() => {
                 format!("{reason}; {}", memory.too_little())
             }
-            None if self.leaf.as_ref().is_some_and(has_killed) => {
+            None if self.has_killed() => {
                 format!("{reason}; harvested work had no more memory on this host")
             }
             _ => reason,

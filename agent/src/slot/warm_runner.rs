@@ -45,6 +45,8 @@ pub(super) struct End {
     pub(super) status: String,
     /// It gave up by itself, as where it gets no memory.
     pub(super) aborted: bool,
+    /// It touched memory that it does not have, as where a driver is broken.
+    pub(super) crashed: bool,
 }
 
 /// Why there is no runner.
@@ -197,8 +199,11 @@ impl WarmRunner {
             Ok(status) => End {
                 status: status.to_string(),
                 aborted: status.signal() == Some(Signal::ABORT.as_raw()),
+                crashed: [Signal::SEGV, Signal::BUS]
+                    .iter()
+                    .any(|signal| status.signal() == Some(signal.as_raw())),
             },
-            Err(error) => End { status: error.to_string(), aborted: false },
+            Err(error) => End { status: error.to_string(), aborted: false, crashed: false },
         };
         while leaf.is_some_and(|leaf| leaf.can_freeze() && !leaf.marks().members().is_empty()) {
             // Groups have no event for this in both versions.

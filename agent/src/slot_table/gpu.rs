@@ -6,11 +6,15 @@
 //!   memory.
 //! - Nothing has it that a render has booked, nor while what had it still dies.
 
+use std::collections::VecDeque;
+
+use gleaner_protocol::control::Lease;
 use gleaner_protocol::farm::Booked;
-use gleaner_protocol::{LeaseToken, Span, Time};
+use gleaner_protocol::{JobId, LeaseToken, Span, Time};
 
 use super::{Inner, SlotTable};
-use crate::limits::GPU_REST_MS;
+use crate::limits::{GPU_REFUSED_JOBS_MAX, GPU_REST_MS};
+use crate::runner::Fault;
 use crate::wishes::Gpus;
 
 /// The GPU.
@@ -24,6 +28,11 @@ pub(super) struct Place {
     dies_in: Option<u32>,
     /// Something went wrong with it: it is left alone until then.
     rests_until: Option<Time>,
+    /// Jobs that it is not given to any more, the latest last: it failed under them, by their own
+    /// fault for all that is known.
+    refused: VecDeque<JobId>,
+    /// Under which of these it failed last, and when, where it may be its own fault.
+    suspect: Option<(JobId, Time)>,
 }
 
 impl SlotTable {
@@ -43,21 +52,26 @@ impl SlotTable {
     pub(crate) fn note_gpu(&self, is_left: bool) -> Vec<LeaseToken> {
         let mut inner = self.lock();
         inner.gpu.is_booked = !is_left;
-        let doomed = if is_left { Vec::new() } else { inner.on_gpu() };
-        for (_, slot) in &doomed {
-            inner.doom(*slot);
-        }
+        let ended = if is_left { Vec::new() } else { inner.on_gpu() };
+        let doomed = inner.doom_all(&ended);
         drop(inner);
         if !doomed.is_empty() {
-            self.kill_frozen();
+            // To come to rest and to die take a little of a core, which idle work does not get
+            // beside a render.
+            self.idleness.set(false);
+            doomed.kill_waiting();
         }
-        doomed.into_iter().map(|(token, _)| token).collect()
+        ended.into_iter().map(|(token, _)| token).collect()
     }
 
     /// Gives it to the replica that runs in a slot, if it can be had.
-    pub(crate) fn take_gpu(&self, now: Time, slot: u32, token: LeaseToken) -> bool {
+    pub(crate) fn take_gpu(&self, now: Time, slot: u32, lease: &Lease) -> bool {
         let mut inner = self.lock();
-        let Place { given, is_booked, dies_in, rests_until } = inner.gpu;
+        let token = lease.token;
+        let Place { given, is_booked, dies_in, rests_until, .. } = inner.gpu;
+        if inner.gpu.refused.contains(&lease.replica.workunit.job) {
+            return false;
+        }
         let is_free = dies_in.is_none() && inner.busy.iter().flatten().all(|busy| !busy.has_gpu);
         let rests = rests_until.is_some_and(|end| now < end);
         if given == Gpus::Never || is_booked || rests || !is_free {
@@ -81,13 +95,35 @@ impl SlotTable {
         }
     }
 
-    /// Something went wrong with it: nothing takes it for a while.
-    pub(crate) fn rest_gpu(&self, now: Time) {
-        self.lock().gpu.rests_until = Some(now + Span::from_millis(GPU_REST_MS));
+    /// It did not come to an end with a replica of this job. Where that is its own fault nothing
+    /// takes it for a while; where it is the job's no other replica of this job does. Where nobody
+    /// knows it is the job's, until another job has the same to say soon after.
+    pub(crate) fn blame_gpu(&self, now: Time, job: JobId, fault: Fault) {
+        self.lock().gpu.blame(now, job, fault);
     }
 }
 
 impl Place {
+    fn blame(&mut self, now: Time, job: JobId, fault: Fault) {
+        let rest = Span::from_millis(GPU_REST_MS);
+        let again = |(other, at): (JobId, Time)| other != job && now < at + rest;
+        if fault == Fault::Device || (fault == Fault::Unclear && self.suspect.is_some_and(again)) {
+            self.rests_until = Some(now + rest);
+            if let Some((wronged, _)) = self.suspect.take().filter(|_| fault == Fault::Unclear) {
+                self.refused.retain(|refused| *refused != wronged);
+            }
+            return;
+        }
+        if fault == Fault::Unclear {
+            self.suspect = Some((job, now));
+        }
+        self.refused.retain(|refused| *refused != job);
+        if self.refused.len() == GPU_REFUSED_JOBS_MAX {
+            self.refused.pop_front();
+        }
+        self.refused.push_back(job);
+    }
+
     /// A render comes that leaves it, or does not.
     pub(super) const fn meet(&mut self, is_left: bool) {
         self.is_booked |= !is_left;
@@ -113,9 +149,10 @@ impl Inner {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Room;
     use super::super::tests::{EPOCH, NEXT, Sleeper, open, token};
+    use super::super::{Room, Upkeep};
     use super::*;
+    use gleaner_protocol::{ReplicaId, WorkunitId, boottime};
 
     fn at(seconds: u64) -> Time {
         Time::from_micros(seconds * 1_000_000)
@@ -133,6 +170,13 @@ mod tests {
         (table, sleepers)
     }
 
+    /// Of a job of its own.
+    fn lease(raw: u64) -> Lease {
+        let workunit = WorkunitId { job: JobId::new(raw), index: 0 };
+        let replica = ReplicaId { workunit, attempt: 1 };
+        Lease { token: token(raw), replica, item: None }
+    }
+
     fn booked(gpus: Option<u32>) -> Booked {
         Booked { gpus, ..Booked::default() }
     }
@@ -140,36 +184,82 @@ mod tests {
     #[test]
     fn it_is_nobodys_where_its_owner_does_not_give_it() {
         let (table, _sleepers) = running(false);
-        assert!(!table.take_gpu(at(5), 0, token(0)));
+        assert!(!table.take_gpu(at(5), 0, &lease(0)));
         table.give_gpu(Gpus::Never);
-        assert!(!table.take_gpu(at(5), 0, token(0)));
+        assert!(!table.take_gpu(at(5), 0, &lease(0)));
     }
 
     #[test]
     fn one_has_it_at_a_time_and_never_one_that_parks() {
         let (table, _sleepers) = running(true);
         table.give_gpu(Gpus::Idle);
-        assert!(!table.take_gpu(at(5), 1, token(1)), "it would keep its memory");
-        assert!(!table.take_gpu(at(5), 0, token(7)), "that is none that runs");
-        assert!(table.take_gpu(at(5), 0, token(0)));
-        assert!(!table.take_gpu(at(5), 0, token(0)), "it has it");
+        assert!(!table.take_gpu(at(5), 1, &lease(1)), "it would keep its memory");
+        assert!(!table.take_gpu(at(5), 0, &lease(7)), "that is none that runs");
+        assert!(table.take_gpu(at(5), 0, &lease(0)));
+        assert!(!table.take_gpu(at(5), 0, &lease(0)), "it has it");
         let (table, _sleepers) = running(false);
         table.give_gpu(Gpus::Always);
-        assert!(table.take_gpu(at(5), 0, token(0)));
-        assert!(!table.take_gpu(at(5), 1, token(1)));
+        assert!(table.take_gpu(at(5), 0, &lease(0)));
+        assert!(!table.take_gpu(at(5), 1, &lease(1)));
         table.leave_gpu(0, token(0));
-        assert!(table.take_gpu(at(5), 1, token(1)));
+        assert!(table.take_gpu(at(5), 1, &lease(1)));
         table.end(1);
-        assert!(table.take_gpu(at(5), 0, token(0)));
+        assert!(table.take_gpu(at(5), 0, &lease(0)));
     }
 
     #[test]
-    fn after_a_fault_it_is_left_alone_for_a_while() {
+    fn after_a_fault_of_its_own_it_is_left_alone_for_a_while() {
         let (table, _sleepers) = running(false);
         table.give_gpu(Gpus::Idle);
-        table.rest_gpu(at(5));
-        assert!(!table.take_gpu(at(6), 0, token(0)));
-        assert!(table.take_gpu(at(5) + Span::from_millis(GPU_REST_MS), 0, token(0)));
+        table.blame_gpu(at(5), JobId::new(7), Fault::Device);
+        assert!(!table.take_gpu(at(6), 0, &lease(0)));
+        assert!(table.take_gpu(at(5) + Span::from_millis(GPU_REST_MS), 0, &lease(0)));
+    }
+
+    #[test]
+    fn a_job_whose_fault_it_was_does_without_it_and_no_other() {
+        for fault in [Fault::Job, Fault::Unclear] {
+            let (table, _sleepers) = running(false);
+            table.give_gpu(Gpus::Idle);
+            table.blame_gpu(at(5), JobId::new(0), fault);
+            table.blame_gpu(at(6), JobId::new(0), fault);
+            assert!(!table.take_gpu(at(900), 0, &lease(0)), "{fault:?}");
+            assert!(table.take_gpu(at(6), 1, &lease(1)), "{fault:?}");
+            let others = u64::try_from(GPU_REFUSED_JOBS_MAX).expect("few");
+            (0..others).for_each(|job| table.blame_gpu(at(7), JobId::new(9 + job), Fault::Job));
+            table.leave_gpu(1, token(1));
+            assert!(table.take_gpu(at(8), 0, &lease(0)), "it is forgotten after so many");
+        }
+    }
+
+    #[test]
+    fn what_happens_to_two_jobs_is_its_own_fault() {
+        let (table, _sleepers) = running(false);
+        table.give_gpu(Gpus::Idle);
+        table.blame_gpu(at(5), JobId::new(0), Fault::Unclear);
+        table.blame_gpu(at(6), JobId::new(1), Fault::Unclear);
+        let later = at(6) + Span::from_millis(GPU_REST_MS);
+        assert!(!table.take_gpu(at(7), 1, &lease(1)), "it rests");
+        assert!(table.take_gpu(later, 0, &lease(0)), "and neither was to blame");
+        table.leave_gpu(0, token(0));
+        assert!(table.take_gpu(later, 1, &lease(1)));
+        // Long after, it is another matter.
+        table.blame_gpu(at(1_000), JobId::new(0), Fault::Unclear);
+        table.blame_gpu(at(2_000), JobId::new(8), Fault::Unclear);
+        table.leave_gpu(1, token(1));
+        assert!(table.take_gpu(at(2_001), 1, &lease(1)));
+    }
+
+    #[test]
+    fn who_is_frozen_for_the_owner_does_not_run_since_it_was_thawed() {
+        let (table, _sleepers) = running(false);
+        let before = table.runs_since(1, token(1));
+        assert_eq!((before, table.runs_since(1, token(0))), (Some(at(2)), None));
+        table.allow(boottime(), 1);
+        assert_eq!(table.runs_since(1, token(1)), None);
+        let thawed = boottime();
+        table.allow(thawed, 2);
+        assert!(table.runs_since(1, token(1)) >= Some(thawed));
     }
 
     #[test]
@@ -193,7 +283,7 @@ mod tests {
     fn a_render_that_books_it_drives_out_what_has_it_and_nothing_else() {
         let (table, mut sleepers) = running(false);
         table.give_gpu(Gpus::Idle);
-        assert!(table.take_gpu(at(5), 0, token(0)));
+        assert!(table.take_gpu(at(5), 0, &lease(0)));
         // By what it would lose it is the other one's turn.
         let room = Room { slots: 2, memory_mib: None, gpu: false };
         let frozen = table.freeze(Some(NEXT), room);
@@ -201,20 +291,52 @@ mod tests {
         assert!(table.kill_frozen());
         sleepers[0].wait_until_killed();
         assert!(sleepers[1].is_alive());
-        assert!(!table.take_gpu(at(6), 1, token(1)), "the render has it");
+        assert!(!table.take_gpu(at(6), 1, &lease(1)), "the render has it");
         assert_eq!(table.note_gpu(false), []);
         assert_eq!(table.note_gpu(true), []);
         table.remove_runner(0);
-        assert!(!table.take_gpu(at(6), 1, token(1)), "what had it still dies");
+        assert!(!table.take_gpu(at(6), 1, &lease(1)), "what had it still dies");
         table.is_buried(0);
-        assert!(table.take_gpu(at(6), 1, token(1)));
+        assert!(table.take_gpu(at(6), 1, &lease(1)));
+    }
+
+    #[test]
+    fn what_has_the_gpu_and_is_in_the_way_of_memory_too_is_told_of_once() {
+        let (table, sleepers) = running(false);
+        table.give_gpu(Gpus::Idle);
+        assert!(table.take_gpu(at(5), 0, &lease(0)));
+        let upkeep = |sleeper: &Sleeper| Upkeep {
+            pgid: sleeper.pgid(),
+            cpu: Span::from_secs(1),
+            memory_mib: 500,
+        };
+        table.note_upkeep(at(6), &sleepers.each_ref().map(upkeep));
+        let frozen = table.freeze(Some(NEXT), Room { slots: 2, memory_mib: Some(600), gpu: false });
+        assert_eq!((frozen.tokens, frozen.count), (vec![token(0)], 1), "there is memory for one");
+        let frozen = table.freeze(Some(NEXT), Room { slots: 2, memory_mib: Some(0), gpu: false });
+        assert_eq!((frozen.tokens, frozen.count), (vec![token(1)], 1), "and now for none");
+    }
+
+    #[test]
+    fn a_booking_that_no_hook_has_told_of_leaves_what_a_render_has_just_frozen() {
+        let (table, mut sleepers) = running(false);
+        table.give_gpu(Gpus::Idle);
+        assert!(table.take_gpu(at(5), 0, &lease(0)));
+        let loses_less = Upkeep { pgid: sleepers[1].pgid(), cpu: Span::ZERO, memory_mib: 0 };
+        table.note_upkeep(boottime(), &[loses_less]);
+        assert_eq!(table.freeze(Some(NEXT), Room::slots(1)).tokens, [token(1)]);
+        assert_eq!(table.note_gpu(false), [token(0)]);
+        sleepers[0].wait_until_killed();
+        sleepers[1].wait_until_frozen();
+        assert!(sleepers[1].is_alive(), "its time has not come");
+        assert_eq!(table.stopped_tokens(), [token(0), token(1)]);
     }
 
     #[test]
     fn a_booking_that_no_hook_has_told_of_ends_what_has_it() {
         let (table, mut sleepers) = running(false);
         table.give_gpu(Gpus::Idle);
-        assert!(table.take_gpu(at(5), 0, token(0)));
+        assert!(table.take_gpu(at(5), 0, &lease(0)));
         assert_eq!(table.note_gpu(true), []);
         assert_eq!(table.note_gpu(false), [token(0)]);
         sleepers[0].wait_until_killed();
@@ -226,10 +348,10 @@ mod tests {
     fn a_render_that_leaves_it_drives_nothing_out_for_it() {
         let (table, _sleepers) = running(false);
         table.give_gpu(Gpus::Idle);
-        assert!(table.take_gpu(at(5), 0, token(0)));
+        assert!(table.take_gpu(at(5), 0, &lease(0)));
         let frozen = table.freeze(Some(NEXT), Room { slots: 2, memory_mib: None, gpu: true });
         assert_eq!(frozen.count, 0);
         let frozen = table.freeze(Some(NEXT), Room { slots: 1, memory_mib: None, gpu: false });
-        assert_eq!((frozen.tokens, frozen.count), (vec![token(1), token(0)], 2));
+        assert_eq!((frozen.tokens, frozen.count), (vec![token(0)], 1), "the other one has room");
     }
 }

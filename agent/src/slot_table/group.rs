@@ -11,8 +11,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-use gleaner_hooks::{calm, freeze, kill, thaw};
+use gleaner_hooks::{calm, freeze, freeze_until, kill, stop_stragglers, thaw};
 use gleaner_isolation::Leaf;
+use gleaner_protocol::Time;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tracing::debug;
 
@@ -130,6 +131,25 @@ impl Reach<'_> {
         if self.group.freezer().is_none() {
             self.send(freeze);
             let_stop(self.group.pgid);
+        }
+    }
+
+    /// As [`Reach::hurry`]; looks for what has left the group until then, and says whether it has
+    /// come to the end of that.
+    pub(super) fn hurry_until(&self, until: Time) -> bool {
+        if self.group.freezer().is_some() {
+            return true;
+        }
+        let is_all = freeze_until(self.group.pgid, until);
+        let_stop(self.group.pgid);
+        // One that ended in this moment has stopped.
+        is_all.unwrap_or(true)
+    }
+
+    /// Stops what has left the group, which itself has stopped.
+    pub(super) fn stop_stragglers(&self) {
+        if self.group.freezer().is_none() {
+            stop_stragglers(self.group.pgid);
         }
     }
 

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use gleaner_protocol::{LeaseToken, Span, Time};
+use gleaner_protocol::{LeaseToken, Span, Time, boottime};
 
 use super::group::Group;
-use super::{Busy, Inner, SlotTable, State};
+use super::{Busy, Doomed, Inner, SlotTable, State};
 use crate::limits::SETTLE_MS_MAX;
 
 /// A replica that runs or is kept frozen.
@@ -45,7 +45,7 @@ pub(crate) struct Obedience {
     frozen: Vec<Arc<Group>>,
     due: Vec<(LeaseToken, usize)>,
     any_kept: bool,
-    doomed: Vec<Arc<Group>>,
+    doomed: Doomed,
 }
 
 impl SlotTable {
@@ -62,7 +62,7 @@ impl SlotTable {
             frozen: surplus.iter().filter_map(|(_, slot)| inner.keep(*slot, now)).collect(),
             due: inner.due_to_resume(),
             any_kept: inner.busy.iter().flatten().any(Busy::is_frozen),
-            doomed: Vec::new(),
+            doomed: Doomed::default(),
         }
     }
 
@@ -75,7 +75,7 @@ impl SlotTable {
             self.idleness.set(false);
         }
         frozen.iter().filter_map(|group| group.reach()).for_each(|reach| reach.hurry());
-        doomed.iter().filter_map(|group| group.reach()).for_each(|reach| reach.kill_frozen());
+        doomed.kill_waiting();
         self.resume(&due);
         if !frozen.is_empty() {
             self.settle(Span::from_millis(SETTLE_MS_MAX));
@@ -134,17 +134,19 @@ impl SlotTable {
         let mut overdue = inner.oldest_first(which);
         // What is about to run on is not ended.
         overdue.retain(|one| !obedience.due.contains(one));
-        inner.stirs += u64::from(!overdue.is_empty());
-        for (_, slot) in &overdue {
-            inner.doom(*slot);
-        }
-        obedience.doomed.extend(overdue.iter().filter_map(|(_, slot)| inner.group(*slot)));
+        obedience.doomed.extend(inner.doom_all(&overdue));
         overdue.into_iter().map(|(token, _)| token).collect()
     }
 
     /// Since when the one is frozen that is kept for the longest time.
     pub(crate) fn kept_since(&self) -> Option<Time> {
         self.lock().busy.iter().flatten().filter_map(Busy::kept_since).min()
+    }
+
+    /// Since when a replica runs without having been frozen; none where it is now.
+    pub(crate) fn runs_since(&self, slot: u32, token: LeaseToken) -> Option<Time> {
+        let busy = self.lock().busy[slot as usize].filter(|busy| busy.token == token)?;
+        (!busy.is_frozen()).then_some(busy.ran_since)
     }
 
     /// What runs, is kept frozen or saves where it is, by slots.
@@ -199,11 +201,12 @@ impl Inner {
     fn resume(&mut self, slot: usize) {
         if let (Some(busy), Some(runner)) = (&mut self.busy[slot], &self.runners[slot]) {
             busy.state = State::Runs;
+            busy.ran_since = boottime();
             runner.group.thaw();
         }
     }
 
-    fn group(&self, slot: usize) -> Option<Arc<Group>> {
+    pub(super) fn group(&self, slot: usize) -> Option<Arc<Group>> {
         self.runners[slot].as_ref().map(|runner| Arc::clone(&runner.group))
     }
 }

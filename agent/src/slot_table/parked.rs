@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use gleaner_protocol::{Epoch, LeaseToken, Time};
+use gleaner_protocol::{Epoch, LeaseToken, Time, boottime};
 
 use super::group::Group;
 use super::{Inner, SlotTable, State};
@@ -52,6 +52,7 @@ impl SlotTable {
         let state = decide(&inner);
         if let Some(busy) = &mut inner.busy[slot] {
             busy.state = state;
+            busy.ran_since = boottime();
         }
         if matches!(state, State::Runs | State::Saves) {
             group.thaw();

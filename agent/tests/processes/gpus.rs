@@ -11,7 +11,7 @@ use gleaner_kernels::application::Application;
 use gleaner_protocol::control::ReleaseReason;
 use gleaner_protocol::farm::Booked;
 use gleaner_protocol::job::{ApplicationTask, Comparison, Task};
-use gleaner_protocol::{BookingId, GpuKind};
+use gleaner_protocol::{BookingId, GpuKind, Span, boottime};
 
 use crate::Story;
 use crate::agent::{AgentProcess, AgentThread, Folders, block_on};
@@ -33,6 +33,9 @@ pub(crate) const STORIES: &[Story] = &[
 
 /// Of floating point, which is not the same to the bit on two devices.
 const PICTURE: &str = "volume.exr";
+
+/// For how long nobody tries a GPU again that has failed.
+const RESTS: Span = Span::from_secs(60);
 
 /// CPU time of the device after which it computes for certain.
 const COMPUTES_NS: u64 = 100_000_000;
@@ -220,6 +223,7 @@ fn begins_again(changes: fn(&Driver, &Folders), says: &str) {
         let (mut session, hello) = broker.welcome().await;
         assert!(hello.host.capabilities.gpu.is_some_and(|gpu| gpu.name.contains("llvmpipe")));
         changes(&driver, &folders);
+        let begun = boottime();
         let tolerant = made(&mut session, picture(&broker, &folders, Comparison::Tolerance)).await;
         assert_eq!(counts(&folders), (0, 1));
         let trouble = standing(&folders).and_then(|gpu| gpu.trouble).expect("it failed");
@@ -227,7 +231,12 @@ fn begins_again(changes: fn(&Driver, &Folders), says: &str) {
         assert_eq!(tolerant, of_processors(&mut session, &broker, &folders).await);
         // For a while nobody tries again.
         made(&mut session, picture(&broker, &folders, Comparison::Tolerance)).await;
-        assert_eq!(counts(&folders), (0, 1));
+        let took = boottime().since(begun);
+        if took < RESTS {
+            assert_eq!(counts(&folders), (0, 1));
+        } else {
+            println!("whether it rests was not seen: three pictures took {took} here");
+        }
     });
 }
 

@@ -154,7 +154,14 @@ fn a_farm_host_runs_only_what_is_left() {
         let opening = |epoch| {
             let valid_ms = 3_600_000;
             let ended = Vec::new();
-            BrokerMessage::Opening(Opening { epoch, cores: 3, memory_mib: 0, valid_ms, ended })
+            BrokerMessage::Opening(Opening {
+                epoch,
+                cores: 3,
+                memory_mib: 0,
+                gpus: None,
+                valid_ms,
+                ended,
+            })
         };
         session.say(&[opening(hello.fragment.epoch)]).await;
         assert_eq!(hear_fragment(&mut session).await.slots, 3);
@@ -179,6 +186,7 @@ fn a_farm_host_runs_only_what_is_left() {
                 epoch: fragment.epoch,
                 cores: 2,
                 memory_mib: 0,
+                gpus: None,
                 valid_ms: 50,
                 ended: Vec::new(),
             })])
@@ -198,8 +206,14 @@ fn an_epoch_is_raised() {
         let _agent = AgentThread::start(config);
         let (mut session, hello) = broker.welcome().await;
         let epoch = hello.fragment.epoch;
-        let opening =
-            Opening { epoch, cores: 2, memory_mib: 0, valid_ms: 3_600_000, ended: Vec::new() };
+        let opening = Opening {
+            epoch,
+            cores: 2,
+            memory_mib: 0,
+            gpus: None,
+            valid_ms: 3_600_000,
+            ended: Vec::new(),
+        };
         session.say(&[BrokerMessage::Opening(opening.clone())]).await;
         assert_eq!(hear_fragment(&mut session).await.slots, 2);
         let booking = BookingId::new("r1").expect("plain");
@@ -291,6 +305,7 @@ fn a_hook_that_gave_the_agent_up() {
             epoch: hello.fragment.epoch,
             cores: 2,
             memory_mib: 0,
+            gpus: None,
             valid_ms: 3_600_000,
             ended: Vec::new(),
         };

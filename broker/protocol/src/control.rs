@@ -208,6 +208,8 @@ pub struct Opening {
     pub cores: u32,
     /// Memory likewise, in MiB.
     pub memory_mib: u64,
+    /// GPUs that renders have booked there; none where one of them does not say.
+    pub gpus: Option<u32>,
     /// For how long, in milliseconds from its arrival.
     pub valid_ms: u64,
     /// Bookings that the host's run folder still had when it was last heard of, and that the

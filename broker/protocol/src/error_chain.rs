@@ -2,11 +2,26 @@
 
 use std::error::Error;
 
-/// An error with its causes, the outermost first, in one line.
+/// An error with its causes, the outermost first, in one line. A cause that was said already is not
+/// said again: some errors say theirs themselves.
 #[must_use]
 pub fn error_chain(error: &dyn Error) -> String {
+    let first = error.to_string().trim_end().to_owned();
     let causes = std::iter::successors(error.source(), |error| (*error).source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+    causes.fold(first, |said, cause| {
+        let cause = cause.to_string();
+        let cause = cause.trim_end();
+        if says(&said, cause) { said } else { format!("{said}: {cause}") }
+    })
+}
+
+/// Whether a text has a cause in it, and not as a part of other words.
+fn says(text: &str, cause: &str) -> bool {
+    text.match_indices(cause).any(|(start, _)| {
+        let before = text[..start].chars().next_back();
+        let after = text[start + cause.len()..].chars().next();
+        !before.into_iter().chain(after).any(char::is_alphanumeric)
+    })
 }
 
 #[cfg(test)]
@@ -22,6 +37,27 @@ mod tests {
     #[derive(Debug, Error)]
     #[error("the key is lost")]
     struct Key;
+
+    #[derive(Debug, Error)]
+    #[error("{0}")]
+    struct Told(String, #[source] Empty);
+
+    #[derive(Debug, Error)]
+    #[error("empty\n")]
+    struct Empty;
+
+    #[test]
+    fn a_cause_is_said_once() {
+        for (told, said) in [
+            ("cannot read it (empty), as root", "cannot read it (empty), as root"),
+            ("it is empty", "it is empty"),
+            ("cannot read emptying.toml", "cannot read emptying.toml: empty"),
+            ("cannot read nonempty", "cannot read nonempty: empty"),
+            ("the nonempty is empty", "the nonempty is empty"),
+        ] {
+            assert_eq!(error_chain(&Told(told.into(), Empty)), said);
+        }
+    }
 
     #[test]
     fn causes_follow_what_they_caused() {

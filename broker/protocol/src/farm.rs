@@ -109,6 +109,9 @@ pub enum FarmEvent {
         cores: u32,
         /// Free memory likewise, in MiB.
         memory_mib: u64,
+        /// GPUs that renders have booked there; none where one of them does not say.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        gpus: Option<u32>,
         /// For how long, in milliseconds.
         valid_ms: u64,
         /// Bookings that its run folder still has although they have ended.

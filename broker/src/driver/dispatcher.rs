@@ -180,13 +180,14 @@ impl<M: Clone> Dispatcher<M> {
                     epoch,
                     cores,
                     memory_mib,
+                    gpus,
                     valid_ms,
                     mut ended,
                 } => {
                     // Openings are confirmed again and again: the rest comes with the next.
                     ended.truncate(OPENING_ENDED_MAX);
                     self.core.note_closed(&host, None);
-                    let opening = Opening { epoch, cores, memory_mib, valid_ms, ended };
+                    let opening = Opening { epoch, cores, memory_mib, gpus, valid_ms, ended };
                     (host, BrokerMessage::Opening(opening))
                 }
                 FarmEvent::FragmentClosed { host, reason } => {

@@ -14,9 +14,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use gleaner_isolation::Marks;
+use gleaner_protocol::Span;
 
 use super::{RunDirError, names, write_new};
-use crate::limits::{RUN_FILE_BYTES_MAX, STOP_WAIT};
+use crate::family::{Relative, Walk};
+use crate::last_run::let_end;
+use crate::limits::{RUN_FILE_BYTES_MAX, STOP_WAIT, STOP_WALK};
 use crate::process_group::{self, Member, ProcessStat, TaskGroup};
 
 /// Its folder below a life.
@@ -94,6 +97,12 @@ pub(super) fn list(life: &Path) -> Result<Vec<TaskGroup>, RunDirError> {
 }
 
 pub(super) fn stop_all(life: &Path) -> StopReport {
+    stop_all_within(life, STOP_WALK)
+}
+
+/// Looks for what the groups have started for this long, twice. The groups themselves stop however
+/// long that is.
+fn stop_all_within(life: &Path, limit: Span) -> StopReport {
     let mut report = StopReport::default();
     let records = match records(life) {
         Ok((records, unreadable)) => {
@@ -111,10 +120,10 @@ pub(super) fn stop_all(life: &Path) -> StopReport {
     });
     let targets = living(life, &records, &mut report);
     let watched: Vec<_> = targets.iter().filter_map(|pgid| process_group::watch(*pgid)).collect();
-    // All are frozen before the first is killed: what runs on a core that a render wants stops
-    // first, the tidying of memory comes second.
+    // All are told to stop before anything is looked for, and before the first is killed: what runs
+    // on a core that a render wants stops first, the tidying of memory comes second.
     for pgid in &targets {
-        let _ = process_group::freeze(*pgid);
+        let _ = process_group::tell_to_stop(*pgid);
     }
     // Where there is a freezer it reaches what has left its group as well.
     if !enclosure.is_empty() && enclosure.freeze().is_ok() {
@@ -124,9 +133,20 @@ pub(super) fn stop_all(life: &Path) -> StopReport {
             Err(error) => report.troubles.push(format!("cannot kill a control group: {error}")),
         }
     }
+    // Of what that has killed no family is left to be looked for.
+    let mut walk = Walk::of(limit);
+    let strays: Vec<Vec<Relative>> =
+        targets.iter().map(|pgid| process_group::stop_family(*pgid, &mut walk)).collect();
+    if walk.is_over() {
+        report.troubles.push(format!(
+            "not all that {} task groups have started was looked for within {limit}: what has left \
+             its group may run on",
+            targets.len()
+        ));
+    }
     let mut killed = Vec::with_capacity(targets.len());
-    for pgid in targets {
-        match process_group::kill(pgid) {
+    for (pgid, strays) in targets.into_iter().zip(&strays) {
+        match process_group::kill_with(pgid, strays) {
             Ok(()) => killed.push(pgid),
             Err(error) if error.raw_os_error() == Some(ESRCH) => {
                 report.gone += 1;
@@ -135,6 +155,8 @@ pub(super) fn stop_all(life: &Path) -> StopReport {
             Err(error) => report.troubles.push(format!("cannot stop task group {pgid}: {error}")),
         }
     }
+    let mut walk = Walk::of(limit);
+    killed.iter().for_each(|pgid| let_end(*pgid, &mut walk));
     report.stopped = u32::try_from(killed.len()).unwrap_or(u32::MAX);
     let lingering = process_group::wait_all(&watched, STOP_WAIT);
     report.lingering = u32::try_from(lingering).unwrap_or(u32::MAX);
@@ -241,3 +263,70 @@ fn path_of(life: &Path, pgid: i32) -> PathBuf {
 }
 
 const ESRCH: i32 = rustix::io::Errno::SRCH.raw_os_error();
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::os::unix::process::{CommandExt, ExitStatusExt};
+    use std::process::{Child, Command, Stdio};
+
+    use super::*;
+
+    /// Groups of this many threads each, which spin, and in each a child that has left it.
+    fn recorded(life: &Path, count: usize, threads: usize) -> (Vec<Child>, Vec<i32>) {
+        fs::create_dir(life.join(FOLDER)).expect("made");
+        fs::create_dir(life.join("new")).expect("made");
+        let script = format!(
+            "import subprocess, threading
+def spin():
+    while True: pass
+stray = subprocess.Popen(['sleep', '1000'], start_new_session=True)
+[threading.Thread(target=spin, daemon=True).start() for _ in range({threads})]
+print(stray.pid, flush=True)
+spin()"
+        );
+        let start = || {
+            let mut python = Command::new("python3");
+            python.args(["-c", &script]).process_group(0).stdout(Stdio::piped());
+            let mut leader = python.spawn().expect("it is there");
+            let mut line = String::new();
+            let stdout = leader.stdout.take().expect("piped");
+            BufReader::new(stdout).read_line(&mut line).expect("a line");
+            let pid = i32::try_from(leader.id()).expect("a number");
+            register(life, &TaskGroup::of_leader(pid).expect("it leads")).expect("recorded");
+            (leader, line.trim().parse::<i32>().expect("a number"))
+        };
+        (0..count).map(|_| start()).unzip()
+    }
+
+    fn were_killed(leaders: &mut [Child]) -> bool {
+        leaders.iter_mut().all(|one| one.wait().expect("ours").signal() == Some(9))
+    }
+
+    #[test]
+    fn all_groups_stop_though_there_is_no_time_to_look_for_what_they_started() {
+        let life = tempfile::tempdir().expect("a folder");
+        let (mut leaders, strays) = recorded(life.path(), 3, 16);
+        let report = stop_all_within(life.path(), Span::ZERO);
+        assert_eq!(report.stopped, 3);
+        assert!(report.troubles[0].contains("may run on"), "{report:?}");
+        assert!(were_killed(&mut leaders));
+        for stray in strays {
+            let stray = rustix::process::Pid::from_raw(stray).expect("a number");
+            let ended = rustix::process::kill_process(stray, rustix::process::Signal::KILL);
+            ended.expect("it was left alone");
+        }
+    }
+
+    #[test]
+    fn what_has_left_its_group_is_killed_with_it() {
+        let life = tempfile::tempdir().expect("a folder");
+        let (mut leaders, strays) = recorded(life.path(), 3, 16);
+        let watched: Vec<_> = strays.iter().filter_map(|pid| process_group::watch(*pid)).collect();
+        // As long as nobody renders there is time.
+        let report = stop_all_within(life.path(), Span::from_secs(20));
+        assert_eq!((report.stopped, report.troubles), (3, Vec::new()));
+        assert!(were_killed(&mut leaders));
+        assert_eq!((watched.len(), process_group::wait_all(&watched, Span::from_secs(20))), (3, 0));
+    }
+}

@@ -74,6 +74,10 @@ impl Booking {
     pub(super) fn memory_mib(&self) -> Option<u64> {
         self.claims.iter().flatten().filter_map(|booked| booked.memory_mib).max()
     }
+
+    pub(super) fn gpus(&self) -> Option<u32> {
+        self.claims.iter().flatten().filter_map(|booked| booked.gpus).max()
+    }
 }
 
 /// A render that has ended, as long as late news of it must not bring it back.

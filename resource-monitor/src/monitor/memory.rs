@@ -83,7 +83,7 @@ impl Host {
             resources: Booked {
                 cores: booking.cores(),
                 memory_mib: booking.memory_mib(),
-                gpus: None,
+                gpus: booking.gpus(),
             },
             by_hook: booking.claim(Witness::Hook),
             epoch: booking.epoch,

@@ -64,6 +64,10 @@ impl Inventory {
                 (Some(a), Some(b)) => Some(a.saturating_add(b)),
                 (a, b) => a.or(b),
             };
+            of.gpus = match (of.gpus, amount.gpus) {
+                (Some(a), Some(b)) => Some(a.saturating_add(b)),
+                (a, b) => a.or(b),
+            };
             return Ok(());
         }
         if host.bookings.len() >= BOOKINGS_MAX {

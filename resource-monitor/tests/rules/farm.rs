@@ -69,6 +69,8 @@ pub(crate) struct Farm {
     told: Vec<String>,
     pub(crate) confirmations: usize,
     open: BTreeMap<HostName, (u32, u64, Epoch)>,
+    /// GPUs that renders have booked, as the broker was told last.
+    pub(crate) booked_gpus: BTreeMap<HostName, Option<u32>>,
     /// Whether the broker shows a stop as the reason why a host is closed.
     shown_stops: BTreeMap<HostName, bool>,
     /// Cores that a fragment opened or grew to, and the epoch that the opening carried.
@@ -93,6 +95,7 @@ impl Farm {
             told: Vec::new(),
             confirmations: 0,
             open: BTreeMap::new(),
+            booked_gpus: BTreeMap::new(),
             shown_stops: BTreeMap::new(),
             grown: Vec::new(),
             rendered: Vec::new(),
@@ -254,6 +257,18 @@ impl Farm {
         self.polls_asked_at(asked_at, hosts);
     }
 
+    /// The farm's own record of one host, with what each render there books.
+    pub(crate) fn polls_books(&mut self, name: &str, books: &[(&str, Booked)]) {
+        let mut hosts = allocations(&[(name, &[])]);
+        let booked = |(render, resources): &(&str, Booked)| SampledBooking {
+            booking: booking(render),
+            resources: *resources,
+        };
+        hosts[0].bookings = books.iter().map(booked).collect();
+        let (source, asked_at) = ("farm".into(), self.now);
+        self.input(Input::Poll { source, asked_at, is_extra: false, answer: Some(hosts.into()) });
+    }
+
     /// Likewise, where hooks should have told of each of those renders.
     pub(crate) fn polls_of_frames(&mut self, hosts: Listed<'_>) {
         let mut hosts = allocations(hosts);
@@ -348,8 +363,11 @@ impl Farm {
 
     fn take(&mut self, event: FarmEvent) {
         match event {
-            FarmEvent::FragmentOpened { host, epoch, cores, memory_mib, valid_ms, .. } => {
+            FarmEvent::FragmentOpened {
+                host, epoch, cores, memory_mib, gpus, valid_ms, ..
+            } => {
                 assert_eq!(valid_ms, 30_000);
+                self.booked_gpus.insert(host.clone(), gpus);
                 let told = format!("open {} {cores} at {}", host.as_str(), epoch.count);
                 let now = (cores, memory_mib, epoch);
                 if self.open.get(&host).is_none_or(|(before, ..)| *before < cores) {

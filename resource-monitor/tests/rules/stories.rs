@@ -1,6 +1,6 @@
 //! Stories of a farm's day as the monitor hears it.
 
-use crate::farm::{CORES, Farm, MEMORY_MIB, QUIET_S, WHOLE, booking, cores, rules};
+use crate::farm::{CORES, Farm, MEMORY_MIB, QUIET_S, WHOLE, booking, cores, host, rules};
 use gleaner_monitor::{Input, Rules};
 use gleaner_protocol::farm::Booked;
 use gleaner_protocol::{Epoch, Origin, Span};
@@ -44,6 +44,28 @@ fn a_preflight_in_the_quiet_period_cancels_the_opening() {
     farm.ends("a", "r2");
     farm.advance(QUIET_S);
     farm.tells(["open a 12 at 2"]);
+}
+
+#[test]
+fn the_gpus_that_renders_book_without_a_hook_are_told_of_with_the_rest() {
+    let mut farm = Farm::polled_and_open();
+    let told = |farm: &Farm| farm.booked_gpus[&host("a")];
+    assert_eq!(told(&farm), Some(0), "nothing renders");
+    let gpus = |gpus| Booked { gpus, ..cores(2) };
+    farm.polls_books("a", &[("r1", gpus(Some(0)))]);
+    assert_eq!(told(&farm), Some(0));
+    farm.polls_books("a", &[("r1", gpus(Some(0))), ("r2", gpus(None))]);
+    assert_eq!(told(&farm), None, "one does not say");
+    farm.polls_books("a", &[("r1", gpus(Some(1))), ("r2", gpus(None)), ("r3", gpus(Some(2)))]);
+    assert_eq!(told(&farm), Some(3), "some do");
+    // In the quiet period nothing is given back.
+    farm.polls_books("a", &[("r1", gpus(Some(0)))]);
+    assert_eq!(told(&farm), Some(3));
+    for _ in 0..=QUIET_S / 15 {
+        farm.polls_books("a", &[("r1", gpus(Some(0)))]);
+        farm.advance(15);
+    }
+    assert_eq!(told(&farm), Some(0));
 }
 
 #[test]

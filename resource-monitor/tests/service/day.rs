@@ -65,8 +65,8 @@ async fn the_broker_hears_of_a_host_that_opens_shrinks_closes_and_opens_again() 
     let (head, events) = broker.batch();
     assert!(head.starts_with("POST /v1/farm/events HTTP/1.1"), "{head}");
     assert_eq!(told(&events), ["open a 12 at 0"]);
-    let FarmEvent::FragmentOpened { memory_mib, valid_ms, .. } = events[0] else { panic!() };
-    assert_eq!(memory_mib, 48_000);
+    let FarmEvent::FragmentOpened { memory_mib, gpus, valid_ms, .. } = events[0] else { panic!() };
+    assert_eq!((memory_mib, gpus), (48_000, Some(0)));
     // Of thirty seconds, what is left when it is told.
     assert!((1_000..=30_000).contains(&valid_ms), "{valid_ms}");
 

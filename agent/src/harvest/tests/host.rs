@@ -138,8 +138,14 @@ impl Host {
     }
 
     pub(super) fn opening(&mut self, decided_on: Epoch, cores: u32, valid_ms: u64) {
-        let opening =
-            Opening { epoch: decided_on, cores, memory_mib: 0, valid_ms, ended: Vec::new() };
+        let opening = Opening {
+            epoch: decided_on,
+            cores,
+            memory_mib: 0,
+            gpus: Some(0),
+            valid_ms,
+            ended: Vec::new(),
+        };
         self.broker(BrokerMessage::Opening(opening));
     }
 

@@ -5,17 +5,21 @@
 //! would be and starts a command that is none; with less and less, until that works.
 
 use std::fmt::Write as _;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio, exit};
+use std::process::{Command, ExitStatus, Stdio, exit};
 
+use gleaner_protocol::Span;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use serde::{Deserialize, Serialize};
 
 use super::landlock_rules::{why_no_files, why_no_scope};
 use super::rules::Confine;
 use super::visible::exposed;
 use super::{CellOrder, Confines, Finding, Layer, Layers, Promise, Sandbox, filter};
+use crate::limits::TRIAL_MS_MAX;
 
 /// The argument that makes an executable a trial.
 const TRIAL_ARGUMENT: &str = "__trial";
@@ -167,21 +171,46 @@ pub(crate) fn try_out(
 /// One try; why it failed.
 fn perform(program: &Path, attempt: &Attempt) -> Result<(), String> {
     let request = serde_json::to_string(attempt).map_err(|error| error.to_string())?;
-    let output = Command::new(program)
+    let mut command = Command::new(program);
+    command
         .args([TRIAL_ARGUMENT, &request])
         .env_clear()
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
         // What a failed try leaves dies with it.
-        .process_group(0)
-        .output()
-        .map_err(|error| format!("cannot start {}: {error}", program.display()))?;
-    if output.status.success() {
+        .process_group(0);
+    let limit = Span::from_millis(TRIAL_MS_MAX);
+    let (status, said) = ended_in_time(&mut command, limit)
+        .map_err(|error| format!("cannot start {}: {error}", program.display()))?
+        .ok_or_else(|| format!("a trial has not ended in {limit}"))?;
+    if status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    Err(if said.is_empty() { format!("a trial ended with {}", output.status) } else { said })
+    let said = said.trim().to_owned();
+    Err(if said.is_empty() { format!("a trial ended with {status}") } else { said })
+}
+
+/// How a program ended, and what it printed, a pipe's length at most. None where it takes too long:
+/// then it is killed and not waited for, since what waits for a dead server does not die.
+fn ended_in_time(command: &mut Command, limit: Span) -> io::Result<Option<(ExitStatus, String)>> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn()?;
+    let pid = Pid::from_raw(child.id().cast_signed());
+    let watched = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+    let has_ended = watched.is_some_and(|watched| {
+        let mut fds = [PollFd::new(&watched, PollFlags::IN)];
+        poll(&mut fds, Some(&limit.into())) == Ok(1)
+    });
+    if !has_ended {
+        let _ = pid.map(|pid| kill_process_group(pid, Signal::KILL));
+        return Ok(None);
+    }
+    let status = child.wait()?;
+    let mut said = Vec::new();
+    if let Some(mut stdout) = child.stdout.take() {
+        // Something that it has started may hold the other end.
+        let _ = rustix::io::ioctl_fionbio(&stdout, true);
+        let _ = stdout.read_to_end(&mut said);
+    }
+    Ok(Some((status, String::from_utf8_lossy(&said).into_owned())))
 }
 
 /// Becomes a trial if this process was started as one; returns otherwise.
@@ -226,4 +255,29 @@ fn start_and_end(confines: Confines, base: &Path) -> Result<(), String> {
     let cell = sandbox.start(&order).map_err(|error| error.to_string())?;
     let status = cell.wait().map_err(|error| error.to_string())?;
     if status.success() { Ok(()) } else { Err(format!("a trial's command ended with {status}")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script]).process_group(0);
+        command
+    }
+
+    #[test]
+    fn a_trial_that_hangs_is_given_up() {
+        let hung = ended_in_time(&mut shell("sleep 1000"), Span::from_millis(20));
+        assert!(hung.expect("it starts").is_none());
+        let long = Span::from_secs(60);
+        // Its child holds the pipe.
+        let ended = ended_in_time(&mut shell("sleep 1000 2>&1 & echo $!; exit 3"), long);
+        let (status, said) = ended.expect("it starts").expect("it ends");
+        assert_eq!(status.code(), Some(3));
+        let child = Pid::from_raw(said.trim().parse().expect("a number")).expect("a number");
+        rustix::process::kill_process(child, Signal::KILL).expect("it was left alone");
+        assert!(ended_in_time(&mut Command::new("/no/such/program"), long).is_err());
+    }
 }

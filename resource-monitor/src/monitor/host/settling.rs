@@ -5,7 +5,7 @@ use gleaner_protocol::{HostName, Origin, Span, Time};
 
 use super::{Host, Size};
 use crate::limits::{BOOKINGS_MAX, MISSED_POLLS_MAX, SILENT_POLL_INTERVALS_MAX};
-use crate::monitor::fragment::{Fragment, Free};
+use crate::monitor::fragment::{Fragment, Free, together};
 use crate::monitor::reserves::Spare;
 use crate::monitor::{Effect, Polling, Rules};
 use crate::orders::Standing;
@@ -94,6 +94,7 @@ impl Host {
             epoch,
             cores: free.cores,
             memory_mib: free.memory_mib,
+            gpus: free.booked_gpus,
             valid_ms: rules.fragment_valid.as_millis(),
             ended: self.bookings.overruled().cloned().collect(),
         }));
@@ -165,7 +166,11 @@ impl Host {
         match (cores, memory_mib) {
             (0, _) => Err("every core is booked or reserved".into()),
             (_, 0) => Err("all memory is booked or reserved".into()),
-            _ => Ok(Free { cores, memory_mib }),
+            _ => {
+                let gpus = self.bookings.iter().map(|(_, booking)| booking.gpus());
+                let booked_gpus = together(gpus, u32::saturating_add);
+                Ok(Free { cores, memory_mib, booked_gpus })
+            }
         }
     }
 

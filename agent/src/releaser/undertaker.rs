@@ -1,0 +1,116 @@
+//! Killing what was frozen for renders, and looking for what has left its group: in a thread of its
+//! own, for both are walks over processes.
+//!
+//! # Invariants
+//! - What it was handed is killed before it ends.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+
+use gleaner_hooks::become_prompt;
+use gleaner_protocol::Span;
+
+use crate::limits::KILL_AGAIN_MS;
+use crate::slot_table::{Doomed, SlotTable};
+
+/// The running thread. It ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct Undertaker {
+    orders: Option<Sender<Order>>,
+    thread: Option<JoinHandle<()>>,
+    table: Arc<SlotTable>,
+}
+
+#[derive(Debug)]
+enum Order {
+    Kill(Doomed),
+    StopStragglers,
+}
+
+impl Undertaker {
+    pub(super) fn start(table: Arc<SlotTable>) -> io::Result<Self> {
+        let (orders, heard) = channel();
+        let theirs = Arc::clone(&table);
+        let thread = thread::Builder::new()
+            .name("gleaner-kill".into())
+            .spawn(move || work(&theirs, &heard))?;
+        Ok(Self { orders: Some(orders), thread: Some(thread), table })
+    }
+
+    /// Kills these soon.
+    pub(super) fn kill(&self, doomed: Doomed) {
+        if !doomed.is_empty() {
+            self.order(Order::Kill(doomed));
+        }
+    }
+
+    /// Stops what has left the groups that are frozen.
+    pub(super) fn stop_stragglers(&self) {
+        self.order(Order::StopStragglers);
+    }
+
+    fn order(&self, order: Order) {
+        let left = match &self.orders {
+            Some(orders) => orders.send(order).err().map(|refused| refused.0),
+            None => Some(order),
+        };
+        // Its thread has panicked: better late than not at all.
+        match left {
+            Some(Order::Kill(mut doomed)) => doomed.kill(),
+            Some(Order::StopStragglers) => self.table.stop_stragglers(),
+            None => {}
+        }
+    }
+}
+
+impl Drop for Undertaker {
+    fn drop(&mut self) {
+        drop(self.orders.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn work(table: &SlotTable, orders: &Receiver<Order>) {
+    become_prompt();
+    let mut doomed = Doomed::default();
+    loop {
+        let order = if doomed.is_empty() {
+            orders.recv().map_err(|_| RecvTimeoutError::Disconnected)
+        } else {
+            orders.recv_timeout(Span::from_millis(KILL_AGAIN_MS).into())
+        };
+        match order {
+            Ok(Order::Kill(more)) => doomed.extend(more),
+            Ok(Order::StopStragglers) => table.stop_stragglers(),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return doomed.kill_waiting(),
+        }
+        doomed.kill();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gleaner_protocol::Time;
+
+    use super::*;
+    use crate::slot_table::Room;
+    use crate::slot_table::tests::{EPOCH, NEXT, Sleeper, open, token};
+
+    #[test]
+    fn what_it_was_handed_is_killed_before_it_ends() {
+        let table = Arc::new(open(1));
+        let mut sleeper = Sleeper::start();
+        table.enter_runner(0, sleeper.pgid(), None);
+        table.begin(0, token(1), Time::ZERO, EPOCH, false).expect("open");
+        let undertaker = Undertaker::start(Arc::clone(&table)).expect("it starts");
+        assert_eq!(table.freeze(Some(NEXT), Room::slots(0)).tokens, [token(1)]);
+        undertaker.kill(table.doomed());
+        drop(undertaker);
+        sleeper.wait_until_killed();
+    }
+}

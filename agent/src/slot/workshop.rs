@@ -1,0 +1,83 @@
+//! What all slots of a host share.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use gleaner_hooks::RunDir;
+use gleaner_isolation::{Enclosure, Topology};
+use gleaner_protocol::KernelName;
+use gleaner_protocol::job::InputFile;
+
+use crate::blobs::{Blobs, CachedBlob};
+use crate::booked_memory::BookedMemory;
+use crate::checkpoints::Checkpoints;
+use crate::modules::Modules;
+use crate::owner::Owner;
+use crate::runner::sandbox::Confines;
+use crate::runner::{CommandLimits, StagedInput};
+use crate::slot_table::SlotTable;
+use crate::worker_watch::Alive;
+
+/// What all slots share.
+pub(crate) struct Workshop {
+    /// The host's run folder.
+    pub(crate) run_dir: RunDir,
+    /// Renders whose processes are seen to live.
+    pub(crate) alive: Alive,
+    /// What runs where.
+    pub(crate) table: Arc<SlotTable>,
+    /// The owner's word.
+    pub(crate) owner: Arc<Owner>,
+    /// Inputs and outputs.
+    pub(crate) blobs: Arc<Blobs>,
+    /// Compiled modules.
+    pub(crate) modules: Modules,
+    /// What modules saved.
+    pub(crate) checkpoints: Arc<Checkpoints>,
+    /// Most memory of one replica of a kernel with a specification, in MiB.
+    pub(crate) kernel_memory_mib: u32,
+    /// Kernels that a GPU may compute, where there is one.
+    pub(crate) kernels_on_gpu: Vec<KernelName>,
+    /// A part of that one's name.
+    pub(crate) gpu_name: Option<String>,
+    /// Programs that may run, by the names that submitters use.
+    pub(crate) commands: BTreeMap<String, PathBuf>,
+    /// What confines them; none where nothing does.
+    pub(crate) confines: Option<Confines>,
+    /// What one of them may leave behind.
+    pub(crate) command_limits: CommandLimits,
+    /// What is started as runner.
+    pub(crate) runner_program: PathBuf,
+    /// What holds the work of all slots.
+    pub(crate) enclosure: Enclosure,
+    /// The machine's cores.
+    pub(crate) topology: Topology,
+    /// The machine's memory, in MiB.
+    pub(crate) memory_mib: u64,
+    /// What renders had booked of it.
+    pub(crate) booked_memory: Arc<BookedMemory>,
+    /// Folder of the runners' folders.
+    pub(crate) tasks: PathBuf,
+    /// Folder of large outputs.
+    pub(crate) spool: PathBuf,
+}
+
+impl Workshop {
+    /// Brings inputs into the cache, and keeps them there as long as the pins live.
+    pub(super) async fn fetch_inputs(
+        &self,
+        files: &[InputFile],
+    ) -> Result<(Vec<StagedInput>, Vec<CachedBlob>), String> {
+        let mut inputs = Vec::with_capacity(files.len());
+        let mut pins = Vec::with_capacity(files.len());
+        for input in files {
+            let blob = self.blobs.fetch(input.digest).await;
+            let blob = blob.map_err(|error| format!("input {:?}: {error}", input.name))?;
+            let source = blob.path().to_owned();
+            inputs.push(StagedInput { name: input.name.clone(), source, digest: input.digest });
+            pins.push(blob);
+        }
+        Ok((inputs, pins))
+    }
+}
