@@ -272,14 +272,16 @@ mod tests {
 
     use super::*;
 
-    /// Groups of this many threads each, which spin, and in each a child that has left it.
+    /// Groups of this many threads each, which spin as long as this process lives, and in each a
+    /// child that has left it.
     fn recorded(life: &Path, count: usize, threads: usize) -> (Vec<Child>, Vec<i32>) {
         fs::create_dir(life.join(FOLDER)).expect("made");
         fs::create_dir(life.join("new")).expect("made");
         let script = format!(
-            "import subprocess, threading
+            "import os, subprocess, threading
+parent = os.getppid()
 def spin():
-    while True: pass
+    while os.getppid() == parent: pass
 stray = subprocess.Popen(['sleep', '1000'], start_new_session=True)
 [threading.Thread(target=spin, daemon=True).start() for _ in range({threads})]
 print(stray.pid, flush=True)
