@@ -44,6 +44,11 @@ pub(crate) struct Args {
     #[arg(long, env = "GLEANER_MONITOR_ADMIN_TOKEN_FILE", value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     admin_token_file: Option<PathBuf>,
+    /// File with the token that hooks which run as jobs' users may present: it is good for telling of
+    /// renders alone.
+    #[arg(long, env = "GLEANER_MONITOR_HOOK_TOKEN_FILE", value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hook_token_file: Option<PathBuf>,
     /// Certificates (PEM) to trust for https:// instead of the system's.
     #[arg(long, env = "GLEANER_CA_FILE", value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -35,6 +35,8 @@ pub struct Config {
     pub token_file: Option<PathBuf>,
     /// File with the token that whoever stops and resumes the farm must bear instead.
     pub admin_token_file: Option<PathBuf>,
+    /// File with the token that is good for telling of renders alone.
+    pub hook_token_file: Option<PathBuf>,
     /// Certificates to trust instead of the system's.
     pub ca_file: Option<PathBuf>,
     /// How long nothing must happen before a fragment opens.
@@ -84,6 +86,7 @@ impl Default for Config {
             broker: "http://127.0.0.1:7710".into(),
             token_file: None,
             admin_token_file: None,
+            hook_token_file: None,
             ca_file: None,
             quiet_period_s: 60.0,
             reserve_cores: 0,
@@ -287,6 +290,7 @@ mod tests {
             "tls_key",
             "token_file",
             "admin_token_file",
+            "hook_token_file",
             "ca_file",
             "poll",
             "poll_url",

@@ -12,6 +12,8 @@
 //! | `POST /v1/farm/resume` | `{"by": …}` | `{"lifted": …}`: the stop that held, or null |
 //! | `GET /metrics` | | Prometheus' text format |
 //! | `GET /healthz` | | `ok` |
+//!
+//! The token of `hook_token_file` is good for the first and the third of them alone.
 
 mod control;
 
@@ -22,10 +24,10 @@ use bytes::Bytes;
 use gleaner_protocol::HostName;
 use gleaner_protocol::farm::{HookEvent, HostSample};
 use gleaner_protocol::limits::{CORES_MAX, HOOK_MESSAGE_BYTES_MAX};
-use gleaner_serve::{Problem, Token, body_bytes};
+use gleaner_serve::{LimitedToken, Problem, Token, body_bytes};
 use serde::de::DeserializeOwned;
 use warp::filters::BoxedFilter;
-use warp::http::StatusCode;
+use warp::http::{Method, StatusCode};
 use warp::reject::{LengthRequired, MethodNotAllowed, PayloadTooLarge};
 use warp::reply::Response;
 use warp::{Filter, Rejection, Reply};
@@ -33,6 +35,16 @@ use warp::{Filter, Rejection, Reply};
 use crate::Input;
 use crate::driver::Driver;
 use crate::limits::{BOOKINGS_MAX, SAMPLE_BYTES_MAX};
+
+/// A token for hooks: good for what they tell, and for `gleaner farm check` to see whether it arrives.
+pub(crate) fn of_hooks(token: Token) -> LimitedToken {
+    let is_good_for = |method: &Method, path: &str| match path {
+        "/v1/events" => method == Method::POST,
+        "/v1/hosts" => method == Method::GET,
+        _ => false,
+    };
+    LimitedToken { token, is_good_for, purpose: "hooks (POST /v1/events, GET /v1/hosts)" }
+}
 
 /// All routes; answers that say no are JSON too.
 pub(crate) fn routes(driver: Arc<Driver>, admin: Option<Token>) -> BoxedFilter<(Response,)> {

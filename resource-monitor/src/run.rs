@@ -21,7 +21,7 @@ use crate::driver::{Comparing, Driver};
 use crate::farm_events::{EventsAddress, FarmEvents};
 use crate::limits::TOKEN_BYTES_MAX;
 use crate::recording::{Recorder, Tape};
-use crate::routes::routes;
+use crate::routes::{of_hooks, routes};
 use crate::state_folder::StateFolder;
 use crate::{Config, ConfigError, Farm, FarmError, Plan, StateError, TrustError};
 
@@ -44,13 +44,7 @@ pub async fn run(
     let prefix = broker_url.path().trim_end_matches('/').to_owned();
     broker_url.set_path(&format!("{prefix}/v1/farm/events"));
     let token = config.token_file.as_deref().map(read_token).transpose()?;
-    let admin = config.admin_token_file.as_deref().map(Token::read).transpose();
-    let admin = admin.map_err(ServeError::from)?;
-    if let (Some(path), Some(admin)) = (&config.admin_token_file, &admin)
-        && token.as_ref().is_some_and(|token| admin.matches(token.as_bytes()))
-    {
-        return Err(RunError::OneToken(path.clone()));
-    }
+    let [admin, hook] = other_tokens(&config, token.as_deref())?;
     let client = client(config.ca_file.as_deref())?;
     let farm = polled
         .map(|(manager, url)| Farm::new(manager, url, &config.poll_hosts, client.clone()))
@@ -65,7 +59,7 @@ pub async fn run(
     let refusals = Arc::clone(&counters);
     let listener = bind(&listen).await?.of("monitor");
     let listener = listener.counting(move || refusals.refused_requests.add(1));
-    let listener = listener.with_admin(admin.clone());
+    let listener = listener.with_admin(admin.clone()).with_limited(hook.map(of_hooks));
     let (listen, url) = (listener.address(), listener.url());
 
     let state = config.state_dir.as_deref().map(StateFolder::open).transpose()?;
@@ -177,6 +171,23 @@ fn read_certificates(path: &Path) -> Result<Vec<reqwest::Certificate>, RunError>
     Ok(certificates)
 }
 
+/// The administrator's token and that of hooks, which must differ from each other and from everybody's.
+fn other_tokens(config: &Config, everybodys: Option<&str>) -> Result<[Option<Token>; 2], RunError> {
+    let mut known: Vec<(&'static str, String)> = Vec::new();
+    known.extend(everybodys.map(|token| ("token_file", token.to_owned())));
+    let mut read = |key: &'static str, path: &Option<PathBuf>| {
+        let Some(path) = path else { return Ok(None) };
+        let token = Token::read(path).map_err(ServeError::from)?;
+        if let Some((other, _)) = known.iter().find(|(_, is)| token.matches(is.as_bytes())) {
+            return Err(RunError::OneToken { key, path: path.clone(), other });
+        }
+        known.push((key, read_token(path)?));
+        Ok(Some(token))
+    };
+    let admin = read("admin_token_file", &config.admin_token_file)?;
+    Ok([admin, read("hook_token_file", &config.hook_token_file)?])
+}
+
 fn read_token(path: &Path) -> Result<String, RunError> {
     let mut text = String::new();
     File::open(path)
@@ -215,12 +226,19 @@ pub enum RunError {
         /// Why not.
         source: io::Error,
     },
-    /// The administrator's token is everybody's.
+    /// A token that is to be another one is not.
     #[error(
-        "the admin_token_file {path} holds the same token as token_file: make another one with \
-         `head -c 24 /dev/urandom | base64`", path = .0.display()
+        "the {key} {path} holds the same token as {other}: make another one with \
+         `head -c 24 /dev/urandom | base64`", path = path.display()
     )]
-    OneToken(PathBuf),
+    OneToken {
+        /// Whose.
+        key: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Whose it is already.
+        other: &'static str,
+    },
     /// The token could never be borne by a request.
     #[error("the token file {path} holds no token: one line of visible ASCII", path = .0.display())]
     TokenText(PathBuf),

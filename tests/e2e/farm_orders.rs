@@ -298,7 +298,11 @@ async fn only_an_administrator_stops_a_farm_that_has_one() {
 
     let mut monitor = gleaner(["monitor", "--listen", "127.0.0.1:0"]);
     monitor.arg("--token-file").arg(&everybody).arg("--admin-token-file").arg(&everybody);
-    run(&mut monitor).refused(1, &["admin_token_file", "the same token"]);
+    run(&mut monitor).refused(1, &["admin_token_file", "the same token as token_file"]);
+    let mut monitor = gleaner(["monitor", "--listen", "127.0.0.1:0"]);
+    monitor.arg("--token-file").arg(&everybody);
+    monitor.args(["--admin-token-file", admin, "--hook-token-file", admin]);
+    run(&mut monitor).refused(1, &["hook_token_file", "the same token as admin_token_file"]);
 }
 
 #[test]

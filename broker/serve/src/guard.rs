@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 use warp::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use warp::http::uri::Authority;
-use warp::http::{HeaderMap, Request, StatusCode};
+use warp::http::{HeaderMap, Method, Request, StatusCode};
 
 use crate::problem::Problem;
 use crate::token::Token;
@@ -22,12 +22,25 @@ pub(crate) struct Guard {
     token: Option<Token>,
     /// Those who may order more bear another one, which is as good.
     pub(crate) admin: Option<Token>,
+    /// Others bear one that is good for little.
+    pub(crate) limited: Option<LimitedToken>,
     loopback: bool,
+}
+
+/// A token that is good for some requests alone.
+#[derive(Debug, Clone)]
+pub struct LimitedToken {
+    /// What is to be shown.
+    pub token: Token,
+    /// Whether it will do for this method and path.
+    pub is_good_for: fn(&Method, &str) -> bool,
+    /// What it is good for, for those who are turned away.
+    pub purpose: &'static str,
 }
 
 impl Guard {
     pub(crate) const fn new(token: Option<Token>, loopback: bool) -> Self {
-        Self { part: "server", token, admin: None, loopback }
+        Self { part: "server", token, admin: None, limited: None, loopback }
     }
 
     /// Checks the head of a request.
@@ -40,7 +53,7 @@ impl Guard {
         let asked = asked_host(request);
         self.check_host(asked.as_ref())?;
         check_browser(headers, asked.as_ref())?;
-        self.check_token(headers)
+        self.check_token(request.method(), request.uri().path(), headers)
     }
 
     fn check_host(&self, asked: Option<&Authority>) -> Result<(), Problem> {
@@ -58,11 +71,14 @@ impl Guard {
         ))
     }
 
-    fn check_token(&self, headers: &HeaderMap) -> Result<(), Problem> {
+    fn check_token(&self, method: &Method, path: &str, headers: &HeaderMap) -> Result<(), Problem> {
         let Some(token) = &self.token else { return Ok(()) };
         match shown_token(headers) {
             Some(shown) if token.matches(shown) => Ok(()),
             Some(shown) if self.admin.as_ref().is_some_and(|admin| admin.matches(shown)) => Ok(()),
+            Some(shown) if self.limited.as_ref().is_some_and(|it| it.token.matches(shown)) => {
+                self.check_limited(method, path)
+            }
             Some(_) => Err(Problem::new(
                 StatusCode::UNAUTHORIZED,
                 "token",
@@ -73,6 +89,17 @@ impl Guard {
                 "token",
                 format!("this {} wants a token: send `Authorization: Bearer TOKEN`", self.part),
             )),
+        }
+    }
+
+    fn check_limited(&self, method: &Method, path: &str) -> Result<(), Problem> {
+        match &self.limited {
+            Some(limited) if !(limited.is_good_for)(method, path) => Err(Problem::new(
+                StatusCode::FORBIDDEN,
+                "limited_token",
+                format!("this token of the {}'s is good for {} alone", self.part, limited.purpose),
+            )),
+            _ => Ok(()),
         }
     }
 }
@@ -188,6 +215,18 @@ mod tests {
             let other = [("host", "localhost"), ("authorization", "Bearer fedcba9876543210")];
             assert_eq!(ask(&guard_of_two, "/v1/jobs", &other), Ok(()));
             assert_eq!(ask(&guard, "/v1/jobs", &other), Err("token"));
+            let limited = LimitedToken {
+                token: Token::new("0011223344556677").expect("long enough"),
+                is_good_for: |method, path| method == Method::GET && path == "/v1/jobs",
+                purpose: "jobs",
+            };
+            let guard_of_two =
+                Guard { limited: Some(limited), ..Guard::new(Some(token.clone()), loopback) };
+            let other = [("host", "localhost"), ("authorization", "Bearer 0011223344556677")];
+            assert_eq!(ask(&guard_of_two, "/v1/jobs", &other), Ok(()));
+            for path in ["/v1/jobs/", "/v1/jobs/1", "/v1/job", "/v1//jobs", "/", "/v1/x/../jobs"] {
+                assert_eq!(ask(&guard_of_two, path, &other), Err("limited_token"), "{path}");
+            }
             for bad in ["Bearer 0123456789abcdeg", "Basic 0123456789abcdef", "Bearer", "", "B"] {
                 assert_eq!(with(bad), Err("token"), "{bad}");
             }

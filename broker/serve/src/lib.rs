@@ -23,7 +23,7 @@ mod token;
 
 pub use accept::serve;
 pub use body::{body_bytes, body_json, body_stream};
-pub use guard::shown_token;
+pub use guard::{LimitedToken, shown_token};
 pub use listener::{ListenConfig, Listener, ServeError, ServeLimits, bind};
 pub use problem::Problem;
 pub use reject::catch;

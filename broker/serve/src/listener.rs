@@ -11,7 +11,7 @@ use rustls::ServerConfig;
 use thiserror::Error;
 use tokio::net::TcpListener;
 
-use crate::guard::Guard;
+use crate::guard::{Guard, LimitedToken};
 use crate::limits::{CONNECTIONS_MAX, HTTP_HEAD_TIME_MAX, SHUTDOWN_GRACE, TLS_HANDSHAKE_TIME_MAX};
 use crate::tls::{self, TlsFiles};
 use crate::token::{Token, TokenError};
@@ -209,6 +209,13 @@ impl Listener {
     #[must_use]
     pub fn with_admin(mut self, admin: Option<Token>) -> Self {
         self.guard.admin = admin;
+        self
+    }
+
+    /// Lets in who bears a token that is good for some requests alone, to those.
+    #[must_use]
+    pub fn with_limited(mut self, limited: Option<LimitedToken>) -> Self {
+        self.guard.limited = limited;
         self
     }
 

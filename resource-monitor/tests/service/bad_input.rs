@@ -154,3 +154,43 @@ async fn connections_that_say_nothing_do_not_hold_up_the_end() {
     // Far less than they would be waited for if it went on.
     assert!(took < Span::from_secs(15), "{took}");
 }
+
+#[tokio::test]
+async fn the_token_of_hooks_is_good_for_what_hooks_tell_and_nothing_else() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Secrets { token, .. } = Secrets::new(folder.path());
+    let other = tempfile::tempdir().expect("a folder");
+    let hook_token = Secrets::new(other.path()).token;
+    let of_hooks = "everybody-may-read-this-one";
+    std::fs::write(&hook_token, of_hooks).expect("written");
+    let monitor = Monitor::start(Config {
+        token_file: Some(token),
+        hook_token_file: Some(hook_token),
+        ..config()
+    })
+    .await;
+    let event = hook("a", "preflight", 1, Some(2)).to_string();
+    let told = monitor.post("/v1/events", event).bearer_auth(of_hooks).send().await;
+    assert_eq!(told.expect("answers").status(), 200);
+    let hosts = monitor.client.get(monitor.url("/v1/hosts")).bearer_auth(of_hooks).send().await;
+    let hosts: Value = hosts.expect("answers").json().await.expect("JSON");
+    assert_eq!(hosts[0]["host"], "a", "{hosts}");
+    for request in [
+        monitor.post("/v1/samples", sample("a", 0, json!([])).to_string()),
+        monitor.post("/v1/farm/stop", json!({"by": "x", "reason": "x"}).to_string()),
+        monitor.post("/v1/farm/resume", json!({"by": "x"}).to_string()),
+        monitor.client.get(monitor.url("/v1/farm")),
+        monitor.client.get(monitor.url("/v1/hosts/a")),
+        monitor.client.get(monitor.url("/v1/hosts/../farm")),
+        monitor.client.get(monitor.url("/metrics")),
+    ] {
+        let (status, error) = refusal(request.bearer_auth(of_hooks)).await;
+        assert_eq!((status, error.code.as_str()), (403, "limited_token"), "{error:?}");
+        assert!(error.error.contains("hooks"), "{error:?}");
+    }
+    let (status, _) = refusal(monitor.post("/v1/events", "").bearer_auth("no-token-at-all")).await;
+    assert_eq!(status, 401);
+    let all = monitor.client.get(monitor.url("/v1/farm")).bearer_auth(Secrets::TOKEN).send().await;
+    assert_eq!(all.expect("answers").status(), 200);
+    monitor.stop().await;
+}
