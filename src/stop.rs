@@ -44,7 +44,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let outcome = stop_host(&run_dir, &mark, only_run, whole_machine);
     match args.format {
         Format::Json => show::json(&outcome),
-        Format::Table => print(&outcome, whose(only_run)),
+        Format::Table => print(&outcome, only_run),
     }
     if !outcome.troubles.is_empty() {
         bail!("{}", outcome.troubles.join("; "));
@@ -77,8 +77,8 @@ fn whose(only_run: bool) -> &'static str {
     }
 }
 
-fn print(outcome: &StopOutcome, harvest: &str) {
-    let groups = outcome.stopped;
+fn print(outcome: &StopOutcome, only_run: bool) {
+    let (groups, harvest) = (outcome.stopped, whose(only_run));
     if outcome.marks.is_empty() {
         show::line(format!("{groups} task groups were ended; more may begin"));
         return;
@@ -86,6 +86,9 @@ fn print(outcome: &StopOutcome, harvest: &str) {
     show::line(format!("{harvest} is stopped; {groups} task groups were ended"));
     for path in &outcome.marks {
         show::line(format!("it stays so while {} is there", path.display()));
+    }
+    if !only_run && !outcome.outlives_boot {
+        show::line("it will not outlive a boot: the mark that would could not be put");
     }
     show::line("`gleaner stop --lift` lifts it");
 }

@@ -42,6 +42,6 @@ pub use socket::{
 pub use standing::{GpuStanding, Standing, StandingReason, TaskLine};
 pub use stop::{StopOutcome, stop_host, tell_of_stop};
 pub use stop_mark::{
-    MACHINE_STATE_DIR, STATE_DIR_VARIABLE, STOPPED, StopMark, StopMarkError, Stopped,
+    MACHINE_STATE_DIR, PutMarks, STATE_DIR_VARIABLE, STOPPED, StopMark, StopMarkError, Stopped,
 };
 pub use urgency::{Heirs, become_ordinary, become_urgent};

@@ -22,6 +22,8 @@ use crate::{
 pub struct StopOutcome {
     /// Where the mark stands.
     pub marks: Vec<PathBuf>,
+    /// Whether one of them outlives a boot.
+    pub outlives_boot: bool,
     /// Task groups that were ended here.
     pub stopped: u32,
     /// Whether an agent took note of it.
@@ -50,10 +52,9 @@ pub fn stop_host(
     whole_machine: bool,
 ) -> StopOutcome {
     let mut outcome = StopOutcome::default();
-    match mark.put(only_run) {
-        Ok(marks) => outcome.marks = marks,
-        Err(error) => outcome.troubles.push(error.to_string()),
-    }
+    let put = mark.put(only_run);
+    (outcome.marks, outcome.outlives_boot) = (put.marks, put.outlives_boot);
+    outcome.troubles.extend(put.refused.iter().map(ToString::to_string));
     // Nothing is made for the sake of being stopped.
     let folder = run_dir.is_dir().then(|| RunDir::open(run_dir)).transpose();
     match &folder {

@@ -44,6 +44,17 @@ pub struct Stopped {
     pub unreadable: Option<String>,
 }
 
+/// Where a mark was put.
+#[derive(Debug, Default)]
+pub struct PutMarks {
+    /// It stands here now.
+    pub marks: Vec<PathBuf>,
+    /// Whether one of these outlives a boot.
+    pub outlives_boot: bool,
+    /// What could not be put.
+    pub refused: Vec<StopMarkError>,
+}
+
 impl StopMark {
     /// Of the agent with this run folder, as this process's user and environment have it.
     #[must_use]
@@ -82,23 +93,21 @@ impl StopMark {
     }
 
     /// Puts the mark: in the run folder where it is there, and where it lasts. With `only_run`
-    /// in the run folder alone. Returns where it stands now.
-    ///
-    /// # Errors
-    /// One place at least could not be written; the others are.
-    pub fn put(&self, only_run: bool) -> Result<Vec<PathBuf>, StopMarkError> {
+    /// in the run folder alone. What cannot be put in one place is put in the other.
+    #[must_use]
+    pub fn put(&self, only_run: bool) -> PutMarks {
         let has_run = self.run.parent().is_some_and(Path::is_dir);
         let run = Some(&self.run).filter(|_| only_run || has_run);
         let lasting = self.lasting.last().filter(|_| !only_run);
-        let mut put = Vec::new();
-        let mut refused = None;
+        let mut put = PutMarks::default();
         for path in run.into_iter().chain(lasting) {
             match put_one(path) {
-                Ok(()) => put.push(path.clone()),
-                Err(source) => refused = Some(StopMarkError::new("put", path, source)),
+                Ok(()) => put.marks.push(path.clone()),
+                Err(source) => put.refused.push(StopMarkError::new("put", path, source)),
             }
         }
-        refused.map_or(Ok(put), Err)
+        put.outlives_boot = lasting.is_some_and(|path| put.marks.contains(path));
+        put
     }
 
     /// Takes the mark away from every place, or from the run folder alone. Returns what was there.
@@ -171,9 +180,11 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let mark = mark(folder.path());
         assert_eq!(mark.look(), None);
-        assert_eq!(mark.put(false).expect("writable"), [folder.path().join("user/stopped")]);
+        let put = mark.put(false);
+        assert_eq!(put.marks, [folder.path().join("user/stopped")]);
+        assert!(put.outlives_boot && put.refused.is_empty(), "{put:?}");
         fs::create_dir(folder.path().join("run")).expect("made");
-        assert_eq!(mark.put(false).expect("twice is once").len(), 2);
+        assert_eq!(mark.put(false).marks.len(), 2, "twice is once");
         assert_eq!(mark.look().map(|found| found.path), Some(folder.path().join("run/stopped")));
         assert_eq!(mark.lift(true).expect("ours").len(), 1);
         assert!(mark.look().is_some(), "the lasting one stands");
@@ -200,8 +211,11 @@ mod tests {
         let mark = mark(folder.path());
         fs::create_dir(folder.path().join("run")).expect("made");
         File::create(folder.path().join("user")).expect("a file in the way");
-        let error = mark.put(false).expect_err("a file in the way").to_string();
-        assert!(error.contains("user/stopped"), "{error}");
+        let put = mark.put(false);
+        assert_eq!(put.marks, [folder.path().join("run/stopped")]);
+        assert!(!put.outlives_boot, "a boot empties the run folder");
+        let refused: Vec<String> = put.refused.iter().map(ToString::to_string).collect();
+        assert!(refused.len() == 1 && refused[0].contains("user/stopped"), "{refused:?}");
         assert!(mark.look().is_some());
     }
 }
