@@ -55,7 +55,8 @@ pub struct Attempt {
     pub booked: Booked,
     /// The host's name on this farm, where the farm says it.
     pub host: Option<HostName>,
-    /// Whether it failed, where it has ended and the farm says.
+    /// Whether it failed by itself, where it has ended and the farm says: one that was cancelled,
+    /// requeued or ended for its time limit is neither.
     pub failed: Option<bool>,
     /// Variables that made no sense, in words.
     pub troubles: Vec<String>,

@@ -1,7 +1,9 @@
 //! OpenPBS and Torque: the scripts `prologue` and `epilogue` of a MoM, run as root with an empty
 //! environment. Both have the job's id as their first argument; Torque's prologue has the
 //! requested resources as its fifth (`nodes=1:ppn=4,mem=8gb`), and both epilogues the job's exit
-//! status as their tenth; of cores OpenPBS says nothing.
+//! status as their tenth; of cores OpenPBS says nothing. A status is the exit code, or 256 and the signal
+//! that ended the job; below 0 it is the MoM's own word for one that it did not run or put back into
+//! the queue.
 
 use gleaner_protocol::{booking_of, mib_of};
 
@@ -16,7 +18,7 @@ pub(super) fn attempt(environment: &Environment) -> Attempt {
     }
     // A job has its status on its first node; the others are told a 0, however it ends.
     if environment.get("PBS_NODENUM").is_none_or(|node| node == "0") {
-        attempt.failed = environment.argument(9).and_then(is_failure);
+        attempt.failed = environment.argument(9).and_then(has_failed);
     }
     // In an epilogue the session's number stands there.
     let Some(limits) = environment.argument(4).filter(|limits| limits.contains('=')) else {
@@ -36,6 +38,17 @@ pub(super) fn attempt(environment: &Environment) -> Attempt {
         attempt.booked.memory_mib = value(limits, "mem").and_then(mib_of);
     }
     attempt
+}
+
+/// None of a job that was cancelled, ended for its time limit or put back into the queue: a MoM ends
+/// it by TERM and then KILL.
+fn has_failed(status: &str) -> Option<bool> {
+    const BY_TERM: i64 = 256 + 15;
+    const BY_KILL: i64 = 256 + 9;
+    match status.parse() {
+        Ok(..0 | BY_KILL | BY_TERM) => None,
+        _ => is_failure(status),
+    }
 }
 
 /// What a job asks for of each of its hosts.
@@ -141,8 +154,13 @@ mod tests {
         for (status, failed) in [
             ("0", Some(false)),
             ("1", Some(true)),
-            ("271", Some(true)),
-            ("-3", Some(true)),
+            ("139", Some(true)),
+            ("267", Some(true)),
+            // By qdel or for its walltime: TERM, and KILL where that was not enough.
+            ("271", None),
+            ("265", None),
+            // Put back into the queue.
+            ("-3", None),
             ("", None),
             ("x", None),
         ] {

@@ -1,7 +1,7 @@
 //! Slurm: Prolog and Epilog, run by slurmd. The attempt is job and restart count; the cores
 //! stand in `SLURM_JOB_CPUS_PER_NODE`, one count per node of `SLURM_NODELIST`, in its order;
 //! `SLURM_JOB_GPUS` lists this node's GPUs. Of memory it says nothing. The Epilog has
-//! the status of the job's script in `SLURM_JOB_EXIT_CODE`.
+//! the status of the job's script in `SLURM_JOB_EXIT_CODE`, as `wait` gives it.
 
 use gleaner_protocol::{BookingId, HostName};
 
@@ -42,8 +42,18 @@ pub(super) fn attempt(environment: &Environment) -> Attempt {
             attempt.troubles.push(format!("SLURM_JOB_GPUS: {gpus:.40?} is no list of GPUs"));
         }
     }
-    attempt.failed = environment.get("SLURM_JOB_EXIT_CODE").and_then(is_failure);
+    attempt.failed = environment.get("SLURM_JOB_EXIT_CODE").and_then(has_failed);
     attempt
+}
+
+/// None of a job that was cancelled or ended for its time limit: Slurm ends it by TERM and then KILL.
+fn has_failed(status: &str) -> Option<bool> {
+    const BY_KILL: i64 = 9;
+    const BY_TERM: i64 = 15;
+    match status.parse() {
+        Ok(BY_KILL | BY_TERM) => None,
+        _ => is_failure(status),
+    }
 }
 
 fn cores_here(counts: &str, nodes: Option<&str>, node: Option<&str>) -> Option<u32> {
