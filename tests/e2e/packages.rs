@@ -298,7 +298,8 @@ fn live(deb: &Path, packages: &Packages) {
     fs::write(&config, "origin = \"farm\"\n").expect("written");
     let (_, told) = dpkg(&["--install", deb]);
     for part in ["agent", "broker", "monitor"] {
-        assert!(told.contains(&format!("try-restart gleaner-{part}.service")), "{told}");
+        let restart = format!("systemctl --no-block try-restart gleaner-{part}.service");
+        assert!(told.contains(&restart), "{told}");
     }
     assert_eq!(told.matches("useradd").count(), 2, "it has its users already: {told}");
     assert_eq!(text(&config), "origin = \"farm\"\n", "an administrator's words stay");
@@ -313,7 +314,10 @@ fn live(deb: &Path, packages: &Packages) {
     for folder in ["var/cache/gleaner/tasks", "var/lib/gleaner-broker/gleaner-data"] {
         fs::create_dir_all(host.join(folder)).expect("a folder");
     }
+    let token = host.join("etc/gleaner/token");
+    fs::write(&token, "").expect("written");
     dpkg(&["--purge", "gleaner"]);
+    assert!(token.exists(), "what an administrator made stays");
     assert!(!config.exists() && !host.join("var/cache/gleaner").exists());
     assert!(
         host.join("var/lib/gleaner-broker/gleaner-data").exists(),
