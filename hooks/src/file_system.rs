@@ -7,7 +7,8 @@ use std::path::Path;
 /// As far as it matters for what has to be there at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileSystem {
-    /// On a disk of this machine, or of a kind that is not known.
+    /// On a disk of this machine, or of a kind that is not known
+    /// ([`FileSystem::unknown_program`]).
     Local,
     /// In memory.
     Memory,
@@ -60,17 +61,46 @@ const FUSE_WITH_SERVER: [&str; 17] = [
     "fuse.cvmfs2",
 ];
 
+/// Those of them that keep their files on this machine.
+const FUSE_LOCAL: [&str; 15] = [
+    "fuseblk",
+    "fuse.mergerfs",
+    "fuse.overlayfs",
+    "fuse.fuse-overlayfs",
+    "fuse.unionfs",
+    "fuse.unionfs-fuse",
+    "fuse.mhddfs",
+    "fuse.bindfs",
+    "fuse.lxcfs",
+    "fuse.ntfs-3g",
+    "fuse.exfat",
+    "fuse.gocryptfs",
+    "fuse.encfs",
+    "fuse.squashfuse",
+    "fuse.fuse2fs",
+];
+
 impl FileSystem {
     /// Of what is there under this name, or of the nearest folder above it that is.
     #[must_use]
-    #[allow(clippy::unnecessary_cast, reason = "the type is another on other machines")]
     pub fn of(path: &Path) -> Self {
-        let found = path.ancestors().find_map(|path| Some((path, rustix::fs::statfs(path).ok()?)));
-        let Some((path, found)) = found else { return Self::Local };
-        match found.f_type as i64 {
-            FUSE => Self::of_program(path),
-            magic => Self::of_kind(magic),
+        match nearest(path) {
+            None => Self::Local,
+            Some((path, FUSE)) => {
+                let has_server = kinds_here(path).iter().any(|kind| has_server(kind));
+                if has_server { Self::Network } else { Self::Local }
+            }
+            Some((_, magic)) => Self::of_kind(magic),
         }
+    }
+
+    /// The kind of the program (FUSE) that holds what is there, where it is neither known to keep its
+    /// files on this machine nor to have a server: it may be either.
+    #[must_use]
+    pub fn unknown_program(path: &Path) -> Option<String> {
+        let (path, magic) = nearest(path)?;
+        let kinds = if magic == FUSE { kinds_here(path) } else { Vec::new() };
+        kinds.into_iter().find(|kind| !has_server(kind) && !FUSE_LOCAL.contains(&&**kind))
     }
 
     fn of_kind(magic: i64) -> Self {
@@ -82,22 +112,33 @@ impl FileSystem {
             Self::Local
         }
     }
+}
 
-    fn of_program(path: &Path) -> Self {
-        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        fs::metadata(path).map_or(Self::Local, |found| Self::of_mount(&mounts, found.dev()))
-    }
+/// What is there, or the nearest folder above it that is, and its kind's number.
+#[allow(clippy::unnecessary_cast, reason = "the type is another on other machines")]
+fn nearest(path: &Path) -> Option<(&Path, i64)> {
+    path.ancestors().find_map(|path| Some((path, rustix::fs::statfs(path).ok()?.f_type as i64)))
+}
 
-    /// Of a program whose mount has this device. Format: `proc_pid_mountinfo(5)`.
-    fn of_mount(mounts: &str, device: u64) -> Self {
-        let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
-        let mut kinds = mounts.lines().filter_map(|line| {
-            let (head, tail) = line.split_once(" - ")?;
-            (head.split(' ').nth(2) == Some(&*number)).then(|| tail.split(' ').next())?
-        });
-        let has_server = kinds.any(|kind| FUSE_WITH_SERVER.contains(&kind));
-        if has_server { Self::Network } else { Self::Local }
-    }
+fn has_server(kind: &str) -> bool {
+    FUSE_WITH_SERVER.contains(&kind)
+}
+
+/// As what the program of this path is mounted.
+fn kinds_here(path: &Path) -> Vec<String> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    fs::metadata(path).map_or(Vec::new(), |found| kinds_of(&mounts, found.dev()))
+}
+
+/// Of all mounts with this device. Format: `proc_pid_mountinfo(5)`.
+fn kinds_of(mounts: &str, device: u64) -> Vec<String> {
+    let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    let of_line = |line: &str| {
+        let (head, tail) = line.split_once(" - ")?;
+        let is_it = head.split(' ').nth(2) == Some(&*number);
+        is_it.then(|| tail.split(' ').next().unwrap_or_default().to_owned())
+    };
+    mounts.lines().filter_map(of_line).collect()
 }
 
 #[cfg(test)]
@@ -128,16 +169,27 @@ mod tests {
     }
 
     #[test]
-    fn a_program_holds_files_of_this_machine_or_of_another() {
+    fn a_program_holds_files_of_this_machine_or_of_another_or_nobody_knows() {
         let mounts = "\
 40 30 0:50 / /net rw,nosuid shared:9 - fuse.sshfs me@head:/net rw,user_id=0
 41 30 8:17 / /usb rw - fuseblk /dev/sdb1 rw
 42 30 0:51 / /pool rw - fuse.mergerfs a:b rw
+43 30 0:53 / /odd rw - fuse tool rw
+44 30 0:54 / /new rw - fuse.newfs tool rw
 ";
-        let of = |major, minor| FileSystem::of_mount(mounts, rustix::fs::makedev(major, minor));
-        assert_eq!(of(0, 50), FileSystem::Network);
-        assert_eq!(of(8, 17), FileSystem::Local);
-        assert_eq!(of(0, 51), FileSystem::Local);
-        assert_eq!(of(0, 52), FileSystem::Local, "no such mount");
+        for (major, minor, server, unknown) in [
+            (0, 50, true, false),
+            (8, 17, false, false),
+            (0, 51, false, false),
+            (0, 53, false, true),
+            (0, 54, false, true),
+        ] {
+            let kinds = kinds_of(mounts, rustix::fs::makedev(major, minor));
+            assert_eq!(kinds.len(), 1, "{kinds:?}");
+            assert_eq!(has_server(&kinds[0]), server, "{kinds:?}");
+            assert_eq!(!server && !FUSE_LOCAL.contains(&&*kinds[0]), unknown, "{kinds:?}");
+        }
+        assert!(kinds_of(mounts, rustix::fs::makedev(0, 52)).is_empty(), "no such mount");
+        assert_eq!(FileSystem::unknown_program(Path::new("/proc")), None);
     }
 }
