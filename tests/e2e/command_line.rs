@@ -248,3 +248,26 @@ fn each_subcommand_helps() {
         assert!(text.contains("\n# ") && text.contains(" = "), "{text}");
     }
 }
+
+#[test]
+fn a_stop_that_cannot_be_put_to_last_says_what_stands() {
+    let _turn = Turn::shared();
+    let folder = tempfile::tempdir().expect("a folder");
+    let (run_dir, in_the_way) = (folder.path().join("run"), folder.path().join("file"));
+    fs::create_dir(&run_dir).expect("made");
+    fs::write(&in_the_way, "").expect("written");
+    let stop = |more: &[&str]| {
+        let mut stop = gleaner(["stop"]);
+        stop.args(more).env("GLEANER_RUN_DIR", &run_dir);
+        run(stop.env("GLEANER_STATE_DIR", in_the_way.join("state")))
+    };
+    let said = stop(&[]);
+    said.refused(1, &["cannot put", "file/state/stopped"]);
+    let mark = run_dir.join("stopped");
+    assert!(said.stdout.contains(&format!("while {} is there", mark.display())), "{said}");
+    assert!(said.stdout.contains("it will not outlive a boot"), "{said}");
+    assert!(mark.exists());
+    let outcome = stop(&["--format", "json"]).stdout;
+    let outcome: Value = serde_json::from_str(&outcome).expect("JSON");
+    assert_eq!((&outcome["outlives_boot"], &outcome["marks"]), (&json!(false), &json!([mark])));
+}
