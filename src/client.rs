@@ -33,6 +33,12 @@ impl Service {
         Self { name: "broker", option: "--broker", variable: "GLEANER_BROKER" };
     pub(crate) const MONITOR: Self =
         Self { name: "monitor", option: "--monitor", variable: "GLEANER_MONITOR" };
+    /// The one that a host's hooks tell.
+    pub(crate) const MONITOR_OF_HOOKS: Self = Self {
+        name: "monitor",
+        option: "GLEANER_MONITOR of the hooks' settings",
+        variable: "--monitor of `gleaner farm install`",
+    };
 }
 
 /// Why a service did not do what it was asked.

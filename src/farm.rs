@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use gleaner_hooks::install;
-use gleaner_hooks::install::{Finding, InstallError, Level, Manager, Options, Site};
+use gleaner_hooks::install::{Finding, HookSettings, InstallError, Level, Manager, Options, Site};
 
 use crate::client::Format;
 use crate::failure::Failure;
@@ -181,7 +181,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 fn run_install(args: Install) -> anyhow::Result<ExitCode> {
     let (manager, site) = (args.common.manager()?, args.common.site());
-    let program = match args.program {
+    // What is not said stays as it was said before.
+    let before = HookSettings::of(manager, &site)?;
+    let program = match args.program.or_else(|| before.program(&site)) {
         Some(program) => program,
         None => std::env::current_exe()?,
     };
@@ -194,7 +196,8 @@ fn run_install(args: Install) -> anyhow::Result<ExitCode> {
     let given = |(name, value): (&str, Option<String>)| value.map(|value| (name.to_owned(), value));
     let mut options = args.places.options();
     options.program = program;
-    options.run_dir = args.run_dir.unwrap_or(options.run_dir);
+    let was = before.value("GLEANER_RUN_DIR").map(PathBuf::from);
+    options.run_dir = args.run_dir.or(was).unwrap_or(options.run_dir);
     options.settings = settings.into_iter().filter_map(given).collect();
     (options.files_only, options.nodes_are_ready) = (args.files_only, args.nodes_are_ready);
     let plan = install::install(manager, &site, &options)?;
@@ -221,7 +224,8 @@ fn run_check(args: Check) -> anyhow::Result<ExitCode> {
     let options = args.places.options();
     let mut findings = install::check(manager, &site, &options)?;
     if args.common.root.is_none() {
-        findings.push(told::check(&site)?);
+        let node = options.node.as_deref();
+        findings.extend(told::check(manager, &site, node, told::ANSWER_TIME_MAX)?);
     }
     if args.probe {
         findings.extend(install::probe(manager, &site, &options)?);

@@ -19,11 +19,13 @@ mod condor;
 mod deadline;
 mod grid_engine;
 mod manager;
+mod moment;
 mod opencue;
 mod openpbs;
 mod probe;
 mod qube;
 mod record;
+mod run_folder;
 mod scripts;
 mod settings;
 mod site;
@@ -31,6 +33,7 @@ mod slurm;
 mod torque;
 mod tractor;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -42,9 +45,10 @@ pub use change::{Change, Plan};
 pub use check::{Finding, Level, check};
 pub use manager::Manager;
 pub use probe::probe;
-pub use settings::setting;
+pub use settings::HookSettings;
 pub use site::Site;
 
+use adapter::When;
 use record::Record;
 
 /// Where hooks and their settings are installed.
@@ -81,9 +85,12 @@ pub struct Options {
 pub fn install(manager: Manager, site: &Site, options: &Options) -> Result<Plan, InstallError> {
     let before = Record::read(manager, site)?;
     let mut plan = Plan::after(manager, before.as_ref());
-    settings::plan(site, options, &mut plan)?;
+    settings::plan(manager, site, options, &mut plan)?;
     let adapter = adapter::of(manager);
     adapter.plan(site, options, &mut plan)?;
+    if manager.runs_hooks_as_users() {
+        plan.notes.push(run_folder::NOTE.into());
+    }
     Ok(plan.with_record(options, before.as_ref()))
 }
 
@@ -106,31 +113,43 @@ pub fn uninstall(
     site: &Site,
     dry_run: bool,
 ) -> Result<Uninstalled, InstallError> {
-    let record = Record::read(manager, site)?
+    let mut record = Record::read(manager, site)?
         .ok_or_else(|| InstallError::NotInstalled { manager, path: record::path(manager) })?;
     let adapter = adapter::of(manager);
     let mut outcome = Uninstalled::default();
     let mut told = record.plan_to_untell(manager, site)?;
-    let is_news =
-        !told.is_done() || (!dry_run && may_still_run(manager, site, &record, false).is_some());
+    let may_be_told = record.untold.is_none() || adapter.is_told_again();
+    let is_news = !told.is_done()
+        || (may_be_told && may_still_run(manager, site, &record, When::Now).is_some());
     if is_news {
         adapter.reload(site, &record.options, &mut told);
     }
-    carry_out(told, site, dry_run, &mut outcome)?;
-    if !dry_run && let Some(why) = may_still_run(manager, site, &record, is_news) {
+    let mut would_be = WouldBe::default();
+    carry_out(told, site, dry_run, &mut would_be, &mut outcome)?;
+    if is_news && !dry_run {
+        record.note_untold(manager, site)?;
+    }
+    let when = match (is_news, dry_run) {
+        (false, _) => When::Now,
+        (true, false) => When::Told,
+        (true, true) => When::WouldBeTold,
+    };
+    if let Some(why) = may_still_run(manager, site, &record, when) {
         outcome.left.push(format!(
-            "the files in {} stay: {why}; run `gleaner farm uninstall --farm {manager}` again later",
-            folder(manager).display()
+            "the files in {} {}: {why}; run `gleaner farm uninstall --farm {manager}` again later",
+            folder(manager).display(),
+            if dry_run { "would stay" } else { "stay" }
         ));
         return Ok(outcome);
     }
-    carry_out(record.plan_to_remove(manager, site)?, site, dry_run, &mut outcome)?;
+    let rest = record.plan_to_remove(manager, site, &would_be)?;
+    carry_out(rest, site, dry_run, &mut would_be, &mut outcome)?;
     Ok(outcome)
 }
 
 /// Why our files have to stay; none where the manager says that it does not run them, or where it
 /// is known that there is none.
-fn may_still_run(manager: Manager, site: &Site, record: &Record, was_told: bool) -> Option<String> {
+fn may_still_run(manager: Manager, site: &Site, record: &Record, when: When) -> Option<String> {
     if !site.may_have_manager() {
         return None;
     }
@@ -140,19 +159,44 @@ fn may_still_run(manager: Manager, site: &Site, record: &Record, was_told: bool)
             "{program} is not here, so it cannot be asked whether {manager} still runs them (have it \
              in PATH, or say --manager-is-gone where that runs no more)"
         )),
-        None => adapter.may_still_run(site, &record.options, was_told),
+        None => adapter.may_still_run(site, record, when),
     }
 }
 
+/// What a dry run would have done so far; nothing in a real one.
+#[derive(Debug, Default)]
+struct WouldBe {
+    /// Files and folders that are there and would not be.
+    gone: BTreeSet<PathBuf>,
+    /// Files that would have another text.
+    edited: BTreeMap<PathBuf, String>,
+}
+
+/// Does it, or says what it would come to.
 fn carry_out(
     plan: Plan,
     site: &Site,
     dry_run: bool,
+    would_be: &mut WouldBe,
     outcome: &mut Uninstalled,
 ) -> Result<(), InstallError> {
     outcome.left.extend(plan.notes.iter().cloned());
     if dry_run {
-        outcome.done.extend(plan.changes.iter().map(ToString::to_string));
+        for change in &plan.changes {
+            match change {
+                Change::RemoveFolder { path } if !site.would_be_empty(path, &would_be.gone) => {
+                    continue;
+                }
+                Change::Remove { path } | Change::RemoveFolder { path } => {
+                    would_be.gone.insert(path.clone());
+                }
+                Change::Edit { path, after, .. } => {
+                    would_be.edited.insert(path.clone(), after.clone());
+                }
+                Change::Put { .. } | Change::Tell { .. } => {}
+            }
+            outcome.done.push(change.to_string());
+        }
     } else {
         let (done, notes) = plan.apply(site)?;
         outcome.done.extend(done);

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::record::Record;
 use super::{
     Finding, InstallError, Manager, Options, Plan, Site, afanasy, condor, deadline, grid_engine,
     opencue, openpbs, qube, scripts, slurm, torque, tractor,
@@ -21,10 +22,16 @@ pub(super) trait Adapter {
         None
     }
 
-    /// Why the running manager may still run our files; none where it does not. `was_told` is
-    /// whether it was told of their end a moment ago. Asked where [`Adapter::is_asked_by`] is here.
-    fn may_still_run(&self, _site: &Site, _options: &Options, _was_told: bool) -> Option<String> {
+    /// Why the running manager may still run our files; none where it does not. Asked where
+    /// [`Adapter::is_asked_by`] is here.
+    fn may_still_run(&self, _site: &Site, _record: &Record, _when: When) -> Option<String> {
         None
+    }
+
+    /// Whether to have it read its configuration again is of use each time that its jobs still run our
+    /// files, and not only once.
+    fn is_told_again(&self) -> bool {
+        true
     }
 
     /// Looks at what only this manager has, and for its known traps.
@@ -38,6 +45,17 @@ pub(super) trait Adapter {
     fn probe_job(&self, _options: &Options) -> Option<ProbeJob> {
         None
     }
+}
+
+/// When a manager is asked whether it may still run our files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum When {
+    /// At any time.
+    Now,
+    /// It was told of their end a moment ago.
+    Told,
+    /// It has not been told, and what it would say if it were is what is asked.
+    WouldBeTold,
 }
 
 /// A job of the manager's own that shows whether its hooks fire.

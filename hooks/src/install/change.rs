@@ -150,6 +150,11 @@ impl Plan {
         self.manager
     }
 
+    /// Whether a file has what an installation of ours wrote.
+    pub(super) fn wrote(&self, path: &Path, text: &str) -> bool {
+        self.before.as_ref().is_some_and(|before| before.wrote(path, text))
+    }
+
     /// Puts a file of ours. One that is there already stays if it is as it is to be, or if somebody
     /// else wrote it or has changed it since.
     pub(super) fn put(
@@ -168,7 +173,7 @@ impl Plan {
             return Ok(());
         }
         if let Some(now) = now.filter(|now| now != text) {
-            if !self.before.as_ref().is_some_and(|before| before.wrote(path, &now)) {
+            if !self.wrote(path, &now) {
                 self.notes.push(format!(
                     "{} is there, not as this release has it, and stays as it is; remove it and \
                      install again to have ours",
@@ -222,6 +227,7 @@ impl Plan {
     pub(super) fn with_record(mut self, options: &Options, before: Option<&Record>) -> Self {
         let mut record = before.cloned().unwrap_or_else(|| Record::new(options));
         record.say(options, before.is_some());
+        record.untold = None;
         record.files.append(&mut self.present.clone());
         record.replaced.append(&mut self.replaced.clone());
         self.edited.iter().for_each(|path| record.edit(path));

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::record::Record;
-use super::{InstallError, Manager, Options, Site, adapter, settings};
+use super::{HookSettings, InstallError, Manager, Options, Site, adapter, run_folder, settings};
 use crate::limits::AGENT_TIMEOUT;
 use crate::{FileSystem, SocketRequest, ask};
 
@@ -88,7 +88,17 @@ pub fn check(
     })?;
     let mut findings = Vec::new();
     check_files(&record, site, &mut findings);
-    check_settings(site, options, &mut findings);
+    match HookSettings::of(manager, site) {
+        Ok(settings) if settings.is_there() => {
+            check_settings(&settings, site, options, &mut findings);
+            if manager.runs_hooks_as_users() {
+                run_folder::check(&settings, site, options, &mut findings);
+            }
+        }
+        Ok(HookSettings { path, .. }) => findings
+            .push(Finding::wrong(format!("there is no {}", path.display()), "install again")),
+        Err(error) => findings.push(Finding::wrong(error.to_string(), "install again")),
+    }
     adapter::of(manager).check(site, &as_installed(&record, options), &mut findings);
     Ok(findings)
 }
@@ -139,22 +149,14 @@ fn check_files(record: &Record, site: &Site, findings: &mut Vec<Finding>) {
     }
 }
 
-fn check_settings(site: &Site, options: &Options, findings: &mut Vec<Finding>) {
-    let path = settings::path();
-    let text = match site.read(&path) {
-        Ok(Some(text)) => text,
-        Ok(None) => {
-            findings
-                .push(Finding::wrong(format!("there is no {}", path.display()), "install again"));
-            return;
-        }
-        Err(error) => {
-            findings.push(Finding::wrong(error.to_string(), "install again"));
-            return;
-        }
-    };
-    let program =
-        settings::value(&text, "GLEANER").unwrap_or_else(|| "/usr/local/bin/gleaner".into());
+fn check_settings(
+    settings: &HookSettings,
+    site: &Site,
+    options: &Options,
+    findings: &mut Vec<Finding>,
+) {
+    let path = &settings.path;
+    let program = settings.value("GLEANER").unwrap_or_else(|| "/usr/local/bin/gleaner".into());
     let program = Path::new(&program);
     if site.is_executable(program) {
         findings.push(Finding::good(format!("the hooks find {}", program.display())));
@@ -174,9 +176,14 @@ fn check_settings(site: &Site, options: &Options, findings: &mut Vec<Finding>) {
                 format!("{} is on a network file system", file.display()),
                 "put it on a local disk: when the server is down each hook takes two seconds",
             ));
+        } else if let Some(kind) = FileSystem::unknown_program(&site.real(file)) {
+            findings.push(Finding::trap(
+                format!("{} is on a file system that is a program ({kind})", file.display()),
+                "if that one asks a server, put it on a local disk: each hook would wait for it",
+            ));
         }
     }
-    if let Some(token) = settings::value(&text, "GLEANER_TOKEN_FILE")
+    if let Some(token) = settings.value("GLEANER_TOKEN_FILE")
         && site.mode(Path::new(&token)).is_none()
     {
         findings.push(Finding::wrong(
@@ -184,7 +191,7 @@ fn check_settings(site: &Site, options: &Options, findings: &mut Vec<Finding>) {
             "copy it there, or the monitor is not told",
         ));
     }
-    let run_dir = settings::value(&text, "GLEANER_RUN_DIR");
+    let run_dir = settings.value("GLEANER_RUN_DIR");
     let run_dir = run_dir.map_or_else(|| options.run_dir.clone(), Into::into);
     check_agent(&site.real(&run_dir), &run_dir, findings);
 }

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::adapter::{Adapter, own_scripts};
+use super::adapter::{Adapter, When, own_scripts};
+use super::moment::Moment;
+use super::record::Record;
 use super::{Change, Finding, InstallError, Manager, Options, Plan, Site, scripts};
 
 const FOLDER: &str = "/etc/condor/config.d";
@@ -44,11 +46,6 @@ impl Adapter for HtCondor {
         if !plan.is_done() || !is_read(site) {
             self.reload(site, options, plan);
         }
-        plan.notes.push(
-            "the hooks run as the job's user: make the agent's run folder of a group that those \
-             users are in, with mode 2775 (hooks/htcondor/README.md)"
-                .into(),
-        );
         Ok(())
     }
 
@@ -60,21 +57,29 @@ impl Adapter for HtCondor {
     }
 
     /// A starter reads the configuration when its job begins.
-    fn may_still_run(&self, site: &Site, options: &Options, _was_told: bool) -> Option<String> {
-        let file = file(options);
+    fn may_still_run(&self, site: &Site, record: &Record, when: When) -> Option<String> {
+        let file = file(&record.options);
+        let goes = |(path, text): &(PathBuf, String)| {
+            when == When::WouldBeTold && *path == file && record.wrote(path, text)
+        };
         match configuration(site, file.parent().unwrap_or(Path::new("/"))) {
             Ok(all) => {
-                let mut all = all.into_iter();
+                let mut all = all.into_iter().filter(|one| !goes(one));
                 let names_them = |line: &str| {
                     !line.trim_start().starts_with('#') && line.contains("/gleaner/hooks/htcondor/")
                 };
                 match all.find(|(_, text)| text.lines().any(names_them)) {
                     Some((path, _)) => Some(format!("{} names them", path.display())),
-                    None => running_starter(site),
+                    None => running_starter(site, record.untold.as_ref()),
                 }
             }
             Err(error) => Some(error.to_string()),
         }
+    }
+
+    /// A starter reads it when its job begins.
+    fn is_told_again(&self) -> bool {
+        false
     }
 
     fn check(&self, site: &Site, options: &Options, findings: &mut Vec<Finding>) {
@@ -128,13 +133,18 @@ fn text() -> String {
 }
 
 /// A job ends with the exit hook that it began with: a starter that finds it missing waits for ever.
+/// One that began after our configuration was gone never knew of it.
 /// Source: `JobInfoCommunicator::allJobsDone` of HTCondor's starter.
-fn running_starter(site: &Site) -> Option<String> {
+fn running_starter(site: &Site, untold: Option<&Moment>) -> Option<String> {
     let processes = Path::new("/proc");
     // What has ended meanwhile has no name any more.
-    let name = |pid: &String| site.read(&processes.join(pid).join("comm")).ok().flatten();
+    let read = |pid: &String, name| site.read(&processes.join(pid).join(name)).ok().flatten();
+    let is_starter = |pid: &String| read(pid, "comm").is_some_and(|name| name.trim() == STARTER);
+    let began_later = |pid: &String| {
+        untold.zip(read(pid, "stat")).is_some_and(|(untold, stat)| untold.is_before(&stat))
+    };
     let pids = site.names(processes);
-    let starter = pids.iter().find(|pid| name(pid).is_some_and(|name| name.trim() == STARTER))?;
+    let starter = pids.iter().find(|pid| is_starter(pid) && !began_later(pid))?;
     Some(format!(
         "a job ends with the exit hook that it began with, and one runs now ({STARTER}, process \
          {starter})"

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::adapter::{Adapter, ProbeJob, own_scripts};
+use super::adapter::{Adapter, ProbeJob, When, own_scripts};
+use super::record::Record;
 use super::{Change, Finding, InstallError, Manager, Options, Plan, Site, scripts};
 
 /// What the scripts are told, by the names that Grid Engine replaces.
@@ -69,7 +70,10 @@ impl Adapter for GridEngine {
         Some("qconf")
     }
 
-    fn may_still_run(&self, site: &Site, _options: &Options, _was_told: bool) -> Option<String> {
+    fn may_still_run(&self, site: &Site, record: &Record, when: When) -> Option<String> {
+        let is_let_go = |queue: &String| {
+            when == When::WouldBeTold && record.undo.iter().any(|undo| undo.last() == Some(queue))
+        };
         let named = |queue: &String| {
             let queue = Queue::read(site, queue)?;
             Ok::<_, InstallError>(ATTRIBUTES.iter().any(|name| {
@@ -77,8 +81,13 @@ impl Adapter for GridEngine {
             }))
         };
         // One that was not asked for by name may name them too.
-        let all = all_queues(site)
-            .and_then(|queues| queues.iter().map(named).collect::<Result<Vec<_>, _>>());
+        let all = all_queues(site).and_then(|queues| {
+            queues
+                .iter()
+                .filter(|queue| !is_let_go(queue))
+                .map(named)
+                .collect::<Result<Vec<_>, _>>()
+        });
         match all {
             Ok(all) if all.contains(&true) => Some("a queue still names them".into()),
             Ok(_) => running_jobs(site),

@@ -65,6 +65,14 @@ impl Manager {
             Self::Tractor => "tractor",
         }
     }
+
+    /// Whether its hooks run as the users of jobs, or as its worker's, who are not root as a rule.
+    pub(super) const fn runs_hooks_as_users(self) -> bool {
+        matches!(
+            self,
+            Self::Afanasy | Self::Deadline | Self::HtCondor | Self::OpenCue | Self::Tractor
+        )
+    }
 }
 
 impl fmt::Display for Manager {

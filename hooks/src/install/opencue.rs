@@ -42,11 +42,6 @@ impl Adapter for OpenCue {
                 "say --folder where wrapper_dir of outline.cfg is",
             ));
         }
-        plan.notes.push(
-            "frames run as their users: make the agent's run folder of a group that those users are \
-             in, with mode 2775 (hooks/opencue/README.md)"
-                .into(),
-        );
         Ok(())
     }
 

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::adapter::Adapter;
+use super::adapter::{Adapter, When};
+use super::record::Record;
 use super::{Change, Finding, InstallError, Manager, Options, Plan, Site, scripts};
 
 const HOOK: &str = "gleaner";
@@ -69,8 +70,9 @@ impl Adapter for OpenPbs {
         Ok(())
     }
 
-    fn may_still_run(&self, site: &Site, _options: &Options, _was_told: bool) -> Option<String> {
-        if !site.has_program("qmgr") {
+    fn may_still_run(&self, site: &Site, record: &Record, when: When) -> Option<String> {
+        let would_be_deleted = when == When::WouldBeTold && !record.undo.is_empty();
+        if would_be_deleted || !site.has_program("qmgr") {
             return None;
         }
         match hook(site) {

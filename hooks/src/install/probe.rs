@@ -16,7 +16,7 @@ use rustix::fs::inotify;
 use super::adapter::ProbeJob;
 use super::check::as_installed;
 use super::record::Record;
-use super::{Finding, InstallError, Manager, Options, Site, adapter, settings};
+use super::{Finding, HookSettings, InstallError, Manager, Options, Site, adapter};
 use crate::RunDir;
 use crate::limits::{PROBE_END_WAIT, PROBE_WAIT};
 
@@ -40,9 +40,8 @@ pub fn probe(
         path: super::record::path(manager),
     })?;
     let options = as_installed(&record, options);
-    let text = site.read(&settings::path())?.unwrap_or_default();
-    let run_dir =
-        settings::value(&text, "GLEANER_RUN_DIR").map_or(options.run_dir.clone(), PathBuf::from);
+    let run_dir = HookSettings::of(manager, site)?.value("GLEANER_RUN_DIR");
+    let run_dir = run_dir.map_or(options.run_dir.clone(), PathBuf::from);
     let real = site.real(&run_dir);
     let folder = RunDir::open(&real).map_err(|error| {
         InstallError::missing(

@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::change::backup;
-use super::{Change, ETC, InstallError, Manager, Options, Plan, Site, block, folder, settings};
+use super::moment::Moment;
+use super::{
+    Change, ETC, InstallError, Manager, Options, Plan, Site, WouldBe, block, folder, settings,
+};
 
 /// What was done for one manager.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +25,9 @@ pub(super) struct Record {
     pub(super) edited: Vec<PathBuf>,
     /// Commands that take back what the manager was told.
     pub(super) undo: Vec<Vec<String>>,
+    /// When the manager's configuration named us no more, where it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) untold: Option<Moment>,
     /// As it was asked for.
     pub(super) options: Options,
 }
@@ -41,6 +47,7 @@ impl Record {
             replaced: BTreeMap::new(),
             edited: Vec::new(),
             undo: Vec::new(),
+            untold: None,
             options: options.clone(),
         }
     }
@@ -100,6 +107,16 @@ impl Record {
             .map_err(|source| InstallError::Record { path, source })
     }
 
+    /// Notes that the manager's configuration names us no more.
+    pub(super) fn note_untold(
+        &mut self,
+        manager: Manager,
+        site: &Site,
+    ) -> Result<(), InstallError> {
+        self.untold = Some(Moment::now());
+        site.write(&path(manager), &self.to_text(), Some(0o644))
+    }
+
     pub(super) fn to_text(&self) -> String {
         serde_json::to_string_pretty(self).expect("our own types serialise") + "\n"
     }
@@ -147,7 +164,7 @@ impl Record {
         plan: &mut Plan,
     ) -> Result<(), InstallError> {
         let is_shared =
-            |path: &Path| path == settings::path() && others_use_settings(manager, site);
+            |path: &Path| path == settings::path() && settings::others_use(manager, site);
         for path in self.files.keys().filter(|path| is_meant(path)) {
             match site.read(path)? {
                 None => {}
@@ -168,11 +185,16 @@ impl Record {
         &self,
         manager: Manager,
         site: &Site,
+        would_be: &WouldBe,
     ) -> Result<Plan, InstallError> {
         let mut plan = Plan::new(manager);
         for path in &self.edited {
             let kept = backup(path);
-            match (site.read(&kept)?, site.read(path)?) {
+            let now = match would_be.edited.get(path) {
+                Some(text) => Some(text.clone()),
+                None => site.read(path)?,
+            };
+            match (site.read(&kept)?, now) {
                 (Some(old), Some(now)) if old == now => {
                     plan.changes.push(Change::Remove { path: kept });
                 }
@@ -203,11 +225,4 @@ impl Record {
 /// Folders that only an installation of ours makes.
 fn is_ours(folder: &Path) -> bool {
     folder.starts_with(ETC) || folder.ends_with("custom/events/Gleaner")
-}
-
-fn others_use_settings(manager: Manager, site: &Site) -> bool {
-    Manager::ALL
-        .into_iter()
-        .filter(|other| *other != manager)
-        .any(|other| site.mode(&path(other)).is_some())
 }

@@ -1,24 +1,73 @@
-//! `/etc/gleaner/hook.env`: where the scripts find the program, the run folder and the monitor.
+//! `/etc/gleaner/hook.env`, or `gleaner-hook.txt` beside the scripts: where these find the program, the
+//! run folder and the monitor.
 
 use std::path::{Path, PathBuf};
 
-use super::{ETC, InstallError, Options, Plan, Site};
+use super::record::{self, Record};
+use super::{ETC, InstallError, Manager, Options, Plan, Site};
+
+/// The file beside scripts that they read in the place of that of all hooks.
+const BESIDE: &str = "gleaner-hook.txt";
 
 /// Where the settings of all hooks of a host are.
 pub(super) fn path() -> PathBuf {
     Path::new(ETC).join("hook.env")
 }
 
-/// What the settings of a host's hooks say of a name; none where they say nothing, or are not there.
-///
-/// # Errors
-/// They cannot be read.
-pub fn setting(site: &Site, name: &str) -> Result<Option<String>, InstallError> {
-    Ok(site.read(&path())?.and_then(|text| value(&text, name)))
+/// The settings of a manager's hooks on a host, as its scripts read them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HookSettings {
+    /// The file.
+    pub path: PathBuf,
+    /// Its text; none where there is no file.
+    text: Option<String>,
 }
 
-/// Settings that are there are an administrator's, and are left alone.
-pub(super) fn plan(site: &Site, options: &Options, plan: &mut Plan) -> Result<(), InstallError> {
+impl HookSettings {
+    /// From the file beside the scripts where there is one, else from that of all hooks.
+    ///
+    /// # Errors
+    /// They cannot be read, or the manager's record is none.
+    pub fn of(manager: Manager, site: &Site) -> Result<Self, InstallError> {
+        let record = Record::read(manager, site)?;
+        let scripts = record.iter().flat_map(|record| &record.files);
+        let scripts = scripts.filter(|(_, text)| text.starts_with("#!"));
+        for folder in scripts.filter_map(|(path, _)| path.parent()) {
+            let path = folder.join(BESIDE);
+            if let Some(text) = site.read(&path)? {
+                return Ok(Self { path, text: Some(text) });
+            }
+        }
+        Ok(Self { path: path(), text: site.read(&path())? })
+    }
+
+    /// Whether there is such a file.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        self.text.is_some()
+    }
+
+    /// The program that it names, where that can be run.
+    #[must_use]
+    pub fn program(&self, site: &Site) -> Option<PathBuf> {
+        self.value("GLEANER").map(PathBuf::from).filter(|program| site.is_executable(program))
+    }
+
+    /// What it says of a name.
+    #[must_use]
+    pub fn value(&self, name: &str) -> Option<String> {
+        value(self.text.as_deref()?, name)
+    }
+}
+
+/// What is there as we wrote it gets what is said now; what an administrator wrote, or has changed, is
+/// left alone.
+pub(super) fn plan(
+    manager: Manager,
+    site: &Site,
+    options: &Options,
+    plan: &mut Plan,
+) -> Result<(), InstallError> {
     if !site.is_executable(&options.program) {
         return Err(InstallError::missing(
             format!("there is no program that can be run at {}", options.program.display()),
@@ -30,6 +79,10 @@ pub(super) fn plan(site: &Site, options: &Options, plan: &mut Plan) -> Result<()
     match site.read(&path)? {
         None => plan.put(site, &path, 0o644, &text),
         Some(present) if present == text => plan.put(site, &path, 0o644, &text),
+        // Another manager's record would not know it again, and leave it behind.
+        Some(present) if plan.wrote(&path, &present) && !others_use(manager, site) => {
+            plan.put(site, &path, 0o644, &self::text(&with_what_stands(options, &present))?)
+        }
         Some(present) => {
             let say = |name| value(&present, name).unwrap_or_else(|| "not set".into());
             let (program, run_dir) = (say("GLEANER"), say("GLEANER_RUN_DIR"));
@@ -45,6 +98,25 @@ pub(super) fn plan(site: &Site, options: &Options, plan: &mut Plan) -> Result<()
             Ok(())
         }
     }
+}
+
+/// What is not said now stays as it is.
+fn with_what_stands(options: &Options, present: &str) -> Options {
+    let mut all = options.clone();
+    let is_set_otherwise = |name: &str| name == "GLEANER" || name == "GLEANER_RUN_DIR";
+    for (name, value) in present.lines().filter_map(|line| line.split_once('=')) {
+        let is_said = all.settings.iter().any(|(said, _)| said == name);
+        if !is_said && !is_set_otherwise(name) && !name.starts_with('#') {
+            all.settings.push((name.to_owned(), value.to_owned()));
+        }
+    }
+    all
+}
+
+/// Whether another manager's hooks have the same settings.
+pub(super) fn others_use(manager: Manager, site: &Site) -> bool {
+    let mut others = Manager::ALL.into_iter().filter(|other| *other != manager);
+    others.any(|other| site.mode(&record::path(other)).is_some())
 }
 
 fn text(options: &Options) -> Result<String, InstallError> {

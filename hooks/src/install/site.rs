@@ -1,5 +1,6 @@
 //! The machine that hooks are installed on: its files below a root, and the manager's programs.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -21,6 +22,14 @@ pub struct Site {
     root: PathBuf,
     programs: Option<OsString>,
     manager_is_gone: bool,
+}
+
+/// Who may do what with a file or folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Rights {
+    pub(super) owner: u32,
+    pub(super) group: u32,
+    pub(super) mode: u32,
 }
 
 impl Site {
@@ -101,6 +110,13 @@ impl Site {
         fs::metadata(self.real(path)).ok().map(|metadata| metadata.permissions().mode() & 0o7777)
     }
 
+    /// Owner, group and permission bits of what is there; none where nothing is.
+    pub(super) fn rights(&self, path: &Path) -> Option<Rights> {
+        let found = fs::metadata(self.real(path)).ok()?;
+        let mode = found.permissions().mode() & 0o7777;
+        Some(Rights { owner: found.uid(), group: found.gid(), mode })
+    }
+
     /// Names of a folder's entries, in order; none where there is no such folder.
     pub(super) fn names(&self, folder: &Path) -> Vec<String> {
         let entries = fs::read_dir(self.real(folder)).into_iter().flatten();
@@ -179,6 +195,11 @@ impl Site {
     pub(super) fn remove_empty(&self, path: &Path) -> bool {
         let real = self.real(path);
         fs::remove_dir(&real).is_ok() || !real.exists()
+    }
+
+    /// Whether nothing but what is `gone` by then is in a folder, or there is no such folder.
+    pub(super) fn would_be_empty(&self, path: &Path, gone: &BTreeSet<PathBuf>) -> bool {
+        self.names(path).iter().all(|name| gone.contains(&path.join(name)))
     }
 
     /// Whether a program of the manager's is here; never in a tree that nothing runs in.

@@ -7,7 +7,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::adapter::{Adapter, ProbeJob, own_scripts};
+use super::adapter::{Adapter, ProbeJob, When, own_scripts};
+use super::record::Record;
 use super::{Finding, InstallError, Manager, Options, Plan, Site, block, scripts};
 use crate::limits::INCLUDES_MAX;
 
@@ -75,13 +76,13 @@ impl Adapter for Slurm {
         Some("scontrol")
     }
 
-    fn may_still_run(&self, site: &Site, _options: &Options, was_told: bool) -> Option<String> {
+    fn may_still_run(&self, site: &Site, _record: &Record, when: When) -> Option<String> {
         match site.run(&["scontrol", "show", "config"]) {
-            Ok(config) if config.contains("/gleaner/hooks/slurm/") => {
+            Ok(config) if when != When::WouldBeTold && config.contains("/gleaner/hooks/slurm/") => {
                 Some("Slurm still runs them, and drains a node on which they are missing".into())
             }
             // Each node reads it for itself, and none says when.
-            Ok(_) if was_told => Some("its nodes read the configuration only now".into()),
+            Ok(_) if when != When::Now => Some("its nodes read the configuration only now".into()),
             Ok(_) => None,
             Err(error) => Some(format!("whether Slurm still runs them cannot be asked: {error}")),
         }

@@ -32,21 +32,56 @@ fn files_stay_where_the_manager_cannot_be_asked_until_it_is_said_to_be_gone() {
 #[test]
 fn files_stay_while_a_starter_of_htcondor_may_end_its_job_with_our_exit_hook() {
     let tree = tree_of(Manager::HtCondor)
-        .with_program("condor_reconfig", "#!/bin/sh\n")
+        .with_program("condor_reconfig", "#!/bin/sh\necho reconfig >> \"${0%/*}/../told\"\n")
         .with("proc/12/comm", "condor_startd\n")
         .with("proc/4711/comm", "condor_starter\n")
         .with("proc/uptime", "1.0 1.0\n");
     let plan = install(Manager::HtCondor, &tree.site(), &tree.options()).expect("it fits");
     plan.apply(&tree.site()).expect("done");
+    let told = || tree.read("told").lines().count();
+    let told_before = told();
+    let began_at = |ticks: u64| {
+        format!("4711 (condor_starter) S 1 1 1 0 -1 0 1 0 0 0 0 0 0 0 20 0 1 0 {ticks} 1 2 3\n")
+    };
+    tree.put("proc/4711/stat", &began_at(1));
     for _ in 0..2 {
+        let dry = uninstall(Manager::HtCondor, &tree.site(), true).expect("it is there");
         let gone = uninstall(Manager::HtCondor, &tree.site(), false).expect("it is there");
+        assert_eq!(dry.done, gone.done, "what was promised is what was done");
         let why = "one runs now (condor_starter, process 4711)";
+        assert!(dry.left.iter().any(|left| left.contains("would stay") && left.contains(why)));
         assert!(gone.left.iter().any(|left| left.contains(why)), "{:?}", gone.left);
         assert!(!tree.has("etc/condor/config.d/60-gleaner.conf"), "no job begins with it now");
         assert!(tree.has("etc/gleaner/hooks/htcondor/exit"));
     }
-    tree.remove("proc/4711/comm");
+    assert_eq!(told(), told_before + 1, "it has read its configuration once");
+    // The next job's, which began after our configuration was gone: there may always be one.
+    tree.put("proc/4711/stat", &began_at(u64::MAX / 2));
     let gone = uninstall(Manager::HtCondor, &tree.site(), false).expect("it is there");
     assert_eq!(gone.left, [""; 0]);
     assert!(!tree.has("etc/gleaner"));
+}
+
+#[test]
+fn a_dry_run_promises_what_a_running_manager_lets_be_done() {
+    let slurm = tree_of(Manager::Slurm).with_program("scontrol", SCONTROL).with("running", "");
+    for (manager, tree) in [
+        (Manager::Slurm, slurm),
+        (Manager::GridEngine, tree_of(Manager::GridEngine)),
+        (Manager::OpenPbs, tree_of(Manager::OpenPbs)),
+    ] {
+        let plan = install(manager, &tree.site(), &tree.options()).expect("it fits");
+        plan.apply(&tree.site()).expect("done");
+        let mut rounds = 0;
+        while tree.has(&format!("etc/gleaner/hooks/{manager}")) {
+            let dry = uninstall(manager, &tree.site(), true).expect("it is there");
+            let gone = uninstall(manager, &tree.site(), false).expect("it is there");
+            assert_eq!(dry.done, gone.done, "{manager}");
+            let left: Vec<String> =
+                dry.left.iter().map(|left| left.replace(" would stay: ", " stay: ")).collect();
+            assert_eq!(left, gone.left, "{manager}");
+            rounds += 1;
+            assert!(rounds <= 2, "{manager}: {gone:?}");
+        }
+    }
 }

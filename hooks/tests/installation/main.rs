@@ -7,7 +7,9 @@ mod interrupted;
 mod nodes;
 mod tree;
 
-use gleaner_hooks::install::{Change, InstallError, Level, Manager, check, install, uninstall};
+use gleaner_hooks::install::{
+    Change, InstallError, Level, Manager, Options, check, install, uninstall,
+};
 use tree::Tree;
 
 /// Where `Tree` makes each manager's own folder or file, and what an administrator says of it.
@@ -112,6 +114,7 @@ fn what_is_installed_is_right_and_is_taken_away_without_a_trace() {
         assert_eq!(tree.look(), after, "{manager}: a dry run changes nothing");
         let gone = uninstall(manager, &tree.site(), false).expect("it is there");
         assert_eq!(gone.left, [""; 0], "{manager}");
+        assert_eq!(gone, dry, "{manager}: what was promised is what was done");
         assert_eq!(tree.look(), before, "{manager}: nothing is left");
 
         let error = uninstall(manager, &tree.site(), false).expect_err("nothing is there");
@@ -207,6 +210,59 @@ fn settings_that_are_there_are_an_administrators_and_stay() {
     assert!(findings.iter().any(|one| one.level == Level::Wrong && one.what.contains(what)));
     uninstall(Manager::Generic, &tree.site(), false).expect("it is there");
     assert_eq!(tree.read("etc/gleaner/hook.env"), mine);
+}
+
+#[test]
+fn settings_of_ours_that_nobody_has_changed_get_what_is_said_now() {
+    let with = |settings: &[(&str, &str)]| {
+        let settings = settings.iter().map(|(name, value)| (String::from(*name), (*value).into()));
+        Options { settings: settings.collect(), ..Tree::new().options() }
+    };
+    let tree = tree_of(Manager::Slurm);
+    let before = tree.look();
+    let put = |options: &Options| {
+        let plan = install(Manager::Slurm, &tree.site(), options).expect("it fits");
+        plan.apply(&tree.site()).expect("done");
+        assert!(install(Manager::Slurm, &tree.site(), options).expect("it fits").is_done());
+        tree.read("etc/gleaner/hook.env")
+    };
+    put(&with(&[("GLEANER_MONITOR", "http://head:1"), ("GLEANER_HOST", "n1")]));
+    let now = put(&with(&[("GLEANER_MONITOR", "http://head:2")]));
+    assert!(now.contains("\nGLEANER_MONITOR=http://head:2\n"), "{now}");
+    assert!(now.contains("\nGLEANER_HOST=n1\n") && !now.contains("head:1"), "{now}");
+    assert_eq!(put(&with(&[])), now, "what is not said stays");
+    let elsewhere = Options { run_dir: "/run/other".into(), ..with(&[]) };
+    assert!(put(&elsewhere).contains("\nGLEANER_RUN_DIR=/run/other\n"));
+
+    // From here on somebody else has a say.
+    let mine = format!("{}# mine\n", tree.read("etc/gleaner/hook.env"));
+    tree.put("etc/gleaner/hook.env", &mine);
+    let plan = install(Manager::Slurm, &tree.site(), &with(&[("GLEANER_HOST", "n2")]));
+    let notes = plan.expect("it fits").notes;
+    assert!(notes.iter().any(|note| note.contains("GLEANER_HOST=n2 is not in it")), "{notes:?}");
+    tree.put("etc/gleaner/hook.env", mine.trim_end_matches("# mine\n"));
+    let plan = install(Manager::Generic, &tree.site(), &elsewhere).expect("it fits");
+    plan.apply(&tree.site()).expect("done");
+    let plan = install(Manager::Slurm, &tree.site(), &with(&[("GLEANER_HOST", "n2")]));
+    assert!(!plan.expect("it fits").notes.is_empty(), "another manager's hooks have them too");
+
+    for manager in [Manager::Generic, Manager::Slurm] {
+        let gone = uninstall(manager, &tree.site(), false).expect("it is there");
+        assert_eq!(gone.left, [""; 0], "{manager}");
+    }
+    assert_eq!(tree.look(), before);
+}
+
+#[test]
+fn a_dry_run_passes_over_folders_in_which_something_else_is() {
+    let tree = tree_of(Manager::Slurm);
+    let plan = install(Manager::Slurm, &tree.site(), &tree.options()).expect("it fits");
+    plan.apply(&tree.site()).expect("done");
+    tree.put("etc/gleaner/token", "");
+    let dry = uninstall(Manager::Slurm, &tree.site(), true).expect("it is there");
+    assert!(dry.done.contains(&"remove the folder /etc/gleaner/hooks".to_owned()), "{dry:?}");
+    assert!(!dry.done.contains(&"remove the folder /etc/gleaner".to_owned()), "{dry:?}");
+    assert_eq!(uninstall(Manager::Slurm, &tree.site(), false).expect("it is there"), dry);
 }
 
 #[test]
