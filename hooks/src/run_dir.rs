@@ -16,8 +16,9 @@
 //! The folder belongs on a local file system that a boot empties (`/run/gleaner`). Whoever may
 //! write in it can have process groups stopped, so one that is world-writable, a link, or of an
 //! owner who had no right to put it there is refused. Where the farm runs its hooks as other
-//! users than the agent, make it beforehand with a group of theirs and mode 2775: what is made
-//! inside follows the folder's own mode. Who is in that group is trusted to say what is booked;
+//! users than the agent, have it made with a group of theirs and mode 2775 (by `Group=` of the
+//! agent's unit, which gives it that at each start): what is made inside follows the folder's own
+//! mode. Who is in that group is trusted to say what is booked;
 //! to have processes stopped, each of them only as far as they are their own.
 //!
 //! # Invariants
