@@ -13,7 +13,7 @@ use gleaner_protocol::{Epoch, HostName};
 
 use crate::owner::{OwnedHost, Owner};
 use crate::slot_table::Upkeep;
-use crate::slot_table::tests::nothing;
+use crate::slot_table::tests::{Sleeper, in_hand, nothing};
 use crate::wishes::Allowance;
 
 const CORES: u32 = 8;
@@ -183,6 +183,25 @@ fn what_is_in_the_way_is_frozen_before_the_answer_and_killed_after() {
     let released = Released { stopped: vec![token], ..Released::default() };
     assert_eq!(host.told.recv(), Ok(released));
     assert_eq!(sleeper.wait().expect("ours").signal(), Some(9));
+}
+
+#[test]
+fn hooks_are_answered_while_something_does_not_come_to_be_killed() {
+    let host = Host::new();
+    let mut sleeper = Sleeper::start();
+    let (epoch, token) = (host.run_dir.epoch().expect("there"), LeaseToken::new(7));
+    host.table.enter_runner(0, sleeper.pgid(), None);
+    host.table.begin(0, token, Time::ZERO, epoch, false).expect("open");
+    in_hand(&host.table, 0, || {
+        let answer = host.preflight("a", Some(8));
+        assert_eq!(answer, SocketAnswer::Released { frozen: 1, slots_left: 0 });
+        let released = Released { stopped: vec![token], ..Released::default() };
+        assert_eq!(host.told.recv(), Ok(released), "as soon as its time has come");
+        let answer = host.preflight("b", Some(1));
+        assert_eq!(answer, SocketAnswer::Released { frozen: 0, slots_left: 0 });
+        assert!(sleeper.is_alive());
+    });
+    sleeper.wait_until_killed();
 }
 
 #[test]

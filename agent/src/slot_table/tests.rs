@@ -70,6 +70,14 @@ pub(crate) fn open(slots: u32) -> SlotTable {
     SlotTable::new(slots, Fragment { epoch: EPOCH, slots }, nothing())
 }
 
+/// Does something while the group of a slot's runner is in somebody else's hand.
+pub(crate) fn in_hand(table: &SlotTable, slot: usize, act: impl FnOnce()) {
+    let group = table.lock().runners[slot].as_ref().map(|runner| Arc::clone(&runner.group));
+    let group = group.expect("entered");
+    let _reach = group.reach().expect("it lives");
+    act();
+}
+
 #[test]
 fn a_render_takes_the_youngest_and_leaves_the_rest() {
     let table = open(3);
