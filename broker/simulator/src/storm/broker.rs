@@ -318,7 +318,7 @@ impl Broker {
 
 /// A record as a planted bug reads it.
 fn misread(bug: Bug, record: &[u8]) -> Option<Vec<u8>> {
-    let facts: Vec<Fact> = gleaner_protocol::codec::decode(record).ok()?;
+    let facts: Vec<Fact> = gleaner_protocol::stored::decode(record).ok()?;
     let mut misread = match bug {
         Bug::ForgetsDecisions => {
             let is_vote = |fact: &Fact| {
@@ -337,5 +337,5 @@ fn misread(bug: Bug, record: &[u8]) -> Option<Vec<u8>> {
         Bug::CutsRecordsShort => return record.split_last().map(|(_, rest)| rest.to_vec()),
         _ => return None,
     };
-    Some(misread.pop().unwrap_or_else(|| gleaner_protocol::codec::encode(&Vec::<Fact>::new())))
+    Some(misread.pop().unwrap_or_else(|| gleaner_protocol::stored::encode(&Vec::<Fact>::new())))
 }
