@@ -6,8 +6,8 @@ use std::collections::{BinaryHeap, VecDeque};
 use gleaner_protocol::control::{AbortReason, Fragment};
 use gleaner_protocol::job::{JobSpec, Lane, Task, Workunits};
 use gleaner_protocol::{
-    Capabilities, Digest, Epoch, HostInfo, HostKind, HostName, KernelName, LeaseToken, Origin,
-    OwnerName, Profile, ReplicaId, Span, Time, Trust,
+    Capabilities, Digest, Epoch, HostInfo, HostKind, HostName, JobId, KernelName, LeaseToken,
+    Origin, OwnerName, Profile, ReplicaId, Span, Time, Trust,
 };
 use gleaner_scheduling::{Effect, Input, JobPhase, Policy, ReportedOutcome, Violation};
 
@@ -106,9 +106,9 @@ struct Model {
     memory: Dice,
     work: Work,
     cores: u64,
-    /// Workunits of which no replica has begun yet.
-    untouched: u64,
     jobs: u64,
+    /// The last of them. What nobody has begun of it is all that is left to begin, or more.
+    newest: Option<JobId>,
     effects: Vec<Effect>,
     harvest: Harvest,
 }
@@ -181,8 +181,8 @@ impl Model {
             memory: Dice::new(system.seed, MEMORY),
             work,
             cores: sample.cores_of_hosts().iter().copied().map(u64::from).sum(),
-            untouched: 0,
             jobs: 0,
+            newest: None,
             effects: Vec::new(),
             harvest: Harvest::default(),
         };
@@ -295,9 +295,6 @@ impl Model {
             for effect in effects.drain(..) {
                 match effect {
                     Effect::Lease { host, token, replica, .. } => {
-                        if replica.attempt == 1 {
-                            self.untouched -= 1;
-                        }
                         let number = u32::try_from(host.get()).expect("hosts are counted in u32");
                         let end = now + self.work.workunit;
                         let (done, runs) = (Span::ZERO, Some((now, end)));
@@ -352,7 +349,8 @@ impl Model {
 
     /// Keeps more work submitted than the farm could begin.
     fn keep_work(&mut self, now: Time) {
-        while self.untouched < self.cores {
+        let wanted = u32::try_from(self.cores).unwrap_or(u32::MAX).min(REPLAY_JOB_WORKUNITS);
+        while self.untouched() < wanted {
             self.jobs += 1;
             let spec = JobSpec {
                 name: format!("work{}", self.jobs),
@@ -371,9 +369,15 @@ impl Model {
                 trust: Trust::Adaptive { error_ppb: self.work.error_ppb },
                 on_release: Default::default(),
             };
-            self.stage.submit(now, spec).expect("few jobs, within their bounds");
-            self.untouched += u64::from(REPLAY_JOB_WORKUNITS);
+            let job = self.stage.submit(now, spec).expect("few jobs, within their bounds");
+            self.newest = Some(job);
         }
+    }
+
+    /// Workunits of the newest job that nobody has begun.
+    fn untouched(&self) -> u32 {
+        let newest = self.newest.and_then(|job| self.stage.farm().job(job));
+        newest.map_or(0, |job| job.workunit_count() - job.next)
     }
 
     /// The log has ended.

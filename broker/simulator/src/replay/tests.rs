@@ -90,6 +90,17 @@ fn what_was_harvested_adds_up() {
 }
 
 #[test]
+fn work_does_not_end_before_the_farm_does() {
+    // Workunits of a second: thirty jobs of them, one after the other.
+    let set = [("workunit_min", Value::Number(1.0 / 60.0)), ("replication", Value::Count(1))];
+    let outcome = replay(DAY, &set).expect("a log");
+    for (policy, of) in &outcome.policies {
+        let (harvested, given) = (of["harvested_core_hours"], of["harvestable_core_hours"]);
+        assert!(harvested >= 0.999 * given, "{policy}: {harvested} of {given}");
+    }
+}
+
+#[test]
 fn replicas_are_lost_where_the_farm_takes_its_cores() {
     // Four cores are given from minute 1 until hour 2: eleven workunits each, and the twelfth is
     // lost after 9 minutes. Two are taken again an hour after the second job, less the quiet
