@@ -12,7 +12,7 @@ mod chains;
 mod partial;
 
 use super::mapping::Mapping;
-use super::relaxation::{Relaxation, Scaled};
+use super::relaxation::{Relaxation, Scaled, Share};
 use super::times::Times;
 use super::whole_batch;
 use beam::Beam;
@@ -108,20 +108,21 @@ pub(super) fn gleaner(times: &Times, effort: Effort) -> Mapping {
 
 /// All shares that jobs may have, with what each costs more than the best one of its job,
 /// cheapest first.
-fn shares_by_cost(
-    relaxation: &Relaxation,
-    times: &Scaled,
-    jobs: &[usize],
-) -> Vec<(f64, (usize, usize))> {
+fn shares_by_cost(relaxation: &Relaxation, times: &Scaled, jobs: &[usize]) -> Vec<(f64, Share)> {
+    let number = |of: usize| u32::try_from(of).expect("a batch has fewer");
     let mut shares = Vec::with_capacity(jobs.len() * times.machines());
     for job in jobs {
         let priced = times.of(*job).iter().zip(relaxation.prices());
         let costs = priced.map(|(time, price)| if time.is_finite() { time * price } else { *time });
         let least = costs.clone().fold(f64::INFINITY, f64::min);
         let able = costs.enumerate().filter(|(_, cost)| cost.is_finite());
-        shares.extend(able.map(|(machine, cost)| (cost - least, (*job, machine))));
+        shares.extend(able.map(|(machine, cost)| {
+            let time = times.get(*job, machine);
+            (cost - least, Share { job: number(*job), machine: number(machine), time })
+        }));
     }
-    shares.sort_by(|(a, of), (b, other)| a.total_cmp(b).then(of.cmp(other)));
+    let place = |share: &Share| (share.job, share.machine);
+    shares.sort_by(|(a, of), (b, other)| a.total_cmp(b).then(place(of).cmp(&place(other))));
     shares
 }
 

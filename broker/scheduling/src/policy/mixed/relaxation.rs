@@ -11,7 +11,7 @@ mod simplex;
 
 use super::mapping::Mapping;
 use super::times::{NEVER, Times};
-pub(super) use program::{Optimum, Program, Scaled};
+pub(super) use program::{Optimum, Program, Scaled, Share};
 use simplex::Simplex;
 
 /// The optimum of the linear relaxation.

@@ -1,7 +1,7 @@
 //! Makes a solution of the linear relaxation whole.
 
 use super::partial::Partial;
-use crate::policy::mixed::relaxation::{Optimum, Program, Scaled, optimum};
+use crate::policy::mixed::relaxation::{Optimum, Program, Scaled, Share, optimum};
 
 /// A search that keeps the best few partial schedules.
 #[derive(Debug, Clone, Copy)]
@@ -12,7 +12,7 @@ pub(super) struct Beam<'a> {
     /// How many are kept.
     pub(super) width: usize,
     /// The shares that are looked at, those that most probably are first.
-    pub(super) shares: &'a [(usize, usize)],
+    pub(super) shares: &'a [Share],
     /// By job: how much longer it counts when the longest is chosen.
     pub(super) weights: &'a [f64],
 }

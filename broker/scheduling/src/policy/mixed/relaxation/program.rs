@@ -45,6 +45,15 @@ impl Scaled {
     }
 }
 
+/// A share that a job may have.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Share {
+    pub(crate) job: u32,
+    pub(crate) machine: u32,
+    /// How long the job takes there, wholly.
+    pub(crate) time: f64,
+}
+
 /// A linear program over some jobs of a batch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Program<'a> {
@@ -58,7 +67,7 @@ pub(crate) struct Program<'a> {
     /// A job runs only where it would be done by then, as the first that the machine runs.
     pub(crate) limit: f64,
     /// The shares that may be, those that most probably are first; all of them where not given.
-    pub(crate) columns: Option<&'a [(usize, usize)]>,
+    pub(crate) columns: Option<&'a [Share]>,
 }
 
 /// The optimum of a [`Program`].

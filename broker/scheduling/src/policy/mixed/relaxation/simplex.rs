@@ -7,7 +7,7 @@
 
 use super::Part;
 use super::basis::{Basis, Column};
-use super::program::{Optimum, Program};
+use super::program::{Optimum, Program, Share};
 
 /// Reduced costs down to this, where the makespan is about 1, are taken for 0.
 const COST_ERROR: f64 = 1e-12;
@@ -34,6 +34,9 @@ pub(super) struct Simplex<'a> {
     key: Vec<usize>,
     /// By the numbers of jobs: their places in the program.
     place: Vec<usize>,
+    /// By the numbers of jobs: the machine of the key share and the time there; no number for jobs
+    /// that are not in the program. Columns are looked through by these alone.
+    key_time: Vec<(usize, f64)>,
     /// When each machine would be done with its keys as a whole.
     loads: Vec<f64>,
     basis: Basis,
@@ -60,12 +63,17 @@ impl<'a> Simplex<'a> {
         let key: Vec<_> = program.jobs.iter().map(|job| program.key[*job]).collect();
         let mut place = vec![usize::MAX; program.key.len()];
         program.jobs.iter().enumerate().for_each(|(at, job)| place[*job] = at);
+        let mut key_time = vec![(0, f64::NAN); program.key.len()];
+        for (job, machine) in program.jobs.iter().zip(&key) {
+            key_time[*job] = (*machine, program.times.get(*job, *machine));
+        }
         let mut simplex = Self {
             program,
             machines,
             room: program.ready.iter().map(|ready| program.limit - ready).collect(),
             key,
             place,
+            key_time,
             loads: Vec::new(),
             basis: Basis::first(machines, 0),
             values: Vec::new(),
@@ -167,20 +175,17 @@ impl<'a> Simplex<'a> {
     }
 
     /// The same, of these columns.
-    fn entering_of(&mut self, columns: &[(usize, usize)], first: bool) -> Option<Column> {
+    fn entering_of(&mut self, columns: &[Share], first: bool) -> Option<Column> {
         let mut best = (-COST_ERROR, None);
         for columns in columns.chunks(PRICED_COLUMNS) {
             self.effort += columns.len() as u64;
-            for &(job, machine) in columns {
-                let place = self.place[job];
-                if place == usize::MAX {
-                    continue;
-                }
-                let row = self.program.times.of(job);
-                let key = self.key[place];
-                let cost = row[machine] * self.prices[machine] - row[key] * self.prices[key];
-                if cost < best.0 && row[machine] <= self.room[machine] {
-                    best = (cost, Some(Column::Share { job: place, machine }));
+            for share in columns {
+                let (job, machine) = (share.job as usize, share.machine as usize);
+                let (key, key_time) = self.key_time[job];
+                // Of a job that is not in the program it is no number, and not less than any.
+                let cost = share.time * self.prices[machine] - key_time * self.prices[key];
+                if cost < best.0 && share.time <= self.room[machine] {
+                    best = (cost, Some(Column::Share { job: self.place[job], machine }));
                     if first {
                         break;
                     }
@@ -302,6 +307,7 @@ impl<'a> Simplex<'a> {
         let old = std::mem::replace(&mut self.key[job], machine);
         self.loads[old] -= self.time(job, old);
         self.loads[machine] += self.time(job, machine);
+        self.key_time[self.program.jobs[job]] = (machine, self.time(job, machine));
     }
 
     /// Sweeps out what rounding errors have gathered.
