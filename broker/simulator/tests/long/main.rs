@@ -11,3 +11,9 @@ mod replication;
 #[cfg(feature = "storm")]
 mod storm;
 mod visualization;
+
+/// CPU time of this thread, in seconds.
+fn cpu_s() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use gleaner_scheduling::mixed::{Effort, Mapping, Relaxation, Rule, Times};
 use gleaner_simulator::{Order, Quiet, Settings, scenario_named};
 
+use crate::cpu_s;
+
 /// File, makespans of olb, met, mct, min-min, max-min, sufferage-step and sufferage, and the
 /// bound: computed independently, and equal to published ones.
 type Known = (&'static str, [f64; 7], f64);
@@ -59,12 +61,6 @@ fn matrices() -> (PathBuf, Vec<&'static str>) {
         Some(folder) => (folder.into(), KNOWN.iter().map(|known| known.0).collect()),
         None => (PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/etc"), HERE.into()),
     }
-}
-
-/// CPU time of this thread, in seconds.
-fn cpu_s() -> f64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 /// The mapping of ours, and the least CPU time that it took, in seconds.

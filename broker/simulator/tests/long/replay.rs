@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use gleaner_simulator::{Order, Outcome, Quiet, Settings, Value, scenarios};
 
+use crate::cpu_s;
+
 const HOSTS: u64 = 500;
 const CORES: u64 = 12;
 const MONTH_S: u64 = 30 * 86_400;
@@ -19,15 +21,6 @@ fn replay(log: &str, set: &[(&'static str, Value)]) -> Outcome {
     }
     let order = Order { settings: &settings, seed: 1, policies: replay.policies(), measure: false };
     replay.run(&order, &Quiet).expect("a good log")
-}
-
-/// CPU time of this thread, in seconds.
-fn cpu_s() -> f64 {
-    let stat = std::fs::read_to_string("/proc/thread-self/stat").expect("Linux has it");
-    let (_, fields) = stat.rsplit_once(')').expect("a name in parentheses");
-    let ticks = fields.split_whitespace().skip(11).take(2);
-    // A tick is a hundredth of a second wherever Linux runs.
-    ticks.map(|field| field.parse::<f64>().expect("a number")).sum::<f64>() / 100.0
 }
 
 /// Renders of whole hosts, half an hour on average with as long a pause after each, as a
