@@ -1,5 +1,7 @@
 //! `gleaner kernel`.
 
+mod profile;
+
 use std::fs::{self, Permissions};
 use std::io::Write;
 use std::num::NonZero;
@@ -34,6 +36,9 @@ enum What {
     /// Does what a specification says, and writes the files that it names.
     #[command(after_help = HELP)]
     Run(RunArgs),
+    /// Measures how long each part of a specification takes here, as a profile of this kind of host.
+    #[command(after_help = profile::HELP)]
+    Profile(profile::Args),
     /// Writes a commented specification, and data that it works with.
     #[command(after_help = HELP)]
     Sample(SampleArgs),
@@ -49,6 +54,13 @@ struct RunArgs {
     /// Folder of the files that are written [default: that of the specification].
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    how: How,
+}
+
+/// What computes, and how.
+#[derive(Debug, Clone, clap::Args)]
+struct How {
     /// What computes it.
     #[arg(long, value_enum, default_value = "cpu")]
     device: DeviceKind,
@@ -112,13 +124,14 @@ fn application() -> impl TypedValueParser<Value = Application> {
 pub(crate) fn run(args: Args, quiet: bool) -> anyhow::Result<ExitCode> {
     match args.what {
         What::Run(args) => process::block_on(run_task(args, quiet)),
+        What::Profile(args) => process::block_on(profile::run(args, quiet)),
         What::Sample(args) => write_sample(&args),
     }
 }
 
 async fn run_task(args: RunArgs, quiet: bool) -> anyhow::Result<ExitCode> {
-    let RunArgs { kernel, spec, output, device, adapter, threads } = args;
-    check_device(kernel, device, adapter.as_deref())?;
+    let RunArgs { kernel, spec, output, how } = args;
+    how.check(kernel)?;
     let (text, folder) = spec_text(&spec)?;
     let task = Task::parse(kernel, &text, &folder).map_err(|error| told(&spec, error))?;
     let output = output.unwrap_or(folder);
@@ -128,10 +141,32 @@ async fn run_task(args: RunArgs, quiet: bool) -> anyhow::Result<ExitCode> {
         return Err(Failure::Usage(format!("{}: {what}", output.display())).into());
     }
     task.check_outputs(&spec, &output).map_err(|error| told(&spec, error))?;
-    let threads = Threads::new(threads)?;
     let bar = bar(quiet);
+    let done = perform(task, &how, Some(output), &bar, &mut Stops::new()).await;
+    bar.finish_and_clear();
+    let Some((done, written)) = done? else { given_up(&spec) };
+    done.iter().flatten().for_each(show::line);
+    // What is whole stays, also where the rest has failed.
+    written.iter().for_each(|path| show::line(path.display()));
+    done.map_err(|error| told(&spec, error))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What came out of a task, in lines, and the files that were written.
+type Performed = (Result<Vec<String>, ApplicationError>, Vec<PathBuf>);
+
+/// Runs a task, whose files go to a folder or are let go of; none where it did not end in time
+/// after a stop.
+async fn perform(
+    task: Task,
+    how: &How,
+    output: Option<PathBuf>,
+    bar: &ProgressBar,
+    stops: &mut Stops,
+) -> anyhow::Result<Option<Performed>> {
+    let How { device, adapter, threads } = how.clone();
+    let threads = Threads::new(threads)?;
     let preempt = Preempt::new();
-    let mut stops = Stops::new();
     let work = tokio::task::spawn_blocking({
         let (bar, preempt) = (bar.clone(), preempt.clone());
         move || {
@@ -144,8 +179,9 @@ async fn run_task(args: RunArgs, quiet: bool) -> anyhow::Result<ExitCode> {
                     }
                 };
                 let mut keep = |product: Product| {
+                    let Some(folder) = &output else { return Ok(()) };
                     let path =
-                        write(&output, &product).map_err(|error| error_chain(error.as_ref()))?;
+                        write(folder, &product).map_err(|error| error_chain(error.as_ref()))?;
                     written.push(path);
                     Ok(())
                 };
@@ -161,47 +197,40 @@ async fn run_task(args: RunArgs, quiet: bool) -> anyhow::Result<ExitCode> {
         }
     });
     let done = ended(work, async || stops.next().await, || preempt.ask()).await;
-    bar.finish_and_clear();
-    let Some(done) = done else {
-        // What works is a thread that nobody can end but with its process.
-        eprintln!("error: {}: stopped, in the middle of a part", spec.display());
-        std::process::exit(1);
-    };
-    let (done, written) = done.context("the kernel panicked")?;
-    done.iter().flatten().for_each(show::line);
-    // What is whole stays, also where the rest has failed.
-    written.iter().for_each(|path| show::line(path.display()));
-    done.map_err(|error| told(&spec, error))?;
-    Ok(ExitCode::SUCCESS)
+    done.transpose().context("the kernel panicked")
 }
 
-/// Refuses a device that a kernel or this program is not made for.
-fn check_device(
-    kernel: Application,
-    device: DeviceKind,
-    adapter: Option<&str>,
-) -> Result<(), Failure> {
-    let problem = match device {
-        DeviceKind::Cpu if adapter.is_some() => {
-            "--adapter names a GPU: give --device gpu too".to_owned()
-        }
-        DeviceKind::Gpu if !kernel.is_for_gpus() => {
-            let others = Application::ALL.into_iter().filter(|one| one.is_for_gpus());
-            let others: Vec<&str> = others.map(Application::name).collect();
-            format!(
-                "{} is computed on the processor only, unlike {}: leave --device out",
-                kernel.name(),
-                others.join(" and ")
-            )
-        }
-        DeviceKind::Gpu if !cfg!(feature = "gpu") => {
-            "this program was built without GPUs: leave --device out, or build it with `cargo \
-             build --release --features gpu`"
-                .to_owned()
-        }
-        DeviceKind::Cpu | DeviceKind::Gpu => return Ok(()),
-    };
-    Err(Failure::Usage(problem))
+/// Ends this process: what works is a thread that nobody can end but with it.
+fn given_up(spec: &Path) -> ! {
+    eprintln!("error: {}: stopped, in the middle of a part", spec.display());
+    std::process::exit(1);
+}
+
+impl How {
+    /// Refuses a device that a kernel or this program is not made for.
+    fn check(&self, kernel: Application) -> Result<(), Failure> {
+        let problem = match self.device {
+            DeviceKind::Cpu if self.adapter.is_some() => {
+                "--adapter names a GPU: give --device gpu too".to_owned()
+            }
+            DeviceKind::Gpu if !kernel.is_for_gpus() => {
+                let others = Application::ALL.into_iter().filter(|one| one.is_for_gpus());
+                let others: Vec<&str> = others.map(Application::name).collect();
+                format!(
+                    "{} is computed on the processor only, unlike {}: leave --device out",
+                    kernel.name(),
+                    others.join(" and ")
+                )
+            }
+            DeviceKind::Gpu if !cfg!(feature = "gpu") => {
+                "this program was built without GPUs: leave --device out, or build it with `cargo \
+                 build --release --features gpu`"
+                    .to_owned()
+            }
+            DeviceKind::Cpu | DeviceKind::Gpu => return Ok(()),
+        };
+        Err(Failure::Usage(problem))
+    }
 }
 
 /// The device, ready to compute.

@@ -48,6 +48,7 @@ mod hook_faults;
 mod hung_agent;
 mod kernel;
 mod kernel_jobs;
+mod kernel_profile;
 mod losses;
 mod manual;
 mod near_votes;

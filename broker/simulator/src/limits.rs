@@ -16,5 +16,7 @@ pub(crate) const REPLAY_JOB_WORKUNITS: u32 = 10_000;
 
 /// Largest file of expected times to compute, in bytes.
 pub(crate) const ETC_BYTES_MAX: u64 = 256 << 20;
+/// Largest file of measured times of kernels, in bytes.
+pub(crate) const PROFILE_BYTES_MAX: u64 = 16 << 20;
 /// Longest trace of loads, in bytes, packed and after unpacking.
 pub(crate) const TRACE_BYTES_MAX: u64 = 64 << 20;

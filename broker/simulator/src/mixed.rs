@@ -4,6 +4,7 @@
 mod etc;
 mod figures;
 mod npairs;
+mod profile;
 mod workload;
 mod world;
 

@@ -72,7 +72,7 @@ impl Parameter {
         Self { name, about, default: Value::Flag(default), source, range: (0.0, 1.0) }
     }
 
-    /// A file that has to be given.
+    /// A file; a scenario says itself whether it needs one.
     #[must_use]
     pub const fn file(name: &'static str, about: &'static str) -> Self {
         let source = "given by the user";

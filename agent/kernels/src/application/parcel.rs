@@ -95,7 +95,8 @@ pub fn unpack(
 
 impl Task {
     /// Parts that can be done each by itself, in order; none where it is one piece.
-    fn parts(&self) -> Option<Vec<String>> {
+    #[must_use]
+    pub fn parts(&self) -> Option<Vec<String>> {
         match &self.spec {
             Spec::Volume(spec) => spec.parts(),
             Spec::Npairs(spec) => Some(spec.parts()),
@@ -104,7 +105,10 @@ impl Task {
     }
 
     /// One part of it.
-    fn only(self, part: &str) -> Result<Self, ApplicationError> {
+    ///
+    /// # Errors
+    /// It has no such part.
+    pub fn only(self, part: &str) -> Result<Self, ApplicationError> {
         let none = || {
             let part: String = part.chars().take(80).collect();
             ApplicationError::Value(format!("there is no part {part:?} of it"))

@@ -1,6 +1,7 @@
 //! `mixed-npairs`: a study of brain images on fat, light and GPU nodes.
 
 use super::figures::{self, BEST, MAKESPAN, OVER_BOUND, UTILIZATION, WORST, higher, mean};
+use super::profile::Profile;
 use super::workload::Workload;
 use crate::parameters::{Parameter, Settings};
 use crate::scenario::{Metric, Numbers, Order, Outcome, Progress, Scenario};
@@ -23,8 +24,8 @@ const LIGHT: Metric = higher("utilization_percent_light", "the same of the light
 const GPU: Metric = higher("utilization_percent_gpu", "the same of the GPU nodes");
 const METRICS: &[Metric] = &[MAKESPAN, BEST, WORST, OVER_BOUND, UTILIZATION, FAT, LIGHT, GPU];
 
-/// Fewest principal components that a job asks for.
-const COMPONENTS_MIN: u64 = 2;
+/// Principal components of the first job and of the last one that are published.
+const PUBLISHED: (u64, u64) = (2, 100);
 const NODES: &str = "R. S. Nakhjavani et al., \"Porting a Neuro-Imaging Application to a CPU-GPU Cluster\", 2014, Section V";
 const CALIBRATED: &str = "calibrated together with the others: the published figures of times are curves without numbers, so a straight line in the components for each was searched on a grid (growth 0.2 to 2, speed-ups 3 to 5, fat nodes 2 to 40 % slower) for the least distance from the published ratios of Sufferage to Torque, FCFS and MCT first, then of Min-Min, Max-Min, SJF and LJF; it then gives the published 44 % gain over a cluster without GPUs within 3 points";
 
@@ -50,31 +51,42 @@ impl Scenario for Npairs {
             nodes("light_nodes", 3, "nodes with two CPUs of 8 cores"),
             nodes("gpu_nodes", 2, "nodes with a GPU"),
             Parameter::count(
-                "components_max",
-                100,
-                (2, 2000),
-                "principal components of the last job; there is one job for each number from 2",
+                "components_min",
+                PUBLISHED.0,
+                (1, 2000),
+                "principal components of the first job; there is one job for each number",
                 NODES,
+            ),
+            Parameter::count(
+                "components_max",
+                PUBLISHED.1,
+                (1, 2000),
+                "principal components of the last job",
+                NODES,
+            ),
+            Parameter::file(
+                "profile",
+                "measured times, as gleaner kernel profile npairs writes them, for kinds fat, light and gpu; then light_s, growth, the speed-ups and fat_factor say nothing",
             ),
             Parameter::number(
                 "light_s",
                 1000.0,
                 (1.0, 100_000.0),
-                "time of the first job on a light node, in seconds",
+                "time of a job of 2 components on a light node, in seconds",
                 "a round number: only ratios of makespans are published",
             ),
             Parameter::number(
                 "growth",
                 1.0,
                 (0.0, 100.0),
-                "how much longer than the first the job of 100 components takes on a light node, in parts of the first",
+                "how much longer than that the job of 100 components takes on a light node, in parts of it",
                 CALIBRATED,
             ),
             Parameter::number(
                 "gpu_speedup_first",
                 3.2,
                 (0.1, 100.0),
-                "how many times as fast as a light node a GPU node runs the first job",
+                "how many times as fast as a light node a GPU node runs a job of 2 components",
                 CALIBRATED,
             ),
             Parameter::number(
@@ -105,7 +117,7 @@ impl Scenario for Npairs {
     }
 
     fn run(&self, order: &Order<'_>, progress: &dyn Progress) -> Result<Outcome, String> {
-        let workload = workload(order.settings);
+        let workload = workload(order.settings)?;
         if workload.kinds.is_empty() {
             return Err("mixed-npairs needs a node: one of fat_nodes, light_nodes and gpu_nodes must be above 0".into());
         }
@@ -125,29 +137,45 @@ impl Scenario for Npairs {
     }
 }
 
-fn workload(settings: &Settings) -> Workload {
-    let number = |name| settings.number(name);
+fn workload(settings: &Settings) -> Result<Workload, String> {
+    let (first, last) = (settings.count("components_min"), settings.count("components_max"));
+    if first > last {
+        return Err(format!(
+            "components_min is {first}, components_max {last}: set it to {first} or more"
+        ));
+    }
+    let profile = settings.file("profile").map(Profile::read).transpose()?;
     let mut kinds = Vec::new();
     for (kind, count) in [("fat", "fat_nodes"), ("light", "light_nodes"), ("gpu", "gpu_nodes")] {
         kinds.extend((0..settings.count(count)).map(|_| kind.to_owned()));
     }
     let mut times = Vec::new();
-    for components in COMPONENTS_MIN..=settings.count("components_max") {
-        let at = (components - COMPONENTS_MIN) as f64 / 98.0;
-        let light = number("light_s") * (1.0 + number("growth") * at);
-        let first = number("gpu_speedup_first");
-        // Beyond 100 components the line goes on, though never to a standstill.
-        let speedup = (first + (number("gpu_speedup_100") - first) * at).max(0.1);
+    for components in first..=last {
         for kind in &kinds {
-            let time_s = match kind.as_str() {
-                "fat" => light * number("fat_factor"),
-                "gpu" => light / speedup,
-                _ => light,
+            let time_s = match &profile {
+                Some(profile) => profile.seconds(kind, components)?,
+                None => published_s(settings, kind, components),
             };
             times.push((time_s * 1e6).round() as u64);
         }
     }
-    Workload { kinds, times }
+    Ok(Workload { kinds, times })
+}
+
+/// How long a job takes by the calibrated lines, in seconds.
+fn published_s(settings: &Settings, kind: &str, components: u64) -> f64 {
+    let number = |name| settings.number(name);
+    let (first, last) = PUBLISHED;
+    let at = (components as f64 - first as f64) / (last - first) as f64;
+    // Beyond what is published the lines go on, though never to a standstill.
+    let light = number("light_s") * (1.0 + number("growth") * at).max(0.1);
+    let speedup = number("gpu_speedup_first");
+    let speedup = (speedup + (number("gpu_speedup_100") - speedup) * at).max(0.1);
+    match kind {
+        "fat" => light * number("fat_factor"),
+        "gpu" => light / speedup,
+        _ => light,
+    }
 }
 
 #[cfg(test)]
@@ -198,7 +226,7 @@ mod tests {
 
     #[test]
     fn the_invariants_hold_after_every_event_under_every_policy() {
-        let workload = workload(&Settings::defaults(&Npairs.parameters()));
+        let workload = workload(&Settings::defaults(&Npairs.parameters())).expect("the defaults");
         let arrival: Vec<_> = (0..workload.jobs()).rev().collect();
         for rule in Rule::ALL {
             let config = BatchConfig { rule, effort: Effort { entries: 1_000_000 } };
@@ -206,5 +234,34 @@ mod tests {
                 .unwrap_or_else(|error| panic!("{}: {error}", rule.as_str()));
             assert!(record.busy_us.iter().all(|busy| *busy <= record.makespan_us));
         }
+    }
+
+    /// Nodes of one kind, as they were measured: the bound is all work over them.
+    #[test]
+    fn measured_times_are_taken_from_a_file() {
+        let mut file = tempfile::NamedTempFile::new().expect("a file");
+        let lines = "kernel,part,kind,seconds\nnpairs,1,fat,10\nnpairs,5,fat,50\n";
+        std::io::Write::write_all(&mut file, lines.as_bytes()).expect("written");
+        let mut settings = Settings::defaults(&Npairs.parameters());
+        let path = file.path().to_str().expect("a plain path");
+        settings.set("profile", Value::File(path.into()));
+        let run = |settings: &Settings| {
+            let order = Order { settings, seed: 1, policies: &["mct"], measure: false };
+            Npairs.run(&order, &Quiet)
+        };
+        let error = run(&settings).expect_err("light nodes were not measured");
+        assert!(error.contains("set light_nodes=0"), "{error}");
+        settings.set("light_nodes", Value::Count(0));
+        settings.set("gpu_nodes", Value::Count(0));
+        let error = run(&settings).expect_err("100 components were not measured");
+        assert!(error.contains("of fat nodes it has 1 to 5 components"), "{error}");
+        settings.set("components_min", Value::Count(1));
+        settings.set("components_max", Value::Count(5));
+        let outcome = run(&settings).expect("a run");
+        // 10, 20, 30, 40 and 50 seconds on three nodes.
+        assert!((outcome.bound["makespan"] - 50.0).abs() < 1e-6, "{outcome:?}");
+        assert_eq!(makespan(&outcome, "mct"), 70.0);
+        settings.set("components_min", Value::Count(6));
+        assert!(run(&settings).expect_err("no jobs").contains("set it to 6 or more"));
     }
 }

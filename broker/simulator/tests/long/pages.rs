@@ -12,6 +12,9 @@ const LIMIT_S: f64 = 10.0;
 /// The same of the largest one, with 424,000 jobs of 6.8 million tasks.
 const LARGEST_LIMIT_S: f64 = 60.0;
 const LARGEST: &str = "visualization-4";
+/// One that is larger still: where each node has a task of each job, as under this policy, there
+/// are 10.9 million of them.
+const LARGER: (&str, &str) = ("visualization-3", "fcfsu");
 
 fn experiment(scenario: &'static dyn Scenario, policy: &str) -> Experiment {
     Experiment {
@@ -65,7 +68,8 @@ fn every_scenario_keeps_to_its_page_repeats_itself_and_ends_in_time() {
             let alone = run(&experiment(scenario, policy));
             let took_s = cpu_s() - began_s;
             println!("{name} {policy}: {took_s:.1} s");
-            if took_s > if name == LARGEST { LARGEST_LIMIT_S } else { LIMIT_S } {
+            let is_large = name == LARGEST || (name, *policy) == LARGER;
+            if took_s > if is_large { LARGEST_LIMIT_S } else { LIMIT_S } {
                 complaints.push(format!("{name} takes {took_s:.1} s for {policy}"));
             }
             if alone.policies != [(*policy, numbers.clone())] {

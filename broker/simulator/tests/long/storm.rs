@@ -26,7 +26,8 @@ fn a_thousand_storms_of_two_hours_over_fifty_hosts() {
     let sum = storms(0..1_000, 50, 2);
     let speed = sum.events as f64 / boottime().since(begun).as_secs_f64();
     println!("{speed:.0} events a second");
-    assert!(sum.counts().iter().all(|(_, count)| *count > 100), "{sum:#?}");
+    // The rarest, a commit that is torn, comes about once in ten storms.
+    assert!(sum.counts().iter().all(|(_, count)| *count >= 50), "{sum:#?}");
     assert!(speed >= 50_000.0, "{speed} events a second");
 }
 
