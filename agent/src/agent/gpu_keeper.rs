@@ -43,7 +43,16 @@ impl GpuKeeper {
     /// Obeys what the watch says, for as long as it says anything; tells which replicas were ended.
     pub(super) async fn watch(self, watch: GpuWatch, ended: UnboundedSender<Vec<LeaseToken>>) {
         let may_run = || self.table.may_use_gpu();
-        let obey = |verdict| {
+        let mut was_left = false;
+        let obey = |verdict: GpuVerdict| {
+            // That nobody looks for a while is no news of others.
+            if verdict.seen.is_some() && verdict.held_back.is_some() != was_left {
+                was_left = verdict.held_back.is_some();
+                match &verdict.held_back {
+                    Some(why) => info!("the GPU is left to others: {why}"),
+                    None => info!("others have left the GPU"),
+                }
+            }
             let stopped = self.obey(verdict);
             if !stopped.is_empty() {
                 // Nobody listens only when the agent ends.
@@ -55,13 +64,7 @@ impl GpuKeeper {
 
     fn obey(&self, verdict: GpuVerdict) -> Vec<LeaseToken> {
         let stopped = self.table.note_gpu_use(verdict.held_back.is_some());
-        let said = verdict.held_back.clone();
-        if self.owner.note_gpu_verdict(verdict) {
-            match said {
-                Some(why) => info!(ended = stopped.len(), "the GPU is left to others: {why}"),
-                None => info!("the GPU may be used"),
-            }
-        }
+        self.owner.note_gpu_verdict(verdict);
         stopped
     }
 }

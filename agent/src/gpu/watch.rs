@@ -14,6 +14,7 @@ use gleaner_protocol::{PciAddress, boottime};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tracing::{info, warn};
 
 use super::watcher::{Answer, WATCH_ARGUMENT};
 use crate::limits::{GPU_ANSWER_BYTES_MAX, GPU_REST_MS, GPU_WATCH_ANSWER_MS_MAX, GPU_WATCH_MS};
@@ -91,8 +92,14 @@ impl GpuWatch {
             looked = true;
             match self.look().await {
                 Ok(verdict) => tell(verdict),
-                Err(NoSight::Absent(why)) => return tell(GpuVerdict::untold(&why)),
+                Err(NoSight::Absent(why)) => {
+                    info!("nothing tells who else uses the GPU: {why}");
+                    return tell(GpuVerdict::untold(&why));
+                }
                 Err(NoSight::Failed(why)) => {
+                    warn!(
+                        "it cannot be told who else uses the GPU, and nothing begins there: {why}"
+                    );
                     self.process = None;
                     tell(GpuVerdict::unseen(&format!("it cannot be told who else uses it: {why}")));
                     sleep(Duration::from_millis(GPU_REST_MS)).await;

@@ -17,14 +17,12 @@ impl Owner {
         self.lock().gpu = Some(GpuStanding { device, trouble, ..GpuStanding::default() });
     }
 
-    /// Notes whether it may be used beside others; says whether that is another thing than before.
-    pub(crate) fn note_gpu_verdict(&self, verdict: GpuVerdict) -> bool {
-        let mut inner = self.lock();
-        let Some(gpu) = &mut inner.gpu else { return false };
-        let was_held_back = gpu.held_back.is_some();
-        gpu.held_back = verdict.held_back.map(bounded_reason);
-        gpu.seen = verdict.seen.map(bounded_reason);
-        gpu.held_back.is_some() != was_held_back
+    /// Notes whether it may be used beside others.
+    pub(crate) fn note_gpu_verdict(&self, verdict: GpuVerdict) {
+        if let Some(gpu) = &mut self.lock().gpu {
+            gpu.held_back = verdict.held_back.map(bounded_reason);
+            gpu.seen = verdict.seen.map(bounded_reason);
+        }
     }
 
     /// Notes that a replica is computed on it.
