@@ -181,8 +181,10 @@ pub(crate) const GPU_WATCH_MS: u64 = 1_000;
 /// How long the answer may take, in milliseconds: the first of them has the driver loaded.
 pub(crate) const GPU_WATCH_ANSWER_MS_MAX: u64 = 10_000;
 /// Others that one answer names.
+#[cfg(feature = "gpu")]
 pub(crate) const GPU_USERS_MAX: usize = 64;
 /// Parents that are looked through for the agent, from one of its processes.
+#[cfg(feature = "gpu")]
 pub(crate) const GPU_PARENTS_MAX: usize = 64;
 /// How long a runner may take to open a GPU, in milliseconds: it may have to wait for a core.
 pub(crate) const GPU_OPEN_MS_MAX: u64 = 30_000;

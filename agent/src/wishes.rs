@@ -21,7 +21,9 @@ mod tests;
 
 pub(crate) use allowance::{Allowance, Wishes};
 pub(crate) use gleaner_protocol::LocalTime;
-pub(crate) use gpu::{GpuSight, GpuUser, GpuWishes};
+#[cfg(feature = "gpu")]
+pub(crate) use gpu::GpuUser;
+pub(crate) use gpu::{GpuSight, GpuWishes};
 pub(crate) use load_window::LoadWindow;
 pub(crate) use observation::Observation;
 pub(crate) use preferences::cut_to_comm;
