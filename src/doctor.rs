@@ -1,5 +1,6 @@
-//! `gleaner doctor`: what isolates harvested work on this host and confines its commands, how fast it
-//! is gone, how much renders suffer from it, and what the agent itself takes.
+//! `gleaner doctor`: what isolates harvested work on this host and confines its commands, which GPU
+//! its owner could give, how fast harvested work is gone, how much renders suffer from it, and what
+//! the agent itself takes.
 
 mod bench;
 mod family;
@@ -13,8 +14,9 @@ mod release;
 use std::path::Path;
 use std::process::ExitCode;
 
-use gleaner_agent::{Config, Confinement, Isolation, confinement};
+use gleaner_agent::{Config, Confinement, Isolation, confinement, find_gpu};
 use gleaner_isolation::{Enclosure, Report};
+use gleaner_protocol::GpuInfo;
 use serde::Serialize;
 
 use crate::client::Format;
@@ -72,11 +74,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             let folder = tempfile::tempdir()?;
             let program = Path::new("/proc/self/exe");
             let commands = confinement(&Config::default(), program, &folder.path().join("trial"))?;
+            let found = process::block_on(async { Ok(find_gpu(program, None).await) })?;
+            let (gpu, no_gpu) = (found.as_ref().ok().cloned(), found.err());
             match args.how.format {
-                Format::Json => show::json(&Found { isolation, commands }),
+                Format::Json => show::json(&Found { isolation, commands, gpu, no_gpu }),
                 Format::Table => {
                     print(&isolation);
                     print_commands(&commands);
+                    print_gpu(gpu.as_ref(), no_gpu.as_deref());
                 }
             }
             Ok(ExitCode::SUCCESS)
@@ -90,6 +95,20 @@ struct Found {
     #[serde(flatten)]
     isolation: Report,
     commands: Confinement,
+    /// The GPU that its owner could give.
+    gpu: Option<GpuInfo>,
+    /// Why there is none.
+    no_gpu: Option<String>,
+}
+
+fn print_gpu(gpu: Option<&GpuInfo>, why: Option<&str>) {
+    match gpu {
+        Some(gpu) => {
+            show::line(format_args!("kernels can be computed on {gpu}"));
+            show::line(format_args!("it takes {}", gpu.limits()));
+        }
+        None => show::line(format_args!("no GPU can be given: {}", why.unwrap_or_default())),
+    }
 }
 
 fn print_commands(commands: &Confinement) {

@@ -8,6 +8,7 @@
 mod boot_timer;
 mod driver;
 mod far_programs;
+mod gpu_keeper;
 mod lost_ends;
 mod memory_limit;
 mod open_files;
@@ -41,8 +42,8 @@ use crate::modules::Modules;
 use crate::observer::{ObservedHost, ObserverThread};
 use crate::owner::{Desk, MarkThread, OwnedHost, Owner};
 use crate::releaser::{HookedHost, Releaser, SocketError};
-use crate::runner::CommandLimits;
 use crate::runner::sandbox::{Confinement, Confines, try_out, user_of_slot};
+use crate::runner::{CommandLimits, GpuOrder};
 use crate::sampler::{Sampler, SamplerTarget, total_memory_mib};
 use crate::slot::{Workshop, run_slot};
 use crate::slot_table::SlotTable;
@@ -51,6 +52,7 @@ use crate::worker_watch::{Alive, WatchedHost, WorkerWatch, WorkerWatchError};
 use boot_timer::BootTimer;
 use driver::{Driver, Inbox};
 use far_programs::warn_of_far_programs;
+use gpu_keeper::GpuKeeper;
 use work_dir::WorkDir;
 
 pub use work_dir::WorkDirError;
@@ -144,13 +146,10 @@ pub async fn run(
     if !config.allow_commands.is_empty() {
         owner.note_commands(confinement.in_words());
     }
-    if let Some(found) = gpu.transpose() {
-        if found.is_ok() {
-            table.give_gpu(config.preferences.gpus);
-        }
-        owner.note_gpu(found);
-    }
     let owner = Arc::new(owner);
+    let gpu_keeper = GpuKeeper { table: Arc::clone(&table), owner: Arc::clone(&owner) };
+    let gpu_watch =
+        gpu.transpose().and_then(|found| gpu_keeper.give(found, &program, &config.preferences));
     let (marks, marks_thread) =
         MarkThread::start(Arc::clone(&owner)).map_err(RunError::Observer)?;
     let (desk, desk_thread) =
@@ -213,7 +212,10 @@ pub async fn run(
         commands: config.listed_commands()?,
         kernel_memory_mib: config.kernel_memory_mib,
         kernels_on_gpu: kernels_on_gpus(),
-        gpu_name: config.preferences.gpu_name.clone(),
+        gpu: GpuOrder {
+            name: config.preferences.gpu_name.clone(),
+            reserve_mib: config.preferences.gpu_reserve_mib,
+        },
         confines: match confinement.layers() {
             Some(layers) if !host.capabilities.commands.is_empty() => {
                 Some(Confines { layers, ..config.confines()? })
@@ -247,6 +249,8 @@ pub async fn run(
         let sampler = Sampler::new(target, &host, run_dir.clone(), alive, table, changed);
         tokio::spawn(sampler.run())
     });
+    let (tell_driven_off, driven_off) = mpsc::unbounded_channel();
+    let gpu_watch = gpu_watch.map(|watch| tokio::spawn(gpu_keeper.watch(watch, tell_driven_off)));
     let target = LinkTarget { broker: config.broker.clone(), token, tls: Some(tls) };
     let (tell_link, link_events) = mpsc::channel::<LinkEvent>(EVENTS_MAX);
     let keeper = LinkKeeper::new(target, random(), move |event| {
@@ -260,6 +264,7 @@ pub async fn run(
     let inbox = Inbox {
         releases,
         owner: owner_said,
+        driven_off,
         slots: slots.events,
         links: link_events,
         stored: stored_events,
@@ -293,9 +298,7 @@ pub async fn run(
     if tokio::time::timeout(Duration::from_millis(LAST_RUNNERS_MS_MAX), buried).await.is_err() {
         warn!("some runners do not die; the next agent on this host stops them");
     }
-    if let Some(sampler) = sampler {
-        sampler.abort();
-    }
+    [sampler, gpu_watch].into_iter().flatten().for_each(|task| task.abort());
     drop(workers);
     drop(releaser);
     drop(observer);

@@ -2,7 +2,13 @@
 //!
 //! Drivers hang and crash. So an agent opens none itself: when it starts it has its own executable
 //! do that once, in a process that it ends if that takes too long, and believes what this one says.
-//! Later each runner that may use the GPU opens it for one replica.
+//! Later each runner that may use the GPU opens it for one replica, and another process tells who
+//! else does ([`watch`]).
+
+#[cfg(feature = "gpu")]
+mod nvml;
+mod watch;
+mod watcher;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -17,6 +23,9 @@ use tokio::time::timeout;
 
 use crate::limits::{GPU_ANSWER_BYTES_MAX, GPU_LOOK_MS_MAX};
 use crate::wishes::{Gpus, Preferences};
+
+pub(crate) use watch::{GpuVerdict, GpuWatch};
+pub(crate) use watcher::watch_if_asked;
 
 /// The argument that makes an executable look for a GPU; a part of its name may follow.
 const LOOK_ARGUMENT: &str = "__gpu";
@@ -47,13 +56,21 @@ pub(crate) async fn look(program: &Path, wishes: &Preferences) -> Result<Option<
     if wishes.gpus == Gpus::Never {
         return Ok(None);
     }
+    find_gpu(program, wishes.gpu_name.as_deref()).await.map(Some)
+}
+
+/// The GPU whose name has this in it, or the strongest kind that there is, as `program` finds it: an
+/// executable that calls [`run_as_runner_if_asked`](crate::run_as_runner_if_asked).
+///
+/// # Errors
+/// There is none that can be used, in words.
+pub async fn find_gpu(program: &Path, name: Option<&str>) -> Result<GpuInfo, String> {
     if !cfg!(feature = "gpu") {
         return Err("this program was built without GPUs: build it with `cargo build --release \
                     --features gpu`, or leave preferences.gpus at \"never\""
             .to_owned());
     }
-    let limit = Duration::from_millis(GPU_LOOK_MS_MAX);
-    ask(program, wishes.gpu_name.as_deref(), limit).await.map(Some)
+    ask(program, name, Duration::from_millis(GPU_LOOK_MS_MAX)).await
 }
 
 async fn ask(program: &Path, name: Option<&str>, limit: Duration) -> Answer {
@@ -100,11 +117,7 @@ pub(crate) fn look_if_asked() {
 
 #[cfg(feature = "gpu")]
 fn opened(name: Option<&str>) -> Answer {
-    let gpu = gleaner_kernels::gpu::Gpu::open(name).map_err(|error| error.to_string())?;
-    let info = gpu.info().clone();
-    // It may hang in this as in anything else, and the answer is there.
-    std::mem::forget(gpu);
-    Ok(info)
+    gleaner_kernels::gpu::Gpu::look(name).map_err(|error| error.to_string())
 }
 
 #[cfg(not(feature = "gpu"))]
@@ -116,15 +129,20 @@ fn opened(_: Option<&str>) -> Answer {
 mod tests {
     use super::*;
 
-    /// What is made of what a program says that is none of ours.
-    async fn asked(script: &str, limit_ms: u64) -> Answer {
-        let folder = tempfile::tempdir().expect("a folder");
-        let program = folder.path().join("program");
+    /// Makes a script a program.
+    pub(super) fn write_program(program: &Path, script: &str) {
         // By another process: nothing that is open to be written can be executed, and what another
         // test starts in between has a copy of all that is open here.
         let mut writer = std::process::Command::new("/bin/sh");
         writer.args(["-c", "printf '#!/bin/sh\n%s\n' \"$1\" >\"$0\" && chmod 700 \"$0\""]);
-        assert!(writer.arg(&program).arg(script).status().expect("it is there").success());
+        assert!(writer.arg(program).arg(script).status().expect("it is there").success());
+    }
+
+    /// What is made of what a program says that is none of ours.
+    async fn asked(script: &str, limit_ms: u64) -> Answer {
+        let folder = tempfile::tempdir().expect("a folder");
+        let program = folder.path().join("program");
+        write_program(&program, script);
         ask(&program, Some("a name"), Duration::from_millis(limit_ms)).await
     }
 
@@ -143,10 +161,11 @@ mod tests {
 
     #[tokio::test]
     async fn what_it_says_of_a_gpu_is_believed_and_made_plain() {
-        let gpu = r#"{"name":"A\nB","driver":"d","kind":"discrete","memory_mib":7}"#;
+        let gpu = r#"{"name":"A\nB","driver":"d","kind":"discrete","memory_mib":7,
+                       "texture_side_max":2048,"buffer_mib_max":2,"pci":"0000:01:00.0"}"#;
         let script = format!("printf %s '{{\"Ok\":{gpu}}}'");
         let found = asked(&script, 60_000).await.expect("a GPU");
-        assert_eq!(found.to_string(), "AB (discrete, 7 MiB, driver d)");
+        assert_eq!(found.to_string(), "AB (discrete, 7 MiB, driver d, PCI 0000:01:00.0)");
     }
 
     #[tokio::test]

@@ -48,6 +48,7 @@ pub use agent::{RunError, WorkDirError, confinement, run};
 pub use config::{Config, ConfigError, DEFAULT_TOML};
 pub use gate::Gate;
 pub use gleaner_isolation::Choice as Isolation;
+pub use gpu::find_gpu;
 pub use kernels::{Kernel, KernelError, gametree, kernel, kernel_names};
 pub use link::{Link, LinkError, LinkReceiver, LinkSender, LinkTarget, Received};
 pub use releaser::{SocketError, booked_cores};

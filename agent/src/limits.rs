@@ -165,6 +165,27 @@ pub(crate) const DRIVER_MEMORY_MIB: u32 = 1_024;
 pub(crate) const GPU_REST_MS: u64 = 60_000;
 /// Jobs that are remembered to have failed on a GPU by their own fault.
 pub(crate) const GPU_REFUSED_JOBS_MAX: usize = 64;
+/// Memory of a GPU that stays free for others where the owner says nothing, in MiB: a desktop and a
+/// browser grow by some hundred when somebody comes back to them.
+pub(crate) const GPU_RESERVE_MIB: u64 = 512;
+/// Memory of a GPU that has to be free beside that before a task begins there, in MiB: with less a
+/// processor is as fast.
+pub(crate) const GPU_TASK_MIB_MIN: u64 = 256;
+/// For how much of the time somebody who renders keeps a GPU busy, in percent: a window that is drawn
+/// now and then is below.
+pub(crate) const GPU_BUSY_PERCENT: u32 = 10;
+/// Programs that may have the GPU open beside harvested work.
+pub(crate) const GPU_BESIDE_MAX: usize = 64;
+/// How often it is asked who else uses a GPU, in milliseconds.
+pub(crate) const GPU_WATCH_MS: u64 = 1_000;
+/// How long the answer may take, in milliseconds: the first of them has the driver loaded.
+pub(crate) const GPU_WATCH_ANSWER_MS_MAX: u64 = 10_000;
+/// Others that one answer names.
+#[cfg(feature = "gpu")]
+pub(crate) const GPU_USERS_MAX: usize = 64;
+/// Parents that are looked through for the agent, from one of its processes.
+#[cfg(feature = "gpu")]
+pub(crate) const GPU_PARENTS_MAX: usize = 64;
 /// How long a runner may take to open a GPU, in milliseconds: it may have to wait for a core.
 pub(crate) const GPU_OPEN_MS_MAX: u64 = 30_000;
 /// How long what computes on a GPU may be silent before its driver is taken to hang, in milliseconds:
@@ -176,7 +197,7 @@ pub(crate) const TRIAL_MS_MAX: u64 = 10_000;
 pub(crate) const RESOLVE_MS_MAX: u64 = 5_000;
 /// How long a GPU may take to be opened when an agent starts, in milliseconds.
 pub(crate) const GPU_LOOK_MS_MAX: u64 = 10_000;
-/// Longest answer of the process that looks for a GPU, in bytes.
+/// Longest answer of a process that looks for a GPU, or at one, in bytes.
 pub(crate) const GPU_ANSWER_BYTES_MAX: u64 = 16 << 10;
 /// Longest part of a GPU's name that an owner may ask for, in bytes.
 pub(crate) const GPU_NAME_BYTES_MAX: usize = 256;

@@ -64,12 +64,14 @@ use outputs::Collector;
 /// The argument that makes an executable a runner.
 pub const RUNNER_ARGUMENT: &str = "__runner";
 
-/// Becomes a runner, an agent's keeper, a trial or what looks for a GPU, if this process was started as one; returns otherwise.
+/// Becomes a runner, an agent's keeper, a trial, or what looks for a GPU or at one, if this process
+/// was started as one; returns otherwise.
 /// To be called first in the `main` of every executable that runs an agent.
 pub fn run_as_runner_if_asked() {
     crate::keeper::run_as_keeper_if_asked();
     sandbox::run_as_trial_if_asked();
     crate::gpu::look_if_asked();
+    crate::gpu::watch_if_asked();
     if std::env::args_os().nth(1).is_some_and(|argument| argument == RUNNER_ARGUMENT) {
         runner_main()
     }

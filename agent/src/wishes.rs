@@ -10,6 +10,7 @@
 
 mod allowance;
 mod brake;
+mod gpu;
 mod load_window;
 mod observation;
 mod preferences;
@@ -20,7 +21,11 @@ mod tests;
 
 pub(crate) use allowance::{Allowance, Wishes};
 pub(crate) use gleaner_protocol::LocalTime;
+#[cfg(feature = "gpu")]
+pub(crate) use gpu::GpuUser;
+pub(crate) use gpu::{GpuSight, GpuWishes};
 pub(crate) use load_window::LoadWindow;
 pub(crate) use observation::Observation;
+pub(crate) use preferences::cut_to_comm;
 pub use preferences::{Gpus, PreferenceError, Preferences};
 pub(crate) use reason::Reason;

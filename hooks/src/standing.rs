@@ -58,6 +58,12 @@ pub struct GpuStanding {
     pub failed: u64,
     /// Why the last of these was, or why there is none.
     pub trouble: Option<String>,
+    /// Why nothing begins on it now; none where something may.
+    #[serde(default)]
+    pub held_back: Option<String>,
+    /// What is seen of it, as far as something tells.
+    #[serde(default)]
+    pub seen: Option<String>,
 }
 
 /// One reason why less runs.

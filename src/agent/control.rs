@@ -195,11 +195,20 @@ fn print_standing(standing: &Standing) {
 }
 
 fn print_gpu(gpu: &GpuStanding) {
-    let GpuStanding { device, begun, failed, trouble } = gpu;
+    let GpuStanding { device, begun, failed, trouble, held_back, seen } = gpu;
     let trouble = trouble.as_deref().unwrap_or_default();
     match device {
         None => show::line(format!("no GPU is used: {trouble}")),
-        Some(device) => show::line(format!("{begun} replicas were computed on {device}")),
+        Some(device) => {
+            show::line(format!("{begun} replicas were computed on {device}"));
+            show::line(format!("it takes {}", device.limits()));
+        }
+    }
+    if let Some(reason) = held_back {
+        show::line(format!("nothing begins on it now: {reason}"));
+    }
+    if let Some(seen) = seen {
+        show::line(format!("sees GPU: {seen}"));
     }
     if *failed > 0 {
         show::line(format!("{failed} began again on the processor, the last one for: {trouble}"));

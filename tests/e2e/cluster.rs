@@ -35,6 +35,8 @@ pub(crate) struct Plan {
     broker: Vec<String>,
     monitor: Vec<String>,
     monitor_env: Vec<(String, String)>,
+    #[cfg(feature = "gpu")]
+    agent_env: Vec<(String, String)>,
     token_file: Option<PathBuf>,
     ca_file: Option<PathBuf>,
 }
@@ -51,6 +53,8 @@ impl Plan {
             broker: Vec::new(),
             monitor: Vec::new(),
             monitor_env: Vec::new(),
+            #[cfg(feature = "gpu")]
+            agent_env: Vec::new(),
             token_file: None,
             ca_file: None,
         }
@@ -95,6 +99,13 @@ impl Plan {
     /// Something in the monitor's environment.
     pub(crate) fn monitor_env(mut self, name: &str, value: &str) -> Self {
         self.monitor_env.push((name.into(), value.into()));
+        self
+    }
+
+    /// Something in the environment of all agents.
+    #[cfg(feature = "gpu")]
+    pub(crate) fn agent_env(mut self, name: &str, value: &str) -> Self {
+        self.agent_env.push((name.into(), value.into()));
         self
     }
 
@@ -258,6 +269,8 @@ impl Cluster {
             command.args(["--monitor", monitor]);
         }
         self.plan.add_trust(&mut command);
+        #[cfg(feature = "gpu")]
+        command.envs(self.plan.agent_env.iter().cloned());
         Part::start(name, command, &log_of(self.folder(), name))
     }
 

@@ -42,6 +42,8 @@ mod command_line;
 mod forgetting;
 mod fragments;
 mod full_disk;
+#[cfg(feature = "gpu")]
+mod gpus;
 mod grid_engine;
 mod harvest;
 mod hook_faults;

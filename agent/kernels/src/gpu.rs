@@ -10,6 +10,7 @@
 mod about;
 mod choice;
 mod error;
+mod memory;
 mod program;
 mod staging;
 
@@ -25,9 +26,9 @@ use std::task::{Context, Poll, Waker};
 
 use gleaner_protocol::GpuInfo;
 use wgpu::{
-    Backends, Buffer, BufferSlice, BufferUsages, CommandEncoderDescriptor, Device,
+    Adapter, Backends, Buffer, BufferSlice, BufferUsages, CommandEncoderDescriptor, Device,
     DeviceDescriptor, ErrorFilter, Extent3d, Instance, InstanceDescriptor, InstanceFlags, Limits,
-    MapMode, MemoryBudgetThresholds, PollError, PollStatus, PollType, Queue, SubmissionIndex,
+    MapMode, MemoryHints, PollError, PollStatus, PollType, Queue, SubmissionIndex,
     TexelCopyBufferLayout, Texture,
 };
 
@@ -37,7 +38,8 @@ pub(crate) use staging::Staging;
 
 use self::about::about;
 use self::choice::{Candidate, choose};
-use crate::limits::{DEVICE_MEMORY_PERCENT, DEVICE_UPLOAD_BYTES, DEVICE_WAIT_MAX};
+use self::memory::{Memory, room_bytes};
+use crate::limits::{DEVICE_UPLOAD_BYTES, DEVICE_WAIT_MAX};
 
 /// A graphics processor that is ready to compute.
 #[derive(Debug)]
@@ -45,6 +47,8 @@ pub struct Gpu {
     info: GpuInfo,
     device: Device,
     queue: Queue,
+    /// Bytes of its memory that what is computed on it may take for its data.
+    data_bytes_max: usize,
     /// Why it is gone.
     lost: Arc<OnceLock<String>>,
 }
@@ -56,30 +60,42 @@ impl Gpu {
     /// # Errors
     /// There is none with a Vulkan driver, none of that name, or it cannot be used.
     pub fn open(wanted: Option<&str>) -> Result<Arc<Self>, GpuError> {
-        let mut settings = InstanceDescriptor::new_without_display_handle();
-        settings.backends = Backends::VULKAN;
-        settings.flags = InstanceFlags::empty();
-        // A device that pages memory out and in is slower than a processor.
-        settings.memory_budget_thresholds = MemoryBudgetThresholds {
-            for_resource_creation: Some(DEVICE_MEMORY_PERCENT),
-            for_device_loss: None,
-        };
-        let instance = Instance::new(settings);
-        let mut adapters = now(instance.enumerate_adapters(Backends::VULKAN)).unwrap_or_default();
-        let candidates: Vec<Candidate> = adapters
-            .iter()
-            .map(wgpu::Adapter::get_info)
-            .map(|info| Candidate { name: info.name, kind: info.device_type })
-            .collect();
-        let chosen = choose(&candidates, wanted)?;
-        let adapter = adapters.swap_remove(chosen);
+        Self::open_beside(wanted, 0)
+    }
+
+    /// As [`Gpu::open`], with `reserve_mib` of what is free of its memory left to others.
+    ///
+    /// # Errors
+    /// As for [`Gpu::open`]; and where that leaves too little to compute with.
+    pub fn open_beside(wanted: Option<&str>, reserve_mib: u64) -> Result<Arc<Self>, GpuError> {
+        let adapter = chosen(wanted)?;
         let info = about(&adapter);
+        let data_bytes_max = room_bytes(&info.name, Memory::of(&adapter), reserve_mib)?;
+        Self::ready(&adapter, info, data_bytes_max).map(Arc::new)
+    }
+
+    /// Opens the GPU that [`Gpu::open`] would, however little of its memory is free now, and says what
+    /// it is. It is not let go of before this process ends, for that may hang.
+    ///
+    /// # Errors
+    /// As for [`Gpu::open`], but for want of memory.
+    pub fn look(wanted: Option<&str>) -> Result<GpuInfo, GpuError> {
+        let adapter = chosen(wanted)?;
+        let gpu = Self::ready(&adapter, about(&adapter), 0)?;
+        let info = gpu.info.clone();
+        std::mem::forget((gpu, adapter));
+        Ok(info)
+    }
+
+    fn ready(adapter: &Adapter, info: GpuInfo, data_bytes_max: usize) -> Result<Self, GpuError> {
         let refused = |problem: String| GpuError::Refused { device: info.name.clone(), problem };
         // What every device has that computes at all, and textures as large as this one allows.
         let limits = Limits::downlevel_defaults().using_resolution(adapter.limits());
         let device = now(adapter.request_device(&DeviceDescriptor {
             label: Some("kernels"),
             required_limits: limits,
+            // Little more than what is asked for, so that what is planned is what is taken.
+            memory_hints: MemoryHints::MemoryUsage,
             ..DeviceDescriptor::default()
         }));
         let (device, queue) = device
@@ -95,7 +111,7 @@ impl Gpu {
         // Otherwise the library panics: these are errors outside of `checked`, where nothing is
         // awaited from a device, such as when it drops what a lost one had.
         device.on_uncaptured_error(Arc::new(|_| ()));
-        Ok(Arc::new(Self { info, device, queue, lost }))
+        Ok(Self { info, device, queue, data_bytes_max, lost })
     }
 
     /// What its driver calls it.
@@ -108,6 +124,12 @@ impl Gpu {
     #[must_use]
     pub const fn info(&self) -> &GpuInfo {
         &self.info
+    }
+
+    /// Bytes that the data of what is computed may take there, so that others have what is left to
+    /// them.
+    pub(crate) const fn data_bytes_max(&self) -> usize {
+        self.data_bytes_max
     }
 
     pub(crate) const fn device(&self) -> &Device {
@@ -271,6 +293,24 @@ impl Gpu {
             }
         }
     }
+}
+
+/// The device that is meant.
+fn chosen(wanted: Option<&str>) -> Result<Adapter, GpuError> {
+    let mut settings = InstanceDescriptor::new_without_display_handle();
+    settings.backends = Backends::VULKAN;
+    settings.flags = InstanceFlags::empty();
+    // Its thresholds of memory are not set: they hold for each of a device's heaps, and so for the
+    // small window that a processor has into the large one, which no brick fits into.
+    let instance = Instance::new(settings);
+    let mut adapters = now(instance.enumerate_adapters(Backends::VULKAN)).unwrap_or_default();
+    let candidates: Vec<Candidate> = adapters
+        .iter()
+        .map(Adapter::get_info)
+        .map(|info| Candidate { name: info.name, kind: info.device_type })
+        .collect();
+    let chosen = choose(&candidates, wanted)?;
+    Ok(adapters.swap_remove(chosen))
 }
 
 /// A length as a device counts it; what does not fit is refused by its limits.

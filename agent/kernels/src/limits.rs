@@ -80,9 +80,17 @@ pub(crate) const DEVICE_SIDE_MAX: usize = 2048;
 /// Bytes of the voxels of a brick on a device: what small ones hold beside what they are shown.
 #[cfg(feature = "gpu")]
 pub(crate) const DEVICE_BRICK_BYTES_MAX: usize = 1 << 30;
-/// Of the memory that a driver says is there for a program, what is used, in percent.
+/// Of the memory that a driver says is free, what is used, in percent: that is an estimate.
 #[cfg(feature = "gpu")]
 pub(crate) const DEVICE_MEMORY_PERCENT: u8 = 90;
+/// Bytes of a device's memory that a task takes beside its data: rays and pixels, tiles of sums, what
+/// is on its way there, and its driver's own.
+#[cfg(feature = "gpu")]
+pub(crate) const DEVICE_OVERHEAD_BYTES: u64 = 128 << 20;
+/// Bytes that the data of a task may take there at least: with less it goes there in so many pieces
+/// that a processor is as fast.
+#[cfg(feature = "gpu")]
+pub(crate) const DEVICE_DATA_BYTES_MIN: u64 = 128 << 20;
 /// Bytes of voxels that are sent to a device in one go, or one layer of them.
 #[cfg(feature = "gpu")]
 pub(crate) const DEVICE_UPLOAD_BYTES: usize = 64 << 20;

@@ -36,6 +36,8 @@ use crate::slot::{SlotEvent, SlotOrder, Workshop};
 pub(super) struct Inbox {
     pub(super) releases: mpsc::UnboundedReceiver<Released>,
     pub(super) owner: mpsc::UnboundedReceiver<OwnerSaid>,
+    /// Replicas that were ended for others who use the GPU.
+    pub(super) driven_off: mpsc::UnboundedReceiver<Vec<LeaseToken>>,
     pub(super) slots: mpsc::Receiver<SlotEvent>,
     pub(super) links: mpsc::Receiver<LinkEvent>,
     pub(super) stored: mpsc::Receiver<Stored>,
@@ -82,6 +84,7 @@ const LOOK_AGAIN: Span = Span::from_secs(1);
 enum Happened {
     Release(Released),
     Owner(OwnerSaid),
+    DrivenOff(Vec<LeaseToken>),
     Slot(SlotEvent),
     Link(LinkEvent),
     Stored(Stored),
@@ -143,6 +146,7 @@ impl Driver {
                 () = &mut shutdown => break,
                 Some(release) = inbox.releases.recv() => Happened::Release(release),
                 Some(said) = inbox.owner.recv() => Happened::Owner(said),
+                Some(stopped) = inbox.driven_off.recv() => Happened::DrivenOff(stopped),
                 Some(event) = inbox.slots.recv() => Happened::Slot(event),
                 Some(stored) = inbox.stored.recv() => Happened::Stored(stored),
                 Some(event) = inbox.links.recv() => Happened::Link(event),
@@ -181,6 +185,7 @@ impl Driver {
                 self.handle(Input::Allowance { slots, stopped });
                 self.changed.notify_one();
             }
+            Happened::DrivenOff(stopped) => self.look_at_run_dir(stopped, Vec::new()),
             Happened::Slot(SlotEvent::Progress { token, permille }) => {
                 self.handle(Input::Progress { token, permille });
             }

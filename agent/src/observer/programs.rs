@@ -6,7 +6,8 @@ use std::fs;
 use gleaner_protocol::{Span, Time};
 
 use super::text_of;
-use crate::limits::{COMM_BYTES, PROGRAM_SETTLED_MS, PROGRAMS_ANEW_MS};
+use crate::limits::{PROGRAM_SETTLED_MS, PROGRAMS_ANEW_MS};
+use crate::wishes::cut_to_comm;
 
 /// Looks for them. A process is asked for its name while it is young, for it may become another
 /// program; all are asked again now and then.
@@ -22,13 +23,7 @@ pub(super) struct Programs {
 impl Programs {
     /// For these names.
     pub(super) fn new(names: &[String]) -> Self {
-        let kept = |name: &String| {
-            let mut bytes = name.len().min(COMM_BYTES);
-            while !name.is_char_boundary(bytes) {
-                bytes -= 1;
-            }
-            (name[..bytes].to_owned(), name.clone())
-        };
+        let kept = |name: &String| (cut_to_comm(name).to_owned(), name.clone());
         Self {
             wanted: names.iter().map(kept).collect(),
             seen: BTreeMap::new(),

@@ -5,6 +5,7 @@ use gleaner_protocol::GpuInfo;
 use gleaner_protocol::limits::bounded_reason;
 
 use super::Owner;
+use crate::gpu::GpuVerdict;
 
 impl Owner {
     /// Notes the GPU that may be used, or why there is none.
@@ -14,6 +15,14 @@ impl Owner {
             Err(trouble) => (None, Some(bounded_reason(trouble))),
         };
         self.lock().gpu = Some(GpuStanding { device, trouble, ..GpuStanding::default() });
+    }
+
+    /// Notes whether it may be used beside others.
+    pub(crate) fn note_gpu_verdict(&self, verdict: GpuVerdict) {
+        if let Some(gpu) = &mut self.lock().gpu {
+            gpu.held_back = verdict.held_back.map(bounded_reason);
+            gpu.seen = verdict.seen.map(bounded_reason);
+        }
     }
 
     /// Notes that a replica is computed on it.

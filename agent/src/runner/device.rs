@@ -14,7 +14,7 @@ pub(super) fn device_for(
     let Some(order) = gpu.filter(|_| task.is_alike_on_gpus()) else {
         return Ok((Device::Processor, None));
     };
-    let gpu = gleaner_kernels::gpu::Gpu::open(order.name.as_deref())
+    let gpu = gleaner_kernels::gpu::Gpu::open_beside(order.name.as_deref(), order.reserve_mib)
         .map_err(|error| ApplicationError::Work(error.into()))?;
     let name = gpu.name().to_owned();
     Ok((Device::Gpu(gpu), Some(name)))
@@ -40,6 +40,7 @@ pub(super) fn gpu_fault(error: &ApplicationError) -> Option<Fault> {
         GpuError::NoGpu { .. }
         | GpuError::NoneNamed { .. }
         | GpuError::Refused { .. }
+        | GpuError::Crowded { .. }
         | GpuError::Lost { .. }
         | GpuError::Hung { .. } => Fault::Device,
     })

@@ -86,6 +86,8 @@ pub(crate) struct ApplicationOrder {
 pub(crate) struct GpuOrder {
     /// A part of its name; the strongest kind that there is where not given.
     pub(crate) name: Option<String>,
+    /// Its free memory that stays free for others, in MiB.
+    pub(crate) reserve_mib: u64,
 }
 
 /// A replica of a command.

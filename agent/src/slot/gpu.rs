@@ -11,7 +11,7 @@ use tracing::{info, warn};
 use super::Workshop;
 use super::warm_runner::RunnerGone;
 use crate::limits::{GPU_OPEN_MS_MAX, GPU_SILENCE_MS_MAX};
-use crate::runner::{Fault, GpuOrder, Order, Reply};
+use crate::runner::{Fault, Order, Reply};
 
 /// Whether the replica that runs has the GPU.
 #[derive(Debug, Default)]
@@ -48,7 +48,7 @@ impl GpuUse {
             && shop.table.take_gpu(boottime(), slot, lease)
         {
             self.has = true;
-            order.gpu = Some(GpuOrder { name: shop.gpu_name.clone() });
+            order.gpu = Some(shop.gpu.clone());
         }
     }
 

@@ -15,7 +15,7 @@ use crate::checkpoints::Checkpoints;
 use crate::modules::Modules;
 use crate::owner::Owner;
 use crate::runner::sandbox::Confines;
-use crate::runner::{CommandLimits, StagedInput};
+use crate::runner::{CommandLimits, GpuOrder, StagedInput};
 use crate::slot_table::SlotTable;
 use crate::worker_watch::Alive;
 
@@ -39,8 +39,8 @@ pub(crate) struct Workshop {
     pub(crate) kernel_memory_mib: u32,
     /// Kernels that a GPU may compute, where there is one.
     pub(crate) kernels_on_gpu: Vec<KernelName>,
-    /// A part of that one's name.
-    pub(crate) gpu_name: Option<String>,
+    /// How a replica is given that one.
+    pub(crate) gpu: GpuOrder,
     /// Programs that may run, by the names that submitters use.
     pub(crate) commands: BTreeMap<String, PathBuf>,
     /// What confines them; none where nothing does.

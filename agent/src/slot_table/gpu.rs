@@ -4,9 +4,10 @@
 //! - One replica at a time has it.
 //! - Nothing has it that a render would freeze and not kill: a frozen process keeps the device's
 //!   memory.
-//! - Nothing has it that a render has booked, nor while what had it still dies.
+//! - Nothing has it that a render has booked, or that others use, nor while what had it still dies.
 
 use std::collections::VecDeque;
+use std::sync::MutexGuard;
 
 use gleaner_protocol::control::Lease;
 use gleaner_protocol::farm::Booked;
@@ -24,6 +25,8 @@ pub(super) struct Place {
     given: Gpus,
     /// A render has it.
     is_booked: bool,
+    /// Others use it, or it is not known whether they do.
+    is_used: bool,
     /// The slot whose runner had it, and dies.
     dies_in: Option<u32>,
     /// Something went wrong with it: it is left alone until then.
@@ -52,7 +55,19 @@ impl SlotTable {
     pub(crate) fn note_gpu(&self, is_left: bool) -> Vec<LeaseToken> {
         let mut inner = self.lock();
         inner.gpu.is_booked = !is_left;
-        let ended = if is_left { Vec::new() } else { inner.on_gpu() };
+        self.drive_off(inner, !is_left)
+    }
+
+    /// Notes whether others use it, or may, for all that is known. Where they do, what has it is
+    /// stopped and killed.
+    pub(crate) fn note_gpu_use(&self, is_used: bool) -> Vec<LeaseToken> {
+        let mut inner = self.lock();
+        inner.gpu.is_used = is_used;
+        self.drive_off(inner, is_used)
+    }
+
+    fn drive_off(&self, mut inner: MutexGuard<'_, Inner>, all: bool) -> Vec<LeaseToken> {
+        let ended = if all { inner.on_gpu() } else { Vec::new() };
         let doomed = inner.doom_all(&ended);
         drop(inner);
         if !doomed.is_empty() {
@@ -64,17 +79,26 @@ impl SlotTable {
         ended.into_iter().map(|(token, _)| token).collect()
     }
 
+    /// Whether a replica has it, or may come to have it as soon as it is known that nobody else does.
+    pub(crate) fn may_use_gpu(&self) -> bool {
+        let inner = self.lock();
+        let Place { given, is_booked, .. } = inner.gpu;
+        let has_room = inner.gate.slots().min(inner.allowed) > 0;
+        let is_used_here = inner.busy.iter().flatten().any(|busy| busy.has_gpu);
+        given != Gpus::Never && (is_used_here || (has_room && !is_booked))
+    }
+
     /// Gives it to the replica that runs in a slot, if it can be had.
     pub(crate) fn take_gpu(&self, now: Time, slot: u32, lease: &Lease) -> bool {
         let mut inner = self.lock();
         let token = lease.token;
-        let Place { given, is_booked, dies_in, rests_until, .. } = inner.gpu;
+        let Place { given, is_booked, is_used, dies_in, rests_until, .. } = inner.gpu;
         if inner.gpu.refused.contains(&lease.replica.workunit.job) {
             return false;
         }
         let is_free = dies_in.is_none() && inner.busy.iter().flatten().all(|busy| !busy.has_gpu);
         let rests = rests_until.is_some_and(|end| now < end);
-        if given == Gpus::Never || is_booked || rests || !is_free {
+        if given == Gpus::Never || is_booked || is_used || rests || !is_free {
             return false;
         }
         match &mut inner.busy[slot as usize] {
@@ -342,6 +366,42 @@ mod tests {
         sleepers[0].wait_until_killed();
         assert!(sleepers[1].is_alive());
         assert_eq!(table.note_gpu(false), [], "once");
+    }
+
+    #[test]
+    fn what_has_it_gives_way_to_others_and_nothing_has_it_until_they_are_gone() {
+        let (table, mut sleepers) = running(false);
+        table.give_gpu(Gpus::Idle);
+        assert_eq!(table.note_gpu_use(false), []);
+        assert!(table.take_gpu(at(5), 0, &lease(0)));
+        assert_eq!(table.note_gpu_use(true), [token(0)]);
+        sleepers[0].wait_until_killed();
+        assert!(sleepers[1].is_alive());
+        assert_eq!(table.note_gpu_use(true), [], "once");
+        table.remove_runner(0);
+        table.is_buried(0);
+        assert!(!table.take_gpu(at(6), 1, &lease(1)), "others use it");
+        assert_eq!(table.note_gpu(true), [], "which no booking says");
+        assert!(!table.take_gpu(at(6), 1, &lease(1)));
+        assert_eq!(table.note_gpu_use(false), []);
+        assert!(table.take_gpu(at(6), 1, &lease(1)));
+    }
+
+    #[test]
+    fn who_uses_it_matters_while_something_may_run_there() {
+        let (table, _sleepers) = running(false);
+        assert!(!table.may_use_gpu(), "its owner does not give it");
+        table.give_gpu(Gpus::Idle);
+        assert!(table.may_use_gpu());
+        assert!(table.take_gpu(at(5), 0, &lease(0)));
+        table.allow(boottime(), 0);
+        assert!(table.may_use_gpu(), "it is frozen with the device's memory");
+        table.leave_gpu(0, token(0));
+        assert!(!table.may_use_gpu());
+        table.allow(boottime(), 2);
+        assert!(table.may_use_gpu());
+        table.note_gpu(false);
+        assert!(!table.may_use_gpu(), "a render has it");
     }
 
     #[test]

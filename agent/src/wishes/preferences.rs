@@ -1,13 +1,16 @@
 //! What an owner can wish, as it stands in the configuration.
 
+use std::path::PathBuf;
+
 use gleaner_protocol::Hours;
 use gleaner_protocol::farm::Booked;
+use gleaner_protocol::limits::MEMORY_MIB_MAX;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::limits::{
-    GPU_NAME_BYTES_MAX, PAUSING_PROGRAMS_MAX, PROGRAM_NAME_BYTES_MAX, USER_AWAY_MIN_MAX,
-    WEEK_SPANS_MAX,
+    COMM_BYTES, GPU_BESIDE_MAX, GPU_NAME_BYTES_MAX, GPU_RESERVE_MIB, PAUSING_PROGRAMS_MAX,
+    PROGRAM_NAME_BYTES_MAX, USER_AWAY_MIN_MAX, WEEK_SPANS_MAX,
 };
 
 /// The owner's wishes. Where nothing is said, an idle host may be used at any time.
@@ -34,11 +37,37 @@ pub struct Preferences {
     pub gpus: Gpus,
     /// A part of the name of the one that may be; the strongest kind that there is where not given.
     pub gpu_name: Option<String>,
+    /// Its free memory that stays free for others, in MiB.
+    pub gpu_reserve_mib: u64,
+    /// Programs that may have it open meanwhile, by their names in `ps`.
+    pub gpu_beside: Vec<String>,
+    /// NVIDIA's library that tells who else has it open; where the system has it if not given.
+    pub nvml_library: Option<PathBuf>,
     /// Whether to give way to whatever runs unannounced.
     pub give_way: bool,
     /// How long a replica that is in the way is kept frozen before it is ended, in seconds.
     pub keep_frozen_s: u64,
 }
+
+/// What shows a desktop: some of these have its GPU open at all times.
+const DESKTOPS: [&str; 16] = [
+    "Xorg",
+    "Xwayland",
+    "gnome-shell",
+    "mutter-x11-frames",
+    "kwin_x11",
+    "kwin_wayland",
+    "plasmashell",
+    "cinnamon",
+    "xfwm4",
+    "marco",
+    "picom",
+    "sway",
+    "Hyprland",
+    "weston",
+    "labwc",
+    "cosmic-comp",
+];
 
 /// When GPUs may be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -47,9 +76,9 @@ pub enum Gpus {
     /// Never.
     #[default]
     Never,
-    /// While no render may use them.
+    /// While no render may use them, and nobody else does.
     Idle,
-    /// While no render has booked one.
+    /// While no render has booked one, beside others.
     Always,
 }
 
@@ -77,6 +106,9 @@ impl Default for Preferences {
             pause_for: Vec::new(),
             gpus: Gpus::Never,
             gpu_name: None,
+            gpu_reserve_mib: GPU_RESERVE_MIB,
+            gpu_beside: DESKTOPS.map(str::to_owned).to_vec(),
+            nvml_library: None,
             give_way: true,
             keep_frozen_s: 30,
         }
@@ -89,10 +121,11 @@ impl Preferences {
     /// # Errors
     /// The first that cannot be used, with what is expected.
     pub fn check(&self) -> Result<(), PreferenceError> {
-        let Self { user_away_min, temperature_c_max, keep_frozen_s, .. } = self;
+        let Self { user_away_min, temperature_c_max, gpu_reserve_mib, keep_frozen_s, .. } = self;
         for (key, value, max) in [
             ("user_away_min", u64::from(*user_away_min), u64::from(USER_AWAY_MIN_MAX)),
             ("temperature_c_max", u64::from(*temperature_c_max), 150),
+            ("gpu_reserve_mib", *gpu_reserve_mib, u64::from(MEMORY_MIB_MAX)),
             ("keep_frozen_s", *keep_frozen_s, 86_400),
         ] {
             if value > max {
@@ -117,21 +150,13 @@ impl Preferences {
             let expected = format!("a part of a GPU's name, 1 to {GPU_NAME_BYTES_MAX} bytes");
             return Err(PreferenceError { key: "gpu_name", value: format!("{name:?}"), expected });
         }
-        if self.pause_for.len() > PAUSING_PROGRAMS_MAX {
-            let expected = format!("at most {PAUSING_PROGRAMS_MAX} names");
-            let value = format!("a list of {}", self.pause_for.len());
-            return Err(PreferenceError { key: "pause_for", value, expected });
+        if let Some(library) = self.nvml_library.as_ref().filter(|path| !path.is_absolute()) {
+            let value = format!("{:?}", library.display());
+            let expected = "a whole path, as /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1".into();
+            return Err(PreferenceError { key: "nvml_library", value, expected });
         }
-        for name in &self.pause_for {
-            if name.is_empty() || name.len() > PROGRAM_NAME_BYTES_MAX || name.contains('/') {
-                let expected = format!(
-                    "the name of a program without its folder, 1 to {PROGRAM_NAME_BYTES_MAX} bytes"
-                );
-                let value = format!("{name:?}");
-                return Err(PreferenceError { key: "pause_for", value, expected });
-            }
-        }
-        Ok(())
+        check_programs("pause_for", &self.pause_for, PAUSING_PROGRAMS_MAX)?;
+        check_programs("gpu_beside", &self.gpu_beside, GPU_BESIDE_MAX)
     }
 
     /// The hours, where they are limited.
@@ -142,6 +167,33 @@ impl Preferences {
         // What was not checked allows nothing.
         let none = || Hours::parse([]).expect("no span is wrong");
         Some(Hours::parse(self.hours.iter().map(String::as_str)).unwrap_or_else(|_| none()))
+    }
+}
+
+/// What the kernel keeps of a program's name.
+pub(crate) fn cut_to_comm(name: &str) -> &str {
+    &name[..name.floor_char_boundary(COMM_BYTES)]
+}
+
+/// Checks names of programs.
+fn check_programs(key: &'static str, names: &[String], most: usize) -> Result<(), PreferenceError> {
+    if names.len() > most {
+        let (value, expected) =
+            (format!("a list of {}", names.len()), format!("at most {most} names"));
+        return Err(PreferenceError { key, value, expected });
+    }
+    let is_wrong = |name: &&String| {
+        name.is_empty() || name.len() > PROGRAM_NAME_BYTES_MAX || name.contains('/')
+    };
+    match names.iter().find(is_wrong) {
+        None => Ok(()),
+        Some(name) => Err(PreferenceError {
+            key,
+            value: format!("{name:?}"),
+            expected: format!(
+                "the name of a program without its folder, 1 to {PROGRAM_NAME_BYTES_MAX} bytes"
+            ),
+        }),
     }
 }
 

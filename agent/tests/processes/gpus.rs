@@ -25,6 +25,7 @@ pub(crate) const STORIES: &[Story] = &[
     ("what_is_compared_by_its_bytes_or_jumps_is_none_of_a_gpus", what_is_none_of_a_gpus),
     ("where_its_owner_gives_no_gpu_no_driver_is_loaded", no_driver_is_loaded),
     ("a_gpu_that_is_not_there_is_done_without", a_gpu_that_is_not_there_is_done_without),
+    ("a_gpu_whose_memory_its_owner_keeps_for_others_is_theirs", its_memory_is_for_others),
     ("a_picture_begins_again_on_the_processor_where_its_gpu_is_gone", its_gpu_is_gone),
     ("a_picture_begins_again_on_the_processor_where_its_driver_crashes", its_driver_crashes),
     ("a_picture_begins_again_on_the_processor_where_its_driver_hangs", its_driver_hangs),
@@ -103,6 +104,9 @@ fn a_picture_is_computed_on_the_gpu() {
         let gpu = hello.host.capabilities.gpu.expect("it has one");
         assert!(gpu.name.contains("llvmpipe") && gpu.kind == GpuKind::Software, "{gpu}");
         assert!(gpu.memory_mib > 0 && !gpu.driver.is_empty(), "{gpu}");
+        assert!(gpu.texture_side_max >= 2_048 && gpu.buffer_mib_max >= 256, "{gpu:?}");
+        // What is only software is on no bus.
+        assert_eq!(gpu.pci, None);
         assert_eq!(counts(&folders), (0, 0));
         let on_gpu = made(&mut session, picture(&broker, &folders, Comparison::Tolerance)).await;
         assert_eq!(counts(&folders), (1, 0));
@@ -164,6 +168,23 @@ fn a_gpu_that_is_not_there_is_done_without() {
         let tolerant = made(&mut session, picture(&broker, &folders, Comparison::Tolerance)).await;
         assert_eq!(tolerant, of_processors(&mut session, &broker, &folders).await);
         assert_eq!(counts(&folders), (0, 0));
+    });
+}
+
+fn its_memory_is_for_others() {
+    block_on(async {
+        let folders = Folders::new();
+        let mut broker = Broker::start().await;
+        let mut config = giving(&folders, &broker, 1);
+        config.preferences.gpu_reserve_mib = 1 << 24;
+        let _agent = AgentThread::start(config);
+        let (mut session, hello) = broker.welcome().await;
+        assert!(hello.host.capabilities.gpu.is_some());
+        let tolerant = made(&mut session, picture(&broker, &folders, Comparison::Tolerance)).await;
+        assert_eq!(counts(&folders), (0, 1));
+        let trouble = standing(&folders).and_then(|gpu| gpu.trouble).expect("it has no room");
+        assert!(trouble.contains("16777216 MiB are kept for others"), "{trouble}");
+        assert_eq!(tolerant, of_processors(&mut session, &broker, &folders).await);
     });
 }
 

@@ -40,7 +40,7 @@ pub use booking_name::booking_of;
 pub use digest::{Digest, DigestParseError};
 pub use epoch::Epoch;
 pub use error_chain::error_chain;
-pub use gpu::{GpuInfo, GpuKind};
+pub use gpu::{GpuInfo, GpuKind, PciAddress, PciAddressError};
 pub use host::{Capabilities, HostInfo, Origin};
 pub use hours::{Hours, HoursError, LocalTime};
 pub use ids::{

@@ -1,13 +1,9 @@
 //! What a GPU is, in words and numbers.
 
 use gleaner_protocol::{GpuInfo, GpuKind};
-use wgpu::hal::api::Vulkan;
 use wgpu::{Adapter, DeviceType};
 
-const MIB: u64 = 1 << 20;
-
-/// Vulkan's mark of memory that is the device's own.
-const DEVICE_LOCAL: u32 = 1;
+use super::memory::{MIB, Memory};
 
 /// What is known of one before it is opened.
 pub(super) fn about(adapter: &Adapter) -> GpuInfo {
@@ -24,20 +20,15 @@ pub(super) fn about(adapter: &Adapter) -> GpuInfo {
         DeviceType::Cpu => GpuKind::Software,
         DeviceType::Other => GpuKind::Other,
     };
-    GpuInfo { name: info.name, driver, kind, memory_mib: memory_mib(adapter) }.made_plain()
-}
-
-/// The largest part of its own memory: others are windows into it.
-#[expect(unsafe_code, reason = "the library does not tell it itself")]
-fn memory_mib(adapter: &Adapter) -> u64 {
-    // SAFETY: nothing of what is reached is destroyed, and all of it lives as long as the guard;
-    // asked is what every device answers.
-    let memory = unsafe {
-        let Some(adapter) = adapter.as_hal::<Vulkan>() else { return 0 };
-        let instance = adapter.shared_instance().raw_instance();
-        instance.get_physical_device_memory_properties(adapter.raw_physical_device())
-    };
-    let own = memory.memory_heaps_as_slice().iter();
-    let own = own.filter(|heap| heap.flags.as_raw() & DEVICE_LOCAL != 0);
-    own.map(|heap| heap.size / MIB).max().unwrap_or(0)
+    let limits = adapter.limits();
+    GpuInfo {
+        name: info.name,
+        driver,
+        kind,
+        memory_mib: Memory::of(adapter).own_bytes / MIB,
+        texture_side_max: limits.max_texture_dimension_3d,
+        buffer_mib_max: limits.max_buffer_size / MIB,
+        pci: info.device_pci_bus_id.parse().ok(),
+    }
+    .made_plain()
 }

@@ -43,6 +43,20 @@ pub enum GpuError {
         /// What memory was asked for.
         what: String,
     },
+    /// Too much of its memory is in use, or kept for others.
+    #[error(
+        "{device} has {free_mib} MiB of memory free{}, too little to compute there: end what else \
+         uses it, or compute on the processor",
+        kept(*.reserve_mib)
+    )]
+    Crowded {
+        /// Its name.
+        device: String,
+        /// What is free of its memory, in MiB.
+        free_mib: u64,
+        /// What of that is left to others, in MiB.
+        reserve_mib: u64,
+    },
     /// It went away.
     #[error(
         "{device} was lost{}: look into the system's log, and try again when it is back, or \
@@ -109,6 +123,13 @@ fn besides(software: &[String]) -> String {
     match software {
         [] => String::new(),
         names => format!(", only software, which has to be named ({})", names.join(", ")),
+    }
+}
+
+fn kept(reserve_mib: u64) -> String {
+    match reserve_mib {
+        0 => String::new(),
+        mib => format!(", of which {mib} MiB are kept for others"),
     }
 }
 

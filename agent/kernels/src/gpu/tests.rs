@@ -14,9 +14,28 @@ pub(crate) fn open() -> Arc<Gpu> {
     gpu.expect("the package mesa-vulkan-drivers is installed, which tests/run does")
 }
 
+/// One that others leave so many bytes of for data.
+pub(crate) fn with_room(bytes: usize) -> Gpu {
+    let adapter = chosen(Some("llvmpipe")).expect("as above");
+    Gpu::ready(&adapter, about(&adapter), bytes).expect("it opens")
+}
+
 fn buffer(gpu: &Gpu, bytes: usize) -> Result<Buffer, GpuError> {
     let usage = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
     gpu.checked("a test", || Ok(gpu.buffer("test", bytes, usage)))
+}
+
+#[test]
+fn a_look_says_what_is_opened() {
+    assert_eq!(Gpu::look(Some("llvmpipe")).as_ref(), Ok(software().info()));
+    assert!(matches!(Gpu::look(Some("Voodoo")), Err(GpuError::NoneNamed { .. })));
+}
+
+#[test]
+fn what_is_kept_for_others_is_not_taken() {
+    let error = Gpu::open_beside(Some("llvmpipe"), 1 << 24).expect_err("nobody has that much");
+    let told = error.to_string();
+    assert!(told.contains("llvmpipe") && told.contains("are kept for others"), "{told}");
 }
 
 #[test]

@@ -27,9 +27,10 @@ impl Budget {
     pub(super) fn of(gpu: &Gpu) -> Self {
         let bound = gpu.device().limits().max_storage_buffer_binding_size;
         let bound = usize::try_from(bound).unwrap_or(usize::MAX);
+        let room = gpu.data_bytes_max();
         Self {
-            slab_bytes: DEVICE_SLAB_BYTES_MAX.min(bound),
-            matrix_bytes: DEVICE_MATRIX_BYTES_MAX,
+            slab_bytes: DEVICE_SLAB_BYTES_MAX.min(bound).min(room),
+            matrix_bytes: DEVICE_MATRIX_BYTES_MAX.min(room),
             tiles: DEVICE_PRODUCT_TILES_MAX,
         }
     }

@@ -6,7 +6,7 @@ use super::DevicePcaPlan;
 use super::fixed::Fixed;
 use super::layout::{Budget, Layout, Tile};
 use super::multiplier::{Depths, Multiplier, Place, Rows, TILE_SUMS};
-use crate::gpu::tests::{open, software};
+use crate::gpu::tests::{open, software, with_room};
 use crate::gpu::{Gpu, GpuError};
 use crate::limits::{DEVICE_PRODUCT_DEPTH, DEVICE_PRODUCT_TILE, DEVICE_STAGING_BYTES};
 use crate::pca::tests::{assert_principal, data, done, dot, pca};
@@ -343,6 +343,13 @@ fn a_device_is_asked_for_no_more_than_it_binds() {
         assert!(layout.lines(0).1 * 8 <= DEVICE_STAGING_BYTES);
         assert!(held <= budget.matrix_bytes.max(budget.slab_bytes), "{layout:?}");
     }
+}
+
+#[test]
+fn a_device_is_asked_for_no_more_than_others_leave() {
+    let (all, some) = (Budget::of(&software()), Budget::of(&with_room(50 << 20)));
+    assert!(all.slab_bytes > 50 << 20);
+    assert_eq!((some.slab_bytes, some.matrix_bytes), (50 << 20, 50 << 20));
 }
 
 /// Waves along a side, each at right angles to the others and of length one; all but the first are

@@ -127,7 +127,7 @@ impl Caster {
     pub fn brick_max(gpu: &Gpu, voxels: &Voxels) -> (usize, usize) {
         let side = gpu.device().limits().max_texture_dimension_3d;
         let side = usize::try_from(side).unwrap_or(usize::MAX).min(DEVICE_SIDE_MAX);
-        (side, DEVICE_BRICK_BYTES_MAX / voxel_bytes(voxels))
+        (side, DEVICE_BRICK_BYTES_MAX.min(gpu.data_bytes_max()) / voxel_bytes(voxels))
     }
 
     /// Tiles that are cast at once, at most.

@@ -7,7 +7,7 @@ use super::super::tests::{
 };
 use super::super::{Camera, Look, Projection, Scene};
 use super::{Caster, DeviceFramePlan, DeviceScenePlan, bricks};
-use crate::gpu::tests::{open, software};
+use crate::gpu::tests::{open, software, with_room};
 use crate::gpu::{Gpu, GpuError};
 use crate::image::Image;
 use crate::limits::{DEVICE_RAY_SAMPLES, DEVICE_TILES_MAX, TILE};
@@ -167,6 +167,16 @@ fn who_takes_a_picture_on_a_device_stops_when_asked() {
     });
     let Ok(Outcome::Stopped { done, units: of }) = outcome else { panic!("it went on") };
     assert!(done < units && of == units, "{done} of {units}");
+}
+
+#[test]
+fn a_brick_is_no_larger_than_there_is_room_for() {
+    let gpu = with_room(1 << 20);
+    for (voxels, bytes) in
+        [(Voxels::U8(Vec::new()), 1), (Voxels::U16(Vec::new()), 2), (Voxels::F32(Vec::new()), 4)]
+    {
+        assert_eq!(Caster::brick_max(&gpu, &voxels).1 * bytes, 1 << 20);
+    }
 }
 
 #[test]
