@@ -90,7 +90,7 @@ struct SampleArgs {
 enum DeviceKind {
     /// The processor.
     Cpu,
-    /// A GPU with a Vulkan driver; for `volume` and `pca`.
+    /// A GPU with a Vulkan driver; for `volume`, `pca` and `npairs`.
     Gpu,
 }
 
@@ -217,9 +217,9 @@ impl How {
                 let others = Application::ALL.into_iter().filter(|one| one.is_for_gpus());
                 let others: Vec<&str> = others.map(Application::name).collect();
                 format!(
-                    "{} is computed on the processor only, unlike {}: leave --device out",
+                    "{} is computed on the processor only, other than {}: leave --device out",
                     kernel.name(),
-                    others.join(" and ")
+                    others.join(", ")
                 )
             }
             DeviceKind::Gpu if !cfg!(feature = "gpu") => {

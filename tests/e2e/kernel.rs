@@ -202,7 +202,7 @@ fn a_device_that_is_none_for_a_kernel_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     kernel(folder.path(), &["sample", "pca"]).ok();
     let said = |arguments: &[&str]| kernel(folder.path(), arguments);
-    let words = ["isosurface is computed on the processor only, unlike volume and pca"];
+    let words = ["isosurface is computed on the processor only, other than volume, pca, npairs"];
     said(&["run", "isosurface", "pca.toml", "--device", "gpu"]).refused(2, &words);
     let words = ["--adapter names a GPU", "--device gpu"];
     said(&["run", "pca", "pca.toml", "--adapter", "nvidia"]).refused(2, &words);
@@ -280,26 +280,41 @@ mod gpu {
     }
 
     #[test]
-    fn a_gpu_finds_the_components_that_the_processor_finds() {
+    fn a_gpu_finds_what_the_processor_finds() {
         let _turn = Turn::shared();
-        let folder = tempfile::tempdir().expect("a folder");
-        kernel(folder.path(), &["sample", "pca"]).ok();
-        let files = ["variances.csv", "scores.csv", "components.csv"];
-        let read = || files.map(|file| numbers(&folder.path().join(file)));
-        kernel(folder.path(), &["run", "pca", "pca.toml"]).ok();
-        let ours = read();
-        files.iter().for_each(|file| fs::remove_file(folder.path().join(file)).expect("removed"));
-        let said = on_gpu(folder.path(), "pca", &software(), &["--adapter", "llvmpipe"]).ok();
-        assert!(said.contains("found by llvmpipe"), "{said}");
-        for (ours, theirs) in ours.iter().zip(&read()) {
-            assert!(ours.len() == theirs.len() && !ours.is_empty());
-            for column in 0..ours[0].len() {
-                let largest = ours.iter().fold(0.0_f64, |most, line| most.max(line[column].abs()));
-                for (ours, theirs) in ours.iter().zip(theirs) {
-                    let apart = (ours[column] - theirs[column]).abs();
-                    // What votes over tables tolerate.
-                    assert!(apart <= 1e-6 * largest, "{ours:?} {theirs:?}");
-                }
+        let pca = &["variances.csv", "scores.csv", "components.csv"][..];
+        for (name, files, says) in [
+            ("pca", pca, "found by llvmpipe"),
+            ("npairs", &["npairs.csv"], "multiplied by llvmpipe"),
+        ] {
+            let folder = tempfile::tempdir().expect("a folder");
+            kernel(folder.path(), &["sample", name]).ok();
+            let spec = format!("{name}.toml");
+            let text = fs::read_to_string(folder.path().join(&spec)).expect("a specification");
+            let fewer = text.replace("[1, 2, 4, 8]", "[2, 5]").replace("splits = 50", "splits = 5");
+            fs::write(folder.path().join(&spec), fewer).expect("written");
+            let read =
+                || files.iter().map(|file| numbers(&folder.path().join(file))).collect::<Vec<_>>();
+            kernel(folder.path(), &["run", name, &spec]).ok();
+            let ours = read();
+            let remove = |file: &&str| fs::remove_file(folder.path().join(file)).expect("removed");
+            files.iter().for_each(remove);
+            let said = on_gpu(folder.path(), name, &software(), &["--adapter", "llvmpipe"]).ok();
+            assert!(said.contains(says), "{said}");
+            for (ours, theirs) in ours.iter().zip(&read()) {
+                assert_near(ours, theirs);
+            }
+        }
+    }
+
+    /// Asserts what votes over tables tolerate.
+    fn assert_near(ours: &[Vec<f64>], theirs: &[Vec<f64>]) {
+        assert!(ours.len() == theirs.len() && !ours.is_empty());
+        for column in 0..ours[0].len() {
+            let largest = ours.iter().fold(0.0_f64, |most, line| most.max(line[column].abs()));
+            for (ours, theirs) in ours.iter().zip(theirs) {
+                let apart = (ours[column] - theirs[column]).abs();
+                assert!(apart <= 1e-6 * largest, "{ours:?} {theirs:?}");
             }
         }
     }

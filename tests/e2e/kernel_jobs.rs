@@ -154,7 +154,7 @@ async fn what_is_fetched_of_a_job_that_is_not_done_says_what_it_lacks() {
 /// Of two hosts one computes on a GPU that is only software, which `tests/run` installs.
 #[cfg(feature = "gpu")]
 #[tokio::test]
-async fn a_host_with_a_gpu_and_one_without_vote_on_one_picture() {
+async fn hosts_with_a_gpu_and_without_vote_on_one_output() {
     let mut cluster = Plan::new().desktops(1).start().await;
     let file = path(&cluster, "gpu.toml");
     let wishes = "[preferences]\ngpus = \"idle\"\ngpu_name = \"llvmpipe\"\n";
@@ -168,12 +168,13 @@ async fn a_host_with_a_gpu_and_one_without_vote_on_one_picture() {
     let said = cluster.cli(&["hosts"]).ok();
     assert!(said.contains("llvmpipe") && said.contains("(software, "), "{said}");
 
-    let folder = sample(&cluster, "volume");
-    let spec = format!("{folder}/volume.toml");
-    for picture in ["volume.png", "volume.exr"] {
+    let outputs = [("volume", "volume.png"), ("volume", "volume.exr"), ("pca", ""), ("npairs", "")];
+    for (kernel, picture) in outputs {
+        let spec = format!("{}/{kernel}.toml", sample(&cluster, kernel));
         let text = fs::read_to_string(&spec).expect("a specification");
-        fs::write(&spec, text.replace("volume.png", picture)).expect("written");
-        let submit = ["submit", "volume", &spec, "--replication", "2", "--quorum", "2"];
+        let text = text.replace("volume.png", picture).replace("[1, 2, 4, 8]", "[2]");
+        fs::write(&spec, text.replace("splits = 50", "splits = 5")).expect("written");
+        let submit = ["submit", kernel, &spec, "--replication", "2", "--quorum", "2"];
         let id = cluster.cli(&submit).ok();
         let id = id.trim_end();
         cluster.cli(&["wait", id, "--timeout", "60"]).ok();
@@ -184,10 +185,10 @@ async fn a_host_with_a_gpu_and_one_without_vote_on_one_picture() {
     let run_dir = path(&cluster, "with-gpu/run");
     let status = ["agent", "status", "--run-dir", &run_dir];
     let said = cluster.cli(&status).ok();
-    assert!(said.contains("2 replicas were computed on llvmpipe"), "{said}");
+    assert!(said.contains("4 replicas were computed on llvmpipe"), "{said}");
     let status: Standing = cluster.cli(&[&status[..], &["--format", "json"]].concat()).json();
     let gpu = status.gpu.expect("its owner gives one");
-    assert_eq!((gpu.begun, gpu.failed, gpu.trouble), (2, 0, None));
+    assert_eq!((gpu.begun, gpu.failed, gpu.trouble), (4, 0, None));
 }
 
 /// A job whose specification has this digest.

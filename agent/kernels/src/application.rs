@@ -222,17 +222,12 @@ impl Application {
         }
     }
 
-    /// Whether any job of it may be computed on GPUs: on them it gives what it gives on processors,
-    /// within what [votes](gleaner_protocol::job::Comparison::Tolerance) tolerate.
-    #[must_use]
-    pub const fn is_alike_on_gpus(self) -> bool {
-        matches!(self, Self::Volume)
-    }
-
-    /// Whether it can be computed on GPUs.
+    /// Whether it can be computed on GPUs: on them it gives what it gives on processors, within what
+    /// [votes](gleaner_protocol::job::Comparison::Tolerance) tolerate, but for a task
+    /// [that says otherwise](Task::is_alike_on_gpus).
     #[must_use]
     pub const fn is_for_gpus(self) -> bool {
-        matches!(self, Self::Volume | Self::Pca)
+        matches!(self, Self::Volume | Self::Pca | Self::Npairs)
     }
 
     /// A commented specification with every key there is; it works with the [`sample()`] data.
@@ -276,7 +271,8 @@ impl Task {
     pub fn is_alike_on_gpus(&self) -> bool {
         match &self.spec {
             Spec::Volume(spec) => !spec.has_jump(),
-            Spec::Isosurface(_) | Spec::Pca(_) | Spec::Npairs(_) => false,
+            Spec::Pca(_) | Spec::Npairs(_) => true,
+            Spec::Isosurface(_) => false,
         }
     }
 

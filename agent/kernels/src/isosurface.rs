@@ -16,6 +16,7 @@
 mod cases;
 mod extract;
 mod gltf_file;
+mod inside;
 mod mesh;
 mod ply_file;
 

@@ -34,6 +34,8 @@ pub(crate) const THROUGH_MIN: f32 = 1.0 / 512.0;
 pub(crate) const TILE: usize = 8;
 /// Parts that put one picture together.
 pub(crate) const PARTS_MAX: usize = 4096;
+/// Cells along x that are passed over in one go where no surface goes through them: a few registers.
+pub(crate) const CELL_RUN: usize = 32;
 /// Vertices of one mesh: PLY numbers them with a sign.
 pub(crate) const MESH_VERTICES_MAX: u32 = 1 << 28;
 /// Rows and columns of a block of sums of squares and products.

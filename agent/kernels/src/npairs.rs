@@ -12,6 +12,10 @@
 //! the distance from its mean. With r the correlation of two maps, scaled to spread by one each,
 //! their sum over √2 has the noise √(1 − r), which is what the reproducible map is measured in.
 //!
+//! Where there are many scans, most of the work is their products with each other, voxel by voxel.
+//! A GPU adds them up as exactly as for principal components, so that figures and maps differ from
+//! those of a processor about as another processor's do; all else is the processor's.
+//!
 //! Source: Strother, Anderson, Hansen, Kjems, Kustra, Sidtis, Frutiger, Muley, LaConte,
 //! Rottenberg: The Quantitative Evaluation of Functional Neuroimaging Experiments: The NPAIRS Data
 //! Analysis Framework, 2002. Other than there, variates of halves are matched by the classes that
@@ -20,6 +24,7 @@
 mod canonical;
 mod design;
 mod figures;
+mod gram;
 mod plan;
 mod splits;
 mod synthetic;

@@ -32,6 +32,8 @@ mod plan;
 mod tests;
 
 #[cfg(feature = "gpu")]
+pub(crate) use device::DeviceGram;
+#[cfg(feature = "gpu")]
 pub use device::DevicePcaPlan;
 pub(crate) use eigen::largest;
 pub use error::PcaError;

@@ -67,6 +67,25 @@ impl Stretch {
         }
         Self { kind: lengths.len(), end: u64::MAX }
     }
+
+    /// As [`Self::of`], where some phases have stretches of their own: `own` knows that of a unit,
+    /// counted from the beginning of its phase.
+    pub(crate) fn within(
+        unit: u64,
+        lengths: &[usize],
+        own: impl FnOnce(usize, u64) -> Option<Self>,
+    ) -> Self {
+        let phase = Self::of(unit, lengths);
+        let length = lengths.get(phase.kind).map_or(0, |length| *length as u64);
+        let begin = phase.end.saturating_sub(length);
+        match own(phase.kind, unit.saturating_sub(begin)) {
+            Some(Self { kind, end }) => {
+                let end = begin.saturating_add(end).min(phase.end);
+                Self { kind: lengths.len() + kind, end }
+            }
+            None => phase,
+        }
+    }
 }
 
 /// One workunit's work, as units that are done in order.
@@ -257,6 +276,19 @@ mod tests {
         assert_eq!(of(1..9), [(0, 1..3), (2, 0..2), (3, 0..4)]);
         assert_eq!(of(3..5), [(2, 0..2)]);
         assert_eq!(of(7..8), [(3, 2..3)]);
+    }
+
+    #[test]
+    fn a_phase_may_have_stretches_of_its_own() {
+        let lengths = [3, 10, 2];
+        let own = |phase: usize, unit: u64| {
+            (phase == 1).then_some(Stretch { kind: 7, end: if unit < 4 { 4 } else { u64::MAX } })
+        };
+        let of = |unit| Stretch::within(unit, &lengths, own);
+        assert_eq!(of(2), Stretch { kind: 0, end: 3 });
+        assert_eq!(of(3), Stretch { kind: 10, end: 7 });
+        assert_eq!(of(7), Stretch { kind: 10, end: 13 });
+        assert_eq!(of(13), Stretch { kind: 2, end: 15 });
     }
 
     /// Units of two kinds by turns, of 10 us and of 1 ms.

@@ -17,9 +17,13 @@ mod volume;
 
 use std::num::NonZero;
 use std::path::Path;
+#[cfg(feature = "gpu")]
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+#[cfg(feature = "gpu")]
+use gleaner_kernels::gpu::Gpu;
 use gleaner_kernels::{Outcome, Pace, Plan, Preempt, Threads, run};
 use gleaner_protocol::boottime;
 use rustix::time::{ClockId, clock_gettime};
@@ -78,6 +82,20 @@ fn median_ms<T>(runs: usize, clock: ClockId, prepare: &dyn Fn() -> T, work: &dyn
     times[times.len() / 2].as_secs_f64() * 1e3
 }
 
+/// The strongest GPU, or llvmpipe where there is none, and whether it is more than software.
+#[cfg(feature = "gpu")]
+fn gpu(kernel: &str) -> Option<(Arc<Gpu>, bool)> {
+    let real = Gpu::open(None);
+    let is_real = real.is_ok();
+    match real.or_else(|_| Gpu::open(Some("llvmpipe"))) {
+        Ok(gpu) => Some((gpu, is_real)),
+        Err(error) => {
+            println!("{kernel} on a GPU: not measured: {error}");
+            None
+        }
+    }
+}
+
 /// Runs a plan to its end.
 fn done<P: Plan>(plan: Box<P>) -> P::Output {
     let outcome = run(plan, &Preempt::new(), &mut Pace::new(), boottime, &mut |_| ());
@@ -106,6 +124,8 @@ fn main() {
     }
     if wanted("npairs") {
         npairs::bench();
+        #[cfg(feature = "gpu")]
+        npairs::bench_on_gpu();
     }
     if wanted("isosurface") {
         surface::bench();

@@ -2,8 +2,6 @@
 //! as many as a series of brain scans has, or, where it is only software, of a few.
 
 #[cfg(feature = "gpu")]
-use gleaner_kernels::gpu::Gpu;
-#[cfg(feature = "gpu")]
 use gleaner_kernels::pca::DevicePcaPlan;
 use gleaner_kernels::pca::{Matrix, PcaPlan};
 
@@ -42,15 +40,8 @@ pub(super) fn bench() {
 /// On the strongest GPU, or on llvmpipe where there is none.
 #[cfg(feature = "gpu")]
 pub(super) fn bench_on_gpu() {
-    let real = Gpu::open(None);
-    let sizes = if real.is_ok() { &[(8000, 4000), (120, 107_520)][..] } else { &[(400, 200)] };
-    let gpu = match real.or_else(|_| Gpu::open(Some("llvmpipe"))) {
-        Ok(gpu) => gpu,
-        Err(error) => {
-            println!("pca on a GPU: not measured: {error}");
-            return;
-        }
-    };
+    let Some((gpu, is_real)) = super::gpu("pca") else { return };
+    let sizes = if is_real { &[(8000, 4000), (120, 107_520)][..] } else { &[(400, 200)] };
     for (rows, columns) in sizes {
         let data = data(*rows, *columns, around_100);
         let size = format!("{rows} x {columns}, {COMPONENTS} components");

@@ -59,7 +59,7 @@ impl PcaSpec {
             PcaError::Range(_) => ApplicationError::data(&path, error),
             PcaError::NoConvergence => ApplicationError::work(error),
             #[cfg(feature = "gpu")]
-            PcaError::Device(_) => ApplicationError::work(error),
+            PcaError::Device(error) => ApplicationError::work(error),
             error => ApplicationError::value(error),
         };
         let pca = match stages.control.device.clone() {

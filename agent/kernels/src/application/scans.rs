@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use super::files::{check_distinct, check_name, series_file};
-use super::{ApplicationError, Inputs, Product, Stages, table};
+use super::{ApplicationError, Device, Inputs, Product, Stages, table};
 use crate::limits::{COMPONENT_COUNTS_MAX, SPLITS_MAX};
 use crate::npairs::{Design, Npairs, NpairsError, NpairsPlan};
 use crate::pca::Matrix;
@@ -89,22 +89,30 @@ impl NpairsSpec {
         let design = design(&labels).map_err(|error| ApplicationError::data(&path, error))?;
         let path = stages.input(&self.scans);
         let series = read_series(&path).map_err(|error| ApplicationError::data(&path, error))?;
-        let refused = |error: NpairsError| ApplicationError::data(&path, error);
+        let told = |error| match error {
+            NpairsError::NoConvergence => ApplicationError::work(error),
+            #[cfg(feature = "gpu")]
+            NpairsError::Device(error) => ApplicationError::work(error),
+            error => ApplicationError::data(&path, error),
+        };
         let counts = &self.components;
-        NpairsPlan::check(series.data(), &design, counts, self.splits, self.seed)
-            .map_err(refused)?;
+        NpairsPlan::check(series.data(), &design, counts, self.splits, self.seed).map_err(told)?;
         // The largest first: where it cannot be done, nothing was done in vain.
         let mut order: Vec<usize> = (0..counts.len()).collect();
         order.sort_by_key(|at| Reverse(counts[*at]));
         let mut done: BTreeMap<usize, (Npairs, Option<Product>)> = BTreeMap::new();
         for (turn, at) in order.into_iter().enumerate() {
-            let (count, data) = (counts[at], series.data().clone());
-            let plan = NpairsPlan::new(data, design.clone(), count, self.splits, self.seed)
-                .map_err(refused)?;
+            let (count, data, design) = (counts[at], series.data().clone(), design.clone());
+            let plan = match stages.control.device.clone() {
+                Device::Processor => NpairsPlan::new(data, design, count, self.splits, self.seed),
+                #[cfg(feature = "gpu")]
+                Device::Gpu(gpu) => {
+                    NpairsPlan::on_device(gpu, data, design, count, self.splits, self.seed)
+                }
+            };
+            let plan = plan.map_err(told)?;
             let stage = format!("{count} components ({} of {})", turn + 1, counts.len());
-            let mut npairs = stages.perform_or(&stage, plan, |error| {
-                if error.is_of_data() { refused(error) } else { ApplicationError::work(error) }
-            })?;
+            let mut npairs = stages.perform_or(&stage, plan, told)?;
             // Maps are as large as scans: those that nobody asked for are not kept.
             let maps = std::mem::replace(
                 &mut npairs.maps,
@@ -124,13 +132,18 @@ impl NpairsSpec {
         let figures = figures(&self.figures, &found);
         let mut products = [figures].into_iter().chain(maps.into_iter().flatten());
         products.try_for_each(|product| stages.keep(product))?;
-        let summary = found.iter().map(|npairs| {
+        let mut summary = Vec::new();
+        #[cfg(feature = "gpu")]
+        if let Device::Gpu(gpu) = &stages.control.device {
+            summary.push(format!("scans multiplied by {}", gpu.name()));
+        }
+        summary.extend(found.iter().map(|npairs| {
             format!(
                 "{} components: prediction {:.3}, reproducibility {:.3}",
                 npairs.components, npairs.prediction, npairs.reproducibility[0]
             )
-        });
-        Ok(summary.collect())
+        }));
+        Ok(summary)
     }
 }
 

@@ -1,4 +1,6 @@
 mod animation;
+#[cfg(feature = "gpu")]
+mod gpu;
 
 use std::fs;
 
@@ -98,34 +100,6 @@ fn components_of_the_sample_are_those_it_was_made_of() {
     let third = 1.0 / 3_f64.sqrt();
     for (found, expected) in loadings.row(0).iter().zip([third, third, third, 0.0, 0.0, 0.0]) {
         assert!((found - expected).abs() < 0.1, "{:?}", loadings.row(0));
-    }
-}
-
-/// What votes over tables tolerate: a millionth of the largest number of each column.
-#[cfg(feature = "gpu")]
-#[test]
-fn components_on_a_gpu_are_those_of_the_processor() {
-    let folder = folder(Application::Pca);
-    let task = Task::parse(Application::Pca, Application::Pca.example(), folder.path());
-    let task = task.expect("a task");
-    let ours = run_task(&task, &Preempt::new()).expect("an output");
-    let gpu = crate::gpu::tests::software();
-    let theirs = run_on(Device::Gpu(gpu.clone()), &task, &Preempt::new()).expect("an output");
-    assert_eq!(theirs.summary, [vec![format!("found by {}", gpu.name())], ours.summary].concat());
-    for (ours, theirs) in ours.products.iter().zip(&theirs.products) {
-        assert_eq!(ours.name, theirs.name);
-        let [ours, theirs] = [ours, theirs].map(|product| {
-            let path = folder.path().join("read.csv");
-            fs::write(&path, &product.bytes).expect("written");
-            table::read(&path).expect("a table")
-        });
-        assert_eq!(ours.rows(), theirs.rows());
-        for column in 0..ours.columns() {
-            let numbers =
-                (0..ours.rows()).map(|row| (ours.row(row)[column], theirs.row(row)[column]));
-            let largest = numbers.clone().fold(0.0_f64, |most, (ours, _)| most.max(ours.abs()));
-            assert!(numbers.clone().all(|(a, b)| (a - b).abs() <= 1e-6 * largest), "{column}");
-        }
     }
 }
 
@@ -294,7 +268,7 @@ fn what_jumps_from_one_value_to_the_next_is_not_alike_on_gpus() {
     };
     for application in Application::ALL {
         let alike = is_alike(application, application.example());
-        assert_eq!(alike, application.is_alike_on_gpus(), "{application:?}");
+        assert_eq!(alike, application.is_for_gpus(), "{application:?}");
     }
     let volume = Application::Volume.example();
     for (value, alike) in [("60.0", false), ("61.9", false), ("62.0", true)] {

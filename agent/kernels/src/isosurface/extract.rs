@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use super::cases::CASES;
+use super::inside::Inside;
 use super::mesh::{Mesh, MeshError};
 use crate::plan::{Plan, Slice};
 use crate::volume::{Brick, Voxel, with_voxels};
@@ -14,6 +15,7 @@ pub struct IsosurfacePlan {
     value: f32,
     /// Cells along x, y, z.
     cells: [usize; 3],
+    inside: Inside,
     /// Vertices on the edges that begin at the voxels of two neighbouring layers: three for each
     /// voxel, by axis. The layer of an even number comes first.
     vertices: [Vec<u32>; 2],
@@ -46,7 +48,8 @@ impl IsosurfacePlan {
         let cells = [0, 1, 2].map(|axis| brick.cells()[axis].len());
         let layer = || vec![NONE; 3 * (cells[0] + 1) * (cells[1] + 1)];
         let vertices = [layer(), layer()];
-        Ok(Box::new(Self { brick, value, cells, vertices, mesh: Mesh::default() }))
+        let inside = Inside::new(cells[0] + 1, cells[1] + 1);
+        Ok(Box::new(Self { brick, value, cells, inside, vertices, mesh: Mesh::default() }))
     }
 }
 
@@ -60,9 +63,10 @@ impl Plan for IsosurfacePlan {
     }
 
     fn run(&mut self, slice: &Slice) -> Result<(), MeshError> {
-        let Self { brick, value, cells, vertices, mesh } = self;
+        let Self { brick, value, cells, inside, vertices, mesh } = self;
+        let (value, cells) = (*value, *cells);
         with_voxels!(brick.voxels().voxels(), samples => {
-            let mut rows = Rows { brick, samples, value: *value, cells: *cells, vertices, mesh };
+            let mut rows = Rows { brick, samples, value, cells, inside, vertices, mesh };
             for unit in slice.units() {
                 let unit = usize::try_from(unit).unwrap_or(usize::MAX);
                 rows.cut(unit % cells[1], unit / cells[1])?;
@@ -82,6 +86,7 @@ struct Rows<'a, T> {
     samples: &'a [T],
     value: f32,
     cells: [usize; 3],
+    inside: &'a mut Inside,
     vertices: &'a mut [Vec<u32>; 2],
     mesh: &'a mut Mesh,
 }
@@ -93,56 +98,54 @@ impl<T: Voxel> Rows<'_, T> {
             // The layer that is new.
             self.vertices[(z + 1) % 2].fill(NONE);
         }
-        // The brick's first cell, in voxels of the whole volume and in those that it holds.
-        let start = [0, 1, 2].map(|axis| self.brick.cells()[axis].start);
-        let rim = [0, 1, 2].map(|axis| start[axis] - self.brick.first()[axis]);
+        self.look(y, z);
+        self.inside.gather(y, z);
+        let mut from = 0;
+        while let Some((x, case)) = self.inside.next(from) {
+            self.fill([x, y, z], case)?;
+            from = x + 1;
+        }
+        Ok(())
+    }
+
+    /// Looks at the rows of voxels around a row of cells that none of those before had around it.
+    fn look(&mut self, y: usize, z: usize) {
+        // The brick's first cell, in the voxels that it holds.
+        let rim = [0, 1, 2].map(|axis| self.brick.cells()[axis].start - self.brick.first()[axis]);
         let held = self.brick.voxels().size();
-        let row_at = |dy: usize, dz: usize| {
-            rim[0] + held[0] * ((y + dy + rim[1]) + held[1] * (z + dz + rim[2]))
-        };
+        for layer in if z == 0 { 0..2 } else { z + 1..z + 2 } {
+            for row in if y == 0 { 0..2 } else { y + 1..y + 2 } {
+                let first = rim[0] + held[0] * ((row + rim[1]) + held[1] * (layer + rim[2]));
+                let voxels = &self.samples[first..first + self.cells[0] + 1];
+                self.inside.look(row, layer, voxels, self.value);
+            }
+        }
+    }
+
+    /// Makes the triangles of a cell.
+    fn fill(&mut self, cell: [usize; 3], case: u8) -> Result<(), MeshError> {
         let count = self.cells[0] + 1;
-        let rows = [row_at(0, 0), row_at(1, 0), row_at(0, 1), row_at(1, 1)];
-        let samples = self.samples;
-        let rows = rows.map(|row| &samples[row..row + count]);
-        let column = |x: usize| {
-            let inside = |row: usize| u8::from(rows[row][x].value() >= self.value);
-            inside(0) | inside(1) << 2 | inside(2) << 4 | inside(3) << 6
-        };
-        let mut before = column(0);
-        for x in 0..self.cells[0] {
-            let after = column(x + 1);
-            let case = before | after << 1;
-            before = after;
-            if case == 0 || case == 0xff {
-                continue;
+        for triangle in &CASES[usize::from(case)] {
+            let mut corners = [0; 3];
+            for (corner, edge) in corners.iter_mut().zip(triangle) {
+                let bit = |axis: usize| usize::from(edge.corner >> axis & 1);
+                let voxel = [0, 1, 2].map(|axis| cell[axis] + bit(axis));
+                let axis = usize::from(edge.axis);
+                let slot = 3 * (voxel[0] + count * voxel[1]) + axis;
+                let layer = voxel[2] % 2;
+                let known = self.vertices[layer][slot];
+                *corner = if known == NONE {
+                    let start = [0, 1, 2].map(|axis| self.brick.cells()[axis].start);
+                    let place = [0, 1, 2].map(|axis| voxel[axis] + start[axis]);
+                    let Self { mesh, brick, samples, value, .. } = self;
+                    let vertex = push_vertex(mesh, brick, samples, *value, place, axis)?;
+                    self.vertices[layer][slot] = vertex;
+                    vertex
+                } else {
+                    known
+                };
             }
-            for triangle in &CASES[usize::from(case)] {
-                let mut corners = [0; 3];
-                for (corner, edge) in corners.iter_mut().zip(triangle) {
-                    let bit = |axis: u8| usize::from(edge.corner >> axis & 1);
-                    let voxel = [x + bit(0), y + bit(1), z + bit(2)];
-                    let axis = usize::from(edge.axis);
-                    let slot = 3 * (voxel[0] + count * voxel[1]) + axis;
-                    let layer = voxel[2] % 2;
-                    let known = self.vertices[layer][slot];
-                    *corner = if known == NONE {
-                        let place = [0, 1, 2].map(|axis| voxel[axis] + start[axis]);
-                        let vertex = push_vertex(
-                            self.mesh,
-                            self.brick,
-                            self.samples,
-                            self.value,
-                            place,
-                            axis,
-                        )?;
-                        self.vertices[layer][slot] = vertex;
-                        vertex
-                    } else {
-                        known
-                    };
-                }
-                self.mesh.triangles.push(corners);
-            }
+            self.mesh.triangles.push(corners);
         }
         Ok(())
     }

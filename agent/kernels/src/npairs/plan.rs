@@ -1,6 +1,8 @@
 //! Prediction and reproducibility, slice by slice.
 
 use std::ops::Range;
+#[cfg(feature = "gpu")]
+use std::sync::Arc;
 
 use faer::Mat;
 use thiserror::Error;
@@ -8,8 +10,13 @@ use thiserror::Error;
 use super::canonical::{Prediction, Products, Variates};
 use super::design::Design;
 use super::figures::{Npairs, SplitFigures};
+use super::gram::ScanGram;
 use super::splits::{Split, splits};
+#[cfg(feature = "gpu")]
+use crate::gpu::{Gpu, GpuError};
 use crate::limits::{GRAM_SIDE_MAX, MAP_VOXELS, SCANS_PER_CLASS_MIN, SPLITS_MAX};
+#[cfg(feature = "gpu")]
+use crate::pca::DeviceGram;
 use crate::pca::{Gram, Matrix, scale};
 use crate::plan::{Plan, Slice, Stretch, phases};
 use crate::threads;
@@ -93,18 +100,15 @@ pub enum NpairsError {
     /// No eigenvalues were found.
     #[error("the eigenvalues do not converge: are some numbers larger than others by far?")]
     NoConvergence,
-}
-
-impl NpairsError {
-    /// Whether it is the scans, or what is asked of them, that have to be others.
-    pub(crate) const fn is_of_data(&self) -> bool {
-        !matches!(self, Self::NoConvergence)
-    }
+    /// Nothing comes from the GPU.
+    #[cfg(feature = "gpu")]
+    #[error(transparent)]
+    Device(#[from] GpuError),
 }
 
 /// Finds prediction and reproducibility for one number of components. Its units are scans that are
-/// averaged, the same that are centred, blocks of products, an analysis of all scans, one of each
-/// half of each split, and runs of voxels of the maps.
+/// averaged, the same that are centred, blocks of products (or steps of a GPU that adds these up),
+/// an analysis of all scans, one of each half of each split, and runs of voxels of the maps.
 ///
 /// One analysis is one unit, however long it takes: it is ended with its process.
 #[derive(Debug)]
@@ -114,7 +118,7 @@ pub struct NpairsPlan {
     components: usize,
     splits: Vec<Split>,
     sums: Sums,
-    gram: Gram,
+    gram: ScanGram,
     products: Products,
     /// Of all scans: what those of halves are matched to.
     reference: Option<Variates>,
@@ -127,6 +131,9 @@ pub struct NpairsPlan {
     maps: Vec<Vec<f64>>,
 }
 
+/// The phase whose units are steps of [`ScanGram`].
+const PRODUCTS: usize = 2;
+
 /// What is known of the voxels.
 #[derive(Debug)]
 struct Sums {
@@ -134,7 +141,8 @@ struct Sums {
     voxels: Vec<f64>,
     varies: Vec<bool>,
     varying: usize,
-    largest: f64,
+    /// The largest centred number of each scan.
+    largest: Vec<f64>,
     /// Power of two that centred numbers are multiplied with, so that the largest is about one.
     scale: f64,
     /// The mean over those that vary, of each scan, scaled.
@@ -181,6 +189,37 @@ impl NpairsPlan {
         split_count: usize,
         seed: u64,
     ) -> Result<Box<Self>, NpairsError> {
+        let gram = |scans, voxels| Ok(ScanGram::Processor(Gram::new(scans, voxels)));
+        Self::with(data, design, components, split_count, seed, gram)
+    }
+
+    /// The same with products that a GPU adds up.
+    ///
+    /// # Errors
+    /// As [`Self::new`]; or the device has no memory left for it, was lost, or refuses.
+    #[cfg(feature = "gpu")]
+    pub fn on_device(
+        gpu: Arc<Gpu>,
+        data: Matrix,
+        design: Design,
+        components: usize,
+        split_count: usize,
+        seed: u64,
+    ) -> Result<Box<Self>, NpairsError> {
+        let gram = |scans, voxels| {
+            Ok(ScanGram::Device(Box::new(DeviceGram::of_rows(gpu, scans, voxels)?)))
+        };
+        Self::with(data, design, components, split_count, seed, gram)
+    }
+
+    fn with(
+        data: Matrix,
+        design: Design,
+        components: usize,
+        split_count: usize,
+        seed: u64,
+        gram: impl FnOnce(usize, usize) -> Result<ScanGram, NpairsError>,
+    ) -> Result<Box<Self>, NpairsError> {
         let splits = checked_splits(&data, &design, &[components], split_count, seed)?;
         let (scans, voxels) = (data.rows(), data.columns());
         let variates = (design.class_count() - 1).min(components);
@@ -189,11 +228,11 @@ impl NpairsPlan {
                 voxels: vec![0.0; voxels],
                 varies: vec![false; voxels],
                 varying: 0,
-                largest: 0.0,
+                largest: Vec::with_capacity(scans),
                 scale: 1.0,
                 scans: Vec::with_capacity(scans),
             },
-            gram: Gram::new(scans, voxels),
+            gram: gram(scans, voxels)?,
             products: Products::new(&Mat::new(), voxels),
             reference: None,
             first_half: None,
@@ -225,23 +264,25 @@ impl NpairsPlan {
         let columns = self.data.columns;
         let row = &mut self.data.numbers[scan * columns..(scan + 1) * columns];
         let Sums { voxels, varies, .. } = &self.sums;
-        let (mut sum, mut largest) = (0.0, self.sums.largest);
+        let (mut sum, mut largest) = (0.0, 0.0_f64);
         for (v, number) in row.iter_mut().enumerate() {
             // Exactly zero where nothing varies, whatever the mean was rounded to.
             *number = if varies[v] { *number - voxels[v] } else { 0.0 };
             sum += *number;
             largest = largest.max(number.abs());
         }
-        self.sums.largest = largest;
+        self.sums.largest.push(largest);
         self.sums.scans.push(sum);
         if scan + 1 == self.data.rows() {
             self.sums.varying = self.sums.varies.iter().filter(|varies| **varies).count();
             if self.sums.varying == 0 {
                 return Err(NpairsError::Constant(columns));
             }
+            let largest = self.sums.largest.iter().copied().fold(0.0, f64::max);
             self.sums.scale = scale(largest).map_err(|_| NpairsError::Range(largest))?;
             let share = self.sums.scale / self.sums.varying as f64;
             self.sums.scans.iter_mut().for_each(|sum| *sum *= share);
+            self.gram.scale(self.sums.scale, &self.sums.largest);
         }
         Ok(())
     }
@@ -329,7 +370,7 @@ impl NpairsPlan {
     fn lengths(&self) -> [usize; 6] {
         let (scans, halves) = (self.data.rows(), 2 * self.splits.len());
         let runs = self.data.columns().div_ceil(MAP_VOXELS);
-        [scans, scans, self.gram.blocks(), 1, halves, runs]
+        [scans, scans, self.gram.units(), 1, halves, runs]
     }
 
     /// Sums up a run of voxels of the maps.
@@ -391,7 +432,10 @@ impl Plan for NpairsPlan {
     }
 
     fn stretch(&self, unit: u64) -> Stretch {
-        Stretch::of(unit, &self.lengths())
+        Stretch::within(unit, &self.lengths(), |phase, unit| match phase {
+            PRODUCTS => self.gram.stretch(unit),
+            _ => None,
+        })
     }
 
     fn run(&mut self, slice: &Slice) -> Result<(), NpairsError> {
@@ -399,10 +443,7 @@ impl Plan for NpairsPlan {
             match phase {
                 (0, parts) => parts.for_each(|scan| self.add_up(scan)),
                 (1, mut parts) => parts.try_for_each(|scan| self.centre(scan))?,
-                (2, parts) => {
-                    let (rows, factor) = (self.data.transposed().transpose(), self.sums.scale);
-                    self.gram.add(parts, rows, factor * factor);
-                }
+                (PRODUCTS, parts) => self.gram.add(parts, &self.data, self.sums.scale)?,
                 (3, _) => self.analyse_all()?,
                 (4, parts) => self.analyse_halves(parts)?,
                 (_, parts) => parts.for_each(|run| self.draw(run)),

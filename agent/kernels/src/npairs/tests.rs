@@ -370,6 +370,86 @@ fn slices_of_any_size_give_the_same_figures_and_a_wish_ends_them() {
     assert!(matches!(outcome, Ok(Outcome::Stopped { done, units }) if done < units), "{outcome:?}");
 }
 
+#[cfg(feature = "gpu")]
+mod on_a_device {
+    use super::*;
+    use crate::gpu::GpuError;
+    use crate::gpu::tests::{open, software};
+
+    /// What votes tolerate, as a share of the largest number of a column, or of a file of maps.
+    const TOLERANCE: f64 = 1e-6;
+
+    fn plan(data: &Matrix, design: &Design, components: usize) -> Box<NpairsPlan> {
+        let plan =
+            NpairsPlan::on_device(software(), data.clone(), design.clone(), components, 8, SEED);
+        plan.expect("a plan")
+    }
+
+    fn assert_near(ours: f64, theirs: f64, largest: f64) {
+        assert!((ours - theirs).abs() <= TOLERANCE * largest, "{ours} {theirs}");
+    }
+
+    /// Each table has one line, so that a number is the largest of its column.
+    fn assert_alike(ours: &Npairs, theirs: &Npairs) {
+        assert_eq!((ours.voxels, ours.splits.len()), (theirs.voxels, theirs.splits.len()));
+        assert_near(ours.prediction, theirs.prediction, ours.prediction);
+        assert_near(ours.right, theirs.right, ours.right);
+        for (ours, theirs) in ours.reproducibility.iter().zip(&theirs.reproducibility) {
+            assert_near(*ours, *theirs, ours.abs());
+        }
+        let (ours, theirs) = (ours.maps.numbers(), theirs.maps.numbers());
+        let largest = ours.iter().fold(0.0_f64, |most, number| most.max(number.abs()));
+        assert!(ours.len() == theirs.len() && largest > 0.0);
+        ours.iter().zip(theirs).for_each(|(ours, theirs)| assert_near(*ours, *theirs, largest));
+    }
+
+    #[test]
+    fn figures_and_maps_are_those_of_the_processor() {
+        let (synthetic, design) = brain();
+        let series = synthetic.series().expect("scans");
+        for components in [1, 2, 8, 30] {
+            let ours = npairs(series.data(), &design, components, 8).expect("figures");
+            let theirs = done(plan(series.data(), &design, components)).expect("figures");
+            assert_alike(&ours, &theirs);
+        }
+        // More scans than voxels, of three classes, and in more than one tile.
+        let means = [&[6.0, 0.0][..], &[-6.0, 2.5], &[-6.0, -2.5]];
+        let data = planted(150, &[wave(50, 1), wave(50, 3)], &means, 1);
+        let design = by_turns(150, 3);
+        let ours = npairs(&data, &design, 5, 8).expect("figures");
+        assert_alike(&ours, &done(plan(&data, &design, 5)).expect("figures"));
+    }
+
+    #[test]
+    fn slices_of_any_size_give_the_same_figures() {
+        let data = planted(70, &[wave(3000, 1)], &[&[0.0], &[3.0]], 2);
+        let design = by_turns(70, 2);
+        let mut at_once = plan(&data, &design, 3);
+        at_once.run(&Slice::new(0..at_once.units())).expect("figures");
+        let mut one_by_one = plan(&data, &design, 3);
+        let units = one_by_one.units();
+        (0..units).for_each(|unit| one_by_one.run(&Slice::new(unit..unit + 1)).expect("figures"));
+        assert_eq!(one_by_one.finish().expect("figures"), at_once.finish().expect("figures"));
+    }
+
+    #[test]
+    fn a_device_that_is_lost_is_an_error_and_what_makes_no_sense_is_not_sent_there() {
+        let data = planted(20, &[wave(30, 1)], &[&[0.0], &[1.0]], 2);
+        let gpu = open();
+        let new = |count| {
+            NpairsPlan::on_device(gpu.clone(), data.clone(), by_turns(20, 2), count, 3, SEED)
+        };
+        let mut halfway = new(2).expect("a plan");
+        gpu.device().destroy();
+        let error = halfway.run(&Slice::new(0..halfway.units())).expect_err("it is lost");
+        assert!(matches!(error, NpairsError::Device(GpuError::Lost { .. })), "{error:?}");
+        let error = new(2).expect_err("it is lost");
+        assert!(matches!(error, NpairsError::Device(GpuError::Lost { .. })), "{error:?}");
+        let error = new(9).expect_err("too many");
+        assert!(matches!(error, NpairsError::Components { most: 8, .. }), "{error:?}");
+    }
+}
+
 #[test]
 fn what_has_no_figures_is_told() {
     let data = planted(20, &[wave(30, 1)], &[&[0.0], &[1.0]], 2);

@@ -1,11 +1,11 @@
 //! Principal components on a GPU.
 //!
 //! What a device multiplies are whole numbers. Each number of the centred matrix is rounded to
-//! forty bits, counted from the largest one of its column (of its row, where sums are over rows),
-//! and cut into four digits of ten. Products of digits, and sums of some, are whole numbers that
+//! sixty bits, counted from the largest one of its column (of its row, where sums are over rows),
+//! and cut into six digits of ten. Products of digits, and sums of some, are whole numbers that
 //! single precision holds without rounding; they are added up as integers, and come back as
-//! such. So the sums that come back are those of the rounded matrix, but for the products of the
-//! last digits (each at most 2^-58 of the largest product), and every device has the same to
+//! such. So the sums that come back are those of the rounded matrix, but for what is left out of
+//! products of late digits (2^-67 of the largest product at most), and every device has the same to
 //! the bit. Means, what comes back and the eigenproblem are double precision, on the processor.
 //!
 //! ```text
@@ -23,13 +23,15 @@
 //! that a device has as much to do as it can.
 //!
 //! # How far it is from the processor's
-//! Call the root of an eigenvalue, as a share of the largest root, a root. Eigenvalues agree within
-//! 1e-11 of the largest one, and to eight digits where their root is a thousandth or more. Components
-//! and scores agree within a millionth of the largest number in their column, as votes over tables
-//! ask for, where the root is 1e-4 or more and no other root is within 1e-5 of it. Beyond that,
-//! rounding decides, the more the smaller that a root or the distance to its neighbour is:
-//! components turn, on any two processors as on a device. Two whose roots are equal are any two in
-//! their plane.
+//! About as far as another processor's. Sums in double precision are rounded at every step, and
+//! which steps these are is up to a processor's instructions; a device's sums are rounded where
+//! parts of them come back, a few hundred times at most. What comes before and after is computed
+//! alike. So a device agrees with processors as these agree with each other, and where rounding
+//! decides, it decides on all of them: components turn, the more the smaller that the root of their
+//! eigenvalue, or its distance to its neighbour's, is beside the largest root. Scores and loadings
+//! agree within a millionth of the largest number in their column, as votes over tables ask for,
+//! where the root is 1e-4 of the largest one or more and no other root is within 1e-5 of it. Two
+//! whose roots are equal are any two in their plane.
 //!
 //! Where there are no more columns than rows, loadings are eigenvectors, and those of a column whose
 //! numbers are smaller than others by far have fewer digits, here as there: they agree as said where
@@ -41,12 +43,15 @@
 //! no more afterwards: what is sent goes through a buffer that is there for it.
 
 mod fixed;
+mod gram;
 mod layout;
 mod multiplier;
 mod plan;
 mod schedule;
+mod scores;
 
 #[cfg(test)]
 mod tests;
 
+pub(crate) use gram::DeviceGram;
 pub use plan::DevicePcaPlan;

@@ -1,13 +1,13 @@
 //! Numbers as a device multiplies them.
 //!
-//! A number below one, signs aside, is a whole number of 2^-39. Its upper half counts 2^20 of
-//! these; the lower one is what is left, from -2^19 to below 2^19. The device cuts each into two
-//! digits of ten bits, from -2^9 to 2^9.
+//! A number below one, signs aside, is a whole number of 2^-59. Its upper half counts 2^30 of
+//! these; the lower one is what is left, from -2^29 to 2^29. The device cuts each into three digits
+//! of ten bits, from -2^9 to 2^9.
 
 /// Bits after the point.
-const BITS: u32 = 39;
-/// Bits of a lower half.
-const LOW_BITS: i32 = 20;
+const BITS: u32 = 59;
+/// What an upper half counts.
+const HALF: f64 = (1_u64 << 30) as f64;
 /// Numbers that are smaller than this power of two, where the largest of all are about one, are
 /// not told from zero: their squares are beyond double precision, as seen from the largest.
 const EXPONENT_MIN: i32 = -200;
@@ -37,9 +37,15 @@ pub(super) fn factor(power: f64) -> f64 {
 
 /// A number, times its factor, as a whole one.
 pub(super) fn fixed(number: f64) -> Fixed {
-    let whole = (number + ROUND).to_bits().wrapping_sub(ROUND.to_bits()).cast_signed();
-    let high = (whole + (1 << (LOW_BITS - 1))) >> LOW_BITS;
-    Fixed { high: high as i32, low: (whole - (high << LOW_BITS)) as i32 }
+    let high = rounded(number / HALF);
+    // Exact: what is left has fewer digits than the number.
+    let low = rounded(number - high * HALF);
+    Fixed { high: high as i32, low: low as i32 }
+}
+
+/// The nearest whole number to one below 2^51.
+fn rounded(number: f64) -> f64 {
+    (number + ROUND) - ROUND
 }
 
 /// A sum of products, of what a device gives back for it: products of digits whose places add up
@@ -54,14 +60,16 @@ mod tests {
 
     #[test]
     fn halves_are_the_nearest_whole_number() {
-        let all = 2_f64.powi(39);
-        let odd = [0.0, 1.0, -1.0, 0.49, -0.51, 524_287.0, 524_288.0, -524_288.0, -524_289.0];
+        let (half, all) = (1 << 29, 2_f64.powi(59));
+        let odd = [0.0, 1.0, -1.0, 0.49, -0.51, 1.5e-300, 2_f64.powi(29), -(2_f64.powi(29))];
         let near = (0..2000).map(|i| (f64::from(i) * 0.618_033_988_749).fract() * 2.0 * all - all);
-        for number in odd.into_iter().chain([all, -all]).chain(near) {
+        let small = (0..2000).map(|i| (f64::from(i) * 0.618_033_988_749).fract() * 2e10 - 1e10);
+        for number in odd.into_iter().chain([all.next_down(), -all]).chain(near).chain(small) {
             let Fixed { high, low } = fixed(number);
-            let whole = i64::from(high) * (1 << 20) + i64::from(low);
-            assert!((whole as f64 - number).abs() <= 0.5, "{number}: {high} {low}");
-            assert!(high.abs() <= 1 << 19 && (-(1 << 19)..1 << 19).contains(&low), "{number}");
+            assert!(high.abs() <= half && low.abs() <= half, "{number}: {high} {low}");
+            // Both are exact: one has the other's last bits.
+            let rest = number - f64::from(high) * HALF;
+            assert!((rest - f64::from(low)).abs() <= 0.5, "{number}: {high} {low}");
         }
     }
 
@@ -71,7 +79,7 @@ mod tests {
             let power = power_above(largest);
             let share = largest / power;
             assert!((0.5..1.0).contains(&share), "{largest}: {share}");
-            assert!(largest * factor(power) < 2_f64.powi(39));
+            assert!(largest * factor(power) < 2_f64.powi(59));
         }
         assert_eq!(power_above(0.0), 1.0);
         assert_eq!(power_above(1e-300), 2_f64.powi(EXPONENT_MIN));

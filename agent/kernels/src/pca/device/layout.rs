@@ -101,6 +101,11 @@ impl Layout {
         self.long_side.div_ceil(self.slab_side)
     }
 
+    /// Where a slab is among those that are there at once.
+    pub(super) const fn place(&self, slab: usize) -> usize {
+        slab % self.held
+    }
+
     /// How many slabs are summed up before the sums come back.
     pub(super) fn slabs_summed(&self) -> usize {
         let is_there_for_all = self.held == self.slabs() || self.gram_tiles().len() <= self.tiles;

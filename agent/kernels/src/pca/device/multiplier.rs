@@ -6,10 +6,13 @@ use std::sync::Arc;
 use bytemuck::{Pod, Zeroable};
 use wgpu::{BindGroup, Buffer, BufferUsages};
 
-use super::fixed::Fixed;
+use super::fixed::{self, Fixed};
 use super::layout::{Layout, NUMBER_BYTES, Tile};
+use super::schedule::Group;
 use crate::gpu::{Gpu, GpuError, Program, READ, Staging, UNIFORM, WRITTEN, side};
-use crate::limits::{DEVICE_FETCH_TILES_MAX, DEVICE_PRODUCT_TILE, DEVICE_STAGING_BYTES};
+use crate::limits::{
+    DEVICE_FETCH_TILES_MAX, DEVICE_PRODUCT_DEPTH, DEVICE_PRODUCT_TILE, DEVICE_STAGING_BYTES,
+};
 
 /// Sums of a tile.
 pub(super) const TILE_SUMS: usize = DEVICE_PRODUCT_TILE * DEVICE_PRODUCT_TILE;
@@ -83,6 +86,17 @@ pub(super) struct Rows {
     pub(super) count: usize,
     /// From one row to the next, and from one number of a row to the next.
     pub(super) strides: [usize; 2],
+}
+
+/// What a group of tiles sums up.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Factors {
+    /// The slab of those that are there at once, and its rows.
+    pub(super) left: (usize, Rows),
+    pub(super) right: (Place, Rows),
+    /// From one layer to the next, and numbers of a row.
+    pub(super) layer: usize,
+    pub(super) end: usize,
 }
 
 /// Which numbers of each row are summed up.
@@ -218,6 +232,50 @@ impl Multiplier {
             self.staging.send(&self.gpu, &[(&self.piece, 0, bytemuck::bytes_of(&piece))])?;
             self.gpu.wait(self.program.dispatch(&self.gpu, bound, tiles.len(), |_| ()))
         })
+    }
+
+    /// Multiplies tiles of a group: all of them for the first numbers, all for the next.
+    pub(super) fn multiply_group(
+        &self,
+        factors: &Factors,
+        (group, tiles): (&Group, &[Tile]),
+        units: Range<usize>,
+    ) -> Result<(), GpuError> {
+        if units.start == 0 {
+            self.place_tiles(&tiles[group.tiles()])?;
+        }
+        let Factors { left, right, layer, end } = *factors;
+        let mut unit = units.start;
+        while unit < units.end {
+            let (depth, first) = (unit / group.count, unit % group.count);
+            let count = (group.count - first).min(units.end - unit);
+            let begin = depth * DEVICE_PRODUCT_DEPTH;
+            let range = begin..begin + DEVICE_PRODUCT_DEPTH;
+            let depths = Depths { range, layer, end, begins: group.begins && depth == 0 };
+            self.multiply(left, right, &depths, first..first + count)?;
+            unit += count;
+        }
+        Ok(())
+    }
+
+    /// Hands over some tiles, each with what gives the sum of a row and a column of it.
+    pub(super) fn fetch_each(
+        &self,
+        tiles: Range<usize>,
+        mut each: impl FnMut(usize, &dyn Fn(usize, usize) -> f64),
+    ) -> Result<(), GpuError> {
+        for first in tiles.clone().step_by(DEVICE_FETCH_TILES_MAX) {
+            let end = (first + DEVICE_FETCH_TILES_MAX).min(tiles.end);
+            let sums = self.fetch(first..end)?;
+            for (tile, sums) in (first..end).zip(sums.chunks_exact(2 * TILE_SUMS)) {
+                let (upper, lower) = sums.split_at(TILE_SUMS);
+                each(tile, &|row, column| {
+                    let at = row * DEVICE_PRODUCT_TILE + column;
+                    fixed::sum(upper[at], lower[at])
+                });
+            }
+        }
+        Ok(())
     }
 
     /// The sums of some tiles, each tile's upper parts and then its lower ones, row by row.

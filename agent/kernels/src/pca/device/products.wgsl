@@ -1,11 +1,12 @@
-// Sums of products of whole numbers of forty bits, tile by tile.
+// Sums of products of whole numbers of sixty bits, tile by tile.
 //
-// A number is two halves of twenty bits, and each half two digits of ten, from -512 to 512. So a
+// A number is two halves of thirty bits, and each half three digits of ten, from -512 to 512. So a
 // product of digits is at most 2^18, and sums of DEPTH of these are whole numbers that f32 holds:
 // no order of the additions and no fusion of them with the products makes a difference. Products
 // of digits whose places add up to the same are added up as i32, and those of three such orders,
-// shifted to their places, as one integer of 64 bits in two words. The order of the last digit
-// times itself is left out.
+// shifted to their places, as one integer of 64 bits in two words. Of the order after these, which
+// has squares that are all above zero, there is what is left when it is rounded to the one before
+// it; all later ones are left out.
 //
 // In front of this stands: const TILE, sides of a tile.
 
@@ -15,11 +16,13 @@ const DEPTH: u32 = 16u;
 const QUADS: u32 = TILE / 4u;
 // From one depth to the next in what a workgroup shares.
 const PITCH: u32 = QUADS + 1u;
-const LAST_DIGIT: u32 = 3u;
-const ORDERS: u32 = 6u;
+const DIGITS_OF_HALF: u32 = 3u;
+const LAST_DIGIT: u32 = 5u;
+const LAST_ORDER: u32 = 6u;
 const ORDERS_OF_WORD: u32 = 3u;
 const DIGIT_BITS: u32 = 10u;
-const HALF_DIGIT: i32 = 512;
+// Half of what the lower two digits of a half count.
+const HALF_DIGITS: i32 = (512 << 10) + 512;
 
 // One side of the products: `rows` rows that are multiplied with each row of the other side. The
 // lower halves of all numbers are `plane` after the upper ones.
@@ -55,9 +58,14 @@ struct Piece {
 var<workgroup> left: array<vec4<f32>, DEPTH * PITCH>;
 var<workgroup> right: array<vec4<f32>, DEPTH * PITCH>;
 
+// The digit of this place. With half of each lower digit added, no digit borrows from the one before
+// it; without that half again, its bits are those of a number with a sign. Of the first one, what is
+// above is all sign.
 fn digit(half: i32, place: u32) -> f32 {
-    let upper = (half + HALF_DIGIT) >> DIGIT_BITS;
-    return f32(select(upper, half - (upper << DIGIT_BITS), (place & 1u) == 1u));
+    let within = place % DIGITS_OF_HALF;
+    let bits = (half + HALF_DIGITS) ^ HALF_DIGITS;
+    let shift = (DIGITS_OF_HALF - 1u - within) * DIGIT_BITS;
+    return f32(extractBits(bits, shift, DIGIT_BITS + select(0u, 2u, within == 0u)));
 }
 
 fn left_digit(row: u32, depth: u32, place: u32) -> f32 {
@@ -65,7 +73,7 @@ fn left_digit(row: u32, depth: u32, place: u32) -> f32 {
         return 0.0;
     }
     let at = row * piece.left.row_stride + depth * piece.left.depth_stride;
-    return digit(lefts[at + (place >> 1u) * piece.left.plane], place);
+    return digit(lefts[at + place / DIGITS_OF_HALF * piece.left.plane], place);
 }
 
 fn right_digit(row: u32, depth: u32, place: u32) -> f32 {
@@ -73,7 +81,7 @@ fn right_digit(row: u32, depth: u32, place: u32) -> f32 {
         return 0.0;
     }
     let at = row * piece.right.row_stride + depth * piece.right.depth_stride;
-    return digit(rights[at + (place >> 1u) * piece.right.plane], place);
+    return digit(rights[at + place / DIGITS_OF_HALF * piece.right.plane], place);
 }
 
 // Which quad of rows, and which depth, an invocation loads: neighbours load what is side by side.
@@ -82,6 +90,11 @@ fn loaded(thread: u32, depth_stride: u32) -> vec2<u32> {
         return vec2(thread / DEPTH, thread % DEPTH);
     }
     return vec2(thread % QUADS, thread / QUADS);
+}
+
+// What an order's sums count in the one before it.
+fn rounded(values: vec4<i32>) -> vec4<i32> {
+    return (values + (1 << (DIGIT_BITS - 1u))) >> vec4(DIGIT_BITS);
 }
 
 // Adds `value` times 2^shift to a sum; shift is 20 at most.
@@ -117,7 +130,7 @@ fn products(
     let own = vec2(thread / QUADS, thread % QUADS);
     let from_left = loaded(thread, piece.left.depth_stride);
     let from_right = loaded(thread, piece.right.depth_stride);
-    for (var order = 0u; order < ORDERS; order++) {
+    for (var order = 0u; order <= LAST_ORDER; order++) {
         var whole_0 = vec4<i32>();
         var whole_1 = vec4<i32>();
         var whole_2 = vec4<i32>();
@@ -160,9 +173,15 @@ fn products(
                 workgroupBarrier();
             }
         }
-        let word = order / ORDERS_OF_WORD;
-        let within = order % ORDERS_OF_WORD;
-        let shift = (ORDERS_OF_WORD - 1u - within) * DIGIT_BITS;
+        if order == LAST_ORDER {
+            whole_0 = rounded(whole_0);
+            whole_1 = rounded(whole_1);
+            whole_2 = rounded(whole_2);
+            whole_3 = rounded(whole_3);
+        }
+        let word = min(order / ORDERS_OF_WORD, 1u);
+        let within = order - word * ORDERS_OF_WORD;
+        let shift = (ORDERS_OF_WORD - 1u - min(within, ORDERS_OF_WORD - 1u)) * DIGIT_BITS;
         let is_first = piece.is_first == 1u && within == 0u;
         let first = ((2u * tile + word) * TILE + 4u * own.x) * TILE + 4u * own.y;
         add_four(first, whole_0, shift, is_first);

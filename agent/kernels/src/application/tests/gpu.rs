@@ -1,0 +1,64 @@
+//! What is computed on a GPU that is only software.
+
+use super::*;
+use crate::gpu::tests::{open, software};
+
+/// A task on a sample, which lies in the folder.
+fn task(application: Application) -> (tempfile::TempDir, Task) {
+    let folder = folder(application);
+    let text = application.example().replace("[1, 2, 4, 8]", "[2, 5]");
+    let text = text.replace("splits = 50", "splits = 5");
+    let task = Task::parse(application, &text, folder.path()).expect("a task");
+    (folder, task)
+}
+
+/// The numbers of a file, those that are compared with the largest of them in each row.
+fn numbers(folder: &Path, product: &Product) -> Vec<Vec<f64>> {
+    let path = folder.join(&product.name);
+    fs::write(&path, &product.bytes).expect("written");
+    if product.name.ends_with(".csv") {
+        let table = table::read(&path).expect("a table");
+        let column = |column: usize| (0..table.rows()).map(|row| table.row(row)[column]).collect();
+        (0..table.columns()).map(column).collect()
+    } else {
+        vec![read_series(&path).expect("volumes").data().numbers().to_vec()]
+    }
+}
+
+#[test]
+fn what_a_gpu_finds_is_one_vote_with_what_the_processor_finds() {
+    let gpu = software();
+    for (application, says) in
+        [(Application::Pca, "found by"), (Application::Npairs, "scans multiplied by")]
+    {
+        let (folder, task) = task(application);
+        let ours = run_task(&task, &Preempt::new()).expect("an output");
+        let theirs = run_on(Device::Gpu(gpu.clone()), &task, &Preempt::new()).expect("an output");
+        assert_eq!(theirs.summary, [vec![format!("{says} {}", gpu.name())], ours.summary].concat());
+        assert_eq!(ours.products.len(), 3);
+        for (ours, theirs) in ours.products.iter().zip(&theirs.products) {
+            assert_eq!(ours.name, theirs.name);
+            let read = [ours, theirs].map(|product| numbers(folder.path(), product));
+            assert_eq!(read[0].len(), read[1].len());
+            for (ours, theirs) in read[0].iter().zip(&read[1]) {
+                assert!(ours.len() == theirs.len() && !ours.is_empty());
+                let largest = ours.iter().fold(0.0_f64, |most, number| most.max(number.abs()));
+                let mut pairs = ours.iter().zip(theirs);
+                // A millionth, which is what votes tolerate.
+                assert!(pairs.all(|(a, b)| (a - b).abs() <= 1e-6 * largest));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_gpu_that_is_lost_is_told_from_work_that_cannot_be_done() {
+    let gpu = open();
+    gpu.device().destroy();
+    for application in Application::ALL.into_iter().filter(|one| one.is_for_gpus()) {
+        let (_folder, task) = task(application);
+        let error = run_on(Device::Gpu(gpu.clone()), &task, &Preempt::new()).expect_err("lost");
+        let is_lost = matches!(error.of_device(), Some(GpuError::Lost { .. }));
+        assert!(is_lost, "{application:?}: {error:?}");
+    }
+}
