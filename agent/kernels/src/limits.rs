@@ -96,6 +96,9 @@ pub(crate) const DEVICE_DATA_BYTES_MIN: u64 = 128 << 20;
 /// Bytes of voxels that are sent to a device in one go, or one layer of them.
 #[cfg(feature = "gpu")]
 pub(crate) const DEVICE_UPLOAD_BYTES: usize = 64 << 20;
+/// Workgroups in a row that every device takes in one dispatch.
+#[cfg(feature = "gpu")]
+pub(crate) const DEVICE_GROUPS_MAX: usize = 65_535;
 /// Tiles of one dispatch: 8 MiB of rays.
 #[cfg(feature = "gpu")]
 pub(crate) const DEVICE_TILES_MAX: usize = 4096;

@@ -9,6 +9,8 @@
 
 #[cfg(feature = "gpu")]
 mod accuracy;
+#[cfg(feature = "gpu")]
+mod frames;
 mod npairs;
 mod numpy;
 mod pca;
@@ -132,6 +134,8 @@ fn main() {
     }
     if wanted("volume") {
         volume::bench(raw.map(Path::new));
+        #[cfg(feature = "gpu")]
+        frames::bench();
     }
     #[cfg(feature = "gpu")]
     if wanted("accuracy") {

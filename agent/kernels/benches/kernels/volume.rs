@@ -13,16 +13,38 @@ use super::{Row, done};
 
 const RUNS: usize = 10;
 
-fn transfer(points: &[(f32, f32)]) -> Transfer {
+/// What opacities a value has; and whether it is lit.
+type NamedLook = (&'static str, &'static [(f32, f32)], Option<Shading>);
+
+const LIGHT: Shading = Shading { ambient: 0.2, diffuse: 0.7, specular: 0.3, shininess: 20 };
+const FOG: &[(f32, f32)] = &[(0.0, 0.002), (255.0, 0.02)];
+const SHELL: &[(f32, f32)] = &[(0.0, 0.0), (90.0, 0.0), (100.0, 0.6), (110.0, 0.0)];
+
+/// How volumes are looked at.
+pub(super) const LOOKS: [NamedLook; 3] =
+    [("fog", FOG, None), ("shell", SHELL, None), ("shaded", SHELL, Some(LIGHT))];
+
+/// A look with samples so many voxels apart.
+pub(super) fn look(points: &[(f32, f32)], step: f64, shading: Option<Shading>) -> Look {
     let points = points.iter().map(|(value, opacity)| {
         let share = value / 255.0;
         let colour = [0.2 + 0.8 * share, 0.5, 1.0 - 0.8 * share];
         ControlPoint { value: *value, colour, opacity: *opacity }
     });
-    Transfer::new(points.collect(), 1.0).expect("a function")
+    let transfer = Transfer::new(points.collect(), 1.0).expect("a function");
+    Look { transfer, step: Some(step), shading }
 }
 
-fn scene(volume: &Arc<Volume>, look: &Look) -> Arc<Scene> {
+/// A view of a whole volume from aside.
+pub(super) fn camera(side: usize, size: [usize; 2]) -> Camera {
+    let centre = [(side - 1) as f64 / 2.0; 3];
+    let away = 2.4 * side as f64;
+    let eye = [0, 1, 2].map(|axis| centre[axis] + away * [0.48, 0.36, 0.8][axis]);
+    let view = Projection::Perspective { fov_degrees: 30.0 };
+    Camera::new(eye, centre, [0.0, 1.0, 0.0], view, size).expect("a camera")
+}
+
+pub(super) fn scene(volume: &Arc<Volume>, look: &Look) -> Arc<Scene> {
     done(ScenePlan::new(Brick::whole(volume.clone()), look).expect("a scene"))
 }
 
@@ -37,20 +59,11 @@ fn write_raw(frame: &Frame, folder: &Path, name: &str) {
 }
 
 pub(super) fn bench(raw: Option<&Path>) {
-    let light = Shading { ambient: 0.2, diffuse: 0.7, specular: 0.3, shininess: 20 };
-    let fog: &[(f32, f32)] = &[(0.0, 0.002), (255.0, 0.02)];
-    let shell: &[(f32, f32)] = &[(0.0, 0.0), (90.0, 0.0), (100.0, 0.6), (110.0, 0.0)];
     for side in [128, 256] {
         let volume = Arc::new(Volume::rippled(side).expect("a volume"));
-        let centre = [(side - 1) as f64 / 2.0; 3];
-        let away = 2.4 * side as f64;
-        let eye = [0, 1, 2].map(|axis| centre[axis] + away * [0.48, 0.36, 0.8][axis]);
-        let view = Projection::Perspective { fov_degrees: 30.0 };
-        let camera = Camera::new(eye, centre, [0.0, 1.0, 0.0], view, [512, 512]).expect("a camera");
-        for (name, points, shading) in
-            [("fog", fog, None), ("shell", shell, None), ("shaded", shell, Some(light))]
-        {
-            let look = |step| Look { transfer: transfer(points), step: Some(step), shading };
+        let camera = camera(side, [512, 512]);
+        for (name, points, shading) in LOOKS {
+            let look = |step| look(points, step, shading);
             let ready = scene(&volume, &look(1.0));
             let size = format!("{side}³ {name}, scene");
             Row { kernel: "volume", size: &size }

@@ -17,6 +17,7 @@
 mod bricks;
 mod caster;
 mod frame;
+mod limit;
 mod scene;
 
 #[cfg(test)]

@@ -60,6 +60,40 @@ struct DeviceLook {
     shininess: u32,
 }
 
+/// What voxels are on a device.
+pub(super) struct VoxelType {
+    format: TextureFormat,
+    /// In programs.
+    name: &'static str,
+    pub(super) sampled: TextureSampleType,
+}
+
+impl VoxelType {
+    pub(super) const fn of(voxels: &Voxels) -> Self {
+        let exact = TextureSampleType::Float { filterable: false };
+        let (format, name, sampled) = match voxels {
+            Voxels::U8(_) => (TextureFormat::R8Uint, "u32", TextureSampleType::Uint),
+            Voxels::U16(_) => (TextureFormat::R16Uint, "u32", TextureSampleType::Uint),
+            Voxels::F32(_) => (TextureFormat::R32Float, "f32", exact),
+        };
+        Self { format, name, sampled }
+    }
+
+    /// What takes a sample of them.
+    pub(super) fn source(&self) -> String {
+        format!("alias Voxel = {};\n{}", self.name, include_str!("sample.wgsl"))
+    }
+}
+
+/// How a program is given a texture of three dimensions.
+pub(super) const fn texture(sample_type: TextureSampleType) -> BindingType {
+    BindingType::Texture {
+        sample_type,
+        view_dimension: TextureViewDimension::D3,
+        multisampled: false,
+    }
+}
+
 /// Bytes of one voxel.
 const fn voxel_bytes(voxels: &Voxels) -> usize {
     match voxels {
@@ -78,23 +112,11 @@ impl Caster {
         let tiles = size[0].div_ceil(TILE) * size[1].div_ceil(TILE);
         let tiles_max = tiles.min(DEVICE_TILES_MAX);
         let pixels = tiles_max * TILE * TILE;
-        let (format, voxel, sampled) = match voxels {
-            Voxels::U8(_) => (TextureFormat::R8Uint, "u32", TextureSampleType::Uint),
-            Voxels::U16(_) => (TextureFormat::R16Uint, "u32", TextureSampleType::Uint),
-            Voxels::F32(_) => {
-                let exact = TextureSampleType::Float { filterable: false };
-                (TextureFormat::R32Float, "f32", exact)
-            }
-        };
+        let of = VoxelType::of(voxels);
         gpu.clone().checked("a picture's tiles", || {
-            let texture = |sample_type| BindingType::Texture {
-                sample_type,
-                view_dimension: TextureViewDimension::D3,
-                multisampled: false,
-            };
-            let textures = [texture(TextureSampleType::Uint), texture(sampled)];
+            let textures = [texture(TextureSampleType::Uint), texture(of.sampled)];
             let bindings = [&[UNIFORM, READ, READ, WRITTEN], &textures[..]].concat();
-            let program = Program::new(&gpu, "march", &source(voxel), &bindings);
+            let program = Program::new(&gpu, "march", &source(&of), &bindings);
             let read = BufferUsages::STORAGE | BufferUsages::COPY_DST;
             let uniform = BufferUsages::UNIFORM | BufferUsages::COPY_DST;
             let mapped = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
@@ -109,7 +131,7 @@ impl Caster {
                 ),
                 back: gpu.buffer("back", pixels * size_of::<Rgba>(), mapped),
                 gpu: gpu.clone(),
-                format,
+                format: of.format,
                 program,
                 tiles_max,
             })
@@ -128,6 +150,11 @@ impl Caster {
         let side = gpu.device().limits().max_texture_dimension_3d;
         let side = usize::try_from(side).unwrap_or(usize::MAX).min(DEVICE_SIDE_MAX);
         (side, DEVICE_BRICK_BYTES_MAX.min(gpu.data_bytes_max()) / voxel_bytes(voxels))
+    }
+
+    /// The look of the scene that is there.
+    pub(super) const fn look(&self) -> &Buffer {
+        &self.look
     }
 
     /// Tiles that are cast at once, at most.
@@ -197,11 +224,11 @@ impl Caster {
 }
 
 /// The shader for one type of voxels.
-fn source(voxel: &str) -> String {
+fn source(of: &VoxelType) -> String {
     let entry_last = TABLE_ENTRIES - 1;
-    let march = include_str!("march.wgsl");
+    let (sample, march) = (of.source(), include_str!("march.wgsl"));
     format!(
-        "alias Voxel = {voxel};\n\
+        "{sample}\
          const BLOCK: f32 = {MACRO_CELL}.0;\n\
          const BATCH: u32 = {LANES}u;\n\
          const THROUGH_MIN: f32 = {THROUGH_MIN:?};\n\

@@ -17,7 +17,7 @@ pub struct DeviceScene {
     pub(super) caster: Caster,
     pub(super) scene: Arc<Scene>,
     pub(super) bound: BindGroup,
-    voxels: Texture,
+    pub(super) voxels: Texture,
     distances: Texture,
 }
 

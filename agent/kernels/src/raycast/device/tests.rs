@@ -180,6 +180,20 @@ fn a_brick_is_no_larger_than_there_is_room_for() {
 }
 
 #[test]
+fn a_device_tells_how_fast_it_takes_samples_and_shows_the_same_after() {
+    let scene = whole(ball([25, 24, 23]), &look(&FOG));
+    let camera = camera([60.0, -40.0, 30.0], MIDDLE);
+    let caster = Caster::new(software(), scene.brick.voxels().voxels(), size(&camera));
+    let there = done(DeviceScenePlan::new(caster.expect("a caster"), scene.clone()).expect("room"));
+    let per_second = there.samples_per_second(&gleaner_protocol::boottime).expect("it can");
+    assert!(per_second.is_some_and(|rate| rate > 1e3), "{per_second:?}");
+    let image = Image::transparent(camera.width(), camera.height());
+    let theirs = done(DeviceFramePlan::new(there, camera.clone(), image)).image;
+    let difference = frame(&scene, &camera).image.difference(&theirs).expect("one size");
+    assert!(difference < TOLERANCE, "{difference}");
+}
+
+#[test]
 fn a_device_that_is_lost_in_the_middle_is_an_error() {
     let gpu = open();
     let scene = whole(ball([24, 24, 24]), &look(&FOG));

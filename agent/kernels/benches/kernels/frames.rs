@@ -1,0 +1,124 @@
+//! Pictures on the strongest GPU: 1024³ voxels at 1920 x 1080, or, where it is only software, a few.
+//!
+//! Beside each picture stands what it takes in one go, without slices; and for one of rays along
+//! an axis the rate of its samples, beside that of rays that do nothing but take samples.
+
+use std::sync::Arc;
+
+use gleaner_kernels::gpu::Gpu;
+use gleaner_kernels::image::Image;
+use gleaner_kernels::raycast::{
+    Camera, Caster, DeviceFramePlan, DeviceScene, DeviceScenePlan, Projection, Scene,
+};
+use gleaner_kernels::volume::Volume;
+use gleaner_kernels::{Outcome, Pace, Preempt, run};
+use gleaner_protocol::{Span, boottime};
+
+use super::done;
+use super::volume::{LOOKS, camera, look, scene};
+
+/// Slightly opaque everywhere, so that rays come to the far side of a volume.
+const HAZE: &[(f32, f32)] = &[(0.0, 1e-6), (255.0, 1e-5)];
+/// Longer than any picture takes.
+const WITHOUT_SLICES: Span = Span::from_secs(3600);
+
+/// What is measured.
+struct Bench {
+    gpu: Arc<Gpu>,
+    volume: Arc<Volume>,
+    side: usize,
+    size: [usize; 2],
+    runs: usize,
+}
+
+pub(super) fn bench() {
+    let Some((gpu, is_real)) = super::gpu("volume") else { return };
+    let (side, size, runs) = if is_real { (1024, [1920, 1080], 20) } else { (64, [256, 192], 5) };
+    let volume = Arc::new(Volume::rippled(side).expect("a volume"));
+    let bench = Bench { gpu, volume: volume.clone(), side, size, runs };
+    println!("\nPictures on {}:\n", bench.gpu.name());
+    println!("| picture | in slices, ms | in one go, ms | slices cost, % | a second |");
+    println!("|---|---|---|---|---|");
+    for (name, points, shading) in LOOKS {
+        bench.print(name, &scene(&volume, &look(points, 1.0, shading)), &bench.aside());
+    }
+    let haze = scene(&volume, &look(HAZE, 1.0, None));
+    let took_s = bench.print("haze, along an axis", &haze, &bench.along());
+    bench.print_limit(&haze, took_s);
+}
+
+impl Bench {
+    fn aside(&self) -> Camera {
+        camera(self.side, self.size)
+    }
+
+    /// From far away along the last axis; the picture is as high as the volume.
+    fn along(&self) -> Camera {
+        let last = (self.side - 1) as f64;
+        let middle = last / 2.0;
+        let view = Projection::Parallel { height: last };
+        let eye = [middle, middle, -last];
+        Camera::new(eye, [middle; 3], [0.0, 1.0, 0.0], view, self.size).expect("a camera")
+    }
+
+    fn there(&self, scene: &Arc<Scene>) -> DeviceScene {
+        let caster = Caster::new(self.gpu.clone(), self.volume.voxels(), self.size);
+        let caster = caster.expect("a caster");
+        done(DeviceScenePlan::new(caster, scene.clone()).expect("room"))
+    }
+
+    /// Prints a line of a picture; its median time in slices, in seconds.
+    fn print(&self, name: &str, scene: &Arc<Scene>, camera: &Camera) -> f64 {
+        let (there, sliced) = self.median_s(self.there(scene), camera, Pace::new());
+        let (_, whole) = self.median_s(there, camera, Pace::of(WITHOUT_SLICES));
+        let [width, height] = self.size;
+        println!(
+            "| {}³ {name}, {width} x {height} | {:.2} | {:.2} | {:+.1} | {:.1} |",
+            self.side,
+            sliced * 1e3,
+            whole * 1e3,
+            100.0 * (sliced / whole - 1.0),
+            1.0 / sliced,
+        );
+        sliced
+    }
+
+    /// Takes pictures, the first ones to find how much fits into a slice.
+    fn median_s(
+        &self,
+        mut there: DeviceScene,
+        camera: &Camera,
+        mut pace: Pace,
+    ) -> (DeviceScene, f64) {
+        let mut times = Vec::new();
+        for _ in 0..2 * self.runs {
+            let image = Image::transparent(camera.width(), camera.height());
+            let plan = DeviceFramePlan::new(there, camera.clone(), image);
+            let began = boottime();
+            let taken = run(plan, &Preempt::new(), &mut pace, boottime, &mut |_| ());
+            times.push(boottime().since(began).as_secs_f64());
+            let Outcome::Done(cast) = taken.expect("a picture") else { panic!("nobody asked") };
+            there = cast.scene;
+        }
+        let times = &mut times[self.runs..];
+        times.sort_by(f64::total_cmp);
+        (there, times[self.runs / 2])
+    }
+
+    fn print_limit(&self, haze: &Arc<Scene>, took_s: f64) {
+        let rows = self.size[1];
+        // A ray for each pixel that shows the volume, which is as high as the picture.
+        let samples = (rows * rows * (self.side - 1)) as f64;
+        let rate = samples / took_s;
+        match self.there(haze).samples_per_second(&boottime).expect("a device") {
+            Some(limit) => println!(
+                "\nAlong an axis: {:.2} billion samples a second, {:.0} % of the {:.2} billion of rays \
+                 that do nothing else.",
+                rate / 1e9,
+                100.0 * rate / limit,
+                limit / 1e9
+            ),
+            None => println!("\nThe volume is too small to tell how fast samples are taken."),
+        }
+    }
+}
