@@ -5,7 +5,8 @@
 //! several runs. `--raw FOLDER` writes each picture as single-precision numbers, and one more with
 //! sixteen times as many samples, to compare with those of other programs. Words name the parts
 //! that are wanted: `cargo bench -p gleaner-kernels -- volume pca`. With `--features gpu` there are
-//! lines for a GPU too, with its name, and `accuracy` prints how near its results are.
+//! lines for a GPU too, with its name, and `accuracy` prints how near its results are. `release` prints
+//! how long kernels take to stop.
 
 #[cfg(feature = "gpu")]
 mod accuracy;
@@ -14,6 +15,7 @@ mod frames;
 mod npairs;
 mod numpy;
 mod pca;
+mod release;
 mod surface;
 mod volume;
 
@@ -54,10 +56,21 @@ impl Row<'_> {
         self.print("1", "CPU", taken);
     }
 
-    /// Measures what one thread does on the wall, alone or with a device, with what was prepared.
+    /// Measures on the wall what so many threads do, alone or with a device, with what was prepared;
+    /// how long it takes, in milliseconds.
     #[cfg(feature = "gpu")]
-    fn measure_prepared<T>(&self, runs: usize, prepare: &dyn Fn() -> T, work: &dyn Fn(T)) {
-        self.print("1", "wall", median_ms(runs, ClockId::Boottime, prepare, work));
+    fn measure_prepared<T: Send>(
+        &self,
+        threads: usize,
+        runs: usize,
+        prepare: &(dyn Fn() -> T + Sync),
+        work: &(dyn Fn(T) + Sync),
+    ) -> f64 {
+        let count = NonZero::new(threads).unwrap_or(NonZero::<usize>::MIN);
+        let of_all = Threads::new(count).expect("threads");
+        let taken = of_all.run(|| median_ms(runs, ClockId::Boottime, prepare, work));
+        self.print(&count.to_string(), "wall", taken);
+        taken
     }
 
     fn print(&self, threads: &str, clock: &str, taken_ms: f64) {
@@ -111,12 +124,12 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
     let raw = arguments.iter().position(|argument| argument == "--raw");
     let raw = raw.and_then(|at| arguments.get(at + 1));
-    let parts = ["accuracy", "isosurface", "npairs", "pca", "volume"];
+    let parts = ["accuracy", "release", "isosurface", "npairs", "pca", "volume"];
     let wanted = |part: &str| {
         !arguments.iter().any(|argument| parts.contains(&argument.as_str()))
             || arguments.iter().any(|argument| argument == part)
     };
-    if parts[1..].iter().any(|part| wanted(part)) {
+    if parts[2..].iter().any(|part| wanted(part)) {
         println!("| kernel | size | threads | ms |\n|---|---|---|---|");
     }
     if wanted("pca") {
@@ -136,6 +149,9 @@ fn main() {
         volume::bench(raw.map(Path::new));
         #[cfg(feature = "gpu")]
         frames::bench();
+    }
+    if wanted("release") {
+        release::bench();
     }
     #[cfg(feature = "gpu")]
     if wanted("accuracy") {

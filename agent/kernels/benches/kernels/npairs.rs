@@ -7,7 +7,7 @@ use gleaner_kernels::pca::Matrix;
 use super::{Row, done};
 
 /// Scans and what was done in them.
-fn scans(synthetic: &Synthetic) -> (Matrix, Design) {
+pub(super) fn scans(synthetic: &Synthetic) -> (Matrix, Design) {
     let design = Design::new(&synthetic.classes(), Some(&synthetic.groups())).expect("a design");
     (synthetic.series().expect("scans").into_data(), design)
 }
@@ -39,11 +39,11 @@ pub(super) fn bench_on_gpu() {
     let (data, design) = scans(&synthetic);
     let size = size(&data, 20);
     let prepare = || (data.clone(), design.clone());
-    Row { kernel: "npairs", size: &size }.measure_prepared(3, &prepare, &|(data, design)| {
+    Row { kernel: "npairs", size: &size }.measure_prepared(1, 3, &prepare, &|(data, design)| {
         drop(done(NpairsPlan::new(data, design, 20, 10, 1).expect("a plan")));
     });
     let kernel = format!("npairs on {}", gpu.name());
-    Row { kernel: &kernel, size: &size }.measure_prepared(3, &prepare, &|(data, design)| {
+    Row { kernel: &kernel, size: &size }.measure_prepared(1, 3, &prepare, &|(data, design)| {
         let plan = NpairsPlan::on_device(gpu.clone(), data, design, 20, 10, 1);
         drop(done(plan.expect("a plan")));
     });

@@ -14,7 +14,9 @@ fn storms(seeds: std::ops::Range<u64>, hosts: u32, hours: u64) -> StormReport {
         let policy = POLICIES[seed as usize % POLICIES.len()];
         let lasts = Span::from_secs(hours * 3600);
         let config = StormConfig { policy, hosts, lasts, ..StormConfig::default() };
-        sum.add(&storm(seed, &config).unwrap_or_else(|failure| panic!("{failure}")));
+        let report = storm(seed, &config).unwrap_or_else(|failure| panic!("{failure}"));
+        println!("storm {seed}, {policy}: {} events", report.events);
+        sum.add(&report);
     }
     println!("{sum:#?}");
     sum
