@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    agent, broker, cancel, completions, demo, doctor, explain, farm, fetch, forget, hook, hosts,
-    jobs, kernel, manual, monitor, simulate, stop, submit, wait,
+    agent, broker, cancel, completions, demo, doctor, explain, farm, fetch, forget, hosts, jobs,
+    kernel, manual, monitor, simulate, stop, submit, wait,
 };
 
 /// Harvests the idle cores of render farms and desktops for background work, and is gone when a
@@ -45,7 +45,7 @@ pub(crate) enum Command {
     /// Runs the agent of this host: runs replicas on the cores that are free.
     Agent(agent::Args),
     /// Called by a farm manager before and after each render on this host.
-    Hook(hook::Args),
+    Hook(gleaner_hooks::HookArgs),
     /// Installs, checks or takes away the hooks with a farm manager; shows, stops and resumes the
     /// harvest of the whole farm.
     Farm(farm::Args),

@@ -185,7 +185,7 @@ fn run_install(args: Install) -> anyhow::Result<ExitCode> {
     let before = HookSettings::of(manager, &site)?;
     let program = match args.program.or_else(|| before.program(&site)) {
         Some(program) => program,
-        None => std::env::current_exe()?,
+        None => gleaner_hooks::hook_program(&std::env::current_exe()?),
     };
     let settings = [
         ("GLEANER_MONITOR", args.monitor),

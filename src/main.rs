@@ -40,19 +40,20 @@ fn main() -> ExitCode {
     gleaner_agent::run_as_runner_if_asked();
     gleaner_broker::run_as_comparer_if_asked();
     let arguments: Vec<OsString> = std::env::args_os().collect();
-    if let Some(code) = hook::run_if_asked(&arguments) {
+    let secure = Some(hook::post_through_tls as gleaner_hooks::SecurePoster);
+    if let Some(code) = gleaner_hooks::run_hook_if_asked(&arguments, secure) {
         return code;
     }
     let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
-        Err(error) => match hook::run_in_spite_of(&error, &arguments) {
+        Err(error) => match gleaner_hooks::run_hook_in_spite_of(&error, &arguments) {
             Some(code) => return code,
             None => error.exit(),
         },
     };
     if let Command::Hook(args) = cli.command {
         // The hook runs before other people's renders: no runtime, no logger, always 0.
-        return hook::run(args);
+        return gleaner_hooks::run_hook(args, secure);
     }
     // What modelled parts would log is no news of this process.
     let modelled = matches!(cli.command, Command::Simulate(_));
@@ -61,7 +62,7 @@ fn main() -> ExitCode {
         Command::Broker(args) => broker::run(args),
         Command::Monitor(args) => monitor::run(args),
         Command::Agent(args) => agent::run(args),
-        Command::Hook(args) => return hook::run(args),
+        Command::Hook(args) => return gleaner_hooks::run_hook(args, secure),
         Command::Farm(args) => farm::run(args),
         Command::Submit(args) => submit::run(args),
         Command::Jobs(args) => jobs::run(args),

@@ -5,8 +5,8 @@
 //! kernels compute. Neither the hook nor the agent is asked.
 //!
 //! # Invariants
-//! - A process counts as working until it is seen stopped, frozen, killed or gone, or waiting
-//!   for work.
+//! - A process counts as working until it is seen stopped, killed or gone, or waiting for work, or
+//!   until the end of a look since which it has had no time of a core (it is frozen).
 //! - The time counts from before the hook's process is made.
 
 use std::collections::BTreeMap;
@@ -85,7 +85,11 @@ pub(crate) fn working_now(run_dir: &RunDir) -> usize {
 pub(crate) fn computing_now(run_dir: &RunDir) -> usize {
     let mut looker = Looker::new(run_dir);
     looker.working();
-    looker.known.values().filter(|watched| watched.works && watched.has_started()).count()
+    looker
+        .known
+        .values()
+        .filter(|watched| watched.doing != Doing::Stands && watched.has_started())
+        .count()
 }
 
 fn watch(
@@ -96,16 +100,15 @@ fn watch(
 ) -> Release {
     let mut looker = Looker::new(run_dir);
     let mut record = Record::default();
-    record.note(boottime(), looker.too_many(allowed));
+    record.note(looker.calm_since(allowed));
     // Nobody waits for it only where the command is being stopped.
     let _ = looked.send(());
     let started = boottime();
     loop {
         thread::sleep(CADENCE);
         let ended = hook_ended.load(Ordering::Acquire);
-        let too_many = looker.too_many(allowed);
+        record.note(looker.calm_since(allowed));
         let now = boottime();
-        record.note(now, too_many);
         if (ended && record.calm_for(now) >= SETTLED) || now.since(started) >= WATCH_MAX {
             return record.release(started);
         }
@@ -120,9 +123,10 @@ struct Record {
 }
 
 impl Record {
-    fn note(&mut self, now: Time, too_many: bool) {
-        self.ever_too_many |= too_many;
-        self.calm_since = if too_many { None } else { self.calm_since.or(Some(now)) };
+    /// None where there are too many now.
+    fn note(&mut self, calm_since: Option<Time>) {
+        self.ever_too_many |= calm_since.is_none();
+        self.calm_since = calm_since.map(|since| self.calm_since.unwrap_or(since));
     }
 
     fn calm_for(&self, now: Time) -> Span {
@@ -148,12 +152,22 @@ impl<'a> Looker<'a> {
         Self { run_dir, known: BTreeMap::new() }
     }
 
-    /// Whether more than `allowed` processes work. Those that were seen at work last are looked at
-    /// first: while they are too many, none of the others matters.
-    fn too_many(&mut self, allowed: usize) -> bool {
-        let at_work = self.known.values_mut().filter(|watched| watched.works);
-        at_work.map(Watched::look).filter(|works| *works).count() > allowed
-            || self.working() > allowed
+    /// When the last of those that work no more was seen to have stopped; none where more than
+    /// `allowed` work.
+    ///
+    /// Those that computed are looked at first, and no more of them than it takes: a look at
+    /// everybody takes a millisecond, and time of the processors that are to be released.
+    fn calm_since(&mut self, allowed: usize) -> Option<Time> {
+        let computed = self.known.values_mut().filter(|watched| watched.doing == Doing::Computes);
+        let compute = computed.map(Watched::look).filter(|doing| *doing == Doing::Computes);
+        if compute.take(allowed + 1).count() > allowed || self.working() > allowed {
+            return None;
+        }
+        let stopped = self
+            .known
+            .values()
+            .filter_map(|watched| (watched.doing == Doing::Stands).then_some(watched.since));
+        Some(stopped.max().unwrap_or(Time::ZERO))
     }
 
     /// How many processes work.
@@ -168,8 +182,20 @@ impl<'a> Looker<'a> {
                 self.known.insert(group, watched);
             }
         }
-        self.known.values_mut().map(Watched::look).filter(|works| *works).count()
+        self.known.values_mut().map(Watched::look).filter(|doing| *doing != Doing::Stands).count()
     }
+}
+
+/// What a process does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Doing {
+    /// It has a core, or waits for one.
+    Computes,
+    /// It waits for what cannot be interrupted. So it also stands in the freezer of a control group
+    /// of the first version: it has stopped if it uses no time until the next look.
+    Halts,
+    /// It has stopped, is being killed, has ended or waits for work.
+    Stands,
 }
 
 /// The process that leads a group. What is read of it stays open: to look is to read, and of
@@ -177,10 +203,12 @@ impl<'a> Looker<'a> {
 struct Watched {
     stat: File,
     schedstat: File,
-    /// CPU time when it was looked at last, in nanoseconds.
+    /// What it did when it was looked at last.
+    doing: Doing,
+    /// Its CPU time then, in nanoseconds, where it halted.
     cpu_ns: Option<u64>,
-    /// Whether it worked then.
-    works: bool,
+    /// The end of the first look that saw what has not changed since.
+    since: Time,
 }
 
 impl Watched {
@@ -192,26 +220,30 @@ impl Watched {
         let is_it = text_of(&stat)
             .and_then(|text| ProcessStat::parse(&text))
             .is_some_and(|stat| stat.start_ticks == group.leader_start_ticks);
-        is_it.then_some(Self { stat, schedstat, cpu_ns: None, works: false })
+        let doing = Doing::Computes;
+        is_it.then(|| Self { stat, schedstat, doing, cpu_ns: None, since: boottime() })
     }
 
-    /// Whether it works.
-    fn look(&mut self) -> bool {
+    /// Looks at it, and says what it does.
+    fn look(&mut self) -> Doing {
         let text = text_of(&self.stat).unwrap_or_default();
-        self.works = match ProcessStat::parse(&text).map(|stat| stat.state) {
-            Some('R') => !is_dying(&text),
-            // So it also stands in the freezer of a control group of the first version, where it
-            // uses no time.
-            Some('D') => self.has_run() && !is_dying(&text),
-            _ => false,
+        let state = ProcessStat::parse(&text).map(|stat| stat.state);
+        let halts = state == Some('D') && !is_dying(&text);
+        let cpu_ns = if halts { self.cpu_time_ns() } else { None };
+        let has_rested = cpu_ns.is_some() && cpu_ns == self.cpu_ns;
+        let doing = match state {
+            Some('R') if !is_dying(&text) => Doing::Computes,
+            Some('D') if halts && !has_rested => Doing::Halts,
+            _ => Doing::Stands,
         };
-        self.works
-    }
-
-    /// Whether it has had CPU time since the last look.
-    fn has_run(&mut self) -> bool {
-        let Some(now) = self.cpu_time_ns() else { return true };
-        self.cpu_ns.replace(now).is_none_or(|before| now > before)
+        let is_as_before = doing == Doing::Stands
+            && (self.doing == Doing::Stands || (self.doing == Doing::Halts && has_rested));
+        if !is_as_before {
+            self.since = boottime();
+        }
+        self.cpu_ns = cpu_ns;
+        self.doing = doing;
+        doing
     }
 
     fn has_started(&self) -> bool {
@@ -314,8 +346,8 @@ mod tests {
     fn work_that_comes_back_moves_the_moment() {
         let at = Time::from_micros;
         let mut record = Record::default();
-        for (now, too_many) in [(0, true), (10, false), (20, true), (30, false), (40, false)] {
-            record.note(at(now), too_many);
+        for calm_since in [None, Some(10), None, Some(30), Some(40)] {
+            record.note(calm_since.map(at));
         }
         let release = record.release(at(5));
         assert_eq!(release.took, Some(Span::from_micros(25)));

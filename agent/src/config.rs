@@ -6,8 +6,9 @@ mod listed_programs;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use gleaner_hooks::RunDir;
 use gleaner_isolation::Choice;
 use gleaner_protocol::limits::{
     CAPABILITIES_MAX, CORES_MAX, KEEP_S_MAX, MEMORY_MIB_MAX, WASM_MEMORY_MIB_MAX,
@@ -195,15 +196,7 @@ impl Config {
     /// Folder shared with the host's hooks.
     #[must_use]
     pub fn run_dir(&self) -> PathBuf {
-        if let Some(path) = &self.run_dir {
-            return path.clone();
-        }
-        let uid = rustix::process::geteuid();
-        match std::env::var_os("XDG_RUNTIME_DIR") {
-            _ if uid.is_root() => "/run/gleaner".into(),
-            Some(folder) if Path::new(&folder).is_absolute() => Path::new(&folder).join("gleaner"),
-            _ => format!("/tmp/gleaner-{uid}").into(),
-        }
+        self.run_dir.clone().unwrap_or_else(RunDir::usual)
     }
 
     /// Folder for inputs, outputs and running tasks.

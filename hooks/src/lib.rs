@@ -8,6 +8,7 @@
 pub mod install;
 pub mod limits;
 
+mod command_line;
 mod detached;
 mod end_watch;
 mod environment;
@@ -27,6 +28,9 @@ mod stop_mark;
 mod strays;
 mod urgency;
 
+pub use command_line::{
+    HookArgs, hook_program, run_hook, run_hook_alone, run_hook_if_asked, run_hook_in_spite_of,
+};
 pub use end_watch::watch_to_exit;
 pub use environment::Environment;
 pub use farm::{Attempt, Farm, FarmParseError};

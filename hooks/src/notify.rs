@@ -55,6 +55,11 @@ impl Notification {
         serde_json::from_str(argument).map_err(NotifyError::Argument)
     }
 
+    /// Whether the monitor of an argument is behind TLS; not so where it is none.
+    pub(crate) fn needs_tls(argument: &str) -> bool {
+        Self::from_argument(argument).is_ok_and(|told| told.url.starts_with("https://"))
+    }
+
     /// The argument.
     #[must_use]
     pub fn to_argument(&self) -> String {

@@ -76,6 +76,18 @@ pub enum BookingChange {
 }
 
 impl RunDir {
+    /// Where the folder is if nothing else is said: `/run/gleaner` of the administrator, else in the
+    /// user's own folder of running programs, or in `/tmp` where there is none.
+    #[must_use]
+    pub fn usual() -> PathBuf {
+        let uid = rustix::process::geteuid();
+        match std::env::var_os("XDG_RUNTIME_DIR") {
+            _ if uid.is_root() => "/run/gleaner".into(),
+            Some(folder) if Path::new(&folder).is_absolute() => Path::new(&folder).join("gleaner"),
+            _ => format!("/tmp/gleaner-{uid}").into(),
+        }
+    }
+
     /// Opens the folder; makes it, and its present life, where they are missing.
     ///
     /// # Errors

@@ -191,7 +191,7 @@ fn a_jobs_environment_decides_nothing_but_what_it_books() {
 
 #[test]
 fn each_variable_that_the_hook_reads_is_the_scripts_to_set() {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/hook.rs");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/command_line.rs");
     let source = fs::read_to_string(source).expect("the command line's");
     let named = source.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
     for name in named.filter(|name| name.starts_with("GLEANER_")) {

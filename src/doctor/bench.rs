@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use gleaner_agent::Isolation;
-use gleaner_hooks::{RunDir, SocketAnswer, SocketRequest, Standing, ask};
+use gleaner_hooks::{RunDir, SocketAnswer, SocketRequest, Standing, ask, hook_program};
 use gleaner_protocol::api::Submitted;
 use gleaner_protocol::job::{CommandTask, JobSpec, Task, Workunits};
 use gleaner_protocol::{JobId, OwnerName, Span, boottime};
@@ -118,7 +118,8 @@ impl Bench {
         booking: &str,
         cores: Option<u32>,
     ) -> anyhow::Result<()> {
-        let mut hook = gleaner(&["hook", kind, "--farm", "generic"])?;
+        let mut hook = Command::new(hook_program(&this_program()?));
+        hook.args(["hook", kind, "--farm", "generic"]);
         hook.arg("--run-dir").arg(self.run_dir.path()).env("GLEANER_BOOKING", booking);
         if let Some(cores) = cores {
             hook.env("GLEANER_CORES", cores.to_string());
@@ -167,10 +168,14 @@ pub(super) async fn end(mut child: Child) {
 
 /// This very program, with other arguments.
 pub(super) fn gleaner(arguments: &[&str]) -> anyhow::Result<Command> {
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
-    let mut command = Command::new(program);
+    let mut command = Command::new(this_program()?);
     command.args(arguments);
     Ok(command)
+}
+
+/// Its file.
+pub(super) fn this_program() -> anyhow::Result<PathBuf> {
+    std::env::current_exe().context("cannot find this program's own file")
 }
 
 fn name_of(isolation: Isolation) -> &'static str {

@@ -21,7 +21,7 @@ use gleaner_protocol::{Span, boottime};
 use indicatif::ProgressBar;
 
 use super::How;
-use super::bench::{AgentSettings, Bench, PATIENCE, end, gleaner};
+use super::bench::{AgentSettings, Bench, PATIENCE, end, gleaner, this_program as this_file};
 use super::family::{cpu_ns, descendants};
 use super::hog::{self, Rank};
 use super::load::{Load, folder_on_disk};
@@ -133,7 +133,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn this_program() -> anyhow::Result<String> {
-    let path = std::env::current_exe().context("cannot find this program's own file")?;
+    let path = this_file()?;
     path.into_os_string().into_string().ok().context("the path of this program is not UTF-8")
 }
 

@@ -1,23 +1,23 @@
 //! How long harvested work takes to stop, and its memory to come back.
 //!
 //! A broker and an agent are started as on any host, and given endless work for every slot. Then
-//! renders start, one after the other, when all of it computes: each trial is one `gleaner hook
-//! preflight`. A thread looks from outside at what the agent has noted; neither hook nor agent is
-//! asked.
+//! renders start, one after the other, when all of it computes: each trial is one preflight of
+//! `gleaner-hook`, or of `gleaner hook` where that is not there. A thread looks from outside at
+//! what the agent has noted; neither hook nor agent is asked.
 
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use gleaner_hooks::{ProcessStat, RunDir};
+use gleaner_hooks::{ProcessStat, RunDir, hook_program};
 use gleaner_protocol::api::JobStatus;
 use gleaner_protocol::job::{Task, Workunits};
 use gleaner_protocol::{KernelName, Span, boottime};
 use serde::Serialize;
 
 use super::How;
-use super::bench::{AgentSettings, Bench, PATIENCE, end};
+use super::bench::{AgentSettings, Bench, PATIENCE, end, this_program};
 use super::family::{descendants, resident_bytes};
 use crate::child::Child;
 use crate::client::Format;
@@ -46,6 +46,7 @@ pub(super) struct Args {
 #[derive(Debug, Serialize)]
 struct Figures {
     backend: String,
+    hook: String,
     replicas: u32,
     trials: u32,
     p50_ms: f64,
@@ -86,6 +87,7 @@ fn print(figures: &Figures) {
     let ms = |ms: f64| format!("{ms:.2} ms");
     let rows = vec![
         ["isolated by".into(), figures.backend.clone()],
+        ["released by".into(), figures.hook.clone()],
         ["replicas".into(), figures.replicas.to_string()],
         ["renders started".into(), figures.trials.to_string()],
         ["half of them had the cores after".into(), ms(figures.p50_ms)],
@@ -145,8 +147,11 @@ impl Patient {
         self.bench.until("the replicas to end", |run| working_now(run) == 0).await?;
         took.sort_unstable();
         let at = |permille: usize| took[(took.len() * permille / 1000).min(took.len() - 1)];
+        let hook = hook_program(&this_program()?);
+        let hook = hook.file_name().unwrap_or_default();
         Ok(Figures {
             backend,
+            hook: hook.to_string_lossy().into_owned(),
             replicas: args.replicas,
             trials: args.trials,
             p50_ms: ms(at(500)),

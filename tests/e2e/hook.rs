@@ -1,4 +1,4 @@
-//! One call of the real `gleaner hook`.
+//! One call of the real hook.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use gleaner_protocol::Span;
 
 use crate::patience::timed;
-use crate::program::{Said, gleaner, run};
+use crate::program::{Said, gleaner_hook, run};
 
 /// A hook that is about to run.
 pub(crate) struct Hook {
@@ -23,7 +23,7 @@ pub(crate) struct Hooked {
 
 impl Hook {
     pub(crate) fn new(kind: &str, run_dir: &Path) -> Self {
-        let mut command = gleaner(["hook", kind]);
+        let mut command = gleaner_hook(["hook", kind]);
         command.arg("--run-dir").arg(run_dir);
         Self { command }
     }

@@ -20,7 +20,7 @@ use crate::cluster::Plan;
 use crate::hook::{Hook, Hooked};
 use crate::patience::timed;
 use crate::processes;
-use crate::program::{gleaner, run};
+use crate::program::{gleaner, gleaner_hook, run};
 
 /// Hooks per measurement.
 const RUNS: usize = 11;
@@ -268,10 +268,16 @@ async fn settings_of_garbage_stop_the_work_all_the_same() {
         (&[], ("GLEANER_HOST", "host of mine")),
         (&[], ("GLEANER_TOKEN_FILE", "")),
     ];
-    for (arguments, (name, value)) in settings {
+    // The whole program, the one that is a hook alone, and this without the word that says so.
+    let hooks: [fn(&str) -> Command; 3] = [
+        |kind| gleaner(["hook", kind]),
+        |kind| gleaner_hook(["hook", kind]),
+        |kind| gleaner_hook([kind]),
+    ];
+    for ((arguments, (name, value)), hook) in settings.into_iter().zip(hooks.iter().cycle()) {
         let begun = marks.take(2);
         for kind in ["preflight", "postflight"] {
-            let mut command = gleaner(["hook", kind]);
+            let mut command = hook(kind);
             command.args(arguments).env("GLEANER_BOOKING", "shot:1").env(name, value);
             if arguments.is_empty() {
                 command.env("GLEANER_RUN_DIR", run_dir);
@@ -288,7 +294,13 @@ async fn settings_of_garbage_stop_the_work_all_the_same() {
     let said = Hooked::of(took, said).said;
     assert!(begun.iter().all(|m| processes::computing(&[m.pid]).is_empty()), "{said}");
     for senseless in [&["hook"][..], &["hook", "midflight"], &["hook", "preflight", "--help"]] {
-        let (took, said) = timed(|| run(&mut gleaner(senseless.iter().copied())));
+        for program in [gleaner, gleaner_hook] {
+            let (took, said) = timed(|| run(&mut program(senseless.iter().copied())));
+            Hooked::of(took, said);
+        }
+    }
+    for senseless in [&[][..], &["status"], &["preflight", "--help"]] {
+        let (took, said) = timed(|| run(&mut gleaner_hook(senseless.iter().copied())));
         Hooked::of(took, said);
     }
 }

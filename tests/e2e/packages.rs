@@ -107,6 +107,9 @@ fn check_tree(tree: &Path, prefix: &str, zsh: &str) {
     let program = tree.join("bin/gleaner");
     assert_eq!(mode(&program), 0o755);
     assert!(run(Command::new(&program).arg("--version")).ok().starts_with("gleaner "));
+    let hook = tree.join("bin/gleaner-hook");
+    assert_eq!(mode(&hook), 0o755);
+    assert!(run(Command::new(&hook).args(["preflight", "--help"])).ok().contains("--run-dir"));
 
     for (packed, source, run_by) in [
         ("system/gleaner-agent", "agent/systemd/gleaner-agent", "/usr/local/bin/gleaner"),

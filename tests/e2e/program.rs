@@ -15,7 +15,16 @@ use crate::patience::PATIENCE;
 
 /// The binary with these arguments and nothing of this process's environment.
 pub(crate) fn gleaner<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gleaner"));
+    bare(env!("CARGO_BIN_EXE_gleaner"), arguments)
+}
+
+/// The binary that is a hook and nothing else, as [`gleaner`].
+pub(crate) fn gleaner_hook<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command {
+    bare(env!("CARGO_BIN_EXE_gleaner-hook"), arguments)
+}
+
+fn bare<'a>(program: &str, arguments: impl IntoIterator<Item = &'a str>) -> Command {
+    let mut command = Command::new(program);
     command
         .args(arguments)
         .env_clear()

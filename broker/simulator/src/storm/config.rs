@@ -46,7 +46,7 @@ impl Default for StormConfig {
             fury: 1,
             calm: Span::from_secs(12 * 3600),
             dies_at_write: None,
-            full_checks_up_to: 1_000,
+            full_checks_up_to: 100,
             bug: None,
             saboteur: None,
             agent_saboteur: None,
