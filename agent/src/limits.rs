@@ -178,6 +178,8 @@ pub(crate) const GPU_BUSY_PERCENT: u32 = 10;
 pub(crate) const GPU_BESIDE_MAX: usize = 64;
 /// How often it is asked who else uses a GPU, in milliseconds.
 pub(crate) const GPU_WATCH_MS: u64 = 1_000;
+/// How long the answer may take before what it was last does not hold any more, in milliseconds.
+pub(crate) const GPU_WATCH_ANSWER_MS: u64 = 2_000;
 /// How long the answer may take, in milliseconds: the first of them has the driver loaded.
 pub(crate) const GPU_WATCH_ANSWER_MS_MAX: u64 = 10_000;
 /// Others that one answer names.
