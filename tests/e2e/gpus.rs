@@ -13,7 +13,7 @@ use crate::cluster::{Cluster, Plan};
 use crate::patience::eventually;
 use crate::program::{gleaner, run};
 
-/// Where the card says that it is.
+/// Where the card says that it is at first.
 const ADDRESS: &str = "0000:0b:00.0";
 
 /// The host that has it.
@@ -29,11 +29,13 @@ impl Card {
         let card = Self { folder: tempfile::tempdir().expect("a folder") };
         card.tells(&["free 6000"]);
         card.has_free(6_000);
+        card.is_on_bus(0x0b);
         let description = software();
         let text = fs::read_to_string(&description).expect("a description");
         let description: serde_json::Value = serde_json::from_str(&text).expect("one of a driver");
         let driver = description["ICD"]["library_path"].as_str().expect("a path");
-        let definitions = [("DRIVER", driver), ("FREE", &card.text("free"))];
+        let (bus, free) = (card.text("bus"), card.text("free"));
+        let definitions = [("DRIVER", driver), ("BUS", &bus), ("FREE", &free)];
         compile(include_str!("gpus/card.c"), &definitions, &card.path("card.so"));
         let text = text.replace(driver, card.text("card.so").as_str());
         fs::write(card.path("card.json"), text).expect("written");
@@ -58,6 +60,11 @@ impl Card {
     /// What its driver says is free of its memory, from now on.
     fn has_free(&self, mib: u64) {
         self.replace("free", &mib.to_string());
+    }
+
+    /// Where its driver says that it is, from now on.
+    fn is_on_bus(&self, bus: u8) {
+        self.replace("bus", &bus.to_string());
     }
 
     /// At once, so that nobody reads half of it.
@@ -297,6 +304,20 @@ async fn where_nothing_tells_who_uses_it_bookings_decide_and_what_its_driver_has
     let trouble = gpu.trouble.expect("it had no room");
     let says = "700 MiB of memory free, of which 512 MiB are kept for others";
     assert!(trouble.contains(says), "{trouble}");
+}
+
+#[tokio::test]
+async fn a_gpu_somewhere_else_is_another_one_that_nobody_gives() {
+    let card = Card::new();
+    let cluster = card.host("nvml.so").await;
+    until(&cluster, "it to be free", |gpu| gpu.held_back.is_none()).await;
+    card.is_on_bus(0x0c);
+    let job = submit(&cluster);
+    wait_for(&cluster, &job);
+    let gpu = standing(&cluster);
+    assert_eq!((gpu.begun, gpu.failed), (0, 1));
+    let trouble = gpu.trouble.expect("it is not there");
+    assert!(trouble.contains(&format!("no GPU is at {ADDRESS}")), "{trouble}");
 }
 
 #[tokio::test]

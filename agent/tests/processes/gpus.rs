@@ -4,6 +4,7 @@
 use std::fs::{self, DirEntry};
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 use gleaner_agent::{Config, Gpus};
 use gleaner_hooks::{GpuStanding, SocketAnswer, SocketRequest};
@@ -37,6 +38,9 @@ const PICTURE: &str = "volume.exr";
 
 /// For how long nobody tries a GPU again that has failed.
 const RESTS: Span = Span::from_secs(60);
+
+/// Between two looks at what may take half a minute: each has the agent answer.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
 /// CPU time of the device after which it computes for certain.
 const COMPUTES_NS: u64 = 100_000_000;
@@ -249,9 +253,10 @@ fn begins_again(changes: fn(&Driver, &Folders), says: &str) {
         assert!(hello.host.capabilities.gpu.is_some_and(|gpu| gpu.name.contains("llvmpipe")));
         changes(&driver, &folders);
         let tokens = session.give(picture(&broker, &folders, Comparison::Tolerance), &[None]).await;
-        // It fails between the last two of these looks.
+        // It fails between the last two of these looks: of that nobody sends an event.
         let mut before = boottime();
         wait_until("it to fail", || {
+            std::thread::sleep(BETWEEN_LOOKS);
             let now = boottime();
             let has_failed = counts(&folders).1 > 0;
             if !has_failed {
