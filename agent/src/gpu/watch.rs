@@ -231,7 +231,8 @@ impl WatchProcess {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
-    use std::fs;
+    use std::fs::{self, File};
+    use std::io::Write;
     use std::process::Command as Program;
     use std::sync::Mutex;
 
@@ -339,6 +340,9 @@ mod tests {
             Script::new(&format!("{QUESTION} && read -r _ <\"$0.answers\"; echo '{SEEN}'; cat"));
         let answers = script.path("program.answers");
         assert!(Program::new("mkfifo").arg(&answers).status().expect("it is there").success());
+        // To be read from as well, so that this waits for nobody.
+        let opened = File::options().read(true).write(true).open(&answers);
+        let answers = opened.expect("it is there");
         let watch = GpuWatch { trust: AT_ONCE, ..script.watch() };
         let is_late = Cell::new(false);
         let told = told(
@@ -346,7 +350,7 @@ mod tests {
             || true,
             |told| {
                 if !told.is_empty() && !is_late.replace(true) {
-                    fs::write(&answers, "now\n").expect("it is waited for");
+                    (&answers).write_all(b"now\n").expect("there is room");
                 }
                 told.len() >= 2
             },
