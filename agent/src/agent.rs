@@ -214,6 +214,7 @@ pub async fn run(
         kernels_on_gpu: kernels_on_gpus(),
         gpu: GpuOrder {
             name: config.preferences.gpu_name.clone(),
+            pci: host.capabilities.gpu.as_ref().and_then(|gpu| gpu.pci),
             reserve_mib: config.preferences.gpu_reserve_mib,
         },
         confines: match confinement.layers() {

@@ -178,6 +178,8 @@ pub(crate) const GPU_BUSY_PERCENT: u32 = 10;
 pub(crate) const GPU_BESIDE_MAX: usize = 64;
 /// How often it is asked who else uses a GPU, in milliseconds.
 pub(crate) const GPU_WATCH_MS: u64 = 1_000;
+/// How long the answer may take before what it was last does not hold any more, in milliseconds.
+pub(crate) const GPU_WATCH_ANSWER_MS: u64 = 2_000;
 /// How long the answer may take, in milliseconds: the first of them has the driver loaded.
 pub(crate) const GPU_WATCH_ANSWER_MS_MAX: u64 = 10_000;
 /// Others that one answer names.
@@ -191,6 +193,9 @@ pub(crate) const GPU_OPEN_MS_MAX: u64 = 30_000;
 /// How long what computes on a GPU may be silent before its driver is taken to hang, in milliseconds:
 /// it speaks after each short piece of work, for which it may have to wait for a core too.
 pub(crate) const GPU_SILENCE_MS_MAX: u64 = 600_000;
+/// Of how much of the time it uses the processor who is silent and works there, in thousandths: one
+/// that hangs looks up at times.
+pub(crate) const GPU_SILENT_CPU_PERMILLE: u64 = 10;
 /// How long one try to confine something may take when an agent starts, in milliseconds.
 pub(crate) const TRIAL_MS_MAX: u64 = 10_000;
 /// How long it may then take to find the files that listed programs are, in milliseconds.

@@ -59,10 +59,8 @@ pub struct GpuStanding {
     /// Why the last of these was, or why there is none.
     pub trouble: Option<String>,
     /// Why nothing begins on it now; none where something may.
-    #[serde(default)]
     pub held_back: Option<String>,
     /// What is seen of it, as far as something tells.
-    #[serde(default)]
     pub seen: Option<String>,
 }
 

@@ -24,7 +24,7 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 
-use gleaner_protocol::GpuInfo;
+use gleaner_protocol::{GpuInfo, PciAddress};
 use wgpu::{
     Adapter, Backends, Buffer, BufferSlice, BufferUsages, CommandEncoderDescriptor, Device,
     DeviceDescriptor, ErrorFilter, Extent3d, Instance, InstanceDescriptor, InstanceFlags, Limits,
@@ -60,15 +60,21 @@ impl Gpu {
     /// # Errors
     /// There is none with a Vulkan driver, none of that name, or it cannot be used.
     pub fn open(wanted: Option<&str>) -> Result<Arc<Self>, GpuError> {
-        Self::open_beside(wanted, 0)
+        Self::open_beside(wanted, None, 0)
     }
 
-    /// As [`Gpu::open`], with `reserve_mib` of what is free of its memory left to others.
+    /// As [`Gpu::open`], with `reserve_mib` of what is free of its memory left to others; with
+    /// `place`, one that is there and no other.
     ///
     /// # Errors
-    /// As for [`Gpu::open`]; and where that leaves too little to compute with.
-    pub fn open_beside(wanted: Option<&str>, reserve_mib: u64) -> Result<Arc<Self>, GpuError> {
-        let adapter = chosen(wanted)?;
+    /// As for [`Gpu::open`]; where there is none at that place; and where too little of its memory is
+    /// left to compute with.
+    pub fn open_beside(
+        wanted: Option<&str>,
+        place: Option<PciAddress>,
+        reserve_mib: u64,
+    ) -> Result<Arc<Self>, GpuError> {
+        let adapter = chosen(wanted, place)?;
         let info = about(&adapter);
         let data_bytes_max = room_bytes(&info.name, Memory::of(&adapter), reserve_mib)?;
         Self::ready(&adapter, info, data_bytes_max).map(Arc::new)
@@ -80,7 +86,7 @@ impl Gpu {
     /// # Errors
     /// As for [`Gpu::open`], but for want of memory.
     pub fn look(wanted: Option<&str>) -> Result<GpuInfo, GpuError> {
-        let adapter = chosen(wanted)?;
+        let adapter = chosen(wanted, None)?;
         let gpu = Self::ready(&adapter, about(&adapter), 0)?;
         let info = gpu.info.clone();
         std::mem::forget((gpu, adapter));
@@ -296,7 +302,7 @@ impl Gpu {
 }
 
 /// The device that is meant.
-fn chosen(wanted: Option<&str>) -> Result<Adapter, GpuError> {
+fn chosen(wanted: Option<&str>, place: Option<PciAddress>) -> Result<Adapter, GpuError> {
     let mut settings = InstanceDescriptor::new_without_display_handle();
     settings.backends = Backends::VULKAN;
     settings.flags = InstanceFlags::empty();
@@ -307,9 +313,13 @@ fn chosen(wanted: Option<&str>) -> Result<Adapter, GpuError> {
     let candidates: Vec<Candidate> = adapters
         .iter()
         .map(Adapter::get_info)
-        .map(|info| Candidate { name: info.name, kind: info.device_type })
+        .map(|info| Candidate {
+            kind: info.device_type,
+            pci: info.device_pci_bus_id.parse().ok(),
+            name: info.name,
+        })
         .collect();
-    let chosen = choose(&candidates, wanted)?;
+    let chosen = choose(&candidates, wanted, place)?;
     Ok(adapters.swap_remove(chosen))
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Nothing of an agent waits for it: it is loaded by a process of its own ([`watcher`](super::watcher)).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -18,6 +18,9 @@ use crate::wishes::{GpuSight, GpuUser};
 
 const MIB: u64 = 1 << 20;
 
+/// What the kernel calls the first namespace of processes, the one that has all of them.
+const FIRST_NAMESPACE: &str = "pid:[4026531836]";
+
 /// Answers all questions about the GPU at a PCI address, until they end or cannot be answered.
 pub(super) fn answer(
     address: &str,
@@ -31,7 +34,7 @@ pub(super) fn answer(
     }
     let nvml = match builder.init() {
         Ok(nvml) => nvml,
-        Err(error) => return questions.answer(&refused(&error, "load NVML")),
+        Err(error) => return questions.answer(&unloaded(&error, library)),
     };
     let device = match nvml.device_by_pci_bus_id(address) {
         Ok(device) => device,
@@ -40,13 +43,25 @@ pub(super) fn answer(
         }
         Err(error) => return questions.answer(&refused(&error, "find the GPU")),
     };
-    let mut looker = Looker { device, agent: agent(), seen_until: 0 };
+    let hidden = Hidden { is_so: is_contained(), missing: BTreeSet::new() };
+    let mut looker = Looker { device, agent: agent(), seen_until: 0, hidden };
     loop {
         match looker.look() {
             Ok(sight) => questions.answer(&Answer::Seen(sight))?,
             Err(error) => return questions.answer(&refused(&error, "look at the GPU")),
         }
         questions.next()?;
+    }
+}
+
+/// What it means that NVML cannot be loaded. One that the owner names is there.
+fn unloaded(error: &NvmlError, library: Option<&Path>) -> Answer {
+    match library {
+        Some(library) if !matches!(error, NvmlError::DriverNotLoaded) => {
+            let library = library.display();
+            Answer::Failed(format!("{library}, which nvml_library names, is of no use: {error}"))
+        }
+        _ => refused(error, "begin"),
     }
 }
 
@@ -75,6 +90,23 @@ struct Looker<'nvml> {
     agent: i32,
     /// Up to when processes' shares have been seen, on NVML's own clock, in microseconds.
     seen_until: u64,
+    hidden: Hidden,
+}
+
+/// Whether there are processes that have the GPU open and cannot be seen: those outside of the
+/// container that this is. Some drivers pass them over, and others tell of numbers that are nobody's
+/// here.
+struct Hidden {
+    is_so: bool,
+    /// Those that were nobody's at the last look: one that has just ended is gone at the next.
+    missing: BTreeSet<u32>,
+}
+
+impl Hidden {
+    fn note(&mut self, missing: BTreeSet<u32>) {
+        self.is_so |= !self.missing.is_disjoint(&missing);
+        self.missing = missing;
+    }
 }
 
 impl Looker<'_> {
@@ -85,11 +117,11 @@ impl Looker<'_> {
         let shares = self.shares()?;
         let pids = |of: &[ProcessInfo]| of.iter().map(|one| one.pid).collect::<Vec<u32>>();
         let (computing, rendering) = (pids(&computing), pids(&rendering));
-        let (mut users, mut has_ours) = (BTreeMap::new(), false);
+        let (mut users, mut missing, mut has_ours) = (BTreeMap::new(), BTreeSet::new(), false);
         for pid in computing.iter().chain(&rendering).copied() {
             match whose(pid, self.agent) {
                 Whose::Ours => has_ours = true,
-                Whose::Nobodys => {}
+                Whose::Nobodys => _ = missing.insert(pid),
                 Whose::Anothers => {
                     let only_computes = !rendering.contains(&pid);
                     let share =
@@ -105,8 +137,12 @@ impl Looker<'_> {
             (!user.only_computes, user.busy_percent.map(|busy| u32::MAX - busy))
         });
         users.truncate(GPU_USERS_MAX);
+        self.hidden.note(missing);
+        let hides_others = self.hidden.is_so;
+        // One of those that are nobody's here may be ours.
+        has_ours |= hides_others && !self.hidden.missing.is_empty();
         let (free_mib, memory_mib) = (memory.free / MIB, memory.total / MIB);
-        Ok(GpuSight { free_mib, memory_mib, has_ours, users })
+        Ok(GpuSight { free_mib, memory_mib, has_ours, hides_others, users })
     }
 
     /// For how much of the time processes kept it busy since the last look, in percent; none where
@@ -144,7 +180,13 @@ impl Looker<'_> {
     }
 }
 
+/// Whether there are processes that are not shown here.
+fn is_contained() -> bool {
+    fs::read_link("/proc/self/ns/pid").is_ok_and(|name| name != Path::new(FIRST_NAMESPACE))
+}
+
 /// Who a process belongs to.
+#[derive(Debug, PartialEq, Eq)]
 enum Whose {
     /// The agent: a task of its own.
     Ours,
@@ -179,4 +221,65 @@ fn is_there(pid: i32) -> bool {
 fn name(pid: u32) -> String {
     let text = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
     String::from_utf8_lossy(&text).chars().filter(|letter| !letter.is_control()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command, Stdio};
+
+    use super::*;
+
+    fn this() -> i32 {
+        std::process::id().cast_signed()
+    }
+
+    /// A process that does nothing until its input ends.
+    fn child() -> Child {
+        let mut command = Command::new("cat");
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it is there")
+    }
+
+    #[test]
+    fn a_process_is_the_agents_anothers_or_not_there() {
+        let mut child = child();
+        let pid = child.id();
+        assert_eq!(whose(pid, this()), Whose::Ours);
+        assert_eq!(whose(pid, i32::MAX), Whose::Anothers);
+        assert_eq!(whose(1, this()), Whose::Anothers);
+        child.kill().expect("it runs");
+        child.wait().expect("it ends");
+        for nobodys in [pid, 0, u32::MAX] {
+            assert_eq!(whose(nobodys, this()), Whose::Nobodys, "{nobodys}");
+        }
+    }
+
+    #[test]
+    fn a_number_that_stays_nobodys_is_of_who_cannot_be_seen() {
+        let mut hidden = Hidden { is_so: false, missing: BTreeSet::new() };
+        for (missing, expected) in [
+            (&[7][..], false),
+            (&[8], false),
+            (&[], false),
+            (&[8], false),
+            (&[9, 8], true),
+            (&[], true),
+        ] {
+            hidden.note(missing.iter().copied().collect());
+            assert_eq!(hidden.is_so, expected, "{missing:?}");
+        }
+    }
+
+    #[test]
+    fn a_library_that_is_named_has_to_be_one() {
+        let named = |library: Option<&str>, error| unloaded(&error, library.map(Path::new));
+        let none = || NvmlError::LibraryNotFound;
+        let Answer::Failed(why) = named(Some("/opt/nvml.so"), none()) else {
+            panic!("it is named")
+        };
+        assert!(why.starts_with("/opt/nvml.so, which nvml_library names, is of no use"), "{why}");
+        for (library, error) in [(None, none()), (Some("/opt/nvml.so"), NvmlError::DriverNotLoaded)]
+        {
+            assert_eq!(named(library, error), Answer::Absent("NVML is not here".into()));
+        }
+    }
 }

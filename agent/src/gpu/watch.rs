@@ -2,11 +2,14 @@
 //! its own ([`watcher`](super::watcher)).
 //!
 //! # Invariants
-//! - While it is not known who uses it nobody may.
+//! - While it is not known who uses it nobody may. That there is nothing to learn is believed only
+//!   where nothing was learned before.
 //! - Nothing waits for an answer but this, and this not for long.
+//! - One process looks at a time: the next is started when the last one is gone.
 
 use std::io;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -17,7 +20,9 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tracing::{info, warn};
 
 use super::watcher::{Answer, WATCH_ARGUMENT};
-use crate::limits::{GPU_ANSWER_BYTES_MAX, GPU_REST_MS, GPU_WATCH_ANSWER_MS_MAX, GPU_WATCH_MS};
+use crate::limits::{
+    GPU_ANSWER_BYTES_MAX, GPU_REST_MS, GPU_WATCH_ANSWER_MS, GPU_WATCH_ANSWER_MS_MAX, GPU_WATCH_MS,
+};
 use crate::wishes::{GpuWishes, Preferences};
 
 /// Looks at the GPU.
@@ -30,8 +35,14 @@ pub(crate) struct GpuWatch {
     wishes: GpuWishes,
     /// From one look to the next.
     between: Duration,
+    /// How long what was seen last holds while an answer is waited for.
+    trust: Duration,
     /// How long an answer may take.
     limit: Duration,
+    /// How long nobody looks after something went wrong.
+    rest: Duration,
+    /// Whether it was ever told who uses the GPU.
+    was_told: bool,
     process: Option<WatchProcess>,
 }
 
@@ -66,13 +77,16 @@ impl GpuWatch {
             library: preferences.nvml_library.clone(),
             wishes: GpuWishes::new(preferences),
             between: Duration::from_millis(GPU_WATCH_MS),
+            trust: Duration::from_millis(GPU_WATCH_ANSWER_MS),
             limit: Duration::from_millis(GPU_WATCH_ANSWER_MS_MAX),
+            rest: Duration::from_millis(GPU_REST_MS),
+            was_told: false,
             process: None,
         }
     }
 
-    /// Looks for as long as there is something that tells, while something may run on the GPU, and
-    /// tells what that means each time.
+    /// Looks while something may run on the GPU, and tells what that means each time; ends where
+    /// there is nothing that tells.
     pub(crate) async fn run(
         mut self,
         may_run: impl Fn() -> bool,
@@ -90,7 +104,7 @@ impl GpuWatch {
                 continue;
             }
             looked = true;
-            match self.look().await {
+            match self.look(&mut tell).await {
                 Ok(verdict) => tell(verdict),
                 Err(NoSight::Absent(why)) => {
                     info!("nothing tells who else uses the GPU: {why}");
@@ -100,24 +114,42 @@ impl GpuWatch {
                     warn!(
                         "it cannot be told who else uses the GPU, and nothing begins there: {why}"
                     );
-                    self.process = None;
-                    tell(GpuVerdict::unseen(&format!("it cannot be told who else uses it: {why}")));
-                    sleep(Duration::from_millis(GPU_REST_MS)).await;
+                    tell(unknown(&why));
+                    let ends = async {
+                        if let Some(process) = self.process.take() {
+                            process.end().await;
+                        }
+                    };
+                    tokio::join!(ends, sleep(self.rest));
                 }
             }
         }
     }
 
-    async fn look(&mut self) -> Result<GpuVerdict, NoSight> {
-        let limit = self.limit;
-        let answer = timeout(limit, self.ask()).await.unwrap_or_else(|_| {
-            Err(format!("its driver has not answered in {} s", limit.as_secs()))
-        });
+    async fn look(&mut self, tell: &mut impl FnMut(GpuVerdict)) -> Result<GpuVerdict, NoSight> {
+        let (trust, limit) = (self.trust, self.limit);
+        let silent =
+            |so_far: Duration| format!("its driver has not answered in {} s", so_far.as_secs());
+        let answer = {
+            let mut answer = pin!(self.ask());
+            let soon = timeout(trust, &mut answer).await;
+            match soon {
+                Ok(answer) => answer,
+                Err(_) => {
+                    tell(unknown(&silent(trust)));
+                    let late = timeout(limit.saturating_sub(trust), answer).await;
+                    late.unwrap_or_else(|_| Err(silent(limit)))
+                }
+            }
+        };
         let sight = match answer.map_err(NoSight::Failed)? {
             Answer::Seen(sight) => sight,
+            // Something told before: a driver is being replaced, as it seems.
+            Answer::Absent(why) if self.was_told => return Err(NoSight::Failed(why)),
             Answer::Absent(why) => return Err(NoSight::Absent(why)),
             Answer::Failed(why) => return Err(NoSight::Failed(why)),
         };
+        self.was_told = true;
         let reason = self.wishes.decide(boottime(), &sight);
         Ok(GpuVerdict {
             held_back: reason.map(|reason| reason.to_string()),
@@ -145,6 +177,11 @@ impl GpuWatch {
     }
 }
 
+/// Something tells who uses it, and has not.
+fn unknown(why: &str) -> GpuVerdict {
+    GpuVerdict::unseen(&format!("it cannot be told who else uses it: {why}"))
+}
+
 /// Why nobody knows who uses the GPU.
 enum NoSight {
     /// Nothing tells.
@@ -153,10 +190,9 @@ enum NoSight {
     Failed(String),
 }
 
-/// The process that looks. It is killed when this is dropped, and not waited for: a driver may keep
-/// it from dying.
+/// The process that looks. It is killed when this is dropped, and not waited for.
 struct WatchProcess {
-    _child: Child,
+    child: Child,
     questions: ChildStdin,
     answers: BufReader<ChildStdout>,
 }
@@ -173,7 +209,14 @@ impl WatchProcess {
             .spawn()?;
         let questions = child.stdin.take().expect("it is piped");
         let answers = BufReader::new(child.stdout.take().expect("it is piped"));
-        Ok(Self { _child: child, questions, answers })
+        Ok(Self { child, questions, answers })
+    }
+
+    /// Kills it and waits until it is gone. A driver may keep it from dying.
+    async fn end(mut self) {
+        if let Err(error) = self.child.kill().await {
+            warn!("cannot end the process that looks at the GPU: {error}");
+        }
     }
 
     async fn ask(&mut self) -> io::Result<Answer> {
@@ -187,45 +230,74 @@ impl WatchProcess {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
+    use std::cell::Cell;
+    use std::fs::{self, File};
+    use std::io::Write;
+    use std::process::Command as Program;
     use std::sync::Mutex;
 
     use super::*;
     use crate::gpu::tests::write_program;
 
-    const SEEN: &str =
-        r#"{"Seen":{"free_mib":6000,"memory_mib":8000,"has_ours":false,"users":[]}}"#;
+    const SEEN: &str = r#"{"Seen":{"free_mib":6000,"memory_mib":8000,"has_ours":false,"hides_others":false,"users":[]}}"#;
 
-    fn watch(program: &Path) -> GpuWatch {
-        let address = "0000:01:00.0".parse().expect("an address");
-        let library = Some("/opt/nvml.so".into());
-        let preferences = Preferences { nvml_library: library, ..Preferences::default() };
-        GpuWatch::new(program.to_owned(), address, &preferences)
+    /// Waits for a question.
+    const QUESTION: &str = "dd bs=1 count=1 2>/dev/null | grep -q .";
+
+    const AT_ONCE: Duration = Duration::from_millis(1);
+    const PATIENT: Duration = Duration::from_secs(60);
+
+    /// A program that is none of ours, in a folder of its own.
+    struct Script(tempfile::TempDir);
+
+    impl Script {
+        fn new(text: &str) -> Self {
+            let script = Self(tempfile::tempdir().expect("a folder"));
+            write_program(&script.path("program"), text);
+            script
+        }
+
+        fn path(&self, name: &str) -> PathBuf {
+            self.0.path().join(name)
+        }
+
+        /// A watch that has it look, as soon and again as soon as may be.
+        fn watch(&self) -> GpuWatch {
+            let address = "0000:01:00.0".parse().expect("an address");
+            let library = Some("/opt/nvml.so".into());
+            let preferences = Preferences { nvml_library: library, ..Preferences::default() };
+            let watch = GpuWatch::new(self.path("program"), address, &preferences);
+            GpuWatch { between: AT_ONCE, trust: PATIENT, limit: PATIENT, rest: AT_ONCE, ..watch }
+        }
     }
 
-    /// What is told first where a program answers that is none of ours.
-    async fn told(script: &str, limit: Duration) -> GpuVerdict {
-        let folder = tempfile::tempdir().expect("a folder");
-        let program = folder.path().join("program");
-        write_program(&program, script);
-        let watch = GpuWatch { limit, ..watch(&program) };
-        let (tell, told) = std::sync::mpsc::channel();
-        let tell = move |verdict| tell.send(verdict).expect("it is waited for");
-        let first = async {
-            loop {
-                if let Ok(verdict) = told.try_recv() {
-                    break verdict;
-                }
+    /// The verdicts of a watch until there are enough of them, or it ends.
+    async fn told(
+        watch: GpuWatch,
+        may_run: impl Fn() -> bool,
+        is_enough: impl Fn(&[GpuVerdict]) -> bool,
+    ) -> Vec<GpuVerdict> {
+        let all = Mutex::new(Vec::new());
+        let tell = |verdict| all.lock().expect("whole").push(verdict);
+        let enough = async {
+            while !is_enough(&all.lock().expect("whole")) {
                 tokio::task::yield_now().await;
             }
         };
         tokio::select! {
-            verdict = first => verdict,
-            () = watch.run(|| true, tell) => told.try_recv().expect("it has told why it ends"),
+            () = enough => {}
+            () = watch.run(may_run, tell) => {}
         }
+        all.into_inner().expect("whole")
     }
 
-    const PATIENT: Duration = Duration::from_secs(60);
+    async fn first_told(watch: GpuWatch, count: usize) -> Vec<GpuVerdict> {
+        told(watch, || true, |told| told.len() >= count).await
+    }
+
+    fn are_free(verdicts: &[GpuVerdict]) -> Vec<bool> {
+        verdicts.iter().map(|verdict| verdict.held_back.is_none()).collect()
+    }
 
     #[tokio::test]
     async fn what_hangs_crashes_or_says_nonsense_keeps_everybody_off() {
@@ -235,48 +307,88 @@ mod tests {
             ("echo nonsense; cat", PATIENT, "see its driver"),
             ("echo '{\"Failed\":\"the GPU is lost\"}'; cat", PATIENT, "the GPU is lost"),
         ] {
-            let held_back = told(script, limit).await.held_back.expect(says);
+            let script = Script::new(script);
+            let told = first_told(GpuWatch { trust: limit, limit, ..script.watch() }, 1).await;
+            let held_back = told[0].held_back.as_ref().expect(says);
             assert!(held_back.contains(says), "{held_back}");
         }
     }
 
     #[tokio::test]
     async fn where_nothing_tells_it_may_be_used_and_nobody_asks_again() {
-        let script = "printf '{\"Absent\":\"not here: %s %s %s\"}\\n' \"$@\"; cat";
-        let told = told(script, PATIENT).await;
+        let script = Script::new("printf '{\"Absent\":\"not here: %s %s %s\"}\\n' \"$@\"; cat");
+        let told = first_told(script.watch(), 2).await;
         let says =
             "nothing tells who else uses it: not here: __gpu_watch 0000:01:00.0 /opt/nvml.so";
-        assert_eq!((told.held_back, told.seen.as_deref()), (None, Some(says)));
+        assert_eq!(told, [GpuVerdict { held_back: None, seen: Some(says.into()) }]);
+    }
+
+    #[tokio::test]
+    async fn what_has_told_and_is_gone_keeps_everybody_off_until_it_is_back() {
+        let script = Script::new(&format!(
+            "{QUESTION} && echo '{SEEN}'; {QUESTION} && echo '{{\"Absent\":\"not here\"}}'; cat"
+        ));
+        let told = first_told(script.watch(), 4).await;
+        assert_eq!(are_free(&told), [true, false, true, false], "{told:?}");
+        let held_back = told[1].held_back.as_deref();
+        assert_eq!(held_back, Some("it cannot be told who else uses it: not here"));
+    }
+
+    #[tokio::test]
+    async fn who_answers_late_is_waited_for_and_meanwhile_nobody_may() {
+        let script =
+            Script::new(&format!("{QUESTION} && read -r _ <\"$0.answers\"; echo '{SEEN}'; cat"));
+        let answers = script.path("program.answers");
+        assert!(Program::new("mkfifo").arg(&answers).status().expect("it is there").success());
+        // To be read from as well, so that this waits for nobody.
+        let opened = File::options().read(true).write(true).open(&answers);
+        let answers = opened.expect("it is there");
+        let watch = GpuWatch { trust: AT_ONCE, ..script.watch() };
+        let is_late = Cell::new(false);
+        let told = told(
+            watch,
+            || true,
+            |told| {
+                if !told.is_empty() && !is_late.replace(true) {
+                    (&answers).write_all(b"now\n").expect("there is room");
+                }
+                told.len() >= 2
+            },
+        )
+        .await;
+        assert_eq!(are_free(&told), [false, true], "{told:?}");
+        let held_back = told[0].held_back.as_ref().expect("it is late");
+        assert!(held_back.ends_with("its driver has not answered in 0 s"), "{held_back}");
+    }
+
+    #[tokio::test]
+    async fn nobody_else_is_asked_before_who_hung_is_gone() {
+        // Each says who is there of those that came before it, and hangs.
+        let script = Script::new(
+            "for one in $(cat \"$0.all\"); do kill -0 $one 2>>\"$0.gone\" && echo $one >>\"$0.there\"; \
+             done; echo $$ >>\"$0.all\"; exec sleep 1000",
+        );
+        fs::write(script.path("program.all"), "").expect("written");
+        let limit = Duration::from_millis(200);
+        let watch = GpuWatch { trust: limit, limit, ..script.watch() };
+        let all = || fs::read_to_string(script.path("program.all")).expect("it is there");
+        let told = told(watch, || true, |_| all().lines().count() > 2).await;
+        assert!(told.iter().all(|verdict| verdict.held_back.is_some()), "{told:?}");
+        let there = fs::read_to_string(script.path("program.there"));
+        assert!(there.is_err(), "{there:?} of {}", all());
     }
 
     #[tokio::test]
     async fn it_is_asked_while_something_may_run_and_what_it_saw_once_does_not_stay_true() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let program = folder.path().join("program");
-        let question = "dd bs=1 count=1 2>/dev/null | grep -q .";
-        write_program(&program, &format!("while {question}; do echo '{SEEN}'; done"));
-        let (rounds, all) = (Mutex::new(0_u32), Mutex::new(Vec::new()));
+        let script = Script::new(&format!("while {QUESTION}; do echo '{SEEN}'; done"));
+        let rounds = Mutex::new(0_u32);
         let may_run = || {
             let mut round = rounds.lock().expect("whole");
             *round += 1;
             *round != 3 && *round != 4
         };
-        let told = |verdict| all.lock().expect("whole").push(verdict);
-        let over = async {
-            while all.lock().expect("whole").len() < 4 {
-                tokio::task::yield_now().await;
-            }
-        };
-        let between = Duration::from_millis(1);
-        tokio::select! {
-            () = over => {}
-            () = (GpuWatch { between, ..watch(&program) }).run(may_run, told) => {
-                panic!("it goes on")
-            }
-        }
-        let all = all.into_inner().expect("whole");
-        let free: Vec<bool> = all.iter().map(|verdict| verdict.held_back.is_none()).collect();
-        assert_eq!(free, [true, true, false, true], "{all:?}");
+        let all = told(script.watch(), may_run, |told| told.len() >= 4).await;
+        assert_eq!(are_free(&all), [true, true, false, true], "{all:?}");
         assert!(all[0].seen.as_deref().is_some_and(|seen| seen.contains("6000 of 8000 MiB")));
     }
 }

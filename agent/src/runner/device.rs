@@ -14,7 +14,8 @@ pub(super) fn device_for(
     let Some(order) = gpu.filter(|_| task.is_alike_on_gpus()) else {
         return Ok((Device::Processor, None));
     };
-    let gpu = gleaner_kernels::gpu::Gpu::open_beside(order.name.as_deref(), order.reserve_mib)
+    let GpuOrder { name, pci, reserve_mib } = order;
+    let gpu = gleaner_kernels::gpu::Gpu::open_beside(name.as_deref(), *pci, *reserve_mib)
         .map_err(|error| ApplicationError::Work(error.into()))?;
     let name = gpu.name().to_owned();
     Ok((Device::Gpu(gpu), Some(name)))
@@ -39,6 +40,7 @@ pub(super) fn gpu_fault(error: &ApplicationError) -> Option<Fault> {
         GpuError::Failed { .. } => Fault::Unclear,
         GpuError::NoGpu { .. }
         | GpuError::NoneNamed { .. }
+        | GpuError::NonePlaced { .. }
         | GpuError::Refused { .. }
         | GpuError::Crowded { .. }
         | GpuError::Lost { .. }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use gleaner_protocol::{Digest, KernelName};
+use gleaner_protocol::{Digest, KernelName, PciAddress};
 use serde::{Deserialize, Serialize};
 
 use super::sandbox::Confines;
@@ -86,6 +86,8 @@ pub(crate) struct ApplicationOrder {
 pub(crate) struct GpuOrder {
     /// A part of its name; the strongest kind that there is where not given.
     pub(crate) name: Option<String>,
+    /// Where it is, and where it is watched; none where it is on no bus.
+    pub(crate) pci: Option<PciAddress>,
     /// Its free memory that stays free for others, in MiB.
     pub(crate) reserve_mib: u64,
 }

@@ -1,5 +1,7 @@
 //! The GPU for the replica of a slot, and how it ends there.
 
+mod patience;
+
 use std::pin::pin;
 
 use gleaner_protocol::control::Lease;
@@ -8,6 +10,7 @@ use gleaner_protocol::{LeaseToken, Span, Time, boottime};
 use tokio::time::timeout;
 use tracing::{info, warn};
 
+use self::patience::Patience;
 use super::Workshop;
 use super::warm_runner::RunnerGone;
 use crate::limits::{GPU_OPEN_MS_MAX, GPU_SILENCE_MS_MAX};
@@ -59,7 +62,8 @@ impl GpuUse {
 
     /// Waits for what a runner says: while it opens a GPU, for no longer than that may take, and while
     /// it computes there, as long as a driver may hang. The time for which it is frozen does not
-    /// count.
+    /// count; nor does that in which it computes on the processor, as it does between two pieces of
+    /// work of the device.
     pub(super) async fn patiently<T>(
         &mut self,
         shop: &Workshop,
@@ -72,15 +76,15 @@ impl GpuUse {
             true => (GPU_SILENCE_MS_MAX, "come any further"),
             false => (GPU_OPEN_MS_MAX, "opened it"),
         };
-        let limit = Span::from_millis(limit_ms);
+        let mut patience = Patience::new(Span::from_millis(limit_ms), silent_since);
         loop {
             let runs_since = shop.table.runs_since(slot, token);
-            let left = left(limit, boottime(), silent_since, runs_since);
-            if left == Span::ZERO {
-                let trouble = format!("its driver has not {what} in {limit}");
+            let used = self.computes.then(|| shop.table.cpu_used(slot, token)).flatten();
+            let Some(left) = patience.left(boottime(), runs_since, used) else {
+                let trouble = format!("its driver has not {what} in {}", patience.limit());
                 self.trouble = Some((trouble, Fault::Device));
                 return Err(RunnerGone);
-            }
+            };
             if let Ok(said) = timeout(left.into(), &mut said).await {
                 return said;
             }
@@ -142,33 +146,5 @@ impl GpuUse {
         shop.table.blame_gpu(boottime(), lease.replica.workunit.job, fault);
         shop.owner.note_gpu_failed(reason);
         true
-    }
-}
-
-/// How long one may still be silent, who is since `silent_since` and runs since then, if it is not
-/// frozen.
-fn left(limit: Span, now: Time, silent_since: Time, runs_since: Option<Time>) -> Span {
-    runs_since.map_or(limit, |since| (since.max(silent_since) + limit).since(now))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn time_in_which_it_is_frozen_is_not_taken_from_who_opens_a_gpu() {
-        let at = |seconds| Time::ZERO + Span::from_secs(seconds);
-        let limit = Span::from_secs(30);
-        for (now, silent_since, runs_since, expected) in [
-            (100, 100, Some(10), 30),
-            (120, 100, Some(10), 10),
-            (130, 100, Some(10), 0),
-            (900, 100, Some(10), 0),
-            (900, 100, None, 30),
-            (901, 100, Some(900), 29),
-        ] {
-            let left = left(limit, at(now), at(silent_since), runs_since.map(at));
-            assert_eq!(left, Span::from_secs(expected), "at {now}");
-        }
     }
 }

@@ -79,13 +79,13 @@ impl SlotTable {
         ended.into_iter().map(|(token, _)| token).collect()
     }
 
-    /// Whether a replica has it, or may come to have it as soon as it is known that nobody else does.
+    /// Whether a replica has it, or may come to have it as soon as the host is opened and it is known
+    /// that nobody else does: this is to be known before, for a replica does not wait for it.
     pub(crate) fn may_use_gpu(&self) -> bool {
         let inner = self.lock();
         let Place { given, is_booked, .. } = inner.gpu;
-        let has_room = inner.gate.slots().min(inner.allowed) > 0;
         let is_used_here = inner.busy.iter().flatten().any(|busy| busy.has_gpu);
-        given != Gpus::Never && (is_used_here || (has_room && !is_booked))
+        given != Gpus::Never && (is_used_here || (inner.allowed > 0 && !is_booked))
     }
 
     /// Gives it to the replica that runs in a slot, if it can be had.
@@ -402,6 +402,11 @@ mod tests {
         assert!(table.may_use_gpu());
         table.note_gpu(false);
         assert!(!table.may_use_gpu(), "a render has it");
+        table.note_gpu(true);
+        table.freeze(Some(NEXT), Room { slots: 0, memory_mib: None, gpu: true });
+        assert!(table.may_use_gpu(), "as soon as the render on all cores has ended");
+        table.freeze(Some(NEXT), Room { slots: 0, memory_mib: None, gpu: false });
+        assert!(!table.may_use_gpu(), "a render has booked it");
     }
 
     #[test]

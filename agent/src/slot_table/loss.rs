@@ -43,6 +43,14 @@ impl SlotTable {
         }
     }
 
+    /// CPU time that the runner of a replica had used when it was seen last.
+    pub(crate) fn cpu_used(&self, slot: u32, token: LeaseToken) -> Option<Span> {
+        let inner = self.lock();
+        let slot = slot as usize;
+        inner.busy[slot].filter(|busy| busy.token == token)?;
+        inner.runners[slot].as_ref().map(|runner| runner.cpu)
+    }
+
     /// A replica saved where it is: what it has done so far is not lost.
     pub(crate) fn note_saved(&self, now: Time, slot: u32, token: LeaseToken) {
         let mut inner = self.lock();

@@ -18,6 +18,8 @@ pub(crate) struct GpuSight {
     pub(crate) memory_mib: u64,
     /// Whether a process of this agent has it open.
     pub(crate) has_ours: bool,
+    /// Whether others may have that this host does not show: those outside of this container.
+    pub(crate) hides_others: bool,
     /// The other processes that have.
     pub(crate) users: Vec<GpuUser>,
 }
@@ -120,19 +122,20 @@ fn obey(
 
 impl fmt::Display for GpuSight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { free_mib, memory_mib, users, .. } = self;
+        let Self { free_mib, memory_mib, hides_others, users, .. } = self;
         write!(f, "{free_mib} of {memory_mib} MiB of its memory are free; ")?;
         match &users[..] {
-            [] => f.write_str("nobody else has it open"),
-            [one] => write!(f, "{} has it open", named(&one.name, one.pid)),
+            [] if *hides_others => f.write_str("nobody else is seen to have it open")?,
+            [] => f.write_str("nobody else has it open")?,
+            [one] => write!(f, "{} has it open", named(&one.name, one.pid))?,
             [first, others @ ..] => {
-                write!(
-                    f,
-                    "{} and {} more have it open",
-                    named(&first.name, first.pid),
-                    others.len()
-                )
+                let (first, more) = (named(&first.name, first.pid), others.len());
+                write!(f, "{first} and {more} more have it open")?;
             }
+        }
+        match hides_others {
+            true => f.write_str("; nothing tells of those outside of this container"),
+            false => Ok(()),
         }
     }
 }
@@ -181,7 +184,13 @@ mod tests {
     }
 
     fn sight(users: &[GpuUser]) -> GpuSight {
-        GpuSight { free_mib: 6_000, memory_mib: 8_000, has_ours: false, users: users.to_vec() }
+        GpuSight {
+            free_mib: 6_000,
+            memory_mib: 8_000,
+            has_ours: false,
+            hides_others: false,
+            users: users.to_vec(),
+        }
     }
 
     fn user(name: &str, only_computes: bool, busy_percent: Option<u32>) -> GpuUser {
@@ -273,5 +282,9 @@ mod tests {
         ] {
             assert_eq!(sight(&users[..count]).to_string(), says);
         }
+        let contained = GpuSight { hides_others: true, ..sight(&[]) };
+        let says = "nobody else is seen to have it open; nothing tells of those outside of this \
+                    container";
+        assert!(contained.to_string().ends_with(says), "{contained}");
     }
 }

@@ -329,8 +329,13 @@ impl Session {
     /// Runs one replica and returns its report, which is acknowledged.
     pub(crate) async fn perform(&mut self, task: Task, item: Option<&str>) -> Report {
         let tokens = self.give(task, &[item]).await;
+        self.count(tokens[0]).await
+    }
+
+    /// The report of a replica, which is acknowledged.
+    pub(crate) async fn count(&mut self, token: LeaseToken) -> Report {
         let report = self.hear_report().await;
-        assert_eq!(report.token, tokens[0]);
+        assert_eq!(report.token, token);
         self.say(&[BrokerMessage::Verdict { token: report.token, verdict: Verdict::Counted }])
             .await;
         report

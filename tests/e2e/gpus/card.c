@@ -1,5 +1,6 @@
 /* A Vulkan driver that hands everything on to DRIVER, and says besides that its device is a card on
- * the PCI bus, and how much of its memory is free: the MiB that the file FREE has. */
+ * a PCI bus, the one whose number the file BUS has, and how much of its memory is free: the MiB that
+ * the file FREE has. */
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -61,12 +62,23 @@ static int is_own(const char *name) {
     return 0;
 }
 
+/* The number that a file has. */
+static unsigned long long number(const char *path) {
+    unsigned long long found = 0;
+    FILE *file = fopen(path, "r");
+    if (file && fscanf(file, "%llu", &found) != 1)
+        found = 0;
+    if (file)
+        fclose(file);
+    return found;
+}
+
 static void properties(void *device, struct Chained *chain) {
     real_properties(device, chain);
     for (; chain; chain = chain->next)
         if (chain->type == PCI_BUS_INFO) {
             struct PciBusInfo *info = (struct PciBusInfo *)chain;
-            info->domain = 0, info->bus = 0x0b, info->device = 0, info->function = 0;
+            info->domain = 0, info->bus = number(BUS), info->device = 0, info->function = 0;
         }
 }
 
@@ -75,12 +87,7 @@ static void memory(void *device, struct Chained *chain) {
     for (; chain; chain = chain->next)
         if (chain->type == MEMORY_BUDGET) {
             struct MemoryBudget *info = (struct MemoryBudget *)chain;
-            unsigned long long free_mib = 0;
-            FILE *file = fopen(FREE, "r");
-            if (file && fscanf(file, "%llu", &free_mib) == 1)
-                info->usage[0] = 100ull << 20, info->budget[0] = (free_mib + 100) << 20;
-            if (file)
-                fclose(file);
+            info->usage[0] = 100ull << 20, info->budget[0] = (number(FREE) + 100) << 20;
         }
 }
 

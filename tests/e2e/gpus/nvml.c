@@ -65,7 +65,7 @@ static int processes(const char *word, unsigned *room, struct Process *list) {
     return has_room || count == 0 ? SUCCESS : INSUFFICIENT_SIZE;
 }
 
-int nvmlInit_v2(void) { return SUCCESS; }
+int nvmlInit_v2(void) { return number("init"); }
 
 int nvmlShutdown(void) { return SUCCESS; }
 

@@ -1,5 +1,6 @@
 //! Why nothing comes from a GPU.
 
+use gleaner_protocol::PciAddress;
 use thiserror::Error;
 
 use crate::limits::DEVICE_WAIT_MAX;
@@ -23,6 +24,18 @@ pub enum GpuError {
         /// The part of a name.
         wanted: String,
         /// The names of those that are there.
+        seen: Vec<String>,
+    },
+    /// There is none at that place.
+    #[error(
+        "no GPU is at {place} of those that are meant ({}): it is gone, or somewhere else now; \
+         restart who looked for it",
+        listed(.seen)
+    )]
+    NonePlaced {
+        /// Where it was to be.
+        place: PciAddress,
+        /// The names of those that are somewhere else.
         seen: Vec<String>,
     },
     /// Its driver does not give what is needed.

@@ -16,7 +16,7 @@ pub(crate) fn open() -> Arc<Gpu> {
 
 /// One that others leave so many bytes of for data.
 pub(crate) fn with_room(bytes: usize) -> Gpu {
-    let adapter = chosen(Some("llvmpipe")).expect("as above");
+    let adapter = chosen(Some("llvmpipe"), None).expect("as above");
     Gpu::ready(&adapter, about(&adapter), bytes).expect("it opens")
 }
 
@@ -33,9 +33,17 @@ fn a_look_says_what_is_opened() {
 
 #[test]
 fn what_is_kept_for_others_is_not_taken() {
-    let error = Gpu::open_beside(Some("llvmpipe"), 1 << 24).expect_err("nobody has that much");
+    let error =
+        Gpu::open_beside(Some("llvmpipe"), None, 1 << 24).expect_err("nobody has that much");
     let told = error.to_string();
     assert!(told.contains("llvmpipe") && told.contains("are kept for others"), "{told}");
+}
+
+#[test]
+fn what_is_on_no_bus_is_nowhere() {
+    let place = "0000:01:00.0".parse().ok();
+    let error = Gpu::open_beside(Some("llvmpipe"), place, 0).expect_err("it is only software");
+    assert!(matches!(error, GpuError::NonePlaced { .. }), "{error}");
 }
 
 #[test]

@@ -8,7 +8,8 @@
 
 @compute @workgroup_size(8, 8)
 fn limit(@builtin(workgroup_id) tile: vec3<u32>, @builtin(local_invocation_id) pixel: vec3<u32>) {
-    let across = u32(look.last.x + 1.0) / 8u;
+    // The last place is the last voxel's, or just before it.
+    let across = (u32(ceil(look.last.x)) + 1u) / 8u;
     let corner = vec2(tile.x % across, tile.x / across) * 8u;
     let place = vec2<f32>(corner + pixel.xy) + 0.5;
     var sum = 0.0;
