@@ -220,9 +220,9 @@ mod tests {
                 assert!(covered >= layout.of_slab(slab).len(), "{layout:?}");
             }
         }
-        // A brain's scans: four dispatches a slab in the place of 256.
+        // A brain's scans: eight dispatches a slab in the place of 512.
         let layout = Layout::new(120, 107_520, false, &budget);
-        assert_eq!((layout.slabs(), layout.layers, layout.depths_of_layer(0)), (2, 64, 4));
+        assert_eq!((layout.slabs(), layout.layers, layout.depths_of_layer(0)), (2, 64, 8));
         assert_eq!((layout.held, layout.slabs_summed()), (1, 64));
     }
 }
