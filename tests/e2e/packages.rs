@@ -44,9 +44,12 @@ impl Packages {
         let folder = tempfile::tempdir().expect("a folder");
         let (program, out) = (folder.path().join("program"), folder.path().join("out"));
         // What is there for debuggers only makes it long.
-        done(
-            Command::new("strip").arg("-o").args([&program, &env!("CARGO_BIN_EXE_gleaner").into()]),
-        );
+        for (built, name) in [
+            (env!("CARGO_BIN_EXE_gleaner"), "program"),
+            (env!("CARGO_BIN_EXE_gleaner-hook"), "program-hook"),
+        ] {
+            done(Command::new("strip").arg("-o").arg(folder.path().join(name)).arg(built));
+        }
         let mut build = Command::new(Path::new(ROOT).join("packaging/build"));
         build.arg("--program").arg(&program).arg("--out").arg(&out);
         // Nobody sends these to anyone.
@@ -336,4 +339,7 @@ fn what_the_builder_does_not_know_it_says() {
         let mut build = Command::new(Path::new(ROOT).join("packaging/build"));
         run(build.args(arguments)).refused(2, &[arguments[0]]);
     }
+    // Half of an installation is none.
+    let mut build = Command::new(Path::new(ROOT).join("packaging/build"));
+    run(build.args(["--program", "/bin/true"])).refused(2, &["/bin/true-hook"]);
 }
