@@ -1,7 +1,8 @@
 //! The command line of hooks: what a farm manager calls before and after each render on this host.
 //!
 //! It is `gleaner hook`, and `gleaner-hook` alone: a render waits for its hook from the first
-//! instruction on, and a program that has nothing else in it starts in a quarter of the time.
+//! instruction on, and a program that has nothing else in it takes a third of the time, which is
+//! mostly that of its start.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
