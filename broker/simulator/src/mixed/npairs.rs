@@ -66,7 +66,7 @@ impl Scenario for Npairs {
             ),
             Parameter::file(
                 "profile",
-                "measured times, as gleaner kernel profile npairs writes them, for kinds fat, light and gpu; then light_s, growth, the speed-ups and fat_factor say nothing",
+                "measured times, as gleaner kernel profile npairs writes them, of one size and for kinds fat, light and gpu; then light_s, growth, the speed-ups and fat_factor say nothing",
             ),
             Parameter::number(
                 "light_s",
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn measured_times_are_taken_from_a_file() {
         let mut file = tempfile::NamedTempFile::new().expect("a file");
-        let lines = "kernel,part,kind,seconds\nnpairs,1,fat,10\nnpairs,5,fat,50\n";
+        let lines = "kernel,part,size,kind,seconds\nnpairs,1,9x9,fat,10\nnpairs,5,9x9,fat,50\n";
         std::io::Write::write_all(&mut file, lines.as_bytes()).expect("written");
         let mut settings = Settings::defaults(&Npairs.parameters());
         let path = file.path().to_str().expect("a plain path");

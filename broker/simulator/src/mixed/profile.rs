@@ -1,7 +1,8 @@
 //! How long `npairs` takes on each kind of node, as `gleaner kernel profile` has measured it.
 //!
-//! A line for each measurement, `kernel,part,kind,seconds`, below a line with these names. The part
-//! of `npairs` is its number of components. What is measured more than once takes the median; what
+//! A line for each measurement, `kernel,part,size,kind,seconds`, below a line with these names. The
+//! part of `npairs` is its number of components, and the size its scans and their voxels, which are
+//! the same in all lines: a study is of one. What is measured more than once takes the median; what
 //! lies between two measurements is on the straight line between them.
 
 use std::collections::BTreeMap;
@@ -11,7 +12,7 @@ use gleaner_protocol::limits::LEASE_S_MAX;
 use crate::input_file::read_text;
 use crate::limits::PROFILE_BYTES_MAX;
 
-const HEADER: &str = "kernel,part,kind,seconds";
+const HEADER: &str = "kernel,part,size,kind,seconds";
 const KERNEL: &str = "npairs";
 
 /// Measured times.
@@ -37,10 +38,12 @@ impl Profile {
             return Err(format!("{path}:1: expected {HEADER:?}, as gleaner kernel profile writes"));
         }
         let mut measured: BTreeMap<String, BTreeMap<u64, Vec<f64>>> = BTreeMap::new();
+        // Where it is first said.
+        let mut of_all: Option<(usize, &str)> = None;
         for (line, text) in lines.filter(|(_, text)| !text.trim().is_empty()) {
             let wrong = |problem: String| format!("{path}:{line}: {problem}");
             let words: Vec<&str> = text.split(',').map(str::trim).collect();
-            let [kernel, part, kind, seconds] = words[..] else {
+            let [kernel, part, size, kind, seconds] = words[..] else {
                 return Err(wrong(format!("expected {HEADER:?}, not {} words", words.len())));
             };
             let seconds = seconds.parse::<f64>().ok().filter(|seconds| is_time(*seconds));
@@ -56,6 +59,18 @@ impl Profile {
             let components = components.ok_or_else(|| {
                 wrong("expected the number of components, from 1, as the second word".to_owned())
             })?;
+            if !is_size(size) {
+                let problem = "expected scans and voxels, such as 120x13440, as the third word";
+                return Err(wrong(problem.to_owned()));
+            }
+            let (first, known) = *of_all.get_or_insert((line, size));
+            if size != known {
+                return Err(wrong(format!(
+                    "{KERNEL} of {size}, and of {known} in line {first}: a study is of one size; \
+                     leave the lines of the other out, or measure all kinds of nodes with one \
+                     specification"
+                )));
+            }
             let of_kind = measured.entry(kind.to_owned()).or_default();
             of_kind.entry(components).or_default().push(seconds);
         }
@@ -94,6 +109,12 @@ impl Profile {
     }
 }
 
+/// Whether it is two whole numbers from 1, such as `120x13440`.
+fn is_size(text: &str) -> bool {
+    let is_count = |side: &str| side.parse::<u64>().is_ok_and(|side| side > 0);
+    text.split_once('x').is_some_and(|(scans, voxels)| is_count(scans) && is_count(voxels))
+}
+
 fn is_time(seconds: f64) -> bool {
     seconds > 0.0 && seconds <= LEASE_S_MAX as f64 - 1.0
 }
@@ -109,14 +130,15 @@ mod tests {
     use super::*;
 
     const FILE: &str = "\
-kernel,part,kind,seconds
-npairs,2,fat,4.0
-npairs,10,fat,8
-npairs,2,fat,5.0
-volume,,fat,1.0
-npairs,2,fat,4.5
+kernel,part,size,kind,seconds
+npairs,2,120x13440,fat,4.0
+npairs,10,120x13440,fat,8
+npairs,2,120x13440,fat,5.0
+volume,,64x64x64@320x240,fat,1.0
+npairs,2,120x13440,fat,4.5
+volume,,9x9x9@320x240,fat,1.0
 
-npairs,2,gpu,0.5
+npairs,2,120x13440,gpu,0.5
 ";
 
     #[test]
@@ -145,19 +167,38 @@ npairs,2,gpu,0.5
     #[test]
     fn errors_name_file_and_line_and_what_was_expected() {
         for (text, says) in [
-            ("", "f.csv:1: expected \"kernel,part,kind,seconds\""),
+            ("", "f.csv:1: expected \"kernel,part,size,kind,seconds\""),
             ("part,kind\n", "f.csv:1: expected"),
-            ("kernel,part,kind,seconds\nnpairs,2,fat\n", "f.csv:2: expected \"kernel,part"),
-            ("kernel,part,kind,seconds\nnpairs,2,fat,-1\n", "f.csv:2: expected seconds"),
-            ("kernel,part,kind,seconds\nnpairs,2,fat,NaN\n", "f.csv:2: expected seconds"),
-            ("kernel,part,kind,seconds\nnpairs,2,fat,inf\n", "f.csv:2: expected seconds"),
-            ("kernel,part,kind,seconds\nnpairs,2,fat,1\nnpairs,0,fat,1\n", "f.csv:3: expected the"),
-            ("kernel,part,kind,seconds\nnpairs,two,fat,1\n", "number of components, from 1"),
+            ("kernel,part,kind,seconds\nnpairs,2,fat,1\n", "f.csv:1: expected"),
         ] {
             let error = Profile::parse("f.csv", text).expect_err(text);
             assert!(error.contains(says), "{error}");
         }
+        for (lines, says) in [
+            ("npairs,2,fat,1", "f.csv:2: expected \"kernel,part,size"),
+            ("npairs,2,9x9,fat,-1", "f.csv:2: expected seconds"),
+            ("npairs,2,9x9,fat,NaN", "f.csv:2: expected seconds"),
+            ("npairs,2,9x9,fat,inf", "f.csv:2: expected seconds"),
+            ("npairs,2,9x9,fat,1\nnpairs,0,9x9,fat,1", "f.csv:3: expected the"),
+            ("npairs,two,9x9,fat,1", "number of components, from 1"),
+            ("npairs,2,,fat,1", "f.csv:2: expected scans and voxels, such as 120x13440"),
+            ("npairs,2,9x0,fat,1", "f.csv:2: expected scans and voxels"),
+            ("npairs,2,9x9x9,fat,1", "f.csv:2: expected scans and voxels"),
+        ] {
+            let text = format!("{HEADER}\n{lines}\n");
+            let error = Profile::parse("f.csv", &text).expect_err(lines);
+            assert!(error.contains(says), "{error}");
+        }
         let error = Profile::read("/no/such/file").expect_err("there is none");
         assert!(error.starts_with("/no/such/file: cannot be read"), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_mixes_sizes_is_refused_with_both_and_what_to_do() {
+        let text = format!("{FILE}npairs,2,60x13440,light,0.5\n");
+        let error = Profile::parse("f.csv", &text).expect_err("two sizes");
+        let says = "f.csv:10: npairs of 60x13440, and of 120x13440 in line 2: a study is of one size; \
+                    leave the lines of the other out";
+        assert!(error.starts_with(says), "{error}");
     }
 }
