@@ -26,6 +26,7 @@ use crate::control_link::ControlLinks;
 use crate::driver::{DriverGone, DriverHandle};
 use crate::events::Events;
 use crate::metrics::{CoreFigures, Metrics};
+use crate::states::States;
 use crate::store::{Committer, SmallBlobs, StoreState};
 
 /// What handlers share.
@@ -34,6 +35,7 @@ pub(crate) struct Api {
     pub(crate) driver: DriverHandle,
     pub(crate) committer: Committer,
     pub(crate) blobs: Arc<dyn BlobStore>,
+    pub(crate) states: States,
     pub(crate) small_blobs: SmallBlobs,
     pub(crate) events: Events,
     pub(crate) metrics: Arc<Metrics>,

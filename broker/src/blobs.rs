@@ -125,7 +125,10 @@ pub enum BlobError {
 
 impl BlobError {
     /// For use in `map_err` on file operations.
-    fn file(doing: &'static str, path: &std::path::Path) -> impl FnOnce(io::Error) -> Self + use<> {
+    pub(crate) fn file(
+        doing: &'static str,
+        path: &std::path::Path,
+    ) -> impl FnOnce(io::Error) -> Self + use<> {
         let path = path.to_owned();
         move |source| Self::File { doing, path, source }
     }

@@ -20,9 +20,10 @@ use crate::collect;
 use crate::config::{Config, ConfigError};
 use crate::driver::{Driver, DriverHandle, DriverParts, pack, recover};
 use crate::events::Events;
-use crate::limits::COMMANDS_QUEUED_MAX;
+use crate::limits::{COMMANDS_QUEUED_MAX, STATES_BYTES_MAX};
 use crate::metrics::Metrics;
 use crate::results_check;
+use crate::states::States;
 use crate::store::{Batch, Committer, DataFolder, Journal, StoreError, StoreOptions};
 
 /// Why a broker does not start.
@@ -117,6 +118,8 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
     let min_free_bytes = config.min_free_mib << 20;
     let folder = DataFolder::open(&config.data_dir)?;
     let blobs = LocalBlobs::open(&config.data_dir.join("blobs"), min_free_bytes)?;
+    let states = config.data_dir.join("states");
+    let states = States::open(&states, min_free_bytes, STATES_BYTES_MAX)?;
     let options = StoreOptions { min_free_bytes, ..StoreOptions::default() };
     let (core, journal, recovered, added) = recover(folder, options, &core_config)?;
     tracing::info!(
@@ -156,6 +159,7 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
         driver,
         committer: committer.clone(),
         blobs: Arc::new(blobs),
+        states,
         small_blobs,
         events,
         metrics,

@@ -2,6 +2,7 @@
 //!
 //! - The store ([`Committer`] over [`SledJournal`]) keeps what was accepted and decided.
 //! - The blob store ([`LocalBlobs`]) keeps inputs and outputs under their digests.
+//! - Beside it lies what replicas saved on the way, for those that take their place.
 //! - The driver's [`Dispatcher`] turns what links and callers say into inputs of the scheduling
 //!   core, and its effects into what is to be written ([`pack`]) and said; [`Recovery`] turns what
 //!   was written back into a core. Both need no runtime, so that simulators drive them too.
@@ -22,6 +23,7 @@ mod driver;
 mod events;
 mod metrics;
 mod results_check;
+mod states;
 mod store;
 
 pub use blobs::{BlobContent, BlobError, BlobStore, LocalBlobs};

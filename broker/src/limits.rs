@@ -36,6 +36,9 @@ pub const FULL_RECHECK: Duration = Duration::from_millis(200);
 pub const BLOB_PIECE_BYTES: usize = 256 << 10;
 /// How long a blob that nobody refers to is kept after it was uploaded.
 pub const UNUSED_BLOB_KEPT: Duration = Duration::from_secs(7 * 86_400);
+/// What replicas saved on the way that is kept for others, in bytes; what came longest ago goes
+/// first.
+pub const STATES_BYTES_MAX: u64 = 1 << 30;
 /// Slowest upload that is waited for, in bytes a second on average after its start.
 pub const UPLOAD_BYTES_PER_S_MIN: u64 = 1 << 10;
 /// How long an upload may take to get going.

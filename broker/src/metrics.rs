@@ -7,7 +7,7 @@ use gleaner_protocol::Origin;
 use gleaner_protocol::control::Verdict;
 use gleaner_scheduling::Core;
 
-const VERDICTS: [(Verdict, &str); 7] = [
+const VERDICTS: [(Verdict, &str); 8] = [
     (Verdict::Counted, "counted"),
     (Verdict::Duplicate, "duplicate"),
     (Verdict::OldToken, "old_token"),
@@ -15,6 +15,7 @@ const VERDICTS: [(Verdict, &str); 7] = [
     (Verdict::Late, "late"),
     (Verdict::UnknownJob, "unknown_job"),
     (Verdict::Malformed, "malformed"),
+    (Verdict::Spoiled, "spoiled"),
 ];
 
 /// Counted outside the core.

@@ -20,7 +20,7 @@ use thiserror::Error;
 use crate::codec::{self, DecodeError};
 use crate::job::{OnRelease, Task};
 use crate::limits::CONTROL_MESSAGE_BYTES_MAX;
-use crate::{BookingId, Epoch, HostInfo, JobId, LeaseToken, Manifest, ReplicaId};
+use crate::{BookingId, Digest, Epoch, HostInfo, JobId, LeaseToken, Manifest, ReplicaId};
 
 /// From an agent to the broker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,6 +59,13 @@ pub enum AgentMessage {
         /// Whether it is frozen.
         frozen: bool,
     },
+    /// A running replica saved where it is, and the broker has it under this name.
+    Saved {
+        /// Which replica.
+        token: LeaseToken,
+        /// What it saved.
+        state: Digest,
+    },
     /// Something on the host needs a person, and nothing runs there; or does not any more.
     Alarm {
         /// What, in words; none where it is over.
@@ -88,6 +95,8 @@ pub struct Held {
     pub replica: ReplicaId,
     /// Whether it takes no slot: it is frozen, or has ended and only its report is unacknowledged.
     pub takes_no_slot: bool,
+    /// Whether another host had a say in where it went on from.
+    pub goes_on: bool,
 }
 
 /// What a host gives: the agent's decision, no larger than the monitor's.
@@ -226,6 +235,20 @@ pub struct Lease {
     pub replica: ReplicaId,
     /// The workunit's item, where the job has items.
     pub item: Option<String>,
+    /// What an earlier replica saved, if it is to go on from there. Where it cannot be had it begins
+    /// anew.
+    pub goes_on: Option<GoesOn>,
+    /// Whether what it saves may be of use to another host; else it need not be brought to the broker.
+    pub hands_on: bool,
+}
+
+/// Where a replica goes on from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GoesOn {
+    /// What was saved.
+    pub state: Digest,
+    /// Whether nobody but this host has a say in it; then what the host itself has is as good.
+    pub is_own: bool,
 }
 
 /// Why a replica is no longer wanted.
@@ -266,6 +289,9 @@ pub enum Verdict {
     UnknownJob,
     /// The output was refused: malformed, too large, or a blob of it was not uploaded.
     Malformed,
+    /// It failed where it went on from what another host saved: it is nobody's failure, and begun
+    /// anew.
+    Spoiled,
 }
 
 /// Encodes messages into one frame.

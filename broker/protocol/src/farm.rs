@@ -29,6 +29,16 @@ pub struct HookEvent {
     pub failed: Option<bool>,
 }
 
+/// What the monitor answers to a [`HostSample`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct SampleAnswer {
+    /// Always: a sample that is refused gets an error.
+    pub accepted: bool,
+    /// Whether somebody has stopped all harvest of the farm.
+    #[serde(default)]
+    pub stopped: bool,
+}
+
 /// Which hook spoke.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

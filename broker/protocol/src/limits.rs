@@ -41,6 +41,9 @@ pub const WASM_CPU_S_MAX: u64 = 30 * 86_400;
 pub const WASM_FUEL_MAX: u64 = 1 << 62;
 /// Largest checkpoint that a module may offer, in bytes.
 pub const WASM_CHECKPOINT_BYTES_MAX: usize = 1 << 20;
+/// Largest state of a replica that the broker takes, in bytes: a checkpoint, and what is saved with
+/// it.
+pub const SAVED_STATE_BYTES_MAX: u64 = WASM_CHECKPOINT_BYTES_MAX as u64 + (4 << 10);
 /// Longest specification of a kernel, in bytes.
 pub const SPEC_BYTES_MAX: u64 = 1 << 20;
 /// Most workunits of one job.

@@ -170,6 +170,11 @@ impl Core {
                     self.released(host, token, &reason, effects);
                 }
             }
+            Input::Saved { host, token, state } => {
+                if let Some(host) = self.connected(&host) {
+                    self.saved(host, token, state);
+                }
+            }
             Input::Frozen { host, token, frozen } => {
                 if let Some(host) = self.connected(&host) {
                     self.set_frozen(host, token, frozen, effects);

@@ -150,8 +150,10 @@ impl<'a> Desk<'a> {
     ) -> Result<LeaseToken, Refusal> {
         self.farm.may_start_with_share(workunit, host, share)?;
         let (token, attempt) = self.next_lease(workunit, host);
+        let goes_on = self.farm.go_on(workunit, host, token);
+        let hands_on = self.farm.hands_on(workunit, host);
         let replica = self.farm.grant(self.now, workunit, host, token, attempt, share);
-        self.effects.push(Effect::Lease { host, token, replica, share });
+        self.effects.push(Effect::Lease { host, token, replica, share, goes_on, hands_on });
         Ok(token)
     }
 
@@ -212,7 +214,7 @@ impl<'a> Desk<'a> {
     /// The workunit has as many as it may have.
     pub fn duplicate(&mut self, workunit: WorkunitIx) -> Result<(), Refusal> {
         let unit = self.farm.workunits.get_mut(workunit);
-        let known = usize::from(unit.waiting) + unit.pending.len() + unit.votes.len();
+        let known = usize::from(unit.waiting) + unit.pending.len() + unit.reported();
         if known >= usize::from(REPLICAS_MAX) {
             return Err(Refusal::TooManyReplicas);
         }

@@ -1,6 +1,6 @@
 //! What the core asks its driver to do.
 
-use gleaner_protocol::control::{AbortReason, Verdict};
+use gleaner_protocol::control::{AbortReason, GoesOn, Verdict};
 use gleaner_protocol::job::{JobError, Lane};
 use gleaner_protocol::{
     ChunkId, HostName, JobId, LeaseToken, Origin, ReplicaId, Share, Span, WorkunitId,
@@ -48,6 +48,10 @@ pub enum Effect {
         replica: ReplicaId,
         /// How much of the host's cores it may use.
         share: Share,
+        /// What another replica saved, if it goes on from that.
+        goes_on: Option<GoesOn>,
+        /// Whether what it saves may be of use to another host.
+        hands_on: bool,
     },
     /// Change the share of a replica that runs.
     Share {

@@ -276,7 +276,7 @@ impl Core {
                 _ => WaitReason::AwaitsVotes {
                     agreeing: demand.agreeing,
                     quorum: u8::try_from(demand.wanted).unwrap_or(u8::MAX),
-                    votes: unit.votes.len(),
+                    votes: unit.reported(),
                     waiting: unit.waiting,
                 },
             });

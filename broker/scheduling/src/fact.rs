@@ -116,4 +116,18 @@ pub enum Fact {
         /// One in so many of its host's results was to be computed by another host too.
         per_check: u8,
     },
+    /// What a host saved is a part of the vote that another host gives under this lease: it has no
+    /// vote of its own on the workunit. After that vote.
+    HandedOver {
+        /// On what.
+        workunit: WorkunitId,
+        /// Side of the workunit.
+        side: Origin,
+        /// Whose state.
+        host: HostName,
+        /// The host's owner.
+        owner: Option<OwnerName>,
+        /// The lease under which the vote is given.
+        token: LeaseToken,
+    },
 }

@@ -89,6 +89,15 @@ pub enum Input {
         /// Why.
         reason: ReleaseReason,
     },
+    /// A replica saved where it is, and others can have that.
+    Saved {
+        /// Which host.
+        host: HostName,
+        /// The lease.
+        token: LeaseToken,
+        /// What it saved.
+        state: Digest,
+    },
     /// A host stops a replica where it is and keeps it, out of every slot, or has it go on.
     Frozen {
         /// Which host.

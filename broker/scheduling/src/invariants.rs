@@ -9,7 +9,7 @@ use gleaner_protocol::LeaseToken;
 use gleaner_protocol::api::ReplicaCounts;
 use thiserror::Error;
 
-use crate::farm::{Host, HostIx, Job, JobPhase, Pending, Workunit, WorkunitIx};
+use crate::farm::{Host, HostIx, Job, JobPhase, Party, Pending, Vote, Workunit, WorkunitIx};
 use crate::limits::{HOSTS_MAX, JOBS_MAX};
 use crate::{Core, Farm};
 
@@ -137,14 +137,32 @@ fn check_workunit(farm: &Farm, unit: &Workunit) -> Result<(), Violation> {
     require(agreeing + incomplete >= quorum, "quorum", || {
         format!("{}: {agreeing} agree, {incomplete} to come, quorum {quorum}", unit.id)
     })?;
-    let replicas = unit.votes.len() + incomplete;
+    let replicas = unit.reported() + incomplete;
     require(replicas <= demand.max, "quorum", || format!("{} has {replicas} replicas", unit.id))?;
     let (mut voters, mut hosts) = (BTreeSet::new(), BTreeSet::new());
     let pending = unit.pending.iter().map(|pending| (pending.voter, pending.host));
-    for (voter, host) in pending.chain(unit.votes.iter().map(|vote| (vote.voter, vote.host))) {
+    // Those of one owner may have parts in one vote.
+    let has_own = |part: &&Vote| {
+        let is_same =
+            |vote: &Vote| !vote.handed_over && vote.token == part.token && vote.voter == part.voter;
+        !part.handed_over || !unit.votes.iter().any(is_same)
+    };
+    let votes = unit.votes.iter().filter(has_own).map(|vote| (vote.voter, vote.host));
+    for (voter, host) in pending.chain(votes) {
         require(voters.insert(voter) && hosts.insert(host), "one-vote", || {
             format!("{} on {} twice", farm.host(host).info.name, unit.id)
         })?;
+    }
+    // Who has a say in what a replica goes on from has no other, and none in two.
+    for saved in &unit.saved {
+        let of = |pending: &&Pending| pending.token == saved.token;
+        let Some(pending) = unit.pending.iter().find(of) else { continue };
+        let me = Party { host: pending.host, voter: pending.voter };
+        for party in saved.others(me).filter(|party| party.voter != me.voter) {
+            require(voters.insert(party.voter) && hosts.insert(party.host), "one-vote", || {
+                format!("{} has two says on {}", farm.host(party.host).info.name, unit.id)
+            })?;
+        }
     }
     for pending in &unit.pending {
         require(farm.host(pending.host).voter == pending.voter, "one-vote", || {

@@ -40,8 +40,8 @@ pub use effect::{Effect, Patience, SubmitRefusal};
 pub use explain::WaitReason;
 pub use fact::Fact;
 pub use farm::{
-    Begins, Ended, Farm, Host, HostIx, Job, JobPhase, Lease, Pending, Rule, Standing, Vote,
-    VoterIx, Workunit, WorkunitIx,
+    Begins, Ended, Farm, Host, HostIx, Job, JobPhase, Lease, Party, Pending, Rule, SavedState,
+    Standing, Vote, VoterIx, Workunit, WorkunitIx,
 };
 pub use input::{Input, ReportedOutcome, RequestId};
 pub use invariants::{INVARIANTS, Violation, check_invariants};

@@ -13,6 +13,13 @@ pub const OWNERS_MAX: usize = HOSTS_MAX;
 pub const ABILITIES_MAX: usize = 4_096;
 /// Most different reasons that are kept why workunits of one job were given up.
 pub const FAILURE_REASONS_MAX: usize = 256;
+/// States of a workunit that are kept for replicas that wait; more of them begin anew.
+pub const FREE_STATES_MAX: usize = 4;
+/// Most hosts that may have a say in one state, or one more goes on from it.
+pub const PARTIES_MAX: usize = 16;
+/// Hosts that are looked at for whether others are left to vote, where one goes on from what another
+/// saved: a lease is not to take the longer the more hosts there are.
+pub const OTHERS_LOOKED_AT_MAX: usize = 1024;
 /// Longest queue that is looked through for a host that may not take its head; in a longer one
 /// it is remembered how far each voter has come.
 pub const LIST_SCANNED_MAX: usize = 32;

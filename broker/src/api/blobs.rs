@@ -1,4 +1,4 @@
-//! `/v1/blobs/{digest}`: inputs and outputs.
+//! `/v1/blobs/{digest}`: inputs and outputs; `/v1/states/{digest}`: what replicas saved.
 
 use std::io;
 use std::pin::Pin;
@@ -19,14 +19,24 @@ use warp::{Filter, Reply};
 
 use super::jobs::parse_id;
 use super::{Api, handler_of, no_such};
-use crate::blobs::BlobError;
+use crate::blobs::{BlobContent, BlobError};
 
 impl Api {
     pub(super) fn blob_routes(&self) -> BoxedFilter<(Response,)> {
         let blob = warp::path!("v1" / "blobs" / String);
         let upload = blob.and(warp::put()).and(body_stream()).map(|digest, body| (digest, body));
+        let state = warp::path!("v1" / "states" / String);
+        let save = state
+            .and(warp::put())
+            .and(warp::query::<Saved>())
+            .and(body_stream())
+            .map(|digest, saved: Saved, body| (digest, saved.replaces, body));
         handler_of(upload, self, take)
             .or(handler_of(blob.and(warp::get()), self, give))
+            .unify()
+            .or(handler_of(save, self, take_state))
+            .unify()
+            .or(handler_of(state.and(warp::get()), self, give_state))
             .unify()
             .boxed()
     }
@@ -47,10 +57,36 @@ async fn give(api: Api, digest: String) -> Result<Response, Problem> {
     send(&api, digest).await?.ok_or_else(|| no_such(format!("blob {digest}")))
 }
 
+/// What else is said of a state.
+#[derive(Debug, serde::Deserialize)]
+struct Saved {
+    /// What the same replica saved before.
+    replaces: Option<String>,
+}
+
+async fn take_state(
+    api: Api,
+    (digest, replaces, body): (String, Option<String>, BoxStream<'static, io::Result<Bytes>>),
+) -> Result<Response, Problem> {
+    let replaces = replaces.map(|old| parse_id(&old)).transpose()?;
+    api.states.put(parse_id(&digest)?, replaces, body).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+async fn give_state(api: Api, digest: String) -> Result<Response, Problem> {
+    let digest = parse_id(&digest)?;
+    let content = api.states.open_state(digest).await?;
+    stream_of(content).await?.ok_or_else(|| no_such(format!("state {digest}")))
+}
+
 /// Streams a blob, if it is here. One that is found to be damaged at once is refused; a longer
 /// one breaks off before its last piece.
 pub(super) async fn send(api: &Api, digest: Digest) -> Result<Option<Response>, Problem> {
-    let Some(content) = api.blobs.open(digest).await? else { return Ok(None) };
+    stream_of(api.blobs.open(digest).await?).await
+}
+
+async fn stream_of(content: Option<BlobContent>) -> Result<Option<Response>, Problem> {
+    let Some(content) = content else { return Ok(None) };
     let mut rest = content.stream;
     let first = rest.next().await.transpose()?;
     let rest = rest.inspect(|piece| {

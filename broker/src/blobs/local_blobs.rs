@@ -33,6 +33,8 @@ pub struct LocalBlobs {
 struct Folder {
     path: PathBuf,
     min_free_bytes: u64,
+    /// Whether what is here has to outlive the machine.
+    lasts: bool,
     drafts: AtomicU64,
 }
 
@@ -43,7 +45,17 @@ impl LocalBlobs {
     /// # Errors
     /// [`BlobError::File`].
     pub fn open(path: &Path, min_free_bytes: u64) -> Result<Self, BlobError> {
-        let folder = Folder { path: path.to_owned(), min_free_bytes, drafts: AtomicU64::new(0) };
+        Self::open_as(path, min_free_bytes, true)
+    }
+
+    /// The same for what need not outlive the machine.
+    pub(crate) fn open_passing(path: &Path, min_free_bytes: u64) -> Result<Self, BlobError> {
+        Self::open_as(path, min_free_bytes, false)
+    }
+
+    fn open_as(path: &Path, min_free_bytes: u64, lasts: bool) -> Result<Self, BlobError> {
+        let path = path.to_owned();
+        let folder = Folder { path, min_free_bytes, lasts, drafts: AtomicU64::new(0) };
         let incoming = folder.incoming();
         match fs::remove_dir_all(&incoming) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -96,6 +108,18 @@ impl LocalBlobs {
             }
         }
         Ok((removed, left))
+    }
+
+    /// Removes one, if it is here.
+    pub(crate) async fn remove(&self, digest: Digest) -> Result<(), BlobError> {
+        let path = self.folder.path_of(digest);
+        let remove = move || match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(BlobError::file("remove", &path)(error))
+            }
+            _ => Ok(()),
+        };
+        self.step(remove).await
     }
 
     /// Does one step of a transfer, in a place among those that read and write at once. Nobody

@@ -6,7 +6,7 @@ use gleaner_protocol::control::{AgentMessage, BrokerMessage, Hello, Lease, Openi
 use gleaner_protocol::farm::FarmEvent;
 use gleaner_protocol::job::JobSpec;
 use gleaner_protocol::limits::{OPENING_ENDED_MAX, bounded_reason};
-use gleaner_protocol::{HostName, JobId, LeaseToken, ReplicaId, Span, Time};
+use gleaner_protocol::{HostName, JobId, Span, Time};
 use gleaner_scheduling::{Core, Effect, HostIx, Input, JobPhase, RequestId, SubmitRefusal};
 
 use super::command::LinkMessage;
@@ -246,6 +246,7 @@ impl<M: Clone> Dispatcher<M> {
             AgentMessage::Released(released) => {
                 Input::Released { host, token: released.token, reason: released.reason }
             }
+            AgentMessage::Saved { token, state } => Input::Saved { host, token, state },
             AgentMessage::Frozen { token, frozen } => Input::Frozen { host, token, frozen },
             AgentMessage::Alarm { reason } => {
                 let reason = reason.map(bounded_reason);
@@ -327,7 +328,10 @@ impl<M: Clone> Dispatcher<M> {
                 let incarnation = self.incarnation;
                 self.write(host, BrokerMessage::Welcome { incarnation, adopted }, turn);
             }
-            Effect::Lease { host, token, replica, .. } => self.lease(host, token, replica, turn),
+            Effect::Lease { host, token, replica, goes_on, hands_on, .. } => {
+                let lease = Lease { token, replica, item: None, goes_on, hands_on };
+                self.lease(host, lease, turn);
+            }
             Effect::Abort { host, token, reason } => {
                 self.write(host, BrokerMessage::Abort { token, reason }, turn);
             }
@@ -355,15 +359,10 @@ impl<M: Clone> Dispatcher<M> {
         }
     }
 
-    fn lease(
-        &mut self,
-        host: HostIx,
-        token: LeaseToken,
-        replica: ReplicaId,
-        turn: &mut Decided<M>,
-    ) {
+    /// Sends a lease to a host, with the item that it is of.
+    fn lease(&mut self, host: HostIx, lease: Lease, turn: &mut Decided<M>) {
         let Some(link) = self.links.of_host(host) else { return };
-        let id = replica.workunit;
+        let id = lease.replica.workunit;
         let Some(job) = self.core.farm().job(id.job) else { return };
         let item = job.spec.workunits.item(id.index).map(str::to_owned);
         let (task, on_release) = (|| job.spec.task.clone(), job.spec.on_release);
@@ -371,7 +370,7 @@ impl<M: Clone> Dispatcher<M> {
             let message = BrokerMessage::Task { job: id.job, task: task(), on_release };
             self.write_link(link, message, turn);
         }
-        self.write_link(link, BrokerMessage::Lease(Lease { token, replica, item }), turn);
+        self.write_link(link, BrokerMessage::Lease(Lease { item, ..lease }), turn);
     }
 
     fn job_changed(&mut self, now: Time, job: JobId, turn: &mut Decided<M>) {

@@ -138,8 +138,8 @@ impl Core {
             return false;
         }
         let workunit = match self.farm.find(id) {
-            Some(workunit) if self.may_keep(workunit, host, held.token) => workunit,
-            None if self.may_open(id) => self.open(id),
+            Some(workunit) if self.may_keep(workunit, host, held) => workunit,
+            None if self.may_open(id) && !held.goes_on => self.open(id),
             _ => return false,
         };
         let attempt = held.replica.attempt;
@@ -148,11 +148,13 @@ impl Core {
         true
     }
 
-    fn may_keep(&self, workunit: WorkunitIx, host: HostIx, token: LeaseToken) -> bool {
+    fn may_keep(&self, workunit: WorkunitIx, host: HostIx, held: Held) -> bool {
+        let Held { token, goes_on, .. } = held;
         let unit = self.farm.workunit(workunit);
         let lane = self.farm.lane_of(unit.id.job);
         !unit.pending.iter().any(|pending| pending.token == token)
             && self.farm.is_eligible(workunit, host).is_ok()
+            && self.farm.may_still(workunit, host, token, goes_on)
             && lane
                 .and_then(|lane| self.lanes.get(&lane))
                 .is_some_and(|policy| policy.keeps(&self.farm, workunit, host))

@@ -5,7 +5,7 @@ use gleaner_protocol::limits::bounded_reason;
 use gleaner_protocol::{Digest, HostName, LeaseToken, ReplicaId, Span, WorkunitId};
 
 use super::Core;
-use crate::farm::{Demand, HostIx, JobPhase, Leased, Pending, WorkunitIx};
+use crate::farm::{Demand, HostIx, JobPhase, Leased, Party, Pending, Vote, WorkunitIx};
 use crate::input::ReportedOutcome;
 use crate::policy::Change;
 use crate::{Effect, Fact};
@@ -29,9 +29,15 @@ impl Core {
             Ok(lease) => {
                 let voter = self.farm.hosts.get(host).voter;
                 let unit = self.farm.workunits.get(lease.workunit);
+                let is_output = matches!(outcome, ReportedOutcome::Output(_));
                 if unit.has_voted(host, voter) {
                     self.return_replica(lease);
                     Verdict::SecondVote
+                } else if !is_output && unit.is_heir(token, Party { host, voter }) {
+                    // Perhaps it was the other's fault: it is nobody's.
+                    self.farm.workunits.get_mut(lease.workunit).begin_anew(token);
+                    self.give_back(lease);
+                    Verdict::Spoiled
                 } else if outcome == ReportedOutcome::Malformed {
                     self.count(lease, Err(MALFORMED), cpu_us, effects);
                     Verdict::Malformed
@@ -128,11 +134,57 @@ impl Core {
             }
             None => Fact::ReplicaFailed { workunit, side, host: name, owner, token },
         }));
+        self.count_parts(lease, digest.is_some(), effects);
         self.count_vote(lease.host, workunit, digest.is_some());
         let cpu = Span::from_micros(cpu_us);
         let change = Change::Completed { workunit: lease.workunit, host: lease.host, cpu };
         self.tell(workunit.job, change);
         self.after_vote(lease.workunit, why, effects);
+    }
+
+    /// A replica was reported: those whose states it went on from have their say with it, and no
+    /// other. What they saved of one that failed is of no more use.
+    fn count_parts(&mut self, lease: Leased, has_output: bool, effects: &mut Vec<Effect>) {
+        let Leased { host, workunit, token, .. } = lease;
+        let me = Party { host, voter: self.farm.hosts.get(host).voter };
+        let saved = self.farm.workunits.get_mut(workunit).forget_saved(token);
+        let Some(saved) = saved.filter(|_| has_output) else { return };
+        for party in saved.others(me) {
+            let (info, unit) = (&self.farm.host(party.host).info, self.farm.workunit(workunit));
+            effects.push(Effect::Persist(Fact::HandedOver {
+                workunit: unit.id,
+                side: unit.side.unwrap_or(info.origin),
+                host: info.name.clone(),
+                owner: self.farm.hosts.owner_of(party.voter).cloned(),
+                token,
+            }));
+            self.hand_over(workunit, party, token);
+        }
+    }
+
+    /// A host has its say in the vote under a lease of another.
+    pub(super) fn hand_over(&mut self, workunit: WorkunitIx, party: Party, token: LeaseToken) {
+        let standing = &self.farm.hosts.get(party.host).standing;
+        let vote = Vote {
+            token,
+            voter: party.voter,
+            host: party.host,
+            digest: None,
+            cpu_us: 0,
+            mark: standing.passed,
+            failures: standing.failures,
+            per_check: 1,
+            handed_over: true,
+        };
+        self.farm.workunits.get_mut(workunit).push_vote(vote);
+    }
+
+    /// The holder of a lease has saved where it is.
+    pub(super) fn saved(&mut self, host: HostIx, token: LeaseToken, state: Digest) {
+        let voter = self.farm.hosts.get(host).voter;
+        if let Some(lease) = self.farm.leased(host, token) {
+            self.farm.save(lease.workunit, token, state, Party { host, voter });
+        }
     }
 
     pub(super) fn count_vote(&mut self, host: HostIx, workunit: WorkunitId, has_output: bool) {
@@ -166,7 +218,7 @@ impl Core {
         let missing = demand.missing(incomplete);
         // A provisional decision that hosts with nothing else to do can no longer confirm is none.
         let to_come = missing.max(usize::from(incomplete == 0));
-        if to_come > 0 && unit.votes.len() + incomplete + to_come > demand.max {
+        if to_come > 0 && unit.reported() + incomplete + to_come > demand.max {
             let reason = self.why_given_up(workunit, &demand, last_failure);
             let job = self.farm.jobs.get(&unit.id.job).expect("a workunit's job is known");
             let reason = job.ended.kept(&reason).to_owned();
@@ -188,11 +240,11 @@ impl Core {
         last_failure: Option<&str>,
     ) -> String {
         let unit = self.farm.workunits.get(workunit);
-        let failed = unit.votes.iter().filter(|vote| vote.digest.is_none()).count();
+        let failed = unit.failed();
         let Demand { agreeing, wanted, max, .. } = demand;
         let mut reason = format!(
             "{} replicas were tried, {failed} failed, at most {agreeing} agree and {wanted} must (max_replicas is {max})",
-            unit.votes.len(),
+            unit.reported(),
         );
         if let Some(why) = last_failure {
             reason.push_str("; the last one: ");
@@ -220,7 +272,13 @@ impl Core {
             } else if vote.digest.is_some() {
                 self.farm.tally(id.job, |counts| counts.disagreed += 1);
                 self.farm.hosts.change(vote.host, |entry| entry.disagreed += 1);
-                self.catch(&vote);
+                // Whose fault it was among those who had a part in it nobody knows.
+                for part in 0..votes {
+                    let part = self.farm.workunits.get(workunit).votes[part];
+                    if part.token == vote.token {
+                        self.catch(&part);
+                    }
+                }
             }
         }
         self.close_workunit(workunit, AbortReason::Decided, effects);

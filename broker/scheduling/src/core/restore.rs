@@ -9,7 +9,7 @@ use thiserror::Error;
 use super::Core;
 use crate::Fact;
 use crate::ability::AbilitySet;
-use crate::farm::{HostIx, JobPhase, Leased, Standing, WorkunitIx};
+use crate::farm::{HostIx, JobPhase, Leased, Party, Standing, Vote, WorkunitIx};
 use crate::limits::ABILITIES_MAX;
 use crate::trust::MOST_PER_CHECK;
 
@@ -110,9 +110,14 @@ impl Core {
             Fact::VoteStood { workunit: id, token, mark, failures, per_check } => {
                 let workunit = self.farm.find(id).ok_or(RestoreError::UnknownWorkunit(id))?;
                 let unit = self.farm.workunits.get_mut(workunit);
-                let vote = unit.votes.iter_mut().find(|vote| vote.token == token);
+                let is_it = |vote: &&mut Vote| vote.token == token && !vote.handed_over;
+                let vote = unit.votes.iter_mut().find(is_it);
                 let vote = vote.ok_or(RestoreError::UnknownVote(id, token))?;
                 (vote.mark, vote.failures, vote.per_check) = (mark, failures, per_check);
+            }
+            Fact::HandedOver { workunit, side, host, owner, token } => {
+                let voter = Voter { host, owner, side };
+                self.restore_hand_over(workunit, voter, token)?;
             }
         }
         // What they decided is among the facts.
@@ -178,6 +183,25 @@ impl Core {
         self.enter_vote(workunit, vote);
         self.count_vote(host, id, digest.is_some());
         self.workunit_changed(workunit);
+        Ok(())
+    }
+
+    fn restore_hand_over(
+        &mut self,
+        id: WorkunitId,
+        voter: Voter,
+        token: LeaseToken,
+    ) -> Result<(), RestoreError> {
+        let side = voter.side;
+        let host = self.known_host(voter);
+        let workunit = self.known(id)?;
+        let voter = self.farm.hosts.get(host).voter;
+        let unit = self.farm.workunits.get_mut(workunit);
+        unit.side.get_or_insert(side);
+        // Those of one owner have one vote, and each its part.
+        if !unit.votes.iter().any(|vote| vote.host == host) {
+            self.hand_over(workunit, Party { host, voter }, token);
+        }
         Ok(())
     }
 

@@ -22,6 +22,7 @@ impl Core {
             mark: standing.passed,
             failures: standing.failures,
             per_check: u8::try_from(per_check).expect("a host is checked more often"),
+            handed_over: false,
         }
     }
 

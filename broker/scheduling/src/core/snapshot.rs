@@ -25,7 +25,8 @@ impl Core {
 
 fn fact_of_host(host: &Host) -> Option<Fact> {
     let Standing { passed, failures, failed_at, .. } = host.standing;
-    (host.reported > 0).then(|| Fact::HostStood {
+    // One may have failed by what it handed over alone.
+    (host.reported > 0 || failures > 0).then(|| Fact::HostStood {
         host: host.info.name.clone(),
         owner: host.info.owner.clone(),
         side: host.origin(),
@@ -67,7 +68,8 @@ impl Farm {
     fn standings_of<'a>(&'a self, job: &'a Job) -> impl Iterator<Item = Fact> + 'a {
         let open = job.open.values().map(|open| self.workunit(*open));
         open.flat_map(|unit| {
-            unit.votes.iter().map(move |vote| Fact::VoteStood {
+            let given = unit.votes.iter().filter(|vote| !vote.handed_over);
+            given.map(move |vote| Fact::VoteStood {
                 workunit: unit.id,
                 token: vote.token,
                 mark: vote.mark,
@@ -82,6 +84,9 @@ impl Farm {
         let (workunit, token) = (unit.id, vote.token);
         let (host, owner) = (info.name.clone(), self.hosts.owner_of(vote.voter).cloned());
         let side = unit.side.unwrap_or(info.origin);
+        if vote.handed_over {
+            return Fact::HandedOver { workunit, side, host, owner, token };
+        }
         match vote.digest {
             Some(digest) => {
                 Fact::Voted { workunit, side, host, owner, token, digest, cpu_us: vote.cpu_us }

@@ -24,4 +24,7 @@ pub struct Vote {
     pub failures: u16,
     /// One in so many of its host's results was to be computed by another host too.
     pub per_check: u8,
+    /// Whether the host gave no vote of its own: what it saved is a part of the one that another
+    /// gave under this lease.
+    pub handed_over: bool,
 }

@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use thin_vec::ThinVec;
 
-use super::{Begins, HostIx, Vote, VoterIx};
+use super::{Begins, HostIx, SavedState, Vote, VoterIx};
 use crate::ability::AbilityIx;
 
 /// Number of an open workunit in one core; used again after it ended.
@@ -60,6 +60,10 @@ pub struct Workunit {
     pub pending: SmallVec<[Pending; 2]>,
     /// Replicas that were reported (`completeResults`).
     pub votes: ThinVec<Vote>,
+    /// What replicas of it saved on the way.
+    pub saved: ThinVec<SavedState>,
+    /// Whether none goes on any more from what another host saved.
+    pub(crate) begins_anew: bool,
     /// Tries so far.
     pub attempts: u32,
     /// Its replication factor.
@@ -80,6 +84,8 @@ impl Workunit {
             waiting: replicas.into(),
             pending: SmallVec::new(),
             votes: ThinVec::new(),
+            saved: ThinVec::new(),
+            begins_anew: false,
             attempts,
             replication: replicas,
             rule,
@@ -105,18 +111,32 @@ impl Workunit {
         self.votes.push(vote);
     }
 
-    /// Whether this host, or another of the same vote, has a replica or a vote here. The host
-    /// itself counts even if it has changed its owner since.
+    /// How many replicas were reported.
+    #[must_use]
+    pub fn reported(&self) -> usize {
+        self.votes.iter().filter(|vote| !vote.handed_over).count()
+    }
+
+    /// How many of these failed.
+    #[must_use]
+    pub fn failed(&self) -> usize {
+        self.votes.iter().filter(|vote| vote.digest.is_none() && !vote.handed_over).count()
+    }
+
+    /// Whether this host, or another of the same vote, has a replica or a vote here, or a part in
+    /// one. The host itself counts even if it has changed its owner since.
     #[must_use]
     pub fn is_touched_by(&self, host: HostIx, voter: VoterIx) -> bool {
         self.pending.iter().any(|pending| pending.voter == voter || pending.host == host)
             || self.has_voted(host, voter)
+            || self.has_say(|party| party.voter == voter || party.host == host)
     }
 
     /// Whether this voter has a replica or a vote here.
     pub(crate) fn is_touched_by_voter(&self, voter: VoterIx) -> bool {
         self.pending.iter().any(|pending| pending.voter == voter)
             || self.votes.iter().any(|vote| vote.voter == voter)
+            || self.has_say(|party| party.voter == voter)
     }
 
     /// Whether this host, or another of the same vote, has voted.
@@ -186,6 +206,7 @@ mod tests {
                 mark: 0,
                 failures: 0,
                 per_check: 1,
+                handed_over: false,
             });
             let outputs = unit.votes.iter().filter_map(|vote| vote.digest);
             assert_eq!(leader_of_many(outputs), unit.leader(), "{number} votes");

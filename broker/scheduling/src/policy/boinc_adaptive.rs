@@ -77,7 +77,7 @@ impl Alone {
         } else {
             return;
         };
-        let failed = unit.votes.iter().filter(|vote| vote.digest.is_none()).count();
+        let failed = unit.failed();
         let most = job.spec.max_replicas.map_or(3 * usize::from(quorum), usize::from);
         if failed + usize::from(replication) <= most {
             desk.replicate(workunit, replication, quorum);

@@ -334,7 +334,7 @@ impl Policy for Gleaner {
 
 /// Whether a replica that waits makes a check of a workunit, because another is known.
 fn is_check(unit: &Workunit) -> bool {
-    let others = usize::from(unit.waiting) + unit.pending.len() + unit.votes.len();
+    let others = usize::from(unit.waiting) + unit.pending.len() + unit.reported();
     unit.rule == Rule::Credible && others > 1
 }
 

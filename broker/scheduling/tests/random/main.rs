@@ -47,6 +47,7 @@ fn keeps(core: &Core, facts: &[Fact]) {
             | Fact::Counted { .. }
             | Fact::JobForgotten { .. }
             | Fact::HostStood { .. }
+            | Fact::HandedOver { .. }
             | Fact::VoteStood { .. } => {}
         }
     }

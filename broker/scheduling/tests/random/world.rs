@@ -64,6 +64,10 @@ pub(crate) enum Step {
         lease: usize,
         frozen: bool,
     },
+    Save {
+        lease: usize,
+        state: u8,
+    },
     Advance {
         seconds: u64,
     },
@@ -105,6 +109,7 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         8 => (any::<usize>(), reason).prop_map(|(lease, reason)| Step::Release { lease, reason }),
         4 => (any::<usize>(), any::<bool>())
             .prop_map(|(lease, frozen)| Step::Freeze { lease, frozen }),
+        12 => (any::<usize>(), any::<u8>()).prop_map(|(lease, state)| Step::Save { lease, state }),
         4 => (0..150_u64).prop_map(|seconds| Step::Advance { seconds }),
     ]
 }
@@ -192,6 +197,7 @@ impl World {
                     token: given.token,
                     replica: given.replica,
                     takes_no_slot: bit(index + 31),
+                    goes_on: bit(index + 17),
                 });
                 let held = held.collect();
                 self.joins(name, origin, owner, kernels, slots, held);
@@ -221,6 +227,10 @@ impl World {
             Step::Freeze { lease, frozen } => {
                 let Some(Given { host, token, .. }) = self.any(lease) else { return };
                 self.feed(Input::Frozen { host, token, frozen });
+            }
+            Step::Save { lease, state } => {
+                let Some(Given { host, token, .. }) = self.any(lease) else { return };
+                self.feed(Input::Saved { host, token, state: Digest::of(&[state]) });
             }
             Step::Advance { seconds } => {
                 self.now = self.now + Span::from_secs(seconds);

@@ -8,6 +8,7 @@ mod hosts;
 mod leases;
 mod order;
 mod restart;
+mod saved;
 mod story;
 mod trust;
 mod votes;

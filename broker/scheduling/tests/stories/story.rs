@@ -151,6 +151,13 @@ impl Story {
         self.feed(Input::Released { host: host_name(host), token, reason })
     }
 
+    /// The host saves where its replica of the workunit is, and is driven out.
+    pub(crate) fn saves_and_goes(&mut self, host: &str, workunit: &str, state: &str) -> Seen {
+        let (token, state) = (self.lease(host, workunit).token, Digest::of(state.as_bytes()));
+        self.feed(Input::Saved { host: host_name(host), token, state }).nothing();
+        self.is_preempted(host, workunit)
+    }
+
     pub(crate) fn is_preempted(&mut self, host: &str, workunit: &str) -> Seen {
         self.releases(host, workunit, ReleaseReason::Preempted)
     }
@@ -243,8 +250,12 @@ impl Story {
                 let adopted: Vec<_> = adopted.iter().map(|token| self.short(*token)).collect();
                 format!("welcome {} keeps [{}]", name(*host), adopted.join(" "))
             }
-            Effect::Lease { host, token, replica, .. } => {
-                let line = format!("lease {} {}", name(*host), short(*replica));
+            Effect::Lease { host, token, replica, goes_on, .. } => {
+                let from = goes_on.map_or("", |goes_on| match goes_on.is_own {
+                    true => " from its own state",
+                    false => " from others' state",
+                });
+                let line = format!("lease {} {}{from}", name(*host), short(*replica));
                 let lease = StoryLease { token: *token, replica: *replica };
                 let host = self.core.farm().host(*host).info.name.clone();
                 self.leases.push((host, lease));
@@ -276,8 +287,13 @@ impl Story {
     }
 }
 
+/// One that goes on from what others saved.
+pub(crate) fn heir_of(lease: StoryLease) -> Held {
+    Held { goes_on: true, ..held_of(lease, false) }
+}
+
 pub(crate) fn held_of(lease: StoryLease, done: bool) -> Held {
-    Held { token: lease.token, replica: lease.replica, takes_no_slot: done }
+    Held { token: lease.token, replica: lease.replica, takes_no_slot: done, goes_on: false }
 }
 
 /// `"1/0"` is index 0 of job 1.
@@ -309,6 +325,9 @@ fn fact_line(fact: &Fact) -> String {
         Fact::JobForgotten { job } => format!("forgotten {job}"),
         Fact::HostStood { host, .. } => format!("standing {host}"),
         Fact::VoteStood { workunit, .. } => format!("standing {}", short_workunit(*workunit)),
+        Fact::HandedOver { workunit, host, .. } => {
+            format!("part {} {host}", short_workunit(*workunit))
+        }
     }
 }
 

@@ -148,7 +148,7 @@ impl World<'_> {
         self.stage.take_effects(&mut effects);
         for effect in effects.drain(..) {
             match effect {
-                Effect::Lease { host, token, replica, share } => {
+                Effect::Lease { host, token, replica, share, .. } => {
                     let left = self.left_of(replica);
                     self.hosts[host.get()].start(now, token, replica, left, share.as_permille());
                 }

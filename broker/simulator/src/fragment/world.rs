@@ -269,6 +269,7 @@ impl<'a> World<'a> {
             token: replica.token,
             replica: replica.id,
             takes_no_slot: false,
+            goes_on: false,
         });
         let held = held.collect();
         let (info, slots) = (host.info.clone(), host.cores);

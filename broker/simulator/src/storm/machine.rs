@@ -7,8 +7,8 @@ use gleaner_agent::harvest::{Harvest, RunResult};
 use gleaner_protocol::control::{AgentMessage, BrokerMessage};
 use gleaner_protocol::farm::Booked;
 use gleaner_protocol::{
-    BookingId, Capabilities, Epoch, HostInfo, HostName, KernelName, LeaseToken, Origin, OwnerName,
-    ReplicaId, Span, Time,
+    BookingId, Capabilities, Digest, Epoch, HostInfo, HostName, KernelName, LeaseToken, Origin,
+    OwnerName, ReplicaId, Span, Time,
 };
 
 use super::folder::Folder;
@@ -43,6 +43,10 @@ pub(super) struct Machine {
 pub(super) struct Task {
     pub(super) replica: ReplicaId,
     pub(super) item: Option<String>,
+    /// What another saved, where it goes on from that.
+    pub(super) goes_on: Option<Digest>,
+    /// Whether what it saves may be of use to another host.
+    pub(super) hands_on: bool,
     pub(super) epoch: Epoch,
     pub(super) since: Time,
     /// Whether it computes; before, its runner is only being readied.
@@ -94,6 +98,7 @@ pub(super) enum News {
     Begins(LeaseToken),
     Ended { token: LeaseToken, result: RunResult, epoch_raised: bool },
     Stored(LeaseToken, Result<(), String>),
+    Kept(LeaseToken, Digest),
     Messages(WireId, Vec<BrokerMessage>),
     Gone(WireId),
 }

@@ -58,6 +58,8 @@ report! {
     refused,
     /// Replicas that a render drove out.
     preempted,
+    /// Replicas that went on from where another had saved.
+    gone_on,
     /// Renders.
     renders,
     /// Openings that agents refused, for a render had come since.

@@ -18,6 +18,8 @@ pub(super) struct Watcher {
     decided: BTreeMap<WorkunitId, Digest>,
     /// Every token that was ever given out, and for what.
     tokens: BTreeMap<LeaseToken, WorkunitId>,
+    /// Who else has a say in what is reported under a token.
+    says: BTreeMap<LeaseToken, BTreeSet<HostName>>,
     /// What each host was given and its fragment, as the broker knows them.
     given: Vec<Given>,
     touched: BTreeSet<usize>,
@@ -27,6 +29,8 @@ pub(super) struct Watcher {
 #[derive(Default)]
 struct Votes {
     hosts: BTreeMap<HostName, LeaseToken>,
+    /// Those who have a say in an output, and in which.
+    says: BTreeMap<HostName, LeaseToken>,
     owners: BTreeMap<OwnerName, LeaseToken>,
 }
 
@@ -125,6 +129,11 @@ impl Watcher {
         Ok(())
     }
 
+    /// A replica goes on from what these have a say in.
+    pub(super) fn goes_on(&mut self, token: LeaseToken, said: &BTreeSet<HostName>) {
+        self.says.insert(token, said.clone());
+    }
+
     /// A submitter was told.
     pub(super) fn accepted(&mut self, job: JobId) {
         self.jobs.insert(job);
@@ -164,6 +173,15 @@ impl Watcher {
                 if before.is_some_and(|before| before != *token) {
                     return Err(twice(host.as_str()));
                 }
+                if matches!(fact, Fact::Voted { .. }) {
+                    let others = self.says.get(token).into_iter().flatten();
+                    for party in others.chain([host]) {
+                        let before = votes.says.insert(party.clone(), *token);
+                        if before.is_some_and(|before| before != *token) {
+                            return Err(twice(party.as_str()));
+                        }
+                    }
+                }
                 if let Some(owner) = owner {
                     let before = votes.owners.insert(owner.clone(), *token);
                     if before.is_some_and(|before| before != *token) {
@@ -192,7 +210,7 @@ impl Watcher {
         self.check_decisions(core)?;
         for (id, votes) in &self.votes {
             let Some(open) = core.farm().find(*id) else { continue };
-            if core.farm().workunit(open).votes.len() < votes.hosts.len() {
+            if core.farm().workunit(open).reported() < votes.hosts.len() {
                 return Err(Breach::VoteLost(*id));
             }
         }

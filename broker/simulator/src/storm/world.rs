@@ -11,6 +11,8 @@ mod monitor_life;
 mod submitters;
 mod tasks;
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use gleaner_agent::harvest::{self, Product};
 use gleaner_monitor::Monitor;
 use gleaner_protocol::{Digest, HostName, Manifest, Origin, OutputFile, Span, Time, WorkunitId};
@@ -39,7 +41,7 @@ pub(super) struct World<'a> {
     calendar: Calendar<Event>,
     chances: Chances,
     machines: Vec<Machine>,
-    names: std::collections::BTreeMap<HostName, usize>,
+    names: BTreeMap<HostName, usize>,
     wires: Wires,
     broker: Broker,
     /// Whether a turn of the broker is coming, and when its timer wakes it.
@@ -58,6 +60,8 @@ pub(super) struct World<'a> {
     bookings: u64,
     posts: u64,
     effects: Vec<harvest::Effect>,
+    /// Who has a say in what was saved.
+    states: BTreeMap<Digest, BTreeSet<HostName>>,
     /// What the event in hand could have touched.
     touched_host: Option<usize>,
     turned: bool,
@@ -103,6 +107,7 @@ impl<'a> World<'a> {
             bookings: 0,
             posts: 0,
             effects: Vec::new(),
+            states: BTreeMap::new(),
             touched_host: None,
             turned: false,
             is_calm: false,
@@ -198,6 +203,7 @@ impl<'a> World<'a> {
             Event::AgentGoesOn { host, life } => return self.agent_goes_on(host, life),
             Event::ReleaseHeard { host, life } => return self.release_heard(host, life),
             Event::TaskBegins { host, token } => return self.task_begins(host, token),
+            Event::TaskSaves { host, token } => return self.task_saves(host, token),
             Event::TaskEnds { host, token } => return self.task_ends(host, token),
             Event::Stored { host, token, works } => return self.stored(host, token, works),
             Event::SampleDue { host, life } => self.sample_due(host, life),

@@ -70,23 +70,26 @@ impl Incoming {
         let path = self.folder.path_of(self.expected);
         let parent = path.parent().expect("a blob lies in a folder of its own");
         let Some(mut draft) = self.draft else {
+            if !self.folder.lasts {
+                return Ok(());
+            }
             // It is as if it came now, to whoever looks for old ones.
             renew(&path).map_err(BlobError::file("date", &path))?;
             // Whoever brought it may not have come so far yet.
-            return sync_folder(parent).and_then(|()| sync_folder(&self.folder.path));
+            return self.folder.sync(parent);
         };
-        draft
-            .file
-            .sync_all()
-            .map_err(|error| self.folder.write_error(self.expected, &draft.path, error))?;
+        if self.folder.lasts {
+            draft
+                .file
+                .sync_all()
+                .map_err(|error| self.folder.write_error(self.expected, &draft.path, error))?;
+        }
         if !parent.exists() {
             fs::create_dir_all(parent).map_err(BlobError::file("make", parent))?;
         }
         fs::rename(&draft.path, &path).map_err(BlobError::file("rename", &draft.path))?;
         draft.kept = true;
-        // Both, for the folder may be one that another upload has made and not synced yet.
-        sync_folder(parent)?;
-        sync_folder(&self.folder.path)
+        self.folder.sync(parent)
     }
 
     fn check_space(&mut self) -> Result<(), BlobError> {
@@ -100,6 +103,16 @@ impl Incoming {
 }
 
 impl Folder {
+    /// Makes the names in a folder below it durable. Both, for that may be one which another upload
+    /// has made and not synced yet.
+    fn sync(&self, below: &Path) -> Result<(), BlobError> {
+        if !self.lasts {
+            return Ok(());
+        }
+        sync_folder(below)?;
+        sync_folder(&self.path)
+    }
+
     fn free_bytes(&self) -> Result<u64, BlobError> {
         let stat = rustix::fs::statvfs(&self.path)
             .map_err(|errno| BlobError::file("read the free space of", &self.path)(errno.into()))?;

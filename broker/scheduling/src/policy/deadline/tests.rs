@@ -74,7 +74,7 @@ impl Cluster {
         self.core.handle(self.now, input, &mut self.effects);
         for effect in std::mem::take(&mut self.effects) {
             match effect {
-                Effect::Lease { host, token, replica, share } => {
+                Effect::Lease { host, token, replica, share, .. } => {
                     self.held.push((self.known[host.get()], token, replica, share));
                 }
                 Effect::Share { token, share, .. } => {

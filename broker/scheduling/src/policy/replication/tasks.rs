@@ -201,7 +201,7 @@ impl Tasks {
             return false;
         };
         let unit = farm.workunit(workunit);
-        let replicas = unit.votes.len() + unit.pending.len() + usize::from(unit.waiting);
+        let replicas = unit.reported() + unit.pending.len() + usize::from(unit.waiting);
         replicas < usize::from(job.spec.max_replicas())
     }
 

@@ -136,6 +136,7 @@ impl World<'_> {
                 self.handle(host, Input::Ended { token, result })
             }
             News::Stored(token, result) => self.handle(host, Input::Stored { token, result }),
+            News::Kept(token, state) => self.handle(host, Input::Kept { token, state }),
             News::Messages(wire, messages) => {
                 messages.into_iter().try_for_each(|message| self.take_message(host, wire, message))
             }
@@ -245,8 +246,14 @@ impl World<'_> {
                 self.sample(host);
             }
             Effect::Start { lease, epoch, since, .. } => {
-                let Lease { token, replica, item } = lease;
-                machine.tasks.insert(token, Task { replica, item, epoch, since, runs: false });
+                let Lease { token, replica, item, goes_on, hands_on } = lease;
+                if let Some(goes_on) = &goes_on {
+                    self.watcher.goes_on(token, &self.states[&goes_on.state]);
+                    self.report.gone_on += u64::from(!goes_on.is_own);
+                }
+                let goes_on = goes_on.map(|goes_on| goes_on.state);
+                let task = Task { replica, item, goes_on, hands_on, epoch, since, runs: false };
+                machine.tasks.insert(token, task);
                 // Some have inputs to fetch first. Where that is what shows a bug, all have.
                 let fetches = self.chances.work.chance(50);
                 let fetches = fetches || self.config.bug == Some(Bug::IgnoresTheGate);

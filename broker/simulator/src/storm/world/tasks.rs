@@ -1,5 +1,7 @@
 //! Replicas as processes: they begin if they may, end in their time, and some lie.
 
+use std::collections::BTreeSet;
+
 use gleaner_agent::harvest::{Product, RunResult};
 use gleaner_protocol::{Content, Digest, LeaseToken, WorkunitId};
 
@@ -31,7 +33,27 @@ impl World<'_> {
         let mean_s = if self.chances.work.chance(30) { 1_200 } else { 100 };
         let takes = self.chances.work.around_secs(mean_s).times(slowness);
         self.after(takes, Event::TaskEnds { host, token });
+        if self.chances.work.chance(500) {
+            let some = self.chances.work.millis(1, takes.as_millis().max(1));
+            self.after(some, Event::TaskSaves { host, token });
+        }
         Ok(())
+    }
+
+    /// What it has saved is at the broker: who has a say in it is known here, whatever is said there.
+    pub(super) fn task_saves(&mut self, host: usize, token: LeaseToken) -> Result<(), Breach> {
+        let machine = &self.machines[host];
+        let Some(task) = machine.tasks.get(&token).filter(|task| task.runs && task.hands_on) else {
+            return Ok(());
+        };
+        let mut said = match task.goes_on {
+            Some(state) => self.states.get(&state).cloned().expect("somebody saved it"),
+            None => BTreeSet::new(),
+        };
+        said.insert(machine.info.name.clone());
+        let state = Digest::of(format!("{token} {}", self.now.as_micros()).as_bytes());
+        self.states.insert(state, said);
+        self.agent_hears(host, News::Kept(token, state))
     }
 
     pub(super) fn task_ends(&mut self, host: usize, token: LeaseToken) -> Result<(), Breach> {
