@@ -5,10 +5,12 @@
 //! - It is removed by its last member, which goes back to where it came from. That is nobody's
 //!   to do where other groups live beside it: they need what is passed on to them.
 
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::dir::GroupDir;
+use crate::leaf::PREFIX;
 
 /// Moves this process out of `own` into the group beside the enclosure `name`.
 pub(crate) fn move_aside(own: &GroupDir, name: &str) -> io::Result<()> {
@@ -20,37 +22,50 @@ pub(crate) fn move_aside(own: &GroupDir, name: &str) -> io::Result<()> {
     aside.write("cgroup.procs", "0")
 }
 
-/// Where an enclosure's agent was moved to, if it was.
-fn aside_of(enclosure: &Path) -> Option<PathBuf> {
-    let name = enclosure.file_name()?.to_str()?;
-    Some(enclosure.with_file_name(format!("{name}{ENDING}"))).filter(|path| path.is_dir())
+/// Whether a group is one that an agent was moved to.
+fn is_aside(group: &Path) -> bool {
+    let name = group.file_name().and_then(OsStr::to_str);
+    let middle = name.and_then(|name| name.strip_prefix(PREFIX)?.strip_suffix(ENDING));
+    middle.is_some_and(|middle| !middle.is_empty())
+}
+
+/// The group that a process came from which is in `group` now, and where enclosures are made.
+pub(crate) fn home(group: PathBuf) -> PathBuf {
+    if is_aside(&group) { group.parent().map_or(group.clone(), Path::to_owned) } else { group }
 }
 
 /// Moves this process back, if it is the last one in the group that was made for the agent of
-/// `enclosure`, and removes that group. To be called when the enclosure is gone.
+/// `enclosure` or for one before it, and removes that group. To be called when the enclosure is gone.
 pub(crate) fn leave(enclosure: &Path) -> io::Result<()> {
-    let (Some(aside), Some(own)) = (aside_of(enclosure), enclosure.parent()) else {
-        return Ok(());
-    };
-    let (aside, own) = (GroupDir::at(aside), GroupDir::at(own.to_owned()));
+    let Some(own) = enclosure.parent() else { return Ok(()) };
+    let own = GroupDir::at(own.to_owned());
+    let (asides, others): (Vec<_>, Vec<_>) =
+        own.children().into_iter().partition(|child| is_aside(child.path()));
     let pid = rustix::process::getpid().as_raw_nonzero().get();
-    let members = aside.members();
-    if members.iter().any(|member| *member != pid) {
-        return Ok(());
-    }
-    if !members.is_empty() {
-        if own.children().iter().any(|child| child != &aside) {
-            return Ok(());
+    for aside in asides {
+        let members = aside.members();
+        if members.iter().any(|member| *member != pid) {
+            continue;
         }
-        let passed_on = own.read("cgroup.subtree_control").unwrap_or_default();
-        let stop: Vec<String> =
-            passed_on.split_whitespace().map(|controller| format!("-{controller}")).collect();
-        if !stop.is_empty() {
-            own.write("cgroup.subtree_control", &stop.join(" "))?;
+        if !members.is_empty() {
+            if !others.is_empty() {
+                continue;
+            }
+            let passed_on = own.read("cgroup.subtree_control").unwrap_or_default();
+            let stop: Vec<String> =
+                passed_on.split_whitespace().map(|controller| format!("-{controller}")).collect();
+            if !stop.is_empty() {
+                own.write("cgroup.subtree_control", &stop.join(" "))?;
+            }
+            own.write("cgroup.procs", "0")?;
         }
-        own.write("cgroup.procs", "0")?;
+        match std::fs::remove_dir(aside.path()) {
+            // Of another user's agent.
+            Err(_) if members.is_empty() => {}
+            removed => removed?,
+        }
     }
-    std::fs::remove_dir(aside.path())
+    Ok(())
 }
 
 /// End of its name.

@@ -57,6 +57,16 @@ impl GroupDir {
         text.lines().find_map(|line| line.strip_prefix(word)?.trim().parse().ok())
     }
 
+    /// Whether it is the root of the unified hierarchy, in which other rules hold.
+    pub(crate) fn is_root(&self) -> bool {
+        !self.has("cgroup.type")
+    }
+
+    /// Whether any process is in it, be it the first one of a container or one that cannot be seen.
+    pub(crate) fn has_any(&self) -> bool {
+        self.read("cgroup.procs").is_ok_and(|text| !text.trim().is_empty())
+    }
+
     /// Its members, without those of groups below it.
     pub(crate) fn members(&self) -> Vec<i32> {
         let text = self.read("cgroup.procs").unwrap_or_default();

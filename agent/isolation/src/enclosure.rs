@@ -366,9 +366,10 @@ enum Refusal {
 impl Refusal {
     fn mend(&self) -> Option<String> {
         match self {
-            Self::NotPassedOn { why: io::ErrorKind::PermissionDenied, .. } => {
-                Some(mend::of_refused_passing_on())
-            }
+            Self::NotPassedOn {
+                why: io::ErrorKind::PermissionDenied | io::ErrorKind::ResourceBusy,
+                ..
+            } => Some(mend::of_refused_passing_on()),
             Self::NoController { path, controller } => {
                 mend::of_missing_controller(Path::new(path), controller)
             }
@@ -464,17 +465,19 @@ impl Opening {
         if !list.split_whitespace().any(|one| one == controller) {
             return Err(Refusal::NoController { path: path(), controller });
         }
-        let enable = format!("+{controller}");
-        let mut passed = own.write("cgroup.subtree_control", &enable);
-        if passed.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::ResourceBusy) {
-            // A group passes nothing on while processes are in it: we leave it, if it is ours.
-            if move_aside(own, &self.name).is_ok() {
-                passed = own.write("cgroup.subtree_control", &enable);
-            }
+        let refused = |error: io::Error| {
+            let why = error.kind();
+            Refusal::NotPassedOn { path: path(), controller, why }
+        };
+        // A group passes nothing on while processes are in it, but for controllers of threads, and
+        // those at the price that nothing can enter the groups below it: we leave it, if it is ours.
+        if !own.is_root() && own.has_any() {
+            move_aside(own, &self.name).map_err(refused)?;
         }
-        passed
+        let enable = format!("+{controller}");
+        own.write("cgroup.subtree_control", &enable)
             .and_then(|()| dir.write("cgroup.subtree_control", &enable))
-            .map_err(|error| Refusal::NotPassedOn { path: path(), controller, why: error.kind() })
+            .map_err(refused)
     }
 
     fn take_first(&mut self, hierarchy: &Hierarchy, dir: &GroupDir, wanted: Vec<Ability>) {

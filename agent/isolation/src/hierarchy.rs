@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::ability::Provider;
+use crate::aside::home;
 
 /// One mounted hierarchy.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,10 +14,8 @@ pub(crate) struct Hierarchy {
     pub(crate) provider: Provider,
     /// Controllers of a hierarchy of version 1; those of the unified one stand in its files.
     pub(crate) controllers: BTreeSet<String>,
-    /// The group that this process is in.
+    /// The group that this process is in, or was before it went aside.
     pub(crate) own: PathBuf,
-    /// Whether that is the hierarchy's root, in which other rules hold.
-    pub(crate) own_is_root: bool,
 }
 
 /// Those that this process can see.
@@ -49,8 +48,8 @@ pub(crate) fn parse(mounts: &str, groups: &str) -> Vec<Hierarchy> {
         let below = below.trim_start_matches('/');
         let point = PathBuf::from(unescape(point));
         let own = if below.is_empty() { point } else { point.join(below) };
-        let own_is_root = *root == "/" && below.is_empty();
-        let entry = Hierarchy { provider, controllers, own, own_is_root };
+        let own = if provider == Provider::Cgroup2 { home(own) } else { own };
+        let entry = Hierarchy { provider, controllers, own };
         if !found.iter().any(|other| same_hierarchy(other, &entry)) {
             found.push(entry);
         }
@@ -135,9 +134,9 @@ mod tests {
         let found = parse(HYBRID_MOUNTS, HYBRID_GROUPS);
         let [cpu, systemd, unified] = &found[..] else { panic!("{found:?}") };
         assert_eq!(cpu.provider, Provider::Cgroup1);
-        assert!(cpu.controllers.contains("cpu") && cpu.own_is_root);
+        assert!(cpu.controllers.contains("cpu"));
         assert_eq!(cpu.own, Path::new("/sys/fs/cgroup/cpu"));
-        assert!(systemd.controllers.contains("name=systemd") && !systemd.own_is_root);
+        assert!(systemd.controllers.contains("name=systemd"));
         assert_eq!(unified.provider, Provider::Cgroup2);
         assert_eq!(unified.own, Path::new("/sys/fs/cgroup/unified/user.slice"));
     }
@@ -147,7 +146,6 @@ mod tests {
         let mounts = "50 49 0:30 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw\n";
         let inside = parse(mounts, "0::/docker/abc/job\n");
         assert_eq!(inside[0].own, Path::new("/sys/fs/cgroup/job"));
-        assert!(!inside[0].own_is_root);
         assert_eq!(parse(mounts, "0::/elsewhere\n"), []);
     }
 

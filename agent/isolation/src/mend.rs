@@ -18,9 +18,11 @@ pub(crate) fn of_refused_group(hierarchy: &Hierarchy, error: &io::Error) -> Opti
     })
 }
 
-/// Of a controller that this user may not pass on: an agent in a group that it may divide.
+/// Of a controller that this user may not pass on, or not while there are others in its group: an
+/// agent in a group of its own, which it may divide.
 pub(crate) fn of_refused_passing_on() -> String {
-    "systemd-run --user --scope -p Delegate=yes gleaner agent".into()
+    let whose = if rustix::process::geteuid().is_root() { "" } else { " --user" };
+    format!("systemd-run{whose} --scope -p Delegate=yes gleaner agent")
 }
 
 /// Of a controller that does not come down to `own`: by default users get some of them only.
@@ -99,7 +101,6 @@ mod tests {
             provider,
             controllers: [controller.to_owned()].into(),
             own: "/cg/x".into(),
-            own_is_root: false,
         };
         let (denied, full) = (io::ErrorKind::PermissionDenied, io::ErrorKind::StorageFull);
         let cpuset = hierarchy(Provider::Cgroup1, "cpuset");
