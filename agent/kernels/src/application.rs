@@ -190,6 +190,16 @@ enum Spec {
     Npairs(NpairsSpec),
 }
 
+/// What came out of a task, beside its files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finished {
+    /// Of how much: `VOXELS@PIXELS` of a picture, `VOXELS` of a surface, rows and columns of a table,
+    /// scans and their voxels; `64x64x64@320x240`, `120x13440`.
+    pub size: String,
+    /// Lines that say in short what came out.
+    pub summary: Vec<String>,
+}
+
 /// Files that are read, each with the key that names it.
 type Inputs<'a> = Vec<(&'static str, &'a Path)>;
 
@@ -315,14 +325,11 @@ impl Task {
         }
     }
 
-    /// Runs it until it is done or asked to stop; lines that say in short what came out.
+    /// Runs it until it is done or asked to stop.
     ///
     /// # Errors
     /// A file cannot be read or kept, the data do not fit, or it was asked to stop.
-    pub fn run<'a>(
-        &'a self,
-        control: &'a mut Control<'a>,
-    ) -> Result<Vec<String>, ApplicationError> {
+    pub fn run<'a>(&'a self, control: &'a mut Control<'a>) -> Result<Finished, ApplicationError> {
         let mut stages = Stages { folder: &self.folder, control, turn: (0, 1) };
         match &self.spec {
             Spec::Volume(spec) => spec.run(&mut stages),
@@ -331,6 +338,11 @@ impl Task {
             Spec::Npairs(spec) => spec.run(&mut stages),
         }
     }
+}
+
+/// A size as text, its sides beside each other.
+fn sides(sides: &[usize]) -> String {
+    sides.iter().map(usize::to_string).collect::<Vec<_>>().join("x")
 }
 
 fn checked<T: DeserializeOwned>(

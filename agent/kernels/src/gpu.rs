@@ -26,9 +26,9 @@ use std::task::{Context, Poll, Waker};
 
 use gleaner_protocol::{GpuInfo, PciAddress};
 use wgpu::{
-    Adapter, Backends, Buffer, BufferSlice, BufferUsages, CommandEncoderDescriptor, Device,
-    DeviceDescriptor, ErrorFilter, Extent3d, Instance, InstanceDescriptor, InstanceFlags, Limits,
-    MapMode, MemoryHints, PollError, PollStatus, PollType, Queue, SubmissionIndex,
+    Adapter, Backends, Buffer, BufferSlice, BufferUsages, CommandEncoder, CommandEncoderDescriptor,
+    Device, DeviceDescriptor, ErrorFilter, Extent3d, Instance, InstanceDescriptor, InstanceFlags,
+    Limits, MapMode, MemoryHints, PollError, PollStatus, PollType, Queue, SubmissionIndex,
     TexelCopyBufferLayout, Texture,
 };
 
@@ -238,9 +238,21 @@ impl Gpu {
         to: &Buffer,
         bytes: u64,
     ) -> SubmissionIndex {
-        let described = CommandEncoderDescriptor { label: Some("copy") };
+        self.submitted("copy", |commands| {
+            commands.copy_buffer_to_buffer(from, first, to, 0, bytes);
+        })
+    }
+
+    /// Submits commands, all at once: each submission costs a device as much as a tenth of a
+    /// millisecond, whatever is in it.
+    pub(crate) fn submitted(
+        &self,
+        label: &str,
+        encode: impl FnOnce(&mut CommandEncoder),
+    ) -> SubmissionIndex {
+        let described = CommandEncoderDescriptor { label: Some(label) };
         let mut commands = self.device.create_command_encoder(&described);
-        commands.copy_buffer_to_buffer(from, first, to, 0, bytes);
+        encode(&mut commands);
         self.queue.submit([commands.finish()])
     }
 

@@ -4,9 +4,19 @@
 use std::time::Duration;
 
 use gleaner_protocol::Span;
+use gleaner_protocol::limits::CONTROL_MESSAGE_BYTES_MAX;
 
 /// What a slice is sized for. A release waits for half of it on average.
 pub(crate) const SLICE_TARGET: Span = Span::from_millis(3);
+/// What it is sized for at most, where much of it is not work but what a device takes for any slice:
+/// half of the time between two frames of a screen, so that what its user moves does not stand still.
+pub(crate) const SLICE_TARGET_MAX: Span = Span::from_millis(8);
+/// Of a slice, the share that this may be is one part in so many. With it goes about as much again
+/// that is not seen where there is no work, for a device has to come to it and ends it unevenly: then
+/// slices cost 5 % at most.
+pub(crate) const SLICE_BESIDE_SHARE: u64 = 40;
+/// How often what a slice takes beside its units is measured: the first time gets a device ready.
+pub(crate) const SLICE_REHEARSALS: usize = 2;
 /// A slice has at most this many times the units of the longest one of its kind before it: one
 /// slice that was quick by chance does not make the next one long.
 pub(crate) const SLICE_GROWTH_MAX: u64 = 4;
@@ -15,32 +25,45 @@ pub(crate) const VOXELS_MAX: usize = (1 << 31) - 1;
 /// Voxels along each side of a volume in a NIfTI-1 file, and volumes in it: numbers of sixteen bits
 /// with a sign.
 pub(crate) const NIFTI_SIDE_MAX: u16 = i16::MAX.unsigned_abs();
-/// Bytes of a volume's header, where it is text.
+/// Bytes of a volume's header, where it is text: usual ones have one KiB or two.
 pub(crate) const HEADER_BYTES_MAX: u64 = 64 << 10;
-/// Cells along each side of a block that is passed over in one go where nothing is to be seen.
+/// Cells along each side of a block that is passed over in one go where nothing is to be seen. What is
+/// known of blocks is a byte for each 64 voxels.
 pub(crate) const MACRO_CELL: usize = 4;
-/// Pixels of one picture.
+/// Pixels of one picture: 4 GiB of colours.
 pub(crate) const PIXELS_MAX: usize = 1 << 28;
 /// Pictures of one animation: four digits tell them apart.
 pub(crate) const ANIMATION_FRAMES_MAX: usize = 10_000;
-/// Keys that the path of a camera has.
+/// Keys that the path of a camera has: more than anybody sets by hand.
 pub(crate) const ANIMATION_KEYS_MAX: usize = 1000;
-/// Samples that one ray takes of a volume.
+/// Samples that one ray takes of a volume: 37 in each voxel on the diagonal of 1024³.
 pub(crate) const RAY_SAMPLES_MAX: usize = 1 << 16;
 /// What shines through less than this is not followed any further: half of what a picture of
 /// eight bits a channel tells apart.
 pub(crate) const THROUGH_MIN: f32 = 1.0 / 512.0;
-/// Pixels along each side of the tiles that a picture is taken in.
+/// Pixels along each side of the tiles that a picture is taken in: one workgroup of a device has 64
+/// invocations.
 pub(crate) const TILE: usize = 8;
-/// Parts that put one picture together.
+/// Parts that put one picture together. Where each sends to each, that is 16 million transfers.
 pub(crate) const PARTS_MAX: usize = 4096;
+/// Bytes of a message between them, encoded: a quarter of what the control link carries in one, so
+/// that whatever else has to go there soon is never behind more than that.
+pub(crate) const PART_MESSAGE_BYTES_MAX: usize = CONTROL_MESSAGE_BYTES_MAX / 4;
+/// Bytes of such a message beside its pixels: nine numbers, of ten bytes each at most.
+pub(crate) const PART_MESSAGE_BYTES_BESIDE: usize = 90;
+/// Pixels in such a message: four numbers of four bytes each.
+pub(crate) const PART_MESSAGE_PIXELS_MAX: usize =
+    (PART_MESSAGE_BYTES_MAX - PART_MESSAGE_BYTES_BESIDE) / 16;
+/// How far beyond 0 and 1 a colour may be: what rounding makes of one over all samples of a long
+/// ray.
+pub(crate) const COLOUR_SLACK: f32 = 0.01;
 /// Cells along x that are passed over in one go where no surface goes through them: a few registers.
 pub(crate) const CELL_RUN: usize = 32;
 /// Vertices of one mesh: PLY numbers them with a sign.
 pub(crate) const MESH_VERTICES_MAX: u32 = 1 << 28;
-/// Rows and columns of a block of sums of squares and products.
+/// Rows and columns of a block of sums of squares and products: 128 KiB of sums.
 pub(crate) const GRAM_BLOCK: usize = 128;
-/// Products that are summed up for it in one go.
+/// Products that are summed up for it in one go, of 2 MiB of numbers on each side.
 pub(crate) const GRAM_DEPTH: usize = 2048;
 /// The smaller side of a matrix whose components are found: sums of 2 GiB.
 pub(crate) const GRAM_SIDE_MAX: usize = 16_384;
@@ -52,28 +75,46 @@ pub(crate) const INVERSE_ITERATIONS_MAX: usize = 8;
 pub(crate) const SIGN_SHARE: f64 = 0.99;
 /// Of more than this share of all eigenvectors, all are found at once.
 pub(crate) const LEADING_SHARE_MAX: usize = 8;
-/// Classes of scans that are told apart.
+/// Vectors that go with those that are wanted, at least, where eigenvectors are found by products.
+#[cfg(feature = "gpu")]
+pub(crate) const SUBSPACE_EXTRA_MIN: usize = 16;
+/// How much more than others the largest eigenvector may grow before vectors are made anew.
+#[cfg(feature = "gpu")]
+pub(crate) const SUBSPACE_GROWTH_MAX: f64 = 1e8;
+/// Products before vectors are made anew.
+#[cfg(feature = "gpu")]
+pub(crate) const SUBSPACE_DEGREE_MAX: usize = 24;
+/// How much of a vector of length one may be of eigenvectors that are not wanted.
+#[cfg(feature = "gpu")]
+pub(crate) const SUBSPACE_RESIDUAL: f64 = 1e-9;
+/// Eigenvalues whose roots are this share of the largest apart are told apart.
+#[cfg(feature = "gpu")]
+pub(crate) const SUBSPACE_APART: f64 = 2e-5;
+/// What rounding leaves of a product with such a vector, as a share of the largest eigenvalue.
+#[cfg(feature = "gpu")]
+pub(crate) const SUBSPACE_ROUNDING: f64 = 1e-16;
+/// Classes of scans that are told apart: canonical variates are one fewer, and each is a map.
 pub(crate) const CLASSES_MAX: usize = 64;
 /// Scans of each class that a half has at least: one alone says nothing about how it varies.
 pub(crate) const SCANS_PER_CLASS_MIN: usize = 2;
-/// Splits of scans in halves, of one analysis.
+/// Splits of scans in halves, of one analysis: more than there are of sixteen subjects.
 pub(crate) const SPLITS_MAX: usize = 10_000;
-/// Of so many groups all splits are listed; of more, some are drawn.
+/// Of so many groups all splits are listed, 6435 at most; of more, some are drawn.
 pub(crate) const SPLIT_GROUPS_LISTED: usize = 16;
 /// Draws for each split that is wanted, before there are no more.
 pub(crate) const SPLIT_TRIES: usize = 20;
 /// Draws in a row that give no other split, before there are no more.
 pub(crate) const SPLIT_MISSES_MAX: usize = 1000;
-/// Voxels of a map that are summed up in one go.
+/// Voxels of a map that are summed up in one go: 32 KiB of sums.
 pub(crate) const MAP_VOXELS: usize = 4096;
 /// Of what varies in a canonical variate, the least share that is within classes: less is what
 /// rounding leaves of nothing.
 pub(crate) const WITHIN_SHARE_MIN: f64 = 1e-10;
-/// Bytes of a file before its first voxel.
+/// Bytes of a file before its first voxel: no more than a job's file has in all.
 pub(crate) const SKIPPED_BYTES_MAX: u64 = 1 << 30;
-/// Bytes of a table as text.
+/// Bytes of a table as text: no more than a job's file has.
 pub(crate) const TABLE_BYTES_MAX: u64 = 1 << 30;
-/// Numbers of components that one run tries.
+/// Numbers of components that one run tries: each is an analysis by itself.
 pub(crate) const COMPONENT_COUNTS_MAX: usize = 1000;
 /// Voxels along each side of a brick on a device, where it allows as many: a layer of bytes is sent
 /// in a slice.
@@ -108,9 +149,9 @@ pub(crate) const DEVICE_RAY_SAMPLES: usize = 4096;
 /// Rows and columns of a tile of sums on a device: sixteen invocations along each side have four.
 #[cfg(feature = "gpu")]
 pub(crate) const DEVICE_PRODUCT_TILE: usize = 64;
-/// Products that a tile sums up in one dispatch: their digits' sums are far from the limits of 32
-/// bits. A slice on a device is one such dispatch at least, and as many as fit in its time: on one
-/// that is software, a dispatch of twice as many was what a release waited for, 20 to 30 ms.
+/// Products that a tile sums up in one step: their digits' sums are far from the limits of 32 bits. A
+/// slice on a device is one such step at least, and as many as fit in its time: on one that is
+/// software, a dispatch of twice as many was what a release waited for, 20 to 30 ms.
 #[cfg(feature = "gpu")]
 pub(crate) const DEVICE_PRODUCT_DEPTH: usize = 128;
 /// Tiles of sums on a device at once: 32 MiB.
@@ -126,6 +167,13 @@ pub(crate) const DEVICE_SUMMED_MAX: usize = 1 << 22;
 /// Tiles of sums that come back in one go: 4 MiB.
 #[cfg(feature = "gpu")]
 pub(crate) const DEVICE_FETCH_TILES_MAX: usize = 64;
+/// Rows of sums whose few largest eigenvalues are found by products on a device, at least: of fewer, a
+/// processor has them as soon.
+#[cfg(feature = "gpu")]
+pub(crate) const DEVICE_SOLUTION_SIDE_MIN: usize = 1024;
+/// Products that are tried for them, before they are left to the processor.
+#[cfg(feature = "gpu")]
+pub(crate) const DEVICE_SOLUTION_PRODUCTS_MAX: usize = 256;
 /// Bytes of a slab of a matrix on a device: what every device binds.
 #[cfg(feature = "gpu")]
 pub(crate) const DEVICE_SLAB_BYTES_MAX: usize = 128 << 20;

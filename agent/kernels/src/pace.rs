@@ -2,7 +2,7 @@
 
 use gleaner_protocol::Span;
 
-use crate::limits::{SLICE_GROWTH_MAX, SLICE_TARGET};
+use crate::limits::{SLICE_BESIDE_SHARE, SLICE_GROWTH_MAX, SLICE_TARGET, SLICE_TARGET_MAX};
 
 /// Sizes slices by what the last ones took.
 ///
@@ -12,7 +12,11 @@ use crate::limits::{SLICE_GROWTH_MAX, SLICE_TARGET};
 /// left, that says nothing of how many fit.
 #[derive(Debug, Clone)]
 pub struct Pace {
+    /// What was asked for.
+    least: Span,
     target: Span,
+    /// Of the first slice of a kind, and of any at least.
+    first: u64,
     units: u64,
 }
 
@@ -20,18 +24,33 @@ impl Pace {
     /// Slices of the usual length. The first one is a single unit.
     #[must_use]
     pub const fn new() -> Self {
-        Self { target: SLICE_TARGET, units: 1 }
+        Self::of(SLICE_TARGET)
     }
 
     /// Slices that take about `target`.
     #[must_use]
     pub const fn of(target: Span) -> Self {
-        Self { target, units: 1 }
+        Self { least: target, target, first: 1, units: 1 }
+    }
+
+    /// All units of a kind that follow each other in one slice: what work takes that nobody stops.
+    #[must_use]
+    pub const fn whole() -> Self {
+        let target = Span::from_micros(u64::MAX);
+        Self { least: target, target, first: u64::MAX, units: u64::MAX }
     }
 
     /// One for the same target that has learned nothing.
     pub(crate) const fn anew(&self) -> Self {
-        Self::of(self.target)
+        Self { units: self.first, ..*self }
+    }
+
+    /// Makes slices so long that what each takes `beside` its units is a small share of them, but no
+    /// longer than a release may wait for.
+    pub(crate) fn allow_for(&mut self, beside: Span) {
+        let wanted = beside.as_micros().saturating_mul(SLICE_BESIDE_SHARE);
+        let wanted = Span::from_micros(wanted).min(SLICE_TARGET_MAX);
+        self.target = self.least.max(wanted);
     }
 
     /// Units of the next slice.
@@ -55,7 +74,7 @@ impl Pace {
         } else {
             fit
         }
-        .max(1);
+        .max(self.first);
     }
 }
 
@@ -97,6 +116,30 @@ mod tests {
         let units = pace.units();
         pace.learn(1, Span::from_micros(4));
         assert!(pace.units() >= units, "{} after {units}", pace.units());
+    }
+
+    #[test]
+    fn work_that_nobody_stops_is_one_slice_of_each_kind() {
+        let mut pace = Pace::whole();
+        for units in [1, 7, u64::MAX] {
+            assert_eq!(pace.units(), u64::MAX);
+            pace.learn(units, Span::from_secs(86_400));
+        }
+        assert_eq!(pace.anew().units(), u64::MAX);
+    }
+
+    #[test]
+    fn slices_are_longer_where_much_of_them_is_no_work_but_not_by_much() {
+        let mut pace = Pace::new();
+        for (beside_us, target_us) in [(10, 3000), (100, 4000), (9000, 8000), (0, 3000)] {
+            pace.allow_for(Span::from_micros(beside_us));
+            assert_eq!(pace.target, Span::from_micros(target_us), "{beside_us}");
+            assert_eq!(pace.anew().target, pace.target);
+        }
+        // Who asks for longer ones has them.
+        let mut pace = Pace::of(Span::from_millis(50));
+        pace.allow_for(Span::from_millis(1));
+        assert_eq!(pace.target, Span::from_millis(50));
     }
 
     #[test]

@@ -27,6 +27,8 @@ mod leading;
 mod matrix;
 mod observations;
 mod plan;
+#[cfg(feature = "gpu")]
+mod subspace;
 
 #[cfg(test)]
 mod tests;

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::ops::Range;
 
-use gleaner_protocol::Time;
+use gleaner_protocol::{Span, Time};
 
+use crate::limits::SLICE_REHEARSALS;
 use crate::pace::Pace;
 use crate::preempt::Preempt;
 
@@ -104,6 +105,15 @@ pub trait Plan {
         Stretch { kind: 0, end: u64::MAX }
     }
 
+    /// Does what any slice does beside its units, where that takes long enough to be measured: sends
+    /// nothing to a device, and waits for it. Whether there was anything to do.
+    ///
+    /// # Errors
+    /// There will be no output.
+    fn rehearse(&mut self) -> Result<bool, Self::Error> {
+        Ok(false)
+    }
+
     /// Does the units of a slice. Each unit comes once, in order; a slice is never empty.
     ///
     /// # Errors
@@ -145,6 +155,7 @@ pub fn run<P: Plan + ?Sized>(
 ) -> Result<Outcome<P::Output>, P::Error> {
     let units = plan.units();
     let mut done = 0;
+    pace.allow_for(beside(&mut *plan, preempt, &mut clock)?);
     let mut began = clock();
     let mut stretch = plan.stretch(0);
     // Of the kinds that are not at work.
@@ -178,6 +189,24 @@ pub fn run<P: Plan + ?Sized>(
     plan.finish().map(Outcome::Done)
 }
 
+/// What a slice of a plan takes beside its units.
+fn beside<P: Plan + ?Sized>(
+    plan: &mut P,
+    preempt: &Preempt,
+    clock: &mut impl FnMut() -> Time,
+) -> Result<Span, P::Error> {
+    let mut shortest = None;
+    for _ in 0..SLICE_REHEARSALS {
+        let began = clock();
+        if preempt.is_asked() || !plan.rehearse()? {
+            break;
+        }
+        let span = clock() - began;
+        shortest = Some(shortest.map_or(span, |shortest: Span| shortest.min(span)));
+    }
+    Ok(shortest.unwrap_or(Span::ZERO))
+}
+
 fn thousandths(done: u64, units: u64) -> u16 {
     u16::try_from(u128::from(done) * 1000 / u128::from(units.max(1))).unwrap_or(1000)
 }
@@ -199,6 +228,18 @@ mod tests {
         longest: Rc<Cell<u64>>,
         now: Rc<Cell<Time>>,
         ask_at: Option<(u64, Preempt)>,
+        /// What the next slices take beside their units; the last one goes for all that follow.
+        beside: Vec<Span>,
+    }
+
+    impl Sum {
+        fn pass_beside(&mut self) {
+            let beside = self.beside.first().copied().unwrap_or(Span::ZERO);
+            self.now.set(self.now.get() + beside);
+            if self.beside.len() > 1 {
+                self.beside.remove(0);
+            }
+        }
     }
 
     impl Plan for Sum {
@@ -209,7 +250,13 @@ mod tests {
             self.units
         }
 
+        fn rehearse(&mut self) -> Result<bool, Infallible> {
+            self.pass_beside();
+            Ok(!self.beside.is_empty())
+        }
+
         fn run(&mut self, slice: &Slice) -> Result<(), Infallible> {
+            self.pass_beside();
             let units = slice.units();
             self.longest.set(self.longest.get().max(units.end - units.start));
             for unit in units {
@@ -230,7 +277,14 @@ mod tests {
     fn sum(units: u64) -> (Box<Sum>, Rc<Cell<Time>>, Rc<Cell<u64>>) {
         let now = Rc::new(Cell::new(Time::ZERO));
         let longest = Rc::new(Cell::new(0));
-        let plan = Sum { units, sum: 0, longest: longest.clone(), now: now.clone(), ask_at: None };
+        let plan = Sum {
+            units,
+            sum: 0,
+            longest: longest.clone(),
+            now: now.clone(),
+            ask_at: None,
+            beside: Vec::new(),
+        };
         (Box::new(plan), now, longest)
     }
 
@@ -246,6 +300,36 @@ mod tests {
         assert!((15..=20).contains(&longest.get()), "{}", longest.get());
         assert!(told.is_sorted());
         assert_eq!(told.last(), Some(&1000));
+    }
+
+    #[test]
+    fn slices_are_as_long_as_what_each_takes_beside_its_units_is_worth() {
+        // The first time takes longer, as a device gets ready.
+        for (beside_us, longest_us) in
+            [(vec![90_000, 20], 3000), (vec![90_000, 120], 4800), (vec![900, 70_000], 8000)]
+        {
+            let (mut plan, now, longest) = sum(10_000);
+            plan.beside = beside_us.iter().map(|us| Span::from_micros(*us)).collect();
+            let outcome = run(plan, &Preempt::new(), &mut Pace::new(), || now.get(), &mut |_| ());
+            assert!(matches!(outcome, Ok(Outcome::Done(_))));
+            let longest_us_found = 100 * longest.get();
+            assert!(longest_us_found <= longest_us, "{beside_us:?}: {longest_us_found}");
+            assert!(
+                longest_us_found > longest_us * 3 / 4 || beside_us[1] > longest_us,
+                "{beside_us:?}: {longest_us_found}"
+            );
+        }
+    }
+
+    #[test]
+    fn who_is_asked_before_the_first_slice_rehearses_nothing() {
+        let (mut plan, now, longest) = sum(10);
+        plan.beside = vec![Span::from_micros(500)];
+        let preempt = Preempt::new();
+        preempt.ask();
+        let outcome = run(plan, &preempt, &mut Pace::new(), || now.get(), &mut |_| ());
+        assert_eq!(outcome, Ok(Outcome::Stopped { done: 0, units: 10 }));
+        assert_eq!((now.get(), longest.get()), (Time::ZERO, 0));
     }
 
     #[test]

@@ -13,9 +13,10 @@
 //!
 //! # Invariants
 //! A sample on the border of two bricks is taken by exactly one of them, so that pictures of
-//! bricks, put behind each other in order of depth, are the picture of the whole volume.
+//! bricks, put behind each other [in order](nearest_first), are the picture of the whole volume.
 
 mod camera;
+mod depth;
 #[cfg(feature = "gpu")]
 mod device;
 mod frame;
@@ -26,9 +27,10 @@ mod scene;
 mod transfer;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use camera::{Camera, CameraError, Projection};
+pub use depth::{Depth, nearest_first};
 #[cfg(feature = "gpu")]
 pub(crate) use device::bricks;
 #[cfg(feature = "gpu")]

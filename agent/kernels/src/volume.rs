@@ -52,22 +52,28 @@ macro_rules! with_voxels {
 pub(crate) use with_voxels;
 
 /// A sample's type.
-pub(crate) trait Voxel: Copy + PartialOrd + Send + Sync {
-    /// Two neighbours along x, as they are loaded at once.
+pub(crate) trait Voxel: Copy + Default + PartialOrd + Send + Sync {
+    /// Two neighbours along x, and what is loaded with them.
     type Pair: Copy + Default;
+
+    /// Samples that are loaded in one go: those of a register's lane, which costs less than to put
+    /// one together from smaller ones.
+    const LOADED: usize;
 
     /// Its value. Exact: all integers of sixteen bits are single-precision numbers.
     fn value(self) -> f32;
 
-    /// Two neighbours.
-    fn pair(both: [Self; 2]) -> Self::Pair;
+    /// `LOADED` samples.
+    fn pair(loaded: &[Self]) -> Self::Pair;
 
-    /// Their values.
-    fn values(pair: Self::Pair) -> [f32; 2];
+    /// The values of two neighbours, after the first so many of what was loaded.
+    fn values(pair: Self::Pair, before: u32) -> [f32; 2];
 }
 
 impl Voxel for u8 {
-    type Pair = u16;
+    type Pair = u32;
+
+    const LOADED: usize = 4;
 
     #[inline(always)]
     fn value(self) -> f32 {
@@ -75,32 +81,35 @@ impl Voxel for u8 {
     }
 
     #[inline(always)]
-    fn pair(both: [Self; 2]) -> u16 {
-        u16::from_le_bytes(both)
+    fn pair(loaded: &[Self]) -> u32 {
+        loaded.as_array().map_or(0, |bytes| u32::from_le_bytes(*bytes))
     }
 
     #[inline(always)]
-    fn values(pair: u16) -> [f32; 2] {
-        [f32::from(pair & 0xff), f32::from(pair >> 8)]
+    fn values(pair: u32, before: u32) -> [f32; 2] {
+        let pair = pair >> (8 * before % 32);
+        // Through signed numbers, which every processor converts at once.
+        [(pair & 0xff) as i32 as f32, (pair >> 8 & 0xff) as i32 as f32]
     }
 }
 
 impl Voxel for u16 {
     type Pair = u32;
 
+    const LOADED: usize = 2;
+
     #[inline(always)]
     fn value(self) -> f32 {
         f32::from(self)
     }
 
     #[inline(always)]
-    fn pair([first, second]: [Self; 2]) -> u32 {
-        u32::from(first) | u32::from(second) << 16
+    fn pair(loaded: &[Self]) -> u32 {
+        loaded.as_array().map_or(0, |[first, second]| u32::from(*first) | u32::from(*second) << 16)
     }
 
     #[inline(always)]
-    fn values(pair: u32) -> [f32; 2] {
-        // Through signed numbers, which every processor converts at once.
+    fn values(pair: u32, _: u32) -> [f32; 2] {
         [(pair & 0xffff) as i32 as f32, (pair >> 16) as i32 as f32]
     }
 }
@@ -108,18 +117,20 @@ impl Voxel for u16 {
 impl Voxel for f32 {
     type Pair = [f32; 2];
 
+    const LOADED: usize = 2;
+
     #[inline(always)]
     fn value(self) -> f32 {
         self
     }
 
     #[inline(always)]
-    fn pair(both: [Self; 2]) -> [f32; 2] {
-        both
+    fn pair(loaded: &[Self]) -> [f32; 2] {
+        loaded.as_array().map_or([0.0; 2], |both| *both)
     }
 
     #[inline(always)]
-    fn values(pair: [f32; 2]) -> [f32; 2] {
+    fn values(pair: [f32; 2], _: u32) -> [f32; 2] {
         pair
     }
 }

@@ -12,15 +12,13 @@ use gleaner_kernels::raycast::{
 };
 use gleaner_kernels::volume::Volume;
 use gleaner_kernels::{Outcome, Pace, Preempt, run};
-use gleaner_protocol::{Span, boottime};
+use gleaner_protocol::boottime;
 
 use super::done;
 use super::volume::{LOOKS, camera, look, scene};
 
 /// Slightly opaque everywhere, so that rays come to the far side of a volume.
 const HAZE: &[(f32, f32)] = &[(0.0, 1e-6), (255.0, 1e-5)];
-/// Longer than any picture takes.
-const WITHOUT_SLICES: Span = Span::from_secs(3600);
 
 /// What is measured.
 struct Bench {
@@ -70,7 +68,7 @@ impl Bench {
     /// Prints a line of a picture; its median time in slices, in seconds.
     fn print(&self, name: &str, scene: &Arc<Scene>, camera: &Camera) -> f64 {
         let (there, sliced) = self.median_s(self.there(scene), camera, Pace::new());
-        let (_, whole) = self.median_s(there, camera, Pace::of(WITHOUT_SLICES));
+        let (_, whole) = self.median_s(there, camera, Pace::whole());
         let [width, height] = self.size;
         println!(
             "| {}³ {name}, {width} x {height} | {:.2} | {:.2} | {:+.1} | {:.1} |",

@@ -6,7 +6,10 @@
 //! sixteen times as many samples, to compare with those of other programs. Words name the parts
 //! that are wanted: `cargo bench -p gleaner-kernels -- volume pca`. With `--features gpu` there are
 //! lines for a GPU too, with its name, and `accuracy` prints how near its results are. `release` prints
-//! how long kernels take to stop.
+//! how long kernels take to stop, and `slices` what it costs that they can. `vtk` and `numpy` measure
+//! what those take for the same, where `python3` has them:
+//! `python3 -m venv target/python && target/python/bin/pip install vtk numpy`, and
+//! `PATH=$PWD/target/python/bin:$PATH cargo bench -p gleaner-kernels -- vtk numpy`.
 
 #[cfg(feature = "gpu")]
 mod accuracy;
@@ -15,9 +18,12 @@ mod frames;
 mod npairs;
 mod numpy;
 mod pca;
+mod peer;
 mod release;
+mod slices;
 mod surface;
 mod volume;
+mod vtk;
 
 use std::num::NonZero;
 use std::path::Path;
@@ -85,16 +91,20 @@ fn median_ms<T>(runs: usize, clock: ClockId, prepare: &dyn Fn() -> T, work: &dyn
         let secs = u64::try_from(now.tv_sec).unwrap_or(0);
         Duration::new(secs, u32::try_from(now.tv_nsec).unwrap_or(0))
     };
-    let mut times: Vec<Duration> = (0..runs)
+    let times = (0..runs)
         .map(|_| {
             let prepared = prepare();
             let began = now();
             work(prepared);
-            now() - began
+            (now() - began).as_secs_f64() * 1e3
         })
         .collect();
-    times.sort();
-    times[times.len() / 2].as_secs_f64() * 1e3
+    median(times)
+}
+
+fn median(mut numbers: Vec<f64>) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    numbers[numbers.len() / 2]
 }
 
 /// The strongest GPU, or llvmpipe where there is none, and whether it is more than software.
@@ -111,6 +121,12 @@ fn gpu(kernel: &str) -> Option<(Arc<Gpu>, bool)> {
     }
 }
 
+/// Says what is not measured.
+#[cfg(not(feature = "gpu"))]
+fn no_gpu(kernel: &str) {
+    println!("{kernel} on a GPU: not measured: it takes `cargo bench --features gpu`");
+}
+
 /// Runs a plan to its end.
 fn done<P: Plan>(plan: Box<P>) -> P::Output {
     let outcome = run(plan, &Preempt::new(), &mut Pace::new(), boottime, &mut |_| ());
@@ -124,23 +140,28 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
     let raw = arguments.iter().position(|argument| argument == "--raw");
     let raw = raw.and_then(|at| arguments.get(at + 1));
-    let parts = ["accuracy", "release", "isosurface", "npairs", "pca", "volume"];
+    let parts =
+        ["accuracy", "release", "slices", "vtk", "numpy", "isosurface", "npairs", "pca", "volume"];
     let wanted = |part: &str| {
         !arguments.iter().any(|argument| parts.contains(&argument.as_str()))
             || arguments.iter().any(|argument| argument == part)
     };
-    if parts[2..].iter().any(|part| wanted(part)) {
+    if parts[5..].iter().any(|part| wanted(part)) {
         println!("| kernel | size | threads | ms |\n|---|---|---|---|");
     }
     if wanted("pca") {
         pca::bench();
         #[cfg(feature = "gpu")]
         pca::bench_on_gpu();
+        #[cfg(not(feature = "gpu"))]
+        no_gpu("pca");
     }
     if wanted("npairs") {
         npairs::bench();
         #[cfg(feature = "gpu")]
         npairs::bench_on_gpu();
+        #[cfg(not(feature = "gpu"))]
+        no_gpu("npairs");
     }
     if wanted("isosurface") {
         surface::bench();
@@ -149,12 +170,25 @@ fn main() {
         volume::bench(raw.map(Path::new));
         #[cfg(feature = "gpu")]
         frames::bench();
+        #[cfg(not(feature = "gpu"))]
+        no_gpu("volume");
+    }
+    if wanted("vtk") {
+        vtk::bench();
+    }
+    if wanted("numpy") {
+        numpy::bench();
     }
     if wanted("release") {
         release::bench();
     }
-    #[cfg(feature = "gpu")]
+    if wanted("slices") {
+        slices::bench();
+    }
     if wanted("accuracy") {
+        #[cfg(feature = "gpu")]
         accuracy::print();
+        #[cfg(not(feature = "gpu"))]
+        no_gpu("accuracy");
     }
 }

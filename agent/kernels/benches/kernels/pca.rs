@@ -5,11 +5,11 @@
 use gleaner_kernels::pca::DevicePcaPlan;
 use gleaner_kernels::pca::{Matrix, PcaPlan};
 
-use super::{Row, done, numpy};
+use super::{Row, done};
 
-const ROWS: usize = 2000;
-const COLUMNS: usize = 1000;
-const COMPONENTS: usize = 10;
+pub(super) const ROWS: usize = 2000;
+pub(super) const COLUMNS: usize = 1000;
+pub(super) const COMPONENTS: usize = 10;
 
 /// What `number` makes, for each column, of numbers that look random, from -0.5 to 0.5.
 pub(super) fn data(rows: usize, columns: usize, number: impl Fn(usize, f64) -> f64) -> Matrix {
@@ -32,9 +32,6 @@ pub(super) fn bench() {
     let plan = || PcaPlan::new(data.clone(), COMPONENTS).expect("a plan");
     let size = format!("{ROWS} x {COLUMNS}, {COMPONENTS} components");
     Row { kernel: "pca", size: &size }.measure(5, &|| drop(done(plan())));
-    if let Some(taken) = numpy::pca_ms(ROWS, COLUMNS, COMPONENTS) {
-        Row { kernel: "pca by numpy (eigh)", size: &size }.print("1", "CPU", taken);
-    }
 }
 
 /// On the strongest GPU, or on llvmpipe where there is none, beside all processors.

@@ -39,6 +39,8 @@ pub(super) fn bench() {
     row("npairs", &|| npairs().expect("a plan"));
     #[cfg(feature = "gpu")]
     on_gpu();
+    #[cfg(not(feature = "gpu"))]
+    super::no_gpu("release");
 }
 
 #[cfg(feature = "gpu")]

@@ -12,9 +12,11 @@ use gleaner_kernels::volume::{Brick, Volume};
 use super::{Row, done};
 
 const RUNS: usize = 10;
+pub(super) const FOV_DEGREES: f64 = 30.0;
+pub(super) const UP: [f64; 3] = [0.0, 1.0, 0.0];
 
 /// What opacities a value has; and whether it is lit.
-type NamedLook = (&'static str, &'static [(f32, f32)], Option<Shading>);
+pub(super) type NamedLook = (&'static str, &'static [(f32, f32)], Option<Shading>);
 
 const LIGHT: Shading = Shading { ambient: 0.2, diffuse: 0.7, specular: 0.3, shininess: 20 };
 const FOG: &[(f32, f32)] = &[(0.0, 0.002), (255.0, 0.02)];
@@ -26,29 +28,40 @@ pub(super) const LOOKS: [NamedLook; 3] =
 
 /// A look with samples so many voxels apart.
 pub(super) fn look(points: &[(f32, f32)], step: f64, shading: Option<Shading>) -> Look {
-    let points = points.iter().map(|(value, opacity)| {
-        let share = value / 255.0;
-        let colour = [0.2 + 0.8 * share, 0.5, 1.0 - 0.8 * share];
-        ControlPoint { value: *value, colour, opacity: *opacity }
+    let points = points.iter().map(|(value, opacity)| ControlPoint {
+        value: *value,
+        colour: colour(*value),
+        opacity: *opacity,
     });
     let transfer = Transfer::new(points.collect(), 1.0).expect("a function");
     Look { transfer, step: Some(step), shading }
 }
 
-/// A view of a whole volume from aside.
-pub(super) fn camera(side: usize, size: [usize; 2]) -> Camera {
+/// The colour of a value.
+pub(super) fn colour(value: f32) -> [f32; 3] {
+    let share = value / 255.0;
+    [0.2 + 0.8 * share, 0.5, 1.0 - 0.8 * share]
+}
+
+/// Where a whole volume is seen from aside, and its middle.
+pub(super) fn eye(side: usize) -> ([f64; 3], [f64; 3]) {
     let centre = [(side - 1) as f64 / 2.0; 3];
     let away = 2.4 * side as f64;
-    let eye = [0, 1, 2].map(|axis| centre[axis] + away * [0.48, 0.36, 0.8][axis]);
-    let view = Projection::Perspective { fov_degrees: 30.0 };
-    Camera::new(eye, centre, [0.0, 1.0, 0.0], view, size).expect("a camera")
+    ([0, 1, 2].map(|axis| centre[axis] + away * [0.48, 0.36, 0.8][axis]), centre)
+}
+
+/// A view of a whole volume from aside.
+pub(super) fn camera(side: usize, size: [usize; 2]) -> Camera {
+    let (eye, centre) = eye(side);
+    let view = Projection::Perspective { fov_degrees: FOV_DEGREES };
+    Camera::new(eye, centre, UP, view, size).expect("a camera")
 }
 
 pub(super) fn scene(volume: &Arc<Volume>, look: &Look) -> Arc<Scene> {
     done(ScenePlan::new(Brick::whole(volume.clone()), look).expect("a scene"))
 }
 
-fn frame(scene: &Arc<Scene>, camera: &Camera) -> Frame {
+pub(super) fn frame(scene: &Arc<Scene>, camera: &Camera) -> Frame {
     done(FramePlan::new(scene.clone(), camera.clone()))
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use super::files::{check_distinct, check_name, has_end, series_file};
-use super::{ApplicationError, Device, Inputs, Product, Stages, table};
+use super::{ApplicationError, Device, Finished, Inputs, Product, Stages, sides, table};
 #[cfg(feature = "gpu")]
 use crate::pca::DevicePcaPlan;
 use crate::pca::{Matrix, PcaError, PcaPlan};
@@ -43,7 +43,7 @@ impl PcaSpec {
         vec![self.variances.clone(), self.scores.clone(), self.loadings.clone()]
     }
 
-    pub(super) fn run(&self, stages: &mut Stages<'_>) -> Result<Vec<String>, ApplicationError> {
+    pub(super) fn run(&self, stages: &mut Stages<'_>) -> Result<Finished, ApplicationError> {
         let path = stages.input(&self.data);
         let (data, grid) = if self.is_table() {
             (table::read(&path).map_err(|error| ApplicationError::data(&path, error))?, None)
@@ -53,7 +53,7 @@ impl PcaSpec {
             let grid = (series.size(), series.spacing());
             (series.into_data(), Some(grid))
         };
-        let rows = data.rows();
+        let (rows, size) = (data.rows(), sides(&[data.rows(), data.columns()]));
         let mut summary = Vec::new();
         let told = |error| match error {
             PcaError::Range(_) => ApplicationError::data(&path, error),
@@ -118,7 +118,7 @@ impl PcaSpec {
             loadings,
         ];
         products.into_iter().try_for_each(|product| stages.keep(product))?;
-        Ok(summary)
+        Ok(Finished { size, summary })
     }
 
     fn product(&self, name: &str, names: &[String], matrix: &Matrix) -> Product {

@@ -11,7 +11,7 @@ use super::camera::CameraSpec;
 #[cfg(feature = "gpu")]
 use super::device::DevicePhotographer;
 use super::files::{check_name, has_end};
-use super::{ApplicationError, Device, Inputs, Product, Stages};
+use super::{ApplicationError, Device, Finished, Inputs, Product, Stages, sides};
 use crate::image::{Image, write_exr, write_png};
 use crate::isosurface::{IsosurfacePlan, write_glb, write_ply};
 use crate::raycast::{Camera, ControlPoint, FramePlan, Look, Scene, ScenePlan, Shading, Transfer};
@@ -134,9 +134,10 @@ impl VolumeSpec {
         }
     }
 
-    pub(super) fn run(&self, stages: &mut Stages<'_>) -> Result<Vec<String>, ApplicationError> {
+    pub(super) fn run(&self, stages: &mut Stages<'_>) -> Result<Finished, ApplicationError> {
         let (cameras, look) = (self.cameras()?, self.look()?);
         let volume = volume(stages, &self.volume)?;
+        let size = format!("{}@{}", sides(&volume.size()), sides(&self.size));
         let mut summary = Vec::new();
         let mut photographer = match stages.control.device.clone() {
             Device::Processor => {
@@ -168,7 +169,7 @@ impl VolumeSpec {
             1 => format!("{seen} of {pixels} pixels show something"),
             _ => format!("{frames_seen} of {frames} pictures show something"),
         });
-        Ok(summary)
+        Ok(Finished { size, summary })
     }
 }
 
@@ -225,8 +226,10 @@ impl IsosurfaceSpec {
         vec![self.mesh.clone()]
     }
 
-    pub(super) fn run(&self, stages: &mut Stages<'_>) -> Result<Vec<String>, ApplicationError> {
-        let brick = Brick::whole(volume(stages, &self.volume)?);
+    pub(super) fn run(&self, stages: &mut Stages<'_>) -> Result<Finished, ApplicationError> {
+        let volume = volume(stages, &self.volume)?;
+        let size = sides(&volume.size());
+        let brick = Brick::whole(volume);
         let plan = IsosurfacePlan::new(brick, self.value).map_err(ApplicationError::value)?;
         let mesh = stages.perform("surface", plan)?;
         let mut bytes = Vec::new();
@@ -238,6 +241,6 @@ impl IsosurfaceSpec {
         let (triangles, vertices) = (mesh.triangles().len(), mesh.positions().len());
         let summary = format!("{triangles} triangles between {vertices} vertices");
         stages.keep(Product { name: self.mesh.clone(), bytes })?;
-        Ok(vec![summary])
+        Ok(Finished { size, summary: vec![summary] })
     }
 }

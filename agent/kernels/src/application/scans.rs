@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use super::files::{check_distinct, check_name, series_file};
-use super::{ApplicationError, Device, Inputs, Product, Stages, table};
+use super::{ApplicationError, Device, Finished, Inputs, Product, Stages, sides, table};
 use crate::limits::{COMPONENT_COUNTS_MAX, SPLITS_MAX};
 use crate::npairs::{Design, Npairs, NpairsError, NpairsPlan};
 use crate::pca::Matrix;
@@ -83,7 +83,7 @@ impl NpairsSpec {
         Some(Self { components: vec![count], ..self })
     }
 
-    pub(super) fn run(&self, stages: &mut Stages<'_>) -> Result<Vec<String>, ApplicationError> {
+    pub(super) fn run(&self, stages: &mut Stages<'_>) -> Result<Finished, ApplicationError> {
         let path = stages.input(&self.design);
         let labels = table::read(&path).map_err(|error| ApplicationError::data(&path, error))?;
         let design = design(&labels).map_err(|error| ApplicationError::data(&path, error))?;
@@ -143,7 +143,8 @@ impl NpairsSpec {
                 npairs.components, npairs.prediction, npairs.reproducibility[0]
             )
         }));
-        Ok(summary)
+        let size = sides(&[series.data().rows(), series.data().columns()]);
+        Ok(Finished { size, summary })
     }
 }
 

@@ -18,8 +18,9 @@ fn folder(application: Application) -> tempfile::TempDir {
 
 /// What a task has said and made.
 #[derive(Debug)]
-struct Finished {
+struct Ran {
     products: Vec<Product>,
+    size: String,
     summary: Vec<String>,
 }
 
@@ -28,15 +29,15 @@ fn run_in(
     application: Application,
     text: &str,
     preempt: &Preempt,
-) -> Result<Finished, ApplicationError> {
+) -> Result<Ran, ApplicationError> {
     run_task(&Task::parse(application, text, folder)?, preempt)
 }
 
-fn run_task(task: &Task, preempt: &Preempt) -> Result<Finished, ApplicationError> {
+fn run_task(task: &Task, preempt: &Preempt) -> Result<Ran, ApplicationError> {
     run_on(Device::Processor, task, preempt)
 }
 
-fn run_on(device: Device, task: &Task, preempt: &Preempt) -> Result<Finished, ApplicationError> {
+fn run_on(device: Device, task: &Task, preempt: &Preempt) -> Result<Ran, ApplicationError> {
     let (clock, mut progress) = (|| Time::ZERO, |_: &str, _: u16| ());
     let mut products = Vec::new();
     let mut keep = |product| {
@@ -44,11 +45,11 @@ fn run_on(device: Device, task: &Task, preempt: &Preempt) -> Result<Finished, Ap
         Ok(())
     };
     let (clock, progress) = (&clock, &mut progress);
-    let summary = task.run(&mut Control { device, preempt, clock, progress, keep: &mut keep })?;
-    Ok(Finished { products, summary })
+    let done = task.run(&mut Control { device, preempt, clock, progress, keep: &mut keep })?;
+    Ok(Ran { products, size: done.size, summary: done.summary })
 }
 
-fn finished(application: Application, text: &str) -> Result<Finished, String> {
+fn finished(application: Application, text: &str) -> Result<Ran, String> {
     let folder = folder(application);
     run_in(folder.path(), application, text, &Preempt::new()).map_err(|error| error.to_string())
 }
@@ -58,6 +59,13 @@ fn every_example_works_with_its_sample() {
     for application in Application::ALL {
         let done = finished(application, application.example()).expect("an output");
         assert!(!done.summary.is_empty());
+        let size = match application {
+            Application::Volume => "64x64x64@320x240",
+            Application::Isosurface => "64x64x64",
+            Application::Pca => "200x6",
+            Application::Npairs => "120x13440",
+        };
+        assert_eq!(done.size, size);
         assert!(done.products.iter().all(|product| !product.bytes.is_empty()));
         // And with every key that is commented out, but the one of two that exclude each other.
         let all = application.example().replace("# step = ", "step = ");

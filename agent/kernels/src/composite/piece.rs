@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::image::{Rgba, under};
+use crate::limits::COLOUR_SLACK;
 
 /// The pixels in the smallest box around all that are not clear, out of a run of pixels.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -29,9 +30,9 @@ pub enum PieceError {
         /// Pixels that came.
         found: usize,
     },
-    /// A colour that is no number.
-    #[error("a colour is NaN or infinite")]
-    NotFinite,
+    /// A colour that is none: what is put behind it would be anything.
+    #[error("a colour is not from 0 to 1")]
+    Colour,
 }
 
 const CLEAR: Rgba = [0.0; 4];
@@ -85,8 +86,9 @@ impl Piece {
         if expected != self.colours.len() {
             return Err(PieceError::Count { expected, found: self.colours.len() });
         }
-        if !self.colours.iter().flatten().all(|channel| channel.is_finite()) {
-            return Err(PieceError::NotFinite);
+        let is_share = |channel: &f32| (-COLOUR_SLACK..=1.0 + COLOUR_SLACK).contains(channel);
+        if !self.colours.iter().flatten().all(is_share) {
+            return Err(PieceError::Colour);
         }
         Ok(())
     }

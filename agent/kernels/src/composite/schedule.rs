@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use thiserror::Error;
 
-use crate::limits::PARTS_MAX;
+use crate::limits::{PART_MESSAGE_PIXELS_MAX, PARTS_MAX, PIXELS_MAX};
 
 /// How pictures are put together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +28,26 @@ pub struct Transfer {
     pub pixels: Range<usize>,
 }
 
+impl Transfer {
+    /// How many messages it takes.
+    #[must_use]
+    pub fn messages(&self) -> usize {
+        self.pixels.len().div_ceil(PART_MESSAGE_PIXELS_MAX)
+    }
+
+    /// The pixels that one of its messages stands for. They follow each other, and all are as many,
+    /// give or take one.
+    ///
+    /// # Panics
+    /// It takes no messages.
+    #[must_use]
+    pub fn pixels_of(&self, message: usize) -> Range<usize> {
+        let (count, messages) = (self.pixels.len(), self.messages());
+        let cut = |message: usize| self.pixels.start + message * count / messages;
+        cut(message)..cut(message + 1)
+    }
+}
+
 /// Who sends which pixels to whom, round by round; the same at all parts.
 ///
 /// # Invariants
@@ -35,7 +55,7 @@ pub struct Transfer {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule {
     parts: usize,
-    pixels: usize,
+    size: [usize; 2],
     root: usize,
     rounds: Vec<Vec<Transfer>>,
     /// What each part holds after each round.
@@ -56,6 +76,9 @@ pub enum ScheduleError {
         /// How many there are.
         parts: usize,
     },
+    /// A picture that is too large.
+    #[error("{} x {} pixels: at most {PIXELS_MAX} in all are put together", .0[0], .0[1])]
+    Size([usize; 2]),
     /// Parts that cannot be halved.
     #[error("binary swap of {0} parts: use a power of two, or 2-3 swap")]
     NoPowerOfTwo(usize),
@@ -65,16 +88,19 @@ pub enum ScheduleError {
 type Holding = (usize, Range<usize>);
 
 impl Schedule {
-    /// A schedule for pictures of `pixels` pixels at so many parts, gathered at `root`.
+    /// A schedule for pictures of `size` pixels at so many parts, gathered at `root`.
     ///
     /// # Errors
-    /// There are no parts, too many, or not as many as the method takes; or no such root.
+    /// There are no parts, too many, or not as many as the method takes; no such root; or too many
+    /// pixels.
     pub fn new(
         method: Method,
         parts: usize,
-        pixels: usize,
+        size: [usize; 2],
         root: usize,
     ) -> Result<Self, ScheduleError> {
+        let pixels = size[0].checked_mul(size[1]).filter(|pixels| *pixels <= PIXELS_MAX);
+        let pixels = pixels.ok_or(ScheduleError::Size(size))?;
         if !(1..=PARTS_MAX).contains(&parts) {
             return Err(ScheduleError::Parts(parts));
         }
@@ -90,7 +116,7 @@ impl Schedule {
         };
         let mut schedule = Self {
             parts,
-            pixels,
+            size,
             root,
             rounds: vec![Vec::new(); height as usize],
             held: vec![vec![0..0; parts]; height as usize],
@@ -110,7 +136,7 @@ impl Schedule {
     /// Lets a group of parts share out the picture, after the groups in it have.
     fn group(&mut self, method: Method, parts: Range<usize>, height: u32) -> Vec<Holding> {
         if height == 0 {
-            return parts.map(|part| (part, 0..self.pixels)).collect();
+            return parts.map(|part| (part, 0..self.pixels())).collect();
         }
         let mut before = Vec::with_capacity(parts.len());
         for within in divide(method, parts, height) {
@@ -119,7 +145,8 @@ impl Schedule {
         // Who holds neighbouring pixels gets neighbouring pixels, and so keeps some of its own.
         before.sort_by_key(|(part, pixels)| (pixels.start + pixels.end, *part));
         let count = before.len();
-        let share = |i: usize| i * self.pixels / count;
+        let pixels = self.pixels();
+        let share = |i: usize| i * pixels / count;
         let after: Vec<Holding> = before
             .iter()
             .enumerate()
@@ -144,10 +171,16 @@ impl Schedule {
         self.parts
     }
 
+    /// Pixels in a row of the picture, and rows.
+    #[must_use]
+    pub const fn size(&self) -> [usize; 2] {
+        self.size
+    }
+
     /// Pixels of the picture.
     #[must_use]
     pub const fn pixels(&self) -> usize {
-        self.pixels
+        self.size[0] * self.size[1]
     }
 
     /// Where the picture is gathered.
@@ -168,9 +201,17 @@ impl Schedule {
         self.rounds.get(round).map_or(&[], Vec::as_slice)
     }
 
+    /// What a part gets in a round, from itself too, in order of depth of the senders.
+    pub(super) fn incoming(&self, round: usize, part: usize) -> &[Transfer] {
+        let transfers = self.transfers(round);
+        let first = transfers.partition_point(|transfer| transfer.to < part);
+        let count = transfers[first..].partition_point(|transfer| transfer.to == part);
+        &transfers[first..first + count]
+    }
+
     /// What a part holds before a round: the whole picture before the first one.
     pub(super) fn held_before(&self, round: usize, part: usize) -> Range<usize> {
-        round.checked_sub(1).map_or(0..self.pixels, |before| self.held[before][part].clone())
+        round.checked_sub(1).map_or(0..self.pixels(), |before| self.held[before][part].clone())
     }
 }
 
@@ -196,7 +237,8 @@ mod tests {
     #[test]
     fn in_each_round_each_pixel_of_a_group_goes_to_one_part() {
         for parts in 1..70 {
-            let schedule = Schedule::new(Method::TwoThreeSwap, parts, 1000, 0).expect("a schedule");
+            let schedule = Schedule::new(Method::TwoThreeSwap, parts, [40, 25], 0);
+            let schedule = schedule.expect("a schedule");
             assert_eq!(schedule.rounds(), parts.ilog2() as usize + 1);
             for round in 0..schedule.rounds() {
                 for part in 0..parts {
@@ -217,8 +259,8 @@ mod tests {
     #[test]
     fn a_swap_takes_few_messages_at_each_part() {
         for parts in 2..300 {
-            let schedule =
-                Schedule::new(Method::TwoThreeSwap, parts, 100_000, 0).expect("a schedule");
+            let schedule = Schedule::new(Method::TwoThreeSwap, parts, [400, 250], 0);
+            let schedule = schedule.expect("a schedule");
             for round in 0..schedule.rounds() - 1 {
                 for part in 0..parts {
                     let sends = |t: &&Transfer| t.from == part && t.to != part;
@@ -227,7 +269,7 @@ mod tests {
                 }
             }
         }
-        let schedule = Schedule::new(Method::BinarySwap, 64, 4096, 0).expect("a schedule");
+        let schedule = Schedule::new(Method::BinarySwap, 64, [64; 2], 0).expect("a schedule");
         for round in 0..6 {
             let sent = schedule.transfers(round).iter().filter(|t| t.to != t.from);
             assert_eq!(sent.count(), 64, "everyone sends one half");
@@ -236,12 +278,31 @@ mod tests {
 
     #[test]
     fn what_cannot_be_scheduled_is_refused() {
-        let new = |method, parts, root| Schedule::new(method, parts, 10, root).err();
+        let new = |method, parts, root| Schedule::new(method, parts, [5, 2], root).err();
         assert_eq!(new(Method::DirectSend, 0, 0), Some(ScheduleError::Parts(0)));
         let many = PARTS_MAX + 1;
         assert_eq!(new(Method::DirectSend, many, 0), Some(ScheduleError::Parts(many)));
         assert_eq!(new(Method::BinarySwap, 6, 0), Some(ScheduleError::NoPowerOfTwo(6)));
         let root = Some(ScheduleError::Root { root: 3, parts: 3 });
         assert_eq!(new(Method::TwoThreeSwap, 3, 3), root);
+        for size in [[usize::MAX, 2], [PIXELS_MAX, 2]] {
+            let error = Schedule::new(Method::DirectSend, 2, size, 0);
+            assert_eq!(error, Err(ScheduleError::Size(size)));
+        }
+    }
+
+    #[test]
+    fn messages_share_out_the_pixels_of_a_transfer() {
+        const MOST: usize = PART_MESSAGE_PIXELS_MAX;
+        for count in [1, 2, MOST - 1, MOST, MOST + 1, 2 * MOST + 1, 1920 * 1080, PIXELS_MAX] {
+            let transfer = Transfer { from: 0, to: 1, pixels: 7..7 + count };
+            let mut end = 7;
+            for message in 0..transfer.messages() {
+                let pixels = transfer.pixels_of(message);
+                assert!(pixels.start == end && (1..=MOST).contains(&pixels.len()), "{pixels:?}");
+                end = pixels.end;
+            }
+            assert_eq!(end, 7 + count);
+        }
     }
 }

@@ -1,3 +1,6 @@
+mod bricks;
+mod messages;
+
 use std::sync::Arc;
 
 use super::{CompositeError, Message, Method, Participant, PieceError, Schedule};
@@ -42,8 +45,8 @@ fn single_pass(images: &[Image]) -> Image {
     together
 }
 
-/// Carries messages in any order, some twice, until there are none. Returns the picture and the
-/// pixels that were sent.
+/// Carries messages, each as short as it has to be, in any order, some twice, until there are none.
+/// Returns the picture and the pixels that were sent.
 fn put_together(schedule: &Arc<Schedule>, images: &[Image], dice: &mut Dice) -> (Image, usize) {
     let mut under_way = Vec::new();
     let mut participants = Vec::new();
@@ -58,6 +61,7 @@ fn put_together(schedule: &Arc<Schedule>, images: &[Image], dice: &mut Dice) -> 
         let message: Message = under_way.swap_remove(dice.roll(under_way.len()));
         sent += message.piece.len();
         let bytes = postcard::to_stdvec(&message).expect("a message");
+        assert!(bytes.len() <= Message::BYTES_MAX, "{} bytes", bytes.len());
         let message: Message = postcard::from_bytes(&bytes).expect("a message");
         if dice.roll(4) == 0 {
             let again = participants[message.to].handle(message.clone()).expect("expected");
@@ -84,7 +88,7 @@ fn all_methods_give_the_picture_of_a_single_pass() {
                     continue;
                 }
                 let root = dice.roll(parts);
-                let schedule = Schedule::new(method, parts, width * height, root);
+                let schedule = Schedule::new(method, parts, [width, height], root);
                 let schedule = Arc::new(schedule.expect("a schedule"));
                 let (found, _) = put_together(&schedule, &images, &mut dice);
                 let difference = found.difference(&expected).expect("one size");
@@ -108,7 +112,7 @@ fn what_is_clear_is_not_sent() {
             image
         })
         .collect();
-    let schedule = Arc::new(Schedule::new(Method::TwoThreeSwap, 8, 64 * 64, 0).expect("one"));
+    let schedule = Arc::new(Schedule::new(Method::TwoThreeSwap, 8, [64; 2], 0).expect("one"));
     let (found, sent) = put_together(&schedule, &images, &mut dice);
     assert_eq!(found.difference(&single_pass(&images)), Some(0.0));
     // Each part has 50 pixels, is in three rounds and a gathering; without boxes it is 32,000.
@@ -118,13 +122,14 @@ fn what_is_clear_is_not_sent() {
 #[test]
 fn a_message_that_is_not_what_the_schedule_says_changes_nothing() {
     let image = picture(8, 8, &mut Dice(5));
-    let schedule = Arc::new(Schedule::new(Method::BinarySwap, 2, 64, 0).expect("a schedule"));
+    let schedule = Arc::new(Schedule::new(Method::BinarySwap, 2, [8; 2], 0).expect("a schedule"));
     let begin = |part| Participant::begin(schedule.clone(), part, &image).expect("a part");
     let ((mut first, _), (_, messages)) = (begin(0), begin(1));
     let [message] = &messages[..] else { panic!("one half") };
-    for (round, from, to) in [(5, 1, 0), (0, 0, 1), (0, 0, 0), (0, 7, 0)] {
-        let wrong = Message { round, from, to, ..message.clone() };
-        let expected = CompositeError::Unexpected { to, from, round };
+    let wrong = [(5, 1, 0, 0), (0, 0, 1, 0), (0, 0, 0, 0), (0, 7, 0, 0), (0, 1, 0, 1)];
+    for (round, from, to, index) in wrong {
+        let wrong = Message { round, from, to, index, ..message.clone() };
+        let expected = CompositeError::Unexpected { to, from, round, index };
         assert_eq!(first.handle(wrong), Err(expected));
     }
     let bytes = postcard::to_stdvec(&message.piece).expect("a piece");
@@ -137,16 +142,22 @@ fn a_message_that_is_not_what_the_schedule_says_changes_nothing() {
             assert!(matches!(told, Err(CompositeError::Piece { .. })), "{told:?}");
         }
     }
-    let mut nan = Image::transparent(8, 8);
-    nan.pixels_mut().fill([f32::NAN; 4]);
-    let (_, messages) = Participant::begin(schedule.clone(), 1, &nan).expect("a part");
-    let told = first.handle(messages[0].clone());
-    let source = PieceError::NotFinite;
-    assert_eq!(told, Err(CompositeError::Piece { from: 1, round: 0, source }));
+    for none in [f32::NAN, f32::INFINITY, 1.5, -0.5, 1e30] {
+        let mut image = Image::transparent(8, 8);
+        image.pixels_mut().fill([0.5, 0.5, none, 0.5]);
+        let (_, messages) = Participant::begin(schedule.clone(), 1, &image).expect("a part");
+        let told = first.handle(messages[0].clone());
+        let source = PieceError::Colour;
+        assert_eq!(told, Err(CompositeError::Piece { from: 1, round: 0, index: 0, source }));
+    }
     assert!(!first.is_done());
     assert!(first.handle(message.clone()).is_ok());
-    let small = Participant::begin(schedule.clone(), 0, &Image::transparent(4, 4)).err();
-    assert_eq!(small, Some(CompositeError::Size { part: 0, found: 16, expected: 64 }));
+    // As many pixels in rows of another length are another picture.
+    for found in [[4, 4], [16, 4]] {
+        let image = Image::transparent(found[0], found[1]);
+        let told = Participant::begin(schedule.clone(), 0, &image).err();
+        assert_eq!(told, Some(CompositeError::Size { part: 0, found, expected: [8, 8] }));
+    }
     let third = Participant::begin(schedule.clone(), 2, &image).err();
     assert_eq!(third, Some(CompositeError::Part { part: 2, parts: 2 }));
 }

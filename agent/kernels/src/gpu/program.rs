@@ -3,9 +3,8 @@
 use wgpu::{
     BindGroup, BindGroupDescriptor, BindGroupEntry, BindGroupLayout, BindGroupLayoutDescriptor,
     BindGroupLayoutEntry, BindingResource, BindingType, BufferBindingType, CommandEncoder,
-    CommandEncoderDescriptor, ComputePassDescriptor, ComputePipeline, ComputePipelineDescriptor,
-    PipelineCompilationOptions, PipelineLayoutDescriptor, ShaderModuleDescriptor, ShaderSource,
-    ShaderStages, SubmissionIndex,
+    ComputePassDescriptor, ComputePipeline, ComputePipelineDescriptor, PipelineCompilationOptions,
+    PipelineLayoutDescriptor, ShaderModuleDescriptor, ShaderSource, ShaderStages,
 };
 
 use super::{Gpu, side};
@@ -86,23 +85,12 @@ impl Program {
         })
     }
 
-    /// Submits one dispatch of so many workgroups in a row, and what comes after it.
-    pub(crate) fn dispatch(
-        &self,
-        gpu: &Gpu,
-        bound: &BindGroup,
-        groups: usize,
-        after: impl FnOnce(&mut CommandEncoder),
-    ) -> SubmissionIndex {
-        let described = CommandEncoderDescriptor { label: Some(self.name) };
-        let mut commands = gpu.device().create_command_encoder(&described);
+    /// Adds a dispatch of so many workgroups in a row.
+    pub(crate) fn dispatch(&self, commands: &mut CommandEncoder, bound: &BindGroup, groups: usize) {
         let described = ComputePassDescriptor { label: Some(self.name), timestamp_writes: None };
         let mut pass = commands.begin_compute_pass(&described);
         pass.set_pipeline(&self.pipeline);
         pass.set_bind_group(0, bound, &[]);
         pass.dispatch_workgroups(side(groups), 1, 1);
-        drop(pass);
-        after(&mut commands);
-        gpu.queue().submit([commands.finish()])
     }
 }

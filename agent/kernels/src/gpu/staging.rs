@@ -1,6 +1,6 @@
 //! What is on its way to a device.
 
-use wgpu::{Buffer, BufferUsages, CommandEncoderDescriptor, MapMode, SubmissionIndex};
+use wgpu::{Buffer, BufferUsages, CommandEncoder, MapMode};
 
 use super::{Gpu, GpuError};
 
@@ -18,33 +18,41 @@ impl Staging {
         Self(gpu.buffer("staging", bytes, BufferUsages::MAP_WRITE | BufferUsages::COPY_SRC))
     }
 
-    /// Submits copies of parcels, which have room in it all together. What was sent before has to be
-    /// there.
+    /// Writes parcels, which have room in it all together, and says how they get there. What was
+    /// sent before has to be there.
     ///
     /// # Panics
     /// They do not have room.
-    pub(crate) fn send(
+    pub(crate) fn packed<'a>(
         &self,
         gpu: &Gpu,
-        parcels: &[Parcel<'_>],
-    ) -> Result<SubmissionIndex, GpuError> {
+        parcels: &[Parcel<'a>],
+    ) -> Result<impl FnOnce(&mut CommandEncoder) + use<'_, 'a>, GpuError> {
         let bytes: usize = parcels.iter().map(|(_, _, bytes)| bytes.len()).sum();
         let part = self.0.slice(..bytes as u64);
         gpu.map(part, MapMode::Write, None)?;
         let view = part.get_mapped_range_mut();
         let mut view = view.map_err(|error| gpu.failed(&error.to_string()))?;
-        let described = CommandEncoderDescriptor { label: Some("staging") };
-        let mut commands = gpu.device().create_command_encoder(&described);
+        let mut copies = Vec::with_capacity(parcels.len());
         let mut first = 0;
         for (to, at, bytes) in parcels {
             let end = first + bytes.len();
             view.slice(first..end).copy_from_slice(bytes);
-            let length = bytes.len() as u64;
-            commands.copy_buffer_to_buffer(&self.0, first as u64, to, *at as u64, length);
+            copies.push((first as u64, *to, *at as u64, bytes.len() as u64));
             first = end;
         }
         drop(view);
         self.0.unmap();
-        Ok(gpu.queue().submit([commands.finish()]))
+        Ok(move |commands: &mut CommandEncoder| {
+            for (first, to, at, length) in copies {
+                commands.copy_buffer_to_buffer(&self.0, first, to, at, length);
+            }
+        })
+    }
+
+    /// Sends parcels, as [packed](Self::packed), and waits until they are there.
+    pub(crate) fn send(&self, gpu: &Gpu, parcels: &[Parcel<'_>]) -> Result<(), GpuError> {
+        let copy = self.packed(gpu, parcels)?;
+        gpu.wait(gpu.submitted("staging", copy))
     }
 }

@@ -179,24 +179,55 @@ fn files_of_a_mesh_are_read_back() {
     assert!(gltf::binary::Glb::from_slice(&empty).is_ok());
 }
 
+/// The whole of what is read.
+fn brick(header: &str, bytes: impl std::io::Read) -> Brick {
+    let header = crate::volume::RawHeader::from_toml(header).expect("a header");
+    Brick::whole(Arc::new(crate::volume::read_raw(&header, bytes).expect("a volume")))
+}
+
+fn assert_counts(brick: &Brick, known: &[(f32, usize, usize)]) {
+    for (value, vertices, triangles) in known {
+        let mesh = surface(brick.clone(), *value);
+        let counts = (mesh.positions().len(), mesh.triangles().len());
+        assert_eq!(counts, (*vertices, *triangles), "{value}");
+    }
+}
+
 /// Counts as `vtkFlyingEdges3D` of VTK 9.7 makes them, which has the same inside.
 #[test]
 fn surfaces_of_a_protein_have_as_many_vertices_and_triangles_as_is_known() {
     const FILE: &str = "neghip_64x64x64_uint8.raw.gz";
     let header = format!("file = \"{FILE}\"\nsize = [64, 64, 64]\ntype = \"u8\"\n");
-    let header = crate::volume::RawHeader::from_toml(&header).expect("a header");
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../src/demo/data");
-    let data = std::fs::File::open(std::path::Path::new(path).join(FILE)).expect("the demo's");
-    let protein = crate::volume::read_raw(&header, data).expect("a volume");
-    let protein = Brick::whole(Arc::new(protein));
-    for (value, vertices, triangles) in [
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../src/demo/data");
+    let protein = brick(&header, std::fs::File::open(folder.join(FILE)).expect("data"));
+    let known = [
         (20.5, 22_047, 43_878),
         (60.5, 14_006, 27_834),
         (128.0, 8_393, 16_656),
         (128.5, 8_297, 16_466),
-    ] {
-        let mesh = surface(protein.clone(), value);
-        let counts = (mesh.positions().len(), mesh.triangles().len());
-        assert_eq!(counts, (vertices, triangles), "{value}");
+    ];
+    assert_counts(&protein, &known);
+}
+
+/// Counts as `vtkFlyingEdges3D` of VTK 9.7.2 makes them; between voxels' values, those of
+/// `vtkMarchingCubes` too. Two bytes a voxel, spacing that is not the same along all axes, and
+/// jumps that make cells of all kinds.
+#[test]
+fn surfaces_of_two_bytes_a_voxel_have_as_many_vertices_and_triangles_as_is_known() {
+    let header = "file = \"-\"\nsize = [64, 48, 40]\ntype = \"u16\"\nspacing = [3.2, 3.2, 1.5]\n";
+    let mut bytes = Vec::new();
+    for at in 0..64 * 48 * 40_u32 {
+        let [x, y, z] = [at % 64, at / 64 % 48, at / 64 / 48];
+        let squares = 5 * x * x + 7 * y * y + 11 * z * z;
+        let voxel = (squares + 13 * x * y + 17 * y * z + 19 * z * x) % 4096;
+        bytes.extend(u16::try_from(voxel).expect("two bytes").to_le_bytes());
     }
+    let known = [
+        (500.5, 86_994, 164_660),
+        (1000.0, 158_061, 307_848),
+        (2048.5, 202_188, 363_276),
+        (3000.0, 167_909, 237_444),
+        (4000.5, 16_244, 20_840),
+    ];
+    assert_counts(&brick(header, bytes.as_slice()), &known);
 }

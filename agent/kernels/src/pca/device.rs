@@ -17,6 +17,9 @@
 //!                                                                       processor: more columns
 //! ```
 //!
+//! Where few eigenvectors of many are wanted, the sums go back as a matrix of their own, to be multiplied
+//! with blocks of vectors there: what is done with these between two products is the processor's.
+//!
 //! A matrix that is too large for a device, or for what memory it has left, goes there slab by slab,
 //! of its longer side. Sums come back group by group of their tiles, each once where all slabs, or
 //! all tiles, are there at once. Where there are few tiles, each is summed up in several layers, so
@@ -49,6 +52,7 @@ mod multiplier;
 mod plan;
 mod schedule;
 mod scores;
+mod solution;
 
 #[cfg(test)]
 mod tests;

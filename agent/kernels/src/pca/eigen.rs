@@ -42,11 +42,11 @@ fn solve_all(gram: &Mat<f64>, count: usize, terms: usize) -> Option<Eigen> {
     Some(Eigen { values, vectors })
 }
 
-fn rank(values: &[f64]) -> usize {
+pub(super) fn rank(values: &[f64]) -> usize {
     values.iter().filter(|value| **value > 0.0).count()
 }
 
-fn above_zero(values: Vec<f64>, terms: usize) -> Vec<f64> {
+pub(super) fn above_zero(values: Vec<f64>, terms: usize) -> Vec<f64> {
     let largest = values.first().copied().unwrap_or(0.0);
     let least = largest.max(0.0) * terms as f64 * f64::EPSILON;
     values.into_iter().map(|value| if value > least { value } else { 0.0 }).collect()

@@ -101,9 +101,13 @@ impl Observations {
     /// what was only centred.
     pub(super) fn solve(&self, gram: &Mat<f64>, count: usize) -> Result<Eigen, PcaError> {
         let found = eigen::largest(gram, count, self.long_side());
-        let mut found = found.ok_or(PcaError::NoConvergence)?;
+        Ok(self.unscaled(found.ok_or(PcaError::NoConvergence)?))
+    }
+
+    /// What was found of what was centred and scaled, as of what was only centred.
+    pub(super) fn unscaled(&self, mut found: Eigen) -> Eigen {
         found.values.iter_mut().for_each(|value| *value = *value / self.scale / self.scale);
-        Ok(found)
+        found
     }
 
     /// How many runs of the longer side are multiplied with eigenvectors.

@@ -1,5 +1,7 @@
 //! Where a picture is taken from.
 
+use std::ops::Range;
+
 use thiserror::Error;
 
 use crate::limits::PIXELS_MAX;
@@ -31,6 +33,8 @@ pub struct Camera {
     right: [f64; 3],
     up: [f64; 3],
     projection: Projection,
+    /// Half of what is between the lowest and the highest row, at distance one.
+    reach: f64,
     width: usize,
     height: usize,
 }
@@ -102,7 +106,11 @@ impl Camera {
         let aside = cross(forward, up);
         let right = unit(aside).filter(|_| dot(aside, aside) > 1e-12).ok_or(CameraError::NoUp)?;
         let up = cross(right, forward);
-        Ok(Self { eye, forward, right, up, projection, width, height })
+        let reach = match projection {
+            Projection::Perspective { fov_degrees } => (fov_degrees.to_radians() / 2.0).tan(),
+            Projection::Parallel { height } => height / 2.0,
+        };
+        Ok(Self { eye, forward, right, up, projection, reach, width, height })
     }
 
     /// Pixels in a row.
@@ -118,40 +126,42 @@ impl Camera {
     }
 
     /// The ray through the middle of a pixel, row 0 on top.
+    #[inline(always)]
     pub(super) fn ray(&self, x: usize, y: usize) -> Ray {
         let (width, height) = (self.width as f64, self.height as f64);
-        let aside = (2.0 * (x as f64 + 0.5) - width) / height;
-        let above = 1.0 - 2.0 * (y as f64 + 0.5) / height;
-        let offset = |scale: f64| {
-            [0, 1, 2].map(|axis| scale * (aside * self.right[axis] + above * self.up[axis]))
-        };
+        let aside = self.reach * (2.0 * (x as f64 + 0.5) - width) / height;
+        let above = self.reach * (1.0 - 2.0 * (y as f64 + 0.5) / height);
+        let offset = [0, 1, 2].map(|axis| aside * self.right[axis] + above * self.up[axis]);
         match self.projection {
-            Projection::Perspective { fov_degrees } => {
-                let offset = offset((fov_degrees.to_radians() / 2.0).tan());
+            Projection::Perspective { .. } => {
                 let direction = [0, 1, 2].map(|axis| self.forward[axis] + offset[axis]);
                 // As long as `forward` at least.
-                let length = dot(direction, direction).sqrt();
-                Ray { origin: self.eye, direction: direction.map(|part| part / length) }
+                let shorter = 1.0 / dot(direction, direction).sqrt();
+                Ray { origin: self.eye, direction: direction.map(|part| part * shorter) }
             }
-            Projection::Parallel { height } => {
-                let offset = offset(height / 2.0);
+            Projection::Parallel { .. } => {
                 let origin = [0, 1, 2].map(|axis| self.eye[axis] + offset[axis]);
                 Ray { origin, direction: self.forward }
             }
         }
     }
 
-    /// Where a box from `low` to `high` is in the order of depth among boxes that share out space
-    /// by planes across the axes: the nearer comes first.
-    ///
-    /// A ray only moves away from the eye, along each axis by itself, so of two such boxes that it
-    /// meets, the first is nearer along some axis and no farther along any.
-    pub(super) fn depth(&self, low: [f64; 3], high: [f64; 3]) -> f64 {
-        let axes = [0, 1, 2].map(|axis| {
-            let (low, high) = (low[axis], high[axis]);
-            match self.projection {
+    /// How far `cells` of a volume of `whole` voxels are along each axis, in voxels. Of two boxes
+    /// that [share it out by planes](super::Depth) and that a ray meets, the first is nearer along
+    /// some axis and no farther along any, as a ray only moves away from the eye.
+    pub(super) fn distances(
+        &self,
+        cells: &[Range<usize>; 3],
+        whole: [usize; 3],
+        spacing: [f64; 3],
+    ) -> [f64; 3] {
+        [0, 1, 2].map(|axis| {
+            let (low, high) = (cells[axis].start as f64, cells[axis].end as f64);
+            let distance = match self.projection {
                 Projection::Perspective { .. } => {
-                    let eye = self.eye[axis];
+                    // Where it is for its rays. However far it is outside, the order is the same.
+                    let eye = self.eye[axis] * (1.0 / spacing[axis]);
+                    let eye = eye.clamp(-1.0, whole[axis] as f64);
                     (low - eye).max(eye - high).max(0.0)
                 }
                 Projection::Parallel { .. } => {
@@ -165,12 +175,14 @@ impl Camera {
                         0.0
                     }
                 }
-            }
-        });
-        axes.iter().sum()
+            };
+            // There is one zero only.
+            distance + 0.0
+        })
     }
 }
 
+#[inline(always)]
 pub(super) fn dot(a: [f64; 3], b: [f64; 3]) -> f64 {
     a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 }

@@ -5,7 +5,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::camera::Camera;
-use super::grid::Grid;
+use super::depth::Depth;
+use super::grid::{Grid, padded};
 use super::march::march;
 use super::scene::Scene;
 use crate::image::{Image, Rgba};
@@ -19,9 +20,8 @@ use crate::volume::{Voxel, with_voxels};
 pub struct Frame {
     /// The picture.
     pub image: Image,
-    /// Where the brick is in the order of depth among the bricks of its volume, seen from this
-    /// camera: the nearer comes first.
-    pub depth: f64,
+    /// Where the brick is among the bricks of its volume, seen from this camera.
+    pub depth: Depth,
 }
 
 /// Takes the picture of a scene, tile by tile.
@@ -67,7 +67,8 @@ impl Plan for FramePlan {
             .map(|first| first..(first + TILES_AT_ONCE).min(tiles.end))
             .collect();
         let taken = with_voxels!(voxels.voxels(), samples => {
-            let grid = Grid::new(samples, voxels.size());
+            let samples = padded(samples, voxels.size());
+            let grid = Grid::new(&samples, voxels.size());
             let (scene, camera) = (&*self.scene, &self.camera);
             threads::map(0..runs.len(), |run| {
                 let mut pixels = vec![[0.0; 4]; runs[run].len() * TILE * TILE];
@@ -93,17 +94,9 @@ impl Plan for FramePlan {
     }
 
     fn finish(self: Box<Self>) -> Result<Frame, Infallible> {
-        let brick = &self.scene.brick;
-        let depth = depth(&self.camera, brick.cells(), brick.voxels().spacing());
+        let depth = Depth::of(&self.scene.brick, &self.camera);
         Ok(Frame { image: self.image, depth })
     }
-}
-
-/// Where a brick of these cells is in the order of depth among the bricks of its volume.
-pub(super) fn depth(camera: &Camera, cells: &[Range<usize>; 3], spacing: [f64; 3]) -> f64 {
-    let low = [0, 1, 2].map(|axis| cells[axis].start as f64 * spacing[axis]);
-    let high = [0, 1, 2].map(|axis| cells[axis].end as f64 * spacing[axis]);
-    camera.depth(low, high)
 }
 
 /// The parts of a picture's rows that are in a tile, from its top.

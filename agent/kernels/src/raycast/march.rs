@@ -1,12 +1,20 @@
 //! One ray through one brick.
 
 use super::camera::Ray;
-use super::grid::{Grid, LANES, nearest};
+use super::grid::{Grid, nearest};
 use super::scene::{Scene, Shading};
-use super::transfer::TABLE_ENTRIES;
+use super::transfer::{CLEAR, TABLE_ENTRIES};
 use crate::image::Rgba;
 use crate::limits::{MACRO_CELL, THROUGH_MIN};
 use crate::volume::Voxel;
+
+/// Samples that a ray takes at once: two registers of a processor that has wide ones, so that it has
+/// something to do while it waits for one of these.
+const LANES: usize = 16;
+/// Samples that are lit at once.
+const LIT: usize = 2;
+/// The neighbours of each along the axes, in a register.
+const AROUND: usize = 8;
 
 /// A ray in voxels of a brick, a step long.
 pub(super) struct Path {
@@ -24,17 +32,20 @@ pub(super) fn march<T: Voxel>(scene: &Scene, grid: &Grid<'_, T>, ray: &Ray) -> R
     let Some(path) = Path::of(scene, ray) else { return [0.0; 4] };
     // Light comes from the eye.
     let light = ray.direction.map(|part| part as f32);
+    let step = path.step.map(|part| part as f32);
     let mut seen = [0.0; 4];
     let mut through = 1.0_f32;
     let (mut sample, end) = path.samples;
     while sample < end {
-        let at = [0, 1, 2].map(|axis| path.origin[axis] + sample * path.step[axis]);
-        if let Some(next) = path.beyond_empty(scene, &at) {
+        let at = [0, 1, 2].map(|axis| (path.origin[axis] + sample * path.step[axis]) as f32);
+        if scene.has_empty
+            && let Some(next) = path.beyond_empty(scene, &at)
+        {
             sample = next.max(sample + 1.0);
             continue;
         }
-        let count = (end - sample).min(LANES as f64) as usize;
-        batch(scene, grid, &at, &path.step, count, &light, &mut seen, &mut through);
+        let left = ((end - sample) as f32).min(LANES as f32);
+        batch(scene, grid, &at, &step, left, &light, &mut seen, &mut through);
         if through < THROUGH_MIN {
             break;
         }
@@ -47,26 +58,25 @@ impl Path {
     /// The path of a ray through a scene, if it takes a sample there.
     #[inline(always)]
     pub(super) fn of(scene: &Scene, ray: &Ray) -> Option<Self> {
-        let spacing = scene.brick.voxels().spacing();
-        let first = scene.brick.first();
+        let (density, first) = (scene.density, scene.brick.first());
         // The borders of bricks are met in the whole volume's numbers, the same for both sides.
-        let global = [0, 1, 2].map(|axis| ray.origin[axis] / spacing[axis]);
-        let step = [0, 1, 2].map(|axis| ray.direction[axis] * scene.step / spacing[axis]);
+        let global = [0, 1, 2].map(|axis| ray.origin[axis] * density[axis]);
+        let step = [0, 1, 2].map(|axis| ray.direction[axis] * (scene.step * density[axis]));
         let inverse = step.map(|part| 1.0 / part);
         let mut samples = (0.0_f64, f64::INFINITY);
         for axis in 0..3 {
-            let cells = &scene.brick.cells()[axis];
-            let (low, high) = (cells.start as f64, cells.end as f64);
-            if step[axis] == 0.0 {
-                if !(low <= global[axis] && global[axis] < high) {
-                    return None;
-                }
-                continue;
-            }
+            let (low, high) = scene.borders[axis];
             let to_low = ((low - global[axis]) * inverse[axis]).ceil();
             let to_high = ((high - global[axis]) * inverse[axis]).ceil();
-            samples.0 = samples.0.max(to_low.min(to_high));
-            samples.1 = samples.1.min(to_low.max(to_high));
+            let is_inside = (low <= global[axis]) & (global[axis] < high);
+            let (enters, leaves) = if step[axis] != 0.0 {
+                (lower(to_low, to_high), upper(to_low, to_high))
+            } else if is_inside {
+                (f64::NEG_INFINITY, f64::INFINITY)
+            } else {
+                (f64::INFINITY, f64::NEG_INFINITY)
+            };
+            samples = (upper(enters, samples.0), lower(leaves, samples.1));
         }
         if samples.0 >= samples.1 || !samples.1.is_finite() {
             return None;
@@ -77,47 +87,66 @@ impl Path {
 
     /// The first sample beyond the empty blocks around a position, if it is in one.
     #[inline(always)]
-    fn beyond_empty(&self, scene: &Scene, at: &[f64; 3]) -> Option<f64> {
+    fn beyond_empty(&self, scene: &Scene, at: &[f32; 3]) -> Option<f64> {
         const BLOCK: f64 = MACRO_CELL as f64;
-        let block = [0, 1, 2].map(|axis| {
-            let block = (at[axis] * (1.0 / BLOCK)).max(0.0) as i32;
-            block.min(scene.blocks[axis] as i32 - 1)
-        });
-        let index = block[0] as usize
-            + scene.blocks[0] * (block[1] as usize + scene.blocks[1] * block[2] as usize);
+        let [bx, by, bz] = blocks(at, &scene.blocks);
+        let index = bx as usize + scene.blocks[0] * (by as usize + scene.blocks[1] * bz as usize);
         let distance = i32::from(scene.distances[index]);
         if distance == 0 {
             return None;
         }
         let mut nearest = f64::INFINITY;
-        for (axis, block) in block.into_iter().enumerate() {
+        for (axis, block) in [bx, by, bz].into_iter().enumerate() {
             let step = self.step[axis];
             if step != 0.0 {
-                let blocks = block + if step > 0.0 { distance } else { 1 - distance };
+                let blocks = block as i32 + if step > 0.0 { distance } else { 1 - distance };
                 let border = f64::from(blocks) * BLOCK;
-                nearest = nearest.min((border - self.origin[axis]) * self.inverse[axis]);
+                nearest = lower((border - self.origin[axis]) * self.inverse[axis], nearest);
             }
         }
         Some(nearest.ceil())
     }
 }
 
-/// Takes the next samples and puts the first `count` of them behind what is `seen`.
+/// The lower one, or the second where one is no number: one instruction.
+#[inline(always)]
+fn lower(a: f64, b: f64) -> f64 {
+    if a < b { a } else { b }
+}
+
+/// The upper one, or the second where one is no number.
+#[inline(always)]
+fn upper(a: f64, b: f64) -> f64 {
+    if a > b { a } else { b }
+}
+
+/// The block of cells that a position is in, of so many; one on a border is in either.
+#[inline(always)]
+fn blocks(at: &[f32; 3], counts: &[usize; 3]) -> [u32; 3] {
+    let mut middles = [0.0; 4];
+    for axis in 0..3 {
+        let last = (counts[axis] - 1) as f32;
+        middles[axis] = (at[axis] * (1.0 / MACRO_CELL as f32) - 0.5).max(0.0).min(last);
+    }
+    let [x, y, z, ..] = nearest(&middles);
+    [x, y, z]
+}
+
+/// Takes the next samples and puts those that are `left` behind what is `seen`.
 #[inline(always)]
 #[expect(clippy::too_many_arguments, reason = "the inner loop; a struct of them costs its speed")]
 fn batch<T: Voxel>(
     scene: &Scene,
     grid: &Grid<'_, T>,
-    at: &[f64; 3],
-    step: &[f64; 3],
-    count: usize,
+    at: &[f32; 3],
+    step: &[f32; 3],
+    left: f32,
     light: &[f32; 3],
     seen: &mut Rgba,
     through: &mut f32,
 ) {
-    let (at, step) = (at.map(|part| part as f32), step.map(|part| part as f32));
     let mut positions = [[0.0; LANES]; 3];
-    for (lanes, (at, step)) in positions.iter_mut().zip(at.into_iter().zip(step)) {
+    for (lanes, (at, step)) in positions.iter_mut().zip(at.iter().zip(step)) {
         for (l, position) in lanes.iter_mut().enumerate() {
             *position = at + l as f32 * step;
         }
@@ -129,20 +158,33 @@ fn batch<T: Voxel>(
         let entry = (values[l] - table.low) * table.scale;
         scaled[l] = entry.max(0.0).min((TABLE_ENTRIES - 1) as f32);
     }
-    let entries = nearest(&scaled);
+    if table.has_clear && !table.is_any_seen(&scaled) {
+        return;
+    }
+    let mut entries = nearest(&scaled);
+    for (l, entry) in entries.iter_mut().enumerate() {
+        *entry = if (l as f32) < left { *entry } else { CLEAR };
+    }
     if let Some(shading) = &scene.shading {
-        for l in 0..count.min(LANES) {
-            let mut colour = table.entries[entries[l] as usize % TABLE_ENTRIES];
-            if colour[3] > 0.0 {
-                let at = [0, 1, 2].map(|axis| positions[axis][l]);
-                let slope = slope(grid, at, scene.brick.voxels().spacing());
+        let (mut lanes, mut count) = ([0; LANES], 0);
+        for (l, entry) in entries.iter().enumerate() {
+            lanes[count] = l;
+            count += usize::from(table.entries[*entry as usize][3] > 0.0);
+        }
+        for lanes in lanes[..count].chunks(LIT) {
+            // The last one may be alone.
+            let at = [lanes[0], lanes[lanes.len() - 1]]
+                .map(|l| [0, 1, 2].map(|axis| positions[axis][l]));
+            let slopes = slopes(grid, &at, scene.brick.voxels().spacing());
+            for (l, slope) in lanes.iter().zip(slopes) {
+                let mut colour = table.entries[entries[*l] as usize];
                 lit(&mut colour, shading, slope, light);
                 behind(seen, through, &colour);
             }
         }
     } else {
-        for entry in &entries[..count.min(LANES)] {
-            behind(seen, through, &table.entries[*entry as usize % TABLE_ENTRIES]);
+        for entry in entries {
+            behind(seen, through, &table.entries[entry as usize]);
         }
     }
 }
@@ -156,20 +198,32 @@ fn behind(seen: &mut Rgba, through: &mut f32, colour: &Rgba) {
     *through *= 1.0 - colour[3];
 }
 
-/// The gradient at a position, from differences over two voxels (one at the volume's rim).
+/// The gradients at positions, from differences over two voxels (one at the volume's rim).
 #[inline(always)]
-fn slope<T: Voxel>(grid: &Grid<'_, T>, at: [f32; 3], spacing: [f64; 3]) -> [f32; 3] {
-    let mut around = [[0.0; LANES]; 3];
-    for axis in 0..3 {
-        around[axis] = [at[axis]; LANES];
-        around[axis][2 * axis] = (at[axis] - 1.0).max(0.0);
-        around[axis][2 * axis + 1] = (at[axis] + 1.0).min(grid.last[axis]);
+fn slopes<T: Voxel>(
+    grid: &Grid<'_, T>,
+    at: &[[f32; 3]; LIT],
+    spacing: [f64; 3],
+) -> [[f32; 3]; LIT] {
+    let mut around = [[0.0; LIT * AROUND]; 3];
+    for (i, at) in at.iter().enumerate() {
+        for axis in 0..3 {
+            let around = &mut around[axis][i * AROUND..(i + 1) * AROUND];
+            around.fill(at[axis]);
+            around[2 * axis] = (at[axis] - 1.0).max(0.0);
+            around[2 * axis + 1] = (at[axis] + 1.0).min(grid.last[axis]);
+        }
     }
     let values = grid.values(&around[0], &around[1], &around[2]);
-    [0, 1, 2].map(|axis| {
-        let way = around[axis][2 * axis + 1] - around[axis][2 * axis];
-        (values[2 * axis + 1] - values[2 * axis]) / (way * spacing[axis] as f32)
-    })
+    let mut slopes = [[0.0; 3]; LIT];
+    for (i, slope) in slopes.iter_mut().enumerate() {
+        for axis in 0..3 {
+            let (low, high) = (i * AROUND + 2 * axis, i * AROUND + 2 * axis + 1);
+            let way = around[axis][high] - around[axis][low];
+            slope[axis] = (values[high] - values[low]) / (way * spacing[axis] as f32);
+        }
+    }
+    slopes
 }
 
 /// Lights a premultiplied colour. A place without a slope faces nowhere.
@@ -179,7 +233,7 @@ fn lit(colour: &mut Rgba, shading: &Shading, slope: [f32; 3], light: &[f32; 3]) 
     let facing = if length > 0.0 { (dot32(slope, *light) / length).abs().min(1.0) } else { 0.0 };
     let share = shading.ambient + shading.diffuse * facing;
     let highlight = if shading.specular > 0.0 {
-        shading.specular * facing.powi(i32::from(shading.shininess)) * colour[3]
+        shading.specular * power(facing, shading.shininess) * colour[3]
     } else {
         0.0
     };
@@ -187,6 +241,20 @@ fn lit(colour: &mut Rgba, shading: &Shading, slope: [f32; 3], light: &[f32; 3]) 
     for channel in &mut colour[..3] {
         *channel = (*channel * share + highlight).min(opacity);
     }
+}
+
+/// By squares; what the library has for it is called, and calls in the inner loop cost its registers.
+#[inline(always)]
+fn power(mut base: f32, mut exponent: u16) -> f32 {
+    let mut power = 1.0;
+    while exponent > 0 {
+        if exponent % 2 == 1 {
+            power *= base;
+        }
+        base *= base;
+        exponent /= 2;
+    }
+    power
 }
 
 #[inline(always)]

@@ -61,6 +61,12 @@ pub struct Scene {
     pub(super) blocks: [usize; 3],
     /// For each block of cells, how far the nearest one is in which anything is to be seen.
     pub(super) distances: Vec<u8>,
+    /// Whether there are blocks in which nothing is to be seen.
+    pub(super) has_empty: bool,
+    /// Where its cells begin and end along each axis, in the whole volume's voxels.
+    pub(super) borders: [(f64, f64); 3],
+    /// Voxels per unit of space along each axis.
+    pub(super) density: [f64; 3],
 }
 
 /// Makes a scene: looks at all voxels once. Its units are layers of blocks, three times over.
@@ -92,12 +98,17 @@ impl ScenePlan {
             return Err(SceneError::Shading);
         }
         let cells = MacroCells::new(&brick);
+        let borders = [0, 1, 2]
+            .map(|axis| (brick.cells()[axis].start as f64, brick.cells()[axis].end as f64));
         let scene = Scene {
             step,
             shading: look.shading,
             table: look.transfer.table(step),
             blocks: cells.size(),
             distances: Vec::new(),
+            has_empty: false,
+            borders,
+            density: spacing.map(|spacing| 1.0 / spacing),
             brick,
         };
         Ok(Box::new(Self { cells, scene }))
@@ -134,7 +145,8 @@ impl Plan for ScenePlan {
         Ok(())
     }
 
-    fn finish(self: Box<Self>) -> Result<Arc<Scene>, Infallible> {
+    fn finish(mut self: Box<Self>) -> Result<Arc<Scene>, Infallible> {
+        self.scene.has_empty = self.scene.distances.iter().any(|distance| *distance > 0);
         Ok(Arc::new(self.scene))
     }
 }

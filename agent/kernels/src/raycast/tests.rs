@@ -10,10 +10,10 @@ use crate::image::{Image, under};
 use crate::volume::{Brick, Volume, Voxels};
 use crate::{Outcome, Pace, Plan, Preempt, run};
 
-pub(super) const LIT: Shading =
+pub(crate) const LIT: Shading =
     Shading { ambient: 0.2, diffuse: 0.7, specular: 0.3, shininess: 20 };
 
-pub(super) fn done<P: Plan>(plan: Box<P>) -> P::Output {
+pub(crate) fn done<P: Plan>(plan: Box<P>) -> P::Output {
     let outcome = run(plan, &Preempt::new(), &mut Pace::new(), || Time::ZERO, &mut |_| ());
     match outcome.expect("a plan on a CPU goes on") {
         Outcome::Done(output) => output,
@@ -22,7 +22,7 @@ pub(super) fn done<P: Plan>(plan: Box<P>) -> P::Output {
 }
 
 /// A ball of 200 in the middle of nothing, with a soft border.
-pub(super) fn ball(size: [usize; 3]) -> Volume {
+pub(crate) fn ball(size: [usize; 3]) -> Volume {
     let radius = size.iter().copied().min().expect("three") as f32 * 0.35;
     let mut voxels = Vec::new();
     for z in 0..size[2] {
@@ -46,33 +46,33 @@ fn transfer(points: &[(f32, f32)]) -> Transfer {
     Transfer::new(points.collect(), 1.0).expect("a function")
 }
 
-pub(super) fn look(points: &[(f32, f32)]) -> Look {
+pub(crate) fn look(points: &[(f32, f32)]) -> Look {
     Look { transfer: transfer(points), step: None, shading: None }
 }
 
-pub(super) const SHELL: [(f32, f32); 4] = [(0.0, 0.0), (90.0, 0.0), (110.0, 0.5), (160.0, 0.0)];
-pub(super) const FOG: [(f32, f32); 3] = [(0.0, 0.0), (1.0, 0.01), (255.0, 0.1)];
+pub(crate) const SHELL: [(f32, f32); 4] = [(0.0, 0.0), (90.0, 0.0), (110.0, 0.5), (160.0, 0.0)];
+pub(crate) const FOG: [(f32, f32); 3] = [(0.0, 0.0), (1.0, 0.01), (255.0, 0.1)];
 
-pub(super) fn scene(brick: Brick, look: &Look) -> Arc<Scene> {
+pub(crate) fn scene(brick: Brick, look: &Look) -> Arc<Scene> {
     done(ScenePlan::new(brick, look).expect("a scene"))
 }
 
-pub(super) fn whole(volume: Volume, look: &Look) -> Arc<Scene> {
+pub(crate) fn whole(volume: Volume, look: &Look) -> Arc<Scene> {
     scene(Brick::whole(Arc::new(volume)), look)
 }
 
-pub(super) fn frame(scene: &Arc<Scene>, camera: &Camera) -> Frame {
+pub(crate) fn frame(scene: &Arc<Scene>, camera: &Camera) -> Frame {
     done(FramePlan::new(scene.clone(), camera.clone()))
 }
 
-pub(super) fn camera(eye: [f64; 3], target: [f64; 3]) -> Camera {
+pub(crate) fn camera(eye: [f64; 3], target: [f64; 3]) -> Camera {
     let projection = Projection::Perspective { fov_degrees: 40.0 };
     Camera::new(eye, target, [0.1, 1.0, 0.2], projection, [61, 50]).expect("a camera")
 }
 
-pub(super) const MIDDLE: [f64; 3] = [12.0, 12.0, 18.0];
+pub(crate) const MIDDLE: [f64; 3] = [12.0, 12.0, 18.0];
 
-pub(super) fn most_opaque(image: &Image) -> f32 {
+pub(crate) fn most_opaque(image: &Image) -> f32 {
     image.pixels().iter().map(|pixel| pixel[3]).fold(0.0, f32::max)
 }
 
@@ -105,7 +105,7 @@ fn pictures_of_bricks_behind_each_other_are_the_picture_of_the_whole() {
             let bricks = Brick::cut(&volume, [2, 3, 4]);
             let mut frames: Vec<Frame> =
                 bricks.into_iter().map(|brick| frame(&scene(brick, &look), &camera)).collect();
-            frames.sort_by(|a, b| a.depth.total_cmp(&b.depth));
+            frames.sort_by_key(|frame| frame.depth);
             let mut together = Image::transparent(camera.width(), camera.height());
             for frame in &frames {
                 let pairs = together.pixels_mut().iter_mut().zip(frame.image.pixels());
@@ -131,7 +131,7 @@ fn bricks_seen_in_parallel_are_in_order_too() {
         let bricks = Brick::cut(&volume, [3, 2, 2]).into_iter();
         let mut frames: Vec<Frame> =
             bricks.map(|brick| frame(&scene(brick, &look), &camera)).collect();
-        frames.sort_by(|a, b| a.depth.total_cmp(&b.depth));
+        frames.sort_by_key(|frame| frame.depth);
         let mut together = Image::transparent(40, 40);
         for frame in &frames {
             let pairs = together.pixels_mut().iter_mut().zip(frame.image.pixels());

@@ -2,10 +2,13 @@
 
 use thiserror::Error;
 
+use super::grid::Lanes;
 use crate::image::Rgba;
 
 /// Entries of a table of colours.
 pub(super) const TABLE_ENTRIES: usize = 4096;
+/// The entry of what is not there.
+pub(super) const CLEAR: u32 = TABLE_ENTRIES as u32;
 
 /// What one value looks like.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -125,12 +128,21 @@ impl Transfer {
             seen += u32::from(entry[3] > 0.0);
             seen_before.push(seen);
         }
-        Table {
+        let is_seen = |entry: &Rgba| entry[3] > 0.0;
+        let first_seen = entries.iter().position(is_seen).unwrap_or(TABLE_ENTRIES);
+        let last_seen = entries.iter().rposition(is_seen).unwrap_or(0);
+        // As far as numbers are rounded to one of these.
+        let seen = (first_seen as f32 - 0.5, last_seen as f32 + 0.5);
+        let mut table = Table {
             low,
             scale,
-            entries: entries.try_into().unwrap_or([[0.0; 4]; TABLE_ENTRIES].into()),
+            entries: [[0.0; 4]; TABLE_ENTRIES + 1].into(),
+            has_clear: first_seen > 0 || last_seen + 1 < TABLE_ENTRIES,
+            seen,
             seen_before,
-        }
+        };
+        table.entries[..TABLE_ENTRIES].copy_from_slice(&entries);
+        table
     }
 }
 
@@ -139,7 +151,12 @@ impl Transfer {
 pub(super) struct Table {
     pub(super) low: f32,
     pub(super) scale: f32,
-    pub(super) entries: Box<[Rgba; TABLE_ENTRIES]>,
+    /// One more than the table has: [`CLEAR`].
+    pub(super) entries: Box<[Rgba; TABLE_ENTRIES + 1]>,
+    /// Whether some of the first or last entries cannot be seen.
+    pub(super) has_clear: bool,
+    /// What stands for an entry that can be seen is between these.
+    seen: (f32, f32),
     /// Entries before each that can be seen.
     seen_before: Vec<u32>,
 }
@@ -149,6 +166,16 @@ impl Table {
     pub(super) fn is_seen(&self, low: f32, high: f32) -> bool {
         let (low, high) = (self.entry(low), self.entry(high));
         self.seen_before[high + 1] > self.seen_before[low]
+    }
+
+    /// Whether any of these places in the table may be seen.
+    #[inline(always)]
+    pub(super) fn is_any_seen<const N: usize>(&self, places: &Lanes<N>) -> bool {
+        let mut is_seen = false;
+        for place in places {
+            is_seen |= (*place >= self.seen.0) & (*place <= self.seen.1);
+        }
+        is_seen
     }
 
     fn entry(&self, value: f32) -> usize {
@@ -202,6 +229,23 @@ mod tests {
         let table = Transfer::new(points, 1.0).expect("a function").table(1.0);
         assert!(!table.is_seen(0.0, 99.0) && !table.is_seen(121.0, 255.0));
         assert!(table.is_seen(0.0, 255.0) && table.is_seen(110.0, 110.0));
+    }
+
+    #[test]
+    fn samples_that_cannot_be_seen_are_known_without_the_table() {
+        let points = vec![point(0.0, 0.0), point(100.0, 0.0), point(110.0, 0.5), point(120.0, 0.0)];
+        let table = Transfer::new(points, 1.0).expect("a function").table(1.0);
+        let place = |value: f32| (value - table.low) * table.scale;
+        assert!(table.has_clear);
+        assert!(!table.is_any_seen(&[place(0.0), place(99.0), place(121.0)]));
+        assert!(table.is_any_seen(&[place(0.0), place(110.0), place(121.0)]));
+        for (at, entry) in table.entries.iter().enumerate().filter(|(_, entry)| entry[3] > 0.0) {
+            assert!(table.is_any_seen(&[at as f32]), "{at}: {entry:?}");
+        }
+        let fog = Transfer::new(vec![point(0.0, 0.1), point(9.0, 0.2)], 1.0).expect("a function");
+        assert!(!fog.table(1.0).has_clear);
+        let none = Transfer::new(vec![point(0.0, 0.0)], 1.0).expect("a function").table(1.0);
+        assert!(none.has_clear && !none.is_any_seen(&[0.0, 1.0, 4095.0]));
     }
 
     #[test]

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::{Volume, Voxels};
 
 /// A box of a volume's cells, with the voxels that it takes to interpolate values and gradients
-/// anywhere in it: one voxel more on each side, where there is one.
+/// anywhere in it: one voxel more before it and two after it, where there are any. What is one voxel
+/// after its last border is so still between two, and is the same there as in the whole volume.
 ///
 /// # Invariants
 /// The voxels cover all cells and their rim; positions are those of the whole volume.
@@ -52,13 +53,19 @@ impl Brick {
         bricks
     }
 
+    /// Voxels of a brick of these cells along each side, rim included.
+    pub(crate) fn sides(whole: [usize; 3], cells: &[Range<usize>; 3]) -> [usize; 3] {
+        // Voxels of the last cell are up to its end.
+        [0, 1, 2].map(|axis| {
+            (cells[axis].end + 3).min(whole[axis]) - cells[axis].start.saturating_sub(1)
+        })
+    }
+
     /// The brick of these cells, with its own copy of their voxels.
     pub(crate) fn cut_out(volume: &Volume, cells: [Range<usize>; 3]) -> Self {
         let whole = volume.size();
         let first = [0, 1, 2].map(|axis| cells[axis].start.saturating_sub(1));
-        // Voxels of the last cell are up to its end; the rim is one more.
-        let end: [usize; 3] = [0, 1, 2].map(|axis| (cells[axis].end + 2).min(whole[axis]));
-        let size = [0, 1, 2].map(|axis| end[axis] - first[axis]);
+        let size = Self::sides(whole, &cells);
         fn copy<T: Copy>(
             from: &[T],
             whole: [usize; 3],
@@ -126,7 +133,7 @@ mod tests {
             let (first, held) = (brick.first(), brick.voxels().size());
             for axis in 0..3 {
                 assert_eq!(first[axis], cells[axis].start.saturating_sub(1));
-                assert_eq!(first[axis] + held[axis], (cells[axis].end + 2).min(size[axis]));
+                assert_eq!(first[axis] + held[axis], (cells[axis].end + 3).min(size[axis]));
             }
             let last = [0, 1, 2].map(|axis| held[axis] - 1);
             let there = [0, 1, 2].map(|axis| first[axis] + last[axis]);

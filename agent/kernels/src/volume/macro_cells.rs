@@ -6,7 +6,8 @@ use crate::limits::MACRO_CELL;
 /// Smallest and largest sample of each block of [`MACRO_CELL`]³ cells of a brick's voxels.
 ///
 /// # Invariants
-/// Whatever is interpolated in a block is between its two.
+/// Whatever is interpolated in a block is between its two. A sample that is no number, which a
+/// volume has none of, would change nothing for the others of its block.
 #[derive(Debug)]
 pub(crate) struct MacroCells {
     size: [usize; 3],
@@ -31,6 +32,8 @@ impl MacroCells {
         let span = |block: usize, side: usize| {
             block * MACRO_CELL..((block + 1) * MACRO_CELL + 1).min(side)
         };
+        // Only the first one may stand there and be none.
+        let is_none = |sample: T| sample.partial_cmp(&sample).is_none();
         for y in 0..self.size[1] {
             for x in 0..self.size[0] {
                 let xs = span(x, size[0]);
@@ -40,8 +43,8 @@ impl MacroCells {
                     for y in span(y, size[1]) {
                         let row = size[0] * (y + size[1] * z);
                         for sample in &samples[row + xs.start..row + xs.end] {
-                            low = if *sample < low { *sample } else { low };
-                            high = if *sample > high { *sample } else { high };
+                            low = if *sample < low || is_none(low) { *sample } else { low };
+                            high = if *sample > high || is_none(high) { *sample } else { high };
                         }
                     }
                 }
@@ -149,6 +152,28 @@ mod tests {
         }
         let none = distances(&cells, 201.0);
         assert!(none.iter().all(|distance| *distance == u8::MAX));
+    }
+
+    #[test]
+    fn samples_that_are_no_numbers_hide_no_others_of_their_block() {
+        let size = [2 * MACRO_CELL + 1, 2, 2];
+        let count = size.iter().product();
+        let voxels = Voxels::F32(vec![0.0; count]);
+        let volume = Volume::new(size, [1.0; 3], voxels).expect("a volume");
+        for places in [&[0][..], &[3, 7], &[count - 1], &[0, 1, 2, 3, 4]] {
+            let mut cells = MacroCells::new(&Brick::whole(Arc::new(volume.clone())));
+            let mut samples: Vec<f32> = (0..count).map(|at| (at % size[0]) as f32).collect();
+            places.iter().for_each(|at| samples[*at] = f32::NAN);
+            cells.add_samples(0, &samples, size);
+            let ends = [0, MACRO_CELL, 2 * MACRO_CELL].map(|at| at as f32);
+            assert_eq!(cells.ranges, [(ends[0], ends[1]), (ends[1], ends[2])], "{places:?}");
+        }
+        // What is infinite is beyond all others, and seen wherever these are.
+        let mut cells = MacroCells::new(&Brick::whole(Arc::new(volume)));
+        let mut samples = vec![1.0; count];
+        (samples[0], samples[2 * MACRO_CELL]) = (f32::NEG_INFINITY, f32::INFINITY);
+        cells.add_samples(0, &samples, size);
+        assert_eq!(cells.ranges, [(f32::NEG_INFINITY, 1.0), (1.0, f32::INFINITY)]);
     }
 
     #[test]

@@ -192,7 +192,7 @@ fn frames_are_kept_one_by_one_and_a_stop_leaves_those_that_are_whole() {
         (done, kept, told)
     };
     let (done, kept, told) = run(5, false);
-    assert_eq!((done.expect("pictures").len(), kept.len()), (1, 4));
+    assert_eq!((done.expect("pictures").summary.len(), kept.len()), (1, 4));
     let pictures: Vec<u16> =
         told.iter().filter(|(stage, _)| stage != "scene").map(|(_, of_all)| *of_all).collect();
     assert!(pictures.is_sorted() && pictures[0] == 0 && pictures.contains(&500), "{pictures:?}");

@@ -29,7 +29,8 @@ pub(crate) struct DeviceGram {
     pub(super) powers: Vec<f64>,
     /// What its numbers are multiplied with to be whole ones.
     factors: Vec<f64>,
-    sums: Mat<f64>,
+    /// Once the first ones come back.
+    sums: Option<Mat<f64>>,
 }
 
 impl DeviceGram {
@@ -61,7 +62,7 @@ impl DeviceGram {
             multiplier,
             powers: Vec::new(),
             factors: Vec::new(),
-            sums: Mat::zeros(side, side),
+            sums: None,
         })
     }
 
@@ -97,7 +98,7 @@ impl DeviceGram {
 
     /// The lower triangle of the sums.
     pub(crate) fn take(&mut self) -> Mat<f64> {
-        std::mem::replace(&mut self.sums, Mat::new())
+        self.sums.take().unwrap_or_else(Mat::new)
     }
 
     /// Sends lines of a slab.
@@ -147,6 +148,8 @@ impl DeviceGram {
     /// Adds tiles of a group that come back.
     fn fetch(&mut self, group: &Group, units: Range<usize>) -> Result<(), GpuError> {
         let Self { layout, tiles, powers, sums, .. } = self;
+        let side = layout.short_side;
+        let sums = sums.get_or_insert_with(|| Mat::zeros(side, side));
         let of_block = |block: usize| {
             let first = block * DEVICE_PRODUCT_TILE;
             first..(first + DEVICE_PRODUCT_TILE).min(layout.short_side)
@@ -176,7 +179,13 @@ mod tests {
 
     #[test]
     fn where_a_matrix_has_no_room_a_slab_at_a_time_is_tried() {
-        let budget = Budget { slab_bytes: 8, matrix_bytes: 64, tiles: 3 };
+        let budget = Budget {
+            slab_bytes: 8,
+            matrix_bytes: 64,
+            tiles: 3,
+            solved_side: 0,
+            solved_products: 0,
+        };
         let full = || GpuError::OutOfMemory { device: "GPU".to_owned(), what: "all".to_owned() };
         let small = |budget: &Budget| {
             if budget.matrix_bytes > 0 {

@@ -5,7 +5,8 @@ use std::ops::Range;
 use crate::gpu::Gpu;
 use crate::limits::{
     DEVICE_MATRIX_BYTES_MAX, DEVICE_PRODUCT_DEPTH, DEVICE_PRODUCT_TILE, DEVICE_PRODUCT_TILES_FULL,
-    DEVICE_PRODUCT_TILES_MAX, DEVICE_SLAB_BYTES_MAX, DEVICE_SLAB_SIDE_MAX, DEVICE_SUMMED_MAX,
+    DEVICE_PRODUCT_TILES_MAX, DEVICE_SLAB_BYTES_MAX, DEVICE_SLAB_SIDE_MAX,
+    DEVICE_SOLUTION_PRODUCTS_MAX, DEVICE_SOLUTION_SIDE_MIN, DEVICE_SUMMED_MAX,
 };
 
 /// Bytes of a number: two halves of 32 bits.
@@ -20,6 +21,10 @@ pub(super) struct Budget {
     pub(super) matrix_bytes: usize,
     /// Tiles of sums that are there at once.
     pub(super) tiles: usize,
+    /// Sums of fewer rows than this are solved on the processor.
+    pub(super) solved_side: usize,
+    /// Products that are tried for those of more.
+    pub(super) solved_products: usize,
 }
 
 impl Budget {
@@ -32,7 +37,14 @@ impl Budget {
             slab_bytes: DEVICE_SLAB_BYTES_MAX.min(bound).min(room),
             matrix_bytes: DEVICE_MATRIX_BYTES_MAX.min(room),
             tiles: DEVICE_PRODUCT_TILES_MAX,
+            solved_side: DEVICE_SOLUTION_SIDE_MIN,
+            solved_products: DEVICE_SOLUTION_PRODUCTS_MAX,
         }
+    }
+
+    /// What is left of it beside so many bytes.
+    pub(super) const fn beside(self, taken: usize) -> Self {
+        Self { matrix_bytes: self.matrix_bytes.saturating_sub(taken), ..self }
     }
 
     /// The same with a slab at a time.
@@ -94,6 +106,11 @@ impl Layout {
         let bytes = slabs.saturating_mul(slab_side * short_side * NUMBER_BYTES);
         let held = if is_used_again && bytes <= budget.matrix_bytes { slabs } else { 1 };
         Self { short_side, long_side, is_upright, slab_side, held, tiles, layers }
+    }
+
+    /// Bytes of the slabs that are on the device at once.
+    pub(super) const fn held_bytes(&self) -> usize {
+        self.slab_numbers() * NUMBER_BYTES * self.held
     }
 
     /// How many slabs there are.
@@ -167,7 +184,13 @@ mod tests {
 
     #[test]
     fn slabs_fit_and_cover_the_longer_side() {
-        let budget = Budget { slab_bytes: 1 << 20, matrix_bytes: 3 << 20, tiles: 4 };
+        let budget = Budget {
+            slab_bytes: 1 << 20,
+            matrix_bytes: 3 << 20,
+            tiles: 4,
+            solved_side: 0,
+            solved_products: 0,
+        };
         for (short, long, slabs, held) in [
             (1, 9, 1, 1),
             (100, 1310, 2, 2),
@@ -192,7 +215,13 @@ mod tests {
 
     #[test]
     fn tiles_cover_the_lower_triangle() {
-        let budget = Budget { slab_bytes: 1 << 20, matrix_bytes: 1 << 20, tiles: 4 };
+        let budget = Budget {
+            slab_bytes: 1 << 20,
+            matrix_bytes: 1 << 20,
+            tiles: 4,
+            solved_side: 0,
+            solved_products: 0,
+        };
         let layout = Layout::new(2 * DEVICE_PRODUCT_TILE + 1, 300, false, &budget);
         let places: Vec<_> =
             layout.gram_tiles().iter().map(|tile| [tile.row, tile.column, tile.layer]).collect();
@@ -207,6 +236,8 @@ mod tests {
             slab_bytes: DEVICE_SLAB_BYTES_MAX,
             matrix_bytes: DEVICE_MATRIX_BYTES_MAX,
             tiles: DEVICE_PRODUCT_TILES_MAX,
+            solved_side: 0,
+            solved_products: 0,
         };
         for (short, long) in [(120, 107_520), (1, 1 << 20), (500, 4000), (2000, 2000), (60, 70)] {
             let layout = Layout::new(short, long, false, &budget);

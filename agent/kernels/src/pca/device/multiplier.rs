@@ -136,7 +136,8 @@ impl Multiplier {
             let vectors = if layout.is_upright { DEVICE_PRODUCT_TILE } else { 1 };
             let strip = numbers(layout.short_side * vectors);
             let source = format!(
-                "const TILE: u32 = {DEVICE_PRODUCT_TILE}u;\n{}",
+                "const TILE: u32 = {DEVICE_PRODUCT_TILE}u;\n\
+                 const STEP: u32 = {DEVICE_PRODUCT_DEPTH}u;\n{}",
                 include_str!("products.wgsl")
             );
             let bindings = [UNIFORM, READ, READ, READ, WRITTEN];
@@ -185,7 +186,7 @@ impl Multiplier {
                 let first = (plane * to.count + first) * size_of::<i32>();
                 (&to.buffer, first, bytemuck::cast_slice(&halves[plane]))
             });
-            self.gpu.wait(self.staging.send(&self.gpu, &parcels)?)
+            self.staging.send(&self.gpu, &parcels)
         })
     }
 
@@ -195,7 +196,7 @@ impl Multiplier {
         let placed: Vec<PlacedTile> = tiles.iter().map(placed).collect();
         self.gpu.checked("tiles", || {
             let parcel = (&self.tiles, 0, bytemuck::cast_slice(&placed));
-            self.gpu.wait(self.staging.send(&self.gpu, &[parcel])?)
+            self.staging.send(&self.gpu, &[parcel])
         })
     }
 
@@ -229,12 +230,17 @@ impl Multiplier {
             Place::Strip => &self.with_strip[slab],
         };
         self.gpu.checked("products", || {
-            self.staging.send(&self.gpu, &[(&self.piece, 0, bytemuck::bytes_of(&piece))])?;
-            self.gpu.wait(self.program.dispatch(&self.gpu, bound, tiles.len(), |_| ()))
+            let parcel = (&self.piece, 0, bytemuck::bytes_of(&piece));
+            let copy = self.staging.packed(&self.gpu, &[parcel])?;
+            self.gpu.wait(self.gpu.submitted("products", |commands| {
+                copy(commands);
+                self.program.dispatch(commands, bound, tiles.len());
+            }))
         })
     }
 
-    /// Multiplies tiles of a group: all of them for the first numbers, all for the next.
+    /// Multiplies tiles of a group: all of them for the first numbers, all for the next; in one
+    /// dispatch where it is all of them for several.
     pub(super) fn multiply_group(
         &self,
         factors: &Factors,
@@ -249,11 +255,13 @@ impl Multiplier {
         while unit < units.end {
             let (depth, first) = (unit / group.count, unit % group.count);
             let count = (group.count - first).min(units.end - unit);
+            let deep = ((units.end - unit) / group.count).max(1);
+            let deep = if first == 0 { deep } else { 1 };
             let begin = depth * DEVICE_PRODUCT_DEPTH;
-            let range = begin..begin + DEVICE_PRODUCT_DEPTH;
+            let range = begin..begin + deep * DEVICE_PRODUCT_DEPTH;
             let depths = Depths { range, layer, end, begins: group.begins && depth == 0 };
             self.multiply(left, right, &depths, first..first + count)?;
-            unit += count;
+            unit += deep * count;
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! Principal components on a GPU, slice by slice.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use faer::Mat;
@@ -7,6 +8,7 @@ use faer::Mat;
 use super::gram::DeviceGram;
 use super::layout::Budget;
 use super::scores::{DeviceScores, Weighted};
+use super::solution::DeviceSolution;
 use crate::gpu::Gpu;
 use crate::pca::error::PcaError;
 use crate::pca::found::Pca;
@@ -15,12 +17,13 @@ use crate::pca::observations::Observations;
 use crate::plan::{Plan, Slice, Stretch, phases};
 
 /// Finds principal components on a GPU. Its units are runs of rows that are averaged, the same that
-/// are centred, steps of sums on the device, one solution of the eigenproblem, on the processor, and
-/// steps of products with eigenvectors on the device; or, where there are more columns than rows,
+/// are centred, steps of sums on the device, steps of the eigenproblem on the device, its solution,
+/// and steps of products with eigenvectors on the device; or, where there are more columns than rows,
 /// runs of columns that are multiplied with these on the processor: a device has numbers as shares
 /// of the largest one of their row, and columns may be smaller than others by far.
 ///
-/// The solution is one unit, however long it takes: it is ended with its process.
+/// Where steps on the device do not find it, or are not tried, the solution is one unit on the
+/// processor, however long it takes: it is ended with its process.
 #[derive(Debug)]
 pub struct DevicePcaPlan {
     observations: Observations,
@@ -28,6 +31,12 @@ pub struct DevicePcaPlan {
     /// The largest centred numbers along the longer side, for each place of the shorter one.
     largest: Vec<f64>,
     gram: DeviceGram,
+    /// What has come back of `gram`, once all has.
+    sums: Mat<f64>,
+    /// None where sums are few or most of their eigenvectors are wanted.
+    pub(super) solution: Option<DeviceSolution>,
+    /// How many steps that has.
+    steps: usize,
     /// None where there are more columns than rows.
     scores: Option<DeviceScores>,
     eigenvalues: Vec<f64>,
@@ -38,7 +47,12 @@ pub struct DevicePcaPlan {
 
 /// Phases whose units are the device's steps.
 const SUMS: usize = 2;
-const SCORES: usize = 4;
+const SOLUTION: usize = 3;
+/// That of the solution.
+pub(super) const SOLVED: usize = 4;
+const SCORES: usize = 5;
+/// Kinds of units that the device has for sums or scores, at most.
+const SCHEDULED_KINDS: usize = 64;
 
 impl DevicePcaPlan {
     /// Gets ready to find the first `count` components of a matrix whose rows are observations.
@@ -60,8 +74,13 @@ impl DevicePcaPlan {
         let observations = Observations::new(data, count)?;
         let sides = (observations.short_side(), observations.long_side());
         let is_upright = observations.is_upright();
-        let gram = DeviceGram::within(gpu, sides, is_upright, budget)?;
+        let gram = DeviceGram::within(gpu.clone(), sides, is_upright, budget)?;
+        let taken = gram.layout.held_bytes();
+        let solution = DeviceSolution::new(gpu, sides.0, count, taken, budget)?;
         Ok(Box::new(Self {
+            steps: solution.as_ref().map_or(0, DeviceSolution::units),
+            solution,
+            sums: Mat::new(),
             scores: is_upright.then(|| DeviceScores::new(&gram.layout, count)),
             gram,
             largest: vec![0.0; sides.0],
@@ -91,20 +110,45 @@ impl DevicePcaPlan {
     }
 
     fn solve(&mut self) -> Result<(), PcaError> {
-        let found = self.observations.solve(&self.gram.take(), self.count)?;
+        let terms = self.observations.long_side();
+        let found = self.solution.take().and_then(|solution| solution.into_found(terms));
+        let found = match found {
+            Some(found) => self.observations.unscaled(found),
+            None => {
+                self.take_sums();
+                self.observations.solve(&self.sums, self.count)?
+            }
+        };
+        self.sums = Mat::new();
         self.products = Mat::zeros(self.observations.long_side(), found.vectors.ncols());
         (self.eigenvalues, self.vectors) = (found.values, found.vectors);
         Ok(())
     }
 
+    /// The sums, once they are there.
+    fn take_sums(&mut self) {
+        if self.sums.nrows() == 0 {
+            self.sums = self.gram.take();
+        }
+    }
+
+    /// Steps of the eigenproblem on the device.
+    fn iterate(&mut self, units: Range<usize>) -> Result<(), PcaError> {
+        self.take_sums();
+        if let Some(solution) = &mut self.solution {
+            solution.add(units, &self.sums)?;
+        }
+        Ok(())
+    }
+
     /// Units of each phase.
-    fn lengths(&self) -> [usize; 6] {
+    fn lengths(&self) -> [usize; 7] {
         let (runs, sums) = (self.observations.runs(), self.gram.units());
         let (scores, projections) = match &self.scores {
             Some(scores) => (scores.units(), 0),
             None => (0, self.observations.projections()),
         };
-        [runs, runs, sums, 1, scores, projections]
+        [runs, runs, sums, self.steps, 1, scores, projections]
     }
 }
 
@@ -119,6 +163,10 @@ impl Plan for DevicePcaPlan {
     fn stretch(&self, unit: u64) -> Stretch {
         Stretch::within(unit, &self.lengths(), |phase, unit| match (phase, &self.scores) {
             (SUMS, _) => Some(self.gram.stretch(unit)),
+            (SOLUTION, _) => self.solution.as_ref().map(|solution| {
+                let Stretch { kind, end } = solution.stretch(unit);
+                Stretch { kind: SCHEDULED_KINDS + kind, end }
+            }),
             (SCORES, Some(scores)) => Some(scores.stretch(unit)),
             _ => None,
         })
@@ -130,7 +178,8 @@ impl Plan for DevicePcaPlan {
                 (0, units) => units.for_each(|run| self.observations.add_up(run)),
                 (1, mut units) => units.try_for_each(|run| self.centre(run))?,
                 (SUMS, units) => self.gram.add(units, &self.observations.data)?,
-                (3, _) => self.solve()?,
+                (SOLUTION, units) => self.iterate(units)?,
+                (SOLVED, _) => self.solve()?,
                 (SCORES, units) => {
                     let Observations { data, scale, .. } = &self.observations;
                     let of = Weighted { data, scale: *scale, vectors: self.vectors.as_ref() };

@@ -2,13 +2,14 @@
 //
 // A number is two halves of thirty bits, and each half three digits of ten, from -512 to 512. So a
 // product of digits is at most 2^18, and sums of DEPTH of these are whole numbers that f32 holds:
-// no order of the additions and no fusion of them with the products makes a difference. Products
+// no order of the additions and no fusion of them with the products makes a difference. STEP products
 // of digits whose places add up to the same are added up as i32, and those of three such orders,
 // shifted to their places, as one integer of 64 bits in two words. Of the order after these, which
 // has squares that are all above zero, there is what is left when it is rounded to the one before
-// it; all later ones are left out.
+// it, step by step: how many steps a dispatch takes makes no difference either. All later orders are
+// left out.
 //
-// In front of this stands: const TILE, sides of a tile.
+// In front of this stands: const TILE, sides of a tile; const STEP, a multiple of DEPTH.
 
 // Numbers of each row that are multiplied from one load to the next.
 const DEPTH: u32 = 16u;
@@ -130,63 +131,73 @@ fn products(
     let own = vec2(thread / QUADS, thread % QUADS);
     let from_left = loaded(thread, piece.left.depth_stride);
     let from_right = loaded(thread, piece.right.depth_stride);
-    for (var order = 0u; order <= LAST_ORDER; order++) {
-        var whole_0 = vec4<i32>();
-        var whole_1 = vec4<i32>();
-        var whole_2 = vec4<i32>();
-        var whole_3 = vec4<i32>();
-        for (var place = max(order, LAST_DIGIT) - LAST_DIGIT; place <= min(order, LAST_DIGIT); place++) {
-            for (var depth = first_depth; depth < end_depth; depth += DEPTH) {
-                var row = corner.x + 4u * from_left.x;
-                var at = depth + from_left.y;
-                left[from_left.y * PITCH + from_left.x] = vec4(
-                    left_digit(row, at, place),
-                    left_digit(row + 1u, at, place),
-                    left_digit(row + 2u, at, place),
-                    left_digit(row + 3u, at, place),
-                );
-                row = corner.y + 4u * from_right.x;
-                at = depth + from_right.y;
-                right[from_right.y * PITCH + from_right.x] = vec4(
-                    right_digit(row, at, order - place),
-                    right_digit(row + 1u, at, order - place),
-                    right_digit(row + 2u, at, order - place),
-                    right_digit(row + 3u, at, order - place),
-                );
-                workgroupBarrier();
-                var sum_0 = vec4<f32>();
-                var sum_1 = vec4<f32>();
-                var sum_2 = vec4<f32>();
-                var sum_3 = vec4<f32>();
-                for (var d = 0u; d < DEPTH; d++) {
-                    let a = left[d * PITCH + own.x];
-                    let b = right[d * PITCH + own.y];
-                    sum_0 += a.x * b;
-                    sum_1 += a.y * b;
-                    sum_2 += a.z * b;
-                    sum_3 += a.w * b;
+    // A tile without products has sums too.
+    var step = first_depth;
+    loop {
+        let end_step = min(step + STEP, end_depth);
+        let begins = piece.is_first == 1u && step == first_depth;
+        for (var order = 0u; order <= LAST_ORDER; order++) {
+            var whole_0 = vec4<i32>();
+            var whole_1 = vec4<i32>();
+            var whole_2 = vec4<i32>();
+            var whole_3 = vec4<i32>();
+            for (var place = max(order, LAST_DIGIT) - LAST_DIGIT; place <= min(order, LAST_DIGIT); place++) {
+                for (var depth = step; depth < end_step; depth += DEPTH) {
+                    var row = corner.x + 4u * from_left.x;
+                    var at = depth + from_left.y;
+                    left[from_left.y * PITCH + from_left.x] = vec4(
+                        left_digit(row, at, place),
+                        left_digit(row + 1u, at, place),
+                        left_digit(row + 2u, at, place),
+                        left_digit(row + 3u, at, place),
+                    );
+                    row = corner.y + 4u * from_right.x;
+                    at = depth + from_right.y;
+                    right[from_right.y * PITCH + from_right.x] = vec4(
+                        right_digit(row, at, order - place),
+                        right_digit(row + 1u, at, order - place),
+                        right_digit(row + 2u, at, order - place),
+                        right_digit(row + 3u, at, order - place),
+                    );
+                    workgroupBarrier();
+                    var sum_0 = vec4<f32>();
+                    var sum_1 = vec4<f32>();
+                    var sum_2 = vec4<f32>();
+                    var sum_3 = vec4<f32>();
+                    for (var d = 0u; d < DEPTH; d++) {
+                        let a = left[d * PITCH + own.x];
+                        let b = right[d * PITCH + own.y];
+                        sum_0 += a.x * b;
+                        sum_1 += a.y * b;
+                        sum_2 += a.z * b;
+                        sum_3 += a.w * b;
+                    }
+                    whole_0 += vec4<i32>(sum_0);
+                    whole_1 += vec4<i32>(sum_1);
+                    whole_2 += vec4<i32>(sum_2);
+                    whole_3 += vec4<i32>(sum_3);
+                    workgroupBarrier();
                 }
-                whole_0 += vec4<i32>(sum_0);
-                whole_1 += vec4<i32>(sum_1);
-                whole_2 += vec4<i32>(sum_2);
-                whole_3 += vec4<i32>(sum_3);
-                workgroupBarrier();
             }
+            if order == LAST_ORDER {
+                whole_0 = rounded(whole_0);
+                whole_1 = rounded(whole_1);
+                whole_2 = rounded(whole_2);
+                whole_3 = rounded(whole_3);
+            }
+            let word = min(order / ORDERS_OF_WORD, 1u);
+            let within = order - word * ORDERS_OF_WORD;
+            let shift = (ORDERS_OF_WORD - 1u - min(within, ORDERS_OF_WORD - 1u)) * DIGIT_BITS;
+            let is_first = begins && within == 0u;
+            let first = ((2u * tile + word) * TILE + 4u * own.x) * TILE + 4u * own.y;
+            add_four(first, whole_0, shift, is_first);
+            add_four(first + TILE, whole_1, shift, is_first);
+            add_four(first + 2u * TILE, whole_2, shift, is_first);
+            add_four(first + 3u * TILE, whole_3, shift, is_first);
         }
-        if order == LAST_ORDER {
-            whole_0 = rounded(whole_0);
-            whole_1 = rounded(whole_1);
-            whole_2 = rounded(whole_2);
-            whole_3 = rounded(whole_3);
+        step += STEP;
+        if step >= end_depth {
+            break;
         }
-        let word = min(order / ORDERS_OF_WORD, 1u);
-        let within = order - word * ORDERS_OF_WORD;
-        let shift = (ORDERS_OF_WORD - 1u - min(within, ORDERS_OF_WORD - 1u)) * DIGIT_BITS;
-        let is_first = piece.is_first == 1u && within == 0u;
-        let first = ((2u * tile + word) * TILE + 4u * own.x) * TILE + 4u * own.y;
-        add_four(first, whole_0, shift, is_first);
-        add_four(first + TILE, whole_1, shift, is_first);
-        add_four(first + 2u * TILE, whole_2, shift, is_first);
-        add_four(first + 3u * TILE, whole_3, shift, is_first);
     }
 }

@@ -137,7 +137,13 @@ mod tests {
     use super::*;
 
     fn layout(short: usize, long: usize, is_upright: bool, matrix_bytes: usize) -> Layout {
-        let budget = Budget { slab_bytes: 1 << 20, matrix_bytes, tiles: 2 };
+        let budget = Budget {
+            slab_bytes: 1 << 20,
+            matrix_bytes,
+            tiles: 2,
+            solved_side: 0,
+            solved_products: 0,
+        };
         Layout::new(short, long, is_upright, &budget)
     }
 

@@ -6,11 +6,11 @@ use faer::{Mat, MatRef};
 
 use super::fixed::{Fixed, factor, fixed, power_above};
 use super::gram::DeviceGram;
-use super::layout::Layout;
+use super::layout::{Layout, NUMBER_BYTES};
 use super::multiplier::{Factors, Place, Rows};
 use super::schedule::{Group, Schedule, Work};
 use crate::gpu::GpuError;
-use crate::limits::DEVICE_PRODUCT_TILE;
+use crate::limits::{DEVICE_PRODUCT_TILE, DEVICE_STAGING_BYTES};
 use crate::pca::matrix::Matrix;
 use crate::plan::Stretch;
 
@@ -78,15 +78,20 @@ impl DeviceScores {
         all: MatRef<'_, f64>,
     ) -> Result<(), GpuError> {
         self.strip = strip;
-        let of_strip = self.of_strip(all);
-        for (at, i) in of_strip.enumerate().take(vectors.end).skip(vectors.start) {
-            let vector = all.col(i).iter().zip(&gram.powers);
-            let weights: Vec<f64> = vector.map(|(part, power)| part * power).collect();
-            let largest = weights.iter().fold(0.0_f64, |most, weight| most.max(weight.abs()));
-            self.powers[at] = power_above(largest);
-            let factor = factor(self.powers[at]);
-            let numbers: Vec<Fixed> = weights.iter().map(|weight| fixed(weight * factor)).collect();
-            gram.multiplier.send(Place::Strip, at * gram.layout.short_side, &numbers)?;
+        let (of_strip, side) = (self.of_strip(all), gram.layout.short_side);
+        let end = vectors.end.min(of_strip.len());
+        let at_once = (DEVICE_STAGING_BYTES / NUMBER_BYTES / side).max(1);
+        for first in (vectors.start..end).step_by(at_once) {
+            let mut numbers: Vec<Fixed> = Vec::new();
+            for at in first..(first + at_once).min(end) {
+                let vector = all.col(of_strip.start + at).iter().zip(&gram.powers);
+                let weights: Vec<f64> = vector.map(|(part, power)| part * power).collect();
+                let largest = weights.iter().fold(0.0_f64, |most, weight| most.max(weight.abs()));
+                self.powers[at] = power_above(largest);
+                let factor = factor(self.powers[at]);
+                numbers.extend(weights.iter().map(|weight| fixed(weight * factor)));
+            }
+            gram.multiplier.send(Place::Strip, first * side, &numbers)?;
         }
         Ok(())
     }

@@ -1,3 +1,5 @@
+mod products;
+
 use std::sync::Arc;
 
 use gleaner_protocol::Time;
@@ -5,6 +7,8 @@ use gleaner_protocol::Time;
 use super::fixed::Fixed;
 use super::layout::{Budget, Layout, Tile};
 use super::multiplier::{Depths, Multiplier, Place, Rows, TILE_SUMS};
+use super::plan::SOLVED;
+use super::solution::DeviceSolution;
 use super::{DeviceGram, DevicePcaPlan};
 use crate::gpu::tests::{open, software, with_room};
 use crate::gpu::{Gpu, GpuError};
@@ -12,6 +16,7 @@ use crate::limits::{DEVICE_PRODUCT_DEPTH, DEVICE_PRODUCT_TILE, DEVICE_STAGING_BY
 use crate::pca::tests::{assert_principal, data, done, dot, pca};
 use crate::pca::{Gram, Matrix, Pca, PcaError};
 use crate::{Outcome, Pace, Plan, Preempt, Slice, run};
+use products::solving;
 
 /// What votes over floating point tolerate, as a share of the largest number beside it.
 const TOLERANCE: f64 = 1e-6;
@@ -70,7 +75,13 @@ fn sums_on_a_device_are_those_of_all_digits() {
         i32::try_from(i64::try_from(share).expect("small") - i64::from(below)).expect("small")
     };
     let (rows, side) = (DEVICE_PRODUCT_TILE + 3, DEVICE_PRODUCT_DEPTH + 21);
-    let budget = Budget { slab_bytes: 1 << 20, matrix_bytes: 1 << 20, tiles: 3 };
+    let budget = Budget {
+        slab_bytes: 1 << 20,
+        matrix_bytes: 1 << 20,
+        tiles: 3,
+        solved_side: usize::MAX,
+        solved_products: 0,
+    };
     for is_upright in [true, false] {
         let layout = Layout::new(rows, side, is_upright, &budget);
         let multiplier = Multiplier::new(software(), &layout).expect("a device");
@@ -227,7 +238,13 @@ fn a_matrix_that_is_larger_than_a_device_goes_there_slab_by_slab() {
         for matrix_bytes in [0, 1 << 30] {
             // Forty of the longer side in a slab, and tiles in groups of two.
             let slab_bytes = 40 * 8 * rows.min(columns);
-            let budget = Budget { slab_bytes, matrix_bytes, tiles: 2 };
+            let budget = Budget {
+                slab_bytes,
+                matrix_bytes,
+                tiles: 2,
+                solved_side: usize::MAX,
+                solved_products: 0,
+            };
             let plan = DevicePcaPlan::within(software(), data.clone(), count, &budget);
             let theirs = done(plan.expect("a plan")).expect("components");
             assert_alike(&ours, &theirs, 1e-7);
@@ -257,7 +274,13 @@ fn few_sums_of_many_products_are_summed_up_in_layers() {
         let ours = pca(data.clone(), 1).expect("components");
         // In slabs of 512 and less of the longer side, and in one.
         for slab_bytes in [512 * 8 * rows.min(columns), 1 << 27] {
-            let budget = Budget { slab_bytes, matrix_bytes: 1 << 27, tiles: 7 };
+            let budget = Budget {
+                slab_bytes,
+                matrix_bytes: 1 << 27,
+                tiles: 7,
+                solved_side: usize::MAX,
+                solved_products: 0,
+            };
             let plan = DevicePcaPlan::within(software(), data.clone(), 1, &budget);
             let theirs = done(plan.expect("a plan")).expect("components");
             assert_alike(&ours, &theirs, TOLERANCE / 10.0);
@@ -269,16 +292,30 @@ fn few_sums_of_many_products_are_summed_up_in_layers() {
 
 #[test]
 fn components_are_the_same_from_slices_of_any_size() {
-    let plan = || DevicePcaPlan::new(software(), data(300, 70, 5.0), 4).expect("a plan");
-    let mut at_once = plan();
-    let units = at_once.units();
-    at_once.run(&Slice::new(0..units)).expect("the device goes on");
-    let at_once = at_once.finish().expect("components");
-    let mut one_by_one = plan();
-    for unit in 0..units {
-        one_by_one.run(&Slice::new(unit..unit + 1)).expect("the device goes on");
+    // One step of each sum, and several, of which a slice has as many as it can in one dispatch.
+    let few = Budget {
+        slab_bytes: 1 << 20,
+        matrix_bytes: 1 << 22,
+        tiles: 5,
+        solved_side: usize::MAX,
+        solved_products: 0,
+    };
+    for (rows, columns, budget) in
+        [(300, 70, None), (400, 150, Some(few)), (70, 400, Some(few)), (100, 70, Some(solving(3)))]
+    {
+        let budget = budget.unwrap_or_else(|| Budget::of(&software()));
+        let data = data(rows, columns, 5.0);
+        let plan = || DevicePcaPlan::within(software(), data.clone(), 4, &budget).expect("a plan");
+        let mut at_once = plan();
+        let units = at_once.units();
+        at_once.run(&Slice::new(0..units)).expect("the device goes on");
+        let at_once = at_once.finish().expect("components");
+        let mut one_by_one = plan();
+        for unit in 0..units {
+            one_by_one.run(&Slice::new(unit..unit + 1)).expect("the device goes on");
+        }
+        assert_eq!(one_by_one.finish().expect("components"), at_once, "{rows} x {columns}");
     }
-    assert_eq!(one_by_one.finish().expect("components"), at_once);
 }
 
 #[test]
@@ -446,10 +483,13 @@ fn what_is_said_of_how_near_components_are_holds() {
         let numbers: Vec<f64> = (0..rows * columns).map(number).collect();
         let data = Matrix::new(rows, columns, numbers.clone()).expect("finite");
         let ours = pca(data.clone(), 5).expect("components");
-        let theirs = on_device(data, 5).expect("components");
-        assert_alike(&ours, &theirs, TOLERANCE);
-        let sure = ours.eigenvalues.iter().zip(&theirs.eigenvalues).take(4);
-        sure.for_each(|(ours, theirs)| assert!((ours / theirs - 1.0).abs() < 1e-8));
+        for budget in [Budget::of(&software()), solving(20)] {
+            let plan = DevicePcaPlan::within(software(), data.clone(), 5, &budget);
+            let theirs = done(plan.expect("a plan")).expect("components");
+            assert_alike(&ours, &theirs, TOLERANCE);
+            let sure = ours.eigenvalues.iter().zip(&theirs.eigenvalues).take(4);
+            sure.for_each(|(ours, theirs)| assert!((ours / theirs - 1.0).abs() < 1e-8));
+        }
         // A processor that adds up in another order.
         let turned = numbers.rchunks(columns).flatten().copied().collect();
         let turned = Matrix::new(rows, columns, turned).expect("finite");

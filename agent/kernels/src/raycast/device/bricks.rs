@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 use super::super::camera::Camera;
-use super::super::frame::depth;
+use super::super::depth::Depth;
 use crate::volume::{Brick, Volume};
 
 /// The cells of the bricks, the nearest first, each of at most `side_max` voxels along each side
-/// and `voxels_max` in all, where it can be cut into such: a cell has four voxels along each side.
+/// and `voxels_max` in all, where it can be cut into such: a cell has five voxels along each side.
 pub(crate) fn bricks(
     volume: &Volume,
     camera: &Camera,
@@ -16,7 +16,7 @@ pub(crate) fn bricks(
 ) -> Vec<[Range<usize>; 3]> {
     let (whole, spacing) = (volume.size(), volume.spacing());
     let mut bricks = Brick::shares(whole, counts(whole, side_max, voxels_max));
-    bricks.sort_by(|a, b| depth(camera, a, spacing).total_cmp(&depth(camera, b, spacing)));
+    bricks.sort_by_key(|cells| Depth::of_cells(cells, whole, spacing, camera));
     bricks
 }
 
@@ -24,10 +24,10 @@ pub(crate) fn bricks(
 fn counts(whole: [usize; 3], side_max: usize, voxels_max: usize) -> [usize; 3] {
     let mut counts = [1; 3];
     loop {
-        // Cells, the voxel after the last one, and one more on each side.
+        // Cells, the voxel after the last one, and the rim.
         let sides = [0, 1, 2].map(|axis| {
             let cells = (whole[axis] - 1).div_ceil(counts[axis]);
-            (cells + 3).min(whole[axis])
+            (cells + 4).min(whole[axis])
         });
         let voxels = sides.iter().fold(1_usize, |voxels, side| voxels.saturating_mul(*side));
         let is_cut = |axis: &usize| counts[*axis] < whole[*axis] - 1;
@@ -61,9 +61,7 @@ mod tests {
         ] {
             let counts = counts(whole, side_max, voxels_max);
             for cells in Brick::shares(whole, counts) {
-                let sides = [0, 1, 2].map(|axis| {
-                    (cells[axis].end + 2).min(whole[axis]) - cells[axis].start.saturating_sub(1)
-                });
+                let sides = Brick::sides(whole, &cells);
                 let is_least = |axis: usize| cells[axis].len() <= 1;
                 assert!((0..3).all(|axis| sides[axis] <= side_max || is_least(axis)), "{sides:?}");
                 let voxels: usize = sides.iter().product();

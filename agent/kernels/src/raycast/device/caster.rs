@@ -9,10 +9,9 @@ use wgpu::{
     TextureViewDescriptor, TextureViewDimension,
 };
 
-use super::super::grid::LANES;
 use super::super::scene::Scene;
 use super::super::transfer::TABLE_ENTRIES;
-use crate::gpu::{Gpu, GpuError, Program, READ, UNIFORM, WRITTEN, side};
+use crate::gpu::{Gpu, GpuError, Program, READ, Staging, UNIFORM, WRITTEN, side};
 use crate::image::Rgba;
 use crate::limits::{
     DEVICE_BRICK_BYTES_MAX, DEVICE_SIDE_MAX, DEVICE_TILES_MAX, MACRO_CELL, THROUGH_MIN, TILE,
@@ -31,6 +30,7 @@ pub struct Caster {
     rays: Buffer,
     pixels: Buffer,
     back: Buffer,
+    staging: Staging,
     tiles_max: usize,
 }
 
@@ -130,6 +130,7 @@ impl Caster {
                     read | BufferUsages::COPY_SRC,
                 ),
                 back: gpu.buffer("back", pixels * size_of::<Rgba>(), mapped),
+                staging: Staging::new(&gpu, pixels * (size_of::<DeviceRay>() + size_of::<Rgba>())),
                 gpu: gpu.clone(),
                 format: of.format,
                 program,
@@ -179,7 +180,8 @@ impl Caster {
             let bound = self.program.bind(&self.gpu, resources);
             let queue = self.gpu.queue();
             queue.write_buffer(&self.look, 0, bytemuck::bytes_of(&device_look(scene)));
-            queue.write_buffer(&self.table, 0, bytemuck::cast_slice(&scene.table.entries[..]));
+            let entries = &scene.table.entries[..TABLE_ENTRIES];
+            queue.write_buffer(&self.table, 0, bytemuck::cast_slice(entries));
             Ok(([voxels, distances], bound))
         })
     }
@@ -210,11 +212,14 @@ impl Caster {
     ) -> Result<Vec<Rgba>, GpuError> {
         let bytes = size_of_val(pixels) as u64;
         self.gpu.checked("rays", || {
-            let queue = self.gpu.queue();
-            queue.write_buffer(&self.rays, 0, bytemuck::cast_slice(rays));
-            queue.write_buffer(&self.pixels, 0, bytemuck::cast_slice(pixels));
-            let tiles = rays.len() / (TILE * TILE);
-            let submission = self.program.dispatch(&self.gpu, bound, tiles, |commands| {
+            let parcels = [
+                (&self.rays, 0, bytemuck::cast_slice(rays)),
+                (&self.pixels, 0, bytemuck::cast_slice(pixels)),
+            ];
+            let copy = self.staging.packed(&self.gpu, &parcels)?;
+            let submission = self.gpu.submitted("rays", |commands| {
+                copy(commands);
+                self.program.dispatch(commands, bound, rays.len() / (TILE * TILE));
                 commands.copy_buffer_to_buffer(&self.pixels, 0, &self.back, 0, bytes);
             });
             let seen = self.gpu.read(&self.back, bytes, submission)?;
@@ -223,6 +228,9 @@ impl Caster {
     }
 }
 
+/// Samples that a ray takes before it looks again whether there is anything to see.
+const BATCH: u32 = 8;
+
 /// The shader for one type of voxels.
 fn source(of: &VoxelType) -> String {
     let entry_last = TABLE_ENTRIES - 1;
@@ -230,7 +238,7 @@ fn source(of: &VoxelType) -> String {
     format!(
         "{sample}\
          const BLOCK: f32 = {MACRO_CELL}.0;\n\
-         const BATCH: u32 = {LANES}u;\n\
+         const BATCH: u32 = {BATCH}u;\n\
          const THROUGH_MIN: f32 = {THROUGH_MIN:?};\n\
          const ENTRY_LAST: f32 = {entry_last}.0;\n\
          {march}"

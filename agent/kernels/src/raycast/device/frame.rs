@@ -146,6 +146,13 @@ impl Plan for DeviceFramePlan {
         (self.rounds * self.tiles) as u64
     }
 
+    /// A tile of no rays goes there and comes back.
+    fn rehearse(&mut self) -> Result<bool, GpuError> {
+        let (rays, pixels) = ([NO_RAY; TILE * TILE], [[0.0; 4]; TILE * TILE]);
+        self.scene.caster.cast(&self.scene.bound, &rays, &pixels)?;
+        Ok(true)
+    }
+
     fn run(&mut self, slice: &Slice) -> Result<(), GpuError> {
         // A sheet of voxels is infinitely thin.
         if self.scene.scene.brick.cells().iter().any(Range::is_empty) {
