@@ -36,7 +36,7 @@ use crate::config::{Config, ConfigError};
 use crate::harvest::Harvest;
 use crate::keeper::Keeper;
 use crate::kernels::kernels_on_gpus;
-use crate::limits::{CHECKPOINTS_BYTES_MAX, EVENTS_MAX, LAST_RUNNERS_MS_MAX};
+use crate::limits::{EVENTS_MAX, LAST_RUNNERS_MS_MAX};
 use crate::link::{LinkEvent, LinkKeeper, LinkTarget};
 use crate::modules::Modules;
 use crate::observer::{ObservedHost, ObserverThread};
@@ -119,8 +119,8 @@ pub async fn run(
     let enclosure = Enclosure::open(config.isolation, &enclosure_name(&run_dir)?);
     run_dir.note_enclosure(&enclosure.marks())?;
     info!("harvested work is isolated by {}", enclosure.report());
-    let tasks = work_dir.tasks();
-    let keeper = Keeper::start(&program, &lock_file, &run_dir, &tasks, &enclosure);
+    let folders = [&*work_dir.tasks(), &work_dir.spool()];
+    let keeper = Keeper::start(&program, &lock_file, &run_dir, folders, &enclosure);
     let clearing_up = keeper.map_err(RunError::Keeper)?;
     let path = work_dir.booked_memory();
     let booked_memory = BookedMemory::open(path.clone()).unwrap_or_else(|error| {
@@ -134,6 +134,7 @@ pub async fn run(
         host: host.name.clone(),
         cores: host.cores,
         isolation: enclosure.report().backend,
+        workers: config.watch_workers.clone(),
         table: Arc::clone(&table),
         mark: StopMark::of(run_dir.path()),
         keep: Span::from_secs(config.preferences.keep_frozen_s),
@@ -182,7 +183,7 @@ pub async fn run(
         &config.broker,
         token.clone(),
         work_dir.cache(),
-        config.cache_bytes,
+        config.cache_bytes_max(),
     )
     .map_err(|source| WorkDirError::io("open the cache in", &work_dir.cache(), source))?;
     let (observer, observer_thread) = ObserverThread::start(ObservedHost {
@@ -199,7 +200,7 @@ pub async fn run(
     let blobs = Arc::new(blobs);
     let modules = Modules::open(work_dir.compiled(), Arc::clone(&blobs))
         .map_err(|source| WorkDirError::io("open", &work_dir.compiled(), source))?;
-    let checkpoints = Checkpoints::open(work_dir.checkpoints(), CHECKPOINTS_BYTES_MAX)
+    let checkpoints = Checkpoints::open(work_dir.checkpoints(), config.checkpoint_bytes_max())
         .map_err(|source| WorkDirError::io("open", &work_dir.checkpoints(), source))?;
     let shop = Arc::new(Workshop {
         run_dir: run_dir.clone(),
@@ -209,6 +210,7 @@ pub async fn run(
         blobs,
         modules,
         checkpoints: Arc::new(checkpoints),
+        save_interval: Span::from_secs(config.save_interval_s),
         commands: config.listed_commands()?,
         kernel_memory_mib: config.kernel_memory_mib,
         kernels_on_gpu: kernels_on_gpus(),
@@ -238,6 +240,7 @@ pub async fn run(
     let slots = SlotTasks::start(host.cores, &shop);
 
     let changed = Arc::new(Notify::new());
+    let (tell_stops, farm_stops) = mpsc::unbounded_channel();
     let sampler = config.monitor.as_ref().map(|monitor| {
         let target = SamplerTarget {
             client,
@@ -247,7 +250,8 @@ pub async fn run(
             watches: !config.watch_workers.is_empty(),
         };
         let (table, changed) = (Arc::clone(&table), Arc::clone(&changed));
-        let sampler = Sampler::new(target, &host, run_dir.clone(), alive, table, changed);
+        let run_dir = run_dir.clone();
+        let sampler = Sampler::new(target, &host, run_dir, alive, table, changed, tell_stops);
         tokio::spawn(sampler.run())
     });
     let (tell_driven_off, driven_off) = mpsc::unbounded_channel();
@@ -265,6 +269,7 @@ pub async fn run(
     let inbox = Inbox {
         releases,
         owner: owner_said,
+        farm_stops,
         driven_off,
         slots: slots.events,
         links: link_events,

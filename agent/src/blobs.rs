@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use gleaner_protocol::limits::BLOB_BYTES_MAX;
+use gleaner_protocol::limits::{BLOB_BYTES_MAX, SAVED_STATE_BYTES_MAX};
 use gleaner_protocol::{Digest, Span};
 use reqwest::header::CONTENT_LENGTH;
 use reqwest::{Body, Client, Response, StatusCode};
@@ -32,6 +32,8 @@ pub(crate) struct Blobs {
     client: Client,
     /// `{broker}/v1/blobs/`
     base: String,
+    /// `{broker}/v1/states/`
+    states: String,
     token: Option<String>,
     cache: Arc<Cache>,
     /// Bytes that went over the network, until somebody takes note of them.
@@ -75,6 +77,16 @@ enum Try {
     Never(BlobError),
 }
 
+impl Try {
+    /// Of one that was the only one.
+    fn of(self, digest: Digest) -> BlobError {
+        match self {
+            Self::Again(reason) => BlobError::Transfer { digest, reason },
+            Self::Never(error) => error,
+        }
+    }
+}
+
 /// Counts tries and waits between them, longer each time.
 struct Retry {
     digest: Digest,
@@ -113,9 +125,10 @@ impl Blobs {
         folder: PathBuf,
         cache_bytes: u64,
     ) -> std::io::Result<Self> {
-        let base = format!("{}/v1/blobs/", broker.trim_end_matches('/'));
+        let broker = broker.trim_end_matches('/');
+        let (base, states) = (format!("{broker}/v1/blobs/"), format!("{broker}/v1/states/"));
         let cache = Arc::new(Cache::open(folder, cache_bytes)?);
-        Ok(Self { client, base, token, cache, carried: Arc::default() })
+        Ok(Self { client, base, states, token, cache, carried: Arc::default() })
     }
 
     /// Counts the bytes that go over the network; whoever takes note of them sets it back.
@@ -152,6 +165,49 @@ impl Blobs {
                 Err(failed) => retry.after(failed).await?,
             }
         }
+    }
+
+    /// Brings to the broker what a replica saved, in the place of what it saved before, in one try:
+    /// another follows anyway.
+    pub(crate) async fn save_state(
+        &self,
+        state: Digest,
+        replaces: Option<Digest>,
+        bytes: Vec<u8>,
+    ) -> Result<(), BlobError> {
+        let carried = bytes.len() as u64;
+        let replaces = replaces.map_or_else(String::new, |old| format!("?replaces={old}"));
+        let request = self.client.put(format!("{}{state}{replaces}", self.states)).body(bytes);
+        let saved = async {
+            let response = within_stall(self.authorised(request).send()).await?.map_err(again)?;
+            self.carried.fetch_add(carried, Ordering::Relaxed);
+            check_status(state, response).map(drop)
+        };
+        saved.await.map_err(|failed| failed.of(state))
+    }
+
+    /// What a replica saved, on whatever host, in one try: who waits for it could compute.
+    pub(crate) async fn fetch_state(&self, state: Digest) -> Result<Vec<u8>, BlobError> {
+        let request = self.authorised(self.client.get(format!("{}{state}", self.states)));
+        let fetched = async {
+            let response = within_stall(request.send()).await?.map_err(again)?;
+            let mut response = check_status(state, response)?;
+            let mut bytes = Vec::new();
+            while let Some(part) = within_stall(response.chunk()).await?.map_err(again)? {
+                self.carried.fetch_add(part.len() as u64, Ordering::Relaxed);
+                bytes.extend_from_slice(&part);
+                if bytes.len() as u64 > SAVED_STATE_BYTES_MAX {
+                    return Err(Try::Again(format!(
+                        "it is longer than {SAVED_STATE_BYTES_MAX} bytes"
+                    )));
+                }
+            }
+            match Digest::of(&bytes) == state {
+                true => Ok(bytes),
+                false => Err(Try::Again("what came has another content".into())),
+            }
+        };
+        fetched.await.map_err(|failed| failed.of(state))
     }
 
     async fn fetch_once(&self, digest: Digest) -> Result<CachedBlob, Try> {

@@ -67,9 +67,11 @@ impl BookedMemory {
     pub(crate) fn note(&self, day: u64, mib: u64) -> bool {
         let mut days = self.days();
         let before = days.len();
-        days.retain(|then, _| is_recent(*then, day));
-        while days.len() > BOOKED_MEMORY_DAYS_MAX {
-            days.pop_first();
+        // Days that are over are not looked at, and stay for a clock that is set forward and back.
+        while days.len() > BOOKED_MEMORY_DAYS_MAX
+            && let Some(farthest) = days.keys().copied().max_by_key(|then| then.abs_diff(day))
+        {
+            days.remove(&farthest);
         }
         let most = days.entry(day).or_default();
         let is_more = mib > *most;
@@ -147,10 +149,14 @@ mod tests {
         assert_eq!(memory.most_mib(110), 4_096);
         assert_eq!(memory.most_mib(100 + BOOKED_MEMORY_DAYS - 1), 4_096);
         assert_eq!(memory.most_mib(100 + BOOKED_MEMORY_DAYS), 2_048);
-        assert!(memory.note(100 + BOOKED_MEMORY_DAYS, 1), "what is too old goes");
+        assert!(memory.note(100 + BOOKED_MEMORY_DAYS, 1));
         memory.write().expect("written");
         assert_eq!(fs::read_dir(folder.path()).expect("there").count(), 1);
-        assert_eq!(open().most_mib(110), 2_048);
+        assert_eq!(open().most_mib(110), 4_096, "the clock was set forward, and back");
+        for day in 0..4 * BOOKED_MEMORY_DAYS {
+            memory.note(1_000 + day, 1);
+        }
+        assert!(memory.days().len() <= BOOKED_MEMORY_DAYS_MAX + 1, "what is oldest goes");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What modules saved, for the next replica of the same workunit on this host.
 //!
-//! Of this host only: a checkpoint decides what a replica produces. Where it came from another
-//! owner's host, that host would have a say in two votes.
+//! A checkpoint decides what a replica produces. One that goes back to what another host saved is
+//! used only where the broker says so, which knows who has a say in which vote.
 //!
 //! # Invariants
 //! - The newest one of a workunit is kept, whole or not at all; it is checked when it is read.
@@ -39,8 +39,20 @@ struct Entry {
     saved: u64,
 }
 
+/// What was saved.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Checkpoint {
+    /// The runner's bytes.
+    pub(crate) bytes: Vec<u8>,
+    /// Whether no other host has a part in it.
+    pub(crate) is_own: bool,
+}
+
 /// Bytes of a file that hold the hash of the rest.
 const HASH_BYTES: usize = 32;
+/// The byte behind it.
+const OWN: u8 = 1;
+const OF_OTHERS_TOO: u8 = 0;
 /// What a file takes at least.
 const BLOCK_BYTES: u64 = 4096;
 
@@ -62,14 +74,14 @@ impl Checkpoints {
     }
 
     /// The newest one of a workunit.
-    pub(crate) async fn load(self: &Arc<Self>, workunit: Digest) -> Option<Vec<u8>> {
+    pub(crate) async fn load(self: &Arc<Self>, workunit: Digest) -> Option<Checkpoint> {
         if !self.lock().entries.contains_key(&workunit) {
             return None;
         }
         let this = Arc::clone(self);
         let read = tokio::task::spawn_blocking(move || this.read(workunit)).await;
         match read.map_err(io::Error::other).flatten() {
-            Ok(bytes) => Some(bytes),
+            Ok(checkpoint) => Some(checkpoint),
             Err(error) => {
                 warn!("a checkpoint is passed over: {error}");
                 self.forget(workunit);
@@ -78,26 +90,33 @@ impl Checkpoints {
         }
     }
 
-    fn read(&self, workunit: Digest) -> io::Result<Vec<u8>> {
+    fn read(&self, workunit: Digest) -> io::Result<Checkpoint> {
         let mut file = fs::read(self.path(workunit))?;
         let (hash, bytes) =
             file.split_first_chunk::<HASH_BYTES>().ok_or(io::ErrorKind::InvalidData)?;
         if Digest::of(bytes) != Digest::from_bytes(*hash) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "it is damaged"));
         }
-        file.drain(..HASH_BYTES);
-        Ok(file)
+        let is_own = *bytes.first().ok_or(io::ErrorKind::InvalidData)? == OWN;
+        file.drain(..=HASH_BYTES);
+        Ok(Checkpoint { bytes: file, is_own })
     }
 
     /// Keeps one in place of the last.
     ///
     /// # Errors
     /// The disk failed.
-    pub(crate) async fn save(self: &Arc<Self>, workunit: Digest, bytes: Vec<u8>) -> io::Result<()> {
+    pub(crate) async fn save(
+        self: &Arc<Self>,
+        workunit: Digest,
+        checkpoint: Checkpoint,
+    ) -> io::Result<()> {
         let this = Arc::clone(self);
         let saved = tokio::task::spawn_blocking(move || {
+            let mut bytes = vec![if checkpoint.is_own { OWN } else { OF_OTHERS_TOO }];
+            bytes.extend_from_slice(&checkpoint.bytes);
             let mut file = Digest::of(&bytes).as_bytes().to_vec();
-            file.extend_from_slice(&bytes);
+            file.append(&mut bytes);
             replace_file(&this.path(workunit), &file, PRIVATE)?;
             this.lock().enter(workunit, file.len() as u64);
             this.shrink();
@@ -160,6 +179,10 @@ mod tests {
         tokio::runtime::Builder::new_current_thread().build().expect("a runtime").block_on(future)
     }
 
+    fn own(bytes: &[u8]) -> Checkpoint {
+        Checkpoint { bytes: bytes.to_vec(), is_own: true }
+    }
+
     fn open(folder: &tempfile::TempDir, bytes_max: u64) -> Arc<Checkpoints> {
         Arc::new(Checkpoints::open(folder.path().to_owned(), bytes_max).expect("opens"))
     }
@@ -171,11 +194,14 @@ mod tests {
         block_on(async {
             let checkpoints = open(&folder, 1 << 20);
             assert_eq!(checkpoints.load(one).await, None);
-            for bytes in [b"old".to_vec(), b"new".to_vec()] {
-                checkpoints.save(one, bytes).await.expect("written");
+            for bytes in [b"old", b"new"] {
+                checkpoints.save(one, own(bytes)).await.expect("written");
             }
             let checkpoints = open(&folder, 1 << 20);
-            assert_eq!(checkpoints.load(one).await, Some(b"new".to_vec()));
+            assert_eq!(checkpoints.load(one).await, Some(own(b"new")));
+            let of_others = || Checkpoint { bytes: Vec::new(), is_own: false };
+            checkpoints.save(one, of_others()).await.expect("written");
+            assert_eq!(checkpoints.load(one).await, Some(of_others()));
             assert_eq!(checkpoints.load(other).await, None);
             checkpoints.forget(one);
             assert_eq!(checkpoints.load(one).await, None);
@@ -189,7 +215,7 @@ mod tests {
         let workunit = Digest::of(b"1");
         block_on(async {
             let checkpoints = open(&folder, 1 << 20);
-            checkpoints.save(workunit, b"saved".to_vec()).await.expect("written");
+            checkpoints.save(workunit, own(b"saved")).await.expect("written");
             let path = folder.path().join(workunit.to_string());
             let mut file = fs::read(&path).expect("there");
             *file.last_mut().expect("not empty") ^= 1;
@@ -206,10 +232,10 @@ mod tests {
         block_on(async {
             let checkpoints = open(&folder, 3 * BLOCK_BYTES);
             for number in 0..5 {
-                checkpoints.save(name(number), vec![number]).await.expect("written");
+                checkpoints.save(name(number), own(&[number])).await.expect("written");
             }
             assert_eq!(checkpoints.load(name(1)).await, None);
-            assert_eq!(checkpoints.load(name(2)).await, Some(vec![2]));
+            assert_eq!(checkpoints.load(name(2)).await, Some(own(&[2])));
             assert_eq!(fs::read_dir(folder.path()).expect("there").count(), 3);
         });
     }

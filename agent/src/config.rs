@@ -9,6 +9,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use gleaner_hooks::RunDir;
+use gleaner_hooks::limits::PROCESS_NAME_BYTES_MAX;
 use gleaner_isolation::Choice;
 use gleaner_protocol::limits::{
     CAPABILITIES_MAX, CORES_MAX, KEEP_S_MAX, MEMORY_MIB_MAX, WASM_MEMORY_MIB_MAX,
@@ -18,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::kernels::kernel_names;
-use crate::limits::{PROCESS_NAME_BYTES_MAX, RESOLVE_MS_MAX, TOKEN_BYTES_MAX};
+use crate::limits::{CHECKPOINTS_BYTES_MAX, RESOLVE_MS_MAX, TOKEN_BYTES_MAX};
 use crate::runner::sandbox::{CommandRules, Confines, Layers, RuleError};
 use crate::wishes::{PreferenceError, Preferences};
 use listed_programs::{Listed, look_up};
@@ -64,6 +65,8 @@ pub struct Config {
     pub sample_interval_s: u64,
     /// Names of processes whose children are renders.
     pub watch_workers: Vec<String>,
+    /// Seconds between two states of a module that are brought to the broker.
+    pub save_interval_s: u64,
     /// Size of the input cache.
     pub cache_bytes: u64,
     /// For how long a job may have a replica that a render drives out kept frozen, in seconds; 0
@@ -97,8 +100,9 @@ impl Default for Config {
             wasm_memory_mib: 1024,
             kernel_memory_mib: 4096,
             isolation: Choice::Auto,
-            sample_interval_s: 10,
+            sample_interval_s: 4,
             watch_workers: Vec::new(),
+            save_interval_s: 60,
             cache_bytes: 1 << 30,
             keep_s_max: 1_800,
             commands: CommandRules::default(),
@@ -141,6 +145,10 @@ impl Config {
         if !(1..=MEMORY_MIB_MAX).contains(&self.kernel_memory_mib) {
             let (value, max) = (self.kernel_memory_mib.into(), MEMORY_MIB_MAX.into());
             return Err(ConfigError::Range { key: "kernel_memory_mib", value, min: 1, max });
+        }
+        let (value, min, max) = (self.save_interval_s, 1, 86_400);
+        if !(min..=max).contains(&value) {
+            return Err(ConfigError::Range { key: "save_interval_s", value, min, max });
         }
         let (value, min, max) = (self.sample_interval_s, 1, 3600);
         if !(min..=max).contains(&value) {
@@ -191,6 +199,25 @@ impl Config {
         }
         let all = std::thread::available_parallelism().map_or(1, usize::from);
         u32::try_from(all).unwrap_or(CORES_MAX).min(CORES_MAX)
+    }
+
+    /// Size that the input cache may have: what the owner leaves to the work folder is for what runs,
+    /// too, and nothing begins where the cache alone takes all of it.
+    pub(crate) fn cache_bytes_max(&self) -> u64 {
+        self.part_of_disk(2).min(self.cache_bytes)
+    }
+
+    /// The same of what modules saved.
+    pub(crate) fn checkpoint_bytes_max(&self) -> u64 {
+        self.part_of_disk(4).min(CHECKPOINTS_BYTES_MAX)
+    }
+
+    /// One of so many parts of the disk space that the owner leaves to the work folder.
+    fn part_of_disk(&self, parts: u64) -> u64 {
+        match self.preferences.disk_mib_max {
+            0 => u64::MAX,
+            mib => mib.saturating_mul(1 << 20) / parts,
+        }
     }
 
     /// Folder shared with the host's hooks.
@@ -354,6 +381,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_kept_leaves_some_of_the_owners_disk_to_what_runs() {
+        let kept = |disk_mib_max: u64| {
+            let preferences = Preferences { disk_mib_max, ..Preferences::default() };
+            let config = Config { preferences, ..Config::default() };
+            (config.cache_bytes_max() >> 20, config.checkpoint_bytes_max() >> 20)
+        };
+        assert_eq!(kept(0), (1024, 256));
+        assert_eq!(kept(1024), (512, 256));
+        assert_eq!(kept(200), (100, 50));
+        assert_eq!(kept(1 << 50), (1024, 256));
+    }
+
+    #[test]
     fn the_commented_defaults_are_the_defaults() {
         let config = Config::from_toml(DEFAULT_TOML).expect("our own file");
         assert_eq!(config, Config::default());
@@ -386,6 +426,7 @@ mod tests {
             ("wasm_memory_mib = 4097", "wasm_memory_mib is 4097, must be from 0 to 4096"),
             ("kernel_memory_mib = 0", "kernel_memory_mib is 0, must be from 1 to 16777216"),
             ("keep_s_max = 86401", "keep_s_max is 86401, must be from 0 to 86400"),
+            ("save_interval_s = 0", "save_interval_s is 0"),
             ("sample_interval_s = 0", "sample_interval_s is 0"),
             ("kernels = [\"gamtree\"]", "there are gametree, noop, volume, isosurface"),
             ("allow_commands = [\"true\"]", "not an absolute path"),

@@ -60,9 +60,13 @@ pub struct Harvest {
     allowed: u32,
     /// What is given now: what was last passed on by [`Effect::Fragment`].
     fragment: Fragment,
+    /// The start of the broker that the last link was to.
+    broker: Option<u32>,
     /// The broker's jobs.
     tasks: BTreeMap<JobId, Known>,
     held: BTreeMap<LeaseToken, Held>,
+    /// Those of them that go on from where other hosts were.
+    heirs: BTreeSet<LeaseToken>,
     /// Slots in which there is nothing.
     empty: BTreeSet<u32>,
     /// Slots whose last replica ended by itself, so that a runner waits there for the next.
@@ -96,8 +100,10 @@ impl Harvest {
             opened: None,
             allowed: u32::MAX,
             fragment: Fragment::default(),
+            broker: None,
             tasks: BTreeMap::new(),
             held: BTreeMap::new(),
+            heirs: BTreeSet::new(),
             parked: 0,
             keep_max: Span::ZERO,
             requested: 0,
@@ -162,6 +168,7 @@ impl Harvest {
                     effects.push(Effect::Send(AgentMessage::Progress { token, permille }));
                 }
             }
+            Input::Kept { token, state } => self.tell_saved(token, state, effects),
             Input::Saved { token } => self.take_saved(token, effects),
             Input::Alarm(reason) => {
                 self.alarm = reason;
@@ -169,6 +176,7 @@ impl Harvest {
                 self.close();
                 self.end_all_parked(effects);
             }
+            Input::FarmStops => self.close(),
             Input::Tick => {}
             Input::Leave => {
                 self.leaving = true;

@@ -1,8 +1,8 @@
 //! What outlives an agent that is killed, to clear up after it.
 //!
 //! Runners die with their agent: the kernel sees to it ([`crate::runner`]). What has left a
-//! runner's group does not, and the agent's control groups and the folders of its tasks stay
-//! behind. So an agent starts its own executable once more as its keeper, which does nothing but
+//! runner's group does not, and the agent's control groups, the folders of its tasks, outputs that
+//! nobody will ask for and a load average that nobody keeps stay behind. So an agent starts its own executable once more as its keeper, which does nothing but
 //! wait for the agent's end on a pipe; then it kills and removes all of that, and ends.
 //!
 //! # Invariants
@@ -24,6 +24,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::limits::{CLEAR_UP_MS_MAX, CLEAR_UP_PAUSE_MS};
+use crate::observer::give_up_load_average;
 
 /// The argument that makes an executable a keeper.
 pub(crate) const KEEPER_ARGUMENT: &str = "__keeper";
@@ -44,13 +45,13 @@ impl Keeper {
         program: &Path,
         lock: &Path,
         run_dir: &RunDir,
-        tasks: &Path,
+        [tasks, spool]: [&Path; 2],
         enclosure: &Enclosure,
     ) -> io::Result<Self> {
         let (theirs, ours) = pipe_with(PipeFlags::CLOEXEC)?;
         let child = Command::new(program)
             .arg(KEEPER_ARGUMENT)
-            .args([lock, run_dir.path(), tasks])
+            .args([lock, run_dir.path(), tasks, spool])
             .args(enclosure.paths())
             .env_clear()
             .current_dir("/")
@@ -86,15 +87,13 @@ fn keeper_main(arguments: Vec<OsString>) -> ! {
     // What ends the agent's session or group does not end its keeper.
     let _ = rustix::process::setsid();
     let mut paths = arguments.into_iter().map(PathBuf::from);
-    let (Some(lock), Some(run_dir), Some(tasks)) = (paths.next(), paths.next(), paths.next())
-    else {
-        exit(NOT_FOR_PEOPLE)
-    };
+    let mut next = || paths.next().unwrap_or_else(|| exit(NOT_FOR_PEOPLE));
+    let (lock, run_dir, folders) = (next(), next(), [next(), next()]);
     // While it is there: whoever removes the folders first leaves us the groups.
     let Ok(lock) = fs::File::open(lock) else { exit(NOT_FOR_PEOPLE) };
     let is_cleared_up = io::stdin().read(&mut [0]).is_ok_and(|read| read > 0);
     if !is_cleared_up && is_locked_in_time(&lock) {
-        clear_up(run_dir, &tasks, paths.collect());
+        clear_up(run_dir, &folders, paths.collect());
     }
     exit(0)
 }
@@ -115,15 +114,18 @@ fn is_locked_in_time(lock: &fs::File) -> bool {
 /// Exit code of a keeper that no agent started.
 const NOT_FOR_PEOPLE: i32 = 2;
 
-fn clear_up(run_dir: PathBuf, tasks: &Path, enclosure: Vec<PathBuf>) {
+fn clear_up(run_dir: PathBuf, folders: &[PathBuf], enclosure: Vec<PathBuf>) {
     if run_dir.exists()
         && let Ok(run_dir) = RunDir::open(run_dir)
     {
         let _ = run_dir.stop_groups();
+        give_up_load_average(run_dir.path());
     }
     let _ = Enclosure::remove_at(enclosure);
-    let Ok(entries) = fs::read_dir(tasks) else { return };
-    for entry in entries.flatten() {
-        let _ = fs::remove_dir_all(entry.path());
+    for entry in folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten() {
+        let _ = match entry.file_type() {
+            Ok(kind) if kind.is_dir() => fs::remove_dir_all(entry.path()),
+            _ => fs::remove_file(entry.path()),
+        };
     }
 }

@@ -48,6 +48,9 @@ pub(crate) const TRANSFER_STALL_MS_MAX: u64 = 30_000;
 pub(crate) const TRANSFER_TRIES_MAX: u32 = 8;
 /// How long posting one host sample may take, in milliseconds.
 pub(crate) const SAMPLE_POST_MS_MAX: u64 = 5_000;
+/// How long a sample waits for a preflight that has raised the epoch and has not booked yet, in
+/// milliseconds.
+pub(crate) const HALF_BOOKED_MS_MAX: u64 = 250;
 /// How long the farewell to the broker may take at shutdown, in milliseconds.
 pub(crate) const FAREWELL_MS_MAX: u64 = 500;
 /// How long the last runners may take to die at shutdown, in milliseconds.
@@ -131,6 +134,8 @@ pub(crate) const WORK_FILES_MAX: u32 = 200_000;
 pub(crate) const LOGIND_LOOK_MS: u64 = 5_000;
 /// Terminals that are looked at.
 pub(crate) const TERMINALS_MAX: usize = 4_096;
+/// How long it may take to bring to the broker what a module saved beside a render, in milliseconds.
+pub(crate) const LAST_SAVE_MS_MAX: u64 = 2_000;
 /// How long a module that is to stop may take before its runner is killed, in milliseconds.
 pub(crate) const WASM_STOP_MS_MAX: u64 = 4;
 /// Checkpoints that the agent keeps, in bytes; what was saved longest ago goes first.
@@ -196,6 +201,8 @@ pub(crate) const GPU_SILENCE_MS_MAX: u64 = 600_000;
 /// Of how much of the time it uses the processor who is silent and works there, in thousandths: one
 /// that hangs looks up at times.
 pub(crate) const GPU_SILENT_CPU_PERMILLE: u64 = 10;
+/// How many times as long one is waited for who is silent and works there all the time.
+pub(crate) const GPU_SILENCE_TIMES_MAX: u64 = 6;
 /// How long one try to confine something may take when an agent starts, in milliseconds.
 pub(crate) const TRIAL_MS_MAX: u64 = 10_000;
 /// How long it may then take to find the files that listed programs are, in milliseconds.
@@ -210,8 +217,6 @@ pub(crate) const GPU_NAME_BYTES_MAX: usize = 256;
 pub(crate) const PROCESS_EVENTS_MAX: usize = 256;
 /// How long the kernel may take to accept that it is asked about processes, in milliseconds.
 pub(crate) const ACCEPT_MS_MAX: u64 = 1_000;
-/// Longest name of a process, in bytes, as Linux keeps it.
-pub(crate) const PROCESS_NAME_BYTES_MAX: usize = 15;
 /// Days for which it is remembered how much memory renders had booked.
 pub(crate) const BOOKED_MEMORY_DAYS: u64 = 30;
 /// Memory that harvested work gets however much renders book, in thousandths of the host's.

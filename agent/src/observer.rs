@@ -43,6 +43,7 @@ use crate::slot_table::SlotTable;
 use crate::wishes::{LoadWindow, LocalTime, Observation, Preferences, Wishes};
 use cpu_time::CpuTime;
 use load_average::LoadAverageFile;
+pub(crate) use load_average::give_up_load_average;
 use notes::Notes;
 use pressure::{Pressure, Resource};
 use programs::Programs;

@@ -57,6 +57,8 @@ pub(crate) struct OwnedHost {
     pub(crate) cores: u32,
     /// What isolates its work, in one word.
     pub(crate) isolation: &'static str,
+    /// Names of processes whose children are renders.
+    pub(crate) workers: Vec<String>,
     /// What runs.
     pub(crate) table: Arc<SlotTable>,
     /// The mark that stops everything.

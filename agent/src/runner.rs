@@ -184,7 +184,7 @@ impl Runner {
             Order::Application(order) => self.run_application(&order),
             // It ended in the moment in which it was to be stopped, and this thread was hurried for
             // that.
-            Order::Stop { .. } => {
+            Order::Stop { .. } | Order::Save { .. } => {
                 scheduling_class::become_idle();
                 return Ok(());
             }

@@ -29,7 +29,7 @@ use gleaner_isolation::Leaf;
 use gleaner_protocol::control::Lease;
 use gleaner_protocol::job::{ApplicationTask, InputFile, Task};
 use gleaner_protocol::{Digest, Epoch, LeaseToken, Time, boottime};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
@@ -61,6 +61,8 @@ pub(crate) enum SlotOrder {
         /// Whether a render freezes it only.
         parks: bool,
     },
+    /// Have this save where it is, if it runs: it is about to end.
+    Save(LeaseToken),
     /// End this, if it runs.
     Stop(LeaseToken),
 }
@@ -83,6 +85,13 @@ pub(crate) enum SlotEvent {
         token: LeaseToken,
         /// How far, in thousandths.
         permille: u16,
+    },
+    /// What a replica saved is at the broker.
+    Kept {
+        /// Which.
+        token: LeaseToken,
+        /// What it saved.
+        state: Digest,
     },
     /// A replica saved where it is.
     Saved {
@@ -108,7 +117,8 @@ pub(crate) async fn run_slot(
     let leaf = leaf_of(slot, &shop);
     let limits = ReplicaLimits::default();
     let (gpu, runner, module) = (GpuUse::default(), None, None);
-    let mut task = SlotTask { slot, shop, leaf, limits, runner, gpu, module, events };
+    let asks = Arc::new(Notify::new());
+    let mut task = SlotTask { slot, shop, leaf, limits, runner, gpu, module, asks, events };
     loop {
         let order = tokio::select! {
             order = orders.recv() => order,
@@ -125,7 +135,7 @@ pub(crate) async fn run_slot(
                 }
             }
             // It ended in the moment in which it was stopped.
-            Some(SlotOrder::Stop(_)) => {}
+            Some(SlotOrder::Stop(_) | SlotOrder::Save(_)) => {}
             None => break,
         }
     }
@@ -153,6 +163,8 @@ struct SlotTask {
     gpu: GpuUse,
     /// What the runner was handed, while it runs a module.
     module: Option<Module>,
+    /// Told when the replica that runs is to save.
+    asks: Arc<Notify>,
     events: mpsc::Sender<SlotEvent>,
 }
 
@@ -194,9 +206,10 @@ impl SlotTask {
             self.bury().await;
         }
         // What may be broken off by a stop ends here; clearing up may not.
+        let asks = Arc::clone(&self.asks);
         let course = tokio::select! {
             biased;
-            course = wait_for_stop(token, orders) => course,
+            course = wait_for_stop(token, orders, &asks) => course,
             course = self.perform(replica) => course,
         };
         let (result, epoch_raised) = match course {
@@ -267,7 +280,7 @@ impl SlotTask {
         }
         self.module = module;
         let (module, gpu) = (&mut self.module, &mut self.gpu);
-        match converse(runner, &self.shop, module, gpu, of, &self.events).await {
+        match converse(runner, &self.shop, module, gpu, of, &self.asks, &self.events).await {
             Ok(result) => {
                 if let Some(module) = self.module.take() {
                     module.ended(&self.shop, &result);
@@ -446,11 +459,13 @@ fn with_spec(digest: Digest, inputs: &[InputFile]) -> Vec<InputFile> {
 async fn wait_for_stop(
     token: LeaseToken,
     orders: &mut mpsc::UnboundedReceiver<SlotOrder>,
+    asks: &Notify,
 ) -> Course {
     loop {
         match orders.recv().await {
             Some(SlotOrder::Stop(stopped)) if stopped == token => return Course::Stopped,
-            Some(SlotOrder::Stop(_)) => {}
+            Some(SlotOrder::Save(asked)) if asked == token => asks.notify_one(),
+            Some(SlotOrder::Stop(_) | SlotOrder::Save(_)) => {}
             Some(SlotOrder::Start { .. }) => {
                 unreachable!("a slot gets its next replica after the end of the last")
             }
@@ -482,24 +497,37 @@ async fn converse(
     module: &mut Option<Module>,
     gpu: &mut GpuUse,
     (slot, token): (u32, LeaseToken),
+    asks: &Notify,
     events: &mpsc::Sender<SlotEvent>,
 ) -> Result<RunResult, RunnerGone> {
     loop {
-        let mut reply = gpu.patiently(shop, (slot, token), runner.receive()).await?;
-        let saves = matches!(reply, Reply::Checkpoint { .. });
-        if let Some(module) = module {
-            match module.take(shop, token, reply).await {
-                Some(left) => reply = left,
-                None => {
-                    if saves {
-                        shop.table.note_saved(boottime(), slot, token);
-                    }
-                    if saves && events.send(SlotEvent::Saved { token }).await.is_err() {
-                        return Err(RunnerGone);
-                    }
-                    continue;
+        let mut reply = tokio::select! {
+            reply = gpu.patiently(shop, (slot, token), runner.receive()) => reply?,
+            () = asks.notified() => {
+                // What is no module is not asked, nor one for which that was said before it began.
+                if module.is_some() && shop.table.is_saving(slot, token) {
+                    runner.send(&Order::Save { token: token.get() }).await?;
+                    runner.look_up();
                 }
+                continue;
             }
+        };
+        match (&mut *module, reply) {
+            (Some(module), Reply::Checkpoint { bytes }) => {
+                // What was only to save stands still again while that is brought to the broker.
+                let is_last = shop.table.stop_saving(slot, token);
+                module.save(shop, token, bytes, is_last, events).await;
+                shop.table.note_saved(boottime(), slot, token);
+                if is_last && events.send(SlotEvent::Saved { token }).await.is_err() {
+                    return Err(RunnerGone);
+                }
+                continue;
+            }
+            (Some(module), other) => match module.take(shop, token, other).await {
+                Some(left) => reply = left,
+                None => continue,
+            },
+            (None, other) => reply = other,
         }
         let Some(reply) = gpu.hear(shop, (slot, token), reply) else { continue };
         return Ok(match reply {

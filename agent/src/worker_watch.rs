@@ -72,7 +72,8 @@ pub enum WorkerWatchError {
     #[error(
         "watch_workers: the kernel does not tell this process what others start: {0}; run the agent \
          outside of containers, as root or with CAP_NET_ADMIN and CAP_SYS_PTRACE (and AF_NETLINK in \
-         its unit's RestrictAddressFamilies), or leave watch_workers empty"
+         its unit's RestrictAddressFamilies), or leave watch_workers empty and take away what \
+         `gleaner farm install` added to it (`gleaner farm uninstall`)"
     )]
     Untold(#[source] io::Error),
     /// What runs already cannot be looked at.

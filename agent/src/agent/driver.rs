@@ -36,6 +36,8 @@ use crate::slot::{SlotEvent, SlotOrder, Workshop};
 pub(super) struct Inbox {
     pub(super) releases: mpsc::UnboundedReceiver<Released>,
     pub(super) owner: mpsc::UnboundedReceiver<OwnerSaid>,
+    /// The farm's harvest is stopped.
+    pub(super) farm_stops: mpsc::UnboundedReceiver<()>,
     /// Replicas that were ended for others who use the GPU.
     pub(super) driven_off: mpsc::UnboundedReceiver<Vec<LeaseToken>>,
     pub(super) slots: mpsc::Receiver<SlotEvent>,
@@ -84,6 +86,7 @@ const LOOK_AGAIN: Span = Span::from_secs(1);
 enum Happened {
     Release(Released),
     Owner(OwnerSaid),
+    FarmStops,
     DrivenOff(Vec<LeaseToken>),
     Slot(SlotEvent),
     Link(LinkEvent),
@@ -146,6 +149,7 @@ impl Driver {
                 () = &mut shutdown => break,
                 Some(release) = inbox.releases.recv() => Happened::Release(release),
                 Some(said) = inbox.owner.recv() => Happened::Owner(said),
+                Some(()) = inbox.farm_stops.recv() => Happened::FarmStops,
                 Some(stopped) = inbox.driven_off.recv() => Happened::DrivenOff(stopped),
                 Some(event) = inbox.slots.recv() => Happened::Slot(event),
                 Some(stored) = inbox.stored.recv() => Happened::Stored(stored),
@@ -185,11 +189,15 @@ impl Driver {
                 self.handle(Input::Allowance { slots, stopped });
                 self.changed.notify_one();
             }
+            Happened::FarmStops => self.handle(Input::FarmStops),
             Happened::DrivenOff(stopped) => self.look_at_run_dir(stopped, Vec::new()),
             Happened::Slot(SlotEvent::Progress { token, permille }) => {
                 self.handle(Input::Progress { token, permille });
             }
             Happened::Slot(SlotEvent::Stuck { slot, what }) => self.take_stuck(slot, what),
+            Happened::Slot(SlotEvent::Kept { token, state }) => {
+                self.handle(Input::Kept { token, state });
+            }
             Happened::Slot(SlotEvent::Saved { token }) => self.handle(Input::Saved { token }),
             Happened::Slot(SlotEvent::Ended { token, result, epoch_raised }) => {
                 if epoch_raised {
@@ -404,6 +412,7 @@ impl Driver {
             Effect::Save { slot, token, epoch } => {
                 if self.shop.run_dir.epoch().ok() == Some(epoch) {
                     self.shop.table.save(slot, token, epoch);
+                    self.order(slot, SlotOrder::Save(token));
                 }
             }
             Effect::Stop { slot, token } => {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gleaner_protocol::Digest;
+use rustix::fs::{Advice, fadvise};
 
 /// The cache.
 pub(super) struct Cache {
@@ -14,6 +15,9 @@ pub(super) struct Cache {
     bytes_max: u64,
     inner: Mutex<Inner>,
 }
+
+/// Contents of so many bytes do not stay in the page cache.
+const LEFT_BYTES_MIN: u64 = 1 << 20;
 
 #[derive(Default)]
 struct Inner {
@@ -92,9 +96,15 @@ impl Cache {
         bytes: u64,
     ) -> io::Result<Option<CachedBlob>> {
         let part = cache.unfinished(digest);
-        if Digest::of_reader(File::open(&part)?)? != digest {
+        let file = File::open(&part)?;
+        if Digest::of_reader(&file)? != digest {
             fs::remove_file(&part)?;
             return Ok(None);
+        }
+        if bytes >= LEFT_BYTES_MIN {
+            // The page cache is the renders'. A replica that reads it does so on its own account.
+            let _ = file.sync_data();
+            let _ = fadvise(&file, 0, None, Advice::DontNeed);
         }
         fs::rename(&part, cache.folder.join(digest.to_string()))?;
         cache.lock().insert(digest, bytes);

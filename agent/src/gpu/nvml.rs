@@ -43,7 +43,7 @@ pub(super) fn answer(
         }
         Err(error) => return questions.answer(&refused(&error, "find the GPU")),
     };
-    let hidden = Hidden { is_so: is_contained(), missing: BTreeSet::new() };
+    let hidden = Hidden::here(is_contained());
     let mut looker = Looker { device, agent: agent(), seen_until: 0, hidden };
     loop {
         match looker.look() {
@@ -97,15 +97,21 @@ struct Looker<'nvml> {
 /// container that this is. Some drivers pass them over, and others tell of numbers that are nobody's
 /// here.
 struct Hidden {
-    is_so: bool,
+    is_contained: bool,
     /// Those that were nobody's at the last look: one that has just ended is gone at the next.
     missing: BTreeSet<u32>,
 }
 
 impl Hidden {
-    fn note(&mut self, missing: BTreeSet<u32>) {
-        self.is_so |= !self.missing.is_disjoint(&missing);
+    const fn here(is_contained: bool) -> Self {
+        Self { is_contained, missing: BTreeSet::new() }
+    }
+
+    /// Whether there are some, now that these are nobody's.
+    fn note(&mut self, missing: BTreeSet<u32>) -> bool {
+        let stayed = !self.missing.is_disjoint(&missing);
         self.missing = missing;
+        self.is_contained || stayed
     }
 }
 
@@ -137,8 +143,7 @@ impl Looker<'_> {
             (!user.only_computes, user.busy_percent.map(|busy| u32::MAX - busy))
         });
         users.truncate(GPU_USERS_MAX);
-        self.hidden.note(missing);
-        let hides_others = self.hidden.is_so;
+        let hides_others = self.hidden.note(missing);
         // One of those that are nobody's here may be ours.
         has_ours |= hides_others && !self.hidden.missing.is_empty();
         let (free_mib, memory_mib) = (memory.free / MIB, memory.total / MIB);
@@ -255,18 +260,19 @@ mod tests {
 
     #[test]
     fn a_number_that_stays_nobodys_is_of_who_cannot_be_seen() {
-        let mut hidden = Hidden { is_so: false, missing: BTreeSet::new() };
+        let mut hidden = Hidden::here(false);
         for (missing, expected) in [
             (&[7][..], false),
             (&[8], false),
             (&[], false),
             (&[8], false),
             (&[9, 8], true),
-            (&[], true),
+            (&[9], true),
+            (&[], false),
         ] {
-            hidden.note(missing.iter().copied().collect());
-            assert_eq!(hidden.is_so, expected, "{missing:?}");
+            assert_eq!(hidden.note(missing.iter().copied().collect()), expected, "{missing:?}");
         }
+        assert!(Hidden::here(true).note(BTreeSet::new()), "nobody outside is seen in a container");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use gleaner_protocol::control::{AgentMessage, Outcome, Report};
 use gleaner_protocol::job::OnRelease;
 use gleaner_protocol::limits::bounded_reason;
-use gleaner_protocol::{Content, LeaseToken, Manifest, OutputFile, ReplicaId, Time};
+use gleaner_protocol::{Content, Digest, LeaseToken, Manifest, OutputFile, ReplicaId, Time};
 
 use super::{Effect, Harvest, Product, RunResult};
 use gleaner_protocol::control::ReleaseReason;
@@ -13,7 +13,15 @@ use gleaner_protocol::control::ReleaseReason;
 #[derive(Debug)]
 pub(super) enum Held {
     /// It is in a slot, or is about to.
-    Running { replica: ReplicaId, slot: u32, since: Time, on_release: OnRelease, course: Course },
+    Running {
+        replica: ReplicaId,
+        slot: u32,
+        since: Time,
+        on_release: OnRelease,
+        course: Course,
+        /// What it saved last that the broker has.
+        saved: Option<Digest>,
+    },
     /// It is done; files of it are on their way.
     Storing { report: Report },
     /// Its report waits for its verdict.
@@ -132,7 +140,11 @@ impl Harvest {
         if !matches!(self.held.get(&token), Some(Held::Storing { .. })) {
             return;
         }
+        let is_heir = self.heirs.contains(&token);
         let Some(Held::Storing { mut report }) = self.let_go(token) else { return };
+        if is_heir {
+            self.heirs.insert(token);
+        }
         if let Err(reason) = result {
             report.outcome = Outcome::Failed(bounded_reason(reason));
         }
@@ -170,6 +182,7 @@ impl Harvest {
     /// Forgets a replica.
     pub(super) fn let_go(&mut self, token: LeaseToken) -> Option<Held> {
         let held = self.held.remove(&token)?;
+        self.heirs.remove(&token);
         match &held {
             Held::Running { slot, .. } => {
                 self.empty.insert(*slot);
@@ -200,7 +213,7 @@ fn manifest_of(files: Vec<Product>) -> Outcome {
     }
 }
 
-fn files_to_store(outcome: &Outcome) -> Vec<(String, gleaner_protocol::Digest, u64)> {
+fn files_to_store(outcome: &Outcome) -> Vec<(String, Digest, u64)> {
     let Outcome::Output(manifest) = outcome else { return Vec::new() };
     manifest
         .files()

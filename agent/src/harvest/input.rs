@@ -1,7 +1,7 @@
 //! What the agent's decisions are told.
 
 use gleaner_protocol::control::BrokerMessage;
-use gleaner_protocol::{Content, LeaseToken};
+use gleaner_protocol::{Content, Digest, LeaseToken};
 
 use super::Ground;
 
@@ -22,6 +22,13 @@ pub enum Input {
         stopped: Vec<LeaseToken>,
         /// Replicas that are frozen for a render and not killed, all of them.
         parked: Vec<LeaseToken>,
+    },
+    /// What a replica saved is at the broker.
+    Kept {
+        /// Which.
+        token: LeaseToken,
+        /// What it saved.
+        state: Digest,
     },
     /// A replica saved where it is.
     Saved {
@@ -56,6 +63,8 @@ pub enum Input {
         /// How far, in thousandths.
         permille: u16,
     },
+    /// All harvest of the farm is stopped, as the monitor itself says.
+    FarmStops,
     /// Something on the host needs a person, in these words, or does not any more: nothing may
     /// run meanwhile.
     Alarm(Option<String>),

@@ -28,6 +28,7 @@ impl Harvest {
     /// - `requests`: what runs and what was asked for fit into the fragment; nothing is asked
     ///   for without a link;
     /// - `parked`: the count of what takes no slot is that of what does not;
+    /// - `heirs`: those that go on from where others were are held;
     /// - `unacked`: the counts of waiting reports are those of the reports that wait.
     ///
     /// # Errors
@@ -36,6 +37,8 @@ impl Harvest {
         self.check_slots()?;
         self.check_parked()?;
         self.check_fragment()?;
+        let stray = self.heirs.iter().find(|token| !self.held.contains_key(token));
+        ensure("heirs", stray.is_none(), || format!("{stray:?} is not held"))?;
         self.check_unacked()
     }
 

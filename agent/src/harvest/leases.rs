@@ -20,8 +20,8 @@ pub(super) struct Known {
 
 impl Harvest {
     pub(super) fn hear(&mut self, now: Time, message: BrokerMessage, effects: &mut Vec<Effect>) {
-        if let BrokerMessage::Welcome { adopted, .. } = message {
-            return self.be_welcome(&adopted, effects);
+        if let BrokerMessage::Welcome { incarnation, adopted } = message {
+            return self.be_welcome(incarnation, &adopted, effects);
         }
         if !self.link.is_up() && !matches!(message, BrokerMessage::Refused { .. }) {
             effects.push(Effect::EndLink { reason: "it spoke before its welcome" });
@@ -150,8 +150,12 @@ impl Harvest {
             return self.say_released(token, ReleaseReason::FragmentClosed, effects);
         };
         self.empty.remove(&slot);
+        if lease.goes_on.is_some_and(|goes_on| !goes_on.is_own) {
+            self.heirs.insert(token);
+        }
         let (replica, course) = (lease.replica, Course::Runs);
-        self.held.insert(token, Held::Running { replica, slot, since: now, on_release, course });
+        let running = Held::Running { replica, slot, since: now, on_release, course, saved: None };
+        self.held.insert(token, running);
         let (epoch, parks) = (self.fragment.epoch, self.may_park(on_release));
         effects.push(Effect::Start { slot, lease, task, epoch, since: now, parks });
     }

@@ -82,6 +82,7 @@ impl Harvest {
                 token: *token,
                 replica: held.replica(),
                 takes_no_slot: held.running_since().is_none(),
+                goes_on: self.heirs.contains(token),
             })
             .collect();
         effects.push(Effect::Send(AgentMessage::Hello(Hello {
@@ -99,7 +100,12 @@ impl Harvest {
     }
 
     /// The broker knows us: end what it does not want, and send what it may not have seen.
-    pub(super) fn be_welcome(&mut self, adopted: &[LeaseToken], effects: &mut Vec<Effect>) {
+    pub(super) fn be_welcome(
+        &mut self,
+        broker: u32,
+        adopted: &[LeaseToken],
+        effects: &mut Vec<Effect>,
+    ) {
         let LinkState::Greeting { told, parted, parked } = &mut self.link else {
             effects.push(Effect::EndLink { reason: "a welcome that nothing asked for" });
             return;
@@ -107,6 +113,8 @@ impl Harvest {
         let (told, mut parted) = (*told, std::mem::take(parted));
         let parked = std::mem::take(parked);
         self.link = LinkState::Up { told, alarm: None };
+        // One that has started since has none of what was saved.
+        let has_saved = self.broker.replace(broker) == Some(broker);
         let adopted: BTreeSet<LeaseToken> = adopted.iter().copied().collect();
         let unwanted: Vec<LeaseToken> =
             self.held.keys().filter(|token| !adopted.contains(token)).copied().collect();
@@ -123,6 +131,11 @@ impl Harvest {
             }
         }
         for token in adopted {
+            if has_saved
+                && let Some(Held::Running { saved: Some(state), .. }) = self.held.get(&token)
+            {
+                effects.push(Effect::Send(AgentMessage::Saved { token, state: *state }));
+            }
             match self.held.get(&token) {
                 Some(Held::Reported { report }) => {
                     effects.push(Effect::Send(AgentMessage::Report(report.clone())));

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use gleaner_protocol::control::{AgentMessage, Fragment, ReleaseReason};
 use gleaner_protocol::job::OnRelease;
-use gleaner_protocol::{LeaseToken, Span, Time};
+use gleaner_protocol::{Digest, LeaseToken, Span, Time};
 
 use super::held::{Course, Held};
 use super::link_state::LinkState;
@@ -62,6 +62,21 @@ impl Harvest {
             if self.link.is_up() {
                 effects.push(Effect::Send(AgentMessage::Frozen { token, frozen: true }));
             }
+        }
+    }
+
+    /// The broker has what a replica saved: it is told whose that is.
+    pub(super) fn tell_saved(
+        &mut self,
+        token: LeaseToken,
+        state: Digest,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(Held::Running { saved, .. }) = self.held.get_mut(&token) else { return };
+        // Where there is no link now, the next one is told.
+        *saved = Some(state);
+        if self.link.is_up() {
+            effects.push(Effect::Send(AgentMessage::Saved { token, state }));
         }
     }
 

@@ -2,8 +2,8 @@
 //!
 //! The kernel counts idle-class tasks like any others, and farm managers take a host with a load
 //! for busy. So the agent keeps `loadavg` in the run folder, in the form of `/proc/loadavg`, for
-//! managers that can be pointed at a file. Frozen tasks count in neither. When the agent ends it
-//! leaves a link to the kernel's there.
+//! managers that can be pointed at a file. Frozen tasks count in neither. When the agent ends, a
+//! link to the kernel's is left there, if need be by its keeper.
 //!
 //! Every five seconds the kernel folds the number of tasks that run, or wait for a disk, into its
 //! three averages. What it folded is recovered from two of its averages; less our own tasks it is
@@ -150,11 +150,23 @@ impl LoadAverageFile {
 
 impl Drop for LoadAverageFile {
     fn drop(&mut self) {
-        // Nothing is harvested any more: who reads it sees the kernel's own, which stays right.
-        let new = self.path.with_extension("new");
-        let _ = fs::remove_file(&new);
-        let _ = symlink(KERNELS, &new).and_then(|()| fs::rename(&new, &self.path));
+        link_to_kernels(&self.path);
     }
+}
+
+/// For an agent that was killed: has who reads its file in a run folder see the kernel's own.
+pub(crate) fn give_up_load_average(run_dir: &Path) {
+    let path = run_dir.join(NAME);
+    if fs::symlink_metadata(&path).is_ok_and(|file| file.is_file()) {
+        link_to_kernels(&path);
+    }
+}
+
+/// Where nothing is harvested the kernel's own is right, and stays so.
+fn link_to_kernels(path: &Path) {
+    let new = path.with_extension("new");
+    let _ = fs::remove_file(&new);
+    let _ = symlink(KERNELS, &new).and_then(|()| fs::rename(&new, path));
 }
 
 /// As the kernel prints an average.

@@ -59,7 +59,10 @@ impl Usage {
     /// So much was carried since the last time.
     pub(super) fn add(&mut self, date: Date, bytes: u64) {
         if self.today.date != Some(date) {
-            self.today = Today { date: Some(date), network_bytes: 0 };
+            // A clock that was set back begins no new day.
+            let is_over = self.today.date.is_none_or(|day| day < date);
+            let network_bytes = if is_over { 0 } else { self.today.network_bytes };
+            self.today = Today { date: Some(date), network_bytes };
             self.unsaved = true;
         }
         self.today.network_bytes += bytes;
@@ -148,6 +151,11 @@ mod tests {
         next.add(date(2026, 3, 28), MIB + MIB / 2);
         assert_eq!(next.network_mib(), 4);
         next.add(date(2026, 3, 29), 0);
+        assert_eq!(next.network_mib(), 0);
+        next.add(date(2026, 3, 29), 2 * MIB);
+        next.add(date(2026, 3, 27), MIB);
+        assert_eq!(next.network_mib(), 3, "the clock was set back");
+        next.add(date(2026, 3, 28), 0);
         assert_eq!(next.network_mib(), 0);
     }
 

@@ -39,6 +39,7 @@ impl Owner {
             reasons: Vec::new(),
             watched: inner.watched.clone(),
             commands: inner.commands.clone(),
+            workers: self.of.workers.clone(),
             bookings: Vec::new(),
             gpu: inner.gpu.clone(),
         };

@@ -33,6 +33,7 @@ impl Desk {
             host: HostName::new("render042").expect("plain"),
             cores: 2,
             isolation: "process-groups",
+            workers: vec!["rqd".into()],
             table: Arc::clone(table),
             mark: StopMark::of(folder),
             keep: KEEP,

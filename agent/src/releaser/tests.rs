@@ -25,6 +25,7 @@ fn desk(run_dir: &RunDir, table: &Arc<SlotTable>) -> Desk {
         host: HostName::new("render042").expect("plain"),
         cores: CORES,
         isolation: "process-groups",
+        workers: Vec::new(),
         table: Arc::clone(table),
         mark: StopMark::of(run_dir.path()),
         keep: Span::from_secs(30),

@@ -41,6 +41,12 @@ pub(crate) enum Order {
     Wasm(WasmOrder),
     /// In the runner itself, a kernel with a specification.
     Application(ApplicationOrder),
+    /// Have this replica of a module save where it is: it is about to end. One that has ended already
+    /// is passed over.
+    Save {
+        /// Which.
+        token: u64,
+    },
     /// End this replica of a module, and keep the runner. One that has ended already is passed
     /// over.
     Stop {

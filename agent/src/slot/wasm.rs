@@ -3,22 +3,27 @@
 //!
 //! # Invariants
 //! - A module is compiled by one slot at a time; the others wait for it, and find it done.
-//! - What was saved is kept until the workunit has an outcome on this host.
+//! - What was saved is kept until the workunit has an outcome on this host. At times it is brought to
+//!   the broker too, for a host that may have to go on from it: while the module runs, so that a
+//!   release has nothing to send.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use gleaner_protocol::control::Lease;
+use gleaner_protocol::control::{GoesOn, Lease};
 use gleaner_protocol::job::{Task, WasmTask};
 use gleaner_protocol::limits::WASM_MODULE_BYTES_MAX;
-use gleaner_protocol::{Digest, LeaseToken, codec};
-use tokio::sync::OwnedMutexGuard;
+use gleaner_protocol::{Digest, LeaseToken, Time, boottime, codec};
+use tokio::sync::{OwnedMutexGuard, mpsc};
+use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
-use super::Workshop;
 use super::warm_runner::{RunnerGone, WarmRunner};
+use super::{SlotEvent, Workshop};
 use crate::blobs::CachedBlob;
+use crate::checkpoints::Checkpoint;
 use crate::harvest::RunResult;
-use crate::limits::WASM_STOP_MS_MAX;
+use crate::limits::{LAST_SAVE_MS_MAX, WASM_STOP_MS_MAX};
 use crate::runner::{
     COMPILED_NAME, CompiledModule, Order, Reply, StagedInput, WasmOrder, spool_path,
 };
@@ -30,6 +35,19 @@ pub(super) struct Module {
     name: Digest,
     /// Under which what it saves is kept.
     workunit: Digest,
+    /// Whether no other host has a part in what it saves.
+    is_own: bool,
+    /// Whether that may be of use to another host, so that it is brought to the broker.
+    hands_on: bool,
+    /// When it is brought there next.
+    next_save: Time,
+    /// What is on its way; none where it did not get there.
+    saves: JoinSet<Option<Digest>>,
+    /// What got there last, of this replica or of the one that it goes on from, and what did before
+    /// that: the broker lets go of this when another comes, for it may not have been told yet of the
+    /// last.
+    brought: Option<Digest>,
+    brought_before: Option<Digest>,
     /// Held while it is this slot that compiles it.
     compiles: Option<OwnedMutexGuard<()>>,
 }
@@ -55,6 +73,8 @@ impl Module {
             compiled
         });
         let workunit = Digest::of(&codec::encode(&(lease.replica.workunit, task, &lease.item)));
+        let (checkpoint, is_own) = where_it_goes_on(shop, workunit, lease.goes_on).await.unzip();
+        let is_own = is_own.unwrap_or(true);
         let order = WasmOrder {
             token: lease.token.get(),
             module: StagedInput { name: "module".into(), source, digest: wasm.module },
@@ -69,12 +89,27 @@ impl Module {
             disk_mib: wasm.disk_mib,
             cpu_s: wasm.cpu_s,
             fuel: wasm.fuel,
-            checkpoint: shop.checkpoints.load(workunit).await,
+            checkpoint,
         };
-        Ok((Order::Wasm(order), pins, Some(Self { name, workunit, compiles })))
+        let (next_save, saves) = (boottime() + shop.save_interval, JoinSet::new());
+        let brought = lease.goes_on.map(|goes_on| goes_on.state);
+        let hands_on = lease.hands_on;
+        let module = Self {
+            name,
+            workunit,
+            is_own,
+            hands_on,
+            next_save,
+            saves,
+            brought,
+            brought_before: None,
+            compiles,
+        };
+        Ok((Order::Wasm(order), pins, Some(module)))
     }
 
-    /// Does what a reply asks of the agent; gives back those that end the replica or tell of it.
+    /// Does what a reply asks of the agent; gives back those that end the replica or tell of it. What
+    /// is saved while it runs goes through [`Module::save`], and here only when it is being stopped.
     pub(super) async fn take(
         &mut self,
         shop: &Workshop,
@@ -91,12 +126,58 @@ impl Module {
                 None
             }
             Reply::Checkpoint { bytes } => {
-                if let Err(error) = shop.checkpoints.save(self.workunit, bytes).await {
-                    warn!("a checkpoint cannot be kept: {error}");
-                }
+                self.keep(shop, bytes).await;
                 None
             }
             other => Some(other),
+        }
+    }
+
+    async fn keep(&self, shop: &Workshop, bytes: Vec<u8>) {
+        let checkpoint = Checkpoint { bytes, is_own: self.is_own };
+        if let Err(error) = shop.checkpoints.save(self.workunit, checkpoint).await {
+            warn!("a checkpoint cannot be kept: {error}");
+        }
+    }
+
+    /// Keeps what it saved, and brings it to the broker where that is due. `is_last` waits for it:
+    /// the replica ends here.
+    pub(super) async fn save(
+        &mut self,
+        shop: &Workshop,
+        token: LeaseToken,
+        bytes: Vec<u8>,
+        is_last: bool,
+        events: &mpsc::Sender<SlotEvent>,
+    ) {
+        if let Some(Ok(Some(brought))) = self.saves.try_join_next() {
+            self.brought_before = self.brought.replace(brought);
+        }
+        let now = boottime();
+        let is_due = is_last || (now >= self.next_save && self.saves.is_empty());
+        if !self.hands_on || !is_due {
+            return self.keep(shop, bytes).await;
+        }
+        self.next_save = now + shop.save_interval;
+        let (state, replaces) = (Digest::of(&bytes), self.brought_before);
+        let (blobs, events, copy) = (Arc::clone(&shop.blobs), events.clone(), bytes.clone());
+        self.keep(shop, bytes).await;
+        let bring = async move {
+            if let Err(error) = blobs.save_state(state, replaces, copy).await {
+                debug!(%token, "what it saved stays here: {error}");
+                return None;
+            }
+            // Nobody listens only when the agent ends.
+            let _ = events.send(SlotEvent::Kept { token, state }).await;
+            Some(state)
+        };
+        if is_last {
+            // One that is under way is older, and what does not get there soon keeps no render waiting.
+            self.saves = JoinSet::new();
+            let limit = Duration::from_millis(LAST_SAVE_MS_MAX);
+            let _ = tokio::time::timeout(limit, bring).await;
+        } else {
+            self.saves.spawn(bring);
         }
     }
 
@@ -145,6 +226,25 @@ impl Module {
         };
         format!("{what} ({status})")
     }
+}
+
+/// What the last replica saved that this one is to go on from, and whether that is this host's alone.
+async fn where_it_goes_on(
+    shop: &Workshop,
+    workunit: Digest,
+    told: Option<GoesOn>,
+) -> Option<(Vec<u8>, bool)> {
+    let here = shop.checkpoints.load(workunit).await.filter(|found| found.is_own);
+    match told.filter(|told| !told.is_own || here.is_none()) {
+        Some(GoesOn { state, is_own }) => match shop.blobs.fetch_state(state).await {
+            Ok(bytes) => return Some((bytes, is_own)),
+            Err(error) => warn!("a replica does not go on from where another was: {error}"),
+        },
+        // What is here besides goes back to others, and nobody said that it may be used.
+        None if here.is_none() => shop.checkpoints.forget(workunit),
+        None => {}
+    }
+    here.map(|found| (found.bytes, true))
 }
 
 async fn fetch_module(shop: &Workshop, wasm: &WasmTask) -> Result<CachedBlob, String> {

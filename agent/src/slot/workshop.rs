@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use gleaner_hooks::RunDir;
 use gleaner_isolation::{Enclosure, Topology};
-use gleaner_protocol::KernelName;
 use gleaner_protocol::job::InputFile;
+use gleaner_protocol::{KernelName, Span};
 
 use crate::blobs::{Blobs, CachedBlob};
 use crate::booked_memory::BookedMemory;
@@ -35,6 +35,8 @@ pub(crate) struct Workshop {
     pub(crate) modules: Modules,
     /// What modules saved.
     pub(crate) checkpoints: Arc<Checkpoints>,
+    /// How often that is brought to the broker.
+    pub(crate) save_interval: Span,
     /// Most memory of one replica of a kernel with a specification, in MiB.
     pub(crate) kernel_memory_mib: u32,
     /// Kernels that a GPU may compute, where there is one.

@@ -198,7 +198,7 @@ mod tests {
     fn lease(raw: u64) -> Lease {
         let workunit = WorkunitId { job: JobId::new(raw), index: 0 };
         let replica = ReplicaId { workunit, attempt: 1 };
-        Lease { token: token(raw), replica, item: None }
+        Lease { token: token(raw), replica, item: None, goes_on: None, hands_on: true }
     }
 
     fn booked(gpus: Option<u32>) -> Booked {

@@ -32,6 +32,20 @@ impl SlotTable {
         });
     }
 
+    /// Whether this replica runs on beside a render only to save where it is.
+    pub(crate) fn is_saving(&self, slot: u32, token: LeaseToken) -> bool {
+        let busy = self.lock().busy[slot as usize];
+        busy.is_some_and(|busy| busy.token == token && busy.state == State::Saves)
+    }
+
+    /// Freezes what ran on beside a render to save where it is, and has. Whether it did.
+    pub(crate) fn stop_saving(&self, slot: u32, token: LeaseToken) -> bool {
+        let mut inner = self.lock();
+        let saves = inner.busy[slot as usize]
+            .is_some_and(|busy| busy.token == token && busy.state == State::Saves);
+        saves && inner.park(slot as usize).is_some()
+    }
+
     /// Whether this replica runs in this slot, so that it can be asked for something.
     pub(crate) fn can_hear(&self, slot: u32, token: LeaseToken) -> bool {
         let busy = self.lock().busy[slot as usize];

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use futures_util::stream::SplitSink;
 use futures_util::{SinkExt, StreamExt};
 use gleaner_protocol::control::{
-    AgentMessage, BrokerMessage, Hello, Lease, Outcome, ReleaseReason, Report, Verdict,
+    AgentMessage, BrokerMessage, Hello, Lease, Outcome, ReleaseReason, Released, Report, Verdict,
     decode_frame, encode_frame,
 };
 use gleaner_protocol::farm::HostSample;
@@ -270,8 +270,13 @@ impl Session {
 
     /// Why the next replica that is given up was.
     pub(crate) async fn hear_release(&mut self) -> ReleaseReason {
+        self.hear_released().await.reason
+    }
+
+    /// The next replica that is given up.
+    pub(crate) async fn hear_released(&mut self) -> Released {
         self.hear_of(|message| match message {
-            AgentMessage::Released(released) => Some(released.reason.clone()),
+            AgentMessage::Released(released) => Some(released.clone()),
             _ => None,
         })
         .await
@@ -318,7 +323,13 @@ impl Session {
             self.next_token += 1;
             let replica = ReplicaId { workunit: WorkunitId { job, index }, attempt: 1 };
             let item = item.map(str::to_owned);
-            messages.push(BrokerMessage::Lease(Lease { token, replica, item }));
+            messages.push(BrokerMessage::Lease(Lease {
+                token,
+                replica,
+                item,
+                goes_on: None,
+                hands_on: true,
+            }));
             tokens.push(token);
         }
         messages.push(BrokerMessage::Forget { job });

@@ -245,12 +245,7 @@ fn an_aborted_command_is_gone() {
         let all = members(group);
         let reason = gleaner_protocol::control::AbortReason::Decided;
         session.say(&[BrokerMessage::Abort { token: tokens[0], reason }]).await;
-        let released = session
-            .hear_of(|message| match message {
-                AgentMessage::Released(released) => Some(released.clone()),
-                _ => None,
-            })
-            .await;
+        let released = session.hear_released().await;
         assert_eq!((released.token, released.reason), (tokens[0], ReleaseReason::Aborted));
         for process in all {
             wait_for_end(process.pid);

@@ -46,7 +46,7 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 const COMPUTES_NS: u64 = 100_000_000;
 
 /// A host whose owner gives llvmpipe.
-fn giving(folders: &Folders, broker: &Broker, cores: u32) -> Config {
+pub(crate) fn giving(folders: &Folders, broker: &Broker, cores: u32) -> Config {
     let mut config = folders.config(&broker.address, cores);
     config.preferences.gpus = Gpus::Idle;
     config.preferences.gpu_name = Some("llvmpipe".to_owned());
@@ -77,7 +77,7 @@ async fn of_processors(session: &mut Session, broker: &Broker, folders: &Folders
     made(session, picture(broker, folders, Comparison::Exact)).await
 }
 
-fn standing(folders: &Folders) -> Option<GpuStanding> {
+pub(crate) fn standing(folders: &Folders) -> Option<GpuStanding> {
     match folders.ask(&SocketRequest::Standing) {
         SocketAnswer::Standing(standing) => standing.gpu,
         other => panic!("{other:?}"),
@@ -85,7 +85,7 @@ fn standing(folders: &Folders) -> Option<GpuStanding> {
 }
 
 /// Replicas that began on the GPU, and those that began again on the processor.
-fn counts(folders: &Folders) -> (u64, u64) {
+pub(crate) fn counts(folders: &Folders) -> (u64, u64) {
     let gpu = standing(folders).expect("its owner gives one");
     (gpu.begun, gpu.failed)
 }
@@ -196,6 +196,14 @@ fn its_memory_is_for_others() {
     });
 }
 
+/// The description of llvmpipe's driver.
+pub(crate) fn software() -> PathBuf {
+    let all = fs::read_dir("/usr/share/vulkan/icd.d").expect("Vulkan drivers: see tests/run");
+    let mut all = all.map(|file| file.expect("listed").path());
+    let is_software = |path: &PathBuf| path.to_string_lossy().contains("/lvp_icd");
+    all.find(is_software).expect("mesa-vulkan-drivers: see tests/run")
+}
+
 /// llvmpipe by a driver's description of its own, which a story changes while the agent runs.
 struct Driver {
     description: PathBuf,
@@ -203,12 +211,8 @@ struct Driver {
 
 impl Driver {
     fn of_software(folders: &Folders) -> Self {
-        let all = fs::read_dir("/usr/share/vulkan/icd.d").expect("Vulkan drivers: see tests/run");
-        let mut all = all.map(|file| file.expect("listed").path());
-        let is_software = |path: &PathBuf| path.to_string_lossy().contains("/lvp_icd");
-        let software = all.find(is_software).expect("mesa-vulkan-drivers: see tests/run");
         let description = folders.path("driver.json");
-        fs::copy(software, &description).expect("copied");
+        fs::copy(software(), &description).expect("copied");
         Self { description }
     }
 

@@ -106,16 +106,26 @@ pub(crate) fn endless_picture(broker: &Broker, folders: &Folders) -> Task {
 }
 
 pub(crate) fn picture_by(broker: &Broker, folders: &Folders, spec: &str) -> ApplicationTask {
-    for product in sample(Application::Volume, 1).expect("a sample") {
+    task_by(broker, folders, Application::Volume, spec)
+}
+
+/// What a kernel does with its sample, by a specification.
+pub(crate) fn task_by(
+    broker: &Broker,
+    folders: &Folders,
+    application: Application,
+    spec: &str,
+) -> ApplicationTask {
+    for product in sample(application, 1).expect("a sample") {
         fs::write(folders.path(&product.name), product.bytes).expect("written");
     }
-    let parcel = Parcel::pack(Application::Volume, spec, &folders.path("")).expect("a parcel");
+    let parcel = Parcel::pack(application, spec, &folders.path("")).expect("a parcel");
     let put = |(name, path): &(String, _)| InputFile {
         name: name.clone(),
         digest: broker.put(&fs::read(path).expect("a file")),
     };
     ApplicationTask {
-        kernel: KernelName::new("volume").expect("a plain name"),
+        kernel: KernelName::new(application.name()).expect("a plain name"),
         spec: broker.put(parcel.spec.as_bytes()),
         inputs: parcel.files.iter().map(put).collect(),
         memory_mib: None,

@@ -1,7 +1,8 @@
 //! Stories of whole agents: real processes, real sockets, a stand-in for the broker.
 //!
 //! Runners, and agents that are to be killed, are started out of this very executable, so its
-//! `main` is its own. `cargo test -p gleaner-agent --test processes [PART OF A NAME]` runs some.
+//! `main` is its own. `cargo test -p gleaner-agent --test processes [PART OF A NAME…]` runs some; with
+//! `--each` it fails where one of the parts names none.
 
 mod agent;
 mod broker;
@@ -10,6 +11,8 @@ mod confinement;
 mod deaths;
 mod faults;
 mod figures;
+#[cfg(feature = "gpu")]
+mod gpu_faults;
 #[cfg(feature = "gpu")]
 mod gpus;
 mod isolation;
@@ -44,12 +47,13 @@ fn main() -> ExitCode {
     }
     let filters: Vec<&String> = arguments.iter().filter(|a| !a.starts_with('-')).collect();
     #[cfg(feature = "gpu")]
-    let on_gpus = gpus::STORIES;
+    let on_gpus = [gpus::STORIES, gpu_faults::STORIES];
     #[cfg(not(feature = "gpu"))]
-    let on_gpus = &[][..];
-    let stories: [&[Story]; 13] = [
+    let on_gpus = [&[][..]; 2];
+    let stories: [&[Story]; 14] = [
         kernels::STORIES,
-        on_gpus,
+        on_gpus[0],
+        on_gpus[1],
         commands::STORIES,
         confinement::STORIES,
         modules::STORIES,
@@ -67,6 +71,13 @@ fn main() -> ExitCode {
         .flatten()
         .filter(|(name, _)| filters.is_empty() || filters.iter().any(|part| name.contains(*part)))
         .collect();
+    let names_none = |part: &&&String| !chosen.iter().any(|(name, _)| name.contains(**part));
+    if let Some(part) = filters.iter().find(names_none)
+        && arguments.iter().any(|argument| argument == "--each")
+    {
+        println!("no story's name has {part:?} in it");
+        return ExitCode::FAILURE;
+    }
     println!("\nrunning {} stories", chosen.len());
     let mut failed = Vec::new();
     for (name, story) in chosen {

@@ -48,7 +48,7 @@ pub(crate) async fn give(session: &mut Session, task: &WasmTask, attempt: u16) -
     let (job, token) = (JobId::new(77), LeaseToken::new(7_000 + u64::from(attempt)));
     let replica = ReplicaId { workunit: WorkunitId { job, index: 3 }, attempt: attempt.into() };
     let task = Task::Wasm(task.clone());
-    let lease = Lease { token, replica, item: None };
+    let lease = Lease { token, replica, item: None, goes_on: None, hands_on: true };
     let on_release = session.on_release;
     let task = BrokerMessage::Task { job, task, on_release };
     session.say(&[task, BrokerMessage::Lease(lease)]).await;
@@ -57,12 +57,7 @@ pub(crate) async fn give(session: &mut Session, task: &WasmTask, attempt: u16) -
 
 pub(crate) async fn abort(session: &mut Session, token: LeaseToken) {
     session.say(&[BrokerMessage::Abort { token, reason: AbortReason::Preempted }]).await;
-    let released = session
-        .hear_of(|message| match message {
-            AgentMessage::Released(released) => Some(released.clone()),
-            _ => None,
-        })
-        .await;
+    let released = session.hear_released().await;
     assert_eq!((released.token, released.reason), (token, ReleaseReason::Aborted));
 }
 

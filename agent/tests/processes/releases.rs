@@ -79,14 +79,7 @@ pub(crate) async fn hear_fragment(session: &mut Session) -> Fragment {
 async fn hear_released(session: &mut Session, count: usize) -> Vec<ReleaseReason> {
     let mut reasons = Vec::new();
     while reasons.len() < count {
-        reasons.push(
-            session
-                .hear_of(|message| match message {
-                    AgentMessage::Released(released) => Some(released.reason.clone()),
-                    _ => None,
-                })
-                .await,
-        );
+        reasons.push(session.hear_release().await);
     }
     reasons
 }

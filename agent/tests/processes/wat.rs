@@ -19,6 +19,7 @@ const PRELUDE: &str = r#"
 (import "gleaner" "checkpoint_save" (func $checkpoint_save (param i32 i32) (result i32)))
 (import "gleaner" "checkpoint_size" (func $checkpoint_size (result i32)))
 (import "gleaner" "checkpoint_load" (func $checkpoint_load (param i32 i32) (result i32)))
+(import "gleaner" "checkpoint_wanted" (func $checkpoint_wanted (result i32)))
 (import "gleaner" "progress" (func $progress (param i32)))
 (memory (export "memory") 64)
 (func $print_to (param $fd i32) (param $at i32) (param $length i32)

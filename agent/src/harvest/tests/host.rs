@@ -1,13 +1,13 @@
 //! A host whose agent decides, and the words to tell its stories with.
 
 use gleaner_protocol::control::{
-    AbortReason, AgentMessage, BrokerMessage, Hello, Lease, Opening, Outcome, ReleaseReason,
-    Released, Report, Verdict,
+    AbortReason, AgentMessage, BrokerMessage, GoesOn, Hello, Lease, Opening, Outcome,
+    ReleaseReason, Released, Report, Verdict,
 };
 use gleaner_protocol::job::{CommandTask, OnRelease, Task};
 use gleaner_protocol::{
-    Capabilities, Content, Epoch, HostInfo, HostName, JobId, KernelName, LeaseToken, Origin,
-    ReplicaId, Span, Time, WorkunitId,
+    Capabilities, Content, Digest, Epoch, HostInfo, HostName, JobId, KernelName, LeaseToken,
+    Origin, ReplicaId, Span, Time, WorkunitId,
 };
 
 use super::super::{Effect, Ground, Harvest, Input, Product, RunResult};
@@ -33,6 +33,12 @@ pub(super) fn token(raw: u64) -> LeaseToken {
 pub(super) fn replica(raw: u64) -> ReplicaId {
     let index = u32::try_from(raw).expect("small");
     ReplicaId { workunit: WorkunitId { job: JobId::new(1), index }, attempt: 1 }
+}
+
+/// A lease that goes on from nothing.
+fn lease(raw: u64) -> Lease {
+    let (token, replica) = (token(raw), replica(raw));
+    Lease { token, replica, item: None, goes_on: None, hands_on: true }
 }
 
 pub(super) fn output(text: &str) -> RunResult {
@@ -183,8 +189,16 @@ impl Host {
     }
 
     pub(super) fn lease(&mut self, raw: u64) {
-        let lease = Lease { token: token(raw), replica: replica(raw), item: None };
-        self.broker(BrokerMessage::Lease(lease));
+        self.broker(BrokerMessage::Lease(lease(raw)));
+    }
+
+    /// Gets a lease that goes on from what others saved, and starts it.
+    pub(super) fn inherits(&mut self, raw: u64) {
+        self.learn(noop());
+        let goes_on = Some(GoesOn { state: Digest::of(b"saved"), is_own: false });
+        self.broker(BrokerMessage::Lease(Lease { goes_on, ..lease(raw) }));
+        let effects = self.takes();
+        assert!(matches!(&effects[..], [Effect::Start { .. }]), "{effects:?}");
     }
 
     /// Gets leases and starts them, in the order of slots from `first_slot`, one microsecond
@@ -205,8 +219,7 @@ impl Host {
 
     /// As [`Host::lease`], for stories of thousands.
     pub(super) fn lease_unchecked(&mut self, raw: u64) {
-        let lease = Lease { token: token(raw), replica: replica(raw), item: None };
-        let input = Input::Broker(BrokerMessage::Lease(lease));
+        let input = Input::Broker(BrokerMessage::Lease(lease(raw)));
         self.harvest.handle(self.now, input, &mut self.effects);
         self.effects.clear();
     }

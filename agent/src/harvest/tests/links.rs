@@ -7,7 +7,7 @@ use super::super::{Effect, Input};
 use super::host::{Host, epoch, noop, output, released, replica, report, stop, token};
 
 fn held(raw: u64, done: bool) -> Held {
-    Held { token: token(raw), replica: replica(raw), takes_no_slot: done }
+    Held { token: token(raw), replica: replica(raw), takes_no_slot: done, goes_on: false }
 }
 
 #[test]

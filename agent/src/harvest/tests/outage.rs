@@ -25,10 +25,15 @@ fn what_is_held_is_finished_through_an_hour_and_each_report_is_delivered_once() 
     host.advance_ms(60_000);
     assert_eq!(host.harvest.running(), 1, "what still runs is not disturbed");
 
-    let done = |raw| Held { token: token(raw), replica: replica(raw), takes_no_slot: true };
+    let done = |raw| Held {
+        token: token(raw),
+        replica: replica(raw),
+        takes_no_slot: true,
+        goes_on: false,
+    };
     let all = [token(1), token(2), token(3), token(4)];
     let hello = host.link(&all);
-    let runs = Held { token: token(4), replica: replica(4), takes_no_slot: false };
+    let runs = Held { token: token(4), replica: replica(4), takes_no_slot: false, goes_on: false };
     assert_eq!(hello.held, [done(1), done(2), done(3), runs]);
     host.says(&[
         report(1, output("a")),

@@ -243,3 +243,28 @@ fn the_number_of_remembered_tasks_is_bounded() {
     assert!(matches!(host.takes()[..], [Effect::EndLink { .. }]));
     assert_eq!(host.harvest.tasks.len(), TASKS_MAX);
 }
+
+#[test]
+fn an_heir_says_so_until_its_report_is_acknowledged() {
+    let mut host = Host::desktop(1);
+    host.inherits(1);
+    let says_so = |host: &mut Host| {
+        host.input(Input::LinkDown);
+        host.takes();
+        let hello = host.link(&[token(1)]);
+        host.takes();
+        hello.held.iter().map(|held| held.goes_on).collect::<Vec<_>>()
+    };
+    assert_eq!(says_so(&mut host), [true]);
+    host.ends(1, large("frame.png"));
+    host.takes();
+    assert_eq!(says_so(&mut host), [true], "its output is on its way");
+    host.input(Input::Stored { token: token(1), result: Ok(()) });
+    host.takes();
+    assert_eq!(says_so(&mut host), [true], "its report is");
+    host.verdict(1, Verdict::Counted);
+    host.takes();
+    host.input(Input::LinkDown);
+    host.takes();
+    assert_eq!(host.link(&[]).held, []);
+}

@@ -1,4 +1,4 @@
-//! Checkpoints: bytes that a module saves, and gets back when its workunit runs here again.
+//! Checkpoints: bytes that a module saves, and gets back when its workunit runs again.
 //!
 //! Clock and randomness are saved beside the module's own bytes, so that what it does next is
 //! what it would have done.

@@ -38,6 +38,9 @@ pub(super) fn link(linker: &mut Linker<State>) -> wasmtime::Result<()> {
                 Ok(guest.put(at, found)?)
             })
         })?
+        .func_wrap(MODULE, "checkpoint_wanted", |caller: Caller<'_, State>| -> i32 {
+            i32::from(caller.data().wire.wants_checkpoint())
+        })?
         .func_wrap(MODULE, "progress", |mut caller: Caller<'_, State>, permille: u32| {
             let permille = u16::try_from(permille.min(1_000)).expect("at most 1000");
             caller.data_mut().wire.tell_progress(permille);

@@ -22,13 +22,16 @@ pub(in crate::runner) struct Wire {
     token: u64,
     next_progress: Time,
     next_checkpoint: Time,
+    /// Whether it is to save, for it is about to end.
+    wants_checkpoint: bool,
 }
 
 impl Wire {
     /// The line of the replica with this token.
     pub(in crate::runner) fn new(socket: Arc<UnixStream>, frames: FrameBuffer, token: u64) -> Self {
         let now = boottime();
-        Self { socket, frames, token, next_progress: now, next_checkpoint: now }
+        let wants_checkpoint = false;
+        Self { socket, frames, token, next_progress: now, next_checkpoint: now, wants_checkpoint }
     }
 
     /// What was read and belongs to the next replica.
@@ -44,8 +47,13 @@ impl Wire {
                 Ok(Some(Order::Stop { token })) if token == self.token => {
                     return Err(Halt::Stopped);
                 }
+                Ok(Some(Order::Save { token })) if token == self.token => {
+                    self.wants_checkpoint = true;
+                    self.next_checkpoint = Time::ZERO;
+                    continue;
+                }
                 // For one that ended in the moment in which it was said.
-                Ok(Some(Order::Stop { .. })) => continue,
+                Ok(Some(Order::Stop { .. } | Order::Save { .. })) => continue,
                 Ok(Some(_)) | Err(_) => return Err(Halt::Stopped),
                 Ok(None) => {}
             }
@@ -56,6 +64,11 @@ impl Wire {
                 Err(_) => return Ok(()),
             }
         }
+    }
+
+    /// Whether the agent waits for a checkpoint, and then ends it.
+    pub(super) const fn wants_checkpoint(&self) -> bool {
+        self.wants_checkpoint
     }
 
     /// Passes progress on, not too often.

@@ -2,19 +2,21 @@
 
 use gleaner_protocol::{Span, Time};
 
-use crate::limits::GPU_SILENT_CPU_PERMILLE;
+use crate::limits::{GPU_SILENCE_TIMES_MAX, GPU_SILENT_CPU_PERMILLE};
 
 /// How long one is still waited for who says nothing.
 ///
 /// # Invariants
 /// - Who is frozen, or was until just now, has all of the time again.
 /// - Nobody is given up who used the processor in the second half of it, nor in as long a time after
-///   that.
+///   that, but for one who does so for [`GPU_SILENCE_TIMES_MAX`] times as long: it spins.
 #[derive(Debug)]
 pub(super) struct Patience {
     /// Half of what may pass.
     half: Span,
     silent_since: Time,
+    /// In how many halves it was found at work since it last was frozen, with the last one.
+    halves_at_work: u64,
     /// When its CPU time was looked at, and what it was.
     looked: Option<(Time, Span)>,
 }
@@ -23,7 +25,7 @@ impl Patience {
     /// With one who is silent since then, and may be for so long.
     pub(super) fn new(limit: Span, silent_since: Time) -> Self {
         let half = Span::from_micros(limit.as_micros() / 2);
-        Self { half, silent_since, looked: None }
+        Self { half, silent_since, halves_at_work: 0, looked: None }
     }
 
     /// How long it may be silent.
@@ -40,12 +42,12 @@ impl Patience {
         used: Option<Span>,
     ) -> Option<Span> {
         let Some(runs_since) = runs_since else {
-            self.looked = None;
+            (self.looked, self.halves_at_work) = (None, 0);
             return Some(self.half);
         };
         let half_over = self.silent_since.max(runs_since) + self.half;
         if now < half_over {
-            self.looked = None;
+            (self.looked, self.halves_at_work) = (None, 0);
             return Some(half_over.since(now));
         }
         let used = used.unwrap_or(Span::ZERO);
@@ -57,7 +59,10 @@ impl Patience {
         let least_us = self.half.as_micros() * GPU_SILENT_CPU_PERMILLE / 1_000;
         let works = used.as_micros().saturating_sub(before.as_micros()) >= least_us;
         self.looked = Some((now, used));
-        works.then_some(self.half)
+        self.halves_at_work += 1;
+        // The first half of all has passed too, and one more is given.
+        let is_in_time = self.halves_at_work + 2 <= 2 * GPU_SILENCE_TIMES_MAX;
+        (works && is_in_time).then_some(self.half)
     }
 }
 
@@ -106,5 +111,15 @@ mod tests {
         let looks =
             [(115, Some(10), 7), (130, Some(10), 9), (145, Some(10), 20), (160, Some(10), 20)];
         assert_eq!(left(&looks), [Some(span(15)), Some(span(15)), Some(span(15)), None]);
+    }
+
+    #[test]
+    fn who_only_spins_is_given_up_in_the_end() {
+        let mut patience = Patience::new(span(30), at(100));
+        let mut now = at(100);
+        while let Some(left) = patience.left(now, Some(at(10)), Some(now.since(at(10)))) {
+            now = now + left;
+        }
+        assert_eq!(now.since(at(100)), span(30).times(GPU_SILENCE_TIMES_MAX));
     }
 }

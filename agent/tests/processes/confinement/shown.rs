@@ -1,19 +1,28 @@
 //! What an owner shows commands, what the host mounts there, and what is never shown.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use gleaner_agent::Config;
+use tempfile::TempDir;
 
 use super::{Host, Kind, ORDINARY, is_root, marker, on_each};
 use crate::agent::{Folders, Handicap, block_on};
 use crate::broker::{command, output, script, text};
 use crate::watch::marked;
 
+/// A folder that is not in /tmp, where commands have one of their own, and this may have been built.
+/// To root's home nobody else comes through.
+fn outside_tmp() -> TempDir {
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let bases = [Some(env!("CARGO_TARGET_TMPDIR").into()), Some("/var/lib".into()), home];
+    let is_outside = |base: &PathBuf| !["/tmp", "/var/tmp"].iter().any(|tmp| base.starts_with(tmp));
+    let found = bases.into_iter().flatten().filter(is_outside);
+    found.map(tempfile::tempdir_in).find_map(Result::ok).expect("a folder outside of /tmp")
+}
+
 pub(super) fn an_owner_shows_more() {
-    // Not in /tmp, where commands have one of their own.
-    let base = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let shown = tempfile::tempdir_in(base).expect("a folder");
+    let shown = outside_tmp();
     let file = shown.path().join("asset");
     fs::write(&file, "to be read").expect("written");
     fs::write(shown.path().join("token"), "s3cret").expect("written");
