@@ -108,7 +108,9 @@ pub const RULE_NAME_CHARS_MAX: usize = 64;
 pub const GAPS_MIN: usize = 32;
 /// Most of them that are gone by, the newest.
 pub const GAPS_MAX: usize = 512;
-/// Shortest quiet period that is learned.
+/// Most groups of which something is learned: the hosts of none are one more.
+pub const LEARNED_GROUPS_MAX: usize = GROUPS_MAX + 1;
+/// Shortest quiet period that is learned, but where a shorter one is configured.
 pub const QUIET_LEARNED_MIN: Span = Span::from_secs(10);
 /// Longest.
 pub const QUIET_LEARNED_MAX: Span = Span::from_secs(600);
@@ -116,7 +118,7 @@ pub const QUIET_LEARNED_MAX: Span = Span::from_secs(600);
 pub const ORDERS_INTERVAL_MAX: Span = Span::from_secs(10);
 /// Longest file of what is known of the hosts, in bytes.
 pub const HOSTS_FILE_BYTES_MAX: u64 = 256 << 20;
-/// Longest file of what was learned of quiet periods, in bytes: [`GROUPS_MAX`] groups with
+/// Longest file of what was learned of quiet periods, in bytes: [`LEARNED_GROUPS_MAX`] groups with
 /// [`GAPS_MAX`] gaps each fit.
 pub const LEARNED_FILE_BYTES_MAX: u64 = 1 << 20;
 /// How often what is known of the hosts is written down, where it has changed.

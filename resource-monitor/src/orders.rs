@@ -29,6 +29,8 @@ pub struct Orders {
     pub stop: Option<Stop>,
     /// What holds for some of the hosts.
     pub(crate) groups: Vec<GroupOrder>,
+    /// What the others are called, whose quiet period is learned together; none where it is not.
+    pub(crate) rest_learns: Option<Arc<str>>,
     /// Who is held out today, where harvest is compared with none.
     pub hold_out: Option<HoldOut>,
 }
@@ -44,7 +46,8 @@ pub(crate) struct GroupOrder {
     reserve_memory_mib: u64,
     /// How many that render nothing are kept free of harvest.
     pub(crate) reserve_hosts: u32,
-    learns_quiet: bool,
+    /// None where nothing is said of it.
+    learns_quiet: Option<bool>,
 }
 
 /// What the orders mean for one host.
@@ -60,7 +63,8 @@ pub(crate) struct Standing {
     pub(crate) reserve_memory_mib: u64,
     /// Places of its groups that keep hosts free.
     pub(crate) reserves: Vec<usize>,
-    /// The first of its groups whose quiet period is learned.
+    /// The first of its groups whose quiet period is learned; that of all hosts without a group, where
+    /// none of its says anything.
     pub(crate) learns_quiet: Option<Arc<str>>,
     /// What it is drawn for, and on which day, where it is compared with others: only where nothing
     /// else bars it.
@@ -71,7 +75,7 @@ impl Orders {
     /// That nothing is harvested, and nothing else.
     #[must_use]
     pub const fn stopped(stop: Stop) -> Self {
-        Self { stop: Some(stop), groups: Vec::new(), hold_out: None }
+        Self { stop: Some(stop), groups: Vec::new(), rest_learns: None, hold_out: None }
     }
 
     /// Why no host at all is harvested.
@@ -81,13 +85,16 @@ impl Orders {
 
     /// Whether the quiet period of this group's hosts is learned.
     pub(crate) fn learns_quiet_of(&self, group: &str) -> bool {
-        self.groups.iter().any(|known| known.learns_quiet && *known.name == *group)
+        let is_rest = self.rest_learns.as_deref() == Some(group);
+        let is_it = |known: &GroupOrder| known.learns_quiet == Some(true) && *known.name == *group;
+        is_rest || self.groups.iter().any(is_it)
     }
 
     /// What they mean for `host`, where `bar_to_all` is what [`Orders::bar_to_all`] gives.
     pub(crate) fn standing(&self, host: &HostName, bar_to_all: Option<&Arc<str>>) -> Standing {
         let stop = bar_to_all.cloned();
         let mut standing = Standing { barred: stop.clone(), stop, ..Standing::default() };
+        let mut is_said = false;
         for (place, group) in self.groups.iter().enumerate() {
             if !group.hosts.iter().any(|pattern| pattern.matches(host)) {
                 continue;
@@ -95,12 +102,16 @@ impl Orders {
             standing.barred = standing.barred.or_else(|| group.barred.clone());
             standing.reserve_cores = standing.reserve_cores.max(group.reserve_cores);
             standing.reserve_memory_mib = standing.reserve_memory_mib.max(group.reserve_memory_mib);
-            if group.learns_quiet && standing.learns_quiet.is_none() {
+            is_said |= group.learns_quiet.is_some();
+            if group.learns_quiet == Some(true) && standing.learns_quiet.is_none() {
                 standing.learns_quiet = Some(group.name.clone());
             }
             if group.reserve_hosts > 0 {
                 standing.reserves.push(place);
             }
+        }
+        if !is_said {
+            standing.learns_quiet = self.rest_learns.clone();
         }
         if let Some(hold_out) = self.hold_out.as_ref().filter(|_| standing.barred.is_none()) {
             let arm = hold_out.arm(host);

@@ -3,7 +3,7 @@
 //! | request | body | answer |
 //! |---|---|---|
 //! | `POST /v1/events` | a `HookEvent` | `{"accepted": true}` |
-//! | `POST /v1/samples` | a `HostSample` | `{"accepted": true}` |
+//! | `POST /v1/samples` | a `HostSample` | a `SampleAnswer` |
 //! | `GET /v1/hosts` | | all [`HostView`](crate::HostView)s |
 //! | `GET /v1/hosts/{host}` | | one of them |
 //! | `GET /v1/farm` | | the farm as a whole: a [`FarmView`](crate::FarmView) |
@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use gleaner_protocol::HostName;
-use gleaner_protocol::farm::{HookEvent, HostSample};
+use gleaner_protocol::farm::{HookEvent, HostSample, SampleAnswer};
 use gleaner_protocol::limits::{CORES_MAX, HOOK_MESSAGE_BYTES_MAX};
 use gleaner_serve::{LimitedToken, Problem, Token, body_bytes};
 use serde::de::DeserializeOwned;
@@ -62,7 +62,7 @@ pub(crate) fn routes(driver: Arc<Driver>, admin: Option<Token>) -> BoxedFilter<(
         .and(warp::body::content_length_limit(SAMPLE_BYTES_MAX))
         .and(body_bytes(SAMPLE_BYTES_MAX))
         .and(with_driver.clone())
-        .map(|body: Bytes, driver: Arc<Driver>| accept(&driver, parse_sample(&body)));
+        .map(|body: Bytes, driver: Arc<Driver>| accept_sample(&driver, &body));
     let hosts = warp::path!("v1" / "hosts")
         .and(warp::get())
         .and(with_driver.clone())
@@ -103,17 +103,27 @@ pub(crate) fn routes(driver: Arc<Driver>, admin: Option<Token>) -> BoxedFilter<(
 }
 
 fn accept(driver: &Driver, input: Result<Input, Problem>) -> Response {
-    let input = match input {
-        Ok(input) => input,
-        Err(refusal) => return refusal.into_response(),
-    };
-    match driver.take(input) {
+    match input.and_then(|input| take(driver, input)) {
         Ok(()) => warp::reply::json(&serde_json::json!({"accepted": true})).into_response(),
-        Err(error) => {
-            Problem::new(StatusCode::INSUFFICIENT_STORAGE, "too_many_hosts", error.to_string())
-                .into_response()
-        }
+        Err(refusal) => refusal.into_response(),
     }
+}
+
+/// Whoever sends samples learns of a stop by itself, be the broker away that would tell.
+fn accept_sample(driver: &Driver, body: &[u8]) -> Response {
+    match parse_sample(body).and_then(|input| take(driver, input)) {
+        Ok(()) => {
+            let answer = SampleAnswer { accepted: true, stopped: driver.is_stopped() };
+            warp::reply::json(&answer).into_response()
+        }
+        Err(refusal) => refusal.into_response(),
+    }
+}
+
+fn take(driver: &Driver, input: Input) -> Result<(), Problem> {
+    driver.take(input).map_err(|error| {
+        Problem::new(StatusCode::INSUFFICIENT_STORAGE, "too_many_hosts", error.to_string())
+    })
 }
 
 fn one_host(driver: &Driver, name: &str) -> Response {

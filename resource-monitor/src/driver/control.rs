@@ -130,6 +130,11 @@ impl Control {
 }
 
 impl Driver {
+    /// Whether all harvest of the farm is stopped.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.control.lock().stop.is_some()
+    }
+
     /// Tells the monitor the orders that hold, where they are news.
     pub(crate) fn give_orders(&self) {
         self.give(&mut self.control.lock());

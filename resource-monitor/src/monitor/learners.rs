@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::LearnedView;
 use super::quiet_learner::QuietLearner;
 use crate::Orders;
-use crate::limits::GROUPS_MAX;
+use crate::limits::LEARNED_GROUPS_MAX;
 use crate::orders::Standing;
 
 /// How long the hosts of a group were idle between two renders, as a monitor saw it before it ended.
@@ -42,7 +42,7 @@ impl Learners {
 
     /// Goes on with what a monitor learned before this one.
     pub(super) fn recall(&mut self, memory: Vec<RememberedGaps>) {
-        let known = memory.into_iter().take(GROUPS_MAX);
+        let known = memory.into_iter().take(LEARNED_GROUPS_MAX);
         self.by_group = known
             .map(|RememberedGaps { group, gaps_us }| {
                 (group.into(), QuietLearner::recall(self.cost, &gaps_us))
@@ -56,7 +56,7 @@ impl Learners {
             group: group.to_string(),
             gaps_us: learner.gaps().map(Span::as_micros).collect(),
         });
-        known.take(GROUPS_MAX).collect()
+        known.take(LEARNED_GROUPS_MAX).collect()
     }
 
     /// Forgets the groups of which nothing is to be learned any more.
@@ -138,15 +138,15 @@ mod tests {
         let gaps_us: Vec<u64> = (0..3 * GAPS_MAX as u64).collect();
         let named = |n: usize| RememberedGaps { group: format!("g{n}"), gaps_us: gaps_us.clone() };
         let mut learners = Learners::new(COST);
-        learners.recall((0..2 * GROUPS_MAX).map(named).collect());
+        learners.recall((0..2 * LEARNED_GROUPS_MAX).map(named).collect());
         let kept = learners.remember();
-        assert_eq!(kept.len(), GROUPS_MAX);
+        assert_eq!(kept.len(), LEARNED_GROUPS_MAX);
         assert!(kept.iter().all(|known| known.gaps_us == gaps_us[2 * GAPS_MAX..]));
         let fullest = |n: usize| RememberedGaps {
             group: format!("{n:\u{10000}>RULE_NAME_CHARS_MAX$}"),
             gaps_us: vec![u64::MAX; GAPS_MAX],
         };
-        let all: Vec<_> = (0..GROUPS_MAX).map(fullest).collect();
+        let all: Vec<_> = (0..LEARNED_GROUPS_MAX).map(fullest).collect();
         let text = serde_json::to_string(&all).expect("serialises");
         assert!((text.len() as u64) < LEARNED_FILE_BYTES_MAX - 100, "{} bytes", text.len());
         // The longest that can be written does no harm.

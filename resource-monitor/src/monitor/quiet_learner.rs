@@ -20,7 +20,8 @@
 //! for the one that a histogram of gaps gives.
 //!
 //! # Invariants
-//! - A wait is within [`QUIET_LEARNED_MIN`] and [`QUIET_LEARNED_MAX`], or the configured one.
+//! - A wait is within [`QUIET_LEARNED_MIN`] and [`QUIET_LEARNED_MAX`], or the configured one; where that
+//!   is shorter than the least of these, it is the least.
 //! - Before [`GAPS_MIN`] gaps were seen it is the configured one.
 
 use std::collections::VecDeque;
@@ -79,7 +80,8 @@ impl QuietLearner {
         let mut gaps: Vec<u64> = self.gaps.iter().map(|gap| gap.as_micros()).collect();
         gaps.sort_unstable();
         // Between two gaps a longer wait only loses more: the best is at one, or the least of all.
-        let (least, most) = (QUIET_LEARNED_MIN.as_micros(), QUIET_LEARNED_MAX.as_micros());
+        let least = QUIET_LEARNED_MIN.min(self.cost).as_micros();
+        let most = QUIET_LEARNED_MAX.as_micros();
         let cost = u128::from(self.cost.as_micros());
         let mut waited_out: u128 = 0;
         let mut shorter = 0;
@@ -140,6 +142,15 @@ mod tests {
         assert_eq!(learned(&gaps), 45);
         gaps.extend(vec![3_600; GAPS_MAX]);
         assert_eq!(learned(&gaps), 10);
+    }
+
+    #[test]
+    fn who_configures_less_than_the_least_is_not_made_to_wait_for_it() {
+        let mut learner = QuietLearner::new(Span::from_secs(2));
+        (0..50).for_each(|_| learner.note(Span::from_secs(3_600)));
+        assert_eq!(learner.wait(), Span::from_secs(2));
+        (0..GAPS_MAX).for_each(|_| learner.note(Span::from_secs(3)));
+        assert_eq!(learner.wait(), Span::from_secs(3));
     }
 
     #[test]

@@ -20,6 +20,9 @@ use super::{GroupOrder, GroupSettings, Orders, ScheduleSettings, Stop};
 use crate::comparison::Lottery;
 use crate::limits::{GROUP_HOSTS_MAX, GROUPS_MAX, RULE_NAME_CHARS_MAX, SCHEDULES_MAX};
 
+/// What the hosts are called together that are in no group.
+const REST: &str = "other hosts";
+
 /// All groups and schedules.
 #[derive(Debug, Clone, Default)]
 pub struct Plan {
@@ -32,7 +35,8 @@ pub struct Plan {
 struct Group {
     name: Arc<str>,
     hosts: Arc<[Pattern]>,
-    learns_quiet: bool,
+    /// What is said of it; nothing of every host, in which a schedule puts them.
+    learns_quiet: Option<bool>,
     rule: Rule,
 }
 
@@ -91,7 +95,7 @@ impl Plan {
             }
         }
         let hold_out = self.lottery.as_ref().map(|lottery| lottery.at(now));
-        Orders { stop, groups: orders, hold_out }
+        Orders { stop, groups: orders, rest_learns: Some(REST.into()), hold_out }
     }
 
     /// With hosts held out of harvest, each day others.
@@ -148,7 +152,7 @@ impl Plan {
         if settings.groups.is_empty() {
             groups.push(self.groups.len());
             let (name, hosts) = ("every host".into(), Arc::from([Pattern::any()]));
-            self.groups.push(Group { name, hosts, learns_quiet: false, rule: Rule::NOTHING });
+            self.groups.push(Group { name, hosts, learns_quiet: None, rule: Rule::NOTHING });
         }
         let name = settings.name.as_str().into();
         self.schedules.push(Schedule { name, zone, hours: parsed, groups, rule });
@@ -185,7 +189,7 @@ fn group(place: &Place, settings: &GroupSettings) -> Result<Group, PlanError> {
         reserve_hosts: settings.reserve_hosts,
     };
     rule.check(place)?;
-    let (name, learns_quiet) = (settings.name.as_str().into(), settings.learn_quiet);
+    let (name, learns_quiet) = (settings.name.as_str().into(), Some(settings.learn_quiet));
     Ok(Group { name, hosts: hosts.into(), learns_quiet, rule })
 }
 
@@ -259,6 +263,10 @@ impl Place {
         if chars == 0 || chars > RULE_NAME_CHARS_MAX || !is_plain {
             let expected = format!("a name of 1 to {RULE_NAME_CHARS_MAX} characters");
             return Err(place.refuse("name", format!("{name:.100?}"), expected));
+        }
+        if table == "group" && name == REST {
+            let expected = "another name: this one is of the hosts in no group".to_owned();
+            return Err(place.refuse("name", format!("{name:?}"), expected));
         }
         if !names.insert(name) {
             let expected = format!("a name that no other [[{table}]] has");

@@ -23,7 +23,7 @@ pub struct GroupSettings {
     #[serde(default)]
     pub reserve_hosts: u32,
     /// Whether the quiet period of its hosts is learned.
-    #[serde(default)]
+    #[serde(default = "yes")]
     pub learn_quiet: bool,
 }
 

@@ -287,7 +287,7 @@ fn a_group_learns_how_long_its_hosts_have_to_be_quiet() {
     farm.tells([]);
     farm.advance(1);
     farm.tells(["open other 12 at 1"]);
-    // Who is in the group no more waits as all do.
+    // Who is in the group no more waits as all others do, of which little is known.
     farm.input(orders(&[]));
     farm.begins("a", "r", WHOLE);
     farm.ends("a", "r");
@@ -296,6 +296,35 @@ fn a_group_learns_how_long_its_hosts_have_to_be_quiet() {
     farm.tells([]);
     farm.advance(1);
     farm.tells(["open a 12 at 50"]);
+}
+
+#[test]
+fn hosts_of_no_group_learn_together_and_those_that_are_told_not_to_do_not() {
+    let mut farm = Farm::new();
+    // Kept back by its group, and in one that says nothing of this.
+    farm.input(orders(&[group(&["b"])]));
+    farm.starts_agent("a");
+    farm.starts_agent("b");
+    renders(&mut farm, &[20, 20, 20, 3_600], 12);
+    let learned: Vec<_> = farm.monitor.learned().collect();
+    let [learned] = &learned[..] else { panic!("{learned:?}") };
+    assert_eq!((learned.group.as_str(), learned.quiet_ms), ("other hosts", 20_000));
+    farm.starts_agent("new");
+    farm.begins("new", "r", WHOLE);
+    farm.begins("b", "r", WHOLE);
+    farm.ends("new", "r");
+    farm.ends("b", "r");
+    farm.advance(19);
+    farm.forget();
+    farm.advance(1);
+    farm.tells(["open new 12 at 1"]);
+    farm.advance(QUIET_S - 21);
+    farm.tells([]);
+    farm.advance(1);
+    farm.tells(["open b 12 at 1"]);
+    // Its name is nobody else's.
+    let named = GroupSettings { name: "other hosts".into(), ..group(&["a"]) };
+    assert!(Plan::new(&[named], &[]).is_err());
 }
 
 /// One thing that happens to a farm of four hosts.

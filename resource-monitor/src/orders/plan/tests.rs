@@ -145,6 +145,7 @@ fn what_makes_no_sense_is_named_with_its_place_and_what_would_do() {
         (GROUPS.replace("ws-*", "ws/*"), vec!["[[group]] \"desks\"", "ws/*", "as in \"render*\""]),
         (GROUPS.replace("[\"ws-*\"]", "[]"), vec!["[[group]] \"desks\"", "hosts", "1 to"]),
         (GROUPS.replace("desks", "licence servers"), vec!["name", "no other [[group]]"]),
+        (GROUPS.replace("desks", REST), vec!["name", "hosts in no group"]),
         (GROUPS.replace("desks", ""), vec!["[[group]] \"\"", "a name of 1 to"]),
     ] {
         let error = plan(&text).expect_err(&text);
