@@ -6,7 +6,7 @@ task; those have no folder to store in, and nothing is told of them.
 
 - `getEnvironment` is the last that a render calls before it launches the command: preflight.
 - `parse` names the render's process: the booking ends with that at the latest.
-- `checkExitStatus` comes when it has ended: postflight.
+- `checkExitStatus` comes when it has ended, and says whether it has failed: postflight.
 
 Afanasy's capacity is no number of cores, so a task books the whole host. Nothing of ours may fail
 or delay a task: everything is caught, and each call is bounded.
@@ -60,7 +60,7 @@ def _watch(service):
     service._gleaner = _Task(hooks, info)
     _before(service, "getEnvironment", service._gleaner.begin)
     _before(service, "parse", service._gleaner.parsed)
-    _before(service, "checkExitStatus", service._gleaner.end)
+    _after(service, "checkExitStatus", service._gleaner.end)
 
 
 def _before(service, method, step):
@@ -75,6 +75,26 @@ def _before(service, method, step):
         except Exception:
             pass
         return own(*arguments, **named)
+
+    setattr(service, method, call)
+
+
+def _after(service, method, step):
+    """Takes a step after a method of this one service, with what that returned; whatever became of it."""
+    own = getattr(service, method, None)
+    if own is None:
+        return
+
+    def call(*arguments, **named):
+        verdict = None
+        try:
+            verdict = own(*arguments, **named)
+            return verdict
+        finally:
+            try:
+                step(verdict)
+            except Exception:
+                pass
 
     setattr(service, method, call)
 
@@ -103,7 +123,9 @@ class _Task(object):
             self.process = int(pid)
             self.hooks.postflight(self.name, process=self.process)
 
-    def end(self, *_):
+    def end(self, is_well=None):
+        # The service's own verdict: some take other exit codes than 0 for well, and 0 for a failure.
         if self.runs:
             self.runs = False
-            self.hooks.postflight(self.name)
+            failed = (not is_well) if isinstance(is_well, (bool, int)) else None
+            self.hooks.postflight(self.name, failed=failed)

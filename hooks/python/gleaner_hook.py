@@ -58,9 +58,15 @@ def preflight(name, cores=None, memory_mib=None, gpus=None, process=None):
     return _call("preflight", variables, process)
 
 
-def postflight(name, process=None):
-    """Says that a render has ended; with `process`, that it does when that process ends."""
-    return _call("postflight", {"GLEANER_BOOKING": name}, process)
+def postflight(name, process=None, failed=None):
+    """Says that a render has ended; with `process`, that it does when that process ends.
+
+    `failed` is whether it failed by itself, where that is known: one that was ended is neither.
+    """
+    variables = {"GLEANER_BOOKING": name}
+    if failed is not None:
+        variables["GLEANER_FAILED"] = "1" if failed else "0"
+    return _call("postflight", variables, process)
 
 
 def _call(script, variables, process):

@@ -6,8 +6,9 @@
 
 use std::borrow::Cow;
 use std::ffi::OsString;
+use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use clap::Parser;
@@ -21,8 +22,12 @@ use crate::{
 };
 
 /// The file of the program that does everything, and of the one that is a hook and nothing else.
-const WHOLE: &str = "gleaner";
-const ALONE: &str = "gleaner-hook";
+pub(crate) const WHOLE: &str = "gleaner";
+pub(crate) const ALONE: &str = "gleaner-hook";
+
+/// Set for what has been started in place of a hook alone. A hook alone that finds it lies where the
+/// whole program should, and starts nobody: it would be itself, for ever.
+const BECAME_WHOLE: &str = "__GLEANER_BECAME_WHOLE";
 
 /// Frees this host's cores before a render, and says that it has ended after it. Always exits
 /// with 0 and in bounded time, whatever is wrong: it can neither fail nor delay a render.
@@ -156,9 +161,19 @@ pub fn run_hook_if_asked(arguments: &[OsString], secure: Option<SecurePoster>) -
     HookCli::try_parse_from(&arguments[1..]).ok().map(|cli| run_hook(cli.args, secure))
 }
 
+/// The release that this program is of.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 /// The whole of a program that is a hook and nothing else; it need not be called one again.
 #[must_use]
 pub fn run_hook_alone(mut arguments: Vec<OsString>) -> ExitCode {
+    if let [_, word] = &arguments[..]
+        && (word == "--version" || word == "-V")
+    {
+        // Who does not listen is not told.
+        let _ = writeln!(io::stdout(), "{ALONE} {VERSION}");
+        return ExitCode::SUCCESS;
+    }
     if arguments.get(1).is_none_or(|word| word != "hook") {
         arguments.insert(arguments.len().min(1), "hook".into());
     }
@@ -172,14 +187,6 @@ pub fn run_hook_alone(mut arguments: Vec<OsString>) -> ExitCode {
         let _ = error.print();
     }
     ExitCode::SUCCESS
-}
-
-/// The program for hooks of an installation that `program` is of: the one that is nothing else,
-/// where it lies in the same folder.
-#[must_use]
-pub fn hook_program(program: &Path) -> PathBuf {
-    let alone = program.with_file_name(ALONE);
-    if alone.is_file() { alone } else { program.to_owned() }
 }
 
 /// A job may have part in the environment, so it sets times within narrow bounds only.
@@ -285,28 +292,23 @@ pub fn run_hook(args: HookArgs, secure: Option<SecurePoster>) -> ExitCode {
 
 /// Has the whole program tell the monitor in this one's place; returns only where it cannot.
 fn become_whole(message: &str) -> String {
-    match std::env::current_exe() {
-        Ok(program) => {
-            let whole = program.with_file_name(WHOLE);
-            let error = Command::new(&whole).args(["hook", "notify", message]).exec();
-            format!("it is behind TLS, for which {} is needed: {error}", whole.display())
-        }
-        Err(error) => format!("cannot find this program's own file: {error}"),
-    }
+    let program = match std::env::current_exe() {
+        Ok(program) => program,
+        Err(error) => return format!("cannot find this program's own file: {error}"),
+    };
+    let whole = program.with_file_name(WHOLE);
+    let why = if std::env::var_os(BECAME_WHOLE).is_some() {
+        "that is a hook and nothing else".to_owned()
+    } else {
+        let mut command = Command::new(&whole);
+        command.args(["hook", "notify", message]).env(BECAME_WHOLE, "1").exec().to_string()
+    };
+    format!("it is behind TLS, for which {} is needed: {why}", whole.display())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_program_for_hooks_is_the_one_that_is_nothing_else_where_it_is_there() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let (whole, alone) = (folder.path().join(WHOLE), folder.path().join(ALONE));
-        assert_eq!(hook_program(&whole), whole);
-        std::fs::write(&alone, "").expect("written");
-        assert_eq!(hook_program(&whole), alone);
-    }
 
     #[test]
     fn a_wrong_command_line_is_understood_as_far_as_it_can_be() {

@@ -207,11 +207,12 @@ mod tests {
         }
     }
 
-    const NAMES: [&str; 25] = [
+    const NAMES: [&str; 26] = [
         "GLEANER_BOOKING",
         "GLEANER_CORES",
         "GLEANER_MEMORY_MIB",
         "GLEANER_GPUS",
+        "GLEANER_FAILED",
         "GLEANER_HOST",
         "CUE_FRAME_ID",
         "CUE_GPU_CORES",

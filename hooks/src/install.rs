@@ -32,6 +32,7 @@ mod site;
 mod slurm;
 mod torque;
 mod tractor;
+mod watched;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -54,6 +55,10 @@ use record::Record;
 /// Where hooks and their settings are installed.
 const ETC: &str = "/etc/gleaner";
 
+/// How the variables begin that name processes whose children are renders, for the agent. Each
+/// installation has one of its own, which adds to what the agent's configuration names.
+pub const WATCH_VARIABLE: &str = "GLEANER_AGENT_WATCH_";
+
 /// What an administrator may say about an installation.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -66,6 +71,10 @@ pub struct Options {
     pub queues: Vec<String>,
     /// This host's name with the manager, where that is not the system's.
     pub node: Option<String>,
+    /// Names of its worker's processes, where those are not the usual one: of managers that call
+    /// nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub workers: Vec<String>,
     /// Only the files of this host: the manager is told nothing.
     pub files_only: bool,
     /// That every other node of the cluster has the files already.
@@ -78,20 +87,44 @@ pub struct Options {
     pub settings: Vec<(String, String)>,
 }
 
+impl Options {
+    /// This host's name with the manager.
+    fn node_or_own(&self) -> String {
+        let own = || rustix::system::uname().nodename().to_string_lossy().into_owned();
+        self.node.clone().unwrap_or_else(own)
+    }
+}
+
 /// Plans the installation: what is to be written and run, in order. Writes nothing.
 ///
 /// # Errors
 /// The site has something in its place already, or what is needed is not there.
 pub fn install(manager: Manager, site: &Site, options: &Options) -> Result<Plan, InstallError> {
     let before = Record::read(manager, site)?;
+    // What is not said stays as it was said before.
+    let mut options = options.clone();
+    if let (true, Some(before)) = (options.workers.is_empty(), &before) {
+        options.workers.clone_from(&before.options.workers);
+    }
+    let options = &options;
     let mut plan = Plan::after(manager, before.as_ref());
-    settings::plan(manager, site, options, &mut plan)?;
+    if manager.calls_hooks() {
+        settings::plan(manager, site, options, &mut plan)?;
+    }
     let adapter = adapter::of(manager);
     adapter.plan(site, options, &mut plan)?;
     if manager.runs_hooks_as_users() {
         plan.notes.push(run_folder::NOTE.into());
     }
     Ok(plan.with_record(options, before.as_ref()))
+}
+
+/// The run folder that an installation was told of; none where there is none.
+///
+/// # Errors
+/// Its record is damaged.
+pub fn run_dir_before(manager: Manager, site: &Site) -> Result<Option<PathBuf>, InstallError> {
+    Ok(Record::read(manager, site)?.map(|record| record.options.run_dir))
 }
 
 /// What came of an uninstallation.
@@ -224,12 +257,6 @@ pub enum InstallError {
         /// Those that are known.
         known: String,
     },
-    /// It calls nothing on a host.
-    #[error(
-        "{0} calls nothing on a host before a render, so there is nothing to install; \
-             hooks/{0}/README.md says what the monitor can do there"
-    )]
-    NoHooks(String),
     /// Something cannot be read or written.
     #[error("cannot {act} {path}: {source}{hint}", path = path.display(), hint = hint(source))]
     Io {

@@ -29,7 +29,7 @@ mod strays;
 mod urgency;
 
 pub use command_line::{
-    HookArgs, hook_program, run_hook, run_hook_alone, run_hook_if_asked, run_hook_in_spite_of,
+    HookArgs, run_hook, run_hook_alone, run_hook_if_asked, run_hook_in_spite_of,
 };
 pub use end_watch::watch_to_exit;
 pub use environment::Environment;

@@ -56,7 +56,13 @@ pub const ANSWER_BYTES_MAX: u64 = 8 << 20;
 pub const INCLUDES_MAX: usize = 8;
 /// How long a farm manager's program may take to answer an installation.
 pub const MANAGER_WAIT: Span = Span::from_secs(20);
-/// How long a probe job may take, from its submission to its end.
+/// How long a program of ours may take to say its version.
+pub const VERSION_WAIT: Span = Span::from_secs(5);
+/// How long an agent may take to say how it stands, where a person waits for it.
+pub const STANDING_TIMEOUT: Span = Span::from_secs(5);
+/// How long a probe job may take until its submitter takes it away again, in seconds.
+pub const PROBE_JOB_S: u64 = 50;
+/// How long a probe job may take, from its submission to its end, its being taken away included.
 pub const PROBE_WAIT: Span = Span::from_secs(60);
 /// How long after a probe job its booking may stand.
 pub const PROBE_END_WAIT: Span = Span::from_secs(10);
@@ -71,3 +77,5 @@ pub const FAMILY_WALK: Span = Span::from_secs(1);
 pub const STOP_WALK: Span = Span::from_millis(10);
 /// Rounds of stopping what a task group started elsewhere while it was being stopped.
 pub const STRAY_ROUNDS_MAX: u32 = 8;
+/// Linux cuts the names of processes to so many bytes.
+pub const PROCESS_NAME_BYTES_MAX: usize = 15;

@@ -211,6 +211,14 @@ impl RunDir {
         self.in_life(|_, life| enclosure::note(life, marks))
     }
 
+    /// The control groups that were noted; none where there are none.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub fn enclosure(&self) -> Result<Marks, RunDirError> {
+        self.in_life(|_, life| enclosure::marks(life))
+    }
+
     /// Records a process group, so that a hook can stop it without the agent. To be called
     /// before the group does any work; the epoch is to be checked after it.
     ///

@@ -39,6 +39,9 @@ pub struct Standing {
     /// What confines commands, or why none run; none where the owner allows none.
     #[serde(default)]
     pub commands: Option<String>,
+    /// Names of processes whose children it takes for renders.
+    #[serde(default)]
+    pub workers: Vec<String>,
     /// Renders that hooks have told of and that have not ended, the first of them.
     #[serde(default)]
     pub bookings: Vec<SampledBooking>,

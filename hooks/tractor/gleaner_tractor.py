@@ -50,11 +50,27 @@ def _begin(cmd):
             pass
 
 
-def _end(cmd):
+# Signals by which a blade ends a command that is cancelled.
+_ENDED_BY = (-9, -15)
+
+
+def _failed(cmd):
+    """Whether a command that has ended failed by itself; none where that is not known."""
+    try:
+        if getattr(cmd, "yieldchkpt", False):
+            return None
+        code = int(cmd.exitcode)
+        # What is no exit code is the blade's own word for what became of it.
+        return None if code in _ENDED_BY or code > 255 else code != 0
+    except Exception:
+        return None
+
+
+def _end(cmd, failed=None):
     hooks = _hooks()
     if hooks is not None:
         try:
-            hooks.postflight(_name(hooks, cmd))
+            hooks.postflight(_name(hooks, cmd), failed=failed)
         except Exception:
             pass
 
@@ -71,5 +87,5 @@ class Gleaner(object):
         return super(Gleaner, self).SubprocessFailedToStart(cmd)
 
     def SubprocessEnded(self, cmd):
-        _end(cmd)
+        _end(cmd, _failed(cmd))
         return super(Gleaner, self).SubprocessEnded(cmd)

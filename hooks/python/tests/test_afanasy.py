@@ -56,6 +56,27 @@ class Services(unittest.TestCase):
                 [("preflight", NAME), ("postflight 4711", NAME), ("postflight", NAME)],
             )
             self.assertNotIn("GLEANER_CORES", scripts.said()[0])
+            self.assertEqual([call.get("GLEANER_FAILED") for call in scripts.said()], [None, None, "0"])
+
+    def test_whether_it_failed_is_what_its_service_says(self):
+        class tracker(base()):
+            def checkExitStatus(self, status):
+                if status == "raises":
+                    raise ValueError("its own")
+                return {0: True, 1: True, 2: False, 3: None}[status]
+
+        for status, failed in ((0, "0"), (1, "0"), (2, "1"), (3, None)):
+            with Scripts() as scripts:
+                task = tracker(info(), False)
+                task.getEnvironment()
+                task.checkExitStatus(status)
+                self.assertEqual(scripts.said()[1].get("GLEANER_FAILED"), failed)
+        with Scripts() as scripts:
+            task = tracker(info(), False)
+            task.getEnvironment()
+            self.assertRaises(ValueError, task.checkExitStatus, "raises")
+            self.assertEqual(scripts.calls()[1], ("postflight", NAME), "the booking has ended")
+            self.assertNotIn("GLEANER_FAILED", scripts.said()[1])
 
     def test_servers_and_guis_book_nothing(self):
         with Scripts() as scripts:

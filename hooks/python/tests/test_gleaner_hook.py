@@ -48,6 +48,10 @@ class Calls(unittest.TestCase):
             self.assertNotIn("GLEANER_RUN_DIR", said[0])
             self.assertTrue(gleaner_hook.postflight("f:1"))
             self.assertEqual(scripts.said()[1]["script"], "postflight")
+            self.assertNotIn("GLEANER_FAILED", scripts.said()[1])
+            for failed, said in ((True, "1"), (False, "0")):
+                gleaner_hook.postflight("f:1", failed=failed)
+                self.assertEqual(scripts.said()[-1]["GLEANER_FAILED"], said)
 
     def test_cores_that_are_not_said_are_not_said(self):
         with Scripts() as scripts:

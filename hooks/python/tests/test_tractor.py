@@ -55,6 +55,24 @@ class Filter(unittest.TestCase):
             )
         self.assertEqual([word for word, _ in blade.seen], ["started", "ended"])
 
+    def test_whether_it_failed_is_what_its_exit_code_says(self):
+        blade = load()
+        for known, failed in (
+            ({"exitcode": 0}, "0"),
+            ({"exitcode": 1}, "1"),
+            ({"exitcode": -11}, "1"),
+            ({"exitcode": -9}, None),
+            ({"exitcode": -15}, None),
+            ({"exitcode": 10110}, None),
+            ({"exitcode": 0, "yieldchkpt": True}, None),
+            ({"exitcode": "none"}, None),
+            ({}, None),
+        ):
+            with Scripts() as scripts:
+                blade.SubprocessEnded(Command(jid=7, tid=1, cid=2, **known))
+                (said,) = scripts.said()
+                self.assertEqual(said.get("GLEANER_FAILED"), failed, known)
+
     def test_one_that_did_not_start_is_over(self):
         blade, command = load(), Command(jid=7, tid=1, cid=2)
         with Scripts() as scripts:

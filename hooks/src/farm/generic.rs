@@ -1,5 +1,6 @@
 //! Any manager: the calling script says in `GLEANER_BOOKING`, `GLEANER_CORES`,
-//! `GLEANER_MEMORY_MIB`, `GLEANER_GPUS` and `GLEANER_HOST` what is booked.
+//! `GLEANER_MEMORY_MIB`, `GLEANER_GPUS` and `GLEANER_HOST` what is booked, and after the render in
+//! `GLEANER_FAILED` (1 or 0) whether it failed by itself.
 
 use gleaner_protocol::{BookingId, HostName};
 
@@ -41,6 +42,15 @@ pub(super) fn attempt(environment: &Environment) -> Attempt {
             Err(error) => attempt.troubles.push(format!("GLEANER_HOST: {error}")),
         }
     }
+    attempt.failed = match environment.get("GLEANER_FAILED") {
+        None => None,
+        Some("0") => Some(false),
+        Some("1") => Some(true),
+        Some(text) => {
+            attempt.troubles.push(format!("GLEANER_FAILED: {text:.40?} is neither 0 nor 1"));
+            None
+        }
+    };
     attempt
 }
 
@@ -66,6 +76,22 @@ mod tests {
         assert_eq!(attempt.booked.gpus, Some(1));
         assert_eq!(attempt.host, HostName::new("render042").ok());
         assert_eq!(attempt.troubles, [""; 0]);
+    }
+
+    #[test]
+    fn a_render_has_failed_where_the_script_says_so() {
+        for (text, failed, troubles) in [
+            (None, None, 0),
+            (Some("0"), Some(false), 0),
+            (Some(" 1 "), Some(true), 0),
+            (Some(""), None, 0),
+            (Some("137"), None, 1),
+            (Some("yes"), None, 1),
+        ] {
+            let told = text.map(|text| ("GLEANER_FAILED", text));
+            let attempt = attempt(&told.into_iter().collect());
+            assert_eq!((attempt.failed, attempt.troubles.len()), (failed, troubles), "{text:?}");
+        }
     }
 
     #[test]

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use super::record::Record;
 use super::{
     Finding, InstallError, Manager, Options, Plan, Site, afanasy, condor, deadline, grid_engine,
-    opencue, openpbs, qube, scripts, slurm, torque, tractor,
+    opencue, openpbs, qube, scripts, slurm, torque, tractor, watched,
 };
+use crate::limits::PROBE_JOB_S;
 
 /// How hooks are installed with one farm manager.
 pub(super) trait Adapter {
@@ -40,9 +41,13 @@ pub(super) trait Adapter {
     /// The scripts before and after a render, for calling them once.
     fn scripts(&self, options: &Options) -> Option<[PathBuf; 2]>;
 
-    /// A job that the manager runs to show that the hooks fire: the command, which gets the shell
-    /// line to run as its last argument, and the variables of a job that name it.
+    /// A job that the manager runs to show that the hooks fire.
     fn probe_job(&self, _options: &Options) -> Option<ProbeJob> {
+        None
+    }
+
+    /// The name of a worker whose children the agent is to see, where nothing is called.
+    fn probe_worker(&self, _options: &Options) -> Option<String> {
         None
     }
 }
@@ -62,10 +67,29 @@ pub(super) enum When {
 pub(super) struct ProbeJob {
     /// The manager's program that has to be here for it.
     pub(super) program: &'static str,
-    /// Program and arguments, before the shell line.
+    /// Program and arguments, before the shell line that the job is to run. It prints what that
+    /// prints, and ends what has not begun in time.
     pub(super) command: Vec<String>,
-    /// The booking, as the job's shell says it.
+    /// The booking, as the job's shell says it in double quotes.
     pub(super) booking: &'static str,
+    /// Whether more follows in the booking's name, such as a fingerprint.
+    pub(super) is_beginning: bool,
+}
+
+impl ProbeJob {
+    /// One that a shell submits: the script's `$1` and so on are these arguments, then for how many
+    /// seconds it may wait, then the job's shell line.
+    pub(super) fn by_script(
+        program: &'static str,
+        script: &str,
+        arguments: impl IntoIterator<Item = String>,
+        booking: &'static str,
+    ) -> Self {
+        let mut command: Vec<String> = ["sh", "-c", script, "sh"].map(String::from).to_vec();
+        command.extend(arguments);
+        command.push(PROBE_JOB_S.to_string());
+        Self { program, command, booking, is_beginning: false }
+    }
 }
 
 /// That of a manager.
@@ -73,12 +97,14 @@ pub(super) fn of(manager: Manager) -> &'static dyn Adapter {
     match manager {
         Manager::Afanasy => &afanasy::Afanasy,
         Manager::Deadline => &deadline::Deadline,
+        Manager::Flamenco => &watched::FLAMENCO,
         Manager::Generic => &Generic,
         Manager::GridEngine => &grid_engine::GridEngine,
         Manager::HtCondor => &condor::HtCondor,
         Manager::OpenCue => &opencue::OpenCue,
         Manager::OpenPbs => &openpbs::OpenPbs,
         Manager::Qube => &qube::Qube,
+        Manager::RoyalRender => &watched::ROYAL_RENDER,
         Manager::Slurm => &slurm::Slurm,
         Manager::Torque => &torque::Torque,
         Manager::Tractor => &tractor::Tractor,
@@ -107,6 +133,7 @@ impl Adapter for Generic {
             "start a render and look for its booking in `gleaner agent status`",
         ));
         findings.push(Finding::load_average("a threshold of load, if the farm manager has one"));
+        findings.push(Finding::memory("a margin of free memory, if the farm manager has one"));
     }
 
     fn scripts(&self, _options: &Options) -> Option<[PathBuf; 2]> {

@@ -47,6 +47,7 @@ impl Adapter for Afanasy {
             "booking_limit_s of the monitor ends what is left of such a task, or poll afserver",
         ));
         findings.push(Finding::load_average("busy_cpu of the renders' configuration"));
+        findings.push(Finding::memory("busy_mem and busy_swap of the renders' configuration"));
     }
 
     fn scripts(&self, _options: &Options) -> Option<[PathBuf; 2]> {

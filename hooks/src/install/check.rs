@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::record::Record;
 use super::{HookSettings, InstallError, Manager, Options, Site, adapter, run_folder, settings};
+use crate::command_line::{ALONE, VERSION, WHOLE};
 use crate::limits::AGENT_TIMEOUT;
 use crate::{FileSystem, SocketRequest, ask};
 
@@ -71,6 +72,27 @@ impl Finding {
             "raise it or switch it off, or the host stands idle for its own farm",
         )
     }
+
+    /// Where a manager judges by the host's memory: it books no render, or ends one, for what
+    /// harvested work takes.
+    pub(super) fn memory(margin: &str) -> Self {
+        Self::trap(
+            format!("harvested work takes memory of the host, and so counts in {margin}"),
+            "set reserve_memory_mib of the monitor to that margin and what the next render needs at \
+             once",
+        )
+    }
+
+    /// Where it judges by what a render takes itself.
+    pub(super) fn own_memory(limit: &str) -> Self {
+        Self::trap(
+            format!(
+                "{limit} may end a render for the memory that it takes itself, and sees nothing of what \
+                 harvested work has"
+            ),
+            "set reserve_memory_mib of the monitor to what the next render needs at once",
+        )
+    }
 }
 
 /// Looks at an installation, and changes nothing.
@@ -88,19 +110,30 @@ pub fn check(
     })?;
     let mut findings = Vec::new();
     check_files(&record, site, &mut findings);
+    if manager.calls_hooks() {
+        check_what_hooks_read(manager, site, options, &mut findings);
+    }
+    adapter::of(manager).check(site, &as_installed(&record, options), &mut findings);
+    Ok(findings)
+}
+
+fn check_what_hooks_read(
+    manager: Manager,
+    site: &Site,
+    options: &Options,
+    findings: &mut Vec<Finding>,
+) {
     match HookSettings::of(manager, site) {
         Ok(settings) if settings.is_there() => {
-            check_settings(&settings, site, options, &mut findings);
+            check_settings(&settings, site, options, findings);
             if manager.runs_hooks_as_users() {
-                run_folder::check(&settings, site, options, &mut findings);
+                run_folder::check(&settings, site, options, findings);
             }
         }
         Ok(HookSettings { path, .. }) => findings
             .push(Finding::wrong(format!("there is no {}", path.display()), "install again")),
         Err(error) => findings.push(Finding::wrong(error.to_string(), "install again")),
     }
-    adapter::of(manager).check(site, &as_installed(&record, options), &mut findings);
-    Ok(findings)
 }
 
 /// What was said at the installation holds, but for what is said now.
@@ -111,6 +144,7 @@ pub(super) fn as_installed(record: &Record, options: &Options) -> Options {
         folder: options.folder.clone().or(was.folder),
         node: options.node.clone().or(was.node),
         queues: if options.queues.is_empty() { was.queues } else { options.queues.clone() },
+        workers: if options.workers.is_empty() { was.workers } else { options.workers.clone() },
         ..was
     }
 }
@@ -170,6 +204,21 @@ fn check_settings(
             "copy gleaner there, or change GLEANER",
         ));
     }
+    findings.extend(check_version(program, site));
+    let monitor = settings.value("GLEANER_MONITOR").unwrap_or_default();
+    let whole = program.with_file_name(WHOLE);
+    if program.ends_with(ALONE) && monitor.starts_with("https://") && !site.is_executable(&whole) {
+        findings.push(Finding::wrong(
+            format!(
+                "{} names {}, which has gleaner beside it tell a monitor behind TLS, and there is \
+                 no {}: the monitor is not told",
+                path.display(),
+                program.display(),
+                whole.display()
+            ),
+            "copy gleaner there, or change GLEANER",
+        ));
+    }
     for file in [path.as_path(), program] {
         if FileSystem::of(&site.real(file)) == FileSystem::Network {
             findings.push(Finding::trap(
@@ -194,6 +243,30 @@ fn check_settings(
     let run_dir = settings.value("GLEANER_RUN_DIR");
     let run_dir = run_dir.map_or_else(|| options.run_dir.clone(), Into::into);
     check_agent(&site.real(&run_dir), &run_dir, findings);
+}
+
+/// Whether the hooks' program is of this release. One of another name is the site's own, of which nobody
+/// knows what it does when it is asked.
+fn check_version(program: &Path, site: &Site) -> Option<Finding> {
+    if !(program.ends_with(ALONE) || program.ends_with(WHOLE)) || !site.is_executable(program) {
+        return None;
+    }
+    let shown = program.display();
+    let to_do = "put gleaner and gleaner-hook of one release there, and install again";
+    Some(match site.version_of(program)? {
+        Ok(said) => match said.trim().rsplit_once(' ').map(|(_, version)| version) {
+            Some(VERSION) => Finding::good(format!("{shown} is of this release ({VERSION})")),
+            Some(other) => Finding::trap(
+                format!("{shown} is of release {other:.40}, and what checks it of {VERSION}"),
+                to_do,
+            ),
+            None => Finding::trap(
+                format!("{shown} does not say its release, so it is none of {VERSION}"),
+                to_do,
+            ),
+        },
+        Err(error) => Finding::trap(format!("{shown} does not say its release: {error}"), to_do),
+    })
 }
 
 fn check_agent(real: &Path, shown: &Path, findings: &mut Vec<Finding>) {

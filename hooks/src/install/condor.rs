@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::adapter::{Adapter, When, own_scripts};
+use super::adapter::{Adapter, ProbeJob, When, own_scripts};
 use super::moment::Moment;
 use super::record::Record;
 use super::{Change, Finding, InstallError, Manager, Options, Plan, Site, scripts};
@@ -11,6 +11,8 @@ const FOLDER: &str = "/etc/condor/config.d";
 const FILE: &str = "60-gleaner.conf";
 const MAIN: [&str; 2] = ["/etc/condor/condor_config", "/etc/condor/condor_config.local"];
 const STARTER: &str = "condor_starter";
+/// By which a host starts, suspends and evicts jobs.
+const POLICIES: [&str; 5] = ["START", "SUSPEND", "PREEMPT", "WANT_SUSPEND", "KILL"];
 const KEYWORDS: [&str; 2] = ["STARTER_JOB_HOOK_KEYWORD", "STARTER_DEFAULT_JOB_HOOK_KEYWORD"];
 
 pub(super) struct HtCondor;
@@ -105,6 +107,9 @@ impl Adapter for HtCondor {
         if site.has_program("condor_config_val") {
             check_running(site, findings);
         }
+        findings.push(Finding::own_memory(
+            "CGROUP_MEMORY_LIMIT_POLICY and what PREEMPT and SYSTEM_PERIODIC_HOLD say of MemoryUsage",
+        ));
         findings.push(Finding::trap(
             "a job that brings hooks of its own (HookKeyword) runs without them beside ours",
             "set STARTER_DEFAULT_JOB_HOOK_KEYWORD instead where your jobs do that (10.1.1 and later)",
@@ -114,7 +119,36 @@ impl Adapter for HtCondor {
     fn scripts(&self, _options: &Options) -> Option<[PathBuf; 2]> {
         Some(own_scripts(Manager::HtCondor, ["prepare", "exit"]))
     }
+
+    fn probe_job(&self, options: &Options) -> Option<ProbeJob> {
+        let arguments = [options.node_or_own()];
+        let job = ProbeJob::by_script("condor_submit", SUBMIT, arguments, BOOKING);
+        Some(ProbeJob { is_beginning: true, ..job })
+    }
 }
+
+/// A job is named by what the whole pool calls it, of which characters that a name may not have become
+/// `+`, and a fingerprint follows.
+const BOOKING: &str = r#"htcondor:$(sed -n 's/^GlobalJobId = "\(.*\)"$/\1/p' "$_CONDOR_JOB_AD" | tr -c 'A-Za-z0-9._@:\n-' +)"#;
+
+/// Submits the last of its arguments as a job, and waits for it by its log.
+const SUBMIT: &str = r##"dir=$(mktemp -d) || exit; trap 'rm -rf "$dir"' EXIT
+printf '#!/bin/sh\n%s\n' "$3" > "$dir/probe" && chmod 755 "$dir" "$dir/probe"
+cat > "$dir/submit" <<END
+universe = vanilla
+executable = $dir/probe
+output = $dir/out
+error = $dir/err
+log = $dir/log
+should_transfer_files = YES
+when_to_transfer_output = ON_EXIT
+request_cpus = 1
+requirements = (Machine == "$1") || regexp("^$1[.]", Machine)
+queue
+END
+job=$(timeout 8 condor_submit -terse "$dir/submit") || exit
+condor_wait -wait "$2" "$dir/log" >&2 || { condor_rm "${job%% *}" >&2; exit 124; }
+cat "$dir/out"; cat "$dir/err" >&2"##;
 
 fn file(options: &Options) -> PathBuf {
     options.folder.as_deref().unwrap_or(Path::new(FOLDER)).join(FILE)
@@ -205,13 +239,17 @@ fn check_running(site: &Site, findings: &mut Vec<Finding>) {
         )),
         Err(error) => findings.push(Finding::wrong(error.to_string(), "run condor_reconfig")),
     }
-    for name in ["START", "SUSPEND", "PREEMPT", "WANT_SUSPEND"] {
+    for name in POLICIES {
         let Ok(value) = site.run(&["condor_config_val", name]) else { continue };
         if value.contains("LoadAvg") {
             findings.push(Finding::trap(
                 format!("{name} judges by load, in which harvested work counts: {}", value.trim()),
                 "take NonCondorLoadAvg and LoadAvg out of it on harvested hosts",
             ));
+        }
+        // What a job itself takes (MemoryUsage, ResidentSetSize) has nothing of others in it.
+        if value.contains("VirtualMemory") {
+            findings.push(Finding::memory(&format!("VirtualMemory of {name}: {}", value.trim())));
         }
     }
 }

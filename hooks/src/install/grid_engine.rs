@@ -10,6 +10,9 @@ use super::{Change, Finding, InstallError, Manager, Options, Plan, Site, scripts
 const ARGUMENTS: &str = "$host $job_id $ja_task_id $job_owner $queue";
 const ATTRIBUTES: [&str; 2] = ["prolog", "epilog"];
 
+/// How load values of memory begin, swap space included.
+const MEMORY: [&str; 3] = ["mem_", "swap_", "virtual_"];
+
 pub(super) struct GridEngine;
 
 impl Adapter for GridEngine {
@@ -114,6 +117,7 @@ impl Adapter for GridEngine {
                 "run the check on an administration host as well",
             ));
         }
+        findings.push(Finding::own_memory("h_vmem and h_rss of its queue or its own"));
         findings.push(Finding::trap(
             "a prolog runs on the first host of a parallel job only",
             "poll `qstat` with the monitor, or keep parallel environments that span hosts out of \
@@ -126,22 +130,21 @@ impl Adapter for GridEngine {
     }
 
     fn probe_job(&self, options: &Options) -> Option<ProbeJob> {
-        let name = || rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let host = options.node.clone().unwrap_or_else(name);
-        // A batch job, whose output is in a file: an interactive one takes other ways than renders.
-        let mut command: Vec<String> = ["sh", "-c", SUBMIT, "sh"].map(String::from).to_vec();
         // `*` is any queue.
-        command.extend([host, options.queues.first().cloned().unwrap_or_else(|| "*".into())]);
-        let booking = "grid-engine:$JOB_ID.0";
-        Some(ProbeJob { program: "qsub", command, booking })
+        let queue = options.queues.first().cloned().unwrap_or_else(|| "*".into());
+        let arguments = [options.node_or_own(), queue];
+        Some(ProbeJob::by_script("qsub", SUBMIT, arguments, "grid-engine:$JOB_ID.0"))
     }
 }
 
-/// Submits the last of four arguments as a job, and shows what it prints.
+/// Submits the last of its arguments as a batch job, whose output is in a file: an interactive one takes
+/// other ways than renders.
 const SUBMIT: &str = r#"out=$(mktemp) || exit; trap 'rm -f "$out"' EXIT
-printf '%s\n' "$3" |
-    qsub -sync y -S /bin/sh -wd / -j y -o "$out" -l "hostname=$1" -q "$2" >&2
-ended=$?; cat "$out"; exit "$ended""#;
+printf '%s\n' "$4" |
+    timeout "$3" qsub -sync y -N "gleaner$$" -S /bin/sh -wd / -j y -o "$out" \
+        -l "hostname=$1" -q "$2" >&2
+ended=$?; [ "$ended" != 124 ] || qdel "gleaner$$" >&2
+cat "$out"; exit "$ended""#;
 
 /// A job ends with the epilog that it began with; one that is missing has it run again.
 fn running_jobs(site: &Site) -> Option<String> {
@@ -205,7 +208,8 @@ fn check_queue(name: &str, queue: &Queue, findings: &mut Vec<Finding>) {
         }
     }
     for threshold in ["load_thresholds", "suspend_thresholds"] {
-        if let Some(value) = queue.get(threshold).filter(|value| value.contains("load")) {
+        let Some(value) = queue.get(threshold) else { continue };
+        if value.contains("load") {
             findings.push(Finding::trap(
                 format!("{threshold} {value} of queue {name}: harvested work counts in that load"),
                 format!(
@@ -213,6 +217,9 @@ fn check_queue(name: &str, queue: &Queue, findings: &mut Vec<Finding>) {
                          loadavg in the agent's run folder"
                 ),
             ));
+        }
+        if MEMORY.iter().any(|word| value.contains(word)) {
+            findings.push(Finding::memory(&format!("{threshold} {value} of queue {name}")));
         }
     }
 }

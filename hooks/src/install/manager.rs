@@ -12,6 +12,8 @@ pub enum Manager {
     Afanasy,
     /// AWS Thinkbox Deadline: an event plugin.
     Deadline,
+    /// Flamenco, which calls nothing: the agent watches its worker.
+    Flamenco,
     /// Any other whose hooks are scripts.
     Generic,
     /// Grid Engine: prolog and epilog of queues.
@@ -24,6 +26,8 @@ pub enum Manager {
     OpenPbs,
     /// PipelineFX Qube!: flight checks.
     Qube,
+    /// Royal Render, which calls nothing on a host: the agent watches its client.
+    RoyalRender,
     /// Slurm: Prolog and Epilog.
     Slurm,
     /// Torque: prologue and epilogue of its MoMs.
@@ -34,15 +38,17 @@ pub enum Manager {
 
 impl Manager {
     /// All of them, by name.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Afanasy,
         Self::Deadline,
+        Self::Flamenco,
         Self::Generic,
         Self::GridEngine,
         Self::HtCondor,
         Self::OpenCue,
         Self::OpenPbs,
         Self::Qube,
+        Self::RoyalRender,
         Self::Slurm,
         Self::Torque,
         Self::Tractor,
@@ -54,16 +60,24 @@ impl Manager {
         match self {
             Self::Afanasy => "afanasy",
             Self::Deadline => "deadline",
+            Self::Flamenco => "flamenco",
             Self::Generic => "generic",
             Self::GridEngine => "grid-engine",
             Self::HtCondor => "htcondor",
             Self::OpenCue => "opencue",
             Self::OpenPbs => "openpbs",
             Self::Qube => "qube",
+            Self::RoyalRender => "royal-render",
             Self::Slurm => "slurm",
             Self::Torque => "torque",
             Self::Tractor => "tractor",
         }
+    }
+
+    /// Whether it calls programs on a host; else the agent watches its worker there.
+    #[must_use]
+    pub const fn calls_hooks(self) -> bool {
+        !matches!(self, Self::Flamenco | Self::RoyalRender)
     }
 
     /// Whether its hooks run as the users of jobs, or as its worker's, who are not root as a rule.
@@ -81,9 +95,6 @@ impl fmt::Display for Manager {
     }
 }
 
-/// Managers that run nothing of ours on a host.
-const WITHOUT_HOOKS: [&str; 2] = ["flamenco", "royal-render"];
-
 impl FromStr for Manager {
     type Err = InstallError;
 
@@ -93,9 +104,6 @@ impl FromStr for Manager {
         }
         let known = Self::ALL.map(Self::as_str).join(", ");
         let text: String = text.chars().take(80).collect();
-        if WITHOUT_HOOKS.contains(&text.as_str()) {
-            return Err(InstallError::NoHooks(text));
-        }
         Err(InstallError::NoSuchManager { text, known })
     }
 }

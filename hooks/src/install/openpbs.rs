@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::adapter::{Adapter, When};
+use super::adapter::{Adapter, ProbeJob, When};
 use super::record::Record;
 use super::{Change, Finding, InstallError, Manager, Options, Plan, Site, scripts};
 
@@ -109,13 +109,38 @@ impl Adapter for OpenPbs {
                     "take the line away, or the MoM calls a harvested host busy",
                 ));
             }
+            if line.starts_with("$enforce") && line.contains("mem") {
+                findings.push(Finding::own_memory(&format!("{line} in {CONFIG}")));
+            }
         }
+        findings.push(Finding::memory(
+            "the memory of its vnode, all of which the scheduler books, and in what the hook \
+             pbs_cgroups keeps (reserve_amount, reserve_percent)",
+        ));
     }
 
     fn scripts(&self, _options: &Options) -> Option<[PathBuf; 2]> {
         Some(["preflight", "postflight"].map(|name| scripts::path(Manager::OpenPbs, name)))
     }
+
+    fn probe_job(&self, options: &Options) -> Option<ProbeJob> {
+        let host = options.node_or_own();
+        // As a MoM is called, which is not the whole of a domain name.
+        let short = host.split('.').next().unwrap_or(&host).to_owned();
+        let host = options.node.clone().unwrap_or(short);
+        Some(ProbeJob::by_script("qsub", SUBMIT, [host], "pbs:$PBS_JOBID"))
+    }
 }
+
+/// Submits the last of its arguments as a batch job that writes what it prints on this host: what a MoM
+/// carries back goes other ways than these programs know. The server knows one by its name that has not
+/// said its number yet.
+const SUBMIT: &str = r#"out=$(mktemp) || exit; trap 'rm -f "$out"' EXIT
+printf 'exec > "%s" 2>&1\n%s\n' "$out" "$3" |
+    timeout "$2" qsub -W block=true -N "gleaner$$" -S /bin/sh -j oe -o /dev/null \
+        -l "select=1:ncpus=1:host=$1" >&2
+ended=$?; [ "$ended" != 124 ] || qdel $(qselect -N "gleaner$$") >&2
+cat "$out"; exit "$ended""#;
 
 fn qmgr(directive: &str) -> Vec<String> {
     ["qmgr", "-c", directive].map(String::from).to_vec()

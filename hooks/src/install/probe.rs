@@ -1,24 +1,28 @@
 //! Has the hooks fire once, and looks whether they did what they are for.
 //!
-//! Where the manager runs a job when asked (Slurm, Grid Engine), the job itself looks: its booking
+//! Where the manager runs a job when asked (Slurm, Grid Engine, OpenPBS, HTCondor), the job itself looks: its booking
 //! must stand in the run folder before its first instruction, and must be gone soon after its
-//! end. Else the scripts are called as the manager would call them.
+//! end. Else, and where it refuses the job, the scripts are called as the manager would call them; where
+//! it calls none, a stand-in for its worker starts a process, which the agent has to see.
+
+mod job;
+mod worker;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use gleaner_protocol::farm::SampledBooking;
-use gleaner_protocol::{BookingId, Span, boottime};
+use gleaner_protocol::{Span, boottime};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify;
 
-use super::adapter::ProbeJob;
 use super::check::as_installed;
 use super::record::Record;
 use super::{Finding, HookSettings, InstallError, Manager, Options, Site, adapter};
 use crate::RunDir;
-use crate::limits::{PROBE_END_WAIT, PROBE_WAIT};
+use crate::limits::PROBE_END_WAIT;
+use job::Patience;
 
 /// Has the hooks fire. Harvested work on this host is stopped, as by any render.
 ///
@@ -50,11 +54,18 @@ pub fn probe(
         )
     })?;
     let adapter = adapter::of(manager);
-    Ok(match (adapter.probe_job(&options), adapter.scripts(&options)) {
-        (Some(job), _) if site.has_program(job.program) => by_job(&job, site, &real, &folder),
-        (_, Some(scripts)) => by_scripts(&scripts, &record, site, &folder),
-        _ => by_scripts(&own_in_record(&record), &record, site, &folder),
-    })
+    if let Some(name) = adapter.probe_worker(&options) {
+        return Ok(worker::by_worker(&name, &folder));
+    }
+    let job = adapter.probe_job(&options).filter(|job| site.has_program(job.program));
+    let refused = match job.map(|job| job.run(site, &real, &folder, Patience::USUAL)) {
+        Some(Ok(findings)) => return Ok(findings),
+        Some(Err(refused)) => Some(refused),
+        None => None,
+    };
+    let scripts = adapter.scripts(&options).unwrap_or_else(|| own_in_record(&record));
+    let findings = by_scripts(&scripts, &record, site, &folder);
+    Ok(refused.into_iter().chain(findings).collect())
 }
 
 /// Scripts that are where the options said, as the record has them.
@@ -66,63 +77,13 @@ fn own_in_record(record: &Record) -> [PathBuf; 2] {
     [find("preflight"), find("postflight")]
 }
 
-fn by_job(job: &ProbeJob, site: &Site, run_dir: &Path, folder: &RunDir) -> Vec<Finding> {
-    let line = format!(
-        "echo \"booking={}\"; ls -d \"{}\"/*/bookings/b-\"{}\"",
-        job.booking,
-        run_dir.display(),
-        job.booking
-    );
-    let mut command: Vec<&str> = job.command.iter().map(String::as_str).collect();
-    command.push(&line);
-    let said = match site.run_within(&command, PROBE_WAIT) {
-        Ok(said) => said,
-        Err(InstallError::Command { why, .. }) if why.contains("No such file") => {
-            return vec![Finding::wrong(
-                format!("a job of `{}` ran without its booking: no hook has fired", job.program),
-                "see the manager's log on this host, and `gleaner farm check`",
-            )];
-        }
-        Err(error) => {
-            return vec![Finding::note(
-                format!("no probe job could be run: {error}"),
-                "see that this host takes jobs of yours now, or submit one yourself",
-            )];
-        }
-    };
-    let name = said.lines().find_map(|line| line.strip_prefix("booking="));
-    let Some(Ok(booking)) = name.map(|name| BookingId::new(name.trim())) else {
-        return vec![Finding::note(
-            format!("the probe job said {:.200?} instead of its booking", said.trim()),
-            "it may have run on another host: say --node",
-        )];
-    };
-    let mut findings = vec![Finding::good(format!(
-        "a job found its booking {booking} before its first instruction: the hook before it fired"
-    ))];
-    findings.push(ended(folder, &booking));
-    findings
-}
-
-/// Whether a booking's end comes soon.
-fn ended(folder: &RunDir, booking: &BookingId) -> Finding {
-    let is_there = |all: &[SampledBooking]| all.iter().any(|one| one.booking == *booking);
-    match until(folder, |all| !is_there(all)) {
-        true => Finding::good("the booking has ended: the hook after it fired"),
-        false => Finding::wrong(
-            format!("{booking} stands {PROBE_END_WAIT} after its job: no hook fired after it"),
-            "see the manager's log on this host; until it ends the host is not harvested",
-        ),
-    }
-}
-
 fn until_at_most(bookings: usize, folder: &RunDir) -> bool {
-    until(folder, |all| all.len() <= bookings)
+    until(folder, PROBE_END_WAIT, |all| all.len() <= bookings)
 }
 
 /// Whether the bookings become so within the time.
-fn until(folder: &RunDir, is_so: impl Fn(&[SampledBooking]) -> bool) -> bool {
-    let end = boottime() + PROBE_END_WAIT;
+fn until(folder: &RunDir, limit: Span, is_so: impl Fn(&[SampledBooking]) -> bool) -> bool {
+    let end = boottime() + limit;
     let watch = watch_bookings(folder.path());
     loop {
         if folder.bookings().is_ok_and(|all| is_so(&all)) {

@@ -49,6 +49,7 @@ impl Adapter for Qube {
             "a flight check is not told the cores where a job reserves no host.processors",
             "have jobs reserve them, or such a job books the whole host",
         ));
+        findings.push(Finding::memory("what is left of it for a job that reserves host.memory"));
         findings.push(Finding::load_average("the load that a supervisor or worker books by"));
     }
 

@@ -9,6 +9,7 @@ use super::change::backup;
 use super::moment::Moment;
 use super::{
     Change, ETC, InstallError, Manager, Options, Plan, Site, WouldBe, block, folder, settings,
+    watched,
 };
 
 /// What was done for one manager.
@@ -224,5 +225,7 @@ impl Record {
 
 /// Folders that only an installation of ours makes.
 fn is_ours(folder: &Path) -> bool {
-    folder.starts_with(ETC) || folder.ends_with("custom/events/Gleaner")
+    folder.starts_with(ETC)
+        || folder.ends_with("custom/events/Gleaner")
+        || folder == Path::new(watched::BESIDE)
 }

@@ -63,6 +63,8 @@ pub(super) const fn of(manager: Manager) -> &'static [Ready] {
     match manager {
         Manager::Afanasy => &AFANASY,
         Manager::Deadline => &DEADLINE,
+        // Nothing is called.
+        Manager::Flamenco | Manager::RoyalRender => &[],
         Manager::Generic => &GENERIC,
         Manager::GridEngine => &GRID_ENGINE,
         Manager::HtCondor => &HTCONDOR,

@@ -115,7 +115,8 @@ fn with_what_stands(options: &Options, present: &str) -> Options {
 
 /// Whether another manager's hooks have the same settings.
 pub(super) fn others_use(manager: Manager, site: &Site) -> bool {
-    let mut others = Manager::ALL.into_iter().filter(|other| *other != manager);
+    let is_other = |other: &Manager| *other != manager && other.calls_hooks();
+    let mut others = Manager::ALL.into_iter().filter(is_other);
     others.any(|other| site.mode(&record::path(other)).is_some())
 }
 

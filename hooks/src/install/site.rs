@@ -14,7 +14,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::InstallError;
-use crate::limits::{ANSWER_BYTES_MAX, CONFIG_BYTES_MAX, MANAGER_WAIT};
+use crate::command_line::{ALONE, WHOLE};
+use crate::limits::{ANSWER_BYTES_MAX, CONFIG_BYTES_MAX, MANAGER_WAIT, VERSION_WAIT};
 
 /// Files below a root, and where the manager's programs are looked for.
 #[derive(Debug, Clone)]
@@ -132,6 +133,15 @@ impl Site {
         metadata.is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o100 != 0)
     }
 
+    /// The program that hooks of an installation run which has this program: the one that is a hook
+    /// and nothing else, where it lies beside it and can be run.
+    #[must_use]
+    pub fn hook_program(&self, program: &Path) -> PathBuf {
+        let alone = program.with_file_name(ALONE);
+        let has_it = program.ends_with(WHOLE) && self.is_executable(&alone);
+        if has_it { alone } else { program.to_owned() }
+    }
+
     /// Puts a file in place as a whole: nobody ever sees half of it. An old one's owner stays, and
     /// its mode where none is given.
     pub(super) fn write(
@@ -208,7 +218,8 @@ impl Site {
     }
 
     fn program(&self, name: &str) -> Option<PathBuf> {
-        if self.manager_is_gone {
+        // What runs the host's services is no manager of a farm.
+        if self.manager_is_gone && name != "systemctl" {
             return None;
         }
         let folders = std::env::split_paths(self.programs.as_deref()?).collect::<Vec<_>>();
@@ -222,11 +233,31 @@ impl Site {
     /// # Errors
     /// There is none, it fails, or it does not end within `wait`.
     pub(super) fn run_within(&self, command: &[&str], wait: Span) -> Result<String, InstallError> {
+        let cannot = |why: &str| InstallError::Command { line: command.join(" "), why: why.into() };
+        let (name, arguments) = command.split_first().ok_or_else(|| cannot("no program"))?;
+        let program = self.program(name).ok_or_else(|| cannot("there is no such program"))?;
+        self.run_program(&program, command, arguments, wait)
+    }
+
+    /// What a program of ours at this path says that it is; none where nothing runs in this tree.
+    pub(super) fn version_of(&self, program: &Path) -> Option<Result<String, InstallError>> {
+        if !self.is_here() && self.programs.is_none() {
+            return None;
+        }
+        let shown = program.to_string_lossy();
+        let (command, arguments) = ([&*shown, "--version"], ["--version"]);
+        Some(self.run_program(&self.real(program), &command, &arguments, VERSION_WAIT))
+    }
+
+    fn run_program(
+        &self,
+        program: &Path,
+        command: &[&str],
+        arguments: &[&str],
+        wait: Span,
+    ) -> Result<String, InstallError> {
         let line = || command.join(" ");
         let cannot = |why: String| InstallError::Command { line: line(), why };
-        let (name, arguments) = command.split_first().ok_or_else(|| cannot("no program".into()))?;
-        let program =
-            self.program(name).ok_or_else(|| cannot("there is no such program".into()))?;
         let mut child = Command::new(program)
             .args(arguments)
             .env("PATH", self.programs.clone().unwrap_or_default())

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use super::adapter::{Adapter, ProbeJob, When, own_scripts};
 use super::record::Record;
 use super::{Finding, InstallError, Manager, Options, Plan, Site, block, scripts};
-use crate::limits::INCLUDES_MAX;
+use crate::limits::{INCLUDES_MAX, PROBE_JOB_S};
 
 const CONF: &str = "/etc/slurm/slurm.conf";
 /// Longest time that Slurm should give the hooks, in seconds; ours end within two.
@@ -115,7 +115,8 @@ impl Adapter for Slurm {
     }
 
     fn probe_job(&self, options: &Options) -> Option<ProbeJob> {
-        let mut command = ["srun", "--immediate=30", "-N1", "-n1"].map(String::from).to_vec();
+        let wait = format!("--immediate={PROBE_JOB_S}");
+        let mut command = ["srun", &wait, "-N1", "-n1"].map(String::from).to_vec();
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let short = || host.split('.').next().unwrap_or(&host).to_owned();
         command.push(format!("--nodelist={}", options.node.clone().unwrap_or_else(short)));
@@ -124,6 +125,7 @@ impl Adapter for Slurm {
             program: "srun",
             command,
             booking: "slurm:$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}",
+            is_beginning: false,
         })
     }
 }

@@ -59,6 +59,9 @@ impl Adapter for Torque {
                 ));
             }
         }
+        findings.push(Finding::memory(
+            "availmem, which a MoM tells the scheduler and by which it may book",
+        ));
     }
 
     fn scripts(&self, options: &Options) -> Option<[PathBuf; 2]> {

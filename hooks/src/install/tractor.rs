@@ -67,6 +67,7 @@ impl Adapter for Tractor {
             "that cannot be changed: cores are freed some milliseconds after the start",
         ));
         findings.push(Finding::load_average("MaxLoad of the blade profiles (1.5 unless set)"));
+        findings.push(Finding::memory("MinRAM of the blade profiles (1 GB unless set)"));
     }
 
     fn scripts(&self, _options: &Options) -> Option<[PathBuf; 2]> {

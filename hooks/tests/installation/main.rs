@@ -2,10 +2,14 @@
 //! for the managers' programs.
 
 mod again;
+mod findings;
 mod gone;
 mod interrupted;
 mod nodes;
 mod tree;
+mod watched;
+
+use std::path::Path;
 
 use gleaner_hooks::install::{
     Change, InstallError, Level, Manager, Options, check, install, uninstall,
@@ -31,6 +35,9 @@ fn tree_of(manager: Manager) -> Tree {
         Manager::Torque => tree.with("var/spool/torque/mom_priv/config", "$logevent 255\n"),
         Manager::OpenPbs => tree.with_program("qmgr", QMGR),
         Manager::Deadline => tree.with("repo/custom/events/readme", "").folder("/repo"),
+        Manager::Flamenco | Manager::RoyalRender => tree
+            .with("etc/systemd/system/site.service", "[Service]\n")
+            .with_program("systemctl", "#!/bin/sh\n"),
         Manager::Tractor => tree.with("site/other.py", "").folder("/site"),
         Manager::Afanasy => {
             tree.with("opt/cgru/afanasy/python/services/__init__.py", "# services\n")
@@ -278,6 +285,46 @@ fn two_managers_share_the_settings_until_the_last_is_gone() {
     assert!(!tree.has("etc/gleaner"), "nothing is left");
 }
 
+/// Its owner may name any program; the one that is a hook alone is taken only where it can be run.
+#[test]
+fn the_program_for_hooks_is_the_one_that_is_nothing_else_where_it_is_there() {
+    let tree = Tree::new();
+    let program = |whole: &str| tree.site().hook_program(Path::new(whole));
+    let (whole, alone) = ("/usr/local/bin/gleaner", "/usr/local/bin/gleaner-hook");
+    assert_eq!(program(whole), Path::new(whole));
+    tree.put(alone, "#!/bin/sh\n");
+    assert_eq!(program(whole), Path::new(whole), "it cannot be run");
+    tree.chmod(alone, 0o755);
+    assert_eq!(program(whole), Path::new(alone));
+    for other in ["/usr/local/bin/mine", alone] {
+        assert_eq!(program(other), Path::new(other));
+    }
+}
+
+#[test]
+fn a_hook_alone_needs_the_whole_program_for_a_monitor_behind_tls() {
+    let tree = tree_of(Manager::Generic);
+    let alone = "/usr/local/bin/gleaner-hook";
+    tree.put(alone, "#!/bin/sh\n");
+    tree.chmod(alone, 0o755);
+    let monitor = |url: &str| {
+        let settings = [("GLEANER_MONITOR".to_owned(), url.to_owned())].into();
+        Options { program: alone.into(), settings, ..tree.options() }
+    };
+    let wrong = |options: &Options| {
+        let plan = install(Manager::Generic, &tree.site(), options).expect("it fits");
+        plan.apply(&tree.site()).expect("done");
+        let findings = check(Manager::Generic, &tree.site(), options).expect("it is there");
+        let wrong = findings.into_iter().filter(|one| one.level == Level::Wrong);
+        wrong.map(|one| one.what).collect::<Vec<_>>().join("\n")
+    };
+    assert_eq!(wrong(&monitor("https://head:1")), "");
+    tree.remove("usr/local/bin/gleaner");
+    assert_eq!(wrong(&monitor("http://head:1")), "");
+    let said = wrong(&monitor("https://head:1"));
+    assert!(said.contains("there is no /usr/local/bin/gleaner: the monitor is not told"), "{said}");
+}
+
 #[test]
 fn bad_input_is_answered_with_what_where_and_what_to_do() {
     let message = |manager, tree: &Tree| {
@@ -325,9 +372,9 @@ fn bad_input_is_answered_with_what_where_and_what_to_do() {
     assert!(said.contains("cannot write /etc/gleaner/hooks/generic/installed.json"), "{said}");
 
     for (name, word) in [
-        ("flamenco", "calls nothing on a host before a render"),
-        ("royal-render", "hooks/royal-render/README.md"),
-        ("Slurm", "afanasy, deadline, generic, grid-engine"),
+        ("flamenko", "afanasy, deadline, flamenco, generic, grid-engine"),
+        ("royalrender", "qube, royal-render, slurm"),
+        ("Slurm", "afanasy, deadline, flamenco, generic, grid-engine"),
         ("", "generic"),
     ] {
         let error = name.parse::<Manager>().expect_err("no such manager").to_string();
@@ -503,96 +550,4 @@ fn files_stay_while_a_job_may_still_end_with_our_epilog() {
     let gone = uninstall(Manager::GridEngine, &tree.site(), false).expect("it is there");
     assert_eq!(gone.left, [""; 0]);
     assert!(!tree.has("etc/gleaner"));
-}
-
-#[test]
-fn known_traps_are_named() {
-    let traps = |manager, tree: &Tree| {
-        let plan = install(manager, &tree.site(), &tree.options()).expect("it fits");
-        plan.apply(&tree.site()).expect("done");
-        let findings = check(manager, &tree.site(), &tree.options()).expect("it is there");
-        let traps = findings.into_iter().filter(|one| one.level == Level::Trap);
-        traps.map(|one| format!("{} -> {}\n", one.what, one.to_do)).collect::<String>()
-    };
-    let slurm =
-        "PrologFlags=NoHold,Alloc\nPrologEpilogTimeout=1\nHealthCheckProgram=/x\nNodeName=n1\n";
-    for (manager, tree, words) in [
-        (
-            Manager::Slurm,
-            Tree::new().with("etc/slurm/slurm.conf", slurm),
-            &["has Alloc", "PrologEpilogTimeout is shorter", "HealthCheckProgram=/x", "memory"][..],
-        ),
-        (Manager::GridEngine, tree_of(Manager::GridEngine), &["np_load_avg=1.75", "first host"]),
-        (
-            Manager::Torque,
-            tree_of(Manager::Torque)
-                .with("var/spool/torque/mom_priv/config", "$max_load 4.0\n$prologalarm 1\n"),
-            &["$max_load 4.0", "$prologalarm 1"],
-        ),
-        (Manager::OpenCue, tree_of(Manager::OpenCue), &["load average", "90 % of memory"]),
-        (Manager::Tractor, tree_of(Manager::Tractor), &["MaxLoad", "not before"]),
-        (Manager::Afanasy, tree_of(Manager::Afanasy), &["busy_cpu", "the server closes"]),
-        (Manager::Deadline, tree_of(Manager::Deadline), &["Idle Detection"]),
-        (
-            Manager::HtCondor,
-            tree_of(Manager::HtCondor)
-                .with_program("condor_config_val", "#!/bin/sh\n[ \"$1\" = START ] && echo 'NonCondorLoadAvg < 0.3' || echo GLEANER\n")
-                .with_program("condor_reconfig", "#!/bin/sh\n"),
-            &["START judges by load", "HookKeyword"],
-        ),
-        (
-            Manager::OpenPbs,
-            tree_of(Manager::OpenPbs).with("var/spool/pbs/mom_priv/config", "$ideal_load 3\n"),
-            &["$ideal_load 3"],
-        ),
-        (Manager::Qube, tree_of(Manager::Qube), &["host.processors", "load"]),
-    ] {
-        let said = traps(manager, &tree);
-        for word in words {
-            assert!(said.contains(word), "{manager}: no {word:?} in\n{said}");
-        }
-    }
-}
-
-#[test]
-fn what_is_broken_is_called_wrong() {
-    let broken = |manager, tree: &Tree, act: &dyn Fn(&Tree)| {
-        let plan = install(manager, &tree.site(), &tree.options()).expect("it fits");
-        plan.apply(&tree.site()).expect("done");
-        act(tree);
-        let findings = check(manager, &tree.site(), &tree.options()).expect("it is there");
-        let wrong = findings.into_iter().filter(|one| one.level == Level::Wrong);
-        wrong.map(|one| one.what).collect::<Vec<_>>().join("\n")
-    };
-    let slurm = || tree_of(Manager::Slurm);
-    for (act, word) in [
-        (&|tree: &Tree| tree.remove("etc/gleaner/hooks/slurm/prolog") as _, "prolog is gone"),
-        (&|tree: &Tree| tree.chmod("etc/gleaner/hooks/slurm/prolog", 0o644), "cannot be run"),
-        (&|tree: &Tree| tree.chmod("etc/gleaner/hooks/slurm/prolog", 0o777), "mode 0777"),
-        (
-            &|tree: &Tree| tree.put("etc/slurm/slurm.conf", "NodeName=n1\n"),
-            "slurm.conf has no Prolog",
-        ),
-        (&|tree: &Tree| tree.remove("etc/gleaner/hook.env"), "there is no /etc/gleaner/hook.env"),
-        (&|tree: &Tree| tree.remove("usr/local/bin/gleaner"), "the hooks do nothing"),
-        (
-            &|tree: &Tree| tree.put("etc/gleaner/hook.env", "GLEANER_TOKEN_FILE=/no/token\n"),
-            "names the token file /no/token",
-        ),
-    ] as [(&dyn Fn(&Tree), &str); 7]
-    {
-        let wrong = broken(Manager::Slurm, &slurm(), act);
-        assert!(wrong.contains(word), "no {word:?} in {wrong}");
-    }
-    let wrong = broken(Manager::GridEngine, &tree_of(Manager::GridEngine), &|tree| {
-        tree.put("queue", QUEUE);
-    });
-    assert!(wrong.contains("queue all.q has prolog NONE"), "{wrong}");
-    let wrong =
-        broken(Manager::OpenPbs, &tree_of(Manager::OpenPbs), &|tree| tree.remove("hook-gleaner"));
-    assert!(wrong.contains("the server has no hook gleaner"), "{wrong}");
-    let wrong = broken(Manager::Qube, &tree_of(Manager::Qube), &|tree| {
-        tree.put("usr/local/pfx/qube/flightCheck/agenda/pre/gleaner-preflight", "");
-    });
-    assert!(wrong.contains("booked twice"), "{wrong}");
 }

@@ -138,6 +138,14 @@ impl Tree {
         all
     }
 
+    pub(crate) fn remove_all(&self, folder: &str) {
+        fs::remove_dir_all(self.at(folder)).expect("it was there");
+    }
+
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
+        self.at(path)
+    }
+
     fn at(&self, path: &str) -> PathBuf {
         self.root.path().join(Path::new(path).strip_prefix("/").unwrap_or(Path::new(path)))
     }

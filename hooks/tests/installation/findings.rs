@@ -1,0 +1,160 @@
+//! What a check finds: known traps, and what is broken.
+
+use gleaner_hooks::install::{Finding, Level, Manager, Options, check, install};
+
+use crate::tree::Tree;
+use crate::{QCONF, QUEUE, tree_of};
+
+/// What a startd judges by.
+const CONDOR_POLICIES: &str = "#!/bin/sh\ncase \"$1\" in\n\
+    START) echo 'NonCondorLoadAvg < 0.3' ;;\n\
+    PREEMPT) echo 'TotalVirtualMemory < 1000' ;;\n\
+    *) echo GLEANER ;;\nesac\n";
+
+#[test]
+fn known_traps_are_named() {
+    let traps = |manager, tree: &Tree| {
+        let plan = install(manager, &tree.site(), &tree.options()).expect("it fits");
+        plan.apply(&tree.site()).expect("done");
+        let findings = check(manager, &tree.site(), &tree.options()).expect("it is there");
+        let traps = findings.into_iter().filter(|one| one.level == Level::Trap);
+        traps.map(|one| format!("{} -> {}\n", one.what, one.to_do)).collect::<String>()
+    };
+    let slurm =
+        "PrologFlags=NoHold,Alloc\nPrologEpilogTimeout=1\nHealthCheckProgram=/x\nNodeName=n1\n";
+    for (manager, tree, words) in [
+        (
+            Manager::Slurm,
+            Tree::new().with("etc/slurm/slurm.conf", slurm),
+            &["has Alloc", "PrologEpilogTimeout is shorter", "HealthCheckProgram=/x", "memory"][..],
+        ),
+        (
+            Manager::GridEngine,
+            tree_of(Manager::GridEngine),
+            &["np_load_avg=1.75", "first host", "h_vmem"],
+        ),
+        (
+            Manager::GridEngine,
+            Tree::new()
+                .with_program("qconf", QCONF)
+                .with("queue", &QUEUE.replace("np_load_avg=1.75", "mem_free=2G,swap_used=1G")),
+            &["in load_thresholds mem_free=2G,swap_used=1G of queue all.q", "reserve_memory_mib"],
+        ),
+        (
+            Manager::Torque,
+            tree_of(Manager::Torque)
+                .with("var/spool/torque/mom_priv/config", "$max_load 4.0\n$prologalarm 1\n"),
+            &["$max_load 4.0", "$prologalarm 1", "availmem"],
+        ),
+        (Manager::OpenCue, tree_of(Manager::OpenCue), &["load average", "90 % of memory"]),
+        (
+            Manager::Generic,
+            tree_of(Manager::Generic),
+            &["threshold of load", "margin of free memory"],
+        ),
+        (Manager::Tractor, tree_of(Manager::Tractor), &["MaxLoad", "not before", "MinRAM"]),
+        (
+            Manager::Afanasy,
+            tree_of(Manager::Afanasy),
+            &["busy_cpu", "the server closes", "busy_mem"],
+        ),
+        (Manager::Deadline, tree_of(Manager::Deadline), &["Idle Detection", "CPU use or memory"]),
+        (
+            Manager::HtCondor,
+            tree_of(Manager::HtCondor)
+                .with_program("condor_config_val", CONDOR_POLICIES)
+                .with_program("condor_reconfig", "#!/bin/sh\n"),
+            &[
+                "START judges by load",
+                "HookKeyword",
+                "VirtualMemory of PREEMPT",
+                "CGROUP_MEMORY_LIMIT",
+            ],
+        ),
+        (
+            Manager::OpenPbs,
+            tree_of(Manager::OpenPbs)
+                .with("var/spool/pbs/mom_priv/config", "$ideal_load 3\n$enforce mem\n"),
+            &["$ideal_load 3", "$enforce mem in", "pbs_cgroups"],
+        ),
+        (Manager::Qube, tree_of(Manager::Qube), &["host.processors", "load", "host.memory"]),
+    ] {
+        let said = traps(manager, &tree);
+        for word in words {
+            assert!(said.contains(word), "{manager}: no {word:?} in\n{said}");
+        }
+    }
+}
+
+#[test]
+fn a_program_of_another_release_is_a_trap() {
+    let own = env!("CARGO_PKG_VERSION");
+    let answers = |text: &str| format!("echo '{text}'\n");
+    for (name, says, level, word) in [
+        ("gleaner", answers(&format!("gleaner {own}")), Level::Good, "is of this release"),
+        ("gleaner-hook", answers(&format!("gleaner-hook {own}")), Level::Good, "of this release"),
+        ("gleaner-hook", answers("gleaner-hook 0.0.9"), Level::Trap, "is of release 0.0.9, and"),
+        // One that has no such word says nothing, as a hook does.
+        ("gleaner-hook", String::new(), Level::Trap, "does not say its release"),
+        ("gleaner-hook", "exit 3\n".to_owned(), Level::Trap, "does not say its release"),
+    ] {
+        let tree = tree_of(Manager::Generic).with_program(name, &format!("#!/bin/sh\n{says}"));
+        let options = Options { program: format!("/bin/{name}").into(), ..tree.options() };
+        let plan = install(Manager::Generic, &tree.site(), &options).expect("it fits");
+        plan.apply(&tree.site()).expect("done");
+        let found = check(Manager::Generic, &tree.site(), &options).expect("it is there");
+        let is_it = |one: &&Finding| one.what.contains(word);
+        let found = found.iter().find(is_it).unwrap_or_else(|| panic!("{says}: {found:#?}"));
+        assert_eq!(found.level, level, "{says}: {found:?}");
+    }
+    // A program of the site's own is not asked, and where nothing runs nobody is.
+    let tree = tree_of(Manager::Generic).with_program("mine", "#!/bin/sh\n: > \"$0.asked\"\n");
+    let options = Options { program: "/bin/mine".into(), ..tree.options() };
+    let plan = install(Manager::Generic, &tree.site(), &options).expect("it fits");
+    plan.apply(&tree.site()).expect("done");
+    check(Manager::Generic, &tree.site(), &options).expect("it is there");
+    assert!(!tree.has("bin/mine.asked"));
+}
+
+#[test]
+fn what_is_broken_is_called_wrong() {
+    let broken = |manager, tree: &Tree, act: &dyn Fn(&Tree)| {
+        let plan = install(manager, &tree.site(), &tree.options()).expect("it fits");
+        plan.apply(&tree.site()).expect("done");
+        act(tree);
+        let findings = check(manager, &tree.site(), &tree.options()).expect("it is there");
+        let wrong = findings.into_iter().filter(|one| one.level == Level::Wrong);
+        wrong.map(|one| one.what).collect::<Vec<_>>().join("\n")
+    };
+    let slurm = || tree_of(Manager::Slurm);
+    for (act, word) in [
+        (&|tree: &Tree| tree.remove("etc/gleaner/hooks/slurm/prolog") as _, "prolog is gone"),
+        (&|tree: &Tree| tree.chmod("etc/gleaner/hooks/slurm/prolog", 0o644), "cannot be run"),
+        (&|tree: &Tree| tree.chmod("etc/gleaner/hooks/slurm/prolog", 0o777), "mode 0777"),
+        (
+            &|tree: &Tree| tree.put("etc/slurm/slurm.conf", "NodeName=n1\n"),
+            "slurm.conf has no Prolog",
+        ),
+        (&|tree: &Tree| tree.remove("etc/gleaner/hook.env"), "there is no /etc/gleaner/hook.env"),
+        (&|tree: &Tree| tree.remove("usr/local/bin/gleaner"), "the hooks do nothing"),
+        (
+            &|tree: &Tree| tree.put("etc/gleaner/hook.env", "GLEANER_TOKEN_FILE=/no/token\n"),
+            "names the token file /no/token",
+        ),
+    ] as [(&dyn Fn(&Tree), &str); 7]
+    {
+        let wrong = broken(Manager::Slurm, &slurm(), act);
+        assert!(wrong.contains(word), "no {word:?} in {wrong}");
+    }
+    let wrong = broken(Manager::GridEngine, &tree_of(Manager::GridEngine), &|tree| {
+        tree.put("queue", QUEUE);
+    });
+    assert!(wrong.contains("queue all.q has prolog NONE"), "{wrong}");
+    let wrong =
+        broken(Manager::OpenPbs, &tree_of(Manager::OpenPbs), &|tree| tree.remove("hook-gleaner"));
+    assert!(wrong.contains("the server has no hook gleaner"), "{wrong}");
+    let wrong = broken(Manager::Qube, &tree_of(Manager::Qube), &|tree| {
+        tree.put("usr/local/pfx/qube/flightCheck/agenda/pre/gleaner-preflight", "");
+    });
+    assert!(wrong.contains("booked twice"), "{wrong}");
+}
