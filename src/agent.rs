@@ -1,11 +1,13 @@
 //! `gleaner agent`, and what its owner tells a running one.
 
-mod control;
+pub(crate) mod control;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use gleaner_agent::{Config, DEFAULT_TOML};
+use gleaner_hooks::install::WATCH_VARIABLE;
 use serde::Serialize;
 
 use crate::{configuration, process};
@@ -89,12 +91,18 @@ pub(crate) struct Args {
     #[arg(long, env = "GLEANER_AGENT_KERNEL_MEMORY_MIB", value_name = "MIB")]
     #[serde(skip_serializing_if = "Option::is_none")]
     kernel_memory_mib: Option<u32>,
-    /// Seconds between two samples of this host for the monitor [default: 10].
+    /// Seconds between two samples of this host for the monitor [default: 4].
     #[arg(long, env = "GLEANER_AGENT_SAMPLE_INTERVAL_S", value_name = "SECONDS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     sample_interval_s: Option<u64>,
+    /// Seconds between two states that a module saved and that are brought to the broker, for another
+    /// host to go on from [default: 60].
+    #[arg(long, env = "GLEANER_AGENT_SAVE_INTERVAL_S", value_name = "SECONDS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    save_interval_s: Option<u64>,
     /// Process (by its name, such as rqd) whose children are renders, for farm managers without
-    /// hooks. May be given often.
+    /// hooks. May be given often. Variables whose names begin with GLEANER_AGENT_WATCH_ name more, as
+    /// `gleaner farm install` of such a manager sets them.
     #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[serde(rename = "watch_workers")]
@@ -143,6 +151,23 @@ impl PreferenceArgs {
     }
 }
 
+/// Adds the workers that `gleaner farm install` has this agent watch.
+fn watch_what_is_installed(
+    workers: &mut Vec<String>,
+    variables: impl Iterator<Item = (OsString, OsString)>,
+) {
+    for (variable, names) in variables {
+        if !variable.to_string_lossy().starts_with(WATCH_VARIABLE) {
+            continue;
+        }
+        for name in names.to_string_lossy().split(',').filter(|name| !name.is_empty()) {
+            if !workers.iter().any(|known| known == name) {
+                workers.push(name.to_owned());
+            }
+        }
+    }
+}
+
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(control) = args.control {
         return control::run(control);
@@ -151,9 +176,29 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         print!("{DEFAULT_TOML}");
         return Ok(ExitCode::SUCCESS);
     }
-    let config: Config = configuration::load(DEFAULT_TOML, args.config.as_deref(), &args)?;
+    let mut config: Config = configuration::load(DEFAULT_TOML, args.config.as_deref(), &args)?;
+    watch_what_is_installed(&mut config.watch_workers, std::env::vars_os());
     process::block_on(async {
         gleaner_agent::run(config, || process::announce("ready"), process::stopped()).await?;
         Ok(ExitCode::SUCCESS)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_installed_is_watched_beside_what_is_configured() {
+        let mut workers = vec!["rqd".to_owned()];
+        let variables = [
+            ("GLEANER_AGENT_WATCH_FLAMENCO", "flamenco-worker,rqd"),
+            ("GLEANER_AGENT_WATCH_ROYAL_RENDER", "rrClient"),
+            ("GLEANER_AGENT_WATCHES", "none"),
+            ("GLEANER_AGENT_NAME", "render042"),
+        ];
+        let variables = variables.map(|(name, value)| (name.into(), value.into()));
+        watch_what_is_installed(&mut workers, variables.into_iter());
+        assert_eq!(workers, ["rqd", "flamenco-worker", "rrClient"]);
+    }
 }

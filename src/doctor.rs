@@ -19,6 +19,7 @@ use gleaner_isolation::{Enclosure, Report};
 use gleaner_protocol::GpuInfo;
 use serde::Serialize;
 
+use crate::agent::control;
 use crate::client::Format;
 use crate::{process, show};
 
@@ -76,10 +77,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             let commands = confinement(&Config::default(), program, &folder.path().join("trial"))?;
             let found = process::block_on(async { Ok(find_gpu(program, None).await) })?;
             let (gpu, no_gpu) = (found.as_ref().ok().cloned(), found.err());
+            let agent = control::isolation_here();
             match args.how.format {
-                Format::Json => show::json(&Found { isolation, commands, gpu, no_gpu }),
+                Format::Json => show::json(&Found { agent, isolation, commands, gpu, no_gpu }),
                 Format::Table => {
-                    print(&isolation);
+                    print(agent.as_deref(), &isolation);
                     print_commands(&commands);
                     print_gpu(gpu.as_ref(), no_gpu.as_deref());
                 }
@@ -92,6 +94,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 /// What was found out.
 #[derive(Debug, Serialize)]
 struct Found {
+    /// What isolates the work of the agent that runs, if one does.
+    agent: Option<String>,
     #[serde(flatten)]
     isolation: Report,
     commands: Confinement,
@@ -121,8 +125,16 @@ fn print_commands(commands: &Confinement) {
     show::line(show::table(["layer", "here", "why not", "what mends it"], rows.collect()));
 }
 
-fn print(report: &Report) {
-    show::line(format_args!("harvested work is isolated by {}", report.backend));
+fn print(agent: Option<&str>, report: &Report) {
+    let backend = report.backend;
+    match agent {
+        // Its service has a group of its own, and whoever asks may be in another.
+        Some(agent) => {
+            show::line(format_args!("the work of the agent that runs is isolated by {agent}"));
+            show::line(format_args!("that of one started from here would be by {backend}"));
+        }
+        None => show::line(format_args!("harvested work is isolated by {backend}")),
+    }
     let rows = report.abilities.iter().map(|one| {
         let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
         [

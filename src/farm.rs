@@ -52,8 +52,8 @@ enum Action {
 
 #[derive(Debug, clap::Args)]
 struct Common {
-    /// The farm manager: afanasy, deadline, generic, grid-engine, htcondor, opencue, openpbs, qube,
-    /// slurm, torque or tractor.
+    /// The farm manager: afanasy, deadline, flamenco, generic, grid-engine, htcondor, opencue,
+    /// openpbs, qube, royal-render, slurm, torque or tractor.
     #[arg(long, value_name = "NAME")]
     farm: String,
     /// Works on the tree of another system, in which nothing runs: no manager is asked or told
@@ -75,9 +75,14 @@ struct Places {
     /// A queue to install in [default: all] (grid-engine).
     #[arg(long = "queue", value_name = "NAME")]
     queues: Vec<String>,
-    /// This host's name with the manager [default: as the system's] (slurm, grid-engine).
+    /// This host's name with the manager [default: as the system's] (slurm,
+    /// grid-engine, openpbs, htcondor).
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
+    /// A process whose children are renders, by its name in `ps -e -o comm` [default:
+    /// flamenco-worker, rrClient]. May be given often (flamenco, royal-render).
+    #[arg(long = "worker", value_name = "NAME")]
+    workers: Vec<String>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -161,6 +166,7 @@ impl Places {
             folder: self.folder,
             queues: self.queues,
             node: self.node,
+            workers: self.workers,
             run_dir: gleaner_agent::Config::default().run_dir(),
             ..Options::default()
         }
@@ -183,9 +189,10 @@ fn run_install(args: Install) -> anyhow::Result<ExitCode> {
     let (manager, site) = (args.common.manager()?, args.common.site());
     // What is not said stays as it was said before.
     let before = HookSettings::of(manager, &site)?;
-    let program = match args.program.or_else(|| before.program(&site)) {
-        Some(program) => program,
-        None => gleaner_hooks::hook_program(&std::env::current_exe()?),
+    let program = match (args.program, before.program(&site)) {
+        (Some(program), _) => program,
+        (None, Some(program)) => site.hook_program(&program),
+        (None, None) => site.hook_program(&std::env::current_exe()?),
     };
     let settings = [
         ("GLEANER_MONITOR", args.monitor),
@@ -196,7 +203,10 @@ fn run_install(args: Install) -> anyhow::Result<ExitCode> {
     let given = |(name, value): (&str, Option<String>)| value.map(|value| (name.to_owned(), value));
     let mut options = args.places.options();
     options.program = program;
-    let was = before.value("GLEANER_RUN_DIR").map(PathBuf::from);
+    let was = match before.value("GLEANER_RUN_DIR") {
+        Some(was) => Some(was.into()),
+        None => install::run_dir_before(manager, &site)?,
+    };
     options.run_dir = args.run_dir.or(was).unwrap_or(options.run_dir);
     options.settings = settings.into_iter().filter_map(given).collect();
     (options.files_only, options.nodes_are_ready) = (args.files_only, args.nodes_are_ready);
@@ -223,7 +233,7 @@ fn run_check(args: Check) -> anyhow::Result<ExitCode> {
     let (manager, site) = (args.common.manager()?, args.common.site());
     let options = args.places.options();
     let mut findings = install::check(manager, &site, &options)?;
-    if args.common.root.is_none() {
+    if args.common.root.is_none() && manager.calls_hooks() {
         let node = options.node.as_deref();
         findings.extend(told::check(manager, &site, node, told::ANSWER_TIME_MAX)?);
     }

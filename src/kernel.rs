@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use gleaner_kernels::application::{
-    Application, ApplicationError, Control, Device, Product, Task, read_spec, sample,
+    Application, ApplicationError, Control, Device, Finished, Product, Task, read_spec, sample,
 };
 #[cfg(feature = "gpu")]
 use gleaner_kernels::gpu::Gpu;
@@ -145,15 +145,15 @@ async fn run_task(args: RunArgs, quiet: bool) -> anyhow::Result<ExitCode> {
     let done = perform(task, &how, Some(output), &bar, &mut Stops::new()).await;
     bar.finish_and_clear();
     let Some((done, written)) = done? else { given_up(&spec) };
-    done.iter().flatten().for_each(show::line);
+    done.iter().flat_map(|done| &done.summary).for_each(show::line);
     // What is whole stays, also where the rest has failed.
     written.iter().for_each(|path| show::line(path.display()));
     done.map_err(|error| told(&spec, error))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// What came out of a task, in lines, and the files that were written.
-type Performed = (Result<Vec<String>, ApplicationError>, Vec<PathBuf>);
+/// What came out of a task, and the files that were written.
+type Performed = (Result<Finished, ApplicationError>, Vec<PathBuf>);
 
 /// Runs a task, whose files go to a folder or are let go of; none where it did not end in time
 /// after a stop.

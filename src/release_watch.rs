@@ -7,6 +7,7 @@
 //! # Invariants
 //! - A process counts as working until it is seen stopped, killed or gone, or waiting for work, or
 //!   until the end of a look since which it has had no time of a core (it is frozen).
+//! - One that is noted no more has worked until that is seen, if it was not seen to have stopped.
 //! - The time counts from before the hook's process is made.
 
 use std::collections::BTreeMap;
@@ -101,9 +102,9 @@ fn watch(
     let mut looker = Looker::new(run_dir);
     let mut record = Record::default();
     record.note(looker.calm_since(allowed));
+    let started = boottime();
     // Nobody waits for it only where the command is being stopped.
     let _ = looked.send(());
-    let started = boottime();
     loop {
         thread::sleep(CADENCE);
         let ended = hook_ended.load(Ordering::Acquire);
@@ -145,11 +146,13 @@ impl Record {
 struct Looker<'a> {
     run_dir: &'a RunDir,
     known: BTreeMap<TaskGroup, Watched>,
+    /// When the last of those that are noted no more stopped, or was found to be gone.
+    gone: Time,
 }
 
 impl<'a> Looker<'a> {
     const fn new(run_dir: &'a RunDir) -> Self {
-        Self { run_dir, known: BTreeMap::new() }
+        Self { run_dir, known: BTreeMap::new(), gone: Time::ZERO }
     }
 
     /// When the last of those that work no more was seen to have stopped; none where more than
@@ -167,14 +170,20 @@ impl<'a> Looker<'a> {
             .known
             .values()
             .filter_map(|watched| (watched.doing == Doing::Stands).then_some(watched.since));
-        Some(stopped.max().unwrap_or(Time::ZERO))
+        Some(stopped.fold(self.gone, Time::max))
     }
 
     /// How many processes work.
     fn working(&mut self) -> usize {
         // A folder that cannot be read has no work: the agent could not start any either.
         let groups = self.run_dir.groups().unwrap_or_default();
-        self.known.retain(|group, _| groups.contains(group));
+        let gone = self.known.extract_if(.., |group, _| !groups.contains(group));
+        let now = boottime();
+        let stopped = gone.map(|(_, watched)| match watched.doing {
+            Doing::Stands => watched.since,
+            Doing::Computes | Doing::Halts => now,
+        });
+        self.gone = stopped.fold(self.gone, Time::max);
         for group in groups {
             if !self.known.contains_key(&group)
                 && let Some(watched) = Watched::open(group)
@@ -328,6 +337,19 @@ mod tests {
         let (_one, _) = Busy::start(&run_dir);
         let watch = ReleaseWatch::start(run_dir.clone(), 1).await.expect("a watch");
         assert_eq!(watch.finish(), Release { took: None, unfinished: false });
+    }
+
+    #[test]
+    fn who_is_noted_no_more_has_worked_until_that_is_seen() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let run_dir = RunDir::open(folder.path().join("run")).expect("a run folder");
+        let (one, group) = Busy::start(&run_dir);
+        let mut looker = Looker::new(&run_dir);
+        assert_eq!(looker.calm_since(0), None);
+        run_dir.forget_group(group.pgid).expect("forgotten");
+        drop(one);
+        let before = boottime();
+        assert!(looker.calm_since(0).expect("nobody is left") >= before);
     }
 
     #[test]

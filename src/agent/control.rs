@@ -84,6 +84,12 @@ impl Options {
     }
 }
 
+/// What isolates the work of the agent of this host, in words; none where none answers.
+pub(crate) fn isolation_here() -> Option<String> {
+    let run_dir = std::env::var_os("GLEANER_RUN_DIR").map(PathBuf::from);
+    standing(&Options { run_dir, format: Format::Json }).ok().map(|standing| standing.isolation)
+}
+
 pub(crate) fn run(control: Control) -> anyhow::Result<ExitCode> {
     match control {
         Control::Status(options) => {
@@ -188,6 +194,10 @@ fn print_standing(standing: &Standing) {
     }
     if let Some(gpu) = &standing.gpu {
         print_gpu(gpu);
+    }
+    if !standing.workers.is_empty() {
+        let workers = standing.workers.join(", ");
+        show::line(format!("takes for renders what these processes start: {workers}"));
     }
     for (what, text) in &standing.watched {
         show::line(format!("sees {what}: {text}"));

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use futures_util::future::{select_all, try_join_all};
-use gleaner_hooks::{RunDir, hook_program};
+use gleaner_hooks::RunDir;
 use gleaner_protocol::Origin;
 
 use super::folders::Folders;
@@ -108,7 +108,7 @@ impl Cluster {
 
     /// The hook of a host, before or after a render.
     pub(super) fn hook(&self, kind: &str, host: &Host, booking: &str, cores: u32) -> Command {
-        let mut command = Command::new(hook_program(&self.program));
+        let mut command = Command::new(&self.program);
         command.args(["hook", kind, "--farm", "generic", "--host", &host.name]);
         command.args(["--monitor", &self.monitor_url]).arg("--run-dir").arg(&host.run_dir);
         command.env("GLEANER_BOOKING", booking).env("GLEANER_CORES", cores.to_string());

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use gleaner_agent::Isolation;
-use gleaner_hooks::{RunDir, SocketAnswer, SocketRequest, Standing, ask, hook_program};
+use gleaner_hooks::install::Site;
+use gleaner_hooks::{RunDir, SocketAnswer, SocketRequest, Standing, ask};
 use gleaner_protocol::api::Submitted;
-use gleaner_protocol::job::{CommandTask, JobSpec, Task, Workunits};
+use gleaner_protocol::job::{CommandTask, JobSpec, OnRelease, Task, Workunits};
 use gleaner_protocol::{JobId, OwnerName, Span, boottime};
+use tempfile::TempDir;
 
 use crate::child::{Child, Log};
 use crate::client::Client;
@@ -26,6 +28,8 @@ pub(super) struct Bench {
     pub(super) run_dir: RunDir,
     pub(super) client: Client,
     folder: PathBuf,
+    /// Removed with it, where the run folder is not in `folder`.
+    _run_place: Option<TempDir>,
     url: String,
     broker: Child,
     agent_log: Log,
@@ -42,9 +46,12 @@ pub(super) struct AgentSettings<'a> {
 }
 
 impl Bench {
-    /// Starts the broker; `folder` is to hold everything.
+    /// Starts the broker; `folder` is to hold everything but the run folder, which is in memory as
+    /// that of any agent, where there is such a place.
     pub(super) async fn start(folder: &Path) -> anyhow::Result<Self> {
-        let run_dir = RunDir::open(folder.join("run"))?;
+        let run_place = place_in_memory();
+        let run_dir = run_place.as_ref().map_or(folder, TempDir::path).join("run");
+        let run_dir = RunDir::open(run_dir)?;
         let mut broker = gleaner(&["broker", "--listen", "127.0.0.1:0", "--data-dir"])?;
         broker.arg(folder.join("broker"));
         let mut broker = Child::start("the broker", broker, &Log::create(folder, "broker")?)?;
@@ -54,7 +61,8 @@ impl Bench {
         };
         let (client, url) = (Client::local(url)?, url.to_owned());
         let agent_log = Log::create(folder, "agent")?;
-        Ok(Self { run_dir, client, folder: folder.to_owned(), url, broker, agent_log })
+        let folder = folder.to_owned();
+        Ok(Self { run_dir, client, folder, _run_place: run_place, url, broker, agent_log })
     }
 
     /// Starts an agent; returns when it is up.
@@ -81,7 +89,12 @@ impl Bench {
         }
     }
 
-    pub(super) async fn submit(&self, task: Task, workunits: Workunits) -> anyhow::Result<JobId> {
+    pub(super) async fn submit(
+        &self,
+        task: Task,
+        workunits: Workunits,
+        on_release: OnRelease,
+    ) -> anyhow::Result<JobId> {
         let spec = JobSpec {
             name: "doctor".into(),
             owner: OwnerName::new("doctor").expect("a plain name"),
@@ -94,7 +107,7 @@ impl Bench {
             lease_s: 24 * 3600,
             profile: Default::default(),
             trust: Default::default(),
-            on_release: Default::default(),
+            on_release,
         };
         let submitted: Submitted = self.client.post("/v1/jobs", &spec).await?;
         Ok(submitted.job)
@@ -118,7 +131,7 @@ impl Bench {
         booking: &str,
         cores: Option<u32>,
     ) -> anyhow::Result<()> {
-        let mut hook = Command::new(hook_program(&this_program()?));
+        let mut hook = Command::new(hook_program()?);
         hook.args(["hook", kind, "--farm", "generic"]);
         hook.arg("--run-dir").arg(self.run_dir.path()).env("GLEANER_BOOKING", booking);
         if let Some(cores) = cores {
@@ -166,6 +179,15 @@ pub(super) async fn end(mut child: Child) {
     let _ = tokio::time::timeout(PATIENCE, child.status()).await;
 }
 
+/// A folder where run folders are: where the system or the user has what does not outlive them.
+fn place_in_memory() -> Option<TempDir> {
+    let of_user = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let places = [Some(PathBuf::from("/run")), of_user, Some(PathBuf::from("/dev/shm"))];
+    let make =
+        |place: PathBuf| tempfile::Builder::new().prefix("gleaner-doctor-").tempdir_in(place);
+    places.into_iter().flatten().find_map(|place| make(place).ok())
+}
+
 /// This very program, with other arguments.
 pub(super) fn gleaner(arguments: &[&str]) -> anyhow::Result<Command> {
     let mut command = Command::new(this_program()?);
@@ -173,7 +195,12 @@ pub(super) fn gleaner(arguments: &[&str]) -> anyhow::Result<Command> {
     Ok(command)
 }
 
-/// Its file.
+/// The program that a farm's hooks would run.
+pub(super) fn hook_program() -> anyhow::Result<PathBuf> {
+    Ok(Site::here().hook_program(&this_program()?))
+}
+
+/// This program's file.
 pub(super) fn this_program() -> anyhow::Result<PathBuf> {
     std::env::current_exe().context("cannot find this program's own file")
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use anyhow::Context;
 use gleaner_agent::Isolation;
 use gleaner_hooks::RunDir;
-use gleaner_protocol::job::Workunits;
+use gleaner_protocol::job::{OnRelease, Workunits};
 use gleaner_protocol::{Span, boottime};
 use indicatif::ProgressBar;
 
@@ -180,7 +180,7 @@ impl Trial {
         words.extend(hog::Args::words(load, self.cores, Rank::AsStarted));
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let hogs = Workunits::Count(self.cores);
-        let job = self.bench.submit(Bench::command(&words), hogs).await?;
+        let job = self.bench.submit(Bench::command(&words), hogs, OnRelease::Kill).await?;
         let place = self.folder.join("probe");
         let probe = Probe::new(load, case.threads(self.cores), &place);
         let mut probe = probe.with_context(|| format!("cannot set up the {load} probe"))?;

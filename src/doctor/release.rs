@@ -4,20 +4,24 @@
 //! renders start, one after the other, when all of it computes: each trial is one preflight of
 //! `gleaner-hook`, or of `gleaner hook` where that is not there. A thread looks from outside at
 //! what the agent has noted; neither hook nor agent is asked.
+//!
+//! By turns with them the limit is measured: a program is started that does nothing, and then the
+//! kernel is told, in as few words as there are, to stop the same replicas. What a release takes
+//! longer is ours; the rest is the time that processes take to start and to stop.
 
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use gleaner_hooks::{ProcessStat, RunDir, hook_program};
+use gleaner_hooks::{ProcessStat, RunDir};
 use gleaner_protocol::api::JobStatus;
-use gleaner_protocol::job::{Task, Workunits};
+use gleaner_protocol::job::{OnRelease, Task, Workunits};
 use gleaner_protocol::{KernelName, Span, boottime};
 use serde::Serialize;
 
 use super::How;
-use super::bench::{AgentSettings, Bench, PATIENCE, end, this_program};
+use super::bench::{AgentSettings, Bench, PATIENCE, end, hook_program};
 use super::family::{descendants, resident_bytes};
 use crate::child::Child;
 use crate::client::Format;
@@ -34,6 +38,10 @@ pub(super) struct Args {
     /// Renders that start.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     trials: u32,
+    /// Keeps the replicas frozen beside each render, instead of killing them: they have not to begin
+    /// anew before the next one, so that many more renders are measured in the same time.
+    #[arg(long)]
+    keep: bool,
     /// Memory of the one replica whose memory is to come back, in MiB; 0 to leave that out. It is
     /// taken and given back five times, and the median is told.
     #[arg(long, default_value_t = 1024, value_name = "MIB")]
@@ -48,26 +56,35 @@ struct Figures {
     backend: String,
     hook: String,
     replicas: u32,
+    kept: bool,
     trials: u32,
     p50_ms: f64,
     p99_ms: f64,
     max_ms: f64,
+    /// Of a program that does nothing, and the kernel alone.
+    limit_p50_ms: f64,
+    limit_p99_ms: f64,
+    limit_max_ms: f64,
     memory_mib: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     memory_return_ms: Option<f64>,
 }
 
 /// What the figures of the README can be compared with.
-const MEASURED_WITH: &str = "The figures in the README were taken with --trials 60 --memory-mib 4096, \
-     and 64 replicas; those of its memory are of one time each.";
+const MEASURED_WITH: &str = "The figures in the README were taken with 64 replicas: those of kept ones \
+     with --keep --trials 1000 --memory-mib 0, those of killed ones with --trials 60 --memory-mib 4096.";
 
 /// A position whose count takes longer than any trial.
 const ENDLESS: &str =
     "r3k2r/p1ppqpb1/bn2pnp1/3PN3/1p2P3/2N2Q1p/PPPBBPPP/R3K2R w KQkq - 0 1;depth=12";
 /// Copies for ever, through one buffer of the size that it is asked for.
 const MEMORY_HOG: &str = "/bin/dd";
+/// Does nothing.
+const NOTHING: &str = "/bin/true";
 /// How often memory is taken and given back: an odd number has a median.
 const MEMORY_TIMES: usize = 5;
+/// For how long replicas are kept, in seconds: longer than a render of this takes.
+const KEEP_S: u64 = 600;
 /// Pause between two looks while time is measured.
 const CLOSE_PAUSE: Duration = Duration::from_micros(500);
 
@@ -88,11 +105,17 @@ fn print(figures: &Figures) {
     let rows = vec![
         ["isolated by".into(), figures.backend.clone()],
         ["released by".into(), figures.hook.clone()],
-        ["replicas".into(), figures.replicas.to_string()],
+        [
+            if figures.kept { "replicas, kept frozen" } else { "replicas" }.into(),
+            figures.replicas.to_string(),
+        ],
         ["renders started".into(), figures.trials.to_string()],
         ["half of them had the cores after".into(), ms(figures.p50_ms)],
         ["99 of 100 after".into(), ms(figures.p99_ms)],
         ["the slowest after".into(), ms(figures.max_ms)],
+        ["the kernel alone: half of them after".into(), ms(figures.limit_p50_ms)],
+        ["99 of 100 after".into(), ms(figures.limit_p99_ms)],
+        ["the slowest after".into(), ms(figures.limit_max_ms)],
         [
             format!("{} MiB of memory were back after", figures.memory_mib),
             figures.memory_return_ms.map_or_else(|| "-".into(), ms),
@@ -124,12 +147,18 @@ impl Patient {
         let kernel = Task::Kernel(KernelName::new("gametree").expect("a plain name"));
         let items = vec![ENDLESS.to_owned(); args.replicas as usize];
         let backend = self.bench.standing()?.isolation;
-        let job = self.bench.submit(kernel, Workunits::Items(items)).await?;
+        let on_release = match args.keep {
+            true => OnRelease::Keep { for_s: KEEP_S },
+            false => OnRelease::Kill,
+        };
+        let job = self.bench.submit(kernel, Workunits::Items(items), on_release).await?;
         let progress = show::progress(u64::from(args.trials), "renders");
-        let mut took: Vec<Span> = Vec::with_capacity(args.trials as usize);
+        let (mut took, mut limit) = (Vec::new(), Vec::new());
+        let everyone = args.replicas as usize;
+        let all = |run: &RunDir| computing_now(run) >= everyone;
         for trial in 0..args.trials {
-            let everyone = args.replicas as usize;
-            let all = |run: &RunDir| computing_now(run) >= everyone;
+            self.bench.until("all replicas to compute", all).await?;
+            limit.push(self.limit().await?);
             self.bench.until("all replicas to compute", all).await?;
             let booking = format!("trial-{trial}");
             let watch = ReleaseWatch::start(self.bench.run_dir.clone(), 0).await?;
@@ -145,24 +174,48 @@ impl Patient {
         progress.finish_and_clear();
         let _: JobStatus = self.bench.client.delete(&format!("/v1/jobs/{job}")).await?;
         self.bench.until("the replicas to end", |run| working_now(run) == 0).await?;
-        took.sort_unstable();
-        let at = |permille: usize| took[(took.len() * permille / 1000).min(took.len() - 1)];
-        let hook = hook_program(&this_program()?);
+        let (took, limit) = (Spread::of(took), Spread::of(limit));
+        let hook = hook_program()?;
         let hook = hook.file_name().unwrap_or_default();
         Ok(Figures {
             backend,
             hook: hook.to_string_lossy().into_owned(),
             replicas: args.replicas,
+            kept: args.keep,
             trials: args.trials,
-            p50_ms: ms(at(500)),
-            p99_ms: ms(at(990)),
-            max_ms: ms(at(1000)),
+            p50_ms: took.p50_ms,
+            p99_ms: took.p99_ms,
+            max_ms: took.max_ms,
+            limit_p50_ms: limit.p50_ms,
+            limit_p99_ms: limit.p99_ms,
+            limit_max_ms: limit.max_ms,
             memory_mib: args.memory_mib,
             memory_return_ms: match args.memory_mib {
                 0 => None,
                 mib => Some(ms(self.memory_return(mib).await?)),
             },
         })
+    }
+
+    /// From the start of a program that does nothing until all has stopped that computed, once the
+    /// kernel was told to stop it after that program's end.
+    async fn limit(&self) -> anyhow::Result<Span> {
+        let run_dir = &self.bench.run_dir;
+        let (marks, groups) = (run_dir.enclosure()?, run_dir.groups()?);
+        let watch = ReleaseWatch::start(run_dir.clone(), 0).await?;
+        tokio::process::Command::new(NOTHING).status().await.context("cannot start a program")?;
+        // Without control groups each is told by itself.
+        if marks.freeze().is_err() {
+            groups.iter().try_for_each(|group| gleaner_hooks::freeze(group.pgid))?;
+        }
+        let release = watch.finish();
+        if marks.thaw().is_err() {
+            groups.iter().try_for_each(|group| gleaner_hooks::thaw(group.pgid))?;
+        }
+        match release.took {
+            Some(span) if !release.unfinished => Ok(span),
+            _ => bail!("what the kernel was told to stop went on"),
+        }
     }
 
     /// From the hook's start until a replica that holds so much memory is no more: the median.
@@ -181,7 +234,7 @@ impl Patient {
         // A buffer may be longer than one read can fill.
         let words = [MEMORY_HOG, "if=/dev/zero", "of=/dev/null", "iflag=fullblock", &buffer];
         let task = Bench::command(&words);
-        let job = self.bench.submit(task, Workunits::Count(1)).await?;
+        let job = self.bench.submit(task, Workunits::Count(1), OnRelease::Kill).await?;
         let full = |run: &RunDir| hog(run).is_some_and(|pid| resident_bytes(pid) >= bytes);
         self.bench.until("the memory to be full", full).await?;
         let pid =
@@ -206,6 +259,21 @@ impl Patient {
     async fn shut_down(self) {
         end(self.agent).await;
         self.bench.shut_down().await;
+    }
+}
+
+/// How long something took, of many times.
+struct Spread {
+    p50_ms: f64,
+    p99_ms: f64,
+    max_ms: f64,
+}
+
+impl Spread {
+    fn of(mut took: Vec<Span>) -> Self {
+        took.sort_unstable();
+        let at = |permille: usize| ms(took[(took.len() * permille / 1000).min(took.len() - 1)]);
+        Self { p50_ms: at(500), p99_ms: at(990), max_ms: at(1000) }
     }
 }
 

@@ -15,7 +15,8 @@ The monitor holds some hosts out of harvest, others each day ([comparison] of it
 counts what renders do on them and on those that may be harvested. Days are compared as wholes: the
 interval is that of the mean of their differences, 95 % sure, and takes 5 days at least. A host has a
 rate on a day on which it rendered for an hour; delays are what its hooks measured; failures are known
-where the manager tells its hooks (Slurm, Qube).")]
+where the manager tells its hooks (Slurm, Qube, HTCondor, Torque, Afanasy, Tractor), or a script of yours
+says it (GLEANER_FAILED).")]
 pub(super) struct Args {
     #[command(flatten)]
     options: Options,

@@ -36,15 +36,19 @@ pub(super) struct Args {
 }
 
 pub(super) const HELP: &str = "\
-A line for each part and each time: kernel,part,kind,seconds. A part is a number of components of
-npairs, or a frame of an animation; what has no parts has no name there. The seconds are those of a
-replica that computes it: its files read, its GPU opened.
+A line for each part and each time: kernel,part,size,kind,seconds. A part is a number of components
+of npairs, or a frame of an animation; what has no parts has no name there. The size is that of the
+data: voxels and pixels of volume (256x256x256@512x512), voxels of isosurface, rows and columns of
+pca, scans and voxels of npairs (120x13440). The seconds are those of a replica that computes it: its
+files read, its GPU opened.
 
 Example: three kinds of hosts, and how a study would be scheduled on them
   gleaner kernel sample npairs --dir samples
   gleaner kernel profile npairs samples/npairs.toml --kind fat --output times.csv
   (the same on hosts of the kinds light and gpu, the latter with --device gpu)
   gleaner simulate mixed-npairs --set profile=times.csv --set components_min=1 --set components_max=8
+A file may have sizes beside each other, but a study is of one: what is simulated takes a file with
+one size of npairs.
 
 Exit codes:
   0  done
@@ -52,7 +56,7 @@ Exit codes:
   2  the specification, or a file that it names, is wrong";
 
 /// The names of the columns.
-const HEADER: &str = "kernel,part,kind,seconds";
+const HEADER: &str = "kernel,part,size,kind,seconds";
 
 pub(super) async fn run(args: Args, quiet: bool) -> anyhow::Result<ExitCode> {
     let Args { kernel, spec, kind, output, times, how } = args;
@@ -75,8 +79,8 @@ pub(super) async fn run(args: Args, quiet: bool) -> anyhow::Result<ExitCode> {
         let done = perform(task.clone(), &how, None, &bar, &mut stops).await;
         let seconds = boottime().since(began).as_secs_f64();
         let Some((done, _)) = done? else { given_up(&spec) };
-        done.map_err(|error| told(&spec, error))?;
-        let line = format!("{},{part},{kind},{seconds:.6}", kernel.name());
+        let size = done.map_err(|error| told(&spec, error))?.size;
+        let line = format!("{},{part},{size},{kind},{seconds:.6}", kernel.name());
         bar.suspend(|| lines.add(&line))?;
     }
     bar.finish_and_clear();
