@@ -138,10 +138,10 @@ impl Farmhand {
     fn hello(&self) -> Hello {
         let held = self.held.iter().map(|(token, work)| match work {
             Work::Running { lease, .. } => {
-                Held { token: *token, replica: lease.replica, takes_no_slot: false }
+                Held { token: *token, replica: lease.replica, takes_no_slot: false, goes_on: false }
             }
             Work::Reported(report) => {
-                Held { token: *token, replica: report.replica, takes_no_slot: true }
+                Held { token: *token, replica: report.replica, takes_no_slot: true, goes_on: false }
             }
         });
         Hello {
@@ -249,7 +249,7 @@ impl Farmhand {
                 let what = format!("{replica} was given out, and its job is not known");
                 self.stage.write(|ledger| ledger.fault(Kind::Lost, what));
             }
-            Verdict::OldToken | Verdict::SecondVote | Verdict::Malformed => {
+            Verdict::OldToken | Verdict::SecondVote | Verdict::Malformed | Verdict::Spoiled => {
                 let what = format!("{replica} on {}: {verdict:?}", self.host.name);
                 self.stage.write(|ledger| ledger.fault(Kind::Wrong, what));
             }

@@ -43,7 +43,13 @@ fn frame(messages: &[BrokerMessage]) -> Message {
 fn lease(job: u64, token: u64) -> BrokerMessage {
     let workunit = WorkunitId { job: JobId::new(job), index: 0 };
     let replica = ReplicaId { workunit, attempt: 1 };
-    BrokerMessage::Lease(Lease { token: LeaseToken::new(token), replica, item: None })
+    BrokerMessage::Lease(Lease {
+        token: LeaseToken::new(token),
+        replica,
+        item: None,
+        goes_on: None,
+        hands_on: true,
+    })
 }
 
 fn welcome() -> BrokerMessage {

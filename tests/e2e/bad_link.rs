@@ -162,7 +162,8 @@ async fn a_link_without_a_hello_ends_with_the_reason() {
     let mut many = hello("rogue", 1, 1);
     many.host.capabilities.commands = (0..1_000).map(|n| format!("/bin/{n}")).collect();
     let mut hoarder = hello("rogue", 1, 1);
-    let held = Held { token: LeaseToken::new(1), replica: replica(), takes_no_slot: true };
+    let held =
+        Held { token: LeaseToken::new(1), replica: replica(), takes_no_slot: true, goes_on: false };
     hoarder.held = vec![held; HELD_MAX + 1];
     for greeting in [hello("rogue", 1, 2), hello("rogue", 1_000_000, 1), many, hoarder] {
         let mut rogue = Rogue::connect(&cluster).await;
@@ -219,7 +220,7 @@ async fn words_about_what_it_does_not_have_change_nothing() {
     let mut rogue = Rogue::connect(&cluster).await;
     let mut greeting = hello("rogue", 2, 2);
     let token = LeaseToken::new(u64::MAX);
-    greeting.held = vec![Held { token, replica: replica(), takes_no_slot: true }];
+    greeting.held = vec![Held { token, replica: replica(), takes_no_slot: true, goes_on: false }];
     rogue.send(&[AgentMessage::Hello(greeting)]).await;
     let welcome = rogue.hear().await.expect("a welcome");
     let BrokerMessage::Welcome { adopted, .. } = &welcome[0] else { panic!("{welcome:?}") };

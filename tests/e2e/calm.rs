@@ -3,6 +3,7 @@
 //! What disturbs it is measured beside the thing itself, by the time that starting any process takes
 //! then, and is allowed for.
 
+use gleaner_calm::in_some_awaited_round;
 use gleaner_protocol::Span;
 
 use crate::patience::timed;
@@ -20,6 +21,28 @@ pub(crate) struct Measured {
 const CALM_START: Span = Span::from_millis(if cfg!(debug_assertions) { 10 } else { 4 });
 /// How often a hook waits for its turn on a core, about: for itself and for whom it asks.
 const WAITS: u64 = 4;
+/// Starts renders in turn where nothing is harvested, and where something is each time; the one may
+/// take so much longer than the other.
+pub(crate) async fn starts_as_fast(
+    what: &str,
+    (renders, limit): (usize, Span),
+    plain: impl Fn() -> Span,
+    is_harvested: impl AsyncFn(),
+    harvested: impl Fn() -> Span,
+) {
+    in_some_awaited_round(async || {
+        let mut with = Vec::new();
+        let mut without = Measured::default();
+        for _ in 0..renders {
+            without.add(plain());
+            is_harvested().await;
+            with.push(harvested());
+        }
+        without.others_take_at_most(&with, limit, what)
+    })
+    .await;
+}
+
 impl Measured {
     pub(crate) fn add(&mut self, took: Span) {
         self.took.push(took);

@@ -253,6 +253,7 @@ impl Cluster {
         command
             .args(["--broker", &self.api.url, "--cores", &self.plan.cores.to_string()])
             .args(["--allow-command", SHELL, "--sample-interval-s", "1"])
+            .args(["--save-interval-s", "1"])
             // What runs says where it does, in a folder of the test.
             .args(["--confine", "off"])
             .arg("--work-dir")

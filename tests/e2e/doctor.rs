@@ -4,6 +4,7 @@ use gleaner_calm::{Turn, in_some_round};
 use gleaner_protocol::Span;
 use serde_json::Value;
 
+use crate::cluster::Plan;
 use crate::program::{gleaner, run};
 
 fn doctor(arguments: &[&str]) -> Value {
@@ -38,6 +39,17 @@ fn each_ability_is_granted_by_something_or_missing_with_a_reason() {
     }
 }
 
+#[tokio::test]
+async fn what_isolates_the_agent_that_runs_is_said_before_what_one_from_here_would_have() {
+    let cluster = Plan::new().desktops(1).start().await;
+    let run_dir = cluster.folder().join("desk1/run");
+    let said = run(gleaner(["doctor"]).env("GLEANER_RUN_DIR", &run_dir)).ok();
+    let first = said.lines().next().expect("a line");
+    assert!(first.starts_with("the work of the agent that runs is isolated by "), "{said}");
+    let said = run(gleaner(["doctor"]).env("GLEANER_RUN_DIR", "/nowhere")).ok();
+    assert!(said.starts_with("harvested work is isolated by "), "{said}");
+}
+
 #[test]
 fn a_release_is_measured_from_outside_for_each_way_of_isolation() {
     let _turn = Turn::alone();
@@ -53,6 +65,7 @@ fn a_release_is_measured_from_outside_for_each_way_of_isolation() {
         let ms = |name: &str| figures[name].as_f64().unwrap_or_else(|| panic!("{name}: {figures}"));
         assert!(ms("p50_ms") > 0.0 && ms("p50_ms") <= ms("p99_ms"), "{figures}");
         assert!(ms("p99_ms") <= ms("max_ms"), "{figures}");
+        assert!(0.0 < ms("limit_p50_ms") && ms("limit_p50_ms") <= ms("limit_max_ms"), "{figures}");
         assert!(ms("memory_return_ms") > 0.0, "{figures}");
         let is_fast = ms("max_ms") < Span::from_secs(2).as_millis() as f64;
         is_fast.then_some(()).ok_or_else(|| figures.to_string())

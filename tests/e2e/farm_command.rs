@@ -3,11 +3,12 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use gleaner_calm::Turn;
 use serde_json::Value;
 
+use crate::own_etc;
+use crate::part::Part;
 use crate::program::{Said, gleaner, run, write_program};
 
 /// A host's tree with Slurm's configuration and the program.
@@ -97,7 +98,7 @@ fn what_cannot_be_done_says_why_and_what_to_do() {
     let _turn = Turn::shared();
     let image = Image::new();
     image.farm("install", "Slurm!", &[]).refused(2, &["\"Slurm!\" is no farm manager", "qube"]);
-    image.farm("install", "flamenco", &[]).refused(2, &["hooks/flamenco/README.md"]);
+    image.farm("install", "flamenco", &[]).refused(1, &["/etc/systemd/system", "--watch-worker"]);
     image.farm("uninstall", "slurm", &[]).refused(1, &["no hooks for slurm are installed here"]);
     image.farm("check", "qube", &[]).refused(1, &["gleaner farm install --farm qube"]);
     image.farm("install", "qube", &[]).refused(1, &["flightCheck", "say --folder"]);
@@ -113,48 +114,21 @@ fn what_cannot_be_done_says_why_and_what_to_do() {
     probe.farm("install", "generic", &[]).ok();
     probe.farm("check", "generic", &["--probe"]).refused(1, &["without --root"]);
     assert!(!image.path("etc/gleaner").exists(), "nothing of it has written anything");
-    assert!(Path::new("hooks/flamenco/README.md").exists(), "what is pointed to is there");
-}
-
-/// Set where this program runs as the test in an `/etc` of its own.
-const OWN_ETC: &str = "GLEANER_TEST_OWN_ETC";
-
-/// Whether this process has the right to mount (`CAP_SYS_ADMIN`).
-fn may_mount() -> bool {
-    const CAP_SYS_ADMIN: u64 = 1 << 21;
-    let status = fs::read_to_string("/proc/self/status").expect("Linux");
-    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:")).expect("it says");
-    let effective = u64::from_str_radix(effective.trim(), 16).expect("a number");
-    effective & CAP_SYS_ADMIN != 0
+    for page in ["hooks/flamenco/README.md", "hooks/royal-render/README.md"] {
+        assert!(Path::new(page).exists(), "what is pointed to is there");
+    }
 }
 
 #[test]
 fn a_probe_fires_the_installed_hooks() {
     let _turn = Turn::shared();
-    let mount = tempfile::tempdir().expect("a folder");
-    let script = "mount -t tmpfs tmpfs \"$0\" && mkdir \"$0/up\" \"$0/work\" &&
-        mount -t overlay overlay -o lowerdir=/etc,upperdir=$0/up,workdir=$0/work /etc || exit 77
-        exec \"$1\" --exact farm_command::in_an_etc_of_its_own --nocapture";
-    let run = Command::new("unshare")
-        .args(["-m", "sh", "-c", script])
-        .arg(mount.path())
-        .arg(std::env::current_exe().expect("this test"))
-        .env(OWN_ETC, mount.path())
-        .status();
-    match run.map(|status| status.code()) {
-        Ok(Some(0)) => {}
-        // `unshare` or `mount` may not.
-        Ok(Some(1 | 77)) | Err(_) if !may_mount() => {
-            eprintln!("NOT TESTED: no right to mount over /etc here; run this as root");
-        }
-        other => panic!("in an /etc of its own: {other:?}"),
-    }
+    own_etc::run_in("farm_command::in_an_etc_of_its_own");
 }
 
 #[test]
 fn in_an_etc_of_its_own() {
     let _turn = Turn::shared();
-    let Some(folder) = std::env::var_os(OWN_ETC).map(PathBuf::from) else { return };
+    let Some(folder) = own_etc::folder() else { return };
     let run_dir = folder.join("run").to_str().expect("a plain path").to_owned();
     // As a host has it whose hooks run as the users of jobs.
     fs::create_dir(&run_dir).expect("made");
@@ -201,4 +175,46 @@ fn in_an_etc_of_its_own() {
         assert_eq!(left, 1, "nothing of ours is left of {manager}");
         fs::remove_dir_all("/etc/gleaner").expect("there");
     }
+    for (manager, worker) in [("flamenco", "flamenco-worker"), ("royal-render", "rrClient")] {
+        a_worker_is_watched(manager, worker, &folder);
+    }
+}
+
+/// Where a manager calls nothing: what is installed has an agent see what its worker starts.
+fn a_worker_is_watched(manager: &str, worker: &str, folder: &Path) {
+    let run_dir = folder.join("watched");
+    let farm = |words: &[&str]| run(gleaner(["farm"]).args(words));
+    fs::create_dir_all("/etc/systemd/system").expect("made");
+    farm(&["install", "--farm", manager, "--run-dir", run_dir.to_str().expect("plain")]).ok();
+    let beside = Path::new("/etc/systemd/system/gleaner-agent.service.d");
+    let file = beside.join(format!("gleaner-{manager}.conf"));
+    let text = fs::read_to_string(&file).expect("written");
+    let variable = text.lines().find_map(|line| line.strip_prefix("Environment="));
+    let (name, value) = variable.and_then(|line| line.split_once('=')).expect("it sets one");
+
+    let start = |watches: bool| {
+        let mut agent = gleaner(["agent", "--broker", "http://127.0.0.1:1", "--cores", "1"]);
+        agent.arg("--run-dir").arg(&run_dir).arg("--work-dir").arg(folder.join("work"));
+        if watches {
+            // As systemd would.
+            agent.env(name, value);
+        }
+        let mut agent = Part::start("agent", agent, &folder.join("agent.log"));
+        agent.ready();
+        agent
+    };
+    let before = start(false);
+    let said = farm(&["check", "--farm", manager]);
+    assert_eq!(said.code, Some(1), "{said}");
+    assert!(said.stdout.contains(&format!("does not watch {worker}")), "{said}");
+    drop(before);
+    let agent = start(true);
+    let said = farm(&["check", "--farm", manager, "--probe"]).ok();
+    for word in ["watches them", "was booked", "the booking has ended with its process"] {
+        assert!(said.contains(word), "no {word:?} in {said}");
+    }
+    assert!(!said.contains("hook.env") && !said.contains("tell no monitor"), "{said}");
+    drop(agent);
+    farm(&["uninstall", "--farm", manager]).ok();
+    assert!(!beside.exists() && !Path::new("/etc/gleaner/hooks").exists(), "nothing is left");
 }

@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use gleaner_calm::{Turn, in_some_awaited_round};
 use gleaner_protocol::api::{HostStatus, ProgressEvent};
 use gleaner_protocol::{Span, boottime};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::cluster::{Cluster, Plan};
@@ -69,6 +70,39 @@ async fn a_farm_is_stopped_stays_so_over_a_restart_and_is_resumed() {
 
 /// Longest time from an order to stop until the broker sees every host of the farm closed.
 const STOP_MAX: Span = Span::from_secs(5);
+
+/// What is said to a monitor is heard by agents themselves: they do not need the broker for it.
+#[tokio::test]
+async fn a_farm_is_stopped_though_its_broker_hangs() {
+    let state = tempfile::tempdir().expect("a folder");
+    let state = state.path().to_str().expect("a plain path");
+    // No fragment ends by itself meanwhile.
+    let lasting = ["--state-dir", state, "--fragment-valid-s", "600"];
+    let cluster = Plan::new().farm(2).monitor(&lasting).alone().start().await;
+    let marks = cluster.marks();
+    cluster.api.submit(&marks.job(100, 1)).await;
+    let hosts = [&cluster["farm1"], &cluster["farm2"]];
+    let broker = Pid::from_raw(cluster.broker.pid()).expect("a number");
+    let signal = |signal| kill_process(broker, signal).expect("ours");
+    in_some_awaited_round(async || {
+        for host in hosts {
+            host.computes_in(2).await;
+        }
+        signal(Signal::STOP);
+        let ordered = boottime();
+        cluster.farm(&["stop", "--reason", "renders are late", "--by", "anna"]).ok();
+        for host in hosts {
+            host.is_idle().await;
+        }
+        let took = boottime().since(ordered);
+        signal(Signal::CONT);
+        cluster.farm(&["resume"]).ok();
+        // The agents of this test send a sample each second.
+        eprintln!("every host is idle {took} after the order, without a broker");
+        (took <= STOP_MAX).then_some(()).ok_or_else(|| format!("every host is idle after {took}"))
+    })
+    .await;
+}
 
 #[tokio::test]
 async fn every_host_is_closed_after_a_stop_and_a_job_that_waits_knows_why() {

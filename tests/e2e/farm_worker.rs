@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
+use gleaner_protocol::Time;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;
 
@@ -20,11 +21,30 @@ pub(crate) struct FarmWorker {
 /// Reads commands and has each be a child of its own.
 const SCRIPT: &str = "#!/bin/sh\nwhile read -r line; do sh -c \"$line\" & done\nwait\n";
 
+/// Says the time, in microseconds since the machine booted, just before it starts a child, and which
+/// process that is.
+const STAMPING: &str = "#!/usr/bin/python3
+import os, sys, time
+for line in sys.stdin:
+    stamp = time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
+    child = os.posix_spawn('/bin/sleep', ['sleep', '1000'], {})
+    print(child, stamp, flush=True)
+";
+
 impl FarmWorker {
     pub(crate) fn start(name: &str) -> Self {
+        Self::running(name, SCRIPT)
+    }
+
+    /// One for [`FarmWorker::starts_stamped`].
+    pub(crate) fn stamping(name: &str) -> Self {
+        Self::running(name, STAMPING)
+    }
+
+    fn running(name: &str, script: &str) -> Self {
         let folder = tempfile::Builder::new().prefix("worker-").tempdir().expect("a folder");
         let program = folder.path().join(name);
-        write_program(&program, SCRIPT);
+        write_program(&program, script);
         let mut command = Command::new(&program);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         // With all its children, so that none is left.
@@ -43,6 +63,16 @@ impl FarmWorker {
         let mut said = String::new();
         self.said.read_line(&mut said).expect("text");
         said.trim().parse().expect("its number")
+    }
+
+    /// Starts a child, with its process number and the time just before.
+    pub(crate) fn starts_stamped(&mut self) -> (i32, Time) {
+        self.child.stdin.as_mut().expect("piped").write_all(b"\n").expect("it reads");
+        let mut said = String::new();
+        self.said.read_line(&mut said).expect("text");
+        let (child, stamp) = said.trim().split_once(' ').expect("two numbers");
+        let stamp = Time::from_micros(stamp.parse().expect("a time"));
+        (child.parse().expect("its number"), stamp)
     }
 
     /// Starts children that end at once, one after another.

@@ -1,12 +1,17 @@
 //! Harvesting a host of a real Grid Engine: its own jobs, our prolog and epilog.
 
+use std::thread;
+
+use gleaner_protocol::{Origin, Span};
+
+use crate::calm::starts_as_fast;
 use crate::cluster::{Cluster, Plan};
 use crate::grid_engine_farm::{GridEngineFarm, SLOTS};
 
 fn settings(cluster: &Cluster) -> String {
     format!(
         "GLEANER={}\nGLEANER_RUN_DIR={}\nGLEANER_MONITOR={}\nGLEANER_HOST=farm1\n",
-        env!("CARGO_BIN_EXE_gleaner"),
+        env!("CARGO_BIN_EXE_gleaner-hook"),
         cluster["farm1"].run_dir().display(),
         cluster.monitor_api().url,
     )
@@ -14,7 +19,7 @@ fn settings(cluster: &Cluster) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_of_a_queue_have_their_slots_and_the_harvest_the_others() {
-    let farm = GridEngineFarm::start().await;
+    let farm = GridEngineFarm::start(true).await;
     let mut cluster = Plan::new().farm(1).cores(SLOTS).start().await;
     farm.hooks_read(&settings(&cluster));
     let mut marks = cluster.marks();
@@ -44,4 +49,59 @@ async fn jobs_of_a_queue_have_their_slots_and_the_harvest_the_others() {
     let queue = farm.states();
     let line = queue.lines().find(|line| line.starts_with("farm.q")).expect("a queue");
     assert_eq!(line.split_whitespace().count(), 5, "no state but that it is well: {line}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_render_that_no_hook_announces_is_found_by_polling() {
+    let farm = GridEngineFarm::start(false).await;
+    let polls = ["--poll", "grid-engine", "--poll-interval-s", "0.5"];
+    // Its host has as many cores as this machine.
+    let cores = thread::available_parallelism().map_or(1, |cores| cores.get() as u32).min(SLOTS);
+    let mut plan = Plan::new().cores(cores).monitor(&polls);
+    for (name, value) in farm.environment() {
+        plan = plan.monitor_env(name, &value);
+    }
+    let mut cluster = plan.farm(1).start().await;
+    // As Grid Engine calls its host.
+    cluster.add_host("localhost", Origin::Farm, &[]);
+    cluster.api.until_slots("localhost", cores).await;
+    let render = farm.render(1);
+    render.has_begun();
+    cluster.api.until_slots("localhost", cores - 1).await;
+    let view = cluster.monitor_api().view("localhost").await.expect("known");
+    let booking = view["bookings"][0]["booking"].as_str().expect("a name").to_owned();
+    assert!(booking.starts_with("grid-engine:"), "{view}");
+    assert!(render.ends());
+    cluster.api.until_slots("localhost", cores).await;
+    // A queue that an administrator takes out is not harvested.
+    farm.says("qmod", &["-d", "farm.q"]).ok();
+    cluster.api.until_slots("localhost", 0).await;
+    farm.says("qmod", &["-e", "farm.q"]).ok();
+    cluster.api.until_slots("localhost", cores).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_starts_as_fast_as_with_a_prolog_that_does_nothing() {
+    const RENDERS: usize = 9;
+    const DELAY_MAX: Span = Span::from_millis(20);
+    let (ours, plain) = (GridEngineFarm::start(true).await, GridEngineFarm::start(false).await);
+    // For a prolog that does nothing Grid Engine takes some 40 ms itself, and for none nothing.
+    plain.says("qconf", &["-mattr", "queue", "prolog", "/bin/true", "farm.q"]).ok();
+    let cluster = Plan::new().farm(1).cores(SLOTS).alone().start().await;
+    ours.hooks_read(&settings(&cluster));
+    let mut marks = cluster.marks();
+    cluster.api.submit(&marks.job(1_000, 1)).await;
+    marks.take(4);
+    // Its scheduler looks once in a second, so it counts from when the host has the job.
+    let launch = |farm: &GridEngineFarm| {
+        let render = farm.render(1);
+        render.has_begun();
+        let took = farm.launch_took(&render);
+        assert!(render.ends());
+        took
+    };
+    let what = "from Grid Engine's execution daemon to the render, harvested";
+    let is_harvested = async || cluster["farm1"].computes_in(SLOTS as usize).await;
+    let (plain, ours) = (|| launch(&plain), || launch(&ours));
+    starts_as_fast(what, (RENDERS, DELAY_MAX), plain, is_harvested, ours).await;
 }

@@ -1,5 +1,5 @@
 //! A real Grid Engine: a master and one execution host of four slots on this machine, in a folder
-//! of its own, whose queue has the prolog and epilog of `hooks/grid-engine`.
+//! of its own, whose queue has the prolog and epilog of `hooks/grid-engine`, or none.
 //!
 //! Grid Engine refuses jobs of root: where this test is root, its jobs are those of `nobody`.
 //!
@@ -13,6 +13,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use gleaner_protocol::Span;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use tempfile::TempDir;
@@ -46,7 +47,7 @@ pub(crate) struct Render {
 
 impl GridEngineFarm {
     /// Starts it; ready when its queue takes jobs.
-    pub(crate) async fn start() -> Self {
+    pub(crate) async fn start(has_hooks: bool) -> Self {
         let folder = tempfile::Builder::new().prefix("sge-").tempdir().expect("a folder");
         // Whose jobs run there is another user.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("allowed");
@@ -63,7 +64,7 @@ impl GridEngineFarm {
             farm.says("qconf", &["-sel"]).stdout.contains("localhost").then_some(())
         })
         .await;
-        farm.add_queue();
+        farm.add_queue(has_hooks);
         eventually("the queue", async || farm.states().contains("farm.q").then_some(())).await;
         farm
     }
@@ -116,7 +117,7 @@ impl GridEngineFarm {
         installs("spooldefaults", &["managers", user.trim()]);
     }
 
-    fn add_queue(&self) {
+    fn add_queue(&self, has_hooks: bool) {
         let environment = "pe_name smp\nslots 999\nuser_lists NONE\nxuser_lists NONE\n\
                            start_proc_args NONE\nstop_proc_args NONE\n\
                            allocation_rule $pe_slots\ncontrol_slaves FALSE\n\
@@ -125,6 +126,9 @@ impl GridEngineFarm {
         self.says("qconf", &["-Ap", &self.write("pe", environment)]).ok();
         // As `hooks/grid-engine/README.md` has it.
         let hook = |kind: &str| {
+            if !has_hooks {
+                return format!("{kind} NONE");
+            }
             let user = if is_root() { "root@" } else { "" };
             let path = self.path("hooks").join(kind);
             let path = path.display();
@@ -181,12 +185,19 @@ impl GridEngineFarm {
         command
             .env_clear()
             .env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin")
-            .env("SGE_ROOT", self.path(""))
-            .env("SGE_CELL", "default")
-            .env("SGE_QMASTER_PORT", self.ports[0].to_string())
-            .env("SGE_EXECD_PORT", self.ports[1].to_string())
+            .envs(self.environment())
             .stdin(Stdio::null());
         command
+    }
+
+    /// By which its programs find it.
+    pub(crate) fn environment(&self) -> [(&'static str, String); 4] {
+        [
+            ("SGE_ROOT", self.path("").display().to_string()),
+            ("SGE_CELL", "default".into()),
+            ("SGE_QMASTER_PORT", self.ports[0].to_string()),
+            ("SGE_EXECD_PORT", self.ports[1].to_string()),
+        ]
     }
 
     /// Runs one of its programs to its end.
@@ -241,6 +252,23 @@ impl GridEngineFarm {
         }
         end_with_test(&mut qsub);
         Render { qsub: qsub.spawn().expect("qsub is installed"), begun, go }
+    }
+
+    /// How long the only render that runs took from what the execution daemon wrote down for it, just
+    /// before it has it started, to its first word.
+    pub(crate) fn launch_took(&self, render: &Render) -> Span {
+        let below = |folder: PathBuf| {
+            let mut entries = fs::read_dir(&folder).expect("a folder").flatten();
+            let found = entries.next().unwrap_or_else(|| panic!("{} is empty", folder.display()));
+            assert!(entries.next().is_none(), "one alone is in {}", folder.display());
+            found.path()
+        };
+        let job = below(below(self.path("hosts")).join("active_jobs"));
+        let written = fs::metadata(job.join("config")).and_then(|file| file.modified());
+        // A pipe was changed when it was written to last.
+        let said = render.begun.metadata().and_then(|pipe| pipe.modified());
+        let (written, said) = (written.expect("it runs"), said.expect("it has begun"));
+        Span::from(said.duration_since(written).expect("later"))
     }
 }
 

@@ -6,7 +6,7 @@ use std::process::Command;
 use gleaner_protocol::Span;
 
 use crate::patience::timed;
-use crate::program::{Said, gleaner_hook, run};
+use crate::program::{Said, gleaner, gleaner_hook, run};
 
 /// A hook that is about to run.
 pub(crate) struct Hook {
@@ -22,8 +22,13 @@ pub(crate) struct Hooked {
 }
 
 impl Hook {
+    /// A preflight is run by the program that is a hook and nothing else, what follows it by the
+    /// whole one: each has to do what the other would.
     pub(crate) fn new(kind: &str, run_dir: &Path) -> Self {
-        let mut command = gleaner_hook(["hook", kind]);
+        let mut command = match kind {
+            "preflight" => gleaner_hook(["hook", kind]),
+            _ => gleaner(["hook", kind]),
+        };
         command.arg("--run-dir").arg(run_dir);
         Self { command }
     }

@@ -12,8 +12,9 @@ use std::process::Command;
 use std::thread;
 
 use gleaner_calm::{Turn, in_some_round};
-use gleaner_hooks::{Farm, RunDir, SocketAnswer, SocketRequest};
-use gleaner_protocol::Span;
+use gleaner_hooks::{Farm, Notification, RunDir, SocketAnswer, SocketRequest};
+use gleaner_protocol::farm::{Booked, HookEvent, HookKind};
+use gleaner_protocol::{BookingId, Epoch, HostName, Span};
 
 use crate::calm::Measured;
 use crate::cluster::Plan;
@@ -156,6 +157,29 @@ fn nobody_waits_for_a_monitor_that_is_away_or_hangs() {
                 .env("GLEANER_BOOKING", format!("shot:{n}"))
         });
     }
+}
+
+/// What it cannot do itself it has the whole program do, which is another file.
+#[test]
+fn a_hook_alone_that_lies_in_the_place_of_the_whole_program_ends() {
+    let _turn = Turn::shared();
+    let folder = tempfile::tempdir().expect("a folder");
+    let misplaced = folder.path().join("gleaner");
+    fs::copy(env!("CARGO_BIN_EXE_gleaner-hook"), &misplaced).expect("copied");
+    let event = HookEvent {
+        host: HostName::new("farm1").expect("a name"),
+        kind: HookKind::Preflight,
+        booking: BookingId::new("shot:1").expect("a booking"),
+        resources: Booked::default(),
+        epoch: Epoch::default(),
+        release_us: None,
+        failed: None,
+    };
+    let url = "https://127.0.0.1:9".to_owned();
+    let told = Notification { url, token_file: None, ca_file: None, event }.to_argument();
+    let (took, said) = timed(|| run(Command::new(&misplaced).args(["hook", "notify", &told])));
+    let said = Hooked::of(took, said).said;
+    assert!(said.contains("that is a hook and nothing else"), "{said}");
 }
 
 /// What a farm's hook environment should not hold, but may.
@@ -303,6 +327,18 @@ async fn settings_of_garbage_stop_the_work_all_the_same() {
         let (took, said) = timed(|| run(&mut gleaner_hook(senseless.iter().copied())));
         Hooked::of(took, said);
     }
+}
+
+#[test]
+fn a_hook_alone_says_its_release_and_touches_nothing() {
+    let _turn = Turn::shared();
+    let folder = tempfile::tempdir().expect("a folder");
+    let release = run(&mut gleaner(["--version"])).ok();
+    for word in ["--version", "-V"] {
+        let said = run(gleaner_hook([word]).env("GLEANER_RUN_DIR", folder.path().join("run"))).ok();
+        assert_eq!(said, release.replace("gleaner ", "gleaner-hook "));
+    }
+    assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0);
 }
 
 #[test]

@@ -130,6 +130,12 @@ GLEANER_HOOK_AGENT_TIMEOUT_MS=1500\nGLEANER_HOOK_DEADLINE_MS=1900\n",
         eventually(&what, async || self.computing().is_empty().then_some(())).await;
     }
 
+    /// Waits until something computes in so many slots.
+    pub(crate) async fn computes_in(&self, slots: usize) {
+        let what = format!("{} to compute in {slots} slots", self.name);
+        eventually(&what, async || (self.slots_computing() == slots).then_some(())).await;
+    }
+
     /// Those of its workers that compute now.
     pub(crate) fn computing(&self) -> Vec<Process> {
         processes::computing(&self.workers())

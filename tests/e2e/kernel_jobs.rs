@@ -44,7 +44,7 @@ fn compare(cluster: &Cluster, kernel: &str, spec: &str, workunits: u32) -> Vec<S
     cluster.cli(&["kernel", "run", kernel, spec, "--output", &here]).ok();
     let id = cluster.cli(&["submit", kernel, spec, "--replication", "2", "--quorum", "2"]).ok();
     let id = id.trim_end();
-    cluster.cli(&["wait", id, "--timeout", "60"]).ok();
+    cluster.cli(&["wait", id, "--timeout", "300"]).ok();
     cluster.cli(&["fetch", id, "--output", &fetched]).ok();
     let status: JobStatus = cluster.cli(&["status", id, "--format", "json"]).json();
     assert_eq!((status.decided, status.workunits), (workunits, workunits));
@@ -177,7 +177,7 @@ async fn hosts_with_a_gpu_and_without_vote_on_one_output() {
         let submit = ["submit", kernel, &spec, "--replication", "2", "--quorum", "2"];
         let id = cluster.cli(&submit).ok();
         let id = id.trim_end();
-        cluster.cli(&["wait", id, "--timeout", "60"]).ok();
+        cluster.cli(&["wait", id, "--timeout", "300"]).ok();
         let status: JobStatus = cluster.cli(&["status", id, "--format", "json"]).json();
         assert_eq!(status.decided, 1, "{status:?}");
         assert_eq!((status.replicas.disagreed, status.replicas.failed), (0, 0), "{status:?}");

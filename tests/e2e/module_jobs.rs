@@ -1,11 +1,13 @@
 //! Jobs that bring their own program: WebAssembly modules, on hosts whose owners allow nothing.
 
 use std::fs;
+use std::path::Path;
 
 use gleaner_protocol::Digest;
 use gleaner_protocol::api::{Explanation, JobStatus};
 
 use crate::cluster::Plan;
+use crate::patience::eventually;
 
 /// Prints its arguments, a NUL after each, and makes an empty file `done`.
 const ECHO: &str = r#"(module
@@ -60,6 +62,53 @@ async fn a_module_runs_where_nothing_else_is_allowed_and_votes_agree() {
     }
     let status: JobStatus = cluster.cli(&["status", &id, "--format", "json"]).json();
     assert_eq!((status.name.as_str(), status.replicas.disagreed), ("echo.wasm", 0));
+}
+
+/// Counts the hosts that it was begun on: saves that for ever on the first, and prints it on the
+/// second.
+const WANDERS: &str = r#"(module
+  (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
+  (import "gleaner" "checkpoint_save" (func $save (param i32 i32) (result i32)))
+  (import "gleaner" "checkpoint_size" (func $size (result i32)))
+  (import "gleaner" "checkpoint_load" (func $load (param i32 i32) (result i32)))
+  (memory (export "memory") 1)
+  (func (export "_start")
+    (if (i32.eq (call $size) (i32.const 8))
+      (then (drop (call $load (i32.const 64) (i32.const 8)))))
+    (i32.store (i32.const 64) (i32.add (i32.load (i32.const 64)) (i32.const 1)))
+    (loop $again
+      ;; Each state is another.
+      (i32.store (i32.const 68) (i32.add (i32.load (i32.const 68)) (i32.const 1)))
+      (drop (call $save (i32.const 64) (i32.const 8)))
+      (br_if $again (i32.lt_u (i32.load (i32.const 64)) (i32.const 2))))
+    (i32.store8 (i32.const 32) (i32.add (i32.const 48) (i32.load (i32.const 64))))
+    (i32.store (i32.const 8) (i32.const 32))
+    (i32.store (i32.const 12) (i32.const 1))
+    (drop (call $write (i32.const 1) (i32.const 8) (i32.const 1) (i32.const 16)))))"#;
+
+fn files_below(folder: &Path) -> usize {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| if entry.path().is_dir() { files_below(&entry.path()) } else { 1 }).sum()
+}
+
+#[tokio::test]
+async fn a_module_that_a_render_drives_out_goes_on_on_another_host() {
+    let cluster = Plan::new().farm(2).cores(1).start().await;
+    cluster.are_open().await;
+    let path = |name: &str| cluster.folder().join(name).to_str().expect("plain").to_owned();
+    fs::write(path("wanders.wasm"), wat::parse_str(WANDERS).expect("a module")).expect("written");
+    let id = cluster.cli(&["submit", "wasm", &path("wanders.wasm")]).ok().trim_end().to_owned();
+    // Of two states that it has the broker has been told of the first.
+    let states = cluster.folder().join("broker/states");
+    eventually("states", async || (files_below(&states) >= 2).then_some(())).await;
+    let saves =
+        |host: &&str| files_below(&cluster.folder().join(host).join("work/checkpoints")) > 0;
+    let first = ["farm1", "farm2"].into_iter().find(saves).expect("it runs somewhere");
+    cluster[first].preflight("shot:1").patient().run();
+    cluster.cli(&["wait", &id, "--timeout", "60"]).ok();
+    let folder = path("results");
+    cluster.cli(&["fetch", &id, "--output", &folder]).ok();
+    assert_eq!(fs::read_to_string(format!("{folder}/0/stdout")).expect("there"), "2");
 }
 
 #[tokio::test]

@@ -4,11 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use gleaner_calm::in_some_round;
 use gleaner_protocol::Span;
 use serde_json::Value;
 
-use crate::calm::Measured;
+use crate::calm::starts_as_fast;
 use crate::cluster::{Cluster, Plan};
 use crate::patience::timed;
 use crate::program::run;
@@ -113,9 +112,9 @@ async fn whatever_has_happened_to_gleaner_jobs_run_and_nodes_stay() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_starts_as_fast_as_without_us() {
     const RENDERS: usize = 25;
-    // A program that is not optimised takes some 6 ms longer to be loaded, and a hook is two of
-    // them: the hook itself, and who tells the monitor.
-    const DELAY_MAX: Span = Span::from_millis(if cfg!(debug_assertions) { 32 } else { 20 });
+    // Where nothing is optimised the agent, the hook and who tells the monitor take some ms longer, and
+    // what is harvested anew after each render is loaded meanwhile.
+    const DELAY_MAX: Span = Span::from_millis(if cfg!(debug_assertions) { 30 } else { 20 });
     let (ours, plain) = (SlurmFarm::start(true).await, SlurmFarm::start(false).await);
     let cluster = harvested(&ours, Plan::new().alone()).await;
     let mut marks = cluster.marks();
@@ -130,15 +129,10 @@ async fn a_job_starts_as_fast_as_without_us() {
         assert!(render.ends().success());
         took
     };
-    in_some_round(|| {
-        let mut with = Vec::new();
-        let mut without = Measured::default();
-        for _ in 0..RENDERS {
-            without.add(start(&plain));
-            with.push(start(&ours));
-        }
-        without.others_take_at_most(&with, DELAY_MAX, "from srun to the render, harvested")
-    });
+    let what = "from srun to the render, harvested";
+    let is_harvested = async || cluster["farm1"].computes_in(4).await;
+    let starts = (|| start(&plain), || start(&ours));
+    starts_as_fast(what, (RENDERS, DELAY_MAX), starts.0, is_harvested, starts.1).await;
     ours.all_are("idle").await;
 }
 

@@ -65,7 +65,8 @@ impl SlurmFarm {
 
     /// Tells its hooks of the agents and the monitor of a cluster.
     pub(crate) fn serves(&self, cluster: &Cluster) {
-        let gleaner = env!("CARGO_BIN_EXE_gleaner");
+        // As an installation names it where it lies beside the whole program.
+        let gleaner = env!("CARGO_BIN_EXE_gleaner-hook");
         let folder = cluster.folder().display();
         let monitor = &cluster.monitor_api().url;
         self.hooks_read(&format!(

@@ -1,14 +1,18 @@
 //! Renders of farm managers that call no hook, seen as their worker starts them.
 
+use std::thread;
+
 use gleaner_calm::{Turn, in_some_awaited_round};
-use gleaner_protocol::{Origin, Span, boottime};
+use gleaner_protocol::{Origin, Span, Time, boottime};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde_json::Value;
 
+use crate::calm::Measured;
 use crate::cluster::{Cluster, Plan};
 use crate::farm_worker::FarmWorker;
-use crate::patience::{eventually, let_pass};
+use crate::patience::{PATIENCE, eventually, let_pass};
 use crate::played_farm::{PlayedFarm, allocation};
+use crate::processes;
 use crate::program::{gleaner, run};
 
 fn end(pid: i32) {
@@ -92,6 +96,47 @@ async fn what_a_worker_starts_is_given_way_to_at_once() {
     cluster.are_connected().await;
     cluster.api.until_slots("watched", 4).await;
     end(helper);
+}
+
+/// When none of these processes computes any more. A look takes less than a millisecond.
+fn stopped_at(pids: &[i32]) -> Time {
+    let begun = boottime();
+    while !processes::computing(pids).is_empty() {
+        assert!(boottime() - begun < PATIENCE.into(), "they compute on beside the render");
+        thread::yield_now();
+    }
+    boottime()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_render_has_its_cores_within_ten_milliseconds_of_its_start() {
+    const RENDERS: usize = 9;
+    const RELEASE_MAX: Span = Span::from_millis(10);
+    if !geteuid().is_root() {
+        return refuses_without_the_right();
+    }
+    let mut cluster = Plan::new().farm(1).cores(4).alone().start().await;
+    cluster.add_host("watched", Origin::Farm, &["--watch-worker", "flamenco-worker"]);
+    cluster.api.until_slots("watched", 4).await;
+    let mut marks = cluster.marks();
+    cluster.api.submit(&marks.job(1_000, 1)).await;
+    marks.take(4);
+    let mut worker = FarmWorker::stamping("flamenco-worker");
+    in_some_awaited_round(async || {
+        let mut took = Measured::default();
+        for _ in 0..RENDERS {
+            until_computing(&cluster, 4).await;
+            let working = cluster["watched"].computing();
+            let working: Vec<i32> = working.iter().map(|process| process.pid).collect();
+            let (render, began) = worker.starts_stamped();
+            took.add(stopped_at(&working) - began);
+            end(render);
+            cluster.api.until_slots("watched", 4).await;
+        }
+        let what = "from just before a worker starts a render to the last replica in its way";
+        took.is_at_most(RELEASE_MAX, what)
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
