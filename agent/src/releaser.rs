@@ -69,6 +69,9 @@ pub(crate) struct Released {
     pub(crate) parked: Vec<LeaseToken>,
     /// A preflight that could not raise the epoch: the agent has to.
     pub(crate) raise_epoch: bool,
+    /// The run folder has no booking of the preflight, so nothing there says how much is left: the
+    /// host is closed until it is opened anew.
+    pub(crate) is_unbooked: bool,
     /// What went wrong, in words.
     pub(crate) trouble: Option<String>,
 }
@@ -235,6 +238,16 @@ fn step<T: Fn(Released)>(
     None
 }
 
+/// What bookings leave.
+struct Left {
+    /// Nothing where one of them takes the whole host, or where the run folder cannot be read.
+    room: Room,
+    /// Whether the run folder lacks the one that is asked about.
+    is_unbooked: bool,
+    /// Why the run folder cannot be read.
+    trouble: Option<String>,
+}
+
 struct Service<T> {
     host: HookedHost,
     tell: T,
@@ -249,7 +262,7 @@ impl<T: Fn(Released)> Service<T> {
     fn serve(&mut self, request: SocketRequest, mut connection: Connection) {
         match request {
             SocketRequest::Preflight { booking, booked, epoch } => {
-                let (room, trouble) = self.room_left(&booking, booked);
+                let Left { room, is_unbooked, trouble } = self.left_by(&booking, booked);
                 let frozen = self.host.table.freeze(epoch, room);
                 self.host.table.settle(Span::from_millis(SETTLE_MS_MAX));
                 connection.answer(&SocketAnswer::Released {
@@ -261,7 +274,7 @@ impl<T: Fn(Released)> Service<T> {
                 }
                 let raise_epoch = epoch.is_none();
                 let (stopped, parked) = (frozen.tokens, frozen.parked);
-                let released = Released { stopped, parked, raise_epoch, trouble };
+                let released = Released { stopped, parked, raise_epoch, is_unbooked, trouble };
                 if released.stopped.is_empty() {
                     (self.tell)(released);
                     // Nothing else does that where nothing dies.
@@ -292,20 +305,21 @@ impl<T: Fn(Released)> Service<T> {
         self.frozen.drain(..).for_each(&self.tell);
     }
 
-    /// What all bookings leave, this one included. Nothing where one of them takes the whole
-    /// host, or where the run folder cannot be read; why that is so comes with it.
+    /// What all bookings leave, this one included.
     ///
     /// It is read before anything is frozen: a hook has written there before it asks, so that a
     /// file system which makes this wait has made the render wait already.
-    fn room_left(&self, booking: &BookingId, booked: Booked) -> (Room, Option<String>) {
+    fn left_by(&self, booking: &BookingId, booked: Booked) -> Left {
         let HookedHost { run_dir, cores, memory_mib, topology, .. } = &self.host;
         let bookings = match run_dir.bookings() {
             Ok(bookings) => bookings,
             Err(error) => {
                 let trouble = format!("{error}: the whole host is taken as booked");
-                return (Room { slots: 0, memory_mib: Some(0), gpu: false }, Some(trouble));
+                let room = Room { slots: 0, memory_mib: Some(0), gpu: false };
+                return Left { room, is_unbooked: true, trouble: Some(trouble) };
             }
         };
+        let is_unbooked = bookings.iter().all(|other| other.booking != *booking);
         let others = bookings.iter().filter(|other| other.booking != *booking);
         let all: Vec<Booked> = others.map(|other| other.resources).chain([booked]).collect();
         let booked = booked_cores(all.iter().copied(), *cores);
@@ -313,8 +327,8 @@ impl<T: Fn(Released)> Service<T> {
         let taken = topology.taken_by(booked);
         let left_mib = booked_mib(&all).map(|booked| memory_mib.saturating_sub(booked));
         let gpu = self.host.table.gpu_is_left_by(&all);
-        let slots = cores.saturating_sub(taken);
-        (Room { slots, memory_mib: left_mib, gpu }, None)
+        let room = Room { slots: cores.saturating_sub(taken), memory_mib: left_mib, gpu };
+        Left { room, is_unbooked, trouble: None }
     }
 }
 

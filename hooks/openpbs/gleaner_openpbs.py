@@ -34,6 +34,12 @@ def share_of(exec_vnode, hosts):
     return cores, -(-memory_kib // 1024) or None, gpus or None
 
 
+def is_alone(job):
+    """Whether a job has its hosts for itself (`place=excl`, `exclhost`), whatever it asked for there."""
+    words = ("%s" % job.Resource_List["place"]).split(":")
+    return any(word in ("excl", "exclhost") for word in words)
+
+
 def _short(host):
     return host.strip().split(".")[0].lower()
 
@@ -58,6 +64,8 @@ def handle(event):
         return
     try:
         cores, memory_mib, gpus = share_of("%s" % job.exec_vnode, [pbs.get_local_nodename()])
+        if is_alone(job):
+            cores = None
     except Exception:
         # The whole host.
         cores, memory_mib, gpus = None, None, None

@@ -46,7 +46,7 @@ pub enum Manager {
     Slurm,
     /// `qhost` and `qstat`.
     GridEngine,
-    /// `pbsnodes`.
+    /// `qstat` and `pbsnodes`.
     OpenPbs,
     /// `condor_status`.
     Htcondor,

@@ -25,7 +25,7 @@ impl Dice {
     }
 
     /// A number of `0..1`, each as likely as the others.
-    fn unit(&mut self) -> f64 {
+    pub(crate) fn unit(&mut self) -> f64 {
         (self.0.random::<u64>() >> 11) as f64 / (1_u64 << 53) as f64
     }
 

@@ -40,6 +40,11 @@ impl Pace {
         Self { least: target, target, first: u64::MAX, units: u64::MAX }
     }
 
+    /// Whether it is [`Pace::whole`], which has nothing to learn.
+    pub(crate) const fn is_whole(&self) -> bool {
+        self.first == u64::MAX
+    }
+
     /// One for the same target that has learned nothing.
     pub(crate) const fn anew(&self) -> Self {
         Self { units: self.first, ..*self }

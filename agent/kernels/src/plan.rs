@@ -155,7 +155,9 @@ pub fn run<P: Plan + ?Sized>(
 ) -> Result<Outcome<P::Output>, P::Error> {
     let units = plan.units();
     let mut done = 0;
-    pace.allow_for(beside(&mut *plan, preempt, &mut clock)?);
+    if !pace.is_whole() {
+        pace.allow_for(beside(&mut *plan, preempt, &mut clock)?);
+    }
     let mut began = clock();
     let mut stretch = plan.stretch(0);
     // Of the kinds that are not at work.

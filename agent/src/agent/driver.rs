@@ -246,7 +246,13 @@ impl Driver {
             warn!("{trouble}");
         }
         self.owes_epoch |= released.raise_epoch;
-        self.look_at_run_dir(released.stopped, released.parked);
+        let Released { mut stopped, parked, .. } = released;
+        if released.is_unbooked {
+            // What the folder says next would leave what was opened before as it is.
+            let (stopped, parked) = (std::mem::take(&mut stopped), parked.clone());
+            self.handle(Input::Ground { ground: None, stopped, parked });
+        }
+        self.look_at_run_dir(stopped, parked);
         self.changed.notify_one();
     }
 

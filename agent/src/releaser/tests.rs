@@ -238,11 +238,23 @@ fn a_preflight_without_an_epoch_closes_everything_it_booked_and_says_so() {
         epoch: None,
     });
     assert_eq!(slots_left(&answer), 0);
-    assert_eq!(host.told.recv(), Ok(Released { raise_epoch: true, ..Released::default() }));
+    let released = Released { raise_epoch: true, is_unbooked: true, ..Released::default() };
+    assert_eq!(host.told.recv(), Ok(released));
     let postflight = SocketRequest::Postflight { booking, epoch: None };
     assert_eq!(host.ask(&postflight), SocketAnswer::Noted);
     assert_eq!(host.told.recv(), Ok(Released::default()));
     assert_eq!(host.table.occupancy().slots, 0);
+}
+
+#[test]
+fn a_preflight_that_could_not_book_says_so() {
+    let host = Host::new();
+    let epoch = host.run_dir.raise_epoch().expect("there");
+    let booked = Booked { cores: Some(3), ..Booked::default() };
+    let booking = BookingId::new("a").expect("plain");
+    let answer = host.ask(&SocketRequest::Preflight { booking, booked, epoch: Some(epoch) });
+    assert_eq!(slots_left(&answer), 5);
+    assert_eq!(host.told.recv(), Ok(Released { is_unbooked: true, ..Released::default() }));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 """The MoM's hook, run as a MoM runs it: as a whole, with a module `pbs` of its own."""
 
+import collections
 import os
 import runpy
 import sys
@@ -13,9 +14,11 @@ BEGIN, END = 256, 1024
 
 
 class Event(object):
-    def __init__(self, kind, exec_vnode="", job="812.head"):
+    def __init__(self, kind, exec_vnode="", job="812.head", place="pack"):
         self.type = kind
-        self.job = types.SimpleNamespace(id=job, exec_vnode=exec_vnode)
+        # What a job does not ask for is `None`, as the MoM's own object has it.
+        resources = collections.defaultdict(lambda: None, place=place)
+        self.job = types.SimpleNamespace(id=job, exec_vnode=exec_vnode, Resource_List=resources)
         self.accepted = 0
 
     def accept(self):
@@ -38,9 +41,9 @@ def run(event, node="n1.farm"):
 
 
 class Hook(unittest.TestCase):
-    def booked(self, exec_vnode, node="n1.farm"):
+    def booked(self, exec_vnode, node="n1.farm", place="pack"):
         with Scripts() as scripts:
-            event = Event(BEGIN, exec_vnode)
+            event = Event(BEGIN, exec_vnode, place=place)
             self.assertEqual(run(event, node), 0)
             self.assertEqual(event.accepted, 1)
             (call,) = scripts.said()
@@ -61,6 +64,18 @@ class Hook(unittest.TestCase):
         for exec_vnode in ("", "(n9:ncpus=4)", "(n1:ncpus=x)", "(n1:mem=4zb)", "((", "(n1)", "(n11:ncpus=1)"):
             self.assertEqual(self.booked(exec_vnode), (None, None, None), exec_vnode)
         self.assertEqual(self.booked("(n1:ncpus=1)", node=None), (None, None, None))
+
+    def test_a_job_that_is_alone_books_the_whole_host(self):
+        for place, cores in (
+            ("excl", None),
+            ("scatter:exclhost", None),
+            ("pack:excl:group=host", None),
+            ("scatter:shared", "2"),
+            ("free", "2"),
+            (None, "2"),
+        ):
+            booked = self.booked("(n1:ncpus=2:mem=1gb)", place=place)
+            self.assertEqual(booked, (cores, "1024", None), place)
 
     def test_the_end_names_the_same_attempt(self):
         with Scripts() as scripts:

@@ -1,8 +1,8 @@
 //! Whether an installation is right, and which traps of its manager it stands before.
 
 use std::fmt;
-use std::fs;
 use std::path::Path;
+use std::{fs, io};
 
 use serde::Serialize;
 
@@ -10,7 +10,7 @@ use super::record::Record;
 use super::{HookSettings, InstallError, Manager, Options, Site, adapter, run_folder, settings};
 use crate::command_line::{ALONE, VERSION, WHOLE};
 use crate::limits::AGENT_TIMEOUT;
-use crate::{FileSystem, SocketRequest, ask};
+use crate::{AskError, FileSystem, SocketRequest, ask};
 
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -280,6 +280,12 @@ fn check_agent(real: &Path, shown: &Path, findings: &mut Vec<Finding>) {
     }
     match ask(&real.join("agent.sock"), &SocketRequest::Status, AGENT_TIMEOUT) {
         Ok(_) => findings.push(Finding::good(format!("the agent answers in {shown}"))),
+        Err(AskError::Connect(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
+            findings.push(Finding::note(
+                format!("this user may not ask the agent in {shown}"),
+                "run the check as root too, or as the user whose agent it is",
+            ));
+        }
         Err(error) => findings.push(Finding::note(
             format!("no agent answers in {shown}: {error}"),
             "see that the agent's run folder is the hooks' GLEANER_RUN_DIR",

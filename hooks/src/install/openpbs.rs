@@ -9,6 +9,8 @@ use super::{Change, Finding, InstallError, Manager, Options, Plan, Site, scripts
 const HOOK: &str = "gleaner";
 const SCRIPT: &str = "gleaner_openpbs.py";
 const EVENTS: [&str; 2] = ["execjob_begin", "execjob_end"];
+/// What `qmgr` says to who may not see hooks.
+const UNAUTHORIZED: &str = "unauthorized";
 const CONFIG: &str = "/var/spool/pbs/mom_priv/config";
 
 pub(super) struct OpenPbs;
@@ -90,6 +92,12 @@ impl Adapter for OpenPbs {
                     format!("the server has no hook {HOOK}"),
                     "`gleaner farm install --farm openpbs` makes it",
                 )),
+                Err(error) if error.to_string().contains(UNAUTHORIZED) => {
+                    findings.push(Finding::note(
+                        "the server does not show its hooks to this user",
+                        "run the check as root too, or as a manager of the server",
+                    ));
+                }
                 Err(error) => {
                     findings
                         .push(Finding::wrong(error.to_string(), "see whether pbs_server is up"));
@@ -160,10 +168,15 @@ fn hook(site: &Site) -> Result<Option<Hook>, InstallError> {
     let all = site.run(&["qmgr", "-c", "list hook"])?;
     let has =
         |line: &str| line.trim().strip_prefix("Hook ").is_some_and(|name| name.trim() == HOOK);
+    let listed = site.run(&["qmgr", "-c", &format!("list hook {HOOK}")]);
     if !all.lines().any(has) {
-        return Ok(None);
+        // Who may see none is shown none; only who asks for one by its name is told why.
+        return match listed {
+            Err(error) if error.to_string().contains(UNAUTHORIZED) => Err(error),
+            _ => Ok(None),
+        };
     }
-    let listed = site.run(&["qmgr", "-c", &format!("list hook {HOOK}")])?;
+    let listed = listed?;
     let export = format!("export hook {HOOK} application/x-python default");
     // One into which nothing was imported yet has nothing to export.
     let text = site.run(&["qmgr", "-c", &export]).unwrap_or_default();

@@ -153,6 +153,13 @@ fn what_is_broken_is_called_wrong() {
     let wrong =
         broken(Manager::OpenPbs, &tree_of(Manager::OpenPbs), &|tree| tree.remove("hook-gleaner"));
     assert!(wrong.contains("the server has no hook gleaner"), "{wrong}");
+    // Whoever may not see hooks cannot say that there is none.
+    let tree = tree_of(Manager::OpenPbs);
+    let hidden = broken(Manager::OpenPbs, &tree, &|tree| tree.put("unauthorized", ""));
+    assert_eq!(hidden, "");
+    let findings = check(Manager::OpenPbs, &tree.site(), &tree.options()).expect("it is there");
+    let says = |one: &Finding| one.what.contains("does not show its hooks to this user");
+    assert!(findings.iter().any(says), "{findings:#?}");
     let wrong = broken(Manager::Qube, &tree_of(Manager::Qube), &|tree| {
         tree.put("usr/local/pfx/qube/flightCheck/agenda/pre/gleaner-preflight", "");
     });

@@ -78,7 +78,14 @@ set -- $2
 hook=$root/hook-$3
 case "$1 $2" in
 "list hook")
-    [ -e "$root/hook-gleaner" ] || exit 0
+    if [ -e "$root/unauthorized" ]; then
+        echo "somebody@head is unauthorized to access hooks data from server head" >&2
+        [ -z "$3" ]; exit
+    fi
+    if ! [ -e "$root/hook-gleaner" ]; then
+        [ -z "$3" ] || echo "qmgr obj=$3 svr=default: hook not found" >&2
+        [ -z "$3" ]; exit
+    fi
     echo "Hook gleaner"
     echo "    type = site"
     echo "    enabled = $(cat "$root/hook-gleaner.enabled")"

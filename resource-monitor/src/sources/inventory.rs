@@ -28,6 +28,14 @@ impl Amount {
     }
 }
 
+/// Two numbers together; one of them where the other is not known.
+pub(super) fn both<N>(a: Option<N>, b: Option<N>, add: impl FnOnce(N, N) -> N) -> Option<N> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(add(a, b)),
+        (a, b) => a.or(b),
+    }
+}
+
 /// What is known so far.
 ///
 /// # Invariants
@@ -60,14 +68,8 @@ impl Inventory {
         if let Some(known) = host.bookings.iter_mut().find(|known| known.booking == booking) {
             let of = &mut known.resources;
             of.cores = of.cores.zip(cores).map(|(a, b)| a.saturating_add(b).min(CORES_MAX));
-            of.memory_mib = match (of.memory_mib, amount.memory_mib) {
-                (Some(a), Some(b)) => Some(a.saturating_add(b)),
-                (a, b) => a.or(b),
-            };
-            of.gpus = match (of.gpus, amount.gpus) {
-                (Some(a), Some(b)) => Some(a.saturating_add(b)),
-                (a, b) => a.or(b),
-            };
+            of.memory_mib = both(of.memory_mib, amount.memory_mib, u64::saturating_add);
+            of.gpus = both(of.gpus, amount.gpus, u32::saturating_add);
             return Ok(());
         }
         if host.bookings.len() >= BOOKINGS_MAX {

@@ -1,7 +1,7 @@
 //! Pictures on the strongest GPU: 1024³ voxels at 1920 x 1080, or, where it is only software, a few.
 //!
-//! Beside each picture stands what it takes in one go, without slices; and for one of rays along
-//! an axis the rate of its samples, beside that of rays that do nothing but take samples.
+//! For one of rays along an axis there is also the rate of its samples, beside that of rays that do
+//! nothing but take samples.
 
 use std::sync::Arc;
 
@@ -35,8 +35,8 @@ pub(super) fn bench() {
     let volume = Arc::new(Volume::rippled(side).expect("a volume"));
     let bench = Bench { gpu, volume: volume.clone(), side, size, runs };
     println!("\nPictures on {}:\n", bench.gpu.name());
-    println!("| picture | in slices, ms | in one go, ms | slices cost, % | a second |");
-    println!("|---|---|---|---|---|");
+    println!("| picture | ms | a second |");
+    println!("|---|---|---|");
     for (name, points, shading) in LOOKS {
         bench.print(name, &scene(&volume, &look(points, 1.0, shading)), &bench.aside());
     }
@@ -65,42 +65,33 @@ impl Bench {
         done(DeviceScenePlan::new(caster, scene.clone()).expect("room"))
     }
 
-    /// Prints a line of a picture; its median time in slices, in seconds.
+    /// Prints a line of a picture; its median time, in seconds.
     fn print(&self, name: &str, scene: &Arc<Scene>, camera: &Camera) -> f64 {
-        let (there, sliced) = self.median_s(self.there(scene), camera, Pace::new());
-        let (_, whole) = self.median_s(there, camera, Pace::whole());
+        let took_s = self.median_s(self.there(scene), camera);
         let [width, height] = self.size;
         println!(
-            "| {}³ {name}, {width} x {height} | {:.2} | {:.2} | {:+.1} | {:.1} |",
+            "| {}³ {name}, {width} x {height} | {:.2} | {:.1} |",
             self.side,
-            sliced * 1e3,
-            whole * 1e3,
-            100.0 * (sliced / whole - 1.0),
-            1.0 / sliced,
+            took_s * 1e3,
+            1.0 / took_s,
         );
-        sliced
+        took_s
     }
 
-    /// Takes pictures, the first ones to find how much fits into a slice.
-    fn median_s(
-        &self,
-        mut there: DeviceScene,
-        camera: &Camera,
-        mut pace: Pace,
-    ) -> (DeviceScene, f64) {
+    /// Takes pictures; the median of their times, in seconds.
+    fn median_s(&self, mut there: DeviceScene, camera: &Camera) -> f64 {
         let mut times = Vec::new();
-        for _ in 0..2 * self.runs {
+        for _ in 0..self.runs {
             let image = Image::transparent(camera.width(), camera.height());
             let plan = DeviceFramePlan::new(there, camera.clone(), image);
             let began = boottime();
-            let taken = run(plan, &Preempt::new(), &mut pace, boottime, &mut |_| ());
+            let taken = run(plan, &Preempt::new(), &mut Pace::new(), boottime, &mut |_| ());
             times.push(boottime().since(began).as_secs_f64());
             let Outcome::Done(cast) = taken.expect("a picture") else { panic!("nobody asked") };
             there = cast.scene;
         }
-        let times = &mut times[self.runs..];
         times.sort_by(f64::total_cmp);
-        (there, times[self.runs / 2])
+        times[self.runs / 2]
     }
 
     fn print_limit(&self, haze: &Arc<Scene>, took_s: f64) {

@@ -1,8 +1,8 @@
 //! What slices cost: each kernel in slices, and in as few goes as can be, by turns.
 //!
 //! Of the processor, CPU time of one thread; of a device time on the wall, or, where it is only
-//! software, CPU time of the whole process, which is what that computes on. Pictures on a real device
-//! are with `volume`.
+//! software, CPU time of the whole process, which is what that computes on. A run begins as an agent's
+//! does, with a slice of one unit.
 
 use std::sync::Arc;
 
@@ -91,15 +91,13 @@ fn on_gpu() {
 /// Prints a line.
 fn row<P: Plan>(kernel: &str, clock: ClockId, plan: &dyn Fn() -> Box<P>) {
     let (mut sliced, mut whole) = (Vec::new(), Vec::new());
-    // What slices have learned is known, as in a host that is at it for long.
-    let mut pace = Pace::new();
     let mut counts = [0; 2];
     for _ in 0..RUNS {
         let taken = |pace: &mut Pace, count: &mut usize| {
             let run = |plan| *count = run_to_its_end(plan, pace);
             timed_ms(clock, plan, run)
         };
-        sliced.push(taken(&mut pace, &mut counts[0]));
+        sliced.push(taken(&mut Pace::new(), &mut counts[0]));
         whole.push(taken(&mut Pace::whole(), &mut counts[1]));
     }
     let costs = sliced.iter().zip(&whole).map(|(sliced, whole)| 100.0 * (sliced / whole - 1.0));

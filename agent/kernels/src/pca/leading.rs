@@ -13,7 +13,11 @@ use faer::linalg::householder::{
 use faer::linalg::qr::no_pivoting::factor::recommended_block_size;
 use faer::{Conj, Mat, Par};
 
+use crate::dice::Dice;
 use crate::limits::INVERSE_ITERATIONS_MAX;
+
+/// The purpose of the dice that make the vectors that iterations begin with.
+const START: u64 = 5;
 
 /// A symmetric matrix of three diagonals, and how to get back from it.
 pub(super) struct Tridiagonal {
@@ -112,13 +116,8 @@ impl Tridiagonal {
 
     fn vector(&self, value: f64, before: &[Vec<f64>]) -> Option<Vec<f64>> {
         let side = self.diagonal.len();
-        let mut state = before.len() as u64 + 1;
-        let mut vector: Vec<f64> = (0..side)
-            .map(|_| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                (state >> 11) as f64 / (1_u64 << 53) as f64 - 0.5
-            })
-            .collect();
+        let mut dice = Dice::new(before.len() as u64, START);
+        let mut vector: Vec<f64> = (0..side).map(|_| dice.unit() - 0.5).collect();
         let mut found = None;
         for _ in 0..INVERSE_ITERATIONS_MAX {
             self.solve(value, &mut vector);

@@ -14,10 +14,14 @@ use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, Par, Side};
 
 use super::eigen::{Eigen, above_zero, rank};
+use crate::dice::Dice;
 use crate::limits::{
     SUBSPACE_APART, SUBSPACE_DEGREE_MAX, SUBSPACE_EXTRA_MIN, SUBSPACE_GROWTH_MAX,
     SUBSPACE_RESIDUAL, SUBSPACE_ROUNDING,
 };
+
+/// The purpose of the dice that make the first vectors.
+const START: u64 = 6;
 
 /// A block of vectors on its way to eigenvectors.
 #[derive(Debug)]
@@ -66,13 +70,8 @@ impl Subspace {
     /// Vectors of so many parts, for the eigenvectors of the `count` largest eigenvalues.
     pub(super) fn new(side: usize, count: usize) -> Self {
         let width = Self::width(side, count);
-        let mut state = 1_u64;
-        let block = Mat::from_fn(side, width, |_, _| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (state >> 11) as f64 / (1_u64 << 53) as f64 - 0.5
-        });
+        let mut dice = Dice::new(0, START);
+        let block = Mat::from_fn(side, width, |_, _| dice.unit() - 0.5);
         Self { count, block: at_right_angles(block), stage: Stage::Approximate, found: None }
     }
 
@@ -320,11 +319,18 @@ mod tests {
             subspace.take(product);
             products += 1;
         }
-        // 102, when this was written.
+        println!("{products} products with {} vectors each", Subspace::width(side, count));
         assert!(products < 130, "{products}");
         let found = subspace.into_found(side).expect("found");
         for (found, sure) in found.values.iter().zip(&values) {
             assert!((found / sure - 1.0).abs() < 1e-13, "{found} {sure}");
+        }
+        // Neighbours are 1e-3 of the largest apart.
+        for i in 0..count {
+            let vector = found.vectors.col_as_slice(i);
+            let outside = vector.iter().enumerate().filter(|(at, _)| *at != i);
+            let outside = outside.map(|(_, part)| part * part).sum::<f64>().sqrt();
+            assert!((vector[i].abs() - 1.0).abs() < 1e-13 && outside < 1e-8, "{i}: {outside:e}");
         }
     }
 

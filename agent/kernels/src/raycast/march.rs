@@ -155,8 +155,7 @@ fn batch<T: Voxel>(
     let table = &scene.table;
     let mut scaled = [0.0; LANES];
     for l in 0..LANES {
-        let entry = (values[l] - table.low) * table.scale;
-        scaled[l] = entry.max(0.0).min((TABLE_ENTRIES - 1) as f32);
+        scaled[l] = table.place(values[l]).max(0.0).min((TABLE_ENTRIES - 1) as f32);
     }
     if table.has_clear && !table.is_any_seen(&scaled) {
         return;

@@ -108,7 +108,6 @@ impl Transfer {
         // A jump by itself is somewhere in a span wide enough for the numbers to be told apart.
         let span = if span > 0.0 { span.max(size * 1e-5) } else { size.max(0.5) * 4e-3 };
         let width = span / (TABLE_ENTRIES - 3) as f64;
-        let low = (f64::from(first) - width) as f32;
         let scale = (1.0 / width) as f32;
         let exponent = (step / self.unit) as f32;
         let entries: Vec<Rgba> = (0..TABLE_ENTRIES)
@@ -134,7 +133,7 @@ impl Transfer {
         // As far as numbers are rounded to one of these.
         let seen = (first_seen as f32 - 0.5, last_seen as f32 + 0.5);
         let mut table = Table {
-            low,
+            first,
             scale,
             entries: [[0.0; 4]; TABLE_ENTRIES + 1].into(),
             has_clear: first_seen > 0 || last_seen + 1 < TABLE_ENTRIES,
@@ -149,7 +148,9 @@ impl Transfer {
 /// Premultiplied colour and opacity of one step, by value.
 #[derive(Debug)]
 pub(super) struct Table {
-    pub(super) low: f32,
+    /// The value of the second entry.
+    pub(super) first: f32,
+    /// Entries for each one of value.
     pub(super) scale: f32,
     /// One more than the table has: [`CLEAR`].
     pub(super) entries: Box<[Rgba; TABLE_ENTRIES + 1]>,
@@ -178,9 +179,16 @@ impl Table {
         is_seen
     }
 
+    /// Where a value is among the entries. By the first point, which is exact, and not by what
+    /// stands before it, which is rounded: by many entries, where few values are far from zero.
+    #[inline(always)]
+    pub(super) const fn place(&self, value: f32) -> f32 {
+        (value - self.first) * self.scale + 1.0
+    }
+
     fn entry(&self, value: f32) -> usize {
         let last = (TABLE_ENTRIES - 1) as f32;
-        ((value - self.low) * self.scale).clamp(0.0, last).round_ties_even() as usize
+        self.place(value).clamp(0.0, last).round_ties_even() as usize
     }
 }
 
@@ -235,7 +243,7 @@ mod tests {
     fn samples_that_cannot_be_seen_are_known_without_the_table() {
         let points = vec![point(0.0, 0.0), point(100.0, 0.0), point(110.0, 0.5), point(120.0, 0.0)];
         let table = Transfer::new(points, 1.0).expect("a function").table(1.0);
-        let place = |value: f32| (value - table.low) * table.scale;
+        let place = |value: f32| table.place(value);
         assert!(table.has_clear);
         assert!(!table.is_any_seen(&[place(0.0), place(99.0), place(121.0)]));
         assert!(table.is_any_seen(&[place(0.0), place(110.0), place(121.0)]));

@@ -49,7 +49,7 @@ pub(super) struct DeviceRay {
 #[repr(C)]
 struct DeviceLook {
     last: [f32; 3],
-    low: f32,
+    first: f32,
     spacing: [f32; 3],
     scale: f32,
     blocks: [u32; 3],
@@ -250,7 +250,7 @@ fn device_look(scene: &Scene) -> DeviceLook {
     let light = scene.shading.as_ref();
     DeviceLook {
         last: voxels.size().map(|side| ((side - 1) as f32).next_down()),
-        low: scene.table.low,
+        first: scene.table.first,
         spacing: voxels.spacing().map(|spacing| spacing as f32),
         scale: scene.table.scale,
         blocks: scene.blocks.map(side),

@@ -93,7 +93,7 @@ fn march(@builtin(workgroup_id) tile: vec3<u32>, @builtin(local_invocation_index
         let end = min(sample + BATCH, ray.samples);
         for (; sample < end; sample++) {
             let position = ray.origin + f32(sample) * ray.step;
-            let entry = clamp((value(position) - look.low) * look.scale, 0.0, ENTRY_LAST);
+            let entry = clamp((value(position) - look.first) * look.scale + 1.0, 0.0, ENTRY_LAST);
             var colour = table[u32(round(entry))];
             if look.is_lit == 1u && colour.a > 0.0 {
                 colour = lit(colour, position, light);

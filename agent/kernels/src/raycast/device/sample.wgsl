@@ -5,7 +5,7 @@ struct Look {
     // The last position along each axis that still has a voxel after it.
     last: vec3<f32>,
     // The value of the table's first entry, and entries per value.
-    low: f32,
+    first: f32,
     spacing: vec3<f32>,
     scale: f32,
     blocks: vec3<i32>,
