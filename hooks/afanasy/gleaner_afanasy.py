@@ -23,7 +23,12 @@ def _hooks():
     try:
         if HOOKS not in sys.path:
             sys.path.append(HOOKS)
-        import gleaner_hook
+        # Python would keep a file beside it that nobody takes away.
+        kept, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+        try:
+            import gleaner_hook
+        finally:
+            sys.dont_write_bytecode = kept
 
         return gleaner_hook
     except Exception:

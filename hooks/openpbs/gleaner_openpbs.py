@@ -55,7 +55,12 @@ def _kib(text):
 def handle(event):
     if HOOKS not in sys.path:
         sys.path.append(HOOKS)
-    import gleaner_hook
+    # Python would keep a file beside it that nobody takes away.
+    kept, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    try:
+        import gleaner_hook
+    finally:
+        sys.dont_write_bytecode = kept
 
     job = event.job
     name = gleaner_hook.booking("pbs", job.id)

@@ -141,6 +141,9 @@ impl FromStr for Farm {
     }
 }
 
+/// What booking ids begin with that are named after a process.
+pub(crate) const FALLBACK: &str = "fallback:";
+
 /// A booking id for a farm that names none: it is that of the process that started the hook, so
 /// that preflight and postflight of one worker agree on it.
 #[must_use]
@@ -151,7 +154,7 @@ pub(crate) fn fallback_booking(environment: &Environment) -> BookingId {
         .or_else(|| rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get()))
         .unwrap_or(0);
     let start_ticks = ProcessStat::of(parent).map_or(0, |stat| stat.start_ticks);
-    BookingId::new(format!("fallback:{parent}.{start_ticks}")).expect("digits make a name")
+    BookingId::new(format!("{FALLBACK}{parent}.{start_ticks}")).expect("digits make a name")
 }
 
 /// The ready scripts say here which process started them.

@@ -177,6 +177,11 @@ pub fn uninstall(
     }
     let rest = record.plan_to_remove(manager, site, &would_be)?;
     carry_out(rest, site, dry_run, &mut would_be, &mut outcome)?;
+    let ours = folder(manager);
+    let is_said = outcome.left.iter().any(|left| Path::new(left).starts_with(&ours));
+    if !is_said && !site.would_be_empty(&ours, &would_be.gone) {
+        outcome.left.push(format!("{} is kept: not all in it is Gleaner's", ours.display()));
+    }
     Ok(outcome)
 }
 

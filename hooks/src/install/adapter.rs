@@ -46,9 +46,9 @@ pub(super) trait Adapter {
         None
     }
 
-    /// The name of a worker whose children the agent is to see, where nothing is called.
-    fn probe_worker(&self, _options: &Options) -> Option<String> {
-        None
+    /// Names of workers whose children the agent is to see, where nothing is called.
+    fn probe_workers(&self, _options: &Options) -> Vec<String> {
+        Vec::new()
     }
 }
 

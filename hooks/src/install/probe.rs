@@ -2,8 +2,9 @@
 //!
 //! Where the manager runs a job when asked (Slurm, Grid Engine, OpenPBS, HTCondor), the job itself looks: its booking
 //! must stand in the run folder before its first instruction, and must be gone soon after its
-//! end. Else, and where it refuses the job, the scripts are called as the manager would call them; where
-//! it calls none, a stand-in for its worker starts a process, which the agent has to see.
+//! end. Else, and where it refuses the job, the scripts are called as the manager would call them, by who
+//! may do what they do; where it calls none, a stand-in for its worker starts a process, which the agent
+//! has to see.
 
 mod job;
 mod worker;
@@ -13,14 +14,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use gleaner_protocol::farm::SampledBooking;
-use gleaner_protocol::{Span, boottime};
+use gleaner_protocol::{BookingId, Span, boottime};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify;
+use rustix::process::geteuid;
 
 use super::check::as_installed;
 use super::record::Record;
 use super::{Finding, HookSettings, InstallError, Manager, Options, Site, adapter};
 use crate::RunDir;
+use crate::farm::FALLBACK;
 use crate::limits::PROBE_END_WAIT;
 use job::Patience;
 
@@ -54,12 +57,17 @@ pub fn probe(
         )
     })?;
     let adapter = adapter::of(manager);
-    if let Some(name) = adapter.probe_worker(&options) {
-        return Ok(worker::by_worker(&name, &folder));
+    let workers = adapter.probe_workers(&options);
+    if !workers.is_empty() {
+        return Ok(workers.iter().flat_map(|name| worker::by_worker(name, &folder)).collect());
     }
     let job = adapter.probe_job(&options).filter(|job| site.has_program(job.program));
     let refused = match job.map(|job| job.run(site, &real, &folder, Patience::USUAL)) {
         Some(Ok(findings)) => return Ok(findings),
+        // Its scripts are root's, and could book nothing for anybody else.
+        Some(Err(refused)) if !geteuid().is_root() && !manager.runs_hooks_as_users() => {
+            return Ok(vec![refused]);
+        }
         Some(Err(refused)) => Some(refused),
         None => None,
     };
@@ -75,10 +83,6 @@ fn own_in_record(record: &Record) -> [PathBuf; 2] {
         record.files.keys().find(is).cloned().unwrap_or_default()
     };
     [find("preflight"), find("postflight")]
-}
-
-fn until_at_most(bookings: usize, folder: &RunDir) -> bool {
-    until(folder, PROBE_END_WAIT, |all| all.len() <= bookings)
 }
 
 /// Whether the bookings become so within the time.
@@ -130,19 +134,30 @@ fn by_scripts(
     let [before, after] = scripts;
     let booking = format!("gleaner-probe.{}", std::process::id());
     let count = || folder.epoch().map(|epoch| epoch.count).unwrap_or_default();
-    let stands = || folder.bookings().map(|all| all.len()).unwrap_or_default();
-    let (epochs, bookings) = (count(), stands());
+    let all = || folder.bookings().unwrap_or_default();
+    let (epochs, known) = (count(), all());
+    // Renders come and go meanwhile. A script that knows its manager's jobs alone falls back on its caller.
+    let is_own = |id: &BookingId| {
+        let is_named = id.as_str().contains(&booking) || id.as_str().starts_with(FALLBACK);
+        is_named && known.iter().all(|before| before.booking != *id)
+    };
+    let own = || all().into_iter().map(|one| one.booking).find(is_own);
     let mut findings = Vec::new();
     // Where nothing is called after a render, its process ends the booking: this one's.
     let render = (!record.files.contains_key(after)).then(stand_in).flatten();
+    let mut begun = None;
     match call(site, before, &booking, render.as_ref()) {
-        Ok(took) if count() > epochs && stands() > bookings => {
-            findings.push(Finding::good(format!("{} booked the host in {took}", before.display())));
+        Ok(took) => {
+            begun = own().filter(|_| count() > epochs);
+            let (script, run_dir) = (before.display(), folder.path().display());
+            findings.push(match begun {
+                Some(_) => Finding::good(format!("{script} booked the host in {took}")),
+                None => Finding::wrong(
+                    format!("{script} ran and booked nothing in {run_dir}"),
+                    "run it in a terminal, which shows what it says; see GLEANER and GLEANER_RUN_DIR",
+                ),
+            });
         }
-        Ok(_) => findings.push(Finding::wrong(
-            format!("{} ran and booked nothing in {}", before.display(), folder.path().display()),
-            "run it in a terminal, which shows what it says; see GLEANER and GLEANER_RUN_DIR",
-        )),
         Err(why) => findings.push(unfit(before, &why)),
     }
     let ended = match render {
@@ -154,25 +169,31 @@ fn by_scripts(
         }
         None => call(site, after, &booking, None).map(Some),
     };
-    let wait = until_at_most(bookings, folder);
-    match ended {
-        Ok(took) if wait => {
+    let is_over = |booking| until(folder, PROBE_END_WAIT, |all| !has(all, booking));
+    match (ended, begun) {
+        (Ok(took), Some(booking)) if is_over(&booking) => {
             let by = took.map_or("its process's end".into(), |took| {
                 format!("{} in {took}", after.display())
             });
             findings.push(Finding::good(format!("the booking was ended by {by}")));
         }
-        Ok(_) => findings.push(Finding::wrong(
+        (Ok(_), Some(_)) => findings.push(Finding::wrong(
             "the booking stands after the render's end",
             "run the script after it in a terminal, which shows what it says",
         )),
-        Err(why) => findings.push(unfit(after, &why)),
+        // What has not begun has no end to be seen.
+        (Ok(_), None) => {}
+        (Err(why), _) => findings.push(unfit(after, &why)),
     }
     findings.push(Finding::note(
         "this called the scripts; whether the manager calls them only a job of its shows",
         "start a render and look for its booking in `gleaner agent status`",
     ));
     findings
+}
+
+fn has(all: &[SampledBooking], booking: &BookingId) -> bool {
+    all.iter().any(|one| one.booking == *booking)
 }
 
 fn unfit(script: &Path, why: &str) -> Finding {

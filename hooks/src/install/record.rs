@@ -1,6 +1,6 @@
 //! What an installation put where, for taking it away again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -34,6 +34,9 @@ pub(super) struct Record {
 }
 
 const VERSION: u32 = 1;
+/// How Python's sources are called, and where it keeps what it makes of them.
+const PYTHON: &str = "py";
+const PYTHON_CACHE: &str = "__pycache__";
 
 /// Where it is.
 pub(super) fn path(manager: Manager) -> PathBuf {
@@ -118,6 +121,11 @@ impl Record {
         site.write(&path(manager), &self.to_text(), Some(0o644))
     }
 
+    /// Whether a file of the manager's has lines of ours.
+    pub(super) fn edits(&self, path: &Path) -> bool {
+        self.edited.iter().any(|edited| edited == path)
+    }
+
     pub(super) fn to_text(&self) -> String {
         serde_json::to_string_pretty(self).expect("our own types serialise") + "\n"
     }
@@ -166,7 +174,14 @@ impl Record {
     ) -> Result<(), InstallError> {
         let is_shared =
             |path: &Path| path == settings::path() && settings::others_use(manager, site);
+        let mut caches = BTreeSet::new();
         for path in self.files.keys().filter(|path| is_meant(path)) {
+            for left in left_beside(site, path) {
+                plan.changes.push(Change::Remove { path: left });
+            }
+            if path.extension() == Some(PYTHON.as_ref()) {
+                caches.insert(path.with_file_name(PYTHON_CACHE));
+            }
             match site.read(path)? {
                 None => {}
                 Some(_) if is_shared(path) => {}
@@ -178,6 +193,8 @@ impl Record {
                     .push(format!("{} is kept: somebody has changed it since", path.display())),
             }
         }
+        let caches = caches.into_iter().filter(|cache| site.is_folder(cache));
+        plan.changes.extend(caches.map(|path| Change::RemoveFolder { path }));
         Ok(())
     }
 
@@ -221,6 +238,23 @@ impl Record {
             .extend(folders.into_iter().map(|path| Change::RemoveFolder { path: path.to_owned() }));
         Ok(plan)
     }
+}
+
+/// What there is of a file of ours under other names: a draft that was never put in its place, and what
+/// Python keeps of a module.
+fn left_beside(site: &Site, path: &Path) -> Vec<PathBuf> {
+    let mut all = vec![Site::draft_of(path)];
+    if path.extension() == Some(PYTHON.as_ref())
+        && let Some(module) = path.file_stem().and_then(|stem| stem.to_str())
+    {
+        all.push(path.with_extension("pyc"));
+        let cache = path.with_file_name(PYTHON_CACHE);
+        let names = site.names(&cache).into_iter();
+        let of_module = names.filter(|name| name.starts_with(&format!("{module}.")));
+        all.extend(of_module.map(|name| cache.join(name)));
+    }
+    all.retain(|path| site.has_file(path));
+    all
 }
 
 /// Folders that only an installation of ours makes.

@@ -169,8 +169,7 @@ impl Site {
         };
         let folder = real.parent().ok_or_else(|| cannot(io::ErrorKind::InvalidInput.into()))?;
         fs::create_dir_all(folder).map_err(cannot)?;
-        let name = real.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let new = folder.join(format!(".{name}.gleaner-new"));
+        let new = Self::draft_of(&real);
         let put = || {
             let _ = fs::remove_file(&new);
             let mut open = File::options();
@@ -191,6 +190,23 @@ impl Site {
             let _ = fs::remove_file(&new);
             cannot(source)
         })
+    }
+
+    /// Where a file is written before it is put in its place. Its name ends so that Qube, which runs
+    /// whatever is in a folder of its, leaves it alone.
+    pub(super) fn draft_of(path: &Path) -> PathBuf {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        path.with_file_name(format!(".{name}.gleaner-new.txt"))
+    }
+
+    /// Whether there is a file, or what leads to one.
+    pub(super) fn has_file(&self, path: &Path) -> bool {
+        fs::symlink_metadata(self.real(path)).is_ok_and(|metadata| !metadata.is_dir())
+    }
+
+    /// Whether there is a folder.
+    pub(super) fn is_folder(&self, path: &Path) -> bool {
+        fs::symlink_metadata(self.real(path)).is_ok_and(|metadata| metadata.is_dir())
     }
 
     /// Removes a file, if it is there.

@@ -13,6 +13,8 @@ use super::{Finding, InstallError, Manager, Options, Plan, Site, block, scripts}
 use crate::limits::{INCLUDES_MAX, PROBE_JOB_S};
 
 const CONF: &str = "/etc/slurm/slurm.conf";
+/// What the names of our scripts have in them.
+const OURS: &str = "/gleaner/hooks/slurm/";
 /// Longest time that Slurm should give the hooks, in seconds; ours end within two.
 const TIMEOUT_S: &str = "20";
 /// Less than this may end the scripts before they have ended themselves.
@@ -76,9 +78,16 @@ impl Adapter for Slurm {
         Some("scontrol")
     }
 
-    fn may_still_run(&self, site: &Site, _record: &Record, when: When) -> Option<String> {
+    fn may_still_run(&self, site: &Site, record: &Record, when: When) -> Option<String> {
+        let conf = conf(&record.options);
+        // Where a node has one of its own, its slurmd reads that, whatever the controller's says.
+        let is_edited = when == When::WouldBeTold && record.edits(&conf);
+        if !is_edited && site.read(&conf).ok().flatten().is_some_and(|text| names_ours(&text)) {
+            let conf = conf.display();
+            return Some(format!("{conf} names them here: bring the one of the controller"));
+        }
         match site.run(&["scontrol", "show", "config"]) {
-            Ok(config) if when != When::WouldBeTold && config.contains("/gleaner/hooks/slurm/") => {
+            Ok(config) if when != When::WouldBeTold && config.contains(OURS) => {
                 Some("Slurm still runs them, and drains a node on which they are missing".into())
             }
             // Each node reads it for itself, and none says when.
@@ -128,6 +137,11 @@ impl Adapter for Slurm {
             is_beginning: false,
         })
     }
+}
+
+/// Whether a configuration has our files run.
+fn names_ours(conf: &str) -> bool {
+    conf.lines().any(|line| !line.trim_start().starts_with('#') && line.contains(OURS))
 }
 
 fn conf(options: &Options) -> PathBuf {

@@ -3,7 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::adapter::Adapter;
+use super::adapter::{Adapter, When};
+use super::record::Record;
 use super::{Change, Finding, InstallError, Manager, Options, Plan, Site, WATCH_VARIABLE};
 use crate::limits::{PROCESS_NAME_BYTES_MAX, STANDING_TIMEOUT};
 use crate::{SocketAnswer, SocketRequest, ask};
@@ -115,8 +116,14 @@ impl Adapter for Watched {
         None
     }
 
-    fn probe_worker(&self, options: &Options) -> Option<String> {
-        self.workers(options).into_iter().next()
+    fn probe_workers(&self, options: &Options) -> Vec<String> {
+        self.workers(options)
+    }
+
+    /// An agent that was not restarted since still watches.
+    fn may_still_run(&self, _site: &Site, record: &Record, when: When) -> Option<String> {
+        let is_untold = when == When::Now && record.untold.is_none();
+        is_untold.then(|| "the agent has not been restarted since".into())
     }
 }
 

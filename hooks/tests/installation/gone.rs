@@ -1,6 +1,6 @@
 //! What is left where a manager cannot be asked, or a job of its still ends by our files.
 
-use gleaner_hooks::install::{Manager, install, uninstall};
+use gleaner_hooks::install::{Manager, Options, install, uninstall};
 
 use crate::{QCONF, SCONTROL, tree_of};
 
@@ -84,4 +84,65 @@ fn a_dry_run_promises_what_a_running_manager_lets_be_done() {
             assert!(rounds <= 2, "{manager}: {gone:?}");
         }
     }
+}
+
+#[test]
+fn a_node_whose_own_configuration_has_the_prolog_keeps_it() {
+    // Its controller, elsewhere, has been told already.
+    let tree = tree_of(Manager::Slurm).with_program("scontrol", SCONTROL).with("running", "");
+    let options = Options { files_only: true, ..tree.options() };
+    let plan = install(Manager::Slurm, &tree.site(), &options).expect("it fits");
+    plan.apply(&tree.site()).expect("done");
+    let conf = tree.read("etc/slurm/slurm.conf");
+    let line = "Prolog=/etc/gleaner/hooks/slurm/prolog\n";
+    tree.put("etc/slurm/slurm.conf", &format!("{conf}\n{line}"));
+    for is_dry in [true, false] {
+        let gone = uninstall(Manager::Slurm, &tree.site(), is_dry).expect("it is there");
+        let why = "/etc/slurm/slurm.conf names them here: bring the one of the controller";
+        assert!(gone.left.iter().any(|left| left.contains(why)), "{:?}", gone.left);
+        assert!(tree.has("etc/gleaner/hooks/slurm/prolog"));
+    }
+    tree.put("etc/slurm/slurm.conf", &format!("{conf}\n# {line}"));
+    let gone = uninstall(Manager::Slurm, &tree.site(), false).expect("it is there");
+    assert_eq!(gone.left, [""; 0]);
+    assert!(!tree.has("etc/gleaner"));
+}
+
+#[test]
+fn what_python_and_a_death_have_left_beside_our_files_goes_too() {
+    for (manager, ours) in [
+        (Manager::OpenPbs, "etc/gleaner/hooks/openpbs"),
+        (Manager::Tractor, "etc/gleaner/hooks/tractor"),
+    ] {
+        let tree = tree_of(manager);
+        let before = tree.look();
+        let plan = install(manager, &tree.site(), &tree.options()).expect("it fits");
+        plan.apply(&tree.site()).expect("done");
+        for name in [
+            "__pycache__/gleaner_hook.cpython-311.pyc",
+            "__pycache__/gleaner_hook.cpython-312.opt-1.pyc",
+            "gleaner_hook.pyc",
+            ".gleaner_hook.py.gleaner-new.txt",
+        ] {
+            tree.put(&format!("{ours}/{name}"), "of no use to anybody");
+        }
+        let dry = uninstall(manager, &tree.site(), true).expect("it is there");
+        let gone = uninstall(manager, &tree.site(), false).expect("it is there");
+        assert_eq!(gone.left, [""; 0], "{manager}");
+        assert_eq!(gone, dry, "{manager}");
+        assert_eq!(tree.look(), before, "{manager}");
+    }
+}
+
+#[test]
+fn what_somebody_has_put_into_our_folder_stays_and_is_told() {
+    let tree = tree_of(Manager::Generic);
+    let plan = install(Manager::Generic, &tree.site(), &tree.options()).expect("it fits");
+    plan.apply(&tree.site()).expect("done");
+    tree.put("etc/gleaner/hooks/generic/notes", "mine");
+    let dry = uninstall(Manager::Generic, &tree.site(), true).expect("it is there");
+    let gone = uninstall(Manager::Generic, &tree.site(), false).expect("it is there");
+    assert_eq!(gone, dry);
+    assert_eq!(gone.left, ["/etc/gleaner/hooks/generic is kept: not all in it is Gleaner's"]);
+    assert_eq!(tree.read("etc/gleaner/hooks/generic/notes"), "mine");
 }

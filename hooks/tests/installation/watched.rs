@@ -154,3 +154,16 @@ fn what_cannot_be_watched_is_refused_with_what_to_do() {
     let said = refused(&none, &none.options());
     assert!(said.contains("as root with --watch-worker rrClient"), "{said}");
 }
+
+#[test]
+fn an_uninstallation_that_was_cut_short_restarts_the_agent_the_next_time() {
+    let tree = tree_of(Manager::Flamenco).with_program("systemctl", SYSTEMCTL);
+    put(&tree, &tree.options());
+    // It died between its first step and the second.
+    tree.remove(FILE);
+    tree.remove("told");
+    let gone = uninstall(Manager::Flamenco, &tree.site(), false).expect("it is there");
+    assert_eq!(gone.left, [""; 0]);
+    assert_eq!(tree.read("told"), RESTART);
+    assert!(!tree.has("etc/gleaner"));
+}

@@ -2,10 +2,9 @@
 
 use std::path::Path;
 
-use gleaner_protocol::farm::SampledBooking;
 use gleaner_protocol::{BookingId, Span};
 
-use super::until;
+use super::{has, until};
 use crate::RunDir;
 use crate::install::adapter::ProbeJob;
 use crate::install::{Finding, InstallError, Site};
@@ -101,8 +100,7 @@ impl ProbeJob {
 
 /// Whether a booking's end comes soon.
 fn ended(folder: &RunDir, booking: &BookingId, limit: Span) -> Finding {
-    let is_there = |all: &[SampledBooking]| all.iter().any(|one| one.booking == *booking);
-    match until(folder, limit, |all| !is_there(all)) {
+    match until(folder, limit, |all| !has(all, booking)) {
         true => Finding::good("the booking has ended: the hook after it fired"),
         false => Finding::wrong(
             format!("{booking} stands {limit} after its job: no hook fired after it"),
