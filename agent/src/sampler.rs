@@ -14,11 +14,11 @@ use std::time::Duration;
 
 use gleaner_hooks::RunDir;
 use gleaner_protocol::farm::{HostSample, SampleAnswer};
-use gleaner_protocol::{BookingId, Epoch, HostInfo, HostName, Origin};
+use gleaner_protocol::{BookingId, Epoch, HostInfo, HostName, Origin, Span, boottime};
 use reqwest::Client;
 use sysinfo::System;
 use tokio::sync::{Notify, mpsc};
-use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::{debug, warn};
 
 use crate::limits::{HALF_BOOKED_MS_MAX, SAMPLE_POST_MS_MAX};
@@ -201,14 +201,15 @@ impl Told {
         changed: &Notify,
         mut take: impl FnMut() -> HostSample + Send,
     ) -> HostSample {
-        let patience = Instant::now() + Duration::from_millis(HALF_BOOKED_MS_MAX);
+        let patience = boottime() + Span::from_millis(HALF_BOOKED_MS_MAX);
         loop {
             let sample = take();
-            if self.explains(&sample) || patience <= Instant::now() {
+            let left = patience.since(boottime());
+            if self.explains(&sample) || left == Span::ZERO {
                 return sample;
             }
             // Over is over: the turn of the loop says so.
-            let _ = timeout_at(patience, changed.notified()).await;
+            let _ = timeout(left.into(), changed.notified()).await;
         }
     }
 }
@@ -268,9 +269,9 @@ mod tests {
     #[tokio::test]
     async fn a_preflight_that_never_books_is_told_all_the_same() {
         let (told, changed) = (Told::by(&sample(3, &["a"])), Notify::new());
-        let asked = Instant::now();
+        let asked = boottime();
         assert_eq!(told.settled(&changed, || sample(4, &["a"])).await, sample(4, &["a"]));
-        assert!(asked + Duration::from_millis(HALF_BOOKED_MS_MAX) <= Instant::now());
+        assert!(asked + Span::from_millis(HALF_BOOKED_MS_MAX) <= boottime());
     }
 
     #[tokio::test]
