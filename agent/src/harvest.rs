@@ -147,9 +147,12 @@ impl Harvest {
             Input::LinkUp => self.greet(effects),
             Input::LinkDown => self.lose_link(),
             Input::Broker(message) => self.hear(now, message, effects),
-            Input::Ground { ground, stopped, parked } => {
+            Input::Ground { ground, stopped, parked, is_unbooked } => {
                 why = ReleaseReason::Preempted;
                 self.stand_on(ground);
+                if is_unbooked {
+                    self.close();
+                }
                 for token in stopped {
                     self.end_running(token, ReleaseReason::Preempted, effects);
                 }

@@ -70,7 +70,12 @@ impl Host {
         let booked = booked_cores(bookings.iter().map(|booking| booking.resources), CORES);
         let epoch = self.run_dir.epoch().expect("reads");
         let ground = Some(Ground { epoch, booked, has_fence: false });
-        self.hear(Input::Ground { ground, stopped: Vec::new(), parked: Vec::new() });
+        self.hear(Input::Ground {
+            ground,
+            stopped: Vec::new(),
+            parked: Vec::new(),
+            is_unbooked: false,
+        });
     }
 
     fn opening(&mut self, epoch: Epoch, cores: u32) {

@@ -242,17 +242,11 @@ impl Driver {
     }
 
     fn take_release(&mut self, released: Released) {
-        if let Some(trouble) = released.trouble {
+        if let Some(trouble) = &released.trouble {
             warn!("{trouble}");
         }
         self.owes_epoch |= released.raise_epoch;
-        let Released { mut stopped, parked, .. } = released;
-        if released.is_unbooked {
-            // What the folder says next would leave what was opened before as it is.
-            let (stopped, parked) = (std::mem::take(&mut stopped), parked.clone());
-            self.handle(Input::Ground { ground: None, stopped, parked });
-        }
-        self.look_at_run_dir(stopped, parked);
+        self.look_after(released);
         self.changed.notify_one();
     }
 
@@ -306,7 +300,13 @@ impl Driver {
     }
 
     /// Reads the run folder and has it obeyed.
-    fn look_at_run_dir(&mut self, mut stopped: Vec<LeaseToken>, mut parked: Vec<LeaseToken>) {
+    fn look_at_run_dir(&mut self, stopped: Vec<LeaseToken>, parked: Vec<LeaseToken>) {
+        self.look_after(Released { stopped, parked, ..Released::default() });
+    }
+
+    /// The same, after what a hook did.
+    fn look_after(&mut self, released: Released) {
+        let Released { mut stopped, mut parked, is_unbooked, .. } = released;
         if self.owes_epoch {
             match self.shop.run_dir.raise_epoch() {
                 Ok(epoch) => {
@@ -343,7 +343,7 @@ impl Driver {
         // others in its place.
         stopped.extend(self.shop.table.stopped_tokens());
         parked.extend(self.shop.table.parked_tokens());
-        self.handle(Input::Ground { ground, stopped, parked });
+        self.handle(Input::Ground { ground, stopped, parked, is_unbooked });
     }
 
     /// Remembers how much memory renders book, and has harvested work leave it to them.

@@ -22,6 +22,8 @@ pub enum Input {
         stopped: Vec<LeaseToken>,
         /// Replicas that are frozen for a render and not killed, all of them.
         parked: Vec<LeaseToken>,
+        /// Whether a render has begun that the folder does not name: what was opened is over.
+        is_unbooked: bool,
     },
     /// What a replica saved is at the broker.
     Kept {

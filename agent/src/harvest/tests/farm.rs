@@ -3,8 +3,8 @@
 use gleaner_protocol::control::{AgentMessage, BrokerMessage, Fragment, ReleaseReason};
 use gleaner_protocol::{Epoch, Origin};
 
-use super::super::{Effect, Input};
-use super::host::{Host, epoch, released, stop};
+use super::super::{Effect, Ground, Input};
+use super::host::{Host, epoch, released, stop, token};
 
 fn fragment(count: u64, slots: u32) -> Fragment {
     Fragment { epoch: epoch(count), slots }
@@ -171,12 +171,31 @@ fn a_second_preflight_of_the_same_render_changes_the_epoch_alone() {
 fn an_unreadable_run_folder_closes_the_host_and_voids_its_opening() {
     let mut host = Host::open_farm(2);
     host.run([1]);
-    host.input(Input::Ground { ground: None, stopped: Vec::new(), parked: Vec::new() });
+    host.input(Input::Ground {
+        ground: None,
+        stopped: Vec::new(),
+        parked: Vec::new(),
+        is_unbooked: false,
+    });
     assert!(host.takes().contains(&stop(0, 1)));
     host.opening(epoch(0), 2, 1000);
     host.says(&[AgentMessage::OpeningRefused { decided_on: epoch(0), current: Epoch::default() }]);
     host.booked(0, 0, &[]);
     assert_eq!(host.takes(), gives(0, 0), "readable again, and not open");
+}
+
+#[test]
+fn a_render_that_the_run_folder_does_not_name_voids_the_opening() {
+    let mut host = Host::open_farm(2);
+    host.run([1]);
+    let ground = Some(Ground { epoch: epoch(1), booked: 0, has_fence: false });
+    let (stopped, parked) = (vec![token(1)], Vec::new());
+    host.input(Input::Ground { ground, stopped, parked, is_unbooked: true });
+    assert!(host.takes().ends_with(&gives(1, 0)), "of none it is not known how much is left");
+    host.booked(1, 0, &[]);
+    assert_eq!(host.takes(), [], "and nothing says that it has ended");
+    host.opening(epoch(1), 2, 1000);
+    assert!(host.takes().starts_with(&gives(1, 2)));
 }
 
 #[test]

@@ -159,7 +159,7 @@ impl Host {
     pub(super) fn booked(&mut self, count: u64, booked: u32, stopped: &[u64]) {
         let ground = Some(Ground { epoch: epoch(count), booked, has_fence: false });
         let stopped = stopped.iter().map(|raw| token(*raw)).collect();
-        self.input(Input::Ground { ground, stopped, parked: Vec::new() });
+        self.input(Input::Ground { ground, stopped, parked: Vec::new(), is_unbooked: false });
     }
 
     /// A preflight hook has spoken, and these are frozen.
@@ -174,7 +174,12 @@ impl Host {
 
     fn park(&mut self, ground: Ground, parked: &[u64]) {
         let parked = parked.iter().map(|raw| token(*raw)).collect();
-        self.input(Input::Ground { ground: Some(ground), stopped: Vec::new(), parked });
+        self.input(Input::Ground {
+            ground: Some(ground),
+            stopped: Vec::new(),
+            parked,
+            is_unbooked: false,
+        });
     }
 
     /// Its owner wants nothing to be kept for others.

@@ -173,7 +173,12 @@ impl Witness {
                 return self.ground(booked, stopped, parked);
             }
             Step::Postflight { booked } => return self.ground(booked, Vec::new(), Vec::new()),
-            Step::Blind => Input::Ground { ground: None, stopped: Vec::new(), parked: Vec::new() },
+            Step::Blind => Input::Ground {
+                ground: None,
+                stopped: Vec::new(),
+                parked: Vec::new(),
+                is_unbooked: false,
+            },
             Step::Allowance { slots, ended } => {
                 let beyond = self.slots.values().copied().skip(slots as usize);
                 let stopped = if ended { beyond.collect() } else { Vec::new() };
@@ -216,7 +221,7 @@ impl Witness {
         let before = self.gate;
         let ground = Some(Ground { epoch: epoch(self.count), booked, has_fence: false });
         self.parked.extend(&parked);
-        self.take(Input::Ground { ground, stopped, parked });
+        self.take(Input::Ground { ground, stopped, parked, is_unbooked: false });
         let farm = self.host.harvest.host.origin == Origin::Farm;
         assert!(!farm || self.gate <= before, "a hook opened a farm host");
     }

@@ -214,7 +214,7 @@ impl World<'_> {
         }
         let ground = (!agent.owes_epoch).then(|| machine.folder.ground(machine.info.cores));
         agent.look_again = ground.is_none().then(|| clock + LOOK_AGAIN);
-        self.handle(host, Input::Ground { ground, stopped, parked: Vec::new() })
+        self.handle(host, Input::Ground { ground, stopped, parked: Vec::new(), is_unbooked: false })
     }
 
     fn handle(&mut self, host: usize, input: Input) -> Result<(), Breach> {
