@@ -141,9 +141,17 @@ fn without_an_agent_the_hook_stops_the_work_itself() {
         let works: Vec<_> = (0..8).map(|_| host.work()).collect();
         let report = host.preflight();
         let stopped = report.stopped.as_ref().expect("it stopped");
-        assert_eq!((stopped.stopped, stopped.gone, &stopped.troubles[..]), (8, 0, &[][..]));
+        assert_eq!((stopped.stopped, stopped.gone), (8, 0));
         assert!(works.into_iter().all(Work::was_killed));
         assert_eq!(host.run_dir.groups().expect("lists"), []);
+        // A machine that is busy may leave too little time to look for what they have started.
+        let is_too_slow = |trouble: &String| trouble.contains("was looked for within");
+        let (too_slow, others): (Vec<_>, Vec<_>) =
+            stopped.troubles.iter().cloned().partition(is_too_slow);
+        assert_eq!(others, [""; 0]);
+        if !too_slow.is_empty() {
+            return Err(too_slow.join("; "));
+        }
         was_quick(&report)
     });
 }

@@ -151,7 +151,7 @@ async fn play(round: &Round) -> (Tally, Ledger) {
         tally.kills += 1;
         if let Some(drafts) = &mut drafts {
             let (unfinished, finished): (Vec<_>, Vec<_>) =
-                drafts.files().into_iter().partition(|name| name.ends_with(".draft"));
+                drafts.files().into_iter().partition(|name| is_unfinished(name));
             tally.unfinished += unfinished.len();
             snapshots.extend(finished);
             drafts.forget();
@@ -159,12 +159,21 @@ async fn play(round: &Round) -> (Tally, Ledger) {
         drafts = drafts.or_else(|| Drafts::watch(&data));
     }
     settle(round, &launch, &stage, &mut crew).await;
+    // Where the disk is slow each kill may come before one is finished.
+    if let Some(drafts) = &drafts {
+        snapshots.extend(drafts.files().into_iter().filter(|name| !is_unfinished(name)));
+    }
     crew.dismiss().await;
     tally.snapshots = snapshots.len();
     let ledger = stage.ledger().clone();
     tally.close(&ledger);
     println!("{tally:?}; the last start took {recovery}");
     (tally, ledger)
+}
+
+/// Whether a snapshot is still being written, by its file's name.
+fn is_unfinished(name: &str) -> bool {
+    name.ends_with(".draft")
 }
 
 /// Undisturbed, everything comes to its end; and it still has after one more start.

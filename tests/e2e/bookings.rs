@@ -59,6 +59,7 @@ async fn two_renders_on_one_host_count_together_and_end_one_by_one() {
         host.preflight(booking).cores(1).run();
         assert_eq!(processes::computing(&pids(&begun)).len(), left);
         cluster.api.until_slots("farm1", u32::try_from(left).expect("small")).await;
+        hook_is_heard_of(&cluster, booking).await;
     }
     // The first one ends: its core comes back, the other's does not.
     host.postflight("shot:1").run();
@@ -70,10 +71,25 @@ async fn two_renders_on_one_host_count_together_and_end_one_by_one() {
     let all: Vec<i32> = pids(&begun).into_iter().chain([next.pid]).collect();
     assert!(processes::computing(&all).is_empty());
     cluster.api.until_slots("farm1", 0).await;
+    hook_is_heard_of(&cluster, "shot:3").await;
     host.postflight("shot:3").run();
     cluster.api.until_slots("farm1", 2).await;
     host.postflight("shot:2").run();
     cluster.api.until_slots("farm1", 3).await;
+}
+
+/// Waits until the monitor has heard of this booking by its hook: the news of its end cannot
+/// overtake that any more.
+async fn hook_is_heard_of(cluster: &Cluster, booking: &str) {
+    let what = format!("the monitor to know {booking}");
+    let is_known = |view: &Value| {
+        view["bookings"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .any(|one| one["booking"] == booking && one["seen_by"].to_string().contains("hook"))
+    };
+    cluster.monitor_api().until_view("farm1", &what, is_known).await;
 }
 
 fn pids(marks: &[Mark]) -> Vec<i32> {

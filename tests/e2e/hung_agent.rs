@@ -26,6 +26,18 @@ async fn the_hook_stops_the_work_of_a_hung_agent_itself() {
             host.agent.freeze();
             let booking = format!("shot:{shot}");
             let hooked = host.hook("preflight", &booking).run();
+            if hooked.said.contains("given up after") {
+                // Nobody knows how far it came. One that has time lets all begin anew.
+                host.agent.thaw();
+                host.postflight(&booking).run();
+                let again = format!("again:{shot}");
+                host.preflight(&again).run();
+                cluster.api.until_slots("farm1", 0).await;
+                host.is_idle().await;
+                let _ = marks.within(Span::ZERO);
+                host.postflight(&again).run();
+                return Err(hooked.said);
+            }
             assert!(hooked.said.contains("did not answer in time"), "{}", hooked.said);
             assert!(hooked.said.contains("stopped 2 task groups"), "{}", hooked.said);
             assert!(processes::computing(&workers).is_empty());

@@ -26,7 +26,8 @@ pub(crate) fn run_in(test: &str) {
         .env(OWN_ETC, mount.path())
         .output();
     let said = run.as_ref().map_or("", |run| str::from_utf8(&run.stdout).expect("text"));
-    eprintln!("{said}");
+    let errors = run.as_ref().map_or("".into(), |run| String::from_utf8_lossy(&run.stderr));
+    eprintln!("{said}\n{errors}");
     match run.as_ref().map(|run| run.status.code()) {
         // A test by a name that there is none of succeeds too.
         Ok(Some(0)) => assert!(said.contains("1 passed"), "{test} was not run"),

@@ -1,5 +1,6 @@
 //! The owner's word: pauses, stops, and giving way to what nobody announced; judged from outside.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -272,27 +273,31 @@ async fn is_given_way_to() -> Result<(), String> {
     cluster.are_connected().await;
     let mut marks = cluster.marks();
     cluster.api.submit(&marks.job(12, 1)).await;
-    // All compute, where nothing else does: what a runner needs to start is not what is measured.
-    let all_began = marks.up_to(12, Span::from_secs(60)).len() == 12;
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    let left_by_all_cores = u32::try_from(12 - cores).expect("a small machine");
+    let left_by_all_cores = 12_usize.checked_sub(cores).expect("a small machine");
     let host = &cluster["desk1"];
-    let quiet = boottime() + Span::from_secs(30);
     let working = || {
         let mut tasks: Vec<TaskLine> = host.tell(&["tasks", "--format", "json"]).json();
         tasks.retain(|task| !task.frozen);
         tasks
     };
-    let may_yield = |tasks: &[TaskLine]| all_began && tasks.len() > left_by_all_cores as usize;
-    let mut tasks = working();
-    while all_began && !may_yield(&tasks) && boottime() < quiet {
-        let_pass(LOOK_AGAIN.into()).await;
+    // All compute, where nothing else does: what a runner needs to start is not what is measured.
+    let may_yield = |began, tasks: &[TaskLine]| began == 12 && tasks.len() > left_by_all_cores;
+    let quiet = boottime() + Span::from_secs(90);
+    let (mut began, mut tasks, mut held_back) = (0, working(), BTreeSet::new());
+    while !may_yield(began, &tasks) && boottime() < quiet {
+        held_back.extend(host.reasons());
+        // Seldom: whoever asks keeps the machine busy too.
+        let_pass(Span::from_millis(200)).await;
+        began += marks.up_to(12 - began, Span::ZERO).len();
         tasks = working();
     }
-    if !may_yield(&tasks) {
-        // All cores are kept busy by others all the time: what they do was not announced either.
-        assert!(host.standing().watched[0].1.as_str() > "1.", "{:?}", host.standing());
-        return Err("the machine was too busy to measure it".into());
+    if !may_yield(began, &tasks) {
+        // What others do all the time was not announced either, and it is given way to.
+        let known = ["others_compute", "calm", "memory_pressure", "disk_pressure"];
+        let is_given_way_to = held_back.iter().any(|kind| known.contains(&kind.as_str()));
+        assert!(is_given_way_to, "{began} began, {held_back:?}, {:?}", host.standing());
+        return Err(format!("the machine was too busy to measure it: {held_back:?}"));
     }
 
     let hogs = Hogs::start(cores * 2);
@@ -315,7 +320,7 @@ async fn is_given_way_to() -> Result<(), String> {
         assert!(allowed <= least, "{allowed} after {least}, beside {:?}", hogs.states());
         least = allowed;
     }
-    assert!(least <= left_by_all_cores, "{:?}, {:?}", host.standing(), hogs.states());
+    assert!(least as usize <= left_by_all_cores, "{:?}, {:?}", host.standing(), hogs.states());
     assert!(host.reasons().contains(&"others_compute".to_owned()));
     Ok(())
 }

@@ -37,9 +37,10 @@ async fn a_lost_postflight_is_found_by_polling() {
     assert_eq!(marks.take(2).len(), 2);
     let view = cluster.monitor_api().view("farm1").await.expect("known");
     assert!(view["contradictions"].to_string().contains("shot:1"), "{view}");
-    // The next render of that name is a render.
+    // The next render of that name is a render, until the farm denies it.
+    let mut events = cluster.api.events().await;
     host.preflight("shot:1").cores(1).run();
-    cluster.api.until_slots("farm1", 1).await;
+    events.fragment_becomes("farm1", 1).await;
     host.postflight("shot:1").run();
     farm.is_polled(1);
     cluster.api.until_slots("farm1", 2).await;
@@ -52,8 +53,9 @@ async fn a_lost_postflight_ends_at_the_limit_where_nothing_is_polled() {
     cluster.api.submit(&marks.job(100, 1)).await;
     marks.take(2);
     let host = &cluster["farm1"];
+    let mut events = cluster.api.events().await;
     host.preflight("shot:1").cores(2).run();
-    cluster.api.until_slots("farm1", 0).await;
+    events.fragment_becomes("farm1", 0).await;
     cluster.api.until_slots("farm1", 2).await;
     assert_eq!(marks.take(2).len(), 2);
 }

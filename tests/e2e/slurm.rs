@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::calm::starts_as_fast;
 use crate::cluster::{Cluster, Plan};
-use crate::patience::timed;
+use crate::patience::{eventually, timed};
 use crate::program::run;
 use crate::slurm_farm::{CORES, NODES, SlurmFarm};
 
@@ -39,7 +39,8 @@ async fn renders_have_the_cores_that_slurm_gave_them_and_the_harvest_the_others(
     let mut marks = cluster.marks();
     cluster.api.submit(&marks.job(1_000, 2)).await;
     marks.take(12);
-    assert!(computing(&cluster).iter().all(|count| *count > 0), "on every node");
+    let on_every_node = || computing(&cluster).iter().all(|count| *count > 0);
+    eventually("work on every node", async || on_every_node().then_some(())).await;
 
     // Four, two and one core of the three nodes: each finds its own place in the list.
     let mut render = farm.render(&["--nodes=3", "--ntasks=7"]);

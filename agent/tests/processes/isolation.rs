@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gleaner_agent::{CommandRules, Confine, Isolation};
+use gleaner_calm::in_some_awaited_round;
 use gleaner_hooks::{ProcessStat, SlotLimits, SocketAnswer, SocketRequest};
 use gleaner_isolation::{Ability, Enclosure, Topology};
 use gleaner_protocol::control::{AgentMessage, ReleaseReason};
@@ -228,21 +229,37 @@ fn a_frozen_start_dies() {
 fn a_hook_stops_runaways() {
     for isolation in all_ways() {
         block_on(async {
-            let folders = Folders::new();
-            let mut broker = Broker::start().await;
-            let config = folders.config(&broker.address, 2);
-            let config = gleaner_agent::Config { isolation, ..config };
-            let agent = AgentProcess::start(&config, &folders);
-            let (mut session, _) = broker.welcome().await;
-            session.give(script(&runaway(&folders)), &[None]).await;
-            let runaway = wait_for_runaway(&folders);
-            let pid = Pid::from_raw(agent.pid()).expect("a number");
-            kill_process(pid, Signal::STOP).expect("ours");
-            let report = folders.run_dir().stop_groups();
-            assert_eq!(report.troubles, [""; 0]);
-            wait_for_end(runaway);
+            in_some_awaited_round(async || {
+                let folders = Folders::new();
+                let mut broker = Broker::start().await;
+                let config = folders.config(&broker.address, 2);
+                let config = gleaner_agent::Config { isolation, ..config };
+                let agent = AgentProcess::start(&config, &folders);
+                let (mut session, _) = broker.welcome().await;
+                session.give(script(&runaway(&folders)), &[None]).await;
+                let runaway = wait_for_runaway(&folders);
+                kill_process(number(agent.pid()), Signal::STOP).expect("ours");
+                let mut report = folders.run_dir().stop_groups();
+                // A machine that is busy may leave too little time to look for what has left its
+                // group. Only where nothing encloses that is it by looking that it is found.
+                let is_too_slow = |trouble: &mut String| trouble.contains("was looked for within");
+                let too_slow: Vec<_> = report.troubles.extract_if(.., is_too_slow).collect();
+                assert_eq!(report.troubles, [""; 0]);
+                if isolation == Isolation::ProcessGroups && !too_slow.is_empty() {
+                    // It may be gone all the same.
+                    let _ = kill_process(number(runaway), Signal::KILL);
+                    return Err(too_slow.join("; "));
+                }
+                wait_for_end(runaway);
+                Ok(())
+            })
+            .await;
         });
     }
+}
+
+fn number(pid: i32) -> Pid {
+    Pid::from_raw(pid).expect("a number")
 }
 
 fn what_goes_on_is_kept_off() {
