@@ -18,7 +18,7 @@ pub(super) fn questions() -> Vec<Question> {
         "condor_status",
         "-json",
         "-attributes",
-        "Machine,Name,State,Cpus,Memory,TotalCpus,TotalMemory,GlobalJobId",
+        "Machine,Name,State,Cpus,Memory,GPUs,TotalCpus,TotalMemory,GlobalJobId",
     ])]
 }
 
@@ -33,6 +33,9 @@ struct Slot {
     /// In MiB, like all memory here.
     #[serde(default)]
     memory: Option<u64>,
+    /// Absent where the machine has none.
+    #[serde(default, rename = "GPUs")]
+    gpus: Option<u32>,
     #[serde(default)]
     total_cpus: Option<f64>,
     #[serde(default)]
@@ -65,7 +68,7 @@ pub(super) fn parse(answers: &[Vec<u8>]) -> Result<Vec<HostAllocation>, String> 
             Some(job) => booking_of(NAME, job),
             None => booking_of(NAME, &format!("{}-{}", slot.state, slot.name)),
         };
-        let amount = Amount { cores: slot.cpus, memory_mib: slot.memory, gpus: None };
+        let amount = Amount { cores: slot.cpus, memory_mib: slot.memory, gpus: slot.gpus };
         farm.books(&slot.machine, booking, amount)?;
     }
     Ok(farm.finish())
@@ -79,7 +82,7 @@ mod tests {
     const ANSWER: &str = r#"[
         {"Machine":"r1.farm","Name":"slot1@r1.farm","State":"Unclaimed","Cpus":4,"Memory":8000,
          "TotalCpus":12.0,"TotalMemory":48000},
-        {"Machine":"r1.farm","Name":"slot1_1@r1.farm","State":"Claimed","Cpus":8,"Memory":40000,
+        {"Machine":"r1.farm","Name":"slot1_1@r1.farm","State":"Claimed","Cpus":8,"Memory":40000,"GPUs":1,
          "TotalCpus":12.0,"TotalMemory":48000,"GlobalJobId":"head#12.3#1700000000"},
         {"Machine":"r2.farm","Name":"slot1@r2.farm","State":"Owner","Cpus":2,"Memory":900,
          "TotalCpus":2,"TotalMemory":900}]"#;
@@ -91,7 +94,7 @@ mod tests {
         assert_eq!(
             lines,
             [
-                format!("r1.farm 12c 48000m: {job} 8c 40000m"),
+                format!("r1.farm 12c 48000m: {job} 8c 40000m 1g"),
                 "r2.farm 2c 900m: htcondor:Owner-slot1@r2.farm 2c 900m".into(),
             ]
         );

@@ -139,10 +139,11 @@ pub(super) fn seen(farm: Result<Vec<HostAllocation>, String>) -> Vec<String> {
             known(host.memory_mib, "m")
         );
         for (place, booking) in host.bookings.iter().enumerate() {
-            let Booked { cores, memory_mib, .. } = booking.resources;
+            let Booked { cores, memory_mib, gpus } = booking.resources;
             let cores = cores.map_or_else(|| "all".into(), |cores| format!("{cores}c"));
             let comma = if place == 0 { "" } else { "," };
             line += &format!("{comma} {} {cores} {}", booking.booking, known(memory_mib, "m"));
+            line += &gpus.map_or_else(String::new, |gpus| format!(" {gpus}g"));
         }
         line
     };

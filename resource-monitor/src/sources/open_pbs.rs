@@ -239,7 +239,7 @@ mod tests {
             seen(read(jobs, nodes)),
             [
                 "1042 4c 1024m: pbs:unnamed 4c ?m",
-                "r1 8c 16384m: pbs:1.vm 2c ?m, pbs:2.vm 1c 1024m, pbs:unnamed 2c ?m",
+                "r1 8c 16384m: pbs:1.vm 2c ?m 1g, pbs:2.vm 1c 1024m, pbs:unnamed 2c ?m",
                 "r3 2c 1024m: pbs:node-resv-exclusive all ?m",
             ]
         );
