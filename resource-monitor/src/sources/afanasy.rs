@@ -33,7 +33,8 @@ pub(super) fn frame(body: &str) -> Vec<u8> {
     format!("AFANASY {} JSON{body}", body.len()).into_bytes()
 }
 
-/// Where the body of a message is; none while there is more to come.
+/// Where the body of a message is; none while there is more to come. Behind it the server writes spaces,
+/// one after the other, to see whether its client has hung up.
 pub(super) fn unframe(bytes: &[u8]) -> Result<Option<Range<usize>>, String> {
     const WORD: &[u8] = b"AFANASY ";
     const MARK: &[u8] = b" JSON";
@@ -55,11 +56,7 @@ pub(super) fn unframe(bytes: &[u8]) -> Result<Option<Range<usize>>, String> {
         length.and_then(|digits| digits.parse().ok()).ok_or("its length is no number")?;
     let body = end + MARK.len();
     let all = body.checked_add(length).ok_or("its length is no number")?;
-    match bytes.len() {
-        have if have < all => Ok(None),
-        have if have > all => Err(format!("it is longer than the {length} bytes it announces")),
-        _ => Ok(Some(body..all)),
-    }
+    Ok((bytes.len() >= all).then_some(body..all))
 }
 
 #[derive(Deserialize)]
@@ -117,6 +114,25 @@ mod tests {
         {"id":4,"name":"r4","st":0,"tasks":[]}]}"#;
 
     #[test]
+    fn what_a_server_of_version_3_4_answers_is_understood() {
+        let both = "afanasy:2.0.0 all ?m, afanasy:2.0.1 all ?m";
+        for (answer, expected) in [
+            (
+                &include_bytes!("../../tests/answers/afanasy-3.4-busy.bin")[..],
+                &[format!("vm ?c ?m: {both}")][..],
+            ),
+            (
+                include_bytes!("../../tests/answers/afanasy-3.4-nimby.bin"),
+                &[format!("vm ?c ?m: {both}, afanasy:taken-by-its-user all ?m")],
+            ),
+            (include_bytes!("../../tests/answers/afanasy-3.4-offline.bin"), &[]),
+        ] {
+            let body = unframe(answer).expect("a message").expect("all of it");
+            assert_eq!(seen(parse(&[answer[body].to_vec()])), expected);
+        }
+    }
+
+    #[test]
     fn renders_and_their_tasks() {
         assert_eq!(
             seen(parse(&[ANSWER.into()])),
@@ -134,7 +150,8 @@ mod tests {
         for part in ["", "AFA", "AFANASY ", "AFANASY 2", "AFANASY 2 JSO", "AFANASY 2 JSON{"] {
             assert_eq!(unframe(part.as_bytes()), Ok(None), "{part}");
         }
-        for bad in ["HTTP/1.1", "AFANASY x JSON{}", "AFANASY  JSON", "AFANASY 1 JSON{}"] {
+        assert_eq!(unframe(b"AFANASY 2 JSON{}   "), Ok(Some(14..16)));
+        for bad in ["HTTP/1.1", "AFANASY x JSON{}", "AFANASY  JSON"] {
             assert!(unframe(bad.as_bytes()).is_err(), "{bad}");
         }
         assert!(unframe(&[b"AFANASY ".as_slice(), &[b'1'; 40]].concat()).is_err());
