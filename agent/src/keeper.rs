@@ -2,8 +2,9 @@
 //!
 //! Runners die with their agent: the kernel sees to it ([`crate::runner`]). What has left a
 //! runner's group does not, and the agent's control groups, the folders of its tasks, outputs that
-//! nobody will ask for and a load average that nobody keeps stay behind. So an agent starts its own executable once more as its keeper, which does nothing but
-//! wait for the agent's end on a pipe; then it kills and removes all of that, and ends.
+//! nobody will ask for and a load average that nobody keeps stay behind. So an agent starts its own
+//! executable once more as its keeper, which does nothing but wait for the agent's end on a pipe; then it
+//! kills and removes all of that, and ends.
 //!
 //! # Invariants
 //! - A keeper touches nothing while an agent has the run folder's lock: a later agent clears up

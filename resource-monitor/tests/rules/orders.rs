@@ -275,18 +275,7 @@ fn a_group_learns_how_long_its_hosts_have_to_be_quiet() {
     let learned: Vec<_> = farm.monitor.learned().collect();
     let [learned] = &learned[..] else { panic!("{learned:?}") };
     assert_eq!((learned.group.as_str(), learned.quiet_ms, learned.gaps), ("group", 20_000, 47));
-    farm.begins("a", "r", WHOLE);
-    farm.begins("other", "r", WHOLE);
-    farm.ends("a", "r");
-    farm.ends("other", "r");
-    farm.advance(19);
-    farm.forget();
-    farm.advance(1);
-    farm.tells(["open a 12 at 49"]);
-    farm.advance(QUIET_S - 21);
-    farm.tells([]);
-    farm.advance(1);
-    farm.tells(["open other 12 at 1"]);
+    opens_sooner(&mut farm, ("a", "open a 12 at 49"), ("other", "open other 12 at 1"));
     // Who is in the group no more waits as all others do, of which little is known.
     farm.input(orders(&[]));
     farm.begins("a", "r", WHOLE);
@@ -296,6 +285,23 @@ fn a_group_learns_how_long_its_hosts_have_to_be_quiet() {
     farm.tells([]);
     farm.advance(1);
     farm.tells(["open a 12 at 50"]);
+}
+
+/// After a render the first of two hosts opens in the 20 s that were learned, and the other in the usual
+/// time; with these orders.
+fn opens_sooner(farm: &mut Farm, (sooner, first): (&str, &str), (later, second): (&str, &str)) {
+    farm.begins(sooner, "r", WHOLE);
+    farm.begins(later, "r", WHOLE);
+    farm.ends(sooner, "r");
+    farm.ends(later, "r");
+    farm.advance(19);
+    farm.forget();
+    farm.advance(1);
+    farm.tells([first]);
+    farm.advance(QUIET_S - 21);
+    farm.tells([]);
+    farm.advance(1);
+    farm.tells([second]);
 }
 
 #[test]
@@ -310,18 +316,7 @@ fn hosts_of_no_group_learn_together_and_those_that_are_told_not_to_do_not() {
     let [learned] = &learned[..] else { panic!("{learned:?}") };
     assert_eq!((learned.group.as_str(), learned.quiet_ms), ("other hosts", 20_000));
     farm.starts_agent("new");
-    farm.begins("new", "r", WHOLE);
-    farm.begins("b", "r", WHOLE);
-    farm.ends("new", "r");
-    farm.ends("b", "r");
-    farm.advance(19);
-    farm.forget();
-    farm.advance(1);
-    farm.tells(["open new 12 at 1"]);
-    farm.advance(QUIET_S - 21);
-    farm.tells([]);
-    farm.advance(1);
-    farm.tells(["open b 12 at 1"]);
+    opens_sooner(&mut farm, ("new", "open new 12 at 1"), ("b", "open b 12 at 1"));
     // Its name is nobody else's.
     let named = GroupSettings { name: "other hosts".into(), ..group(&["a"]) };
     assert!(Plan::new(&[named], &[]).is_err());
