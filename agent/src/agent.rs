@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gleaner_hooks::{FileSystem, RunDir, RunDirError, StopMark};
-use gleaner_isolation::{Enclosure, Topology};
+use gleaner_isolation::{Ability, Enclosure, Topology};
 use gleaner_protocol::{HostInfo, Span, boottime};
 use reqwest::Client;
 use thiserror::Error;
@@ -189,6 +189,7 @@ pub async fn run(
     let (observer, observer_thread) = ObserverThread::start(ObservedHost {
         preferences: config.preferences.clone(),
         cores: host.cores,
+        has_parts: enclosure.has(Ability::Share),
         run_dir: run_dir.clone(),
         work_dir: work_dir.path().to_owned(),
         table: Arc::clone(&table),

@@ -80,6 +80,9 @@ pub(crate) const LOAD_SAMPLES_MAX: usize = 64;
 pub(crate) const OTHERS_MILLICORES_MIN: u32 = 250;
 /// Load of others that does not cost one core more, in thousandths of a core.
 pub(crate) const OTHERS_MILLICORES_SPARE: u32 = 150;
+/// The least part of a core that is given up for others, where less than a core can be, in
+/// thousandths.
+pub(crate) const PART_PERMILLE: u32 = 250;
 /// How much of the time programs may wait for memory, in thousandths.
 pub(crate) const MEMORY_STALL_PERMILLE_MAX: u32 = 100;
 /// How much of the time others may wait for a disk, in thousandths.

@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
 use gleaner_hooks::{Heirs, RunDir, become_urgent};
-use gleaner_protocol::{Span, Time, boottime};
+use gleaner_protocol::{Share, Span, Time, boottime};
 use jiff::Zoned;
 use rustix::event::{PollFd, PollFlags, poll};
 use tokio::sync::oneshot;
@@ -56,6 +56,8 @@ pub(crate) struct ObservedHost {
     pub(crate) preferences: Preferences,
     /// Cores that the host gives at most.
     pub(crate) cores: u32,
+    /// Whether a replica can be held to a part of one.
+    pub(crate) has_parts: bool,
     /// The host's run folder.
     pub(crate) run_dir: RunDir,
     /// The agent's own folder.
@@ -132,7 +134,7 @@ struct Observer {
 impl Observer {
     fn new(host: ObservedHost) -> io::Result<Self> {
         Ok(Self {
-            wishes: Wishes::new(host.preferences.clone(), host.cores),
+            wishes: Wishes::new(host.preferences.clone(), host.cores, host.has_parts),
             cpu: CpuTime::default(),
             others: LoadWindow::default(),
             pressure: Pressure::open(Path::new("/proc/pressure"), host.preferences.give_way),
@@ -195,7 +197,8 @@ impl Observer {
         let seen = self.observe(now);
         let allowance = self.wishes.decide(now, &seen);
         // Others take more than was given up for them: they may only be beginning.
-        let given_up = self.host.cores.saturating_sub(allowance.slots) * 1_000;
+        let left = Share::cores(self.host.cores.saturating_sub(seen.booked_cores));
+        let given_up = left.minus(allowance.room).as_permille();
         if seen.held > 0 && seen.others_millicores >= given_up + BUSY_MILLICORES {
             self.alert_until = self.alert_until.max(now + Span::from_millis(ALERT_LOOK_MS * 2));
         }
@@ -225,7 +228,9 @@ impl Observer {
             minute: minute.unwrap_or(0),
         };
         self.usage.add(zoned.date(), self.host.carried.swap(0, Ordering::Relaxed));
-        let others_millicores = self.beyond_bookings(self.others.prompt_millicores());
+        let booked_cores = self.host.table.booked_cores();
+        let others_millicores =
+            self.others.prompt_millicores().saturating_sub(booked_cores.saturating_mul(1_000));
         Observation {
             local,
             user_idle: match preferences.user_away_min {
@@ -239,6 +244,7 @@ impl Observer {
             },
             program: self.programs.running(now),
             others_millicores,
+            booked_cores,
             memory_stall_permille: self.pressure.permille(Resource::Memory),
             io_stall_permille: self.pressure.permille(Resource::Io),
             memory_free_mib: memory.map(|memory| memory.free_mib),
@@ -253,11 +259,6 @@ impl Observer {
             },
             network_mib: self.usage.network_mib(),
         }
-    }
-
-    /// Load that no render has announced.
-    fn beyond_bookings(&self, millicores: u32) -> u32 {
-        millicores.saturating_sub(self.host.table.booked_cores().saturating_mul(1_000))
     }
 
     /// What is looked at and seen, for people.

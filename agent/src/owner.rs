@@ -28,7 +28,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gleaner_hooks::{GpuStanding, SocketAnswer, StopMark, Stopped};
-use gleaner_protocol::{HostName, LeaseToken, Span, Time};
+use gleaner_protocol::{HostName, LeaseToken, Share, Span, Time};
 use rustix::event::{EventfdFlags, eventfd};
 use tracing::{info, warn};
 
@@ -115,7 +115,7 @@ impl Owner {
     ) -> std::io::Result<Self> {
         let note = PauseNote::new(work_dir);
         let inner = Inner {
-            wished: Allowance { slots: 0, keep: true, reasons: Vec::new() },
+            wished: Allowance { room: Share::NONE, keep: true, reasons: Vec::new() },
             paused: note.read(now),
             stopped: of.mark.look(),
             labels: vec![None; of.cores as usize],
@@ -238,14 +238,15 @@ impl Owner {
     /// Has the slot table obey, and tells the main loop; returns how many were frozen.
     fn obey(&self, now: Time) -> u32 {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let (slots, is_kept) = {
+        let (room, is_kept) = {
             let inner = self.lock();
             let is_off = inner.stopped.is_some() || inner.paused.is_some();
             let is_kept = inner.stopped.is_none() && inner.wished.keep;
-            (if is_off { 0 } else { inner.wished.slots.min(self.of.cores) }, is_kept)
+            let most = if is_off { Share::NONE } else { Share::cores(self.of.cores) };
+            (inner.wished.room.min(most), is_kept)
         };
-        let table = &self.of.table;
-        let mut obedience = table.hear(now, slots);
+        let (table, slots) = (&self.of.table, room.cores_touched());
+        let mut obedience = table.hear(now, room);
         let stopped = if is_kept {
             let kept = now.as_micros().saturating_sub(self.of.keep.as_micros());
             table.end_kept(Time::from_micros(kept), &mut obedience)

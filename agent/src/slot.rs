@@ -269,6 +269,9 @@ impl SlotTask {
         if !self.limits.set(self.leaf.as_ref(), task, host_mib, self.gpu.has()) {
             command::limit_each_process(&self.shop, task, &mut order);
         }
+        if let Err(reason) = table.keep_to_limits(self.slot, lease.token) {
+            warn!(token = %lease.token, "a task goes without the limits that were asked for: {reason}");
+        }
         let runner = self.runner.as_mut().expect("warmed up above");
         if runner.send(&order).await.is_err() {
             return Course::RunnerGone;

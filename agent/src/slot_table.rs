@@ -36,7 +36,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gleaner_isolation::{Enclosure, Leaf};
 use gleaner_protocol::control::Fragment;
-use gleaner_protocol::{Epoch, LeaseToken, Span, Time, boottime};
+use gleaner_protocol::{Epoch, LeaseToken, Share, Span, Time, boottime};
 
 use crate::gate::Gate;
 use crate::limits::{HURRY_MS_MAX, SETTLE_PAUSE_US, SETTLE_URGE_US};
@@ -52,6 +52,8 @@ pub(crate) struct SlotTable {
     idleness: Idleness,
     /// Cores that renders had booked when the run folder was read last.
     booked_cores: AtomicU32,
+    /// Who has a part of a core only. Locked while the kernel is told so, and never with the rest.
+    held: Mutex<Option<limit::Held>>,
 }
 
 #[derive(Debug)]
@@ -60,7 +62,11 @@ struct Inner {
     gate: Gate,
     /// Replicas that the owner allows to run.
     allowed: u32,
+    /// How much of a core the last of them may have; nothing for all of it.
+    part: Share,
     busy: Vec<Option<Busy>>,
+    /// By slot: what was asked for its replica.
+    asked: Vec<Option<limit::Asked>>,
     /// The runner of each slot.
     runners: Vec<Option<RunnerEntry>>,
     connected: bool,
@@ -205,14 +211,17 @@ impl SlotTable {
         let inner = Inner {
             gate: Gate::new(gate),
             allowed: u32::MAX,
+            part: Share::NONE,
             busy: vec![None; slots as usize],
+            asked: vec![None; slots as usize],
             runners: (0..slots).map(|_| None).collect(),
             connected: false,
             dying: 0,
             gpu: gpu::Place::default(),
             stirs: 0,
         };
-        Self { inner: Mutex::new(inner), idleness, booked_cores: AtomicU32::new(0) }
+        let (inner, held) = (Mutex::new(inner), Mutex::new(None));
+        Self { inner, idleness, booked_cores: AtomicU32::new(0), held }
     }
 
     /// Notes what renders have booked. Whoever gives way to others asks for it here, and not the
@@ -260,6 +269,7 @@ impl SlotTable {
             runner.group.retire();
             self.be_idle_again();
         }
+        self.share_out();
         replica.is_some_and(|busy| !busy.runs())
     }
 
@@ -311,6 +321,7 @@ impl SlotTable {
             // What dies kept all of it from running last; this one is to.
             self.be_idle_again();
         }
+        self.share_out();
         Ok(())
     }
 
@@ -322,6 +333,7 @@ impl SlotTable {
     /// Takes a slot's replica out: it has ended.
     pub(crate) fn end(&self, slot: u32) {
         self.lock().busy[slot as usize] = None;
+        self.share_out();
     }
 
     /// Kills the group that runs this replica in this slot, if it is still there. What is frozen

@@ -43,7 +43,7 @@ pub use process_group::{
 pub use run_dir::{BookingChange, BookingRecord, RunDir, RunDirError, StopReport};
 pub use scheduling_class::{SchedulingClass, set_scheduling_class};
 pub use socket::{
-    AskError, LineError, SlotLimits, SocketAnswer, SocketRequest, ask, decode_line, encode_line,
+    AskError, LineError, SocketAnswer, SocketRequest, ask, decode_line, encode_line,
     read_line_bounded,
 };
 pub use standing::{GpuStanding, Standing, StandingReason, TaskLine};

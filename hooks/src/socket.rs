@@ -10,7 +10,7 @@ use std::path::Path;
 
 use gleaner_protocol::farm::Booked;
 use gleaner_protocol::limits::HOOK_MESSAGE_BYTES_MAX;
-use gleaner_protocol::{BookingId, Epoch, Span, Time, boottime};
+use gleaner_protocol::{BookingId, Epoch, LimitsChange, Span, Time, boottime};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt,
@@ -66,19 +66,8 @@ pub enum SocketRequest {
         /// Which slot.
         slot: u32,
         /// What it may use.
-        limits: SlotLimits,
+        limits: LimitsChange,
     },
-}
-
-/// What one replica may use of its host; what is not given stays as it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct SlotLimits {
-    /// Share of one core in percent; 0 for all of what it gets.
-    pub share_percent: Option<u32>,
-    /// Weight beside other replicas, in percent of the usual.
-    pub weight_percent: Option<u32>,
-    /// Memory with all that it has started, in MiB; 0 for what the host has.
-    pub memory_mib: Option<u64>,
 }
 
 /// The agent's answer.

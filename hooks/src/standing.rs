@@ -89,4 +89,7 @@ pub struct TaskLine {
     pub age_ms: u64,
     /// The process group that runs it.
     pub pgid: i32,
+    /// The share of a core in percent that it is held to; none for no limit.
+    #[serde(default)]
+    pub share_percent: Option<u32>,
 }

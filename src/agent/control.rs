@@ -7,11 +7,10 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use gleaner_hooks::{
-    AskError, GpuStanding, SlotLimits, SocketAnswer, SocketRequest, Standing, StopMark, TaskLine,
-    ask,
+    AskError, GpuStanding, SocketAnswer, SocketRequest, Standing, StopMark, TaskLine, ask,
 };
-use gleaner_protocol::Span;
 use gleaner_protocol::farm::SampledBooking;
+use gleaner_protocol::{Limit, LimitsChange, Share, Span};
 use jiff::{SpanRelativeTo, Unit};
 
 use crate::client::Format;
@@ -126,7 +125,11 @@ pub(crate) fn run(control: Control) -> anyhow::Result<ExitCode> {
         },
         Control::Limit { slot, limits, options } => {
             let Limits { share_percent, weight_percent, memory_mib } = limits;
-            let limits = SlotLimits { share_percent, weight_percent, memory_mib };
+            let limits = LimitsChange {
+                share: share_percent.map(|percent| limit(Share::percent(percent))),
+                weight_permille: weight_percent.map(|percent| percent * 10),
+                memory_mib: memory_mib.map(limit),
+            };
             tell(&options, &SocketRequest::Limit { slot, limits })?;
             match options.format {
                 Format::Json => show::json(&limits),
@@ -231,7 +234,7 @@ fn print_tasks(tasks: &[TaskLine], more: u32) {
         [
             task.slot.to_string(),
             task.what.clone(),
-            if task.frozen { "frozen" } else { "running" }.to_owned(),
+            state(task),
             in_words(Span::from_millis(task.age_ms)),
             task.pgid.to_string(),
         ]
@@ -240,6 +243,19 @@ fn print_tasks(tasks: &[TaskLine], more: u32) {
     if more > 0 {
         show::line(format!("and {more} more"));
     }
+}
+
+fn state(task: &TaskLine) -> String {
+    match (task.frozen, task.share_percent) {
+        (true, _) => "frozen".into(),
+        (false, None) => "running".into(),
+        (false, Some(percent)) => format!("running, {percent} % of a core"),
+    }
+}
+
+/// 0 lifts a limit.
+fn limit<T: Default + PartialEq>(value: T) -> Limit<T> {
+    if value == T::default() { Limit::Lifted } else { Limit::At(value) }
 }
 
 /// The two largest units.

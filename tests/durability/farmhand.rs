@@ -192,6 +192,7 @@ impl Farmhand {
                 let due = boottime() + Span::from(self.draw.millis(0..self.host.work_ms_max));
                 self.held.insert(lease.token, Work::Running { lease, fate, due });
             }
+            BrokerMessage::Limit { token, .. } => panic!("{token} is limited, by no policy"),
             BrokerMessage::Abort { token, .. } => {
                 if let Some(Work::Running { .. }) = self.held.remove(&token) {
                     self.outgoing.push(AgentMessage::Request { slots: 1 });

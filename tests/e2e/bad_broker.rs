@@ -11,7 +11,7 @@ use gleaner_protocol::control::{
 };
 use gleaner_protocol::job::{CommandTask, OnRelease, Task};
 use gleaner_protocol::limits::CONTROL_MESSAGE_BYTES_MAX;
-use gleaner_protocol::{Epoch, JobId, KernelName, LeaseToken, ReplicaId, WorkunitId};
+use gleaner_protocol::{Epoch, JobId, KernelName, LeaseToken, LimitsChange, ReplicaId, WorkunitId};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::{WebSocketStream, accept_async};
@@ -47,6 +47,7 @@ fn lease(job: u64, token: u64) -> BrokerMessage {
         token: LeaseToken::new(token),
         replica,
         item: None,
+        limits: LimitsChange::NONE,
         goes_on: None,
         hands_on: true,
     })

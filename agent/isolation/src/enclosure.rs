@@ -282,6 +282,12 @@ impl Enclosure {
         })
     }
 
+    /// Whether this host grants it something.
+    #[must_use]
+    pub fn has(&self, ability: Ability) -> bool {
+        self.inner.grants.of(ability).is_some()
+    }
+
     /// Limits the memory of the whole enclosure, in MiB, and keeps it from swap.
     ///
     /// # Errors

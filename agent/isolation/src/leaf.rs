@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
@@ -93,8 +93,18 @@ pub struct Leaf {
     freezer: Option<(Provider, File)>,
     /// Likewise, where one write kills.
     killer: Option<File>,
-    /// What was set last; none before, or where that failed.
-    limits: Mutex<Option<LeafLimits>>,
+    set: Mutex<Set>,
+}
+
+/// What a leaf has been set to.
+#[derive(Debug, Default)]
+struct Set {
+    /// What was asked for last.
+    wanted: LeafLimits,
+    /// Share in thousandths of a core that it gets at most, whatever is asked for.
+    most_permille: Option<u32>,
+    /// What the kernel was told last; none before, or where that failed.
+    told: Option<LeafLimits>,
 }
 
 impl Leaf {
@@ -110,7 +120,7 @@ impl Leaf {
             Some((Provider::Cgroup2, dir)) => Some(dir.open("cgroup.kill")?),
             _ => None,
         };
-        Ok(Self { grants, doors, freezer, killer, limits: Mutex::new(None) })
+        Ok(Self { grants, doors, freezer, killer, set: Mutex::default() })
     }
 
     /// Whether [`Leaf::freeze`] and [`Leaf::kill`] reach all that is in it.
@@ -200,18 +210,51 @@ impl Leaf {
     /// # Errors
     /// As [`Leaf::set_limits`].
     pub fn change_limits(&self, change: impl FnOnce(LeafLimits) -> LeafLimits) -> io::Result<()> {
-        // Who panicked over it has left at worst a limit that is set again.
-        let mut set = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
-        let limits = change(set.unwrap_or_default());
-        if *set == Some(limits) {
-            return Ok(());
+        let mut set = self.lock();
+        set.wanted = change(set.wanted);
+        self.tell(&mut set)
+    }
+
+    /// Lets it have no more than this share of a core, in thousandths, whatever its limits are before
+    /// and after; none for no more than these. May be done while it works.
+    ///
+    /// # Errors
+    /// As [`Leaf::set_limits`].
+    pub fn hold_share(&self, most_permille: Option<u32>) -> io::Result<()> {
+        let mut set = self.lock();
+        set.most_permille = most_permille;
+        self.tell(&mut set)
+    }
+
+    /// The share in thousandths of a core that it is held to; none for no limit.
+    #[must_use]
+    pub fn share_permille(&self) -> Option<u32> {
+        self.lock().told.and_then(|told| told.share_permille)
+    }
+
+    /// Who panicked over it has left at worst a limit that is told again.
+    fn lock(&self) -> MutexGuard<'_, Set> {
+        self.set.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells the kernel what is news to it.
+    fn tell(&self, set: &mut Set) -> io::Result<()> {
+        let share_permille = set.wanted.share_permille.into_iter().chain(set.most_permille).min();
+        let limits = LeafLimits { share_permille, ..set.wanted };
+        let told = set.told.take();
+        if told.map(|told| told.share_permille) != Some(limits.share_permille) {
+            self.set_share(limits.share_permille)?;
         }
-        *set = None;
-        self.set_share(limits.share_permille)?;
-        self.set_weight(limits.weight_permille)?;
-        self.set_memory(limits.memory_mib)?;
-        self.set_processes(limits.processes)?;
-        *set = Some(limits);
+        if told.map(|told| told.weight_permille) != Some(limits.weight_permille) {
+            self.set_weight(limits.weight_permille)?;
+        }
+        if told.map(|told| told.memory_mib) != Some(limits.memory_mib) {
+            self.set_memory(limits.memory_mib)?;
+        }
+        if told.map(|told| told.processes) != Some(limits.processes) {
+            self.set_processes(limits.processes)?;
+        }
+        set.told = Some(limits);
         Ok(())
     }
 

@@ -102,14 +102,10 @@ impl Driver {
         stored: mpsc::Sender<Stored>,
         changed: Arc<Notify>,
     ) -> Self {
-        let cpus = Ability::Cpus;
-        let report = shop.enclosure.report();
-        let has_fence =
-            report.abilities.iter().any(|one| one.ability == cpus && one.provider.is_some());
         Self {
             harvest,
+            has_fence: shop.enclosure.has(Ability::Cpus),
             shop,
-            has_fence,
             asks_first: vec![false; orders.len()],
             orders,
             link: None,
@@ -419,6 +415,11 @@ impl Driver {
                 if self.shop.run_dir.epoch().ok() == Some(epoch) {
                     self.shop.table.save(slot, token, epoch);
                     self.order(slot, SlotOrder::Save(token));
+                }
+            }
+            Effect::Limit { slot, token, limits } => {
+                if let Err(reason) = self.shop.table.limit(slot, token, limits) {
+                    warn!(%token, "a task goes without the limits that the broker asks for: {reason}");
                 }
             }
             Effect::Stop { slot, token } => {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gleaner_protocol::control::{AgentMessage, Fragment, Lease};
 use gleaner_protocol::job::Task;
-use gleaner_protocol::{Digest, Epoch, LeaseToken, Time};
+use gleaner_protocol::{Digest, Epoch, LeaseToken, LimitsChange, Time};
 
 /// Something to be done, in the order of emission.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +46,15 @@ pub enum Effect {
         token: LeaseToken,
         /// The epoch of the fragment beside which it runs.
         epoch: Epoch,
+    },
+    /// Hold a replica to limits from now on: what is in a slot, or is about to be.
+    Limit {
+        /// Where.
+        slot: u32,
+        /// Which.
+        token: LeaseToken,
+        /// What changes.
+        limits: LimitsChange,
     },
     /// End what runs in a slot at once. Its end is not to be told any more.
     Stop {

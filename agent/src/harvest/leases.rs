@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gleaner_protocol::control::{AgentMessage, BrokerMessage, Lease, ReleaseReason};
 use gleaner_protocol::job::{OnRelease, Task};
-use gleaner_protocol::{JobId, KernelName, LeaseToken, Time};
+use gleaner_protocol::{JobId, KernelName, LeaseToken, LimitsChange, Time};
 
 use super::held::{Course, Held};
 use super::{Effect, Harvest};
@@ -38,6 +38,7 @@ impl Harvest {
                 self.tasks.remove(&job);
             }
             BrokerMessage::Lease(lease) => self.take_lease(now, lease, effects),
+            BrokerMessage::Limit { token, limits } => self.limit(token, limits, effects),
             BrokerMessage::Abort { token, .. } => self.abort(token, effects),
             BrokerMessage::Verdict { token, .. } => {
                 if matches!(self.held.get(&token), Some(Held::Reported { .. })) {
@@ -156,8 +157,18 @@ impl Harvest {
         let (replica, course) = (lease.replica, Course::Runs);
         let running = Held::Running { replica, slot, since: now, on_release, course, saved: None };
         self.held.insert(token, running);
+        if lease.limits != LimitsChange::NONE {
+            effects.push(Effect::Limit { slot, token, limits: lease.limits });
+        }
         let (epoch, parks) = (self.fragment.epoch, self.may_park(on_release));
         effects.push(Effect::Start { slot, lease, task, epoch, since: now, parks });
+    }
+
+    /// What has ended has no limits any more.
+    fn limit(&self, token: LeaseToken, limits: LimitsChange, effects: &mut Vec<Effect>) {
+        if let Some(Held::Running { slot, .. }) = self.held.get(&token) {
+            effects.push(Effect::Limit { slot: *slot, token, limits });
+        }
     }
 
     fn abort(&mut self, token: LeaseToken, effects: &mut Vec<Effect>) {

@@ -1,9 +1,7 @@
 //! How the agent stands with its owner, in words and lines.
 
-use gleaner_hooks::{
-    SlotLimits, SocketAnswer, Standing, StandingReason, Stopped, TaskLine, encode_line,
-};
-use gleaner_protocol::{Epoch, LeaseToken, Time};
+use gleaner_hooks::{SocketAnswer, Standing, StandingReason, Stopped, TaskLine, encode_line};
+use gleaner_protocol::{Epoch, LeaseToken, LimitsChange, Time};
 use tracing::info;
 
 use super::{Inner, Owner};
@@ -48,8 +46,8 @@ impl Owner {
     }
 
     /// Limits what runs in a slot.
-    pub(super) fn limit(&self, slot: u32, limits: &SlotLimits) -> SocketAnswer {
-        match self.of.table.limit(slot, limits) {
+    pub(super) fn limit(&self, slot: u32, limits: LimitsChange) -> SocketAnswer {
+        match self.of.table.limit_slot(slot, limits) {
             Ok(()) => {
                 info!(slot, ?limits, "limited by the owner");
                 SocketAnswer::Noted
@@ -72,6 +70,7 @@ impl Owner {
             frozen: held.frozen,
             age_ms: now.since(held.since).as_millis(),
             pgid: held.pgid,
+            share_percent: held.share_percent,
         });
         let mut tasks: Vec<TaskLine> = lines.take(TASK_LINES_MAX).collect();
         loop {

@@ -23,7 +23,7 @@ fn secs(secs: u64) -> Time {
 }
 
 fn allowed(slots: u32) -> Allowance {
-    Allowance { slots, keep: true, reasons: Vec::new() }
+    Allowance { room: Share::cores(slots), keep: true, reasons: Vec::new() }
 }
 
 impl Desk {
@@ -178,7 +178,7 @@ fn of_a_pause_and_its_end_at_once_the_note_says_what_was_said_last() {
 fn what_is_not_to_be_kept_is_ended_at_once() {
     let mut desk = Desk::new();
     let reasons = vec![Reason::OnBattery];
-    desk.owner.wish(secs(110), Allowance { slots: 1, keep: false, reasons }, Vec::new());
+    desk.owner.wish(secs(110), Allowance { room: Share::WHOLE, keep: false, reasons }, Vec::new());
     desk.sleepers[1].wait_until_killed();
     assert!(desk.sleepers[0].is_alive());
     assert_eq!(desk.told.try_recv().expect("said").stopped, [token(1)]);

@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use gleaner_hooks::{StopMark, ask};
 use gleaner_protocol::control::Fragment;
 use gleaner_protocol::limits::HOOK_MESSAGE_BYTES_MAX;
-use gleaner_protocol::{Epoch, HostName};
+use gleaner_protocol::{Epoch, HostName, Share};
 
 use crate::owner::{OwnedHost, Owner};
 use crate::slot_table::Upkeep;
@@ -31,7 +31,7 @@ fn desk(run_dir: &RunDir, table: &Arc<SlotTable>) -> Desk {
         keep: Span::from_secs(30),
     };
     let owner = Owner::new(of, run_dir.path(), boottime(), |_| {}).expect("it starts");
-    let allowance = Allowance { slots: CORES, keep: true, reasons: Vec::new() };
+    let allowance = Allowance { room: Share::cores(CORES), keep: true, reasons: Vec::new() };
     owner.wish(boottime(), allowance, Vec::new());
     Desk::start(Arc::new(owner), run_dir.clone()).expect("it starts").0
 }

@@ -176,7 +176,7 @@ mod tests {
     use super::super::tests::{EPOCH, NEXT, Sleeper, open, token};
     use super::super::{Room, Upkeep};
     use super::*;
-    use gleaner_protocol::{ReplicaId, WorkunitId, boottime};
+    use gleaner_protocol::{LimitsChange, ReplicaId, WorkunitId, boottime};
 
     fn at(seconds: u64) -> Time {
         Time::from_micros(seconds * 1_000_000)
@@ -198,7 +198,14 @@ mod tests {
     fn lease(raw: u64) -> Lease {
         let workunit = WorkunitId { job: JobId::new(raw), index: 0 };
         let replica = ReplicaId { workunit, attempt: 1 };
-        Lease { token: token(raw), replica, item: None, goes_on: None, hands_on: true }
+        Lease {
+            token: token(raw),
+            replica,
+            item: None,
+            limits: LimitsChange::NONE,
+            goes_on: None,
+            hands_on: true,
+        }
     }
 
     fn booked(gpus: Option<u32>) -> Booked {

@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
-use gleaner_protocol::{LeaseToken, Span, Time, boottime};
+use gleaner_protocol::{LeaseToken, Share, Span, Time, boottime};
 
 use super::group::Group;
+use super::limit::share_percent;
 use super::{Busy, Doomed, Inner, SlotTable, State};
 use crate::limits::SETTLE_MS_MAX;
 
@@ -22,6 +23,8 @@ pub(crate) struct HeldReplica {
     pub(crate) frozen: bool,
     /// The group that runs it.
     pub(crate) pgid: i32,
+    /// The share of a core in percent that it is held to; none for no limit.
+    pub(crate) share_percent: Option<u32>,
 }
 
 /// How a runner's group is used.
@@ -49,12 +52,14 @@ pub(crate) struct Obedience {
 }
 
 impl SlotTable {
-    /// The owner allows this many replicas to run from now on: the youngest beyond are frozen
-    /// and kept, and the oldest of those that are kept run on where there is room, when that is
-    /// [finished](SlotTable::finish).
-    pub(crate) fn hear(&self, now: Time, slots: u32) -> Obedience {
+    /// The owner leaves replicas this much from now on, a core each, and the last one what is left
+    /// of one: the youngest beyond are frozen and kept, and the oldest of those that are kept run on
+    /// where there is room, when that is [finished](SlotTable::finish).
+    pub(crate) fn hear(&self, now: Time, room: Share) -> Obedience {
         let mut inner = self.lock();
+        let slots = room.cores_touched();
         inner.allowed = slots;
+        inner.part = room.minus(Share::cores(room.whole_cores()));
         let running = inner.oldest_first(Busy::runs);
         let surplus = running.get(slots as usize..).unwrap_or_default();
         inner.stirs += u64::from(!surplus.is_empty());
@@ -77,6 +82,7 @@ impl SlotTable {
         frozen.iter().filter_map(|group| group.reach()).for_each(|reach| reach.hurry());
         doomed.kill_waiting();
         self.resume(&due);
+        self.share_out();
         if !frozen.is_empty() {
             self.settle(Span::from_millis(SETTLE_MS_MAX));
         }
@@ -89,7 +95,7 @@ impl SlotTable {
     /// Both at once.
     #[cfg(test)]
     pub(crate) fn allow(&self, now: Time, slots: u32) -> u32 {
-        self.finish(self.hear(now, slots))
+        self.finish(self.hear(now, Share::cores(slots)))
     }
 
     /// Lets run on what is still due to.
@@ -162,6 +168,7 @@ impl SlotTable {
                     since: busy.since,
                     frozen: busy.is_frozen(),
                     pgid: runner.as_ref()?.group.pgid(),
+                    share_percent: share_percent(&runner.as_ref()?.group),
                 })
             })
             .collect()

@@ -71,6 +71,8 @@ impl SlotTable {
         if matches!(state, State::Runs | State::Saves) {
             group.thaw();
         }
+        drop(inner);
+        self.share_out();
     }
 }
 

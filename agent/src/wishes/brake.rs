@@ -4,26 +4,26 @@ use gleaner_protocol::{Span, Time};
 
 use crate::limits::{CALM_FORGOTTEN_MS, CALM_MS_MAX, CALM_MS_MIN};
 
-/// How many slots are given up for one cause.
+/// How much is given up for one cause, in any unit.
 ///
 /// # Invariants
 /// - A higher demand is obeyed at once.
 /// - A lower one is obeyed when it has held for the calm; what was the highest meanwhile stays.
 /// - The calm doubles each time the brake is put on again soon after it was let off, up to a limit.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Brake {
-    level: u32,
+pub(super) struct Brake<D> {
+    level: D,
     /// Since when the demand is below the level, and the highest since.
-    lower: Option<(Time, u32)>,
+    lower: Option<(Time, D)>,
     /// When it was last let off altogether or in part.
     eased: Option<Time>,
     /// How often it was put on again soon after.
     strikes: u32,
 }
 
-impl Brake {
-    /// Takes the demand of now, in slots; returns what is to be given up.
-    pub(super) fn press(&mut self, now: Time, demand: u32) -> u32 {
+impl<D: Copy + Ord + Default> Brake<D> {
+    /// Takes the demand of now; returns what is to be given up.
+    pub(super) fn press(&mut self, now: Time, demand: D) -> D {
         if demand >= self.level {
             if demand > self.level {
                 self.count_strike(now);
@@ -32,7 +32,7 @@ impl Brake {
             self.lower = None;
             return self.level;
         }
-        let (since, highest) = self.lower.unwrap_or((now, 0));
+        let (since, highest) = self.lower.unwrap_or((now, D::default()));
         let highest = highest.max(demand);
         if now.since(since) >= self.calm() {
             self.level = highest;

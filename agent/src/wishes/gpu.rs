@@ -44,8 +44,8 @@ pub(crate) struct GpuWishes {
     given: Gpus,
     beside: Vec<String>,
     reserve_mib: u64,
-    others: Brake,
-    memory: Brake,
+    others: Brake<bool>,
+    memory: Brake<bool>,
 }
 
 /// Why nothing may use the GPU now.
@@ -110,12 +110,12 @@ impl GpuWishes {
 }
 
 fn obey(
-    brake: &mut Brake,
+    brake: &mut Brake<bool>,
     now: Time,
     cause: Option<GpuReason>,
     after: &'static str,
 ) -> Option<GpuReason> {
-    let is_put_on = brake.press(now, u32::from(cause.is_some())) > 0;
+    let is_put_on = brake.press(now, cause.is_some());
     let calm = || GpuReason::Calm { after, left: brake.rest(now).unwrap_or(Span::ZERO) };
     is_put_on.then(|| cause.unwrap_or_else(calm))
 }

@@ -1,6 +1,6 @@
 //! Each wish by itself, and all of them under whatever a host may look like.
 
-use gleaner_protocol::{Span, Time};
+use gleaner_protocol::{Share, Span, Time};
 use proptest::prelude::*;
 
 use super::{Allowance, LocalTime, Observation, Preferences, Wishes};
@@ -16,7 +16,7 @@ fn preferences(change: impl FnOnce(&mut Preferences)) -> Preferences {
 }
 
 fn wishes(change: impl FnOnce(&mut Preferences)) -> Wishes {
-    Wishes::new(preferences(change), CORES)
+    Wishes::new(preferences(change), CORES, false)
 }
 
 fn seen(change: impl FnOnce(&mut Observation)) -> Observation {
@@ -27,6 +27,12 @@ fn seen(change: impl FnOnce(&mut Observation)) -> Observation {
 
 fn secs(secs: u64) -> Time {
     Time::from_micros(secs * 1_000_000)
+}
+
+/// Of a host that has no parts of cores.
+fn slots_of(allowance: &Allowance) -> u32 {
+    assert_eq!(allowance.room, Share::cores(allowance.room.whole_cores()));
+    allowance.room.whole_cores()
 }
 
 fn kinds(allowance: &Allowance) -> Vec<&'static str> {
@@ -40,7 +46,7 @@ fn decide(wishes: &mut Wishes, at_s: u64, change: impl FnOnce(&mut Observation))
 #[test]
 fn without_wishes_an_idle_host_is_given_whole() {
     let allowance = decide(&mut wishes(|_| {}), 0, |_| {});
-    assert_eq!(allowance, Allowance { slots: CORES, keep: true, reasons: Vec::new() });
+    assert_eq!(allowance, Allowance { room: Share::cores(CORES), keep: true, reasons: Vec::new() });
 }
 
 #[test]
@@ -79,7 +85,7 @@ fn what_is_wished_is_obeyed_and_said() {
     ];
     for (wish, sight, kind, words) in table {
         let allowance = decide(&mut wishes(wish), 0, sight);
-        assert_eq!((allowance.slots, kinds(&allowance)), (0, vec![kind]));
+        assert_eq!((slots_of(&allowance), kinds(&allowance)), (0, vec![kind]));
         let text = allowance.reasons[0].to_string();
         assert!(text.contains(words), "{text}");
     }
@@ -102,7 +108,7 @@ fn the_same_sights_are_nothing_to_who_wishes_otherwise() {
         o.user_idle = Ok(Span::from_secs(600));
         o.temperature_c = Some(80);
     });
-    assert_eq!((allowance.slots, allowance.reasons), (CORES, Vec::new()));
+    assert_eq!((slots_of(&allowance), allowance.reasons), (CORES, Vec::new()));
 }
 
 #[test]
@@ -111,29 +117,52 @@ fn others_get_as_many_cores_as_they_keep_busy() {
         [(0, 8), (249, 8), (250, 7), (1_000, 7), (1_150, 7), (1_151, 6), (3_900, 4), (9_000, 0)]
     {
         let allowance = decide(&mut wishes(|_| {}), 0, |o| o.others_millicores = millicores);
-        assert_eq!(allowance.slots, left, "{millicores}");
+        assert_eq!(slots_of(&allowance), left, "{millicores}");
         assert!(allowance.keep);
     }
 }
 
 #[test]
+fn where_a_core_has_parts_others_get_no_more_than_they_take() {
+    let table = [(249, 8_000), (250, 7_750), (500, 7_500), (1_000, 7_000), (1_151, 6_750)];
+    for (millicores, left) in table {
+        let mut wishes = Wishes::new(preferences(|_| {}), CORES, true);
+        let allowance = decide(&mut wishes, 0, |o| o.others_millicores = millicores);
+        assert_eq!(allowance.room, Share::permille(left), "{millicores}");
+    }
+}
+
+#[test]
+fn others_beside_a_render_get_cores_that_it_has_not_booked() {
+    let mut wishes = wishes(|_| {});
+    let mut left = |booked_cores, others_millicores| {
+        slots_of(&decide(&mut wishes, 0, |o| {
+            (o.booked_cores, o.others_millicores) = (booked_cores, others_millicores);
+        }))
+    };
+    assert_eq!(left(4, 0), CORES, "what it has booked is not given anyway");
+    assert_eq!(left(4, 2_000), 2);
+    assert_eq!(left(7, 2_000), 0);
+}
+
+#[test]
 fn who_is_gone_is_believed_after_a_calm() {
     let mut wishes = wishes(|_| {});
-    assert_eq!(decide(&mut wishes, 0, |o| o.others_millicores = 2_000).slots, 6);
+    assert_eq!(slots_of(&decide(&mut wishes, 0, |o| o.others_millicores = 2_000)), 6);
     let calm = CALM_MS_MIN / 1_000;
     for second in 1..=calm {
         let allowance = decide(&mut wishes, second, |_| {});
-        assert_eq!((allowance.slots, kinds(&allowance)), (6, vec!["calm"]));
+        assert_eq!((slots_of(&allowance), kinds(&allowance)), (6, vec!["calm"]));
     }
-    assert_eq!(decide(&mut wishes, calm + 1, |_| {}).slots, CORES);
+    assert_eq!(slots_of(&decide(&mut wishes, calm + 1, |_| {})), CORES);
 }
 
 #[test]
 fn memory_that_others_want_is_not_kept_frozen() {
     let allowance = decide(&mut wishes(|_| {}), 0, |o| o.memory_stall_permille = 100);
-    assert_eq!((allowance.slots, allowance.keep), (0, false));
+    assert_eq!((slots_of(&allowance), allowance.keep), (0, false));
     let allowance = decide(&mut wishes(|_| {}), 0, |o| o.io_stall_permille = 200);
-    assert_eq!((allowance.slots, allowance.keep), (0, true));
+    assert_eq!((slots_of(&allowance), allowance.keep), (0, true));
 }
 
 #[test]
@@ -145,7 +174,7 @@ fn what_is_used_up_lets_what_runs_end_and_nothing_new_begin() {
             (o.network_mib, o.own_disk_mib) =
                 if kind == "disk_limit" { (0, 200) } else { (100, 0) };
         });
-        assert_eq!((allowance.slots, kinds(&allowance)), (3, vec![kind]));
+        assert_eq!((slots_of(&allowance), kinds(&allowance)), (3, vec![kind]));
     }
 }
 
@@ -155,15 +184,15 @@ fn the_youngest_goes_where_tasks_take_too_much_memory() {
     let mut look =
         |at, held, mib| decide(&mut wishes, at, |o| (o.held, o.own_memory_mib) = (held, mib));
     let over = look(0, 4, 1_001);
-    assert_eq!((over.slots, over.keep), (3, false));
-    assert_eq!(look(1, 3, 1_001).slots, 2);
-    assert_eq!(look(2, 2, 900).slots, 2, "it is not tried again at once");
+    assert_eq!((slots_of(&over), over.keep), (3, false));
+    assert_eq!(slots_of(&look(1, 3, 1_001)), 2);
+    assert_eq!(slots_of(&look(2, 2, 900)), 2, "it is not tried again at once");
 }
 
 #[test]
 fn a_machine_that_was_too_hot_has_to_cool_down() {
     let mut wishes = wishes(|p| p.temperature_c_max = 80);
-    let mut slots = |c| decide(&mut wishes, 0, |o| o.temperature_c = Some(c)).slots;
+    let mut slots = |c| slots_of(&decide(&mut wishes, 0, |o| o.temperature_c = Some(c)));
     assert_eq!(slots(80), CORES);
     assert_eq!(slots(81), 0);
     assert_eq!(slots(81 - COOLER_C), 0);
@@ -207,7 +236,7 @@ prop_compose! {
         on_battery in any::<bool>(), temperature_c in proptest::option::of(20_i32..120),
         program in any::<bool>(), others_millicores in 0_u32..20_000,
         stalls in (0_u32..400, 0_u32..400), free in proptest::option::of(0_u64..8_000),
-        held in 0_u32..=CORES, own in (0_u64..2_000, 0_u64..2_000, 0_u64..2_000),
+        held in 0_u32..=CORES, booked_cores in 0_u32..=CORES, own in (0_u64..2_000, 0_u64..2_000, 0_u64..2_000),
     ) -> Observation {
         Observation {
             local: LocalTime { weekday, minute },
@@ -216,6 +245,7 @@ prop_compose! {
             temperature_c,
             program: program.then(|| "game".into()),
             others_millicores,
+            booked_cores,
             memory_stall_permille: stalls.0,
             io_stall_permille: stalls.1,
             memory_free_mib: free,
@@ -242,16 +272,16 @@ proptest! {
         });
         for (second, sight) in sights.iter().enumerate() {
             let allowance = wishes.decide(secs(second as u64), sight);
-            prop_assert!(allowance.slots <= CORES);
-            if allowance.slots < CORES {
+            prop_assert!(allowance.room <= Share::cores(CORES));
+            if slots_of(&allowance) < CORES {
                 prop_assert!(!allowance.reasons.is_empty());
             }
             if allowance.reasons.is_empty() {
-                prop_assert_eq!(allowance.slots, CORES);
+                prop_assert_eq!(slots_of(&allowance), CORES);
                 prop_assert!(allowance.keep);
             }
             if sight.on_battery || sight.program.is_some() {
-                prop_assert_eq!(allowance.slots, 0);
+                prop_assert_eq!(slots_of(&allowance), 0);
             }
             for reason in &allowance.reasons {
                 prop_assert!(!reason.to_string().is_empty());
@@ -267,8 +297,8 @@ proptest! {
         let (mut last, mut rises) = (CORES, 0);
         for (second, load) in loads.iter().enumerate() {
             let allowance = decide(&mut wishes, second as u64, |o| o.others_millicores = *load);
-            rises += u64::from(allowance.slots > last);
-            last = allowance.slots;
+            rises += u64::from(slots_of(&allowance) > last);
+            last = slots_of(&allowance);
         }
         let seconds = loads.len() as u64;
         prop_assert!(rises <= seconds * 1_000 / CALM_MS_MIN, "{rises} rises in {seconds} s");

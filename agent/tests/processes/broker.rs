@@ -12,7 +12,7 @@ use gleaner_protocol::control::{
 use gleaner_protocol::farm::HostSample;
 use gleaner_protocol::job::{CommandTask, InputFile, OnRelease, Task};
 use gleaner_protocol::{
-    Content, Digest, JobId, KernelName, LeaseToken, Manifest, ReplicaId, WorkunitId,
+    Content, Digest, JobId, KernelName, LeaseToken, LimitsChange, Manifest, ReplicaId, WorkunitId,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -47,6 +47,8 @@ pub(crate) struct Session {
     next_job: u64,
     /// Of the jobs whose replicas it gives.
     pub(crate) on_release: OnRelease,
+    /// Of the replicas that it gives.
+    pub(crate) limits: LimitsChange,
 }
 
 impl Broker {
@@ -96,6 +98,7 @@ impl Broker {
             next_token: 1,
             next_job: 1,
             on_release: OnRelease::Kill,
+            limits: LimitsChange::NONE,
         }
     }
 
@@ -327,6 +330,7 @@ impl Session {
                 token,
                 replica,
                 item,
+                limits: self.limits,
                 goes_on: None,
                 hands_on: true,
             }));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use gleaner_agent::{CommandRules, Confine, Isolation};
 use gleaner_calm::in_some_awaited_round;
-use gleaner_hooks::{ProcessStat, SlotLimits, SocketAnswer, SocketRequest};
+use gleaner_hooks::{ProcessStat, SocketAnswer, SocketRequest};
 use gleaner_isolation::{Ability, Enclosure, Topology};
 use gleaner_protocol::control::{AgentMessage, ReleaseReason};
 use gleaner_protocol::job::{CommandTask, OnRelease, Task};
@@ -19,7 +19,7 @@ use crate::Story;
 use crate::agent::{AgentProcess, AgentThread, Folders, block_on};
 use crate::broker::{Broker, Session, failure, kernel, script, text};
 use crate::figures::is_at_rest;
-use crate::module_lives::{abort, give, hear_progress};
+use crate::module_lives::{give, hear_progress};
 use crate::modules::task;
 use crate::releases::{ENDLESS, nanos_run, wait_until_busy};
 use crate::wat::program;
@@ -39,7 +39,6 @@ pub(crate) const STORIES: &[Story] = &[
     ("a_fork_bomb_ends_at_its_limit", a_fork_bomb_ends_at_its_limit),
     ("a_memory_hog_is_killed_at_the_limit_of_its_job", a_memory_hog_is_killed),
     ("a_memory_hog_without_a_group_is_refused_its_memory", a_memory_hog_is_refused),
-    ("what_runs_is_limited_until_it_ends", what_runs_is_limited),
     ("a_pause_holds_what_has_left_its_session_too", a_pause_holds_runaways),
 ];
 
@@ -64,7 +63,7 @@ fn all_ways() -> Vec<Isolation> {
     all
 }
 
-fn grants(way: Isolation, ability: Ability) -> bool {
+pub(crate) fn grants(way: Isolation, ability: Ability) -> bool {
     let trial = Enclosure::open(way, &format!("trial-{}", std::process::id()));
     let report = trial.report();
     trial.remove().expect("it is empty");
@@ -460,82 +459,6 @@ fn a_memory_hog_is_refused() {
             assert!(most.is_ok_and(|kib| kib > 512 << 10), "{confine:?}: no limit at all");
         });
     }
-}
-
-fn what_runs_is_limited() {
-    let limit = |slot, limits| SocketRequest::Limit { slot, limits };
-    let share = SlotLimits { share_percent: Some(20), ..SlotLimits::default() };
-    for isolation in enclosing().into_iter().filter(|way| grants(*way, Ability::Share)) {
-        block_on(async {
-            let folders = Folders::new();
-            let mut broker = Broker::start().await;
-            let mut config = folders.config(&broker.address, 1);
-            // A confined command does not see which groups it is in.
-            config.commands = CommandRules { confine: Confine::Off, ..CommandRules::default() };
-            let _agent = AgentThread::start(gleaner_agent::Config { isolation, ..config });
-            let (mut session, _) = broker.welcome().await;
-            let refused = |slot| match folders.ask(&limit(slot, share)) {
-                SocketAnswer::Error { reason } => reason,
-                other => panic!("{other:?}"),
-            };
-            assert!(refused(0).contains("nothing runs in slot 0"));
-            assert!(refused(7).contains("nothing runs in slot 7"));
-            let tokens = session.give(script("while :; do :; done"), &[None]).await;
-            let group = wait_until_busy(&folders, 1)[0];
-            assert_eq!(folders.ask(&limit(0, share)), SocketAnswer::Noted);
-            // In a second it gets two tenths of one, and what is left of the first period.
-            let (began, before) = (boottime(), nanos_run(group));
-            std::thread::sleep(Duration::from_secs(1));
-            let used = nanos_run(group) - before;
-            let most = boottime().since(began).as_micros() * 1_000 * 35 / 100;
-            assert!(used < most, "{isolation:?}: {used} ns of at most {most}");
-            // Not because the machine is busy.
-            let listed = std::fs::read_to_string(format!("/proc/{group}/cgroup")).expect("alive");
-            wait_until("it to be held back", || {
-                let said = groups_files(&listed, &["cpu.stat"]);
-                let lines = said.iter().flat_map(|text| text.lines());
-                let mut counts = lines.filter_map(|line| line.strip_prefix("nr_throttled "));
-                counts.any(|count| count != "0")
-            });
-            abort(&mut session, tokens[0]).await;
-            // The next one has its own limits.
-            let listed = session.perform(script("cat /proc/$$/cgroup"), None).await;
-            let shares = ["cpu.max", "cpu.cfs_quota_us"];
-            let files = groups_files(&text(&listed, "stdout"), &shares);
-            assert!(!files.is_empty(), "{listed:?}");
-            assert!(
-                files.iter().all(|text| text.starts_with("max") || text == "-1\n"),
-                "{files:?}"
-            );
-        });
-    }
-    block_on(async {
-        let folders = Folders::new();
-        let mut broker = Broker::start().await;
-        let config = folders.config(&broker.address, 1);
-        let isolation = Isolation::ProcessGroups;
-        let _agent = AgentThread::start(gleaner_agent::Config { isolation, ..config });
-        let (mut session, _) = broker.welcome().await;
-        session.give(script("while :; do :; done"), &[None]).await;
-        wait_until_busy(&folders, 1);
-        let SocketAnswer::Error { reason } = folders.ask(&limit(0, share)) else {
-            panic!("there is nothing that could limit it")
-        };
-        assert!(reason.contains("no control groups"), "{reason}");
-    });
-}
-
-/// What files of a replica's groups say, which are listed as the kernel has them of a process.
-fn groups_files(listed: &str, names: &[&str]) -> Vec<String> {
-    let below = listed.lines().filter_map(|line| line.splitn(3, ':').nth(2));
-    let below: Vec<&str> = below.filter(|path| path.contains("/gleaner-")).collect();
-    assert!(!below.is_empty(), "{listed}");
-    let mounts = std::fs::read_to_string("/proc/self/mounts").expect("there");
-    let points = mounts.lines().filter(|line| line.contains(" cgroup"));
-    let points = points.filter_map(|line| line.split(' ').nth(1));
-    let all = points.flat_map(|point| below.iter().map(move |path| format!("{point}{path}")));
-    let files = all.flat_map(|group| names.iter().map(move |name| format!("{group}/{name}")));
-    files.filter_map(|file| std::fs::read_to_string(file).ok()).collect()
 }
 
 fn a_pause_holds_runaways() {

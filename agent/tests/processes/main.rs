@@ -17,6 +17,7 @@ mod gpu_faults;
 mod gpus;
 mod isolation;
 mod kernels;
+mod limits;
 mod links;
 mod module_lives;
 mod modules;
@@ -50,7 +51,7 @@ fn main() -> ExitCode {
     let on_gpus = [gpus::STORIES, gpu_faults::STORIES];
     #[cfg(not(feature = "gpu"))]
     let on_gpus = [&[][..]; 2];
-    let stories: [&[Story]; 14] = [
+    let stories: [&[Story]; 15] = [
         kernels::STORIES,
         on_gpus[0],
         on_gpus[1],
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         unkillable::STORIES,
         links::STORIES,
         isolation::STORIES,
+        limits::STORIES,
         faults::STORIES,
         figures::STORIES,
     ];

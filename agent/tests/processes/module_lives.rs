@@ -7,7 +7,7 @@ use std::process::Command;
 use gleaner_hooks::SocketAnswer;
 use gleaner_protocol::control::{AbortReason, AgentMessage, BrokerMessage, Lease, ReleaseReason};
 use gleaner_protocol::job::{Task, WasmTask};
-use gleaner_protocol::{JobId, LeaseToken, ReplicaId, WorkunitId};
+use gleaner_protocol::{JobId, LeaseToken, LimitsChange, ReplicaId, WorkunitId};
 
 use crate::Story;
 use crate::agent::{AgentThread, Folders, block_on};
@@ -48,7 +48,14 @@ pub(crate) async fn give(session: &mut Session, task: &WasmTask, attempt: u16) -
     let (job, token) = (JobId::new(77), LeaseToken::new(7_000 + u64::from(attempt)));
     let replica = ReplicaId { workunit: WorkunitId { job, index: 3 }, attempt: attempt.into() };
     let task = Task::Wasm(task.clone());
-    let lease = Lease { token, replica, item: None, goes_on: None, hands_on: true };
+    let lease = Lease {
+        token,
+        replica,
+        item: None,
+        limits: LimitsChange::NONE,
+        goes_on: None,
+        hands_on: true,
+    };
     let on_release = session.on_release;
     let task = BrokerMessage::Task { job, task, on_release };
     session.say(&[task, BrokerMessage::Lease(lease)]).await;

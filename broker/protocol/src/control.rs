@@ -20,7 +20,9 @@ use thiserror::Error;
 use crate::codec::{self, DecodeError};
 use crate::job::{OnRelease, Task};
 use crate::limits::CONTROL_MESSAGE_BYTES_MAX;
-use crate::{BookingId, Digest, Epoch, HostInfo, JobId, LeaseToken, Manifest, ReplicaId};
+use crate::{
+    BookingId, Digest, Epoch, HostInfo, JobId, LeaseToken, LimitsChange, Manifest, ReplicaId,
+};
 
 /// From an agent to the broker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -186,6 +188,13 @@ pub enum BrokerMessage {
     },
     /// A replica to run.
     Lease(Lease),
+    /// What a replica that runs may use from now on, until it ends.
+    Limit {
+        /// Its lease.
+        token: LeaseToken,
+        /// What changes.
+        limits: LimitsChange,
+    },
     /// A replica to end: nobody wants its output any more.
     Abort {
         /// Its lease.
@@ -235,6 +244,8 @@ pub struct Lease {
     pub replica: ReplicaId,
     /// The workunit's item, where the job has items.
     pub item: Option<String>,
+    /// What it may use of its host from the beginning.
+    pub limits: LimitsChange,
     /// What an earlier replica saved, if it is to go on from there. Where it cannot be had it begins
     /// anew.
     pub goes_on: Option<GoesOn>,

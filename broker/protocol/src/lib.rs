@@ -28,6 +28,7 @@ mod gpu;
 mod host;
 mod hours;
 mod ids;
+mod limits_change;
 mod memory_size;
 mod output;
 mod profile;
@@ -47,6 +48,7 @@ pub use ids::{
     BookingId, DatasetId, HostKind, HostName, JobId, KernelName, LeaseToken, NameError, OwnerName,
     ReplicaId, WorkunitId,
 };
+pub use limits_change::{Limit, LimitsChange};
 pub use memory_size::mib_of;
 pub use output::{Content, Manifest, ManifestError, OutputFile, check_file_name};
 pub use profile::{ChunkId, Profile, Reads};

@@ -5,7 +5,9 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 /// A share of cores in thousandths of one core; a slot is a whole core.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
 pub struct Share(u32);
 
 impl Share {
@@ -18,6 +20,12 @@ impl Share {
     #[must_use]
     pub const fn permille(permille: u32) -> Self {
         Self(permille)
+    }
+
+    /// So many hundredths of a core.
+    #[must_use]
+    pub const fn percent(percent: u32) -> Self {
+        Self(percent.saturating_mul(10))
     }
 
     /// So many whole cores.
@@ -42,6 +50,12 @@ impl Share {
     #[must_use]
     pub const fn whole_cores(self) -> u32 {
         self.0 / 1000
+    }
+
+    /// Cores that it is on, the last of them maybe in part.
+    #[must_use]
+    pub const fn cores_touched(self) -> u32 {
+        self.0.div_ceil(1000)
     }
 
     /// The sum, at the type's end where it is more.
@@ -73,6 +87,8 @@ mod tests {
         assert_eq!(half.plus(half), Share::WHOLE);
         assert_eq!(Share::cores(2).minus(half).whole_cores(), 1);
         assert_eq!(half.minus(Share::WHOLE), Share::NONE);
+        assert_eq!([half, Share::NONE, Share::WHOLE].map(Share::cores_touched), [1, 0, 1]);
+        assert_eq!(Share::WHOLE.plus(half).cores_touched(), 2);
         assert_eq!(half.to_string(), "50.0 %");
     }
 }

@@ -6,7 +6,7 @@ use gleaner_protocol::control::{AgentMessage, BrokerMessage, Hello, Lease, Openi
 use gleaner_protocol::farm::FarmEvent;
 use gleaner_protocol::job::JobSpec;
 use gleaner_protocol::limits::{OPENING_ENDED_MAX, bounded_reason};
-use gleaner_protocol::{HostName, JobId, Span, Time};
+use gleaner_protocol::{HostName, JobId, LimitsChange, Share, Span, Time};
 use gleaner_scheduling::{Core, Effect, HostIx, Input, JobPhase, RequestId, SubmitRefusal};
 
 use super::command::LinkMessage;
@@ -328,9 +328,18 @@ impl<M: Clone> Dispatcher<M> {
                 let incarnation = self.incarnation;
                 self.write(host, BrokerMessage::Welcome { incarnation, adopted }, turn);
             }
-            Effect::Lease { host, token, replica, goes_on, hands_on, .. } => {
-                let lease = Lease { token, replica, item: None, goes_on, hands_on };
+            Effect::Lease { host, token, replica, share, goes_on, hands_on } => {
+                // A slot is a core as it is, and no task has to be kept to that.
+                let limits = match share {
+                    Share::WHOLE => LimitsChange::NONE,
+                    part => LimitsChange::to_share(part),
+                };
+                let lease = Lease { token, replica, item: None, limits, goes_on, hands_on };
                 self.lease(host, lease, turn);
+            }
+            Effect::Share { host, token, share } => {
+                let limits = LimitsChange::to_share(share);
+                self.write(host, BrokerMessage::Limit { token, limits }, turn);
             }
             Effect::Abort { host, token, reason } => {
                 self.write(host, BrokerMessage::Abort { token, reason }, turn);
@@ -343,7 +352,7 @@ impl<M: Clone> Dispatcher<M> {
                 }
                 self.write(host, BrokerMessage::Verdict { token, verdict }, turn);
             }
-            Effect::Share { .. } | Effect::Move { .. } => {
+            Effect::Move { .. } => {
                 unreachable!("no policy that a broker can be configured with orders these");
             }
             Effect::JobChanged { job } => self.job_changed(now, job, turn),

@@ -7,7 +7,7 @@ use gleaner_protocol::control::{
 use gleaner_protocol::job::{CommandTask, OnRelease, Task};
 use gleaner_protocol::{
     Capabilities, Content, Digest, Epoch, HostInfo, HostName, JobId, KernelName, LeaseToken,
-    Origin, ReplicaId, Span, Time, WorkunitId,
+    LimitsChange, Origin, ReplicaId, Span, Time, WorkunitId,
 };
 
 use super::super::{Effect, Ground, Harvest, Input, Product, RunResult};
@@ -36,9 +36,9 @@ pub(super) fn replica(raw: u64) -> ReplicaId {
 }
 
 /// A lease that goes on from nothing.
-fn lease(raw: u64) -> Lease {
+pub(super) fn lease(raw: u64) -> Lease {
     let (token, replica) = (token(raw), replica(raw));
-    Lease { token, replica, item: None, goes_on: None, hands_on: true }
+    Lease { token, replica, item: None, limits: LimitsChange::NONE, goes_on: None, hands_on: true }
 }
 
 pub(super) fn output(text: &str) -> RunResult {

@@ -85,7 +85,9 @@ impl Witness {
         for effect in self.host.takes() {
             match effect {
                 Effect::Thaw { slot, token, .. } => self.thaws(slot, token),
-                Effect::Save { .. } => panic!("nothing here saves"),
+                Effect::Save { .. } | Effect::Limit { .. } => {
+                    panic!("nothing here saves or is limited")
+                }
                 Effect::Start { slot, lease, epoch: at, .. } => {
                     assert!(self.slots.insert(slot, lease.token).is_none(), "slot {slot} is busy");
                     assert!(self.running() <= self.gate as usize, "more than the gate lets in");
@@ -231,7 +233,9 @@ impl Witness {
         for effect in self.host.takes() {
             match effect {
                 Effect::Thaw { slot, token, .. } => self.thaws(slot, token),
-                Effect::Save { .. } => panic!("nothing here saves"),
+                Effect::Save { .. } | Effect::Limit { .. } => {
+                    panic!("nothing here saves or is limited")
+                }
                 Effect::Start { slot, lease, .. } => {
                     assert!(self.slots.insert(slot, lease.token).is_none(), "slot {slot} is busy");
                 }

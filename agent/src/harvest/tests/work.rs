@@ -1,11 +1,13 @@
 //! Leases, results, reports, verdicts.
 
-use gleaner_protocol::control::{AgentMessage, BrokerMessage, Outcome, ReleaseReason, Verdict};
+use gleaner_protocol::control::{
+    AgentMessage, BrokerMessage, Lease, Outcome, ReleaseReason, Verdict,
+};
 use gleaner_protocol::job::OnRelease;
-use gleaner_protocol::{Content, Digest, JobId};
+use gleaner_protocol::{Content, Digest, JobId, LimitsChange, Share};
 
 use super::super::{Effect, Input, Product, RunResult};
-use super::host::{Host, command, noop, output, released, replica, report, stop, token};
+use super::host::{Host, command, lease, noop, output, released, replica, report, stop, token};
 use crate::limits::{TASKS_MAX, UNACKED_REPORTS_MAX};
 
 const ASK_ONE: AgentMessage = AgentMessage::Request { slots: 1 };
@@ -39,6 +41,25 @@ fn no_runner_is_started_beside_a_render_while_another_one_waits_for_work() {
     let effects = host.takes();
     // What ran in slot 0 is dying.
     assert!(matches!(effects[..], [Effect::Start { slot: 2, .. }]), "{effects:?}");
+}
+
+#[test]
+fn a_replica_is_limited_from_its_beginning_and_until_its_end() {
+    let mut host = Host::desktop(2);
+    host.learn(noop());
+    let (quarter, half) = (Share::percent(25), Share::percent(50));
+    let limits = |share| LimitsChange::to_share(share);
+    host.broker(BrokerMessage::Lease(Lease { limits: limits(quarter), ..lease(7) }));
+    let effects = host.takes();
+    let [first, Effect::Start { slot: 0, .. }] = &effects[..] else { panic!("{effects:?}") };
+    assert_eq!(*first, Effect::Limit { slot: 0, token: token(7), limits: limits(quarter) });
+    host.broker(BrokerMessage::Limit { token: token(7), limits: limits(half) });
+    let limited = Effect::Limit { slot: 0, token: token(7), limits: limits(half) };
+    assert_eq!(host.takes(), [limited]);
+    host.ends(7, output("42"));
+    host.takes();
+    host.broker(BrokerMessage::Limit { token: token(7), limits: limits(quarter) });
+    host.quiet();
 }
 
 #[test]

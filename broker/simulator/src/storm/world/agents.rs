@@ -246,7 +246,7 @@ impl World<'_> {
                 self.sample(host);
             }
             Effect::Start { lease, epoch, since, .. } => {
-                let Lease { token, replica, item, goes_on, hands_on } = lease;
+                let Lease { token, replica, item, goes_on, hands_on, .. } = lease;
                 if let Some(goes_on) = &goes_on {
                     self.watcher.goes_on(token, &self.states[&goes_on.state]);
                     self.report.gone_on += u64::from(!goes_on.is_own);
@@ -267,8 +267,8 @@ impl World<'_> {
                     self.report.preempted += 1;
                 }
             }
-            Effect::Thaw { .. } | Effect::Save { .. } => {
-                unreachable!("the jobs of this world are killed by a render")
+            Effect::Thaw { .. } | Effect::Save { .. } | Effect::Limit { .. } => {
+                unreachable!("the jobs of this world are killed by a render, and have whole cores")
             }
             Effect::Store { token, .. } => self.store(host, token),
             Effect::Discard { .. } => {}

@@ -1,0 +1,212 @@
+//! What a replica may use while it runs, by the word of its owner and of the broker, and where others
+//! have a part of a core.
+
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use gleaner_agent::{CommandRules, Confine, Isolation};
+use gleaner_calm::in_some_awaited_round;
+use gleaner_hooks::{SocketAnswer, SocketRequest, TaskLine};
+use gleaner_isolation::Ability;
+use gleaner_protocol::control::BrokerMessage;
+use gleaner_protocol::{LeaseToken, Limit, LimitsChange, Share, Span, boottime};
+
+use crate::Story;
+use crate::agent::{AgentThread, Folders, block_on};
+use crate::broker::{Broker, Session, script, text};
+use crate::isolation::{enclosing, grants};
+use crate::module_lives::abort;
+use crate::releases::{nanos_run, wait_until_busy};
+use crate::watch::wait_until;
+
+pub(crate) const STORIES: &[Story] = &[
+    ("what_runs_is_limited_until_it_ends", what_runs_is_limited),
+    ("the_broker_limits_a_replica_before_and_while_it_runs", the_broker_limits),
+    ("who_takes_a_part_of_a_core_leaves_the_rest_of_it", a_part_of_a_core_is_left),
+];
+
+/// What the kernel says of a group's share.
+const SHARES: [&str; 2] = ["cpu.max", "cpu.cfs_quota_us"];
+/// Of its memory.
+const MEMORY: [&str; 2] = ["memory.max", "memory.limit_in_bytes"];
+/// A program for ever.
+const BUSY: &str = "while :; do :; done";
+
+fn what_runs_is_limited() {
+    let limit = |slot, limits| SocketRequest::Limit { slot, limits };
+    let share = LimitsChange::to_share(Share::percent(20));
+    for isolation in enclosing().into_iter().filter(|way| grants(*way, Ability::Share)) {
+        block_on(async {
+            let folders = Folders::new();
+            let mut broker = Broker::start().await;
+            let mut config = folders.config(&broker.address, 1);
+            // A confined command does not see which groups it is in.
+            config.commands = CommandRules { confine: Confine::Off, ..CommandRules::default() };
+            let _agent = AgentThread::start(gleaner_agent::Config { isolation, ..config });
+            let (mut session, _) = broker.welcome().await;
+            let refused = |slot| match folders.ask(&limit(slot, share)) {
+                SocketAnswer::Error { reason } => reason,
+                other => panic!("{other:?}"),
+            };
+            assert!(refused(0).contains("nothing runs in slot 0"));
+            assert!(refused(7).contains("nothing runs in slot 7"));
+            let tokens = session.give(script(BUSY), &[None]).await;
+            let group = wait_until_busy(&folders, 1)[0];
+            assert_eq!(folders.ask(&limit(0, share)), SocketAnswer::Noted);
+            // In a second it gets two tenths of one, and what is left of the first period.
+            let (began, before) = (boottime(), nanos_run(group));
+            std::thread::sleep(Duration::from_secs(1));
+            let used = nanos_run(group) - before;
+            let most = boottime().since(began).as_micros() * 1_000 * 35 / 100;
+            assert!(used < most, "{isolation:?}: {used} ns of at most {most}");
+            // Not because the machine is busy.
+            let listed = std::fs::read_to_string(format!("/proc/{group}/cgroup")).expect("alive");
+            wait_until("it to be held back", || {
+                let said = groups_files(&listed, &["cpu.stat"]);
+                let lines = said.iter().flat_map(|text| text.lines());
+                let mut counts = lines.filter_map(|line| line.strip_prefix("nr_throttled "));
+                counts.any(|count| count != "0")
+            });
+            abort(&mut session, tokens[0]).await;
+            // The next one has its own limits.
+            let listed = session.perform(script("cat /proc/$$/cgroup"), None).await;
+            let files = groups_files(&text(&listed, "stdout"), &SHARES);
+            assert!(!files.is_empty(), "{listed:?}");
+            assert!(files.iter().all(|text| is_whole(text)), "{files:?}");
+        });
+    }
+    block_on(async {
+        let folders = Folders::new();
+        let mut broker = Broker::start().await;
+        let config = folders.config(&broker.address, 1);
+        let isolation = Isolation::ProcessGroups;
+        let _agent = AgentThread::start(gleaner_agent::Config { isolation, ..config });
+        let (mut session, _) = broker.welcome().await;
+        session.give(script(BUSY), &[None]).await;
+        wait_until_busy(&folders, 1);
+        let SocketAnswer::Error { reason } = folders.ask(&limit(0, share)) else {
+            panic!("there is nothing that could limit it")
+        };
+        assert!(reason.contains("no control groups"), "{reason}");
+    });
+}
+
+fn the_broker_limits() {
+    for isolation in enclosing().into_iter().filter(|way| grants(*way, Ability::Share)) {
+        block_on(async {
+            let folders = Folders::new();
+            let mut broker = Broker::start().await;
+            let config = folders.config(&broker.address, 1);
+            let _agent = AgentThread::start(gleaner_agent::Config { isolation, ..config });
+            let (mut session, _) = broker.welcome().await;
+            session.limits = LimitsChange::to_share(Share::percent(20));
+            let tokens = session.give(script(BUSY), &[None]).await;
+            let group = wait_until_busy(&folders, 1)[0];
+            let listed = std::fs::read_to_string(format!("/proc/{group}/cgroup")).expect("alive");
+            let said = |files: &[&str]| groups_files(&listed, files);
+            let has_share = |percent| said(&SHARES).iter().any(|text| is_share(text, percent));
+            wait_until("its first share", || has_share(20));
+            limit(&mut session, tokens[0], LimitsChange::to_share(Share::percent(50))).await;
+            wait_until("another share", || has_share(50));
+            assert_eq!(tasks(&folders)[0].share_percent, Some(50));
+            if grants(isolation, Ability::Memory) {
+                let memory_mib = Some(Limit::At(64));
+                let change = LimitsChange { memory_mib, ..LimitsChange::NONE };
+                limit(&mut session, tokens[0], change).await;
+                let mib = (64_u64 << 20).to_string();
+                wait_until("less memory", || groups_files(&listed, &MEMORY).concat().trim() == mib);
+                assert!(has_share(50), "the rest stays as it is");
+            }
+            let lifted = LimitsChange { share: Some(Limit::Lifted), ..LimitsChange::NONE };
+            limit(&mut session, tokens[0], lifted).await;
+            wait_until("no share", || said(&SHARES).iter().all(|text| is_whole(text)));
+            // Nobody has one of these: nothing comes of it.
+            limit(&mut session, LeaseToken::new(7_777), lifted).await;
+            abort(&mut session, tokens[0]).await;
+        });
+    }
+}
+
+fn a_part_of_a_core_is_left() {
+    for isolation in enclosing().into_iter().filter(|way| grants(*way, Ability::Share)) {
+        block_on(in_some_awaited_round(async || {
+            let folders = Folders::new();
+            let mut broker = Broker::start().await;
+            // More than the machine has: whatever else computes on it, some of them are left.
+            let config = folders.config(&broker.address, 4);
+            let mut config = gleaner_agent::Config { isolation, ..config };
+            config.preferences.give_way = true;
+            let _agent = AgentThread::start(config);
+            let (mut session, _) = broker.welcome().await;
+            session.give(script(BUSY), &[None; 4]).await;
+            let _others = Others::start();
+            let end = boottime() + Span::from_secs(15);
+            while boottime() < end {
+                let tasks = tasks(&folders);
+                let shares: Vec<_> = tasks
+                    .iter()
+                    .filter(|task| !task.frozen)
+                    .map(|task| task.share_percent)
+                    .collect();
+                if let Some((Some(25 | 50 | 75), older)) = shares.split_last() {
+                    assert!(older.iter().all(Option::is_none), "one has a part: {tasks:?}");
+                    return Ok(());
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            Err(format!("{isolation:?}: others have half a core, and {:?}", tasks(&folders)))
+        }));
+    }
+}
+
+/// Somebody who computes half of the time.
+struct Others(Child);
+
+impl Others {
+    fn start() -> Self {
+        let half = "import time\nwhile True:\n end = time.monotonic() + .02\n while time.monotonic() < end: pass\n time.sleep(.02)";
+        Self(Command::new("python3").args(["-c", half]).spawn().expect("it is there"))
+    }
+}
+
+impl Drop for Others {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+async fn limit(session: &mut Session, token: LeaseToken, limits: LimitsChange) {
+    session.say(&[BrokerMessage::Limit { token, limits }]).await;
+}
+
+/// What the agent says that it runs, by slots.
+fn tasks(folders: &Folders) -> Vec<TaskLine> {
+    let SocketAnswer::Tasks { tasks, .. } = folders.ask(&SocketRequest::Tasks) else {
+        panic!("it is asked what it runs")
+    };
+    tasks
+}
+
+/// Whether a file of [`SHARES`] says so many hundredths of a core.
+fn is_share(text: &str, percent: u32) -> bool {
+    text.split_whitespace().next() == Some(&(percent * 1_000).to_string())
+}
+
+/// Whether it says that there is no limit.
+fn is_whole(text: &str) -> bool {
+    text.starts_with("max") || text == "-1\n"
+}
+
+/// What files of a replica's groups say, which are listed as the kernel has them of a process.
+fn groups_files(listed: &str, names: &[&str]) -> Vec<String> {
+    let below = listed.lines().filter_map(|line| line.splitn(3, ':').nth(2));
+    let below: Vec<&str> = below.filter(|path| path.contains("/gleaner-")).collect();
+    assert!(!below.is_empty(), "{listed}");
+    let mounts = std::fs::read_to_string("/proc/self/mounts").expect("there");
+    let points = mounts.lines().filter(|line| line.contains(" cgroup"));
+    let points = points.filter_map(|line| line.split(' ').nth(1));
+    let all = points.flat_map(|point| below.iter().map(move |path| format!("{point}{path}")));
+    let files = all.flat_map(|group| names.iter().map(move |name| format!("{group}/{name}")));
+    files.filter_map(|file| std::fs::read_to_string(file).ok()).collect()
+}
