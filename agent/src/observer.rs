@@ -215,7 +215,7 @@ impl Observer {
     fn observe(&mut self, now: Time) -> Observation {
         let preferences = self.host.preferences.clone();
         let held = self.host.table.held_replicas();
-        self.cpu.look(&self.host.table.group_use());
+        self.cpu.look(now, &self.host.table.group_use());
         self.host.table.note_upkeep(now, &self.cpu.upkeep());
         self.others.add(now, self.cpu.others_used());
         let blocked = self.cpu.others_blocked();

@@ -18,6 +18,7 @@
 //! - What a render has driven out and its job wants kept is frozen, and takes no slot, until the
 //!   main loop has it go on.
 
+mod disk;
 mod doomed;
 mod gpu;
 mod group;
@@ -92,6 +93,8 @@ struct RunnerEntry {
     cpu: Span,
     /// Memory that it takes, in MiB, as it was seen last.
     memory_mib: u64,
+    /// What its replica read from and wrote to disks, in KiB a second, when it was seen to run last.
+    disk_kib_s: u64,
 }
 
 /// What runs in a slot.
@@ -195,6 +198,8 @@ pub(crate) struct Occupancy {
     pub(crate) running: u32,
     /// Replicas that are kept frozen.
     pub(crate) kept: u32,
+    /// Those of them that a render's disk is kept from.
+    pub(crate) off_disk: u32,
     /// Replicas that the owner allows.
     pub(crate) allowed: u32,
     /// Whether the broker is linked.
@@ -230,6 +235,10 @@ impl SlotTable {
         self.booked_cores.store(cores, Ordering::Release);
     }
 
+    fn is_beside_render(&self) -> bool {
+        self.booked_cores() > 0
+    }
+
     /// Cores that renders had booked when they were noted last.
     pub(crate) fn booked_cores(&self) -> u32 {
         self.booked_cores.load(Ordering::Acquire)
@@ -246,6 +255,7 @@ impl SlotTable {
             begun: 0,
             cpu: Span::ZERO,
             memory_mib: 0,
+            disk_kib_s: 0,
         };
         inner.runners[slot as usize] = Some(entry);
         drop(inner);
@@ -302,6 +312,7 @@ impl SlotTable {
         let mut safe = Span::ZERO;
         if let Some(runner) = &mut inner.runners[slot as usize] {
             runner.begun += 1;
+            runner.disk_kib_s = 0;
             safe = runner.cpu;
         }
         let is_alone = inner.running() == 0;
@@ -361,16 +372,16 @@ impl SlotTable {
     }
 
     /// Leaves no more than this: freezes the rest, what [loses least](loss) first, and the idle
-    /// runners for which no slot is left. What is frozen already and takes memory that is not left
+    /// runners for which no slot is left, and keeps frozen what would [keep a disk busy](disk). What is frozen already and takes memory that is not left
     /// is to be killed, the largest first. `epoch` is the host's from now on, where it is known;
     /// where it is not, nothing starts any more until the gate is set again.
     pub(crate) fn freeze(&self, epoch: Option<Epoch>, room: Room) -> Frozen {
-        let mut inner = self.lock();
+        let (mut inner, now) = (self.lock(), boottime());
         inner.gate.narrow(epoch, room.slots);
         inner.gpu.meet(room.gpu);
         let saving = inner.oldest_first(|busy| busy.state == State::Saves);
         let on_gpu = if room.gpu { Vec::new() } else { inner.on_gpu() };
-        let mut doomed = inner.cheapest_first(boottime());
+        let mut doomed = inner.cheapest_first(now);
         // It goes in any case, so that nothing else has to in its place.
         doomed.retain(|one| !on_gpu.contains(one));
         let mut running = doomed.split_off(doomed.len().saturating_sub(room.slots as usize));
@@ -384,7 +395,9 @@ impl SlotTable {
         );
         let idle_left = (room.slots as usize).saturating_sub(running.len());
         let idle: Vec<usize> = inner.idle_runners().skip(idle_left).collect();
-        let stirs = !doomed.is_empty() || !idle.is_empty();
+        let mut on_disk = inner.on_disk(self.is_beside_render(), now);
+        on_disk.retain(|one| !doomed.contains(one));
+        let stirs = !(doomed.is_empty() && idle.is_empty() && on_disk.is_empty());
         inner.stirs += u64::from(stirs);
         let mut tokens = Vec::new();
         let mut parked = Vec::new();
@@ -404,6 +417,7 @@ impl SlotTable {
         for slot in idle {
             inner.freeze_runner(slot);
         }
+        parked.extend(on_disk.iter().filter_map(|(_, slot)| inner.keep(*slot, now)));
         // First what computes on all slots, then whatever has left its group.
         let stopped = inner.stopped_groups();
         let all = || stopped.iter().chain(&parked);
@@ -411,7 +425,7 @@ impl SlotTable {
         let frozen = Frozen {
             tokens,
             parked: inner.tokens(|busy| busy.state == State::Parked),
-            count: u32::try_from(doomed.len()).expect("at most one entry per core"),
+            count: u32::try_from(doomed.len() + on_disk.len()).expect("at most one entry per core"),
             slots_left: inner.gate.slots(),
             has_stragglers: false,
         };
@@ -471,6 +485,7 @@ impl SlotTable {
             slots: inner.gate.slots(),
             running: inner.running(),
             kept: inner.count(|busy| busy.is_frozen() && busy.state != State::Stopped),
+            off_disk: inner.kept_off_disk(self.is_beside_render(), boottime()),
             allowed: inner.allowed,
             connected: inner.connected,
         }

@@ -1,4 +1,5 @@
-//! Whose CPU time it was: that of harvested work and the agent itself, and that of all others.
+//! Whose CPU time it was: that of harvested work and the agent itself, and that of all others; and what
+//! else each group of harvested work takes of the host.
 //!
 //! # Invariants
 //! - Time once counted as ours never turns into that of others, not when a process dies nor when
@@ -6,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gleaner_protocol::Span;
+use gleaner_protocol::{Span, Time};
 
 use super::text_of;
 use crate::limits::TREE_THREADS_MAX;
@@ -27,6 +28,8 @@ pub(super) struct CpuTime {
     /// What of ours was counted before the machine's counter had it, in ticks: not above 0.
     debt: i64,
     before: Option<Look>,
+    /// When the last look was.
+    looked: Time,
     used: Span,
     blocked: u64,
 }
@@ -37,6 +40,8 @@ struct Group {
     begun: u64,
     busy: bool,
     sum: Sum,
+    /// What it read from and wrote to disks between the last two looks, in KiB a second.
+    disk_kib_s: u64,
 }
 
 /// One look.
@@ -57,6 +62,8 @@ struct Sum {
     blocked: u64,
     /// Resident memory.
     kib: u64,
+    /// What the living of them have read from and written to disks.
+    disk_kib: u64,
 }
 
 impl Sum {
@@ -65,13 +72,15 @@ impl Sum {
         self.active += other.active;
         self.blocked += other.blocked;
         self.kib += other.kib;
+        self.disk_kib += other.disk_kib;
     }
 }
 
 impl CpuTime {
     /// Looks at the machine and at these groups.
-    pub(super) fn look(&mut self, groups: &[GroupUse]) {
+    pub(super) fn look(&mut self, now: Time, groups: &[GroupUse]) {
         let (machine_ticks, blocked) = machine();
+        let passed = now.since(std::mem::replace(&mut self.looked, now));
         let there: BTreeSet<i32> = groups.iter().map(|group| group.pgid).collect();
         let known = self.groups.len();
         self.groups.retain(|pgid, _| there.contains(pgid));
@@ -91,7 +100,10 @@ impl CpuTime {
                     // Some kernels show it as waiting for a disk; none counts it as active.
                     (sum.active, sum.blocked) = (0, 0);
                 }
-                self.groups.insert(pgid, Group { begun, busy, sum });
+                let disk_kib =
+                    known.map_or(0, |known| sum.disk_kib.saturating_sub(known.sum.disk_kib));
+                let disk_kib_s = disk_kib.saturating_mul(1_000) / passed.as_millis().max(1);
+                self.groups.insert(pgid, Group { begun, busy, sum, disk_kib_s });
             }
         }
         // Its children are runners, which are counted by groups.
@@ -150,6 +162,7 @@ impl CpuTime {
             pgid: *pgid,
             cpu: Span::from_micros(group.sum.ticks * TICK_US),
             memory_mib: group.sum.kib / 1_024,
+            disk_kib_s: group.disk_kib_s,
         });
         groups.collect()
     }
@@ -209,7 +222,17 @@ fn process(pid: i32, threads_left: &mut usize, children: &mut Vec<i32>) -> Optio
         let list = text_of(thread.join("children"));
         children.extend(list.split_ascii_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
     }
-    Some(Sum { ticks: stat.ticks, active, blocked, kib: stat.pages * PAGE_KIB })
+    let disk_kib = disk_bytes(&text_of(format!("/proc/{pid}/io"))) / 1_024;
+    Some(Sum { ticks: stat.ticks, active, blocked, kib: stat.pages * PAGE_KIB, disk_kib })
+}
+
+/// What a process has read from disks, and what it has written that goes there, by its `io` file; none
+/// where that may not be read.
+fn disk_bytes(text: &str) -> u64 {
+    let counts = |name: &str| {
+        text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok())
+    };
+    counts("read_bytes:").unwrap_or(0).saturating_add(counts("write_bytes:").unwrap_or(0))
 }
 
 /// What we read of a `stat` file.
@@ -304,11 +327,39 @@ mod tests {
         let mut cpu = CpuTime::default();
         let uses = [GroupUse { pgid: group.pgid(), begun: 1, busy: true, frozen: false }];
         while cpu.own().ticks < 5 {
-            cpu.look(&uses);
+            cpu.look(Time::ZERO, &uses);
         }
         assert!(cpu.own_active() >= 1 && cpu.own_memory_mib() > 0);
-        cpu.look(&uses.map(|group| GroupUse { frozen: true, ..group }));
+        cpu.look(Time::ZERO, &uses.map(|group| GroupUse { frozen: true, ..group }));
         assert_eq!(cpu.own_active(), 0);
+    }
+
+    #[test]
+    fn what_a_group_brings_to_a_disk_is_seen() {
+        assert_eq!(
+            disk_bytes("rchar: 9\nread_bytes: 4096\nwrite_bytes: 8192\ncancelled: 1\n"),
+            12_288
+        );
+        assert_eq!(disk_bytes(""), 0);
+        let folder = tempfile::tempdir_in(std::env::current_dir().expect("one")).expect("a folder");
+        let mut shell = Command::new("/bin/sh");
+        // It writes itself: what its child did would be gone with that.
+        let script =
+            "read go; exec dd if=/dev/zero of=file bs=64k count=2000 conv=notrunc oflag=dsync";
+        shell.args(["-c", script]).stdin(Stdio::piped()).current_dir(folder.path());
+        let mut group = Sleeper::start_this(shell);
+        let mut cpu = CpuTime::default();
+        let uses = [GroupUse { pgid: group.pgid(), begun: 1, busy: true, frozen: false }];
+        let ms = |ms: u64| Time::from_micros(ms * 1_000);
+        cpu.look(ms(0), &uses);
+        assert_eq!(cpu.upkeep()[0].disk_kib_s, 0);
+        group.tell("go\n");
+        // By the clock of this test: whatever was done was done within half a second.
+        let mut looks = 0;
+        while cpu.upkeep()[0].disk_kib_s < 2 * 64 {
+            looks += 1;
+            cpu.look(ms(looks * 500), &uses);
+        }
     }
 
     #[test]

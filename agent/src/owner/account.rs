@@ -6,6 +6,7 @@ use tracing::info;
 
 use super::{Inner, Owner};
 use crate::limits::TASK_LINES_MAX;
+use crate::slot_table::Occupancy;
 
 impl Owner {
     /// How the agent is, in short.
@@ -41,7 +42,7 @@ impl Owner {
             bookings: Vec::new(),
             gpu: inner.gpu.clone(),
         };
-        standing.reasons = reasons(&inner, &standing);
+        standing.reasons = reasons(&inner, &standing, occupancy);
         standing
     }
 
@@ -84,7 +85,7 @@ impl Owner {
     }
 }
 
-fn reasons(inner: &Inner, standing: &Standing) -> Vec<StandingReason> {
+fn reasons(inner: &Inner, standing: &Standing, occupancy: Occupancy) -> Vec<StandingReason> {
     let mut reasons = Vec::new();
     let mut say = |kind: &str, text: String| {
         reasons.push(StandingReason { kind: kind.into(), text });
@@ -112,6 +113,15 @@ fn reasons(inner: &Inner, standing: &Standing) -> Vec<StandingReason> {
     }
     for reason in &inner.wished.reasons {
         say(reason.kind(), reason.to_string());
+    }
+    if occupancy.off_disk > 0 {
+        say(
+            "disk_beside_render",
+            format!(
+                "{} tasks that keep a disk busy stand still beside a render",
+                occupancy.off_disk
+            ),
+        );
     }
     if standing.slots == 0 && inner.stopped.is_none() && !standing.paused && reasons.is_empty() {
         reasons.push(StandingReason {

@@ -54,18 +54,22 @@ pub(crate) struct Obedience {
 impl SlotTable {
     /// The owner leaves replicas this much from now on, a core each, and the last one what is left
     /// of one: the youngest beyond are frozen and kept, and the oldest of those that are kept run on
-    /// where there is room, when that is [finished](SlotTable::finish).
+    /// where there is room, when that is [finished](SlotTable::finish). What would
+    /// [keep a disk busy](super::disk) beside a render is frozen and kept, too.
     pub(crate) fn hear(&self, now: Time, room: Share) -> Obedience {
         let mut inner = self.lock();
         let slots = room.cores_touched();
         inner.allowed = slots;
         inner.part = room.minus(Share::cores(room.whole_cores()));
-        let running = inner.oldest_first(Busy::runs);
-        let surplus = running.get(slots as usize..).unwrap_or_default();
+        let beside_render = self.is_beside_render();
+        let mut surplus = inner.on_disk(beside_render, now);
+        let mut running = inner.oldest_first(Busy::runs);
+        running.retain(|one| !surplus.contains(one));
+        surplus.extend(running.iter().skip(slots as usize));
         inner.stirs += u64::from(!surplus.is_empty());
         Obedience {
             frozen: surplus.iter().filter_map(|(_, slot)| inner.keep(*slot, now)).collect(),
-            due: inner.due_to_resume(),
+            due: inner.due_to_resume(beside_render, now),
             any_kept: inner.busy.iter().flatten().any(Busy::is_frozen),
             doomed: Doomed::default(),
         }
@@ -111,7 +115,7 @@ impl SlotTable {
         groups.iter().filter_map(|group| group.reach()).for_each(|reach| reach.calm());
         let mut inner = self.lock();
         // A render may have come in between: what is not due any more stays frozen.
-        let still_due = inner.due_to_resume();
+        let still_due = inner.due_to_resume(self.is_beside_render(), boottime());
         for (_, slot) in due.iter().filter(|one| still_due.contains(one)) {
             inner.resume(*slot);
         }
@@ -190,7 +194,7 @@ impl SlotTable {
 
 impl Inner {
     /// Freezes what runs in a slot, to be kept; its group.
-    fn keep(&mut self, slot: usize, now: Time) -> Option<Arc<Group>> {
+    pub(super) fn keep(&mut self, slot: usize, now: Time) -> Option<Arc<Group>> {
         let (busy, runner) = (self.busy[slot].as_mut()?, self.runners[slot].as_ref()?);
         busy.state = State::Kept(now);
         runner.group.freeze();
@@ -198,9 +202,10 @@ impl Inner {
     }
 
     /// What is kept and has room to run on, the oldest first.
-    fn due_to_resume(&self) -> Vec<(LeaseToken, usize)> {
+    fn due_to_resume(&self, beside_render: bool, now: Time) -> Vec<(LeaseToken, usize)> {
         let room = self.allowed.min(self.gate.slots()).saturating_sub(self.running());
         let mut due = self.oldest_first(|busy| busy.kept_since().is_some());
+        due.retain(|(_, slot)| !(beside_render && self.keeps_disk_busy(*slot, now)));
         due.truncate(room as usize);
         due
     }

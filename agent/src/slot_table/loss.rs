@@ -25,6 +25,8 @@ pub(crate) struct Upkeep {
     pub(crate) cpu: Span,
     /// Memory that it takes, in MiB.
     pub(crate) memory_mib: u64,
+    /// What it reads from and writes to disks, in KiB a second.
+    pub(crate) disk_kib_s: u64,
 }
 
 impl SlotTable {
@@ -35,10 +37,13 @@ impl SlotTable {
         for (runner, busy) in runners.iter_mut().zip(busy) {
             let Some(runner) = runner else { continue };
             let seen = upkeep.iter().find(|one| one.pgid == runner.group.pgid());
-            let Some(Upkeep { cpu, memory_mib, .. }) = seen else { continue };
+            let Some(Upkeep { cpu, memory_mib, disk_kib_s, .. }) = seen else { continue };
             (runner.cpu, runner.memory_mib) = (*cpu, *memory_mib);
             if let Some(busy) = busy {
                 busy.seen = now;
+                if !busy.is_frozen() {
+                    runner.disk_kib_s = *disk_kib_s;
+                }
             }
         }
     }
@@ -164,6 +169,7 @@ mod tests {
                 pgid: sleeper.pgid(),
                 cpu: Span::from_secs(*cpu_s),
                 memory_mib: *memory_mib,
+                disk_kib_s: 0,
             })
             .collect();
         table.note_upkeep(at(100), &upkeep);

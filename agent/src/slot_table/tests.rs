@@ -1,6 +1,7 @@
 //! The table against real processes.
 
 use super::*;
+use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
@@ -27,6 +28,12 @@ impl Sleeper {
 
     pub(crate) fn pgid(&self) -> i32 {
         i32::try_from(self.0.id()).expect("a process number")
+    }
+
+    /// Writes to what it was given to read.
+    pub(crate) fn tell(&mut self, words: &str) {
+        let input = self.0.stdin.as_mut().expect("it was given something to read");
+        input.write_all(words.as_bytes()).expect("it reads");
     }
 
     pub(crate) fn is_alive(&mut self) -> bool {

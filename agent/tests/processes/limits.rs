@@ -23,6 +23,7 @@ pub(crate) const STORIES: &[Story] = &[
     ("what_runs_is_limited_until_it_ends", what_runs_is_limited),
     ("the_broker_limits_a_replica_before_and_while_it_runs", the_broker_limits),
     ("who_takes_a_part_of_a_core_leaves_the_rest_of_it", a_part_of_a_core_is_left),
+    ("beside_a_render_what_keeps_a_disk_busy_stands_still", a_disk_is_left_to_a_render),
 ];
 
 /// What the kernel says of a group's share.
@@ -156,6 +157,44 @@ fn a_part_of_a_core_is_left() {
             }
             Err(format!("{isolation:?}: others have half a core, and {:?}", tasks(&folders)))
         }));
+    }
+}
+
+fn a_disk_is_left_to_a_render() {
+    for isolation in [Isolation::Auto, Isolation::ProcessGroups] {
+        block_on(async {
+            let folders = Folders::new();
+            let mut broker = Broker::start().await;
+            let mut config = folders.config(&broker.address, 3);
+            config.commands = CommandRules { confine: Confine::Off, ..CommandRules::default() };
+            let _agent = AgentThread::start(gleaner_agent::Config { isolation, ..config });
+            let (mut session, _) = broker.welcome().await;
+            // Where files are on a disk, as a rule.
+            let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+            let file = folder.path().join("file");
+            let writes = format!(
+                "exec dd if=/dev/zero of={} bs=64k count=20000 conv=notrunc oflag=dsync 2>/dev/null",
+                file.display()
+            );
+            let busy = session.give(script(BUSY), &[None, None]).await;
+            wait_until_busy(&folders, 2);
+            session.give(script(&writes), &[None]).await;
+            wait_until("it to write", || {
+                std::fs::metadata(&file).is_ok_and(|at| at.len() > 1 << 18)
+            });
+            abort(&mut session, busy[1]).await;
+            let frozen = || tasks(&folders).iter().filter(|task| task.frozen).count();
+            assert_eq!(frozen(), 0, "nobody renders");
+            folders.preflight("render", Some(1));
+            wait_until("it to stand still", || frozen() == 1);
+            let SocketAnswer::Standing(standing) = folders.ask(&SocketRequest::Standing) else {
+                panic!("it is asked how it stands")
+            };
+            assert!(standing.reasons.iter().any(|reason| reason.kind == "disk_beside_render"));
+            assert_eq!((standing.running, standing.frozen), (1, 1), "what only computes goes on");
+            folders.postflight("render");
+            wait_until("it to go on", || frozen() == 0);
+        });
     }
 }
 

@@ -393,3 +393,6 @@ impl<M: Clone> Dispatcher<M> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

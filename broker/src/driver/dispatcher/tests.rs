@@ -1,0 +1,82 @@
+//! What the core asks for, as agents hear it.
+
+use std::collections::BTreeMap;
+
+use gleaner_protocol::control::{AgentMessage, BrokerMessage, Fragment, Hello};
+use gleaner_protocol::job::{JobSpec, Lane};
+use gleaner_protocol::{
+    Capabilities, Epoch, HostInfo, HostKind, HostName, KernelName, LimitsChange, Origin, Profile,
+    Share, Time,
+};
+use gleaner_scheduling::deadline::{Eladur, EladurConfig};
+use gleaner_scheduling::{Core, CoreConfig, Policy, PolicyName};
+
+use super::super::{Decided, LinkId};
+use super::{Dispatcher, LinkMessage};
+
+const LINK: LinkId = LinkId::new(1);
+
+/// A broker with a policy of shares, and an agent with one core that asks for work.
+fn one_core() -> Dispatcher<()> {
+    let policy: Box<dyn Policy> = Box::new(Eladur::new(EladurConfig::default()));
+    let config = CoreConfig::background(PolicyName::Plain);
+    let core = Core::with_policies(&config, BTreeMap::from([(Lane::Deadline, policy)]));
+    let mut dispatcher = Dispatcher::new(core, 1);
+    let kernels = [KernelName::new("scan").expect("a plain name")].into();
+    let host = HostInfo {
+        name: HostName::new("host").expect("a plain name"),
+        origin: Origin::Farm,
+        owner: None,
+        cores: 1,
+        memory_mib: 1_024,
+        kind: None,
+        chunk_cache_mib: 0,
+        capabilities: Capabilities { kernels, ..Capabilities::default() },
+    };
+    let fragment = Fragment { epoch: Epoch::default(), slots: 1 };
+    let hello = Hello { host, incarnation: 1, fragment, held: Vec::new() };
+    let messages = [AgentMessage::Hello(hello), AgentMessage::Request { slots: 1 }];
+    dispatcher.link_opened(LINK, ());
+    let messages = messages.map(LinkMessage::Plain);
+    dispatcher.link_messages(Time::ZERO, LINK, messages, &mut Decided::default());
+    dispatcher
+}
+
+/// What the agent hears when a task of 100 s is submitted that is due in 400 s.
+fn submit(dispatcher: &mut Dispatcher<()>) -> Vec<BrokerMessage> {
+    let text = r#"{"task":{"kernel":"scan"},"workunits":{"count":1},"lane":"deadline"}"#;
+    let mut spec: JobSpec = serde_json::from_str(text).expect("a job");
+    let kind = HostKind::new("node").expect("a plain name");
+    spec.profile = Profile {
+        run_time_us: BTreeMap::from([(kind, 100_000_000)]),
+        due_ms: Some(400_000),
+        checkpoint_ms: Some(1),
+        ..Profile::default()
+    };
+    let mut turn = Decided::default();
+    dispatcher.submit(Time::ZERO, spec, &mut turn).expect("there is time for it");
+    dispatcher.tick(Time::ZERO, &mut turn);
+    turn.orders.remove(&LINK).map(|(_, orders)| orders).unwrap_or_default()
+}
+
+#[test]
+fn an_agent_is_told_which_share_a_replica_has_from_its_beginning_and_from_then_on() {
+    let mut dispatcher = one_core();
+    let heard = submit(&mut dispatcher);
+    let [BrokerMessage::Task { .. }, BrokerMessage::Lease(first)] = &heard[..] else {
+        panic!("{heard:?}")
+    };
+    assert_eq!(first.limits, LimitsChange::NONE, "a whole core is no limit");
+    // Both are in time with half of it.
+    let half = LimitsChange::to_share(Share::permille(500));
+    let mut limited = None;
+    for message in submit(&mut dispatcher) {
+        match message {
+            BrokerMessage::Limit { token, limits } => limited = Some((token, limits)),
+            BrokerMessage::Lease(second) => assert_eq!(second.limits, half),
+            BrokerMessage::Task { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(limited, Some((first.token, half)));
+}
