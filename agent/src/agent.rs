@@ -112,8 +112,9 @@ pub async fn run(
 
     let topology = Topology::of_this_machine();
     // What is wrong with it is said when it is looked at next.
-    let ground =
-        driver::read_ground(&run_dir, host.cores, &topology).ok().map(|(ground, _)| ground);
+    let ground = driver::read_ground(&run_dir, host.cores, &topology, driver::NOTHING_BOOKED)
+        .ok()
+        .map(|(ground, _)| ground);
     let harvest =
         Harvest::new(host.clone(), random(), ground).keeping(Span::from_secs(config.keep_s_max));
     let enclosure = Enclosure::open(config.isolation, &enclosure_name(&run_dir)?);

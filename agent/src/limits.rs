@@ -83,13 +83,12 @@ pub(crate) const OTHERS_MILLICORES_SPARE: u32 = 150;
 /// The least part of a core that is given up for others, where less than a core can be, in
 /// thousandths.
 pub(crate) const PART_PERMILLE: u32 = 250;
-/// What a replica may read from and write to disks beside a render, in KiB a second: random reads keep
-/// a disk with heads busy with little more.
-pub(crate) const DISK_BESIDE_KIB_S_MAX: u64 = 256;
-/// How long it takes until half of what it was seen to use is forgotten, in milliseconds.
-pub(crate) const DISK_FORGOTTEN_MS: u64 = 10_000;
-/// How often that takes place at most before it may try again.
-pub(crate) const DISK_HALVES_MAX: u32 = 6;
+/// What a replica may read from and write to disks beside a render all the time, in KiB a second …
+pub(crate) const DISK_LEAK_KIB_S: u64 = 256;
+/// … and beyond that, in KiB: its program, its libraries and an input.
+pub(crate) const DISK_BUCKET_KIB: u64 = 64 << 10;
+/// How often one that was seen to do more than that may try again beside a render, in milliseconds.
+pub(crate) const DISK_TRY_MS: u64 = 20_000;
 /// How much of the time programs may wait for memory, in thousandths.
 pub(crate) const MEMORY_STALL_PERMILLE_MAX: u32 = 100;
 /// How much of the time others may wait for a disk, in thousandths.

@@ -11,11 +11,13 @@
 //! - Only what a wish asks for is looked at, and what has nothing to give way looks seldom.
 
 mod cpu_time;
+mod disk_use;
 mod load_average;
 mod machine;
 mod notes;
 mod pressure;
 mod programs;
+mod recently_booked;
 mod usage;
 mod user;
 
@@ -47,6 +49,7 @@ pub(crate) use load_average::give_up_load_average;
 use notes::Notes;
 use pressure::{Pressure, Resource};
 use programs::Programs;
+use recently_booked::RecentlyBooked;
 use usage::Usage;
 use user::UserWatch;
 
@@ -118,6 +121,7 @@ struct Observer {
     wishes: Wishes,
     cpu: CpuTime,
     others: LoadWindow,
+    booked: RecentlyBooked,
     pressure: Pressure,
     user: UserWatch,
     programs: Programs,
@@ -137,6 +141,7 @@ impl Observer {
             wishes: Wishes::new(host.preferences.clone(), host.cores, host.has_parts),
             cpu: CpuTime::default(),
             others: LoadWindow::default(),
+            booked: RecentlyBooked::default(),
             pressure: Pressure::open(Path::new("/proc/pressure"), host.preferences.give_way),
             user: UserWatch::default(),
             programs: Programs::new(&host.preferences.pause_for),
@@ -197,7 +202,7 @@ impl Observer {
         let seen = self.observe(now);
         let allowance = self.wishes.decide(now, &seen);
         // Others take more than was given up for them: they may only be beginning.
-        let left = Share::cores(self.host.cores.saturating_sub(seen.booked_cores));
+        let left = Share::cores(self.host.cores.saturating_sub(seen.taken_cores));
         let given_up = left.minus(allowance.room).as_permille();
         if seen.held > 0 && seen.others_millicores >= given_up + BUSY_MILLICORES {
             self.alert_until = self.alert_until.max(now + Span::from_millis(ALERT_LOOK_MS * 2));
@@ -228,7 +233,7 @@ impl Observer {
             minute: minute.unwrap_or(0),
         };
         self.usage.add(zoned.date(), self.host.carried.swap(0, Ordering::Relaxed));
-        let booked_cores = self.host.table.booked_cores();
+        let booked_cores = self.booked.most(now, self.host.table.booked_cores());
         let others_millicores =
             self.others.prompt_millicores().saturating_sub(booked_cores.saturating_mul(1_000));
         Observation {
@@ -244,7 +249,7 @@ impl Observer {
             },
             program: self.programs.running(now),
             others_millicores,
-            booked_cores,
+            taken_cores: self.host.table.taken_cores(),
             memory_stall_permille: self.pressure.permille(Resource::Memory),
             io_stall_permille: self.pressure.permille(Resource::Io),
             memory_free_mib: memory.map(|memory| memory.free_mib),

@@ -20,6 +20,7 @@
 
 mod disk;
 mod doomed;
+mod fence;
 mod gpu;
 mod group;
 mod idleness;
@@ -35,9 +36,11 @@ pub(crate) use loss::Upkeep;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use gleaner_hooks::ProcessStat;
 use gleaner_isolation::{Enclosure, Leaf};
 use gleaner_protocol::control::Fragment;
 use gleaner_protocol::{Epoch, LeaseToken, Share, Span, Time, boottime};
+use rustix::thread::CpuSet;
 
 use crate::gate::Gate;
 use crate::limits::{HURRY_MS_MAX, SETTLE_PAUSE_US, SETTLE_URGE_US};
@@ -53,6 +56,8 @@ pub(crate) struct SlotTable {
     idleness: Idleness,
     /// Cores that renders had booked when the run folder was read last.
     booked_cores: AtomicU32,
+    /// Cores that they take by that: also those that share a physical one with them.
+    taken_cores: AtomicU32,
     /// Who has a part of a core only. Locked while the kernel is told so, and never with the rest.
     held: Mutex<Option<limit::Held>>,
 }
@@ -77,6 +82,12 @@ struct Inner {
     gpu: gpu::Place,
     /// How often something was about to be stopped, for which harvested work does not run last.
     stirs: u64,
+    /// When that was last.
+    stirred: Time,
+    /// CPUs that all of it is kept to, where no control group does that.
+    cpus: Option<CpuSet>,
+    /// When one that keeps a disk busy was put off or tried again beside a render.
+    disk_tried: Time,
 }
 
 /// A runner process.
@@ -93,8 +104,8 @@ struct RunnerEntry {
     cpu: Span,
     /// Memory that it takes, in MiB, as it was seen last.
     memory_mib: u64,
-    /// What its replica read from and wrote to disks, in KiB a second, when it was seen to run last.
-    disk_kib_s: u64,
+    /// Whether its replica kept a disk busy when it was seen to run last.
+    keeps_disk_busy: bool,
 }
 
 /// What runs in a slot.
@@ -121,6 +132,8 @@ enum State {
     Runs,
     /// Its runner is frozen for the owner since then, to be thawed or killed.
     Kept(Time),
+    /// Its runner is frozen since then, so that a render has the disk.
+    OffDisk(Time),
     /// Its runner is frozen for a render; the main loop decides on it.
     Parked,
     /// A render drove it out, and it saves where it is beside that.
@@ -135,7 +148,7 @@ impl Busy {
     }
 
     fn takes_slot(&self) -> bool {
-        matches!(self.state, State::Runs | State::Kept(_))
+        matches!(self.state, State::Runs | State::Kept(_) | State::OffDisk(_))
     }
 
     fn kept_since(&self) -> Option<Time> {
@@ -146,7 +159,7 @@ impl Busy {
     }
 
     fn is_frozen(&self) -> bool {
-        matches!(self.state, State::Kept(_) | State::Parked | State::Stopped)
+        matches!(self.state, State::Kept(_) | State::OffDisk(_) | State::Parked | State::Stopped)
     }
 }
 
@@ -224,15 +237,25 @@ impl SlotTable {
             dying: 0,
             gpu: gpu::Place::default(),
             stirs: 0,
+            cpus: None,
+            disk_tried: Time::ZERO,
+            stirred: Time::ZERO,
         };
         let (inner, held) = (Mutex::new(inner), Mutex::new(None));
-        Self { inner, idleness, booked_cores: AtomicU32::new(0), held }
+        let (booked_cores, taken_cores) = (AtomicU32::new(0), AtomicU32::new(0));
+        Self { inner, idleness, booked_cores, taken_cores, held }
     }
 
-    /// Notes what renders have booked. Whoever gives way to others asks for it here, and not the
-    /// run folder: a file system may make its readers wait.
-    pub(crate) fn note_booked_cores(&self, cores: u32) {
+    /// Notes what renders have booked, and take by that. Whoever gives way to others asks for it here,
+    /// and not the run folder: a file system may make its readers wait.
+    pub(crate) fn note_booked_cores(&self, cores: u32, taken: u32) {
         self.booked_cores.store(cores, Ordering::Release);
+        self.taken_cores.store(taken, Ordering::Release);
+    }
+
+    /// Cores that they took by that: also those that share a physical one with them.
+    pub(crate) fn taken_cores(&self) -> u32 {
+        self.taken_cores.load(Ordering::Acquire)
     }
 
     fn is_beside_render(&self) -> bool {
@@ -255,10 +278,11 @@ impl SlotTable {
             begun: 0,
             cpu: Span::ZERO,
             memory_mib: 0,
-            disk_kib_s: 0,
+            keeps_disk_busy: false,
         };
         inner.runners[slot as usize] = Some(entry);
         drop(inner);
+        self.keep_in(slot as usize);
         // A hook that stopped all by itself lets it die like any other.
         self.be_idle_again();
     }
@@ -312,7 +336,7 @@ impl SlotTable {
         let mut safe = Span::ZERO;
         if let Some(runner) = &mut inner.runners[slot as usize] {
             runner.begun += 1;
-            runner.disk_kib_s = 0;
+            runner.keeps_disk_busy = false;
             safe = runner.cpu;
         }
         let is_alone = inner.running() == 0;
@@ -395,17 +419,19 @@ impl SlotTable {
         );
         let idle_left = (room.slots as usize).saturating_sub(running.len());
         let idle: Vec<usize> = inner.idle_runners().skip(idle_left).collect();
-        let mut on_disk = inner.on_disk(self.is_beside_render(), now);
+        let mut on_disk = inner.on_disk(self.is_beside_render());
         on_disk.retain(|one| !doomed.contains(one));
         let stirs = !(doomed.is_empty() && idle.is_empty() && on_disk.is_empty());
-        inner.stirs += u64::from(stirs);
+        inner.stir_if(stirs);
         let mut tokens = Vec::new();
         let mut parked = Vec::new();
         for (token, slot) in &doomed {
             match inner.busy[*slot] {
-                Some(Busy { parks: true, state: State::Runs | State::Kept(_), .. })
-                    if !in_the_way.contains(&(*token, *slot)) =>
-                {
+                Some(Busy {
+                    parks: true,
+                    state: State::Runs | State::Kept(_) | State::OffDisk(_),
+                    ..
+                }) if !in_the_way.contains(&(*token, *slot)) => {
                     parked.extend(inner.park(*slot));
                 }
                 _ => {
@@ -417,7 +443,8 @@ impl SlotTable {
         for slot in idle {
             inner.freeze_runner(slot);
         }
-        parked.extend(on_disk.iter().filter_map(|(_, slot)| inner.keep(*slot, now)));
+        let off_disk = on_disk.iter().filter_map(|(_, slot)| inner.put_off_disk(*slot, now));
+        parked.extend(off_disk);
         // First what computes on all slots, then whatever has left its group.
         let stopped = inner.stopped_groups();
         let all = || stopped.iter().chain(&parked);
@@ -465,6 +492,8 @@ impl SlotTable {
             }
             std::thread::sleep(Span::from_micros(SETTLE_PAUSE_US).into());
             if !urged && boottime() >= urge_at {
+                // What waits for a disk takes no core: nobody waits for that.
+                leaves.retain(|leaf| !waits_for_disk(leaf));
                 // What it has started may have to wait behind all others.
                 let members = leaves.iter().flat_map(|leaf| leaf.members());
                 members.take_while(|_| boottime() < end).for_each(let_stop);
@@ -485,7 +514,7 @@ impl SlotTable {
             slots: inner.gate.slots(),
             running: inner.running(),
             kept: inner.count(|busy| busy.is_frozen() && busy.state != State::Stopped),
-            off_disk: inner.kept_off_disk(self.is_beside_render(), boottime()),
+            off_disk: inner.count(|busy| busy.off_disk_since().is_some()),
             allowed: inner.allowed,
             connected: inner.connected,
         }
@@ -498,6 +527,14 @@ impl SlotTable {
 }
 
 impl Inner {
+    /// Something is about to be stopped, or nothing is.
+    fn stir_if(&mut self, stirs: bool) {
+        if stirs {
+            self.stirs += 1;
+            self.stirred = boottime();
+        }
+    }
+
     /// Replicas that run.
     fn running(&self) -> u32 {
         self.count(Busy::runs)
@@ -518,14 +555,13 @@ impl Inner {
         u32::try_from(count).expect("at most one entry per core")
     }
 
-    /// Replicas and their slots: those that run before those that are kept frozen, the oldest of
-    /// each first.
+    /// Replicas and their slots: those that run before those that are frozen, the oldest of each
+    /// first.
     fn oldest_first(&self, which: impl Fn(&Busy) -> bool) -> Vec<(LeaseToken, usize)> {
         let slots = self.busy.iter().enumerate();
         let chosen = slots.filter_map(|(slot, busy)| Some((slot, busy.filter(&which)?)));
-        let mut order: Vec<_> = chosen
-            .map(|(slot, busy)| (busy.kept_since().is_some(), busy.since, busy.token, slot))
-            .collect();
+        let mut order: Vec<_> =
+            chosen.map(|(slot, busy)| (busy.is_frozen(), busy.since, busy.token, slot)).collect();
         order.sort_unstable();
         order.into_iter().map(|(_, _, token, slot)| (token, slot)).collect()
     }
@@ -573,6 +609,13 @@ impl Inner {
         let stopped = self.runners.iter().flatten().filter(|runner| runner.stopped);
         stopped.map(|runner| Arc::clone(&runner.group)).collect()
     }
+}
+
+/// Whether all that is in it does.
+fn waits_for_disk(leaf: &Leaf) -> bool {
+    let members = leaf.members();
+    let waits = |pid: &i32| ProcessStat::of(*pid).is_ok_and(|stat| stat.state == 'D');
+    !members.is_empty() && members.iter().all(waits)
 }
 
 #[cfg(test)]

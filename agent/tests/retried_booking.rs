@@ -80,7 +80,15 @@ impl Host {
 
     fn opening(&mut self, epoch: Epoch, cores: u32) {
         let (memory_mib, valid_ms) = (0, 60_000);
-        let opening = Opening { epoch, cores, memory_mib, gpus: None, valid_ms, ended: Vec::new() };
+        let opening = Opening {
+            epoch,
+            cores,
+            memory_mib,
+            booked_cores: 0,
+            gpus: None,
+            valid_ms,
+            ended: Vec::new(),
+        };
         self.hear(Input::Broker(BrokerMessage::Opening(opening)));
     }
 }

@@ -137,6 +137,7 @@ mod tests {
             epoch: Epoch::default(),
             cores: 1,
             memory_mib: 1,
+            booked_cores: 0,
             gpus: None,
             valid_ms,
             ended: Vec::new(),

@@ -88,6 +88,7 @@ async fn the_agent_survives_whatever_its_broker_says() {
         epoch: Epoch { incarnation: u64::MAX, count: u64::MAX },
         cores: u32::MAX,
         memory_mib: u64::MAX,
+        booked_cores: u32::MAX,
         gpus: Some(u32::MAX),
         valid_ms: u64::MAX,
         ended: Vec::new(),

@@ -11,8 +11,17 @@ use crate::processes;
 
 fn opening(host: &Host, epoch: Epoch, cores: u32) -> FarmEvent {
     let (host, memory_mib, valid_ms) = (host.id(), 1_000, 60_000);
-    let (gpus, ended) = (Some(0), Vec::new());
-    FarmEvent::FragmentOpened { host, epoch, cores, memory_mib, gpus, valid_ms, ended }
+    let (booked_cores, gpus, ended) = (0, Some(0), Vec::new());
+    FarmEvent::FragmentOpened {
+        host,
+        epoch,
+        cores,
+        memory_mib,
+        booked_cores,
+        gpus,
+        valid_ms,
+        ended,
+    }
 }
 
 /// How long after its time a fragment may be seen to close.

@@ -112,6 +112,21 @@ impl GroupDir {
         }
     }
 
+    /// Lets it and the groups below it have all of a core.
+    pub(crate) fn lift_shares(&self) {
+        let mut open = vec![(self.clone(), DEPTH_MAX)];
+        while let Some((dir, depth)) = open.pop() {
+            for (file, none) in [("cpu.max", "max"), ("cpu.cfs_quota_us", "-1")] {
+                if dir.has(file) {
+                    let _ = dir.write(file, none);
+                }
+            }
+            if depth > 0 {
+                open.extend(dir.children().into_iter().map(|child| (child, depth - 1)));
+            }
+        }
+    }
+
     /// Kills its members and those of groups below it, as often as new ones appear. Says whether
     /// any are left.
     pub(crate) fn kill_all_members(&self) -> bool {

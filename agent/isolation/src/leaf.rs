@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
@@ -94,7 +95,15 @@ pub struct Leaf {
     /// Likewise, where one write kills.
     killer: Option<File>,
     set: Mutex<Set>,
+    /// The share that the kernel was told last, in thousandths of a core; [`NO_SHARE`] for none. For
+    /// whoever has no time to wait for another's change.
+    share: AtomicU32,
+    /// Whether that was lifted since, for what is in it to die.
+    is_lifted: AtomicBool,
 }
+
+/// No share of its own.
+const NO_SHARE: u32 = u32::MAX;
 
 /// What a leaf has been set to.
 #[derive(Debug, Default)]
@@ -120,7 +129,9 @@ impl Leaf {
             Some((Provider::Cgroup2, dir)) => Some(dir.open("cgroup.kill")?),
             _ => None,
         };
-        Ok(Self { grants, doors, freezer, killer, set: Mutex::default() })
+        let (set, share) = (Mutex::default(), AtomicU32::new(NO_SHARE));
+        let is_lifted = AtomicBool::new(false);
+        Ok(Self { grants, doors, freezer, killer, set, share, is_lifted })
     }
 
     /// Whether [`Leaf::freeze`] and [`Leaf::kill`] reach all that is in it.
@@ -185,6 +196,7 @@ impl Leaf {
     /// # Errors
     /// Neither a freezer nor a killer here, or the group is gone.
     pub fn kill(&self) -> io::Result<()> {
+        self.lift_share();
         match &self.killer {
             Some(file) => (&*file).write_all(b"1"),
             None => self.marks().kill_members(),
@@ -202,16 +214,25 @@ impl Leaf {
     /// # Errors
     /// The kernel refuses a limit that it has.
     pub fn set_limits(&self, limits: &LeafLimits) -> io::Result<()> {
-        self.change_limits(|_| *limits)
+        let mut set = self.lock();
+        set.wanted = *limits;
+        // Who has nothing but its marks may have lifted a share, to kill what was in it.
+        set.told = set.told.filter(|told| told.share_permille.is_none());
+        self.tell(&mut set)
     }
 
-    /// Changes its limits; may be done while it works. What this host does not grant is left out.
+    /// Changes its limits, or leaves them as they are where the change says nothing; may be done while it
+    /// works. What this host does not grant is left out. Who makes the change is alone with it.
     ///
     /// # Errors
     /// As [`Leaf::set_limits`].
-    pub fn change_limits(&self, change: impl FnOnce(LeafLimits) -> LeafLimits) -> io::Result<()> {
+    pub fn change_limits(
+        &self,
+        change: impl FnOnce(LeafLimits) -> Option<LeafLimits>,
+    ) -> io::Result<()> {
         let mut set = self.lock();
-        set.wanted = change(set.wanted);
+        let Some(wanted) = change(set.wanted) else { return Ok(()) };
+        set.wanted = wanted;
         self.tell(&mut set)
     }
 
@@ -226,10 +247,19 @@ impl Leaf {
         self.tell(&mut set)
     }
 
-    /// The share in thousandths of a core that it is held to; none for no limit.
+    /// The share in thousandths of a core that it is held to; none for no limit. Waits for nobody.
     #[must_use]
     pub fn share_permille(&self) -> Option<u32> {
-        self.lock().told.and_then(|told| told.share_permille)
+        Some(self.share.load(Ordering::Acquire)).filter(|share| *share != NO_SHARE)
+    }
+
+    /// What is about to die gives its memory back only as fast as it gets to it: with all of a core,
+    /// whatever it was held to. What enters the leaf next is held to its limits again. Waits for nobody.
+    fn lift_share(&self) {
+        if self.share_permille().is_some() && !self.is_lifted.swap(true, Ordering::AcqRel) {
+            // Where it is refused, what is in it dies all the same.
+            let _ = self.set_share(None);
+        }
     }
 
     /// Who panicked over it has left at worst a limit that is told again.
@@ -241,9 +271,10 @@ impl Leaf {
     fn tell(&self, set: &mut Set) -> io::Result<()> {
         let share_permille = set.wanted.share_permille.into_iter().chain(set.most_permille).min();
         let limits = LeafLimits { share_permille, ..set.wanted };
-        let told = set.told.take();
+        let told = set.told.take().filter(|_| !self.is_lifted.swap(false, Ordering::AcqRel));
         if told.map(|told| told.share_permille) != Some(limits.share_permille) {
             self.set_share(limits.share_permille)?;
+            self.share.store(limits.share_permille.unwrap_or(NO_SHARE), Ordering::Release);
         }
         if told.map(|told| told.weight_permille) != Some(limits.weight_permille) {
             self.set_weight(limits.weight_permille)?;
@@ -400,9 +431,13 @@ impl Marks {
     /// # Errors
     /// As [`Marks::freeze`].
     pub fn kill(&self) -> io::Result<()> {
-        for dir in self.dirs().filter(|dir| dir.has("cpu.idle")) {
-            // To die is work too, and idle work does not get to it beside a render.
-            let _ = dir.write("cpu.idle", "0");
+        for dir in self.dirs() {
+            // To die is work too, and idle work does not get to it beside a render, nor soon what is
+            // held to a share.
+            if dir.has("cpu.idle") {
+                let _ = dir.write("cpu.idle", "0");
+            }
+            dir.lift_shares();
         }
         self.kill_members()
     }

@@ -75,10 +75,14 @@ pub(super) struct Driver {
     memory_limit: MemoryLimit,
     /// Whether this host can keep it off them.
     has_fence: bool,
-    /// GPUs that all renders have booked as the monitor said last: it knows also of those that no
-    /// hook has told of.
+    /// Cores and GPUs that all renders have booked as the monitor said last: it knows also of those that
+    /// no hook has told of.
     farm_books: Booked,
 }
+
+/// What a farm books of which nothing was heard.
+pub(super) const NOTHING_BOOKED: Booked =
+    Booked { cores: Some(0), memory_mib: None, gpus: Some(0) };
 
 /// How long an unreadable run folder is left alone.
 const LOOK_AGAIN: Span = Span::from_secs(1);
@@ -119,7 +123,7 @@ impl Driver {
             look_again: Some(Time::ZERO),
             kept_off: None,
             memory_limit: MemoryLimit::default(),
-            farm_books: Booked { gpus: Some(0), ..Booked::default() },
+            farm_books: NOTHING_BOOKED,
         }
     }
 
@@ -283,7 +287,8 @@ impl Driver {
                     // The monitor learns of it from the next sample.
                     self.changed.notify_one();
                 }
-                self.farm_books.gpus = opening.gpus;
+                let cores = Some(opening.booked_cores);
+                self.farm_books = Booked { cores, gpus: opening.gpus, ..self.farm_books };
                 self.look_at_run_dir(Vec::new(), Vec::new());
             }
             BrokerMessage::Welcome { .. } => self.shop.table.set_connected(true),
@@ -315,23 +320,26 @@ impl Driver {
         let cores = u32::try_from(self.orders.len()).expect("at most CORES_MAX");
         let (mut ground, trouble) = match self.owes_epoch {
             true => (None, None),
-            false => match read_ground(&self.shop.run_dir, cores, &self.shop.topology) {
-                Ok((ground, mut booked)) => {
-                    self.note_booked_memory(booked.memory_mib.unwrap_or(0));
-                    self.shop.table.note_booked_cores(booked.cores);
-                    booked.all.push(self.farm_books);
-                    let gpu_is_left = self.shop.table.gpu_is_left_by(&booked.all);
-                    stopped.extend(self.shop.table.note_gpu(gpu_is_left));
-                    (Some(ground), None)
+            false => {
+                match read_ground(&self.shop.run_dir, cores, &self.shop.topology, self.farm_books) {
+                    Ok((ground, mut booked)) => {
+                        // First what a render notices at once.
+                        self.shop.table.note_booked_cores(booked.cores, ground.booked);
+                        self.keep_off(ground.booked);
+                        self.note_booked_memory(booked.memory_mib.unwrap_or(0));
+                        booked.all.push(self.farm_books);
+                        let gpu_is_left = self.shop.table.gpu_is_left_by(&booked.all);
+                        stopped.extend(self.shop.table.note_gpu(gpu_is_left));
+                        (Some(ground), None)
+                    }
+                    Err(error) => (None, Some(error)),
                 }
-                Err(error) => (None, Some(error)),
-            },
+            }
         };
         if let Some(trouble) = trouble {
             warn!("{trouble}: this host stays closed");
         }
         if let Some(ground) = &mut ground {
-            self.keep_off(ground.booked);
             ground.has_fence = self.has_fence && self.kept_off == Some(ground.booked);
         }
         self.look_again = ground.is_none().then(|| boottime() + LOOK_AGAIN);
@@ -368,6 +376,15 @@ impl Driver {
             return;
         }
         let left = self.shop.topology.beside(booked);
+        if !self.has_fence {
+            // Before the first render nothing was kept off anything.
+            let is_news = booked > 0 || self.kept_off.is_some();
+            if is_news && !left.is_empty() {
+                self.shop.table.keep_to(&left);
+            }
+            self.kept_off = Some(booked);
+            return;
+        }
         match self.shop.enclosure.set_cpus(&left) {
             Ok(()) => self.kept_off = Some(booked),
             Err(error) => warn!("{error}"),
@@ -512,11 +529,13 @@ pub(super) struct Together {
     all: Vec<Booked>,
 }
 
-/// What the run folder says, and what all renders together have booked.
+/// What the run folder says, and what all renders together have booked: the more of that and of what the
+/// farm itself says.
 pub(super) fn read_ground(
     run_dir: &RunDir,
     cores: u32,
     topology: &Topology,
+    farm: Booked,
 ) -> Result<(Ground, Together), RunDirError> {
     loop {
         let epoch = run_dir.epoch()?;
@@ -524,7 +543,8 @@ pub(super) fn read_ground(
         // A hook that came in between has raised the epoch first.
         if run_dir.epoch()? == epoch {
             let all: Vec<Booked> = bookings.into_iter().map(|one| one.resources).collect();
-            let together = booked_cores(all.iter().copied(), cores);
+            let here = booked_cores(all.iter().copied(), cores);
+            let together = booked_cores([farm], cores).max(here);
             let booked = topology.taken_by(together).min(cores);
             let memory_mib = booked_mib(&all);
             let ground = Ground { epoch, booked, has_fence: false };

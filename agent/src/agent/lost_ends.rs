@@ -69,7 +69,15 @@ mod tests {
             let mut epoch = run_dir.epoch().expect("an epoch");
             epoch.count += count;
             let ended = ended.iter().map(|id| (*id).clone()).collect();
-            Opening { cores: 4, memory_mib: 1_024, gpus: None, epoch, valid_ms: 30_000, ended }
+            Opening {
+                cores: 4,
+                memory_mib: 1_024,
+                booked_cores: 0,
+                gpus: None,
+                epoch,
+                valid_ms: 30_000,
+                ended,
+            }
         };
         let booked = || {
             let all = run_dir.bookings().expect("readable");

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gleaner_protocol::{Span, Time};
 
+use super::disk_use::DiskUse;
 use super::text_of;
 use crate::limits::TREE_THREADS_MAX;
 use crate::slot_table::{GroupUse, Upkeep};
@@ -28,20 +29,20 @@ pub(super) struct CpuTime {
     /// What of ours was counted before the machine's counter had it, in ticks: not above 0.
     debt: i64,
     before: Option<Look>,
-    /// When the last look was.
-    looked: Time,
     used: Span,
     blocked: u64,
 }
 
 /// What a group of harvested work was seen to use.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Default)]
 struct Group {
+    /// Whether it was looked at.
+    is_seen: bool,
     begun: u64,
     busy: bool,
     sum: Sum,
-    /// What it read from and wrote to disks between the last two looks, in KiB a second.
-    disk_kib_s: u64,
+    /// What its replica reads from disks and writes to them.
+    disk: DiskUse,
 }
 
 /// One look.
@@ -62,8 +63,29 @@ struct Sum {
     blocked: u64,
     /// Resident memory.
     kib: u64,
-    /// What the living of them have read from and written to disks.
+    /// What they have read from and written to disks, dead children too.
     disk_kib: u64,
+}
+
+impl Group {
+    fn look(&mut self, now: Time, group: &GroupUse) {
+        let (mut sum, is_all) = tree(group.pgid, TREE_THREADS_MAX);
+        if self.is_seen && !is_all {
+            // What was counted once stays so; what is not counted makes us give way.
+            sum.ticks = sum.ticks.max(self.sum.ticks);
+        }
+        if group.frozen {
+            // Some kernels show it as waiting for a disk; none counts it as active.
+            (sum.active, sum.blocked) = (0, 0);
+        }
+        if self.is_seen && self.begun == group.begun {
+            self.disk.add(now, sum.disk_kib.saturating_sub(self.sum.disk_kib));
+        } else {
+            // Of what was done before it is not known how much was this replica's.
+            self.disk = DiskUse::begin(now);
+        }
+        (self.begun, self.busy, self.sum, self.is_seen) = (group.begun, group.busy, sum, true);
+    }
 }
 
 impl Sum {
@@ -80,30 +102,16 @@ impl CpuTime {
     /// Looks at the machine and at these groups.
     pub(super) fn look(&mut self, now: Time, groups: &[GroupUse]) {
         let (machine_ticks, blocked) = machine();
-        let passed = now.since(std::mem::replace(&mut self.looked, now));
         let there: BTreeSet<i32> = groups.iter().map(|group| group.pgid).collect();
         let known = self.groups.len();
         self.groups.retain(|pgid, _| there.contains(pgid));
         let gone = self.groups.len() < known;
         for group in groups {
-            let GroupUse { pgid, begun, busy, frozen } = *group;
-            let known = self.groups.get(&pgid);
+            let known = self.groups.entry(group.pgid).or_default();
             // One that has done nothing since has used nothing.
-            let same = known.is_some_and(|known| known.begun == begun && !known.busy && !busy);
-            if !same {
-                let (mut sum, is_all) = tree(pgid, TREE_THREADS_MAX);
-                if let Some(known) = known.filter(|_| !is_all) {
-                    // What was counted once stays so; what is not counted makes us give way.
-                    sum.ticks = sum.ticks.max(known.sum.ticks);
-                }
-                if frozen {
-                    // Some kernels show it as waiting for a disk; none counts it as active.
-                    (sum.active, sum.blocked) = (0, 0);
-                }
-                let disk_kib =
-                    known.map_or(0, |known| sum.disk_kib.saturating_sub(known.sum.disk_kib));
-                let disk_kib_s = disk_kib.saturating_mul(1_000) / passed.as_millis().max(1);
-                self.groups.insert(pgid, Group { begun, busy, sum, disk_kib_s });
+            let same = known.begun == group.begun && !known.busy && !group.busy;
+            if !same || !known.is_seen {
+                known.look(now, group);
             }
         }
         // Its children are runners, which are counted by groups.
@@ -162,7 +170,7 @@ impl CpuTime {
             pgid: *pgid,
             cpu: Span::from_micros(group.sum.ticks * TICK_US),
             memory_mib: group.sum.kib / 1_024,
-            disk_kib_s: group.disk_kib_s,
+            keeps_disk_busy: group.disk.is_full(),
         });
         groups.collect()
     }
@@ -344,22 +352,22 @@ mod tests {
         let folder = tempfile::tempdir_in(std::env::current_dir().expect("one")).expect("a folder");
         let mut shell = Command::new("/bin/sh");
         // It writes itself: what its child did would be gone with that.
-        let script =
-            "read go; exec dd if=/dev/zero of=file bs=64k count=2000 conv=notrunc oflag=dsync";
+        let script = "read go; exec dd if=/dev/zero of=file bs=1M count=200 oflag=dsync";
         shell.args(["-c", script]).stdin(Stdio::piped()).current_dir(folder.path());
         let mut group = Sleeper::start_this(shell);
         let mut cpu = CpuTime::default();
         let uses = [GroupUse { pgid: group.pgid(), begun: 1, busy: true, frozen: false }];
         let ms = |ms: u64| Time::from_micros(ms * 1_000);
         cpu.look(ms(0), &uses);
-        assert_eq!(cpu.upkeep()[0].disk_kib_s, 0);
+        assert!(!cpu.upkeep()[0].keeps_disk_busy);
         group.tell("go\n");
-        // By the clock of this test: whatever was done was done within half a second.
-        let mut looks = 0;
-        while cpu.upkeep()[0].disk_kib_s < 2 * 64 {
-            looks += 1;
-            cpu.look(ms(looks * 500), &uses);
+        // By the clock of this test no time goes by.
+        while !cpu.upkeep()[0].keeps_disk_busy {
+            cpu.look(ms(0), &uses);
         }
+        let next = uses.map(|group| GroupUse { begun: 2, ..group });
+        cpu.look(ms(0), &next);
+        assert!(!cpu.upkeep()[0].keeps_disk_busy, "the next replica has done nothing yet");
     }
 
     #[test]

@@ -6,57 +6,54 @@
 //! says so. It is frozen, and not held to a rate: what waits for a disk ends first, so that nobody else
 //! waits for a file system that waits for it.
 //!
-//! What it was seen to use is forgotten by half again and again; then it may go on, and show itself
-//! anew.
+//! Now and then one of them may go on, and show itself anew: it may only have read its input.
 //!
 //! # Invariants
 //! - Beside a render, what was seen to keep a disk busy runs until the next look at most.
+//! - It stays where it is until it may go on, for as long as the render takes: it loses nothing, and
+//!   nothing begins in its place that would keep the disk busy as well.
 
 use gleaner_protocol::{LeaseToken, Span, Time};
 
-use super::{Busy, Inner, RunnerEntry, State};
-use crate::limits::{DISK_BESIDE_KIB_S_MAX, DISK_FORGOTTEN_MS, DISK_HALVES_MAX};
+use super::{Busy, Inner, State};
+use crate::limits::DISK_TRY_MS;
 
 impl Inner {
     /// What runs and keeps a disk busy beside a render, if there is one.
-    pub(super) fn on_disk(&self, beside_render: bool, now: Time) -> Vec<(LeaseToken, usize)> {
+    pub(super) fn on_disk(&self, beside_render: bool) -> Vec<(LeaseToken, usize)> {
         if !beside_render {
             return Vec::new();
         }
         let mut running = self.oldest_first(Busy::runs);
-        running.retain(|(_, slot)| self.keeps_disk_busy(*slot, now));
+        running.retain(|(_, slot)| {
+            let runner = self.runners[*slot].as_ref();
+            runner.is_some_and(|runner| runner.keeps_disk_busy)
+        });
         running
     }
 
-    /// Whether what is in a slot was seen to, and that is not forgotten yet.
-    pub(super) fn keeps_disk_busy(&self, slot: usize, now: Time) -> bool {
-        match (&self.busy[slot], &self.runners[slot]) {
-            (Some(busy), Some(runner)) => {
-                remembered_kib_s(busy, runner, now) > DISK_BESIDE_KIB_S_MAX
-            }
-            _ => false,
+    /// What stands still for that and may go on: all of it without a render, and beside one the one
+    /// that has stood for longest, if nobody has tried for a while.
+    pub(super) fn due_on_disk(&self, beside_render: bool, now: Time) -> Vec<(LeaseToken, usize)> {
+        let mut off = self.oldest_first(|busy| busy.off_disk_since().is_some());
+        if beside_render {
+            let since = |slot: usize| self.busy[slot].and_then(|busy| busy.off_disk_since());
+            off.sort_by_key(|(token, slot)| (since(*slot), *token));
+            let may_try = now.since(self.disk_tried) >= Span::from_millis(DISK_TRY_MS);
+            off.truncate(usize::from(may_try));
         }
-    }
-
-    /// Replicas that stand still for that reason alone.
-    pub(super) fn kept_off_disk(&self, beside_render: bool, now: Time) -> u32 {
-        let slots = (0..self.busy.len()).filter(|slot| {
-            let is_kept = self.busy[*slot].is_some_and(|busy| busy.kept_since().is_some());
-            beside_render && is_kept && self.keeps_disk_busy(*slot, now)
-        });
-        u32::try_from(slots.count()).expect("at most one entry per core")
+        off
     }
 }
 
-/// What it used when it was looked at last, as far as that is remembered.
-fn remembered_kib_s(busy: &Busy, runner: &RunnerEntry, now: Time) -> u64 {
-    let most = DISK_BESIDE_KIB_S_MAX << DISK_HALVES_MAX;
-    let still = match busy.state {
-        State::Kept(since) => now.since(since),
-        _ => Span::ZERO,
-    };
-    let halves = still.as_millis() / DISK_FORGOTTEN_MS;
-    runner.disk_kib_s.min(most) >> halves.min(63)
+impl Busy {
+    /// Since when it stands still so that a render has the disk.
+    pub(super) fn off_disk_since(&self) -> Option<Time> {
+        match self.state {
+            State::OffDisk(since) => Some(since),
+            _ => None,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -64,84 +61,129 @@ mod tests {
     use super::super::tests::{EPOCH, NEXT, Sleeper, open, token};
     use super::super::{Room, SlotTable, Upkeep};
     use super::*;
+    use gleaner_protocol::control::Fragment;
+    use gleaner_protocol::{Share, boottime};
 
     fn at_ms(ms: u64) -> Time {
         Time::from_micros(ms * 1_000)
     }
 
-    /// Two replicas, in slots 0 and 1, of which the first was seen to use so much.
-    fn seen(disk_kib_s: u64) -> (SlotTable, [Sleeper; 2]) {
-        let table = open(3);
-        let sleepers = [Sleeper::start(), Sleeper::start()];
-        for slot in 0..2_u32 {
-            table.enter_runner(slot, sleepers[slot as usize].pgid(), None);
-            table.begin(slot, token(slot.into()), at_ms(slot.into()), EPOCH, false).expect("open");
-        }
-        let upkeep = |slot: usize, disk_kib_s| Upkeep {
-            pgid: sleepers[slot].pgid(),
-            cpu: Span::ZERO,
-            memory_mib: 1,
-            disk_kib_s,
-        };
-        table.note_upkeep(at_ms(1), &[upkeep(0, disk_kib_s), upkeep(1, 0)]);
-        (table, sleepers)
+    /// Three replicas in slots 0, 1 and 2.
+    struct Three {
+        table: SlotTable,
+        sleepers: [Sleeper; 3],
+        /// Later than all that was done with the clock of the machine.
+        later: Time,
     }
 
-    /// What runs, by slots, when the owner's word is heard again.
-    fn runs(table: &SlotTable, now: Time) -> Vec<u32> {
-        let _ = table.finish(table.hear(now, gleaner_protocol::Share::cores(3)));
-        table.held_replicas().iter().filter(|one| !one.frozen).map(|one| one.slot).collect()
+    impl Three {
+        fn new() -> Self {
+            let table = open(4);
+            let sleepers = [Sleeper::start(), Sleeper::start(), Sleeper::start()];
+            for slot in 0..3_u32 {
+                table.enter_runner(slot, sleepers[slot as usize].pgid(), None);
+                let began = at_ms(slot.into());
+                table.begin(slot, token(slot.into()), began, EPOCH, false).expect("open");
+            }
+            Self { table, sleepers, later: boottime() + Span::from_secs(3_600) }
+        }
+
+        /// Of them these are seen to keep a disk busy.
+        fn seen(&self, busy: [bool; 3]) {
+            let upkeep = |(sleeper, keeps_disk_busy): (&Sleeper, bool)| Upkeep {
+                pgid: sleeper.pgid(),
+                cpu: Span::ZERO,
+                memory_mib: 1,
+                keeps_disk_busy,
+            };
+            let all: Vec<Upkeep> = self.sleepers.iter().zip(busy).map(upkeep).collect();
+            self.table.note_upkeep(at_ms(9), &all);
+        }
+
+        /// What runs, by slots, when the owner's word is heard so much later.
+        fn runs(&self, ms: u64) -> Vec<u32> {
+            let now = self.later + Span::from_millis(ms);
+            let _ = self.table.finish(self.table.hear(now, Share::cores(4)));
+            let held = self.table.held_replicas();
+            held.iter().filter(|one| !one.frozen).map(|one| one.slot).collect()
+        }
+
+        /// A render books a core, and leaves all of these where they are.
+        fn render(&self) -> u32 {
+            self.table.note_booked_cores(1, 1);
+            let frozen = self.table.freeze(Some(NEXT), Room::slots(3));
+            assert_eq!((&frozen.tokens[..], &frozen.parked[..]), (&[][..], &[][..]));
+            self.table.set_gate(Fragment { epoch: NEXT, slots: 3 });
+            frozen.count
+        }
     }
 
     #[test]
     fn beside_a_render_only_those_go_on_that_leave_the_disk_alone() {
-        let (table, sleepers) = seen(DISK_BESIDE_KIB_S_MAX + 1);
-        assert_eq!(runs(&table, at_ms(2)), [0, 1], "nobody renders");
-        table.note_booked_cores(1);
-        let frozen = table.freeze(Some(NEXT), Room::slots(2));
-        assert_eq!((frozen.count, frozen.tokens, frozen.parked), (1, vec![], vec![]));
-        sleepers[0].wait_until_frozen();
-        assert_eq!(table.occupancy().off_disk, 1);
-        table.note_booked_cores(0);
-        assert_eq!(runs(&table, at_ms(3)), [0, 1], "it has ended");
-        sleepers[0].wait_until_thawed();
+        let three = Three::new();
+        three.seen([true, false, false]);
+        assert_eq!(three.runs(0), [0, 1, 2], "nobody renders");
+        assert_eq!(three.render(), 1);
+        three.sleepers[0].wait_until_frozen();
+        assert_eq!(three.table.occupancy().off_disk, 1);
+        three.table.note_booked_cores(0, 0);
+        assert_eq!(three.runs(1), [0, 1, 2], "it has ended");
+        three.sleepers[0].wait_until_thawed();
     }
 
     #[test]
     fn who_is_seen_to_keep_it_busy_beside_a_render_stands_still_from_then_on() {
-        let (table, sleepers) = seen(0);
-        table.note_booked_cores(1);
-        assert_eq!(table.freeze(Some(NEXT), Room::slots(2)).count, 0);
-        let disk_kib_s = DISK_BESIDE_KIB_S_MAX << 2;
-        let pgid = sleepers[0].pgid();
-        table.note_upkeep(at_ms(5), &[Upkeep { pgid, cpu: Span::ZERO, memory_mib: 1, disk_kib_s }]);
-        assert_eq!(runs(&table, at_ms(10)), [1]);
-        // What stands still is seen to use nothing, which says nothing.
-        table.note_upkeep(
-            at_ms(20),
-            &[Upkeep { pgid, cpu: Span::ZERO, memory_mib: 1, disk_kib_s: 0 }],
-        );
-        assert_eq!(runs(&table, at_ms(10 + 2 * DISK_FORGOTTEN_MS - 1)), [1]);
-        table.set_gate(gleaner_protocol::control::Fragment { epoch: NEXT, slots: 2 });
-        assert_eq!(runs(&table, at_ms(10 + 2 * DISK_FORGOTTEN_MS)), [0, 1], "it may try again");
+        let three = Three::new();
+        assert_eq!(three.render(), 0);
+        three.seen([true, false, false]);
+        assert_eq!(three.runs(0), [1, 2]);
+        // What stands still is seen to use nothing, which says nothing, and is kept however long.
+        three.seen([false, false, false]);
+        let mut obedience = three.table.hear(three.later, Share::cores(4));
+        assert_eq!(three.table.end_kept(three.later, &mut obedience), []);
+        let _ = three.table.finish(obedience);
+        assert_eq!(three.table.occupancy().off_disk, 1);
+    }
+
+    #[test]
+    fn one_at_a_time_may_try_again_and_the_one_that_has_stood_for_longest_first() {
+        let three = Three::new();
+        assert_eq!(three.render(), 0);
+        three.seen([false, false, true]);
+        assert_eq!(three.runs(0), [0, 1]);
+        three.seen([true, false, false]);
+        assert_eq!(three.runs(1), [1]);
+        assert_eq!(three.runs(DISK_TRY_MS), [1], "the last was put off just now");
+        assert_eq!(three.runs(DISK_TRY_MS + 1), [1, 2]);
+        three.seen([false, false, false]);
+        assert_eq!(three.runs(2 * DISK_TRY_MS), [1, 2]);
+        assert_eq!(three.runs(2 * DISK_TRY_MS + 1), [0, 1, 2], "it had only read its input");
+    }
+
+    #[test]
+    fn it_goes_like_any_other_where_a_render_wants_its_core_or_nobody_may_run() {
+        let three = Three::new();
+        assert_eq!(three.render(), 0);
+        three.seen([true, false, false]);
+        assert_eq!(three.runs(0), [1, 2]);
+        let frozen = three.table.freeze(Some(NEXT), Room::slots(2));
+        assert_eq!(frozen.tokens, [token(0)], "it does nothing, so it goes first");
+        let three = Three::new();
+        assert_eq!(three.render(), 0);
+        three.seen([true, false, false]);
+        assert_eq!(three.runs(0), [1, 2]);
+        let mut obedience = three.table.hear(three.later, Share::NONE);
+        let ended = three.table.end_all_kept(&mut obedience);
+        assert_eq!(ended.len(), 3, "all harvest is stopped: {ended:?}");
+        let _ = three.table.finish(obedience);
     }
 
     #[test]
     fn the_next_replica_of_a_runner_is_another() {
-        let (table, _sleepers) = seen(1 << 20);
-        table.note_booked_cores(1);
-        table.end(0);
-        table.begin(0, token(7), at_ms(9), EPOCH, false).expect("open");
-        assert_eq!(table.freeze(Some(NEXT), Room::slots(2)).count, 0);
-    }
-
-    #[test]
-    fn whatever_it_used_is_forgotten_in_the_end() {
-        let (table, _sleepers) = seen(u64::MAX);
-        let mut inner = table.lock();
-        inner.keep(0, at_ms(0));
-        let forgotten = DISK_FORGOTTEN_MS * u64::from(DISK_HALVES_MAX);
-        assert!(inner.keeps_disk_busy(0, at_ms(forgotten - 1)));
-        assert!(!inner.keeps_disk_busy(0, at_ms(forgotten)));
+        let three = Three::new();
+        three.seen([true, false, false]);
+        three.table.end(0);
+        three.table.begin(0, token(7), at_ms(9), EPOCH, false).expect("open");
+        assert_eq!(three.render(), 0);
     }
 }

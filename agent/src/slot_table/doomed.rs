@@ -100,7 +100,7 @@ impl SlotTable {
 impl Inner {
     /// Freezes what runs in these slots, to be killed.
     pub(super) fn doom_all(&mut self, slots: &[(LeaseToken, usize)]) -> Doomed {
-        self.stirs += u64::from(!slots.is_empty());
+        self.stir_if(!slots.is_empty());
         slots.iter().for_each(|(_, slot)| self.doom(*slot));
         Doomed(slots.iter().filter_map(|(_, slot)| self.group(*slot)).collect())
     }

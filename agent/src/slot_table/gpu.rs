@@ -340,7 +340,7 @@ mod tests {
             pgid: sleeper.pgid(),
             cpu: Span::from_secs(1),
             memory_mib: 500,
-            disk_kib_s: 0,
+            keeps_disk_busy: false,
         };
         table.note_upkeep(at(6), &sleepers.each_ref().map(upkeep));
         let frozen = table.freeze(Some(NEXT), Room { slots: 2, memory_mib: Some(600), gpu: false });
@@ -354,8 +354,12 @@ mod tests {
         let (table, mut sleepers) = running(false);
         table.give_gpu(Gpus::Idle);
         assert!(table.take_gpu(at(5), 0, &lease(0)));
-        let loses_less =
-            Upkeep { pgid: sleepers[1].pgid(), cpu: Span::ZERO, memory_mib: 0, disk_kib_s: 0 };
+        let loses_less = Upkeep {
+            pgid: sleepers[1].pgid(),
+            cpu: Span::ZERO,
+            memory_mib: 0,
+            keeps_disk_busy: false,
+        };
         table.note_upkeep(boottime(), &[loses_less]);
         assert_eq!(table.freeze(Some(NEXT), Room::slots(1)).tokens, [token(1)]);
         assert_eq!(table.note_gpu(false), [token(0)]);

@@ -8,9 +8,11 @@
 //!   there looks again, and takes it back.
 
 use gleaner_isolation::Enclosure;
+use gleaner_protocol::{Span, boottime};
 use tracing::debug;
 
 use super::SlotTable;
+use crate::limits::SETTLE_MS_MAX;
 
 /// How it is told to the kernel.
 pub(super) struct Idleness(Box<dyn Fn(bool) + Send + Sync>);
@@ -41,7 +43,7 @@ impl SlotTable {
     /// is about to die.
     pub(crate) fn be_idle_again(&self) {
         loop {
-            let (stirs, leaves) = {
+            let (stirs, stirred, leaves) = {
                 let inner = self.lock();
                 if inner.frozen_runners().any(|runner| runner.stopped) {
                     return;
@@ -52,9 +54,11 @@ impl SlotTable {
                     return;
                 }
                 let leaves = inner.frozen_runners().filter_map(|runner| runner.group.freezer());
-                (inner.stirs, leaves.cloned().collect::<Vec<_>>())
+                (inner.stirs, inner.stirred, leaves.cloned().collect::<Vec<_>>())
             };
-            if !leaves.iter().all(|leaf| leaf.is_frozen()) {
+            // What does not come to rest in time waits for something, a disk maybe, and not for a core.
+            let is_late = boottime() >= stirred + Span::from_millis(SETTLE_MS_MAX);
+            if !is_late && !leaves.iter().all(|leaf| leaf.is_frozen()) {
                 return;
             }
             self.idleness.set(true);

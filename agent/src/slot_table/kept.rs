@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use gleaner_protocol::{LeaseToken, Share, Span, Time, boottime};
+use gleaner_protocol::{LeaseToken, Share, Span, Time};
 
 use super::group::Group;
 use super::limit::share_percent;
@@ -45,6 +45,8 @@ pub(crate) struct GroupUse {
 #[must_use = "what is frozen has to come to rest, and what is to run on to do so"]
 #[derive(Debug, Default)]
 pub(crate) struct Obedience {
+    /// When it was heard.
+    heard: Time,
     frozen: Vec<Arc<Group>>,
     due: Vec<(LeaseToken, usize)>,
     any_kept: bool,
@@ -62,13 +64,16 @@ impl SlotTable {
         inner.allowed = slots;
         inner.part = room.minus(Share::cores(room.whole_cores()));
         let beside_render = self.is_beside_render();
-        let mut surplus = inner.on_disk(beside_render, now);
-        let mut running = inner.oldest_first(Busy::runs);
-        running.retain(|one| !surplus.contains(one));
-        surplus.extend(running.iter().skip(slots as usize));
-        inner.stirs += u64::from(!surplus.is_empty());
+        let on_disk = inner.on_disk(beside_render);
+        let mut frozen: Vec<Arc<Group>> =
+            on_disk.iter().filter_map(|(_, slot)| inner.put_off_disk(*slot, now)).collect();
+        let running = inner.oldest_first(Busy::runs);
+        let surplus = running.get(slots as usize..).unwrap_or_default();
+        frozen.extend(surplus.iter().filter_map(|(_, slot)| inner.keep(*slot, now)));
+        inner.stir_if(!frozen.is_empty());
         Obedience {
-            frozen: surplus.iter().filter_map(|(_, slot)| inner.keep(*slot, now)).collect(),
+            heard: now,
+            frozen,
             due: inner.due_to_resume(beside_render, now),
             any_kept: inner.busy.iter().flatten().any(Busy::is_frozen),
             doomed: Doomed::default(),
@@ -77,7 +82,7 @@ impl SlotTable {
 
     /// Does what is left to do; returns how many were frozen, once these have come to rest.
     pub(crate) fn finish(&self, obedience: Obedience) -> u32 {
-        let Obedience { frozen, due, any_kept, doomed } = obedience;
+        let Obedience { heard, frozen, due, any_kept, doomed } = obedience;
         if !frozen.is_empty() || !doomed.is_empty() {
             // To come to rest takes a few microseconds of a core, which idle work does not get
             // beside others. And memory may be wanted at once: to give it back is work too.
@@ -85,7 +90,7 @@ impl SlotTable {
         }
         frozen.iter().filter_map(|group| group.reach()).for_each(|reach| reach.hurry());
         doomed.kill_waiting();
-        self.resume(&due);
+        self.resume(heard, &due);
         self.share_out();
         if !frozen.is_empty() {
             self.settle(Span::from_millis(SETTLE_MS_MAX));
@@ -103,7 +108,7 @@ impl SlotTable {
     }
 
     /// Lets run on what is still due to.
-    fn resume(&self, due: &[(LeaseToken, usize)]) {
+    fn resume(&self, now: Time, due: &[(LeaseToken, usize)]) {
         if due.is_empty() {
             return;
         }
@@ -115,9 +120,9 @@ impl SlotTable {
         groups.iter().filter_map(|group| group.reach()).for_each(|reach| reach.calm());
         let mut inner = self.lock();
         // A render may have come in between: what is not due any more stays frozen.
-        let still_due = inner.due_to_resume(self.is_beside_render(), boottime());
+        let still_due = inner.due_to_resume(self.is_beside_render(), now);
         for (_, slot) in due.iter().filter(|one| still_due.contains(one)) {
-            inner.resume(*slot);
+            inner.resume(*slot, now);
         }
     }
 
@@ -194,9 +199,19 @@ impl SlotTable {
 
 impl Inner {
     /// Freezes what runs in a slot, to be kept; its group.
-    pub(super) fn keep(&mut self, slot: usize, now: Time) -> Option<Arc<Group>> {
+    fn keep(&mut self, slot: usize, now: Time) -> Option<Arc<Group>> {
+        self.hold(slot, State::Kept(now))
+    }
+
+    /// Freezes what runs in a slot, so that a render has the disk; its group.
+    pub(super) fn put_off_disk(&mut self, slot: usize, now: Time) -> Option<Arc<Group>> {
+        self.disk_tried = now;
+        self.hold(slot, State::OffDisk(now))
+    }
+
+    fn hold(&mut self, slot: usize, state: State) -> Option<Arc<Group>> {
         let (busy, runner) = (self.busy[slot].as_mut()?, self.runners[slot].as_ref()?);
-        busy.state = State::Kept(now);
+        busy.state = state;
         runner.group.freeze();
         Some(Arc::clone(&runner.group))
     }
@@ -205,15 +220,20 @@ impl Inner {
     fn due_to_resume(&self, beside_render: bool, now: Time) -> Vec<(LeaseToken, usize)> {
         let room = self.allowed.min(self.gate.slots()).saturating_sub(self.running());
         let mut due = self.oldest_first(|busy| busy.kept_since().is_some());
-        due.retain(|(_, slot)| !(beside_render && self.keeps_disk_busy(*slot, now)));
+        due.extend(self.due_on_disk(beside_render, now));
         due.truncate(room as usize);
         due
     }
 
-    fn resume(&mut self, slot: usize) {
-        if let (Some(busy), Some(runner)) = (&mut self.busy[slot], &self.runners[slot]) {
+    fn resume(&mut self, slot: usize, now: Time) {
+        if let (Some(busy), Some(runner)) = (&mut self.busy[slot], &mut self.runners[slot]) {
+            if busy.off_disk_since().is_some() {
+                self.disk_tried = now;
+            }
             busy.state = State::Runs;
-            busy.ran_since = boottime();
+            busy.ran_since = now;
+            // What it does from now on is what counts.
+            runner.keeps_disk_busy = false;
             runner.group.thaw();
         }
     }

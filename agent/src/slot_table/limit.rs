@@ -53,9 +53,6 @@ impl SlotTable {
         limits: LimitsChange,
     ) -> Result<(), String> {
         let mut inner = self.lock();
-        if let Some(leaf) = inner.leaf_of(slot, token).transpose()? {
-            may_have(&leaf, limits)?;
-        }
         let before = inner.asked[slot as usize].filter(|asked| asked.token == token);
         let limits = before.map_or(limits, |before| before.limits.then(limits));
         inner.asked[slot as usize] = Some(Asked { token, limits });
@@ -63,15 +60,20 @@ impl SlotTable {
         self.keep_to_limits(slot, token)
     }
 
-    /// Has a replica that runs keep to what was asked for it, if anything was.
+    /// Has a replica that runs keep to what was asked for it, if anything was. Why not, where it cannot.
     pub(crate) fn keep_to_limits(&self, slot: u32, token: LeaseToken) -> Result<(), String> {
-        let inner = self.lock();
-        let asked = inner.asked[slot as usize].filter(|asked| asked.token == token);
-        let Some(Asked { limits, .. }) = asked else { return Ok(()) };
-        let Some(leaf) = inner.leaf_of(slot, token).transpose()? else { return Ok(()) };
-        drop(inner);
-        let changed = leaf.change_limits(|before| changed(before, limits));
-        changed.map_err(|error| format!("slot {slot} cannot be limited: {error}"))
+        let (asked, leaf) = {
+            let inner = self.lock();
+            (inner.asked_of(slot, token), inner.leaf_of(slot, token))
+        };
+        let (Some(limits), Some(leaf)) = (asked, leaf.transpose()?) else { return Ok(()) };
+        may_have(&leaf, limits)?;
+        // The leaf is the slot's: it may have got the next replica in this moment, whose own limits
+        // are set after that.
+        let is_still_there = || self.lock().leaf_of(slot, token).is_some();
+        let outcome =
+            leaf.change_limits(|before| is_still_there().then(|| changed(before, limits)));
+        outcome.map_err(|error| format!("slot {slot} cannot be limited: {error}"))
     }
 
     /// Sees to it that the right replica has the part of a core that is left, and no other.
@@ -100,6 +102,11 @@ impl SlotTable {
 }
 
 impl Inner {
+    fn asked_of(&self, slot: u32, token: LeaseToken) -> Option<LimitsChange> {
+        let asked = (*self.asked.get(slot as usize)?)?;
+        (asked.token == token).then_some(asked.limits)
+    }
+
     /// The leaf of a replica that is in a slot; none where it is not, or not yet.
     fn leaf_of(&self, slot: u32, token: LeaseToken) -> Option<Result<Arc<Leaf>, String>> {
         let slot = slot as usize;

@@ -2,7 +2,7 @@
 //! way of its memory.
 //!
 //! In this order they go:
-//! 1. what is frozen for the owner already;
+//! 1. what is frozen already, for the owner or for a disk's sake;
 //! 2. what its job wants kept frozen, which loses nothing where the host is free again in time;
 //! 3. the rest.
 //!
@@ -25,8 +25,8 @@ pub(crate) struct Upkeep {
     pub(crate) cpu: Span,
     /// Memory that it takes, in MiB.
     pub(crate) memory_mib: u64,
-    /// What it reads from and writes to disks, in KiB a second.
-    pub(crate) disk_kib_s: u64,
+    /// Whether its replica keeps a disk busy.
+    pub(crate) keeps_disk_busy: bool,
 }
 
 impl SlotTable {
@@ -37,12 +37,12 @@ impl SlotTable {
         for (runner, busy) in runners.iter_mut().zip(busy) {
             let Some(runner) = runner else { continue };
             let seen = upkeep.iter().find(|one| one.pgid == runner.group.pgid());
-            let Some(Upkeep { cpu, memory_mib, disk_kib_s, .. }) = seen else { continue };
+            let Some(Upkeep { cpu, memory_mib, keeps_disk_busy, .. }) = seen else { continue };
             (runner.cpu, runner.memory_mib) = (*cpu, *memory_mib);
             if let Some(busy) = busy {
                 busy.seen = now;
                 if !busy.is_frozen() {
-                    runner.disk_kib_s = *disk_kib_s;
+                    runner.keeps_disk_busy = *keeps_disk_busy;
                 }
             }
         }
@@ -117,7 +117,7 @@ impl Inner {
 
 fn rank(busy: &Busy) -> u8 {
     match (busy.state, busy.parks) {
-        (State::Kept(_), _) => 0,
+        (State::Kept(_) | State::OffDisk(_), _) => 0,
         (_, true) => 1,
         (_, false) => 2,
     }
@@ -132,7 +132,7 @@ fn loss(now: Time, busy: &Busy, runner: Option<&RunnerEntry>) -> Span {
 fn stays_frozen(busy: &Busy) -> bool {
     match busy.state {
         State::Parked => true,
-        State::Runs | State::Kept(_) => busy.parks,
+        State::Runs | State::Kept(_) | State::OffDisk(_) => busy.parks,
         State::Saves | State::Stopped => false,
     }
 }
@@ -169,7 +169,7 @@ mod tests {
                 pgid: sleeper.pgid(),
                 cpu: Span::from_secs(*cpu_s),
                 memory_mib: *memory_mib,
-                disk_kib_s: 0,
+                keeps_disk_busy: false,
             })
             .collect();
         table.note_upkeep(at(100), &upkeep);

@@ -156,7 +156,7 @@ impl Wishes {
         let others = self.wanted_by_others(millicores);
         let reason = (others > Share::NONE).then_some(Reason::Others { millicores });
         // What renders have booked is not given anyway: others are beside them.
-        let left = self.cores.minus(Share::cores(seen.booked_cores));
+        let left = self.cores.minus(Share::cores(seen.taken_cores));
         self.others.obey(now, others.min(left), reason, "others computed", left, verdict);
 
         let floor = MEMORY_FREE_MIB_MIN.min(seen.memory_mib * MEMORY_FREE_PERMILLE_MIN / 1_000);

@@ -19,8 +19,8 @@ pub(crate) struct Observation {
     pub(crate) program: Option<String>,
     /// Cores that others keep busy beyond what renders have booked, in thousandths.
     pub(crate) others_millicores: u32,
-    /// Cores that renders have booked.
-    pub(crate) booked_cores: u32,
+    /// Cores that renders take by what they have booked.
+    pub(crate) taken_cores: u32,
     /// For how much of the last second somebody waited for memory, in thousandths.
     pub(crate) memory_stall_permille: u32,
     /// For how much of it somebody else than harvested work waited for a disk, in thousandths.
@@ -50,7 +50,7 @@ impl Default for Observation {
             temperature_c: None,
             program: None,
             others_millicores: 0,
-            booked_cores: 0,
+            taken_cores: 0,
             memory_stall_permille: 0,
             io_stall_permille: 0,
             memory_free_mib: None,

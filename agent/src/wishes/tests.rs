@@ -135,9 +135,9 @@ fn where_a_core_has_parts_others_get_no_more_than_they_take() {
 #[test]
 fn others_beside_a_render_get_cores_that_it_has_not_booked() {
     let mut wishes = wishes(|_| {});
-    let mut left = |booked_cores, others_millicores| {
+    let mut left = |taken_cores, others_millicores| {
         slots_of(&decide(&mut wishes, 0, |o| {
-            (o.booked_cores, o.others_millicores) = (booked_cores, others_millicores);
+            (o.taken_cores, o.others_millicores) = (taken_cores, others_millicores);
         }))
     };
     assert_eq!(left(4, 0), CORES, "what it has booked is not given anyway");
@@ -236,7 +236,7 @@ prop_compose! {
         on_battery in any::<bool>(), temperature_c in proptest::option::of(20_i32..120),
         program in any::<bool>(), others_millicores in 0_u32..20_000,
         stalls in (0_u32..400, 0_u32..400), free in proptest::option::of(0_u64..8_000),
-        held in 0_u32..=CORES, booked_cores in 0_u32..=CORES, own in (0_u64..2_000, 0_u64..2_000, 0_u64..2_000),
+        held in 0_u32..=CORES, taken_cores in 0_u32..=CORES, own in (0_u64..2_000, 0_u64..2_000, 0_u64..2_000),
     ) -> Observation {
         Observation {
             local: LocalTime { weekday, minute },
@@ -245,7 +245,7 @@ prop_compose! {
             temperature_c,
             program: program.then(|| "game".into()),
             others_millicores,
-            booked_cores,
+            taken_cores,
             memory_stall_permille: stalls.0,
             io_stall_permille: stalls.1,
             memory_free_mib: free,

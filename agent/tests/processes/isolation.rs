@@ -23,7 +23,7 @@ use crate::module_lives::{give, hear_progress};
 use crate::modules::task;
 use crate::releases::{ENDLESS, nanos_run, wait_until_busy};
 use crate::wat::program;
-use crate::watch::{LONG, marked, wait_for_end, wait_until};
+use crate::watch::{LONG, marked, members, wait_for_end, wait_until};
 
 /// How long the agent is listened to between two looks at its groups.
 const MOMENT: Duration = Duration::from_millis(1);
@@ -272,19 +272,32 @@ fn what_goes_on_is_kept_off() {
     if !keeps_work_off() {
         return;
     }
-    block_on(async {
-        let folders = Folders::new();
-        let mut broker = Broker::start().await;
-        let _agent = AgentThread::start(folders.config(&broker.address, machine.cpus()));
-        let (mut session, _) = broker.welcome().await;
-        session.give(script("while :; do :; done"), &[None]).await;
-        let runner = wait_until_busy(&folders, 1)[0];
-        assert_eq!(cpus_of(runner), beside(0));
-        folders.preflight("render", Some(1));
-        wait_until("it to be kept off", || cpus_of(runner) == left);
-        folders.postflight("render");
-        wait_until("it to have all again", || cpus_of(runner) == beside(0));
-    });
+    // Also where there are no groups of cores: by the affinity of each thread.
+    for isolation in [Isolation::Auto, Isolation::ProcessGroups] {
+        block_on(async {
+            let folders = Folders::new();
+            let mut broker = Broker::start().await;
+            let config = folders.config(&broker.address, machine.cpus());
+            let _agent = AgentThread::start(gleaner_agent::Config { isolation, ..config });
+            let (mut session, _) = broker.welcome().await;
+            session.give(script("sh -c 'while :; do :; done' & wait"), &[None]).await;
+            let runner = wait_until_busy(&folders, 1)[0];
+            let all = || -> Vec<_> {
+                members(runner).into_iter().map(|stat| cpus_of(stat.pid)).collect()
+            };
+            assert!(all().iter().all(|cpus| *cpus == beside(0)), "{:?}", all());
+            folders.preflight("render", Some(1));
+            wait_until("it to be kept off", || all().iter().all(|cpus| *cpus == left));
+            if left.len() > 1 {
+                // What begins now is kept off as well.
+                session.give(script("while :; do :; done"), &[None]).await;
+                let second = wait_until_busy(&folders, 2).into_iter().find(|one| *one != runner);
+                wait_until("the next one too", || second.is_some_and(|it| cpus_of(it) == left));
+            }
+            folders.postflight("render");
+            wait_until("it to have all again", || all().iter().all(|cpus| *cpus == beside(0)));
+        });
+    }
 }
 
 /// Counts, and saves how far it is each time.

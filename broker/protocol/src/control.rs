@@ -226,7 +226,9 @@ pub struct Opening {
     pub cores: u32,
     /// Memory likewise, in MiB.
     pub memory_mib: u64,
-    /// GPUs that renders have booked there; none where one of them does not say.
+    /// Cores that renders have booked there.
+    pub booked_cores: u32,
+    /// GPUs likewise; none where one of them does not say.
     pub gpus: Option<u32>,
     /// For how long, in milliseconds from its arrival.
     pub valid_ms: u64,

@@ -119,7 +119,10 @@ pub enum FarmEvent {
         cores: u32,
         /// Free memory likewise, in MiB.
         memory_mib: u64,
-        /// GPUs that renders have booked there; none where one of them does not say.
+        /// Cores that renders have booked there.
+        #[serde(default)]
+        booked_cores: u32,
+        /// GPUs likewise; none where one of them does not say.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         gpus: Option<u32>,
         /// For how long, in milliseconds.

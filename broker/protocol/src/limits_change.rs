@@ -51,6 +51,12 @@ impl LimitsChange {
         Self { share: Some(Limit::At(share)), ..Self::NONE }
     }
 
+    /// No share, and nothing else.
+    #[must_use]
+    pub const fn to_no_share() -> Self {
+        Self { share: Some(Limit::Lifted), ..Self::NONE }
+    }
+
     /// This, and what `later` changes of it.
     #[must_use]
     pub fn then(self, later: Self) -> Self {
@@ -69,7 +75,7 @@ mod tests {
     #[test]
     fn what_is_said_later_holds_and_what_is_not_said_stays() {
         let memory_mib = Some(Limit::At(64));
-        let first = LimitsChange { memory_mib, share: Some(Limit::Lifted), ..LimitsChange::NONE };
+        let first = LimitsChange { memory_mib, ..LimitsChange::to_no_share() };
         let later = LimitsChange::to_share(Share::permille(250));
         let both = LimitsChange { memory_mib, ..later };
         assert_eq!(first.then(later), both);

@@ -180,6 +180,7 @@ impl<M: Clone> Dispatcher<M> {
                     epoch,
                     cores,
                     memory_mib,
+                    booked_cores,
                     gpus,
                     valid_ms,
                     mut ended,
@@ -187,7 +188,8 @@ impl<M: Clone> Dispatcher<M> {
                     // Openings are confirmed again and again: the rest comes with the next.
                     ended.truncate(OPENING_ENDED_MAX);
                     self.core.note_closed(&host, None);
-                    let opening = Opening { epoch, cores, memory_mib, gpus, valid_ms, ended };
+                    let opening =
+                        Opening { epoch, cores, memory_mib, booked_cores, gpus, valid_ms, ended };
                     (host, BrokerMessage::Opening(opening))
                 }
                 FarmEvent::FragmentClosed { host, reason } => {
@@ -338,7 +340,10 @@ impl<M: Clone> Dispatcher<M> {
                 self.lease(host, lease, turn);
             }
             Effect::Share { host, token, share } => {
-                let limits = LimitsChange::to_share(share);
+                let limits = match share {
+                    Share::WHOLE => LimitsChange::to_no_share(),
+                    part => LimitsChange::to_share(part),
+                };
                 self.write(host, BrokerMessage::Limit { token, limits }, turn);
             }
             Effect::Abort { host, token, reason } => {

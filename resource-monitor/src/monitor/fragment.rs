@@ -2,11 +2,13 @@
 
 use gleaner_protocol::{Epoch, Time};
 
-/// Cores and memory that the farm leaves, and the GPUs that it takes.
+/// Cores and memory that the farm leaves, and what it takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Free {
     pub(super) cores: u32,
     pub(super) memory_mib: u64,
+    /// Cores that renders have booked.
+    pub(super) booked_cores: u32,
     /// GPUs that renders have booked; none where one of them does not say.
     pub(super) booked_gpus: Option<u32>,
 }
@@ -17,6 +19,7 @@ impl Free {
         Self {
             cores: self.cores.min(other.cores),
             memory_mib: self.memory_mib.min(other.memory_mib),
+            booked_cores: self.booked_cores.max(other.booked_cores),
             booked_gpus: together([self.booked_gpus, other.booked_gpus].into_iter(), u32::max),
         }
     }

@@ -64,6 +64,15 @@ pub(crate) fn cpu_ticks(pid: i32) -> Option<u64> {
 
 /// How often a process's groups were held back, for they had used up their share.
 pub(crate) fn throttled(pid: i32) -> u64 {
+    let count = |text: String| -> Option<u64> {
+        let line = text.lines().find_map(|line| line.strip_prefix("nr_throttled "))?;
+        line.parse().ok()
+    };
+    files_of(pid, "cpu.stat").into_iter().filter_map(count).sum()
+}
+
+/// What this file says in each of a process's groups that has it.
+pub(crate) fn files_of(pid: i32, name: &str) -> Vec<String> {
     let listed = fs::read_to_string(format!("/proc/{pid}/cgroup")).expect("alive");
     let groups = listed.lines().filter_map(|line| line.splitn(3, ':').nth(2));
     let groups: Vec<&str> = groups.filter(|path| *path != "/").collect();
@@ -71,12 +80,7 @@ pub(crate) fn throttled(pid: i32) -> u64 {
     let points = mounts.lines().filter(|line| line.contains(" cgroup"));
     let points = points.filter_map(|line| line.split(' ').nth(1));
     let all = points.flat_map(|point| groups.iter().map(move |path| format!("{point}{path}")));
-    let texts = all.filter_map(|group| fs::read_to_string(format!("{group}/cpu.stat")).ok());
-    let count = |text: String| -> Option<u64> {
-        let line = text.lines().find_map(|line| line.strip_prefix("nr_throttled "))?;
-        line.parse().ok()
-    };
-    texts.filter_map(count).sum()
+    all.filter_map(|group| fs::read_to_string(format!("{group}/{name}")).ok()).collect()
 }
 
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {

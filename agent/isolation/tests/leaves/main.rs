@@ -10,10 +10,10 @@ use std::time::Duration;
 use gleaner_isolation::{
     Ability, Choice, Enclosure, LeafLimits, Marks, agents_name, enclosures_at_work,
 };
-use gleaner_protocol::boottime;
+use gleaner_protocol::{Span, boottime};
 
 use enclosed::{Enclosed, freezing};
-use inmate::{Inmate, cpu_ticks, throttled, until};
+use inmate::{Inmate, cpu_ticks, files_of, throttled, until};
 
 /// A busy process that has left its group and its session, and whose parent has ended.
 const RUNAWAY: &str = "setsid sh -c 'echo $$; while :; do :; done' & sleep 1000";
@@ -89,6 +89,14 @@ fn limits_hold_and_may_change_while_it_works() {
         };
         leaf.set_limits(&limits).expect("set");
         let has = |ability| enclosed.grants(ability);
+        if has(Ability::Weight) {
+            let mut inmate = Inmate::start(&leaf, "echo $$; sleep 1000");
+            let pid = inmate.pid();
+            let weights = ["cpu.weight", "cpu.shares"].map(|name| files_of(pid, name)).concat();
+            let is_half = |text: &String| ["50", "512"].contains(&text.trim());
+            assert!(weights.iter().any(is_half), "{choice:?}: {weights:?}");
+            leaf.kill().expect("killed");
+        }
         if has(Ability::Memory) {
             // Its buffer is twice the limit.
             let hog = "dd if=/dev/zero of=/dev/null bs=64M count=1 && echo done";
@@ -115,6 +123,40 @@ fn limits_hold_and_may_change_while_it_works() {
             // Not because the machine is busy.
             until("it is held back", || throttled(pid) > 0);
             leaf.set_limits(&LeafLimits::default()).expect("set");
+        }
+    }
+}
+
+#[test]
+fn what_is_held_to_a_share_dies_as_fast_as_anything_else() {
+    for (choice, enclosed) in freezing("share-dies") {
+        if !enclosed.grants(Ability::Share) || !enclosed.grants(Ability::Memory) {
+            continue;
+        }
+        let leaf = enclosed.0.leaf("0").expect("made").expect("a leaf");
+        let share = LeafLimits { share_permille: Some(10), ..LeafLimits::default() };
+        for by_marks in [false, true] {
+            // It takes its memory first.
+            leaf.set_limits(&LeafLimits::default()).expect("set");
+            let hog = "exec python3 -c 'import time; a = bytearray(b\"1\") * (1 << 29); \
+                       print(1, flush=True); time.sleep(1000)'";
+            let mut inmate = Inmate::start(&leaf, hog);
+            assert_eq!(inmate.line().trim(), "1");
+            leaf.set_limits(&share).expect("set");
+            assert_eq!(leaf.share_permille(), Some(10));
+            let begun = boottime();
+            if by_marks { leaf.marks().kill() } else { leaf.kill() }.expect("killed");
+            until("it has ended", || leaf.members().is_empty());
+            // A hundredth of a core takes seconds to give half a GiB back; nobody waits for long.
+            let took = boottime() - begun;
+            assert!(took < Span::from_secs(3), "{choice:?}: {took:?}");
+            leaf.set_limits(&share).expect("set");
+            let mut next = Inmate::start(&leaf, "echo $$; sleep 1000");
+            let pid = next.pid();
+            let said = ["cpu.max", "cpu.cfs_quota_us"].map(|name| files_of(pid, name)).concat();
+            let is_share = |text: &String| text.starts_with("1000 ") || text.trim() == "1000";
+            assert!(said.iter().any(is_share), "{choice:?}: the next has its share: {said:?}");
+            leaf.kill().expect("killed");
         }
     }
 }

@@ -148,6 +148,7 @@ impl Host {
             epoch: decided_on,
             cores,
             memory_mib: 0,
+            booked_cores: 0,
             gpus: Some(0),
             valid_ms,
             ended: Vec::new(),

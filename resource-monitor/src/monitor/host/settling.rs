@@ -94,6 +94,7 @@ impl Host {
             epoch,
             cores: free.cores,
             memory_mib: free.memory_mib,
+            booked_cores: free.booked_cores,
             gpus: free.booked_gpus,
             valid_ms: rules.fragment_valid.as_millis(),
             ended: self.bookings.overruled().cloned().collect(),
@@ -159,6 +160,7 @@ impl Host {
             cores = cores.saturating_sub(booked);
             memory_mib = memory_mib.saturating_sub(booking.memory_mib().unwrap_or(share));
         }
+        let booked_cores = size.cores - cores;
         let Standing { reserve_cores, reserve_memory_mib, .. } = self.standing;
         let cores = cores.saturating_sub(rules.reserve_cores.max(reserve_cores));
         let memory_mib =
@@ -169,7 +171,7 @@ impl Host {
             _ => {
                 let gpus = self.bookings.iter().map(|(_, booking)| booking.gpus());
                 let booked_gpus = together(gpus, u32::saturating_add);
-                Ok(Free { cores, memory_mib, booked_gpus })
+                Ok(Free { cores, memory_mib, booked_cores, booked_gpus })
             }
         }
     }
