@@ -34,7 +34,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use gleaner_protocol::control::{AgentMessage, Fragment, Opening, ReleaseReason};
-use gleaner_protocol::{HostInfo, JobId, LeaseToken, Span, Time};
+use gleaner_protocol::{HostInfo, JobId, LeaseToken, Origin, Span, Time};
 
 pub use effect::Effect;
 pub use fragment::Ground;
@@ -114,6 +114,12 @@ impl Harvest {
         };
         harvest.fragment = harvest.due_fragment();
         harvest
+    }
+
+    /// Whose the host is.
+    #[must_use]
+    pub fn origin(&self) -> Origin {
+        self.host.origin
     }
 
     /// What is given now.

@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use gleaner_hooks::{RunDir, RunDirError};
 use gleaner_isolation::{Ability, Topology};
-use gleaner_protocol::control::{AgentMessage, BrokerMessage};
+use gleaner_protocol::control::{AgentMessage, BrokerMessage, Opening};
 use gleaner_protocol::farm::Booked;
 use gleaner_protocol::job::{ApplicationTask, Task};
-use gleaner_protocol::{Digest, LeaseToken, Span, Time, boottime};
+use gleaner_protocol::{Digest, LeaseToken, Origin, Span, Time, boottime};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
 use tracing::{debug, error, info, warn};
@@ -287,8 +287,7 @@ impl Driver {
                     // The monitor learns of it from the next sample.
                     self.changed.notify_one();
                 }
-                let cores = Some(opening.booked_cores);
-                self.farm_books = Booked { cores, gpus: opening.gpus, ..self.farm_books };
+                self.hear_what_the_farm_books(opening);
                 self.look_at_run_dir(Vec::new(), Vec::new());
             }
             BrokerMessage::Welcome { .. } => self.shop.table.set_connected(true),
@@ -298,6 +297,15 @@ impl Driver {
             _ => {}
         }
         self.handle(Input::Broker(message));
+    }
+
+    /// A desktop is no farm's, and what was decided before a hook is not news.
+    fn hear_what_the_farm_books(&mut self, opening: &Opening) {
+        let is_news = self.shop.run_dir.epoch().ok() == Some(opening.epoch);
+        if is_news && self.harvest.origin() == Origin::Farm {
+            let Opening { booked_cores, gpus, .. } = opening;
+            self.farm_books = Booked { cores: Some(*booked_cores), gpus: *gpus, ..NOTHING_BOOKED };
+        }
     }
 
     /// Reads the run folder and has it obeyed.
