@@ -18,6 +18,7 @@ mod parcel;
 mod picture;
 mod sample;
 mod scans;
+mod surface;
 mod table;
 
 #[cfg(test)]
@@ -25,7 +26,6 @@ mod tests;
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
-#[cfg(feature = "gpu")]
 use std::sync::Arc;
 
 use gleaner_protocol::Time;
@@ -39,13 +39,15 @@ pub use sample::sample;
 pub use table::TableError;
 
 use self::components::PcaSpec;
-use self::picture::{IsosurfaceSpec, VolumeSpec};
+use self::picture::VolumeSpec;
 use self::scans::NpairsSpec;
+use self::surface::IsosurfaceSpec;
 #[cfg(feature = "gpu")]
 use crate::gpu::{Gpu, GpuError};
 use crate::pace::Pace;
 use crate::plan::{Outcome, Plan, run};
 use crate::preempt::Preempt;
+use crate::volume::{Volume, read_volume};
 
 /// What can be run by a specification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -364,6 +366,13 @@ impl Stages<'_> {
     /// A file that is read.
     fn input(&self, name: &Path) -> PathBuf {
         self.folder.join(name)
+    }
+
+    /// The volume in a file that is read.
+    fn volume(&self, name: &Path) -> Result<Arc<Volume>, ApplicationError> {
+        let path = self.input(name);
+        let volume = read_volume(&path).map_err(|error| ApplicationError::data(&path, error))?;
+        Ok(Arc::new(volume))
     }
 
     /// Hands over a file that is whole.

@@ -14,6 +14,8 @@
 //! mesh of the whole volume: vertices on the border of bricks are the same to the bit.
 
 mod cases;
+#[cfg(feature = "gpu")]
+mod device;
 mod extract;
 mod gltf_file;
 mod inside;
@@ -23,6 +25,8 @@ mod ply_file;
 #[cfg(test)]
 mod tests;
 
+#[cfg(feature = "gpu")]
+pub use device::DeviceIsosurfacePlan;
 pub use extract::{IsosurfaceError, IsosurfacePlan};
 pub use gltf_file::write_glb;
 pub use mesh::{Mesh, MeshError};

@@ -186,6 +186,17 @@ pub(crate) const DEVICE_STAGING_BYTES: usize = 8 << 20;
 /// Bytes of a matrix that is whole on a device; of a larger one, a slab at a time is.
 #[cfg(feature = "gpu")]
 pub(crate) const DEVICE_MATRIX_BYTES_MAX: usize = 1 << 30;
+/// Bytes of voxels that are sent to a device for a surface at least, in one go.
+#[cfg(feature = "gpu")]
+pub(crate) const DEVICE_VOXELS_BYTES: usize = 64 << 10;
+/// Numbers of a mesh that come back from a device in one go: 8 MiB, of 150000 vertices.
+#[cfg(feature = "gpu")]
+pub(crate) const DEVICE_MESH_NUMBERS_MAX: usize = 2 << 20;
+/// Of how far voxels are apart, the power of two that it is at most, and whose inverse it is at least,
+/// for a device: with voxels as far from each other as numbers of single precision can be, squares of
+/// slopes are far from the ends of double precision.
+#[cfg(feature = "gpu")]
+pub(crate) const DEVICE_SPACING_EXPONENT_MAX: i32 = 64;
 /// How long a slice on a device may take before nothing is expected of it any more.
 #[cfg(feature = "gpu")]
 pub(crate) const DEVICE_WAIT_MAX: Duration = Duration::from_secs(60);
