@@ -71,6 +71,8 @@ fn on_gpu() {
             DeviceFramePlan::new(there, camera.clone(), Image::transparent(size[0], size[1]))
         });
     }
+    let side = if is_real { 512 } else { 256 };
+    let volume = Arc::new(Volume::rippled(side).expect("a volume"));
     row(&of(&format!("isosurface, {side}³")), clock, &|| {
         let plan = DeviceIsosurfacePlan::new(gpu.clone(), volume.clone(), 100.0);
         plan.expect("a plan").expect("it is made for it")

@@ -11,13 +11,15 @@ use super::tally::Tally;
 use crate::gpu::Gpu;
 use crate::isosurface::extract::IsosurfaceError;
 use crate::isosurface::mesh::{Mesh, MeshError};
-use crate::limits::{DEVICE_VOXELS_BYTES, MESH_VERTICES_MAX};
+use crate::limits::{
+    DEVICE_COUNT_BLOCKS, DEVICE_LOOK_BLOCKS, DEVICE_VOXELS_BYTES, MESH_VERTICES_MAX,
+};
 use crate::plan::{Plan, Slice, Stretch, phases};
 use crate::volume::{Volume, with_voxels};
 
 /// Makes the surface of one value in a volume on a GPU. Its units are, for each slab, runs of voxels
-/// that are sent there, blocks of voxels that are looked at, blocks of cells that are counted, and as
-/// many equal parts of what was counted, which come back.
+/// that are sent there, runs of blocks that are looked at, others whose cells are counted, and as many
+/// equal parts of what was counted as there are blocks, which come back.
 #[derive(Debug)]
 pub struct DeviceIsosurfacePlan {
     volume: Arc<Volume>,
@@ -65,7 +67,8 @@ impl DeviceIsosurfacePlan {
             let voxels = width * height * slab.voxels.len();
             let cells = (width * height * slab.cell_layers()).div_ceil(BLOCK);
             let sent = (voxels * bytes).div_ceil(DEVICE_VOXELS_BYTES);
-            [sent, voxels.div_ceil(BLOCK), cells, cells]
+            let looked_at = voxels.div_ceil(BLOCK).div_ceil(DEVICE_LOOK_BLOCKS);
+            [sent, looked_at, cells.div_ceil(DEVICE_COUNT_BLOCKS), cells]
         });
         let (lengths, tally, mesh) = (lengths.collect(), Tally::default(), Mesh::default());
         Ok(Some(Box::new(Self { cutter, slabs, lengths, tally, mesh, volume })))
@@ -89,18 +92,23 @@ impl DeviceIsosurfacePlan {
         Ok(self.cutter.send(first, &all[first..end])?)
     }
 
-    /// Counts what there is in some blocks of a slab's, of `blocks` in all.
-    fn count(
-        &mut self,
-        slab: &Slab,
-        units: Range<usize>,
-        blocks: usize,
-    ) -> Result<(), IsosurfaceError> {
-        if units.start == 0 {
+    /// Looks at runs of a slab's blocks.
+    fn look(&self, slab: &Slab, runs: Range<usize>) -> Result<(), IsosurfaceError> {
+        let [width, height, _] = self.volume.size();
+        let all = (width * height * slab.voxels.len()).div_ceil(BLOCK);
+        Ok(self.cutter.look(slab, blocks(runs, DEVICE_LOOK_BLOCKS, all))?)
+    }
+
+    /// Counts what there is in runs of a slab's blocks.
+    fn count(&mut self, slab: &Slab, runs: Range<usize>) -> Result<(), IsosurfaceError> {
+        if runs.start == 0 {
             self.tally = Tally::default();
         }
-        let is_last = units.end == blocks;
-        self.tally.add(&self.cutter.count(slab, units)?);
+        let [width, height, _] = self.volume.size();
+        let all = (width * height * slab.cell_layers()).div_ceil(BLOCK);
+        let blocks = blocks(runs, DEVICE_COUNT_BLOCKS, all);
+        let is_last = blocks.end == all;
+        self.tally.add(&self.cutter.count(slab, blocks)?);
         if !is_last {
             return Ok(());
         }
@@ -136,6 +144,11 @@ impl DeviceIsosurfacePlan {
     }
 }
 
+/// The blocks of some runs of so many each, of all that there are.
+fn blocks(runs: Range<usize>, each: usize, all: usize) -> Range<usize> {
+    runs.start * each..(runs.end * each).min(all)
+}
+
 fn voxel_bytes(volume: &Volume) -> usize {
     with_voxels!(volume.voxels(), samples => samples.first().map_or(1, size_of_val))
 }
@@ -165,8 +178,8 @@ impl Plan for DeviceIsosurfacePlan {
             let slab = self.slabs[phase / PHASES].clone();
             match phase % PHASES {
                 SENT => self.send(&slab, units)?,
-                LOOKED_AT => self.cutter.look(&slab, units)?,
-                COUNTED => self.count(&slab, units, length)?,
+                LOOKED_AT => self.look(&slab, units)?,
+                COUNTED => self.count(&slab, units)?,
                 _ => self.cut(&slab, units.end, length)?,
             }
         }
