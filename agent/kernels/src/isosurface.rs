@@ -6,7 +6,7 @@
 //! A voxel is inside where its value is at least the surface's. A vertex is on an edge of the grid
 //! that leads from inside to outside, and belongs to all triangles around; its normal points to
 //! smaller values. Where the corners of a face are inside and outside by turns, those inside are
-//! kept apart, in both cells that share the face.
+//! kept apart, in both cells that share the face. A GPU makes the same mesh as a processor.
 //!
 //! # Invariants
 //! Within the volume a mesh has no holes: each side of a triangle is that of one other, the other

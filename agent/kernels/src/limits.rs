@@ -186,13 +186,14 @@ pub(crate) const DEVICE_STAGING_BYTES: usize = 8 << 20;
 /// Bytes of a matrix that is whole on a device; of a larger one, a slab at a time is.
 #[cfg(feature = "gpu")]
 pub(crate) const DEVICE_MATRIX_BYTES_MAX: usize = 1 << 30;
-/// Bytes of voxels that are sent to a device for a surface at least, in one go.
+/// Bytes of voxels that are sent to a device for a surface in one go, at least.
 #[cfg(feature = "gpu")]
 pub(crate) const DEVICE_VOXELS_BYTES: usize = 256 << 10;
-/// Blocks of voxels that are looked at, and of cells that are counted, at least, in one go: on a device
-/// that is software, a tenth of a millisecond.
+/// Blocks of voxels that are looked at for it at least: on a device that is software, a tenth of a
+/// millisecond.
 #[cfg(feature = "gpu")]
 pub(crate) const DEVICE_LOOK_BLOCKS: usize = 64;
+/// Blocks of cells that are counted for it at least, which takes as long.
 #[cfg(feature = "gpu")]
 pub(crate) const DEVICE_COUNT_BLOCKS: usize = 16;
 /// Numbers of a mesh that come back from a device in one go: 8 MiB, of 150000 vertices.

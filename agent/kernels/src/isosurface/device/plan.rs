@@ -58,10 +58,9 @@ impl DeviceIsosurfacePlan {
         // A sheet of voxels has no cells.
         let is_sheet = width < 2 || height < 2;
         let slabs = if is_sheet { Some(Vec::new()) } else { Slab::all(layers, held) };
-        let Some(slabs) = slabs.filter(|_| is_reckoned_with(volume.spacing())) else {
-            return Ok(None);
-        };
-        let cutter = Cutter::new(gpu, &volume, value, if slabs.is_empty() { 1 } else { held })?;
+        let is_made_for = held > 0 && is_reckoned_with(volume.spacing());
+        let Some(slabs) = slabs.filter(|_| is_made_for) else { return Ok(None) };
+        let cutter = Cutter::new(gpu, &volume, value, held)?;
         let bytes = voxel_bytes(&volume);
         let lengths = slabs.iter().flat_map(|slab| {
             let voxels = width * height * slab.voxels.len();

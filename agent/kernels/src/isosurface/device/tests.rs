@@ -187,6 +187,10 @@ fn what_a_device_is_not_made_for_is_left_to_the_processor() {
     assert!(!is_made_for(with_room(3 * 400 * 10 / 8), [1.0; 3]));
     assert!(!is_made_for(with_room(1 << 20), [1.0, 1.0, 1e-20]));
     assert!(!is_made_for(with_room(1 << 20), [1e20, 1.0, 1.0]));
+    // Nor is a sheet, of which it would have to hold all.
+    let sheet = volume([20, 20, 1], [1.0; 3], Voxels::U8(vec![0; 400]));
+    let plan = DeviceIsosurfacePlan::new(Arc::new(with_room(400)), sheet, 1.0);
+    assert!(plan.expect("no error").is_none());
 }
 
 #[test]
