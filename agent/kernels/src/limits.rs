@@ -188,14 +188,14 @@ pub(crate) const DEVICE_STAGING_BYTES: usize = 8 << 20;
 pub(crate) const DEVICE_MATRIX_BYTES_MAX: usize = 1 << 30;
 /// Bytes of voxels that are sent to a device for a surface in one go, at least.
 #[cfg(feature = "gpu")]
-pub(crate) const DEVICE_VOXELS_BYTES: usize = 256 << 10;
+pub(crate) const DEVICE_VOXELS_BYTES: usize = 1 << 20;
 /// Blocks of voxels that are looked at for it at least: on a device that is software, a tenth of a
 /// millisecond.
 #[cfg(feature = "gpu")]
-pub(crate) const DEVICE_LOOK_BLOCKS: usize = 64;
+pub(crate) const DEVICE_LOOK_BLOCKS: usize = 128;
 /// Blocks of cells that are counted for it at least, which takes as long.
 #[cfg(feature = "gpu")]
-pub(crate) const DEVICE_COUNT_BLOCKS: usize = 16;
+pub(crate) const DEVICE_COUNT_BLOCKS: usize = 32;
 /// Numbers of a mesh that come back from a device in one go: 8 MiB, of 150000 vertices.
 #[cfg(feature = "gpu")]
 pub(crate) const DEVICE_MESH_NUMBERS_MAX: usize = 2 << 20;
