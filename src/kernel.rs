@@ -90,7 +90,7 @@ struct SampleArgs {
 enum DeviceKind {
     /// The processor.
     Cpu,
-    /// A GPU with a Vulkan driver; for `volume`, `pca` and `npairs`.
+    /// A GPU with a Vulkan driver.
     Gpu,
 }
 
@@ -131,7 +131,7 @@ pub(crate) fn run(args: Args, quiet: bool) -> anyhow::Result<ExitCode> {
 
 async fn run_task(args: RunArgs, quiet: bool) -> anyhow::Result<ExitCode> {
     let RunArgs { kernel, spec, output, how } = args;
-    how.check(kernel)?;
+    how.check()?;
     let (text, folder) = spec_text(&spec)?;
     let task = Task::parse(kernel, &text, &folder).map_err(|error| told(&spec, error))?;
     let output = output.unwrap_or(folder);
@@ -207,20 +207,11 @@ fn given_up(spec: &Path) -> ! {
 }
 
 impl How {
-    /// Refuses a device that a kernel or this program is not made for.
-    fn check(&self, kernel: Application) -> Result<(), Failure> {
+    /// Refuses a device that this program is not made for.
+    fn check(&self) -> Result<(), Failure> {
         let problem = match self.device {
             DeviceKind::Cpu if self.adapter.is_some() => {
                 "--adapter names a GPU: give --device gpu too".to_owned()
-            }
-            DeviceKind::Gpu if !kernel.is_for_gpus() => {
-                let others = Application::ALL.into_iter().filter(|one| one.is_for_gpus());
-                let others: Vec<&str> = others.map(Application::name).collect();
-                format!(
-                    "{} is computed on the processor only, other than {}: leave --device out",
-                    kernel.name(),
-                    others.join(", ")
-                )
             }
             DeviceKind::Gpu if !cfg!(feature = "gpu") => {
                 "this program was built without GPUs: leave --device out, or build it with `cargo \

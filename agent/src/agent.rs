@@ -220,6 +220,7 @@ pub async fn run(
             name: config.preferences.gpu_name.clone(),
             pci: host.capabilities.gpu.as_ref().and_then(|gpu| gpu.pci),
             reserve_mib: config.preferences.gpu_reserve_mib,
+            surface_mib_min: config.preferences.gpu_surface_mib_min,
         },
         confines: match confinement.layers() {
             Some(layers) if !host.capabilities.commands.is_empty() => {

@@ -71,8 +71,8 @@ pub fn kernel_names() -> Vec<KernelName> {
 /// Names of the kernels that are computed on GPUs too, with outputs that are one vote with those of
 /// processors.
 pub(crate) fn kernels_on_gpus() -> Vec<KernelName> {
-    let on_gpus = Application::ALL.into_iter().filter(|one| one.is_for_gpus());
-    on_gpus.map(|one| KernelName::new(one.name()).expect("kernels have plain names")).collect()
+    let named = |one: Application| KernelName::new(one.name()).expect("kernels have plain names");
+    Application::ALL.map(named).to_vec()
 }
 
 #[cfg(test)]

@@ -60,7 +60,7 @@ const HEADER: &str = "kernel,part,size,kind,seconds";
 
 pub(super) async fn run(args: Args, quiet: bool) -> anyhow::Result<ExitCode> {
     let Args { kernel, spec, kind, output, times, how } = args;
-    how.check(kernel)?;
+    how.check()?;
     let (text, folder) = spec_text(&spec)?;
     let task = Task::parse(kernel, &text, &folder).map_err(|error| told(&spec, error))?;
     let parts = task.parts().unwrap_or_default();

@@ -73,12 +73,13 @@ impl Card {
         fs::rename(self.path("next"), self.path(name)).expect("renamed");
     }
 
-    /// A host whose owner gives it while it is idle; `library` tells of it.
+    /// A host whose owner gives it while it is idle, for small surfaces too; `library` tells of it.
     async fn host(&self, library: &str) -> Cluster {
         let plan = Plan::new().agent_env("VK_DRIVER_FILES", &self.text("card.json"));
         let mut cluster = plan.start().await;
         let wishes = format!(
-            "[preferences]\ngpus = \"idle\"\ngpu_name = \"llvmpipe\"\nnvml_library = {:?}\n",
+            "[preferences]\ngpus = \"idle\"\ngpu_name = \"llvmpipe\"\ngpu_surface_mib_min = 0\n\
+             nvml_library = {:?}\n",
             self.text(library)
         );
         let file = cluster.folder().join("owner.toml");
@@ -271,6 +272,25 @@ async fn what_others_need_of_its_memory_is_theirs_and_what_cannot_be_told_keeps_
     let job = submit(&cluster);
     wait_for(&cluster, &job);
     assert_eq!(standing(&cluster).begun, 0);
+}
+
+#[tokio::test]
+async fn a_surface_is_cut_there_and_is_the_one_that_a_processor_cuts() {
+    let card = Card::new();
+    let cluster = card.host("nvml.so").await;
+    until(&cluster, "it to be free", |gpu| gpu.held_back.is_none()).await;
+    let path = |name: &str| cluster.folder().join(name).to_str().expect("plain").to_owned();
+    let (samples, fetched) = (path("samples"), path("fetched"));
+    cluster.cli(&["kernel", "sample", "isosurface", "--dir", &samples]).ok();
+    let spec = format!("{samples}/isosurface.toml");
+    let job = cluster.cli(&["submit", "isosurface", &spec]).ok().trim_end().to_owned();
+    wait_for(&cluster, &job);
+    let gpu = standing(&cluster);
+    assert_eq!((gpu.begun, gpu.failed, gpu.trouble), (1, 0, None));
+    cluster.cli(&["fetch", &job, "--output", &fetched]).ok();
+    cluster.cli(&["kernel", "run", "isosurface", &spec]).ok();
+    let mesh = |folder: &str| fs::read(format!("{folder}/isosurface.ply")).expect("a mesh");
+    assert!(mesh(&fetched) == mesh(&samples), "it is another mesh");
 }
 
 #[test]

@@ -197,19 +197,18 @@ fn a_pipe_is_not_waited_for_and_a_specification_has_an_end() {
 }
 
 #[test]
-fn a_device_that_is_none_for_a_kernel_is_refused() {
+fn a_device_that_there_is_none_of_is_refused() {
     let _turn = Turn::shared();
     let folder = tempfile::tempdir().expect("a folder");
     kernel(folder.path(), &["sample", "pca"]).ok();
     let said = |arguments: &[&str]| kernel(folder.path(), arguments);
-    let words = ["isosurface is computed on the processor only, other than volume, pca, npairs"];
-    said(&["run", "isosurface", "pca.toml", "--device", "gpu"]).refused(2, &words);
     let words = ["--adapter names a GPU", "--device gpu"];
     said(&["run", "pca", "pca.toml", "--adapter", "nvidia"]).refused(2, &words);
     if !cfg!(feature = "gpu") {
         let words = ["built without GPUs", "--features gpu"];
-        said(&["run", "volume", "pca.toml", "--device", "gpu"]).refused(2, &words);
-        said(&["run", "pca", "pca.toml", "--device", "gpu"]).refused(2, &words);
+        for name in KERNELS {
+            said(&["run", name, "pca.toml", "--device", "gpu"]).refused(2, &words);
+        }
     }
     assert!(!folder.path().join("scores.csv").exists());
 }
@@ -270,6 +269,27 @@ mod gpu {
         // One before rounding, and half of one for each opacity and each colour.
         let difference = pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
         assert!(difference <= 3.0, "{difference}");
+    }
+
+    #[test]
+    fn a_gpu_cuts_the_surface_that_the_processor_cuts() {
+        let _turn = Turn::shared();
+        let folder = tempfile::tempdir().expect("a folder");
+        let mesh = folder.path().join("isosurface.ply");
+        kernel(folder.path(), &["sample", "isosurface"]).ok();
+        kernel(folder.path(), &["run", "isosurface", "isosurface.toml"]).ok();
+        let ours = fs::read(&mesh).expect("a mesh");
+        fs::remove_file(&mesh).expect("removed");
+        let named = ["--adapter", "llvmpipe"];
+        let said = on_gpu(folder.path(), "isosurface", &software(), &named).ok();
+        assert!(said.contains("cut by llvmpipe"), "{said}");
+        assert!(fs::read(&mesh).expect("a mesh") == ours, "it is another mesh");
+        let profile = ["profile", "isosurface", "isosurface.toml", "--kind", "gpu"];
+        let profile = profile.into_iter().chain(["--device", "gpu"]).chain(named);
+        let mut command = gleaner(["kernel"].into_iter().chain(profile));
+        command.current_dir(folder.path()).env("VK_ICD_FILENAMES", software());
+        let said = run(&mut command).ok();
+        assert!(said.contains("isosurface,,64x64x64,gpu,"), "{said}");
     }
 
     /// The numbers of a table, line by line.

@@ -158,6 +158,7 @@ async fn hosts_with_a_gpu_and_without_vote_on_one_output() {
     let mut cluster = Plan::new().desktops(1).start().await;
     let file = path(&cluster, "gpu.toml");
     let wishes = "[preferences]\ngpus = \"idle\"\ngpu_name = \"llvmpipe\"\n";
+    let wishes = format!("{wishes}gpu_surface_mib_min = 0\n");
     fs::write(&file, wishes).expect("written");
     cluster.add_host("with-gpu", Origin::Desktop, &["--config", &file]);
     cluster.are_connected().await;
@@ -168,7 +169,13 @@ async fn hosts_with_a_gpu_and_without_vote_on_one_output() {
     let said = cluster.cli(&["hosts"]).ok();
     assert!(said.contains("llvmpipe") && said.contains("(software, "), "{said}");
 
-    let outputs = [("volume", "volume.png"), ("volume", "volume.exr"), ("pca", ""), ("npairs", "")];
+    let outputs = [
+        ("volume", "volume.png"),
+        ("volume", "volume.exr"),
+        ("isosurface", ""),
+        ("pca", ""),
+        ("npairs", ""),
+    ];
     for (kernel, picture) in outputs {
         let spec = format!("{}/{kernel}.toml", sample(&cluster, kernel));
         let text = fs::read_to_string(&spec).expect("a specification");
@@ -185,10 +192,10 @@ async fn hosts_with_a_gpu_and_without_vote_on_one_output() {
     let run_dir = path(&cluster, "with-gpu/run");
     let status = ["agent", "status", "--run-dir", &run_dir];
     let said = cluster.cli(&status).ok();
-    assert!(said.contains("4 replicas were computed on llvmpipe"), "{said}");
+    assert!(said.contains("5 replicas were computed on llvmpipe"), "{said}");
     let status: Standing = cluster.cli(&[&status[..], &["--format", "json"]].concat()).json();
     let gpu = status.gpu.expect("its owner gives one");
-    assert_eq!((gpu.begun, gpu.failed, gpu.trouble), (4, 0, None));
+    assert_eq!((gpu.begun, gpu.failed, gpu.trouble), (5, 0, None));
 }
 
 /// A job whose specification has this digest.

@@ -18,14 +18,15 @@ mod parcel;
 mod picture;
 mod sample;
 mod scans;
+mod surface;
 mod table;
 
 #[cfg(test)]
 mod tests;
 
 use std::error::Error;
+use std::fs;
 use std::path::{Path, PathBuf};
-#[cfg(feature = "gpu")]
 use std::sync::Arc;
 
 use gleaner_protocol::Time;
@@ -39,13 +40,15 @@ pub use sample::sample;
 pub use table::TableError;
 
 use self::components::PcaSpec;
-use self::picture::{IsosurfaceSpec, VolumeSpec};
+use self::picture::VolumeSpec;
 use self::scans::NpairsSpec;
+use self::surface::IsosurfaceSpec;
 #[cfg(feature = "gpu")]
 use crate::gpu::{Gpu, GpuError};
 use crate::pace::Pace;
 use crate::plan::{Outcome, Plan, run};
 use crate::preempt::Preempt;
+use crate::volume::{Volume, read_volume};
 
 /// What can be run by a specification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,7 +150,7 @@ impl ApplicationError {
 pub enum Device {
     /// The processor.
     Processor,
-    /// A GPU. Applications that are not [for GPUs](Application::is_for_gpus) use the processor.
+    /// A GPU.
     #[cfg(feature = "gpu")]
     Gpu(Arc<Gpu>),
 }
@@ -232,14 +235,6 @@ impl Application {
         }
     }
 
-    /// Whether it can be computed on GPUs: on them it gives what it gives on processors, within what
-    /// [votes](gleaner_protocol::job::Comparison::Tolerance) tolerate, but for a task
-    /// [that says otherwise](Task::is_alike_on_gpus).
-    #[must_use]
-    pub const fn is_for_gpus(self) -> bool {
-        matches!(self, Self::Volume | Self::Pca | Self::Npairs)
-    }
-
     /// A commented specification with every key there is; it works with the [`sample()`] data.
     #[must_use]
     pub const fn example(self) -> &'static str {
@@ -274,16 +269,31 @@ impl Task {
         Ok(Self { spec, folder: folder.to_owned() })
     }
 
-    /// Whether it gives the same on GPUs as on processors, within what votes tolerate: a picture of
-    /// a look that jumps from one value to the next does not, for a sample that stands on the jump
-    /// may be taken for one on either side.
+    /// Whether it gives the same on GPUs as on processors, within what
+    /// [votes](gleaner_protocol::job::Comparison::Tolerance) tolerate: a picture of a look that jumps
+    /// from one value to the next does not, for a sample that stands on the jump may be taken for one
+    /// on either side.
     #[must_use]
     pub fn is_alike_on_gpus(&self) -> bool {
         match &self.spec {
             Spec::Volume(spec) => !spec.has_jump(),
-            Spec::Pca(_) | Spec::Npairs(_) => true,
-            Spec::Isosurface(_) => false,
+            Spec::Isosurface(_) | Spec::Pca(_) | Spec::Npairs(_) => true,
         }
+    }
+
+    /// Whether a GPU that has yet to be opened may be done with it sooner than a processor: with a
+    /// surface where the file of its volume has so many bytes, with all else at any rate. A file that
+    /// is not there is the processor's to tell of.
+    #[must_use]
+    pub fn is_sooner_on_gpus(&self, surface_bytes_min: u64) -> bool {
+        let Spec::Isosurface(spec) = &self.spec else { return true };
+        let bytes = |path: &Path| fs::metadata(path).map_or(0, |about| about.len());
+        let of_input = |(key, name): (&str, &Path)| {
+            let path = self.folder.join(name);
+            let data = parcel::data_of(key, &path).ok().flatten();
+            bytes(&data.unwrap_or(path))
+        };
+        spec.inputs().into_iter().map(of_input).sum::<u64>() >= surface_bytes_min
     }
 
     /// Whether its files can be written to `folder`: none of them in the place of one that is read,
@@ -364,6 +374,13 @@ impl Stages<'_> {
     /// A file that is read.
     fn input(&self, name: &Path) -> PathBuf {
         self.folder.join(name)
+    }
+
+    /// The volume in a file that is read.
+    fn volume(&self, name: &Path) -> Result<Arc<Volume>, ApplicationError> {
+        let path = self.input(name);
+        let volume = read_volume(&path).map_err(|error| ApplicationError::data(&path, error))?;
+        Ok(Arc::new(volume))
     }
 
     /// Hands over a file that is whole.

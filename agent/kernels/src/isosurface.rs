@@ -6,7 +6,7 @@
 //! A voxel is inside where its value is at least the surface's. A vertex is on an edge of the grid
 //! that leads from inside to outside, and belongs to all triangles around; its normal points to
 //! smaller values. Where the corners of a face are inside and outside by turns, those inside are
-//! kept apart, in both cells that share the face.
+//! kept apart, in both cells that share the face. A GPU makes the same mesh as a processor.
 //!
 //! # Invariants
 //! Within the volume a mesh has no holes: each side of a triangle is that of one other, the other
@@ -14,6 +14,8 @@
 //! mesh of the whole volume: vertices on the border of bricks are the same to the bit.
 
 mod cases;
+#[cfg(feature = "gpu")]
+mod device;
 mod extract;
 mod gltf_file;
 mod inside;
@@ -23,6 +25,8 @@ mod ply_file;
 #[cfg(test)]
 mod tests;
 
+#[cfg(feature = "gpu")]
+pub use device::DeviceIsosurfacePlan;
 pub use extract::{IsosurfaceError, IsosurfacePlan};
 pub use gltf_file::write_glb;
 pub use mesh::{Mesh, MeshError};

@@ -11,10 +11,10 @@ pub(crate) const SLICE_TARGET: Span = Span::from_millis(3);
 /// What it is sized for at most, where much of it is not work but what a device takes for any slice:
 /// half of the time between two frames of a screen, so that what its user moves does not stand still.
 pub(crate) const SLICE_TARGET_MAX: Span = Span::from_millis(8);
-/// Of a slice, the share that this may be is one part in so many. With it goes about as much again
-/// that is not seen where there is no work, for a device has to come to it and ends it unevenly: then
-/// slices cost 5 % at most.
-pub(crate) const SLICE_BESIDE_SHARE: u64 = 40;
+/// Of a slice, the share that this may be is one part in so many. With it goes twice as much that is not
+/// seen where there is no work, for a device has to come to it, finds its caches cold and ends it
+/// unevenly: then slices cost 5 % at most.
+pub(crate) const SLICE_BESIDE_SHARE: u64 = 80;
 /// How often what a slice takes beside its units is measured: the first time gets a device ready.
 pub(crate) const SLICE_REHEARSALS: usize = 2;
 /// A slice has at most this many times the units of the longest one of its kind before it: one
@@ -186,6 +186,24 @@ pub(crate) const DEVICE_STAGING_BYTES: usize = 8 << 20;
 /// Bytes of a matrix that is whole on a device; of a larger one, a slab at a time is.
 #[cfg(feature = "gpu")]
 pub(crate) const DEVICE_MATRIX_BYTES_MAX: usize = 1 << 30;
+/// Bytes of voxels that are sent to a device for a surface in one go, at least.
+#[cfg(feature = "gpu")]
+pub(crate) const DEVICE_VOXELS_BYTES: usize = 1 << 20;
+/// Blocks of voxels that are looked at for it at least: on a device that is software, a tenth of a
+/// millisecond.
+#[cfg(feature = "gpu")]
+pub(crate) const DEVICE_LOOK_BLOCKS: usize = 128;
+/// Blocks of cells that are counted for it at least, which takes as long.
+#[cfg(feature = "gpu")]
+pub(crate) const DEVICE_COUNT_BLOCKS: usize = 32;
+/// Numbers of a mesh that come back from a device in one go: 8 MiB, of 150000 vertices.
+#[cfg(feature = "gpu")]
+pub(crate) const DEVICE_MESH_NUMBERS_MAX: usize = 2 << 20;
+/// Of how far voxels are apart, the power of two that it is at most, and whose inverse it is at least,
+/// for a device: with voxels as far from each other as numbers of single precision can be, squares of
+/// slopes are far from the ends of double precision.
+#[cfg(feature = "gpu")]
+pub(crate) const DEVICE_SPACING_EXPONENT_MAX: i32 = 64;
 /// How long a slice on a device may take before nothing is expected of it any more.
 #[cfg(feature = "gpu")]
 pub(crate) const DEVICE_WAIT_MAX: Duration = Duration::from_secs(60);

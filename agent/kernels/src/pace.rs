@@ -15,6 +15,8 @@ pub struct Pace {
     /// What was asked for.
     least: Span,
     target: Span,
+    /// What each slice takes beside its units.
+    beside: Span,
     /// Of the first slice of a kind, and of any at least.
     first: u64,
     units: u64,
@@ -30,14 +32,14 @@ impl Pace {
     /// Slices that take about `target`.
     #[must_use]
     pub const fn of(target: Span) -> Self {
-        Self { least: target, target, first: 1, units: 1 }
+        Self { least: target, target, beside: Span::ZERO, first: 1, units: 1 }
     }
 
     /// All units of a kind that follow each other in one slice: what work takes that nobody stops.
     #[must_use]
     pub const fn whole() -> Self {
         let target = Span::from_micros(u64::MAX);
-        Self { least: target, target, first: u64::MAX, units: u64::MAX }
+        Self { least: target, target, beside: Span::ZERO, first: u64::MAX, units: u64::MAX }
     }
 
     /// Whether it is [`Pace::whole`], which has nothing to learn.
@@ -56,6 +58,7 @@ impl Pace {
         let wanted = beside.as_micros().saturating_mul(SLICE_BESIDE_SHARE);
         let wanted = Span::from_micros(wanted).min(SLICE_TARGET_MAX);
         self.target = self.least.max(wanted);
+        self.beside = beside;
     }
 
     /// Units of the next slice.
@@ -64,14 +67,15 @@ impl Pace {
         self.units
     }
 
-    /// Learns that `units` took `span`. A slice that was too long counts at once, one that was
+    /// Learns that a slice of `units` took `span`. One that was too long counts at once, one that was
     /// quick only by half: work is uneven, and a long slice is what a release has to wait for.
     pub fn learn(&mut self, units: u64, span: Span) {
-        let micros = span.as_micros().max(1);
-        let fit = u64::try_from(
-            u128::from(units) * u128::from(self.target.as_micros()) / u128::from(micros),
-        )
-        .unwrap_or(u64::MAX);
+        // What it took beside its units says nothing of how many more fit, as far as it is certain.
+        let (target, span) = (self.target.as_micros(), span.as_micros());
+        let beside = if span < target { self.beside.as_micros().min(span / 2) } else { 0 };
+        let (target, micros) = (target - beside, (span - beside).max(1));
+        let fit = u128::from(units) * u128::from(target) / u128::from(micros);
+        let fit = u64::try_from(fit).unwrap_or(u64::MAX);
         let most = units.saturating_mul(SLICE_GROWTH_MAX);
         self.units = if fit > self.units {
             // A slice that a stretch's end had cut short takes nothing back.
@@ -106,6 +110,22 @@ mod tests {
     }
 
     #[test]
+    fn what_a_slice_takes_beside_its_units_is_not_taken_for_theirs() {
+        let mut pace = Pace::new();
+        pace.allow_for(Span::from_micros(100));
+        // A unit takes 20 us, and each slice 100 us more: three slices are short.
+        for expected in [1, 4, 16, 64] {
+            assert_eq!(pace.units(), expected);
+            pace.learn(expected, Span::from_micros(100 + 20 * expected));
+        }
+        for _ in 0..20 {
+            pace.learn(pace.units(), Span::from_micros(100 + 20 * pace.units()));
+        }
+        // Of 8 ms.
+        assert!((380..=395).contains(&pace.units()), "{}", pace.units());
+    }
+
+    #[test]
     fn a_slice_that_was_too_long_is_cut_at_once_and_grows_back_slowly() {
         let mut pace = Pace::of(Span::from_millis(1));
         pace.learn(1, Span::from_micros(1));
@@ -136,7 +156,7 @@ mod tests {
     #[test]
     fn slices_are_longer_where_much_of_them_is_no_work_but_not_by_much() {
         let mut pace = Pace::new();
-        for (beside_us, target_us) in [(10, 3000), (100, 4000), (9000, 8000), (0, 3000)] {
+        for (beside_us, target_us) in [(10, 3000), (60, 4800), (9000, 8000), (0, 3000)] {
             pace.allow_for(Span::from_micros(beside_us));
             assert_eq!(pace.target, Span::from_micros(target_us), "{beside_us}");
             assert_eq!(pace.anew().target, pace.target);

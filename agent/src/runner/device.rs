@@ -1,5 +1,5 @@
-//! What computes a kernel with a specification: the processor, or the GPU where the agent allows it
-//! and the task gives the same there.
+//! What computes a kernel with a specification: the processor, or the GPU where the agent allows it,
+//! the task gives the same there, and that is not sure to take longer.
 
 use gleaner_kernels::application::{ApplicationError, Device, Task};
 
@@ -11,10 +11,11 @@ pub(super) fn device_for(
     task: &Task,
     gpu: Option<&GpuOrder>,
 ) -> Result<(Device, Option<String>), ApplicationError> {
-    let Some(order) = gpu.filter(|_| task.is_alike_on_gpus()) else {
-        return Ok((Device::Processor, None));
+    let is_for_it = |order: &&GpuOrder| {
+        task.is_alike_on_gpus() && task.is_sooner_on_gpus(order.surface_mib_min << 20)
     };
-    let GpuOrder { name, pci, reserve_mib } = order;
+    let Some(order) = gpu.filter(is_for_it) else { return Ok((Device::Processor, None)) };
+    let GpuOrder { name, pci, reserve_mib, .. } = order;
     let gpu = gleaner_kernels::gpu::Gpu::open_beside(name.as_deref(), *pci, *reserve_mib)
         .map_err(|error| ApplicationError::Work(error.into()))?;
     let name = gpu.name().to_owned();

@@ -96,6 +96,8 @@ pub(crate) struct GpuOrder {
     pub(crate) pci: Option<PciAddress>,
     /// Its free memory that stays free for others, in MiB.
     pub(crate) reserve_mib: u64,
+    /// What a volume has at least whose surface it cuts, in MiB.
+    pub(crate) surface_mib_min: u64,
 }
 
 /// A replica of a command.

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::limits::{
-    COMM_BYTES, GPU_BESIDE_MAX, GPU_NAME_BYTES_MAX, GPU_RESERVE_MIB, PAUSING_PROGRAMS_MAX,
-    PROGRAM_NAME_BYTES_MAX, USER_AWAY_MIN_MAX, WEEK_SPANS_MAX,
+    COMM_BYTES, GPU_BESIDE_MAX, GPU_NAME_BYTES_MAX, GPU_RESERVE_MIB, GPU_SURFACE_MIB_MIN,
+    PAUSING_PROGRAMS_MAX, PROGRAM_NAME_BYTES_MAX, USER_AWAY_MIN_MAX, WEEK_SPANS_MAX,
 };
 
 /// The owner's wishes. Where nothing is said, an idle host may be used at any time.
@@ -39,6 +39,8 @@ pub struct Preferences {
     pub gpu_name: Option<String>,
     /// Its free memory that stays free for others, in MiB.
     pub gpu_reserve_mib: u64,
+    /// What the file of a volume has at least whose surface is cut there, in MiB.
+    pub gpu_surface_mib_min: u64,
     /// Programs that may have it open meanwhile, by their names in `ps`.
     pub gpu_beside: Vec<String>,
     /// NVIDIA's library that tells who else has it open; where the system has it if not given.
@@ -107,6 +109,7 @@ impl Default for Preferences {
             gpus: Gpus::Never,
             gpu_name: None,
             gpu_reserve_mib: GPU_RESERVE_MIB,
+            gpu_surface_mib_min: GPU_SURFACE_MIB_MIN,
             gpu_beside: DESKTOPS.map(str::to_owned).to_vec(),
             nvml_library: None,
             give_way: true,
@@ -121,11 +124,13 @@ impl Preferences {
     /// # Errors
     /// The first that cannot be used, with what is expected.
     pub fn check(&self) -> Result<(), PreferenceError> {
-        let Self { user_away_min, temperature_c_max, gpu_reserve_mib, keep_frozen_s, .. } = self;
+        let Self { user_away_min, temperature_c_max, keep_frozen_s, .. } = self;
+        let Self { gpu_reserve_mib, gpu_surface_mib_min, .. } = self;
         for (key, value, max) in [
             ("user_away_min", u64::from(*user_away_min), u64::from(USER_AWAY_MIN_MAX)),
             ("temperature_c_max", u64::from(*temperature_c_max), 150),
             ("gpu_reserve_mib", *gpu_reserve_mib, u64::from(MEMORY_MIB_MAX)),
+            ("gpu_surface_mib_min", *gpu_surface_mib_min, u64::from(MEMORY_MIB_MAX)),
             ("keep_frozen_s", *keep_frozen_s, 86_400),
         ] {
             if value > max {

@@ -203,7 +203,7 @@ fn a_machine_that_was_too_hot_has_to_cool_down() {
 #[test]
 fn wrong_values_name_key_value_and_what_is_expected() {
     type Wish = fn(&mut Preferences);
-    let table: [(Wish, &str, &str); 9] = [
+    let table: [(Wish, &str, &str); 10] = [
         (|p| p.hours = vec!["mon-fri 25:00-07:00".into()], "preferences.hours", "\"25:00\""),
         (|p| p.user_away_min = 99_999, "preferences.user_away_min is 99999", "0 to 10080"),
         (|p| p.temperature_c_max = 151, "preferences.temperature_c_max is 151", "0 to 150"),
@@ -220,6 +220,7 @@ fn wrong_values_name_key_value_and_what_is_expected() {
             "at most 64",
         ),
         (|p| p.gpu_reserve_mib = 1 << 30, "preferences.gpu_reserve_mib", "0 to 16777216"),
+        (|p| p.gpu_surface_mib_min = 1 << 30, "preferences.gpu_surface_mib_min", "0 to 16777216"),
         (|p| p.nvml_library = Some("nvml.so".into()), "preferences.nvml_library", "a whole path"),
     ];
     for (wish, key, expected) in table {

@@ -24,8 +24,12 @@ pub(crate) const STORIES: &[Story] = &[
 
 /// Kernels, and the dispatches of each after which its GPU goes wrong. There is more to come then,
 /// and the first two of `volume` take no samples.
-const KERNELS: [(Application, u32); 3] =
-    [(Application::Volume, 4), (Application::Pca, 2), (Application::Npairs, 3)];
+const KERNELS: [(Application, u32); 4] = [
+    (Application::Volume, 4),
+    (Application::Isosurface, 5),
+    (Application::Pca, 2),
+    (Application::Npairs, 3),
+];
 
 /// The driver, and what is there as soon as it has gone wrong.
 struct Driver {
@@ -96,7 +100,7 @@ fn begins_again(fault: &str, says: &str) {
                 "{kernel:?}: {trouble}"
             );
             assert!(trouble.contains("compute on the processor"), "{kernel:?}: {trouble}");
-            // To the bit, which nothing is that comes from a GPU.
+            // To the bit, which nothing but a surface is that comes from a GPU.
             let exact = task(&broker, &folders, kernel, Comparison::Exact);
             assert_eq!(found, files_of(&session.perform(exact, None).await), "{kernel:?}");
         }

@@ -1,4 +1,4 @@
-//! Pictures on a GPU that the agent's owner gives: one that is only software, llvmpipe, which
+//! Pictures and surfaces on a GPU that the agent's owner gives: one that is only software, llvmpipe, which
 //! `tests/run` installs.
 
 use std::fs::{self, DirEntry};
@@ -12,17 +12,18 @@ use gleaner_kernels::application::Application;
 use gleaner_protocol::control::{ReleaseReason, Report};
 use gleaner_protocol::farm::Booked;
 use gleaner_protocol::job::{ApplicationTask, Comparison, Task};
-use gleaner_protocol::{BookingId, GpuKind, Span, boottime};
+use gleaner_protocol::{BookingId, GpuKind, KernelName, Span, boottime};
 
 use crate::Story;
 use crate::agent::{AgentProcess, AgentThread, Folders, block_on};
 use crate::broker::{Broker, Session, output};
-use crate::kernels::{endless_picture, picture_by};
+use crate::kernels::{endless_picture, picture_by, task_by};
 use crate::releases::hear_fragment;
 use crate::watch::{wait_for_end_of_group, wait_until};
 
 pub(crate) const STORIES: &[Story] = &[
     ("a_picture_is_computed_on_the_gpu_that_its_owner_gives", a_picture_is_computed_on_the_gpu),
+    ("a_surface_is_cut_on_the_gpu_where_its_volume_is_large", a_surface_is_cut_on_the_gpu),
     ("what_is_compared_by_its_bytes_or_jumps_is_none_of_a_gpus", what_is_none_of_a_gpus),
     ("where_its_owner_gives_no_gpu_no_driver_is_loaded", no_driver_is_loaded),
     ("a_gpu_that_is_not_there_is_done_without", a_gpu_that_is_not_there_is_done_without),
@@ -45,11 +46,12 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 /// CPU time of the device after which it computes for certain.
 const COMPUTES_NS: u64 = 100_000_000;
 
-/// A host whose owner gives llvmpipe.
+/// A host whose owner gives llvmpipe, for surfaces of small volumes too.
 pub(crate) fn giving(folders: &Folders, broker: &Broker, cores: u32) -> Config {
     let mut config = folders.config(&broker.address, cores);
     config.preferences.gpus = Gpus::Idle;
     config.preferences.gpu_name = Some("llvmpipe".to_owned());
+    config.preferences.gpu_surface_mib_min = 0;
     config
 }
 
@@ -122,6 +124,28 @@ fn a_picture_is_computed_on_the_gpu() {
         assert_eq!((again, counts(&folders)), (on_gpu.clone(), (2, 0)));
         let processors = of_processors(&mut session, &broker, &folders).await;
         assert_ne!(on_gpu, processors, "no two devices round alike");
+    });
+}
+
+fn a_surface_is_cut_on_the_gpu() {
+    block_on(async {
+        let mut meshes = Vec::new();
+        for (mib_min, begun) in [(0, 1), (1, 0)] {
+            let folders = Folders::new();
+            let mut broker = Broker::start().await;
+            let mut config = giving(&folders, &broker, 1);
+            config.preferences.gpu_surface_mib_min = mib_min;
+            config.kernels = vec![KernelName::new("isosurface").expect("a plain name")];
+            let _agent = AgentThread::start(config);
+            let (mut session, _) = broker.welcome().await;
+            let kernel = Application::Isosurface;
+            let task = task_by(&broker, &folders, kernel, kernel.example());
+            let report = session.perform(Task::Application(task), None).await;
+            assert_eq!(counts(&folders), (begun, 0), "{mib_min}");
+            meshes.push(output(&report).files().to_vec());
+        }
+        assert_eq!(meshes[0].len(), 1);
+        assert_eq!(meshes[0], meshes[1], "the one of the GPU is that of processors to the bit");
     });
 }
 

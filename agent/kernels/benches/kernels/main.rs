@@ -165,6 +165,10 @@ fn main() {
     }
     if wanted("isosurface") {
         surface::bench();
+        #[cfg(feature = "gpu")]
+        surface::bench_on_gpu();
+        #[cfg(not(feature = "gpu"))]
+        no_gpu("isosurface");
     }
     if wanted("volume") {
         volume::bench(raw.map(Path::new));

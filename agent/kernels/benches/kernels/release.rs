@@ -46,6 +46,7 @@ pub(super) fn bench() {
 #[cfg(feature = "gpu")]
 fn on_gpu() {
     use gleaner_kernels::image::Image;
+    use gleaner_kernels::isosurface::DeviceIsosurfacePlan;
     use gleaner_kernels::raycast::{Caster, DeviceFramePlan, DeviceScenePlan};
 
     let Some((gpu, is_real)) = super::gpu("release") else { return };
@@ -59,6 +60,12 @@ fn on_gpu() {
         let caster = Caster::new(gpu.clone(), volume.voxels(), size).expect("a caster");
         let there = super::done(DeviceScenePlan::new(caster, fog.clone()).expect("room"));
         DeviceFramePlan::new(there, camera.clone(), Image::transparent(size[0], size[1]))
+    });
+    let side = if is_real { 512 } else { 128 };
+    let volume = Arc::new(Volume::rippled(side).expect("a volume"));
+    row(&of("isosurface"), &|| {
+        let plan = DeviceIsosurfacePlan::new(gpu.clone(), volume.clone(), 100.0);
+        plan.expect("a plan").expect("it is made for it")
     });
     let (rows, columns) = if is_real { (4000, 2000) } else { (200, 100) };
     let numbers = data(rows, columns, around_100);

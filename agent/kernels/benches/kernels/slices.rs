@@ -54,6 +54,7 @@ pub(super) fn bench() {
 #[cfg(feature = "gpu")]
 fn on_gpu() {
     use gleaner_kernels::image::Image;
+    use gleaner_kernels::isosurface::DeviceIsosurfacePlan;
     use gleaner_kernels::raycast::{Caster, DeviceFramePlan, DeviceScenePlan};
 
     let Some((gpu, is_real)) = super::gpu("slices") else { return };
@@ -70,6 +71,12 @@ fn on_gpu() {
             DeviceFramePlan::new(there, camera.clone(), Image::transparent(size[0], size[1]))
         });
     }
+    let side = if is_real { 512 } else { 256 };
+    let volume = Arc::new(Volume::rippled(side).expect("a volume"));
+    row(&of(&format!("isosurface, {side}³")), clock, &|| {
+        let plan = DeviceIsosurfacePlan::new(gpu.clone(), volume.clone(), 100.0);
+        plan.expect("a plan").expect("it is made for it")
+    });
     let (rows, columns, count) = if is_real { (8000, 4000, 100) } else { (400, 200, 10) };
     let numbers = data(rows, columns, around_100);
     row(&of(&format!("pca, {rows} x {columns}")), clock, &|| {

@@ -1,7 +1,7 @@
-//! Volumes and what is made of them: pictures and meshes.
+//! Pictures of volumes.
 
 use std::io::Cursor;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -13,9 +13,8 @@ use super::device::DevicePhotographer;
 use super::files::{check_name, has_end};
 use super::{ApplicationError, Device, Finished, Inputs, Product, Stages, sides};
 use crate::image::{Image, write_exr, write_png};
-use crate::isosurface::{IsosurfacePlan, write_glb, write_ply};
 use crate::raycast::{Camera, ControlPoint, FramePlan, Look, Scene, ScenePlan, Shading, Transfer};
-use crate::volume::{Brick, Volume, read_volume};
+use crate::volume::Brick;
 
 /// What a picture is taken of, and how.
 #[derive(Debug, Clone, Deserialize)]
@@ -49,23 +48,8 @@ struct ShadingSpec {
     shininess: u16,
 }
 
-/// What a surface is made of.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct IsosurfaceSpec {
-    volume: PathBuf,
-    value: f32,
-    mesh: String,
-}
-
 /// Of the way from the first point of a look to the last one, what counts as a jump.
 const JUMP_SHARE: f32 = 0.01;
-
-fn volume(stages: &Stages<'_>, name: &Path) -> Result<Arc<Volume>, ApplicationError> {
-    let path = stages.input(name);
-    let volume = read_volume(&path).map_err(|error| ApplicationError::data(&path, error))?;
-    Ok(Arc::new(volume))
-}
 
 impl VolumeSpec {
     pub(super) fn check(&self) -> Result<(), ApplicationError> {
@@ -136,7 +120,7 @@ impl VolumeSpec {
 
     pub(super) fn run(&self, stages: &mut Stages<'_>) -> Result<Finished, ApplicationError> {
         let (cameras, look) = (self.cameras()?, self.look()?);
-        let volume = volume(stages, &self.volume)?;
+        let volume = stages.volume(&self.volume)?;
         let size = format!("{}@{}", sides(&volume.size()), sides(&self.size));
         let mut summary = Vec::new();
         let mut photographer = match stages.control.device.clone() {
@@ -211,36 +195,4 @@ fn product(name: String, image: &Image) -> Result<Product, ApplicationError> {
         write_png(image, &mut file).map_err(ApplicationError::work)?;
     }
     Ok(Product { name, bytes: file.into_inner() })
-}
-
-impl IsosurfaceSpec {
-    pub(super) fn check(&self) -> Result<(), ApplicationError> {
-        check_name("mesh", &self.mesh, &[".ply", ".glb"])
-    }
-
-    pub(super) fn inputs(&self) -> Inputs<'_> {
-        vec![("volume", &self.volume)]
-    }
-
-    pub(super) fn outputs(&self) -> Vec<String> {
-        vec![self.mesh.clone()]
-    }
-
-    pub(super) fn run(&self, stages: &mut Stages<'_>) -> Result<Finished, ApplicationError> {
-        let volume = volume(stages, &self.volume)?;
-        let size = sides(&volume.size());
-        let brick = Brick::whole(volume);
-        let plan = IsosurfacePlan::new(brick, self.value).map_err(ApplicationError::value)?;
-        let mesh = stages.perform("surface", plan)?;
-        let mut bytes = Vec::new();
-        if has_end(&self.mesh, ".glb") {
-            write_glb(&mesh, &mut bytes).map_err(ApplicationError::work)?;
-        } else {
-            write_ply(&mesh, &mut bytes).map_err(ApplicationError::work)?;
-        }
-        let (triangles, vertices) = (mesh.triangles().len(), mesh.positions().len());
-        let summary = format!("{triangles} triangles between {vertices} vertices");
-        stages.keep(Product { name: self.mesh.clone(), bytes })?;
-        Ok(Finished { size, summary: vec![summary] })
-    }
 }

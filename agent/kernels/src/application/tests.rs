@@ -2,8 +2,6 @@ mod animation;
 #[cfg(feature = "gpu")]
 mod gpu;
 
-use std::fs;
-
 use super::*;
 use crate::pca::Matrix;
 use crate::volume::{Series, read_nifti, read_series};
@@ -275,8 +273,7 @@ fn what_jumps_from_one_value_to_the_next_is_not_alike_on_gpus() {
         task.is_alike_on_gpus()
     };
     for application in Application::ALL {
-        let alike = is_alike(application, application.example());
-        assert_eq!(alike, application.is_for_gpus(), "{application:?}");
+        assert!(is_alike(application, application.example()), "{application:?}");
     }
     let volume = Application::Volume.example();
     for (value, alike) in [("60.0", false), ("61.9", false), ("62.0", true)] {
@@ -290,4 +287,25 @@ fn what_jumps_from_one_value_to_the_next_is_not_alike_on_gpus() {
         "colour = [0.2, 0.5, 1.0]\nopacity = 0.0",
     );
     assert!(is_alike(Application::Volume, &twice));
+}
+
+#[test]
+fn a_surface_of_a_small_file_is_no_sooner_on_a_gpu() {
+    for application in Application::ALL {
+        let folder = folder(application);
+        let task = Task::parse(application, application.example(), folder.path()).expect("a task");
+        let is_surface = application == Application::Isosurface;
+        assert!(task.is_sooner_on_gpus(1000));
+        assert_eq!(task.is_sooner_on_gpus(1 << 20), !is_surface);
+        // The data of a header count, and the header does not.
+        fs::write(folder.path().join("voxels.raw"), vec![0; 2 << 20]).expect("written");
+        let header = "file = \"voxels.raw\"\nsize = [128, 128, 128]\ntype = \"u8\"\n";
+        fs::write(folder.path().join("header.toml"), header).expect("written");
+        let text = application.example().replace("ripples.nrrd", "header.toml");
+        let task = Task::parse(application, &text, folder.path()).expect("a task");
+        assert!(task.is_sooner_on_gpus(1 << 20));
+        let gone = application.example().replace("ripples.nrrd", "gone.nrrd");
+        let task = Task::parse(application, &gone, folder.path()).expect("a task");
+        assert_eq!(task.is_sooner_on_gpus(1), !is_surface);
+    }
 }

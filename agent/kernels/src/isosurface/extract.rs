@@ -5,6 +5,8 @@ use thiserror::Error;
 use super::cases::CASES;
 use super::inside::Inside;
 use super::mesh::{Mesh, MeshError};
+#[cfg(feature = "gpu")]
+use crate::gpu::GpuError;
 use crate::plan::{Plan, Slice};
 use crate::volume::{Brick, Voxel, with_voxels};
 
@@ -31,6 +33,10 @@ pub enum IsosurfaceError {
     /// Something with the mesh.
     #[error(transparent)]
     Mesh(#[from] MeshError),
+    /// Something with the GPU.
+    #[cfg(feature = "gpu")]
+    #[error(transparent)]
+    Device(#[from] GpuError),
 }
 
 /// Not a vertex.

@@ -1,7 +1,7 @@
 //! What is computed on a GPU that is only software.
 
 use super::*;
-use crate::gpu::tests::{open, software};
+use crate::gpu::tests::{open, software, with_room};
 
 /// A task on a sample, which lies in the folder.
 fn task(application: Application) -> (tempfile::TempDir, Task) {
@@ -52,10 +52,36 @@ fn what_a_gpu_finds_is_one_vote_with_what_the_processor_finds() {
 }
 
 #[test]
+fn a_gpu_cuts_the_surface_of_the_processor_to_the_bit() {
+    let gpu = software();
+    let (folder, task) = task(Application::Isosurface);
+    let glb = Application::Isosurface.example().replace("isosurface.ply", "a.glb");
+    let glb = Task::parse(Application::Isosurface, &glb, folder.path()).expect("a task");
+    for task in [task, glb] {
+        let ours = run_task(&task, &Preempt::new()).expect("an output");
+        let theirs = run_on(Device::Gpu(gpu.clone()), &task, &Preempt::new()).expect("an output");
+        assert!(theirs.products == ours.products, "it is another mesh");
+        let summary = [vec![format!("cut by {}", gpu.name())], ours.summary].concat();
+        assert_eq!((theirs.summary, theirs.size), (summary, ours.size));
+    }
+}
+
+#[test]
+fn what_a_gpu_has_no_room_for_is_cut_by_the_processor_which_says_why() {
+    let gpu = Arc::new(with_room(2 * 64 * 64));
+    let (_folder, task) = task(Application::Isosurface);
+    let ours = run_task(&task, &Preempt::new()).expect("an output");
+    let theirs = run_on(Device::Gpu(gpu), &task, &Preempt::new()).expect("an output");
+    assert!(theirs.products == ours.products, "it is another mesh");
+    let said = &theirs.summary[0];
+    assert!(said.starts_with("cut by the processor, for llvmpipe"), "{said}");
+}
+
+#[test]
 fn a_gpu_that_is_lost_is_told_from_work_that_cannot_be_done() {
     let gpu = open();
     gpu.device().destroy();
-    for application in Application::ALL.into_iter().filter(|one| one.is_for_gpus()) {
+    for application in Application::ALL {
         let (_folder, task) = task(application);
         let error = run_on(Device::Gpu(gpu.clone()), &task, &Preempt::new()).expect_err("lost");
         let is_lost = matches!(error.of_device(), Some(GpuError::Lost { .. }));

@@ -1,0 +1,102 @@
+//! Surfaces in volumes.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use super::files::{check_name, has_end};
+use super::{ApplicationError, Device, Finished, Inputs, Product, Stages, sides};
+#[cfg(feature = "gpu")]
+use crate::gpu::Gpu;
+#[cfg(feature = "gpu")]
+use crate::isosurface::DeviceIsosurfacePlan;
+use crate::isosurface::{IsosurfaceError, IsosurfacePlan, Mesh, write_glb, write_ply};
+use crate::volume::{Brick, Volume};
+
+/// What a surface is made of.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct IsosurfaceSpec {
+    volume: PathBuf,
+    value: f32,
+    mesh: String,
+}
+
+impl IsosurfaceSpec {
+    pub(super) fn check(&self) -> Result<(), ApplicationError> {
+        check_name("mesh", &self.mesh, &[".ply", ".glb"])
+    }
+
+    pub(super) fn inputs(&self) -> Inputs<'_> {
+        vec![("volume", &self.volume)]
+    }
+
+    pub(super) fn outputs(&self) -> Vec<String> {
+        vec![self.mesh.clone()]
+    }
+
+    pub(super) fn run(&self, stages: &mut Stages<'_>) -> Result<Finished, ApplicationError> {
+        let volume = stages.volume(&self.volume)?;
+        let size = sides(&volume.size());
+        let mut summary = Vec::new();
+        let mesh = match stages.control.device.clone() {
+            Device::Processor => self.cut(stages, volume)?,
+            #[cfg(feature = "gpu")]
+            Device::Gpu(gpu) => {
+                let (mesh, cut_by) = self.cut_on(gpu, stages, volume)?;
+                summary.push(cut_by);
+                mesh
+            }
+        };
+        let (triangles, vertices) = (mesh.triangles().len(), mesh.positions().len());
+        summary.push(format!("{triangles} triangles between {vertices} vertices"));
+        stages.keep(self.product(&mesh)?)?;
+        Ok(Finished { size, summary })
+    }
+
+    fn cut(&self, stages: &mut Stages<'_>, volume: Arc<Volume>) -> Result<Mesh, ApplicationError> {
+        let plan = IsosurfacePlan::new(Brick::whole(volume), self.value).map_err(told)?;
+        stages.perform("surface", plan)
+    }
+
+    /// The surface, cut by a GPU where that is made for such a volume, and what cut it.
+    #[cfg(feature = "gpu")]
+    fn cut_on(
+        &self,
+        gpu: Arc<Gpu>,
+        stages: &mut Stages<'_>,
+        volume: Arc<Volume>,
+    ) -> Result<(Mesh, String), ApplicationError> {
+        let name = gpu.name().to_owned();
+        let plan = DeviceIsosurfacePlan::new(gpu, volume.clone(), self.value).map_err(told)?;
+        if let Some(plan) = plan {
+            return Ok((stages.perform_or("surface", plan, told)?, format!("cut by {name}")));
+        }
+        let why = format!(
+            "cut by the processor, for {name} has no room for four of the volume's layers, or their \
+             voxels are too near to each other or too far"
+        );
+        Ok((self.cut(stages, volume)?, why))
+    }
+
+    /// A mesh as the file that its name says.
+    fn product(&self, mesh: &Mesh) -> Result<Product, ApplicationError> {
+        let mut bytes = Vec::new();
+        if has_end(&self.mesh, ".glb") {
+            write_glb(mesh, &mut bytes).map_err(ApplicationError::work)?;
+        } else {
+            write_ply(mesh, &mut bytes).map_err(ApplicationError::work)?;
+        }
+        Ok(Product { name: self.mesh.clone(), bytes })
+    }
+}
+
+fn told(error: IsosurfaceError) -> ApplicationError {
+    match error {
+        IsosurfaceError::Value(_) => ApplicationError::value(error),
+        IsosurfaceError::Mesh(error) => ApplicationError::work(error),
+        #[cfg(feature = "gpu")]
+        IsosurfaceError::Device(error) => ApplicationError::work(error),
+    }
+}
