@@ -131,6 +131,10 @@ struct Check {
     /// work on this host stops for it, as for any render.
     #[arg(long)]
     probe: bool,
+    /// The partition or queue that the job goes to [default: where the manager has jobs go] (slurm,
+    /// grid-engine, openpbs).
+    #[arg(long, value_name = "NAME", requires = "probe")]
+    probe_queue: Option<String>,
     /// table for people, json for programs.
     #[arg(long, value_name = "FORMAT", default_value = "table")]
     format: Format,
@@ -231,7 +235,13 @@ fn run_install(args: Install) -> anyhow::Result<ExitCode> {
 
 fn run_check(args: Check) -> anyhow::Result<ExitCode> {
     let (manager, site) = (args.common.manager()?, args.common.site());
-    let options = args.places.options();
+    if args.probe_queue.is_some() && !manager.has_queues_for_probes() {
+        return Err(Failure::Usage(format!(
+            "--probe-queue is for slurm, grid-engine and openpbs: a probe of {manager} has no queue"
+        ))
+        .into());
+    }
+    let options = Options { probe_queue: args.probe_queue, ..args.places.options() };
     let mut findings = install::check(manager, &site, &options)?;
     if args.common.root.is_none() && manager.calls_hooks() {
         let node = options.node.as_deref();

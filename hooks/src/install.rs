@@ -71,6 +71,9 @@ pub struct Options {
     pub queues: Vec<String>,
     /// This host's name with the manager, where that is not the system's.
     pub node: Option<String>,
+    /// The partition or queue that a probe's job goes to, where that is not the usual one.
+    #[serde(skip)]
+    pub probe_queue: Option<String>,
     /// Names of its worker's processes, where those are not the usual one: of managers that call
     /// nothing.
     #[serde(skip_serializing_if = "Vec::is_empty")]

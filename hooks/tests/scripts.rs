@@ -144,6 +144,26 @@ fn a_renders_process_is_handed_on() {
 }
 
 #[test]
+fn the_starter_of_htcondor_is_found_behind_a_sites_own_hook() {
+    let installed = Installed::new("htcondor/prepare", Some(TELLING), "");
+    let put_script = |name: &str| {
+        let draft = installed.folder.path().join("draft");
+        fs::write(&draft, "#!/bin/sh\necho $$ > \"$0.pid\"\n\"$@\"\nexit 0\n").expect("written");
+        let path = installed.folder.path().join(name);
+        put(&draft, &path);
+        path
+    };
+    let (starter, own) = (put_script("condor_starter"), put_script("own-hook"));
+    for between in [&[][..], &[&own]] {
+        let mut command = Command::new(&starter);
+        assert!(command.args(between).arg(&installed.script).status().expect("runs").success());
+        let pid = fs::read_to_string(installed.folder.path().join("condor_starter.pid"));
+        let expected = format!(" --until-end-of {} ", pid.expect("told").trim());
+        assert!(installed.said().contains(&expected), "{} without{expected}", installed.said());
+    }
+}
+
+#[test]
 fn what_a_manager_writes_to_the_input_is_read_by_the_program() {
     for path in ["htcondor/prepare", "htcondor/exit"] {
         let installed = Installed::new(path, Some("#!/bin/sh\ncat > \"${0%/*}/said\"\n"), "");

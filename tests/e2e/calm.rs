@@ -19,8 +19,10 @@ pub(crate) struct Measured {
 /// What starting this program takes at most on a machine that does nothing else. One that is not
 /// optimised has seven times as many addresses to relocate.
 const CALM_START: Span = Span::from_millis(if cfg!(debug_assertions) { 10 } else { 4 });
+
 /// How often a hook waits for its turn on a core, about: for itself and for whom it asks.
 const WAITS: u64 = 4;
+
 /// Starts renders in turn where nothing is harvested, and where something is each time; the one may
 /// take so much longer than the other.
 pub(crate) async fn starts_as_fast(
@@ -51,46 +53,67 @@ impl Measured {
         self.starts.push(start);
     }
 
-    /// Prints the figures. The median of `others`, measured in turn with these, must be at most
-    /// `limit` above the median of these, with the same allowance.
+    /// Prints the figures. Of `others`, measured in turn with these, each is compared with the one just
+    /// before it: the median of how much longer they took must be at most `limit`, with the same
+    /// allowance.
     pub(crate) fn others_take_at_most(
         &self,
         others: &[Span],
         limit: Span,
         what: &str,
     ) -> Result<(), String> {
-        let (usual, with, start) = (median(&self.took), median(others), median(&self.starts));
+        let (usual, with) = (median(&self.took), median(others));
+        let pairs = others.iter().zip(&self.took);
+        let longer: Vec<Span> = pairs
+            .map(|(with, without)| {
+                Span::from_micros(with.as_micros().saturating_sub(without.as_micros()))
+            })
+            .collect();
+        let (longer, allowed) = (median(&longer), limit + self.allowance());
         eprintln!(
-            "{what}: median {with} of {}; without: median {usual} of {}; any process: median \
-             {start}",
+            "{what}: median {with} of {}; without: median {usual} of {}; longer by: median {longer}; {}",
             others.len(),
             self.took.len(),
+            self.of_any_process(),
         );
-        let allowed = limit + allowance(start);
-        (with <= usual + allowed).then_some(()).ok_or_else(|| {
-            format!("{what}: {with} is more than {limit} (here {allowed}) above {usual}")
+        (longer <= allowed).then_some(()).ok_or_else(|| {
+            format!(
+                "{what}: {longer} longer than without, which is more than {limit} (here {allowed})"
+            )
         })
     }
 
     /// Prints the figures. The median must be at most `limit`, with an allowance for a machine on
     /// which everything takes longer.
     pub(crate) fn is_at_most(&self, limit: Span, what: &str) -> Result<(), String> {
-        let (usual, start) = (median(&self.took), median(&self.starts));
+        let usual = median(&self.took);
         let longest = self.took.iter().max().expect("some");
         eprintln!(
-            "{what}: median {usual}, longest {longest} of {}; any process: median {start}",
+            "{what}: median {usual}, longest {longest} of {}; {}",
             self.took.len(),
+            self.of_any_process(),
         );
-        let allowed = limit + allowance(start);
+        let allowed = limit + self.allowance();
         (usual <= allowed)
             .then_some(())
             .ok_or_else(|| format!("{what}: {usual} is more than {limit} (here {allowed})"))
     }
-}
 
-fn allowance(start: Span) -> Span {
-    let noise = Span::from_micros(start.as_micros().saturating_sub(CALM_START.as_micros()));
-    noise.times(WAITS)
+    fn of_any_process(&self) -> String {
+        format!("any process: median {}, shortest {}", median(&self.starts), self.shortest_start())
+    }
+
+    fn shortest_start(&self) -> Span {
+        *self.starts.iter().min().expect("some")
+    }
+
+    /// For what else the machine does: how much longer than the shortest of them starts took here, or
+    /// than on a machine that is as fast as most.
+    fn allowance(&self) -> Span {
+        let calm = self.shortest_start().min(CALM_START);
+        let noise = median(&self.starts).as_micros().saturating_sub(calm.as_micros());
+        Span::from_micros(noise).times(WAITS)
+    }
 }
 
 fn median(spans: &[Span]) -> Span {

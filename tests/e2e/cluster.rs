@@ -9,7 +9,7 @@
 use std::fs;
 use std::ops::{Index, IndexMut};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread::panicking;
 
 use gleaner_calm::Turn;
@@ -32,6 +32,7 @@ pub(crate) struct Plan {
     cores: u32,
     quiet: Span,
     alone: bool,
+    is_elsewhere: bool,
     broker: Vec<String>,
     monitor: Vec<String>,
     monitor_env: Vec<(String, String)>,
@@ -50,6 +51,7 @@ impl Plan {
             cores: 2,
             quiet: Span::from_millis(300),
             alone: false,
+            is_elsewhere: false,
             broker: Vec::new(),
             monitor: Vec::new(),
             monitor_env: Vec::new(),
@@ -83,6 +85,13 @@ impl Plan {
     /// For a test that measures times.
     pub(crate) fn alone(mut self) -> Self {
         self.alone = true;
+        self
+    }
+
+    /// Broker and monitor take from nobody's cores what others want, as on a farm, where they are on a
+    /// machine of their own.
+    pub(crate) fn elsewhere(mut self) -> Self {
+        self.is_elsewhere = true;
         self
     }
 
@@ -167,7 +176,18 @@ impl Plan {
         if let Some(token) = &self.token_file {
             command.arg("--token-file").arg(token);
         }
-        Part::start("broker", command, &log_of(folder, "broker"))
+        Part::start("broker", self.placed(command), &log_of(folder, "broker"))
+    }
+
+    fn placed(&self, command: Command) -> Command {
+        if !self.is_elsewhere {
+            return command;
+        }
+        let mut nice = Command::new("nice");
+        nice.env_clear().stdin(Stdio::null());
+        nice.args(["-n", "19"]).arg(command.get_program()).args(command.get_args());
+        nice.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        nice
     }
 
     fn start_monitor(&self, folder: &Path, listen: &str, broker: &str) -> Part {
@@ -176,7 +196,7 @@ impl Plan {
         command.args(["--quiet-period-s", &quiet]).args(&self.monitor);
         command.envs(self.monitor_env.iter().cloned());
         self.add_trust(&mut command);
-        Part::start("monitor", command, &log_of(folder, "monitor"))
+        Part::start("monitor", self.placed(command), &log_of(folder, "monitor"))
     }
 
     fn add_trust(&self, command: &mut Command) {

@@ -218,3 +218,14 @@ fn a_worker_is_watched(manager: &str, worker: &str, folder: &Path) {
     farm(&["uninstall", "--farm", manager]).ok();
     assert!(!beside.exists() && !Path::new("/etc/gleaner/hooks").exists(), "nothing is left");
 }
+
+#[test]
+fn a_probe_goes_to_a_queue_where_the_manager_has_some() {
+    let _turn = Turn::shared();
+    let image = Image::new();
+    let said = image.farm("check", "htcondor", &["--probe", "--probe-queue", "low"]);
+    assert_eq!(said.code, Some(2), "{said}");
+    assert!(said.stderr.contains("a probe of htcondor has no queue"), "{said}");
+    let said = image.farm("check", "slurm", &["--probe-queue", "low"]);
+    assert!(said.code == Some(2) && said.stderr.contains("--probe"), "{said}");
+}

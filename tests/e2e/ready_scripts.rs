@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::cluster::{Cluster, Plan};
 use crate::hook::Hooked;
@@ -162,6 +162,28 @@ async fn each_ready_script_stops_the_work_before_it_returns_and_gives_the_host_b
     for manager in &MANAGERS {
         a_render_of(manager, &cluster, &mut marks, &mut pids).await;
     }
+}
+
+#[tokio::test]
+async fn a_job_of_htcondor_ends_with_its_starter_where_no_exit_hook_comes() {
+    let cluster = Plan::new().farm(1).cores(3).start().await;
+    cluster.are_open().await;
+    let manager = MANAGERS.iter().find(|one| one.name == "htcondor").expect("it is there");
+    let folder = install(manager, &cluster, &cluster["farm1"]);
+    let ad = folder.join("ad");
+    fs::write(&ad, manager.input).expect("written");
+    // It runs the job that its prepare hook has announced, and no hook after it.
+    let program = folder.join("condor_starter");
+    program::write_program(&program, "#!/bin/sh\n\"$1\" < \"$2\"\nread -r end\nexit 0\n");
+    let mut starter = Command::new(program)
+        .args([folder.join("prepare"), ad])
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("sh runs");
+    cluster.api.until_slots("farm1", manager.leaves).await;
+    drop(starter.stdin.take());
+    assert!(starter.wait().expect("ours").success());
+    cluster.api.until_slots("farm1", 3).await;
 }
 
 /// Settings with the program under less memory, and fewer files, than it can do with.

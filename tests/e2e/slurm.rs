@@ -113,11 +113,10 @@ async fn whatever_has_happened_to_gleaner_jobs_run_and_nodes_stay() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_starts_as_fast_as_without_us() {
     const RENDERS: usize = 25;
-    // Where nothing is optimised the agent, the hook and who tells the monitor take some ms longer, and
-    // what is harvested anew after each render is loaded meanwhile.
-    const DELAY_MAX: Span = Span::from_millis(if cfg!(debug_assertions) { 30 } else { 20 });
+    /// Most of it is Slurm's own, which takes 10 to 13 ms to run any Prolog.
+    const DELAY_MAX: Span = Span::from_millis(20);
     let (ours, plain) = (SlurmFarm::start(true).await, SlurmFarm::start(false).await);
-    let cluster = harvested(&ours, Plan::new().alone()).await;
+    let cluster = harvested(&ours, Plan::new().alone().elsewhere()).await;
     let mut marks = cluster.marks();
     cluster.api.submit(&marks.job(1_000, 1)).await;
     marks.take(12);

@@ -44,6 +44,18 @@ async fn in_an_etc_of_its_own() {
     let said = eventually("the hooks to fire", fires).await;
     assert_eq!(said.code, Some(0), "{said}");
 
+    // Where jobs go by default none can now, and another partition takes them.
+    farm.says("scontrol", &["create", "partitionname=probes", "nodes=farm2"]).ok();
+    let default = |state: &str| {
+        farm.says("scontrol", &["update", "partitionname=farm", &format!("state={state}")]).ok()
+    };
+    default("inactive");
+    let said = gleaner_farm("check", &["--probe"]);
+    assert!(said.stdout.contains("no probe job could be run with `srun`"), "{said}");
+    let said = gleaner_farm("check", &["--probe", "--probe-queue", "probes"]);
+    assert!(said.stdout.contains("the hook before it fired"), "{said}");
+    default("up");
+
     // A host that takes no jobs now has its hooks called as Slurm would.
     let set = |state: &str| {
         let state = format!("state={state}");

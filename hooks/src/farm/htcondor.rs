@@ -1,7 +1,9 @@
 //! HTCondor: the hooks that the starter runs before a job and after it, with the job's ClassAd on
 //! standard input, one `Name = value` a line. `GlobalJobId` names the job; a job that starts
-//! again on the same host is booked again. What the slot was given (`CpusProvisioned` …) counts
-//! before what was asked for, which may be an expression.
+//! again on the same host is booked again. Each node of a parallel job has a starter of its own, all
+//! of them with one `GlobalJobId`: there the slot, which the starter names in its hooks' environment,
+//! tells those on one host apart. What the slot was given (`CpusProvisioned` …) counts before what was
+//! asked for, which may be an expression.
 //!
 //! The exit hook's argument says why the job ended. How it ended counts where that is `exit`: one
 //! that was evicted, held or removed has not failed by itself, and what a ClassAd says of its end
@@ -13,17 +15,22 @@ use super::quantity::gpus;
 use super::{Attempt, cores, is_failure};
 use crate::Environment;
 
+/// `JobUniverse` of jobs that run on several slots at once.
+const PARALLEL: &str = "11";
+
 pub(super) fn attempt(environment: &Environment) -> Attempt {
     let mut attempt = Attempt::default();
     let Some(ad) = environment.input() else {
         attempt.troubles.push("no ClassAd came on standard input in time".into());
         return attempt;
     };
-    if let Some(global) = value(ad, "GlobalJobId") {
-        attempt.booking = Some(booking_of("htcondor", global));
-    } else if let (Some(cluster), Some(process)) = (value(ad, "ClusterId"), value(ad, "ProcId")) {
-        attempt.booking = Some(booking_of("htcondor", &format!("{cluster}.{process}")));
-    }
+    attempt.booking = job(ad).map(|job| {
+        let slot = environment.get("_CONDOR_SLOT");
+        match slot.filter(|_| value(ad, "JobUniverse") == Some(PARALLEL)) {
+            Some(slot) => booking_of("htcondor", &format!("{job}@{slot}")),
+            None => booking_of("htcondor", &job),
+        }
+    });
     let first = |names: [&str; 2]| names.into_iter().find_map(|name| value(ad, name));
     if let Some(text) = first(["CpusProvisioned", "RequestCpus"]) {
         attempt.booked.cores = cores(text);
@@ -41,6 +48,12 @@ pub(super) fn attempt(environment: &Environment) -> Attempt {
         attempt.failed = has_failed(ad);
     }
     attempt
+}
+
+/// What the pool calls the job, or else its queue.
+fn job(ad: &str) -> Option<String> {
+    let in_queue = || Some(format!("{}.{}", value(ad, "ClusterId")?, value(ad, "ProcId")?));
+    value(ad, "GlobalJobId").map(str::to_owned).or_else(in_queue)
 }
 
 fn has_failed(ad: &str) -> Option<bool> {
@@ -90,6 +103,20 @@ mod tests {
         assert_eq!(attempt.booked.memory_mib, Some(8192));
         assert_eq!(attempt.booked.gpus, Some(1));
         assert_eq!(attempt.troubles, [""; 0]);
+    }
+
+    #[test]
+    fn nodes_of_a_parallel_job_on_one_host_are_told_apart_by_their_slots() {
+        let node = |universe, slot| {
+            let ad = format!("{AD}JobUniverse = {universe}\nNode = 0\n");
+            let environment = Environment::from_iter([("_CONDOR_SLOT", slot)]);
+            attempt(&environment.with_input(ad)).booking
+        };
+        let job = "submit.farm#12.3#1700000000";
+        let named = |name: &str| Some(booking_of("htcondor", name));
+        assert_eq!(node(11, "slot1_2"), named(&format!("{job}@slot1_2")));
+        assert_eq!(node(11, "slot1_3"), named(&format!("{job}@slot1_3")));
+        assert_eq!((node(11, ""), node(5, "slot1_2")), (named(job), named(job)));
     }
 
     #[test]

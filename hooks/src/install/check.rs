@@ -143,6 +143,7 @@ pub(super) fn as_installed(record: &Record, options: &Options) -> Options {
         conf: options.conf.clone().or(was.conf),
         folder: options.folder.clone().or(was.folder),
         node: options.node.clone().or(was.node),
+        probe_queue: options.probe_queue.clone(),
         queues: if options.queues.is_empty() { was.queues } else { options.queues.clone() },
         workers: if options.workers.is_empty() { was.workers } else { options.workers.clone() },
         ..was

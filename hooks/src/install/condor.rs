@@ -1,16 +1,23 @@
 //! HTCondor: a file of its own in the execute node's configuration folder.
+//!
+//! Releases from 25.4 on have no exit hook of ours. Their starter leaves when its exit hook has ended,
+//! while the job's files are still on their way: the job is taken for lost and runs again, time after
+//! time. There a booking ends with the starter, whose end the prepare hook has awaited in any release.
+//! Source: `HookJobExitClient::hookExited` of HTCondor's starter.
 
 use std::path::{Path, PathBuf};
 
 use super::adapter::{Adapter, ProbeJob, When, own_scripts};
 use super::moment::Moment;
 use super::record::Record;
-use super::{Change, Finding, InstallError, Manager, Options, Plan, Site, scripts};
+use super::{Change, Finding, HookSettings, InstallError, Manager, Options, Plan, Site, scripts};
 
 const FOLDER: &str = "/etc/condor/config.d";
 const FILE: &str = "60-gleaner.conf";
 const MAIN: [&str; 2] = ["/etc/condor/condor_config", "/etc/condor/condor_config.local"];
 const STARTER: &str = "condor_starter";
+/// The first release whose exit hooks cost jobs their files.
+const WITHOUT_EXIT_HOOK: &str = "25.4";
 /// By which a host starts, suspends and evicts jobs.
 const POLICIES: [&str; 5] = ["START", "SUSPEND", "PREEMPT", "WANT_SUSPEND", "KILL"];
 const KEYWORDS: [&str; 2] = ["STARTER_JOB_HOOK_KEYWORD", "STARTER_DEFAULT_JOB_HOOK_KEYWORD"];
@@ -160,14 +167,18 @@ fn text() -> String {
         "# Gleaner's hooks: `gleaner farm uninstall --farm htcondor` takes this file away.\n\
          STARTER_JOB_HOOK_KEYWORD = GLEANER\n\
          GLEANER_HOOK_PREPARE_JOB = {}\n\
-         GLEANER_HOOK_JOB_EXIT = {}\n",
+         # From 25.4 on a job with an exit hook loses its starter before its files are back, and runs again.\n\
+         if version < {WITHOUT_EXIT_HOOK}\n\
+         GLEANER_HOOK_JOB_EXIT = {}\n\
+         endif\n",
         prepare.display(),
         exit.display()
     )
 }
 
 /// A job ends with the exit hook that it began with: a starter that finds it missing waits for ever.
-/// One that began after our configuration was gone never knew of it.
+/// One that began after our configuration was gone never knew of it, and one that says what it can do
+/// (`-classad`), as a startd has it do when it reads its configuration again, runs no job.
 /// Source: `JobInfoCommunicator::allJobsDone` of HTCondor's starter.
 fn running_starter(site: &Site, untold: Option<&Moment>) -> Option<String> {
     let processes = Path::new("/proc");
@@ -177,8 +188,12 @@ fn running_starter(site: &Site, untold: Option<&Moment>) -> Option<String> {
     let began_later = |pid: &String| {
         untold.zip(read(pid, "stat")).is_some_and(|(untold, stat)| untold.is_before(&stat))
     };
+    let runs_a_job = |pid: &String| {
+        !read(pid, "cmdline").is_some_and(|line| line.split('\0').any(|word| word == "-classad"))
+    };
     let pids = site.names(processes);
-    let starter = pids.iter().find(|pid| is_starter(pid) && !began_later(pid))?;
+    let is_ours = |pid: &&String| is_starter(pid) && runs_a_job(pid) && !began_later(pid);
+    let starter = pids.iter().find(is_ours)?;
     Some(format!(
         "a job ends with the exit hook that it began with, and one runs now ({STARTER}, process \
          {starter})"
@@ -228,6 +243,27 @@ fn keyword_of_the_site(site: &Site, ours: &Path) -> Result<Option<(String, Strin
     Ok(None)
 }
 
+/// Polls call a host what HTCondor calls it, which is with its domain as a rule.
+fn other_name(site: &Site) -> Option<Finding> {
+    let machine = site.run(&["condor_config_val", "FULL_HOSTNAME"]).ok()?;
+    let machine = machine.trim();
+    let said = HookSettings::of(Manager::HtCondor, site).ok()?.value("GLEANER_HOST");
+    let name =
+        said.unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned());
+    (machine != name).then(|| {
+        Finding::trap(
+            format!(
+                "HTCondor calls this host {machine}, and the hooks call it {name}: a monitor that polls \
+                 takes them for two hosts, and does not see this one drained"
+            ),
+            format!(
+                "`gleaner farm install --farm htcondor --host {machine}`, and name = \"{machine}\" in \
+                 agent.toml"
+            ),
+        )
+    })
+}
+
 fn check_running(site: &Site, findings: &mut Vec<Finding>) {
     match site.run(&["condor_config_val", "STARTER_JOB_HOOK_KEYWORD"]) {
         Ok(value) if value.trim() == "GLEANER" => {
@@ -239,6 +275,16 @@ fn check_running(site: &Site, findings: &mut Vec<Finding>) {
         )),
         Err(error) => findings.push(Finding::wrong(error.to_string(), "run condor_reconfig")),
     }
+    if site.run(&["condor_config_val", "GLEANER_HOOK_JOB_EXIT"]).is_err() {
+        findings.push(Finding::note(
+            format!(
+                "releases of HTCondor from {WITHOUT_EXIT_HOOK} on have no exit hook of ours, which would \
+                 cost jobs their files: a booking ends with the job's starter"
+            ),
+            "have the monitor poll HTCondor too; `gleaner farm compare` does not learn which jobs failed",
+        ));
+    }
+    findings.extend(other_name(site));
     for name in POLICIES {
         let Ok(value) = site.run(&["condor_config_val", name]) else { continue };
         if value.contains("LoadAvg") {

@@ -131,7 +131,8 @@ impl Adapter for GridEngine {
 
     fn probe_job(&self, options: &Options) -> Option<ProbeJob> {
         // `*` is any queue.
-        let queue = options.queues.first().cloned().unwrap_or_else(|| "*".into());
+        let queue = options.probe_queue.as_ref().or(options.queues.first());
+        let queue = queue.cloned().unwrap_or_else(|| "*".into());
         let arguments = [options.node_or_own(), queue];
         Some(ProbeJob::by_script("qsub", SUBMIT, arguments, "grid-engine:$JOB_ID.0"))
     }

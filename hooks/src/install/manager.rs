@@ -80,6 +80,12 @@ impl Manager {
         !matches!(self, Self::Flamenco | Self::RoyalRender)
     }
 
+    /// Whether a probe's job can be sent to a partition or queue of its.
+    #[must_use]
+    pub const fn has_queues_for_probes(self) -> bool {
+        matches!(self, Self::GridEngine | Self::OpenPbs | Self::Slurm)
+    }
+
     /// Whether its hooks run as the users of jobs, or as its worker's, who are not root as a rule.
     pub(super) const fn runs_hooks_as_users(self) -> bool {
         matches!(

@@ -136,7 +136,8 @@ impl Adapter for OpenPbs {
         // As a MoM is called, which is not the whole of a domain name.
         let short = host.split('.').next().unwrap_or(&host).to_owned();
         let host = options.node.clone().unwrap_or(short);
-        Some(ProbeJob::by_script("qsub", SUBMIT, [host], "pbs:$PBS_JOBID"))
+        let queue = options.probe_queue.clone().unwrap_or_default();
+        Some(ProbeJob::by_script("qsub", SUBMIT, [host, queue], "pbs:$PBS_JOBID"))
     }
 }
 
@@ -144,9 +145,9 @@ impl Adapter for OpenPbs {
 /// carries back goes other ways than these programs know. The server knows one by its name that has not
 /// said its number yet.
 const SUBMIT: &str = r#"out=$(mktemp) || exit; trap 'rm -f "$out"' EXIT
-printf 'exec > "%s" 2>&1\n%s\n' "$out" "$3" |
-    timeout "$2" qsub -W block=true -N "gleaner$$" -S /bin/sh -j oe -o /dev/null \
-        -l "select=1:ncpus=1:host=$1" >&2
+printf 'exec > "%s" 2>&1\n%s\n' "$out" "$4" |
+    timeout "$3" qsub -W block=true -N "gleaner$$" -S /bin/sh -j oe -o /dev/null \
+        ${2:+-q "$2"} -l "select=1:ncpus=1:host=$1" >&2
 ended=$?; [ "$ended" != 124 ] || qdel $(qselect -N "gleaner$$") >&2
 cat "$out"; exit "$ended""#;
 

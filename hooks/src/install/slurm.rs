@@ -129,6 +129,7 @@ impl Adapter for Slurm {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let short = || host.split('.').next().unwrap_or(&host).to_owned();
         command.push(format!("--nodelist={}", options.node.clone().unwrap_or_else(short)));
+        command.extend(options.probe_queue.iter().map(|name| format!("--partition={name}")));
         command.extend(["/bin/sh", "-c"].map(String::from));
         Some(ProbeJob {
             program: "srun",

@@ -9,6 +9,7 @@ use crate::{QCONF, QUEUE, tree_of};
 const CONDOR_POLICIES: &str = "#!/bin/sh\ncase \"$1\" in\n\
     START) echo 'NonCondorLoadAvg < 0.3' ;;\n\
     PREEMPT) echo 'TotalVirtualMemory < 1000' ;;\n\
+    FULL_HOSTNAME) echo render042.farm ;;\n\
     *) echo GLEANER ;;\nesac\n";
 
 #[test]
@@ -69,6 +70,7 @@ fn known_traps_are_named() {
                 "HookKeyword",
                 "VirtualMemory of PREEMPT",
                 "CGROUP_MEMORY_LIMIT",
+                "HTCondor calls this host render042.farm",
             ],
         ),
         (
@@ -114,6 +116,33 @@ fn a_program_of_another_release_is_a_trap() {
     plan.apply(&tree.site()).expect("done");
     check(Manager::Generic, &tree.site(), &options).expect("it is there");
     assert!(!tree.has("bin/mine.asked"));
+}
+
+#[test]
+fn what_htcondor_has_of_ours_and_calls_the_host_is_said() {
+    let answers = |text: &str| {
+        let program = format!("#!/bin/sh\ncase \"$1\" in\n{text}*) exit 1 ;;\nesac\n");
+        let tree = tree_of(Manager::HtCondor).with_program("condor_config_val", &program);
+        let plan = install(Manager::HtCondor, &tree.site(), &tree.options()).expect("it fits");
+        plan.apply(&tree.site()).expect("done");
+        tree.put("etc/gleaner/hook.env", "GLEANER_HOST=render042.farm\n");
+        let findings =
+            check(Manager::HtCondor, &tree.site(), &tree.options()).expect("it is there");
+        findings.into_iter().map(|one| one.what).collect::<Vec<_>>().join("\n")
+    };
+    let keyword = "STARTER_JOB_HOOK_KEYWORD) echo GLEANER ;;\n";
+    let exit = "GLEANER_HOOK_JOB_EXIT) echo /etc/gleaner/hooks/htcondor/exit ;;\n";
+    let host = "FULL_HOSTNAME) echo render042.farm ;;\n";
+    let (none, calls) = ("have no exit hook of ours", "HTCondor calls this host");
+    let whole = answers(&format!("{keyword}{exit}{host}"));
+    assert!(!whole.contains(none) && !whole.contains(calls), "{whole}");
+    let new = answers(&format!("{keyword}{host}"));
+    assert!(new.contains(none) && !new.contains(calls), "{new}");
+    let other = answers(&format!("{keyword}{exit}{}", host.replace("042", "43")));
+    assert!(
+        other.contains("this host render43.farm, and the hooks call it render042.farm"),
+        "{other}"
+    );
 }
 
 #[test]

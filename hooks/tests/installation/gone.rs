@@ -34,6 +34,8 @@ fn files_stay_while_a_starter_of_htcondor_may_end_its_job_with_our_exit_hook() {
     let tree = tree_of(Manager::HtCondor)
         .with_program("condor_reconfig", "#!/bin/sh\necho reconfig >> \"${0%/*}/../told\"\n")
         .with("proc/12/comm", "condor_startd\n")
+        .with("proc/13/comm", "condor_starter\n")
+        .with("proc/13/cmdline", "condor_starter\0-classad\0")
         .with("proc/4711/comm", "condor_starter\n")
         .with("proc/uptime", "1.0 1.0\n");
     let plan = install(Manager::HtCondor, &tree.site(), &tree.options()).expect("it fits");

@@ -89,6 +89,9 @@ pub(super) struct Ended {
     /// It was found to have ended although the host's run folder may still have it: samples do
     /// not bring it back until the folder has let it go.
     pub(super) overrules_samples: bool,
+    /// A hook or a sample knew of it. What the farm alone has named, and named no longer, may come
+    /// again: a slot that is drained a second time.
+    pub(super) was_told: bool,
 }
 
 /// All bookings of one host.

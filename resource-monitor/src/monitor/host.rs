@@ -230,7 +230,9 @@ impl Host {
 
     /// A booking has ended without its hook saying so.
     fn end(&mut self, now: Time, rules: &Rules, id: &BookingId, overrules_samples: bool) {
-        self.bookings.end(id, Ended { at: now, epoch: self.epoch, overrules_samples });
+        let was_told = self.bookings.get(id).is_none_or(|booking| booking.was_told);
+        let ended = Ended { at: now, epoch: self.epoch, overrules_samples, was_told };
+        self.bookings.end(id, ended);
         self.disturb(now, rules);
     }
 

@@ -85,12 +85,16 @@ mod tests {
          "can_restart":false,"last_seen":"2024-05-01T12:00:00Z"}]}"#;
 
     const EACH: &str = r#"[
-        {"id":"1","name":"r1","status":"awake","ip_address":"::1","platform":"linux",
-         "task":{"id":"t-7","name":"render-1-3","status":"active","job_id":"j-1","priority":50}},
+        {"id":"1","name":"r1","status":"awake","version":"3.8","can_restart":true,"ip_address":"::1",
+         "last_seen":"2026-05-01T12:00:00Z","platform":"linux","supported_task_types":["blender"],
+         "task":{"id":"t-7","name":"render-1-3","status":"active","job_id":"j-1","index_in_job":2,
+                 "priority":50,"task_type":"blender","updated":"2026-05-01T12:00:00Z",
+                 "steps_completed":1,"steps_total":3}},
         {"id":"2","name":"r2","status":"awake",
          "task":{"id":"t-8","name":"render-4-6","status":"completed","job_id":"j-1"}},
         {"id":"3","name":"r3","status":"awake"},
         {"id":"4","name":"r4","status":"asleep"},
+        {"id":"6","name":"r6","status":"restart","status_change":{"status":"asleep","is_lazy":true}},
         {"id":"5","name":"r5","status":"offline",
          "task":{"id":"t-9","name":"render-7-9","status":"soft-failed","job_id":"j-1"}}]"#;
 
@@ -118,6 +122,7 @@ mod tests {
                 "r2 ?c ?m:",
                 "r3 ?c ?m:",
                 "r4 ?c ?m: flamenco:worker-asleep all ?m",
+                "r6 ?c ?m: flamenco:worker-restart all ?m",
             ]
         );
     }

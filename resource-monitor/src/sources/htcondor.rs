@@ -2,9 +2,10 @@
 //!
 //! A slot that is not unclaimed is in use, by the job that it names or by whom its state says: an
 //! owner, a claim that waits for its job, a drain, HTCondor's own backfill. What a partitionable
-//! slot has left is one more, unclaimed, slot.
+//! slot has left is one more, unclaimed, slot. Nodes of a parallel job have one `GlobalJobId`, so their
+//! slots' names follow it, as hooks have it.
 
-use gleaner_protocol::booking_of;
+use gleaner_protocol::{BookingId, booking_of};
 use serde::Deserialize;
 
 use super::inventory::{Amount, Inventory};
@@ -12,13 +13,15 @@ use super::question::Question;
 use crate::HostAllocation;
 
 const NAME: &str = "htcondor";
+/// `JobUniverse` of jobs that run on several slots at once.
+const PARALLEL: u32 = 11;
 
 pub(super) fn questions() -> Vec<Question> {
     vec![Question::program([
         "condor_status",
         "-json",
         "-attributes",
-        "Machine,Name,State,Cpus,Memory,GPUs,TotalCpus,TotalMemory,GlobalJobId",
+        "Machine,Name,State,Cpus,Memory,GPUs,TotalCpus,TotalMemory,GlobalJobId,JobUniverse",
     ])]
 }
 
@@ -33,7 +36,7 @@ struct Slot {
     /// In MiB, like all memory here.
     #[serde(default)]
     memory: Option<u64>,
-    /// Absent where the machine has none.
+    /// Absent where the machine has none and nobody looked for any.
     #[serde(default, rename = "GPUs")]
     gpus: Option<u32>,
     #[serde(default)]
@@ -42,6 +45,21 @@ struct Slot {
     total_memory: Option<u64>,
     #[serde(default)]
     global_job_id: Option<String>,
+    #[serde(default)]
+    job_universe: Option<u32>,
+}
+
+impl Slot {
+    fn booking(&self) -> BookingId {
+        match &self.global_job_id {
+            Some(job) if self.job_universe == Some(PARALLEL) => {
+                let slot = self.name.split('@').next().unwrap_or_default();
+                booking_of(NAME, &format!("{job}@{slot}"))
+            }
+            Some(job) => booking_of(NAME, job),
+            None => booking_of(NAME, &format!("{}-{}", self.state, self.name)),
+        }
+    }
 }
 
 pub(super) fn parse(answers: &[Vec<u8>]) -> Result<Vec<HostAllocation>, String> {
@@ -64,12 +82,8 @@ pub(super) fn parse(answers: &[Vec<u8>]) -> Result<Vec<HostAllocation>, String> 
         if slot.state == "Unclaimed" {
             continue;
         }
-        let booking = match &slot.global_job_id {
-            Some(job) => booking_of(NAME, job),
-            None => booking_of(NAME, &format!("{}-{}", slot.state, slot.name)),
-        };
         let amount = Amount { cores: slot.cpus, memory_mib: slot.memory, gpus: slot.gpus };
-        farm.books(&slot.machine, booking, amount)?;
+        farm.books(&slot.machine, slot.booking(), amount)?;
     }
     Ok(farm.finish())
 }
@@ -86,6 +100,51 @@ mod tests {
          "TotalCpus":12.0,"TotalMemory":48000,"GlobalJobId":"head#12.3#1700000000"},
         {"Machine":"r2.farm","Name":"slot1@r2.farm","State":"Owner","Cpus":2,"Memory":900,
          "TotalCpus":2,"TotalMemory":900}]"#;
+
+    /// A machine of six cores and two GPUs, of which parts are carved: for a job and two claims without
+    /// one; for the two nodes of a parallel job; drained, while two jobs are let end. And the same in
+    /// three slots of fixed size, of which an owner has one.
+    #[test]
+    fn what_collectors_of_versions_23_9_and_25_14_answer_is_understood() {
+        let job = |name: &str| booking_of(NAME, &format!("vm.farm#{name}"));
+        for (answer, bookings) in [
+            (
+                &include_bytes!("../../tests/answers/condor-23.9-partitionable.json")[..],
+                format!(
+                    "htcondor:Claimed-slot1_1@vm.farm 2c 128m 0g, htcondor:Claimed-slot1_2@vm.farm 2c \
+                     128m 0g, {} 2c 2048m 0g",
+                    job("45.0#1795509941")
+                ),
+            ),
+            (
+                include_bytes!("../../tests/answers/condor-23.9-parallel.json"),
+                format!(
+                    "{} 2c 128m 0g, {} 2c 128m 0g",
+                    job("43.0#1795509884@slot1_1"),
+                    job("43.0#1795509884@slot1_2")
+                ),
+            ),
+            (
+                include_bytes!("../../tests/answers/condor-25.14-draining.json"),
+                format!(
+                    "htcondor:Drained-slot1@vm.farm 1c 8928m 1g, {} 3c 1024m 1g, {} 2c 2048m 0g",
+                    job("2.0#1795509229"),
+                    job("3.0#1795509229")
+                ),
+            ),
+            (
+                include_bytes!("../../tests/answers/condor-23.9-static.json"),
+                format!(
+                    "{} 3c 3000m 1g, htcondor:Owner-slot2@vm.farm 2c 3000m 1g, {} 1c 3000m 0g",
+                    job("41.0#1795509078"),
+                    job("41.1#1795509078")
+                ),
+            ),
+        ] {
+            let expected = format!("vm.farm 6c 12000m: {bookings}");
+            assert_eq!(seen(parse(&[answer.to_vec()])), [expected]);
+        }
+    }
 
     #[test]
     fn slots_are_in_use_unless_they_are_unclaimed() {

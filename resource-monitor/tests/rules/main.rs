@@ -6,6 +6,7 @@ mod extra_polls;
 mod farm;
 mod orders;
 mod restarts;
+mod same_names;
 mod silent_hosts;
 mod stories;
 mod told_hosts;

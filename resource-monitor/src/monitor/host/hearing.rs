@@ -76,7 +76,7 @@ impl Host {
         if is_repeated {
             return;
         }
-        let ended = Ended { at: now, epoch, overrules_samples: false };
+        let ended = Ended { at: now, epoch, overrules_samples: false, was_told: true };
         self.bookings.end(&event.booking, ended);
         self.disturb(now, rules);
     }
@@ -130,6 +130,12 @@ impl Host {
                 {
                     continue;
                 }
+                // A preflight came since, which may be its own: a job that was put back runs here again.
+                Some(ended)
+                    if ended.epoch.is_some_and(|end| {
+                        end.incarnation == sample.epoch.incarnation
+                            && end.count < sample.epoch.count
+                    }) => {}
                 Some(_) => self.contradict(
                     now,
                     format!("{} has ended, but its run folder has it", booking.booking),
@@ -214,7 +220,10 @@ impl Host {
                 if ended.at >= asked_at {
                     continue;
                 }
-                self.contradict(now, format!("the farm lists {}, ended before", booking.booking));
+                if ended.was_told {
+                    let booking = &booking.booking;
+                    self.contradict(now, format!("the farm lists {booking}, ended before"));
+                }
             }
             if self.bookings.claim(now, &booking.booking, Witness::Poll, booking.resources) {
                 self.disturb(now, rules);

@@ -44,7 +44,11 @@ impl Host {
     }
 
     fn probe(&self, manager: Manager, patience: Patience) -> Vec<Finding> {
-        let job = adapter::of(manager).probe_job(&Options::default()).expect("it runs jobs");
+        self.probe_as(manager, patience, &Options::default())
+    }
+
+    fn probe_as(&self, manager: Manager, patience: Patience, options: &Options) -> Vec<Finding> {
+        let job = adapter::of(manager).probe_job(options).expect("it runs jobs");
         let programs = format!("{}:/usr/bin:/bin", self.path("bin").display());
         let site = Site::below(self.root.path()).with_programs(programs);
         assert!(site.has_program(job.program));
@@ -63,13 +67,15 @@ const SHORT: Patience = Patience { job: Span::from_secs(20), end: Span::from_mil
 const FIRED: [Level; 2] = [Level::Good, Level::Good];
 
 /// Its last word is the job, and its hook after it ends the booking.
-const SRUN: &str = r#"for job; do :; done
+const SRUN: &str = r#"echo "$*" > "$root/asked"
+for job; do :; done
 SLURM_JOB_ID=7 sh -c "$job"; ended=$?
 rm -f "$root"/run/*/bookings/b-slurm:7.0
 exit "$ended""#;
 
 /// Reads the job, and writes what it prints where `-o` says.
-const QSUB_OF_GRID_ENGINE: &str = r#"while [ "$1" != -o ]; do shift; done
+const QSUB_OF_GRID_ENGINE: &str = r#"echo "$*" > "$root/asked"
+while [ "$1" != -o ]; do shift; done
 JOB_ID=12 sh > "$2"
 rm -f "$root"/run/*/bookings/b-grid-engine:12.0"#;
 
@@ -110,6 +116,24 @@ fn a_job_that_finds_its_booking_shows_that_hooks_fire() {
     assert!(asked.contains("-W block=true"), "{asked}");
     let asked = fs::read_to_string(condor.path("asked")).expect("asked");
     assert!(asked.contains("requirements = (Machine == \""), "{asked}");
+}
+
+#[test]
+fn a_job_goes_to_the_queue_that_is_named_and_else_where_the_site_has_them_go() {
+    let named = Options { probe_queue: Some("low".into()), ..Options::default() };
+    for (manager, program, script, word) in [
+        (Manager::Slurm, "srun", SRUN, "--partition=low"),
+        (Manager::GridEngine, "qsub", QSUB_OF_GRID_ENGINE, "-q low"),
+        (Manager::OpenPbs, "qsub", QSUB_OF_PBS, "-q low"),
+    ] {
+        let host = Host::new().with(program, script);
+        let asked = |options: &Options| {
+            host.probe_as(manager, SHORT, options);
+            fs::read_to_string(host.path("asked")).expect("asked")
+        };
+        assert!(asked(&named).contains(word), "{manager}");
+        assert!(!asked(&Options::default()).contains(word), "{manager}");
+    }
 }
 
 #[test]
