@@ -22,7 +22,7 @@ use indicatif::ProgressBar;
 
 use super::How;
 use super::bench::{AgentSettings, Bench, PATIENCE, end, gleaner, this_program as this_file};
-use super::family::{cpu_ns, descendants};
+use super::family::{cpu_ns, descendants, written_bytes};
 use super::hog::{self, Rank};
 use super::load::{Load, folder_on_disk};
 use super::probe::Probe;
@@ -194,7 +194,7 @@ impl Trial {
                         probe
                     }
                     Beside::Gleaner => {
-                        let on = self.beside_gleaner(probe, case, backend).await?;
+                        let on = self.beside_gleaner(probe, load, case, backend).await?;
                         series.on.push(on.rate);
                         series.harvested.push(on.harvested);
                         on.probe
@@ -230,6 +230,7 @@ impl Trial {
     async fn beside_gleaner(
         &self,
         probe: Probe,
+        load: Load,
         case: Case,
         backend: &mut String,
     ) -> anyhow::Result<On> {
@@ -242,7 +243,7 @@ impl Trial {
         let agent = self.bench.agent(&settings).await?;
         *backend = self.bench.standing()?.isolation;
         let all = self.cores as usize;
-        self.bench.until("every core to be harvested", |run| at_work(run) >= all).await?;
+        self.bench.until("every core to be harvested", |run| at_work(run, load) >= all).await?;
         match case {
             Case::Announced => self.bench.hook("preflight", BOOKING, None).await?,
             Case::Half => {
@@ -333,8 +334,11 @@ fn log_of(folder: &Path) -> anyhow::Result<Log> {
 }
 
 /// Harvested hogs that are set up.
-fn at_work(run_dir: &RunDir) -> usize {
-    work_of(run_dir).into_iter().filter(|(_, ns)| *ns >= AT_WORK_NS).count()
+fn at_work(run_dir: &RunDir, load: Load) -> usize {
+    let written = |pgid| -> u64 { descendants(pgid).into_iter().map(written_bytes).sum() };
+    let works =
+        |(pgid, ns): &(i32, u64)| *ns >= AT_WORK_NS && written(*pgid) >= load.written_at_work();
+    work_of(run_dir).into_iter().filter(works).count()
 }
 
 /// What has been started in each slot, and the CPU time that it has had, in nanoseconds.

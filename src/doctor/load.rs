@@ -26,6 +26,15 @@ pub(super) enum Load {
 
 impl Load {
     pub(super) const ALL: [Self; 3] = [Self::Cpu, Self::Memory, Self::Disk];
+
+    /// What one of its workers has written to a disk when it is set up and at work, in bytes.
+    pub(super) const fn written_at_work(self) -> u64 {
+        match self {
+            Self::Cpu | Self::Memory => 0,
+            // Both files, and some turns.
+            Self::Disk => (2 * BLOCKS + TURNS_AT_WORK) * BLOCK as u64,
+        }
+    }
 }
 
 impl fmt::Display for Load {
@@ -46,6 +55,8 @@ const WORDS: usize = (1 << 20) / size_of::<u64>();
 const BLOCK: usize = 64 << 10;
 /// Blocks of the file that is written, and of the one that is read.
 const BLOCKS: u64 = 512;
+/// Turns after which a worker is no longer at its set-up.
+const TURNS_AT_WORK: u64 = 16;
 /// From one block that is read to the next; shares no divisor with their number.
 const STRIDE: u64 = 201;
 /// Memory of all threads of one load together, in bytes: at least …

@@ -94,7 +94,9 @@ impl Ability {
         match self {
             Self::Freeze => "a release signals each process group, and walks over what left it",
             Self::Kill => "killing takes a walk over the members",
-            Self::Cpus => "harvested threads may run on a booked core while it is idle",
+            Self::Cpus => {
+                "harvested threads are kept off booked cores by their affinity, which a task may change"
+            }
             Self::Idle => "harvested work is idle by scheduling class alone",
             Self::Share => "a slot gets a whole core or none",
             Self::Weight => "slots are weighed by niceness",

@@ -323,6 +323,8 @@ impl Leaf {
         dir.write(file, &weight.to_string())
     }
 
+    /// `memory.high` is left alone: what it holds back sleeps in the kernel for up to two seconds, in which
+    /// no freezer calls it frozen, and without swap it gives back nothing that the limit does not.
     fn set_memory(&self, memory_mib: Option<u64>) -> io::Result<()> {
         let Some((provider, dir)) = self.grants.of(Ability::Memory) else { return Ok(()) };
         let bytes = memory_mib.map(|mib| mib.saturating_mul(1 << 20).to_string());
