@@ -18,6 +18,10 @@ pub(crate) const SOCKET_REQUEST_MS_MAX: u64 = 1_000;
 pub(crate) const FROZEN_MS: u64 = 5;
 /// How long what was killed may take to die before a person is told, in milliseconds.
 pub(crate) const DIE_MS_MAX: u64 = 1_000;
+/// After how long what was killed gets a turn to die in, in milliseconds, and after each turn again …
+pub(crate) const DYING_WAIT_MS: u64 = 50;
+/// … and how long that is.
+pub(crate) const DYING_TURN_MS: u64 = 5;
 /// Pause between two looks at whether it has, in milliseconds.
 pub(crate) const DIE_PAUSE_MS: u64 = 2;
 /// After how long what was in somebody else's hand is tried to be killed again, in milliseconds.

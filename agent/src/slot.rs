@@ -11,6 +11,7 @@
 //! - After a stop, nothing more is told of that replica.
 //! - What does not die in time is told of, and waited for.
 
+mod burial;
 mod command;
 mod gpu;
 mod limits;
@@ -40,6 +41,7 @@ use crate::runner::sandbox::{Confines, user_of_slot};
 use crate::runner::{
     ApplicationOrder, Fault, KernelOrder, Order, Reply, Setup, discard_spooled, remove_all,
 };
+use burial::with_turns;
 use gpu::GpuUse;
 use limits::ReplicaLimits;
 use warm_runner::{End, RunnerGone, WarmRunner};
@@ -423,7 +425,7 @@ impl SlotTask {
         let pgid = runner.pgid();
         let leaf = self.leaf.as_deref();
         let end = {
-            let mut burial = pin!(runner.bury(leaf));
+            let mut burial = pin!(with_turns(runner.bury(leaf), &self.shop.table));
             match timeout(Duration::from_millis(DIE_MS_MAX), &mut burial).await {
                 Ok(end) => end,
                 Err(_) => {

@@ -28,6 +28,7 @@ mod kept;
 mod limit;
 mod loss;
 mod parked;
+mod settle;
 
 pub(crate) use doomed::Doomed;
 pub(crate) use kept::GroupUse;
@@ -36,15 +37,13 @@ pub(crate) use loss::Upkeep;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gleaner_hooks::ProcessStat;
 use gleaner_isolation::{Enclosure, Leaf};
 use gleaner_protocol::control::Fragment;
 use gleaner_protocol::{Epoch, LeaseToken, Share, Span, Time, boottime};
 use rustix::thread::CpuSet;
 
 use crate::gate::Gate;
-use crate::limits::{HURRY_MS_MAX, SETTLE_PAUSE_US, SETTLE_URGE_US};
-use crate::scheduling_class::let_stop;
+use crate::limits::HURRY_MS_MAX;
 use group::Group;
 use idleness::Idleness;
 
@@ -470,38 +469,6 @@ impl SlotTable {
         Frozen { has_stragglers, ..frozen }
     }
 
-    /// Returns when what is frozen has come to rest, or after `limit`. It does not run from the
-    /// moment on in which it was frozen; but whoever looks at it may see it about to.
-    pub(crate) fn settle(&self, limit: Span) {
-        let begun = boottime();
-        let (urge_at, end) = (begun + Span::from_micros(SETTLE_URGE_US), begun + limit);
-        let mut leaves: Vec<Arc<Leaf>> = {
-            let inner = self.lock();
-            inner.frozen_runners().filter_map(|runner| runner.group.freezer().cloned()).collect()
-        };
-        // To come to rest takes a few microseconds of a core, which this thread may be keeping from
-        // it: it looks at one at a time, and rests in between.
-        let mut urged = false;
-        while let Some(leaf) = leaves.last() {
-            if leaf.is_frozen() {
-                leaves.pop();
-                continue;
-            }
-            if boottime() >= end {
-                return;
-            }
-            std::thread::sleep(Span::from_micros(SETTLE_PAUSE_US).into());
-            if !urged && boottime() >= urge_at {
-                // What waits for a disk takes no core: nobody waits for that.
-                leaves.retain(|leaf| !waits_for_disk(leaf));
-                // What it has started may have to wait behind all others.
-                let members = leaves.iter().flat_map(|leaf| leaf.members());
-                members.take_while(|_| boottime() < end).for_each(let_stop);
-                urged = true;
-            }
-        }
-    }
-
     /// Notes whether the broker is linked.
     pub(crate) fn set_connected(&self, connected: bool) {
         self.lock().connected = connected;
@@ -609,13 +576,6 @@ impl Inner {
         let stopped = self.runners.iter().flatten().filter(|runner| runner.stopped);
         stopped.map(|runner| Arc::clone(&runner.group)).collect()
     }
-}
-
-/// Whether all that is in it does.
-fn waits_for_disk(leaf: &Leaf) -> bool {
-    let members = leaf.members();
-    let waits = |pid: &i32| ProcessStat::of(*pid).is_ok_and(|stat| stat.state == 'D');
-    !members.is_empty() && members.iter().all(waits)
 }
 
 #[cfg(test)]

@@ -100,18 +100,12 @@ impl Measured {
     }
 
     fn of_any_process(&self) -> String {
-        format!("any process: median {}, shortest {}", median(&self.starts), self.shortest_start())
+        format!("any process: median {}", median(&self.starts))
     }
 
-    fn shortest_start(&self) -> Span {
-        *self.starts.iter().min().expect("some")
-    }
-
-    /// For what else the machine does: how much longer than the shortest of them starts took here, or
-    /// than on a machine that is as fast as most.
+    /// For what else the machine does: how much longer programs start here than where it does nothing.
     fn allowance(&self) -> Span {
-        let calm = self.shortest_start().min(CALM_START);
-        let noise = median(&self.starts).as_micros().saturating_sub(calm.as_micros());
+        let noise = median(&self.starts).as_micros().saturating_sub(CALM_START.as_micros());
         Span::from_micros(noise).times(WAITS)
     }
 }

@@ -39,6 +39,11 @@ impl std::fmt::Debug for Idleness {
 }
 
 impl SlotTable {
+    /// Lets all of it run like anything else, until [`SlotTable::be_idle_again`].
+    pub(crate) fn let_run(&self) {
+        self.idleness.set(false);
+    }
+
     /// Puts harvested work last again, where all that is frozen has come to rest and nothing of it
     /// is about to die.
     pub(crate) fn be_idle_again(&self) {
@@ -83,9 +88,12 @@ mod tests {
     use super::super::tests::{EPOCH, NEXT, Sleeper, token};
     use super::*;
 
-    fn table(tell: impl Fn(bool) + Send + Sync + 'static) -> SlotTable {
-        let gate = Fragment { epoch: EPOCH, slots: 1 };
-        SlotTable::with(1, gate, Idleness(Box::new(tell)))
+    impl SlotTable {
+        /// With one slot; what the kernel is told is told to this.
+        pub(crate) fn telling(tell: impl Fn(bool) + Send + Sync + 'static) -> Self {
+            let gate = Fragment { epoch: EPOCH, slots: 1 };
+            Self::with(1, gate, Idleness(Box::new(tell)))
+        }
     }
 
     #[test]
@@ -94,7 +102,7 @@ mod tests {
         let (go, may_go) = mpsc::channel::<()>();
         let (may_go, said) = (Mutex::new(may_go), Arc::new(Mutex::new(Vec::new())));
         let (is_first, heard) = (AtomicBool::new(true), Arc::clone(&said));
-        let table = table(move |idle| {
+        let table = SlotTable::telling(move |idle| {
             if idle && is_first.swap(false, Ordering::AcqRel) {
                 entered.send(()).expect("the test listens");
                 // The kernel takes its time.
@@ -120,7 +128,7 @@ mod tests {
     fn work_runs_last_again_when_what_was_stopped_is_gone() {
         let said = Arc::new(Mutex::new(Vec::new()));
         let heard = Arc::clone(&said);
-        let table = table(move |idle| heard.lock().expect("no panic").push(idle));
+        let table = SlotTable::telling(move |idle| heard.lock().expect("no panic").push(idle));
         let sleeper = Sleeper::start();
         table.enter_runner(0, sleeper.pgid(), None);
         table.freeze(Some(NEXT), Room::slots(0));

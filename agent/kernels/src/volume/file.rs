@@ -309,5 +309,9 @@ mod tests {
         let folder = folder(&[("a.toml", toml.as_bytes()), ("a.raw", &data)]);
         let volume = read_volume(&folder.path().join("a.toml")).expect("a volume");
         assert_eq!(volume.voxels(), &Voxels::F32(vec![1.0, 7.5, 7.5, -2.0]));
+        let data: Vec<u8> = [1.0, f64::NAN, -1e39, -2.0].map(f64::to_le_bytes).concat();
+        let refused =
+            told(&[("a.toml", toml.replace("f32", "f64").as_bytes()), ("a.raw", &data)], "a.toml");
+        assert!(refused.contains("1 voxels are") && refused.contains("(2, 0, 0)"), "{refused}");
     }
 }

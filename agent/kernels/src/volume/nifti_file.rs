@@ -30,7 +30,8 @@ struct Content {
 /// zero.
 ///
 /// # Errors
-/// Header and data disagree, it holds more than one volume, or it is not one.
+/// Header and data disagree, a value is beyond single precision, it holds more than one volume, or it
+/// is not one.
 pub fn read_nifti(file: impl Read) -> Result<Volume, ReadError> {
     let content = read_content(file, 1)?;
     let voxels = voxels(&content.header, content.scalar, content.bytes)?;
@@ -135,9 +136,10 @@ fn voxels(header: &NiftiHeader, scalar: NiftiType, bytes: Vec<u8>) -> Result<Vox
         NiftiType::Uint8 if is_plain => Voxels::U8(typed(header, scalar, bytes)?),
         NiftiType::Uint16 if is_plain => Voxels::U16(typed(header, scalar, bytes)?),
         _ => {
-            let numbers = numbers(header, scalar, bytes)?.into_iter().map(|number| number as f32);
-            let finite = numbers.map(|number| if number.is_finite() { number } else { 0.0 });
-            Voxels::F32(finite.collect())
+            let numbers = numbers(header, scalar, bytes)?.into_iter();
+            // What is too large for single precision is not missing: it stays infinite, and is refused.
+            let there = numbers.map(|number| if number.is_finite() { number as f32 } else { 0.0 });
+            Voxels::F32(there.collect())
         }
     })
 }
@@ -210,6 +212,20 @@ mod tests {
         let data: Vec<u8> = [f32::NAN, 2.0].map(f32::to_be_bytes).concat();
         let volume = read_nifti(&file(16, 32, [3, 2, 1, 1, 1], 1.0, &data)[..]).expect("a volume");
         assert_eq!(volume.voxels(), &Voxels::F32(vec![0.0, 2.0]));
+    }
+
+    #[test]
+    fn what_is_beyond_single_precision_is_refused_and_not_missing() {
+        let data: Vec<u8> = [2.0, 1e39].map(f64::to_be_bytes).concat();
+        let told = |slope, data: &[u8]| {
+            let file = file(64, 64, [3, 2, 1, 1, 1], slope, data);
+            read_nifti(&file[..]).expect_err("refused").to_string()
+        };
+        let refused = told(1.0, &data);
+        assert!(refused.contains("1 voxels") && refused.contains("(1, 0, 0)"), "{refused}");
+        let data: Vec<u8> = [3e38, 2.0].map(f64::to_be_bytes).concat();
+        let refused = told(10.0, &data);
+        assert!(refused.contains("(0, 0, 0)"), "{refused}");
     }
 
     #[test]

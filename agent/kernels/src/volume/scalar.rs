@@ -63,9 +63,10 @@ impl ScalarType {
                 })
             }};
         }
-        let mend = |sample: f32| match missing {
+        // What is too large for single precision is no missing one: it stays infinite, and is refused.
+        let mend = |sample: f64| match missing {
             Some(missing) if !sample.is_finite() => missing,
-            _ => sample,
+            _ => sample as f32,
         };
         match self {
             Self::U8 => Voxels::U8(bytes),
@@ -74,8 +75,8 @@ impl ScalarType {
             Self::I16 => Voxels::F32(samples!(i16).map(f32::from).collect()),
             Self::I32 => Voxels::F32(samples!(i32).map(|sample| sample as f32).collect()),
             Self::U32 => Voxels::F32(samples!(u32).map(|sample| sample as f32).collect()),
-            Self::F32 => Voxels::F32(samples!(f32).map(mend).collect()),
-            Self::F64 => Voxels::F32(samples!(f64).map(|sample| mend(sample as f32)).collect()),
+            Self::F32 => Voxels::F32(samples!(f32).map(|sample| mend(sample.into())).collect()),
+            Self::F64 => Voxels::F32(samples!(f64).map(mend).collect()),
         }
     }
 }
