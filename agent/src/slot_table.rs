@@ -81,8 +81,6 @@ struct Inner {
     gpu: gpu::Place,
     /// How often something was about to be stopped, for which harvested work does not run last.
     stirs: u64,
-    /// When that was last.
-    stirred: Time,
     /// CPUs that all of it is kept to, where no control group does that.
     cpus: Option<CpuSet>,
     /// When one that keeps a disk busy was put off or tried again beside a render.
@@ -238,7 +236,6 @@ impl SlotTable {
             stirs: 0,
             cpus: None,
             disk_tried: Time::ZERO,
-            stirred: Time::ZERO,
         };
         let (inner, held) = (Mutex::new(inner), Mutex::new(None));
         let (booked_cores, taken_cores) = (AtomicU32::new(0), AtomicU32::new(0));
@@ -498,7 +495,6 @@ impl Inner {
     fn stir_if(&mut self, stirs: bool) {
         if stirs {
             self.stirs += 1;
-            self.stirred = boottime();
         }
     }
 

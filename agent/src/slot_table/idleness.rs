@@ -8,11 +8,10 @@
 //!   there looks again, and takes it back.
 
 use gleaner_isolation::Enclosure;
-use gleaner_protocol::{Span, boottime};
 use tracing::debug;
 
 use super::SlotTable;
-use crate::limits::SETTLE_MS_MAX;
+use super::settle::waits_for_disk;
 
 /// How it is told to the kernel.
 pub(super) struct Idleness(Box<dyn Fn(bool) + Send + Sync>);
@@ -48,7 +47,7 @@ impl SlotTable {
     /// is about to die.
     pub(crate) fn be_idle_again(&self) {
         loop {
-            let (stirs, stirred, leaves) = {
+            let (stirs, leaves) = {
                 let inner = self.lock();
                 if inner.frozen_runners().any(|runner| runner.stopped) {
                     return;
@@ -59,11 +58,10 @@ impl SlotTable {
                     return;
                 }
                 let leaves = inner.frozen_runners().filter_map(|runner| runner.group.freezer());
-                (inner.stirs, inner.stirred, leaves.cloned().collect::<Vec<_>>())
+                (inner.stirs, leaves.cloned().collect::<Vec<_>>())
             };
-            // What does not come to rest in time waits for something, a disk maybe, and not for a core.
-            let is_late = boottime() >= stirred + Span::from_millis(SETTLE_MS_MAX);
-            if !is_late && !leaves.iter().all(|leaf| leaf.is_frozen()) {
+            // What waits for a disk has no use for a core.
+            if !leaves.iter().all(|leaf| leaf.is_frozen() || waits_for_disk(leaf)) {
                 return;
             }
             self.idleness.set(true);

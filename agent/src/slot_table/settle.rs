@@ -45,7 +45,7 @@ impl SlotTable {
 }
 
 /// Whether all that is in it waits for a disk.
-fn waits_for_disk(leaf: &Leaf) -> bool {
+pub(super) fn waits_for_disk(leaf: &Leaf) -> bool {
     let members = leaf.members();
     let waits = |pid: &i32| ProcessStat::of(*pid).is_ok_and(|stat| stat.state == 'D');
     !members.is_empty() && members.iter().all(waits)
