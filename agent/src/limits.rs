@@ -91,6 +91,8 @@ pub(crate) const PART_PERMILLE: u32 = 250;
 pub(crate) const DISK_LEAK_KIB_S: u64 = 256;
 /// … and beyond that, in KiB: its program, its libraries and an input.
 pub(crate) const DISK_BUCKET_KIB: u64 = 64 << 10;
+/// How far apart two looks at that are at least, in milliseconds.
+pub(crate) const DISK_LOOKS_MS: u64 = 300;
 /// How often one that was seen to do more than that may try again beside a render, in milliseconds.
 pub(crate) const DISK_TRY_MS: u64 = 20_000;
 /// How much of the time programs may wait for memory, in thousandths.

@@ -122,6 +122,8 @@ struct Observer {
     cpu: CpuTime,
     others: LoadWindow,
     booked: RecentlyBooked,
+    /// What others kept busy at the last look, in thousandths of a core.
+    others_before: u32,
     pressure: Pressure,
     user: UserWatch,
     programs: Programs,
@@ -142,6 +144,7 @@ impl Observer {
             cpu: CpuTime::default(),
             others: LoadWindow::default(),
             booked: RecentlyBooked::default(),
+            others_before: 0,
             pressure: Pressure::open(Path::new("/proc/pressure"), host.preferences.give_way),
             user: UserWatch::default(),
             programs: Programs::new(&host.preferences.pause_for),
@@ -201,10 +204,12 @@ impl Observer {
     fn look(&mut self, now: Time) {
         let seen = self.observe(now);
         let allowance = self.wishes.decide(now, &seen);
-        // Others take more than was given up for them: they may only be beginning.
+        // Others take more than was given up for them, or than at the last look: they may only be
+        // beginning.
         let left = Share::cores(self.host.cores.saturating_sub(seen.taken_cores));
         let given_up = left.minus(allowance.room).as_permille();
-        if seen.held > 0 && seen.others_millicores >= given_up + BUSY_MILLICORES {
+        let take_more = seen.others_millicores >= given_up + BUSY_MILLICORES;
+        if seen.held > 0 && (take_more || seen.others_rise) {
             self.alert_until = self.alert_until.max(now + Span::from_millis(ALERT_LOOK_MS * 2));
         }
         let watched = self.watched(&seen);
@@ -236,6 +241,7 @@ impl Observer {
         let booked_cores = self.booked.most(now, self.host.table.booked_cores());
         let others_millicores =
             self.others.prompt_millicores().saturating_sub(booked_cores.saturating_mul(1_000));
+        let before = std::mem::replace(&mut self.others_before, others_millicores);
         Observation {
             local,
             user_idle: match preferences.user_away_min {
@@ -249,6 +255,7 @@ impl Observer {
             },
             program: self.programs.running(now),
             others_millicores,
+            others_rise: others_millicores >= before + BUSY_MILLICORES,
             taken_cores: self.host.table.taken_cores(),
             memory_stall_permille: self.pressure.permille(Resource::Memory),
             io_stall_permille: self.pressure.permille(Resource::Io),

@@ -5,7 +5,7 @@
 
 use gleaner_protocol::Time;
 
-use crate::limits::{DISK_BUCKET_KIB, DISK_LEAK_KIB_S};
+use crate::limits::{DISK_BUCKET_KIB, DISK_LEAK_KIB_S, DISK_LOOKS_MS};
 
 /// The bucket of one replica.
 #[derive(Debug, Default)]
@@ -18,6 +18,11 @@ impl DiskUse {
     /// Of a replica that has done nothing yet.
     pub(super) const fn begin(now: Time) -> Self {
         Self { level_kib: 0, looked: now }
+    }
+
+    /// Whether it is time for another look.
+    pub(super) fn is_due(&self, now: Time) -> bool {
+        now.since(self.looked).as_millis() >= DISK_LOOKS_MS
     }
 
     /// It has read and written so much since the last look.

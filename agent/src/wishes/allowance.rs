@@ -153,7 +153,9 @@ impl Wishes {
 
     fn give_way(&mut self, now: Time, seen: &Observation, verdict: &mut Verdict) {
         let millicores = seen.others_millicores;
-        let others = self.wanted_by_others(millicores);
+        // Who begins gets whole cores, and what is not used of them comes back by parts.
+        let step = if seen.others_rise { Share::WHOLE } else { self.step };
+        let others = wanted_by_others(millicores, step);
         let reason = (others > Share::NONE).then_some(Reason::Others { millicores });
         // What renders have booked is not given anyway: others are beside them.
         let left = self.cores.minus(Share::cores(seen.taken_cores));
@@ -178,15 +180,15 @@ impl Wishes {
         let after = "others waited for a disk";
         self.disk_pressure.obey(now, demand, reason, after, self.cores, verdict);
     }
+}
 
-    /// What is given up where others keep so much busy: as much, in steps.
-    fn wanted_by_others(&self, millicores: u32) -> Share {
-        match millicores {
-            ..OTHERS_MILLICORES_MIN => Share::NONE,
-            busy => {
-                let steps = (busy - OTHERS_MILLICORES_SPARE).div_ceil(self.step.as_permille());
-                Share::permille(steps.saturating_mul(self.step.as_permille()))
-            }
+/// What is given up where others keep so much busy: as much, in steps.
+fn wanted_by_others(millicores: u32, step: Share) -> Share {
+    match millicores {
+        ..OTHERS_MILLICORES_MIN => Share::NONE,
+        busy => {
+            let steps = (busy - OTHERS_MILLICORES_SPARE).div_ceil(step.as_permille());
+            Share::permille(steps.saturating_mul(step.as_permille()))
         }
     }
 }

@@ -19,6 +19,8 @@ pub(crate) struct Observation {
     pub(crate) program: Option<String>,
     /// Cores that others keep busy beyond what renders have booked, in thousandths.
     pub(crate) others_millicores: u32,
+    /// Whether that is much more than at the last look.
+    pub(crate) others_rise: bool,
     /// Cores that renders take by what they have booked.
     pub(crate) taken_cores: u32,
     /// For how much of the last second somebody waited for memory, in thousandths.
@@ -50,6 +52,7 @@ impl Default for Observation {
             temperature_c: None,
             program: None,
             others_millicores: 0,
+            others_rise: false,
             taken_cores: 0,
             memory_stall_permille: 0,
             io_stall_permille: 0,

@@ -130,6 +130,15 @@ fn where_a_core_has_parts_others_get_no_more_than_they_take() {
         let allowance = decide(&mut wishes, 0, |o| o.others_millicores = millicores);
         assert_eq!(allowance.room, Share::permille(left), "{millicores}");
     }
+    // Who begins gets whole ones, and what is not used of them comes back after a calm.
+    let mut wishes = Wishes::new(preferences(|_| {}), CORES, true);
+    let mut room = |at_s, rise| {
+        let sight = |o: &mut Observation| (o.others_millicores, o.others_rise) = (500, rise);
+        decide(&mut wishes, at_s, sight).room
+    };
+    let calm = CALM_MS_MIN / 1_000;
+    assert_eq!([room(0, true), room(1, false)], [Share::cores(7); 2]);
+    assert_eq!(room(1 + calm, false), Share::permille(7_500));
 }
 
 #[test]
@@ -237,7 +246,7 @@ prop_compose! {
         on_battery in any::<bool>(), temperature_c in proptest::option::of(20_i32..120),
         program in any::<bool>(), others_millicores in 0_u32..20_000,
         stalls in (0_u32..400, 0_u32..400), free in proptest::option::of(0_u64..8_000),
-        held in 0_u32..=CORES, taken_cores in 0_u32..=CORES, own in (0_u64..2_000, 0_u64..2_000, 0_u64..2_000),
+        held in 0_u32..=CORES, taken_cores in 0_u32..=CORES, others_rise in any::<bool>(), own in (0_u64..2_000, 0_u64..2_000, 0_u64..2_000),
     ) -> Observation {
         Observation {
             local: LocalTime { weekday, minute },
@@ -246,6 +255,7 @@ prop_compose! {
             temperature_c,
             program: program.then(|| "game".into()),
             others_millicores,
+            others_rise,
             taken_cores,
             memory_stall_permille: stalls.0,
             io_stall_permille: stalls.1,

@@ -141,7 +141,7 @@ fn a_part_of_a_core_is_left() {
             let (mut session, _) = broker.welcome().await;
             session.give(script(BUSY), &[None; 4]).await;
             let _others = Others::start();
-            let end = boottime() + Span::from_secs(15);
+            let end = boottime() + Span::from_secs(30);
             while boottime() < end {
                 let tasks = tasks(&folders);
                 let shares: Vec<_> = tasks
