@@ -108,6 +108,14 @@ mod tests {
             held.iter().filter(|one| !one.frozen).map(|one| one.slot).collect()
         }
 
+        /// A render has booked a core, and these are seen to keep the disk busy beside it.
+        fn beside_render(busy: [bool; 3]) -> Self {
+            let three = Self::new();
+            assert_eq!(three.render(), 0, "nobody was seen to before");
+            three.seen(busy);
+            three
+        }
+
         /// A render books a core, and leaves all of these where they are.
         fn render(&self) -> u32 {
             self.table.note_booked_cores(1, 1);
@@ -133,9 +141,7 @@ mod tests {
 
     #[test]
     fn who_is_seen_to_keep_it_busy_beside_a_render_stands_still_from_then_on() {
-        let three = Three::new();
-        assert_eq!(three.render(), 0);
-        three.seen([true, false, false]);
+        let three = Three::beside_render([true, false, false]);
         assert_eq!(three.runs(0), [1, 2]);
         // What stands still is seen to use nothing, which says nothing, and is kept however long.
         three.seen([false, false, false]);
@@ -147,9 +153,7 @@ mod tests {
 
     #[test]
     fn one_at_a_time_may_try_again_and_the_one_that_has_stood_for_longest_first() {
-        let three = Three::new();
-        assert_eq!(three.render(), 0);
-        three.seen([false, false, true]);
+        let three = Three::beside_render([false, false, true]);
         assert_eq!(three.runs(0), [0, 1]);
         three.seen([true, false, false]);
         assert_eq!(three.runs(1), [1]);
@@ -162,15 +166,11 @@ mod tests {
 
     #[test]
     fn it_goes_like_any_other_where_a_render_wants_its_core_or_nobody_may_run() {
-        let three = Three::new();
-        assert_eq!(three.render(), 0);
-        three.seen([true, false, false]);
+        let three = Three::beside_render([true, false, false]);
         assert_eq!(three.runs(0), [1, 2]);
         let frozen = three.table.freeze(Some(NEXT), Room::slots(2));
         assert_eq!(frozen.tokens, [token(0)], "it does nothing, so it goes first");
-        let three = Three::new();
-        assert_eq!(three.render(), 0);
-        three.seen([true, false, false]);
+        let three = Three::beside_render([true, false, false]);
         assert_eq!(three.runs(0), [1, 2]);
         let mut obedience = three.table.hear(three.later, Share::NONE);
         let ended = three.table.end_all_kept(&mut obedience);

@@ -14,6 +14,7 @@ use gleaner_protocol::{LeaseToken, Limit, LimitsChange, Share, Span, boottime};
 use crate::Story;
 use crate::agent::{AgentThread, Folders, block_on};
 use crate::broker::{Broker, Session, script, text};
+use crate::figures::is_at_rest;
 use crate::isolation::{enclosing, grants};
 use crate::module_lives::abort;
 use crate::releases::{nanos_run, wait_until_busy};
@@ -30,6 +31,8 @@ pub(crate) const STORIES: &[Story] = &[
 const SHARES: [&str; 2] = ["cpu.max", "cpu.cfs_quota_us"];
 /// Of its memory.
 const MEMORY: [&str; 2] = ["memory.max", "memory.limit_in_bytes"];
+/// How long an agent is left alone between two questions.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// A program for ever.
 const BUSY: &str = "while :; do :; done";
 
@@ -153,7 +156,8 @@ fn a_part_of_a_core_is_left() {
                     assert!(older.iter().all(Option::is_none), "one has a part: {tasks:?}");
                     return Ok(());
                 }
-                std::thread::sleep(Duration::from_millis(20));
+                // Whoever asks keeps the machine busy too.
+                tokio::time::sleep(LOOK_AGAIN).await;
             }
             Err(format!("{isolation:?}: others have half a core, and {:?}", tasks(&folders)))
         }));
@@ -190,11 +194,7 @@ fn a_disk_is_left_to_a_render() {
             };
             assert!(standing.reasons.iter().any(|reason| reason.kind == "disk_beside_render"));
             assert_eq!((standing.running, standing.frozen), (1, 1), "what only computes goes on");
-            wait_until("its last write to end", || {
-                let before = written();
-                std::thread::sleep(Duration::from_millis(50));
-                written() == before
-            });
+            wait_until("its last write to end", || hogs().into_iter().all(is_at_rest));
             let at_rest = written();
             folders.postflight("render");
             wait_until("it to go on", || frozen() == 0 && written() > at_rest);
@@ -209,7 +209,11 @@ fn written() -> u64 {
         let line = text.lines().find_map(|line| line.strip_prefix("write_bytes: "));
         line.and_then(|bytes| bytes.parse::<u64>().ok()).unwrap_or(0)
     };
-    marked("of=hog").into_iter().map(of).max().unwrap_or(0)
+    hogs().into_iter().map(of).max().unwrap_or(0)
+}
+
+fn hogs() -> Vec<i32> {
+    marked("of=hog")
 }
 
 /// Somebody who computes half of the time.
