@@ -274,7 +274,8 @@ impl Leaf {
         let told = set.told.take().filter(|_| !self.is_lifted.swap(false, Ordering::AcqRel));
         if told.map(|told| told.share_permille) != Some(limits.share_permille) {
             self.set_share(limits.share_permille)?;
-            self.share.store(limits.share_permille.unwrap_or(NO_SHARE), Ordering::Release);
+            let kept = limits.share_permille.filter(|_| self.has(Ability::Share));
+            self.share.store(kept.unwrap_or(NO_SHARE), Ordering::Release);
         }
         if told.map(|told| told.weight_permille) != Some(limits.weight_permille) {
             self.set_weight(limits.weight_permille)?;

@@ -388,7 +388,7 @@ impl Driver {
             // Before the first render nothing was kept off anything.
             let is_news = booked > 0 || self.kept_off.is_some();
             if is_news && !left.is_empty() {
-                self.shop.table.keep_to(&left);
+                self.shop.table.keep_to_cpus(&left);
             }
             self.kept_off = Some(booked);
             return;

@@ -18,7 +18,7 @@ const ROUNDS: u32 = 2;
 
 impl SlotTable {
     /// Keeps all that runs here, and what begins later, to these CPUs.
-    pub(crate) fn keep_to(&self, cpus: &[u32]) {
+    pub(crate) fn keep_to_cpus(&self, cpus: &[u32]) {
         let set = set_of(cpus);
         let groups: Vec<Arc<Group>> = {
             let mut inner = self.lock();

@@ -53,27 +53,30 @@ impl SlotTable {
         limits: LimitsChange,
     ) -> Result<(), String> {
         let mut inner = self.lock();
-        let before = inner.asked[slot as usize].filter(|asked| asked.token == token);
-        let limits = before.map_or(limits, |before| before.limits.then(limits));
-        inner.asked[slot as usize] = Some(Asked { token, limits });
+        let before = inner.asked_of(slot, token);
+        let all = before.map_or(limits, |before| before.then(limits));
+        inner.asked[slot as usize] = Some(Asked { token, limits: all });
         drop(inner);
-        self.keep_to_limits(slot, token)
+        self.keep_to(slot, token, limits)
     }
 
     /// Has a replica that runs keep to what was asked for it, if anything was. Why not, where it cannot.
     pub(crate) fn keep_to_limits(&self, slot: u32, token: LeaseToken) -> Result<(), String> {
-        let (asked, leaf) = {
-            let inner = self.lock();
-            (inner.asked_of(slot, token), inner.leaf_of(slot, token))
-        };
-        let (Some(limits), Some(leaf)) = (asked, leaf.transpose()?) else { return Ok(()) };
-        may_have(&leaf, limits)?;
+        let asked = self.lock().asked_of(slot, token);
+        asked.map_or(Ok(()), |limits| self.keep_to(slot, token, limits))
+    }
+
+    /// What of this cannot be is left out, and said.
+    fn keep_to(&self, slot: u32, token: LeaseToken, limits: LimitsChange) -> Result<(), String> {
+        let leaf = self.lock().leaf_of(slot, token);
+        let Some(leaf) = leaf.transpose()? else { return Ok(()) };
         // The leaf is the slot's: it may have got the next replica in this moment, whose own limits
         // are set after that.
         let is_still_there = || self.lock().leaf_of(slot, token).is_some();
         let outcome =
             leaf.change_limits(|before| is_still_there().then(|| changed(before, limits)));
-        outcome.map_err(|error| format!("slot {slot} cannot be limited: {error}"))
+        outcome.map_err(|error| format!("slot {slot} cannot be limited: {error}"))?;
+        may_have(&leaf, limits)
     }
 
     /// Sees to it that the right replica has the part of a core that is left, and no other.
