@@ -425,8 +425,9 @@ impl SlotTask {
         let pgid = runner.pgid();
         let leaf = self.leaf.as_deref();
         let end = {
-            let mut burial = pin!(with_turns(runner.bury(leaf), &self.shop.table));
-            match timeout(Duration::from_millis(DIE_MS_MAX), &mut burial).await {
+            let mut burial = pin!(runner.bury(leaf));
+            let with_turns = with_turns(&mut burial, &self.shop.table);
+            match timeout(Duration::from_millis(DIE_MS_MAX), with_turns).await {
                 Ok(end) => end,
                 Err(_) => {
                     let (slot, what) = (self.slot, Some(stuck(self.slot, pgid)));

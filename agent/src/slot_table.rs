@@ -268,7 +268,7 @@ impl SlotTable {
         let mut inner = self.lock();
         let group = Arc::new(Group::new(pgid, leaf));
         let entry = RunnerEntry {
-            group,
+            group: Arc::clone(&group),
             stopped: false,
             killed: false,
             begun: 0,
@@ -278,7 +278,7 @@ impl SlotTable {
         };
         inner.runners[slot as usize] = Some(entry);
         drop(inner);
-        self.keep_in(slot as usize);
+        self.keep_in(&group);
         // A hook that stopped all by itself lets it die like any other.
         self.be_idle_again();
     }

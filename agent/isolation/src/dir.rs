@@ -117,7 +117,8 @@ impl GroupDir {
         let mut open = vec![(self.clone(), DEPTH_MAX)];
         while let Some((dir, depth)) = open.pop() {
             for (file, none) in [("cpu.max", "max"), ("cpu.cfs_quota_us", "-1")] {
-                if dir.has(file) {
+                let is_limited = dir.read(file).is_ok_and(|text| !text.starts_with(none));
+                if is_limited {
                     let _ = dir.write(file, none);
                 }
             }

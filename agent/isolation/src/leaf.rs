@@ -271,11 +271,16 @@ impl Leaf {
     fn tell(&self, set: &mut Set) -> io::Result<()> {
         let share_permille = set.wanted.share_permille.into_iter().chain(set.most_permille).min();
         let limits = LeafLimits { share_permille, ..set.wanted };
-        let told = set.told.take().filter(|_| !self.is_lifted.swap(false, Ordering::AcqRel));
+        let was_lifted = self.is_lifted.swap(false, Ordering::AcqRel);
+        let told = set.told.take().filter(|_| !was_lifted);
         if told.map(|told| told.share_permille) != Some(limits.share_permille) {
             self.set_share(limits.share_permille)?;
             let kept = limits.share_permille.filter(|_| self.has(Ability::Share));
             self.share.store(kept.unwrap_or(NO_SHARE), Ordering::Release);
+            if self.is_lifted.load(Ordering::Acquire) {
+                // It is being killed meanwhile.
+                self.set_share(None)?;
+            }
         }
         if told.map(|told| told.weight_permille) != Some(limits.weight_permille) {
             self.set_weight(limits.weight_permille)?;
@@ -434,15 +439,14 @@ impl Marks {
     /// # Errors
     /// As [`Marks::freeze`].
     pub fn kill(&self) -> io::Result<()> {
-        for dir in self.dirs() {
-            // To die is work too, and idle work does not get to it beside a render, nor soon what is
-            // held to a share.
-            if dir.has("cpu.idle") {
-                let _ = dir.write("cpu.idle", "0");
-            }
-            dir.lift_shares();
+        for dir in self.dirs().filter(|dir| dir.has("cpu.idle")) {
+            // To die is work too, and idle work does not get to it beside a render.
+            let _ = dir.write("cpu.idle", "0");
         }
-        self.kill_members()
+        let killed = self.kill_members();
+        // Nor does it soon where it is held to a share.
+        self.dirs().for_each(|dir| dir.lift_shares());
+        killed
     }
 
     fn kill_members(&self) -> io::Result<()> {

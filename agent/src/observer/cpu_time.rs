@@ -172,6 +172,7 @@ impl CpuTime {
     pub(super) fn upkeep(&self) -> Vec<Upkeep> {
         let groups = self.groups.iter().map(|(pgid, group)| Upkeep {
             pgid: *pgid,
+            begun: group.begun,
             cpu: Span::from_micros(group.sum.ticks * TICK_US),
             memory_mib: group.sum.kib / 1_024,
             keeps_disk_busy: group.disk.is_full(),
@@ -354,6 +355,12 @@ mod tests {
         assert_eq!(cpu.own_active(), 0);
     }
 
+    /// Where things are built is on a disk, as a rule.
+    fn beside_this_program() -> std::path::PathBuf {
+        let program = std::env::current_exe().expect("it runs");
+        program.parent().expect("a folder").to_owned()
+    }
+
     #[test]
     fn what_a_group_brings_to_a_disk_is_seen() {
         assert_eq!(
@@ -361,7 +368,7 @@ mod tests {
             12_288
         );
         assert_eq!(disk_bytes(""), 0);
-        let folder = tempfile::tempdir_in(std::env::current_dir().expect("one")).expect("a folder");
+        let folder = tempfile::tempdir_in(beside_this_program()).expect("a folder");
         let mut shell = Command::new("/bin/sh");
         // It writes itself: what its child did would be gone with that.
         let script = "read go; exec dd if=/dev/zero of=file bs=1M count=200 oflag=dsync";
@@ -372,8 +379,12 @@ mod tests {
         cpu.look(boottime(), &uses);
         assert!(!cpu.upkeep()[0].keeps_disk_busy);
         group.tell("go\n");
+        // Where files are in memory nothing comes to a disk.
+        let end = boottime() + Span::from_secs(60);
         while !cpu.upkeep()[0].keeps_disk_busy {
+            assert!(boottime() < end, "200 MiB were written, to {}", folder.path().display());
             cpu.look(boottime(), &uses);
+            std::thread::yield_now();
         }
         let next = uses.map(|group| GroupUse { begun: 2, ..group });
         cpu.look(boottime(), &next);

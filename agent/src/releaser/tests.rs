@@ -151,7 +151,8 @@ fn what_is_kept_gives_way_to_the_memory_that_all_renders_book() {
     let (epoch, token) = (host.run_dir.epoch().expect("there"), LeaseToken::new(7));
     host.table.enter_runner(0, pgid, None);
     host.table.begin(0, token, Time::ZERO, epoch, true).expect("open");
-    let upkeep = Upkeep { pgid, cpu: Span::ZERO, memory_mib: 2_000, keeps_disk_busy: false };
+    let upkeep =
+        Upkeep { pgid, begun: 1, cpu: Span::ZERO, memory_mib: 2_000, keeps_disk_busy: false };
     host.table.note_upkeep(boottime(), &[upkeep]);
     let half = Booked { cores: Some(8), memory_mib: Some(8_000), gpus: None };
     assert!(matches!(host.books("a", half), SocketAnswer::Released { frozen: 1, slots_left: 0 }));

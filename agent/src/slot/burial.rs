@@ -13,7 +13,8 @@ use tokio::time::timeout;
 use crate::limits::{DYING_TURN_MS, DYING_WAIT_MS};
 use crate::slot_table::SlotTable;
 
-/// Waits for the end of a burial.
+/// Waits for the end of a burial. What has not died after a while does not wait for a core: who calls
+/// this bounds it.
 pub(super) async fn with_turns<T>(burial: impl Future<Output = T>, table: &SlotTable) -> T {
     let mut burial = pin!(burial);
     loop {

@@ -10,8 +10,8 @@
 //!
 //! # Invariants
 //! - Beside a render, what was seen to keep a disk busy runs until the next look at most.
-//! - It stays where it is until it may go on, for as long as the render takes: it loses nothing, and
-//!   nothing begins in its place that would keep the disk busy as well.
+//! - It stays where it is until it may go on, for as long as the render takes and its owner would let it
+//!   run: it loses nothing, and nothing begins in its place that would keep the disk busy as well.
 
 use gleaner_protocol::{LeaseToken, Span, Time};
 
@@ -30,6 +30,17 @@ impl Inner {
             runner.is_some_and(|runner| runner.keeps_disk_busy)
         });
         running
+    }
+
+    /// What stands still for that and would not be allowed to run either, beyond this many, is kept
+    /// frozen for the owner from now on, and no longer than such are.
+    pub(super) fn keep_off_disk_beyond(&mut self, allowed: usize, now: Time) {
+        let off = self.oldest_first(|busy| busy.off_disk_since().is_some());
+        for (_, slot) in off.into_iter().skip(allowed) {
+            if let Some(busy) = &mut self.busy[slot] {
+                busy.state = State::Kept(now);
+            }
+        }
     }
 
     /// What stands still for that and may go on: all of it without a render, and beside one the one
@@ -92,6 +103,7 @@ mod tests {
         fn seen(&self, busy: [bool; 3]) {
             let upkeep = |(sleeper, keeps_disk_busy): (&Sleeper, bool)| Upkeep {
                 pgid: sleeper.pgid(),
+                begun: 1,
                 cpu: Span::ZERO,
                 memory_mib: 1,
                 keeps_disk_busy,
@@ -175,6 +187,15 @@ mod tests {
         let mut obedience = three.table.hear(three.later, Share::NONE);
         let ended = three.table.end_all_kept(&mut obedience);
         assert_eq!(ended.len(), 3, "all harvest is stopped: {ended:?}");
+        let _ = three.table.finish(obedience);
+    }
+
+    #[test]
+    fn for_an_owner_it_stands_still_no_longer_than_anything_else() {
+        let three = Three::beside_render([true, false, false]);
+        assert_eq!(three.runs(0), [1, 2]);
+        let mut obedience = three.table.hear(three.later, Share::cores(2));
+        assert_eq!(three.table.end_kept(three.later, &mut obedience), [token(0)], "two may run");
         let _ = three.table.finish(obedience);
     }
 

@@ -19,23 +19,20 @@ const ROUNDS: u32 = 2;
 impl SlotTable {
     /// Keeps all that runs here, and what begins later, to these CPUs.
     pub(crate) fn keep_to_cpus(&self, cpus: &[u32]) {
-        let set = set_of(cpus);
         let groups: Vec<Arc<Group>> = {
             let mut inner = self.lock();
-            inner.cpus = Some(set);
+            inner.cpus = Some(set_of(cpus));
             inner.runners.iter().flatten().map(|runner| Arc::clone(&runner.group)).collect()
         };
-        groups.iter().for_each(|group| keep_group_to(group, &set));
+        groups.iter().for_each(|group| self.keep_in(group));
     }
 
-    /// Has the runner of a slot, which was entered just now, keep to them.
-    pub(super) fn keep_in(&self, slot: usize) {
-        let (set, group) = {
-            let inner = self.lock();
-            (inner.cpus, inner.group(slot))
-        };
-        if let (Some(set), Some(group)) = (set, group) {
-            keep_group_to(&group, &set);
+    /// Has a group keep to them, if there are any. Whoever reaches it last has read last what these are.
+    pub(super) fn keep_in(&self, group: &Group) {
+        let Some(_reach) = group.reach() else { return };
+        let set = self.lock().cpus;
+        if let Some(set) = set {
+            keep_family_to(group.pgid(), &set);
         }
     }
 }
@@ -48,10 +45,9 @@ fn set_of(cpus: &[u32]) -> CpuSet {
     set
 }
 
-fn keep_group_to(group: &Group, set: &CpuSet) {
-    let Some(_reach) = group.reach() else { return };
+fn keep_family_to(leader: i32, set: &CpuSet) {
     for _ in 0..ROUNDS {
-        let (mut open, mut threads_left) = (vec![group.pgid()], TREE_THREADS_MAX);
+        let (mut open, mut threads_left) = (vec![leader], TREE_THREADS_MAX);
         while let Some(pid) = open.pop() {
             let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
             for thread in threads {

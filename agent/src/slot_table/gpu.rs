@@ -338,6 +338,7 @@ mod tests {
         assert!(table.take_gpu(at(5), 0, &lease(0)));
         let upkeep = |sleeper: &Sleeper| Upkeep {
             pgid: sleeper.pgid(),
+            begun: 1,
             cpu: Span::from_secs(1),
             memory_mib: 500,
             keeps_disk_busy: false,
@@ -356,6 +357,7 @@ mod tests {
         assert!(table.take_gpu(at(5), 0, &lease(0)));
         let loses_less = Upkeep {
             pgid: sleepers[1].pgid(),
+            begun: 1,
             cpu: Span::ZERO,
             memory_mib: 0,
             keeps_disk_busy: false,

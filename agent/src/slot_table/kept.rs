@@ -68,6 +68,7 @@ impl SlotTable {
         let mut frozen: Vec<Arc<Group>> =
             on_disk.iter().filter_map(|(_, slot)| inner.put_off_disk(*slot, now)).collect();
         let running = inner.oldest_first(Busy::runs);
+        inner.keep_off_disk_beyond((slots as usize).saturating_sub(running.len()), now);
         let surplus = running.get(slots as usize..).unwrap_or_default();
         frozen.extend(surplus.iter().filter_map(|(_, slot)| inner.keep(*slot, now)));
         inner.stir_if(!frozen.is_empty());

@@ -99,6 +99,7 @@ impl SlotTable {
             && let Err(error) = due.leaf.hold_share(Some(due.permille))
         {
             warn!("a task goes on with a whole core beside others: {error}");
+            return;
         }
         *held = due;
     }

@@ -21,6 +21,8 @@ use super::{Busy, Inner, RunnerEntry, SlotTable, State};
 pub(crate) struct Upkeep {
     /// Its number.
     pub(crate) pgid: i32,
+    /// Replicas that it had been handed.
+    pub(crate) begun: u64,
     /// CPU time that it has used since it was started.
     pub(crate) cpu: Span,
     /// Memory that it takes, in MiB.
@@ -37,11 +39,14 @@ impl SlotTable {
         for (runner, busy) in runners.iter_mut().zip(busy) {
             let Some(runner) = runner else { continue };
             let seen = upkeep.iter().find(|one| one.pgid == runner.group.pgid());
-            let Some(Upkeep { cpu, memory_mib, keeps_disk_busy, .. }) = seen else { continue };
+            let Some(Upkeep { begun, cpu, memory_mib, keeps_disk_busy, .. }) = seen else {
+                continue;
+            };
             (runner.cpu, runner.memory_mib) = (*cpu, *memory_mib);
             if let Some(busy) = busy {
                 busy.seen = now;
-                if !busy.is_frozen() {
+                // What a replica before it did is not its own.
+                if !busy.is_frozen() && *begun == runner.begun {
                     runner.keeps_disk_busy = *keeps_disk_busy;
                 }
             }
@@ -167,6 +172,7 @@ mod tests {
             .zip(upkeep)
             .map(|(sleeper, (cpu_s, memory_mib))| Upkeep {
                 pgid: sleeper.pgid(),
+                begun: 1,
                 cpu: Span::from_secs(*cpu_s),
                 memory_mib: *memory_mib,
                 keeps_disk_busy: false,

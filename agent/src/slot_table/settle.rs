@@ -1,5 +1,6 @@
 //! Coming to rest: what was told to stop does so as soon as it gets a few microseconds of a core.
 
+use std::fs;
 use std::sync::Arc;
 
 use gleaner_hooks::ProcessStat;
@@ -34,7 +35,7 @@ impl SlotTable {
             std::thread::sleep(Span::from_micros(SETTLE_PAUSE_US).into());
             if !urged && boottime() >= urge_at {
                 // What waits for a disk takes no core: nobody waits for that.
-                leaves.retain(|leaf| !waits_for_disk(leaf));
+                leaves.retain(|leaf| boottime() >= end || !waits_for_disk(leaf));
                 // What it has started may have to wait behind all others.
                 let members = leaves.iter().flat_map(|leaf| leaf.members());
                 members.take_while(|_| boottime() < end).for_each(let_stop);
@@ -44,9 +45,17 @@ impl SlotTable {
     }
 }
 
-/// Whether all that is in it waits for a disk.
+/// Whether all that is in it waits for a disk, each of its threads.
 pub(super) fn waits_for_disk(leaf: &Leaf) -> bool {
+    let threads =
+        |pid: i32| fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let waits = |pid: i32| {
+        threads(pid).all(|thread| {
+            let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+            // One that has ended in this moment waits for nothing.
+            ProcessStat::parse(&stat).is_none_or(|stat| stat.state == 'D')
+        })
+    };
     let members = leaf.members();
-    let waits = |pid: &i32| ProcessStat::of(*pid).is_ok_and(|stat| stat.state == 'D');
-    !members.is_empty() && members.iter().all(waits)
+    !members.is_empty() && members.into_iter().all(waits)
 }

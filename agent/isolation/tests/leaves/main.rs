@@ -135,7 +135,7 @@ fn what_is_held_to_a_share_dies_as_fast_as_anything_else() {
         }
         let leaf = enclosed.0.leaf("0").expect("made").expect("a leaf");
         let share = LeafLimits { share_permille: Some(10), ..LeafLimits::default() };
-        for by_marks in [false, true] {
+        for by_marks in [false, true, false, false] {
             // It takes its memory first.
             leaf.set_limits(&LeafLimits::default()).expect("set");
             let hog = "exec python3 -c 'import time; a = bytearray(b\"1\") * (1 << 29); \
