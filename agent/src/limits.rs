@@ -189,8 +189,7 @@ pub(crate) const GPU_REFUSED_JOBS_MAX: usize = 64;
 /// browser grow by some hundred when somebody comes back to them.
 pub(crate) const GPU_RESERVE_MIB: u64 = 512;
 /// What the file of a volume has at least whose surface is cut on a GPU where the owner says nothing,
-/// in MiB: of a smaller one a processor is done before a driver has opened the device, which takes some
-/// tenths of a second.
+/// in MiB: of a smaller one a processor is done about when a driver has opened the device.
 pub(crate) const GPU_SURFACE_MIB_MIN: u64 = 128;
 /// Memory of a GPU that has to be free beside that before a task begins there, in MiB: with less a
 /// processor is as fast.

@@ -392,9 +392,10 @@ impl SlotTable {
     }
 
     /// Leaves no more than this: freezes the rest, what [loses least](loss) first, and the idle
-    /// runners for which no slot is left, and keeps frozen what would [keep a disk busy](disk). What is frozen already and takes memory that is not left
-    /// is to be killed, the largest first. `epoch` is the host's from now on, where it is known;
-    /// where it is not, nothing starts any more until the gate is set again.
+    /// runners for which no slot is left, and keeps frozen what would [keep a disk busy](disk). What is
+    /// frozen already and takes memory that is not left is to be killed, the largest first. `epoch` is
+    /// the host's from now on, where it is known; where it is not, nothing starts any more until the
+    /// gate is set again.
     pub(crate) fn freeze(&self, epoch: Option<Epoch>, room: Room) -> Frozen {
         let (mut inner, now) = (self.lock(), boottime());
         inner.gate.narrow(epoch, room.slots);

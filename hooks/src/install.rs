@@ -93,9 +93,13 @@ pub struct Options {
 impl Options {
     /// This host's name with the manager.
     fn node_or_own(&self) -> String {
-        let own = || rustix::system::uname().nodename().to_string_lossy().into_owned();
-        self.node.clone().unwrap_or_else(own)
+        self.node.clone().unwrap_or_else(own_name)
     }
+}
+
+/// What this host calls itself.
+fn own_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// Plans the installation: what is to be written and run, in order. Writes nothing.

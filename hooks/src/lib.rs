@@ -19,6 +19,7 @@ mod hook;
 mod last_run;
 mod notify;
 mod process_group;
+mod process_io;
 mod run_dir;
 mod scheduling_class;
 mod socket;
@@ -40,6 +41,7 @@ pub use notify::{Notification, NotifyError, SecurePost, SecurePoster, notify, no
 pub use process_group::{
     ProcessStat, TaskGroup, calm, freeze, freeze_until, kill, stop_stragglers, thaw,
 };
+pub use process_io::ProcessIo;
 pub use run_dir::{BookingChange, BookingRecord, RunDir, RunDirError, StopReport};
 pub use scheduling_class::{SchedulingClass, set_scheduling_class};
 pub use socket::{

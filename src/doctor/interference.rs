@@ -15,14 +15,14 @@ use std::time::Duration;
 
 use anyhow::Context;
 use gleaner_agent::Isolation;
-use gleaner_hooks::RunDir;
+use gleaner_hooks::{ProcessIo, RunDir};
 use gleaner_protocol::job::{OnRelease, Workunits};
 use gleaner_protocol::{Span, boottime};
 use indicatif::ProgressBar;
 
 use super::How;
 use super::bench::{AgentSettings, Bench, PATIENCE, end, gleaner, this_program as this_file};
-use super::family::{cpu_ns, descendants, written_bytes};
+use super::family::{cpu_ns, descendants};
 use super::hog::{self, Rank};
 use super::load::{Load, folder_on_disk};
 use super::probe::Probe;
@@ -335,7 +335,9 @@ fn log_of(folder: &Path) -> anyhow::Result<Log> {
 
 /// Harvested hogs that are set up.
 fn at_work(run_dir: &RunDir, load: Load) -> usize {
-    let written = |pgid| -> u64 { descendants(pgid).into_iter().map(written_bytes).sum() };
+    let written = |pgid| -> u64 {
+        descendants(pgid).into_iter().map(|pid| ProcessIo::of(pid).written_bytes).sum()
+    };
     let works =
         |(pgid, ns): &(i32, u64)| *ns >= AT_WORK_NS && written(*pgid) >= load.written_at_work();
     work_of(run_dir).into_iter().filter(works).count()

@@ -175,8 +175,8 @@ pub enum VolumeError {
     Spacing([f64; 3]),
     /// Some voxels are NaN or infinite.
     #[error(
-        "{count} voxels are NaN or infinite in single precision, the first at ({}, {}, {}): name a value for them \
-         (`missing` in the header) or correct the data",
+        "{count} voxels are NaN or infinite in single precision, the first at ({}, {}, {}): name a \
+         value for them (`missing` in the header) or correct the data",
         .first[0], .first[1], .first[2]
     )]
     NotFinite {

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use gleaner_hooks::ProcessIo;
 use gleaner_protocol::{Span, Time};
 
 use super::disk_use::DiskUse;
@@ -240,18 +241,9 @@ fn process(
         let list = text_of(thread.join("children"));
         children.extend(list.split_ascii_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
     }
-    let io = if looks_at_disk { text_of(format!("/proc/{pid}/io")) } else { String::new() };
-    let disk_kib = disk_bytes(&io) / 1_024;
+    let io = if looks_at_disk { ProcessIo::of(pid) } else { ProcessIo::default() };
+    let disk_kib = io.bytes() / 1_024;
     Some(Sum { ticks: stat.ticks, active, blocked, kib: stat.pages * PAGE_KIB, disk_kib })
-}
-
-/// What a process has read from disks, and what it has written that goes there, by its `io` file; none
-/// where that may not be read.
-fn disk_bytes(text: &str) -> u64 {
-    let counts = |name: &str| {
-        text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok())
-    };
-    counts("read_bytes:").unwrap_or(0).saturating_add(counts("write_bytes:").unwrap_or(0))
 }
 
 /// What we read of a `stat` file.
@@ -363,11 +355,6 @@ mod tests {
 
     #[test]
     fn what_a_group_brings_to_a_disk_is_seen() {
-        assert_eq!(
-            disk_bytes("rchar: 9\nread_bytes: 4096\nwrite_bytes: 8192\ncancelled: 1\n"),
-            12_288
-        );
-        assert_eq!(disk_bytes(""), 0);
         let folder = tempfile::tempdir_in(beside_this_program()).expect("a folder");
         let mut shell = Command::new("/bin/sh");
         // It writes itself: what its child did would be gone with that.

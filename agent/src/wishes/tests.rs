@@ -246,7 +246,8 @@ prop_compose! {
         on_battery in any::<bool>(), temperature_c in proptest::option::of(20_i32..120),
         program in any::<bool>(), others_millicores in 0_u32..20_000,
         stalls in (0_u32..400, 0_u32..400), free in proptest::option::of(0_u64..8_000),
-        held in 0_u32..=CORES, taken_cores in 0_u32..=CORES, others_rise in any::<bool>(), own in (0_u64..2_000, 0_u64..2_000, 0_u64..2_000),
+        held in 0_u32..=CORES, taken_cores in 0_u32..=CORES, others_rise in any::<bool>(),
+        own in (0_u64..2_000, 0_u64..2_000, 0_u64..2_000),
     ) -> Observation {
         Observation {
             local: LocalTime { weekday, minute },

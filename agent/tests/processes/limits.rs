@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gleaner_agent::{CommandRules, Confine, Isolation};
 use gleaner_calm::in_some_awaited_round;
-use gleaner_hooks::{SocketAnswer, SocketRequest, TaskLine};
+use gleaner_hooks::{ProcessIo, SocketAnswer, SocketRequest, TaskLine};
 use gleaner_isolation::Ability;
 use gleaner_protocol::control::BrokerMessage;
 use gleaner_protocol::{LeaseToken, Limit, LimitsChange, Share, Span, boottime};
@@ -204,12 +204,8 @@ fn a_disk_is_left_to_a_render() {
 
 /// What the hog of that story has written that goes to disks, in bytes.
 fn written() -> u64 {
-    let of = |pid: i32| {
-        let text = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
-        let line = text.lines().find_map(|line| line.strip_prefix("write_bytes: "));
-        line.and_then(|bytes| bytes.parse::<u64>().ok()).unwrap_or(0)
-    };
-    hogs().into_iter().map(of).max().unwrap_or(0)
+    let written = |pid| ProcessIo::of(pid).written_bytes;
+    hogs().into_iter().map(written).max().unwrap_or(0)
 }
 
 fn hogs() -> Vec<i32> {
@@ -221,7 +217,11 @@ struct Others(Child);
 
 impl Others {
     fn start() -> Self {
-        let half = "import time\nwhile True:\n end = time.monotonic() + .02\n while time.monotonic() < end: pass\n time.sleep(.02)";
+        let half = "import time\n\
+                    while True:\n\
+                    \tend = time.monotonic() + .02\n\
+                    \twhile time.monotonic() < end: pass\n\
+                    \ttime.sleep(.02)";
         Self(Command::new("python3").args(["-c", half]).spawn().expect("it is there"))
     }
 }

@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use super::adapter::{Adapter, ProbeJob, When, own_scripts};
 use super::moment::Moment;
 use super::record::Record;
-use super::{Change, Finding, HookSettings, InstallError, Manager, Options, Plan, Site, scripts};
+use super::{
+    Change, Finding, HookSettings, InstallError, Manager, Options, Plan, Site, own_name, scripts,
+};
 
 const FOLDER: &str = "/etc/condor/config.d";
 const FILE: &str = "60-gleaner.conf";
@@ -248,8 +250,7 @@ fn other_name(site: &Site) -> Option<Finding> {
     let machine = site.run(&["condor_config_val", "FULL_HOSTNAME"]).ok()?;
     let machine = machine.trim();
     let said = HookSettings::of(Manager::HtCondor, site).ok()?.value("GLEANER_HOST");
-    let name =
-        said.unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned());
+    let name = said.unwrap_or_else(own_name);
     (machine != name).then(|| {
         Finding::trap(
             format!(
@@ -264,25 +265,31 @@ fn other_name(site: &Site) -> Option<Finding> {
     })
 }
 
+/// What it does not have where HTCondor reads our file and finds no exit hook in it.
+fn without_exit_hook(site: &Site) -> Option<Finding> {
+    let asked = site.run(&["condor_config_val", "GLEANER_HOOK_JOB_EXIT"]);
+    asked.is_err().then(|| {
+        Finding::note(
+            format!(
+                "releases of HTCondor from {WITHOUT_EXIT_HOOK} on have no exit hook of ours, which would \
+                 cost jobs their files: a booking ends with the job's starter"
+            ),
+            "have the monitor poll HTCondor too; `gleaner farm compare` does not learn which jobs failed",
+        )
+    })
+}
+
 fn check_running(site: &Site, findings: &mut Vec<Finding>) {
     match site.run(&["condor_config_val", "STARTER_JOB_HOOK_KEYWORD"]) {
         Ok(value) if value.trim() == "GLEANER" => {
             findings.push(Finding::good("HTCondor reads its starter's hooks from us"));
+            findings.extend(without_exit_hook(site));
         }
         Ok(value) => findings.push(Finding::wrong(
             format!("HTCondor has STARTER_JOB_HOOK_KEYWORD = {}", value.trim()),
             "see which file comes after ours, and run condor_reconfig",
         )),
         Err(error) => findings.push(Finding::wrong(error.to_string(), "run condor_reconfig")),
-    }
-    if site.run(&["condor_config_val", "GLEANER_HOOK_JOB_EXIT"]).is_err() {
-        findings.push(Finding::note(
-            format!(
-                "releases of HTCondor from {WITHOUT_EXIT_HOOK} on have no exit hook of ours, which would \
-                 cost jobs their files: a booking ends with the job's starter"
-            ),
-            "have the monitor poll HTCondor too; `gleaner farm compare` does not learn which jobs failed",
-        ));
     }
     findings.extend(other_name(site));
     for name in POLICIES {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::adapter::{Adapter, ProbeJob, When, own_scripts};
 use super::record::Record;
-use super::{Finding, InstallError, Manager, Options, Plan, Site, block, scripts};
+use super::{Finding, InstallError, Manager, Options, Plan, Site, block, own_name, scripts};
 use crate::limits::{INCLUDES_MAX, PROBE_JOB_S};
 
 const CONF: &str = "/etc/slurm/slurm.conf";
@@ -126,7 +126,7 @@ impl Adapter for Slurm {
     fn probe_job(&self, options: &Options) -> Option<ProbeJob> {
         let wait = format!("--immediate={PROBE_JOB_S}");
         let mut command = ["srun", &wait, "-N1", "-n1"].map(String::from).to_vec();
-        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let host = own_name();
         let short = || host.split('.').next().unwrap_or(&host).to_owned();
         command.push(format!("--nodelist={}", options.node.clone().unwrap_or_else(short)));
         command.extend(options.probe_queue.iter().map(|name| format!("--partition={name}")));

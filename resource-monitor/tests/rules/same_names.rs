@@ -40,3 +40,16 @@ fn a_job_that_was_put_back_runs_again_under_its_name() {
     farm.samples("a");
     assert!(farm.contradictions("a")[0].contains("r1 has ended, but its run folder has it"));
 }
+
+#[test]
+fn another_jobs_preflight_explains_no_booking_that_was_left_behind() {
+    let mut farm = Farm::with_open_host();
+    let first = farm.preflight("a", "r1", WHOLE);
+    farm.hears(&first);
+    // Its folder keeps it.
+    farm.hears(&HookEvent { kind: HookKind::Postflight, ..first });
+    farm.advance(10);
+    farm.begins("a", "r2", WHOLE);
+    farm.samples("a");
+    assert!(farm.contradictions("a")[0].contains("r1 has ended, but its run folder has it"));
+}

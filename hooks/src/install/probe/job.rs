@@ -7,7 +7,7 @@ use gleaner_protocol::{BookingId, Span};
 use super::{has, until};
 use crate::RunDir;
 use crate::install::adapter::ProbeJob;
-use crate::install::{Finding, InstallError, Site};
+use crate::install::{Finding, InstallError, Site, own_name};
 use crate::limits::{PROBE_END_WAIT, PROBE_WAIT};
 
 /// How long a probe waits.
@@ -69,7 +69,7 @@ impl ProbeJob {
 
     fn judge(&self, said: &str, folder: &RunDir, limit: Span) -> Vec<Finding> {
         let told = |key| said.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
-        let own = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let own = own_name();
         let name = match (told("host="), told("booking=")) {
             (None, _) => {
                 return vec![Finding::note(

@@ -130,12 +130,9 @@ impl Host {
                 {
                     continue;
                 }
-                // A preflight came since, which may be its own: a job that was put back runs here again.
-                Some(ended)
-                    if ended.epoch.is_some_and(|end| {
-                        end.incarnation == sample.epoch.incarnation
-                            && end.count < sample.epoch.count
-                    }) => {}
+                // A preflight came that no hook has told of yet, and may be its own: a job that was put
+                // back runs here again.
+                Some(_) if matches!(news, News::Next | News::Ahead) => {}
                 Some(_) => self.contradict(
                     now,
                     format!("{} has ended, but its run folder has it", booking.booking),
