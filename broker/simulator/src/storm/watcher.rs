@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use gleaner_broker::LinkMessage;
 use gleaner_protocol::control::{AgentMessage, BrokerMessage, Verdict};
 use gleaner_protocol::{Digest, HostName, JobId, LeaseToken, OwnerName, WorkunitId};
-use gleaner_scheduling::{Core, Fact};
+use gleaner_scheduling::{Core, Fact, JobPhase};
 
 use super::machine::WireId;
 use super::{Breach, StormReport};
@@ -208,13 +208,17 @@ impl Watcher {
             return Err(Breach::JobLost(*job));
         }
         self.check_decisions(core)?;
-        for (id, votes) in &self.votes {
-            let Some(open) = core.farm().find(*id) else { continue };
-            if core.farm().workunit(open).reported() < votes.hosts.len() {
-                return Err(Breach::VoteLost(*id));
-            }
+        let lost = |(id, votes): &(&WorkunitId, &Votes)| match core.farm().find(**id) {
+            Some(open) => core.farm().workunit(open).reported() < votes.hosts.len(),
+            None => core
+                .farm()
+                .job(id.job)
+                .is_some_and(|job| job.phase == JobPhase::Active && !job.ended.contains(id.index)),
+        };
+        match self.votes.iter().find(lost) {
+            Some((id, _)) => Err(Breach::VoteLost(*id)),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Whether every decision is still what it was.
