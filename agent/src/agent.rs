@@ -84,7 +84,7 @@ pub async fn run(
     check_folder("run_dir", &config.run_dir())?;
     check_folder("work_dir", &config.work_dir())?;
     let run_dir = RunDir::open_for_agent(config.run_dir())?;
-    let work_dir = WorkDir::open(config.work_dir())?;
+    let work_dir = WorkDir::open(config.work_dir()).await?;
     let lock_file = run_dir.path().join("agent.lock");
     let _lock = work_dir::lock_in_turn(&lock_file).await?;
     let leftovers = run_dir.stop_groups();

@@ -177,7 +177,7 @@ impl Harvest {
                     effects.push(Effect::Send(AgentMessage::Progress { token, permille }));
                 }
             }
-            Input::Kept { token, state } => self.tell_saved(token, state, effects),
+            Input::Kept { token, state } => self.tell_saved(now, token, state, effects),
             Input::Saved { token } => self.take_saved(token, effects),
             Input::Alarm(reason) => {
                 self.alarm = reason;

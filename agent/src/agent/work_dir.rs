@@ -19,8 +19,8 @@ pub(super) struct WorkDir {
 }
 
 impl WorkDir {
-    /// Makes and locks it.
-    pub(super) fn open(path: PathBuf) -> Result<Self, WorkDirError> {
+    /// Makes it, and locks it when its turn comes.
+    pub(super) async fn open(path: PathBuf) -> Result<Self, WorkDirError> {
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -32,7 +32,7 @@ impl WorkDir {
         if !found.is_dir() || !ours || found.mode() & 0o022 != 0 {
             return Err(WorkDirError::NotOurs(path));
         }
-        let lock = lock(&path.join("lock"))?;
+        let lock = lock_in_turn(&path.join("lock")).await?;
         Ok(Self { path, _lock: lock })
     }
 
@@ -85,7 +85,7 @@ impl WorkDir {
 }
 
 /// Takes a lock file, held until the result is dropped or this process ends.
-pub(super) fn lock(path: &Path) -> Result<File, WorkDirError> {
+fn lock(path: &Path) -> Result<File, WorkDirError> {
     let file = File::options()
         .write(true)
         .create(true)
@@ -99,7 +99,8 @@ pub(super) fn lock(path: &Path) -> Result<File, WorkDirError> {
     }
 }
 
-/// As [`lock`], after whoever clears up after an earlier agent.
+/// As [`lock`], after whoever clears up after an earlier agent, and after the last of what that one
+/// had begun to start: a copy of itself, with its locks, until it is the runner or dead.
 pub(super) async fn lock_in_turn(path: &Path) -> Result<File, WorkDirError> {
     let end = boottime() + Span::from_millis(CLEAR_UP_MS_MAX);
     loop {
@@ -150,33 +151,38 @@ impl WorkDirError {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+    use std::pin::pin;
 
-    #[test]
-    fn a_folder_has_one_agent() {
+    use tokio::time::timeout;
+
+    #[tokio::test]
+    async fn a_folder_has_one_agent_and_the_next_one_waits_for_its_end() {
         let base = tempfile::tempdir().expect("a folder");
         let path = base.path().join("work");
-        let first = WorkDir::open(path.clone()).expect("free");
-        assert!(matches!(WorkDir::open(path.clone()), Err(WorkDirError::InUse(_))));
+        let first = WorkDir::open(path.clone()).await.expect("free");
+        assert!(matches!(lock(&path.join("lock")), Err(WorkDirError::InUse(_))));
+        let mut next = pin!(WorkDir::open(path));
+        assert!(timeout(Duration::from_millis(CLEAR_UP_PAUSE_MS), &mut next).await.is_err());
         drop(first);
-        WorkDir::open(path).expect("free again");
+        next.await.expect("free again");
     }
 
-    #[test]
-    fn a_folder_that_others_write_in_is_refused() {
+    #[tokio::test]
+    async fn a_folder_that_others_write_in_is_refused() {
         let base = tempfile::tempdir().expect("a folder");
         let path = base.path().join("work");
         fs::create_dir(&path).expect("made");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).expect("ours");
-        assert!(matches!(WorkDir::open(path.clone()), Err(WorkDirError::NotOurs(_))));
+        assert!(matches!(WorkDir::open(path.clone()).await, Err(WorkDirError::NotOurs(_))));
         let link = base.path().join("link");
         std::os::unix::fs::symlink("/etc", &link).expect("made");
-        assert!(matches!(WorkDir::open(link), Err(WorkDirError::NotOurs(_))));
+        assert!(matches!(WorkDir::open(link).await, Err(WorkDirError::NotOurs(_))));
     }
 
-    #[test]
-    fn what_was_half_done_is_gone_and_the_cache_stays() {
+    #[tokio::test]
+    async fn what_was_half_done_is_gone_and_the_cache_stays() {
         let base = tempfile::tempdir().expect("a folder");
-        let work = WorkDir::open(base.path().join("work")).expect("free");
+        let work = WorkDir::open(base.path().join("work")).await.expect("free");
         work.clear().expect("ours");
         for folder in [work.tasks(), work.spool()] {
             fs::write(folder.join("half"), "x").expect("written");

@@ -77,19 +77,23 @@ impl Harvest {
         }
     }
 
-    /// Ends what runs beyond the fragment: the youngest first, which lose least.
+    /// Ends what runs beyond the fragment, what loses least first: the least time has gone by since
+    /// it began or since the broker has what it saved. Of two alike the younger goes. What a hook's
+    /// render drives out was chosen by its releaser before, by the time of a core that it has had.
     pub(super) fn shed(&mut self, why: &ReleaseReason, effects: &mut Vec<Effect>) {
         let surplus = self.running().saturating_sub(self.fragment.slots);
         if surplus == 0 {
             return;
         }
-        let mut running: Vec<(Time, LeaseToken)> = self
+        let mut running: Vec<(Time, Time, LeaseToken)> = self
             .held
             .iter()
-            .filter_map(|(token, held)| held.running_since().map(|since| (since, *token)))
+            .filter_map(|(token, held)| {
+                held.at_stake_since().map(|(safe, since)| (safe, since, *token))
+            })
             .collect();
         running.sort_unstable();
-        for (_, token) in running.into_iter().rev().take(surplus as usize) {
+        for (.., token) in running.into_iter().rev().take(surplus as usize) {
             self.end_running(token, why.clone(), effects);
         }
     }

@@ -17,6 +17,9 @@ pub(super) enum Held {
         replica: ReplicaId,
         slot: u32,
         since: Time,
+        /// What it did before this is not lost with it: when it began, or when the broker got what it
+        /// saved last.
+        safe: Time,
         on_release: OnRelease,
         course: Course,
         /// What it saved last that the broker has.
@@ -47,10 +50,15 @@ impl Held {
         }
     }
 
-    /// Since when it takes a slot, if it does.
-    pub(super) fn running_since(&self) -> Option<Time> {
+    pub(super) fn takes_slot(&self) -> bool {
+        matches!(self, Self::Running { course: Course::Runs, .. })
+    }
+
+    /// Since when it has done what would be lost with it, and since when it is here, if it takes a
+    /// slot.
+    pub(super) fn at_stake_since(&self) -> Option<(Time, Time)> {
         match self {
-            Self::Running { since, course: Course::Runs, .. } => Some(*since),
+            Self::Running { safe, since, course: Course::Runs, .. } => Some((*safe, *since)),
             _ => None,
         }
     }

@@ -81,7 +81,7 @@ impl Harvest {
             .map(|(token, held)| HeldReplica {
                 token: *token,
                 replica: held.replica(),
-                takes_no_slot: held.running_since().is_none(),
+                takes_no_slot: !held.takes_slot(),
                 goes_on: self.heirs.contains(token),
             })
             .collect();

@@ -68,13 +68,14 @@ impl Harvest {
     /// The broker has what a replica saved: it is told whose that is.
     pub(super) fn tell_saved(
         &mut self,
+        now: Time,
         token: LeaseToken,
         state: Digest,
         effects: &mut Vec<Effect>,
     ) {
-        let Some(Held::Running { saved, .. }) = self.held.get_mut(&token) else { return };
+        let Some(Held::Running { saved, safe, .. }) = self.held.get_mut(&token) else { return };
         // Where there is no link now, the next one is told.
-        *saved = Some(state);
+        (*saved, *safe) = (Some(state), now);
         if self.link.is_up() {
             effects.push(Effect::Send(AgentMessage::Saved { token, state }));
         }

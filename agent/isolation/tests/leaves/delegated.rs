@@ -1,94 +1,21 @@
 //! All the other cases once more, as an ordinary user who was given groups.
 
-use std::fs::{self, File, Permissions};
-use std::io::{self, ErrorKind};
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::{PermissionsExt, chown};
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use gleaner_delegated::{Delegated, EverybodysProgram, USER};
 use gleaner_isolation::{Ability, Choice};
-use rustix::fs::{Gid, Uid};
-use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
-use tempfile::TempDir;
 
 use crate::enclosed::{EXPECTED, Enclosed, are_required};
-use crate::inmate::{enter, until};
+use crate::inmate::until;
 
-/// `nobody` and `nogroup`.
-const USER: u32 = 65_534;
 /// Tells this program that it is the one which the test below started.
 const AS_USER: &str = "GLEANER_TEST_AS_USER";
 /// The same, to say what is missing and what mends it.
 const SAYS_MENDS: &str = "GLEANER_TEST_SAYS_MENDS";
 /// Begins a line of that.
 const MEND: &str = "mend: ";
-
-/// A group in each hierarchy, made by root for a user.
-struct Delegated {
-    groups: Vec<PathBuf>,
-}
-
-impl Delegated {
-    fn make() -> io::Result<Self> {
-        let mounts = fs::read_to_string("/proc/self/mounts")?;
-        let name = format!("gleaner-test-{}-delegated", std::process::id());
-        let mut made = Self { groups: Vec::new() };
-        for line in mounts.lines() {
-            let words: Vec<&str> = line.split(' ').collect();
-            let [_, point, "cgroup" | "cgroup2", ..] = words[..] else { continue };
-            let (root, group) = (Path::new(point), Path::new(point).join(&name));
-            fs::create_dir(&group)?;
-            made.groups.push(group.clone());
-            for file in ["cpuset.cpus", "cpuset.mems"] {
-                // An empty group of cores of version 1 takes no process.
-                if root.join("cgroup.clone_children").exists() && root.join(file).exists() {
-                    fs::write(group.join(file), fs::read_to_string(root.join(file))?.trim())?;
-                }
-            }
-            chown(&group, Some(USER), Some(USER))?;
-            for file in ["cgroup.procs", "cgroup.threads", "cgroup.subtree_control", "tasks"] {
-                match chown(group.join(file), Some(USER), Some(USER)) {
-                    Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-                    _ => {}
-                }
-            }
-        }
-        Ok(made)
-    }
-
-    fn doors(&self) -> io::Result<Vec<OwnedFd>> {
-        let open = |group: &PathBuf| {
-            File::options().write(true).open(group.join("cgroup.procs")).map(OwnedFd::from)
-        };
-        self.groups.iter().map(open).collect()
-    }
-}
-
-impl Drop for Delegated {
-    fn drop(&mut self) {
-        for group in &self.groups {
-            // Its last member has been waited for, which the kernel tidies up in its own time.
-            until("it to be empty", || match fs::remove_dir(group) {
-                Ok(()) => true,
-                Err(error) => error.kind() == ErrorKind::NotFound,
-            });
-        }
-    }
-}
-
-/// A copy of this program that everybody may run, and its folder.
-fn program_of_everybody() -> (TempDir, PathBuf) {
-    let place = tempfile::tempdir().expect("a folder");
-    fs::set_permissions(place.path(), Permissions::from_mode(0o755)).expect("ours");
-    let program = place.path().join("leaves");
-    // Written by this process, it would be busy while a child of another test has it open still.
-    let mut copy = Command::new("cp");
-    copy.arg(std::env::current_exe().expect("a program")).arg(&program);
-    assert!(copy.status().expect("cp runs").success());
-    (place, program)
-}
 
 #[test]
 fn the_same_holds_for_an_ordinary_user_with_groups_of_its_own() {
@@ -101,23 +28,10 @@ fn the_same_holds_for_an_ordinary_user_with_groups_of_its_own() {
         return;
     }
     let delegated = Delegated::make().expect("root may");
-    let doors = delegated.doors().expect("there");
-    let (_place, program) = program_of_everybody();
-    let mut command = Command::new(&program);
+    let program = EverybodysProgram::copy().expect("there is room");
+    let mut command = delegated.command(program.path()).expect("there");
     // Where it has to go aside, all of the process goes: one case after the other.
-    command.arg("--test-threads=1");
-    command.current_dir("/").env(AS_USER, "1").env(EXPECTED, "required");
-    command.stdin(Stdio::null());
-    let become_user = move || {
-        doors.iter().try_for_each(enter)?;
-        set_thread_groups(&[])?;
-        set_thread_gid(Gid::from_raw(USER))?;
-        set_thread_uid(Uid::from_raw(USER))?;
-        Ok(())
-    };
-    // SAFETY: all of these are one system call each, and nothing is allocated around them.
-    #[expect(unsafe_code, reason = "to enter a group as root, and then be root no more")]
-    let command = unsafe { command.pre_exec(become_user) };
+    command.arg("--test-threads=1").env(AS_USER, "1").env(EXPECTED, "required");
     let output = command.output().expect("starts");
     let text = String::from_utf8_lossy(&output.stdout);
     println!("{text}{}", String::from_utf8_lossy(&output.stderr));
@@ -146,7 +60,7 @@ fn what_is_said_to_mend_it_does_so_where_nothing_was_given() {
         println!("only root can give groups away, where there are any of version 1");
         return;
     }
-    let (_place, program) = program_of_everybody();
+    let program = EverybodysProgram::copy().expect("there is room");
     // A shell of root's does what it is told, and becomes somebody else.
     let ask = |mends: &[String]| {
         let mut lines: Vec<&str> =
@@ -154,7 +68,7 @@ fn what_is_said_to_mend_it_does_so_where_nothing_was_given() {
         let name = "delegated::what_is_said_to_mend_it_does_so_where_nothing_was_given";
         let user = format!(
             "exec setpriv --reuid {USER} --regid {USER} --clear-groups {} --exact {name} --nocapture",
-            program.display()
+            program.path().display()
         );
         lines.push(&user);
         let mut shell = Command::new("/bin/sh");

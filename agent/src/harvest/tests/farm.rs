@@ -1,7 +1,7 @@
 //! Openings, bookings, epochs.
 
 use gleaner_protocol::control::{AgentMessage, BrokerMessage, Fragment, ReleaseReason};
-use gleaner_protocol::{Epoch, Origin};
+use gleaner_protocol::{Digest, Epoch, Origin};
 
 use super::super::{Effect, Ground, Input};
 use super::host::{Host, epoch, released, stop, token};
@@ -131,6 +131,27 @@ fn what_the_releaser_did_not_see_is_stopped_as_well_the_youngest_first() {
         effects.iter().filter(|e| matches!(e, Effect::Stop { .. })).collect();
     assert_eq!(stopped, [&stop(2, 3), &stop(1, 2)]);
     assert!(effects.contains(&Effect::Send(released(3, ReleaseReason::Preempted))));
+}
+
+#[test]
+fn a_smaller_opening_ends_what_loses_least() {
+    let mut host = Host::open_farm(3);
+    for replica in [1, 2, 3] {
+        host.run([replica]);
+        host.advance_ms(1_000);
+    }
+    // The oldest of them has saved since, and the broker has it.
+    let state = Digest::of(b"where it is");
+    host.input(Input::Kept { token: token(1), state });
+    host.takes();
+    host.advance_ms(1_000);
+    let mut stopped = |cores: u32| -> Vec<Effect> {
+        host.opening(epoch(0), cores, 60_000);
+        let effects = host.takes();
+        effects.into_iter().filter(|effect| matches!(effect, Effect::Stop { .. })).collect()
+    };
+    assert_eq!(stopped(2), [stop(0, 1)]);
+    assert_eq!(stopped(1), [stop(2, 3)]);
 }
 
 #[test]
