@@ -155,7 +155,8 @@ impl Harvest {
             self.heirs.insert(token);
         }
         let (replica, course) = (lease.replica, Course::Runs);
-        let running = Held::Running { replica, slot, since: now, safe: now, on_release, course, saved: None };
+        let running =
+            Held::Running { replica, slot, since: now, safe: now, on_release, course, saved: None };
         self.held.insert(token, running);
         if lease.limits != LimitsChange::NONE {
             effects.push(Effect::Limit { slot, token, limits: lease.limits });

@@ -1,6 +1,7 @@
 //! What tries to get away from its slot, judged from outside, for each way of isolation that this
 //! host grants.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -42,17 +43,25 @@ pub(crate) const STORIES: &[Story] = &[
     ("a_pause_holds_what_has_left_its_session_too", a_pause_holds_runaways),
 ];
 
-/// Ways that reach what leaves its process group, and it is an error where root has none: a story
-/// that is told of nothing is none. `GLEANER_TEST_CGROUPS` says `absent` or `required` otherwise.
+/// `required` or `absent`: whether this host has control groups that we may write. Where it is
+/// not set they are required of root, who has them everywhere but in containers.
+pub(crate) const EXPECTED: &str = "GLEANER_TEST_CGROUPS";
+
+/// Whether the host has to have them.
+pub(crate) fn are_required() -> bool {
+    match std::env::var(EXPECTED).as_deref() {
+        Ok(word) => word == "required",
+        Err(_) => rustix::process::geteuid().is_root(),
+    }
+}
+
+/// Ways that reach what leaves its process group, and it is an error where there have to be some and
+/// are none: a story that is told of nothing is none.
 pub(crate) fn enclosing() -> Vec<Isolation> {
     let all = [Isolation::Auto, Isolation::Cgroup2, Isolation::Cgroup1];
     let all: Vec<_> = all.into_iter().filter(|way| grants(*way, Ability::Freeze)).collect();
     println!("ways that enclose here: {all:?}");
-    let is_required = match std::env::var("GLEANER_TEST_CGROUPS").as_deref() {
-        Ok(word) => word == "required",
-        Err(_) => rustix::process::geteuid().is_root(),
-    };
-    assert!(!is_required || !all.is_empty(), "no control groups can be written here");
+    assert!(!are_required() || !all.is_empty(), "no control groups can be written here");
     all
 }
 
@@ -75,7 +84,7 @@ fn keeps_work_off() -> bool {
     let has_room = !Topology::of_this_machine().beside(1).is_empty();
     let keeps = has_room && grants(Isolation::Auto, Ability::Cpus);
     if !keeps {
-        let is_required = std::env::var("GLEANER_TEST_CGROUPS").as_deref() == Ok("required");
+        let is_required = std::env::var(EXPECTED).as_deref() == Ok("required");
         assert!(!is_required, "work cannot be kept off a core here");
         println!("work cannot be kept off a core here");
     }
@@ -179,7 +188,7 @@ fn a_frozen_start_dies() {
             session.give(kernel("gametree"), &[Some(ENDLESS)]).await;
             let runner = wait_until_busy(&folders, 1)[0];
             let groups = groups_of(runner);
-            let freezes = |group: &&std::path::PathBuf| group.join("cgroup.freeze").exists();
+            let freezes = |group: &&PathBuf| group.join("cgroup.freeze").exists();
             let of_runner = groups.iter().find(freezes).expect("a group that freezes");
             let enclosure = of_runner.parent().expect("of all leaves");
             // It thaws all before it starts a runner: a hook is faster.
@@ -503,16 +512,33 @@ fn a_pause_holds_runaways() {
 }
 
 /// The control groups of ours that a process is in.
-pub(crate) fn groups_of(pid: i32) -> Vec<std::path::PathBuf> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).expect("alive");
-    let ours = text.lines().filter_map(|line| {
-        let path = line.splitn(3, ':').nth(2)?;
-        path.contains("/gleaner-").then(|| path.trim_start_matches('/').to_owned())
-    });
-    let below: Vec<String> = ours.collect();
+pub(crate) fn groups_of(pid: i32) -> Vec<PathBuf> {
+    let listed = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).expect("alive");
+    groups_in(&listed).into_iter().filter(|group| group.exists()).collect()
+}
+
+/// Those that are an agent's, of groups as the kernel lists them of a process.
+pub(crate) fn groups_in(listed: &str) -> Vec<PathBuf> {
     let mounts = std::fs::read_to_string("/proc/self/mounts").expect("there");
-    let points = mounts.lines().filter(|line| line.contains(" cgroup"));
-    let points = points.filter_map(|line| line.split(' ').nth(1));
-    let all = points.flat_map(|point| below.iter().map(move |path| format!("{point}/{path}")));
-    all.map(Into::into).filter(|path: &std::path::PathBuf| path.exists()).collect()
+    // A hierarchy of the first version is known by its controllers, the unified one by having none.
+    let point_of = |controllers: &str| {
+        mounts.lines().find_map(|line| {
+            let words: Vec<&str> = line.split(' ').collect();
+            let [_, point, kind, options, ..] = words[..] else { return None };
+            let is_it = match kind {
+                "cgroup2" => controllers.is_empty(),
+                "cgroup" => controllers.split(',').all(|one| options.split(',').any(|o| o == one)),
+                _ => false,
+            };
+            is_it.then(|| Path::new(point))
+        })
+    };
+    let groups = listed.lines().filter_map(|line| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (fields.next()?, fields.next()?);
+        let is_agents = path.contains("/gleaner-");
+        is_agents.then_some(())?;
+        Some(point_of(controllers)?.join(path.trim_start_matches('/')))
+    });
+    groups.collect()
 }

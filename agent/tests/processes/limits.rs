@@ -10,12 +10,13 @@ use gleaner_hooks::{ProcessIo, SocketAnswer, SocketRequest, TaskLine};
 use gleaner_isolation::Ability;
 use gleaner_protocol::control::BrokerMessage;
 use gleaner_protocol::{LeaseToken, Limit, LimitsChange, Share, Span, boottime};
+use tempfile::TempDir;
 
 use crate::Story;
 use crate::agent::{AgentThread, Folders, block_on};
 use crate::broker::{Broker, Session, script, text};
 use crate::figures::is_at_rest;
-use crate::isolation::{enclosing, grants};
+use crate::isolation::{enclosing, grants, groups_in};
 use crate::module_lives::abort;
 use crate::releases::{nanos_run, wait_until_busy};
 use crate::watch::{marked, wait_until};
@@ -175,8 +176,7 @@ fn a_disk_is_left_to_a_render() {
             config.commands = CommandRules { confine, ..CommandRules::default() };
             // What is frozen for its owner would end at once.
             config.preferences.keep_frozen_s = 0;
-            // Where files are on a disk, as a rule.
-            let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+            let folder = folder_on_disk();
             config.work_dir = Some(folder.path().join("work"));
             let _agent = AgentThread::start(gleaner_agent::Config { isolation, ..config });
             let (mut session, _) = broker.welcome().await;
@@ -200,6 +200,12 @@ fn a_disk_is_left_to_a_render() {
             wait_until("it to go on", || frozen() == 0 && written() > at_rest);
         });
     }
+}
+
+/// A folder where files are on a disk, as a rule.
+fn folder_on_disk() -> TempDir {
+    let places = [env!("CARGO_TARGET_TMPDIR"), "/var/tmp"];
+    places.into_iter().find_map(|place| tempfile::tempdir_in(place).ok()).expect("a folder")
 }
 
 /// What the hog of that story has written that goes to disks, in bytes.
@@ -257,13 +263,8 @@ fn is_whole(text: &str) -> bool {
 
 /// What files of a replica's groups say, which are listed as the kernel has them of a process.
 fn groups_files(listed: &str, names: &[&str]) -> Vec<String> {
-    let below = listed.lines().filter_map(|line| line.splitn(3, ':').nth(2));
-    let below: Vec<&str> = below.filter(|path| path.contains("/gleaner-")).collect();
-    assert!(!below.is_empty(), "{listed}");
-    let mounts = std::fs::read_to_string("/proc/self/mounts").expect("there");
-    let points = mounts.lines().filter(|line| line.contains(" cgroup"));
-    let points = points.filter_map(|line| line.split(' ').nth(1));
-    let all = points.flat_map(|point| below.iter().map(move |path| format!("{point}{path}")));
-    let files = all.flat_map(|group| names.iter().map(move |name| format!("{group}/{name}")));
+    let groups = groups_in(listed);
+    assert!(!groups.is_empty(), "{listed}");
+    let files = groups.iter().flat_map(|group| names.iter().map(move |name| group.join(name)));
     files.filter_map(|file| std::fs::read_to_string(file).ok()).collect()
 }

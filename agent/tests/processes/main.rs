@@ -5,6 +5,7 @@
 //! `--each` it fails where one of the parts names none.
 
 mod agent;
+mod as_user;
 mod broker;
 mod commands;
 mod confinement;
@@ -51,7 +52,7 @@ fn main() -> ExitCode {
     let on_gpus = [gpus::STORIES, gpu_faults::STORIES];
     #[cfg(not(feature = "gpu"))]
     let on_gpus = [&[][..]; 2];
-    let stories: [&[Story]; 15] = [
+    let stories: [&[Story]; 16] = [
         kernels::STORIES,
         on_gpus[0],
         on_gpus[1],
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
         isolation::STORIES,
         limits::STORIES,
         faults::STORIES,
+        as_user::STORIES,
         figures::STORIES,
     ];
     let chosen: Vec<&Story> = stories

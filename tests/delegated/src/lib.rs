@@ -10,16 +10,19 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use gleaner_protocol::{Span, boottime};
 use rustix::fs::{Gid, Uid};
 use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
 use tempfile::TempDir;
 
 /// `nobody` and `nogroup`.
 pub const USER: u32 = 65_534;
+/// Where they are at home: nowhere.
+const HOME: &str = "/nonexistent";
 /// How long a group may take to be empty whose last member was waited for.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Span = Span::from_secs(60);
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -36,7 +39,8 @@ impl Delegated {
     /// Only root may.
     pub fn make() -> io::Result<Self> {
         let mounts = fs::read_to_string("/proc/self/mounts")?;
-        let name = format!("gleaner-test-{}-delegated", std::process::id());
+        // No name of ours: what an agent makes is below it.
+        let name = format!("delegated-test-{}", std::process::id());
         let mut made = Self { groups: Vec::new() };
         for line in mounts.lines() {
             let words: Vec<&str> = line.split(' ').collect();
@@ -71,7 +75,11 @@ impl Delegated {
         };
         let doors = self.groups.iter().map(open).collect::<io::Result<Vec<OwnedFd>>>()?;
         let mut command = Command::new(program);
-        command.current_dir("/").stdin(Stdio::null());
+        command.current_dir("/").stdin(Stdio::null()).env("HOME", HOME);
+        // What is root's own, whatever it is, is not to be looked at by somebody else.
+        for name in ["XDG_RUNTIME_DIR", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"] {
+            command.env_remove(name);
+        }
         let become_user = move || {
             doors.iter().try_for_each(|door| rustix::io::write(door, b"0").map(drop))?;
             set_thread_groups(&[])?;
@@ -96,8 +104,8 @@ impl Drop for Delegated {
                 Ok(()) => true,
                 Err(error) => error.kind() == ErrorKind::NotFound,
             };
-            let end = Instant::now() + PATIENCE;
-            while !gone() && Instant::now() < end {
+            let end = boottime() + PATIENCE;
+            while !gone() && boottime() < end {
                 thread::sleep(PAUSE);
             }
             assert!(!group.exists() || thread::panicking(), "{} is left", group.display());

@@ -1,0 +1,26 @@
+//! The stories of release and isolation once more, as an ordinary user who was given control groups.
+
+use gleaner_delegated::{Delegated, EverybodysProgram};
+
+use crate::Story;
+use crate::isolation::{EXPECTED, are_required};
+use crate::{deaths, faults, isolation, limits, releases};
+
+pub(crate) const STORIES: &[Story] =
+    &[("the_same_holds_for_an_ordinary_user_with_groups_of_its_own", the_same_holds_for_a_user)];
+
+/// What is told once more.
+const RETOLD: [&[Story]; 5] =
+    [releases::STORIES, deaths::STORIES, isolation::STORIES, limits::STORIES, faults::STORIES];
+
+fn the_same_holds_for_a_user() {
+    if !rustix::process::geteuid().is_root() || !are_required() {
+        println!("only root can give groups away, where there are any");
+        return;
+    }
+    let delegated = Delegated::make().expect("root may");
+    let program = EverybodysProgram::copy().expect("there is room");
+    let mut command = delegated.command(program.path()).expect("there");
+    command.args(RETOLD.concat().iter().map(|(name, _)| name)).env(EXPECTED, "required");
+    assert!(command.status().expect("starts").success(), "as a user it does not");
+}
