@@ -25,7 +25,7 @@ use super::bench::{AgentSettings, Bench, PATIENCE, end, hook_program};
 use super::family::{descendants, resident_bytes};
 use crate::child::Child;
 use crate::client::Format;
-use crate::release_watch::{ReleaseWatch, computing_now, working_now};
+use crate::release_watch::{Release, ReleaseWatch, computing_now, working_now};
 use crate::show;
 
 /// How fast is a release on this host?
@@ -163,11 +163,8 @@ impl Patient {
             let booking = format!("trial-{trial}");
             let watch = ReleaseWatch::start(self.bench.run_dir.clone(), 0).await?;
             self.bench.hook("preflight", &booking, None).await?;
-            let release = watch.finish();
-            match release.took {
-                Some(span) if !release.unfinished => took.push(span),
-                _ => bail!("trial {trial}: harvested work went on beside the render"),
-            }
+            let span = time_of(watch.finish()).with_context(|| format!("render {trial}"))?;
+            took.push(span);
             self.bench.hook("postflight", &booking, None).await?;
             progress.inc(1);
         }
@@ -212,10 +209,7 @@ impl Patient {
         if marks.thaw().is_err() {
             groups.iter().try_for_each(|group| gleaner_hooks::thaw(group.pgid))?;
         }
-        match release.took {
-            Some(span) if !release.unfinished => Ok(span),
-            _ => bail!("what the kernel was told to stop went on"),
-        }
+        time_of(release).context("the kernel alone")
     }
 
     /// From the hook's start until a replica that holds so much memory is no more: the median.
@@ -259,6 +253,15 @@ impl Patient {
     async fn shut_down(self) {
         end(self.agent).await;
         self.bench.shut_down().await;
+    }
+}
+
+/// How long a release took, where there was one and it came to an end.
+fn time_of(release: Release) -> anyhow::Result<Span> {
+    match release.took {
+        _ if release.unfinished => bail!("harvested work went on although it was told to stop"),
+        Some(span) => Ok(span),
+        None => bail!("nothing computed that could be stopped"),
     }
 }
 
