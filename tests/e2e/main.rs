@@ -11,6 +11,7 @@ mod calm;
 mod cluster;
 mod doctor;
 mod events;
+mod exec_times;
 mod farm_command;
 mod farm_events;
 mod farm_orders;
