@@ -47,6 +47,7 @@ mod full_disk;
 #[cfg(feature = "gpu")]
 mod gpus;
 mod grid_engine;
+mod grid_engine_installation;
 mod harvest;
 mod hook_faults;
 mod hung_agent;
