@@ -22,6 +22,7 @@
 
 mod alive;
 mod proc_events;
+mod worker_name;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -48,6 +49,7 @@ use crate::limits::PROCESS_EVENTS_MAX;
 use crate::replace_file::{PRIVATE, replace_file};
 pub(crate) use alive::Alive;
 use proc_events::{ProcEvent, ProcEvents};
+use worker_name::name_among;
 
 /// Whose worker starts helpers of its own beside renders, which it marks.
 const MARKS_RENDERS: [&str; 2] = ["rqd", "openrqd"];
@@ -57,7 +59,7 @@ const NOTE: &str = "watched.json";
 /// What is watched.
 #[derive(Debug, Clone)]
 pub(crate) struct WatchedHost {
-    /// Names of the workers' processes.
+    /// Names of the workers' processes, or of what their Python runs.
     pub(crate) workers: Vec<String>,
     pub(crate) host: HostName,
     pub(crate) run_dir: RunDir,
@@ -264,7 +266,7 @@ impl Watch {
 
     /// None where it is no worker.
     fn name_of_worker(&self, pid: i32) -> Option<String> {
-        name_of(pid).filter(|name| self.host.workers.contains(name))
+        name_among(pid, &self.host.workers)
     }
 
     /// Books what a process renders, if it is a render.
@@ -414,12 +416,6 @@ fn process_of(pid: i32, start_ticks: u64) -> io::Result<Option<OwnedFd>> {
     Ok(is_same.then_some(process))
 }
 
-/// The name of a process: of the file that it executes, at most 15 bytes.
-fn name_of(pid: i32) -> Option<String> {
-    let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
-    Some(name.trim_end_matches('\n').to_owned())
-}
-
 fn environment_of(pid: i32) -> io::Result<Vec<(String, String)>> {
     let text = fs::read(format!("/proc/{pid}/environ"))?;
     let pair = |line: &[u8]| {
@@ -436,6 +432,7 @@ mod tests {
 
     use gleaner_protocol::farm::Booked as Resources;
 
+    use super::worker_name::name_of;
     use super::*;
 
     /// A process that ends with the test, whatever comes of it.
@@ -565,11 +562,9 @@ mod tests {
     }
 
     #[test]
-    fn a_process_has_a_name_and_an_environment() {
+    fn a_process_has_an_environment() {
         let own = i32::try_from(std::process::id()).expect("a number");
-        assert!(name_of(own).is_some_and(|name| !name.is_empty() && name.len() <= 15));
         let environment = environment_of(own).expect("readable");
         assert!(environment.iter().any(|(name, _)| name == "PATH"));
-        assert_eq!(name_of(-1), None);
     }
 }

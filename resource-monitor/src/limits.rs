@@ -60,6 +60,8 @@ pub const POLL_COMPLAINT_BYTES_MAX: usize = 16 << 10;
 pub const SAMPLE_LAG: Span = Span::from_secs(5);
 /// How long after a farm has listed a render first a hook may tell of it.
 pub const HOOK_LAG: Span = Span::from_secs(30);
+/// How long after a host has told of a render's end its farm may list it: it hears of that later.
+pub const END_LAG: Span = Span::from_secs(30);
 /// How long the last lines of a recording may take to be written after the monitor was told to stop.
 pub const SHUTDOWN_TIMEOUT: Span = Span::from_secs(2);
 /// Most events that are sent to the broker at once.

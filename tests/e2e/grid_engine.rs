@@ -3,25 +3,42 @@
 use std::thread;
 
 use gleaner_protocol::{Origin, Span};
+use serde_json::{Value, json};
 
 use crate::calm::starts_as_fast;
 use crate::cluster::{Cluster, Plan};
 use crate::grid_engine_farm::{GridEngineFarm, SLOTS};
 
-fn settings(cluster: &Cluster) -> String {
+/// Of the hooks of a host that Gleaner calls so.
+fn settings(cluster: &Cluster, host: &str) -> String {
     format!(
-        "GLEANER={}\nGLEANER_RUN_DIR={}\nGLEANER_MONITOR={}\nGLEANER_HOST=farm1\n",
+        "GLEANER={}\nGLEANER_RUN_DIR={}\nGLEANER_MONITOR={}\nGLEANER_HOST={host}\n",
         env!("CARGO_BIN_EXE_gleaner-hook"),
-        cluster["farm1"].run_dir().display(),
+        cluster[host].run_dir().display(),
         cluster.monitor_api().url,
     )
+}
+
+/// A cluster whose monitor polls this farm, with its host, as Grid Engine calls it, and its cores.
+async fn polled(farm: &GridEngineFarm) -> (Cluster, u32) {
+    let polls = ["--poll", "grid-engine", "--poll-interval-s", "0.5"];
+    // The host has as many cores as this machine.
+    let cores = thread::available_parallelism().map_or(1, |cores| cores.get() as u32).min(SLOTS);
+    let mut plan = Plan::new().cores(cores).monitor(&polls);
+    for (name, value) in farm.environment() {
+        plan = plan.monitor_env(name, &value);
+    }
+    let mut cluster = plan.farm(1).start().await;
+    cluster.add_host("localhost", Origin::Farm, &[]);
+    cluster.api.until_slots("localhost", cores).await;
+    (cluster, cores)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_of_a_queue_have_their_slots_and_the_harvest_the_others() {
     let farm = GridEngineFarm::start(true).await;
     let mut cluster = Plan::new().farm(1).cores(SLOTS).start().await;
-    farm.hooks_read(&settings(&cluster));
+    farm.hooks_read(&settings(&cluster, "farm1"));
     let mut marks = cluster.marks();
     cluster.api.submit(&marks.job(1_000, 2)).await;
     marks.take(4);
@@ -54,17 +71,7 @@ async fn jobs_of_a_queue_have_their_slots_and_the_harvest_the_others() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_render_that_no_hook_announces_is_found_by_polling() {
     let farm = GridEngineFarm::start(false).await;
-    let polls = ["--poll", "grid-engine", "--poll-interval-s", "0.5"];
-    // Its host has as many cores as this machine.
-    let cores = thread::available_parallelism().map_or(1, |cores| cores.get() as u32).min(SLOTS);
-    let mut plan = Plan::new().cores(cores).monitor(&polls);
-    for (name, value) in farm.environment() {
-        plan = plan.monitor_env(name, &value);
-    }
-    let mut cluster = plan.farm(1).start().await;
-    // As Grid Engine calls its host.
-    cluster.add_host("localhost", Origin::Farm, &[]);
-    cluster.api.until_slots("localhost", cores).await;
+    let (cluster, cores) = polled(&farm).await;
     let render = farm.render(1);
     render.has_begun();
     cluster.api.until_slots("localhost", cores - 1).await;
@@ -81,6 +88,30 @@ async fn a_render_that_no_hook_announces_is_found_by_polling() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_the_hook_and_the_poll_tell_of_is_one_booking() {
+    let farm = GridEngineFarm::start(true).await;
+    let (cluster, cores) = polled(&farm).await;
+    farm.hooks_read(&settings(&cluster, "localhost"));
+    let render = farm.render(1);
+    render.has_begun();
+    cluster.api.until_slots("localhost", cores - 1).await;
+    let is_seen_by_both = |view: &Value| {
+        let by = view["bookings"][0]["seen_by"].to_string();
+        by.contains("hook") && by.contains("poll")
+    };
+    let monitor = cluster.monitor_api();
+    let view = monitor.until_view("localhost", "both to tell of the job", is_seen_by_both).await;
+    assert_eq!(view["bookings"].as_array().map(Vec::len), Some(1), "{view}");
+    assert_eq!(view["bookings"][0]["cores"], 1, "{view}");
+    assert_eq!(view["contradictions"], json!([]), "{view}");
+    assert!(render.ends());
+    cluster.api.until_slots("localhost", cores).await;
+    let has_none = |view: &Value| view["bookings"] == json!([]);
+    let view = monitor.until_view("localhost", "the booking to end", has_none).await;
+    assert_eq!(view["contradictions"], json!([]), "{view}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_job_starts_as_fast_as_with_a_prolog_that_does_nothing() {
     const RENDERS: usize = 9;
     const DELAY_MAX: Span = Span::from_millis(20);
@@ -88,7 +119,7 @@ async fn a_job_starts_as_fast_as_with_a_prolog_that_does_nothing() {
     // For a prolog that does nothing Grid Engine takes some 40 ms itself, and for none nothing.
     plain.says("qconf", &["-mattr", "queue", "prolog", "/bin/true", "farm.q"]).ok();
     let cluster = Plan::new().farm(1).cores(SLOTS).alone().start().await;
-    ours.hooks_read(&settings(&cluster));
+    ours.hooks_read(&settings(&cluster, "farm1"));
     let mut marks = cluster.marks();
     cluster.api.submit(&marks.job(1_000, 1)).await;
     marks.take(4);

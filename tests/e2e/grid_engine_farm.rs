@@ -29,7 +29,7 @@ pub(crate) const SLOTS: u32 = 4;
 const LIBRARY: &str = "/usr/lib/gridengine";
 const SHARE: &str = "/usr/share/gridengine";
 /// The user `nobody`, wherever there is one.
-const NOBODY: u32 = 65_534;
+pub(crate) const NOBODY: u32 = 65_534;
 
 /// A farm.
 pub(crate) struct GridEngineFarm {
@@ -101,7 +101,11 @@ impl GridEngineFarm {
         let defaults =
             fs::read_to_string(defaults).expect("Grid Engine is installed: see tests/run");
         let spool = format!("execd_spool_dir {root}/hosts");
-        let defaults = replaced(&defaults, &[("execd_spool_dir", &spool)]);
+        // By a group of its own it finds a job's processes, and ends them with the job: those of
+        // another farm on this machine too, if that has the same groups.
+        let first = 100_000 + 16 * u32::from(self.ports[0]);
+        let groups = format!("gid_range {first}-{}", first + 15);
+        let defaults = replaced(&defaults, &[("execd_spool_dir", &spool), ("gid_range", &groups)]);
         let configuration = self.write("configuration", &defaults);
         let installs = |program: &str, arguments: &[&str]| {
             let program = format!("{LIBRARY}/{program}");

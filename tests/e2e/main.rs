@@ -11,6 +11,7 @@ mod calm;
 mod cluster;
 mod doctor;
 mod events;
+mod exec_times;
 mod farm_command;
 mod farm_events;
 mod farm_orders;
@@ -46,6 +47,7 @@ mod full_disk;
 #[cfg(feature = "gpu")]
 mod gpus;
 mod grid_engine;
+mod grid_engine_installation;
 mod harvest;
 mod hook_faults;
 mod hung_agent;

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use gleaner_calm::Turn;
 
-use crate::program::{gleaner, run};
+use crate::program::{gleaner, run, write_program};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -39,17 +39,23 @@ struct Packages {
     deb: Option<PathBuf>,
 }
 
+/// The programs under test as this one and its `-hook`, without what is there for debuggers, which
+/// only makes them long.
+fn strip_to(program: &Path) {
+    let hook = format!("{}-hook", program.display());
+    for (built, to) in [
+        (env!("CARGO_BIN_EXE_gleaner"), program),
+        (env!("CARGO_BIN_EXE_gleaner-hook"), Path::new(&hook)),
+    ] {
+        done(Command::new("strip").arg("-o").arg(to).arg(built));
+    }
+}
+
 impl Packages {
     fn build() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let (program, out) = (folder.path().join("program"), folder.path().join("out"));
-        // What is there for debuggers only makes it long.
-        for (built, name) in [
-            (env!("CARGO_BIN_EXE_gleaner"), "program"),
-            (env!("CARGO_BIN_EXE_gleaner-hook"), "program-hook"),
-        ] {
-            done(Command::new("strip").arg("-o").arg(folder.path().join(name)).arg(built));
-        }
+        strip_to(&program);
         let mut build = Command::new(Path::new(ROOT).join("packaging/build"));
         build.arg("--program").arg(&program).arg("--out").arg(&out);
         // Nobody sends these to anyone.
@@ -235,9 +241,13 @@ fn packages_have_all_of_it_in_its_place_and_come_and_go_cleanly() {
     let field = |name: &str| done(Command::new("dpkg-deb").arg("-f").arg(deb).arg(name));
     let version = run(&mut gleaner(["--version"])).ok().replace("gleaner ", "");
     assert_eq!((field("Package").trim(), field("Version")), ("gleaner", version));
-    assert!(field("Depends").contains("libc6 (>= "), "{}", field("Depends"));
+    let depends = field("Depends");
+    assert!(depends.contains("libc6 (>= "), "{depends}");
     let root = packages.at("root");
     done(Command::new("dpkg-deb").arg("-x").arg(deb).arg(&root));
+    for program in ["gleaner", "gleaner-hook"] {
+        needs_only(&root.join("usr/bin").join(program), &depends);
+    }
     check_tree(&root.join("usr"), "/usr", "vendor-completions");
     check_configurations(&root.join("etc/gleaner"));
     let control = packages.at("control");
@@ -250,6 +260,23 @@ fn packages_have_all_of_it_in_its_place_and_come_and_go_cleanly() {
             .current_dir(&root),
     );
     live(deb, &packages);
+}
+
+/// That the packages which a package depends on have each library that a program needs to start.
+#[track_caller]
+fn needs_only(program: &Path, depends: &str) {
+    let packages = depends.split(',').filter_map(|one| one.split_whitespace().next());
+    let packages: Vec<&str> = packages.collect();
+    let header = done(Command::new("readelf").arg("-d").arg(program));
+    let needed = header.lines().filter(|line| line.contains("(NEEDED)"));
+    let names = needed.filter_map(|line| line.split_once('[')?.1.split(']').next());
+    let names: Vec<&str> = names.collect();
+    assert!(names.contains(&"libc.so.6"), "{header}");
+    for name in names {
+        let has = done(Command::new("dpkg").arg("-S").arg(format!("*/{name}")));
+        let mut by = has.lines().filter_map(|line| line.split(':').next());
+        assert!(by.any(|package| packages.contains(&package)), "{name} of {depends}: {has}");
+    }
 }
 
 /// Installs the package below a scratch root, installs it again, and takes it away.
@@ -330,6 +357,42 @@ fn live(deb: &Path, packages: &Packages) {
         "jobs are not ours to delete"
     );
     assert!(record.join("installed.json").exists(), "hooks that still stand need it");
+}
+
+/// A stand-in for cargo "builds" the programs under test: a release takes minutes.
+#[test]
+fn without_a_program_a_release_is_built_and_packed() {
+    let _turn = Turn::shared();
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    for name in ["built", "bin"] {
+        fs::create_dir(at(name)).expect("a folder");
+    }
+    strip_to(&at("built/gleaner"));
+    let cargo = format!(
+        "#!/bin/sh\nset -e\necho \"$*\" >{told}\nmkdir -p \"$CARGO_TARGET_DIR/dist\"\n\
+         cp {built}/* \"$CARGO_TARGET_DIR/dist/\"\n",
+        told = at("told").display(),
+        built = at("built").display()
+    );
+    write_program(&at("bin/cargo"), &cargo);
+    let mut build = Command::new(Path::new(ROOT).join("packaging/build"));
+    // Of its programs only these come before those of the distribution.
+    build.env("PATH", format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", at("bin").display()));
+    build.env("CARGO_TARGET_DIR", at("target")).env("DPKG_DEB_COMPRESSOR_TYPE", "none");
+    let made = done(build.env("GZIP", "-1").arg("--out").arg(at("out")));
+    let tarball = made.lines().find(|line| line.ends_with("-linux.tar.gz")).expect("it says");
+    let listed = done(Command::new("tar").args(["-tzf", tarball]));
+    for program in ["/bin/gleaner", "/bin/gleaner-hook"] {
+        assert!(listed.lines().any(|line| line.ends_with(program)), "{program}: {listed}");
+    }
+
+    // What it asks for there is.
+    let told = text(&at("told"));
+    assert_eq!(told, "build --profile dist --locked --bins\n");
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["clean", "--dry-run", "--locked", "--profile", "dist"]).current_dir(ROOT);
+    done(cargo.arg("--target-dir").arg(at("target")));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::fs;
 use std::thread;
 
-use gleaner_protocol::boottime;
+use gleaner_protocol::{Time, boottime};
 
 use crate::patience::{LOOK_AGAIN, PATIENCE};
 
@@ -72,6 +72,16 @@ pub(crate) fn computing(pids: &[i32]) -> Vec<Process> {
     let computes =
         |pid: i32| Process::of(pid).filter(Process::computes).filter(|_| !is_in_freezer(pid));
     pids.iter().filter_map(|pid| computes(*pid).and_then(|_| computes(*pid))).collect()
+}
+
+/// When none of these processes computes any more. A look takes less than a millisecond.
+pub(crate) fn stopped_at(pids: &[i32]) -> Time {
+    let begun = boottime();
+    while !computing(pids).is_empty() {
+        assert!(boottime() - begun < PATIENCE.into(), "they compute on beside the render");
+        thread::yield_now();
+    }
+    boottime()
 }
 
 /// CPU time that these processes have used, in clock ticks; those that are gone count nothing.

@@ -1,8 +1,17 @@
-//! Harvesting a host of a real OpenCue RQD: its own frames, our wrapper around them, its report polled.
+//! Harvesting a host of a real OpenCue RQD: its own frames, our wrapper around them, its report polled,
+//! its children watched.
 
+use std::thread;
+
+use gleaner_calm::in_some_awaited_round;
+use gleaner_protocol::{Origin, Span};
+use rustix::process::geteuid;
 use serde_json::{Value, json};
 
+use crate::calm::Measured;
 use crate::cluster::{Cluster, Plan};
+use crate::exec_times::ExecTimes;
+use crate::processes;
 use crate::rqd_farm::{CORES, RqdFarm};
 
 async fn harvested(farm: &RqdFarm) -> Cluster {
@@ -90,4 +99,52 @@ async fn a_frame_that_is_wrapped_has_its_cores_before_its_command_runs() {
     }
     farm.ends(frame);
     cluster.are_open().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_frame_of_a_watched_rqd_has_its_cores_within_ten_milliseconds_of_its_start() {
+    const FRAMES: usize = 5;
+    const RELEASE_MAX: Span = Span::from_millis(10);
+    if !geteuid().is_root() {
+        // What is said then is seen with other workers.
+        return;
+    }
+    // It runs as `python3 -m rqd`.
+    let mut farm = RqdFarm::start("watched");
+    let mut cluster = Plan::new().farm(1).cores(CORES).alone().start().await;
+    cluster.add_host("watched", Origin::Farm, &["--watch-worker", "rqd"]);
+    cluster.api.until_slots("watched", CORES).await;
+    let mut marks = cluster.marks();
+    cluster.api.submit(&marks.job(1_000, 1)).await;
+    marks.take(4);
+
+    let frame = farm.renders("f-0", None);
+    cluster.api.until_slots("watched", CORES - farm.threads).await;
+    let view = cluster.monitor_api().view("watched").await.expect("known");
+    assert_eq!(booking(&view, "opencue:f-0").expect("booked")["cores"], 1, "{view}");
+    assert_eq!(view["bookings"].as_array().map(Vec::len), Some(1), "none of its helpers: {view}");
+    farm.ends(frame);
+    cluster.api.until_slots("watched", CORES).await;
+
+    let mut execs = ExecTimes::start();
+    let mut number = 0;
+    in_some_awaited_round(async || {
+        let mut took = Measured::default();
+        for _ in 0..FRAMES {
+            cluster["watched"].computes_in(CORES as usize).await;
+            let working = cluster["watched"].computing();
+            let working: Vec<i32> = working.iter().map(|process| process.pid).collect();
+            number += 1;
+            let stopped = thread::spawn(move || processes::stopped_at(&working));
+            let mut frame = farm.renders_on(CORES / farm.threads, &format!("f-{number}"), None);
+            let stopped = stopped.join().expect("they stop");
+            took.add(stopped - execs.first_of(frame.process()));
+            farm.ends(frame);
+            cluster.api.until_slots("watched", CORES).await;
+        }
+        let what =
+            "from when a watched RQD's frame becomes a program to the last replica in its way";
+        took.is_at_most(RELEASE_MAX, what)
+    })
+    .await;
 }

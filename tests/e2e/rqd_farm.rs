@@ -5,7 +5,7 @@
 //!   test's, and end as well where nobody is left who could give it.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
@@ -113,6 +113,11 @@ impl RqdFarm {
 
     /// A frame of one core of RQD's, begun through this wrapper or as it is.
     pub(crate) fn renders(&mut self, id: &str, wrapper: Option<&Path>) -> Frame {
+        self.renders_on(1, id, wrapper)
+    }
+
+    /// A frame of so many cores of RQD's.
+    pub(crate) fn renders_on(&mut self, cores: u32, id: &str, wrapper: Option<&Path>) -> Frame {
         let place = self.folder.path().join(id);
         fs::create_dir(&place).expect("a folder");
         let pipe = |name: &str| {
@@ -124,12 +129,13 @@ impl RqdFarm {
         let (begun, go) = (pipe("begun"), pipe("go"));
         let place = place.display().to_string();
         let script = Path::new(&place).join("frame");
-        let text = format!("#!/bin/sh\necho begun > {place}/begun\nread word < {place}/go\n");
+        let text = format!("#!/bin/sh\necho $PPID > {place}/begun\nread word < {place}/go\n");
         write_program(&script, &text);
         let wrapper = wrapper.map(|path| format!("{} ", path.display())).unwrap_or_default();
         let command = format!("exec {wrapper}{}\n", script.display());
-        let order =
-            json!({"do": "launch", "frame": id, "cores": 100, "folder": place, "command": command});
+        let order = json!({
+            "do": "launch", "frame": id, "cores": 100 * cores, "folder": place, "command": command
+        });
         self.orders(&order);
         Frame { id: id.to_owned(), begun, go }
     }
@@ -192,6 +198,15 @@ impl Frame {
         let limit = Timespec { tv_sec: PATIENCE.as_secs().cast_signed(), tv_nsec: 0 };
         let mut fds = [PollFd::new(&self.begun, PollFlags::IN)];
         assert_eq!(poll(&mut fds, Some(&limit)), Ok(1), "{} does not begin", self.id);
+    }
+
+    /// What RQD started for it, of which its command is a child. It has begun when this returns.
+    pub(crate) fn process(&mut self) -> i32 {
+        self.has_begun();
+        let mut line = [0; 16];
+        let length = self.begun.read(&mut line).expect("it has said so");
+        let text = std::str::from_utf8(&line[..length]).expect("a number");
+        text.trim().parse().expect("a number")
     }
 }
 

@@ -1,16 +1,14 @@
 //! Renders of farm managers that call no hook, seen as their worker starts them.
 
-use std::thread;
-
 use gleaner_calm::{Turn, in_some_awaited_round};
-use gleaner_protocol::{Origin, Span, Time, boottime};
+use gleaner_protocol::{Origin, Span, boottime};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde_json::Value;
 
 use crate::calm::Measured;
 use crate::cluster::{Cluster, Plan};
 use crate::farm_worker::FarmWorker;
-use crate::patience::{PATIENCE, eventually, let_pass};
+use crate::patience::{eventually, let_pass};
 use crate::played_farm::{PlayedFarm, allocation};
 use crate::processes;
 use crate::program::{gleaner, run};
@@ -98,16 +96,6 @@ async fn what_a_worker_starts_is_given_way_to_at_once() {
     end(helper);
 }
 
-/// When none of these processes computes any more. A look takes less than a millisecond.
-fn stopped_at(pids: &[i32]) -> Time {
-    let begun = boottime();
-    while !processes::computing(pids).is_empty() {
-        assert!(boottime() - begun < PATIENCE.into(), "they compute on beside the render");
-        thread::yield_now();
-    }
-    boottime()
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_render_has_its_cores_within_ten_milliseconds_of_its_start() {
     const RENDERS: usize = 9;
@@ -129,7 +117,7 @@ async fn a_render_has_its_cores_within_ten_milliseconds_of_its_start() {
             let working = cluster["watched"].computing();
             let working: Vec<i32> = working.iter().map(|process| process.pid).collect();
             let (render, began) = worker.starts_stamped();
-            took.add(stopped_at(&working) - began);
+            took.add(processes::stopped_at(&working) - began);
             end(render);
             cluster.api.until_slots("watched", 4).await;
         }

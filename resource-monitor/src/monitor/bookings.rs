@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use gleaner_protocol::farm::Booked;
 use gleaner_protocol::{BookingId, Epoch, Span, Time};
 
-use crate::limits::{BOOKINGS_MAX, ENDED_BOOKINGS_MAX};
+use crate::limits::{BOOKINGS_MAX, END_LAG, ENDED_BOOKINGS_MAX};
 
 /// Who says that a render runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,6 +45,10 @@ pub(super) struct Booking {
     pub(super) is_alive: bool,
     /// A hook or a sample has claimed it, be it that neither does any more.
     pub(super) was_told: bool,
+    /// When its host told of its end, where the farm alone has listed it since.
+    pub(super) told_end: Option<Time>,
+    /// It was said that the farm lists it beyond its end.
+    pub(super) outlasts_end: bool,
 }
 
 impl Booking {
@@ -94,6 +98,13 @@ pub(super) struct Ended {
     pub(super) was_told: bool,
 }
 
+impl Ended {
+    /// Whether its host said so, and not the farm or the clock.
+    pub(super) const fn is_own_word(&self) -> bool {
+        self.was_told && !self.overrules_samples
+    }
+}
+
 /// All bookings of one host.
 #[derive(Debug, Default)]
 pub(super) struct Bookings {
@@ -135,7 +146,7 @@ impl Bookings {
             self.overflow = true;
             return true;
         }
-        self.ended.remove(id);
+        let told_end = self.ended.remove(id).filter(|ended| ended.was_told).map(|ended| ended.at);
         let mut is_new = false;
         let booking = self.running.entry(id.clone()).or_insert_with(|| {
             is_new = true;
@@ -146,11 +157,16 @@ impl Bookings {
                 absent_polls: 0,
                 is_alive: false,
                 was_told: false,
+                told_end,
+                outlasts_end: false,
             }
         });
         let before = (booking.cores(), booking.memory_mib());
         booking.claims[witness as usize] = Some(booked);
-        booking.was_told |= witness != Witness::Poll;
+        if witness != Witness::Poll {
+            booking.was_told = true;
+            booking.told_end = None;
+        }
         is_new || before != (booking.cores(), booking.memory_mib())
     }
 
@@ -206,6 +222,25 @@ impl Bookings {
                 booking.claims[*witness as usize] = None;
             }
             !booking.is_claimed()
+        })
+    }
+
+    /// Its host says that it has ended, and the farm lists it still.
+    pub(super) fn note_told_end(&mut self, now: Time, id: &BookingId) {
+        if let Some(booking) = self.running.get_mut(id) {
+            booking.told_end = Some(now);
+            booking.outlasts_end = false;
+        }
+    }
+
+    /// True once for a booking that the farm lists for longer after its host told of its end than
+    /// news of that may take.
+    pub(super) fn outlasts_its_end(&mut self, asked_at: Time, id: &BookingId) -> bool {
+        self.running.get_mut(id).is_some_and(|booking| {
+            let is_over = |end: Time| end + END_LAG <= asked_at;
+            let does = !booking.outlasts_end && booking.told_end.is_some_and(is_over);
+            booking.outlasts_end |= does;
+            does
         })
     }
 

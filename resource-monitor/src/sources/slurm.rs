@@ -236,6 +236,10 @@ mod tests {
     /// but the first.
     const JOBS_22: &str = include_str!("../../tests/answers/squeue-22.05.json");
 
+    /// As version 24.11.5 answered, likewise, and what it said of the nodes right afterwards.
+    const JOBS_24: &str = include_str!("../../tests/answers/squeue-24.11.json");
+    const NODES_24: &str = include_str!("../../tests/answers/sinfo-24.11.txt");
+
     fn farm(jobs: &str, nodes: &str) -> Result<Vec<HostAllocation>, String> {
         parse(&[jobs.into(), nodes.into()])
     }
@@ -257,29 +261,24 @@ mod tests {
     }
 
     #[test]
-    fn the_shape_since_23_11() {
-        let jobs = r#"{"jobs":[
-            {"job_id":7,"restart_cnt":2,"job_state":["RUNNING"],"name":"x\" Nodes=n9",
-             "job_resources":{"select_type":["CPU"],"cpus":6,"threads_per_core":
-               {"set":false,"infinite":false,"number":0},
-               "nodes":{"count":2,"list":"n[1-2]","whole":false,"allocation":[
-                 {"index":0,"name":"n1","cpus":{"count":4,"used":0},
-                  "memory":{"used":0,"allocated":8000},"sockets":[]},
-                 {"index":1,"name":"n2","cpus":{"count":2,"used":0},
-                  "memory":{"used":0,"allocated":4000},"sockets":[]}]}}},
-            {"job_id":8,"restart_cnt":0,"job_state":["PENDING"],"job_resources":null},
-            {"job_id":9,"restart_cnt":0,"job_state":["COMPLETED","COMPLETING"],
-             "job_resources":{"nodes":{"list":"n2","allocation":[
-                 {"name":"n2","cpus":{"count":1,"used":0},"memory":{"allocated":0}}]}}},
-            {"job_id":10,"restart_cnt":0,"job_state":["COMPLETED"],
-             "job_resources":{"nodes":{"list":"n1","allocation":[
-                 {"name":"n1","cpus":{"count":4,"used":0},"memory":{"allocated":0}}]}}}]}"#;
+    fn what_version_24_11_answers() {
         assert_eq!(
-            seen(farm(jobs, "n1|4/4/0/8|16000|mixed\nn2|3/5/0/8|16000|mixed\n")),
+            seen(farm(JOBS_24, NODES_24)),
             [
-                "n1 8c 16000m: slurm:7.2 4c 8000m",
-                "n2 8c 16000m: slurm:7.2 2c 4000m, slurm:9.0 1c ?m",
-            ]
+                "n1 4c 4000m: slurm:1.1 2c 1000m, slurm:2.0 2c 1000m",
+                "n2 4c 4000m: slurm:2.0 4c 2000m",
+                "n3 4c 4000m: slurm:2.0 1c 500m, slurm:4.0 1c 700m",
+            ],
+            "one was put back and began again, one waits, and one's epilog runs"
+        );
+        let ended = JOBS_24.replace("[\"COMPLETED\", \"COMPLETING\"]", "[\"COMPLETED\"]");
+        assert_ne!(ended, JOBS_24);
+        assert_eq!(seen(farm(&ended, NODES_24))[2], "n3 4c 4000m: slurm:2.0 1c 500m");
+        // Its answer a second later, when an administrator had taken a node out.
+        let nodes = "n1|4/0/0/4|4000|allocated\nn2|4/0/0/4|4000|draining\nn3|1/3/0/4|4000|mixed\n";
+        assert_eq!(
+            seen(farm(JOBS_24, nodes))[1],
+            "n2 4c 4000m: slurm:2.0 4c 2000m, slurm:node-draining all ?m"
         );
     }
 

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use gleaner_monitor::limits::END_LAG;
 use gleaner_monitor::{
     Effect, FarmAnswer, HostAllocation, HostView, Input, Monitor, Polling, Remembered, Rendering,
     Rules,
@@ -18,6 +19,8 @@ pub(crate) const MEMORY_MIB: u64 = 48_000;
 pub(crate) const QUIET_S: u64 = 60;
 /// How often agents send samples, in seconds.
 pub(crate) const SAMPLE_S: u64 = 10;
+/// For how long a farm may list what its host has ended, in seconds.
+pub(crate) const END_LAG_S: u64 = END_LAG.as_millis() / 1_000;
 
 pub(crate) fn rules() -> Rules {
     Rules {

@@ -1,6 +1,8 @@
 //! Stories of a farm's day as the monitor hears it.
 
-use crate::farm::{CORES, Farm, MEMORY_MIB, QUIET_S, WHOLE, booking, cores, host, rules};
+use crate::farm::{
+    CORES, END_LAG_S, Farm, MEMORY_MIB, QUIET_S, WHOLE, booking, cores, host, rules,
+};
 use gleaner_monitor::{Input, Rules};
 use gleaner_protocol::farm::Booked;
 use gleaner_protocol::{Epoch, Origin, Span};
@@ -463,7 +465,8 @@ fn sources_that_contradict_each_other_never_open() {
     // Its hook says that it has ended, the farm that it runs.
     farm.polls(&[("a", &[("r1", 12)])]);
     farm.tells(["close a"]);
-    farm.advance(10);
+    farm.advance(END_LAG_S);
+    farm.polls(&[("a", &[("r1", 12)])]);
     let known = farm.contradictions("a");
     assert!(known.iter().any(|text| text.contains("8 cores, the farm 10")), "{known:?}");
     assert!(known.iter().any(|text| text.contains("the farm lists r1")), "{known:?}");

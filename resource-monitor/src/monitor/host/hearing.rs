@@ -36,7 +36,7 @@ impl Host {
         }
         match event.kind {
             HookKind::Preflight => self.on_preflight(now, rules, &event),
-            HookKind::Postflight => self.on_postflight(now, rules, &event),
+            HookKind::Postflight => self.on_postflight(now, rules, &event, news),
         }
     }
 
@@ -59,7 +59,7 @@ impl Host {
         self.compare_claims(now, &event.booking);
     }
 
-    fn on_postflight(&mut self, now: Time, rules: &Rules, event: &HookEvent) {
+    fn on_postflight(&mut self, now: Time, rules: &Rules, event: &HookEvent, news: News) {
         let epoch = Some(event.epoch).filter(|epoch| epoch.incarnation != 0);
         let (running, ended) =
             (self.bookings.get(&event.booking), self.bookings.ended(&event.booking));
@@ -76,9 +76,15 @@ impl Host {
         if is_repeated {
             return;
         }
-        let ended = Ended { at: now, epoch, overrules_samples: false, was_told: true };
+        // Some farms tell of an end twice. Others may have begun in between, which is known then.
+        let is_known = running.is_none() && matches!(news, News::Same | News::Older);
+        let told_at = ended.filter(|ended| is_known && ended.is_own_word()).map(|ended| ended.at);
+        let at = told_at.unwrap_or(now);
+        let ended = Ended { at, epoch, overrules_samples: false, was_told: true };
         self.bookings.end(&event.booking, ended);
-        self.disturb(now, rules);
+        if told_at.is_none() {
+            self.disturb(now, rules);
+        }
     }
 
     pub(in crate::monitor) fn on_sample(&mut self, now: Time, rules: &Rules, sample: HostSample) {
@@ -153,7 +159,7 @@ impl Host {
             if self.bookings.withdraw(&id, &[Witness::Hook, Witness::Sample]) {
                 self.end(now, rules, &id, false);
             } else {
-                self.contradict(now, format!("the farm lists {id}, its run folder does not"));
+                self.bookings.note_told_end(now, &id);
             }
         }
     }
@@ -213,17 +219,15 @@ impl Host {
         }
         self.polled = (allocation.cores, allocation.memory_mib);
         for booking in allocation.bookings.iter().take(BOOKINGS_MAX + 1) {
-            if let Some(ended) = self.bookings.ended(&booking.booking) {
-                if ended.at >= asked_at {
-                    continue;
-                }
-                if ended.was_told {
-                    let booking = &booking.booking;
-                    self.contradict(now, format!("the farm lists {booking}, ended before"));
-                }
+            let id = &booking.booking;
+            if self.bookings.ended(id).is_some_and(|ended| ended.at >= asked_at) {
+                continue;
             }
-            if self.bookings.claim(now, &booking.booking, Witness::Poll, booking.resources) {
+            if self.bookings.claim(now, id, Witness::Poll, booking.resources) {
                 self.disturb(now, rules);
+            }
+            if self.bookings.outlasts_its_end(asked_at, id) {
+                self.contradict(now, format!("the farm lists {id}, ended before"));
             }
             self.compare_claims(now, &booking.booking);
         }
