@@ -71,6 +71,8 @@ pub(super) struct Driver {
     look_again: Option<Time>,
     /// The number of booked cores that harvested work is kept off.
     kept_off: Option<u32>,
+    /// The CPUs that harvested work is kept to where that is done thread by thread, if it ever was.
+    kept_to: Option<Vec<u32>>,
     /// The limit of the memory of all harvested work.
     memory_limit: MemoryLimit,
     /// Whether this host can keep it off them.
@@ -122,6 +124,7 @@ impl Driver {
             owes_epoch: false,
             look_again: Some(Time::ZERO),
             kept_off: None,
+            kept_to: None,
             memory_limit: MemoryLimit::default(),
             farm_books: NOTHING_BOOKED,
         }
@@ -385,10 +388,12 @@ impl Driver {
         }
         let left = self.shop.topology.beside(booked);
         if !self.has_fence {
-            // Before the first render nothing was kept off anything.
-            let is_news = booked > 0 || self.kept_off.is_some();
+            // Before the first render beside which something went on, nothing was kept off anything. All
+            // that runs is gone over for it, which takes its time of the cores.
+            let is_news = self.kept_to.as_ref().map_or(booked > 0, |kept| *kept != left);
             if is_news && !left.is_empty() {
                 self.shop.table.keep_to_cpus(&left);
+                self.kept_to = Some(left);
             }
             self.kept_off = Some(booked);
             return;
