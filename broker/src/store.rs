@@ -11,7 +11,6 @@
 //!  ├── ballast      given up when the disk is so full that the store would not open
 //!  ├── sled/        trees `journal`, `blobs` and `meta`
 //!  ├── sled.kept/   the store as it was, while it is being opened
-//!  ├── sled.damaged what was found to be wrong with it, if it was
 //!  └── snapshots/   one file, what the journal began with when it was last shortened
 //! ```
 //!
@@ -43,7 +42,6 @@ mod sled_journal;
 mod small_blobs;
 mod snapshot;
 mod sync_step;
-mod verdict;
 
 pub use committer::{After, Batch, Committer, SnapshotDone, StoreState};
 pub use error::StoreError;

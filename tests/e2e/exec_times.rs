@@ -12,6 +12,7 @@ use crate::part::end_with_test;
 const SCRIPT: &str = "
 import os, socket, struct, time
 kernel = socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, 11)
+kernel.setsockopt(socket.SOL_SOCKET, 33, 8 << 20)  # SO_RCVBUFFORCE
 kernel.bind((0, 1))
 kernel.send(struct.pack('=IHHIIIIIIHHI', 40, 3, 0, 0, os.getpid(), 1, 1, 0, 0, 4, 0, 1))
 asleep = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.clock_gettime_ns(time.CLOCK_MONOTONIC)

@@ -130,6 +130,9 @@ impl Harvest {
                 Some(Held::Reported { .. }) | None => {}
             }
         }
+        if !has_saved {
+            self.forget_saved();
+        }
         for token in adopted {
             if has_saved
                 && let Some(Held::Running { saved: Some(state), .. }) = self.held.get(&token)

@@ -81,6 +81,15 @@ impl Harvest {
         }
     }
 
+    /// Nobody has what was saved: it would be lost with its replica.
+    pub(super) fn forget_saved(&mut self) {
+        for held in self.held.values_mut() {
+            if let Held::Running { since, saved, safe, .. } = held {
+                (*saved, *safe) = (None, *since);
+            }
+        }
+    }
+
     /// A replica saved where it is: one that was only to do that is ended.
     pub(super) fn take_saved(&mut self, token: LeaseToken, effects: &mut Vec<Effect>) {
         if let Some(Held::Running { course: Course::Saves { .. }, .. }) = self.held.get(&token) {

@@ -20,7 +20,7 @@ use super::replay::{Reader, Replayed};
 use super::small_blobs::SmallBlobs;
 use super::snapshot::{self, SnapshotFile};
 use super::sync_step::{DataSync, SyncStep};
-use super::{kept, parts, sealed, verdict};
+use super::{kept, parts, sealed};
 use crate::limits::{RECORD_BYTES_MAX, SMALL_BLOB_BYTES_MAX};
 
 /// How a store is opened.
@@ -90,22 +90,8 @@ impl SledJournal {
     /// the snapshot's chunks, then the records after it.
     ///
     /// # Errors
-    /// Anything that is not as it was written, now or at an earlier opening; an error of `visit`,
-    /// with the place.
+    /// Anything that is not as it was written; an error of `visit`, with the place.
     pub fn open<E>(
-        folder: DataFolder,
-        options: StoreOptions,
-        visit: impl FnMut(Replayed<'_>) -> Result<(), E>,
-    ) -> Result<(Self, Recovered), StoreError>
-    where
-        E: Into<Box<dyn Error + Send + Sync>>,
-    {
-        let path = folder.path().to_owned();
-        verdict::stands(&path)?;
-        Self::read(folder, options, visit).map_err(|error| verdict::note(&path, error))
-    }
-
-    fn read<E>(
         folder: DataFolder,
         options: StoreOptions,
         mut visit: impl FnMut(Replayed<'_>) -> Result<(), E>,

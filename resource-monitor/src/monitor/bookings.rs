@@ -96,13 +96,19 @@ pub(super) struct Ended {
     /// A hook or a sample knew of it. What the farm alone has named, and named no longer, may come
     /// again: a slot that is drained a second time.
     pub(super) was_told: bool,
+    /// Its host said so, and not the farm or the clock.
+    pub(super) by_host: bool,
 }
 
-impl Ended {
-    /// Whether its host said so, and not the farm or the clock.
-    pub(super) const fn is_own_word(&self) -> bool {
-        self.was_told && !self.overrules_samples
-    }
+/// By whose word a render has ended that no hook told of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum EndedBy {
+    /// Its host's run folder, which has it no longer.
+    Host,
+    /// The farm's, which lists it no longer.
+    Farm,
+    /// The farm's or the clock's, whatever the run folder has.
+    Overruling,
 }
 
 /// All bookings of one host.

@@ -12,7 +12,7 @@ use gleaner_protocol::{BookingId, Epoch, Origin, Span, Time};
 
 use self::occupation::{Counted, Said};
 use super::Rules;
-use super::bookings::{Booking, Bookings, Ended, Witness};
+use super::bookings::{Booking, Bookings, Ended, EndedBy, Witness};
 use super::fragment::Fragment;
 use super::memory::Remembered;
 use super::reserves::Spare;
@@ -229,10 +229,16 @@ impl Host {
     }
 
     /// A booking has ended without its hook saying so.
-    fn end(&mut self, now: Time, rules: &Rules, id: &BookingId, overrules_samples: bool) {
+    fn end(&mut self, now: Time, rules: &Rules, id: &BookingId, by: EndedBy) {
         let is_told = |booking: &Booking| booking.was_told || booking.told_end.is_some();
         let was_told = self.bookings.get(id).is_none_or(is_told);
-        let ended = Ended { at: now, epoch: self.epoch, overrules_samples, was_told };
+        let ended = Ended {
+            at: now,
+            epoch: self.epoch,
+            overrules_samples: by == EndedBy::Overruling,
+            was_told,
+            by_host: by == EndedBy::Host,
+        };
         self.bookings.end(id, ended);
         self.disturb(now, rules);
     }

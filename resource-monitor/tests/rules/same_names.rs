@@ -96,6 +96,21 @@ fn an_end_that_is_told_of_twice_begins_no_quiet_period_anew() {
 }
 
 #[test]
+fn an_end_that_is_told_of_twice_ends_nothing_that_the_farm_lists_still() {
+    let mut farm = Farm::polled_and_open();
+    farm.begins("a", "r1", WHOLE);
+    farm.ends("a", "r1");
+    farm.advance(1);
+    farm.polls(&[("a", &[("r1", 12)])]);
+    farm.ends("a", "r1");
+    assert_eq!(farm.view("a").bookings[0].seen_by, ["poll"]);
+    farm.advance(1);
+    farm.polls(&[("a", &[])]);
+    assert_eq!(farm.view("a").bookings, []);
+    assert_eq!(farm.contradictions("a"), [""; 0]);
+}
+
+#[test]
 fn a_job_that_was_put_back_runs_again_under_its_name() {
     let mut farm = Farm::with_open_host();
     farm.begins("a", "r1", WHOLE);

@@ -155,6 +155,25 @@ fn a_smaller_opening_ends_what_loses_least() {
 }
 
 #[test]
+fn what_a_broker_had_saved_is_lost_with_it() {
+    let mut host = Host::open_farm(2);
+    for replica in [1, 2] {
+        host.run([replica]);
+        host.advance_ms(1_000);
+    }
+    host.input(Input::Kept { token: token(1), state: Digest::of(b"where it is") });
+    host.takes();
+    host.input(Input::LinkDown);
+    host.input(Input::LinkUp);
+    host.takes();
+    let adopted = [1, 2].map(token).to_vec();
+    host.broker(BrokerMessage::Welcome { incarnation: 2, adopted });
+    host.takes();
+    host.opening(epoch(0), 1, 60_000);
+    assert!(host.takes().contains(&stop(1, 2)));
+}
+
+#[test]
 fn a_fragment_does_not_grow_when_a_render_ends_but_when_it_is_opened_anew() {
     let mut host = Host::open_farm(4);
     host.booked(1, 3, &[]);

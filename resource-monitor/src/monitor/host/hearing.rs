@@ -7,7 +7,7 @@ use gleaner_protocol::{BookingId, Epoch, Origin, Time};
 
 use super::{Cover, Gauges, Host, News, Size};
 use crate::limits::{BOOKINGS_MAX, MISSED_POLLS_MAX, SAMPLE_LAG};
-use crate::monitor::bookings::{Ended, Witness};
+use crate::monitor::bookings::{Ended, EndedBy, Witness};
 use crate::monitor::{HostAllocation, Poll, Rules};
 
 /// How a booking's name ends that a farm lists where something of it renders and it does not say what:
@@ -73,14 +73,16 @@ impl Host {
             (None, Some(_), None) => true,
             _ => false,
         };
-        if is_repeated {
+        // Some farms tell of an end twice. Others may have begun in between, which is known then.
+        let is_known = matches!(news, News::Same | News::Older);
+        let is_listed_still = running.is_some_and(|booking| booking.told_end.is_some());
+        if is_repeated || (is_known && is_listed_still) {
             return;
         }
-        // Some farms tell of an end twice. Others may have begun in between, which is known then.
-        let is_known = running.is_none() && matches!(news, News::Same | News::Older);
-        let told_at = ended.filter(|ended| is_known && ended.is_own_word()).map(|ended| ended.at);
+        let told_at = ended.filter(|ended| is_known && running.is_none() && ended.by_host);
+        let told_at = told_at.map(|ended| ended.at);
         let at = told_at.unwrap_or(now);
-        let ended = Ended { at, epoch, overrules_samples: false, was_told: true };
+        let ended = Ended { at, epoch, overrules_samples: false, was_told: true, by_host: true };
         self.bookings.end(&event.booking, ended);
         if told_at.is_none() {
             self.disturb(now, rules);
@@ -157,7 +159,7 @@ impl Host {
         self.bookings.end_overruling(in_folder);
         for id in self.gone_from_folder(now, sample.epoch, in_folder) {
             if self.bookings.withdraw(&id, &[Witness::Hook, Witness::Sample]) {
-                self.end(now, rules, &id, false);
+                self.end(now, rules, &id, EndedBy::Host);
             } else {
                 self.bookings.note_told_end(now, &id);
             }
@@ -248,7 +250,7 @@ impl Host {
 
     fn on_absent_in_poll(&mut self, now: Time, rules: &Rules, id: &BookingId, is_extra: bool) {
         if self.bookings.withdraw(id, &[Witness::Poll]) {
-            self.end(now, rules, id, false);
+            self.end(now, rules, id, EndedBy::Farm);
             return;
         }
         // Farms list what a worker starts under other names, or give up what hangs.
@@ -258,7 +260,7 @@ impl Host {
         }
         if self.bookings.count_absence(id) >= MISSED_POLLS_MAX {
             self.contradict(now, format!("{id} counts as ended: the farm does not list it"));
-            self.end(now, rules, id, true);
+            self.end(now, rules, id, EndedBy::Overruling);
         }
     }
 

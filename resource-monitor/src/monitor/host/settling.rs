@@ -5,6 +5,7 @@ use gleaner_protocol::{HostName, Origin, Span, Time};
 
 use super::{Host, Size};
 use crate::limits::{BOOKINGS_MAX, MISSED_POLLS_MAX, SILENT_POLL_INTERVALS_MAX};
+use crate::monitor::bookings::EndedBy;
 use crate::monitor::fragment::{Fragment, Free, together};
 use crate::monitor::reserves::Spare;
 use crate::monitor::{Effect, Polling, Rules};
@@ -15,7 +16,7 @@ impl Host {
     pub(in crate::monitor) fn end_overdue(&mut self, now: Time, rules: &Rules) {
         for id in self.bookings.overdue(now, rules.booking_limit, self.alive_until(rules)) {
             self.contradict(now, format!("{id} counts as ended: it is over the booking limit"));
-            self.end(now, rules, &id, true);
+            self.end(now, rules, &id, EndedBy::Overruling);
         }
     }
 
