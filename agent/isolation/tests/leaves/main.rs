@@ -5,6 +5,7 @@ mod enclosed;
 mod inmate;
 
 use std::fs;
+use std::process::Command;
 use std::time::Duration;
 
 use gleaner_isolation::{
@@ -129,6 +130,11 @@ fn limits_hold_and_may_change_while_it_works() {
 
 #[test]
 fn what_is_held_to_a_share_dies_as_fast_as_anything_else() {
+    // An emulated machine has none, and times there say nothing.
+    if !Command::new("python3").arg("-V").status().is_ok_and(|status| status.success()) {
+        println!("no python3 here to take memory: nothing was tested");
+        return;
+    }
     for (choice, enclosed) in freezing("share-dies") {
         if !enclosed.grants(Ability::Share) || !enclosed.grants(Ability::Memory) {
             continue;
