@@ -39,6 +39,7 @@ use crate::kernels::kernels_on_gpus;
 use crate::limits::{EVENTS_MAX, LAST_RUNNERS_MS_MAX};
 use crate::link::{LinkEvent, LinkKeeper, LinkTarget};
 use crate::modules::Modules;
+use crate::nursery::Nursery;
 use crate::observer::{ObservedHost, ObserverThread};
 use crate::owner::{Desk, MarkThread, OwnedHost, Owner};
 use crate::releaser::{HookedHost, Releaser, SocketError};
@@ -129,7 +130,10 @@ pub async fn run(
         BookedMemory::new(path)
     });
     let booked_memory = Arc::new(booked_memory);
-    let table = Arc::new(SlotTable::new(host.cores, harvest.fragment(), enclosure.clone()));
+    let nursery = Arc::new(Nursery::start(&program).map_err(RunError::Nursery)?);
+    let session = Arc::clone(nursery.session());
+    let table = SlotTable::new(host.cores, harvest.fragment(), enclosure.clone(), session);
+    let table = Arc::new(table);
     let (tell_owner, owner_said) = mpsc::unbounded_channel();
     let of = OwnedHost {
         host: host.name.clone(),
@@ -232,7 +236,7 @@ pub async fn run(
             bytes_max: config.commands.disk_mib << 20,
             files_max: config.commands.files,
         },
-        runner_program: program,
+        nursery: Arc::clone(&nursery),
         enclosure: enclosure.clone(),
         topology,
         booked_memory,
@@ -312,6 +316,7 @@ pub async fn run(
     drop(releaser);
     drop(observer);
     drop(marks);
+    nursery.end().await;
     match enclosure.remove() {
         Ok(()) => {
             clearing_up.dismiss();
@@ -485,6 +490,9 @@ pub enum RunError {
     /// What clears up after it.
     #[error("cannot start the process that clears up after an agent that is killed: {0}")]
     Keeper(std::io::Error),
+    /// What starts its runners.
+    #[error("cannot start the process that starts runners: {0}")]
+    Nursery(std::io::Error),
     /// A thread of these ended by itself.
     #[error("a thread that looks after the owner's wishes has ended, so the agent has too")]
     ObserverThread,

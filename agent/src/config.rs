@@ -76,7 +76,7 @@ pub struct Config {
     pub commands: CommandRules,
     /// What the owner wishes.
     pub preferences: Preferences,
-    /// Program that is started as runner, with the single argument `__runner`; this very program
+    /// Program that runners, the agent's keeper and its nursery are started out of; this very program
     /// where not given. For tests.
     #[serde(skip)]
     pub runner_program: Option<PathBuf>,

@@ -31,6 +31,7 @@ mod kernels;
 mod limits;
 mod link;
 mod modules;
+mod nursery;
 mod observer;
 mod owner;
 mod releaser;

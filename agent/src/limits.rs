@@ -61,7 +61,16 @@ pub(crate) const FAREWELL_MS_MAX: u64 = 500;
 pub(crate) const LAST_RUNNERS_MS_MAX: u64 = 5_000;
 /// Longest token file, in bytes.
 pub(crate) const TOKEN_BYTES_MAX: usize = 4096;
-/// Tries to put a runner's session last; with the pause below, some seconds.
+/// Runners that may wait to be born.
+pub(crate) const BIRTHS_MAX: usize = 64;
+/// Open files that one of them is given at most.
+pub(crate) const CRADLE_FILES_MAX: usize = 24;
+/// How long the process that starts runners may take for one, in milliseconds. It runs last, beside
+/// whatever renders.
+pub(crate) const BIRTH_MS_MAX: u64 = 10_000;
+/// How long it may take to end, in milliseconds.
+pub(crate) const NURSERY_END_MS_MAX: u64 = 500;
+/// Tries to put the runners' session last; with the pause below, some seconds.
 pub(crate) const AUTOGROUP_TRIES_MAX: u32 = 50;
 /// Pause between two of these tries, in milliseconds: the kernel allows one every 100 ms.
 pub(crate) const AUTOGROUP_PAUSE_MS: u64 = 101;

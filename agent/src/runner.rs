@@ -3,8 +3,8 @@
 //! An agent starts its own executable with the argument `__runner` once per slot and keeps it
 //! warm: it reads orders from its standard input, a socket, and writes what came of them back.
 //! Its standard output is what ties it to the agent's life ([`leash`]).
-//! Kernels and modules run inside it, commands are its children; all of them are one process group, in a
-//! session of its own, which the releaser freezes and kills as a whole.
+//! Kernels and modules run inside it, commands are its children; all of them are one process group, which
+//! the releaser freezes and kills as a whole. All runners are in [one session](crate::nursery).
 //!
 //! # Invariants
 //! - One order at a time.
@@ -64,11 +64,12 @@ use outputs::Collector;
 /// The argument that makes an executable a runner.
 pub const RUNNER_ARGUMENT: &str = "__runner";
 
-/// Becomes a runner, an agent's keeper, a trial, or what looks for a GPU or at one, if this process
+/// Becomes a runner, an agent's keeper or nursery, a trial, or what looks for a GPU or at one, if this process
 /// was started as one; returns otherwise.
 /// To be called first in the `main` of every executable that runs an agent.
 pub fn run_as_runner_if_asked() {
     crate::keeper::run_as_keeper_if_asked();
+    crate::nursery::run_as_nursery_if_asked();
     sandbox::run_as_trial_if_asked();
     crate::gpu::look_if_asked();
     crate::gpu::watch_if_asked();
@@ -122,7 +123,6 @@ fn prepare(pipe: OwnedFd) {
     let _ = setrlimit(Resource::Fsize, limit(BLOB_BYTES_MAX));
     drop_privileges();
     leash::tie(pipe, || end_group());
-    scheduling_class::make_session_idle();
     scheduling_class::make_io_idle();
     // Last, for a thread that watches for the agent's end must not inherit it.
     scheduling_class::become_idle();

@@ -1,17 +1,12 @@
 //! Who runs last: harvested work, until it is to stop.
 //!
 //! A class ranks a thread among those that the kernel weighs together. Where it groups tasks by
-//! session (autogroups), the sessions are weighed first, and idle work in a session of its own
-//! would get as much as a render in another: so runners have sessions of their own, and these
-//! are put at the lowest priority too.
+//! session, the sessions are weighed first: so that of the runners is the last of them
+//! ([`crate::nursery`]).
 
 use std::fs;
-use std::io::{self, ErrorKind};
 
 use gleaner_hooks::{SchedulingClass, set_scheduling_class};
-use gleaner_protocol::Span;
-
-use crate::limits::{AUTOGROUP_PAUSE_MS, AUTOGROUP_TRIES_MAX};
 
 /// Puts this thread, and all that it will start, into the idle class: it runs only where nothing
 /// else wants the core. Where that is refused, at the lowest priority.
@@ -35,24 +30,6 @@ pub(crate) fn make_io_idle() {
 #[cfg(feature = "wasm")]
 pub(crate) fn become_ordinary() {
     let _ = set_scheduling_class(SELF, SchedulingClass::Ordinary);
-}
-
-/// Puts this process's session last among the sessions. Others than the administrator may do
-/// that only so many times a second on the whole machine, and wait for their turn here.
-pub(crate) fn make_session_idle() {
-    for _ in 0..AUTOGROUP_TRIES_MAX {
-        match set_autogroup("self", LOWEST) {
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                std::thread::sleep(Span::from_millis(AUTOGROUP_PAUSE_MS).into());
-            }
-            // Done, or this kernel does not group by sessions.
-            Ok(()) | Err(_) => return,
-        }
-    }
-}
-
-fn set_autogroup(process: &str, nice: i32) -> io::Result<()> {
-    fs::write(format!("/proc/{process}/autogroup"), nice.to_string())
 }
 
 /// Has the first thread of a process that was sent a stop signal obey it at once. To stop is
@@ -82,7 +59,6 @@ pub(crate) fn let_die(pid: i32) {
             // Where that is refused it takes longer.
             let _ = set_scheduling_class(thread, SchedulingClass::Ordinary);
         }
-        let _ = set_autogroup(&pid.to_string(), 0);
     }
 }
 

@@ -380,14 +380,15 @@ impl SlotTask {
                 let _ = self.shop.enclosure.marks().thaw();
             }
             let shop = Arc::clone(&self.shop);
-            let start =
-                |leaf: Option<&Leaf>| WarmRunner::start(&shop.runner_program, &shop.run_dir, leaf);
-            let mut started = start(self.leaf.as_deref());
-            if let (Err(error), true) = (&started, self.leaf.is_some()) {
-                // Its groups may have been removed by whoever tidies up there.
+            let start = async |leaf: Option<&Leaf>| {
+                WarmRunner::start(&shop.nursery, &shop.run_dir, leaf).await
+            };
+            let mut started = start(self.leaf.as_deref()).await;
+            if let Err(error) = &started {
+                // Its groups may have been removed by whoever tidies up there, or the nursery ended.
                 warn!("slot {} starts anew: {error}", self.slot);
                 self.leaf = leaf_of(self.slot, &self.shop);
-                started = start(self.leaf.as_deref());
+                started = start(self.leaf.as_deref()).await;
             }
             let runner = started.map_err(|error| error.to_string())?;
             let confines = self.shop.confines.clone().map(|confines| Confines {

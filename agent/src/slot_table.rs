@@ -44,6 +44,7 @@ use rustix::thread::CpuSet;
 
 use crate::gate::Gate;
 use crate::limits::HURRY_MS_MAX;
+use crate::nursery::Session;
 use group::Group;
 use idleness::Idleness;
 
@@ -217,9 +218,15 @@ pub(crate) struct Occupancy {
 }
 
 impl SlotTable {
-    /// A table of `slots` empty slots, whose leaves are in `enclosure`.
-    pub(crate) fn new(slots: u32, gate: Fragment, enclosure: Enclosure) -> Self {
-        Self::with(slots, gate, Idleness::of(enclosure))
+    /// A table of `slots` empty slots, whose leaves are in `enclosure` and whose runners in
+    /// `session`.
+    pub(crate) fn new(
+        slots: u32,
+        gate: Fragment,
+        enclosure: Enclosure,
+        session: Arc<Session>,
+    ) -> Self {
+        Self::with(slots, gate, Idleness::of(enclosure, session))
     }
 
     fn with(slots: u32, gate: Fragment, idleness: Idleness) -> Self {

@@ -8,13 +8,14 @@
 //! Stopping takes microseconds, so it goes before everything else where we may say so; giving
 //! memory back may take long, and waits its turn.
 
+use std::collections::BTreeSet;
 use std::fs;
 
 use rustix::process::{Pid, setpriority_process};
 
 use crate::family::{Relative, Walk, family};
 use crate::scheduling_class::is_in_idle_class;
-use crate::{SchedulingClass, set_scheduling_class};
+use crate::{ProcessStat, SchedulingClass, set_scheduling_class};
 
 /// Niceness of what is to stop.
 const AT_ONCE: i32 = -20;
@@ -23,12 +24,6 @@ const IN_TURN: i32 = 0;
 /// Niceness of what is to run on.
 const LAST: i32 = 19;
 
-/// Lets a group's leader stop before anything else runs. Looks at nothing but the leader.
-pub(crate) fn let_leader_stop(leader: i32) {
-    weigh_session(leader, AT_ONCE);
-    let_one_stop(leader);
-}
-
 /// Lets what a group's leader has started stop before anything else runs.
 pub(crate) fn let_family_stop(family: &[Relative]) {
     family.iter().for_each(|one| let_one_stop(one.pid));
@@ -36,7 +31,6 @@ pub(crate) fn let_family_stop(family: &[Relative]) {
 
 /// Lets a group's leader and what it started end: its memory is back when its last thread is gone.
 pub(crate) fn let_end(leader: i32, walk: &mut Walk) {
-    weigh_session(leader, IN_TURN);
     let all = family(leader, walk);
     for pid in [leader].into_iter().chain(all.iter().map(|one| one.pid)) {
         if walk.is_over() {
@@ -52,7 +46,6 @@ pub(crate) fn let_end(leader: i32, walk: &mut Walk) {
 
 /// Puts a stopped group's leader and what it started back where harvested work runs, last of all.
 pub(crate) fn let_idle(leader: i32) {
-    weigh_session(leader, LAST);
     let all = family(leader, &mut Walk::patient());
     for pid in [leader].into_iter().chain(all.iter().map(|one| one.pid)).filter(|pid| *pid > 1) {
         // Where that is refused it runs with what little is left to it: at the lowest priority.
@@ -61,7 +54,8 @@ pub(crate) fn let_idle(leader: i32) {
     }
 }
 
-fn let_one_stop(pid: i32) {
+/// Lets a process stop before anything else of its session runs, and looks at no other.
+pub(crate) fn let_one_stop(pid: i32) {
     if pid > 1 {
         // Where that is refused it stops as soon as a core is free, as it would without us.
         let _ = set_ordinary_class(pid);
@@ -69,12 +63,14 @@ fn let_one_stop(pid: i32) {
     }
 }
 
-/// Gives a leader's session a niceness. It was put behind all others, where the kernel weighs
-/// sessions. Refused without harm where it does not, and to those who ask too often.
-fn weigh_session(leader: i32, nice: i32) {
-    // Numbers that are no group's are refused by whoever signals.
-    if leader > 1 {
-        let _ = fs::write(format!("/proc/{leader}/autogroup"), nice.to_string());
+/// Lets the sessions of groups that are to end have cores like any other, where the kernel weighs
+/// sessions: their agent had put them last. Refused without harm to those who ask too often.
+pub(crate) fn let_sessions_end(leaders: &[i32]) {
+    let mut weighed = BTreeSet::new();
+    for leader in leaders {
+        if ProcessStat::of(*leader).is_ok_and(|stat| weighed.insert(stat.session)) {
+            let _ = fs::write(format!("/proc/{leader}/autogroup"), IN_TURN.to_string());
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 use crate::family::{Relative, Walk, family};
-use crate::last_run::{let_end, let_family_stop, let_idle, let_leader_stop};
+use crate::last_run::{let_end, let_family_stop, let_idle, let_one_stop};
 use crate::limits::STAT_BYTES_MAX;
 use crate::strays::{kill_strays, stop_strays, strays_of, thaw_strays};
 
@@ -132,7 +132,7 @@ pub fn stop_stragglers(pgid: i32) {
 /// same few microseconds however many there are.
 pub(crate) fn tell_to_stop(pgid: i32) -> io::Result<()> {
     signal(pgid, Signal::STOP)?;
-    let_leader_stop(pgid);
+    let_one_stop(pgid);
     Ok(())
 }
 

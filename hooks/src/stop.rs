@@ -12,6 +12,7 @@ use gleaner_isolation::{Marks, enclosures_at_work};
 use gleaner_protocol::Span;
 use serde::Serialize;
 
+use crate::last_run::let_sessions_end;
 use crate::run_dir::SOCKET;
 use crate::{
     ProcessStat, RunDir, SocketAnswer, SocketRequest, StopMark, ask, freeze, kill, process_group,
@@ -108,6 +109,7 @@ fn stop_all_work() -> (u32, Vec<i32>) {
         for pgid in &runners {
             let _ = freeze(*pgid);
         }
+        let_sessions_end(&runners);
         for enclosure in &enclosures {
             stop_enclosure(enclosure);
         }

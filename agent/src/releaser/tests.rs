@@ -66,7 +66,7 @@ impl Host {
         let folder = tempfile::tempdir().expect("a folder");
         let run_dir = RunDir::open(folder.path().join("run")).expect("a run folder");
         let gate = Fragment { epoch: run_dir.epoch().expect("there"), slots: CORES };
-        let table = Arc::new(SlotTable::new(CORES, gate, nothing()));
+        let table = Arc::new(SlotTable::new(CORES, gate, nothing(), Arc::default()));
         let (tell, told) = mpsc::channel();
         let desk = desk(&run_dir, &table);
         let mut hooked = hooked(&run_dir, CORES, &table, &desk);

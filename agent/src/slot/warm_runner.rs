@@ -4,8 +4,6 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdStream;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
-use std::process::Stdio;
 use std::time::Duration;
 
 use gleaner_hooks::{RunDir, RunDirError, TaskGroup, kill};
@@ -16,12 +14,11 @@ use serde::Serialize;
 use thiserror::Error;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
-use tokio::process::{Child, Command};
 use tracing::warn;
 
-use crate::gpu::driver_environment;
 use crate::limits::DIE_PAUSE_MS;
-use crate::runner::{FrameBuffer, HUGE_PAGES, RUNNER_ARGUMENT, Reply, encode_frame};
+use crate::nursery::{Child, Cradle, Nursery};
+use crate::runner::{FrameBuffer, Reply, encode_frame};
 
 /// A living runner.
 #[derive(Debug)]
@@ -53,42 +50,11 @@ pub(super) struct End {
 #[derive(Debug, Error)]
 pub(super) enum StartError {
     /// The process could not be started.
-    #[error("cannot start the runner {program}: {source}")]
-    Spawn {
-        /// Which.
-        program: String,
-        /// Why not.
-        source: io::Error,
-    },
+    #[error("cannot start a runner: {0}")]
+    Birth(io::Error),
     /// It could not be entered into the run folder, without which no hook could stop it.
     #[error(transparent)]
     Register(#[from] RunDirError),
-}
-
-/// The process will be in the control groups behind `doors`, and lead a session of its own and a
-/// group of the same number.
-///
-/// Until it executes the runner it is a copy of the agent that holds all that the agent has open:
-/// its lock, the leashes of all runners and the keeper's pipe. A hook may freeze its groups in that
-/// very moment, so it dies with the agent before anything else.
-#[expect(unsafe_code, reason = "the standard library has no stable call for it")]
-fn enclosed(command: &mut Command, doors: Vec<OwnedFd>) -> &mut Command {
-    let agent = rustix::process::getpid();
-    let begin = move || {
-        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-        if rustix::process::getppid() != Some(agent) {
-            return Err(io::ErrorKind::NotConnected.into());
-        }
-        rustix::process::setsid()?;
-        // The last of them leads into the idle group.
-        for door in &doors {
-            rustix::io::write(door, b"0")?;
-        }
-        Ok(())
-    };
-    // SAFETY: between fork and exec only what is async-signal-safe may be called; these are
-    // one system call each, and nothing is allocated around them: not where they fail either.
-    unsafe { command.pre_exec(begin) }
 }
 
 /// Kills what has left the runner's group.
@@ -99,32 +65,24 @@ fn empty(leaf: Option<&Leaf>) {
 }
 
 impl WarmRunner {
-    /// Starts one in `leaf`, as the leader of its own session and group, and enters the group
-    /// into the run folder.
-    pub(super) fn start(
-        program: &Path,
+    /// Has one born in `leaf`, as the leader of its own group, and enters the group into the run
+    /// folder.
+    pub(super) async fn start(
+        nursery: &Nursery,
         run_dir: &RunDir,
         leaf: Option<&Leaf>,
     ) -> Result<Self, StartError> {
-        let refuse = |source| StartError::Spawn { program: program.display().to_string(), source };
-        let (ours, theirs) = StdStream::pair().map_err(refuse)?;
-        ours.set_nonblocking(true).map_err(refuse)?;
-        let socket = UnixStream::from_std(ours).map_err(refuse)?;
-        let (pipe, leash) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| refuse(error.into()))?;
-        let mut command = Command::new(program);
-        command
-            .arg(RUNNER_ARGUMENT)
-            .env_clear()
-            .envs([HUGE_PAGES])
-            .envs(driver_environment())
-            .stdin(Stdio::from(OwnedFd::from(theirs)))
-            .stdout(Stdio::from(pipe))
-            .kill_on_drop(true);
-        let doors = leaf.map(Leaf::doors).transpose().map_err(refuse)?.unwrap_or_default();
-        let child = enclosed(&mut command, doors).spawn().map_err(refuse)?;
-        let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
-        let pgid = pid.ok_or_else(|| refuse(io::ErrorKind::NotFound.into()))?;
-        let group = TaskGroup::of_leader(pgid).map_err(refuse)?;
+        let (ours, theirs) = StdStream::pair().map_err(StartError::Birth)?;
+        ours.set_nonblocking(true).map_err(StartError::Birth)?;
+        let socket = UnixStream::from_std(ours).map_err(StartError::Birth)?;
+        let pipe = pipe_with(PipeFlags::CLOEXEC).map_err(|error| StartError::Birth(error.into()));
+        let (stdout, leash) = pipe?;
+        let doors = leaf.map(Leaf::doors).transpose().map_err(StartError::Birth)?;
+        let (stdin, doors) = (OwnedFd::from(theirs), doors.unwrap_or_default());
+        let child = nursery.bear(Cradle { stdin, stdout, doors }).await;
+        let child = child.map_err(StartError::Birth)?;
+        let pgid = child.pid().as_raw_nonzero().get();
+        let group = TaskGroup::of_leader(pgid).map_err(StartError::Birth)?;
         run_dir.register_group(&group)?;
         Ok(Self { child, pgid, socket, frames: FrameBuffer::default(), _leash: leash })
     }

@@ -13,6 +13,7 @@ use crate::blobs::{Blobs, CachedBlob};
 use crate::booked_memory::BookedMemory;
 use crate::checkpoints::Checkpoints;
 use crate::modules::Modules;
+use crate::nursery::Nursery;
 use crate::owner::Owner;
 use crate::runner::sandbox::Confines;
 use crate::runner::{CommandLimits, GpuOrder, StagedInput};
@@ -49,8 +50,8 @@ pub(crate) struct Workshop {
     pub(crate) confines: Option<Confines>,
     /// What one of them may leave behind.
     pub(crate) command_limits: CommandLimits,
-    /// What is started as runner.
-    pub(crate) runner_program: PathBuf,
+    /// Where runners come from.
+    pub(crate) nursery: Arc<Nursery>,
     /// What holds the work of all slots.
     pub(crate) enclosure: Enclosure,
     /// The machine's cores.

@@ -7,18 +7,22 @@
 //! - While something is about to stop, harvested work does not run last for good: whoever puts it
 //!   there looks again, and takes it back.
 
+use std::sync::Arc;
+
 use gleaner_isolation::Enclosure;
 use tracing::debug;
 
 use super::SlotTable;
 use super::settle::waits_for_disk;
+use crate::nursery::Session;
 
 /// How it is told to the kernel.
 pub(super) struct Idleness(Box<dyn Fn(bool) + Send + Sync>);
 
 impl Idleness {
-    pub(super) fn of(enclosure: Enclosure) -> Self {
+    pub(super) fn of(enclosure: Enclosure, session: Arc<Session>) -> Self {
         Self(Box::new(move |idle| {
+            session.set_last(idle);
             if let Err(error) = enclosure.set_idle(idle) {
                 // It was removed under us, and its members with it.
                 debug!("{error}");

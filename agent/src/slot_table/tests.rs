@@ -74,7 +74,7 @@ pub(crate) fn token(raw: u64) -> LeaseToken {
 }
 
 pub(crate) fn open(slots: u32) -> SlotTable {
-    SlotTable::new(slots, Fragment { epoch: EPOCH, slots }, nothing())
+    SlotTable::new(slots, Fragment { epoch: EPOCH, slots }, nothing(), Arc::default())
 }
 
 /// Does something while the group of a slot's runner is in somebody else's hand.

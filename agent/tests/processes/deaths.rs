@@ -4,7 +4,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use gleaner_agent::{RUNNER_ARGUMENT, run};
-use gleaner_hooks::TaskGroup;
+use gleaner_hooks::{ProcessStat, TaskGroup};
 use gleaner_protocol::control::{AgentMessage, ReleaseReason};
 
 use crate::Story;
@@ -12,13 +12,14 @@ use crate::agent::{AgentProcess, AgentThread, Folders, block_on};
 use crate::broker::{Broker, command, failure, kernel, script};
 use crate::isolation::groups_of;
 use crate::releases::{ENDLESS, wait_until_busy};
-use crate::watch::{members, wait_for_end, wait_for_end_of_group, wait_until};
+use crate::watch::{members, name_of, nursery_of, wait_for_end, wait_for_end_of_group, wait_until};
 
 pub(crate) const STORIES: &[Story] = &[
     ("no_work_outlives_a_killed_agent", no_work_outlives_a_killed_agent),
     ("an_orderly_end_gives_everything_back", an_orderly_end_gives_everything_back),
     ("a_runner_that_dies_is_a_failure_and_is_replaced", a_runner_that_dies_is_replaced),
     ("an_idle_runner_that_dies_is_replaced_unnoticed", an_idle_runner_that_dies_is_replaced),
+    ("a_nursery_that_dies_is_replaced_unnoticed", a_nursery_that_dies_is_replaced),
     ("an_agent_stops_what_an_earlier_one_left", an_agent_stops_what_an_earlier_one_left),
     ("a_second_agent_on_the_same_folders_is_refused", a_second_agent_is_refused),
     ("a_runner_without_an_agent_does_nothing", a_runner_without_an_agent_does_nothing),
@@ -35,9 +36,11 @@ fn no_work_outlives_a_killed_agent() {
         session.give(script(stubborn), &[None]).await;
         session.perform(kernel("noop"), None).await;
         let groups = wait_until_busy_but_idle_ones(&folders);
+        let nursery = nursery_of(groups[0]);
         agent.child.kill().expect("ours");
         agent.child.wait().expect("ours");
         groups.iter().copied().for_each(wait_for_end_of_group);
+        wait_for_end(nursery);
         // Another agent comes up in its place, and says that it holds nothing.
         let _agent = AgentThread::start(folders.config(&broker.address, 3));
         let (_session, second) = broker.welcome().await;
@@ -111,6 +114,30 @@ fn an_idle_runner_that_dies_is_replaced() {
             gleaner_hooks::kill(group).expect("there");
             wait_until("it to be forgotten", || folders.groups().is_empty());
         }
+    });
+}
+
+fn a_nursery_that_dies_is_replaced() {
+    block_on(async {
+        let folders = Folders::new();
+        let mut broker = Broker::start().await;
+        let agent = AgentThread::start(folders.config(&broker.address, 2));
+        let (mut session, _) = broker.welcome().await;
+        session.give(kernel("gametree"), &[Some(ENDLESS)]).await;
+        let first = wait_until_busy(&folders, 1)[0];
+        let nursery = nursery_of(first);
+        assert_eq!(name_of(nursery).as_deref(), Some("gleaner-nursery"));
+        gleaner_hooks::kill(nursery).expect("there");
+        session.perform(kernel("noop"), None).await;
+        let groups = folders.groups();
+        let second = *groups.iter().find(|group| **group != first).expect("another runner");
+        assert_ne!(nursery_of(second), nursery);
+        // What was born in the first one is none the worse for it, and is stopped like any other.
+        assert!(!members(first).is_empty());
+        let nursery = nursery_of(second);
+        agent.stop();
+        assert!([first, second].iter().all(|group| members(*group).is_empty()));
+        assert!(ProcessStat::of(nursery).is_err(), "it was ended, and waited for");
     });
 }
 

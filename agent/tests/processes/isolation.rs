@@ -24,7 +24,7 @@ use crate::module_lives::{give, hear_progress};
 use crate::modules::task;
 use crate::releases::{ENDLESS, nanos_run, wait_until_busy};
 use crate::wat::program;
-use crate::watch::{LONG, marked, members, wait_for_end, wait_until};
+use crate::watch::{LONG, marked, members, nursery_of, wait_for_end, wait_until};
 
 /// How long the agent is listened to between two looks at its groups.
 const MOMENT: Duration = Duration::from_millis(1);
@@ -194,7 +194,7 @@ fn a_frozen_start_dies() {
             let (mut session, _) = broker.welcome().await;
             session.give(kernel("gametree"), &[Some(ENDLESS)]).await;
             let runner = wait_until_busy(&folders, 1)[0];
-            let groups = groups_of(runner);
+            let (nursery, groups) = (nursery_of(runner), groups_of(runner));
             let freezes = |group: &&PathBuf| group.join("cgroup.freeze").exists();
             let of_runner = groups.iter().find(freezes).expect("a group that freezes");
             let enclosure = of_runner.parent().expect("of all leaves");
@@ -227,7 +227,7 @@ fn a_frozen_start_dies() {
                     }
                 }
                 // Then it has not executed the runner yet.
-                is_copy = line(members().trim()) == line(&agent.pid().to_string());
+                is_copy = line(members().trim()) == line(&nursery.to_string());
             }
             agent.child.kill().expect("ours");
             agent.child.wait().expect("ours");

@@ -42,6 +42,11 @@ pub(crate) fn name_of(pid: i32) -> Option<String> {
     Some(name.trim_end().to_owned())
 }
 
+/// The process that has borne a runner: it leads the runner's session.
+pub(crate) fn nursery_of(runner: i32) -> i32 {
+    ProcessStat::of(runner).expect("it lives").session
+}
+
 /// Waits until no process of a group is left.
 pub(crate) fn wait_for_end_of_group(pgid: i32) {
     // Each round waits for the end of one; only a group that is alive can grow.

@@ -18,7 +18,7 @@ use gleaner_protocol::Span;
 
 use super::{RunDirError, names, write_new};
 use crate::family::{Relative, Walk};
-use crate::last_run::let_end;
+use crate::last_run::{let_end, let_sessions_end};
 use crate::limits::{RUN_FILE_BYTES_MAX, STOP_WAIT, STOP_WALK};
 use crate::process_group::{self, Member, ProcessStat, TaskGroup};
 
@@ -125,6 +125,7 @@ fn stop_all_within(life: &Path, limit: Span) -> StopReport {
     for pgid in &targets {
         let _ = process_group::tell_to_stop(*pgid);
     }
+    let_sessions_end(&targets);
     // Where there is a freezer it reaches what has left its group as well.
     if !enclosure.is_empty() && enclosure.freeze().is_ok() {
         match enclosure.kill() {

@@ -1,0 +1,182 @@
+//! Where runners are born: a small process that leads the one session of all of them.
+//!
+//! Where the kernel weighs sessions against each other (autogroups), each that has work on a core
+//! gets a turn there, however low it ranks: sixty-four runners with a session each keep whatever
+//! starts on that core, a render's hook say, from its first instruction for sixty-four turns, and
+//! one session with all of them for one. A process comes into a session by birth alone, so the
+//! process that leads it bears all runners. They are the agent's children all the same
+//! (`CLONE_PARENT` of `clone(2)`): the agent waits for them, so that their numbers are theirs until
+//! it has.
+//!
+//! ```text
+//! slot ─ cradle ─► tend ─ message with open files ─► nursery process ─ clones ─► runner
+//!   ◄─── child ─────┘ ◄────────── its number ────────────┘     (the agent's child) │
+//!   ◄──────────────────── a pipe that closes as it executes the runner ────────────┘
+//! ```
+//!
+//! # Invariants
+//! - A newborn holds what is in its cradle, and nothing that the agent has open.
+//! - A nursery ends with its agent. One that ends earlier, or does not answer, is replaced.
+//! - Of whoever asks for a runner and goes away no runner is left.
+
+mod child;
+mod process;
+mod session;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::pipe::{PipeFlags, pipe_with};
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe::Receiver;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+use tracing::warn;
+
+use crate::limits::{BIRTH_MS_MAX, BIRTHS_MAX};
+use process::NurseryProcess;
+
+pub(crate) use child::Child;
+pub(crate) use process::run_as_nursery_if_asked;
+pub(crate) use session::Session;
+
+/// What a runner is given.
+#[derive(Debug)]
+pub(crate) struct Cradle {
+    /// Its standard input.
+    pub(crate) stdin: OwnedFd,
+    /// Its standard output.
+    pub(crate) stdout: OwnedFd,
+    /// The control groups that it enters before it executes anything: it writes `0` into each.
+    pub(crate) doors: Vec<OwnedFd>,
+}
+
+/// The agent's side of it.
+#[derive(Debug)]
+pub(crate) struct Nursery {
+    orders: mpsc::Sender<Order>,
+    session: Arc<Session>,
+}
+
+#[derive(Debug)]
+enum Order {
+    Bear { files: Vec<OwnedFd>, born: oneshot::Sender<io::Result<Child>> },
+    End { ended: oneshot::Sender<()> },
+}
+
+impl Nursery {
+    /// Starts the process out of `program`, an executable that calls
+    /// [`run_as_runner_if_asked`](crate::run_as_runner_if_asked). To be called on a runtime.
+    ///
+    /// # Errors
+    /// The process could not be started.
+    pub(crate) fn start(program: &Path) -> io::Result<Self> {
+        let session = Arc::new(Session::default());
+        let process = NurseryProcess::start(program)?;
+        session.is_led_by(process.pid());
+        let (orders, heard) = mpsc::channel(BIRTHS_MAX);
+        let tender = Tender { program: program.to_owned(), process, session: Arc::clone(&session) };
+        let told = Arc::clone(&session);
+        tokio::spawn(async move {
+            tokio::select! {
+                () = tender.tend(heard) => {}
+                never = told.keep_up() => never,
+            }
+        });
+        Ok(Self { orders, session })
+    }
+
+    /// The session of all runners.
+    pub(crate) const fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    /// Has a runner born: the leader of a group of its own in that session. Returns when it has
+    /// executed its program.
+    ///
+    /// # Errors
+    /// It could not be cloned or executed, or did not come into its control groups.
+    pub(crate) async fn bear(&self, cradle: Cradle) -> io::Result<Child> {
+        let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC)?;
+        let mut trouble = Receiver::from_owned_fd(ours)?;
+        let files = [cradle.stdin, cradle.stdout, theirs].into_iter().chain(cradle.doors).collect();
+        let (born, answer) = oneshot::channel();
+        let gone = || io::Error::other("the agent is about to end");
+        self.orders.send(Order::Bear { files, born }).await.map_err(|_| gone())?;
+        let child = answer.await.map_err(|_| gone())??;
+        let mut errno = Vec::new();
+        trouble.read_to_end(&mut errno).await?;
+        match <[u8; 4]>::try_from(errno) {
+            Ok(errno) => Err(io::Error::from_raw_os_error(i32::from_ne_bytes(errno))),
+            // The kernel has closed it, as it does where a program is executed.
+            Err(_) => Ok(child),
+        }
+    }
+
+    /// Ends it, and waits for that.
+    pub(crate) async fn end(&self) {
+        let (ended, end) = oneshot::channel();
+        if self.orders.send(Order::End { ended }).await.is_ok() {
+            let _ = end.await;
+        }
+    }
+}
+
+/// Who talks to the process.
+struct Tender {
+    program: PathBuf,
+    process: NurseryProcess,
+    session: Arc<Session>,
+}
+
+impl Tender {
+    async fn tend(mut self, mut orders: mpsc::Receiver<Order>) {
+        while let Some(order) = orders.recv().await {
+            match order {
+                Order::Bear { files, born } => {
+                    let child = self.bear(&files).await;
+                    // Nobody waits for it any more: it is dropped, and that kills it.
+                    let _ = born.send(child);
+                }
+                Order::End { ended } => {
+                    self.process.end().await;
+                    let _ = ended.send(());
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn bear(&mut self, files: &[OwnedFd]) -> io::Result<Child> {
+        if self.process.has_ended() {
+            warn!("the process that starts runners has ended: another one is started");
+            self.replace().await?;
+        }
+        let answer = timeout(Duration::from_millis(BIRTH_MS_MAX), self.process.bear(files)).await;
+        let pid = match answer {
+            Ok(Ok(answer)) => answer?,
+            Ok(Err(error)) => {
+                self.replace().await?;
+                return Err(error);
+            }
+            // What it answers later would be taken for the answer to what it is asked next.
+            Err(_) => {
+                self.replace().await?;
+                let reason =
+                    format!("the process that starts runners was silent for {BIRTH_MS_MAX} ms");
+                return Err(io::Error::new(io::ErrorKind::TimedOut, reason));
+            }
+        };
+        Child::of(pid)
+    }
+
+    async fn replace(&mut self) -> io::Result<()> {
+        let next = NurseryProcess::start(&self.program)?;
+        self.session.is_led_by(next.pid());
+        std::mem::replace(&mut self.process, next).end().await;
+        Ok(())
+    }
+}

@@ -1,0 +1,214 @@
+//! The process, seen from both ends.
+//!
+//! It has one thread and allocates nothing after its start, so that a copy of it may go on where
+//! the clone was made.
+
+use std::ffi::{CStr, CString};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::net::UnixStream as StdStream;
+use std::path::Path;
+use std::process::{Stdio, exit};
+use std::time::Duration;
+
+use rustix::cmsg_space;
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::net::sockopt::socket_type;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketType, recvmsg, send, sendmsg,
+};
+use rustix::process::{Pid, setpgid, setsid};
+use rustix::stdio::{dup2_stdin, dup2_stdout};
+use tokio::io::{AsyncReadExt, Interest};
+use tokio::net::UnixStream;
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use super::session::put_own_last;
+use crate::gpu::driver_environment;
+use crate::limits::{CRADLE_FILES_MAX, NURSERY_END_MS_MAX};
+use crate::runner::{HUGE_PAGES, RUNNER_ARGUMENT};
+
+/// The argument that makes an executable a nursery.
+const NURSERY_ARGUMENT: &str = "__nursery";
+
+/// Name of the process, as `ps` shows it.
+const NAME: &CStr = c"gleaner-nursery";
+
+/// What it executes: itself, even where its file was replaced since.
+const SELF: &CStr = c"/proc/self/exe";
+
+/// Exit code of a nursery that no agent started.
+const NOT_FOR_PEOPLE: i32 = 2;
+
+/// Above the three standard ones.
+const FIRST_FREE_FD: i32 = 3;
+
+/// The process, from the agent's side. It ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct NurseryProcess {
+    child: tokio::process::Child,
+    /// For each birth a byte there, with open files, and a number back.
+    socket: UnixStream,
+}
+
+impl NurseryProcess {
+    pub(super) fn start(program: &Path) -> io::Result<Self> {
+        let (ours, theirs) = StdStream::pair()?;
+        ours.set_nonblocking(true)?;
+        let child = Command::new(program)
+            .arg(NURSERY_ARGUMENT)
+            .env_clear()
+            .envs([HUGE_PAGES])
+            .envs(driver_environment())
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()?;
+        Ok(Self { child, socket: UnixStream::from_std(ours)? })
+    }
+
+    /// Its number; none once it has been waited for.
+    pub(super) fn pid(&self) -> Option<Pid> {
+        self.child.id().and_then(|pid| Pid::from_raw(pid.try_into().ok()?))
+    }
+
+    pub(super) fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Asks for a birth, and for the number of what was born; the inner error is the nursery's.
+    pub(super) async fn bear(&mut self, files: &[OwnedFd]) -> io::Result<io::Result<Pid>> {
+        let files: Vec<BorrowedFd<'_>> = files.iter().map(AsFd::as_fd).collect();
+        let socket = &mut self.socket;
+        socket.async_io(Interest::WRITABLE, || send_files(socket.as_fd(), &files)).await?;
+        let mut answer = [0; 4];
+        socket.read_exact(&mut answer).await?;
+        let number = i32::from_ne_bytes(answer);
+        Ok(match Pid::from_raw(number).filter(|_| number > 0) {
+            Some(pid) => Ok(pid),
+            None => Err(io::Error::from_raw_os_error(-number)),
+        })
+    }
+
+    /// Has it end, and waits for that.
+    pub(super) async fn end(self) {
+        let Self { mut child, socket } = self;
+        drop(socket);
+        if timeout(Duration::from_millis(NURSERY_END_MS_MAX), child.wait()).await.is_err() {
+            // It stands still, or gets no core.
+            let _ = child.kill().await;
+        }
+    }
+}
+
+fn send_files(socket: BorrowedFd<'_>, files: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(CRADLE_FILES_MAX))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !control.push(SendAncillaryMessage::ScmRights(files)) {
+        return Err(io::Error::other("a runner would be in too many control groups"));
+    }
+    sendmsg(socket, &[IoSlice::new(b"b")], &mut control, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// Becomes a nursery if this process was started as one; returns otherwise.
+pub(crate) fn run_as_nursery_if_asked() {
+    if std::env::args_os().nth(1).is_some_and(|argument| argument == NURSERY_ARGUMENT) {
+        nursery_main()
+    }
+}
+
+fn nursery_main() -> ! {
+    let stdin = io::stdin();
+    // Under another number, that nobody inherits.
+    let socket = fcntl_dupfd_cloexec(stdin.as_fd(), FIRST_FREE_FD);
+    let Ok(socket) = socket else { exit(NOT_FOR_PEOPLE) };
+    if socket_type(&socket) != Ok(SocketType::STREAM) || setsid().is_err() {
+        exit(NOT_FOR_PEOPLE);
+    }
+    let _ = rustix::thread::set_name(NAME);
+    put_own_last();
+    let program = std::env::args_os().next().unwrap_or_default();
+    let Ok(program) = CString::new(program.into_vec()) else { exit(NOT_FOR_PEOPLE) };
+    let argument = CString::new(RUNNER_ARGUMENT).expect("it has no zero");
+    let arguments = [program.as_ptr(), argument.as_ptr(), std::ptr::null()];
+    let mut files = Vec::with_capacity(CRADLE_FILES_MAX);
+    while receive_files(&socket, &mut files).is_ok() {
+        let answer = match &files[..] {
+            [stdin, stdout, trouble, doors @ ..] => {
+                bear([stdin, stdout, trouble], doors, &arguments)
+            }
+            _ => Err(Errno::BADMSG),
+        };
+        let answer = answer.unwrap_or_else(|errno| -errno.raw_os_error());
+        files.clear();
+        if send(&socket, &answer.to_ne_bytes(), SendFlags::NOSIGNAL).is_err() {
+            break;
+        }
+    }
+    exit(0)
+}
+
+/// Fails where the agent is gone.
+fn receive_files(socket: &OwnedFd, files: &mut Vec<OwnedFd>) -> Result<(), Errno> {
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(CRADLE_FILES_MAX))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    let flags = RecvFlags::CMSG_CLOEXEC;
+    let message = recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, flags)?;
+    if message.bytes == 0 {
+        return Err(Errno::PIPE);
+    }
+    if !message.flags.contains(ReturnFlags::CTRUNC) {
+        files.extend(
+            control
+                .drain()
+                .flat_map(|message| match message {
+                    RecvAncillaryMessage::ScmRights(received) => Some(received),
+                    _ => None,
+                })
+                .flatten(),
+        );
+    }
+    Ok(())
+}
+
+/// Clones this process, and has the copy execute it as a runner. Says the copy's number at once: why
+/// it could not be executed is written to `trouble`, which is closed where it was.
+#[expect(unsafe_code, reason = "the standard library has no call for a child of one's parent")]
+fn bear(
+    [stdin, stdout, trouble]: [&OwnedFd; 3],
+    doors: &[OwnedFd],
+    arguments: &[*const libc::c_char; 3],
+) -> Result<i32, Errno> {
+    // SAFETY: without a stack of its own, the copy goes on here as after a fork. There is one
+    // thread, so that nothing in it is half done.
+    let number = unsafe { libc::syscall(libc::SYS_clone, libc::CLONE_PARENT, 0, 0, 0, 0) };
+    match i32::try_from(number) {
+        Ok(0) => {}
+        Ok(number) if number > 0 => return Ok(number),
+        _ => return Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::AGAIN)),
+    }
+    let enter = || {
+        setpgid(None, None)?;
+        // The last of them leads into the idle group.
+        doors.iter().try_for_each(|door| rustix::io::write(door, b"0").map(drop))?;
+        dup2_stdin(stdin)?;
+        dup2_stdout(stdout)
+    };
+    let errno = match enter() {
+        // SAFETY: the path and the arguments end in a zero, their list in a null pointer.
+        Ok(()) => unsafe {
+            libc::execv(SELF.as_ptr(), arguments.as_ptr());
+            Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::NOEXEC)
+        },
+        Err(errno) => errno,
+    };
+    let _ = rustix::io::write(trouble, &errno.raw_os_error().to_ne_bytes());
+    // SAFETY: it does not return, and runs nothing of the original's.
+    unsafe { libc::_exit(NOT_FOR_PEOPLE) }
+}
