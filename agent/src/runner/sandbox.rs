@@ -24,7 +24,7 @@
 //!                 └─ the command: no rights, Landlock, filter
 //! ```
 //!
-//! The runner stays what it was, the leader of session and group: a release stops and kills the
+//! The runner stays what it was, the leader of its group: a release stops and kills the
 //! group from outside, and when the init is killed the kernel kills all of its namespace, however
 //! it has forked and whatever session it has begun.
 //!

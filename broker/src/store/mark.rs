@@ -7,6 +7,7 @@
 //! Two slots are written in turn, so that one of them is always whole.
 
 use std::fs::{self, File, OpenOptions};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -55,8 +56,12 @@ impl Mark {
             .open(&path)
             .map_err(StoreError::file("open", &path))?;
         let mut slots = vec![0; 2 * SLOT_BYTES as usize];
-        if let Err(source) = file.read_exact_at(&mut slots, 0) {
-            return Ok(Err(format!("{} cannot be read: {source}", path.display())));
+        match file.read_exact_at(&mut slots, 0) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                return Ok(Err(format!("{} is cut off", path.display())));
+            }
+            Err(error) => return Err(StoreError::file("read", &path)(error)),
         }
         let newest =
             slots.chunks_exact(SLOT_BYTES as usize).filter_map(read_slot).max_by_key(|slot| slot.0);

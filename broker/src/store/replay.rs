@@ -64,6 +64,9 @@ impl Reader<'_> {
             let (key, piece) = match next {
                 Ok(Some(Ok(pair))) => pair,
                 Ok(None) => break,
+                Ok(Some(Err(error @ sled::Error::Io(_)))) => {
+                    return Err(StoreError::engine("reading the journal", self.folder)(error));
+                }
                 Ok(Some(Err(error))) => {
                     return Err(self.damaged(last + 1, &format!("it cannot be read: {error}")));
                 }

@@ -6,7 +6,7 @@
 //! The file is a row of sealed entries, one per chunk, and a last one that counts them.
 
 use std::fs::{self, File};
-use std::io::{BufReader, BufWriter, Read, Write};
+use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use super::error::StoreError;
@@ -45,14 +45,17 @@ pub(crate) fn read(
     let path = path(folder, sequence);
     let mut file = match File::open(&path) {
         Ok(file) => BufReader::with_capacity(1 << 16, file),
-        Err(error) => return Ok(Err(format!("snapshot {} : {error}", path.display()))),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Ok(Err(format!("snapshot {} is missing", path.display())));
+        }
+        Err(error) => return Err(StoreError::file("open", &path)(error)),
     };
     for index in 0.. {
         let damaged =
             |what: String| Ok(Err(format!("snapshot {}, chunk {index}: {what}", path.display())));
         let mut entry = vec![0; sealed::HEAD_BYTES];
-        if let Err(error) = file.read_exact(&mut entry) {
-            return damaged(error.to_string());
+        if !is_filled(&mut file, &mut entry).map_err(StoreError::file("read", &path))? {
+            return damaged("it is cut off".into());
         }
         let bytes = match sealed::entry_bytes(&entry) {
             Ok(bytes) if bytes <= SNAPSHOT_CHUNK_BYTES_MAX + 64 => bytes,
@@ -60,8 +63,9 @@ pub(crate) fn read(
             Err(what) => return damaged(what),
         };
         entry.resize(bytes, 0);
-        if let Err(error) = file.read_exact(&mut entry[sealed::HEAD_BYTES..]) {
-            return damaged(error.to_string());
+        let body = &mut entry[sealed::HEAD_BYTES..];
+        if !is_filled(&mut file, body).map_err(StoreError::file("read", &path))? {
+            return damaged("it is cut off".into());
         }
         let records = match sealed::open(&key(sequence, index), &entry) {
             Ok(records) => records,
@@ -74,6 +78,14 @@ pub(crate) fn read(
         }
     }
     Ok(Ok(()))
+}
+
+/// Whether the file has as much as this.
+fn is_filled(file: &mut impl Read, bytes: &mut [u8]) -> io::Result<bool> {
+    match file.read_exact(bytes) {
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(false),
+        read => read.map(|()| true),
+    }
 }
 
 /// A snapshot that is being written.
