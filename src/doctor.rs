@@ -11,6 +11,8 @@ mod load;
 mod probe;
 mod release;
 
+use std::fmt;
+use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -77,11 +79,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             let commands = confinement(&Config::default(), program, &folder.path().join("trial"))?;
             let found = process::block_on(async { Ok(find_gpu(program, None).await) })?;
             let (gpu, no_gpu) = (found.as_ref().ok().cloned(), found.err());
-            let agent = control::isolation_here();
+            let (agent, pressure) = (control::isolation_here(), Pressure::here());
             match args.how.format {
-                Format::Json => show::json(&Found { agent, isolation, commands, gpu, no_gpu }),
+                Format::Json => {
+                    show::json(&Found { agent, isolation, pressure, commands, gpu, no_gpu });
+                }
                 Format::Table => {
                     print(agent.as_deref(), &isolation);
+                    show::line(&pressure);
                     print_commands(&commands);
                     print_gpu(gpu.as_ref(), no_gpu.as_deref());
                 }
@@ -98,11 +103,58 @@ struct Found {
     agent: Option<String>,
     #[serde(flatten)]
     isolation: Report,
+    pressure: Pressure,
     commands: Confinement,
     /// The GPU that its owner could give.
     gpu: Option<GpuInfo>,
     /// Why there is none.
     no_gpu: Option<String>,
+}
+
+/// Whether the kernel tells of waits for memory and disks, by which an agent gives way to what nobody
+/// announces.
+#[derive(Debug, Serialize)]
+struct Pressure {
+    told: bool,
+    /// What is lost without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cost: Option<&'static str>,
+    /// What mends it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mend: Option<&'static str>,
+}
+
+impl Pressure {
+    fn here() -> Self {
+        Self::told(fs::read("/proc/pressure/memory").is_ok())
+    }
+
+    fn told(told: bool) -> Self {
+        let unless_told = |text| (!told).then_some(text);
+        Self {
+            told,
+            cost: unless_told(
+                "work that nobody announces is not given way to where it waits for a disk, and \
+                 where it waits for memory only when next to none is free",
+            ),
+            mend: unless_told(
+                "add psi=1 to the kernel's command line (grubby --update-kernel=ALL --args=psi=1, \
+                 where there is grubby) and start the host anew",
+            ),
+        }
+    }
+}
+
+impl fmt::Display for Pressure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.cost, self.mend) {
+            (Some(cost), Some(mend)) => write!(
+                f,
+                "this kernel tells nothing of waits for memory and disks: {cost}; to mend it, {mend}"
+            ),
+            _ => f.write_str("this kernel tells of waits for memory and disks"),
+        }
+    }
 }
 
 fn print_gpu(gpu: Option<&GpuInfo>, why: Option<&str>) {
@@ -147,4 +199,18 @@ fn print(agent: Option<&str>, report: &Report) {
     });
     let header = ["ability", "granted by", "why not", "what that costs", "what mends it"];
     show::line(show::table(header, rows.collect()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_that_tells_nothing_of_pressure_is_said_to() {
+        let said = Pressure::told(false).to_string();
+        assert!(said.contains("tells nothing") && said.contains("psi=1"), "{said}");
+        assert!(!Pressure::told(true).to_string().contains("psi=1"));
+        let told = serde_json::to_value(Pressure::told(true)).expect("JSON");
+        assert_eq!(told, serde_json::json!({ "told": true }));
+    }
 }

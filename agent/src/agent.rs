@@ -129,7 +129,7 @@ pub async fn run(
         warn!("{} begins anew, for it cannot be used: {error}", path.display());
         BookedMemory::new(path)
     });
-    let booked_memory = Arc::new(booked_memory);
+    let booked_memory = Arc::new(booked_memory.limited_to(config.preferences.memory_mib_max));
     let nursery = Arc::new(Nursery::start(&program).map_err(RunError::Nursery)?);
     let session = Arc::clone(nursery.session());
     let table = SlotTable::new(host.cores, harvest.fragment(), enclosure.clone(), session);
@@ -200,6 +200,7 @@ pub async fn run(
         table: Arc::clone(&table),
         owner: Arc::clone(&owner),
         booked_memory: Arc::clone(&booked_memory),
+        enclosure: enclosure.clone(),
         carried: blobs.carried(),
     })
     .map_err(RunError::Observer)?;

@@ -1,13 +1,16 @@
-//! The most memory that renders had booked on this host at one time, over the last days: harvested
-//! work stays below what that leaves, since the next render may want it from one moment to the next.
+//! What memory all harvested work may take: what the most that renders had booked on this host at one
+//! time, over the last days, leaves, since the next render may want it from one moment to the next;
+//! what the farm's monitor says that it leaves now; and what the owner gives.
 //!
 //! # Invariants
-//! - It is on disk, whole, for the next agent; one day is one number, and days too long ago go.
+//! - What was booked is on disk, whole, for the next agent; one day is one number, and days too long
+//!   ago go.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
@@ -22,6 +25,10 @@ pub(crate) struct BookedMemory {
     days: Mutex<BTreeMap<u64, u64>>,
     /// Locked while it is written.
     file: Mutex<()>,
+    /// What the farm leaves now, in MiB, as far as it was said.
+    left_mib: AtomicU64,
+    /// What the owner gives at most, in MiB.
+    owner_mib: u64,
 }
 
 /// As it is on disk.
@@ -38,7 +45,22 @@ const VERSION: u32 = 1;
 impl BookedMemory {
     /// Nothing yet, to be kept at `path`.
     pub(crate) fn new(path: PathBuf) -> Self {
-        Self { path, days: Mutex::default(), file: Mutex::default() }
+        Self::of(path, BTreeMap::new())
+    }
+
+    fn of(path: PathBuf, days: BTreeMap<u64, u64>) -> Self {
+        let (days, file) = (Mutex::new(days), Mutex::default());
+        Self { path, days, file, left_mib: AtomicU64::new(u64::MAX), owner_mib: u64::MAX }
+    }
+
+    /// With no more than this in any case; 0 for as much as there is.
+    pub(crate) fn limited_to(self, owner_mib: u64) -> Self {
+        Self { owner_mib: if owner_mib == 0 { u64::MAX } else { owner_mib }, ..self }
+    }
+
+    /// The farm leaves this much now, in MiB.
+    pub(crate) fn note_left(&self, mib: u64) {
+        self.left_mib.store(mib, Ordering::Release);
     }
 
     /// What an earlier agent kept at `path`; nothing where there is none.
@@ -58,7 +80,7 @@ impl BookedMemory {
             Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
             Err(error) => return Err(error),
         };
-        Ok(Self { path, days: Mutex::new(days), file: Mutex::default() })
+        Ok(Self::of(path, days))
     }
 
     /// Renders have booked this much together. Says whether that is news, to be [written][1].
@@ -84,11 +106,13 @@ impl BookedMemory {
 
     /// What all harvested work may take together on a host with so much memory, in MiB: what the
     /// greatest bookings of the last days leave, and never all of it. Where farms book all memory
-    /// of a host with all its cores, a part remains: beside such a render nothing runs.
+    /// of a host with all its cores, a part remains: beside such a render nothing runs. And no more
+    /// than the farm leaves now, or the owner gives.
     pub(crate) fn harvest_mib(&self, day: u64, host_mib: u64) -> u64 {
         let booked = self.most_mib(day);
         let left = host_mib.saturating_sub(booked.max(host_mib * MEMORY_LEFT_PERMILLE / 1_000));
-        left.max(host_mib * HARVEST_MEMORY_PERMILLE_MIN / 1_000)
+        let left = left.max(host_mib * HARVEST_MEMORY_PERMILLE_MIN / 1_000);
+        left.min(self.left_mib.load(Ordering::Acquire)).min(self.owner_mib)
     }
 
     /// The most that was booked at one time in the last days, in MiB.
@@ -168,6 +192,13 @@ mod tests {
         memory.note(100, 64_000);
         assert_eq!(memory.harvest_mib(100, 64_000), 6_400);
         assert_eq!(memory.harvest_mib(200, 64_000), 57_600);
+        memory.note_left(20_000);
+        assert_eq!(memory.harvest_mib(200, 64_000), 20_000, "the farm keeps the rest");
+        assert_eq!(memory.harvest_mib(100, 64_000), 6_400);
+        memory.note_left(30_000);
+        let memory = memory.limited_to(2_048);
+        assert_eq!(memory.harvest_mib(200, 64_000), 2_048, "its owner gives no more");
+        assert_eq!(memory.limited_to(0).harvest_mib(200, 64_000), 30_000);
     }
 
     #[test]

@@ -30,6 +30,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
 use gleaner_hooks::{Heirs, RunDir, become_urgent};
+use gleaner_isolation::Enclosure;
 use gleaner_protocol::{Share, Span, Time, boottime};
 use jiff::Zoned;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -69,8 +70,10 @@ pub(crate) struct ObservedHost {
     pub(crate) table: Arc<SlotTable>,
     /// Who is told.
     pub(crate) owner: Arc<Owner>,
-    /// What renders had booked.
+    /// What memory harvested work may take.
     pub(crate) booked_memory: Arc<BookedMemory>,
+    /// What holds it.
+    pub(crate) enclosure: Enclosure,
     /// Bytes that the agent has carried over the network since it started.
     pub(crate) carried: Arc<AtomicU64>,
 }
@@ -229,7 +232,8 @@ impl Observer {
         self.host.table.note_upkeep(now, &self.cpu.upkeep());
         self.others.add(now, self.cpu.others_used());
         let blocked = self.cpu.others_blocked();
-        self.pressure.look(now, blocked > 0);
+        let own_memory = self.host.enclosure.memory_pressure();
+        self.pressure.look(now, blocked > 0, own_memory.as_deref());
         let memory = machine::memory();
         let zoned = Zoned::now();
         let minute = u16::try_from(i32::from(zoned.hour()) * 60 + i32::from(zoned.minute()));

@@ -99,7 +99,7 @@ impl Ability {
             }
             Self::Idle => "harvested work is idle by scheduling class alone",
             Self::Share => "a slot gets a whole core or none",
-            Self::Weight => "slots are weighed by niceness",
+            Self::Weight => "all slots weigh the same: a weight that a job asks for is not heeded",
             Self::Memory => "a task's memory is limited per process, and its page cache is not",
             Self::Processes => "a task's processes are counted per user",
             Self::Disk => "harvested reads and writes are idle by I/O class alone",

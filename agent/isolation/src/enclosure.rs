@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::fs;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -310,6 +311,17 @@ impl Enclosure {
         })
     }
 
+    /// What the kernel says of waits for memory in it, as in `/proc/pressure/memory`; none where it
+    /// does not, as in groups of version 1.
+    #[must_use]
+    pub fn memory_pressure(&self) -> Option<String> {
+        let all = self.inner.grants.entries.iter();
+        let second = all.filter(|(_, provider, _)| *provider == Provider::Cgroup2);
+        let whole =
+            second.map(|(.., dir)| dir.path()).min_by_key(|path| path.components().count())?;
+        fs::read_to_string(whole.join("memory.pressure")).ok()
+    }
+
     /// Kills what is in it and removes it, and has this process go back to where it was before.
     /// That takes another call where others went aside with it, when they have ended.
     ///
@@ -513,7 +525,11 @@ impl Opening {
             }
             let done = match (ability, provider) {
                 (Ability::Idle, _) => dir.write("cpu.idle", "1"),
-                (Ability::Disk, Provider::Cgroup2) => dir.write("io.weight", "default 1"),
+                (Ability::Disk, Provider::Cgroup2) => {
+                    // Of a disk whose scheduler is BFQ, which looks at no other.
+                    let _ = dir.write("io.bfq.weight", "1");
+                    dir.write("io.weight", "default 1")
+                }
                 (Ability::Disk, Provider::Cgroup1) => dir.write("blkio.bfq.weight", "1"),
                 _ => Ok(()),
             };

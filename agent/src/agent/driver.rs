@@ -306,7 +306,8 @@ impl Driver {
     fn hear_what_the_farm_books(&mut self, opening: &Opening) {
         let is_news = self.shop.run_dir.epoch().ok() == Some(opening.epoch);
         if is_news && self.harvest.origin() == Origin::Farm {
-            let Opening { booked_cores, gpus, .. } = opening;
+            let Opening { booked_cores, gpus, memory_mib, .. } = opening;
+            self.shop.booked_memory.note_left(*memory_mib);
             self.farm_books = Booked { cores: Some(*booked_cores), gpus: *gpus, ..NOTHING_BOOKED };
         }
     }

@@ -1,4 +1,8 @@
-//! Pressure stall information: for how much of the time somebody waited for memory or a disk.
+//! Pressure stall information: for how much of the time somebody else waited for memory or a disk.
+//!
+//! What waits for memory at its own limit, or at that of all harvested work, takes none from anybody:
+//! the time in which something harvested waited does not count. Where the others wait with it, memory
+//! is short for all, which is seen in what is free.
 //!
 //! Source: `Documentation/accounting/psi.rst` of the Linux kernel.
 
@@ -35,6 +39,7 @@ pub(super) struct Pressure {
 #[derive(Debug, Default)]
 struct Waits {
     total_us: Option<u64>,
+    own_us: Option<u64>,
     window: LoadWindow,
 }
 
@@ -63,13 +68,15 @@ impl Pressure {
         self.triggers.iter()
     }
 
-    /// Reads the counters. Waiting for a disk is that of others only where they wait for one now.
-    pub(super) fn look(&mut self, now: Time, others_wait: bool) {
+    /// Reads the counters. Waiting for a disk is that of others only where they wait for one now;
+    /// `own_memory` is what the kernel says of harvested work alone.
+    pub(super) fn look(&mut self, now: Time, others_wait: bool, own_memory: Option<&str>) {
         if !self.is_there {
             return;
         }
-        self.memory.look(now, total_us(&text_of(self.folder.join("memory"))), true);
-        self.io.look(now, total_us(&text_of(self.folder.join("io"))), others_wait);
+        let memory = total_us(&text_of(self.folder.join("memory")));
+        self.memory.look(now, memory, own_memory.and_then(total_us), true);
+        self.io.look(now, total_us(&text_of(self.folder.join("io"))), None, others_wait);
     }
 
     /// For how much of the last second somebody waited, in thousandths.
@@ -101,13 +108,14 @@ impl Pressure {
 }
 
 impl Waits {
-    fn look(&mut self, now: Time, total_us: Option<u64>, counts: bool) {
-        let waited = match (self.total_us, total_us) {
-            (Some(before), Some(after)) if counts => after.saturating_sub(before),
-            _ => 0,
+    fn look(&mut self, now: Time, total_us: Option<u64>, own_us: Option<u64>, counts: bool) {
+        let since = |before: Option<u64>, after: Option<u64>| {
+            before.zip(after).map_or(0, |(before, after)| after.saturating_sub(before))
         };
-        self.total_us = total_us;
-        self.window.add(now, Span::from_micros(waited));
+        let own = since(self.own_us, own_us);
+        let waited = since(self.total_us, total_us).saturating_sub(own);
+        (self.total_us, self.own_us) = (total_us, own_us);
+        self.window.add(now, Span::from_micros(if counts { waited } else { 0 }));
     }
 }
 
@@ -145,20 +153,39 @@ mod tests {
         for second in 0..3 {
             write(folder.path(), "memory", 1_000 + second * 250_000);
             write(folder.path(), "io", 7 + second * 400_000);
-            pressure.look(Time::from_micros(second * 1_000_000), second != 1);
+            pressure.look(Time::from_micros(second * 1_000_000), second != 1, None);
         }
         assert_eq!(pressure.permille(Resource::Memory), 250);
         assert_eq!(pressure.permille(Resource::Io), 400);
         write(folder.path(), "io", 5_000_000);
-        pressure.look(Time::from_micros(3_000_000), false);
+        pressure.look(Time::from_micros(3_000_000), false, None);
         assert_eq!(pressure.permille(Resource::Io), 0, "nobody else waits");
+    }
+
+    #[test]
+    fn what_waits_at_its_own_limit_takes_no_memory_from_others() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut pressure = Pressure::open(folder.path(), false);
+        pressure.is_there = true;
+        let own = |total: u64| format!("some avg10=0.00 avg60=0.00 avg300=0.00 total={total}\n");
+        for (second, (all_us, own_us)) in
+            (0..).zip([(5_000, 4_000), (805_000, 804_000), (1_305_000, 1_104_000)])
+        {
+            write(folder.path(), "memory", all_us);
+            pressure.look(Time::from_micros(second * 1_000_000), false, Some(&own(own_us)));
+            let others = [0, 0, 200][usize::try_from(second).expect("one of three")];
+            assert_eq!(pressure.permille(Resource::Memory), others, "second {second}");
+        }
+        write(folder.path(), "memory", 1_705_000);
+        pressure.look(Time::from_micros(3_000_000), false, None);
+        assert_eq!(pressure.permille(Resource::Memory), 400, "it has no group any more");
     }
 
     #[test]
     fn a_kernel_without_it_is_no_pressure() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut pressure = Pressure::open(folder.path(), true);
-        pressure.look(Time::from_micros(1), true);
+        pressure.look(Time::from_micros(1), true, None);
         assert_eq!(pressure.permille(Resource::Memory), 0);
         assert!(pressure.describe().contains("tells nothing"));
     }

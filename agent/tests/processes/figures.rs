@@ -26,7 +26,7 @@ pub(crate) const STORIES: &[Story] = &[
 ];
 
 /// `GLEANER_RELEASE_TRIALS` asks for more.
-fn trials() -> usize {
+pub(crate) fn trials() -> usize {
     let asked = std::env::var("GLEANER_RELEASE_TRIALS").ok();
     asked.and_then(|text| text.parse().ok()).unwrap_or(5)
 }
@@ -264,7 +264,7 @@ async fn flood(session: &mut Session, task: Task, count: usize) -> f64 {
 }
 
 /// That the median is.
-fn is_below(what: &str, spans: &mut [Span], bound: Span) -> Result<(), String> {
+pub(crate) fn is_below(what: &str, spans: &mut [Span], bound: Span) -> Result<(), String> {
     let (p50, _) = percentiles(spans);
     (p50 < bound).then_some(()).ok_or_else(|| format!("{what}: {p50}, not below {bound}"))
 }
@@ -274,7 +274,7 @@ fn percentiles(spans: &mut [Span]) -> (Span, Span) {
     (spans[spans.len() / 2], spans[(spans.len() * 99 / 100).min(spans.len() - 1)])
 }
 
-fn summary(spans: &mut [Span]) -> String {
+pub(crate) fn summary(spans: &mut [Span]) -> String {
     let (p50, p99) = percentiles(spans);
     let max = spans.last().copied().unwrap_or_default();
     let ms = |span: Span| span.as_micros() as f64 / 1000.0;

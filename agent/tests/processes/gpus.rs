@@ -7,8 +7,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use gleaner_agent::{Config, Gpus};
-use gleaner_hooks::{GpuStanding, SocketAnswer, SocketRequest};
+use gleaner_calm::in_some_awaited_round;
+use gleaner_hooks::{GpuStanding, ProcessStat, SocketAnswer, SocketRequest};
 use gleaner_kernels::application::Application;
+use gleaner_kernels::volume::Volume;
 use gleaner_protocol::control::{ReleaseReason, Report};
 use gleaner_protocol::farm::Booked;
 use gleaner_protocol::job::{ApplicationTask, Comparison, Task};
@@ -17,9 +19,10 @@ use gleaner_protocol::{BookingId, GpuKind, KernelName, Span, boottime};
 use crate::Story;
 use crate::agent::{AgentProcess, AgentThread, Folders, block_on};
 use crate::broker::{Broker, Session, output};
-use crate::kernels::{endless_picture, picture_by, task_by};
-use crate::releases::hear_fragment;
-use crate::watch::{wait_for_end_of_group, wait_until};
+use crate::figures::{is_below, summary, trials};
+use crate::kernels::{endless_picture, picture_by, task_by, task_of_files};
+use crate::releases::{hear_fragment, nanos_run};
+use crate::watch::{pause, wait_for_end_of_group, wait_until};
 
 pub(crate) const STORIES: &[Story] = &[
     ("a_picture_is_computed_on_the_gpu_that_its_owner_gives", a_picture_is_computed_on_the_gpu),
@@ -32,6 +35,7 @@ pub(crate) const STORIES: &[Story] = &[
     ("a_picture_begins_again_on_the_processor_where_its_driver_crashes", its_driver_crashes),
     ("a_picture_begins_again_on_the_processor_where_its_driver_hangs", its_driver_hangs),
     ("a_render_that_may_use_the_gpu_ends_what_does", a_render_ends_what_uses_it),
+    ("a_hook_has_the_cores_in_milliseconds_while_a_gpu_computes", a_hook_has_the_cores_soon),
 ];
 
 /// Of floating point, which is not the same to the bit on two devices.
@@ -42,6 +46,13 @@ const RESTS: Span = Span::from_secs(60);
 
 /// Between two looks at what may take half a minute: each has the agent answer.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+
+/// Voxels along a side, and rows and columns, that keep the device busy for a while.
+const SIDE: usize = 256;
+const TABLE: [usize; 2] = [1_500, 300];
+
+/// Within which a render has the cores.
+const GPU_RELEASE_MAX: Span = Span::from_millis(20);
 
 /// CPU time of the device after which it computes for certain.
 const COMPUTES_NS: u64 = 100_000_000;
@@ -362,5 +373,99 @@ fn a_render_ends_what_uses_it() {
         let on_gpu = made(&mut session, picture(&broker, &folders, Comparison::Tolerance)).await;
         assert_eq!(counts(&folders), (2, 0));
         assert_ne!(on_gpu, tolerant);
+    });
+}
+
+/// What keeps the device busy for a while: a task of each kernel.
+fn long_tasks(broker: &Broker, folders: &Folders) -> [Task; 4] {
+    let write = |name: &str, bytes: &[u8]| {
+        fs::write(folders.path(name), bytes).expect("written");
+    };
+    let tolerant = |kernel: Application, spec: &str| {
+        let task = task_of_files(broker, folders, kernel, spec);
+        Task::Application(ApplicationTask { comparison: Comparison::Tolerance, ..task })
+    };
+    let mut volume = Vec::new();
+    let ripples = Volume::rippled(SIDE).expect("a volume");
+    ripples.write_nrrd(&mut volume).expect("written");
+    let [rows, columns] = TABLE;
+    let number = |at: usize| at.wrapping_mul(2_654_435_761) % 1_000;
+    let line = |row: usize| (0..columns).map(move |column| number(row * columns + column));
+    let text = |row: usize| line(row).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
+    let table: Vec<String> = (0..rows).map(text).collect();
+    let picture = endless_picture(broker, folders);
+    write("ripples.nrrd", &volume);
+    write("table.csv", table.join("\n").as_bytes());
+    let npairs = Application::Npairs.example().replace("[1, 2, 4, 8]", "[8]");
+    let npairs = task_by(broker, folders, Application::Npairs, &npairs);
+    [
+        picture,
+        tolerant(Application::Isosurface, Application::Isosurface.example()),
+        tolerant(Application::Pca, Application::Pca.example()),
+        Task::Application(ApplicationTask { comparison: Comparison::Tolerance, ..npairs }),
+    ]
+}
+
+/// Whether no thread of a process has run between two looks, nor wants to.
+fn is_all_at_rest(pid: i32) -> bool {
+    let threads = || {
+        let listed = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        listed.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
+    };
+    let runs = |thread: i32| {
+        let text = fs::read_to_string(format!("/proc/{pid}/task/{thread}/stat"));
+        text.ok().and_then(|text| ProcessStat::parse(&text)).is_some_and(|stat| stat.state == 'R')
+    };
+    let before: u64 = threads().map(nanos_run).sum();
+    pause();
+    !threads().any(runs) && threads().map(nanos_run).sum::<u64>() == before
+}
+
+/// From the hook's question until no thread of the replica runs.
+fn a_hook_has_the_cores_soon() {
+    block_on(async {
+        let folders = Folders::new();
+        let mut broker = Broker::start().await;
+        let mut config = giving(&folders, &broker, 2);
+        config.kernels = Application::ALL
+            .iter()
+            .map(|kernel| KernelName::new(kernel.name()).expect("a plain name"))
+            .collect();
+        let _agent = AgentThread::start(config);
+        let (mut session, _) = broker.welcome().await;
+        for task in long_tasks(&broker, &folders) {
+            let Task::Application(ApplicationTask { kernel, .. }) = &task else {
+                unreachable!("each is one")
+            };
+            let kernel = kernel.to_string();
+            let mut trial = 0;
+            in_some_awaited_round(async || {
+                let mut took = Vec::new();
+                for _ in 0..trials() {
+                    trial += 1;
+                    session.give(task.clone(), &[None]).await;
+                    wait_until("a runner", || folders.groups().len() == 1);
+                    let group = folders.groups()[0];
+                    let limit = COMPUTES_NS * trial / 8 % COMPUTES_NS;
+                    wait_until("the device to compute", || nanos_on_device(group) > limit);
+                    let booking = format!("{kernel}-{trial}");
+                    let begun = boottime();
+                    let answer = folders.preflight(&booking, None);
+                    wait_until("all threads to rest", || is_all_at_rest(group));
+                    took.push(boottime() - begun);
+                    assert_eq!(answer, SocketAnswer::Released { frozen: 1, slots_left: 0 });
+                    assert_eq!(session.hear_release().await, ReleaseReason::Preempted);
+                    wait_until("its runner to be buried", || folders.groups().is_empty());
+                    folders.postflight(&booking);
+                    while hear_fragment(&mut session).await.slots < 2 {}
+                }
+                println!(
+                    "{kernel} on llvmpipe, hook's question to the last thread's stop: {}",
+                    summary(&mut took)
+                );
+                is_below("the last thread's stop", &mut took, GPU_RELEASE_MAX)
+            })
+            .await;
+        }
     });
 }

@@ -119,6 +119,16 @@ pub(crate) fn task_by(
     for product in sample(application, 1).expect("a sample") {
         fs::write(folders.path(&product.name), product.bytes).expect("written");
     }
+    task_of_files(broker, folders, application, spec)
+}
+
+/// What a kernel does with files of a folder, by a specification that names them.
+pub(crate) fn task_of_files(
+    broker: &Broker,
+    folders: &Folders,
+    application: Application,
+    spec: &str,
+) -> ApplicationTask {
     let parcel = Parcel::pack(application, spec, &folders.path("")).expect("a parcel");
     let put = |(name, path): &(String, _)| InputFile {
         name: name.clone(),

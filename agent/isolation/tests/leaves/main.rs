@@ -195,6 +195,47 @@ fn what_limits_the_memory_of_the_whole_keeps_it_from_swap_too() {
 }
 
 #[test]
+fn what_waits_at_its_own_limit_is_told_of_the_whole() {
+    for (choice, enclosed) in freezing("waits") {
+        let waited_us = || {
+            let text = enclosed.0.memory_pressure()?;
+            text.split_whitespace()
+                .find_map(|word| word.strip_prefix("total=")?.parse::<u64>().ok())
+        };
+        let (Some(before), true) = (waited_us(), enclosed.grants(Ability::Memory)) else {
+            println!("{choice:?}: no limit of memory here, or none whose waits are told of");
+            continue;
+        };
+        let leaf = enclosed.0.leaf("0").expect("made").expect("a leaf");
+        let limits = LeafLimits { memory_mib: Some(24), ..LeafLimits::default() };
+        leaf.set_limits(&limits).expect("set");
+        // A file that fits in no page cache of such a size, again and again.
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("large");
+        let write = format!("dd if=/dev/zero of={} bs=1M count=96", file.display());
+        let mut writer = Inmate::start(&leaf, &format!("echo $$; while :; do {write}; done"));
+        writer.pid();
+        until("it waits for memory", || waited_us().is_some_and(|now| now > before));
+        leaf.kill().expect("killed");
+    }
+}
+
+#[test]
+fn all_work_waits_for_a_disk_behind_everything_else() {
+    for (choice, enclosed) in freezing("disk") {
+        let read = |file: &str| -> Vec<String> {
+            let files = enclosed.0.paths().map(|path| path.join(file));
+            let texts = files.filter_map(|file| fs::read_to_string(file).ok());
+            texts.map(|text| text.lines().next().unwrap_or_default().to_owned()).collect()
+        };
+        let weights = ["io.weight", "io.bfq.weight", "blkio.bfq.weight"].map(read).concat();
+        let is_least = |text: &String| text == "1" || text == "default 1";
+        assert!(weights.iter().all(is_least), "{choice:?}: {weights:?}");
+        assert!(!weights.is_empty() || !enclosed.grants(Ability::Disk), "{choice:?}");
+    }
+}
+
+#[test]
 fn without_control_groups_there_is_no_leaf_and_each_ability_is_missing_with_a_reason() {
     let enclosed = Enclosed::open(Choice::ProcessGroups, "none");
     assert!(enclosed.0.leaf("0").expect("nothing to fail").is_none());
