@@ -319,7 +319,7 @@ pub async fn run(
     drop(marks);
     nursery.end().await;
     match enclosure.remove() {
-        Ok(()) => {
+        Ok(_) => {
             clearing_up.dismiss();
             // The keeper went wherever this process had to go; now this is the last one there.
             if let Err(error) = enclosure.remove() {

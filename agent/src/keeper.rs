@@ -122,7 +122,13 @@ fn clear_up(run_dir: PathBuf, folders: &[PathBuf], enclosure: Vec<PathBuf>) {
         let _ = run_dir.stop_groups();
         give_up_load_average(run_dir.path());
     }
-    let _ = Enclosure::remove_at(enclosure);
+    let end = boottime() + Span::from_millis(CLEAR_UP_MS_MAX / 2);
+    // What else ends with the agent, its nursery say, may take a moment longer, and is beside us.
+    while let Ok(false) = Enclosure::remove_at(enclosure.clone())
+        && boottime() < end
+    {
+        std::thread::sleep(Duration::from_millis(CLEAR_UP_PAUSE_MS));
+    }
     for entry in folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten() {
         let _ = match entry.file_type() {
             Ok(kind) if kind.is_dir() => fs::remove_dir_all(entry.path()),

@@ -68,6 +68,9 @@ pub(crate) const CRADLE_FILES_MAX: usize = 24;
 /// How long the process that starts runners may take for one, in milliseconds. It runs last, beside
 /// whatever renders.
 pub(crate) const BIRTH_MS_MAX: u64 = 10_000;
+/// Sessions of runners that there may be at one time: of a process that starts them, and of those
+/// before it that have ended.
+pub(crate) const NURSERIES_MAX: usize = 8;
 /// How long it may take to end, in milliseconds.
 pub(crate) const NURSERY_END_MS_MAX: u64 = 500;
 /// Tries to put the runners' session last; with the pause below, some seconds.

@@ -23,6 +23,7 @@ mod child;
 mod process;
 mod session;
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -36,8 +37,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tracing::warn;
 
-use crate::limits::{BIRTH_MS_MAX, BIRTHS_MAX};
-use process::NurseryProcess;
+use crate::limits::{BIRTH_MS_MAX, BIRTHS_MAX, NURSERIES_MAX, NURSERY_END_MS_MAX};
+use process::{Lost, NurseryProcess};
 
 pub(crate) use child::Child;
 pub(crate) use process::run_as_nursery_if_asked;
@@ -76,9 +77,14 @@ impl Nursery {
     pub(crate) fn start(program: &Path) -> io::Result<Self> {
         let session = Arc::new(Session::default());
         let process = NurseryProcess::start(program)?;
-        session.is_led_by(process.pid());
         let (orders, heard) = mpsc::channel(BIRTHS_MAX);
-        let tender = Tender { program: program.to_owned(), process, session: Arc::clone(&session) };
+        let tender = Tender {
+            program: program.to_owned(),
+            process,
+            leads: false,
+            retired: VecDeque::new(),
+            session: Arc::clone(&session),
+        };
         let told = Arc::clone(&session);
         tokio::spawn(async move {
             tokio::select! {
@@ -116,12 +122,15 @@ impl Nursery {
         }
     }
 
-    /// Ends it, and waits for that.
+    /// Ends it, and waits for that, unless it takes too long: then it ends with this process.
     pub(crate) async fn end(&self) {
         let (ended, end) = oneshot::channel();
-        if self.orders.send(Order::End { ended }).await.is_ok() {
-            let _ = end.await;
-        }
+        let ends = async {
+            if self.orders.send(Order::End { ended }).await.is_ok() {
+                let _ = end.await;
+            }
+        };
+        let _ = timeout(Duration::from_millis(2 * NURSERY_END_MS_MAX), ends).await;
     }
 }
 
@@ -129,6 +138,11 @@ impl Nursery {
 struct Tender {
     program: PathBuf,
     process: NurseryProcess,
+    /// Whether it has borne something: then it has a session of its own.
+    leads: bool,
+    /// Those before it. While they are not waited for, their numbers name the sessions in which what
+    /// they have borne may live.
+    retired: VecDeque<NurseryProcess>,
     session: Arc<Session>,
 }
 
@@ -136,13 +150,17 @@ impl Tender {
     async fn tend(mut self, mut orders: mpsc::Receiver<Order>) {
         while let Some(order) = orders.recv().await {
             match order {
+                // Nobody waits for it any more.
+                Order::Bear { born, .. } if born.is_closed() => {}
                 Order::Bear { files, born } => {
                     let child = self.bear(&files).await;
-                    // Nobody waits for it any more: it is dropped, and that kills it.
+                    // Where nobody waits for it by now it is dropped, and that kills it.
                     let _ = born.send(child);
                 }
                 Order::End { ended } => {
-                    self.process.end().await;
+                    for process in self.retired.into_iter().chain([self.process]) {
+                        process.end().await;
+                    }
                     let _ = ended.send(());
                     return;
                 }
@@ -151,32 +169,53 @@ impl Tender {
     }
 
     async fn bear(&mut self, files: &[OwnedFd]) -> io::Result<Child> {
-        if self.process.has_ended() {
+        let limit = Duration::from_millis(BIRTH_MS_MAX);
+        let mut answer = timeout(limit, self.process.bear(files)).await;
+        if matches!(answer, Ok(Err(Lost::Before(_)))) {
+            // It has not heard of this one.
             warn!("the process that starts runners has ended: another one is started");
             self.replace().await?;
+            answer = timeout(limit, self.process.bear(files)).await;
         }
-        let answer = timeout(Duration::from_millis(BIRTH_MS_MAX), self.process.bear(files)).await;
-        let pid = match answer {
-            Ok(Ok(answer)) => answer?,
-            Ok(Err(error)) => {
+        match answer {
+            Ok(Ok(answer)) => {
+                let child = Child::of(answer?);
+                if !self.leads
+                    && let Some(leader) = self.process.pid()
+                {
+                    self.session.is_led_by(leader);
+                    self.leads = true;
+                }
+                Ok(child)
+            }
+            Ok(Err(Lost::Before(error) | Lost::After(error))) => {
                 self.replace().await?;
-                return Err(error);
+                Err(error)
             }
             // What it answers later would be taken for the answer to what it is asked next.
             Err(_) => {
                 self.replace().await?;
-                let reason =
+                let why =
                     format!("the process that starts runners was silent for {BIRTH_MS_MAX} ms");
-                return Err(io::Error::new(io::ErrorKind::TimedOut, reason));
+                Err(io::Error::new(io::ErrorKind::TimedOut, why))
             }
-        };
-        Child::of(pid)
+        }
     }
 
     async fn replace(&mut self) -> io::Result<()> {
         let next = NurseryProcess::start(&self.program)?;
-        self.session.is_led_by(next.pid());
-        std::mem::replace(&mut self.process, next).end().await;
+        let mut last = std::mem::replace(&mut self.process, next);
+        last.kill();
+        if std::mem::take(&mut self.leads) {
+            self.retired.push_back(last);
+        } else {
+            last.end().await;
+        }
+        while self.retired.len() >= NURSERIES_MAX
+            && let Some(first) = self.retired.pop_front()
+        {
+            first.end().await;
+        }
         Ok(())
     }
 }

@@ -230,6 +230,7 @@ impl Observer {
         let held = self.host.table.held_replicas();
         self.cpu.look(now, &self.host.table.group_use());
         self.host.table.note_upkeep(now, &self.cpu.upkeep());
+        self.host.table.be_idle_by_now();
         self.others.add(now, self.cpu.others_used());
         let blocked = self.cpu.others_blocked();
         let own_memory = self.host.enclosure.memory_pressure();

@@ -1,10 +1,10 @@
 //! The runner process: where harvested work runs, never in the agent itself.
 //!
-//! An agent starts its own executable with the argument `__runner` once per slot and keeps it
-//! warm: it reads orders from its standard input, a socket, and writes what came of them back.
+//! An agent has its own executable started with the argument `__runner` once per slot, by its
+//! [nursery](crate::nursery), and keeps it warm: it reads orders from its standard input, a socket, and writes what came of them back.
 //! Its standard output is what ties it to the agent's life ([`leash`]).
-//! Kernels and modules run inside it, commands are its children; all of them are one process group, which
-//! the releaser freezes and kills as a whole. All runners are in [one session](crate::nursery).
+//! Kernels and modules run inside it, commands are its children; all of them are one process group,
+//! which the releaser freezes and kills as a whole. All runners are in one session.
 //!
 //! # Invariants
 //! - One order at a time.
@@ -64,8 +64,8 @@ use outputs::Collector;
 /// The argument that makes an executable a runner.
 pub const RUNNER_ARGUMENT: &str = "__runner";
 
-/// Becomes a runner, an agent's keeper or nursery, a trial, or what looks for a GPU or at one, if this process
-/// was started as one; returns otherwise.
+/// Becomes a runner, an agent's keeper or nursery, a trial, or what looks for a GPU or at one, if this
+/// process was started as one; returns otherwise.
 /// To be called first in the `main` of every executable that runs an agent.
 pub fn run_as_runner_if_asked() {
     crate::keeper::run_as_keeper_if_asked();

@@ -39,7 +39,7 @@ pub use file_system::FileSystem;
 pub use hook::{HookInvocation, HookReport, run, run_to_exit, say};
 pub use notify::{Notification, NotifyError, SecurePost, SecurePoster, notify, notify_to_exit};
 pub use process_group::{
-    ProcessStat, TaskGroup, calm, freeze, freeze_until, kill, stop_stragglers, thaw,
+    ProcessStat, TaskGroup, calm, freeze, freeze_until, has_stopped, kill, stop_stragglers, thaw,
 };
 pub use process_io::ProcessIo;
 pub use run_dir::{BookingChange, BookingRecord, RunDir, RunDirError, StopReport};

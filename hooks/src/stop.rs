@@ -106,10 +106,10 @@ fn stop_all_work() -> (u32, Vec<i32>) {
         }
         let all = runners.iter().chain(&enclosed);
         let watched: Vec<_> = all.filter_map(|pid| process_group::watch(*pid)).collect();
+        let_sessions_end(&runners);
         for pgid in &runners {
             let _ = freeze(*pgid);
         }
-        let_sessions_end(&runners);
         for enclosure in &enclosures {
             stop_enclosure(enclosure);
         }

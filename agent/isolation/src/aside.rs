@@ -36,8 +36,10 @@ pub(crate) fn home(group: PathBuf) -> PathBuf {
 
 /// Moves this process back, if it is the last one in the group that was made for the agent of
 /// `enclosure` or for one before it, and removes that group. To be called when the enclosure is gone.
-pub(crate) fn leave(enclosure: &Path) -> io::Result<()> {
-    let Some(own) = enclosure.parent() else { return Ok(()) };
+/// False where others are in such a group.
+pub(crate) fn leave(enclosure: &Path) -> io::Result<bool> {
+    let Some(own) = enclosure.parent() else { return Ok(true) };
+    let mut is_last = true;
     let own = GroupDir::at(own.to_owned());
     let (asides, others): (Vec<_>, Vec<_>) =
         own.children().into_iter().partition(|child| is_aside(child.path()));
@@ -45,6 +47,7 @@ pub(crate) fn leave(enclosure: &Path) -> io::Result<()> {
     for aside in asides {
         let members = aside.members();
         if members.iter().any(|member| *member != pid) {
+            is_last = false;
             continue;
         }
         if !members.is_empty() {
@@ -65,7 +68,7 @@ pub(crate) fn leave(enclosure: &Path) -> io::Result<()> {
             removed => removed?,
         }
     }
-    Ok(())
+    Ok(is_last)
 }
 
 /// End of its name.
@@ -98,14 +101,14 @@ mod tests {
         let enclosure = own.path().join(NAME);
         let aside = GroupDir::at(own.path().join(format!("{NAME}{ENDING}")));
         own.write("cgroup.procs", "0").expect("entered");
-        leave(&enclosure).expect("nothing to leave");
+        assert!(leave(&enclosure).expect("nothing to leave"));
         move_aside(&own, NAME).expect("moved");
         assert!(is_in(&aside) && own.members().is_empty());
         let mut other = Command::new("/bin/sleep").arg("1000").spawn().expect("starts");
-        leave(&enclosure).expect("not the last one");
+        assert!(!leave(&enclosure).expect("left alone"), "not the last one");
         assert!(is_in(&aside), "the group is still wanted");
         other.kill().and_then(|()| other.wait()).expect("ours");
-        leave(&enclosure).expect("the last one");
+        assert!(leave(&enclosure).expect("the last one"));
         assert!(is_in(&own) && !aside.path().exists());
         assert!(move_aside(&GroupDir::at("/no/such/group".into()), NAME).is_err());
     }

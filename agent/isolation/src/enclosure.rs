@@ -323,11 +323,11 @@ impl Enclosure {
     }
 
     /// Kills what is in it and removes it, and has this process go back to where it was before.
-    /// That takes another call where others went aside with it, when they have ended.
+    /// False where that takes another call: others went aside with it, and have not ended.
     ///
     /// # Errors
     /// Something in it cannot be killed.
-    pub fn remove(&self) -> io::Result<()> {
+    pub fn remove(&self) -> io::Result<bool> {
         Self::remove_at(self.paths().map(Path::to_owned))
     }
 
@@ -341,10 +341,10 @@ impl Enclosure {
     ///
     /// # Errors
     /// Something in it cannot be killed.
-    pub fn remove_at(paths: impl IntoIterator<Item = PathBuf>) -> io::Result<()> {
-        paths.into_iter().filter(|path| is_ours_or_gone(path)).try_for_each(|path| {
+    pub fn remove_at(paths: impl IntoIterator<Item = PathBuf>) -> io::Result<bool> {
+        paths.into_iter().filter(|path| is_ours_or_gone(path)).try_fold(true, |is_last, path| {
             remove(&GroupDir::at(path.clone()))?;
-            leave(&path)
+            Ok(leave(&path)? && is_last)
         })
     }
 }

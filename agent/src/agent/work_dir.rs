@@ -100,7 +100,7 @@ fn lock(path: &Path) -> Result<File, WorkDirError> {
 }
 
 /// As [`lock`], after whoever clears up after an earlier agent, and after the last of what that one
-/// had begun to start: a copy of itself, with its locks, until it is the runner or dead.
+/// had begun to start: its keeper, say, is a copy of it with its locks until it executes something.
 pub(super) async fn lock_in_turn(path: &Path) -> Result<File, WorkDirError> {
     let end = boottime() + Span::from_millis(CLEAR_UP_MS_MAX);
     loop {

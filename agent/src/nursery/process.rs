@@ -76,17 +76,17 @@ impl NurseryProcess {
         self.child.id().and_then(|pid| Pid::from_raw(pid.try_into().ok()?))
     }
 
-    pub(super) fn has_ended(&mut self) -> bool {
-        !matches!(self.child.try_wait(), Ok(None))
-    }
-
     /// Asks for a birth, and for the number of what was born; the inner error is the nursery's.
-    pub(super) async fn bear(&mut self, files: &[OwnedFd]) -> io::Result<io::Result<Pid>> {
+    pub(super) async fn bear(&mut self, files: &[OwnedFd]) -> Result<io::Result<Pid>, Lost> {
+        if files.len() > CRADLE_FILES_MAX {
+            return Ok(Err(io::Error::other("a runner would be in too many control groups")));
+        }
         let files: Vec<BorrowedFd<'_>> = files.iter().map(AsFd::as_fd).collect();
         let socket = &mut self.socket;
-        socket.async_io(Interest::WRITABLE, || send_files(socket.as_fd(), &files)).await?;
+        let sent = socket.async_io(Interest::WRITABLE, || send_files(socket.as_fd(), &files));
+        sent.await.map_err(Lost::Before)?;
         let mut answer = [0; 4];
-        socket.read_exact(&mut answer).await?;
+        socket.read_exact(&mut answer).await.map_err(Lost::After)?;
         let number = i32::from_ne_bytes(answer);
         Ok(match Pid::from_raw(number).filter(|_| number > 0) {
             Some(pid) => Ok(pid),
@@ -94,22 +94,38 @@ impl NurseryProcess {
         })
     }
 
-    /// Has it end, and waits for that.
+    /// Has it end at once, and does not wait for it.
+    pub(super) fn kill(&mut self) {
+        let _ = self.child.start_kill();
+    }
+
+    /// Has it end, and waits for that for a while.
     pub(super) async fn end(self) {
         let Self { mut child, socket } = self;
         drop(socket);
-        if timeout(Duration::from_millis(NURSERY_END_MS_MAX), child.wait()).await.is_err() {
+        let limit = Duration::from_millis(NURSERY_END_MS_MAX);
+        if timeout(limit, child.wait()).await.is_err() {
             // It stands still, or gets no core.
-            let _ = child.kill().await;
+            let _ = child.start_kill();
+            let _ = timeout(limit, child.wait()).await;
         }
     }
+}
+
+/// A nursery that is no more, or says nothing that makes sense.
+#[derive(Debug)]
+pub(super) enum Lost {
+    /// It has not heard what was asked.
+    Before(io::Error),
+    /// It may have.
+    After(io::Error),
 }
 
 fn send_files(socket: BorrowedFd<'_>, files: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(CRADLE_FILES_MAX))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !control.push(SendAncillaryMessage::ScmRights(files)) {
-        return Err(io::Error::other("a runner would be in too many control groups"));
+        return Err(io::ErrorKind::InvalidInput.into());
     }
     sendmsg(socket, &[IoSlice::new(b"b")], &mut control, SendFlags::NOSIGNAL)?;
     Ok(())
@@ -187,7 +203,10 @@ fn bear(
 ) -> Result<i32, Errno> {
     // SAFETY: without a stack of its own, the copy goes on here as after a fork. There is one
     // thread, so that nothing in it is half done.
-    let number = unsafe { libc::syscall(libc::SYS_clone, libc::CLONE_PARENT, 0, 0, 0, 0) };
+    let number = unsafe {
+        let (flags, nothing) = (libc::CLONE_PARENT as libc::c_ulong, 0 as libc::c_ulong);
+        libc::syscall(libc::SYS_clone, flags, nothing, nothing, nothing, nothing)
+    };
     match i32::try_from(number) {
         Ok(0) => {}
         Ok(number) if number > 0 => return Ok(number),

@@ -1,44 +1,63 @@
 //! How the session of all runners ranks, where the kernel weighs sessions.
 //!
-//! Last of all, but while something of it is to stop or to die: then like any other, for what
-//! stands still in the idle class beside it takes nothing of that.
+//! Last of all, but while something of it is to stop or to die: then like any other, as the work of
+//! all slots is where control groups hold it.
 
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use gleaner_protocol::{Span, boottime};
 use rustix::process::Pid;
 use tokio::sync::Notify;
 
-use crate::limits::{AUTOGROUP_PAUSE_MS, AUTOGROUP_TRIES_MAX};
+use crate::limits::{AUTOGROUP_PAUSE_MS, AUTOGROUP_TRIES_MAX, NURSERIES_MAX};
 
 /// Niceness of a session that is the last of all.
 const LAST: i32 = 19;
 /// Niceness of one like any other.
 const ORDINARY: i32 = 0;
 
-/// The session, seen from the agent.
+/// The session, seen from the agent; and those of earlier nurseries, in which runners may live.
 #[derive(Debug, Default)]
 pub(crate) struct Session {
-    /// The number of the process that leads it; 0 where there is none.
-    leader: AtomicI32,
+    /// The numbers of the processes that lead them, or led them and are not waited for yet; 0 for
+    /// none. Read by whoever releases, which waits for no lock of ours.
+    leaders: [AtomicI32; NURSERIES_MAX],
+    /// How many there have been.
+    count: AtomicUsize,
     /// Whether it is not to be the last of all.
     is_ordinary: AtomicBool,
+    /// What the kernel was told last, and when: in microseconds, of which the last bit says what.
+    told: AtomicU64,
     /// The kernel has not been told yet.
     is_late: Notify,
 }
 
 impl Session {
-    pub(super) fn is_led_by(&self, leader: Option<Pid>) {
-        self.leader.store(leader.map_or(0, |pid| pid.as_raw_nonzero().get()), Ordering::Release);
+    /// Another process leads runners from now on, in a session of its own. Its number must stay its
+    /// own until [`NURSERIES_MAX`] others have come after it.
+    pub(super) fn is_led_by(&self, leader: Pid) {
+        let place = self.count.fetch_add(1, Ordering::AcqRel) % NURSERIES_MAX;
+        self.leaders[place].store(leader.as_raw_nonzero().get(), Ordering::Release);
+        self.tell_soon();
     }
 
     /// Makes it the last of all, or one like any other. The kernel lets others than the
     /// administrator say so ten times a second at most: what it refuses is told later.
     pub(crate) fn set_last(&self, is_last: bool) {
         self.is_ordinary.store(!is_last, Ordering::Release);
+        let (told, now) = (self.told.load(Ordering::Acquire), boottime().as_micros());
+        // A hook may change it from outside, so that what was told long ago is told again.
+        let is_fresh = now.saturating_sub(told) < AUTOGROUP_PAUSE_MS * 1_000;
+        if !(is_fresh && told & 1 == u64::from(!is_last)) {
+            self.tell_soon();
+        }
+    }
+
+    fn tell_soon(&self) {
         if is_too_soon(&self.tell()) {
             self.is_late.notify_one();
         }
@@ -48,8 +67,17 @@ impl Session {
     fn tell(&self) -> io::Result<()> {
         loop {
             let is_ordinary = self.is_ordinary.load(Ordering::Acquire);
-            let leader = self.leader.load(Ordering::Acquire);
-            set_niceness(&leader.to_string(), if is_ordinary { ORDINARY } else { LAST })?;
+            let nice = if is_ordinary { ORDINARY } else { LAST };
+            let leaders = self.leaders.iter().map(|leader| leader.load(Ordering::Acquire));
+            let told: Vec<io::Result<()>> = leaders
+                .filter(|leader| *leader > 0)
+                .map(|leader| set_niceness(&leader.to_string(), nice))
+                .collect();
+            if let Some(refused) = told.into_iter().find(is_too_soon) {
+                return refused;
+            }
+            let now = boottime().as_micros() & !1;
+            self.told.store(now | u64::from(is_ordinary), Ordering::Release);
             if is_ordinary == self.is_ordinary.load(Ordering::Acquire) {
                 return Ok(());
             }
@@ -75,7 +103,7 @@ pub(super) fn put_own_last() {
             // Done, or this kernel does not group by sessions.
             return;
         }
-        thread::sleep(Duration::from_millis(AUTOGROUP_PAUSE_MS));
+        thread::sleep(Span::from_millis(AUTOGROUP_PAUSE_MS).into());
     }
 }
 

@@ -11,7 +11,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-use gleaner_hooks::{calm, freeze, freeze_until, kill, stop_stragglers, thaw};
+use gleaner_hooks::{calm, freeze, freeze_until, has_stopped, kill, stop_stragglers, thaw};
 use gleaner_isolation::Leaf;
 use gleaner_protocol::Time;
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -57,6 +57,11 @@ impl Group {
     /// What freezes it as a whole, where there is that.
     pub(super) fn freezer(&self) -> Option<&Arc<Leaf>> {
         self.leaf.as_ref().filter(|leaf| leaf.can_freeze())
+    }
+
+    /// Whether all of it stands still.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.freezer().map_or_else(|| has_stopped(self.pgid), |leaf| leaf.is_frozen())
     }
 
     /// Stops it, to be kept. Under the table's lock; [`Reach::hurry`] comes after.

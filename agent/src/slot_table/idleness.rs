@@ -8,30 +8,42 @@
 //!   there looks again, and takes it back.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use gleaner_isolation::Enclosure;
 use tracing::debug;
 
 use super::SlotTable;
+use super::group::Group;
 use super::settle::waits_for_disk;
 use crate::nursery::Session;
 
 /// How it is told to the kernel.
-pub(super) struct Idleness(Box<dyn Fn(bool) + Send + Sync>);
+pub(super) struct Idleness {
+    tell: Box<dyn Fn(bool) + Send + Sync>,
+    /// Whether it was told last that all runs like anything else.
+    runs: AtomicBool,
+}
 
 impl Idleness {
+    fn telling(tell: impl Fn(bool) + Send + Sync + 'static) -> Self {
+        Self { tell: Box::new(tell), runs: AtomicBool::new(false) }
+    }
+
     pub(super) fn of(enclosure: Enclosure, session: Arc<Session>) -> Self {
-        Self(Box::new(move |idle| {
-            session.set_last(idle);
+        Self::telling(move |idle| {
             if let Err(error) = enclosure.set_idle(idle) {
                 // It was removed under us, and its members with it.
                 debug!("{error}");
             }
-        }))
+            // Of no weight where control groups hold it.
+            session.set_last(idle);
+        })
     }
 
     pub(super) fn set(&self, idle: bool) {
-        (self.0)(idle);
+        self.runs.store(!idle, Ordering::Release);
+        (self.tell)(idle);
     }
 }
 
@@ -47,11 +59,19 @@ impl SlotTable {
         self.idleness.set(false);
     }
 
+    /// [Puts it last again](SlotTable::be_idle_again) where that was not to be yet: what did not come to
+    /// rest in time, say. To be called now and then.
+    pub(crate) fn be_idle_by_now(&self) {
+        if self.idleness.runs.load(Ordering::Acquire) {
+            self.be_idle_again();
+        }
+    }
+
     /// Puts harvested work last again, where all that is frozen has come to rest and nothing of it
     /// is about to die.
     pub(crate) fn be_idle_again(&self) {
         loop {
-            let (stirs, leaves) = {
+            let (stirs, groups) = {
                 let inner = self.lock();
                 if inner.frozen_runners().any(|runner| runner.stopped) {
                     return;
@@ -61,11 +81,12 @@ impl SlotTable {
                 if inner.dying > 0 && inner.running() == 0 {
                     return;
                 }
-                let leaves = inner.frozen_runners().filter_map(|runner| runner.group.freezer());
-                (inner.stirs, leaves.cloned().collect::<Vec<_>>())
+                let groups = inner.frozen_runners().map(|runner| Arc::clone(&runner.group));
+                (inner.stirs, groups.collect::<Vec<_>>())
             };
             // What waits for a disk has no use for a core.
-            if !leaves.iter().all(|leaf| leaf.is_frozen() || waits_for_disk(leaf)) {
+            let waits = |group: &Group| group.freezer().is_some_and(|leaf| waits_for_disk(leaf));
+            if !groups.iter().all(|group| group.is_at_rest() || waits(group)) {
                 return;
             }
             self.idleness.set(true);
@@ -80,8 +101,7 @@ impl SlotTable {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
-    use std::sync::{Arc, Mutex, mpsc};
+    use std::sync::{Mutex, mpsc};
 
     use gleaner_protocol::Time;
     use gleaner_protocol::control::Fragment;
@@ -94,7 +114,7 @@ mod tests {
         /// With one slot; what the kernel is told is told to this.
         pub(crate) fn telling(tell: impl Fn(bool) + Send + Sync + 'static) -> Self {
             let gate = Fragment { epoch: EPOCH, slots: 1 };
-            Self::with(1, gate, Idleness(Box::new(tell)))
+            Self::with(1, gate, Idleness::telling(tell))
         }
     }
 
@@ -148,7 +168,7 @@ mod tests {
         let heard = Arc::clone(&said);
         let gate = Fragment { epoch: EPOCH, slots: 2 };
         let tell = move |idle| heard.lock().expect("no panic").push(idle);
-        let table = SlotTable::with(2, gate, Idleness(Box::new(tell)));
+        let table = SlotTable::with(2, gate, Idleness::telling(tell));
         let (dies, begins) = (Sleeper::start(), Sleeper::start());
         table.enter_runner(0, dies.pgid(), None);
         table.freeze(Some(NEXT), Room::slots(0));

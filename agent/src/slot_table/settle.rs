@@ -8,6 +8,7 @@ use gleaner_isolation::Leaf;
 use gleaner_protocol::{Span, boottime};
 
 use super::SlotTable;
+use super::group::Group;
 use crate::limits::{SETTLE_PAUSE_US, SETTLE_URGE_US};
 use crate::scheduling_class::let_stop;
 
@@ -17,16 +18,16 @@ impl SlotTable {
     pub(crate) fn settle(&self, limit: Span) {
         let begun = boottime();
         let (urge_at, end) = (begun + Span::from_micros(SETTLE_URGE_US), begun + limit);
-        let mut leaves: Vec<Arc<Leaf>> = {
+        let mut groups: Vec<Arc<Group>> = {
             let inner = self.lock();
-            inner.frozen_runners().filter_map(|runner| runner.group.freezer().cloned()).collect()
+            inner.frozen_runners().map(|runner| Arc::clone(&runner.group)).collect()
         };
         // To come to rest takes a few microseconds of a core, which this thread may be keeping from
         // it: it looks at one at a time, and rests in between.
         let mut urged = false;
-        while let Some(leaf) = leaves.last() {
-            if leaf.is_frozen() {
-                leaves.pop();
+        while let Some(group) = groups.last() {
+            if group.is_at_rest() {
+                groups.pop();
                 continue;
             }
             if boottime() >= end {
@@ -35,9 +36,13 @@ impl SlotTable {
             std::thread::sleep(Span::from_micros(SETTLE_PAUSE_US).into());
             if !urged && boottime() >= urge_at {
                 // What waits for a disk takes no core: nobody waits for that.
-                leaves.retain(|leaf| boottime() >= end || !waits_for_disk(leaf));
-                // What it has started may have to wait behind all others.
-                let members = leaves.iter().flat_map(|leaf| leaf.members());
+                let waits =
+                    |group: &Arc<Group>| group.freezer().is_some_and(|leaf| waits_for_disk(leaf));
+                groups.retain(|group| boottime() >= end || !waits(group));
+                // What it has started may have to wait behind all others. Where no freezer names it,
+                // it was put before them when it was looked for.
+                let leaves = groups.iter().filter_map(|group| group.freezer());
+                let members = leaves.flat_map(|leaf| leaf.members());
                 members.take_while(|_| boottime() < end).for_each(let_stop);
                 urged = true;
             }

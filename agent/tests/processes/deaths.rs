@@ -1,18 +1,22 @@
 //! Ends of agents and of runners, orderly and not.
 
+use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use gleaner_agent::{RUNNER_ARGUMENT, run};
 use gleaner_hooks::{ProcessStat, TaskGroup};
 use gleaner_protocol::control::{AgentMessage, ReleaseReason};
+use gleaner_protocol::{Span, boottime};
 
 use crate::Story;
 use crate::agent::{AgentProcess, AgentThread, Folders, block_on};
 use crate::broker::{Broker, command, failure, kernel, script};
 use crate::isolation::groups_of;
 use crate::releases::{ENDLESS, wait_until_busy};
-use crate::watch::{members, name_of, nursery_of, wait_for_end, wait_for_end_of_group, wait_until};
+use crate::watch::{
+    LONG, members, name_of, nursery_of, wait_for_end, wait_for_end_of_group, wait_until,
+};
 
 pub(crate) const STORIES: &[Story] = &[
     ("no_work_outlives_a_killed_agent", no_work_outlives_a_killed_agent),
@@ -132,8 +136,24 @@ fn a_nursery_that_dies_is_replaced() {
         let groups = folders.groups();
         let second = *groups.iter().find(|group| **group != first).expect("another runner");
         assert_ne!(nursery_of(second), nursery);
-        // What was born in the first one is none the worse for it, and is stopped like any other.
+        // What was born in the first one is none the worse for it.
         assert!(!members(first).is_empty());
+        let path = |pid: i32| format!("/proc/{pid}/autogroup");
+        let is_last = |pid: i32| {
+            fs::read_to_string(path(pid)).map_or(true, |text| text.trim_end().ends_with("nice 19"))
+        };
+        // As a hook does that stops all by itself. Not there where the kernel weighs no sessions.
+        [first, second].iter().for_each(|pid| drop(fs::write(path(*pid), "0")));
+        let (mut newest, end) = (second, boottime() + Span::from(LONG));
+        while ![first, newest].into_iter().all(is_last) {
+            assert!(boottime() < end, "they are never last again");
+            // Whenever a runner is started the agent says so, unless it has just done.
+            gleaner_hooks::kill(newest).expect("there");
+            wait_until("it to be forgotten", || folders.groups() == [first]);
+            session.perform(kernel("noop"), None).await;
+            newest = *folders.groups().iter().find(|group| **group != first).expect("another");
+        }
+        let second = newest;
         let nursery = nursery_of(second);
         agent.stop();
         assert!([first, second].iter().all(|group| members(*group).is_empty()));

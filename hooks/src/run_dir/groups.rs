@@ -125,7 +125,6 @@ fn stop_all_within(life: &Path, limit: Span) -> StopReport {
     for pgid in &targets {
         let _ = process_group::tell_to_stop(*pgid);
     }
-    let_sessions_end(&targets);
     // Where there is a freezer it reaches what has left its group as well.
     if !enclosure.is_empty() && enclosure.freeze().is_ok() {
         match enclosure.kill() {
@@ -134,6 +133,7 @@ fn stop_all_within(life: &Path, limit: Span) -> StopReport {
             Err(error) => report.troubles.push(format!("cannot kill a control group: {error}")),
         }
     }
+    let_sessions_end(&targets);
     // Of what that has killed no family is left to be looked for.
     let mut walk = Walk::of(limit);
     let strays: Vec<Vec<Relative>> =
