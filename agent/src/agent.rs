@@ -234,7 +234,7 @@ pub async fn run(
             _ => None,
         },
         command_limits: CommandLimits {
-            bytes_max: config.commands.disk_mib << 20,
+            bytes_max: disk_mib_of_one(&config) << 20,
             files_max: config.commands.files,
         },
         nursery: Arc::clone(&nursery),
@@ -358,6 +358,15 @@ impl SlotTasks {
             })
             .unzip();
         Self { orders, events, tasks }
+    }
+}
+
+/// What one command may leave behind: no more than all may have on the owner's disk, where that is
+/// less.
+fn disk_mib_of_one(config: &Config) -> u64 {
+    match config.preferences.disk_mib_max {
+        0 => config.commands.disk_mib,
+        of_all => config.commands.disk_mib.min(of_all),
     }
 }
 
@@ -506,4 +515,19 @@ pub enum RunError {
     /// Its timer.
     #[error("cannot make a timer: {0}")]
     Timer(std::io::Error),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_command_leaves_no_more_behind_than_all_may() {
+        let mut config = Config::default();
+        config.commands.disk_mib = 8_192;
+        for (of_all, of_one) in [(0, 8_192), (100, 100), (9_000, 8_192)] {
+            config.preferences.disk_mib_max = of_all;
+            assert_eq!(disk_mib_of_one(&config), of_one);
+        }
+    }
 }

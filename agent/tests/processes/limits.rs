@@ -8,21 +8,22 @@ use gleaner_agent::{CommandRules, Confine, Isolation};
 use gleaner_calm::in_some_awaited_round;
 use gleaner_hooks::{ProcessIo, SocketAnswer, SocketRequest, TaskLine};
 use gleaner_isolation::Ability;
-use gleaner_protocol::control::BrokerMessage;
-use gleaner_protocol::{LeaseToken, Limit, LimitsChange, Share, Span, boottime};
+use gleaner_protocol::control::{BrokerMessage, Opening};
+use gleaner_protocol::{LeaseToken, Limit, LimitsChange, Origin, Share, Span, boottime};
 use tempfile::TempDir;
 
 use crate::Story;
 use crate::agent::{AgentThread, Folders, block_on};
-use crate::broker::{Broker, Session, script, text};
+use crate::broker::{Broker, Session, kernel, script, text};
 use crate::figures::is_at_rest;
-use crate::isolation::{enclosing, grants, groups_in};
+use crate::isolation::{enclosing, grants, groups_in, groups_of};
 use crate::module_lives::abort;
-use crate::releases::{nanos_run, wait_until_busy};
+use crate::releases::{hear_fragment, nanos_run, wait_until_busy};
 use crate::watch::{marked, wait_until};
 
 pub(crate) const STORIES: &[Story] = &[
     ("what_runs_is_limited_until_it_ends", what_runs_is_limited),
+    ("all_of_it_takes_no_more_memory_than_is_left_to_it", no_more_memory_than_is_left),
     ("the_broker_limits_a_replica_before_and_while_it_runs", the_broker_limits),
     ("who_takes_a_part_of_a_core_leaves_the_rest_of_it", a_part_of_a_core_is_left),
     ("beside_a_render_what_keeps_a_disk_busy_stands_still", a_disk_is_left_to_a_render),
@@ -36,6 +37,50 @@ const MEMORY: [&str; 2] = ["memory.max", "memory.limit_in_bytes"];
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// A program for ever.
 const BUSY: &str = "while :; do :; done";
+
+/// The limit of the memory of all that holds this runner, in MiB.
+fn memory_mib_of_all(runner: i32) -> Option<u64> {
+    let all = groups_of(runner).into_iter().filter_map(|leaf| Some(leaf.parent()?.to_owned()));
+    let mut files = all.flat_map(|whole| MEMORY.map(|name| whole.join(name)));
+    let text = files.find_map(|file| std::fs::read_to_string(file).ok())?;
+    Some(text.trim().parse::<u64>().ok()? >> 20)
+}
+
+/// By its owner, and by what the farm says that it leaves now.
+fn no_more_memory_than_is_left() {
+    for isolation in enclosing().into_iter().filter(|way| grants(*way, Ability::Memory)) {
+        block_on(async {
+            let folders = Folders::new();
+            let mut broker = Broker::start().await;
+            let mut config = folders.config(&broker.address, 1);
+            config.origin = Origin::Farm;
+            config.preferences.memory_mib_max = 600;
+            let _agent = AgentThread::start(gleaner_agent::Config { isolation, ..config });
+            let (mut session, hello) = broker.welcome().await;
+            let epoch = hello.fragment.epoch;
+            for (memory_mib, held_to) in [(4_096, 600), (300, 300), (500, 500)] {
+                session
+                    .say(&[BrokerMessage::Opening(Opening {
+                        epoch,
+                        cores: 1,
+                        memory_mib,
+                        booked_cores: 0,
+                        gpus: None,
+                        valid_ms: 3_600_000,
+                        ended: Vec::new(),
+                    })])
+                    .await;
+                if folders.groups().is_empty() {
+                    assert_eq!(hear_fragment(&mut session).await.slots, 1);
+                    session.perform(kernel("noop"), None).await;
+                }
+                let runner = folders.groups()[0];
+                let holds = || memory_mib_of_all(runner) == Some(held_to);
+                wait_until(&format!("{isolation:?}: a limit of {held_to} MiB"), holds);
+            }
+        });
+    }
+}
 
 fn what_runs_is_limited() {
     let limit = |slot, limits| SocketRequest::Limit { slot, limits };

@@ -150,7 +150,7 @@ fn a_farm_host_runs_only_what_is_left() {
             BrokerMessage::Opening(Opening {
                 epoch,
                 cores: 3,
-                memory_mib: 0,
+                memory_mib: 4_096,
                 booked_cores: 0,
                 gpus: None,
                 valid_ms,
@@ -179,7 +179,7 @@ fn a_farm_host_runs_only_what_is_left() {
             .say(&[BrokerMessage::Opening(Opening {
                 epoch: fragment.epoch,
                 cores: 2,
-                memory_mib: 0,
+                memory_mib: 4_096,
                 booked_cores: 0,
                 gpus: None,
                 valid_ms: 50,
@@ -204,7 +204,7 @@ fn an_epoch_is_raised() {
         let opening = Opening {
             epoch,
             cores: 2,
-            memory_mib: 0,
+            memory_mib: 4_096,
             booked_cores: 0,
             gpus: None,
             valid_ms: 3_600_000,
@@ -300,7 +300,7 @@ fn a_hook_that_gave_the_agent_up() {
         let opening = Opening {
             epoch: hello.fragment.epoch,
             cores: 2,
-            memory_mib: 0,
+            memory_mib: 4_096,
             booked_cores: 0,
             gpus: None,
             valid_ms: 3_600_000,
