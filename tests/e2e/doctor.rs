@@ -22,6 +22,8 @@ fn each_ability_is_granted_by_something_or_missing_with_a_reason() {
     ] {
         let report = doctor(&["--isolation", way, "--format", "json"]);
         assert!(backends.contains(&report["backend"].as_str().expect("a name")), "{report}");
+        let told = report["pressure"]["told"].as_bool().expect("a word on pressure");
+        assert_eq!(report["pressure"]["mend"].is_string(), !told, "{report}");
         let abilities = report["abilities"].as_array().expect("a list");
         assert_eq!(abilities.len(), 9, "{report}");
         for one in abilities {

@@ -209,6 +209,25 @@ fn surfaces_of_a_protein_have_as_many_vertices_and_triangles_as_is_known() {
     assert_counts(&protein, &known);
 }
 
+/// Counts as `vtkFlyingEdges3D` of VTK 9.7.2 makes them: of bone, of skin and of what is between.
+#[test]
+fn surfaces_of_a_head_have_as_many_vertices_and_triangles_as_is_known() {
+    const FILE: &str = "headsq_64x64x93_uint16le.raw.gz";
+    let header = format!(
+        "file = \"{FILE}\"\nsize = [64, 64, 93]\ntype = \"u16\"\nspacing = [3.2, 3.2, 1.5]\n"
+    );
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    let head = brick(&header, std::fs::File::open(folder.join(FILE)).expect("data"));
+    let known = [
+        (500.5, 29_051, 57_686),
+        (1150.0, 39_420, 78_476),
+        (1150.5, 39_428, 78_492),
+        (2000.5, 21_856, 42_814),
+        (3000.5, 794, 1_520),
+    ];
+    assert_counts(&head, &known);
+}
+
 /// Counts as `vtkFlyingEdges3D` of VTK 9.7.2 makes them; between voxels' values, those of
 /// `vtkMarchingCubes` too. Two bytes a voxel, spacing that is not the same along all axes, and
 /// jumps that make cells of all kinds.
