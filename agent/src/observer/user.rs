@@ -2,6 +2,9 @@
 //!
 //! A terminal is used when its device file is read. A graphical session is idle when its desktop
 //! says so to logind. Where somebody could sit at the machine and nobody tells, it cannot be told.
+//!
+//! # Invariants
+//! - A clock that is set makes nobody go away: the time of day is looked at once, for what was before.
 
 use std::fs;
 use std::io::Read;
@@ -22,6 +25,8 @@ use crate::limits::{LOGIND_ANSWER_MS_MAX, LOGIND_LOOK_MS, TERMINALS_MAX};
 pub(super) struct UserWatch {
     /// What the login manager said last, and when.
     logind: Option<(Time, Option<Idle>)>,
+    /// The last reading of a terminal, in seconds since 1970, and when that was.
+    terminal: Option<(i64, Time)>,
     sources: Vec<&'static str>,
 }
 
@@ -37,7 +42,8 @@ enum Idle {
 impl UserWatch {
     /// For how long nobody has used the machine; why not, where that cannot be told.
     pub(super) fn idle(&mut self, now: Time) -> Result<Span, String> {
-        let terminals = terminals(Path::new("/dev"));
+        let terminals =
+            self.terminals(now, Timestamp::now().as_second(), last_read(Path::new("/dev")));
         let fresh = |at: Time| now.since(at) < Span::from_millis(LOGIND_LOOK_MS);
         let said = self.logind.filter(|(at, _)| fresh(*at));
         let (at, logind) = said.unwrap_or_else(|| (now, ask_logind()));
@@ -46,6 +52,22 @@ impl UserWatch {
         self.sources = vec!["terminals"];
         self.sources.extend(logind.map(|_| "logind"));
         judge(now, terminals, logind, has_seat)
+    }
+
+    /// `last` is when a terminal was read last, by the same clock as `wall`.
+    fn terminals(&mut self, now: Time, wall: i64, last: Option<i64>) -> Idle {
+        let at = match (last, self.terminal) {
+            (None, _) => None,
+            (Some(last), Some((before, at))) if last == before => Some(at),
+            // Since the last look, or one that was closed was read after all that are left.
+            (Some(_), Some(_)) => Some(now),
+            (Some(last), None) => {
+                let ago = Span::from_secs(u64::try_from(wall - last).unwrap_or(0));
+                Some(Time::from_micros(now.as_micros().saturating_sub(ago.as_micros())))
+            }
+        };
+        self.terminal = last.zip(at);
+        at.map_or(Idle::Nobody, |at| Idle::For(now.since(at)))
     }
 
     /// For people.
@@ -68,9 +90,8 @@ fn judge(now: Time, terminals: Idle, logind: Option<Idle>, has_seat: bool) -> Re
     Ok(logind.map_or(since_boot, span).min(span(terminals)))
 }
 
-/// The last time that any terminal was read.
-fn terminals(devices: &Path) -> Idle {
-    let wall = Timestamp::now().as_second();
+/// The last time that any terminal was read, in seconds since 1970.
+fn last_read(devices: &Path) -> Option<i64> {
     let in_folder = |folder: &Path, is_terminal: fn(&str) -> bool| {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         let entries = entries.filter(move |e| e.file_name().to_str().is_some_and(is_terminal));
@@ -84,10 +105,7 @@ fn terminals(devices: &Path) -> Idle {
             .is_some_and(|n| n.bytes().next().is_some_and(|b| b.is_ascii_digit()))
     };
     let pseudo = in_folder(&devices.join("pts"), is_number);
-    match pseudo.max(in_folder(devices, is_console)) {
-        Some(last) => Idle::For(Span::from_secs(u64::try_from(wall - last).unwrap_or(0))),
-        None => Idle::Nobody,
-    }
+    pseudo.max(in_folder(devices, is_console))
 }
 
 /// None where there is no login manager, or it does not say.
@@ -191,14 +209,34 @@ mod tests {
     #[test]
     fn a_terminal_that_was_read_is_in_use() {
         let folder = tempfile::tempdir().expect("a folder");
-        assert_eq!(terminals(folder.path()), Idle::Nobody);
+        assert_eq!(last_read(folder.path()), None);
         fs::create_dir(folder.path().join("pts")).expect("made");
         for name in ["pts/ptmx", "ttyS0", "tty"] {
             fs::write(folder.path().join(name), "").expect("made");
         }
-        assert_eq!(terminals(folder.path()), Idle::Nobody, "these are none");
+        assert_eq!(last_read(folder.path()), None, "these are none");
         fs::write(folder.path().join("pts/3"), "").expect("made");
-        let Idle::For(idle) = terminals(folder.path()) else { panic!("a terminal") };
-        assert!(idle < Span::from_secs(60), "{idle}");
+        let read = last_read(folder.path()).expect("a terminal");
+        assert!((Timestamp::now().as_second() - read).abs() < 60, "{read}");
+    }
+
+    #[test]
+    fn a_clock_that_is_set_makes_nobody_go_away() {
+        let mut watch = UserWatch::default();
+        let mut look = |second: u64, wall: i64, last: Option<i64>| {
+            let now = NOW + Span::from_secs(second);
+            match watch.terminals(now, wall, last) {
+                Idle::For(span) => Some(span.as_micros() / 1_000_000),
+                Idle::Nobody => None,
+            }
+        };
+        assert_eq!(look(0, 5_000, Some(4_970)), Some(30), "of the time before there is no other");
+        assert_eq!(look(1, 5_001, Some(4_970)), Some(31));
+        assert_eq!(look(2, 95_002, Some(4_970)), Some(32), "set forward by a day");
+        assert_eq!(look(3, 95_003, Some(95_003)), Some(0));
+        assert_eq!(look(9, 1_009, Some(95_003)), Some(6), "and back");
+        assert_eq!(look(10, 1_010, Some(1_010)), Some(0), "it is used, however early that seems");
+        assert_eq!(look(11, 1_011, None), None);
+        assert_eq!(look(12, 1_012, Some(2_000)), Some(0), "in time to come");
     }
 }
