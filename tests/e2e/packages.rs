@@ -276,7 +276,15 @@ fn needs_only(program: &Path, depends: &str) {
         let has = done(Command::new("dpkg").arg("-S").arg(format!("*/{name}")));
         let mut by = has.lines().filter_map(|line| line.split(':').next());
         assert!(by.any(|package| packages.contains(&package)), "{name} of {depends}: {has}");
+        // The C library, what belongs to it, and what unwinds the stack.
+        let is_of_the_system = ["libc.so", "libm.so", "libgcc_s.so", "ld-linux"];
+        assert!(is_of_the_system.iter().any(|of| name.starts_with(of)), "{name}: {header}");
     }
+    let versions = done(Command::new("readelf").arg("--version-info").arg(program));
+    let wanted = versions.split_whitespace().filter_map(|word| word.strip_prefix("GLIBC_2."));
+    let newest = wanted.filter_map(|minor| minor.split('.').next()?.parse::<u32>().ok()).max();
+    // As the README says.
+    assert!(newest.is_some_and(|minor| minor <= 35), "{newest:?}");
 }
 
 /// Installs the package below a scratch root, installs it again, and takes it away.
