@@ -80,7 +80,8 @@ struct Places {
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
     /// A process whose children are renders, by its name in `ps -e -o comm` [default:
-    /// flamenco-worker, rrClient]. May be given often (flamenco, royal-render).
+    /// flamenco-worker, rrClient]. May be given often (flamenco, royal-render; opencue, where its RQD is
+    /// to be watched beside the wrapper).
     #[arg(long = "worker", value_name = "NAME")]
     workers: Vec<String>,
 }
@@ -277,7 +278,8 @@ fn run_uninstall(args: &Uninstall) -> anyhow::Result<ExitCode> {
             false => show::line(line),
         }
     }
-    outcome.left.iter().for_each(|left| show::line(format_args!("note: {left}")));
+    let said = outcome.left.iter().chain(&outcome.notes);
+    said.for_each(|note| show::line(format_args!("note: {note}")));
     if !args.dry_run && outcome.left.is_empty() {
         show::line(format_args!("nothing is left of the hooks for {manager}"));
     }

@@ -141,6 +141,8 @@ pub struct Uninstalled {
     pub done: Vec<String>,
     /// What is still there, and why.
     pub left: Vec<String>,
+    /// What the administrator has to know, whatever is left.
+    pub notes: Vec<String>,
 }
 
 /// Takes the hooks away. With `dry_run` only says how.
@@ -157,6 +159,7 @@ pub fn uninstall(
         .ok_or_else(|| InstallError::NotInstalled { manager, path: record::path(manager) })?;
     let adapter = adapter::of(manager);
     let mut outcome = Uninstalled::default();
+    outcome.notes.extend(adapter.outlives_it());
     let mut told = record.plan_to_untell(manager, site)?;
     let may_be_told = record.untold.is_none() || adapter.is_told_again();
     let is_news = !told.is_done()

@@ -47,7 +47,11 @@ fn known_traps_are_named() {
                 .with("var/spool/torque/mom_priv/config", "$max_load 4.0\n$prologalarm 1\n"),
             &["$max_load 4.0", "$prologalarm 1", "availmem"],
         ),
-        (Manager::OpenCue, tree_of(Manager::OpenCue), &["load average", "90 % of memory"]),
+        (
+            Manager::OpenCue,
+            tree_of(Manager::OpenCue),
+            &["load average", "LOAD_MODIFIER", "90 % of memory"],
+        ),
         (
             Manager::Generic,
             tree_of(Manager::Generic),
