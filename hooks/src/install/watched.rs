@@ -7,7 +7,7 @@ use super::adapter::{Adapter, When};
 use super::record::Record;
 use super::{Change, Finding, InstallError, Manager, Options, Plan, Site, WATCH_VARIABLE};
 use crate::limits::{PROCESS_NAME_BYTES_MAX, STANDING_TIMEOUT};
-use crate::{SocketAnswer, SocketRequest, ask};
+use crate::{SocketAnswer, SocketRequest, ask, worker_name_among};
 
 /// Where systemd looks for units of this host.
 const UNITS: &str = "/etc/systemd/system";
@@ -80,7 +80,7 @@ impl Adapter for Watched {
                 is_needed: false,
             }));
         } else {
-            plan.notes.push(format!("have the agent read that: `{}`", restart()));
+            plan.undone.push(format!("have the agent read that: `{}`", restart()));
         }
     }
 
@@ -243,11 +243,8 @@ fn check_agent(site: &Site, options: &Options, workers: &[String], findings: &mu
 
 fn check_workers(site: &Site, workers: &[String], findings: &mut Vec<Finding>) {
     let processes = Path::new("/proc");
-    let name = |pid: &String| site.read(&processes.join(pid).join("comm")).ok().flatten();
-    let is_worker = |pid: &String| {
-        name(pid)
-            .is_some_and(|name| workers.iter().any(|worker| worker == name.trim_end_matches('\n')))
-    };
+    let is_worker =
+        |pid: &String| worker_name_among(&site.real(&processes.join(pid)), workers).is_some();
     let is_process = |name: &String| name.bytes().all(|byte| byte.is_ascii_digit());
     let mut pids = site.names(processes).into_iter().filter(is_process);
     let names = workers.join(", ");
@@ -256,7 +253,7 @@ fn check_workers(site: &Site, workers: &[String], findings: &mut Vec<Finding>) {
         None => Finding::note(
             format!("no process is called {names}"),
             "start the worker and check again; if `ps -e -o comm` shows it by another name, install \
-             again with --worker NAME",
+             again with --worker NAME (where that is python3, the module's or script's that it runs)",
         ),
     });
 }

@@ -125,6 +125,12 @@ fn a_check_says_whether_the_agent_watches_and_a_worker_is_there() {
 
     tree.put("proc/77/comm", "flamenco-worker\n");
     assert!(found(&tree, Level::Good).contains("process 77"));
+    // What Python runs is known by its command line, as it is to the agent.
+    tree.put("proc/77/comm", "python3\n");
+    assert!(!found(&tree, Level::Good).contains("process 77"));
+    tree.put("proc/77/cmdline", "python3\0-m\0flamenco-worker\0");
+    assert!(found(&tree, Level::Good).contains("process 77"));
+    tree.put("proc/77/comm", "flamenco-worker\n");
     with_agent(&tree, &["flamenco-worker"], 2, || {
         assert!(found(&tree, Level::Good).contains("answers in /run/gleaner watches them"));
         assert_eq!(found(&tree, Level::Wrong), "");
