@@ -33,6 +33,7 @@ Exit codes:
   4  there is no such job, workunit or file
   5  it refused, and said why
   6  a time-out that was asked for ran out
+  7  it is not finished: what is left to be done, by hand or by the same command later, it said
 
 gleaner hook always exits with 0.";
 

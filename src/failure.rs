@@ -8,6 +8,9 @@ use thiserror::Error;
 use crate::client::ClientError;
 use crate::configuration::ConfigurationError;
 
+/// The exit code of what went well as far as it went, and is not finished.
+pub(crate) const UNFINISHED: u8 = 7;
+
 /// Failures that have an exit code of their own.
 #[derive(Debug, Error)]
 pub(crate) enum Failure {

@@ -15,7 +15,7 @@ use gleaner_hooks::install;
 use gleaner_hooks::install::{Finding, HookSettings, InstallError, Level, Manager, Options, Site};
 
 use crate::client::Format;
-use crate::failure::Failure;
+use crate::failure::{Failure, UNFINISHED};
 use crate::show;
 
 /// Installs the hooks of this host with a farm manager, sees that they are right, and takes them
@@ -30,12 +30,14 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Action {
     /// Writes the hooks' files and has the farm manager call them. What the site has of its own is
-    /// never changed; a file that gets lines of ours is kept as it was.
+    /// never changed; a file that gets lines of ours is kept as it was. Ends with 7 where something is
+    /// left to be done, which it says.
     Install(Install),
     /// Looks whether the hooks are as they should be, and reach the monitor, and names the known traps
     /// of the manager.
     Check(Check),
-    /// Takes everything away again that was installed.
+    /// Takes everything away again that was installed. Ends with 7 where something is left to be done,
+    /// which it says: as a rule to run it again later.
     Uninstall(Uninstall),
     /// Shows what the monitor knows of the farm: hosts, renders, what is free for harvest and why it
     /// is not, how long hooks took, and where hooks, agents and polls contradict each other.
@@ -80,7 +82,8 @@ struct Places {
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
     /// A process whose children are renders, by its name in `ps -e -o comm` [default:
-    /// flamenco-worker, rrClient]. May be given often (flamenco, royal-render).
+    /// flamenco-worker, rrClient]. May be given often (flamenco, royal-render; opencue, where its RQD is
+    /// to be watched beside the wrapper).
     #[arg(long = "worker", value_name = "NAME")]
     workers: Vec<String>,
 }
@@ -218,19 +221,25 @@ fn run_install(args: Install) -> anyhow::Result<ExitCode> {
     if plan.is_done() {
         show::line(format_args!("the hooks for {manager} are installed already"));
     }
-    let mut notes = plan.notes.clone();
+    let (notes, mut undone) = (plan.notes.clone(), plan.undone.clone());
     if args.dry_run {
         plan.changes.iter().for_each(|change| show::line(format_args!("would {change}")));
     } else {
         let (done, more) = plan.apply(&site)?;
         done.iter().for_each(show::line);
-        notes.extend(more);
+        undone.extend(more);
     }
-    notes.iter().for_each(|note| show::line(format_args!("note: {note}")));
-    if !args.dry_run {
-        show::line(format_args!("`gleaner farm check --farm {manager}` says whether it is right"));
+    notes.iter().chain(&undone).for_each(|note| show::line(format_args!("note: {note}")));
+    if args.dry_run {
+        return Ok(ExitCode::SUCCESS);
     }
-    Ok(ExitCode::SUCCESS)
+    show::line(format_args!("`gleaner farm check --farm {manager}` says whether it is right"));
+    Ok(finished(undone.is_empty()))
+}
+
+/// The exit code of what was done, as far as it could be.
+fn finished(is_finished: bool) -> ExitCode {
+    if is_finished { ExitCode::SUCCESS } else { ExitCode::from(UNFINISHED) }
 }
 
 fn run_check(args: Check) -> anyhow::Result<ExitCode> {
@@ -277,9 +286,10 @@ fn run_uninstall(args: &Uninstall) -> anyhow::Result<ExitCode> {
             false => show::line(line),
         }
     }
-    outcome.left.iter().for_each(|left| show::line(format_args!("note: {left}")));
+    let said = outcome.left.iter().chain(&outcome.notes);
+    said.for_each(|note| show::line(format_args!("note: {note}")));
     if !args.dry_run && outcome.left.is_empty() {
         show::line(format_args!("nothing is left of the hooks for {manager}"));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(finished(args.dry_run || !outcome.is_unfinished))
 }

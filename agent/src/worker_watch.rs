@@ -22,17 +22,17 @@
 
 mod alive;
 mod proc_events;
-mod worker_name;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 
 use gleaner_hooks::{
     Environment, Farm, Heirs, HookInvocation, ProcessStat, RunDir, become_urgent, run,
+    worker_name_among,
 };
 use gleaner_protocol::farm::HookKind;
 use gleaner_protocol::{BookingId, HostName, booking_of};
@@ -49,7 +49,6 @@ use crate::limits::PROCESS_EVENTS_MAX;
 use crate::replace_file::{PRIVATE, replace_file};
 pub(crate) use alive::Alive;
 use proc_events::{ProcEvent, ProcEvents};
-use worker_name::name_among;
 
 /// Whose worker starts helpers of its own beside renders, which it marks.
 const MARKS_RENDERS: [&str; 2] = ["rqd", "openrqd"];
@@ -266,7 +265,7 @@ impl Watch {
 
     /// None where it is no worker.
     fn name_of_worker(&self, pid: i32) -> Option<String> {
-        name_among(pid, &self.host.workers)
+        worker_name_among(&folder_of(pid), &self.host.workers)
     }
 
     /// Books what a process renders, if it is a render.
@@ -425,6 +424,11 @@ fn environment_of(pid: i32) -> io::Result<Vec<(String, String)>> {
     Ok(text.split(|byte| *byte == 0).filter_map(pair).collect())
 }
 
+/// Where the system shows a process.
+fn folder_of(pid: i32) -> PathBuf {
+    Path::new("/proc").join(pid.to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use std::process::{Child, Command, Stdio};
@@ -432,8 +436,8 @@ mod tests {
 
     use gleaner_protocol::farm::Booked as Resources;
 
-    use super::worker_name::name_of;
     use super::*;
+    use gleaner_hooks::process_name;
 
     /// A process that ends with the test, whatever comes of it.
     struct Sleeper(Child);
@@ -443,7 +447,7 @@ mod tests {
             let child = Command::new("sleep").arg("1000").stdout(Stdio::null()).spawn();
             let sleeper = Self(child.expect("it starts"));
             // It has its name some moments after its parent goes on.
-            while name_of(sleeper.pid()).as_deref() != Some("sleep") {
+            while process_name(&folder_of(sleeper.pid())).as_deref() != Some("sleep") {
                 thread::yield_now();
             }
             sleeper
@@ -509,7 +513,7 @@ mod tests {
         };
         let sleeper = Sleeper::start();
         let pid = sleeper.pid();
-        let own = name_of(i32::try_from(std::process::id()).expect("a number")).expect("its name");
+        let own = process_name(Path::new("/proc/self")).expect("its name");
         for (workers, renders) in [(&[&*own, "sleep"][..], 0), (&[&*own], 1)] {
             let mut watch = Watch::new(of(workers));
             watch.scan().expect("it can be watched");

@@ -139,8 +139,12 @@ pub fn run_dir_before(manager: Manager, site: &Site) -> Result<Option<PathBuf>, 
 pub struct Uninstalled {
     /// What was done, or would be, a line each.
     pub done: Vec<String>,
-    /// What is still there, and why.
+    /// What is still there, and why; what is left to be done.
     pub left: Vec<String>,
+    /// Whether something of it is to be done by hand, or at another time.
+    pub is_unfinished: bool,
+    /// What the administrator has to know, whatever is left.
+    pub notes: Vec<String>,
 }
 
 /// Takes the hooks away. With `dry_run` only says how.
@@ -157,6 +161,7 @@ pub fn uninstall(
         .ok_or_else(|| InstallError::NotInstalled { manager, path: record::path(manager) })?;
     let adapter = adapter::of(manager);
     let mut outcome = Uninstalled::default();
+    outcome.notes.extend(adapter.outlives_it());
     let mut told = record.plan_to_untell(manager, site)?;
     let may_be_told = record.untold.is_none() || adapter.is_told_again();
     let is_news = !told.is_done()
@@ -175,6 +180,7 @@ pub fn uninstall(
         (true, true) => When::WouldBeTold,
     };
     if let Some(why) = may_still_run(manager, site, &record, when) {
+        outcome.is_unfinished = true;
         outcome.left.push(format!(
             "the files in {} {}: {why}; run `gleaner farm uninstall --farm {manager}` again later",
             folder(manager).display(),
@@ -225,7 +231,8 @@ fn carry_out(
     would_be: &mut WouldBe,
     outcome: &mut Uninstalled,
 ) -> Result<(), InstallError> {
-    outcome.left.extend(plan.notes.iter().cloned());
+    outcome.left.extend(plan.notes.iter().chain(&plan.undone).cloned());
+    outcome.is_unfinished |= !plan.undone.is_empty();
     if dry_run {
         for change in &plan.changes {
             match change {
@@ -243,9 +250,10 @@ fn carry_out(
             outcome.done.push(change.to_string());
         }
     } else {
-        let (done, notes) = plan.apply(site)?;
+        let (done, undone) = plan.apply(site)?;
         outcome.done.extend(done);
-        outcome.left.extend(notes);
+        outcome.is_unfinished |= !undone.is_empty();
+        outcome.left.extend(undone);
     }
     Ok(())
 }

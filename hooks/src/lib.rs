@@ -28,6 +28,7 @@ mod stop;
 mod stop_mark;
 mod strays;
 mod urgency;
+mod worker_name;
 
 pub use command_line::{
     HookArgs, run_hook, run_hook_alone, run_hook_if_asked, run_hook_in_spite_of,
@@ -54,3 +55,4 @@ pub use stop_mark::{
     MACHINE_STATE_DIR, PutMarks, STATE_DIR_VARIABLE, STOPPED, StopMark, StopMarkError, Stopped,
 };
 pub use urgency::{Heirs, become_ordinary, become_prompt, become_urgent};
+pub use worker_name::{process_name, worker_name_among};

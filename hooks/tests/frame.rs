@@ -97,6 +97,31 @@ fn whatever_becomes_of_the_hook_the_frame_is_rendered() {
     }
 }
 
+/// As the page has commands submitted that PyOutline's own wrappers do not start.
+#[test]
+fn a_command_as_it_is_submitted_is_rendered_where_the_wrapper_is_not() {
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/opencue/README.md"));
+    let page = page.expect("there");
+    let line = page.lines().find(|line| line.starts_with("sh -c '[ -x")).expect("a line for it");
+    let wrapper = Wrapper::with_preflight(Some("#!/bin/sh\n: > \"${0%/*}/told\"\n"));
+    let frame = wrapper.path("gleaner-frame").display().to_string();
+    let line = line.replace("/etc/gleaner/hooks/opencue/gleaner-frame", &frame);
+    let command = "maya -batch -file shot.ma";
+    assert!(line.ends_with(command), "{line}");
+    let line = line.replace(command, "/bin/sh -c 'echo \"$1|$2\"; exit 42' x 'a b' '$c'");
+    let told = wrapper.path("told");
+    for is_there in [true, false] {
+        if !is_there {
+            fs::remove_file(&frame).expect("it was there");
+        }
+        let output = Command::new("/bin/sh").args(["-c", &line]).output().expect("runs");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "a b|$c\n", "{is_there}: {line}");
+        assert_eq!(output.status.code(), Some(42), "the command's own");
+        assert_eq!(told.exists(), is_there, "the hook is told where it is there");
+        let _ = fs::remove_file(&told);
+    }
+}
+
 #[test]
 fn closed_pipes_are_no_reason_not_to_render() {
     let wrapper = Wrapper::with_preflight(Some("#!/bin/sh\necho x; exit 0\n"));

@@ -14,7 +14,14 @@ use crate::{process, show};
 pub(super) struct Args {
     #[command(flatten)]
     options: Options,
+    /// Only this host's line. May be given often.
+    #[arg(long = "host", value_name = "NAME")]
+    hosts: Vec<String>,
 }
+
+/// Most of a host's bookings that the table names, and of a name's characters.
+const NAMED_MAX: usize = 3;
+const NAME_CHARS_MAX: usize = 28;
 
 /// Of the monitor's answer, what is printed.
 #[derive(Debug, Deserialize)]
@@ -66,12 +73,17 @@ struct Release {
 struct Host {
     host: String,
     cores: Option<u32>,
-    bookings: Vec<Value>,
+    bookings: Vec<Booking>,
     fragment: Fragment,
     event_age_ms: Option<u64>,
     sample_age_ms: Option<u64>,
     poll_age_ms: Option<u64>,
     contradictions: Vec<Contradiction>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Booking {
+    booking: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -90,13 +102,30 @@ struct Contradiction {
 
 pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
     process::block_on(async {
-        let answer: Value = args.options.client()?.get("/v1/farm").await?;
+        let mut answer: Value = args.options.client()?.get("/v1/farm").await?;
+        keep(&args.hosts, &mut answer)?;
         match args.options.format() {
             Format::Json => show::json(&answer),
             Format::Table => print(&serde_json::from_value(answer)?),
         }
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// Leaves of the hosts those that are asked for, where any are.
+fn keep(hosts: &[String], farm: &mut Value) -> anyhow::Result<()> {
+    let Some(all) = farm["hosts"].as_array_mut().filter(|_| !hosts.is_empty()) else {
+        return Ok(());
+    };
+    let is = |host: &Value, name: &String| host["host"].as_str() == Some(name);
+    if let Some(unknown) = hosts.iter().find(|name| !all.iter().any(|host| is(host, name))) {
+        anyhow::bail!(
+            "the monitor knows no host {unknown:?}; `gleaner farm status` without --host shows those that \
+             it knows"
+        );
+    }
+    all.retain(|host| hosts.iter().any(|name| is(host, name)));
+    Ok(())
 }
 
 fn print(farm: &Farm) {
@@ -153,12 +182,34 @@ fn row(host: &Host) -> [String; 7] {
     [
         host.host.clone(),
         format!("{free} of {cores} cores"),
-        host.bookings.len().to_string(),
+        renders(&host.bookings),
         ago(host.event_age_ms),
         ago(host.sample_age_ms),
         ago(host.poll_age_ms),
         notes.join("\n"),
     ]
+}
+
+/// How many there are, and the names of the first, a line each.
+fn renders(bookings: &[Booking]) -> String {
+    let mut lines = vec![bookings.len().to_string()];
+    lines.extend(bookings.iter().take(NAMED_MAX).map(|one| cut(&one.booking)));
+    if bookings.len() > NAMED_MAX {
+        lines.push(format!("and {} more", bookings.len() - NAMED_MAX));
+    }
+    lines.join("\n")
+}
+
+/// A name of any length in a column of one, with what tells it from others: its end.
+fn cut(name: &str) -> String {
+    let length = name.chars().count();
+    if length <= NAME_CHARS_MAX {
+        return name.to_owned();
+    }
+    let half = NAME_CHARS_MAX / 2;
+    let head: String = name.chars().take(half - 1).collect();
+    let tail: String = name.chars().skip(length - half).collect();
+    format!("{head}…{tail}")
 }
 
 /// How long ago, in two figures or so.
@@ -173,7 +224,38 @@ fn age(age_ms: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn renders_are_named_in_a_column_of_bounded_width() {
+        let of = |names: &[&str]| {
+            let bookings = names.iter().map(|name| Booking { booking: (*name).to_owned() });
+            renders(&bookings.collect::<Vec<_>>())
+        };
+        assert_eq!(of(&[]), "0");
+        assert_eq!(of(&["slurm:7.0", "pbs:1"]), "2\nslurm:7.0\npbs:1");
+        assert_eq!(of(&["a", "b", "c", "d", "e"]), "5\na\nb\nc\nand 2 more");
+        let long = format!("htcondor:{}+12.3+ends", "ü".repeat(300));
+        let shown = of(&[&long]);
+        assert!(shown.starts_with("1\nhtcondor:") && shown.ends_with("+12.3+ends"), "{shown}");
+        assert_eq!(shown.lines().map(|line| line.chars().count()).max(), Some(NAME_CHARS_MAX));
+    }
+
+    #[test]
+    fn hosts_that_are_asked_for_are_left_and_an_unknown_one_is_said() {
+        let farm = json!({"hosts": [{"host": "a"}, {"host": "b"}, {"host": "c"}]});
+        let kept = |hosts: &[&str]| {
+            let mut farm = farm.clone();
+            let hosts: Vec<String> = hosts.iter().map(|name| (*name).to_owned()).collect();
+            keep(&hosts, &mut farm).map(|()| farm["hosts"].clone())
+        };
+        assert_eq!(kept(&[]).expect("all"), farm["hosts"]);
+        assert_eq!(kept(&["c", "a"]).expect("two"), json!([{"host": "a"}, {"host": "c"}]));
+        let said = kept(&["a", "x"]).expect_err("there is none").to_string();
+        assert!(said.contains("no host \"x\""), "{said}");
+    }
 
     #[test]
     fn ages_are_short() {

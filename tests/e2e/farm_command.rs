@@ -94,6 +94,23 @@ fn hooks_are_installed_checked_and_taken_away() {
 }
 
 #[test]
+fn what_is_not_finished_ends_with_a_code_of_its_own() {
+    let _turn = Turn::shared();
+    let image = Image::new();
+    fs::write(image.path("etc/slurm/slurm.conf"), "NodeName=n[1-3]\n").expect("written");
+    let said = image.farm("install", "slurm", &["--dry-run"]);
+    assert_eq!(said.code, Some(0), "nothing was to be done: {said}");
+    let said = image.farm("install", "slurm", &[]);
+    assert_eq!(said.code, Some(7), "{said}");
+    assert!(said.stdout.contains("then this again with --nodes-are-ready"), "{said}");
+    image.farm("install", "slurm", &["--files-only"]).ok();
+    image.farm("install", "slurm", &["--nodes-are-ready"]).ok();
+    image.farm("uninstall", "slurm", &[]).ok();
+    let help = run(&mut gleaner(["--help"])).ok();
+    assert!(help.contains("  7  it is not finished"), "{help}");
+}
+
+#[test]
 fn what_cannot_be_done_says_why_and_what_to_do() {
     let _turn = Turn::shared();
     let image = Image::new();
@@ -185,7 +202,17 @@ fn a_worker_is_watched(manager: &str, worker: &str, folder: &Path) {
     let run_dir = folder.join("watched");
     let farm = |words: &[&str]| run(gleaner(["farm"]).args(words));
     fs::create_dir_all("/etc/systemd/system").expect("made");
-    farm(&["install", "--farm", manager, "--run-dir", run_dir.to_str().expect("plain")]).ok();
+    // 7 where nothing here restarts an agent.
+    let is_done = |said: &Said| matches!(said.code, Some(0 | 7));
+    let run_dir_word = run_dir.to_str().expect("plain");
+    let said = farm(&["install", "--farm", manager, "--run-dir", run_dir_word]);
+    assert!(is_done(&said), "{said}");
+    assert_eq!(
+        said.code == Some(7),
+        said.stdout.contains("systemctl daemon-reload` yourself")
+            || said.stdout.contains("have the agent read that"),
+        "{said}"
+    );
     let beside = Path::new("/etc/systemd/system/gleaner-agent.service.d");
     let file = beside.join(format!("gleaner-{manager}.conf"));
     let text = fs::read_to_string(&file).expect("written");
@@ -215,7 +242,8 @@ fn a_worker_is_watched(manager: &str, worker: &str, folder: &Path) {
     }
     assert!(!said.contains("hook.env") && !said.contains("tell no monitor"), "{said}");
     drop(agent);
-    farm(&["uninstall", "--farm", manager]).ok();
+    let said = farm(&["uninstall", "--farm", manager]);
+    assert!(is_done(&said), "{said}");
     assert!(!beside.exists() && !Path::new("/etc/gleaner/hooks").exists(), "nothing is left");
 }
 

@@ -131,7 +131,7 @@ impl RqdFarm {
         let script = Path::new(&place).join("frame");
         let text = format!("#!/bin/sh\necho $PPID > {place}/begun\nread word < {place}/go\n");
         write_program(&script, &text);
-        let wrapper = wrapper.map(|path| format!("{} ", path.display())).unwrap_or_default();
+        let wrapper = wrapper.map(|path| format!("{} ", guarded(path))).unwrap_or_default();
         let command = format!("exec {wrapper}{}\n", script.display());
         let order = json!({
             "do": "launch", "frame": id, "cores": 100 * cores, "folder": place, "command": command
@@ -237,4 +237,13 @@ fn python(folder: &Path) -> Command {
 
 fn log(folder: &Path) -> File {
     File::options().create(true).append(true).open(folder.join("log")).expect("a log")
+}
+
+/// What stands before a wrapped command, as the page has it.
+fn guarded(wrapper: &Path) -> String {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("hooks/opencue/README.md");
+    let page = fs::read_to_string(page).expect("there");
+    let line = page.lines().find(|line| line.starts_with("sh -c '[ -x")).expect("a line for it");
+    let (before, _) = line.split_once(" maya ").expect("a command behind it");
+    before.replace("/etc/gleaner/hooks/opencue/gleaner-frame", &wrapper.display().to_string())
 }

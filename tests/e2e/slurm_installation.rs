@@ -30,6 +30,8 @@ async fn in_an_etc_of_its_own() {
     let place = ["--conf", conf.to_str().expect("plain"), "--node", "farm2"];
     let waits = gleaner_farm("install", &[&place[..], &["--dry-run"]].concat()).ok();
     assert!(waits.contains("--nodes-are-ready"), "it has three nodes: {waits}");
+    let waits = gleaner_farm("install", &place);
+    assert!(waits.code == Some(7) && waits.stdout.contains("--nodes-are-ready"), "{waits}");
     let ready = ["--nodes-are-ready", "--run-dir", run_dir.to_str().expect("plain")];
     let done = gleaner_farm("install", &[&place[..], &ready].concat()).ok();
     assert!(done.contains("run `scontrol reconfigure`"), "{done}");
@@ -70,8 +72,9 @@ async fn in_an_etc_of_its_own() {
     }
     set("resume");
 
-    let first = gleaner_farm("uninstall", &[]).ok();
-    assert!(first.contains("read the configuration only now"), "{first}");
+    let first = gleaner_farm("uninstall", &[]);
+    assert_eq!(first.code, Some(7), "not finished: {first}");
+    assert!(first.stdout.contains("read the configuration only now"), "{first}");
     assert_eq!(fs::read_to_string(&conf).expect("there"), before);
     let second = gleaner_farm("uninstall", &[]).ok();
     assert!(second.contains("nothing is left of the hooks for slurm"), "{second}");

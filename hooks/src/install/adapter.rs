@@ -35,6 +35,11 @@ pub(super) trait Adapter {
         true
     }
 
+    /// What may name our files still when they are gone, where nobody can be asked about it.
+    fn outlives_it(&self) -> Option<String> {
+        None
+    }
+
     /// Looks at what only this manager has, and for its known traps.
     fn check(&self, site: &Site, options: &Options, findings: &mut Vec<Finding>);
 

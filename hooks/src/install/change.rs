@@ -108,8 +108,11 @@ pub struct Plan {
     manager: Manager,
     /// The steps.
     pub changes: Vec<Change>,
-    /// What the administrator has to know or do.
+    /// What the administrator has to know.
     pub notes: Vec<String>,
+    /// What is left to be done by hand, or at another time: without it the hooks are not as they were
+    /// asked for.
+    pub undone: Vec<String>,
     /// Files that the configuration will name.
     runs: Vec<PathBuf>,
     /// Files of ours that are in place already.
@@ -135,6 +138,7 @@ impl Plan {
             manager,
             changes: Vec::new(),
             notes: Vec::new(),
+            undone: Vec::new(),
             runs: Vec::new(),
             present: BTreeMap::new(),
             edited: Vec::new(),
@@ -254,7 +258,7 @@ impl Plan {
     /// # Errors
     /// A step fails: those before it stay done, those after it are not tried.
     pub fn apply(self, site: &Site) -> Result<(Vec<String>, Vec<String>), InstallError> {
-        let (mut done, mut notes) = (Vec::new(), Vec::new());
+        let (mut done, mut undone) = (Vec::new(), Vec::new());
         for change in &self.changes {
             if matches!(change, Change::Edit { .. } | Change::Tell { .. }) {
                 self.check_what_runs(site)?;
@@ -263,12 +267,12 @@ impl Plan {
                 (Ok(true), _) => done.push(change.to_string()),
                 (Ok(false), _) => {}
                 (Err(error), Change::Tell { is_needed: false, .. }) => {
-                    notes.push(format!("{error}; {change} yourself"));
+                    undone.push(format!("{error}; {change} yourself"));
                 }
                 (Err(error), _) => return Err(error),
             }
         }
-        Ok((done, notes))
+        Ok((done, undone))
     }
 
     /// What a manager is told to run must be there to be run.

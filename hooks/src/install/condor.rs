@@ -22,7 +22,16 @@ const STARTER: &str = "condor_starter";
 const WITHOUT_EXIT_HOOK: &str = "25.4";
 /// By which a host starts, suspends and evicts jobs.
 const POLICIES: [&str; 5] = ["START", "SUSPEND", "PREEMPT", "WANT_SUSPEND", "KILL"];
-const KEYWORDS: [&str; 2] = ["STARTER_JOB_HOOK_KEYWORD", "STARTER_DEFAULT_JOB_HOOK_KEYWORD"];
+/// Whose hooks jobs have, whatever they say themselves.
+const FOR_ALL: &str = "STARTER_JOB_HOOK_KEYWORD";
+/// Whose hooks those have that say nothing.
+const BY_DEFAULT: &str = "STARTER_DEFAULT_JOB_HOOK_KEYWORD";
+const KEYWORDS: [&str; 2] = [FOR_ALL, BY_DEFAULT];
+/// By which slots have users of their own, whose every process ends with a job.
+const USERS_OF_SLOTS: [&str; 3] =
+    ["SLOT1_USER", "SLOT1_1_USER", "DEDICATED_EXECUTE_ACCOUNT_REGEXP"];
+/// Where the kernel says how `/proc` is mounted.
+const MOUNTS: &str = "/proc/self/mounts";
 
 pub(super) struct HtCondor;
 
@@ -52,7 +61,7 @@ impl Adapter for HtCondor {
                 ),
             });
         }
-        plan.put(site, &file, 0o644, &text())?;
+        plan.put(site, &file, 0o644, &text(keyword_of_ours(site, &file)))?;
         // One that was interrupted has written it, and HTCondor has not read it.
         if !plan.is_done() || !is_read(site) {
             self.reload(site, options, plan);
@@ -61,9 +70,18 @@ impl Adapter for HtCondor {
     }
 
     fn reload(&self, site: &Site, options: &Options, plan: &mut Plan) {
-        if !options.files_only && site.has_program("condor_reconfig") {
+        if options.files_only {
+            return;
+        }
+        if site.has_program("condor_reconfig") {
             let command = vec!["condor_reconfig".to_owned()];
             plan.changes.push(Change::Tell { command, undo: None, is_needed: false });
+        } else if site.may_have_manager() {
+            plan.undone.push(
+                "HTCondor was not told to read its configuration, for condor_reconfig is not in PATH \
+                 (sudo takes that of its secure_path): run it yourself"
+                    .into(),
+            );
         }
     }
 
@@ -96,7 +114,7 @@ impl Adapter for HtCondor {
     fn check(&self, site: &Site, options: &Options, findings: &mut Vec<Finding>) {
         let file = file(options);
         match site.read(&file) {
-            Ok(Some(now)) if now == text() => {
+            Ok(Some(now)) if KEYWORDS.map(text).contains(&now) => {
                 findings.push(Finding::good(format!("{} names the hooks", file.display())));
             }
             Ok(_) => findings.push(Finding::wrong(
@@ -114,15 +132,34 @@ impl Adapter for HtCondor {
             Err(error) => findings.push(Finding::wrong(error.to_string(), "")),
         }
         if site.has_program("condor_config_val") {
-            check_running(site, findings);
+            check_running(site, keyword_of_ours(site, &file), findings);
+        } else if site.may_have_manager() {
+            findings.push(Finding::note(
+                "how HTCondor runs was not asked, for condor_config_val is not in PATH (sudo takes that \
+                 of its secure_path)",
+                "have it in PATH and check again",
+            ));
         }
+        findings.extend(hidden_processes(site));
         findings.push(Finding::own_memory(
             "CGROUP_MEMORY_LIMIT_POLICY and what PREEMPT and SYSTEM_PERIODIC_HOLD say of MemoryUsage",
         ));
-        findings.push(Finding::trap(
-            "a job that brings hooks of its own (HookKeyword) runs without them beside ours",
-            "set STARTER_DEFAULT_JOB_HOOK_KEYWORD instead where your jobs do that (10.1.1 and later)",
-        ));
+        findings.push(if keyword_of_ours(site, &file) == FOR_ALL {
+            Finding::trap(
+                "a job that brings hooks of its own (HookKeyword) runs without them beside ours",
+                format!(
+                    "where your jobs do that have {BY_DEFAULT} in the place of {FOR_ALL} in {} (10.1.1 and \
+                     later), install again, and have their hooks run ours with the same input and \
+                     arguments",
+                    file.display()
+                ),
+            )
+        } else {
+            Finding::trap(
+                "a job that brings hooks of its own (HookKeyword) runs without ours, unless they run these",
+                "have them run ours with the same input and arguments",
+            )
+        });
     }
 
     fn scripts(&self, _options: &Options) -> Option<[PathBuf; 2]> {
@@ -163,11 +200,23 @@ fn file(options: &Options) -> PathBuf {
     options.folder.as_deref().unwrap_or(Path::new(FOLDER)).join(FILE)
 }
 
-fn text() -> String {
+/// By which keyword our file names the hooks: an administrator may change that to the other.
+fn keyword_of_ours(site: &Site, file: &Path) -> &'static str {
+    let text = site.read(file).ok().flatten().unwrap_or_default();
+    let is_default = |line: &str| key_of(line).eq_ignore_ascii_case(BY_DEFAULT);
+    if text.lines().any(is_default) { BY_DEFAULT } else { FOR_ALL }
+}
+
+/// What a line of HTCondor's configuration sets.
+fn key_of(line: &str) -> &str {
+    line.trim().split(['=', ' ', '\t']).next().unwrap_or_default()
+}
+
+fn text(keyword: &str) -> String {
     let [prepare, exit] = own_scripts(Manager::HtCondor, ["prepare", "exit"]);
     format!(
         "# Gleaner's hooks: `gleaner farm uninstall --farm htcondor` takes this file away.\n\
-         STARTER_JOB_HOOK_KEYWORD = GLEANER\n\
+         {keyword} = GLEANER\n\
          GLEANER_HOOK_PREPARE_JOB = {}\n\
          # From 25.4 on a job with an exit hook loses its starter before its files are back, and runs again.\n\
          if version < {WITHOUT_EXIT_HOOK}\n\
@@ -236,8 +285,7 @@ fn keyword_of_the_site(site: &Site, ours: &Path) -> Result<Option<(String, Strin
     for (path, text) in configuration(site, folder)?.iter().filter(|(path, _)| path != ours) {
         for (number, line) in text.lines().enumerate() {
             let line = line.trim();
-            let key = line.split(['=', ' ', '\t']).next().unwrap_or_default();
-            if KEYWORDS.iter().any(|keyword| keyword.eq_ignore_ascii_case(key)) {
+            if KEYWORDS.iter().any(|keyword| keyword.eq_ignore_ascii_case(key_of(line))) {
                 return Ok(Some((format!("{}:{}", path.display(), number + 1), line.to_owned())));
             }
         }
@@ -279,19 +327,61 @@ fn without_exit_hook(site: &Site) -> Option<Finding> {
     })
 }
 
-fn check_running(site: &Site, findings: &mut Vec<Finding>) {
-    match site.run(&["condor_config_val", "STARTER_JOB_HOOK_KEYWORD"]) {
+/// A hook awaits the end of its job's starter, which it finds in `/proc` as the job's user.
+fn hidden_processes(site: &Site) -> Option<Finding> {
+    let mounts = site.read(Path::new(MOUNTS)).ok().flatten()?;
+    let proc = mounts.lines().rev().map(|line| line.split(' ').collect::<Vec<_>>());
+    let proc = proc.into_iter().find(|fields| fields.get(1) == Some(&"/proc"))?;
+    let mut options = proc.get(3)?.split(',');
+    let how = options.find_map(|option| option.strip_prefix("hidepid="))?;
+    (!["0", "off"].contains(&how)).then(|| {
+        Finding::trap(
+            format!(
+                "/proc is mounted with hidepid={how}: a hook that runs as its job's user does not see the \
+                 starter, so a booking does not end with it where the exit hook is lost, or there is none"
+            ),
+            "mount it without hidepid, or with gid= a group that the users of jobs are in; else have the \
+             monitor poll (poll = \"htcondor\")",
+        )
+    })
+}
+
+fn check_running(site: &Site, keyword: &str, findings: &mut Vec<Finding>) {
+    match site.run(&["condor_config_val", keyword]) {
         Ok(value) if value.trim() == "GLEANER" => {
             findings.push(Finding::good("HTCondor reads its starter's hooks from us"));
             findings.extend(without_exit_hook(site));
         }
         Ok(value) => findings.push(Finding::wrong(
-            format!("HTCondor has STARTER_JOB_HOOK_KEYWORD = {}", value.trim()),
+            format!("HTCondor has {keyword} = {}", value.trim()),
             "see which file comes after ours, and run condor_reconfig",
         )),
         Err(error) => findings.push(Finding::wrong(error.to_string(), "run condor_reconfig")),
     }
     findings.extend(other_name(site));
+    let value = |name| site.run(&["condor_config_val", name]).ok();
+    if let Some(backfill) = value("ENABLE_BACKFILL")
+        && ["true", "t", "1"].contains(&backfill.trim().to_ascii_lowercase().as_str())
+    {
+        findings.push(Finding::trap(
+            format!("ENABLE_BACKFILL is {}: two harvesters want the same cores", backfill.trim()),
+            "set ENABLE_BACKFILL = False on harvested hosts",
+        ));
+    }
+    if let Some((name, user)) = USERS_OF_SLOTS
+        .iter()
+        .find_map(|name| Some((name, value(name)?)))
+        .filter(|(_, user)| !user.trim().is_empty())
+    {
+        findings.push(Finding::trap(
+            format!(
+                "{name} is {}: HTCondor may kill all that a slot's user still runs when a job has ended, and \
+                 so what awaits the end of the starter",
+                user.trim()
+            ),
+            "have the monitor poll (poll = \"htcondor\"), which ends such a booking two polls later",
+        ));
+    }
     for name in POLICIES {
         let Ok(value) = site.run(&["condor_config_val", name]) else { continue };
         if value.contains("LoadAvg") {

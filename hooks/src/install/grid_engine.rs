@@ -22,7 +22,7 @@ impl Adapter for GridEngine {
             return Ok(());
         }
         if !site.has_program("qconf") {
-            plan.notes.push(format!(
+            plan.undone.push(format!(
                 "there is no qconf here: where there is one, run {} for each queue, once every \
                  execution host has the files",
                 ATTRIBUTES
@@ -33,7 +33,7 @@ impl Adapter for GridEngine {
         }
         let hosts = site.run(&["qconf", "-sel"])?;
         if hosts.split_whitespace().count() > 1 && !options.nodes_are_ready {
-            plan.notes.push(
+            plan.undone.push(
                 "the queues are left as they are, for there are more execution hosts than this, and \
                  a queue whose prolog is missing on a host goes into error state there: run `gleaner \
                  farm install --farm grid-engine --files-only` on each of them, then this again with \

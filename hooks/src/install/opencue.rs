@@ -1,9 +1,11 @@
-//! OpenCue: a wrapper around each frame's command, called by PyOutline's own wrapper scripts.
+//! OpenCue: a wrapper around each frame's command, called by PyOutline's own wrapper scripts; and the
+//! agent's watch of RQD where an administrator names it.
 
 use std::path::{Path, PathBuf};
 
-use super::adapter::Adapter;
-use super::{Finding, InstallError, Manager, Options, Plan, Site, block, scripts};
+use super::adapter::{Adapter, When};
+use super::record::Record;
+use super::{Finding, InstallError, Manager, Options, Plan, Site, block, scripts, watched};
 
 /// PyOutline's wrappers, of which a site has some.
 const WRAPPERS: [&str; 2] = ["opencue_wrap_frame", "opencue_wrap_frame_no_ss"];
@@ -13,13 +15,17 @@ pub(super) struct OpenCue;
 impl Adapter for OpenCue {
     fn plan(&self, site: &Site, options: &Options, plan: &mut Plan) -> Result<(), InstallError> {
         scripts::put(Manager::OpenCue, site, plan)?;
-        let frame = scripts::path(Manager::OpenCue, "gleaner-frame");
+        if is_watched(options) {
+            watched::OPENCUE.plan_watch(site, options, plan)?;
+        }
+        let frame = frame();
         let Some(folder) = options.folder.as_ref().filter(|_| !options.files_only) else {
             plan.notes.push(format!(
                 "frames have to be started through {}: with --folder, PyOutline's wrapper_dir, that \
-                 is done for all frames of PyOutline once every host has the files; else put it \
-                 before the commands that you submit",
-                frame.display()
+                 is done for all frames of PyOutline once every host has the files; else put `{}` \
+                 before the commands that you submit, which renders on a host without that file too",
+                frame.display(),
+                guarded(&frame)
             ));
             return Ok(());
         };
@@ -45,7 +51,34 @@ impl Adapter for OpenCue {
         Ok(())
     }
 
+    fn reload(&self, site: &Site, options: &Options, plan: &mut Plan) {
+        if is_watched(options) {
+            watched::OPENCUE.reload(site, options, plan);
+        }
+    }
+
+    fn may_still_run(&self, site: &Site, record: &Record, when: When) -> Option<String> {
+        let is_watched = is_watched(&record.options);
+        is_watched.then(|| watched::OPENCUE.may_still_run(site, record, when)).flatten()
+    }
+
+    /// Nobody can say which commands wait in a queue, nor who has them in a configuration.
+    fn outlives_it(&self) -> Option<String> {
+        let frame = frame();
+        Some(format!(
+            "commands that were submitted as `{} …`, or that a job type of Flamenco's or a render \
+             application of Royal Render's has so, end with 127 on a host without that file and fail \
+             their frames: change them first. As `{} …` they render without it, and so do frames of \
+             PyOutline",
+            frame.display(),
+            guarded(&frame)
+        ))
+    }
+
     fn check(&self, site: &Site, options: &Options, findings: &mut Vec<Finding>) {
+        if is_watched(options) {
+            watched::OPENCUE.check_watch(site, options, findings);
+        }
         match &options.folder {
             Some(folder) => {
                 for path in WRAPPERS.map(|name| folder.join(name)) {
@@ -69,8 +102,9 @@ impl Adapter for OpenCue {
         findings.push(Finding::trap(
             "Cuebot takes idle cores as cores × 1.05 less the load average, in which harvested work \
              counts",
-            "point proc_loadavg_path of the Rust RQD at loadavg in the agent's run folder; the Python \
-             RQD cannot be pointed anywhere, so do not harvest its hosts while they wait for frames",
+            "point proc_loadavg_path of the Rust RQD at loadavg in the agent's run folder; for the \
+             Python RQD set LOAD_MODIFIER below [Override] in rqd.conf to -100 times the cores that it \
+             has, and restart it: that much load of anything else is not seen by Cuebot either",
         ));
         findings.push(Finding::trap(
             "Cuebot kills frames above 90 % of memory (the Rust RQD at 96 %) and books no host with \
@@ -82,6 +116,23 @@ impl Adapter for OpenCue {
     fn scripts(&self, _options: &Options) -> Option<[PathBuf; 2]> {
         None
     }
+}
+
+/// Whether an administrator has named RQD, for the agent to watch.
+fn is_watched(options: &Options) -> bool {
+    !options.workers.is_empty()
+}
+
+/// The wrapper.
+fn frame() -> PathBuf {
+    scripts::path(Manager::OpenCue, "gleaner-frame")
+}
+
+/// What stands before a command that is started through the wrapper where that is, and without it where
+/// it is not.
+fn guarded(frame: &Path) -> String {
+    let frame = frame.display();
+    format!(r#"sh -c '[ -x {frame} ] && exec {frame} "$@"; exec "$@"' gleaner-frame"#)
 }
 
 /// The line, counted from 0, from which on the wrapper speaks of its command as it is to run.
@@ -97,4 +148,21 @@ fn line_of_the_command(text: &str) -> Option<usize> {
 fn lines(frame: &Path) -> Vec<String> {
     let frame = frame.display();
     vec![format!("if (-x {frame}) set argv = ({frame} $argv:q)")]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_page_has_commands_started_as_a_host_without_the_wrapper_can_too() {
+        let guarded = guarded(&frame());
+        for page in [
+            include_str!("../../opencue/README.md"),
+            include_str!("../../flamenco/README.md"),
+            include_str!("../../royal-render/README.md"),
+        ] {
+            assert!(page.contains(&guarded), "no {guarded} in {page}");
+        }
+    }
 }

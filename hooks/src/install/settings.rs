@@ -92,7 +92,7 @@ pub(super) fn plan(
             ));
             let is_other =
                 |(name, wanted): &&(String, String)| value(&present, name).as_ref() != Some(wanted);
-            plan.notes.extend(options.settings.iter().filter(is_other).map(|(name, wanted)| {
+            plan.undone.extend(options.settings.iter().filter(is_other).map(|(name, wanted)| {
                 format!("{name}={wanted} is not in it: put that line there yourself")
             }));
             Ok(())

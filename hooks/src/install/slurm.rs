@@ -15,10 +15,15 @@ use crate::limits::{INCLUDES_MAX, PROBE_JOB_S};
 const CONF: &str = "/etc/slurm/slurm.conf";
 /// What the names of our scripts have in them.
 const OURS: &str = "/gleaner/hooks/slurm/";
+/// Flags of `PrologFlags` that are, or imply, `Alloc`.
+const AT_ALLOCATION: [&str; 4] = ["Alloc", "Contain", "X11", "RunInJob"];
 /// Longest time that Slurm should give the hooks, in seconds; ours end within two.
 const TIMEOUT_S: &str = "20";
 /// Less than this may end the scripts before they have ended themselves.
 const TIMEOUT_S_MIN: u32 = 5;
+
+/// Why Slurm cannot be asked or told.
+const NO_SCONTROL: &str = "scontrol is not in PATH (sudo takes that of its secure_path; /opt/slurm/bin is where many have it)";
 
 pub(super) struct Slurm;
 
@@ -39,7 +44,7 @@ impl Adapter for Slurm {
         if let Some(why) = settings.more_nodes()
             && !options.nodes_are_ready
         {
-            plan.notes.push(format!(
+            plan.undone.push(format!(
                 "{} is left as it is, for {why}: run `gleaner farm install --farm slurm \
                  --files-only` on each node, then this again with --nodes-are-ready",
                 conf.display()
@@ -68,9 +73,17 @@ impl Adapter for Slurm {
     }
 
     fn reload(&self, site: &Site, options: &Options, plan: &mut Plan) {
-        if !options.files_only && site.has_program("scontrol") {
+        if options.files_only {
+            return;
+        }
+        if site.has_program("scontrol") {
             let command = ["scontrol", "reconfigure"].map(String::from).to_vec();
             plan.changes.push(super::Change::Tell { command, undo: None, is_needed: false });
+        } else if site.may_have_manager() {
+            plan.undone.push(format!(
+                "Slurm was not told to read its configuration, for {NO_SCONTROL}: run `scontrol \
+                 reconfigure` yourself"
+            ));
         }
     }
 
@@ -112,6 +125,11 @@ impl Adapter for Slurm {
         }
         if site.has_program("scontrol") {
             check_running(site, findings);
+        } else if site.may_have_manager() {
+            findings.push(Finding::note(
+                format!("whether Slurm runs with this was not asked, for {NO_SCONTROL}"),
+                "have it in PATH and check again",
+            ));
         }
         findings.push(Finding::trap(
             "Slurm tells a hook nothing of memory, so harvested work keeps all that no render uses",
@@ -150,10 +168,12 @@ fn conf(options: &Options) -> PathBuf {
     options.conf.clone().or_else(variable).unwrap_or_else(|| CONF.into())
 }
 
-/// Whether jobs wait for the Prolog at their allocation, by which Slurm delays each of them. Without
-/// it the Prolog runs before a job's first step, which is soon enough: nothing of it runs earlier.
-fn is_at_allocation(flags: &str) -> bool {
-    flags.split(',').any(|flag| flag.trim().eq_ignore_ascii_case("alloc"))
+/// The flag with which jobs wait for the Prolog at their allocation, by which Slurm delays each of them.
+/// Without one the Prolog runs before a job's first step, which is soon enough: nothing of it runs
+/// earlier. Source: `PrologFlags` of slurm.conf(5).
+fn at_allocation(flags: &str) -> Option<&str> {
+    let means_it = |flag: &&str| AT_ALLOCATION.iter().any(|one| one.eq_ignore_ascii_case(flag));
+    flags.split(',').map(str::trim).find(means_it)
 }
 
 /// Puts our script beside the site's own, where Slurm runs a whole folder.
@@ -331,12 +351,17 @@ fn check_settings(site: &Site, settings: &Settings, findings: &mut Vec<Finding>)
             }
         }
     }
-    match settings.value("PrologFlags") {
-        Some(flags) if is_at_allocation(&flags) => findings.push(Finding::trap(
-            "PrologFlags has Alloc, with which Slurm starts every job some 0.1 s later",
-            "take it out of slurm.conf unless something else needs it: our hook does not",
-        )),
-        _ => {}
+    if let Some(flags) = settings.value("PrologFlags") {
+        findings.extend(at_allocation(&flags).map(|flag| {
+            Finding::trap(
+                format!(
+                    "PrologFlags has {flag}, with which Slurm runs the Prolog at the allocation and \
+                     starts every job some 0.1 s later"
+                ),
+                "take it out of slurm.conf unless something else needs it, as pam_slurm_adopt and X11 \
+                 need Contain: our hook does not",
+            )
+        }));
     }
     let timeout = settings.value("PrologEpilogTimeout").and_then(|value| value.parse::<u32>().ok());
     match timeout {

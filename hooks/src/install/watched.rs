@@ -1,5 +1,5 @@
 //! Managers that call nothing on a host: the agent is told to watch their worker, by a file of ours
-//! beside its systemd unit.
+//! beside its systemd unit. OpenCue's worker may be watched beside the wrapper around its frames.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use super::adapter::{Adapter, When};
 use super::record::Record;
 use super::{Change, Finding, InstallError, Manager, Options, Plan, Site, WATCH_VARIABLE};
 use crate::limits::{PROCESS_NAME_BYTES_MAX, STANDING_TIMEOUT};
-use crate::{SocketAnswer, SocketRequest, ask};
+use crate::{SocketAnswer, SocketRequest, ask, worker_name_among};
 
 /// Where systemd looks for units of this host.
 const UNITS: &str = "/etc/systemd/system";
@@ -29,52 +29,37 @@ fn restart() -> String {
 /// How one of them is watched.
 pub(super) struct Watched {
     manager: Manager,
-    /// The process that starts its renders.
-    worker: &'static str,
+    /// The process that starts its renders, where that has one name as a rule.
+    worker: Option<&'static str>,
     /// What the monitor does beside that.
     poll: &'static str,
 }
 
 pub(super) const FLAMENCO: Watched = Watched {
     manager: Manager::Flamenco,
-    worker: "flamenco-worker",
+    worker: Some("flamenco-worker"),
     poll: "have it poll the manager: poll = \"flamenco\", and poll_url, in monitor.toml \
            (hooks/flamenco/README.md)",
 };
 
 pub(super) const ROYAL_RENDER: Watched = Watched {
     manager: Manager::RoyalRender,
-    worker: "rrClient",
+    worker: Some("rrClient"),
     poll: "have it poll what a script of yours says of the clients: poll = \"json\", and poll_url, in \
            monitor.toml (hooks/royal-render/README.md)",
 };
 
+/// Watched only where an administrator names its worker: the wrapper is there without.
+pub(super) const OPENCUE: Watched = Watched {
+    manager: Manager::OpenCue,
+    worker: None,
+    poll: "have it poll the RQDs: poll = \"opencue\", and poll_hosts, in monitor.toml \
+           (hooks/opencue/README.md)",
+};
+
 impl Adapter for Watched {
     fn plan(&self, site: &Site, options: &Options, plan: &mut Plan) -> Result<(), InstallError> {
-        let workers = self.workers(options);
-        if let Some(bad) = workers.iter().find(|name| !is_name(name)) {
-            return Err(InstallError::missing(
-                format!("{bad:?} is no name of a worker's process"),
-                format!(
-                    "take it from `ps -e -o comm`: 1 to {PROCESS_NAME_BYTES_MAX} letters, digits and ._-"
-                ),
-            ));
-        }
-        if site.mode(Path::new(UNITS)).is_none() {
-            return Err(InstallError::missing(
-                format!("there is no folder {UNITS}"),
-                format!(
-                    "without systemd start the agent as root with --watch-worker {}; there is \
-                     nothing to install then",
-                    workers.join(" --watch-worker ")
-                ),
-            ));
-        }
-        plan.put(site, &self.file(), 0o644, &self.text(&workers))?;
-        // One that was interrupted has written it, and the agent has not read it.
-        if !plan.is_done() || lacks(site, options, &workers) {
-            self.reload(site, options, plan);
-        }
+        self.plan_watch(site, options, plan)?;
         if !options.settings.is_empty() {
             plan.notes.push(
                 "no hook runs here that could tell a monitor: the agent's own `monitor`, `token_file`, \
@@ -95,15 +80,12 @@ impl Adapter for Watched {
                 is_needed: false,
             }));
         } else {
-            plan.notes.push(format!("have the agent read that: `{}`", restart()));
+            plan.undone.push(format!("have the agent read that: `{}`", restart()));
         }
     }
 
     fn check(&self, site: &Site, options: &Options, findings: &mut Vec<Finding>) {
-        let workers = self.workers(options);
-        self.check_file(site, &workers, findings);
-        check_agent(site, options, &workers, findings);
-        check_workers(site, &workers, findings);
+        self.check_watch(site, options, findings);
         findings.push(Finding::trap(
             format!("{} calls nothing before a render, so the agent sees it begin", self.manager),
             "that cannot be changed: cores are freed some milliseconds after its start",
@@ -128,9 +110,55 @@ impl Adapter for Watched {
 }
 
 impl Watched {
+    /// Has the agent watch.
+    pub(super) fn plan_watch(
+        &self,
+        site: &Site,
+        options: &Options,
+        plan: &mut Plan,
+    ) -> Result<(), InstallError> {
+        let workers = self.workers(options);
+        if let Some(bad) = workers.iter().find(|name| !is_name(name)) {
+            return Err(InstallError::missing(
+                format!("{bad:?} is no name of a worker's process"),
+                format!(
+                    "take it from `ps -e -o comm`: 1 to {PROCESS_NAME_BYTES_MAX} letters, digits and ._-"
+                ),
+            ));
+        }
+        if site.mode(Path::new(UNITS)).is_none() {
+            return Err(InstallError::missing(
+                format!("there is no folder {UNITS}"),
+                format!(
+                    "without systemd start the agent as root with --watch-worker {}; {}",
+                    workers.join(" --watch-worker "),
+                    match self.worker {
+                        Some(_) => "there is nothing to install then",
+                        None => "install without --worker then",
+                    }
+                ),
+            ));
+        }
+        let before = plan.changes.len();
+        plan.put(site, &self.file(), 0o644, &self.text(&workers))?;
+        // One that was interrupted has written it, and the agent has not read it.
+        if plan.changes.len() > before || lacks(site, options, &workers) {
+            self.reload(site, options, plan);
+        }
+        Ok(())
+    }
+
+    /// Whether the agent watches, and whether there is a worker.
+    pub(super) fn check_watch(&self, site: &Site, options: &Options, findings: &mut Vec<Finding>) {
+        let workers = self.workers(options);
+        self.check_file(site, &workers, findings);
+        check_agent(site, options, &workers, findings);
+        check_workers(site, &workers, findings);
+    }
+
     fn workers(&self, options: &Options) -> Vec<String> {
         match options.workers.is_empty() {
-            true => vec![self.worker.to_owned()],
+            true => self.worker.into_iter().map(String::from).collect(),
             false => options.workers.clone(),
         }
     }
@@ -215,11 +243,8 @@ fn check_agent(site: &Site, options: &Options, workers: &[String], findings: &mu
 
 fn check_workers(site: &Site, workers: &[String], findings: &mut Vec<Finding>) {
     let processes = Path::new("/proc");
-    let name = |pid: &String| site.read(&processes.join(pid).join("comm")).ok().flatten();
-    let is_worker = |pid: &String| {
-        name(pid)
-            .is_some_and(|name| workers.iter().any(|worker| worker == name.trim_end_matches('\n')))
-    };
+    let is_worker =
+        |pid: &String| worker_name_among(&site.real(&processes.join(pid)), workers).is_some();
     let is_process = |name: &String| name.bytes().all(|byte| byte.is_ascii_digit());
     let mut pids = site.names(processes).into_iter().filter(is_process);
     let names = workers.join(", ");
@@ -228,7 +253,7 @@ fn check_workers(site: &Site, workers: &[String], findings: &mut Vec<Finding>) {
         None => Finding::note(
             format!("no process is called {names}"),
             "start the worker and check again; if `ps -e -o comm` shows it by another name, install \
-             again with --worker NAME",
+             again with --worker NAME (where that is python3, the module's or script's that it runs)",
         ),
     });
 }

@@ -1,6 +1,6 @@
 //! What a check finds: known traps, and what is broken.
 
-use gleaner_hooks::install::{Finding, Level, Manager, Options, check, install};
+use gleaner_hooks::install::{Finding, Level, Manager, Options, check, install, uninstall};
 
 use crate::tree::Tree;
 use crate::{QCONF, QUEUE, tree_of};
@@ -22,12 +22,12 @@ fn known_traps_are_named() {
         traps.map(|one| format!("{} -> {}\n", one.what, one.to_do)).collect::<String>()
     };
     let slurm =
-        "PrologFlags=NoHold,Alloc\nPrologEpilogTimeout=1\nHealthCheckProgram=/x\nNodeName=n1\n";
+        "PrologFlags=NoHold,aLLoc\nPrologEpilogTimeout=1\nHealthCheckProgram=/x\nNodeName=n1\n";
     for (manager, tree, words) in [
         (
             Manager::Slurm,
             Tree::new().with("etc/slurm/slurm.conf", slurm),
-            &["has Alloc", "PrologEpilogTimeout is shorter", "HealthCheckProgram=/x", "memory"][..],
+            &["has aLLoc", "PrologEpilogTimeout is shorter", "HealthCheckProgram=/x", "memory"][..],
         ),
         (
             Manager::GridEngine,
@@ -47,7 +47,11 @@ fn known_traps_are_named() {
                 .with("var/spool/torque/mom_priv/config", "$max_load 4.0\n$prologalarm 1\n"),
             &["$max_load 4.0", "$prologalarm 1", "availmem"],
         ),
-        (Manager::OpenCue, tree_of(Manager::OpenCue), &["load average", "90 % of memory"]),
+        (
+            Manager::OpenCue,
+            tree_of(Manager::OpenCue),
+            &["load average", "LOAD_MODIFIER", "90 % of memory"],
+        ),
         (
             Manager::Generic,
             tree_of(Manager::Generic),
@@ -143,6 +147,92 @@ fn what_htcondor_has_of_ours_and_calls_the_host_is_said() {
         other.contains("this host render43.farm, and the hooks call it render042.farm"),
         "{other}"
     );
+}
+
+#[test]
+fn flags_by_which_slurm_runs_the_prolog_at_the_allocation_are_named() {
+    for (flags, named) in [
+        ("Alloc", Some("has Alloc,")),
+        ("Contain", Some("has Contain,")),
+        ("NoHold, x11", Some("has x11,")),
+        ("RunInJob", Some("has RunInJob,")),
+        ("Serial,NoHold,DeferBatch", None),
+    ] {
+        let conf = format!("PrologFlags={flags}\nNodeName=n1\n");
+        let tree = Tree::new().with("etc/slurm/slurm.conf", &conf);
+        let plan = install(Manager::Slurm, &tree.site(), &tree.options()).expect("it fits");
+        plan.apply(&tree.site()).expect("done");
+        let found = check(Manager::Slurm, &tree.site(), &tree.options()).expect("it is there");
+        let said = found.iter().find(|one| one.what.starts_with("PrologFlags"));
+        let said = said.map(|one| &one.what);
+        assert_eq!(said.is_some(), named.is_some(), "{flags}: {said:?}");
+        assert!(said.zip(named).is_none_or(|(said, named)| said.contains(named)), "{said:?}");
+    }
+}
+
+#[test]
+fn what_a_trap_of_htcondors_says_to_do_makes_the_check_no_worse() {
+    const FILE: &str = "etc/condor/config.d/60-gleaner.conf";
+    let tree = tree_of(Manager::HtCondor);
+    let before = tree.look();
+    let put = || {
+        let plan = install(Manager::HtCondor, &tree.site(), &tree.options()).expect("it fits");
+        assert_eq!(plan.notes.iter().filter(|note| note.contains(FILE)).count(), 0);
+        plan.apply(&tree.site()).expect("done");
+    };
+    let found = |level: Level| {
+        let found = check(Manager::HtCondor, &tree.site(), &tree.options()).expect("it is there");
+        let found = found.into_iter().filter(|one| one.level == level);
+        found.map(|one| format!("{} -> {}\n", one.what, one.to_do)).collect::<String>()
+    };
+    put();
+    let advice = "STARTER_DEFAULT_JOB_HOOK_KEYWORD in the place of STARTER_JOB_HOOK_KEYWORD in \
+                  /etc/condor/config.d/60-gleaner.conf";
+    assert!(found(Level::Trap).contains(advice), "{}", found(Level::Trap));
+    let text = tree.read(FILE);
+    tree.put(FILE, &text.replace("STARTER_JOB_HOOK", "STARTER_DEFAULT_JOB_HOOK"));
+    assert_eq!(found(Level::Wrong), "");
+    put();
+    assert!(tree.read(FILE).contains("STARTER_DEFAULT_JOB_HOOK_KEYWORD = GLEANER"), "it stays");
+    assert_eq!(found(Level::Wrong), "");
+    assert!(!found(Level::Note).contains("not as it was installed"));
+    assert!(found(Level::Trap).contains("runs without ours"), "{}", found(Level::Trap));
+    let gone = uninstall(Manager::HtCondor, &tree.site(), false).expect("it is there");
+    assert_eq!(gone.left, [""; 0]);
+    assert_eq!(tree.look(), before);
+}
+
+#[test]
+fn what_keeps_htcondors_bookings_from_ending_and_its_own_harvest_are_traps() {
+    let traps = |answers: &str, mounts: &str| {
+        let program = format!("#!/bin/sh\ncase \"$1\" in\n{answers}*) exit 1 ;;\nesac\n");
+        let tree = tree_of(Manager::HtCondor)
+            .with_program("condor_config_val", &program)
+            .with_program("condor_reconfig", "#!/bin/sh\n")
+            .with("proc/self/mounts", mounts);
+        let plan = install(Manager::HtCondor, &tree.site(), &tree.options()).expect("it fits");
+        plan.apply(&tree.site()).expect("done");
+        let found = check(Manager::HtCondor, &tree.site(), &tree.options()).expect("it is there");
+        let found = found.into_iter().filter(|one| one.level == Level::Trap);
+        found.map(|one| format!("{}\n", one.what)).collect::<String>()
+    };
+    let mount =
+        |how: &str| format!("sysfs /sys sysfs rw 0 0\nproc /proc proc rw,nosuid{how} 0 0\n");
+    let none = traps("ENABLE_BACKFILL) echo false ;;\n", &mount(""));
+    for word in ["ENABLE_BACKFILL", "SLOT1_USER", "DEDICATED", "hidepid"] {
+        assert!(!none.contains(word), "{word} in {none}");
+    }
+    for (answers, how, word) in [
+        ("ENABLE_BACKFILL) echo True ;;\n", "", "ENABLE_BACKFILL is True"),
+        ("SLOT1_USER) echo slot1 ;;\n", "", "SLOT1_USER is slot1"),
+        ("DEDICATED_EXECUTE_ACCOUNT_REGEXP) echo 'slot.+' ;;\n", "", "ACCOUNT_REGEXP is slot.+"),
+        ("", ",hidepid=2,gid=7", "hidepid=2: a hook"),
+        ("", ",hidepid=invisible", "hidepid=invisible: a hook"),
+    ] {
+        let said = traps(answers, &mount(how));
+        assert!(said.contains(word), "no {word} in {said}");
+    }
+    assert!(!traps("", &mount(",hidepid=0")).contains("hidepid"));
 }
 
 #[test]

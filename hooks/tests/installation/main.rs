@@ -12,7 +12,7 @@ mod watched;
 use std::path::Path;
 
 use gleaner_hooks::install::{
-    Change, InstallError, Level, Manager, Options, check, install, uninstall,
+    Change, Finding, InstallError, Level, Manager, Options, check, install, uninstall,
 };
 use tree::Tree;
 
@@ -109,9 +109,9 @@ fn what_is_installed_is_right_and_is_taken_away_without_a_trace() {
         let plan = install(manager, &tree.site(), &tree.options()).expect("it fits");
         assert!(!plan.is_done(), "{manager}");
         assert_eq!(tree.look(), before, "{manager}: a plan writes nothing");
-        let (done, notes) = plan.apply(&tree.site()).expect("it is done");
+        let (done, undone) = plan.apply(&tree.site()).expect("it is done");
         assert!(!done.is_empty(), "{manager}");
-        assert_eq!(notes, [""; 0], "{manager}");
+        assert_eq!(undone, [""; 0], "{manager}");
 
         let findings = check(manager, &tree.site(), &tree.options()).expect("it is there");
         let wrong: Vec<_> = findings.iter().filter(|one| one.level == Level::Wrong).collect();
@@ -128,6 +128,7 @@ fn what_is_installed_is_right_and_is_taken_away_without_a_trace() {
         assert_eq!(tree.look(), after, "{manager}: a dry run changes nothing");
         let gone = uninstall(manager, &tree.site(), false).expect("it is there");
         assert_eq!(gone.left, [""; 0], "{manager}");
+        assert!(!gone.is_unfinished, "{manager}");
         assert_eq!(gone, dry, "{manager}: what was promised is what was done");
         assert_eq!(tree.look(), before, "{manager}: nothing is left");
 
@@ -252,8 +253,8 @@ fn settings_of_ours_that_nobody_has_changed_get_what_is_said_now() {
     let mine = format!("{}# mine\n", tree.read("etc/gleaner/hook.env"));
     tree.put("etc/gleaner/hook.env", &mine);
     let plan = install(Manager::Slurm, &tree.site(), &with(&[("GLEANER_HOST", "n2")]));
-    let notes = plan.expect("it fits").notes;
-    assert!(notes.iter().any(|note| note.contains("GLEANER_HOST=n2 is not in it")), "{notes:?}");
+    let undone = plan.expect("it fits").undone;
+    assert!(undone.iter().any(|one| one.contains("GLEANER_HOST=n2 is not in it")), "{undone:?}");
     tree.put("etc/gleaner/hook.env", mine.trim_end_matches("# mine\n"));
     let plan = install(Manager::Generic, &tree.site(), &elsewhere).expect("it fits");
     plan.apply(&tree.site()).expect("done");
@@ -455,7 +456,7 @@ fn a_shared_configuration_waits_for_the_other_nodes() {
     let conf = "NodeName=n[1-3] CPUs=4\nPartitionName=farm Nodes=ALL\n";
     let tree = Tree::new().with("etc/slurm/slurm.conf", conf);
     let plan = install(Manager::Slurm, &tree.site(), &tree.options()).expect("it fits");
-    assert!(plan.notes.iter().any(|note| note.contains("--nodes-are-ready")), "{:?}", plan.notes);
+    assert!(plan.undone.iter().any(|one| one.contains("--nodes-are-ready")), "{:?}", plan.undone);
     plan.apply(&tree.site()).expect("done");
     assert_eq!(tree.read("etc/slurm/slurm.conf"), conf);
     assert!(tree.has("etc/gleaner/hooks/slurm/prolog"), "this host is ready");
@@ -523,6 +524,35 @@ esac
 "#;
 
 #[test]
+fn a_manager_that_cannot_be_told_is_one_to_be_told_by_hand() {
+    for (manager, installed, looked) in [
+        (Manager::Slurm, "run `scontrol reconfigure` yourself", "whether Slurm runs with this"),
+        (Manager::HtCondor, "condor_reconfig is not in PATH", "how HTCondor runs was not asked"),
+    ] {
+        // One on which something runs, and whose programs are elsewhere.
+        let tree = tree_of(manager);
+        let site = tree.site().with_programs("/nowhere");
+        let plan = install(manager, &site, &tree.options()).expect("it fits");
+        assert!(plan.undone.iter().any(|one| one.contains(installed)), "{:?}", plan.undone);
+        plan.apply(&site).expect("done");
+        let found = check(manager, &site, &tree.options()).expect("it is there");
+        let is_said = |one: &Finding| one.level == Level::Note && one.what.contains(looked);
+        assert!(found.iter().any(is_said), "{manager}: {found:#?}");
+        let gone = uninstall(manager, &site, false).expect("it is there");
+        let is_left = |left: &String| left.contains("was not told to read its configuration");
+        assert!(gone.is_unfinished && gone.left.iter().any(is_left), "{:?}", gone.left);
+
+        // Where nothing runs there is nobody to tell.
+        let image = tree_of(manager);
+        let plan = install(manager, &image.site(), &image.options()).expect("it fits");
+        assert_eq!(plan.undone, [""; 0], "{manager}");
+        let files = Options { files_only: true, ..tree.options() };
+        let plan = install(manager, &site, &files).expect("it fits");
+        assert_eq!(plan.undone, [""; 0], "{manager}: nothing of it was changed");
+    }
+}
+
+#[test]
 fn files_stay_while_a_running_slurm_may_still_run_them() {
     let tree = tree_of(Manager::Slurm).with_program("scontrol", SCONTROL).with("running", "");
     let plan = install(Manager::Slurm, &tree.site(), &tree.options()).expect("it fits");
@@ -537,8 +567,9 @@ fn files_stay_while_a_running_slurm_may_still_run_them() {
     let gone = uninstall(Manager::Slurm, &tree.site(), false).expect("it is there");
     assert!(gone.left.iter().any(|left| left.contains("only now")), "{:?}", gone.left);
     assert!(tree.has("etc/gleaner/hooks/slurm/prolog"), "a node may not have read it yet");
+    assert!(gone.is_unfinished);
     let gone = uninstall(Manager::Slurm, &tree.site(), false).expect("it is there");
-    assert_eq!(gone.left, [""; 0]);
+    assert_eq!((gone.left, gone.is_unfinished), (Vec::new(), false));
     assert!(!tree.has("etc/gleaner"));
 }
 

@@ -29,7 +29,7 @@ fn a_cluster_that_may_have_more_nodes_than_one_waits_for_them() {
         let tree = tree.with_program("scontrol", SCONTROL).with("running", "");
         let before = tree.read("etc/slurm/slurm.conf");
         let plan = install(Manager::Slurm, &tree.site(), &tree.options()).expect("it fits");
-        let said = plan.notes.join("\n");
+        let said = plan.undone.join("\n");
         assert!(said.contains(why) && said.contains("--nodes-are-ready"), "{why}: {said}");
         plan.apply(&tree.site()).expect("done");
         assert_eq!(tree.read("etc/slurm/slurm.conf"), before, "{why}");

@@ -125,6 +125,12 @@ fn a_check_says_whether_the_agent_watches_and_a_worker_is_there() {
 
     tree.put("proc/77/comm", "flamenco-worker\n");
     assert!(found(&tree, Level::Good).contains("process 77"));
+    // What Python runs is known by its command line, as it is to the agent.
+    tree.put("proc/77/comm", "python3\n");
+    assert!(!found(&tree, Level::Good).contains("process 77"));
+    tree.put("proc/77/cmdline", "python3\0-m\0flamenco-worker\0");
+    assert!(found(&tree, Level::Good).contains("process 77"));
+    tree.put("proc/77/comm", "flamenco-worker\n");
     with_agent(&tree, &["flamenco-worker"], 2, || {
         assert!(found(&tree, Level::Good).contains("answers in /run/gleaner watches them"));
         assert_eq!(found(&tree, Level::Wrong), "");
@@ -166,4 +172,60 @@ fn an_uninstallation_that_was_cut_short_restarts_the_agent_the_next_time() {
     assert_eq!(gone.left, [""; 0]);
     assert_eq!(tree.read("told"), RESTART);
     assert!(!tree.has("etc/gleaner"));
+}
+
+#[test]
+fn opencues_worker_is_watched_beside_its_wrapper_where_it_is_named() {
+    const FILE: &str = "etc/systemd/system/gleaner-agent.service.d/gleaner-opencue.conf";
+    let tree = tree_of(Manager::OpenCue)
+        .with("etc/systemd/system/site.service", "[Service]\n")
+        .with_program("systemctl", SYSTEMCTL);
+    let before = tree.look();
+    let put = |options: &Options| {
+        let plan = install(Manager::OpenCue, &tree.site(), options).expect("it fits");
+        plan.apply(&tree.site()).expect("done");
+    };
+    let found = |level: Level| {
+        let found = check(Manager::OpenCue, &tree.site(), &tree.options()).expect("it is there");
+        let found = found.into_iter().filter(|one| one.level == level);
+        found.map(|one| format!("{}\n", one.what)).collect::<String>()
+    };
+    put(&tree.options());
+    assert!(!tree.has(FILE) && !tree.has("told"), "nobody has asked for it");
+    assert!(!found(Level::Note).contains("no process is called"), "nor is one looked for");
+    put(&Options { workers: vec!["rqd".into()], ..tree.options() });
+    assert!(tree.read(FILE).contains("\nEnvironment=GLEANER_AGENT_WATCH_OPENCUE=rqd\n"));
+    assert_eq!(tree.read("told"), RESTART);
+    put(&tree.options());
+    assert_eq!(tree.read("told"), RESTART, "it is there already, and what is not said stays");
+    assert!(found(Level::Good).contains("gleaner-opencue.conf has the agent watch rqd"));
+    assert!(found(Level::Note).contains("no process is called rqd"));
+    tree.put(FILE, "[Service]\n");
+    assert!(found(Level::Wrong).contains("does not have the agent watch rqd"));
+    tree.remove(FILE);
+    put(&tree.options());
+    let gone = uninstall(Manager::OpenCue, &tree.site(), false).expect("it is there");
+    assert_eq!(gone.left, [""; 0]);
+    assert_eq!(tree.read("told"), RESTART.repeat(3), "and of its end");
+    tree.remove("told");
+    assert_eq!(tree.look(), before, "nothing is left");
+
+    let none = tree_of(Manager::OpenCue);
+    let options = Options { workers: vec!["rqd".into()], ..none.options() };
+    let said = install(Manager::OpenCue, &none.site(), &options).expect_err("no systemd");
+    assert!(said.to_string().contains("install without --worker then"), "{said}");
+}
+
+#[test]
+fn what_may_name_opencues_wrapper_still_is_said_when_it_goes() {
+    let tree = tree_of(Manager::OpenCue);
+    let plan = install(Manager::OpenCue, &tree.site(), &tree.options()).expect("it fits");
+    plan.apply(&tree.site()).expect("done");
+    for is_dry in [true, false] {
+        let gone = uninstall(Manager::OpenCue, &tree.site(), is_dry).expect("it is there");
+        let said = gone.notes.join("\n");
+        for word in ["end with 127", "gleaner-frame …`", "&& exec", "Flamenco"] {
+            assert!(said.contains(word), "no {word:?} in {said}");
+        }
+    }
 }

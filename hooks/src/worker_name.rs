@@ -6,32 +6,35 @@
 //! command line.
 
 use std::fs;
+use std::path::Path;
 
-use gleaner_hooks::limits::PROCESS_NAME_BYTES_MAX;
+use crate::limits::PROCESS_NAME_BYTES_MAX;
 
 /// Short options of Python's that are followed by a word.
 const TAKE_A_WORD: [char; 2] = ['W', 'X'];
 
-/// Which of these names a process has; none where it has none of them.
-pub(super) fn name_among(pid: i32, names: &[String]) -> Option<String> {
-    let own = name_of(pid)?;
+/// Which of these names a process has, whose folder in `/proc` this is; none where it has none of them.
+#[must_use]
+pub fn worker_name_among(process: &Path, names: &[String]) -> Option<String> {
+    let own = process_name(process)?;
     if names.contains(&own) {
         return Some(own);
     }
     own.starts_with("python")
-        .then(|| run_by_python(pid))
+        .then(|| run_by_python(process))
         .flatten()
         .filter(|one| names.contains(one))
 }
 
-/// The name of a process: of the file that it executes, at most 15 bytes.
-pub(super) fn name_of(pid: i32) -> Option<String> {
-    let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+/// The name of a process whose folder in `/proc` this is: of the file that it executes, at most 15 bytes.
+#[must_use]
+pub fn process_name(process: &Path) -> Option<String> {
+    let name = fs::read_to_string(process.join("comm")).ok()?;
     Some(name.trim_end_matches('\n').to_owned())
 }
 
-fn run_by_python(pid: i32) -> Option<String> {
-    let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+fn run_by_python(process: &Path) -> Option<String> {
+    let line = fs::read(process.join("cmdline")).ok()?;
     let line = String::from_utf8_lossy(&line);
     program_of(line.split('\0').skip(1)).map(cut)
 }
@@ -106,11 +109,11 @@ mod tests {
 
     #[test]
     fn a_process_has_a_name() {
-        let own = i32::try_from(std::process::id()).expect("a number");
-        let name = name_of(own).expect("it runs");
+        let own = Path::new("/proc/self");
+        let name = process_name(own).expect("it runs");
         assert!(!name.is_empty() && name.len() <= 15);
-        assert_eq!(name_among(own, &["rqd".to_owned(), name.clone()]), Some(name));
-        assert_eq!(name_among(own, &["rqd".to_owned()]), None);
-        assert_eq!(name_of(-1), None);
+        assert_eq!(worker_name_among(own, &["rqd".to_owned(), name.clone()]), Some(name));
+        assert_eq!(worker_name_among(own, &["rqd".to_owned()]), None);
+        assert_eq!(process_name(Path::new("/proc/-1")), None);
     }
 }
