@@ -72,7 +72,7 @@ struct Figures {
 
 /// What the figures of the README can be compared with.
 const MEASURED_WITH: &str = "The figures in the README were taken with 64 replicas: those of kept ones \
-     with --keep --trials 1000 --memory-mib 0, those of killed ones with --trials 60 --memory-mib 4096.";
+     with --keep --trials 1000 --memory-mib 0, those of killed ones with --trials 100 --memory-mib 4096.";
 
 /// A position whose count takes longer than any trial.
 const ENDLESS: &str =
