@@ -104,7 +104,7 @@ async fn exit_codes_are_those_of_the_help() {
             Some((code.parse().ok()?, meaning))
         })
         .collect();
-    assert_eq!(documented.keys().copied().collect::<Vec<_>>(), (0..=6).collect::<Vec<_>>());
+    assert_eq!(documented.keys().copied().collect::<Vec<_>>(), (0..=7).collect::<Vec<_>>());
 
     let cluster = Plan::new().start().await;
     // 2: the command line or a file is wrong.
