@@ -31,6 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::Pid;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::{mpsc, oneshot};
@@ -80,7 +81,7 @@ impl Nursery {
         let (orders, heard) = mpsc::channel(BIRTHS_MAX);
         let tender = Tender {
             program: program.to_owned(),
-            process,
+            process: Some(process),
             leads: false,
             retired: VecDeque::new(),
             session: Arc::clone(&session),
@@ -137,7 +138,8 @@ impl Nursery {
 /// Who talks to the process.
 struct Tender {
     program: PathBuf,
-    process: NurseryProcess,
+    /// None where one is to be started.
+    process: Option<NurseryProcess>,
     /// Whether it has borne something: then it has a session of its own.
     leads: bool,
     /// Those before it. While they are not waited for, their numbers name the sessions in which what
@@ -158,7 +160,7 @@ impl Tender {
                     let _ = born.send(child);
                 }
                 Order::End { ended } => {
-                    for process in self.retired.into_iter().chain([self.process]) {
+                    for process in self.retired.into_iter().chain(self.process) {
                         process.end().await;
                     }
                     let _ = ended.send(());
@@ -169,42 +171,44 @@ impl Tender {
     }
 
     async fn bear(&mut self, files: &[OwnedFd]) -> io::Result<Child> {
-        let limit = Duration::from_millis(BIRTH_MS_MAX);
-        let mut answer = timeout(limit, self.process.bear(files)).await;
-        if matches!(answer, Ok(Err(Lost::Before(_)))) {
+        let mut answer = self.ask(files).await;
+        if matches!(answer, Err(Lost::Before(_))) {
             // It has not heard of this one.
-            warn!("the process that starts runners has ended: another one is started");
-            self.replace().await?;
-            answer = timeout(limit, self.process.bear(files)).await;
+            answer = self.ask(files).await;
         }
-        match answer {
-            Ok(Ok(answer)) => {
-                let child = Child::of(answer?);
-                if !self.leads
-                    && let Some(leader) = self.process.pid()
-                {
-                    self.session.is_led_by(leader);
-                    self.leads = true;
-                }
-                Ok(child)
-            }
-            Ok(Err(Lost::Before(error) | Lost::After(error))) => {
-                self.replace().await?;
-                Err(error)
-            }
-            // What it answers later would be taken for the answer to what it is asked next.
-            Err(_) => {
-                self.replace().await?;
-                let why =
-                    format!("the process that starts runners was silent for {BIRTH_MS_MAX} ms");
-                Err(io::Error::new(io::ErrorKind::TimedOut, why))
-            }
+        let child = answer.map_err(|(Lost::Before(error) | Lost::After(error))| error)?;
+        let child = Child::of(child?);
+        if !self.leads
+            && let Some(leader) = self.process.as_ref().and_then(NurseryProcess::pid)
+        {
+            self.session.is_led_by(leader);
+            self.leads = true;
         }
+        Ok(child)
     }
 
-    async fn replace(&mut self) -> io::Result<()> {
-        let next = NurseryProcess::start(&self.program)?;
-        let mut last = std::mem::replace(&mut self.process, next);
+    /// Asks the process, or another one where there is none any more.
+    async fn ask(&mut self, files: &[OwnedFd]) -> Result<io::Result<Pid>, Lost> {
+        let process = match &mut self.process {
+            Some(process) => process,
+            none => none.insert(NurseryProcess::start(&self.program).map_err(Lost::After)?),
+        };
+        let answer = timeout(Duration::from_millis(BIRTH_MS_MAX), process.bear(files)).await;
+        let answer = answer.unwrap_or_else(|_| {
+            let why = format!("the process that starts runners was silent for {BIRTH_MS_MAX} ms");
+            Err(Lost::After(io::Error::new(io::ErrorKind::TimedOut, why)))
+        });
+        if let Err(Lost::Before(why) | Lost::After(why)) = &answer {
+            warn!("another process is to start runners: {why}");
+            self.retire().await;
+        }
+        answer
+    }
+
+    /// Has nobody ask the process any more: what it answered late would be taken for the answer to what
+    /// it is asked next.
+    async fn retire(&mut self) {
+        let Some(mut last) = self.process.take() else { return };
         last.kill();
         if std::mem::take(&mut self.leads) {
             self.retired.push_back(last);
@@ -214,8 +218,8 @@ impl Tender {
         while self.retired.len() >= NURSERIES_MAX
             && let Some(first) = self.retired.pop_front()
         {
+            first.pid().into_iter().for_each(|pid| self.session.forget(pid));
             first.end().await;
         }
-        Ok(())
     }
 }

@@ -26,8 +26,8 @@ pub(crate) struct Session {
     /// The numbers of the processes that lead them, or led them and are not waited for yet; 0 for
     /// none. Read by whoever releases, which waits for no lock of ours.
     leaders: [AtomicI32; NURSERIES_MAX],
-    /// How many there have been.
-    count: AtomicUsize,
+    /// The place of the last of them there.
+    newest: AtomicUsize,
     /// Whether it is not to be the last of all.
     is_ordinary: AtomicBool,
     /// What the kernel was told last, and when: in microseconds, of which the last bit says what.
@@ -38,11 +38,20 @@ pub(crate) struct Session {
 
 impl Session {
     /// Another process leads runners from now on, in a session of its own. Its number must stay its
-    /// own until [`NURSERIES_MAX`] others have come after it.
+    /// own until it is [forgotten](Session::forget).
     pub(super) fn is_led_by(&self, leader: Pid) {
-        let place = self.count.fetch_add(1, Ordering::AcqRel) % NURSERIES_MAX;
+        let place = self.newest.load(Ordering::Acquire).wrapping_add(1) % NURSERIES_MAX;
         self.leaders[place].store(leader.as_raw_nonzero().get(), Ordering::Release);
+        self.newest.store(place, Ordering::Release);
         self.tell_soon();
+    }
+
+    /// This one's number may be a stranger's soon.
+    pub(super) fn forget(&self, leader: Pid) {
+        let leader = leader.as_raw_nonzero().get();
+        for place in &self.leaders {
+            let _ = place.compare_exchange(leader, 0, Ordering::AcqRel, Ordering::Acquire);
+        }
     }
 
     /// Makes it the last of all, or one like any other. The kernel lets others than the
@@ -68,14 +77,17 @@ impl Session {
         loop {
             let is_ordinary = self.is_ordinary.load(Ordering::Acquire);
             let nice = if is_ordinary { ORDINARY } else { LAST };
-            let leaders = self.leaders.iter().map(|leader| leader.load(Ordering::Acquire));
-            let told: Vec<io::Result<()>> = leaders
-                .filter(|leader| *leader > 0)
-                .map(|leader| set_niceness(&leader.to_string(), nice))
-                .collect();
-            if let Some(refused) = told.into_iter().find(is_too_soon) {
-                return refused;
+            let tell = |place: usize| match self.leaders[place].load(Ordering::Acquire) {
+                0 => Ok(()),
+                leader => set_niceness(&leader.to_string(), nice),
+            };
+            let newest = self.newest.load(Ordering::Acquire);
+            let told = tell(newest);
+            if is_too_soon(&told) {
+                return told;
             }
+            // Who may say one thing at a time says it of the session in which runners are born.
+            (0..NURSERIES_MAX).filter(|place| *place != newest).for_each(|place| drop(tell(place)));
             let now = boottime().as_micros() & !1;
             self.told.store(now | u64::from(is_ordinary), Ordering::Release);
             if is_ordinary == self.is_ordinary.load(Ordering::Acquire) {
