@@ -24,6 +24,7 @@ pub(crate) const STORIES: &[Story] = &[
     ("a_runner_that_dies_is_a_failure_and_is_replaced", a_runner_that_dies_is_replaced),
     ("an_idle_runner_that_dies_is_replaced_unnoticed", an_idle_runner_that_dies_is_replaced),
     ("a_nursery_that_dies_is_replaced_unnoticed", a_nursery_that_dies_is_replaced),
+    ("a_nursery_that_stands_still_is_replaced", a_nursery_that_stands_still_is_replaced),
     ("an_agent_stops_what_an_earlier_one_left", an_agent_stops_what_an_earlier_one_left),
     ("a_second_agent_on_the_same_folders_is_refused", a_second_agent_is_refused),
     ("a_runner_without_an_agent_does_nothing", a_runner_without_an_agent_does_nothing),
@@ -158,6 +159,27 @@ fn a_nursery_that_dies_is_replaced() {
         agent.stop();
         assert!([first, second].iter().all(|group| members(*group).is_empty()));
         assert!(ProcessStat::of(nursery).is_err(), "it was ended, and waited for");
+    });
+}
+
+fn a_nursery_that_stands_still_is_replaced() {
+    block_on(async {
+        let folders = Folders::new();
+        let mut broker = Broker::start().await;
+        let _agent = AgentThread::start(folders.config(&broker.address, 2));
+        let (mut session, _) = broker.welcome().await;
+        session.give(kernel("gametree"), &[Some(ENDLESS)]).await;
+        let first = wait_until_busy(&folders, 1)[0];
+        let nursery = nursery_of(first);
+        gleaner_hooks::freeze(nursery).expect("there");
+        // It takes some seconds until it is given up; the replica is none the worse for that.
+        session.perform(kernel("noop"), None).await;
+        let groups = folders.groups();
+        let second = *groups.iter().find(|group| **group != first).expect("another runner");
+        assert_ne!(nursery_of(second), nursery);
+        wait_until("the first one to be killed", || {
+            ProcessStat::of(nursery).map_or(true, |stat| stat.is_dead())
+        });
     });
 }
 
