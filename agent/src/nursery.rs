@@ -115,7 +115,8 @@ impl Nursery {
         self.orders.send(Order::Bear { files, born }).await.map_err(|_| gone())?;
         let child = answer.await.map_err(|_| gone())??;
         let mut errno = Vec::new();
-        trouble.read_to_end(&mut errno).await?;
+        // One that a hook has frozen in a control group comes to nothing before that is thawed.
+        timeout(Duration::from_millis(BIRTH_MS_MAX), trouble.read_to_end(&mut errno)).await??;
         match <[u8; 4]>::try_from(errno) {
             Ok(errno) => Err(io::Error::from_raw_os_error(i32::from_ne_bytes(errno))),
             // The kernel has closed it, as it does where a program is executed.

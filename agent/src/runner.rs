@@ -1,7 +1,8 @@
 //! The runner process: where harvested work runs, never in the agent itself.
 //!
 //! An agent has its own executable started with the argument `__runner` once per slot, by its
-//! [nursery](crate::nursery), and keeps it warm: it reads orders from its standard input, a socket, and writes what came of them back.
+//! [nursery](crate::nursery), and keeps it warm: it reads orders from its standard input, a socket,
+//! and writes what came of them back.
 //! Its standard output is what ties it to the agent's life ([`leash`]).
 //! Kernels and modules run inside it, commands are its children; all of them are one process group,
 //! which the releaser freezes and kills as a whole. All runners are in one session.

@@ -144,14 +144,15 @@ pub(crate) fn stop_family(pgid: i32, walk: &mut Walk) -> Vec<Relative> {
     stop_strays(pgid, strays_of(pgid, family), walk)
 }
 
-/// Whether a group's leader and what it has started stand still, as far as they are found: stopped,
-/// ended, or waiting for what the kernel does not interrupt.
+/// Whether a group's leader and all that it has started stand still: stopped, ended, or waiting for
+/// what the kernel does not interrupt. False where there was no time to look at all of it.
 #[must_use]
-pub fn has_stopped(pgid: i32) -> bool {
+pub fn has_stopped(pgid: i32, until: Time) -> bool {
     let stands = |pid: i32| {
         ProcessStat::of(pid).map_or(true, |stat| stat.is_dead() || matches!(stat.state, 'T' | 'D'))
     };
-    stands(pgid) && family(pgid, &mut Walk::patient()).iter().all(|one| stands(one.pid))
+    let mut walk = Walk::until(until);
+    stands(pgid) && family(pgid, &mut walk).iter().all(|one| stands(one.pid)) && !walk.is_over()
 }
 
 /// Lets a frozen group run on (SIGCONT), in the idle class where all harvested work belongs.

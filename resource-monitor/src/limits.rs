@@ -4,6 +4,8 @@ use gleaner_protocol::Span;
 
 /// Most hosts that it watches.
 pub const HOSTS_MAX: usize = 200_000;
+/// Least memory of a fragment, in MiB: with less nothing that is started comes far.
+pub const MEMORY_MIB_MIN: u64 = 64;
 /// Most running bookings of one host; one with more counts as wholly booked.
 pub const BOOKINGS_MAX: usize = 4_096;
 /// Most ended bookings that are remembered of one host.

@@ -59,9 +59,9 @@ impl Group {
         self.leaf.as_ref().filter(|leaf| leaf.can_freeze())
     }
 
-    /// Whether all of it stands still.
-    pub(super) fn is_at_rest(&self) -> bool {
-        self.freezer().map_or_else(|| has_stopped(self.pgid), |leaf| leaf.is_frozen())
+    /// Whether all of it stands still; false where that cannot be seen until then.
+    pub(super) fn is_at_rest(&self, until: Time) -> bool {
+        self.freezer().map_or_else(|| has_stopped(self.pgid, until), |leaf| leaf.is_frozen())
     }
 
     /// Stops it, to be kept. Under the table's lock; [`Reach::hurry`] comes after.

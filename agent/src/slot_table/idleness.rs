@@ -11,11 +11,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gleaner_isolation::Enclosure;
+use gleaner_protocol::{Span, boottime};
 use tracing::debug;
 
 use super::SlotTable;
 use super::group::Group;
 use super::settle::waits_for_disk;
+use crate::limits::SETTLE_MS_MAX;
 use crate::nursery::Session;
 
 /// How it is told to the kernel.
@@ -86,7 +88,8 @@ impl SlotTable {
             };
             // What waits for a disk has no use for a core.
             let waits = |group: &Group| group.freezer().is_some_and(|leaf| waits_for_disk(leaf));
-            if !groups.iter().all(|group| group.is_at_rest() || waits(group)) {
+            let until = boottime() + Span::from_millis(SETTLE_MS_MAX);
+            if !groups.iter().all(|group| group.is_at_rest(until) || waits(group)) {
                 return;
             }
             self.idleness.set(true);

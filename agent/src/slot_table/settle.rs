@@ -26,7 +26,7 @@ impl SlotTable {
         // it: it looks at one at a time, and rests in between.
         let mut urged = false;
         while let Some(group) = groups.last() {
-            if group.is_at_rest() {
+            if group.is_at_rest(end) {
                 groups.pop();
                 continue;
             }

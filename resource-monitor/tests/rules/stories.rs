@@ -115,7 +115,13 @@ fn memory_is_what_is_left_of_it_and_the_reserve_is_kept() {
     farm.begins("a", "does-not-say", cores(3));
     let share = MEMORY_MIB * 3 / u64::from(CORES);
     assert_eq!(open(&farm), Some((4, MEMORY_MIB - 14_000 - share)));
-    farm.begins("a", "hungry", Booked { cores: Some(1), memory_mib: Some(40_000), gpus: None });
+    let left = MEMORY_MIB - 14_000 - share;
+    let all_but = |mib| Booked { cores: Some(1), memory_mib: Some(left - mib), gpus: None };
+    farm.begins("a", "hungry", all_but(64));
+    assert_eq!(open(&farm), Some((3, 64)));
+    farm.begins("a", "crumbs", Booked { cores: Some(1), memory_mib: Some(1), gpus: None });
+    assert_eq!(farm.reason("a"), "all memory is booked or reserved", "nothing starts in 63 MiB");
+    farm.begins("a", "hungrier", Booked { cores: Some(1), memory_mib: Some(40_000), gpus: None });
     assert_eq!(farm.reason("a"), "all memory is booked or reserved");
 }
 

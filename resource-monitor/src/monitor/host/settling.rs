@@ -4,7 +4,7 @@ use gleaner_protocol::farm::FarmEvent;
 use gleaner_protocol::{HostName, Origin, Span, Time};
 
 use super::{Host, Size};
-use crate::limits::{BOOKINGS_MAX, MISSED_POLLS_MAX, SILENT_POLL_INTERVALS_MAX};
+use crate::limits::{BOOKINGS_MAX, MEMORY_MIB_MIN, MISSED_POLLS_MAX, SILENT_POLL_INTERVALS_MAX};
 use crate::monitor::bookings::EndedBy;
 use crate::monitor::fragment::{Fragment, Free, together};
 use crate::monitor::reserves::Spare;
@@ -168,7 +168,7 @@ impl Host {
             memory_mib.saturating_sub(rules.reserve_memory_mib.max(reserve_memory_mib));
         match (cores, memory_mib) {
             (0, _) => Err("every core is booked or reserved".into()),
-            (_, 0) => Err("all memory is booked or reserved".into()),
+            (_, ..MEMORY_MIB_MIN) => Err("all memory is booked or reserved".into()),
             _ => {
                 let gpus = self.bookings.iter().map(|(_, booking)| booking.gpus());
                 let booked_gpus = together(gpus, u32::saturating_add);
