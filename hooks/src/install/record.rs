@@ -73,9 +73,6 @@ impl Record {
         now.folder = now.folder.take().or(was.folder);
         now.node = now.node.take().or(was.node);
         now.nodes_are_ready |= was.nodes_are_ready;
-        if now.workers.is_empty() {
-            now.workers = was.workers;
-        }
         // Without names it is all queues; with files alone it is none.
         now.queues = match (now.files_only, was.files_only) {
             (true, false) => was.queues,
