@@ -8,14 +8,14 @@
 //! Stopping takes microseconds, so it goes before everything else where we may say so; giving
 //! memory back may take long, and waits its turn.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::fs;
 
-use rustix::process::{Pid, getsid, setpriority_process};
+use rustix::process::{Pid, setpriority_process};
 
 use crate::family::{Relative, Walk, family};
 use crate::scheduling_class::is_in_idle_class;
-use crate::{SchedulingClass, set_scheduling_class};
+use crate::{ProcessStat, SchedulingClass, set_scheduling_class};
 
 /// Niceness of what is to stop.
 const AT_ONCE: i32 = -20;
@@ -66,9 +66,10 @@ pub(crate) fn let_one_stop(pid: i32) {
 /// Lets the sessions of groups that are to end have cores like any other, where the kernel weighs
 /// sessions: their agent had put them last. Refused without harm to those who ask too often.
 pub(crate) fn let_sessions_end(leaders: &[i32]) {
-    let mut weighed = HashSet::new();
-    for leader in leaders.iter().filter(|leader| **leader > 1) {
-        if getsid(Pid::from_raw(*leader)).is_ok_and(|session| weighed.insert(session)) {
+    let mut weighed = BTreeSet::new();
+    for leader in leaders {
+        // Not by `getsid`, which rustix takes to name one: in a container it may be outside.
+        if ProcessStat::of(*leader).is_ok_and(|stat| weighed.insert(stat.session)) {
             let _ = fs::write(format!("/proc/{leader}/autogroup"), IN_TURN.to_string());
         }
     }
