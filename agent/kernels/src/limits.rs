@@ -126,7 +126,7 @@ pub(crate) const DEVICE_BRICK_BYTES_MAX: usize = 1 << 30;
 /// Of the memory that a driver says is free, what is used, in percent: that is an estimate.
 #[cfg(feature = "gpu")]
 pub(crate) const DEVICE_MEMORY_PERCENT: u8 = 90;
-/// Bytes of a device's memory that a task takes beside its data: rays and pixels, tiles of sums, what
+/// Bytes of a device's memory that a task takes beside its data: pixels, tiles of sums, what
 /// is on its way there, and its driver's own.
 #[cfg(feature = "gpu")]
 pub(crate) const DEVICE_OVERHEAD_BYTES: u64 = 128 << 20;
@@ -140,9 +140,9 @@ pub(crate) const DEVICE_UPLOAD_BYTES: usize = 64 << 20;
 /// Workgroups in a row that every device takes in one dispatch.
 #[cfg(feature = "gpu")]
 pub(crate) const DEVICE_GROUPS_MAX: usize = 65_535;
-/// Tiles of one dispatch: 8 MiB of rays.
+/// Tiles of one dispatch: 8 MiB of pixels.
 #[cfg(feature = "gpu")]
-pub(crate) const DEVICE_TILES_MAX: usize = 4096;
+pub(crate) const DEVICE_TILES_MAX: usize = 8192;
 /// Samples that a ray takes in one dispatch: what is on a device cannot be called back.
 #[cfg(feature = "gpu")]
 pub(crate) const DEVICE_RAY_SAMPLES: usize = 4096;

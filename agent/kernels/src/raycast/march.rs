@@ -18,23 +18,23 @@ const AROUND: usize = 8;
 
 /// A ray in voxels of a brick, a step long.
 pub(super) struct Path {
-    pub(super) origin: [f64; 3],
-    pub(super) step: [f64; 3],
+    origin: [f64; 3],
+    step: [f64; 3],
     /// One over each part of the step.
     inverse: [f64; 3],
     /// The whole numbers of steps, from the first to before the second, that end in the brick.
-    pub(super) samples: (f64, f64),
+    samples: (f64, f64),
 }
 
-/// What a ray meets in a scene.
+/// What a ray has seen once it comes out of a scene, behind what it saw before.
 #[inline(always)]
-pub(super) fn march<T: Voxel>(scene: &Scene, grid: &Grid<'_, T>, ray: &Ray) -> Rgba {
-    let Some(path) = Path::of(scene, ray) else { return [0.0; 4] };
+pub(super) fn march<T: Voxel>(scene: &Scene, grid: &Grid<'_, T>, ray: &Ray, before: Rgba) -> Rgba {
+    let Some(path) = Path::of(scene, ray) else { return before };
     // Light comes from the eye.
     let light = ray.direction.map(|part| part as f32);
     let step = path.step.map(|part| part as f32);
-    let mut seen = [0.0; 4];
-    let mut through = 1.0_f32;
+    let mut seen = before;
+    let mut through = 1.0 - before[3];
     let (mut sample, end) = path.samples;
     while sample < end {
         let at = [0, 1, 2].map(|axis| (path.origin[axis] + sample * path.step[axis]) as f32);
@@ -66,8 +66,8 @@ impl Path {
         let mut samples = (0.0_f64, f64::INFINITY);
         for axis in 0..3 {
             let (low, high) = scene.borders[axis];
-            let to_low = ((low - global[axis]) * inverse[axis]).ceil();
-            let to_high = ((high - global[axis]) * inverse[axis]).ceil();
+            let to_low = steps(low - global[axis], inverse[axis]).ceil();
+            let to_high = steps(high - global[axis], inverse[axis]).ceil();
             let is_inside = (low <= global[axis]) & (global[axis] < high);
             let (enters, leaves) = if step[axis] != 0.0 {
                 (lower(to_low, to_high), upper(to_low, to_high))
@@ -107,6 +107,16 @@ impl Path {
         Some(nearest.ceil())
     }
 }
+
+/// Steps to a border. What rounding alone makes of a sample on a border would be inside for one ray
+/// and outside for the next: such a sample counts as one on it.
+#[inline(always)]
+pub(super) fn steps(way: f64, inverse: f64) -> f64 {
+    way * inverse - ON_BORDER
+}
+
+/// Steps from a sample to a border that it is on.
+const ON_BORDER: f64 = 1e-9;
 
 /// The lower one, or the second where one is no number: one instruction.
 #[inline(always)]

@@ -1,5 +1,7 @@
 use std::sync::Arc;
 
+use rand::{RngExt as _, SeedableRng as _};
+
 use gleaner_protocol::Time;
 
 use super::super::tests::{
@@ -23,18 +25,17 @@ fn size(camera: &Camera) -> [usize; 2] {
 
 fn plan(gpu: Arc<Gpu>, scene: &Arc<Scene>, camera: &Camera) -> Box<DeviceFramePlan> {
     let caster = Caster::new(gpu, scene.brick.voxels().voxels(), size(camera)).expect("a caster");
-    let image = Image::transparent(camera.width(), camera.height());
-    behind(caster, scene, camera, image)
+    behind(caster, scene, camera, None)
 }
 
 fn behind(
     caster: Caster,
     scene: &Arc<Scene>,
     camera: &Camera,
-    image: Image,
+    front: Option<Image>,
 ) -> Box<DeviceFramePlan> {
     let plan = DeviceScenePlan::new(caster, scene.clone()).expect("a plan");
-    DeviceFramePlan::new(done(plan), camera.clone(), image)
+    DeviceFramePlan::new(done(plan), camera.clone(), front)
 }
 
 fn on_device(scene: &Arc<Scene>, camera: &Camera) -> Image {
@@ -95,14 +96,14 @@ fn what_comes_brick_by_brick_is_the_picture_of_the_whole() {
             assert!(parts.len() > 4);
             let caster = Caster::new(software(), volume.voxels(), size(&camera));
             let mut caster = caster.expect("a caster");
-            let mut image = Image::transparent(camera.width(), camera.height());
+            let mut image = None;
             for cells in parts {
                 let scene = scene(Brick::cut_out(&volume, cells), &look);
                 let cast = done(behind(caster, &scene, &camera, image));
-                (image, caster) = (cast.image, cast.scene.into_caster());
+                (image, caster) = (Some(cast.image), cast.scene.into_caster());
             }
             let single = frame(&whole(volume.clone(), &look), &camera).image;
-            let difference = image.difference(&single).expect("one size");
+            let difference = image.and_then(|image| image.difference(&single)).expect("one size");
             assert!(difference < TOLERANCE, "{difference}: {camera:?}");
             assert!(most_opaque(&single) > 0.1, "nothing is seen: {camera:?}");
         }
@@ -126,7 +127,7 @@ fn long_rays_come_to_their_end() {
 fn more_tiles_than_are_cast_at_once_are_cast() {
     let scene = whole(ball([9, 9, 9]), &look(&FOG));
     let projection = Projection::Parallel { height: 12.0 };
-    let size = [900, 400];
+    let size = [900, 640];
     let camera = Camera::new([4.0, 4.0, -9.0], [4.0; 3], [0.0, 1.0, 0.0], projection, size);
     let camera = camera.expect("a camera");
     let mut plan = plan(software(), &scene, &camera);
@@ -149,7 +150,7 @@ fn nothing_is_seen_of_a_sheet_and_behind_what_is_opaque() {
     let caster = caster.expect("a caster");
     let mut wall = Image::transparent(from.width(), from.height());
     wall.pixels_mut().fill([0.0, 1.0, 0.0, 1.0]);
-    assert_eq!(done(behind(caster, &scene, &from, wall.clone())).image, wall);
+    assert_eq!(done(behind(caster, &scene, &from, Some(wall.clone()))).image, wall);
 }
 
 #[test]
@@ -187,8 +188,7 @@ fn a_device_tells_how_fast_it_takes_samples_and_shows_the_same_after() {
     let there = done(DeviceScenePlan::new(caster.expect("a caster"), scene.clone()).expect("room"));
     let per_second = there.samples_per_second(&gleaner_protocol::boottime).expect("it can");
     assert!(per_second.is_some_and(|rate| rate > 1e3), "{per_second:?}");
-    let image = Image::transparent(camera.width(), camera.height());
-    let theirs = done(DeviceFramePlan::new(there, camera.clone(), image)).image;
+    let theirs = done(DeviceFramePlan::new(there, camera.clone(), None)).image;
     let difference = frame(&scene, &camera).image.difference(&theirs).expect("one size");
     assert!(difference < TOLERANCE, "{difference}");
 }
@@ -205,4 +205,73 @@ fn a_device_that_is_lost_in_the_middle_is_an_error() {
     assert!(matches!(&error, GpuError::Lost { .. }), "{error:?}");
     let told = error.to_string();
     assert!(told.contains("llvmpipe") && told.contains("was lost"), "{told}");
+}
+
+/// Cameras from all over around a volume of such extents: from within, from beside, from a million
+/// times as far, in parallel, and along axes, where borders are whole numbers of steps away.
+fn cameras(extents: [f64; 3], size: [usize; 2]) -> Vec<Camera> {
+    let mut random = rand_pcg::Pcg64Mcg::seed_from_u64(17);
+    let middle = extents.map(|extent| extent / 2.0);
+    let new = |eye, target, up, projection| {
+        Camera::new(eye, target, up, projection, size).expect("a camera")
+    };
+    let mut cameras = Vec::new();
+    for far in [0.2, 0.6, 0.9, 1.5, 4.0, 30.0, 1e6] {
+        let eye = middle.map(|part| part + far * random.random_range(-60.0..60.0));
+        let target = middle.map(|part| part + random.random_range(-3.0..3.0));
+        let fov_degrees = (2.0 * f64::atan(25.0 / (60.0 * far))).to_degrees();
+        cameras.push(new(eye, target, [0.1, 1.0, 0.2], Projection::Perspective { fov_degrees }));
+        cameras.push(new(eye, target, [0.3, 1.0, 0.1], Projection::Parallel { height: 50.0 }));
+    }
+    for axis in 0..3 {
+        let (mut eye, mut up) = (middle, [0.0; 3]);
+        eye[axis] = -21.0;
+        up[(axis + 1) % 3] = 1.0;
+        cameras.push(new(eye, middle, up, Projection::Parallel { height: 45.0 }));
+        cameras.push(new(eye, middle, up, Projection::Perspective { fov_degrees: 70.0 }));
+        // Not quite along it, as an orbit's sines and cosines have it.
+        eye[(axis + 2) % 3] += 21.0 * 6e-17;
+        up[axis] = 6e-17;
+        cameras.push(new(eye, middle, up, Projection::Parallel { height: 45.0 }));
+        // From a border, and from a corner.
+        eye[axis] = 0.0;
+        cameras.push(new(eye, middle, up, Projection::Perspective { fov_degrees: 90.0 }));
+    }
+    cameras.push(new([0.0; 3], extents, [0.0, 1.0, 0.0], PERSPECTIVE));
+    cameras
+}
+
+const PERSPECTIVE: Projection = Projection::Perspective { fov_degrees: 90.0 };
+
+#[test]
+fn a_device_takes_no_sample_more_and_none_less() {
+    // So dense up to its rim that a single sample would be seen.
+    let (size, spacing) = ([40, 33, 27], [1.0, 0.9, 1.3]);
+    let volume = Voxels::U8(vec![200; size.iter().product()]);
+    let volume = Volume::new(size, spacing, volume).expect("a volume");
+    let extents = [0, 1, 2].map(|axis| (size[axis] - 1) as f64 * spacing[axis]);
+    let mut rays = 0;
+    let mut unsure = 0;
+    for step in [0.7, 0.1] {
+        let look = Look { step: Some(step), ..look(&[(0.0, 0.2), (255.0, 0.2)]) };
+        let scene = whole(volume.clone(), &look);
+        let single = 1.0 - 0.8_f32.powf(step as f32);
+        assert!(single > 5.0 * TOLERANCE);
+        let mut there = None;
+        for camera in cameras(extents, [97, 75]) {
+            let new = || {
+                let caster = Caster::new(software(), scene.brick.voxels().voxels(), [97, 75]);
+                done(DeviceScenePlan::new(caster.expect("a caster"), scene.clone()).expect("room"))
+            };
+            let on = there.take().unwrap_or_else(new);
+            let cast = done(DeviceFramePlan::new(on, camera.clone(), None));
+            let own = frame(&scene, &camera).image;
+            let difference = own.difference(&cast.image).expect("one size");
+            assert!(difference < TOLERANCE, "{difference}: {step} {camera:?}");
+            assert!(most_opaque(&own) > 0.1, "nothing is seen: {camera:?}");
+            (rays, unsure) = (rays + 97 * 75, unsure + cast.unsure);
+            there = Some(cast.scene);
+        }
+    }
+    assert!(unsure * 5000 < rays, "{unsure} of {rays}");
 }
