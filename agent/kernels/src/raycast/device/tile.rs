@@ -16,8 +16,6 @@
 //! The device reckons with its own rounding. Where that could decide which samples are in the brick,
 //! it leaves the ray to the processor ([`UNSURE`](super::caster)): some rays of a million.
 
-use std::ops::Range;
-
 use bytemuck::{Pod, Zeroable};
 
 use super::super::camera::{Camera, Pixel, dot};
@@ -238,14 +236,18 @@ fn is_missed(
 
 /// Bits of the rays that are in the picture, and, where they do not go along some axis, in the brick.
 fn rays(scene: &Scene, camera: &Camera, corner: [usize; 2], is_still: [bool; 3]) -> u64 {
-    let [left, top] = corner;
-    let within = |first: usize, size: usize| -> Range<usize> { 0..TILE.min(size - first) };
+    let [columns, rows] =
+        [camera.width() - corner[0], camera.height() - corner[1]].map(|left| left.min(TILE));
     let mut bits = 0;
-    for y in within(top, camera.height()) {
-        for x in within(left, camera.width()) {
-            let is_there = !is_still.contains(&true)
-                || Path::of(scene, &camera.ray(left + x, top + y)).is_some();
-            bits |= u64::from(is_there) << (y * TILE + x);
+    for y in 0..rows {
+        bits |= (u64::MAX >> (u64::BITS as usize - columns)) << (y * TILE);
+    }
+    if is_still.contains(&true) {
+        for pixel in 0..TILE * TILE {
+            let [x, y] = [corner[0] + pixel % TILE, corner[1] + pixel / TILE];
+            if Path::of(scene, &camera.ray(x, y)).is_none() {
+                bits &= !(1 << pixel);
+            }
         }
     }
     bits
