@@ -14,6 +14,7 @@ mod memory_limit;
 mod open_files;
 mod work_dir;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
@@ -191,6 +192,7 @@ pub async fn run(
         config.cache_bytes_max(),
     )
     .map_err(|source| WorkDirError::io("open the cache in", &work_dir.cache(), source))?;
+    let (tell_claims, claims) = mpsc::unbounded_channel();
     let (observer, observer_thread) = ObserverThread::start(ObservedHost {
         preferences: config.preferences.clone(),
         cores: host.cores,
@@ -202,6 +204,8 @@ pub async fn run(
         booked_memory: Arc::clone(&booked_memory),
         enclosure: enclosure.clone(),
         carried: blobs.carried(),
+        cpus: topology.beside(0, &BTreeSet::new()),
+        tell_claims,
     })
     .map_err(RunError::Observer)?;
     let blobs = Arc::new(blobs);
@@ -279,6 +283,7 @@ pub async fn run(
         owner: owner_said,
         farm_stops,
         driven_off,
+        claims,
         slots: slots.events,
         links: link_events,
         stored: stored_events,

@@ -143,6 +143,12 @@ pub(crate) const LOOK_SHARE: u64 = 20;
 pub(crate) const SPACED_LOOK_MS_MAX: u64 = 2_000;
 /// Threads of one group that a look goes over: more than its control group lets it have.
 pub(crate) const TREE_THREADS_MAX: usize = 2_048;
+/// How often it is looked for who is bound to a part of the machine, in milliseconds.
+pub(crate) const BOUND_LOOK_MS: u64 = 900;
+/// Threads of one process that are asked what they are bound to.
+pub(crate) const BOUND_THREADS_MAX: usize = 256;
+/// Ancestors of a process that are gone through: deeper ones are a fork bomb's.
+pub(crate) const ANCESTORS_MAX: u32 = 64;
 /// Load of others at which the host is looked at more often, in thousandths of a core.
 pub(crate) const BUSY_MILLICORES: u32 = 150;
 /// After how long a process is believed to stay the program that it is, in milliseconds.

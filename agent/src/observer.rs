@@ -10,6 +10,7 @@
 //! - Nothing harvested counts as load or pressure of others.
 //! - Only what a wish asks for is looked at, and what has nothing to give way looks seldom.
 
+mod bound;
 mod cpu_time;
 mod disk_use;
 mod load_average;
@@ -21,6 +22,7 @@ mod recently_booked;
 mod usage;
 mod user;
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
@@ -34,6 +36,7 @@ use gleaner_isolation::Enclosure;
 use gleaner_protocol::{Share, Span, Time, boottime};
 use jiff::Zoned;
 use rustix::event::{PollFd, PollFlags, poll};
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 use tracing::debug;
 
@@ -44,6 +47,7 @@ use crate::limits::{
 use crate::owner::Owner;
 use crate::slot_table::SlotTable;
 use crate::wishes::{LoadWindow, LocalTime, Observation, Preferences, Wishes};
+use bound::Bound;
 use cpu_time::CpuTime;
 use load_average::LoadAverageFile;
 pub(crate) use load_average::give_up_load_average;
@@ -76,6 +80,10 @@ pub(crate) struct ObservedHost {
     pub(crate) enclosure: Enclosure,
     /// Bytes that the agent has carried over the network since it started.
     pub(crate) carried: Arc<AtomicU64>,
+    /// The CPUs that the agent may use.
+    pub(crate) cpus: Vec<u32>,
+    /// Who is told which of them others claim.
+    pub(crate) tell_claims: UnboundedSender<BTreeSet<u32>>,
 }
 
 /// The running thread. It ends when this is dropped.
@@ -123,6 +131,7 @@ struct Observer {
     host: ObservedHost,
     wishes: Wishes,
     cpu: CpuTime,
+    bound: Bound,
     others: LoadWindow,
     booked: RecentlyBooked,
     /// What others kept busy at the last look, in thousandths of a core.
@@ -145,6 +154,7 @@ impl Observer {
         Ok(Self {
             wishes: Wishes::new(host.preferences.clone(), host.cores, host.has_parts),
             cpu: CpuTime::default(),
+            bound: Bound::new(host.cpus.iter().copied()),
             others: LoadWindow::default(),
             booked: RecentlyBooked::default(),
             others_before: 0,
@@ -228,7 +238,13 @@ impl Observer {
     fn observe(&mut self, now: Time) -> Observation {
         let preferences = self.host.preferences.clone();
         let held = self.host.table.held_replicas();
-        self.cpu.look(now, &self.host.table.group_use());
+        let groups = self.host.table.group_use();
+        self.cpu.look(now, &groups);
+        let own: Vec<i32> = groups.iter().map(|group| group.pgid).collect();
+        if let Some(claims) = self.bound.look(now, self.host.table.booked_cores(), &own) {
+            // Who has gone needs no news.
+            let _ = self.host.tell_claims.send(claims.clone());
+        }
         self.host.table.note_upkeep(now, &self.cpu.upkeep());
         self.host.table.be_idle_by_now();
         self.others.add(now, self.cpu.others_used());
@@ -289,6 +305,9 @@ impl Observer {
             say("pressure", self.pressure.describe());
         } else {
             say("load of others", "not heeded: preferences.give_way is false".into());
+        }
+        if let Some(text) = self.bound.describe() {
+            say("bound to cores", text);
         }
         if preferences.user_away_min > 0 {
             say("user", self.user.describe());

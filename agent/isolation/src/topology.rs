@@ -1,6 +1,6 @@
 //! Which logical CPUs share a physical core.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 /// The CPUs that this process may run on, by physical core.
@@ -47,24 +47,27 @@ impl Topology {
     /// with them.
     #[must_use]
     pub fn taken_by(&self, booked: u32) -> u32 {
-        let left = u32::try_from(self.beside(booked).len()).unwrap_or(u32::MAX);
+        let left = u32::try_from(self.beside(booked, &BTreeSet::new()).len()).unwrap_or(u32::MAX);
         self.cpus().saturating_sub(left).max(booked)
     }
 
     /// CPUs that may be harvested beside renders that booked `booked` of them: no physical core
-    /// of theirs. The last ones, since the kernel fills a machine from the first.
+    /// of theirs. These are the cores of CPUs that they are known to be bound to, which they `claim`, and
+    /// then the first ones, since the kernel fills a machine from the first.
     #[must_use]
-    pub fn beside(&self, booked: u32) -> Vec<u32> {
-        let mut taken = 0;
-        let mut left: Vec<u32> = Vec::new();
-        for core in &self.cores {
-            if taken < booked {
-                taken += u32::try_from(core.len()).unwrap_or(u32::MAX);
-            } else {
-                left.extend(core);
+    pub fn beside(&self, booked: u32, claims: &BTreeSet<u32>) -> Vec<u32> {
+        let is_claimed = |core: &Vec<u32>| core.iter().any(|cpu| claims.contains(cpu));
+        let (mut taken, mut theirs) = (0, vec![false; self.cores.len()]);
+        for claimed in [true, false] {
+            for (core, is_theirs) in self.cores.iter().zip(&mut theirs) {
+                if taken < booked && is_claimed(core) == claimed {
+                    taken += u32::try_from(core.len()).unwrap_or(u32::MAX);
+                    *is_theirs = true;
+                }
             }
         }
-        left
+        let left = self.cores.iter().zip(theirs).filter(|(_, is_theirs)| !is_theirs);
+        left.flat_map(|(core, _)| core).copied().collect()
     }
 }
 
@@ -103,22 +106,36 @@ mod tests {
     #[test]
     fn a_booked_core_takes_its_siblings_with_it() {
         let machine = smt();
+        let beside = |booked| machine.beside(booked, &BTreeSet::new());
         assert_eq!(machine.cpus(), 8);
-        assert_eq!(machine.beside(0).len(), 8);
-        assert_eq!(machine.beside(1), [1, 5, 2, 6, 3, 7]);
-        assert_eq!(machine.beside(2), machine.beside(1));
-        assert_eq!(machine.beside(3), [2, 6, 3, 7]);
-        assert_eq!(machine.beside(8), []);
-        assert_eq!(machine.beside(u32::MAX), []);
+        assert_eq!(beside(0).len(), 8);
+        assert_eq!(beside(1), [1, 5, 2, 6, 3, 7]);
+        assert_eq!(beside(2), beside(1));
+        assert_eq!(beside(3), [2, 6, 3, 7]);
+        assert_eq!(beside(8), []);
+        assert_eq!(beside(u32::MAX), []);
         let taken = [0, 1, 2, 3, 7, 8, 9].map(|booked| machine.taken_by(booked));
         assert_eq!(taken, [0, 2, 2, 4, 8, 8, 9]);
-        assert_eq!(machine.beside(machine.taken_by(3)), machine.beside(3));
+        assert_eq!(beside(machine.taken_by(3)), beside(3));
+    }
+
+    #[test]
+    fn cores_that_renders_are_bound_to_are_theirs_first() {
+        let machine = smt();
+        let beside =
+            |booked, claims: &[u32]| machine.beside(booked, &claims.iter().copied().collect());
+        assert_eq!(beside(2, &[7]), [0, 4, 1, 5, 2, 6]);
+        assert_eq!(beside(4, &[2, 3]), [0, 4, 1, 5]);
+        assert_eq!(beside(4, &[3]), [1, 5, 2, 6], "and then the first one");
+        assert_eq!(beside(2, &[1, 2, 3]), [0, 4, 2, 6, 3, 7], "no more than they booked");
+        assert_eq!(beside(0, &[3]).len(), 8);
+        assert_eq!(beside(8, &[3]), []);
     }
 
     #[test]
     fn without_siblings_each_cpu_is_a_core() {
         let machine = Topology::new(&[2, 3], |_| None);
-        assert_eq!(machine.beside(1), [3]);
+        assert_eq!(machine.beside(1, &BTreeSet::new()), [3]);
         assert_eq!([0, 1, 2, 3].map(|booked| machine.taken_by(booked)), [0, 1, 2, 3]);
     }
 

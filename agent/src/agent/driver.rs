@@ -5,7 +5,7 @@
 //! - An opening is judged against the run folder as it stands then.
 //! - What one round of inputs caused travels to the broker together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,6 +40,8 @@ pub(super) struct Inbox {
     pub(super) farm_stops: mpsc::UnboundedReceiver<()>,
     /// Replicas that were ended for others who use the GPU.
     pub(super) driven_off: mpsc::UnboundedReceiver<Vec<LeaseToken>>,
+    /// CPUs that others are bound to.
+    pub(super) claims: mpsc::UnboundedReceiver<BTreeSet<u32>>,
     pub(super) slots: mpsc::Receiver<SlotEvent>,
     pub(super) links: mpsc::Receiver<LinkEvent>,
     pub(super) stored: mpsc::Receiver<Stored>,
@@ -71,6 +73,8 @@ pub(super) struct Driver {
     look_again: Option<Time>,
     /// The number of booked cores that harvested work is kept off.
     kept_off: Option<u32>,
+    /// CPUs that others are bound to.
+    claims: BTreeSet<u32>,
     /// The CPUs that harvested work is kept to where that is done thread by thread, if it ever was.
     kept_to: Option<Vec<u32>>,
     /// The limit of the memory of all harvested work.
@@ -94,6 +98,7 @@ enum Happened {
     Owner(OwnerSaid),
     FarmStops,
     DrivenOff(Vec<LeaseToken>),
+    Claims(BTreeSet<u32>),
     Slot(SlotEvent),
     Link(LinkEvent),
     Stored(Stored),
@@ -124,6 +129,7 @@ impl Driver {
             owes_epoch: false,
             look_again: Some(Time::ZERO),
             kept_off: None,
+            claims: BTreeSet::new(),
             kept_to: None,
             memory_limit: MemoryLimit::default(),
             farm_books: NOTHING_BOOKED,
@@ -154,6 +160,7 @@ impl Driver {
                 Some(said) = inbox.owner.recv() => Happened::Owner(said),
                 Some(()) = inbox.farm_stops.recv() => Happened::FarmStops,
                 Some(stopped) = inbox.driven_off.recv() => Happened::DrivenOff(stopped),
+                Some(claims) = inbox.claims.recv() => Happened::Claims(claims),
                 Some(event) = inbox.slots.recv() => Happened::Slot(event),
                 Some(stored) = inbox.stored.recv() => Happened::Stored(stored),
                 Some(event) = inbox.links.recv() => Happened::Link(event),
@@ -194,6 +201,11 @@ impl Driver {
             }
             Happened::FarmStops => self.handle(Input::FarmStops),
             Happened::DrivenOff(stopped) => self.look_at_run_dir(stopped, Vec::new()),
+            Happened::Claims(claims) => {
+                self.claims = claims;
+                self.kept_off = None;
+                self.look_at_run_dir(Vec::new(), Vec::new());
+            }
             Happened::Slot(SlotEvent::Progress { token, permille }) => {
                 self.handle(Input::Progress { token, permille });
             }
@@ -387,7 +399,7 @@ impl Driver {
         if self.kept_off == Some(booked) {
             return;
         }
-        let left = self.shop.topology.beside(booked);
+        let left = self.shop.topology.beside(booked, &self.claims);
         if !self.has_fence {
             // Before the first render beside which something went on, nothing was kept off anything. All
             // that runs is gone over for it, which takes its time of the cores.

@@ -1,7 +1,9 @@
 //! What tries to get away from its slot, judged from outside, for each way of isolation that this
 //! host grants.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -35,6 +37,7 @@ pub(crate) const STORIES: &[Story] = &[
     ("a_runner_that_freezes_as_it_starts_dies_with_its_agent", a_frozen_start_dies),
     ("a_hook_stops_runaways_of_an_agent_that_hangs", a_hook_stops_runaways),
     ("what_goes_on_beside_a_render_is_kept_off_its_cores", what_goes_on_is_kept_off),
+    ("a_render_that_is_bound_to_cores_has_just_these", a_bound_render_has_its_cores),
     ("a_module_saves_beside_a_render_before_it_goes", a_module_saves_before_it_goes),
     ("a_module_is_asked_to_save_before_it_goes", a_module_is_asked_to_save),
     ("a_fork_bomb_ends_at_its_limit", a_fork_bomb_ends_at_its_limit),
@@ -89,7 +92,7 @@ pub(crate) fn grants(way: Isolation, ability: Ability) -> bool {
 
 /// Whether this host can keep work off a core. One that is said to have all that there is has to.
 fn keeps_work_off() -> bool {
-    let has_room = !Topology::of_this_machine().beside(1).is_empty();
+    let has_room = !Topology::of_this_machine().beside(1, &BTreeSet::new()).is_empty();
     let keeps = has_room && grants(Isolation::Auto, Ability::Cpus);
     if !keeps {
         assert!(!has_all(), "work cannot be kept off a core here");
@@ -280,7 +283,7 @@ fn number(pid: i32) -> Pid {
 fn what_goes_on_is_kept_off() {
     let machine = Topology::of_this_machine();
     let beside = |booked| {
-        let mut cpus = machine.beside(booked);
+        let mut cpus = machine.beside(booked, &BTreeSet::new());
         cpus.sort_unstable();
         cpus
     };
@@ -312,6 +315,58 @@ fn what_goes_on_is_kept_off() {
             }
             folders.postflight("render");
             wait_until("it to have all again", || all().iter().all(|cpus| *cpus == beside(0)));
+        });
+    }
+}
+
+/// A render that its manager bound to a core, and that computes there.
+struct BoundRender(std::process::Child);
+
+impl BoundRender {
+    fn start(cpu: u32) -> Self {
+        let mut taskset = Command::new("taskset");
+        taskset.args(["-c", &cpu.to_string(), "/bin/sh", "-c", "while :; do :; done"]);
+        Self(taskset.spawn().expect("taskset, of util-linux"))
+    }
+}
+
+impl Drop for BoundRender {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn a_bound_render_has_its_cores() {
+    let machine = Topology::of_this_machine();
+    let Some(last) = machine.beside(1, &BTreeSet::new()).last().copied() else { return };
+    let beside = |claims: &[u32]| {
+        let mut cpus = machine.beside(1, &claims.iter().copied().collect());
+        cpus.sort_unstable();
+        cpus
+    };
+    if !keeps_work_off() {
+        return;
+    }
+    for isolation in [Isolation::Auto, Isolation::ProcessGroups] {
+        block_on(async {
+            let folders = Folders::new();
+            let mut broker = Broker::start().await;
+            let config = folders.config(&broker.address, machine.cpus());
+            // Of its own: what this process starts is a stranger's.
+            let config = gleaner_agent::Config { isolation, ..config };
+            let _agent = AgentProcess::start(&config, &folders);
+            let (mut session, _) = broker.welcome().await;
+            session.give(script("sh -c 'while :; do :; done' & wait"), &[None]).await;
+            let runner = wait_until_busy(&folders, 1)[0];
+            let are_kept_to =
+                |left: Vec<u32>| members(runner).into_iter().all(|stat| cpus_of(stat.pid) == left);
+            folders.preflight("render", Some(1));
+            wait_until("it to be kept off the first core", || are_kept_to(beside(&[])));
+            let render = BoundRender::start(last);
+            wait_until("it to leave the render's core", || are_kept_to(beside(&[last])));
+            drop(render);
+            wait_until("it to be where it was", || are_kept_to(beside(&[])));
         });
     }
 }

@@ -1,0 +1,310 @@
+//! Which cores others are bound to.
+//!
+//! A hook tells how many cores a render booked, and nobody tells which: a manager may bind a render to
+//! some of its own choosing (Slurm's task plugins, `taskset` of OpenCue's RQD, Grid Engine's binding,
+//! control groups), and harvested work on just those would be all that is in its way. So while renders
+//! have booked a part of the machine it is looked for who may run on a part of it only, and computes
+//! there: harvested work leaves these cores first.
+//!
+//! # Invariants
+//! - Who is bound and does not compute claims nothing: there are services on every host that are.
+//! - Nothing harvested claims anything: all of it is below the agent, which runners have orphans adopted
+//!   for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use gleaner_protocol::{Span, Time};
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_getaffinity};
+
+use super::text_of;
+use crate::limits::{ANCESTORS_MAX, BOUND_LOOK_MS, BOUND_THREADS_MAX};
+
+/// Share of a core, in thousandths, that who is bound computes with before it claims its cores, …
+const BUSY_PERMILLE: u64 = 100;
+/// … and below which it does so no more. What it once used is forgotten by half in
+/// [`HALF_LIFE`].
+const IDLE_PERMILLE: u64 = 20;
+const HALF_LIFE: Span = Span::from_secs(10);
+/// Ticks of `/proc` in a second, on all our platforms.
+const TICKS_PER_S: u64 = 100;
+/// The flag of the kernel's own threads, many of which are bound. Source: `include/linux/sched.h`.
+const PF_KTHREAD: u64 = 0x0020_0000;
+
+/// Who is bound to what.
+#[derive(Debug)]
+pub(super) struct Bound {
+    /// All that the agent may use.
+    all: BTreeSet<u32>,
+    /// By process.
+    known: BTreeMap<i32, Process>,
+    looked: Option<Time>,
+    booked: u32,
+    claims: BTreeSet<u32>,
+}
+
+/// A process that is bound.
+#[derive(Debug)]
+struct Process {
+    started: u64,
+    ticks: u64,
+    /// Thousandths of a core.
+    used: u64,
+    computes: bool,
+    cpus: BTreeSet<u32>,
+}
+
+/// What is read of one.
+#[derive(Debug, PartialEq, Eq)]
+struct Stat {
+    parent: i32,
+    flags: u64,
+    ticks: u64,
+    started: u64,
+}
+
+impl Bound {
+    /// On a machine with these CPUs.
+    pub(super) fn new(all: impl IntoIterator<Item = u32>) -> Self {
+        let all = all.into_iter().collect();
+        let (known, claims) = (BTreeMap::new(), BTreeSet::new());
+        Self { all, known, looked: None, booked: 0, claims }
+    }
+
+    /// The CPUs that others claim, where this look finds others than the one before. `own` are
+    /// processes whose children are harvested work.
+    pub(super) fn look(&mut self, now: Time, booked: u32, own: &[i32]) -> Option<&BTreeSet<u32>> {
+        let is_news = std::mem::replace(&mut self.booked, booked) != booked;
+        let is_part = booked > 0 && (booked as usize) < self.all.len();
+        let passed = self.looked.map(|at| now.since(at));
+        if is_part && !is_news && passed.is_some_and(|it| it < Span::from_millis(BOUND_LOOK_MS)) {
+            return None;
+        }
+        if is_part {
+            self.looked = Some(now);
+            self.look_at_all(now, passed.unwrap_or(Span::ZERO), own);
+        } else {
+            self.known.clear();
+        }
+        let computing = self.known.values().filter(|process| process.computes);
+        let claims: BTreeSet<u32> = computing.flat_map(|process| &process.cpus).copied().collect();
+        let before = std::mem::replace(&mut self.claims, claims);
+        (self.claims != before).then_some(&self.claims)
+    }
+
+    /// For people; nothing where nobody claims anything.
+    pub(super) fn describe(&self) -> Option<String> {
+        let cpus: Vec<String> = self.claims.iter().map(ToString::to_string).collect();
+        (!cpus.is_empty()).then(|| format!("CPU {}", cpus.join(", ")))
+    }
+
+    fn look_at_all(&mut self, now: Time, passed: Span, own: &[i32]) {
+        let before = std::mem::take(&mut self.known);
+        for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let pid = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
+            let Some(pid) = pid.filter(|pid| !own.contains(pid)) else { continue };
+            if let Some(process) = self.process(pid, now, passed, before.get(&pid), own) {
+                self.known.insert(pid, process);
+            }
+        }
+    }
+
+    /// A process, if it is bound, and neither the kernel's nor harvested.
+    fn process(
+        &self,
+        pid: i32,
+        now: Time,
+        passed: Span,
+        before: Option<&Process>,
+        own: &[i32],
+    ) -> Option<Process> {
+        let cpus = self.part_for(pid)?;
+        let stat = Stat::of(pid)?;
+        if stat.flags & PF_KTHREAD != 0 || is_below(stat.parent, own) {
+            return None;
+        }
+        let cpus = self.part_for_threads(pid, cpus)?;
+        Some(Process::judged(&stat, cpus, now, passed, before))
+    }
+
+    /// The part of the machine that a thread is bound to; none where that is all of it, or nothing.
+    fn part_for(&self, thread: i32) -> Option<BTreeSet<u32>> {
+        let mask = sched_getaffinity(Some(Pid::from_raw(thread)?)).ok()?;
+        let is_in = |cpu: &&u32| (**cpu as usize) < CpuSet::MAX_CPU && mask.is_set(**cpu as usize);
+        let part: BTreeSet<u32> = self.all.iter().filter(is_in).copied().collect();
+        (!part.is_empty() && part.len() < self.all.len()).then_some(part)
+    }
+
+    /// The part that all its threads together are bound to.
+    fn part_for_threads(&self, pid: i32, mut part: BTreeSet<u32>) -> Option<BTreeSet<u32>> {
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        for thread in threads.take(BOUND_THREADS_MAX) {
+            let thread = thread.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
+            let Some(thread) = thread.filter(|thread| *thread != pid) else { continue };
+            part.extend(self.part_for(thread)?);
+        }
+        (part.len() < self.all.len()).then_some(part)
+    }
+}
+
+impl Process {
+    /// One that was this a while ago, or had not been seen.
+    fn judged(
+        stat: &Stat,
+        cpus: BTreeSet<u32>,
+        now: Time,
+        passed: Span,
+        before: Option<&Self>,
+    ) -> Self {
+        const TICK_MS: u64 = 1_000 / TICKS_PER_S;
+        let before = before.filter(|before| before.started == stat.started);
+        let (ticks, time) = match before {
+            Some(before) => (stat.ticks.saturating_sub(before.ticks), passed),
+            // Of one that has just begun that is all.
+            None => (stat.ticks, now.since(Time::ZERO + Span::from_millis(stat.started * TICK_MS))),
+        };
+        let used_now = ticks * TICK_MS * 1_000 / time.as_millis().max(TICK_MS);
+        let halves = time.as_secs_f64() / HALF_LIFE.as_secs_f64();
+        let left = before.map_or(0.0, |before| before.used as f64 * 0.5_f64.powf(halves));
+        let used = used_now.max(left as u64);
+        let least = if before.is_some_and(|before| before.computes) {
+            IDLE_PERMILLE
+        } else {
+            BUSY_PERMILLE
+        };
+        Self { started: stat.started, ticks: stat.ticks, used, computes: used >= least, cpus }
+    }
+}
+
+/// Whether a process is one of these, the agent, or below one of them.
+fn is_below(mut pid: i32, own: &[i32]) -> bool {
+    let agent = std::process::id().cast_signed();
+    for _ in 0..ANCESTORS_MAX {
+        if pid == agent || own.contains(&pid) {
+            return true;
+        }
+        match Stat::of(pid) {
+            Some(stat) if pid > 1 => pid = stat.parent,
+            _ => return false,
+        }
+    }
+    false
+}
+
+impl Stat {
+    fn of(pid: i32) -> Option<Self> {
+        Self::parse(&text_of(format!("/proc/{pid}/stat")))
+    }
+
+    /// The name stands in parentheses and may hold some itself.
+    fn parse(text: &str) -> Option<Self> {
+        let fields: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
+        let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
+        Some(Self {
+            parent: fields.get(1)?.parse().ok()?,
+            flags: number(6)?,
+            ticks: number(11)? + number(12)?,
+            started: number(19)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command, Stdio};
+
+    use rustix::thread::sched_setaffinity;
+
+    use super::*;
+
+    /// A process that is bound to a CPU.
+    struct Other(Child);
+
+    impl Other {
+        fn start(cpu: u32) -> Self {
+            let mut command = Command::new("/bin/sh");
+            command.args(["-c", "read line"]).stdin(Stdio::piped());
+            let child = command.spawn().expect("a shell");
+            let mut set = CpuSet::new();
+            set.set(cpu as usize);
+            let pid = Pid::from_raw(child.id().cast_signed());
+            sched_setaffinity(pid, &set).expect("one of ours");
+            Self(child)
+        }
+
+        fn pid(&self) -> i32 {
+            self.0.id().cast_signed()
+        }
+    }
+
+    impl Drop for Other {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    #[test]
+    fn who_computes_claims_cores_and_keeps_them_for_a_while() {
+        let second = Span::from_secs(1);
+        let born = Time::ZERO + Span::from_secs(100);
+        let cpus = || BTreeSet::from([1]);
+        let stat = |ticks| Stat { parent: 1, flags: 0, ticks, started: 10_000 };
+        // Half of a core since it began; and one that has lived long and does little.
+        assert!(Process::judged(&stat(50), cpus(), born + second, second, None).computes);
+        let day = Span::from_secs(86_400);
+        let mut service = Process::judged(&stat(50), cpus(), born + day, second, None);
+        assert!(!service.computes);
+        let look = |process: &mut Process, more: u64, passed: Span| {
+            let next = stat(process.ticks + more);
+            *process = Process::judged(&next, cpus(), born + day, passed, Some(process));
+            process.computes
+        };
+        assert!(!look(&mut service, 9, second));
+        assert!(look(&mut service, 100, second));
+        // It waits for a file: half of it is forgotten every ten seconds.
+        assert!(look(&mut service, 0, Span::from_secs(50)));
+        assert!(!look(&mut service, 0, Span::from_secs(10)));
+        assert!(!look(&mut service, 5, second), "it begins anew");
+        // Another one of its number.
+        let other = Stat { started: 20_000, ..stat(0) };
+        let other = Process::judged(&other, cpus(), born + day, second, Some(&service));
+        assert_eq!((other.used, other.computes), (0, false));
+    }
+
+    #[test]
+    fn a_line_of_stat_is_read_from_behind_the_name() {
+        let line = "7 (a) b) R 1 7 7 0 -1 4194560 0 0 0 0 5 6 7 8 20 0 3 0 99 4096 12 0";
+        let stat = Stat { parent: 1, flags: 4_194_560, ticks: 11, started: 99 };
+        assert_eq!(Stat::parse(line), Some(stat));
+        assert_eq!(Stat::parse("7 (a) R 1"), None);
+    }
+
+    #[test]
+    fn who_is_bound_to_a_part_is_seen_and_whose_it_is() {
+        let cpus = gleaner_isolation::Topology::of_this_machine().beside(0, &BTreeSet::new());
+        let bound = Bound::new(cpus.iter().copied());
+        let own = std::process::id().cast_signed();
+        assert_eq!(bound.part_for(own), None, "it may go everywhere");
+        let (Some(last), true) = (cpus.last().copied(), cpus.len() > 1) else { return };
+        let other = Other::start(last);
+        assert_eq!(bound.part_for(other.pid()), Some(BTreeSet::from([last])));
+        let part = bound.part_for_threads(other.pid(), BTreeSet::from([last]));
+        assert_eq!(part, Some(BTreeSet::from([last])));
+        assert!(is_below(other.pid(), &[]), "this is the agent of a test");
+        assert!(!is_below(1, &[]) && is_below(1, &[1]));
+    }
+
+    #[test]
+    fn nobody_claims_anything_where_nothing_is_booked_or_all_is() {
+        let mut bound = Bound::new([0, 1, 2, 3]);
+        bound.claims.insert(2);
+        let claims = bound.look(Time::ZERO, 4, &[]).cloned();
+        assert_eq!(claims, Some(BTreeSet::new()));
+        assert_eq!(bound.look(Time::ZERO, 0, &[]), None, "no news");
+        assert_eq!(bound.describe(), None);
+        bound.claims.extend([1, 3]);
+        assert_eq!(bound.describe().as_deref(), Some("CPU 1, 3"));
+    }
+}
