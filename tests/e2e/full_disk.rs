@@ -1,11 +1,6 @@
-//! Hooks whose run folder is on a disk that is really full: a small file system of our own.
-//!
-//! Needs the right to mount in a namespace of its own; says so on stderr where there is none.
+//! Hooks whose run folder is on a disk that is really full.
 
-use std::fs::{self, File};
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::fs;
 
 use gleaner_calm::{Turn, in_some_round};
 use gleaner_protocol::Span;
@@ -13,19 +8,12 @@ use gleaner_protocol::Span;
 use crate::calm::Measured;
 use crate::cluster::Plan;
 use crate::processes;
-
-const FOLDER: &str = "GLEANER_TEST_FULL_DISK_FOLDER";
-
-fn fill(path: &Path) {
-    let mut file = File::options().create(true).append(true).open(path).expect("made");
-    while file.write_all(&[1; 512]).is_ok() {}
-    assert!(fs::write(path.with_extension("more"), "x").is_err(), "the disk is full");
-}
+use crate::small_disk::{self, fill};
 
 /// Not a test by itself: runs where the small file system is mounted.
 #[tokio::test]
 async fn on_a_small_disk() {
-    let Some(small) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
+    let Some(small) = small_disk::folder() else { return };
     let mut cluster = Plan::new().farm(1).desktops(1).start().await;
     let mut marks = cluster.marks();
     cluster.api.submit(&marks.job(100, 1)).await;
@@ -77,23 +65,5 @@ async fn on_a_small_disk() {
 #[test]
 fn hooks_on_a_full_disk_stop_the_work_and_fail_nothing() {
     let _turn = Turn::alone();
-    let mount = tempfile::tempdir().expect("a folder");
-    let script = "mount -t tmpfs -o size=256k tmpfs \"$0\" || exit 77
-        exec \"$1\" --exact full_disk::on_a_small_disk --nocapture";
-    for flags in [&["-m"][..], &["-r", "-m"]] {
-        let run = Command::new("unshare")
-            .args(flags)
-            .args(["sh", "-c", script])
-            .arg(mount.path())
-            .arg(std::env::current_exe().expect("this test"))
-            .env(FOLDER, mount.path())
-            .status();
-        match run.map(|status| status.code()) {
-            Ok(Some(0)) => return,
-            // `unshare` or `mount` may not.
-            Ok(Some(1 | 77)) | Err(_) => {}
-            other => panic!("on the small disk: {other:?}"),
-        }
-    }
-    eprintln!("no right to mount a small file system here: not tested");
+    let _ = small_disk::run_with_one("full_disk::on_a_small_disk");
 }

@@ -67,6 +67,7 @@ mod sessions;
 mod simulate;
 mod slurm;
 mod slurm_installation;
+mod small_disk;
 mod tls;
 mod units;
 mod watched_workers;

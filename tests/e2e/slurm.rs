@@ -4,23 +4,28 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use gleaner_protocol::Span;
+use gleaner_calm::Turn;
+use gleaner_protocol::{Origin, Span};
 use serde_json::Value;
 
 use crate::calm::starts_as_fast;
 use crate::cluster::{Cluster, Plan};
+use crate::host::RUN_DIR;
 use crate::patience::{eventually, timed};
 use crate::program::run;
 use crate::slurm_farm::{CORES, NODES, SlurmFarm};
+use crate::small_disk;
+
+/// With hosts like its nodes, and a monitor that asks it.
+fn polled(farm: &SlurmFarm, plan: Plan) -> Plan {
+    let conf = farm.conf();
+    plan.cores(CORES)
+        .monitor(&["--poll", "slurm", "--poll-interval-s", "0.5"])
+        .monitor_env("SLURM_CONF", &conf.display().to_string())
+}
 
 async fn harvested(farm: &SlurmFarm, plan: Plan) -> Cluster {
-    let conf = farm.conf();
-    let plan = plan
-        .farm(NODES)
-        .cores(CORES)
-        .monitor(&["--poll", "slurm", "--poll-interval-s", "0.5"])
-        .monitor_env("SLURM_CONF", &conf.display().to_string());
-    let cluster = plan.start().await;
+    let cluster = polled(farm, plan.farm(NODES)).start().await;
     farm.serves(&cluster);
     cluster.are_open().await;
     cluster
@@ -89,25 +94,74 @@ async fn a_render_that_no_hook_announces_is_found_by_polling() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_has_happened_to_gleaner_jobs_run_and_nodes_stay() {
+    let turn = Turn::shared();
+    if !small_disk::run_with_one("slurm::with_a_small_disk") {
+        drop(turn);
+        whatever_happens(None).await;
+    }
+}
+
+/// Not a test by itself: runs where the small disk is mounted.
+#[tokio::test(flavor = "multi_thread")]
+async fn with_a_small_disk() {
+    let Some(small) = small_disk::folder() else { return };
+    whatever_happens(Some(&small)).await;
+}
+
+/// The third node's run folder is on the small disk, where there is one.
+async fn whatever_happens(small: Option<&Path>) {
+    /// From `srun` to a render on all cores of all nodes: what a hook may take, which is half a second,
+    /// and a machine that is busy with other tests. Slurm would wait for 20 s.
+    const START_MAX: Span = Span::from_secs(8);
     let farm = SlurmFarm::start(true).await;
-    let mut cluster = harvested(&farm, Plan::new()).await;
-    let runs = |what: &str| {
-        let mut render = farm.render(&["--nodes=3", "--ntasks=12"]);
-        render.has_begun(12);
-        assert!(render.ends().success(), "{what}");
+    let mut cluster = match small {
+        None => harvested(&farm, Plan::new()).await,
+        Some(small) => {
+            let mut cluster = polled(&farm, Plan::new().farm(NODES - 1)).start().await;
+            let run_dir = small.join("run");
+            let run_dir = [RUN_DIR, run_dir.to_str().expect("a plain path")];
+            cluster.add_host("farm3", Origin::Farm, &run_dir);
+            cluster.are_connected().await;
+            farm.serves(&cluster);
+            cluster.are_open().await;
+            cluster
+        }
     };
-    runs("all is well");
+    let runs = async |what: &str, look: &dyn Fn()| {
+        let (took, render) = timed(|| {
+            let mut render = farm.render(&["--nodes=3", "--ntasks=12"]);
+            render.has_begun(12);
+            render
+        });
+        eprintln!("{what}: {took} from srun to the render");
+        look();
+        assert!(took <= START_MAX, "{what}: {took}");
+        assert!(render.ends().success(), "{what}");
+        farm.all_are("idle").await;
+    };
+    let nothing = || {};
+    runs("all is well", &nothing).await;
+    cluster.are_open().await;
+    let mut marks = cluster.marks();
+    cluster.api.submit(&marks.job(1_000, 1)).await;
+    marks.take(12);
     cluster["farm1"].agent.kill();
     cluster["farm2"].agent.freeze();
-    runs("an agent is dead and one hangs");
+    if let Some(small) = small {
+        small_disk::fill(&small.join("filler"));
+    }
+    let is_stopped =
+        || assert_eq!(computing(&cluster), [0; NODES], "the work is stopped all the same");
+    let what = "an agent is dead, one hangs, and one's disk is full";
+    runs(what, &is_stopped).await;
+    runs("the same once more", &nothing).await;
     cluster["farm2"].agent.kill();
     farm.hooks_read("GLEANER=/nowhere/gleaner\nGLEANER_RUN_DIR=/nowhere\n");
-    runs("the program is missing");
+    runs("the program is missing", &nothing).await;
     farm.hooks_read("GLEANER=/bin/false\n");
-    runs("the program fails");
+    runs("the program fails", &nothing).await;
     farm.hooks_read("GLEANER=/bin/cat\nif\n");
-    runs("the settings are no shell");
-    farm.all_are("idle").await;
+    runs("the settings are no shell", &nothing).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -67,12 +67,16 @@ impl SlurmFarm {
     pub(crate) fn serves(&self, cluster: &Cluster) {
         // As an installation names it where it lies beside the whole program.
         let gleaner = env!("CARGO_BIN_EXE_gleaner-hook");
-        let folder = cluster.folder().display();
         let monitor = &cluster.monitor_api().url;
-        self.hooks_read(&format!(
-            "GLEANER={gleaner}\nGLEANER_RUN_DIR={folder}/$SLURMD_NODENAME/run\n\
-             GLEANER_MONITOR={monitor}\n"
-        ));
+        let mut settings = format!("GLEANER={gleaner}\nGLEANER_MONITOR={monitor}\n");
+        for node in nodes() {
+            let run_dir = cluster[node.as_str()].run_dir();
+            settings += &format!(
+                "[ $SLURMD_NODENAME != {node} ] || GLEANER_RUN_DIR={}\n",
+                run_dir.display()
+            );
+        }
+        self.hooks_read(&settings);
     }
 
     /// Gives its hooks these settings.
