@@ -27,6 +27,15 @@ async fn in_an_etc_of_its_own() {
         let mut command = gleaner(["farm", action, "--farm", "slurm"]);
         run(command.args(more).env("SLURM_CONF", &conf))
     };
+    // Beside a Prolog of the site's, where this Slurm runs both; an older one is asked for its release.
+    let taken = folder.join("taken.conf");
+    fs::write(&taken, format!("Prolog=/bin/true\n{before}")).expect("written");
+    let place = ["--nodes-are-ready", "--dry-run", "--conf", taken.to_str().expect("plain")];
+    let said = gleaner_farm("install", &place).to_string();
+    let is_either = said.contains("slurmctld is of release ")
+        || said.contains("+ Prolog=/etc/gleaner/hooks/slurm/prolog");
+    assert!(is_either, "{said}");
+
     let place = ["--conf", conf.to_str().expect("plain"), "--node", "farm2"];
     let waits = gleaner_farm("install", &[&place[..], &["--dry-run"]].concat()).ok();
     assert!(waits.contains("--nodes-are-ready"), "it has three nodes: {waits}");

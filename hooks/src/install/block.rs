@@ -60,6 +60,14 @@ pub(super) fn without_block(text: &str) -> Result<String, BlockError> {
     }
 }
 
+/// The block, with its two lines; empty where there is none.
+///
+/// # Errors
+/// As [`with_block`].
+pub(super) fn block_of(text: &str) -> Result<&str, BlockError> {
+    Ok(find(text)?.map_or("", |(begin, end)| &text[begin..end]))
+}
+
 /// Whether there is a block.
 ///
 /// # Errors

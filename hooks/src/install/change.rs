@@ -220,6 +220,14 @@ impl Plan {
         self.undo.push(undo);
     }
 
+    /// Whether it writes this file.
+    pub(super) fn writes(&self, file: &Path) -> bool {
+        self.changes.iter().any(|change| match change {
+            Change::Put { path, .. } | Change::Edit { path, .. } => path == file,
+            Change::Tell { .. } | Change::Remove { .. } | Change::RemoveFolder { .. } => false,
+        })
+    }
+
     /// Whether there is nothing left to do.
     #[must_use]
     pub fn is_done(&self) -> bool {

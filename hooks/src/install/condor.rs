@@ -62,9 +62,18 @@ impl Adapter for HtCondor {
             });
         }
         plan.put(site, &file, 0o644, &text(keyword_of_ours(site, &file)))?;
+        let is_told = site.has_program("condor_reconfig");
         // One that was interrupted has written it, and HTCondor has not read it.
-        if !plan.is_done() || !is_read(site) {
+        let is_behind = is_told && (!plan.is_done() || !is_read(site));
+        if plan.writes(&file) || is_behind {
             self.reload(site, options, plan);
+        } else if !is_told && site.may_have_manager() {
+            // Said once that it is left to be done, when it was written.
+            plan.notes.push(
+                "whether HTCondor has read its configuration since then was not asked, for \
+                 condor_reconfig is not in PATH: if nobody has run it yet, do"
+                    .into(),
+            );
         }
         Ok(())
     }

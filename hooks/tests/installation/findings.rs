@@ -3,7 +3,7 @@
 use gleaner_hooks::install::{Finding, Level, Manager, Options, check, install, uninstall};
 
 use crate::tree::Tree;
-use crate::{QCONF, QUEUE, tree_of};
+use crate::{QCONF, QUEUE, SCONTROL, tree_of};
 
 /// What a startd judges by.
 const CONDOR_POLICIES: &str = "#!/bin/sh\ncase \"$1\" in\n\
@@ -152,10 +152,10 @@ fn what_htcondor_has_of_ours_and_calls_the_host_is_said() {
 #[test]
 fn flags_by_which_slurm_runs_the_prolog_at_the_allocation_are_named() {
     for (flags, named) in [
-        ("Alloc", Some("has Alloc,")),
-        ("Contain", Some("has Contain,")),
-        ("NoHold, x11", Some("has x11,")),
-        ("RunInJob", Some("has RunInJob,")),
+        ("Alloc", Some("has Alloc (by slurm.conf")),
+        ("Contain", Some("has Contain (by slurm.conf")),
+        ("NoHold, x11", Some("has x11 (by slurm.conf")),
+        ("RunInJob", Some("has RunInJob (by slurm.conf")),
         ("Serial,NoHold,DeferBatch", None),
     ] {
         let conf = format!("PrologFlags={flags}\nNodeName=n1\n");
@@ -168,6 +168,38 @@ fn flags_by_which_slurm_runs_the_prolog_at_the_allocation_are_named() {
         assert_eq!(said.is_some(), named.is_some(), "{flags}: {said:?}");
         assert!(said.zip(named).is_none_or(|(said, named)| said.contains(named)), "{said:?}");
     }
+}
+
+#[test]
+fn what_the_running_slurm_says_counts_more_than_the_file() {
+    let conf = "PrologFlags=Contain\nPrologEpilogTimeout=60\nNodeName=n1\n";
+    let tree = Tree::new().with("etc/slurm/slurm.conf", conf).with("running", "");
+    let tree = tree.with_program("scontrol", SCONTROL);
+    let plan = install(Manager::Slurm, &tree.site(), &tree.options()).expect("it fits");
+    plan.apply(&tree.site()).expect("done");
+    let ours =
+        "Prolog = /etc/gleaner/hooks/slurm/prolog\nEpilog = /etc/gleaner/hooks/slurm/epilog\n";
+    let traps = |site| {
+        let found = check(Manager::Slurm, &site, &tree.options()).expect("it is there");
+        let traps = found.into_iter().filter(|one| one.level == Level::Trap);
+        traps.map(|one| one.what + "\n").collect::<String>()
+    };
+    for (running, named, other) in [
+        ("PrologFlags = (null)\nPrologEpilogTimeout = 65534\n", "is not set (as Slurm", "Contain"),
+        ("PrologFlags = X11\nPrologEpilogTimeout = 60\n", "has X11 (as Slurm runs)", "Timeout"),
+        // As one of 26.05 says it where the two differ.
+        ("EpilogTimeout = 2\nPrologTimeout = 60\n", "EpilogTimeout is shorter (2 s", "not set"),
+        ("EpilogTimeout = 60\nPrologTimeout = 65534\n", "a Prolog that hangs", "an Epilog"),
+        // What it does not say is looked up.
+        ("", "has Contain (by slurm.conf alone)", "Timeout"),
+    ] {
+        tree.put("running", &format!("{ours}{running}"));
+        let said = traps(tree.site());
+        assert!(said.contains(named) && !said.contains(other), "{running}: {said}");
+    }
+    // Where it cannot be asked, the file is what there is.
+    let said = traps(tree.site().with_programs("/nowhere"));
+    assert!(said.contains("has Contain (by slurm.conf alone)"), "{said}");
 }
 
 #[test]

@@ -100,7 +100,7 @@ fn a_node_whose_own_configuration_has_the_prolog_keeps_it() {
     tree.put("etc/slurm/slurm.conf", &format!("{conf}\n{line}"));
     for is_dry in [true, false] {
         let gone = uninstall(Manager::Slurm, &tree.site(), is_dry).expect("it is there");
-        let why = "/etc/slurm/slurm.conf names them here: bring the one of the controller";
+        let why = "/etc/slurm/slurm.conf names them here: take the line out, or bring the one of";
         assert!(gone.left.iter().any(|left| left.contains(why)), "{:?}", gone.left);
         assert!(tree.has("etc/gleaner/hooks/slurm/prolog"));
     }

@@ -6,6 +6,7 @@ mod findings;
 mod gone;
 mod interrupted;
 mod nodes;
+mod several;
 mod tree;
 mod watched;
 
@@ -396,7 +397,11 @@ fn a_sites_own_hooks_are_never_touched() {
         (
             Manager::Slurm,
             Tree::new().with("etc/slurm/slurm.conf", "NodeName=n1\nprolog=/site/p.sh # ours\n"),
-            &["/etc/slurm/slurm.conf:2 has prolog=/site/p.sh", "prolog.d/*"][..],
+            &[
+                "/etc/slurm/slurm.conf:2 has prolog=/site/p.sh",
+                "prolog.d/*",
+                "add `prolog=/etc/gleaner/hooks/slurm/prolog` on a line below yours",
+            ][..],
         ),
         (
             Manager::Slurm,
@@ -482,26 +487,6 @@ fn a_shared_configuration_waits_for_the_other_nodes() {
 }
 
 #[test]
-fn slurms_own_folder_of_scripts_takes_ours_too() {
-    let conf = "Prolog=/etc/slurm/prolog.d/*\nPrologFlags=Contain,NoHold\nPrologEpilogTimeout=60\n\
-                NodeName=n1\n";
-    let tree = Tree::new()
-        .with("etc/slurm/slurm.conf", conf)
-        .with("etc/slurm/prolog.d/50-site", "#!/bin/sh\n");
-    let plan = install(Manager::Slurm, &tree.site(), &tree.options()).expect("it fits");
-    plan.apply(&tree.site()).expect("done");
-    assert!(tree.is_executable("/etc/slurm/prolog.d/gleaner"));
-    let now = tree.read("etc/slurm/slurm.conf");
-    assert!(!now.contains("Prolog=/etc/gleaner") && now.contains("\nEpilog=/etc/gleaner"), "{now}");
-    assert!(!now.contains("Alloc"), "which delays every job: {now}");
-    let findings = check(Manager::Slurm, &tree.site(), &tree.options()).expect("it is there");
-    assert!(findings.iter().all(|one| one.level != Level::Wrong), "{findings:#?}");
-    uninstall(Manager::Slurm, &tree.site(), false).expect("it is there");
-    assert_eq!(tree.read("etc/slurm/slurm.conf"), conf);
-    assert!(!tree.has("etc/slurm/prolog.d/gleaner") && tree.has("etc/slurm/prolog.d/50-site"));
-}
-
-#[test]
 fn htcondor_reads_its_configuration_after_ours_is_gone_from_it() {
     let reads = "#!/bin/sh\ncp \"${0%/*}/../etc/condor/config.d/60-gleaner.conf\" \"${0%/*}/../running\" \
                  2>/dev/null || : > \"${0%/*}/../running\"\n";
@@ -535,6 +520,11 @@ fn a_manager_that_cannot_be_told_is_one_to_be_told_by_hand() {
         let plan = install(manager, &site, &tree.options()).expect("it fits");
         assert!(plan.undone.iter().any(|one| one.contains(installed)), "{:?}", plan.undone);
         plan.apply(&site).expect("done");
+        // Who has configuration management run it each hour is not told each time that it is left to do.
+        let again = install(manager, &site, &tree.options()).expect("it fits");
+        assert!(again.is_done() && again.undone.is_empty(), "{:?}", again.undone);
+        let said = again.notes.join("\n");
+        assert!(said.contains("was not asked, for"), "{manager}: {said}");
         let found = check(manager, &site, &tree.options()).expect("it is there");
         let is_said = |one: &Finding| one.level == Level::Note && one.what.contains(looked);
         assert!(found.iter().any(is_said), "{manager}: {found:#?}");

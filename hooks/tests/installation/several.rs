@@ -1,0 +1,114 @@
+//! A site with a Prolog and an Epilog of its own, and a Slurm that runs several, or one alone.
+
+use gleaner_hooks::install::{Level, Manager, Options, check, install, uninstall};
+
+use crate::SCONTROL;
+use crate::tree::Tree;
+
+/// A `sinfo` that says the releases of the nodes.
+const SINFO: &str = "#!/bin/sh\ncat \"${0%/*}/../nodes\"\n";
+
+/// A Slurm with scripts of its own, whose controller is of this release and whose nodes of these.
+fn of_release(controller: &str, nodes: &str) -> Tree {
+    let show = SCONTROL.replace("show) ", &format!("show) echo SLURM_VERSION = {controller}; "));
+    Tree::new()
+        .with("etc/slurm/slurm.conf", "Prolog=/site/p.sh\nEpilog=/site/e.sh\nNodeName=n1\n")
+        .with_program("scontrol", &show)
+        .with_program("sinfo", SINFO)
+        .with("running", "")
+        .with("nodes", nodes)
+}
+
+#[test]
+fn a_slurm_that_runs_several_scripts_runs_ours_beside_the_sites() {
+    let tree = of_release("24.05.1", "24.05.0\n25.11.2\n");
+    let (site, options) = (tree.site(), tree.options());
+    let conf = tree.read("etc/slurm/slurm.conf");
+    install(Manager::Slurm, &site, &options).expect("it fits").apply(&site).expect("done");
+    let now = tree.read("running");
+    for line in ["Prolog=/site/p.sh\n", "Prolog=/etc/gleaner/hooks/slurm/prolog\n"] {
+        assert!(now.contains(line), "no {line} in {now}");
+    }
+    let again = install(Manager::Slurm, &site, &options).expect("it fits");
+    assert!(again.is_done() && again.undone.is_empty(), "{again:#?}");
+    let found = check(Manager::Slurm, &site, &options).expect("it is there");
+    assert!(found.iter().all(|one| one.level != Level::Wrong), "{found:#?}");
+    let has = |level, word: &str| {
+        let found = check(Manager::Slurm, &site, &options).expect("it is there");
+        assert!(
+            found.iter().any(|one| one.level == level && one.what.contains(word)),
+            "{found:#?}"
+        );
+    };
+    has(Level::Good, "slurm.conf has 2 lines Prolog=, which Slurm takes from 24.05 on");
+
+    // A node of an older release joins, which would run one of them.
+    tree.put("nodes", "24.05.0\n23.11.10\n");
+    has(Level::Wrong, "a slurmd is of release 23.11.10, which runs the last of them alone");
+    // Where nobody can be asked what was installed stays so.
+    let silent = site.clone().with_programs("/nowhere");
+    let again = install(Manager::Slurm, &silent, &options).expect("it fits");
+    assert!(again.is_done() && again.undone.is_empty(), "{again:#?}");
+
+    tree.put("nodes", "24.05.0\n");
+    uninstall(Manager::Slurm, &site, false).expect("it is there");
+    assert_eq!(tree.read("etc/slurm/slurm.conf"), conf);
+    assert_eq!(tree.read("running"), conf);
+    let gone = uninstall(Manager::Slurm, &site, false).expect("it is there");
+    assert_eq!(gone.left, [""; 0]);
+    assert!(!tree.has("etc/gleaner"));
+}
+
+#[test]
+fn a_slurm_of_which_a_part_may_run_one_script_alone_is_left_with_the_sites() {
+    for (controller, nodes, why) in [
+        ("22.05.8", "22.05.8\n", "slurmctld is of release 22.05.8"),
+        ("24.05.1", "24.05.1\n23.11.4\n", "a slurmd is of release 23.11.4"),
+        ("24.05.1", "24.05.1\nN/A\n", "a slurmd does not say of which release it is"),
+        ("", "24.05.1\n", "slurmctld does not say of which release it is"),
+    ] {
+        let tree = of_release(controller, nodes);
+        let before = tree.look();
+        let refused = install(Manager::Slurm, &tree.site(), &tree.options());
+        let said = refused.expect_err("it is taken").to_string();
+        let line = "add `Prolog=/etc/gleaner/hooks/slurm/prolog` on a line below yours";
+        assert!(said.contains(why) && said.contains(line), "{why}: {said}");
+        assert_eq!(tree.look(), before, "{why}");
+
+        // Who knows better does what it says.
+        let files = Options { files_only: true, ..tree.options() };
+        let plan = install(Manager::Slurm, &tree.site(), &files).expect("it fits");
+        plan.apply(&tree.site()).expect("done");
+        let conf = "Prolog=/site/p.sh\nProlog=/etc/gleaner/hooks/slurm/prolog\n\
+                    Epilog=/site/e.sh\nEpilog=/etc/gleaner/hooks/slurm/epilog\n\
+                    PrologEpilogTimeout=20\nNodeName=n1\n";
+        tree.put("etc/slurm/slurm.conf", conf);
+        let plan = install(Manager::Slurm, &tree.site(), &tree.options()).expect("it fits");
+        plan.apply(&tree.site()).expect("done");
+        assert_eq!(tree.read("etc/slurm/slurm.conf"), conf, "{why}");
+        let gone = uninstall(Manager::Slurm, &tree.site(), false).expect("it is there");
+        let left = gone.left.join("\n");
+        assert!(left.contains("names them here: take the line out"), "{why}: {left}");
+        assert!(tree.has("etc/gleaner/hooks/slurm/prolog"), "a missing Prolog drains the node");
+    }
+}
+
+#[test]
+fn slurms_own_folder_of_scripts_takes_ours_too() {
+    let conf = "Prolog=/etc/slurm/prolog.d/*\nPrologFlags=Contain,NoHold\nPrologEpilogTimeout=60\n\
+                NodeName=n1\n";
+    let tree = Tree::new()
+        .with("etc/slurm/slurm.conf", conf)
+        .with("etc/slurm/prolog.d/50-site", "#!/bin/sh\n");
+    let plan = install(Manager::Slurm, &tree.site(), &tree.options()).expect("it fits");
+    plan.apply(&tree.site()).expect("done");
+    assert!(tree.is_executable("/etc/slurm/prolog.d/gleaner"));
+    let now = tree.read("etc/slurm/slurm.conf");
+    assert!(!now.contains("Prolog=/etc/gleaner") && now.contains("\nEpilog=/etc/gleaner"), "{now}");
+    assert!(!now.contains("Alloc"), "which delays every job: {now}");
+    let findings = check(Manager::Slurm, &tree.site(), &tree.options()).expect("it is there");
+    assert!(findings.iter().all(|one| one.level != Level::Wrong), "{findings:#?}");
+    uninstall(Manager::Slurm, &tree.site(), false).expect("it is there");
+    assert_eq!(tree.read("etc/slurm/slurm.conf"), conf);
+    assert!(!tree.has("etc/slurm/prolog.d/gleaner") && tree.has("etc/slurm/prolog.d/50-site"));
+}
