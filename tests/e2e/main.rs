@@ -18,6 +18,7 @@ mod farm_orders;
 mod farm_worker;
 mod grid_engine_farm;
 mod hook;
+mod hook_calls;
 mod host;
 mod marks;
 mod module_jobs;

@@ -15,9 +15,9 @@ use crate::processes;
 use crate::program::{self, run};
 
 /// A farm manager: the names of its two scripts, and what it puts into their environment.
-struct Manager {
-    name: &'static str,
-    scripts: [&'static str; 2],
+pub(crate) struct Manager {
+    pub(crate) name: &'static str,
+    pub(crate) scripts: [&'static str; 2],
     environment: &'static [(&'static str, &'static str)],
     /// The arguments that it gives them, and what it writes to their input.
     arguments: &'static [&'static str],
@@ -28,7 +28,7 @@ struct Manager {
     leaves: u32,
 }
 
-const MANAGERS: [Manager; 6] = [
+pub(crate) const MANAGERS: [Manager; 6] = [
     Manager {
         name: "generic",
         scripts: ["preflight", "postflight"],
@@ -101,7 +101,7 @@ const MANAGERS: [Manager; 6] = [
 ];
 
 /// Copies a manager's scripts to where a farm would have them, with their settings.
-fn install(manager: &Manager, cluster: &Cluster, host: &Host) -> PathBuf {
+pub(crate) fn install(manager: &Manager, cluster: &Cluster, host: &Host) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("hooks").join(manager.name);
     let folder = cluster.folder().join(format!("hooks-{}", manager.name));
     fs::create_dir(&folder).expect("a folder");
@@ -115,15 +115,25 @@ fn install(manager: &Manager, cluster: &Cluster, host: &Host) -> PathBuf {
     folder
 }
 
-fn call(folder: &Path, script: &str, manager: &Manager) -> Hooked {
-    let mut command = Command::new(folder.join(script));
+/// Has a script run by this command, or itself.
+pub(crate) fn called_by(
+    mut command: Command,
+    folder: &Path,
+    script: Option<&str>,
+    manager: &Manager,
+) -> Hooked {
     command.env_clear().env("PATH", "/nowhere").envs(manager.environment.iter().copied());
     let input = folder.join("input");
     fs::write(&input, manager.input).expect("written");
+    command.args(script.map(|script| folder.join(script)));
     command.args(manager.arguments).stdin(fs::File::open(&input).expect("there"));
     let (took, said) = timed(|| run(&mut command));
     assert_eq!(said.stdout, "", "managers read what hooks print");
     Hooked::of(took, said)
+}
+
+fn call(folder: &Path, script: &str, manager: &Manager) -> Hooked {
+    called_by(Command::new(folder.join(script)), folder, None, manager)
 }
 
 /// `pids` are all that have begun to compute so far.
