@@ -101,3 +101,52 @@ fn the_right_to_watch_workers_is_added_to_the_agents_unit_and_no_other() {
     assert_eq!(added, expected);
     assert!(now.is_superset(&before), "nothing is taken away: {before:?} {now:?}");
 }
+
+/// Puts the monitor's unit, and a file beside it, into a folder; what it may do with and without that.
+fn monitor_with(folder: &Path, beside: &str) -> [BTreeSet<String>; 2] {
+    let unit = folder.join("gleaner-monitor.service");
+    let from = "resource-monitor/systemd/gleaner-monitor.service";
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(from)).expect("there");
+    let text = text.replace("/usr/local/bin/gleaner", env!("CARGO_BIN_EXE_gleaner"));
+    fs::write(&unit, text).expect("written");
+    let before = rights(&unit);
+    let folder = folder.join("gleaner-monitor.service.d");
+    fs::create_dir(&folder).expect("a folder");
+    fs::write(folder.join("poll.conf"), beside).expect("written");
+    let said = verify("--system", &unit);
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{beside}: {said}");
+    [before, rights(&unit)]
+}
+
+/// The part of a page that goes into a file beside the unit, without what it is indented by.
+fn beside_unit(page: &str) -> String {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join(page);
+    let text = fs::read_to_string(page).expect("it is there");
+    let lines = text.lines().map(str::trim).skip_while(|line| *line != "[Service]");
+    let lines = lines.take_while(|line| !line.starts_with("```") && *line != "END");
+    lines.map(|line| format!("{line}\n")).collect()
+}
+
+#[test]
+fn what_polls_need_is_added_to_the_monitors_unit_and_no_more() {
+    let _turn = Turn::shared();
+    if !is_installed() {
+        println!("no systemd-analyze here");
+        return;
+    }
+    for (page, expected) in [
+        ("hooks/README.md", &[][..]),
+        (
+            "hooks/openpbs/README.md",
+            &["AmbientCapabilities", "CapabilityBoundingSet_CAP_NET_BIND_SERVICE_BROADCAST_RAW)"],
+        ),
+    ] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let beside = beside_unit(page);
+        assert!(beside.lines().count() > 1, "{page}: {beside}");
+        let [before, now] = monitor_with(folder.path(), &beside);
+        let added: Vec<&str> = now.difference(&before).map(String::as_str).collect();
+        assert_eq!(added, expected, "{page}");
+        assert!(now.is_superset(&before), "{page}: {before:?} {now:?}");
+    }
+}
