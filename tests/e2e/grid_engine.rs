@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::calm::starts_as_fast;
 use crate::cluster::{Cluster, Plan};
 use crate::grid_engine_farm::{GridEngineFarm, SLOTS};
+use crate::povray::Animation;
 
 /// Of the hooks of a host that Gleaner calls so.
 fn settings(cluster: &Cluster, host: &str) -> String {
@@ -109,6 +110,23 @@ async fn what_the_hook_and_the_poll_tell_of_is_one_booking() {
     let has_none = |view: &Value| view["bookings"] == json!([]);
     let view = monitor.until_view("localhost", "the booking to end", has_none).await;
     assert_eq!(view["contradictions"], json!([]), "{view}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn frames_beside_the_harvest_are_the_same_to_the_last_pixel() {
+    const FRAMES: usize = 3;
+    let animation = Animation::new(FRAMES);
+    let farm = GridEngineFarm::start(true).await;
+    let cluster = Plan::new().farm(1).cores(SLOTS).start().await;
+    farm.hooks_read(&settings(&cluster, "farm1"));
+    let mut marks = cluster.marks();
+    cluster.api.submit(&marks.job(1_000, 1)).await;
+    marks.take(4);
+    for number in 0..FRAMES {
+        assert!(farm.runs(2, &animation.command(number)), "frame {number}");
+        assert!(cluster["farm1"].slots_computing() > 0, "the harvest goes on beside it");
+    }
+    animation.is_the_same();
 }
 
 #[tokio::test(flavor = "multi_thread")]

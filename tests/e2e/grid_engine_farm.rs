@@ -233,29 +233,30 @@ impl GridEngineFarm {
         };
         let (begun, go) = (pipe("begun"), pipe("go"));
         let script = "echo begun > \"$1/begun\"; read word < \"$1/go\"";
+        let mut qsub = self.submits(slots);
+        qsub.args(["/bin/sh", "-c", script, "sh", &place.display().to_string()]);
+        end_with_test(&mut qsub);
+        Render { qsub: qsub.spawn().expect("qsub is installed"), begun, go }
+    }
+
+    /// Has a command run in so many slots, to its end; whether it succeeded.
+    pub(crate) fn runs(&self, slots: u32, command: &[String]) -> bool {
+        let mut qsub = self.submits(slots);
+        end_with_test(qsub.args(command));
+        qsub.status().expect("qsub is installed").success()
+    }
+
+    /// What submits the command that follows, and ends with it.
+    fn submits(&self, slots: u32) -> Command {
         let mut qsub = self.command("qsub");
-        qsub.args([
-            "-sync",
-            "y",
-            "-b",
-            "y",
-            "-shell",
-            "n",
-            "-wd",
-            "/tmp",
-            "-o",
-            "/dev/null",
-            "-e",
-            "/dev/null",
-        ])
-        .args(["-pe", "smp", &slots.to_string()])
-        .args(["/bin/sh", "-c", script, "sh", &place.display().to_string()])
-        .stdout(Stdio::null());
+        qsub.args(["-sync", "y", "-b", "y", "-shell", "n", "-wd", "/tmp"])
+            .args(["-o", "/dev/null", "-e", "/dev/null"])
+            .args(["-pe", "smp", &slots.to_string()])
+            .stdout(Stdio::null());
         if is_root() {
             qsub.uid(NOBODY).gid(NOBODY);
         }
-        end_with_test(&mut qsub);
-        Render { qsub: qsub.spawn().expect("qsub is installed"), begun, go }
+        qsub
     }
 
     /// How long the only render that runs took from what the execution daemon wrote down for it, just

@@ -28,6 +28,7 @@ mod part;
 mod patience;
 mod played_farm;
 mod ports;
+mod povray;
 mod processes;
 mod program;
 mod raw_http;

@@ -1,8 +1,6 @@
 //! Harvesting a real Slurm farm: its own jobs, our Prolog and Epilog, its record polled.
 
-use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use gleaner_calm::Turn;
 use gleaner_protocol::{Origin, Span};
@@ -12,7 +10,7 @@ use crate::calm::starts_as_fast;
 use crate::cluster::{Cluster, Plan};
 use crate::host::RUN_DIR;
 use crate::patience::{eventually, timed};
-use crate::program::run;
+use crate::povray::Animation;
 use crate::slurm_farm::{CORES, NODES, SlurmFarm};
 use crate::small_disk;
 
@@ -190,38 +188,10 @@ async fn a_job_starts_as_fast_as_without_us() {
     ours.all_are("idle").await;
 }
 
-/// Of a frame, in pixels.
-const WIDTH: usize = 320;
-const HEIGHT: usize = 240;
-
-/// A ball that goes round with the clock.
-const SCENE: &str = "\
-    camera { location <0, 2, -6> look_at 0 }\n\
-    light_source { <4, 6, -5> rgb 1 }\n\
-    plane { y, -1 pigment { checker rgb 0.2 rgb 0.9 } finish { reflection 0.2 } }\n\
-    sphere { <2, 0, 0>, 1 pigment { rgb <0.9, 0.3, 0.1> } finish { phong 0.8 } rotate 360 * clock * y }\n";
-
-/// POV-Ray's arguments for one of its frames, as pixels and nothing else.
-fn povray(scene: &Path, clock: f64, frame: &Path) -> Vec<String> {
-    let files = [format!("+I{}", scene.display()), format!("+O{}", frame.display())];
-    let how = ["-A", "+FP8", "+WT2", "-D", "-GA"].map(str::to_owned);
-    let size = [format!("+W{WIDTH}"), format!("+H{HEIGHT}")];
-    files.into_iter().chain(size).chain([format!("+K{clock}")]).chain(how).collect()
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn frames_beside_the_harvest_are_the_same_to_the_last_pixel() {
     const FRAMES: usize = 6;
-    let folder = tempfile::tempdir().expect("a folder");
-    let scene = folder.path().join("scene.pov");
-    fs::write(&scene, SCENE).expect("written");
-    let frame = |how: &str, number| folder.path().join(format!("{how}-{number}.ppm"));
-    let clock = |number| number as f64 / FRAMES as f64;
-    for number in 0..FRAMES {
-        run(Command::new("povray").args(povray(&scene, clock(number), &frame("alone", number))))
-            .ok();
-    }
-
+    let animation = Animation::new(FRAMES);
     let farm = SlurmFarm::start(true).await;
     let cluster = harvested(&farm, Plan::new()).await;
     let mut marks = cluster.marks();
@@ -229,22 +199,12 @@ async fn frames_beside_the_harvest_are_the_same_to_the_last_pixel() {
     marks.take(12);
     for number in 0..FRAMES {
         let node = format!("--nodelist=farm{}", number % NODES + 1);
-        let mut words =
-            vec![node, "--ntasks=1".into(), "--cpus-per-task=2".into(), "povray".into()];
-        words.extend(povray(&scene, clock(number), &frame("beside", number)));
+        let mut words = vec![node, "--ntasks=1".into(), "--cpus-per-task=2".into()];
+        words.extend(animation.command(number));
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         farm.says("srun", &words).ok();
         assert!(computing(&cluster).iter().sum::<usize>() > 0, "the harvest goes on beside it");
     }
-    let pixels = |how: &str, number| {
-        let file = fs::read(frame(how, number)).expect("rendered");
-        // What stands before them has the date.
-        file[file.len() - WIDTH * HEIGHT * 3..].to_vec()
-    };
-    for number in 0..FRAMES {
-        let (alone, beside) = (pixels("alone", number), pixels("beside", number));
-        assert!(alone == beside, "frame {number} is another one");
-        assert!(number == 0 || alone != pixels("alone", 0), "frames differ from each other");
-    }
+    animation.is_the_same();
     farm.all_are("idle").await;
 }
