@@ -1,12 +1,14 @@
 //! `gleaner farm`, on a tree of another system.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use gleaner_calm::Turn;
 use serde_json::Value;
 
+use crate::grid_engine_farm::NOBODY;
 use crate::own_etc;
 use crate::part::Part;
 use crate::program::{Said, gleaner, run, write_program};
@@ -149,6 +151,7 @@ fn in_an_etc_of_its_own() {
     let run_dir = folder.join("run").to_str().expect("a plain path").to_owned();
     // As a host has it whose hooks run as the users of jobs.
     fs::create_dir(&run_dir).expect("made");
+    chown(&run_dir, None, Some(NOBODY)).expect("set");
     fs::set_permissions(&run_dir, fs::Permissions::from_mode(0o2775)).expect("set");
     let farm = |words: &[&str]| run(gleaner(["farm"]).args(words));
     // A MoM's folder that is not where it usually is.
@@ -166,6 +169,10 @@ fn in_an_etc_of_its_own() {
         assert!(said.contains("booked the host in "), "{said}");
         assert!(said.contains(&ended), "{said}");
         assert!(said.contains("the hooks tell no monitor"), "{said}");
+        assert_eq!(said.contains("as root, and opencue runs them"), manager == "opencue", "{said}");
+        if manager == "opencue" {
+            a_user_of_the_folders_group_probes(&run_dir);
+        }
         // What is said after all comes into settings that nobody has changed, and what is not said stays.
         let monitor = ["install", "--farm", manager, "--monitor", "http://127.0.0.1:1"];
         farm(&[&monitor[..], more].concat()).ok();
@@ -195,6 +202,22 @@ fn in_an_etc_of_its_own() {
     for (manager, worker) in [("flamenco", "flamenco-worker"), ("royal-render", "rrClient")] {
         a_worker_is_watched(manager, worker, &folder);
     }
+}
+
+/// As the note of a probe says, for hooks that do not run as root's: a user in the run folder's group may
+/// do all of it, and any other is told what they may not.
+fn a_user_of_the_folders_group_probes(run_dir: &str) {
+    let probe = ["farm", "check", "--farm", "opencue", "--probe"];
+    let as_user = |user: u32, group: u32| {
+        let mut command = Command::new("setpriv");
+        command.args([format!("--reuid={user}"), format!("--regid={group}")]);
+        run(command.arg("--clear-groups").arg(env!("CARGO_BIN_EXE_gleaner")).args(probe))
+    };
+    let said = as_user(NOBODY, NOBODY).ok();
+    assert!(said.contains("booked the host in ") && !said.contains("as root, and"), "{said}");
+    assert!(said.contains("was ended by its process's end"), "{said}");
+    let said = as_user(1, 1);
+    assert!(said.code == Some(1) && said.to_string().contains(run_dir), "{said}");
 }
 
 /// Where a manager calls nothing: what is installed has an agent see what its worker starts.

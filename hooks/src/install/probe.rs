@@ -72,7 +72,16 @@ pub fn probe(
         None => None,
     };
     let scripts = adapter.scripts(&options).unwrap_or_else(|| own_in_record(&record));
-    let findings = by_scripts(&scripts, &record, site, &folder);
+    let mut findings = by_scripts(&scripts, &record, site, &folder);
+    if geteuid().is_root() && manager.runs_hooks_as_users() {
+        findings.push(Finding::note(
+            format!("this called the scripts as root, and {manager} runs them as other users"),
+            format!(
+                "once more as one of those: `runuser -u NAME -- gleaner farm check --farm {manager} \
+                 --probe`"
+            ),
+        ));
+    }
     Ok(refused.into_iter().chain(findings).collect())
 }
 
