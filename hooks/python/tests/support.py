@@ -20,6 +20,25 @@ mv "$note" "${0%/*}/said-$(date +%s%N)-$$"
 """
 
 
+# What this process did that no hook may: starting other programs than the two scripts, and speaking to
+# somebody. It goes by CPython's audit events, which tell of all modules.
+REACHED = []
+_SPEAKS = ("socket.connect", "socket.sendto", "socket.sendmsg", "socket.getaddrinfo")
+_STARTS = ("os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.startfile")
+
+
+def _note(event, arguments):
+    if event == "subprocess.Popen":
+        program = os.fsdecode(arguments[0])
+        if os.path.basename(program) not in ("preflight", "postflight"):
+            REACHED.append((event, program))
+    elif event in _SPEAKS or event in _STARTS:
+        REACHED.append((event, "%s" % (arguments,)))
+
+
+sys.addaudithook(_note)
+
+
 class Scripts(object):
     """`preflight` and `postflight` in the place of the installed ones."""
 
@@ -40,6 +59,7 @@ class Scripts(object):
     def __exit__(self, *_):
         gleaner_hook.FOLDER = self.own
         shutil.rmtree(self.folder)
+        assert not REACHED, "a hook reaches further than its scripts: %s" % (REACHED,)
 
     def said(self):
         """The calls in their order, each with the variables that it had."""

@@ -2,12 +2,14 @@
 
 import os
 import shutil
+import socket
+import subprocess
 import tempfile
 import threading
 import time
 import unittest
 
-from support import Scripts, gleaner_hook
+from support import REACHED, Scripts, gleaner_hook
 
 
 class Names(unittest.TestCase):
@@ -28,6 +30,18 @@ class Names(unittest.TestCase):
 
     def test_bytes_and_numbers_are_parts_as_text_is(self):
         self.assertEqual(gleaner_hook.booking("afanasy", 12, b"0", "3"), "afanasy:12.0.3")
+
+
+class Reach(unittest.TestCase):
+    def test_whatever_is_started_or_asked_beside_the_scripts_is_seen(self):
+        self.assertEqual(REACHED, [])
+        subprocess.call(["true"])
+        with socket.socket() as one:
+            one.connect_ex(("127.0.0.1", 1))
+        self.assertEqual([event for event, _ in REACHED], ["subprocess.Popen", "socket.connect"])
+        with self.assertRaises(AssertionError), Scripts():
+            pass
+        del REACHED[:]
 
 
 class Calls(unittest.TestCase):
