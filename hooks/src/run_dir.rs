@@ -4,7 +4,7 @@
 //! RUN/agent.sock            the agent's socket
 //! RUN/life-<boot id>        the folder's present life: its incarnation, 16 hexadecimal digits
 //! RUN/<incarnation>/epoch   one byte per preflight: its length is the epoch's count
-//! RUN/<incarnation>/bookings/b-<booking>   one file per render attempt
+//! RUN/<incarnation>/bookings/b-<booking>   one file per render attempt, a link once it has ended
 //! RUN/<incarnation>/groups/<pgid>          one file per process group of harvested work
 //! RUN/<incarnation>/enclosure              the control groups that hold them all, a path a line
 //! RUN/<incarnation>/new/    files before they get their name
@@ -34,10 +34,11 @@ mod life;
 mod owner;
 mod record;
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder, DirEntry, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -353,21 +354,32 @@ const EPOCH: &str = "epoch";
 /// For opening what nobody should have laid a link in place of.
 const NO_LINK: i32 = libc::O_NOFOLLOW;
 
-/// Reads a small file; a longer one is cut.
+/// Reads a small file; a longer one is cut, and a link is not followed.
 fn read_small(path: &Path) -> io::Result<Vec<u8>> {
     // Room for all of most of them, so that one read has it.
     let mut bytes = Vec::with_capacity(256);
-    File::open(path)?.take(RUN_FILE_BYTES_MAX).read_to_end(&mut bytes)?;
+    let file = OpenOptions::new().read(true).custom_flags(NO_LINK).open(path)?;
+    file.take(RUN_FILE_BYTES_MAX).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
 /// Names of a folder's entries that are UTF-8, at most [`FOLDER_ENTRIES_MAX`], in order.
 fn names(folder: &Path) -> Result<Vec<String>, RunDirError> {
+    names_of(folder, |_| true)
+}
+
+/// Of these, the names of entries that are wanted.
+fn names_of(
+    folder: &Path,
+    is_wanted: impl Fn(&DirEntry) -> bool,
+) -> Result<Vec<String>, RunDirError> {
     let mut names = Vec::new();
     let entries = fs::read_dir(folder).map_err(|source| RunDirError::io("list", folder, source))?;
     for entry in entries.take(FOLDER_ENTRIES_MAX) {
         let entry = entry.map_err(|source| RunDirError::io("list", folder, source))?;
-        names.extend(entry.file_name().into_string());
+        if is_wanted(&entry) {
+            names.extend(entry.file_name().into_string());
+        }
     }
     names.sort_unstable();
     Ok(names)
@@ -375,23 +387,13 @@ fn names(folder: &Path) -> Result<Vec<String>, RunDirError> {
 
 /// Writes a file under a name that nobody looks for, to be linked or renamed into place.
 fn write_new(life: &Path, content: &[u8]) -> Result<NewFile, RunDirError> {
-    static SERIAL: AtomicU64 = AtomicU64::new(0);
-    let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
-    let path = life.join(life::NEW).join(format!("{}.{serial}", std::process::id()));
-    let file = NewFile { path };
     let mode = mode_of(life);
-    create_new(&file.path, mode)
-        .or_else(|error| match error.kind() {
-            // A namesake can only be left from a killed process that had our number.
-            io::ErrorKind::AlreadyExists => {
-                fs::remove_file(&file.path)?;
-                create_new(&file.path, mode)
-            }
-            _ => Err(error),
-        })
-        .and_then(|mut new| new.write_all(content))
-        .map_err(|source| RunDirError::io("write", &file.path, source))?;
-    Ok(file)
+    NewFile::make(life, |path| create_new(path, mode)?.write_all(content))
+}
+
+/// Makes a link that leads nowhere but says something, under such a name.
+fn link_new(life: &Path, said: &[u8]) -> Result<NewFile, RunDirError> {
+    NewFile::make(life, |path| symlink(OsStr::from_bytes(said), path))
 }
 
 /// What files of a life may have of its folder's mode; the user's mask is none of it.
@@ -413,6 +415,24 @@ struct NewFile {
 }
 
 impl NewFile {
+    fn make(life: &Path, make: impl Fn(&Path) -> io::Result<()>) -> Result<Self, RunDirError> {
+        static SERIAL: AtomicU64 = AtomicU64::new(0);
+        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+        let path = life.join(life::NEW).join(format!("{}.{serial}", std::process::id()));
+        let file = Self { path };
+        make(&file.path)
+            .or_else(|error| match error.kind() {
+                // A namesake can only be left from a killed process that had our number.
+                io::ErrorKind::AlreadyExists => {
+                    fs::remove_file(&file.path)?;
+                    make(&file.path)
+                }
+                _ => Err(error),
+            })
+            .map_err(|source| RunDirError::io("write", &file.path, source))?;
+        Ok(file)
+    }
+
     /// Gives it a name that is free. False where it is taken.
     fn link(&self, to: &Path) -> Result<bool, RunDirError> {
         match fs::hard_link(&self.path, to) {

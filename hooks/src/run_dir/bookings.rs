@@ -3,12 +3,16 @@
 //! # Invariants
 //! - A file's name is `b-` and the id: ids have neither `/` nor NUL, so the name is safe and no
 //!   two ids share one; the prefix keeps `.` and `..` from being names of their own.
+//! - What has ended is a symbolic link, which leads nowhere: its target is the record. So the
+//!   folder's list alone tells what runs, and nothing is read for what does not, when a render
+//!   waits. A link is an end whatever it says, and none is ever followed.
 //! - Each change is one link (from nothing), one rename (from something) or one exchange (of a
 //!   running one), so hooks that act on one id at the same time leave a state that some order of
 //!   them leaves.
 
-use std::fs;
+use std::fs::{self, DirEntry};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -19,8 +23,8 @@ use rustix::io::Errno;
 
 use super::record::BookingRecord as Record;
 use super::{
-    BookingChange, NO_LINK, NewFile, RunDirError, create_new, life, mode_of, names, read_small,
-    write_new,
+    BookingChange, NO_LINK, NewFile, RunDirError, create_new, life, link_new, mode_of, names,
+    names_of, read_small, write_new,
 };
 use crate::limits::ENDED_BOOKINGS_MAX;
 
@@ -34,7 +38,9 @@ const TURNS_MAX: usize = 16;
 pub(super) fn list(life: &Path) -> Result<Vec<SampledBooking>, RunDirError> {
     let folder = life.join(FOLDER);
     let mut bookings = Vec::new();
-    for name in names(&folder)? {
+    // A type that nobody knows is read.
+    let may_run = |entry: &DirEntry| !entry.file_type().is_ok_and(|kind| kind.is_symlink());
+    for name in names_of(&folder, may_run)? {
         let id = name.strip_prefix(PREFIX).map(BookingId::new);
         let Some(Ok(booking)) = id else { continue };
         match read(&folder.join(&name))? {
@@ -100,6 +106,7 @@ pub(super) fn begin(
 fn exchange(life: &Path, path: &Path, record: &Record) -> Result<Option<Record>, RunDirError> {
     let refuse = |source: io::Error| match source.kind() {
         io::ErrorKind::NotFound if in_folder(path) => Ok(None),
+        _ if is_link(&source) => Ok(None),
         _ => Err(RunDirError::io("exchange", path, source)),
     };
     let file = match write(life, record) {
@@ -160,15 +167,40 @@ fn path_of(life: &Path, id: &BookingId) -> PathBuf {
 
 /// None where there is no such file. What cannot be understood books the whole host.
 fn read(path: &Path) -> Result<Option<Record>, RunDirError> {
-    match read_small(path) {
-        Ok(bytes) => Ok(Some(
-            serde_json::from_slice(&bytes)
-                .unwrap_or(Record::Running { resources: Booked::default() }),
-        )),
-        // The life's folder may be gone as a whole, which is another matter than a booking.
-        Err(error) if error.kind() == io::ErrorKind::NotFound && in_folder(path) => Ok(None),
-        Err(source) => Err(RunDirError::io("read", path, source)),
+    for _ in 0..TURNS_MAX {
+        let looked = read_small(path).map(|bytes| {
+            let whole = Record::Running { resources: Booked::default() };
+            serde_json::from_slice(&bytes).unwrap_or(whole)
+        });
+        let looked = match looked {
+            Err(error) if is_link(&error) => fs::read_link(path).map(|target| ended(&target)),
+            other => other,
+        };
+        match looked {
+            Ok(record) => return Ok(Some(record)),
+            // It was a link, and its booking has begun anew since.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
+            // The life's folder may be gone as a whole, which is another matter than a booking.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && in_folder(path) => {
+                return Ok(None);
+            }
+            Err(source) => return Err(RunDirError::io("read", path, source)),
+        }
     }
+    Err(RunDirError::io("read", path, io::ErrorKind::ResourceBusy.into()))
+}
+
+/// What the target of a link says; one that says nothing ended long ago.
+fn ended(target: &Path) -> Record {
+    match serde_json::from_slice(target.as_os_str().as_bytes()) {
+        Ok(record @ Record::Ended { .. }) => record,
+        _ => Record::Ended { at_us: 0, first: false },
+    }
+}
+
+/// Whether a file was not opened because it is a link.
+fn is_link(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ELOOP)
 }
 
 fn in_folder(path: &Path) -> bool {
@@ -176,7 +208,12 @@ fn in_folder(path: &Path) -> bool {
 }
 
 fn write(life: &Path, record: &Record) -> Result<NewFile, RunDirError> {
-    write_new(life, &serde_json::to_vec(record).expect("our own types serialise"))
+    let said = serde_json::to_vec(record).expect("our own types serialise");
+    match record {
+        // On a file system without links an end is a file, which says the same.
+        Record::Ended { .. } => link_new(life, &said).or_else(|_| write_new(life, &said)),
+        Record::Running { .. } => write_new(life, &said),
+    }
 }
 
 /// Forgets the longest-ended bookings where there are too many, and what killed hooks left. Best
@@ -327,6 +364,61 @@ mod tests {
         assert!(list.iter().all(|booking| booking.resources == Booked::default()));
         assert_eq!(folder.end("torn"), BookingChange::New);
         assert_eq!(folder.running(), ["empty", "noise"]);
+    }
+
+    /// Files that this thread has read from, so far.
+    fn reads() -> u64 {
+        let io = fs::read_to_string("/proc/thread-self/io").expect("the kernel counts");
+        let count = io.lines().find_map(|line| line.strip_prefix("syscr: ")).expect("reads");
+        count.parse().expect("a number")
+    }
+
+    #[test]
+    fn what_has_ended_is_not_read_when_a_render_waits() {
+        let folder = Folder::new();
+        let cost = || {
+            let before = reads();
+            assert_eq!(folder.running(), ["live"]);
+            reads() - before
+        };
+        folder.begin("live");
+        let alone = cost();
+        for index in 0..ENDED_BOOKINGS_MAX - 1 {
+            folder.begin(&format!("frame-{index}"));
+            folder.end(&format!("frame-{index}"));
+        }
+        assert_eq!(names(&folder.life.join(FOLDER)).expect("lists").len(), ENDED_BOOKINGS_MAX);
+        assert_eq!(cost(), alone);
+    }
+
+    #[test]
+    fn a_link_is_an_end_wherever_it_leads() {
+        let folder = Folder::new();
+        folder.begin("a");
+        let targets = [("b", path_of(&folder.life, &id("a"))), ("c", "nowhere".into())];
+        for (name, target) in targets {
+            std::os::unix::fs::symlink(target, path_of(&folder.life, &id(name))).expect("links");
+            assert_eq!(folder.running(), ["a"], "{name}");
+            assert_eq!(folder.end(name), BookingChange::AlreadyEnded);
+            assert_eq!(folder.begin(name), BookingChange::New, "it ended long ago");
+            assert_eq!(folder.end(name), BookingChange::New);
+        }
+        assert_eq!(folder.running(), ["a"]);
+    }
+
+    #[test]
+    fn an_end_that_is_a_file_is_an_end_as_well() {
+        let folder = Folder::new();
+        let said = |first| Record::Ended { at_us: folder.now.as_micros(), first };
+        for (name, first) in [("a", true), ("b", false)] {
+            let bytes = serde_json::to_vec(&said(first)).expect("serialises");
+            fs::write(path_of(&folder.life, &id(name)), bytes).expect("writes");
+            assert_eq!(folder.end(name), BookingChange::AlreadyEnded);
+        }
+        assert_eq!(folder.running(), [""; 0]);
+        assert_eq!(folder.begin("a"), BookingChange::AlreadyEnded);
+        assert_eq!(folder.begin("b"), BookingChange::New);
+        assert_eq!(folder.running(), ["b"]);
     }
 
     #[test]
