@@ -171,7 +171,6 @@ impl AgentProcess {
     }
 
     /// With these variables.
-    #[cfg(feature = "gpu")]
     pub(crate) fn start_with(
         config: &Config,
         folders: &Folders,

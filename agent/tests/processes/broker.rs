@@ -34,6 +34,9 @@ pub(crate) struct Broker {
     pub(crate) blobs: Arc<Mutex<BTreeMap<Digest, Vec<u8>>>>,
     pub(crate) samples: mpsc::UnboundedReceiver<HostSample>,
     links: mpsc::UnboundedReceiver<WebSocketStream<Box<dyn Socket>>>,
+    port: u16,
+    service: Arc<Service>,
+    serving: JoinHandle<()>,
 }
 
 /// One agent's link. It is read, and the agent's questions whether it stands are answered, while a
@@ -65,11 +68,24 @@ impl Broker {
         let (accepted, links) = mpsc::unbounded_channel();
         let (sampled, samples) = mpsc::unbounded_channel();
         let token = token.map(str::to_owned);
-        let service = Service { tls, token, blobs, accepted, sampled };
+        let service = Arc::new(Service { tls, token, blobs, accepted, sampled });
         let blobs = Arc::clone(&service.blobs);
-        tokio::spawn(service.serve(listener));
+        let serving = tokio::spawn(Arc::clone(&service).serve(listener));
         let address = format!("{scheme}://localhost:{port}");
-        Self { address, blobs, samples, links }
+        Self { address, blobs, samples, links, port, service, serving }
+    }
+
+    /// Is not there any more for whoever calls; the links that there are stand.
+    pub(crate) async fn leave(&mut self) {
+        self.serving.abort();
+        let ended = (&mut self.serving).await;
+        assert!(ended.is_err_and(|error| error.is_cancelled()), "it served");
+    }
+
+    /// Is there again, where it was.
+    pub(crate) async fn come_back(&mut self) {
+        let listener = TcpListener::bind(("127.0.0.1", self.port)).await.expect("its own port");
+        self.serving = tokio::spawn(Arc::clone(&self.service).serve(listener));
     }
 
     pub(crate) fn put(&self, content: &[u8]) -> Digest {
@@ -121,10 +137,9 @@ struct Service {
 }
 
 impl Service {
-    async fn serve(self, listener: TcpListener) {
-        let service = Arc::new(self);
+    async fn serve(self: Arc<Self>, listener: TcpListener) {
         while let Ok((tcp, _)) = listener.accept().await {
-            let service = Arc::clone(&service);
+            let service = Arc::clone(&self);
             tokio::spawn(async move { service.serve_one(tcp).await });
         }
     }
@@ -341,6 +356,16 @@ impl Session {
         tokens
     }
 
+    /// The numbers of the last lease and the last job that it gave.
+    pub(crate) fn given(&self) -> (u64, u64) {
+        (self.next_token - 1, self.next_job - 1)
+    }
+
+    /// Gives none of the numbers up to these again, which another link gave.
+    pub(crate) fn go_on_after(&mut self, (token, job): (u64, u64)) {
+        (self.next_token, self.next_job) = (token + 1, job + 1);
+    }
+
     /// Runs one replica and returns its report, which is acknowledged.
     pub(crate) async fn perform(&mut self, task: Task, item: Option<&str>) -> Report {
         let tokens = self.give(task, &[item]).await;
@@ -351,9 +376,13 @@ impl Session {
     pub(crate) async fn count(&mut self, token: LeaseToken) -> Report {
         let report = self.hear_report().await;
         assert_eq!(report.token, token);
-        self.say(&[BrokerMessage::Verdict { token: report.token, verdict: Verdict::Counted }])
-            .await;
+        self.acknowledge(token).await;
         report
+    }
+
+    /// Tells that a report counts.
+    pub(crate) async fn acknowledge(&mut self, token: LeaseToken) {
+        self.say(&[BrokerMessage::Verdict { token, verdict: Verdict::Counted }]).await;
     }
 }
 

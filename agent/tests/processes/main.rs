@@ -7,6 +7,7 @@
 mod agent;
 mod as_user;
 mod broker;
+mod clocks;
 mod commands;
 mod confinement;
 mod deaths;
@@ -52,7 +53,7 @@ fn main() -> ExitCode {
     let on_gpus = [gpus::STORIES, gpu_faults::STORIES];
     #[cfg(not(feature = "gpu"))]
     let on_gpus = [&[][..]; 2];
-    let stories: [&[Story]; 16] = [
+    let stories: [&[Story]; 17] = [
         kernels::STORIES,
         on_gpus[0],
         on_gpus[1],
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
         deaths::STORIES,
         unkillable::STORIES,
         links::STORIES,
+        clocks::STORIES,
         isolation::STORIES,
         limits::STORIES,
         faults::STORIES,
