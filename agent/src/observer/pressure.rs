@@ -4,6 +4,9 @@
 //! the time in which something harvested waited does not count. Where the others wait with it, memory
 //! is short for all, which is seen in what is free.
 //!
+//! A kernel that tells nothing of it still counts who waits for a disk at this moment. Where others
+//! waited at one look and wait at the next, they are taken to have waited in between.
+//!
 //! Source: `Documentation/accounting/psi.rst` of the Linux kernel.
 
 use std::fs::{self, File};
@@ -33,6 +36,8 @@ pub(super) struct Pressure {
     is_there: bool,
     memory: Waits,
     io: Waits,
+    /// When others were seen to wait for a disk, if they were at the last look.
+    others_wait_at: Option<Time>,
 }
 
 /// How long was waited for one resource.
@@ -60,6 +65,7 @@ impl Pressure {
             folder: folder.into(),
             memory: Waits::default(),
             io: Waits::default(),
+            others_wait_at: None,
         }
     }
 
@@ -71,8 +77,11 @@ impl Pressure {
     /// Reads the counters. Waiting for a disk is that of others only where they wait for one now;
     /// `own_memory` is what the kernel says of harvested work alone.
     pub(super) fn look(&mut self, now: Time, others_wait: bool, own_memory: Option<&str>) {
+        let waited_at = std::mem::replace(&mut self.others_wait_at, others_wait.then_some(now));
         if !self.is_there {
-            return;
+            let in_between =
+                waited_at.filter(|_| others_wait).map_or(Span::ZERO, |at| now.since(at));
+            return self.io.window.add(now, in_between);
         }
         let memory = total_us(&text_of(self.folder.join("memory")));
         self.memory.look(now, memory, own_memory.and_then(total_us), true);
@@ -89,14 +98,17 @@ impl Pressure {
 
     /// For people.
     pub(super) fn describe(&self) -> String {
-        if !self.is_there {
-            return "this kernel tells nothing of it; free memory and the load of others are watched"
-                .into();
-        }
         let percent = |resource| {
             let permille = self.permille(resource);
             format!("{}.{} %", permille / 10, permille % 10)
         };
+        if !self.is_there {
+            return format!(
+                "this kernel tells nothing of it; free memory, the load of others and who waits \
+                 for a disk are watched: disk of others {}",
+                percent(Resource::Io)
+            );
+        }
         let calls = match (self.triggers.is_empty(), self.is_prompt) {
             (true, _) => "read regularly",
             (false, true) => "the kernel tells at once",
@@ -179,6 +191,28 @@ mod tests {
         write(folder.path(), "memory", 1_705_000);
         pressure.look(Time::from_micros(3_000_000), false, None);
         assert_eq!(pressure.permille(Resource::Memory), 400, "it has no group any more");
+    }
+
+    #[test]
+    fn without_it_who_waits_for_a_disk_at_two_looks_waited_in_between() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut pressure = Pressure::open(folder.path(), true);
+        let mut now = Time::from_micros(5_000_000);
+        let mut looks = |waits: &[bool]| {
+            for others_wait in waits {
+                now = now + Span::from_millis(250);
+                pressure.look(now, *others_wait, None);
+            }
+            pressure.permille(Resource::Io)
+        };
+        assert_eq!(looks(&[false; 8]), 0);
+        assert_eq!(looks(&[true, false, true, false]), 0, "each was over by the next look");
+        assert_eq!(looks(&[true, true]), 250);
+        assert_eq!(looks(&[true; 4]), 1_000);
+        assert_eq!(looks(&[false, true, true, false]), 250);
+        assert_eq!(looks(&[false; 4]), 0);
+        assert_eq!(pressure.permille(Resource::Memory), 0);
+        assert!(pressure.describe().ends_with("disk of others 0.0 %"), "{}", pressure.describe());
     }
 
     #[test]
