@@ -2,15 +2,15 @@
 //! `primes.c`.
 //!
 //! ```sh
-//! rustc --edition 2024 --target wasm32-wasip1 -O primes.rs
+//! rustc --edition 2021 --target wasm32-wasip1 -O -C strip=symbols primes.rs    # or wasm32-wasi
 //! gleaner submit wasm primes.wasm --count 100 -- {index} 1000000
 //! ```
 
-use std::process::ExitCode;
+use std::process::exit;
 
 // What a module finds beside WASI; `gleaner.h` describes each.
 #[link(wasm_import_module = "gleaner")]
-unsafe extern "C" {
+extern "C" {
     fn checkpoint_save(bytes: *const u8, length: usize) -> u32;
     fn checkpoint_size() -> i32;
     fn checkpoint_load(bytes: *mut u8, length: usize) -> u32;
@@ -43,12 +43,15 @@ fn is_prime(number: u64) -> bool {
     number >= 2 && divisors.into_iter().all(|divisor| number % divisor != 0)
 }
 
-fn main() -> ExitCode {
+fn main() {
     let numbers: Option<Vec<u64>> =
         std::env::args().skip(1).map(|argument| argument.parse().ok()).collect();
-    let Some([range, length]) = numbers.as_deref() else {
-        eprintln!("usage: primes RANGE LENGTH");
-        return ExitCode::from(2);
+    let (range, length) = match numbers.as_deref() {
+        Some([range, length]) => (range, length),
+        _ => {
+            eprintln!("usage: primes RANGE LENGTH");
+            exit(2);
+        }
     };
     let from = range * length;
     let (mut next, mut count) = saved().unwrap_or((from, 0));
@@ -62,5 +65,4 @@ fn main() -> ExitCode {
         next += 1;
     }
     println!("{count}");
-    ExitCode::SUCCESS
 }
