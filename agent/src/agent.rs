@@ -387,7 +387,8 @@ pub fn confinement(
 ) -> Result<Confinement, ConfigError> {
     let mut confines = config.confines()?;
     confines.user.get_or_insert(user_of_slot(0));
-    let found = try_out(program, folder, config.commands.confine, confines);
+    let mut found = try_out(program, folder, config.commands.confine, confines);
+    found.is_network_withheld = config.commands.network && !config.commands_may_use_network();
     // What cannot be removed now is removed at the agent's next start.
     let _ = fs::remove_dir_all(folder);
     Ok(found)

@@ -277,12 +277,18 @@ impl Config {
     pub(crate) fn confines(&self) -> Result<Confines, ConfigError> {
         Ok(Confines {
             layers: Layers::default(),
-            network: self.commands.network,
+            network: self.commands_may_use_network(),
             programs: self.allow_commands.clone(),
             read: self.commands.read.clone(),
             hidden: self.own_paths(),
             user: self.commands.user()?,
         })
+    }
+
+    /// Whether commands have the network. What they carry there nobody counts: where the owner has
+    /// set how much may be carried in a day, that word holds, and they have none.
+    pub(crate) fn commands_may_use_network(&self) -> bool {
+        self.commands.network && self.preferences.network_mib_per_day == 0
     }
 
     /// What is the agent's own and no command's business.

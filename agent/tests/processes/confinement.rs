@@ -279,6 +279,16 @@ fn has_no_network() {
         assert!(udp.recv(&mut [0]).is_ok(), "it came");
         assert!(host.says().ends_with("with the network"), "{}", host.says());
     });
+    // Nobody counts what it carries: where its owner limits that, it has none.
+    let limited = |folders: &Folders, config: &mut Config| {
+        allowed(folders, config);
+        config.preferences.network_mib_per_day = 1_000;
+    };
+    on_each(limited, async |host| {
+        let answers = host.probe(&[("tcp", &*tcp), ("udp", &*udp_address)]).await;
+        assert!(answers.iter().all(|answer| answer != "ok"), "{:?}: {answers:?}", host.kind);
+        assert!(host.says().contains("network_mib_per_day"), "{}", host.says());
+    });
 }
 
 fn reaches_no_other_process() {

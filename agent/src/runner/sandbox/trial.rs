@@ -31,6 +31,9 @@ pub struct Confinement {
     pub confine: Confine,
     /// Whether commands may use the network.
     pub network: bool,
+    /// Whether they have none only because what they carried there would not be counted.
+    #[serde(skip)]
+    pub(crate) is_network_withheld: bool,
     /// What this host has for it.
     pub layers: Vec<Finding>,
     /// What is not kept.
@@ -63,7 +66,15 @@ impl Confinement {
         for promise in &self.missing {
             let _ = write!(text, "; {}", promise.without());
         }
-        text + if self.network { "; with the network" } else { "; without network" }
+        text + match (self.network, self.is_network_withheld) {
+            (true, _) => "; with the network",
+            (false, true) => {
+                "; without network, though commands.network is true: what commands carry is not \
+                 counted, and preferences.network_mib_per_day sets how much may be (set it to 0, \
+                 or commands.network to false)"
+            }
+            (false, false) => "; without network",
+        }
     }
 }
 
@@ -87,6 +98,7 @@ pub(crate) fn try_out(
     let mut outcome = Confinement {
         confine,
         network,
+        is_network_withheld: false,
         layers: Vec::new(),
         missing: Vec::new(),
         refused: None,
