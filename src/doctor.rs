@@ -134,7 +134,7 @@ impl Pressure {
         Self {
             told,
             cost: unless_told(
-                "work that nobody announces is not given way to where it waits for a disk, and \
+                "work that nobody announces is given way to later where it waits for a disk, and \
                  where it waits for memory only when next to none is free",
             ),
             mend: unless_told(
