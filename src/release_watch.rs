@@ -1,8 +1,9 @@
 //! How long a host's harvested work takes to stop when a render starts, seen from outside.
 //!
 //! While a hook runs, a thread looks many times per millisecond at the processes that the
-//! host's agent has noted in its run folder: those that lead each replica's group, which is where
-//! kernels compute. Neither the hook nor the agent is asked.
+//! host's agent has noted in its run folder: those that lead each replica's group. That is where
+//! kernels compute, in the only thread of a process without children, so that who watches these has
+//! watched all ([`leads_alone`] says whether that is so). Neither the hook nor the agent is asked.
 //!
 //! # Invariants
 //! - A process counts as working until it is seen stopped, killed or gone, or waiting for work, or
@@ -11,7 +12,7 @@
 //! - The time counts from before the hook's process is made.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -91,6 +92,20 @@ pub(crate) fn computing_now(run_dir: &RunDir) -> usize {
         .values()
         .filter(|watched| watched.doing != Doing::Stands && watched.has_started())
         .count()
+}
+
+/// Whether those that a watch looks at are all that work: each has one thread and no child. To look
+/// takes too long while time is measured.
+pub(crate) fn leads_alone(run_dir: &RunDir) -> bool {
+    let is_alone = |group: TaskGroup| {
+        let pid = group.pgid;
+        let threads = fs::read_dir(format!("/proc/{pid}/task"));
+        // One that has ended has neither.
+        let threads = threads.map_or(0, Iterator::count);
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        threads <= 1 && children.unwrap_or_default().trim().is_empty()
+    };
+    run_dir.groups().unwrap_or_default().into_iter().all(is_alone)
 }
 
 fn watch(
@@ -286,6 +301,7 @@ const SIGKILL: u32 = 9;
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
     use std::os::unix::process::CommandExt;
     use std::process::{Child, Command, Stdio};
 
@@ -296,9 +312,17 @@ mod tests {
     impl Busy {
         /// A process that computes for ever, noted as harvested work.
         fn start(run_dir: &RunDir) -> (Self, TaskGroup) {
+            Self::start_after(run_dir, "")
+        }
+
+        /// The same, once it has done this.
+        fn start_after(run_dir: &RunDir, first: &str) -> (Self, TaskGroup) {
             let mut command = Command::new("/bin/sh");
-            command.args(["-c", "while :; do :; done"]).process_group(0).stdin(Stdio::null());
-            let child = command.spawn().expect("a shell");
+            command.arg("-c").arg(format!("{first} echo; while :; do :; done"));
+            command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped());
+            let mut child = command.spawn().expect("a shell");
+            let said = child.stdout.as_mut().expect("piped").read_exact(&mut [0]);
+            said.expect("it computes");
             let pid = i32::try_from(child.id()).expect("a pid");
             let group = TaskGroup::of_leader(pid).expect("a group");
             run_dir.register_group(&group).expect("noted");
@@ -328,6 +352,17 @@ mod tests {
         assert!(release.took.expect("it was released") <= boottime().since(before));
         assert!(!release.unfinished);
         assert_eq!(working_now(&run_dir), 0);
+    }
+
+    #[test]
+    fn who_has_others_work_for_it_does_not_lead_alone() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let run_dir = RunDir::open(folder.path().join("run")).expect("a run folder");
+        let (_one, _) = Busy::start(&run_dir);
+        assert!(leads_alone(&run_dir));
+        let (_other, group) = Busy::start_after(&run_dir, "cat </dev/zero >/dev/null &");
+        assert!(!leads_alone(&run_dir));
+        gleaner_hooks::kill(group.pgid).expect("both of them");
     }
 
     #[tokio::test]

@@ -25,7 +25,7 @@ use super::bench::{AgentSettings, Bench, PATIENCE, end, hook_program};
 use super::family::{descendants, resident_bytes};
 use crate::child::Child;
 use crate::client::Format;
-use crate::release_watch::{Release, ReleaseWatch, computing_now, working_now};
+use crate::release_watch::{Release, ReleaseWatch, computing_now, leads_alone, working_now};
 use crate::show;
 
 /// How fast is a release on this host?
@@ -160,6 +160,9 @@ impl Patient {
             self.bench.until("all replicas to compute", all).await?;
             limit.push(self.limit().await?);
             self.bench.until("all replicas to compute", all).await?;
+            if !leads_alone(&self.bench.run_dir) {
+                bail!("replicas have more processes or threads than are watched");
+            }
             let booking = format!("trial-{trial}");
             let watch = ReleaseWatch::start(self.bench.run_dir.clone(), 0).await?;
             self.bench.hook("preflight", &booking, None).await?;
