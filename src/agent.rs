@@ -3,13 +3,18 @@
 pub(crate) mod control;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use gleaner_agent::{Config, DEFAULT_TOML};
+use gleaner_hooks::SocketRequest;
 use gleaner_hooks::install::WATCH_VARIABLE;
+use gleaner_protocol::Span;
 use serde::Serialize;
+use tokio::sync::Notify;
 
+use crate::process::Watchdog;
 use crate::{configuration, process};
 
 /// Flags win over GLEANER_AGENT_… variables, those over the file.
@@ -179,10 +184,37 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut config: Config = configuration::load(DEFAULT_TOML, args.config.as_deref(), &args)?;
     watch_what_is_installed(&mut config.watch_workers, std::env::vars_os());
     process::block_on(async {
-        gleaner_agent::run(config, || process::announce("ready"), process::stopped()).await?;
+        let run_dir = config.run_dir();
+        let is_up = Arc::new(Notify::new());
+        let says_up = Arc::clone(&is_up);
+        let ready = move || {
+            process::announce("ready");
+            says_up.notify_one();
+        };
+        // On the thread of the main loop: where that stands still, nobody tells that all is well.
+        let watched = async {
+            is_up.notified().await;
+            match Watchdog::of_this_process() {
+                Some(watchdog) => watchdog.keep(move || answers(&run_dir)).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            ended = gleaner_agent::run(config, ready, process::stopped()) => ended?,
+            never = watched => match never {},
+        }
         Ok(ExitCode::SUCCESS)
     })
 }
+
+/// Whether the agent of a run folder answers as it would a hook.
+fn answers(run_dir: &Path) -> bool {
+    let patience = Span::from_secs(ANSWER_S_MAX);
+    gleaner_hooks::ask(&run_dir.join("agent.sock"), &SocketRequest::Status, patience).is_ok()
+}
+
+/// Time for an answer that any hook would have given up on long before, in seconds.
+const ANSWER_S_MAX: u64 = 5;
 
 #[cfg(test)]
 mod tests {

@@ -1,12 +1,13 @@
 //! What every long-running subcommand needs of its process.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{IsTerminal, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use anyhow::Context;
+use gleaner_protocol::Span;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -81,23 +82,70 @@ pub(crate) fn announce(line: &str) {
     // Whoever started us may not listen.
     let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
     if let Some(socket) = std::env::var_os("NOTIFY_SOCKET")
-        && let Err(error) = notify(&socket)
+        && let Err(error) = notify(&socket, b"READY=1")
     {
         tracing::warn!(%error, ?socket, "systemd was not told that this is ready");
     }
 }
 
-/// Tells a service manager's socket that this process is ready.
-fn notify(socket: &OsStr) -> std::io::Result<()> {
+/// What a service manager is told again and again, as long as this process is well: else it ends it and
+/// all that it runs, and starts it anew. Source: sd_watchdog_enabled(3).
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Watchdog {
+    socket: OsString,
+    /// How often, so that one that is lost or late is no end.
+    interval: Span,
+}
+
+impl Watchdog {
+    /// The one of this process, where there is one.
+    pub(crate) fn of_this_process() -> Option<Self> {
+        Self::of(|name| std::env::var_os(name), std::process::id())
+    }
+
+    fn of(variable: impl Fn(&str) -> Option<OsString>, own: u32) -> Option<Self> {
+        let number = |name| variable(name)?.to_str()?.parse::<u64>().ok();
+        let time = Span::from_micros(number("WATCHDOG_USEC")?);
+        let is_ours = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(own));
+        let socket = variable("NOTIFY_SOCKET").filter(|_| is_ours && time > Span::ZERO)?;
+        Some(Self { socket, interval: Span::from_micros(time.as_micros().div_ceil(3)) })
+    }
+
+    /// Tells it for as long as this is waited for and `is_well` says so, which ends by itself.
+    pub(crate) async fn keep(self, is_well: impl Fn() -> bool + Clone + Send + 'static) -> Never {
+        let mut due = tokio::time::interval(self.interval.into());
+        due.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            due.tick().await;
+            let well = tokio::task::spawn_blocking(is_well.clone()).await;
+            if !well.unwrap_or(false) {
+                tracing::error!(
+                    "this agent does not answer itself; systemd ends it if that stays so"
+                );
+            } else if let Err(error) = notify(&self.socket, b"WATCHDOG=1") {
+                tracing::warn!(%error, socket = ?self.socket, "systemd was not told that all is well");
+            }
+        }
+    }
+}
+
+/// Of what does not end by itself.
+pub(crate) type Never = std::convert::Infallible;
+
+/// Tells a service manager's socket something.
+fn notify(socket: &OsStr, what: &[u8]) -> std::io::Result<()> {
     let address = match socket.as_bytes().strip_prefix(b"@") {
         Some(name) => SocketAddr::from_abstract_name(name)?,
         None => SocketAddr::from_pathname(socket)?,
     };
-    UnixDatagram::unbound()?.send_to_addr(b"READY=1", &address).map(drop)
+    UnixDatagram::unbound()?.send_to_addr(what, &address).map(drop)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
 
     #[test]
@@ -111,11 +159,70 @@ mod tests {
             (UnixDatagram::bind_addr(&address), format!("@{name}").into()),
         ] {
             let manager = manager.expect("bound");
-            notify(&socket).expect("sent");
+            notify(&socket, b"READY=1").expect("sent");
             let mut told = [0; 64];
             let bytes = manager.recv(&mut told).expect("told");
             assert_eq!(&told[..bytes], b"READY=1");
         }
-        assert!(notify(folder.path().join("nobody").as_os_str()).is_err());
+        assert!(notify(folder.path().join("nobody").as_os_str(), b"READY=1").is_err());
+    }
+    #[test]
+    fn a_watchdog_is_kept_where_it_is_asked_for_of_this_process() {
+        let of = |micros: &str, pid: &str, socket: &str| {
+            let set = [("WATCHDOG_USEC", micros), ("WATCHDOG_PID", pid), ("NOTIFY_SOCKET", socket)];
+            let set = set.map(|(name, value)| (name, value.to_owned()));
+            let value = |name: &str| {
+                let found = set.iter().find(|(is, _)| *is == name).map(|(_, value)| value.clone());
+                found.filter(|value| !value.is_empty()).map(OsString::from)
+            };
+            Watchdog::of(value, 7)
+        };
+        let kept =
+            |s| Some(Watchdog { socket: "/run/notify".into(), interval: Span::from_secs(s) });
+        assert_eq!(of("30000000", "7", "/run/notify"), kept(10));
+        assert_eq!(of("30000000", "", "/run/notify"), kept(10));
+        for [micros, pid, socket] in [
+            ["", "7", "/run/notify"],
+            ["0", "7", "/run/notify"],
+            ["soon", "7", "/run/notify"],
+            ["30000000", "8", "/run/notify"],
+            ["30000000", "7", ""],
+        ] {
+            assert_eq!(of(micros, pid, socket), None, "{micros} {pid} {socket}");
+        }
+    }
+
+    #[tokio::test]
+    async fn it_hears_nothing_of_who_is_not_well() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let socket = folder.path().join("notify");
+        let manager = tokio::net::UnixDatagram::bind(&socket).expect("bound");
+        let (tell, is_well) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicBool::new(true)));
+        let (asked, well) = (Arc::clone(&tell), Arc::clone(&is_well));
+        let watchdog = Watchdog { socket: socket.into_os_string(), interval: Span::from_millis(5) };
+        let kept = tokio::spawn(watchdog.keep(move || {
+            asked.store(true, Ordering::SeqCst);
+            well.load(Ordering::SeqCst)
+        }));
+        let mut told = [0; 64];
+        for _ in 0..3 {
+            let bytes = manager.recv(&mut told).await.expect("told");
+            assert_eq!(&told[..bytes], b"WATCHDOG=1");
+        }
+        is_well.store(false, Ordering::SeqCst);
+        // What was under way comes, and then nothing, however often it is asked.
+        for _ in 0..3 {
+            tell.store(false, Ordering::SeqCst);
+            while !tell.load(Ordering::SeqCst) {
+                tokio::task::yield_now().await;
+            }
+        }
+        while manager.try_recv(&mut told).is_ok() {}
+        tell.store(false, Ordering::SeqCst);
+        while !tell.load(Ordering::SeqCst) {
+            tokio::task::yield_now().await;
+        }
+        assert!(manager.try_recv(&mut told).is_err(), "it is not well");
+        kept.abort();
     }
 }

@@ -72,4 +72,5 @@ mod slurm_installation;
 mod small_disk;
 mod tls;
 mod units;
+mod watchdog;
 mod watched_workers;
