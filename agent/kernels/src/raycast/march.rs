@@ -17,7 +17,7 @@ const LIT: usize = 2;
 const AROUND: usize = 8;
 
 /// A ray in voxels of a brick, a step long.
-pub(super) struct Path {
+struct Path {
     origin: [f64; 3],
     step: [f64; 3],
     /// One over each part of the step.
@@ -57,7 +57,7 @@ pub(super) fn march<T: Voxel>(scene: &Scene, grid: &Grid<'_, T>, ray: &Ray, befo
 impl Path {
     /// The path of a ray through a scene, if it takes a sample there.
     #[inline(always)]
-    pub(super) fn of(scene: &Scene, ray: &Ray) -> Option<Self> {
+    fn of(scene: &Scene, ray: &Ray) -> Option<Self> {
         let (density, first) = (scene.density, scene.brick.first());
         // The borders of bricks are met in the whole volume's numbers, the same for both sides.
         let global = [0, 1, 2].map(|axis| ray.origin[axis] * density[axis]);
@@ -116,7 +116,7 @@ pub(super) fn steps(way: f64, inverse: f64) -> f64 {
 }
 
 /// Steps from a sample to a border that it is on.
-const ON_BORDER: f64 = 1e-9;
+pub(super) const ON_BORDER: f64 = 1e-9;
 
 /// The lower one, or the second where one is no number: one instruction.
 #[inline(always)]

@@ -129,7 +129,9 @@ impl Caster {
                 back: gpu.buffer("back", pixels * size_of::<Rgba>(), mapped),
                 staging: Staging::new(
                     &gpu,
-                    tiles_max * size_of::<DeviceTile>() + pixels * size_of::<Rgba>(),
+                    size_of::<DeviceView>()
+                        + tiles_max * size_of::<DeviceTile>()
+                        + pixels * size_of::<Rgba>(),
                 ),
                 gpu: gpu.clone(),
                 format: of.format,
@@ -203,16 +205,12 @@ impl Caster {
         })
     }
 
-    /// What the rays of tiles that are cast from now on have in common.
-    pub(super) fn look_from(&self, view: &DeviceView) {
-        self.gpu.queue().write_buffer(&self.view, 0, bytemuck::bytes_of(view));
-    }
-
     /// Goes on with the rays of some tiles: `show` gets what each pixel of theirs has seen now, or
     /// that the device is [not sure](UNSURE). What these saw before is in `pixels`, or that has none.
     pub(super) fn cast<T>(
         &self,
         bound: &BindGroup,
+        view: &DeviceView,
         tiles: &[DeviceTile],
         pixels: &[Rgba],
         show: impl FnOnce(&[Rgba]) -> T,
@@ -220,10 +218,11 @@ impl Caster {
         let bytes = (tiles.len() * TILE * TILE * size_of::<Rgba>()) as u64;
         self.gpu.checked("rays", || {
             let parcels = [
+                (&self.view, 0, bytemuck::bytes_of(view)),
                 (&self.tiles, 0, bytemuck::cast_slice(tiles)),
                 (&self.pixels, 0, bytemuck::cast_slice(pixels)),
             ];
-            let sent = if pixels.is_empty() { &parcels[..1] } else { &parcels };
+            let sent = if pixels.is_empty() { &parcels[..2] } else { &parcels };
             let copy = self.staging.packed(&self.gpu, sent)?;
             let submission = self.gpu.submitted("rays", |commands| {
                 copy(commands);

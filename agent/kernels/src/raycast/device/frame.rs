@@ -6,6 +6,7 @@ use super::super::camera::Camera;
 use super::super::frame::{TILES_AT_ONCE, rows, rows_mut};
 use super::super::grid::{Grid, padded};
 use super::super::march::march;
+use super::super::scene::Scene;
 use super::caster::UNSURE;
 use super::scene::DeviceScene;
 use super::tile::{DeviceTile, DeviceView};
@@ -14,7 +15,7 @@ use crate::image::{Image, Rgba};
 use crate::limits::{DEVICE_RAY_SAMPLES, THROUGH_MIN, TILE};
 use crate::plan::{Plan, Slice};
 use crate::threads;
-use crate::volume::with_voxels;
+use crate::volume::{Voxel, with_voxels};
 
 /// Takes the picture of a scene on a GPU, behind what a picture shows already. Its units are tiles:
 /// all of them for the first samples of their rays, all of them for the next, where rays are long.
@@ -24,6 +25,7 @@ use crate::volume::with_voxels;
 pub struct DeviceFramePlan {
     scene: DeviceScene,
     camera: Camera,
+    view: DeviceView,
     across: usize,
     tiles: usize,
     /// From one tile to the next that is taken. It has no divisor in common with their number, so
@@ -59,8 +61,8 @@ impl DeviceFramePlan {
         let extents = [0, 1, 2].map(|axis| cells[axis].len() as f64 * spacing[axis]);
         let diagonal = extents.iter().map(|extent| extent * extent).sum::<f64>().sqrt();
         let samples = (diagonal / scene.step).ceil() as usize + 1;
-        on_device.caster.look_from(&DeviceView::of(scene, &camera));
         Box::new(Self {
+            view: DeviceView::of(scene, &camera),
             across,
             tiles,
             stride: stride(tiles),
@@ -109,7 +111,7 @@ impl DeviceFramePlan {
         }
         let (caster, image) = (&self.scene.caster, &mut self.image);
         let mut unsure = Vec::new();
-        caster.cast(&self.scene.bound, &told, &before, |seen| {
+        caster.cast(&self.scene.bound, &self.view, &told, &before, |seen| {
             for (tile, pixels) in tiles.iter().zip(seen.chunks(TILE * TILE)) {
                 let (left, top) = (tile % across * TILE, tile / across * TILE);
                 let parts = rows_mut(*tile, across, width, image.pixels_mut());
@@ -133,21 +135,52 @@ impl DeviceFramePlan {
 
     /// Goes along the rays of pixels that the device leaves to the processor.
     fn go_along(&mut self, pixels: &[[usize; 2]]) {
+        if pixels.is_empty() {
+            return;
+        }
         self.unsure += pixels.len();
-        let (scene, camera, width) = (&*self.scene.scene, &self.camera, self.image.width());
+        let width = self.image.width();
+        let runs: Vec<&[[usize; 2]]> = pixels.chunks(RAYS_AT_ONCE).collect();
+        let (scene, camera, before) = (&*self.scene.scene, &self.camera, self.image.pixels());
         let voxels = scene.brick.voxels();
-        with_voxels!(voxels.voxels(), samples => {
-            if !pixels.is_empty() {
-                let samples = padded(samples, voxels.size());
-                let grid = Grid::new(&samples, voxels.size());
-                for [x, y] in pixels {
-                    let pixel = &mut self.image.pixels_mut()[x + y * width];
-                    if 1.0 - pixel[3] >= THROUGH_MIN {
-                        *pixel = march(scene, &grid, &camera.ray(*x, *y), *pixel);
-                    }
-                }
-            }
+        let seen = with_voxels!(voxels.voxels(), samples => {
+            let samples = padded(samples, voxels.size());
+            let grid = Grid::new(&samples, voxels.size());
+            threads::map(0..runs.len(), |run| {
+                let pixels = runs[run];
+                let seen = pixels.iter().map(|[x, y]| before[x + y * width]).collect();
+                pulp::Arch::new().dispatch(Rays { scene, camera, grid: &grid, pixels, seen })
+            })
         });
+        for ([x, y], seen) in pixels.iter().zip(seen.into_iter().flatten()) {
+            self.image.pixels_mut()[x + y * width] = seen;
+        }
+    }
+}
+
+/// Rays that one thread goes along in one go.
+const RAYS_AT_ONCE: usize = 64;
+
+/// Some rays, and what they have seen.
+struct Rays<'a, T> {
+    scene: &'a Scene,
+    camera: &'a Camera,
+    grid: &'a Grid<'a, T>,
+    pixels: &'a [[usize; 2]],
+    seen: Vec<Rgba>,
+}
+
+impl<T: Voxel> pulp::NullaryFnOnce for Rays<'_, T> {
+    type Output = Vec<Rgba>;
+
+    #[inline(always)]
+    fn call(mut self) -> Vec<Rgba> {
+        for ([x, y], seen) in self.pixels.iter().zip(&mut self.seen) {
+            if 1.0 - seen[3] >= THROUGH_MIN {
+                *seen = march(self.scene, self.grid, &self.camera.ray(*x, *y), *seen);
+            }
+        }
+        self.seen
     }
 }
 
@@ -169,7 +202,8 @@ impl Plan for DeviceFramePlan {
 
     /// A tile of no rays goes there and comes back.
     fn rehearse(&mut self) -> Result<bool, GpuError> {
-        self.scene.caster.cast(&self.scene.bound, &[DeviceTile::NONE], &[], |_| true)
+        let tile = [DeviceTile::NONE];
+        self.scene.caster.cast(&self.scene.bound, &self.view, &tile, &[], |_| true)
     }
 
     fn run(&mut self, slice: &Slice) -> Result<(), GpuError> {

@@ -39,7 +39,7 @@ struct Ray {
 
 struct Found {
     ray: Ray,
-    // Whether rounding has no part in which samples it takes.
+    // Whether rounding has no part in which samples it takes, and next to none in where.
     is_sure: bool,
 }
 
@@ -49,8 +49,10 @@ struct Change {
     shift: vec3<f32>,
     // Of each step.
     turn: vec3<f32>,
-    // How wrong either may be.
+    // How wrong the one of them may be that there is.
     error: vec3<f32>,
+    // Whether it can be told at all.
+    is_told: bool,
 }
 
 // Steps to a border along each axis, rounded up: the least and the most that they may be.
@@ -61,8 +63,17 @@ struct Steps {
 
 // Some times what rounding makes of one.
 const ROUNDING = 6e-7;
+// The same of double precision, in which a tile's numbers were found.
+const DOUBLE_ROUNDING = 1e-15;
+// Voxels that a sample may be from its place: less than what a device makes of a hundredth of a step
+// from black to white.
+const OFF_MAX = 4e-3;
 // More steps than any ray takes.
-const MANY = 1e30;
+const NEVER = 1e30;
+// Of all axes: no ray of the tile is sure.
+const DOUBTFUL = 8u;
+// Of the square of a direction's length, what has to be left by what is put to it.
+const SHORT_MIN = 1e-3;
 // No part of a step is shorter, but where it is zero: some devices take smaller numbers for that.
 const STEP_MIN = 1e-30;
 
@@ -76,15 +87,20 @@ fn change_of(tile: Tile, pixel: u32) -> Change {
     let down = place.y * view.down * tile.shorter;
     let aside = across + down;
     if view.is_parallel == 1u {
-        return Change(aside, vec3(0.0), ROUNDING * (abs(across) + abs(down)));
+        let error = ROUNDING * (abs(across) + abs(down))
+            + DOUBLE_ROUNDING * (abs(tile.low_way) + abs(tile.high_way));
+        return Change(aside, vec3(0.0), error, true);
     }
     // A direction of length one and what is put to it, made one of length one again.
     let middle = tile.step / view.pace;
     let longer = 2.0 * dot(middle, aside) + dot(aside, aside);
-    let root = sqrt(1.0 + longer);
+    let square = max(1.0 + longer, SHORT_MIN);
+    let root = sqrt(square);
     let back = longer / (root * (1.0 + root));
     let turn = (aside - back * (middle + aside)) * view.pace;
-    return Change(vec3(0.0), turn, ROUNDING * length(aside) * view.pace);
+    // The shorter it had become, the more of what it is comes from rounding.
+    let error = (ROUNDING * length(aside) * (1.0 + 1.0 / square) + DOUBLE_ROUNDING) * view.pace;
+    return Change(vec3(0.0), turn, error, square > SHORT_MIN);
 }
 
 // The step of a ray along each axis, in no case zero.
@@ -93,9 +109,14 @@ fn own_step(tile: Tile, change: Change) -> vec3<f32> {
     return select(step, vec3(STEP_MIN), abs(step) < vec3(STEP_MIN));
 }
 
-// How wrong that may be along axes of either way.
+// How wrong its turn may be.
+fn error_of_turn(change: Change) -> vec3<f32> {
+    return select(change.error, vec3(0.0), view.is_parallel == 1u);
+}
+
+// And how wrong that step, along axes of either way.
 fn error_of_step(tile: Tile, change: Change) -> vec3<f32> {
-    return select(change.error, vec3(0.0), view.is_parallel == 1u) + ROUNDING * abs(tile.step);
+    return error_of_turn(change) + ROUNDING * abs(tile.step);
 }
 
 fn steps_to(
@@ -110,14 +131,16 @@ fn steps_to(
         error *= abs(way / own);
     }
     let by_own = (way - change.shift) / own;
-    let wrong = (change.error + ROUNDING * abs(way)) / abs(own)
-        + abs(by_own / own) * error_of_step(tile, change);
+    let of_way = ROUNDING * abs(way) + change.error - error_of_turn(change);
+    let wrong = of_way / abs(own) + abs(by_own / own) * error_of_step(tile, change);
     more = select(more, by_own - tile.base, either);
     error = select(error, wrong + ROUNDING * tile.base, either);
 
-    let is_same = bits(tile.still) | (more == vec3(0.0));
+    // Where rays are parallel and none of them is shifted along an axis, all are as the middle one.
+    let is_same = bits(tile.still)
+        | (!either & (change.shift == vec3(0.0)) & vec3(view.is_parallel == 1u));
     let steps = part + select(more, vec3(0.0), is_same);
-    error = select(error + ROUNDING * abs(steps), vec3(0.0), is_same);
+    error = select(error + ROUNDING * (abs(part) + abs(more)), vec3(0.0), is_same);
     return Steps(whole + ceil(steps - error), whole + ceil(steps + error));
 }
 
@@ -127,6 +150,10 @@ fn ray_of(tile: Tile, pixel: u32) -> Found {
         return found;
     }
     let change = change_of(tile, pixel);
+    if tile.either == DOUBTFUL || !change.is_told {
+        found.is_sure = false;
+        return found;
+    }
     let low = steps_to(tile, change, tile.low_whole, tile.low_part, tile.low_way);
     let high = steps_to(tile, change, tile.high_whole, tile.high_part, tile.high_way);
     var near = Steps(min(low.least, high.least), min(low.most, high.most));
@@ -139,10 +166,10 @@ fn ray_of(tile: Tile, pixel: u32) -> Found {
         let way = min(abs(tile.low_way), abs(tile.high_way));
         let least = way / (step + error) * (1.0 - ROUNDING) - tile.base * (1.0 + ROUNDING);
         let is_between = (tile.low_way < vec3(0.0)) & (tile.high_way > vec3(0.0));
-        near.least = select(near.least, select(least, vec3(-MANY), is_between), is_unknown);
-        near.most = select(near.most, select(vec3(MANY), vec3(-MANY), is_between), is_unknown);
-        far.least = select(far.least, select(vec3(-MANY), least, is_between), is_unknown);
-        far.most = select(far.most, vec3(MANY), is_unknown);
+        near.least = select(near.least, select(least, vec3(-NEVER), is_between), is_unknown);
+        near.most = select(near.most, select(vec3(NEVER), vec3(-NEVER), is_between), is_unknown);
+        far.least = select(far.least, select(vec3(-NEVER), least, is_between), is_unknown);
+        far.most = select(far.most, vec3(NEVER), is_unknown);
     }
     // No sample is behind the eye.
     let enters = vec2(
@@ -156,7 +183,11 @@ fn ray_of(tile: Tile, pixel: u32) -> Found {
     if enters.x >= leaves.y {
         return found;
     }
-    found.is_sure = enters.x == enters.y && leaves.x == leaves.y;
+    let farthest = max(abs(enters.x), abs(leaves.y));
+    let off = (farthest + tile.base) * error_of_turn(change)
+        + ROUNDING * (abs(tile.origin) + farthest * abs(tile.step));
+    found.is_sure =
+        enters.x == enters.y && leaves.x == leaves.y && all(off < vec3(OFF_MAX));
     let first = enters.x + f32(tile.first);
     let count = min(leaves.x - first, SAMPLES_MAX);
     if count > 0.0 {

@@ -7,7 +7,7 @@ use gleaner_protocol::Time;
 use super::super::tests::{
     FOG, LIT, MIDDLE, SHELL, ball, camera, done, frame, look, most_opaque, scene, whole,
 };
-use super::super::{Camera, Look, Projection, Scene};
+use super::super::{Camera, ControlPoint, Look, Projection, Scene, Transfer};
 use super::{Caster, DeviceFramePlan, DeviceScenePlan, bricks};
 use crate::gpu::tests::{open, software, with_room};
 use crate::gpu::{Gpu, GpuError};
@@ -243,35 +243,171 @@ fn cameras(extents: [f64; 3], size: [usize; 2]) -> Vec<Camera> {
 
 const PERSPECTIVE: Projection = Projection::Perspective { fov_degrees: 90.0 };
 
+/// A look at something as dense up to its rim that a single sample more or less would be seen.
+fn dense(size: [usize; 3], spacing: [f64; 3], step: f64, opacity: f32) -> Arc<Scene> {
+    let voxels = Voxels::U8(vec![200; size.iter().product()]);
+    let points = [(0.0, opacity), (255.0, opacity)];
+    whole(Volume::new(size, spacing, voxels).expect("a volume"), &of_steps(&points, step))
+}
+
+/// A look at what changes from voxel to voxel, so that a sample in the wrong place would be seen.
+fn steep(size: [usize; 3], spacing: [f64; 3], step: f64, opacity: f32) -> Arc<Scene> {
+    let value = |at: usize| {
+        let place = [at % size[0], at / size[0] % size[1], at / (size[0] * size[1])];
+        let [x, y, z] = place.map(|part| part as f32);
+        let wave = (0.7 * x).sin() * (0.8 * y + 1.0).cos() + 0.5 * (0.9 * z).sin();
+        (128.0 + 100.0 * wave).clamp(0.0, 255.0) as u8
+    };
+    let voxels = Voxels::U8((0..size.iter().product()).map(value).collect());
+    let points = [(0.0, 0.0), (100.0, 0.0), (130.0, opacity), (160.0, 0.0)];
+    whole(Volume::new(size, spacing, voxels).expect("a volume"), &of_steps(&points, step))
+}
+
+/// With opacities of one step.
+fn of_steps(points: &[(f32, f32)], step: f64) -> Look {
+    let points = points.iter().map(|(value, opacity)| ControlPoint {
+        value: *value,
+        colour: [1.0, 0.5, 0.25],
+        opacity: *opacity,
+    });
+    let transfer = Transfer::new(points.collect(), step).expect("a function");
+    Look { transfer, step: Some(step), shading: None }
+}
+
+/// Has both take pictures, and finds them the same; how many rays there were, and how many of them were
+/// left to the processor.
+fn compared(scene: &Arc<Scene>, cameras: &[Camera]) -> (usize, usize) {
+    let largest =
+        [0, 1].map(|side| cameras.iter().map(|camera| size(camera)[side]).max().expect("some"));
+    let caster = Caster::new(software(), scene.brick.voxels().voxels(), largest);
+    let plan = DeviceScenePlan::new(caster.expect("a caster"), scene.clone());
+    let mut there = done(plan.expect("room"));
+    let (mut rays, mut unsure) = (0, 0);
+    for camera in cameras {
+        let mut plan = DeviceFramePlan::new(there, camera.clone(), None);
+        let units = plan.units();
+        plan.run(&Slice::new(0..units)).expect("the device goes on");
+        let cast = plan.finish().expect("a picture");
+        let own = frame(scene, camera).image;
+        let difference = own.difference(&cast.image).expect("one size");
+        assert!(difference < TOLERANCE, "{difference}: {} {camera:?}", scene.step);
+        rays += own.pixels().len();
+        unsure += cast.unsure;
+        there = cast.scene;
+    }
+    (rays, unsure)
+}
+
 #[test]
 fn a_device_takes_no_sample_more_and_none_less() {
-    // So dense up to its rim that a single sample would be seen.
     let (size, spacing) = ([40, 33, 27], [1.0, 0.9, 1.3]);
-    let volume = Voxels::U8(vec![200; size.iter().product()]);
-    let volume = Volume::new(size, spacing, volume).expect("a volume");
     let extents = [0, 1, 2].map(|axis| (size[axis] - 1) as f64 * spacing[axis]);
-    let mut rays = 0;
-    let mut unsure = 0;
-    for step in [0.7, 0.1] {
-        let look = Look { step: Some(step), ..look(&[(0.0, 0.2), (255.0, 0.2)]) };
-        let scene = whole(volume.clone(), &look);
-        let single = 1.0 - 0.8_f32.powf(step as f32);
-        assert!(single > 5.0 * TOLERANCE);
-        let mut there = None;
-        for camera in cameras(extents, [97, 75]) {
-            let new = || {
-                let caster = Caster::new(software(), scene.brick.voxels().voxels(), [97, 75]);
-                done(DeviceScenePlan::new(caster.expect("a caster"), scene.clone()).expect("room"))
-            };
-            let on = there.take().unwrap_or_else(new);
-            let cast = done(DeviceFramePlan::new(on, camera.clone(), None));
-            let own = frame(&scene, &camera).image;
-            let difference = own.difference(&cast.image).expect("one size");
-            assert!(difference < TOLERANCE, "{difference}: {step} {camera:?}");
-            assert!(most_opaque(&own) > 0.1, "nothing is seen: {camera:?}");
-            (rays, unsure) = (rays + 97 * 75, unsure + cast.unsure);
-            there = Some(cast.scene);
-        }
+    let cameras = cameras(extents, [97, 75]);
+    let (mut rays, mut unsure) = (0, 0);
+    for scene in [
+        dense(size, spacing, 0.7, 0.15),
+        dense(size, spacing, 0.1, 0.02),
+        steep(size, spacing, 0.4, 0.2),
+    ] {
+        let (more, left) = compared(&scene, &cameras);
+        (rays, unsure) = (rays + more, unsure + left);
     }
+    println!("{unsure} of {rays} rays are left to the processor");
     assert!(unsure * 5000 < rays, "{unsure} of {rays}");
+}
+
+#[test]
+fn a_device_knows_where_it_would_be_wrong() {
+    let (size, spacing) = ([25, 24, 23], [1.0; 3]);
+    let new = |eye, target, up, projection, size| {
+        Camera::new(eye, target, up, projection, size).expect("a camera")
+    };
+    let (up, parallel) = ([0.0, 1.0, 0.0], Projection::Parallel { height: 45.0 });
+    let wide = |fov_degrees| Projection::Perspective { fov_degrees };
+    let mut cameras = Vec::new();
+    for exponent in [4, 6, 7, 9, 11, 13, 15] {
+        // Almost along an axis.
+        let lean = 41.0 * 10_f64.powi(-exponent);
+        let target = [12.0, 11.5 - lean, 11.0];
+        cameras.push(new([12.0, 11.5, -30.0], target, up, parallel, [61, 61]));
+        // From beside a border by as little.
+        let eye = [-lean, 11.5, 11.0];
+        cameras.push(new(eye, [20.0, 11.5, 11.0], up, wide(60.0), [61, 61]));
+    }
+    // A tile that is much of what there is to be seen.
+    for (eye, fov_degrees, size) in [
+        ([12.3, 11.1, 10.7], 178.0, [1, 1]),
+        ([12.0, 11.5, -30.0], 179.9, [1, 1]),
+        ([12.0, 11.5, -30.0], 179.99, [15, 15]),
+        ([12.0, 11.5, -30.0], 179.99, [61, 61]),
+        ([40.0, -20.0, 33.0], 179.999_999, [61, 61]),
+        ([40.0, -20.0, 33.0], 1e-5, [20, 20]),
+    ] {
+        cameras.push(new(eye, [12.1, 11.3, 11.0], up, wide(fov_degrees), size));
+    }
+    for far in [1e9_f64, 1e11, 1e12] {
+        let eye = [0.61, -0.3, 0.44].map(|part| far * part);
+        let fov_degrees = (2.0 * (40.0 / far).atan()).to_degrees();
+        cameras.push(new(eye, [12.0, 11.5, 11.0], up, wide(fov_degrees), [60, 60]));
+        cameras.push(new(eye, [12.0, 11.5, 11.0], up, parallel, [60, 60]));
+    }
+    for scene in [dense(size, spacing, 0.5, 0.1), steep(size, spacing, 0.4, 0.2)] {
+        compared(&scene, &cameras);
+    }
+    // Behind the eye is nothing, and nothing is sent.
+    let away = new([12.0, 11.5, -30.0], [12.0, 11.5, -60.0], up, wide(40.0), [64, 64]);
+    assert_eq!(compared(&dense(size, spacing, 0.5, 0.1), &[away]).1, 0);
+}
+
+#[test]
+fn a_device_sees_the_same_of_anything_from_anywhere() {
+    let mut random = rand_pcg::Pcg64Mcg::seed_from_u64(3);
+    let r = &mut random;
+    for case in 0..40 {
+        let size = [0, 1, 2].map(|_| r.random_range(2..30_usize));
+        let spacing = match case % 4 {
+            0 => [1.0, 1.0, 1000.0],
+            1 => [0, 1, 2].map(|_| 10_f64.powf(r.random_range(-4.0..4.0))),
+            _ => [0, 1, 2].map(|_| r.random_range(0.2..3.0)),
+        };
+        let extents = [0, 1, 2].map(|axis| (size[axis] - 1) as f64 * spacing[axis]);
+        let diagonal = extents.iter().map(|extent| extent * extent).sum::<f64>().sqrt();
+        let count = 10_f64.powf(r.random_range(0.0..2.5));
+        let (step, opacity) = (diagonal / count, (1.0 / count).clamp(0.02, 0.2) as f32);
+        let scene = match case % 3 {
+            0 => steep(size, spacing, step, opacity),
+            _ => dense(size, spacing, step, opacity),
+        };
+        let mut cameras = Vec::new();
+        while cameras.len() < 4 {
+            let mut place = || {
+                [0, 1, 2].map(|axis| match r.random_range(0..5) {
+                    0 => 0.0,
+                    1 => extents[axis],
+                    2 => spacing[axis] * r.random_range(0..size[axis]) as f64,
+                    _ => r.random_range(-0.1..1.1) * extents[axis],
+                })
+            };
+            let (target, near) = (place(), place());
+            let far = 10_f64.powf(r.random_range(-0.5..8.0));
+            let mut direction = [0, 1, 2].map(|_| r.random_range(-1.0..1.0_f64));
+            direction[case % 3] *= 10_f64.powf(r.random_range(-16.0..0.0));
+            let aside = [0, 1, 2].map(|axis| target[axis] + far * diagonal * direction[axis]);
+            let eye = if r.random_range(0..3) == 0 { near } else { aside };
+            let fov_degrees = match r.random_range(0..3) {
+                0 => 180.0 - 10_f64.powf(r.random_range(-4.0..1.5)),
+                1 => 90.0,
+                _ => (2.0 * (0.5 / far).atan()).to_degrees(),
+            };
+            let projection = match r.random_range(0..2) {
+                0 => Projection::Parallel { height: diagonal * r.random_range(0.1..2.0) },
+                _ => Projection::Perspective { fov_degrees },
+            };
+            let mut up = [0.0; 3];
+            up[r.random_range(0..3)] = 1.0;
+            let picture = [r.random_range(1..50), r.random_range(1..50)];
+            cameras.extend(Camera::new(eye, target, up, projection, picture));
+        }
+        compared(&scene, &cameras);
+    }
 }

@@ -13,13 +13,15 @@
 //!   of a ray that is shifted          - shift / step
 //! ```
 //!
-//! The device reckons with its own rounding. Where that could decide which samples are in the brick,
-//! it leaves the ray to the processor ([`UNSURE`](super::caster)): some rays of a million.
+//! The device reckons with its own rounding, and with that of the numbers that it gets. Where it could
+//! decide which samples are in the brick, or move them, the ray is left to the processor
+//! ([`UNSURE`](super::caster)): of a million rays of an ordinary picture a few, and all of a view so
+//! wide, so far or so distorted that single precision is not enough.
 
 use bytemuck::{Pod, Zeroable};
 
-use super::super::camera::{Camera, Pixel, dot};
-use super::super::march::{Path, steps};
+use super::super::camera::{Camera, Pixel, Ray, dot};
+use super::super::march::{ON_BORDER, steps};
 use super::super::scene::Scene;
 use crate::limits::TILE;
 
@@ -41,6 +43,7 @@ pub(super) struct DeviceTile {
     low_whole: [f32; 3],
     /// Axes, as bits, along which rays of the tile may go either way, or so slowly that its middle ray
     /// says nothing of the others: steps to borders are the way there over the ray's own step.
+    /// [`DOUBTFUL`]: all that is said here is too coarse.
     either: u32,
     low_part: [f32; 3],
     /// Axes, as bits, along which no ray of the tile goes: all of `rays` are between their borders.
@@ -75,8 +78,13 @@ pub(super) struct DeviceView {
     unused_too: u32,
 }
 
-/// Steps that are more than any ray takes, and few enough to be counted in single precision.
-const MANY: f64 = 1e7;
+/// Steps from `base` that are counted in single precision; borders that are further away are found by a
+/// ray's own step.
+const COUNTED_MAX: f64 = 1e7;
+/// More steps than any ray takes: to the borders of axes along which none goes. In ray.wgsl as well.
+const NEVER: f32 = 1e30;
+/// A bit beside those of the axes: no ray of the tile is sure.
+const DOUBTFUL: u32 = 8;
 
 impl DeviceView {
     pub(super) fn of(scene: &Scene, camera: &Camera) -> Self {
@@ -132,7 +140,8 @@ impl DeviceTile {
         let shorter = if is_parallel { 1.0 } else { dot(ray.direction, camera.forward()) };
         // How far a ray of the tile may be from its middle one, at distance one or everywhere.
         let reach = half * (dot(across, across).sqrt() + dot(down, down).sqrt()) * shorter;
-        if is_missed(scene, ray.origin, ray.direction, reach, is_parallel) {
+        let ball = Ball::around(scene, &ray);
+        if ball.is_missed(reach, is_parallel) {
             return None;
         }
 
@@ -153,26 +162,20 @@ impl DeviceTile {
         });
         let is_turning =
             [0, 1, 2].map(|axis| !is_parallel && step[axis].abs() < 2.0 * change[axis]);
-        let mut base = 0.0_f64;
-        for axis in 0..3 {
-            if !is_still[axis] && !is_turning[axis] {
-                base = base.max(steps[axis][0].min(steps[axis][1]).ceil());
-            }
-        }
+        let base = ((ball.along - ball.radius) / scene.step).floor().max(0.0);
         let is_either = [0, 1, 2].map(|axis| {
             let share = change[axis] / step[axis].abs();
             let is_far = |steps: f64| {
                 let more = if is_parallel { share } else { 2.0 * share * steps.abs() };
-                (steps - base).abs() + more > MANY
+                (steps - base).abs() + more > COUNTED_MAX
             };
             is_turning[axis] || !is_still[axis] && steps[axis].iter().any(|steps| is_far(*steps))
         });
         let bits = |axes: [bool; 3]| (0..3).map(|axis| u32::from(axes[axis]) << axis).sum();
         let side = |high: usize| {
             let of = |axis: usize| match (is_still[axis], is_either[axis]) {
-                (true, _) if high == 0 => (-MANY, 0.0),
-                (true, _) => (MANY, 0.0),
-                (_, true) => (0.0, 0.0),
+                (true, _) => (if high == 0 { -f64::from(NEVER) } else { NEVER.into() }, 0.0),
+                (_, true) => (0.0, -ON_BORDER),
                 _ => {
                     let whole = steps[axis][high].ceil();
                     (whole - base, steps[axis][high] - whole)
@@ -188,9 +191,12 @@ impl DeviceTile {
         };
         let ((low_whole, low_part, low_way), (high_whole, high_part, high_way)) =
             (side(0), side(1));
-        let rays = rays(scene, camera, corner, is_still);
+        let rays = rays(scene, camera, corner, is_still, reach);
+        if rays == 0 {
+            return None;
+        }
         let first_voxel = scene.brick.first();
-        Some(Self {
+        let mut told = Self {
             origin: [0, 1, 2]
                 .map(|axis| (eye[axis] - first_voxel[axis] as f64 + base * step[axis]) as f32),
             base: base as f32,
@@ -208,44 +214,89 @@ impl DeviceTile {
             first: u32::try_from(first).unwrap_or(u32::MAX),
             high_way,
             is_fresh: is_fresh.into(),
-        })
+        };
+        let DeviceView { across, down, pace, .. } = DeviceView::of(scene, camera);
+        let places = [told.origin, told.step, told.low_way, told.high_way, across, down, pace];
+        let steps = [told.low_whole, told.low_part, told.high_whole, told.high_part];
+        let numbers = places.iter().chain(&steps).flatten().chain([&told.base, &told.shorter]);
+        // Not so where one is no number either.
+        if !numbers.into_iter().all(|number| number.abs() <= NEVER) {
+            told.either = DOUBTFUL;
+        }
+        Some(told)
     }
 }
 
-/// Whether no ray of a tile comes through the ball around a brick.
-fn is_missed(
+/// The ball around a brick, as a ray sees it.
+struct Ball {
+    radius: f64,
+    /// From where the ray begins to the middle.
+    far: f64,
+    /// How much of that is along the ray, and how much beside it.
+    along: f64,
+    beside: f64,
+}
+
+impl Ball {
+    fn around(scene: &Scene, ray: &Ray) -> Self {
+        let density = scene.density;
+        let to_middle = [0, 1, 2].map(|axis| {
+            let (low, high) = scene.borders[axis];
+            (low + high) / 2.0 / density[axis] - ray.origin[axis]
+        });
+        let halves = [0, 1, 2].map(|axis| {
+            let (low, high) = scene.borders[axis];
+            (high - low) / 2.0 / density[axis]
+        });
+        let along = dot(to_middle, ray.direction);
+        let beside = [0, 1, 2].map(|axis| to_middle[axis] - along * ray.direction[axis]);
+        let [radius, far, beside] = [halves, to_middle, beside].map(|way| dot(way, way).sqrt());
+        Self { radius, far, along, beside }
+    }
+
+    /// Whether no ray of a tile comes through it: they may be by `reach` beside this one, at distance
+    /// one or everywhere.
+    fn is_missed(&self, reach: f64, is_parallel: bool) -> bool {
+        let slack = 1e-6 * self.far + if is_parallel { reach } else { reach * self.far };
+        self.beside.max(-self.along) > self.radius + slack
+    }
+}
+
+/// Bits of the rays that are in the picture, and between the borders of axes along which they do not go;
+/// none is further than `reach` from the middle one.
+fn rays(
     scene: &Scene,
-    origin: [f64; 3],
-    direction: [f64; 3],
+    camera: &Camera,
+    corner: [usize; 2],
+    is_still: [bool; 3],
     reach: f64,
-    is_parallel: bool,
-) -> bool {
-    let (mut to_middle, mut radius) = ([0.0; 3], 0.0);
-    for axis in 0..3 {
-        let (low, high) = scene.borders[axis];
-        to_middle[axis] = (low + high) / 2.0 / scene.density[axis] - origin[axis];
-        let half = (high - low) / 2.0 / scene.density[axis];
-        radius += half * half;
-    }
-    let far = dot(to_middle, to_middle).sqrt();
-    let along = dot(to_middle, direction);
-    let beside = [0, 1, 2].map(|axis| to_middle[axis] - along * direction[axis]);
-    let slack = 1e-6 * far + if is_parallel { reach } else { reach * far };
-    dot(beside, beside).sqrt() > radius.sqrt() + slack
-}
-
-/// Bits of the rays that are in the picture, and, where they do not go along some axis, in the brick.
-fn rays(scene: &Scene, camera: &Camera, corner: [usize; 2], is_still: [bool; 3]) -> u64 {
+) -> u64 {
     let [columns, rows] =
         [camera.width() - corner[0], camera.height() - corner[1]].map(|left| left.min(TILE));
     let mut bits = 0;
     for y in 0..rows {
         bits |= (u64::MAX >> (u64::BITS as usize - columns)) << (y * TILE);
     }
+    // How far inside of the nearest of their borders a ray is.
+    let depth = |ray: &Ray| {
+        let of_axis = |axis: usize| {
+            let (low, high) = scene.borders[axis];
+            let place = ray.origin[axis] * scene.density[axis];
+            ((place - low).min(high - place) / scene.density[axis], low <= place && place < high)
+        };
+        let still = (0..3).filter(|axis| is_still[*axis]).map(of_axis);
+        still.fold((f64::INFINITY, true), |all, one| (all.0.min(one.0), all.1 && one.1))
+    };
     if is_still.contains(&true) {
+        let half = TILE as f64 / 2.0;
+        let middle = camera.ray_through(corner[0] as f64 + half, corner[1] as f64 + half);
+        let (inside, _) = depth(&middle);
+        if inside.abs() > 2.0 * reach {
+            return if inside > 0.0 { bits } else { 0 };
+        }
         for pixel in 0..TILE * TILE {
-            let [x, y] = [corner[0] + pixel % TILE, corner[1] + pixel / TILE];
-            if Path::of(scene, &camera.ray(x, y)).is_none() {
+            let ray = camera.ray(corner[0] + pixel % TILE, corner[1] + pixel / TILE);
+            if !depth(&ray).1 {
                 bits &= !(1 << pixel);
             }
         }
