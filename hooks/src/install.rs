@@ -162,6 +162,7 @@ pub fn uninstall(
     let adapter = adapter::of(manager);
     let mut outcome = Uninstalled::default();
     outcome.notes.extend(adapter.outlives_it());
+    outcome.notes.extend(adapter.to_put_back().map(String::from));
     let mut told = record.plan_to_untell(manager, site)?;
     let may_be_told = record.untold.is_none() || adapter.is_told_again();
     let is_news = !told.is_done()

@@ -136,7 +136,10 @@ fn check_tree(tree: &Path, prefix: &str, zsh: &str) {
         let source = text(&Path::new(ROOT).join(format!("{source}.service")));
         assert_eq!(packed, source.replace(run_by, &program));
     }
-    assert_eq!(all.iter().filter(|path| path.starts_with("lib/")).count(), 4, "{all:?}");
+    assert_eq!(all.iter().filter(|path| path.starts_with("lib/")).count(), 5, "{all:?}");
+    let at_boot = tree.join("lib/tmpfiles.d/gleaner.conf");
+    assert_eq!(text(&at_boot), text(&Path::new(ROOT).join("agent/systemd/tmpfiles.conf")));
+    has_a_load_average_from_its_boot_on(&at_boot);
     let rights = text(&tree.join("share/gleaner/systemd/watch-workers.conf"));
     assert_eq!(rights, text(&Path::new(ROOT).join("agent/systemd/watch-workers.conf")));
     // An agent gives what it makes in its run folder that folder's mode.
@@ -183,6 +186,33 @@ fn check_tree(tree: &Path, prefix: &str, zsh: &str) {
             text(&Path::new(ROOT).join(path))
         );
     }
+}
+
+/// A manager that reads the agent's load average may start before any agent has, and one that reads it
+/// already keeps what the agent wrote.
+#[track_caller]
+fn has_a_load_average_from_its_boot_on(at_boot: &Path) {
+    if !has("systemd-tmpfiles") {
+        println!("no systemd-tmpfiles here");
+        return;
+    }
+    let host = tempfile::tempdir().expect("a folder");
+    fs::create_dir_all(host.path().join("etc/tmpfiles.d")).expect("a folder");
+    fs::copy(at_boot, host.path().join("etc/tmpfiles.d/gleaner.conf")).expect("copied");
+    let boots = || {
+        let mut create = Command::new("systemd-tmpfiles");
+        create.arg(format!("--root={}", host.path().display()));
+        done(create.args(["--create", "gleaner.conf"]))
+    };
+    boots();
+    let run_dir = host.path().join("run/gleaner");
+    let file = run_dir.join("loadavg");
+    assert_eq!(fs::read_link(&file).expect("a link"), Path::new("/proc/loadavg"));
+    fs::set_permissions(&run_dir, Permissions::from_mode(0o2775)).expect("set");
+    fs::remove_file(&file).expect("there");
+    fs::write(&file, "0.00 0.00 0.00 1/1 1\n").expect("written");
+    boots();
+    assert_eq!((text(&file).as_str(), mode(&run_dir)), ("0.00 0.00 0.00 1/1 1\n", 0o2775));
 }
 
 /// Files that a page points to.
@@ -304,7 +334,7 @@ fn live(deb: &Path, packages: &Packages) {
     // Copied by another process: one that this one writes is busy while a child of another test has it.
     fs::write(host.join("stand-in"), stand_in).expect("written");
     fs::set_permissions(host.join("stand-in"), Permissions::from_mode(0o755)).expect("set");
-    for name in ["systemctl", "useradd", "getent"] {
+    for name in ["systemctl", "systemd-tmpfiles", "useradd", "getent"] {
         done(Command::new("cp").arg(host.join("stand-in")).arg(host.join("bin").join(name)));
     }
     fs::write(&told, "").expect("written");
@@ -332,6 +362,7 @@ fn live(deb: &Path, packages: &Packages) {
         assert!(is_made, "no {user}: {told}");
     }
     assert!(told.contains("systemctl daemon-reload"), "{told}");
+    assert!(told.contains("systemd-tmpfiles --create gleaner.conf"), "{told}");
     assert!(!["start", "enable"].iter().any(|word| told.contains(word)), "unasked: {told}");
     // A unit that is masked, or does not come up, is no reason to leave a package half-way.
     fs::write(&fails, "").expect("written");

@@ -40,6 +40,12 @@ pub(super) trait Adapter {
         None
     }
 
+    /// What an administrator may have set with the manager because `check` or the manager's page said so,
+    /// and how to put that back.
+    fn to_put_back(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Looks at what only this manager has, and for its known traps.
     fn check(&self, site: &Site, options: &Options, findings: &mut Vec<Finding>);
 

@@ -75,6 +75,15 @@ impl Adapter for OpenCue {
         ))
     }
 
+    /// The Rust RQD ends its watch of the machine where it cannot read that file.
+    fn to_put_back(&self) -> Option<&'static str> {
+        Some(
+            "where you set proc_loadavg_path of an RQD to loadavg of the agent's run folder, set it to \
+             /proc/loadavg and restart that RQD before you remove Gleaner, or after the next boot it \
+             finds no such file; take LOAD_MODIFIER out of rqd.conf where you set that",
+        )
+    }
+
     fn check(&self, site: &Site, options: &Options, findings: &mut Vec<Finding>) {
         if is_watched(options) {
             watched::OPENCUE.check_watch(site, options, findings);
@@ -102,8 +111,8 @@ impl Adapter for OpenCue {
         findings.push(Finding::trap(
             "Cuebot takes idle cores as cores × 1.05 less the load average, in which harvested work \
              counts",
-            "point proc_loadavg_path of the Rust RQD at loadavg in the agent's run folder; for the \
-             Python RQD set LOAD_MODIFIER below [Override] in rqd.conf to -100 times the cores that it \
+            "point proc_loadavg_path of the Rust RQD at loadavg in the agent's run folder (there from boot \
+             on with the package or the tarball), and back before you remove Gleaner; for the Python RQD set LOAD_MODIFIER below [Override] in rqd.conf to -100 times the cores that it \
              has, and restart it: that much load of anything else is not seen by Cuebot either",
         ));
         findings.push(Finding::trap(

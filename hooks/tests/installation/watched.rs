@@ -227,5 +227,9 @@ fn what_may_name_opencues_wrapper_still_is_said_when_it_goes() {
         for word in ["end with 127", "gleaner-frame …`", "&& exec", "Flamenco"] {
             assert!(said.contains(word), "no {word:?} in {said}");
         }
+        // An RQD that is left to read a file of ours ends its watch of the machine without it.
+        for word in ["proc_loadavg_path", "/proc/loadavg", "before you remove Gleaner"] {
+            assert!(said.contains(word), "no {word:?} in {said}");
+        }
     }
 }
