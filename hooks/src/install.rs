@@ -163,6 +163,9 @@ pub fn uninstall(
     let mut outcome = Uninstalled::default();
     outcome.notes.extend(adapter.outlives_it());
     outcome.notes.extend(adapter.to_put_back().map(String::from));
+    if manager.runs_hooks_as_users() {
+        outcome.notes.push(run_folder::TO_PUT_BACK.into());
+    }
     let mut told = record.plan_to_untell(manager, site)?;
     let may_be_told = record.untold.is_none() || adapter.is_told_again();
     let is_news = !told.is_done()

@@ -263,6 +263,7 @@ fn packages_have_all_of_it_in_its_place_and_come_and_go_cleanly() {
     done(&mut unpack);
     check_tree(&local, "/usr/local", "site-functions");
     check_configurations(&local.join("share/doc/gleaner"));
+    is_taken_away_as_the_page_says(&packages.tarball, &local);
 
     let Some(deb) = &packages.deb else {
         println!("no dpkg here");
@@ -290,6 +291,20 @@ fn packages_have_all_of_it_in_its_place_and_come_and_go_cleanly() {
             .current_dir(&root),
     );
     live(deb, &packages);
+}
+
+/// By the page's own line, for this tarball and this folder.
+#[track_caller]
+fn is_taken_away_as_the_page_says(tarball: &Path, unpacked: &Path) {
+    let page = text(&Path::new(ROOT).join("hooks/README.md"));
+    let line = page.lines().map(str::trim).find(|line| line.starts_with("tar -tzf "));
+    let line = line.expect("the page has it");
+    let (name, prefix) = ("gleaner-0.1.0-x86_64-linux.tar.gz", "/usr/local");
+    assert!(line.contains(name) && line.contains(prefix), "{line}");
+    let line = line.replace(name, tarball.to_str().expect("plain"));
+    let line = line.replace(prefix, unpacked.to_str().expect("plain"));
+    done(Command::new("sh").args(["-ec", &line]));
+    assert_eq!(files(unpacked), BTreeSet::new());
 }
 
 /// That the packages which a package depends on have each library that a program needs to start.

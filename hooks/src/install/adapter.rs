@@ -138,6 +138,13 @@ impl Adapter for Generic {
         Ok(())
     }
 
+    fn to_put_back(&self) -> Option<&'static str> {
+        Some(
+            "put back what you changed for it: thresholds of load or of free memory of the \
+             farm manager, and what calls the scripts",
+        )
+    }
+
     fn check(&self, _site: &Site, _options: &Options, findings: &mut Vec<Finding>) {
         findings.push(Finding::note(
             "whether the farm manager calls the scripts cannot be seen from here",

@@ -28,6 +28,13 @@ impl Adapter for Afanasy {
         Ok(())
     }
 
+    fn to_put_back(&self) -> Option<&'static str> {
+        Some(
+            "put back what you changed for it: busy_cpu, busy_mem and busy_swap of the \
+             renders' configuration",
+        )
+    }
+
     fn check(&self, site: &Site, options: &Options, findings: &mut Vec<Finding>) {
         let file = init(options);
         let text = site.read(&file).ok().flatten().unwrap_or_default();

@@ -120,6 +120,13 @@ impl Adapter for HtCondor {
         false
     }
 
+    fn to_put_back(&self) -> Option<&'static str> {
+        Some(
+            "put back what you changed for it: NonCondorLoadAvg and LoadAvg in START, SUSPEND \
+             and PREEMPT, and ENABLE_BACKFILL",
+        )
+    }
+
     fn check(&self, site: &Site, options: &Options, findings: &mut Vec<Finding>) {
         let file = file(options);
         match site.read(&file) {

@@ -34,6 +34,13 @@ impl Adapter for Deadline {
         Ok(())
     }
 
+    fn to_put_back(&self) -> Option<&'static str> {
+        Some(
+            "put back what you changed for it: thresholds of Idle Detection and Worker \
+             Scheduling",
+        )
+    }
+
     fn check(&self, site: &Site, options: &Options, findings: &mut Vec<Finding>) {
         if let Some(events) = events(options) {
             for file in scripts::of(Manager::Deadline) {

@@ -100,6 +100,15 @@ impl Adapter for GridEngine {
         }
     }
 
+    fn to_put_back(&self) -> Option<&'static str> {
+        Some(
+            "put back what you set for it: load_thresholds of the queues (`qconf -mattr queue \
+             load_thresholds np_load_avg=1.75 QUEUE` is Grid Engine's own), load_formula of \
+             the scheduler (np_load_avg, by `qconf -msconf`), and a load sensor that reads \
+             loadavg of the agent's run folder",
+        )
+    }
+
     fn check(&self, site: &Site, options: &Options, findings: &mut Vec<Finding>) {
         if site.has_program("qconf") {
             let queues = queues(site, options);

@@ -78,7 +78,7 @@ impl Adapter for OpenCue {
     /// The Rust RQD ends its watch of the machine where it cannot read that file.
     fn to_put_back(&self) -> Option<&'static str> {
         Some(
-            "where you set proc_loadavg_path of an RQD to loadavg of the agent's run folder, set it to \
+            "put back what you set for it: where you set proc_loadavg_path of an RQD to loadavg of the agent's run folder, set it to \
              /proc/loadavg and restart that RQD before you remove Gleaner, or after the next boot it \
              finds no such file; take LOAD_MODIFIER out of rqd.conf where you set that",
         )

@@ -84,6 +84,14 @@ impl Adapter for OpenPbs {
         }
     }
 
+    fn to_put_back(&self) -> Option<&'static str> {
+        Some(
+            "put back what you set for it: $ideal_load and $max_load in mom_priv/config, and \
+             the operator's rights of gleaner-server (`qmgr -c 'set server operators -= \
+             gleaner-server@HOST'`)",
+        )
+    }
+
     fn check(&self, site: &Site, _options: &Options, findings: &mut Vec<Finding>) {
         if site.has_program("qmgr") {
             match hook(site) {

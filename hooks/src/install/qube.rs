@@ -27,6 +27,10 @@ impl Adapter for Qube {
         Ok(())
     }
 
+    fn to_put_back(&self) -> Option<&'static str> {
+        Some("put back what you changed for it: the load by which supervisor and workers book")
+    }
+
     fn check(&self, site: &Site, options: &Options, findings: &mut Vec<Finding>) {
         match folder(site, options) {
             Ok(folder) => {

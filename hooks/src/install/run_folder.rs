@@ -9,6 +9,11 @@ use super::{Finding, HookSettings, Options, Site};
 pub(super) const NOTE: &str = "the hooks run as other users than root: give the agent's run folder and the hooks' token a group \
      that those are in (hooks/README.md, Where hooks run as the users of jobs)";
 
+/// What an administrator of such hooks has made, and takes away.
+pub(super) const TO_PUT_BACK: &str = "take away what you made for hooks of other users than root, where no \
+     other manager's need it: group.conf in /etc/systemd/system/gleaner-agent.service.d and \
+     /etc/gleaner/hook.token";
+
 const TO_DO: &str = "Group= and SupplementaryGroups=gleaner in a file of gleaner-agent.service.d, as hooks/README.md \
      says (Where hooks run as the users of jobs); a start of the service gives the folder to its Group=";
 

@@ -127,6 +127,14 @@ impl Adapter for Slurm {
         }
     }
 
+    fn to_put_back(&self) -> Option<&'static str> {
+        Some(
+            "put back what you set for it: a HealthCheckProgram that reads loadavg of the \
+             agent's run folder reads /proc/loadavg again, and gleaner-server is no operator \
+             any more (`sacctmgr delete user gleaner-server`)",
+        )
+    }
+
     fn check(&self, site: &Site, options: &Options, findings: &mut Vec<Finding>) {
         let conf = conf(options);
         let read = site

@@ -37,6 +37,10 @@ impl Adapter for Torque {
         Ok(())
     }
 
+    fn to_put_back(&self) -> Option<&'static str> {
+        Some("put back what you took away for it: $ideal_load and $max_load in mom_priv/config")
+    }
+
     fn check(&self, site: &Site, options: &Options, findings: &mut Vec<Finding>) {
         let conf = folder(options).join("config");
         let text = site.read(&conf).ok().flatten().unwrap_or_default();

@@ -48,6 +48,10 @@ impl Adapter for Tractor {
         Ok(())
     }
 
+    fn to_put_back(&self) -> Option<&'static str> {
+        Some("put back what you changed for it: MaxLoad and MinRAM of the blade profiles")
+    }
+
     fn check(&self, site: &Site, options: &Options, findings: &mut Vec<Finding>) {
         if let Some(folder) = &options.folder {
             let filter = folder.join(FILTER);

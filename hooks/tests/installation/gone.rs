@@ -30,6 +30,37 @@ fn files_stay_where_the_manager_cannot_be_asked_until_it_is_said_to_be_gone() {
 }
 
 #[test]
+fn what_an_administrator_set_by_hand_is_said_when_the_hooks_go() {
+    for (manager, words) in [
+        (Manager::Afanasy, &["busy_cpu", "busy_mem", "group.conf", "hook.token"][..]),
+        (Manager::Deadline, &["Idle Detection", "group.conf", "hook.token"]),
+        (Manager::Generic, &["thresholds"]),
+        (Manager::GridEngine, &["load_thresholds", "load_formula", "load sensor"]),
+        (Manager::HtCondor, &["NonCondorLoadAvg", "ENABLE_BACKFILL", "group.conf", "hook.token"]),
+        (Manager::OpenCue, &["proc_loadavg_path", "LOAD_MODIFIER", "group.conf", "hook.token"]),
+        (Manager::OpenPbs, &["$max_load", "operators -= gleaner-server"]),
+        (Manager::Qube, &["the load by which"]),
+        (Manager::Slurm, &["HealthCheckProgram", "sacctmgr delete user gleaner-server"]),
+        (Manager::Torque, &["$ideal_load", "$max_load"]),
+        (Manager::Tractor, &["MaxLoad", "group.conf", "hook.token"]),
+    ] {
+        let tree = tree_of(manager);
+        let plan = install(manager, &tree.site(), &tree.options()).expect("it fits");
+        plan.apply(&tree.site()).expect("done");
+        for is_dry in [true, false] {
+            let site = tree.site().whose_manager_is_gone(true);
+            let gone = uninstall(manager, &site, is_dry).expect("it is there");
+            let said = gone.notes.join("\n");
+            for word in words {
+                assert!(said.contains(word), "{manager}: no {word:?} in {said}");
+            }
+            let is_named = words.contains(&"hook.token");
+            assert_eq!(said.contains("hook.token"), is_named, "{manager}: {said}");
+        }
+    }
+}
+
+#[test]
 fn files_stay_while_a_starter_of_htcondor_may_end_its_job_with_our_exit_hook() {
     let tree = tree_of(Manager::HtCondor)
         .with_program("condor_reconfig", "#!/bin/sh\necho reconfig >> \"${0%/*}/../told\"\n")
