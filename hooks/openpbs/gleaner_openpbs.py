@@ -40,6 +40,18 @@ def is_alone(job):
     return any(word in ("excl", "exclhost") for word in words)
 
 
+def has_failed(job):
+    """Whether a job failed by itself, where the event says how it ended: one that was deleted, put back
+    into the queue or ended for its limits (TERM and then KILL, or a number below 0) is neither."""
+    status = getattr(job, "Exit_status", None)
+    if status is None:
+        return None
+    status = int("%s" % status)
+    if status < 0 or status in (256 + 9, 256 + 15):
+        return None
+    return status != 0
+
+
 def _short(host):
     return host.strip().split(".")[0].lower()
 
@@ -65,7 +77,11 @@ def handle(event):
     job = event.job
     name = gleaner_hook.booking("pbs", job.id)
     if event.type != pbs.EXECJOB_BEGIN:
-        gleaner_hook.postflight(name)
+        try:
+            failed = has_failed(job)
+        except Exception:
+            failed = None
+        gleaner_hook.postflight(name, failed=failed)
         return
     try:
         cores, memory_mib, gpus = share_of("%s" % job.exec_vnode, [pbs.get_local_nodename()])

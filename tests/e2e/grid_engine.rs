@@ -1,6 +1,6 @@
 //! Harvesting a host of a real Grid Engine: its own jobs, our prolog and epilog.
 
-use std::thread;
+use std::{fs, thread};
 
 use gleaner_protocol::{Origin, Span};
 use serde_json::{Value, json};
@@ -9,6 +9,7 @@ use crate::calm::starts_as_fast;
 use crate::cluster::{Cluster, Plan};
 use crate::grid_engine_farm::{GridEngineFarm, SLOTS};
 use crate::povray::Animation;
+use crate::program::write_program;
 
 /// Of the hooks of a host that Gleaner calls so.
 fn settings(cluster: &Cluster, host: &str) -> String {
@@ -110,6 +111,25 @@ async fn what_the_hook_and_the_poll_tell_of_is_one_booking() {
     let has_none = |view: &Value| view["bookings"] == json!([]);
     let view = monitor.until_view("localhost", "the booking to end", has_none).await;
     assert_eq!(view["contradictions"], json!([]), "{view}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_epilog_is_told_how_its_job_ended() {
+    let farm = GridEngineFarm::start(true).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let (hook, told) = (folder.path().join("hook"), folder.path().join("told"));
+    let text =
+        "#!/bin/sh\n[ \"$2\" != postflight ] || echo \"$SGE_JOBEXIT_STAT\" >>\"${0%/*}/told\"\n";
+    write_program(&hook, text);
+    farm.hooks_read(&format!("GLEANER={}\n", hook.display()));
+    for (ends, status) in
+        [("exit 0", "0"), ("exit 3", "3"), ("kill -SEGV $$", "139"), ("kill -KILL $$", "137")]
+    {
+        let command = ["/bin/sh", "-c", ends].map(String::from);
+        assert_eq!(farm.runs(1, &command), ends == "exit 0", "{ends}");
+        let told = fs::read_to_string(&told).expect("the epilog has run");
+        assert_eq!(told.lines().last(), Some(status), "{ends}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -85,6 +85,25 @@ class Hook(unittest.TestCase):
             self.assertEqual((first, second), ("preflight", "postflight"))
             self.assertEqual(name, same)
 
+    def test_the_end_says_whether_the_job_failed(self):
+        for status, failed in (
+            (None, None),
+            (0, "0"),
+            ("0", "0"),
+            (1, "1"),
+            (256 + 11, "1"),
+            (256 + 9, None),
+            (256 + 15, None),
+            (-11, None),
+            ("well", None),
+        ):
+            with Scripts() as scripts:
+                event = Event(END)
+                event.job.Exit_status = status
+                self.assertEqual((run(event), event.accepted), (0, 1))
+                (call,) = scripts.said()
+                self.assertEqual(call.get("GLEANER_FAILED"), failed, status)
+
     def test_every_event_is_accepted_whatever_is_wrong(self):
         def raises(*_, **__):
             raise RuntimeError("broken")

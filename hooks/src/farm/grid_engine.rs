@@ -2,7 +2,8 @@
 //!
 //! Configured with `$host $job_id $ja_task_id $job_owner $queue` behind the program's path; the
 //! job's environment adds `NSLOTS`, `NHOSTS` and `PE_HOSTFILE`, which has a line per host: its
-//! name and the slots there. A slot is a core. Memory and GPUs are not said.
+//! name and the slots there. A slot is a core. Memory and GPUs are not said. The epilog's has
+//! `SGE_JOBEXIT_STAT` beside that: the exit code of the job, or 128 and the signal that ended it.
 
 use std::fs::OpenOptions;
 use std::io::Read;
@@ -11,7 +12,7 @@ use std::path::Path;
 
 use gleaner_protocol::{HostName, booking_of};
 
-use super::{Attempt, cores};
+use super::{Attempt, cores, is_failure};
 use crate::Environment;
 use crate::limits::HOST_FILE_BYTES_MAX;
 
@@ -36,7 +37,23 @@ pub(super) fn attempt(environment: &Environment) -> Attempt {
             Err(why) => attempt.troubles.push(format!("{why}, so the whole host is booked")),
         }
     }
+    attempt.failed = environment.get("SGE_JOBEXIT_STAT").and_then(has_failed);
     attempt
+}
+
+/// None of a job that was deleted, requeued or ended for its limits: Grid Engine ends it by KILL, before
+/// which it may say so by USR1, USR2 or XCPU, and one that wants to run again ends with 99.
+fn has_failed(status: &str) -> Option<bool> {
+    const RUNS_AGAIN: i64 = 99;
+    const BY_KILL: i64 = 128 + 9;
+    const BY_USR1: i64 = 128 + 10;
+    const BY_USR2: i64 = 128 + 12;
+    const BY_TERM: i64 = 128 + 15;
+    const BY_XCPU: i64 = 128 + 24;
+    match status.parse() {
+        Ok(..0 | RUNS_AGAIN | BY_KILL | BY_USR1 | BY_USR2 | BY_TERM | BY_XCPU) => None,
+        _ => is_failure(status),
+    }
 }
 
 fn slots_here(environment: &Environment, slots: &str, host: Option<&str>) -> Result<u32, String> {
@@ -119,6 +136,29 @@ mod tests {
         assert_eq!(attempt(&Environment::default()), Attempt::default());
         let host = attempt(&[("HOSTNAME", "n1")].into_iter().collect()).host;
         assert_eq!(host, HostName::new("n1").ok());
+    }
+
+    #[test]
+    fn an_epilog_says_whether_the_job_failed() {
+        for (status, failed) in [
+            ("0", Some(false)),
+            ("1", Some(true)),
+            ("100", Some(true)),
+            ("139", Some(true)),
+            ("99", None),
+            ("137", None),
+            ("138", None),
+            ("140", None),
+            ("143", None),
+            ("152", None),
+            ("-1", None),
+            ("", None),
+            ("well", None),
+        ] {
+            let attempt = attempt(&recorded(&[("SGE_JOBEXIT_STAT", status), ("NSLOTS", "1")]));
+            assert_eq!((attempt.failed, attempt.troubles.len()), (failed, 0), "{status:?}");
+        }
+        assert_eq!(attempt(&recorded(&[("NSLOTS", "1")])).failed, None, "a prolog knows nothing");
     }
 
     #[test]
