@@ -120,6 +120,7 @@ impl Adapter for GridEngine {
                 Err(error) => findings
                     .push(Finding::wrong(error.to_string(), "see whether sge_qmaster is up")),
             }
+            findings.extend(check_scheduler(site));
         } else {
             findings.push(Finding::note(
                 "there is no qconf here, so no queue was looked at",
@@ -203,6 +204,32 @@ impl Queue {
         let value = self.0.iter().find(|(is, _)| is == name).map(|(_, value)| value.as_str());
         value.filter(|value| !value.eq_ignore_ascii_case("NONE"))
     }
+}
+
+/// By which hosts are put into order; a host that is harvested well comes last by its load.
+fn check_scheduler(site: &Site) -> Option<Finding> {
+    let asked = match site.run(&["qconf", "-ssconf"]) {
+        Ok(asked) => asked,
+        Err(error) => {
+            return Some(Finding::note(
+                format!("the scheduler's load_formula was not looked at: {error}"),
+                "see `qconf -ssconf` on an administration host",
+            ));
+        }
+    };
+    let mut lines = asked.lines().filter_map(|line| line.trim().split_once(char::is_whitespace));
+    let (_, formula) = lines.find(|(name, _)| *name == "load_formula")?;
+    let formula = formula.trim();
+    formula.contains("load").then(|| {
+        Finding::trap(
+            format!(
+                "load_formula {formula} of the scheduler: harvested work counts in that load, so \
+                 harvested hosts are booked last"
+            ),
+            "`qconf -msconf`: have load_formula go by slots, or by what a load sensor of yours reads from \
+             loadavg in the agent's run folder",
+        )
+    })
 }
 
 fn check_queue(name: &str, queue: &Queue, findings: &mut Vec<Finding>) {

@@ -32,7 +32,12 @@ fn known_traps_are_named() {
         (
             Manager::GridEngine,
             tree_of(Manager::GridEngine),
-            &["np_load_avg=1.75", "first host", "h_vmem"],
+            &[
+                "np_load_avg=1.75",
+                "first host",
+                "h_vmem",
+                "load_formula np_load_avg of the scheduler",
+            ],
         ),
         (
             Manager::GridEngine,

@@ -61,6 +61,7 @@ case "$1" in
 -sel) cat "$root/hosts" 2>/dev/null || echo node1 ;;
 -sql) echo all.q ;;
 -sq) cat "$root/queue" ;;
+-ssconf) cat "$root/scheduler" 2>/dev/null || echo "load_formula                      np_load_avg" ;;
 -mattr) sed -i "s|^$3 .*|$3 $4|" "$root/queue" ;;
 *) exit 1 ;;
 esac
