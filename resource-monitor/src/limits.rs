@@ -135,6 +135,8 @@ pub const HELD_OUT_PERMILLE_MAX: u16 = 500;
 pub const COMPARED_DAYS_MIN: usize = 5;
 /// Most days that are compared, the newest: ten years.
 pub const COMPARED_DAYS_MAX: usize = 3_653;
+/// For how long a host must have been compared on a day for the share of it that it rendered.
+pub const COMPARED_PRESENCE_MIN: Span = Span::from_secs(3_600);
 /// For how long a host must have rendered on a day to have a rate.
 pub const COMPARED_RENDERING_MIN: Span = Span::from_secs(3_600);
 /// How often what is compared is written down.

@@ -13,10 +13,11 @@ use crate::{process, show};
 #[command(after_help = "\
 The monitor holds some hosts out of harvest, others each day ([comparison] of its configuration), and
 counts what renders do on them and on those that may be harvested. Days are compared as wholes: the
-interval is that of the mean of their differences, 95 % sure, and takes 5 days at least. A host has a
-rate on a day on which it rendered for an hour; delays are what its hooks measured; failures are known
-where the manager tells its hooks (Slurm, Qube, HTCondor, Torque, Afanasy, Tractor), or a script of yours
-says it (GLEANER_FAILED).")]
+interval is that of the mean of their differences, 95 % sure, and takes 5 days at least. Where harvested
+hosts render fewer hours, the manager may take harvest for load and book them less. A host has a rate on
+a day on which it rendered for an hour; delays are what its hooks measured; failures are known where the
+manager tells its hooks (Slurm, Grid Engine, OpenPBS, Torque, Qube, HTCondor, Afanasy, Tractor), or a
+script of yours says it (GLEANER_FAILED).")]
 pub(super) struct Args {
     #[command(flatten)]
     options: Options,

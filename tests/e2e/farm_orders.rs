@@ -3,6 +3,7 @@
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use gleaner_calm::{Turn, in_some_awaited_round};
 use gleaner_protocol::api::{HostStatus, ProgressEvent};
@@ -293,7 +294,13 @@ async fn hosts_are_held_out_for_comparison_and_the_same_ones_after_a_restart() {
     };
     let (day, held_out) = until_told(&cluster).await;
     let shown = cluster.farm(&["compare"]).ok();
-    for word in ["500 thousandths", "Asia/Kathmandu", "renders ended per hour", "too few days"] {
+    for word in [
+        "500 thousandths",
+        "Asia/Kathmandu",
+        "hours of 24 that a host rendered",
+        "renders ended per hour",
+        "too few days",
+    ] {
         assert!(shown.contains(word), "no {word:?} in {shown}");
     }
     cluster.monitor.as_mut().expect("there is one").kill();
@@ -307,6 +314,15 @@ async fn only_an_administrator_stops_a_farm_that_has_one() {
     let folder = tempfile::tempdir().expect("a folder");
     let token = |name: &str, text: &str| {
         let path = folder.path().join(name);
+
+    // Months of days are not thrown away.
+    cluster.monitor.as_mut().expect("there is one").kill();
+    let kept = Path::new(state).join("comparison.json");
+    std::fs::write(&kept, "{}").expect("written");
+    let monitor = ["monitor", "--listen", "127.0.0.1:0", "--config", config, "--state-dir", state];
+    run(gleaner(monitor).args(["--broker", &cluster.api.url]))
+        .refused(1, &["comparison.json", "move it away"]);
+    assert_eq!(std::fs::read_to_string(&kept).expect("it is there"), "{}");
         std::fs::write(&path, text).expect("written");
         std::fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("set");
         path

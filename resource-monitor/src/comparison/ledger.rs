@@ -3,6 +3,8 @@
 //! # Invariants
 //! - A host counts on a day for one arm, the one that it was drawn for.
 //! - Time, renders, delays and failures count only while a host is in an arm.
+//! - A host that gets no renders counts as much as any other by the share of its time that it rendered:
+//!   that is where a farm that books none on harvested hosts shows.
 //! - What cannot be measured is left out, not taken for zero: a host that rendered too little has no
 //!   rate, one whose hooks say no delays has no delay.
 //! - Renders count by what the monitor makes of its news; delays and failures count as hooks tell them,
@@ -16,13 +18,14 @@ use serde::{Deserialize, Serialize};
 
 use super::estimate::{MetricView, Sums, compare};
 use super::hold_out::Arm;
-use crate::limits::{COMPARED_DAYS_MAX, COMPARED_RENDERING_MIN};
+use crate::limits::{COMPARED_DAYS_MAX, COMPARED_PRESENCE_MIN, COMPARED_RENDERING_MIN};
 use crate::monitor::Rendering;
 
 /// The sums of a day, of one arm.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ArmDay {
+    rendering_hours: Sums,
     renders_per_hour: Sums,
     delay_ms: Sums,
     failed_percent: Sums,
@@ -42,7 +45,8 @@ struct Day {
 #[serde(deny_unknown_fields)]
 struct HostDay {
     arm: Arm,
-    /// Time in which it rendered.
+    /// Time in which it was in its arm, and of that the time in which it rendered.
+    present_us: u64,
     rendering_us: u64,
     /// Renders that ended.
     ended: u64,
@@ -171,6 +175,7 @@ impl Ledger {
             compare(name, more_is_better, days)
         };
         vec![
+            metric("hours of 24 that a host rendered", true, |arm| arm.rendering_hours),
             metric("renders ended per hour of rendering", true, |arm| arm.renders_per_hour),
             metric("ms until a render has its cores", false, |arm| arm.delay_ms),
             metric("% of renders that failed", false, |arm| arm.failed_percent),
@@ -184,8 +189,16 @@ impl Ledger {
     /// What a host did today in the arm that it is in.
     fn host_day(&mut self, host: &HostName, arm: Option<Arm>) -> Option<&mut HostDay> {
         let arm = arm.filter(|_| self.today.is_some())?;
-        let new =
-            HostDay { arm, rendering_us: 0, ended: 0, delays: 0, delay_us: 0, told: 0, failed: 0 };
+        let new = HostDay {
+            arm,
+            present_us: 0,
+            rendering_us: 0,
+            ended: 0,
+            delays: 0,
+            delay_us: 0,
+            told: 0,
+            failed: 0,
+        };
         // A host that is drawn otherwise within a day counts no more on it.
         Some(self.hosts.entry(host.clone()).or_insert(new)).filter(|today| today.arm == arm)
     }
@@ -202,8 +215,10 @@ impl Ledger {
 
     fn count(&mut self, host: &HostName, present: Present, now: Time) {
         let Present { arm, renders, since } = present;
-        if renders && let Some(today) = self.host_day(host, arm) {
-            today.rendering_us += now.since(since).as_micros();
+        if let Some(today) = self.host_day(host, arm) {
+            let passed = now.since(since).as_micros();
+            today.present_us += passed;
+            today.rendering_us += if renders { passed } else { 0 };
         }
     }
 
@@ -216,7 +231,11 @@ impl Ledger {
                 Arm::Harvested => &mut sums.harvested,
                 Arm::HeldOut => &mut sums.held_out,
             };
-            let rendering = Span::from_micros(host.rendering_us);
+            let (present, rendering) =
+                (Span::from_micros(host.present_us), Span::from_micros(host.rendering_us));
+            if present >= COMPARED_PRESENCE_MIN {
+                arm.rendering_hours.add(24.0 * rendering.as_secs_f64() / present.as_secs_f64());
+            }
             if rendering >= COMPARED_RENDERING_MIN {
                 arm.renders_per_hour.add(host.ended as f64 * 3_600.0 / rendering.as_secs_f64());
             }
@@ -284,6 +303,41 @@ mod tests {
         farm.day(2);
         assert_eq!(farm.rate(1, Arm::Harvested), Sums { hosts: 1, sum: 2.0 });
         assert_eq!(farm.rate(1, Arm::HeldOut), Sums { hosts: 1, sum: 0.25 });
+    }
+
+    #[test]
+    fn a_host_that_gets_no_renders_counts_by_its_time() {
+        let mut farm = Farm::new();
+        for day in 1..=6 {
+            farm.day(day);
+            // Its manager takes the load of harvest for its own, and books it half as long.
+            farm.says("a", Some(Arm::Harvested), true, 0);
+            farm.says("b", Some(Arm::Harvested), false, 0);
+            farm.says("c", Some(Arm::HeldOut), true, 0);
+            farm.says("d", Some(Arm::HeldOut), false, 0);
+            farm.hours(6);
+            farm.says("a", Some(Arm::Harvested), false, 1);
+            farm.says("d", Some(Arm::HeldOut), true, 0);
+            farm.hours(6 + u64::from(day.unsigned_abs() % 2));
+            farm.says("c", Some(Arm::HeldOut), false, 1);
+            farm.says("d", Some(Arm::HeldOut), false, 1);
+            // In the rest of the day a stop bars all.
+            for host in ["a", "b", "c", "d"] {
+                farm.says(host, None, false, 0);
+            }
+            farm.hours(12);
+        }
+        farm.day(7);
+        let day = farm.ledger.days[&jiff::civil::date(2026, 3, 2)];
+        assert_eq!(day.harvested.rendering_hours, Sums { hosts: 2, sum: 12.0 });
+        assert_eq!(day.held_out.rendering_hours, Sums { hosts: 2, sum: 36.0 });
+        let metrics = farm.ledger.metrics();
+        let hours = metrics.iter().find(|metric| metric.name.starts_with("hours of 24"));
+        let hours = hours.expect("it is compared");
+        let found = hours.difference.expect("six days");
+        assert!(hours.more_is_better && found.high < -10.0, "{found:?}");
+        let others = metrics.iter().filter(|metric| metric.name != hours.name);
+        assert!(others.filter_map(|metric| metric.difference).all(|found| found.high >= 0.0));
     }
 
     #[test]
