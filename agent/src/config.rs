@@ -100,7 +100,7 @@ impl Default for Config {
             wasm_memory_mib: 1024,
             kernel_memory_mib: 4096,
             isolation: Choice::Auto,
-            sample_interval_s: 4,
+            sample_interval_s: 2,
             watch_workers: Vec::new(),
             save_interval_s: 60,
             cache_bytes: 1 << 30,

@@ -50,8 +50,9 @@ pub(crate) const LINK_SILENCE_MS_MAX: u64 = 30_000;
 pub(crate) const TRANSFER_STALL_MS_MAX: u64 = 30_000;
 /// Tries to fetch or store one blob before the replica is given up.
 pub(crate) const TRANSFER_TRIES_MAX: u32 = 8;
-/// How long posting one host sample may take, in milliseconds.
-pub(crate) const SAMPLE_POST_MS_MAX: u64 = 5_000;
+/// How long posting one host sample may take, in milliseconds. The answer tells of a stop of the farm,
+/// which has five seconds: two until the next sample, and this where that is lost, before another.
+pub(crate) const SAMPLE_POST_MS_MAX: u64 = 2_500;
 /// How long a sample waits for a preflight that has raised the epoch and has not booked yet, in
 /// milliseconds.
 pub(crate) const HALF_BOOKED_MS_MAX: u64 = 250;

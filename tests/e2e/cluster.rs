@@ -40,6 +40,7 @@ pub(crate) struct Plan {
     agent_env: Vec<(String, String)>,
     token_file: Option<PathBuf>,
     ca_file: Option<PathBuf>,
+    samples_as_usual: bool,
 }
 
 impl Plan {
@@ -59,6 +60,7 @@ impl Plan {
             agent_env: Vec::new(),
             token_file: None,
             ca_file: None,
+            samples_as_usual: false,
         }
     }
 
@@ -115,6 +117,12 @@ impl Plan {
     #[cfg(feature = "gpu")]
     pub(crate) fn agent_env(mut self, name: &str, value: &str) -> Self {
         self.agent_env.push((name.into(), value.into()));
+        self
+    }
+
+    /// Agents send their samples as often as they do where nobody says otherwise; else each second.
+    pub(crate) fn samples_as_usual(mut self) -> Self {
+        self.samples_as_usual = true;
         self
     }
 
@@ -272,13 +280,16 @@ impl Cluster {
         let mut command = gleaner(["agent", "--name", name, "--origin", origin.as_str()]);
         command
             .args(["--broker", &self.api.url, "--cores", &self.plan.cores.to_string()])
-            .args(["--allow-command", SHELL, "--sample-interval-s", "1"])
+            .args(["--allow-command", SHELL])
             .args(["--save-interval-s", "1"])
             // What runs says where it does, in a folder of the test.
             .args(["--confine", "off"])
             .arg("--work-dir")
             .arg(folder.join("work"))
             .args(options);
+        if !self.plan.samples_as_usual {
+            command.args(["--sample-interval-s", "1"]);
+        }
         if !options.iter().any(|option| option == GIVE_WAY) {
             // What else this machine does is no business of a test that does not ask for it.
             command.args([GIVE_WAY, "false"]);

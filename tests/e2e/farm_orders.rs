@@ -72,6 +72,12 @@ async fn a_farm_is_stopped_stays_so_over_a_restart_and_is_resumed() {
 /// Longest time from an order to stop until the broker sees every host of the farm closed.
 const STOP_MAX: Span = Span::from_secs(5);
 
+/// Waits until the monitor has had a sample of a host within the last quarter of a second.
+async fn has_just_told(cluster: &Cluster, host: &str) {
+    let is_new = |view: &Value| view["sample_age_ms"].as_u64().is_some_and(|age| age < 250);
+    cluster.monitor_api().until_view(host, "a sample of this moment", is_new).await;
+}
+
 /// What is said to a monitor is heard by agents themselves: they do not need the broker for it.
 #[tokio::test]
 async fn a_farm_is_stopped_though_its_broker_hangs() {
@@ -79,7 +85,7 @@ async fn a_farm_is_stopped_though_its_broker_hangs() {
     let state = state.path().to_str().expect("a plain path");
     // No fragment ends by itself meanwhile.
     let lasting = ["--state-dir", state, "--fragment-valid-s", "600"];
-    let cluster = Plan::new().farm(2).monitor(&lasting).alone().start().await;
+    let cluster = Plan::new().farm(2).samples_as_usual().monitor(&lasting).alone().start().await;
     let marks = cluster.marks();
     cluster.api.submit(&marks.job(100, 1)).await;
     let hosts = [&cluster["farm1"], &cluster["farm2"]];
@@ -90,6 +96,8 @@ async fn a_farm_is_stopped_though_its_broker_hangs() {
             host.computes_in(2).await;
         }
         signal(Signal::STOP);
+        // The worst moment for one of them: its next sample is as far away as it ever is.
+        has_just_told(&cluster, "farm1").await;
         let ordered = boottime();
         cluster.farm(&["stop", "--reason", "renders are late", "--by", "anna"]).ok();
         for host in hosts {
@@ -98,7 +106,6 @@ async fn a_farm_is_stopped_though_its_broker_hangs() {
         let took = boottime().since(ordered);
         signal(Signal::CONT);
         cluster.farm(&["resume"]).ok();
-        // The agents of this test send a sample each second.
         eprintln!("every host is idle {took} after the order, without a broker");
         (took <= STOP_MAX).then_some(()).ok_or_else(|| format!("every host is idle after {took}"))
     })
@@ -307,13 +314,6 @@ async fn hosts_are_held_out_for_comparison_and_the_same_ones_after_a_restart() {
     cluster.restart_monitor();
     let (day_then, held_out_then) = until_told(&cluster).await;
     assert!(day_then != day || held_out_then == held_out, "{held_out_then:?}, not {held_out:?}");
-}
-
-#[tokio::test]
-async fn only_an_administrator_stops_a_farm_that_has_one() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let token = |name: &str, text: &str| {
-        let path = folder.path().join(name);
 
     // Months of days are not thrown away.
     cluster.monitor.as_mut().expect("there is one").kill();
@@ -323,6 +323,13 @@ async fn only_an_administrator_stops_a_farm_that_has_one() {
     run(gleaner(monitor).args(["--broker", &cluster.api.url]))
         .refused(1, &["comparison.json", "move it away"]);
     assert_eq!(std::fs::read_to_string(&kept).expect("it is there"), "{}");
+}
+
+#[tokio::test]
+async fn only_an_administrator_stops_a_farm_that_has_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let token = |name: &str, text: &str| {
+        let path = folder.path().join(name);
         std::fs::write(&path, text).expect("written");
         std::fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("set");
         path
