@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -26,7 +25,7 @@ use crate::module_lives::{give, hear_progress};
 use crate::modules::task;
 use crate::releases::{ENDLESS, nanos_run, wait_until_busy};
 use crate::wat::program;
-use crate::watch::{LONG, marked, members, nursery_of, wait_for_end, wait_until};
+use crate::watch::{LONG, marked, nursery_of, wait_for_end, wait_until};
 
 /// How long the agent is listened to between two looks at its groups.
 const MOMENT: Duration = Duration::from_millis(1);
@@ -36,8 +35,6 @@ pub(crate) const STORIES: &[Story] = &[
     ("nothing_is_left_behind_by_a_killed_agent", nothing_is_left_behind_by_a_killed_agent),
     ("a_runner_that_freezes_as_it_starts_dies_with_its_agent", a_frozen_start_dies),
     ("a_hook_stops_runaways_of_an_agent_that_hangs", a_hook_stops_runaways),
-    ("what_goes_on_beside_a_render_is_kept_off_its_cores", what_goes_on_is_kept_off),
-    ("a_render_that_is_bound_to_cores_has_just_these", a_bound_render_has_its_cores),
     ("a_module_saves_beside_a_render_before_it_goes", a_module_saves_before_it_goes),
     ("a_module_is_asked_to_save_before_it_goes", a_module_is_asked_to_save),
     ("a_fork_bomb_ends_at_its_limit", a_fork_bomb_ends_at_its_limit),
@@ -91,7 +88,7 @@ pub(crate) fn grants(way: Isolation, ability: Ability) -> bool {
 }
 
 /// Whether this host can keep work off a core. One that is said to have all that there is has to.
-fn keeps_work_off() -> bool {
+pub(crate) fn keeps_work_off() -> bool {
     let has_room = !Topology::of_this_machine().beside(1, &BTreeSet::new()).is_empty();
     let keeps = has_room && grants(Isolation::Auto, Ability::Cpus);
     if !keeps {
@@ -280,97 +277,6 @@ fn number(pid: i32) -> Pid {
     Pid::from_raw(pid).expect("a number")
 }
 
-fn what_goes_on_is_kept_off() {
-    let machine = Topology::of_this_machine();
-    let beside = |booked| {
-        let mut cpus = machine.beside(booked, &BTreeSet::new());
-        cpus.sort_unstable();
-        cpus
-    };
-    let left = beside(1);
-    if !keeps_work_off() {
-        return;
-    }
-    // Also where there are no groups of cores: by the affinity of each thread.
-    for isolation in [Isolation::Auto, Isolation::ProcessGroups] {
-        block_on(async {
-            let folders = Folders::new();
-            let mut broker = Broker::start().await;
-            let config = folders.config(&broker.address, machine.cpus());
-            let _agent = AgentThread::start(gleaner_agent::Config { isolation, ..config });
-            let (mut session, _) = broker.welcome().await;
-            session.give(script("sh -c 'while :; do :; done' & wait"), &[None]).await;
-            let runner = wait_until_busy(&folders, 1)[0];
-            let all = || -> Vec<_> {
-                members(runner).into_iter().map(|stat| cpus_of(stat.pid)).collect()
-            };
-            assert!(all().iter().all(|cpus| *cpus == beside(0)), "{:?}", all());
-            folders.preflight("render", Some(1));
-            wait_until("it to be kept off", || all().iter().all(|cpus| *cpus == left));
-            if left.len() > 1 {
-                // What begins now is kept off as well.
-                session.give(script("while :; do :; done"), &[None]).await;
-                let second = wait_until_busy(&folders, 2).into_iter().find(|one| *one != runner);
-                wait_until("the next one too", || second.is_some_and(|it| cpus_of(it) == left));
-            }
-            folders.postflight("render");
-            wait_until("it to have all again", || all().iter().all(|cpus| *cpus == beside(0)));
-        });
-    }
-}
-
-/// A render that its manager bound to a core, and that computes there.
-struct BoundRender(std::process::Child);
-
-impl BoundRender {
-    fn start(cpu: u32) -> Self {
-        let mut taskset = Command::new("taskset");
-        taskset.args(["-c", &cpu.to_string(), "/bin/sh", "-c", "while :; do :; done"]);
-        Self(taskset.spawn().expect("taskset, of util-linux"))
-    }
-}
-
-impl Drop for BoundRender {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn a_bound_render_has_its_cores() {
-    let machine = Topology::of_this_machine();
-    let Some(last) = machine.beside(1, &BTreeSet::new()).last().copied() else { return };
-    let beside = |claims: &[u32]| {
-        let mut cpus = machine.beside(1, &claims.iter().copied().collect());
-        cpus.sort_unstable();
-        cpus
-    };
-    if !keeps_work_off() {
-        return;
-    }
-    for isolation in [Isolation::Auto, Isolation::ProcessGroups] {
-        block_on(async {
-            let folders = Folders::new();
-            let mut broker = Broker::start().await;
-            let config = folders.config(&broker.address, machine.cpus());
-            // Of its own: what this process starts is a stranger's.
-            let config = gleaner_agent::Config { isolation, ..config };
-            let _agent = AgentProcess::start(&config, &folders);
-            let (mut session, _) = broker.welcome().await;
-            session.give(script("sh -c 'while :; do :; done' & wait"), &[None]).await;
-            let runner = wait_until_busy(&folders, 1)[0];
-            let are_kept_to =
-                |left: Vec<u32>| members(runner).into_iter().all(|stat| cpus_of(stat.pid) == left);
-            folders.preflight("render", Some(1));
-            wait_until("it to be kept off the first core", || are_kept_to(beside(&[])));
-            let render = BoundRender::start(last);
-            wait_until("it to leave the render's core", || are_kept_to(beside(&[last])));
-            drop(render);
-            wait_until("it to be where it was", || are_kept_to(beside(&[])));
-        });
-    }
-}
-
 /// Counts, and saves how far it is each time.
 const SAVING: &str = "
     (call $progress (i32.const 500))
@@ -466,12 +372,6 @@ fn a_module_is_asked_to_save() {
 }
 
 /// The CPUs that a process may run on, in order.
-fn cpus_of(pid: i32) -> Vec<u32> {
-    let mask = rustix::thread::sched_getaffinity(Pid::from_raw(pid)).expect("alive");
-    let most = u32::try_from(rustix::thread::CpuSet::MAX_CPU).expect("small");
-    (0..most).filter(|cpu| mask.is_set(*cpu as usize)).collect()
-}
-
 fn a_fork_bomb_ends_at_its_limit() {
     if !grants(Isolation::Auto, Ability::Processes) {
         println!("nothing counts processes here");

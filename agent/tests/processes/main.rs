@@ -10,6 +10,7 @@ mod broker;
 mod clocks;
 mod commands;
 mod confinement;
+mod cores;
 mod deaths;
 mod faults;
 mod figures;
@@ -53,7 +54,7 @@ fn main() -> ExitCode {
     let on_gpus = [gpus::STORIES, gpu_faults::STORIES];
     #[cfg(not(feature = "gpu"))]
     let on_gpus = [&[][..]; 2];
-    let stories: [&[Story]; 17] = [
+    let stories: [&[Story]; 18] = [
         kernels::STORIES,
         on_gpus[0],
         on_gpus[1],
@@ -67,6 +68,7 @@ fn main() -> ExitCode {
         links::STORIES,
         clocks::STORIES,
         isolation::STORIES,
+        cores::STORIES,
         limits::STORIES,
         faults::STORIES,
         as_user::STORIES,
