@@ -6,6 +6,7 @@ use std::process::Command;
 use gleaner_agent::Isolation;
 use gleaner_isolation::Topology;
 use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::Story;
 use crate::agent::{AgentProcess, AgentThread, Folders, block_on};
@@ -63,9 +64,13 @@ struct BoundRender(std::process::Child);
 
 impl BoundRender {
     fn start(cpu: u32) -> Self {
-        let mut taskset = Command::new("taskset");
-        taskset.args(["-c", &cpu.to_string(), "/bin/sh", "-c", "while :; do :; done"]);
-        Self(taskset.spawn().expect("taskset, of util-linux"))
+        let mut shell = Command::new("/bin/sh");
+        let child = shell.args(["-c", "while :; do :; done"]).spawn().expect("a shell");
+        let mut set = CpuSet::new();
+        set.set(cpu as usize);
+        let pid = Pid::from_raw(child.id().cast_signed());
+        sched_setaffinity(pid, &set).expect("it is ours");
+        Self(child)
     }
 }
 
