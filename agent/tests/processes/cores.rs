@@ -6,7 +6,7 @@ use std::process::Command;
 use gleaner_agent::Isolation;
 use gleaner_isolation::Topology;
 use rustix::process::Pid;
-use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::Story;
 use crate::agent::{AgentProcess, AgentThread, Folders, block_on};
@@ -116,7 +116,7 @@ fn a_bound_render_has_its_cores() {
 }
 
 fn cpus_of(pid: i32) -> Vec<u32> {
-    let mask = rustix::thread::sched_getaffinity(Pid::from_raw(pid)).expect("alive");
-    let most = u32::try_from(rustix::thread::CpuSet::MAX_CPU).expect("small");
+    let mask = sched_getaffinity(Pid::from_raw(pid)).expect("alive");
+    let most = u32::try_from(CpuSet::MAX_CPU).expect("small");
     (0..most).filter(|cpu| mask.is_set(*cpu as usize)).collect()
 }
