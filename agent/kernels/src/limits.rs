@@ -25,6 +25,10 @@ pub(crate) const VOXELS_MAX: usize = (1 << 31) - 1;
 /// Voxels along each side of a volume in a NIfTI-1 file, and volumes in it: numbers of sixteen bits
 /// with a sign.
 pub(crate) const NIFTI_SIDE_MAX: u16 = i16::MAX.unsigned_abs();
+/// How far voxels are apart at most, and the inverse of it at least: positions in the largest volume,
+/// and squares of distances between neighbours, are numbers of single precision, and squares of slopes
+/// in double precision are far from its ends whatever the voxels are.
+pub(crate) const SPACING_MAX: f64 = 1e19;
 /// Bytes of a volume's header, where it is text: usual ones have one KiB or two.
 pub(crate) const HEADER_BYTES_MAX: u64 = 64 << 10;
 /// Cells along each side of a block that is passed over in one go where nothing is to be seen. What is
@@ -199,11 +203,6 @@ pub(crate) const DEVICE_COUNT_BLOCKS: usize = 32;
 /// Numbers of a mesh that come back from a device in one go: 8 MiB, of 150000 vertices.
 #[cfg(feature = "gpu")]
 pub(crate) const DEVICE_MESH_NUMBERS_MAX: usize = 2 << 20;
-/// Of how far voxels are apart, the power of two that it is at most, and whose inverse it is at least,
-/// for a device: with voxels as far from each other as numbers of single precision can be, squares of
-/// slopes are far from the ends of double precision.
-#[cfg(feature = "gpu")]
-pub(crate) const DEVICE_SPACING_EXPONENT_MAX: i32 = 64;
 /// How long a slice on a device may take before nothing is expected of it any more.
 #[cfg(feature = "gpu")]
 pub(crate) const DEVICE_WAIT_MAX: Duration = Duration::from_secs(60);

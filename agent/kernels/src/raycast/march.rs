@@ -184,7 +184,7 @@ fn batch<T: Voxel>(
             // The last one may be alone.
             let at = [lanes[0], lanes[lanes.len() - 1]]
                 .map(|l| [0, 1, 2].map(|axis| positions[axis][l]));
-            let slopes = slopes(grid, &at, scene.brick.voxels().spacing());
+            let slopes = slopes(grid, &at, &scene.proportions);
             for (l, slope) in lanes.iter().zip(slopes) {
                 let mut colour = table.entries[entries[*l] as usize];
                 lit(&mut colour, shading, slope, light);
@@ -212,7 +212,7 @@ fn behind(seen: &mut Rgba, through: &mut f32, colour: &Rgba) {
 fn slopes<T: Voxel>(
     grid: &Grid<'_, T>,
     at: &[[f32; 3]; LIT],
-    spacing: [f64; 3],
+    proportions: &[f32; 3],
 ) -> [[f32; 3]; LIT] {
     let mut around = [[0.0; LIT * AROUND]; 3];
     for (i, at) in at.iter().enumerate() {
@@ -229,7 +229,7 @@ fn slopes<T: Voxel>(
         for axis in 0..3 {
             let (low, high) = (i * AROUND + 2 * axis, i * AROUND + 2 * axis + 1);
             let way = around[axis][high] - around[axis][low];
-            slope[axis] = (values[high] - values[low]) / (way * spacing[axis] as f32);
+            slope[axis] = (values[high] - values[low]) / (way * proportions[axis]);
         }
     }
     slopes

@@ -67,6 +67,9 @@ pub struct Scene {
     pub(super) borders: [(f64, f64); 3],
     /// Voxels per unit of space along each axis.
     pub(super) density: [f64; 3],
+    /// How far voxels are apart along each axis, in a unit that keeps squares of slopes finite and
+    /// above zero: of a slope nothing but its direction is seen.
+    pub(super) proportions: [f32; 3],
 }
 
 /// Makes a scene: looks at all voxels once. Its units are layers of blocks, three times over.
@@ -109,10 +112,21 @@ impl ScenePlan {
             has_empty: false,
             borders,
             density: spacing.map(|spacing| 1.0 / spacing),
+            proportions: proportions(spacing),
             brick,
         };
         Ok(Box::new(Self { cells, scene }))
     }
+}
+
+/// Distances in a unit of a power of two between the smallest and the largest of them: no digit of
+/// theirs is lost.
+fn proportions(spacing: [f64; 3]) -> [f32; 3] {
+    let exponents = spacing.map(f64::log2);
+    let least = exponents.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = exponents.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let unit = (least.midpoint(most)).round().exp2();
+    spacing.map(|spacing| (spacing / unit) as f32)
 }
 
 impl Plan for ScenePlan {

@@ -249,7 +249,7 @@ mod tests {
             let mut file = file(2, 8, [4, 2, 1, 1, 2], 0.0, &[0; 4]);
             file[84..88].copy_from_slice(&spacing.to_be_bytes());
             let told = told(&file);
-            assert!(told.contains("three numbers above zero"), "{told}");
+            assert!(told.contains("give three distances from"), "{told}");
         }
         let long = told(&file(2, 8, [4, i16::MIN, 1, 1, 2], 0.0, &[0; 65_536]));
         assert!(long.contains("32768 voxels") && long.contains("32767 at most"), "{long}");

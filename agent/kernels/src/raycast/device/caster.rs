@@ -262,7 +262,7 @@ fn device_look(scene: &Scene) -> DeviceLook {
     DeviceLook {
         last: voxels.size().map(|side| ((side - 1) as f32).next_down()),
         first: scene.table.first,
-        spacing: voxels.spacing().map(|spacing| spacing as f32),
+        spacing: scene.proportions,
         scale: scene.table.scale,
         blocks: scene.blocks.map(side),
         is_lit: light.is_some().into(),

@@ -5,7 +5,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use gleaner_protocol::Time;
 
 use super::super::tests::{
-    FOG, LIT, MIDDLE, SHELL, ball, camera, done, frame, look, most_opaque, scene, whole,
+    FOG, LIT, MIDDLE, SHELL, ball, camera, done, frame, in_unit, look, most_opaque, scene, whole,
 };
 use super::super::{Camera, ControlPoint, Look, Projection, Scene, Transfer};
 use super::{Caster, DeviceFramePlan, DeviceScenePlan, bricks};
@@ -65,6 +65,14 @@ fn a_device_sees_what_the_processor_sees() {
             assert_same(&scene, &camera(eye, MIDDLE));
         }
         assert_same(&scene, &parallel([12.0, 12.0, -30.0]));
+    }
+}
+
+#[test]
+fn light_on_a_device_is_the_processors_in_any_unit_of_length() {
+    for exponent in [-63.0, 62.0] {
+        let (scene, camera) = in_unit(f64::exp2(exponent));
+        assert_same(&scene, &camera);
     }
 }
 
