@@ -45,6 +45,9 @@ pub(crate) const RAY_SAMPLES_MAX: usize = 1 << 16;
 /// What shines through less than this is not followed any further: half of what a picture of
 /// eight bits a channel tells apart.
 pub(crate) const THROUGH_MIN: f32 = 1.0 / 512.0;
+/// What neighbours in the table of a look may differ by, in any channel, before which of the two a
+/// value is rounded to is seen.
+pub(crate) const STEEPNESS_MAX: f32 = 0.5 / 255.0;
 /// Pixels along each side of the tiles that a picture is taken in: one workgroup of a device has 64
 /// invocations.
 pub(crate) const TILE: usize = 8;

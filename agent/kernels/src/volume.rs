@@ -18,6 +18,7 @@ mod series;
 use thiserror::Error;
 
 pub use brick::Brick;
+pub(crate) use file::read_grid;
 pub use file::{ReadError, check_series_name, data_file, read_series, read_volume};
 pub(crate) use macro_cells::MacroCells;
 pub use nifti_file::{read_nifti, read_nifti_series};

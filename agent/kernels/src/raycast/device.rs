@@ -2,9 +2,10 @@
 //!
 //! The rays are those of the processor, with the same samples in the same order: the device makes
 //! them from [what those of a tile have in common](tile), in single precision, and leaves the few
-//! for which that is too coarse to the processor. So a picture differs from the processor's by less than 1/255 in each channel,
-//! except where the look jumps from one value to the next: there a sample that stands on the jump
-//! may be taken for one on either side.
+//! for which that is too coarse to the processor. So a picture differs from the processor's by less
+//! than 1/255 in each channel, except where the look jumps from one value to the next, or nearly
+//! (`Look::is_sure`): there a sample that stands on the jump may be taken for one on
+//! either side.
 //!
 //! ```text
 //! Scene ──DeviceScenePlan, layers──► DeviceScene, textures ─┐

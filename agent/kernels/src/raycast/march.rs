@@ -3,7 +3,6 @@
 use super::camera::Ray;
 use super::grid::{Grid, nearest};
 use super::scene::{Scene, Shading};
-use super::transfer::{CLEAR, TABLE_ENTRIES};
 use crate::image::Rgba;
 use crate::limits::{MACRO_CELL, THROUGH_MIN};
 use crate::volume::Voxel;
@@ -165,14 +164,14 @@ fn batch<T: Voxel>(
     let table = &scene.table;
     let mut scaled = [0.0; LANES];
     for l in 0..LANES {
-        scaled[l] = table.place(values[l]).max(0.0).min((TABLE_ENTRIES - 1) as f32);
+        scaled[l] = table.place(values[l]).max(0.0).min(table.last);
     }
     if table.has_clear && !table.is_any_seen(&scaled) {
         return;
     }
     let mut entries = nearest(&scaled);
     for (l, entry) in entries.iter_mut().enumerate() {
-        *entry = if (l as f32) < left { *entry } else { CLEAR };
+        *entry = if (l as f32) < left { *entry } else { table.clear };
     }
     if let Some(shading) = &scene.shading {
         let (mut lanes, mut count) = ([0; LANES], 0);

@@ -35,6 +35,18 @@ pub struct Look {
     pub shading: Option<Shading>,
 }
 
+impl Look {
+    /// Whether processors and GPUs see the same of such a volume, within what pictures may differ by.
+    pub(crate) fn is_sure(&self, size: [usize; 3], spacing: [f64; 3]) -> bool {
+        let side = size.into_iter().fold(0, usize::max);
+        self.transfer.is_sure(self.step_in(spacing), side)
+    }
+
+    fn step_in(&self, spacing: [f64; 3]) -> f64 {
+        self.step.unwrap_or_else(|| spacing.into_iter().fold(f64::MAX, f64::min))
+    }
+}
+
 /// Why a brick cannot be looked at.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum SceneError {
@@ -86,7 +98,7 @@ impl ScenePlan {
     /// The step is so small that rays would not end, or a number is out of its range.
     pub fn new(brick: Brick, look: &Look) -> Result<Box<Self>, SceneError> {
         let (spacing, whole) = (brick.voxels().spacing(), brick.whole_size());
-        let step = look.step.unwrap_or_else(|| spacing.iter().copied().fold(f64::MAX, f64::min));
+        let step = look.step_in(spacing);
         let extents = [0, 1, 2].map(|axis| (whole[axis] - 1) as f64 * spacing[axis]);
         let diagonal = extents.iter().map(|extent| extent * extent).sum::<f64>().sqrt();
         let least = diagonal / RAY_SAMPLES_MAX as f64;

@@ -64,10 +64,28 @@ pub fn read_nifti_series(file: impl Read) -> Result<Series, ReadError> {
     Ok(Series::new(content.size, content.spacing, data)?)
 }
 
+/// Voxels along x, y, z, and their distances, of the volume in a NIfTI-1 file.
+pub(super) fn read_nifti_grid(file: impl Read) -> Result<([usize; 3], [f64; 3]), ReadError> {
+    let header = read_header(&mut unpacked(file)?)?;
+    Ok((size(&header, 1)?.0, spacing(&header)))
+}
+
+fn read_header(file: &mut impl Read) -> Result<NiftiHeader, ReadError> {
+    NiftiHeader::from_reader(file.take(HEADER_BYTES))
+        .map_err(|error| ReadError::header(error.to_string()))
+}
+
+fn spacing(header: &NiftiHeader) -> [f64; 3] {
+    [1, 2, 3].map(|axis| match f64::from(header.pixdim[axis]).abs() {
+        // Not given.
+        0.0 => 1.0,
+        spacing => spacing,
+    })
+}
+
 fn read_content(file: impl Read, volumes_max: usize) -> Result<Content, ReadError> {
     let mut file = unpacked(file)?;
-    let header = NiftiHeader::from_reader((&mut file).take(HEADER_BYTES))
-        .map_err(|error| ReadError::header(error.to_string()))?;
+    let header = read_header(&mut file)?;
     let (size, volumes) = size(&header, volumes_max)?;
     let count = voxel_count(size)?;
     let scalar = header.data_type().map_err(|error| ReadError::header(error.to_string()))?;
@@ -85,11 +103,7 @@ fn read_content(file: impl Read, volumes_max: usize) -> Result<Content, ReadErro
     }
     skip(&mut file, first as u64 - HEADER_BYTES)?;
     let bytes = read_exactly(file, expected)?;
-    let spacing = [1, 2, 3].map(|axis| match f64::from(header.pixdim[axis]).abs() {
-        // Not given.
-        0.0 => 1.0,
-        spacing => spacing,
-    });
+    let spacing = spacing(&header);
     Ok(Content { header, size, volumes, spacing, scalar, bytes })
 }
 

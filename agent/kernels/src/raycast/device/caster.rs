@@ -10,7 +10,7 @@ use wgpu::{
 };
 
 use super::super::scene::Scene;
-use super::super::transfer::TABLE_ENTRIES;
+use super::super::transfer::TABLE_ENTRIES_MAX;
 use super::tile::{DeviceTile, DeviceView};
 use crate::gpu::{Gpu, GpuError, Program, READ, Staging, UNIFORM, WRITTEN, side};
 use crate::image::Rgba;
@@ -54,6 +54,8 @@ struct DeviceLook {
     diffuse: f32,
     specular: f32,
     shininess: u32,
+    entry_last: f32,
+    _to_its_size: [u32; 3],
 }
 
 /// What voxels are on a device.
@@ -119,7 +121,7 @@ impl Caster {
             Ok(Self {
                 look: gpu.buffer("look", size_of::<DeviceLook>(), uniform),
                 view: gpu.buffer("view", size_of::<DeviceView>(), uniform),
-                table: gpu.buffer("table", TABLE_ENTRIES * size_of::<Rgba>(), read),
+                table: gpu.buffer("table", TABLE_ENTRIES_MAX * size_of::<Rgba>(), read),
                 tiles: gpu.buffer("tiles", tiles_max * size_of::<DeviceTile>(), read),
                 pixels: gpu.buffer(
                     "pixels",
@@ -182,7 +184,7 @@ impl Caster {
             let bound = self.program.bind(&self.gpu, resources);
             let queue = self.gpu.queue();
             queue.write_buffer(&self.look, 0, bytemuck::bytes_of(&device_look(scene)));
-            let entries = &scene.table.entries[..TABLE_ENTRIES];
+            let entries = &scene.table.entries[..scene.table.clear as usize];
             queue.write_buffer(&self.table, 0, bytemuck::cast_slice(entries));
             Ok(([voxels, distances], bound))
         })
@@ -242,14 +244,12 @@ const BATCH: u32 = 8;
 
 /// The shader for one type of voxels.
 fn source(of: &VoxelType) -> String {
-    let entry_last = TABLE_ENTRIES - 1;
     let (sample, ray, march) = (of.source(), include_str!("ray.wgsl"), include_str!("march.wgsl"));
     format!(
         "{sample}\
          const BLOCK: f32 = {MACRO_CELL}.0;\n\
          const BATCH: u32 = {BATCH}u;\n\
          const THROUGH_MIN: f32 = {THROUGH_MIN:?};\n\
-         const ENTRY_LAST: f32 = {entry_last}.0;\n\
          const SAMPLES_MAX: f32 = {DEVICE_RAY_SAMPLES}.0;\n\
          const UNSURE: f32 = {UNSURE:?};\n\
          {ray}\n{march}"
@@ -270,5 +270,7 @@ fn device_look(scene: &Scene) -> DeviceLook {
         diffuse: light.map_or(0.0, |light| light.diffuse),
         specular: light.map_or(0.0, |light| light.specular),
         shininess: light.map_or(0, |light| light.shininess.into()),
+        entry_last: scene.table.last,
+        _to_its_size: [0; 3],
     }
 }

@@ -1,5 +1,5 @@
 // Rays through one brick, some samples of each. Before it stand sample.wgsl, and, from the
-// processor's side, the constants BLOCK, BATCH, THROUGH_MIN, ENTRY_LAST, SAMPLES_MAX and UNSURE, and
+// processor's side, the constants BLOCK, BATCH, THROUGH_MIN, SAMPLES_MAX and UNSURE, and
 // ray.wgsl.
 
 @group(0) @binding(0) var<uniform> look: Look;
@@ -93,7 +93,7 @@ fn march(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_inde
         let end = min(sample + BATCH, ray.samples);
         for (; sample < end; sample++) {
             let position = ray.origin + f32(sample) * ray.step;
-            let entry = clamp((value(position) - look.first) * look.scale + 1.0, 0.0, ENTRY_LAST);
+            let entry = clamp((value(position) - look.first) * look.scale + 1.0, 0.0, look.entry_last);
             var colour = table[u32(round(entry))];
             if look.is_lit == 1u && colour.a > 0.0 {
                 colour = lit(colour, position, light);

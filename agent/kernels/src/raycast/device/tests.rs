@@ -68,6 +68,47 @@ fn a_device_sees_what_the_processor_sees() {
     }
 }
 
+/// A ramp from 60 to a value, up to an opacity.
+fn ramp(to: f32, top: f32) -> Vec<(f32, f32)> {
+    vec![(60.0, 0.0), (to, top), (255.0, top)]
+}
+
+/// A peak of such an opacity, so wide on each side.
+fn peak(half: f32, top: f32) -> Vec<(f32, f32)> {
+    vec![(0.0, 0.0), (120.0 - half, 0.0), (120.0, top), (120.0 + half, 0.0), (255.0, 0.0)]
+}
+
+#[test]
+fn a_device_sees_steep_looks_as_the_processor_does_wherever_that_is_sure() {
+    let volume = Arc::new(Volume::rippled(64).expect("a volume"));
+    for (points, step, is_sure) in [
+        (ramp(61.5, 0.9), 1.0, true),
+        (ramp(62.0, 1.0), 1.0, true),
+        (ramp(64.0, 0.9), 0.5, true),
+        (ramp(66.0, 1.0), 3.0, true),
+        (ramp(72.0, 1.0), 3.0, true),
+        (peak(2.5, 0.6), 1.0, true),
+        // A step of the table next to what is opaque is seen whatever is behind.
+        (ramp(60.0, 0.9), 1.0, false),
+        (ramp(60.5, 1.0), 1.0, false),
+        (ramp(62.0, 1.0), 0.5, false),
+        (ramp(61.0, 0.9), 3.0, false),
+        (peak(2.0, 1.0), 0.5, false),
+    ] {
+        let look = Look { step: Some(step), ..look(&points) };
+        assert_eq!(look.is_sure(volume.size(), volume.spacing()), is_sure, "{points:?} {step}");
+        if !is_sure {
+            continue;
+        }
+        let scene = scene(Brick::whole(volume.clone()), &look);
+        let projection = Projection::Perspective { fov_degrees: 25.0 };
+        for eye in [[140.0, 110.0, 190.0], [30.0, 31.0, -120.0]] {
+            let camera = Camera::new(eye, [31.5; 3], [0.0, 1.0, 0.1], projection, [320, 240]);
+            assert_same(&scene, &camera.expect("a camera"));
+        }
+    }
+}
+
 #[test]
 fn light_on_a_device_is_the_processors_in_any_unit_of_length() {
     for exponent in [-63.0, 62.0] {
