@@ -15,6 +15,7 @@ mod load_window;
 mod observation;
 mod preferences;
 mod reason;
+mod strangers;
 
 #[cfg(test)]
 mod tests;

@@ -247,15 +247,38 @@ async fn what_is_computed_on_a_gpu_gives_way_to_who_begins_on_it_and_begins_agai
     wait_for(&cluster, &again);
     let gpu = standing(&cluster);
     assert_eq!((gpu.begun, gpu.failed, gpu.trouble), (2, 0, None));
+}
 
-    // No process has so high a number.
+#[tokio::test]
+async fn who_uses_it_outside_of_the_agents_container_keeps_it_and_a_replica_does_not() {
+    let card = Card::new();
+    // No process has so high a number here.
     card.tells(&["free 6000", "compute 4194305"]);
-    let gpu = until(&cluster, "it to be seen", |gpu| {
-        let seen = gpu.seen.as_ref();
-        seen.is_some_and(|seen| seen.contains("nothing tells of those outside of this container"))
-    })
-    .await;
-    assert_eq!(gpu.held_back, None);
+    let cluster = card.host("nvml.so").await;
+    let reason = "somebody outside of this container (process 4194305) computes there";
+    let gpu = until(&cluster, "it to be seen", |gpu| is_held_back_by(gpu, reason)).await;
+    let hides = "nothing tells of those outside of this container";
+    assert!(gpu.seen.is_some_and(|seen| seen.contains(hides)));
+    card.tells(&["free 6000"]);
+    until(&cluster, "it to be free", |gpu| gpu.held_back.is_none()).await;
+
+    // A replica may have such a number, and a second one has somebody else.
+    submit_endless(&cluster);
+    until(&cluster, "it to begin", |gpu| gpu.begun == 1).await;
+    let ours = runner(&cluster).expect("it runs");
+    card.tells(&["free 5900", "all 100", "compute 4194306"]);
+    for free in ["5901", "5902", "5903"] {
+        card.tells(&[&format!("free {free}"), "all 100", "compute 4194306"]);
+        let gpu = until(&cluster, "it to be seen", |gpu| {
+            gpu.seen.as_ref().is_some_and(|seen| seen.starts_with(free))
+        })
+        .await;
+        assert_eq!((gpu.held_back, runner(&cluster)), (None, Some(ours)));
+    }
+    card.tells(&["free 5000", "all 100", "compute 4194306", "compute 4194307"]);
+    let reason = "somebody outside of this container (process 4194307) computes there";
+    until(&cluster, "it to be seen", |gpu| is_held_back_by(gpu, reason)).await;
+    eventually("its end", async || (runner(&cluster) != Some(ours)).then_some(())).await;
 }
 
 #[tokio::test]

@@ -43,6 +43,7 @@ impl GpuKeeper {
     /// Obeys what the watch says, for as long as it says anything; tells which replicas were ended.
     pub(super) async fn watch(self, watch: GpuWatch, ended: UnboundedSender<Vec<LeaseToken>>) {
         let may_run = || self.table.may_use_gpu();
+        let has_ours = || self.table.has_gpu();
         let mut was_left = false;
         let obey = |verdict: GpuVerdict| {
             // That nobody looks for a while is no news of others.
@@ -59,7 +60,7 @@ impl GpuKeeper {
                 let _ = ended.send(stopped);
             }
         };
-        watch.run(may_run, obey).await;
+        watch.run(may_run, has_ours, obey).await;
     }
 
     fn obey(&self, verdict: GpuVerdict) -> Vec<LeaseToken> {

@@ -125,18 +125,20 @@ impl Looker<'_> {
         let (computing, rendering) = (pids(&computing), pids(&rendering));
         let (mut users, mut missing, mut has_ours) = (BTreeMap::new(), BTreeSet::new(), false);
         for pid in computing.iter().chain(&rendering).copied() {
-            match whose(pid, self.agent) {
-                Whose::Ours => has_ours = true,
-                Whose::Nobodys => _ = missing.insert(pid),
-                Whose::Anothers => {
-                    let only_computes = !rendering.contains(&pid);
-                    let share =
-                        |shares: &BTreeMap<u32, u32>| shares.get(&pid).copied().unwrap_or(0);
-                    let busy_percent = shares.as_ref().map(share);
-                    let name = name(pid);
-                    users.insert(pid, GpuUser { pid, name, only_computes, busy_percent });
-                }
+            let whose = whose(pid, self.agent);
+            if whose == Whose::Ours {
+                has_ours = true;
+                continue;
             }
+            let is_hidden = whose == Whose::Nobodys;
+            let name = if is_hidden { String::new() } else { name(pid) };
+            let only_computes = !rendering.contains(&pid);
+            let share = |shares: &BTreeMap<u32, u32>| shares.get(&pid).copied().unwrap_or(0);
+            let busy_percent = shares.as_ref().map(share);
+            if is_hidden {
+                missing.insert(pid);
+            }
+            users.insert(pid, GpuUser { pid, name, is_hidden, only_computes, busy_percent });
         }
         let mut users: Vec<GpuUser> = users.into_values().collect();
         users.sort_by_key(|user| {
@@ -144,10 +146,18 @@ impl Looker<'_> {
         });
         users.truncate(GPU_USERS_MAX);
         let hides_others = self.hidden.note(missing);
-        // One of those that are nobody's here may be ours.
-        has_ours |= hides_others && !self.hidden.missing.is_empty();
+        let busy_percent = self.busy_percent()?;
         let (free_mib, memory_mib) = (memory.free / MIB, memory.total / MIB);
-        Ok(GpuSight { free_mib, memory_mib, has_ours, hides_others, users })
+        Ok(GpuSight { free_mib, memory_mib, has_ours, busy_percent, hides_others, users })
+    }
+
+    /// For how much of the time it was busy lately, in percent; none where this driver does not say.
+    fn busy_percent(&self) -> Result<Option<u32>, NvmlError> {
+        match self.device.utilization_rates() {
+            Ok(rates) => Ok(Some(rates.gpu.min(100))),
+            Err(NvmlError::NotSupported | NvmlError::FailedToLoadSymbol(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// For how much of the time processes kept it busy since the last look, in percent; none where

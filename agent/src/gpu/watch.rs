@@ -86,10 +86,11 @@ impl GpuWatch {
     }
 
     /// Looks while something may run on the GPU, and tells what that means each time; ends where
-    /// there is nothing that tells.
+    /// there is nothing that tells. `has_ours` says whether a replica of this agent has it.
     pub(crate) async fn run(
         mut self,
         may_run: impl Fn() -> bool,
+        has_ours: impl Fn() -> bool,
         mut tell: impl FnMut(GpuVerdict),
     ) {
         let mut looks = interval(self.between);
@@ -104,7 +105,7 @@ impl GpuWatch {
                 continue;
             }
             looked = true;
-            match self.look(&mut tell).await {
+            match self.look(&has_ours, &mut tell).await {
                 Ok(verdict) => tell(verdict),
                 Err(NoSight::Absent(why)) => {
                     info!("nothing tells who else uses the GPU: {why}");
@@ -126,7 +127,12 @@ impl GpuWatch {
         }
     }
 
-    async fn look(&mut self, tell: &mut impl FnMut(GpuVerdict)) -> Result<GpuVerdict, NoSight> {
+    async fn look(
+        &mut self,
+        has_ours: &impl Fn() -> bool,
+        tell: &mut impl FnMut(GpuVerdict),
+    ) -> Result<GpuVerdict, NoSight> {
+        let had_ours = has_ours();
         let (trust, limit) = (self.trust, self.limit);
         let silent =
             |so_far: Duration| format!("its driver has not answered in {} s", so_far.as_secs());
@@ -150,7 +156,7 @@ impl GpuWatch {
             Answer::Failed(why) => return Err(NoSight::Failed(why)),
         };
         self.was_told = true;
-        let reason = self.wishes.decide(boottime(), &sight);
+        let reason = self.wishes.decide(boottime(), &sight, had_ours || has_ours());
         Ok(GpuVerdict {
             held_back: reason.map(|reason| reason.to_string()),
             seen: Some(sight.to_string()),
@@ -239,7 +245,7 @@ mod tests {
     use super::*;
     use crate::gpu::tests::write_program;
 
-    const SEEN: &str = r#"{"Seen":{"free_mib":6000,"memory_mib":8000,"has_ours":false,"hides_others":false,"users":[]}}"#;
+    const SEEN: &str = r#"{"Seen":{"free_mib":6000,"memory_mib":8000,"has_ours":false,"busy_percent":null,"hides_others":false,"users":[]}}"#;
 
     /// Waits for a question.
     const QUESTION: &str = "dd bs=1 count=1 2>/dev/null | grep -q .";
@@ -286,7 +292,7 @@ mod tests {
         };
         tokio::select! {
             () = enough => {}
-            () = watch.run(may_run, tell) => {}
+            () = watch.run(may_run, || false, tell) => {}
         }
         all.into_inner().expect("whole")
     }

@@ -88,6 +88,12 @@ impl SlotTable {
         given != Gpus::Never && (is_used_here || (inner.allowed > 0 && !is_booked))
     }
 
+    /// Whether a replica has it, or had it and still dies.
+    pub(crate) fn has_gpu(&self) -> bool {
+        let inner = self.lock();
+        inner.gpu.dies_in.is_some() || inner.busy.iter().flatten().any(|busy| busy.has_gpu)
+    }
+
     /// Gives it to the replica that runs in a slot, if it can be had.
     pub(crate) fn take_gpu(&self, now: Time, slot: u32, lease: &Lease) -> bool {
         let mut inner = self.lock();
@@ -411,7 +417,9 @@ mod tests {
         assert!(table.take_gpu(at(5), 0, &lease(0)));
         table.allow(boottime(), 0);
         assert!(table.may_use_gpu(), "it is frozen with the device's memory");
+        assert!(table.has_gpu());
         table.leave_gpu(0, token(0));
+        assert!(!table.has_gpu());
         assert!(!table.may_use_gpu());
         table.allow(boottime(), 2);
         assert!(table.may_use_gpu());

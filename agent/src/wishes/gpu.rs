@@ -6,6 +6,7 @@ use gleaner_protocol::{Span, Time};
 use serde::{Deserialize, Serialize};
 
 use super::brake::Brake;
+use super::strangers::Strangers;
 use super::{Gpus, Preferences, cut_to_comm};
 use crate::limits::{GPU_BUSY_PERCENT, GPU_TASK_MIB_MIN};
 
@@ -16,8 +17,11 @@ pub(crate) struct GpuSight {
     pub(crate) free_mib: u64,
     /// All of it, in MiB.
     pub(crate) memory_mib: u64,
-    /// Whether a process of this agent has it open.
+    /// Whether a process is seen to have it open that is this agent's.
     pub(crate) has_ours: bool,
+    /// For how much of the time it was busy lately, whoever kept it so, in percent; none where the
+    /// driver does not say.
+    pub(crate) busy_percent: Option<u32>,
     /// Whether others may have that this host does not show: those outside of this container.
     pub(crate) hides_others: bool,
     /// The other processes that have.
@@ -31,6 +35,9 @@ pub(crate) struct GpuUser {
     pub(crate) pid: u32,
     /// Its name, as the kernel keeps it; empty where this host does not say.
     pub(crate) name: String,
+    /// Whether its number is nobody's here: it is outside of this container, or has just ended, or is
+    /// this agent's own as those outside see it.
+    pub(crate) is_hidden: bool,
     /// Whether it can do nothing but compute there.
     pub(crate) only_computes: bool,
     /// For how much of the time it kept it busy since the last look, in percent; none where the
@@ -44,6 +51,9 @@ pub(crate) struct GpuWishes {
     given: Gpus,
     beside: Vec<String>,
     reserve_mib: u64,
+    strangers: Strangers,
+    /// Whether a replica of this agent had it at the last look.
+    had_ours: bool,
     others: Brake<bool>,
     memory: Brake<bool>,
 }
@@ -55,6 +65,8 @@ pub(crate) enum GpuReason {
     Computes { name: String, pid: u32 },
     /// A process renders there, for so much of the time where that is known.
     Renders { name: String, pid: u32, percent: Option<u32> },
+    /// Somebody outside of this container keeps it busy for so much of the time.
+    Busy { percent: u32 },
     /// Too little of its memory is free.
     Memory { free_mib: u64, wanted_mib: u64, reserve_mib: u64 },
     /// A cause has gone, and its calm is waited for.
@@ -69,20 +81,37 @@ impl GpuWishes {
             given: preferences.gpus,
             beside: beside.collect(),
             reserve_mib: preferences.gpu_reserve_mib,
+            strangers: Strangers::default(),
+            had_ours: false,
             others: Brake::default(),
             memory: Brake::default(),
         }
     }
 
-    /// Why nothing may use it now; none where something may.
-    pub(crate) fn decide(&mut self, now: Time, seen: &GpuSight) -> Option<GpuReason> {
+    /// Why nothing may use it now; none where something may. `has_ours` says whether a replica of
+    /// this agent had it when it was looked at.
+    pub(crate) fn decide(
+        &mut self,
+        now: Time,
+        seen: &GpuSight,
+        has_ours: bool,
+    ) -> Option<GpuReason> {
+        let has_ours = has_ours || seen.has_ours;
+        let hidden = seen.users.iter().filter(|user| user.is_hidden).map(|user| user.pid);
+        // One of the hidden is the replica, unless that is seen.
+        self.strangers.look(hidden.collect(), has_ours && !seen.has_ours);
+        // How busy it is may still be what a replica did that has just ended.
+        let had_ours = std::mem::replace(&mut self.had_ours, has_ours);
+        let is_left = !has_ours && !had_ours;
         let busy = match self.given {
-            Gpus::Never | Gpus::Idle => self.busy(&seen.users),
+            Gpus::Never | Gpus::Idle => {
+                self.busy(seen).or_else(|| busy_beside(seen).filter(|_| is_left))
+            }
             Gpus::Always => None,
         };
         let others = obey(&mut self.others, now, busy, "others used it");
         // What it has of the memory does not count twice.
-        let least_mib = if seen.has_ours { 0 } else { GPU_TASK_MIB_MIN };
+        let least_mib = if has_ours { 0 } else { GPU_TASK_MIB_MIN };
         let short = (seen.free_mib < self.reserve_mib.saturating_add(least_mib)).then_some(
             GpuReason::Memory {
                 free_mib: seen.free_mib,
@@ -95,18 +124,34 @@ impl GpuWishes {
     }
 
     /// Who else uses it, if anybody does.
-    fn busy(&self, users: &[GpuUser]) -> Option<GpuReason> {
-        let mut others = users.iter().filter(|user| !self.beside.contains(&user.name));
+    fn busy(&self, seen: &GpuSight) -> Option<GpuReason> {
+        let mut others = seen.users.iter().filter(|user| match user.is_hidden {
+            true => self.strangers.has(user.pid),
+            false => !self.beside.contains(&user.name),
+        });
         let counts = |user: &GpuUser| {
-            user.only_computes || user.busy_percent.is_none_or(|busy| busy >= GPU_BUSY_PERCENT)
+            user.only_computes
+                || user.busy_percent.map_or_else(
+                    // Of one that is hidden, what all together do says enough.
+                    || !(user.is_hidden && seen.busy_percent.is_some()),
+                    |busy| busy >= GPU_BUSY_PERCENT,
+                )
         };
-        let GpuUser { pid, name, only_computes, busy_percent } =
+        let GpuUser { pid, name, is_hidden, only_computes, busy_percent } =
             others.find(|user| counts(user))?.clone();
+        let name = if is_hidden { "somebody outside of this container".into() } else { name };
         Some(match only_computes {
             true => GpuReason::Computes { name, pid },
             false => GpuReason::Renders { name, pid, percent: busy_percent },
         })
     }
+}
+
+/// Whether somebody keeps it busy who is not shown here.
+fn busy_beside(seen: &GpuSight) -> Option<GpuReason> {
+    let shown: u32 = seen.users.iter().filter_map(|user| user.busy_percent).sum();
+    let percent = seen.busy_percent?.saturating_sub(shown);
+    (seen.hides_others && percent >= GPU_BUSY_PERCENT).then_some(GpuReason::Busy { percent })
 }
 
 fn obey(
@@ -122,7 +167,8 @@ fn obey(
 
 impl fmt::Display for GpuSight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { free_mib, memory_mib, hides_others, users, .. } = self;
+        let Self { free_mib, memory_mib, hides_others, busy_percent, users, .. } = self;
+        let users: Vec<&GpuUser> = users.iter().filter(|user| !user.is_hidden).collect();
         write!(f, "{free_mib} of {memory_mib} MiB of its memory are free; ")?;
         match &users[..] {
             [] if *hides_others => f.write_str("nobody else is seen to have it open")?,
@@ -133,9 +179,14 @@ impl fmt::Display for GpuSight {
                 write!(f, "{first} and {more} more have it open")?;
             }
         }
-        match hides_others {
-            true => f.write_str("; nothing tells of those outside of this container"),
-            false => Ok(()),
+        match (hides_others, busy_percent) {
+            (false, _) => Ok(()),
+            (true, None) => f.write_str("; nothing tells of those outside of this container"),
+            (true, Some(percent)) => write!(
+                f,
+                "; nothing tells of those outside of this container but that it is busy {percent} % \
+                 of the time"
+            ),
         }
     }
 }
@@ -150,6 +201,10 @@ impl fmt::Display for GpuReason {
             Self::Renders { name, pid, percent: Some(percent) } => {
                 write!(f, "{} renders there {percent} % of the time", named(name, *pid))
             }
+            Self::Busy { percent } => write!(
+                f,
+                "it is busy {percent} % of the time with what this container does not show"
+            ),
             Self::Memory { free_mib, wanted_mib: 0, reserve_mib } => {
                 write!(f, "{free_mib} MiB of its memory are free; {reserve_mib} MiB are for others")
             }
@@ -189,17 +244,18 @@ mod tests {
             memory_mib: 8_000,
             has_ours: false,
             hides_others: false,
+            busy_percent: None,
             users: users.to_vec(),
         }
     }
 
     fn user(name: &str, only_computes: bool, busy_percent: Option<u32>) -> GpuUser {
-        GpuUser { pid: 47, name: name.into(), only_computes, busy_percent }
+        GpuUser { pid: 47, name: name.into(), is_hidden: false, only_computes, busy_percent }
     }
 
     /// What is said of one who uses it.
     fn said(user: GpuUser) -> Option<String> {
-        wishes(Gpus::Idle).decide(at(0), &sight(&[user])).map(|reason| reason.to_string())
+        wishes(Gpus::Idle).decide(at(0), &sight(&[user]), false).map(|reason| reason.to_string())
     }
 
     #[test]
@@ -227,30 +283,33 @@ mod tests {
         let mut wishes =
             GpuWishes::new(&Preferences { gpu_beside: owners, ..Preferences::default() });
         let server = user("a-server-of-mod", true, Some(90));
-        assert_eq!(wishes.decide(at(0), &sight(std::slice::from_ref(&server))), None);
+        assert_eq!(wishes.decide(at(0), &sight(std::slice::from_ref(&server)), false), None);
         let both = sight(&[server, user("Xorg", false, None)]);
-        assert!(wishes.decide(at(0), &both).is_some(), "the list is the owner's own");
+        assert!(wishes.decide(at(0), &both, false).is_some(), "the list is the owner's own");
     }
 
     #[test]
     fn it_is_left_at_once_and_comes_back_after_a_calm() {
         let mut wishes = wishes(Gpus::Idle);
         let (free, taken) = (sight(&[]), sight(&[user("python3", true, None)]));
-        assert_eq!(wishes.decide(at(0), &free), None);
-        assert!(matches!(wishes.decide(at(1_000), &taken), Some(GpuReason::Computes { .. })));
+        assert_eq!(wishes.decide(at(0), &free, false), None);
+        assert!(matches!(
+            wishes.decide(at(1_000), &taken, false),
+            Some(GpuReason::Computes { .. })
+        ));
         for ms in [2_000, 2_000 + CALM_MS_MIN - 1] {
-            let reason = wishes.decide(at(ms), &free).expect("it may come again");
+            let reason = wishes.decide(at(ms), &free, false).expect("it may come again");
             assert!(matches!(reason, GpuReason::Calm { .. }), "{reason}");
             assert!(reason.to_string().starts_with("others used it until just now"), "{reason}");
         }
-        assert_eq!(wishes.decide(at(2_000 + CALM_MS_MIN), &free), None);
+        assert_eq!(wishes.decide(at(2_000 + CALM_MS_MIN), &free, false), None);
     }
 
     #[test]
     fn what_is_kept_of_its_memory_for_others_stays_theirs() {
         let decided = |free_mib, has_ours, gpus| {
             let seen = GpuSight { free_mib, has_ours, ..sight(&[]) };
-            wishes(gpus).decide(at(0), &seen)
+            wishes(gpus).decide(at(0), &seen, false)
         };
         let enough = 500 + GPU_TASK_MIB_MIN;
         for gpus in [Gpus::Idle, Gpus::Always] {
@@ -266,7 +325,72 @@ mod tests {
     #[test]
     fn one_that_is_always_given_is_given_beside_others() {
         let taken = sight(&[user("python3", true, Some(100))]);
-        assert_eq!(wishes(Gpus::Always).decide(at(0), &taken), None);
+        assert_eq!(wishes(Gpus::Always).decide(at(0), &taken, false), None);
+    }
+
+    /// Somebody of whom nothing but a number is told.
+    fn hidden(pid: u32, only_computes: bool, busy_percent: Option<u32>) -> GpuUser {
+        GpuUser { pid, name: String::new(), is_hidden: true, only_computes, busy_percent }
+    }
+
+    #[test]
+    fn who_computes_outside_of_this_container_has_it_and_is_not_taken_for_a_replica() {
+        let busy = sight(&[hidden(4711, true, None)]);
+        let mut wishes = wishes(Gpus::Idle);
+        assert_eq!(wishes.decide(at(0), &busy, false), None, "it may have just ended");
+        let reason = wishes.decide(at(1_000), &busy, false).expect("it has stayed");
+        let says = "somebody outside of this container (process 4711) computes there";
+        assert_eq!(reason.to_string(), says);
+        for (has_ours, is_left) in [(true, false), (false, true)] {
+            let mut wishes = self::wishes(Gpus::Idle);
+            let own = sight(&[hidden(4711, true, None)]);
+            let told: Vec<_> =
+                (0..4).map(|s| wishes.decide(at(s * 1_000), &own, has_ours)).collect();
+            assert_eq!(told.iter().any(Option::is_some), is_left, "{told:?}");
+        }
+        // What draws now and then is in nobody's way, whoever it is.
+        let mut wishes = self::wishes(Gpus::Idle);
+        for (s, percent, is_left) in [(0, 3, false), (1, 3, false), (2, 60, true)] {
+            let drawn = sight(&[hidden(4711, false, Some(percent))]);
+            assert_eq!(wishes.decide(at(s * 1_000), &drawn, false).is_some(), is_left, "{s}");
+        }
+    }
+
+    #[test]
+    fn a_desktop_outside_of_this_container_is_judged_by_how_busy_all_are() {
+        for (percent, is_left) in [(None, true), (Some(3), false), (Some(60), true)] {
+            let mut wishes = wishes(Gpus::Idle);
+            let seen = GpuSight {
+                busy_percent: percent,
+                hides_others: true,
+                ..sight(&[hidden(9, false, None)])
+            };
+            wishes.decide(at(0), &seen, false);
+            assert_eq!(wishes.decide(at(1_000), &seen, false).is_some(), is_left, "{percent:?}");
+        }
+    }
+
+    #[test]
+    fn what_keeps_it_busy_unseen_has_it_too() {
+        let seen = |percent, hides_others, users: &[GpuUser]| GpuSight {
+            busy_percent: Some(percent),
+            hides_others,
+            ..sight(users)
+        };
+        let decided = |seen: &GpuSight| wishes(Gpus::Idle).decide(at(0), seen, false);
+        let reason = decided(&seen(60, true, &[])).expect("somebody does");
+        let says = "it is busy 60 % of the time with what this container does not show";
+        assert_eq!(reason.to_string(), says);
+        assert_eq!(decided(&seen(GPU_BUSY_PERCENT - 1, true, &[])), None);
+        assert_eq!(decided(&seen(60, false, &[])), None, "all who may are shown");
+        let desktop = [user("Xorg", false, Some(55))];
+        assert_eq!(decided(&seen(60, true, &desktop)), None, "it is known who");
+        // Nor is it said of what a replica does, or did until just now.
+        let mut wishes = wishes(Gpus::Idle);
+        let busy = seen(100, true, &[]);
+        assert_eq!(wishes.decide(at(0), &busy, true), None);
+        assert_eq!(wishes.decide(at(1_000), &busy, false), None);
+        assert!(wishes.decide(at(2_000), &busy, false).is_some());
     }
 
     #[test]
@@ -286,5 +410,9 @@ mod tests {
         let says = "nobody else is seen to have it open; nothing tells of those outside of this \
                     container";
         assert!(contained.to_string().ends_with(says), "{contained}");
+        let busy =
+            GpuSight { busy_percent: Some(7), users: vec![hidden(9, true, None)], ..contained };
+        let says = format!("{says} but that it is busy 7 % of the time");
+        assert!(busy.to_string().ends_with(&says), "{busy}");
     }
 }

@@ -5,7 +5,7 @@
 
 typedef unsigned long long u64;
 
-enum { SUCCESS = 0, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7 };
+enum { SUCCESS = 0, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7 };
 
 struct Memory {
     unsigned version;
@@ -86,6 +86,18 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *room, struct
 
 int nvmlDeviceGetGraphicsRunningProcesses_v3(void *device, unsigned *room, struct Process *list) {
     return processes("graphics", room, list);
+}
+
+struct Rates {
+    unsigned gpu, memory;
+};
+
+/* Of a driver that says it: not every one does. */
+int nvmlDeviceGetUtilizationRates(void *device, struct Rates *rates) {
+    u64 numbers[2];
+    int is_told = line("all", 0, numbers);
+    rates->gpu = is_told ? numbers[0] : 0, rates->memory = 0;
+    return is_told ? SUCCESS : NOT_SUPPORTED;
 }
 
 int nvmlDeviceGetProcessUtilization(void *device, struct Sample *list, unsigned *room, u64 since) {
