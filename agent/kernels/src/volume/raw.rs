@@ -24,13 +24,13 @@ use super::{ScalarType, Volume, VolumeError, voxel_count};
 #[serde(deny_unknown_fields)]
 pub struct RawHeader {
     pub(super) file: String,
-    pub(super) size: [usize; 3],
+    size: [usize; 3],
     #[serde(rename = "type")]
     scalar: ScalarType,
     #[serde(default)]
     endian: Endian,
     #[serde(default = "unit_spacing")]
-    pub(super) spacing: [f64; 3],
+    spacing: [f64; 3],
     #[serde(default)]
     skip: u64,
     missing: Option<f32>,

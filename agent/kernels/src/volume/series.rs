@@ -11,8 +11,8 @@ use crate::pca::Matrix;
 /// Volumes of one size.
 ///
 /// # Invariants
-/// There is one at least. Each has as many voxels as the sides say; the spacing is one that a
-/// volume may have.
+/// There is one at least. Each has as many voxels as the sides say; the spacing is finite and above
+/// zero.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
     size: [usize; 3],
@@ -43,7 +43,8 @@ impl Series {
     /// Volumes of `size` voxels, one in each row of `data`, x fastest.
     ///
     /// # Errors
-    /// There is no row, a row has not as many numbers as the sides say, or the spacing is none.
+    /// There is no row, a row has not as many numbers as the sides say, or the spacing is not above
+    /// zero.
     pub fn new(size: [usize; 3], spacing: [f64; 3], data: Matrix) -> Result<Self, VolumeError> {
         if data.rows() == 0 {
             return Err(VolumeError::NoVolume);

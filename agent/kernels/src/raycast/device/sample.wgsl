@@ -14,7 +14,6 @@ struct Look {
     diffuse: f32,
     specular: f32,
     shininess: u32,
-    entry_last: f32,
 }
 
 fn voxel(at: vec3<i32>) -> f32 {
