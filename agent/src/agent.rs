@@ -14,7 +14,6 @@ mod memory_limit;
 mod open_files;
 mod work_dir;
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
@@ -204,7 +203,7 @@ pub async fn run(
         booked_memory: Arc::clone(&booked_memory),
         enclosure: enclosure.clone(),
         carried: blobs.carried(),
-        cpus: topology.beside(0, &BTreeSet::new()),
+        cpus: topology.all(),
         tell_claims,
     })
     .map_err(RunError::Observer)?;

@@ -37,6 +37,12 @@ impl Topology {
         Self { cores: cores.into_values().collect() }
     }
 
+    /// All its CPUs, core by core.
+    #[must_use]
+    pub fn all(&self) -> Vec<u32> {
+        self.cores.concat()
+    }
+
     /// Logical CPUs in all.
     #[must_use]
     pub fn cpus(&self) -> u32 {

@@ -8,8 +8,9 @@
 //!
 //! # Invariants
 //! - Who is bound and does not compute claims nothing: there are services on every host that are.
-//! - Nothing harvested claims anything: all of it is below the agent, which runners have orphans adopted
-//!   for.
+//! - Nothing harvested claims anything: all of it is below the agent, as runners adopt orphans.
+//! - Of whoever is not bound, one call is made and nothing is read; of the kernel's own threads, of which
+//!   a machine has thousands that are, next to none.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -19,7 +20,7 @@ use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity};
 
 use super::text_of;
-use crate::limits::{ANCESTORS_MAX, BOUND_LOOK_MS, BOUND_THREADS_MAX};
+use crate::limits::{ANCESTORS_MAX, BOUND_FORGET_LOOKS, BOUND_LOOK_MS, BOUND_THREADS_MAX};
 
 /// Share of a core, in thousandths, that who is bound computes with before it claims its cores, …
 const BUSY_PERMILLE: u64 = 100;
@@ -36,9 +37,14 @@ const PF_KTHREAD: u64 = 0x0020_0000;
 #[derive(Debug)]
 pub(super) struct Bound {
     /// All that the agent may use.
-    all: BTreeSet<u32>,
+    all: Vec<u32>,
+    /// What it may run on itself, as most others may.
+    whole: Option<CpuSet>,
     /// By process.
     known: BTreeMap<i32, Process>,
+    /// Threads of the kernel, which are forgotten now and then, as another may get such a number.
+    kernels: BTreeSet<i32>,
+    looks: u32,
     looked: Option<Time>,
     booked: u32,
     claims: BTreeSet<u32>,
@@ -67,9 +73,16 @@ struct Stat {
 impl Bound {
     /// On a machine with these CPUs.
     pub(super) fn new(all: impl IntoIterator<Item = u32>) -> Self {
-        let all = all.into_iter().collect();
-        let (known, claims) = (BTreeMap::new(), BTreeSet::new());
-        Self { all, known, looked: None, booked: 0, claims }
+        Self {
+            all: all.into_iter().collect(),
+            whole: sched_getaffinity(None).ok(),
+            known: BTreeMap::new(),
+            kernels: BTreeSet::new(),
+            looks: 0,
+            looked: None,
+            booked: 0,
+            claims: BTreeSet::new(),
+        }
     }
 
     /// The CPUs that others claim, where this look finds others than the one before. `own` are
@@ -101,9 +114,14 @@ impl Bound {
 
     fn look_at_all(&mut self, now: Time, passed: Span, own: &[i32]) {
         let before = std::mem::take(&mut self.known);
+        self.looks = (self.looks + 1) % BOUND_FORGET_LOOKS;
+        if self.looks == 0 {
+            self.kernels.clear();
+        }
         for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
             let pid = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
-            let Some(pid) = pid.filter(|pid| !own.contains(pid)) else { continue };
+            let is_others = |pid: &i32| !own.contains(pid) && !self.kernels.contains(pid);
+            let Some(pid) = pid.filter(is_others) else { continue };
             if let Some(process) = self.process(pid, now, passed, before.get(&pid), own) {
                 self.known.insert(pid, process);
             }
@@ -112,7 +130,7 @@ impl Bound {
 
     /// A process, if it is bound, and neither the kernel's nor harvested.
     fn process(
-        &self,
+        &mut self,
         pid: i32,
         now: Time,
         passed: Span,
@@ -121,7 +139,11 @@ impl Bound {
     ) -> Option<Process> {
         let cpus = self.part_for(pid)?;
         let stat = Stat::of(pid)?;
-        if stat.flags & PF_KTHREAD != 0 || is_below(stat.parent, own) {
+        if stat.flags & PF_KTHREAD != 0 {
+            self.kernels.insert(pid);
+            return None;
+        }
+        if is_below(stat.parent, own) {
             return None;
         }
         let cpus = self.part_for_threads(pid, cpus)?;
@@ -131,6 +153,9 @@ impl Bound {
     /// The part of the machine that a thread is bound to; none where that is all of it, or nothing.
     fn part_for(&self, thread: i32) -> Option<BTreeSet<u32>> {
         let mask = sched_getaffinity(Some(Pid::from_raw(thread)?)).ok()?;
+        if self.whole == Some(mask) {
+            return None;
+        }
         let is_in = |cpu: &&u32| (**cpu as usize) < CpuSet::MAX_CPU && mask.is_set(**cpu as usize);
         let part: BTreeSet<u32> = self.all.iter().filter(is_in).copied().collect();
         (!part.is_empty() && part.len() < self.all.len()).then_some(part)
@@ -283,7 +308,7 @@ mod tests {
 
     #[test]
     fn who_is_bound_to_a_part_is_seen_and_whose_it_is() {
-        let cpus = gleaner_isolation::Topology::of_this_machine().beside(0, &BTreeSet::new());
+        let cpus = gleaner_isolation::Topology::of_this_machine().all();
         let bound = Bound::new(cpus.iter().copied());
         let own = std::process::id().cast_signed();
         assert_eq!(bound.part_for(own), None, "it may go everywhere");
