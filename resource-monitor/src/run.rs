@@ -254,7 +254,7 @@ pub enum RunError {
     #[error(transparent)]
     State(#[from] StateError),
     /// What was compared cannot be read.
-    #[error("cannot go on with what was compared, comparison.json of state_dir: {0}")]
+    #[error("cannot go on with the comparison in comparison.json of state_dir: {0}")]
     Comparison(io::Error),
     /// The certificates to trust cannot be read.
     #[error("cannot read the certificates {path}: {reason}", path = path.display())]

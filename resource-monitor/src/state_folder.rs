@@ -16,8 +16,7 @@
 //! - A `stop.json` that cannot be understood is a stop: who may not know must not harvest. A
 //!   `hosts.json` that cannot be understood is as good as none: every host waits anew. So is a
 //!   `learned.json`: every group waits as long as is configured, and learns anew.
-//! - A `comparison.json` that cannot be understood stays as it is, and nothing begins before somebody has
-//!   said what is to become of it.
+//! - A `comparison.json` that cannot be understood is put aside, not overwritten.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
@@ -206,7 +205,7 @@ impl StateFolder {
     /// What was compared so far.
     ///
     /// # Errors
-    /// It cannot be read, or cannot be understood.
+    /// It cannot be read, or cannot be understood and not be put aside either.
     pub(crate) fn comparison(&self) -> io::Result<Option<LedgerFile>> {
         let Some(bytes) = self.read(COMPARISON, COMPARISON_FILE_BYTES_MAX)? else {
             return Ok(None);
@@ -218,10 +217,11 @@ impl StateFolder {
             }
             Err(error) => error.to_string(),
         };
-        Err(io::Error::other(format!(
-            "it cannot be understood ({reason}): bring back one that can be, or move it away, and the \
-             comparison begins anew (or leave out [comparison], and nothing is compared)"
-        )))
+        let (path, aside) = (self.path.join(COMPARISON), self.path.join("comparison.json.damaged"));
+        fs::rename(&path, &aside)?;
+        let (path, aside) = (path.display(), aside.display());
+        error!("{path} cannot be understood, so the comparison begins anew ({aside}): {reason}");
+        Ok(None)
     }
 
     /// Has the next monitor go on with what was compared.
