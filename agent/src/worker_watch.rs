@@ -472,6 +472,8 @@ mod tests {
             state: 'R',
             pgid: 77,
             session: 77,
+            flags: 0,
+            cpu_ticks: 0,
             start_ticks: 1_234,
         };
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());

@@ -31,6 +31,11 @@ pub struct ProcessStat {
     pub pgid: i32,
     /// The session that it is in.
     pub session: i32,
+    /// The kernel's flags, of which one says that it is the kernel's own. Source:
+    /// `include/linux/sched.h`.
+    pub flags: u64,
+    /// CPU time that all its threads have used, without its children's, in clock ticks.
+    pub cpu_ticks: u64,
     /// When it started, in clock ticks since the machine booted.
     pub start_ticks: u64,
 }
@@ -47,6 +52,13 @@ impl ProcessStat {
         file.take(STAT_BYTES_MAX as u64).read_to_end(&mut text)?;
         Self::parse(&String::from_utf8_lossy(&text))
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "unreadable /proc stat line"))
+    }
+
+    /// Whether it is a thread of the kernel.
+    #[must_use]
+    pub const fn is_kernels(&self) -> bool {
+        const PF_KTHREAD: u64 = 0x0020_0000;
+        self.flags & PF_KTHREAD != 0
     }
 
     /// Whether it has ended and only waits for its parent to take note.
@@ -69,6 +81,9 @@ impl ProcessStat {
             parent: fields.get(1)?.parse().ok()?,
             pgid: fields.get(2)?.parse().ok()?,
             session: fields.get(3)?.parse().ok()?,
+            flags: fields.get(6)?.parse().ok()?,
+            cpu_ticks: fields.get(11)?.parse::<u64>().ok()?
+                + fields.get(12)?.parse::<u64>().ok()?,
             start_ticks: fields.get(19)?.parse().ok()?,
         })
     }
@@ -260,12 +275,12 @@ mod tests {
 
     #[test]
     fn a_program_name_with_parentheses_does_not_shift_the_fields() {
-        let line = "42 (a) b (c)) S 7 42 40 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 777 1 2 3";
+        let line = "42 (a) b (c)) S 7 42 40 0 -1 4194560 1 0 0 0 5 6 7 8 20 0 1 0 777 1 2 3";
         let stat = ProcessStat::parse(line).expect("a stat line");
-        assert_eq!(
-            stat,
-            ProcessStat { pid: 42, parent: 7, state: 'S', pgid: 42, session: 40, start_ticks: 777 }
-        );
+        assert_eq!((stat.pid, stat.parent, stat.state), (42, 7, 'S'));
+        assert_eq!((stat.pgid, stat.session, stat.flags), (42, 40, 4_194_560));
+        assert_eq!((stat.cpu_ticks, stat.start_ticks), (11, 777));
+        assert!(!stat.is_kernels() && ProcessStat { flags: 0x0020_8040, ..stat }.is_kernels());
         for torn in ["", "42", "42 (x", "42 (x) S 1 2", ") S"] {
             assert_eq!(ProcessStat::parse(torn), None, "{torn:?}");
         }

@@ -15,11 +15,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
+use gleaner_hooks::ProcessStat;
 use gleaner_protocol::{Span, Time};
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity};
 
-use super::text_of;
 use crate::limits::{ANCESTORS_MAX, BOUND_FORGET_LOOKS, BOUND_LOOK_MS, BOUND_THREADS_MAX};
 
 /// Share of a core, in thousandths, that who is bound computes with before it claims its cores, …
@@ -30,8 +30,6 @@ const IDLE_PERMILLE: u64 = 20;
 const HALF_LIFE: Span = Span::from_secs(10);
 /// Ticks of `/proc` in a second, on all our platforms.
 const TICKS_PER_S: u64 = 100;
-/// The flag of the kernel's own threads, many of which are bound. Source: `include/linux/sched.h`.
-const PF_KTHREAD: u64 = 0x0020_0000;
 
 /// Who is bound to what.
 #[derive(Debug)]
@@ -59,15 +57,6 @@ struct Process {
     used: u64,
     computes: bool,
     cpus: BTreeSet<u32>,
-}
-
-/// What is read of one.
-#[derive(Debug, PartialEq, Eq)]
-struct Stat {
-    parent: i32,
-    flags: u64,
-    ticks: u64,
-    started: u64,
 }
 
 impl Bound {
@@ -138,8 +127,8 @@ impl Bound {
         own: &[i32],
     ) -> Option<Process> {
         let cpus = self.part_for(pid)?;
-        let stat = Stat::of(pid)?;
-        if stat.flags & PF_KTHREAD != 0 {
+        let stat = ProcessStat::of(pid).ok()?;
+        if stat.is_kernels() {
             self.kernels.insert(pid);
             return None;
         }
@@ -176,18 +165,21 @@ impl Bound {
 impl Process {
     /// One that was this a while ago, or had not been seen.
     fn judged(
-        stat: &Stat,
+        stat: &ProcessStat,
         cpus: BTreeSet<u32>,
         now: Time,
         passed: Span,
         before: Option<&Self>,
     ) -> Self {
         const TICK_MS: u64 = 1_000 / TICKS_PER_S;
-        let before = before.filter(|before| before.started == stat.started);
+        let before = before.filter(|before| before.started == stat.start_ticks);
         let (ticks, time) = match before {
-            Some(before) => (stat.ticks.saturating_sub(before.ticks), passed),
+            Some(before) => (stat.cpu_ticks.saturating_sub(before.ticks), passed),
             // Of one that has just begun that is all.
-            None => (stat.ticks, now.since(Time::ZERO + Span::from_millis(stat.started * TICK_MS))),
+            None => {
+                let begun = Time::ZERO + Span::from_millis(stat.start_ticks * TICK_MS);
+                (stat.cpu_ticks, now.since(begun))
+            }
         };
         let used_now = ticks * TICK_MS * 1_000 / time.as_millis().max(TICK_MS);
         let halves = time.as_secs_f64() / HALF_LIFE.as_secs_f64();
@@ -198,7 +190,8 @@ impl Process {
         } else {
             BUSY_PERMILLE
         };
-        Self { started: stat.started, ticks: stat.ticks, used, computes: used >= least, cpus }
+        let (started, ticks) = (stat.start_ticks, stat.cpu_ticks);
+        Self { started, ticks, used, computes: used >= least, cpus }
     }
 }
 
@@ -209,30 +202,12 @@ fn is_below(mut pid: i32, own: &[i32]) -> bool {
         if pid == agent || own.contains(&pid) {
             return true;
         }
-        match Stat::of(pid) {
-            Some(stat) if pid > 1 => pid = stat.parent,
+        match ProcessStat::of(pid) {
+            Ok(stat) if pid > 1 => pid = stat.parent,
             _ => return false,
         }
     }
     false
-}
-
-impl Stat {
-    fn of(pid: i32) -> Option<Self> {
-        Self::parse(&text_of(format!("/proc/{pid}/stat")))
-    }
-
-    /// The name stands in parentheses and may hold some itself.
-    fn parse(text: &str) -> Option<Self> {
-        let fields: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
-        let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
-        Some(Self {
-            parent: fields.get(1)?.parse().ok()?,
-            flags: number(6)?,
-            ticks: number(11)? + number(12)?,
-            started: number(19)?,
-        })
-    }
 }
 
 #[cfg(test)]
@@ -275,7 +250,8 @@ mod tests {
         let second = Span::from_secs(1);
         let born = Time::ZERO + Span::from_secs(100);
         let cpus = || BTreeSet::from([1]);
-        let stat = |ticks| Stat { parent: 1, flags: 0, ticks, started: 10_000 };
+        let own = ProcessStat::of(std::process::id().cast_signed()).expect("it runs");
+        let stat = |cpu_ticks| ProcessStat { cpu_ticks, start_ticks: 10_000, ..own };
         // Half of a core since it began; and one that has lived long and does little.
         assert!(Process::judged(&stat(50), cpus(), born + second, second, None).computes);
         let day = Span::from_secs(86_400);
@@ -293,17 +269,9 @@ mod tests {
         assert!(!look(&mut service, 0, Span::from_secs(10)));
         assert!(!look(&mut service, 5, second), "it begins anew");
         // Another one of its number.
-        let other = Stat { started: 20_000, ..stat(0) };
+        let other = ProcessStat { start_ticks: 20_000, ..stat(0) };
         let other = Process::judged(&other, cpus(), born + day, second, Some(&service));
         assert_eq!((other.used, other.computes), (0, false));
-    }
-
-    #[test]
-    fn a_line_of_stat_is_read_from_behind_the_name() {
-        let line = "7 (a) b) R 1 7 7 0 -1 4194560 0 0 0 0 5 6 7 8 20 0 3 0 99 4096 12 0";
-        let stat = Stat { parent: 1, flags: 4_194_560, ticks: 11, started: 99 };
-        assert_eq!(Stat::parse(line), Some(stat));
-        assert_eq!(Stat::parse("7 (a) R 1"), None);
     }
 
     #[test]
