@@ -315,14 +315,14 @@ async fn hosts_are_held_out_for_comparison_and_the_same_ones_after_a_restart() {
     let (day_then, held_out_then) = until_told(&cluster).await;
     assert!(day_then != day || held_out_then == held_out, "{held_out_then:?}, not {held_out:?}");
 
-    // Months of days are not thrown away.
+    // Months of days are not thrown away, nor does a farm stand still for them.
     cluster.monitor.as_mut().expect("there is one").kill();
     let kept = Path::new(state).join("comparison.json");
     std::fs::write(&kept, "{}").expect("written");
-    let monitor = ["monitor", "--listen", "127.0.0.1:0", "--config", config, "--state-dir", state];
-    run(gleaner(monitor).args(["--broker", &cluster.api.url]))
-        .refused(1, &["comparison.json", "move it away"]);
-    assert_eq!(std::fs::read_to_string(&kept).expect("it is there"), "{}");
+    cluster.restart_monitor();
+    until_told(&cluster).await;
+    let aside = Path::new(state).join("comparison.json.damaged");
+    assert_eq!(std::fs::read_to_string(aside).expect("it is there"), "{}");
 }
 
 #[tokio::test]

@@ -45,7 +45,9 @@ fn systemd_takes_the_units_as_they_are() {
         let unit = path.file_name().expect("a unit").to_str().expect("plain");
         let text = fs::read_to_string(&path).expect("it is there");
         assert!(text.contains(&format!("\nExecStart={program} ")), "{unit}");
-        assert!(!unit.contains("agent") || text.contains("\nDelegate=yes\n"), "{unit}");
+        for line in ["Delegate=yes", "WatchdogSec=30s", "WatchdogSignal=SIGKILL"] {
+            assert!(!unit.contains("agent") || text.contains(&format!("\n{line}\n")), "{unit}");
+        }
         // A program that is there; nothing is started.
         let text = text.replace(program, env!("CARGO_BIN_EXE_gleaner"));
         let path = folder.path().join(unit);
