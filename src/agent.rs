@@ -195,7 +195,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         let watched = async {
             is_up.notified().await;
             match Watchdog::of_this_process() {
-                Some(watchdog) => watchdog.keep(move || answers(&run_dir)).await,
+                Some(watchdog) => watchdog.keep(move || answers(&run_dir, ANSWER_MAX)).await,
                 None => std::future::pending().await,
             }
         };
@@ -207,17 +207,21 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Whether the agent of a run folder answers as it would a hook.
-fn answers(run_dir: &Path) -> bool {
-    let patience = Span::from_secs(ANSWER_S_MAX);
+/// Whether the agent of a run folder answers within this time.
+fn answers(run_dir: &Path, patience: Span) -> bool {
     gleaner_hooks::ask(&run_dir.join("agent.sock"), &SocketRequest::Status, patience).is_ok()
 }
 
-/// Time for an answer that any hook would have given up on long before, in seconds.
-const ANSWER_S_MAX: u64 = 5;
+/// Time for an answer that any hook would have given up on long before.
+const ANSWER_MAX: Span = Span::from_secs(5);
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::os::unix::net::UnixListener;
+
+    use gleaner_hooks::SocketAnswer;
+
     use super::*;
 
     #[test]
@@ -232,5 +236,29 @@ mod tests {
         let variables = variables.map(|(name, value)| (name.into(), value.into()));
         watch_what_is_installed(&mut workers, variables.into_iter());
         assert_eq!(workers, ["rqd", "flamenco-worker", "rrClient"]);
+    }
+
+    #[test]
+    fn who_takes_a_call_and_says_nothing_does_not_answer() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let patience = Span::from_millis(200);
+        assert!(!answers(folder.path(), patience), "nobody is there");
+        let listener = UnixListener::bind(folder.path().join("agent.sock")).expect("bound");
+        assert!(!answers(folder.path(), patience), "it takes calls, as a socket does by itself");
+        let agent = std::thread::spawn(move || {
+            // Nobody waits for the answer to the first question any more.
+            for _ in 0..2 {
+                let (stream, _) = listener.accept().expect("a call");
+                let mut line = String::new();
+                BufReader::new(&stream).read_line(&mut line).expect("a question");
+                assert!(line.contains("status"), "{line}");
+                let refusal = SocketAnswer::Error { reason: "too busy to say".into() };
+                let mut said = serde_json::to_vec(&refusal).expect("serialises");
+                said.push(b'\n');
+                let _ = (&stream).write_all(&said);
+            }
+        });
+        assert!(answers(folder.path(), Span::from_secs(30)), "that is an answer");
+        agent.join().expect("no panic");
     }
 }

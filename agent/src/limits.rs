@@ -146,6 +146,8 @@ pub(crate) const SPACED_LOOK_MS_MAX: u64 = 2_000;
 pub(crate) const TREE_THREADS_MAX: usize = 2_048;
 /// How often it is looked for who is bound to a part of the machine, in milliseconds.
 pub(crate) const BOUND_LOOK_MS: u64 = 900;
+/// How soon after the last look another one follows where what is booked has changed, in milliseconds.
+pub(crate) const BOUND_NEWS_MS: u64 = 300;
 /// After so many of these looks it is found anew which threads are the kernel's own.
 pub(crate) const BOUND_FORGET_LOOKS: u32 = 64;
 /// Threads of one process that are asked what they are bound to.

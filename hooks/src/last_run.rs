@@ -67,7 +67,7 @@ pub(crate) fn let_one_stop(pid: i32) {
 /// sessions: their agent had put them last. Refused without harm to those who ask too often.
 pub(crate) fn let_sessions_end(leaders: &[i32]) {
     let mut weighed = BTreeSet::new();
-    for leader in leaders {
+    for leader in leaders.iter().filter(|leader| **leader > 1) {
         // Not by `getsid`, which rustix takes to name one: in a container it may be outside.
         if ProcessStat::of(*leader).is_ok_and(|stat| weighed.insert(stat.session)) {
             let _ = fs::write(format!("/proc/{leader}/autogroup"), IN_TURN.to_string());

@@ -155,8 +155,9 @@ impl Looker<'_> {
     fn busy_percent(&self) -> Result<Option<u32>, NvmlError> {
         match self.device.utilization_rates() {
             Ok(rates) => Ok(Some(rates.gpu.min(100))),
-            Err(NvmlError::NotSupported | NvmlError::FailedToLoadSymbol(_)) => Ok(None),
-            Err(error) => Err(error),
+            Err(error @ NvmlError::GpuLost) => Err(error),
+            // Everything else is known without it.
+            Err(_) => Ok(None),
         }
     }
 

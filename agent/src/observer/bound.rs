@@ -20,7 +20,9 @@ use gleaner_protocol::{Span, Time};
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity};
 
-use crate::limits::{ANCESTORS_MAX, BOUND_FORGET_LOOKS, BOUND_LOOK_MS, BOUND_THREADS_MAX};
+use crate::limits::{
+    ANCESTORS_MAX, BOUND_FORGET_LOOKS, BOUND_LOOK_MS, BOUND_NEWS_MS, BOUND_THREADS_MAX,
+};
 
 /// Share of a core, in thousandths, that who is bound computes with before it claims its cores, …
 const BUSY_PERMILLE: u64 = 100;
@@ -77,17 +79,21 @@ impl Bound {
     /// The CPUs that others claim, where this look finds others than the one before. `own` are
     /// processes whose children are harvested work.
     pub(super) fn look(&mut self, now: Time, booked: u32, own: &[i32]) -> Option<&BTreeSet<u32>> {
-        let is_news = std::mem::replace(&mut self.booked, booked) != booked;
+        let is_news = self.booked != booked;
         let is_part = booked > 0 && (booked as usize) < self.all.len();
         let passed = self.looked.map(|at| now.since(at));
-        if is_part && !is_news && passed.is_some_and(|it| it < Span::from_millis(BOUND_LOOK_MS)) {
+        // Of less time than that a single tick would be much, whatever the news.
+        let least_ms = if is_news { BOUND_NEWS_MS } else { BOUND_LOOK_MS };
+        if is_part && passed.is_some_and(|it| it < Span::from_millis(least_ms)) {
             return None;
         }
+        self.booked = booked;
         if is_part {
             self.looked = Some(now);
             self.look_at_all(now, passed.unwrap_or(Span::ZERO), own);
         } else {
             self.known.clear();
+            self.kernels.clear();
         }
         let computing = self.known.values().filter(|process| process.computes);
         let claims: BTreeSet<u32> = computing.flat_map(|process| &process.cpus).copied().collect();
@@ -139,27 +145,51 @@ impl Bound {
         Some(Process::judged(&stat, cpus, now, passed, before))
     }
 
-    /// The part of the machine that a thread is bound to; none where that is all of it, or nothing.
-    fn part_for(&self, thread: i32) -> Option<BTreeSet<u32>> {
-        let mask = sched_getaffinity(Some(Pid::from_raw(thread)?)).ok()?;
-        if self.whole == Some(mask) {
-            return None;
+    /// The part of the machine that a process is bound to; none where that is all of it, or nothing.
+    fn part_for(&self, process: i32) -> Option<BTreeSet<u32>> {
+        match self.reach(process) {
+            Reach::Part(part) => Some(part),
+            Reach::Everywhere | Reach::Nowhere => None,
         }
-        let is_in = |cpu: &&u32| (**cpu as usize) < CpuSet::MAX_CPU && mask.is_set(**cpu as usize);
-        let part: BTreeSet<u32> = self.all.iter().filter(is_in).copied().collect();
-        (!part.is_empty() && part.len() < self.all.len()).then_some(part)
     }
 
-    /// The part that all its threads together are bound to.
+    /// The part that all its threads together are bound to. One that has just ended goes nowhere.
     fn part_for_threads(&self, pid: i32, mut part: BTreeSet<u32>) -> Option<BTreeSet<u32>> {
         let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
         for thread in threads.take(BOUND_THREADS_MAX) {
             let thread = thread.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
-            let Some(thread) = thread.filter(|thread| *thread != pid) else { continue };
-            part.extend(self.part_for(thread)?);
+            match thread.filter(|thread| *thread != pid).map(|thread| self.reach(thread)) {
+                Some(Reach::Everywhere) => return None,
+                Some(Reach::Part(more)) => part.extend(more),
+                Some(Reach::Nowhere) | None => {}
+            }
         }
         (part.len() < self.all.len()).then_some(part)
     }
+
+    fn reach(&self, thread: i32) -> Reach {
+        let mask = Pid::from_raw(thread).and_then(|thread| sched_getaffinity(Some(thread)).ok());
+        let Some(mask) = mask else { return Reach::Nowhere };
+        if self.whole == Some(mask) {
+            return Reach::Everywhere;
+        }
+        let is_in = |cpu: &&u32| (**cpu as usize) < CpuSet::MAX_CPU && mask.is_set(**cpu as usize);
+        let part: BTreeSet<u32> = self.all.iter().filter(is_in).copied().collect();
+        match part.len() {
+            0 => Reach::Nowhere,
+            count if count == self.all.len() => Reach::Everywhere,
+            _ => Reach::Part(part),
+        }
+    }
+}
+
+/// Where in the part of the machine that the agent may use a thread may run.
+#[derive(Debug, PartialEq, Eq)]
+enum Reach {
+    Everywhere,
+    Part(BTreeSet<u32>),
+    /// Outside of it, or it has ended.
+    Nowhere,
 }
 
 impl Process {
@@ -285,6 +315,9 @@ mod tests {
         assert_eq!(bound.part_for(other.pid()), Some(BTreeSet::from([last])));
         let part = bound.part_for_threads(other.pid(), BTreeSet::from([last]));
         assert_eq!(part, Some(BTreeSet::from([last])));
+        assert_eq!(bound.reach(own), Reach::Everywhere);
+        // There is no such number.
+        assert_eq!(bound.reach(i32::MAX), Reach::Nowhere);
         assert!(is_below(other.pid(), &[]), "this is the agent of a test");
         assert!(!is_below(1, &[]) && is_below(1, &[1]));
     }
