@@ -444,9 +444,21 @@ fn without_a_program_a_release_is_built_and_packed() {
     // What it asks for there is.
     let told = text(&at("told"));
     assert_eq!(told, "build --profile dist --locked --bins\n");
+    let recommended = |made: &str| {
+        let deb = made.lines().find(|line| line.ends_with(".deb"))?;
+        Some(done(Command::new("dpkg-deb").args(["--field", deb, "Recommends"])))
+    };
+    assert!(recommended(&made).is_none_or(|names| names.is_empty()));
+    // With GPUs, which a driver for them has to be found for.
+    let made = done(build.arg("--gpu"));
+    assert_eq!(text(&at("told")), "build --profile dist --locked --bins --features gpu\n");
+    assert!(recommended(&made).is_none_or(|names| names == "libvulkan1\n"));
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["clean", "--dry-run", "--locked", "--profile", "dist"]).current_dir(ROOT);
     done(cargo.arg("--target-dir").arg(at("target")));
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["tree", "--locked", "--offline", "--depth", "1", "--features", "gpu"]);
+    done(cargo.current_dir(ROOT));
 }
 
 #[test]
@@ -456,6 +468,9 @@ fn what_the_builder_does_not_know_it_says() {
         let mut build = Command::new(Path::new(ROOT).join("packaging/build"));
         run(build.args(arguments)).refused(2, &[arguments[0]]);
     }
+    let mut build = Command::new(Path::new(ROOT).join("packaging/build"));
+    run(build.args(["--program", "/bin/true", "--gpu"]))
+        .refused(2, &["--gpu is for what is built"]);
     // Half of an installation is none.
     let mut build = Command::new(Path::new(ROOT).join("packaging/build"));
     run(build.args(["--program", "/bin/true"])).refused(2, &["/bin/true-hook"]);
