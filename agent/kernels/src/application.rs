@@ -271,12 +271,12 @@ impl Task {
 
     /// Whether it gives the same on GPUs as on processors, within what
     /// [votes](gleaner_protocol::job::Comparison::Tolerance) tolerate: a picture of a look that jumps
-    /// from one value to the next does not, for a sample that stands on the jump may be taken for one
-    /// on either side.
+    /// from one value to the next, or nearly, does not, for a sample that stands there may be taken
+    /// for one on either side. Nor is it known of one whose volume cannot be read.
     #[must_use]
     pub fn is_alike_on_gpus(&self) -> bool {
         match &self.spec {
-            Spec::Volume(spec) => !spec.has_jump(),
+            Spec::Volume(spec) => !spec.is_steep(&self.folder),
             Spec::Isosurface(_) | Spec::Pca(_) | Spec::Npairs(_) => true,
         }
     }

@@ -200,13 +200,25 @@ impl Gpu {
         bytes: u64,
         submission: SubmissionIndex,
     ) -> Result<Vec<u8>, GpuError> {
+        self.looked(buffer, bytes, submission, <[u8]>::to_vec)
+    }
+
+    /// What `look` makes of the first `bytes` of a buffer that can be mapped, once what was submitted
+    /// is done.
+    pub(crate) fn looked<T>(
+        &self,
+        buffer: &Buffer,
+        bytes: u64,
+        submission: SubmissionIndex,
+        look: impl FnOnce(&[u8]) -> T,
+    ) -> Result<T, GpuError> {
         let part = buffer.slice(..bytes);
         self.map(part, MapMode::Read, Some(submission))?;
         let view = part.get_mapped_range().map_err(|error| self.failed(&error.to_string()))?;
-        let copy = view.to_vec();
+        let made = look(&view);
         drop(view);
         buffer.unmap();
-        Ok(copy)
+        Ok(made)
     }
 
     /// Maps a part of a buffer that can be, once what was submitted is done; with nothing of that,

@@ -54,7 +54,10 @@ impl Image {
     pub fn difference(&self, other: &Self) -> Option<f32> {
         (self.width == other.width && self.pixels.len() == other.pixels.len()).then(|| {
             let pairs = self.pixels.iter().flatten().zip(other.pixels.iter().flatten());
-            pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+            let apart = |(a, b): (&f32, &f32)| if a == b { 0.0 } else { (a - b).abs() };
+            // What is no number is as far from any as can be.
+            let apart = pairs.map(apart).map(|by| if by.is_nan() { f32::INFINITY } else { by });
+            apart.fold(0.0, f32::max)
         })
     }
 }

@@ -25,6 +25,10 @@ pub(crate) const VOXELS_MAX: usize = (1 << 31) - 1;
 /// Voxels along each side of a volume in a NIfTI-1 file, and volumes in it: numbers of sixteen bits
 /// with a sign.
 pub(crate) const NIFTI_SIDE_MAX: u16 = i16::MAX.unsigned_abs();
+/// How far voxels are apart at most, and the inverse of it at least: positions in the largest volume,
+/// and squares of distances between neighbours, are numbers of single precision, and squares of slopes
+/// in double precision are far from its ends whatever the voxels are.
+pub(crate) const SPACING_MAX: f64 = 1e19;
 /// Bytes of a volume's header, where it is text: usual ones have one KiB or two.
 pub(crate) const HEADER_BYTES_MAX: u64 = 64 << 10;
 /// Cells along each side of a block that is passed over in one go where nothing is to be seen. What is
@@ -41,6 +45,9 @@ pub(crate) const RAY_SAMPLES_MAX: usize = 1 << 16;
 /// What shines through less than this is not followed any further: half of what a picture of
 /// eight bits a channel tells apart.
 pub(crate) const THROUGH_MIN: f32 = 1.0 / 512.0;
+/// What neighbours in the table of a look may differ by, in any channel, before which of the two a
+/// value is rounded to is seen.
+pub(crate) const STEEPNESS_MAX: f32 = 0.5 / 255.0;
 /// Pixels along each side of the tiles that a picture is taken in: one workgroup of a device has 64
 /// invocations.
 pub(crate) const TILE: usize = 8;
@@ -126,7 +133,7 @@ pub(crate) const DEVICE_BRICK_BYTES_MAX: usize = 1 << 30;
 /// Of the memory that a driver says is free, what is used, in percent: that is an estimate.
 #[cfg(feature = "gpu")]
 pub(crate) const DEVICE_MEMORY_PERCENT: u8 = 90;
-/// Bytes of a device's memory that a task takes beside its data: rays and pixels, tiles of sums, what
+/// Bytes of a device's memory that a task takes beside its data: pixels, tiles of sums, what
 /// is on its way there, and its driver's own.
 #[cfg(feature = "gpu")]
 pub(crate) const DEVICE_OVERHEAD_BYTES: u64 = 128 << 20;
@@ -140,9 +147,9 @@ pub(crate) const DEVICE_UPLOAD_BYTES: usize = 64 << 20;
 /// Workgroups in a row that every device takes in one dispatch.
 #[cfg(feature = "gpu")]
 pub(crate) const DEVICE_GROUPS_MAX: usize = 65_535;
-/// Tiles of one dispatch: 8 MiB of rays.
+/// Tiles of one dispatch: 8 MiB of pixels.
 #[cfg(feature = "gpu")]
-pub(crate) const DEVICE_TILES_MAX: usize = 4096;
+pub(crate) const DEVICE_TILES_MAX: usize = 8192;
 /// Samples that a ray takes in one dispatch: what is on a device cannot be called back.
 #[cfg(feature = "gpu")]
 pub(crate) const DEVICE_RAY_SAMPLES: usize = 4096;
@@ -199,11 +206,6 @@ pub(crate) const DEVICE_COUNT_BLOCKS: usize = 32;
 /// Numbers of a mesh that come back from a device in one go: 8 MiB, of 150000 vertices.
 #[cfg(feature = "gpu")]
 pub(crate) const DEVICE_MESH_NUMBERS_MAX: usize = 2 << 20;
-/// Of how far voxels are apart, the power of two that it is at most, and whose inverse it is at least,
-/// for a device: with voxels as far from each other as numbers of single precision can be, squares of
-/// slopes are far from the ends of double precision.
-#[cfg(feature = "gpu")]
-pub(crate) const DEVICE_SPACING_EXPONENT_MAX: i32 = 64;
 /// How long a slice on a device may take before nothing is expected of it any more.
 #[cfg(feature = "gpu")]
 pub(crate) const DEVICE_WAIT_MAX: Duration = Duration::from_secs(60);

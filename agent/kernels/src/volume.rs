@@ -18,6 +18,7 @@ mod series;
 use thiserror::Error;
 
 pub use brick::Brick;
+pub(crate) use file::read_grid;
 pub use file::{ReadError, check_series_name, data_file, read_series, read_volume};
 pub(crate) use macro_cells::MacroCells;
 pub use nifti_file::{read_nifti, read_nifti_series};
@@ -26,7 +27,7 @@ pub use raw::{RawHeader, read_raw};
 pub use scalar::ScalarType;
 pub use series::{Series, SeriesError};
 
-use crate::limits::VOXELS_MAX;
+use crate::limits::{SPACING_MAX, VOXELS_MAX};
 
 /// The samples of a volume, by their type.
 #[derive(Debug, Clone, PartialEq)]
@@ -138,8 +139,8 @@ impl Voxel for f32 {
 /// Scalars on a grid.
 ///
 /// # Invariants
-/// No side is zero, there are as many voxels as the sides say, all are finite, and the spacing is
-/// finite and above zero.
+/// No side is zero, there are as many voxels as the sides say, all are finite, and neither the spacing
+/// nor its inverse is above 1e19.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Volume {
     size: [usize; 3],
@@ -171,7 +172,11 @@ pub enum VolumeError {
     #[error("a series of no volumes: give at least one")]
     NoVolume,
     /// The distance between voxels makes no sense.
-    #[error("spacing {} x {} x {}: give three numbers above zero", .0[0], .0[1], .0[2])]
+    #[error(
+        "voxels are {:?} x {:?} x {:?} apart: give three distances from {:?} to {SPACING_MAX:?}, in \
+         another unit of length if need be",
+        .0[0], .0[1], .0[2], SPACING_MAX.recip()
+    )]
     Spacing([f64; 3]),
     /// Some voxels are NaN or infinite.
     #[error(
@@ -192,7 +197,7 @@ impl Volume {
     ///
     /// # Errors
     /// It is empty or too large, the number of voxels is not the one that the size says, a voxel
-    /// is not finite, or the spacing is not above zero.
+    /// is not finite, or the spacing is none.
     pub fn new(size: [usize; 3], spacing: [f64; 3], voxels: Voxels) -> Result<Self, VolumeError> {
         check_grid(size, spacing, with_voxels!(&voxels, samples => samples.len()))?;
         if let Voxels::F32(samples) = &voxels
@@ -251,7 +256,7 @@ fn check_grid(size: [usize; 3], spacing: [f64; 3], found: usize) -> Result<(), V
     if found != expected {
         return Err(VolumeError::Count { expected, found });
     }
-    if !spacing.iter().all(|spacing| spacing.is_finite() && *spacing > 0.0) {
+    if !spacing.iter().all(|spacing| (SPACING_MAX.recip()..=SPACING_MAX).contains(spacing)) {
         return Err(VolumeError::Spacing(spacing));
     }
     Ok(())
@@ -280,8 +285,23 @@ mod tests {
         assert_eq!(Volume::new([2, 2, 3], one, voxels()), Err(count));
         let large = [usize::MAX, 2, 2];
         assert_eq!(Volume::new(large, one, voxels()), Err(VolumeError::TooLarge(large)));
-        let flat = Volume::new([2, 2, 2], [1.0, 0.0, 1.0], voxels());
-        assert_eq!(flat, Err(VolumeError::Spacing([1.0, 0.0, 1.0])));
+    }
+
+    #[test]
+    fn voxels_may_be_as_far_apart_as_positions_are_numbers() {
+        let apart = |spacing| Volume::new([2, 2, 2], spacing, Voxels::U8(vec![0; 8]));
+        for spacing in [[1.0, 1.0, 1000.0], [1e19, 1e-19, 1.0], [4e-10; 3], [3e16; 3]] {
+            assert!(apart(spacing).is_ok(), "{spacing:?}");
+        }
+        for far in [0.0, -1.0, 1e-60, 5e-20, 2e19, 1e39, 1e300, f64::INFINITY] {
+            let spacing = [1.0, far, 1.0];
+            assert_eq!(apart(spacing), Err(VolumeError::Spacing(spacing)));
+        }
+        assert!(apart([f64::NAN; 3]).is_err());
+        let told = VolumeError::Spacing([1e39, 1e-60, 1.0]).to_string();
+        let says = "voxels are 1e39 x 1e-60 x 1.0 apart: give three distances from 1e-19 to 1e19, in \
+                    another unit of length if need be";
+        assert_eq!(told, says);
     }
 
     #[test]

@@ -45,7 +45,6 @@ pub(super) fn bench() {
 
 #[cfg(feature = "gpu")]
 fn on_gpu() {
-    use gleaner_kernels::image::Image;
     use gleaner_kernels::isosurface::DeviceIsosurfacePlan;
     use gleaner_kernels::raycast::{Caster, DeviceFramePlan, DeviceScenePlan};
 
@@ -59,7 +58,7 @@ fn on_gpu() {
     row(&of("volume"), &|| {
         let caster = Caster::new(gpu.clone(), volume.voxels(), size).expect("a caster");
         let there = super::done(DeviceScenePlan::new(caster, fog.clone()).expect("room"));
-        DeviceFramePlan::new(there, camera.clone(), Image::transparent(size[0], size[1]))
+        DeviceFramePlan::new(there, camera.clone(), None)
     });
     let side = if is_real { 512 } else { 128 };
     let volume = Arc::new(Volume::rippled(side).expect("a volume"));

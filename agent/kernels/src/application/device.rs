@@ -50,7 +50,7 @@ impl DevicePhotographer {
     ) -> Result<(Image, Box<Self>), ApplicationError> {
         let parts = bricks(&self.volume, camera, self.brick_max.0, self.brick_max.1);
         let count = parts.len();
-        let mut image = Image::transparent(camera.width(), camera.height());
+        let mut image = None;
         for (at, cells) in parts.into_iter().enumerate() {
             let named = |what: &str| match count {
                 1 => what.to_owned(),
@@ -73,13 +73,14 @@ impl DevicePhotographer {
             };
             let plan = DeviceFramePlan::new(scene, camera.clone(), image);
             let cast = stages.perform(&named(stage), plan)?;
-            image = cast.image;
+            image = Some(cast.image);
             self.ready = match count {
                 1 => Ready::Whole(cast.scene),
                 _ => Ready::Caster(cast.scene.into_caster()),
             };
         }
-        Ok((image, self))
+        let transparent = || Image::transparent(camera.width(), camera.height());
+        Ok((image.unwrap_or_else(transparent), self))
     }
 }
 

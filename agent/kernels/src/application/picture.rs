@@ -1,7 +1,7 @@
 //! Pictures of volumes.
 
 use std::io::Cursor;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -14,7 +14,7 @@ use super::files::{check_name, has_end};
 use super::{ApplicationError, Device, Finished, Inputs, Product, Stages, sides};
 use crate::image::{Image, write_exr, write_png};
 use crate::raycast::{Camera, ControlPoint, FramePlan, Look, Scene, ScenePlan, Shading, Transfer};
-use crate::volume::Brick;
+use crate::volume::{Brick, read_grid};
 
 /// What a picture is taken of, and how.
 #[derive(Debug, Clone, Deserialize)]
@@ -47,9 +47,6 @@ struct ShadingSpec {
     specular: f32,
     shininess: u16,
 }
-
-/// Of the way from the first point of a look to the last one, what counts as a jump.
-const JUMP_SHARE: f32 = 0.01;
 
 impl VolumeSpec {
     pub(super) fn check(&self) -> Result<(), ApplicationError> {
@@ -89,16 +86,12 @@ impl VolumeSpec {
         Transfer::new(points.collect(), self.opacity_unit).map_err(ApplicationError::value)
     }
 
-    /// Whether its look jumps from one value to the next, or nearly: between two points that are
-    /// apart by less than a hundredth of the way from the first to the last.
-    pub(super) fn has_jump(&self) -> bool {
-        let value = |point: Option<&PointSpec>| point.map_or(0.0, |point| point.value);
-        let way = value(self.transfer.last()) - value(self.transfer.first());
-        self.transfer.windows(2).any(|pair| {
-            let [from, to] = [&pair[0], &pair[1]];
-            let is_near = to.value - from.value <= way * JUMP_SHARE;
-            is_near && (from.colour != to.colour || from.opacity != to.opacity)
-        })
+    /// Whether its look is so steep, for its volume and its step, that what is rounded of a value is
+    /// seen. One whose volume nobody can tell counts as such.
+    pub(super) fn is_steep(&self, folder: &Path) -> bool {
+        let grid = read_grid(&folder.join(&self.volume)).ok();
+        let look = self.look().ok();
+        look.zip(grid).is_none_or(|(look, (size, spacing))| !look.is_sure(size, spacing))
     }
 
     fn look(&self) -> Result<Look, ApplicationError> {

@@ -73,10 +73,8 @@ impl IsosurfaceSpec {
         if let Some(plan) = plan {
             return Ok((stages.perform_or("surface", plan, told)?, format!("cut by {name}")));
         }
-        let why = format!(
-            "cut by the processor, for {name} has no room for four of the volume's layers, or their \
-             voxels are too near to each other or too far"
-        );
+        let why =
+            format!("cut by the processor, for {name} has no room for four of the volume's layers");
         Ok((self.cut(stages, volume)?, why))
     }
 

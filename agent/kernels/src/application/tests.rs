@@ -269,17 +269,20 @@ fn figures_are_in_the_order_of_the_specification() {
 #[test]
 fn what_jumps_from_one_value_to_the_next_is_not_alike_on_gpus() {
     let is_alike = |application: Application, text: &str| {
-        let task = Task::parse(application, text, Path::new("")).expect("a task");
-        task.is_alike_on_gpus()
+        let folder = folder(application);
+        Task::parse(application, text, folder.path()).expect("a task").is_alike_on_gpus()
     };
     for application in Application::ALL {
         assert!(is_alike(application, application.example()), "{application:?}");
     }
     let volume = Application::Volume.example();
-    for (value, alike) in [("60.0", false), ("61.9", false), ("62.0", true)] {
+    for (value, alike) in [("60.0", false), ("60.1", false), ("62.0", true)] {
         let text = volume.replace("value = 90.0", &format!("value = {value}"));
         assert_eq!(is_alike(Application::Volume, &text), alike, "{value}");
     }
+    // Of a volume that is not there nobody knows.
+    let gone = volume.replace("ripples.nrrd", "gone.nrrd");
+    assert!(!is_alike(Application::Volume, &gone));
     // From one value to the same look at it there is nothing to jump.
     let twice = volume.replace("value = 90.0", "value = 60.0");
     let twice = twice.replace(

@@ -71,6 +71,15 @@ pub(super) struct Ray {
     pub(super) direction: [f64; 3],
 }
 
+/// What is between a pixel and the next one of its row, and the one below it: of their rays'
+/// directions at distance one, or of where these begin.
+#[cfg(feature = "gpu")]
+pub(super) struct Pixel {
+    pub(super) across: [f64; 3],
+    pub(super) down: [f64; 3],
+    pub(super) is_parallel: bool,
+}
+
 impl Camera {
     /// A camera at `eye` that looks at `target`, with `up` upwards in its picture.
     ///
@@ -110,6 +119,7 @@ impl Camera {
             Projection::Perspective { fov_degrees } => (fov_degrees.to_radians() / 2.0).tan(),
             Projection::Parallel { height } => height / 2.0,
         };
+        let [forward, right, up] = [forward, right, up].map(straight);
         Ok(Self { eye, forward, right, up, projection, reach, width, height })
     }
 
@@ -128,9 +138,15 @@ impl Camera {
     /// The ray through the middle of a pixel, row 0 on top.
     #[inline(always)]
     pub(super) fn ray(&self, x: usize, y: usize) -> Ray {
+        self.ray_through(x as f64 + 0.5, y as f64 + 0.5)
+    }
+
+    /// The ray through a place in the picture, in pixels from its left and from its top.
+    #[inline(always)]
+    pub(super) fn ray_through(&self, x: f64, y: f64) -> Ray {
         let (width, height) = (self.width as f64, self.height as f64);
-        let aside = self.reach * (2.0 * (x as f64 + 0.5) - width) / height;
-        let above = self.reach * (1.0 - 2.0 * (y as f64 + 0.5) / height);
+        let aside = self.reach * (2.0 * x - width) / height;
+        let above = self.reach * (1.0 - 2.0 * y / height);
         let offset = [0, 1, 2].map(|axis| aside * self.right[axis] + above * self.up[axis]);
         match self.projection {
             Projection::Perspective { .. } => {
@@ -143,6 +159,23 @@ impl Camera {
                 let origin = [0, 1, 2].map(|axis| self.eye[axis] + offset[axis]);
                 Ray { origin, direction: self.forward }
             }
+        }
+    }
+
+    /// Where it looks.
+    #[cfg(feature = "gpu")]
+    pub(super) const fn forward(&self) -> [f64; 3] {
+        self.forward
+    }
+
+    /// What is between a pixel and the next ones.
+    #[cfg(feature = "gpu")]
+    pub(super) fn pixel(&self) -> Pixel {
+        let side = 2.0 * self.reach / self.height as f64;
+        Pixel {
+            across: self.right.map(|part| side * part),
+            down: self.up.map(|part| -side * part),
+            is_parallel: matches!(self.projection, Projection::Parallel { .. }),
         }
     }
 
@@ -195,6 +228,15 @@ pub(super) fn unit(vector: [f64; 3]) -> Option<[f64; 3]> {
     let length = dot(vector, vector).sqrt();
     (length > 0.0 && length.is_finite()).then(|| vector.map(|part| part / length))
 }
+
+/// A direction of length one without what rounding leaves of a right angle to an axis: a ray that goes
+/// along a border is on one side of it all its way.
+fn straight(direction: [f64; 3]) -> [f64; 3] {
+    direction.map(|part| if part.abs() < RIGHT_ANGLE { 0.0 } else { part })
+}
+
+/// What sines, cosines and products leave of a right angle.
+const RIGHT_ANGLE: f64 = 1e-14;
 
 #[cfg(test)]
 mod tests {

@@ -86,7 +86,8 @@ impl Plan for FramePlan {
             })
         });
         for (tile, pixels) in tiles.zip(taken.iter().flat_map(|run| run.chunks(TILE * TILE))) {
-            for (part, row) in rows(tile, across, &mut self.image).zip(pixels.chunks(TILE)) {
+            let parts = rows_mut(tile, across, size[0], self.image.pixels_mut());
+            for (part, row) in parts.zip(pixels.chunks(TILE)) {
                 part.copy_from_slice(&row[..part.len()]);
             }
         }
@@ -99,16 +100,34 @@ impl Plan for FramePlan {
     }
 }
 
+/// Where a tile of a picture begins, and the columns that it has there.
+fn place(tile: usize, across: usize, width: usize) -> (usize, Range<usize>) {
+    let (left, top) = (tile % across * TILE, tile / across * TILE);
+    (top, left..(left + TILE).min(width))
+}
+
 /// The parts of a picture's rows that are in a tile, from its top.
+#[cfg(feature = "gpu")]
 pub(super) fn rows(
     tile: usize,
     across: usize,
-    image: &mut Image,
+    width: usize,
+    pixels: &[Rgba],
+) -> impl Iterator<Item = &[Rgba]> {
+    let (top, columns) = place(tile, across, width);
+    let rows = pixels.chunks(width).skip(top).take(TILE);
+    rows.map(move |row| &row[columns.clone()])
+}
+
+/// The same, to be written.
+pub(super) fn rows_mut(
+    tile: usize,
+    across: usize,
+    width: usize,
+    pixels: &mut [Rgba],
 ) -> impl Iterator<Item = &mut [Rgba]> {
-    let width = image.width();
-    let (left, top) = (tile % across * TILE, tile / across * TILE);
-    let columns = left..(left + TILE).min(width);
-    let rows = image.pixels_mut().chunks_mut(width).skip(top).take(TILE);
+    let (top, columns) = place(tile, across, width);
+    let rows = pixels.chunks_mut(width).skip(top).take(TILE);
     rows.map(move |row| &mut row[columns.clone()])
 }
 
@@ -136,7 +155,7 @@ impl<T: Voxel> pulp::NullaryFnOnce for Tiles<'_, T> {
             for (y, row) in (top..self.size[1]).zip(pixels.chunks_exact_mut(TILE)) {
                 for (x, pixel) in (left..self.size[0]).zip(row) {
                     let ray = self.camera.ray(x, y);
-                    *pixel = march(self.scene, self.grid, &ray);
+                    *pixel = march(self.scene, self.grid, &ray, [0.0; 4]);
                 }
             }
         }

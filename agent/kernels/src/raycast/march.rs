@@ -3,7 +3,6 @@
 use super::camera::Ray;
 use super::grid::{Grid, nearest};
 use super::scene::{Scene, Shading};
-use super::transfer::{CLEAR, TABLE_ENTRIES};
 use crate::image::Rgba;
 use crate::limits::{MACRO_CELL, THROUGH_MIN};
 use crate::volume::Voxel;
@@ -17,24 +16,24 @@ const LIT: usize = 2;
 const AROUND: usize = 8;
 
 /// A ray in voxels of a brick, a step long.
-pub(super) struct Path {
-    pub(super) origin: [f64; 3],
-    pub(super) step: [f64; 3],
+struct Path {
+    origin: [f64; 3],
+    step: [f64; 3],
     /// One over each part of the step.
     inverse: [f64; 3],
     /// The whole numbers of steps, from the first to before the second, that end in the brick.
-    pub(super) samples: (f64, f64),
+    samples: (f64, f64),
 }
 
-/// What a ray meets in a scene.
+/// What a ray has seen once it comes out of a scene, behind what it saw before.
 #[inline(always)]
-pub(super) fn march<T: Voxel>(scene: &Scene, grid: &Grid<'_, T>, ray: &Ray) -> Rgba {
-    let Some(path) = Path::of(scene, ray) else { return [0.0; 4] };
+pub(super) fn march<T: Voxel>(scene: &Scene, grid: &Grid<'_, T>, ray: &Ray, before: Rgba) -> Rgba {
+    let Some(path) = Path::of(scene, ray) else { return before };
     // Light comes from the eye.
     let light = ray.direction.map(|part| part as f32);
     let step = path.step.map(|part| part as f32);
-    let mut seen = [0.0; 4];
-    let mut through = 1.0_f32;
+    let mut seen = before;
+    let mut through = 1.0 - before[3];
     let (mut sample, end) = path.samples;
     while sample < end {
         let at = [0, 1, 2].map(|axis| (path.origin[axis] + sample * path.step[axis]) as f32);
@@ -57,7 +56,7 @@ pub(super) fn march<T: Voxel>(scene: &Scene, grid: &Grid<'_, T>, ray: &Ray) -> R
 impl Path {
     /// The path of a ray through a scene, if it takes a sample there.
     #[inline(always)]
-    pub(super) fn of(scene: &Scene, ray: &Ray) -> Option<Self> {
+    fn of(scene: &Scene, ray: &Ray) -> Option<Self> {
         let (density, first) = (scene.density, scene.brick.first());
         // The borders of bricks are met in the whole volume's numbers, the same for both sides.
         let global = [0, 1, 2].map(|axis| ray.origin[axis] * density[axis]);
@@ -66,8 +65,8 @@ impl Path {
         let mut samples = (0.0_f64, f64::INFINITY);
         for axis in 0..3 {
             let (low, high) = scene.borders[axis];
-            let to_low = ((low - global[axis]) * inverse[axis]).ceil();
-            let to_high = ((high - global[axis]) * inverse[axis]).ceil();
+            let to_low = steps(low - global[axis], inverse[axis]).ceil();
+            let to_high = steps(high - global[axis], inverse[axis]).ceil();
             let is_inside = (low <= global[axis]) & (global[axis] < high);
             let (enters, leaves) = if step[axis] != 0.0 {
                 (lower(to_low, to_high), upper(to_low, to_high))
@@ -107,6 +106,16 @@ impl Path {
         Some(nearest.ceil())
     }
 }
+
+/// Steps to a border. What rounding alone makes of a sample on a border would be inside for one ray
+/// and outside for the next: such a sample counts as one on it.
+#[inline(always)]
+pub(super) fn steps(way: f64, inverse: f64) -> f64 {
+    way * inverse - ON_BORDER
+}
+
+/// Steps from a sample to a border that it is on.
+pub(super) const ON_BORDER: f64 = 1e-9;
 
 /// The lower one, or the second where one is no number: one instruction.
 #[inline(always)]
@@ -155,14 +164,14 @@ fn batch<T: Voxel>(
     let table = &scene.table;
     let mut scaled = [0.0; LANES];
     for l in 0..LANES {
-        scaled[l] = table.place(values[l]).max(0.0).min((TABLE_ENTRIES - 1) as f32);
+        scaled[l] = table.place(values[l]).max(0.0).min(table.last);
     }
     if table.has_clear && !table.is_any_seen(&scaled) {
         return;
     }
     let mut entries = nearest(&scaled);
     for (l, entry) in entries.iter_mut().enumerate() {
-        *entry = if (l as f32) < left { *entry } else { CLEAR };
+        *entry = if (l as f32) < left { *entry } else { table.clear };
     }
     if let Some(shading) = &scene.shading {
         let (mut lanes, mut count) = ([0; LANES], 0);
@@ -174,7 +183,7 @@ fn batch<T: Voxel>(
             // The last one may be alone.
             let at = [lanes[0], lanes[lanes.len() - 1]]
                 .map(|l| [0, 1, 2].map(|axis| positions[axis][l]));
-            let slopes = slopes(grid, &at, scene.brick.voxels().spacing());
+            let slopes = slopes(grid, &at, &scene.proportions);
             for (l, slope) in lanes.iter().zip(slopes) {
                 let mut colour = table.entries[entries[*l] as usize];
                 lit(&mut colour, shading, slope, light);
@@ -202,7 +211,7 @@ fn behind(seen: &mut Rgba, through: &mut f32, colour: &Rgba) {
 fn slopes<T: Voxel>(
     grid: &Grid<'_, T>,
     at: &[[f32; 3]; LIT],
-    spacing: [f64; 3],
+    proportions: &[f32; 3],
 ) -> [[f32; 3]; LIT] {
     let mut around = [[0.0; LIT * AROUND]; 3];
     for (i, at) in at.iter().enumerate() {
@@ -219,7 +228,7 @@ fn slopes<T: Voxel>(
         for axis in 0..3 {
             let (low, high) = (i * AROUND + 2 * axis, i * AROUND + 2 * axis + 1);
             let way = around[axis][high] - around[axis][low];
-            slope[axis] = (values[high] - values[low]) / (way * spacing[axis] as f32);
+            slope[axis] = (values[high] - values[low]) / (way * proportions[axis]);
         }
     }
     slopes

@@ -35,6 +35,18 @@ pub struct Look {
     pub shading: Option<Shading>,
 }
 
+impl Look {
+    /// Whether processors and GPUs see the same of such a volume, within what pictures may differ by.
+    pub(crate) fn is_sure(&self, size: [usize; 3], spacing: [f64; 3]) -> bool {
+        let side = size.into_iter().fold(0, usize::max);
+        self.transfer.is_sure(self.step_in(spacing), side)
+    }
+
+    fn step_in(&self, spacing: [f64; 3]) -> f64 {
+        self.step.unwrap_or_else(|| spacing.into_iter().fold(f64::MAX, f64::min))
+    }
+}
+
 /// Why a brick cannot be looked at.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum SceneError {
@@ -67,6 +79,9 @@ pub struct Scene {
     pub(super) borders: [(f64, f64); 3],
     /// Voxels per unit of space along each axis.
     pub(super) density: [f64; 3],
+    /// How far voxels are apart along each axis, in a unit that keeps squares of slopes finite and
+    /// above zero: of a slope nothing but its direction is seen.
+    pub(super) proportions: [f32; 3],
 }
 
 /// Makes a scene: looks at all voxels once. Its units are layers of blocks, three times over.
@@ -83,7 +98,7 @@ impl ScenePlan {
     /// The step is so small that rays would not end, or a number is out of its range.
     pub fn new(brick: Brick, look: &Look) -> Result<Box<Self>, SceneError> {
         let (spacing, whole) = (brick.voxels().spacing(), brick.whole_size());
-        let step = look.step.unwrap_or_else(|| spacing.iter().copied().fold(f64::MAX, f64::min));
+        let step = look.step_in(spacing);
         let extents = [0, 1, 2].map(|axis| (whole[axis] - 1) as f64 * spacing[axis]);
         let diagonal = extents.iter().map(|extent| extent * extent).sum::<f64>().sqrt();
         let least = diagonal / RAY_SAMPLES_MAX as f64;
@@ -109,10 +124,21 @@ impl ScenePlan {
             has_empty: false,
             borders,
             density: spacing.map(|spacing| 1.0 / spacing),
+            proportions: proportions(spacing),
             brick,
         };
         Ok(Box::new(Self { cells, scene }))
     }
+}
+
+/// Distances in a unit of a power of two between the smallest and the largest of them: no digit of
+/// theirs is lost.
+fn proportions(spacing: [f64; 3]) -> [f32; 3] {
+    let exponents = spacing.map(f64::log2);
+    let least = exponents.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = exponents.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let unit = (least.midpoint(most)).round().exp2();
+    spacing.map(|spacing| (spacing / unit) as f32)
 }
 
 impl Plan for ScenePlan {

@@ -38,16 +38,16 @@ pub(crate) fn ball(size: [usize; 3]) -> Volume {
     Volume::new(size, [1.0, 1.0, 1.5], Voxels::U8(voxels)).expect("a volume")
 }
 
-fn transfer(points: &[(f32, f32)]) -> Transfer {
+fn transfer(points: &[(f32, f32)], unit: f64) -> Transfer {
     let points = points.iter().map(|(value, opacity)| {
         let share = (value / 255.0).clamp(0.0, 1.0);
         ControlPoint { value: *value, colour: [1.0, share, 1.0 - share], opacity: *opacity }
     });
-    Transfer::new(points.collect(), 1.0).expect("a function")
+    Transfer::new(points.collect(), unit).expect("a function")
 }
 
 pub(crate) fn look(points: &[(f32, f32)]) -> Look {
-    Look { transfer: transfer(points), step: None, shading: None }
+    Look { transfer: transfer(points, 1.0), step: None, shading: None }
 }
 
 pub(crate) const SHELL: [(f32, f32); 4] = [(0.0, 0.0), (90.0, 0.0), (110.0, 0.5), (160.0, 0.0)];
@@ -244,4 +244,28 @@ fn who_takes_a_picture_stops_when_asked() {
     });
     let Ok(Outcome::Stopped { done, units: of }) = outcome else { panic!("it went on") };
     assert!(done < units && of == units, "{done} of {units}");
+}
+
+/// A ball's scene and a camera, where the unit of length is so many times as short.
+pub(crate) fn in_unit(times: f64) -> (Arc<Scene>, Camera) {
+    let ball = ball([25, 24, 23]);
+    let spacing = ball.spacing().map(|spacing| spacing * times);
+    let volume = Volume::new(ball.size(), spacing, ball.voxels().clone()).expect("a volume");
+    let look = Look { transfer: transfer(&SHELL, times), step: None, shading: Some(LIT) };
+    let scene = whole(volume, &look);
+    let eye = [60.0, -40.0, 30.0].map(|part| part * times);
+    (scene, camera(eye, MIDDLE.map(|part| part * times)))
+}
+
+#[test]
+fn light_is_the_same_in_any_unit_of_length() {
+    let taken = |times| {
+        let (scene, camera) = in_unit(times);
+        frame(&scene, &camera).image
+    };
+    let one = taken(1.0);
+    assert!(most_opaque(&one) > 0.1, "nothing is seen");
+    for exponent in [-63.0, -40.0, 40.0, 62.0] {
+        assert_eq!(taken(f64::exp2(exponent)), one, "{exponent}");
+    }
 }

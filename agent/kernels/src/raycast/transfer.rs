@@ -4,11 +4,16 @@ use thiserror::Error;
 
 use super::grid::Lanes;
 use crate::image::Rgba;
+use crate::limits::STEEPNESS_MAX;
 
-/// Entries of a table of colours.
-pub(super) const TABLE_ENTRIES: usize = 4096;
-/// The entry of what is not there.
-pub(super) const CLEAR: u32 = TABLE_ENTRIES as u32;
+/// Entries of a table of colours: as many as the nearest caches of processors hold beside voxels.
+const TABLE_ENTRIES: usize = 4096;
+/// Entries of the table of a steep look.
+pub(super) const TABLE_ENTRIES_MAX: usize = 16 * TABLE_ENTRIES;
+
+/// What is rounded of a number of single precision that a few others were put together to, as a share
+/// of it.
+const ROUNDED: f64 = 1.0 / (1 << 22) as f64;
 
 /// What one value looks like.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -97,8 +102,40 @@ impl Transfer {
         }
     }
 
+    /// Whether two processors that round in different ways see the same of volumes that have so many
+    /// voxels along their longest side, in samples that stand for `step` of the way: whether what they
+    /// find in the table may differ by no more than a picture may.
+    pub(crate) fn is_sure(&self, step: f64, side: usize) -> bool {
+        let (scale, entries) = self.entries(step);
+        // Where the next voxel is as far away as the table is long, places differ by what is rounded
+        // of positions, and values by what is rounded of numbers as large as these.
+        let size = self.points.iter().map(|point| point.value.abs()).fold(0.0, f32::max);
+        let positions = (side * entries.len()) as f64 * ROUNDED;
+        let values = f64::from(size * scale) * ROUNDED;
+        let apart = 1 + (positions + values) as usize;
+        steepest(&entries, 1) <= STEEPNESS_MAX && steepest(&entries, apart) <= 2.0 * STEEPNESS_MAX
+    }
+
     /// The table for samples that stand for `step` of the way.
     pub(super) fn table(&self, step: f64) -> Table {
+        let (scale, entries) = self.entries(step);
+        Table::new(self.points.first().map_or(0.0, |point| point.value), scale, entries)
+    }
+
+    /// Entries for samples that stand for `step` of the way, and how many there are for each one of
+    /// value: more than usual where which of two neighbours a value is rounded to would be seen, unless
+    /// that is a jump, of which more entries make no less.
+    fn entries(&self, step: f64) -> (f32, Vec<Rgba>) {
+        let usual = self.so_many_entries(TABLE_ENTRIES, step);
+        let steepness = steepest(&usual.1, 1);
+        if steepness <= STEEPNESS_MAX {
+            return usual;
+        }
+        let most = self.so_many_entries(TABLE_ENTRIES_MAX, step);
+        if steepest(&most.1, 1) <= 0.5 * steepness { most } else { usual }
+    }
+
+    fn so_many_entries(&self, count: usize, step: f64) -> (f32, Vec<Rgba>) {
         // Outside of its points a function is constant: an entry on each side is enough. The second
         // entry is the first point to the bit, so that what is clear there stays clear.
         let value = |point: Option<&ControlPoint>| point.map_or(0.0, |point| point.value);
@@ -107,10 +144,10 @@ impl Transfer {
         let span = f64::from(end) - f64::from(first);
         // A jump by itself is somewhere in a span wide enough for the numbers to be told apart.
         let span = if span > 0.0 { span.max(size * 1e-5) } else { size.max(0.5) * 4e-3 };
-        let width = span / (TABLE_ENTRIES - 3) as f64;
+        let width = span / (count - 3) as f64;
         let scale = (1.0 / width) as f32;
         let exponent = (step / self.unit) as f32;
-        let entries: Vec<Rgba> = (0..TABLE_ENTRIES)
+        let entries = (0..count)
             .map(|entry| {
                 let value = f64::from(first) + (entry as f64 - 1.0) * width;
                 let (colour, opacity) = self.at(value as f32);
@@ -120,29 +157,22 @@ impl Transfer {
                 [red, green, blue, opacity]
             })
             .collect();
-        let mut seen_before = Vec::with_capacity(TABLE_ENTRIES + 1);
-        let mut seen = 0_u32;
-        seen_before.push(seen);
-        for entry in &entries {
-            seen += u32::from(entry[3] > 0.0);
-            seen_before.push(seen);
-        }
-        let is_seen = |entry: &Rgba| entry[3] > 0.0;
-        let first_seen = entries.iter().position(is_seen).unwrap_or(TABLE_ENTRIES);
-        let last_seen = entries.iter().rposition(is_seen).unwrap_or(0);
-        // As far as numbers are rounded to one of these.
-        let seen = (first_seen as f32 - 0.5, last_seen as f32 + 0.5);
-        let mut table = Table {
-            first,
-            scale,
-            entries: [[0.0; 4]; TABLE_ENTRIES + 1].into(),
-            has_clear: first_seen > 0 || last_seen + 1 < TABLE_ENTRIES,
-            seen,
-            seen_before,
-        };
-        table.entries[..TABLE_ENTRIES].copy_from_slice(&entries);
-        table
+        (scale, entries)
     }
+}
+
+/// The most that two entries so far apart differ by, as it reaches a picture: by themselves, and by
+/// what they let through of something as bright as there is.
+fn steepest(entries: &[Rgba], apart: usize) -> f32 {
+    let between = |(from, to): (&Rgba, &Rgba)| {
+        let [red, green, blue, opacity] = [0, 1, 2, 3].map(|channel| to[channel] - from[channel]);
+        let colours = [red, green, blue].into_iter();
+        colours.fold(opacity.abs(), |most, colour| {
+            most.max(colour.abs()).max((colour - opacity).abs())
+        })
+    };
+    let apart = apart.min(entries.len() - 1);
+    entries.iter().zip(&entries[apart..]).map(between).fold(0.0, f32::max)
 }
 
 /// Premultiplied colour and opacity of one step, by value.
@@ -152,8 +182,12 @@ pub(super) struct Table {
     pub(super) first: f32,
     /// Entries for each one of value.
     pub(super) scale: f32,
-    /// One more than the table has: [`CLEAR`].
-    pub(super) entries: Box<[Rgba; TABLE_ENTRIES + 1]>,
+    /// One more than there are values: what is not there.
+    pub(super) entries: Box<[Rgba]>,
+    /// The last entry of a value.
+    pub(super) last: f32,
+    /// The entry of what is not there.
+    pub(super) clear: u32,
     /// Whether some of the first or last entries cannot be seen.
     pub(super) has_clear: bool,
     /// What stands for an entry that can be seen is between these.
@@ -163,6 +197,33 @@ pub(super) struct Table {
 }
 
 impl Table {
+    fn new(first: f32, scale: f32, mut entries: Vec<Rgba>) -> Self {
+        let count = entries.len();
+        let mut seen_before = Vec::with_capacity(count + 1);
+        let mut seen = 0_u32;
+        seen_before.push(seen);
+        for entry in &entries {
+            seen += u32::from(entry[3] > 0.0);
+            seen_before.push(seen);
+        }
+        let is_seen = |entry: &Rgba| entry[3] > 0.0;
+        let first_seen = entries.iter().position(is_seen).unwrap_or(count);
+        let last_seen = entries.iter().rposition(is_seen).unwrap_or(0);
+        // As far as numbers are rounded to one of these.
+        let seen = (first_seen as f32 - 0.5, last_seen as f32 + 0.5);
+        entries.push([0.0; 4]);
+        Self {
+            first,
+            scale,
+            entries: entries.into(),
+            last: (count - 1) as f32,
+            clear: u32::try_from(count).expect("few entries"),
+            has_clear: first_seen > 0 || last_seen + 1 < count,
+            seen,
+            seen_before,
+        }
+    }
+
     /// Whether any value between two can be seen.
     pub(super) fn is_seen(&self, low: f32, high: f32) -> bool {
         let (low, high) = (self.entry(low), self.entry(high));
@@ -187,8 +248,7 @@ impl Table {
     }
 
     fn entry(&self, value: f32) -> usize {
-        let last = (TABLE_ENTRIES - 1) as f32;
-        self.place(value).clamp(0.0, last).round_ties_even() as usize
+        self.place(value).clamp(0.0, self.last).round_ties_even() as usize
     }
 }
 
@@ -254,6 +314,28 @@ mod tests {
         assert!(!fog.table(1.0).has_clear);
         let none = Transfer::new(vec![point(0.0, 0.0)], 1.0).expect("a function").table(1.0);
         assert!(none.has_clear && !none.is_any_seen(&[0.0, 1.0, 4095.0]));
+    }
+
+    #[test]
+    fn a_steep_look_has_more_entries_unless_it_jumps_and_is_sure_of_small_volumes_sooner() {
+        let ramp = |from: f32, to: f32| {
+            let points = vec![point(from, 0.0), point(to, 0.9), point(from + 195.0, 0.9)];
+            Transfer::new(points, 1.0).expect("a function")
+        };
+        for (to, entries, sure_sides) in [
+            (160.0, TABLE_ENTRIES, &[64, 1024][..]),
+            (62.0, TABLE_ENTRIES_MAX, &[64]),
+            (60.1, TABLE_ENTRIES_MAX, &[]),
+            (60.0, TABLE_ENTRIES, &[]),
+        ] {
+            let ramp = ramp(60.0, to);
+            assert_eq!(ramp.table(1.0).clear as usize, entries, "{to}");
+            for side in [64, 1024] {
+                assert_eq!(ramp.is_sure(1.0, side), sure_sides.contains(&side), "{to}, {side}");
+            }
+        }
+        // Numbers so large are rounded to what is seen of the ramp.
+        assert!(!ramp(8e6, 8e6 + 30.0).is_sure(1.0, 64));
     }
 
     #[test]

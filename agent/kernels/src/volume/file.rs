@@ -1,11 +1,13 @@
 //! Volumes in files.
 
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+use super::nifti_file::read_nifti_grid;
+use super::nrrd::read_header;
 use super::{
     NrrdHeader, RawHeader, Series, Volume, VolumeError, read_nifti, read_nifti_series, read_nrrd,
     read_raw,
@@ -116,6 +118,30 @@ pub fn read_volume(path: &Path) -> Result<Volume, ReadError> {
         read_nrrd(open(path)?)
     } else if ends(".nii") || ends(".nii.gz") {
         read_nifti(open(path)?)
+    } else {
+        Err(ReadError::Kind)
+    }
+}
+
+/// Voxels along x, y, z of the volume in a file, and their distances, as its header says.
+///
+/// # Errors
+/// The header cannot be read, or it is not a volume by its name.
+pub(crate) fn read_grid(path: &Path) -> Result<([usize; 3], [f64; 3]), ReadError> {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let ends = |end: &str| name.to_ascii_lowercase().ends_with(end);
+    let of_raw = |header: RawHeader| (header.size, header.spacing);
+    let of_nrrd = |header: NrrdHeader| (header.size, header.spacing);
+    if ends(".toml") {
+        RawHeader::from_toml(&header_text(path)?).map(of_raw)
+    } else if ends(".json") {
+        RawHeader::from_json(&header_text(path)?).map(of_raw)
+    } else if ends(".nhdr") {
+        NrrdHeader::parse(header_text(path)?.as_bytes()).map(of_nrrd)
+    } else if ends(".nrrd") {
+        read_header(&mut BufReader::new(open(path)?)).map(of_nrrd)
+    } else if ends(".nii") || ends(".nii.gz") {
+        read_nifti_grid(open(path)?)
     } else {
         Err(ReadError::Kind)
     }

@@ -64,10 +64,28 @@ pub fn read_nifti_series(file: impl Read) -> Result<Series, ReadError> {
     Ok(Series::new(content.size, content.spacing, data)?)
 }
 
+/// Voxels along x, y, z, and their distances, of the volume in a NIfTI-1 file.
+pub(super) fn read_nifti_grid(file: impl Read) -> Result<([usize; 3], [f64; 3]), ReadError> {
+    let header = read_header(&mut unpacked(file)?)?;
+    Ok((size(&header, 1)?.0, spacing(&header)))
+}
+
+fn read_header(file: &mut impl Read) -> Result<NiftiHeader, ReadError> {
+    NiftiHeader::from_reader(file.take(HEADER_BYTES))
+        .map_err(|error| ReadError::header(error.to_string()))
+}
+
+fn spacing(header: &NiftiHeader) -> [f64; 3] {
+    [1, 2, 3].map(|axis| match f64::from(header.pixdim[axis]).abs() {
+        // Not given.
+        0.0 => 1.0,
+        spacing => spacing,
+    })
+}
+
 fn read_content(file: impl Read, volumes_max: usize) -> Result<Content, ReadError> {
     let mut file = unpacked(file)?;
-    let header = NiftiHeader::from_reader((&mut file).take(HEADER_BYTES))
-        .map_err(|error| ReadError::header(error.to_string()))?;
+    let header = read_header(&mut file)?;
     let (size, volumes) = size(&header, volumes_max)?;
     let count = voxel_count(size)?;
     let scalar = header.data_type().map_err(|error| ReadError::header(error.to_string()))?;
@@ -85,11 +103,7 @@ fn read_content(file: impl Read, volumes_max: usize) -> Result<Content, ReadErro
     }
     skip(&mut file, first as u64 - HEADER_BYTES)?;
     let bytes = read_exactly(file, expected)?;
-    let spacing = [1, 2, 3].map(|axis| match f64::from(header.pixdim[axis]).abs() {
-        // Not given.
-        0.0 => 1.0,
-        spacing => spacing,
-    });
+    let spacing = spacing(&header);
     Ok(Content { header, size, volumes, spacing, scalar, bytes })
 }
 
@@ -249,7 +263,7 @@ mod tests {
             let mut file = file(2, 8, [4, 2, 1, 1, 2], 0.0, &[0; 4]);
             file[84..88].copy_from_slice(&spacing.to_be_bytes());
             let told = told(&file);
-            assert!(told.contains("three numbers above zero"), "{told}");
+            assert!(told.contains("give three distances from"), "{told}");
         }
         let long = told(&file(2, 8, [4, i16::MIN, 1, 1, 2], 0.0, &[0; 65_536]));
         assert!(long.contains("32768 voxels") && long.contains("32767 at most"), "{long}");

@@ -16,8 +16,8 @@ use crate::limits::HEADER_BYTES_MAX;
 #[derive(Debug, Clone, PartialEq)]
 pub struct NrrdHeader {
     scalar: ScalarType,
-    size: [usize; 3],
-    spacing: [f64; 3],
+    pub(super) size: [usize; 3],
+    pub(super) spacing: [f64; 3],
     endian: Endian,
     is_packed: bool,
     byte_skip: u64,
@@ -31,13 +31,19 @@ pub struct NrrdHeader {
 /// volume.
 pub fn read_nrrd(file: impl Read) -> Result<Volume, ReadError> {
     let mut file = std::io::BufReader::new(file);
+    let header = read_header(&mut file)?;
+    header.read_data(file)
+}
+
+/// Reads the header of a file that has its data in it.
+pub(super) fn read_header(file: &mut impl BufRead) -> Result<NrrdHeader, ReadError> {
     let mut text = Vec::new();
     while !text.ends_with(b"\n\n") && !text.ends_with(b"\n\r\n") {
         let left = HEADER_BYTES_MAX.saturating_sub(text.len() as u64);
         if left == 0 {
             return Err(ReadError::header(format!("no empty line in {HEADER_BYTES_MAX} bytes")));
         }
-        let read = (&mut file).take(left).read_until(b'\n', &mut text).map_err(ReadError::Read)?;
+        let read = file.take(left).read_until(b'\n', &mut text).map_err(ReadError::Read)?;
         if read == 0 {
             return Err(ReadError::header("it ends before the empty line that ends a header"));
         }
@@ -46,7 +52,7 @@ pub fn read_nrrd(file: impl Read) -> Result<Volume, ReadError> {
     if header.data_file.is_some() {
         return Err(ReadError::header("its data is in another file: name it .nhdr"));
     }
-    header.read_data(file)
+    Ok(header)
 }
 
 impl NrrdHeader {

@@ -24,13 +24,13 @@ use super::{ScalarType, Volume, VolumeError, voxel_count};
 #[serde(deny_unknown_fields)]
 pub struct RawHeader {
     pub(super) file: String,
-    size: [usize; 3],
+    pub(super) size: [usize; 3],
     #[serde(rename = "type")]
     scalar: ScalarType,
     #[serde(default)]
     endian: Endian,
     #[serde(default = "unit_spacing")]
-    spacing: [f64; 3],
+    pub(super) spacing: [f64; 3],
     #[serde(default)]
     skip: u64,
     missing: Option<f32>,

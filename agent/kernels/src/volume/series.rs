@@ -11,8 +11,8 @@ use crate::pca::Matrix;
 /// Volumes of one size.
 ///
 /// # Invariants
-/// There is one at least. Each has as many voxels as the sides say; the spacing is finite and above
-/// zero.
+/// There is one at least. Each has as many voxels as the sides say; the spacing is one that a
+/// volume may have.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
     size: [usize; 3],
@@ -43,8 +43,7 @@ impl Series {
     /// Volumes of `size` voxels, one in each row of `data`, x fastest.
     ///
     /// # Errors
-    /// There is no row, a row has not as many numbers as the sides say, or the spacing is not above
-    /// zero.
+    /// There is no row, a row has not as many numbers as the sides say, or the spacing is none.
     pub fn new(size: [usize; 3], spacing: [f64; 3], data: Matrix) -> Result<Self, VolumeError> {
         if data.rows() == 0 {
             return Err(VolumeError::NoVolume);

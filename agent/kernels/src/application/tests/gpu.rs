@@ -88,3 +88,41 @@ fn a_gpu_that_is_lost_is_told_from_work_that_cannot_be_done() {
         assert!(is_lost, "{application:?}: {error:?}");
     }
 }
+
+/// The bytes of a picture in a PNG file.
+fn shown(product: &Product) -> Vec<u8> {
+    let decoder = png::Decoder::new(std::io::Cursor::new(&product.bytes));
+    let mut reader = decoder.read_info().expect("a picture");
+    let mut bytes = vec![0; reader.output_buffer_size().expect("a size")];
+    reader.next_frame(&mut bytes).expect("a picture");
+    bytes
+}
+
+#[test]
+fn a_picture_that_is_said_to_be_alike_on_gpus_is() {
+    let gpu = software();
+    let folder = folder(Application::Volume);
+    let mut alike = 0;
+    for to in ["60.5", "62.0", "64.0", "68.0", "90.0"] {
+        for step in ["step = 0.5", "# none", "step = 3.0"] {
+            let text =
+                Application::Volume.example().replace("value = 90.0", &format!("value = {to}"));
+            let text = text.replace("opacity = 0.4", "opacity = 0.8").replace("# step = 0.5", step);
+            let task = Task::parse(Application::Volume, &text, folder.path()).expect("a task");
+            if !task.is_alike_on_gpus() {
+                continue;
+            }
+            alike += 1;
+            let ours = run_task(&task, &Preempt::new()).expect("an output");
+            let theirs =
+                run_on(Device::Gpu(gpu.clone()), &task, &Preempt::new()).expect("an output");
+            let (ours, theirs) = (shown(&ours.products[0]), shown(&theirs.products[0]));
+            let most = ours.iter().zip(&theirs).map(|(a, b)| a.abs_diff(*b)).max();
+            assert!(
+                ours.len() == theirs.len() && most.is_some_and(|most| most <= 1),
+                "{to} {step}"
+            );
+        }
+    }
+    assert!((8..15).contains(&alike), "{alike} of 15");
+}

@@ -1,7 +1,5 @@
 //! Numbers of double precision for a device, in whole numbers.
 
-use crate::limits::DEVICE_SPACING_EXPONENT_MAX;
-
 /// A number as `double.wgsl` has it: the upper word of its digits and the lower one, the exponent,
 /// and whether it is below zero.
 pub(super) type Double = [u32; 4];
@@ -12,11 +10,4 @@ pub(super) const fn double(number: f64) -> Double {
     let digits = bits << 11 | 1 << 63;
     let exponent = (bits >> 52) as i32 - 1023;
     [(digits >> 32) as u32, digits as u32, exponent.cast_unsigned(), 0]
-}
-
-/// Whether voxels so far apart give nothing that a device has no numbers for: no slope or position
-/// is infinite, and none but zero has a square that is zero, or has fewer digits.
-pub(super) fn is_reckoned_with(spacing: [f64; 3]) -> bool {
-    let most = f64::from(DEVICE_SPACING_EXPONENT_MAX).exp2();
-    spacing.iter().all(|spacing| (most.recip()..=most).contains(spacing))
 }

@@ -4,7 +4,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::cutter::Cutter;
-use super::double::is_reckoned_with;
 use super::room::{BLOCK, Room};
 use super::slab::Slab;
 use super::tally::Tally;
@@ -39,9 +38,8 @@ const LOOKED_AT: usize = 1;
 const COUNTED: usize = 2;
 
 impl DeviceIsosurfacePlan {
-    /// Gets ready to make the surface of `value`; none where the device is not made for such a volume:
-    /// it holds fewer layers than there have to be at once, or these are so far apart that numbers
-    /// become infinite.
+    /// Gets ready to make the surface of `value`; none where the device holds fewer layers of such
+    /// a volume than there have to be at once.
     ///
     /// # Errors
     /// The value is not finite; the device has no memory left for it, was lost, or refuses.
@@ -58,8 +56,7 @@ impl DeviceIsosurfacePlan {
         // A sheet of voxels has no cells.
         let is_sheet = width < 2 || height < 2;
         let slabs = if is_sheet { Some(Vec::new()) } else { Slab::all(layers, held) };
-        let is_made_for = held > 0 && is_reckoned_with(volume.spacing());
-        let Some(slabs) = slabs.filter(|_| is_made_for) else { return Ok(None) };
+        let Some(slabs) = slabs.filter(|_| held > 0) else { return Ok(None) };
         let cutter = Cutter::new(gpu, &volume, value, held)?;
         let bytes = voxel_bytes(&volume);
         let lengths = slabs.iter().flat_map(|slab| {

@@ -10,11 +10,13 @@ use wgpu::{
 };
 
 use super::super::scene::Scene;
-use super::super::transfer::TABLE_ENTRIES;
+use super::super::transfer::TABLE_ENTRIES_MAX;
+use super::tile::{DeviceTile, DeviceView};
 use crate::gpu::{Gpu, GpuError, Program, READ, Staging, UNIFORM, WRITTEN, side};
 use crate::image::Rgba;
 use crate::limits::{
-    DEVICE_BRICK_BYTES_MAX, DEVICE_SIDE_MAX, DEVICE_TILES_MAX, MACRO_CELL, THROUGH_MIN, TILE,
+    DEVICE_BRICK_BYTES_MAX, DEVICE_RAY_SAMPLES, DEVICE_SIDE_MAX, DEVICE_TILES_MAX, MACRO_CELL,
+    THROUGH_MIN, TILE,
 };
 use crate::volume::Voxels;
 
@@ -26,23 +28,17 @@ pub struct Caster {
     format: TextureFormat,
     program: Program,
     look: Buffer,
+    view: Buffer,
     table: Buffer,
-    rays: Buffer,
+    tiles: Buffer,
     pixels: Buffer,
     back: Buffer,
     staging: Staging,
     tiles_max: usize,
 }
 
-/// A ray as the device reads it.
-#[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
-#[repr(C)]
-pub(super) struct DeviceRay {
-    pub(super) origin: [f32; 3],
-    pub(super) samples: u32,
-    pub(super) step: [f32; 3],
-    pub(super) unused: u32,
-}
+/// What a ray's opacity is said to be where the device cannot tell which samples it takes.
+pub(super) const UNSURE: f32 = -1.0;
 
 /// A scene's look as the device reads it.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
@@ -58,6 +54,8 @@ struct DeviceLook {
     diffuse: f32,
     specular: f32,
     shininess: u32,
+    entry_last: f32,
+    _to_its_size: [u32; 3],
 }
 
 /// What voxels are on a device.
@@ -115,22 +113,28 @@ impl Caster {
         let of = VoxelType::of(voxels);
         gpu.clone().checked("a picture's tiles", || {
             let textures = [texture(TextureSampleType::Uint), texture(of.sampled)];
-            let bindings = [&[UNIFORM, READ, READ, WRITTEN], &textures[..]].concat();
+            let bindings = [&[UNIFORM, READ, READ, READ, WRITTEN], &textures[..]].concat();
             let program = Program::new(&gpu, "march", &source(&of), &bindings);
             let read = BufferUsages::STORAGE | BufferUsages::COPY_DST;
             let uniform = BufferUsages::UNIFORM | BufferUsages::COPY_DST;
             let mapped = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
             Ok(Self {
                 look: gpu.buffer("look", size_of::<DeviceLook>(), uniform),
-                table: gpu.buffer("table", TABLE_ENTRIES * size_of::<Rgba>(), read),
-                rays: gpu.buffer("rays", pixels * size_of::<DeviceRay>(), read),
+                view: gpu.buffer("view", size_of::<DeviceView>(), read),
+                table: gpu.buffer("table", TABLE_ENTRIES_MAX * size_of::<Rgba>(), read),
+                tiles: gpu.buffer("tiles", tiles_max * size_of::<DeviceTile>(), read),
                 pixels: gpu.buffer(
                     "pixels",
                     pixels * size_of::<Rgba>(),
                     read | BufferUsages::COPY_SRC,
                 ),
                 back: gpu.buffer("back", pixels * size_of::<Rgba>(), mapped),
-                staging: Staging::new(&gpu, pixels * (size_of::<DeviceRay>() + size_of::<Rgba>())),
+                staging: Staging::new(
+                    &gpu,
+                    size_of::<DeviceView>()
+                        + tiles_max * size_of::<DeviceTile>()
+                        + pixels * size_of::<Rgba>(),
+                ),
                 gpu: gpu.clone(),
                 format: of.format,
                 program,
@@ -172,7 +176,7 @@ impl Caster {
             let distances = self.texture(scene.blocks, TextureFormat::R8Uint);
             let views = [&distances, &voxels]
                 .map(|texture| texture.create_view(&TextureViewDescriptor::default()));
-            let buffers = [&self.look, &self.table, &self.rays, &self.pixels];
+            let buffers = [&self.look, &self.view, &self.table, &self.tiles, &self.pixels];
             let resources = buffers
                 .map(|buffer| BindingResource::Buffer(buffer.as_entire_buffer_binding()))
                 .into_iter()
@@ -180,7 +184,7 @@ impl Caster {
             let bound = self.program.bind(&self.gpu, resources);
             let queue = self.gpu.queue();
             queue.write_buffer(&self.look, 0, bytemuck::bytes_of(&device_look(scene)));
-            let entries = &scene.table.entries[..TABLE_ENTRIES];
+            let entries = &scene.table.entries[..scene.table.clear as usize];
             queue.write_buffer(&self.table, 0, bytemuck::cast_slice(entries));
             Ok(([voxels, distances], bound))
         })
@@ -203,27 +207,34 @@ impl Caster {
         })
     }
 
-    /// Goes on with rays, and with what each has seen: as many as fill some tiles.
-    pub(super) fn cast(
+    /// Goes on with the rays of some tiles: `show` gets what each pixel of theirs has seen now, or
+    /// that the device is [not sure](UNSURE). What these saw before is in `pixels`, or that has none.
+    pub(super) fn cast<T>(
         &self,
         bound: &BindGroup,
-        rays: &[DeviceRay],
+        view: &DeviceView,
+        tiles: &[DeviceTile],
         pixels: &[Rgba],
-    ) -> Result<Vec<Rgba>, GpuError> {
-        let bytes = size_of_val(pixels) as u64;
+        show: impl FnOnce(&[Rgba]) -> T,
+    ) -> Result<T, GpuError> {
+        let bytes = (tiles.len() * TILE * TILE * size_of::<Rgba>()) as u64;
         self.gpu.checked("rays", || {
             let parcels = [
-                (&self.rays, 0, bytemuck::cast_slice(rays)),
+                (&self.view, 0, bytemuck::bytes_of(view)),
+                (&self.tiles, 0, bytemuck::cast_slice(tiles)),
                 (&self.pixels, 0, bytemuck::cast_slice(pixels)),
             ];
-            let copy = self.staging.packed(&self.gpu, &parcels)?;
+            let sent = if pixels.is_empty() { &parcels[..2] } else { &parcels };
+            let copy = self.staging.packed(&self.gpu, sent)?;
             let submission = self.gpu.submitted("rays", |commands| {
                 copy(commands);
-                self.program.dispatch(commands, bound, rays.len() / (TILE * TILE));
+                self.program.dispatch(commands, bound, tiles.len());
                 commands.copy_buffer_to_buffer(&self.pixels, 0, &self.back, 0, bytes);
             });
-            let seen = self.gpu.read(&self.back, bytes, submission)?;
-            Ok(bytemuck::pod_collect_to_vec(&seen))
+            self.gpu.looked(&self.back, bytes, submission, |seen| {
+                // What is mapped begins where any number may.
+                show(bytemuck::cast_slice(seen))
+            })
         })
     }
 }
@@ -233,15 +244,15 @@ const BATCH: u32 = 8;
 
 /// The shader for one type of voxels.
 fn source(of: &VoxelType) -> String {
-    let entry_last = TABLE_ENTRIES - 1;
-    let (sample, march) = (of.source(), include_str!("march.wgsl"));
+    let (sample, ray, march) = (of.source(), include_str!("ray.wgsl"), include_str!("march.wgsl"));
     format!(
         "{sample}\
          const BLOCK: f32 = {MACRO_CELL}.0;\n\
          const BATCH: u32 = {BATCH}u;\n\
          const THROUGH_MIN: f32 = {THROUGH_MIN:?};\n\
-         const ENTRY_LAST: f32 = {entry_last}.0;\n\
-         {march}"
+         const SAMPLES_MAX: f32 = {DEVICE_RAY_SAMPLES}.0;\n\
+         const UNSURE: f32 = {UNSURE:?};\n\
+         {ray}\n{march}"
     )
 }
 
@@ -251,7 +262,7 @@ fn device_look(scene: &Scene) -> DeviceLook {
     DeviceLook {
         last: voxels.size().map(|side| ((side - 1) as f32).next_down()),
         first: scene.table.first,
-        spacing: voxels.spacing().map(|spacing| spacing as f32),
+        spacing: scene.proportions,
         scale: scene.table.scale,
         blocks: scene.blocks.map(side),
         is_lit: light.is_some().into(),
@@ -259,5 +270,7 @@ fn device_look(scene: &Scene) -> DeviceLook {
         diffuse: light.map_or(0.0, |light| light.diffuse),
         specular: light.map_or(0.0, |light| light.specular),
         shininess: light.map_or(0, |light| light.shininess.into()),
+        entry_last: scene.table.last,
+        _to_its_size: [0; 3],
     }
 }

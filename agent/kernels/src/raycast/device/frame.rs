@@ -3,15 +3,19 @@
 use std::ops::Range;
 
 use super::super::camera::Camera;
-use super::super::frame::{TILES_AT_ONCE, rows};
-use super::super::march::Path;
-use super::caster::DeviceRay;
+use super::super::frame::{TILES_AT_ONCE, rows, rows_mut};
+use super::super::grid::{Grid, padded};
+use super::super::march::march;
+use super::super::scene::Scene;
+use super::caster::UNSURE;
 use super::scene::DeviceScene;
+use super::tile::{DeviceTile, DeviceView};
 use crate::gpu::GpuError;
 use crate::image::{Image, Rgba};
 use crate::limits::{DEVICE_RAY_SAMPLES, THROUGH_MIN, TILE};
 use crate::plan::{Plan, Slice};
 use crate::threads;
+use crate::volume::{Voxel, with_voxels};
 
 /// Takes the picture of a scene on a GPU, behind what a picture shows already. Its units are tiles:
 /// all of them for the first samples of their rays, all of them for the next, where rays are long.
@@ -21,6 +25,7 @@ use crate::threads;
 pub struct DeviceFramePlan {
     scene: DeviceScene,
     camera: Camera,
+    view: DeviceView,
     across: usize,
     tiles: usize,
     /// From one tile to the next that is taken. It has no divisor in common with their number, so
@@ -29,6 +34,10 @@ pub struct DeviceFramePlan {
     /// How often all tiles are gone through.
     pub(super) rounds: usize,
     image: Image,
+    /// Whether nothing is in front of the scene.
+    is_fresh: bool,
+    /// Rays that were left to the processor.
+    unsure: usize,
 }
 
 /// What a GPU has taken.
@@ -38,13 +47,14 @@ pub struct Cast {
     pub image: Image,
     /// Ready for the next one.
     pub scene: DeviceScene,
+    /// Rays that the processor went along, as the device could not tell which samples they take.
+    pub unsure: usize,
 }
 
 impl DeviceFramePlan {
-    /// Gets ready to take a camera's picture, and to put it behind `image`, which is of the
-    /// camera's size.
+    /// Gets ready to take a camera's picture, and to put it behind another one of its size.
     #[must_use]
-    pub fn new(on_device: DeviceScene, camera: Camera, image: Image) -> Box<Self> {
+    pub fn new(on_device: DeviceScene, camera: Camera, front: Option<Image>) -> Box<Self> {
         let [across, down] = [camera.width(), camera.height()].map(|side| side.div_ceil(TILE));
         let (tiles, scene) = (across * down, &on_device.scene);
         let (cells, spacing) = (scene.brick.cells(), scene.brick.voxels().spacing());
@@ -52,83 +62,127 @@ impl DeviceFramePlan {
         let diagonal = extents.iter().map(|extent| extent * extent).sum::<f64>().sqrt();
         let samples = (diagonal / scene.step).ceil() as usize + 1;
         Box::new(Self {
+            view: DeviceView::of(scene, &camera),
             across,
             tiles,
             stride: stride(tiles),
             rounds: samples.div_ceil(DEVICE_RAY_SAMPLES),
+            is_fresh: front.is_none(),
+            image: front.unwrap_or_else(|| Image::transparent(camera.width(), camera.height())),
+            unsure: 0,
             scene: on_device,
             camera,
-            image,
         })
     }
 
-    /// The parts of the rays of tiles that are gone through in a round.
-    fn rays(&self, round: usize, tiles: &[usize]) -> Vec<DeviceRay> {
-        let runs: Vec<&[usize]> = tiles.chunks(TILES_AT_ONCE).collect();
-        let (width, height) = (self.camera.width(), self.camera.height());
-        let of_run = |run: usize| -> Vec<DeviceRay> {
-            let mut rays = Vec::with_capacity(runs[run].len() * TILE * TILE);
-            for tile in runs[run] {
-                let (left, top) = (tile % self.across * TILE, tile / self.across * TILE);
-                for y in top..top + TILE {
-                    for x in left..left + TILE {
-                        let is_in = x < width && y < height;
-                        rays.push(if is_in { self.ray(round, x, y) } else { NO_RAY });
-                    }
-                }
-            }
-            rays
-        };
-        threads::map(0..runs.len(), of_run).concat()
-    }
-
-    fn ray(&self, round: usize, x: usize, y: usize) -> DeviceRay {
-        let seen = self.image.pixels()[x + y * self.image.width()];
-        let ray = self.camera.ray(x, y);
-        let Some(path) = Path::of(&self.scene.scene, &ray) else { return NO_RAY };
-        let first = path.samples.0 + (round * DEVICE_RAY_SAMPLES) as f64;
-        let samples = (path.samples.1 - first).min(DEVICE_RAY_SAMPLES as f64);
-        if samples <= 0.0 || 1.0 - seen[3] < THROUGH_MIN {
-            return NO_RAY;
-        }
-        DeviceRay {
-            origin: [0, 1, 2].map(|axis| (path.origin[axis] + first * path.step[axis]) as f32),
-            samples: samples as u32,
-            // Some devices take such a small number for zero, and some do not.
-            step: path.step.map(|part| if part.abs() < STEP_MIN { 0.0 } else { part as f32 }),
-            unused: 0,
-        }
+    /// What the rays of a tile have in common, if they are gone through in a round.
+    fn tile(&self, round: usize, tile: usize) -> Option<DeviceTile> {
+        let corner = [tile % self.across * TILE, tile / self.across * TILE];
+        let is_fresh = self.is_fresh && round == 0;
+        let first = round * DEVICE_RAY_SAMPLES;
+        let told = DeviceTile::of(&self.scene.scene, &self.camera, corner, first, is_fresh)?;
+        let is_opaque = |pixel: &Rgba| 1.0 - pixel[3] < THROUGH_MIN;
+        let mut seen = rows(tile, self.across, self.image.width(), self.image.pixels());
+        (is_fresh || !seen.all(|row| row.iter().all(is_opaque))).then_some(told)
     }
 
     /// Goes on with tiles, as many as are cast at once.
     fn cast(&mut self, round: usize, tiles: &[usize]) -> Result<(), GpuError> {
-        let rays = self.rays(round, tiles);
-        if rays.iter().all(|ray| ray.samples == 0) {
+        let runs: Vec<&[usize]> = tiles.chunks(TILES_AT_ONCE).collect();
+        let of_run = |run: usize| -> Vec<(usize, DeviceTile)> {
+            let told = |tile: &usize| Some((*tile, self.tile(round, *tile)?));
+            runs[run].iter().filter_map(told).collect()
+        };
+        let (tiles, told): (Vec<usize>, Vec<DeviceTile>) =
+            threads::map(0..runs.len(), of_run).into_iter().flatten().unzip();
+        if tiles.is_empty() {
             return Ok(());
         }
-        let mut pixels: Vec<Rgba> = vec![[0.0; 4]; rays.len()];
-        for (tile, pixels) in tiles.iter().zip(pixels.chunks_mut(TILE * TILE)) {
-            let parts = rows(*tile, self.across, &mut self.image);
-            parts.zip(pixels.chunks_mut(TILE)).for_each(|(part, row)| {
-                row[..part.len()].copy_from_slice(part);
-            });
+        let (width, across) = (self.image.width(), self.across);
+        let mut before: Vec<Rgba> = Vec::new();
+        if !self.is_fresh || round > 0 {
+            before.resize(tiles.len() * TILE * TILE, [0.0; 4]);
+            for (tile, pixels) in tiles.iter().zip(before.chunks_mut(TILE * TILE)) {
+                let parts = rows(*tile, across, width, self.image.pixels());
+                parts.zip(pixels.chunks_mut(TILE)).for_each(|(part, row)| {
+                    row[..part.len()].copy_from_slice(part);
+                });
+            }
         }
-        let seen = self.scene.caster.cast(&self.scene.bound, &rays, &pixels)?;
-        for (tile, pixels) in tiles.iter().zip(seen.chunks(TILE * TILE)) {
-            let parts = rows(*tile, self.across, &mut self.image);
-            parts.zip(pixels.chunks(TILE)).for_each(|(part, row)| {
-                part.copy_from_slice(&row[..part.len()]);
-            });
+        let (caster, image) = (&self.scene.caster, &mut self.image);
+        let mut unsure = Vec::new();
+        caster.cast(&self.scene.bound, &self.view, &told, &before, |seen| {
+            for (tile, pixels) in tiles.iter().zip(seen.chunks(TILE * TILE)) {
+                let (left, top) = (tile % across * TILE, tile / across * TILE);
+                let parts = rows_mut(*tile, across, width, image.pixels_mut());
+                for (y, (part, row)) in parts.zip(pixels.chunks(TILE)).enumerate() {
+                    for (x, (pixel, seen)) in part.iter_mut().zip(row).enumerate() {
+                        if seen[3] == UNSURE {
+                            unsure.push([left + x, top + y]);
+                        } else {
+                            *pixel = *seen;
+                        }
+                    }
+                }
+            }
+        })?;
+        // These went all their way in the first round.
+        if round == 0 {
+            self.go_along(&unsure);
         }
         Ok(())
     }
+
+    /// Goes along the rays of pixels that the device leaves to the processor.
+    fn go_along(&mut self, pixels: &[[usize; 2]]) {
+        if pixels.is_empty() {
+            return;
+        }
+        self.unsure += pixels.len();
+        let width = self.image.width();
+        let runs: Vec<&[[usize; 2]]> = pixels.chunks(RAYS_AT_ONCE).collect();
+        let (scene, camera, before) = (&*self.scene.scene, &self.camera, self.image.pixels());
+        let voxels = scene.brick.voxels();
+        let seen = with_voxels!(voxels.voxels(), samples => {
+            let samples = padded(samples, voxels.size());
+            let grid = Grid::new(&samples, voxels.size());
+            threads::map(0..runs.len(), |run| {
+                let pixels = runs[run];
+                let seen = pixels.iter().map(|[x, y]| before[x + y * width]).collect();
+                pulp::Arch::new().dispatch(Rays { scene, camera, grid: &grid, pixels, seen })
+            })
+        });
+        for ([x, y], seen) in pixels.iter().zip(seen.into_iter().flatten()) {
+            self.image.pixels_mut()[x + y * width] = seen;
+        }
+    }
 }
 
-/// A ray that takes no samples.
-const NO_RAY: DeviceRay = DeviceRay { origin: [0.0; 3], samples: 0, step: [0.0; 3], unused: 0 };
+/// Rays that one thread goes along in one go.
+const RAYS_AT_ONCE: usize = 64;
 
-/// A part of a step that leads nowhere: less than a voxel in all the samples that there can be.
-const STEP_MIN: f64 = 1e-30;
+/// Some rays, and what they have seen.
+struct Rays<'a, T> {
+    scene: &'a Scene,
+    camera: &'a Camera,
+    grid: &'a Grid<'a, T>,
+    pixels: &'a [[usize; 2]],
+    seen: Vec<Rgba>,
+}
+
+impl<T: Voxel> pulp::NullaryFnOnce for Rays<'_, T> {
+    type Output = Vec<Rgba>;
+
+    #[inline(always)]
+    fn call(mut self) -> Vec<Rgba> {
+        for ([x, y], seen) in self.pixels.iter().zip(&mut self.seen) {
+            if 1.0 - seen[3] >= THROUGH_MIN {
+                *seen = march(self.scene, self.grid, &self.camera.ray(*x, *y), *seen);
+            }
+        }
+        self.seen
+    }
+}
 
 /// The least number above 0.6 of `count` that has no divisor in common with it.
 fn stride(count: usize) -> usize {
@@ -148,9 +202,8 @@ impl Plan for DeviceFramePlan {
 
     /// A tile of no rays goes there and comes back.
     fn rehearse(&mut self) -> Result<bool, GpuError> {
-        let (rays, pixels) = ([NO_RAY; TILE * TILE], [[0.0; 4]; TILE * TILE]);
-        self.scene.caster.cast(&self.scene.bound, &rays, &pixels)?;
-        Ok(true)
+        let tile = [DeviceTile::NONE];
+        self.scene.caster.cast(&self.scene.bound, &self.view, &tile, &[], |_| true)
     }
 
     fn run(&mut self, slice: &Slice) -> Result<(), GpuError> {
@@ -173,7 +226,7 @@ impl Plan for DeviceFramePlan {
     }
 
     fn finish(self: Box<Self>) -> Result<Cast, GpuError> {
-        Ok(Cast { image: self.image, scene: self.scene })
+        Ok(Cast { image: self.image, scene: self.scene, unsure: self.unsure })
     }
 }
 

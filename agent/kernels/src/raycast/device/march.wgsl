@@ -1,22 +1,17 @@
-// Rays through one brick, some samples of each. Before it stands sample.wgsl, and, from the
-// processor's side, the constants BLOCK, BATCH, THROUGH_MIN and ENTRY_LAST.
-
-struct Ray {
-    // The first sample, in voxels of the brick.
-    origin: vec3<f32>,
-    samples: u32,
-    // From one sample to the next.
-    step: vec3<f32>,
-    unused: u32,
-}
+// Rays through one brick, some samples of each. Before it stand sample.wgsl, and, from the
+// processor's side, the constants BLOCK, BATCH, THROUGH_MIN, SAMPLES_MAX and UNSURE, and
+// ray.wgsl.
 
 @group(0) @binding(0) var<uniform> look: Look;
-@group(0) @binding(1) var<storage, read> table: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read> rays: array<Ray>;
+// Not a uniform: a device that is software compiles a program anew for each uniform that decides a branch,
+// at each dispatch that comes with one.
+@group(0) @binding(1) var<storage, read> view: View;
+@group(0) @binding(2) var<storage, read> table: array<vec4<f32>>;
+@group(0) @binding(3) var<storage, read> tiles: array<Tile>;
 // What was seen before the first sample, and after the last one.
-@group(0) @binding(3) var<storage, read_write> pixels: array<vec4<f32>>;
-@group(0) @binding(4) var distances: texture_3d<u32>;
-@group(0) @binding(5) var voxels: texture_3d<Voxel>;
+@group(0) @binding(4) var<storage, read_write> pixels: array<vec4<f32>>;
+@group(0) @binding(5) var distances: texture_3d<u32>;
+@group(0) @binding(6) var voxels: texture_3d<Voxel>;
 
 fn slope_along(position: vec3<f32>, axis: u32) -> f32 {
     var before = position;
@@ -72,14 +67,21 @@ fn beyond(ray: Ray, block: vec3<i32>, empty: i32) -> u32 {
 }
 
 @compute @workgroup_size(8, 8)
-fn march(@builtin(workgroup_id) tile: vec3<u32>, @builtin(local_invocation_index) pixel: u32) {
-    let at = tile.x * 64u + pixel;
-    let ray = rays[at];
-    if ray.samples == 0u {
+fn march(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) pixel: u32) {
+    let at = group.x * 64u + pixel;
+    let tile = tiles[group.x];
+    var seen = select(pixels[at], vec4(0.0), tile.is_fresh == 1u);
+    let found = ray_of(tile, pixel);
+    let ray = found.ray;
+    if !found.is_sure {
+        pixels[at] = vec4(0.0, 0.0, 0.0, UNSURE);
+        return;
+    }
+    if ray.samples == 0u || 1.0 - seen.a < THROUGH_MIN {
+        pixels[at] = seen;
         return;
     }
     let light = normalize(ray.step * look.spacing);
-    var seen = pixels[at];
     var through = 1.0 - seen.a;
     var sample = 0u;
     while sample < ray.samples {
@@ -93,7 +95,7 @@ fn march(@builtin(workgroup_id) tile: vec3<u32>, @builtin(local_invocation_index
         let end = min(sample + BATCH, ray.samples);
         for (; sample < end; sample++) {
             let position = ray.origin + f32(sample) * ray.step;
-            let entry = clamp((value(position) - look.first) * look.scale + 1.0, 0.0, ENTRY_LAST);
+            let entry = clamp((value(position) - look.first) * look.scale + 1.0, 0.0, look.entry_last);
             var colour = table[u32(round(entry))];
             if look.is_lit == 1u && colour.a > 0.0 {
                 colour = lit(colour, position, light);

@@ -14,6 +14,7 @@ struct Look {
     diffuse: f32,
     specular: f32,
     shininess: u32,
+    entry_last: f32,
 }
 
 fn voxel(at: vec3<i32>) -> f32 {

@@ -1,11 +1,13 @@
 use std::sync::Arc;
 
+use rand::{RngExt as _, SeedableRng as _};
+
 use gleaner_protocol::Time;
 
 use super::super::tests::{
-    FOG, LIT, MIDDLE, SHELL, ball, camera, done, frame, look, most_opaque, scene, whole,
+    FOG, LIT, MIDDLE, SHELL, ball, camera, done, frame, in_unit, look, most_opaque, scene, whole,
 };
-use super::super::{Camera, Look, Projection, Scene};
+use super::super::{Camera, ControlPoint, Look, Projection, Scene, Transfer};
 use super::{Caster, DeviceFramePlan, DeviceScenePlan, bricks};
 use crate::gpu::tests::{open, software, with_room};
 use crate::gpu::{Gpu, GpuError};
@@ -23,18 +25,17 @@ fn size(camera: &Camera) -> [usize; 2] {
 
 fn plan(gpu: Arc<Gpu>, scene: &Arc<Scene>, camera: &Camera) -> Box<DeviceFramePlan> {
     let caster = Caster::new(gpu, scene.brick.voxels().voxels(), size(camera)).expect("a caster");
-    let image = Image::transparent(camera.width(), camera.height());
-    behind(caster, scene, camera, image)
+    behind(caster, scene, camera, None)
 }
 
 fn behind(
     caster: Caster,
     scene: &Arc<Scene>,
     camera: &Camera,
-    image: Image,
+    front: Option<Image>,
 ) -> Box<DeviceFramePlan> {
     let plan = DeviceScenePlan::new(caster, scene.clone()).expect("a plan");
-    DeviceFramePlan::new(done(plan), camera.clone(), image)
+    DeviceFramePlan::new(done(plan), camera.clone(), front)
 }
 
 fn on_device(scene: &Arc<Scene>, camera: &Camera) -> Image {
@@ -67,6 +68,55 @@ fn a_device_sees_what_the_processor_sees() {
     }
 }
 
+/// A ramp from 60 to a value, up to an opacity.
+fn ramp(to: f32, top: f32) -> Vec<(f32, f32)> {
+    vec![(60.0, 0.0), (to, top), (255.0, top)]
+}
+
+/// A peak of such an opacity, so wide on each side.
+fn peak(half: f32, top: f32) -> Vec<(f32, f32)> {
+    vec![(0.0, 0.0), (120.0 - half, 0.0), (120.0, top), (120.0 + half, 0.0), (255.0, 0.0)]
+}
+
+#[test]
+fn a_device_sees_steep_looks_as_the_processor_does_wherever_that_is_sure() {
+    let volume = Arc::new(Volume::rippled(64).expect("a volume"));
+    for (points, step, is_sure) in [
+        (ramp(61.5, 0.9), 1.0, true),
+        (ramp(62.0, 1.0), 1.0, true),
+        (ramp(64.0, 0.9), 0.5, true),
+        (ramp(66.0, 1.0), 3.0, true),
+        (ramp(72.0, 1.0), 3.0, true),
+        (peak(2.5, 0.6), 1.0, true),
+        // A step of the table next to what is opaque is seen whatever is behind.
+        (ramp(60.0, 0.9), 1.0, false),
+        (ramp(60.5, 1.0), 1.0, false),
+        (ramp(62.0, 1.0), 0.5, false),
+        (ramp(61.0, 0.9), 3.0, false),
+        (peak(2.0, 1.0), 0.5, false),
+    ] {
+        let look = Look { step: Some(step), ..look(&points) };
+        assert_eq!(look.is_sure(volume.size(), volume.spacing()), is_sure, "{points:?} {step}");
+        if !is_sure {
+            continue;
+        }
+        let scene = scene(Brick::whole(volume.clone()), &look);
+        let projection = Projection::Perspective { fov_degrees: 25.0 };
+        for eye in [[140.0, 110.0, 190.0], [30.0, 31.0, -120.0]] {
+            let camera = Camera::new(eye, [31.5; 3], [0.0, 1.0, 0.1], projection, [320, 240]);
+            assert_same(&scene, &camera.expect("a camera"));
+        }
+    }
+}
+
+#[test]
+fn light_on_a_device_is_the_processors_in_any_unit_of_length() {
+    for exponent in [-63.0, 62.0] {
+        let (scene, camera) = in_unit(f64::exp2(exponent));
+        assert_same(&scene, &camera);
+    }
+}
+
 #[test]
 fn voxels_of_all_types_are_seen() {
     let bytes = ball([20, 21, 22]);
@@ -95,14 +145,14 @@ fn what_comes_brick_by_brick_is_the_picture_of_the_whole() {
             assert!(parts.len() > 4);
             let caster = Caster::new(software(), volume.voxels(), size(&camera));
             let mut caster = caster.expect("a caster");
-            let mut image = Image::transparent(camera.width(), camera.height());
+            let mut image = None;
             for cells in parts {
                 let scene = scene(Brick::cut_out(&volume, cells), &look);
                 let cast = done(behind(caster, &scene, &camera, image));
-                (image, caster) = (cast.image, cast.scene.into_caster());
+                (image, caster) = (Some(cast.image), cast.scene.into_caster());
             }
             let single = frame(&whole(volume.clone(), &look), &camera).image;
-            let difference = image.difference(&single).expect("one size");
+            let difference = image.and_then(|image| image.difference(&single)).expect("one size");
             assert!(difference < TOLERANCE, "{difference}: {camera:?}");
             assert!(most_opaque(&single) > 0.1, "nothing is seen: {camera:?}");
         }
@@ -126,7 +176,7 @@ fn long_rays_come_to_their_end() {
 fn more_tiles_than_are_cast_at_once_are_cast() {
     let scene = whole(ball([9, 9, 9]), &look(&FOG));
     let projection = Projection::Parallel { height: 12.0 };
-    let size = [900, 400];
+    let size = [900, 640];
     let camera = Camera::new([4.0, 4.0, -9.0], [4.0; 3], [0.0, 1.0, 0.0], projection, size);
     let camera = camera.expect("a camera");
     let mut plan = plan(software(), &scene, &camera);
@@ -149,7 +199,7 @@ fn nothing_is_seen_of_a_sheet_and_behind_what_is_opaque() {
     let caster = caster.expect("a caster");
     let mut wall = Image::transparent(from.width(), from.height());
     wall.pixels_mut().fill([0.0, 1.0, 0.0, 1.0]);
-    assert_eq!(done(behind(caster, &scene, &from, wall.clone())).image, wall);
+    assert_eq!(done(behind(caster, &scene, &from, Some(wall.clone()))).image, wall);
 }
 
 #[test]
@@ -187,8 +237,7 @@ fn a_device_tells_how_fast_it_takes_samples_and_shows_the_same_after() {
     let there = done(DeviceScenePlan::new(caster.expect("a caster"), scene.clone()).expect("room"));
     let per_second = there.samples_per_second(&gleaner_protocol::boottime).expect("it can");
     assert!(per_second.is_some_and(|rate| rate > 1e3), "{per_second:?}");
-    let image = Image::transparent(camera.width(), camera.height());
-    let theirs = done(DeviceFramePlan::new(there, camera.clone(), image)).image;
+    let theirs = done(DeviceFramePlan::new(there, camera.clone(), None)).image;
     let difference = frame(&scene, &camera).image.difference(&theirs).expect("one size");
     assert!(difference < TOLERANCE, "{difference}");
 }
@@ -205,4 +254,209 @@ fn a_device_that_is_lost_in_the_middle_is_an_error() {
     assert!(matches!(&error, GpuError::Lost { .. }), "{error:?}");
     let told = error.to_string();
     assert!(told.contains("llvmpipe") && told.contains("was lost"), "{told}");
+}
+
+/// Cameras from all over around a volume of such extents: from within, from beside, from a million
+/// times as far, in parallel, and along axes, where borders are whole numbers of steps away.
+fn cameras(extents: [f64; 3], size: [usize; 2]) -> Vec<Camera> {
+    let mut random = rand_pcg::Pcg64Mcg::seed_from_u64(17);
+    let middle = extents.map(|extent| extent / 2.0);
+    let new = |eye, target, up, projection| {
+        Camera::new(eye, target, up, projection, size).expect("a camera")
+    };
+    let mut cameras = Vec::new();
+    for far in [0.2, 0.6, 0.9, 1.5, 4.0, 30.0, 1e6] {
+        let eye = middle.map(|part| part + far * random.random_range(-60.0..60.0));
+        let target = middle.map(|part| part + random.random_range(-3.0..3.0));
+        let fov_degrees = (2.0 * f64::atan(25.0 / (60.0 * far))).to_degrees();
+        cameras.push(new(eye, target, [0.1, 1.0, 0.2], Projection::Perspective { fov_degrees }));
+        cameras.push(new(eye, target, [0.3, 1.0, 0.1], Projection::Parallel { height: 50.0 }));
+    }
+    for axis in 0..3 {
+        let (mut eye, mut up) = (middle, [0.0; 3]);
+        eye[axis] = -21.0;
+        up[(axis + 1) % 3] = 1.0;
+        cameras.push(new(eye, middle, up, Projection::Parallel { height: 45.0 }));
+        cameras.push(new(eye, middle, up, Projection::Perspective { fov_degrees: 70.0 }));
+        // Not quite along it, as an orbit's sines and cosines have it.
+        eye[(axis + 2) % 3] += 21.0 * 6e-17;
+        up[axis] = 6e-17;
+        cameras.push(new(eye, middle, up, Projection::Parallel { height: 45.0 }));
+        // From a border, and from a corner.
+        eye[axis] = 0.0;
+        cameras.push(new(eye, middle, up, Projection::Perspective { fov_degrees: 90.0 }));
+    }
+    cameras.push(new([0.0; 3], extents, [0.0, 1.0, 0.0], PERSPECTIVE));
+    cameras
+}
+
+const PERSPECTIVE: Projection = Projection::Perspective { fov_degrees: 90.0 };
+
+/// A look at something as dense up to its rim that a single sample more or less would be seen.
+fn dense(size: [usize; 3], spacing: [f64; 3], step: f64, opacity: f32) -> Arc<Scene> {
+    let voxels = Voxels::U8(vec![200; size.iter().product()]);
+    let points = [(0.0, opacity), (255.0, opacity)];
+    whole(Volume::new(size, spacing, voxels).expect("a volume"), &of_steps(&points, step))
+}
+
+/// A look at what changes from voxel to voxel, so that a sample in the wrong place would be seen.
+fn steep(size: [usize; 3], spacing: [f64; 3], step: f64, opacity: f32) -> Arc<Scene> {
+    let value = |at: usize| {
+        let place = [at % size[0], at / size[0] % size[1], at / (size[0] * size[1])];
+        let [x, y, z] = place.map(|part| part as f32);
+        let wave = (0.7 * x).sin() * (0.8 * y + 1.0).cos() + 0.5 * (0.9 * z).sin();
+        (128.0 + 100.0 * wave).clamp(0.0, 255.0) as u8
+    };
+    let voxels = Voxels::U8((0..size.iter().product()).map(value).collect());
+    let points = [(0.0, 0.0), (100.0, 0.0), (130.0, opacity), (160.0, 0.0)];
+    whole(Volume::new(size, spacing, voxels).expect("a volume"), &of_steps(&points, step))
+}
+
+/// With opacities of one step.
+fn of_steps(points: &[(f32, f32)], step: f64) -> Look {
+    let points = points.iter().map(|(value, opacity)| ControlPoint {
+        value: *value,
+        colour: [1.0, 0.5, 0.25],
+        opacity: *opacity,
+    });
+    let transfer = Transfer::new(points.collect(), step).expect("a function");
+    Look { transfer, step: Some(step), shading: None }
+}
+
+/// Has both take pictures, and finds them the same; how many rays there were, and how many of them were
+/// left to the processor.
+fn compared(scene: &Arc<Scene>, cameras: &[Camera]) -> (usize, usize) {
+    let largest =
+        [0, 1].map(|side| cameras.iter().map(|camera| size(camera)[side]).max().expect("some"));
+    let caster = Caster::new(software(), scene.brick.voxels().voxels(), largest);
+    let plan = DeviceScenePlan::new(caster.expect("a caster"), scene.clone());
+    let mut there = done(plan.expect("room"));
+    let (mut rays, mut unsure) = (0, 0);
+    for camera in cameras {
+        let mut plan = DeviceFramePlan::new(there, camera.clone(), None);
+        let units = plan.units();
+        plan.run(&Slice::new(0..units)).expect("the device goes on");
+        let cast = plan.finish().expect("a picture");
+        let own = frame(scene, camera).image;
+        let difference = own.difference(&cast.image).expect("one size");
+        assert!(difference < TOLERANCE, "{difference}: {} {camera:?}", scene.step);
+        rays += own.pixels().len();
+        unsure += cast.unsure;
+        there = cast.scene;
+    }
+    (rays, unsure)
+}
+
+#[test]
+fn a_device_takes_no_sample_more_and_none_less() {
+    let (size, spacing) = ([40, 33, 27], [1.0, 0.9, 1.3]);
+    let extents = [0, 1, 2].map(|axis| (size[axis] - 1) as f64 * spacing[axis]);
+    let cameras = cameras(extents, [97, 75]);
+    let (mut rays, mut unsure) = (0, 0);
+    for scene in [
+        dense(size, spacing, 0.7, 0.15),
+        dense(size, spacing, 0.1, 0.02),
+        steep(size, spacing, 0.4, 0.2),
+    ] {
+        let (more, left) = compared(&scene, &cameras);
+        (rays, unsure) = (rays + more, unsure + left);
+    }
+    println!("{unsure} of {rays} rays are left to the processor");
+    assert!(unsure * 5000 < rays, "{unsure} of {rays}");
+}
+
+#[test]
+fn a_device_knows_where_it_would_be_wrong() {
+    let (size, spacing) = ([25, 24, 23], [1.0; 3]);
+    let new = |eye, target, up, projection, size| {
+        Camera::new(eye, target, up, projection, size).expect("a camera")
+    };
+    let (up, parallel) = ([0.0, 1.0, 0.0], Projection::Parallel { height: 45.0 });
+    let wide = |fov_degrees| Projection::Perspective { fov_degrees };
+    let mut cameras = Vec::new();
+    for exponent in [4, 6, 7, 9, 11, 13, 15] {
+        // Almost along an axis.
+        let lean = 41.0 * 10_f64.powi(-exponent);
+        let target = [12.0, 11.5 - lean, 11.0];
+        cameras.push(new([12.0, 11.5, -30.0], target, up, parallel, [61, 61]));
+        // From beside a border by as little.
+        let eye = [-lean, 11.5, 11.0];
+        cameras.push(new(eye, [20.0, 11.5, 11.0], up, wide(60.0), [61, 61]));
+    }
+    // A tile that is much of what there is to be seen.
+    for (eye, fov_degrees, size) in [
+        ([12.3, 11.1, 10.7], 178.0, [1, 1]),
+        ([12.0, 11.5, -30.0], 179.9, [1, 1]),
+        ([12.0, 11.5, -30.0], 179.99, [15, 15]),
+        ([12.0, 11.5, -30.0], 179.99, [61, 61]),
+        ([40.0, -20.0, 33.0], 179.999_999, [61, 61]),
+        ([40.0, -20.0, 33.0], 1e-5, [20, 20]),
+    ] {
+        cameras.push(new(eye, [12.1, 11.3, 11.0], up, wide(fov_degrees), size));
+    }
+    for far in [1e9_f64, 1e11, 1e12] {
+        let eye = [0.61, -0.3, 0.44].map(|part| far * part);
+        let fov_degrees = (2.0 * (40.0 / far).atan()).to_degrees();
+        cameras.push(new(eye, [12.0, 11.5, 11.0], up, wide(fov_degrees), [60, 60]));
+        cameras.push(new(eye, [12.0, 11.5, 11.0], up, parallel, [60, 60]));
+    }
+    for scene in [dense(size, spacing, 0.5, 0.1), steep(size, spacing, 0.4, 0.2)] {
+        compared(&scene, &cameras);
+    }
+    // Behind the eye is nothing, and nothing is sent.
+    let away = new([12.0, 11.5, -30.0], [12.0, 11.5, -60.0], up, wide(40.0), [64, 64]);
+    assert_eq!(compared(&dense(size, spacing, 0.5, 0.1), &[away]).1, 0);
+}
+
+#[test]
+fn a_device_sees_the_same_of_anything_from_anywhere() {
+    let mut random = rand_pcg::Pcg64Mcg::seed_from_u64(3);
+    let r = &mut random;
+    for case in 0..40 {
+        let size = [0, 1, 2].map(|_| r.random_range(2..30_usize));
+        let spacing = match case % 4 {
+            0 => [1.0, 1.0, 1000.0],
+            1 => [0, 1, 2].map(|_| 10_f64.powf(r.random_range(-4.0..4.0))),
+            _ => [0, 1, 2].map(|_| r.random_range(0.2..3.0)),
+        };
+        let extents = [0, 1, 2].map(|axis| (size[axis] - 1) as f64 * spacing[axis]);
+        let diagonal = extents.iter().map(|extent| extent * extent).sum::<f64>().sqrt();
+        let count = 10_f64.powf(r.random_range(0.0..2.5));
+        let (step, opacity) = (diagonal / count, (1.0 / count).clamp(0.02, 0.2) as f32);
+        let scene = match case % 3 {
+            0 => steep(size, spacing, step, opacity),
+            _ => dense(size, spacing, step, opacity),
+        };
+        let mut cameras = Vec::new();
+        while cameras.len() < 4 {
+            let mut place = || {
+                [0, 1, 2].map(|axis| match r.random_range(0..5) {
+                    0 => 0.0,
+                    1 => extents[axis],
+                    2 => spacing[axis] * r.random_range(0..size[axis]) as f64,
+                    _ => r.random_range(-0.1..1.1) * extents[axis],
+                })
+            };
+            let (target, near) = (place(), place());
+            let far = 10_f64.powf(r.random_range(-0.5..8.0));
+            let mut direction = [0, 1, 2].map(|_| r.random_range(-1.0..1.0_f64));
+            direction[case % 3] *= 10_f64.powf(r.random_range(-16.0..0.0));
+            let aside = [0, 1, 2].map(|axis| target[axis] + far * diagonal * direction[axis]);
+            let eye = if r.random_range(0..3) == 0 { near } else { aside };
+            let fov_degrees = match r.random_range(0..3) {
+                0 => 180.0 - 10_f64.powf(r.random_range(-4.0..1.5)),
+                1 => 90.0,
+                _ => (2.0 * (0.5 / far).atan()).to_degrees(),
+            };
+            let projection = match r.random_range(0..2) {
+                0 => Projection::Parallel { height: diagonal * r.random_range(0.1..2.0) },
+                _ => Projection::Perspective { fov_degrees },
+            };
+            let mut up = [0.0; 3];
+            up[r.random_range(0..3)] = 1.0;
+            let picture = [r.random_range(1..50), r.random_range(1..50)];
+            cameras.extend(Camera::new(eye, target, up, projection, picture));
+        }
+        compared(&scene, &cameras);
+    }
 }
