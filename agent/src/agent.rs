@@ -14,6 +14,7 @@ mod memory_limit;
 mod open_files;
 mod work_dir;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
@@ -113,7 +114,8 @@ pub async fn run(
 
     let topology = Topology::of_this_machine();
     // What is wrong with it is said when it is looked at next.
-    let ground = driver::read_ground(&run_dir, host.cores, &topology, driver::NOTHING_BOOKED)
+    let taken = |booked| topology.taken_by(booked, &BTreeSet::new());
+    let ground = driver::read_ground(&run_dir, host.cores, taken, driver::NOTHING_BOOKED)
         .ok()
         .map(|(ground, _)| ground);
     let harvest =

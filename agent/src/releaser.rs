@@ -323,10 +323,11 @@ impl<T: Fn(Released)> Service<T> {
         let others = bookings.iter().filter(|other| other.booking != *booking);
         let all: Vec<Booked> = others.map(|other| other.resources).chain([booked]).collect();
         let booked = booked_cores(all.iter().copied(), *cores);
-        let taken = topology.taken_by(booked);
-        self.host.table.note_booked_cores(booked, taken);
+        let table = &self.host.table;
+        let taken = topology.taken_by(booked, &table.claims());
+        table.note_booked_cores(booked, taken);
         let left_mib = booked_mib(&all).map(|booked| memory_mib.saturating_sub(booked));
-        let gpu = self.host.table.gpu_is_left_by(&all);
+        let gpu = table.gpu_is_left_by(&all);
         let room = Room { slots: cores.saturating_sub(taken), memory_mib: left_mib, gpu };
         Left { room, is_unbooked, trouble: None }
     }

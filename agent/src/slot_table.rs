@@ -35,6 +35,7 @@ pub(crate) use kept::GroupUse;
 pub(crate) use loss::Upkeep;
 
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gleaner_isolation::{Enclosure, Leaf};
@@ -83,6 +84,8 @@ struct Inner {
     /// How often something was about to be stopped, for which harvested work does not run last.
     stirs: u64,
     /// CPUs that all of it is kept to, where no control group does that.
+    /// CPUs that others are bound to.
+    claims: BTreeSet<u32>,
     cpus: Option<CpuSet>,
     /// When one that keeps a disk busy was put off or tried again beside a render.
     disk_tried: Time,
@@ -255,6 +258,7 @@ impl SlotTable {
         self.booked_cores.store(cores, Ordering::Release);
         self.taken_cores.store(taken, Ordering::Release);
     }
+            claims: BTreeSet::new(),
 
     /// Cores that they took by that: also those that share a physical one with them.
     pub(crate) fn taken_cores(&self) -> u32 {
@@ -275,6 +279,16 @@ impl SlotTable {
         let mut inner = self.lock();
         let group = Arc::new(Group::new(pgid, leaf));
         let entry = RunnerEntry {
+    /// Notes which CPUs others are bound to.
+    pub(crate) fn note_claims(&self, claims: BTreeSet<u32>) {
+        self.lock().claims = claims;
+    }
+
+    /// CPUs that others were bound to when that was looked for last.
+    pub(crate) fn claims(&self) -> BTreeSet<u32> {
+        self.lock().claims.clone()
+    }
+
             group: Arc::clone(&group),
             stopped: false,
             killed: false,

@@ -49,11 +49,12 @@ impl Topology {
         u32::try_from(self.cores.iter().map(Vec::len).sum::<usize>()).unwrap_or(u32::MAX)
     }
 
-    /// CPUs that renders take that booked `booked` of them: these, and what shares a physical core
-    /// with them.
+    /// CPUs that renders take that booked `booked` of them, and are known to be bound to those that they
+    /// `claim`: so many, and what shares a physical core with them. That is how many
+    /// [`Topology::beside`] leaves out: of a machine whose cores differ, another number for other claims.
     #[must_use]
-    pub fn taken_by(&self, booked: u32) -> u32 {
-        let left = u32::try_from(self.beside(booked, &BTreeSet::new()).len()).unwrap_or(u32::MAX);
+    pub fn taken_by(&self, booked: u32, claims: &BTreeSet<u32>) -> u32 {
+        let left = u32::try_from(self.beside(booked, claims).len()).unwrap_or(u32::MAX);
         self.cpus().saturating_sub(left).max(booked)
     }
 
@@ -120,9 +121,38 @@ mod tests {
         assert_eq!(beside(3), [2, 6, 3, 7]);
         assert_eq!(beside(8), []);
         assert_eq!(beside(u32::MAX), []);
-        let taken = [0, 1, 2, 3, 7, 8, 9].map(|booked| machine.taken_by(booked));
+        let nobody = BTreeSet::new();
+        let taken = [0, 1, 2, 3, 7, 8, 9].map(|booked| machine.taken_by(booked, &nobody));
         assert_eq!(taken, [0, 2, 2, 4, 8, 8, 9]);
-        assert_eq!(beside(machine.taken_by(3)), beside(3));
+        assert_eq!(beside(machine.taken_by(3, &nobody)), beside(3));
+    }
+
+    /// Two cores with two threads each, and four with one.
+    fn hybrid() -> Topology {
+        let all: Vec<u32> = (0..8).collect();
+        Topology::new(&all, |cpu| (cpu < 4).then(|| vec![cpu / 2 * 2, cpu / 2 * 2 + 1]))
+    }
+
+    #[test]
+    fn where_cores_differ_as_many_are_counted_as_are_left_out() {
+        let machine = hybrid();
+        let claims = |cpus: &[u32]| cpus.iter().copied().collect::<BTreeSet<u32>>();
+        // One of the small cores, and then the first large one.
+        assert_eq!(machine.beside(2, &claims(&[4])), [2, 3, 5, 6, 7]);
+        assert_eq!(machine.taken_by(2, &claims(&[4])), 3);
+        assert_eq!(machine.taken_by(2, &claims(&[4, 5])), 2);
+        assert_eq!(machine.taken_by(2, &claims(&[])), 2);
+        assert_eq!(machine.taken_by(1, &claims(&[1])), 2);
+        for booked in 0..=8 {
+            for mask in 0_u32..256 {
+                let claimed =
+                    claims(&(0..8).filter(|cpu| mask & 1 << cpu != 0).collect::<Vec<_>>());
+                let left = machine.beside(booked, &claimed);
+                let taken = machine.taken_by(booked, &claimed);
+                assert_eq!(taken + left.len() as u32, 8, "{booked} {claimed:?}");
+                assert_eq!(machine.beside(taken, &claimed), left, "{booked} {claimed:?}");
+            }
+        }
     }
 
     #[test]
@@ -142,7 +172,8 @@ mod tests {
     fn without_siblings_each_cpu_is_a_core() {
         let machine = Topology::new(&[2, 3], |_| None);
         assert_eq!(machine.beside(1, &BTreeSet::new()), [3]);
-        assert_eq!([0, 1, 2, 3].map(|booked| machine.taken_by(booked)), [0, 1, 2, 3]);
+        let taken = [0, 1, 2, 3].map(|booked| machine.taken_by(booked, &BTreeSet::new()));
+        assert_eq!(taken, [0, 1, 2, 3]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gleaner_hooks::{RunDir, RunDirError};
-use gleaner_isolation::{Ability, Topology};
+use gleaner_isolation::Ability;
 use gleaner_protocol::control::{AgentMessage, BrokerMessage, Opening};
 use gleaner_protocol::farm::Booked;
 use gleaner_protocol::job::{ApplicationTask, Task};
@@ -73,8 +73,6 @@ pub(super) struct Driver {
     look_again: Option<Time>,
     /// The number of booked cores that harvested work is kept off.
     kept_off: Option<u32>,
-    /// CPUs that others are bound to.
-    claims: BTreeSet<u32>,
     /// The CPUs that harvested work is kept to where that is done thread by thread, if it ever was.
     kept_to: Option<Vec<u32>>,
     /// The limit of the memory of all harvested work.
@@ -129,7 +127,6 @@ impl Driver {
             owes_epoch: false,
             look_again: Some(Time::ZERO),
             kept_off: None,
-            claims: BTreeSet::new(),
             kept_to: None,
             memory_limit: MemoryLimit::default(),
             farm_books: NOTHING_BOOKED,
@@ -202,7 +199,7 @@ impl Driver {
             Happened::FarmStops => self.handle(Input::FarmStops),
             Happened::DrivenOff(stopped) => self.look_at_run_dir(stopped, Vec::new()),
             Happened::Claims(claims) => {
-                self.claims = claims;
+                self.shop.table.note_claims(claims);
                 self.kept_off = None;
                 self.look_at_run_dir(Vec::new(), Vec::new());
             }
@@ -345,7 +342,9 @@ impl Driver {
         let (mut ground, trouble) = match self.owes_epoch {
             true => (None, None),
             false => {
-                match read_ground(&self.shop.run_dir, cores, &self.shop.topology, self.farm_books) {
+                let (topology, claims) = (&self.shop.topology, self.shop.table.claims());
+                let taken = |booked| topology.taken_by(booked, &claims);
+                match read_ground(&self.shop.run_dir, cores, taken, self.farm_books) {
                     Ok((ground, mut booked)) => {
                         // First what a render notices at once.
                         self.shop.table.note_booked_cores(booked.cores, ground.booked);
@@ -399,7 +398,7 @@ impl Driver {
         if self.kept_off == Some(booked) {
             return;
         }
-        let left = self.shop.topology.beside(booked, &self.claims);
+        let left = self.shop.topology.beside(booked, &self.shop.table.claims());
         if !self.has_fence {
             // Before the first render beside which something went on, nothing was kept off anything. All
             // that runs is gone over for it, which takes its time of the cores.
@@ -556,11 +555,11 @@ pub(super) struct Together {
 }
 
 /// What the run folder says, and what all renders together have booked: the more of that and of what the
-/// farm itself says.
+/// farm itself says. `taken` says how many cores renders take that booked so many.
 pub(super) fn read_ground(
     run_dir: &RunDir,
     cores: u32,
-    topology: &Topology,
+    taken: impl Fn(u32) -> u32,
     farm: Booked,
 ) -> Result<(Ground, Together), RunDirError> {
     loop {
@@ -571,7 +570,7 @@ pub(super) fn read_ground(
             let all: Vec<Booked> = bookings.into_iter().map(|one| one.resources).collect();
             let here = booked_cores(all.iter().copied(), cores);
             let together = booked_cores([farm], cores).max(here);
-            let booked = topology.taken_by(together).min(cores);
+            let booked = taken(together).min(cores);
             let memory_mib = booked_mib(&all);
             let ground = Ground { epoch, booked, has_fence: false };
             return Ok((ground, Together { cores: together, memory_mib, all }));

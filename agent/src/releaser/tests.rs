@@ -141,6 +141,18 @@ fn what_shares_a_physical_core_with_a_render_is_not_left() {
 #[test]
 fn what_is_kept_gives_way_to_the_memory_that_all_renders_book() {
     let host = Host::new();
+#[test]
+fn beside_a_render_that_is_bound_to_small_cores_no_slot_is_counted_too_many() {
+    // Two cores with two threads each, and four with one.
+    let all: Vec<u32> = (0..CORES).collect();
+    let hybrid = Topology::new(&all, |cpu| (cpu < 4).then(|| vec![cpu / 2 * 2, cpu / 2 * 2 + 1]));
+    let host = Host::with(|host| host.topology = hybrid);
+    host.table.note_claims([4].into());
+    // The one, and the first of the large ones.
+    assert_eq!(slots_left(&host.preflight("a", Some(2))), 5);
+    assert_eq!((host.table.booked_cores(), host.table.taken_cores()), (2, 3));
+}
+
     let mut sleeper = Command::new("/bin/sleep")
         .arg("1000")
         .process_group(0)
