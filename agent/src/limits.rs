@@ -77,6 +77,8 @@ pub(crate) const NURSERY_END_MS_MAX: u64 = 500;
 /// Tries to put the runners' session last; with the pause below, some seconds.
 pub(crate) const AUTOGROUP_TRIES_MAX: u32 = 50;
 /// Pause between two of these tries, in milliseconds: the kernel allows one every 100 ms.
+/// How long one that was too slow may take to tell of what it has borne all the same, in milliseconds.
+pub(crate) const LATE_BIRTH_MS_MAX: u64 = 1_000;
 pub(crate) const AUTOGROUP_PAUSE_MS: u64 = 101;
 /// How long new hooks wait where their connections cannot be accepted, in milliseconds.
 pub(crate) const ACCEPT_REST_MS: u64 = 10;

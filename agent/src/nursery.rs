@@ -17,7 +17,7 @@
 //! # Invariants
 //! - A newborn holds what is in its cradle, and nothing that the agent has open.
 //! - A nursery ends with its agent. One that ends earlier, or does not answer, is replaced.
-//! - Of whoever asks for a runner and goes away no runner is left.
+//! - Of whoever asks for a runner and goes away no runner is left, nor of one that was born too late.
 
 mod child;
 mod process;
@@ -39,7 +39,7 @@ use tokio::time::timeout;
 use tracing::warn;
 
 use crate::limits::{BIRTH_MS_MAX, BIRTHS_MAX, NURSERIES_MAX, NURSERY_END_MS_MAX};
-use process::{Lost, NurseryProcess};
+use process::{Lost, NurseryProcess, Retired};
 
 pub(crate) use child::Child;
 pub(crate) use process::run_as_nursery_if_asked;
@@ -145,7 +145,7 @@ struct Tender {
     leads: bool,
     /// Those before it. While they are not waited for, their numbers name the sessions in which what
     /// they have borne may live.
-    retired: VecDeque<NurseryProcess>,
+    retired: VecDeque<Retired>,
     session: Arc<Session>,
 }
 
@@ -161,7 +161,8 @@ impl Tender {
                     let _ = born.send(child);
                 }
                 Order::End { ended } => {
-                    for process in self.retired.into_iter().chain(self.process) {
+                    let last = self.process.map(NurseryProcess::retire);
+                    for process in self.retired.into_iter().chain(last) {
                         process.end().await;
                     }
                     let _ = ended.send(());
@@ -209,8 +210,7 @@ impl Tender {
     /// Has nobody ask the process any more: what it answered late would be taken for the answer to what
     /// it is asked next.
     async fn retire(&mut self) {
-        let Some(mut last) = self.process.take() else { return };
-        last.kill();
+        let Some(last) = self.process.take().map(NurseryProcess::retire) else { return };
         if std::mem::take(&mut self.leads) {
             self.retired.push_back(last);
         } else {

@@ -20,16 +20,17 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketType, recvmsg, send, sendmsg,
 };
-use rustix::process::{Pid, setpgid, setsid};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal, setpgid, setsid};
 use rustix::stdio::{dup2_stdin, dup2_stdout};
-use tokio::io::{AsyncReadExt, Interest};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::UnixStream;
 use tokio::process::Command;
 use tokio::time::timeout;
 
+use super::child::Child;
 use super::session::put_own_last;
 use crate::gpu::driver_environment;
-use crate::limits::{CRADLE_FILES_MAX, NURSERY_END_MS_MAX};
+use crate::limits::{CRADLE_FILES_MAX, LATE_BIRTH_MS_MAX, NURSERY_END_MS_MAX};
 use crate::runner::{HUGE_PAGES, RUNNER_ARGUMENT};
 
 /// The argument that makes an executable a nursery.
@@ -73,7 +74,7 @@ impl NurseryProcess {
 
     /// Its number; none once it has been waited for.
     pub(super) fn pid(&self) -> Option<Pid> {
-        self.child.id().and_then(|pid| Pid::from_raw(pid.try_into().ok()?))
+        number_of(&self.child)
     }
 
     /// Asks for a birth, and for the number of what was born; the inner error is the nursery's.
@@ -85,30 +86,81 @@ impl NurseryProcess {
         let socket = &mut self.socket;
         let sent = socket.async_io(Interest::WRITABLE, || send_files(socket.as_fd(), &files));
         sent.await.map_err(Lost::Before)?;
-        let mut answer = [0; 4];
-        socket.read_exact(&mut answer).await.map_err(Lost::After)?;
-        let number = i32::from_ne_bytes(answer);
-        Ok(match Pid::from_raw(number).filter(|_| number > 0) {
-            Some(pid) => Ok(pid),
-            None => Err(io::Error::from_raw_os_error(-number)),
-        })
+        answer(socket).await.map_err(Lost::After)
     }
 
-    /// Has it end at once, and does not wait for it.
-    pub(super) fn kill(&mut self) {
-        let _ = self.child.start_kill();
-    }
-
-    /// Has it end, and waits for that for a while.
-    pub(super) async fn end(self) {
-        let Self { mut child, socket } = self;
-        drop(socket);
-        let limit = Duration::from_millis(NURSERY_END_MS_MAX);
-        if timeout(limit, child.wait()).await.is_err() {
-            // It stands still, or gets no core.
-            let _ = child.start_kill();
-            let _ = timeout(limit, child.wait()).await;
+    /// Asks nothing of it any more, and has it end soon. To be called on a runtime.
+    pub(super) fn retire(self) -> Retired {
+        let Self { child, socket } = self;
+        let mut retired = Retired { child };
+        let handle = retired.pid().and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        match handle {
+            Some(handle) => drop(tokio::spawn(let_end(socket, handle))),
+            // It has ended, or this kernel has no such thing.
+            None => {
+                let _ = retired.child.start_kill();
+            }
         }
+        retired
+    }
+}
+
+/// One that nobody asks any more. Its number is its own until it was waited for. It ends when this is
+/// dropped.
+#[derive(Debug)]
+pub(super) struct Retired {
+    child: tokio::process::Child,
+}
+
+impl Retired {
+    /// Its number; none once it has been waited for.
+    pub(super) fn pid(&self) -> Option<Pid> {
+        number_of(&self.child)
+    }
+
+    /// Waits for its end for a while.
+    pub(super) async fn end(mut self) {
+        let limit = Duration::from_millis(NURSERY_END_MS_MAX);
+        if timeout(limit, self.child.wait()).await.is_err() {
+            // It stands still, or gets no core.
+            let _ = self.child.start_kill();
+            let _ = timeout(limit, self.child.wait()).await;
+        }
+    }
+}
+
+fn number_of(child: &tokio::process::Child) -> Option<Pid> {
+    child.id().and_then(|pid| Pid::from_raw(pid.try_into().ok()?))
+}
+
+/// The number of what was born, or the nursery's error.
+async fn answer(socket: &mut UnixStream) -> io::Result<io::Result<Pid>> {
+    let mut answer = [0; 4];
+    socket.read_exact(&mut answer).await?;
+    let number = i32::from_ne_bytes(answer);
+    // Of a number below zero it may not be asked what process it is.
+    Ok(match (number > 0).then(|| Pid::from_raw(number)).flatten() {
+        Some(pid) => Ok(pid),
+        None => Err(io::Error::from_raw_os_error(-number)),
+    })
+}
+
+/// Has a nursery end that nobody asks any more. It may be in the middle of a birth for which nobody waits:
+/// it gets the time to tell of that, so that it can be ended.
+async fn let_end(mut socket: UnixStream, nursery: OwnedFd) {
+    // There it finds that there is nothing more to do.
+    let _ = socket.shutdown().await;
+    let limit = Duration::from_millis(LATE_BIRTH_MS_MAX);
+    if timeout(limit, end_late_births(&mut socket)).await.is_err() {
+        let _ = pidfd_send_signal(nursery, Signal::KILL);
+        end_late_births(&mut socket).await;
+    }
+}
+
+/// Ends what was born too late, and waits for its end, until nobody can tell of more.
+async fn end_late_births(socket: &mut UnixStream) {
+    while let Ok(born) = answer(socket).await {
+        drop(born.map(Child::of));
     }
 }
 
@@ -230,4 +282,38 @@ fn bear(
     let _ = rustix::io::write(trouble, &errno.raw_os_error().to_ne_bytes());
     // SAFETY: it does not return, and runs nothing of the original's.
     unsafe { libc::_exit(NOT_FOR_PEOPLE) }
+}
+
+#[cfg(test)]
+mod tests {
+    use gleaner_hooks::ProcessStat;
+    use gleaner_protocol::{Span, boottime};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_told_of_too_late_is_ended_and_waited_for() {
+        let (ours, mut theirs) = UnixStream::pair().expect("two ends");
+        // A child of this process, as runners are.
+        #[expect(clippy::zombie_processes, reason = "it is waited for by its number")]
+        let late = std::process::Command::new("/bin/sleep").arg("1000").spawn().expect("starts");
+        let late = i32::try_from(late.id()).expect("a number");
+        let mut nursery =
+            std::process::Command::new("/bin/sleep").arg("1000").spawn().expect("so too");
+        let pid = Pid::from_raw(nursery.id().try_into().expect("a number")).expect("no zero");
+        let handle = pidfd_open(pid, PidfdFlags::empty()).expect("it lives");
+        for number in [late, -Errno::AGAIN.raw_os_error()] {
+            theirs.write_all(&number.to_ne_bytes()).await.expect("told");
+        }
+        drop(theirs);
+        let_end(ours, handle).await;
+        // It is waited for by somebody who has the time.
+        let end = boottime() + Span::from_secs(60);
+        while let Ok(stat) = ProcessStat::of(late) {
+            assert!(boottime() < end, "it is left: {stat:?}");
+            std::thread::yield_now();
+        }
+        assert!(nursery.try_wait().expect("ours").is_none(), "it told of all");
+        nursery.kill().and_then(|()| nursery.wait()).expect("ours");
+    }
 }
