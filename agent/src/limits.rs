@@ -24,6 +24,9 @@ pub(crate) const DYING_WAIT_MS: u64 = 50;
 pub(crate) const DYING_TURN_MS: u64 = 5;
 /// Pause between two looks at whether it has, in milliseconds.
 pub(crate) const DIE_PAUSE_MS: u64 = 2;
+/// CPU time that what is frozen may be seen to use before it is ended, in milliseconds: what it is in
+/// the middle of in the kernel, to give back much memory say, it comes to the end of.
+pub(crate) const FROZEN_CPU_MS_MAX: u64 = 500;
 /// After how long what was in somebody else's hand is tried to be killed again, in milliseconds.
 pub(crate) const KILL_AGAIN_MS: u64 = 1;
 /// Longest frame between an agent and one of its runners, in bytes.

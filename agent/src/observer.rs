@@ -38,7 +38,7 @@ use jiff::Zoned;
 use rustix::event::{PollFd, PollFlags, poll};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
-use tracing::debug;
+use tracing::{debug, warn};
 
 use crate::booked_memory::{BookedMemory, today};
 use crate::limits::{
@@ -245,7 +245,11 @@ impl Observer {
             // Who has gone needs no news.
             let _ = self.host.tell_claims.send(claims.clone());
         }
-        self.host.table.note_upkeep(now, &self.cpu.upkeep());
+        let upkeep = self.cpu.upkeep();
+        self.host.table.note_upkeep(now, &upkeep);
+        for token in self.host.table.end_restless(&upkeep) {
+            warn!(%token, "a task went on though it was stopped, and was ended");
+        }
         self.host.table.be_idle_by_now();
         self.others.add(now, self.cpu.others_used());
         let blocked = self.cpu.others_blocked();

@@ -41,6 +41,7 @@ use crate::runner::sandbox::{Confines, user_of_slot};
 use crate::runner::{
     ApplicationOrder, Fault, KernelOrder, Order, Reply, Setup, discard_spooled, remove_all,
 };
+use crate::slot_table::Cause;
 use burial::with_turns;
 use gpu::GpuUse;
 use limits::ReplicaLimits;
@@ -311,7 +312,11 @@ impl SlotTask {
     async fn explain_death(&mut self, epoch: Epoch) -> ((RunResult, bool), Fault) {
         let how = self.bury().await;
         let epoch_raised = self.shop.run_dir.epoch().ok() != Some(epoch);
-        if how.for_a_render || epoch_raised {
+        if how.cause == Cause::Restless {
+            let reason = "it went on computing though it was stopped, and was ended".to_owned();
+            return ((RunResult::Failed { reason, cpu_us: 0 }, epoch_raised), Fault::Job);
+        }
+        if how.cause == Cause::Stopped || epoch_raised {
             return ((RunResult::Preempted, true), Fault::Unclear);
         }
         let fault = self.limits.gpu_fault(&how.end);
@@ -418,10 +423,10 @@ impl SlotTask {
 
     /// Kills what is left of the runner's group, waits for its end, and clears up after it.
     async fn bury(&mut self) -> Death {
-        let for_a_render = self.shop.table.remove_runner(self.slot);
+        let cause = self.shop.table.remove_runner(self.slot);
         let Some(runner) = self.runner.take() else {
             let end = End { status: "no runner".into(), aborted: false, crashed: false };
-            return Death { for_a_render, end };
+            return Death { cause, end };
         };
         let pgid = runner.pgid();
         let leaf = self.leaf.as_deref();
@@ -452,7 +457,7 @@ impl SlotTask {
         {
             warn!("cannot clear up after a task: {error}");
         }
-        Death { for_a_render, end }
+        Death { cause, end }
     }
 }
 
@@ -493,7 +498,7 @@ fn stuck(slot: u32, pgid: i32) -> String {
 }
 
 struct Death {
-    for_a_render: bool,
+    cause: Cause,
     end: End,
 }
 

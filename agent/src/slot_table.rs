@@ -28,14 +28,15 @@ mod kept;
 mod limit;
 mod loss;
 mod parked;
+mod restless;
 mod settle;
 
 pub(crate) use doomed::Doomed;
 pub(crate) use kept::GroupUse;
 pub(crate) use loss::Upkeep;
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gleaner_isolation::{Enclosure, Leaf};
@@ -83,9 +84,9 @@ struct Inner {
     gpu: gpu::Place,
     /// How often something was about to be stopped, for which harvested work does not run last.
     stirs: u64,
-    /// CPUs that all of it is kept to, where no control group does that.
     /// CPUs that others are bound to.
     claims: BTreeSet<u32>,
+    /// CPUs that all of it is kept to, where no control group does that.
     cpus: Option<CpuSet>,
     /// When one that keeps a disk busy was put off or tried again beside a render.
     disk_tried: Time,
@@ -99,6 +100,8 @@ struct RunnerEntry {
     stopped: bool,
     /// It is being killed.
     killed: bool,
+    /// It went on though it was frozen, and is killed for that.
+    restless: bool,
     /// Replicas that it was handed.
     begun: u64,
     /// CPU time that it has used, as it was seen last.
@@ -167,6 +170,17 @@ impl Busy {
 /// The gate is closed to a replica: a render wants its core.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GateClosed;
+
+/// Why a replica ends whose runner is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// It was stopped for a render, or frozen for the owner.
+    Stopped,
+    /// It went on though it was frozen.
+    Restless,
+    /// Nobody here had a hand in it.
+    Itself,
+}
 
 /// What a render leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -244,6 +258,7 @@ impl SlotTable {
             dying: 0,
             gpu: gpu::Place::default(),
             stirs: 0,
+            claims: BTreeSet::new(),
             cpus: None,
             disk_tried: Time::ZERO,
         };
@@ -258,11 +273,20 @@ impl SlotTable {
         self.booked_cores.store(cores, Ordering::Release);
         self.taken_cores.store(taken, Ordering::Release);
     }
-            claims: BTreeSet::new(),
 
     /// Cores that they took by that: also those that share a physical one with them.
     pub(crate) fn taken_cores(&self) -> u32 {
         self.taken_cores.load(Ordering::Acquire)
+    }
+
+    /// Notes which CPUs others are bound to.
+    pub(crate) fn note_claims(&self, claims: BTreeSet<u32>) {
+        self.lock().claims = claims;
+    }
+
+    /// CPUs that others were bound to when that was looked for last.
+    pub(crate) fn claims(&self) -> BTreeSet<u32> {
+        self.lock().claims.clone()
     }
 
     fn is_beside_render(&self) -> bool {
@@ -279,19 +303,10 @@ impl SlotTable {
         let mut inner = self.lock();
         let group = Arc::new(Group::new(pgid, leaf));
         let entry = RunnerEntry {
-    /// Notes which CPUs others are bound to.
-    pub(crate) fn note_claims(&self, claims: BTreeSet<u32>) {
-        self.lock().claims = claims;
-    }
-
-    /// CPUs that others were bound to when that was looked for last.
-    pub(crate) fn claims(&self) -> BTreeSet<u32> {
-        self.lock().claims.clone()
-    }
-
             group: Arc::clone(&group),
             stopped: false,
             killed: false,
+            restless: false,
             begun: 0,
             cpu: Span::ZERO,
             memory_mib: 0,
@@ -305,9 +320,9 @@ impl SlotTable {
     }
 
     /// Takes a slot's runner out, and its replica: its group is about to be reaped, after which
-    /// comes [`SlotTable::is_buried`]. Says whether the replica was stopped for a render, or frozen
-    /// for the owner. Returns when nobody reaches the group any more.
-    pub(crate) fn remove_runner(&self, slot: u32) -> bool {
+    /// comes [`SlotTable::is_buried`]. Says why the replica ends. Returns when nobody reaches the group
+    /// any more.
+    pub(crate) fn remove_runner(&self, slot: u32) -> Cause {
         let mut inner = self.lock();
         let runner = inner.runners[slot as usize].take();
         let replica = inner.busy[slot as usize].take();
@@ -316,12 +331,17 @@ impl SlotTable {
             inner.gpu.dies_in(slot);
         }
         drop(inner);
+        let is_restless = runner.as_ref().is_some_and(|runner| runner.restless);
         if let Some(runner) = runner {
             runner.group.retire();
             self.be_idle_again();
         }
         self.share_out();
-        replica.is_some_and(|busy| !busy.runs())
+        match replica {
+            Some(_) if is_restless => Cause::Restless,
+            Some(busy) if !busy.runs() => Cause::Stopped,
+            _ => Cause::Itself,
+        }
     }
 
     /// Nothing is left of a runner that was taken out of a slot.

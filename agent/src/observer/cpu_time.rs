@@ -12,7 +12,7 @@ use gleaner_protocol::{Span, Time};
 
 use super::disk_use::DiskUse;
 use super::text_of;
-use crate::limits::TREE_THREADS_MAX;
+use crate::limits::{FROZEN_CPU_MS_MAX, TREE_THREADS_MAX};
 use crate::slot_table::{GroupUse, Upkeep};
 
 /// Microseconds in a clock tick of `/proc`, which is the same on all kernels of our platforms.
@@ -44,6 +44,17 @@ struct Group {
     sum: Sum,
     /// What its replica reads from disks and writes to them.
     disk: DiskUse,
+    /// How it was when it was first seen frozen, if it is.
+    frozen: Option<FirstFrozen>,
+}
+
+/// A group that was seen to be frozen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FirstFrozen {
+    /// Since when its replica had not been: another time where it went on in between.
+    ran_since: Time,
+    /// CPU time that it had used by then, in ticks.
+    ticks: u64,
 }
 
 /// One look.
@@ -89,7 +100,21 @@ impl Group {
             // Of what was done before it is not known how much was this replica's.
             self.disk = DiskUse::begin(now);
         }
+        let first = FirstFrozen { ran_since: group.ran_since, ticks: sum.ticks };
+        let is_same =
+            |known: &FirstFrozen| known.ran_since == group.ran_since && self.begun == group.begun;
+        let frozen = group.frozen.then(|| self.frozen.filter(is_same).unwrap_or(first));
+        self.frozen = frozen;
         (self.begun, self.busy, self.sum, self.is_seen) = (group.begun, group.busy, sum, true);
+    }
+
+    /// Since when its replica had not been frozen, where it is and has used more of a core since than what
+    /// comes to rest.
+    fn restless_since(&self) -> Option<Time> {
+        let used_ms =
+            |first: &FirstFrozen| self.sum.ticks.saturating_sub(first.ticks) * TICK_US / 1_000;
+        let goes_on = self.frozen.filter(|first| used_ms(first) > FROZEN_CPU_MS_MAX);
+        goes_on.map(|first| first.ran_since)
     }
 }
 
@@ -177,6 +202,7 @@ impl CpuTime {
             cpu: Span::from_micros(group.sum.ticks * TICK_US),
             memory_mib: group.sum.kib / 1_024,
             keeps_disk_busy: group.disk.is_full(),
+            restless_since: group.restless_since(),
         });
         groups.collect()
     }
@@ -338,13 +364,45 @@ mod tests {
         shell.args(["-c", "while :; do :; done & wait"]).stdout(Stdio::null());
         let group = Sleeper::start_this(shell);
         let mut cpu = CpuTime::default();
-        let uses = [GroupUse { pgid: group.pgid(), begun: 1, busy: true, frozen: false }];
+        let uses = [uses(&group)];
         while cpu.own().ticks < 5 {
             cpu.look(Time::ZERO, &uses);
         }
         assert!(cpu.own_active() >= 1 && cpu.own_memory_mib() > 0);
         cpu.look(Time::ZERO, &uses.map(|group| GroupUse { frozen: true, ..group }));
         assert_eq!(cpu.own_active(), 0);
+    }
+
+    fn uses(group: &Sleeper) -> GroupUse {
+        let (pgid, ran_since) = (group.pgid(), Time::ZERO);
+        GroupUse { pgid, begun: 1, busy: true, frozen: false, ran_since }
+    }
+
+    #[test]
+    fn a_frozen_group_that_goes_on_is_seen_and_one_that_was_let_go_on_is_not() {
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", "while :; do :; done"]).stdout(Stdio::null());
+        let group = Sleeper::start_this(shell);
+        let frozen = GroupUse { frozen: true, ..uses(&group) };
+        let mut cpu = CpuTime::default();
+        let restless = |cpu: &CpuTime| cpu.upkeep()[0].restless_since;
+        // It goes on for as long as nobody has stopped it in truth.
+        let first = cpu_after_a_look(&mut cpu, &frozen);
+        assert_eq!(restless(&cpu), None, "it may be coming to rest");
+        while cpu_after_a_look(&mut cpu, &frozen) <= first + Span::from_millis(FROZEN_CPU_MS_MAX) {
+            assert_eq!(restless(&cpu), None);
+        }
+        assert_eq!(restless(&cpu), Some(Time::ZERO));
+        let again = GroupUse { ran_since: Time::from_micros(1), ..frozen };
+        cpu.look(Time::ZERO, &[again]);
+        assert_eq!(restless(&cpu), None, "it went on in between, as it was told to");
+        cpu.look(Time::ZERO, &[GroupUse { frozen: false, ..again }]);
+        assert_eq!(restless(&cpu), None);
+    }
+
+    fn cpu_after_a_look(cpu: &mut CpuTime, group: &GroupUse) -> Span {
+        cpu.look(Time::ZERO, &[*group]);
+        cpu.upkeep()[0].cpu
     }
 
     /// Where things are built is on a disk, as a rule.
@@ -362,7 +420,7 @@ mod tests {
         shell.args(["-c", script]).stdin(Stdio::piped()).current_dir(folder.path());
         let mut group = Sleeper::start_this(shell);
         let mut cpu = CpuTime::default();
-        let uses = [GroupUse { pgid: group.pgid(), begun: 1, busy: true, frozen: false }];
+        let uses = [uses(&group)];
         cpu.look(boottime(), &uses);
         assert!(!cpu.upkeep()[0].keeps_disk_busy);
         group.tell("go\n");

@@ -163,8 +163,9 @@ fn beside_a_render_that_is_bound_to_small_cores_no_slot_is_counted_too_many() {
     let (epoch, token) = (host.run_dir.epoch().expect("there"), LeaseToken::new(7));
     host.table.enter_runner(0, pgid, None);
     host.table.begin(0, token, Time::ZERO, epoch, true).expect("open");
-    let upkeep =
-        Upkeep { pgid, begun: 1, cpu: Span::ZERO, memory_mib: 2_000, keeps_disk_busy: false };
+    let (keeps_disk_busy, restless_since) = (false, None);
+    let (begun, cpu, memory_mib) = (1, Span::ZERO, 2_000);
+    let upkeep = Upkeep { pgid, begun, cpu, memory_mib, keeps_disk_busy, restless_since };
     host.table.note_upkeep(boottime(), &[upkeep]);
     let half = Booked { cores: Some(8), memory_mib: Some(8_000), gpus: None };
     assert!(matches!(host.books("a", half), SocketAnswer::Released { frozen: 1, slots_left: 0 }));

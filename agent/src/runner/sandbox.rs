@@ -116,6 +116,7 @@ impl Sandbox {
             network: confines.network,
             shared_memory: namespaces,
         };
+            resuming: namespaces || landlock_scope,
         let filter = if filter { filter::program(doors) } else { Vec::new() };
         let counts_processes = identity.is_other || (namespaces && counts_by_namespace());
         Ok(Self { confines, identity, root, filter, counts_processes })

@@ -107,6 +107,7 @@ mod tests {
                 cpu: Span::ZERO,
                 memory_mib: 1,
                 keeps_disk_busy,
+                restless_since: None,
             };
             let all: Vec<Upkeep> = self.sleepers.iter().zip(busy).map(upkeep).collect();
             self.table.note_upkeep(at_ms(9), &all);

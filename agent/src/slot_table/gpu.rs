@@ -348,6 +348,7 @@ mod tests {
             cpu: Span::from_secs(1),
             memory_mib: 500,
             keeps_disk_busy: false,
+            restless_since: None,
         };
         table.note_upkeep(at(6), &sleepers.each_ref().map(upkeep));
         let frozen = table.freeze(Some(NEXT), Room { slots: 2, memory_mib: Some(600), gpu: false });
@@ -367,6 +368,7 @@ mod tests {
             cpu: Span::ZERO,
             memory_mib: 0,
             keeps_disk_busy: false,
+            restless_since: None,
         };
         table.note_upkeep(boottime(), &[loses_less]);
         assert_eq!(table.freeze(Some(NEXT), Room::slots(1)).tokens, [token(1)]);

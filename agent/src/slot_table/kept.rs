@@ -38,6 +38,8 @@ pub(crate) struct GroupUse {
     pub(crate) busy: bool,
     /// Whether it is frozen.
     pub(crate) frozen: bool,
+    /// Since when its replica was not frozen; the beginning of time where it has none.
+    pub(crate) ran_since: Time,
 }
 
 /// What the owner's word has still to do, once it is heard: all that may wait or walks over
@@ -191,8 +193,9 @@ impl SlotTable {
         let used = slots.filter_map(|(runner, busy)| {
             let runner = runner.as_ref()?;
             let frozen = runner.stopped || busy.is_some_and(|busy| busy.is_frozen());
+            let ran_since = busy.map_or(Time::ZERO, |busy| busy.ran_since);
             let (pgid, begun, busy) = (runner.group.pgid(), runner.begun, busy.is_some());
-            Some(GroupUse { pgid, begun, busy, frozen })
+            Some(GroupUse { pgid, begun, busy, frozen, ran_since })
         });
         used.collect()
     }
@@ -246,9 +249,8 @@ impl Inner {
 
 #[cfg(test)]
 mod tests {
-    use super::super::GateClosed;
-    use super::super::Room;
     use super::super::tests::{EPOCH, NEXT, Sleeper, open, token};
+    use super::super::{Cause, GateClosed, Room};
     use super::*;
     use gleaner_protocol::control::Fragment;
 
@@ -282,8 +284,8 @@ mod tests {
         assert_eq!(held(&table), [(0, false), (1, false), (2, true)]);
         assert_eq!(table.kept_since(), Some(at(10)));
         assert!(sleepers.iter_mut().all(Sleeper::is_alive));
-        assert!(table.remove_runner(2), "what dies frozen did not fail");
-        assert!(!table.remove_runner(0), "what dies running did");
+        assert_eq!(table.remove_runner(2), Cause::Stopped, "what dies frozen did not fail");
+        assert_eq!(table.remove_runner(0), Cause::Itself, "what dies running did");
     }
 
     #[test]

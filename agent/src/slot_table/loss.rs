@@ -29,6 +29,8 @@ pub(crate) struct Upkeep {
     pub(crate) memory_mib: u64,
     /// Whether its replica keeps a disk busy.
     pub(crate) keeps_disk_busy: bool,
+    /// Since when its replica had not been frozen, where it is and goes on all the same.
+    pub(crate) restless_since: Option<Time>,
 }
 
 impl SlotTable {
@@ -176,6 +178,7 @@ mod tests {
                 cpu: Span::from_secs(*cpu_s),
                 memory_mib: *memory_mib,
                 keeps_disk_busy: false,
+                restless_since: None,
             })
             .collect();
         table.note_upkeep(at(100), &upkeep);

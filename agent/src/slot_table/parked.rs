@@ -94,9 +94,9 @@ impl Inner {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Room;
     use super::super::kept::Obedience;
     use super::super::tests::{EPOCH, NEXT, Sleeper, open, token};
+    use super::super::{Cause, Room};
     use super::*;
     use gleaner_protocol::control::Fragment;
 
@@ -133,7 +133,7 @@ mod tests {
         assert!(sleepers.iter_mut().all(Sleeper::is_alive));
         table.stop(1, token(1));
         sleepers[1].wait_until_killed();
-        assert!(table.remove_runner(1), "it did not fail");
+        assert_eq!(table.remove_runner(1), Cause::Stopped, "it did not fail");
     }
 
     #[test]

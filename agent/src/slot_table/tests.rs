@@ -120,7 +120,7 @@ fn nothing_begins_past_a_release_that_the_main_loop_has_not_heard_of() {
     assert_eq!(table.begin(1, token(2), Time::ZERO, NEXT, false), Err(GateClosed));
     table.end(0);
     assert_eq!(table.begin(1, token(2), Time::ZERO, NEXT, false), Ok(()));
-    assert!(!table.remove_runner(0), "nothing of it was stopped");
+    assert_eq!(table.remove_runner(0), Cause::Itself, "nothing of it was stopped");
     assert!(sleepers.iter_mut().all(Sleeper::is_alive));
 }
 
@@ -151,7 +151,7 @@ fn idle_runners_go_with_the_cores_that_they_would_come_to_rest_on() {
     table.kill_frozen();
     sleepers[2].wait_until_killed();
     assert!(sleepers[..2].iter_mut().all(Sleeper::is_alive));
-    assert!(!table.remove_runner(2), "no replica was stopped");
+    assert_eq!(table.remove_runner(2), Cause::Itself, "no replica was stopped");
 }
 
 #[test]

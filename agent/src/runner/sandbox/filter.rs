@@ -132,6 +132,19 @@ const UNKNOWN: &[libc::c_long] = &[
 const SHARED: &[libc::c_long] =
     &[libc::SYS_shmget, libc::SYS_shmat, libc::SYS_semget, libc::SYS_msgget, libc::SYS_mq_open];
 
+/// What sends a signal, and which argument says what signal it is.
+const SENDING: [(libc::c_long, u32); 6] = [
+    (libc::SYS_kill, 1),
+    (libc::SYS_tkill, 1),
+    (libc::SYS_tgkill, 2),
+    (libc::SYS_rt_sigqueueinfo, 1),
+    (libc::SYS_rt_tgsigqueueinfo, 2),
+    (libc::SYS_pidfd_send_signal, 1),
+];
+
+/// Lets go on what was stopped.
+const RESUMING: u32 = libc::SIGCONT.cast_unsigned();
+
 /// Kinds of execution that a program may ask for: its own, with addresses that stay the same.
 const PERSONALITIES: [u32; 3] = [0, libc::ADDR_NO_RANDOMIZE.cast_unsigned(), u32::MAX];
 
@@ -161,6 +174,9 @@ pub(super) struct Doors {
     pub(super) network: bool,
     /// Shared memory by number: where others' cannot be reached.
     pub(super) shared_memory: bool,
+    /// Letting go on what was stopped: where others cannot be reached. It may be stopped for a render,
+    /// and all of a session may let it go on, whoever's it is.
+    pub(super) resuming: bool,
 }
 
 /// The program, empty where there is none for this architecture.
@@ -184,7 +200,7 @@ pub(super) fn program(doors: Doors) -> Vec<sock_filter> {
     }
     let mut namespaces = vec![step(LOAD, argument(0))];
     namespaces.extend(answer(IF_ANY_BIT, NAMESPACES, libc::EPERM));
-    namespaces.push(step(RETURN, libc::SECCOMP_RET_ALLOW));
+    namespaces.push(allow());
     on(&mut program, libc::SYS_clone, namespaces);
 
     let mut typing = vec![step(LOAD, argument(1))];
@@ -192,8 +208,22 @@ pub(super) fn program(doors: Doors) -> Vec<sock_filter> {
         // The kernel takes the lower half alone.
         typing.extend(answer(IF_EQUAL, request as u32, libc::EPERM));
     }
-    typing.push(step(RETURN, libc::SECCOMP_RET_ALLOW));
+    typing.push(allow());
     on(&mut program, libc::SYS_ioctl, typing);
+
+    if !doors.resuming {
+        for (call, index) in SENDING {
+            on(&mut program, call, refusing_to_resume(vec![step(LOAD, argument(index))]));
+        }
+        // Another one may be sent it when there is something to read.
+        let setting = vec![
+            step(LOAD, argument(1)),
+            jump(IF_EQUAL, SETS_SIGNAL, 1, 0),
+            allow(),
+            step(LOAD, argument(2)),
+        ];
+        on(&mut program, libc::SYS_fcntl, refusing_to_resume(setting));
+    }
 
     let mut families = Vec::new();
     if doors.unix {
@@ -205,15 +235,29 @@ pub(super) fn program(doors: Doors) -> Vec<sock_filter> {
     let families = families.into_iter().map(i32::cast_unsigned);
     on(&mut program, libc::SYS_socket, only(families, libc::EAFNOSUPPORT));
     on(&mut program, libc::SYS_personality, only(PERSONALITIES.into_iter(), libc::EPERM));
-    program.push(step(RETURN, libc::SECCOMP_RET_ALLOW));
+    program.push(allow());
     program
+}
+
+/// Refuses a call where the signal that was loaded lets something go on.
+fn refusing_to_resume(mut part: Vec<sock_filter>) -> Vec<sock_filter> {
+    part.extend(answer(IF_EQUAL, RESUMING, libc::EPERM));
+    part.push(allow());
+    part
+}
+
+/// Of `fcntl`: which signal is sent.
+const SETS_SIGNAL: u32 = 10;
+
+const fn allow() -> sock_filter {
+    step(RETURN, libc::SECCOMP_RET_ALLOW)
 }
 
 /// Lets a first argument through where it is one of these.
 fn only(allowed: impl Iterator<Item = u32>, errno: i32) -> Vec<sock_filter> {
     let mut part = vec![step(LOAD, argument(0))];
     for value in allowed {
-        part.extend([jump(IF_EQUAL, value, 0, 1), step(RETURN, libc::SECCOMP_RET_ALLOW)]);
+        part.extend([jump(IF_EQUAL, value, 0, 1), allow()]);
     }
     part.push(step(RETURN, refused(errno)));
     part
@@ -250,11 +294,12 @@ const fn jump(code: u16, k: u32, jt: u8, jf: u8) -> sock_filter {
 mod tests {
     use super::*;
 
-    const SHUT: Doors = Doors { unix: false, network: false, shared_memory: false };
-    const OPEN: Doors = Doors { unix: true, network: true, shared_memory: true };
+    const SHUT: Doors =
+        Doors { unix: false, network: false, shared_memory: false, resuming: false };
+    const OPEN: Doors = Doors { unix: true, network: true, shared_memory: true, resuming: true };
 
     /// What the kernel would answer.
-    fn judge(program: &[sock_filter], arch: u32, call: u32, arguments: [u64; 2]) -> u32 {
+    fn judge(program: &[sock_filter], arch: u32, call: u32, arguments: &[u64]) -> u32 {
         let word = |offset: u32| match offset {
             NUMBER => call,
             ARCHITECTURE => arch,
@@ -282,8 +327,29 @@ mod tests {
         }
     }
 
-    fn says(doors: Doors, call: libc::c_long, arguments: [u64; 2]) -> u32 {
-        judge(&program(doors), OURS.expect("tested where there is one"), number(call), arguments)
+    fn says<const N: usize>(doors: Doors, call: libc::c_long, arguments: [u64; N]) -> u32 {
+        let ours = OURS.expect("tested where there is one");
+        judge(&program(doors), ours, number(call), &arguments)
+    }
+
+    #[test]
+    fn nothing_is_let_go_on_where_others_can_be_reached() {
+        let [cont, term] = [libc::SIGCONT, libc::SIGTERM].map(|it| u64::from(it.cast_unsigned()));
+        let refused = refused(libc::EPERM);
+        for (call, index) in SENDING {
+            for (signal, shut) in [(cont, refused), (term, libc::SECCOMP_RET_ALLOW)] {
+                let mut arguments = [7; 3];
+                arguments[index as usize] = signal;
+                assert_eq!(says(SHUT, call, arguments), shut, "{call}, {signal}");
+                assert_eq!(says(OPEN, call, arguments), libc::SECCOMP_RET_ALLOW);
+            }
+        }
+        let set = u64::from(SETS_SIGNAL);
+        assert_eq!(says(SHUT, libc::SYS_fcntl, [7, set, cont]), refused);
+        assert_eq!(says(OPEN, libc::SYS_fcntl, [7, set, cont]), libc::SECCOMP_RET_ALLOW);
+        for [what, with] in [[set, term], [u64::from(libc::F_GETFL.cast_unsigned()), cont]] {
+            assert_eq!(says(SHUT, libc::SYS_fcntl, [7, what, with]), libc::SECCOMP_RET_ALLOW);
+        }
     }
 
     #[test]
@@ -305,11 +371,11 @@ mod tests {
     fn other_tables_are_shut() {
         let program = program(OPEN);
         let i386 = 0x4000_0003;
-        assert_eq!(judge(&program, i386, 1, [0; 2]), libc::SECCOMP_RET_KILL_PROCESS);
+        assert_eq!(judge(&program, i386, 1, &[0; 2]), libc::SECCOMP_RET_KILL_PROCESS);
         if cfg!(target_arch = "x86_64") {
             let ours = OURS.expect("this one");
             for call in [SECOND_TABLE, SECOND_TABLE + 1, SECOND_TABLE + 521] {
-                assert_eq!(judge(&program, ours, call, [0; 2]), refused(libc::ENOSYS));
+                assert_eq!(judge(&program, ours, call, &[0; 2]), refused(libc::ENOSYS));
             }
         }
     }
