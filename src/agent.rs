@@ -5,14 +5,13 @@ pub(crate) mod control;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 
-use gleaner_agent::{Config, DEFAULT_TOML};
+use gleaner_agent::{Config, DEFAULT_TOML, Vitals};
 use gleaner_hooks::SocketRequest;
 use gleaner_hooks::install::WATCH_VARIABLE;
 use gleaner_protocol::Span;
 use serde::Serialize;
-use tokio::sync::Notify;
+use tokio::sync::oneshot;
 
 use crate::process::Watchdog;
 use crate::{configuration, process};
@@ -185,18 +184,19 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     watch_what_is_installed(&mut config.watch_workers, std::env::vars_os());
     process::block_on(async {
         let run_dir = config.run_dir();
-        let is_up = Arc::new(Notify::new());
-        let says_up = Arc::clone(&is_up);
-        let ready = move || {
+        let (says_up, is_up) = oneshot::channel();
+        let ready = move |vitals| {
             process::announce("ready");
-            says_up.notify_one();
+            // Nobody waits for it only where the agent has ended.
+            let _ = says_up.send(vitals);
         };
         // On the thread of the main loop: where that stands still, nobody tells that all is well.
         let watched = async {
-            is_up.notified().await;
-            match Watchdog::of_this_process() {
-                Some(watchdog) => watchdog.keep(move || answers(&run_dir, ANSWER_MAX)).await,
-                None => std::future::pending().await,
+            match (is_up.await, Watchdog::of_this_process()) {
+                (Ok(vitals), Some(watchdog)) => {
+                    watchdog.keep(move || trouble(&run_dir, &vitals)).await
+                }
+                _ => std::future::pending().await,
             }
         };
         tokio::select! {
@@ -205,6 +205,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// What keeps the agent of a run folder from its work, in words.
+fn trouble(run_dir: &Path, vitals: &Vitals) -> Option<String> {
+    let hangs = vitals.hangs().map(|what| format!("{what} hangs"));
+    let is_deaf = || !answers(run_dir, ANSWER_MAX);
+    hangs.or_else(|| is_deaf().then(|| "this agent does not answer itself".into()))
 }
 
 /// Whether the agent of a run folder answers within this time.

@@ -111,17 +111,20 @@ impl Watchdog {
         Some(Self { socket, interval: Span::from_micros(time.as_micros().div_ceil(3)) })
     }
 
-    /// Tells it for as long as this is waited for and `is_well` says so, which ends by itself.
-    pub(crate) async fn keep(self, is_well: impl Fn() -> bool + Clone + Send + 'static) -> Never {
+    /// Tells it for as long as this is waited for and there is no `trouble`, which is said in words and
+    /// ends by itself.
+    pub(crate) async fn keep(
+        self,
+        trouble: impl Fn() -> Option<String> + Clone + Send + 'static,
+    ) -> Never {
         let mut due = tokio::time::interval(self.interval.into());
         due.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             due.tick().await;
-            let well = tokio::task::spawn_blocking(is_well.clone()).await;
-            if !well.unwrap_or(false) {
-                tracing::error!(
-                    "this agent does not answer itself; systemd ends it if that stays so"
-                );
+            let looked = tokio::task::spawn_blocking(trouble.clone()).await;
+            let found = looked.unwrap_or_else(|panic| Some(format!("it cannot be seen: {panic}")));
+            if let Some(trouble) = found {
+                tracing::error!("{trouble}; systemd ends this agent if that stays so");
             } else if let Err(error) = notify(&self.socket, b"WATCHDOG=1") {
                 tracing::warn!(%error, socket = ?self.socket, "systemd was not told that all is well");
             }
@@ -202,7 +205,7 @@ mod tests {
         let watchdog = Watchdog { socket: socket.into_os_string(), interval: Span::from_millis(5) };
         let kept = tokio::spawn(watchdog.keep(move || {
             asked.store(true, Ordering::SeqCst);
-            well.load(Ordering::SeqCst)
+            (!well.load(Ordering::SeqCst)).then(|| "a hand hangs".to_owned())
         }));
         let mut told = [0; 64];
         for _ in 0..3 {

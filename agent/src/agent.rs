@@ -44,6 +44,7 @@ use crate::nursery::Nursery;
 use crate::observer::{ObservedHost, ObserverThread};
 use crate::owner::{Desk, MarkThread, OwnedHost, Owner};
 use crate::releaser::{HookedHost, Releaser, SocketError};
+use crate::pulse::{Pulse, Vitals};
 use crate::runner::sandbox::{Confinement, Confines, try_out, user_of_slot};
 use crate::runner::{CommandLimits, GpuOrder};
 use crate::sampler::{Sampler, SamplerTarget, total_memory_mib};
@@ -70,7 +71,7 @@ pub use work_dir::WorkDirError;
 /// around it, it runs.
 pub async fn run(
     config: Config,
-    ready: impl FnOnce(),
+    ready: impl FnOnce(Vitals),
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
     config.check()?;
@@ -167,6 +168,13 @@ pub async fn run(
         cores: host.cores,
         memory_mib: host.memory_mib,
         topology: topology.clone(),
+    let [ears, undertaker, watch, eyes] = [(); 4].map(|()| Pulse::default());
+    let vitals = Vitals::new([
+        ("the thread that answers hooks", ears.clone()),
+        ("the thread that kills what renders have stopped", undertaker.clone()),
+        ("the thread that watches the farm's workers", watch.clone()),
+        ("the thread that looks at the host", eyes.clone()),
+    ]);
         table: Arc::clone(&table),
         desk,
     };
@@ -174,6 +182,8 @@ pub async fn run(
     let (releaser, release_thread) = Releaser::start(hooked, move |released| {
         // Nobody listens only when the agent ends.
         let _ = tell_release.send(released);
+        pulse: ears.clone(),
+        undertaker_pulse: undertaker.clone(),
     })?;
 
     let watched = WatchedHost {
@@ -186,6 +196,7 @@ pub async fn run(
     let (workers, workers_thread) = WorkerWatch::start(watched)?;
 
     let blobs = Blobs::new(
+        pulse: watch.clone(),
         client.clone(),
         &config.broker,
         token.clone(),
@@ -212,6 +223,7 @@ pub async fn run(
     let blobs = Arc::new(blobs);
     let modules = Modules::open(work_dir.compiled(), Arc::clone(&blobs))
         .map_err(|source| WorkDirError::io("open", &work_dir.compiled(), source))?;
+        pulse: eyes.clone(),
     let checkpoints = Checkpoints::open(work_dir.checkpoints(), config.checkpoint_bytes_max())
         .map_err(|source| WorkDirError::io("open", &work_dir.checkpoints(), source))?;
     let shop = Arc::new(Workshop {
@@ -283,6 +295,11 @@ pub async fn run(
         releases,
         owner: owner_said,
         farm_stops,
+    let (tell_hangs, hangs) = mpsc::unbounded_channel();
+    let vitals_watch = tokio::spawn(vitals.clone().watch(move |hangs| {
+        // Nobody listens only when the agent ends.
+        let _ = tell_hangs.send(hangs);
+    }));
         driven_off,
         claims,
         slots: slots.events,
@@ -290,8 +307,9 @@ pub async fn run(
         stored: stored_events,
     };
     let driver = Driver::new(harvest, shop, slots.orders, stored, changed);
+        hangs,
     info!(host = %host.name, origin = %host.origin, cores = host.cores, "agent is up");
-    ready();
+    ready(vitals);
     warn_of_far_programs(config.allow_commands.clone());
     let (mut is_deaf, mut is_blind, mut sees_no_workers) = (false, false, false);
     let shutdown = async {
@@ -318,7 +336,7 @@ pub async fn run(
     if tokio::time::timeout(Duration::from_millis(LAST_RUNNERS_MS_MAX), buried).await.is_err() {
         warn!("some runners do not die; the next agent on this host stops them");
     }
-    [sampler, gpu_watch].into_iter().flatten().for_each(|task| task.abort());
+    [sampler, gpu_watch, Some(vitals_watch)].into_iter().flatten().for_each(|task| task.abort());
     drop(workers);
     drop(releaser);
     drop(observer);

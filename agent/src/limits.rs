@@ -135,6 +135,9 @@ pub(crate) const PROGRAM_NAME_BYTES_MAX: usize = 255;
 pub(crate) const TASK_LINES_MAX: usize = 128;
 /// Bookings that one answer names.
 pub(crate) const BOOKING_LINES_MAX: usize = 32;
+/// How often it is looked for what of the agent hangs, in milliseconds: no part of it is in the middle of
+/// one turn for so long.
+pub(crate) const TURN_MS_MAX: u64 = 10_000;
 /// How often the host is looked at, in milliseconds.
 pub(crate) const LOOK_MS: u64 = 1_000;
 /// How often where something may be in our way, in milliseconds.

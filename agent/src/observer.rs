@@ -45,6 +45,7 @@ use crate::limits::{
     ALERT_LOOK_MS, ALERT_MS, BUSY_LOOK_MS, BUSY_MILLICORES, LOOK_MS, LOOK_SHARE, SPACED_LOOK_MS_MAX,
 };
 use crate::owner::Owner;
+use crate::pulse::Pulse;
 use crate::slot_table::SlotTable;
 use crate::wishes::{LoadWindow, LocalTime, Observation, Preferences, Wishes};
 use bound::Bound;
@@ -84,6 +85,8 @@ pub(crate) struct ObservedHost {
     pub(crate) cpus: Vec<u32>,
     /// Who is told which of them others claim.
     pub(crate) tell_claims: UnboundedSender<BTreeSet<u32>>,
+    /// By which it is seen that it goes on.
+    pub(crate) pulse: Pulse,
 }
 
 /// The running thread. It ends when this is dropped.
@@ -173,11 +176,13 @@ impl Observer {
     fn run(mut self, is_over: &AtomicBool) {
         become_urgent(Heirs::Ordinary);
         while !is_over.load(Ordering::Acquire) {
+            self.host.pulse.beat();
             self.wait();
             let begun = boottime();
             self.look(begun);
             self.took = boottime().since(begun);
         }
+        self.host.pulse.rest();
         let text = self.usage.text();
         self.notes.put(self.usage.path(), text);
     }

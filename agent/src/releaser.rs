@@ -37,6 +37,7 @@ use tracing::{debug, warn};
 
 use crate::limits::{ACCEPT_REST_MS, FROZEN_MS, SETTLE_MS_MAX, SOCKET_CONNECTIONS_MAX};
 use crate::owner::Desk;
+use crate::pulse::Pulse;
 use crate::slot_table::{Room, SlotTable};
 use connection::{Connection, Step};
 use listener::{Accepted, Listener};
@@ -58,6 +59,10 @@ pub(crate) struct HookedHost {
     pub(crate) table: Arc<SlotTable>,
     /// Where everybody else is served.
     pub(crate) desk: Desk,
+    /// By which it is seen that the thread goes on.
+    pub(crate) pulse: Pulse,
+    /// The same of the one that kills.
+    pub(crate) undertaker_pulse: Pulse,
 }
 
 /// What a hook did, for the main loop: the run folder is to be read again.
@@ -95,7 +100,8 @@ impl Releaser {
             .map_err(|error| SocketError::Setup(error.into()))?;
         let wake = Arc::new(wake);
         let (kills_at, frozen) = (None, Vec::new());
-        let undertaker = Undertaker::start(Arc::clone(&host.table)).map_err(SocketError::Setup)?;
+        let undertaker = Undertaker::start(Arc::clone(&host.table), host.undertaker_pulse.clone())
+            .map_err(SocketError::Setup)?;
         let service = Service { host, tell, undertaker, kills_at, frozen };
         let ears = Arc::clone(&wake);
         let (alive, ended) = oneshot::channel();
@@ -129,7 +135,10 @@ fn serve<T: Fn(Released)>(listener: &Listener, mut service: Service<T>, wake: &O
         deaf_until = deaf_until.filter(|end| *end > boottime());
         let alarm = service.kills_at.into_iter().chain(deaf_until).min();
         let ears = deaf_until.is_none().then_some(listener);
-        match wait(ears, wake, &connections, alarm) {
+        service.host.pulse.rest();
+        let ready = wait(ears, wake, &connections, alarm);
+        service.host.pulse.beat();
+        match ready {
             Ok(ready) if ready.woken => break,
             Ok(ready) => {
                 let now = boottime();

@@ -46,6 +46,7 @@ use tokio::sync::oneshot;
 use tracing::{debug, info, warn};
 
 use crate::limits::PROCESS_EVENTS_MAX;
+use crate::pulse::Pulse;
 use crate::replace_file::{PRIVATE, replace_file};
 pub(crate) use alive::Alive;
 use proc_events::{ProcEvent, ProcEvents};
@@ -64,6 +65,8 @@ pub(crate) struct WatchedHost {
     pub(crate) run_dir: RunDir,
     /// Where it says whose processes live.
     pub(crate) alive: Alive,
+    /// By which it is seen that it goes on.
+    pub(crate) pulse: Pulse,
 }
 
 /// Why renders cannot be watched.
@@ -174,6 +177,7 @@ impl Watch {
 
     fn run(mut self, events: Option<&ProcEvents>, stopped: &OwnedFd) -> io::Result<()> {
         loop {
+            self.host.pulse.beat();
             if let Some(events) = events {
                 self.hear(events)?;
             }
@@ -181,10 +185,12 @@ impl Watch {
             let processes = self.renders.iter().map(|booked| &booked.process);
             fds.extend(processes.map(|process| PollFd::new(process, PollFlags::IN)));
             fds.extend(events.map(|events| PollFd::new(events, PollFlags::IN)));
+            self.host.pulse.rest();
             match poll(&mut fds, None) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
+            self.host.pulse.beat();
             let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
             if ready[0] {
                 return Ok(());
@@ -512,6 +518,7 @@ mod tests {
             host: host.clone(),
             run_dir: run_dir.clone(),
             alive: Alive::default(),
+            pulse: Pulse::default(),
         };
         let sleeper = Sleeper::start();
         let pid = sleeper.pid();
@@ -544,7 +551,8 @@ mod tests {
         // No worker of that name runs, as after its restart.
         for workers in [vec!["no-such-worker".to_owned()], Vec::new()] {
             let (host, run_dir, alive) = (host.clone(), run_dir.clone(), Alive::default());
-            let host = WatchedHost { workers, host, run_dir, alive: alive.clone() };
+            let (alive_too, pulse) = (alive.clone(), Pulse::default());
+            let host = WatchedHost { workers, host, run_dir, alive: alive_too, pulse };
             let mut watch = Watch::new(host);
             watch.left = vec![part.clone(), runs.clone(), gone.clone(), part.clone()];
             watch.note(None);

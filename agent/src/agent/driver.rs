@@ -42,6 +42,8 @@ pub(super) struct Inbox {
     pub(super) driven_off: mpsc::UnboundedReceiver<Vec<LeaseToken>>,
     /// CPUs that others are bound to.
     pub(super) claims: mpsc::UnboundedReceiver<BTreeSet<u32>>,
+    /// What of the agent itself hangs.
+    pub(super) hangs: mpsc::UnboundedReceiver<Option<&'static str>>,
     pub(super) slots: mpsc::Receiver<SlotEvent>,
     pub(super) links: mpsc::Receiver<LinkEvent>,
     pub(super) stored: mpsc::Receiver<Stored>,
@@ -64,6 +66,8 @@ pub(super) struct Driver {
     storing: BTreeMap<LeaseToken, AbortHandle>,
     /// By slot: what does not die.
     stuck: BTreeMap<u32, String>,
+    /// What of the agent itself hangs.
+    hangs: Option<&'static str>,
     stored: mpsc::Sender<Stored>,
     /// For the sampler.
     changed: Arc<Notify>,
@@ -97,6 +101,7 @@ enum Happened {
     FarmStops,
     DrivenOff(Vec<LeaseToken>),
     Claims(BTreeSet<u32>),
+    Hangs(Option<&'static str>),
     Slot(SlotEvent),
     Link(LinkEvent),
     Stored(Stored),
@@ -122,6 +127,7 @@ impl Driver {
             effects: Vec::new(),
             storing: BTreeMap::new(),
             stuck: BTreeMap::new(),
+            hangs: None,
             stored,
             changed,
             owes_epoch: false,
@@ -158,6 +164,7 @@ impl Driver {
                 Some(()) = inbox.farm_stops.recv() => Happened::FarmStops,
                 Some(stopped) = inbox.driven_off.recv() => Happened::DrivenOff(stopped),
                 Some(claims) = inbox.claims.recv() => Happened::Claims(claims),
+                Some(hangs) = inbox.hangs.recv() => Happened::Hangs(hangs),
                 Some(event) = inbox.slots.recv() => Happened::Slot(event),
                 Some(stored) = inbox.stored.recv() => Happened::Stored(stored),
                 Some(event) = inbox.links.recv() => Happened::Link(event),
@@ -203,6 +210,7 @@ impl Driver {
                 self.kept_off = None;
                 self.look_at_run_dir(Vec::new(), Vec::new());
             }
+            Happened::Hangs(hangs) => self.take_hang(hangs),
             Happened::Slot(SlotEvent::Progress { token, permille }) => {
                 self.handle(Input::Progress { token, permille });
             }
@@ -243,9 +251,26 @@ impl Driver {
                 self.stuck.remove(&slot);
             }
         }
-        let others = self.stuck.len().saturating_sub(1);
-        let reason = self.stuck.values().next().map(|first| match others {
-            0 => first.clone(),
+        self.sound_alarm();
+    }
+
+    /// Who does not look at the host any more, or kills nothing, may leave a render to wait.
+    fn take_hang(&mut self, hangs: Option<&'static str>) {
+        match hangs {
+            Some(what) => error!("nothing more runs here: {}", hanging(what)),
+            None => info!("what hung of this agent goes on"),
+        }
+        self.hangs = hangs;
+        self.sound_alarm();
+    }
+
+    /// Closes the host for what needs a person, or opens it where nothing does any more.
+    fn sound_alarm(&mut self) {
+        let own = self.hangs.map(hanging);
+        let others = (usize::from(own.is_some()) + self.stuck.len()).saturating_sub(1);
+        let first = own.or_else(|| self.stuck.values().next().cloned());
+        let reason = first.map(|first| match others {
+            0 => first,
             others => format!("{first} (and so do {others} more)"),
         });
         self.shop.owner.note_alarm(reason.clone());
@@ -542,6 +567,15 @@ impl Driver {
             debug!("the broker did not answer the farewell");
         }
     }
+}
+
+/// That a part of this agent hangs, and what to do.
+fn hanging(what: &str) -> String {
+    format!(
+        "{what} hangs: see what it waits for in /proc/{}/task/*/stack, and start the agent anew if that \
+         does not end (systemd does so where it runs it)",
+        std::process::id()
+    )
 }
 
 /// What all renders have booked.

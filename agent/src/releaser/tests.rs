@@ -12,6 +12,7 @@ use gleaner_protocol::limits::HOOK_MESSAGE_BYTES_MAX;
 use gleaner_protocol::{Epoch, HostName, Share};
 
 use crate::owner::{OwnedHost, Owner};
+use crate::pulse::Pulse;
 use crate::slot_table::Upkeep;
 use crate::slot_table::tests::{Sleeper, in_hand, nothing};
 use crate::wishes::Allowance;
@@ -54,6 +55,8 @@ fn hooked(run_dir: &RunDir, cores: u32, table: &Arc<SlotTable>, desk: &Desk) -> 
         topology: Topology::new(&(0..CORES).collect::<Vec<_>>(), |_| None),
         table: Arc::clone(table),
         desk: desk.clone(),
+        pulse: Pulse::default(),
+        undertaker_pulse: Pulse::default(),
     }
 }
 
@@ -139,9 +142,6 @@ fn what_shares_a_physical_core_with_a_render_is_not_left() {
 }
 
 #[test]
-fn what_is_kept_gives_way_to_the_memory_that_all_renders_book() {
-    let host = Host::new();
-#[test]
 fn beside_a_render_that_is_bound_to_small_cores_no_slot_is_counted_too_many() {
     // Two cores with two threads each, and four with one.
     let all: Vec<u32> = (0..CORES).collect();
@@ -153,6 +153,9 @@ fn beside_a_render_that_is_bound_to_small_cores_no_slot_is_counted_too_many() {
     assert_eq!((host.table.booked_cores(), host.table.taken_cores()), (2, 3));
 }
 
+#[test]
+fn what_is_kept_gives_way_to_the_memory_that_all_renders_book() {
+    let host = Host::new();
     let mut sleeper = Command::new("/bin/sleep")
         .arg("1000")
         .process_group(0)

@@ -13,6 +13,7 @@ use gleaner_hooks::become_prompt;
 use gleaner_protocol::Span;
 
 use crate::limits::KILL_AGAIN_MS;
+use crate::pulse::Pulse;
 use crate::slot_table::{Doomed, SlotTable};
 
 /// The running thread. It ends when this is dropped.
@@ -30,12 +31,12 @@ enum Order {
 }
 
 impl Undertaker {
-    pub(super) fn start(table: Arc<SlotTable>) -> io::Result<Self> {
+    pub(super) fn start(table: Arc<SlotTable>, pulse: Pulse) -> io::Result<Self> {
         let (orders, heard) = channel();
         let theirs = Arc::clone(&table);
         let thread = thread::Builder::new()
             .name("gleaner-kill".into())
-            .spawn(move || work(&theirs, &heard))?;
+            .spawn(move || work(&theirs, &heard, &pulse))?;
         Ok(Self { orders: Some(orders), thread: Some(thread), table })
     }
 
@@ -74,15 +75,17 @@ impl Drop for Undertaker {
     }
 }
 
-fn work(table: &SlotTable, orders: &Receiver<Order>) {
+fn work(table: &SlotTable, orders: &Receiver<Order>, pulse: &Pulse) {
     become_prompt();
     let mut doomed = Doomed::default();
     loop {
+        pulse.rest();
         let order = if doomed.is_empty() {
             orders.recv().map_err(|_| RecvTimeoutError::Disconnected)
         } else {
             orders.recv_timeout(Span::from_millis(KILL_AGAIN_MS).into())
         };
+        pulse.beat();
         match order {
             Ok(Order::Kill(more)) => doomed.extend(more),
             Ok(Order::StopStragglers) => table.stop_stragglers(),
@@ -107,7 +110,8 @@ mod tests {
         let mut sleeper = Sleeper::start();
         table.enter_runner(0, sleeper.pgid(), None);
         table.begin(0, token(1), Time::ZERO, EPOCH, false).expect("open");
-        let undertaker = Undertaker::start(Arc::clone(&table)).expect("it starts");
+        let undertaker =
+            Undertaker::start(Arc::clone(&table), Pulse::default()).expect("it starts");
         assert_eq!(table.freeze(Some(NEXT), Room::slots(0)).tokens, [token(1)]);
         undertaker.kill(table.doomed());
         drop(undertaker);

@@ -57,7 +57,7 @@ pub(crate) fn run_as_part_if_asked(arguments: &[String]) -> Option<ExitCode> {
                 },
                 ..gleaner_agent::Config::default()
             };
-            let ready = || println!("ready");
+            let ready = |_| println!("ready");
             runtime
                 .block_on(gleaner_agent::run(config, ready, std::future::pending()))
                 .expect("an agent");
