@@ -77,11 +77,11 @@ pub(crate) const BIRTH_MS_MAX: u64 = 10_000;
 pub(crate) const NURSERIES_MAX: usize = 8;
 /// How long it may take to end, in milliseconds.
 pub(crate) const NURSERY_END_MS_MAX: u64 = 500;
+/// How long one that was too slow may take to tell of what it has borne all the same, in milliseconds.
+pub(crate) const LATE_BIRTH_MS_MAX: u64 = 1_000;
 /// Tries to put the runners' session last; with the pause below, some seconds.
 pub(crate) const AUTOGROUP_TRIES_MAX: u32 = 50;
 /// Pause between two of these tries, in milliseconds: the kernel allows one every 100 ms.
-/// How long one that was too slow may take to tell of what it has borne all the same, in milliseconds.
-pub(crate) const LATE_BIRTH_MS_MAX: u64 = 1_000;
 pub(crate) const AUTOGROUP_PAUSE_MS: u64 = 101;
 /// How long new hooks wait where their connections cannot be accepted, in milliseconds.
 pub(crate) const ACCEPT_REST_MS: u64 = 10;
@@ -204,7 +204,7 @@ pub(crate) const SETTLE_PAUSE_US: u64 = 100;
 /// After how long what has not come to rest by then is put before all others to do so, in
 /// microseconds: who leads a group was when it was told to stop.
 pub(crate) const SETTLE_URGE_US: u64 = 1_000;
-/// Processes and threads of one slot, where its control group counts them.
+/// Processes and threads of one command, and of one slot where its control group counts them.
 pub(crate) const TASK_PROCESSES_MAX: u32 = 1_024;
 /// Memory of a runner beside that of the command that it runs, in MiB.
 pub(crate) const RUNNER_MEMORY_MIB: u64 = 64;

@@ -16,6 +16,7 @@ mod application;
 mod capture;
 mod children_cpu;
 mod command;
+mod crowd;
 mod data_limit;
 mod device;
 mod folder;

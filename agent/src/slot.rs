@@ -187,6 +187,8 @@ enum Course {
     Ended(RunResult),
     /// The gate was closed to it.
     ShutOut,
+    /// It ended by itself, and its runner has to end with what it has left.
+    Overrun(RunResult),
     /// Its runner died under it.
     RunnerGone,
     /// No runner could be started.
@@ -217,6 +219,10 @@ impl SlotTask {
         };
         let (result, epoch_raised) = match course {
             Course::Ended(result) => (result, false),
+            Course::Overrun(result) => {
+                self.bury().await;
+                (result, false)
+            }
             Course::ShutOut => {
                 // A runner that has just been started does not come to rest behind a render.
                 self.bury().await;
@@ -287,7 +293,8 @@ impl SlotTask {
         self.module = module;
         let (module, gpu) = (&mut self.module, &mut self.gpu);
         match converse(runner, &self.shop, module, gpu, of, &self.asks, &self.events).await {
-            Ok(result) => {
+            Ok(Said::Overrun(result)) => Course::Overrun(result),
+            Ok(Said::Ended(result)) => {
                 if let Some(module) = self.module.take() {
                     module.ended(&self.shop, &result);
                 }
@@ -502,6 +509,14 @@ struct Death {
     end: End,
 }
 
+/// How a replica ended, by its runner's word.
+enum Said {
+    /// The runner waits for the next one.
+    Ended(RunResult),
+    /// The runner cannot end what it has left.
+    Overrun(RunResult),
+}
+
 /// Passes progress on until the replica has ended.
 async fn converse(
     runner: &mut WarmRunner,
@@ -511,7 +526,7 @@ async fn converse(
     (slot, token): (u32, LeaseToken),
     asks: &Notify,
     events: &mpsc::Sender<SlotEvent>,
-) -> Result<RunResult, RunnerGone> {
+) -> Result<Said, RunnerGone> {
     loop {
         let mut reply = tokio::select! {
             reply = gpu.patiently(shop, (slot, token), runner.receive()) => reply?,
@@ -542,7 +557,7 @@ async fn converse(
             (None, other) => reply = other,
         }
         let Some(reply) = gpu.hear(shop, (slot, token), reply) else { continue };
-        return Ok(match reply {
+        return Ok(Said::Ended(match reply {
             Reply::Progress { permille } => {
                 // One that does not fit is no loss: another follows.
                 let _ = events.try_send(SlotEvent::Progress { token, permille });
@@ -551,6 +566,9 @@ async fn converse(
             Reply::Done { files, cpu_us } => RunResult::Output { files, cpu_us },
             Reply::Failed { reason, cpu_us } => RunResult::Failed { reason, cpu_us },
             Reply::CannotRun(reason) => RunResult::CannotRun(reason),
+            Reply::Overrun { reason, cpu_us } => {
+                return Ok(Said::Overrun(RunResult::Failed { reason, cpu_us }));
+            }
             // It was not asked to stop, what is no module has neither of the next two, and what is
             // left of a GPU that failed goes with its process.
             Reply::Stopped
@@ -559,6 +577,6 @@ async fn converse(
             | Reply::OpensGpu
             | Reply::ComputedBy { .. }
             | Reply::GpuFailed { .. } => return Err(RunnerGone),
-        });
+        }));
     }
 }

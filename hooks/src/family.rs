@@ -26,6 +26,8 @@ pub(crate) struct Relative {
 pub(crate) struct Walk {
     until: Time,
     threads_left: usize,
+    /// Of one family.
+    processes_max: usize,
     /// Something was not looked at.
     is_over: bool,
 }
@@ -42,7 +44,8 @@ impl Walk {
     }
 
     pub(crate) const fn until(until: Time) -> Self {
-        Self { until, threads_left: FAMILY_THREADS_MAX, is_over: false }
+        let (threads_left, processes_max) = (FAMILY_THREADS_MAX, FAMILY_MAX);
+        Self { until, threads_left, processes_max, is_over: false }
     }
 
     /// Whether it has ended before all was looked at.
@@ -71,20 +74,21 @@ pub(crate) fn family(leader: i32, walk: &mut Walk) -> Vec<Relative> {
     if leader <= 1 || !walk.goes_on() {
         return family;
     }
+    let most = walk.processes_max;
     // Orphans become children of the leader's first thread, which starts all others too.
-    extend(&mut family, leader, leader);
+    extend(&mut family, most, leader, leader);
     let mut next = 0;
-    while next < family.len() && family.len() < FAMILY_MAX && !walk.is_over() {
+    while next < family.len() && family.len() < most && !walk.is_over() {
         let parent = family[next].pid;
         next += 1;
-        walk.threads(parent).for_each(|thread| extend(&mut family, parent, thread));
+        walk.threads(parent).for_each(|thread| extend(&mut family, most, parent, thread));
     }
     family
 }
 
 /// Takes in what a thread has started, as far as there is room.
-fn extend(family: &mut Vec<Relative>, parent: i32, thread: i32) {
-    let room = FAMILY_MAX.saturating_sub(family.len());
+fn extend(family: &mut Vec<Relative>, most: usize, parent: i32, thread: i32) {
+    let room = most.saturating_sub(family.len());
     let text = fs::read_to_string(format!("/proc/{parent}/task/{thread}/children"));
     let text = text.unwrap_or_default();
     let pids = text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok());
@@ -101,9 +105,10 @@ mod tests {
 
     #[test]
     fn a_family_is_found_as_far_as_it_is_bounded() {
+        const MOST: usize = 64;
         let script = format!(
             "i=0; while [ $i -lt {} ]; do sleep 1000 & i=$((i+1)); done; echo; wait",
-            FAMILY_MAX + 8
+            MOST + 8
         );
         let mut shell = Command::new("/bin/sh");
         shell.args(["-c", &script]).process_group(0).stdout(Stdio::piped());
@@ -111,12 +116,13 @@ mod tests {
         let leader = i32::try_from(shell.id()).expect("a number");
         let stdout = shell.stdout.take().expect("piped");
         BufReader::new(stdout).read_line(&mut String::new()).expect("a line");
-        let found = family(leader, &mut Walk::patient());
-        assert_eq!(found.len(), FAMILY_MAX, "no more, though one process has started them all");
+        let small = || Walk { processes_max: MOST, ..Walk::patient() };
+        let found = family(leader, &mut small());
+        assert_eq!(found.len(), MOST, "no more, though one process has started them all");
         assert!(found.iter().all(|one| one.parent == leader));
         assert_eq!(family(leader, &mut Walk::of(Span::ZERO)), [], "there was no time");
-        let mut walk = Walk { threads_left: 1, ..Walk::patient() };
-        assert_eq!(family(leader, &mut walk).len(), FAMILY_MAX, "a single thread was looked at");
+        let mut walk = Walk { threads_left: 1, ..small() };
+        assert_eq!(family(leader, &mut walk).len(), MOST, "a single thread was looked at");
         assert_eq!((walk.threads(leader).count(), walk.is_over()), (0, true));
         crate::kill(leader).expect("killed");
         shell.wait().expect("ours");

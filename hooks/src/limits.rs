@@ -66,8 +66,9 @@ pub const PROBE_JOB_S: u64 = 50;
 pub const PROBE_WAIT: Span = Span::from_secs(60);
 /// How long after a probe job its booking may stand.
 pub const PROBE_END_WAIT: Span = Span::from_secs(10);
-/// Most processes that descend from one task group's leader that are looked for.
-pub const FAMILY_MAX: usize = 256;
+/// Most processes that descend from one task group's leader that are looked for: more than it may have,
+/// by its agent's limits.
+pub const FAMILY_MAX: usize = 4_096;
 /// Threads that one walk over such families looks at.
 pub const FAMILY_THREADS_MAX: usize = 16 << 10;
 /// How long such a walk takes at most.

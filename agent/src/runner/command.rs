@@ -17,6 +17,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::capture::{CaptureError, Printed, Running, capture};
 use super::children_cpu::children_cpu_us;
+use super::crowd;
 use super::data_limit::DataLimit;
 use super::folder::TaskFolder;
 use super::order::CommandLimits;
@@ -37,6 +38,8 @@ pub(crate) const HUGE_PAGES: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.hug
 enum Trouble {
     /// Its own doing.
     Failed(String),
+    /// The same, and it has left more behind than can be ended here.
+    Overrun(String),
     /// This host's.
     CannotRun(String),
 }
@@ -73,10 +76,14 @@ impl Commands {
             Err(refusal) => Err(Trouble::CannotRun(refusal.clone())),
         };
         let cpu_us = children_cpu_us().saturating_sub(cpu_before);
-        folder.clear();
+        if !matches!(outcome, Err(Trouble::Overrun(_))) {
+            folder.clear();
+        }
         match outcome {
             Ok(files) => Reply::Done { files, cpu_us },
             Err(Trouble::Failed(reason)) => Reply::Failed { reason, cpu_us },
+            // What it has started may be in its folder still.
+            Err(Trouble::Overrun(reason)) => Reply::Overrun { reason, cpu_us },
             Err(Trouble::CannotRun(reason)) => Reply::CannotRun(reason),
         }
     }
@@ -109,7 +116,18 @@ impl Attempt<'_> {
         };
         let mut process = self.start(&path, &tmp)?;
         let overflow = || collector.spool_file(order.token, "stdout");
-        let printed = capture(process.running(), overflow, bounds.first(), || bounds.look());
+        let (mut crowded, is_counted) = (None, self.sandbox.is_some_and(Sandbox::counts_processes));
+        let look = || {
+            let soon = if is_counted { Ok(None) } else { crowd::look() };
+            let soon =
+                soon.inspect_err(|reason| crowded = Some(format!("{reason}, and was ended")))?;
+            let pause = bounds.look()?;
+            Ok(soon.map_or(pause, |soon| pause.min(soon)))
+        };
+        let printed = capture(process.running(), overflow, bounds.first(), look);
+        if let Some(reason) = crowded {
+            return Err(Trouble::Overrun(reason));
+        }
         if printed.is_err() {
             // It has ended already, or this ends it.
             process.kill();
@@ -126,7 +144,7 @@ impl Attempt<'_> {
             }
         })?;
         if !swept {
-            return Err(Trouble::Failed("it left processes behind that cannot be ended".into()));
+            return Err(Trouble::Overrun("it left processes behind that cannot be ended".into()));
         }
         bounds.look_last().map_err(Trouble::Failed)?;
         if !status.success() {

@@ -237,6 +237,13 @@ pub(crate) enum Reply {
         /// CPU time it took, in microseconds.
         cpu_us: u64,
     },
+    /// It ran and failed, and what it has started is more than its runner can end: that is to end with it.
+    Overrun {
+        /// In its words.
+        reason: String,
+        /// CPU time it took, in microseconds.
+        cpu_us: u64,
+    },
     /// It cannot run here.
     CannotRun(String),
 }

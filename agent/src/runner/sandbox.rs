@@ -55,6 +55,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use bounds::Bounds;
 pub(super) use cell::{Cell, CellError, CellOrder};
 pub(super) use identity::Identity;
+use identity::is_user_of_slot;
 pub(crate) use identity::{CommandUser, user_of_slot};
 pub(crate) use layer::Layers;
 pub use layer::{Finding, Layer};
@@ -115,11 +116,20 @@ impl Sandbox {
             unix: namespaces && (!confines.network || landlock_scope),
             network: confines.network,
             shared_memory: namespaces,
-        };
             resuming: namespaces || landlock_scope,
+        };
         let filter = if filter { filter::program(doors) } else { Vec::new() };
-        let counts_processes = identity.is_other || (namespaces && counts_by_namespace());
+        // A user whom the owner names is that of all slots.
+        let counts_processes = match identity.is_other {
+            true => is_user_of_slot(identity.uid),
+            false => namespaces && counts_by_namespace(),
+        };
         Ok(Self { confines, identity, root, filter, counts_processes })
+    }
+
+    /// Whether the kernel counts a command's processes and threads by itself.
+    pub(super) fn counts_processes(&self) -> bool {
+        self.counts_processes
     }
 
     /// As whom commands run.

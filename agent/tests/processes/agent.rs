@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
 
-use gleaner_agent::{Config, Preferences, RunError, run};
+use gleaner_agent::{Config, Preferences, RunError, Vitals, run};
 use gleaner_hooks::{RunDir, SocketAnswer, SocketRequest, ask};
 use gleaner_protocol::farm::Booked;
 use gleaner_protocol::{BookingId, HostName, KernelName, Origin, Span};
@@ -52,6 +52,15 @@ impl Folders {
         }
     }
 
+    /// This executable as a program that hosts may allow: by another user it might not be found where it
+    /// is.
+    pub(crate) fn probe(&self) -> PathBuf {
+        let (own, probe) = (std::env::current_exe().expect("there"), self.path("probe"));
+        let linked = std::fs::hard_link(&own, &probe);
+        linked.or_else(|_| std::fs::copy(&own, &probe).map(drop)).expect("copied");
+        probe
+    }
+
     /// What a preflight hook does, as far as the agent is concerned.
     pub(crate) fn preflight(&self, booking: &str, cores: Option<u32>) -> SocketAnswer {
         let request = self.book(booking, cores);
@@ -91,6 +100,8 @@ impl Folders {
 pub(crate) struct AgentThread {
     shutdown: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<Result<(), RunError>>>,
+    /// Whether all of it goes on; none where it did not come up.
+    vitals: Option<Vitals>,
 }
 
 impl AgentThread {
@@ -99,17 +110,24 @@ impl AgentThread {
         let (is_ready, ready) = std::sync::mpsc::channel();
         let (shutdown, told) = oneshot::channel::<()>();
         let thread = thread::spawn(move || {
-            let ready = move || is_ready.send(()).expect("the story waits");
+            let ready = move |vitals| is_ready.send(vitals).expect("the story waits");
             as_agent(run(config, ready, async {
                 let _ = told.await;
             }))
         });
-        let mut agent = Self { shutdown: Some(shutdown), thread: Some(thread) };
-        if ready.recv().is_err() {
+        let vitals = ready.recv().ok();
+        let (shutdown, thread) = (Some(shutdown), Some(thread));
+        let mut agent = Self { shutdown, thread, vitals };
+        if agent.vitals.is_none() {
             let thread = agent.thread.take().expect("not joined");
             panic!("{:?}", thread.join().expect("no panic").expect_err("it was never ready"));
         }
         agent
+    }
+
+    /// Turns that its parts have begun, by their names.
+    pub(crate) fn turns(&self) -> Vec<(&'static str, u64)> {
+        self.vitals.as_ref().expect("it came up").turns()
     }
 
     /// Ends it in order.
@@ -213,7 +231,7 @@ pub(crate) fn agent_main(config: &str, handicap: &str) -> ! {
     }
     let text = std::fs::read(Path::new(config)).expect("there");
     let config: Config = serde_json::from_slice(&text).expect("our own");
-    let ended = as_agent(run(config, || {}, std::future::pending()));
+    let ended = as_agent(run(config, |_| {}, std::future::pending()));
     eprintln!("{ended:?}");
     std::process::exit(1)
 }

@@ -11,7 +11,7 @@ use std::os::unix::fs::chown;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::Path;
 
-use gleaner_agent::{CommandRules, Config, Confine};
+use gleaner_agent::{CommandRules, Config, Confine, Isolation};
 use gleaner_hooks::{SocketAnswer, SocketRequest};
 use gleaner_protocol::control::{AgentMessage, Hello, ReleaseReason, Report};
 use gleaner_protocol::job::Task;
@@ -19,8 +19,9 @@ use gleaner_protocol::job::Task;
 use crate::Story;
 use crate::agent::{AgentProcess, Folders, Handicap, block_on};
 use crate::broker::{Broker, Session, command, command_with, failure, output, script, text};
+use crate::isolation::{bomb, probes};
 use crate::probe::{CALLS, PROBE_ARGUMENT};
-use crate::watch::marked;
+use crate::watch::{marked, wait_until};
 
 pub(crate) const STORIES: &[Story] = &[
     ("a_command_reads_nothing_of_its_host_but_the_system", reads_nothing_of_its_host),
@@ -31,6 +32,7 @@ pub(crate) const STORIES: &[Story] = &[
     ("nothing_of_one_command_is_there_for_another", nothing_is_there_for_another),
     ("a_command_that_leaves_too_much_is_ended", leaves_too_much_is_ended),
     ("what_forks_away_from_a_command_ends_with_it", what_forks_away_ends_with_it),
+    ("a_fork_bomb_that_no_group_counts_ends_at_its_limit", a_bomb_that_no_group_counts_ends),
     ("an_owner_shows_commands_more_but_never_the_agents_own", shown::an_owner_shows_more),
     ("a_command_of_an_unlisted_user_has_a_group_that_is_nobodys", has_a_group_that_is_nobodys),
     ("what_the_host_mounts_later_is_read_only_to_commands", shown::mounted_later_is_read_only),
@@ -82,11 +84,7 @@ impl Host {
         let folders = Folders::new();
         let mut broker = Broker::start().await;
         let mut config = folders.config(&broker.address, 2);
-        let probe = folders.path("probe");
-        let own = std::env::current_exe().expect("there");
-        // By another user it might not be found where it is.
-        fs::hard_link(&own, &probe).or_else(|_| fs::copy(&own, &probe).map(drop)).expect("copied");
-        config.allow_commands.push(probe);
+        config.allow_commands.push(folders.probe());
         fs::write(folders.path("token"), "s3cret").expect("written");
         config.token_file = Some(folders.path("token"));
         change(&folders, &mut config);
@@ -192,6 +190,20 @@ fn reads_nothing_of_its_host() {
         let answers = host.probe(&[("read", "/bin/sh"), ("list", "/usr/bin")]).await;
         assert_eq!(answers[0], "ok", "{:?}", host.kind);
         assert!(answers[1].ends_with(" entries") && answers[1] != "0 entries", "{answers:?}");
+    });
+}
+
+fn a_bomb_that_no_group_counts_ends() {
+    let in_process_groups =
+        |_: &Folders, config: &mut Config| config.isolation = Isolation::ProcessGroups;
+    on_each(in_process_groups, async |host| {
+        let report = host.session.perform(bomb(&host.folders), None).await;
+        let said = failure(&report);
+        let is_refused = said.contains("no more threads") && host.has_namespaces();
+        let is_ended = said.contains("more than 1024 processes") && !host.has_namespaces();
+        assert!(is_refused || is_ended, "{:?}: {said}", host.kind);
+        wait_until("its end", || probes(&host.folders).is_empty());
+        host.session.perform(script("true"), None).await;
     });
 }
 
@@ -347,7 +359,7 @@ fn nothing_is_there_for_another() {
         let marker = marker("neighbour");
         let stay = format!("echo secret > mine; chmod 777 . mine; sleep {marker}");
         host.session.give(script(&stay), &[None]).await;
-        crate::watch::wait_until("the neighbour", || marked(&marker).len() == 2);
+        wait_until("the neighbour", || marked(&marker).len() == 2);
         let tasks = host.path("work/tasks");
         let secrets = find(Path::new(&tasks), "mine");
         assert_eq!(secrets.len(), 1, "{secrets:?}");
@@ -361,7 +373,7 @@ fn nothing_is_there_for_another() {
         // Whatever holds it, it ends with its agent.
         host.agent.child.kill().expect("ours");
         host.agent.child.wait().expect("ours");
-        crate::watch::wait_until("the neighbour's end", || marked(&marker).is_empty());
+        wait_until("the neighbour's end", || marked(&marker).is_empty());
     });
 }
 

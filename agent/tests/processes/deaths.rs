@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use gleaner_agent::{RUNNER_ARGUMENT, run};
+use gleaner_agent::{RUNNER_ARGUMENT, Vitals, run};
 use gleaner_hooks::{ProcessStat, TaskGroup};
 use gleaner_protocol::control::{AgentMessage, ReleaseReason};
 use gleaner_protocol::{Span, boottime};
@@ -28,6 +28,7 @@ pub(crate) const STORIES: &[Story] = &[
     ("an_agent_stops_what_an_earlier_one_left", an_agent_stops_what_an_earlier_one_left),
     ("a_second_agent_on_the_same_folders_is_refused", a_second_agent_is_refused),
     ("a_runner_without_an_agent_does_nothing", a_runner_without_an_agent_does_nothing),
+    ("what_must_not_hang_is_seen_to_go_on", what_must_not_hang_is_seen_to_go_on),
 ];
 
 fn no_work_outlives_a_killed_agent() {
@@ -212,7 +213,7 @@ fn a_second_agent_is_refused() {
         let (mut session, _) = broker.welcome().await;
         session.perform(kernel("noop"), None).await;
         let groups = folders.groups();
-        let never = || panic!("it must not come up");
+        let never = |_: Vitals| panic!("it must not come up");
         let error = run(config.clone(), never, std::future::pending()).await.expect_err("refused");
         assert!(error.to_string().contains("another agent"), "{error}");
         let mut same_run_dir = others.config(&broker.address, 1);
@@ -243,5 +244,27 @@ fn a_runner_without_an_agent_does_nothing() {
         let (mut session, _) = broker.welcome().await;
         let task = command(&[&own, RUNNER_ARGUMENT]);
         assert_eq!(failure(&session.perform(task, None).await), "it ended with exit code 2");
+    });
+}
+
+fn what_must_not_hang_is_seen_to_go_on() {
+    block_on(async {
+        let folders = Folders::new();
+        let mut broker = Broker::start().await;
+        let agent = AgentThread::start(folders.config(&broker.address, 1));
+        let (mut session, _) = broker.welcome().await;
+        session.give(kernel("gametree"), &[Some(ENDLESS)]).await;
+        wait_until_busy(&folders, 1);
+        let turns = |part: &str| {
+            let turns = agent.turns().into_iter().find(|(name, _)| name.contains(part));
+            turns.expect("one of its parts").1
+        };
+        // The first two go on when there is something to do.
+        let parts = ["answers hooks", "kills", "looks at the host"];
+        let before = parts.map(turns);
+        folders.preflight("render", None);
+        let goes_on = |(part, before): (&&str, &u64)| turns(part) > *before;
+        wait_until("a turn of each", || parts.iter().zip(&before).all(goes_on));
+        assert_eq!(turns("workers"), 0, "none are watched");
     });
 }

@@ -19,10 +19,11 @@ use tokio::time::timeout;
 
 use crate::Story;
 use crate::agent::{AgentProcess, AgentThread, Folders, block_on};
-use crate::broker::{Broker, Session, failure, kernel, script, text};
+use crate::broker::{Broker, Session, command, failure, kernel, script, text};
 use crate::figures::is_at_rest;
 use crate::module_lives::{give, hear_progress};
 use crate::modules::task;
+use crate::probe::{PROBE_ARGUMENT, THREADS};
 use crate::releases::{ENDLESS, nanos_run, wait_until_busy};
 use crate::wat::program;
 use crate::watch::{LONG, marked, nursery_of, wait_for_end, wait_until};
@@ -41,6 +42,7 @@ pub(crate) const STORIES: &[Story] = &[
     ("a_memory_hog_is_killed_at_the_limit_of_its_job", a_memory_hog_is_killed),
     ("a_memory_hog_without_a_group_is_refused_its_memory", a_memory_hog_is_refused),
     ("a_pause_holds_what_has_left_its_session_too", a_pause_holds_runaways),
+    ("what_resumes_itself_is_ended", what_resumes_itself_is_ended),
 ];
 
 /// `required` or `absent`: whether this host has control groups that we may write. Where it is
@@ -372,24 +374,36 @@ fn a_module_is_asked_to_save() {
 }
 
 /// The CPUs that a process may run on, in order.
+/// Starts more than a command may have, and waits for that.
+pub(crate) fn bomb(folders: &Folders) -> Task {
+    let probe = folders.path("probe");
+    let processes = (1_100 / THREADS + 1).to_string();
+    command(&[probe.to_str().expect("plain"), PROBE_ARGUMENT, "crowd", &processes])
+}
+
+/// Processes of this host's probe that have not ended.
+pub(crate) fn probes(folders: &Folders) -> Vec<i32> {
+    marked(&format!("{}\0{PROBE_ARGUMENT}", folders.path("probe").display()))
+}
+
+/// Where nothing encloses it: [`crate::confinement`].
 fn a_fork_bomb_ends_at_its_limit() {
-    if !grants(Isolation::Auto, Ability::Processes) {
-        println!("nothing counts processes here");
-        return;
+    for isolation in enclosing() {
+        block_on(async {
+            let folders = Folders::new();
+            let mut broker = Broker::start().await;
+            let mut config = folders.config(&broker.address, 1);
+            config.allow_commands.push(folders.probe());
+            let _agent = AgentThread::start(gleaner_agent::Config { isolation, ..config });
+            let (mut session, _) = broker.welcome().await;
+            let report = session.perform(bomb(&folders), None).await;
+            let said = failure(&report);
+            assert!(said.contains("no more threads"), "{isolation:?}: {said}");
+            wait_until("its end", || probes(&folders).is_empty());
+            // Neither the slot nor the host is harmed.
+            session.perform(script("true"), None).await;
+        });
     }
-    block_on(async {
-        let folders = Folders::new();
-        let mut broker = Broker::start().await;
-        let _agent = AgentThread::start(folders.config(&broker.address, 1));
-        let (mut session, _) = broker.welcome().await;
-        let bomb = "i=0; while [ $i -lt 1100 ]; do sleep 1000 & i=$((i+1)); done; echo all";
-        session.give(script(bomb), &[None]).await;
-        let report = session.hear_report().await;
-        let said = failure(&report);
-        assert!(said.contains("fork"), "{said}");
-        // Neither the slot nor the host is harmed.
-        session.perform(script("true"), None).await;
-    });
 }
 
 /// A script that may have so much memory, in MiB.
@@ -471,6 +485,32 @@ fn a_pause_holds_runaways() {
             wait_until("it to go on", || has_run() > before + 1_000_000);
         });
     }
+}
+
+/// Stopped by a signal, it has another one sent to itself.
+fn what_resumes_itself_is_ended() {
+    block_on(async {
+        let folders = Folders::new();
+        let mut broker = Broker::start().await;
+        let mut config = folders.config(&broker.address, 1);
+        config.isolation = Isolation::ProcessGroups;
+        let probe = folders.probe();
+        config.allow_commands.push(probe.clone());
+        let _agent = AgentThread::start(config);
+        let (mut session, _) = broker.welcome().await;
+        let probe = probe.to_str().expect("plain");
+        session.give(command(&[probe, PROBE_ARGUMENT, "resume", "for ever"]), &[None]).await;
+        wait_until("it to compute", || {
+            probes(&folders).iter().any(|pid| nanos_run(*pid) > 50_000_000)
+        });
+        let answer = folders.ask(&SocketRequest::Pause { for_ms: None });
+        assert_eq!(answer, SocketAnswer::Paused { frozen: 1 });
+        let report = session.hear_report().await;
+        assert!(failure(&report).contains("though it was stopped"), "{report:?}");
+        assert_eq!(probes(&folders), [0; 0]);
+        assert_eq!(folders.ask(&SocketRequest::Resume), SocketAnswer::Noted);
+        session.perform(script("true"), None).await;
+    });
 }
 
 /// The control groups of ours that a process is in.

@@ -49,6 +49,8 @@ fn probe(what: &str, with: &str) -> String {
             Err(error) => error.to_string(),
         },
         "call" => call(with),
+        "resume" => resume(),
+        "crowd" => crowd(with.parse().expect("a number")),
         "status" => {
             let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
             let value = text.lines().find_map(|line| line.strip_prefix(with)?.strip_prefix(":\t"));
@@ -56,6 +58,64 @@ fn probe(what: &str, with: &str) -> String {
         }
         other => panic!("{other}"),
     }
+}
+
+/// Computes for ever, and has itself sent what lets it go on where it was stopped.
+#[expect(unsafe_code, reason = "no safe wrapper in our dependencies")]
+fn resume() -> ! {
+    extern "C" fn heard(_: i32) {}
+    // SAFETY: all of it may be zero, and the calls read and write what lives as long as they do; what is
+    // done on the signal is nothing.
+    unsafe {
+        // Whoever does not listen is sent it once.
+        libc::signal(libc::SIGCONT, heard as *const () as libc::sighandler_t);
+        let mut event: libc::sigevent = std::mem::zeroed();
+        (event.sigev_notify, event.sigev_signo) = (libc::SIGEV_SIGNAL, libc::SIGCONT);
+        let mut timer = std::mem::zeroed();
+        assert_eq!(libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer), 0);
+        let moment = libc::timespec { tv_sec: 0, tv_nsec: 5_000_000 };
+        let again = libc::itimerspec { it_interval: moment, it_value: moment };
+        assert_eq!(libc::timer_settime(timer, 0, &raw const again, std::ptr::null_mut()), 0);
+    }
+    loop {
+        std::hint::spin_loop();
+    }
+}
+
+/// Starts so many processes with threads of their own, and waits for their end: when one of them may have
+/// no more threads, or for ever.
+#[expect(unsafe_code, reason = "no safe wrapper in our dependencies")]
+fn crowd(processes: u32) -> String {
+    for _ in 0..processes {
+        // SAFETY: there is one thread.
+        match unsafe { libc::fork() } {
+            0 => have_threads(),
+            -1 => break,
+            _ => {}
+        }
+    }
+    let (mut status, any) = (0, -1);
+    // SAFETY: the call writes a number that lives as long as it does.
+    unsafe { libc::waitpid(any, &raw mut status, 0) };
+    eprintln!("one of {processes} could have no more threads");
+    std::process::exit(7)
+}
+
+/// Threads of each of a crowd's processes.
+pub(crate) const THREADS: u32 = 50;
+
+fn have_threads() -> ! {
+    fn wait() -> ! {
+        loop {
+            std::thread::park();
+        }
+    }
+    for _ in 1..THREADS {
+        if std::thread::Builder::new().stack_size(64 << 10).spawn(|| wait()).is_err() {
+            std::process::exit(7);
+        }
+    }
+    wait()
 }
 
 fn said<T>(outcome: Result<T, impl Display>) -> String {

@@ -18,6 +18,7 @@ use rustix::process::{
 use rustix::thread::{Gid, Uid};
 use thiserror::Error;
 
+use super::super::crowd::backstop;
 use super::landing::{Landing, News, Program, Rooms, Step, fork, land};
 use super::landlock_rules::{Files, rules};
 use super::root::{TASK, TMP, c_path};
@@ -137,7 +138,7 @@ impl Sandbox {
             rooms: rooms.map_err(prepare("prepare its root"))?,
             folder: c_path(&folder).map_err(prepare("name its folder"))?,
             user: identity.is_other.then_some(user),
-            processes: self.counts_processes.then_some(u64::from(TASK_PROCESSES_MAX)),
+            processes: self.processes_max(),
             data_bytes: order.data_mib.map(data_bytes),
             rules,
             filter: self.filter.clone(),
@@ -145,6 +146,16 @@ impl Sandbox {
             news,
             program,
         })
+    }
+
+    /// Processes and threads that a command's user may have: its own, where the kernel tells them from
+    /// others'. Never more than this process may have itself.
+    fn processes_max(&self) -> Option<u64> {
+        let most = match self.counts_processes {
+            true => u64::from(TASK_PROCESSES_MAX),
+            false => backstop()?,
+        };
+        Some(getrlimit(Resource::Nproc).maximum.map_or(most, |maximum| most.min(maximum)))
     }
 
     fn program(

@@ -77,6 +77,11 @@ pub(crate) const fn user_of_slot(slot: u32) -> CommandUser {
     CommandUser { uid: number, gid: number }
 }
 
+/// Whether a number is that of such a user.
+pub(super) const fn is_user_of_slot(uid: u32) -> bool {
+    uid >= COMMAND_USERS_FIRST && uid < COMMAND_USERS_FIRST + COMMAND_USERS
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
