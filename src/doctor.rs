@@ -16,7 +16,7 @@ use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-use gleaner_agent::{Config, Confinement, Isolation, confinement, find_gpu};
+use gleaner_agent::{Config, Confinement, Isolation, Lack, confinement, find_gpu, lacks};
 use gleaner_isolation::{Enclosure, Report};
 use gleaner_protocol::GpuInfo;
 use serde::Serialize;
@@ -72,7 +72,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         None => {
             let trial =
                 Enclosure::open(args.how.isolation, &format!("doctor-{}", std::process::id()));
-            let isolation = trial.report();
+            let (isolation, lacks) = (trial.report(), lacks(&trial));
             trial.remove()?;
             let folder = tempfile::tempdir()?;
             let program = Path::new("/proc/self/exe");
@@ -82,11 +82,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             let (agent, pressure) = (control::isolation_here(), Pressure::here());
             match args.how.format {
                 Format::Json => {
-                    show::json(&Found { agent, isolation, pressure, commands, gpu, no_gpu });
+                    show::json(&Found { agent, isolation, pressure, lacks, commands, gpu, no_gpu });
                 }
                 Format::Table => {
                     print(agent.as_deref(), &isolation);
                     show::line(&pressure);
+                    print_lacks(&lacks);
                     print_commands(&commands);
                     print_gpu(gpu.as_ref(), no_gpu.as_deref());
                 }
@@ -104,6 +105,8 @@ struct Found {
     #[serde(flatten)]
     isolation: Report,
     pressure: Pressure,
+    /// What an agent of whoever asks would lack besides.
+    lacks: Vec<Lack>,
     commands: Confinement,
     /// The GPU that its owner could give.
     gpu: Option<GpuInfo>,
@@ -154,6 +157,12 @@ impl fmt::Display for Pressure {
             ),
             _ => f.write_str("this kernel tells of waits for memory and disks"),
         }
+    }
+}
+
+fn print_lacks(lacks: &[Lack]) {
+    for lack in lacks {
+        show::line(format_args!("for an agent of this user: {lack}; to mend it, {}", lack.mend));
     }
 }
 

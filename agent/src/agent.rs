@@ -37,14 +37,15 @@ use crate::config::{Config, ConfigError};
 use crate::harvest::Harvest;
 use crate::keeper::Keeper;
 use crate::kernels::kernels_on_gpus;
+use crate::lacks::lacks;
 use crate::limits::{EVENTS_MAX, LAST_RUNNERS_MS_MAX};
 use crate::link::{LinkEvent, LinkKeeper, LinkTarget};
 use crate::modules::Modules;
 use crate::nursery::Nursery;
 use crate::observer::{ObservedHost, ObserverThread};
 use crate::owner::{Desk, MarkThread, OwnedHost, Owner};
-use crate::releaser::{HookedHost, Releaser, SocketError};
 use crate::pulse::{Pulse, Vitals};
+use crate::releaser::{HookedHost, Releaser, SocketError};
 use crate::runner::sandbox::{Confinement, Confines, try_out, user_of_slot};
 use crate::runner::{CommandLimits, GpuOrder};
 use crate::sampler::{Sampler, SamplerTarget, total_memory_mib};
@@ -61,7 +62,7 @@ use work_dir::WorkDir;
 pub use work_dir::WorkDirError;
 
 /// Runs an agent until `shutdown` is done. `ready` is called once, when hooks are answered and
-/// the broker is being called.
+/// the broker is being called; it is given what says whether all of the agent goes on.
 ///
 /// Everything runs on the calling runtime, which may have a single thread, except for the thread
 /// that answers hooks.
@@ -84,8 +85,9 @@ pub async fn run(
         .build()
         .map_err(|error| RunError::HttpClient(error.to_string()))?;
 
-    check_folder("run_dir", &config.run_dir())?;
-    check_folder("work_dir", &config.work_dir())?;
+    for (what, path) in [("run_dir", config.run_dir()), ("work_dir", config.work_dir())] {
+        check_folder(what, &path, FileSystem::of(&path))?;
+    }
     let run_dir = RunDir::open_for_agent(config.run_dir())?;
     let work_dir = WorkDir::open(config.work_dir()).await?;
     let lock_file = run_dir.path().join("agent.lock");
@@ -124,6 +126,8 @@ pub async fn run(
     let enclosure = Enclosure::open(config.isolation, &enclosure_name(&run_dir)?);
     run_dir.note_enclosure(&enclosure.marks())?;
     info!("harvested work is isolated by {}", enclosure.report());
+    let lacks: Vec<String> = lacks(&enclosure).iter().map(ToString::to_string).collect();
+    lacks.iter().for_each(|lack| info!("{lack}; `gleaner doctor` says what mends it"));
     let folders = [&*work_dir.tasks(), &work_dir.spool()];
     let keeper = Keeper::start(&program, &lock_file, &run_dir, folders, &enclosure);
     let clearing_up = keeper.map_err(RunError::Keeper)?;
@@ -152,6 +156,7 @@ pub async fn run(
         let _ = tell_owner.send(said);
     })
     .map_err(RunError::Observer)?;
+    owner.note_lacks(lacks);
     if !config.allow_commands.is_empty() {
         owner.note_commands(confinement.in_words());
     }
@@ -163,11 +168,6 @@ pub async fn run(
         MarkThread::start(Arc::clone(&owner)).map_err(RunError::Observer)?;
     let (desk, desk_thread) =
         Desk::start(Arc::clone(&owner), run_dir.clone()).map_err(RunError::Observer)?;
-    let hooked = HookedHost {
-        run_dir: run_dir.clone(),
-        cores: host.cores,
-        memory_mib: host.memory_mib,
-        topology: topology.clone(),
     let [ears, undertaker, watch, eyes] = [(); 4].map(|()| Pulse::default());
     let vitals = Vitals::new([
         ("the thread that answers hooks", ears.clone()),
@@ -175,15 +175,20 @@ pub async fn run(
         ("the thread that watches the farm's workers", watch.clone()),
         ("the thread that looks at the host", eyes.clone()),
     ]);
+    let hooked = HookedHost {
+        run_dir: run_dir.clone(),
+        cores: host.cores,
+        memory_mib: host.memory_mib,
+        topology: topology.clone(),
         table: Arc::clone(&table),
         desk,
+        pulse: ears.clone(),
+        undertaker_pulse: undertaker.clone(),
     };
     let (tell_release, releases) = mpsc::unbounded_channel();
     let (releaser, release_thread) = Releaser::start(hooked, move |released| {
         // Nobody listens only when the agent ends.
         let _ = tell_release.send(released);
-        pulse: ears.clone(),
-        undertaker_pulse: undertaker.clone(),
     })?;
 
     let watched = WatchedHost {
@@ -191,12 +196,12 @@ pub async fn run(
         host: host.name.clone(),
         run_dir: run_dir.clone(),
         alive: Alive::default(),
+        pulse: watch.clone(),
     };
     let alive = watched.alive.clone();
     let (workers, workers_thread) = WorkerWatch::start(watched)?;
 
     let blobs = Blobs::new(
-        pulse: watch.clone(),
         client.clone(),
         &config.broker,
         token.clone(),
@@ -218,12 +223,12 @@ pub async fn run(
         carried: blobs.carried(),
         cpus: topology.all(),
         tell_claims,
+        pulse: eyes.clone(),
     })
     .map_err(RunError::Observer)?;
     let blobs = Arc::new(blobs);
     let modules = Modules::open(work_dir.compiled(), Arc::clone(&blobs))
         .map_err(|source| WorkDirError::io("open", &work_dir.compiled(), source))?;
-        pulse: eyes.clone(),
     let checkpoints = Checkpoints::open(work_dir.checkpoints(), config.checkpoint_bytes_max())
         .map_err(|source| WorkDirError::io("open", &work_dir.checkpoints(), source))?;
     let shop = Arc::new(Workshop {
@@ -290,24 +295,24 @@ pub async fn run(
     let keeper = tokio::spawn(keeper.run());
 
     let timer = BootTimer::new().map_err(RunError::Timer)?;
-    let (stored, stored_events) = mpsc::channel(EVENTS_MAX);
-    let inbox = Inbox {
-        releases,
-        owner: owner_said,
-        farm_stops,
     let (tell_hangs, hangs) = mpsc::unbounded_channel();
     let vitals_watch = tokio::spawn(vitals.clone().watch(move |hangs| {
         // Nobody listens only when the agent ends.
         let _ = tell_hangs.send(hangs);
     }));
+    let (stored, stored_events) = mpsc::channel(EVENTS_MAX);
+    let inbox = Inbox {
+        releases,
+        owner: owner_said,
+        farm_stops,
         driven_off,
         claims,
+        hangs,
         slots: slots.events,
         links: link_events,
         stored: stored_events,
     };
     let driver = Driver::new(harvest, shop, slots.orders, stored, changed);
-        hangs,
     info!(host = %host.name, origin = %host.origin, cores = host.cores, "agent is up");
     ready(vitals);
     warn_of_far_programs(config.allow_commands.clone());
@@ -440,9 +445,10 @@ fn trust(config: &Config) -> Trust<'_> {
     }
 }
 
-/// Whether a folder is one that no server has to answer for while a render waits.
-fn check_folder(what: &'static str, path: &Path) -> Result<(), RunError> {
-    match FileSystem::of(path) {
+/// Whether a folder, which is on such a file system, is one that no server has to answer for while a
+/// render waits.
+fn check_folder(what: &'static str, path: &Path, on: FileSystem) -> Result<(), RunError> {
+    match on {
         FileSystem::Network => Err(RunError::Network { what, path: path.to_owned() }),
         FileSystem::Memory if what == "work_dir" => {
             warn!(
@@ -545,6 +551,21 @@ pub enum RunError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_that_a_server_holds_is_refused_and_said_to_be() {
+        let path = Path::new("/net/render042");
+        for what in ["run_dir", "work_dir"] {
+            let refused = check_folder(what, path, FileSystem::Network).expect_err("refused");
+            assert!(matches!(&refused, RunError::Network { what: key, .. } if *key == what));
+            let said = refused.to_string();
+            assert!(said.starts_with(&format!("{what}: /net/render042 is on a network")), "{said}");
+            assert!(said.contains("local disk"), "{said}");
+            for on in [FileSystem::Local, FileSystem::Memory] {
+                check_folder(what, path, on).expect("nobody waits for a server");
+            }
+        }
+    }
 
     #[test]
     fn one_command_leaves_no_more_behind_than_all_may() {

@@ -98,6 +98,8 @@ struct Inner {
     watched: Vec<(String, String)>,
     /// What on the host needs a person.
     alarm: Option<String>,
+    /// What this host does not grant, in words.
+    lacks: Vec<String>,
     /// What confines commands, in words; none where none are allowed.
     commands: Option<String>,
     /// How the GPU is used; none where its owner gives none.
@@ -121,6 +123,7 @@ impl Owner {
             labels: vec![None; of.cores as usize],
             watched: Vec::new(),
             alarm: None,
+            lacks: Vec::new(),
             commands: None,
             gpu: None,
         };
@@ -214,6 +217,11 @@ impl Owner {
     /// Notes how commands are confined, for whoever asks how the agent stands.
     pub(crate) fn note_commands(&self, confinement: String) {
         self.lock().commands = Some(confinement);
+    }
+
+    /// Notes what this host does not grant, for whoever asks how the agent stands.
+    pub(crate) fn note_lacks(&self, lacks: Vec<String>) {
+        self.lock().lacks = lacks;
     }
 
     /// When [`Owner::wish`] is due at the latest: a pause ends, or a frozen replica.

@@ -36,6 +36,9 @@ pub struct Standing {
     pub reasons: Vec<StandingReason>,
     /// What the agent looks at, and what it sees there.
     pub watched: Vec<(String, String)>,
+    /// What the host does not grant the agent, and what that costs.
+    #[serde(default)]
+    pub lacks: Vec<String>,
     /// What confines commands, or why none run; none where the owner allows none.
     #[serde(default)]
     pub commands: Option<String>,

@@ -192,6 +192,9 @@ fn print_standing(standing: &Standing) {
         let what = resources.cores.map_or("all of it".into(), |cores| format!("{cores} cores"));
         show::line(format!("booked by the render {booking}: {what}"));
     }
+    for lack in &standing.lacks {
+        show::line(format!("{lack}; `gleaner doctor` says what mends it"));
+    }
     if let Some(commands) = &standing.commands {
         show::line(format!("commands are {commands}"));
     }

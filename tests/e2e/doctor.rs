@@ -24,6 +24,10 @@ fn each_ability_is_granted_by_something_or_missing_with_a_reason() {
         assert!(backends.contains(&report["backend"].as_str().expect("a name")), "{report}");
         let told = report["pressure"]["told"].as_bool().expect("a word on pressure");
         assert_eq!(report["pressure"]["mend"].is_string(), !told, "{report}");
+        for lack in report["lacks"].as_array().expect("a list") {
+            let is_said = |key: &str| lack[key].as_str().is_some_and(|text| !text.is_empty());
+            assert!(["kind", "what", "cost", "mend"].into_iter().all(is_said), "{lack}");
+        }
         let abilities = report["abilities"].as_array().expect("a list");
         assert_eq!(abilities.len(), 9, "{report}");
         for one in abilities {

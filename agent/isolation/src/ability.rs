@@ -100,8 +100,13 @@ impl Ability {
             Self::Idle => "harvested work is idle by scheduling class alone",
             Self::Share => "a slot gets a whole core or none",
             Self::Weight => "all slots weigh the same: a weight that a job asks for is not heeded",
-            Self::Memory => "a task's memory is limited per process, and its page cache is not",
-            Self::Processes => "a task's processes are counted per user",
+            Self::Memory => {
+                "a task's memory is limited per process, and its page cache is not: the files that it \
+                 reads and writes may push those of renders out of memory"
+            }
+            Self::Processes => {
+                "a task's processes are counted for its user, or by a walk over them now and then"
+            }
             Self::Disk => "harvested reads and writes are idle by I/O class alone",
         }
     }

@@ -311,6 +311,17 @@ impl Enclosure {
         })
     }
 
+    /// Whether the memory of what is in it stays out of swap: where the kernel counts what it swaps for each
+    /// group.
+    #[must_use]
+    pub fn keeps_from_swap(&self) -> bool {
+        let file = |provider| match provider {
+            Provider::Cgroup2 => "memory.swap.max",
+            Provider::Cgroup1 => "memory.swappiness",
+        };
+        self.inner.grants.of(Ability::Memory).is_some_and(|(provider, dir)| dir.has(file(provider)))
+    }
+
     /// What the kernel says of waits for memory in it, as in `/proc/pressure/memory`; none where it
     /// does not, as in groups of version 1.
     #[must_use]

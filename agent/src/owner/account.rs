@@ -37,6 +37,7 @@ impl Owner {
             stopped_by: inner.stopped.as_ref().map(|mark| mark.path.display().to_string()),
             reasons: Vec::new(),
             watched: inner.watched.clone(),
+            lacks: inner.lacks.clone(),
             commands: inner.commands.clone(),
             workers: self.of.workers.clone(),
             bookings: Vec::new(),
