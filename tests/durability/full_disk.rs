@@ -2,14 +2,13 @@
 //!
 //! Needs the right to mount in a namespace of its own; says so on stderr where there is none.
 
-use std::fs::{self, File};
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use gleaner_protocol::job::JobSpec;
+use gleaner_small_disk::{fill_but, run_with_one};
 use tokio::time::timeout;
 
 use crate::api::{Api, NoAnswer, client};
@@ -21,7 +20,6 @@ use crate::plan::{Fate, Mix};
 use crate::recount::{Depth, recount};
 use crate::stage::Stage;
 
-const FOLDER: &str = "GLEANER_TEST_SMALL_DISK";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
@@ -35,19 +33,6 @@ fn job(name: &str) -> JobSpec {
         "workunits": { "count": 40 },
     });
     serde_json::from_value(spec).expect("a job")
-}
-
-/// Fills the disk until `leave_bytes` are left.
-fn fill(path: &Path, leave_bytes: u64) {
-    let mut file = File::options().create(true).append(true).open(path).expect("made");
-    loop {
-        let stat = rustix::fs::statvfs(path).expect("statvfs");
-        let free = stat.f_bavail * stat.f_frsize;
-        let more = free.saturating_sub(leave_bytes).min(1 << 20);
-        if more == 0 || file.write_all(&vec![1; more as usize]).is_err() {
-            return;
-        }
-    }
 }
 
 fn assert_full(answer: Result<(), NoAnswer>, folder: &Path) {
@@ -77,7 +62,7 @@ fn without_space_nothing_is_accepted_and_the_reason_is_said() {
 /// Not a test by itself: runs where the small file system is mounted.
 #[test]
 fn on_a_small_disk() {
-    let Some(mounted) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
+    let Some(mounted) = gleaner_small_disk::folder() else { return };
     block_on(async {
         let (data, filler) = (mounted.join("data"), mounted.join("filler"));
         let log = scratch();
@@ -95,7 +80,7 @@ fn on_a_small_disk() {
         stage.until(|ledger| ledger.acknowledged > 100).await;
 
         // Too little left for more: refused at once, and what runs goes on.
-        fill(&filler, 6 << 20);
+        fill_but(&filler, 6 << 20);
         assert_full(api.submit(&job("refused")).await.map(drop), &data);
         assert_full(api.health().await, &data);
         let known = stage.ledger().acknowledged;
@@ -105,7 +90,7 @@ fn on_a_small_disk() {
         assert!(went_on, "reports are not taken after {known}; all work had ended: {ended}");
 
         // Too little left for anything: no report is acknowledged, agents keep them.
-        fill(&filler, 2 << 20);
+        fill_but(&filler, 2 << 20);
         let quiet = timeout(PATIENCE, full(&stage, &api)).await.expect("the broker says so");
         assert!(!stage.ledger().all_ended(), "there was not enough work");
         assert_full(api.submit(&job("refused too")).await.map(drop), &data);
@@ -124,13 +109,13 @@ fn on_a_small_disk() {
         recount(&stage, &api, Depth::All).await.expect("an answer");
 
         // And killed on a disk that is full to the last byte it starts all the same.
-        fill(&filler, 0);
+        fill_but(&filler, 0);
         broker.kill().await;
         stage.leave();
         let (broker, url) = launch.start().await;
         let api = stage.enter(url, 2);
         recount(&stage, &api, Depth::All).await.expect("an answer");
-        fill(&filler, 0);
+        fill_but(&filler, 0);
         assert_full(api.submit(&job("refused as well")).await.map(drop), &data);
         fs::remove_file(&filler).expect("removed");
         submit(&stage, &api, "at last").await;
@@ -174,23 +159,5 @@ async fn full(stage: &Stage, api: &Api) -> u64 {
 
 #[test]
 fn a_disk_that_runs_full_loses_nothing_and_needs_no_restart() {
-    let mount = scratch();
-    let script = "mount -t tmpfs -o size=96m tmpfs \"$0\" || exit 77
-        exec \"$1\" --exact full_disk::on_a_small_disk --nocapture";
-    for flags in [&["-m"][..], &["-r", "-m"]] {
-        let run = Command::new("unshare")
-            .args(flags)
-            .args(["sh", "-c", script])
-            .arg(mount.path())
-            .arg(std::env::current_exe().expect("this test"))
-            .env(FOLDER, mount.path())
-            .status();
-        match run.map(|status| status.code()) {
-            Ok(Some(0)) => return,
-            // `unshare` or `mount` may not.
-            Ok(Some(1 | 77)) | Err(_) => {}
-            other => panic!("on the small disk: {other:?}"),
-        }
-    }
-    eprintln!("no right to mount a small file system here: not tested");
+    let _ = run_with_one(96 << 10, "full_disk::on_a_small_disk");
 }

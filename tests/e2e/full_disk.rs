@@ -4,16 +4,16 @@ use std::fs;
 
 use gleaner_calm::{Turn, in_some_round};
 use gleaner_protocol::Span;
+use gleaner_small_disk::{fill, run_with_one};
 
 use crate::calm::Measured;
 use crate::cluster::Plan;
 use crate::processes;
-use crate::small_disk::{self, fill};
 
 /// Not a test by itself: runs where the small file system is mounted.
 #[tokio::test]
 async fn on_a_small_disk() {
-    let Some(small) = small_disk::folder() else { return };
+    let Some(small) = gleaner_small_disk::folder() else { return };
     let mut cluster = Plan::new().farm(1).desktops(1).start().await;
     let mut marks = cluster.marks();
     cluster.api.submit(&marks.job(100, 1)).await;
@@ -65,5 +65,5 @@ async fn on_a_small_disk() {
 #[test]
 fn hooks_on_a_full_disk_stop_the_work_and_fail_nothing() {
     let _turn = Turn::alone();
-    let _ = small_disk::run_with_one("full_disk::on_a_small_disk");
+    let _ = run_with_one(256, "full_disk::on_a_small_disk");
 }

@@ -69,7 +69,6 @@ mod sessions;
 mod simulate;
 mod slurm;
 mod slurm_installation;
-mod small_disk;
 mod tls;
 mod units;
 mod watchdog;

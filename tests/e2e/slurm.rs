@@ -4,6 +4,7 @@ use std::path::Path;
 
 use gleaner_calm::Turn;
 use gleaner_protocol::{Origin, Span};
+use gleaner_small_disk::{fill, run_with_one};
 use serde_json::Value;
 
 use crate::calm::starts_as_fast;
@@ -12,7 +13,6 @@ use crate::host::RUN_DIR;
 use crate::patience::{eventually, timed};
 use crate::povray::Animation;
 use crate::slurm_farm::{CORES, NODES, SlurmFarm};
-use crate::small_disk;
 
 /// With hosts like its nodes, and a monitor that asks it.
 fn polled(farm: &SlurmFarm, plan: Plan) -> Plan {
@@ -93,7 +93,7 @@ async fn a_render_that_no_hook_announces_is_found_by_polling() {
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_has_happened_to_gleaner_jobs_run_and_nodes_stay() {
     let turn = Turn::shared();
-    if !small_disk::run_with_one("slurm::with_a_small_disk") {
+    if !run_with_one(256, "slurm::with_a_small_disk") {
         drop(turn);
         whatever_happens(None).await;
     }
@@ -102,7 +102,7 @@ async fn whatever_has_happened_to_gleaner_jobs_run_and_nodes_stay() {
 /// Not a test by itself: runs where the small disk is mounted.
 #[tokio::test(flavor = "multi_thread")]
 async fn with_a_small_disk() {
-    let Some(small) = small_disk::folder() else { return };
+    let Some(small) = gleaner_small_disk::folder() else { return };
     whatever_happens(Some(&small)).await;
 }
 
@@ -146,7 +146,7 @@ async fn whatever_happens(small: Option<&Path>) {
     cluster["farm1"].agent.kill();
     cluster["farm2"].agent.freeze();
     if let Some(small) = small {
-        small_disk::fill(&small.join("filler"));
+        fill(&small.join("filler"));
     }
     let is_stopped =
         || assert_eq!(computing(&cluster), [0; NODES], "the work is stopped all the same");
