@@ -235,7 +235,7 @@ mod tests {
             renders(&bookings.collect::<Vec<_>>())
         };
         assert_eq!(of(&[]), "0");
-        assert_eq!(of(&["slurm:7.0", "pbs:1"]), "2\nslurm:7.0\npbs:1");
+        assert_eq!(of(&["slurm:7", "pbs:1"]), "2\nslurm:7\npbs:1");
         assert_eq!(of(&["a", "b", "c", "d", "e"]), "5\na\nb\nc\nand 2 more");
         let long = format!("htcondor:{}+12.3+ends", "ü".repeat(300));
         let shown = of(&[&long]);

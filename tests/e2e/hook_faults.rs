@@ -215,7 +215,6 @@ fn garbage_environment(hook: Hook, value: &OsStr) -> Hook {
         "SLURM_JOB_CPUS_PER_NODE",
         "SLURM_JOB_GPUS",
         "SLURM_NODELIST",
-        "RESTART_COUNT",
         "RUST_LOG",
         "RUST_BACKTRACE",
         "HOME",

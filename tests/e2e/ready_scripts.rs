@@ -63,7 +63,7 @@ pub(crate) const MANAGERS: [Manager; 6] = [
         ],
         arguments: &[],
         input: "",
-        booking: "slurm:99.0",
+        booking: "slurm:99",
         leaves: 2,
     },
     Manager {

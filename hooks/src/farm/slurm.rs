@@ -1,5 +1,6 @@
-//! Slurm: Prolog and Epilog, run by slurmd. The attempt is job and restart count; the cores
-//! stand in `SLURM_JOB_CPUS_PER_NODE`, one count per node of `SLURM_NODELIST`, in its order;
+//! Slurm: Prolog and Epilog, run by slurmd. The attempt is the job, which is booked again when it was put
+//! back into the queue: Slurm starts it anew when all its Epilogs have ended, and these are told a restart
+//! count that counts the next start already. The cores stand in `SLURM_JOB_CPUS_PER_NODE`, one count per node of `SLURM_NODELIST`, in its order;
 //! `SLURM_JOB_GPUS` lists this node's GPUs. Of memory it says nothing. The Epilog has
 //! the status of the job's script in `SLURM_JOB_EXIT_CODE`, as `wait` gives it.
 
@@ -13,9 +14,7 @@ use crate::limits::SLURM_NODES_MAX;
 pub(super) fn attempt(environment: &Environment) -> Attempt {
     let mut attempt = Attempt::default();
     if let Some(job) = environment.get("SLURM_JOB_ID") {
-        let restarts: u32 =
-            environment.get("RESTART_COUNT").and_then(|count| count.parse().ok()).unwrap_or(0);
-        match BookingId::new(format!("slurm:{job}.{restarts}")) {
+        match BookingId::new(format!("slurm:{job}")) {
             Ok(booking) => attempt.booking = Some(booking),
             Err(error) => attempt.troubles.push(format!("SLURM_JOB_ID: {error}")),
         }
@@ -251,12 +250,14 @@ mod tests {
     }
 
     #[test]
-    fn a_restarted_job_is_another_attempt() {
+    fn the_epilog_of_a_job_that_was_put_back_ends_what_its_prolog_began() {
         let of = |restarts| {
-            attempt(&[("SLURM_JOB_ID", "7"), ("RESTART_COUNT", restarts)].into_iter().collect())
+            let job = [("SLURM_JOB_ID", "7"), ("SLURM_JOB_RESTART_COUNT", restarts)];
+            attempt(&job.into_iter().collect())
         };
-        assert_eq!(of("0").booking, BookingId::new("slurm:7.0").ok());
-        assert_eq!(of("2").booking, BookingId::new("slurm:7.2").ok());
-        assert_eq!(of("").booking, of("0").booking);
+        // As they were told in turn.
+        let (prolog, epilog) = (of("0"), of("1"));
+        assert_eq!(prolog.booking, BookingId::new("slurm:7").ok());
+        assert_eq!(epilog.booking, prolog.booking);
     }
 }

@@ -180,7 +180,7 @@ impl Adapter for Slurm {
         Some(ProbeJob {
             program: "srun",
             command,
-            booking: "slurm:$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}",
+            booking: "slurm:$SLURM_JOB_ID",
             is_beginning: false,
         })
     }

@@ -57,8 +57,6 @@ struct Job {
     job_id: Number,
     job_state: OneOrMore,
     #[serde(default)]
-    restart_cnt: Option<Number>,
-    #[serde(default)]
     job_resources: Option<Resources>,
 }
 
@@ -183,7 +181,6 @@ pub(super) fn parse(answers: &[Vec<u8>]) -> Result<Vec<HostAllocation>, String> 
     let mut farm = Inventory::default();
     for job in answer.jobs.iter().filter(|job| job.holds_nodes()) {
         let id = job.job_id.known().ok_or("squeue: a job has no id")?;
-        let restarts = job.restart_cnt.and_then(Number::known).unwrap_or(0);
         let Some(resources) = &job.job_resources else { continue };
         let shares = match &resources.nodes {
             Some(Nodes::Allocation { allocation }) => allocation,
@@ -194,7 +191,7 @@ pub(super) fn parse(answers: &[Vec<u8>]) -> Result<Vec<HostAllocation>, String> 
         };
         let all = resources.allocated_cpus.and_then(Number::known).filter(|_| shares.len() == 1);
         for share in shares {
-            let booking = booking_of(NAME, &format!("{id}.{restarts}"));
+            let booking = booking_of(NAME, &id.to_string());
             farm.books(&share.name, booking, share.amount(all))?;
         }
     }
@@ -240,6 +237,10 @@ mod tests {
     const JOBS_24: &str = include_str!("../../tests/answers/squeue-24.11.json");
     const NODES_24: &str = include_str!("../../tests/answers/sinfo-24.11.txt");
 
+    /// As version 26.05.3 answered, likewise.
+    const JOBS_26: &str = include_str!("../../tests/answers/squeue-26.05.json");
+    const NODES_26: &str = include_str!("../../tests/answers/sinfo-26.05.txt");
+
     fn farm(jobs: &str, nodes: &str) -> Result<Vec<HostAllocation>, String> {
         parse(&[jobs.into(), nodes.into()])
     }
@@ -253,9 +254,9 @@ mod tests {
         assert_eq!(
             seen(farm(JOBS_22, nodes)),
             [
-                "n1 4c 2000m: slurm:1.0 2c ?m, slurm:2.0 2c ?m",
-                "n2 4c 2000m: slurm:2.0 4c ?m",
-                "n3 4c ?m: slurm:2.0 1c ?m",
+                "n1 4c 2000m: slurm:1 2c ?m, slurm:2 2c ?m",
+                "n2 4c 2000m: slurm:2 4c ?m",
+                "n3 4c ?m: slurm:2 1c ?m",
             ]
         );
     }
@@ -265,20 +266,33 @@ mod tests {
         assert_eq!(
             seen(farm(JOBS_24, NODES_24)),
             [
-                "n1 4c 4000m: slurm:1.1 2c 1000m, slurm:2.0 2c 1000m",
-                "n2 4c 4000m: slurm:2.0 4c 2000m",
-                "n3 4c 4000m: slurm:2.0 1c 500m, slurm:4.0 1c 700m",
+                "n1 4c 4000m: slurm:1 2c 1000m, slurm:2 2c 1000m",
+                "n2 4c 4000m: slurm:2 4c 2000m",
+                "n3 4c 4000m: slurm:2 1c 500m, slurm:4 1c 700m",
             ],
             "one was put back and began again, one waits, and one's epilog runs"
         );
         let ended = JOBS_24.replace("[\"COMPLETED\", \"COMPLETING\"]", "[\"COMPLETED\"]");
         assert_ne!(ended, JOBS_24);
-        assert_eq!(seen(farm(&ended, NODES_24))[2], "n3 4c 4000m: slurm:2.0 1c 500m");
+        assert_eq!(seen(farm(&ended, NODES_24))[2], "n3 4c 4000m: slurm:2 1c 500m");
         // Its answer a second later, when an administrator had taken a node out.
         let nodes = "n1|4/0/0/4|4000|allocated\nn2|4/0/0/4|4000|draining\nn3|1/3/0/4|4000|mixed\n";
         assert_eq!(
             seen(farm(JOBS_24, nodes))[1],
-            "n2 4c 4000m: slurm:2.0 4c 2000m, slurm:node-draining all ?m"
+            "n2 4c 4000m: slurm:2 4c 2000m, slurm:node-draining all ?m"
+        );
+    }
+
+    #[test]
+    fn what_version_26_05_answers() {
+        assert_eq!(
+            seen(farm(JOBS_26, NODES_26)),
+            [
+                "n1 4c 4000m: slurm:1 2c 1000m, slurm:2 2c 1000m",
+                "n2 4c 4000m: slurm:2 4c 2000m",
+                "n3 4c 4000m: slurm:2 1c 500m, slurm:3 1c 700m",
+            ],
+            "one was put back and began again, one waits, and one's epilog runs"
         );
     }
 
@@ -287,8 +301,8 @@ mod tests {
         let jobs = JOBS_22.replace("\"cpus_used\": 4", "\"cpus_used\": 0");
         let jobs = jobs.replace("\"cpus_used\": 2", "\"cpus_used\": 0");
         let line = &seen(farm(&jobs, ""))[1];
-        assert_eq!(line, "n2 ?c ?m: slurm:2.0 4c ?m");
-        assert_eq!(seen(farm(&jobs, ""))[0], "n1 ?c ?m: slurm:1.0 2c ?m, slurm:2.0 2c ?m");
+        assert_eq!(line, "n2 ?c ?m: slurm:2 4c ?m");
+        assert_eq!(seen(farm(&jobs, ""))[0], "n1 ?c ?m: slurm:1 2c ?m, slurm:2 2c ?m");
     }
 
     #[test]
@@ -296,7 +310,7 @@ mod tests {
         let nodes = "n1|5/3/0/8|2000|mixed\nn2|4/0/0/4|2000|allocated\nn3|1/3/0/4|2000|mixed\n";
         assert_eq!(
             seen(farm(JOBS_22, nodes))[0],
-            "n1 8c 2000m: slurm:1.0 2c ?m, slurm:2.0 2c ?m, slurm:unnamed 1c ?m"
+            "n1 8c 2000m: slurm:1 2c ?m, slurm:2 2c ?m, slurm:unnamed 1c ?m"
         );
     }
 

@@ -70,7 +70,7 @@ const FIRED: [Level; 2] = [Level::Good, Level::Good];
 const SRUN: &str = r#"echo "$*" > "$root/asked"
 for job; do :; done
 SLURM_JOB_ID=7 sh -c "$job"; ended=$?
-rm -f "$root"/run/*/bookings/b-slurm:7.0
+rm -f "$root"/run/*/bookings/b-slurm:7
 exit "$ended""#;
 
 /// Reads the job, and writes what it prints where `-o` says.
@@ -97,7 +97,7 @@ fn id(text: &str) -> BookingId {
 
 #[test]
 fn a_job_that_finds_its_booking_shows_that_hooks_fire() {
-    let slurm = Host::new().with("srun", SRUN).booked(&id("slurm:7.0"));
+    let slurm = Host::new().with("srun", SRUN).booked(&id("slurm:7"));
     let grid_engine = Host::new().with("qsub", QSUB_OF_GRID_ENGINE).booked(&id("grid-engine:12.0"));
     let pbs = Host::new().with("qsub", QSUB_OF_PBS).booked(&id("pbs:34.head"));
     let job = booking_of("htcondor", "head.farm#12.0#1700000000");
@@ -148,7 +148,7 @@ fn a_job_without_its_booking_shows_that_none_has() {
         ),
     ] {
         // Another job's is not this one's.
-        let host = host.booked(&id("slurm:8.0"));
+        let host = host.booked(&id("slurm:8"));
         let (levels, said) = host.finds(manager);
         assert_eq!(levels, [Level::Wrong], "{manager}: {said}");
         assert!(said.contains("ran without its booking"), "{manager}: {said}");
@@ -159,7 +159,7 @@ fn a_job_without_its_booking_shows_that_none_has() {
 fn a_booking_that_outlives_its_job_shows_that_no_hook_came_after_it() {
     let host = Host::new()
         .with("srun", "for job; do :; done\nSLURM_JOB_ID=7 exec sh -c \"$job\"")
-        .booked(&id("slurm:7.0"));
+        .booked(&id("slurm:7"));
     let (levels, said) = host.finds(Manager::Slurm);
     assert_eq!(levels, [Level::Good, Level::Wrong], "{said}");
     assert!(said.contains("no hook fired after it"), "{said}");
