@@ -8,6 +8,12 @@ use super::{Finding, InstallError, Manager, Options, Plan, Site, scripts};
 
 const USUAL: &str = "/var/spool/torque/mom_priv";
 
+/// Less than this may end the scripts before they have ended themselves.
+const ALARM_S_MIN: u32 = 5;
+/// A MoM keeps so many seconds of a longer alarm for itself. Source: `get_child_exit_status` in
+/// `src/resmom/prolog.c` of Torque.
+const OF_THE_MOM_S: u32 = 10;
+
 pub(super) struct Torque;
 
 impl Adapter for Torque {
@@ -51,15 +57,15 @@ impl Adapter for Torque {
                     "take the line away, or the MoM calls a harvested host busy",
                 ));
             }
-            if let Some(seconds) = line.strip_prefix("$prologalarm")
-                && seconds.trim().parse::<u32>().is_ok_and(|seconds| seconds < 5)
-            {
+            let alarm = line.strip_prefix("$prologalarm").and_then(|text| text.trim().parse().ok());
+            if let Some(left_s) = alarm.map(left_of).filter(|left_s| *left_s < ALARM_S_MIN) {
                 findings.push(Finding::trap(
                     format!(
-                        "{} has {line}: on a bad day the scripts take two seconds",
+                        "{} has {line}, of which a MoM leaves its scripts {left_s} s: on a bad day \
+                         they take two",
                         conf.display()
                     ),
-                    "give them five or more: a prologue that times out fails the job",
+                    "set it to 15 or more: a prologue that times out fails the job",
                 ));
             }
         }
@@ -75,6 +81,11 @@ impl Adapter for Torque {
 
 fn folder(options: &Options) -> PathBuf {
     options.folder.clone().unwrap_or_else(|| USUAL.into())
+}
+
+/// What is left of an alarm for the scripts.
+fn left_of(alarm_s: u32) -> u32 {
+    if alarm_s > OF_THE_MOM_S { alarm_s - OF_THE_MOM_S } else { alarm_s }
 }
 
 fn is_ours(text: &str) -> bool {

@@ -50,7 +50,12 @@ fn known_traps_are_named() {
             Manager::Torque,
             tree_of(Manager::Torque)
                 .with("var/spool/torque/mom_priv/config", "$max_load 4.0\n$prologalarm 1\n"),
-            &["$max_load 4.0", "$prologalarm 1", "availmem"],
+            &["$max_load 4.0", "$prologalarm 1, of", "availmem"],
+        ),
+        (
+            Manager::Torque,
+            tree_of(Manager::Torque).with("var/spool/torque/mom_priv/config", "$prologalarm 12\n"),
+            &["$prologalarm 12, of which a MoM leaves its scripts 2 s"],
         ),
         (
             Manager::OpenCue,
