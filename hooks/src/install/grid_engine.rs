@@ -23,8 +23,10 @@ impl Adapter for GridEngine {
         }
         if !site.has_program("qconf") {
             plan.undone.push(format!(
-                "there is no qconf here: where there is one, run {} for each queue, once every \
-                 execution host has the files",
+                "there is no qconf in PATH, so whether the queues have our scripts is not known: have \
+                 it in PATH (SGE_ROOT/bin/ARCH) and run this again, or, where there is one, run {} for \
+                 each queue, once every execution host has the files. On a host that has none say \
+                 --files-only, with which that is not asked for",
                 ATTRIBUTES
                     .map(|name| format!("`{}`", set(name, &ours(name), "QUEUE").join(" ")))
                     .join(" and ")

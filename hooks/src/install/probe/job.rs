@@ -49,7 +49,7 @@ impl ProbeJob {
                 Err(Finding::note(
                     format!("no probe job could be run with `{}`: {why}", self.program),
                     "see that this host takes jobs of yours now (some managers refuse those of root), \
-                     or submit one yourself",
+                     and that --node is what the manager calls it; or submit one yourself",
                 ))
             }
         }
