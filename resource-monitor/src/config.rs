@@ -309,6 +309,26 @@ mod tests {
     }
 
     #[test]
+    fn what_the_page_has_for_a_poll_may_be_run_twice() {
+        let page = include_str!("../../hooks/README.md");
+        let line = page.lines().find(|line| line.contains("1i poll")).expect("the page says how");
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("monitor.toml");
+        let table = "\n[comparison]\nheld_out_permille = 50\n";
+        std::fs::write(&file, DEFAULT_TOML.to_owned() + table).expect("written");
+        let line = line.replace("/etc/gleaner/monitor.toml", &file.display().to_string());
+        let managers = [("slurm", Manager::Slurm), ("qube", Manager::Qube)];
+        for (name, manager) in managers.into_iter().chain(managers) {
+            let line = line.replace("slurm", name);
+            let mut shell = std::process::Command::new("sh");
+            assert!(shell.args(["-c", &line]).status().expect("it runs").success(), "{line}");
+            let text = std::fs::read_to_string(&file).expect("it is there");
+            let config: Config = toml::from_str(&text).expect("it makes sense");
+            assert_eq!(config.poll, Some(manager));
+        }
+    }
+
+    #[test]
     fn the_groups_and_schedules_of_the_commented_file_make_sense() {
         let (_, rules) = DEFAULT_TOML.split_once("# [[group]]").expect("they are explained");
         let is_key = |line: &str| line.starts_with("[[") || line.contains(" = ");

@@ -213,9 +213,7 @@ fn settings(folder: &Path, ports: &[u16], has_hooks: bool) -> String {
     )
     .replace(&format!("#{user}"), &user_name(user));
     for (node, port) in nodes().zip(&ports[1..]) {
-        text += &format!(
-            "NodeName={node} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} CPUs={CORES}\n"
-        );
+        text += &format!("NodeName={node} NodeAddr=127.0.0.1 Port={port} CPUs={CORES}\n");
     }
     text += "PartitionName=farm Nodes=ALL Default=YES State=UP\n";
     if has_hooks {

@@ -194,6 +194,9 @@ pub(super) mod tests {
     pub(in crate::sources::opencue) const BUSY_SEEN: &str =
         "farm1 4c 24105m: opencue:f-1 1c ?m, opencue:f-2 2c ?m, opencue:locked 1c ?m";
 
+    /// What the Rust RQD, 0.1.11, has answered: one of four cores with a frame of one.
+    const OF_RUST: &[u8] = include_bytes!("../../../tests/answers/openrqd-0.1.11.bin");
+
     /// Before the message.
     const PREFIX_BYTES: usize = 5;
 
@@ -230,6 +233,8 @@ pub(super) mod tests {
     fn real_answers() {
         assert_eq!(seen(read(&IDLE[PREFIX_BYTES..])), ["farm1 4c 24105m:"]);
         assert_eq!(seen(read(&BUSY[PREFIX_BYTES..])), [BUSY_SEEN]);
+        let frame = "opencue:32222222-1111-4111-8111-111111111111 1c ?m";
+        assert_eq!(seen(read(&OF_RUST[PREFIX_BYTES..])), [format!("farm1 4c 24105m: {frame}")]);
     }
 
     #[test]
