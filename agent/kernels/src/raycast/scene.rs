@@ -120,7 +120,7 @@ impl ScenePlan {
             shading: look.shading,
             table: look.transfer.table(step),
             blocks: cells.size(),
-            distances: Vec::new(),
+            distances: Vec::with_capacity(cells.size().iter().product()),
             has_empty: false,
             borders,
             density: spacing.map(|spacing| 1.0 / spacing),
@@ -155,12 +155,10 @@ impl Plan for ScenePlan {
             let unit = usize::try_from(unit).unwrap_or(usize::MAX);
             match (unit / layers, unit % layers) {
                 (0, layer) => {
-                    self.cells.add_layer(&self.scene.brick);
-                    if layer + 1 == layers {
-                        let table = &self.scene.table;
-                        self.scene.distances =
-                            self.cells.seen(|low, high| table.is_seen(low, high));
-                    }
+                    let Scene { brick, table, distances, .. } = &mut self.scene;
+                    let ranges = self.cells.ranges(layer, brick).into_iter();
+                    let is_seen = |(low, high)| table.is_seen(low, high);
+                    distances.extend(ranges.map(|range| if is_seen(range) { 0 } else { u8::MAX }));
                 }
                 (1, layer) => self.cells.sweep(&mut self.scene.distances, layer, false),
                 (_, layer) => {

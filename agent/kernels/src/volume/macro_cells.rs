@@ -3,43 +3,45 @@
 use super::{Brick, Voxel, with_voxels};
 use crate::limits::MACRO_CELL;
 
-/// Smallest and largest sample of each block of [`MACRO_CELL`]³ cells of a brick's voxels.
-///
-/// # Invariants
-/// Whatever is interpolated in a block is between its two. A sample that is no number, which a
-/// volume has none of, would change nothing for the others of its block.
+/// Blocks of [`MACRO_CELL`]³ cells of a brick's voxels.
 #[derive(Debug)]
 pub(crate) struct MacroCells {
     size: [usize; 3],
-    ranges: Vec<(f32, f32)>,
 }
 
 impl MacroCells {
-    /// Blocks for a brick's voxels, none of which has been looked at.
+    /// Those of a brick's voxels.
     pub(crate) fn new(brick: &Brick) -> Self {
         let size = brick.voxels().size().map(|side| (side - 1).div_ceil(MACRO_CELL).max(1));
-        Self { size, ranges: Vec::with_capacity(size.iter().product()) }
+        Self { size }
     }
 
-    /// Looks at the next layer of blocks along z.
-    pub(crate) fn add_layer(&mut self, brick: &Brick) {
+    /// Smallest and largest sample of each block of a layer along z: whatever is interpolated in a block
+    /// is between its two. A sample that is no number, which a volume has none of, would change nothing
+    /// for the others of its block.
+    pub(crate) fn ranges(&self, layer: usize, brick: &Brick) -> Vec<(f32, f32)> {
         let voxels = brick.voxels();
-        let z = self.ranges.len() / (self.size[0] * self.size[1]);
-        with_voxels!(voxels.voxels(), samples => self.add_samples(z, samples, voxels.size()));
+        with_voxels!(voxels.voxels(), samples => self.ranges_of(layer, samples, voxels.size()))
     }
 
-    fn add_samples<T: Voxel>(&mut self, z: usize, samples: &[T], size: [usize; 3]) {
+    fn ranges_of<T: Voxel>(
+        &self,
+        layer: usize,
+        samples: &[T],
+        size: [usize; 3],
+    ) -> Vec<(f32, f32)> {
         let span = |block: usize, side: usize| {
             block * MACRO_CELL..((block + 1) * MACRO_CELL + 1).min(side)
         };
         // Only the first one may stand there and be none.
         let is_none = |sample: T| sample.partial_cmp(&sample).is_none();
+        let mut ranges = Vec::with_capacity(self.size[0] * self.size[1]);
         for y in 0..self.size[1] {
             for x in 0..self.size[0] {
                 let xs = span(x, size[0]);
-                let first = xs.start + size[0] * (y * MACRO_CELL + size[1] * (z * MACRO_CELL));
+                let first = xs.start + size[0] * (y * MACRO_CELL + size[1] * (layer * MACRO_CELL));
                 let (mut low, mut high) = (samples[first], samples[first]);
-                for z in span(z, size[2]) {
+                for z in span(layer, size[2]) {
                     for y in span(y, size[1]) {
                         let row = size[0] * (y + size[1] * z);
                         for sample in &samples[row + xs.start..row + xs.end] {
@@ -48,9 +50,10 @@ impl MacroCells {
                         }
                     }
                 }
-                self.ranges.push((low.value(), high.value()));
+                ranges.push((low.value(), high.value()));
             }
         }
+        ranges
     }
 
     /// Blocks along x, y, z.
@@ -58,14 +61,8 @@ impl MacroCells {
         self.size
     }
 
-    /// Zero for each block of which `is_seen` says something, and 255 for all others.
-    pub(crate) fn seen(&self, is_seen: impl Fn(f32, f32) -> bool) -> Vec<u8> {
-        let seen = self.ranges.iter().map(|(low, high)| is_seen(*low, *high));
-        seen.map(|seen| if seen { 0 } else { u8::MAX }).collect()
-    }
-
-    /// One layer of one of the two sweeps that turn what is [seen](Self::seen) into distances:
-    /// zero for a block that is seen, and otherwise one more than the number of blocks between,
+    /// One layer of one of the two sweeps that turn what is seen, zero for a block that is and 255 for one
+    /// that is not, into distances: zero for a block that is seen, and otherwise one more than the number of blocks between,
     /// along the axis where these are most (Chebyshev's distance), up to 255. The first sweep
     /// goes forward through all layers, the second one backward.
     pub(crate) fn sweep(&self, distances: &mut [u8], layer: usize, is_backward: bool) {
@@ -117,19 +114,18 @@ mod tests {
     use super::super::{Volume, Voxels};
     use super::*;
 
-    fn looked_at(volume: Volume) -> MacroCells {
-        let brick = Brick::whole(Arc::new(volume));
-        let mut cells = MacroCells::new(&brick);
-        for _ in 0..cells.size()[2] {
-            cells.add_layer(&brick);
-        }
-        cells
+    fn brick(volume: Volume) -> Brick {
+        Brick::whole(Arc::new(volume))
     }
 
-    fn distances(cells: &MacroCells, above: f32) -> Vec<u8> {
-        let mut distances = cells.seen(|_, high| high > above);
-        (0..cells.size()[2]).for_each(|layer| cells.sweep(&mut distances, layer, false));
-        (0..cells.size()[2]).rev().for_each(|layer| cells.sweep(&mut distances, layer, true));
+    fn distances(brick: &Brick, above: f32) -> Vec<u8> {
+        let cells = MacroCells::new(brick);
+        let layers = cells.size()[2];
+        let ranges = (0..layers).flat_map(|layer| cells.ranges(layer, brick));
+        let mut distances: Vec<u8> =
+            ranges.map(|(_, high)| if high > above { 0 } else { u8::MAX }).collect();
+        (0..layers).for_each(|layer| cells.sweep(&mut distances, layer, false));
+        (0..layers).rev().for_each(|layer| cells.sweep(&mut distances, layer, true));
         distances
     }
 
@@ -141,16 +137,17 @@ mod tests {
         let seen = MACRO_CELL + 1;
         samples[seen + side * (seen + side * seen)] = 200;
         let volume = Volume::new([side; 3], [1.0; 3], Voxels::U8(samples)).expect("a volume");
-        let cells = looked_at(volume);
+        let brick = brick(volume);
+        let cells = MacroCells::new(&brick);
         assert_eq!(cells.size(), [6; 3]);
-        assert_eq!(cells.ranges[1 + 6 * (1 + 6)], (10.0, 200.0));
-        let found = distances(&cells, 100.0);
+        assert_eq!(cells.ranges(1, &brick)[1 + 6], (10.0, 200.0));
+        let found = distances(&brick, 100.0);
         for (at, distance) in found.iter().enumerate() {
             let place = [at % 6, at / 6 % 6, at / 36];
             let expected = place.iter().map(|i| i.abs_diff(1)).max().expect("three");
             assert_eq!(usize::from(*distance), expected, "{place:?}");
         }
-        let none = distances(&cells, 201.0);
+        let none = distances(&brick, 201.0);
         assert!(none.iter().all(|distance| *distance == u8::MAX));
     }
 
@@ -160,20 +157,19 @@ mod tests {
         let count = size.iter().product();
         let voxels = Voxels::F32(vec![0.0; count]);
         let volume = Volume::new(size, [1.0; 3], voxels).expect("a volume");
+        let cells = MacroCells::new(&brick(volume));
         for places in [&[0][..], &[3, 7], &[count - 1], &[0, 1, 2, 3, 4]] {
-            let mut cells = MacroCells::new(&Brick::whole(Arc::new(volume.clone())));
             let mut samples: Vec<f32> = (0..count).map(|at| (at % size[0]) as f32).collect();
             places.iter().for_each(|at| samples[*at] = f32::NAN);
-            cells.add_samples(0, &samples, size);
             let ends = [0, MACRO_CELL, 2 * MACRO_CELL].map(|at| at as f32);
-            assert_eq!(cells.ranges, [(ends[0], ends[1]), (ends[1], ends[2])], "{places:?}");
+            let found = cells.ranges_of(0, &samples, size);
+            assert_eq!(found, [(ends[0], ends[1]), (ends[1], ends[2])], "{places:?}");
         }
         // What is infinite is beyond all others, and seen wherever these are.
-        let mut cells = MacroCells::new(&Brick::whole(Arc::new(volume)));
         let mut samples = vec![1.0; count];
         (samples[0], samples[2 * MACRO_CELL]) = (f32::NEG_INFINITY, f32::INFINITY);
-        cells.add_samples(0, &samples, size);
-        assert_eq!(cells.ranges, [(f32::NEG_INFINITY, 1.0), (1.0, f32::INFINITY)]);
+        let found = cells.ranges_of(0, &samples, size);
+        assert_eq!(found, [(f32::NEG_INFINITY, 1.0), (1.0, f32::INFINITY)]);
     }
 
     #[test]
@@ -182,7 +178,7 @@ mod tests {
         let mut samples = vec![0.0; side];
         samples[MACRO_CELL] = 1.0;
         let volume = Volume::new([side, 1, 1], [1.0; 3], Voxels::F32(samples)).expect("a volume");
-        let cells = looked_at(volume);
-        assert_eq!(cells.ranges, vec![(0.0, 1.0); 2]);
+        let brick = brick(volume);
+        assert_eq!(MacroCells::new(&brick).ranges(0, &brick), vec![(0.0, 1.0); 2]);
     }
 }
