@@ -16,7 +16,7 @@ use gleaner_kernels::application::{
 };
 #[cfg(feature = "gpu")]
 use gleaner_kernels::gpu::Gpu;
-use gleaner_kernels::{Preempt, Threads};
+use gleaner_kernels::{Preempt, Threads, free_bytes};
 use gleaner_protocol::{boottime, error_chain};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -189,6 +189,7 @@ async fn perform(
                     device: opened(device, adapter.as_deref())?,
                     preempt: &preempt,
                     clock: &boottime,
+                    free_bytes: &free_bytes,
                     progress: &mut shown,
                     keep: &mut keep,
                 })
@@ -268,7 +269,10 @@ pub(crate) fn spec_text(spec: &Path) -> anyhow::Result<(String, PathBuf)> {
 
 /// An error with the specification that led to it.
 pub(crate) fn told(spec: &Path, error: ApplicationError) -> anyhow::Error {
-    if error.is_usage() {
+    if matches!(error, ApplicationError::Memory(_)) {
+        let path = spec.display();
+        anyhow::anyhow!("{path}: {error}: run it where more is free, or make it smaller")
+    } else if error.is_usage() {
         Failure::Usage(format!("{}: {error}", spec.display())).into()
     } else {
         anyhow::Error::from(error).context(spec.display().to_string())

@@ -361,8 +361,18 @@ impl SlotTask {
                 let (mut inputs, pins) = self.shop.fetch_inputs(&with_spec(*spec, inputs)).await?;
                 let spec = inputs.remove(0);
                 let kernel = kernel.clone();
-                let order =
-                    ApplicationOrder { token, kernel, spec, inputs, item, memory_mib, gpu: None };
+                let too_little =
+                    limits::too_little(application.memory_mib, self.shop.kernel_memory_mib);
+                let order = ApplicationOrder {
+                    token,
+                    kernel,
+                    spec,
+                    inputs,
+                    item,
+                    memory_mib,
+                    too_little,
+                    gpu: None,
+                };
                 Ok((Order::Application(order), pins, None))
             }
         }

@@ -45,10 +45,11 @@ use self::scans::NpairsSpec;
 use self::surface::IsosurfaceSpec;
 #[cfg(feature = "gpu")]
 use crate::gpu::{Gpu, GpuError};
+use crate::memory::{self, MemoryError};
 use crate::pace::Pace;
 use crate::plan::{Outcome, Plan, run};
 use crate::preempt::Preempt;
-use crate::volume::{Volume, read_volume};
+use crate::volume::{Volume, read_grid, read_volume, series_bytes};
 
 /// What can be run by a specification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,6 +101,9 @@ pub enum ApplicationError {
         /// What is wrong with it, and what to do.
         problem: String,
     },
+    /// It needs more memory than is free.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
     /// The work cannot be done.
     #[error("{0}")]
     Work(Box<dyn Error + Send + Sync>),
@@ -131,7 +135,7 @@ impl ApplicationError {
     /// Whether the specification, or what it names, has to be another one.
     #[must_use]
     pub const fn is_usage(&self) -> bool {
-        !matches!(self, Self::Work(_) | Self::Stopped { .. })
+        !matches!(self, Self::Memory(_) | Self::Work(_) | Self::Stopped { .. })
     }
 
     /// What went wrong with the device, if that is it, so that the processor may still do the work.
@@ -163,6 +167,8 @@ pub struct Control<'a> {
     pub preempt: &'a Preempt,
     /// Time since boot.
     pub clock: &'a dyn Fn() -> Time,
+    /// Bytes of memory that it may take beyond what is taken.
+    pub free_bytes: &'a dyn Fn() -> u64,
     /// Told the stage and how far it is, in thousandths.
     pub progress: &'a mut dyn FnMut(&str, u16),
     /// Takes each file as soon as it is whole, or says why it cannot: then the task ends.
@@ -338,7 +344,8 @@ impl Task {
     /// Runs it until it is done or asked to stop.
     ///
     /// # Errors
-    /// A file cannot be read or kept, the data do not fit, or it was asked to stop.
+    /// A file cannot be read or kept, the data do not fit, also not into the memory that is free, or it
+    /// was asked to stop.
     pub fn run<'a>(&'a self, control: &'a mut Control<'a>) -> Result<Finished, ApplicationError> {
         let mut stages = Stages { folder: &self.folder, control, turn: (0, 1) };
         match &self.spec {
@@ -379,8 +386,24 @@ impl Stages<'_> {
     /// The volume in a file that is read.
     fn volume(&self, name: &Path) -> Result<Arc<Volume>, ApplicationError> {
         let path = self.input(name);
+        // What is wrong with a header is told when all of it is read.
+        if let Ok(grid) = read_grid(&path) {
+            self.needs(|| format!("a volume of {} voxels", sides(&grid.size)), grid.read_bytes)?;
+        }
         let volume = read_volume(&path).map_err(|error| ApplicationError::data(&path, error))?;
         Ok(Arc::new(volume))
+    }
+
+    /// That so many bytes of memory are free for something.
+    fn needs(&self, what: impl FnOnce() -> String, bytes: u64) -> Result<(), ApplicationError> {
+        Ok(memory::check(what, bytes, (self.control.free_bytes)())?)
+    }
+
+    /// That the series in a file has room in the memory that is free.
+    fn needs_series(&self, path: &Path) -> Result<(), ApplicationError> {
+        // What is wrong with a header is told when all of it is read.
+        let Ok(([scans, voxels], bytes)) = series_bytes(path) else { return Ok(()) };
+        self.needs(|| format!("a series of {scans} volumes of {voxels} voxels"), bytes)
     }
 
     /// Hands over a file that is whole.

@@ -31,6 +31,7 @@ pub mod volume;
 mod dice;
 mod kernel;
 mod limits;
+mod memory;
 mod pace;
 mod plain_file;
 mod plan;
@@ -38,6 +39,7 @@ mod preempt;
 mod threads;
 
 pub use kernel::{Kernel, KernelError};
+pub use memory::{MemoryError, allowed_bytes, free_bytes};
 pub use pace::Pace;
 pub use plan::{Outcome, Plan, Slice, Stretch, run};
 pub use preempt::Preempt;

@@ -18,8 +18,8 @@ mod series;
 use thiserror::Error;
 
 pub use brick::Brick;
-pub(crate) use file::read_grid;
 pub use file::{ReadError, check_series_name, data_file, read_series, read_volume};
+pub(crate) use file::{read_grid, series_bytes};
 pub(crate) use macro_cells::MacroCells;
 pub use nifti_file::{read_nifti, read_nifti_series};
 pub use nrrd::{NrrdHeader, read_nrrd};
@@ -148,6 +148,17 @@ pub struct Volume {
     voxels: Voxels,
 }
 
+/// What a header says of a volume.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Grid {
+    /// Voxels along x, y, z.
+    pub(crate) size: [usize; 3],
+    /// How far they are apart.
+    pub(crate) spacing: [f64; 3],
+    /// Bytes of memory that reading it takes at least.
+    pub(crate) read_bytes: u64,
+}
+
 /// Why something is not a volume.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum VolumeError {
@@ -156,7 +167,7 @@ pub enum VolumeError {
     Empty([usize; 3]),
     /// More voxels than one brick may have.
     #[error(
-        "a volume of {} x {} x {} voxels: at most {VOXELS_MAX} are held in one piece, cut it into bricks",
+        "a volume of {} x {} x {} voxels: at most {VOXELS_MAX} are read, crop it or leave out voxels",
         .0[0], .0[1], .0[2]
     )]
     TooLarge([usize; 3]),
@@ -180,8 +191,9 @@ pub enum VolumeError {
     Spacing([f64; 3]),
     /// Some voxels are NaN or infinite.
     #[error(
-        "{count} voxels are NaN or infinite in single precision, the first at ({}, {}, {}): name a \
-         value for them (`missing` in the header) or correct the data",
+        "{count} voxels are NaN or infinite in single precision, the first at ({}, {}, {}): correct the \
+         data, or describe them by a header of a raw file (.toml) that names a value for such voxels \
+         (`missing = 0.0`)",
         .first[0], .first[1], .first[2]
     )]
     NotFinite {
@@ -312,6 +324,9 @@ mod tests {
         let error = Volume::new([3, 4, 2], [1.0; 3], Voxels::F32(samples));
         assert_eq!(error, Err(VolumeError::NotFinite { count: 2, first: [2, 2, 0] }));
         let told = error.expect_err("it was refused").to_string();
-        assert!(told.contains("(2, 2, 0)") && told.contains("missing"), "{told}");
+        assert!(
+            told.contains("(2, 2, 0)") && told.contains("header of a raw file (.toml)"),
+            "{told}"
+        );
     }
 }

@@ -13,10 +13,10 @@ use std::io::{self, Read};
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 
-use gleaner_kernels::Preempt;
 use gleaner_kernels::application::{
     Application, ApplicationError, Control, Product as Made, Task, unpack,
 };
+use gleaner_kernels::{Preempt, allowed_bytes};
 use gleaner_protocol::limits::{BLOB_BYTES_MAX, OUTPUT_FILES_MAX, SPEC_BYTES_MAX};
 use gleaner_protocol::{Digest, boottime};
 
@@ -110,6 +110,9 @@ fn perform(
     compute(&task, order.gpu.as_ref(), tell, &mut keep).map_err(|error| {
         match gpu_fault(&error) {
             Some(fault) => Trouble::Gpu(error.to_string(), fault),
+            None if matches!(error, ApplicationError::Memory(_)) => {
+                Trouble::Failed(format!("{}; {}", told(application, error), order.too_little))
+            }
             None => Trouble::Failed(told(application, error)),
         }
     })?;
@@ -156,6 +159,8 @@ fn compute(
         device: device.clone(),
         preempt: &preempt,
         clock: &boottime,
+        // What others take of the machine is not this one's failure.
+        free_bytes: &allowed_bytes,
         progress: &mut shown,
         keep,
     };
@@ -256,6 +261,7 @@ mod tests {
                 inputs: files.map(cached).collect(),
                 item: item.map(str::to_owned),
                 memory_mib: 64,
+                too_little: "give it more".to_owned(),
                 gpu: None,
             }
         }

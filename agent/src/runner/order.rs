@@ -83,6 +83,8 @@ pub(crate) struct ApplicationOrder {
     pub(crate) item: Option<String>,
     /// Most memory that it may have, in MiB.
     pub(crate) memory_mib: u32,
+    /// What is said where that is too little.
+    pub(crate) too_little: String,
     /// The GPU that may compute it; none where the processor is to.
     pub(crate) gpu: Option<GpuOrder>,
 }

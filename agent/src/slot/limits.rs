@@ -37,7 +37,20 @@ enum Whose {
     Host,
 }
 
+/// What is said of a kernel for which its job's limit was too little, or its host's where the job has
+/// none.
+pub(super) fn too_little(job_mib: Option<u32>, host_mib: u32) -> String {
+    Memory::of_kernel(job_mib, host_mib).too_little()
+}
+
 impl Memory {
+    fn of_kernel(job_mib: Option<u32>, host_mib: u32) -> Self {
+        match job_mib {
+            Some(mib) => Self { mib, whose: Whose::Job },
+            None => Self { mib: host_mib, whose: Whose::Host },
+        }
+    }
+
     /// That it was too little, and what to do.
     fn too_little(self) -> String {
         let mib = self.mib;
@@ -70,10 +83,10 @@ impl ReplicaLimits {
             Task::Kernel(_) => (None, 0),
             Task::Command(command) => (command.memory_mib.map(by_job), RUNNER_MEMORY_MIB),
             Task::Application(application) => {
-                let by_host = Memory { mib: kernel_memory_mib, whose: Whose::Host };
+                let memory = Memory::of_kernel(application.memory_mib, kernel_memory_mib);
                 let driver_mib = if on_gpu { u64::from(DRIVER_MEMORY_MIB) } else { 0 };
                 let extra_mib = RUNNER_MEMORY_MIB + driver_mib;
-                (Some(application.memory_mib.map_or(by_host, by_job)), extra_mib)
+                (Some(memory), extra_mib)
             }
             // It cannot take more itself; this is for what it is compiled and run by.
             Task::Wasm(wasm) => (Some(by_job(wasm.memory_mib)), COMPILER_MEMORY_MIB),

@@ -155,6 +155,9 @@ fn a_picture_wants_too_much() {
         let large = Application::Volume.example().replace("[320, 240]", "[4096, 4096]");
         let large = picture_by(&broker, &folders, &large);
         let report = session.perform(Task::Application(large.clone()), None).await;
+        // Before it asks for them: it is not ended.
+        let says = "a picture of 4096 x 4096 pixels takes at least 320 MiB of memory, and ";
+        assert!(failure(&report).contains(says), "{report:?}");
         let says = "more than the 128 MiB of memory that this host gives a kernel";
         assert!(failure(&report).contains(says), "{report:?}");
         let limited = ApplicationTask { memory_mib: Some(96), ..large.clone() };

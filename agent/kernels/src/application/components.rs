@@ -6,6 +6,8 @@ use serde::Deserialize;
 
 use super::files::{check_distinct, check_name, has_end, series_file};
 use super::{ApplicationError, Device, Finished, Inputs, Product, Stages, sides, table};
+use crate::limits::GRAM_SIDE_MAX;
+use crate::memory::bytes_of;
 #[cfg(feature = "gpu")]
 use crate::pca::DevicePcaPlan;
 use crate::pca::{Matrix, PcaError, PcaPlan};
@@ -43,16 +45,36 @@ impl PcaSpec {
         vec![self.variances.clone(), self.scores.clone(), self.loadings.clone()]
     }
 
+    /// That there is memory for sums of squares and products, and for what is found of them. What is
+    /// no such matrix is told by who would find it.
+    fn check_memory(&self, stages: &Stages<'_>, data: &Matrix) -> Result<(), ApplicationError> {
+        let (rows, columns) = (data.rows(), data.columns());
+        let short = rows.min(columns).min(GRAM_SIDE_MAX);
+        let count = self.components.min(short);
+        // A processor turns a copy of the sums.
+        let sums = match &stages.control.device {
+            Device::Processor => 2 * short,
+            #[cfg(feature = "gpu")]
+            Device::Gpu(_) => short,
+        };
+        let what = || format!("finding {count} components of {rows} x {columns} numbers");
+        let of_sums = bytes_of(&[short, sums + count, size_of::<f64>()]);
+        let found = bytes_of(&[rows.max(columns), count, size_of::<f64>()]);
+        stages.needs(what, of_sums.saturating_add(found))
+    }
+
     pub(super) fn run(&self, stages: &mut Stages<'_>) -> Result<Finished, ApplicationError> {
         let path = stages.input(&self.data);
         let (data, grid) = if self.is_table() {
             (table::read(&path).map_err(|error| ApplicationError::data(&path, error))?, None)
         } else {
+            stages.needs_series(&path)?;
             let series =
                 read_series(&path).map_err(|error| ApplicationError::data(&path, error))?;
             let grid = (series.size(), series.spacing());
             (series.into_data(), Some(grid))
         };
+        self.check_memory(stages, &data)?;
         let (rows, size) = (data.rows(), sides(&[data.rows(), data.columns()]));
         let mut summary = Vec::new();
         let told = |error| match error {

@@ -109,6 +109,7 @@ mod tests {
             device: Device::Gpu(gpu.clone()),
             preempt: &preempt,
             clock: &|| Time::ZERO,
+            free_bytes: &|| u64::MAX,
             progress: &mut progress,
             keep: &mut |_| Ok(()),
         };

@@ -279,6 +279,7 @@ mod tests {
                 device: Device::Processor,
                 preempt: &preempt,
                 clock: &|| Time::ZERO,
+                free_bytes: &|| u64::MAX,
                 progress: &mut |_, _| (),
                 keep: &mut |product| panic!("{} was made", product.name),
             };

@@ -12,7 +12,8 @@ use super::camera::CameraSpec;
 use super::device::DevicePhotographer;
 use super::files::{check_name, has_end};
 use super::{ApplicationError, Device, Finished, Inputs, Product, Stages, sides};
-use crate::image::{Image, write_exr, write_png};
+use crate::image::{Image, Rgba, write_exr, write_png};
+use crate::memory::bytes_of;
 use crate::raycast::{Camera, ControlPoint, FramePlan, Look, Scene, ScenePlan, Shading, Transfer};
 use crate::volume::{Brick, read_grid};
 
@@ -91,7 +92,13 @@ impl VolumeSpec {
     pub(super) fn is_steep(&self, folder: &Path) -> bool {
         let grid = read_grid(&folder.join(&self.volume)).ok();
         let look = self.look().ok();
-        look.zip(grid).is_none_or(|(look, (size, spacing))| !look.is_sure(size, spacing))
+        look.zip(grid).is_none_or(|(look, grid)| !look.is_sure(grid.size, grid.spacing))
+    }
+
+    /// Bytes that a picture's file takes at least for each pixel, beside the picture.
+    fn bytes_beside(&self) -> usize {
+        // What is packed says nothing before that is done.
+        if has_end(&self.picture, ".exr") { 0 } else { 4 }
     }
 
     fn look(&self) -> Result<Look, ApplicationError> {
@@ -115,6 +122,11 @@ impl VolumeSpec {
         let (cameras, look) = (self.cameras()?, self.look()?);
         let volume = stages.volume(&self.volume)?;
         let size = format!("{}@{}", sides(&volume.size()), sides(&self.size));
+        let (frames, pixels) = (cameras.len(), self.size[0] * self.size[1]);
+        stages.needs(
+            || format!("a picture of {} x {} pixels", self.size[0], self.size[1]),
+            bytes_of(&[pixels, size_of::<Rgba>() + self.bytes_beside()]),
+        )?;
         let mut summary = Vec::new();
         let mut photographer = match stages.control.device.clone() {
             Device::Processor => {
@@ -128,7 +140,6 @@ impl VolumeSpec {
                 Photographer::Gpu(DevicePhotographer::new(gpu, volume, look, self.size)?)
             }
         };
-        let (frames, pixels) = (cameras.len(), self.size[0] * self.size[1]);
         let (mut seen, mut frames_seen) = (0, 0);
         for (frame, (name, camera)) in self.outputs().into_iter().zip(cameras).enumerate() {
             let stage = match frames {

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use super::files::{check_distinct, check_name, series_file};
 use super::{ApplicationError, Device, Finished, Inputs, Product, Stages, sides, table};
 use crate::limits::{COMPONENT_COUNTS_MAX, SPLITS_MAX};
+use crate::memory::bytes_of;
 use crate::npairs::{Design, Npairs, NpairsError, NpairsPlan};
 use crate::pca::Matrix;
 use crate::volume::{Series, read_series};
@@ -88,6 +89,7 @@ impl NpairsSpec {
         let labels = table::read(&path).map_err(|error| ApplicationError::data(&path, error))?;
         let design = design(&labels).map_err(|error| ApplicationError::data(&path, error))?;
         let path = stages.input(&self.scans);
+        stages.needs_series(&path)?;
         let series = read_series(&path).map_err(|error| ApplicationError::data(&path, error))?;
         let told = |error| match error {
             NpairsError::NoConvergence => ApplicationError::work(error),
@@ -102,6 +104,13 @@ impl NpairsSpec {
         order.sort_by_key(|at| Reverse(counts[*at]));
         let mut done: BTreeMap<usize, (Npairs, Option<Product>)> = BTreeMap::new();
         for (turn, at) in order.into_iter().enumerate() {
+            let [scans, voxels] = [series.data().rows(), series.data().columns()];
+            // Centred ones, their sums of products, and the voxels' means.
+            let numbers = scans.saturating_mul(voxels + scans).saturating_add(voxels);
+            stages.needs(
+                || format!("the analysis of {scans} scans of {voxels} voxels"),
+                bytes_of(&[numbers, size_of::<f64>()]),
+            )?;
             let (count, data, design) = (counts[at], series.data().clone(), design.clone());
             let plan = match stages.control.device.clone() {
                 Device::Processor => NpairsPlan::new(data, design, count, self.splits, self.seed),

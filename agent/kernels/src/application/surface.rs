@@ -12,6 +12,7 @@ use crate::gpu::Gpu;
 #[cfg(feature = "gpu")]
 use crate::isosurface::DeviceIsosurfacePlan;
 use crate::isosurface::{IsosurfaceError, IsosurfacePlan, Mesh, write_glb, write_ply};
+use crate::memory::bytes_of;
 use crate::volume::{Brick, Volume};
 
 /// What a surface is made of.
@@ -51,6 +52,11 @@ impl IsosurfaceSpec {
         };
         let (triangles, vertices) = (mesh.triangles().len(), mesh.positions().len());
         summary.push(format!("{triangles} triangles between {vertices} vertices"));
+        // Six numbers of a vertex, and three of a triangle.
+        stages.needs(
+            || format!("the file of {triangles} triangles between {vertices} vertices"),
+            bytes_of(&[vertices, 24]).saturating_add(bytes_of(&[triangles, 12])),
+        )?;
         stages.keep(self.product(&mesh)?)?;
         Ok(Finished { size, summary })
     }

@@ -2,6 +2,8 @@ mod animation;
 #[cfg(feature = "gpu")]
 mod gpu;
 
+use std::cell::Cell;
+
 use super::*;
 use crate::pca::Matrix;
 use crate::volume::{Series, read_nifti, read_series};
@@ -36,6 +38,15 @@ fn run_task(task: &Task, preempt: &Preempt) -> Result<Ran, ApplicationError> {
 }
 
 fn run_on(device: Device, task: &Task, preempt: &Preempt) -> Result<Ran, ApplicationError> {
+    run_with(&|| u64::MAX, device, task, preempt)
+}
+
+fn run_with(
+    free_bytes: &dyn Fn() -> u64,
+    device: Device,
+    task: &Task,
+    preempt: &Preempt,
+) -> Result<Ran, ApplicationError> {
     let (clock, mut progress) = (|| Time::ZERO, |_: &str, _: u16| ());
     let mut products = Vec::new();
     let mut keep = |product| {
@@ -43,13 +54,41 @@ fn run_on(device: Device, task: &Task, preempt: &Preempt) -> Result<Ran, Applica
         Ok(())
     };
     let (clock, progress) = (&clock, &mut progress);
-    let done = task.run(&mut Control { device, preempt, clock, progress, keep: &mut keep })?;
+    let keep = &mut keep;
+    let done = task.run(&mut Control { device, preempt, clock, free_bytes, progress, keep })?;
     Ok(Ran { products, size: done.size, summary: done.summary })
 }
 
 fn finished(application: Application, text: &str) -> Result<Ran, String> {
     let folder = folder(application);
     run_in(folder.path(), application, text, &Preempt::new()).map_err(|error| error.to_string())
+}
+
+#[test]
+fn what_has_no_room_in_memory_is_told_before_it_is_asked_for() {
+    for (application, looks_before, what) in [
+        (Application::Volume, 0, "a volume of 64x64x64 voxels takes at least 1 MiB"),
+        (Application::Volume, 1, "a picture of 320 x 240 pixels takes at least 2 MiB"),
+        (Application::Isosurface, 0, "a volume of 64x64x64 voxels takes"),
+        (Application::Isosurface, 1, "the file of "),
+        (Application::Pca, 0, "finding 3 components of 200 x 6 numbers takes"),
+        (Application::Npairs, 0, "a series of 120 volumes of 13440 voxels takes at least "),
+        (Application::Npairs, 1, "the analysis of 120 scans of 13440 voxels takes at least 13 MiB"),
+    ] {
+        let folder = folder(application);
+        let task = Task::parse(application, application.example(), folder.path());
+        let looks = Cell::new(0);
+        let free_bytes = || {
+            looks.set(looks.get() + 1);
+            if looks.get() > looks_before { 1000 } else { u64::MAX }
+        };
+        let (task, preempt) = (task.expect("a task"), Preempt::new());
+        let error = run_with(&free_bytes, Device::Processor, &task, &preempt);
+        let error = error.expect_err("there is too little");
+        let told = error.to_string();
+        assert!(told.starts_with(what) && told.ends_with(", and 0 MiB are free"), "{told}");
+        assert!(!error.is_usage());
+    }
 }
 
 #[test]
@@ -216,6 +255,7 @@ fn refused(folder: &Path, text: &str) -> (ApplicationError, Vec<String>) {
         device: Device::Processor,
         preempt: &preempt,
         clock: &clock,
+        free_bytes: &|| u64::MAX,
         progress: &mut progress,
         keep: &mut |product| panic!("{} was made", product.name),
     };

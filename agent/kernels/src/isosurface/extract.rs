@@ -151,7 +151,7 @@ impl<T: Voxel> Rows<'_, T> {
                     known
                 };
             }
-            self.mesh.triangles.push(corners);
+            self.mesh.push_triangle(corners)?;
         }
         Ok(())
     }

@@ -23,8 +23,18 @@ pub struct Mesh {
 #[derive(Debug, Error)]
 pub enum MeshError {
     /// More vertices than one mesh may have.
-    #[error("a mesh of more than {MESH_VERTICES_MAX} vertices: cut the volume into bricks")]
+    #[error(
+        "a mesh of more than {MESH_VERTICES_MAX} vertices: crop the volume, or leave out voxels"
+    )]
     TooLarge,
+    /// Less memory than it needs.
+    #[error(
+        "no memory is left after {vertices} vertices: give it more, crop the volume, or leave out voxels"
+    )]
+    Memory {
+        /// How many there were.
+        vertices: usize,
+    },
     /// The file cannot be written.
     #[error("write a mesh: {0}")]
     Write(#[from] std::io::Error),
@@ -95,9 +105,28 @@ impl Mesh {
         if place >= MESH_VERTICES_MAX {
             return Err(MeshError::TooLarge);
         }
+        self.grow(1, 0)?;
         self.positions.push(position);
         self.normals.push(normal);
         self.edges.push(edge);
         Ok(place)
+    }
+
+    /// Adds a triangle of vertices that are there.
+    pub(super) fn push_triangle(&mut self, corners: [u32; 3]) -> Result<(), MeshError> {
+        self.grow(0, 1)?;
+        self.triangles.push(corners);
+        Ok(())
+    }
+
+    /// Makes room for more: how many there will be nobody knows before.
+    pub(super) fn grow(&mut self, vertices: usize, triangles: usize) -> Result<(), MeshError> {
+        let Self { positions, normals, edges, .. } = self;
+        let grown = positions
+            .try_reserve(vertices)
+            .and_then(|()| normals.try_reserve(vertices))
+            .and_then(|()| edges.try_reserve(vertices))
+            .and_then(|()| self.triangles.try_reserve(triangles));
+        grown.map_err(|_| MeshError::Memory { vertices: self.positions.len() })
     }
 }

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use super::nifti_file::read_nifti_grid;
+use super::nifti_file::{nifti_series_bytes, read_nifti_grid};
 use super::nrrd::read_header;
 use super::{
-    NrrdHeader, RawHeader, Series, Volume, VolumeError, read_nifti, read_nifti_series, read_nrrd,
-    read_raw,
+    Grid, NrrdHeader, RawHeader, Series, Volume, VolumeError, read_nifti, read_nifti_series,
+    read_nrrd, read_raw,
 };
 use crate::limits::{HEADER_BYTES_MAX, SKIPPED_BYTES_MAX};
 use crate::plain_file;
@@ -66,8 +66,8 @@ pub enum ReadError {
     Volume(#[from] VolumeError),
     /// A voxel of a series is missing in some of its volumes.
     #[error(
-        "voxel ({}, {}, {}) is NaN or infinite in {missing} of {volumes} volumes: correct these, \
-         or leave it out of all",
+        "voxel ({}, {}, {}) is NaN or infinite in {missing} of {volumes} volumes: correct \
+         these, or make it NaN in all, which leaves it out",
         .at[0], .at[1], .at[2]
     )]
     Missing {
@@ -123,23 +123,21 @@ pub fn read_volume(path: &Path) -> Result<Volume, ReadError> {
     }
 }
 
-/// Voxels along x, y, z of the volume in a file, and their distances, as its header says.
+/// The grid of the volume in a file, by its name and its header.
 ///
 /// # Errors
-/// The header cannot be read, or it is not a volume by its name.
-pub(crate) fn read_grid(path: &Path) -> Result<([usize; 3], [f64; 3]), ReadError> {
+/// As [`read_volume`], as far as that is known before its data is read.
+pub(crate) fn read_grid(path: &Path) -> Result<Grid, ReadError> {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let ends = |end: &str| name.to_ascii_lowercase().ends_with(end);
-    let of_raw = |header: RawHeader| (header.size, header.spacing);
-    let of_nrrd = |header: NrrdHeader| (header.size, header.spacing);
     if ends(".toml") {
-        RawHeader::from_toml(&header_text(path)?).map(of_raw)
+        Ok(RawHeader::from_toml(&header_text(path)?)?.grid()?)
     } else if ends(".json") {
-        RawHeader::from_json(&header_text(path)?).map(of_raw)
+        Ok(RawHeader::from_json(&header_text(path)?)?.grid()?)
     } else if ends(".nhdr") {
-        NrrdHeader::parse(header_text(path)?.as_bytes()).map(of_nrrd)
+        Ok(NrrdHeader::parse(header_text(path)?.as_bytes())?.grid()?)
     } else if ends(".nrrd") {
-        read_header(&mut BufReader::new(open(path)?)).map(of_nrrd)
+        Ok(read_header(&mut BufReader::new(open(path)?))?.grid()?)
     } else if ends(".nii") || ends(".nii.gz") {
         read_nifti_grid(open(path)?)
     } else {
@@ -189,6 +187,16 @@ pub fn check_series_name(path: &Path) -> Result<(), ReadError> {
 pub fn read_series(path: &Path) -> Result<Series, ReadError> {
     check_series_name(path)?;
     read_nifti_series(open(path)?)
+}
+
+/// Bytes of memory that [`read_series`] takes at least, by the file's header, and the scans and voxels
+/// that this promises.
+///
+/// # Errors
+/// As [`read_series`], as far as that is known before its data is read.
+pub(crate) fn series_bytes(path: &Path) -> Result<([usize; 2], u64), ReadError> {
+    check_series_name(path)?;
+    nifti_series_bytes(open(path)?)
 }
 
 fn open(path: &Path) -> Result<File, ReadError> {
@@ -299,7 +307,7 @@ mod tests {
     fn a_header_that_promises_too_much_is_refused_before_anything_is_read() {
         let toml = "file = \"a.raw\"\nsize = [100000, 100000, 100000]\ntype = \"u8\"\n";
         let large = told(&[("a.toml", toml.as_bytes()), ("a.raw", &[0; 7])], "a.toml");
-        assert!(large.contains("bricks"), "{large}");
+        assert!(large.contains("crop it"), "{large}");
         let toml = "file = \"a.raw\"\nsize = [1, 0, 1]\ntype = \"u8\"\n";
         let empty = told(&[("a.toml", toml.as_bytes()), ("a.raw", &[])], "a.toml");
         assert!(empty.contains("is empty"), "{empty}");

@@ -7,8 +7,9 @@ use nifti::{DataElement, NiftiHeader, NiftiType};
 use super::bounded::{read_exactly, skip, unpacked};
 use super::file::ReadError;
 use super::series::Series;
-use super::{Volume, VolumeError, Voxels, voxel_count};
+use super::{Grid, Volume, VolumeError, Voxels, voxel_count};
 use crate::limits::{NIFTI_SIDE_MAX, VOXELS_MAX};
+use crate::memory::bytes_of;
 use crate::pca::Matrix;
 
 /// Bytes of a header.
@@ -64,15 +65,46 @@ pub fn read_nifti_series(file: impl Read) -> Result<Series, ReadError> {
     Ok(Series::new(content.size, content.spacing, data)?)
 }
 
-/// Voxels along x, y, z, and their distances, of the volume in a NIfTI-1 file.
-pub(super) fn read_nifti_grid(file: impl Read) -> Result<([usize; 3], [f64; 3]), ReadError> {
+/// What the header of a NIfTI-1 file says of its volume.
+pub(super) fn read_nifti_grid(file: impl Read) -> Result<Grid, ReadError> {
     let header = read_header(&mut unpacked(file)?)?;
-    Ok((size(&header, 1)?.0, spacing(&header)))
+    let (size, spacing) = (size(&header, 1)?.0, spacing(&header));
+    let scalar = data_type(&header)?;
+    let bytes = match scalar {
+        NiftiType::Uint8 | NiftiType::Uint16 if is_plain(&header) => scalar.size_of(),
+        _ => scaled_bytes(scalar),
+    };
+    Ok(Grid { size, spacing, read_bytes: bytes_of(&[voxel_count(size)?, bytes]) })
+}
+
+/// Bytes of memory that reading a series takes at least, and its volumes and the voxels of each.
+pub(super) fn nifti_series_bytes(file: impl Read) -> Result<([usize; 2], u64), ReadError> {
+    let header = read_header(&mut unpacked(file)?)?;
+    let (size, volumes) = size(&header, usize::MAX)?;
+    let voxels = voxel_count(size)?;
+    if voxels.saturating_mul(volumes) > VOXELS_MAX {
+        return Err(VolumeError::TooLarge(size).into());
+    }
+    let each = scaled_bytes(data_type(&header)?);
+    Ok(([volumes, voxels], bytes_of(&[volumes, voxels, each])))
+}
+
+/// Bytes that a sample takes while it is [scaled](numbers): as it stands in the file, and in double
+/// precision.
+fn scaled_bytes(scalar: NiftiType) -> usize {
+    match scalar {
+        NiftiType::Float64 => size_of::<f64>(),
+        _ => scalar.size_of() + size_of::<f64>(),
+    }
 }
 
 fn read_header(file: &mut impl Read) -> Result<NiftiHeader, ReadError> {
     NiftiHeader::from_reader(file.take(HEADER_BYTES))
         .map_err(|error| ReadError::header(error.to_string()))
+}
+
+fn data_type(header: &NiftiHeader) -> Result<NiftiType, ReadError> {
+    header.data_type().map_err(|error| ReadError::header(error.to_string()))
 }
 
 fn spacing(header: &NiftiHeader) -> [f64; 3] {
@@ -88,7 +120,7 @@ fn read_content(file: impl Read, volumes_max: usize) -> Result<Content, ReadErro
     let header = read_header(&mut file)?;
     let (size, volumes) = size(&header, volumes_max)?;
     let count = voxel_count(size)?;
-    let scalar = header.data_type().map_err(|error| ReadError::header(error.to_string()))?;
+    let scalar = data_type(&header)?;
     let too_large = ReadError::Volume(VolumeError::TooLarge(size));
     let Some(count) = count.checked_mul(volumes).filter(|count| *count <= VOXELS_MAX) else {
         return Err(too_large);
@@ -144,8 +176,12 @@ fn scaling(header: &NiftiHeader) -> (f64, f64) {
     }
 }
 
+fn is_plain(header: &NiftiHeader) -> bool {
+    scaling(header) == (1.0, 0.0)
+}
+
 fn voxels(header: &NiftiHeader, scalar: NiftiType, bytes: Vec<u8>) -> Result<Voxels, ReadError> {
-    let is_plain = scaling(header) == (1.0, 0.0);
+    let is_plain = is_plain(header);
     Ok(match scalar {
         NiftiType::Uint8 if is_plain => Voxels::U8(typed(header, scalar, bytes)?),
         NiftiType::Uint16 if is_plain => Voxels::U16(typed(header, scalar, bytes)?),

@@ -9,15 +9,16 @@ use std::io::{BufRead, Read};
 use super::bounded::{read_exactly, skip, unpacked};
 use super::file::ReadError;
 use super::scalar::Endian;
-use super::{ScalarType, Volume, VolumeError, voxel_count};
+use super::{Grid, ScalarType, Volume, VolumeError, voxel_count};
 use crate::limits::HEADER_BYTES_MAX;
+use crate::memory::bytes_of;
 
 /// What the header of an NRRD file says.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NrrdHeader {
     scalar: ScalarType,
-    pub(super) size: [usize; 3],
-    pub(super) spacing: [f64; 3],
+    size: [usize; 3],
+    spacing: [f64; 3],
     endian: Endian,
     is_packed: bool,
     byte_skip: u64,
@@ -84,6 +85,15 @@ impl NrrdHeader {
     #[must_use]
     pub fn data_file(&self) -> Option<&str> {
         self.data_file.as_deref()
+    }
+
+    /// What it says of the volume.
+    ///
+    /// # Errors
+    /// That is none.
+    pub(super) fn grid(&self) -> Result<Grid, VolumeError> {
+        let read_bytes = bytes_of(&[voxel_count(self.size)?, self.scalar.read_bytes()]);
+        Ok(Grid { size: self.size, spacing: self.spacing, read_bytes })
     }
 
     /// Reads the data that this header describes.

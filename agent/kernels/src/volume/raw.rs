@@ -7,7 +7,8 @@ use serde::Deserialize;
 use super::bounded::{read_exactly, skip, unpacked};
 use super::file::ReadError;
 use super::scalar::Endian;
-use super::{ScalarType, Volume, VolumeError, voxel_count};
+use super::{Grid, ScalarType, Volume, VolumeError, voxel_count};
+use crate::memory::bytes_of;
 
 /// Says what is in a raw file. In TOML:
 ///
@@ -24,13 +25,13 @@ use super::{ScalarType, Volume, VolumeError, voxel_count};
 #[serde(deny_unknown_fields)]
 pub struct RawHeader {
     pub(super) file: String,
-    pub(super) size: [usize; 3],
+    size: [usize; 3],
     #[serde(rename = "type")]
     scalar: ScalarType,
     #[serde(default)]
     endian: Endian,
     #[serde(default = "unit_spacing")]
-    pub(super) spacing: [f64; 3],
+    spacing: [f64; 3],
     #[serde(default)]
     skip: u64,
     missing: Option<f32>,
@@ -55,6 +56,15 @@ impl RawHeader {
     /// As above.
     pub fn from_json(text: &str) -> Result<Self, ReadError> {
         serde_json::from_str(text).map_err(|error| ReadError::header(error.to_string()))
+    }
+
+    /// What it says of the volume.
+    ///
+    /// # Errors
+    /// That is none.
+    pub(super) fn grid(&self) -> Result<Grid, VolumeError> {
+        let read_bytes = bytes_of(&[voxel_count(self.size)?, self.scalar.read_bytes()]);
+        Ok(Grid { size: self.size, spacing: self.spacing, read_bytes })
     }
 }
 

@@ -49,6 +49,15 @@ impl ScalarType {
         }
     }
 
+    /// Bytes of memory that a voxel takes while it is read, as it stands in a file and as it is kept.
+    pub(super) const fn read_bytes(self) -> usize {
+        match self {
+            Self::U8 => 1,
+            Self::U16 => 4,
+            other => other.bytes() + 4,
+        }
+    }
+
     /// Samples from their bytes: unsigned ones of one and two bytes stay, all others become
     /// single-precision numbers (what needs more than 24 bits is rounded). What is not finite
     /// becomes `missing` where that is given.

@@ -178,6 +178,7 @@ fn frames_are_kept_one_by_one_and_a_stop_leaves_those_that_are_whole() {
             device: Device::Processor,
             preempt: &preempt,
             clock: &|| Time::ZERO,
+            free_bytes: &|| u64::MAX,
             progress: &mut |stage, permille| told.push((stage.to_owned(), permille)),
             keep: &mut |product| {
                 kept.push(product.name);

@@ -124,6 +124,7 @@ impl DeviceIsosurfacePlan {
         while !left.is_empty() {
             let (shares, rest) = left.split_at(Cutter::at_once(left));
             let made = self.cutter.cut(slab, self.first_vertex(), shares)?;
+            self.mesh.grow(made.places().len(), made.triangles().len())?;
             let Mesh { positions, normals, triangles, edges } = &mut self.mesh;
             positions.extend(made.places().iter().map(|[position, _]| position));
             normals.extend(made.places().iter().map(|[_, normal]| normal));
