@@ -5,7 +5,7 @@ use super::{Application, ApplicationError, table};
 use crate::dice::Dice;
 use crate::npairs::Synthetic;
 use crate::pca::Matrix;
-use crate::volume::Volume;
+use crate::volume::{Series, Volume};
 
 /// Files to try an application with: its example specification, and the data that this names. The
 /// same seed gives the same data.
@@ -56,7 +56,7 @@ fn correlated(seed: u64) -> Product {
     Product { name: "table.csv".to_owned(), bytes }
 }
 
-/// Scans of subjects, and what they did.
+/// Scans of subjects, what they did, and where that is to be seen.
 fn scans(seed: u64) -> Result<Vec<Product>, ApplicationError> {
     let synthetic = Synthetic { seed, ..Synthetic::default() };
     let series = synthetic.series().map_err(ApplicationError::work)?;
@@ -66,5 +66,11 @@ fn scans(seed: u64) -> Result<Vec<Product>, ApplicationError> {
         design.push_str(&format!("{class},{group}\n"));
     }
     let scans = series_file("scans.nii", &series).map_err(ApplicationError::work)?;
-    Ok(vec![scans, Product { name: "design.csv".to_owned(), bytes: design.into_bytes() }])
+    let design = Product { name: "design.csv".to_owned(), bytes: design.into_bytes() };
+    // What a map should find: where action is brighter or darker, by how much.
+    let activation = synthetic.activation();
+    let activation = Matrix { rows: 1, columns: activation.len(), numbers: activation };
+    let truth = Series::new(series.size(), series.spacing(), activation);
+    let truth = series_file("truth.nii", &truth.map_err(ApplicationError::work)?);
+    Ok(vec![scans, design, truth.map_err(ApplicationError::work)?])
 }

@@ -6,7 +6,7 @@ use std::cell::Cell;
 
 use super::*;
 use crate::pca::Matrix;
-use crate::volume::{Series, read_nifti, read_series};
+use crate::volume::{Series, Volume, Voxels, read_nifti, read_series};
 
 fn folder(application: Application) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
@@ -163,8 +163,31 @@ fn scans_of_the_sample_are_told_with_two_components_and_not_with_one() {
     assert_eq!((figures.rows(), figures.columns()), (4, 6));
     assert!(figures.row(0)[1] < 0.6 && figures.row(1)[1] > 0.9, "{figures:?}");
     let scans = read_series(&folder.path().join("scans.nii")).expect("scans");
-    let map = read_nifti(&done.products[2].bytes[..]).expect("a map");
-    assert_eq!(map.size(), scans.size());
+    let maps = [1, 2].map(|at| read_nifti(&done.products[at].bytes[..]).expect("a map"));
+    assert!(maps.iter().all(|map| map.size() == scans.size()));
+    // As its page says, and by what it says.
+    let truth = fs::read(folder.path().join("truth.nii")).expect("written");
+    let truth = read_nifti(&truth[..]).expect("a volume");
+    let alike = maps.map(|map| correlation_in_brain(&truth, &map));
+    assert!(alike[0].abs() < 0.1 && alike[1] > 0.5, "{alike:?}");
+}
+
+/// How alike two volumes are where the second one is not zero.
+fn correlation_in_brain(truth: &Volume, map: &Volume) -> f64 {
+    let numbers = |volume: &Volume| match volume.voxels() {
+        Voxels::F32(numbers) => numbers.clone(),
+        _ => panic!("maps are in single precision"),
+    };
+    let (truth, map) = (numbers(truth), numbers(map));
+    let pairs = truth.iter().zip(&map).filter(|(_, found)| **found != 0.0);
+    let pairs: Vec<[f64; 2]> =
+        pairs.map(|(truth, found)| [f64::from(*truth), f64::from(*found)]).collect();
+    let means =
+        [0, 1].map(|of| pairs.iter().map(|pair| pair[of]).sum::<f64>() / pairs.len() as f64);
+    let sum = |a: usize, b: usize| -> f64 {
+        pairs.iter().map(|pair| (pair[a] - means[a]) * (pair[b] - means[b])).sum()
+    };
+    sum(0, 1) / (sum(0, 0) * sum(1, 1)).sqrt()
 }
 
 #[test]
