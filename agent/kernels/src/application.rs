@@ -419,9 +419,32 @@ impl Stages<'_> {
         self.perform_or(stage, plan, ApplicationError::work)
     }
 
+    /// Performs one of many plans that are alike, at the pace of those before it.
+    fn perform_at<P: Plan>(
+        &mut self,
+        pace: &mut Pace,
+        stage: &str,
+        plan: Box<P>,
+    ) -> Result<P::Output, ApplicationError>
+    where
+        P::Error: Send + Sync + 'static,
+    {
+        self.perform_with(pace, stage, plan, ApplicationError::work)
+    }
+
     /// Performs one plan; `told` says whose errors are.
     fn perform_or<P: Plan>(
         &mut self,
+        stage: &str,
+        plan: Box<P>,
+        told: impl FnOnce(P::Error) -> ApplicationError,
+    ) -> Result<P::Output, ApplicationError> {
+        self.perform_with(&mut Pace::new(), stage, plan, told)
+    }
+
+    fn perform_with<P: Plan>(
+        &mut self,
+        pace: &mut Pace,
         stage: &str,
         plan: Box<P>,
         told: impl FnOnce(P::Error) -> ApplicationError,
@@ -433,7 +456,7 @@ impl Stages<'_> {
             progress(stage, u16::try_from(of_all).unwrap_or(1000));
         };
         shown(0);
-        match run(plan, preempt, &mut Pace::new(), clock, &mut shown) {
+        match run(plan, preempt, pace, clock, &mut shown) {
             Ok(Outcome::Done(output)) => Ok(output),
             Ok(Outcome::Stopped { done, units }) => {
                 Err(ApplicationError::Stopped { stage: stage.to_owned(), done, units })

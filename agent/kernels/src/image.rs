@@ -1,10 +1,14 @@
 //! Pictures.
 
+mod bytes;
 mod exr_file;
 mod png_file;
 
+pub use bytes::ByteImage;
+#[cfg(feature = "gpu")]
+pub(crate) use bytes::{RgbaBytes, byte_pixel};
 pub use exr_file::write_exr;
-pub use png_file::{ImageError, write_png};
+pub use png_file::{ImageError, write_byte_png, write_png};
 
 /// Red, green, blue, each times opacity, and opacity.
 pub type Rgba = [f32; 4];
@@ -17,6 +21,31 @@ pub type Rgba = [f32; 4];
 pub struct Image {
     width: usize,
     pixels: Vec<Rgba>,
+}
+
+/// A picture in as many bits as are asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Picture {
+    /// In single precision.
+    Full(Image),
+    /// In eight bits a channel, as [`ByteImage::of`] has it.
+    Bytes {
+        /// The picture.
+        image: ByteImage,
+        /// Pixels that show something, however little.
+        seen: usize,
+    },
+}
+
+impl Picture {
+    /// Pixels that show something.
+    #[must_use]
+    pub fn seen(&self) -> usize {
+        match self {
+            Self::Full(image) => image.pixels().iter().filter(|pixel| pixel[3] > 0.0).count(),
+            Self::Bytes { seen, .. } => *seen,
+        }
+    }
 }
 
 impl Image {

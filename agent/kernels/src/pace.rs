@@ -15,8 +15,8 @@ pub struct Pace {
     /// What was asked for.
     least: Span,
     target: Span,
-    /// What each slice takes beside its units.
-    beside: Span,
+    /// What each slice takes beside its units, once that was measured.
+    beside: Option<Span>,
     /// Of the first slice of a kind, and of any at least.
     first: u64,
     units: u64,
@@ -32,14 +32,14 @@ impl Pace {
     /// Slices that take about `target`.
     #[must_use]
     pub const fn of(target: Span) -> Self {
-        Self { least: target, target, beside: Span::ZERO, first: 1, units: 1 }
+        Self { least: target, target, beside: None, first: 1, units: 1 }
     }
 
     /// All units of a kind that follow each other in one slice: what work takes that nobody stops.
     #[must_use]
     pub const fn whole() -> Self {
         let target = Span::from_micros(u64::MAX);
-        Self { least: target, target, beside: Span::ZERO, first: u64::MAX, units: u64::MAX }
+        Self { least: target, target, beside: None, first: u64::MAX, units: u64::MAX }
     }
 
     /// Whether it is [`Pace::whole`], which has nothing to learn.
@@ -47,7 +47,12 @@ impl Pace {
         self.first == u64::MAX
     }
 
-    /// One for the same target that has learned nothing.
+    /// Whether it knows what slices take [beside](Self::allow_for) their units, or need not.
+    pub(crate) const fn knows_beside(&self) -> bool {
+        self.is_whole() || self.beside.is_some()
+    }
+
+    /// One for the same target that has learned nothing of units.
     pub(crate) const fn anew(&self) -> Self {
         Self { units: self.first, ..*self }
     }
@@ -58,7 +63,15 @@ impl Pace {
         let wanted = beside.as_micros().saturating_mul(SLICE_BESIDE_SHARE);
         let wanted = Span::from_micros(wanted).min(SLICE_TARGET_MAX);
         self.target = self.least.max(wanted);
-        self.beside = beside;
+        self.beside = Some(beside);
+    }
+
+    /// Goes on to work that is like that before, such as the next picture of an animation, but where as
+    /// many units may take longer.
+    pub fn ease(&mut self) {
+        if !self.is_whole() {
+            self.units = (self.units / 2).max(self.first);
+        }
     }
 
     /// Units of the next slice.
@@ -72,7 +85,8 @@ impl Pace {
     pub fn learn(&mut self, units: u64, span: Span) {
         // What it took beside its units says nothing of how many more fit, as far as it is certain.
         let (target, span) = (self.target.as_micros(), span.as_micros());
-        let beside = if span < target { self.beside.as_micros().min(span / 2) } else { 0 };
+        let beside = self.beside.unwrap_or(Span::ZERO).as_micros();
+        let beside = if span < target { beside.min(span / 2) } else { 0 };
         let (target, micros) = (target - beside, (span - beside).max(1));
         let fit = u128::from(units) * u128::from(target) / u128::from(micros);
         let fit = u64::try_from(fit).unwrap_or(u64::MAX);
@@ -165,6 +179,23 @@ mod tests {
         let mut pace = Pace::of(Span::from_millis(50));
         pace.allow_for(Span::from_millis(1));
         assert_eq!(pace.target, Span::from_millis(50));
+    }
+
+    #[test]
+    fn a_pace_goes_on_with_half_of_what_it_learned() {
+        let mut pace = Pace::new();
+        pace.allow_for(Span::from_micros(100));
+        (0..30).for_each(|_| pace.learn(pace.units(), Span::from_micros(20 * pace.units())));
+        let units = pace.units();
+        pace.ease();
+        assert_eq!(pace.units(), units / 2);
+        assert!(pace.knows_beside());
+        let mut slow = Pace::new();
+        slow.ease();
+        assert_eq!(slow.units(), 1);
+        let mut whole = Pace::whole();
+        whole.ease();
+        assert_eq!(whole.units(), u64::MAX);
     }
 
     #[test]

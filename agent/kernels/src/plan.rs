@@ -142,7 +142,8 @@ pub enum Outcome<O> {
 }
 
 /// Performs a plan slice by slice until it is done or `preempt` is asked. `progress` is told
-/// after each slice how far it is, in thousandths.
+/// after each slice how far it is, in thousandths. A `pace` that comes from another plan of the same
+/// work, all of one kind, goes on with what it learned there.
 ///
 /// # Errors
 /// What the plan's slice or finish ran into.
@@ -155,7 +156,7 @@ pub fn run<P: Plan + ?Sized>(
 ) -> Result<Outcome<P::Output>, P::Error> {
     let units = plan.units();
     let mut done = 0;
-    if !pace.is_whole() {
+    if !pace.knows_beside() {
         pace.allow_for(beside(&mut *plan, preempt, &mut clock)?);
     }
     let mut began = clock();

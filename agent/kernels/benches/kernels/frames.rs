@@ -35,14 +35,19 @@ pub(super) fn bench() {
     let volume = Arc::new(Volume::rippled(side).expect("a volume"));
     let bench = Bench { gpu, volume: volume.clone(), side, size, runs };
     println!("\nPictures on {}:\n", bench.gpu.name());
-    println!("| picture | ms | a second | of them the processor's own |");
-    println!("|---|---|---|---|");
+    println!(
+        "| picture | ms | a second | of them the processor's own | in an animation | a second | own |"
+    );
+    println!("|---|---|---|---|---|---|---|");
     for (name, points, shading) in LOOKS {
         bench.print(name, &scene(&volume, &look(points, 1.0, shading)), &bench.aside());
     }
     let haze = scene(&volume, &look(HAZE, 1.0, None));
     let took_s = bench.print("haze, along an axis", &haze, &bench.along());
     bench.print_limit(&haze, took_s);
+    if !is_real {
+        bench.print_large();
+    }
 }
 
 impl Bench {
@@ -59,7 +64,17 @@ impl Bench {
         Camera::new(eye, [middle; 3], [0.0, 1.0, 0.0], view, self.size).expect("a camera")
     }
 
-    fn there(&self, scene: &Arc<Scene>) -> DeviceScene {
+    /// A picture as large as on a real one: what is the processor's own is the same for any device.
+    fn print_large(&self) {
+        let (side, size) = (128, [1920, 1080]);
+        let volume = Arc::new(Volume::rippled(side).expect("a volume"));
+        let large = Self { gpu: self.gpu.clone(), volume, side, size, runs: 3 };
+        println!();
+        let (name, points, shading) = LOOKS[1];
+        large.print(name, &scene(&large.volume, &look(points, 1.0, shading)), &large.aside());
+    }
+
+    fn there(&self, scene: &Arc<Scene>) -> Arc<DeviceScene> {
         let caster = Caster::new(self.gpu.clone(), self.volume.voxels(), self.size);
         let caster = caster.expect("a caster");
         done(DeviceScenePlan::new(caster, scene.clone()).expect("room"))
@@ -67,35 +82,47 @@ impl Bench {
 
     /// Prints a line of a picture; its median time, in seconds.
     fn print(&self, name: &str, scene: &Arc<Scene>, camera: &Camera) -> f64 {
-        let (took_s, own_s) = self.median_s(self.there(scene), camera);
+        let there = self.there(scene);
+        let (took_s, own_s) = self.median_s(|pace| {
+            *pace = Pace::new();
+            DeviceFramePlan::new(there.clone(), camera.clone(), None)
+        });
+        // As one of many, for a file of eight bits a channel.
+        let (next_s, next_own_s) = self.median_s(|pace| {
+            pace.ease();
+            DeviceFramePlan::in_bytes(there.clone(), camera.clone())
+        });
         let [width, height] = self.size;
         println!(
-            "| {}³ {name}, {width} x {height} | {:.2} | {:.1} | {:.2} |",
+            "| {}³ {name}, {width} x {height} | {:.2} | {:.1} | {:.2} | {:.2} | {:.1} | {:.2} |",
             self.side,
             took_s * 1e3,
             1.0 / took_s,
             own_s * 1e3,
+            next_s * 1e3,
+            1.0 / next_s,
+            next_own_s * 1e3,
         );
         took_s
     }
 
     /// Takes pictures; the medians of their times and of what the thread that asks for them computes
     /// meanwhile, in seconds.
-    fn median_s(&self, mut there: DeviceScene, camera: &Camera) -> (f64, f64) {
+    fn median_s(&self, mut plan: impl FnMut(&mut Pace) -> Box<DeviceFramePlan>) -> (f64, f64) {
         let mut times = Vec::new();
         let mut own = Vec::new();
         let own_ns = || {
             let now = clock_gettime(ClockId::ThreadCPUTime);
             now.tv_sec * 1_000_000_000 + now.tv_nsec
         };
+        let mut pace = Pace::new();
         for _ in 0..self.runs {
-            let plan = DeviceFramePlan::new(there, camera.clone(), None);
             let (began, own_began) = (boottime(), own_ns());
-            let taken = run(plan, &Preempt::new(), &mut Pace::new(), boottime, &mut |_| ());
+            let plan = plan(&mut pace);
+            let taken = run(plan, &Preempt::new(), &mut pace, boottime, &mut |_| ());
             times.push(boottime().since(began).as_secs_f64());
             own.push((own_ns() - own_began) as f64 / 1e9);
-            let Outcome::Done(cast) = taken.expect("a picture") else { panic!("nobody asked") };
-            there = cast.scene;
+            assert!(matches!(taken.expect("a picture"), Outcome::Done(_)), "nobody asked");
         }
         let [times, own] = [times, own].map(|mut times| {
             times.sort_by(f64::total_cmp);

@@ -9,11 +9,12 @@ use serde::Deserialize;
 use super::animation::AnimationSpec;
 use super::camera::CameraSpec;
 #[cfg(feature = "gpu")]
-use super::device::DevicePhotographer;
+use super::device::{DevicePhotographer, Pictures};
 use super::files::{check_name, has_end};
 use super::{ApplicationError, Device, Finished, Inputs, Product, Stages, sides};
-use crate::image::{Image, Rgba, write_exr, write_png};
+use crate::image::{Picture, Rgba, write_byte_png, write_exr, write_png};
 use crate::memory::bytes_of;
+use crate::pace::Pace;
 use crate::raycast::{Camera, ControlPoint, FramePlan, Look, Scene, ScenePlan, Shading, Transfer};
 use crate::volume::{Brick, read_grid};
 
@@ -95,10 +96,15 @@ impl VolumeSpec {
         look.zip(grid).is_none_or(|(look, grid)| !look.is_sure(grid.size, grid.spacing))
     }
 
+    /// Whether pictures are OpenEXR, and not PNG.
+    fn is_exr(&self) -> bool {
+        has_end(&self.picture, ".exr")
+    }
+
     /// Bytes that a picture's file takes at least for each pixel, beside the picture.
     fn bytes_beside(&self) -> usize {
         // What is packed says nothing before that is done.
-        if has_end(&self.picture, ".exr") { 0 } else { 4 }
+        if self.is_exr() { 0 } else { 4 }
     }
 
     fn look(&self) -> Result<Look, ApplicationError> {
@@ -132,12 +138,15 @@ impl VolumeSpec {
             Device::Processor => {
                 let plan = ScenePlan::new(Brick::whole(volume), &look);
                 let plan = plan.map_err(ApplicationError::value)?;
-                Photographer::Processor(stages.perform("scene", plan)?)
+                let scene = stages.perform("scene", plan)?;
+                Photographer::Processor { scene, pace: Pace::new() }
             }
             #[cfg(feature = "gpu")]
             Device::Gpu(gpu) => {
                 summary.push(format!("taken by {}", gpu.name()));
-                Photographer::Gpu(DevicePhotographer::new(gpu, volume, look, self.size)?)
+                let pictures =
+                    Pictures { size: self.size, are_many: frames > 1, are_bytes: !self.is_exr() };
+                Photographer::Gpu(DevicePhotographer::new(gpu, volume, look, pictures)?)
             }
         };
         let (mut seen, mut frames_seen) = (0, 0);
@@ -147,11 +156,10 @@ impl VolumeSpec {
                 _ => format!("picture {} of {frames}", frame + 1),
             };
             stages.turn = (frame, frames);
-            let image;
-            (image, photographer) = photographer.take(stages, &stage, camera)?;
-            seen = image.pixels().iter().filter(|pixel| pixel[3] > 0.0).count();
+            let picture = photographer.take(stages, &stage, camera)?;
+            seen = picture.seen();
             frames_seen += usize::from(seen > 0);
-            stages.keep(product(name, &image)?)?;
+            stages.keep(product(name, picture)?)?;
         }
         summary.push(match frames {
             1 => format!("{seen} of {pixels} pixels show something"),
@@ -163,40 +171,44 @@ impl VolumeSpec {
 
 /// Takes pictures of one volume, which it has made ready.
 enum Photographer {
-    Processor(Arc<Scene>),
+    Processor {
+        scene: Arc<Scene>,
+        /// Of the last picture.
+        pace: Pace,
+    },
     #[cfg(feature = "gpu")]
     Gpu(Box<DevicePhotographer>),
 }
 
 impl Photographer {
-    /// A camera's picture, and what takes the next one.
+    /// A camera's picture.
     fn take(
-        self,
+        &mut self,
         stages: &mut Stages<'_>,
         stage: &str,
         camera: Camera,
-    ) -> Result<(Image, Self), ApplicationError> {
+    ) -> Result<Picture, ApplicationError> {
         match self {
-            Self::Processor(scene) => {
-                let frame = stages.perform(stage, FramePlan::new(scene.clone(), camera))?;
-                Ok((frame.image, Self::Processor(scene)))
+            Self::Processor { scene, pace } => {
+                let frame = FramePlan::new(scene.clone(), camera);
+                let frame = stages.perform_at(pace, stage, frame)?;
+                pace.ease();
+                Ok(Picture::Full(frame.image))
             }
             #[cfg(feature = "gpu")]
-            Self::Gpu(photographer) => {
-                let (image, photographer) = photographer.take(stages, stage, &camera)?;
-                Ok((image, Self::Gpu(photographer)))
-            }
+            Self::Gpu(photographer) => photographer.take(stages, stage, &camera),
         }
     }
 }
 
 /// A picture as the file that its name says.
-fn product(name: String, image: &Image) -> Result<Product, ApplicationError> {
+fn product(name: String, picture: Picture) -> Result<Product, ApplicationError> {
     let mut file = Cursor::new(Vec::new());
-    if has_end(&name, ".exr") {
-        write_exr(image, &mut file).map_err(ApplicationError::work)?;
-    } else {
-        write_png(image, &mut file).map_err(ApplicationError::work)?;
-    }
+    let written = match picture {
+        Picture::Full(image) if has_end(&name, ".exr") => write_exr(&image, &mut file),
+        Picture::Full(image) => write_png(&image, &mut file),
+        Picture::Bytes { image, .. } => write_byte_png(&image, &mut file),
+    };
+    written.map_err(ApplicationError::work)?;
     Ok(Product { name, bytes: file.into_inner() })
 }

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use thiserror::Error;
 
-use super::Image;
+use super::{ByteImage, Image};
 
 /// Why a picture is not written.
 #[derive(Debug, Error)]
@@ -31,25 +31,24 @@ pub enum ImageError {
 /// # Errors
 /// It has no pixels, or `file` cannot be written.
 pub fn write_png(image: &Image, file: impl Write) -> Result<(), ImageError> {
+    write_byte_png(&ByteImage::of(image), file)
+}
+
+/// Writes a picture of eight bits a channel as PNG.
+///
+/// # Errors
+/// As [`write_png`].
+pub fn write_byte_png(image: &ByteImage, file: impl Write) -> Result<(), ImageError> {
     let (width, height) = (image.width(), image.height());
     let size = |side: usize| u32::try_from(side).ok().filter(|side| *side > 0);
     let (Some(columns), Some(rows)) = (size(width), size(height)) else {
         return Err(ImageError::Size { width, height });
     };
-    let byte = |value: f32| (value.clamp(0.0, 1.0) * 255.0).round() as u8;
-    let bytes: Vec<u8> = image
-        .pixels()
-        .iter()
-        .flat_map(|[red, green, blue, alpha]| {
-            let straight = |colour: &f32| if *alpha > 0.0 { byte(colour / alpha) } else { 0 };
-            [straight(red), straight(green), straight(blue), byte(*alpha)]
-        })
-        .collect();
     let mut encoder = png::Encoder::new(file, columns, rows);
     encoder.set_color(png::ColorType::Rgba);
     encoder.set_depth(png::BitDepth::Eight);
     let mut writer = encoder.write_header()?;
-    writer.write_image_data(&bytes)?;
+    writer.write_image_data(image.bytes())?;
     Ok(writer.finish()?)
 }
 

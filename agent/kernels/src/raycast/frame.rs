@@ -108,24 +108,24 @@ fn place(tile: usize, across: usize, width: usize) -> (usize, Range<usize>) {
 
 /// The parts of a picture's rows that are in a tile, from its top.
 #[cfg(feature = "gpu")]
-pub(super) fn rows(
+pub(super) fn rows<P>(
     tile: usize,
     across: usize,
     width: usize,
-    pixels: &[Rgba],
-) -> impl Iterator<Item = &[Rgba]> {
+    pixels: &[P],
+) -> impl Iterator<Item = &[P]> {
     let (top, columns) = place(tile, across, width);
     let rows = pixels.chunks(width).skip(top).take(TILE);
     rows.map(move |row| &row[columns.clone()])
 }
 
 /// The same, to be written.
-pub(super) fn rows_mut(
+pub(super) fn rows_mut<P>(
     tile: usize,
     across: usize,
     width: usize,
-    pixels: &mut [Rgba],
-) -> impl Iterator<Item = &mut [Rgba]> {
+    pixels: &mut [P],
+) -> impl Iterator<Item = &mut [P]> {
     let (top, columns) = place(tile, across, width);
     let rows = pixels.chunks_mut(width).skip(top).take(TILE);
     rows.map(move |row| &mut row[columns.clone()])

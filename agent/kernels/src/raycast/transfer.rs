@@ -9,7 +9,7 @@ use crate::limits::STEEPNESS_MAX;
 /// Entries of a table of colours: as many as the nearest caches of processors hold beside voxels.
 const TABLE_ENTRIES: usize = 4096;
 /// Entries of the table of a steep look.
-pub(super) const TABLE_ENTRIES_MAX: usize = 16 * TABLE_ENTRIES;
+const TABLE_ENTRIES_MAX: usize = 16 * TABLE_ENTRIES;
 
 /// What is rounded of a number of single precision that a few others were put together to, as a share
 /// of it.

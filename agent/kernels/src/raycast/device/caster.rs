@@ -1,40 +1,86 @@
 //! What takes pictures on a GPU.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytemuck::{Pod, Zeroable};
 use wgpu::{
-    BindGroup, BindingResource, BindingType, Buffer, BufferUsages, Extent3d, Texture,
-    TextureDescriptor, TextureDimension, TextureFormat, TextureSampleType, TextureUsages,
+    BindGroup, BindingResource, BindingType, Buffer, BufferUsages, CommandEncoder, Extent3d,
+    Texture, TextureDescriptor, TextureDimension, TextureFormat, TextureSampleType, TextureUsages,
     TextureViewDescriptor, TextureViewDimension,
 };
 
 use super::super::scene::Scene;
-use super::super::transfer::TABLE_ENTRIES_MAX;
 use super::tile::{DeviceTile, DeviceView};
 use crate::gpu::{Gpu, GpuError, Program, READ, Staging, UNIFORM, WRITTEN, side};
-use crate::image::Rgba;
+use crate::image::{Rgba, RgbaBytes};
 use crate::limits::{
     DEVICE_BRICK_BYTES_MAX, DEVICE_RAY_SAMPLES, DEVICE_SIDE_MAX, DEVICE_TILES_MAX, MACRO_CELL,
     THROUGH_MIN, TILE,
 };
 use crate::volume::Voxels;
 
-/// Takes pictures of volumes of one type of voxels on a GPU. It is made once, and handed on from
-/// brick to brick.
+/// Takes pictures of volumes of one type of voxels on a GPU. It is made once for all bricks that are
+/// there.
 #[derive(Debug)]
 pub struct Caster {
     gpu: Arc<Gpu>,
     format: TextureFormat,
     program: Program,
-    look: Buffer,
     view: Buffer,
-    table: Buffer,
     tiles: Buffer,
     pixels: Buffer,
-    back: Buffer,
-    staging: Staging,
+    show: Show,
+    mapped: Mutex<Mapped>,
     tiles_max: usize,
+}
+
+/// Turns pixels into those of eight bits a channel.
+#[derive(Debug)]
+struct Show {
+    program: Program,
+    shown: Buffer,
+    bound: BindGroup,
+}
+
+/// What is written and read here, by one at a time.
+#[derive(Debug)]
+struct Mapped {
+    staging: Staging,
+    back: Buffer,
+}
+
+/// Room for a scene on a device, with how it is looked at.
+#[derive(Debug)]
+pub(super) struct Room {
+    pub(super) voxels: Texture,
+    pub(super) distances: Texture,
+    pub(super) look: Buffer,
+    /// Binds all of it.
+    pub(super) bound: BindGroup,
+}
+
+/// Words of a tile in eight bits a channel: its pixels, and what is said of each row.
+const TILE_WORDS: usize = TILE * TILE + TILE;
+const SHOWN_BYTES: usize = TILE_WORDS * size_of::<u32>();
+
+/// A tile in eight bits a channel.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct ShownTile {
+    pub(super) rows: [[RgbaBytes; TILE]; TILE],
+    flags: [u32; TILE],
+}
+
+impl ShownTile {
+    /// Bits of the pixels in a row that are left to the processor.
+    pub(super) const fn unsure(&self, row: usize) -> u32 {
+        self.flags[row] & 0xff
+    }
+
+    /// How many pixels show something, of those that are sure.
+    pub(super) fn seen(&self) -> usize {
+        self.flags.iter().map(|flags| (flags >> TILE).count_ones() as usize).sum()
+    }
 }
 
 /// What a ray's opacity is said to be where the device cannot tell which samples it takes.
@@ -106,7 +152,7 @@ impl Caster {
     ///
     /// # Errors
     /// It has no memory left, was lost, or refuses.
-    pub fn new(gpu: Arc<Gpu>, voxels: &Voxels, size: [usize; 2]) -> Result<Self, GpuError> {
+    pub fn new(gpu: Arc<Gpu>, voxels: &Voxels, size: [usize; 2]) -> Result<Arc<Self>, GpuError> {
         let tiles = size[0].div_ceil(TILE) * size[1].div_ceil(TILE);
         let tiles_max = tiles.min(DEVICE_TILES_MAX);
         let pixels = tiles_max * TILE * TILE;
@@ -116,30 +162,28 @@ impl Caster {
             let bindings = [&[UNIFORM, READ, READ, READ, WRITTEN], &textures[..]].concat();
             let program = Program::new(&gpu, "march", &source(&of), &bindings);
             let read = BufferUsages::STORAGE | BufferUsages::COPY_DST;
-            let uniform = BufferUsages::UNIFORM | BufferUsages::COPY_DST;
             let mapped = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
-            Ok(Self {
-                look: gpu.buffer("look", size_of::<DeviceLook>(), uniform),
+            let made = BufferUsages::STORAGE | BufferUsages::COPY_SRC;
+            let rays = gpu.buffer("pixels", pixels * size_of::<Rgba>(), read | made);
+            Ok(Arc::new(Self {
                 view: gpu.buffer("view", size_of::<DeviceView>(), read),
-                table: gpu.buffer("table", TABLE_ENTRIES_MAX * size_of::<Rgba>(), read),
                 tiles: gpu.buffer("tiles", tiles_max * size_of::<DeviceTile>(), read),
-                pixels: gpu.buffer(
-                    "pixels",
-                    pixels * size_of::<Rgba>(),
-                    read | BufferUsages::COPY_SRC,
-                ),
-                back: gpu.buffer("back", pixels * size_of::<Rgba>(), mapped),
-                staging: Staging::new(
-                    &gpu,
-                    size_of::<DeviceView>()
-                        + tiles_max * size_of::<DeviceTile>()
-                        + pixels * size_of::<Rgba>(),
-                ),
+                show: Show::new(&gpu, &rays, gpu.buffer("shown", tiles_max * SHOWN_BYTES, made)),
+                pixels: rays,
+                mapped: Mutex::new(Mapped {
+                    back: gpu.buffer("back", pixels * size_of::<Rgba>(), mapped),
+                    staging: Staging::new(
+                        &gpu,
+                        size_of::<DeviceView>()
+                            + tiles_max * size_of::<DeviceTile>()
+                            + pixels * size_of::<Rgba>(),
+                    ),
+                }),
                 gpu: gpu.clone(),
                 format: of.format,
                 program,
                 tiles_max,
-            })
+            }))
         })
     }
 
@@ -157,37 +201,43 @@ impl Caster {
         (side, DEVICE_BRICK_BYTES_MAX.min(gpu.data_bytes_max()) / voxel_bytes(voxels))
     }
 
-    /// The look of the scene that is there.
-    pub(super) const fn look(&self) -> &Buffer {
-        &self.look
-    }
-
     /// Tiles that are cast at once, at most.
     pub(super) const fn tiles_max(&self) -> usize {
         self.tiles_max
     }
 
-    /// Room for a scene's voxels and for the distances of its blocks, and what binds both.
-    pub(super) fn room(&self, scene: &Scene) -> Result<([Texture; 2], BindGroup), GpuError> {
+    /// Room for a scene's voxels and for the distances of its blocks, with its look.
+    pub(super) fn room(&self, scene: &Scene) -> Result<Room, GpuError> {
         let size = scene.brick.voxels().size();
         let what = format!("a brick of {} x {} x {} voxels", size[0], size[1], size[2]);
-        self.gpu.checked(&what, || {
+        let gpu = &self.gpu;
+        gpu.checked(&what, || {
             let voxels = self.texture(size, self.format);
             let distances = self.texture(scene.blocks, TextureFormat::R8Uint);
+            let uniform = BufferUsages::UNIFORM | BufferUsages::COPY_DST;
+            let look = gpu.buffer("look", size_of::<DeviceLook>(), uniform);
+            let read = BufferUsages::STORAGE | BufferUsages::COPY_DST;
+            let entries: &[u8] =
+                bytemuck::cast_slice(&scene.table.entries[..scene.table.clear as usize]);
+            let table = gpu.buffer("table", entries.len(), read);
             let views = [&distances, &voxels]
                 .map(|texture| texture.create_view(&TextureViewDescriptor::default()));
-            let buffers = [&self.look, &self.view, &self.table, &self.tiles, &self.pixels];
+            let buffers = [&look, &self.view, &table, &self.tiles, &self.pixels];
             let resources = buffers
                 .map(|buffer| BindingResource::Buffer(buffer.as_entire_buffer_binding()))
                 .into_iter()
                 .chain(views.iter().map(BindingResource::TextureView));
-            let bound = self.program.bind(&self.gpu, resources);
-            let queue = self.gpu.queue();
-            queue.write_buffer(&self.look, 0, bytemuck::bytes_of(&device_look(scene)));
-            let entries = &scene.table.entries[..scene.table.clear as usize];
-            queue.write_buffer(&self.table, 0, bytemuck::cast_slice(entries));
-            Ok(([voxels, distances], bound))
+            let bound = self.program.bind(gpu, resources);
+            gpu.queue().write_buffer(&look, 0, bytemuck::bytes_of(&device_look(scene)));
+            gpu.queue().write_buffer(&table, 0, entries);
+            Ok(Room { voxels, distances, look, bound })
         })
+    }
+
+    /// Bytes that a brick takes there.
+    #[must_use]
+    pub fn brick_bytes(voxels: &Voxels, sides: [usize; 3]) -> usize {
+        sides.iter().fold(voxel_bytes(voxels), |bytes, side| bytes.saturating_mul(*side))
     }
 
     fn texture(&self, [width, height, depth]: [usize; 3], format: TextureFormat) -> Texture {
@@ -217,7 +267,63 @@ impl Caster {
         pixels: &[Rgba],
         show: impl FnOnce(&[Rgba]) -> T,
     ) -> Result<T, GpuError> {
-        let bytes = (tiles.len() * TILE * TILE * size_of::<Rgba>()) as u64;
+        let bytes = tiles.len() * TILE * TILE * size_of::<Rgba>();
+        let back = |commands: &mut CommandEncoder, back: &Buffer| {
+            commands.copy_buffer_to_buffer(&self.pixels, 0, back, 0, bytes as u64);
+        };
+        // What is mapped begins where any number may.
+        let show = |seen: &[u8]| show(bytemuck::cast_slice(seen));
+        self.perform(bound, (view, tiles, pixels), (bytes, back), show)
+    }
+
+    /// Casts the rays of some tiles, which saw nothing before: `show` gets each in eight bits a channel.
+    pub(super) fn cast_in_bytes<T>(
+        &self,
+        bound: &BindGroup,
+        view: &DeviceView,
+        tiles: &[DeviceTile],
+        show: impl FnOnce(&[ShownTile]) -> T,
+    ) -> Result<T, GpuError> {
+        let bytes = tiles.len() * SHOWN_BYTES;
+        let Show { program, shown, bound: bound_to_show } = &self.show;
+        let back = |commands: &mut CommandEncoder, back: &Buffer| {
+            // A row for each of so many invocations.
+            let groups = (tiles.len() * TILE).div_ceil(TILE * TILE);
+            program.dispatch(commands, bound_to_show, groups);
+            commands.copy_buffer_to_buffer(shown, 0, back, 0, bytes as u64);
+        };
+        let show = |seen: &[u8]| show(bytemuck::cast_slice(seen));
+        self.perform(bound, (view, tiles, &[]), (bytes, back), show)
+    }
+
+    /// Tiles of pixels in eight bits a channel.
+    #[cfg(test)]
+    pub(super) fn shown(&self, pixels: &[Rgba]) -> Vec<ShownTile> {
+        let tiles = pixels.len() / (TILE * TILE);
+        let bytes = (tiles * SHOWN_BYTES) as u64;
+        let Mapped { staging, back } = &*self.mapped.lock().expect("nobody panicked");
+        let made = self.gpu.checked("pixels", || {
+            let parcel = (&self.pixels, 0, bytemuck::cast_slice(pixels));
+            let copy = staging.packed(&self.gpu, &[parcel])?;
+            let submission = self.gpu.submitted("pixels", |commands| {
+                copy(commands);
+                self.show.program.dispatch(commands, &self.show.bound, tiles.div_ceil(TILE));
+                commands.copy_buffer_to_buffer(&self.show.shown, 0, back, 0, bytes);
+            });
+            self.gpu.read(back, bytes, submission)
+        });
+        bytemuck::pod_collect_to_vec(&made.expect("the device goes on"))
+    }
+
+    /// Casts rays, and has so many bytes of what comes of them brought back.
+    fn perform<T>(
+        &self,
+        bound: &BindGroup,
+        (view, tiles, pixels): (&DeviceView, &[DeviceTile], &[Rgba]),
+        (bytes, bring): (usize, impl FnOnce(&mut CommandEncoder, &Buffer)),
+        show: impl FnOnce(&[u8]) -> T,
+    ) -> Result<T, GpuError> {
+        let Mapped { staging, back } = &*self.mapped.lock().unwrap_or_else(PoisonError::into_inner);
         self.gpu.checked("rays", || {
             let parcels = [
                 (&self.view, 0, bytemuck::bytes_of(view)),
@@ -225,17 +331,32 @@ impl Caster {
                 (&self.pixels, 0, bytemuck::cast_slice(pixels)),
             ];
             let sent = if pixels.is_empty() { &parcels[..2] } else { &parcels };
-            let copy = self.staging.packed(&self.gpu, sent)?;
+            let copy = staging.packed(&self.gpu, sent)?;
             let submission = self.gpu.submitted("rays", |commands| {
                 copy(commands);
                 self.program.dispatch(commands, bound, tiles.len());
-                commands.copy_buffer_to_buffer(&self.pixels, 0, &self.back, 0, bytes);
+                bring(commands, back);
             });
-            self.gpu.looked(&self.back, bytes, submission, |seen| {
-                // What is mapped begins where any number may.
-                show(bytemuck::cast_slice(seen))
-            })
+            self.gpu.looked(back, bytes as u64, submission, show)
         })
+    }
+}
+
+impl Show {
+    fn new(gpu: &Gpu, pixels: &Buffer, shown: Buffer) -> Self {
+        let source = format!(
+            "const TILE_WORDS = {TILE_WORDS}u;\n\
+             const UNSURE = {}u;\n{}",
+            UNSURE.to_bits(),
+            include_str!("show.wgsl")
+        );
+        let program = Program::new(gpu, "show", &source, &[READ, WRITTEN]);
+        let buffers = [pixels, &shown];
+        let bound = program.bind(
+            gpu,
+            buffers.map(|buffer| BindingResource::Buffer(buffer.as_entire_buffer_binding())),
+        );
+        Self { program, shown, bound }
     }
 }
 

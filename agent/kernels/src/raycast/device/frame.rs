@@ -1,6 +1,7 @@
 //! The picture of a scene on a GPU.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::super::camera::Camera;
 use super::super::frame::{TILES_AT_ONCE, rows, rows_mut};
@@ -11,7 +12,7 @@ use super::caster::UNSURE;
 use super::scene::DeviceScene;
 use super::tile::{DeviceTile, DeviceView};
 use crate::gpu::GpuError;
-use crate::image::{Image, Rgba};
+use crate::image::{ByteImage, Image, Picture, Rgba, byte_pixel};
 use crate::limits::{DEVICE_RAY_SAMPLES, THROUGH_MIN, TILE};
 use crate::plan::{Plan, Slice};
 use crate::threads;
@@ -23,7 +24,7 @@ use crate::volume::{Voxel, with_voxels};
 /// an empty sky would make one much too long where the first mountain is met.
 #[derive(Debug)]
 pub struct DeviceFramePlan {
-    scene: DeviceScene,
+    scene: Arc<DeviceScene>,
     camera: Camera,
     view: DeviceView,
     across: usize,
@@ -33,7 +34,7 @@ pub struct DeviceFramePlan {
     stride: usize,
     /// How often all tiles are gone through.
     pub(super) rounds: usize,
-    image: Image,
+    picture: Picture,
     /// Whether nothing is in front of the scene.
     is_fresh: bool,
     /// Rays that were left to the processor.
@@ -44,9 +45,7 @@ pub struct DeviceFramePlan {
 #[derive(Debug)]
 pub struct Cast {
     /// The picture.
-    pub image: Image,
-    /// Ready for the next one.
-    pub scene: DeviceScene,
+    pub picture: Picture,
     /// Rays that the processor went along, as the device could not tell which samples they take.
     pub unsure: usize,
 }
@@ -54,21 +53,39 @@ pub struct Cast {
 impl DeviceFramePlan {
     /// Gets ready to take a camera's picture, and to put it behind another one of its size.
     #[must_use]
-    pub fn new(on_device: DeviceScene, camera: Camera, front: Option<Image>) -> Box<Self> {
+    pub fn new(on_device: Arc<DeviceScene>, camera: Camera, front: Option<Image>) -> Box<Self> {
+        let is_fresh = front.is_none();
+        let image = front.unwrap_or_else(|| Image::transparent(camera.width(), camera.height()));
+        Self::of(on_device, camera, Picture::Full(image), is_fresh)
+    }
+
+    /// Gets ready to take a camera's picture in eight bits a channel, where rays are not so long that
+    /// they are gone along in several rounds: a quarter of what comes back is enough for these.
+    #[must_use]
+    pub fn in_bytes(on_device: Arc<DeviceScene>, camera: Camera) -> Box<Self> {
+        if rounds(&on_device.scene) > 1 {
+            return Self::new(on_device, camera, None);
+        }
+        let image = ByteImage::transparent(camera.width(), camera.height());
+        Self::of(on_device, camera, Picture::Bytes { image, seen: 0 }, true)
+    }
+
+    fn of(
+        on_device: Arc<DeviceScene>,
+        camera: Camera,
+        picture: Picture,
+        is_fresh: bool,
+    ) -> Box<Self> {
         let [across, down] = [camera.width(), camera.height()].map(|side| side.div_ceil(TILE));
-        let (tiles, scene) = (across * down, &on_device.scene);
-        let (cells, spacing) = (scene.brick.cells(), scene.brick.voxels().spacing());
-        let extents = [0, 1, 2].map(|axis| cells[axis].len() as f64 * spacing[axis]);
-        let diagonal = extents.iter().map(|extent| extent * extent).sum::<f64>().sqrt();
-        let samples = (diagonal / scene.step).ceil() as usize + 1;
+        let tiles = across * down;
         Box::new(Self {
-            view: DeviceView::of(scene, &camera),
+            view: DeviceView::of(&on_device.scene, &camera),
             across,
             tiles,
             stride: stride(tiles),
-            rounds: samples.div_ceil(DEVICE_RAY_SAMPLES),
-            is_fresh: front.is_none(),
-            image: front.unwrap_or_else(|| Image::transparent(camera.width(), camera.height())),
+            rounds: rounds(&on_device.scene),
+            picture,
+            is_fresh,
             unsure: 0,
             scene: on_device,
             camera,
@@ -81,9 +98,15 @@ impl DeviceFramePlan {
         let is_fresh = self.is_fresh && round == 0;
         let first = round * DEVICE_RAY_SAMPLES;
         let told = DeviceTile::of(&self.scene.scene, &self.camera, corner, first, is_fresh)?;
+        (is_fresh || !self.is_opaque(tile)).then_some(told)
+    }
+
+    /// Whether nothing shines through a tile.
+    fn is_opaque(&self, tile: usize) -> bool {
+        let Picture::Full(image) = &self.picture else { return false };
         let is_opaque = |pixel: &Rgba| 1.0 - pixel[3] < THROUGH_MIN;
-        let mut seen = rows(tile, self.across, self.image.width(), self.image.pixels());
-        (is_fresh || !seen.all(|row| row.iter().all(is_opaque))).then_some(told)
+        let mut seen = rows(tile, self.across, image.width(), image.pixels());
+        seen.all(|row| row.iter().all(is_opaque))
     }
 
     /// Goes on with tiles, as many as are cast at once.
@@ -98,34 +121,57 @@ impl DeviceFramePlan {
         if tiles.is_empty() {
             return Ok(());
         }
-        let (width, across) = (self.image.width(), self.across);
-        let mut before: Vec<Rgba> = Vec::new();
-        if !self.is_fresh || round > 0 {
-            before.resize(tiles.len() * TILE * TILE, [0.0; 4]);
-            for (tile, pixels) in tiles.iter().zip(before.chunks_mut(TILE * TILE)) {
-                let parts = rows(*tile, across, width, self.image.pixels());
-                parts.zip(pixels.chunks_mut(TILE)).for_each(|(part, row)| {
-                    row[..part.len()].copy_from_slice(part);
-                });
-            }
-        }
-        let (caster, image) = (&self.scene.caster, &mut self.image);
+        let (width, across) = (self.camera.width(), self.across);
+        let (caster, bound) = (&self.scene.caster, &self.scene.room.bound);
+        // A tile's pixel, of those in the picture.
         let mut unsure = Vec::new();
-        caster.cast(&self.scene.bound, &self.view, &told, &before, |seen| {
-            for (tile, pixels) in tiles.iter().zip(seen.chunks(TILE * TILE)) {
-                let (left, top) = (tile % across * TILE, tile / across * TILE);
-                let parts = rows_mut(*tile, across, width, image.pixels_mut());
-                for (y, (part, row)) in parts.zip(pixels.chunks(TILE)).enumerate() {
-                    for (x, (pixel, seen)) in part.iter_mut().zip(row).enumerate() {
-                        if seen[3] == UNSURE {
-                            unsure.push([left + x, top + y]);
-                        } else {
-                            *pixel = *seen;
-                        }
+        let mut leave = |tile: usize, x: usize, y: usize| {
+            unsure.push([tile % across * TILE + x, tile / across * TILE + y]);
+        };
+        match &mut self.picture {
+            Picture::Full(image) => {
+                let mut before: Vec<Rgba> = Vec::new();
+                if !self.is_fresh || round > 0 {
+                    before.resize(tiles.len() * TILE * TILE, [0.0; 4]);
+                    for (tile, pixels) in tiles.iter().zip(before.chunks_mut(TILE * TILE)) {
+                        let parts = rows(*tile, across, width, image.pixels());
+                        parts.zip(pixels.chunks_mut(TILE)).for_each(|(part, row)| {
+                            row[..part.len()].copy_from_slice(part);
+                        });
                     }
                 }
+                caster.cast(bound, &self.view, &told, &before, |seen| {
+                    for (tile, pixels) in tiles.iter().zip(seen.chunks(TILE * TILE)) {
+                        let parts = rows_mut(*tile, across, width, image.pixels_mut());
+                        for (y, (part, row)) in parts.zip(pixels.chunks(TILE)).enumerate() {
+                            for (x, (pixel, seen)) in part.iter_mut().zip(row).enumerate() {
+                                if seen[3] == UNSURE {
+                                    leave(*tile, x, y);
+                                } else {
+                                    *pixel = *seen;
+                                }
+                            }
+                        }
+                    }
+                })?;
             }
-        })?;
+            Picture::Bytes { image, seen } => {
+                caster.cast_in_bytes(bound, &self.view, &told, |shown| {
+                    for (tile, shown) in tiles.iter().zip(shown) {
+                        *seen += shown.seen();
+                        let parts = rows_mut(*tile, across, width, image.pixels_mut());
+                        for (y, (part, row)) in parts.zip(&shown.rows).enumerate() {
+                            part.copy_from_slice(&row[..part.len()]);
+                            let flags = shown.unsure(y);
+                            if flags != 0 {
+                                let columns = (0..part.len()).filter(|x| flags >> x & 1 == 1);
+                                columns.for_each(|x| leave(*tile, x, y));
+                            }
+                        }
+                    }
+                })?;
+            }
+        }
         // These went all their way in the first round.
         if round == 0 {
             self.go_along(&unsure);
@@ -139,23 +185,43 @@ impl DeviceFramePlan {
             return;
         }
         self.unsure += pixels.len();
-        let width = self.image.width();
+        let width = self.camera.width();
         let runs: Vec<&[[usize; 2]]> = pixels.chunks(RAYS_AT_ONCE).collect();
-        let (scene, camera, before) = (&*self.scene.scene, &self.camera, self.image.pixels());
+        let (scene, camera) = (&*self.scene.scene, &self.camera);
+        let before = match &self.picture {
+            Picture::Full(image) => Some(image.pixels()),
+            Picture::Bytes { .. } => None,
+        };
+        let seen_before = |[x, y]: &[usize; 2]| before.map_or([0.0; 4], |all| all[x + y * width]);
         let voxels = scene.brick.voxels();
         let seen = with_voxels!(voxels.voxels(), samples => {
             let samples = padded(samples, voxels.size());
             let grid = Grid::new(&samples, voxels.size());
             threads::map(0..runs.len(), |run| {
                 let pixels = runs[run];
-                let seen = pixels.iter().map(|[x, y]| before[x + y * width]).collect();
+                let seen = pixels.iter().map(seen_before).collect();
                 pulp::Arch::new().dispatch(Rays { scene, camera, grid: &grid, pixels, seen })
             })
         });
-        for ([x, y], seen) in pixels.iter().zip(seen.into_iter().flatten()) {
-            self.image.pixels_mut()[x + y * width] = seen;
+        for ([x, y], pixel) in pixels.iter().zip(seen.into_iter().flatten()) {
+            match &mut self.picture {
+                Picture::Full(image) => image.pixels_mut()[x + y * width] = pixel,
+                Picture::Bytes { image, seen } => {
+                    image.pixels_mut()[x + y * width] = byte_pixel(&pixel);
+                    *seen += usize::from(pixel[3] > 0.0);
+                }
+            }
         }
     }
+}
+
+/// How often all rays are gone through until the longest one comes to its end.
+fn rounds(scene: &Scene) -> usize {
+    let (cells, spacing) = (scene.brick.cells(), scene.brick.voxels().spacing());
+    let extents = [0, 1, 2].map(|axis| cells[axis].len() as f64 * spacing[axis]);
+    let diagonal = extents.iter().map(|extent| extent * extent).sum::<f64>().sqrt();
+    let samples = (diagonal / scene.step).ceil() as usize + 1;
+    samples.div_ceil(DEVICE_RAY_SAMPLES)
 }
 
 /// Rays that one thread goes along in one go.
@@ -203,7 +269,11 @@ impl Plan for DeviceFramePlan {
     /// A tile of no rays goes there and comes back.
     fn rehearse(&mut self) -> Result<bool, GpuError> {
         let tile = [DeviceTile::NONE];
-        self.scene.caster.cast(&self.scene.bound, &self.view, &tile, &[], |_| true)
+        let (caster, bound) = (&self.scene.caster, &self.scene.room.bound);
+        match self.picture {
+            Picture::Full(_) => caster.cast(bound, &self.view, &tile, &[], |_| true),
+            Picture::Bytes { .. } => caster.cast_in_bytes(bound, &self.view, &tile, |_| true),
+        }
     }
 
     fn run(&mut self, slice: &Slice) -> Result<(), GpuError> {
@@ -226,7 +296,7 @@ impl Plan for DeviceFramePlan {
     }
 
     fn finish(self: Box<Self>) -> Result<Cast, GpuError> {
-        Ok(Cast { image: self.image, scene: self.scene, unsure: self.unsure })
+        Ok(Cast { picture: self.picture, unsure: self.unsure })
     }
 }
 

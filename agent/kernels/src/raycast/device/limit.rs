@@ -33,11 +33,11 @@ impl DeviceScene {
             let bindings = [UNIFORM, WRITTEN, texture(of.sampled)];
             let program = Program::new(gpu, "limit", &source, &bindings);
             let sums = gpu.buffer("sums", groups * TILE * TILE * 4, BufferUsages::STORAGE);
-            let view = self.voxels.create_view(&TextureViewDescriptor::default());
+            let view = self.room.voxels.create_view(&TextureViewDescriptor::default());
             let bound = program.bind(
                 gpu,
                 [
-                    BindingResource::Buffer(self.caster.look().as_entire_buffer_binding()),
+                    BindingResource::Buffer(self.room.look.as_entire_buffer_binding()),
                     BindingResource::Buffer(sums.as_entire_buffer_binding()),
                     BindingResource::TextureView(&view),
                 ],

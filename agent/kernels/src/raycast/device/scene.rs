@@ -3,10 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use wgpu::{BindGroup, Texture};
-
 use super::super::scene::Scene;
-use super::caster::Caster;
+use super::caster::{Caster, Room};
 use crate::gpu::GpuError;
 use crate::plan::{Plan, Slice, phases};
 use crate::volume::with_voxels;
@@ -14,11 +12,9 @@ use crate::volume::with_voxels;
 /// A scene on a GPU, ready to be looked at from anywhere.
 #[derive(Debug)]
 pub struct DeviceScene {
-    pub(super) caster: Caster,
+    pub(super) caster: Arc<Caster>,
     pub(super) scene: Arc<Scene>,
-    pub(super) bound: BindGroup,
-    pub(super) voxels: Texture,
-    distances: Texture,
+    pub(super) room: Room,
 }
 
 /// Sends a scene to a GPU. Its units are layers of voxels, and then of blocks: apart from those of
@@ -31,35 +27,29 @@ impl DeviceScenePlan {
     ///
     /// # Errors
     /// The device has no memory left for it, was lost, or refuses.
-    pub fn new(caster: Caster, scene: Arc<Scene>) -> Result<Box<Self>, GpuError> {
-        let ([voxels, distances], bound) = caster.room(&scene)?;
-        Ok(Box::new(Self(DeviceScene { caster, scene, bound, voxels, distances })))
+    pub fn new(caster: Arc<Caster>, scene: Arc<Scene>) -> Result<Box<Self>, GpuError> {
+        let room = caster.room(&scene)?;
+        Ok(Box::new(Self(DeviceScene { caster, scene, room })))
     }
 }
 
 impl DeviceScene {
-    /// What took it there; the scene is there no more.
-    #[must_use]
-    pub fn into_caster(self) -> Caster {
-        self.caster
-    }
-
     fn send(&self, is_voxels: bool, layers: Range<usize>) -> Result<(), GpuError> {
         let gpu = self.caster.gpu();
         let (texture, bytes) = if is_voxels {
             let bytes = with_voxels!(self.scene.brick.voxels().voxels(), samples => {
                 bytemuck::cast_slice(samples)
             });
-            (&self.voxels, bytes)
+            (&self.room.voxels, bytes)
         } else {
-            (&self.distances, &self.scene.distances[..])
+            (&self.room.distances, &self.scene.distances[..])
         };
         gpu.checked("voxels", || gpu.upload(texture, layers, bytes))
     }
 }
 
 impl Plan for DeviceScenePlan {
-    type Output = DeviceScene;
+    type Output = Arc<DeviceScene>;
     type Error = GpuError;
 
     fn units(&self) -> u64 {
@@ -72,7 +62,7 @@ impl Plan for DeviceScenePlan {
         parts.try_for_each(|(phase, layers)| self.0.send(phase == 0, layers))
     }
 
-    fn finish(self: Box<Self>) -> Result<DeviceScene, GpuError> {
-        Ok(self.0)
+    fn finish(self: Box<Self>) -> Result<Arc<DeviceScene>, GpuError> {
+        Ok(Arc::new(self.0))
     }
 }

@@ -8,13 +8,21 @@ use super::super::tests::{
     FOG, LIT, MIDDLE, SHELL, ball, camera, done, frame, in_unit, look, most_opaque, scene, whole,
 };
 use super::super::{Camera, ControlPoint, Look, Projection, Scene, Transfer};
-use super::{Caster, DeviceFramePlan, DeviceScenePlan, bricks};
+use super::{Cast, Caster, DeviceFramePlan, DeviceScene, DeviceScenePlan, bricks};
 use crate::gpu::tests::{open, software, with_room};
 use crate::gpu::{Gpu, GpuError};
-use crate::image::Image;
+use crate::image::{ByteImage, Image, Picture, byte_pixel};
 use crate::limits::{DEVICE_RAY_SAMPLES, DEVICE_TILES_MAX, TILE};
 use crate::volume::{Brick, Volume, Voxels};
 use crate::{Outcome, Pace, Plan, Preempt, Slice, run};
+
+/// What was taken, in single precision.
+fn full(cast: Cast) -> Image {
+    match cast.picture {
+        Picture::Full(image) => image,
+        Picture::Bytes { .. } => panic!("it has eight bits a channel"),
+    }
+}
 
 /// What a picture may differ in, in each channel.
 const TOLERANCE: f32 = 1.0 / 255.0;
@@ -29,7 +37,7 @@ fn plan(gpu: Arc<Gpu>, scene: &Arc<Scene>, camera: &Camera) -> Box<DeviceFramePl
 }
 
 fn behind(
-    caster: Caster,
+    caster: Arc<Caster>,
     scene: &Arc<Scene>,
     camera: &Camera,
     front: Option<Image>,
@@ -39,7 +47,7 @@ fn behind(
 }
 
 fn on_device(scene: &Arc<Scene>, camera: &Camera) -> Image {
-    done(plan(software(), scene, camera)).image
+    full(done(plan(software(), scene, camera)))
 }
 
 /// That a device and the processor take the same picture, in which there is something.
@@ -144,12 +152,11 @@ fn what_comes_brick_by_brick_is_the_picture_of_the_whole() {
             let parts = bricks(&volume, &camera, 16, 3000);
             assert!(parts.len() > 4);
             let caster = Caster::new(software(), volume.voxels(), size(&camera));
-            let mut caster = caster.expect("a caster");
+            let caster = caster.expect("a caster");
             let mut image = None;
             for cells in parts {
                 let scene = scene(Brick::cut_out(&volume, cells), &look);
-                let cast = done(behind(caster, &scene, &camera, image));
-                (image, caster) = (Some(cast.image), cast.scene.into_caster());
+                image = Some(full(done(behind(caster.clone(), &scene, &camera, image))));
             }
             let single = frame(&whole(volume.clone(), &look), &camera).image;
             let difference = image.and_then(|image| image.difference(&single)).expect("one size");
@@ -157,6 +164,103 @@ fn what_comes_brick_by_brick_is_the_picture_of_the_whole() {
             assert!(most_opaque(&single) > 0.1, "nothing is seen: {camera:?}");
         }
     }
+}
+
+/// What a device takes of a scene in single precision, and in eight bits a channel.
+fn in_both(there: &Arc<DeviceScene>, camera: &Camera) -> (Cast, Cast) {
+    let plans = [
+        DeviceFramePlan::new(there.clone(), camera.clone(), None),
+        DeviceFramePlan::in_bytes(there.clone(), camera.clone()),
+    ];
+    plans.map(done).into()
+}
+
+#[test]
+fn a_picture_in_bytes_is_the_one_that_a_processor_makes_of_it() {
+    let volume = ball([25, 24, 23]);
+    for (points, shading) in [(&SHELL[..], Some(LIT)), (&FOG[..], None)] {
+        let scene = whole(volume.clone(), &Look { shading, ..look(points) });
+        // The last one has pixels of several tiles that are not whole, and some that are unsure.
+        for camera in [
+            camera([60.0, -40.0, 30.0], MIDDLE),
+            camera([9.3, 12.2, 11.7], MIDDLE),
+            parallel([12.0, 12.0, -30.0]),
+        ] {
+            let caster = Caster::new(software(), scene.brick.voxels().voxels(), size(&camera));
+            let there = DeviceScenePlan::new(caster.expect("a caster"), scene.clone());
+            let (exact, bytes) = in_both(&done(there.expect("room")), &camera);
+            assert_eq!(exact.unsure, bytes.unsure);
+            let seen = exact.picture.seen();
+            let expected = Picture::Bytes { image: ByteImage::of(&full(exact)), seen };
+            assert!(bytes.picture == expected && seen > 0, "{camera:?}");
+        }
+    }
+}
+
+#[test]
+fn a_device_makes_the_bytes_of_a_processor_to_the_last_of_them() {
+    let mut random = rand_pcg::Pcg64Mcg::seed_from_u64(29);
+    let mut pixels: Vec<[f32; 4]> = Vec::new();
+    let side = 8 * TILE;
+    let (mut unsure, mut near) = (0, 0);
+    let caster = Caster::new(software(), ball([3; 3]).voxels(), [side, side]).expect("a caster");
+    while pixels.len() < 40 * side * side {
+        let opacity = match pixels.len() % 8 {
+            0 => f32::exp2(random.random_range(-140.0..0.0)),
+            1 => 1.0,
+            2 => 1.0 + random.random_range(0.0..0.01),
+            3 => f32::from(random.random_range(0..=255_u8)) / 255.0,
+            _ => random.random_range(0.0..1.0),
+        };
+        // Next to where one byte becomes the next, and anywhere.
+        let mut colour = |opacity: f32| {
+            let byte = f32::from(random.random_range(0..=256_u16));
+            let border = f64::from(opacity) * ((f64::from(byte) - 0.5) / 255.0);
+            let by = random.random_range(0..4);
+            match random.random_range(0..6) {
+                0 => random.random_range(0.0..1.0) * opacity,
+                1 => f32::from_bits(random.random_range(0..0x7f80_0000)),
+                2 => [0.0, -0.0, -0.1, 1.5][by],
+                3 => f32::from_bits((border as f32).to_bits().saturating_sub(by as u32)),
+                _ => f32::from_bits((border as f32).to_bits().saturating_add(by as u32)),
+            }
+        };
+        let colours = [colour(opacity), colour(opacity), colour(opacity)];
+        let alpha = if pixels.len().is_multiple_of(3) { colour(1.0) } else { opacity };
+        pixels.push([colours[0], colours[1], colours[2], alpha.abs()]);
+    }
+    for pixels in pixels.chunks(side * side) {
+        for (tile, pixels) in caster.shown(pixels).iter().zip(pixels.chunks(TILE * TILE)) {
+            let mut seen = 0;
+            for (at, pixel) in pixels.iter().enumerate() {
+                let (x, y) = (at % TILE, at / TILE);
+                if tile.unsure(y) >> x & 1 == 1 {
+                    // Only what next to nothing is seen of, and what is no number.
+                    assert!(pixel[3] < 1e-29, "{pixel:?}");
+                    unsure += 1;
+                    continue;
+                }
+                assert_eq!(tile.rows[y][x], byte_pixel(pixel), "{pixel:?}");
+                seen += usize::from(pixel[3] > 0.0);
+                let whole = pixel[0] / pixel[3] * 255.0;
+                near += usize::from((whole.fract() - 0.5).abs() < 1e-3 && whole < 255.0);
+            }
+            assert_eq!(tile.seen(), seen);
+        }
+    }
+    assert!(near > pixels.len() / 4 && unsure < pixels.len() / 20, "{near} {unsure}");
+}
+
+#[test]
+fn rays_of_several_rounds_are_not_taken_in_bytes() {
+    let look = Look { step: Some(0.004), ..look(&FOG) };
+    let scene = whole(ball([25, 24, 23]), &look);
+    let camera = parallel([12.0, 12.0, -30.0]);
+    let caster = Caster::new(software(), scene.brick.voxels().voxels(), size(&camera));
+    let there = done(DeviceScenePlan::new(caster.expect("a caster"), scene).expect("room"));
+    let plan = DeviceFramePlan::in_bytes(there, camera);
+    assert!(plan.rounds > 1);
+    full(done(plan));
 }
 
 #[test]
@@ -183,7 +287,7 @@ fn more_tiles_than_are_cast_at_once_are_cast() {
     assert!(size[0] * size[1] / (TILE * TILE) > DEVICE_TILES_MAX);
     let units = plan.units();
     plan.run(&Slice::new(0..units)).expect("the device goes on");
-    let image = plan.finish().expect("a picture").image;
+    let image = full(plan.finish().expect("a picture"));
     let difference = image.difference(&frame(&scene, &camera).image).expect("one size");
     assert!(difference < TOLERANCE, "{difference}");
     assert!(most_opaque(&image) > 0.1, "nothing is seen");
@@ -199,7 +303,7 @@ fn nothing_is_seen_of_a_sheet_and_behind_what_is_opaque() {
     let caster = caster.expect("a caster");
     let mut wall = Image::transparent(from.width(), from.height());
     wall.pixels_mut().fill([0.0, 1.0, 0.0, 1.0]);
-    assert_eq!(done(behind(caster, &scene, &from, Some(wall.clone()))).image, wall);
+    assert_eq!(full(done(behind(caster, &scene, &from, Some(wall.clone())))), wall);
 }
 
 #[test]
@@ -237,7 +341,7 @@ fn a_device_tells_how_fast_it_takes_samples_and_shows_the_same_after() {
     let there = done(DeviceScenePlan::new(caster.expect("a caster"), scene.clone()).expect("room"));
     let per_second = there.samples_per_second(&gleaner_protocol::boottime).expect("it can");
     assert!(per_second.is_some_and(|rate| rate > 1e3), "{per_second:?}");
-    let theirs = done(DeviceFramePlan::new(there, camera.clone(), None)).image;
+    let theirs = full(done(DeviceFramePlan::new(there, camera.clone(), None)));
     let difference = frame(&scene, &camera).image.difference(&theirs).expect("one size");
     assert!(difference < TOLERANCE, "{difference}");
 }
@@ -330,19 +434,18 @@ fn compared(scene: &Arc<Scene>, cameras: &[Camera]) -> (usize, usize) {
         [0, 1].map(|side| cameras.iter().map(|camera| size(camera)[side]).max().expect("some"));
     let caster = Caster::new(software(), scene.brick.voxels().voxels(), largest);
     let plan = DeviceScenePlan::new(caster.expect("a caster"), scene.clone());
-    let mut there = done(plan.expect("room"));
+    let there = done(plan.expect("room"));
     let (mut rays, mut unsure) = (0, 0);
     for camera in cameras {
-        let mut plan = DeviceFramePlan::new(there, camera.clone(), None);
+        let mut plan = DeviceFramePlan::new(there.clone(), camera.clone(), None);
         let units = plan.units();
         plan.run(&Slice::new(0..units)).expect("the device goes on");
         let cast = plan.finish().expect("a picture");
         let own = frame(scene, camera).image;
-        let difference = own.difference(&cast.image).expect("one size");
+        unsure += cast.unsure;
+        let difference = own.difference(&full(cast)).expect("one size");
         assert!(difference < TOLERANCE, "{difference}: {} {camera:?}", scene.step);
         rays += own.pixels().len();
-        unsure += cast.unsure;
-        there = cast.scene;
     }
     (rays, unsure)
 }
