@@ -36,6 +36,7 @@ pub(crate) const STORIES: &[Story] = &[
     ("a_picture_begins_again_on_the_processor_where_its_driver_hangs", its_driver_hangs),
     ("a_render_that_may_use_the_gpu_ends_what_does", a_render_ends_what_uses_it),
     ("a_hook_has_the_cores_in_milliseconds_while_a_gpu_computes", a_hook_has_the_cores_soon),
+    ("a_hook_has_the_cores_in_milliseconds_between_a_gpus_work", a_hook_has_the_cores_between),
 ];
 
 /// Of floating point, which is not the same to the bit on two devices.
@@ -50,6 +51,12 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 /// Voxels along a side, and rows and columns, that keep the device busy for a while.
 const SIDE: usize = 256;
 const TABLE: [usize; 2] = [1_500, 300];
+
+/// CPU time without any of the device after which a kernel is in its longest slice.
+const ITS_OWN_NS: u64 = 20_000_000;
+
+/// Rows and columns of one of which eigenvectors take longer than all else.
+const SQUARE: [usize; 2] = [620, 600];
 
 /// Within which a render has the cores.
 const GPU_RELEASE_MAX: Span = Span::from_millis(20);
@@ -404,6 +411,67 @@ fn long_tasks(broker: &Broker, folders: &Folders) -> [Task; 4] {
         tolerant(Application::Pca, Application::Pca.example()),
         Task::Application(ApplicationTask { comparison: Comparison::Tolerance, ..npairs }),
     ]
+}
+
+/// Components of a table whose eigenvectors are one slice, which a processor takes long for.
+fn eigenvectors(broker: &Broker, folders: &Folders) -> Task {
+    let [rows, columns] = SQUARE;
+    let number = |at: usize| at.wrapping_mul(2_654_435_761) % 1_009;
+    let line = |row: usize| (0..columns).map(move |column| number(row * columns + column));
+    let text = |row: usize| line(row).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
+    let table: Vec<String> = (0..rows).map(text).collect();
+    fs::write(folders.path("table.csv"), table.join("\n")).expect("written");
+    let spec = Application::Pca.example().replace("components = 3", "components = 300");
+    let task = task_of_files(broker, folders, Application::Pca, &spec);
+    Task::Application(ApplicationTask { comparison: Comparison::Tolerance, ..task })
+}
+
+/// Waits until a runner's kernel computes by itself, after its device did: for so long that this can be
+/// nothing but its longest slice.
+fn wait_until_on_its_own(group: i32) {
+    let (mut own, mut device) = (0, 0);
+    wait_until("the processor to go on", || {
+        let (own_now, device_now) = (nanos_run(group), nanos_on_device(group));
+        if device_now > device {
+            (own, device) = (own_now, device_now);
+        }
+        device > COMPUTES_NS && own_now - own > ITS_OWN_NS
+    });
+}
+
+/// From the hook's question until no thread of the replica runs, in a slice of seconds: what a GPU
+/// brought is the processor's to go on with.
+fn a_hook_has_the_cores_between() {
+    block_on(async {
+        let folders = Folders::new();
+        let mut broker = Broker::start().await;
+        let mut config = giving(&folders, &broker, 2);
+        config.kernels = vec![KernelName::new(Application::Pca.name()).expect("a plain name")];
+        let _agent = AgentThread::start(config);
+        let (mut session, _) = broker.welcome().await;
+        let task = eigenvectors(&broker, &folders);
+        let mut trial = 0;
+        in_some_awaited_round(async || {
+            trial += 1;
+            session.give(task.clone(), &[None]).await;
+            wait_until("a runner", || folders.groups().len() == 1);
+            let group = folders.groups()[0];
+            wait_until_on_its_own(group);
+            let booking = format!("eigenvectors-{trial}");
+            let begun = boottime();
+            let answer = folders.preflight(&booking, None);
+            wait_until("all threads to rest", || is_all_at_rest(group));
+            let mut took = vec![boottime() - begun];
+            println!("pca in its eigenvectors, to the last thread's stop: {}", summary(&mut took));
+            assert_eq!(answer, SocketAnswer::Released { frozen: 1, slots_left: 0 });
+            assert_eq!(session.hear_release().await, ReleaseReason::Preempted);
+            wait_until("its runner to be buried", || folders.groups().is_empty());
+            folders.postflight(&booking);
+            while hear_fragment(&mut session).await.slots < 2 {}
+            is_below("the last thread's stop", &mut took, GPU_RELEASE_MAX)
+        })
+        .await;
+    });
 }
 
 /// Whether no thread of a process has run between two looks, nor wants to.
