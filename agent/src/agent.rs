@@ -6,6 +6,7 @@
 //! - At the end no runner is left, and no group in the run folder.
 
 mod boot_timer;
+mod bound_renders;
 mod driver;
 mod far_programs;
 mod gpu_keeper;

@@ -22,6 +22,7 @@ mod connection;
 mod listener;
 mod undertaker;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -32,6 +33,7 @@ use gleaner_isolation::Topology;
 use gleaner_protocol::farm::Booked;
 use gleaner_protocol::{BookingId, LeaseToken, Span, Time, boottime};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::thread::{CpuSet, sched_getaffinity};
 use tokio::sync::oneshot;
 use tracing::{debug, warn};
 
@@ -77,6 +79,8 @@ pub(crate) struct Released {
     /// The run folder has no booking of the preflight, so nothing there says how much is left: the
     /// host is closed until it is opened anew.
     pub(crate) is_unbooked: bool,
+    /// The CPUs that the render is bound to, where its preflight hook was bound to them.
+    pub(crate) bound: Option<(BookingId, BTreeSet<u32>)>,
     /// What went wrong, in words.
     pub(crate) trouble: Option<String>,
 }
@@ -102,7 +106,8 @@ impl Releaser {
         let (kills_at, frozen) = (None, Vec::new());
         let undertaker = Undertaker::start(Arc::clone(&host.table), host.undertaker_pulse.clone())
             .map_err(SocketError::Setup)?;
-        let service = Service { host, tell, undertaker, kills_at, frozen };
+        let own_cpus = sched_getaffinity(None).ok();
+        let service = Service { host, own_cpus, tell, undertaker, kills_at, frozen };
         let ears = Arc::clone(&wake);
         let (alive, ended) = oneshot::channel();
         let thread = thread::Builder::new()
@@ -259,6 +264,8 @@ struct Left {
 
 struct Service<T> {
     host: HookedHost,
+    /// On which this agent may run.
+    own_cpus: Option<CpuSet>,
     tell: T,
     undertaker: Undertaker,
     /// When what is frozen is killed.
@@ -271,6 +278,8 @@ impl<T: Fn(Released)> Service<T> {
     fn serve(&mut self, request: SocketRequest, mut connection: Connection) {
         match request {
             SocketRequest::Preflight { booking, booked, epoch } => {
+                // It is gone as soon as it is answered.
+                let bound = self.bound_to(&connection, booked);
                 let Left { room, is_unbooked, trouble } = self.left_by(&booking, booked);
                 let frozen = self.host.table.freeze(epoch, room);
                 self.host.table.settle(Span::from_millis(SETTLE_MS_MAX));
@@ -283,7 +292,9 @@ impl<T: Fn(Released)> Service<T> {
                 }
                 let raise_epoch = epoch.is_none();
                 let (stopped, parked) = (frozen.tokens, frozen.parked);
-                let released = Released { stopped, parked, raise_epoch, is_unbooked, trouble };
+                let bound = bound.map(|cpus| (booking, cpus));
+                let released =
+                    Released { stopped, parked, raise_epoch, is_unbooked, bound, trouble };
                 if released.stopped.is_empty() {
                     (self.tell)(released);
                     // Nothing else does that where nothing dies.
@@ -312,6 +323,10 @@ impl<T: Fn(Released)> Service<T> {
         self.kills_at = None;
         self.undertaker.kill(self.host.table.doomed());
         self.frozen.drain(..).for_each(&self.tell);
+    }
+
+    fn bound_to(&self, hook: &Connection, booked: Booked) -> Option<BTreeSet<u32>> {
+        bound_to(&self.host.topology, self.own_cpus.as_ref()?, &hook.client_cpus()?, booked)
     }
 
     /// What all bookings leave, this one included.
@@ -355,6 +370,22 @@ pub fn booked_cores(bookings: impl IntoIterator<Item = Booked>, cores: u32) -> u
         .map(|booked| booked.cores.unwrap_or(cores))
         .fold(0, u32::saturating_add)
         .min(cores)
+}
+
+/// The CPUs that a render is bound to, as far as those tell it on which its hook may run: a part of
+/// those on which this agent may, its `own`, and no more cores than the render booked. What is bound to
+/// more is a daemon that an administrator has bound.
+fn bound_to(
+    topology: &Topology,
+    own: &CpuSet,
+    hook: &CpuSet,
+    booked: Booked,
+) -> Option<BTreeSet<u32>> {
+    let both = |cpu: &usize| own.is_set(*cpu) && hook.is_set(*cpu);
+    let cpus: BTreeSet<u32> =
+        (0..CpuSet::MAX_CPU).filter(both).filter_map(|cpu| u32::try_from(cpu).ok()).collect();
+    let is_part = !cpus.is_empty() && cpus.len() < own.count() as usize;
+    (is_part && topology.cores_of(&cpus) <= booked.cores?).then_some(cpus)
 }
 
 #[cfg(test)]

@@ -15,12 +15,13 @@ use gleaner_isolation::Ability;
 use gleaner_protocol::control::{AgentMessage, BrokerMessage, Opening};
 use gleaner_protocol::farm::Booked;
 use gleaner_protocol::job::{ApplicationTask, Task};
-use gleaner_protocol::{Digest, LeaseToken, Origin, Span, Time, boottime};
+use gleaner_protocol::{BookingId, Digest, LeaseToken, Origin, Span, Time, boottime};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
 use tracing::{debug, error, info, warn};
 
 use super::boot_timer::BootTimer;
+use super::bound_renders::BoundRenders;
 use super::lost_ends::{Ends, end_bookings};
 use super::memory_limit::MemoryLimit;
 use crate::booked_memory::today;
@@ -77,6 +78,10 @@ pub(super) struct Driver {
     look_again: Option<Time>,
     /// The number of booked cores that harvested work is kept off.
     kept_off: Option<u32>,
+    /// CPUs that others are seen to be bound to.
+    seen: BTreeSet<u32>,
+    /// Those that hooks have shown.
+    bound: BoundRenders,
     /// The CPUs that harvested work is kept to where that is done thread by thread, if it ever was.
     kept_to: Option<Vec<u32>>,
     /// The limit of the memory of all harvested work.
@@ -133,6 +138,8 @@ impl Driver {
             owes_epoch: false,
             look_again: Some(Time::ZERO),
             kept_off: None,
+            seen: BTreeSet::new(),
+            bound: BoundRenders::default(),
             kept_to: None,
             memory_limit: MemoryLimit::default(),
             farm_books: NOTHING_BOOKED,
@@ -206,8 +213,8 @@ impl Driver {
             Happened::FarmStops => self.handle(Input::FarmStops),
             Happened::DrivenOff(stopped) => self.look_at_run_dir(stopped, Vec::new()),
             Happened::Claims(claims) => {
-                self.shop.table.note_claims(claims);
-                self.kept_off = None;
+                self.seen = claims;
+                self.claim();
                 self.look_at_run_dir(Vec::new(), Vec::new());
             }
             Happened::Hangs(hangs) => self.take_hang(hangs),
@@ -353,7 +360,7 @@ impl Driver {
 
     /// The same, after what a hook did.
     fn look_after(&mut self, released: Released) {
-        let Released { mut stopped, mut parked, is_unbooked, .. } = released;
+        let Released { mut stopped, mut parked, is_unbooked, bound, .. } = released;
         if self.owes_epoch {
             match self.shop.run_dir.raise_epoch() {
                 Ok(epoch) => {
@@ -370,7 +377,12 @@ impl Driver {
                 let (topology, claims) = (&self.shop.topology, self.shop.table.claims());
                 let taken = |booked| topology.taken_by(booked, &claims);
                 match read_ground(&self.shop.run_dir, cores, taken, self.farm_books) {
-                    Ok((ground, mut booked)) => {
+                    Ok((mut ground, mut booked)) => {
+                        if self.bound.note(bound, &booked.running) {
+                            let claims = self.claim();
+                            let taken = self.shop.topology.taken_by(booked.cores, &claims);
+                            ground.booked = taken.min(cores);
+                        }
                         // First what a render notices at once.
                         self.shop.table.note_booked_cores(booked.cores, ground.booked);
                         self.keep_off(ground.booked);
@@ -396,6 +408,15 @@ impl Driver {
         stopped.extend(self.shop.table.stopped_tokens());
         parked.extend(self.shop.table.parked_tokens());
         self.handle(Input::Ground { ground, stopped, parked, is_unbooked });
+    }
+
+    /// Notes all CPUs that others are bound to, and has harvested work kept off them when it is looked at
+    /// next.
+    fn claim(&mut self) -> BTreeSet<u32> {
+        let claims = self.bound.and(&self.seen);
+        self.shop.table.note_claims(claims.clone());
+        self.kept_off = None;
+        claims
     }
 
     /// Remembers how much memory renders book, and has harvested work leave it to them.
@@ -586,6 +607,8 @@ pub(super) struct Together {
     memory_mib: Option<u64>,
     /// Each by itself.
     all: Vec<Booked>,
+    /// Which they are.
+    running: BTreeSet<BookingId>,
 }
 
 /// What the run folder says, and what all renders together have booked: the more of that and of what the
@@ -601,13 +624,14 @@ pub(super) fn read_ground(
         let bookings = run_dir.bookings()?;
         // A hook that came in between has raised the epoch first.
         if run_dir.epoch()? == epoch {
-            let all: Vec<Booked> = bookings.into_iter().map(|one| one.resources).collect();
+            let all: Vec<Booked> = bookings.iter().map(|one| one.resources).collect();
+            let running = bookings.into_iter().map(|one| one.booking).collect();
             let here = booked_cores(all.iter().copied(), cores);
             let together = booked_cores([farm], cores).max(here);
             let booked = taken(together).min(cores);
             let memory_mib = booked_mib(&all);
             let ground = Ground { epoch, booked, has_fence: false };
-            return Ok((ground, Together { cores: together, memory_mib, all }));
+            return Ok((ground, Together { cores: together, memory_mib, all, running }));
         }
     }
 }

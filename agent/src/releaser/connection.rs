@@ -7,6 +7,8 @@ use std::os::unix::net::UnixStream;
 use gleaner_hooks::{SocketAnswer, SocketRequest, decode_line, encode_line};
 use gleaner_protocol::limits::{HOOK_MESSAGE_BYTES_MAX, bounded_reason};
 use gleaner_protocol::{Span, Time};
+use rustix::net::sockopt::socket_peercred;
+use rustix::thread::{CpuSet, sched_getaffinity};
 use tracing::{debug, warn};
 
 use crate::limits::SOCKET_REQUEST_MS_MAX;
@@ -72,6 +74,12 @@ impl Connection {
                 Err(_) => return Step::Gone,
             }
         }
+    }
+
+    /// The CPUs that the client may run on, where it can be seen.
+    pub(super) fn client_cpus(&self) -> Option<CpuSet> {
+        let client = socket_peercred(&self.stream).ok()?;
+        sched_getaffinity(Some(client.pid)).ok()
     }
 
     /// Answers, where the client still listens.

@@ -154,6 +154,30 @@ fn beside_a_render_that_is_bound_to_small_cores_no_slot_is_counted_too_many() {
 }
 
 #[test]
+fn a_hook_that_is_bound_to_no_more_than_its_render_booked_shows_where_that_is() {
+    // Two threads per core: 0 and 4 share one.
+    let all: Vec<u32> = (0..CORES).collect();
+    let machine = Topology::new(&all, |cpu| Some(vec![cpu % 4, cpu % 4 + 4]));
+    let set = |cpus: &[u32]| {
+        let mut set = CpuSet::new();
+        cpus.iter().for_each(|cpu| set.set(*cpu as usize));
+        set
+    };
+    let shown = |cpus: &[u32], cores| {
+        let booked = Booked { cores, memory_mib: None, gpus: None };
+        bound_to(&machine, &set(&all), &set(cpus), booked)
+    };
+    let cpus = |cpus: &[u32]| Some(cpus.iter().copied().collect::<BTreeSet<u32>>());
+    assert_eq!(shown(&[2], Some(1)), cpus(&[2]));
+    assert_eq!(shown(&[2, 6], Some(1)), cpus(&[2, 6]), "both threads of its core");
+    assert_eq!(shown(&[2], Some(3)), cpus(&[2]), "fewer");
+    assert_eq!(shown(&[2, 3], Some(1)), None, "a daemon is bound to these");
+    assert_eq!(shown(&[2], None), None, "the whole host is booked");
+    assert_eq!(shown(&all, Some(8)), None, "it is not bound");
+    assert_eq!(shown(&[9], Some(1)), None, "that is not the agent's");
+}
+
+#[test]
 fn what_is_kept_gives_way_to_the_memory_that_all_renders_book() {
     let host = Host::new();
     let mut sleeper = Command::new("/bin/sleep")

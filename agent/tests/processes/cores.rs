@@ -111,8 +111,24 @@ fn a_bound_render_has_its_cores() {
             wait_until("it to leave the render's core", || are_kept_to(beside(&[last])));
             drop(render);
             wait_until("it to be where it was", || are_kept_to(beside(&[])));
+            // A hook that is bound itself shows it before anything computes there.
+            folders.postflight("render");
+            bind_this_process(&[last]);
+            folders.preflight("bound", Some(1));
+            bind_this_process(&machine.all());
+            wait_until("it to leave the hook's core", || are_kept_to(beside(&[last])));
+            folders.postflight("bound");
+            folders.preflight("render", Some(1));
+            wait_until("it to be where it was", || are_kept_to(beside(&[])));
         });
     }
+}
+
+/// The others see its first thread.
+fn bind_this_process(cpus: &[u32]) {
+    let mut set = CpuSet::new();
+    cpus.iter().for_each(|cpu| set.set(*cpu as usize));
+    sched_setaffinity(Some(rustix::process::getpid()), &set).expect("it is ours");
 }
 
 fn cpus_of(pid: i32) -> Vec<u32> {
