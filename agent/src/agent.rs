@@ -10,6 +10,7 @@ mod bound_renders;
 mod driver;
 mod far_programs;
 mod gpu_keeper;
+mod ground;
 mod lost_ends;
 mod memory_limit;
 mod open_files;
@@ -119,7 +120,7 @@ pub async fn run(
     let topology = Topology::of_this_machine();
     // What is wrong with it is said when it is looked at next.
     let taken = |booked| topology.taken_by(booked, &BTreeSet::new());
-    let ground = driver::read_ground(&run_dir, host.cores, taken, driver::NOTHING_BOOKED)
+    let ground = ground::read_ground(&run_dir, host.cores, taken, ground::NOTHING_BOOKED)
         .ok()
         .map(|(ground, _)| ground);
     let harvest =

@@ -30,13 +30,14 @@ mod loss;
 mod parked;
 mod restless;
 mod settle;
+mod taken;
 
 pub(crate) use doomed::Doomed;
 pub(crate) use kept::GroupUse;
 pub(crate) use loss::Upkeep;
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gleaner_isolation::{Enclosure, Leaf};
@@ -265,37 +266,6 @@ impl SlotTable {
         let (inner, held) = (Mutex::new(inner), Mutex::new(None));
         let (booked_cores, taken_cores) = (AtomicU32::new(0), AtomicU32::new(0));
         Self { inner, idleness, booked_cores, taken_cores, held }
-    }
-
-    /// Notes what renders have booked, and take by that. Whoever gives way to others asks for it here,
-    /// and not the run folder: a file system may make its readers wait.
-    pub(crate) fn note_booked_cores(&self, cores: u32, taken: u32) {
-        self.booked_cores.store(cores, Ordering::Release);
-        self.taken_cores.store(taken, Ordering::Release);
-    }
-
-    /// Cores that they took by that: also those that share a physical one with them.
-    pub(crate) fn taken_cores(&self) -> u32 {
-        self.taken_cores.load(Ordering::Acquire)
-    }
-
-    /// Notes which CPUs others are bound to.
-    pub(crate) fn note_claims(&self, claims: BTreeSet<u32>) {
-        self.lock().claims = claims;
-    }
-
-    /// CPUs that others were bound to when that was looked for last.
-    pub(crate) fn claims(&self) -> BTreeSet<u32> {
-        self.lock().claims.clone()
-    }
-
-    fn is_beside_render(&self) -> bool {
-        self.booked_cores() > 0
-    }
-
-    /// Cores that renders had booked when they were noted last.
-    pub(crate) fn booked_cores(&self) -> u32 {
-        self.booked_cores.load(Ordering::Acquire)
     }
 
     /// Enters the runner that was started for a slot: the leader of group `pgid`, in `leaf`.

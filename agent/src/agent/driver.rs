@@ -10,26 +10,26 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gleaner_hooks::{RunDir, RunDirError};
 use gleaner_isolation::Ability;
 use gleaner_protocol::control::{AgentMessage, BrokerMessage, Opening};
 use gleaner_protocol::farm::Booked;
 use gleaner_protocol::job::{ApplicationTask, Task};
-use gleaner_protocol::{BookingId, Digest, LeaseToken, Origin, Span, Time, boottime};
+use gleaner_protocol::{Digest, LeaseToken, Origin, Span, Time, boottime};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
 use tracing::{debug, error, info, warn};
 
 use super::boot_timer::BootTimer;
 use super::bound_renders::BoundRenders;
+use super::ground::{NOTHING_BOOKED, read_ground};
 use super::lost_ends::{Ends, end_bookings};
 use super::memory_limit::MemoryLimit;
 use crate::booked_memory::today;
-use crate::harvest::{Effect, Ground, Harvest, Input};
+use crate::harvest::{Effect, Harvest, Input};
 use crate::limits::{BATCH_MAX, FAREWELL_MS_MAX};
 use crate::link::LinkEvent;
 use crate::owner::OwnerSaid;
-use crate::releaser::{Released, booked_cores, booked_mib};
+use crate::releaser::Released;
 use crate::runner::{discard_spooled, spool_path};
 use crate::slot::{SlotEvent, SlotOrder, Workshop};
 
@@ -92,10 +92,6 @@ pub(super) struct Driver {
     /// no hook has told of.
     farm_books: Booked,
 }
-
-/// What a farm books of which nothing was heard.
-pub(super) const NOTHING_BOOKED: Booked =
-    Booked { cores: Some(0), memory_mib: None, gpus: Some(0) };
 
 /// How long an unreadable run folder is left alone.
 const LOOK_AGAIN: Span = Span::from_secs(1);
@@ -597,41 +593,4 @@ fn hanging(what: &str) -> String {
          does not end (systemd does so where it runs it)",
         std::process::id()
     )
-}
-
-/// What all renders have booked.
-pub(super) struct Together {
-    /// Cores of this host, at most all of them.
-    cores: u32,
-    /// Memory in MiB, as far as they say so.
-    memory_mib: Option<u64>,
-    /// Each by itself.
-    all: Vec<Booked>,
-    /// Which they are.
-    running: BTreeSet<BookingId>,
-}
-
-/// What the run folder says, and what all renders together have booked: the more of that and of what the
-/// farm itself says. `taken` says how many cores renders take that booked so many.
-pub(super) fn read_ground(
-    run_dir: &RunDir,
-    cores: u32,
-    taken: impl Fn(u32) -> u32,
-    farm: Booked,
-) -> Result<(Ground, Together), RunDirError> {
-    loop {
-        let epoch = run_dir.epoch()?;
-        let bookings = run_dir.bookings()?;
-        // A hook that came in between has raised the epoch first.
-        if run_dir.epoch()? == epoch {
-            let all: Vec<Booked> = bookings.iter().map(|one| one.resources).collect();
-            let running = bookings.into_iter().map(|one| one.booking).collect();
-            let here = booked_cores(all.iter().copied(), cores);
-            let together = booked_cores([farm], cores).max(here);
-            let booked = taken(together).min(cores);
-            let memory_mib = booked_mib(&all);
-            let ground = Ground { epoch, booked, has_fence: false };
-            return Ok((ground, Together { cores: together, memory_mib, all, running }));
-        }
-    }
 }
