@@ -141,9 +141,10 @@ GLEANER_HOOK_AGENT_TIMEOUT_MS=1500\nGLEANER_HOOK_DEADLINE_MS=1900\n",
         processes::computing(&self.workers())
     }
 
-    /// In how many slots something computes: a runner that is starting its command is one with it.
+    /// How many slots have a runner that computes: one that has been born has had some time of a core
+    /// by then. Before that it is on its way into its group, and no hook finds it there.
     pub(crate) fn slots_computing(&self) -> usize {
-        let processes = self.computing();
-        processes.into_iter().map(|process| process.pgid).collect::<BTreeSet<i32>>().len()
+        let processes = self.computing().into_iter().filter(|process| process.cpu_ticks > 0);
+        processes.map(|process| process.pgid).collect::<BTreeSet<i32>>().len()
     }
 }

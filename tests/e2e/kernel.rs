@@ -44,7 +44,7 @@ fn the_examples_of_the_help_work_as_they_stand() {
         ("run isosurface", 1),
         ("sample pca", 2),
         ("run pca", 3),
-        ("sample npairs", 3),
+        ("sample npairs", 4),
         ("run npairs", 5),
     ];
     assert_eq!(counts, expected.map(|(command, files)| (command.to_owned(), files)));
