@@ -107,19 +107,23 @@ fn group_folders(groups: &str) -> Vec<PathBuf> {
     folders
 }
 
-/// What the limit of a group leaves, where it has one. Pages of files that nobody uses are no loss.
+/// What the limit of a group leaves, where it has one. Pages of files are no loss.
 fn group_bytes(folder: &Path) -> Option<u64> {
     let number = |name: &str| text(folder.join(name))?.trim().parse::<u64>().ok();
     let unified = number("memory.max").zip(number("memory.current"));
     let (most, held) =
         unified.or_else(|| number("memory.limit_in_bytes").zip(number("memory.usage_in_bytes")))?;
     let stat = text(folder.join("memory.stat")).unwrap_or_default();
-    let files = |name: &str| -> Option<u64> {
+    let bytes = |name: &str| -> Option<u64> {
         let line = stat.lines().find_map(|line| line.strip_prefix(name))?;
         line.trim().parse().ok()
     };
-    let unused = files("total_inactive_file ").or_else(|| files("inactive_file ")).unwrap_or(0);
-    Some(most.saturating_sub(held.saturating_sub(unused)))
+    let of_files = |name: &str| {
+        bytes(&format!("total_{name} ")).or_else(|| bytes(&format!("{name} "))).unwrap_or(0)
+    };
+    // As for the whole machine: the kernel gives up those that are in use, too, before it ends anybody.
+    let files = of_files("inactive_file") + of_files("active_file");
+    Some(most.saturating_sub(held.saturating_sub(files)))
 }
 
 #[cfg(test)]
@@ -182,8 +186,14 @@ mod tests {
         assert_eq!(group_bytes(folder.path()), None, "it has no limit");
         put("memory.max", "1000\n");
         assert_eq!(group_bytes(folder.path()), Some(300));
-        put("memory.stat", "anon 400\nfile 300\ninactive_file 200\n");
-        assert_eq!(group_bytes(folder.path()), Some(500));
+        put("memory.stat", "anon 400\nfile 300\ninactive_file 200\nactive_file 80\n");
+        assert_eq!(group_bytes(folder.path()), Some(580));
+        // As the first version has it, whose own pages are not all of its group's.
+        put(
+            "memory.stat",
+            "inactive_file 1\nactive_file 2\ntotal_inactive_file 30\ntotal_active_file 40\n",
+        );
+        assert_eq!(group_bytes(folder.path()), Some(370));
     }
 
     #[test]

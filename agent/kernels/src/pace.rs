@@ -20,6 +20,9 @@ pub struct Pace {
     /// Of the first slice of a kind, and of any at least.
     first: u64,
     units: u64,
+    /// Units that would have taken as long as was asked for, by the last slice that took half of that at
+    /// least: of slices that took hardly any time only more than fit is known.
+    fit: Option<u64>,
 }
 
 impl Pace {
@@ -32,14 +35,14 @@ impl Pace {
     /// Slices that take about `target`.
     #[must_use]
     pub const fn of(target: Span) -> Self {
-        Self { least: target, target, beside: None, first: 1, units: 1 }
+        Self { least: target, target, beside: None, first: 1, units: 1, fit: None }
     }
 
     /// All units of a kind that follow each other in one slice: what work takes that nobody stops.
     #[must_use]
     pub const fn whole() -> Self {
         let target = Span::from_micros(u64::MAX);
-        Self { least: target, target, beside: None, first: u64::MAX, units: u64::MAX }
+        Self { least: target, target, beside: None, first: u64::MAX, units: u64::MAX, fit: None }
     }
 
     /// Whether it is [`Pace::whole`], which has nothing to learn.
@@ -54,7 +57,7 @@ impl Pace {
 
     /// One for the same target that has learned nothing of units.
     pub(crate) const fn anew(&self) -> Self {
-        Self { units: self.first, ..*self }
+        Self { units: self.first, fit: None, ..*self }
     }
 
     /// Makes slices so long that what each takes `beside` its units is a small share of them, but no
@@ -67,10 +70,12 @@ impl Pace {
     }
 
     /// Goes on to work that is like that before, such as the next picture of an animation, but where as
-    /// many units may take longer.
+    /// many units may take longer: with half of what is known to fit, and from the beginning where nothing
+    /// took long enough to tell, as in a picture past its volume.
     pub fn ease(&mut self) {
         if !self.is_whole() {
-            self.units = (self.units / 2).max(self.first);
+            let known = self.fit.take().map_or(0, |fit| fit.min(self.units));
+            self.units = (known / 2).max(self.first);
         }
     }
 
@@ -90,6 +95,9 @@ impl Pace {
         let (target, micros) = (target - beside, (span - beside).max(1));
         let fit = u128::from(units) * u128::from(target) / u128::from(micros);
         let fit = u64::try_from(fit).unwrap_or(u64::MAX);
+        if micros * 2 >= target {
+            self.fit = Some(fit);
+        }
         let most = units.saturating_mul(SLICE_GROWTH_MAX);
         self.units = if fit > self.units {
             // A slice that a stretch's end had cut short takes nothing back.
@@ -190,6 +198,16 @@ mod tests {
         pace.ease();
         assert_eq!(pace.units(), units / 2);
         assert!(pace.knows_beside());
+        // Past a volume there is nothing to compute: of what comes next nothing is known.
+        (0..30).for_each(|_| pace.learn(pace.units(), Span::from_micros(10)));
+        assert!(pace.units() > 1000 * units);
+        pace.ease();
+        assert_eq!(pace.units(), 1);
+        // Nor does what came after the last slice that took long enough.
+        (0..30).for_each(|_| pace.learn(pace.units(), Span::from_micros(20 * pace.units())));
+        (0..30).for_each(|_| pace.learn(pace.units(), Span::from_micros(10)));
+        pace.ease();
+        assert_eq!(pace.units(), units / 2);
         let mut slow = Pace::new();
         slow.ease();
         assert_eq!(slow.units(), 1);

@@ -62,9 +62,9 @@ impl MacroCells {
     }
 
     /// One layer of one of the two sweeps that turn what is seen, zero for a block that is and 255 for one
-    /// that is not, into distances: zero for a block that is seen, and otherwise one more than the number of blocks between,
-    /// along the axis where these are most (Chebyshev's distance), up to 255. The first sweep
-    /// goes forward through all layers, the second one backward.
+    /// that is not, into distances: zero for a block that is seen, and otherwise one more than the number of
+    /// blocks between, along the axis where these are most (Chebyshev's distance), up to 255. The first
+    /// sweep goes forward through all layers, the second one backward.
     pub(crate) fn sweep(&self, distances: &mut [u8], layer: usize, is_backward: bool) {
         let [nx, ny, nz] = self.size;
         let sign = if is_backward { -1 } else { 1 };
