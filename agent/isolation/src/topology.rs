@@ -56,6 +56,14 @@ impl Topology {
         u32::try_from(self.cores.iter().filter(has_one).count()).unwrap_or(u32::MAX)
     }
 
+    /// CPUs of the physical cores on which these are.
+    #[must_use]
+    pub fn whole_cores_of(&self, cpus: &BTreeSet<u32>) -> u32 {
+        let has_one = |core: &&Vec<u32>| core.iter().any(|cpu| cpus.contains(cpu));
+        let sizes = self.cores.iter().filter(has_one).map(Vec::len);
+        u32::try_from(sizes.sum::<usize>()).unwrap_or(u32::MAX)
+    }
+
     /// CPUs that renders take that booked `booked` of them, and are known to be bound to those that they
     /// `claim`: so many, and what shares a physical core with them. That is how many
     /// [`Topology::beside`] leaves out: of a machine whose cores differ, another number for other claims.

@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use gleaner_isolation::Topology;
 use gleaner_protocol::BookingId;
 
 /// CPUs by booking.
@@ -17,28 +18,32 @@ pub(super) struct BoundRenders {
 }
 
 impl BoundRenders {
-    /// Notes what a hook showed, and forgets all but these bookings, which run; whether either is news.
+    /// Notes what a hook showed, and forgets all but these bookings, which run.
     pub(super) fn note(
         &mut self,
         shown: Option<(BookingId, BTreeSet<u32>)>,
         running: &BTreeSet<BookingId>,
-    ) -> bool {
-        let before = self.of.len();
+    ) {
+        self.of.extend(shown);
         self.of.retain(|booking, _| running.contains(booking));
-        let are_gone = self.of.len() < before;
-        match shown.filter(|(booking, _)| running.contains(booking)) {
-            Some((booking, cpus)) => {
-                let is_news = self.of.get(&booking) != Some(&cpus);
-                self.of.insert(booking, cpus);
-                is_news || are_gone
-            }
-            None => are_gone,
-        }
     }
 
-    /// All of them, and these.
-    pub(super) fn and(&self, others: &BTreeSet<u32>) -> BTreeSet<u32> {
-        self.of.values().flatten().chain(others).copied().collect()
+    /// What renders that booked `booked` CPUs claim: those to which somebody is `seen` to be bound, who
+    /// computes there, and then, as far as they booked more, what hooks showed. A hook may be bound because
+    /// its manager's daemon is, to what its renders never use.
+    pub(super) fn claims(
+        &self,
+        topology: &Topology,
+        seen: &BTreeSet<u32>,
+        booked: u32,
+    ) -> BTreeSet<u32> {
+        let mut claims = seen.clone();
+        for cpu in self.of.values().flatten() {
+            if topology.whole_cores_of(&claims) < booked {
+                claims.insert(*cpu);
+            }
+        }
+        claims
     }
 }
 
@@ -50,19 +55,45 @@ mod tests {
         BookingId::new(text).expect("a plain name")
     }
 
+    /// CPUs by their numbers.
+    fn cpus(numbers: &[u32]) -> BTreeSet<u32> {
+        numbers.iter().copied().collect()
+    }
+
+    fn shown(name: &str, numbers: &[u32]) -> Option<(BookingId, BTreeSet<u32>)> {
+        Some((id(name), cpus(numbers)))
+    }
+
+    fn running(names: &[&str]) -> BTreeSet<BookingId> {
+        names.iter().copied().map(id).collect()
+    }
+
+    fn machine() -> Topology {
+        Topology::new(&(0..16).collect::<Vec<_>>(), |_| None)
+    }
+
     #[test]
     fn a_render_has_its_cpus_until_it_ends() {
-        let mut renders = BoundRenders::default();
-        let shown = |name: &str, cpus: &[u32]| Some((id(name), cpus.iter().copied().collect()));
-        let running = |names: &[&str]| names.iter().copied().map(id).collect::<BTreeSet<_>>();
-        let seen = BTreeSet::from([7]);
-        assert!(!renders.note(None, &running(&["a"])));
-        assert!(renders.note(shown("a", &[2, 3]), &running(&["a"])));
-        assert!(!renders.note(shown("a", &[2, 3]), &running(&["a"])), "a doubled hook");
-        assert!(renders.note(shown("b", &[5]), &running(&["a", "b"])));
-        assert_eq!(renders.and(&seen), BTreeSet::from([2, 3, 5, 7]));
-        assert!(!renders.note(shown("c", &[1]), &running(&["a", "b"])), "it had ended before");
-        assert!(renders.note(None, &running(&["b"])));
-        assert_eq!(renders.and(&seen), BTreeSet::from([5, 7]));
+        let (mut renders, machine) = (BoundRenders::default(), machine());
+        let claims = |renders: &BoundRenders| renders.claims(&machine, &cpus(&[7]), 16);
+        renders.note(None, &running(&["a"]));
+        assert_eq!(claims(&renders), cpus(&[7]));
+        renders.note(shown("a", &[2, 3]), &running(&["a"]));
+        renders.note(shown("b", &[5]), &running(&["a", "b"]));
+        assert_eq!(claims(&renders), cpus(&[2, 3, 5, 7]));
+        renders.note(shown("c", &[1]), &running(&["a", "b"]));
+        assert_eq!(claims(&renders), cpus(&[2, 3, 5, 7]), "it had ended before");
+        renders.note(None, &running(&["b"]));
+        assert_eq!(claims(&renders), cpus(&[5, 7]));
+    }
+
+    #[test]
+    fn who_is_seen_to_compute_comes_before_a_hook_that_its_daemon_has_bound() {
+        let (mut renders, machine) = (BoundRenders::default(), machine());
+        renders.note(shown("a", &[0]), &running(&["a"]));
+        let seen: Vec<u32> = (8..16).collect();
+        assert_eq!(renders.claims(&machine, &cpus(&[]), 8), cpus(&[0]), "nobody is seen yet");
+        assert_eq!(renders.claims(&machine, &cpus(&seen), 8), cpus(&seen));
+        assert_eq!(machine.beside(8, &cpus(&seen)), [0, 1, 2, 3, 4, 5, 6, 7]);
     }
 }

@@ -210,7 +210,6 @@ impl Driver {
             Happened::DrivenOff(stopped) => self.look_at_run_dir(stopped, Vec::new()),
             Happened::Claims(claims) => {
                 self.seen = claims;
-                self.claim();
                 self.look_at_run_dir(Vec::new(), Vec::new());
             }
             Happened::Hangs(hangs) => self.take_hang(hangs),
@@ -374,8 +373,8 @@ impl Driver {
                 let taken = |booked| topology.taken_by(booked, &claims);
                 match read_ground(&self.shop.run_dir, cores, taken, self.farm_books) {
                     Ok((mut ground, mut booked)) => {
-                        if self.bound.note(bound, &booked.running) {
-                            let claims = self.claim();
+                        self.bound.note(bound, &booked.running);
+                        if let Some(claims) = self.claim(booked.cores) {
                             let taken = self.shop.topology.taken_by(booked.cores, &claims);
                             ground.booked = taken.min(cores);
                         }
@@ -406,13 +405,17 @@ impl Driver {
         self.handle(Input::Ground { ground, stopped, parked, is_unbooked });
     }
 
-    /// Notes all CPUs that others are bound to, and has harvested work kept off them when it is looked at
-    /// next.
-    fn claim(&mut self) -> BTreeSet<u32> {
-        let claims = self.bound.and(&self.seen);
-        self.shop.table.note_claims(claims.clone());
+    /// Notes which CPUs renders claim that booked so many, and has harvested work kept off them when it
+    /// is looked at next; these, where they are others than before.
+    fn claim(&mut self, booked: u32) -> Option<BTreeSet<u32>> {
+        let Self { bound, shop, seen, .. } = self;
+        let claims = bound.claims(&shop.topology, seen, booked);
+        if claims == shop.table.claims() {
+            return None;
+        }
+        shop.table.note_claims(claims.clone());
         self.kept_off = None;
-        claims
+        Some(claims)
     }
 
     /// Remembers how much memory renders book, and has harvested work leave it to them.
