@@ -176,8 +176,9 @@ impl Observer {
     fn run(mut self, is_over: &AtomicBool) {
         become_urgent(Heirs::Ordinary);
         while !is_over.load(Ordering::Acquire) {
-            self.host.pulse.beat();
+            self.host.pulse.rest();
             self.wait();
+            self.host.pulse.beat();
             let begun = boottime();
             self.look(begun);
             self.took = boottime().since(begun);

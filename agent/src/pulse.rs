@@ -1,12 +1,13 @@
 //! Whether the parts of an agent that run by themselves go on.
 //!
 //! Each of them counts its turns, the rounds of its loop. One that is in the middle of the same turn at
-//! two looks hangs: in a file system, say, whose disk or server does not answer. What waits for something
+//! three looks hangs: in a file system, say, whose disk or server does not answer. What waits for something
 //! to do is in the middle of nothing.
 //!
 //! # Invariants
 //! - No clock says how long a turn took: while the machine sleeps, or stands still with all that is in it,
-//!   nobody looks either.
+//!   nobody looks either. The look that is overdue after that finds what the one before it found; until
+//!   the third one there is time.
 //! - A look waits for nobody.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -50,6 +51,25 @@ struct Inner {
     hangs: Mutex<Option<&'static str>>,
 }
 
+/// What looks found of a part.
+#[derive(Debug, Clone, Default)]
+struct Seen {
+    count: u64,
+    /// How many looks have found that in turn.
+    looks: u32,
+}
+
+impl Seen {
+    fn note(&mut self, count: u64) {
+        let before = if self.count == count { self.looks } else { 0 };
+        *self = Self { count, looks: before.saturating_add(1) };
+    }
+
+    const fn hangs(&self) -> bool {
+        self.count % 2 == 1 && self.looks >= 3
+    }
+}
+
 impl Vitals {
     /// Of these parts, each with its name in words.
     pub(crate) fn new(parts: impl IntoIterator<Item = (&'static str, Pulse)>) -> Self {
@@ -70,11 +90,12 @@ impl Vitals {
         self.0.parts.iter().map(of_one).collect()
     }
 
-    /// Looks for ever, as often as no turn takes; tells of what hangs each time that this is news.
+    /// Looks for ever, twice in the time that no turn takes; tells of what hangs each time that this is
+    /// news.
     pub(crate) async fn watch(self, mut tell: impl FnMut(Option<&'static str>)) {
-        let mut due = interval(Duration::from_millis(TURN_MS_MAX));
+        let mut due = interval(Duration::from_millis(TURN_MS_MAX / 2));
         due.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut before = Vec::new();
+        let mut before = vec![Seen::default(); self.0.parts.len()];
         loop {
             due.tick().await;
             if let Some(news) = self.look(&mut before) {
@@ -83,15 +104,13 @@ impl Vitals {
         }
     }
 
-    /// Looks once, after a look that found this; what hangs, where that is news.
-    fn look(&self, before: &mut Vec<u64>) -> Option<Option<&'static str>> {
-        let counts: Vec<u64> = self.0.parts.iter().map(|(_, pulse)| pulse.count()).collect();
-        let seen = before.iter().zip(&counts).zip(&self.0.parts);
-        let hangs = seen
-            .filter(|((before, now), _)| before == now && *now % 2 == 1)
-            .map(|(_, (name, _))| *name)
-            .next();
-        *before = counts;
+    /// Looks once, after a look that found this of each part; what hangs, where that is news.
+    fn look(&self, seen: &mut [Seen]) -> Option<Option<&'static str>> {
+        let mut hangs = None;
+        for (seen, (name, pulse)) in seen.iter_mut().zip(&self.0.parts) {
+            seen.note(pulse.count());
+            hangs = hangs.or(seen.hangs().then_some(*name));
+        }
         let known = std::mem::replace(&mut *self.lock(), hangs);
         (known != hangs).then_some(hangs)
     }
@@ -106,24 +125,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_in_the_middle_of_the_same_turn_at_two_looks_hangs() {
+    fn what_is_in_the_middle_of_the_same_turn_at_three_looks_hangs() {
         let [eye, hand] = [Pulse::default(), Pulse::default()];
         let vitals = Vitals::new([("the eye", eye.clone()), ("the hand", hand.clone())]);
-        let mut before = Vec::new();
-        let mut look = || vitals.look(&mut before);
+        let mut seen = vec![Seen::default(); 2];
+        let mut look = || vitals.look(&mut seen);
         eye.beat();
         assert_eq!(look(), None, "it has just begun");
+        assert_eq!(look(), None, "all may have stood still in between");
         assert_eq!(look(), Some(Some("the eye")));
         assert_eq!((look(), vitals.hangs()), (None, Some("the eye")), "that is known");
         hand.beat();
         eye.beat();
         assert_eq!((look(), vitals.hangs()), (Some(None), None), "another turn");
         eye.beat();
-        assert_eq!(look(), Some(Some("the hand")));
+        assert_eq!((look(), look()), (None, Some(Some("the hand"))));
         eye.rest();
         hand.rest();
         assert_eq!(look(), Some(None));
-        assert_eq!(look(), None, "who has nothing to do rests");
+        assert_eq!([look(), look(), look()], [None; 3], "who has nothing to do rests");
         hand.rest();
         assert_eq!(vitals.turns(), [("the eye", 3), ("the hand", 1)]);
     }
