@@ -1,13 +1,13 @@
 //! One client of the local socket.
 
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
 use gleaner_hooks::{SocketAnswer, SocketRequest, decode_line, encode_line};
 use gleaner_protocol::limits::{HOOK_MESSAGE_BYTES_MAX, bounded_reason};
 use gleaner_protocol::{Span, Time};
-use rustix::net::sockopt::socket_peercred;
+use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity};
 use tracing::{debug, warn};
 
@@ -78,8 +78,7 @@ impl Connection {
 
     /// The CPUs that the client may run on, where it can be seen.
     pub(super) fn client_cpus(&self) -> Option<CpuSet> {
-        let client = socket_peercred(&self.stream).ok()?;
-        sched_getaffinity(Some(client.pid)).ok()
+        sched_getaffinity(Some(client_of(&self.stream)?)).ok()
     }
 
     /// Answers, where the client still listens.
@@ -106,8 +105,34 @@ impl Connection {
     }
 }
 
+/// Who has connected. None where it has no number here: it is in another namespace of processes.
+#[expect(unsafe_code, reason = "the safe wrapper takes it that everyone has a number")]
+fn client_of(stream: &UnixStream) -> Option<Pid> {
+    let mut client = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut bytes = libc::socklen_t::try_from(size_of_val(&client)).ok()?;
+    let (socket, option) = (stream.as_raw_fd(), libc::SO_PEERCRED);
+    // SAFETY: the socket is open, and the kernel writes no more than `bytes` bytes to `client`.
+    let status = unsafe {
+        let (client, bytes) = (&raw mut client, &raw mut bytes);
+        libc::getsockopt(socket, libc::SOL_SOCKET, option, client.cast(), bytes)
+    };
+    // Of a number below zero it may not be asked what process it is.
+    (status == 0 && client.pid > 0).then(|| Pid::from_raw(client.pid)).flatten()
+}
+
 impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_known_by_its_number() {
+        let (ours, _theirs) = UnixStream::pair().expect("two ends");
+        assert_eq!(client_of(&ours), Some(rustix::process::getpid()));
     }
 }
