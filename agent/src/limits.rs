@@ -75,7 +75,7 @@ pub(crate) const BIRTH_MS_MAX: u64 = 10_000;
 /// Sessions of runners that there may be at one time: of a process that starts them, and of those
 /// before it that have ended.
 pub(crate) const NURSERIES_MAX: usize = 8;
-/// How long it may take to end, in milliseconds.
+/// How long one may take to end that was killed, in milliseconds.
 pub(crate) const NURSERY_END_MS_MAX: u64 = 500;
 /// How long one that was too slow may take to tell of what it has borne all the same, in milliseconds.
 pub(crate) const LATE_BIRTH_MS_MAX: u64 = 1_000;

@@ -120,10 +120,12 @@ impl Retired {
 
     /// Waits for its end for a while.
     pub(super) async fn end(mut self) {
-        let limit = Duration::from_millis(NURSERY_END_MS_MAX);
+        // It may have something to tell still.
+        let limit = Duration::from_millis(LATE_BIRTH_MS_MAX);
         if timeout(limit, self.child.wait()).await.is_err() {
             // It stands still, or gets no core.
             let _ = self.child.start_kill();
+            let limit = Duration::from_millis(NURSERY_END_MS_MAX);
             let _ = timeout(limit, self.child.wait()).await;
         }
     }

@@ -100,7 +100,9 @@ impl Group {
             // Of what was done before it is not known how much was this replica's.
             self.disk = DiskUse::begin(now);
         }
-        let first = FirstFrozen { ran_since: group.ran_since, ticks: sum.ticks };
+        // What a look has missed of a tree that changes is no time that was used since.
+        let known = if self.begun == group.begun { self.sum.ticks } else { 0 };
+        let first = FirstFrozen { ran_since: group.ran_since, ticks: sum.ticks.max(known) };
         let is_same =
             |known: &FirstFrozen| known.ran_since == group.ran_since && self.begun == group.begun;
         let frozen = group.frozen.then(|| self.frozen.filter(is_same).unwrap_or(first));

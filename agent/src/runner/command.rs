@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use gleaner_protocol::limits::BLOB_BYTES_MAX;
-use gleaner_protocol::{Content, Digest};
+use gleaner_protocol::{Content, Digest, boottime};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::capture::{CaptureError, Printed, Running, capture};
@@ -118,11 +118,13 @@ impl Attempt<'_> {
         let overflow = || collector.spool_file(order.token, "stdout");
         let (mut crowded, is_counted) = (None, self.sandbox.is_some_and(Sandbox::counts_processes));
         let look = || {
+            let begun = boottime();
             let soon = if is_counted { Ok(None) } else { crowd::look() };
             let soon =
                 soon.inspect_err(|reason| crowded = Some(format!("{reason}, and was ended")))?;
+            let rest = Bounds::rest_after(boottime().since(begun));
             let pause = bounds.look()?;
-            Ok(soon.map_or(pause, |soon| pause.min(soon)))
+            Ok(soon.map_or(pause, |soon| pause.min(soon)).max(rest))
         };
         let printed = capture(process.running(), overflow, bounds.first(), look);
         if let Some(reason) = crowded {

@@ -373,7 +373,6 @@ fn a_module_is_asked_to_save() {
     });
 }
 
-/// The CPUs that a process may run on, in order.
 /// Starts more than a command may have, and waits for that.
 pub(crate) fn bomb(folders: &Folders) -> Task {
     let probe = folders.path("probe");

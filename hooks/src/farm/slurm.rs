@@ -1,8 +1,8 @@
 //! Slurm: Prolog and Epilog, run by slurmd. The attempt is the job, which is booked again when it was put
 //! back into the queue: Slurm starts it anew when all its Epilogs have ended, and these are told a restart
-//! count that counts the next start already. The cores stand in `SLURM_JOB_CPUS_PER_NODE`, one count per node of `SLURM_NODELIST`, in its order;
-//! `SLURM_JOB_GPUS` lists this node's GPUs. Of memory it says nothing. The Epilog has
-//! the status of the job's script in `SLURM_JOB_EXIT_CODE`, as `wait` gives it.
+//! count that counts the next start already. The cores stand in `SLURM_JOB_CPUS_PER_NODE`, one count per
+//! node of `SLURM_NODELIST`, in its order; `SLURM_JOB_GPUS` lists this node's GPUs. Of memory it says
+//! nothing. The Epilog has the status of the job's script in `SLURM_JOB_EXIT_CODE`, as `wait` gives it.
 
 use gleaner_protocol::{BookingId, HostName};
 

@@ -47,10 +47,15 @@ impl Bounds {
             is_disk_full(folder)?;
         }
         let took = boottime().since(begun);
-        let pause = Span::from_micros(took.as_micros().saturating_mul(COMMAND_LOOK_SHARE));
+        let pause = Self::rest_after(took);
         let (least, most) = (COMMAND_LOOK_MS_MIN, COMMAND_LOOK_MS_MAX);
         // Where a count takes so long, its share of the time goes before.
         Ok(pause.max(Span::from_millis(if took > Span::from_millis(1) { most } else { least })))
+    }
+
+    /// How long to rest at least after a look that took so long.
+    pub(crate) fn rest_after(took: Span) -> Span {
+        Span::from_micros(took.as_micros().saturating_mul(COMMAND_LOOK_SHARE))
     }
 
     /// Looks when everything of it has ended.

@@ -246,7 +246,7 @@ fn refusing_to_resume(mut part: Vec<sock_filter>) -> Vec<sock_filter> {
     part
 }
 
-/// Of `fcntl`: which signal is sent.
+/// Of `fcntl`: which signal is sent, `F_SETSIG`.
 const SETS_SIGNAL: u32 = 10;
 
 const fn allow() -> sock_filter {
