@@ -44,6 +44,10 @@ pub(crate) struct Args {
     #[arg(long, env = "GLEANER_AGENT_OWNER", value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     owner: Option<String>,
+    /// What hosts like it are called: those that take as long for the same work.
+    #[arg(long, env = "GLEANER_AGENT_KIND", value_name = "NAME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<String>,
     /// Cores that may be used at once [default: all].
     #[arg(long, env = "GLEANER_AGENT_CORES", value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]

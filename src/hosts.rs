@@ -29,6 +29,7 @@ fn print(hosts: &[HostStatus]) {
     let header = [
         "host",
         "origin",
+        "kind",
         "connected",
         "cores",
         "slots",
@@ -43,6 +44,7 @@ fn print(hosts: &[HostStatus]) {
         [
             host.host.to_string(),
             host.origin.to_string(),
+            host.kind.as_ref().map(ToString::to_string).unwrap_or_default(),
             if host.connected { "yes" } else { "no" }.to_owned(),
             host.cores.to_string(),
             host.slots.to_string(),

@@ -1,6 +1,7 @@
 //! `gleaner kernel`.
 
 mod profile;
+mod times;
 
 use std::fs::{self, Permissions};
 use std::io::Write;
@@ -39,6 +40,9 @@ enum What {
     /// Measures how long each part of a specification takes here, as a profile of this kind of host.
     #[command(after_help = profile::HELP)]
     Profile(profile::Args),
+    /// Shows how long kernels took on the hosts of a broker, or writes that down as a profile.
+    #[command(after_help = times::HELP)]
+    Times(times::Args),
     /// Writes a commented specification, and data that it works with.
     #[command(after_help = HELP)]
     Sample(SampleArgs),
@@ -125,6 +129,7 @@ pub(crate) fn run(args: Args, quiet: bool) -> anyhow::Result<ExitCode> {
     match args.what {
         What::Run(args) => process::block_on(run_task(args, quiet)),
         What::Profile(args) => process::block_on(profile::run(args, quiet)),
+        What::Times(args) => times::run(args),
         What::Sample(args) => write_sample(&args),
     }
 }

@@ -428,7 +428,7 @@ fn host_info(config: &Config) -> Result<HostInfo, ConfigError> {
         cores: config.cores(),
         memory_mib: total_memory_mib(),
         capabilities: config.capabilities()?,
-        kind: None,
+        kind: config.kind.clone(),
         chunk_cache_mib: 0,
     })
 }

@@ -14,7 +14,9 @@ use gleaner_isolation::Choice;
 use gleaner_protocol::limits::{
     CAPABILITIES_MAX, CORES_MAX, KEEP_S_MAX, MEMORY_MIB_MAX, WASM_MEMORY_MIB_MAX,
 };
-use gleaner_protocol::{Capabilities, HostName, KernelName, NameError, Origin, OwnerName, Span};
+use gleaner_protocol::{
+    Capabilities, HostKind, HostName, KernelName, NameError, Origin, OwnerName, Span,
+};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -37,6 +39,8 @@ pub struct Config {
     pub origin: Origin,
     /// Whose it is.
     pub owner: Option<OwnerName>,
+    /// What hosts like it are called: those that take as long for the same work.
+    pub kind: Option<HostKind>,
     /// Cores that may be used at once; 0 for all.
     pub cores: u32,
     /// Address of the broker.
@@ -88,6 +92,7 @@ impl Default for Config {
             name: None,
             origin: Origin::Desktop,
             owner: None,
+            kind: None,
             cores: 0,
             broker: "http://127.0.0.1:7710".into(),
             monitor: None,

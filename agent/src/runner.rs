@@ -233,7 +233,7 @@ impl Runner {
         let cpu_us = (thread_cpu() - before).as_micros();
         match outcome {
             Ok(Ok(files)) => match self.keep(order.token, files) {
-                Ok(files) => Reply::Done { files, cpu_us },
+                Ok(files) => Reply::Done { files, cpu_us, measured: None },
                 Err(reason) => Reply::Failed { reason, cpu_us },
             },
             Ok(Err(error)) => Reply::Failed { reason: error.to_string(), cpu_us },

@@ -13,6 +13,7 @@
 
 mod burial;
 mod command;
+mod conversation;
 mod gpu;
 mod limits;
 mod warm_runner;
@@ -29,7 +30,7 @@ use gleaner_hooks::ProcessStat;
 use gleaner_isolation::Leaf;
 use gleaner_protocol::control::Lease;
 use gleaner_protocol::job::{ApplicationTask, InputFile, Task};
-use gleaner_protocol::{Digest, Epoch, LeaseToken, Time, boottime};
+use gleaner_protocol::{Digest, Epoch, LeaseToken, Time};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 use tracing::{debug, warn};
@@ -39,10 +40,11 @@ use crate::harvest::RunResult;
 use crate::limits::DIE_MS_MAX;
 use crate::runner::sandbox::{Confines, user_of_slot};
 use crate::runner::{
-    ApplicationOrder, Fault, KernelOrder, Order, Reply, Setup, discard_spooled, remove_all,
+    ApplicationOrder, Fault, KernelOrder, Order, Setup, discard_spooled, remove_all,
 };
 use crate::slot_table::Cause;
 use burial::with_turns;
+use conversation::{Said, converse};
 use gpu::GpuUse;
 use limits::ReplicaLimits;
 use warm_runner::{End, RunnerGone, WarmRunner};
@@ -517,76 +519,4 @@ fn stuck(slot: u32, pgid: i32) -> String {
 struct Death {
     cause: Cause,
     end: End,
-}
-
-/// How a replica ended, by its runner's word.
-enum Said {
-    /// The runner waits for the next one.
-    Ended(RunResult),
-    /// The runner cannot end what it has left.
-    Overrun(RunResult),
-}
-
-/// Passes progress on until the replica has ended.
-async fn converse(
-    runner: &mut WarmRunner,
-    shop: &Workshop,
-    module: &mut Option<Module>,
-    gpu: &mut GpuUse,
-    (slot, token): (u32, LeaseToken),
-    asks: &Notify,
-    events: &mpsc::Sender<SlotEvent>,
-) -> Result<Said, RunnerGone> {
-    loop {
-        let mut reply = tokio::select! {
-            reply = gpu.patiently(shop, (slot, token), runner.receive()) => reply?,
-            () = asks.notified() => {
-                // What is no module is not asked, nor one for which that was said before it began.
-                if module.is_some() && shop.table.is_saving(slot, token) {
-                    runner.send(&Order::Save { token: token.get() }).await?;
-                    runner.look_up();
-                }
-                continue;
-            }
-        };
-        match (&mut *module, reply) {
-            (Some(module), Reply::Checkpoint { bytes }) => {
-                // What was only to save stands still again while that is brought to the broker.
-                let is_last = shop.table.stop_saving(slot, token);
-                module.save(shop, token, bytes, is_last, events).await;
-                shop.table.note_saved(boottime(), slot, token);
-                if is_last && events.send(SlotEvent::Saved { token }).await.is_err() {
-                    return Err(RunnerGone);
-                }
-                continue;
-            }
-            (Some(module), other) => match module.take(shop, token, other).await {
-                Some(left) => reply = left,
-                None => continue,
-            },
-            (None, other) => reply = other,
-        }
-        let Some(reply) = gpu.hear(shop, (slot, token), reply) else { continue };
-        return Ok(Said::Ended(match reply {
-            Reply::Progress { permille } => {
-                // One that does not fit is no loss: another follows.
-                let _ = events.try_send(SlotEvent::Progress { token, permille });
-                continue;
-            }
-            Reply::Done { files, cpu_us } => RunResult::Output { files, cpu_us },
-            Reply::Failed { reason, cpu_us } => RunResult::Failed { reason, cpu_us },
-            Reply::CannotRun(reason) => RunResult::CannotRun(reason),
-            Reply::Overrun { reason, cpu_us } => {
-                return Ok(Said::Overrun(RunResult::Failed { reason, cpu_us }));
-            }
-            // It was not asked to stop, what is no module has neither of the next two, and what is
-            // left of a GPU that failed goes with its process.
-            Reply::Stopped
-            | Reply::Compiled { .. }
-            | Reply::Checkpoint { .. }
-            | Reply::OpensGpu
-            | Reply::ComputedBy { .. }
-            | Reply::GpuFailed { .. } => return Err(RunnerGone),
-        }));
-    }
 }

@@ -7,6 +7,7 @@ mod blobs;
 mod events;
 mod farm;
 mod jobs;
+mod kernel_times;
 mod results;
 
 pub(crate) use results::manifest;
@@ -25,6 +26,7 @@ use crate::classes::Classes;
 use crate::control_link::ControlLinks;
 use crate::driver::{DriverGone, DriverHandle};
 use crate::events::Events;
+use crate::kernel_times::KernelTimes;
 use crate::metrics::{CoreFigures, Metrics};
 use crate::states::States;
 use crate::store::{Committer, SmallBlobs, StoreState};
@@ -39,6 +41,7 @@ pub(crate) struct Api {
     pub(crate) small_blobs: SmallBlobs,
     pub(crate) events: Events,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) kernel_times: KernelTimes,
 }
 
 impl Api {
@@ -74,6 +77,8 @@ impl Api {
             .or(self.blob_routes())
             .unify()
             .or(self.event_routes())
+            .unify()
+            .or(self.kernel_time_routes())
             .unify()
             .or(self.health_routes())
             .unify()

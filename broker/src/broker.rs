@@ -20,6 +20,7 @@ use crate::collect;
 use crate::config::{Config, ConfigError};
 use crate::driver::{Driver, DriverHandle, DriverParts, pack, recover};
 use crate::events::Events;
+use crate::kernel_times::{self, Recorder};
 use crate::limits::{COMMANDS_QUEUED_MAX, STATES_BYTES_MAX};
 use crate::metrics::Metrics;
 use crate::results_check;
@@ -47,7 +48,7 @@ pub enum BrokerError {
     )]
     DriverDied,
     /// No thread.
-    #[error("cannot start the driver's thread")]
+    #[error("cannot start a thread")]
     Thread(#[source] std::io::Error),
 }
 
@@ -61,7 +62,7 @@ pub async fn run(
     ready: impl FnOnce(SocketAddr),
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), BrokerError> {
-    let Running { listener, api, check, mut driver_done } = begin(&config).await?;
+    let Running { listener, api, check, mut driver_done, recorder } = begin(&config).await?;
     let committer = api.committer.clone();
     ready(listener.address());
     let mut has_died = false;
@@ -85,7 +86,12 @@ pub async fn run(
     if !has_died {
         let _ = driver_done.await;
     }
-    if let Err(error) = tokio::task::spawn_blocking(|| committer.close()).await {
+    let closed = tokio::task::spawn_blocking(|| {
+        committer.close();
+        // What the store has kept is the last that was measured.
+        recorder.end();
+    });
+    if let Err(error) = closed.await {
         tracing::error!("closing the store failed: {error}");
     }
     if has_died { Err(BrokerError::DriverDied) } else { Ok(()) }
@@ -97,6 +103,8 @@ struct Running {
     api: Api,
     check: JoinHandle<()>,
     driver_done: oneshot::Receiver<()>,
+    /// Writes down how long kernels take.
+    recorder: Recorder,
 }
 
 async fn begin(config: &Config) -> Result<Running, BrokerError> {
@@ -141,12 +149,15 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
 
     let (commands, queue) = mpsc::channel(COMMANDS_QUEUED_MAX);
     let (events, metrics) = (Events::new(), Arc::new(Metrics::default()));
+    let (kernel_times, recorder) =
+        kernel_times::start(&config.data_dir, min_free_bytes).map_err(BrokerError::Thread)?;
     let driver = Driver::new(DriverParts {
         core,
         incarnation: recovered.incarnation,
         committer: committer.clone(),
         events: events.clone(),
         metrics: Arc::clone(&metrics),
+        kernel_times: kernel_times.clone(),
         snapshot_after_bytes: config.snapshot_after_mib << 20,
         retention: config.retention(),
         journal_tail_bytes,
@@ -163,8 +174,9 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
         small_blobs,
         events,
         metrics,
+        kernel_times,
     };
-    Ok(Running { listener, api, check, driver_done })
+    Ok(Running { listener, api, check, driver_done, recorder })
 }
 
 /// Runs the driver on a thread of its own.

@@ -51,6 +51,7 @@ use gleaner_scheduling::Core;
 use tokio::sync::mpsc;
 
 use crate::events::Events;
+use crate::kernel_times::KernelTimes;
 use crate::limits::TURN_COMMANDS_MAX;
 use crate::metrics::Metrics;
 use crate::store::Committer;
@@ -64,6 +65,7 @@ pub(crate) struct DriverParts {
     pub(crate) committer: Committer,
     pub(crate) events: Events,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) kernel_times: KernelTimes,
     pub(crate) snapshot_after_bytes: u64,
     /// How long jobs that have ended are kept; for ever where it is not given.
     pub(crate) retention: Option<Span>,
@@ -77,6 +79,7 @@ pub(crate) struct Driver {
     committer: Committer,
     events: Events,
     metrics: Arc<Metrics>,
+    kernel_times: KernelTimes,
     snapshots: Snapshots,
 }
 
@@ -91,6 +94,7 @@ impl Driver {
             committer: parts.committer,
             events: parts.events,
             metrics: parts.metrics,
+            kernel_times: parts.kernel_times,
             snapshots: Snapshots::new(parts.snapshot_after_bytes, parts.journal_tail_bytes),
         }
     }
@@ -167,7 +171,8 @@ impl Driver {
 
     async fn finish(&mut self, mut turn: Turn) {
         self.dispatcher.end_turn(boottime(), &mut turn.decided);
-        let bytes = turn.commit(&self.committer, &self.metrics, &self.events).await;
+        let Self { committer, metrics, events, kernel_times, .. } = self;
+        let bytes = turn.commit(committer, metrics, events, kernel_times).await;
         if let Some(chunks) = self.snapshots.grown_by(bytes, self.dispatcher.core()) {
             let done = self.snapshots.done();
             self.committer.snapshot(chunks.into_iter(), done).await;

@@ -21,6 +21,7 @@ mod config;
 mod control_link;
 mod driver;
 mod events;
+mod kernel_times;
 mod metrics;
 mod results_check;
 mod states;

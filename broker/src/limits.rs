@@ -56,6 +56,11 @@ pub const EXACT_JOBS_MAX: usize = 256;
 /// How long a comparison that this machine has no room for waits.
 pub const COMPARISON_PAUSE: Duration = Duration::from_secs(1);
 
+/// Longest profile of how long kernels take, in bytes: some hundred thousand replicas.
+pub const KERNEL_TIMES_BYTES_MAX: u64 = 8 << 20;
+/// Turns whose measured times of kernels may wait for the disk; those of more are let go.
+pub const KERNEL_TIMES_QUEUED_MAX: usize = 1_024;
+
 /// Commands that one turn of the driver takes at most.
 pub const TURN_COMMANDS_MAX: usize = 256;
 /// Jobs that one turn of the driver forgets at most because their time has come.

@@ -46,6 +46,7 @@ mod sync_step;
 pub use committer::{After, Batch, Committer, SnapshotDone, StoreState};
 pub use error::StoreError;
 pub use folder::DataFolder;
+pub(crate) use free_space::FreeSpace;
 pub use journal::{Admission, Commit, Journal, SnapshotWriter};
 pub use replay::Replayed;
 pub use sealed::{open as open_sealed, seal};

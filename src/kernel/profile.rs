@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use gleaner_kernels::application::{Application, Task};
-use gleaner_protocol::{HostKind, boottime};
+use gleaner_protocol::{HostKind, KernelTime, boottime};
 
 use super::{How, application, bar, given_up, perform, spec_text, told};
 use crate::failure::Failure;
@@ -56,7 +56,7 @@ Exit codes:
   2  the specification, or a file that it names, is wrong";
 
 /// The names of the columns.
-const HEADER: &str = "kernel,part,size,kind,seconds";
+const HEADER: &str = KernelTime::HEADER;
 
 pub(super) async fn run(args: Args, quiet: bool) -> anyhow::Result<ExitCode> {
     let Args { kernel, spec, kind, output, times, how } = args;

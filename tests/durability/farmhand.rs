@@ -303,7 +303,7 @@ impl Farmhand {
                 self.try_later(token);
                 continue;
             }
-            let report = Report { token, replica, outcome, cpu_us: 1_000 };
+            let report = Report { token, replica, outcome, cpu_us: 1_000, measured: None };
             self.outgoing.push(AgentMessage::Report(report.clone()));
             self.outgoing.push(AgentMessage::Request { slots: 1 });
             self.held.insert(token, Work::Reported(report));

@@ -116,6 +116,7 @@ fn report(token: u64, files: Vec<OutputFile>) -> AgentMessage {
         replica: replica(),
         outcome,
         cpu_us: u64::MAX,
+        measured: None,
     })
 }
 
@@ -303,6 +304,7 @@ async fn outputs_that_break_the_rules_are_no_votes() {
                 replica: lease.replica,
                 outcome: Outcome::Output(forged),
                 cpu_us: 1,
+                measured: None,
             })])
             .await;
         assert_eq!(rogue.verdict().await, Verdict::Malformed, "{lease:?}");

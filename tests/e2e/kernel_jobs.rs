@@ -189,6 +189,14 @@ async fn hosts_with_a_gpu_and_without_vote_on_one_output() {
         assert_eq!(status.decided, 1, "{status:?}");
         assert_eq!((status.replicas.disagreed, status.replicas.failed), (0, 0), "{status:?}");
     }
+    // Each was measured on both.
+    let times = cluster.cli(&["kernel", "times"]).ok();
+    for (kernel, _) in outputs {
+        let of_kernel = || times.lines().filter(|line| line.trim_start().starts_with(kernel));
+        for kind in [" cpu ", " gpu "] {
+            assert!(of_kernel().any(|line| line.contains(kind)), "{kernel} {kind}: {times}");
+        }
+    }
     let run_dir = path(&cluster, "with-gpu/run");
     let status = ["agent", "status", "--run-dir", &run_dir];
     let said = cluster.cli(&status).ok();

@@ -4,7 +4,9 @@ use std::fs;
 use std::path::Path;
 
 use gleaner_calm::Turn;
+use gleaner_protocol::Origin;
 
+use crate::cluster::{Cluster, Plan};
 use crate::program::{Said, gleaner, run};
 
 fn gleaner_in(folder: &Path, arguments: &str) -> Said {
@@ -51,6 +53,67 @@ fn what_was_measured_is_what_a_study_is_simulated_with() {
     let says =
         "times.csv:19: npairs of 60x13440, and of 120x13440 in line 2: a study is of one size";
     simulate(8).refused(2, &[says, "leave the lines of the other out"]);
+}
+
+#[tokio::test]
+async fn what_jobs_took_is_a_profile_of_the_kinds_of_their_hosts() {
+    let mut cluster = Plan::new().start().await;
+    for kind in ["fat", "light", "gpu"] {
+        cluster.add_host(kind, Origin::Desktop, &["--kind", kind]);
+    }
+    cluster.are_connected().await;
+    let hosts = cluster.cli(&["hosts"]).ok();
+    assert!(["fat", "light", "gpu"].iter().all(|kind| hosts.contains(kind)), "{hosts}");
+    let none = cluster.cli(&["kernel", "times"]);
+    assert!(none.stderr.contains("nothing of that was measured yet"), "{}", none.stderr);
+    none.ok();
+
+    let folder = cluster.folder().join("samples");
+    gleaner_in(cluster.folder(), "kernel sample npairs --dir samples").ok();
+    let spec = folder.join("npairs.toml");
+    let text = fs::read_to_string(&spec).expect("a specification");
+    let little = text.replace("[1, 2, 4, 8]", "[1, 2]").replace("splits = 50", "splits = 2");
+    fs::write(&spec, little).expect("written");
+    let spec = spec.to_str().expect("plain");
+    let id = cluster.cli(&["submit", "npairs", spec, "--replication", "3", "--quorum", "3"]).ok();
+    cluster.cli(&["wait", id.trim_end(), "--timeout", "300"]).ok();
+    let rows = |cluster: &Cluster| -> Vec<(String, String, usize)> {
+        let rows: serde_json::Value = cluster.cli(&["kernel", "times", "--format", "json"]).json();
+        let rows = rows.as_array().expect("a list").iter().map(|row| {
+            assert_eq!((&row["kernel"], &row["size"]), (&"npairs".into(), &"120x13440".into()));
+            let seconds = row["seconds"].as_array().expect("a list");
+            let seconds: Vec<f64> = seconds.iter().filter_map(serde_json::Value::as_f64).collect();
+            assert!(seconds.iter().all(|seconds| (0.001..60.0).contains(seconds)), "{row}");
+            let word = |name: &str| row[name].as_str().expect("a word").to_owned();
+            (word("part"), word("kind"), seconds.len())
+        });
+        rows.collect()
+    };
+    let of = |part: &str, kind: &str| (part.to_owned(), kind.to_owned(), 1);
+    let expected: Vec<_> = ["1", "2"]
+        .iter()
+        .flat_map(|part| ["fat", "gpu", "light"].map(|kind| of(part, kind)))
+        .collect();
+    assert_eq!(rows(&cluster), expected);
+    // It outlives the broker.
+    cluster.restart_broker();
+    cluster.are_connected().await;
+    assert_eq!(rows(&cluster), expected);
+
+    let file = cluster.folder().join("times.csv");
+    let file = file.to_str().expect("plain");
+    let written = ["kernel", "times", "npairs", "--size", "120x13440", "--output", file];
+    cluster.cli(&written).ok();
+    let simulate = |profile: &str| {
+        let set = format!("--set profile={profile} --set components_min=1 --set components_max=2");
+        let simulate = format!("simulate mixed-npairs {set} --policy mct --format json");
+        gleaner_in(cluster.folder(), &simulate)
+    };
+    let found: serde_json::Value = simulate(file).json();
+    assert!(found["policies"]["mct"]["makespan"].as_f64().is_some_and(|makespan| makespan > 0.0));
+    let none = cluster.cli(&["kernel", "times", "npairs", "--kind", "other", "--output", file]);
+    assert!(none.stderr.contains("times.csv: 0 measurements"), "{}", none.stderr);
+    simulate(file).refused(2, &["times.csv"]);
 }
 
 /// Writes a specification of the first half of the sample's scans.

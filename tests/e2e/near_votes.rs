@@ -62,7 +62,13 @@ impl Liar {
         };
         let files = vec![OutputFile { name: name.into(), content }];
         let outcome = Outcome::Output(Manifest::new(files).expect("a manifest"));
-        let report = Report { token: lease.token, replica: lease.replica, outcome, cpu_us: 1 };
+        let report = Report {
+            token: lease.token,
+            replica: lease.replica,
+            outcome,
+            cpu_us: 1,
+            measured: None,
+        };
         // What does not wait for it comes in the same frame.
         let fragment = AgentMessage::Fragment(Fragment { slots: 1, ..hello("x", 1, 1).fragment });
         self.0.send(&[AgentMessage::Report(report), fragment]).await;

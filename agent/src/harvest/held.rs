@@ -109,10 +109,10 @@ impl Harvest {
         };
         let (replica, slot) = (*replica, *slot);
         let was_parked = self.held.get(&token).is_some_and(|held| held.parked_until().is_some());
-        let (outcome, cpu_us) = match result {
-            RunResult::Output { files, cpu_us } => (manifest_of(files), cpu_us),
+        let (outcome, cpu_us, measured) = match result {
+            RunResult::Output { files, cpu_us, measured } => (manifest_of(files), cpu_us, measured),
             RunResult::Failed { reason, cpu_us } => {
-                (Outcome::Failed(bounded_reason(reason)), cpu_us)
+                (Outcome::Failed(bounded_reason(reason)), cpu_us, None)
             }
             RunResult::CannotRun(reason) => {
                 let reason = ReleaseReason::CannotRun(bounded_reason(reason));
@@ -126,7 +126,7 @@ impl Harvest {
         self.warm.insert(slot);
         self.parked -= u32::from(was_parked);
         let files = files_to_store(&outcome);
-        let report = Report { token, replica, outcome, cpu_us };
+        let report = Report { token, replica, outcome, cpu_us, measured };
         if files.is_empty() {
             self.hold_report(token, Held::Reported { report: report.clone() });
             if self.link.is_up() {

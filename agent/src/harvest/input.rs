@@ -1,7 +1,7 @@
 //! What the agent's decisions are told.
 
 use gleaner_protocol::control::BrokerMessage;
-use gleaner_protocol::{Content, Digest, LeaseToken};
+use gleaner_protocol::{Content, Digest, LeaseToken, Measured};
 
 use super::Ground;
 
@@ -85,6 +85,8 @@ pub enum RunResult {
         files: Vec<Product>,
         /// CPU time it took, in microseconds.
         cpu_us: u64,
+        /// How long it took, where that was measured and nothing held it up.
+        measured: Option<Measured>,
     },
     /// It ran and failed.
     Failed {

@@ -14,11 +14,11 @@ use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 
 use gleaner_kernels::application::{
-    Application, ApplicationError, Control, Product as Made, Task, unpack,
+    Application, ApplicationError, Control, Finished, Product as Made, Task, unpack,
 };
 use gleaner_kernels::{Preempt, allowed_bytes};
 use gleaner_protocol::limits::{BLOB_BYTES_MAX, OUTPUT_FILES_MAX, SPEC_BYTES_MAX};
-use gleaner_protocol::{Digest, boottime};
+use gleaner_protocol::{Computer, DataSize, Digest, Measured, boottime};
 
 use super::device::{device_for, gpu_fault, let_be};
 use super::folder::TaskFolder;
@@ -53,7 +53,7 @@ pub(super) fn run(
     order: &ApplicationOrder,
     tell: &mut dyn FnMut(News),
 ) -> Reply {
-    let before = thread_cpu();
+    let (before, began) = (thread_cpu(), boottime());
     let mut may_be_the_gpu = order.gpu.is_some();
     let mut told = |news: News| {
         may_be_the_gpu &= !matches!(news, News::ComputedBy(None));
@@ -67,7 +67,14 @@ pub(super) fn run(
         collector.discard(order.token);
     }
     match outcome {
-        Ok(Ok(files)) => Reply::Done { files, cpu_us },
+        Ok(Ok((files, size))) => {
+            let (by, run_us) = match may_be_the_gpu {
+                true => (Computer::Gpu, boottime().since(began).as_micros()),
+                false => (Computer::Core, cpu_us),
+            };
+            let measured = DataSize::new(size).ok().map(|size| Measured { size, by, run_us });
+            Reply::Done { files, cpu_us, measured }
+        }
         Ok(Err(Trouble::Failed(reason))) => Reply::Failed { reason, cpu_us },
         Ok(Err(Trouble::CannotRun(reason))) => Reply::CannotRun(reason),
         Ok(Err(Trouble::Gpu(reason, of))) => Reply::GpuFailed { reason, of },
@@ -83,12 +90,13 @@ fn panicked(order: &ApplicationOrder, panic: &(dyn Any + Send)) -> String {
     format!("kernel {} panicked: {}", order.kernel, panic_text(panic))
 }
 
+/// What came out, and of how much data.
 fn perform(
     folder: &mut TaskFolder,
     collector: &Collector,
     order: &ApplicationOrder,
     tell: &mut dyn FnMut(News),
-) -> Result<Vec<Product>, Trouble> {
+) -> Result<(Vec<Product>, String), Trouble> {
     let Some(application) = Application::named(order.kernel.as_str()) else {
         let reason = format!("kernel {} takes no specification", order.kernel);
         return Err(Trouble::CannotRun(reason));
@@ -107,16 +115,17 @@ fn perform(
     };
     let task = unpack(application, &spec, folder, order.item.as_deref());
     let task = task.map_err(|error| Trouble::Failed(told(application, error)))?;
-    compute(&task, order.gpu.as_ref(), tell, &mut keep).map_err(|error| {
-        match gpu_fault(&error) {
-            Some(fault) => Trouble::Gpu(error.to_string(), fault),
-            None if matches!(error, ApplicationError::Memory(_)) => {
-                Trouble::Failed(format!("{}; {}", told(application, error), order.too_little))
+    let done =
+        compute(&task, order.gpu.as_ref(), tell, &mut keep).map_err(|error| {
+            match gpu_fault(&error) {
+                Some(fault) => Trouble::Gpu(error.to_string(), fault),
+                None if matches!(error, ApplicationError::Memory(_)) => {
+                    Trouble::Failed(format!("{}; {}", told(application, error), order.too_little))
+                }
+                None => Trouble::Failed(told(application, error)),
             }
-            None => Trouble::Failed(told(application, error)),
-        }
-    })?;
-    Ok(products)
+        })?;
+    Ok((products, done.size))
 }
 
 /// Keeps what a kernel has made after `before` other files.
@@ -145,7 +154,7 @@ fn compute(
     gpu: Option<&GpuOrder>,
     tell: &mut dyn FnMut(News),
     keep: &mut dyn FnMut(Made) -> Result<(), String>,
-) -> Result<(), ApplicationError> {
+) -> Result<Finished, ApplicationError> {
     if gpu.is_some() {
         tell(News::OpensGpu);
     }
@@ -164,7 +173,7 @@ fn compute(
         progress: &mut shown,
         keep,
     };
-    let done = task.run(&mut control).map(drop);
+    let done = task.run(&mut control);
     if done.as_ref().is_err_and(|error| gpu_fault(error).is_some()) {
         let_be(device);
     }

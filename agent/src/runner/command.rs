@@ -80,7 +80,7 @@ impl Commands {
             folder.clear();
         }
         match outcome {
-            Ok(files) => Reply::Done { files, cpu_us },
+            Ok(files) => Reply::Done { files, cpu_us, measured: None },
             Err(Trouble::Failed(reason)) => Reply::Failed { reason, cpu_us },
             // What it has started may be in its folder still.
             Err(Trouble::Overrun(reason)) => Reply::Overrun { reason, cpu_us },

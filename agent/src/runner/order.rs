@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use gleaner_protocol::{Digest, KernelName, PciAddress};
+use gleaner_protocol::{Digest, KernelName, Measured, PciAddress};
 use serde::{Deserialize, Serialize};
 
 use super::sandbox::Confines;
@@ -231,6 +231,8 @@ pub(crate) enum Reply {
         files: Vec<Product>,
         /// CPU time it took, in microseconds.
         cpu_us: u64,
+        /// How long it took, where it is a kernel with a specification.
+        measured: Option<Measured>,
     },
     /// It ran and failed.
     Failed {

@@ -103,7 +103,7 @@ fn attempt(
     state.wire.tell_checkpoint(&mut state.checkpoints.pending, true);
     let reply = match ended {
         Ok(()) | Err(End::Halt(Halt::Exit(0))) => match collect(&state, stdout, collector, order) {
-            Ok(files) => Reply::Done { files, cpu_us: cpu_us() },
+            Ok(files) => Reply::Done { files, cpu_us: cpu_us(), measured: None },
             Err(reason) => Reply::Failed { reason, cpu_us: cpu_us() },
         },
         Err(End::Halt(Halt::Stopped)) => Reply::Stopped,

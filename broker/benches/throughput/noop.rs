@@ -96,6 +96,7 @@ async fn play(broker: String, number: u32, counted: Arc<AtomicU64>) {
                         replica: lease.replica,
                         outcome: Outcome::Output(Manifest::default()),
                         cpu_us: 0,
+                        measured: None,
                     }));
                 }
                 BrokerMessage::Verdict { verdict, .. } => {

@@ -4,7 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::control::Verdict;
 use crate::job::Lane;
-use crate::{Digest, Epoch, GpuInfo, HostName, JobId, KernelName, Origin, OwnerName, WorkunitId};
+use crate::{
+    Digest, Epoch, GpuInfo, HostKind, HostName, JobId, KernelName, Origin, OwnerName, WorkunitId,
+};
 
 /// Answer to `POST /v1/jobs`: the job is on disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -166,6 +168,9 @@ pub struct HostStatus {
     pub origin: Origin,
     /// Whose it is.
     pub owner: Option<OwnerName>,
+    /// What hosts like it are called, where its agent was told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<HostKind>,
     /// Whether its agent is connected.
     pub connected: bool,
     /// Cores it could give at most.

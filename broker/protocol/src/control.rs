@@ -21,7 +21,8 @@ use crate::codec::{self, DecodeError};
 use crate::job::{OnRelease, Task};
 use crate::limits::CONTROL_MESSAGE_BYTES_MAX;
 use crate::{
-    BookingId, Digest, Epoch, HostInfo, JobId, LeaseToken, LimitsChange, Manifest, ReplicaId,
+    BookingId, Digest, Epoch, HostInfo, JobId, LeaseToken, LimitsChange, Manifest, Measured,
+    ReplicaId,
 };
 
 /// From an agent to the broker.
@@ -121,6 +122,9 @@ pub struct Report {
     pub outcome: Outcome,
     /// CPU time it took, in microseconds.
     pub cpu_us: u64,
+    /// How long it took from its beginning to its end, where it is a kernel with a specification and
+    /// nothing held it up.
+    pub measured: Option<Measured>,
 }
 
 /// Whether a replica has an output.

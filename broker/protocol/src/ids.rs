@@ -156,6 +156,11 @@ name_id! {
     HostKind, "host kind"
 }
 name_id! {
+    /// How much data a kernel had: `VOXELS@PIXELS` of a picture, `VOXELS` of a surface, rows and columns
+    /// of a table (`64x64x64@320x240`, `120x13440`).
+    DataSize, "data size"
+}
+name_id! {
     /// One attempt of one render on one host, as its farm manager names it (`qube:812.3`).
     BookingId, "booking"
 }

@@ -28,6 +28,7 @@ mod gpu;
 mod host;
 mod hours;
 mod ids;
+mod kernel_time;
 mod limits_change;
 mod memory_size;
 mod output;
@@ -45,9 +46,10 @@ pub use gpu::{GpuInfo, GpuKind, PciAddress, PciAddressError};
 pub use host::{Capabilities, HostInfo, Origin};
 pub use hours::{Hours, HoursError, LocalTime};
 pub use ids::{
-    BookingId, DatasetId, HostKind, HostName, JobId, KernelName, LeaseToken, NameError, OwnerName,
-    ReplicaId, WorkunitId,
+    BookingId, DataSize, DatasetId, HostKind, HostName, JobId, KernelName, LeaseToken, NameError,
+    OwnerName, ReplicaId, WorkunitId,
 };
+pub use kernel_time::{Computer, KernelTime, KernelTimeError, Measured};
 pub use limits_change::{Limit, LimitsChange};
 pub use memory_size::mib_of;
 pub use output::{Content, Manifest, ManifestError, OutputFile, check_file_name};

@@ -43,7 +43,7 @@ use std::collections::BTreeMap;
 
 use gleaner_protocol::api::ReplicaCounts;
 use gleaner_protocol::job::{JobSpec, Lane};
-use gleaner_protocol::{ChunkId, JobId, LeaseToken, Origin, Share, Time, WorkunitId};
+use gleaner_protocol::{ChunkId, HostName, JobId, LeaseToken, Origin, Share, Time, WorkunitId};
 
 use crate::Refusal;
 use crate::ability::{Abilities, AbilityIx};
@@ -100,6 +100,12 @@ impl Farm {
     #[must_use]
     pub fn host(&self, host: HostIx) -> &Host {
         self.hosts.get(host)
+    }
+
+    /// The host of this name, connected or not.
+    #[must_use]
+    pub fn host_named(&self, name: &HostName) -> Option<&Host> {
+        self.hosts.find(name).map(|host| self.hosts.get(host))
     }
 
     /// All hosts, connected or not, in order of their first appearance.

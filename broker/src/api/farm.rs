@@ -42,6 +42,7 @@ fn host_list(core: &Core) -> Vec<HostStatus> {
             host: host.info.name.clone(),
             origin: host.info.origin,
             owner: host.info.owner.clone(),
+            kind: host.info.kind.clone(),
             connected: host.connected,
             cores: host.info.cores,
             slots: if host.connected { host.fragment.slots } else { 0 },

@@ -143,6 +143,7 @@ mod tests {
             replica: ReplicaId { workunit, attempt: 1 },
             outcome: Outcome::Output(Manifest::new(files).expect("a manifest")),
             cpu_us: 1,
+            measured: None,
         }
     }
 

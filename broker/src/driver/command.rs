@@ -7,7 +7,7 @@ use gleaner_protocol::control::{AgentMessage, BrokerMessage, Outcome, Report};
 use gleaner_protocol::farm::FarmEvent;
 use gleaner_protocol::job::JobSpec;
 use gleaner_protocol::limits::CPU_US_MAX;
-use gleaner_protocol::{Digest, JobId, LeaseToken, ReplicaId};
+use gleaner_protocol::{Digest, JobId, LeaseToken, Measured, ReplicaId};
 use gleaner_scheduling::{Core, ReportedOutcome, SubmitRefusal};
 use thiserror::Error;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -72,6 +72,8 @@ pub struct PreparedReport {
     pub manifest: Option<(Digest, Vec<u8>)>,
     /// CPU time it took, in microseconds.
     pub cpu_us: u64,
+    /// How long it took, where it has an output and was measured.
+    pub measured: Option<Measured>,
 }
 
 impl PreparedReport {
@@ -79,7 +81,7 @@ impl PreparedReport {
     /// names was uploaded.
     #[must_use]
     pub fn of(report: Report, is_uploaded: bool) -> Self {
-        let Report { token, replica, outcome, cpu_us } = report;
+        let Report { token, replica, outcome, cpu_us, measured } = report;
         let (outcome, manifest) = match outcome {
             Outcome::Failed(reason) => (ReportedOutcome::Failed(reason), None),
             Outcome::Output(manifest) => match manifest.check() {
@@ -95,7 +97,8 @@ impl PreparedReport {
                 }
             },
         };
-        Self { token, replica, outcome, manifest, cpu_us: cpu_us.min(CPU_US_MAX) }
+        let measured = measured.filter(|_| manifest.is_some());
+        Self { token, replica, outcome, manifest, cpu_us: cpu_us.min(CPU_US_MAX), measured }
     }
 
     /// Counts its output as the one of this digest, which is stored already.
@@ -222,6 +225,7 @@ mod tests {
             replica: ReplicaId { workunit, attempt: 1 },
             outcome: Outcome::Failed("no".into()),
             cpu_us: u64::MAX,
+            measured: None,
         };
         assert_eq!(PreparedReport::of(report, true).cpu_us, CPU_US_MAX);
     }

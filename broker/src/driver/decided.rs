@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use gleaner_protocol::Digest;
 use gleaner_protocol::api::ProgressEvent;
 use gleaner_protocol::control::{BrokerMessage, Verdict};
+use gleaner_protocol::{Digest, KernelTime};
 use gleaner_scheduling::Fact;
 
 use super::LinkId;
@@ -37,6 +37,8 @@ pub struct Decided<M> {
     pub counted: Vec<Verdict>,
     /// Openings that agents refused, for counting.
     pub openings_refused: u64,
+    /// How long kernels took whose outputs count, for those who plan with it.
+    pub kernel_times: Vec<KernelTime>,
 }
 
 impl<M> Default for Decided<M> {
@@ -49,6 +51,7 @@ impl<M> Default for Decided<M> {
             events: Vec::new(),
             counted: Vec::new(),
             openings_refused: 0,
+            kernel_times: Vec::new(),
         }
     }
 }

@@ -4,9 +4,11 @@
 use gleaner_protocol::api::{FarmEventsAccepted, JobStatus, ProgressEvent, Submitted};
 use gleaner_protocol::control::{AgentMessage, BrokerMessage, Hello, Lease, Opening};
 use gleaner_protocol::farm::FarmEvent;
-use gleaner_protocol::job::JobSpec;
+use gleaner_protocol::job::{JobSpec, Task};
 use gleaner_protocol::limits::{OPENING_ENDED_MAX, bounded_reason};
-use gleaner_protocol::{HostName, JobId, LimitsChange, Share, Span, Time};
+use gleaner_protocol::{
+    HostName, JobId, KernelTime, LimitsChange, Measured, ReplicaId, Share, Span, Time, WorkunitId,
+};
 use gleaner_scheduling::{Core, Effect, HostIx, Input, JobPhase, RequestId, SubmitRefusal};
 
 use super::command::LinkMessage;
@@ -295,8 +297,9 @@ impl<M: Clone> Dispatcher<M> {
     }
 
     fn report(&mut self, now: Time, host: HostName, report: PreparedReport, turn: &mut Decided<M>) {
-        let PreparedReport { token, replica, outcome, manifest, cpu_us } = report;
+        let PreparedReport { token, replica, outcome, manifest, cpu_us, measured } = report;
         let facts_before = turn.facts.len();
+        let time = measured.and_then(|measured| self.kernel_time(&host, replica, &measured));
         self.feed(now, Input::Report { host, token, replica, outcome, cpu_us }, turn);
         let counted = turn.facts.len() > facts_before;
         if let Some((digest, encoded)) = manifest.filter(|_| counted)
@@ -304,6 +307,23 @@ impl<M: Clone> Dispatcher<M> {
         {
             turn.small_blobs.push((digest, encoded));
         }
+        turn.kernel_times.extend(time.filter(|_| counted));
+    }
+
+    /// What a replica's measurement says of its kernel on this kind of host.
+    fn kernel_time(
+        &self,
+        host: &HostName,
+        replica: ReplicaId,
+        measured: &Measured,
+    ) -> Option<KernelTime> {
+        let farm = self.core.farm();
+        let WorkunitId { job, index } = replica.workunit;
+        let spec = &farm.job(job)?.spec;
+        let Task::Application(application) = &spec.task else { return None };
+        let part = spec.workunits.item(index);
+        let kind = farm.host_named(host).and_then(|host| host.info.kind.as_ref());
+        KernelTime::new(application.kernel.clone(), part, measured, kind)
     }
 
     fn refuse(&mut self, link: LinkId, reason: String, turn: &mut Decided<M>) {

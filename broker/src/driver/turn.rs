@@ -6,6 +6,7 @@ use super::Outbox;
 use super::decided::{Decided, Letters};
 use super::records::pack;
 use crate::events::Events;
+use crate::kernel_times::KernelTimes;
 use crate::metrics::Metrics;
 use crate::store::{Batch, Committer};
 
@@ -33,6 +34,7 @@ impl Turn {
         committer: &Committer,
         metrics: &Arc<Metrics>,
         events: &Events,
+        measured: &KernelTimes,
     ) -> u64 {
         let Self { decided, words } = self;
         let Decided {
@@ -43,6 +45,7 @@ impl Turn {
             events: told,
             counted,
             openings_refused,
+            kernel_times,
         } = decided;
         counted.into_iter().for_each(|verdict| metrics.verdict(verdict));
         (0..openings_refused).for_each(|_| metrics.opening_refused());
@@ -56,7 +59,7 @@ impl Turn {
             return 0;
         }
         let is_awaited = !words.is_empty();
-        let (metrics, events) = (Arc::clone(metrics), events.clone());
+        let (metrics, events, measured) = (Arc::clone(metrics), events.clone(), measured.clone());
         let after = Box::new(move |committed: Result<u64, &crate::store::StoreError>| {
             if committed.is_err() {
                 // Dropping the words answers whoever waits with an error; agents keep their
@@ -65,6 +68,7 @@ impl Turn {
             }
             metrics.turn_committed(bytes);
             post(verdicts, &metrics);
+            measured.add(kernel_times);
             words.into_iter().for_each(|word| word());
             told.into_iter().for_each(|event| events.tell(event));
         });

@@ -6,8 +6,8 @@ use gleaner_protocol::control::{
 };
 use gleaner_protocol::job::{CommandTask, OnRelease, Task};
 use gleaner_protocol::{
-    Capabilities, Content, Digest, Epoch, HostInfo, HostName, JobId, KernelName, LeaseToken,
-    LimitsChange, Origin, ReplicaId, Span, Time, WorkunitId,
+    Capabilities, Computer, Content, DataSize, Digest, Epoch, HostInfo, HostName, JobId,
+    KernelName, LeaseToken, LimitsChange, Measured, Origin, ReplicaId, Span, Time, WorkunitId,
 };
 
 use super::super::{Effect, Ground, Harvest, Input, Product, RunResult};
@@ -43,7 +43,15 @@ pub(super) fn lease(raw: u64) -> Lease {
 
 pub(super) fn output(text: &str) -> RunResult {
     let content = Content::Inline(text.as_bytes().to_vec());
-    RunResult::Output { files: vec![Product { name: "result".into(), content }], cpu_us: 5 }
+    RunResult::Output {
+        files: vec![Product { name: "result".into(), content }],
+        cpu_us: 5,
+        measured: Some(Measured {
+            size: DataSize::new("64x64x64").expect("a size"),
+            by: Computer::Core,
+            run_us: 5,
+        }),
+    }
 }
 
 /// For how long hosts under test keep a replica frozen, in seconds.
@@ -260,19 +268,25 @@ pub(super) fn command(program: &str) -> Task {
 }
 
 pub(super) fn report(raw: u64, result: RunResult) -> AgentMessage {
-    let (outcome, cpu_us) = match result {
-        RunResult::Failed { reason, cpu_us } => (Outcome::Failed(reason), cpu_us),
-        RunResult::Output { files, cpu_us } => {
+    let (outcome, cpu_us, measured) = match result {
+        RunResult::Failed { reason, cpu_us } => (Outcome::Failed(reason), cpu_us, None),
+        RunResult::Output { files, cpu_us, measured } => {
             let files = files
                 .into_iter()
                 .map(|file| gleaner_protocol::OutputFile { name: file.name, content: file.content })
                 .collect();
             let manifest = gleaner_protocol::Manifest::new(files).expect("plain");
-            (Outcome::Output(manifest), cpu_us)
+            (Outcome::Output(manifest), cpu_us, measured)
         }
         other => panic!("{other:?} is no report"),
     };
-    AgentMessage::Report(Report { token: token(raw), replica: replica(raw), outcome, cpu_us })
+    AgentMessage::Report(Report {
+        token: token(raw),
+        replica: replica(raw),
+        outcome,
+        cpu_us,
+        measured,
+    })
 }
 
 pub(super) fn released(raw: u64, reason: ReleaseReason) -> AgentMessage {

@@ -257,7 +257,11 @@ fn result(how: u8) -> RunResult {
         3 => RunResult::Preempted,
         _ => {
             let content = Content::Stored { digest: Digest::of(b"x"), bytes: 1 << 20 };
-            RunResult::Output { files: vec![Product { name: "f".into(), content }], cpu_us: 1 }
+            RunResult::Output {
+                files: vec![Product { name: "f".into(), content }],
+                cpu_us: 1,
+                measured: None,
+            }
         }
     }
 }

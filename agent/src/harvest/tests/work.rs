@@ -166,7 +166,11 @@ fn an_abort_that_crossed_with_the_report_waits_for_the_verdict() {
 
 fn large(name: &str) -> RunResult {
     let stored = Content::Stored { digest: Digest::of(b"x"), bytes: 1 << 20 };
-    RunResult::Output { files: vec![Product { name: name.into(), content: stored }], cpu_us: 5 }
+    RunResult::Output {
+        files: vec![Product { name: name.into(), content: stored }],
+        cpu_us: 5,
+        measured: None,
+    }
 }
 
 #[test]

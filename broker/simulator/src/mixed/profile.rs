@@ -7,12 +7,13 @@
 
 use std::collections::BTreeMap;
 
+use gleaner_protocol::KernelTime;
 use gleaner_protocol::limits::LEASE_S_MAX;
 
 use crate::input_file::read_text;
 use crate::limits::PROFILE_BYTES_MAX;
 
-const HEADER: &str = "kernel,part,size,kind,seconds";
+const HEADER: &str = KernelTime::HEADER;
 const KERNEL: &str = "npairs";
 
 /// Measured times.

@@ -78,7 +78,7 @@ impl World<'_> {
         }
         let colludes = self.config.bug == Some(Bug::LiarsCollude);
         let lie = lies.then_some(if colludes { 0 } else { 1 + host as u64 });
-        RunResult::Output { files: output(workunit, item, lie), cpu_us }
+        RunResult::Output { files: output(workunit, item, lie), cpu_us, measured: None }
     }
 
     /// Large files are on their way to the broker.
