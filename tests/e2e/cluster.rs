@@ -36,7 +36,6 @@ pub(crate) struct Plan {
     broker: Vec<String>,
     monitor: Vec<String>,
     monitor_env: Vec<(String, String)>,
-    #[cfg(feature = "gpu")]
     agent_env: Vec<(String, String)>,
     token_file: Option<PathBuf>,
     ca_file: Option<PathBuf>,
@@ -56,7 +55,6 @@ impl Plan {
             broker: Vec::new(),
             monitor: Vec::new(),
             monitor_env: Vec::new(),
-            #[cfg(feature = "gpu")]
             agent_env: Vec::new(),
             token_file: None,
             ca_file: None,
@@ -114,7 +112,6 @@ impl Plan {
     }
 
     /// Something in the environment of all agents.
-    #[cfg(feature = "gpu")]
     pub(crate) fn agent_env(mut self, name: &str, value: &str) -> Self {
         self.agent_env.push((name.into(), value.into()));
         self
@@ -301,7 +298,6 @@ impl Cluster {
             command.args(["--monitor", monitor]);
         }
         self.plan.add_trust(&mut command);
-        #[cfg(feature = "gpu")]
         command.envs(self.plan.agent_env.iter().cloned());
         Part::start(name, command, &log_of(self.folder(), name))
     }
