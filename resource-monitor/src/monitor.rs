@@ -142,6 +142,9 @@ pub struct HostAllocation {
     pub cores: Option<u32>,
     /// Its memory, in MiB, where the farm says.
     pub memory_mib: Option<u64>,
+    /// Threads of a core, where the farm books whole cores: it tells of all their threads, and the
+    /// hook of a render that has one on each tells of as many.
+    pub core_threads: u32,
     /// Renders on it.
     pub bookings: Vec<SampledBooking>,
     /// Of these, those that a hook, where there is one, tells of by the same name before they begin;

@@ -91,6 +91,8 @@ pub(super) struct Host {
     pub(super) sampled: Option<Size>,
     /// Cores and memory in MiB in the farm's words, where it says.
     pub(super) polled: (Option<u32>, Option<u64>),
+    /// Threads of a core, where the farm books whole cores.
+    core_threads: u32,
     pub(super) gauges: Option<Gauges>,
     pub(super) epoch: Option<Epoch>,
     former_incarnation: Option<u64>,
@@ -136,6 +138,7 @@ impl Host {
             origin: None,
             sampled: None,
             polled: (None, None),
+            core_threads: 1,
             gauges: None,
             epoch: None,
             former_incarnation: None,
@@ -259,7 +262,8 @@ impl Host {
         let Some(booking) = self.bookings.get(id) else { return };
         let cores = |witness| booking.claim(witness).and_then(|booked| booked.cores);
         if let (Some(hook), Some(poll)) = (cores(Witness::Hook), cores(Witness::Poll))
-            && hook != poll
+            && poll != hook
+            && poll != hook.saturating_mul(self.core_threads)
         {
             self.contradict(now, format!("{id}: its hook says {hook} cores, the farm {poll}"));
         }

@@ -111,6 +111,7 @@ impl Inventory {
             asked_at: None,
             cores: None,
             memory_mib: None,
+            core_threads: 1,
             bookings: Vec::new(),
             announced: BTreeSet::new(),
         };

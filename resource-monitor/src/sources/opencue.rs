@@ -123,9 +123,25 @@ impl Hosts {
         stream::iter(asked).buffer_unordered(RQD_AT_ONCE_MAX).collect().await
     }
 
+    /// Twice where it books what has no name: mostly a frame that begins or ends in this moment, which
+    /// is listed, or gone, when it is asked again.
     async fn ask(&self, rqd: &RqdAddress) -> Result<HostAllocation, SourceError> {
+        let begun = boottime();
+        let host = self.ask_once(rqd, self.limit).await?;
+        if !report::has_unnamed(&host) {
+            return Ok(host);
+        }
+        let left = self.limit.saturating_sub(boottime().since(begun).into());
+        Ok(self.ask_once(rqd, left).await.unwrap_or(host))
+    }
+
+    async fn ask_once(
+        &self,
+        rqd: &RqdAddress,
+        limit: Duration,
+    ) -> Result<HostAllocation, SourceError> {
         let asked_at = boottime();
-        let answer = call::report_status(rqd, &self.lookups, self.limit).await?;
+        let answer = call::report_status(rqd, &self.lookups, limit).await?;
         let malformed = |reason| SourceError::Malformed { asked: rqd.to_string(), reason };
         report::allocation(&rqd.name, asked_at, &answer).map_err(malformed)
     }
@@ -203,6 +219,24 @@ mod tests {
         let error = hosts(&entries[1..2]).expect("a host").poll().await.expect_err("none");
         assert!(error.to_string().contains("RQD of gone at 127.0.0.1:"), "{error}");
     }
+
+    #[tokio::test]
+    async fn a_frame_that_ends_when_its_host_is_asked_books_nothing() {
+        let ending = [report::tests::ENDING, report::tests::ENDED];
+        for (says, expected) in [
+            (&ending[..], "r1 4c 24105m:"),
+            // It goes on, as it does where a frame is about to begin.
+            (&ending[..1], "r1 4c 24105m: opencue:unnamed 2c ?m"),
+            // What is said the second time makes no sense.
+            (&[report::tests::ENDING, b""], "r1 4c 24105m: opencue:unnamed 2c ?m"),
+        ] {
+            let rqd = played::rqd_in_turn(says.to_vec()).await;
+            let answer = hosts(&[format!("r1={rqd}")]).expect("a host").poll().await;
+            let answer = answer.expect("it answers");
+            assert_eq!(seen(Ok(answer.hosts)), [expected]);
+        }
+    }
+
     #[tokio::test]
     async fn many_that_do_not_answer_are_not_all_asked_in_each_poll_and_are_all_silent() {
         let idle = played::rqd(report::tests::IDLE).await;

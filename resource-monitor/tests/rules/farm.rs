@@ -282,6 +282,16 @@ impl Farm {
         self.input(Input::Poll { source, asked_at, is_extra: false, answer: Some(hosts.into()) });
     }
 
+    /// Likewise, where a core of the farm's is so many of the host's.
+    pub(crate) fn polls_of_threads(&mut self, core_threads: u32, hosts: Listed<'_>) {
+        let mut hosts = allocations(hosts);
+        for host in &mut hosts {
+            host.core_threads = core_threads;
+        }
+        let (source, asked_at) = ("farm".into(), self.now);
+        self.input(Input::Poll { source, asked_at, is_extra: false, answer: Some(hosts.into()) });
+    }
+
     pub(crate) fn polls_asked_at(&mut self, asked_at: Time, hosts: &[(&str, &[(&str, u32)])]) {
         let (source, answer) = ("farm".into(), Some(allocations(hosts).into()));
         self.input(Input::Poll { source, asked_at, is_extra: false, answer });
@@ -441,6 +451,7 @@ fn allocations(hosts: Listed<'_>) -> Vec<HostAllocation> {
         asked_at: None,
         cores: Some(CORES),
         memory_mib: Some(MEMORY_MIB),
+        core_threads: 1,
         bookings: bookings
             .iter()
             .map(|(render, n)| SampledBooking { booking: booking(render), resources: cores(*n) })

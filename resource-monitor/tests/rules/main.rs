@@ -11,3 +11,4 @@ mod silent_hosts;
 mod stories;
 mod told_hosts;
 mod watched_workers;
+mod whole_cores;

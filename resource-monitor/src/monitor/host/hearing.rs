@@ -220,6 +220,7 @@ impl Host {
             self.contradict(now, format!("its agent says {agent} cores, the farm {farm}"));
         }
         self.polled = (allocation.cores, allocation.memory_mib);
+        self.core_threads = allocation.core_threads;
         for booking in allocation.bookings.iter().take(BOOKINGS_MAX + 1) {
             let id = &booking.booking;
             if self.bookings.ended(id).is_some_and(|ended| ended.at >= asked_at) {

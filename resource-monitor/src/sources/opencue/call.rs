@@ -163,7 +163,12 @@ pub(super) mod played {
 
     /// One that answers with this body, well.
     pub(in crate::sources::opencue) async fn rqd(body: &'static [u8]) -> SocketAddr {
-        answering(Response::new(()), body, &[(STATUS, WELL)]).await
+        rqd_in_turn(vec![body]).await
+    }
+
+    /// One that answers with these bodies, well, one after the other, and with the last from then on.
+    pub(in crate::sources::opencue) async fn rqd_in_turn(bodies: Vec<&'static [u8]>) -> SocketAddr {
+        answering_in_turn(Response::new(()), bodies, &[(STATUS, WELL)]).await
     }
 
     /// One that answers with this head, body and, unless they are none, trailers.
@@ -172,10 +177,21 @@ pub(super) mod played {
         body: &'static [u8],
         tail: &'static [(&'static str, &'static str)],
     ) -> SocketAddr {
+        answering_in_turn(head, vec![body], tail).await
+    }
+
+    async fn answering_in_turn(
+        head: Response<()>,
+        bodies: Vec<&'static [u8]>,
+        tail: &'static [(&'static str, &'static str)],
+    ) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
+        let last = *bodies.last().expect("there is one");
+        let mut bodies = bodies.into_iter();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
+                let body = bodies.next().unwrap_or(last);
                 tokio::spawn(answer(stream, head.clone(), body, tail));
             }
         });

@@ -5,14 +5,15 @@
 //! hosts here have as many as their system shows: a core of RQD's is as many of ours as its host has
 //! threads in one.
 //!
-//! A frame books its cores, or as many as it is bound to, as its wrapper has them in `CUE_THREADS`.
-//! What it may use of memory RQD does not say, so it has its cores' share, unless it has used
-//! more already. What is booked beyond the frames, and what is locked, is booked as well; a host
-//! whose user is at it, or that is not up, is wholly booked.
+//! A frame books its cores with all their threads: RQD gives no other frame any of them, whether this
+//! one is bound to them, as its wrapper has them in `CUE_THREADS` then, or runs on fewer. Only the
+//! Python RQD says which it is. What a frame may use of memory RQD does not say, so it has its cores'
+//! share, unless it has used more already. What is booked beyond the frames, and what is locked, is
+//! booked as well; a host whose user is at it, or that is not up, is wholly booked.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gleaner_protocol::{HostName, Time, booking_of};
+use gleaner_protocol::{BookingId, HostName, Time, booking_of};
 use prost::Message;
 
 use super::counted::is_too_much;
@@ -98,12 +99,12 @@ struct CoreDetail {
 }
 
 impl RunningFrameInfo {
-    /// Cores of ours; none where it does not say them.
-    fn cores(&self) -> Option<u64> {
+    /// Cores of ours, of which a core of RQD's has so many; none where it does not say them.
+    fn cores(&self, threads: u64) -> Option<u64> {
         let bound = self.attributes.get("CPU_LIST").filter(|list| !list.is_empty());
         let bound = bound.map_or(0, |list| list.split(',').count() as u64);
         let booked = u64::try_from(self.num_cores).ok().filter(|booked| *booked > 0)?;
-        Some(booked.div_ceil(CORE).max(bound))
+        Some((booked * threads).div_ceil(CORE).max(bound))
     }
 
     /// Memory in MiB that it has used beyond its cores' share of the host's.
@@ -135,7 +136,8 @@ pub(super) fn allocation(
     let hundredths = |cores: i32| {
         u64::try_from(cores).map_err(|_| format!("it has {cores} hundredths of a core"))
     };
-    let threads = threads_of(machine);
+    let core_threads = threads_of(machine);
+    let threads = u64::from(core_threads);
     let total = hundredths(of.total_cores)?;
     let memory_mib = u64::try_from(machine.total_mem).ok().filter(|kib| *kib > 0);
     let size = Amount::cores(total / CORE * threads).with_memory(memory_mib.map(|kib| kib >> 10));
@@ -145,7 +147,7 @@ pub(super) fn allocation(
     // It may be asked by two at once, and then lists a frame twice.
     let mut listed = BTreeSet::new();
     for frame in report.frames.iter().filter(|frame| listed.insert(&frame.frame_id)) {
-        let cores = frame.cores();
+        let cores = frame.cores(threads);
         let memory_mib = frame.memory_beyond_share_mib(cores, size);
         let gpus = u32::try_from(frame.num_gpus).ok().filter(|gpus| *gpus > 0);
         let amount = Amount { cores, memory_mib, gpus };
@@ -153,7 +155,7 @@ pub(super) fn allocation(
     }
     let (booked, locked) = (hundredths(of.booked_cores)?, hundredths(of.locked_cores)?);
     let of_ours = |hundredths: u64| hundredths.min(total).div_ceil(CORE) * threads;
-    farm.books_rest(name, booking_of(NAME, "unnamed"), of_ours(booked))?;
+    farm.books_rest(name, unnamed(), of_ours(booked))?;
     farm.books_rest(name, booking_of(NAME, "locked"), of_ours(booked + locked))?;
     if machine.nimby_locked {
         farm.books(name, booking_of(NAME, "nimby"), Amount::default())?;
@@ -164,13 +166,24 @@ pub(super) fn allocation(
     }
     let mut host = farm.finish().pop().ok_or("it is no host")?;
     host.asked_at = Some(asked_at);
+    host.core_threads = core_threads;
     host.announced = listed.into_iter().map(|frame| booking_of(NAME, frame)).collect();
     Ok(host)
 }
 
-fn threads_of(machine: &RenderHost) -> u64 {
+/// Whether it books more than its frames do: one that is about to begin, or one that has ended a
+/// moment ago, whose cores the Rust RQD gives back in the course of a report, behind their count.
+pub(super) fn has_unnamed(host: &HostAllocation) -> bool {
+    host.bookings.iter().any(|booking| booking.booking == unnamed())
+}
+
+fn unnamed() -> BookingId {
+    booking_of(NAME, "unnamed")
+}
+
+fn threads_of(machine: &RenderHost) -> u32 {
     /// More than any processor has.
-    const THREADS_MAX: u64 = 16;
+    const THREADS_MAX: u32 = 16;
     let threads = machine.attributes.get("hyperthreadingMultiplier");
     let threads = threads.and_then(|threads| threads.parse().ok());
     threads.filter(|threads| (1..=THREADS_MAX).contains(threads)).unwrap_or(1)
@@ -196,6 +209,14 @@ pub(super) mod tests {
 
     /// What the Rust RQD, 0.1.11, has answered: one of four cores with a frame of one.
     const OF_RUST: &[u8] = include_bytes!("../../../tests/answers/openrqd-0.1.11.bin");
+    /// The same on a host of two cores with two threads each, whose frame is bound to both of one: it
+    /// does not say so.
+    const OF_THREADS: &[u8] = include_bytes!("../../../tests/answers/openrqd-0.1.11-threads.bin");
+    /// The same a moment after that frame has ended, and once more.
+    pub(in crate::sources::opencue) const ENDING: &[u8] =
+        include_bytes!("../../../tests/answers/openrqd-0.1.11-ending.bin");
+    pub(in crate::sources::opencue) const ENDED: &[u8] =
+        include_bytes!("../../../tests/answers/openrqd-0.1.11-ended.bin");
 
     /// Before the message.
     const PREFIX_BYTES: usize = 5;
@@ -233,17 +254,34 @@ pub(super) mod tests {
     fn real_answers() {
         assert_eq!(seen(read(&IDLE[PREFIX_BYTES..])), ["farm1 4c 24105m:"]);
         assert_eq!(seen(read(&BUSY[PREFIX_BYTES..])), [BUSY_SEEN]);
-        let frame = "opencue:32222222-1111-4111-8111-111111111111 1c ?m";
-        assert_eq!(seen(read(&OF_RUST[PREFIX_BYTES..])), [format!("farm1 4c 24105m: {frame}")]);
+        let of = |answer: &[u8]| seen(read(&answer[PREFIX_BYTES..])).concat();
+        assert_eq!(
+            of(OF_RUST),
+            "farm1 4c 24105m: opencue:ac9c26d5-8534-4315-af40-be820cc0867c 1c ?m"
+        );
+        assert_eq!(
+            of(OF_THREADS),
+            "farm1 4c 24105m: opencue:68aacbff-fe68-40e8-95b1-acd2d00aea40 2c ?m"
+        );
+        assert_eq!(of(ENDING), "farm1 4c 24105m: opencue:unnamed 2c ?m");
+        assert_eq!(of(ENDED), "farm1 4c 24105m:");
+        let threads = |answer: &[u8]| read(&answer[PREFIX_BYTES..]).map(|it| it[0].core_threads);
+        assert_eq!((threads(OF_RUST), threads(OF_THREADS)), (Ok(1), Ok(2)));
     }
 
     #[test]
-    fn a_frame_books_what_it_is_bound_to_and_what_is_booked_beyond_has_no_name() {
+    fn a_frame_books_all_threads_of_its_cores_and_what_is_booked_beyond_has_no_name() {
         let mut bound = frame("f-1", 400);
         bound.attributes.insert("CPU_LIST".into(), "0,1,2,3,32,33,34,35".into());
         assert_eq!(
-            seen_of(machine(), cores(500, 0), vec![bound, frame("f-2", 100)]),
-            "farm1 64c 65536m: opencue:f-1 8c ?m, opencue:f-2 1c ?m, opencue:unnamed 1c ?m"
+            seen_of(machine(), cores(600, 0), vec![bound, frame("f-2", 100)]),
+            "farm1 64c 65536m: opencue:f-1 8c ?m, opencue:f-2 2c ?m, opencue:unnamed 2c ?m"
+        );
+        let mut bound = frame("f-1", 100);
+        bound.attributes.insert("CPU_LIST".into(), "0,32,1,33".into());
+        assert_eq!(
+            seen_of(machine(), cores(100, 0), vec![bound]),
+            "farm1 64c 65536m: opencue:f-1 4c ?m"
         );
         // It is about to begin.
         assert_eq!(
@@ -263,7 +301,7 @@ pub(super) mod tests {
     #[test]
     fn a_frame_has_its_cores_share_of_the_memory_or_what_it_has_used() {
         let using = |mib: i64| {
-            let used = RunningFrameInfo { max_rss: mib << 10, ..frame("f-1", 800) };
+            let used = RunningFrameInfo { max_rss: mib << 10, ..frame("f-1", 400) };
             seen_of(machine(), cores(0, 0), vec![used])
         };
         // An eighth of the cores, and of the memory.
@@ -301,7 +339,7 @@ pub(super) mod tests {
         let twice = vec![frame("f-1", 100), frame("f-1", 100), frame("f-2", 0), frame("f-3", -100)];
         assert_eq!(
             seen_of(machine(), cores(100, 0), twice),
-            "farm1 64c 65536m: opencue:f-1 1c ?m, opencue:f-2 all ?m, opencue:f-3 all ?m"
+            "farm1 64c 65536m: opencue:f-1 2c ?m, opencue:f-2 all ?m, opencue:f-3 all ?m"
         );
     }
 

@@ -291,6 +291,7 @@ impl World<'_> {
                 asked_at: None,
                 cores: Some(machine.info.cores),
                 memory_mib: Some(MEMORY_MIB),
+                core_threads: 1,
                 bookings: bookings
                     .into_iter()
                     .map(|(booking, resources)| SampledBooking { booking, resources })
