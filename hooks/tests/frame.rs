@@ -122,6 +122,46 @@ fn a_command_as_it_is_submitted_is_rendered_where_the_wrapper_is_not() {
     }
 }
 
+/// The script that the Rust RQD, 0.1.11, writes for a frame that it binds to cores, of a command as the
+/// page has it, and the environment that it starts it in.
+#[test]
+fn a_frame_that_the_rust_rqd_starts_is_told_of_where_it_is_bound() {
+    let status = fs::read_to_string("/proc/self/status").expect("reads");
+    let allowed = |status: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        line.expect("Linux has it").trim().to_owned()
+    };
+    let all = allowed(&status);
+    let cpu = all.split([',', '-']).next().expect("there is a first one");
+    let told = "#!/bin/sh
+{ echo \"$1 $CUE_FRAME_ID $CUE_THREADS\"; cat /proc/$1/status; } > \"${0%/*}/told\"\n";
+    let wrapper = Wrapper::with_preflight(Some(told));
+    let frame = wrapper.path("gleaner-frame").display().to_string();
+    let mut script = include_str!("frames/openrqd-0.1.11.script").to_owned();
+    for (recorded, played) in [
+        ("/etc/gleaner/hooks/opencue/gleaner-frame", frame.as_str()),
+        ("taskset -c 0,2 ", &format!("taskset -c {cpu} ")),
+        ("maya -batch -file shot.ma", "/bin/sh -c 'echo $$; exit 42'"),
+    ] {
+        assert!(script.contains(recorded), "{recorded}: {script}");
+        script = script.replace(recorded, played);
+    }
+    let draft = wrapper.path("draft");
+    fs::write(&draft, script).expect("writes");
+    put(&draft, &wrapper.path("script"));
+    let variables = include_str!("frames/openrqd-0.1.11.env");
+    let variables = variables.lines().filter_map(|line| line.split_once('='));
+    let mut command = Command::new(wrapper.path("script"));
+    command.env_clear().envs(variables).stdin(Stdio::null());
+    let output = command.output().expect("runs");
+    assert_eq!(output.status.code(), Some(42), "{output:?}");
+    let pid = String::from_utf8_lossy(&output.stdout);
+    let told = fs::read_to_string(wrapper.path("told")).expect("it was told");
+    let expected = format!("{} 68aacbff-fe68-40e8-95b1-acd2d00aea40 2\n", pid.trim());
+    assert!(told.starts_with(&expected), "{told}");
+    assert_eq!(allowed(&told), cpu, "the hook is bound as its frame");
+}
+
 #[test]
 fn closed_pipes_are_no_reason_not_to_render() {
     let wrapper = Wrapper::with_preflight(Some("#!/bin/sh\necho x; exit 0\n"));

@@ -77,6 +77,21 @@ mod tests {
         assert_eq!(attempt.troubles, [""; 0]);
     }
 
+    /// What the Rust RQD, 0.1.11, sets for a frame that is bound to both threads of its one core.
+    #[test]
+    fn a_frame_of_the_rust_rqd_books_the_threads_that_it_is_bound_to() {
+        let recorded = include_str!("../../tests/frames/openrqd-0.1.11.env");
+        let variables: Vec<_> = recorded.lines().filter_map(|line| line.split_once('=')).collect();
+        let attempt = of(&variables);
+        let id = "opencue:68aacbff-fe68-40e8-95b1-acd2d00aea40";
+        assert_eq!(attempt.booking, BookingId::new(id).ok());
+        assert_eq!(attempt.booked.cores, Some(2));
+        assert_eq!(attempt.booked.memory_mib, Some(256));
+        assert_eq!(attempt.booked.gpus, None);
+        assert_eq!(attempt.host, HostName::new("farm1").ok());
+        assert_eq!(attempt.troubles, [""; 0]);
+    }
+
     #[test]
     fn without_an_id_job_and_frame_name_it() {
         let frame = |frame| of(&[("CUE_JOB", "a"), ("CUE_FRAME", frame)]).booking;

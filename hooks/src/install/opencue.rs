@@ -116,6 +116,11 @@ impl Adapter for OpenCue {
              has, and restart it: that much load of anything else is not seen by Cuebot either",
         ));
         findings.push(Finding::trap(
+            "with run_as_user, frames of the Rust RQD are in the group default_gid of rqd.yaml (20 unless \
+             said) and in none of their users', so that their hooks may not reach the agent",
+            "where you set run_as_user, set default_gid to the number of the run folder's group",
+        ));
+        findings.push(Finding::trap(
             "Cuebot kills frames above 90 % of memory (the Rust RQD at 96 %) and books no host with \
              less than 512 MB free",
             "set reserve_memory_mib of the monitor to a tenth of the host's memory and 512 MiB",

@@ -60,7 +60,7 @@ fn known_traps_are_named() {
         (
             Manager::OpenCue,
             tree_of(Manager::OpenCue),
-            &["load average", "LOAD_MODIFIER", "90 % of memory"],
+            &["load average", "LOAD_MODIFIER", "default_gid", "90 % of memory"],
         ),
         (
             Manager::Generic,
