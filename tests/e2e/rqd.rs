@@ -6,7 +6,7 @@ use std::thread;
 use gleaner_calm::in_some_awaited_round;
 use gleaner_protocol::{Origin, Span};
 use rustix::process::geteuid;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::calm::Measured;
 use crate::cluster::{Cluster, Plan};
@@ -37,20 +37,20 @@ async fn a_frame_that_no_hook_announces_is_found_by_polling_and_so_is_its_end() 
     cluster.api.submit(&marks.job(1_000, 1)).await;
     marks.take(4);
 
-    let frame = farm.renders("f-1", None);
+    let frame = farm.renders(1, None);
     frame.has_begun();
     cluster.api.until_slots("farm1", CORES - farm.threads).await;
     let view = cluster.monitor_api().view("farm1").await.expect("known");
-    let booked = booking(&view, "opencue:f-1").unwrap_or_else(|| panic!("{view}"));
-    assert_eq!(booked["cores"], 1, "{view}");
+    let booked = booking(&view, &frame.booking()).unwrap_or_else(|| panic!("{view}"));
+    assert_eq!(booked["cores"], farm.threads, "{view}");
     assert!(cluster["farm1"].slots_computing() <= 3, "it has given way");
     farm.ends(frame);
     cluster.are_open().await;
 
     // Cores that an administrator locks.
-    farm.orders(&json!({"do": "lock", "cores": 100}));
+    farm.locks_a_core();
     cluster.api.until_slots("farm1", CORES - farm.threads).await;
-    farm.orders(&json!({"do": "unlock"}));
+    farm.unlocks();
     cluster.are_open().await;
 
     // A host whose RQD is gone may render whatever it likes.
@@ -69,24 +69,26 @@ async fn a_frame_that_is_wrapped_has_its_cores_before_its_command_runs() {
     cluster.api.submit(&marks.job(1_000, 1)).await;
     marks.take(4);
 
-    let frame = farm.renders("f-1", Some(&wrapper));
+    let frame = farm.renders(1, Some(&wrapper));
     frame.has_begun();
     assert!(cluster["farm1"].slots_computing() <= 3, "harvested work runs beside the command");
     // What RQD answers and what the wrapper says is one booking, not two.
     let is_seen_by_both = |view: &Value| {
-        let booking = booking(view, "opencue:f-1").map(|booking| booking["seen_by"].to_string());
+        let booking = booking(view, &frame.booking());
+        let booking = booking.map(|booking| booking["seen_by"].to_string());
         booking.is_some_and(|by| by.contains("hook") && by.contains("poll"))
     };
     let monitor = cluster.monitor_api();
     let view = monitor.until_view("farm1", "both to tell of the frame", is_seen_by_both).await;
-    assert_eq!(booking(&view, "opencue:f-1").expect("booked")["cores"], 1, "{view}");
+    let booked = booking(&view, &frame.booking()).expect("booked");
+    assert_eq!(booked["cores"], farm.threads, "{view}");
     assert_eq!(view["contradictions"].as_array().map(Vec::len), Some(0), "{view}");
     cluster.api.until_slots("farm1", CORES - farm.threads).await;
 
     // All of them, one after the other, each before it begins.
     let frames: Vec<_> = (2..=CORES / farm.threads)
         .map(|number| {
-            let frame = farm.renders(&format!("f-{number}"), Some(&wrapper));
+            let frame = farm.renders(number as usize, Some(&wrapper));
             frame.has_begun();
             let left = (CORES - number) as usize;
             assert!(cluster["farm1"].slots_computing() <= left, "beside frame {number}");
@@ -110,19 +112,19 @@ async fn a_frame_of_a_watched_rqd_has_its_cores_within_ten_milliseconds_of_its_s
         eprintln!("the kernel tells only root of what others start: not tested");
         return;
     }
-    // It runs as `python3 -m rqd`.
+    // The Python one runs as `python3 -m rqd`.
     let mut farm = RqdFarm::start("watched");
     let mut cluster = Plan::new().farm(1).cores(CORES).alone().start().await;
-    cluster.add_host("watched", Origin::Farm, &["--watch-worker", "rqd"]);
+    cluster.add_host("watched", Origin::Farm, &["--watch-worker", RqdFarm::worker()]);
     cluster.api.until_slots("watched", CORES).await;
     let mut marks = cluster.marks();
     cluster.api.submit(&marks.job(1_000, 1)).await;
     marks.take(4);
 
-    let frame = farm.renders("f-0", None);
+    let frame = farm.renders(0, None);
     cluster.api.until_slots("watched", CORES - farm.threads).await;
     let view = cluster.monitor_api().view("watched").await.expect("known");
-    assert_eq!(booking(&view, "opencue:f-0").expect("booked")["cores"], 1, "{view}");
+    assert_eq!(booking(&view, &frame.booking()).expect("booked")["cores"], 1, "{view}");
     assert_eq!(view["bookings"].as_array().map(Vec::len), Some(1), "none of its helpers: {view}");
     farm.ends(frame);
     cluster.api.until_slots("watched", CORES).await;
@@ -137,7 +139,7 @@ async fn a_frame_of_a_watched_rqd_has_its_cores_within_ten_milliseconds_of_its_s
             let working: Vec<i32> = working.iter().map(|process| process.pid).collect();
             number += 1;
             let stopped = thread::spawn(move || processes::stopped_at(&working));
-            let mut frame = farm.renders_on(CORES / farm.threads, &format!("f-{number}"), None);
+            let mut frame = farm.renders_on(CORES / farm.threads, number, None);
             let stopped = stopped.join().expect("they stop");
             took.add(stopped - execs.first_of(frame.process()));
             farm.ends(frame);

@@ -1,4 +1,5 @@
-//! A real RQD of OpenCue on this machine, with a stand-in for its Cuebot (`tests/rqd/cuebot.py`).
+//! A real RQD of OpenCue on this machine, with a stand-in for its Cuebot (`tests/rqd/cuebot.py`): the
+//! Python one, or, where `GLEANER_OPENRQD` names its program, the Rust one.
 //!
 //! # Invariants
 //! - Both are children of this test and end with it. Frames, which are not, wait for a word of the
@@ -26,6 +27,10 @@ use crate::program::{install, write_program};
 /// Cores of its host, as its agent counts them.
 pub(crate) const CORES: u32 = 4;
 
+/// Where the program of the Rust RQD is named, built as it is released: one that looks for overflows
+/// may panic, and not answer, when it is polled as a frame ends.
+const OPENRQD: &str = "GLEANER_OPENRQD";
+
 /// One host of a farm.
 pub(crate) struct RqdFarm {
     folder: TempDir,
@@ -43,7 +48,7 @@ pub(crate) struct RqdFarm {
 
 /// A frame that says when its command runs, and renders until it is told to end.
 pub(crate) struct Frame {
-    pub(crate) id: String,
+    id: String,
     begun: File,
     go: File,
 }
@@ -71,6 +76,21 @@ impl RqdFarm {
         });
         let listening: Value = said.recv_timeout(PATIENCE).expect("the stand-in listens");
         let cuebot_port = listening["port"].as_u64().expect("a port");
+        let rust = format!(
+            "grpc:\n  rqd_port: {port}\n  cuebot_endpoints: [\"127.0.0.1:{cuebot_port}\"]\n\
+             machine:\n  cpuinfo_path: {place}/cpuinfo\n  temp_path: {place}/tmp\n  \
+             override_real_values:\n    hostname: {host}\n\
+             runner:\n  temp_path: {place}/tmp\n  snapshots_path: {place}/snapshots\n",
+            place = folder.path().display(),
+        );
+        fs::write(folder.path().join("rqd.yaml"), rust).expect("written");
+        let cpu = |cpu: u32| {
+            format!(
+                "processor: {cpu}\nphysical id: 0\nsiblings: {CORES}\ncore id: {cpu}\ncpu cores: {CORES}\n\n"
+            )
+        };
+        let cpuinfo: String = (0..CORES).map(cpu).collect();
+        fs::write(folder.path().join("cpuinfo"), cpuinfo).expect("written");
         let settings = format!(
             "[Override]\nOVERRIDE_CUEBOT = 127.0.0.1\nCUEBOT_GRPC_PORT = {cuebot_port}\n\
              RQD_GRPC_PORT = {port}\nOVERRIDE_HOSTNAME = {host}\nOVERRIDE_CORES = {CORES}\n\
@@ -106,19 +126,42 @@ impl RqdFarm {
     }
 
     /// Has Cuebot tell RQD to do something.
-    pub(crate) fn orders(&mut self, order: &Value) {
+    fn orders(&mut self, order: &Value) {
         writeln!(self.orders, "{order}").expect("the stand-in lives");
         self.hears("done", |_| true);
     }
 
+    /// An administrator locks one of RQD's cores, until all are unlocked.
+    pub(crate) fn locks_a_core(&mut self) {
+        // The Rust RQD takes whole ones.
+        let cores = if openrqd().is_some() { 1 } else { 100 };
+        self.orders(&json!({"do": "lock", "cores": cores}));
+    }
+
+    /// All cores are unlocked.
+    pub(crate) fn unlocks(&mut self) {
+        self.orders(&json!({"do": "unlock"}));
+    }
+
+    /// What `ps -e -o comm` shows of RQD, or the module that its Python runs.
+    pub(crate) fn worker() -> &'static str {
+        if openrqd().is_some() { "openrqd" } else { "rqd" }
+    }
+
     /// A frame of one core of RQD's, begun through this wrapper or as it is.
-    pub(crate) fn renders(&mut self, id: &str, wrapper: Option<&Path>) -> Frame {
-        self.renders_on(1, id, wrapper)
+    pub(crate) fn renders(&mut self, number: usize, wrapper: Option<&Path>) -> Frame {
+        self.renders_on(1, number, wrapper)
     }
 
     /// A frame of so many cores of RQD's.
-    pub(crate) fn renders_on(&mut self, cores: u32, id: &str, wrapper: Option<&Path>) -> Frame {
-        let place = self.folder.path().join(id);
+    pub(crate) fn renders_on(
+        &mut self,
+        cores: u32,
+        number: usize,
+        wrapper: Option<&Path>,
+    ) -> Frame {
+        let id = format!("6f6bbf77-6a2c-4d6e-8f2a-{number:012}");
+        let place = self.folder.path().join(&id);
         fs::create_dir(&place).expect("a folder");
         let pipe = |name: &str| {
             let path = place.join(name);
@@ -132,12 +175,14 @@ impl RqdFarm {
         let text = format!("#!/bin/sh\necho $PPID > {place}/begun\nread word < {place}/go\n");
         write_program(&script, &text);
         let wrapper = wrapper.map(|path| format!("{} ", guarded(path))).unwrap_or_default();
-        let command = format!("exec {wrapper}{}\n", script.display());
+        // The Rust RQD puts what binds a frame before its command, which is a program, then.
+        let exec = if openrqd().is_some() { "" } else { "exec " };
+        let command = format!("{exec}{wrapper}{}\n", script.display());
         let order = json!({
             "do": "launch", "frame": id, "cores": 100 * cores, "folder": place, "command": command
         });
         self.orders(&order);
-        Frame { id: id.to_owned(), begun, go }
+        Frame { id, begun, go }
     }
 
     /// Ends a frame; RQD has told Cuebot so when this returns.
@@ -192,6 +237,11 @@ impl Drop for RqdFarm {
 }
 
 impl Frame {
+    /// What its booking is called.
+    pub(crate) fn booking(&self) -> String {
+        format!("opencue:{}", self.id)
+    }
+
     /// Waits until its command runs.
     #[track_caller]
     pub(crate) fn has_begun(&self) {
@@ -210,7 +260,18 @@ impl Frame {
     }
 }
 
+fn openrqd() -> Option<PathBuf> {
+    std::env::var_os(OPENRQD).map(PathBuf::from)
+}
+
 fn rqd(folder: &Path) -> Child {
+    if let Some(program) = openrqd() {
+        let mut rqd = Command::new(&program);
+        rqd.env("OPENCUE_RQD_CONFIG", folder.join("rqd.yaml")).current_dir(folder);
+        rqd.stdin(Stdio::null()).stdout(log(folder)).stderr(log(folder));
+        end_with_test(&mut rqd);
+        return rqd.spawn().unwrap_or_else(|error| panic!("{}: {error}", program.display()));
+    }
     let mut rqd = python(folder);
     rqd.args(["-m", "rqd", "-c"]).arg(folder.join("rqd.conf")).stdin(Stdio::null());
     rqd.stdout(log(folder)).spawn().expect("python3 is installed")

@@ -8,6 +8,7 @@ sets of a frame's environment what Cuebot does.
 
 import json
 import sys
+import uuid
 from concurrent import futures
 
 import grpc
@@ -50,9 +51,10 @@ def launch(rqd, order):
         rqd_pb2.RqdStaticLaunchFrameRequest(
             run_frame=rqd_pb2.RunFrame(
                 frame_id=frame,
-                job_id="job",
-                layer_id="layer",
-                resource_id="resource",
+                # To the Rust RQD all that are no UUIDs are one and the same.
+                job_id=str(uuid.uuid4()),
+                layer_id=str(uuid.uuid4()),
+                resource_id=str(uuid.uuid4()),
                 job_name=environment["CUE_JOB"],
                 frame_name=environment["CUE_FRAME"],
                 show="show",
