@@ -257,7 +257,7 @@ async fn who_uses_it_outside_of_the_agents_container_keeps_it_and_a_replica_does
     let cluster = card.host("nvml.so").await;
     let reason = "somebody outside of this container (process 4194305) computes there";
     let gpu = until(&cluster, "it to be seen", |gpu| is_held_back_by(gpu, reason)).await;
-    let hides = "nothing tells of those outside of this container";
+    let hides = "nothing tells of those who are not shown here";
     assert!(gpu.seen.is_some_and(|seen| seen.contains(hides)));
     card.tells(&["free 6000"]);
     until(&cluster, "it to be free", |gpu| gpu.held_back.is_none()).await;
@@ -279,6 +279,21 @@ async fn who_uses_it_outside_of_the_agents_container_keeps_it_and_a_replica_does
     let reason = "somebody outside of this container (process 4194307) computes there";
     until(&cluster, "it to be seen", |gpu| is_held_back_by(gpu, reason)).await;
     eventually("its end", async || (runner(&cluster) != Some(ours)).then_some(())).await;
+}
+
+#[tokio::test]
+async fn a_driver_that_does_not_list_who_renders_tells_who_computes() {
+    let card = Card::new();
+    let other = Other::start();
+    card.tells(&["free 6000", "unlisted 3", &format!("compute {}", other.pid())]);
+    let cluster = card.host("nvml.so").await;
+    let reason = format!("cat (process {}) computes there", other.pid());
+    until(&cluster, "it to be seen", |gpu| is_held_back_by(gpu, &reason)).await;
+    // Somebody may render, as it is busy.
+    card.tells(&["free 6000", "unlisted 3", "all 60"]);
+    until(&cluster, "it to be seen", |gpu| is_held_back_by(gpu, "60 %")).await;
+    card.tells(&["free 6000", "unlisted 3", "all 0"]);
+    until(&cluster, "it to be free", |gpu| gpu.held_back.is_none()).await;
 }
 
 #[tokio::test]

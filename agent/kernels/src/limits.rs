@@ -42,6 +42,9 @@ pub(crate) const ANIMATION_FRAMES_MAX: usize = 10_000;
 pub(crate) const ANIMATION_KEYS_MAX: usize = 1000;
 /// Samples that one ray takes of a volume: 37 in each voxel on the diagonal of 1024³.
 pub(crate) const RAY_SAMPLES_MAX: usize = 1 << 16;
+/// Steps from where a ray begins to where it leaves a volume. A sample that is so far is where it should be
+/// to a thousandth of a step; much farther out steps would not be told apart, and rays would not end.
+pub(crate) const RAY_STEPS_MAX: u64 = 1 << 42;
 /// What shines through less than this is not followed any further: half of what a picture of
 /// eight bits a channel tells apart.
 pub(crate) const THROUGH_MIN: f32 = 1.0 / 512.0;

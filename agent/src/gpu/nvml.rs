@@ -118,11 +118,11 @@ impl Hidden {
 impl Looker<'_> {
     fn look(&mut self) -> Result<GpuSight, NvmlError> {
         let memory = self.device.memory_info()?;
-        let computing = self.device.running_compute_processes()?;
-        let rendering = self.device.running_graphics_processes()?;
+        let (computing, rendering, is_partial) = lists(
+            self.device.running_compute_processes(),
+            self.device.running_graphics_processes(),
+        )?;
         let shares = self.shares()?;
-        let pids = |of: &[ProcessInfo]| of.iter().map(|one| one.pid).collect::<Vec<u32>>();
-        let (computing, rendering) = (pids(&computing), pids(&rendering));
         let (mut users, mut missing, mut has_ours) = (BTreeMap::new(), BTreeSet::new(), false);
         for pid in computing.iter().chain(&rendering).copied() {
             let whose = whose(pid, self.agent);
@@ -145,7 +145,7 @@ impl Looker<'_> {
             (!user.only_computes, user.busy_percent.map(|busy| u32::MAX - busy))
         });
         users.truncate(GPU_USERS_MAX);
-        let hides_others = self.hidden.note(missing);
+        let hides_others = self.hidden.note(missing) || is_partial;
         let busy_percent = self.busy_percent()?;
         let (free_mib, memory_mib) = (memory.free / MIB, memory.total / MIB);
         Ok(GpuSight { free_mib, memory_mib, has_ours, busy_percent, hides_others, users })
@@ -193,6 +193,24 @@ impl Looker<'_> {
             *count += 1;
         }
         sums.into_iter().map(|(pid, (sum, count))| (pid, sum / count)).collect()
+    }
+}
+
+/// The numbers of processes that compute, of those that render, and whether the driver lists only one
+/// kind of them; some do not tell of graphics.
+fn lists(
+    computing: Result<Vec<ProcessInfo>, NvmlError>,
+    rendering: Result<Vec<ProcessInfo>, NvmlError>,
+) -> Result<(Vec<u32>, Vec<u32>, bool), NvmlError> {
+    let pids = |of: Vec<ProcessInfo>| of.iter().map(|one| one.pid).collect::<Vec<u32>>();
+    let unlisted = |error: &NvmlError| {
+        matches!(error, NvmlError::NotSupported | NvmlError::FailedToLoadSymbol(_))
+    };
+    match (computing, rendering) {
+        (Ok(computing), Ok(rendering)) => Ok((pids(computing), pids(rendering), false)),
+        (Ok(computing), Err(error)) if unlisted(&error) => Ok((pids(computing), Vec::new(), true)),
+        (Err(error), Ok(rendering)) if unlisted(&error) => Ok((Vec::new(), pids(rendering), true)),
+        (Err(error), _) | (_, Err(error)) => Err(error),
     }
 }
 

@@ -22,7 +22,8 @@ pub(crate) struct GpuSight {
     /// For how much of the time it was busy lately, whoever kept it so, in percent; none where the
     /// driver does not say.
     pub(crate) busy_percent: Option<u32>,
-    /// Whether others may have that this host does not show: those outside of this container.
+    /// Whether others may have that are not shown here: those outside of this container, or those of a
+    /// kind that its driver does not list.
     pub(crate) hides_others: bool,
     /// The other processes that have.
     pub(crate) users: Vec<GpuUser>,
@@ -65,7 +66,7 @@ pub(crate) enum GpuReason {
     Computes { name: String, pid: u32 },
     /// A process renders there, for so much of the time where that is known.
     Renders { name: String, pid: u32, percent: Option<u32> },
-    /// Somebody outside of this container keeps it busy for so much of the time.
+    /// Somebody who is not shown here keeps it busy for so much of the time.
     Busy { percent: u32 },
     /// Too little of its memory is free.
     Memory { free_mib: u64, wanted_mib: u64, reserve_mib: u64 },
@@ -181,10 +182,10 @@ impl fmt::Display for GpuSight {
         }
         match (hides_others, busy_percent) {
             (false, _) => Ok(()),
-            (true, None) => f.write_str("; nothing tells of those outside of this container"),
+            (true, None) => f.write_str("; nothing tells of those who are not shown here"),
             (true, Some(percent)) => write!(
                 f,
-                "; nothing tells of those outside of this container but that it is busy {percent} % \
+                "; nothing tells of those who are not shown here but that it is busy {percent} % \
                  of the time"
             ),
         }
@@ -203,7 +204,7 @@ impl fmt::Display for GpuReason {
             }
             Self::Busy { percent } => write!(
                 f,
-                "it is busy {percent} % of the time with what this container does not show"
+                "it is busy {percent} % of the time with what is not shown here"
             ),
             Self::Memory { free_mib, wanted_mib: 0, reserve_mib } => {
                 write!(f, "{free_mib} MiB of its memory are free; {reserve_mib} MiB are for others")
@@ -379,7 +380,7 @@ mod tests {
         };
         let decided = |seen: &GpuSight| wishes(Gpus::Idle).decide(at(0), seen, false);
         let reason = decided(&seen(60, true, &[])).expect("somebody does");
-        let says = "it is busy 60 % of the time with what this container does not show";
+        let says = "it is busy 60 % of the time with what is not shown here";
         assert_eq!(reason.to_string(), says);
         assert_eq!(decided(&seen(GPU_BUSY_PERCENT - 1, true, &[])), None);
         assert_eq!(decided(&seen(60, false, &[])), None, "all who may are shown");

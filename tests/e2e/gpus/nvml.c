@@ -85,7 +85,7 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *room, struct
 }
 
 int nvmlDeviceGetGraphicsRunningProcesses_v3(void *device, unsigned *room, struct Process *list) {
-    return processes("graphics", room, list);
+    return number("unlisted") ? NOT_SUPPORTED : processes("graphics", room, list);
 }
 
 struct Rates {

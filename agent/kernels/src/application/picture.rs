@@ -127,6 +127,10 @@ impl VolumeSpec {
     pub(super) fn run(&self, stages: &mut Stages<'_>) -> Result<Finished, ApplicationError> {
         let (cameras, look) = (self.cameras()?, self.look()?);
         let volume = stages.volume(&self.volume)?;
+        for camera in &cameras {
+            look.check_distance(camera, volume.size(), volume.spacing())
+                .map_err(ApplicationError::value)?;
+        }
         let size = format!("{}@{}", sides(&volume.size()), sides(&self.size));
         let (frames, pixels) = (cameras.len(), self.size[0] * self.size[1]);
         stages.needs(
@@ -144,6 +148,9 @@ impl VolumeSpec {
             #[cfg(feature = "gpu")]
             Device::Gpu(gpu) => {
                 summary.push(format!("taken by {}", gpu.name()));
+                if !look.is_sure(volume.size(), volume.spacing()) {
+                    summary.push(STEEP.to_owned());
+                }
                 let pictures =
                     Pictures { size: self.size, are_many: frames > 1, are_bytes: !self.is_exr() };
                 Photographer::Gpu(DevicePhotographer::new(gpu, volume, look, pictures)?)
@@ -168,6 +175,11 @@ impl VolumeSpec {
         Ok(Finished { size, summary })
     }
 }
+
+/// What is said of a look for which a job would not be given to GPUs.
+#[cfg(feature = "gpu")]
+const STEEP: &str = "colours or opacities jump from one value to the next: where a value is rounded to the \
+                     other side, a pixel may differ by more than 1/255 from a processor's";
 
 /// Takes pictures of one volume, which it has made ready.
 enum Photographer {

@@ -110,6 +110,9 @@ impl Camera {
             _ => (),
         }
         let sight = [0, 1, 2].map(|axis| target[axis] - eye[axis]);
+        if !sight.iter().all(|part| part.is_finite()) {
+            return Err(CameraError::NotFinite);
+        }
         let forward = unit(sight).ok_or(CameraError::NoDirection)?;
         let up = unit(up).ok_or(CameraError::NoUp)?;
         let aside = cross(forward, up);
@@ -160,6 +163,19 @@ impl Camera {
                 Ray { origin, direction: self.forward }
             }
         }
+    }
+
+    /// No ray is longer than this between where it begins and where it leaves a box that has a corner at
+    /// the origin and these sides.
+    pub(super) fn farthest(&self, sides: [f64; 3]) -> f64 {
+        let aside = match self.projection {
+            Projection::Perspective { .. } => 0.0,
+            Projection::Parallel { .. } => {
+                self.reach * (1.0 + self.width as f64 / self.height as f64)
+            }
+        };
+        let along = |axis: usize| self.eye[axis].abs().max((sides[axis] - self.eye[axis]).abs());
+        aside + along(0) + along(1) + along(2)
     }
 
     /// Where it looks.
@@ -226,7 +242,16 @@ pub(super) fn cross(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
 
 pub(super) fn unit(vector: [f64; 3]) -> Option<[f64; 3]> {
     let length = dot(vector, vector).sqrt();
-    (length > 0.0 && length.is_finite()).then(|| vector.map(|part| part / length))
+    if length.is_normal() {
+        return Some(vector.map(|part| part / length));
+    }
+    // The squares are out of range, and the vector may be none the less.
+    let largest = vector.iter().fold(0.0_f64, |largest, part| largest.max(part.abs()));
+    (largest > 0.0 && largest.is_finite()).then(|| {
+        let scaled = vector.map(|part| part / largest);
+        let length = dot(scaled, scaled).sqrt();
+        scaled.map(|part| part / length)
+    })
 }
 
 /// A direction of length one without what rounding leaves of a right angle to an axis: a ray that goes
@@ -259,6 +284,12 @@ mod tests {
             let view = Projection::Perspective { fov_degrees };
             assert_eq!(camera(eye, target, up, view, [4, 4]), CameraError::NoView(fov_degrees));
         }
+        // Squares of these are out of range, and the numbers are not.
+        for far in [1e300, 1e-300] {
+            assert!(Camera::new([far, 0.0, 0.0], [0.0; 3], up, PERSPECTIVE, [4, 4]).is_ok());
+        }
+        let (most, least) = ([f64::MAX, 0.0, 0.0], [f64::MIN, 0.0, 0.0]);
+        assert_eq!(camera(most, least, up, PERSPECTIVE, [4, 4]), CameraError::NotFinite);
         for size in [[0, 4], [4, 0], [usize::MAX, 2], [PIXELS_MAX, 2]] {
             let [width, height] = size;
             let error = CameraError::Size { width, height };

@@ -34,7 +34,7 @@ pub struct FramePlan {
 }
 
 impl FramePlan {
-    /// Gets ready to take a picture.
+    /// Gets ready to take a picture; it shows nothing of what is [too far](super::Look::check_distance).
     #[must_use]
     pub fn new(scene: Arc<Scene>, camera: Camera) -> Box<Self> {
         let size = [camera.width(), camera.height()];

@@ -4,7 +4,7 @@ use super::camera::Ray;
 use super::grid::{Grid, nearest};
 use super::scene::{Scene, Shading};
 use crate::image::Rgba;
-use crate::limits::{MACRO_CELL, THROUGH_MIN};
+use crate::limits::{MACRO_CELL, RAY_STEPS_MAX, THROUGH_MIN};
 use crate::volume::Voxel;
 
 /// Samples that a ray takes at once: two registers of a processor that has wide ones, so that it has
@@ -77,7 +77,8 @@ impl Path {
             };
             samples = (upper(enters, samples.0), lower(leaves, samples.1));
         }
-        if samples.0 >= samples.1 || !samples.1.is_finite() {
+        // So far out samples are not told apart.
+        if samples.0 >= samples.1 || samples.1 > RAY_STEPS_MAX as f64 {
             return None;
         }
         let origin = [0, 1, 2].map(|axis| global[axis] - first[axis] as f64);

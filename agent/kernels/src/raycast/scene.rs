@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
+use super::camera::Camera;
 use super::transfer::{Table, Transfer};
-use crate::limits::RAY_SAMPLES_MAX;
+use crate::limits::{RAY_SAMPLES_MAX, RAY_STEPS_MAX};
 use crate::plan::{Plan, Slice};
 use crate::volume::{Brick, MacroCells};
 
@@ -42,6 +43,25 @@ impl Look {
         self.transfer.is_sure(self.step_in(spacing), side)
     }
 
+    /// That a camera is not so far from such a volume that samples on its rays are not told apart.
+    ///
+    /// # Errors
+    /// It is.
+    pub fn check_distance(
+        &self,
+        camera: &Camera,
+        size: [usize; 3],
+        spacing: [f64; 3],
+    ) -> Result<(), SceneError> {
+        let sides = [0, 1, 2].map(|axis| size[axis].saturating_sub(1) as f64 * spacing[axis]);
+        let steps = camera.farthest(sides) / self.step_in(spacing);
+        match steps <= RAY_STEPS_MAX as f64 {
+            true => Ok(()),
+            // No number is not near either.
+            false => Err(SceneError::Far { steps }),
+        }
+    }
+
     fn step_in(&self, spacing: [f64; 3]) -> f64 {
         self.step.unwrap_or_else(|| spacing.into_iter().fold(f64::MAX, f64::min))
     }
@@ -57,6 +77,15 @@ pub enum SceneError {
         step: f64,
         /// The shortest one for this volume.
         least: f64,
+    },
+    /// A camera that is too far away.
+    #[error(
+        "camera: from where its rays begin to behind the volume are {steps:.1e} steps, and more than \
+         {RAY_STEPS_MAX:.1e} are not told apart: move `eye` nearer, or give a smaller field of view or height"
+    )]
+    Far {
+        /// So many steps at least.
+        steps: f64,
     },
     /// Light that is no number.
     #[error("shading: give finite numbers from 0")]

@@ -222,6 +222,34 @@ fn steps_that_lead_nowhere_and_numbers_out_of_range_are_refused() {
 }
 
 #[test]
+fn from_too_far_away_nothing_is_seen_and_that_is_told_before() {
+    let (ball, look) = (ball([25, 25, 25]), look(&FOG));
+    let scene = whole(ball.clone(), &look);
+    let up = [0.0, 1.0, 0.0];
+    for (far, is_seen) in
+        [(1e9_f64, true), (1e12, true), (1e13, false), (1e16, false), (4e17, false)]
+            .into_iter()
+            .chain([1e30, 1e100, 1e300].map(|far| (far, false)))
+    {
+        let fov_degrees = (2.0 * (20.0 / far).atan()).to_degrees();
+        for projection in
+            [Projection::Perspective { fov_degrees }, Projection::Parallel { height: 40.0 }]
+        {
+            let camera = Camera::new([12.0, 12.0, far], MIDDLE, up, projection, [9, 9]);
+            let camera = camera.expect("it looks somewhere");
+            let told = look.check_distance(&camera, ball.size(), ball.spacing());
+            assert_eq!(told.is_ok(), is_seen, "{far}");
+            let image = frame(&scene, &camera).image;
+            assert_eq!(most_opaque(&image) > 0.0, is_seen, "{far} {projection:?}");
+        }
+    }
+    let wide = Projection::Parallel { height: 1e300 };
+    let wide = Camera::new([12.0, 12.0, 60.0], MIDDLE, up, wide, [9, 9]).expect("a camera");
+    let error = look.check_distance(&wide, ball.size(), ball.spacing()).expect_err("too wide");
+    assert!(error.to_string().contains("move `eye` nearer"), "{error}");
+}
+
+#[test]
 fn a_volume_of_one_value_that_is_not_seen_is_not_seen() {
     let flat = Volume::new([8; 3], [1.0; 3], Voxels::F32(vec![0.0; 512])).expect("a volume");
     let look = look(&FOG);

@@ -127,6 +127,15 @@ fn a_part_is_the_frame_of_its_number() {
 }
 
 #[test]
+fn one_that_goes_too_far_away_is_refused_before_its_first_frame() {
+    let folder = folder(Application::Volume);
+    let text = along(2, "{ at = 0 }, { at = 1, distance = 1e14 }");
+    let task = Task::parse(Application::Volume, &text, folder.path()).expect("a task");
+    let error = run_task(&task, &Preempt::new()).expect_err("too far").to_string();
+    assert!(error.contains("camera: from where its rays begin"), "{error}");
+}
+
+#[test]
 fn a_wrong_one_is_told_with_what_would_be_right() {
     for (frames, path, words) in [
         (0, "{ at = 0 }", "[animation]: frames = 0: give 1 to 10000"),
