@@ -202,10 +202,9 @@ impl fmt::Display for GpuReason {
             Self::Renders { name, pid, percent: Some(percent) } => {
                 write!(f, "{} renders there {percent} % of the time", named(name, *pid))
             }
-            Self::Busy { percent } => write!(
-                f,
-                "it is busy {percent} % of the time with what is not shown here"
-            ),
+            Self::Busy { percent } => {
+                write!(f, "it is busy {percent} % of the time with what is not shown here")
+            }
             Self::Memory { free_mib, wanted_mib: 0, reserve_mib } => {
                 write!(f, "{free_mib} MiB of its memory are free; {reserve_mib} MiB are for others")
             }

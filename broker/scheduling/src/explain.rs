@@ -8,7 +8,7 @@ use gleaner_protocol::job::{ApplicationTask, Task};
 use gleaner_protocol::{JobId, Origin, WorkunitId};
 
 use crate::ability::{given_mib, wasm_memory_mib};
-use crate::farm::JobPhase;
+use crate::farm::{Job, JobPhase};
 use crate::{Core, Farm};
 
 /// One reason why a job or workunit stands where it stands.
@@ -43,6 +43,14 @@ pub enum WaitReason {
     Running {
         /// How many.
         pending: usize,
+    },
+    /// Replicas of its job were begun anew: they did not end in the time that they may take, or their hosts
+    /// were lost.
+    BegunAnew {
+        /// How many, of all its workunits.
+        replicas: u64,
+        /// That time, in seconds.
+        lease_s: u64,
     },
     /// More votes are needed.
     AwaitsVotes {
@@ -120,6 +128,7 @@ impl WaitReason {
             Self::AllBusy { .. } => "all-busy",
             Self::InTurn => "in-turn",
             Self::Running { .. } => "running",
+            Self::BegunAnew { .. } => "begun-anew",
             Self::AwaitsVotes { .. } => "awaits-votes",
             Self::Provisional { .. } => "provisional",
             Self::StaysOnSide { .. } => "stays-on-side",
@@ -160,6 +169,13 @@ impl fmt::Display for WaitReason {
             }
             Self::InTurn => f.write_str("not begun; owners and their jobs are served in turn"),
             Self::Running { pending } => write!(f, "{pending} replicas run now"),
+            Self::BegunAnew { replicas, lease_s } => {
+                write!(
+                    f,
+                    "{replicas} replicas of its job were begun anew, for they did not end in {lease_s} s or their \
+                     hosts were lost: a job may have longer (`--lease-s`), and what never ends is to be cancelled"
+                )
+            }
             Self::AwaitsVotes { agreeing, quorum, votes, waiting } => {
                 write!(
                     f,
@@ -228,6 +244,7 @@ impl Core {
         if job.pending > 0 {
             reasons.push(WaitReason::Running { pending: job.pending as usize });
         }
+        reasons.extend(begun_anew(job));
         reasons.extend(self.farm.hosts_against(id));
         if job.pending == 0 && job.has_untouched() {
             reasons.push(WaitReason::InTurn);
@@ -268,6 +285,7 @@ impl Core {
             if !unit.pending.is_empty() {
                 reasons.push(WaitReason::Running { pending: unit.pending.len() });
             }
+            reasons.extend(begun_anew(job));
             let demand = self.farm.demand(unit);
             reasons.push(match demand.later_checks {
                 Some(checks) if unit.waiting == 0 => {
@@ -290,6 +308,11 @@ impl Core {
         }
         Some(reasons)
     }
+}
+
+fn begun_anew(job: &Job) -> Option<WaitReason> {
+    let (replicas, lease_s) = (job.counts.expired, job.spec.lease_s);
+    (replicas > 0).then_some(WaitReason::BegunAnew { replicas, lease_s })
 }
 
 /// What is said most often, and how often; of several the first in order.

@@ -1,10 +1,10 @@
 //! Leases end: given back, run out, lost with a link, taken back.
 
 use gleaner_protocol::Origin::{Desktop, Farm};
-use gleaner_protocol::Span;
 use gleaner_protocol::control::ReleaseReason;
-use gleaner_scheduling::PolicyName;
+use gleaner_protocol::{JobId, Span, WorkunitId};
 use gleaner_scheduling::PolicyName::FragmentAware;
+use gleaner_scheduling::{PolicyName, WaitReason};
 
 use crate::story::Story;
 
@@ -36,6 +36,11 @@ fn a_lease_runs_out_at_its_time_and_not_before() {
         story.advance(Span::from_micros(59_999_999)).nothing();
         story.advance(Span::from_micros(1)).is(["abort f1 1/0#1 Expired", "lease f2 1/0#2"]);
         assert_eq!(story.core.next_deadline(), Some(story.now() + Span::from_secs(60)));
+        let why = story.core.explain_job(JobId::new(1)).expect("a known job");
+        assert!(why.contains(&WaitReason::BegunAnew { replicas: 1, lease_s: 60 }), "{why:?}");
+        let workunit = WorkunitId { job: JobId::new(1), index: 0 };
+        let why = story.core.explain_workunit(workunit).expect("a known workunit");
+        assert!(why.contains(&WaitReason::BegunAnew { replicas: 1, lease_s: 60 }), "{why:?}");
         story.reports("f2", "1/0", "x").whatever();
         assert_eq!(story.core.next_deadline(), None);
     }
