@@ -44,7 +44,8 @@ Example: what a study would take that is like one that ran
 
 Exit codes:
   0  done
-  1  the broker cannot be reached, or the file cannot be written";
+  1  the file cannot be written
+  3  the broker cannot be reached";
 
 /// All measurements that are alike.
 #[derive(Debug, Serialize)]
