@@ -53,8 +53,9 @@ impl Parcel {
             let path = folder.join(path);
             let data = data_of(key, &path).map_err(|error| ApplicationError::data(&path, error))?;
             table.insert(key.to_owned(), Value::String(plain_name(&path)?));
-            for path in iter::once(path).chain(data) {
-                check_file(&path)?;
+            let named = data.map(|data| (data, packing(&path, true)));
+            for (path, smaller) in iter::once((path.clone(), packing(&path, false))).chain(named) {
+                check_file(&path, smaller)?;
                 let name = plain_name(&path)?;
                 match files.iter().find(|(taken, _)| *taken == name) {
                     None => files.push((name, path)),
@@ -171,14 +172,34 @@ fn plain_name(path: &Path) -> Result<String, ApplicationError> {
     Ok(name.to_owned())
 }
 
-fn check_file(path: &Path) -> Result<(), ApplicationError> {
+/// What makes a file that is read smaller, by its name; or the one that it names as its data.
+fn packing(path: &Path, is_data: bool) -> &'static str {
+    let ends = |end| has_end(&path.to_string_lossy(), end);
+    match is_data {
+        true if ends(".nhdr") => {
+            "pack it with gzip and say so in its header (`encoding: gzip`), or crop it"
+        }
+        true => "pack it with gzip and name the packed file in its header, or crop it",
+        false if ends(".csv") => "leave out rows or columns",
+        false if ends(".nrrd") => {
+            "pack its data with gzip (`encoding: gzip`); or put its header into a .nhdr file beside \
+             them, if they are no more than that alone; or crop it"
+        }
+        false if ends(".nii") => "pack it with gzip (.nii.gz), or crop it",
+        false => "crop it, or leave out volumes of a series",
+    }
+}
+
+/// Refuses what is no file, or larger than an input is: `smaller` says what makes it so.
+fn check_file(path: &Path, smaller: &str) -> Result<(), ApplicationError> {
     let about = fs::metadata(path).map_err(|error| ApplicationError::data(path, error))?;
     if !about.is_file() {
         return Err(ApplicationError::data(path, "it is no file"));
     }
     let bytes = about.len();
     if bytes > BLOB_BYTES_MAX {
-        let problem = format!("its {bytes} bytes are more than the {BLOB_BYTES_MAX} of an input");
+        let problem =
+            format!("its {bytes} bytes are more than the {BLOB_BYTES_MAX} of an input: {smaller}");
         return Err(ApplicationError::data(path, problem));
     }
     Ok(())
@@ -255,12 +276,60 @@ mod tests {
         assert!(told(&with(".hidden.csv")).contains("no leading dot"));
         let huge = File::create(folder.path().join("huge.csv")).expect("made");
         huge.set_len(BLOB_BYTES_MAX + 1).expect("sparse");
-        assert!(told(&with("huge.csv")).contains("are more than the 1073741824 of an input"));
+        let huge = told(&with("huge.csv"));
+        assert!(
+            huge.contains("are more than the 1073741824 of an input: leave out rows"),
+            "{huge}"
+        );
         assert!(
             told(&spec.replace("scores.csv", ".scores.csv"))
                 .contains("\".scores.csv\" is no plain file name")
         );
         assert!(told(&spec.replace("components = 3", "componets = 3")).contains("did you mean"));
+    }
+
+    #[test]
+    fn what_makes_a_file_small_enough_to_be_sent_is_told_by_its_kind() {
+        let (folder, spec) = folder(Application::Isosurface);
+        let huge = |name: &str| {
+            let file = File::create(folder.path().join(name)).expect("made");
+            file.set_len(BLOB_BYTES_MAX + 71).expect("sparse");
+        };
+        let of = |name: &str| {
+            let spec = spec.replace("ripples.nrrd", name);
+            told(Application::Isosurface, &spec, folder.path())
+        };
+        huge("a.nrrd");
+        let nrrd = of("a.nrrd");
+        assert!(nrrd.contains("its 1073741895 bytes are more than the 1073741824"), "{nrrd}");
+        assert!(nrrd.contains("`encoding: gzip`") && nrrd.contains(".nhdr"), "{nrrd}");
+        huge("a.nii");
+        assert!(of("a.nii").contains("pack it with gzip (.nii.gz)"));
+        huge("a.nii.gz");
+        assert!(of("a.nii.gz").contains("of an input: crop it"));
+        huge("a.raw");
+        let header = "file = \"a.raw\"\nsize = [1025, 1024, 1024]\ntype = \"u8\"\n";
+        fs::write(folder.path().join("a.toml"), header).expect("written");
+        let raw = of("a.toml");
+        assert!(raw.contains("a.raw: its") && raw.contains("name the packed file in"), "{raw}");
+        let header = "NRRD0004\ntype: uint8\ndimension: 3\nsizes: 1025 1024 1024\nencoding: raw\n\
+                      data file: a.raw\n";
+        fs::write(folder.path().join("a.nhdr"), header).expect("written");
+        let raw = of("a.nhdr");
+        assert!(raw.contains("a.raw: its") && raw.contains("`encoding: gzip`"), "{raw}");
+    }
+
+    #[test]
+    fn a_volume_that_is_sent_as_header_and_data_may_be_as_large_as_an_input() {
+        let (folder, spec) = folder(Application::Isosurface);
+        let data = File::create(folder.path().join("a.raw")).expect("made");
+        data.set_len(BLOB_BYTES_MAX).expect("sparse");
+        let header = "NRRD0004\ntype: uint8\ndimension: 3\nsizes: 1024 1024 1024\nencoding: raw\n\
+                      data file: a.raw\n";
+        fs::write(folder.path().join("a.nhdr"), header).expect("written");
+        let spec = spec.replace("ripples.nrrd", "a.nhdr");
+        let parcel = Parcel::pack(Application::Isosurface, &spec, folder.path()).expect("a parcel");
+        assert_eq!(parcel.files.len(), 2);
     }
 
     #[test]
