@@ -1,7 +1,6 @@
 //! Files that a specification names.
 
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -11,6 +10,7 @@ use gleaner_protocol::limits::SPEC_BYTES_MAX;
 use thiserror::Error;
 
 use super::ApplicationError;
+use crate::plain_file;
 use crate::volume::{Series, SeriesError};
 
 /// A file's content, to be written.
@@ -59,10 +59,10 @@ pub(super) fn check_distinct(names: &[String]) -> Result<(), ApplicationError> {
 /// Reads a specification.
 ///
 /// # Errors
-/// It cannot be read, is larger than 1 MiB, or is not UTF-8.
+/// It cannot be read, is no plain file, is larger than 1 MiB, or is not UTF-8.
 pub fn read_spec(path: &Path) -> io::Result<String> {
     let mut text = String::new();
-    File::open(path)?.take(SPEC_BYTES_MAX + 1).read_to_string(&mut text)?;
+    plain_file::open(path)?.take(SPEC_BYTES_MAX + 1).read_to_string(&mut text)?;
     if text.len() as u64 > SPEC_BYTES_MAX {
         let problem = format!("it is larger than {SPEC_BYTES_MAX} bytes: is it a specification?");
         return Err(io::Error::other(problem));
@@ -87,4 +87,24 @@ pub(super) fn series_file(name: &str, series: &Series) -> Result<Product, Series
         bytes
     };
     Ok(Product { name: name.to_owned(), bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    use super::*;
+
+    #[test]
+    fn a_pipe_is_no_specification_and_is_not_waited_for() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let pipe = folder.path().join("pca.toml");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("made");
+        let told = read_spec(&pipe).expect_err("refused").to_string();
+        assert!(told.contains("not a plain file"), "{told}");
+        assert!(read_spec(folder.path()).is_err());
+        let spec = folder.path().join("spec.toml");
+        std::fs::write(&spec, "a = 1").expect("written");
+        assert_eq!(read_spec(&spec).expect("a specification"), "a = 1");
+    }
 }
