@@ -143,7 +143,9 @@ impl Fields {
                 self.spacing = Some(three(value).ok_or_else(|| wrong("three numbers"))?);
             }
             "space directions" => {
-                self.spacing = Some(lengths(value).ok_or_else(|| wrong("three vectors"))?);
+                let vectors = vectors(value).ok_or_else(|| wrong("three vectors"))?;
+                check_right_angles(&vectors)?;
+                self.spacing = Some(vectors.each_ref().map(|vector| length(vector)));
             }
             "endian" => {
                 self.endian = Some(match value {
@@ -163,6 +165,13 @@ impl Fields {
                 self.byte_skip = value.parse().map_err(|_| wrong("a number from 0"))?;
             }
             "line skip" | "lineskip" if value != "0" => return Err(wrong("0")),
+            "data file" | "datafile" if is_list(value) => {
+                return Err(ReadError::header(format!(
+                    "{key}: {:?} are many files, and one is read: put their data into one, one after \
+                     the other",
+                    brief(value)
+                )));
+            }
             "data file" | "datafile" => self.data_file = Some(value.to_owned()),
             // Units, origins, labels and whatever else does not change how samples are read.
             _ => (),
@@ -219,19 +228,58 @@ fn three<T: std::str::FromStr>(text: &str) -> Option<[T; 3]> {
     numbers?.try_into().ok()
 }
 
-/// Lengths of vectors such as `(1,0,0) (0,1,0) (0,0,2.5)`.
-fn lengths(text: &str) -> Option<[f64; 3]> {
-    let lengths: Option<Vec<f64>> = text
+/// Vectors such as `(1,0,0) (0,1,0) (0,0,2.5)`.
+fn vectors(text: &str) -> Option<[Vec<f64>; 3]> {
+    let vectors: Option<Vec<Vec<f64>>> = text
         .split(')')
         .map(str::trim)
         .filter(|vector| !vector.is_empty())
         .map(|vector| {
             let numbers = vector.strip_prefix('(')?.split(',');
-            let numbers: Option<Vec<f64>> = numbers.map(|n| n.trim().parse().ok()).collect();
-            Some(numbers?.iter().map(|n| n * n).sum::<f64>().sqrt())
+            numbers.map(|number| number.trim().parse().ok()).collect()
         })
         .collect();
-    lengths?.try_into().ok()
+    vectors?.try_into().ok()
+}
+
+fn length(vector: &[f64]) -> f64 {
+    vector.iter().map(|number| number * number).sum::<f64>().sqrt()
+}
+
+/// Refuses axes that lean towards each other: voxels are taken to be apart along three axes at right
+/// angles.
+fn check_right_angles(vectors: &[Vec<f64>; 3]) -> Result<(), ReadError> {
+    for [a, b] in [[0, 1], [0, 2], [1, 2]] {
+        let (one, other) = (&vectors[a], &vectors[b]);
+        let lengths = [length(one), length(other)];
+        let shares =
+            one.iter().zip(other).map(|(one, other)| one / lengths[0] * (other / lengths[1]));
+        let cosine: f64 = shares.sum();
+        // A vector without a direction has no length, or none that is a number, which is told of it.
+        if cosine.abs() > COSINE_MAX {
+            let [a, b] = [a, b].map(|axis| ["x", "y", "z"][axis]);
+            let degrees = libm::acos(cosine.clamp(-1.0, 1.0)).to_degrees();
+            return Err(ReadError::header(format!(
+                "space directions: {a} and {b} are {degrees:.2} degrees apart, and axes at right angles \
+                 are read: resample it to such"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// How far axes may be from right angles: what rounding to four digits makes of them.
+const COSINE_MAX: f64 = 1e-3;
+
+/// Whether a data file is many: those that are listed after the header, or that have numbers in their
+/// names.
+fn is_list(name: &str) -> bool {
+    let is_listed = name.split_whitespace().next() == Some("LIST");
+    let numbered = |after: &str| {
+        let rest = after.trim_start_matches(|c: char| c.is_ascii_digit());
+        rest.strip_prefix('d').is_some_and(|rest| !rest.starts_with(char::is_alphabetic))
+    };
+    is_listed || name.split('%').skip(1).any(numbered)
 }
 
 #[cfg(test)]
@@ -240,7 +288,7 @@ mod tests {
     use super::*;
 
     const HEADER: &str = "NRRD0004\n# a comment\ntype: short\ndimension: 3\nsizes: 2 1 2\n\
-         space directions: (3,0,4) (0,2,0) (0,0,1.5)\nendian: big\nencoding: raw\nmodality:=CT\n\n";
+         space directions: (3,0,4) (0,2,0) (-1.2,0,0.9)\nendian: big\nencoding: raw\nmodality:=CT\n\n";
 
     #[test]
     fn a_file_with_its_data_in_it_is_read() {
@@ -265,11 +313,64 @@ mod tests {
             ("sizes: 2 1 2", "sizes: 2 0 2", "is empty"),
             ("NRRD0004", "NRRDX", "NRRD000"),
             ("\n\n", "\n", "empty line"),
+            ("(0,2,0)", "0,2,0", "three vectors"),
         ] {
             let mut file = HEADER.replace(from, to).into_bytes();
             file.extend([0; 8]);
             let told = read_nrrd(&file[..]).expect_err("it is refused").to_string();
             assert!(told.contains(expected), "{to}: {told}");
+        }
+    }
+
+    /// What is told of a header with other `space directions`, if it is refused.
+    fn told_of_axes(directions: &str) -> Option<String> {
+        let text = HEADER.replace("(3,0,4) (0,2,0) (-1.2,0,0.9)", directions);
+        NrrdHeader::parse(text.as_bytes()).err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn axes_that_are_not_at_right_angles_are_refused() {
+        let sheared = told_of_axes("(1,0,0) (0,1,0) (1,0,1)").expect("refused");
+        assert!(sheared.contains("x and z are 45.00 degrees apart"), "{sheared}");
+        let sheared = told_of_axes("(0,0,2) (0,1,-1) (1,0,0)").expect("refused");
+        assert!(sheared.contains("x and y are 135.00 degrees apart"), "{sheared}");
+        let twice = told_of_axes("(1,0,0) (0,1,0) (0,1,0)").expect("refused");
+        assert!(twice.contains("y and z are 0.00 degrees apart"), "{twice}");
+        // Turned, mirrored and rounded ones are at right angles.
+        for directions in [
+            "(0.8,0.6,0) (-0.6,0.8,0) (0,0,-3)",
+            "(0,0,1) (0,1,0) (1,0,0)",
+            "(1,0.0009,0) (0,1,0) (0,0,1)",
+        ] {
+            assert_eq!(told_of_axes(directions), None, "{directions}");
+        }
+        assert!(told_of_axes("(1,0.0011,0) (0,1,0) (0,0,1)").is_some());
+    }
+
+    #[test]
+    fn an_axis_without_a_length_is_refused() {
+        for directions in
+            ["(0,0,0) (0,1,0) (0,0,1)", "(1e200,0,0) (0,1,0) (0,0,1)", "(nan,0,0) (0,1,0) (0,0,1)"]
+        {
+            let text = HEADER.replace("(3,0,4) (0,2,0) (-1.2,0,0.9)", directions);
+            let file = [text.as_bytes(), &[0; 8]].concat();
+            let told = read_nrrd(&file[..]).expect_err("refused").to_string();
+            assert!(told.contains("give three distances"), "{directions}: {told}");
+        }
+    }
+
+    #[test]
+    fn data_in_many_files_is_told_to_be_put_into_one() {
+        let parsed = |name: &str| {
+            let text = HEADER.replace("endian", &format!("data file: {name}\nendian"));
+            NrrdHeader::parse(text.as_bytes()).map(|header| header.data_file)
+        };
+        for many in ["LIST", "LIST 2", "slice%03d.raw 1 20 1", "%d.raw 0 3 1 2", "a-%02d"] {
+            let told = parsed(many).expect_err("refused").to_string();
+            assert!(told.contains(many) && told.contains("put their data into one"), "{told}");
+        }
+        for one in ["LISTED.raw", "50%dose.raw", "100%.raw", "a b.raw"] {
+            assert_eq!(parsed(one).expect("a header").as_deref(), Some(one));
         }
     }
 }
