@@ -49,7 +49,7 @@ use crate::memory::{self, MemoryError};
 use crate::pace::Pace;
 use crate::plan::{Outcome, Plan, run};
 use crate::preempt::Preempt;
-use crate::volume::{Volume, read_grid, read_volume, series_bytes};
+use crate::volume::{Missing, Series, Volume, read_grid, read_series, read_volume, series_bytes};
 
 /// What can be run by a specification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -218,6 +218,8 @@ struct Stages<'a> {
     control: &'a mut Control<'a>,
     /// Which one of how many alike is at work: progress is told as of all of them.
     turn: (usize, usize),
+    /// What there is to say of the data that was read.
+    remarks: Vec<String>,
 }
 
 impl Application {
@@ -347,13 +349,16 @@ impl Task {
     /// A file cannot be read or kept, the data do not fit, also not into the memory that is free, or it
     /// was asked to stop.
     pub fn run<'a>(&'a self, control: &'a mut Control<'a>) -> Result<Finished, ApplicationError> {
-        let mut stages = Stages { folder: &self.folder, control, turn: (0, 1) };
-        match &self.spec {
+        let mut stages =
+            Stages { folder: &self.folder, control, turn: (0, 1), remarks: Vec::new() };
+        let mut finished = match &self.spec {
             Spec::Volume(spec) => spec.run(&mut stages),
             Spec::Isosurface(spec) => spec.run(&mut stages),
             Spec::Pca(spec) => spec.run(&mut stages),
             Spec::Npairs(spec) => spec.run(&mut stages),
-        }
+        }?;
+        finished.summary.extend(stages.remarks);
+        Ok(finished)
     }
 }
 
@@ -384,14 +389,32 @@ impl Stages<'_> {
     }
 
     /// The volume in a file that is read.
-    fn volume(&self, name: &Path) -> Result<Arc<Volume>, ApplicationError> {
+    fn volume(&mut self, name: &Path) -> Result<Arc<Volume>, ApplicationError> {
         let path = self.input(name);
         // What is wrong with a header is told when all of it is read.
         if let Ok(grid) = read_grid(&path) {
             self.needs(|| format!("a volume of {} voxels", sides(&grid.size)), grid.read_bytes)?;
         }
         let volume = read_volume(&path).map_err(|error| ApplicationError::data(&path, error))?;
+        if let Some(missing) = volume.missing() {
+            self.remark_missing(&path, missing);
+        }
         Ok(Arc::new(volume))
+    }
+
+    /// The series of volumes in a file that is read.
+    fn series(&mut self, path: &Path) -> Result<Series, ApplicationError> {
+        self.needs_series(path)?;
+        let series = read_series(path).map_err(|error| ApplicationError::data(path, error))?;
+        if series.missing() > 0 {
+            self.remark_missing(path, Missing { count: series.missing(), value: 0.0 });
+        }
+        Ok(series)
+    }
+
+    fn remark_missing(&mut self, path: &Path, Missing { count, value }: Missing) {
+        let remark = format!("{}: {count} voxels are missing and count as {value}", path.display());
+        self.remarks.push(remark);
     }
 
     /// That so many bytes of memory are free for something.

@@ -9,6 +9,7 @@ mod brick;
 mod file;
 mod macro_cells;
 mod nifti_file;
+mod nifti_header;
 mod nrrd;
 mod raw;
 mod rippled;
@@ -146,6 +147,16 @@ pub struct Volume {
     size: [usize; 3],
     spacing: [f64; 3],
     voxels: Voxels,
+    missing: Option<Missing>,
+}
+
+/// Voxels for which a volume's file has no number, and that were given one.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Missing {
+    /// How many.
+    pub count: usize,
+    /// What they count as.
+    pub value: f32,
 }
 
 /// What a header says of a volume.
@@ -191,12 +202,23 @@ pub enum VolumeError {
     Spacing([f64; 3]),
     /// Some voxels are NaN or infinite.
     #[error(
-        "{count} voxels are NaN or infinite in single precision, the first at ({}, {}, {}): correct the \
-         data, or describe them by a header of a raw file (.toml) that names a value for such voxels \
-         (`missing = 0.0`)",
+        "{count} voxels are NaN or infinite, the first at ({}, {}, {}): correct the data, or describe \
+         them by a header of a raw file (.toml) that names a value for such voxels (`missing = 0.0`)",
         .first[0], .first[1], .first[2]
     )]
     NotFinite {
+        /// How many.
+        count: usize,
+        /// Where the first one is.
+        first: [usize; 3],
+    },
+    /// Some voxels are finite, and too large for single precision.
+    #[error(
+        "{count} voxels are beyond single precision, the first at ({}, {}, {}): give them in a unit \
+         that keeps them below 3.4e38",
+        .first[0], .first[1], .first[2]
+    )]
+    Beyond {
         /// How many.
         count: usize,
         /// Where the first one is.
@@ -216,10 +238,20 @@ impl Volume {
             && let Some(at) = samples.iter().position(|sample| !sample.is_finite())
         {
             let count = samples.iter().filter(|sample| !sample.is_finite()).count();
-            let first = [at % size[0], at / size[0] % size[1], at / (size[0] * size[1])];
-            return Err(VolumeError::NotFinite { count, first });
+            return Err(VolumeError::NotFinite { count, first: place(at, size) });
         }
-        Ok(Self { size, spacing, voxels })
+        Ok(Self { size, spacing, voxels, missing: None })
+    }
+
+    /// The same, of a file with `missing` voxels.
+    fn with_missing(self, missing: Missing) -> Self {
+        Self { missing: (missing.count > 0).then_some(missing), ..self }
+    }
+
+    /// Voxels that were missing in its file, if some were.
+    #[must_use]
+    pub const fn missing(&self) -> Option<Missing> {
+        self.missing
     }
 
     /// Voxels along x, y, z.
@@ -260,6 +292,11 @@ impl Volume {
         let at = x + self.size[0] * (y + self.size[1] * z);
         with_voxels!(&self.voxels, samples => samples[at].value())
     }
+}
+
+/// Where the voxel with this number is, x fastest.
+const fn place(at: usize, [width, height, _]: [usize; 3]) -> [usize; 3] {
+    [at % width, at / width % height, at / (width * height)]
 }
 
 /// Refuses a size that is none or not the one of the `found` voxels, and a spacing that is none.

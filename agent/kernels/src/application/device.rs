@@ -184,7 +184,8 @@ mod tests {
             progress: &mut progress,
             keep: &mut |_| Ok(()),
         };
-        work(&mut Stages { folder: Path::new(""), control: &mut control, turn: (0, 1) });
+        let folder = Path::new("");
+        work(&mut Stages { folder, control: &mut control, turn: (0, 1), remarks: Vec::new() });
         stages
     }
 

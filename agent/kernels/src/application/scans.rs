@@ -12,7 +12,7 @@ use crate::limits::{COMPONENT_COUNTS_MAX, SPLITS_MAX};
 use crate::memory::bytes_of;
 use crate::npairs::{Design, Npairs, NpairsError, NpairsPlan};
 use crate::pca::Matrix;
-use crate::volume::{Series, read_series};
+use crate::volume::Series;
 
 /// What scans are analysed, and how.
 #[derive(Debug, Clone, Deserialize)]
@@ -89,8 +89,7 @@ impl NpairsSpec {
         let labels = table::read(&path).map_err(|error| ApplicationError::data(&path, error))?;
         let design = design(&labels).map_err(|error| ApplicationError::data(&path, error))?;
         let path = stages.input(&self.scans);
-        stages.needs_series(&path)?;
-        let series = read_series(&path).map_err(|error| ApplicationError::data(&path, error))?;
+        let series = stages.series(&path)?;
         let told = |error| match error {
             NpairsError::NoConvergence => ApplicationError::work(error),
             #[cfg(feature = "gpu")]

@@ -202,6 +202,49 @@ fn components_of_scans_are_volumes() {
 }
 
 #[test]
+fn how_many_voxels_are_missing_is_told() {
+    let folder = folder(Application::Isosurface);
+    let series = |numbers: [f64; 8]| {
+        let data = Matrix::new(1, 8, numbers.to_vec()).expect("finite");
+        let series = Series::new([2, 2, 2], [1.0; 3], data).expect("a series");
+        files::series_file("a.nii", &series).expect("a file").bytes
+    };
+    let mut file = series([0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0]);
+    let text = Application::Isosurface.example().replace("ripples.nrrd", "a.nii");
+    let text = text.replace("value = 100.0", "value = 0.5");
+    let summary = |file: &[u8]| {
+        fs::write(folder.path().join("a.nii"), file).expect("written");
+        run_in(folder.path(), Application::Isosurface, &text, &Preempt::new())
+            .map(|ran| ran.summary)
+    };
+    assert_eq!(summary(&file).expect("a surface").len(), 1);
+    file[352..356].copy_from_slice(&f32::NAN.to_le_bytes());
+    let told = summary(&file).expect("a surface");
+    assert!(told[1].ends_with("a.nii: 1 voxels are missing and count as 0"), "{told:?}");
+    file[356..360].copy_from_slice(&f32::INFINITY.to_le_bytes());
+    let told = summary(&file).expect_err("refused").to_string();
+    assert!(told.contains("a.nii: 1 voxels are infinite"), "{told}");
+}
+
+#[test]
+fn voxels_that_are_missing_in_all_scans_are_told() {
+    let folder = folder(Application::Npairs);
+    let scans = folder.path().join("scans.nii");
+    let mut file = fs::read(&scans).expect("written");
+    let voxels = (file.len() - 352) / 4 / 120;
+    for scan in 0..120 {
+        let at = 352 + 4 * (scan * voxels + 5);
+        file[at..at + 4].copy_from_slice(&f32::NAN.to_le_bytes());
+    }
+    fs::write(&scans, file).expect("written");
+    let text = Application::Npairs.example().replace("[1, 2, 4, 8]", "[2]");
+    let text = text.replace("splits = 50", "splits = 1");
+    let done = run_in(folder.path(), Application::Npairs, &text, &Preempt::new());
+    let summary = done.expect("an output").summary;
+    assert!(summary[1].ends_with("scans.nii: 1 voxels are missing and count as 0"), "{summary:?}");
+}
+
+#[test]
 fn what_is_wrong_is_told_with_what_would_be_right() {
     use Application::{Isosurface, Npairs, Pca, Volume};
     let folders = Application::ALL.map(|application| (application, folder(application)));

@@ -86,7 +86,7 @@ impl Brick {
             Voxels::U16(from) => Voxels::U16(copy(from, whole, first, size)),
             Voxels::F32(from) => Voxels::F32(copy(from, whole, first, size)),
         };
-        let voxels = Volume { size, spacing: volume.spacing(), voxels };
+        let voxels = Volume { size, spacing: volume.spacing(), voxels, missing: None };
         Self { voxels: Arc::new(voxels), first, cells, whole }
     }
 

@@ -66,8 +66,8 @@ pub enum ReadError {
     Volume(#[from] VolumeError),
     /// A voxel of a series is missing in some of its volumes.
     #[error(
-        "voxel ({}, {}, {}) is NaN or infinite in {missing} of {volumes} volumes: correct \
-         these, or make it NaN in all, which leaves it out",
+        "voxel ({}, {}, {}) is NaN in {missing} of {volumes} volumes: correct these, or make it \
+         NaN in all, which leaves it out",
         .at[0], .at[1], .at[2]
     )]
     Missing {
@@ -77,6 +77,20 @@ pub enum ReadError {
         missing: usize,
         /// How many there are.
         volumes: usize,
+    },
+    /// Voxels of volumes that may have missing ones are infinite, which is not that.
+    #[error(
+        "{count} voxels are infinite, the first at ({}, {}, {}) of volume {volume}: correct these, \
+         or make them NaN in all volumes, which counts as 0",
+        .first[0], .first[1], .first[2]
+    )]
+    Infinite {
+        /// How many, in all volumes.
+        count: usize,
+        /// Where the first one is.
+        first: [usize; 3],
+        /// In which volume that is, from 1.
+        volume: usize,
     },
     /// Not a series by its name.
     #[error("not a series of volumes by its name: use .nii or .nii.gz")]
@@ -238,7 +252,7 @@ mod tests {
     use flate2::Compression;
     use flate2::write::GzEncoder;
 
-    use super::super::Voxels;
+    use super::super::{Missing, Voxels};
     use super::*;
 
     fn gzip(bytes: &[u8]) -> Vec<u8> {
@@ -343,9 +357,11 @@ mod tests {
         let folder = folder(&[("a.toml", toml.as_bytes()), ("a.raw", &data)]);
         let volume = read_volume(&folder.path().join("a.toml")).expect("a volume");
         assert_eq!(volume.voxels(), &Voxels::F32(vec![1.0, 7.5, 7.5, -2.0]));
+        assert_eq!(volume.missing(), Some(Missing { count: 2, value: 7.5 }));
         let data: Vec<u8> = [1.0, f64::NAN, -1e39, -2.0].map(f64::to_le_bytes).concat();
         let refused =
             told(&[("a.toml", toml.replace("f32", "f64").as_bytes()), ("a.raw", &data)], "a.toml");
-        assert!(refused.contains("1 voxels are") && refused.contains("(2, 0, 0)"), "{refused}");
+        assert!(refused.contains("1 voxels are beyond single precision"), "{refused}");
+        assert!(refused.contains("(2, 0, 0)") && !refused.contains("missing"), "{refused}");
     }
 }

@@ -2,76 +2,83 @@
 
 use std::io::Read;
 
-use nifti::{DataElement, NiftiHeader, NiftiType};
+use nifti::{DataElement, Endianness, NiftiType};
 
 use super::bounded::{read_exactly, skip, unpacked};
 use super::file::ReadError;
+use super::nifti_header::{
+    HEADER_BYTES, READ_TYPES, data_type, read_header, scaling, size, spacing,
+};
+use super::scalar::singles;
 use super::series::Series;
-use super::{Grid, Volume, VolumeError, Voxels, voxel_count};
-use crate::limits::{NIFTI_SIDE_MAX, VOXELS_MAX};
+use super::{Grid, Missing, Volume, VolumeError, Voxels, place, voxel_count};
+use crate::limits::VOXELS_MAX;
 use crate::memory::bytes_of;
 use crate::pca::Matrix;
 
-/// Bytes of a header.
-const HEADER_BYTES: u64 = 348;
-
-/// A file's header and all that comes after it.
+/// What a file's header says of all that comes after it.
 struct Content {
-    header: NiftiHeader,
     /// Voxels along x, y, z, and how many such volumes there are.
     size: [usize; 3],
     volumes: usize,
     spacing: [f64; 3],
+    /// What a sample is multiplied with, and what is added to it.
+    scaling: (f64, f64),
+    endianness: Endianness,
     scalar: NiftiType,
     bytes: Vec<u8>,
 }
 
-/// Reads a NIfTI-1 file of one volume with its data in it. Values are scaled as the header says;
-/// what is not finite counts as missing, as programs that write such files mean it, and becomes
-/// zero.
+/// What leaves samples as they are.
+const PLAIN: (f64, f64) = (1.0, 0.0);
+
+/// Reads a NIfTI-1 file of one volume with its data in it. Values are scaled as the header says; one
+/// that is NaN counts as missing, as programs that write such files mean it, and becomes zero.
 ///
 /// # Errors
-/// Header and data disagree, a value is beyond single precision, it holds more than one volume, or it
-/// is not one.
+/// Header and data disagree, a value is infinite or beyond single precision, it holds more than one
+/// volume, or it is not one.
 pub fn read_nifti(file: impl Read) -> Result<Volume, ReadError> {
-    let content = read_content(file, 1)?;
-    let voxels = voxels(&content.header, content.scalar, content.bytes)?;
-    Ok(Volume::new(content.size, content.spacing, voxels)?)
+    let content = read_content(file, false)?;
+    let (size, spacing) = (content.size, content.spacing);
+    let (voxels, missing) = voxels(content)?;
+    Ok(Volume::new(size, spacing, voxels)?.with_missing(Missing { count: missing, value: 0.0 }))
 }
 
-/// Reads a NIfTI-1 file of volumes that were taken one after the other. A voxel that is not finite
-/// in any of them is missing, and becomes zero.
+/// Reads a NIfTI-1 file of volumes that were taken one after the other. A voxel that is NaN in all of
+/// them is missing, and becomes zero.
 ///
 /// # Errors
-/// Header and data disagree, it is larger than what is held in one piece, or a voxel is missing in
-/// some volumes only.
+/// Header and data disagree, it is larger than what is held in one piece, a value is infinite, or a
+/// voxel is missing in some volumes only.
 pub fn read_nifti_series(file: impl Read) -> Result<Series, ReadError> {
-    let content = read_content(file, usize::MAX)?;
-    let voxels = content.size.iter().product();
-    let mut numbers = numbers(&content.header, content.scalar, content.bytes)?;
+    let content = read_content(file, true)?;
+    let Content { size, volumes, spacing, .. } = content;
+    let voxels: usize = size.iter().product();
+    let mut numbers = numbers(content)?;
+    let mut all_missing = 0;
     for voxel in 0..voxels {
-        let scans = (0..content.volumes).map(|scan| scan * voxels + voxel);
-        let missing = scans.clone().filter(|at| !numbers[*at].is_finite()).count();
-        if missing == content.volumes {
+        let scans = (0..volumes).map(|scan| scan * voxels + voxel);
+        let missing = scans.clone().filter(|at| numbers[*at].is_nan()).count();
+        if missing == volumes {
             scans.for_each(|at| numbers[at] = 0.0);
+            all_missing += 1;
         } else if missing > 0 {
-            let [width, height, _] = content.size;
-            let at = [voxel % width, voxel / width % height, voxel / (width * height)];
-            return Err(ReadError::Missing { at, missing, volumes: content.volumes });
+            return Err(ReadError::Missing { at: place(voxel, size), missing, volumes });
         }
     }
-    let data = Matrix::new(content.volumes, voxels, numbers)
+    let data = Matrix::new(volumes, voxels, numbers)
         .map_err(|error| ReadError::header(error.to_string()))?;
-    Ok(Series::new(content.size, content.spacing, data)?)
+    Ok(Series::new(size, spacing, data)?.with_missing(all_missing))
 }
 
 /// What the header of a NIfTI-1 file says of its volume.
 pub(super) fn read_nifti_grid(file: impl Read) -> Result<Grid, ReadError> {
     let header = read_header(&mut unpacked(file)?)?;
-    let (size, spacing) = (size(&header, 1)?.0, spacing(&header));
+    let (size, spacing) = (size(&header, false)?.0, spacing(&header));
     let scalar = data_type(&header)?;
     let bytes = match scalar {
-        NiftiType::Uint8 | NiftiType::Uint16 if is_plain(&header) => scalar.size_of(),
+        NiftiType::Uint8 | NiftiType::Uint16 if scaling(&header) == PLAIN => scalar.size_of(),
         _ => scaled_bytes(scalar),
     };
     Ok(Grid { size, spacing, read_bytes: bytes_of(&[voxel_count(size)?, bytes]) })
@@ -80,7 +87,7 @@ pub(super) fn read_nifti_grid(file: impl Read) -> Result<Grid, ReadError> {
 /// Bytes of memory that reading a series takes at least, and its volumes and the voxels of each.
 pub(super) fn nifti_series_bytes(file: impl Read) -> Result<([usize; 2], u64), ReadError> {
     let header = read_header(&mut unpacked(file)?)?;
-    let (size, volumes) = size(&header, usize::MAX)?;
+    let (size, volumes) = size(&header, true)?;
     let voxels = voxel_count(size)?;
     if voxels.saturating_mul(volumes) > VOXELS_MAX {
         return Err(VolumeError::TooLarge(size).into());
@@ -98,27 +105,10 @@ fn scaled_bytes(scalar: NiftiType) -> usize {
     }
 }
 
-fn read_header(file: &mut impl Read) -> Result<NiftiHeader, ReadError> {
-    NiftiHeader::from_reader(file.take(HEADER_BYTES))
-        .map_err(|error| ReadError::header(error.to_string()))
-}
-
-fn data_type(header: &NiftiHeader) -> Result<NiftiType, ReadError> {
-    header.data_type().map_err(|error| ReadError::header(error.to_string()))
-}
-
-fn spacing(header: &NiftiHeader) -> [f64; 3] {
-    [1, 2, 3].map(|axis| match f64::from(header.pixdim[axis]).abs() {
-        // Not given.
-        0.0 => 1.0,
-        spacing => spacing,
-    })
-}
-
-fn read_content(file: impl Read, volumes_max: usize) -> Result<Content, ReadError> {
+fn read_content(file: impl Read, series: bool) -> Result<Content, ReadError> {
     let mut file = unpacked(file)?;
     let header = read_header(&mut file)?;
-    let (size, volumes) = size(&header, volumes_max)?;
+    let (size, volumes) = size(&header, series)?;
     let count = voxel_count(size)?;
     let scalar = data_type(&header)?;
     let too_large = ReadError::Volume(VolumeError::TooLarge(size));
@@ -135,75 +125,48 @@ fn read_content(file: impl Read, volumes_max: usize) -> Result<Content, ReadErro
     }
     skip(&mut file, first as u64 - HEADER_BYTES)?;
     let bytes = read_exactly(file, expected)?;
-    let spacing = spacing(&header);
-    Ok(Content { header, size, volumes, spacing, scalar, bytes })
+    Ok(Content {
+        size,
+        volumes,
+        spacing: spacing(&header),
+        scaling: scaling(&header),
+        endianness: header.endianness,
+        scalar,
+        bytes,
+    })
 }
 
-fn size(header: &NiftiHeader, volumes_max: usize) -> Result<([usize; 3], usize), ReadError> {
-    let dim = header.dim().map_err(|error| ReadError::header(error.to_string()))?;
-    // The library takes a number below zero for a large one.
-    if let Some(side) = dim.iter().find(|side| **side > NIFTI_SIDE_MAX) {
-        return Err(ReadError::header(format!(
-            "{side} voxels along a side, or volumes: NIfTI-1 has {NIFTI_SIDE_MAX} at most"
-        )));
-    }
-    let volumes = dim.get(3).map_or(1, |volumes| usize::from(*volumes));
-    let more = dim.iter().skip(4).find(|more| **more != 1).map(|more| usize::from(*more));
-    if let Some(many) = more.or((volumes > volumes_max).then_some(volumes)) {
-        return Err(ReadError::header(format!(
-            "it is a series of {many} volumes: take one out of it"
-        )));
-    }
-    let sides = [0, 1, 2].map(|axis| dim.get(axis).map_or(1, |side| usize::from(*side)));
-    Ok((sides, volumes))
-}
-
-fn typed<T: DataElement>(
-    header: &NiftiHeader,
-    scalar: NiftiType,
-    bytes: Vec<u8>,
-) -> Result<Vec<T>, ReadError> {
-    T::from_raw_vec_validated(bytes, header.endianness, scalar)
+fn typed<T: DataElement>(content: Content) -> Result<Vec<T>, ReadError> {
+    T::from_raw_vec_validated(content.bytes, content.endianness, content.scalar)
         .map_err(|error| ReadError::header(error.to_string()))
 }
 
-/// What a sample is multiplied with, and what is added to it.
-fn scaling(header: &NiftiHeader) -> (f64, f64) {
-    match (header.scl_slope, header.scl_inter) {
-        // No scaling.
-        (slope, _) if slope == 0.0 || !slope.is_finite() => (1.0, 0.0),
-        (slope, inter) => (slope.into(), if inter.is_finite() { inter.into() } else { 0.0 }),
-    }
-}
-
-fn is_plain(header: &NiftiHeader) -> bool {
-    scaling(header) == (1.0, 0.0)
-}
-
-fn voxels(header: &NiftiHeader, scalar: NiftiType, bytes: Vec<u8>) -> Result<Voxels, ReadError> {
-    let is_plain = is_plain(header);
-    Ok(match scalar {
-        NiftiType::Uint8 if is_plain => Voxels::U8(typed(header, scalar, bytes)?),
-        NiftiType::Uint16 if is_plain => Voxels::U16(typed(header, scalar, bytes)?),
+/// The voxels of a file of one volume, and how many of them were missing.
+fn voxels(content: Content) -> Result<(Voxels, usize), ReadError> {
+    let is_plain = content.scaling == PLAIN;
+    Ok(match content.scalar {
+        NiftiType::Uint8 if is_plain => (Voxels::U8(typed(content)?), 0),
+        NiftiType::Uint16 if is_plain => (Voxels::U16(typed(content)?), 0),
         _ => {
-            let numbers = numbers(header, scalar, bytes)?.into_iter();
-            // What is too large for single precision is not missing: it stays infinite, and is refused.
-            let there = numbers.map(|number| if number.is_finite() { number as f32 } else { 0.0 });
-            Voxels::F32(there.collect())
+            let size = content.size;
+            let numbers = numbers(content)?.into_iter();
+            let zero = |number: f64| number.is_nan().then_some(0.0);
+            let (samples, missing) = singles(numbers, size, zero)?;
+            (Voxels::F32(samples), missing)
         }
     })
 }
 
-/// Samples, scaled as the header says.
-fn numbers(header: &NiftiHeader, scalar: NiftiType, bytes: Vec<u8>) -> Result<Vec<f64>, ReadError> {
-    let (slope, inter) = scaling(header);
+/// Samples, scaled as the header says: none is infinite.
+fn numbers(content: Content) -> Result<Vec<f64>, ReadError> {
+    let ((slope, inter), size) = (content.scaling, content.size);
     macro_rules! scaled {
         ($type:ty) => {{
-            let samples = typed::<$type>(header, scalar, bytes)?;
+            let samples = typed::<$type>(content)?;
             samples.into_iter().map(|sample| sample as f64 * slope + inter).collect()
         }};
     }
-    Ok(match scalar {
+    let numbers: Vec<f64> = match content.scalar {
         NiftiType::Uint8 => scaled!(u8),
         NiftiType::Int8 => scaled!(i8),
         NiftiType::Uint16 => scaled!(u16),
@@ -213,19 +176,33 @@ fn numbers(header: &NiftiHeader, scalar: NiftiType, bytes: Vec<u8>) -> Result<Ve
         NiftiType::Float32 => scaled!(f32),
         NiftiType::Float64 => scaled!(f64),
         other => {
-            return Err(ReadError::header(format!(
-                "voxels of type {other:?}: only whole and floating-point numbers are read"
-            )));
+            let problem = format!("voxels of type {other:?} are not read: {READ_TYPES}");
+            return Err(ReadError::header(problem));
         }
-    })
+    };
+    match numbers.iter().position(|number| number.is_infinite()) {
+        None => Ok(numbers),
+        Some(at) => {
+            let count = numbers.iter().filter(|number| number.is_infinite()).count();
+            let voxels: usize = size.iter().product();
+            let (first, volume) = (place(at % voxels, size), at / voxels + 1);
+            Err(ReadError::Infinite { count, first, volume })
+        }
+    }
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     /// A file in the order of bytes of old workstations.
-    fn file(kind: i16, bits: i16, dim: [i16; 5], slope: f32, data: &[u8]) -> Vec<u8> {
+    pub(in super::super) fn file(
+        kind: i16,
+        bits: i16,
+        dim: [i16; 5],
+        slope: f32,
+        data: &[u8],
+    ) -> Vec<u8> {
         let mut file = vec![0; 352];
         file[..4].copy_from_slice(&348_i32.to_be_bytes());
         for (at, side) in dim.iter().enumerate() {
@@ -258,10 +235,32 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_in_a_scan_is_zero() {
+    fn what_is_missing_in_a_scan_is_zero_and_counted() {
         let data: Vec<u8> = [f32::NAN, 2.0].map(f32::to_be_bytes).concat();
         let volume = read_nifti(&file(16, 32, [3, 2, 1, 1, 1], 1.0, &data)[..]).expect("a volume");
         assert_eq!(volume.voxels(), &Voxels::F32(vec![0.0, 2.0]));
+        assert_eq!(volume.missing(), Some(Missing { count: 1, value: 0.0 }));
+        let all: Vec<u8> = [1.0, 2.0].map(f32::to_be_bytes).concat();
+        let volume = read_nifti(&file(16, 32, [3, 2, 1, 1, 1], 1.0, &all)[..]).expect("a volume");
+        assert_eq!(volume.missing(), None);
+        let series = file(16, 32, [4, 2, 1, 1, 2], 1.0, &[&data[..], &data].concat());
+        assert_eq!(read_nifti_series(&series[..]).expect("a series").missing(), 1);
+    }
+
+    #[test]
+    fn what_is_infinite_is_refused_and_not_missing() {
+        let data: Vec<u8> = [f32::NAN, f32::INFINITY, f32::NAN, 2.0].map(f32::to_be_bytes).concat();
+        let volume = file(16, 32, [3, 2, 2, 1, 1], 1.0, &data);
+        let told = read_nifti(&volume[..]).expect_err("refused").to_string();
+        assert!(told.contains("1 voxels are infinite, the first at (1, 0, 0)"), "{told}");
+        let series = file(16, 32, [4, 2, 1, 1, 2], 1.0, &data);
+        let told = read_nifti_series(&series[..]).expect_err("refused").to_string();
+        assert!(told.contains("(1, 0, 0) of volume 1"), "{told}");
+        let data: Vec<u8> =
+            [0.0, 1.0, f64::NEG_INFINITY, f64::INFINITY].map(f64::to_be_bytes).concat();
+        let series = file(64, 64, [4, 2, 1, 1, 2], 1.0, &data);
+        let told = read_nifti_series(&series[..]).expect_err("refused").to_string();
+        assert!(told.contains("2 voxels") && told.contains("(0, 0, 0) of volume 2"), "{told}");
     }
 
     #[test]
@@ -302,6 +301,6 @@ mod tests {
             assert!(told.contains("give three distances from"), "{told}");
         }
         let long = told(&file(2, 8, [4, i16::MIN, 1, 1, 2], 0.0, &[0; 65_536]));
-        assert!(long.contains("32768 voxels") && long.contains("32767 at most"), "{long}");
+        assert!(long.contains("dim[1] = -32768") && long.contains("from 1 to 32767"), "{long}");
     }
 }

@@ -109,7 +109,8 @@ impl NrrdHeader {
             if self.is_packed { Box::new(unpacked(data)?) } else { Box::new(data) };
         skip(&mut data, self.byte_skip)?;
         let bytes = read_exactly(data, expected)?;
-        Ok(Volume::new(self.size, self.spacing, self.scalar.voxels(bytes, self.endian, None))?)
+        let (voxels, _) = self.scalar.voxels(bytes, self.size, self.endian, None)?;
+        Ok(Volume::new(self.size, self.spacing, voxels)?)
     }
 }
 
@@ -372,5 +373,15 @@ mod tests {
         for one in ["LISTED.raw", "50%dose.raw", "100%.raw", "a b.raw"] {
             assert_eq!(parsed(one).expect("a header").as_deref(), Some(one));
         }
+    }
+
+    #[test]
+    fn what_is_beyond_single_precision_is_not_told_to_be_missing() {
+        let header = HEADER.replace("short", "double").replace("sizes: 2 1 2", "sizes: 3 1 1");
+        let data: Vec<u8> = [1.0, 1e300, -1e300].map(f64::to_be_bytes).concat();
+        let told = read_nrrd(&[header.as_bytes(), &data].concat()[..]).expect_err("refused");
+        let told = told.to_string();
+        assert!(told.contains("2 voxels are beyond single precision"), "{told}");
+        assert!(told.contains("(1, 0, 0)") && !told.contains("missing"), "{told}");
     }
 }

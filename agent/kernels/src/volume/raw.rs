@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::bounded::{read_exactly, skip, unpacked};
 use super::file::ReadError;
 use super::scalar::Endian;
-use super::{Grid, ScalarType, Volume, VolumeError, voxel_count};
+use super::{Grid, Missing, ScalarType, Volume, VolumeError, voxel_count};
 use crate::memory::bytes_of;
 
 /// Says what is in a raw file. In TOML:
@@ -83,6 +83,8 @@ pub fn read_raw(header: &RawHeader, data: impl Read) -> Result<Volume, ReadError
         .checked_mul(header.scalar.bytes())
         .ok_or(ReadError::Volume(VolumeError::TooLarge(header.size)))?;
     let bytes = read_exactly(data, expected)?;
-    let voxels = header.scalar.voxels(bytes, header.endian, header.missing);
-    Ok(Volume::new(header.size, header.spacing, voxels)?)
+    let (voxels, count) =
+        header.scalar.voxels(bytes, header.size, header.endian, header.missing)?;
+    let missing = Missing { count, value: header.missing.unwrap_or_default() };
+    Ok(Volume::new(header.size, header.spacing, voxels)?.with_missing(missing))
 }

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::Voxels;
+use super::{VolumeError, Voxels, place};
 
 /// The type of samples in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -58,10 +58,19 @@ impl ScalarType {
         }
     }
 
-    /// Samples from their bytes: unsigned ones of one and two bytes stay, all others become
-    /// single-precision numbers (what needs more than 24 bits is rounded). What is not finite
-    /// becomes `missing` where that is given.
-    pub(super) fn voxels(self, bytes: Vec<u8>, endian: Endian, missing: Option<f32>) -> Voxels {
+    /// Samples of a volume of `size` voxels from their bytes, and how many of them were missing:
+    /// unsigned ones of one and two bytes stay, all others become single-precision numbers (what needs
+    /// more than 24 bits is rounded). What is not finite becomes `missing` where that is given.
+    ///
+    /// # Errors
+    /// One is finite, and beyond single precision.
+    pub(super) fn voxels(
+        self,
+        bytes: Vec<u8>,
+        size: [usize; 3],
+        endian: Endian,
+        missing: Option<f32>,
+    ) -> Result<(Voxels, usize), VolumeError> {
         macro_rules! samples {
             ($type:ty) => {{
                 const BYTES: usize = size_of::<$type>();
@@ -72,20 +81,48 @@ impl ScalarType {
                 })
             }};
         }
-        // What is too large for single precision is no missing one: it stays infinite, and is refused.
-        let mend = |sample: f64| match missing {
-            Some(missing) if !sample.is_finite() => missing,
-            _ => sample as f32,
+        let mend = |sample: f64| missing.filter(|_| !sample.is_finite());
+        let (samples, replaced) = match self {
+            Self::U8 => return Ok((Voxels::U8(bytes), 0)),
+            Self::U16 => return Ok((Voxels::U16(samples!(u16).collect()), 0)),
+            Self::I8 => (samples!(i8).map(f32::from).collect(), 0),
+            Self::I16 => (samples!(i16).map(f32::from).collect(), 0),
+            Self::I32 => (samples!(i32).map(|sample| sample as f32).collect(), 0),
+            Self::U32 => (samples!(u32).map(|sample| sample as f32).collect(), 0),
+            Self::F32 if missing.is_none() => (samples!(f32).collect(), 0),
+            Self::F32 => singles(samples!(f32).map(f64::from), size, mend)?,
+            Self::F64 => singles(samples!(f64), size, mend)?,
         };
-        match self {
-            Self::U8 => Voxels::U8(bytes),
-            Self::U16 => Voxels::U16(samples!(u16).collect()),
-            Self::I8 => Voxels::F32(samples!(i8).map(f32::from).collect()),
-            Self::I16 => Voxels::F32(samples!(i16).map(f32::from).collect()),
-            Self::I32 => Voxels::F32(samples!(i32).map(|sample| sample as f32).collect()),
-            Self::U32 => Voxels::F32(samples!(u32).map(|sample| sample as f32).collect()),
-            Self::F32 => Voxels::F32(samples!(f32).map(|sample| mend(sample.into())).collect()),
-            Self::F64 => Voxels::F32(samples!(f64).map(mend).collect()),
+        Ok((Voxels::F32(samples), replaced))
+    }
+}
+
+/// The numbers of a volume of `size` voxels in single precision, and how many of them `missing` has
+/// given another value.
+///
+/// # Errors
+/// One is finite, and beyond single precision: that is not missing.
+pub(super) fn singles(
+    numbers: impl Iterator<Item = f64>,
+    size: [usize; 3],
+    missing: impl Fn(f64) -> Option<f32>,
+) -> Result<(Vec<f32>, usize), VolumeError> {
+    let (mut replaced, mut beyond, mut first) = (0, 0, None);
+    let single = |(at, number): (usize, f64)| {
+        if let Some(value) = missing(number) {
+            replaced += 1;
+            return value;
         }
+        let single = number as f32;
+        if single.is_infinite() && number.is_finite() {
+            beyond += 1;
+            first.get_or_insert(at);
+        }
+        single
+    };
+    let samples = numbers.enumerate().map(single).collect();
+    match first {
+        None => Ok((samples, replaced)),
+        Some(at) => Err(VolumeError::Beyond { count: beyond, first: place(at, size) }),
     }
 }

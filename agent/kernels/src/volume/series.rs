@@ -17,6 +17,7 @@ use crate::pca::Matrix;
 pub struct Series {
     size: [usize; 3],
     spacing: [f64; 3],
+    missing: usize,
     data: Matrix,
 }
 
@@ -49,7 +50,12 @@ impl Series {
             return Err(VolumeError::NoVolume);
         }
         check_grid(size, spacing, data.columns())?;
-        Ok(Self { size, spacing, data })
+        Ok(Self { size, spacing, missing: 0, data })
+    }
+
+    /// The same, of a file in which so many voxels are missing.
+    pub(super) fn with_missing(self, missing: usize) -> Self {
+        Self { missing, ..self }
     }
 
     /// Voxels along x, y, z.
@@ -62,6 +68,12 @@ impl Series {
     #[must_use]
     pub const fn spacing(&self) -> [f64; 3] {
         self.spacing
+    }
+
+    /// How many voxels of each volume were missing in its file, and count as zero.
+    #[must_use]
+    pub const fn missing(&self) -> usize {
+        self.missing
     }
 
     /// A volume in each row, x fastest.
