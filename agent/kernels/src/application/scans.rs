@@ -130,6 +130,7 @@ impl NpairsSpec {
                 Some(name) => {
                     let maps = Series::new(series.size(), series.spacing(), maps);
                     let maps = maps.map_err(ApplicationError::work)?;
+                    let maps = maps.oriented(series.orientation());
                     Some(series_file(&name, &maps).map_err(ApplicationError::work)?)
                 }
                 None => None,

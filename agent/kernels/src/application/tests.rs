@@ -201,6 +201,29 @@ fn components_of_scans_are_volumes() {
     assert_eq!(components.data().rows(), 3);
 }
 
+/// Scans of the sample that are said to be somewhere: where their header says it, and what.
+fn placed(folder: &Path) -> [u8; 76] {
+    let scans = folder.join("scans.nii");
+    let mut file = fs::read(&scans).expect("written");
+    let place = std::array::from_fn(|at| u8::try_from(at % 7).expect("small"));
+    file[252..328].copy_from_slice(&place);
+    file[76..80].copy_from_slice(&(-1_f32).to_le_bytes());
+    fs::write(scans, file).expect("written");
+    place
+}
+
+#[test]
+fn maps_are_where_the_scans_are() {
+    let folder = folder(Application::Npairs);
+    let place = placed(folder.path());
+    let text = Application::Npairs.example().replace("[1, 2, 4, 8]", "[2]");
+    let text = text.replace("splits = 50", "splits = 1");
+    let done = run_in(folder.path(), Application::Npairs, &text, &Preempt::new());
+    let map = &done.expect("an output").products[1].bytes;
+    assert_eq!(map[252..328], place);
+    assert_eq!(map[76..80], (-1_f32).to_le_bytes());
+}
+
 #[test]
 fn how_many_voxels_are_missing_is_told() {
     let folder = folder(Application::Isosurface);

@@ -9,6 +9,7 @@ use super::file::ReadError;
 use super::nifti_header::{
     HEADER_BYTES, READ_TYPES, data_type, read_header, scaling, size, spacing,
 };
+use super::orientation::Orientation;
 use super::scalar::singles;
 use super::series::Series;
 use super::{Grid, Missing, Volume, VolumeError, Voxels, place, voxel_count};
@@ -22,6 +23,7 @@ struct Content {
     size: [usize; 3],
     volumes: usize,
     spacing: [f64; 3],
+    orientation: Orientation,
     /// What a sample is multiplied with, and what is added to it.
     scaling: (f64, f64),
     endianness: Endianness,
@@ -53,7 +55,7 @@ pub fn read_nifti(file: impl Read) -> Result<Volume, ReadError> {
 /// voxel is missing in some volumes only.
 pub fn read_nifti_series(file: impl Read) -> Result<Series, ReadError> {
     let content = read_content(file, true)?;
-    let Content { size, volumes, spacing, .. } = content;
+    let Content { size, volumes, spacing, orientation, .. } = content;
     let voxels: usize = size.iter().product();
     let mut numbers = numbers(content)?;
     let mut all_missing = 0;
@@ -69,7 +71,7 @@ pub fn read_nifti_series(file: impl Read) -> Result<Series, ReadError> {
     }
     let data = Matrix::new(volumes, voxels, numbers)
         .map_err(|error| ReadError::header(error.to_string()))?;
-    Ok(Series::new(size, spacing, data)?.with_missing(all_missing))
+    Ok(Series::new(size, spacing, data)?.oriented(orientation).with_missing(all_missing))
 }
 
 /// What the header of a NIfTI-1 file says of its volume.
@@ -129,6 +131,7 @@ fn read_content(file: impl Read, series: bool) -> Result<Content, ReadError> {
         size,
         volumes,
         spacing: spacing(&header),
+        orientation: Orientation::of(&header),
         scaling: scaling(&header),
         endianness: header.endianness,
         scalar,

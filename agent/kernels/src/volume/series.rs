@@ -4,7 +4,7 @@ use std::io::Write;
 
 use thiserror::Error;
 
-use super::{VolumeError, check_grid};
+use super::{Orientation, VolumeError, check_grid};
 use crate::limits::NIFTI_SIDE_MAX;
 use crate::pca::Matrix;
 
@@ -17,6 +17,7 @@ use crate::pca::Matrix;
 pub struct Series {
     size: [usize; 3],
     spacing: [f64; 3],
+    orientation: Orientation,
     missing: usize,
     data: Matrix,
 }
@@ -50,7 +51,13 @@ impl Series {
             return Err(VolumeError::NoVolume);
         }
         check_grid(size, spacing, data.columns())?;
-        Ok(Self { size, spacing, missing: 0, data })
+        Ok(Self { size, spacing, orientation: Orientation::default(), missing: 0, data })
+    }
+
+    /// The same, with its voxels where `orientation` says.
+    #[must_use]
+    pub fn oriented(self, orientation: Orientation) -> Self {
+        Self { orientation, ..self }
     }
 
     /// The same, of a file in which so many voxels are missing.
@@ -68,6 +75,12 @@ impl Series {
     #[must_use]
     pub const fn spacing(&self) -> [f64; 3] {
         self.spacing
+    }
+
+    /// Where its voxels are.
+    #[must_use]
+    pub const fn orientation(&self) -> Orientation {
+        self.orientation
     }
 
     /// How many voxels of each volume were missing in its file, and count as zero.
@@ -88,7 +101,7 @@ impl Series {
         self.data
     }
 
-    /// Writes it as NIfTI-1 file of single-precision numbers.
+    /// Writes it as NIfTI-1 file of single-precision numbers, oriented as it is.
     ///
     /// # Errors
     /// There are more volumes or voxels along a side than the format can number, or `file` cannot
@@ -108,13 +121,14 @@ impl Series {
         }
         put(70, &FLOAT32.to_le_bytes());
         put(72, &32_i16.to_le_bytes());
-        let [dx, dy, dz] = self.spacing.map(|spacing| spacing as f32);
-        for (i, spacing) in [1.0, dx, dy, dz, 1.0].into_iter().enumerate() {
+        let [handedness, dx, dy, dz] = self.orientation.pixdim(self.spacing);
+        for (i, spacing) in [handedness, dx, dy, dz, 1.0].into_iter().enumerate() {
             put(76 + 4 * i, &spacing.to_le_bytes());
         }
         put(108, &(DATA_OFFSET as f32).to_le_bytes());
         put(112, &1_f32.to_le_bytes());
-        put(123, &[MILLIMETRES_AND_SECONDS]);
+        put(123, &[self.orientation.unit() | SECONDS]);
+        put(Orientation::FIRST_BYTE, &self.orientation.bytes());
         put(344, b"n+1\0");
         file.write_all(&header)?;
         for row in 0..volumes {
@@ -130,7 +144,7 @@ impl Series {
 /// Header, and four bytes that say that there is nothing more.
 const DATA_OFFSET: usize = 352;
 const FLOAT32: i16 = 16;
-const MILLIMETRES_AND_SECONDS: u8 = 2 | 8;
+const SECONDS: u8 = 8;
 
 #[cfg(test)]
 mod tests {
