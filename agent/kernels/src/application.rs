@@ -12,6 +12,7 @@ mod camera;
 mod components;
 #[cfg(feature = "gpu")]
 mod device;
+mod excerpt;
 mod files;
 mod keys;
 mod parcel;
@@ -43,6 +44,7 @@ use self::components::PcaSpec;
 use self::picture::VolumeSpec;
 use self::scans::NpairsSpec;
 use self::surface::IsosurfaceSpec;
+use self::table::Table as ReadTable;
 #[cfg(feature = "gpu")]
 use crate::gpu::{Gpu, GpuError};
 use crate::memory::{self, MemoryError};
@@ -372,8 +374,7 @@ fn checked<T: DeserializeOwned>(
     text: &str,
     check: fn(&T) -> Result<(), ApplicationError>,
 ) -> Result<T, ApplicationError> {
-    let syntax =
-        |error: toml::de::Error| ApplicationError::Syntax(error.to_string().trim_end().to_owned());
+    let syntax = |error: toml::de::Error| ApplicationError::Syntax(excerpt::syntax(&error));
     let table: Table = text.parse().map_err(syntax)?;
     keys::check(&table, application.example())?;
     // From the text, so that what is wrong is told with its line.
@@ -415,6 +416,14 @@ impl Stages<'_> {
     fn remark_missing(&mut self, path: &Path, Missing { count, value }: Missing) {
         let remark = format!("{}: {count} voxels are missing and count as {value}", path.display());
         self.remarks.push(remark);
+    }
+
+    /// The table in a file.
+    fn table(&self, path: &Path) -> Result<ReadTable, ApplicationError> {
+        table::read(path, self.control.free_bytes).map_err(|error| match error {
+            TableError::Memory(error) => error.into(),
+            error => ApplicationError::data(path, error),
+        })
     }
 
     /// That so many bytes of memory are free for something.

@@ -124,6 +124,14 @@ pub(crate) const WITHIN_SHARE_MIN: f64 = 1e-10;
 pub(crate) const SKIPPED_BYTES_MAX: u64 = 1 << 30;
 /// Bytes of a table as text: no more than a job's file has.
 pub(crate) const TABLE_BYTES_MAX: u64 = 1 << 30;
+/// Bytes of one field of it: a double with all of its digits has 1077.
+pub(crate) const TABLE_FIELD_BYTES_MAX: usize = 4096;
+/// Names of its columns that are kept: who looks for columns by their names looks for few.
+pub(crate) const TABLE_NAMES_MAX: usize = 16;
+/// Characters of a line of a specification that are shown where it is wrong: two of a terminal.
+pub(crate) const LINE_SHOWN_MAX: usize = 160;
+/// Characters of a name, or of what stands in the place of a number, that are shown.
+pub(crate) const NAME_SHOWN_MAX: usize = 80;
 /// Numbers of components that one run tries: each is an analysis by itself.
 pub(crate) const COMPONENT_COUNTS_MAX: usize = 1000;
 /// Voxels along each side of a brick on a device, where it allows as many: a layer of bytes is sent

@@ -11,14 +11,17 @@ use thiserror::Error;
 /// Less memory than work needs.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "{what} takes at least {} MiB of memory, and {} MiB are free",
-    needed_bytes.div_ceil(MIB), free_bytes / MIB
+    "{what} takes at least {} MiB of memory, and {}",
+    needed_bytes.div_ceil(MIB), free_bytes.map_or_else(
+        || "the system gives less".to_owned(), |bytes| format!("{} MiB are free", bytes / MIB)
+    )
 )]
 pub struct MemoryError {
     /// What would be in it.
     what: String,
     needed_bytes: u64,
-    free_bytes: u64,
+    /// None where there was none for reasons that nobody was told.
+    free_bytes: Option<u64>,
 }
 
 const MIB: u64 = 1 << 20;
@@ -35,7 +38,27 @@ pub(crate) fn check(
     if needed_bytes <= free_bytes {
         return Ok(());
     }
-    Err(MemoryError { what: what(), needed_bytes, free_bytes })
+    Err(MemoryError { what: what(), needed_bytes, free_bytes: Some(free_bytes) })
+}
+
+/// Room for so many numbers of `what`, if there is any.
+///
+/// # Errors
+/// Less is free, or the system gives less.
+pub(crate) fn room<T>(
+    what: impl Fn() -> String,
+    count: usize,
+    free_bytes: u64,
+) -> Result<Vec<T>, MemoryError> {
+    let needed_bytes = bytes_of(&[count, size_of::<T>()]);
+    check(&what, needed_bytes, free_bytes)?;
+    let mut room = Vec::new();
+    room.try_reserve_exact(count).map_err(|_| MemoryError {
+        what: what(),
+        needed_bytes,
+        free_bytes: None,
+    })?;
+    Ok(room)
 }
 
 /// Bytes of a product of sizes, or more than there can be.
@@ -137,6 +160,10 @@ mod tests {
         let error = check(what, (5 << 20) + 1, 5 << 20).expect_err("too little").to_string();
         assert_eq!(error, "a table takes at least 6 MiB of memory, and 5 MiB are free");
         assert_eq!(bytes_of(&[usize::MAX, 2, 8]), u64::MAX);
+        assert_eq!(room::<f64>(what, 3, 24).map(|room| room.capacity()), Ok(3));
+        assert!(room::<f64>(what, 4, 24).is_err());
+        let error = room::<f64>(what, usize::MAX, u64::MAX).expect_err("too much").to_string();
+        assert!(error.ends_with(" MiB of memory, and the system gives less"), "{error}");
     }
 
     #[test]

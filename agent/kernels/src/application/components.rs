@@ -66,7 +66,7 @@ impl PcaSpec {
     pub(super) fn run(&self, stages: &mut Stages<'_>) -> Result<Finished, ApplicationError> {
         let path = stages.input(&self.data);
         let (data, grid) = if self.is_table() {
-            (table::read(&path).map_err(|error| ApplicationError::data(&path, error))?, None)
+            (stages.table(&path)?.numbers, None)
         } else {
             stages.needs_series(&path)?;
             let series =

@@ -2,7 +2,7 @@
 
 use toml::{Table, Value};
 
-use super::ApplicationError;
+use super::{ApplicationError, excerpt};
 
 /// Refuses a table with a key that `example` does not have, at any depth; a key that is commented
 /// out there is one as well.
@@ -24,6 +24,7 @@ fn check_in(table: &Table, part: &str, known: &[(String, String)]) -> Result<(),
                 let all: Vec<&str> = here().map(String::as_str).collect();
                 format!("; there are {}", all.join(", "))
             });
+            let key = excerpt::name(key);
             return Err(ApplicationError::UnknownKey(format!("{key:?}{place}{hint}")));
         }
         let tables: Vec<&Table> = match value {

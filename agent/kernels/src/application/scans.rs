@@ -7,8 +7,9 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use super::files::{check_distinct, check_name, series_file};
-use super::{ApplicationError, Device, Finished, Inputs, Product, Stages, sides, table};
-use crate::limits::{COMPONENT_COUNTS_MAX, SPLITS_MAX};
+use super::table::Table;
+use super::{ApplicationError, Device, Finished, Inputs, Product, Stages, excerpt, sides, table};
+use crate::limits::{COMPONENT_COUNTS_MAX, NIFTI_SIDE_MAX, SPLITS_MAX};
 use crate::memory::bytes_of;
 use crate::npairs::{Design, Npairs, NpairsError, NpairsPlan};
 use crate::pca::Matrix;
@@ -53,7 +54,8 @@ impl NpairsSpec {
         check_name("maps", maps, &[".nii", ".nii.gz"])?;
         if counts > 1 && !maps.contains(PLACE) {
             return Err(ApplicationError::Value(format!(
-                "maps = {maps:?}: {counts} files cannot have one name, put {PLACE} into it"
+                "maps = {:?}: {counts} files cannot have one name, put {PLACE} into it",
+                excerpt::name(maps)
             )));
         }
         check_distinct(&self.outputs())
@@ -86,7 +88,7 @@ impl NpairsSpec {
 
     pub(super) fn run(&self, stages: &mut Stages<'_>) -> Result<Finished, ApplicationError> {
         let path = stages.input(&self.design);
-        let labels = table::read(&path).map_err(|error| ApplicationError::data(&path, error))?;
+        let labels = stages.table(&path)?;
         let design = design(&labels).map_err(|error| ApplicationError::data(&path, error))?;
         let path = stages.input(&self.scans);
         let series = stages.series(&path)?;
@@ -157,12 +159,26 @@ impl NpairsSpec {
     }
 }
 
-/// A design out of its table: a class in each line, and a group where there are two columns.
-pub(super) fn design(labels: &Matrix) -> Result<Design, String> {
+/// A design out of its table: a class in each line, and a group where there are two columns, in this
+/// order where their names do not say another one.
+pub(super) fn design(table: &Table) -> Result<Design, String> {
+    let Table { names, numbers: labels } = table;
     if labels.columns() > 2 {
         let found = labels.columns();
         return Err(format!("{found} numbers in a line: give class and group of a scan"));
     }
+    if labels.rows() > usize::from(NIFTI_SIDE_MAX) {
+        let found = labels.rows();
+        return Err(format!("{found} scans: a series has {NIFTI_SIDE_MAX} at most"));
+    }
+    // Some programs put names between quotes.
+    let names: Vec<String> =
+        names.iter().map(|name| name.trim_matches('"').trim().to_ascii_lowercase()).collect();
+    let is_turned = match names.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] | ["class"] | ["class", "group"] => false,
+        ["group", "class"] => true,
+        _ => return Err(unknown_names(&table.names)),
+    };
     let mut columns = [Vec::new(), Vec::new()];
     for row in 0..labels.rows() {
         for (column, label) in labels.row(row).iter().enumerate() {
@@ -173,9 +189,23 @@ pub(super) fn design(labels: &Matrix) -> Result<Design, String> {
             columns[column].push(*label as i64);
         }
     }
+    if is_turned {
+        columns.reverse();
+    }
     let [classes, groups] = &columns;
     let groups = (labels.columns() == 2).then_some(groups.as_slice());
     Design::new(classes, groups).map_err(|error| error.to_string())
+}
+
+/// That names of columns are not those of a design.
+fn unknown_names(names: &[String]) -> String {
+    let names: Vec<String> =
+        names.iter().map(|name| format!("{:?}", excerpt::name(name))).collect();
+    format!(
+        "its columns are called {}: call them class and group, or class where each scan is a group \
+         by itself, or leave the names out and give them in this order",
+        names.join(" and ")
+    )
 }
 
 /// A line for each number of components.

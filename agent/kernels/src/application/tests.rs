@@ -64,6 +64,11 @@ fn finished(application: Application, text: &str) -> Result<Ran, String> {
     run_in(folder.path(), application, text, &Preempt::new()).map_err(|error| error.to_string())
 }
 
+/// The numbers of a table in a file.
+fn numbers(path: &Path) -> Matrix {
+    table::read(path, &|| u64::MAX).expect("a table").numbers
+}
+
 #[test]
 fn what_has_no_room_in_memory_is_told_before_it_is_asked_for() {
     for (application, looks_before, what) in [
@@ -71,9 +76,11 @@ fn what_has_no_room_in_memory_is_told_before_it_is_asked_for() {
         (Application::Volume, 1, "a picture of 320 x 240 pixels takes at least 2 MiB"),
         (Application::Isosurface, 0, "a volume of 64x64x64 voxels takes"),
         (Application::Isosurface, 1, "the file of "),
-        (Application::Pca, 0, "finding 3 components of 200 x 6 numbers takes"),
-        (Application::Npairs, 0, "a series of 120 volumes of 13440 voxels takes at least "),
-        (Application::Npairs, 1, "the analysis of 120 scans of 13440 voxels takes at least 13 MiB"),
+        (Application::Pca, 0, "a table of 1206 numbers takes at least 1 MiB"),
+        (Application::Pca, 1, "finding 3 components of 200 x 6 numbers takes"),
+        (Application::Npairs, 0, "a table of 242 numbers takes at least 1 MiB"),
+        (Application::Npairs, 1, "a series of 120 volumes of 13440 voxels takes at least "),
+        (Application::Npairs, 2, "the analysis of 120 scans of 13440 voxels takes at least 13 MiB"),
     ] {
         let folder = folder(application);
         let task = Task::parse(application, application.example(), folder.path());
@@ -134,7 +141,7 @@ fn components_of_the_sample_are_those_it_was_made_of() {
     let read = |at: usize| {
         let path = folder.path().join("a.csv");
         fs::write(&path, &done.products[at].bytes).expect("written");
-        table::read(&path).expect("a table")
+        numbers(&path)
     };
     let (variances, scores, loadings) = (read(0), read(1), read(2));
     // Three columns with a deviation of 3, two with one of 2, and one with one of 1.
@@ -159,7 +166,7 @@ fn scans_of_the_sample_are_told_with_two_components_and_not_with_one() {
     assert_eq!(names, [&["npairs.csv"], &maps[..]].concat());
     let path = folder.path().join("figures.csv");
     fs::write(&path, &done.products[0].bytes).expect("written");
-    let figures = table::read(&path).expect("a table");
+    let figures = numbers(&path);
     assert_eq!((figures.rows(), figures.columns()), (4, 6));
     assert!(figures.row(0)[1] < 0.6 && figures.row(1)[1] > 0.9, "{figures:?}");
     let scans = read_series(&folder.path().join("scans.nii")).expect("scans");
@@ -312,11 +319,50 @@ fn what_is_wrong_is_told_with_what_would_be_right() {
 fn labels_that_are_none_are_told_with_their_scan() {
     let told = |rows, columns, numbers: &[f64]| {
         let labels = Matrix { rows, columns, numbers: numbers.to_vec() };
-        scans::design(&labels).expect_err("refused")
+        let table = table::Table { names: Vec::new(), numbers: labels };
+        scans::design(&table).expect_err("refused")
     };
     assert!(told(1, 3, &[1.0; 3]).contains("3 numbers in a line"));
     assert_eq!(told(2, 1, &[1.0, 0.5]), "scan 2: 0.5 is not a whole number");
     assert!(told(4, 1, &[1.0; 4]).starts_with("1 classes"));
+    let many = told(40_000, 1, &[1.0; 40_000]);
+    assert_eq!(many, "40000 scans: a series has 32767 at most");
+}
+
+#[test]
+fn columns_of_a_design_are_told_by_their_names() {
+    let folder = folder(Application::Npairs);
+    let path = folder.path().join("design.csv");
+    let by_class = fs::read_to_string(&path).expect("a design");
+    let by_class: Vec<&str> = by_class.lines().skip(1).collect();
+    let turned = |line: &&str| {
+        let (class, group) = line.split_once(',').expect("two");
+        format!("{group},{class}")
+    };
+    let by_group: Vec<String> = by_class.iter().map(turned).collect();
+    let (by_class, by_group) = (by_class.join("\n"), by_group.join("\n"));
+    let design = |text: &str| {
+        fs::write(&path, text).expect("written");
+        scans::design(&table::read(&path, &|| u64::MAX).expect("a table"))
+    };
+    let expected = design(&format!("class,group\n{by_class}")).expect("a design");
+    for (names, lines) in [
+        ("", &by_class),
+        ("group,class\n", &by_group),
+        ("\u{feff}\"Group\" , \"Class\"\r\n", &by_group),
+    ] {
+        assert_eq!(design(&format!("{names}{lines}")), Ok(expected.clone()), "{names:?}");
+    }
+    for (text, called) in [
+        (format!("class,sex\n{by_class}"), "\"class\" and \"sex\""),
+        (format!("class,class\n{by_class}"), "\"class\" and \"class\""),
+        ("group\n1\n2\n".to_owned(), "\"group\""),
+    ] {
+        let told = design(&text).expect_err("refused");
+        let expected =
+            format!("its columns are called {called}: call them class and group, or class");
+        assert!(told.starts_with(&expected), "{told}");
+    }
 }
 
 #[test]
