@@ -17,6 +17,7 @@ mod cases;
 #[cfg(feature = "gpu")]
 mod device;
 mod extract;
+mod extremes;
 mod gltf_file;
 mod inside;
 mod mesh;
@@ -28,6 +29,7 @@ mod tests;
 #[cfg(feature = "gpu")]
 pub use device::DeviceIsosurfacePlan;
 pub use extract::{IsosurfaceError, IsosurfacePlan};
+pub(crate) use extremes::ExtremesPlan;
 pub use gltf_file::write_glb;
 pub use mesh::{Mesh, MeshError};
 pub use ply_file::write_ply;

@@ -11,7 +11,9 @@ use super::{ApplicationError, Device, Finished, Inputs, Product, Stages, sides};
 use crate::gpu::Gpu;
 #[cfg(feature = "gpu")]
 use crate::isosurface::DeviceIsosurfacePlan;
-use crate::isosurface::{IsosurfaceError, IsosurfacePlan, Mesh, write_glb, write_ply};
+use crate::isosurface::{
+    ExtremesPlan, IsosurfaceError, IsosurfacePlan, Mesh, write_glb, write_ply,
+};
 use crate::memory::bytes_of;
 use crate::volume::{Brick, Volume};
 
@@ -20,13 +22,32 @@ use crate::volume::{Brick, Volume};
 #[serde(deny_unknown_fields)]
 pub(super) struct IsosurfaceSpec {
     volume: PathBuf,
-    value: f32,
+    /// As it is written, so that one that is too large can be told from one that is infinite.
+    value: f64,
     mesh: String,
 }
 
 impl IsosurfaceSpec {
     pub(super) fn check(&self) -> Result<(), ApplicationError> {
-        check_name("mesh", &self.mesh, &[".ply", ".glb"])
+        check_name("mesh", &self.mesh, &[".ply", ".glb"])?;
+        let value = self.value;
+        if !value.is_finite() {
+            return Err(ApplicationError::Value(format!("value = {value:?}: give a finite value")));
+        }
+        if !self.voxel_value().is_finite() {
+            return Err(ApplicationError::Value(format!(
+                "value = {value:?}: it is more than single precision holds, which voxels are in: give \
+                 one from {:?} to {:?}",
+                f32::MIN,
+                f32::MAX
+            )));
+        }
+        Ok(())
+    }
+
+    /// The value as voxels have it.
+    const fn voxel_value(&self) -> f32 {
+        self.value as f32
     }
 
     pub(super) fn inputs(&self) -> Inputs<'_> {
@@ -42,16 +63,19 @@ impl IsosurfaceSpec {
         let size = sides(&volume.size());
         let mut summary = Vec::new();
         let mesh = match stages.control.device.clone() {
-            Device::Processor => self.cut(stages, volume)?,
+            Device::Processor => self.cut(stages, volume.clone())?,
             #[cfg(feature = "gpu")]
             Device::Gpu(gpu) => {
-                let (mesh, cut_by) = self.cut_on(gpu, stages, volume)?;
+                let (mesh, cut_by) = self.cut_on(gpu, stages, volume.clone())?;
                 summary.push(cut_by);
                 mesh
             }
         };
         let (triangles, vertices) = (mesh.triangles().len(), mesh.positions().len());
         summary.push(format!("{triangles} triangles between {vertices} vertices"));
+        if triangles == 0 {
+            summary.push(self.why_none(stages, volume)?);
+        }
         // Six numbers of a vertex, and three of a triangle.
         stages.needs(
             || format!("the file of {triangles} triangles between {vertices} vertices"),
@@ -62,8 +86,31 @@ impl IsosurfaceSpec {
     }
 
     fn cut(&self, stages: &mut Stages<'_>, volume: Arc<Volume>) -> Result<Mesh, ApplicationError> {
-        let plan = IsosurfacePlan::new(Brick::whole(volume), self.value).map_err(told)?;
+        let size = volume.size();
+        stages.needs(
+            || format!("the surface in a volume of {} voxels", sides(&size)),
+            IsosurfacePlan::bytes(size.map(|side| side - 1)),
+        )?;
+        let plan = IsosurfacePlan::new(Brick::whole(volume), self.voxel_value()).map_err(told)?;
         stages.perform("surface", plan)
+    }
+
+    /// Why no surface goes through a volume.
+    fn why_none(
+        &self,
+        stages: &mut Stages<'_>,
+        volume: Arc<Volume>,
+    ) -> Result<String, ApplicationError> {
+        let flat = ["x", "y", "z"].into_iter().zip(volume.size()).filter(|(_, side)| *side == 1);
+        let flat: Vec<&str> = flat.map(|(axis, _)| axis).collect();
+        if !flat.is_empty() {
+            let axes = flat.join(" and ");
+            return Ok(format!("the volume has one layer along {axes}, which has no cells"));
+        }
+        let value = self.voxel_value();
+        let [low, high] = stages.perform("extremes", ExtremesPlan::new(volume))?;
+        let side = if low >= value { "no voxel is" } else { "all voxels are" };
+        Ok(format!("{side} below {value}: their values are from {low} to {high}"))
     }
 
     /// The surface, cut by a GPU where that is made for such a volume, and what cut it.
@@ -75,7 +122,8 @@ impl IsosurfaceSpec {
         volume: Arc<Volume>,
     ) -> Result<(Mesh, String), ApplicationError> {
         let name = gpu.name().to_owned();
-        let plan = DeviceIsosurfacePlan::new(gpu, volume.clone(), self.value).map_err(told)?;
+        let plan =
+            DeviceIsosurfacePlan::new(gpu, volume.clone(), self.voxel_value()).map_err(told)?;
         if let Some(plan) = plan {
             return Ok((stages.perform_or("surface", plan, told)?, format!("cut by {name}")));
         }

@@ -75,7 +75,8 @@ fn what_has_no_room_in_memory_is_told_before_it_is_asked_for() {
         (Application::Volume, 0, "a volume of 64x64x64 voxels takes at least 1 MiB"),
         (Application::Volume, 1, "a picture of 320 x 240 pixels takes at least 2 MiB"),
         (Application::Isosurface, 0, "a volume of 64x64x64 voxels takes"),
-        (Application::Isosurface, 1, "the file of "),
+        (Application::Isosurface, 1, "the surface in a volume of 64x64x64 voxels takes"),
+        (Application::Isosurface, 2, "the file of "),
         (Application::Pca, 0, "a table of 1206 numbers takes at least 1 MiB"),
         (Application::Pca, 1, "finding 3 components of 200 x 6 numbers takes"),
         (Application::Npairs, 0, "a table of 242 numbers takes at least 1 MiB"),
@@ -294,7 +295,9 @@ fn what_is_wrong_is_told_with_what_would_be_right() {
         (Volume, "size = [320, 240]", "size = [0, 240]", "0 x 240 pixels"),
         (Volume, "opacity_unit = 1.0", "opacity_unit = 0.0", "opacity unit 0"),
         (Volume, "value = 90.0", "value = 9.0", "sort them by value"),
-        (Isosurface, "value = 100.0", "value = nan", "finite value"),
+        (Isosurface, "value = 100.5", "value = nan", "value = NaN: give a finite value"),
+        (Isosurface, "value = 100.5", "value = -inf", "value = -inf: give a finite value"),
+        (Isosurface, "value = 100.5", "value = 1e300", "value = 1e300: it is more than single"),
         (Isosurface, "ripples.nrrd", "isosurface.toml", "header"),
         (Npairs, "[1, 2, 4, 8]", "[]", "0 numbers"),
         (Npairs, "[1, 2, 4, 8]", "[90]", "has from 1 to 58"),
@@ -312,6 +315,32 @@ fn what_is_wrong_is_told_with_what_would_be_right() {
         let told = run_in(folder.path(), application, &text, &Preempt::new());
         let told = told.expect_err("refused").to_string();
         assert!(told.contains(words), "{from} -> {to}: {told}");
+    }
+}
+
+#[test]
+fn a_surface_of_nothing_says_why_it_is() {
+    let folder = folder(Application::Isosurface);
+    let said = |volume: &str, value: &str| {
+        let text = Application::Isosurface.example().replace("value = 100.5", value);
+        let text = text.replace("ripples.nrrd", volume);
+        let done = run_in(folder.path(), Application::Isosurface, &text, &Preempt::new());
+        done.expect("an output").summary
+    };
+    let none = "0 triangles between 0 vertices";
+    let ripples = |value: &str| said("ripples.nrrd", value);
+    let words = "all voxels are below 1000: their values are from 0 to 251";
+    assert_eq!(ripples("value = 1000.0"), [none, words]);
+    let words = "no voxel is below 0: their values are from 0 to 251";
+    assert_eq!(ripples("value = 0"), [none, words]);
+    assert_eq!(ripples("value = 100.5").len(), 1);
+    fs::write(folder.path().join("sheet.raw"), [1, 2, 3, 4]).expect("written");
+    let sheet = "file = \"sheet.raw\"\ntype = \"u8\"\n";
+    for (size, axes) in [("[2, 2, 1]", "z"), ("[1, 4, 1]", "x and z"), ("[4, 1, 1]", "y and z")] {
+        let header = format!("{sheet}size = {size}\n");
+        fs::write(folder.path().join("sheet.toml"), header).expect("written");
+        let words = format!("the volume has one layer along {axes}, which has no cells");
+        assert_eq!(said("sheet.toml", "value = 2.5"), [none.to_owned(), words]);
     }
 }
 

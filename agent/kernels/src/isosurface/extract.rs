@@ -7,6 +7,7 @@ use super::inside::Inside;
 use super::mesh::{Mesh, MeshError};
 #[cfg(feature = "gpu")]
 use crate::gpu::GpuError;
+use crate::memory::bytes_of;
 use crate::plan::{Plan, Slice};
 use crate::volume::{Brick, Voxel, with_voxels};
 
@@ -52,10 +53,25 @@ impl IsosurfacePlan {
             return Err(IsosurfaceError::Value(value));
         }
         let cells = [0, 1, 2].map(|axis| brick.cells()[axis].len());
-        let layer = || vec![NONE; 3 * (cells[0] + 1) * (cells[1] + 1)];
-        let vertices = [layer(), layer()];
-        let inside = Inside::new(cells[0] + 1, cells[1] + 1);
+        let [width, height] = layer(cells);
+        let edges = || vec![NONE; 3 * width * height];
+        let vertices = [edges(), edges()];
+        let inside = Inside::new(width, height);
         Ok(Box::new(Self { brick, value, cells, inside, vertices, mesh: Mesh::default() }))
+    }
+
+    /// Bytes of memory that it takes at least for so many cells along x, y, z, beside the mesh.
+    pub(crate) fn bytes(cells: [usize; 3]) -> u64 {
+        let [width, height] = layer(cells);
+        bytes_of(&[2, 3 * size_of::<u32>() + Inside::VOXEL_BYTES, width, height])
+    }
+}
+
+/// Voxels along x and y of the layers that are known at once: none where there is nothing to cut.
+const fn layer(cells: [usize; 3]) -> [usize; 2] {
+    match cells {
+        [0, _, _] | [_, 0, _] | [_, _, 0] => [0; 2],
+        [x, y, _] => [x + 1, y + 1],
     }
 }
 

@@ -19,6 +19,9 @@ pub(super) struct Inside {
 const ALL: u8 = 0b0101_0101;
 
 impl Inside {
+    /// Bytes of memory for each voxel of a layer.
+    pub(super) const VOXEL_BYTES: usize = size_of::<u8>();
+
     /// For layers of so many voxels, of which none is known.
     pub(super) fn new(width: usize, height: usize) -> Self {
         let layer = || vec![0; width * height];

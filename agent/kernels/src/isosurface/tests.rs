@@ -143,9 +143,36 @@ fn a_value_that_voxels_have_is_inside() {
 }
 
 #[test]
+fn every_triangle_of_the_samples_surface_has_an_area_and_every_vertex_its_own_place() {
+    let example = crate::application::Application::Isosurface.example();
+    assert!(example.contains("\nvalue = 100.5\n"), "{example}");
+    // What voxels have at the value before it is what the example warns of.
+    for (value, is_sound) in [(100.5, true), (100.0, false)] {
+        let mesh = surface(Brick::whole(Arc::new(Volume::rippled(64).expect("small"))), value);
+        let mut places: Vec<_> =
+            mesh.positions().iter().map(|place| place.map(f32::to_bits)).collect();
+        places.sort_unstable();
+        places.dedup();
+        assert_eq!(places.len() == mesh.positions().len(), is_sound);
+        let area = |corners: &[u32; 3]| {
+            let [a, b, c] = corners.map(|at| mesh.positions()[at as usize].map(f64::from));
+            let side = |to: [f64; 3]| [0, 1, 2].map(|axis| to[axis] - a[axis]);
+            let (u, v) = (side(b), side(c));
+            (0..3)
+                .map(|i| (u[(i + 1) % 3] * v[(i + 2) % 3] - u[(i + 2) % 3] * v[(i + 1) % 3]).abs())
+                .sum::<f64>()
+        };
+        assert!(mesh.triangles().len() > 1000);
+        assert_eq!(mesh.triangles().iter().all(|corners| area(corners) > 0.0), is_sound);
+    }
+}
+
+#[test]
 fn nothing_comes_of_a_sheet_or_of_a_value_that_is_nowhere() {
     let sheet = Brick::whole(Arc::new(volume([4, 4, 1], [1.0; 3], noise)));
     assert!(surface(sheet, 500.5).triangles().is_empty());
+    assert_eq!([[3, 3, 0], [3, 0, 3], [0, 3, 3]].map(IsosurfacePlan::bytes), [0; 3]);
+    assert_eq!(IsosurfacePlan::bytes([16_383, 16_383, 1]), 2 * 13 * (1 << 28));
     let none = Brick::whole(Arc::new(volume([4, 4, 4], [1.0; 3], noise)));
     assert!(surface(none.clone(), 2000.0).triangles().is_empty());
     let error = IsosurfacePlan::new(none, f32::NAN).expect_err("refused");
