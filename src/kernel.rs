@@ -213,8 +213,10 @@ fn given_up(spec: &Path) -> ! {
 }
 
 impl How {
-    /// Refuses a device that this program is not made for.
+    /// Refuses a device that this program is not made for, and threads without end.
     fn check(&self) -> Result<(), Failure> {
+        Threads::check(self.threads)
+            .map_err(|error| Failure::Usage(format!("--threads: {error}")))?;
         let problem = match self.device {
             DeviceKind::Cpu if self.adapter.is_some() => {
                 "--adapter names a GPU: give --device gpu too".to_owned()

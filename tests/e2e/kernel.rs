@@ -66,8 +66,13 @@ fn files_are_the_same_from_any_number_of_threads() {
         fs::read(folder.path().join("volume.png")).expect("a picture")
     };
     assert!(picture("1") == picture("3"));
-    let none = kernel(folder.path(), &["run", "volume", "volume.toml", "--threads", "0"]);
-    none.refused(2, &["--threads"]);
+    let run = ["run", "volume", "volume.toml"];
+    let profile = ["profile", "volume", "volume.toml", "--kind", "fat"];
+    for command in [&run[..], &profile] {
+        for (count, words) in [("0", "--threads"), ("100000", "100000 threads: give 1 to 1024")] {
+            kernel(folder.path(), &[command, &["--threads", count]].concat()).refused(2, &[words]);
+        }
+    }
 }
 
 #[test]

@@ -20,6 +20,9 @@ pub(crate) const SLICE_REHEARSALS: usize = 2;
 /// A slice has at most this many times the units of the longest one of its kind before it: one
 /// slice that was quick by chance does not make the next one long.
 pub(crate) const SLICE_GROWTH_MAX: u64 = 4;
+/// Threads that share out work: as many as the largest machines have cores. Where a process has tens of
+/// thousands, the system gives their stacks no more room.
+pub(crate) const THREADS_MAX: usize = 1024;
 /// Voxels that are held in one piece: indices in 32 bits, with a sign.
 pub(crate) const VOXELS_MAX: usize = (1 << 31) - 1;
 /// Voxels along each side of a volume in a NIfTI-1 file, and volumes in it: numbers of sixteen bits

@@ -12,30 +12,52 @@ use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 use thiserror::Error;
 
+use crate::limits::THREADS_MAX;
+
 /// Threads for the slices of plans.
 #[derive(Debug)]
 pub struct Threads(Option<ThreadPool>);
 
 /// Why there are no threads.
 #[derive(Debug, Error)]
-#[error("cannot start {count} threads: {source}")]
-pub struct ThreadsError {
-    count: usize,
-    source: ThreadPoolBuildError,
+pub enum ThreadsError {
+    /// More than are of use to anybody.
+    #[error("{0} threads: give 1 to {THREADS_MAX}, such as one for each core")]
+    TooMany(usize),
+    /// The system gives no more.
+    #[error("cannot start {count} threads: {source}")]
+    Start {
+        /// How many.
+        count: usize,
+        /// Why not.
+        source: ThreadPoolBuildError,
+    },
 }
 
 impl Threads {
     /// So many; one is the caller's own.
     ///
     /// # Errors
-    /// The system gives no more.
+    /// As [`Self::check`], or the system gives no more.
     pub fn new(count: NonZero<usize>) -> Result<Self, ThreadsError> {
+        Self::check(count)?;
         let count = count.get();
         if count == 1 {
             return Ok(Self(None));
         }
         let pool = ThreadPoolBuilder::new().num_threads(count).build();
-        Ok(Self(Some(pool.map_err(|source| ThreadsError { count, source })?)))
+        Ok(Self(Some(pool.map_err(|source| ThreadsError::Start { count, source })?)))
+    }
+
+    /// That so many may be asked for.
+    ///
+    /// # Errors
+    /// They are more than 1024.
+    pub fn check(count: NonZero<usize>) -> Result<(), ThreadsError> {
+        match count.get() {
+            count if count > THREADS_MAX => Err(ThreadsError::TooMany(count)),
+            _ => Ok(()),
+        }
     }
 
     /// Does some work; plans that it runs share their slices out among these threads.
@@ -70,6 +92,17 @@ mod tests {
             let squares = threads.run(|| map(3..1000, |part| part * part));
             assert!(squares.into_iter().eq((3..1000).map(|part| part * part)));
         }
+    }
+
+    #[test]
+    fn more_threads_than_are_of_use_are_refused_before_any_is_started() {
+        for count in [THREADS_MAX + 1, 100_000, usize::MAX] {
+            let error = Threads::new(NonZero::new(count).expect("some")).expect_err("refused");
+            let told = format!("{count} threads: give 1 to 1024, such as one for each core");
+            assert_eq!(error.to_string(), told);
+        }
+        let most = Threads::new(NonZero::new(THREADS_MAX).expect("some")).expect("threads");
+        assert_eq!(most.run(|| map(0..5000, |part| part)).len(), 5000);
     }
 
     #[test]
