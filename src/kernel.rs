@@ -55,7 +55,8 @@ struct RunArgs {
     kernel: Application,
     /// What to do, as TOML; files that it names to be read are looked for from its folder on.
     spec: PathBuf,
-    /// Folder of the files that are written [default: that of the specification].
+    /// Folder of the files that are written; it is made where there is none [default: that of the
+    /// specification].
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
     #[command(flatten)]
@@ -141,11 +142,13 @@ async fn run_task(args: RunArgs, quiet: bool) -> anyhow::Result<ExitCode> {
     let task = Task::parse(kernel, &text, &folder).map_err(|error| told(&spec, error))?;
     let output = output.unwrap_or(folder);
     let output = if output.as_os_str().is_empty() { PathBuf::from(".") } else { output };
+    let check = || task.check_outputs(&spec, &output).map_err(|error| told(&spec, error));
+    check()?;
     if !output.is_dir() {
-        let what = "it is no folder; make it first";
-        return Err(Failure::Usage(format!("{}: {what}", output.display())).into());
+        make_folder(&output)?;
+        // What its path leads to could not be told before.
+        check()?;
     }
-    task.check_outputs(&spec, &output).map_err(|error| told(&spec, error))?;
     let bar = bar(quiet);
     let done = perform(task, &how, Some(output), &bar, &mut Stops::new()).await;
     bar.finish_and_clear();
@@ -155,6 +158,17 @@ async fn run_task(args: RunArgs, quiet: bool) -> anyhow::Result<ExitCode> {
     written.iter().for_each(|path| show::line(path.display()));
     done.map_err(|error| told(&spec, error))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Makes a folder of files that are written, and those around it.
+fn make_folder(folder: &Path) -> anyhow::Result<()> {
+    if folder.exists() {
+        let problem = "it is no folder: name another one with --output";
+        return Err(Failure::Usage(format!("{}: {problem}", folder.display())).into());
+    }
+    let cannot =
+        || format!("cannot make the folder {}: name another one with --output", folder.display());
+    fs::create_dir_all(folder).with_context(cannot)
 }
 
 /// What came out of a task, and the files that were written.

@@ -121,7 +121,13 @@ fn what_is_wrong_is_refused_before_anything_is_written() {
     said(&["run", "pca", "wrong.toml"]).refused(2, &["9 components", "from 1 to 6"]);
     said(&["run", "pca", "none.toml"]).refused(2, &["cannot read none.toml"]);
     said(&["run", "pac", "pca.toml"]).refused(2, &["pac", "isosurface, pca, npairs"]);
-    said(&["run", "pca", "pca.toml", "--output", "none"]).refused(2, &["none: it is no folder"]);
+    let words = ["table.csv: it is no folder: name another"];
+    said(&["run", "pca", "pca.toml", "--output", "table.csv"]).refused(2, &words);
+    let words = ["cannot make the folder table.csv/below: name another", "Not a directory"];
+    said(&["run", "pca", "pca.toml", "--output", "table.csv/below"]).refused(1, &words);
+    write("components =", "componets =");
+    said(&["run", "pca", "wrong.toml", "--output", "made"]).refused(2, &["did you mean"]);
+    assert!(!folder.path().join("made").exists());
     fs::write(folder.path().join("table.csv"), "1,2\n").expect("written");
     said(&["sample", "pca"]).refused(1, &["table.csv is there already", "--dir"]);
     assert!(!folder.path().join("scores.csv").exists());
@@ -154,6 +160,10 @@ fn nothing_that_is_read_is_written_over() {
     assert_eq!(fs::read(path("table.csv")).expect("a table"), table);
     assert!(!path("variances.csv").exists());
     run(&own, &["--output", "elsewhere"]).ok();
+    // A folder that is made, as are those around it, may lead back.
+    run(&own, &["--output", "made/below"]).ok();
+    assert!(path("made/below/table.csv").is_file());
+    run(&own, &["--output", "new/.."]).refused(2, &["table.csv would be written over"]);
     // A specification by a name that is one of a table.
     fs::write(path("scores.csv"), &spec).expect("written");
     kernel(folder.path(), &["run", "pca", "scores.csv"])
