@@ -11,7 +11,7 @@ use crate::memory::bytes_of;
 #[cfg(feature = "gpu")]
 use crate::pca::DevicePcaPlan;
 use crate::pca::{Matrix, PcaError, PcaPlan};
-use crate::volume::{Series, read_series};
+use crate::volume::Series;
 
 /// What components are found of.
 #[derive(Debug, Clone, Deserialize)]
@@ -68,10 +68,8 @@ impl PcaSpec {
         let (data, grid) = if self.is_table() {
             (stages.table(&path)?.numbers, None)
         } else {
-            stages.needs_series(&path)?;
-            let series =
-                read_series(&path).map_err(|error| ApplicationError::data(&path, error))?;
-            let grid = (series.size(), series.spacing());
+            let series = stages.series(&path)?;
+            let grid = (series.size(), series.spacing(), series.orientation());
             (series.into_data(), Some(grid))
         };
         self.check_memory(stages, &data)?;
@@ -123,9 +121,9 @@ impl PcaSpec {
         let numbers = variances.len();
         let variances = Matrix { rows: numbers, columns: 1, numbers: variances };
         let loadings = match grid {
-            Some((size, spacing)) if !has_end(&self.loadings, ".csv") => {
+            Some((size, spacing, orientation)) if !has_end(&self.loadings, ".csv") => {
                 let series = Series::new(size, spacing, pca.components);
-                let series = series.map_err(ApplicationError::work)?;
+                let series = series.map_err(ApplicationError::work)?.oriented(orientation);
                 series_file(&self.loadings, &series).map_err(ApplicationError::work)?
             }
             _ => {

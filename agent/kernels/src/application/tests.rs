@@ -233,6 +233,18 @@ fn maps_are_where_the_scans_are() {
 }
 
 #[test]
+fn components_are_where_the_scans_are() {
+    let folder = folder(Application::Npairs);
+    let place = placed(folder.path());
+    let text = Application::Pca.example().replace("table.csv", "scans.nii");
+    let text = text.replace("\"components.csv\"", "\"components.nii\"");
+    let done = run_in(folder.path(), Application::Pca, &text, &Preempt::new());
+    let components = &done.expect("an output").products[2].bytes;
+    assert_eq!(components[252..328], place);
+    assert_eq!(components[76..80], (-1_f32).to_le_bytes());
+}
+
+#[test]
 fn how_many_voxels_are_missing_is_told() {
     let folder = folder(Application::Isosurface);
     let series = |numbers: [f64; 8]| {
