@@ -30,7 +30,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gleaner_protocol::Time;
+use gleaner_protocol::{Computer, Time};
 use serde::de::DeserializeOwned;
 use thiserror::Error as ThisError;
 use toml::Table;
@@ -207,6 +207,8 @@ pub struct Finished {
     /// Of how much: `VOXELS@PIXELS` of a picture, `VOXELS` of a surface, rows and columns of a table,
     /// scans and their voxels; `64x64x64@320x240`, `120x13440`.
     pub size: String,
+    /// What has computed it: a GPU leaves a surface that it has no room for to the processor.
+    pub by: Computer,
     /// Lines that say in short what came out.
     pub summary: Vec<String>,
 }
@@ -220,6 +222,8 @@ struct Stages<'a> {
     control: &'a mut Control<'a>,
     /// Which one of how many alike is at work: progress is told as of all of them.
     turn: (usize, usize),
+    /// What computes.
+    by: Computer,
     /// What there is to say of the data that was read.
     remarks: Vec<String>,
 }
@@ -351,8 +355,7 @@ impl Task {
     /// A file cannot be read or kept, the data do not fit, also not into the memory that is free, or it
     /// was asked to stop.
     pub fn run<'a>(&'a self, control: &'a mut Control<'a>) -> Result<Finished, ApplicationError> {
-        let mut stages =
-            Stages { folder: &self.folder, control, turn: (0, 1), remarks: Vec::new() };
+        let mut stages = Stages::new(&self.folder, control);
         let mut finished = match &self.spec {
             Spec::Volume(spec) => spec.run(&mut stages),
             Spec::Isosurface(spec) => spec.run(&mut stages),
@@ -381,6 +384,17 @@ fn checked<T: DeserializeOwned>(
     let spec = toml::from_str(text).map_err(syntax)?;
     check(&spec)?;
     Ok(spec)
+}
+
+impl<'a> Stages<'a> {
+    fn new(folder: &'a Path, control: &'a mut Control<'a>) -> Self {
+        let by = match &control.device {
+            Device::Processor => Computer::Core,
+            #[cfg(feature = "gpu")]
+            Device::Gpu(_) => Computer::Gpu,
+        };
+        Self { folder, control, turn: (0, 1), by, remarks: Vec::new() }
+    }
 }
 
 impl Stages<'_> {

@@ -67,10 +67,10 @@ pub(super) fn run(
         collector.discard(order.token);
     }
     match outcome {
-        Ok(Ok((files, size))) => {
-            let (by, run_us) = match may_be_the_gpu {
-                true => (Computer::Gpu, boottime().since(began).as_micros()),
-                false => (Computer::Core, cpu_us),
+        Ok(Ok((files, Finished { size, by, .. }))) => {
+            let run_us = match by {
+                Computer::Gpu => boottime().since(began).as_micros(),
+                Computer::Core => cpu_us,
             };
             let measured = DataSize::new(size).ok().map(|size| Measured { size, by, run_us });
             Reply::Done { files, cpu_us, measured }
@@ -90,13 +90,13 @@ fn panicked(order: &ApplicationOrder, panic: &(dyn Any + Send)) -> String {
     format!("kernel {} panicked: {}", order.kernel, panic_text(panic))
 }
 
-/// What came out, and of how much data.
+/// The files that came out, and what else there is to say.
 fn perform(
     folder: &mut TaskFolder,
     collector: &Collector,
     order: &ApplicationOrder,
     tell: &mut dyn FnMut(News),
-) -> Result<(Vec<Product>, String), Trouble> {
+) -> Result<(Vec<Product>, Finished), Trouble> {
     let Some(application) = Application::named(order.kernel.as_str()) else {
         let reason = format!("kernel {} takes no specification", order.kernel);
         return Err(Trouble::CannotRun(reason));
@@ -125,7 +125,7 @@ fn perform(
                 None => Trouble::Failed(told(application, error)),
             }
         })?;
-    Ok((products, done.size))
+    Ok((products, done))
 }
 
 /// Keeps what a kernel has made after `before` other files.

@@ -138,7 +138,7 @@ impl PcaSpec {
             loadings,
         ];
         products.into_iter().try_for_each(|product| stages.keep(product))?;
-        Ok(Finished { size, summary })
+        Ok(Finished { size, by: stages.by, summary })
     }
 
     fn product(&self, name: &str, names: &[String], matrix: &Matrix) -> Product {

@@ -184,8 +184,7 @@ mod tests {
             progress: &mut progress,
             keep: &mut |_| Ok(()),
         };
-        let folder = Path::new("");
-        work(&mut Stages { folder, control: &mut control, turn: (0, 1), remarks: Vec::new() });
+        work(&mut Stages::new(Path::new(""), &mut control));
         stages
     }
 

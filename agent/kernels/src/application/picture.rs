@@ -172,7 +172,7 @@ impl VolumeSpec {
             1 => format!("{seen} of {pixels} pixels show something"),
             _ => format!("{frames_seen} of {frames} pictures show something"),
         });
-        Ok(Finished { size, summary })
+        Ok(Finished { size, by: stages.by, summary })
     }
 }
 

@@ -155,7 +155,7 @@ impl NpairsSpec {
             )
         }));
         let size = sides(&[series.data().rows(), series.data().columns()]);
-        Ok(Finished { size, summary })
+        Ok(Finished { size, by: stages.by, summary })
     }
 }
 

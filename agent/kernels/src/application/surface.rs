@@ -82,7 +82,7 @@ impl IsosurfaceSpec {
             bytes_of(&[vertices, 24]).saturating_add(bytes_of(&[triangles, 12])),
         )?;
         stages.keep(self.product(&mesh)?)?;
-        Ok(Finished { size, summary })
+        Ok(Finished { size, by: stages.by, summary })
     }
 
     fn cut(&self, stages: &mut Stages<'_>, volume: Arc<Volume>) -> Result<Mesh, ApplicationError> {
@@ -129,6 +129,7 @@ impl IsosurfaceSpec {
         }
         let why =
             format!("cut by the processor, for {name} has no room for four of the volume's layers");
+        stages.by = gleaner_protocol::Computer::Core;
         Ok((self.cut(stages, volume)?, why))
     }
 

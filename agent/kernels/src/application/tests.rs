@@ -21,6 +21,7 @@ fn folder(application: Application) -> tempfile::TempDir {
 struct Ran {
     products: Vec<Product>,
     size: String,
+    by: Computer,
     summary: Vec<String>,
 }
 
@@ -56,7 +57,8 @@ fn run_with(
     let (clock, progress) = (&clock, &mut progress);
     let keep = &mut keep;
     let done = task.run(&mut Control { device, preempt, clock, free_bytes, progress, keep })?;
-    Ok(Ran { products, size: done.size, summary: done.summary })
+    let Finished { size, by, summary } = done;
+    Ok(Ran { products, size, by, summary })
 }
 
 fn finished(application: Application, text: &str) -> Result<Ran, String> {
@@ -110,7 +112,7 @@ fn every_example_works_with_its_sample() {
             Application::Pca => "200x6",
             Application::Npairs => "120x13440",
         };
-        assert_eq!(done.size, size);
+        assert_eq!((done.size.as_str(), done.by), (size, Computer::Core));
         assert!(done.products.iter().all(|product| !product.bytes.is_empty()));
         // And with every key that is commented out, but the one of two that exclude each other.
         let all = application.example().replace("# step = ", "step = ");
@@ -254,7 +256,7 @@ fn how_many_voxels_are_missing_is_told() {
     };
     let mut file = series([0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0]);
     let text = Application::Isosurface.example().replace("ripples.nrrd", "a.nii");
-    let text = text.replace("value = 100.0", "value = 0.5");
+    let text = text.replace("value = 100.5", "value = 0.5");
     let summary = |file: &[u8]| {
         fs::write(folder.path().join("a.nii"), file).expect("written");
         run_in(folder.path(), Application::Isosurface, &text, &Preempt::new())

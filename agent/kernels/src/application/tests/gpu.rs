@@ -35,6 +35,7 @@ fn what_a_gpu_finds_is_one_vote_with_what_the_processor_finds() {
         let ours = run_task(&task, &Preempt::new()).expect("an output");
         let theirs = run_on(Device::Gpu(gpu.clone()), &task, &Preempt::new()).expect("an output");
         assert_eq!(theirs.summary, [vec![format!("{says} {}", gpu.name())], ours.summary].concat());
+        assert_eq!((ours.by, theirs.by), (Computer::Core, Computer::Gpu));
         assert_eq!(ours.products.len(), 3);
         for (ours, theirs) in ours.products.iter().zip(&theirs.products) {
             assert_eq!(ours.name, theirs.name);
@@ -75,6 +76,7 @@ fn what_a_gpu_has_no_room_for_is_cut_by_the_processor_which_says_why() {
     assert!(theirs.products == ours.products, "it is another mesh");
     let said = &theirs.summary[0];
     assert!(said.starts_with("cut by the processor, for llvmpipe"), "{said}");
+    assert_eq!(theirs.by, Computer::Core);
 }
 
 #[test]
