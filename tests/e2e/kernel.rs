@@ -5,6 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use gleaner_calm::Turn;
+use gleaner_protocol::limits::SPEC_BYTES_MAX;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use crate::program::{Said, gleaner, run};
@@ -208,7 +209,11 @@ fn a_pipe_is_not_waited_for_and_a_specification_has_an_end() {
         kernel(folder.path(), &["run", name, &format!("{name}.toml")])
             .refused(2, &[data, "not a plain file"]);
     }
-    kernel(folder.path(), &["run", "pca", "/dev/zero"]).refused(2, &["/dev/zero", "larger than"]);
+    let zeros = ["run", "pca", "/dev/zero"];
+    kernel(folder.path(), &zeros).refused(2, &["/dev/zero", "not a plain file"]);
+    let long = fs::File::create(path("long.toml")).expect("a file");
+    long.set_len(SPEC_BYTES_MAX + 1).expect("it is sparse");
+    kernel(folder.path(), &["run", "pca", "long.toml"]).refused(2, &["long.toml", "larger than"]);
 }
 
 #[test]
