@@ -75,7 +75,8 @@ mod tests {
 
     #[test]
     fn what_descends_from_this_process_is_counted_as_far_as_it_matters() {
-        let script = "setsid sh -c 'sleep 1000 & sleep 1000 & echo; wait' & sleep 1000 & wait";
+        // The line comes when all of them are there.
+        let script = "sleep 1000 & setsid sh -c 'sleep 1000 & sleep 1000 & echo; wait' & wait";
         let mut shell = Command::new("/bin/sh");
         shell.args(["-c", script]).process_group(0).stdout(Stdio::piped());
         let mut shell = shell.spawn().expect("it is there");

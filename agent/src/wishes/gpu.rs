@@ -407,8 +407,8 @@ mod tests {
             assert_eq!(sight(&users[..count]).to_string(), says);
         }
         let contained = GpuSight { hides_others: true, ..sight(&[]) };
-        let says = "nobody else is seen to have it open; nothing tells of those outside of this \
-                    container";
+        let says =
+            "nobody else is seen to have it open; nothing tells of those who are not shown here";
         assert!(contained.to_string().ends_with(says), "{contained}");
         let busy =
             GpuSight { busy_percent: Some(7), users: vec![hidden(9, true, None)], ..contained };
