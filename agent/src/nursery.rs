@@ -38,7 +38,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tracing::warn;
 
-use crate::limits::{BIRTH_MS_MAX, BIRTHS_MAX, NURSERIES_MAX, NURSERY_END_MS_MAX};
+use crate::limits::{
+    BIRTH_MS_MAX, BIRTHS_MAX, LATE_BIRTH_MS_MAX, NURSERIES_MAX, NURSERY_END_MS_MAX,
+};
 use process::{Lost, NurseryProcess, Retired};
 
 pub(crate) use child::Child;
@@ -132,7 +134,8 @@ impl Nursery {
                 let _ = end.await;
             }
         };
-        let _ = timeout(Duration::from_millis(2 * NURSERY_END_MS_MAX), ends).await;
+        let limit = Duration::from_millis(LATE_BIRTH_MS_MAX + 2 * NURSERY_END_MS_MAX);
+        let _ = timeout(limit, ends).await;
     }
 }
 

@@ -52,16 +52,17 @@ impl Topology {
     /// On how many physical cores these CPUs are.
     #[must_use]
     pub fn cores_of(&self, cpus: &BTreeSet<u32>) -> u32 {
-        let has_one = |core: &&Vec<u32>| core.iter().any(|cpu| cpus.contains(cpu));
-        u32::try_from(self.cores.iter().filter(has_one).count()).unwrap_or(u32::MAX)
+        u32::try_from(self.cores_with(cpus).count()).unwrap_or(u32::MAX)
     }
 
-    /// CPUs of the physical cores on which these are.
+    /// How many CPUs the physical cores have on which these are.
     #[must_use]
     pub fn whole_cores_of(&self, cpus: &BTreeSet<u32>) -> u32 {
-        let has_one = |core: &&Vec<u32>| core.iter().any(|cpu| cpus.contains(cpu));
-        let sizes = self.cores.iter().filter(has_one).map(Vec::len);
-        u32::try_from(sizes.sum::<usize>()).unwrap_or(u32::MAX)
+        u32::try_from(self.cores_with(cpus).map(Vec::len).sum::<usize>()).unwrap_or(u32::MAX)
+    }
+
+    fn cores_with(&self, cpus: &BTreeSet<u32>) -> impl Iterator<Item = &Vec<u32>> {
+        self.cores.iter().filter(|core| core.iter().any(|cpu| cpus.contains(cpu)))
     }
 
     /// CPUs that renders take that booked `booked` of them, and are known to be bound to those that they

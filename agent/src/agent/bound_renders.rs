@@ -15,9 +15,18 @@ use gleaner_protocol::BookingId;
 #[derive(Debug, Default)]
 pub(super) struct BoundRenders {
     of: BTreeMap<BookingId, BTreeSet<u32>>,
+    /// All that ran, those of which nothing is known here too.
+    running: BTreeSet<BookingId>,
+    /// Whether one of these has ended since it was last seen who is bound where: it may be seen still.
+    is_seen_old: bool,
 }
 
 impl BoundRenders {
+    /// It was just seen who is bound where.
+    pub(super) fn note_seen(&mut self) {
+        self.is_seen_old = false;
+    }
+
     /// Notes what a hook showed, and forgets all but these bookings, which run.
     pub(super) fn note(
         &mut self,
@@ -26,11 +35,14 @@ impl BoundRenders {
     ) {
         self.of.extend(shown);
         self.of.retain(|booking, _| running.contains(booking));
+        self.is_seen_old |= !self.running.is_subset(running);
+        self.running.clone_from(running);
     }
 
     /// What renders that booked `booked` CPUs claim: those to which somebody is `seen` to be bound, who
     /// computes there, and then, as far as they booked more, what hooks showed. A hook may be bound because
-    /// its manager's daemon is, to what its renders never use.
+    /// its manager's daemon is, to what its renders never use. Where who is seen may be of a render that has
+    /// ended, all of both.
     pub(super) fn claims(
         &self,
         topology: &Topology,
@@ -39,9 +51,10 @@ impl BoundRenders {
     ) -> BTreeSet<u32> {
         let mut claims = seen.clone();
         for cpu in self.of.values().flatten() {
-            if topology.whole_cores_of(&claims) < booked {
-                claims.insert(*cpu);
+            if !self.is_seen_old && topology.whole_cores_of(&claims) >= booked {
+                break;
             }
+            claims.insert(*cpu);
         }
         claims
     }
@@ -95,5 +108,19 @@ mod tests {
         assert_eq!(renders.claims(&machine, &cpus(&[]), 8), cpus(&[0]), "nobody is seen yet");
         assert_eq!(renders.claims(&machine, &cpus(&seen), 8), cpus(&seen));
         assert_eq!(machine.beside(8, &cpus(&seen)), [0, 1, 2, 3, 4, 5, 6, 7]);
+    }
+
+    #[test]
+    fn who_is_seen_of_a_render_that_has_ended_does_not_come_before_the_next_ones_hook() {
+        let (mut renders, machine) = (BoundRenders::default(), machine());
+        let (low, high): (Vec<u32>, Vec<u32>) = ((0..8).collect(), (8..16).collect());
+        renders.note(None, &running(&["a"]));
+        renders.note_seen();
+        renders.note(None, &running(&[]));
+        renders.note(shown("c", &low), &running(&["c"]));
+        let all: Vec<u32> = (0..16).collect();
+        assert_eq!(renders.claims(&machine, &cpus(&high), 8), cpus(&all));
+        renders.note_seen();
+        assert_eq!(renders.claims(&machine, &cpus(&[]), 8), cpus(&low));
     }
 }

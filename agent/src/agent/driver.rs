@@ -210,6 +210,7 @@ impl Driver {
             Happened::DrivenOff(stopped) => self.look_at_run_dir(stopped, Vec::new()),
             Happened::Claims(claims) => {
                 self.seen = claims;
+                self.bound.note_seen();
                 self.look_at_run_dir(Vec::new(), Vec::new());
             }
             Happened::Hangs(hangs) => self.take_hang(hangs),

@@ -76,16 +76,20 @@ mod tests {
     #[test]
     fn what_descends_from_this_process_is_counted_as_far_as_it_matters() {
         // The line comes when all of them are there.
-        let script = "sleep 1000 & setsid sh -c 'sleep 1000 & sleep 1000 & echo; wait' & wait";
+        let script = "sleep 1000 & setsid sh -c 'sleep 1000 & sleep 1000 & echo $$; wait' & wait";
         let mut shell = Command::new("/bin/sh");
         shell.args(["-c", script]).process_group(0).stdout(Stdio::piped());
         let mut shell = shell.spawn().expect("it is there");
         let stdout = shell.stdout.take().expect("piped");
-        BufReader::new(stdout).read_line(&mut String::new()).expect("a line");
+        let mut inner = String::new();
+        BufReader::new(stdout).read_line(&mut inner).expect("a line");
+        let inner = inner.trim().parse().expect("the number of its session");
         // Other tests start what they like.
         assert!(count(100) >= 5);
         assert!((3..100).contains(&count(2)), "there are more than that");
-        gleaner_hooks::kill(shell.id().cast_signed()).expect("killed");
+        for group in [inner, shell.id().cast_signed()] {
+            gleaner_hooks::kill(group).expect("killed");
+        }
         shell.wait().expect("ours");
     }
 
