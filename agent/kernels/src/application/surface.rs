@@ -75,6 +75,9 @@ impl IsosurfaceSpec {
         summary.push(format!("{triangles} triangles between {vertices} vertices"));
         if triangles == 0 {
             summary.push(self.why_none(stages, volume)?);
+        } else {
+            // The file takes the memory that it had.
+            drop(volume);
         }
         // Six numbers of a vertex, and three of a triangle.
         stages.needs(

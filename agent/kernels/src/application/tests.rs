@@ -223,27 +223,21 @@ fn placed(folder: &Path) -> [u8; 76] {
 }
 
 #[test]
-fn maps_are_where_the_scans_are() {
+fn maps_and_components_are_where_the_scans_are() {
     let folder = folder(Application::Npairs);
     let place = placed(folder.path());
     let text = Application::Npairs.example().replace("[1, 2, 4, 8]", "[2]");
-    let text = text.replace("splits = 50", "splits = 1");
-    let done = run_in(folder.path(), Application::Npairs, &text, &Preempt::new());
-    let map = &done.expect("an output").products[1].bytes;
-    assert_eq!(map[252..328], place);
-    assert_eq!(map[76..80], (-1_f32).to_le_bytes());
-}
-
-#[test]
-fn components_are_where_the_scans_are() {
-    let folder = folder(Application::Npairs);
-    let place = placed(folder.path());
+    let npairs = text.replace("splits = 50", "splits = 1");
     let text = Application::Pca.example().replace("table.csv", "scans.nii");
-    let text = text.replace("\"components.csv\"", "\"components.nii\"");
-    let done = run_in(folder.path(), Application::Pca, &text, &Preempt::new());
-    let components = &done.expect("an output").products[2].bytes;
-    assert_eq!(components[252..328], place);
-    assert_eq!(components[76..80], (-1_f32).to_le_bytes());
+    let pca = text.replace("\"components.csv\"", "\"components.nii\"");
+    for (application, text, name) in
+        [(Application::Npairs, npairs, "map-2.nii"), (Application::Pca, pca, "components.nii")]
+    {
+        let done = run_in(folder.path(), application, &text, &Preempt::new()).expect("an output");
+        let file = done.products.iter().find(|product| product.name == name).expect("a file");
+        assert_eq!(file.bytes[252..328], place, "{name}");
+        assert_eq!(file.bytes[76..80], (-1_f32).to_le_bytes(), "{name}");
+    }
 }
 
 #[test]

@@ -241,8 +241,9 @@ pub(super) fn cross(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
 }
 
 pub(super) fn unit(vector: [f64; 3]) -> Option<[f64; 3]> {
-    let length = dot(vector, vector).sqrt();
-    if length.is_normal() {
+    let square = dot(vector, vector);
+    if square.is_normal() {
+        let length = square.sqrt();
         return Some(vector.map(|part| part / length));
     }
     // The squares are out of range, and the vector may be none the less.
@@ -285,7 +286,9 @@ mod tests {
             assert_eq!(camera(eye, target, up, view, [4, 4]), CameraError::NoView(fov_degrees));
         }
         // Squares of these are out of range, and the numbers are not.
-        for far in [1e300, 1e-300] {
+        for far in [1e300, 1.6e-162, 1e-300] {
+            let direction = unit([far, 0.0, far]).expect("a direction");
+            assert!((dot(direction, direction) - 1.0).abs() < 1e-15, "{far}");
             assert!(Camera::new([far, 0.0, 0.0], [0.0; 3], up, PERSPECTIVE, [4, 4]).is_ok());
         }
         let (most, least) = ([f64::MAX, 0.0, 0.0], [f64::MIN, 0.0, 0.0]);
