@@ -154,7 +154,8 @@ pub(super) fn allocation(
         farm.books(name, booking_of(NAME, &frame.frame_id), amount)?;
     }
     let (booked, locked) = (hundredths(of.booked_cores)?, hundredths(of.locked_cores)?);
-    let of_ours = |hundredths: u64| hundredths.min(total).div_ceil(CORE) * threads;
+    // As those of frames are rounded.
+    let of_ours = |hundredths: u64| (hundredths.min(total) * threads).div_ceil(CORE);
     farm.books_rest(name, unnamed(), of_ours(booked))?;
     farm.books_rest(name, booking_of(NAME, "locked"), of_ours(booked + locked))?;
     if machine.nimby_locked {
@@ -286,11 +287,11 @@ pub(super) mod tests {
         // It is about to begin.
         assert_eq!(
             seen_of(machine(), cores(150, 0), Vec::new()),
-            "farm1 64c 65536m: opencue:unnamed 4c ?m"
+            "farm1 64c 65536m: opencue:unnamed 3c ?m"
         );
         assert_eq!(
             seen_of(machine(), cores(50, 50), vec![frame("f-1", 50)]),
-            "farm1 64c 65536m: opencue:f-1 1c ?m, opencue:unnamed 1c ?m"
+            "farm1 64c 65536m: opencue:f-1 1c ?m, opencue:locked 1c ?m"
         );
         assert_eq!(
             seen_of(machine(), cores(0, 3_200), Vec::new()),
