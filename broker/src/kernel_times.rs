@@ -14,9 +14,9 @@
 //! - A file that is none of that is moved aside, not lost.
 //! - On a disk that is nearly full nothing is written.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
@@ -161,8 +161,9 @@ impl Profile {
     fn append(&mut self, times: &[KernelTime]) -> io::Result<()> {
         let lines: String = times.iter().map(|time| format!("{time}\n")).collect();
         let mut open = match self.open.take() {
-            Some(open) => open,
-            None => Open::of(&self.path)?,
+            Some(open) if open.is_at(&self.path) => open,
+            // It is the first time, or somebody has taken it away to begin anew.
+            _ => Open::of(&self.path)?,
         };
         if open.bytes + lines.len() as u64 > self.bytes_max {
             drop(open);
@@ -188,18 +189,25 @@ impl Profile {
     }
 
     fn read(&mut self) -> io::Result<Vec<u8>> {
-        let nothing = || format!("{}\n", KernelTime::HEADER).into_bytes();
+        if !self.path.exists() {
+            return Ok(format!("{}\n", KernelTime::HEADER).into_bytes());
+        }
         // A line that was cut off by a kill goes before anyone sees it.
-        match self.open.is_some() || self.path.exists() {
-            false => return Ok(nothing()),
-            true if self.open.is_none() => self.open = Some(Open::of(&self.path)?),
-            true => {}
+        if !self.open.as_ref().is_some_and(|open| open.is_at(&self.path)) {
+            self.open = Some(Open::of(&self.path)?);
         }
         fs::read(&self.path)
     }
 }
 
 impl Open {
+    /// Whether it is the file that has this name.
+    fn is_at(&self, path: &Path) -> bool {
+        let place = |about: Metadata| (about.dev(), about.ino());
+        let named = fs::metadata(path).map(place).ok();
+        named.is_some() && named == self.file.metadata().map(place).ok()
+    }
+
     /// Goes on with a profile, or begins one.
     fn of(path: &Path) -> io::Result<Self> {
         let mut text = Vec::new();
@@ -269,6 +277,24 @@ mod tests {
         times.add(vec![time(4_000_000)]);
         let read = times.read().await.expect("read");
         assert_eq!(seconds(&read), ["1.000000", "2.000000", "3.000000", "4.000000"]);
+        recorder.end();
+    }
+
+    #[tokio::test]
+    async fn a_profile_that_is_taken_away_begins_anew() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join(FILE_NAME);
+        let (times, recorder) = start(folder.path(), 0).expect("it starts");
+        times.add(vec![time(1_000_000)]);
+        assert_eq!(seconds(&times.read().await.expect("read")).len(), 1);
+        fs::rename(&path, folder.path().join("taken.csv")).expect("moved");
+        assert_eq!(seconds(&times.read().await.expect("read")).len(), 0);
+        times.add(vec![time(2_000_000)]);
+        assert_eq!(seconds(&times.read().await.expect("read")), ["2.000000"]);
+        fs::copy(folder.path().join("taken.csv"), folder.path().join("back")).expect("copied");
+        fs::rename(folder.path().join("back"), &path).expect("put back");
+        times.add(vec![time(3_000_000)]);
+        assert_eq!(seconds(&times.read().await.expect("read")), ["1.000000", "3.000000"]);
         recorder.end();
     }
 

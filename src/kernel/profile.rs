@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use gleaner_kernels::application::{Application, Task};
-use gleaner_protocol::{HostKind, KernelTime, boottime};
+use gleaner_protocol::{DataSize, HostKind, KernelName, KernelTime, boottime};
 
 use super::{How, application, bar, given_up, perform, spec_text, told};
 use crate::failure::Failure;
@@ -55,9 +55,6 @@ Exit codes:
   1  it failed, or was stopped: the lines that are written are whole
   2  the specification, or a file that it names, is wrong";
 
-/// The names of the columns.
-const HEADER: &str = KernelTime::HEADER;
-
 pub(super) async fn run(args: Args, quiet: bool) -> anyhow::Result<ExitCode> {
     let Args { kernel, spec, kind, output, times, how } = args;
     how.check()?;
@@ -77,11 +74,17 @@ pub(super) async fn run(args: Args, quiet: bool) -> anyhow::Result<ExitCode> {
     for (part, task) in (0..times).flat_map(|_| &tasks) {
         let began = boottime();
         let done = perform(task.clone(), &how, None, &bar, &mut stops).await;
-        let seconds = boottime().since(began).as_secs_f64();
+        let run_us = boottime().since(began).as_micros();
         let Some((done, _)) = done? else { given_up(&spec) };
         let size = done.map_err(|error| told(&spec, error))?.size;
-        let line = format!("{},{part},{size},{kind},{seconds:.6}", kernel.name());
-        bar.suspend(|| lines.add(&line))?;
+        let time = KernelTime {
+            kernel: KernelName::new(kernel.name())?,
+            part: part.clone(),
+            size: DataSize::new(size)?,
+            kind: kind.clone(),
+            run_us,
+        };
+        bar.suspend(|| lines.add(&time.to_string()))?;
     }
     bar.finish_and_clear();
     Ok(ExitCode::SUCCESS)
@@ -94,7 +97,7 @@ impl Lines {
     /// Goes on with a file of such lines, or begins one.
     fn open(path: Option<&Path>) -> anyhow::Result<Self> {
         let Some(path) = path else {
-            show::line(HEADER);
+            show::line(KernelTime::HEADER);
             return Ok(Self(None));
         };
         let cannot = || format!("cannot write {}", path.display());
@@ -102,14 +105,15 @@ impl Lines {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
             text => text.with_context(|| format!("cannot read {}", path.display()))?,
         };
-        if !text.is_empty() && text.lines().next() != Some(HEADER) {
-            let problem = format!("its first line is not {HEADER:?}: name another file");
+        if !text.is_empty() && text.lines().next() != Some(KernelTime::HEADER) {
+            let problem =
+                format!("its first line is not {:?}: name another file", KernelTime::HEADER);
             return Err(Failure::Usage(format!("{}: {problem}", path.display())).into());
         }
         let file = OpenOptions::new().append(true).create(true).open(path);
         let mut lines = Self(Some((path.to_owned(), file.with_context(cannot)?)));
         if text.is_empty() {
-            lines.add(HEADER)?;
+            lines.add(KernelTime::HEADER)?;
         } else if !text.ends_with('\n') {
             lines.add("")?;
         }

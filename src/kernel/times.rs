@@ -116,7 +116,8 @@ fn print(rows: Vec<Row>) {
     let header = ["kernel", "part", "size", "kind", "replicas", "seconds, median"];
     let rows = rows.into_iter().map(|Row { kernel, part, size, kind, mut seconds }| {
         seconds.sort_by(f64::total_cmp);
-        let (count, median) = (seconds.len().to_string(), seconds[seconds.len() / 2]);
+        let (low, high) = (seconds[(seconds.len() - 1) / 2], seconds[seconds.len() / 2]);
+        let (count, median) = (seconds.len().to_string(), f64::midpoint(low, high));
         [kernel, part, size, kind, count, format!("{median:.3}")]
     });
     show::line(show::table(header, rows.collect()));

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::limits::LEASE_S_MAX;
 use crate::{DataSize, HostKind, KernelName};
 
 /// What computed a replica of a kernel.
@@ -80,7 +81,9 @@ impl KernelTime {
         };
         let Measured { size, by, run_us } = measured;
         let (size, kind) = (size.clone(), by.kind(host));
-        (*run_us > 0).then_some(Self { kernel, part, size, kind, run_us: *run_us })
+        // A replica has to end before its lease does.
+        let is_time = (1..=(LEASE_S_MAX - 1) * 1_000_000).contains(run_us);
+        is_time.then_some(Self { kernel, part, size, kind, run_us: *run_us })
     }
 }
 
@@ -151,8 +154,10 @@ mod tests {
         for part in ["1,2", "a\nb", "", " "] {
             assert!(KernelTime::new(kernel(), Some(part), &measured, None).is_none(), "{part:?}");
         }
-        let nothing = Measured { run_us: 0, ..measured };
-        assert!(KernelTime::new(kernel(), None, &nothing, None).is_none());
+        for run_us in [0, LEASE_S_MAX * 1_000_000, u64::MAX] {
+            let never = Measured { run_us, ..measured.clone() };
+            assert!(KernelTime::new(kernel(), None, &never, None).is_none(), "{run_us}");
+        }
         assert!(DataSize::new("64,64").is_err());
         for line in ["", KernelTime::HEADER, "x,1,2,cpu", "x,1,2,cpu,x", "x,1,2,cpu,1.0,"] {
             assert!(line.parse::<KernelTime>().is_err(), "{line:?}");
