@@ -300,6 +300,7 @@ impl<T: Fn(Released)> Service<T> {
                     // Nothing else does that where nothing dies.
                     self.host.table.be_idle_again();
                 } else {
+                    self.host.table.be_idle_meanwhile();
                     self.frozen.push(released);
                     let kills_at = boottime() + Span::from_millis(FROZEN_MS);
                     self.kills_at = self.kills_at.or(Some(kills_at));
@@ -321,7 +322,12 @@ impl<T: Fn(Released)> Service<T> {
 
     fn kill(&mut self) {
         self.kills_at = None;
-        self.undertaker.kill(self.host.table.doomed());
+        let doomed = self.host.table.doomed();
+        if !doomed.is_empty() {
+            // To die is work.
+            self.host.table.let_run();
+        }
+        self.undertaker.kill(doomed);
         self.frozen.drain(..).for_each(&self.tell);
     }
 

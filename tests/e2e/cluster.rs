@@ -240,6 +240,10 @@ impl Cluster {
         self.plan.quiet
     }
 
+    pub(crate) fn hosts(&self) -> &[Host] {
+        &self.hosts
+    }
+
     /// The monitor's interface.
     pub(crate) fn monitor_api(&self) -> Api {
         self.api.beside(self.monitor_url.as_ref().expect("there is a monitor"))

@@ -69,8 +69,8 @@ impl SlurmFarm {
         let gleaner = env!("CARGO_BIN_EXE_gleaner-hook");
         let monitor = &cluster.monitor_api().url;
         let mut settings = format!("GLEANER={gleaner}\nGLEANER_MONITOR={monitor}\n");
-        for node in nodes() {
-            let run_dir = cluster[node.as_str()].run_dir();
+        for host in cluster.hosts() {
+            let (node, run_dir) = (&host.name, host.run_dir());
             settings += &format!(
                 "[ $SLURMD_NODENAME != {node} ] || GLEANER_RUN_DIR={}\n",
                 run_dir.display()

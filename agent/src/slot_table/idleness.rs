@@ -1,5 +1,6 @@
 //! Whether harvested work runs last: always, but while something of it is to come to rest or to
-//! die, for which it needs a little of a core.
+//! die, for which it needs a little of a core. Between the two, a few milliseconds in which a render
+//! starts, what goes on beside it runs last again.
 //!
 //! It is told to the kernel with no lock held: who releases waits for nobody's write.
 //!
@@ -14,9 +15,9 @@ use gleaner_isolation::Enclosure;
 use gleaner_protocol::{Span, boottime};
 use tracing::debug;
 
-use super::SlotTable;
 use super::group::Group;
 use super::settle::waits_for_disk;
+use super::{Inner, SlotTable};
 use crate::limits::SETTLE_MS_MAX;
 use crate::nursery::Session;
 
@@ -72,15 +73,28 @@ impl SlotTable {
     /// Puts harvested work last again, where all that is frozen has come to rest and nothing of it
     /// is about to die.
     pub(crate) fn be_idle_again(&self) {
+        self.be_idle_where(|inner| {
+            if inner.frozen_runners().any(|runner| runner.stopped) {
+                return false;
+            }
+            // Beside a render it would give nothing back where it runs last; and what runs on
+            // beside the same render is to go on doing so last.
+            inner.dying == 0 || inner.running() > 0
+        });
+    }
+
+    /// Puts what goes on beside a render last until the rest, which is frozen, is to die: the render
+    /// starts meanwhile. Before it dies comes [`SlotTable::let_run`].
+    pub(crate) fn be_idle_meanwhile(&self) {
+        self.be_idle_where(|inner| inner.running() > 0);
+    }
+
+    /// Puts harvested work last, where it may be and all that is frozen has come to rest.
+    fn be_idle_where(&self, may_be: impl Fn(&Inner) -> bool) {
         loop {
             let (stirs, groups) = {
                 let inner = self.lock();
-                if inner.frozen_runners().any(|runner| runner.stopped) {
-                    return;
-                }
-                // Beside a render it would give nothing back where it runs last; and what runs on
-                // beside the same render is to go on doing so last.
-                if inner.dying > 0 && inner.running() == 0 {
+                if !may_be(&inner) {
                     return;
                 }
                 let groups = inner.frozen_runners().map(|runner| Arc::clone(&runner.group));
@@ -163,6 +177,34 @@ mod tests {
         assert_eq!(*said.lock().expect("no panic"), [true, false], "it dies");
         table.is_buried(0);
         assert_eq!(*said.lock().expect("no panic"), [true, false, true]);
+    }
+
+    #[test]
+    fn what_goes_on_runs_last_between_a_release_and_the_death_of_the_rest() {
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&said);
+        let gate = Fragment { epoch: EPOCH, slots: 2 };
+        let tell = move |idle| heard.lock().expect("no panic").push(idle);
+        let table = SlotTable::with(2, gate, Idleness::telling(tell));
+        let sleepers = [Sleeper::start(), Sleeper::start()];
+        for (slot, sleeper) in (0..).zip(&sleepers) {
+            table.enter_runner(slot, sleeper.pgid(), None);
+            let since = Time::from_micros(slot.into());
+            table.begin(slot, token(slot.into()), since, EPOCH, false).expect("open");
+        }
+        let mut before = said.lock().expect("no panic").len();
+        let mut new = || {
+            let said = said.lock().expect("no panic");
+            said[std::mem::replace(&mut before, said.len())..].to_vec()
+        };
+        assert_eq!(table.freeze(Some(NEXT), Room::slots(1)).tokens, [token(1)]);
+        sleepers[1].wait_until_frozen();
+        table.be_idle_meanwhile();
+        assert_eq!(new(), [false, true], "one is frozen, and one goes on");
+        table.freeze(Some(NEXT), Room::slots(0));
+        sleepers[0].wait_until_frozen();
+        table.be_idle_meanwhile();
+        assert_eq!(new(), [false], "nothing goes on");
     }
 
     #[test]
