@@ -297,11 +297,15 @@ impl<T: Fn(Released)> Service<T> {
                     Released { stopped, parked, raise_epoch, is_unbooked, bound, trouble };
                 if released.stopped.is_empty() {
                     (self.tell)(released);
+                } else {
+                    self.frozen.push(released);
+                }
+                // Idle runners die too, of which nobody is told.
+                if self.host.table.doomed().is_empty() {
                     // Nothing else does that where nothing dies.
                     self.host.table.be_idle_again();
                 } else {
                     self.host.table.be_idle_meanwhile();
-                    self.frozen.push(released);
                     let kills_at = boottime() + Span::from_millis(FROZEN_MS);
                     self.kills_at = self.kills_at.or(Some(kills_at));
                 }

@@ -228,6 +228,19 @@ fn what_is_in_the_way_is_frozen_before_the_answer_and_killed_after() {
 }
 
 #[test]
+fn idle_runners_that_have_lost_their_cores_are_killed_though_no_replica_is() {
+    let host = Host::new();
+    let mut sleepers: Vec<Sleeper> = (0..CORES).map(|_| Sleeper::start()).collect();
+    for (slot, sleeper) in (0..).zip(&sleepers) {
+        host.table.enter_runner(slot, sleeper.pgid(), None);
+    }
+    assert_eq!(slots_left(&host.preflight("a", Some(3))), 5);
+    assert_eq!(host.told.recv().expect("told").stopped, []);
+    sleepers[5..].iter_mut().for_each(Sleeper::wait_until_killed);
+    assert!(sleepers[..5].iter_mut().all(Sleeper::is_alive));
+}
+
+#[test]
 fn hooks_are_answered_while_something_does_not_come_to_be_killed() {
     let host = Host::new();
     let mut sleeper = Sleeper::start();
