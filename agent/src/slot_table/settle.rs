@@ -50,17 +50,46 @@ impl SlotTable {
     }
 }
 
-/// Whether all that is in it waits for a disk, each of its threads.
+/// Whether something in it waits for a disk, and nothing for a core: what has come to rest already, or
+/// waits for something else, as a command's runner does for it, has no use for one either.
 pub(super) fn waits_for_disk(leaf: &Leaf) -> bool {
-    let threads =
-        |pid: i32| fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let waits = |pid: i32| {
-        threads(pid).all(|thread| {
-            let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
-            // One that has ended in this moment waits for nothing.
-            ProcessStat::parse(&stat).is_none_or(|stat| stat.state == 'D')
-        })
-    };
-    let members = leaf.members();
-    !members.is_empty() && members.into_iter().all(waits)
+    has_no_use_for_a_core(leaf.members().into_iter().flat_map(states))
+}
+
+/// Of the threads of a process. One that ends in this moment has none.
+fn states(pid: i32) -> impl Iterator<Item = char> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    threads.filter_map(|thread| {
+        let stat = fs::read_to_string(thread.path().join("stat")).ok()?;
+        Some(ProcessStat::parse(&stat)?.state)
+    })
+}
+
+/// By the states of its threads.
+fn has_no_use_for_a_core(states: impl Iterator<Item = char>) -> bool {
+    let mut waits = false;
+    for state in states {
+        match state {
+            // What was told to stop and has not obeyed is one of these.
+            'R' => return false,
+            'D' => waits = true,
+            _ => {}
+        }
+    }
+    waits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_for_a_disk_beside_what_has_come_to_rest_has_no_use_for_a_core() {
+        for states in ["D", "SD", "DT", "DZ"] {
+            assert!(has_no_use_for_a_core(states.chars()), "{states}");
+        }
+        for states in ["", "S", "T", "DR", "RD"] {
+            assert!(!has_no_use_for_a_core(states.chars()), "{states}");
+        }
+    }
 }
