@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
+use tracing::warn;
 
 use crate::limits::{BOOKED_MEMORY_DAYS, HARVEST_MEMORY_PERMILLE_MIN, MEMORY_LEFT_PERMILLE};
 use crate::replace_file::{PUBLIC, replace_file_durably};
@@ -134,6 +135,13 @@ impl BookedMemory {
         // Read under the file's lock, so that the last to write it writes what is known last.
         let written = Written { version: VERSION, days: self.days().clone() };
         replace_file_durably(&self.path, &serde_json::to_vec(&written)?, PUBLIC)
+    }
+
+    /// The same, for who cannot wait for it.
+    pub(crate) fn write_or_say(&self) {
+        if let Err(error) = self.write() {
+            warn!("cannot note for the next agent how much memory renders book: {error}");
+        }
     }
 
     fn days(&self) -> MutexGuard<'_, BTreeMap<u64, u64>> {

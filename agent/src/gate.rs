@@ -2,8 +2,8 @@
 //! left it between them.
 //!
 //! # Invariants
-//! - Only the main loop opens it, and never over an epoch that a hook has raised and the main loop
-//!   has not heard of.
+//! - Only the main loop opens it, and never over what a hook has done that the main loop has not heard
+//!   of: an epoch that it raised, or what it left.
 
 use gleaner_protocol::Epoch;
 use gleaner_protocol::control::Fragment;
@@ -12,13 +12,15 @@ use gleaner_protocol::control::Fragment;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Gate {
     stands: Fragment,
+    /// A hook has narrowed it since the main loop began to read what hooks have written down.
+    is_unheard: bool,
 }
 
 impl Gate {
     /// A gate that lets a fragment through.
     #[must_use]
     pub fn new(fragment: Fragment) -> Self {
-        Self { stands: fragment }
+        Self { stands: fragment, is_unheard: false }
     }
 
     /// Replicas that may run.
@@ -39,11 +41,17 @@ impl Gate {
         self.stands.slots > 0 && self.stands.epoch == epoch
     }
 
-    /// The main loop lets this much run. Of two that disagree on the epoch the newer one stands,
-    /// and what it does not know of stays closed.
+    /// The main loop is about to read what hooks have written down, which they do before they ask.
+    pub fn hear(&mut self) {
+        self.is_unheard = false;
+    }
+
+    /// The main loop lets this much run, by what it has read last. Of two that disagree on the epoch
+    /// the newer one stands, and what it does not know of stays closed.
     pub fn set(&mut self, fragment: Fragment) {
         let same_life = self.stands.epoch.incarnation == fragment.epoch.incarnation;
-        if !same_life || fragment.epoch.count >= self.stands.epoch.count {
+        let is_newer = !same_life || fragment.epoch.count >= self.stands.epoch.count;
+        if is_newer && !self.is_unheard {
             self.stands = fragment;
         } else {
             self.stands.slots = self.stands.slots.min(fragment.slots);
@@ -53,6 +61,7 @@ impl Gate {
     /// A hook leaves at most `slots_left`. `epoch` is the host's from now on, where it is known;
     /// where it is not, nothing begins any more until the gate is set again.
     pub fn narrow(&mut self, epoch: Option<Epoch>, slots_left: u32) {
+        self.is_unheard = true;
         self.stands.slots = self.stands.slots.min(slots_left);
         match epoch {
             Some(epoch) if epoch.incarnation != self.stands.epoch.incarnation => {

@@ -84,9 +84,17 @@ pub(crate) struct ObservedHost {
     /// The CPUs that the agent may use.
     pub(crate) cpus: Vec<u32>,
     /// Who is told which of them others claim.
-    pub(crate) tell_claims: UnboundedSender<BTreeSet<u32>>,
+    pub(crate) tell_claims: UnboundedSender<Claims>,
     /// By which it is seen that it goes on.
     pub(crate) pulse: Pulse,
+}
+
+/// CPUs that others claim.
+#[derive(Debug)]
+pub(crate) struct Claims {
+    /// When it was begun to look for them.
+    pub(crate) at: Time,
+    pub(crate) cpus: BTreeSet<u32>,
 }
 
 /// The running thread. It ends when this is dropped.
@@ -249,7 +257,7 @@ impl Observer {
         let own: Vec<i32> = groups.iter().map(|group| group.pgid).collect();
         if let Some(claims) = self.bound.look(now, self.host.table.booked_cores(), &own) {
             // Who has gone needs no news.
-            let _ = self.host.tell_claims.send(claims.clone());
+            let _ = self.host.tell_claims.send(Claims { at: now, cpus: claims.clone() });
         }
         let upkeep = self.cpu.upkeep();
         self.host.table.note_upkeep(now, &upkeep);

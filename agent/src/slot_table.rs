@@ -32,7 +32,7 @@ mod restless;
 mod settle;
 mod taken;
 
-pub(crate) use doomed::Doomed;
+pub(crate) use doomed::{Doomed, Stragglers};
 pub(crate) use kept::GroupUse;
 pub(crate) use loss::Upkeep;
 
@@ -396,8 +396,14 @@ impl SlotTable {
         }
     }
 
-    /// Lets this much run from now on; nothing is stopped by it. Of two that disagree on the
-    /// epoch the newer one stands, and what it does not know of stays closed.
+    /// The main loop is about to read what hooks have written down.
+    pub(crate) fn hear_hooks(&self) {
+        self.lock().gate.hear();
+    }
+
+    /// Lets this much run from now on, by [what was read last](Self::hear_hooks); nothing is stopped
+    /// by it. Of two that disagree on the epoch the newer one stands, and what it does not know of
+    /// stays closed.
     pub(crate) fn set_gate(&self, gate: Fragment) {
         self.lock().gate.set(gate);
     }

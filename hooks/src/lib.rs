@@ -54,5 +54,6 @@ pub use stop::{StopOutcome, stop_host, tell_of_stop};
 pub use stop_mark::{
     MACHINE_STATE_DIR, PutMarks, STATE_DIR_VARIABLE, STOPPED, StopMark, StopMarkError, Stopped,
 };
+pub use strays::thaw_strays;
 pub use urgency::{Heirs, become_ordinary, become_prompt, become_urgent};
 pub use worker_name::{process_name, worker_name_among};

@@ -41,8 +41,8 @@ pub(crate) fn stop_strays(
     strays
 }
 
-/// Lets those of a group run on.
-pub(crate) fn thaw_strays(leader: i32) {
+/// Lets what has left a group run on. A walk over its leader's family.
+pub fn thaw_strays(leader: i32) {
     send_all(&strays_of(leader, family(leader, &mut Walk::patient())), Signal::CONT);
 }
 

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gleaner_isolation::Topology;
-use gleaner_protocol::BookingId;
+use gleaner_protocol::{BookingId, Time};
 
 /// CPUs by booking.
 #[derive(Debug, Default)]
@@ -17,25 +17,28 @@ pub(super) struct BoundRenders {
     of: BTreeMap<BookingId, BTreeSet<u32>>,
     /// All that ran, those of which nothing is known here too.
     running: BTreeSet<BookingId>,
-    /// Whether one of these has ended since it was last seen who is bound where: it may be seen still.
-    is_seen_old: bool,
+    /// When one of these ended, where it was not looked since who is bound where: it may be seen still.
+    seen_before: Option<Time>,
 }
 
 impl BoundRenders {
-    /// It was just seen who is bound where.
-    pub(super) fn note_seen(&mut self) {
-        self.is_seen_old = false;
+    /// From then on it was looked who is bound where. Whether this changes what renders claim.
+    pub(super) fn note_seen(&mut self, at: Time) -> bool {
+        self.seen_before.take_if(|ended| *ended <= at).is_some()
     }
 
     /// Notes what a hook showed, and forgets all but these bookings, which run.
     pub(super) fn note(
         &mut self,
+        now: Time,
         shown: Option<(BookingId, BTreeSet<u32>)>,
         running: &BTreeSet<BookingId>,
     ) {
         self.of.extend(shown);
         self.of.retain(|booking, _| running.contains(booking));
-        self.is_seen_old |= !self.running.is_subset(running);
+        if !self.running.is_subset(running) {
+            self.seen_before = Some(now);
+        }
         self.running.clone_from(running);
     }
 
@@ -51,7 +54,7 @@ impl BoundRenders {
     ) -> BTreeSet<u32> {
         let mut claims = seen.clone();
         for cpu in self.of.values().flatten() {
-            if !self.is_seen_old && topology.whole_cores_of(&claims) >= booked {
+            if self.seen_before.is_none() && topology.whole_cores_of(&claims) >= booked {
                 break;
             }
             claims.insert(*cpu);
@@ -63,6 +66,8 @@ impl BoundRenders {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const NOW: Time = Time::from_micros(2);
 
     fn id(text: &str) -> BookingId {
         BookingId::new(text).expect("a plain name")
@@ -89,21 +94,21 @@ mod tests {
     fn a_render_has_its_cpus_until_it_ends() {
         let (mut renders, machine) = (BoundRenders::default(), machine());
         let claims = |renders: &BoundRenders| renders.claims(&machine, &cpus(&[7]), 16);
-        renders.note(None, &running(&["a"]));
+        renders.note(NOW, None, &running(&["a"]));
         assert_eq!(claims(&renders), cpus(&[7]));
-        renders.note(shown("a", &[2, 3]), &running(&["a"]));
-        renders.note(shown("b", &[5]), &running(&["a", "b"]));
+        renders.note(NOW, shown("a", &[2, 3]), &running(&["a"]));
+        renders.note(NOW, shown("b", &[5]), &running(&["a", "b"]));
         assert_eq!(claims(&renders), cpus(&[2, 3, 5, 7]));
-        renders.note(shown("c", &[1]), &running(&["a", "b"]));
+        renders.note(NOW, shown("c", &[1]), &running(&["a", "b"]));
         assert_eq!(claims(&renders), cpus(&[2, 3, 5, 7]), "it had ended before");
-        renders.note(None, &running(&["b"]));
+        renders.note(NOW, None, &running(&["b"]));
         assert_eq!(claims(&renders), cpus(&[5, 7]));
     }
 
     #[test]
     fn who_is_seen_to_compute_comes_before_a_hook_that_its_daemon_has_bound() {
         let (mut renders, machine) = (BoundRenders::default(), machine());
-        renders.note(shown("a", &[0]), &running(&["a"]));
+        renders.note(NOW, shown("a", &[0]), &running(&["a"]));
         let seen: Vec<u32> = (8..16).collect();
         assert_eq!(renders.claims(&machine, &cpus(&[]), 8), cpus(&[0]), "nobody is seen yet");
         assert_eq!(renders.claims(&machine, &cpus(&seen), 8), cpus(&seen));
@@ -114,13 +119,16 @@ mod tests {
     fn who_is_seen_of_a_render_that_has_ended_does_not_come_before_the_next_ones_hook() {
         let (mut renders, machine) = (BoundRenders::default(), machine());
         let (low, high): (Vec<u32>, Vec<u32>) = ((0..8).collect(), (8..16).collect());
-        renders.note(None, &running(&["a"]));
-        renders.note_seen();
-        renders.note(None, &running(&[]));
-        renders.note(shown("c", &low), &running(&["c"]));
+        renders.note(NOW, None, &running(&["a"]));
+        renders.note_seen(NOW);
+        renders.note(NOW, None, &running(&[]));
+        renders.note(NOW, shown("c", &low), &running(&["c"]));
         let all: Vec<u32> = (0..16).collect();
         assert_eq!(renders.claims(&machine, &cpus(&high), 8), cpus(&all));
-        renders.note_seen();
+        assert!(!renders.note_seen(Time::from_micros(1)), "it was looked before that");
+        assert_eq!(renders.claims(&machine, &cpus(&high), 8), cpus(&all));
+        assert!(renders.note_seen(NOW));
+        assert!(!renders.note_seen(NOW), "no news");
         assert_eq!(renders.claims(&machine, &cpus(&[]), 8), cpus(&low));
     }
 }

@@ -28,6 +28,7 @@ use crate::booked_memory::today;
 use crate::harvest::{Effect, Harvest, Input};
 use crate::limits::{BATCH_MAX, FAREWELL_MS_MAX};
 use crate::link::LinkEvent;
+use crate::observer::Claims;
 use crate::owner::OwnerSaid;
 use crate::releaser::Released;
 use crate::runner::{discard_spooled, spool_path};
@@ -42,7 +43,7 @@ pub(super) struct Inbox {
     /// Replicas that were ended for others who use the GPU.
     pub(super) driven_off: mpsc::UnboundedReceiver<Vec<LeaseToken>>,
     /// CPUs that others are bound to.
-    pub(super) claims: mpsc::UnboundedReceiver<BTreeSet<u32>>,
+    pub(super) claims: mpsc::UnboundedReceiver<Claims>,
     /// What of the agent itself hangs.
     pub(super) hangs: mpsc::UnboundedReceiver<Option<&'static str>>,
     pub(super) slots: mpsc::Receiver<SlotEvent>,
@@ -101,7 +102,7 @@ enum Happened {
     Owner(OwnerSaid),
     FarmStops,
     DrivenOff(Vec<LeaseToken>),
-    Claims(BTreeSet<u32>),
+    Claims(Claims),
     Hangs(Option<&'static str>),
     Slot(SlotEvent),
     Link(LinkEvent),
@@ -208,10 +209,11 @@ impl Driver {
             }
             Happened::FarmStops => self.handle(Input::FarmStops),
             Happened::DrivenOff(stopped) => self.look_at_run_dir(stopped, Vec::new()),
-            Happened::Claims(claims) => {
-                self.seen = claims;
-                self.bound.note_seen();
-                self.look_at_run_dir(Vec::new(), Vec::new());
+            Happened::Claims(Claims { at, cpus }) => {
+                if self.bound.note_seen(at) | (self.seen != cpus) {
+                    self.seen = cpus;
+                    self.look_at_run_dir(Vec::new(), Vec::new());
+                }
             }
             Happened::Hangs(hangs) => self.take_hang(hangs),
             Happened::Slot(SlotEvent::Progress { token, permille }) => {
@@ -367,6 +369,7 @@ impl Driver {
             }
         }
         let cores = u32::try_from(self.orders.len()).expect("at most CORES_MAX");
+        self.shop.table.hear_hooks();
         let (mut ground, trouble) = match self.owes_epoch {
             true => (None, None),
             false => {
@@ -374,7 +377,7 @@ impl Driver {
                 let taken = |booked| topology.taken_by(booked, &claims);
                 match read_ground(&self.shop.run_dir, cores, taken, self.farm_books) {
                     Ok((mut ground, mut booked)) => {
-                        self.bound.note(bound, &booked.running);
+                        self.bound.note(boottime(), bound, &booked.running);
                         if let Some(claims) = self.claim(booked.cores) {
                             let taken = self.shop.topology.taken_by(booked.cores, &claims);
                             ground.booked = taken.min(cores);
@@ -404,6 +407,8 @@ impl Driver {
         stopped.extend(self.shop.table.stopped_tokens());
         parked.extend(self.shop.table.parked_tokens());
         self.handle(Input::Ground { ground, stopped, parked, is_unbooked });
+        // What was decided before on what is read now only may have been held back.
+        self.shop.table.set_gate(self.harvest.fragment());
     }
 
     /// Notes which CPUs renders claim that booked so many, and has harvested work kept off them when it
@@ -424,15 +429,10 @@ impl Driver {
         let day = today();
         if self.shop.booked_memory.note(day, booked_mib) {
             let memory = Arc::clone(&self.shop.booked_memory);
-            tokio::task::spawn_blocking(move || {
-                if let Err(error) = memory.write() {
-                    warn!("cannot note for the next agent how much memory renders book: {error}");
-                }
-            });
+            tokio::task::spawn_blocking(move || memory.write_or_say());
         }
         let most_mib = self.shop.booked_memory.harvest_mib(day, self.shop.memory_mib);
-        let enclosure = &self.shop.enclosure;
-        let set = |mib| enclosure.set_memory_mib(mib);
+        let set = |mib| self.shop.enclosure.set_memory_mib(mib);
         if let Err(error) = self.memory_limit.keep(boottime(), most_mib, set) {
             // The observer ends what takes too much all the same.
             warn!("harvested work goes without this limit of its memory for now: {error}");

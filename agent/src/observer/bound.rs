@@ -76,8 +76,8 @@ impl Bound {
         }
     }
 
-    /// The CPUs that others claim, where this look finds others than the one before. `own` are
-    /// processes whose children are harvested work.
+    /// The CPUs that others claim; none where it is not looked, or where all or nothing is booked and it
+    /// is as before. `own` are processes whose children are harvested work.
     pub(super) fn look(&mut self, now: Time, booked: u32, own: &[i32]) -> Option<&BTreeSet<u32>> {
         let is_news = self.booked != booked;
         let is_part = booked > 0 && (booked as usize) < self.all.len();
@@ -98,7 +98,7 @@ impl Bound {
         let computing = self.known.values().filter(|process| process.computes);
         let claims: BTreeSet<u32> = computing.flat_map(|process| &process.cpus).copied().collect();
         let before = std::mem::replace(&mut self.claims, claims);
-        (self.claims != before).then_some(&self.claims)
+        (is_part || self.claims != before).then_some(&self.claims)
     }
 
     /// For people; nothing where nobody claims anything.

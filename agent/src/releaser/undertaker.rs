@@ -8,13 +8,14 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use gleaner_hooks::become_prompt;
 use gleaner_protocol::Span;
 
 use crate::limits::KILL_AGAIN_MS;
 use crate::pulse::Pulse;
-use crate::slot_table::{Doomed, SlotTable};
+use crate::slot_table::{Doomed, SlotTable, Stragglers};
 
 /// The running thread. It ends when this is dropped.
 #[derive(Debug)]
@@ -60,7 +61,10 @@ impl Undertaker {
         // Its thread has panicked: better late than not at all.
         match left {
             Some(Order::Kill(mut doomed)) => doomed.kill(),
-            Some(Order::StopStragglers) => self.table.stop_stragglers(),
+            Some(Order::StopStragglers) => {
+                let mut stragglers = self.table.frozen_groups();
+                while self.table.stop_stragglers(&mut stragglers) {}
+            }
             None => {}
         }
     }
@@ -77,10 +81,13 @@ impl Drop for Undertaker {
 
 fn work(table: &SlotTable, orders: &Receiver<Order>, pulse: &Pulse) {
     become_prompt();
-    let mut doomed = Doomed::default();
+    let (mut doomed, mut stragglers) = (Doomed::default(), Stragglers::default());
     loop {
         pulse.rest();
-        let order = if doomed.is_empty() {
+        let order = if !stragglers.is_empty() {
+            // One group at a time: what is to be killed meanwhile does not wait for the others.
+            orders.recv_timeout(Duration::ZERO)
+        } else if doomed.is_empty() {
             orders.recv().map_err(|_| RecvTimeoutError::Disconnected)
         } else {
             orders.recv_timeout(Span::from_millis(KILL_AGAIN_MS).into())
@@ -88,11 +95,12 @@ fn work(table: &SlotTable, orders: &Receiver<Order>, pulse: &Pulse) {
         pulse.beat();
         match order {
             Ok(Order::Kill(more)) => doomed.extend(more),
-            Ok(Order::StopStragglers) => table.stop_stragglers(),
+            Ok(Order::StopStragglers) => stragglers = table.frozen_groups(),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return doomed.kill_waiting(),
         }
         doomed.kill();
+        table.stop_stragglers(&mut stragglers);
     }
 }
 

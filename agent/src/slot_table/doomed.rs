@@ -11,6 +11,17 @@ use gleaner_protocol::LeaseToken;
 use super::group::Group;
 use super::{Inner, SlotTable, State};
 
+/// Groups of which something may have left that is to be stopped.
+#[derive(Debug, Default)]
+pub(crate) struct Stragglers(Vec<Arc<Group>>);
+
+impl Stragglers {
+    /// None where there are none.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 /// Groups that are to be killed.
 #[must_use = "they are frozen, and stay so until they are killed"]
 #[derive(Debug, Default)]
@@ -63,27 +74,49 @@ impl SlotTable {
         doomed.is_empty()
     }
 
-    /// Stops what of the frozen groups has left its group, where there is no freezer: what a
-    /// [release](SlotTable::freeze) had no time to look for.
-    pub(crate) fn stop_stragglers(&self) {
-        let frozen: Vec<Arc<Group>> = {
-            let inner = self.lock();
-            inner.frozen_runners().map(|runner| Arc::clone(&runner.group)).collect()
-        };
-        for group in frozen {
-            // Who reaches it otherwise kills it, or looks for the same.
-            if let Ok(Some(reach)) = group.try_reach() {
-                reach.stop_stragglers();
-            }
-            let inner = self.lock();
-            let is_it = |runner: &super::RunnerEntry| Arc::ptr_eq(&runner.group, &group);
-            let runs =
-                inner.runners.iter().flatten().any(is_it) && !inner.frozen_runners().any(is_it);
-            if runs {
-                // It was let go on meanwhile.
-                group.thaw();
-            }
+    /// Groups that are frozen, of which a [release](SlotTable::freeze) may have had no time to look for
+    /// all that has left them.
+    pub(crate) fn frozen_groups(&self) -> Stragglers {
+        let inner = self.lock();
+        Stragglers(inner.frozen_runners().map(|runner| Arc::clone(&runner.group)).collect())
+    }
+
+    /// Stops what has left one of these groups, where there is no freezer. False where there are no more.
+    pub(crate) fn stop_stragglers(&self, stragglers: &mut Stragglers) -> bool {
+        let Some(group) = stragglers.0.pop() else { return false };
+        // Who reaches it otherwise kills it, or looks for the same.
+        if let Ok(Some(reach)) = group.try_reach() {
+            reach.stop_stragglers();
         }
+        if self.goes_on(&group) {
+            // It was let go on meanwhile.
+            self.strays_go_on(&group);
+        }
+        !stragglers.is_empty()
+    }
+
+    /// Lets what has left a group run on, which does so itself. Only a walk finds that, for which no
+    /// release waits.
+    pub(super) fn strays_go_on(&self, group: &Group) {
+        if group.freezer().is_some() {
+            return;
+        }
+        if let Some(reach) = group.reach() {
+            reach.thaw_strays();
+        }
+        // A release that came in between may have left that to whoever reached it.
+        if !self.goes_on(group)
+            && let Some(reach) = group.reach()
+        {
+            reach.stop_stragglers();
+        }
+    }
+
+    /// Whether this is the group of a runner that is not frozen.
+    fn goes_on(&self, group: &Group) -> bool {
+        let inner = self.lock();
+        let is_it = |runner: &super::RunnerEntry| std::ptr::eq(&*runner.group, group);
+        inner.runners.iter().flatten().any(is_it) && !inner.frozen_runners().any(is_it)
     }
 
     /// Replicas that were stopped for renders and are to be killed, by slots.

@@ -11,7 +11,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-use gleaner_hooks::{calm, freeze, freeze_until, has_stopped, kill, stop_stragglers, thaw};
+use gleaner_hooks::{calm, freeze, freeze_until, has_stopped, kill, stop_stragglers, thaw_strays};
 use gleaner_isolation::Leaf;
 use gleaner_protocol::Time;
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -85,15 +85,13 @@ impl Group {
         }
     }
 
-    /// Lets it run on. Under the table's lock, after [`Reach::calm`].
+    /// Lets it run on. Under the table's lock, after [`Reach::calm`]; [`SlotTable::strays_go_on`]
+    /// comes after.
+    ///
+    /// [`SlotTable::strays_go_on`]: super::SlotTable::strays_go_on
     pub(super) fn thaw(&self) {
-        match self.freezer().map(|leaf| leaf.thaw()) {
-            Some(Ok(())) => {}
-            Some(Err(error)) => debug!("cannot thaw a control group: {error}"),
-            // Also what has left it, which only a walk finds.
-            None => {
-                let _ = thaw(self.pgid);
-            }
+        if let Some(error) = self.freezer().and_then(|leaf| leaf.thaw().err()) {
+            debug!("cannot thaw a control group: {error}");
         }
         // Also where it has a freezer: that may have refused to freeze it.
         self.signal(Signal::CONT);
@@ -155,6 +153,13 @@ impl Reach<'_> {
     pub(super) fn stop_stragglers(&self) {
         if self.group.freezer().is_none() {
             stop_stragglers(self.group.pgid);
+        }
+    }
+
+    /// Lets what has left the group run on, as the group itself does.
+    pub(super) fn thaw_strays(&self) {
+        if self.group.freezer().is_none() {
+            thaw_strays(self.group.pgid);
         }
     }
 

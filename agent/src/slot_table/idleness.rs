@@ -218,7 +218,7 @@ mod tests {
         table.enter_runner(0, dies.pgid(), None);
         table.freeze(Some(NEXT), Room::slots(0));
         table.remove_runner(0);
-        table.set_gate(Fragment { epoch: NEXT, slots: 2 });
+        table.hear_and_set_gate(Fragment { epoch: NEXT, slots: 2 });
         table.enter_runner(1, begins.pgid(), None);
         assert_eq!(*said.lock().expect("no panic"), [true, false], "nothing runs");
         table.begin(1, token(1), Time::from_micros(1), NEXT, false).expect("open");

@@ -124,9 +124,10 @@ impl SlotTable {
         let mut inner = self.lock();
         // A render may have come in between: what is not due any more stays frozen.
         let still_due = inner.due_to_resume(self.is_beside_render(), now);
-        for (_, slot) in due.iter().filter(|one| still_due.contains(one)) {
-            inner.resume(*slot, now);
-        }
+        let goes_on = due.iter().filter(|one| still_due.contains(one));
+        let groups: Vec<_> = goes_on.filter_map(|(_, slot)| inner.resume(*slot, now)).collect();
+        drop(inner);
+        groups.iter().for_each(|group| self.strays_go_on(group));
     }
 
     /// Ends what has been kept frozen for the owner since `since` or longer, when that is
@@ -229,17 +230,18 @@ impl Inner {
         due
     }
 
-    fn resume(&mut self, slot: usize, now: Time) {
-        if let (Some(busy), Some(runner)) = (&mut self.busy[slot], &mut self.runners[slot]) {
-            if busy.off_disk_since().is_some() {
-                self.disk_tried = now;
-            }
-            busy.state = State::Runs;
-            busy.ran_since = now;
-            // What it does from now on is what counts.
-            runner.keeps_disk_busy = false;
-            runner.group.thaw();
+    /// Lets what is frozen in a slot run on; its group.
+    fn resume(&mut self, slot: usize, now: Time) -> Option<Arc<Group>> {
+        let (busy, runner) = (self.busy[slot].as_mut()?, self.runners[slot].as_mut()?);
+        if busy.off_disk_since().is_some() {
+            self.disk_tried = now;
         }
+        busy.state = State::Runs;
+        busy.ran_since = now;
+        // What it does from now on is what counts.
+        runner.keeps_disk_busy = false;
+        runner.group.thaw();
+        Some(Arc::clone(&runner.group))
     }
 
     pub(super) fn group(&self, slot: usize) -> Option<Arc<Group>> {
@@ -333,7 +335,7 @@ mod tests {
     fn nothing_is_thawed_into_the_place_of_a_render() {
         let (table, sleepers) = three();
         table.allow(at(10), 0);
-        table.set_gate(Fragment { epoch: EPOCH, slots: 1 });
+        table.hear_and_set_gate(Fragment { epoch: EPOCH, slots: 1 });
         table.allow(at(11), 3);
         assert_eq!(held(&table), [(0, false), (1, true), (2, true)]);
         sleepers[1..].iter().for_each(Sleeper::wait_until_frozen);

@@ -68,10 +68,14 @@ impl SlotTable {
             busy.state = state;
             busy.ran_since = boottime();
         }
-        if matches!(state, State::Runs | State::Saves) {
+        let goes_on = matches!(state, State::Runs | State::Saves);
+        if goes_on {
             group.thaw();
         }
         drop(inner);
+        if goes_on {
+            self.strays_go_on(&group);
+        }
         self.share_out();
     }
 }
@@ -125,7 +129,7 @@ mod tests {
         assert!(table.kill_frozen());
         let occupancy = table.occupancy();
         assert_eq!((occupancy.running, occupancy.kept), (0, 2));
-        table.set_gate(Fragment { epoch: NEXT, slots: 1 });
+        table.hear_and_set_gate(Fragment { epoch: NEXT, slots: 1 });
         table.thaw(at(10), 0, token(0), NEXT);
         sleepers[0].wait_until_thawed();
         table.thaw(at(10), 1, token(1), NEXT);
@@ -139,7 +143,7 @@ mod tests {
     #[test]
     fn a_render_that_came_in_between_keeps_it_frozen() {
         let (table, sleepers) = parked();
-        table.set_gate(Fragment { epoch: NEXT, slots: 2 });
+        table.hear_and_set_gate(Fragment { epoch: NEXT, slots: 2 });
         let later = Epoch { count: NEXT.count + 1, ..NEXT };
         assert_eq!(table.freeze(Some(later), Room::slots(1)).parked, [token(0), token(1)]);
         table.thaw(at(10), 0, token(0), NEXT);
@@ -153,7 +157,7 @@ mod tests {
     fn where_the_owner_came_in_between_it_is_frozen_for_them() {
         let (table, sleepers) = parked();
         table.allow(at(5), 0);
-        table.set_gate(Fragment { epoch: NEXT, slots: 2 });
+        table.hear_and_set_gate(Fragment { epoch: NEXT, slots: 2 });
         table.thaw(at(10), 0, token(0), NEXT);
         assert_eq!((table.kept_since(), table.occupancy().running), (Some(at(10)), 0));
         table.allow(at(11), 2);
@@ -164,7 +168,7 @@ mod tests {
     #[test]
     fn one_that_saves_takes_no_place_and_the_next_render_ends_it() {
         let (table, mut sleepers) = parked();
-        table.set_gate(Fragment { epoch: NEXT, slots: 1 });
+        table.hear_and_set_gate(Fragment { epoch: NEXT, slots: 1 });
         table.save(0, token(0), NEXT);
         sleepers[0].wait_until_thawed();
         table.thaw(at(10), 1, token(1), NEXT);

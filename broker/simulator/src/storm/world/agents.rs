@@ -212,9 +212,15 @@ impl World<'_> {
         if agent.owes_epoch && machine.folder.raise_epoch().is_some() {
             agent.owes_epoch = false;
         }
+        agent.gate.hear();
         let ground = (!agent.owes_epoch).then(|| machine.folder.ground(machine.info.cores));
         agent.look_again = ground.is_none().then(|| clock + LOOK_AGAIN);
-        self.handle(host, Input::Ground { ground, stopped, parked: Vec::new(), is_unbooked: false })
+        let parked = Vec::new();
+        self.handle(host, Input::Ground { ground, stopped, parked, is_unbooked: false })?;
+        if let Some(agent) = &mut self.machines[host].agent {
+            agent.gate.set(agent.harvest.fragment());
+        }
+        Ok(())
     }
 
     fn handle(&mut self, host: usize, input: Input) -> Result<(), Breach> {
