@@ -6,6 +6,10 @@
 //! asked for first: one that starts in between is then seen as cores in use that nobody names,
 //! and not as idle ones.
 //!
+//! Both are asked for all partitions: else Slurm leaves out hidden ones and those whose `AllowGroups` the
+//! monitor's user is not in, and their nodes would pass for hosts that are not the farm's. An answer without
+//! any node is none.
+//!
 //! A job holds its cores until it has completed, its epilog included. Memory that a job does not
 //! book is its share by cores. A node that is down, draining, powered off or in maintenance is
 //! wholly booked; one that no `RealMemory` is configured for has the memory that its agent says.
@@ -42,8 +46,8 @@ const COMPLETING: &str = "COMPLETING";
 
 pub(super) fn questions() -> Vec<Question> {
     vec![
-        Question::program(["squeue", "--json"]),
-        Question::program(["sinfo", "--noheader", "--Node", "--format=%N|%C|%m|%T"]),
+        Question::program(["squeue", "--all", "--json"]),
+        Question::program(["sinfo", "--all", "--noheader", "--Node", "--format=%N|%C|%m|%T"]),
     ]
 }
 
@@ -196,6 +200,9 @@ pub(super) fn parse(answers: &[Vec<u8>]) -> Result<Vec<HostAllocation>, String> 
         }
     }
     let nodes = std::str::from_utf8(nodes).map_err(|error| format!("sinfo: {error}"))?;
+    if nodes.trim_ascii().is_empty() {
+        return Err("sinfo names no node: may the monitor's user see them?".into());
+    }
     for line in nodes.lines() {
         node(&mut farm, line).map_err(|why| format!("sinfo: {line:?}: {why}"))?;
     }
@@ -300,9 +307,9 @@ mod tests {
     fn a_job_has_its_cores_before_its_first_step_too() {
         let jobs = JOBS_22.replace("\"cpus_used\": 4", "\"cpus_used\": 0");
         let jobs = jobs.replace("\"cpus_used\": 2", "\"cpus_used\": 0");
-        let line = &seen(farm(&jobs, ""))[1];
-        assert_eq!(line, "n2 ?c ?m: slurm:2 4c ?m");
-        assert_eq!(seen(farm(&jobs, ""))[0], "n1 ?c ?m: slurm:1 2c ?m, slurm:2 2c ?m");
+        let lines = seen(farm(&jobs, "n3|0/4/0/4|2000|idle"));
+        assert_eq!(lines[1], "n2 ?c ?m: slurm:2 4c ?m");
+        assert_eq!(lines[0], "n1 ?c ?m: slurm:1 2c ?m, slurm:2 2c ?m");
     }
 
     #[test]
@@ -312,6 +319,14 @@ mod tests {
             seen(farm(JOBS_22, nodes))[0],
             "n1 8c 2000m: slurm:1 2c ?m, slurm:2 2c ?m, slurm:unnamed 1c ?m"
         );
+    }
+
+    #[test]
+    fn partitions_that_are_hidden_from_the_monitors_user_are_asked_for_too() {
+        for question in questions() {
+            let Question::Program { argv, .. } = &question else { panic!("programs") };
+            assert!(argv.contains(&"--all"), "{argv:?}");
+        }
     }
 
     #[test]
@@ -340,6 +355,8 @@ mod tests {
         for (jobs, nodes, expected) in [
             ("", "", "squeue: EOF"),
             ("{}", "", "missing field `jobs`"),
+            (no_jobs, "", "sinfo names no node: may the monitor's user see them?"),
+            (no_jobs, "\n", "sinfo names no node"),
             (no_jobs, "n1|0/4/0|9|idle", "four numbers"),
             (no_jobs, "n1 0/4/0/4 9 idle", "four columns"),
             (no_jobs, "n1|0/4/0/99999|9|idle", "99999 cores"),
