@@ -10,6 +10,7 @@
 
 pub mod limits;
 
+mod booking_names;
 mod broker_link;
 mod comparison;
 mod config;
@@ -29,6 +30,7 @@ mod sources;
 mod state_folder;
 mod wall_clock;
 
+pub use booking_names::BookingNames;
 pub use comparison::{
     Arm, ArmView, ComparisonView, DifferenceView, HoldOut, HoldOutError, HoldOutSettings, Lottery,
     MetricView,

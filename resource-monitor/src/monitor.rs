@@ -11,6 +11,8 @@
 //! - An opening carries the newest epoch that the host was seen at; older news never lowers it,
 //!   and an epoch that rose for an unknown reason closes the host.
 //! - Where two sources contradict each other, what is booked by any of them is booked.
+//! - A farm that does not list a booking ends it only where it speaks of it, by its name or as it has listed it
+//!   before: what a host renders for others is not its to end.
 //! - What a process of lives, as its host's agent sees and says, runs: neither a farm that does not
 //!   list it nor a limit ends it, as long as the agent speaks. Its own postflight does.
 //! - A desktop host, and a host whose epoch is unknown, is never opened.
@@ -38,10 +40,10 @@ use gleaner_protocol::farm::{FarmEvent, HookEvent, HostSample, SampledBooking};
 use gleaner_protocol::{BookingId, HostName, Span, Time};
 use thiserror::Error;
 
-use crate::Orders;
 use crate::comparison::Arm;
 use crate::limits::HOSTS_MAX;
 use crate::orders::Standing;
+use crate::{BookingNames, Orders};
 use host::Host;
 use learners::Learners;
 use memory::MEMORY_KEPT;
@@ -113,6 +115,7 @@ struct Poll<'a> {
     source: &'a str,
     asked_at: Time,
     is_extra: bool,
+    names: BookingNames,
 }
 
 /// What a farm says when it is asked.
@@ -123,11 +126,13 @@ pub struct FarmAnswer {
     /// Hosts that it has and could not tell of this time: nothing of them is known to have changed,
     /// and their agents' word alone opens none of them.
     pub silent: Vec<HostName>,
+    /// Which bookings it would have listed, did they run; those that it has listed before as well.
+    pub names: BookingNames,
 }
 
 impl From<Vec<HostAllocation>> for FarmAnswer {
     fn from(hosts: Vec<HostAllocation>) -> Self {
-        Self { hosts, silent: Vec::new() }
+        Self { hosts, ..Self::default() }
     }
 }
 
@@ -284,7 +289,8 @@ impl Monitor {
                 })
             }
             Input::Poll { source, asked_at, is_extra, answer } => {
-                let poll = Poll { source: &source, asked_at, is_extra };
+                let names = answer.as_ref().map(|answer| answer.names).unwrap_or_default();
+                let poll = Poll { source: &source, asked_at, is_extra, names };
                 self.on_poll(now, poll, answer, effects)
             }
             Input::Orders(_) | Input::Tick => Ok(()),
@@ -381,7 +387,7 @@ impl Monitor {
         effects: &mut Vec<Effect>,
     ) -> Result<(), TooManyHosts> {
         let is_answered = answer.is_some();
-        let FarmAnswer { hosts, silent } = answer.unwrap_or_default();
+        let FarmAnswer { hosts, silent, .. } = answer.unwrap_or_default();
         let mut listed = BTreeSet::new();
         let mut outcome = Ok(());
         for name in silent {

@@ -10,7 +10,8 @@ use crate::FarmAnswer;
 ///
 /// A source names every host that it knows, booked or not: a host that it leaves out counts as
 /// not confirmed, and where it should have told of it, it says so. A host that the manager itself
-/// would not book is wholly booked.
+/// would not book is wholly booked. It says of which bookings it speaks, see [`crate::BookingNames`]: of
+/// others its silence says nothing.
 pub trait FarmSource: Send + Sync + 'static {
     /// Its name, for logs and to tell sources apart.
     fn name(&self) -> &str;

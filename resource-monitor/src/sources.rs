@@ -33,7 +33,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::limits::{RQD_HOSTS_MAX, RQD_TIMEOUT};
-use crate::{FarmAnswer, FarmSource, HostAllocation, SourceError};
+use crate::{BookingNames, FarmAnswer, FarmSource, HostAllocation, SourceError};
 use question::Question;
 
 /// A farm manager that can be polled.
@@ -101,6 +101,24 @@ impl Manager {
         }
     }
 
+    /// How the bookings are named that its hooks tell of.
+    #[must_use]
+    pub const fn booking_names(self) -> BookingNames {
+        BookingNames::Of(match self {
+            Self::Json => return BookingNames::OfNoManager,
+            Self::Slurm => slurm::NAME,
+            Self::GridEngine => grid_engine::NAME,
+            Self::OpenPbs => open_pbs::NAME,
+            Self::Htcondor => htcondor::NAME,
+            Self::Afanasy => afanasy::NAME,
+            Self::Deadline => deadline::NAME,
+            Self::Flamenco => flamenco::NAME,
+            Self::Qube => qube::NAME,
+            Self::OpenCue => opencue::NAME,
+            Self::Tractor => tractor::NAME,
+        })
+    }
+
     /// What an address of it looks like, where it is asked over the network rather than by a
     /// program.
     #[must_use]
@@ -165,6 +183,7 @@ fn names() -> String {
 #[derive(Debug)]
 pub struct Farm {
     name: String,
+    names: BookingNames,
     asked: Asked,
 }
 
@@ -229,6 +248,7 @@ impl Farm {
         hosts: &[String],
         client: Client,
     ) -> Result<Self, FarmError> {
+        let (name, names) = (manager.to_string(), manager.booking_names());
         let web = |questions: fn(&Url, Client) -> Vec<Question>, address| {
             address_of(manager, address, WEB).map(|address| questions(&address, client))
         };
@@ -237,7 +257,7 @@ impl Farm {
             Manager::OpenCue => {
                 without_address(manager, address, Vec::new())?;
                 let asked = Asked::Hosts(opencue::Hosts::new(hosts, RQD_TIMEOUT.into())?);
-                return Ok(Self { name: manager.to_string(), asked });
+                return Ok(Self { name, names, asked });
             }
             Manager::Json => (web(json::questions, address)?, json::parse),
             Manager::Deadline => (web(deadline::questions, address)?, deadline::parse),
@@ -257,7 +277,7 @@ impl Farm {
             return Err(FarmError::Hosts(manager));
         }
         let asked = Asked::Manager { questions, parse };
-        Ok(Self { name: manager.to_string(), asked })
+        Ok(Self { name, names, asked })
     }
 }
 
@@ -292,17 +312,19 @@ impl FarmSource for Farm {
     }
 
     async fn poll(&self) -> Result<FarmAnswer, SourceError> {
-        let (questions, parse) = match &self.asked {
-            Asked::Hosts(hosts) => return hosts.poll().await,
-            Asked::Manager { questions, parse } => (questions, parse),
+        let answer = match &self.asked {
+            Asked::Hosts(hosts) => hosts.poll().await?,
+            Asked::Manager { questions, parse } => {
+                let mut answers = Vec::with_capacity(questions.len());
+                for question in questions {
+                    answers.push(question.ask().await?);
+                }
+                let malformed =
+                    |reason| SourceError::Malformed { asked: self.name.clone(), reason };
+                parse(&answers).map_err(malformed)?.into()
+            }
         };
-        let mut answers = Vec::with_capacity(questions.len());
-        for question in questions {
-            answers.push(question.ask().await?);
-        }
-        let hosts = parse(&answers)
-            .map_err(|reason| SourceError::Malformed { asked: self.name.clone(), reason })?;
-        Ok(hosts.into())
+        Ok(FarmAnswer { names: self.names, ..answer })
     }
 }
 

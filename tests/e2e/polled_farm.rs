@@ -47,6 +47,28 @@ async fn a_lost_postflight_is_found_by_polling() {
 }
 
 #[tokio::test]
+async fn what_a_host_renders_for_a_manager_is_not_for_a_farms_document_to_end() {
+    let farm = PlayedFarm::start(vec![allocation("farm1", 4, &[])]);
+    let options = ["--poll-url", &farm.url(), "--poll-interval-s", "0.4"];
+    let cluster = Plan::new().farm(1).cores(4).monitor(&options).start().await;
+    cluster.are_open().await;
+    let host = &cluster["farm1"];
+    let mut events = cluster.api.events().await;
+    host.preflight("deadline:farm1").cores(1).run();
+    host.preflight("shot:1").cores(1).run();
+    events.fragment_becomes("farm1", 2).await;
+    // The document lists neither, and speaks of one.
+    events.fragment_becomes("farm1", 3).await;
+    farm.is_polled(3);
+    let_pass(cluster.quiet()).await;
+    assert_eq!(cluster.api.host("farm1").await.expect("known").slots, 3);
+    let view = cluster.monitor_api().view("farm1").await.expect("known");
+    assert_eq!(view["bookings"][0]["booking"], "deadline:farm1", "{view}");
+    host.postflight("deadline:farm1").run();
+    cluster.api.until_slots("farm1", 4).await;
+}
+
+#[tokio::test]
 async fn a_lost_postflight_ends_at_the_limit_where_nothing_is_polled() {
     let cluster = Plan::new().farm(1).monitor(&["--booking-limit-s", "2"]).start().await;
     let mut marks = cluster.marks();

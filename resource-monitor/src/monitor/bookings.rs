@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use gleaner_protocol::farm::Booked;
 use gleaner_protocol::{BookingId, Epoch, Span, Time};
 
+use super::Poll;
 use crate::limits::{BOOKINGS_MAX, END_LAG, ENDED_BOOKINGS_MAX};
 
 /// Who says that a render runs.
@@ -39,6 +40,8 @@ pub(super) struct Booking {
     /// The epoch that its preflight raised, where a hook told it.
     pub(super) epoch: Option<Epoch>,
     pub(super) began: Time,
+    /// Which source has listed it last, be it that it does no more.
+    pub(super) listed_by: Option<String>,
     /// Polls in a row that did not list it.
     pub(super) absent_polls: u8,
     /// Its process lives, as the host's newest sample says.
@@ -160,6 +163,7 @@ impl Bookings {
                 claims: [None; 3],
                 epoch: None,
                 began: now,
+                listed_by: None,
                 absent_polls: 0,
                 is_alive: false,
                 was_told: false,
@@ -188,21 +192,33 @@ impl Bookings {
         }
     }
 
-    /// Those that a poll should have listed and did not. The others were not absent.
+    /// Those that a poll should have listed and did not: its source speaks of them, by their names or as it
+    /// has listed them before. The others were not absent.
     pub(super) fn absent(
         &mut self,
-        asked_at: Time,
+        poll: Poll<'_>,
         is_listed: impl Fn(&BookingId) -> bool,
     ) -> Vec<BookingId> {
         let mut absent = Vec::new();
         for (id, booking) in &mut self.running {
+            let was_listed = booking.listed_by.as_deref() == Some(poll.source);
             if is_listed(id) {
                 booking.absent_polls = 0;
-            } else if booking.began < asked_at {
+                if !was_listed {
+                    booking.listed_by = Some(poll.source.to_owned());
+                }
+            } else if booking.began < poll.asked_at && (was_listed || poll.names.include(id)) {
                 absent.push(id.clone());
             }
         }
         absent
+    }
+
+    /// A source has listed it in a former life of the monitor.
+    pub(super) fn set_listed_by(&mut self, id: &BookingId, source: &str) {
+        if let Some(booking) = self.running.get_mut(id) {
+            booking.listed_by = Some(source.to_owned());
+        }
     }
 
     /// One more poll that did not list it; how many in a row.

@@ -48,6 +48,9 @@ struct RememberedBooking {
     by_hook: Option<Booked>,
     /// Of its preflight.
     epoch: Option<Epoch>,
+    /// Which source has listed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    listed_by: Option<String>,
     began: Time,
 }
 
@@ -87,6 +90,7 @@ impl Host {
             },
             by_hook: booking.claim(Witness::Hook),
             epoch: booking.epoch,
+            listed_by: booking.listed_by.clone(),
             began: booking.began,
         });
         Some(Remembered {
@@ -110,6 +114,9 @@ impl Host {
             self.bookings.claim(began, &known.booking, Witness::Hook, by_hook);
             if let Some(epoch) = known.epoch {
                 self.bookings.set_epoch(&known.booking, epoch);
+            }
+            if let Some(source) = &known.listed_by {
+                self.bookings.set_listed_by(&known.booking, source);
             }
         }
         self.memory = Some(memory).filter(|memory| memory.quiet_since.is_some());

@@ -14,7 +14,7 @@ use super::inventory::{Amount, Inventory};
 use super::question::Question;
 use crate::HostAllocation;
 
-const NAME: &str = "afanasy";
+pub(super) const NAME: &str = "afanasy";
 /// Where its server listens by default.
 const PORT: u16 = 51_000;
 const RENDERS: &str = r#"{"get":{"type":"renders"}}"#;

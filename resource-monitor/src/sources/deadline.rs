@@ -15,7 +15,7 @@ use super::inventory::{Amount, Inventory};
 use super::question::Question;
 use crate::HostAllocation;
 
-const NAME: &str = "deadline";
+pub(super) const NAME: &str = "deadline";
 
 const IDLE: u64 = 2;
 const OFFLINE: u64 = 3;

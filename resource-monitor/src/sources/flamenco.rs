@@ -14,7 +14,7 @@ use super::inventory::{Amount, Inventory};
 use super::question::Question;
 use crate::HostAllocation;
 
-const NAME: &str = "flamenco";
+pub(super) const NAME: &str = "flamenco";
 const WORKERS: &str = "/api/v3/worker-mgt/workers";
 
 pub(super) fn questions(address: &Url, client: Client) -> Vec<Question> {

@@ -13,7 +13,7 @@ use super::inventory::{Amount, Inventory};
 use super::question::Question;
 use crate::HostAllocation;
 
-const NAME: &str = "grid-engine";
+pub(super) const NAME: &str = "grid-engine";
 /// Letters of queue states in which a queue takes no jobs for a reason of its own: disabled,
 /// suspended (by hand, by another queue, by the calendar), unknown, error, ambiguous, orphaned.
 const OUT: [char; 9] = ['d', 's', 'S', 'C', 'D', 'u', 'E', 'c', 'o'];

@@ -12,7 +12,7 @@ use super::inventory::{Amount, Inventory};
 use super::question::Question;
 use crate::HostAllocation;
 
-const NAME: &str = "htcondor";
+pub(super) const NAME: &str = "htcondor";
 /// `JobUniverse` of jobs that run on several slots at once.
 const PARALLEL: u32 = 11;
 

@@ -18,7 +18,7 @@ use super::inventory::{Amount, Inventory, both};
 use super::question::Question;
 use crate::HostAllocation;
 
-const NAME: &str = "pbs";
+pub(super) const NAME: &str = "pbs";
 /// States of a node that runs jobs or may.
 const IN_USE: [&str; 4] = ["free", "job-busy", EXCLUSIVE, "busy"];
 /// State of a node that a job has for itself.

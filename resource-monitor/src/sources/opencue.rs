@@ -35,6 +35,8 @@ use super::FarmError;
 use crate::limits::{RQD_AT_ONCE_MAX, RQD_HOSTS_MAX};
 use crate::{FarmAnswer, HostAllocation, SourceError};
 
+pub(super) const NAME: &str = "opencue";
+
 /// All hosts of a farm.
 #[derive(Debug)]
 pub(super) struct Hosts {
@@ -110,7 +112,7 @@ impl Hosts {
             None if was_silent => info!("all RQDs answer again"),
             _ => {}
         }
-        Ok(FarmAnswer { hosts, silent })
+        Ok(FarmAnswer { hosts, silent, ..FarmAnswer::default() })
     }
 
     /// What each of these says, by its number.

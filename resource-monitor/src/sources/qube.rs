@@ -15,7 +15,7 @@ use super::inventory::{Amount, Inventory};
 use super::question::Question;
 use crate::HostAllocation;
 
-const NAME: &str = "qube";
+pub(super) const NAME: &str = "qube";
 const SCRIPT: &str = include_str!("qube.py");
 
 pub(super) fn questions() -> Vec<Question> {

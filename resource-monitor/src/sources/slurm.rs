@@ -21,7 +21,7 @@ use super::inventory::{Amount, Inventory};
 use super::question::Question;
 use crate::HostAllocation;
 
-const NAME: &str = "slurm";
+pub(super) const NAME: &str = "slurm";
 /// Memory of a node for which none is configured, in MB.
 const MEMORY_UNSET: u64 = 1;
 /// States of nodes that run jobs or may, without the marks behind them.

@@ -24,7 +24,7 @@ use super::question::Question;
 use crate::HostAllocation;
 use crate::monitor::UNNAMED_RENDERS;
 
-const NAME: &str = "tractor";
+pub(super) const NAME: &str = "tractor";
 
 /// A blade that is silent for so much longer than the one that was heard last is gone, as those tools
 /// have it, in seconds.

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gleaner_monitor::limits::END_LAG;
 use gleaner_monitor::{
-    Effect, FarmAnswer, HostAllocation, HostView, Input, Monitor, Polling, Remembered, Rendering,
-    Rules,
+    BookingNames, Effect, FarmAnswer, HostAllocation, HostView, Input, Monitor, Polling,
+    Remembered, Rendering, Rules,
 };
 use gleaner_protocol::farm::{Booked, FarmEvent, HookEvent, HookKind, HostSample, SampledBooking};
 use gleaner_protocol::{BookingId, Epoch, HostName, Origin, Span, Time};
@@ -292,6 +292,14 @@ impl Farm {
         self.input(Input::Poll { source, asked_at, is_extra: false, answer: Some(hosts.into()) });
     }
 
+    /// The record of a farm manager whose bookings' names begin with this word.
+    pub(crate) fn polls_of(&mut self, manager: &'static str, hosts: Listed<'_>) {
+        let (source, asked_at) = (manager.into(), self.now);
+        let names = BookingNames::Of(manager);
+        let answer = Some(FarmAnswer { names, ..allocations(hosts).into() });
+        self.input(Input::Poll { source, asked_at, is_extra: false, answer });
+    }
+
     pub(crate) fn polls_asked_at(&mut self, asked_at: Time, hosts: &[(&str, &[(&str, u32)])]) {
         let (source, answer) = ("farm".into(), Some(allocations(hosts).into()));
         self.input(Input::Poll { source, asked_at, is_extra: false, answer });
@@ -323,7 +331,7 @@ impl Farm {
     pub(crate) fn polls_without(&mut self, silent: &[&str], hosts: Listed<'_>) {
         let (source, asked_at) = ("farm".into(), self.now);
         let silent = silent.iter().map(|name| host(name)).collect();
-        let answer = Some(FarmAnswer { hosts: allocations(hosts), silent });
+        let answer = Some(FarmAnswer { silent, ..allocations(hosts).into() });
         self.input(Input::Poll { source, asked_at, is_extra: false, answer });
     }
 

@@ -5,6 +5,7 @@ mod disorder;
 mod extra_polls;
 mod farm;
 mod orders;
+mod others_bookings;
 mod restarts;
 mod same_names;
 mod silent_hosts;

@@ -203,16 +203,17 @@ impl Host {
         &mut self,
         now: Time,
         rules: &Rules,
-        Poll { source, asked_at, is_extra }: Poll<'_>,
+        poll: Poll<'_>,
         allocation: HostAllocation,
     ) {
         // Each host's news is as old as its own question, however long the others' answers took.
-        let asked_at = allocation.asked_at.unwrap_or(asked_at).min(now);
+        let asked_at = allocation.asked_at.unwrap_or(poll.asked_at).min(now);
+        let poll = Poll { asked_at, ..poll };
         // What happened on it until now is unknown.
         if !self.is_told_of() && !self.is_confirmed(now, rules) {
             self.disturb(now, rules);
         }
-        self.cover = Some(Cover { source: source.to_owned(), asked_at, missed: 0 });
+        self.cover = Some(Cover { source: poll.source.to_owned(), asked_at, missed: 0 });
         if let (Some(sampled), Some(farm)) = (self.sampled, allocation.cores)
             && sampled.cores > farm
         {
@@ -244,8 +245,8 @@ impl Host {
                 || instance_of(id).is_some_and(|instance| listed.contains(instance))
                 || unnamed.iter().any(|farm| id.as_str().starts_with(farm))
         };
-        for id in self.bookings.absent(asked_at, is_listed) {
-            self.on_absent_in_poll(now, rules, &id, is_extra);
+        for id in self.bookings.absent(poll, is_listed) {
+            self.on_absent_in_poll(now, rules, &id, poll.is_extra);
         }
     }
 

@@ -20,8 +20,7 @@ use super::counted::is_too_much;
 use crate::HostAllocation;
 use crate::limits::{RQD_ATTRIBUTES_MAX, RQD_FRAMES_MAX};
 use crate::sources::inventory::{Amount, Inventory};
-
-const NAME: &str = "opencue";
+use crate::sources::opencue::NAME;
 
 /// RQD's number for a core.
 const CORE: u64 = 100;
