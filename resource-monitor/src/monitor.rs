@@ -150,8 +150,10 @@ pub struct HostAllocation {
     /// Threads of a core, where the farm books whole cores: it tells of all their threads, and the
     /// hook of a render that has one on each tells of as many.
     pub core_threads: u32,
-    /// Renders on it.
+    /// Renders on it, and what else keeps it from others.
     pub bookings: Vec<SampledBooking>,
+    /// Of these, those that are no renders: the manager withholds the host, or a part of it.
+    pub withheld: BTreeSet<BookingId>,
     /// Of these, those that a hook, where there is one, tells of by the same name before they begin;
     /// none where the farm's names or its ways are others.
     pub announced: BTreeSet<BookingId>,
@@ -175,7 +177,7 @@ pub struct Rendering {
     pub host: HostName,
     /// What it is drawn for; none while it is not compared.
     pub arm: Option<Arm>,
-    /// Whether it renders.
+    /// Whether it renders: what a manager withholds is no render.
     pub renders: bool,
     /// Renders that have ended since this was said last.
     pub ended: u32,

@@ -42,6 +42,8 @@ pub(super) struct Booking {
     pub(super) began: Time,
     /// Which source has listed it last, be it that it does no more.
     pub(super) listed_by: Option<String>,
+    /// The farm withholds what it books, and nothing renders there as far as the farm says.
+    is_withheld: bool,
     /// Polls in a row that did not list it.
     pub(super) absent_polls: u8,
     /// Its process lives, as the host's newest sample says.
@@ -65,6 +67,11 @@ impl Booking {
 
     const fn is_claimed(&self) -> bool {
         self.has(Witness::Hook) || self.has(Witness::Sample) || self.has(Witness::Poll)
+    }
+
+    /// Whether something renders; what a hook or a sample tells of does.
+    const fn is_render(&self) -> bool {
+        self.was_told || !self.is_withheld
     }
 
     fn overdue_at(&self, limit: Span, alive_until: Time) -> Option<Time> {
@@ -121,13 +128,18 @@ pub(super) struct Bookings {
     ended: BTreeMap<BookingId, Ended>,
     /// More than [`BOOKINGS_MAX`] were claimed.
     pub(super) overflow: bool,
-    /// How many have ended that nobody has counted yet.
+    /// How many renders have ended that nobody has counted yet.
     pub(super) uncounted: u32,
 }
 
 impl Bookings {
     pub(super) fn len(&self) -> usize {
         self.running.len()
+    }
+
+    /// Whether any of them is a render, and not withheld.
+    pub(super) fn have_render(&self) -> bool {
+        self.running.values().any(Booking::is_render)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&BookingId, &Booking)> {
@@ -164,6 +176,7 @@ impl Bookings {
                 epoch: None,
                 began: now,
                 listed_by: None,
+                is_withheld: false,
                 absent_polls: 0,
                 is_alive: false,
                 was_told: false,
@@ -212,6 +225,13 @@ impl Bookings {
             }
         }
         absent
+    }
+
+    /// Takes note of whether the farm withholds what it books.
+    pub(super) fn set_withheld(&mut self, id: &BookingId, is_withheld: bool) {
+        if let Some(booking) = self.running.get_mut(id) {
+            booking.is_withheld = is_withheld;
+        }
     }
 
     /// A source has listed it in a former life of the monitor.
@@ -268,9 +288,11 @@ impl Bookings {
 
     /// It has ended. True where it was running.
     pub(super) fn end(&mut self, id: &BookingId, ended: Ended) -> bool {
-        let was_running = self.running.remove(id).is_some();
+        let booking = self.running.remove(id);
+        let was_running = booking.is_some();
         self.overflow = self.overflow && !was_running;
-        self.uncounted = self.uncounted.saturating_add(was_running.into());
+        let was_render = booking.is_some_and(|booking| booking.is_render());
+        self.uncounted = self.uncounted.saturating_add(was_render.into());
         self.ended.insert(id.clone(), ended);
         if self.ended.len() > ENDED_BOOKINGS_MAX {
             let oldest = self.ended.iter().min_by_key(|(_, ended)| ended.at);

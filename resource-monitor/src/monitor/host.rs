@@ -175,9 +175,10 @@ impl Host {
         matches!(self.fragment, Fragment::Open { .. })
     }
 
-    /// Looks whether it renders; how long it did not, where that has just ended.
+    /// Looks whether it renders; how long it did not, where that has just ended. What the farm withholds is no
+    /// render.
     pub(super) fn note_gap(&mut self, now: Time) -> Option<Span> {
-        let is_busy = self.bookings.len() > 0;
+        let is_busy = self.bookings.have_render();
         let was_busy = std::mem::replace(&mut self.was_busy, is_busy);
         if was_busy && !is_busy {
             self.idle_since = Some(now);

@@ -14,6 +14,8 @@
 //! knows nothing of the gaps loses at most twice what the best choice would by waiting as long as
 //! an opening costs, so it is also the wait to begin with.
 //!
+//! What a manager withholds in between is no render: a gap goes on until the next one begins.
+//!
 //! Source: A. R. Karlin, M. S. Manasse, L. Rudolph, D. D. Sleator, Competitive Snoopy Caching
 //! (1988), for the wait without history; S. Keshav, C. Lund, S. Phillips, N. Reingold, H. Saran, An
 //! Empirical Evaluation of Virtual Circuit Holding Time Policies in IP-over-ATM Networks (1995),

@@ -92,7 +92,7 @@ pub(super) fn parse(answers: &[Vec<u8>]) -> Result<Vec<HostAllocation>, String> 
             farm.books(&render.name, booking, Amount::default())?;
         }
         if render.st & TAKEN != 0 {
-            farm.books(&render.name, booking_of(NAME, "taken-by-its-user"), Amount::default())?;
+            farm.withholds(&render.name, booking_of(NAME, "taken-by-its-user"), Amount::default())?;
         }
     }
     Ok(farm.finish())
@@ -123,7 +123,7 @@ mod tests {
             ),
             (
                 include_bytes!("../../tests/answers/afanasy-3.4-nimby.bin"),
-                &[format!("vm ?c ?m: {both}, afanasy:taken-by-its-user all ?m")],
+                &[format!("vm ?c ?m: {both}, afanasy:taken-by-its-user all ?m withheld")],
             ),
             (include_bytes!("../../tests/answers/afanasy-3.4-offline.bin"), &[]),
         ] {
@@ -139,7 +139,7 @@ mod tests {
             [
                 "r1 ?c ?m: afanasy:5.0.7 all ?m, afanasy:5.0.8 all ?m",
                 "r2 ?c ?m:",
-                "r3 ?c ?m: afanasy:taken-by-its-user all ?m",
+                "r3 ?c ?m: afanasy:taken-by-its-user all ?m withheld",
             ]
         );
     }

@@ -67,7 +67,7 @@ pub(super) fn parse(answers: &[Vec<u8>]) -> Result<Vec<HostAllocation>, String> 
             farm.books(name, booking_of(NAME, &task.id), Amount::default())?;
         }
         if status != "awake" {
-            farm.books(name, booking_of(NAME, &format!("worker-{status}")), Amount::default())?;
+            farm.withholds(name, booking_of(NAME, &format!("worker-{status}")), Amount::default())?;
         }
     }
     Ok(farm.finish())
@@ -121,8 +121,8 @@ mod tests {
                 "r1 ?c ?m: flamenco:t-7 all ?m",
                 "r2 ?c ?m:",
                 "r3 ?c ?m:",
-                "r4 ?c ?m: flamenco:worker-asleep all ?m",
-                "r6 ?c ?m: flamenco:worker-restart all ?m",
+                "r4 ?c ?m: flamenco:worker-asleep all ?m withheld",
+                "r6 ?c ?m: flamenco:worker-restart all ?m withheld",
             ]
         );
     }

@@ -36,9 +36,11 @@ pub(super) fn parse(answers: &[Vec<u8>]) -> Result<Vec<HostAllocation>, String> 
         elements(root, "Queue-List").try_for_each(|queue| add_queue(&mut farm, &mut in_use, queue))
     })?;
     for (host, queues) in &in_use {
-        farm.books_rest(host, booking_of(NAME, "unnamed"), queues.slots)?;
+        farm.books_rest(host, booking_of(NAME, "unnamed"), queues.used)?;
+        let kept = queues.used.saturating_add(queues.reserved);
+        farm.withholds_rest(host, booking_of(NAME, "reserved"), kept)?;
         if !queues.any_is_well {
-            farm.books(host, booking_of(NAME, "every-queue-is-out"), Amount::default())?;
+            farm.withholds(host, booking_of(NAME, "every-queue-is-out"), Amount::default())?;
         }
     }
     Ok(farm.finish())
@@ -47,8 +49,10 @@ pub(super) fn parse(answers: &[Vec<u8>]) -> Result<Vec<HostAllocation>, String> 
 /// What all queues of a host say together.
 #[derive(Default)]
 struct Queues {
-    /// In use or reserved.
-    slots: u64,
+    /// Slots in use.
+    used: u64,
+    /// Slots that are kept for those who have reserved them.
+    reserved: u64,
     any_is_well: bool,
 }
 
@@ -114,7 +118,8 @@ fn add_queue(
     };
     let reserved: u64 = text(queue, "slots_resv").and_then(|slots| slots.parse().ok()).unwrap_or(0);
     let of_host = in_use.entry(host.to_owned()).or_default();
-    of_host.slots = of_host.slots.saturating_add(used).saturating_add(reserved);
+    of_host.used = of_host.used.saturating_add(used);
+    of_host.reserved = of_host.reserved.saturating_add(reserved);
     of_host.any_is_well |= !text(queue, "state").unwrap_or_default().contains(OUT);
     Ok(())
 }
@@ -159,20 +164,27 @@ mod tests {
             let queues =
                 format!("<job_info>{}{}</job_info>", queue("a@h", one), queue("b@h", other));
             let line = &seen(farm("<qhost/>", &queues))[0];
-            assert_eq!(line.contains("every-queue-is-out all"), is_out, "{one} {other}: {line}");
+            assert_eq!(
+                line.contains("every-queue-is-out all ?m withheld"),
+                is_out,
+                "{one} {other}: {line}"
+            );
         }
     }
 
     #[test]
-    fn slots_in_use_that_no_job_names_are_booked() {
+    fn slots_in_use_that_no_job_names_are_booked_and_reserved_ones_withheld() {
         let queues = queue("a@h", "").replace("<slots_resv>0", "<slots_resv>3");
         let line = &seen(farm("<qhost/>", &format!("<q>{queues}</q>")))[0];
-        assert_eq!(line, "h ?c ?m: grid-engine:unnamed 3c ?m");
+        assert_eq!(line, "h ?c ?m: grid-engine:reserved 3c ?m withheld");
+        let both = queues.replace("<slots_used>0", "<slots_used>2");
+        let line = &seen(farm("<qhost/>", &format!("<q>{both}</q>")))[0];
+        assert_eq!(line, "h ?c ?m: grid-engine:unnamed 2c ?m, grid-engine:reserved 3c ?m withheld");
         // A job that one queue names leaves what another has in use as it is.
         let job = "<job_list><JB_job_number>7</JB_job_number><slots>4</slots></job_list>";
         let named = queue("b@h", job).replace("<slots_used>0", "<slots_used>4");
         let line = &seen(farm("<qhost/>", &format!("<q>{queues}{named}</q>")))[0];
-        assert_eq!(line, "h ?c ?m: grid-engine:7.0 4c ?m, grid-engine:unnamed 3c ?m");
+        assert_eq!(line, "h ?c ?m: grid-engine:7.0 4c ?m, grid-engine:reserved 3c ?m withheld");
     }
 
     #[test]

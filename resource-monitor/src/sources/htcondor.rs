@@ -1,6 +1,6 @@
 //! HTCondor: the slots of all machines by `condor_status`.
 //!
-//! A slot that is not unclaimed is in use, by the job that it names or by whom its state says: an
+//! A slot that is not unclaimed is in use by the job that it names, or withheld by whom its state says: an
 //! owner, a claim that waits for its job, a drain, HTCondor's own backfill. What a partitionable
 //! slot has left is one more, unclaimed, slot. Nodes of a parallel job have one `GlobalJobId`, so their
 //! slots' names follow it, as hooks have it.
@@ -83,7 +83,10 @@ pub(super) fn parse(answers: &[Vec<u8>]) -> Result<Vec<HostAllocation>, String> 
             continue;
         }
         let amount = Amount { cores: slot.cpus, memory_mib: slot.memory, gpus: slot.gpus };
-        farm.books(&slot.machine, slot.booking(), amount)?;
+        match slot.global_job_id {
+            Some(_) => farm.books(&slot.machine, slot.booking(), amount)?,
+            None => farm.withholds(&slot.machine, slot.booking(), amount)?,
+        }
     }
     Ok(farm.finish())
 }
@@ -111,8 +114,8 @@ mod tests {
             (
                 &include_bytes!("../../tests/answers/condor-23.9-partitionable.json")[..],
                 format!(
-                    "htcondor:Claimed-slot1_1@vm.farm 2c 128m 0g, htcondor:Claimed-slot1_2@vm.farm 2c \
-                     128m 0g, {} 2c 2048m 0g",
+                    "htcondor:Claimed-slot1_1@vm.farm 2c 128m 0g withheld, \
+                     htcondor:Claimed-slot1_2@vm.farm 2c 128m 0g withheld, {} 2c 2048m 0g",
                     job("45.0#1795509941")
                 ),
             ),
@@ -127,7 +130,7 @@ mod tests {
             (
                 include_bytes!("../../tests/answers/condor-25.14-draining.json"),
                 format!(
-                    "htcondor:Drained-slot1@vm.farm 1c 8928m 1g, {} 3c 1024m 1g, {} 2c 2048m 0g",
+                    "htcondor:Drained-slot1@vm.farm 1c 8928m 1g withheld, {} 3c 1024m 1g, {} 2c 2048m 0g",
                     job("2.0#1795509229"),
                     job("3.0#1795509229")
                 ),
@@ -135,7 +138,7 @@ mod tests {
             (
                 include_bytes!("../../tests/answers/condor-23.9-static.json"),
                 format!(
-                    "{} 3c 3000m 1g, htcondor:Owner-slot2@vm.farm 2c 3000m 1g, {} 1c 3000m 0g",
+                    "{} 3c 3000m 1g, htcondor:Owner-slot2@vm.farm 2c 3000m 1g withheld, {} 1c 3000m 0g",
                     job("41.0#1795509078"),
                     job("41.1#1795509078")
                 ),
@@ -154,7 +157,7 @@ mod tests {
             lines,
             [
                 format!("r1.farm 12c 48000m: {job} 8c 40000m 1g"),
-                "r2.farm 2c 900m: htcondor:Owner-slot1@r2.farm 2c 900m".into(),
+                "r2.farm 2c 900m: htcondor:Owner-slot1@r2.farm 2c 900m withheld".into(),
             ]
         );
         assert_eq!(seen(parse(&[b"\n".to_vec()])), [""; 0]);

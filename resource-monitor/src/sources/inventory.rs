@@ -80,6 +80,19 @@ impl Inventory {
         Ok(())
     }
 
+    /// Enters as a booking, and as no render, what the manager keeps of a host from its own renders. Without
+    /// cores it is the whole host.
+    pub(super) fn withholds(
+        &mut self,
+        host: &str,
+        booking: BookingId,
+        amount: Amount,
+    ) -> Result<(), String> {
+        self.books(host, booking.clone(), amount)?;
+        self.entry(host)?.withheld.insert(booking);
+        Ok(())
+    }
+
     /// Enters as `booking` what the manager says is in use of a host beyond the bookings known.
     pub(super) fn books_rest(
         &mut self,
@@ -87,14 +100,33 @@ impl Inventory {
         booking: BookingId,
         used_cores: u64,
     ) -> Result<(), String> {
+        match self.rest(host, used_cores)? {
+            Some(rest) => self.books(host, booking, rest),
+            None => Ok(()),
+        }
+    }
+
+    /// Likewise what it keeps from its own renders beyond the bookings known.
+    pub(super) fn withholds_rest(
+        &mut self,
+        host: &str,
+        booking: BookingId,
+        kept_cores: u64,
+    ) -> Result<(), String> {
+        match self.rest(host, kept_cores)? {
+            Some(rest) => self.withholds(host, booking, rest),
+            None => Ok(()),
+        }
+    }
+
+    /// What these cores are beyond those of the bookings known, if they are more.
+    fn rest(&mut self, host: &str, cores: u64) -> Result<Option<Amount>, String> {
         let known: Option<u64> =
             self.entry(host)?.bookings.iter().map(|b| b.resources.cores.map(u64::from)).sum();
-        match known {
-            Some(known) if known < used_cores => {
-                self.books(host, booking, Amount::cores(used_cores - known))
-            }
-            _ => Ok(()),
-        }
+        Ok(known
+            .and_then(|known| cores.checked_sub(known))
+            .filter(|rest| *rest > 0)
+            .map(Amount::cores))
     }
 
     pub(super) fn finish(self) -> Vec<HostAllocation> {
@@ -113,6 +145,7 @@ impl Inventory {
             memory_mib: None,
             core_threads: 1,
             bookings: Vec::new(),
+            withheld: BTreeSet::new(),
             announced: BTreeSet::new(),
         };
         Ok(self.hosts.entry(name.clone()).or_insert_with(empty))
@@ -124,7 +157,7 @@ fn cores_of(host: &str, cores: u64) -> Result<u32, String> {
     fits.ok_or_else(|| format!("host {host} has {cores} cores, more than {CORES_MAX}"))
 }
 
-/// `name cores memory: booking cores memory, …` of each host.
+/// `name cores memory: booking cores memory, …` of each host, `withheld` behind what is no render.
 #[cfg(test)]
 #[track_caller]
 pub(super) fn seen(farm: Result<Vec<HostAllocation>, String>) -> Vec<String> {
@@ -142,9 +175,11 @@ pub(super) fn seen(farm: Result<Vec<HostAllocation>, String>) -> Vec<String> {
         for (place, booking) in host.bookings.iter().enumerate() {
             let Booked { cores, memory_mib, gpus } = booking.resources;
             let cores = cores.map_or_else(|| "all".into(), |cores| format!("{cores}c"));
+            let withheld = if host.withheld.contains(&booking.booking) { " withheld" } else { "" };
             let comma = if place == 0 { "" } else { "," };
             line += &format!("{comma} {} {cores} {}", booking.booking, known(memory_mib, "m"));
             line += &gpus.map_or_else(String::new, |gpus| format!(" {gpus}g"));
+            line += withheld;
         }
         line
     };
@@ -165,9 +200,15 @@ mod tests {
         farm.books("h", id("a"), Amount::cores(2).with_memory(Some(5))).expect("its other part");
         farm.books_rest("h", id("rest"), 3).expect("nothing");
         farm.books_rest("h", id("rest"), 5).expect("booked");
+        farm.withholds_rest("h", id("kept"), 6).expect("withheld");
+        farm.withholds_rest("h", id("none"), 6).expect("nothing");
         farm.books("h", id("b"), Amount::default()).expect("booked");
         farm.books("h", id("b"), Amount::cores(1)).expect("already whole");
         farm.books_rest("h", id("other"), 8).expect("nothing is left");
-        assert_eq!(seen(Ok(farm.finish())), ["h 8c 9m: a 3c 5m, rest 2c ?m, b all ?m"]);
+        farm.withholds("h", id("off"), Amount::default()).expect("withheld");
+        assert_eq!(
+            seen(Ok(farm.finish())),
+            ["h 8c 9m: a 3c 5m, rest 2c ?m, kept 1c ?m withheld, b all ?m, off all ?m withheld"]
+        );
     }
 }

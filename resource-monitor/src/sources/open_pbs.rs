@@ -130,7 +130,7 @@ pub(super) fn parse(answers: &[Vec<u8>]) -> Result<Vec<HostAllocation>, String> 
         let host = node.host(name);
         farm.host(&host, Amount::default())?;
         if let Some(state) = node.states().find(|state| !IN_USE.contains(state)) {
-            farm.books(&host, booking_of(NAME, &format!("node-{state}")), Amount::default())?;
+            farm.withholds(&host, booking_of(NAME, &format!("node-{state}")), Amount::default())?;
         }
         let available = &node.resources_available;
         let machine = machines.entry(host).or_default();
@@ -214,8 +214,8 @@ mod tests {
         assert_eq!(
             seen(parse(&answers.map(<[u8]>::to_vec))),
             [
-                "0.0.4.18 0c ?m: pbs:node-state-unknown all ?m",
-                "r9 4c ?m: pbs:node-state-unknown all ?m",
+                "0.0.4.18 0c ?m: pbs:node-state-unknown all ?m withheld",
+                "r9 4c ?m: pbs:node-state-unknown all ?m withheld",
                 &format!(
                     "vm 10c 16384m: pbs:3.vm 2c 512m, {first} 1c ?m, {second} 1c ?m, pbs:5.vm 4c 8192m"
                 ),
@@ -240,7 +240,7 @@ mod tests {
             [
                 "1042 4c 1024m: pbs:unnamed 4c ?m",
                 "r1 8c 16384m: pbs:1.vm 2c ?m 1g, pbs:2.vm 1c 1024m, pbs:unnamed 2c ?m",
-                "r3 2c 1024m: pbs:node-resv-exclusive all ?m",
+                "r3 2c 1024m: pbs:node-resv-exclusive all ?m withheld",
             ]
         );
         let alone = r#"{"Jobs":{"1.vm":{"job_state":"R","exec_vnode":"(r1:ncpus=0)"}}}"#;

@@ -45,7 +45,7 @@ pub(super) fn parse(answers: &[Vec<u8>]) -> Result<Vec<HostAllocation>, String> 
             farm.books(name, booking, Amount::default())?;
         }
         if state != "active" {
-            farm.books(name, booking_of(NAME, &format!("worker-{state}")), Amount::default())?;
+            farm.withholds(name, booking_of(NAME, &format!("worker-{state}")), Amount::default())?;
         }
     }
     Ok(farm.finish())
@@ -117,7 +117,7 @@ def hostinfo(fields=[], filters={}, name=None, state=None, subjobs=False):
             [
                 "r1 ?c ?m: qube:812.0 all ?m, qube:812.3 all ?m",
                 "r2 ?c ?m:",
-                "r3 ?c ?m: qube:worker-down all ?m",
+                "r3 ?c ?m: qube:worker-down all ?m withheld",
             ]
         );
     }

@@ -226,7 +226,7 @@ fn node(farm: &mut Inventory, line: &str) -> Result<(), String> {
     farm.books_rest(name, booking_of(NAME, "unnamed"), used)?;
     let word = state.trim_end_matches(|mark: char| !mark.is_ascii_alphabetic());
     if !IN_USE.contains(&word) || state.contains(MARKS_OF_ABSENCE) {
-        farm.books(name, booking_of(NAME, &format!("node-{word}")), Amount::default())?;
+        farm.withholds(name, booking_of(NAME, &format!("node-{word}")), Amount::default())?;
     }
     Ok(())
 }
@@ -286,7 +286,7 @@ mod tests {
         let nodes = "n1|4/0/0/4|4000|allocated\nn2|4/0/0/4|4000|draining\nn3|1/3/0/4|4000|mixed\n";
         assert_eq!(
             seen(farm(JOBS_24, nodes))[1],
-            "n2 4c 4000m: slurm:2 4c 2000m, slurm:node-draining all ?m"
+            "n2 4c 4000m: slurm:2 4c 2000m, slurm:node-draining all ?m withheld"
         );
     }
 
@@ -335,17 +335,18 @@ mod tests {
             ("idle", ""),
             ("mixed+", ""),
             ("planned", ""),
-            ("drained", " slurm:node-drained all ?m"),
-            ("drained*", " slurm:node-drained all ?m"),
-            ("idle~", " slurm:node-idle all ?m"),
-            ("down*", " slurm:node-down all ?m"),
-            ("maint", " slurm:node-maint all ?m"),
+            ("drained", " slurm:node-drained all ?m withheld"),
+            ("drained*", " slurm:node-drained all ?m withheld"),
+            ("idle~", " slurm:node-idle all ?m withheld"),
+            ("down*", " slurm:node-down all ?m withheld"),
+            ("maint", " slurm:node-maint all ?m withheld"),
             ("of a later version", " slurm:node-of+a+later+version+"),
         ] {
             let line = &seen(farm(r#"{"jobs":[]}"#, &format!("n1|0/4/0/4|9|{state}")))[0];
             let expected = format!("n1 4c 9m:{booked}");
             assert!(line.starts_with(&expected), "{state}: {line}");
             assert_eq!(line.len() > "n1 4c 9m:".len(), !booked.is_empty(), "{line}");
+            assert_eq!(line.ends_with(" all ?m withheld"), !booked.is_empty(), "{line}");
         }
     }
 

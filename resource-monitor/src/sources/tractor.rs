@@ -95,7 +95,7 @@ pub(super) fn parse(answers: &[Vec<u8>]) -> Result<Vec<HostAllocation>, String> 
             farm.books(&blade.host, booking, Amount::default())?;
         }
         if blade.is_kept() {
-            farm.books(&blade.host, booking_of(NAME, "nimby"), Amount::default())?;
+            farm.withholds(&blade.host, booking_of(NAME, "nimby"), Amount::default())?;
         }
     }
     Ok(farm.finish())
@@ -126,7 +126,7 @@ mod tests {
             [
                 "r1 16c ?m: tractor:unnamed-renders all ?m",
                 "r2 16c ?m:",
-                "r3 8c ?m: tractor:nimby all ?m",
+                "r3 8c ?m: tractor:nimby all ?m withheld",
                 "r5 8c ?m: tractor:unnamed-renders all ?m",
                 "r6 8c ?m: tractor:unnamed-renders all ?m",
             ]
@@ -144,7 +144,7 @@ mod tests {
         }
         for kept in [r#""anna""#, "1", "true", r#"["anna"]"#] {
             let blade = with(&format!(r#""siu":0,"nimby":{kept}"#));
-            assert_eq!(blade, "r1 ?c ?m: tractor:nimby all ?m");
+            assert_eq!(blade, "r1 ?c ?m: tractor:nimby all ?m withheld");
         }
         for used in [r#""siu":0.5"#, r#""siu":0,"owners":["anna"]"#] {
             let blade = with(&format!(r#"{used},"nimby":"""#));

@@ -94,3 +94,39 @@ fn a_host_that_stays_in_its_arm_is_counted_anew_each_day() {
     farm.input(Input::Orders(orders("2026-03-03", None)));
     assert_eq!(counted(&mut farm, &name), [(harvested, true, 0)]);
 }
+
+#[test]
+fn what_a_manager_withholds_is_neither_rendered_nor_a_render_that_ended() {
+    const OWNER: (&str, u32) = ("htcondor:Owner-slot1@a", 4);
+    let name = host(Arm::Harvested, Arm::HeldOut);
+    let mut farm = Farm::new();
+    farm.starts_agent(&name);
+    farm.input(Input::Orders(orders("2026-03-02", None)));
+    let polls = |farm: &mut Farm, renders: &[(&str, u32)], withheld: &[(&str, u32)]| {
+        farm.advance(15);
+        farm.polls_withheld(&name, renders, withheld);
+    };
+    for _ in 0..=QUIET_S / 15 {
+        polls(&mut farm, &[], &[]);
+    }
+    farm.tells([format!("open {name} 12 at 0").as_str()]);
+    let harvested = Some(Arm::Harvested);
+    assert_eq!(counted(&mut farm, &name), [(harvested, false, 0)]);
+    polls(&mut farm, &[], &[OWNER]);
+    farm.tells([format!("open {name} 8 at 0").as_str()]);
+    polls(&mut farm, &[], &[]);
+    polls(&mut farm, &[], &[OWNER]);
+    assert_eq!(farm.view(&name).bookings.len(), 1);
+    assert_eq!(counted(&mut farm, &name), [], "its cores are the farm's, and nothing renders");
+    polls(&mut farm, &[("htcondor:1.0", 4)], &[OWNER]);
+    polls(&mut farm, &[("htcondor:1.0", 4)], &[]);
+    polls(&mut farm, &[], &[OWNER]);
+    assert_eq!(counted(&mut farm, &name), [(harvested, true, 0), (harvested, false, 1)]);
+    polls(&mut farm, &[], &[]);
+    // What a hook tells of is a render, whatever the farm calls it.
+    farm.begins(&name, OWNER.0, cores(4));
+    polls(&mut farm, &[], &[OWNER]);
+    farm.ends(&name, OWNER.0);
+    polls(&mut farm, &[], &[]);
+    assert_eq!(counted(&mut farm, &name), [(harvested, true, 0), (harvested, false, 1)]);
+}

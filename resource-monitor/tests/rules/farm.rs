@@ -292,6 +292,19 @@ impl Farm {
         self.input(Input::Poll { source, asked_at, is_extra: false, answer: Some(hosts.into()) });
     }
 
+    /// The farm's own record of one host: its renders, and what the manager withholds, each with its cores.
+    pub(crate) fn polls_withheld(
+        &mut self,
+        name: &str,
+        renders: &[(&str, u32)],
+        withheld: &[(&str, u32)],
+    ) {
+        let mut hosts = allocations(&[(name, &[renders, withheld].concat())]);
+        hosts[0].withheld = withheld.iter().map(|(name, _)| booking(name)).collect();
+        let (source, asked_at) = ("farm".into(), self.now);
+        self.input(Input::Poll { source, asked_at, is_extra: false, answer: Some(hosts.into()) });
+    }
+
     /// The record of a farm manager whose bookings' names begin with this word.
     pub(crate) fn polls_of(&mut self, manager: &'static str, hosts: Listed<'_>) {
         let (source, asked_at) = (manager.into(), self.now);
@@ -465,6 +478,7 @@ fn allocations(hosts: Listed<'_>) -> Vec<HostAllocation> {
             .map(|(render, n)| SampledBooking { booking: booking(render), resources: cores(*n) })
             .collect(),
         announced: BTreeSet::new(),
+        withheld: BTreeSet::new(),
     };
     hosts.iter().map(allocation).collect()
 }

@@ -322,6 +322,28 @@ fn hosts_of_no_group_learn_together_and_those_that_are_told_not_to_do_not() {
     assert!(Plan::new(&[named], &[]).is_err());
 }
 
+#[test]
+fn a_gap_lasts_until_the_next_render_whatever_the_farm_withholds_in_between() {
+    let gaps = |farm: &Farm| farm.monitor.learned().map(|learned| learned.gaps).sum::<usize>();
+    let mut farm = Farm::new();
+    farm.input(orders(&[]));
+    farm.starts_agent("a");
+    let mut polls = |renders: &[(&str, u32)], withheld: &[(&str, u32)]| {
+        farm.advance(15);
+        farm.polls_withheld("a", renders, withheld);
+        gaps(&farm)
+    };
+    polls(&[("slurm:1", 12)], &[]);
+    for _ in 0..3 {
+        polls(&[], &[]);
+        polls(&[], &[("slurm:node-drained", 12)]);
+    }
+    assert_eq!(polls(&[], &[]), 0);
+    assert_eq!(polls(&[("slurm:2", 12)], &[]), 1);
+    let remembered = serde_json::to_value(farm.monitor.remember_gaps()).expect("plain");
+    assert_eq!(remembered[0]["gaps_us"], serde_json::json!([105_000_000]), "{remembered}");
+}
+
 /// One thing that happens to a farm of four hosts.
 #[derive(Debug, Clone)]
 enum Step {

@@ -230,6 +230,7 @@ impl Host {
             if self.bookings.claim(now, id, Witness::Poll, booking.resources) {
                 self.disturb(now, rules);
             }
+            self.bookings.set_withheld(id, allocation.withheld.contains(id));
             if self.bookings.outlasts_its_end(asked_at, id) {
                 self.contradict(now, format!("the farm lists {id}, ended before"));
             }

@@ -54,7 +54,7 @@ impl Host {
     /// Says what the host renders, where that is news and it is compared with others.
     pub(super) fn say_rendering(&mut self, name: &HostName, effects: &mut Vec<Effect>) {
         let ended = std::mem::take(&mut self.bookings.uncounted);
-        let said = (self.standing.drawn, self.bookings.len() > 0);
+        let said = (self.standing.drawn, self.bookings.have_render());
         if self.counted == said && (ended == 0 || said.0.is_none()) {
             return;
         }

@@ -8,8 +8,8 @@
 //! A frame books its cores with all their threads: RQD gives no other frame any of them, whether this
 //! one is bound to them, as its wrapper has them in `CUE_THREADS` then, or runs on fewer. Only the
 //! Python RQD says which it is. What a frame may use of memory RQD does not say, so it has its cores'
-//! share, unless it has used more already. What is booked beyond the frames, and what is locked, is
-//! booked as well; a host whose user is at it, or that is not up, is wholly booked.
+//! share, unless it has used more already. What is booked beyond the frames is booked as well. What is
+//! locked is withheld, and wholly so a host whose user is at it, or that is not up.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -156,13 +156,13 @@ pub(super) fn allocation(
     // As those of frames are rounded.
     let of_ours = |hundredths: u64| (hundredths.min(total) * threads).div_ceil(CORE);
     farm.books_rest(name, unnamed(), of_ours(booked))?;
-    farm.books_rest(name, booking_of(NAME, "locked"), of_ours(booked + locked))?;
+    farm.withholds_rest(name, booking_of(NAME, "locked"), of_ours(booked + locked))?;
     if machine.nimby_locked {
-        farm.books(name, booking_of(NAME, "nimby"), Amount::default())?;
+        farm.withholds(name, booking_of(NAME, "nimby"), Amount::default())?;
     }
     if machine.state != UP {
         let state = format!("host-state-{}", machine.state);
-        farm.books(name, booking_of(NAME, &state), Amount::default())?;
+        farm.withholds(name, booking_of(NAME, &state), Amount::default())?;
     }
     let mut host = farm.finish().pop().ok_or("it is no host")?;
     host.asked_at = Some(asked_at);
@@ -205,7 +205,7 @@ pub(super) mod tests {
         include_bytes!("../../../tests/answers/rqd-1.37.0-busy.bin");
     /// What that says.
     pub(in crate::sources::opencue) const BUSY_SEEN: &str =
-        "farm1 4c 24105m: opencue:f-1 1c ?m, opencue:f-2 2c ?m, opencue:locked 1c ?m";
+        "farm1 4c 24105m: opencue:f-1 1c ?m, opencue:f-2 2c ?m, opencue:locked 1c ?m withheld";
 
     /// What the Rust RQD, 0.1.11, has answered: one of four cores with a frame of one.
     const OF_RUST: &[u8] = include_bytes!("../../../tests/answers/openrqd-0.1.11.bin");
@@ -290,11 +290,11 @@ pub(super) mod tests {
         );
         assert_eq!(
             seen_of(machine(), cores(50, 50), vec![frame("f-1", 50)]),
-            "farm1 64c 65536m: opencue:f-1 1c ?m, opencue:locked 1c ?m"
+            "farm1 64c 65536m: opencue:f-1 1c ?m, opencue:locked 1c ?m withheld"
         );
         assert_eq!(
             seen_of(machine(), cores(0, 3_200), Vec::new()),
-            "farm1 64c 65536m: opencue:locked 64c ?m"
+            "farm1 64c 65536m: opencue:locked 64c ?m withheld"
         );
     }
 
@@ -319,11 +319,11 @@ pub(super) mod tests {
         let host = |host| seen_of(host, cores(0, 0), Vec::new());
         assert_eq!(
             host(RenderHost { nimby_locked: true, ..machine() }),
-            "farm1 64c 65536m: opencue:nimby all ?m"
+            "farm1 64c 65536m: opencue:nimby all ?m withheld"
         );
         assert_eq!(
             host(RenderHost { state: 4, ..machine() }),
-            "farm1 64c 65536m: opencue:host-state-4 all ?m"
+            "farm1 64c 65536m: opencue:host-state-4 all ?m withheld"
         );
         let odd = |threads: &str| {
             let threads = ("hyperthreadingMultiplier".to_owned(), threads.to_owned());

@@ -298,6 +298,7 @@ impl World<'_> {
                     .collect(),
                 // Hooks are lost here more often than anywhere.
                 announced: BTreeSet::new(),
+                withheld: BTreeSet::new(),
             }
         })
         .collect()
