@@ -39,6 +39,16 @@ async fn in_an_etc_of_its_own() {
     let admin = |action: &str, more: &[&str]| gleaner_farm(&farm, action, more, true);
     let installs = ["--run-dir", run_dir, "--node", "localhost"];
 
+    // One of a host's own would run no more behind a queue's.
+    let own = folder.join("localhost");
+    fs::write(&own, "prolog /bin/true\n").expect("written");
+    farm.says("qconf", &["-Aconf", own.to_str().expect("plain")]).ok();
+    let taken = admin("install", &installs);
+    let why = "the configuration of host localhost (`qconf -sconf localhost`) has prolog /bin/true";
+    assert!(taken.code != Some(0) && taken.stderr.contains(why), "{taken}");
+    assert_eq!(queue(), before);
+    farm.says("qconf", &["-dconf", "localhost"]).ok();
+
     let would = admin("install", &[&installs[..], &["--dry-run"]].concat()).ok();
     assert!(would.contains("qconf -mattr queue prolog"), "{would}");
     assert_eq!(queue(), before, "it was only said");

@@ -1,10 +1,16 @@
 //! Grid Engine: `prolog` and `epilog` of its queues, by `qconf`.
 
+mod attributes;
+mod configurations;
+
 use std::path::PathBuf;
 
 use super::adapter::{Adapter, ProbeJob, When, own_scripts};
 use super::record::Record;
 use super::{Change, Finding, InstallError, Manager, Options, Plan, Site, scripts};
+
+use attributes::Attributes;
+use configurations::{Configurations, Script};
 
 /// What the scripts are told, by the names that Grid Engine replaces.
 const ARGUMENTS: &str = "$host $job_id $ja_task_id $job_owner $queue";
@@ -44,16 +50,23 @@ impl Adapter for GridEngine {
             );
             return Ok(());
         }
+        let configurations = Configurations::ask(site)?;
+        plan.notes.extend(configurations.unread.iter().map(|why| {
+            format!("whether a host has a prolog or epilog of its own was not seen: {why}")
+        }));
         for queue in queues(site, options)? {
-            let has = Queue::read(site, &queue)?;
+            let has = read(site, &queue)?;
             for name in ATTRIBUTES {
                 let undo = set(name, "NONE", &queue);
                 match has.get(name) {
-                    None => plan.changes.push(Change::Tell {
-                        command: set(name, &ours(name), &queue),
-                        undo: Some(undo),
-                        is_needed: true,
-                    }),
+                    None => match configurations.of(name).next() {
+                        Some(script) => return Err(hidden(script)),
+                        None => plan.changes.push(Change::Tell {
+                            command: set(name, &ours(name), &queue),
+                            undo: Some(undo),
+                            is_needed: true,
+                        }),
+                    },
                     Some(value) if value == ours(name) => plan.told(undo),
                     Some(value) => {
                         return Err(InstallError::Occupied {
@@ -80,7 +93,7 @@ impl Adapter for GridEngine {
             when == When::WouldBeTold && record.undo.iter().any(|undo| undo.last() == Some(queue))
         };
         let named = |queue: &String| {
-            let queue = Queue::read(site, queue)?;
+            let queue = read(site, queue)?;
             Ok::<_, InstallError>(ATTRIBUTES.iter().any(|name| {
                 queue.get(name).is_some_and(|value| value.contains("/gleaner/hooks/grid-engine/"))
             }))
@@ -114,10 +127,14 @@ impl Adapter for GridEngine {
     fn check(&self, site: &Site, options: &Options, findings: &mut Vec<Finding>) {
         if site.has_program("qconf") {
             let queues = queues(site, options);
-            let each = |queue: &String| Queue::read(site, queue).map(|has| (queue.clone(), has));
-            match queues.and_then(|all| all.iter().map(each).collect::<Result<Vec<_>, _>>()) {
-                Ok(queues) => {
-                    queues.iter().for_each(|(name, has)| check_queue(name, has, findings));
+            let each = |queue: &String| read(site, queue).map(|has| (queue.clone(), has));
+            let queues = queues.and_then(|all| all.iter().map(each).collect::<Result<Vec<_>, _>>());
+            match queues.and_then(|all| Ok((all, Configurations::ask(site)?))) {
+                Ok((queues, configurations)) => {
+                    for (name, has) in &queues {
+                        check_queue(name, has, &configurations, findings);
+                    }
+                    check_configurations(&queues, &configurations, findings);
                 }
                 Err(error) => findings
                     .push(Finding::wrong(error.to_string(), "see whether sge_qmaster is up")),
@@ -171,7 +188,11 @@ fn running_jobs(site: &Site) -> Option<String> {
 }
 
 fn ours(name: &str) -> String {
-    format!("root@{} {ARGUMENTS}", scripts::path(Manager::GridEngine, name).display())
+    format!("root@{}", call(name))
+}
+
+fn call(name: &str) -> String {
+    format!("{} {ARGUMENTS}", scripts::path(Manager::GridEngine, name).display())
 }
 
 fn set(name: &str, value: &str, queue: &str) -> Vec<String> {
@@ -190,21 +211,20 @@ fn all_queues(site: &Site) -> Result<Vec<String>, InstallError> {
     Ok(all.split_whitespace().map(String::from).collect())
 }
 
-/// A queue's attributes.
-struct Queue(Vec<(String, String)>);
+fn read(site: &Site, queue: &str) -> Result<Attributes, InstallError> {
+    Ok(Attributes::parse(&site.run(&["qconf", "-sq", queue])?))
+}
 
-impl Queue {
-    fn read(site: &Site, queue: &str) -> Result<Self, InstallError> {
-        // Long values go on behind a backslash.
-        let text = site.run(&["qconf", "-sq", queue])?.replace("\\\n", " ");
-        let pairs = text.lines().filter_map(|line| line.trim().split_once(char::is_whitespace));
-        let tidy = |value: &str| value.split_whitespace().collect::<Vec<_>>().join(" ");
-        Ok(Self(pairs.map(|(name, value)| (name.to_owned(), tidy(value))).collect()))
-    }
-
-    fn get(&self, name: &str) -> Option<&str> {
-        let value = self.0.iter().find(|(is, _)| is == name).map(|(_, value)| value.as_str());
-        value.filter(|value| !value.eq_ignore_ascii_case("NONE"))
+/// What to do where the site has a script in a configuration, which a queue with ours would not run.
+fn hidden(script: &Script) -> InstallError {
+    InstallError::Occupied {
+        place: script.place.clone(),
+        what: format!("{} {}", script.attribute, script.value),
+        to_do: format!(
+            "in a queue that has ours it would run no more: have that script run `{}` as root \
+             first, and install with --files-only on each execution host",
+            call(script.attribute)
+        ),
     }
 }
 
@@ -234,13 +254,55 @@ fn check_scheduler(site: &Site) -> Option<Finding> {
     })
 }
 
-fn check_queue(name: &str, queue: &Queue, findings: &mut Vec<Finding>) {
+/// What the site has beside ours that is to run and does not.
+fn check_configurations(
+    queues: &[(String, Attributes)],
+    configurations: &Configurations,
+    findings: &mut Vec<Finding>,
+) {
+    for script in &configurations.scripts {
+        let Script { place, attribute, value } = script;
+        let has_ours = |(_, has): &&(String, Attributes)| {
+            has.get(attribute).is_some_and(|value| value == ours(attribute))
+        };
+        if let Some((queue, _)) = queues.iter().find(has_ours) {
+            findings.push(Finding::wrong(
+                format!("{place} has {attribute} {value}, which our own of queue {queue} keeps from running"),
+                format!(
+                    "have that script run `{}` as root first, then take ours out of each queue: `{}`",
+                    call(attribute),
+                    set(attribute, "NONE", queue).join(" ")
+                ),
+            ));
+        }
+    }
+    findings.extend(configurations.unread.iter().map(|why| {
+        Finding::note(
+            format!("whether a host has a prolog or epilog of its own was not seen: {why}"),
+            "`qconf -dconf HOST` takes the configuration of a host away that is gone",
+        )
+    }));
+}
+
+fn check_queue(
+    name: &str,
+    queue: &Attributes,
+    configurations: &Configurations,
+    findings: &mut Vec<Finding>,
+) {
     for attribute in ATTRIBUTES {
-        match queue.get(attribute) {
-            Some(value) if value == ours(attribute) => {
+        match (queue.get(attribute), configurations.of(attribute).next()) {
+            (Some(value), _) if value == ours(attribute) => {
                 findings.push(Finding::good(format!("queue {name} has our {attribute}")));
             }
-            other => findings.push(Finding::wrong(
+            (None, Some(Script { place, value, .. })) => findings.push(Finding::note(
+                format!(
+                    "queue {name} has no {attribute} of its own, so {value} of {place} runs, and \
+                     whether that runs ours cannot be seen from here"
+                ),
+                "start a render and look for its booking in `gleaner agent status`",
+            )),
+            (other, _) => findings.push(Finding::wrong(
                 format!("queue {name} has {attribute} {}", other.unwrap_or("NONE")),
                 "`gleaner farm install --farm grid-engine` sets it",
             )),

@@ -12,6 +12,8 @@ case "$1" in
 -sel) echo node1 ;;
 -sql) ls "$root/queues" ;;
 -sq) cat "$root/queues/$2" ;;
+-sconf) echo "prolog NONE" ;;
+-sconfl) echo "no config defined" >&2; exit 1 ;;
 -mattr)
     [ "$(cat "$root/stuck" 2>/dev/null)" != "$5" ] || exit 1
     sed -i "s|^$3 .*|$3 $4|" "$root/queues/$5" ;;

@@ -4,6 +4,7 @@
 mod again;
 mod findings;
 mod gone;
+mod grid_engine;
 mod interrupted;
 mod nodes;
 mod several;
@@ -62,6 +63,8 @@ case "$1" in
 -sql) echo all.q ;;
 -sq) cat "$root/queue" ;;
 -ssconf) cat "$root/scheduler" 2>/dev/null || echo "load_formula                      np_load_avg" ;;
+-sconf) cat "$root/conf-$2" 2>/dev/null || printf 'prolog none\nepilog none\n' ;;
+-sconfl) cat "$root/configured" 2>/dev/null || { echo "no config defined" >&2; exit 1; } ;;
 -mattr) sed -i "s|^$3 .*|$3 $4|" "$root/queue" ;;
 *) exit 1 ;;
 esac
@@ -419,6 +422,24 @@ fn a_sites_own_hooks_are_never_touched() {
             &["queue all.q has prolog root@/site/p $host"],
         ),
         (
+            Manager::GridEngine,
+            tree_of(Manager::GridEngine)
+                .with("conf-global", "prolog root@/site/p \\\n    $host\nepilog none\n"),
+            &[
+                "the configuration of all hosts (`qconf -sconf global`) has prolog root@/site/p $host",
+                "run `/etc/gleaner/hooks/grid-engine/prolog $host",
+                "--files-only",
+            ],
+        ),
+        (
+            Manager::GridEngine,
+            tree_of(Manager::GridEngine)
+                .with("configured", "node2\nnode7\n")
+                .with("conf-node2", "mailer /bin/mail\nepilog None\n")
+                .with("conf-node7", "mailer /bin/mail\nepilog /site/e\n"),
+            &["the configuration of host node7 (`qconf -sconf node7`) has epilog /site/e already"],
+        ),
+        (
             Manager::HtCondor,
             Tree::new().with("etc/condor/config.d/10-site", "\nStarter_Job_Hook_Keyword = SITE\n"),
             &["/etc/condor/config.d/10-site:2", "HOOK_PREPARE_JOB"],
@@ -561,22 +582,5 @@ fn files_stay_while_a_running_slurm_may_still_run_them() {
     assert!(gone.is_unfinished);
     let gone = uninstall(Manager::Slurm, &tree.site(), false).expect("it is there");
     assert_eq!((gone.left, gone.is_unfinished), (Vec::new(), false));
-    assert!(!tree.has("etc/gleaner"));
-}
-
-#[test]
-fn files_stay_while_a_job_may_still_end_with_our_epilog() {
-    let tree = tree_of(Manager::GridEngine)
-        .with_program("qstat", "#!/bin/sh\ncat \"${0%/*}/../jobs\"\n")
-        .with("jobs", "7 0.55 shot artist r\n");
-    let plan = install(Manager::GridEngine, &tree.site(), &tree.options()).expect("it fits");
-    plan.apply(&tree.site()).expect("done");
-    let gone = uninstall(Manager::GridEngine, &tree.site(), false).expect("it is there");
-    assert!(gone.left.iter().any(|left| left.contains("jobs run now")), "{:?}", gone.left);
-    assert_eq!(tree.read("queue"), QUEUE);
-    assert!(tree.has("etc/gleaner/hooks/grid-engine/epilog"));
-    tree.put("jobs", "");
-    let gone = uninstall(Manager::GridEngine, &tree.site(), false).expect("it is there");
-    assert_eq!(gone.left, [""; 0]);
     assert!(!tree.has("etc/gleaner"));
 }
