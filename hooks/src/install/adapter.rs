@@ -29,6 +29,11 @@ pub(super) trait Adapter {
         None
     }
 
+    /// What there is of something that it was told, which a recorded command takes back.
+    fn told(&self, _site: &Site, _undo: &[String]) -> Told {
+        Told::Stands
+    }
+
     /// Whether to have it read its configuration again is of use each time that its jobs still run our
     /// files, and not only once.
     fn is_told_again(&self) -> bool {
@@ -72,6 +77,17 @@ pub(super) enum When {
     Told,
     /// It has not been told, and what it would say if it were is what is asked.
     WouldBeTold,
+}
+
+/// What there is of something that a manager was told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Told {
+    /// It is there, as far as is known.
+    Stands,
+    /// It is gone, and nothing is in its place.
+    Gone,
+    /// Somebody has put something else in its place, and what.
+    Replaced(String),
 }
 
 /// A job of the manager's own that shows whether its hooks fire.

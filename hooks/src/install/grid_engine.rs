@@ -3,9 +3,9 @@
 mod attributes;
 mod configurations;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use super::adapter::{Adapter, ProbeJob, When, own_scripts};
+use super::adapter::{Adapter, ProbeJob, Told, When, own_scripts};
 use super::record::Record;
 use super::{Change, Finding, InstallError, Manager, Options, Plan, Site, scripts};
 
@@ -15,6 +15,9 @@ use configurations::{Configurations, Script};
 /// What the scripts are told, by the names that Grid Engine replaces.
 const ARGUMENTS: &str = "$host $job_id $ja_task_id $job_owner $queue";
 const ATTRIBUTES: [&str; 2] = ["prolog", "epilog"];
+
+/// What the names of our scripts have in them.
+const OURS: &str = "/gleaner/hooks/grid-engine/";
 
 /// How load values of memory begin, swap space included.
 const MEMORY: [&str; 3] = ["mem_", "swap_", "virtual_"];
@@ -89,29 +92,40 @@ impl Adapter for GridEngine {
     }
 
     fn may_still_run(&self, site: &Site, record: &Record, when: When) -> Option<String> {
-        let is_let_go = |queue: &String| {
-            when == When::WouldBeTold && record.undo.iter().any(|undo| undo.last() == Some(queue))
-        };
         let named = |queue: &String| {
-            let queue = read(site, queue)?;
-            Ok::<_, InstallError>(ATTRIBUTES.iter().any(|name| {
-                queue.get(name).is_some_and(|value| value.contains("/gleaner/hooks/grid-engine/"))
-            }))
+            let has = read(site, queue)?;
+            let still = |name: &&str| {
+                let told = || record.undo.contains(&set(name, "NONE", queue));
+                has.get(name).is_some_and(|value| {
+                    let is_let_go = when == When::WouldBeTold && told() && is_ours(name, value);
+                    value.contains(OURS) && !is_let_go
+                })
+            };
+            Ok::<_, InstallError>(ATTRIBUTES.iter().any(still))
         };
         // One that was not asked for by name may name them too.
-        let all = all_queues(site).and_then(|queues| {
-            queues
-                .iter()
-                .filter(|queue| !is_let_go(queue))
-                .map(named)
-                .collect::<Result<Vec<_>, _>>()
-        });
+        let all = all_queues(site)
+            .and_then(|queues| queues.iter().map(named).collect::<Result<Vec<_>, _>>());
         match all {
             Ok(all) if all.contains(&true) => Some("a queue still names them".into()),
             Ok(_) => running_jobs(site),
             Err(error) => {
                 Some(format!("whether a queue still names them cannot be asked: {error}"))
             }
+        }
+    }
+
+    fn told(&self, site: &Site, undo: &[String]) -> Told {
+        let [.., name, _, queue] = undo else { return Told::Stands };
+        // Why a queue cannot be asked is said where it cannot be changed.
+        let Ok(has) = read(site, queue) else { return Told::Stands };
+        match has.get(name) {
+            None => Told::Gone,
+            Some(value) if is_ours(name, value) => Told::Stands,
+            Some(value) => Told::Replaced(format!(
+                "queue {queue} keeps {name} {value}: that is not ours, and if it runs ours, it is to \
+                 do so no more"
+            )),
         }
     }
 
@@ -185,6 +199,14 @@ fn running_jobs(site: &Site) -> Option<String> {
         Ok(_) => why("jobs run now"),
         Err(error) => why(&error.to_string()),
     }
+}
+
+/// Whether a value is what an installation of ours set, whatever arguments it has.
+fn is_ours(name: &str, value: &str) -> bool {
+    let program = value.split_whitespace().next().unwrap_or_default();
+    let program = program.split_once('@').map_or(program, |(_, program)| program);
+    // Others may hold for some hosts, behind it.
+    Path::new(program) == scripts::path(Manager::GridEngine, name) && !value.contains(",[")
 }
 
 fn ours(name: &str) -> String {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::adapter::{self, Told};
 use super::change::backup;
 use super::moment::Moment;
 use super::{
@@ -153,13 +154,17 @@ impl Record {
         // Files of ours in the manager's own folders are part of its configuration.
         self.remove_files(manager, site, |path| !path.starts_with(ETC), &mut plan)?;
         for command in self.undo.iter().filter(|_| !site.is_without_manager()) {
-            // One that fails may never have been needed: an installation that ended half-way. Whether
-            // the manager still runs our files is asked before they go.
-            plan.changes.push(Change::Tell {
-                command: command.clone(),
-                undo: None,
-                is_needed: false,
-            });
+            match adapter::of(manager).told(site, command) {
+                // One that fails may never have been needed: an installation that ended half-way.
+                // Whether the manager still runs our files is asked before they go.
+                Told::Stands => plan.changes.push(Change::Tell {
+                    command: command.clone(),
+                    undo: None,
+                    is_needed: false,
+                }),
+                Told::Gone => {}
+                Told::Replaced(by) => plan.notes.push(by),
+            }
         }
         Ok(plan)
     }

@@ -63,3 +63,27 @@ fn a_script_of_grid_engines_configurations_that_ours_keeps_from_running_is_wrong
     let says = |one: &Finding| one.level == Level::Note && one.what.contains("qconf -sconf gone");
     assert!(found.iter().any(says), "{found:#?}");
 }
+
+#[test]
+fn what_somebody_has_put_in_the_place_of_ours_stays_and_is_named() {
+    let calls_ours = "root@/site/p /etc/gleaner/hooks/grid-engine/prolog $host";
+    for (theirs, is_over) in [("root@/site/p $host", true), (calls_ours, false)] {
+        let tree = tree_of(Manager::GridEngine);
+        let plan = install(Manager::GridEngine, &tree.site(), &tree.options()).expect("it fits");
+        plan.apply(&tree.site()).expect("done");
+        let queue = tree.read("queue");
+        let queue = queue.lines().map(|line| match line.starts_with("prolog") {
+            true => format!("prolog {theirs}\n"),
+            false => format!("{line}\n"),
+        });
+        tree.put("queue", &queue.collect::<String>());
+        let now = QUEUE.replace("prolog NONE", &format!("prolog {theirs}"));
+        let dry = uninstall(Manager::GridEngine, &tree.site(), true).expect("it is there");
+        let gone = uninstall(Manager::GridEngine, &tree.site(), false).expect("it is there");
+        assert_eq!(dry.done, gone.done, "{theirs}");
+        let says = |left: &String| left.contains(&format!("queue all.q keeps prolog {theirs}: "));
+        assert!(gone.left.iter().any(says), "{:?}", gone.left);
+        assert_eq!(tree.read("queue"), now, "our epilog is gone from it");
+        assert_eq!((tree.has("etc/gleaner"), gone.is_unfinished), (!is_over, !is_over), "{gone:?}");
+    }
+}
