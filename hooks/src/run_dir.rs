@@ -353,12 +353,31 @@ pub(crate) const SOCKET: &str = "agent.sock";
 const EPOCH: &str = "epoch";
 /// For opening what nobody should have laid a link in place of.
 const NO_LINK: i32 = libc::O_NOFOLLOW;
+/// What the mode of a file may have that its owner alone writes.
+const OF_ONE: u32 = 0o755;
 
 /// Reads a small file; a longer one is cut, and a link is not followed.
 fn read_small(path: &Path) -> io::Result<Vec<u8>> {
+    read_open(&open_no_link(path)?)
+}
+
+/// The same, and who has written it: nobody else may write to it.
+fn read_small_of_one(path: &Path) -> io::Result<(u32, Vec<u8>)> {
+    let file = open_no_link(path)?;
+    let found = file.metadata()?;
+    if found.mode() & !OF_ONE & 0o777 != 0 {
+        return Err(io::Error::other("others than its owner may have written it (chmod go-w)"));
+    }
+    Ok((found.uid(), read_open(&file)?))
+}
+
+fn open_no_link(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(NO_LINK).open(path)
+}
+
+fn read_open(file: &File) -> io::Result<Vec<u8>> {
     // Room for all of most of them, so that one read has it.
     let mut bytes = Vec::with_capacity(256);
-    let file = OpenOptions::new().read(true).custom_flags(NO_LINK).open(path)?;
     file.take(RUN_FILE_BYTES_MAX).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
@@ -388,6 +407,12 @@ fn names_of(
 /// Writes a file under a name that nobody looks for, to be linked or renamed into place.
 fn write_new(life: &Path, content: &[u8]) -> Result<NewFile, RunDirError> {
     let mode = mode_of(life);
+    NewFile::make(life, |path| create_new(path, mode)?.write_all(content))
+}
+
+/// The same, for what has processes stopped in the name of who has written it.
+fn write_new_of_one(life: &Path, content: &[u8]) -> Result<NewFile, RunDirError> {
+    let mode = mode_of(life) & OF_ONE;
     NewFile::make(life, |path| create_new(path, mode)?.write_all(content))
 }
 

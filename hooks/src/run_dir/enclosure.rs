@@ -2,17 +2,17 @@
 //! even what has left its process group.
 //!
 //! # Invariants
-//! - A note has only groups stopped that belong to its writer, unless root has written it.
+//! - A note has only groups stopped that belong to its writer, unless root has written it. A link is
+//!   no note, and nor is what others may have written.
 
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use gleaner_isolation::Marks;
 
-use super::{RunDirError, write_new};
-use crate::limits::RUN_FILE_BYTES_MAX;
+use super::{RunDirError, read_small_of_one, write_new_of_one};
 
 /// Its file below a life.
 const FILE: &str = "enclosure";
@@ -25,7 +25,7 @@ pub(super) fn note(life: &Path, marks: &Marks) -> Result<(), RunDirError> {
         text.push_str(path);
         text.push('\n');
     }
-    write_new(life, text.as_bytes())?.replace(&life.join(FILE))
+    write_new_of_one(life, text.as_bytes())?.replace(&life.join(FILE))
 }
 
 /// The groups that were noted; none where there are none.
@@ -44,11 +44,34 @@ pub(super) fn marks(life: &Path) -> Result<Marks, RunDirError> {
 }
 
 fn read(path: &Path) -> io::Result<(u32, String)> {
-    let file = File::open(path)?;
-    let writer = file.metadata()?.uid();
-    let mut text = String::new();
-    file.take(RUN_FILE_BYTES_MAX).read_to_string(&mut text)?;
-    Ok((writer, text))
+    let (writer, bytes) = read_small_of_one(path)?;
+    Ok((writer, String::from_utf8(bytes).map_err(io::Error::other)?))
 }
 
 const ROOT: u32 = 0;
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn what_somebody_else_may_have_laid_or_written_is_no_note() {
+        let life = tempfile::tempdir().expect("a folder");
+        let (place, elsewhere) = (life.path().join(FILE), life.path().join("elsewhere"));
+        let may_write = |path: &Path, mode| {
+            fs::set_permissions(path, Permissions::from_mode(mode)).expect("ours");
+        };
+        fs::write(&place, "/sys/fs/cgroup/somebodys\n").expect("written");
+        may_write(&place, 0o644);
+        marks(life.path()).expect("a note");
+        may_write(&place, 0o664);
+        marks(life.path()).expect_err("anybody's of the group");
+        may_write(&place, 0o644);
+        fs::rename(&place, &elsewhere).expect("moved");
+        symlink(&elsewhere, &place).expect("laid");
+        marks(life.path()).expect_err("a link");
+    }
+}

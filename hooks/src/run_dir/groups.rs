@@ -5,21 +5,22 @@
 //!   recorded start time; or the leader is gone and a member is left that started no earlier, in
 //!   the recorded session and of the recorded user. (The kernel does not give a number away as
 //!   long as a group bears it, so a leader with another start time means that the group is gone.)
-//! - A record has only its writer's own processes signalled, unless root has written it.
+//! - A record has only its writer's own processes signalled, unless root has written it. What others
+//!   may have written is no record, and nor is a link: what it leads to may be root's, whoever laid it.
 //! - The caller's own group is never signalled.
 
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use gleaner_isolation::Marks;
 use gleaner_protocol::Span;
 
-use super::{RunDirError, names, write_new};
+use super::{RunDirError, names, read_small_of_one, write_new_of_one};
 use crate::family::{Relative, Walk};
 use crate::last_run::{let_end, let_sessions_end};
-use crate::limits::{RUN_FILE_BYTES_MAX, STOP_WAIT, STOP_WALK};
+use crate::limits::{STOP_WAIT, STOP_WALK};
 use crate::process_group::{self, Member, ProcessStat, TaskGroup};
 
 /// Its folder below a life.
@@ -76,7 +77,7 @@ pub(super) fn register(life: &Path, group: &TaskGroup) -> Result<(), RunDirError
         .filter(|stat| stat.start_ticks == leader_start_ticks)
         .map_or(0, |stat| stat.session);
     let uid = uid_of(pgid).map_or(-1, i64::from);
-    write_new(life, format!("{leader_start_ticks} {session} {uid}\n").as_bytes())?
+    write_new_of_one(life, format!("{leader_start_ticks} {session} {uid}\n").as_bytes())?
         .replace(&path_of(life, pgid))
 }
 
@@ -241,14 +242,8 @@ fn records(life: &Path) -> Result<(Vec<Record>, Vec<RunDirError>), RunDirError> 
 /// None where it is no group's file.
 fn read(folder: &Path, name: &str) -> io::Result<Option<Record>> {
     let Some(pgid) = name.parse().ok().filter(|pgid| *pgid > 1) else { return Ok(None) };
-    let file = File::open(folder.join(name))?;
-    let writer = file.metadata()?.uid();
-    let mut text = String::new();
-    match file.take(RUN_FILE_BYTES_MAX).read_to_string(&mut text) {
-        Ok(_) => Ok(parse(pgid, writer, &text)),
-        Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(None),
-        Err(error) => Err(error),
-    }
+    let (writer, bytes) = read_small_of_one(&folder.join(name))?;
+    Ok(str::from_utf8(&bytes).ok().and_then(|text| parse(pgid, writer, text)))
 }
 
 fn parse(pgid: i32, writer: u32, text: &str) -> Option<Record> {
@@ -267,7 +262,9 @@ const ESRCH: i32 = rustix::io::Errno::SRCH.raw_os_error();
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
     use std::io::{BufRead, BufReader};
+    use std::os::unix::fs::{PermissionsExt, symlink};
     use std::os::unix::process::{CommandExt, ExitStatusExt};
     use std::process::{Child, Command, Stdio};
 
@@ -331,5 +328,31 @@ spin()"
         assert_eq!((report.stopped, report.troubles), (3, Vec::new()));
         assert!(were_killed(&mut leaders));
         assert_eq!((watched.len(), process_group::wait_all(&watched, Span::from_secs(20))), (3, 0));
+    }
+
+    #[test]
+    fn what_somebody_else_may_have_laid_or_written_is_no_record() {
+        let life = tempfile::tempdir().expect("a folder");
+        fs::set_permissions(life.path(), Permissions::from_mode(0o775)).expect("shared");
+        let (mut leaders, _strays) = recorded(life.path(), 1, 1);
+        let pgid = i32::try_from(leaders[0].id()).expect("a number");
+        let (place, elsewhere) = (path_of(life.path(), pgid), life.path().join("elsewhere"));
+        let mut is_left_alone = |why: &str| {
+            let report = stop_all_within(life.path(), Span::from_secs(20));
+            assert_eq!(report.stopped, 0, "{report:?}");
+            assert!(report.troubles[0].contains(why), "{report:?}");
+            assert!(leaders[0].try_wait().expect("ours").is_none(), "it runs on");
+        };
+        fs::rename(&place, &elsewhere).expect("moved");
+        symlink(&elsewhere, &place).expect("laid");
+        is_left_alone("symbolic links");
+        fs::rename(&elsewhere, &place).expect("moved");
+        let mode = fs::metadata(&place).expect("there").permissions().mode() & 0o777;
+        assert_eq!(mode, 0o644, "though the folder is a group's");
+        fs::set_permissions(&place, Permissions::from_mode(0o664)).expect("opened");
+        is_left_alone("others than its owner");
+        fs::set_permissions(&place, Permissions::from_mode(mode)).expect("closed");
+        assert_eq!(stop_all_within(life.path(), Span::from_secs(20)).stopped, 1);
+        assert!(were_killed(&mut leaders));
     }
 }
