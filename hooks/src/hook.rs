@@ -182,6 +182,15 @@ fn attempt_of(invocation: &HookInvocation) -> Attempt {
     }
 }
 
+/// When a render's process ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// It is gone.
+    Was,
+    /// It may still run.
+    IsToCome,
+}
+
 /// A hook under way.
 struct Hook<'a> {
     begun: Time,
@@ -229,8 +238,7 @@ impl<'a> Hook<'a> {
                 self.watch();
             }
             HookKind::Postflight => {
-                self.watch();
-                if self.report.watching {
+                if self.watch() == Some(End::IsToCome) {
                     return;
                 }
                 self.postflight(folder.as_ref());
@@ -239,19 +247,30 @@ impl<'a> Hook<'a> {
         self.tell_monitor();
     }
 
-    /// Has the booking end with the render's process, where one is named.
-    fn watch(&mut self) {
-        let Some(pid) = self.invocation.until_end_of else { return };
+    /// Has the booking end with the render's process, where one is named. One that cannot be waited
+    /// for may run for hours yet: its booking stays.
+    fn watch(&mut self) -> Option<End> {
+        let pid = self.invocation.until_end_of?;
         let host = self.invocation.host.clone().or_else(|| self.attempt.host.clone());
-        let watched = EndWatch::of(pid, self.booking.clone(), host, self.invocation)
-            .and_then(|watch| watch.spawn(&self.command(&self.invocation.watch_command, "watch")?));
+        let watched = match EndWatch::of(pid, self.booking.clone(), host, self.invocation) {
+            Ok(None) => {
+                let trouble = format!("cannot wait for the end of process {pid}: it has ended");
+                self.report.troubles.push(trouble);
+                return Some(End::Was);
+            }
+            Ok(Some(watch)) => self
+                .command(&self.invocation.watch_command, "watch")
+                .and_then(|command| watch.spawn(&command)),
+            Err(error) => Err(error),
+        };
         match watched {
             Ok(()) => self.report.watching = true,
-            Err(error) => {
-                let trouble = format!("cannot wait for the end of process {pid}: {error}");
-                self.report.troubles.push(trouble);
-            }
+            Err(error) => self.report.troubles.push(format!(
+                "cannot wait for the end of process {pid}, so its booking stays until somebody says \
+                 that it has ended: {error}"
+            )),
         }
+        Some(End::IsToCome)
     }
 
     fn preflight(&mut self, folder: Option<&RunDir>) {

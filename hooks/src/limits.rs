@@ -44,6 +44,8 @@ pub const SLURM_NODES_MAX: usize = 1 << 17;
 pub const GPUS_MAX: u32 = 1024;
 /// How much of a file of Grid Engine's hosts is read, in bytes.
 pub const HOST_FILE_BYTES_MAX: u64 = 1 << 20;
+/// How often a process is looked at whose end the kernel does not tell.
+pub const LOOK_AGAIN: Span = Span::from_secs(1);
 /// How much of what a farm manager writes to a hook's input is read, in bytes.
 pub const INPUT_BYTES_MAX: usize = 1 << 20;
 /// How long a hook waits for that input to end.

@@ -46,7 +46,8 @@ fn hook_process() {
     let exe = std::env::current_exe().expect("a program").into_os_string();
     let again = |test: &str| Some(vec![exe.clone(), "--exact".into(), test.into()]);
     invocation.notify_command = again("notify_process");
-    invocation.watch_command = again("watch_process");
+    let watch = std::env::var_os("TEST_WATCH").map(|program| vec![program]);
+    invocation.watch_command = watch.or_else(|| again("watch_process"));
     invocation.until_end_of = std::env::var("TEST_UNTIL").ok().and_then(|pid| pid.parse().ok());
     if std::env::var_os("TEST_POSTFLIGHT").is_some() {
         invocation.kind = HookKind::Postflight;
@@ -272,6 +273,26 @@ fn a_postflight_may_name_the_process_as_well() {
     postflight.env("TEST_POSTFLIGHT", "1").env("TEST_UNTIL", render.id().to_string());
     let said = stderr(&ends(postflight));
     assert!(said.contains("cannot wait for the end of process"), "{said}");
+    assert!(run_dir.bookings().expect("lists").is_empty());
+}
+
+#[test]
+fn a_booking_stays_whose_process_runs_and_cannot_be_watched() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run_dir = RunDir::open(folder.path()).expect("opens");
+    let mut render = render();
+    assert_eq!(ends(hook(folder.path())).status.code(), Some(0));
+    let mut postflight = hook(folder.path());
+    postflight.env("TEST_POSTFLIGHT", "1").env("TEST_UNTIL", render.id().to_string());
+    postflight.env("TEST_WATCH", "/nowhere/gleaner");
+    let said = stderr(&ends(postflight));
+    assert!(said.contains("so its booking stays"), "{said}");
+    assert_eq!(run_dir.bookings().expect("lists").len(), 1, "it renders still");
+    drop(render.stdin.take());
+    render.wait().expect("ours");
+    let mut postflight = hook(folder.path());
+    postflight.env("TEST_POSTFLIGHT", "1").env("TEST_UNTIL", render.id().to_string());
+    assert_eq!(ends(postflight).status.code(), Some(0));
     assert!(run_dir.bookings().expect("lists").is_empty());
 }
 
