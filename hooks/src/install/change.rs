@@ -191,7 +191,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Puts our block into a file of the site's: in place of the one there, else before a line.
+    /// Puts our block into a file of the site's: in place of the one there, else before a line. Without
+    /// lines there is to be none.
     pub(super) fn edit(
         &mut self,
         path: &Path,
@@ -200,7 +201,11 @@ impl Plan {
         before: Option<usize>,
     ) -> Result<(), InstallError> {
         let refused = |source| InstallError::Block { path: path.to_owned(), source };
-        let after = block::with_block(text, lines, before).map_err(refused)?;
+        let after = match lines {
+            [] => block::without_block(text),
+            lines => block::with_block(text, lines, before),
+        }
+        .map_err(refused)?;
         if after == text {
             self.edited.push(path.to_owned());
         } else {

@@ -9,6 +9,7 @@
 mod conf;
 mod findings;
 mod running;
+mod time_limit;
 
 use std::path::{Path, PathBuf};
 
@@ -66,13 +67,17 @@ impl Adapter for Slurm {
                 Place::Named => {}
             }
         }
+        let is_asked = site.has_program("scontrol");
         if settings.get("PrologEpilogTimeout").is_none() {
-            lines.push(format!("PrologEpilogTimeout={TIMEOUT_S}"));
+            let running = is_asked.then(|| Running::ask(site).ok()).flatten();
+            match time_limit::holds_for(site, &conf, Some(&settings), running.as_ref()) {
+                None => lines.push(format!("PrologEpilogTimeout={TIMEOUT_S}")),
+                Some(theirs) => plan.notes.push(time_limit::left_unset(&theirs)),
+            }
         }
-        if !lines.is_empty() {
+        if !lines.is_empty() || settings.has_ours() {
             plan.edit(&conf, &text, &lines, settings.before)?;
         }
-        let is_asked = site.has_program("scontrol");
         // One that was interrupted has written it, and Slurm has not read it.
         let is_behind = is_asked && (!plan.is_done() || !is_read(&settings, &lines, site));
         if plan.writes(&conf) || is_behind {
@@ -157,7 +162,9 @@ impl Adapter for Slurm {
             findings::of_running(running, findings);
         }
         if running.is_some() || settings.is_some() {
-            findings::traps(running.as_ref(), settings.as_ref(), findings);
+            let (running, settings) = (running.as_ref(), settings.as_ref());
+            let theirs = time_limit::holds_for(site, &conf, settings, running);
+            findings::traps(running, settings, theirs.as_deref(), findings);
         }
         findings.push(Finding::trap(
             "Slurm tells a hook nothing of memory, so harvested work keeps all that no render uses",

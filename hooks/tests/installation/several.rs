@@ -112,3 +112,62 @@ fn slurms_own_folder_of_scripts_takes_ours_too() {
     assert_eq!(tree.read("etc/slurm/slurm.conf"), conf);
     assert!(!tree.has("etc/slurm/prolog.d/gleaner") && tree.has("etc/slurm/prolog.d/50-site"));
 }
+
+#[test]
+fn a_time_limit_is_set_where_it_holds_for_ours_alone() {
+    const LINE: &str = "PrologEpilogTimeout=20\n";
+    let new = || of_release("24.05.1", "24.05.1\n").with("etc/slurm/slurm.conf", "NodeName=n1\n");
+    let put = |tree: &Tree| {
+        let plan = install(Manager::Slurm, &tree.site(), &tree.options()).expect("it fits");
+        let notes = plan.notes.join("\n");
+        plan.apply(&tree.site()).expect("done");
+        let again = install(Manager::Slurm, &tree.site(), &tree.options()).expect("it fits");
+        assert!(again.is_done(), "{again:#?}");
+        notes
+    };
+    let traps = |tree: &Tree| {
+        let found = check(Manager::Slurm, &tree.site(), &tree.options()).expect("it is there");
+        let found = found.into_iter().filter(|one| one.level == Level::Trap);
+        found.map(|one| format!("{} -> {}\n", one.what, one.to_do)).collect::<String>()
+    };
+    let alone = new();
+    assert!(!put(&alone).contains("PrologEpilogTimeout"));
+    assert!(alone.read("etc/slurm/slurm.conf").contains(LINE));
+    assert!(!traps(&alone).contains("Timeout"), "{}", traps(&alone));
+    for (path, text, theirs) in [
+        ("etc/slurm/slurm.conf", "epilogslurmctld=/site/e\nNodeName=n1\n", "Slurmctld=/site/e"),
+        ("etc/slurm/slurm.conf", "Epilog=/site/e\nNodeName=n1\n", "Epilog=/site/e"),
+        ("etc/slurm/slurm.conf", "PlugStackConfig=/site/x\nNodeName=n1\n", "plugins of /site/x"),
+        (
+            "etc/slurm/plugstack.conf",
+            "required /lib/x.so\n",
+            "plugins of /etc/slurm/plugstack.conf",
+        ),
+        // Of a file that is not read here.
+        ("running", "PrologSlurmctld = /site/p\n", "PrologSlurmctld=/site/p"),
+    ] {
+        let tree = new().with("site/x", "");
+        // What an earlier release has set goes.
+        put(&tree);
+        tree.put(path, text);
+        if path.ends_with("slurm.conf") {
+            tree.put("running", "");
+        } else {
+            assert!(traps(&tree).contains("is Gleaner's and holds for"), "{}", traps(&tree));
+        }
+        // What runs says so as long as it has not read it anew.
+        let plan = install(Manager::Slurm, &tree.site(), &tree.options()).expect("it fits");
+        let notes = plan.notes.join("\n");
+        for word in ["PrologEpilogTimeout is left unset", theirs] {
+            assert!(notes.contains(word), "no {word} in {notes}");
+        }
+        plan.apply(&tree.site()).expect("done");
+        let now = tree.read("etc/slurm/slurm.conf");
+        assert!(now.contains("Prolog=/etc/gleaner/") && !now.contains(LINE), "{now}");
+        if path != "running" {
+            let said = traps(&tree);
+            let advice = "if you set it, to more than the longest run of";
+            assert!(said.contains(theirs) && said.contains(advice), "{said}");
+        }
+    }
+}

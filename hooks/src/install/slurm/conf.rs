@@ -100,6 +100,11 @@ impl Settings {
         self.entries.iter().filter(move |entry| entry.key.eq_ignore_ascii_case(key))
     }
 
+    /// Whether there is a block of ours that says anything.
+    pub(super) fn has_ours(&self) -> bool {
+        !self.ours.is_empty()
+    }
+
     /// What our block says of a key.
     pub(super) fn of_ours(&self, key: &str) -> Option<&str> {
         let mut of_key = self.ours.iter().filter(|(is, _)| is.eq_ignore_ascii_case(key));

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::super::{Finding, Manager, Site, scripts};
 use super::conf::Settings;
 use super::running::{Running, Several, takes_several};
-use super::{KEYS, TIMEOUT_S};
+use super::{KEYS, TIMEOUT_S, time_limit};
 
 /// Flags of `PrologFlags` that are, or imply, `Alloc`.
 const AT_ALLOCATION: [&str; 4] = ["Alloc", "Contain", "X11", "RunInJob"];
@@ -82,9 +82,11 @@ pub(super) fn of_running(running: &Running, findings: &mut Vec<Finding>) {
 }
 
 /// Which of its settings may hurt. What the running one says counts, and the file where it does not.
+/// `theirs` is what of the site's own a time limit holds for.
 pub(super) fn traps(
     running: Option<&Running>,
     settings: Option<&Settings>,
+    theirs: Option<&str>,
     findings: &mut Vec<Finding>,
 ) {
     let said = Said { running, settings };
@@ -99,6 +101,29 @@ pub(super) fn traps(
                  need Contain: our hook does not",
             )
         }));
+    }
+    time_limits(&said, theirs, findings);
+    if let Some((program, who)) = said.value("HealthCheckProgram") {
+        findings.push(Finding::trap(
+            format!(
+                "HealthCheckProgram={program} ({who}) may take the load of harvested work for a fault"
+            ),
+            "have it read loadavg in the agent's run folder instead of /proc/loadavg",
+        ));
+    }
+}
+
+/// Whether what hangs is ended, and nothing else is.
+fn time_limits(said: &Said<'_>, theirs: Option<&str>, findings: &mut Vec<Finding>) {
+    let ours = said.settings.and_then(|settings| settings.of_ours("PrologEpilogTimeout"));
+    if let (Some(ours), Some(theirs)) = (ours, theirs) {
+        findings.push(Finding::trap(
+            format!(
+                "PrologEpilogTimeout={ours} of slurm.conf is Gleaner's and holds for {theirs} as well: a \
+                 node on which that takes longer is drained"
+            ),
+            "install again, which takes it out",
+        ));
     }
     // From 26.05 on each of the two may have one of its own.
     for (own, what) in [("PrologTimeout", "a Prolog"), ("EpilogTimeout", "an Epilog")] {
@@ -121,7 +146,10 @@ pub(super) fn traps(
                     "PrologEpilogTimeout is not set ({}): {what} that hangs hangs for ever",
                     said.who()
                 ),
-                format!("set PrologEpilogTimeout={TIMEOUT_S} in slurm.conf"),
+                theirs.map_or_else(
+                    || format!("set PrologEpilogTimeout={TIMEOUT_S} in slurm.conf"),
+                    time_limit::how_to_set,
+                ),
             ),
         };
         findings.push(finding);
@@ -129,14 +157,6 @@ pub(super) fn traps(
             // The other one has the same.
             break;
         }
-    }
-    if let Some((program, who)) = said.value("HealthCheckProgram") {
-        findings.push(Finding::trap(
-            format!(
-                "HealthCheckProgram={program} ({who}) may take the load of harvested work for a fault"
-            ),
-            "have it read loadavg in the agent's run folder instead of /proc/loadavg",
-        ));
     }
 }
 
