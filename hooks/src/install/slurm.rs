@@ -38,7 +38,7 @@ impl Adapter for Slurm {
     fn plan(&self, site: &Site, options: &Options, plan: &mut Plan) -> Result<(), InstallError> {
         scripts::put(Manager::Slurm, site, plan)?;
         if options.files_only {
-            return Ok(());
+            return put_into_folders(site, plan);
         }
         let conf = conf(options);
         let Some(text) = site.read(&conf)? else {
@@ -159,7 +159,7 @@ impl Adapter for Slurm {
         }
         let running = asked(site, findings);
         if let Some(running) = &running {
-            findings::of_running(running, findings);
+            findings::of_running(site, running, findings);
         }
         if running.is_some() || settings.is_some() {
             let (running, settings) = (running.as_ref(), settings.as_ref());
@@ -270,6 +270,36 @@ fn place(settings: &Settings, key: &str, ours: &Path, site: &Site) -> Result<Pla
 fn folder_of(value: &str) -> Option<&str> {
     let folder = value.strip_suffix("/*")?;
     (folder.starts_with('/') && !folder.contains(['*', '?', '['])).then_some(folder)
+}
+
+/// On a node: what its Slurm runs a folder for has ours in it on each of them.
+fn put_into_folders(site: &Site, plan: &mut Plan) -> Result<(), InstallError> {
+    if !site.may_have_manager() {
+        return Ok(());
+    }
+    let running = match site.has_program("scontrol") {
+        true => Running::ask(site).map_err(|error| error.to_string()),
+        false => Err(NO_SCONTROL.into()),
+    };
+    let running = match running {
+        Ok(running) => running,
+        Err(why) => {
+            plan.notes.push(format!(
+                "whether Slurm runs a folder of scripts (Prolog=/folder/*) was not asked: {why}. Where it \
+                 does, run this again when it answers, or copy each of ours into its folder as `gleaner`"
+            ));
+            return Ok(());
+        }
+    };
+    for (key, script) in KEYS {
+        let values = running.values(key);
+        let ours = scripts::path(Manager::Slurm, script);
+        let is_named = values.iter().any(|value| Path::new(value) == ours);
+        if let Some(folder) = values.last().and_then(|last| folder_of(last)).filter(|_| !is_named) {
+            put_into(Path::new(folder), script, site, plan)?;
+        }
+    }
+    Ok(())
 }
 
 /// What to do where the site has a script and a second line may not be run.

@@ -114,6 +114,53 @@ fn slurms_own_folder_of_scripts_takes_ours_too() {
 }
 
 #[test]
+fn a_node_gets_ours_into_the_folder_that_its_slurm_runs() {
+    let running = "Prolog = /etc/slurm/prolog.d/*\nEpilog = /etc/gleaner/hooks/slurm/epilog\n";
+    let node = Tree::new()
+        .with_program("scontrol", SCONTROL)
+        .with("running", running)
+        .with("etc/slurm/prolog.d/50-site", "#!/bin/sh\n");
+    let before = node.look();
+    let files = Options { files_only: true, ..node.options() };
+    let found = |level| {
+        let found = check(Manager::Slurm, &node.site(), &files).expect("it is there");
+        let found = found.into_iter().filter(|one| one.level == level);
+        found.map(|one| one.what + "\n").collect::<String>()
+    };
+    // By one that could not be asked nothing is put there, and that is said.
+    let silent = node.site().with_programs("/nowhere");
+    let plan = install(Manager::Slurm, &silent, &files).expect("it fits");
+    let said = plan.notes.join("\n");
+    assert!(said.contains("copy each of ours into its folder as `gleaner`"), "{said}");
+    plan.apply(&silent).expect("done");
+    let why = "and /etc/slurm/prolog.d/gleaner cannot be run on this host";
+    assert!(found(Level::Wrong).contains(why), "{}", found(Level::Wrong));
+
+    let plan = install(Manager::Slurm, &node.site(), &files).expect("it fits");
+    assert_eq!(plan.undone, [""; 0]);
+    plan.apply(&node.site()).expect("done");
+    assert!(node.is_executable("/etc/slurm/prolog.d/gleaner"));
+    assert_eq!(
+        node.read("etc/slurm/prolog.d/gleaner"),
+        node.read("etc/gleaner/hooks/slurm/prolog")
+    );
+    assert!(found(Level::Good).contains("with Prolog = /etc/slurm/prolog.d/*"));
+    assert_eq!(found(Level::Wrong), "");
+    assert!(install(Manager::Slurm, &node.site(), &files).expect("it fits").is_done());
+    // The folder is let go on the node, when the controller runs none of ours any more.
+    node.put("running", "Prolog = /etc/slurm/prolog.d/*\nEpilog = (null)\n");
+    for _ in 0..2 {
+        uninstall(Manager::Slurm, &node.site(), false).expect("it is there");
+        assert!(!node.has("etc/slurm/prolog.d/gleaner"));
+        if !node.has("etc/gleaner") {
+            break;
+        }
+    }
+    node.put("running", running);
+    assert_eq!(node.look(), before);
+}
+
+#[test]
 fn a_time_limit_is_set_where_it_holds_for_ours_alone() {
     const LINE: &str = "PrologEpilogTimeout=20\n";
     let new = || of_release("24.05.1", "24.05.1\n").with("etc/slurm/slurm.conf", "NodeName=n1\n");

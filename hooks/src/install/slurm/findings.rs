@@ -66,14 +66,27 @@ fn named_by(value: &str) -> PathBuf {
     folder.unwrap_or_else(|| value.into())
 }
 
-/// Whether it has read that.
-pub(super) fn of_running(running: &Running, findings: &mut Vec<Finding>) {
+/// Whether it has read that, and has ours where it runs a folder here.
+pub(super) fn of_running(site: &Site, running: &Running, findings: &mut Vec<Finding>) {
     for (key, _) in KEYS {
         let values = running.values(key);
-        let is_ours = |value: &str| value.contains("gleaner") || value.ends_with("/*");
-        findings.push(match values.iter().find(|value| is_ours(value)) {
-            Some(value) => Finding::good(format!("Slurm runs with {key} = {value}")),
-            None => Finding::wrong(
+        let is_folder = |value: &&&str| value.ends_with("/*");
+        let is_there = |value: &&&str| site.is_executable(&named_by(value));
+        let mut files = values.iter().filter(|value| !is_folder(value));
+        let mut folders = values.iter().filter(is_folder);
+        let last = folders.clone().next_back();
+        let found = files.find(|value| value.contains("gleaner"));
+        let found = found.or_else(|| folders.find(is_there));
+        findings.push(match (found, last) {
+            (Some(value), _) => Finding::good(format!("Slurm runs with {key} = {value}")),
+            (None, Some(value)) => Finding::wrong(
+                format!(
+                    "Slurm runs with {key} = {value}, and {} cannot be run on this host",
+                    named_by(value).display()
+                ),
+                "`gleaner farm install --farm slurm --files-only` on each node puts ours there",
+            ),
+            (None, None) => Finding::wrong(
                 format!("Slurm runs with {key} = {}", values.last().unwrap_or(&"nothing")),
                 "run `scontrol reconfigure`",
             ),
