@@ -58,22 +58,23 @@ def preflight(name, cores=None, memory_mib=None, gpus=None, process=None):
     return _call("preflight", variables, process)
 
 
-def postflight(name, process=None, failed=None):
+def postflight(name, process=None, failed=None, if_booked=False):
     """Says that a render has ended; with `process`, that it does when that process ends.
 
     `failed` is whether it failed by itself, where that is known: one that was ended is neither.
+    With `if_booked` there may have been no preflight, and the next one books all the same.
     """
     variables = {"GLEANER_BOOKING": name}
     if failed is not None:
         variables["GLEANER_FAILED"] = "1" if failed else "0"
-    return _call("postflight", variables, process)
+    return _call("postflight", variables, process, ("--if-booked",) if if_booked else ())
 
 
-def _call(script, variables, process):
+def _call(script, variables, process, options=()):
     """True where the script has run to its end in time. Never raises."""
     done = []
     try:
-        thread = threading.Thread(target=_run, args=(script, variables, process, done))
+        thread = threading.Thread(target=_run, args=(script, variables, process, options, done))
         # A script on a dead file server may hang for ever, in the kernel: the thread is left to it.
         thread.daemon = True
         thread.start()
@@ -83,7 +84,7 @@ def _call(script, variables, process):
     return bool(done)
 
 
-def _run(script, variables, process, done):
+def _run(script, variables, process, options, done):
     try:
         environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
         for name in _KEPT:
@@ -94,6 +95,7 @@ def _run(script, variables, process, done):
         command = [os.path.join(FOLDER, script)]
         if process:
             command.append("%d" % int(process))
+        command.extend(options)
         with open(os.devnull, "r+b") as null:
             child = subprocess.Popen(
                 command, env=environment, cwd="/", close_fds=True, stdin=null, stdout=null, stderr=null

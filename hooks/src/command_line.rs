@@ -42,7 +42,14 @@ enum Kind {
     /// A render is about to start: its cores are freed before this returns.
     Preflight(Options),
     /// A render has ended.
-    Postflight(Options),
+    Postflight {
+        #[command(flatten)]
+        options: Options,
+        /// Ends it only if it is booked: for what may be called without a preflight before it, whose
+        /// next preflight would not book otherwise.
+        #[arg(long, conflicts_with = "until_end_of")]
+        if_booked: bool,
+    },
     /// Ends a booking with a process. Started by the hook itself.
     #[command(hide = true)]
     Watch {
@@ -232,7 +239,8 @@ pub fn run_hook_in_spite_of(error: &clap::Error, arguments: &[OsString]) -> Opti
         until_end_of: words.value_of("--until-end-of").and_then(|text| text.parse().ok()),
         arguments: words.arguments().map(OsString::from).collect(),
     };
-    run_to_exit(options.invocation(kind, vec![error.to_string()]))
+    let if_booked = kind == HookKind::Postflight && words.has("--if-booked");
+    run_to_exit(HookInvocation { if_booked, ..options.invocation(kind, vec![error.to_string()]) })
 }
 
 /// The words of a hook's command line after `hook`, right or wrong: ours, and those after `--`,
@@ -258,6 +266,10 @@ impl<'a> Words<'a> {
         self.0.iter().map(AsRef::as_ref).find(is_command)
     }
 
+    fn has(&self, flag: &str) -> bool {
+        self.0.iter().any(|word| word == flag)
+    }
+
     /// Of `--flag value` or `--flag=value`.
     fn value_of(&self, flag: &str) -> Option<String> {
         self.0.iter().enumerate().find_map(|(at, word)| {
@@ -273,9 +285,9 @@ impl<'a> Words<'a> {
 /// Does what a hook's command line says. `secure` as in [`run_hook_if_asked`].
 #[must_use]
 pub fn run_hook(args: HookArgs, secure: Option<SecurePoster>) -> ExitCode {
-    let (kind, options) = match args.kind {
-        Kind::Preflight(options) => (HookKind::Preflight, options),
-        Kind::Postflight(options) => (HookKind::Postflight, options),
+    let (kind, options, if_booked) = match args.kind {
+        Kind::Preflight(options) => (HookKind::Preflight, options, false),
+        Kind::Postflight { options, if_booked } => (HookKind::Postflight, options, if_booked),
         Kind::Watch { message } => watch_to_exit(&message.to_string_lossy(), None),
         Kind::Notify { message } => {
             let message = message.to_string_lossy();
@@ -287,7 +299,7 @@ pub fn run_hook(args: HookArgs, secure: Option<SecurePoster>) -> ExitCode {
             notify_to_exit(&message, secure, NOTIFY_DEADLINE);
         }
     };
-    run_to_exit(options.invocation(kind, Vec::new()))
+    run_to_exit(HookInvocation { if_booked, ..options.invocation(kind, Vec::new()) })
 }
 
 /// Has the whole program tell the monitor in this one's place; returns only where it cannot.
@@ -327,6 +339,12 @@ mod tests {
             let words = Words::of_hook(&words).expect(text);
             assert_eq!(words.command(), command, "{text}");
             assert_eq!(words.value_of("--run-dir").as_deref(), run_dir, "{text}");
+        }
+        for (text, has) in [
+            ("hook postflight --typo --if-booked", true),
+            ("hook postflight --typo -- --if-booked", false),
+        ] {
+            assert_eq!(Words::of_hook(&line(text)).expect(text).has("--if-booked"), has, "{text}");
         }
         let theirs = line("hook preflight --typo -- --run-dir=/theirs postflight");
         let words = Words::of_hook(&theirs).expect("a hook's");

@@ -60,6 +60,9 @@ pub struct HookInvocation {
     /// The process that the render ends with, where that is to end the booking; a postflight
     /// then ends it when that process has ended, and not before.
     pub until_end_of: Option<i32>,
+    /// Whether a postflight ends only what is booked: one that may come without a preflight, such as
+    /// that of a worker that starts, takes back none that comes after it.
+    pub if_booked: bool,
     /// Program and first arguments of what watches that process; else this program with
     /// `hook watch`.
     pub watch_command: Option<Vec<OsString>>,
@@ -84,6 +87,7 @@ impl HookInvocation {
             environment: Environment::of_process(),
             notify_command: None,
             until_end_of: None,
+            if_booked: false,
             watch_command: None,
             notes: Vec::new(),
         }
@@ -307,7 +311,11 @@ impl<'a> Hook<'a> {
     fn postflight(&mut self, folder: Option<&RunDir>) {
         if let Some(folder) = folder {
             self.report.epoch = self.noting(folder.epoch());
-            self.report.change = self.noting(folder.end_booking(&self.booking));
+            let ended = match self.invocation.if_booked {
+                true => folder.end_booking_if_there(&self.booking),
+                false => folder.end_booking(&self.booking),
+            };
+            self.report.change = self.noting(ended);
         }
         let (booking, epoch) = (self.booking.clone(), self.report.epoch);
         self.report.answer = self.ask(&SocketRequest::Postflight { booking, epoch });

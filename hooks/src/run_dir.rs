@@ -72,7 +72,8 @@ pub enum BookingChange {
     New,
     /// It was begun before and stands.
     AlreadyThere,
-    /// It had ended before: a second postflight, or a preflight after its postflight.
+    /// It had ended before, or was never there: a second postflight, one that ends only what is booked,
+    /// or a preflight after its postflight.
     AlreadyEnded,
 }
 
@@ -202,6 +203,16 @@ impl RunDir {
     pub fn end_booking(&self, id: &BookingId) -> Result<BookingChange, RunDirError> {
         let now = gleaner_protocol::boottime();
         self.in_life(|_, life| bookings::end(life, now, id))
+    }
+
+    /// Records that a render has ended, if it is booked; where it is not, a preflight that comes later
+    /// books all the same.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub fn end_booking_if_there(&self, id: &BookingId) -> Result<BookingChange, RunDirError> {
+        let now = gleaner_protocol::boottime();
+        self.in_life(|_, life| bookings::end_if_booked(life, now, id))
     }
 
     /// Notes the control groups that hold all harvested work of this host.

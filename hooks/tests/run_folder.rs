@@ -6,9 +6,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Barrier;
 use std::thread;
 
-use gleaner_hooks::{BookingChange, RunDir, RunDirError};
+use gleaner_hooks::{BookingChange, Environment, Farm, HookInvocation, RunDir, RunDirError, run};
 use gleaner_protocol::BookingId;
-use gleaner_protocol::farm::Booked;
+use gleaner_protocol::farm::{Booked, HookKind};
 
 fn id(text: impl AsRef<str>) -> BookingId {
     BookingId::new(text).expect("a name")
@@ -247,6 +247,26 @@ fn root_acts_in_anothers_folder_as_they_may_and_no_further() {
     assert!(fs::write(precious.join("mine"), "").is_ok(), "root again afterwards");
     let error = RunDir::open_for_agent(&theirs).expect_err("its processes are root's");
     assert!(matches!(error, RunDirError::NotRoots { owner: 65_534, .. }), "{error}");
+}
+
+#[test]
+fn a_postflight_that_ends_only_what_is_booked_takes_back_no_preflight() {
+    for (if_booked, running) in [(true, 1), (false, 0)] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let hook = |kind| {
+            let mut hook = HookInvocation::new(kind, Farm::Generic, folder.path());
+            hook.environment = Environment::from_iter([("GLEANER_BOOKING", "deadline:node7")]);
+            hook.if_booked = if_booked;
+            let report = run(&hook);
+            assert!(report.booking.is_some(), "{report:?}");
+        };
+        let bookings = || RunDir::open(folder.path()).expect("opens").bookings().expect("lists");
+        hook(HookKind::Postflight);
+        hook(HookKind::Preflight);
+        assert_eq!(bookings().len(), running);
+        hook(HookKind::Postflight);
+        assert_eq!(bookings().len(), 0);
+    }
 }
 
 #[test]

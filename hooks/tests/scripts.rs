@@ -144,6 +144,19 @@ fn a_renders_process_is_handed_on() {
 }
 
 #[test]
+fn that_only_what_is_booked_is_to_end_is_handed_on() {
+    let installed = Installed::new("generic/postflight", Some(TELLING), "");
+    for (given, handed) in [
+        (&["--if-booked"][..], " --if-booked run="),
+        (&[""], " --farm generic run="),
+        (&["4711"], " --until-end-of 4711 run="),
+    ] {
+        installed.run_with(given);
+        assert!(installed.said().contains(handed), "{given:?}: {}", installed.said());
+    }
+}
+
+#[test]
 fn the_starter_of_htcondor_is_found_behind_a_sites_own_hook() {
     let installed = Installed::new("htcondor/prepare", Some(TELLING), "");
     let put_script = |name: &str| {

@@ -71,11 +71,11 @@ def _failed(cmd):
         return None
 
 
-def _end(cmd, failed=None):
+def _end(cmd, **how):
     hooks = _hooks()
     if hooks is not None:
         try:
-            hooks.postflight(_name(hooks, cmd), failed=failed)
+            hooks.postflight(_name(hooks, cmd), **how)
         except Exception:
             pass
 
@@ -88,9 +88,10 @@ class Gleaner(object):
         return super(Gleaner, self).SubprocessStarted(cmd)
 
     def SubprocessFailedToStart(self, cmd):
-        _end(cmd)
+        # A blade says this in the place of a start, and the next try has the same name.
+        _end(cmd, if_booked=True)
         return super(Gleaner, self).SubprocessFailedToStart(cmd)
 
     def SubprocessEnded(self, cmd):
-        _end(cmd, _failed(cmd))
+        _end(cmd, failed=_failed(cmd))
         return super(Gleaner, self).SubprocessEnded(cmd)

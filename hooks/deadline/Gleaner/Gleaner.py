@@ -95,7 +95,14 @@ class GleanerListener(DeadlineEventListener):
         hooks = _hooks()
         if hooks is not None:
             try:
-                hooks.postflight(hooks.booking("deadline", worker))
+                name = hooks.booking("deadline", worker)
+                try:
+                    # A Worker starts, stops and becomes idle without a job as well, and its next
+                    # one has the same name.
+                    hooks.postflight(name, if_booked=True)
+                except TypeError:
+                    # This host's files are of an earlier release than the repository's.
+                    hooks.postflight(name)
             except Exception:
                 pass
 

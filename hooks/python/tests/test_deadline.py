@@ -73,16 +73,18 @@ class Listener(unittest.TestCase):
             fire(self.listener, "Idle", "render042")
             self.assertEqual(
                 scripts.calls(),
-                [("preflight", "deadline:render042")] * 3 + [("postflight", "deadline:render042")],
+                [("preflight", "deadline:render042")] * 3
+                + [("postflight --if-booked", "deadline:render042")],
             )
             self.assertNotIn("GLEANER_CORES", scripts.said()[0], "the whole host")
 
     def test_a_worker_that_starts_or_stops_has_no_job(self):
         with Scripts() as scripts:
-            for event in ("Started", "Stopped"):
+            for event in ("Started", "Idle", "Stopped"):
                 fire(self.listener, event, "render042-instance 2")
-            (first, name), (second, _) = scripts.calls()
-            self.assertEqual((first, second), ("postflight", "postflight"))
+            (_, name), *_ = scripts.calls()
+            # Its first job is to book.
+            self.assertEqual({script for script, _ in scripts.calls()}, {"postflight --if-booked"})
             self.assertTrue(name.startswith("deadline:render042-instance+2+"), name)
 
     def test_cores_are_booked_where_the_configuration_says_so(self):
@@ -105,6 +107,15 @@ class Listener(unittest.TestCase):
                     fire(self.listener, event, *arguments)
             finally:
                 setattr(gleaner_hook, name, own)
+
+    def test_a_host_of_an_earlier_release_is_told_of_the_end_as_well(self):
+        ended = []
+        own, gleaner_hook.postflight = gleaner_hook.postflight, lambda name: ended.append(name)
+        try:
+            fire(self.listener, "Idle", "render042")
+        finally:
+            gleaner_hook.postflight = own
+        self.assertEqual(ended, ["deadline:render042"])
 
     def test_without_gleaner_nothing_is_called_and_nothing_raises(self):
         hidden, sys.modules["gleaner_hook"] = sys.modules["gleaner_hook"], None

@@ -73,11 +73,11 @@ class Filter(unittest.TestCase):
                 (said,) = scripts.said()
                 self.assertEqual(said.get("GLEANER_FAILED"), failed, known)
 
-    def test_one_that_did_not_start_is_over(self):
+    def test_one_that_did_not_start_is_over_and_may_start_again(self):
         blade, command = load(), Command(jid=7, tid=1, cid=2)
         with Scripts() as scripts:
             blade.SubprocessFailedToStart(command)
-            self.assertEqual(scripts.calls(), [("postflight", "tractor:7.1.2")])
+            self.assertEqual(scripts.calls(), [("postflight --if-booked", "tractor:7.1.2")])
         self.assertEqual(blade.seen, [("failed", command)])
 
     def test_commands_without_ids_are_told_apart_by_their_processes(self):

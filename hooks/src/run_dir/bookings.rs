@@ -161,6 +161,19 @@ pub(super) fn end(life: &Path, now: Time, id: &BookingId) -> Result<BookingChang
     Err(RunDirError::io("end a booking in", &path, io::ErrorKind::ResourceBusy.into()))
 }
 
+/// A postflight that may come without a preflight before it: it leaves nothing that would take back the
+/// next one.
+pub(super) fn end_if_booked(
+    life: &Path,
+    now: Time,
+    id: &BookingId,
+) -> Result<BookingChange, RunDirError> {
+    match read(&path_of(life, id))? {
+        Some(_) => end(life, now, id),
+        None => Ok(BookingChange::AlreadyEnded),
+    }
+}
+
 fn path_of(life: &Path, id: &BookingId) -> PathBuf {
     life.join(FOLDER).join(format!("{PREFIX}{id}"))
 }
@@ -317,6 +330,19 @@ mod tests {
         assert_eq!(folder.begin("a"), BookingChange::AlreadyEnded);
         assert_eq!(folder.running(), [""; 0]);
         assert_eq!(folder.begin("a"), BookingChange::New, "another attempt of the same name");
+        assert_eq!(folder.running(), ["a"]);
+    }
+
+    #[test]
+    fn one_that_ends_only_what_is_booked_takes_nothing_back() {
+        let folder = Folder::new();
+        let end = || end_if_booked(&folder.life, folder.now, &id("a")).expect("ends");
+        assert_eq!(end(), BookingChange::AlreadyEnded);
+        assert_eq!(folder.begin("a"), BookingChange::New);
+        assert_eq!(end(), BookingChange::New);
+        assert_eq!(folder.running(), [""; 0]);
+        assert_eq!(end(), BookingChange::AlreadyEnded);
+        assert_eq!(folder.begin("a"), BookingChange::New);
         assert_eq!(folder.running(), ["a"]);
     }
 
