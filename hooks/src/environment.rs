@@ -9,6 +9,7 @@ pub struct Environment {
     variables: BTreeMap<String, String>,
     arguments: Vec<String>,
     input: Option<String>,
+    hosts: Option<String>,
 }
 
 impl Environment {
@@ -38,6 +39,13 @@ impl Environment {
         self
     }
 
+    /// With the text of the file in which the manager lists a job's hosts.
+    #[must_use]
+    pub fn with_hosts(mut self, hosts: impl Into<String>) -> Self {
+        self.hosts = Some(hosts.into());
+        self
+    }
+
     /// A variable's value, without the space around it; none where nothing is left.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
@@ -55,6 +63,12 @@ impl Environment {
     #[must_use]
     pub fn input(&self) -> Option<&str> {
         self.input.as_deref()
+    }
+
+    /// The job's hosts as the manager lists them in a file, where it was read.
+    #[must_use]
+    pub fn hosts(&self) -> Option<&str> {
+        self.hosts.as_deref()
     }
 }
 

@@ -100,6 +100,15 @@ impl Farm {
         matches!(self, Self::HtCondor)
     }
 
+    /// The variable that names a file in which the manager lists a job's hosts.
+    #[must_use]
+    pub(crate) const fn hosts_variable(self) -> Option<&'static str> {
+        match self {
+            Self::Pbs => Some("PBS_NODEFILE"),
+            _ => None,
+        }
+    }
+
     /// Reads what the farm says of the attempt.
     #[must_use]
     pub fn attempt(self, environment: &Environment) -> Attempt {

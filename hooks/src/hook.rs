@@ -13,6 +13,8 @@ mod exit;
 mod input;
 
 use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -173,6 +175,12 @@ fn run_and_tell(invocation: &HookInvocation, is_free: &AtomicBool) -> HookReport
 /// Reads what the farm says; what it writes to our input is read here, where a deadline watches.
 fn attempt_of(invocation: &HookInvocation) -> Attempt {
     let (farm, environment) = (invocation.farm, &invocation.environment);
+    if let Some(path) = farm.hosts_variable().and_then(|name| environment.get(name)) {
+        // Where it cannot be read, the arguments have to do.
+        let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+        let text = file.and_then(|file| input::read(&file, INPUT_WAIT));
+        return farm.attempt(&text.into_iter().fold(environment.clone(), Environment::with_hosts));
+    }
     if !farm.writes_to_input() || environment.input().is_some() {
         return farm.attempt(environment);
     }

@@ -1,9 +1,9 @@
-//! OpenPBS and Torque: the scripts `prologue` and `epilogue` of a MoM, run as root with an empty
-//! environment. Both have the job's id as their first argument; Torque's prologue has the
-//! requested resources as its fifth (`nodes=1:ppn=4,mem=8gb`), and both epilogues the job's exit
-//! status as their tenth; of cores OpenPBS says nothing. A status is the exit code, or 256 and the signal
-//! that ended the job; below 0 it is the MoM's own word for one that it did not run or put back into
-//! the queue.
+//! OpenPBS and Torque: the scripts `prologue` and `epilogue` of a MoM, run as root with nothing of the
+//! job's environment; Torque's has some of its own (`PBS_NODEFILE`, `PBS_NODENUM`). Both have the job's id
+//! as their first argument; Torque's prologue has the requested resources as its fifth
+//! (`nodes=1:ppn=4,mem=8gb`), and both epilogues the job's exit status as their tenth; of cores OpenPBS says
+//! nothing. A status is the exit code, or 256 and the signal that ended the job; below 0 it is the MoM's own
+//! word for one that it did not run (-2), put back into the queue (-4, -14) or ended for its time (-11).
 
 use gleaner_protocol::{booking_of, mib_of};
 
@@ -24,17 +24,17 @@ pub(super) fn attempt(environment: &Environment) -> Attempt {
     let Some(limits) = environment.argument(4).filter(|limits| limits.contains('=')) else {
         return attempt;
     };
-    let nodes = Nodes::of(limits);
-    match nodes {
-        Some(Nodes { cores, gpus, .. }) => {
-            (attempt.booked.cores, attempt.booked.gpus) = (Some(cores), gpus);
-        }
-        None => attempt.troubles.push(format!(
+    let (nodes, here) = (Nodes::of(limits), environment.hosts().and_then(Here::of));
+    // A scheduler may put several of the job's nodes on one host; `ncpus` is more than the file has.
+    attempt.booked.cores = nodes.map(|nodes| nodes.cores).max(here.map(|here| here.cores));
+    attempt.booked.gpus = nodes.and_then(|nodes| nodes.gpus);
+    if attempt.booked.cores.is_none() {
+        attempt.troubles.push(format!(
             "{limits:.80?} does not say this host's cores, so the whole host is booked"
-        )),
+        ));
     }
     // What the job asks for altogether is this host's where there is no other.
-    if nodes.is_some_and(|nodes| nodes.count == 1) {
+    if nodes.is_some_and(|nodes| nodes.count == 1) || here.is_some_and(|here| here.is_alone) {
         attempt.booked.memory_mib = value(limits, "mem").and_then(mib_of);
     }
     attempt
@@ -48,6 +48,24 @@ fn has_failed(status: &str) -> Option<bool> {
     match status.parse() {
         Ok(..0 | BY_KILL | BY_TERM) => None,
         _ => is_failure(status),
+    }
+}
+
+/// What a job has of this host, by the file that `PBS_NODEFILE` names: a line for each core, which is
+/// its host's name. A MoM writes it before the prologue, and only on a job's first node, whose name is
+/// the first.
+#[derive(Clone, Copy)]
+struct Here {
+    cores: u32,
+    is_alone: bool,
+}
+
+impl Here {
+    fn of(hosts: &str) -> Option<Self> {
+        let own = hosts.lines().next()?;
+        let count = hosts.lines().filter(|host| *host == own).count();
+        let is_alone = count == hosts.lines().count();
+        Some(Self { cores: u32::try_from(count).ok()?, is_alone })
     }
 }
 
@@ -172,6 +190,31 @@ mod tests {
             assert_eq!((on("0"), on("1")), (failed, None), "{status}");
         }
         assert_eq!(booked("nodes=1").failed, None);
+    }
+
+    #[test]
+    fn the_file_of_hosts_says_what_a_job_has_of_its_first() {
+        for (limits, hosts, cores, memory_mib) in [
+            // As Torque 6.1.3 had them.
+            ("nodes=1:ppn=2,neednodes=1:ppn=2,walltime=01:00:00", "vm\nvm\n", 2, None),
+            ("nodes=2,neednodes=2,walltime=01:00:00", "vm\nvm\n", 2, None),
+            ("procs=1,walltime=01:00:00", "vm\n", 1, None),
+            ("walltime=01:00:00", "vm\n", 1, None),
+            ("walltime=01:00:00", "vm\nvm\n", 2, None),
+            ("ncpus=2,mem=300mb,walltime=01:00:00", "vm\n", 2, Some(300)),
+            ("procs=3,mem=1gb", "a\na\na\n", 3, Some(1024)),
+            ("procs=3,mem=1gb", "a\na\nb\n", 2, None),
+            ("nodes=1:ppn=2+1:ppn=3,mem=1gb", "a\na\na\nb\nb\n", 3, None),
+            // As a user may have it, who sets BEOWULF_JOB_MAP.
+            ("nodes=1:ppn=2", "a\n", 2, None),
+            ("nodes=1:ppn=2", "", 2, None),
+        ] {
+            let arguments = ["812.head.farm", "artist", "artists", "shot", limits, "batch", ""];
+            let environment = Environment::default().with_arguments(arguments).with_hosts(hosts);
+            let attempt = attempt(&environment);
+            let booked = Booked { cores: Some(cores), memory_mib, gpus: None };
+            assert_eq!((attempt.booked, attempt.troubles.len()), (booked, 0), "{limits} {hosts:?}");
+        }
     }
 
     #[test]
