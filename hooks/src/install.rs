@@ -120,6 +120,9 @@ pub fn install(manager: Manager, site: &Site, options: &Options) -> Result<Plan,
     }
     let adapter = adapter::of(manager);
     adapter.plan(site, options, &mut plan)?;
+    if manager.calls_hooks() {
+        settings::plan_beside(site, options, &mut plan)?;
+    }
     if manager.runs_hooks_as_users() {
         plan.notes.push(run_folder::NOTE.into());
     }

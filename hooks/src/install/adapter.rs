@@ -57,6 +57,11 @@ pub(super) trait Adapter {
     /// The scripts before and after a render, for calling them once.
     fn scripts(&self, options: &Options) -> Option<[PathBuf; 2]>;
 
+    /// What the manager gives these of a job of that name, of one core.
+    fn probe_arguments(&self, _booking: &str) -> [Vec<String>; 2] {
+        [Vec::new(), Vec::new()]
+    }
+
     /// A job that the manager runs to show that the hooks fire.
     fn probe_job(&self, _options: &Options) -> Option<ProbeJob> {
         None

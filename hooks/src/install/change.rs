@@ -1,6 +1,6 @@
 //! What is to be done to a site, apart from doing it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -157,6 +157,11 @@ impl Plan {
     /// Whether a file has what an installation of ours wrote.
     pub(super) fn wrote(&self, path: &Path, text: &str) -> bool {
         self.before.as_ref().is_some_and(|before| before.wrote(path, text))
+    }
+
+    /// Where the scripts are that it puts.
+    pub(super) fn folders_of_scripts(&self) -> BTreeSet<PathBuf> {
+        self.runs.iter().filter_map(|path| path.parent()).map(Path::to_owned).collect()
     }
 
     /// Puts a file of ours. One that is there already stays if it is as it is to be, or if somebody

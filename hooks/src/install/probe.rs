@@ -72,7 +72,11 @@ pub fn probe(
         None => None,
     };
     let scripts = adapter.scripts(&options).unwrap_or_else(|| own_in_record(&record));
-    let mut findings = by_scripts(&scripts, &record, site, &folder);
+    let booking = format!("gleaner-probe.{}", std::process::id());
+    let ([before, after], [begins, ends]) = (scripts, adapter.probe_arguments(&booking));
+    let calls =
+        [(before, begins), (after, ends)].map(|(script, arguments)| Call { script, arguments });
+    let mut findings = by_scripts(&calls, &booking, &record, site, &folder);
     if geteuid().is_root() && manager.runs_hooks_as_users() {
         findings.push(Finding::note(
             format!("this called the scripts as root, and {manager} runs them as other users"),
@@ -134,20 +138,27 @@ fn wait(watch: Option<&std::os::fd::OwnedFd>, limit: Span) -> bool {
     matches!(changed, Ok(1) | Err(rustix::io::Errno::INTR))
 }
 
+/// A script, and what it is given.
+struct Call {
+    script: PathBuf,
+    arguments: Vec<String>,
+}
+
 fn by_scripts(
-    scripts: &[PathBuf; 2],
+    calls: &[Call; 2],
+    booking: &str,
     record: &Record,
     site: &Site,
     folder: &RunDir,
 ) -> Vec<Finding> {
-    let [before, after] = scripts;
-    let booking = format!("gleaner-probe.{}", std::process::id());
+    let [preflight, postflight] = calls;
+    let [Call { script: before, .. }, Call { script: after, .. }] = calls;
     let count = || folder.epoch().map(|epoch| epoch.count).unwrap_or_default();
     let all = || folder.bookings().unwrap_or_default();
     let (epochs, known) = (count(), all());
     // Renders come and go meanwhile. A script that knows its manager's jobs alone falls back on its caller.
     let is_own = |id: &BookingId| {
-        let is_named = id.as_str().contains(&booking) || id.as_str().starts_with(FALLBACK);
+        let is_named = id.as_str().contains(booking) || id.as_str().starts_with(FALLBACK);
         is_named && known.iter().all(|before| before.booking != *id)
     };
     let own = || all().into_iter().map(|one| one.booking).find(is_own);
@@ -155,7 +166,7 @@ fn by_scripts(
     // Where nothing is called after a render, its process ends the booking: this one's.
     let render = (!record.files.contains_key(after)).then(stand_in).flatten();
     let mut begun = None;
-    match call(site, before, &booking, render.as_ref()) {
+    match call(site, preflight, booking, render.as_ref()) {
         Ok(took) => {
             begun = own().filter(|_| count() > epochs);
             let (script, run_dir) = (before.display(), folder.path().display());
@@ -176,7 +187,7 @@ fn by_scripts(
             let _ = render.wait();
             Ok(None)
         }
-        None => call(site, after, &booking, None).map(Some),
+        None => call(site, postflight, booking, None).map(Some),
     };
     let is_over = |booking| until(folder, PROBE_END_WAIT, |all| !has(all, booking));
     match (ended, begun) {
@@ -214,11 +225,12 @@ fn stand_in() -> Option<Child> {
     Command::new("/bin/cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().ok()
 }
 
-/// Calls a script as a manager does that names no job; how long it took.
-fn call(site: &Site, script: &Path, booking: &str, render: Option<&Child>) -> Result<Span, String> {
+/// Calls a script as its manager does, be it one that names no job; how long it took.
+fn call(site: &Site, call: &Call, booking: &str, render: Option<&Child>) -> Result<Span, String> {
     let begun = boottime();
-    let status = Command::new(site.real(script))
+    let status = Command::new(site.real(&call.script))
         .args(render.map(|render| render.id().to_string()))
+        .args(&call.arguments)
         .env_clear()
         .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
         .env("GLEANER_BOOKING", booking)

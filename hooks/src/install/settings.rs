@@ -90,14 +90,39 @@ pub(super) fn plan(
                 "{} is there and stays as it is (GLEANER: {program}, GLEANER_RUN_DIR: {run_dir})",
                 path.display()
             ));
-            let is_other =
-                |(name, wanted): &&(String, String)| value(&present, name).as_ref() != Some(wanted);
-            plan.undone.extend(options.settings.iter().filter(is_other).map(|(name, wanted)| {
-                format!("{name}={wanted} is not in it: put that line there yourself")
-            }));
+            plan.undone.extend(unsaid(options, &present, &path));
             Ok(())
         }
     }
+}
+
+/// Says where the scripts have settings of their own, which they read in the place of these.
+pub(super) fn plan_beside(
+    site: &Site,
+    options: &Options,
+    plan: &mut Plan,
+) -> Result<(), InstallError> {
+    for path in plan.folders_of_scripts().into_iter().map(|folder| folder.join(BESIDE)) {
+        let Some(present) = site.read(&path)? else { continue };
+        plan.notes.push(format!(
+            "{} is there, which the scripts beside it read in the place of {}",
+            path.display(),
+            self::path().display()
+        ));
+        plan.undone.extend(unsaid(options, &present, &path));
+    }
+    Ok(())
+}
+
+/// What is to be set and is not in a file that is left alone.
+fn unsaid(options: &Options, present: &str, path: &Path) -> Vec<String> {
+    let is_other =
+        |(name, wanted): &&(String, String)| value(present, name).as_ref() != Some(wanted);
+    let others = options.settings.iter().filter(is_other);
+    let say = |(name, wanted): &(String, String)| {
+        format!("{name}={wanted} is not in {}: put that line there yourself", path.display())
+    };
+    others.map(say).collect()
 }
 
 /// What is not said now stays as it is.

@@ -65,7 +65,7 @@ impl Adapter for Torque {
                          they take two",
                         conf.display()
                     ),
-                    "set it to 15 or more: a prologue that times out fails the job",
+                    "set it to 15 or more: a prologue that times out has its job put back into the queue, again and again",
                 ));
             }
         }
@@ -76,6 +76,15 @@ impl Adapter for Torque {
 
     fn scripts(&self, options: &Options) -> Option<[PathBuf; 2]> {
         Some(["prologue", "epilogue"].map(|name| folder(options).join(name)))
+    }
+
+    fn probe_arguments(&self, booking: &str) -> [Vec<String>; 2] {
+        let (asked, used) = ("nodes=1:ppn=1", "cput=00:00:00");
+        let of = |rest: &[&str]| {
+            let whose = [booking, "root", "root", "gleaner-probe"];
+            whose.iter().chain(rest).map(|word| (*word).to_owned()).collect()
+        };
+        [of(&[asked, "", "", ""]), of(&["1", asked, used, "", "", "0", ""])]
     }
 }
 

@@ -121,3 +121,16 @@ fn slurm_reads_its_configuration_again_though_files_alone_came_last() {
     assert_eq!(gone.left, [""; 0]);
     assert!(!tree.has("etc/gleaner"));
 }
+
+#[test]
+fn settings_beside_the_scripts_count_in_the_place_of_those_of_all_hooks() {
+    let beside = "var/spool/torque/mom_priv/gleaner-hook.txt";
+    let tree = tree_of(Manager::Torque).with(beside, "GLEANER_MONITOR=http://head:1\n");
+    let said = [("GLEANER_MONITOR", "http://head:1"), ("GLEANER_HOST", "n2")];
+    let settings = said.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+    let options = Options { settings, ..tree.options() };
+    let plan = install(Manager::Torque, &tree.site(), &options).expect("it fits");
+    assert!(plan.notes.iter().any(|note| note.contains(beside)), "{:?}", plan.notes);
+    assert_eq!(plan.undone.len(), 1, "{:?}", plan.undone);
+    assert!(plan.undone[0].contains(&format!("GLEANER_HOST=n2 is not in /{beside}")));
+}
