@@ -205,8 +205,9 @@ fn running_jobs(site: &Site) -> Option<String> {
 fn is_ours(name: &str, value: &str) -> bool {
     let program = value.split_whitespace().next().unwrap_or_default();
     let program = program.split_once('@').map_or(program, |(_, program)| program);
-    // Others may hold for some hosts, behind it.
-    Path::new(program) == scripts::path(Manager::GridEngine, name) && !value.contains(",[")
+    // Others may hold for some hosts, behind it, on a line of their own too.
+    let has_others = value.contains(",[") || value.contains(", [");
+    Path::new(program) == scripts::path(Manager::GridEngine, name) && !has_others
 }
 
 fn ours(name: &str) -> String {
@@ -344,5 +345,26 @@ fn check_queue(
         if MEMORY.iter().any(|word| value.contains(word)) {
             findings.push(Finding::memory(&format!("{threshold} {value} of queue {name}")));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_ours_where_it_holds_for_all_hosts() {
+        let value = |behind: &str| {
+            let text = format!("qname all.q\nprolog {}{behind}\nepilog NONE\n", ours("prolog"));
+            Attributes::parse(&text).get("prolog").expect("it has one").to_owned()
+        };
+        assert!(is_ours("prolog", &value("")));
+        // As `qconf` prints what is too long for a line.
+        for behind in
+            [",[node1=/site/prolog]", ", \\\n    [node1=/site/prolog]", ",\\\n[node1=NONE]"]
+        {
+            assert!(!is_ours("prolog", &value(behind)), "{behind:?}");
+        }
+        assert!(!is_ours("epilog", &value("")));
     }
 }
