@@ -301,11 +301,11 @@ impl<T: Fn(Released)> Service<T> {
                     self.frozen.push(released);
                 }
                 // Idle runners die too, of which nobody is told.
-                if self.host.table.doomed().is_empty() {
+                if self.frozen.is_empty() && self.host.table.doomed().is_empty() {
                     // Nothing else does that where nothing dies.
                     self.host.table.be_idle_again();
                 } else {
-                    self.host.table.be_idle_meanwhile();
+                    self.undertaker.put_last();
                     let kills_at = boottime() + Span::from_millis(FROZEN_MS);
                     self.kills_at = self.kills_at.or(Some(kills_at));
                 }
@@ -327,9 +327,9 @@ impl<T: Fn(Released)> Service<T> {
     fn kill(&mut self) {
         self.kills_at = None;
         let doomed = self.host.table.doomed();
-        if !doomed.is_empty() {
-            // To die is work.
-            self.host.table.let_run();
+        if doomed.is_empty() {
+            // All of it has ended by itself.
+            self.host.table.be_idle_again();
         }
         self.undertaker.kill(doomed);
         self.frozen.drain(..).for_each(&self.tell);

@@ -1,5 +1,5 @@
-//! Killing what was frozen for renders, and looking for what has left its group: in a thread of its
-//! own, for both are walks over processes.
+//! Killing what was frozen for renders, looking for what has left its group, and putting last what goes
+//! on until then: in a thread of its own, for these are walks over processes.
 //!
 //! # Invariants
 //! - What it was handed is killed before it ends.
@@ -29,6 +29,7 @@ pub(super) struct Undertaker {
 enum Order {
     Kill(Doomed),
     StopStragglers,
+    PutLast,
 }
 
 impl Undertaker {
@@ -53,6 +54,11 @@ impl Undertaker {
         self.order(Order::StopStragglers);
     }
 
+    /// Puts what goes on beside a render last, until something is to be killed.
+    pub(super) fn put_last(&self) {
+        self.order(Order::PutLast);
+    }
+
     fn order(&self, order: Order) {
         let left = match &self.orders {
             Some(orders) => orders.send(order).err().map(|refused| refused.0),
@@ -60,11 +66,15 @@ impl Undertaker {
         };
         // Its thread has panicked: better late than not at all.
         match left {
-            Some(Order::Kill(mut doomed)) => doomed.kill(),
+            Some(Order::Kill(mut doomed)) => {
+                self.table.let_run();
+                doomed.kill();
+            }
             Some(Order::StopStragglers) => {
                 let mut stragglers = self.table.frozen_groups();
                 while self.table.stop_stragglers(&mut stragglers) {}
             }
+            Some(Order::PutLast) => self.table.be_idle_meanwhile(),
             None => {}
         }
     }
@@ -94,8 +104,13 @@ fn work(table: &SlotTable, orders: &Receiver<Order>, pulse: &Pulse) {
         };
         pulse.beat();
         match order {
-            Ok(Order::Kill(more)) => doomed.extend(more),
+            Ok(Order::Kill(more)) => {
+                doomed.extend(more);
+                // To die is work.
+                table.let_run();
+            }
             Ok(Order::StopStragglers) => stragglers = table.frozen_groups(),
+            Ok(Order::PutLast) => table.be_idle_meanwhile(),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return doomed.kill_waiting(),
         }

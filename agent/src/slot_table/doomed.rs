@@ -84,6 +84,9 @@ impl SlotTable {
     /// Stops what has left one of these groups, where there is no freezer. False where there are no more.
     pub(crate) fn stop_stragglers(&self, stragglers: &mut Stragglers) -> bool {
         let Some(group) = stragglers.0.pop() else { return false };
+        if self.goes_on(&group) {
+            return !stragglers.is_empty();
+        }
         // Who reaches it otherwise kills it, or looks for the same.
         if let Ok(Some(reach)) = group.try_reach() {
             reach.stop_stragglers();
@@ -102,6 +105,8 @@ impl SlotTable {
             return;
         }
         if let Some(reach) = group.reach() {
+            // Whoever looked for it meanwhile has put all of it first.
+            reach.calm();
             reach.thaw_strays();
         }
         // A release that came in between may have left that to whoever reached it.
@@ -136,5 +141,83 @@ impl Inner {
         self.stir_if(!slots.is_empty());
         slots.iter().for_each(|(_, slot)| self.doom(*slot));
         Doomed(slots.iter().filter_map(|(_, slot)| self.group(*slot)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::process::{Command, Stdio};
+    use std::thread::yield_now;
+
+    use gleaner_hooks::ProcessStat;
+    use gleaner_protocol::Time;
+    use gleaner_protocol::control::Fragment;
+    use rustix::process::{Pid, getpgid};
+
+    use super::super::Room;
+    use super::super::tests::{EPOCH, NEXT, Sleeper, open, token};
+
+    /// What the leader of a group has started, once it has left the group.
+    fn stray_of(leader: i32) -> i32 {
+        loop {
+            let children = fs::read_to_string(format!("/proc/{leader}/task/{leader}/children"));
+            let child =
+                children.unwrap_or_default().split_whitespace().find_map(|pid| pid.parse().ok());
+            let has_left = |pid: i32| {
+                getpgid(Pid::from_raw(pid)).is_ok_and(|group| group.as_raw_pid() != leader)
+            };
+            match child.filter(|pid| has_left(*pid)) {
+                Some(stray) => return stray,
+                None => yield_now(),
+            }
+        }
+    }
+
+    /// `SCHED_IDLE` is 5.
+    fn policy_of(pid: i32) -> String {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it is there");
+        let (_, fields) = stat.rsplit_once(')').expect("a name");
+        fields.split_whitespace().nth(38).expect("its policy").to_owned()
+    }
+
+    #[test]
+    fn what_was_let_go_on_while_its_strays_were_looked_for_runs_last_with_them() {
+        let table = open(1);
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", "setsid sleep 1000 & read word"]).stdin(Stdio::piped());
+        let leader = Sleeper::start_this(shell);
+        let stray = stray_of(leader.pgid());
+        table.enter_runner(0, leader.pgid(), None);
+        table.begin(0, token(1), Time::from_micros(1), EPOCH, true).expect("open");
+        let is_stopped = || ProcessStat::of(stray).expect("it is there").state == 'T';
+        let freeze = || {
+            assert_eq!(table.freeze(Some(NEXT), Room::slots(0)).parked, [token(1)]);
+            leader.wait_until_frozen();
+            // A machine that is busy may have left it to this.
+            while table.stop_stragglers(&mut table.frozen_groups()) {}
+            while !is_stopped() {
+                yield_now();
+            }
+        };
+        let thaw = || {
+            table.hear_and_set_gate(Fragment { epoch: NEXT, slots: 1 });
+            table.thaw(Time::from_micros(10), 0, token(1), NEXT);
+            leader.wait_until_thawed();
+            assert!(!is_stopped());
+            assert_eq!((policy_of(leader.pgid()), policy_of(stray)), ("5".into(), "5".into()));
+        };
+        freeze();
+        let mut stragglers = table.frozen_groups();
+        thaw();
+        assert!(!table.stop_stragglers(&mut stragglers));
+        assert!(!is_stopped(), "it goes on");
+        assert_eq!(policy_of(stray), "5");
+
+        // Between the two looks of who lets it go on.
+        freeze();
+        table.frozen_groups().0[0].reach().expect("it lives").stop_stragglers();
+        assert_ne!(policy_of(stray), "5", "it was put first to stop");
+        thaw();
     }
 }

@@ -100,10 +100,11 @@ impl SlotTable {
                 let groups = inner.frozen_runners().map(|runner| Arc::clone(&runner.group));
                 (inner.stirs, groups.collect::<Vec<_>>())
             };
-            // What waits for a disk has no use for a core.
-            let waits = |group: &Group| group.freezer().is_some_and(|leaf| waits_for_disk(leaf));
             let until = boottime() + Span::from_millis(SETTLE_MS_MAX);
-            if !groups.iter().all(|group| group.is_at_rest(until) || waits(group)) {
+            // What waits for a disk has no use for a core.
+            let is_still =
+                |group: &Arc<Group>| group.is_at_rest(until) || waits_for_disk(group, until);
+            if !groups.iter().all(is_still) {
                 return;
             }
             self.idleness.set(true);

@@ -4,8 +4,7 @@ use std::fs;
 use std::sync::Arc;
 
 use gleaner_hooks::ProcessStat;
-use gleaner_isolation::Leaf;
-use gleaner_protocol::{Span, boottime};
+use gleaner_protocol::{Span, Time, boottime};
 
 use super::SlotTable;
 use super::group::Group;
@@ -36,9 +35,7 @@ impl SlotTable {
             std::thread::sleep(Span::from_micros(SETTLE_PAUSE_US).into());
             if !urged && boottime() >= urge_at {
                 // What waits for a disk takes no core: nobody waits for that.
-                let waits =
-                    |group: &Arc<Group>| group.freezer().is_some_and(|leaf| waits_for_disk(leaf));
-                groups.retain(|group| boottime() >= end || !waits(group));
+                groups.retain(|group| !waits_for_disk(group, end));
                 // What it has started may have to wait behind all others. Where no freezer names it,
                 // it was put before them when it was looked for.
                 let leaves = groups.iter().filter_map(|group| group.freezer());
@@ -51,10 +48,16 @@ impl SlotTable {
 }
 
 /// Whether something in it waits for a disk, and nothing for a core: what has come to rest already, or
-/// waits for something else, as a command's runner does for it, has no use for one either.
-pub(super) fn waits_for_disk(leaf: &Leaf) -> bool {
-    has_no_use_for_a_core(leaf.members().into_iter().flat_map(states))
+/// waits for something else, as a command's runner does for it, has no use for one either. Only where
+/// something holds all of it; false where that cannot be seen until then.
+pub(super) fn waits_for_disk(group: &Group, until: Time) -> bool {
+    let members = group.freezer().map(|leaf| leaf.members()).unwrap_or_default();
+    let states = members.into_iter().flat_map(states);
+    has_no_use_for_a_core(states.map(|state| if boottime() < until { state } else { RUNS }))
 }
+
+/// Of a thread that has a core or waits for one.
+const RUNS: char = 'R';
 
 /// Of the threads of a process. One that ends in this moment has none.
 fn states(pid: i32) -> impl Iterator<Item = char> {
@@ -71,7 +74,7 @@ fn has_no_use_for_a_core(states: impl Iterator<Item = char>) -> bool {
     for state in states {
         match state {
             // What was told to stop and has not obeyed is one of these.
-            'R' => return false,
+            RUNS => return false,
             'D' => waits = true,
             _ => {}
         }
