@@ -134,6 +134,15 @@ mod tests {
             let gate = Fragment { epoch: EPOCH, slots: 1 };
             Self::with(1, gate, Idleness::telling(tell))
         }
+
+        /// With so many slots; and what the kernel is told.
+        fn telling_us(slots: u32) -> (Self, Arc<Mutex<Vec<bool>>>) {
+            let said = Arc::new(Mutex::new(Vec::new()));
+            let heard = Arc::clone(&said);
+            let tell = move |idle| heard.lock().expect("no panic").push(idle);
+            let gate = Fragment { epoch: EPOCH, slots };
+            (Self::with(slots, gate, Idleness::telling(tell)), said)
+        }
     }
 
     #[test]
@@ -166,9 +175,7 @@ mod tests {
 
     #[test]
     fn work_runs_last_again_when_what_was_stopped_is_gone() {
-        let said = Arc::new(Mutex::new(Vec::new()));
-        let heard = Arc::clone(&said);
-        let table = SlotTable::telling(move |idle| heard.lock().expect("no panic").push(idle));
+        let (table, said) = SlotTable::telling_us(1);
         let sleeper = Sleeper::start();
         table.enter_runner(0, sleeper.pgid(), None);
         table.freeze(Some(NEXT), Room::slots(0));
@@ -182,11 +189,7 @@ mod tests {
 
     #[test]
     fn what_goes_on_runs_last_between_a_release_and_the_death_of_the_rest() {
-        let said = Arc::new(Mutex::new(Vec::new()));
-        let heard = Arc::clone(&said);
-        let gate = Fragment { epoch: EPOCH, slots: 2 };
-        let tell = move |idle| heard.lock().expect("no panic").push(idle);
-        let table = SlotTable::with(2, gate, Idleness::telling(tell));
+        let (table, said) = SlotTable::telling_us(2);
         let sleepers = [Sleeper::start(), Sleeper::start()];
         for (slot, sleeper) in (0..).zip(&sleepers) {
             table.enter_runner(slot, sleeper.pgid(), None);
@@ -210,11 +213,7 @@ mod tests {
 
     #[test]
     fn what_begins_beside_something_that_dies_runs_last_at_once() {
-        let said = Arc::new(Mutex::new(Vec::new()));
-        let heard = Arc::clone(&said);
-        let gate = Fragment { epoch: EPOCH, slots: 2 };
-        let tell = move |idle| heard.lock().expect("no panic").push(idle);
-        let table = SlotTable::with(2, gate, Idleness::telling(tell));
+        let (table, said) = SlotTable::telling_us(2);
         let (dies, begins) = (Sleeper::start(), Sleeper::start());
         table.enter_runner(0, dies.pgid(), None);
         table.freeze(Some(NEXT), Room::slots(0));

@@ -234,6 +234,13 @@ fn render() -> std::process::Child {
     Command::new("/bin/cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("starts")
 }
 
+/// A hook that says that a render has ended, once its process has.
+fn postflight_of(render: &std::process::Child, folder: &Path) -> Command {
+    let mut command = hook(folder);
+    command.env("TEST_POSTFLIGHT", "1").env("TEST_UNTIL", render.id().to_string());
+    command
+}
+
 #[test]
 fn a_booking_ends_with_the_renders_process() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -260,18 +267,14 @@ fn a_postflight_may_name_the_process_as_well() {
     let run_dir = RunDir::open(folder.path()).expect("opens");
     let mut render = render();
     assert_eq!(ends(hook(folder.path())).status.code(), Some(0));
-    let mut postflight = hook(folder.path());
-    postflight.env("TEST_POSTFLIGHT", "1").env("TEST_UNTIL", render.id().to_string());
-    assert_eq!(ends(postflight).status.code(), Some(0));
+    assert_eq!(ends(postflight_of(&render, folder.path())).status.code(), Some(0));
     assert_eq!(run_dir.bookings().expect("lists").len(), 1, "it renders still");
     drop(render.stdin.take());
     render.wait().expect("ours");
     until_nothing_is_booked(&run_dir);
     // Of a process that is gone already there is nothing to wait for.
     assert_eq!(ends(hook(folder.path())).status.code(), Some(0));
-    let mut postflight = hook(folder.path());
-    postflight.env("TEST_POSTFLIGHT", "1").env("TEST_UNTIL", render.id().to_string());
-    let said = stderr(&ends(postflight));
+    let said = stderr(&ends(postflight_of(&render, folder.path())));
     assert!(said.contains("cannot wait for the end of process"), "{said}");
     assert!(run_dir.bookings().expect("lists").is_empty());
 }
@@ -282,17 +285,14 @@ fn a_booking_stays_whose_process_runs_and_cannot_be_watched() {
     let run_dir = RunDir::open(folder.path()).expect("opens");
     let mut render = render();
     assert_eq!(ends(hook(folder.path())).status.code(), Some(0));
-    let mut postflight = hook(folder.path());
-    postflight.env("TEST_POSTFLIGHT", "1").env("TEST_UNTIL", render.id().to_string());
+    let mut postflight = postflight_of(&render, folder.path());
     postflight.env("TEST_WATCH", "/nowhere/gleaner");
     let said = stderr(&ends(postflight));
     assert!(said.contains("so its booking stays"), "{said}");
     assert_eq!(run_dir.bookings().expect("lists").len(), 1, "it renders still");
     drop(render.stdin.take());
     render.wait().expect("ours");
-    let mut postflight = hook(folder.path());
-    postflight.env("TEST_POSTFLIGHT", "1").env("TEST_UNTIL", render.id().to_string());
-    assert_eq!(ends(postflight).status.code(), Some(0));
+    assert_eq!(ends(postflight_of(&render, folder.path())).status.code(), Some(0));
     assert!(run_dir.bookings().expect("lists").is_empty());
 }
 
