@@ -175,11 +175,15 @@ fn run_and_tell(invocation: &HookInvocation, is_free: &AtomicBool) -> HookReport
 /// Reads what the farm says; what it writes to our input is read here, where a deadline watches.
 fn attempt_of(invocation: &HookInvocation) -> Attempt {
     let (farm, environment) = (invocation.farm, &invocation.environment);
-    if let Some(path) = farm.hosts_variable().and_then(|name| environment.get(name)) {
+    let hosts = farm.hosts_variable().and_then(|name| environment.get(name));
+    if let (Some(path), HookKind::Preflight) = (hosts, invocation.kind) {
         // Where it cannot be read, the arguments have to do.
         let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path);
         let text = file.and_then(|file| input::read(&file, INPUT_WAIT));
-        return farm.attempt(&text.into_iter().fold(environment.clone(), Environment::with_hosts));
+        return match text {
+            Ok(text) => farm.attempt(&environment.clone().with_hosts(text)),
+            Err(_) => farm.attempt(environment),
+        };
     }
     if !farm.writes_to_input() || environment.input().is_some() {
         return farm.attempt(environment);
@@ -400,5 +404,30 @@ impl<'a> Hook<'a> {
 
     fn noting<T, E: ToString>(&mut self, outcome: Result<T, E>) -> Option<T> {
         outcome.map_err(|error| self.report.troubles.push(error.to_string())).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_hosts_is_read_where_it_can_be_and_before_a_render_alone() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("hosts");
+        std::fs::write(&file, "vm\nvm\n").expect("written");
+        let cores = |kind, hosts: &std::path::Path| {
+            let hosts = hosts.to_str().expect("plain").to_owned();
+            let arguments = ["812.head", "artist", "artists", "shot", "nodes=2", "batch", ""];
+            let environment: Environment =
+                [("PBS_NODEFILE".to_owned(), hosts)].into_iter().collect();
+            let mut invocation = HookInvocation::new(kind, Farm::Pbs, "/nowhere");
+            invocation.environment = environment.with_arguments(arguments);
+            attempt_of(&invocation).booked.cores
+        };
+        assert_eq!(cores(HookKind::Preflight, &file), Some(2), "two of its nodes are here");
+        assert_eq!(cores(HookKind::Postflight, &file), Some(1));
+        let gone = folder.path().join("gone");
+        assert_eq!(cores(HookKind::Preflight, &gone), Some(1), "as the arguments have it");
     }
 }

@@ -104,16 +104,21 @@ impl SlotTable {
         if group.freezer().is_some() {
             return;
         }
-        if let Some(reach) = group.reach() {
-            // Whoever looked for it meanwhile has put all of it first.
-            reach.calm();
-            reach.thaw_strays();
-        }
-        // A release that came in between may have left that to whoever reached it.
-        if !self.goes_on(group)
-            && let Some(reach) = group.reach()
-        {
-            reach.stop_stragglers();
+        loop {
+            let goes_on = self.goes_on(group);
+            let Some(reach) = group.reach() else { return };
+            if goes_on {
+                // Whoever looked for it meanwhile has put all of it first.
+                reach.calm();
+                reach.thaw_strays();
+            } else {
+                reach.stop_stragglers();
+            }
+            drop(reach);
+            // A release, or the end of one, that came in between may have left it to whoever reached it.
+            if self.goes_on(group) == goes_on {
+                return;
+            }
         }
     }
 

@@ -153,6 +153,8 @@ impl Reach<'_> {
     pub(super) fn stop_stragglers(&self) {
         if self.group.freezer().is_none() {
             stop_stragglers(self.group.pgid);
+            // It may have been put last in the moment in which it was stopped.
+            let_stop(self.group.pgid);
         }
     }
 

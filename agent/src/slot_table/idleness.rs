@@ -45,8 +45,14 @@ impl Idleness {
     }
 
     pub(super) fn set(&self, idle: bool) {
-        self.runs.store(!idle, Ordering::Release);
+        // Where two tell it at the same time, it is looked at once too often and not once too few.
+        if idle {
+            self.runs.store(false, Ordering::Release);
+        }
         (self.tell)(idle);
+        if !idle {
+            self.runs.store(true, Ordering::Release);
+        }
     }
 }
 
