@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use gleaner_agent::{Config, DEFAULT_TOML, Vitals};
+use gleaner_agent::{Config, DEFAULT_TOML, Liveness};
 use gleaner_hooks::SocketRequest;
 use gleaner_hooks::install::WATCH_VARIABLE;
 use gleaner_protocol::Span;
@@ -64,7 +64,7 @@ pub(crate) struct Args {
     #[arg(long, env = "GLEANER_MONITOR", value_name = "URL")]
     #[serde(skip_serializing_if = "Option::is_none")]
     monitor: Option<String>,
-    /// File with the token that broker and monitor ask for.
+    /// File with the token that broker and monitor ask for: that of their agent_token_file.
     #[arg(long, env = "GLEANER_TOKEN_FILE", value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     token_file: Option<PathBuf>,
@@ -72,6 +72,10 @@ pub(crate) struct Args {
     #[arg(long, env = "GLEANER_CA_FILE", value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     ca_file: Option<PathBuf>,
+    /// File (.prom) that this agent's metrics are written to, for a node exporter.
+    #[arg(long, env = "GLEANER_AGENT_METRICS_FILE", value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metrics_file: Option<PathBuf>,
     /// Folder that this host's hooks and agent share.
     #[arg(long, env = "GLEANER_RUN_DIR", value_name = "DIR")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -99,7 +103,7 @@ pub(crate) struct Args {
     #[arg(long, env = "GLEANER_AGENT_KERNEL_MEMORY_MIB", value_name = "MIB")]
     #[serde(skip_serializing_if = "Option::is_none")]
     kernel_memory_mib: Option<u32>,
-    /// Seconds between two samples of this host for the monitor [default: 4].
+    /// Seconds between two samples of this host for the monitor [default: 2].
     #[arg(long, env = "GLEANER_AGENT_SAMPLE_INTERVAL_S", value_name = "SECONDS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     sample_interval_s: Option<u64>,
@@ -189,16 +193,16 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     process::block_on(async {
         let run_dir = config.run_dir();
         let (says_up, is_up) = oneshot::channel();
-        let ready = move |vitals| {
+        let ready = move |liveness| {
             process::announce("ready");
             // Nobody waits for it only where the agent has ended.
-            let _ = says_up.send(vitals);
+            let _ = says_up.send(liveness);
         };
         // On the thread of the main loop: where that stands still, nobody tells that all is well.
         let watched = async {
             match (is_up.await, Watchdog::of_this_process()) {
-                (Ok(vitals), Some(watchdog)) => {
-                    watchdog.keep(move || trouble(&run_dir, &vitals)).await
+                (Ok(liveness), Some(watchdog)) => {
+                    watchdog.keep(move || trouble(&run_dir, &liveness)).await
                 }
                 _ => std::future::pending().await,
             }
@@ -212,8 +216,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// What keeps the agent of a run folder from its work, in words.
-fn trouble(run_dir: &Path, vitals: &Vitals) -> Option<String> {
-    let hangs = vitals.hangs().map(|what| format!("{what} hangs"));
+fn trouble(run_dir: &Path, liveness: &Liveness) -> Option<String> {
+    let hangs = liveness.hangs().map(|what| format!("{what} hangs"));
     let is_deaf = || !answers(run_dir, ANSWER_MAX);
     hangs.or_else(|| is_deaf().then(|| "this agent does not answer itself".into()))
 }

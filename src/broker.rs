@@ -1,17 +1,26 @@
 //! `gleaner broker`.
 
+mod folders;
+
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::str::FromStr;
 
 use anyhow::Context;
 use gleaner_broker::{Config, DEFAULT_TOML};
-use serde::Serialize;
+use gleaner_protocol::job::{Lane, RunsOn, UnknownLane};
+use serde::{Serialize, Serializer};
 
 use crate::{configuration, process};
 
 /// Flags win over GLEANER_BROKER_… variables, those over the file.
 #[derive(Debug, clap::Args, Serialize)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    #[serde(skip)]
+    command: Option<folders::Command>,
     /// Configuration file (TOML). Its keys are the long names of these options.
     #[arg(long, env = "GLEANER_BROKER_CONFIG", value_name = "FILE")]
     #[serde(skip)]
@@ -36,14 +45,35 @@ pub(crate) struct Args {
     #[arg(long, env = "GLEANER_BROKER_TLS_KEY", value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     tls_key: Option<PathBuf>,
-    /// File with the token that agents, monitors and submitters must present.
+    /// File with the token that whoever speaks to the broker must present; good for everything.
     #[arg(long, env = "GLEANER_BROKER_TOKEN_FILE", value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     token_file: Option<PathBuf>,
-    /// What a free core runs next: fragment-aware or plain.
-    #[arg(long, env = "GLEANER_BROKER_BACKGROUND_POLICY", value_name = "POLICY")]
+    /// File with the token of agents, good for what their hosts are given to run and nothing else.
+    #[arg(long, env = "GLEANER_BROKER_AGENT_TOKEN_FILE", value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    background_policy: Option<String>,
+    agent_token_file: Option<PathBuf>,
+    /// File with the token of the monitor, which alone may then tell of the farm.
+    #[arg(long, env = "GLEANER_BROKER_MONITOR_TOKEN_FILE", value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    monitor_token_file: Option<PathBuf>,
+    /// Policy of a lane, as in deadline=grid-engine; --print-config lists them. May be given often.
+    #[arg(
+        long = "lane",
+        env = "GLEANER_BROKER_LANES",
+        value_name = "LANE=POLICY",
+        value_delimiter = ','
+    )]
+    #[serde(rename = "lanes", serialize_with = "as_tables", skip_serializing_if = "Vec::is_empty")]
+    lanes: Vec<LaneChoice>,
+    /// On which hosts a job may run that does not say so: any, farm or desktop [default: any].
+    #[arg(long, env = "GLEANER_BROKER_DEFAULT_ON", value_name = "WHERE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    default_on: Option<RunsOn>,
+    /// How hosts without an owner vote: together (one vote) or each [default: together].
+    #[arg(long, env = "GLEANER_BROKER_OWNERLESS_HOSTS_VOTE", value_name = "HOW")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ownerless_hosts_vote: Option<String>,
     /// How long a host whose link is down keeps its replicas, in seconds [default: 120].
     #[arg(long, env = "GLEANER_BROKER_RECONNECT_GRACE_S", value_name = "SECONDS")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -62,7 +92,33 @@ pub(crate) struct Args {
     retention_days: Option<f64>,
 }
 
+/// A lane with a policy, as on a command line.
+#[derive(Debug, Clone)]
+struct LaneChoice {
+    lane: Lane,
+    policy: String,
+}
+
+impl FromStr for LaneChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (lane, policy) = text.split_once('=').ok_or("expected LANE=POLICY")?;
+        let lane: Lane = lane.parse().map_err(|error: UnknownLane| error.to_string())?;
+        Ok(Self { lane, policy: policy.to_owned() })
+    }
+}
+
+/// As they stand in a file.
+fn as_tables<S: Serializer>(choices: &[LaneChoice], serializer: S) -> Result<S::Ok, S::Error> {
+    let table = |choice: &LaneChoice| BTreeMap::from([("policy", choice.policy.clone())]);
+    serializer.collect_map(choices.iter().map(|choice| (choice.lane.as_str(), table(choice))))
+}
+
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if let Some(command) = args.command {
+        return folders::run(command);
+    }
     if args.print_config {
         print!("{DEFAULT_TOML}");
         return Ok(ExitCode::SUCCESS);

@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    agent, broker, cancel, completions, demo, doctor, explain, farm, fetch, forget, hosts, jobs,
-    kernel, manual, monitor, simulate, stop, submit, wait,
+    agent, broker, cancel, completions, demo, doctor, explain, farm, fetch, forget, history, hosts,
+    jobs, kernel, lanes, manual, monitor, simulate, stop, submit, wait,
 };
 
 /// Harvests the idle cores of render farms and desktops for background work, and is gone when a
@@ -28,12 +28,13 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0  done
   1  it failed: a job has failed workunits, a check did not hold
-  2  the command line or a configuration file is wrong
+  2  the command line, or a file that it names, is wrong or cannot be read
   3  the broker, or the monitor, cannot be reached
   4  there is no such job, workunit or file
   5  it refused, and said why
   6  a time-out that was asked for ran out
   7  it is not finished: what is left to be done, by hand or by the same command later, it said
+  8  the broker declined the job, for it cannot be done by its due time
 
 gleaner hook always exits with 0.";
 
@@ -70,6 +71,10 @@ pub(crate) enum Command {
     Explain(explain::Args),
     /// Lists the hosts.
     Hosts(hosts::Args),
+    /// Shows the lanes that share the farm, and who holds what.
+    Lanes(lanes::Args),
+    /// Shows how long runs of applications took, and what is predicted from them.
+    History(history::Args),
     /// Runs the built-in kernels here: volumes, surfaces, components, scans.
     Kernel(kernel::Args),
     /// Compares policies on modelled and recorded farms.
@@ -90,8 +95,63 @@ pub(crate) enum Command {
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
+    use toml::Table;
 
     use super::*;
+
+    /// The default that a help text names.
+    fn told(argument: &clap::Arg) -> Option<String> {
+        let help = argument.get_long_help().or_else(|| argument.get_help())?.to_string();
+        let (_, rest) = help.split_once("[default: ")?;
+        Some(rest.split_once(']')?.0.split_whitespace().collect::<Vec<_>>().join(" "))
+    }
+
+    /// A value of a configuration file in the words of a help text.
+    fn in_words(value: &toml::Value) -> String {
+        match value {
+            toml::Value::String(text) => text.clone(),
+            toml::Value::Float(number) => number.to_string(),
+            toml::Value::Array(values) => {
+                let words: Vec<String> = values.iter().map(in_words).collect();
+                match words.split_last() {
+                    Some((last, rest)) if !rest.is_empty() => {
+                        format!("{} and {last}", rest.join(", "))
+                    }
+                    _ => words.join(", "),
+                }
+            }
+            other => other.to_string(),
+        }
+    }
+
+    #[test]
+    fn help_names_the_defaults_that_the_configuration_has() {
+        for (part, default_toml) in [
+            ("broker", gleaner_broker::DEFAULT_TOML),
+            ("monitor", gleaner_monitor::DEFAULT_TOML),
+            ("agent", gleaner_agent::DEFAULT_TOML),
+        ] {
+            let defaults: Table = default_toml.parse().expect("it is tested to be right");
+            let tables = defaults.values().filter_map(toml::Value::as_table);
+            let all: Vec<&Table> = [&defaults].into_iter().chain(tables).collect();
+            let command = Cli::command();
+            let command = command.find_subcommand(part).expect("it is a subcommand");
+            let mut compared = 0;
+            for argument in command.get_arguments() {
+                let Some(long) = argument.get_long() else { continue };
+                let key = long.replace('-', "_");
+                let plural = format!("{key}s");
+                let value = all.iter().find_map(|table| table.get(&key).or(table.get(&plural)));
+                let (Some(value), Some(told)) = (value, told(argument)) else { continue };
+                // What an empty or zero value stands for is told in words.
+                let told = told.split(", which").next().unwrap_or_default().to_owned();
+                let stands_for = matches!(in_words(value).as_str(), "" | "0") && told != "0";
+                assert!(stands_for || told == in_words(value), "{part} --{long}: {told}, {value}");
+                compared += 1;
+            }
+            assert!(compared > 3, "{part}: {compared} defaults were compared");
+        }
+    }
 
     #[test]
     fn the_command_line_is_consistent_and_every_option_has_help() {

@@ -21,7 +21,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> ExitCode {
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut shown(&Cli::command()), "gleaner", &mut text);
-    show::line(String::from_utf8_lossy(&text).trim_end());
+    show::script(String::from_utf8_lossy(&text).trim_end());
     ExitCode::SUCCESS
 }
 

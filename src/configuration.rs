@@ -56,40 +56,49 @@ fn read(path: &Path, default_toml: &str) -> Result<Table, ConfigurationError> {
         source: Box::new(source),
     })?;
     let known = keys(default_toml);
-    let check = |part: &str, keys: &Table| {
-        let known = known.get(part).map(Vec::as_slice).unwrap_or_default();
-        match keys.keys().find(|key| !known.contains(&key.as_str())) {
-            None => Ok(()),
-            Some(key) => Err(ConfigurationError::UnknownKey {
-                path: path.into(),
-                key: key.clone(),
-                nearest: nearest(key, known),
-            }),
-        }
-    };
-    check("", &table)?;
-    for (part, value) in &table {
-        let tables = value.as_array().into_iter().flatten().chain([value]);
-        tables.filter_map(toml::Value::as_table).try_for_each(|keys| check(part, keys))?;
-    }
+    check(path, &known, "", &table)?;
     Ok(table)
+}
+
+/// Refuses the first key of a table, and of those in it, that is not known.
+fn check(
+    path: &Path,
+    known: &BTreeMap<String, Vec<&str>>,
+    part: &str,
+    table: &Table,
+) -> Result<(), ConfigurationError> {
+    let here = known.get(part).map(Vec::as_slice).unwrap_or_default();
+    if let Some(key) = table.keys().find(|key| !here.contains(&key.as_str())) {
+        let (path, nearest) = (path.into(), nearest(key, here));
+        return Err(ConfigurationError::UnknownKey { path, key: key.clone(), nearest });
+    }
+    for (key, value) in table {
+        let part = if part.is_empty() { key.clone() } else { format!("{part}.{key}") };
+        let tables = value.as_array().into_iter().flatten().chain([value]);
+        let mut tables = tables.filter_map(toml::Value::as_table);
+        tables.try_for_each(|table| check(path, known, &part, table))?;
+    }
+    Ok(())
 }
 
 /// The keys of a commented default file, those included that are commented out, by the table that
 /// they stand in; tables, and lists of them, are keys of the first, which has no name.
-fn keys(default_toml: &str) -> BTreeMap<&str, Vec<&str>> {
+fn keys(default_toml: &str) -> BTreeMap<String, Vec<&str>> {
     let is_name = |key: &str| key.chars().all(|c| c.is_ascii_lowercase() || c == '_');
-    let mut keys = BTreeMap::from([("", Vec::new())]);
-    let mut part = "";
+    let mut keys = BTreeMap::from([(String::new(), Vec::new())]);
+    let mut part = String::new();
     for line in default_toml.lines() {
         let line = line.trim_start_matches("# ");
         let is_header = line.starts_with('[') && line.ends_with(']');
         if is_header {
             let name = line.trim_start_matches('[').trim_end_matches(']');
-            part = name;
-            keys.entry("").or_default().push(name);
+            part = String::new();
+            for segment in name.split('.') {
+                keys.entry(part.clone()).or_default().push(segment);
+                part = if part.is_empty() { segment.into() } else { format!("{part}.{segment}") };
+            }
         } else if let Some((key, _)) = line.split_once(" = ").filter(|(key, _)| is_name(key)) {
-            keys.entry(part).or_default().push(key);
+            keys.entry(part.clone()).or_default().push(key);
         }
     }
     keys

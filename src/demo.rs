@@ -14,6 +14,7 @@ mod farm;
 mod figures;
 mod folders;
 mod frame;
+mod others;
 mod plan;
 mod positions;
 pub(crate) mod render;
@@ -98,13 +99,16 @@ pub(crate) async fn run(args: DemoArgs) -> anyhow::Result<ExitCode> {
         () = terminal_closed() => Ok(None),
     };
     show.end();
-    let Some(Played { figures, complaints }) = outcome? else {
+    let Some(Played { figures, others, complaints }) = outcome? else {
         eprintln!("stopped");
         return Ok(ExitCode::from(INTERRUPTED));
     };
     match args.format {
         Format::Json => crate::show::json(&figures),
         Format::Table => println!("{}", table::of(&figures)),
+    }
+    if let Some(others) = &others {
+        eprintln!("note: {others}");
     }
     for complaint in &complaints {
         eprintln!("error: {complaint}");
@@ -122,6 +126,8 @@ async fn terminal_closed() {
 
 struct Played {
     figures: Figures,
+    /// What other programs did to the harvest, where that shows.
+    others: Option<String>,
     /// What should not have been.
     complaints: Vec<String>,
 }
@@ -151,7 +157,9 @@ async fn play(
         show.phase("farm and harvest", plan.frames.len());
         let (with, figures) = with_harvest(&farm, &plan, folders, &without, sizing).await?;
         let complaints = complaints(&plan, &with, folders)?;
-        anyhow::Ok(Played { figures, complaints })
+        let completed = figures.workunits_completed;
+        let others = others::told(&without, sizing.machine_cores, completed);
+        anyhow::Ok(Played { figures, others, complaints })
     };
     let outcome = tokio::select! {
         outcome = act => outcome,

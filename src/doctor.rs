@@ -3,6 +3,7 @@
 //! the agent itself takes.
 
 mod bench;
+mod confinement;
 mod family;
 mod hog;
 mod idle;
@@ -10,13 +11,16 @@ mod interference;
 mod load;
 mod probe;
 mod release;
+mod told;
 
 use std::fmt;
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-use gleaner_agent::{Config, Confinement, Isolation, Lack, confinement, find_gpu, lacks};
+use gleaner_agent::{
+    Config, Confinement, Isolation, MissingAbility, confinement, find_gpu, missing_abilities,
+};
 use gleaner_isolation::{Enclosure, Report};
 use gleaner_protocol::GpuInfo;
 use serde::Serialize;
@@ -49,6 +53,9 @@ struct How {
 
 #[derive(Debug, clap::Subcommand)]
 enum Measure {
+    /// Says for each kind of work (command, module, kernel, application, with the GPU) what confines
+    /// it on this host, as some of each kind finds it in a runner that is started for that.
+    Confinement(confinement::Args),
     /// Measures how long harvested work takes to stop when a render starts: a real broker, a real
     /// agent and the real hook, judged from outside.
     Release(release::Args),
@@ -65,6 +72,7 @@ enum Measure {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.measure {
+        Some(Measure::Confinement(args)) => confinement::run(&args),
         Some(Measure::Release(args)) => process::block_on(release::run(args)),
         Some(Measure::Interference(args)) => process::block_on(interference::run(args)),
         Some(Measure::Idle(args)) => process::block_on(idle::run(args)),
@@ -72,7 +80,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         None => {
             let trial =
                 Enclosure::open(args.how.isolation, &format!("doctor-{}", std::process::id()));
-            let (isolation, lacks) = (trial.report(), lacks(&trial));
+            let (isolation, missing_abilities) = (trial.report(), missing_abilities(&trial));
             trial.remove()?;
             let folder = tempfile::tempdir()?;
             let program = Path::new("/proc/self/exe");
@@ -82,12 +90,20 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             let (agent, pressure) = (control::isolation_here(), Pressure::here());
             match args.how.format {
                 Format::Json => {
-                    show::json(&Found { agent, isolation, pressure, lacks, commands, gpu, no_gpu });
+                    show::json(&Found {
+                        agent,
+                        isolation,
+                        pressure,
+                        missing_abilities,
+                        commands,
+                        gpu,
+                        no_gpu,
+                    });
                 }
                 Format::Table => {
                     print(agent.as_deref(), &isolation);
-                    show::line(&pressure);
-                    print_lacks(&lacks);
+                    told::paragraph(&pressure.to_string());
+                    print_missing_abilities(&missing_abilities);
                     print_commands(&commands);
                     print_gpu(gpu.as_ref(), no_gpu.as_deref());
                 }
@@ -106,7 +122,7 @@ struct Found {
     isolation: Report,
     pressure: Pressure,
     /// What an agent of whoever asks would lack besides.
-    lacks: Vec<Lack>,
+    missing_abilities: Vec<MissingAbility>,
     commands: Confinement,
     /// The GPU that its owner could give.
     gpu: Option<GpuInfo>,
@@ -160,9 +176,12 @@ impl fmt::Display for Pressure {
     }
 }
 
-fn print_lacks(lacks: &[Lack]) {
-    for lack in lacks {
-        show::line(format_args!("for an agent of this user: {lack}; to mend it, {}", lack.mend));
+fn print_missing_abilities(missing_abilities: &[MissingAbility]) {
+    for missing in missing_abilities {
+        told::paragraph(&format!(
+            "for an agent of this user: {missing}; to mend it, {}",
+            missing.mend
+        ));
     }
 }
 
@@ -177,13 +196,13 @@ fn print_gpu(gpu: Option<&GpuInfo>, why: Option<&str>) {
 }
 
 fn print_commands(commands: &Confinement) {
-    show::line(format_args!("commands, run by this user, are {}", commands.in_words()));
-    let rows = commands.layers.iter().map(|one| {
-        let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".into());
-        let granted = if one.granted { "granted" } else { "missing" };
-        [one.layer.to_string(), granted.into(), or_dash(&one.why), or_dash(&one.mend)]
+    told::paragraph(&format!("commands, run by this user, are {}", commands.in_words()));
+    let rows = commands.layers.iter().map(|one| told::Row {
+        name: one.layer.to_string(),
+        here: if one.granted { "granted" } else { "missing" }.into(),
+        about: about([("why", one.why.clone()), ("to mend it", one.mend.clone())]),
     });
-    show::line(show::table(["layer", "here", "why not", "what mends it"], rows.collect()));
+    told::print(["layer", "here"], &rows.collect::<Vec<_>>());
 }
 
 fn print(agent: Option<&str>, report: &Report) {
@@ -196,18 +215,21 @@ fn print(agent: Option<&str>, report: &Report) {
         }
         None => show::line(format_args!("harvested work is isolated by {backend}")),
     }
-    let rows = report.abilities.iter().map(|one| {
-        let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
-        [
-            one.ability.to_string(),
-            one.provider.map_or_else(|| "missing".into(), |provider| provider.to_string()),
-            or_dash(one.why.clone()),
-            or_dash(one.cost.map(Into::into)),
-            or_dash(one.mend.clone()),
-        ]
+    let rows = report.abilities.iter().map(|one| told::Row {
+        name: one.ability.to_string(),
+        here: one.provider.map_or_else(|| "missing".into(), |provider| provider.to_string()),
+        about: about([
+            ("why", one.why.clone()),
+            ("without it", one.cost.map(Into::into)),
+            ("to mend it", one.mend.clone()),
+        ]),
     });
-    let header = ["ability", "granted by", "why not", "what that costs", "what mends it"];
-    show::line(show::table(header, rows.collect()));
+    told::print(["ability", "granted by"], &rows.collect::<Vec<_>>());
+}
+
+/// What there is to say of something that is missing.
+fn about<const N: usize>(told: [(&'static str, Option<String>); N]) -> Vec<(&'static str, String)> {
+    told.into_iter().filter_map(|(word, text)| Some((word, text?))).collect()
 }
 
 #[cfg(test)]

@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use gleaner_protocol::JobId;
-use gleaner_protocol::api::Explanation;
+use gleaner_protocol::api::{Explanation, JobStatus, ResultState, WorkunitResult};
 
-use crate::client::{Format, Options};
+use crate::client::{Client, Format, Options};
 use crate::failure::Failure;
 use crate::{process, show};
 
@@ -33,6 +33,32 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// Reasons of a job that nothing but another host, or another broker's configuration, changes.
+const NOBODY_CAN: [&str; 3] = ["no-hosts", "nobody-can", "too-few-voters"];
+
+/// Says on stderr that a job waits for a host that nobody has connected, if so. That it cannot be
+/// said is no failure: the job is there.
+pub(crate) async fn warn_if_nobody_can(client: &Client, job: JobId) {
+    let asked: Result<Explanation, _> = client.get(&format!("/v1/explain/{job}")).await;
+    let Ok(explanation) = asked else { return };
+    let told = explanation.reasons.iter().filter(|of| NOBODY_CAN.contains(&of.code.as_str()));
+    for reason in told {
+        show::note(format_args!("warning: {job} waits: {}", reason.text));
+    }
+}
+
+/// What of a job failed, for stderr: how many of how many, the first, and why.
+pub(crate) fn what_failed(job: &JobStatus, first: &WorkunitResult) -> Option<String> {
+    let ResultState::Failed { reason } = &first.result else { return None };
+    let (id, JobStatus { failed, workunits, .. }) = (job.job, job);
+    let index = first.index;
+    Some(format!(
+        "{id}: {failed} of {workunits} workunits failed, the first is {id}/{index}: {}; \
+         `gleaner explain {id}` tells of all",
+        show::plain(reason)
+    ))
 }
 
 fn path(subject: &str) -> Result<String, Failure> {

@@ -7,9 +7,14 @@ use thiserror::Error;
 
 use crate::client::ClientError;
 use crate::configuration::ConfigurationError;
+use crate::given_file::GivenFileError;
+use crate::show;
 
 /// The exit code of what went well as far as it went, and is not finished.
 pub(crate) const UNFINISHED: u8 = 7;
+
+/// The exit code of a job that the broker declined for its due time.
+pub(crate) const DECLINED: u8 = 8;
 
 /// Failures that have an exit code of their own.
 #[derive(Debug, Error)]
@@ -24,7 +29,7 @@ pub(crate) enum Failure {
 
 /// Prints an error with its causes, and gives its exit code.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
-    eprintln!("error: {}", error_chain(error.as_ref()));
+    show::note(format_args!("error: {}", error_chain(error.as_ref())));
     ExitCode::from(code(error))
 }
 
@@ -35,7 +40,12 @@ fn is_configuration(cause: &(dyn std::error::Error + 'static)) -> bool {
     matches!(cause.downcast_ref::<BrokerError>(), Some(BrokerError::Config(_)))
         || matches!(
             cause.downcast_ref::<ServeError>(),
-            Some(ServeError::HalfTls | ServeError::Exposed { .. })
+            Some(
+                ServeError::HalfTls
+                    | ServeError::Exposed { .. }
+                    | ServeError::Unkept { .. }
+                    | ServeError::NoToken(_)
+            )
         )
         || matches!(
             cause.downcast_ref::<gleaner_monitor::RunError>(),
@@ -55,7 +65,10 @@ fn code(error: &anyhow::Error) -> u8 {
                 Failure::TimedOut(_) => 6,
             };
         }
-        if cause.is::<ConfigurationError>() || is_configuration(cause) {
+        if cause.is::<ConfigurationError>()
+            || cause.is::<GivenFileError>()
+            || is_configuration(cause)
+        {
             return 2;
         }
         if let Some(error) = cause.downcast_ref::<ClientError>() {

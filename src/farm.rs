@@ -55,7 +55,8 @@ enum Action {
 #[derive(Debug, clap::Args)]
 struct Common {
     /// The farm manager: afanasy, deadline, flamenco, generic, grid-engine, htcondor, opencue,
-    /// openpbs, qube, royal-render, slurm, torque or tractor.
+    /// openpbs, qube, royal-render, slurm, torque or tractor. Other usual names do as well: sge, pbs,
+    /// condor, cgru, rr.
     #[arg(long, value_name = "NAME")]
     farm: String,
     /// Works on the tree of another system, in which nothing runs: no manager is asked or told
@@ -219,21 +220,21 @@ fn run_install(args: Install) -> anyhow::Result<ExitCode> {
     (options.files_only, options.nodes_are_ready) = (args.files_only, args.nodes_are_ready);
     let plan = install::install(manager, &site, &options)?;
     if plan.is_done() {
-        show::line(format_args!("the hooks for {manager} are installed already"));
+        show::lines(format_args!("the hooks for {manager} are installed already"));
     }
     let (notes, mut undone) = (plan.notes.clone(), plan.undone.clone());
     if args.dry_run {
-        plan.changes.iter().for_each(|change| show::line(format_args!("would {change}")));
+        plan.changes.iter().for_each(|change| show::lines(format_args!("would {change}")));
     } else {
         let (done, more) = plan.apply(&site)?;
-        done.iter().for_each(show::line);
+        done.iter().for_each(show::lines);
         undone.extend(more);
     }
-    notes.iter().chain(&undone).for_each(|note| show::line(format_args!("note: {note}")));
+    notes.iter().chain(&undone).for_each(|note| show::lines(format_args!("note: {note}")));
     if args.dry_run {
         return Ok(ExitCode::SUCCESS);
     }
-    show::line(format_args!("`gleaner farm check --farm {manager}` says whether it is right"));
+    show::lines(format_args!("`gleaner farm check --farm {manager}` says whether it is right"));
     Ok(finished(undone.is_empty()))
 }
 
@@ -270,9 +271,9 @@ fn run_check(args: Check) -> anyhow::Result<ExitCode> {
 
 fn print(finding: &Finding) {
     let Finding { level, what, to_do } = finding;
-    show::line(format_args!("{level:<6}{what}"));
+    show::lines(format_args!("{level:<6}{what}"));
     if !to_do.is_empty() {
-        show::line(format_args!("{:<6}-> {to_do}", ""));
+        show::lines(format_args!("{:<6}-> {to_do}", ""));
     }
 }
 
@@ -282,14 +283,14 @@ fn run_uninstall(args: &Uninstall) -> anyhow::Result<ExitCode> {
     let outcome = install::uninstall(manager, &site, args.dry_run)?;
     for line in &outcome.done {
         match args.dry_run {
-            true => show::line(format_args!("would {line}")),
-            false => show::line(line),
+            true => show::lines(format_args!("would {line}")),
+            false => show::lines(line),
         }
     }
     let said = outcome.left.iter().chain(&outcome.notes);
-    said.for_each(|note| show::line(format_args!("note: {note}")));
+    said.for_each(|note| show::lines(format_args!("note: {note}")));
     if !args.dry_run && outcome.left.is_empty() {
-        show::line(format_args!("nothing is left of the hooks for {manager}"));
+        show::lines(format_args!("nothing is left of the hooks for {manager}"));
     }
     Ok(finished(args.dry_run || !outcome.is_unfinished))
 }

@@ -10,9 +10,10 @@ use futures_util::StreamExt;
 use gleaner_kernels::application::join_tables;
 use gleaner_protocol::JobId;
 use gleaner_protocol::api::{JobStatus, ResultFile, ResultState, WorkunitResult};
+use gleaner_protocol::limits::RESULT_TEXT_BYTES_MAX;
 
 use crate::client::{Client, Format, Options};
-use crate::{process, show};
+use crate::{explain, process, show};
 
 const PAGE: u32 = 1_000;
 
@@ -47,8 +48,15 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         let failed = results.iter().any(|r| !matches!(r.result, ResultState::Decided { .. }));
         for result in &results {
             if let ResultState::Damaged { reason, .. } = &result.result {
-                eprintln!("error: {}/{} is damaged: {reason}", args.job, result.index);
+                show::note(format_args!(
+                    "error: {}/{} is damaged: {reason}",
+                    args.job, result.index
+                ));
             }
+        }
+        let mut all_failed = results.iter();
+        if let Some(told) = all_failed.find_map(|result| explain::what_failed(&job, result)) {
+            show::note(told);
         }
         if args.sum {
             sum(&job, &results, args.options.format())?;
@@ -57,7 +65,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
                 Some(_) => {
                     write_whole(&client, args.job, &results, folder).await?;
                     if let Some(lacks) = lacks(job.workunits, &results) {
-                        eprintln!("{}: {lacks}", args.job);
+                        show::note(format_args!("{}: {lacks}", args.job));
                     }
                 }
                 None => write_all(&client, args.job, &results, folder).await?,
@@ -91,14 +99,22 @@ async fn all_results(
 }
 
 fn sum(job: &JobStatus, results: &[WorkunitResult], format: Format) -> anyhow::Result<()> {
-    let mut sum: u128 = 0;
+    let mut sum: i128 = 0;
     for result in results {
         let ResultState::Decided { files, .. } = &result.result else { continue };
-        let text = files.first().and_then(|file| file.text.as_deref()).unwrap_or_default();
-        let value: u64 = text.trim().parse().with_context(|| {
-            format!("the result of {}/{} is no whole number", job.job, result.index)
+        let file = number_file(files).with_context(|| {
+            format!(
+                "{}/{} has no output \"stdout\" or \"result\" to be summed",
+                job.job, result.index
+            )
         })?;
-        sum += u128::from(value);
+        let said = shown(file);
+        let value: Option<i128> = file.text.as_deref().and_then(|text| text.trim().parse().ok());
+        let value = value.with_context(|| {
+            let (name, index) = (&file.name, result.index);
+            format!("the output {name:?} of {}/{index} is no whole number: {said}", job.job)
+        })?;
+        sum = sum.checked_add(value).context("the sum is too large")?;
     }
     if format == Format::Json {
         let whole = job.decided == job.workunits;
@@ -114,6 +130,24 @@ fn sum(job: &JobStatus, results: &[WorkunitResult], format: Format) -> anyhow::R
     Ok(())
 }
 
+/// The output that is a number: the only one, or what a program printed or a kernel computed.
+fn number_file(files: &[ResultFile]) -> Option<&ResultFile> {
+    match files {
+        [file] => Some(file),
+        _ => files.iter().find(|file| matches!(file.name.as_str(), "stdout" | "result")),
+    }
+}
+
+/// A file's content in a table, or what it is instead of short text.
+fn shown(file: &ResultFile) -> String {
+    match &file.text {
+        Some(text) if text.trim().is_empty() => "(empty)".into(),
+        Some(text) => text.trim_end().to_owned(),
+        None if file.bytes > RESULT_TEXT_BYTES_MAX as u64 => format!("({} bytes)", file.bytes),
+        None => "(no text)".into(),
+    }
+}
+
 fn list(results: &[WorkunitResult]) {
     let rows = results.iter().flat_map(|result| match &result.result {
         ResultState::Failed { reason } => {
@@ -125,17 +159,12 @@ fn list(results: &[WorkunitResult]) {
         ResultState::Decided { files, .. } => files
             .iter()
             .map(|file| {
-                let text = file.text.clone().unwrap_or_default();
-                [
-                    result.index.to_string(),
-                    file.name.clone(),
-                    file.bytes.to_string(),
-                    text.trim_end().to_owned(),
-                ]
+                let (index, bytes) = (result.index.to_string(), file.bytes.to_string());
+                [index, show::name(&file.name), bytes, shown(file)]
             })
             .collect(),
     });
-    show::line(show::table(["workunit", "file", "bytes", "content"], rows.collect()));
+    show::table(["workunit", "file", "bytes", "content"], rows.collect());
 }
 
 async fn write_all(
@@ -289,6 +318,42 @@ mod tests {
     fn decided(index: u32) -> WorkunitResult {
         let (digest, files) = (Digest::of(b""), Vec::new());
         WorkunitResult { index, result: ResultState::Decided { digest, files } }
+    }
+
+    #[test]
+    fn a_content_that_is_no_short_text_says_what_it_is() {
+        let file = |bytes: u64, text: Option<&str>| ResultFile {
+            name: "stdout".into(),
+            bytes,
+            text: text.map(str::to_owned),
+        };
+        for (file, said) in [
+            (file(2, Some("7\n")), "7"),
+            (file(8, None), "(no text)"),
+            (file(256, None), "(no text)"),
+            (file(257, None), "(257 bytes)"),
+            (file(0, Some("")), "(empty)"),
+            (file(2, Some(" \n")), "(empty)"),
+        ] {
+            assert_eq!(shown(&file), said);
+        }
+    }
+
+    #[test]
+    fn what_is_summed_is_what_was_printed() {
+        let named = |names: &[&str]| {
+            let files = names.iter().map(|name| ResultFile {
+                name: (*name).to_owned(),
+                bytes: 1,
+                text: Some("1".into()),
+            });
+            let files: Vec<ResultFile> = files.collect();
+            number_file(&files).map(|file| file.name.clone())
+        };
+        assert_eq!(named(&["note", "stdout"]).as_deref(), Some("stdout"));
+        assert_eq!(named(&["result"]).as_deref(), Some("result"));
+        assert_eq!(named(&["count"]).as_deref(), Some("count"));
+        assert_eq!(named(&["a", "b"]), None);
     }
 
     #[test]

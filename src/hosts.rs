@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use gleaner_protocol::api::HostStatus;
+use gleaner_protocol::api::{BackingOff, HostStatus};
 
 use crate::client::{Format, Options};
 use crate::{process, show};
@@ -16,7 +16,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     process::block_on(async {
-        let hosts: Vec<HostStatus> = args.options.client()?.get("/v1/hosts").await?;
+        let hosts = args.options.client()?.hosts().await?;
         match args.options.format() {
             Format::Json => show::json(&hosts),
             Format::Table => print(&hosts),
@@ -38,13 +38,13 @@ fn print(hosts: &[HostStatus]) {
         "disagreed",
         "gave back",
         "gpu",
-        "alarm, or why closed",
+        "alarm, why closed, or what it backs off from",
     ];
     let rows = hosts.iter().map(|host| {
         [
-            host.host.to_string(),
+            show::name(host.host.as_str()),
             host.origin.to_string(),
-            host.kind.as_ref().map(ToString::to_string).unwrap_or_default(),
+            host.kind.as_ref().map(|kind| show::name(kind.as_str())).unwrap_or_default(),
             if host.connected { "yes" } else { "no" }.to_owned(),
             host.cores.to_string(),
             host.slots.to_string(),
@@ -53,8 +53,18 @@ fn print(hosts: &[HostStatus]) {
             host.disagreed.to_string(),
             host.released.to_string(),
             host.gpu.as_ref().map(ToString::to_string).unwrap_or_default(),
-            host.alarm.clone().or_else(|| host.closed.clone()).unwrap_or_default(),
+            trouble(host),
         ]
     });
-    show::line(show::table(header, rows.collect()));
+    show::table(header, rows.collect());
+}
+
+/// What is the matter with a host, if anything.
+fn trouble(host: &HostStatus) -> String {
+    let backs_off = host.backing_off.iter().map(|of| {
+        let BackingOff { what, in_a_row, for_s, reason } = of;
+        format!("gets none of {what} for {for_s} s, after {in_a_row} failures: {reason}")
+    });
+    let told = host.alarm.iter().chain(&host.closed).cloned().chain(backs_off);
+    told.collect::<Vec<_>>().join("; ")
 }

@@ -15,10 +15,13 @@ mod failure;
 mod farm;
 mod fetch;
 mod forget;
+mod given_file;
+mod history;
 mod hook;
 mod hosts;
 mod jobs;
 mod kernel;
+mod lanes;
 mod manual;
 mod monitor;
 mod process;
@@ -28,6 +31,7 @@ mod simulate;
 mod stop;
 mod submit;
 mod wait;
+mod wall_clock;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -40,6 +44,9 @@ fn main() -> ExitCode {
     gleaner_agent::run_as_runner_if_asked();
     gleaner_broker::run_as_comparer_if_asked();
     let arguments: Vec<OsString> = std::env::args_os().collect();
+    if gleaner_hooks::is_hook_alone(&arguments) {
+        return gleaner_hooks::run_hook_alone(arguments);
+    }
     let secure = Some(hook::post_through_tls as gleaner_hooks::SecurePoster);
     if let Some(code) = gleaner_hooks::run_hook_if_asked(&arguments, secure) {
         return code;
@@ -73,6 +80,8 @@ fn main() -> ExitCode {
         Command::Forget(args) => forget::run(args),
         Command::Explain(args) => explain::run(args),
         Command::Hosts(args) => hosts::run(args),
+        Command::Lanes(args) => lanes::run(args),
+        Command::History(args) => history::run(args),
         Command::Kernel(args) => kernel::run(args, cli.quiet),
         Command::Stop(args) => stop::run(&args),
         Command::Simulate(args) => simulate::run(args, cli.quiet),

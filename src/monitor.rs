@@ -36,7 +36,8 @@ pub(crate) struct Args {
     #[arg(long, env = "GLEANER_BROKER", value_name = "URL")]
     #[serde(skip_serializing_if = "Option::is_none")]
     broker: Option<String>,
-    /// File with the token that the broker asks for, and that hooks and agents must present.
+    /// File with the token that whoever speaks to the monitor must present, and that the broker is
+    /// shown.
     #[arg(long, env = "GLEANER_TOKEN_FILE", value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     token_file: Option<PathBuf>,
@@ -49,6 +50,14 @@ pub(crate) struct Args {
     #[arg(long, env = "GLEANER_MONITOR_HOOK_TOKEN_FILE", value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     hook_token_file: Option<PathBuf>,
+    /// File with the token of agents, good for what they measure of their hosts alone.
+    #[arg(long, env = "GLEANER_MONITOR_AGENT_TOKEN_FILE", value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent_token_file: Option<PathBuf>,
+    /// File with the token that the broker is shown, where it is not that of --token-file.
+    #[arg(long, env = "GLEANER_MONITOR_BROKER_TOKEN_FILE", value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    broker_token_file: Option<PathBuf>,
     /// Certificates (PEM) to trust for https:// instead of the system's.
     #[arg(long, env = "GLEANER_CA_FILE", value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,9 +1,9 @@
 //! How long a host's harvested work takes to stop when a render starts, seen from outside.
 //!
-//! While a hook runs, a thread looks many times per millisecond at the processes that the
-//! host's agent has noted in its run folder: those that lead each replica's group. That is where
-//! kernels compute, in the only thread of a process without children, so that who watches these has
-//! watched all ([`leads_alone`] says whether that is so). Neither the hook nor the agent is asked.
+//! While a hook runs, a thread looks many times per millisecond at the processes of the groups that
+//! the host's agent has noted in its run folder. A group is led by a runner, and the last process
+//! below the runner does the work: a kernel computes there in a single thread. So who watches these
+//! has watched all ([`work_alone`] says whether that is so). Neither the hook nor the agent is asked.
 //!
 //! # Invariants
 //! - A process counts as working until it is seen stopped, killed or gone, or waiting for work, or
@@ -94,18 +94,42 @@ pub(crate) fn computing_now(run_dir: &RunDir) -> usize {
         .count()
 }
 
-/// Whether those that a watch looks at are all that work: each has one thread and no child. To look
-/// takes too long while time is measured.
-pub(crate) fn leads_alone(run_dir: &RunDir) -> bool {
+/// Whether those that a watch looks at are all that work: each has one thread, and those above it,
+/// which wait for it, have no other child. To look takes too long while time is measured.
+pub(crate) fn work_alone(run_dir: &RunDir) -> bool {
     let is_alone = |group: TaskGroup| {
-        let pid = group.pgid;
-        let threads = fs::read_dir(format!("/proc/{pid}/task"));
-        // One that has ended has neither.
-        let threads = threads.map_or(0, Iterator::count);
-        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-        threads <= 1 && children.unwrap_or_default().trim().is_empty()
+        let mut pid = group.pgid;
+        loop {
+            match children(pid)[..] {
+                [] => break,
+                [child] => pid = child,
+                _ => return false,
+            }
+        }
+        // One that has ended has no thread.
+        fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count) <= 1
     };
     run_dir.groups().unwrap_or_default().into_iter().all(is_alone)
+}
+
+/// Most processes from a group's leader down to the one that does its work.
+const DEPTH_MAX: usize = 8;
+
+/// The process that does a group's work: the last one below its leader.
+fn worker_of(leader: i32) -> i32 {
+    let mut pid = leader;
+    for _ in 0..DEPTH_MAX {
+        let Some(child) = children(pid).last().copied() else { break };
+        pid = child;
+    }
+    pid
+}
+
+/// What a process's first thread has started.
+fn children(pid: i32) -> Vec<i32> {
+    let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    let list = list.unwrap_or_default();
+    list.split_whitespace().filter_map(|number| number.parse().ok()).collect()
 }
 
 fn watch(
@@ -200,8 +224,12 @@ impl<'a> Looker<'a> {
         });
         self.gone = stopped.fold(self.gone, Time::max);
         for group in groups {
-            if !self.known.contains_key(&group)
+            // A runner may have started its worker since.
+            let known = self.known.get(&group);
+            let is_new = known.is_none();
+            if known.is_none_or(|watched| !watched.is_at_work())
                 && let Some(watched) = Watched::open(group)
+                && (is_new || !watched.leads)
             {
                 self.known.insert(group, watched);
             }
@@ -222,9 +250,11 @@ enum Doing {
     Stands,
 }
 
-/// The process that leads a group. What is read of it stays open: to look is to read, and of
+/// The process that does a group's work. What is read of it stays open: to look is to read, and of
 /// nobody who got its number since.
 struct Watched {
+    /// Whether it is the group's leader, which had no child.
+    leads: bool,
     stat: File,
     schedstat: File,
     /// What it did when it was looked at last.
@@ -238,14 +268,19 @@ struct Watched {
 impl Watched {
     /// None where it has ended.
     fn open(group: TaskGroup) -> Option<Self> {
-        let pid = group.pgid;
+        let pid = worker_of(group.pgid);
         let file = |name| File::open(format!("/proc/{pid}/{name}"));
         let (stat, schedstat) = (file("stat").ok()?, file("schedstat").ok()?);
-        let is_it = text_of(&stat)
-            .and_then(|text| ProcessStat::parse(&text))
-            .is_some_and(|stat| stat.start_ticks == group.leader_start_ticks);
-        let doing = Doing::Computes;
-        is_it.then(|| Self { stat, schedstat, doing, cpu_ns: None, since: boottime() })
+        // What is below a leader that is the group's is the group's, too.
+        let is_it = ProcessStat::of(group.pgid)
+            .is_ok_and(|stat| stat.start_ticks == group.leader_start_ticks);
+        let (leads, doing) = (pid == group.pgid, Doing::Computes);
+        is_it.then(|| Self { leads, stat, schedstat, doing, cpu_ns: None, since: boottime() })
+    }
+
+    /// Whether it is a worker, and has not ended.
+    fn is_at_work(&self) -> bool {
+        !self.leads && text_of(&self.stat).is_some()
     }
 
     /// Looks at it, and says what it does.
@@ -354,14 +389,37 @@ mod tests {
         assert_eq!(working_now(&run_dir), 0);
     }
 
+    #[tokio::test]
+    async fn a_worker_is_watched_in_its_leaders_stead() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let run_dir = RunDir::open(folder.path().join("run")).expect("a run folder");
+        let mut command = Command::new("/bin/sh");
+        // The leader waits; what it started computes.
+        command.args(["-c", "sh -c 'echo; while :; do :; done' & wait"]).process_group(0);
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("a shell");
+        child.stdout.as_mut().expect("piped").read_exact(&mut [0]).expect("it computes");
+        let group = TaskGroup::of_leader(i32::try_from(child.id()).expect("a pid")).expect("leads");
+        run_dir.register_group(&group).expect("noted");
+        assert_eq!(working_now(&run_dir), 1);
+        assert!(work_alone(&run_dir));
+        // A process stops when it takes its signal, which is a moment after it was sent.
+        let watch = ReleaseWatch::start(run_dir.clone(), 0).await.expect("a watch");
+        gleaner_hooks::freeze(group.pgid).expect("frozen");
+        assert!(!watch.finish().unfinished);
+        assert_eq!(working_now(&run_dir), 0);
+        gleaner_hooks::kill(group.pgid).expect("both of them");
+        child.wait().expect("ours");
+    }
+
     #[test]
-    fn who_has_others_work_for_it_does_not_lead_alone() {
+    fn who_has_others_work_beside_it_does_not_work_alone() {
         let folder = tempfile::tempdir().expect("a folder");
         let run_dir = RunDir::open(folder.path().join("run")).expect("a run folder");
         let (_one, _) = Busy::start(&run_dir);
-        assert!(leads_alone(&run_dir));
-        let (_other, group) = Busy::start_after(&run_dir, "cat </dev/zero >/dev/null &");
-        assert!(!leads_alone(&run_dir));
+        assert!(work_alone(&run_dir));
+        let (_other, group) =
+            Busy::start_after(&run_dir, "cat </dev/zero >/dev/null & sleep 1000 &");
+        assert!(!work_alone(&run_dir));
         gleaner_hooks::kill(group.pgid).expect("both of them");
     }
 

@@ -3,6 +3,7 @@
 mod list;
 mod plot_file;
 mod progress;
+mod promises;
 mod storm;
 mod table;
 
@@ -26,11 +27,11 @@ use crate::show;
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(disable_help_subcommand = true)]
-#[command(subcommand_value_name = "STORM", subcommand_help_heading = "Instead of a scenario")]
+#[command(subcommand_value_name = "OTHER", subcommand_help_heading = "Instead of a scenario")]
 #[command(after_help = HELP)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    storm: Option<Storm>,
+    other: Option<Other>,
     /// What to run; --list has the names.
     #[arg(required_unless_present = "list")]
     scenario: Option<String>,
@@ -69,10 +70,12 @@ pub(crate) struct Args {
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Storm {
+enum Other {
     /// Storms of faults over broker, monitors, agents and hooks: every invariant after every
     /// event, and all work ends when the faults do.
     Storm(storm::Args),
+    /// Deadline jobs on a recorded farm: who promises what, and how much of it is kept.
+    Promises(promises::Args),
 }
 
 const HELP: &str = "\
@@ -81,6 +84,7 @@ Examples:
   gleaner simulate mixed-npairs --plot npairs.svg
   gleaner simulate fragment-short --policy plain,gleaner --seeds 0..30 --set faulty_share=0.01
   gleaner simulate replay --log farm.log
+  gleaner simulate promises --log farm.log --format json
 
 JSON (--format json), of one seed:
   {\"scenario\": NAME, \"seed\": N, \"parameters\": {KEY: VALUE, …}, \"bound\": {METRIC: NUMBER, …},
@@ -96,8 +100,10 @@ Exit codes:
   2  a scenario, policy, parameter or file that is named is none";
 
 pub(crate) fn run(args: Args, quiet: bool) -> anyhow::Result<ExitCode> {
-    if let Some(Storm::Storm(storm)) = args.storm {
-        return storm::run(&storm, quiet);
+    match args.other {
+        Some(Other::Storm(storm)) => return storm::run(&storm, quiet),
+        Some(Other::Promises(promises)) => return promises::run(promises, quiet),
+        None => {}
     }
     if args.list {
         return list::run(args.scenario.as_deref(), args.format);

@@ -1,5 +1,6 @@
 //! `gleaner wait`.
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use indicatif::ProgressBar;
 
 use crate::client::{Client, ClientError, Format, Options};
 use crate::failure::Failure;
-use crate::{jobs, process, show};
+use crate::{explain, jobs, process, show, submit};
 
 /// Pause before a broker that has gone away is asked again; it doubles with each further one.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
@@ -34,6 +35,9 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     process::block_on(async {
         let client = args.options.client()?;
+        for job in &args.jobs {
+            explain::warn_if_nobody_can(&client, *job).await;
+        }
         let all = wait_all(&client, &args.jobs);
         let ended = match args.timeout {
             None => all.await?,
@@ -47,8 +51,19 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         };
         jobs::print(&ended, args.options.format());
         let completed = ended.iter().all(|job| job.state == JobState::Completed);
-        if args.options.format() == Format::Table && !completed {
-            eprintln!("see `gleaner explain JOB` for the reasons");
+        if args.options.format() == Format::Table {
+            for job in &ended {
+                match job.state {
+                    JobState::Failed => eprintln!(
+                        "{id}: {} of {} workunits failed: `gleaner explain {id}` tells which and why",
+                        job.failed,
+                        job.workunits,
+                        id = job.job
+                    ),
+                    JobState::Cancelled => eprintln!("{}: it was cancelled", job.job),
+                    _ => {}
+                }
+            }
         }
         Ok(if completed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     })
@@ -58,6 +73,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 /// asked again, and that is said.
 async fn wait_all(client: &Client, ids: &[JobId]) -> anyhow::Result<Vec<JobStatus>> {
     let mut patience = Patience {
+        in_danger: BTreeSet::new(),
         bar: show::progress(0, "workunits"),
         pause: PAUSE_MIN,
         was_there: false,
@@ -80,6 +96,8 @@ async fn wait_all(client: &Client, ids: &[JobId]) -> anyhow::Result<Vec<JobStatu
 
 /// How a broker is borne with that goes away.
 struct Patience {
+    /// Jobs whose due time was said to be in danger.
+    in_danger: BTreeSet<JobId>,
     bar: ProgressBar,
     pause: Duration,
     /// Whether it has answered at all.
@@ -95,10 +113,26 @@ impl Patience {
         }
     }
 
+    /// Says once that a job is likely to be late.
+    fn warns(&mut self, job: &JobStatus) {
+        let Some(chance) = job.chance_permille.filter(|of| *of < 500) else { return };
+        if !job.state.is_final() && self.in_danger.insert(job.job) {
+            let due = job.due_ms.map(submit::due::here).unwrap_or_default();
+            let end = job.expected_end_ms.map(submit::due::here).unwrap_or("later".into());
+            let (id, chance) = (job.job, f64::from(chance) / 10.0);
+            self.bar.suspend(|| {
+                show::note(format_args!(
+                    "warning: {id} is likely to be late: {chance} % by {due}, expected {end}"
+                ));
+            });
+        }
+    }
+
     fn misses(&mut self, why: &anyhow::Error) {
         if !std::mem::replace(&mut self.is_away, true) {
             let why = error_chain(why.as_ref());
-            self.bar.suspend(|| eprintln!("waiting for the broker to come back: {why}"));
+            self.bar
+                .suspend(|| show::note(format_args!("waiting for the broker to come back: {why}")));
         }
     }
 }
@@ -115,6 +149,7 @@ async fn watch(
     loop {
         let jobs = look(client, ids, &patience.bar).await?;
         patience.sees();
+        jobs.iter().for_each(|job| patience.warns(job));
         if jobs.iter().all(|job| job.state.is_final()) {
             return Ok(Some(jobs));
         }
@@ -126,7 +161,11 @@ async fn watch(
 /// Whether a broker that restarts fails so: it is away, breaks off, or is not ready.
 fn is_passing(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| match cause.downcast_ref::<ClientError>() {
-        Some(ClientError::Unreachable { .. } | ClientError::Answer { .. }) => true,
+        Some(
+            ClientError::Unreachable { .. }
+            | ClientError::BrokeOff { .. }
+            | ClientError::Answer { .. },
+        ) => true,
         Some(ClientError::Refused { status, .. }) => status.is_server_error(),
         Some(ClientError::NotFound(_)) | None => false,
     })

@@ -219,15 +219,19 @@ fn nobody_reads_a_clock_that_jumps() {
 #[test]
 fn the_walls_clock_is_read_where_people_mean_it_and_nowhere_else() {
     // The owner's hours of the week, the end of a pause over a boot, when a terminal was used, and
-    // what renders booked in the last days. When a farm was stopped, and its administrator's hours. And
-    // who has an agent's clock jump.
+    // what renders booked in the last days. When a job is due. When a farm was stopped, and its
+    // administrator's hours. When a run was recorded. Who has an agent's clock jump. And whether a certificate is valid, of
+    // which is only warned.
     let readers = [
-        "agent/src/booked_memory.rs",
-        "agent/src/observer.rs",
-        "agent/src/observer/user.rs",
+        "agent/src/host/booked_memory.rs",
+        "agent/src/host/observer.rs",
+        "agent/src/host/observer/user.rs",
         "agent/src/owner/pause_note.rs",
         "agent/tests/processes/clocks.rs",
+        "broker/serve/src/tls.rs",
+        "broker/src/wall_clock.rs",
         "resource-monitor/src/wall_clock.rs",
+        "src/wall_clock.rs",
     ];
     let words = [("Zoned::", "now"), ("Timestamp::", "now")];
     let words = words.map(|(first, second)| format!("{first}{second}"));

@@ -5,15 +5,12 @@
 //! - What an earlier agent left running is stopped before the first hook is answered.
 //! - At the end no runner is left, and no group in the run folder.
 
+mod alarms;
 mod boot_timer;
-mod bound_renders;
 mod driver;
-mod far_programs;
 mod gpu_keeper;
-mod ground;
-mod lost_ends;
-mod memory_limit;
-mod open_files;
+pub(crate) mod liveness;
+mod run_error;
 mod work_dir;
 
 use std::collections::BTreeSet;
@@ -27,40 +24,44 @@ use gleaner_hooks::{FileSystem, RunDir, RunDirError, StopMark};
 use gleaner_isolation::{Ability, Enclosure, Topology};
 use gleaner_protocol::{HostInfo, Span, boottime};
 use reqwest::Client;
-use thiserror::Error;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
-use crate::blobs::Blobs;
-use crate::booked_memory::BookedMemory;
-use crate::checkpoints::Checkpoints;
+use crate::agent::liveness::{Liveness, TurnCounter};
 use crate::config::{Config, ConfigError};
-use crate::harvest::Harvest;
-use crate::keeper::Keeper;
-use crate::kernels::kernels_on_gpus;
-use crate::lacks::lacks;
+use crate::harvest::{Harvest, places};
+use crate::host::booked_memory::BookedMemory;
+use crate::host::missing_abilities::missing_abilities;
+use crate::host::observer::{ObservedHost, ObserverThread};
+use crate::host::remote_programs::warn_of_remote_programs;
+use crate::host::sampler::{Sampler, SamplerTarget, total_memory_mib};
+use crate::host::worker_watch::{Alive, WatchedHost, WorkerWatch};
+use crate::host::{cores, open_files, run_folder};
 use crate::limits::{EVENTS_MAX, LAST_RUNNERS_MS_MAX};
+use crate::link::blobs::Blobs;
+use crate::link::tls::{Trust, client_config};
 use crate::link::{LinkEvent, LinkKeeper, LinkTarget};
-use crate::modules::Modules;
-use crate::nursery::Nursery;
-use crate::observer::{ObservedHost, ObserverThread};
-use crate::owner::{Desk, MarkThread, OwnedHost, Owner};
-use crate::pulse::{Pulse, Vitals};
-use crate::releaser::{HookedHost, Releaser, SocketError};
-use crate::runner::sandbox::{Confinement, Confines, try_out, user_of_slot};
-use crate::runner::{CommandLimits, GpuOrder};
-use crate::sampler::{Sampler, SamplerTarget, total_memory_mib};
-use crate::slot::{Workshop, run_slot};
-use crate::slot_table::SlotTable;
-use crate::tls::{TlsError, Trust, client_config};
-use crate::worker_watch::{Alive, WatchedHost, WorkerWatch, WorkerWatchError};
+use crate::metrics::{Metrics, keep_file};
+use crate::owner::{MarkThread, OwnedHost, Owner, RequestThread};
+use crate::release::cleaner::Cleaner;
+use crate::release::releaser::{HookedHost, Releaser};
+use crate::release::slot_table::SlotTable;
+use crate::run::checkpoints::Checkpoints;
+use crate::run::kernels::kernels_on_gpus;
+use crate::run::modules::Modules;
+use crate::run::runner::sandbox::{
+    Confinement, Confines, RunnerConfinement, look_at_each, try_out, user_of_slot,
+};
+use crate::run::runner::{CommandLimits, GpuOrder};
+use crate::run::slot::{SlotContext, run_slot};
+use crate::run::spawner::Spawner;
 use boot_timer::BootTimer;
 use driver::{Driver, Inbox};
-use far_programs::warn_of_far_programs;
 use gpu_keeper::GpuKeeper;
 use work_dir::WorkDir;
 
+pub use run_error::RunError;
 pub use work_dir::WorkDirError;
 
 /// Runs an agent until `shutdown` is done. `ready` is called once, when hooks are answered and
@@ -74,12 +75,15 @@ pub use work_dir::WorkDirError;
 /// around it, it runs.
 pub async fn run(
     config: Config,
-    ready: impl FnOnce(Vitals),
+    ready: impl FnOnce(Liveness),
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), RunError> {
     config.check()?;
-    open_files::make_room();
     let mut host = host_info(&config)?;
+    open_files::make_room(host.cores)?;
+    if let Some(told) = cores::told(host.cores, config.cores, cores::machine_cores()) {
+        warn!("{told}");
+    }
     let tls = Arc::new(client_config(trust(&config))?);
     let token = config.token()?;
     let client = Client::builder()
@@ -99,6 +103,7 @@ pub async fn run(
         info!(?leftovers, "stopped what an earlier agent left running");
     }
     work_dir.clear()?;
+    let secret = work_dir.secret()?;
     let program = config.runner_program.clone().unwrap_or_else(this_program);
     let program = local_program(program, &work_dir)?;
     let confinement = confinement(&config, &program, &work_dir.tasks().join("trial"))?;
@@ -108,8 +113,13 @@ pub async fn run(
     if confinement.refused.is_some() {
         host.capabilities.commands.clear();
     }
+    if let Some(reason) = &confinement.work_refused {
+        warn!("kernels and modules are refused: {reason}");
+        host.capabilities.kernels.clear();
+        host.capabilities.wasm_memory_mib = 0;
+    }
 
-    let gpu = crate::gpu::look(&program, &config.preferences).await;
+    let gpu = crate::host::gpu::look(&program, &config.preferences).await;
     match &gpu {
         Ok(Some(gpu)) => info!("kernels may be computed on {gpu}"),
         Ok(None) => {}
@@ -120,28 +130,35 @@ pub async fn run(
     let topology = Topology::of_this_machine();
     // What is wrong with it is said when it is looked at next.
     let taken = |booked| topology.taken_by(booked, &BTreeSet::new());
-    let ground = ground::read_ground(&run_dir, host.cores, taken, ground::NOTHING_BOOKED)
-        .ok()
-        .map(|(ground, _)| ground);
-    let harvest =
-        Harvest::new(host.clone(), random(), ground).keeping(Span::from_secs(config.keep_s_max));
+    let run_folder =
+        run_folder::read_run_folder(&run_dir, host.cores, taken, run_folder::NOTHING_BOOKED)
+            .ok()
+            .map(|(run_folder, _)| run_folder);
+    let harvest = Harvest::new(host.clone(), secret, random(), run_folder)
+        .keeping(Span::from_secs(config.keep_s_max));
     let enclosure = Enclosure::open(config.isolation, &enclosure_name(&run_dir)?);
     run_dir.note_enclosure(&enclosure.marks())?;
     info!("harvested work is isolated by {}", enclosure.report());
-    let lacks: Vec<String> = lacks(&enclosure).iter().map(ToString::to_string).collect();
-    lacks.iter().for_each(|lack| info!("{lack}; `gleaner doctor` says what mends it"));
+    let refused = confinement.work_refused.as_ref();
+    let refused = refused.map(|reason| format!("kernels and modules are refused: {reason}"));
+    let lacking = missing_abilities(&enclosure);
+    let missing_abilities: Vec<String> =
+        lacking.iter().map(ToString::to_string).chain(refused).collect();
+    missing_abilities
+        .iter()
+        .for_each(|missing| info!("{missing}; `gleaner doctor` says what mends it"));
     let folders = [&*work_dir.tasks(), &work_dir.spool()];
-    let keeper = Keeper::start(&program, &lock_file, &run_dir, folders, &enclosure);
-    let clearing_up = keeper.map_err(RunError::Keeper)?;
+    let cleaner = Cleaner::start(&program, &lock_file, &run_dir, folders, &enclosure);
+    let clearing_up = cleaner.map_err(RunError::Cleaner)?;
     let path = work_dir.booked_memory();
     let booked_memory = BookedMemory::open(path.clone()).unwrap_or_else(|error| {
         warn!("{} begins anew, for it cannot be used: {error}", path.display());
         BookedMemory::new(path)
     });
     let booked_memory = Arc::new(booked_memory.limited_to(config.preferences.memory_mib_max));
-    let nursery = Arc::new(Nursery::start(&program).map_err(RunError::Nursery)?);
-    let session = Arc::clone(nursery.session());
-    let table = SlotTable::new(host.cores, harvest.fragment(), enclosure.clone(), session);
+    let spawner = Arc::new(Spawner::start(&program).map_err(RunError::Spawner)?);
+    let session = Arc::clone(spawner.session());
+    let table = SlotTable::new(places(host.cores), harvest.fragment(), enclosure.clone(), session);
     let table = Arc::new(table);
     let (tell_owner, owner_said) = mpsc::unbounded_channel();
     let of = OwnedHost {
@@ -158,7 +175,7 @@ pub async fn run(
         let _ = tell_owner.send(said);
     })
     .map_err(RunError::Observer)?;
-    owner.note_lacks(lacks);
+    owner.note_missing_abilities(missing_abilities);
     if !config.allow_commands.is_empty() {
         owner.note_commands(confinement.in_words());
     }
@@ -168,24 +185,28 @@ pub async fn run(
         gpu.transpose().and_then(|found| gpu_keeper.give(found, &program, &config.preferences));
     let (marks, marks_thread) =
         MarkThread::start(Arc::clone(&owner)).map_err(RunError::Observer)?;
-    let (desk, desk_thread) =
-        Desk::start(Arc::clone(&owner), run_dir.clone()).map_err(RunError::Observer)?;
-    let [ears, undertaker, watch, eyes] = [(); 4].map(|()| Pulse::default());
-    let vitals = Vitals::new([
+    let (request_thread, desk_thread) =
+        RequestThread::start(Arc::clone(&owner), run_dir.clone()).map_err(RunError::Observer)?;
+    let [ears, killer, watch, eyes] = [(); 4].map(|()| TurnCounter::default());
+    let liveness = Liveness::new([
         ("the thread that answers hooks", ears.clone()),
-        ("the thread that kills what renders have stopped", undertaker.clone()),
+        ("the thread that kills what renders have stopped", killer.clone()),
         ("the thread that watches the farm's workers", watch.clone()),
         ("the thread that looks at the host", eyes.clone()),
     ]);
+    let metrics = Arc::new(Metrics::default());
+    let metrics_file =
+        config.metrics_file.clone().map(|file| tokio::spawn(keep_file(file, Arc::clone(&metrics))));
     let hooked = HookedHost {
         run_dir: run_dir.clone(),
         cores: host.cores,
         memory_mib: host.memory_mib,
         topology: topology.clone(),
         table: Arc::clone(&table),
-        desk,
-        pulse: ears.clone(),
-        undertaker_pulse: undertaker.clone(),
+        metrics: Arc::clone(&metrics),
+        request_thread,
+        turns: ears.clone(),
+        killer_turns: killer.clone(),
     };
     let (tell_release, releases) = mpsc::unbounded_channel();
     let (releaser, release_thread) = Releaser::start(hooked, move |released| {
@@ -198,7 +219,7 @@ pub async fn run(
         host: host.name.clone(),
         run_dir: run_dir.clone(),
         alive: Alive::default(),
-        pulse: watch.clone(),
+        turns: watch.clone(),
     };
     let alive = watched.alive.clone();
     let (workers, workers_thread) = WorkerWatch::start(watched)?;
@@ -207,6 +228,7 @@ pub async fn run(
         client.clone(),
         &config.broker,
         token.clone(),
+        secret,
         work_dir.cache(),
         config.cache_bytes_max(),
     )
@@ -225,7 +247,7 @@ pub async fn run(
         carried: blobs.carried(),
         cpus: topology.all(),
         tell_claims,
-        pulse: eyes.clone(),
+        turns: eyes.clone(),
     })
     .map_err(RunError::Observer)?;
     let blobs = Arc::new(blobs);
@@ -233,7 +255,7 @@ pub async fn run(
         .map_err(|source| WorkDirError::io("open", &work_dir.compiled(), source))?;
     let checkpoints = Checkpoints::open(work_dir.checkpoints(), config.checkpoint_bytes_max())
         .map_err(|source| WorkDirError::io("open", &work_dir.checkpoints(), source))?;
-    let shop = Arc::new(Workshop {
+    let shop = Arc::new(SlotContext {
         run_dir: run_dir.clone(),
         alive: alive.clone(),
         table: Arc::clone(&table),
@@ -252,16 +274,14 @@ pub async fn run(
             surface_mib_min: config.preferences.gpu_surface_mib_min,
         },
         confines: match confinement.layers() {
-            Some(layers) if !host.capabilities.commands.is_empty() => {
-                Some(Confines { layers, ..config.confines()? })
-            }
-            _ => None,
+            Some(layers) => Some(Confines { layers, ..config.confines()? }),
+            None => None,
         },
         command_limits: CommandLimits {
             bytes_max: disk_mib_of_one(&config) << 20,
             files_max: config.commands.files,
         },
-        nursery: Arc::clone(&nursery),
+        spawner: Arc::clone(&spawner),
         enclosure: enclosure.clone(),
         topology,
         booked_memory,
@@ -269,7 +289,7 @@ pub async fn run(
         tasks: work_dir.tasks(),
         spool: work_dir.spool(),
     });
-    let slots = SlotTasks::start(host.cores, &shop);
+    let slots = SlotTasks::start(places(host.cores), &shop);
 
     let changed = Arc::new(Notify::new());
     let (tell_stops, farm_stops) = mpsc::unbounded_channel();
@@ -298,7 +318,7 @@ pub async fn run(
 
     let timer = BootTimer::new().map_err(RunError::Timer)?;
     let (tell_hangs, hangs) = mpsc::unbounded_channel();
-    let vitals_watch = tokio::spawn(vitals.clone().watch(move |hangs| {
+    let vitals_watch = tokio::spawn(liveness.clone().watch(move |hangs| {
         // Nobody listens only when the agent ends.
         let _ = tell_hangs.send(hangs);
     }));
@@ -314,10 +334,10 @@ pub async fn run(
         links: link_events,
         stored: stored_events,
     };
-    let driver = Driver::new(harvest, shop, slots.orders, stored, changed);
+    let driver = Driver::new(harvest, shop, slots.orders, stored, metrics, changed);
     info!(host = %host.name, origin = %host.origin, cores = host.cores, "agent is up");
-    ready(vitals);
-    warn_of_far_programs(config.allow_commands.clone());
+    ready(liveness);
+    warn_of_remote_programs(config.allow_commands.clone());
     let (mut is_deaf, mut is_blind, mut sees_no_workers) = (false, false, false);
     let shutdown = async {
         tokio::select! {
@@ -334,25 +354,28 @@ pub async fn run(
     // It has said goodbye, and would call again.
     keeper.abort();
     drop(orders);
-    let buried = async {
+    let reaped = async {
         for task in slots.tasks {
             // A slot that panicked has nothing left to wait for.
             let _ = task.await;
         }
     };
-    if tokio::time::timeout(Duration::from_millis(LAST_RUNNERS_MS_MAX), buried).await.is_err() {
+    if tokio::time::timeout(Duration::from_millis(LAST_RUNNERS_MS_MAX), reaped).await.is_err() {
         warn!("some runners do not die; the next agent on this host stops them");
     }
-    [sampler, gpu_watch, Some(vitals_watch)].into_iter().flatten().for_each(|task| task.abort());
+    [sampler, gpu_watch, metrics_file, Some(vitals_watch)]
+        .into_iter()
+        .flatten()
+        .for_each(|task| task.abort());
     drop(workers);
     drop(releaser);
     drop(observer);
     drop(marks);
-    nursery.end().await;
+    spawner.end().await;
     match enclosure.remove() {
         Ok(_) => {
             clearing_up.dismiss();
-            // The keeper went wherever this process had to go; now this is the last one there.
+            // The cleaner went wherever this process had to go; now this is the last one there.
             if let Err(error) = enclosure.remove() {
                 warn!("cannot go back to the control group that this agent came from: {error}");
             }
@@ -373,15 +396,15 @@ pub async fn run(
 }
 
 struct SlotTasks {
-    orders: Vec<mpsc::UnboundedSender<crate::slot::SlotOrder>>,
-    events: mpsc::Receiver<crate::slot::SlotEvent>,
+    orders: Vec<mpsc::UnboundedSender<crate::run::slot::SlotOrder>>,
+    events: mpsc::Receiver<crate::run::slot::SlotEvent>,
     tasks: Vec<JoinHandle<()>>,
 }
 
 impl SlotTasks {
-    fn start(cores: u32, shop: &Arc<Workshop>) -> Self {
+    fn start(places: u32, shop: &Arc<SlotContext>) -> Self {
         let (tell, events) = mpsc::channel(EVENTS_MAX);
-        let (orders, tasks) = (0..cores)
+        let (orders, tasks) = (0..places)
             .map(|slot| {
                 let (give, orders) = mpsc::unbounded_channel();
                 let task = run_slot(slot, Arc::clone(shop), orders, tell.clone());
@@ -418,6 +441,26 @@ pub fn confinement(
     // What cannot be removed now is removed at the agent's next start.
     let _ = fs::remove_dir_all(folder);
     Ok(found)
+}
+
+/// Finds out how work of each kind is confined on this host, by starting `program` on a trial of each
+/// kind that works in `folder`. `has_gpu` tries work with the GPU too.
+///
+/// # Errors
+/// The configuration names a user of commands that is not there.
+pub fn confinement_of_each(
+    config: &Config,
+    program: &Path,
+    folder: &Path,
+    has_gpu: bool,
+) -> Result<Vec<RunnerConfinement>, ConfigError> {
+    let mut confines = config.confines()?;
+    confines.user.get_or_insert(user_of_slot(0));
+    let found = try_out(program, folder, config.commands.confine, confines.clone());
+    let of_each =
+        look_at_each(program, folder, &found, &confines, config.kernel_memory_mib, has_gpu);
+    let _ = fs::remove_dir_all(folder);
+    Ok(of_each)
 }
 
 fn host_info(config: &Config) -> Result<HostInfo, ConfigError> {
@@ -488,66 +531,6 @@ fn this_program() -> PathBuf {
 
 fn random() -> u64 {
     RandomState::new().build_hasher().finish()
-}
-
-/// Why an agent could not start.
-#[derive(Debug, Error)]
-pub enum RunError {
-    /// Its configuration.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// Its folder shared with the hooks.
-    #[error(transparent)]
-    RunDir(#[from] RunDirError),
-    /// Its own folder, or another agent.
-    #[error(transparent)]
-    WorkDir(#[from] WorkDirError),
-    /// A folder of it is not on this machine.
-    #[error(
-        "{what}: {} is on a network file system, and a render would wait for its server: name a \
-         folder on a local disk of this host", path.display()
-    )]
-    Network {
-        /// The key of the configuration.
-        what: &'static str,
-        /// Where it is.
-        path: PathBuf,
-    },
-    /// Its socket.
-    #[error(transparent)]
-    Socket(#[from] SocketError),
-    /// Whom it trusts.
-    #[error(transparent)]
-    Tls(#[from] TlsError),
-    /// Its HTTP client.
-    #[error("cannot make an HTTP client: {0}")]
-    HttpClient(String),
-    /// The thread that answers hooks ended. It should not.
-    #[error(
-        "the thread that answers hooks has ended, so the agent stopped all its work: start it again, and report what the log says of it"
-    )]
-    ReleaseThread,
-    /// The thread that looks after the owner's wishes.
-    #[error("cannot start to look after the owner's wishes: {0}")]
-    Observer(std::io::Error),
-    /// What clears up after it.
-    #[error("cannot start the process that clears up after an agent that is killed: {0}")]
-    Keeper(std::io::Error),
-    /// What starts its runners.
-    #[error("cannot start the process that starts runners: {0}")]
-    Nursery(std::io::Error),
-    /// A thread of these ended by itself.
-    #[error("a thread that looks after the owner's wishes has ended, so the agent has too")]
-    ObserverThread,
-    /// Watching for renders that no hook announces.
-    #[error(transparent)]
-    WorkerWatch(#[from] WorkerWatchError),
-    /// That ended by itself.
-    #[error("the thread that watches the farm's workers has ended, so the agent has too")]
-    WorkerThread,
-    /// Its timer.
-    #[error("cannot make a timer: {0}")]
-    Timer(std::io::Error),
 }
 
 #[cfg(test)]

@@ -20,10 +20,10 @@ use gleaner_protocol::{
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::kernels::kernel_names;
 use crate::limits::{CHECKPOINTS_BYTES_MAX, RESOLVE_MS_MAX, TOKEN_BYTES_MAX};
-use crate::runner::sandbox::{CommandRules, Confines, Layers, RuleError};
-use crate::wishes::{PreferenceError, Preferences};
+use crate::owner::wishes::{PreferenceError, Preferences};
+use crate::run::kernels::kernel_names;
+use crate::run::runner::sandbox::{CommandRules, Confines, Layers, RuleError};
 use listed_programs::{Listed, look_up};
 
 /// The defaults as a commented file.
@@ -51,6 +51,8 @@ pub struct Config {
     pub token_file: Option<PathBuf>,
     /// Certificates to trust instead of the system's.
     pub ca_file: Option<PathBuf>,
+    /// File that the agent's metrics are written to.
+    pub metrics_file: Option<PathBuf>,
     /// Folder shared with the host's hooks.
     pub run_dir: Option<PathBuf>,
     /// Folder for inputs, outputs and running tasks.
@@ -73,14 +75,14 @@ pub struct Config {
     pub save_interval_s: u64,
     /// Size of the input cache.
     pub cache_bytes: u64,
-    /// For how long a job may have a replica that a render drives out kept frozen, in seconds; 0
-    /// to keep none.
+    /// For how long a replica is kept frozen at most, in seconds: one that a render drives out, where
+    /// its job wants that, and one that the broker parks; 0 to keep none.
     pub keep_s_max: u64,
     /// What holds for commands.
     pub commands: CommandRules,
     /// What the owner wishes.
     pub preferences: Preferences,
-    /// Program that runners, the agent's keeper and its nursery are started out of; this very program
+    /// Program that runners, the agent's cleaner and its spawner are started out of; this very program
     /// where not given. For tests.
     #[serde(skip)]
     pub runner_program: Option<PathBuf>,
@@ -98,6 +100,7 @@ impl Default for Config {
             monitor: None,
             token_file: None,
             ca_file: None,
+            metrics_file: None,
             run_dir: None,
             work_dir: None,
             allow_commands: Vec::new(),
@@ -173,6 +176,10 @@ impl Config {
         let is_name = |name: &&String| (1..=PROCESS_NAME_BYTES_MAX).contains(&name.len());
         if let Some(name) = self.watch_workers.iter().find(|name| !is_name(name)) {
             return Err(ConfigError::WorkerName(name.clone()));
+        }
+        let is_read = |file: &PathBuf| file.extension().is_some_and(|end| end == "prom");
+        if let Some(file) = self.metrics_file.as_ref().filter(|file| !is_read(file)) {
+            return Err(ConfigError::MetricsFile(file.clone()));
         }
         self.preferences.check()?;
         self.commands.check(&self.own_paths())?;
@@ -361,6 +368,12 @@ pub enum ConfigError {
     /// No such kernel.
     #[error("kernels lists {0:?}, which is not built in; there are {1}")]
     UnknownKernel(KernelName, String),
+    /// A file that nobody reads.
+    #[error(
+        "metrics_file is {0:?}: node exporters read files whose names end in .prom only; name one \
+         in the folder of the exporter's textfile collector"
+    )]
+    MetricsFile(PathBuf),
     /// A wish that cannot be used.
     #[error(transparent)]
     Preference(#[from] PreferenceError),
@@ -436,6 +449,7 @@ mod tests {
             ("cores = -1", "cores"),
             ("wasm_memory_mib = 4097", "wasm_memory_mib is 4097, must be from 0 to 4096"),
             ("kernel_memory_mib = 0", "kernel_memory_mib is 0, must be from 1 to 16777216"),
+            ("metrics_file = \"/var/lib/gleaner\"", "metrics_file is \"/var/lib/gleaner\""),
             ("keep_s_max = 86401", "keep_s_max is 86401, must be from 0 to 86400"),
             ("save_interval_s = 0", "save_interval_s is 0"),
             ("sample_interval_s = 0", "sample_interval_s is 0"),

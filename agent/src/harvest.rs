@@ -14,7 +14,8 @@
 //! by others and still held: it stays in the fragment until it may run again or is ended.
 //!
 //! What a render drives out is killed, or parked where its job wants that: then it takes no slot,
-//! and either goes on before anything new begins or is ended when its time is over.
+//! and either goes on before anything new begins or is ended when its time is over. What the broker
+//! parks for another lane takes none either, and goes on when the broker says so.
 //!
 //! # Invariants
 //! See [`Harvest::check_invariants`].
@@ -34,10 +35,10 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use gleaner_protocol::control::{AgentMessage, Fragment, Opening, ReleaseReason};
-use gleaner_protocol::{HostInfo, JobId, LeaseToken, Origin, Span, Time};
+use gleaner_protocol::{AgentSecret, HostInfo, JobId, LeaseToken, Origin, Span, Time};
 
 pub use effect::Effect;
-pub use fragment::Ground;
+pub use fragment::RunFolderState;
 pub use input::{Input, Product, RunResult};
 pub use invariants::Violation;
 
@@ -46,14 +47,22 @@ use held::Held;
 use leases::Known;
 use link_state::LinkState;
 
+/// Places for replicas on a host of so many cores: one for each core, and one for each that is
+/// parked beside it.
+#[must_use]
+pub const fn places(cores: u32) -> u32 {
+    cores.saturating_mul(2)
+}
+
 /// The decisions of one agent.
 #[derive(Debug)]
 pub struct Harvest {
     host: HostInfo,
+    secret: AgentSecret,
     incarnation: u64,
     link: LinkState,
     /// What the run folder says; None while it cannot be read, which closes the host.
-    ground: Option<Ground>,
+    run_folder: Option<RunFolderState>,
     /// What the monitor leaves us. Farm hosts only.
     opened: Option<Opened>,
     /// Replicas that the owner allows.
@@ -87,16 +96,23 @@ pub struct Harvest {
 }
 
 impl Harvest {
-    /// An agent that has just started and holds nothing. `incarnation` is drawn at random.
+    /// An agent that has just started and holds nothing. `secret` is known to this host's
+    /// agents and the broker alone.
     #[must_use]
-    pub fn new(host: HostInfo, incarnation: u64, ground: Option<Ground>) -> Self {
+    pub fn new(
+        host: HostInfo,
+        secret: AgentSecret,
+        incarnation: u64,
+        run_folder: Option<RunFolderState>,
+    ) -> Self {
         let mut harvest = Self {
-            empty: (0..host.cores).collect(),
+            empty: (0..places(host.cores)).collect(),
             warm: BTreeSet::new(),
             host,
+            secret,
             incarnation,
             link: LinkState::Down,
-            ground,
+            run_folder,
             opened: None,
             allowed: u32::MAX,
             fragment: Fragment::default(),
@@ -122,6 +138,12 @@ impl Harvest {
         self.host.origin
     }
 
+    /// How many cores the host has.
+    #[must_use]
+    pub fn cores(&self) -> u32 {
+        self.host.cores
+    }
+
     /// What is given now.
     #[must_use]
     pub fn fragment(&self) -> Fragment {
@@ -137,7 +159,7 @@ impl Harvest {
     /// Replicas that run now.
     #[must_use]
     pub fn running(&self) -> u32 {
-        self.host.cores - self.empty_slots() - self.parked
+        places(self.host.cores) - self.empty_slots() - self.parked
     }
 
     fn empty_slots(&self) -> u32 {
@@ -153,9 +175,9 @@ impl Harvest {
             Input::LinkUp => self.greet(effects),
             Input::LinkDown => self.lose_link(),
             Input::Broker(message) => self.hear(now, message, effects),
-            Input::Ground { ground, stopped, parked, is_unbooked } => {
+            Input::RunFolder { run_folder, stopped, parked, is_unbooked } => {
                 why = ReleaseReason::Preempted;
-                self.stand_on(ground);
+                self.note_run_folder(run_folder);
                 if is_unbooked {
                     self.close();
                 }
@@ -177,7 +199,7 @@ impl Harvest {
                     effects.push(Effect::Send(AgentMessage::Progress { token, permille }));
                 }
             }
-            Input::Kept { token, state } => self.tell_saved(now, token, state, effects),
+            Input::StateStored { token, state } => self.tell_saved(now, token, state, effects),
             Input::Saved { token } => self.take_saved(token, effects),
             Input::Alarm(reason) => {
                 self.alarm = reason;
@@ -192,7 +214,7 @@ impl Harvest {
                 self.end_all_parked(effects);
             }
         }
-        self.settle(&why, effects);
+        self.wait_frozen(&why, effects);
     }
 
     /// When [`Input::Tick`] is due at the latest.
@@ -203,7 +225,7 @@ impl Harvest {
     }
 
     /// Brings the fragment, what runs in it and what is asked for in line with each other.
-    fn settle(&mut self, why: &ReleaseReason, effects: &mut Vec<Effect>) {
+    fn wait_frozen(&mut self, why: &ReleaseReason, effects: &mut Vec<Effect>) {
         let due = self.due_fragment();
         if due != self.fragment {
             self.fragment = due;

@@ -14,51 +14,45 @@
 //! All decisions are made by one plain state machine, [`harvest::Harvest`], which needs neither
 //! runtime nor host, so that a simulator drives the very same one.
 //!
-//! The root executable, and every other that calls [`run`], calls [`run_as_runner_if_asked`]
+//! The folders are rooms: `agent` is the main loop, `release` gets out of a render's way, `run`
+//! runs harvested work, `host` looks at the machine, `owner` has the owner's word, and `link`
+//! speaks to the broker.
+//!
+//! The root executable, and every other that calls [`run()`], calls [`run_as_runner_if_asked`]
 //! first in its `main`: runners are started out of the same executable.
 
 pub mod harvest;
 
 mod agent;
-mod blobs;
-mod booked_memory;
-mod checkpoints;
 mod config;
-mod gate;
-mod gpu;
-mod keeper;
-mod kernels;
-mod lacks;
+mod host;
 mod limits;
 mod link;
-mod modules;
-mod nursery;
-mod observer;
+mod metrics;
 mod owner;
-mod pulse;
-mod releaser;
+mod release;
 mod replace_file;
-mod runner;
-mod sampler;
-mod scheduling_class;
-mod slot;
-mod slot_table;
-mod tls;
-mod wishes;
-mod worker_watch;
+mod run;
 
-pub use agent::{RunError, WorkDirError, confinement, run};
+pub use agent::liveness::Liveness;
+pub use agent::{RunError, WorkDirError, confinement, confinement_of_each, run};
 pub use config::{Config, ConfigError, DEFAULT_TOML};
-pub use gate::Gate;
 pub use gleaner_isolation::Choice as Isolation;
-pub use gpu::find_gpu;
-pub use kernels::{Kernel, KernelError, gametree, kernel, kernel_names};
-pub use lacks::{Lack, lacks};
+pub use host::cores::machine_cores;
+pub use host::gpu::find_gpu;
+pub use host::missing_abilities::{MissingAbility, missing_abilities};
+pub use host::open_files::TooFewFiles;
+pub use host::worker_watch::WorkerWatchError;
+pub use link::tls::{TlsError, Trust, client_config};
 pub use link::{Link, LinkError, LinkReceiver, LinkSender, LinkTarget, Received};
-pub use pulse::Vitals;
-pub use releaser::{SocketError, booked_cores};
-pub use runner::sandbox::{CommandRules, Confine, Confinement, Finding, Layer, Promise, RuleError};
-pub use runner::{RUNNER_ARGUMENT, run_as_runner_if_asked, runner_main};
-pub use tls::{TlsError, Trust, client_config};
-pub use wishes::{Gpus, PreferenceError, Preferences};
-pub use worker_watch::WorkerWatchError;
+pub use owner::wishes::{Gpus, PreferenceError, Preferences};
+pub use release::gate::Gate;
+pub use release::releaser::{SocketError, booked_cores};
+pub use run::kernels::{Kernel, KernelError, gametree, kernel, kernel_names};
+#[cfg(feature = "wasm")]
+pub use run::runner::check_module;
+pub use run::runner::sandbox::{
+    CommandRules, Confine, Confinement, Finding, Layer, Promise, RuleError, RunnerConfinement,
+    WorkKind,
+};
+pub use run::runner::{RUNNER_ARGUMENT, Seen, run_as_runner_if_asked, runner_main};

@@ -1,5 +1,9 @@
 //! Named bounds of everything that grows in an agent.
 
+use std::time::Duration;
+
+use gleaner_protocol::Span;
+
 /// Reports that may wait for their verdict; beyond, the agent asks for no more work.
 pub(crate) const UNACKED_REPORTS_MAX: usize = 4096;
 /// Bytes of output that they may hold together.
@@ -35,6 +39,13 @@ pub(crate) const RUNNER_FRAME_BYTES_MAX: usize = 4 << 20;
 pub(crate) const PROGRESS_INTERVAL_MS: u64 = 1_000;
 /// Rounds of ending the processes that a command left behind; each takes note of one.
 pub(crate) const SWEEP_ROUNDS_MAX: u32 = 4 * TASK_PROCESSES_MAX;
+/// Times of one kind that were measured and wait for the broker to be told; more are in the agent's
+/// own metrics only.
+pub(crate) const UNSENT_TIMES_MAX: usize = 1_024;
+/// How often the broker is told what was counted, where there is something to tell.
+pub(crate) const METRICS_INTERVAL: Span = Span::from_secs(10);
+/// How often the file of metrics is written, where it has changed.
+pub(crate) const METRICS_FILE_INTERVAL: Duration = Duration::from_secs(5);
 /// Deepest game tree that the `gametree` kernel counts, in plies.
 pub(crate) const GAMETREE_DEPTH_MAX: u8 = 12;
 /// Plies that a game tree is split over at most.
@@ -43,6 +54,10 @@ pub(crate) const GAMETREE_SPLIT_PLIES_MAX: u8 = 4;
 pub(crate) const RECONNECT_MS_MIN: u64 = 100;
 /// Longest wait before the broker is called again, in milliseconds.
 pub(crate) const RECONNECT_MS_MAX: u64 = 10_000;
+/// Shortest wait before a broker that refused this agent is called again, in milliseconds.
+pub(crate) const REFUSED_MS_MIN: u64 = 1_000;
+/// Longest wait before a broker that refused this agent is called again, in milliseconds.
+pub(crate) const REFUSED_MS_MAX: u64 = 60_000;
 /// How long opening a link may take, in milliseconds.
 pub(crate) const CONNECT_MS_MAX: u64 = 10_000;
 /// How often a quiet link is tested, in milliseconds.
@@ -65,20 +80,20 @@ pub(crate) const FAREWELL_MS_MAX: u64 = 500;
 pub(crate) const LAST_RUNNERS_MS_MAX: u64 = 5_000;
 /// Longest token file, in bytes.
 pub(crate) const TOKEN_BYTES_MAX: usize = 4096;
-/// Runners that may wait to be born.
-pub(crate) const BIRTHS_MAX: usize = 64;
+/// Runners that may wait to be started.
+pub(crate) const SPAWNS_MAX: usize = 64;
 /// Open files that one of them is given at most.
-pub(crate) const CRADLE_FILES_MAX: usize = 24;
+pub(crate) const RUNNER_FILES_MAX: usize = 24;
 /// How long the process that starts runners may take for one, in milliseconds. It runs last, beside
 /// whatever renders.
-pub(crate) const BIRTH_MS_MAX: u64 = 10_000;
+pub(crate) const SPAWN_MS_MAX: u64 = 10_000;
 /// Sessions of runners that there may be at one time: of a process that starts them, and of those
 /// before it that have ended.
-pub(crate) const NURSERIES_MAX: usize = 8;
+pub(crate) const SPAWNERS_MAX: usize = 8;
 /// How long one may take to end that was killed, in milliseconds.
-pub(crate) const NURSERY_END_MS_MAX: u64 = 500;
-/// How long one that was too slow may take to tell of what it has borne all the same, in milliseconds.
-pub(crate) const LATE_BIRTH_MS_MAX: u64 = 1_000;
+pub(crate) const SPAWNER_END_MS_MAX: u64 = 500;
+/// How long one that was too slow may take to tell of the runners that it started all the same, in milliseconds.
+pub(crate) const LATE_SPAWN_MS_MAX: u64 = 1_000;
 /// Tries to put the runners' session last; with the pause below, some seconds.
 pub(crate) const AUTOGROUP_TRIES_MAX: u32 = 50;
 /// Pause between two of these tries, in milliseconds: the kernel allows one every 100 ms.
@@ -88,6 +103,13 @@ pub(crate) const ACCEPT_REST_MS: u64 = 10;
 /// Most open files that an agent asks for. Some systems would allow a billion, and there are
 /// programs that close every number up to the limit when they start.
 pub(crate) const OPEN_FILES_MAX: u64 = 64 << 10;
+/// How long a host takes nothing after its own trouble (a full disk) kept a replica from running,
+/// in milliseconds.
+pub(crate) const TROUBLE_REST_MS: u64 = 60_000;
+/// Open files that an agent needs for each slot: its control group, and the pipes of its runner.
+pub(crate) const OPEN_FILES_PER_SLOT: u64 = 8;
+/// Open files that an agent needs beside those: sockets, logs, folders, and what hooks open.
+pub(crate) const OPEN_FILES_OF_AGENT: u64 = 128;
 /// How long a load that comes and goes must stay away before harvest comes back, in milliseconds.
 pub(crate) const CALM_MS_MIN: u64 = 10_000;
 /// The same, where it came again and again, in milliseconds.
@@ -195,15 +217,15 @@ pub(crate) const CLEAR_UP_PAUSE_MS: u64 = 10;
 /// How long the login manager may take to answer, in milliseconds.
 pub(crate) const LOGIND_ANSWER_MS_MAX: u64 = 500;
 /// How long the answer to a hook waits for what is frozen to come to rest, in milliseconds.
-pub(crate) const SETTLE_MS_MAX: u64 = 4;
+pub(crate) const FREEZE_WAIT_MS_MAX: u64 = 4;
 /// How long the answer to a hook waits until what has left its group is found, in milliseconds:
 /// where there is no freezer, over all groups together.
 pub(crate) const HURRY_MS_MAX: u64 = 2;
 /// Pause between two looks at whether what is frozen has come to rest, in microseconds.
-pub(crate) const SETTLE_PAUSE_US: u64 = 100;
+pub(crate) const FREEZE_WAIT_PAUSE_US: u64 = 100;
 /// After how long what has not come to rest by then is put before all others to do so, in
 /// microseconds: who leads a group was when it was told to stop.
-pub(crate) const SETTLE_URGE_US: u64 = 1_000;
+pub(crate) const FREEZE_WAIT_URGE_US: u64 = 1_000;
 /// Processes and threads of one command, and of one slot where its control group counts them.
 pub(crate) const TASK_PROCESSES_MAX: u32 = 1_024;
 /// Memory of a runner beside that of the command that it runs, in MiB.

@@ -1,4 +1,5 @@
-//! The agent's end of the control link: one WebSocket to the broker.
+//! The agent's end of the control link: one WebSocket to the broker. Contents travel beside it
+//! ([`blobs`]).
 //!
 //! [`Link`] is one connection, for whoever plays an agent. [`LinkKeeper`] keeps one up: it calls
 //! again after a failure, later each time and at a random moment, so that thousands of agents do
@@ -10,8 +11,10 @@
 //! - What does not decode ends the link.
 
 mod backoff;
+pub(crate) mod blobs;
 mod connect;
 mod keeper;
+pub(crate) mod tls;
 
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};

@@ -5,7 +5,7 @@
 //! is told.
 //!
 //! Whatever of this may wait (for a disk, for what is frozen to come to rest, for a log) is done
-//! by threads of its own: a [`Desk`] for those who ask, a [`MarkThread`] for the file. The threads
+//! by threads of its own: a [`RequestThread`] for those who ask, a [`MarkThread`] for the file. The threads
 //! that answer hooks and run the main loop never wait for it.
 //!
 //! # Invariants
@@ -17,11 +17,12 @@
 //! - Of two that obey at once, the later one obeys what was said last.
 
 mod account;
-mod desk;
 mod gpu;
 mod mark_thread;
 mod pause_note;
+mod request_thread;
 mod stop_watch;
+pub(crate) mod wishes;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -32,11 +33,11 @@ use gleaner_protocol::{HostName, LeaseToken, Share, Span, Time};
 use rustix::event::{EventfdFlags, eventfd};
 use tracing::{info, warn};
 
-pub(crate) use desk::{Desk, Reply};
 pub(crate) use mark_thread::MarkThread;
+pub(crate) use request_thread::{Reply, RequestThread};
 
-use crate::slot_table::SlotTable;
-use crate::wishes::Allowance;
+use crate::owner::wishes::Allowance;
+use crate::release::slot_table::SlotTable;
 use mark_thread::Askers;
 use pause_note::PauseNote;
 
@@ -99,7 +100,7 @@ struct Inner {
     /// What on the host needs a person.
     alarm: Option<String>,
     /// What this host does not grant, in words.
-    lacks: Vec<String>,
+    missing_abilities: Vec<String>,
     /// What confines commands, in words; none where none are allowed.
     commands: Option<String>,
     /// How the GPU is used; none where its owner gives none.
@@ -123,7 +124,7 @@ impl Owner {
             labels: vec![None; of.cores as usize],
             watched: Vec::new(),
             alarm: None,
-            lacks: Vec::new(),
+            missing_abilities: Vec::new(),
             commands: None,
             gpu: None,
         };
@@ -220,14 +221,14 @@ impl Owner {
     }
 
     /// Notes what this host does not grant, for whoever asks how the agent stands.
-    pub(crate) fn note_lacks(&self, lacks: Vec<String>) {
-        self.lock().lacks = lacks;
+    pub(crate) fn note_missing_abilities(&self, missing_abilities: Vec<String>) {
+        self.lock().missing_abilities = missing_abilities;
     }
 
     /// When [`Owner::wish`] is due at the latest: a pause ends, or a frozen replica.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
         let pause = self.lock().paused.and_then(|pause| pause.until);
-        let kept = self.of.table.kept_since().map(|since| since + self.of.keep);
+        let kept = self.of.table.owner_frozen_since().map(|since| since + self.of.keep);
         [pause, kept].into_iter().flatten().min()
     }
 
@@ -257,9 +258,9 @@ impl Owner {
         let mut obedience = table.hear(now, room);
         let stopped = if is_kept {
             let kept = now.as_micros().saturating_sub(self.of.keep.as_micros());
-            table.end_kept(Time::from_micros(kept), &mut obedience)
+            table.end_owner_frozen(Time::from_micros(kept), &mut obedience)
         } else {
-            table.end_all_kept(&mut obedience)
+            table.end_all_frozen(&mut obedience)
         };
         if *told != Some(slots) || !stopped.is_empty() {
             *told = Some(slots);

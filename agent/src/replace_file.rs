@@ -1,8 +1,8 @@
 //! Writing a file as a whole or not at all.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 /// Whoever may read it: its owner alone.
@@ -14,6 +14,11 @@ pub(crate) const PUBLIC: u32 = 0o666;
 /// its place, or in that of its draft, is not followed.
 pub(crate) fn replace_file(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     replace(path, content, mode, |_| Ok(()))
+}
+
+/// The same, and everybody may read it, whatever the user's mask is.
+pub(crate) fn replace_file_for_all(path: &Path, content: &[u8]) -> io::Result<()> {
+    replace(path, content, PUBLIC, |file| file.set_permissions(Permissions::from_mode(0o644)))
 }
 
 /// The same, and it is on disk when this returns: neither a crash nor a power cut brings the old

@@ -1,13 +1,13 @@
 //! A render is retried with more cores after its postflight was lost: the run folder, the gate
 //! and the agent's decisions together.
 
-use gleaner_agent::harvest::{Ground, Harvest, Input};
+use gleaner_agent::harvest::{Harvest, Input, RunFolderState};
 use gleaner_agent::{Gate, booked_cores};
 use gleaner_hooks::RunDir;
 use gleaner_protocol::control::{BrokerMessage, Fragment, Opening};
 use gleaner_protocol::farm::Booked;
 use gleaner_protocol::{
-    BookingId, Capabilities, Epoch, HostInfo, HostName, KernelName, Origin, Time,
+    AgentSecret, BookingId, Capabilities, Epoch, HostInfo, HostName, KernelName, Origin, Time,
 };
 
 const CORES: u32 = 12;
@@ -39,7 +39,7 @@ impl Host {
             kind: None,
             chunk_cache_mib: 0,
         };
-        let harvest = Harvest::new(info, 99, None);
+        let harvest = Harvest::new(info, AgentSecret::new([9; 16]), 99, None);
         let mut host =
             Self { _folder: folder, run_dir, harvest, gate: Gate::new(Fragment::default()) };
         host.hear(Input::LinkUp);
@@ -70,9 +70,9 @@ impl Host {
         let bookings = self.run_dir.bookings().expect("lists");
         let booked = booked_cores(bookings.iter().map(|booking| booking.resources), CORES);
         let epoch = self.run_dir.epoch().expect("reads");
-        let ground = Some(Ground { epoch, booked, has_fence: false });
-        self.hear(Input::Ground {
-            ground,
+        let run_folder = Some(RunFolderState { epoch, booked, has_fence: false });
+        self.hear(Input::RunFolder {
+            run_folder,
             stopped: Vec::new(),
             parked: Vec::new(),
             is_unbooked: false,

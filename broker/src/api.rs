@@ -3,31 +3,43 @@
 //! Each handler reads or changes the core through the [driver](crate::driver), so that what it
 //! answers is durable. Bodies are JSON of `gleaner_protocol::api`; errors are its `ApiError`.
 
+mod access;
+mod backup;
 mod blobs;
 mod events;
 mod farm;
+mod history;
 mod jobs;
 mod kernel_times;
+mod lanes;
 mod results;
 
+pub(crate) use access::ACCESS;
+pub(crate) use lanes::lane_statuses;
 pub(crate) use results::manifest;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use gleaner_protocol::job::RunsOn;
 use gleaner_protocol::limits::{CONTROL_MESSAGE_BYTES_MAX, HTTP_BODY_BYTES_MAX};
 use gleaner_scheduling::Core;
-use gleaner_serve::{Problem, body_bytes};
+use gleaner_serve::{Problem, body_bytes, openmetrics};
+use tokio::sync::{RwLock, Semaphore};
 use warp::filters::BoxedFilter;
+use warp::http::StatusCode;
 use warp::reply::Response;
 use warp::{Filter, Reply};
 
-use crate::blobs::BlobStore;
+use crate::blobs::{BlobStore, LocalBlobs};
 use crate::classes::Classes;
 use crate::control_link::ControlLinks;
 use crate::driver::{DriverGone, DriverHandle};
 use crate::events::Events;
+use crate::history::RunHistory;
 use crate::kernel_times::KernelTimes;
 use crate::metrics::{CoreFigures, Metrics};
+use crate::promises::Promises;
 use crate::states::States;
 use crate::store::{Committer, SmallBlobs, StoreState};
 
@@ -37,11 +49,22 @@ pub(crate) struct Api {
     pub(crate) driver: DriverHandle,
     pub(crate) committer: Committer,
     pub(crate) blobs: Arc<dyn BlobStore>,
+    /// The same, for those who need its files.
+    pub(crate) local_blobs: LocalBlobs,
+    /// Held while files must stay.
+    pub(crate) files: Arc<RwLock<()>>,
+    /// The place of the one backup that is made at a time.
+    pub(crate) backups: Arc<Semaphore>,
     pub(crate) states: States,
     pub(crate) small_blobs: SmallBlobs,
     pub(crate) events: Events,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) kernel_times: KernelTimes,
+    pub(crate) history: RunHistory,
+    pub(crate) promises: Promises,
+    /// On which hosts a job may run that does not say so.
+    pub(crate) default_on: RunsOn,
+    pub(crate) data_dir: PathBuf,
 }
 
 impl Api {
@@ -74,11 +97,17 @@ impl Api {
             .unify()
             .or(self.farm_routes())
             .unify()
+            .or(self.lane_routes())
+            .unify()
             .or(self.blob_routes())
+            .unify()
+            .or(self.backup_routes())
             .unify()
             .or(self.event_routes())
             .unify()
             .or(self.kernel_time_routes())
+            .unify()
+            .or(self.history_routes())
             .unify()
             .or(self.health_routes())
             .unify()
@@ -126,8 +155,7 @@ impl Api {
             handler(warp::path!("metrics").and(warp::get()), self, |api, ()| async move {
                 let figures = api.read(CoreFigures::of).await?;
                 let text = api.metrics.render(&figures);
-                let kind = "text/plain; version=0.0.4";
-                Ok(warp::reply::with_header(text, "content-type", kind).into_response())
+                Ok(openmetrics(text))
             });
         health.or(metrics).unify().boxed()
     }
@@ -158,6 +186,16 @@ where
             async move { answer.await.unwrap_or_else(Reply::into_response) }
         })
         .boxed()
+}
+
+/// How many elements a page is to have, of at most `max`.
+fn page_limit(limit: Option<usize>, max: usize) -> Result<usize, Problem> {
+    let limit = limit.unwrap_or(max);
+    if (1..=max).contains(&limit) {
+        return Ok(limit);
+    }
+    let error = format!("limit is {limit}, must be from 1 to {max}");
+    Err(Problem::new(StatusCode::BAD_REQUEST, "out-of-range", error))
 }
 
 /// The whole body, before anything is made of it.

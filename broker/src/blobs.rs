@@ -18,6 +18,7 @@ use gleaner_protocol::Digest;
 use thiserror::Error;
 
 pub use local_blobs::LocalBlobs;
+pub(crate) use local_blobs::Removed;
 
 /// A store of contents under their digests.
 pub trait BlobStore: Send + Sync {
@@ -40,11 +41,12 @@ pub trait BlobStore: Send + Sync {
     /// Those of the disk.
     fn open<'a>(&'a self, digest: Digest) -> BoxFuture<'a, Result<Option<BlobContent>, BlobError>>;
 
-    /// The length of a content; nothing where it is not here.
+    /// The length of a content that is about to be named, which stays from now on as if it had just
+    /// been uploaded; nothing where it is not here.
     ///
     /// # Errors
     /// Those of the disk.
-    fn length<'a>(&'a self, digest: Digest) -> BoxFuture<'a, Result<Option<u64>, BlobError>>;
+    fn keep<'a>(&'a self, digest: Digest) -> BoxFuture<'a, Result<Option<u64>, BlobError>>;
 }
 
 /// A content that is being read.

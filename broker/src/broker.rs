@@ -1,31 +1,35 @@
 //! One broker, from its start to its end.
 
-use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread;
 
 use gleaner_protocol::Span;
-use gleaner_protocol::job::Lane;
 use gleaner_scheduling::CoreConfig;
-use gleaner_serve::{ListenConfig, Listener, ServeError, bind, serve};
+use gleaner_scheduling::limits::GONE_HOSTS_MAX;
+use gleaner_serve::{
+    ListenConfig, Listener, Role, ServeError, ServeLimits, bind, room_for_connections, serve,
+};
 use thiserror::Error;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::api::Api;
+use crate::api::{ACCESS, Api};
 use crate::blobs::{BlobError, LocalBlobs};
-use crate::collect;
+use crate::collect::Collector;
 use crate::config::{Config, ConfigError};
-use crate::driver::{Driver, DriverHandle, DriverParts, pack, recover};
+use crate::driver::{Driver, DriverHandle, DriverParts, compact, pack, recover};
 use crate::events::Events;
+use crate::history::{self, HistoryWriter};
 use crate::kernel_times::{self, Recorder};
 use crate::limits::{COMMANDS_QUEUED_MAX, STATES_BYTES_MAX};
 use crate::metrics::Metrics;
+use crate::promises::Promises;
 use crate::results_check;
 use crate::states::States;
-use crate::store::{Batch, Committer, DataFolder, Journal, StoreError, StoreOptions};
+use crate::store::{Batch, Committer, Compaction, DataFolder, StoreError, StoreOptions};
+use crate::wall_clock;
 
 /// Why a broker does not start.
 #[derive(Debug, Error)]
@@ -62,7 +66,9 @@ pub async fn run(
     ready: impl FnOnce(SocketAddr),
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), BrokerError> {
-    let Running { listener, api, check, mut driver_done, recorder } = begin(&config).await?;
+    let running = begin(&config).await?;
+    let Running { listener, api, background, mut driver_done, recorder, history, promises } =
+        running;
     let committer = api.committer.clone();
     ready(listener.address());
     let mut has_died = false;
@@ -77,19 +83,23 @@ pub async fn run(
         }
     };
     serve(listener, api.routes(), stop).await;
-    check.abort();
-    // Nobody asks how it went, only that its handle is gone.
-    let _ = check.await;
+    for task in background {
+        task.abort();
+        // Nobody asks how it went, only that its handle is gone.
+        let _ = task.await;
+    }
     // The routes are dropped, and with them the last handles: the driver ends, which must not wait
     // for space on a full disk.
     committer.give_up_waiting();
     if !has_died {
         let _ = driver_done.await;
     }
-    let closed = tokio::task::spawn_blocking(|| {
+    let closed = tokio::task::spawn_blocking(move || {
         committer.close();
         // What the store has kept is the last that was measured.
         recorder.end();
+        history.end();
+        promises.save();
     });
     if let Err(error) = closed.await {
         tracing::error!("closing the store failed: {error}");
@@ -101,10 +111,14 @@ pub async fn run(
 struct Running {
     listener: Listener,
     api: Api,
-    check: JoinHandle<()>,
+    /// What reads the core beside the routes.
+    background: [JoinHandle<()>; 3],
     driver_done: oneshot::Receiver<()>,
     /// Writes down how long kernels take.
     recorder: Recorder,
+    /// Writes down what replicas take.
+    history: HistoryWriter,
+    promises: Promises,
 }
 
 async fn begin(config: &Config) -> Result<Running, BrokerError> {
@@ -116,11 +130,25 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
         config.tls_key.clone(),
         config.token_file.clone(),
     )?;
-    let listener = bind(&listen).await?.of("broker");
+    let listen = listen
+        .with_role(Role::Agent, config.agent_token_file.clone())
+        .with_role(Role::Monitor, config.monitor_token_file.clone());
+    let listener = bind(&listen).await?.of("broker").with_access(&ACCESS);
+    if listen.is_beyond_loopback() && config.agent_token_file.is_none() {
+        tracing::warn!(
+            "no agent_token_file is set: agents must show the token of token_file, and whoever has \
+             that may submit, cancel and read everything"
+        );
+    }
+    let limits = ServeLimits { connections_max: room_for_connections(), ..ServeLimits::default() };
+    let listener = listener.with_limits(limits);
     let core_config = CoreConfig {
+        gone_hosts_max: GONE_HOSTS_MAX,
         incarnation: 0,
-        lanes: BTreeMap::from([(Lane::Background, config.policy()?)]),
+        lanes: config.lanes.check()?,
+        zero_us: wall_clock::zero_us(),
         reconnect_grace: Span::from_micros((config.reconnect_grace_s * 1e6) as u64),
+        ownerless_hosts_vote: config.ownerless_hosts_vote,
         audit_seed: RandomState::new().build_hasher().finish(),
     };
     let min_free_bytes = config.min_free_mib << 20;
@@ -137,9 +165,14 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
         "data folder {} opened",
         config.data_dir.display(),
     );
-    let (small_blobs, journal_tail_bytes) = (journal.small_blobs(), journal.tail_bytes());
-    collect::at_start(&core, &config.data_dir, &small_blobs, &blobs);
-    let committer = Committer::start(Box::new(journal))?;
+    let small_blobs = journal.small_blobs();
+    let compaction = Compaction {
+        after_bytes: config.snapshot_after_mib << 20,
+        compact: Box::new(move |past, writer, closing| {
+            compact(past, writer, closing, &core_config)
+        }),
+    };
+    let committer = Committer::start(Box::new(journal), Some(compaction))?;
     if !added.is_empty() {
         let records = pack(added);
         let after = Box::new(|_: Result<u64, &_>| {});
@@ -151,6 +184,9 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
     let (events, metrics) = (Events::new(), Arc::new(Metrics::default()));
     let (kernel_times, recorder) =
         kernel_times::start(&config.data_dir, min_free_bytes).map_err(BrokerError::Thread)?;
+    let (run_history, history) =
+        history::start(&config.data_dir, min_free_bytes).map_err(BrokerError::Thread)?;
+    let promises = Promises::open(&config.data_dir, RandomState::new().build_hasher().finish());
     let driver = Driver::new(DriverParts {
         core,
         incarnation: recovered.incarnation,
@@ -158,29 +194,47 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
         events: events.clone(),
         metrics: Arc::clone(&metrics),
         kernel_times: kernel_times.clone(),
-        snapshot_after_bytes: config.snapshot_after_mib << 20,
+        history: run_history.clone(),
         retention: config.retention(),
-        journal_tail_bytes,
     });
     let driver_done = start(driver, queue)?;
     let driver = DriverHandle::new(commands);
     let check = results_check::run(driver.clone(), small_blobs.clone(), Arc::clone(&metrics));
     let check = tokio::spawn(check);
+    let files = Arc::default();
+    let collector = Collector {
+        driver: driver.clone(),
+        committer: committer.clone(),
+        small_blobs: small_blobs.clone(),
+        blobs: blobs.clone(),
+        data_dir: config.data_dir.clone(),
+        files: Arc::clone(&files),
+    };
+    let collector = tokio::spawn(collector.run());
     let api = Api {
         driver,
         committer: committer.clone(),
-        blobs: Arc::new(blobs),
+        blobs: Arc::new(blobs.clone()),
+        local_blobs: blobs,
+        files,
+        backups: Arc::new(Semaphore::new(1)),
         states,
         small_blobs,
         events,
         metrics,
         kernel_times,
+        history: run_history,
+        promises: promises.clone(),
+        default_on: config.default_on,
+        data_dir: config.data_dir.clone(),
     };
-    Ok(Running { listener, api, check, driver_done, recorder })
+    let watch = tokio::spawn(promises.clone().run(api.driver.clone(), api.events.clone()));
+    let background = [check, collector, watch];
+    Ok(Running { listener, api, background, driver_done, recorder, history, promises })
 }
 
 /// Runs the driver on a thread of its own.
-fn start(
+pub(crate) fn start(
     driver: Driver,
     queue: mpsc::Receiver<crate::driver::Command>,
 ) -> Result<oneshot::Receiver<()>, BrokerError> {
@@ -202,17 +256,32 @@ fn start(
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use gleaner_protocol::api::{ApiError, JobStatus, ProgressEvent};
+    use gleaner_protocol::job::{JobSpec, Lane};
+
     use super::*;
+    use crate::config::Lanes;
+
+    async fn begun(folder: &Path) -> Running {
+        begun_with(folder, Lanes::default()).await
+    }
+
+    async fn begun_with(folder: &Path, lanes: Lanes) -> Running {
+        let config = Config {
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            data_dir: folder.join("data"),
+            lanes,
+            ..Config::default()
+        };
+        begin(&config).await.expect("it begins")
+    }
 
     #[tokio::test]
     async fn a_broker_whose_driver_died_is_not_well() {
         let folder = tempfile::tempdir().expect("a folder");
-        let config = Config {
-            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-            data_dir: folder.path().join("data"),
-            ..Config::default()
-        };
-        let Running { api, driver_done, check, .. } = begin(&config).await.expect("it begins");
+        let Running { api, driver_done, background, .. } = begun(folder.path()).await;
         assert!(api.health().is_ok());
         let asked = api.driver.query(|_| -> () { panic!("a bug") }).await;
         assert!(asked.is_err());
@@ -220,10 +289,63 @@ mod tests {
         let problem = api.health().expect_err("nobody answers");
         assert!(problem.error().contains("has failed"), "{problem:?}");
         assert!(api.driver.submit(job()).await.is_err());
+        let [check, collector, watch] = background;
         check.await.expect("it ends with the driver");
+        collector.abort();
+        watch.await.expect("it ends with the driver");
     }
 
-    fn job() -> gleaner_protocol::job::JobSpec {
+    /// Serves a broker for as long as the test goes on; the address of its jobs.
+    fn served(listener: Listener, api: Api) -> String {
+        // Another test may have done so.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let url = format!("http://{}/v1/jobs", listener.address());
+        tokio::spawn(serve(listener, api.routes(), std::future::pending()));
+        url
+    }
+
+    async fn get<T: serde::de::DeserializeOwned>(url: &str) -> T {
+        let answer = reqwest::get(url).await.expect("an answer");
+        answer.error_for_status().expect("given").json().await.expect("JSON")
+    }
+
+    #[tokio::test]
+    async fn the_list_of_jobs_says_of_a_due_one_what_its_own_answer_says() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut lanes = Lanes::default();
+        // It takes what cannot be done.
+        lanes.deadline.policy = Some("grid-engine".into());
+        let Running { listener, api, .. } = begun_with(folder.path(), lanes).await;
+        let mut events = api.events.listen();
+        let mut due = JobSpec { lane: Lane::Deadline, replication: 1, ..job() };
+        due.profile.due_ms = Some(3_600_000);
+        for spec in [due, job()] {
+            api.driver.submit(spec).await.expect("it answers").expect("it is taken");
+        }
+        // There is no host for it: that is told once it is looked at.
+        while !matches!(events.recv().await, Ok(ProgressEvent::PromiseInDanger { .. })) {}
+        let url = served(listener, api);
+        let list: Vec<JobStatus> = get(&url).await;
+        let alone: [JobStatus; 2] =
+            [get(&format!("{url}/1")).await, get(&format!("{url}/2")).await];
+        assert_eq!(list, alone);
+        assert_eq!(alone.map(|job| job.chance_permille.is_some()), [true, false]);
+    }
+
+    #[tokio::test]
+    async fn a_job_that_says_too_much_of_itself_is_refused_with_what() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let Running { listener, api, .. } = begun(folder.path()).await;
+        let url = served(listener, api);
+        let mut spec = job();
+        spec.profile.cpu_us = Some(u64::MAX);
+        let answer = reqwest::Client::new().post(url).json(&spec).send().await.expect("an answer");
+        assert_eq!(answer.status(), 400);
+        let error: ApiError = answer.json().await.expect("JSON");
+        assert!(error.error.contains("profile.cpu_us is 18446744073709551615"), "{error:?}");
+    }
+
+    fn job() -> JobSpec {
         let json = r#"{"task":{"kernel":"x"},"workunits":{"count":1}}"#;
         serde_json::from_str(json).expect("a job")
     }

@@ -1,253 +1,319 @@
-//! Removes what nobody refers to any more: outputs and blobs of jobs that were forgotten.
+//! Removes what nobody names any more, while the broker works: outputs and blobs of jobs that were
+//! forgotten, and uploads that no job ever named.
 //!
-//! This is done when the broker starts, before anyone can speak to it, if a job was forgotten since
-//! it was done last. So nothing comes in between, and a kill leaves the rest to the next start.
+//! A round first learns what is named, a page of the core at a time, into a filter of bounded size
+//! that may take a digest for named that is not, and never the other way round. Then it goes through
+//! the outputs, which name blobs themselves, and through the blobs, a step at a time.
 //!
 //! # Invariants
 //! - What a known job reads, an output that was decided and one that has a vote stay, with all
 //!   that they name. Where one of these outputs cannot be read, no blob is removed.
-//! - A blob that was uploaded less than [`UNUSED_BLOB_KEPT`] ago stays: its job, or
-//!   the report that names it, may be on the way.
+//! - An output that is named while a round goes on is stored anew: rounds remove from the segments of
+//!   before alone ([`SmallBlobs::begin_round`]), and the driver forgets at its beginning which outputs
+//!   were stored a moment ago.
+//! - A blob that was uploaded, or found to be there by who is about to name it, less than
+//!   [`UNUSED_BLOB_KEPT`] ago stays ([`BlobStore::keep`](crate::blobs::BlobStore::keep)).
+//! - The driver is asked for pages of at most [`COLLECT_PAGE`](crate::limits::COLLECT_PAGE) names, and files are removed in steps
+//!   of at most [`COLLECT_STEP_FILES`].
+//! - No round goes on while a backup is made.
+
+mod names;
+#[cfg(test)]
+mod tests;
+mod walk;
 
 use std::fs;
-use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
 
-use gleaner_protocol::{Content, Digest, error_chain};
+use gleaner_protocol::{Content, Digest, Manifest, boottime, error_chain, stored};
 use gleaner_scheduling::Core;
-use rustc_hash::FxHashSet;
+use tokio::sync::{RwLock, oneshot};
 
-use crate::api::manifest;
-use crate::blobs::LocalBlobs;
-use crate::limits::UNUSED_BLOB_KEPT;
-use crate::store::SmallBlobs;
+use self::names::Names;
+use self::walk::{Place, names_from};
+use crate::blobs::{BlobError, LocalBlobs, Removed};
+use crate::driver::{DriverGone, DriverHandle};
+use crate::limits::{
+    COLLECT_COPY_BYTES, COLLECT_INTERVAL, COLLECT_PAUSE, COLLECT_RESTS, COLLECT_STEP_FILES,
+    COLLECT_UNASKED_AFTER, OUTPUTS_SEGMENT_BYTES, UNUSED_BLOB_KEPT,
+};
+use crate::store::{Batch, Committer, Segment, SmallBlobs, StoreError};
 
-/// Name of the file, in the data folder, that says how many jobs were forgotten when this was
-/// done last.
+/// Name of the file, in the data folder, that says how many jobs were forgotten when a round left
+/// nothing to be done.
 const DONE_FILE: &str = "collected";
+/// A segment is written anew where at least one in so many of its bytes is of no use.
+const USELESS_PART: u64 = 4;
+/// A segment is short that has less than one in so many of the bytes it may have.
+const SHORT_PART: u64 = 4;
 
-/// Does it where it is due. That something could not be removed keeps no broker from starting: it
-/// is logged, and tried again at the next start.
-pub(crate) fn at_start(core: &Core, data_dir: &Path, small_blobs: &SmallBlobs, blobs: &LocalBlobs) {
-    let done_file = data_dir.join(DONE_FILE);
-    let forgotten = core.forgotten_count();
-    let done: Option<u64> =
-        fs::read_to_string(&done_file).ok().and_then(|text| text.trim().parse().ok());
-    if done.unwrap_or(0) == forgotten {
-        return;
-    }
-    match collect(core, small_blobs, blobs) {
-        Ok(Collected { outputs, blobs, blobs_left }) => {
-            tracing::info!("{outputs} outputs and {blobs} blobs of forgotten jobs removed");
-            if blobs_left > 0 {
-                tracing::info!("{blobs_left} are too young, and looked at again at the next start");
-                return;
-            }
-            if let Err(error) = fs::write(&done_file, format!("{forgotten}\n")) {
-                tracing::warn!("cannot write {}: {error}", done_file.display());
-            }
-        }
-        Err(why) => tracing::warn!("blobs of forgotten jobs stay until the next start: {why}"),
-    }
+/// What a round needs.
+#[derive(Clone)]
+pub(crate) struct Collector {
+    pub(crate) driver: DriverHandle,
+    pub(crate) committer: Committer,
+    pub(crate) small_blobs: SmallBlobs,
+    pub(crate) blobs: LocalBlobs,
+    pub(crate) data_dir: PathBuf,
+    /// Held by a round alone, and by those together who need all files to stay.
+    pub(crate) files: Arc<RwLock<()>>,
 }
 
-/// What was removed, and what was left because it is too young.
+/// What a round has removed, and left because it is too young.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Collected {
     outputs: usize,
     blobs: usize,
     blobs_left: usize,
 }
 
-fn collect(core: &Core, small_blobs: &SmallBlobs, blobs: &LocalBlobs) -> Result<Collected, String> {
-    let outputs = outputs_of(core);
-    let mut files = inputs_of(core);
-    for digest in &outputs {
-        let stored = manifest(small_blobs, *digest)?;
-        files.extend(stored.files().iter().filter_map(|file| match &file.content {
-            Content::Stored { digest, .. } => Some(*digest),
-            Content::Inline(_) => None,
-        }));
-    }
-    // The blobs first: without their outputs nobody would know of them.
-    let (blobs, blobs_left) = blobs
-        .remove_unused(UNUSED_BLOB_KEPT, |digest| files.contains(&digest))
-        .map_err(|error| error_chain(&error))?;
-    let outputs = small_blobs
-        .remove_unused(|digest| outputs.contains(&digest))
-        .map_err(|error| error.chain())?;
-    Ok(Collected { outputs, blobs, blobs_left })
+/// Why a round ended early.
+#[derive(Debug)]
+enum Stopped {
+    /// The broker ends.
+    Gone,
+    /// In words.
+    Failed(String),
 }
 
-/// The outputs that were decided, or have a vote.
-fn outputs_of(core: &Core) -> FxHashSet<Digest> {
-    let farm = core.farm();
-    let decided = farm.jobs().flat_map(|job| job.ended.digests().map(|(_, digest)| digest));
-    let voted = farm.workunits().flat_map(|(_, unit)| &unit.votes).filter_map(|vote| vote.digest);
-    decided.chain(voted).collect()
-}
-
-fn inputs_of(core: &Core) -> FxHashSet<Digest> {
-    let tasks = core.farm().jobs().map(|job| &job.spec.task);
-    tasks.flat_map(|task| task.contents().map(|(_, digest)| digest)).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-    use std::io;
-    use std::time::UNIX_EPOCH;
-
-    use gleaner_protocol::control::Fragment;
-    use gleaner_protocol::job::{CommandTask, InputFile, JobSpec, Task};
-    use gleaner_protocol::{
-        Capabilities, Epoch, HostInfo, HostName, JobId, Manifest, Origin, OutputFile, Time,
-    };
-    use gleaner_scheduling::{CoreConfig, Effect, Input, PolicyName, ReportedOutcome, RequestId};
-
-    use super::*;
-    use crate::store::{Commit, DataFolder, Journal, SledJournal, StoreOptions};
-
-    struct Stage {
-        core: Core,
-        journal: SledJournal,
-        folder: tempfile::TempDir,
-    }
-
-    fn host() -> HostName {
-        HostName::new("h1").expect("a plain name")
-    }
-
-    impl Stage {
-        fn new() -> Self {
-            let folder = tempfile::tempdir().expect("a folder");
-            let data = DataFolder::open(folder.path()).expect("free");
-            let options = StoreOptions { min_free_bytes: 1 << 20, ..StoreOptions::default() };
-            let (journal, _) =
-                SledJournal::open(data, options, |_| Ok::<(), io::Error>(())).expect("a new store");
-            let mut core = Core::new(&CoreConfig::background(PolicyName::Plain));
-            let info = HostInfo {
-                name: host(),
-                origin: Origin::Farm,
-                owner: None,
-                cores: 8,
-                memory_mib: 0,
-                capabilities: Capabilities {
-                    commands: BTreeSet::from(["/x".into()]),
-                    ..Capabilities::default()
-                },
-                kind: None,
-                chunk_cache_mib: 0,
+impl Collector {
+    /// Does a round whenever jobs were forgotten since the last one, and every
+    /// [`COLLECT_UNASKED_AFTER`] for what was never named. Ends with the driver.
+    pub(crate) async fn run(self) {
+        let done_file = self.data_dir.join(DONE_FILE);
+        let done = fs::read_to_string(&done_file).ok().and_then(|text| text.trim().parse().ok());
+        let (mut done, mut last) = (done.unwrap_or(0_u64), boottime());
+        let mut pause = COLLECT_INTERVAL;
+        loop {
+            tokio::time::sleep(pause.into()).await;
+            let Ok(forgotten) = self.driver.query(Core::forgotten_count).await else {
+                return;
             };
-            let fragment = Fragment { epoch: Epoch::default(), slots: 8 };
-            let joined = Input::HostJoined { info, fragment, held: Vec::new() };
-            core.handle(Time::ZERO, joined, &mut Vec::new());
-            Self { core, journal, folder }
-        }
-
-        fn blob(&self, content: &[u8], is_old: bool) -> Digest {
-            let digest = Digest::of(content);
-            let path = self.path_of(digest);
-            fs::create_dir_all(path.parent().expect("a folder")).expect("made");
-            fs::write(&path, content).expect("written");
-            if is_old {
-                let file = fs::File::options().write(true).open(&path).expect("opened");
-                file.set_modified(UNIX_EPOCH).expect("set");
+            pause = COLLECT_INTERVAL;
+            if forgotten == done && boottime().since(last) < COLLECT_UNASKED_AFTER {
+                continue;
             }
-            digest
-        }
-
-        fn path_of(&self, digest: Digest) -> std::path::PathBuf {
-            let digits = digest.to_string();
-            self.folder.path().join("blobs").join(&digits[..2]).join(&digits[2..])
-        }
-
-        /// A job with an input whose one vote names a stored file; its output and its blobs.
-        fn job(&mut self, name: &str, replication: u8) -> (Digest, [Digest; 2]) {
-            let input = self.blob(format!("input of {name}").as_bytes(), true);
-            let stored = self.blob(format!("output of {name}").as_bytes(), true);
-            let json = r#"{"task":{"kernel":"x"},"workunits":{"count":1}}"#;
-            let mut spec: JobSpec = serde_json::from_str(json).expect("a job");
-            spec.replication = replication;
-            spec.task = Task::Command(CommandTask {
-                argv: vec!["/x".into()],
-                inputs: vec![InputFile { name: "input".into(), digest: input }],
-                outputs: Vec::new(),
-                memory_mib: None,
-            });
-            let mut effects = Vec::new();
-            let submit = Input::Submit { request: RequestId::new(1), spec };
-            self.core.handle(Time::ZERO, submit, &mut effects);
-            let asks = Input::Request { host: host(), slots: 1 };
-            self.core.handle(Time::ZERO, asks, &mut effects);
-            let lease = effects.iter().find_map(|effect| match effect {
-                Effect::Lease { token, replica, .. } => Some((*token, *replica)),
-                _ => None,
-            });
-            let (token, replica) = lease.expect("it is given");
-            let content = Content::Stored { digest: stored, bytes: 1 << 20 };
-            let manifest = Manifest::new(vec![OutputFile { name: "stdout".into(), content }]);
-            let manifest = manifest.expect("a manifest");
-            let (digest, encoded) = (manifest.digest(), manifest.encode());
-            let commit = Commit { records: vec![], small_blobs: vec![(digest, &encoded[..])] };
-            self.journal.append(&commit).expect("a healthy store");
-            let outcome = ReportedOutcome::Output(digest);
-            let report = Input::Report { host: host(), token, replica, outcome, cpu_us: 1 };
-            self.core.handle(Time::ZERO, report, &mut effects);
-            (digest, [input, stored])
-        }
-
-        fn forget(&mut self, job: u64) {
-            let input = Input::Forget { job: JobId::new(job) };
-            self.core.handle(Time::ZERO, input, &mut Vec::new());
-            assert!(self.core.farm().job(JobId::new(job)).is_none());
-        }
-
-        fn starts(&self) {
-            let data = self.folder.path();
-            let blobs = LocalBlobs::open(&data.join("blobs"), 1 << 20).expect("opened");
-            at_start(&self.core, data, &self.journal.small_blobs(), &blobs);
-        }
-
-        fn has(&self, (output, blobs): (Digest, [Digest; 2])) -> [bool; 3] {
-            let output = self.journal.small_blobs().get(&output).expect("read").is_some();
-            let [input, stored] = blobs.map(|digest| self.path_of(digest).exists());
-            [output, input, stored]
+            let begun = boottime();
+            match self.round().await {
+                Ok(Collected { outputs, blobs, blobs_left }) => {
+                    tracing::info!(
+                        "{outputs} outputs and {blobs} blobs removed that nobody names; {blobs_left} \
+                         blobs are too young"
+                    );
+                    done = forgotten;
+                    let text = if blobs_left == 0 { forgotten } else { 0 };
+                    if let Err(error) = fs::write(&done_file, format!("{text}\n")) {
+                        tracing::warn!("cannot write {}: {error}", done_file.display());
+                    }
+                }
+                Err(Stopped::Gone) => return,
+                Err(Stopped::Failed(why)) => {
+                    tracing::warn!("what nobody names stays until the next round: {why}");
+                }
+            }
+            last = boottime();
+            // A large store takes a while, and the disk is there for others.
+            pause = pause.max(last.since(begun).times(COLLECT_RESTS));
         }
     }
 
-    #[test]
-    fn what_only_forgotten_jobs_named_is_removed_and_nothing_else() {
-        let mut stage = Stage::new();
-        let (first, second) = (stage.job("first", 1), stage.job("second", 1));
-        // One vote of two: it is not decided.
-        let third = stage.job("third", 2);
-        let unnamed = stage.blob(b"uploaded just now", false);
-        stage.starts();
-        assert_eq!(stage.has(first), [true; 3], "nobody forgot it");
-        stage.forget(1);
-        stage.starts();
-        assert_eq!(stage.has(first), [false; 3]);
-        assert_eq!((stage.has(second), stage.has(third)), ([true; 3], [true; 3]));
-        assert!(stage.path_of(unnamed).exists(), "its job may be on the way");
-        // Once it is old, the next start removes it.
-        stage.blob(b"uploaded just now", true);
-        stage.starts();
-        assert!(!stage.path_of(unnamed).exists());
-        assert_eq!((stage.has(second), stage.has(third)), ([true; 3], [true; 3]));
-        // Now there is nothing left to do.
-        let late = stage.blob(b"nobody's", true);
-        stage.starts();
-        assert!(stage.path_of(late).exists(), "nothing was forgotten since");
+    async fn round(&self) -> Result<Collected, Stopped> {
+        let _files = self.files.write().await;
+        let segments = self.small_blobs.begin_round();
+        let done = self.round_over(segments).await;
+        self.small_blobs.end_round();
+        done
     }
 
-    #[test]
-    fn where_an_output_cannot_be_read_no_blob_is_removed() {
-        let mut stage = Stage::new();
-        let (first, second) = (stage.job("first", 1), stage.job("second", 1));
-        stage.forget(1);
-        let small_blobs = stage.journal.small_blobs();
-        let lost = |digest| digest != second.0;
-        assert_eq!(small_blobs.remove_unused(lost).expect("removed"), 1, "the disk lost one");
-        stage.starts();
-        assert_eq!(stage.has(first), [true; 3]);
+    async fn round_over(&self, segments: Vec<Arc<Segment>>) -> Result<Collected, Stopped> {
+        self.driver.store_anew().await?;
+        let blobs = self.blobs.clone();
+        let count = on_disk(move || {
+            let folders = blobs.folders()?;
+            folders.iter().try_fold(0, |sum, folder| {
+                Ok::<usize, BlobError>(sum + LocalBlobs::listed(folder)?.count())
+            })
+        });
+        let count = count.await? + self.small_blobs.count();
+        let mut names = Names::for_as_many_as(count, boottime());
+        let mut place = Some(Place::default());
+        while let Some(from) = place {
+            let (page, next) = self.driver.query(move |core| names_from(core, from)).await?;
+            page.iter().for_each(|digest| names.add(digest));
+            place = next;
+        }
+        let mut collected = Collected::default();
+        let mut is_sound = true;
+        // Each round begins a segment: short ones are put together.
+        let short = segments.iter().filter(|segment| is_short(segment)).count();
+        for segment in segments {
+            let seen = Arc::clone(&segment);
+            let (told, found) = on_disk(move || look_through(&seen, names)).await?;
+            names = told;
+            is_sound &= found.is_sound;
+            let is_due = found.is_worth_writing_anew() || (is_short(&segment) && short > 1);
+            if found.is_sound && is_due {
+                let this = self.clone();
+                let (told, done) = on_disk(move || {
+                    let done = this.write_anew(&segment, &names);
+                    Ok::<_, StoreError>((names, done))
+                })
+                .await?;
+                names = told;
+                done?;
+                collected.outputs += found.useless;
+            }
+        }
+        if !is_sound {
+            let why = "an output that is named cannot be read, and with it what it names";
+            return Err(Stopped::Failed(why.into()));
+        }
+        self.remove_blobs(names, &mut collected).await?;
+        Ok(collected)
+    }
+
+    /// Writes the named blobs of a segment behind the others, and removes it.
+    fn write_anew(&self, segment: &Segment, names: &Names) -> Result<(), Stopped> {
+        let (mut batch, mut bytes, mut failed) = (Vec::new(), 0, None);
+        segment.each(|digest, content| {
+            if names.may_have(&digest) {
+                bytes += content.len();
+                batch.push((digest, content.to_vec()));
+            }
+            if bytes >= COLLECT_COPY_BYTES {
+                bytes = 0;
+                failed = self.put(std::mem::take(&mut batch)).err();
+            }
+            failed.is_none()
+        })?;
+        failed.map_or(Ok(()), Err)?;
+        if !batch.is_empty() {
+            self.put(batch)?;
+        }
+        Ok(self.small_blobs.remove(segment)?)
+    }
+
+    /// Hands blobs to the store, and waits until they are durable.
+    fn put(&self, small_blobs: Vec<(Digest, Vec<u8>)>) -> Result<(), Stopped> {
+        let (done, wait) = oneshot::channel();
+        let after = Box::new(move |committed: Result<u64, &StoreError>| {
+            // Nobody waits where the broker ends.
+            let _ = done.send(committed.map(drop).map_err(StoreError::chain));
+        });
+        let batch = Batch { records: Vec::new(), small_blobs, after, is_awaited: false };
+        self.committer.submit_blocking(batch);
+        wait.blocking_recv().map_err(|_| Stopped::Gone)?.map_err(Stopped::Failed)
+    }
+
+    async fn remove_blobs(&self, names: Names, sum: &mut Collected) -> Result<(), Stopped> {
+        let (blobs, names) = (self.blobs.clone(), Arc::new(names));
+        let (now, folders) = on_disk({
+            let blobs = blobs.clone();
+            move || Ok::<_, BlobError>((blobs.now()?, blobs.folders()?))
+        })
+        .await?;
+        for folder in folders {
+            let unnamed = {
+                let names = Arc::clone(&names);
+                on_disk(move || {
+                    let listed = LocalBlobs::listed(&folder)?;
+                    let unnamed = listed
+                        .filter(|of| of.as_ref().map_or(true, |digest| !names.may_have(digest)));
+                    unnamed.collect::<Result<Vec<_>, BlobError>>()
+                })
+                .await?
+            };
+            for step in unnamed.chunks(COLLECT_STEP_FILES) {
+                let (blobs, step) = (blobs.clone(), step.to_vec());
+                let removed = on_disk(move || {
+                    let remove = |digest| blobs.remove_old(digest, now, UNUSED_BLOB_KEPT);
+                    step.into_iter().map(remove).collect::<Result<Vec<_>, BlobError>>()
+                });
+                for removed in removed.await? {
+                    match removed {
+                        Removed::Yes => sum.blobs += 1,
+                        Removed::Young => sum.blobs_left += 1,
+                    }
+                }
+                tokio::time::sleep(COLLECT_PAUSE).await;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_short(segment: &Segment) -> bool {
+    segment.bytes() < OUTPUTS_SEGMENT_BYTES / SHORT_PART
+}
+
+/// What is in a segment.
+#[derive(Debug, Clone, Copy)]
+struct Found {
+    /// Whether all named outputs in it can be read.
+    is_sound: bool,
+    /// Outputs that nobody names.
+    useless: usize,
+    useless_bytes: u64,
+    useful_bytes: u64,
+}
+
+impl Found {
+    fn is_worth_writing_anew(self) -> bool {
+        self.useless_bytes * USELESS_PART >= self.useful_bytes + self.useless_bytes
+    }
+}
+
+/// Adds what the named outputs of a segment name.
+fn look_through(segment: &Segment, mut names: Names) -> Result<(Names, Found), StoreError> {
+    let mut found = Found { is_sound: true, useless: 0, useless_bytes: 0, useful_bytes: 0 };
+    segment.each(|digest, content| {
+        if !names.may_have(&digest) {
+            found.useless += 1;
+            found.useless_bytes += content.len() as u64;
+            return true;
+        }
+        found.useful_bytes += content.len() as u64;
+        let manifest = stored::decode::<Manifest>(content);
+        match manifest.ok().filter(|_| Digest::of(content) == digest) {
+            Some(manifest) => manifest.files().iter().for_each(|file| {
+                if let Content::Stored { digest, .. } = &file.content {
+                    names.add(digest);
+                }
+            }),
+            None => found.is_sound = false,
+        }
+        true
+    })?;
+    Ok((names, found))
+}
+
+/// Does what may wait for a disk where it holds up nobody.
+async fn on_disk<T, E>(work: impl FnOnce() -> Result<T, E> + Send + 'static) -> Result<T, Stopped>
+where
+    T: Send + 'static,
+    E: Into<Stopped> + Send + 'static,
+{
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done.map_err(Into::into),
+        Err(error) => Err(Stopped::Failed(error.to_string())),
+    }
+}
+
+impl From<DriverGone> for Stopped {
+    fn from(_: DriverGone) -> Self {
+        Self::Gone
+    }
+}
+
+impl From<StoreError> for Stopped {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error.chain())
+    }
+}
+
+impl From<BlobError> for Stopped {
+    fn from(error: BlobError) -> Self {
+        Self::Failed(error_chain(&error))
     }
 }

@@ -1,10 +1,13 @@
 //! The broker's configuration.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use gleaner_protocol::Span;
-use gleaner_scheduling::PolicyName;
+use gleaner_protocol::job::Lane;
+use gleaner_protocol::job::RunsOn;
+use gleaner_scheduling::{LaneConfig, LaneLimits, LanePolicy, OwnerlessVote};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -23,10 +26,16 @@ pub struct Config {
     pub tls_cert: Option<PathBuf>,
     /// Its private key (PEM).
     pub tls_key: Option<PathBuf>,
-    /// File with the token that agents, monitors and submitters must present.
+    /// File with the token that whoever speaks to it must present.
     pub token_file: Option<PathBuf>,
-    /// Policy of the background lane: `fragment-aware`, `plain`, `boinc-adaptive` or `gleaner`.
-    pub background_policy: String,
+    /// File with the token of agents: good for a control link and the contents of own leases alone.
+    pub agent_token_file: Option<PathBuf>,
+    /// File with the token of the monitor, which alone may then tell of the farm.
+    pub monitor_token_file: Option<PathBuf>,
+    /// On which hosts a job may run that does not say so itself.
+    pub default_on: RunsOn,
+    /// How hosts vote that belong to no owner.
+    pub ownerless_hosts_vote: OwnerlessVote,
     /// How long a host whose link is down keeps its leases, in seconds.
     pub reconnect_grace_s: f64,
     /// Nothing is accepted while less than this is free on the disk, in MiB.
@@ -35,6 +44,73 @@ pub struct Config {
     pub snapshot_after_mib: u64,
     /// Jobs are forgotten so many days after their end; never where it is 0.
     pub retention_days: f64,
+    /// The lanes that share the farm.
+    pub lanes: Lanes,
+}
+
+/// The lanes that run on a farm.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Lanes {
+    /// Jobs with a due time.
+    pub deadline: LaneSettings,
+    /// Batches.
+    pub batch: LaneSettings,
+    /// What takes the rest.
+    pub background: LaneSettings,
+}
+
+/// How one lane is set; what is not given is as the lane has it by default.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LaneSettings {
+    /// Its policy, by name.
+    pub policy: Option<String>,
+    /// Most that it may hold, in percent of the cores that are given.
+    pub max_percent: Option<u32>,
+    /// What the lanes before it leave it at least while it has a job, likewise.
+    pub min_percent: Option<u32>,
+}
+
+impl LaneSettings {
+    fn check(&self, lane: Lane) -> Result<LaneConfig, ConfigError> {
+        let default = LanePolicy::default_of(lane).expect("a lane that runs on farms");
+        let policy = self.policy.as_ref().map_or(Ok(default), |name| LanePolicy::named(lane, name));
+        let policy = policy.map_err(|why| ConfigError::Policy { lane, why })?;
+        let mut config = LaneConfig::of(lane, policy);
+        let LaneLimits { max_percent, min_percent } = &mut config.limits;
+        for (key, given, into) in [
+            ("max_percent", self.max_percent, max_percent),
+            ("min_percent", self.min_percent, min_percent),
+        ] {
+            *into = given.unwrap_or(*into);
+            if *into > 100 {
+                return Err(ConfigError::Percent { lane, key, value: *into });
+            }
+        }
+        Ok(config)
+    }
+}
+
+impl Lanes {
+    /// What the core is told of them.
+    ///
+    /// # Errors
+    /// The first bad value.
+    pub(crate) fn check(&self) -> Result<BTreeMap<Lane, LaneConfig>, ConfigError> {
+        let lanes = [
+            (Lane::Deadline, &self.deadline),
+            (Lane::Batch, &self.batch),
+            (Lane::Background, &self.background),
+        ];
+        let lanes = lanes.map(|(lane, settings)| Ok((lane, settings.check(lane)?)));
+        let lanes: BTreeMap<_, _> = lanes.into_iter().collect::<Result<_, ConfigError>>()?;
+        let floors: u32 = lanes.values().map(|of| of.limits.min_percent).sum();
+        if floors > 100 {
+            return Err(ConfigError::Floors(floors));
+        }
+        Ok(lanes)
+    }
 }
 
 /// A century.
@@ -50,11 +126,15 @@ impl Default for Config {
             tls_cert: None,
             tls_key: None,
             token_file: None,
-            background_policy: PolicyName::FragmentAware.as_str().into(),
+            agent_token_file: None,
+            monitor_token_file: None,
+            default_on: RunsOn::Any,
+            ownerless_hosts_vote: OwnerlessVote::Together,
             reconnect_grace_s: 120.0,
             min_free_mib: 64,
             snapshot_after_mib: 64,
             retention_days: 0.0,
+            lanes: Lanes::default(),
         }
     }
 }
@@ -65,7 +145,7 @@ impl Config {
     /// # Errors
     /// The first key with a bad value.
     pub fn check(&self) -> Result<(), ConfigError> {
-        self.policy()?;
+        self.lanes.check()?;
         if !(0.0..=86_400.0).contains(&self.reconnect_grace_s) {
             return Err(ConfigError::Range {
                 key: "reconnect_grace_s",
@@ -102,12 +182,6 @@ impl Config {
         let micros = self.retention_days * 86_400e6;
         (self.retention_days > 0.0).then(|| Span::from_micros(micros as u64))
     }
-
-    pub(crate) fn policy(&self) -> Result<PolicyName, ConfigError> {
-        self.background_policy
-            .parse()
-            .map_err(|why| ConfigError::Policy { key: "background_policy", why })
-    }
 }
 
 /// A key with a bad value.
@@ -124,13 +198,26 @@ pub enum ConfigError {
         range: &'static str,
     },
     /// No such policy.
-    #[error("{key}: {why}")]
+    #[error("lanes.{lane}.policy: {why}")]
     Policy {
-        /// The key.
-        key: &'static str,
+        /// Of which lane.
+        lane: Lane,
         /// What it says.
         why: gleaner_scheduling::UnknownPolicy,
     },
+    /// More than all.
+    #[error("lanes.{lane}.{key} is {value}, must be from 0 to 100")]
+    Percent {
+        /// Of which lane.
+        lane: Lane,
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        value: u32,
+    },
+    /// Floors that no farm can keep.
+    #[error("the lanes' min_percent add up to {0}, which is more than 100: lower some of them")]
+    Floors(u32),
 }
 
 #[cfg(test)]
@@ -145,9 +232,21 @@ mod tests {
 
     #[test]
     fn bad_values_name_their_key() {
-        let config = Config { background_policy: "fifo".into(), ..Config::default() };
-        let error = config.check().expect_err("no such policy");
-        assert!(error.to_string().starts_with("background_policy: no policy \"fifo\""), "{error}");
+        for (lanes, said) in [
+            (
+                "deadline.policy = \"fifo\"",
+                "lanes.deadline.policy: the deadline lane has no policy",
+            ),
+            ("batch.max_percent = 101", "lanes.batch.max_percent is 101, must be from 0 to 100"),
+            (
+                "batch.min_percent = 60\ndeadline.min_percent = 36",
+                "the lanes' min_percent add up to 101",
+            ),
+        ] {
+            let lanes = toml::from_str(lanes).expect("settings");
+            let error = Config { lanes, ..Config::default() }.check().expect_err("bad");
+            assert!(error.to_string().starts_with(said), "{error}");
+        }
         for (config, key) in [
             (Config { min_free_mib: 1 << 44, ..Config::default() }, "min_free_mib"),
             (Config { snapshot_after_mib: u64::MAX, ..Config::default() }, "snapshot_after_mib"),

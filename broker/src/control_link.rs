@@ -21,8 +21,8 @@ use gleaner_protocol::codec::DecodeError;
 use gleaner_protocol::control::{
     AgentMessage, BrokerMessage, Outcome, Report, TooLong, decode_frame, encode_frames,
 };
-use gleaner_protocol::limits::{CAPABILITIES_MAX, CORES_MAX, HELD_MAX};
-use gleaner_protocol::{Content, Digest, HostName, Manifest};
+use gleaner_protocol::limits::{CAPABILITIES_MAX, CORES_MAX, HELD_MAX, PROGRAM_BYTES_MAX};
+use gleaner_protocol::{Content, Digest, HostName, Manifest, Time, boottime};
 use thiserror::Error;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -193,13 +193,15 @@ impl Reader {
     }
 
     async fn pass(&mut self, host: &HostName, messages: Vec<AgentMessage>) -> Result<(), LinkEnd> {
+        let received = boottime();
         let mut prepared = Vec::with_capacity(messages.len());
         let mut aside = Vec::new();
         for message in messages {
             match message {
                 AgentMessage::Report(report) if self.aside.concerns(&report) => aside.push(report),
                 AgentMessage::Report(report) => {
-                    prepared.push(LinkMessage::Report(prepare(&*self.blobs, report).await));
+                    let report = prepare(&*self.blobs, report, received).await;
+                    prepared.push(LinkMessage::Report(report));
                 }
                 other => prepared.push(LinkMessage::Plain(other)),
             }
@@ -209,14 +211,14 @@ impl Reader {
             self.driver.send(command).await.map_err(|_| LinkEnd::Stopping)?;
         }
         for report in aside {
-            self.aside.take(host.clone(), report).await;
+            self.aside.take(host.clone(), report, received).await;
         }
         Ok(())
     }
 }
 
 /// Checks and hashes what an agent reports.
-async fn prepare(blobs: &dyn BlobStore, report: Report) -> PreparedReport {
+async fn prepare(blobs: &dyn BlobStore, report: Report, received: Time) -> PreparedReport {
     let missing = match &report.outcome {
         Outcome::Output(manifest) if manifest.check().is_ok() => {
             missing_blob(blobs, manifest).await
@@ -227,13 +229,13 @@ async fn prepare(blobs: &dyn BlobStore, report: Report) -> PreparedReport {
         let replica = report.replica;
         tracing::warn!(%replica, %digest, "output refused: its blob was not uploaded");
     }
-    PreparedReport::of(report, missing.is_none())
+    PreparedReport::of(report, missing.is_none(), received)
 }
 
 async fn missing_blob(blobs: &dyn BlobStore, manifest: &Manifest) -> Option<Digest> {
     for file in manifest.files() {
         if let Content::Stored { digest, bytes } = &file.content
-            && !matches!(blobs.length(*digest).await, Ok(Some(length)) if length == *bytes)
+            && !matches!(blobs.keep(*digest).await, Ok(Some(length)) if length == *bytes)
         {
             return Some(*digest);
         }
@@ -263,6 +265,9 @@ fn check_hello(messages: &[AgentMessage]) -> Result<(HostName, u32), LinkEnd> {
     if offered > CAPABILITIES_MAX {
         return Err(LinkEnd::Host("offers too many kernels and programs"));
     }
+    if host.capabilities.commands.iter().any(|program| program.len() > PROGRAM_BYTES_MAX) {
+        return Err(LinkEnd::Host("offers a program whose path is too long"));
+    }
     if host.capabilities.gpu.as_ref().is_some_and(|gpu| !gpu.is_plain()) {
         return Err(LinkEnd::Host("names a GPU by more than a short line"));
     }
@@ -278,3 +283,58 @@ fn check_fragments(messages: &[AgentMessage], cores: u32) -> Result<(), LinkEnd>
 }
 
 const MORE_THAN_IT_HAS: LinkEnd = LinkEnd::Host("gives more slots than it has cores");
+
+#[cfg(test)]
+mod tests {
+    use gleaner_protocol::control::{Fragment, Hello, encode_frame};
+    use gleaner_protocol::limits::FRAME_MESSAGES_MAX;
+    use gleaner_protocol::{AgentSecret, Capabilities, HostInfo, Origin};
+
+    use super::*;
+
+    fn hello(programs: impl IntoIterator<Item = String>) -> AgentMessage {
+        let commands = programs.into_iter().collect();
+        AgentMessage::Hello(Hello {
+            host: HostInfo {
+                name: HostName::new("h1").expect("a plain name"),
+                origin: Origin::Desktop,
+                owner: None,
+                cores: 1,
+                memory_mib: 0,
+                capabilities: Capabilities { commands, ..Capabilities::default() },
+                kind: None,
+                chunk_cache_mib: 0,
+            },
+            secret: AgentSecret::new([7; 16]),
+            incarnation: 1,
+            fragment: Fragment::default(),
+            held: Vec::new(),
+        })
+    }
+
+    fn refusal(hello: AgentMessage) -> Option<String> {
+        check_hello(&[hello]).err().map(|end| end.to_string())
+    }
+
+    #[test]
+    fn programs_are_bounded_in_length_and_number() {
+        let path = |bytes: usize| format!("/{}", "x".repeat(bytes - 1));
+        assert_eq!(refusal(hello([path(PROGRAM_BYTES_MAX)])), None);
+        let error = refusal(hello([path(PROGRAM_BYTES_MAX + 1)])).expect("too long");
+        assert!(error.contains("a program whose path is too long"), "{error}");
+        let many = |count: usize| (0..count).map(|number| format!("/bin/{number}"));
+        assert_eq!(refusal(hello(many(CAPABILITIES_MAX))), None);
+        let error = refusal(hello(many(CAPABILITIES_MAX + 1))).expect("too many");
+        assert!(error.contains("too many kernels and programs"), "{error}");
+    }
+
+    #[test]
+    fn a_frame_of_too_many_messages_is_refused_unread() {
+        let frame = |count: usize| encode_frame(&vec![AgentMessage::Request { slots: 1 }; count]);
+        let most = decode_frame::<AgentMessage>(&frame(FRAME_MESSAGES_MAX)).expect("as many");
+        assert_eq!(most.len(), FRAME_MESSAGES_MAX);
+        let error = decode_frame::<AgentMessage>(&frame(FRAME_MESSAGES_MAX + 1));
+        let end = LinkEnd::from(error.expect_err("one too many")).to_string();
+        assert!(end.contains("4097"), "{end}");
+    }
+}

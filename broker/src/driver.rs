@@ -19,24 +19,31 @@
 //!
 //! # Invariants
 //! - The core is touched by this thread only.
+//! - A turn writes what its commands have changed and nothing else: the journal is shortened from
+//!   what is on disk, by another thread ([`compact()`]).
 //! - Nothing is promised before it is durable. What a turn promises is said in the order in which
 //!   it was decided, and turns keep their order; so do orders, which may come before the promises
 //!   of earlier turns.
 
 mod command;
+mod compact;
+mod contents;
 mod decided;
 mod dispatcher;
+pub(crate) mod features;
 mod links;
 mod progress;
 mod recent;
 mod records;
 mod recover;
 mod retention;
-mod snapshot;
+mod run_watch;
 mod turn;
 
 pub(crate) use command::{Command, Outbox};
 pub use command::{DriverGone, DriverHandle, LinkId, LinkMessage, PreparedReport};
+pub use compact::compact;
+pub use contents::{ContentRefusal, ContentUse};
 pub use decided::{Decided, Letters};
 pub use dispatcher::{Dispatcher, Forgotten};
 pub use records::pack;
@@ -51,11 +58,11 @@ use gleaner_scheduling::Core;
 use tokio::sync::mpsc;
 
 use crate::events::Events;
+use crate::history::RunHistory;
 use crate::kernel_times::KernelTimes;
 use crate::limits::TURN_COMMANDS_MAX;
 use crate::metrics::Metrics;
 use crate::store::Committer;
-use snapshot::Snapshots;
 use turn::Turn;
 
 /// What the driver needs at its birth.
@@ -66,11 +73,9 @@ pub(crate) struct DriverParts {
     pub(crate) events: Events,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) kernel_times: KernelTimes,
-    pub(crate) snapshot_after_bytes: u64,
+    pub(crate) history: RunHistory,
     /// How long jobs that have ended are kept; for ever where it is not given.
     pub(crate) retention: Option<Span>,
-    /// Bytes of the journal after its snapshot.
-    pub(crate) journal_tail_bytes: u64,
 }
 
 /// See the module's page.
@@ -80,12 +85,13 @@ pub(crate) struct Driver {
     events: Events,
     metrics: Arc<Metrics>,
     kernel_times: KernelTimes,
-    snapshots: Snapshots,
+    history: RunHistory,
 }
 
 impl Driver {
     pub(crate) fn new(parts: DriverParts) -> Self {
-        let mut dispatcher = Dispatcher::new(parts.core, parts.incarnation);
+        let mut dispatcher =
+            Dispatcher::new(parts.core, parts.incarnation, Arc::clone(&parts.metrics));
         if let Some(keep) = parts.retention {
             dispatcher.forget_after(boottime(), keep);
         }
@@ -95,7 +101,7 @@ impl Driver {
             events: parts.events,
             metrics: parts.metrics,
             kernel_times: parts.kernel_times,
-            snapshots: Snapshots::new(parts.snapshot_after_bytes, parts.journal_tail_bytes),
+            history: parts.history,
         }
     }
 
@@ -132,8 +138,9 @@ impl Driver {
     fn take(&mut self, command: Command, turn: &mut Turn) {
         let (now, decided) = (boottime(), &mut turn.decided);
         match command {
-            Command::Submit { spec, reply } => {
+            Command::Submit { received, spec, reply } => {
                 let answer = self.dispatcher.submit(now, *spec, decided);
+                decided.waits.submissions.extend(answer.is_ok().then_some(received));
                 turn.say(move || {
                     // Whoever asked may have gone; here and below.
                     let _ = reply.send(answer);
@@ -162,8 +169,17 @@ impl Driver {
                     let _ = reply.send(accepted);
                 });
             }
+            Command::MayUse { secret, what, reply } => {
+                let _ = reply.send(self.dispatcher.may_use(&secret, what));
+            }
+            Command::StoreAnew { reply } => {
+                self.dispatcher.store_anew();
+                turn.say(move || {
+                    let _ = reply.send(());
+                });
+            }
             Command::Query(query) => {
-                let answer = query(self.dispatcher.core());
+                let answer = query(self.dispatcher.core_at(now));
                 turn.say(answer);
             }
         }
@@ -171,12 +187,8 @@ impl Driver {
 
     async fn finish(&mut self, mut turn: Turn) {
         self.dispatcher.end_turn(boottime(), &mut turn.decided);
-        let Self { committer, metrics, events, kernel_times, .. } = self;
-        let bytes = turn.commit(committer, metrics, events, kernel_times).await;
-        if let Some(chunks) = self.snapshots.grown_by(bytes, self.dispatcher.core()) {
-            let done = self.snapshots.done();
-            self.committer.snapshot(chunks.into_iter(), done).await;
-        }
+        let Self { committer, metrics, events, kernel_times, history, .. } = self;
+        turn.commit(committer, metrics, events, (kernel_times, history)).await;
     }
 }
 

@@ -13,6 +13,7 @@
 pub mod limits;
 
 mod api;
+mod archive;
 mod blobs;
 mod broker;
 mod classes;
@@ -21,22 +22,28 @@ mod config;
 mod control_link;
 mod driver;
 mod events;
+mod history;
 mod kernel_times;
 mod metrics;
+mod predict;
+mod promises;
 mod results_check;
 mod states;
 mod store;
+mod wall_clock;
 
+pub use archive::{ArchiveError, Moved, export, import};
 pub use blobs::{BlobContent, BlobError, BlobStore, LocalBlobs};
 pub use broker::{BrokerError, run};
 pub use config::{Config, ConfigError, DEFAULT_TOML};
 pub use driver::{
-    Decided, Dispatcher, DriverGone, DriverHandle, Forgotten, Letters, LinkId, LinkMessage,
-    PreparedReport, RecordError, Recovery, pack,
+    ContentRefusal, ContentUse, Decided, Dispatcher, DriverGone, DriverHandle, Forgotten, Letters,
+    LinkId, LinkMessage, PreparedReport, RecordError, Recovery, compact, pack,
 };
 pub use gleaner_comparison::run_as_comparer_if_asked;
+pub use metrics::{CoreFigures, Metrics, Waits};
 pub use store::{
-    Admission, After, Batch, Commit, Committer, DataFolder, DataSync, Journal, Recovered, Replayed,
-    SledJournal, SmallBlobs, SnapshotDone, SnapshotWriter, StoreError, StoreOptions, StoreState,
-    SyncStep, open_sealed, seal,
+    Admission, After, Batch, Commit, Committer, Compact, Compaction, DataFolder, DataSync, Journal,
+    Past, Recovered, Replayed, SledJournal, SmallBlobs, SnapshotWriter, StoreError, StoreOptions,
+    StoreState, SyncStep, open_sealed, seal,
 };

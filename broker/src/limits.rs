@@ -16,17 +16,19 @@ pub const COMMIT_BYTES_MAX: usize = 4 << 20;
 pub const COMMIT_GATHER_TIME: Span = Span::from_millis(5);
 /// Batches that may wait for the committer before their senders do.
 pub const COMMIT_QUEUE_MAX: usize = 4_096;
-/// Longest blob that is kept in the journal's own file, in bytes: a manifest with all its files
-/// inline.
+/// Longest blob that lies in a segment of small blobs and not in a file of its own, in bytes: a
+/// manifest with all its files inline.
 pub const SMALL_BLOB_BYTES_MAX: usize = 512 << 10;
 /// Longest chunk of a snapshot, in bytes.
 pub const SNAPSHOT_CHUNK_BYTES_MAX: usize = RECORD_BYTES_MAX;
-/// Old journal entries that are removed between two commits.
-pub const PRUNE_STEP_ENTRIES: usize = 256;
-/// Memory that the store may use as cache, in bytes.
+/// Old parts of the journal's entries that are removed between two commits.
+pub const PRUNE_STEP_PARTS: usize = 256;
+/// Memory that the journal's engine may use as cache, in bytes.
 pub const STORE_CACHE_BYTES: u64 = 2 << 20;
 /// How long opening the store waits for an instance in the same process that was closed just now.
 pub const STORE_LOCK_TIME_MAX: Duration = Duration::from_secs(10);
+/// A file of small blobs takes no further commit once it has this many bytes.
+pub const OUTPUTS_SEGMENT_BYTES: u64 = 32 << 20;
 /// File that is given up so that a store on a full disk can be opened, in bytes.
 pub const BALLAST_BYTES: u64 = 16 << 20;
 /// How long a commit that waits for free space waits between two looks.
@@ -36,6 +38,22 @@ pub const FULL_RECHECK: Duration = Duration::from_millis(200);
 pub const BLOB_PIECE_BYTES: usize = 256 << 10;
 /// How long a blob that nobody refers to is kept after it was uploaded.
 pub const UNUSED_BLOB_KEPT: Duration = Duration::from_secs(7 * 86_400);
+/// How long a broker waits before it looks again whether there is something that nobody names.
+pub const COLLECT_INTERVAL: Span = Span::from_secs(60);
+/// So many times as long as a round took passes before the next one.
+pub const COLLECT_RESTS: u64 = 20;
+/// A round is done after this time even where no job was forgotten: for uploads that no job named.
+pub const COLLECT_UNASKED_AFTER: Span = Span::from_secs(86_400);
+/// Names that one turn of the driver tells a round, and jobs and workunits that it looks at for them.
+pub const COLLECT_PAGE: usize = 4_096;
+/// Memory of a round for what is named, in bytes: of more names more are taken for others.
+pub const COLLECT_FILTER_BYTES_MAX: usize = 64 << 20;
+/// Files that a round removes at once, and the pause after them.
+pub const COLLECT_STEP_FILES: usize = 256;
+/// See [`COLLECT_STEP_FILES`].
+pub const COLLECT_PAUSE: Duration = Duration::from_millis(10);
+/// Bytes of outputs that a round writes anew at once.
+pub const COLLECT_COPY_BYTES: usize = 1 << 20;
 /// What replicas saved on the way that is kept for others, in bytes; what came longest ago goes
 /// first.
 pub const STATES_BYTES_MAX: u64 = 1 << 30;
@@ -53,6 +71,9 @@ pub const REPORTS_ASIDE_MAX: usize = 64;
 /// Jobs that a control link remembers as not compared.
 pub const EXACT_JOBS_MAX: usize = 256;
 
+/// Requests for replicas of one host that are timed at once.
+pub const REQUESTS_TIMED_MAX: usize = 64;
+
 /// How long a comparison that this machine has no room for waits.
 pub const COMPARISON_PAUSE: Duration = Duration::from_secs(1);
 
@@ -61,6 +82,11 @@ pub const KERNEL_TIMES_BYTES_MAX: u64 = 8 << 20;
 /// Turns whose measured times of kernels may wait for the disk; those of more are let go.
 pub const KERNEL_TIMES_QUEUED_MAX: usize = 1_024;
 
+/// Turns whose recorded runs may wait to be taken into the history; those of more are let go.
+pub const HISTORY_QUEUED_MAX: usize = 1_024;
+
+/// Inputs of a job whose sizes are features of their own, the first ones.
+pub const INPUT_FEATURES_MAX: usize = 4;
 /// Commands that one turn of the driver takes at most.
 pub const TURN_COMMANDS_MAX: usize = 256;
 /// Jobs that one turn of the driver forgets at most because their time has come.
@@ -87,9 +113,19 @@ pub const LINK_SILENCE_MAX: Duration = Duration::from_secs(45);
 pub const FRAME_WRITE_TIME_MAX: Duration = Duration::from_secs(20);
 /// Farm events in one request.
 pub const FARM_EVENTS_MAX: usize = 10_000;
+/// Jobs in one answer, which one turn of the driver reads.
+pub const JOBS_PAGE_MAX: usize = 1_000;
+/// Hosts in one answer, which one turn of the driver reads.
+pub const HOSTS_PAGE_MAX: usize = 1_000;
 /// Results in one answer.
 pub const RESULTS_PAGE_MAX: u32 = 10_000;
+/// Longest line of an export, in bytes.
+pub const EXPORT_LINE_BYTES_MAX: u64 = 4 << 10;
+/// Longest list of facts in an export, in bytes: a record as JSON, escapes counted.
+pub const EXPORT_FACTS_BYTES_MAX: u64 = 512 << 20;
+/// Pieces of a backup that wait for whoever reads it.
+pub const BACKUP_PIECES_MAX: usize = 16;
 /// About how long the list of results in one answer may grow, in bytes.
 pub const RESULTS_PAGE_BYTES_MAX: usize = 8 << 20;
-/// Longest output that is shown as text in a list of results, in bytes.
-pub const RESULT_TEXT_BYTES_MAX: usize = 256;
+/// Abilities that a host is said to back off from.
+pub(crate) const BACKOFFS_TOLD_MAX: usize = 8;

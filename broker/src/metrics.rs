@@ -1,206 +1,306 @@
-//! Counters of the broker's life, in Prometheus' text format.
+//! What the broker counts and measures, as `/metrics` shows it.
+//!
+//! Each count whose label has a fixed set of values is kept by an enum of [`labels`]: what is
+//! counted is turned into it by a `match`, so that nothing that happens can lack a counter.
+//!
+//! # Invariants
+//! - A label never has a value that a client chose: the number of series has a bound.
+//! - Counting cannot fail.
 
-use std::fmt::Write as _;
-use std::sync::atomic::{AtomicU64, Ordering};
+mod agents;
+mod core_figures;
+mod labels;
 
-use gleaner_protocol::Origin;
-use gleaner_protocol::control::Verdict;
-use gleaner_scheduling::Core;
+use gleaner_protocol::api::Submitted;
+use gleaner_protocol::control::{AbortReason, ReleaseReason, Verdict};
+use gleaner_protocol::{AgentMetrics, Origin, Span, Time};
+use gleaner_scheduling::{ReportedOutcome, SubmitRefusal};
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Metric, Registry, Unit};
 
-const VERDICTS: [(Verdict, &str); 8] = [
-    (Verdict::Counted, "counted"),
-    (Verdict::Duplicate, "duplicate"),
-    (Verdict::OldToken, "old_token"),
-    (Verdict::SecondVote, "second_vote"),
-    (Verdict::Late, "late"),
-    (Verdict::UnknownJob, "unknown_job"),
-    (Verdict::Malformed, "malformed"),
-    (Verdict::Spoiled, "spoiled"),
-];
+use agents::AgentsMetrics;
+pub use core_figures::CoreFigures;
+use labels::{Abort, Comparison, Label, Outcome, Release, Reported, Submission};
 
-/// Counted outside the core.
+/// Upper ends of the buckets for what takes milliseconds, in seconds.
+const SHORT_S: [f64; 14] =
+    [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
+/// Upper ends of the buckets for a wait for work, in seconds: up to a day.
+const WAIT_S: [f64; 12] =
+    [0.001, 0.01, 0.1, 1.0, 5.0, 15.0, 60.0, 300.0, 1_800.0, 7_200.0, 28_800.0, 86_400.0];
+
+/// See the module's page. All of it may be shared between threads.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    reports: Family<Reported, Counter>,
+    outcomes: Family<Outcome, Counter>,
+    releases: Family<Release, Counter>,
+    aborts: Family<Abort, Counter>,
+    submissions: Family<Submission, Counter>,
+    comparisons: Family<Comparison, Counter>,
+    parks: Counter,
+    resumes: Counter,
+    turns: Counter,
+    journal_bytes: Counter,
+    letters_dropped: Counter,
+    openings_refused: Counter,
+    results_damaged: Gauge,
+    submission_durable: Histogram,
+    request_lease: Histogram,
+    report_verdict: Histogram,
+    agents: AgentsMetrics,
+}
+
+/// Since when somebody waits for what a turn decided to be durable.
 #[derive(Debug, Default)]
-pub(crate) struct Metrics {
-    verdicts: [AtomicU64; 7],
-    turns: AtomicU64,
-    journal_bytes: AtomicU64,
-    letters_dropped: AtomicU64,
-    openings_refused: AtomicU64,
-    results_damaged: AtomicU64,
-    comparisons: [AtomicU64; 2],
+pub struct Waits {
+    /// When each submission came that was accepted.
+    pub submissions: Vec<Time>,
+    /// When each report came.
+    pub reports: Vec<Time>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut shown = Shown(Registry::with_prefix("gleaner"));
+        Self {
+            reports: shown.family("reports", "Reports by verdict"),
+            outcomes: shown.family("report_outcomes", "Reports by what they brought"),
+            releases: shown.family("releases", "Replicas that hosts gave back, by reason"),
+            aborts: shown.family("aborts", "Replicas that the broker took back, by reason"),
+            submissions: shown.family("submissions", "Submissions by what came of them"),
+            comparisons: shown.family(
+                "comparisons",
+                "Pairs of output files that were compared within a tolerance",
+            ),
+            parks: shown.metric("parks", "Replicas that were parked for a lane before their own"),
+            resumes: shown.metric("resumes", "Parked replicas that were told to go on"),
+            turns: shown.metric("turns", "Turns of the driver that were committed"),
+            journal_bytes: shown.metric("journal_bytes", "Bytes of facts written"),
+            letters_dropped: shown.metric("letters_dropped", "Frames that a link could not take"),
+            openings_refused: shown
+                .metric("openings_refused", "Openings that came after a preflight"),
+            results_damaged: shown.metric(
+                "results_damaged",
+                "Results whose content the disk has lost, as found after the start",
+            ),
+            submission_durable: shown.histogram(
+                "submission_durable",
+                "Time from a submission's arrival until it is on disk",
+                &SHORT_S,
+            ),
+            request_lease: shown.histogram(
+                "request_lease",
+                "Time from an agent's request for a replica until its lease; with no work for \
+                 the host this is how long its slot stood empty",
+                &WAIT_S,
+            ),
+            report_verdict: shown.histogram(
+                "report_verdict",
+                "Time from a report's arrival until its verdict is on disk and sent",
+                &SHORT_S,
+            ),
+            agents: AgentsMetrics::new(&mut shown.0),
+            registry: shown.0,
+        }
+    }
+}
+
+/// What is shown. The encoder adds each help's full stop.
+struct Shown(Registry);
+
+impl Shown {
+    fn metric<M: Metric + Default + Clone>(&mut self, name: &str, help: &str) -> M {
+        let metric = M::default();
+        self.0.register(name, help, metric.clone());
+        metric
+    }
+
+    /// Counters by a label, all of which are shown from the beginning.
+    fn family<L: Label>(&mut self, name: &str, help: &str) -> Family<L, Counter> {
+        let family: Family<L, Counter> = self.metric(name, help);
+        for label in L::ALL {
+            drop(family.get_or_create(label));
+        }
+        family
+    }
+
+    fn histogram(&mut self, name: &str, help: &str, ends_s: &[f64]) -> Histogram {
+        let histogram = Histogram::new(ends_s.iter().copied());
+        self.0.register_with_unit(name, help, Unit::Seconds, histogram.clone());
+        histogram
+    }
 }
 
 impl Metrics {
-    pub(crate) fn verdict(&self, verdict: Verdict) {
-        let place = VERDICTS.iter().position(|(of, _)| *of == verdict);
-        self.verdicts[place.expect("all verdicts are listed")].fetch_add(1, Ordering::Relaxed);
+    /// A report was received.
+    pub(crate) fn reported(&self, outcome: &ReportedOutcome) {
+        self.outcomes.get_or_create(&outcome.into()).inc();
     }
 
-    pub(crate) fn turn_committed(&self, bytes: u64) {
-        self.turns.fetch_add(1, Ordering::Relaxed);
-        self.journal_bytes.fetch_add(bytes, Ordering::Relaxed);
+    /// A report was judged.
+    pub(crate) fn judged(&self, verdict: Verdict) {
+        self.reports.get_or_create(&(&verdict).into()).inc();
     }
 
+    /// A host gave a replica back.
+    pub(crate) fn released(&self, reason: &ReleaseReason) {
+        self.releases.get_or_create(&reason.into()).inc();
+    }
+
+    /// A host is told to end a replica.
+    pub(crate) fn aborted(&self, reason: AbortReason) {
+        self.aborts.get_or_create(&(&reason).into()).inc();
+    }
+
+    /// A host is told to park a replica for a lane before its own.
+    pub(crate) fn parked(&self) {
+        self.parks.inc();
+    }
+
+    /// A host is told to let a parked replica go on.
+    pub(crate) fn resumed(&self) {
+        self.resumes.inc();
+    }
+
+    /// A submission was accepted or refused.
+    pub(crate) fn submitted(&self, result: &Result<Submitted, SubmitRefusal>) {
+        self.submissions.get_or_create(&result.into()).inc();
+    }
+
+    /// A host got a replica that it had asked for so long ago.
+    pub(crate) fn leased(&self, waited: Span) {
+        self.request_lease.observe(waited.as_secs_f64());
+    }
+
+    /// A turn is durable, and what it promised is said.
+    pub fn turn_committed(&self, now: Time, bytes: u64, waits: &Waits) {
+        self.turns.inc();
+        self.journal_bytes.inc_by(bytes);
+        let observe = |times: &[Time], into: &Histogram| {
+            times.iter().for_each(|since| into.observe(now.since(*since).as_secs_f64()));
+        };
+        observe(&waits.submissions, &self.submission_durable);
+        observe(&waits.reports, &self.report_verdict);
+    }
+
+    /// A link could not take what it was sent.
     pub(crate) fn letter_dropped(&self) {
-        self.letters_dropped.fetch_add(1, Ordering::Relaxed);
+        self.letters_dropped.inc();
     }
 
+    /// An agent refused an opening.
     pub(crate) fn opening_refused(&self) {
-        self.openings_refused.fetch_add(1, Ordering::Relaxed);
+        self.openings_refused.inc();
     }
 
+    /// A result's content is lost.
     pub(crate) fn result_damaged(&self) {
-        self.results_damaged.fetch_add(1, Ordering::Relaxed);
+        self.results_damaged.inc();
+    }
+
+    /// An agent of a host of this origin says what it counted.
+    pub(crate) fn agent_says(&self, origin: Origin, metrics: &AgentMetrics) {
+        self.agents.add(origin, metrics);
     }
 
     /// Two files of floating point were compared.
     pub(crate) fn compared(&self, are_alike: bool) {
-        self.comparisons[usize::from(are_alike)].fetch_add(1, Ordering::Relaxed);
+        self.comparisons.get_or_create(&(&are_alike).into()).inc();
     }
 
-    /// All of them, with the core's.
-    pub(crate) fn render(&self, core: &CoreFigures) -> String {
+    /// All of them, with the core's, in OpenMetrics' text format.
+    #[must_use]
+    pub fn render(&self, core: &CoreFigures) -> String {
         let mut text = String::new();
-        let mut family = |name: &str, kind: &str, help: &str, rows: &[(String, f64)]| {
-            let _ = writeln!(text, "# HELP gleaner_{name} {help}\n# TYPE gleaner_{name} {kind}");
-            for (labels, value) in rows {
-                let _ = writeln!(text, "gleaner_{name}{labels} {value}");
-            }
-        };
-        let plain = |value: f64| [(String::new(), value)];
-        let verdicts: Vec<_> = VERDICTS
-            .iter()
-            .zip(&self.verdicts)
-            .map(|((_, word), count)| {
-                (format!("{{verdict=\"{word}\"}}"), count.load(Ordering::Relaxed) as f64)
-            })
-            .collect();
-        let by_origin = |value: fn(&OriginFigures) -> u64| -> Vec<(String, f64)> {
-            let rows = core.origins.iter();
-            rows.map(|(origin, of)| (format!("{{origin=\"{origin}\"}}"), value(of) as f64))
-                .collect()
-        };
-        family("reports_total", "counter", "Reports by verdict.", &verdicts);
-        let replicas: Vec<_> = core
-            .replicas
-            .iter()
-            .map(|(event, count)| (format!("{{event=\"{event}\"}}"), *count as f64))
-            .collect();
-        family("replicas_total", "counter", "What happened to replicas.", &replicas);
-        family(
-            "accepted_cpu_seconds_total",
-            "counter",
-            "CPU time of agreeing replicas.",
-            &plain(core.accepted_cpu_us as f64 / 1e6),
-        );
-        family("jobs", "gauge", "Jobs known.", &plain(core.jobs as f64));
-        family(
-            "workunits_open",
-            "gauge",
-            "Workunits begun and not ended.",
-            &plain(core.open as f64),
-        );
-        family("leases", "gauge", "Replicas leased.", &plain(core.leases as f64));
-        family(
-            "hosts_connected",
-            "gauge",
-            "Hosts whose agent is connected.",
-            &by_origin(|of| of.connected),
-        );
-        family("slots", "gauge", "Slots that connected hosts give.", &by_origin(|of| of.slots));
-        let turns = self.turns.load(Ordering::Relaxed);
-        family(
-            "turns_total",
-            "counter",
-            "Turns of the driver that were committed.",
-            &plain(turns as f64),
-        );
-        let bytes = self.journal_bytes.load(Ordering::Relaxed);
-        family("journal_bytes_total", "counter", "Bytes of facts written.", &plain(bytes as f64));
-        let dropped = self.letters_dropped.load(Ordering::Relaxed);
-        family(
-            "letters_dropped_total",
-            "counter",
-            "Frames that a link could not take.",
-            &plain(dropped as f64),
-        );
-        let refused = self.openings_refused.load(Ordering::Relaxed);
-        family(
-            "openings_refused_total",
-            "counter",
-            "Openings that came after a preflight.",
-            &plain(refused as f64),
-        );
-        let comparisons: Vec<_> = ["unlike", "alike"]
-            .iter()
-            .zip(&self.comparisons)
-            .map(|(result, count)| {
-                (format!("{{result=\"{result}\"}}"), count.load(Ordering::Relaxed) as f64)
-            })
-            .collect();
-        family(
-            "comparisons_total",
-            "counter",
-            "Pairs of output files that were compared within a tolerance.",
-            &comparisons,
-        );
-        let damaged = self.results_damaged.load(Ordering::Relaxed);
-        family(
-            "results_damaged",
-            "gauge",
-            "Results whose content the disk has lost, as found after the start.",
-            &plain(damaged as f64),
-        );
+        encode_registry(&mut text, &self.registry)
+            .and_then(|()| encode_registry(&mut text, &core.registry()))
+            .and_then(|()| encode_eof(&mut text))
+            .expect("a string takes every text");
         text
     }
 }
 
-/// Figures read off the core.
-#[derive(Debug)]
-pub(crate) struct CoreFigures {
-    replicas: [(&'static str, u64); 7],
-    accepted_cpu_us: u64,
-    jobs: u64,
-    open: u64,
-    leases: u64,
-    origins: Vec<(Origin, OriginFigures)>,
-}
+#[cfg(test)]
+mod tests {
+    use gleaner_protocol::job::{JobError, Lane};
+    use gleaner_protocol::{Digest, JobId};
+    use gleaner_scheduling::{Core, CoreConfig, PolicyName};
 
-#[derive(Debug, Default)]
-struct OriginFigures {
-    connected: u64,
-    slots: u64,
-}
+    use super::*;
 
-impl CoreFigures {
-    pub(crate) fn of(core: &Core) -> Self {
-        let farm = core.farm();
-        let totals = farm.totals();
-        let origins = Origin::ALL.map(|origin| {
-            let mut figures = OriginFigures::default();
-            for (_, host) in farm.hosts().filter(|(_, host)| host.connected) {
-                if host.origin() == origin {
-                    figures.connected += 1;
-                    figures.slots += u64::from(host.fragment.slots);
-                }
-            }
-            (origin, figures)
-        });
-        Self {
-            replicas: [
-                ("leased", totals.leased),
-                ("reported", totals.reported),
-                ("failed", totals.failed),
-                ("released", totals.released),
-                ("aborted", totals.aborted),
-                ("expired", totals.expired),
-                ("disagreed", totals.disagreed),
-            ],
-            accepted_cpu_us: totals.accepted_cpu_us,
-            jobs: farm.job_count() as u64,
-            open: farm.open_count() as u64,
-            leases: farm.lease_count() as u64,
-            origins: origins.into(),
+    /// Each label of a family shows one.
+    fn all_are_one<L: Label>(text: &str, family: &str) {
+        let samples: Vec<_> = text
+            .lines()
+            .filter(|line| line.starts_with(&format!("gleaner_{family}_total{{")))
+            .collect();
+        assert_eq!(samples.len(), L::ALL.len(), "{text}");
+        assert!(samples.iter().all(|sample| sample.ends_with("\"} 1")), "{samples:?}");
+    }
+
+    #[test]
+    fn everything_that_can_happen_has_a_counter_of_its_own() {
+        let metrics = Metrics::default();
+        for verdict in [
+            Verdict::Counted,
+            Verdict::Duplicate,
+            Verdict::OldToken,
+            Verdict::SecondVote,
+            Verdict::Late,
+            Verdict::UnknownJob,
+            Verdict::Malformed,
+            Verdict::Spoiled,
+        ] {
+            metrics.judged(verdict);
         }
+        metrics.reported(&ReportedOutcome::Output(Digest::of(b"")));
+        metrics.reported(&ReportedOutcome::Failed(String::new()));
+        metrics.reported(&ReportedOutcome::Malformed);
+        for reason in [
+            ReleaseReason::Preempted,
+            ReleaseReason::FragmentClosed,
+            ReleaseReason::Aborted,
+            ReleaseReason::CannotRun(String::new()),
+            ReleaseReason::HostTrouble(String::new()),
+        ] {
+            metrics.released(&reason);
+        }
+        for reason in [
+            AbortReason::Decided,
+            AbortReason::GivenUp,
+            AbortReason::Cancelled,
+            AbortReason::Expired,
+            AbortReason::Preempted,
+            AbortReason::FragmentClosed,
+            AbortReason::Unknown,
+        ] {
+            metrics.aborted(reason);
+        }
+        metrics.submitted(&Ok(Submitted { job: JobId::new(1), workunits: 1, promise: None }));
+        for refusal in [
+            SubmitRefusal::Invalid(JobError::EmptyCommand),
+            SubmitRefusal::NoPolicy(Lane::Batch),
+            SubmitRefusal::Declined { why: String::new(), earliest_due_us: None },
+            SubmitRefusal::TooManyJobs,
+            SubmitRefusal::TooManyAbilities,
+        ] {
+            metrics.submitted(&Err(refusal));
+        }
+        metrics.compared(true);
+        metrics.compared(false);
+        let core = Core::new(&CoreConfig::background(PolicyName::Plain));
+        let text = metrics.render(&CoreFigures::of(&core));
+        all_are_one::<Reported>(&text, "reports");
+        all_are_one::<Outcome>(&text, "report_outcomes");
+        all_are_one::<Release>(&text, "releases");
+        all_are_one::<Abort>(&text, "aborts");
+        all_are_one::<Submission>(&text, "submissions");
+        all_are_one::<Comparison>(&text, "comparisons");
     }
 }

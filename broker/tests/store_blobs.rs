@@ -51,7 +51,7 @@ async fn contents_come_back_under_their_digest_over_restarts() {
     for content in &contents {
         let digest = Digest::of(content);
         assert_eq!(read(&blobs, digest).await.expect("works"), None);
-        assert_eq!(blobs.length(digest).await.expect("works"), None);
+        assert_eq!(blobs.keep(digest).await.expect("works"), None);
         // Twice: the second one finds it there.
         for _ in 0..2 {
             let stored = blobs.put_stream(digest, pieces(content), LIMIT).await;
@@ -63,7 +63,7 @@ async fn contents_come_back_under_their_digest_over_restarts() {
     for content in &contents {
         let digest = Digest::of(content);
         assert_eq!(read(&blobs, digest).await.expect("works").as_ref(), Some(content));
-        assert_eq!(blobs.length(digest).await.expect("works"), Some(content.len() as u64));
+        assert_eq!(blobs.keep(digest).await.expect("works"), Some(content.len() as u64));
     }
     assert_eq!(files_below(folder.path()).len(), contents.len());
 }
@@ -105,7 +105,7 @@ async fn what_is_refused_leaves_nothing_behind() {
         tokio::task::yield_now().await;
     }
 
-    assert_eq!(blobs.length(digest).await.expect("works"), None);
+    assert_eq!(blobs.keep(digest).await.expect("works"), None);
     assert_eq!(blobs.put_stream(digest, pieces(&content), LIMIT).await.expect("stored"), 600_000);
 }
 
@@ -144,7 +144,7 @@ async fn a_damaged_blob_never_comes_out_whole_and_can_be_sent_again() {
         assert!(came < content.len(), "{came} bytes came");
         assert!(matches!(error, BlobError::Damaged { .. }), "{error}");
         assert!(error.to_string().contains(&digest.to_string()), "{error}");
-        assert_eq!(blobs.length(digest).await.expect("works"), None);
+        assert_eq!(blobs.keep(digest).await.expect("works"), None);
         blobs.put_stream(digest, pieces(&content), LIMIT).await.expect("stored again");
         assert_eq!(read(&blobs, digest).await.expect("works").as_ref(), Some(&content));
     }

@@ -3,14 +3,15 @@
 use std::fs::File;
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use gleaner_broker::limits::COMMIT_RECORDS_MAX;
 use gleaner_broker::{
-    Admission, Batch, Commit, Committer, DataFolder, DataSync, Journal, Recovered, Replayed,
-    SledJournal, SnapshotWriter, StoreError, StoreOptions, StoreState, SyncStep,
+    Admission, Batch, Commit, Committer, Compaction, DataFolder, DataSync, Journal, Past,
+    Recovered, Replayed, SledJournal, SnapshotWriter, StoreError, StoreOptions, StoreState,
+    SyncStep,
 };
 
 /// What happened, in order.
@@ -49,14 +50,12 @@ fn open(folder: &Path, sync: impl SyncStep + 'static) -> (SledJournal, Recovered
     (journal, recovered, seen)
 }
 
-/// A committer whose first sync (that of the opening) is done, and the way to give leave to more.
+/// A committer, and the way to give leave to its syncs.
 fn probed(folder: &Path) -> (Committer, Log, Sender<io::Result<()>>) {
     let log = Log::default();
     let (give, leave) = channel();
-    give.send(Ok(())).expect("the probe waits");
     let (journal, ..) = open(folder, Probe { log: log.clone(), leave: Some(leave) });
-    log.lock().expect("not poisoned").clear();
-    (Committer::start(Box::new(journal)).expect("a thread"), log, give)
+    (Committer::start(Box::new(journal), None).expect("a thread"), log, give)
 }
 
 /// A batch that notes down what it was told, and says so.
@@ -217,41 +216,57 @@ fn a_closed_committer_refuses_and_what_came_before_is_done() {
 fn a_snapshot_takes_the_place_of_what_came_before_while_commits_go_on() {
     let folder = tempfile::tempdir().expect("a folder");
     let (journal, ..) = open(folder.path(), DataSync);
-    let committer = Committer::start(Box::new(journal)).expect("a thread");
+    let (next_chunk, chunks) = channel::<Vec<u8>>();
+    let chunks = Mutex::new(chunks);
+    let (begun, begins) = channel();
+    let compact = move |past: &Past, writer: &mut dyn SnapshotWriter, _: &AtomicBool| {
+        let mut records = 0;
+        past.replay(|_| {
+            records += 1;
+            Ok::<(), StoreError>(())
+        })?;
+        begun.send((past.last_sequence(), records)).expect("waiting");
+        let chunks = chunks.lock().expect("not poisoned");
+        chunks.iter().try_for_each(|chunk| writer.write(&chunk))
+    };
+    let compaction = Compaction { after_bytes: 20_000, compact: Box::new(compact) };
+    let committer = Committer::start(Box::new(journal), Some(compaction)).expect("a thread");
     let log = Log::default();
     let (told, wait) = channel();
-    // Enough that pruning takes more than one step.
-    for number in 0..600 {
-        committer.submit_blocking(batch(&format!("before {number}."), 1, &log, &told));
+    let mut before = 0;
+    let (sequence, records) = loop {
+        committer.submit_blocking(batch(&format!("before {before}."), 1, &log, &told));
         wait.recv().expect("told");
-    }
-    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-    let (next_chunk, chunks) = channel::<Vec<u8>>();
-    let (done, snapshot) = channel();
-    let say = move |result: Result<u64, &StoreError>| {
-        done.send(result.map_err(StoreError::chain)).expect("waiting");
+        before += 1;
+        if let Ok(begun) = begins.try_recv() {
+            break begun;
+        }
+        assert!(before < 10_000, "none begins");
     };
-    runtime.block_on(committer.snapshot(chunks.into_iter(), Box::new(say.clone())));
+    assert_eq!(sequence, records, "all that was committed is read, one record each");
     // It is under way as long as the chunks do not end.
     next_chunk.send(b"one".to_vec()).expect("taken");
-    for number in 0..50 {
+    for number in 0..1_000 {
         committer.submit_blocking(batch(&format!("after {number}."), 1, &log, &told));
         wait.recv().expect("told while the snapshot is under way");
     }
-    runtime.block_on(committer.snapshot(std::iter::empty(), Box::new(say)));
-    let error = snapshot.recv().expect("told").expect_err("one at a time");
-    assert!(error.contains("under way"), "{error}");
+    assert!(begins.try_recv().is_err(), "one at a time");
     next_chunk.send(b"two".to_vec()).expect("taken");
     drop(next_chunk);
-    let sequence = snapshot.recv().expect("told").expect("a snapshot");
-    assert_eq!(sequence, 600);
     committer.close();
 
     let (journal, recovered, seen) = open(folder.path(), DataSync);
-    assert_eq!(recovered.snapshot_sequence, Some(600));
-    assert_eq!(recovered.last_sequence, 650);
-    assert_eq!(seen[..3], ["chunk one", "chunk two", "after 0.0"]);
-    assert_eq!(seen.len(), 2 + 50);
+    let last = before + 1_000;
+    assert_eq!(recovered.last_sequence, last);
+    // The broker may have ended before it was in use.
+    match recovered.snapshot_sequence {
+        Some(of) => {
+            assert_eq!(of, sequence);
+            assert_eq!(seen[..2], ["chunk one", "chunk two"]);
+            assert_eq!(seen.len() as u64, 2 + last - sequence);
+        }
+        None => assert_eq!(seen.len() as u64, last),
+    }
     drop(journal);
 }
 
@@ -294,6 +309,14 @@ impl Journal for Tight {
         Arc::new(move || Self::check(&room, 1))
     }
 
+    fn snapshot_bytes(&self) -> u64 {
+        0
+    }
+
+    fn past(&mut self) -> Result<Past, StoreError> {
+        Err(StoreError::Closed)
+    }
+
     fn begin_snapshot(&mut self) -> Result<Box<dyn SnapshotWriter>, StoreError> {
         Err(StoreError::Closed)
     }
@@ -312,7 +335,7 @@ fn a_full_disk_holds_commits_until_there_is_space() {
     let room = Arc::new(AtomicUsize::new(0));
     let (tried, tries) = channel();
     let journal = Tight { room: room.clone(), appended: Arc::default(), tried };
-    let committer = Committer::start(Box::new(journal)).expect("a thread");
+    let committer = Committer::start(Box::new(journal), None).expect("a thread");
     let log = Log::default();
     let (told, wait) = channel();
     for name in ["a", "b"] {

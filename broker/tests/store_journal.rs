@@ -6,7 +6,7 @@ mod at_rest;
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use gleaner_broker::{
     Commit, DataFolder, Journal, Recovered, Replayed, SledJournal, StoreError, StoreOptions,
@@ -65,14 +65,18 @@ fn store_with(commits: u64) -> tempfile::TempDir {
     folder
 }
 
-/// Changes the engine's own content behind the journal's back.
-fn tamper(folder: &Path, change: impl FnOnce(&sled::Tree)) {
-    tamper_tree(folder, "journal", change);
+/// The one segment of the outputs.
+fn segment(folder: &Path) -> PathBuf {
+    let mut files = fs::read_dir(folder.join("outputs")).expect("listed");
+    let file = files.next().expect("one").expect("listed").path();
+    assert!(files.next().is_none(), "one segment");
+    file
 }
 
-fn tamper_tree(folder: &Path, name: &str, change: impl FnOnce(&sled::Tree)) {
+/// Changes the engine's own content behind the journal's back.
+fn tamper(folder: &Path, change: impl FnOnce(&sled::Tree)) {
     let db = at_rest::open_engine(folder);
-    let tree = db.open_tree(name).expect("a tree");
+    let tree = db.open_tree("journal").expect("a tree");
     change(&tree);
     db.flush().expect("flushed");
 }
@@ -129,31 +133,25 @@ fn a_flipped_bit_in_any_part_of_an_entry_names_its_sequence() {
             value[middle] ^= 4;
             journal.insert(key(sequence, part), value).expect("written");
         });
-        let says = refused(folder.path()).to_string();
-        assert!(says.contains(&format!("sequence {sequence}: ")), "{says}");
-        assert!(says.contains("checksum") && says.contains("backup"), "{says}");
-        assert!(says.contains(&folder.path().display().to_string()), "{says}");
+        for _ in 0..2 {
+            let says = refused(folder.path()).to_string();
+            assert!(says.contains(&format!("sequence {sequence}: ")), "{says}");
+            assert!(says.contains("checksum") && says.contains("backup"), "{says}");
+            assert!(says.contains(&folder.path().display().to_string()), "{says}");
+        }
     }
 }
 
 #[test]
-fn a_gap_names_what_is_missing() {
-    let folder = store_with(4);
-    tamper(folder.path(), |journal| {
-        journal.remove(key(2, 0)).expect("removed");
-    });
-    let says = refused(folder.path()).to_string();
-    assert!(says.contains("sequence 2: it is missing"), "{says}");
-}
-
-#[test]
-fn a_missing_beginning_is_noticed() {
-    let folder = store_with(4);
-    tamper(folder.path(), |journal| {
-        journal.remove(key(1, 0)).expect("removed");
-    });
-    let says = refused(folder.path()).to_string();
-    assert!(says.contains("sequence 1: it is missing"), "{says}");
+fn an_entry_that_is_missing_is_noticed() {
+    for sequence in 1..=3 {
+        let folder = store_with(4);
+        tamper(folder.path(), |journal| {
+            journal.remove(key(sequence, 0)).expect("removed");
+        });
+        let says = refused(folder.path()).to_string();
+        assert!(says.contains(&format!("sequence {sequence}: it is missing")), "{says}");
+    }
 }
 
 #[test]
@@ -187,52 +185,146 @@ fn an_entry_of_another_version_says_so() {
 
 #[test]
 fn an_end_before_what_was_acknowledged_is_noticed_for_ever() {
-    let folder = store_with(3);
-    tamper(folder.path(), |journal| {
-        for part in 0..6 {
-            journal.remove(key(3, part)).expect("removed");
+    // All parts of the last commit, and only the last one of them.
+    for first in [0, 5] {
+        let folder = store_with(3);
+        tamper(folder.path(), |journal| {
+            for part in first..6 {
+                assert!(journal.remove(key(3, part)).expect("removed").is_some());
+            }
+        });
+        for _ in 0..2 {
+            let says = refused(folder.path()).to_string();
+            assert!(says.contains("up to sequence 3 was acknowledged"), "{says}");
         }
-    });
-    for _ in 0..2 {
-        let says = refused(folder.path()).to_string();
-        assert!(says.contains("up to sequence 3 was acknowledged"), "{says}");
-        assert!(says.contains("sled.kept"), "{says}");
     }
 }
 
 #[test]
-fn the_whole_engine_gone_is_noticed() {
+fn the_whole_journal_gone_is_noticed() {
     let folder = store_with(3);
     at_rest::wait_until_at_rest(folder.path());
     fs::remove_dir_all(folder.path().join("sled")).expect("removed");
+    for _ in 0..2 {
+        let says = refused(folder.path()).to_string();
+        assert!(says.contains("up to sequence 3 was acknowledged"), "{says}");
+    }
+    // Nor is another one made where nothing else tells that there was one.
+    fs::remove_file(folder.path().join("mark")).expect("removed");
     let says = refused(folder.path()).to_string();
-    assert!(says.contains("up to sequence 3 was acknowledged"), "{says}");
+    assert!(says.contains("sled is missing"), "{says}");
 }
 
 #[test]
 fn a_commit_cut_off_before_its_acknowledgement_is_removed() {
-    let folder = store_with(3);
-    // As a kill in the middle of commit 4 leaves it: its first part, and the mark still at 3.
-    tamper(folder.path(), |journal| {
-        let first = journal.get(key(3, 0)).expect("read").expect("it is there");
-        journal.insert(key(4, 0), first).expect("written");
-    });
-    let (mut journal, recovered, seen) = open(folder.path());
-    assert_eq!((recovered.last_sequence, seen.records.len()), (3, 3));
-    assert_eq!(append(&mut journal, &[b"the real fourth"]), 4);
-    drop(journal);
-    let (_, _, seen) = open(folder.path());
-    assert_eq!(seen.records.last(), Some(&(4, b"the real fourth".to_vec())));
+    // As a kill in the middle of commit 4 leaves it, and the mark still at 3.
+    for parts in 1..6 {
+        let folder = store_with(3);
+        tamper(folder.path(), |journal| {
+            for part in 0..parts {
+                let of = journal.get(key(3, part)).expect("read").expect("it is there");
+                journal.insert(key(4, part), of).expect("written");
+            }
+        });
+        let (mut journal, recovered, seen) = open(folder.path());
+        assert_eq!((recovered.last_sequence, seen.records.len()), (3, 3));
+        assert_eq!(append(&mut journal, &[b"the real fourth"]), 4);
+        drop(journal);
+        let (_, _, seen) = open(folder.path());
+        assert_eq!(seen.records.last(), Some(&(4, b"the real fourth".to_vec())));
+    }
 }
 
 #[test]
-fn an_acknowledged_commit_that_is_cut_off_is_damage() {
-    let folder = store_with(3);
-    tamper(folder.path(), |journal| {
-        journal.remove(key(3, 5)).expect("removed");
+fn a_kill_while_the_store_is_made_leaves_what_the_next_start_goes_on_with() {
+    // A draft of the engine's files, and nothing that anybody was told of.
+    let made = tempfile::tempdir().expect("a folder");
+    fs::create_dir(made.path().join("sled.new")).expect("made");
+    fs::write(made.path().join("sled.new/db"), "half").expect("written");
+    let (mut journal, recovered, _) = open(made.path());
+    assert_eq!((recovered.incarnation, recovered.last_sequence), (1, 0));
+    assert_eq!(append(&mut journal, &[b"one"]), 1);
+    assert!(!made.path().join("sled.new").exists());
+}
+
+/// All that opening reads, with another content of the engine's file.
+fn copy_with(folder: &Path, db: &[u8]) -> tempfile::TempDir {
+    let copy = tempfile::tempdir().expect("a folder");
+    for part in ["sled", "outputs", "snapshots"] {
+        fs::create_dir(copy.path().join(part)).expect("made");
+        for entry in fs::read_dir(folder.join(part)).expect("listed") {
+            let entry = entry.expect("listed");
+            if entry.file_type().expect("known").is_file() {
+                let to = copy.path().join(part).join(entry.file_name());
+                fs::copy(entry.path(), to).expect("copied");
+            }
+        }
+    }
+    for file in ["meta", "mark"] {
+        fs::copy(folder.join(file), copy.path().join(file)).expect("copied");
+    }
+    fs::write(copy.path().join("sled/db"), db).expect("written");
+    copy
+}
+
+#[test]
+fn garbage_in_the_engines_file_is_an_error_and_no_panic_and_stays_one() {
+    let folder = store_with(40);
+    at_rest::wait_until_at_rest(folder.path());
+    let sound = fs::read(folder.path().join("sled/db")).expect("read");
+    let end = sound.iter().rposition(|&byte| byte != 0).expect("not empty");
+    let mut noticed = 0;
+    for step in 0..40 {
+        let mut bytes = sound.clone();
+        bytes[end * step / 40] ^= 1 << (step % 8);
+        let damaged = copy_with(folder.path(), &bytes);
+        let mut was_refused = false;
+        // The engine mends its files as it opens them: what it overwrites does not come back.
+        for start in 0..2 {
+            match try_open(damaged.path()) {
+                // The bit may lie where nothing is in use any more.
+                Ok((_, recovered, seen)) => {
+                    let found = (recovered.last_sequence, seen.records.len());
+                    assert_eq!(found, (40, 40), "step {step}, start {start}");
+                }
+                Err(error) => {
+                    was_refused = true;
+                    let is_damage = matches!(error, StoreError::Damaged { .. });
+                    assert!(is_damage, "step {step}, start {start}: {error}");
+                    assert!(error.to_string().contains("gleaner broker backup"), "{error}");
+                }
+            }
+        }
+        noticed += u32::from(was_refused);
+    }
+    assert!(noticed > 10, "only {noticed} of 40 flipped bits mattered");
+}
+
+#[test]
+fn the_past_is_read_while_commits_go_on() {
+    let folder = store_with(50);
+    let (mut journal, ..) = open(folder.path());
+    let past = journal.past().expect("readable");
+    let reads = std::thread::spawn(move || {
+        for _ in 0..20 {
+            let mut last = 0;
+            past.replay(|replayed| {
+                let Replayed::Record { sequence, .. } = replayed else { panic!("no snapshot") };
+                assert_eq!(sequence, last + 1);
+                last = sequence;
+                Ok::<(), StoreError>(())
+            })
+            .expect("all of it is there");
+            assert_eq!(last, 50);
+        }
     });
-    let says = refused(folder.path()).to_string();
-    assert!(says.contains("up to sequence 3 was acknowledged"), "{says}");
+    let mut sequence = 50;
+    while !reads.is_finished() {
+        sequence += 1;
+        assert_eq!(append(&mut journal, &[&[8; 3_000]]), sequence);
+    }
+    reads.join().expect("no panic");
+    assert!(sequence > 50);
 }
 
 #[test]
@@ -243,23 +335,29 @@ fn a_folder_restored_without_its_mark_opens() {
 }
 
 #[test]
-fn a_store_of_another_format_or_none_of_ours_is_refused() {
+fn a_store_of_another_format_says_which_commands_of_which_release_help() {
     let folder = store_with(1);
-    tamper_tree(folder.path(), "meta", |meta| {
-        meta.remove("format").expect("removed");
-    });
+    let meta = folder.path().join("meta");
+    let sound = fs::read(&meta).expect("read");
+    let line = sound.iter().position(|byte| *byte == b'\n').expect("a line");
+    let other = [&b"gleaner store, format 77, release 9.8.7"[..], &sound[line..]].concat();
+    fs::write(&meta, other).expect("written");
     let says = refused(folder.path()).to_string();
-    assert!(says.contains("is missing"), "{says}");
+    for words in
+        ["format 77", "`gleaner broker export", "of release 9.8.7", "`gleaner broker import"]
+    {
+        assert!(says.contains(words), "{words}: {says}");
+    }
+    fs::write(&meta, &sound[line..]).expect("written");
+    assert!(refused(folder.path()).to_string().contains("meta"));
+    fs::remove_file(&meta).expect("removed");
+    assert!(refused(folder.path()).to_string().contains("meta is missing"));
 
-    let folder = store_with(1);
-    tamper_tree(folder.path(), "meta", |meta| {
-        let mut entry = meta.get("incarnation").expect("read").expect("it is there");
-        let last = entry.len() - 1;
-        entry[last] ^= 1;
-        meta.insert("incarnation", entry).expect("written");
-    });
+    // What releases before the first format with a line of its own have left.
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::create_dir(folder.path().join("sled")).expect("made");
     let says = refused(folder.path()).to_string();
-    assert!(says.contains("incarnation"), "{says}");
+    assert!(says.contains("format 3") && says.contains("the release that wrote it"), "{says}");
 }
 
 #[test]
@@ -280,45 +378,6 @@ fn a_record_that_its_reader_refuses_is_named() {
 }
 
 #[test]
-fn garbage_in_the_engines_file_is_an_error_and_no_panic() {
-    let folder = store_with(40);
-    at_rest::wait_until_at_rest(folder.path());
-    let db = folder.path().join("sled/db");
-    let sound = fs::read(&db).expect("read");
-    let mark = fs::read(folder.path().join("mark")).expect("read");
-    let end = sound.iter().rposition(|&byte| byte != 0).expect("not empty");
-    let mut noticed = 0;
-    for step in 0..40 {
-        let damaged = tempfile::tempdir().expect("a folder");
-        let store = damaged.path().join("sled");
-        fs::create_dir(&store).expect("made");
-        for entry in fs::read_dir(folder.path().join("sled")).expect("listed") {
-            let entry = entry.expect("listed");
-            if entry.file_type().expect("known").is_file() {
-                fs::copy(entry.path(), store.join(entry.file_name())).expect("copied");
-            }
-        }
-        let mut bytes = sound.clone();
-        bytes[end * step / 40] ^= 1 << (step % 8);
-        fs::write(store.join("db"), &bytes).expect("written");
-        fs::write(damaged.path().join("mark"), &mark).expect("written");
-        match try_open(damaged.path()) {
-            // The bit may lie where nothing is in use any more.
-            Ok((_, recovered, seen)) => {
-                assert_eq!((recovered.last_sequence, seen.records.len()), (40, 40), "step {step}");
-            }
-            Err(error) => {
-                noticed += 1;
-                assert!(matches!(error, StoreError::Damaged { .. }), "step {step}: {error}");
-                let kept = fs::read(damaged.path().join("sled.kept/db")).expect("a copy");
-                assert!(kept == bytes, "step {step}: the copy is as the file was");
-            }
-        }
-    }
-    assert!(noticed > 10, "only {noticed} of 40 flipped bits mattered");
-}
-
-#[test]
 fn small_blobs_come_back_and_damaged_ones_are_noticed_and_mended() {
     let folder = tempfile::tempdir().expect("a folder");
     let contents = [vec![], vec![1; 10], vec![2; 1_000], vec![3; 1_001], vec![4; 200_000]];
@@ -330,15 +389,23 @@ fn small_blobs_come_back_and_damaged_ones_are_noticed_and_mended() {
     drop(journal);
 
     let damaged = Digest::of(&contents[3]);
-    tamper_tree(folder.path(), "blobs", |tree| {
-        let key = [&damaged.as_bytes()[..], &1_u32.to_be_bytes()].concat();
-        tree.insert(key, &b"x"[..]).expect("written");
-    });
+    let path = segment(folder.path());
+    let mut bytes = fs::read(&path).expect("read");
+    let at = bytes.windows(1_001).position(|of| of == contents[3]).expect("it is there");
+    bytes[at + 500] ^= 1;
+    // The header of another, and the beginning of one that a kill has cut off.
+    let lost = Digest::of(&contents[1]);
+    let at = bytes.windows(32).position(|of| of == lost.as_bytes()).expect("it is there");
+    bytes[at] ^= 1;
+    bytes.extend_from_slice(&[1, 7, 0]);
+    fs::write(&path, bytes).expect("written");
     let (mut journal, _, _) = open(folder.path());
     let reader = journal.small_blobs();
     for content in &contents {
         let digest = Digest::of(content);
-        if digest == damaged {
+        if digest == lost {
+            assert_eq!(reader.get(&digest).expect("read"), None);
+        } else if digest == damaged {
             let says = reader.get(&digest).expect_err("damaged").to_string();
             assert!(says.contains(&digest.to_string()), "{says}");
         } else {
@@ -347,7 +414,12 @@ fn small_blobs_come_back_and_damaged_ones_are_noticed_and_mended() {
     }
     assert_eq!(reader.get(&Digest::of(b"another")).expect("sound"), None);
     journal.append(&commit).expect("durable");
-    assert_eq!(reader.get(&damaged).expect("mended").as_ref(), Some(&contents[3]));
+    drop(journal);
+    let (journal, _, _) = open(folder.path());
+    for content in &contents {
+        let found = journal.small_blobs().get(&Digest::of(content));
+        assert_eq!(found.expect("mended").as_ref(), Some(content));
+    }
 }
 
 #[test]

@@ -4,10 +4,12 @@ use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
 
 use gleaner_broker::{
-    Batch, Committer, DataFolder, Recovered, Replayed, SledJournal, StoreError, StoreOptions,
+    Batch, Committer, Compaction, DataFolder, Past, Recovered, Replayed, SledJournal,
+    SnapshotWriter, StoreError, StoreOptions,
 };
 use gleaner_protocol::Digest;
 
@@ -58,8 +60,7 @@ fn commits_until_it_is_killed() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };
     let (journal, recovered, mut counts) = open(&PathBuf::from(folder)).expect("a sound store");
     say(&format!("incarnation {}", recovered.incarnation));
-    let committer = Committer::start(Box::new(journal)).expect("a thread");
-    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let committer = Committer::start(Box::new(journal), Some(counting())).expect("a thread");
     let (told, wait) = channel();
     let mut under_way = 0;
     for turn in 0_usize.. {
@@ -80,20 +81,34 @@ fn commits_until_it_is_killed() {
         });
         counts[caller] += 1;
         under_way += 1;
-        if turn % 64 == 63 {
-            let chunks: Vec<_> = counts
-                .iter()
-                .enumerate()
-                .map(|(caller, count)| [&[caller as u8][..], &count.to_le_bytes()].concat())
-                .collect();
-            let done = Box::new(|_: Result<u64, &StoreError>| say("snapshot"));
-            runtime.block_on(committer.snapshot(chunks.into_iter(), done));
-        }
         if under_way == 32 {
             wait.recv().expect("told");
             under_way -= 1;
         }
     }
+}
+
+/// Snapshots that count the records of each caller.
+fn counting() -> Compaction {
+    let compact = |past: &Past, writer: &mut dyn SnapshotWriter, _: &AtomicBool| {
+        let mut counts = Counts::default();
+        past.replay(|replayed| {
+            match replayed {
+                Replayed::Chunk(chunk) => {
+                    let count = chunk[1..].try_into().expect("eight bytes");
+                    counts[chunk[0] as usize] = u64::from_le_bytes(count);
+                }
+                Replayed::Record { record, .. } => counts[record[0] as usize] += 1,
+            }
+            Ok::<(), StoreError>(())
+        })?;
+        for (caller, count) in counts.iter().enumerate() {
+            writer.write(&[&[caller as u8][..], &count.to_le_bytes()].concat())?;
+        }
+        say("snapshot");
+        Ok(())
+    };
+    Compaction { after_bytes: 50_000, compact: Box::new(compact) }
 }
 
 /// One line in one write: a kill cannot tear it.

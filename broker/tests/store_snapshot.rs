@@ -71,6 +71,17 @@ impl Farm {
         names
     }
 
+    /// Sequences of the entries that the engine has, once the journal is closed.
+    fn entries(&self) -> Vec<u64> {
+        let db = at_rest::open_engine(self.folder.path());
+        let keys = db.open_tree("journal").expect("a tree").iter().keys();
+        keys.map(|key| {
+            let key = key.expect("sound");
+            u64::from_be_bytes(key[..8].try_into().expect("eight bytes"))
+        })
+        .collect()
+    }
+
     fn name(sequence: u64) -> String {
         format!("{sequence:020}")
     }
@@ -138,9 +149,50 @@ fn cut_off_before_the_old_one_is_removed_and_within_pruning() {
     assert_eq!(steps, 7, "600 entries in steps of 100, and one look more");
     drop(journal);
     farm.open();
-    // All that is left of the engine's journal are the entries after the snapshot.
-    let db = at_rest::open_engine(farm.folder.path());
-    assert_eq!(db.open_tree("journal").expect("a tree").len(), 7);
+    assert_eq!(farm.entries(), (601..=607).collect::<Vec<_>>());
+}
+
+#[test]
+fn while_it_is_read_nothing_of_the_past_is_removed() {
+    let mut farm = Farm::new();
+    let (mut journal, _) = farm.open();
+    farm.append(&mut journal, 10);
+    let past = journal.past().expect("readable");
+    farm.append(&mut journal, 10);
+    let sequence = farm.write_snapshot(&mut journal);
+    journal.adopt_snapshot(sequence).expect("adopted");
+    assert!(!journal.prune(10).expect("pruned"));
+    let mut seen = 0;
+    past.replay(|_| {
+        seen += 1;
+        Ok::<(), StoreError>(())
+    })
+    .expect("all of it is there");
+    assert_eq!((seen, past.last_sequence()), (10, 10));
+    drop(past);
+    farm.append(&mut journal, 1);
+    while journal.prune(7).expect("pruned") {}
+    drop(journal);
+    assert_eq!(farm.entries(), [21]);
+}
+
+#[test]
+fn what_is_behind_a_snapshot_is_counted_while_it_is_written_and_after_a_restart() {
+    let mut farm = Farm::new();
+    let (mut journal, _) = farm.open();
+    farm.append(&mut journal, 10);
+    let ten = journal.tail_bytes();
+    assert!(ten > 0);
+    let mut writer = journal.begin_snapshot().expect("begun");
+    farm.append(&mut journal, 10);
+    assert_eq!(journal.tail_bytes(), 2 * ten);
+    writer.write(&(1..=10).sum::<u64>().to_le_bytes()).expect("written");
+    let sequence = writer.finish().expect("finished");
+    journal.adopt_snapshot(sequence).expect("adopted");
+    assert_eq!(journal.tail_bytes(), ten);
+    drop(journal);
+    // What is not removed yet does not count.
+    assert_eq!(farm.open().0.tail_bytes(), ten);
 }
 
 #[test]

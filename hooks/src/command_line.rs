@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use clap::Parser;
@@ -16,6 +16,7 @@ use gleaner_protocol::farm::HookKind;
 use gleaner_protocol::{HostName, Span};
 
 use crate::limits::{DEADLINE_OF_ENVIRONMENT_MAX, NOTIFY_DEADLINE};
+use crate::roomy_stack::with_room;
 use crate::{
     Farm, Heirs, HookInvocation, Notification, RunDir, SecurePoster, become_ordinary,
     become_urgent, notify_to_exit, run_to_exit, say, watch_to_exit,
@@ -134,6 +135,8 @@ impl Options {
         invocation.until_end_of = self.until_end_of;
         // A place must stay a place, so what is no UTF-8 is not left out.
         let arguments = self.arguments.iter().map(|word| word.to_string_lossy());
+        // What the script found wrong with its settings.
+        notes.extend(std::env::var("GLEANER_HOOK_NOTE").ok().filter(|note| !note.is_empty()));
         invocation.environment = invocation.environment.with_arguments(arguments);
         invocation.notes = notes;
         invocation
@@ -165,11 +168,19 @@ pub fn run_hook_if_asked(arguments: &[OsString], secure: Option<SecurePoster>) -
         _ => return None,
     }
     // What it does not understand is explained by the whole parser.
-    HookCli::try_parse_from(&arguments[1..]).ok().map(|cli| run_hook(cli.args, secure))
+    with_room(|| {
+        HookCli::try_parse_from(&arguments[1..]).ok().map(|cli| run_hook(cli.args, secure))
+    })
 }
 
 /// The release that this program is of.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Whether a program is called as one that is a hook and nothing else: it may be a link to the whole one.
+#[must_use]
+pub fn is_hook_alone(arguments: &[OsString]) -> bool {
+    arguments.first().is_some_and(|program| Path::new(program).file_name() == Some(ALONE.as_ref()))
+}
 
 /// The whole of a program that is a hook and nothing else; it need not be called one again.
 #[must_use]
@@ -187,13 +198,15 @@ pub fn run_hook_alone(mut arguments: Vec<OsString>) -> ExitCode {
     if let Some(code) = run_hook_if_asked(&arguments, None) {
         return code;
     }
-    if let Err(error) = HookCli::try_parse_from(&arguments[1..])
-        && run_hook_in_spite_of(&error, &arguments).is_none()
-    {
-        // Help that was asked for. Who does not listen is not told.
-        let _ = error.print();
-    }
-    ExitCode::SUCCESS
+    with_room(|| {
+        if let Err(error) = HookCli::try_parse_from(&arguments[1..])
+            && run_hook_in_spite_of(&error, &arguments).is_none()
+        {
+            // Help that was asked for. Who does not listen is not told.
+            let _ = error.print();
+        }
+        ExitCode::SUCCESS
+    })
 }
 
 /// A job may have part in the environment, so it sets times within narrow bounds only.
@@ -321,6 +334,19 @@ fn become_whole(message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_link_by_the_hooks_name_is_the_hook_alone() {
+        for (program, is_alone) in [
+            ("gleaner-hook", true),
+            ("/usr/local/bin/gleaner-hook", true),
+            ("/usr/local/bin/gleaner", false),
+            ("/opt/gleaner-hook/gleaner", false),
+        ] {
+            assert_eq!(is_hook_alone(&[program.into(), "preflight".into()]), is_alone, "{program}");
+        }
+        assert!(!is_hook_alone(&[]));
+    }
 
     #[test]
     fn a_wrong_command_line_is_understood_as_far_as_it_can_be() {

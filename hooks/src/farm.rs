@@ -143,9 +143,19 @@ impl FromStr for Farm {
     type Err = FarmParseError;
 
     fn from_str(text: &str) -> Result<Self, FarmParseError> {
+        let word = text.to_ascii_lowercase();
+        let is_it = |farm: &Self| {
+            let others: &[&str] = match farm {
+                Self::GridEngine => &["sge", "gridengine", "grid_engine", "uge", "ocs"],
+                Self::HtCondor => &["condor"],
+                Self::Pbs => &["openpbs", "torque", "pbspro", "pbs-pro"],
+                Self::Generic | Self::OpenCue | Self::Qube | Self::Slurm => &[],
+            };
+            farm.as_str() == word || others.contains(&word.as_str())
+        };
         Self::ALL
             .into_iter()
-            .find(|farm| farm.as_str() == text)
+            .find(is_it)
             .ok_or_else(|| FarmParseError(text.chars().take(80).collect()))
     }
 }

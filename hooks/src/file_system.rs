@@ -4,6 +4,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use gleaner_isolation::Mount;
+
 /// As far as it matters for what has to be there at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileSystem {
@@ -126,19 +128,15 @@ fn has_server(kind: &str) -> bool {
 
 /// As what the program of this path is mounted.
 fn kinds_here(path: &Path) -> Vec<String> {
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let mounts = gleaner_isolation::mounts().unwrap_or_default();
     fs::metadata(path).map_or(Vec::new(), |found| kinds_of(&mounts, found.dev()))
 }
 
-/// Of all mounts with this device. Format: `proc_pid_mountinfo(5)`.
-fn kinds_of(mounts: &str, device: u64) -> Vec<String> {
+/// Of all mounts with this device.
+fn kinds_of(mounts: &[Mount], device: u64) -> Vec<String> {
     let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
-    let of_line = |line: &str| {
-        let (head, tail) = line.split_once(" - ")?;
-        let is_it = head.split(' ').nth(2) == Some(&*number);
-        is_it.then(|| tail.split(' ').next().unwrap_or_default().to_owned())
-    };
-    mounts.lines().filter_map(of_line).collect()
+    let of_device = mounts.iter().filter(|mount| mount.device == number);
+    of_device.map(|mount| mount.kind.clone()).collect()
 }
 
 #[cfg(test)]
@@ -177,6 +175,7 @@ mod tests {
 43 30 0:53 / /odd rw - fuse tool rw
 44 30 0:54 / /new rw - fuse.newfs tool rw
 ";
+        let mounts = gleaner_isolation::parse_mounts(mounts.as_bytes());
         for (major, minor, server, unknown) in [
             (0, 50, true, false),
             (8, 17, false, false),
@@ -184,12 +183,12 @@ mod tests {
             (0, 53, false, true),
             (0, 54, false, true),
         ] {
-            let kinds = kinds_of(mounts, rustix::fs::makedev(major, minor));
+            let kinds = kinds_of(&mounts, rustix::fs::makedev(major, minor));
             assert_eq!(kinds.len(), 1, "{kinds:?}");
             assert_eq!(has_server(&kinds[0]), server, "{kinds:?}");
             assert_eq!(!server && !FUSE_LOCAL.contains(&&*kinds[0]), unknown, "{kinds:?}");
         }
-        assert!(kinds_of(mounts, rustix::fs::makedev(0, 52)).is_empty(), "no such mount");
+        assert!(kinds_of(&mounts, rustix::fs::makedev(0, 52)).is_empty(), "no such mount");
         assert_eq!(FileSystem::unknown_program(Path::new("/proc")), None);
     }
 }

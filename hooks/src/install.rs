@@ -91,6 +91,29 @@ pub struct Options {
 }
 
 impl Options {
+    /// What is not said stays as it was said before.
+    fn after(&self, before: &Self) -> Self {
+        let mut now = self.clone();
+        now.conf = now.conf.or_else(|| before.conf.clone());
+        now.folder = now.folder.or_else(|| before.folder.clone());
+        now.node = now.node.or_else(|| before.node.clone());
+        now.nodes_are_ready |= before.nodes_are_ready;
+        for (said, was) in [(&mut now.workers, &before.workers), (&mut now.queues, &before.queues)]
+        {
+            if said.is_empty() {
+                said.clone_from(was);
+            }
+        }
+        let said = std::mem::replace(&mut now.settings, before.settings.clone());
+        for (name, value) in said {
+            match now.settings.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, known)) => *known = value,
+                None => now.settings.push((name, value)),
+            }
+        }
+        now
+    }
+
     /// This host's name with the manager.
     fn node_or_own(&self) -> String {
         self.node.clone().unwrap_or_else(own_name)
@@ -108,12 +131,10 @@ fn own_name() -> String {
 /// The site has something in its place already, or what is needed is not there.
 pub fn install(manager: Manager, site: &Site, options: &Options) -> Result<Plan, InstallError> {
     let before = Record::read(manager, site)?;
-    // What is not said stays as it was said before.
-    let mut options = options.clone();
-    if let (true, Some(before)) = (options.workers.is_empty(), &before) {
-        options.workers.clone_from(&before.options.workers);
-    }
-    let options = &options;
+    let options = &match &before {
+        Some(before) => options.after(&before.options),
+        None => options.clone(),
+    };
     let mut plan = Plan::after(manager, before.as_ref());
     if manager.calls_hooks() {
         settings::plan(manager, site, options, &mut plan)?;

@@ -18,8 +18,10 @@ mod file_system;
 mod hook;
 mod last_run;
 mod notify;
+mod peer;
 mod process_group;
 mod process_io;
+mod roomy_stack;
 mod run_dir;
 mod scheduling_class;
 mod socket;
@@ -31,7 +33,7 @@ mod urgency;
 mod worker_name;
 
 pub use command_line::{
-    HookArgs, run_hook, run_hook_alone, run_hook_if_asked, run_hook_in_spite_of,
+    HookArgs, is_hook_alone, run_hook, run_hook_alone, run_hook_if_asked, run_hook_in_spite_of,
 };
 pub use end_watch::watch_to_exit;
 pub use environment::Environment;
@@ -39,6 +41,7 @@ pub use farm::{Attempt, Farm, FarmParseError};
 pub use file_system::FileSystem;
 pub use hook::{HookInvocation, HookReport, run, run_to_exit, say};
 pub use notify::{Notification, NotifyError, SecurePost, SecurePoster, notify, notify_to_exit};
+pub use peer::Peer;
 pub use process_group::{
     ProcessStat, TaskGroup, calm, freeze, freeze_until, has_stopped, kill, stop_stragglers, thaw,
 };

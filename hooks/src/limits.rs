@@ -82,3 +82,8 @@ pub const STOP_WALK: Span = Span::from_millis(10);
 pub const STRAY_ROUNDS_MAX: u32 = 8;
 /// Linux cuts the names of processes to so many bytes.
 pub const PROCESS_NAME_BYTES_MAX: usize = 15;
+/// Stack that a hook has, in bytes: more than any of it needs, and little of the 16 MiB of address space that
+/// a hook gets along with.
+pub const STACK_BYTES: u64 = 1 << 20;
+/// Stack of the thread that watches a hook's deadline, in bytes.
+pub const WATCHER_STACK_BYTES: usize = 256 << 10;

@@ -4,7 +4,9 @@
 //! - A line has at most [`HOOK_MESSAGE_BYTES_MAX`] bytes, its end included.
 //! - Whoever asks never waits longer than it said, whatever the other side does.
 
+use std::fs;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
@@ -19,7 +21,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{Standing, TaskLine};
+use crate::{Peer, Standing, TaskLine};
 
 /// What a hook, or a person, asks the agent of its own host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -166,7 +168,8 @@ pub fn read_line_bounded(reader: &mut impl Read) -> Result<Vec<u8>, LineError> {
     }
 }
 
-/// Asks the agent that listens at `socket` and waits for its answer, `timeout` in all.
+/// Asks the agent that listens at `socket` and waits for its answer, `timeout` in all. What listens
+/// there is an agent only if its user is root, the owner of the socket's folder, or our own.
 ///
 /// # Errors
 /// See [`AskError`].
@@ -176,7 +179,9 @@ pub fn ask(
     timeout: Span,
 ) -> Result<SocketAnswer, AskError> {
     let line = encode_line(request)?;
-    let mut stream = Timed { stream: connect_to(socket)?, end: boottime() + timeout };
+    let stream = connect_to(socket)?;
+    check_peer(socket, &stream)?;
+    let mut stream = Timed { stream, end: boottime() + timeout };
     stream.write_all(&line).map_err(LineError::Io)?;
     Ok(decode_line(&read_line_bounded(&mut stream)?)?)
 }
@@ -199,6 +204,24 @@ fn connect_to(socket: &Path) -> Result<UnixStream, AskError> {
         rustix::io::Errno::AGAIN => AskError::TimedOut,
         other => AskError::Connect(other.into()),
     })
+}
+
+/// Whoever may write in the run folder could put a socket there that answers in the agent's place.
+fn check_peer(socket: &Path, stream: &UnixStream) -> Result<(), AskError> {
+    let uid = Peer::of(stream).ok_or(AskError::Refused)?.uid;
+    let folder = socket.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let owner = fs::metadata(folder.unwrap_or(Path::new("."))).map_err(AskError::Connect)?.uid();
+    match may_answer(uid, owner, rustix::process::geteuid().as_raw()) {
+        true => Ok(()),
+        false => Err(AskError::Stranger { uid, owner }),
+    }
+}
+
+/// Whether what runs as `uid` is believed to be the agent whose folder is `owner`'s, by a process of
+/// `user`'s.
+const fn may_answer(uid: u32, owner: u32, user: u32) -> bool {
+    const ROOT: u32 = 0;
+    uid == ROOT || uid == owner || uid == user
 }
 
 /// A non-blocking stream that waits until a set time.
@@ -269,6 +292,17 @@ pub enum AskError {
     /// It did not answer, or does not even accept.
     #[error("the agent did not answer in time")]
     TimedOut,
+    /// Somebody else than the agent listens there.
+    #[error(
+        "the agent's socket is served by user {uid}, who is neither root nor user {owner}, whose the \
+         run folder is: it is no agent's; remove it and start the agent again"
+    )]
+    Stranger {
+        /// Who listens.
+        uid: u32,
+        /// Whose the folder is.
+        owner: u32,
+    },
     /// The connection could not be made.
     #[error("cannot connect to the agent: {0}")]
     Connect(io::Error),
@@ -283,5 +317,70 @@ impl From<LineError> for AskError {
             LineError::Io(error) if error.kind() == io::ErrorKind::TimedOut => Self::TimedOut,
             other => Self::Line(other),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::UnixListener;
+    use std::sync::mpsc::channel;
+
+    use rustix::process::Uid;
+    use rustix::thread::set_thread_res_uid;
+
+    use super::*;
+
+    #[test]
+    fn nobody_but_root_the_folders_owner_and_we_answer_for_the_agent() {
+        assert!(may_answer(0, 1_000, 1_001), "root may");
+        assert!(may_answer(1_000, 1_000, 0), "whose the folder is may");
+        assert!(may_answer(1_001, 1_000, 1_001), "who fools themselves may");
+        assert!(!may_answer(1_001, 1_000, 0), "a member of the folder's group may not");
+        assert!(!may_answer(1_001, 0, 1_000), "nor for root");
+    }
+
+    #[test]
+    fn a_stranger_who_listens_is_told_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let socket = folder.path().join("agent.sock");
+        let ask = || ask(&socket, &SocketRequest::Status, Span::from_secs(60));
+        let serve = |listener: UnixListener| {
+            let (mut stream, _) = listener.accept().expect("asked");
+            let line = read_line_bounded(&mut stream);
+            let _ = stream.write_all(&encode_line(&SocketAnswer::Noted).expect("short"));
+            line
+        };
+        let agent = std::thread::spawn({
+            let listener = UnixListener::bind(&socket).expect("bound");
+            move || serve(listener)
+        });
+        assert_eq!(ask().expect("ours"), SocketAnswer::Noted);
+        assert!(agent.join().expect("no panic").is_ok());
+
+        // Another user can be made up by root alone.
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        const STRANGER: u32 = 54_321;
+        fs::remove_file(&socket).expect("ours");
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).expect("ours");
+        let (tell, listens) = channel();
+        let stranger = std::thread::spawn({
+            let socket = socket.clone();
+            move || {
+                let uid = Uid::from_raw(STRANGER);
+                set_thread_res_uid(uid, uid, uid).expect("root may, this thread alone");
+                let listener = UnixListener::bind(&socket).expect("bound");
+                tell.send(()).expect("awaited");
+                serve(listener)
+            }
+        });
+        listens.recv().expect("it listens");
+        let refused = ask().expect_err("no agent of root's");
+        assert!(matches!(refused, AskError::Stranger { uid: STRANGER, owner: 0 }), "{refused}");
+        let heard = stranger.join().expect("no panic");
+        assert!(matches!(heard, Err(LineError::Empty)), "{heard:?}");
     }
 }

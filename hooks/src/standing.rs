@@ -38,7 +38,7 @@ pub struct Standing {
     pub watched: Vec<(String, String)>,
     /// What the host does not grant the agent, and what that costs.
     #[serde(default)]
-    pub lacks: Vec<String>,
+    pub missing_abilities: Vec<String>,
     /// What confines commands, or why none run; none where the owner allows none.
     #[serde(default)]
     pub commands: Option<String>,

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
-use gleaner_calm::in_some_round;
+use gleaner_calm::{in_some_round, too_slow, within};
 use gleaner_hooks::{
     Environment, Farm, HookInvocation, HookReport, ProcessStat, RunDir, SocketAnswer,
     SocketRequest, TaskGroup, decode_line, encode_line, read_line_bounded, run,
@@ -23,7 +23,7 @@ const LONG: Span = Span::from_secs(20);
 const NOT_WAITED_FOR: Span = Span::from_millis(400);
 
 fn was_quick(report: &HookReport) -> Result<(), String> {
-    (report.took < NOT_WAITED_FOR).then_some(()).ok_or_else(|| format!("took {}", report.took))
+    within("the hook", report.took, NOT_WAITED_FOR)
 }
 
 struct Host {
@@ -146,11 +146,11 @@ fn without_an_agent_the_hook_stops_the_work_itself() {
         assert_eq!(host.run_dir.groups().expect("lists"), []);
         // A machine that is busy may leave too little time to look for what they have started.
         let is_too_slow = |trouble: &String| trouble.contains("was looked for within");
-        let (too_slow, others): (Vec<_>, Vec<_>) =
+        let (late, others): (Vec<_>, Vec<_>) =
             stopped.troubles.iter().cloned().partition(is_too_slow);
         assert_eq!(others, [""; 0]);
-        if !too_slow.is_empty() {
-            return Err(too_slow.join("; "));
+        if !late.is_empty() {
+            return too_slow(late.join("; "));
         }
         was_quick(&report)
     });

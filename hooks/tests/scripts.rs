@@ -1,5 +1,6 @@
 //! The ready scripts: they call the hook, and they end with 0 whatever they find.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -191,7 +192,7 @@ fn what_a_manager_writes_to_the_input_is_read_by_the_program() {
 }
 
 /// What a job may put into the environment that its hooks inherit.
-const OF_A_JOB: [&str; 10] = [
+const OF_A_JOB: [&str; 11] = [
     "GLEANER",
     "GLEANER_RUN_DIR",
     "GLEANER_MONITOR",
@@ -201,24 +202,121 @@ const OF_A_JOB: [&str; 10] = [
     "GLEANER_HOST",
     "GLEANER_HOOK_AGENT_TIMEOUT_MS",
     "GLEANER_HOOK_DEADLINE_MS",
+    "GLEANER_HOOK_NOTE",
     "XDG_RUNTIME_DIR",
 ];
 
+/// Names of what a script lets through of its environment.
+fn let_through(script: &str) -> BTreeSet<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(script);
+    let text = fs::read_to_string(path).expect("a script");
+    let (_, call) = text.split_once(" -i PATH=").expect("it begins anew with what it names");
+    let (call, _) = call.split_once("/bin/sh \"$0\"").expect("as itself");
+    let named = call.split('"').filter_map(|word| word.split_once("=${"));
+    let names = named.map(|(name, value)| {
+        assert_eq!(value, format!("{name}-}}"), "{script}");
+        name.to_owned()
+    });
+    names.collect()
+}
+
+/// The variables that the hook reads for a farm, by its source.
+fn read_for(farm: &str) -> BTreeSet<String> {
+    let name = farm.replace('-', "_");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("src/farm/{name}.rs"));
+    let source = fs::read_to_string(path).expect("the farm's");
+    let (source, _) = source.split_once("#[cfg(test)]").expect("it has tests");
+    let by_name = source.split("environment.get(\"").skip(1);
+    let said = source.split("said(").skip(1).filter_map(|rest| Some(rest.split_once(", \"")?.1));
+    let names = by_name.chain(said).filter_map(|rest| Some(rest.split_once('"')?.0.to_owned()));
+    let mut names: BTreeSet<String> = names.collect();
+    if farm == "pbs" {
+        names.insert("PBS_NODEFILE".into());
+    }
+    // The settings say it, and no job.
+    names.remove("GLEANER_HOST");
+    names
+}
+
 #[test]
-fn a_jobs_environment_decides_nothing_but_what_it_books() {
+fn a_script_lets_through_what_the_hook_reads_of_a_job_and_nothing_else() {
+    for Script { path, farm, .. } in SCRIPTS {
+        assert_eq!(let_through(path), read_for(farm), "{path}");
+    }
+}
+
+#[test]
+fn nothing_of_a_jobs_environment_but_what_is_named_reaches_the_program() {
     let telling = "#!/bin/sh\nenv > \"${0%/*}/said\"\n";
-    for script in SCRIPTS.map(|script| script.path) {
+    // Besides, what the shells set by themselves, and what our script says.
+    let ours = ["GLEANER", "GLEANER_HOOK_PARENT", "GLEANER_HOOK_NOTE", "GLEANER_HOST", "LC_ALL"];
+    let shells = ["PATH", "PWD", "OLDPWD", "SHLVL", "_"];
+    for Script { path, .. } in SCRIPTS {
         for settings in ["", "GLEANER_HOST=of-the-settings\n"] {
-            let installed = Installed::new(script, Some(telling), settings);
+            let installed = Installed::new(path, Some(telling), settings);
+            let named = let_through(path);
             let mut command = Command::new(&installed.script);
             command.envs(OF_A_JOB.map(|name| (name, "of-the-job")));
-            let output = command.env("GLEANER_BOOKING", "shot:1").output().expect("runs");
-            assert_eq!(output.status.code(), Some(0));
+            command.envs(HOSTILE).envs(named.iter().map(|name| (name, "shot:1")));
+            assert_eq!(command.output().expect("runs").status.code(), Some(0), "{path}");
             let said = installed.said();
-            assert!(!said.contains("of-the-job"), "{script}: {said}");
-            assert!(said.contains(settings), "{script}: {said}");
-            assert!(said.contains("GLEANER_BOOKING=shot:1\n"), "{script}: {said}");
+            assert!(!said.contains("of-the-job"), "{path}: {said}");
+            assert!(said.contains(settings), "{path}: {said}");
+            let (mut names, mut told) = (BTreeSet::new(), 0);
+            for (name, value) in said.lines().filter_map(|line| line.split_once('=')) {
+                told += usize::from(named.contains(name) && value == "shot:1");
+                names.insert(name);
+            }
+            assert_eq!(told, named.len(), "{path}: {said}");
+            let known =
+                |name: &&str| named.contains(*name) || ours.contains(name) || shells.contains(name);
+            let others: Vec<_> = names.into_iter().filter(|name| !known(name)).collect();
+            assert!(others.is_empty(), "{path}: {others:?}");
         }
+    }
+}
+
+/// What a job may say to those who start shells and programs after it.
+const HOSTILE: [(&str, &str); 8] = [
+    ("BASH_ENV", "/of-the-job"),
+    ("ENV", "/of-the-job"),
+    ("IFS", "of-the-job"),
+    ("PATH", "/of-the-job:/usr/bin:/bin"),
+    ("GCONV_PATH", "/of-the-job"),
+    ("LANGUAGE", "of-the-job"),
+    ("PYTHONPATH", "/of-the-job"),
+    ("BASH_FUNC_hook%%", "() { echo of-the-job; }"),
+];
+
+#[test]
+fn a_function_of_a_jobs_shell_is_not_run() {
+    let Some(bash) = ["/bin/bash", "/usr/bin/bash"].map(Path::new).into_iter().find(|b| b.exists())
+    else {
+        return;
+    };
+    for Script { path, kind, farm, .. } in SCRIPTS {
+        let installed = Installed::new(path, Some(TELLING), "");
+        // Where the shell of scripts is bash, it takes functions out of its environment.
+        let shell = installed.folder.path().join("sh");
+        std::os::unix::fs::symlink(bash, &shell).expect("linked");
+        let text = fs::read_to_string(&installed.script).expect("a script");
+        let draft = installed.folder.path().join("draft");
+        let shell = shell.to_str().expect("plain");
+        fs::write(&draft, text.replace("/bin/sh", shell)).expect("written");
+        put(&draft, &installed.script);
+        let mark = installed.folder.path().join("mark");
+        let function = format!("() {{ echo \"$0\" >> {}; }}", mark.display());
+        let mut command = Command::new(&installed.script);
+        // Each program and each name of a function that a script calls.
+        let called = [
+            "timeout", "command", "bounded", "call", "note", "take", "head", "read", "env", "test",
+            "gleaner",
+        ];
+        command.envs(called.map(|name| (format!("BASH_FUNC_{name}%%"), function.clone())));
+        command.env("SHELLOPTS", "nounset");
+        assert_eq!(command.output().expect("runs").status.code(), Some(0), "{path}");
+        assert!(!mark.exists(), "{path}: {:?}", fs::read_to_string(&mark));
+        assert!(installed.said().contains(&format!("hook {kind} --farm {farm}")), "{path}");
     }
 }
 
@@ -242,7 +340,7 @@ fn the_program_is_not_even_looked_at_outside_of_the_limit() {
             let names =
                 ["$program", "GLEANER:-", "/gleaner "].iter().any(|name| line.contains(name));
             let is_limited = line.starts_with("bounded \"$program\" hook ")
-                || line == "program=${GLEANER:-/usr/local/bin/gleaner}";
+                || line == "whole=${GLEANER:-/usr/local/bin/gleaner}";
             assert!(!names || is_limited, "{script}: {line}");
         }
         assert!(text.contains("then timeout -s KILL 2 \"$@\"; else"), "{script}");
@@ -259,11 +357,82 @@ fn without_the_program_or_with_a_broken_one_a_script_ends_well() {
     }
 }
 
+/// What the program says that a script found wrong with its settings.
+const TELLING_SETTINGS: &str = "#!/bin/sh\necho \"run=$GLEANER_RUN_DIR host=$GLEANER_HOST \
+                                note=$GLEANER_HOOK_NOTE\" > \"${0%/*}/said\"\n";
+
 #[test]
-fn settings_that_are_no_shell_do_not_keep_the_hook_from_running() {
-    // The settings do not count then; the program is found where it usually is, if it is there.
-    let installed = Installed::new("generic/postflight", Some(TELLING), "if (\n\"");
-    assert_eq!(installed.run().status.code(), Some(0));
+fn settings_are_read_as_people_write_them_and_nothing_in_them_is_run() {
+    for (settings, run_dir, host, is_noted) in [
+        ("GLEANER_RUN_DIR=/run/g\r\nGLEANER_HOST=n1\r\n", "/run/g", "n1", false),
+        (
+            "# a remark\n\n  export GLEANER_RUN_DIR=\"/run/g\"\nGLEANER_HOST='n1'",
+            "/run/g",
+            "n1",
+            false,
+        ),
+        ("GLEANER_RUN_DIR=/run/g # here\n\tGLEANER_HOST=n1\t\n", "/run/g", "n1", false),
+        ("GLEANER_HOST=n0\nGLEANER_HOST=n1\nGLEANER_RUN_DIR=/run/g\n", "/run/g", "n1", false),
+        ("if (\n\"\nGLEANER_RUN_DIR=/run/g\nGLEANER_HOST=n1\n", "/run/g", "n1", true),
+        ("GLEANER_HOST=$(touch ran)\nGLEANER_RUN_DIR=/run/g\n", "/run/g", "", true),
+        ("touch ran\nGLEANER_RUN_DIR=/run/g\nGLEANER_HOST=`touch ran`\n", "/run/g", "", true),
+        ("LD_PRELOAD=/x\nPATH=/x\nGLEANER_RUN_DIR=/a b\nGLEANER_HOST=n1\n", "", "n1", true),
+        ("GLEANER_RUNDIR=/run/g\n*\nGLEANER_HOST=n1\n", "", "n1", true),
+    ] {
+        for script in SCRIPTS.map(|script| script.path) {
+            let installed = Installed::new(script, Some(TELLING_SETTINGS), settings);
+            let output =
+                Command::new(&installed.script).current_dir(installed.folder.path()).output();
+            assert_eq!(output.expect("runs").status.code(), Some(0));
+            let said = installed.said();
+            assert!(
+                said.starts_with(&format!("run={run_dir} host={host} note=")),
+                "{settings}: {said}"
+            );
+            assert_eq!(said.contains("lines that are no settings"), is_noted, "{settings}: {said}");
+            assert!(!installed.folder.path().join("ran").exists(), "{settings}");
+        }
+    }
+}
+
+#[test]
+fn settings_that_are_no_small_plain_file_are_left_alone_and_told_of() {
+    for (make, expected) in [
+        ("mkfifo", "is no plain file that can be read"),
+        ("mkdir", "is no plain file that can be read"),
+        ("ln -s /dev/zero", "is no plain file that can be read"),
+        ("seq 100000 >", "is longer than 65536 bytes"),
+        ("truncate -s 1G", "has no text"),
+    ] {
+        for script in SCRIPTS.map(|script| script.path) {
+            let installed = Installed::new(script, None, "");
+            let settings = installed.folder.path().join("gleaner-hook.txt");
+            fs::remove_file(&settings).expect("it was there");
+            let line = format!("{make} {}", settings.display());
+            let made = Command::new("sh").args(["-c", &line]).status().expect("runs");
+            assert!(made.success(), "{line}");
+            // The text of the script without its program: what it says is said there.
+            let text = fs::read_to_string(&installed.script).expect("a script");
+            let (settings, _) = text.split_once("# The hook bounds itself").expect("it says so");
+            let told = format!("{settings}\necho \"$GLEANER_HOOK_NOTE\"\n");
+            fs::write(&installed.script, told).expect("written");
+            let output = Command::new("sh").arg(&installed.script).output().expect("runs");
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(said.contains(expected), "{script} {make}: {said}");
+        }
+    }
+}
+
+#[test]
+fn the_program_that_is_a_hook_alone_goes_before_the_whole_one() {
+    for script in SCRIPTS.map(|script| script.path) {
+        let installed = Installed::new(script, Some(TELLING), "");
+        let draft = installed.folder.path().join("draft");
+        fs::write(&draft, "#!/bin/sh\necho alone > \"${0%/*}/said\"\n").expect("written");
+        put(&draft, &installed.folder.path().join("gleaner-hook"));
+        installed.run();
+        assert_eq!(installed.said(), "alone\n", "{script}");
+    }
 }
 
 #[test]
@@ -273,8 +442,8 @@ fn a_program_that_hangs_is_ended() {
     let installed = Installed::new("slurm/prolog", Some(hangs), "");
     let begun = boottime();
     let output = installed.run();
-    assert!(boottime().since(begun) < Span::from_secs(40), "it waited for all of it");
+    gleaner_calm::assert_within("the script", boottime().since(begun), Span::from_secs(40));
     assert_eq!(output.status.code(), Some(0));
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.starts_with("here\n"), "it ran: {said}");
+    assert!(said.contains("here\n"), "it ran: {said}");
 }

@@ -10,8 +10,8 @@ use gleaner_protocol::{boottime, error_chain};
 use reqwest::{Client, StatusCode, Url};
 use tracing::{debug, error, info, warn};
 
-use crate::counters::Counters;
 use crate::limits::{BATCH_EVENTS_MAX, BROKER_PAUSE_MAX, BROKER_PAUSE_MIN, BROKER_TIMEOUT};
+use crate::metrics::Metrics;
 use crate::outbox::Outbox;
 
 /// The link to the broker.
@@ -21,7 +21,7 @@ pub(crate) struct BrokerLink {
     /// The token to show.
     pub(crate) token: Option<String>,
     pub(crate) outbox: Arc<Outbox>,
-    pub(crate) counters: Arc<Counters>,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 /// What became of a batch.
@@ -47,7 +47,7 @@ impl BrokerLink {
             }
             match self.send(&events).await {
                 Sent::Taken => {
-                    self.counters.events_sent.add(events.len() as u64);
+                    self.metrics.events_sent.inc_by(events.len() as u64);
                     debug!(events = events.len(), "the broker was told");
                     if std::mem::take(&mut is_down) {
                         info!(broker = %self.url, "the broker is back");
@@ -55,11 +55,11 @@ impl BrokerLink {
                     pause = BROKER_PAUSE_MIN;
                 }
                 Sent::Refused(reason) => {
-                    self.counters.events_refused.add(events.len() as u64);
+                    self.metrics.events_refused.inc_by(events.len() as u64);
                     error!(broker = %self.url, reason, "the broker refused events: dropped");
                 }
                 Sent::NotNow(reason) => {
-                    self.counters.broker_failures.add(1);
+                    self.metrics.broker_failures.inc();
                     self.outbox.give_back(batch);
                     if !std::mem::replace(&mut is_down, true) {
                         warn!(broker = %self.url, reason, "cannot tell the broker: trying on");

@@ -37,6 +37,10 @@ pub struct Config {
     pub admin_token_file: Option<PathBuf>,
     /// File with the token that is good for telling of renders alone.
     pub hook_token_file: Option<PathBuf>,
+    /// File with the token of agents, good for their samples alone.
+    pub agent_token_file: Option<PathBuf>,
+    /// File with the token that the broker is shown, where it is another one than `token_file`'s.
+    pub broker_token_file: Option<PathBuf>,
     /// Certificates to trust instead of the system's.
     pub ca_file: Option<PathBuf>,
     /// How long nothing must happen before a fragment opens.
@@ -87,6 +91,8 @@ impl Default for Config {
             token_file: None,
             admin_token_file: None,
             hook_token_file: None,
+            agent_token_file: None,
+            broker_token_file: None,
             ca_file: None,
             quiet_period_s: 60.0,
             reserve_cores: 0,
@@ -291,6 +297,8 @@ mod tests {
             "token_file",
             "admin_token_file",
             "hook_token_file",
+            "agent_token_file",
+            "broker_token_file",
             "ca_file",
             "poll",
             "poll_url",

@@ -14,10 +14,11 @@ use gleaner_protocol::{HostName, Time, boottime};
 use tokio::sync::Notify;
 use tracing::debug;
 
-use crate::counters::Counters;
 use crate::farm_events::EventBoard;
 use crate::limits::RECORD_ALIVE_INTERVAL;
+use crate::metrics::Metrics;
 use crate::outbox::Outbox;
+use crate::poll_board::PollBoard;
 use crate::recording::Tape;
 use crate::release_times::ReleaseTimes;
 use crate::state_folder::StateFolder;
@@ -44,12 +45,14 @@ pub(crate) struct Driver {
     comparing: Comparing,
     /// Where the farm says that something changed.
     pub(crate) events: EventBoard,
+    /// How its polls go.
+    polls: PollBoard,
     /// Where the farm is recorded. Lines are put in under the monitor's lock, in order of time.
     record: Option<(Arc<Tape>, Mutex<Scribe>)>,
     /// The next deadline may be earlier than it was.
     rescheduled: Notify,
     pub(crate) outbox: Arc<Outbox>,
-    pub(crate) counters: Arc<Counters>,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 impl Driver {
@@ -59,7 +62,7 @@ impl Driver {
         state: Option<Arc<StateFolder>>,
         comparing: Comparing,
         record: Option<Arc<Tape>>,
-        counters: Arc<Counters>,
+        metrics: Arc<Metrics>,
     ) -> Self {
         let mut monitor = Monitor::new(rules);
         if let Some(state) = &state {
@@ -75,25 +78,31 @@ impl Driver {
             release_times: Mutex::default(),
             comparing,
             events: EventBoard::default(),
+            polls: PollBoard::default(),
             record: record.map(|tape| (tape, Mutex::default())),
             rescheduled: Notify::new(),
             outbox: Arc::default(),
-            counters,
+            metrics,
         };
         driver.give_orders();
         driver
     }
 
     /// Tells the monitor, and passes its decisions on.
-    pub(crate) fn take(&self, input: Input) -> Result<(), TooManyHosts> {
+    pub(crate) fn take(&self, mut input: Input) -> Result<(), TooManyHosts> {
         self.count(&input);
         if let Input::Hook(HookEvent { release_us: Some(release_us), .. }) = &input {
             self.release_times().add(*release_us);
+            self.metrics.hook_released(*release_us);
         }
         // The booking of a hook that could not raise the epoch may stand nowhere else.
         let is_due = matches!(&input, Input::Hook(event) if event.epoch.incarnation == 0);
         let mut effects = Vec::new();
         let mut monitor = self.lock();
+        // As all that follows knows it.
+        if let Input::Hook(event) = &mut input {
+            event.host = monitor.known_as(&event.host).clone();
+        }
         // Under the lock, so that time never runs backwards for the monitor.
         let now = boottime();
         let before = monitor.next_deadline();
@@ -153,7 +162,7 @@ impl Driver {
     }
 
     pub(crate) fn totals(&self) -> Totals {
-        self.lock().totals()
+        self.lock().totals(boottime())
     }
 
     /// Calls the monitor whenever it asked to be called.
@@ -176,23 +185,23 @@ impl Driver {
 
     fn count(&self, input: &Input) {
         let counter = match input {
-            Input::Hook(event) if event.kind == HookKind::Preflight => &self.counters.preflights,
-            Input::Hook(_) => &self.counters.postflights,
-            Input::Sample(_) => &self.counters.samples,
-            Input::Poll { .. } => &self.counters.polls,
+            Input::Hook(event) if event.kind == HookKind::Preflight => &self.metrics.preflights,
+            Input::Hook(_) => &self.metrics.postflights,
+            Input::Sample(_) => &self.metrics.samples,
+            Input::Poll { .. } => &self.metrics.polls,
             Input::Orders(_) | Input::Tick => return,
         };
-        counter.add(1);
+        counter.inc();
     }
 
     fn note(&self, event: &FarmEvent) {
         match event {
             FarmEvent::FragmentOpened { host, cores, epoch, .. } => {
-                self.counters.openings.add(1);
+                self.metrics.openings.inc();
                 debug!(%host, cores, %epoch, "fragment open");
             }
             FarmEvent::FragmentClosed { host, reason } => {
-                self.counters.closings.add(1);
+                self.metrics.closings.inc();
                 debug!(%host, reason, "fragment closed");
             }
         }

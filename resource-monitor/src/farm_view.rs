@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::{FarmEventsView, HostView, LearnedView, ReleaseView, Stop, Totals};
+use crate::{FarmEventsView, HostView, LearnedView, PollView, ReleaseView, Stop, Totals};
 
 /// The monitor's `GET /v1/farm`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -19,6 +19,8 @@ pub struct FarmView {
     pub learned: Vec<LearnedView>,
     /// What becomes of the farm's messages that something changed; none where nobody listens.
     pub farm_events: Option<FarmEventsView>,
+    /// How its polls go; none where it is not polled.
+    pub poll: Option<PollView>,
     /// All hosts, in order of their names.
     pub hosts: Vec<HostView>,
 }

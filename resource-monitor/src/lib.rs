@@ -9,18 +9,19 @@
 //! service.
 
 pub mod limits;
+mod metrics;
 
 mod booking_names;
 mod broker_link;
 mod comparison;
 mod config;
-mod counters;
 mod driver;
 mod farm_events;
 mod farm_view;
 mod monitor;
 mod orders;
 mod outbox;
+mod poll_board;
 mod recording;
 mod release_times;
 mod routes;
@@ -47,6 +48,7 @@ pub use orders::{
     GroupSettings, Orders, PatternError, Plan, PlanError, ScheduleSettings, Stop, StopError,
 };
 pub use outbox::{Decided, Outbox};
+pub use poll_board::{PollFailureView, PollView};
 pub use recording::Scribe;
 pub use release_times::ReleaseView;
 pub use run::{RunError, run};

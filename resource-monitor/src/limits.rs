@@ -4,6 +4,10 @@ use gleaner_protocol::Span;
 
 /// Most hosts that it watches.
 pub const HOSTS_MAX: usize = 200_000;
+/// Most other names that one host is known by.
+pub const ALIASES_MAX: usize = 8;
+/// After how long without a sample a host counts as one without an agent: another name may be its own.
+pub const AGENT_SILENT_MAX: Span = Span::from_secs(600);
 /// Least memory of a fragment, in MiB: with less nothing that is started comes far.
 pub const MEMORY_MIB_MIN: u64 = 64;
 /// Most running bookings of one host; one with more counts as wholly booked.
@@ -19,8 +23,18 @@ pub const MISSED_POLLS_MAX: u8 = 2;
 pub const SILENT_POLL_INTERVALS_MAX: u64 = 3;
 /// Longest body of a sample, in bytes.
 pub const SAMPLE_BYTES_MAX: u64 = 1 << 20;
-/// Longest answer of a farm that is polled, in bytes.
+/// Longest answer of a farm that is polled, in bytes. Of a program's answer that is what is kept of it.
 pub const POLL_ANSWER_BYTES_MAX: usize = 64 << 20;
+/// Longest answer of a program of which most is dropped as it comes, in bytes.
+pub const POLL_STREAM_BYTES_MAX: u64 = 4 << 30;
+/// Most containers in each other in such an answer.
+pub const POLL_DEPTH_MAX: usize = 100;
+/// Longest name of a field in it, in bytes.
+pub const POLL_NAME_BYTES_MAX: usize = 16 << 10;
+/// Most that is quoted of an answer that is not understood, in characters.
+pub const POLL_QUOTE_CHARS_MAX: usize = 160;
+/// Most parts of an answer that are shown as not understood; the others are counted.
+pub const POLL_UNCLEAR_MAX: usize = 64;
 /// Longest wait for the answer of a farm that is polled.
 pub const POLL_TIMEOUT: Span = Span::from_secs(10);
 /// Shortest pause between the beginnings of two polls of which the second is one out of turn, because

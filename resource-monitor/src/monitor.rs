@@ -15,7 +15,7 @@
 //!   before: what a host renders for others is not its to end.
 //! - What a process of lives, as its host's agent sees and says, runs: neither a farm that does not
 //!   list it nor a limit ends it, as long as the agent speaks. Its own postflight does.
-//! - A desktop host, and a host whose epoch is unknown, is never opened.
+//! - A desktop host, a host whose epoch is unknown, and one whose agent has never spoken is never opened.
 //! - Where the farm is polled, a host of which no hook has spoken is not opened before the farm has
 //!   answered once since the start, and has listed it if it did so before or is known to have it: its
 //!   agent alone knows nothing of its renders.
@@ -27,6 +27,7 @@
 mod bookings;
 mod fragment;
 mod host;
+mod identity;
 mod learners;
 mod memory;
 mod quiet_learner;
@@ -45,6 +46,7 @@ use crate::limits::HOSTS_MAX;
 use crate::orders::Standing;
 use crate::{BookingNames, Orders};
 use host::Host;
+use identity::Names;
 use learners::Learners;
 use memory::MEMORY_KEPT;
 use reserves::{Reserves, Spare};
@@ -128,6 +130,13 @@ pub struct FarmAnswer {
     pub silent: Vec<HostName>,
     /// Which bookings it would have listed, did they run; those that it has listed before as well.
     pub names: BookingNames,
+    /// What it says of hosts whose names are not understood. A host whose name is one of these texts' words
+    /// is not opened.
+    pub unclear: Vec<String>,
+    /// What people should know of it.
+    pub notes: Vec<String>,
+    /// How many parts of it were not understood. Each has cost a host of its own, or stands in `unclear`.
+    pub not_understood: u64,
 }
 
 impl From<Vec<HostAllocation>> for FarmAnswer {
@@ -214,6 +223,7 @@ pub struct Monitor {
     /// Until when that is passed on.
     memory_until: Time,
     hosts: BTreeMap<HostName, Host>,
+    names: Names,
     /// Of each host that waits for a time, that time. Kept equal to what the hosts say.
     deadlines: BTreeSet<(Time, HostName)>,
 }
@@ -231,6 +241,7 @@ impl Monitor {
             memory: BTreeMap::new(),
             memory_until: Time::ZERO,
             hosts: BTreeMap::new(),
+            names: Names::default(),
             deadlines: BTreeSet::new(),
         }
     }
@@ -281,16 +292,19 @@ impl Monitor {
         self.on_time(now, effects);
         match input {
             Input::Hook(event) => {
-                let name = event.host.clone();
+                let name = self.meant_by(&event.host);
                 self.with_host(now, &name, effects, |host, rules| host.on_hook(now, rules, event))
             }
             Input::Sample(sample) => {
                 let name = sample.host.clone();
                 self.with_host(now, &name, effects, |host, rules| {
                     host.on_sample(now, rules, sample);
-                })
+                })?;
+                self.take_over(now, &name, effects);
+                Ok(())
             }
             Input::Poll { source, asked_at, is_extra, answer } => {
+                let answer = answer.map(|answer| self.with_known_names(answer));
                 let names = answer.as_ref().map(|answer| answer.names).unwrap_or_default();
                 let poll = Poll { source: &source, asked_at, is_extra, names };
                 self.on_poll(now, poll, answer, effects)
@@ -307,13 +321,19 @@ impl Monitor {
 
     /// What is known of every host, in order of their names.
     pub fn views(&self, now: Time) -> impl Iterator<Item = HostView> + '_ {
-        self.hosts.iter().map(move |(name, host)| host.view(now, name))
+        self.hosts.iter().map(move |(name, host)| self.view_of(now, name, host))
     }
 
-    /// What is known of one host.
+    /// What is known of one host, by any of its names.
     #[must_use]
     pub fn view(&self, now: Time, name: &HostName) -> Option<HostView> {
-        self.hosts.get(name).map(|host| host.view(now, name))
+        let name = self.known_as(name);
+        self.hosts.get(name).map(|host| self.view_of(now, name, host))
+    }
+
+    fn view_of(&self, now: Time, name: &HostName, host: &Host) -> HostView {
+        let also_called = self.names.aliases(name).cloned().collect();
+        HostView { also_called, ..host.view(now, name) }
     }
 
     /// The quiet periods that are learned, in order of their groups' names.
@@ -321,12 +341,14 @@ impl Monitor {
         self.learners.views()
     }
 
-    /// Sums over all hosts.
+    /// Sums over all hosts, each of which counts once.
     #[must_use]
-    pub fn totals(&self) -> Totals {
+    pub fn totals(&self, now: Time) -> Totals {
         let mut totals = Totals::default();
-        for host in self.hosts.values() {
-            host.add_to(&mut totals);
+        for (name, host) in &self.hosts {
+            if !self.is_anothers(now, name, host) {
+                host.add_to(&mut totals);
+            }
         }
         totals
     }
@@ -389,7 +411,7 @@ impl Monitor {
         effects: &mut Vec<Effect>,
     ) -> Result<(), TooManyHosts> {
         let is_answered = answer.is_some();
-        let FarmAnswer { hosts, silent, .. } = answer.unwrap_or_default();
+        let FarmAnswer { hosts, silent, unclear, .. } = answer.unwrap_or_default();
         let mut listed = BTreeSet::new();
         let mut outcome = Ok(());
         for name in silent {
@@ -403,6 +425,12 @@ impl Monitor {
             });
             outcome = outcome.and(taken_in);
             listed.insert(name);
+        }
+        if is_answered {
+            for name in self.note_unclear(&unclear) {
+                self.with_host(now, &name, effects, |_, _| {})
+                    .expect("a host that was there is still there");
+            }
         }
         let missed: Vec<HostName> = self
             .hosts
@@ -474,6 +502,7 @@ impl Monitor {
                 host.restore(now, memory);
             }
             self.hosts.insert(name.clone(), host);
+            self.names.add(name);
         }
         let host = self.hosts.get_mut(name).expect("it was just put there");
         let rules = rules_of(&self.rules, &self.learners, &host.standing);
@@ -483,6 +512,7 @@ impl Monitor {
         if let (Some(gap), Some(group)) = (host.note_gap(now), &host.standing.learns_quiet) {
             self.learners.note(group, gap);
         }
+        self.look_whose_it_is(now, name, effects);
         // Others that are kept from now on close before this one may open.
         let mut kept = self.take_stock(now, name);
         while let Some(other) = kept.pop() {
@@ -493,6 +523,22 @@ impl Monitor {
         }
         self.settle(now, name, effects);
         Ok(())
+    }
+
+    /// Sees whether it is clear what is said of a host, and of others that may be the same.
+    fn look_whose_it_is(&mut self, now: Time, name: &HostName, effects: &mut Vec<Effect>) {
+        let others: Vec<HostName> = self.names.near(name).cloned().collect();
+        for name in others.iter().chain([name]) {
+            let Some(host) = self.hosts.get(name) else { continue };
+            let doubt = self.doubt_of(now, name, host);
+            let is_news = host.doubt != doubt;
+            if let Some(host) = self.hosts.get_mut(name).filter(|_| is_news) {
+                host.doubt = doubt;
+            }
+            if is_news && others.contains(name) {
+                self.settle(now, name, effects);
+            }
+        }
     }
 
     /// Sees whether a host that is there is spare; the hosts that are kept from now on.

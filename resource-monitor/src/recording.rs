@@ -29,8 +29,8 @@ use tracing::warn;
 
 use self::file::RecordFile;
 use crate::Rules;
-use crate::counters::Counters;
 use crate::limits::SHUTDOWN_TIMEOUT;
+use crate::metrics::Metrics;
 
 /// The thread that writes, until this is dropped.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl Recorder {
         path: &Path,
         rules: &Rules,
         tape: Arc<Tape>,
-        counters: Arc<Counters>,
+        metrics: Arc<Metrics>,
     ) -> Result<Self, io::Error> {
         let mut file = RecordFile::open(path, scribe::head(boottime(), rules))?;
         let (alive, ended) = channel();
@@ -62,11 +62,11 @@ impl Recorder {
                 let lines = batch.len() as u64;
                 match file.write(batch) {
                     Ok(()) => {
-                        counters.recorded_lines.add(lines);
+                        metrics.recorded_lines.inc_by(lines);
                         failing = false;
                     }
                     Err(error) => {
-                        counters.lost_lines.add(lines);
+                        metrics.lost_lines.inc_by(lines);
                         if !std::mem::replace(&mut failing, true) {
                             warn!(%error, "the recording has a gap");
                         }

@@ -10,12 +10,15 @@
 //! | `GET /v1/farm/comparison` | | renders with and without harvest: a [`ComparisonView`](crate::ComparisonView) |
 //! | `POST /v1/farm/stop` | `{"by": …, "reason": …}` | the stop that holds, and whether it is kept |
 //! | `POST /v1/farm/resume` | `{"by": …}` | `{"lifted": …}`: the stop that held, or null |
-//! | `GET /metrics` | | Prometheus' text format |
+//! | `GET /metrics` | | OpenMetrics' text format, which Prometheus reads |
 //! | `GET /healthz` | | `ok` |
 //!
-//! The token of `hook_token_file` is good for the first and the third of them alone.
+//! Which token is good for which of them stands in [`access`].
 
+mod access;
 mod control;
+
+pub(crate) use access::ACCESS;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -24,10 +27,10 @@ use bytes::Bytes;
 use gleaner_protocol::HostName;
 use gleaner_protocol::farm::{HookEvent, HostSample, SampleAnswer};
 use gleaner_protocol::limits::{CORES_MAX, HOOK_MESSAGE_BYTES_MAX};
-use gleaner_serve::{LimitedToken, Problem, Token, body_bytes};
+use gleaner_serve::{Problem, body_bytes, openmetrics};
 use serde::de::DeserializeOwned;
 use warp::filters::BoxedFilter;
-use warp::http::{Method, StatusCode};
+use warp::http::StatusCode;
 use warp::reject::{LengthRequired, MethodNotAllowed, PayloadTooLarge};
 use warp::reply::Response;
 use warp::{Filter, Rejection, Reply};
@@ -36,20 +39,10 @@ use crate::Input;
 use crate::driver::Driver;
 use crate::limits::{BOOKINGS_MAX, SAMPLE_BYTES_MAX};
 
-/// A token for hooks: good for what they tell, and for `gleaner farm check` to see whether it arrives.
-pub(crate) fn of_hooks(token: Token) -> LimitedToken {
-    let is_good_for = |method: &Method, path: &str| match path {
-        "/v1/events" => method == Method::POST,
-        "/v1/hosts" => method == Method::GET,
-        _ => false,
-    };
-    LimitedToken { token, is_good_for, purpose: "hooks (POST /v1/events, GET /v1/hosts)" }
-}
-
 /// All routes; answers that say no are JSON too.
-pub(crate) fn routes(driver: Arc<Driver>, admin: Option<Token>) -> BoxedFilter<(Response,)> {
-    let counters = Arc::clone(&driver.counters);
-    let farm = control::routes(Arc::clone(&driver), admin);
+pub(crate) fn routes(driver: Arc<Driver>) -> BoxedFilter<(Response,)> {
+    let counted = Arc::clone(&driver.metrics);
+    let farm = control::routes(Arc::clone(&driver));
     let with_driver = warp::any().map(move || driver.clone());
     let events = warp::path!("v1" / "events")
         .and(warp::post())
@@ -73,9 +66,7 @@ pub(crate) fn routes(driver: Arc<Driver>, admin: Option<Token>) -> BoxedFilter<(
         .map(|name: String, driver: Arc<Driver>| one_host(&driver, &name));
     let metrics =
         warp::path!("metrics").and(warp::get()).and(with_driver).map(|driver: Arc<Driver>| {
-            let text = driver.counters.text(&driver.totals(), driver.outbox.len());
-            let kind = "text/plain; version=0.0.4; charset=utf-8";
-            warp::reply::with_header(text, "content-type", kind).into_response()
+            openmetrics(driver.metrics.render(&driver.totals(), driver.outbox.len()))
         });
     let health = warp::path!("healthz").and(warp::get()).map(|| "ok\n".into_response());
     events
@@ -95,7 +86,7 @@ pub(crate) fn routes(driver: Arc<Driver>, admin: Option<Token>) -> BoxedFilter<(
         .map(move |reply| {
             let answer = Reply::into_response(reply);
             if !answer.status().is_success() {
-                counters.refused_requests.add(1);
+                counted.refused_requests.inc();
             }
             answer
         })
@@ -182,10 +173,6 @@ async fn refuse(rejection: Rejection) -> Result<Response, Infallible> {
         (StatusCode::LENGTH_REQUIRED, "length_required", "send a Content-Length header")
     } else if rejection.find::<MethodNotAllowed>().is_some() {
         (StatusCode::METHOD_NOT_ALLOWED, "method", "this path does not take this method")
-    } else if rejection.is_not_found() {
-        let error =
-            "no such path: see /v1/events, /v1/samples, /v1/hosts, /v1/farm, /metrics, /healthz";
-        (StatusCode::NOT_FOUND, "not_found", error)
     } else {
         (StatusCode::BAD_REQUEST, "malformed", "the request cannot be read")
     };

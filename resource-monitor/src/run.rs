@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gleaner_protocol::boottime;
-use gleaner_serve::{ListenConfig, ServeError, Token, bind, serve};
+use gleaner_serve::{
+    ListenConfig, Role, ServeError, ServeLimits, bind, room_for_connections, serve,
+};
 use rustix::rand::{GetRandomFlags, getrandom};
 use thiserror::Error;
 use tokio::task::JoinSet;
@@ -16,12 +18,12 @@ use tracing::info;
 
 use crate::broker_link::BrokerLink;
 use crate::comparison::Ledger;
-use crate::counters::Counters;
 use crate::driver::{Comparing, Driver};
 use crate::farm_events::{EventsAddress, FarmEvents};
 use crate::limits::TOKEN_BYTES_MAX;
+use crate::metrics::Metrics;
 use crate::recording::{Recorder, Tape};
-use crate::routes::{of_hooks, routes};
+use crate::routes::{ACCESS, routes};
 use crate::state_folder::StateFolder;
 use crate::{Config, ConfigError, Farm, FarmError, Plan, StateError, TrustError};
 
@@ -43,23 +45,31 @@ pub async fn run(
     let mut broker_url = config.broker_url()?;
     let prefix = broker_url.path().trim_end_matches('/').to_owned();
     broker_url.set_path(&format!("{prefix}/v1/farm/events"));
-    let token = config.token_file.as_deref().map(read_token).transpose()?;
-    let [admin, hook] = other_tokens(&config, token.as_deref())?;
+    // What the broker is shown.
+    let broker_token_file = config.broker_token_file.as_ref().or(config.token_file.as_ref());
+    let token = broker_token_file.map(|path| read_token(path)).transpose()?;
     let client = client(config.ca_file.as_deref())?;
     let farm = polled
         .map(|(manager, url)| Farm::new(manager, url, &config.poll_hosts, client.clone()))
         .transpose()?;
-    let counters = Arc::new(Counters::default());
+    let metrics = Arc::new(Metrics::default());
     let listen = ListenConfig::new(
         config.listen,
         config.tls_cert.clone(),
         config.tls_key.clone(),
         config.token_file.clone(),
     )?;
-    let refusals = Arc::clone(&counters);
-    let listener = bind(&listen).await?.of("monitor");
-    let listener = listener.counting(move || refusals.refused_requests.add(1));
-    let listener = listener.with_admin(admin.clone()).with_limited(hook.map(of_hooks));
+    let listen = ListenConfig { wanted_beyond_loopback: &[Role::Admin], ..listen }
+        .with_role(Role::Admin, config.admin_token_file.clone())
+        .with_role(Role::Agent, config.agent_token_file.clone())
+        .with_role(Role::Hook, config.hook_token_file.clone());
+    let refusals = Arc::clone(&metrics);
+    let listener = bind(&listen).await?.of("monitor").with_access(&ACCESS);
+    let listener = listener.counting(move || {
+        refusals.refused_requests.inc();
+    });
+    let limits = ServeLimits { connections_max: room_for_connections(), ..ServeLimits::default() };
+    let listener = listener.with_limits(limits);
     let (listen, url) = (listener.address(), listener.url());
 
     let state = config.state_dir.as_deref().map(StateFolder::open).transpose()?;
@@ -68,12 +78,12 @@ pub async fn run(
     let recorder = record
         .map(|(path, tape)| {
             let refuse = |source| RunError::Record { path: path.to_owned(), source };
-            Recorder::start(path, &rules, tape, counters.clone()).map_err(refuse)
+            Recorder::start(path, &rules, tape, metrics.clone()).map_err(refuse)
         })
         .transpose()?;
     let state = state.map(Arc::new);
     let (plan, comparing) = compared(&config, plan, state.as_ref())?;
-    let driver = Arc::new(Driver::new(rules, plan, state, comparing, tape, counters));
+    let driver = Arc::new(Driver::new(rules, plan, state, comparing, tape, metrics));
     // Dropped, and with it all tasks ended, when the server has ended.
     let mut tasks = JoinSet::new();
     let clock = driver.clone();
@@ -93,7 +103,7 @@ pub async fn run(
             client,
             token: token.clone(),
             outbox: driver.outbox.clone(),
-            counters: driver.counters.clone(),
+            metrics: driver.metrics.clone(),
         }
         .run(),
     );
@@ -107,7 +117,7 @@ pub async fn run(
     }
     info!(%url, broker = config.broker, "the monitor listens");
     ready(listen);
-    serve(listener, routes(driver.clone(), admin), shutdown).await;
+    serve(listener, routes(driver.clone()), shutdown).await;
     driver.end_memory();
     memory.join_all().await;
     drop(recorder);
@@ -171,23 +181,6 @@ fn read_certificates(path: &Path) -> Result<Vec<reqwest::Certificate>, RunError>
     Ok(certificates)
 }
 
-/// The administrator's token and that of hooks, which must differ from each other and from everybody's.
-fn other_tokens(config: &Config, everybodys: Option<&str>) -> Result<[Option<Token>; 2], RunError> {
-    let mut known: Vec<(&'static str, String)> = Vec::new();
-    known.extend(everybodys.map(|token| ("token_file", token.to_owned())));
-    let mut read = |key: &'static str, path: &Option<PathBuf>| {
-        let Some(path) = path else { return Ok(None) };
-        let token = Token::read(path).map_err(ServeError::from)?;
-        if let Some((other, _)) = known.iter().find(|(_, is)| token.matches(is.as_bytes())) {
-            return Err(RunError::OneToken { key, path: path.clone(), other });
-        }
-        known.push((key, read_token(path)?));
-        Ok(Some(token))
-    };
-    let admin = read("admin_token_file", &config.admin_token_file)?;
-    Ok([admin, read("hook_token_file", &config.hook_token_file)?])
-}
-
 fn read_token(path: &Path) -> Result<String, RunError> {
     let mut text = String::new();
     File::open(path)
@@ -225,19 +218,6 @@ pub enum RunError {
         path: PathBuf,
         /// Why not.
         source: io::Error,
-    },
-    /// A token that is to be another one is not.
-    #[error(
-        "the {key} {path} holds the same token as {other}: make another one with \
-         `head -c 24 /dev/urandom | base64`", path = path.display()
-    )]
-    OneToken {
-        /// Whose.
-        key: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// Whose it is already.
-        other: &'static str,
     },
     /// The token could never be borne by a request.
     #[error("the token file {path} holds no token: one line of visible ASCII", path = .0.display())]

@@ -64,3 +64,42 @@ pub enum SourceError {
         reason: String,
     },
 }
+
+impl SourceError {
+    /// What to do about it.
+    #[must_use]
+    pub fn cure(&self) -> String {
+        match self {
+            Self::Unreachable { asked, .. } if asked.starts_with('`') => format!(
+                "have that program on the monitor's host, in the PATH of the monitor's service, and run {asked} \
+                 there as the monitor's user"
+            ),
+            Self::Unreachable { asked, .. } => {
+                format!(
+                    "see that the farm manager runs, and that {asked} is reached from the monitor's host"
+                )
+            }
+            Self::TooSlow { asked, .. } => format!(
+                "see on the monitor's host how long {asked} takes; what overloads the farm manager has to go, \
+                 or poll it less often (poll_interval_s)"
+            ),
+            Self::Status { asked, .. } if asked.starts_with('`') => {
+                format!(
+                    "run {asked} on the monitor's host as the monitor's user, and see why it fails"
+                )
+            }
+            Self::Status { asked, .. } => {
+                format!(
+                    "see why {asked} refuses: address, rights of the monitor, and the manager's own log"
+                )
+            }
+            Self::TooLong { asked, .. } => {
+                format!("run {asked} on the monitor's host, and see what makes its answer so long")
+            }
+            Self::Malformed { asked, .. } => format!(
+                "ask {asked} on the monitor's host as the monitor's user, and see what stands at the quoted \
+                 place; the whole farm is closed to harvest until the answer can be read"
+            ),
+        }
+    }
+}

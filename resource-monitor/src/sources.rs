@@ -6,7 +6,8 @@
 //! OpenCue's hosts are asked themselves, one by one.
 //!
 //! # Invariants
-//! - Answers are taken as a whole or not at all: half of one would open what the rest books.
+//! - An answer that ends early or is none is not taken at all: half of one would open what the rest books.
+//!   What is not understood within one costs its own host alone: that host is wholly booked.
 //! - A booking has the name that the manager's hooks give it, so that both speak of the same one.
 //! - What an answer leaves open counts as booked: cores that the manager says are in use without
 //!   saying by whom, hosts that it would not book itself, and jobs that do not say their cores.
@@ -22,6 +23,7 @@ mod open_pbs;
 mod opencue;
 mod qube;
 mod question;
+mod sieve;
 mod slurm;
 mod tractor;
 
@@ -33,7 +35,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::limits::{RQD_HOSTS_MAX, RQD_TIMEOUT};
-use crate::{BookingNames, FarmAnswer, FarmSource, HostAllocation, SourceError};
+use crate::{BookingNames, FarmAnswer, FarmSource, SourceError};
 use question::Question;
 
 /// A farm manager that can be polled.
@@ -65,7 +67,7 @@ pub enum Manager {
 }
 
 /// What the answers to all questions say.
-type Parse = fn(&[Vec<u8>]) -> Result<Vec<HostAllocation>, String>;
+type Parse = fn(&[Vec<u8>]) -> Result<FarmAnswer, String>;
 
 impl Manager {
     /// All of them.
@@ -98,6 +100,19 @@ impl Manager {
             Self::Qube => "qube",
             Self::OpenCue => "opencue",
             Self::Tractor => "tractor",
+        }
+    }
+
+    /// What else it is called.
+    const fn other_words(self) -> &'static [&'static str] {
+        match self {
+            Self::GridEngine => &["sge", "gridengine", "grid_engine", "uge", "ocs"],
+            Self::OpenPbs => &["pbs", "pbspro", "pbs-pro"],
+            Self::Htcondor => &["condor"],
+            Self::Afanasy => &["cgru"],
+            Self::Qube => &["qube!"],
+            Self::OpenCue => &["cue"],
+            Self::Json | Self::Slurm | Self::Deadline | Self::Flamenco | Self::Tractor => &[],
         }
     }
 
@@ -149,10 +164,11 @@ impl FromStr for Manager {
     type Err = UnknownManager;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::ALL
-            .into_iter()
-            .find(|manager| manager.as_str() == text)
-            .ok_or_else(|| UnknownManager(text.to_owned()))
+        let word = text.to_ascii_lowercase();
+        let is_it = |manager: &Self| {
+            manager.as_str() == word || manager.other_words().contains(&word.as_str())
+        };
+        Self::ALL.into_iter().find(is_it).ok_or_else(|| UnknownManager(text.to_owned()))
     }
 }
 
@@ -321,7 +337,7 @@ impl FarmSource for Farm {
                 }
                 let malformed =
                     |reason| SourceError::Malformed { asked: self.name.clone(), reason };
-                parse(&answers).map_err(malformed)?.into()
+                parse(&answers).map_err(malformed)?
             }
         };
         Ok(FarmAnswer { names: self.names, ..answer })
@@ -347,6 +363,9 @@ mod tests {
     fn a_manager_is_asked_where_it_can_be() {
         for manager in Manager::ALL {
             assert_eq!(manager.to_string().parse(), Ok(manager));
+            for word in manager.other_words() {
+                assert_eq!(word.to_uppercase().parse(), Ok(manager));
+            }
             let farm = farm(manager, manager.address()).expect("as its example says");
             assert_eq!(farm.name(), manager.as_str());
             assert!(match &farm.asked {

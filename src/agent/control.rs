@@ -185,6 +185,10 @@ fn print_standing(standing: &Standing) {
     show::line(format!(
         "{slots} replicas may run at once on its {cores} cores; the owner allows {allowed}"
     ));
+    let machine = gleaner_agent::machine_cores();
+    if machine > 0 && *cores > machine {
+        show::line(format!("this machine has {machine} cores: replicas share them"));
+    }
     for reason in &standing.reasons {
         show::line(format!("because {}", reason.text));
     }
@@ -192,8 +196,8 @@ fn print_standing(standing: &Standing) {
         let what = resources.cores.map_or("all of it".into(), |cores| format!("{cores} cores"));
         show::line(format!("booked by the render {booking}: {what}"));
     }
-    for lack in &standing.lacks {
-        show::line(format!("{lack}; `gleaner doctor` says what mends it"));
+    for missing in &standing.missing_abilities {
+        show::line(format!("{missing}; `gleaner doctor` says what mends it"));
     }
     if let Some(commands) = &standing.commands {
         show::line(format!("commands are {commands}"));
@@ -242,7 +246,7 @@ fn print_tasks(tasks: &[TaskLine], more: u32) {
             task.pgid.to_string(),
         ]
     });
-    show::line(show::table(header, rows.collect()));
+    show::table(header, rows.collect());
     if more > 0 {
         show::line(format!("and {more} more"));
     }

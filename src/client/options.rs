@@ -1,11 +1,14 @@
 //! How the command line names a broker.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use gleaner_protocol::error_chain;
 
 use super::{Client, Service};
+use crate::given_file::{self, GivenFileError};
+
+/// Longest file of certificates, in bytes.
+const CA_FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// Which broker, and how to speak to it.
 #[derive(Debug, Clone, clap::Args)]
@@ -70,9 +73,10 @@ pub(crate) fn trusting(
     ca_file: Option<&Path>,
 ) -> anyhow::Result<reqwest::ClientBuilder> {
     let Some(path) = ca_file else { return Ok(http) };
-    let pem = fs::read(path)
-        .with_context(|| format!("cannot read the certificates {}", path.display()))?;
-    let certificates = reqwest::Certificate::from_pem_bundle(&pem)
-        .with_context(|| format!("{} has no certificates", path.display()))?;
+    let pem = given_file::read("the certificates", path, CA_FILE_BYTES_MAX)?;
+    let certificates = reqwest::Certificate::from_pem_bundle(&pem).map_err(|error| {
+        let problem = format!("has no certificates: {}", error_chain(&error));
+        GivenFileError::Content { path: path.into(), problem }
+    })?;
     Ok(http.tls_certs_only(certificates))
 }

@@ -67,6 +67,8 @@ impl Cluster {
         };
         let mut broker = gleaner(&["broker", "--listen", "127.0.0.1:0", "--data-dir"]);
         broker.arg(folders.scratch().join("broker"));
+        // All its hosts are of this demo: each has a vote.
+        broker.args(["--ownerless-hosts-vote", "each"]);
         let mut broker =
             Child::start("the broker", broker, &Log::create(&folders.logs, "broker")?)?;
         let broker_url = listening(&mut broker).await?;

@@ -9,6 +9,7 @@ use gleaner_protocol::{Span, Time, boottime};
 
 use super::cluster::{Cluster, Host};
 use super::frame::Size;
+use super::others::machine_cpu;
 use super::plan::{Plan, PlannedFrame};
 use super::renderer::Renderer;
 use super::show::Show;
@@ -45,6 +46,8 @@ pub(super) struct FarmPhase {
     /// In order of their numbers.
     pub(super) frames: Vec<FrameRun>,
     pub(super) length: Span,
+    /// CPU time that all programs of the machine used in it, the renders too.
+    pub(super) machine_cpu: Span,
 }
 
 /// One render.
@@ -79,7 +82,7 @@ impl Farm<'_> {
         folder: &Path,
         hooks: bool,
     ) -> anyhow::Result<FarmPhase> {
-        let start = boottime();
+        let (start, cpu_before) = (boottime(), machine_cpu());
         let hosts = self.cluster.farm().iter().enumerate();
         let queues = hosts.map(|(index, host)| async move {
             let mut runs = Vec::new();
@@ -96,7 +99,9 @@ impl Farm<'_> {
         wait_until(start + plan.length).await;
         runs.sort_unstable_by_key(|(number, _)| *number);
         let frames = runs.into_iter().map(|(_, run)| run).collect();
-        Ok(FarmPhase { frames, length: boottime() - start })
+        let used_us = machine_cpu().as_micros().saturating_sub(cpu_before.as_micros());
+        let machine_cpu = Span::from_micros(used_us);
+        Ok(FarmPhase { frames, length: boottime() - start, machine_cpu })
     }
 
     async fn run(

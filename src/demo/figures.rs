@@ -107,7 +107,7 @@ mod tests {
             release: released.map(release),
             intruders: 0,
         });
-        FarmPhase { frames: frames.collect(), length: Span::from_secs(10) }
+        FarmPhase { frames: frames.collect(), length: Span::from_secs(10), machine_cpu: Span::ZERO }
     }
 
     #[test]

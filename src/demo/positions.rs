@@ -92,7 +92,7 @@ impl Position {
             owner: OwnerName::new("demo")?,
             lane: Lane::Background,
             task: Task::Kernel(KernelName::new("gametree")?),
-            workunits: Workunits::Items(items),
+            workunits: Workunits::Items(items.into()),
             replication: REPLICATION,
             quorum: Some(QUORUM),
             max_replicas: None,
@@ -100,6 +100,8 @@ impl Position {
             profile: Default::default(),
             trust: Default::default(),
             on_release: Default::default(),
+            attempts: Default::default(),
+            on: None,
         })
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use gleaner_protocol::api::{HostStatus, JobStatus, ResultState, Submitted, WorkunitResult};
+use gleaner_protocol::api::{JobStatus, ResultState, Submitted, WorkunitResult};
 use gleaner_protocol::{JobId, Span};
 use tokio::sync::watch;
 
@@ -134,8 +134,7 @@ impl<'a> Submitter<'a> {
             }
             job.status = Some(status);
         }
-        let hosts: Vec<HostStatus> = self.client.get("/v1/hosts").await?;
-        self.show.hosts(&hosts);
+        self.show.hosts(&self.client.hosts().await?);
         let open = self.jobs.iter().filter(|job| !job.is_final()).map(|job| JobView {
             name: job.position.name,
             decided: job.workunits - job.undecided(),
@@ -253,6 +252,9 @@ mod tests {
             failed: 0,
             open: 0,
             pending: 0,
+            due_ms: None,
+            chance_permille: None,
+            expected_end_ms: None,
             replicas: ReplicaCounts::default(),
         }
     }

@@ -108,6 +108,8 @@ impl Bench {
             profile: Default::default(),
             trust: Default::default(),
             on_release,
+            attempts: Default::default(),
+            on: None,
         };
         let submitted: Submitted = self.client.post("/v1/jobs", &spec).await?;
         Ok(submitted.job)

@@ -112,7 +112,7 @@ fn print(figures: &Figures) {
     };
     show::line(format_args!("idle for {seconds} s with {slots} slots, isolated by {backend}"));
     let rows = vec![row("the agent", agent), row("with what stands by", together)];
-    show::line(show::table(["", "of a core", "memory"], rows));
+    show::table(["", "of a core", "memory"], rows);
 }
 
 fn hundredths(number: f64) -> f64 {

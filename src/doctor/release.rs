@@ -25,7 +25,7 @@ use super::bench::{AgentSettings, Bench, PATIENCE, end, hook_program};
 use super::family::{descendants, resident_bytes};
 use crate::child::Child;
 use crate::client::Format;
-use crate::release_watch::{Release, ReleaseWatch, computing_now, leads_alone, working_now};
+use crate::release_watch::{Release, ReleaseWatch, computing_now, work_alone, working_now};
 use crate::show;
 
 /// How fast is a release on this host?
@@ -121,7 +121,7 @@ fn print(figures: &Figures) {
             figures.memory_return_ms.map_or_else(|| "-".into(), ms),
         ],
     ];
-    show::line(show::table(["release", ""], rows));
+    show::table(["release", ""], rows);
 }
 
 /// What is measured, and with what.
@@ -151,7 +151,7 @@ impl Patient {
             true => OnRelease::Keep { for_s: KEEP_S },
             false => OnRelease::Kill,
         };
-        let job = self.bench.submit(kernel, Workunits::Items(items), on_release).await?;
+        let job = self.bench.submit(kernel, Workunits::Items(items.into()), on_release).await?;
         let progress = show::progress(u64::from(args.trials), "renders");
         let (mut took, mut limit) = (Vec::new(), Vec::new());
         let everyone = args.replicas as usize;
@@ -160,7 +160,7 @@ impl Patient {
             self.bench.until("all replicas to compute", all).await?;
             limit.push(self.limit().await?);
             self.bench.until("all replicas to compute", all).await?;
-            if !leads_alone(&self.bench.run_dir) {
+            if !work_alone(&self.bench.run_dir) {
                 bail!("replicas have more processes or threads than are watched");
             }
             let booking = format!("trial-{trial}");

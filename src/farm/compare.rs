@@ -79,7 +79,7 @@ fn print(comparison: &Comparison) {
         show::line(format_args!("  {}", held_out.join(" ")));
     }
     let header = ["", "days", "harvested", "held out", "difference", "95 % interval", "harvest"];
-    show::line(show::table(header, metrics.iter().map(row).collect()));
+    show::table(header, metrics.iter().map(row).collect());
 }
 
 fn row(metric: &Metric) -> [String; 7] {

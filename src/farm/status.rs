@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::monitor::Options;
 use crate::client::Format;
+use crate::show::{Cell, cut_middle, plain};
 use crate::{process, show};
 
 #[derive(Debug, clap::Args)]
@@ -21,7 +22,9 @@ pub(super) struct Args {
 
 /// Most of a host's bookings that the table names, and of a name's characters.
 const NAMED_MAX: usize = 3;
-const NAME_CHARS_MAX: usize = 28;
+const NAME_CHARS_MAX: usize = 40;
+/// Most notes on a poll that are printed.
+const NOTES_MAX: usize = 8;
 
 /// Of the monitor's answer, what is printed.
 #[derive(Debug, Deserialize)]
@@ -32,6 +35,7 @@ struct Farm {
     release: Option<Release>,
     learned: Vec<Learned>,
     farm_events: Option<FarmEvents>,
+    poll: Option<Poll>,
     hosts: Vec<Host>,
 }
 
@@ -61,6 +65,24 @@ struct FarmEvents {
 }
 
 #[derive(Debug, Deserialize)]
+struct Poll {
+    source: String,
+    answered_age_ms: Option<u64>,
+    hosts: u64,
+    not_understood: u64,
+    notes: Vec<String>,
+    failing: Option<PollFailure>,
+}
+
+#[derive(Debug, Deserialize)]
+struct PollFailure {
+    since_ms: u64,
+    polls: u64,
+    error: String,
+    cure: String,
+}
+
+#[derive(Debug, Deserialize)]
 struct Release {
     preflights: u64,
     p50_us: u64,
@@ -72,6 +94,7 @@ struct Release {
 #[derive(Debug, Deserialize)]
 struct Host {
     host: String,
+    also_called: Vec<String>,
     cores: Option<u32>,
     bookings: Vec<Booking>,
     fragment: Fragment,
@@ -117,7 +140,11 @@ fn keep(hosts: &[String], farm: &mut Value) -> anyhow::Result<()> {
     let Some(all) = farm["hosts"].as_array_mut().filter(|_| !hosts.is_empty()) else {
         return Ok(());
     };
-    let is = |host: &Value, name: &String| host["host"].as_str() == Some(name);
+    let is = |host: &Value, name: &String| {
+        let others = host["also_called"].as_array();
+        let names = [&host["host"]].into_iter().chain(others.into_iter().flatten());
+        names.filter_map(Value::as_str).any(|known| known == name)
+    };
     if let Some(unknown) = hosts.iter().find(|name| !all.iter().any(|host| is(host, name))) {
         anyhow::bail!(
             "the monitor knows no host {unknown:?}; `gleaner farm status` without --host shows those that \
@@ -165,11 +192,43 @@ fn print(farm: &Farm) {
             false => format!("polled in turn only: {url} is not heard ({trouble})"),
         });
     }
+    farm.poll.iter().flat_map(poll_lines).for_each(show::line);
     let header = ["host", "free", "renders", "hook", "agent", "poll", "why not, or contradictions"];
-    show::line(show::table(header, farm.hosts.iter().map(row).collect()));
+    show::table(header, farm.hosts.iter().map(row).collect());
 }
 
-fn row(host: &Host) -> [String; 7] {
+/// How its polls go: what fails, since when and what to do about it, and what is not understood.
+fn poll_lines(poll: &Poll) -> Vec<String> {
+    let Poll { source, answered_age_ms, hosts, not_understood, notes, failing } = poll;
+    let mut lines = Vec::new();
+    let answered = answered_age_ms.map_or_else(
+        || "it has not answered since the monitor started".to_owned(),
+        |age_ms| format!("its newest answer, of {hosts} hosts, is {} old", age(age_ms)),
+    );
+    match failing {
+        Some(PollFailure { since_ms, polls, error, cure }) => {
+            lines.push(format!(
+                "POLLS FAIL: {source} is not polled since {} ({polls} polls); {answered}",
+                age(*since_ms)
+            ));
+            lines.push(format!("  {error}"));
+            lines.push(format!("  -> {cure}"));
+        }
+        None => lines.push(format!("{source} is polled; {answered}")),
+    }
+    if *not_understood > 0 {
+        lines.push(format!(
+            "  {not_understood} parts of its answer are not understood: their hosts are not harvested"
+        ));
+    }
+    lines.extend(notes.iter().take(NOTES_MAX).map(|note| format!("  {note}")));
+    if notes.len() > NOTES_MAX {
+        lines.push(format!("  and {} more, in --format json", notes.len() - NOTES_MAX));
+    }
+    lines
+}
+
+fn row(host: &Host) -> [Cell; 7] {
     let cores = host.cores.map_or_else(|| "?".into(), |cores| cores.to_string());
     let (free, mut notes) = match &host.fragment {
         Fragment::Open { cores } => (*cores, Vec::new()),
@@ -179,37 +238,32 @@ fn row(host: &Host) -> [String; 7] {
         format!("{text} ({times} times, last {} ago)", age(*age_ms))
     }));
     let ago = |age_ms: Option<u64>| age_ms.map_or_else(|| "never".into(), age);
+    let others = host.also_called.iter().map(|other| format!("also {}", show::name(other)));
+    let names = [show::name(&host.host)].into_iter().chain(others);
     [
-        host.host.clone(),
-        format!("{free} of {cores} cores"),
-        renders(&host.bookings),
-        ago(host.event_age_ms),
-        ago(host.sample_age_ms),
-        ago(host.poll_age_ms),
-        notes.join("\n"),
+        Cell::lines(names),
+        format!("{free} of {cores} cores").into(),
+        Cell::lines(renders(&host.bookings)),
+        ago(host.event_age_ms).into(),
+        ago(host.sample_age_ms).into(),
+        ago(host.poll_age_ms).into(),
+        Cell::lines(notes),
     ]
 }
 
 /// How many there are, and the names of the first, a line each.
-fn renders(bookings: &[Booking]) -> String {
+fn renders(bookings: &[Booking]) -> Vec<String> {
     let mut lines = vec![bookings.len().to_string()];
-    lines.extend(bookings.iter().take(NAMED_MAX).map(|one| cut(&one.booking)));
+    lines.extend(bookings.iter().take(NAMED_MAX).map(|one| named(&one.booking)));
     if bookings.len() > NAMED_MAX {
         lines.push(format!("and {} more", bookings.len() - NAMED_MAX));
     }
-    lines.join("\n")
+    lines
 }
 
-/// A name of any length in a column of one, with what tells it from others: its end.
-fn cut(name: &str) -> String {
-    let length = name.chars().count();
-    if length <= NAME_CHARS_MAX {
-        return name.to_owned();
-    }
-    let half = NAME_CHARS_MAX / 2;
-    let head: String = name.chars().take(half - 1).collect();
-    let tail: String = name.chars().skip(length - half).collect();
-    format!("{head}…{tail}")
+/// A booking's name in a column, with what tells it from others: its end.
+fn named(booking: &str) -> String {
+    cut_middle(&plain(booking), NAME_CHARS_MAX).into_owned()
 }
 
 /// How long ago, in two figures or so.
@@ -232,15 +286,48 @@ mod tests {
     fn renders_are_named_in_a_column_of_bounded_width() {
         let of = |names: &[&str]| {
             let bookings = names.iter().map(|name| Booking { booking: (*name).to_owned() });
-            renders(&bookings.collect::<Vec<_>>())
+            renders(&bookings.collect::<Vec<_>>()).join("\n")
         };
         assert_eq!(of(&[]), "0");
         assert_eq!(of(&["slurm:7", "pbs:1"]), "2\nslurm:7\npbs:1");
         assert_eq!(of(&["a", "b", "c", "d", "e"]), "5\na\nb\nc\nand 2 more");
+        assert_eq!(
+            named("htcondor:123456.12@submit.farm.example.com:1795509941"),
+            "htcondor:123456.12@…ample.com:1795509941"
+        );
         let long = format!("htcondor:{}+12.3+ends", "ü".repeat(300));
         let shown = of(&[&long]);
         assert!(shown.starts_with("1\nhtcondor:") && shown.ends_with("+12.3+ends"), "{shown}");
         assert_eq!(shown.lines().map(|line| line.chars().count()).max(), Some(NAME_CHARS_MAX));
+    }
+
+    #[test]
+    fn polls_that_fail_are_told_of_with_what_since_when_and_what_to_do() {
+        let poll = |value: Value| poll_lines(&serde_json::from_value(value).expect("a poll"));
+        let good = json!({"source": "slurm", "answered_age_ms": 3_000, "hosts": 24, "not_understood": 0,
+                          "notes": [], "failing": null});
+        assert_eq!(
+            poll(good.clone()),
+            ["slurm is polled; its newest answer, of 24 hosts, is 3 s old"]
+        );
+        let mut bad = good;
+        bad["failing"] = json!({"since_ms": 600_000, "polls": 40, "error": "`squeue`: no",
+                                "cure": "run it"});
+        bad["answered_age_ms"] = Value::Null;
+        bad["not_understood"] = json!(2);
+        bad["notes"] = json!(["a", "b"]);
+        assert_eq!(
+            poll(bad),
+            [
+                "POLLS FAIL: slurm is not polled since 10 min (40 polls); it has not answered since the \
+                 monitor started",
+                "  `squeue`: no",
+                "  -> run it",
+                "  2 parts of its answer are not understood: their hosts are not harvested",
+                "  a",
+                "  b",
+            ]
+        );
     }
 
     #[test]

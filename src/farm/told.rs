@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use gleaner_hooks::install::{Finding, HookSettings, Level, Manager, Site};
+use gleaner_protocol::HostName;
 use serde::Deserialize;
 
 use crate::client::{Client, Service};
@@ -86,7 +87,12 @@ fn unknown(
 ) -> Option<Finding> {
     let system = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let name = said.or(node).unwrap_or(&system);
-    if hosts.iter().any(|known| known.host == name) {
+    // The monitor takes it for the host that it may mean.
+    let is_it = |known: &Known| match (HostName::new(&known.host), HostName::new(name)) {
+        (Ok(known), Ok(name)) => known.may_be(&name),
+        _ => known.host == name,
+    };
+    if hosts.iter().any(is_it) {
         return None;
     }
     let mut names: Vec<&str> = hosts.iter().take(NAMED_MAX).map(|known| &*known.host).collect();

@@ -120,5 +120,5 @@ fn print(rows: Vec<Row>) {
         let (count, median) = (seconds.len().to_string(), f64::midpoint(low, high));
         [kernel, part, size, kind, count, format!("{median:.3}")]
     });
-    show::line(show::table(header, rows.collect()));
+    show::table(header, rows.collect());
 }

@@ -4,7 +4,9 @@ use std::process::ExitCode;
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{ContentArrangement, Table};
-use gleaner_simulator::{ScenarioPage, Value, scenario_named, scenarios, storm_page};
+use gleaner_simulator::{
+    ScenarioPage, Value, promises_page, scenario_named, scenarios, storm_page,
+};
 
 use super::usage;
 use crate::client::Format;
@@ -17,7 +19,7 @@ const WIDTH: u16 = 100;
 pub(super) fn run(scenario: Option<&str>, format: Format) -> anyhow::Result<ExitCode> {
     let pages: Vec<ScenarioPage> = match scenario {
         Some(name) => vec![ScenarioPage::of(scenario_named(name).map_err(usage)?)],
-        None => scenarios().map(ScenarioPage::of).chain([storm_page()]).collect(),
+        None => scenarios().map(ScenarioPage::of).chain([promises_page(), storm_page()]).collect(),
     };
     match format {
         Format::Json => show::json(&pages),
@@ -31,7 +33,7 @@ fn print(page: &ScenarioPage) {
     show::line(format!("{}: {}", page.scenario, page.about));
     show::line(format!("  policies: {}", page.policies.join(", ")));
     show::line("  metrics:");
-    show::line(table(page.metrics.iter().map(|metric| {
+    show::lines(table(page.metrics.iter().map(|metric| {
         let better = match metric.better {
             "higher" => "; higher is better",
             "lower" => "; lower is better",
@@ -40,11 +42,11 @@ fn print(page: &ScenarioPage) {
         [metric.name.to_owned(), format!("{}{better}", metric.about)]
     })));
     if page.parameters.is_empty() {
-        show::line("  no parameters\n");
+        show::lines("  no parameters\n");
         return;
     }
     show::line("  parameters:");
-    show::line(table(page.parameters.iter().map(|parameter| {
+    show::lines(table(page.parameters.iter().map(|parameter| {
         let unit = parameter.unit.map(|unit| format!(" {unit}")).unwrap_or_default();
         let default = match &parameter.default {
             Value::File(path) if path.is_empty() => "none".to_owned(),

@@ -14,7 +14,7 @@ const WIDTH: usize = 100;
 pub(super) fn print(scenario: &dyn Scenario, comparison: &Comparison) {
     show::line(format!("{}: {}", comparison.scenario, scenario.about()));
     show::line(told(scenario, comparison));
-    show::line(table(scenario.metrics(), comparison));
+    show::lines(table(scenario.metrics(), comparison));
 }
 
 /// From what it was run: the seeds, and what is not as it is where nobody sets it.

@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
-use gleaner_kernels::application::{Application, Parcel};
-use gleaner_protocol::job::{ApplicationTask, Comparison, InputFile, JobSpec, Task, Workunits};
+use gleaner_kernels::application::{self as kernels, Application};
+use gleaner_protocol::job::{ApplicationTask, Comparison, Task, Workunits};
 use gleaner_protocol::{Digest, KernelName};
 
-use super::{Common, upload};
-use crate::client::Client;
-use crate::failure::Failure;
-use crate::kernel;
+use super::Common;
+use super::input::NamedInput;
+use super::parcel::Parcel;
+use crate::{kernel, show};
 
 /// What is to be done, and how often.
 #[derive(Debug, clap::Args)]
@@ -61,35 +61,31 @@ Exit codes:
   3  the broker cannot be reached
   5  the broker refused";
 
-/// Uploads what a specification needs; the job.
-pub(super) async fn application(
-    client: &Client,
+/// A specification with what it needs; the job.
+pub(super) fn application(
     application: Application,
     args: &ApplicationArgs,
-) -> anyhow::Result<JobSpec> {
+) -> anyhow::Result<Parcel> {
     let (text, folder) = kernel::spec_text(&args.spec)?;
-    let parcel = Parcel::pack(application, &text, &folder)
+    let packed = kernels::Parcel::pack(application, &text, &folder)
         .map_err(|error| kernel::told(&args.spec, error))?;
-    let spec = parcel.spec.into_bytes();
-    let kernel = KernelName::new(application.name()).expect("kernels have plain names");
+    for remark in &packed.remarks {
+        show::note(format_args!("note: {remark}"));
+    }
+    let spec = packed.spec.into_bytes();
     let task = ApplicationTask {
-        kernel,
+        kernel: KernelName::new(application.name()).expect("kernels have plain names"),
         spec: Digest::of(&spec),
         inputs: Vec::new(),
         memory_mib: args.memory_mib,
         comparison: args.compare.into(),
     };
-    let workunits = parcel.parts.map_or(Workunits::Count(1), Workunits::Items);
+    let workunits =
+        packed.parts.map_or(Workunits::Count(1), |parts| Workunits::Items(parts.into()));
     let name = args.spec.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let mut job = args.common.job(name, Task::Application(task.clone()), workunits);
-    // Before anything is uploaded.
-    job.check().map_err(|error| Failure::Usage(error.to_string()))?;
-    client.put_blob(task.spec, spec).await?;
-    let mut inputs = Vec::new();
-    for (name, path) in parcel.files {
-        let digest = upload(client, &path).await?;
-        inputs.push(InputFile { name, digest });
-    }
-    job.task = Task::Application(ApplicationTask { inputs, ..task });
-    Ok(job)
+    let inputs = packed.files.into_iter().map(|(name, path)| NamedInput { name, path });
+    Parcel::pack(vec![spec], &inputs.collect::<Vec<_>>(), |inputs| {
+        let task = ApplicationTask { inputs, ..task.clone() };
+        args.common.job(name.clone(), Task::Application(task), workunits.clone())
+    })
 }

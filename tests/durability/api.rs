@@ -113,10 +113,8 @@ async fn read_bytes(request: RequestBuilder) -> Answer<Vec<u8>> {
     if status.is_success() {
         return Ok(bytes.into());
     }
-    let error = serde_json::from_slice(&bytes).unwrap_or_else(|_| ApiError {
-        code: "no-json".into(),
-        error: String::from_utf8_lossy(&bytes).into_owned(),
-    });
+    let error = serde_json::from_slice(&bytes)
+        .unwrap_or_else(|_| ApiError::new("no-json", String::from_utf8_lossy(&bytes).into_owned()));
     Err(NoAnswer::Refused(status, error))
 }
 

@@ -57,7 +57,7 @@ impl Launch {
             .arg("broker")
             .arg("--data-dir")
             .arg(&self.data_dir)
-            .args(["--listen", &self.listen])
+            .args(["--listen", &self.listen, "--ownerless-hosts-vote", "each"])
             .args(&self.options)
             .env_remove("RUST_LOG")
             .env_remove("RUST_BACKTRACE")

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use gleaner_agent::{Link, LinkError, LinkSender, LinkTarget, Received};
 use gleaner_protocol::control::{
-    AgentMessage, BrokerMessage, Fragment, Held, Hello, Lease, Outcome, ReleaseReason, Released,
-    Report, Verdict,
+    AgentMessage, BrokerMessage, Fragment, Held, HeldState, Hello, Lease, Outcome, ReleaseReason,
+    Released, Report, Verdict,
 };
 use gleaner_protocol::{
-    Capabilities, HostInfo, HostName, JobId, LeaseToken, Origin, OwnerName, ReplicaId, Span, Time,
-    boottime,
+    AgentSecret, Capabilities, Digest, HostInfo, HostName, JobId, LeaseToken, Origin, OwnerName,
+    ReplicaId, Span, Time, boottime,
 };
 
 use crate::api::Api;
@@ -69,6 +69,13 @@ pub(crate) struct Farmhand {
     /// Counted before, sent again.
     retold: BTreeMap<LeaseToken, ReplicaId>,
     outgoing: Vec<AgentMessage>,
+}
+
+/// The same over all its lives.
+fn secret_of(host: &HostName) -> AgentSecret {
+    let mut secret = [0; 16];
+    secret.copy_from_slice(&Digest::of(host.as_str().as_bytes()).as_bytes()[..16]);
+    AgentSecret::new(secret)
 }
 
 impl Farmhand {
@@ -137,12 +144,18 @@ impl Farmhand {
 
     fn hello(&self) -> Hello {
         let held = self.held.iter().map(|(token, work)| match work {
-            Work::Running { lease, .. } => {
-                Held { token: *token, replica: lease.replica, takes_no_slot: false, goes_on: false }
-            }
-            Work::Reported(report) => {
-                Held { token: *token, replica: report.replica, takes_no_slot: true, goes_on: false }
-            }
+            Work::Running { lease, .. } => Held {
+                token: *token,
+                replica: lease.replica,
+                state: HeldState::Runs,
+                goes_on: false,
+            },
+            Work::Reported(report) => Held {
+                token: *token,
+                replica: report.replica,
+                state: HeldState::Aside,
+                goes_on: false,
+            },
         });
         Hello {
             host: HostInfo {
@@ -158,6 +171,7 @@ impl Farmhand {
                 kind: None,
                 chunk_cache_mib: 0,
             },
+            secret: secret_of(&self.host.name),
             incarnation: 1,
             fragment: self.fragment(),
             held: held.collect(),
@@ -191,6 +205,9 @@ impl Farmhand {
                     *self.tasks.get(&lease.replica.workunit.job).expect("its task came first");
                 let due = boottime() + Span::from(self.draw.millis(0..self.host.work_ms_max));
                 self.held.insert(lease.token, Work::Running { lease, fate, due });
+            }
+            BrokerMessage::Park { token } | BrokerMessage::Resume { token } => {
+                panic!("{token} is parked, on a farm of one lane")
             }
             BrokerMessage::Limit { token, .. } => panic!("{token} is limited, by no policy"),
             BrokerMessage::Abort { token, .. } => {
@@ -303,7 +320,17 @@ impl Farmhand {
                 self.try_later(token);
                 continue;
             }
-            let report = Report { token, replica, outcome, cpu_us: 1_000, measured: None };
+            let (wall_us, peak_memory_mib) = (1_000, None);
+            let cpu_us = 1_000;
+            let report = Report {
+                token,
+                replica,
+                outcome,
+                cpu_us,
+                measured: None,
+                wall_us,
+                peak_memory_mib,
+            };
             self.outgoing.push(AgentMessage::Report(report.clone()));
             self.outgoing.push(AgentMessage::Request { slots: 1 });
             self.held.insert(token, Work::Reported(report));

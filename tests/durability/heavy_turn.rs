@@ -46,5 +46,8 @@ fn long_job(number: usize) -> JobSpec {
         "workunits": { "count": 1 },
     });
     let spec: JobSpec = serde_json::from_value(spec).expect("a job");
-    JobSpec { workunits: Workunits::Items(vec!["x".repeat(ARGUMENT_BYTES_MAX); ITEMS]), ..spec }
+    JobSpec {
+        workunits: Workunits::Items(vec!["x".repeat(ARGUMENT_BYTES_MAX); ITEMS].into()),
+        ..spec
+    }
 }

@@ -60,7 +60,7 @@ fn two_hundred_kills_lose_nothing_that_was_acknowledged() {
         Round {
             kills: 50,
             load: Load { seed: seed + 2, ..load },
-            options: &["--background-policy", "plain"],
+            options: &["--lane", "background=plain"],
         },
         Round {
             kills: 50,

@@ -191,9 +191,13 @@ impl Ledger {
     ) {
         self.acknowledged += 1;
         let unit = self.unit(replica);
-        let twice = unit.votes.iter().any(|(before, _)| before == voter);
+        // Whoever failed may try again.
+        let mut before = unit.votes.iter().filter(|(_, before)| before.is_some());
+        let twice = vote.is_some() && before.any(|(before, _)| before == voter);
         unit.votes.push((voter.to_owned(), vote));
-        unit.hosts.insert(host.clone());
+        if vote.is_some() {
+            unit.hosts.insert(host.clone());
+        }
         if twice {
             self.fault(Kind::Lost, format!("{voter} votes on {replica} a second time"));
         }
@@ -280,7 +284,7 @@ impl Unit {
             return Some(Some(End::Decided(digest)));
         }
         let doomed = Fate::of(&spec.task) == Fate::Doomed;
-        (doomed && self.votes.len() >= usize::from(spec.max_replicas())).then_some(None)
+        (doomed && self.votes.len() >= usize::from(spec.attempts.failed)).then_some(None)
     }
 }
 

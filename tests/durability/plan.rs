@@ -1,7 +1,8 @@
 //! Jobs that submitters send, and what must come of them.
 
 use gleaner_protocol::api::JobState;
-use gleaner_protocol::job::{JobSpec, Lane, Task, Workunits};
+use gleaner_protocol::job::{Attempts, JobSpec, Lane, Task, Workunits};
+use gleaner_protocol::limits::ATTEMPTS_MAX;
 use gleaner_protocol::{KernelName, OwnerName};
 
 use crate::draw::Draw;
@@ -47,6 +48,9 @@ impl Fate {
     }
 }
 
+/// Attempts that fail before a workunit of a doomed job does.
+const DOOMED_AFTER: u16 = 2;
+
 /// Which kinds of jobs there are.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mix {
@@ -70,6 +74,8 @@ pub(crate) fn draw_job(draw: &mut Draw, name: String, mix: Mix) -> JobSpec {
         _ => (Fate::Voted, Workunits::Count(draw.from(1..30) as u32)),
     };
     let owner = format!("owner{}", draw.from(0..3));
+    // Hosts that fail at times do not make a job fail.
+    let failed = if fate == Fate::Doomed { DOOMED_AFTER } else { ATTEMPTS_MAX };
     JobSpec {
         name,
         owner: OwnerName::new(owner).expect("a plain name"),
@@ -78,11 +84,13 @@ pub(crate) fn draw_job(draw: &mut Draw, name: String, mix: Mix) -> JobSpec {
         workunits,
         replication: if fate == Fate::Voted { 3 } else { 1 },
         quorum: (fate == Fate::Voted).then_some(2),
-        max_replicas: (fate == Fate::Doomed).then_some(2),
+        max_replicas: None,
         lease_s: 3_600,
         profile: Default::default(),
         trust: Default::default(),
         on_release: Default::default(),
+        attempts: Attempts { failed, lost: ATTEMPTS_MAX, timed_out: ATTEMPTS_MAX },
+        on: None,
     }
 }
 

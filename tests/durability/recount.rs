@@ -114,7 +114,7 @@ async fn recount_results(
     let mut refusals = Refusals::default();
     for result in results.values() {
         if let ResultState::Damaged { reason, .. } = &result.result {
-            let error = ApiError { code: "damaged".into(), error: reason.clone() };
+            let error = ApiError::new("damaged", reason.clone());
             refusals.note(Err(NoAnswer::Refused(StatusCode::INTERNAL_SERVER_ERROR, error)))?;
         }
     }

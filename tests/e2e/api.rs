@@ -109,7 +109,15 @@ impl Api {
     }
 
     pub(crate) async fn hosts(&self) -> Vec<HostStatus> {
-        self.get("/v1/hosts").await
+        let mut hosts: Vec<HostStatus> = self.get("/v1/hosts").await;
+        while let Some(last) = hosts.last() {
+            let page: Vec<HostStatus> = self.get(&format!("/v1/hosts?after={}", last.host)).await;
+            if page.is_empty() {
+                break;
+            }
+            hosts.extend(page);
+        }
+        hosts
     }
 
     pub(crate) async fn host(&self, name: &str) -> Option<HostStatus> {

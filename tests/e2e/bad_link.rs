@@ -5,18 +5,20 @@ use std::collections::BTreeSet;
 
 use futures_util::{SinkExt, StreamExt};
 use gleaner_protocol::control::{
-    AgentMessage, BrokerMessage, Fragment, Held, Hello, Outcome, ReleaseReason, Released, Report,
-    Verdict, decode_frame, encode_frame,
+    AgentMessage, BrokerMessage, Fragment, Held, HeldState, Hello, Outcome, ReleaseReason,
+    Released, Report, Verdict, decode_frame, encode_frame,
 };
 use gleaner_protocol::limits::{
-    ARGUMENT_BYTES_MAX, CONTROL_MESSAGE_BYTES_MAX, HELD_MAX, INLINE_BYTES_MAX, REASON_BYTES_MAX,
+    ARGUMENT_BYTES_MAX, CONTROL_MESSAGE_BYTES_MAX, HELD_MAX, INLINE_BYTES_MAX, PROGRAM_BYTES_MAX,
+    REASON_BYTES_MAX,
 };
 use gleaner_protocol::{
-    Capabilities, Content, Digest, Epoch, HostInfo, HostName, JobId, KernelName, LeaseToken,
-    Manifest, Origin, OutputFile, ReplicaId, WorkunitId,
+    AgentSecret, Capabilities, Content, Digest, Epoch, HostInfo, HostName, JobId, KernelName,
+    LeaseToken, Manifest, Origin, OutputFile, ReplicaId, WorkunitId,
 };
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
 use crate::cluster::{Cluster, Plan};
@@ -27,9 +29,18 @@ pub(crate) struct Rogue(WebSocketStream<MaybeTlsStream<TcpStream>>);
 
 impl Rogue {
     pub(crate) async fn connect(cluster: &Cluster) -> Self {
+        Self::connect_with(cluster, None).await
+    }
+
+    /// Shows a token.
+    pub(crate) async fn connect_with(cluster: &Cluster, token: Option<&str>) -> Self {
         let url = cluster.api.url.replacen("http", "ws", 1);
-        let (socket, _) =
-            connect_async(format!("{url}/v1/control")).await.expect("it lets agents in");
+        let mut request = format!("{url}/v1/control").into_client_request().expect("an address");
+        if let Some(token) = token {
+            let value = format!("Bearer {token}").parse().expect("plain");
+            request.headers_mut().insert("authorization", value);
+        }
+        let (socket, _) = connect_async(request).await.expect("it lets agents in");
         Self(socket)
     }
 
@@ -59,7 +70,7 @@ impl Rogue {
     }
 
     /// Waits until the link ends; the reason, where one was given.
-    async fn is_refused(&mut self) -> Option<String> {
+    pub(crate) async fn is_refused(&mut self) -> Option<String> {
         let mut reason = None;
         while let Some(messages) = self.hear().await {
             for message in messages {
@@ -96,6 +107,7 @@ pub(crate) fn hello(name: &str, cores: u32, slots: u32) -> Hello {
             kind: None,
             chunk_cache_mib: 0,
         },
+        secret: AgentSecret::new([7; 16]),
         incarnation: 7,
         fragment: Fragment { epoch: Epoch { incarnation: 1, count: 0 }, slots },
         held: Vec::new(),
@@ -117,6 +129,8 @@ fn report(token: u64, files: Vec<OutputFile>) -> AgentMessage {
         outcome,
         cpu_us: u64::MAX,
         measured: None,
+        wall_us: 0,
+        peak_memory_mib: None,
     })
 }
 
@@ -162,11 +176,17 @@ async fn a_link_without_a_hello_ends_with_the_reason() {
     // Those that offer what no host has.
     let mut many = hello("rogue", 1, 1);
     many.host.capabilities.commands = (0..1_000).map(|n| format!("/bin/{n}")).collect();
+    let mut long = hello("rogue", 1, 1);
+    long.host.capabilities.commands.insert(format!("/{}", "x".repeat(PROGRAM_BYTES_MAX)));
     let mut hoarder = hello("rogue", 1, 1);
-    let held =
-        Held { token: LeaseToken::new(1), replica: replica(), takes_no_slot: true, goes_on: false };
+    let held = Held {
+        token: LeaseToken::new(1),
+        replica: replica(),
+        state: HeldState::Aside,
+        goes_on: false,
+    };
     hoarder.held = vec![held; HELD_MAX + 1];
-    for greeting in [hello("rogue", 1, 2), hello("rogue", 1_000_000, 1), many, hoarder] {
+    for greeting in [hello("rogue", 1, 2), hello("rogue", 1_000_000, 1), many, long, hoarder] {
         let mut rogue = Rogue::connect(&cluster).await;
         rogue.send(&[AgentMessage::Hello(greeting)]).await;
         let reason = rogue.is_refused().await.expect("a reason");
@@ -221,7 +241,8 @@ async fn words_about_what_it_does_not_have_change_nothing() {
     let mut rogue = Rogue::connect(&cluster).await;
     let mut greeting = hello("rogue", 2, 2);
     let token = LeaseToken::new(u64::MAX);
-    greeting.held = vec![Held { token, replica: replica(), takes_no_slot: true, goes_on: false }];
+    greeting.held =
+        vec![Held { token, replica: replica(), state: HeldState::Aside, goes_on: false }];
     rogue.send(&[AgentMessage::Hello(greeting)]).await;
     let welcome = rogue.hear().await.expect("a welcome");
     let BrokerMessage::Welcome { adopted, .. } = &welcome[0] else { panic!("{welcome:?}") };
@@ -305,6 +326,8 @@ async fn outputs_that_break_the_rules_are_no_votes() {
                 outcome: Outcome::Output(forged),
                 cpu_us: 1,
                 measured: None,
+                wall_us: 0,
+                peak_memory_mib: None,
             })])
             .await;
         assert_eq!(rogue.verdict().await, Verdict::Malformed, "{lease:?}");
@@ -315,20 +338,26 @@ async fn outputs_that_break_the_rules_are_no_votes() {
 }
 
 #[tokio::test]
-async fn of_two_agents_with_one_name_the_newer_speaks() {
+async fn of_two_agents_with_one_name_the_first_speaks() {
     let cluster = Plan::new().desktops(1).start().await;
     let mut first = Rogue::connect(&cluster).await;
     first.send(&[AgentMessage::Hello(hello("twin", 1, 1))]).await;
     first.hear().await.expect("a welcome");
     let mut second = Rogue::connect(&cluster).await;
-    let greeting = Hello { incarnation: 8, ..hello("twin", 1, 1) };
+    let greeting = Hello { secret: AgentSecret::new([8; 16]), ..hello("twin", 1, 1) };
     second.send(&[AgentMessage::Hello(greeting)]).await;
-    second.hear().await.expect("a welcome");
-    let reason = first.is_refused().await.expect("a reason");
-    assert!(reason.contains("another agent") && reason.contains("twin"), "{reason}");
-    // What the first one says from now on is nobody's word.
+    let reason = second.is_refused().await.expect("a reason");
+    for part in ["another agent is connected as twin", "set `name`"] {
+        assert!(reason.contains(part), "{reason}");
+    }
     let twin = cluster.api.host("twin").await.expect("known");
     assert!(twin.connected);
+    // The same agent, whose old link still stands, is let in.
+    let mut anew = Rogue::connect(&cluster).await;
+    anew.send(&[AgentMessage::Hello(hello("twin", 1, 1))]).await;
+    anew.hear().await.expect("a welcome");
+    let reason = first.is_refused().await.expect("a reason");
+    assert!(reason.contains("connected anew as twin"), "{reason}");
     all_is_well(&cluster).await;
 }
 

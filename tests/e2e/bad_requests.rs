@@ -86,7 +86,7 @@ async fn the_broker_refuses_each_with_its_reason() {
         (&job(r#""workunits":{"count":1},"replication":0"#), "replication is 0"),
         (&job(r#""workunits":{"count":1},"replication":3,"quorum":4"#), "quorum is 4"),
         (&job(r#""workunits":{"count":1},"lease_s":0"#), "lease_s is 0"),
-        (&job(r#""workunits":{"count":1},"lane":"interactive""#), "interactive"),
+        (&job(r#""workunits":{"count":1},"lane":"rendering""#), "rendering"),
         (input.as_bytes(), "was not uploaded"),
     ];
     for (body, word) in jobs {
@@ -98,7 +98,7 @@ async fn the_broker_refuses_each_with_its_reason() {
         "[{}]",
         vec![r#"{"event":"fragment_closed","host":"a","reason":""}"#; 10_001].join(",")
     );
-    let requests: [(Method, &str, &[u8], u16, &str); 28] = [
+    let requests: [(Method, &str, &[u8], u16, &str); 31] = [
         (Method::GET, "/v1/jobs/x", b"", 400, "job-NUMBER"),
         (Method::GET, "/v1/jobs/-1", b"", 400, "job-NUMBER"),
         (Method::GET, "/v1/jobs/99999999999999999999999", b"", 400, "job-NUMBER"),
@@ -121,6 +121,9 @@ async fn the_broker_refuses_each_with_its_reason() {
         (Method::POST, "/v1/farm/events", br#"[{"event":"render_started"}]"#, 400, "unknown"),
         (Method::POST, "/v1/farm/events", events_max.as_bytes(), 400, "10001 events"),
         (Method::PUT, "/v1/jobs", b"{}", 405, "PUT"),
+        (Method::GET, "/v1/hosts?limit=0", b"", 400, "limit is 0"),
+        (Method::GET, "/v1/hosts?limit=1001", b"", 400, "from 1 to 1000"),
+        (Method::GET, "/v1/hosts?after=a%2fb", b"", 400, "character"),
         (Method::POST, "/v1/hosts", b"{}", 405, "POST"),
         (Method::DELETE, "/v1/hosts", b"", 405, "DELETE"),
         (Method::GET, "/v1/farm/events", b"", 405, "GET"),
@@ -189,7 +192,7 @@ async fn the_monitor_refuses_each_with_its_reason() {
         ),
         ("/v1/samples", b"{}", 400, "host sample"),
         ("/v1/samples", b"null", 400, "host sample"),
-        ("/v1/nothing", b"{}", 404, "no such path"),
+        ("/v1/nothing", b"{}", 404, "there is no POST /v1/nothing"),
     ];
     for (path, body, status, word) in bodies {
         refused(&monitor, Method::POST, path, body, status, word).await;
@@ -201,8 +204,8 @@ async fn the_monitor_refuses_each_with_its_reason() {
     }
     refused(&monitor, Method::GET, "/v1/hosts/nobody", b"", 404, "nobody").await;
     refused(&monitor, Method::GET, "/v1/hosts/a%2fb", b"", 404, "a").await;
-    refused(&monitor, Method::GET, "/v1/events", b"", 405, "method").await;
-    refused(&monitor, Method::DELETE, "/v1/hosts", b"", 405, "method").await;
+    refused(&monitor, Method::GET, "/v1/events", b"", 405, "does not take").await;
+    refused(&monitor, Method::DELETE, "/v1/hosts", b"", 405, "does not take").await;
     let page = monitor.request(Method::GET, "/v1/hosts").header("Origin", "https://example.com");
     monitor.refused(page, 403).await;
     let elsewhere = monitor.request(Method::GET, "/v1/hosts").header("Host", "example.com");

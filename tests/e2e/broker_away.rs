@@ -25,6 +25,9 @@ fn job(state: JobState) -> String {
         failed: 0,
         open: 0,
         pending: 0,
+        due_ms: None,
+        chance_permille: None,
+        expected_end_ms: None,
         replicas: ReplicaCounts::default(),
     };
     serde_json::to_string(&status).expect("our own types serialise")
@@ -56,6 +59,15 @@ fn reads_head(stream: &mut TcpStream) -> String {
     String::from_utf8_lossy(&head).into_owned()
 }
 
+/// Whether somebody can do the job is asked first, and no answer is none.
+fn explains_nothing(listener: &TcpListener) {
+    let (mut asked, _) = listener.accept().expect("a call");
+    assert!(reads_head(&mut asked).starts_with("GET /v1/explain/job-1 "));
+    let answer = "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+    asked.write_all(answer.as_bytes()).expect("it listens");
+    let _ = asked.read(&mut [0]);
+}
+
 #[test]
 fn waiting_goes_on_when_the_broker_is_back() {
     let _turn = Turn::shared();
@@ -69,6 +81,7 @@ fn waiting_goes_on_when_the_broker_is_back() {
         .expect("it starts");
     let mut said = BufReader::new(waits.stderr.take().expect("piped")).lines();
     let mut says = || said.next().expect("it says something").expect("text");
+    explains_nothing(&listener);
     drop(serves_a_look(&listener, JobState::Queued));
     drop(listener);
     let line = says();

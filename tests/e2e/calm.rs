@@ -3,7 +3,7 @@
 //! What disturbs it is measured beside the thing itself, by the time that starting any process takes
 //! then, and is allowed for.
 
-use gleaner_calm::in_some_awaited_round;
+use gleaner_calm::{in_some_awaited_round, within};
 use gleaner_protocol::Span;
 
 use crate::patience::timed;
@@ -76,11 +76,7 @@ impl Measured {
             self.took.len(),
             self.of_any_process(),
         );
-        (longer <= allowed).then_some(()).ok_or_else(|| {
-            format!(
-                "{what}: {longer} longer than without, which is more than {limit} (here {allowed})"
-            )
-        })
+        within(&format!("{what}: longer than without ({limit} where all is calm)"), longer, allowed)
     }
 
     /// Prints the figures. The median must be at most `limit`, with an allowance for a machine on
@@ -94,9 +90,7 @@ impl Measured {
             self.of_any_process(),
         );
         let allowed = limit + self.allowance();
-        (usual <= allowed)
-            .then_some(())
-            .ok_or_else(|| format!("{what}: {usual} is more than {limit} (here {allowed})"))
+        within(&format!("{what} ({limit} where all is calm)"), usual, allowed)
     }
 
     fn of_any_process(&self) -> String {

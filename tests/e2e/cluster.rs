@@ -38,6 +38,7 @@ pub(crate) struct Plan {
     monitor_env: Vec<(String, String)>,
     agent_env: Vec<(String, String)>,
     token_file: Option<PathBuf>,
+    agent_token_file: Option<PathBuf>,
     ca_file: Option<PathBuf>,
     samples_as_usual: bool,
 }
@@ -57,6 +58,7 @@ impl Plan {
             monitor_env: Vec::new(),
             agent_env: Vec::new(),
             token_file: None,
+            agent_token_file: None,
             ca_file: None,
             samples_as_usual: false,
         }
@@ -129,6 +131,12 @@ impl Plan {
         self
     }
 
+    /// Agents show this token, which is theirs.
+    pub(crate) fn agent_token(mut self, file: &Path) -> Self {
+        self.agent_token_file = Some(file.into());
+        self
+    }
+
     /// Everyone trusts these certificates.
     pub(crate) fn trusting(mut self, file: &Path) -> Self {
         self.ca_file = Some(file.into());
@@ -177,9 +185,13 @@ impl Plan {
 
     fn start_broker(&self, folder: &Path, listen: &str) -> Part {
         let mut command = gleaner(["broker", "--listen", listen, "--data-dir"]);
-        command.arg(folder.join("broker")).args(&self.broker);
+        command.arg(folder.join("broker")).args(["--ownerless-hosts-vote", "each"]);
+        command.args(&self.broker);
         if let Some(token) = &self.token_file {
             command.arg("--token-file").arg(token);
+        }
+        if let Some(token) = &self.agent_token_file {
+            command.arg("--agent-token-file").arg(token);
         }
         Part::start("broker", self.placed(command), &log_of(folder, "broker"))
     }
@@ -200,12 +212,15 @@ impl Plan {
         let mut command = gleaner(["monitor", "--listen", listen, "--broker", broker]);
         command.args(["--quiet-period-s", &quiet]).args(&self.monitor);
         command.envs(self.monitor_env.iter().cloned());
-        self.add_trust(&mut command);
+        self.add_trust(&mut command, self.token_file.as_deref());
+        if let Some(token) = &self.agent_token_file {
+            command.arg("--agent-token-file").arg(token);
+        }
         Part::start("monitor", self.placed(command), &log_of(folder, "monitor"))
     }
 
-    fn add_trust(&self, command: &mut Command) {
-        if let Some(token) = &self.token_file {
+    fn add_trust(&self, command: &mut Command, token: Option<&Path>) {
+        if let Some(token) = token {
             command.arg("--token-file").arg(token);
         }
         if let Some(ca) = &self.ca_file {
@@ -301,7 +316,8 @@ impl Cluster {
         if let (Origin::Farm, Some(monitor)) = (origin, &self.monitor_url) {
             command.args(["--monitor", monitor]);
         }
-        self.plan.add_trust(&mut command);
+        let Plan { agent_token_file, token_file, .. } = &self.plan;
+        self.plan.add_trust(&mut command, agent_token_file.as_deref().or(token_file.as_deref()));
         command.envs(self.plan.agent_env.iter().cloned());
         Part::start(name, command, &log_of(self.folder(), name))
     }
@@ -328,15 +344,17 @@ impl Cluster {
         }
     }
 
-    /// Starts the broker again where it was, which must have ended.
+    /// Starts the broker again where it was, once the one before is gone.
     pub(crate) fn restart_broker(&mut self) {
+        self.broker.kill();
         let (_, address) = self.api.url.split_once("://").expect("an address");
         self.broker = self.plan.start_broker(self.folder.path(), address);
         assert_eq!(self.broker.listening(), self.api.url);
     }
 
-    /// Starts the monitor again where it was, which must have ended.
+    /// Starts the monitor again where it was, once the one before is gone.
     pub(crate) fn restart_monitor(&mut self) {
+        drop(self.monitor.take());
         let url = self.monitor_url.clone().expect("there was one");
         let (_, address) = url.split_once("://").expect("an address");
         let mut monitor = self.plan.start_monitor(self.folder.path(), address, &self.api.url);

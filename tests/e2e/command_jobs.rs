@@ -25,7 +25,7 @@ async fn inputs_are_staged_items_filled_in_and_outputs_fetched() {
     assert!(scene.len() > INLINE_BYTES_MAX, "large enough to travel as a blob");
     fs::write(path("scene.pov"), &scene).expect("written");
     fs::write(path("notes"), "two").expect("written");
-    fs::write(path("items"), "red\ngreen and blue\n\n").expect("written");
+    fs::write(path("items"), "red\ngreen and blue\n blue \n").expect("written");
     let script = r#"printf '%s of %s: %s' "$1" "$2" "$GLEANER_ITEM"
         cat scene.pov other > image
         printf '%s' "$3" > note; test ! -e "$HOME/../image""#;
@@ -52,7 +52,7 @@ async fn inputs_are_staged_items_filled_in_and_outputs_fetched() {
     cluster.cli(&["wait", &id, "--timeout", "60"]).ok();
     let folder = path("results");
     cluster.cli(&["fetch", &id, "--output", &folder]).ok();
-    for (index, item) in ["red", "green and blue", ""].into_iter().enumerate() {
+    for (index, item) in ["red", "green and blue", " blue "].into_iter().enumerate() {
         let read = |name: &str| fs::read_to_string(format!("{folder}/{index}/{name}"));
         assert_eq!(read("stdout").expect("there"), format!("{index} of 3: {item}"));
         assert_eq!(read("note").expect("there"), format!("it is {item}"));
@@ -62,6 +62,22 @@ async fn inputs_are_staged_items_filled_in_and_outputs_fetched() {
     assert_eq!((status.name.as_str(), status.replicas.disagreed), ("render", 0));
     // Numbers are asked for, and these are none.
     cluster.cli(&["fetch", &id, "--sum"]).refused(1, &["no whole number"]);
+}
+
+#[tokio::test]
+async fn what_goes_well_gives_its_standard_error_where_that_is_asked_for() {
+    let cluster = Plan::new().desktops(1).start().await;
+    let script = "echo a warning >&2; echo 7";
+    for (options, errors) in [(&["--output", "stderr"][..], Some("a warning\n")), (&[], None)] {
+        let id = submit(&cluster, options, &[SHELL, "-c", script]);
+        cluster.cli(&["wait", &id, "--timeout", "60"]).ok();
+        let folder = cluster.folder().join(&id);
+        cluster.cli(&["fetch", &id, "--output", folder.to_str().expect("plain")]).ok();
+        assert_eq!(fs::read_to_string(folder.join("0/stdout")).expect("there"), "7\n");
+        assert_eq!(fs::read_to_string(folder.join("0/stderr")).ok().as_deref(), errors);
+    }
+    let help = cluster.cli(&["submit", "command", "--help"]).ok();
+    assert!(help.contains("stderr"), "{help}");
 }
 
 #[tokio::test]
@@ -100,9 +116,9 @@ async fn a_program_that_nobody_allows_waits_and_explain_says_so() {
 async fn an_input_that_is_missing_is_named_before_anything_runs() {
     let cluster = Plan::new().desktops(1).start().await;
     let said = cluster.cli(&["submit", "command", "--input", "/nowhere/scene", "--", SHELL]);
-    said.refused(1, &["/nowhere/scene"]);
+    said.refused(2, &["/nowhere/scene"]);
     let said = cluster.cli(&["submit", "command", "--items", "/nowhere/list", "--", SHELL]);
-    said.refused(1, &["/nowhere/list"]);
+    said.refused(2, &["/nowhere/list"]);
     let said = cluster.cli(&["submit", "command", "--output", "../x", "--", SHELL]);
     said.refused(2, &["plain file name"]);
     let said = cluster.cli(&["submit", "command", "--output", "stdout", "--", SHELL]);

@@ -91,7 +91,7 @@ async fn a_job_may_come_from_a_file_or_from_a_pipe() {
         fs::write(&file, text).expect("written");
         cluster.cli(&["submit", "job", path]).refused(2, &[words]);
     }
-    cluster.cli(&["submit", "job", "/nowhere"]).refused(1, &["/nowhere"]);
+    cluster.cli(&["submit", "job", "/nowhere"]).refused(2, &["/nowhere"]);
 }
 
 #[tokio::test]
@@ -104,7 +104,7 @@ async fn exit_codes_are_those_of_the_help() {
             Some((code.parse().ok()?, meaning))
         })
         .collect();
-    assert_eq!(documented.keys().copied().collect::<Vec<_>>(), (0..=7).collect::<Vec<_>>());
+    assert_eq!(documented.keys().copied().collect::<Vec<_>>(), (0..=8).collect::<Vec<_>>());
 
     let cluster = Plan::new().start().await;
     // 2: the command line or a file is wrong.
@@ -150,14 +150,17 @@ async fn exit_codes_are_those_of_the_help() {
     cluster.cli(&["submit", "gametree", "--depth", "1"]).ok();
     cluster.cli(&["explain", "job-1/20"]).refused(4, &["job-1/20"]);
     // 5: the broker refused.
-    let interactive = json!({
-        "task": {"kernel": "gametree"}, "workunits": {"count": 1}, "lane": "interactive",
+    let rendering = json!({
+        "task": {"kernel": "gametree"}, "workunits": {"count": 1}, "lane": "rendering",
     });
     let file = cluster.folder().join("job.json");
-    fs::write(&file, interactive.to_string()).expect("written");
+    fs::write(&file, rendering.to_string()).expect("written");
     cluster
         .cli(&["submit", "job", file.to_str().expect("plain")])
-        .refused(5, &["400", "interactive"]);
+        .refused(5, &["400", "rendering"]);
+    // 8: it cannot be promised.
+    let due = ["submit", "gametree", "--depth", "1", "--due", "1h", "--cpu-s", "60"];
+    cluster.cli(&due).refused(8, &["declined", "0 cores are given now"]);
     // 6: time is over, for there is no agent.
     cluster.cli(&["wait", "job-1", "--timeout", "0.3"]).refused(6, &["0.3 s"]);
     // 1: cancelled is not completed.
@@ -231,6 +234,8 @@ fn each_subcommand_helps() {
             "forget",
             "explain",
             "hosts",
+            "lanes",
+            "history",
             "kernel",
             "simulate",
             "doctor",

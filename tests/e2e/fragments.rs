@@ -1,6 +1,6 @@
 //! Fragments are leases: they end unless they are confirmed, and stale news does not open them.
 
-use gleaner_calm::in_some_awaited_round;
+use gleaner_calm::{in_some_awaited_round, within};
 use gleaner_protocol::farm::FarmEvent;
 use gleaner_protocol::{Epoch, Span, boottime};
 
@@ -46,13 +46,13 @@ async fn a_fragment_closes_by_itself_when_its_monitor_is_gone() {
         let killed = boottime();
         cluster.monitor.as_mut().expect("there is one").kill();
         let took = events.fragment_becomes("farm1", 0).await - killed;
-        eprintln!("closed {took} after the monitor's death");
-        if took <= valid + LATE_MAX {
-            return Ok(());
+        let what = "from the monitor's death to a fragment that is closed";
+        if let Err(late) = within(what, took, valid + LATE_MAX) {
+            cluster.restart_monitor();
+            cluster.are_open().await;
+            return Err(late);
         }
-        cluster.restart_monitor();
-        cluster.are_open().await;
-        Err(format!("closed {took} after the monitor's death"))
+        Ok(())
     })
     .await;
     cluster

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use gleaner_calm::in_some_awaited_round;
+use gleaner_calm::{in_some_awaited_round, too_slow};
 use gleaner_protocol::api::{JobState, JobStatus, ResultState};
 use gleaner_protocol::{JobId, Origin, Span, boottime};
 use serde_json::Value;
@@ -112,7 +112,7 @@ async fn waits_for_its_quiet_period() -> Result<(), String> {
     host.preflight("shot:2").run();
     let between = boottime() - begun;
     if before >= quiet || between >= quiet {
-        return Err(format!("no render for {before}, then for {between}"));
+        return too_slow(format!("no render for {before}, then for {between}"));
     }
     // Longer than the rest of the quiet period that was cut short.
     let_pass(Span::from_millis(2_500)).await;
@@ -140,7 +140,7 @@ async fn a_workunit_that_fails_everywhere_is_given_up_with_its_reason() {
     task.argv = ["/bin/sh", "-c", "echo no licence >&2; exit $((3 + $GLEANER_INDEX))"]
         .map(str::to_owned)
         .into();
-    spec.max_replicas = Some(2);
+    spec.attempts.failed = 2;
     let job = cluster.api.submit(&spec).await;
     let status = cluster.api.until_ended(job).await;
     assert_eq!((status.state, status.failed), (JobState::Failed, 2));
@@ -151,7 +151,14 @@ async fn a_workunit_that_fails_everywhere_is_given_up_with_its_reason() {
     let id = job.to_string();
     assert_eq!(cluster.cli(&["wait", &id]).code, Some(1));
     assert_eq!(cluster.cli(&["status", &id]).code, Some(1));
-    assert_eq!(cluster.cli(&["fetch", &id]).code, Some(1));
+    // Of all of them at once it is said which failed, and why.
+    let fetched = cluster.cli(&["fetch", &id]);
+    let first = format!("2 of 2 workunits failed, the first is {id}/0");
+    fetched.refused(1, &[&first, "no licence", &format!("gleaner explain {id}")]);
+    let whole = cluster.cli(&["explain", &id]).ok();
+    for words in ["the job has ended", "1 failed (index 0)", "1 failed (index 1)", "no licence"] {
+        assert!(whole.contains(words), "no {words:?} in: {whole}");
+    }
     let why = cluster.cli(&["explain", &format!("{id}/1")]).ok();
     assert!(why.contains("given up") && why.contains("no licence"), "{why}");
 }

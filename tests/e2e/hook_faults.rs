@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::Command;
 use std::thread;
 
-use gleaner_calm::{Turn, in_some_round};
+use gleaner_calm::{Turn, assert_within, in_some_round};
 use gleaner_hooks::{Farm, Notification, RunDir, SocketAnswer, SocketRequest};
 use gleaner_protocol::farm::{Booked, HookEvent, HookKind};
 use gleaner_protocol::{BookingId, Epoch, HostName, Span};
@@ -127,7 +127,7 @@ fn a_run_folder_that_the_hooks_user_may_not_read_is_named() {
     let (took, said) = timed(|| run(&mut command));
     let hooked = Hooked::of(took, said);
     assert!(hooked.said.contains("run"), "{}", hooked.said);
-    assert!(took <= BOUND, "{took}");
+    assert_within("the hook", took, BOUND);
 }
 
 #[test]
@@ -246,7 +246,7 @@ fn an_environment_of_garbage_books_something_and_ends_it() {
             for kind in ["preflight", "postflight"] {
                 let hook = Hook::new(kind, &run_dir).with(&["--farm", farm]).with(&NO_HURRY);
                 let hooked = garbage_environment(hook, value).run();
-                assert!(hooked.took <= BOUND, "{}", hooked.took);
+                assert_within("the hook", hooked.took, BOUND);
                 let booked = bookings().len();
                 assert_eq!(booked == 1, kind == "preflight", "{farm} {value:?}: {}", hooked.said);
             }
@@ -255,7 +255,7 @@ fn an_environment_of_garbage_books_something_and_ends_it() {
     // Where the deadline is garbage too, it ends in time.
     for value in garbage {
         let hooked = garbage_environment(Hook::new("preflight", &run_dir), value).run();
-        assert!(hooked.took <= BOUND, "{value:?}: {}", hooked.took);
+        assert_within("the hook", hooked.took, BOUND);
     }
 }
 
@@ -366,7 +366,7 @@ fn closed_stdio_is_no_reason_to_fail() {
             .env("GLEANER_FARM", farm);
         let (took, said) = timed(|| run(&mut command));
         let hooked = Hooked::of(took, said);
-        assert!(hooked.took <= BOUND, "{redirection}: {}", hooked.took);
+        assert_within("the hook", hooked.took, BOUND);
     }
 }
 
@@ -403,7 +403,25 @@ async fn sixty_four_hooks_at_once_all_count() {
     let begun = marks.take(2);
     // In a hurry: each ends with 0 and in time, and the work is stopped.
     let longest = sixty_four(|number| host.hook("preflight", &format!("frame:{number}")));
-    eprintln!("64 preflights in a hurry: the longest {longest}");
-    assert!(longest <= Span::from_secs(10), "{longest}");
+    assert_within("the longest of 64 preflights in a hurry", longest, Span::from_secs(10));
     assert!(begun.iter().all(|mark| processes::computing(&[mark.pid]).is_empty()));
+}
+
+/// A farm manager may hand on a job's own limits.
+#[test]
+fn a_hook_books_within_the_smallest_limits_of_a_job() {
+    for limits in ["ulimit -v 16384", "ulimit -s 64", "ulimit -s 64; ulimit -v 16384"] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let run_dir = folder.path().join("run");
+        let line = format!("{limits}; exec \"$@\"");
+        let mut hook = Command::new("sh");
+        hook.args(["-c", &line, "sh", env!("CARGO_BIN_EXE_gleaner-hook"), "preflight"]);
+        hook.args(NO_HURRY).arg("--run-dir").arg(&run_dir);
+        hook.env_clear().env("PATH", "/usr/bin:/bin").env("GLEANER_BOOKING", "shot:1");
+        let output = hook.output().expect("it starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{limits}: {said}");
+        let booked = RunDir::open(&run_dir).and_then(|folder| folder.bookings());
+        assert_eq!(booked.expect("it booked").len(), 1, "{limits}: {said}");
+    }
 }

@@ -124,7 +124,7 @@ async fn whatever_is_killed_under_load_every_workunit_is_decided_once() {
         owner: OwnerName::new("tester").expect("a plain name"),
         lane: Lane::Background,
         task: Task::Kernel(KernelName::new("gametree").expect("a plain name")),
-        workunits: Workunits::Items(items),
+        workunits: Workunits::Items(items.into()),
         replication: 1,
         quorum: None,
         max_replicas: None,
@@ -132,6 +132,8 @@ async fn whatever_is_killed_under_load_every_workunit_is_decided_once() {
         profile: Default::default(),
         trust: Default::default(),
         on_release: Default::default(),
+        attempts: Default::default(),
+        on: None,
     };
     let job = cluster.api.submit(&spec).await;
     for round in 1..=3_u32 {

@@ -44,7 +44,12 @@ pub(crate) struct Marks {
 
 impl Marks {
     pub(crate) fn new(cluster: &Path) -> Self {
-        let folder = cluster.join("marks");
+        Self::named(cluster, "marks")
+    }
+
+    /// Those of another kind of work.
+    pub(crate) fn named(cluster: &Path, name: &str) -> Self {
+        let folder = cluster.join(name);
         fs::create_dir(&folder).expect("a folder");
         let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
         let inotify = inotify::init(flags).expect("it listens");
@@ -76,6 +81,8 @@ impl Marks {
             profile: Default::default(),
             trust: Default::default(),
             on_release: Default::default(),
+            attempts: Default::default(),
+            on: None,
         }
     }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use gleaner_protocol::Digest;
 use gleaner_protocol::api::{Explanation, JobStatus};
+use reqwest::Method;
 
 use crate::cluster::Plan;
 use crate::patience::eventually;
@@ -111,6 +112,45 @@ async fn a_module_that_a_render_drives_out_goes_on_on_another_host() {
     assert_eq!(fs::read_to_string(format!("{folder}/0/stdout")).expect("there"), "2");
 }
 
+/// Saves that it is there for ever, each time another state; where it finds one it traps.
+const HEIR: &str = r#"(module
+  (import "gleaner" "checkpoint_save" (func $save (param i32 i32) (result i32)))
+  (import "gleaner" "checkpoint_size" (func $size (result i32)))
+  (memory (export "memory") 1)
+  (func (export "_start")
+    (if (i32.ge_s (call $size) (i32.const 0)) (then unreachable))
+    (loop $again
+      (i32.store (i32.const 0) (i32.add (i32.load (i32.const 0)) (i32.const 1)))
+      (drop (call $save (i32.const 0) (i32.const 4)))
+      (br $again))))"#;
+
+#[tokio::test]
+async fn a_module_that_cannot_go_on_from_a_state_is_begun_anew_and_counted() {
+    let cluster = Plan::new().farm(2).cores(1).start().await;
+    cluster.are_open().await;
+    let path = |name: &str| cluster.folder().join(name).to_str().expect("plain").to_owned();
+    fs::write(path("heir.wasm"), wat::parse_str(HEIR).expect("a module")).expect("written");
+    cluster.cli(&["submit", "wasm", &path("heir.wasm")]).ok();
+    let states = cluster.folder().join("broker/states");
+    // Of two states that it has the broker has been told of the first.
+    eventually("states", async || (files_below(&states) >= 2).then_some(())).await;
+    let saves =
+        |host: &&str| files_below(&cluster.folder().join(host).join("work/checkpoints")) > 0;
+    let first = ["farm1", "farm2"].into_iter().find(saves).expect("it runs somewhere");
+    cluster[first].preflight("shot:1").patient().run();
+    for (what, sample) in [
+        ("the verdict", "gleaner_reports_total{verdict=\"spoiled\"}"),
+        ("the release", "gleaner_agents_release_seconds_count{origin=\"farm\",until=\"gone\"}"),
+    ] {
+        eventually(what, async || {
+            let (_, text) = cluster.api.send(cluster.api.request(Method::GET, "/metrics")).await;
+            text.contains(&format!("{sample} 1\n")).then_some(())
+        })
+        .await;
+    }
+    cluster.api.is_well().await;
+}
+
 #[tokio::test]
 async fn a_module_that_no_host_has_memory_for_waits_and_explain_says_so() {
     let cluster = Plan::new().desktops(2).start().await;
@@ -131,7 +171,7 @@ async fn what_cannot_be_a_module_is_refused_before_anything_is_stored() {
     fs::write(path("echo.wat"), ECHO).expect("written");
     let said = cluster.cli(&["submit", "wasm", &path("echo.wat")]);
     said.refused(2, &["echo.wat", "no WebAssembly module in binary form", "wasm32-wasip1"]);
-    cluster.cli(&["submit", "wasm", "/nowhere/x.wasm"]).refused(1, &["/nowhere/x.wasm"]);
+    cluster.cli(&["submit", "wasm", "/nowhere/x.wasm"]).refused(2, &["/nowhere/x.wasm"]);
     fs::write(path("echo.wasm"), wat::parse_str(ECHO).expect("a module")).expect("written");
     let said = cluster.cli(&["submit", "wasm", &path("echo.wasm"), "--memory-mib", "5000"]);
     said.refused(2, &["task.wasm.memory_mib is 5000, must be from 1 to 4096"]);

@@ -68,6 +68,8 @@ impl Liar {
             outcome,
             cpu_us: 1,
             measured: None,
+            wall_us: 0,
+            peak_memory_mib: None,
         };
         // What does not wait for it comes in the same frame.
         let fragment = AgentMessage::Fragment(Fragment { slots: 1, ..hello("x", 1, 1).fragment });
@@ -98,6 +100,8 @@ async fn submit(cluster: &Cluster, comparison: Comparison) -> JobId {
         profile: Default::default(),
         trust: Default::default(),
         on_release: Default::default(),
+        attempts: Default::default(),
+        on: None,
     };
     cluster.api.submit(&spec).await
 }

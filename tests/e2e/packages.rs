@@ -171,7 +171,16 @@ fn check_tree(tree: &Path, prefix: &str, zsh: &str) {
         let packed = tree.join("share/doc/gleaner").join(&example);
         assert_eq!(text(&packed), text(&Path::new(ROOT).join(&example)));
     }
-    for page in ["README.md", "agent/README.md", "agent/kernels/README.md", "broker/README.md"] {
+    let pages = [
+        "README.md",
+        "packaging/README.md",
+        "agent/README.md",
+        "agent/kernels/README.md",
+        "broker/README.md",
+        "broker/simulator/README.md",
+        "tests/README.md",
+    ];
+    for page in pages {
         let page = tree.join("share/doc/gleaner").join(page);
         let folder = page.parent().expect("it is in one");
         let links: Vec<String> = links(&text(&page));
@@ -179,6 +188,13 @@ fn check_tree(tree: &Path, prefix: &str, zsh: &str) {
         for link in links {
             assert!(folder.join(&link).exists(), "{}: {link} is not there", page.display());
         }
+    }
+    let notices = tree.join("share/doc/gleaner/third-party.txt.gz");
+    let notices = done(Command::new("gzip").arg("-dc").arg(notices));
+    for words in
+        ["wasmtime ", "sled ", "warp ", "MIT OR Apache-2.0", "Permission is hereby granted"]
+    {
+        assert!(notices.contains(words), "no {words:?} among the licences");
     }
     for path in ["README.md", "LICENSE-MIT", "LICENSE-APACHE"] {
         assert_eq!(
@@ -424,8 +440,10 @@ fn without_a_program_a_release_is_built_and_packed() {
     }
     strip_to(&at("built/gleaner"));
     let cargo = format!(
-        "#!/bin/sh\nset -e\necho \"$*\" >{told}\nmkdir -p \"$CARGO_TARGET_DIR/dist\"\n\
+        "#!/bin/sh\nset -e\ncase $1 in metadata | -vV) exec {cargo} \"$@\" ;; esac\n\
+         echo \"$*\" >{told}\nmkdir -p \"$CARGO_TARGET_DIR/dist\"\n\
          cp {built}/* \"$CARGO_TARGET_DIR/dist/\"\n",
+        cargo = env!("CARGO"),
         told = at("told").display(),
         built = at("built").display()
     );

@@ -64,7 +64,7 @@ fn values_without_sense_are_refused_by_their_keys() {
     let _turn = Turn::shared();
     let folder = tempfile::tempdir().expect("a folder");
     for (name, options, words) in [
-        ("broker", &["--background-policy", "fifo"][..], "background_policy"),
+        ("broker", &["--lane", "background=fifo"][..], "lanes.background.policy"),
         ("broker", &["--reconnect-grace-s", "-1"], "reconnect_grace_s"),
         ("broker", &["--listen", "here"], "listen"),
         ("broker", &["--tls-cert", "/x"], "tls_key"),
@@ -137,6 +137,12 @@ fn a_door_to_other_machines_opens_only_with_tls_and_token() {
     broker(&tls).refused(2, &["the token is missing"]);
     let monitor = part("monitor", folder.path(), &["--listen", "0.0.0.0:0"]);
     monitor.refused(2, &["0.0.0.0:0", "other machines"]);
+    let all = [&listen[..], &tls, &["--token-file", &token]].concat();
+    let monitor = part("monitor", folder.path(), &all);
+    monitor.refused(2, &["admin_token_file is missing", "umask 077"]);
+    let of_agents = ["--listen", "127.0.0.1:0", "--agent-token-file", &token];
+    let broker_of_agents = part("broker", folder.path(), &of_agents);
+    broker_of_agents.refused(2, &["agent_token_file is of no use without token_file"]);
     assert!(!folder.path().join("data").exists());
 
     // Files that are no keys, and tokens that are no secrets.

@@ -15,6 +15,51 @@ fn simulate(arguments: &[&str]) -> Said {
     run(&mut gleaner(["simulate"].into_iter().chain(arguments.iter().copied())))
 }
 
+/// A machine of eight processors, half of which are used for half of each of two days.
+fn two_days() -> tempfile::NamedTempFile {
+    let mut log = String::from("; MaxNodes: 2\n; MaxProcs: 8\n");
+    for hour in (0..48).filter(|hour| hour % 24 < 12) {
+        let job = format!("{hour} {} 0 3500 4 -1 -1 4 -1 -1 1 1 1 1 1 1 -1 -1\n", 3600 * hour);
+        log.push_str(&job);
+    }
+    log.push_str("99 172790 0 10 1 -1 -1 1 -1 -1 1 1 1 1 1 1 -1 -1\n");
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    fs::write(file.path(), log).expect("written");
+    file
+}
+
+#[test]
+fn promises_are_made_on_a_log_and_judged() {
+    let _turn = Turn::shared();
+    let log = two_days();
+    let path = log.path().to_str().expect("a plain path");
+    let promises = |more: &[&str]| {
+        let arguments = ["promises", "--log", path].into_iter().chain(more.iter().copied());
+        simulate(&arguments.collect::<Vec<_>>())
+    };
+    let report: Value = promises(&["--format", "json"]).json();
+    for key in [
+        "accepted",
+        "in_time_share",
+        "worst_week_share",
+        "calibration_error",
+        "brier",
+        "brier_climatology",
+        "of_clairvoyant",
+    ] {
+        assert!(report.get(key).is_some(), "no {key} in {report}");
+    }
+    for decider in ["as_now", "climatology"] {
+        let share = &report["baselines"][decider]["in_time_share"];
+        assert!(share.is_number() || share.is_null(), "{report}");
+    }
+    let text = promises(&[]).ok();
+    assert!(text.contains("clairvoyant") && text.contains("gleaner"), "{text}");
+    promises(&["--confidence", "2"]).refused(2, &["\"2\" is no number from 0.5 to 0.99"]);
+    promises(&["--log", "/no/such/log"]).refused(2, &["cannot open /no/such/log"]);
+    simulate(&["promises"]).refused(2, &["--log"]);
+}
+
 /// The page of [`SCENARIO`].
 fn page() -> Value {
     let mut pages: Vec<Value> = simulate(&["--list", SCENARIO, "--format", "json"]).json();

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use gleaner_calm::Turn;
+use gleaner_calm::{Turn, assert_within};
 use gleaner_protocol::{Origin, Span};
 use gleaner_small_disk::{fill, run_with_one};
 use serde_json::Value;
@@ -136,9 +136,8 @@ async fn whatever_happens(small: Option<&Path>) {
             render.has_begun(12);
             render
         });
-        eprintln!("{what}: {took} from srun to the render");
         look();
-        assert!(took <= START_MAX, "{what}: {took}");
+        assert_within(&format!("{what}: from srun to the render"), took, START_MAX);
         assert!(render.ends().success(), "{what}");
         farm.all_are("idle").await;
     };

@@ -15,7 +15,7 @@ use crate::cluster::Cluster;
 use crate::part::end_with_test;
 use crate::patience::eventually;
 use crate::ports::free_port;
-use crate::program::{Said, install, run};
+use crate::program::{Said, install, run, write_program};
 
 /// Cores of each node.
 pub(crate) const CORES: u32 = 4;
@@ -47,7 +47,15 @@ impl SlurmFarm {
         }
         for script in ["prolog", "epilog"] {
             let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("hooks/slurm").join(script);
-            install(&from, &folder.path().join(script));
+            for node in nodes() {
+                let own = folder.path().join("hooks").join(&node);
+                fs::create_dir_all(&own).expect("a folder");
+                install(&from, &own.join(script));
+            }
+            // The nodes are one machine, and each has its own scripts and settings, as hosts have.
+            let of_node = folder.path().join("hooks/$SLURMD_NODENAME").join(script);
+            let text = format!("#!/bin/sh\nexec {}\n", of_node.display());
+            write_program(&folder.path().join(script), &text);
         }
         let mut farm = Self { folder, daemons: Vec::new() };
         farm.run_daemon("slurmctld", &["-D", "-i"]);
@@ -68,20 +76,24 @@ impl SlurmFarm {
         // As an installation names it where it lies beside the whole program.
         let gleaner = env!("CARGO_BIN_EXE_gleaner-hook");
         let monitor = &cluster.monitor_api().url;
-        let mut settings = format!("GLEANER={gleaner}\nGLEANER_MONITOR={monitor}\n");
         for host in cluster.hosts() {
-            let (node, run_dir) = (&host.name, host.run_dir());
-            settings += &format!(
-                "[ $SLURMD_NODENAME != {node} ] || GLEANER_RUN_DIR={}\n",
+            let run_dir = host.run_dir();
+            let settings = format!(
+                "GLEANER={gleaner}\nGLEANER_MONITOR={monitor}\nGLEANER_RUN_DIR={}\n",
                 run_dir.display()
             );
+            self.hooks_of(&host.name, &settings);
         }
-        self.hooks_read(&settings);
     }
 
-    /// Gives its hooks these settings.
+    /// Gives the hooks of all nodes these settings.
     pub(crate) fn hooks_read(&self, settings: &str) {
-        fs::write(self.folder.path().join("gleaner-hook.txt"), settings).expect("written");
+        nodes().for_each(|node| self.hooks_of(&node, settings));
+    }
+
+    fn hooks_of(&self, node: &str, settings: &str) {
+        let file = self.folder.path().join("hooks").join(node).join("gleaner-hook.txt");
+        fs::write(file, settings).expect("written");
     }
 
     fn run_daemon(&mut self, program: &str, arguments: &[&str]) {

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use gleaner_calm::Turn;
 use gleaner_protocol::Origin;
 use reqwest::Certificate;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
@@ -65,6 +66,49 @@ impl Secrets {
             .trusting(&self.path("cert.pem"))
             .start_through(client)
             .await
+    }
+}
+
+/// A certificate for loopback of the years 2001 to 2002, which is its own authority.
+fn expired() -> Secrets {
+    let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
+    let mut params = rcgen::CertificateParams::new(names).expect("names");
+    params.not_before = rcgen::date_time_ymd(2001, 1, 1);
+    params.not_after = rcgen::date_time_ymd(2002, 2, 3);
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let certificate = params.self_signed(&key).expect("a certificate").pem();
+    let secrets = Secrets { certificate, ..Secrets::new() };
+    secrets.write("cert.pem", &secrets.certificate);
+    secrets.write("key.pem", &key.serialize_pem());
+    secrets
+}
+
+#[test]
+fn with_an_expired_certificate_broker_monitor_and_clients_say_when_it_ended_and_what_mends_it() {
+    let _turn = Turn::shared();
+    let secrets = expired();
+    let words = [secrets.text("cert.pem"), "expired on 2002-02-03 00:00 UTC".into()];
+    for part in ["broker", "monitor"] {
+        let mut command = gleaner([part, "--listen", "127.0.0.1:0"]);
+        command.args(["--tls-cert", &secrets.text("cert.pem")]);
+        command.args(["--tls-key", &secrets.text("key.pem")]);
+        command.args(["--token-file", &secrets.text("token")]);
+        if part == "broker" {
+            command.arg("--data-dir").arg(secrets.path("data"));
+        }
+        let mut started = Part::start(part, command, &secrets.path("log"));
+        let url = started.listening();
+        let said = started.said();
+        for word in words.iter().map(String::as_str).chain(["renew the certificate", "clock"]) {
+            assert!(said.contains(word), "no {word:?} in: {said}");
+        }
+        if part == "broker" {
+            let mut jobs = gleaner(["jobs", "--broker", &url]);
+            jobs.args(["--token-file", &secrets.text("token")]);
+            let said = run(jobs.args(["--ca-file", &secrets.text("cert.pem")]));
+            said.refused(3, &[&url, "certificate expired", "renew the certificate"]);
+            assert!(!said.stderr.contains("is it running there?"), "{said}");
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Renders of farm managers that call no hook, seen as their worker starts them.
 
-use gleaner_calm::{Turn, in_some_awaited_round};
+use gleaner_calm::{Turn, in_some_awaited_round, within};
 use gleaner_protocol::{Origin, Span, boottime};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde_json::Value;
@@ -52,11 +52,11 @@ async fn what_a_worker_starts_is_given_way_to_at_once() {
         let frame = rqd.starts(&format!("CUE_FRAME_ID=r-{round} CUE_THREADS=3 LD_PRELOAD="));
         until_computing(&cluster, 1).await;
         let took = boottime() - begun;
-        eprintln!("from the word to a worker to the last replica in a render's way: {took}");
         cluster.api.until_slots("watched", 1).await;
         end(frame);
         cluster.api.until_slots("watched", 4).await;
-        (took < Span::from_secs(1)).then_some(()).ok_or_else(|| took.to_string())
+        let what = "from the word to a worker to the last replica in a render's way";
+        within(what, took, Span::from_secs(1))
     })
     .await;
     let frame = rqd.starts("CUE_FRAME_ID=f-7 CUE_THREADS=3 LD_PRELOAD=");

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use crate::hierarchy::parse;
 use crate::leaf::{Marks, PREFIX};
+use crate::mounts::{Mount, mounts};
 
 /// What an agent of this incarnation calls its enclosure.
 #[must_use]
@@ -21,11 +22,12 @@ pub fn agents_name(incarnation: u64) -> String {
 /// no say over are left out.
 #[must_use]
 pub fn enclosures_at_work() -> Vec<Marks> {
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let mounts = mounts().unwrap_or_default();
     let mut found: BTreeMap<String, BTreeSet<PathBuf>> = BTreeMap::new();
     for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
         // One that has ended meanwhile is in none.
-        let groups = fs::read_to_string(process.path().join("cgroup")).unwrap_or_default();
+        let groups = fs::read(process.path().join("cgroup")).unwrap_or_default();
+        let groups = String::from_utf8_lossy(&groups);
         if groups.contains(PREFIX) {
             for (name, path) in enclosures_of(&mounts, &groups) {
                 found.entry(name).or_default().insert(path);
@@ -38,7 +40,7 @@ pub fn enclosures_at_work() -> Vec<Marks> {
 }
 
 /// The enclosures that a process with these groups is in, one per hierarchy, by their names.
-fn enclosures_of(mounts: &str, groups: &str) -> Vec<(String, PathBuf)> {
+fn enclosures_of(mounts: &[Mount], groups: &str) -> Vec<(String, PathBuf)> {
     let of_one = |own: &Path| {
         own.ancestors().find_map(|path| {
             let name = path.file_name()?.to_str()?;
@@ -63,6 +65,7 @@ fn ours(path: &PathBuf) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mounts::parse_mounts;
 
     const MOUNTS: &str = "\
 32 31 0:28 / /cg/freezer rw - cgroup cgroup rw,freezer
@@ -75,7 +78,7 @@ mod tests {
         let name = format!("{PREFIX}{}", agents_name(0xab));
         let groups = format!("2:freezer:/{name}/7\n1:cpu:/x/{name}\n0::/system.slice\n");
         assert_eq!(
-            enclosures_of(MOUNTS, &groups),
+            enclosures_of(&parse_mounts(MOUNTS.as_bytes()), &groups),
             [
                 (name.clone(), format!("/cg/freezer/{name}").into()),
                 (name.clone(), format!("/cg/cpu/x/{name}").into())
@@ -93,7 +96,8 @@ mod tests {
             format!("gleaner-{}", name.to_uppercase()),
             name,
         ] {
-            assert_eq!(enclosures_of(MOUNTS, &format!("0::/{group}/0\n")), [], "{group}");
+            let groups = format!("0::/{group}/0\n");
+            assert_eq!(enclosures_of(&parse_mounts(MOUNTS.as_bytes()), &groups), [], "{group}");
         }
     }
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::ability::Provider;
 use crate::aside::home;
+use crate::mounts::{Mount, mounts};
 
 /// One mounted hierarchy.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,34 +21,26 @@ pub(crate) struct Hierarchy {
 
 /// Those that this process can see.
 pub(crate) fn hierarchies() -> io::Result<Vec<Hierarchy>> {
-    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
-    let groups = fs::read_to_string("/proc/self/cgroup")?;
-    Ok(parse(&mounts, &groups))
+    let groups = fs::read("/proc/self/cgroup")?;
+    Ok(parse(&mounts()?, &String::from_utf8_lossy(&groups)))
 }
 
-/// Where the process with these groups is. Formats: `proc_pid_mountinfo(5)` and `cgroups(7)`.
-pub(crate) fn parse(mounts: &str, groups: &str) -> Vec<Hierarchy> {
+/// Where the process with these groups is. Format: `cgroups(7)`.
+pub(crate) fn parse(mounts: &[Mount], groups: &str) -> Vec<Hierarchy> {
     let mut found: Vec<Hierarchy> = Vec::new();
-    for line in mounts.lines() {
-        let Some((head, tail)) = line.split_once(" - ") else { continue };
-        let head: Vec<&str> = head.split(' ').collect();
-        let tail: Vec<&str> = tail.split(' ').collect();
-        let ([_, _, _, root, point, ..], [kind, _, options, ..]) = (&head[..], &tail[..]) else {
-            continue;
-        };
-        let provider = match *kind {
+    for mount in mounts {
+        let provider = match mount.kind.as_str() {
             "cgroup2" => Provider::Cgroup2,
             "cgroup" => Provider::Cgroup1,
             _ => continue,
         };
-        let of_mount: BTreeSet<&str> = options.split(',').collect();
+        let of_mount: BTreeSet<&str> = mount.super_options.iter().map(String::as_str).collect();
         let Some((controllers, path)) = own_path(groups, provider, &of_mount) else { continue };
         // The mount may show a part of the hierarchy only; what lies outside it is out of reach.
-        let below = if *root == "/" { Some(path) } else { path.strip_prefix(*root) };
-        let Some(below) = below else { continue };
-        let below = below.trim_start_matches('/');
-        let point = PathBuf::from(unescape(point));
-        let own = if below.is_empty() { point } else { point.join(below) };
+        let Ok(below) = Path::new(path).strip_prefix(&mount.root) else { continue };
+        // Joined with nothing it would end with a slash.
+        let is_root = below.as_os_str().is_empty();
+        let own = if is_root { mount.point.clone() } else { mount.point.join(below) };
         let own = if provider == Provider::Cgroup2 { home(own) } else { own };
         let entry = Hierarchy { provider, controllers, own };
         if !found.iter().any(|other| same_hierarchy(other, &entry)) {
@@ -82,25 +75,6 @@ fn own_path<'a>(
     })
 }
 
-/// Blanks and the like are written as octal numbers there.
-fn unescape(path: &str) -> String {
-    let mut parts = path.split('\\');
-    let mut text = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        match part.get(..3).and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(byte) => {
-                text.push(char::from(byte));
-                text.push_str(&part[3..]);
-            }
-            None => {
-                text.push('\\');
-                text.push_str(part);
-            }
-        }
-    }
-    text
-}
-
 /// Whether a path lies on a control group file system, so that writing there can harm no file.
 pub(crate) fn is_control_group(path: &Path) -> bool {
     // From the kernel's `magic.h`.
@@ -115,6 +89,11 @@ pub(crate) fn is_control_group(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mounts::parse_mounts;
+
+    fn parse_text(mounts: &str, groups: &str) -> Vec<Hierarchy> {
+        parse(&parse_mounts(mounts.as_bytes()), groups)
+    }
 
     const HYBRID_MOUNTS: &str = "\
 24 30 0:22 / /sys rw - sysfs sysfs rw
@@ -131,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_hybrid_host_has_each_hierarchy_once() {
-        let found = parse(HYBRID_MOUNTS, HYBRID_GROUPS);
+        let found = parse_text(HYBRID_MOUNTS, HYBRID_GROUPS);
         let [cpu, systemd, unified] = &found[..] else { panic!("{found:?}") };
         assert_eq!(cpu.provider, Provider::Cgroup1);
         assert!(cpu.controllers.contains("cpu"));
@@ -144,18 +123,26 @@ mod tests {
     #[test]
     fn a_container_sees_a_part_of_the_hierarchy() {
         let mounts = "50 49 0:30 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw\n";
-        let inside = parse(mounts, "0::/docker/abc/job\n");
+        let inside = parse_text(mounts, "0::/docker/abc/job\n");
         assert_eq!(inside[0].own, Path::new("/sys/fs/cgroup/job"));
-        assert_eq!(parse(mounts, "0::/elsewhere\n"), []);
+        for group in ["/elsewhere", "/docker/abcd/job"] {
+            assert_eq!(parse_text(mounts, &format!("0::{group}\n")), [], "{group}");
+        }
     }
 
     #[test]
-    fn nonsense_is_no_hierarchy_and_odd_paths_are_understood() {
+    fn a_mount_whose_name_is_no_text_hides_no_hierarchy() {
+        let mut list = b"30 1 8:2 / /media/B\xfccher rw - vfat /dev/sdb1 rw\n".to_vec();
+        list.extend_from_slice(HYBRID_MOUNTS.as_bytes());
+        assert_eq!(parse(&parse_mounts(&list), HYBRID_GROUPS).len(), 3);
+    }
+
+    #[test]
+    fn nonsense_is_no_hierarchy() {
         for mounts in ["", "x", "1 2 3", " - ", "1 2 0:1 / /a rw - cgroup2"] {
-            assert_eq!(parse(mounts, "0::/\n"), [], "{mounts:?}");
+            assert_eq!(parse_text(mounts, "0::/\n"), [], "{mounts:?}");
         }
-        assert_eq!(parse(HYBRID_MOUNTS, "what:ever\n\n"), []);
-        assert_eq!(unescape(r"/a\040b\134c\9"), r"/a b\c\9");
+        assert_eq!(parse_text(HYBRID_MOUNTS, "what:ever\n\n"), []);
     }
 
     #[test]

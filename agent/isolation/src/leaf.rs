@@ -17,6 +17,7 @@ use crate::ability::{Ability, Provider};
 use crate::dir::GroupDir;
 use crate::hierarchy::is_control_group;
 use crate::limits::{SHARE_PERIOD_US, SHARE_QUOTA_US_MIN, WEIGHT_USUAL};
+use crate::memory_peak::MemoryPeak;
 
 /// Start of the name of every group of ours.
 pub(crate) const PREFIX: &str = "gleaner-";
@@ -361,6 +362,16 @@ impl Leaf {
             None => None,
         };
         kills.unwrap_or(0)
+    }
+
+    /// Counts the most memory that it takes from now on, where it can.
+    #[must_use]
+    pub fn memory_peak(&self) -> Option<MemoryPeak> {
+        let (file, dir) = match self.grants.of(Ability::Memory)? {
+            (Provider::Cgroup2, dir) => ("memory.peak", dir),
+            (Provider::Cgroup1, dir) => ("memory.max_usage_in_bytes", dir),
+        };
+        MemoryPeak::of(&dir.path().join(file), "0")
     }
 
     /// Kills what is in it and removes it.

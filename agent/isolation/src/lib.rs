@@ -30,11 +30,15 @@ mod enclosure;
 mod hierarchy;
 mod leaf;
 mod limits;
+mod memory_peak;
 mod mend;
+mod mounts;
 mod topology;
 
 pub use ability::{Ability, Provider};
 pub use at_work::{agents_name, enclosures_at_work};
 pub use enclosure::{AbilityReport, Choice, ChoiceParseError, Enclosure, EnclosureError, Report};
 pub use leaf::{Leaf, LeafLimits, Marks};
+pub use memory_peak::MemoryPeak;
+pub use mounts::{Mount, mounts, parse_mounts};
 pub use topology::Topology;

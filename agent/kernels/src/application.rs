@@ -13,6 +13,7 @@ mod components;
 #[cfg(feature = "gpu")]
 mod device;
 mod excerpt;
+mod faint;
 mod files;
 mod keys;
 mod parcel;
@@ -367,6 +368,17 @@ impl Task {
     }
 }
 
+/// That a file is not a table; `of_words` is said of a word in it.
+fn not_a_table(path: &Path, error: TableError, of_words: &str) -> ApplicationError {
+    match error {
+        TableError::Memory(error) => error.into(),
+        TableError::Cell { is_word: true, .. } => {
+            ApplicationError::data(path, format!("{error}{of_words}"))
+        }
+        error => ApplicationError::data(path, error),
+    }
+}
+
 /// A size as text, its sides beside each other.
 fn sides(sides: &[usize]) -> String {
     sides.iter().map(usize::to_string).collect::<Vec<_>>().join("x")
@@ -432,12 +444,13 @@ impl Stages<'_> {
         self.remarks.push(remark);
     }
 
-    /// The table in a file.
-    fn table(&self, path: &Path) -> Result<ReadTable, ApplicationError> {
-        table::read(path, self.control.free_bytes).map_err(|error| match error {
-            TableError::Memory(error) => error.into(),
-            error => ApplicationError::data(path, error),
-        })
+    /// The table in a file; `of_words` is said of a word in it.
+    fn table(&mut self, path: &Path, of_words: &str) -> Result<ReadTable, ApplicationError> {
+        let table = table::read(path, self.control.free_bytes);
+        let table = table.map_err(|error| not_a_table(path, error, of_words))?;
+        let said = [table.columns()].into_iter().chain(table.remarks.iter().cloned());
+        self.remarks.extend(said.map(|said| format!("{}: {said}", path.display())));
+        Ok(table)
     }
 
     /// That so many bytes of memory are free for something.

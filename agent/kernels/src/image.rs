@@ -46,6 +46,18 @@ impl Picture {
             Self::Bytes { seen, .. } => *seen,
         }
     }
+
+    /// The greatest opacity of a pixel, from 0 to 1.
+    #[must_use]
+    pub fn greatest_opacity(&self) -> f32 {
+        match self {
+            Self::Full(image) => image.pixels().iter().map(|pixel| pixel[3]).fold(0.0, f32::max),
+            Self::Bytes { image, .. } => {
+                let opacities = image.bytes().iter().skip(3).step_by(4);
+                opacities.max().map_or(0.0, |most| f32::from(*most) / 255.0)
+            }
+        }
+    }
 }
 
 impl Image {

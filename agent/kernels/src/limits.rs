@@ -51,6 +51,8 @@ pub(crate) const RAY_STEPS_MAX: u64 = 1 << 42;
 /// What shines through less than this is not followed any further: half of what a picture of
 /// eight bits a channel tells apart.
 pub(crate) const THROUGH_MIN: f32 = 1.0 / 512.0;
+/// A picture in which no pixel is as opaque shows nothing to the eye.
+pub(crate) const VISIBLE_MIN: f32 = 0.05;
 /// What neighbours in the table of a look may differ by, in any channel, before which of the two a
 /// value is rounded to is seen.
 pub(crate) const STEEPNESS_MAX: f32 = 0.5 / 255.0;
@@ -125,12 +127,14 @@ pub(crate) const MAP_VOXELS: usize = 4096;
 pub(crate) const WITHIN_SHARE_MIN: f64 = 1e-10;
 /// Bytes of a file before its first voxel: no more than a job's file has in all.
 pub(crate) const SKIPPED_BYTES_MAX: u64 = 1 << 30;
+/// Bytes that are counted after the last voxel, to say how many there are.
+pub(crate) const EXTRA_COUNTED_MAX: u64 = 16 << 20;
 /// Bytes of a table as text: no more than a job's file has.
 pub(crate) const TABLE_BYTES_MAX: u64 = 1 << 30;
 /// Bytes of one field of it: a double with all of its digits has 1077.
 pub(crate) const TABLE_FIELD_BYTES_MAX: usize = 4096;
-/// Names of its columns that are kept: who looks for columns by their names looks for few.
-pub(crate) const TABLE_NAMES_MAX: usize = 16;
+/// Names of its columns that are shown when it was read.
+pub(crate) const COLUMNS_SHOWN_MAX: usize = 8;
 /// Characters of a line of a specification that are shown where it is wrong: two of a terminal.
 pub(crate) const LINE_SHOWN_MAX: usize = 160;
 /// Characters of a name, or of what stands in the place of a number, that are shown.

@@ -11,6 +11,7 @@ mod macro_cells;
 mod nifti_file;
 mod nifti_header;
 mod nrrd;
+mod nrrd_axes;
 mod orientation;
 mod raw;
 mod rippled;
@@ -20,7 +21,9 @@ mod series;
 use thiserror::Error;
 
 pub use brick::Brick;
-pub use file::{ReadError, check_series_name, data_file, read_series, read_volume};
+pub use file::{
+    ReadError, check_series, check_series_name, check_volume, data_file, read_series, read_volume,
+};
 pub(crate) use file::{read_grid, series_bytes};
 pub(crate) use macro_cells::MacroCells;
 pub use nifti_file::{read_nifti, read_nifti_series};
@@ -214,6 +217,18 @@ pub enum VolumeError {
         /// Where the first one is.
         first: [usize; 3],
     },
+    /// Some voxels are whole numbers of more digits than are read.
+    #[error(
+        "{count} voxels are whole numbers beyond 2^53, the first at ({}, {}, {}), which are not read \
+         exactly: give smaller ones",
+        .first[0], .first[1], .first[2]
+    )]
+    Inexact {
+        /// How many.
+        count: usize,
+        /// Where the first one is.
+        first: [usize; 3],
+    },
     /// Some voxels are finite, and too large for single precision.
     #[error(
         "{count} voxels are beyond single precision, the first at ({}, {}, {}): give them in a unit \
@@ -307,6 +322,11 @@ fn check_grid(size: [usize; 3], spacing: [f64; 3], found: usize) -> Result<(), V
     if found != expected {
         return Err(VolumeError::Count { expected, found });
     }
+    check_spacing(spacing)
+}
+
+/// Refuses a spacing that is none.
+fn check_spacing(spacing: [f64; 3]) -> Result<(), VolumeError> {
     if !spacing.iter().all(|spacing| (SPACING_MAX.recip()..=SPACING_MAX).contains(spacing)) {
         return Err(VolumeError::Spacing(spacing));
     }

@@ -5,6 +5,9 @@
 //! - An opening is judged against the run folder as it stands then.
 //! - What one round of inputs caused travels to the broker together.
 
+mod booked;
+mod told;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::sync::Arc;
@@ -19,20 +22,23 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
 use tracing::{debug, error, info, warn};
 
+use super::alarms::Alarms;
 use super::boot_timer::BootTimer;
-use super::bound_renders::BoundRenders;
-use super::ground::{NOTHING_BOOKED, read_ground};
-use super::lost_ends::{Ends, end_bookings};
-use super::memory_limit::MemoryLimit;
-use crate::booked_memory::today;
-use crate::harvest::{Effect, Harvest, Input};
+use crate::harvest::{Effect, Harvest, Input, RunResult};
+use crate::host::bound_renders::BoundRenders;
+use crate::host::missed_postflights::{Ends, end_bookings};
+use crate::host::observer::Claims;
+use crate::host::run_folder::{NOTHING_BOOKED, read_run_folder};
+use crate::host::trouble::HostTrouble;
 use crate::limits::{BATCH_MAX, FAREWELL_MS_MAX};
 use crate::link::LinkEvent;
-use crate::observer::Claims;
+use crate::metrics::Metrics;
 use crate::owner::OwnerSaid;
-use crate::releaser::Released;
-use crate::runner::{discard_spooled, spool_path};
-use crate::slot::{SlotEvent, SlotOrder, Workshop};
+use crate::release::releaser::Released;
+use crate::release::slot_table::LinkStanding;
+use crate::run::memory_limit::MemoryLimit;
+use crate::run::runner::{discard_spooled, spool_path};
+use crate::run::slot::{SlotContext, SlotEvent, SlotOrder};
 
 /// Where inputs come from.
 pub(super) struct Inbox {
@@ -57,7 +63,7 @@ pub(super) type Stored = (LeaseToken, Result<(), String>);
 /// The main loop's state.
 pub(super) struct Driver {
     harvest: Harvest,
-    shop: Arc<Workshop>,
+    shop: Arc<SlotContext>,
     orders: Vec<mpsc::UnboundedSender<SlotOrder>>,
     link: Option<mpsc::UnboundedSender<Vec<AgentMessage>>>,
     /// Said and not yet passed on.
@@ -66,15 +72,22 @@ pub(super) struct Driver {
     /// By slot: it runs a module, which ends when it is told to, or is killed by the slot's task.
     asks_first: Vec<bool>,
     storing: BTreeMap<LeaseToken, AbortHandle>,
-    /// By slot: what does not die.
-    stuck: BTreeMap<u32, String>,
-    /// What of the agent itself hangs.
-    hangs: Option<&'static str>,
+    /// What closes this host.
+    alarms: Alarms,
     stored: mpsc::Sender<Stored>,
+    metrics: Arc<Metrics>,
+    /// When the broker may be told again what was counted.
+    metrics_at: Time,
+    /// Replicas that were put into slots and have not ended there.
+    in_slots: BTreeSet<LeaseToken>,
+    /// Replicas that were stopped for a render and have not ended, and when its hook asked.
+    going: Vec<(Time, BTreeSet<LeaseToken>)>,
     /// For the sampler.
     changed: Arc<Notify>,
     /// A hook could not raise the epoch: we have to, before anything opens.
     owes_epoch: bool,
+    /// What keeps the run folder from being read, as the log has it; none where it is read.
+    closed_by: Option<String>,
     /// When to look at an unreadable run folder again.
     look_again: Option<Time>,
     /// The number of booked cores that harvested work is kept off.
@@ -113,9 +126,10 @@ enum Happened {
 impl Driver {
     pub(super) fn new(
         harvest: Harvest,
-        shop: Arc<Workshop>,
+        shop: Arc<SlotContext>,
         orders: Vec<mpsc::UnboundedSender<SlotOrder>>,
         stored: mpsc::Sender<Stored>,
+        metrics: Arc<Metrics>,
         changed: Arc<Notify>,
     ) -> Self {
         Self {
@@ -128,11 +142,15 @@ impl Driver {
             outgoing: Vec::new(),
             effects: Vec::new(),
             storing: BTreeMap::new(),
-            stuck: BTreeMap::new(),
-            hangs: None,
+            alarms: Alarms::default(),
             stored,
+            metrics,
+            metrics_at: Time::ZERO,
+            in_slots: BTreeSet::new(),
+            going: Vec::new(),
             changed,
             owes_epoch: false,
+            closed_by: None,
             look_again: Some(Time::ZERO),
             kept_off: None,
             seen: BTreeSet::new(),
@@ -156,7 +174,9 @@ impl Driver {
             self.take(Happened::Owner(said), &mut inbox);
         }
         loop {
-            let due = [self.harvest.next_deadline(), self.look_again].into_iter().flatten().min();
+            let rested = self.alarms.rest_ends();
+            let due = [self.harvest.next_deadline(), self.look_again, self.metrics_due(), rested];
+            let due = due.into_iter().flatten().min();
             if let Err(error) = timer.set(due) {
                 error!("cannot set a timer: {error}");
             }
@@ -176,6 +196,7 @@ impl Driver {
             };
             self.take(happened, &mut inbox);
             self.take_ready(&mut inbox);
+            self.thaw_waiting();
             self.flush();
         }
         self.leave(&mut inbox).await;
@@ -215,20 +236,39 @@ impl Driver {
                     self.look_at_run_dir(Vec::new(), Vec::new());
                 }
             }
-            Happened::Hangs(hangs) => self.take_hang(hangs),
+            Happened::Hangs(hangs) => {
+                self.alarms.note_hang(hangs);
+                self.sound_alarm();
+            }
             Happened::Slot(SlotEvent::Progress { token, permille }) => {
                 self.handle(Input::Progress { token, permille });
             }
-            Happened::Slot(SlotEvent::Stuck { slot, what }) => self.take_stuck(slot, what),
-            Happened::Slot(SlotEvent::Kept { token, state }) => {
-                self.handle(Input::Kept { token, state });
+            Happened::Slot(SlotEvent::Stopped { token, preempted }) => {
+                if self.note_gone(token) || preempted {
+                    self.metrics.ended(&RunResult::Preempted);
+                }
+            }
+            Happened::Slot(SlotEvent::Stuck { slot, what }) => {
+                self.alarms.note_stuck(slot, what);
+                self.sound_alarm();
+            }
+            Happened::Slot(SlotEvent::StateStored { token, state }) => {
+                self.handle(Input::StateStored { token, state });
             }
             Happened::Slot(SlotEvent::Saved { token }) => self.handle(Input::Saved { token }),
-            Happened::Slot(SlotEvent::Ended { token, result, epoch_raised }) => {
+            Happened::Slot(SlotEvent::Ended { token, mut result, epoch_raised }) => {
+                let trouble = HostTrouble::behind(&mut result, boottime());
+                self.metrics.ended(&result);
+                self.note_gone(token);
                 if epoch_raised {
                     self.look_at_run_dir(Vec::new(), Vec::new());
                 }
                 self.handle(Input::Ended { token, result });
+                // The replica is given back first, with its own reason.
+                if let Some(trouble) = trouble {
+                    self.alarms.note_trouble(trouble);
+                    self.sound_alarm();
+                }
             }
             Happened::Stored((token, result)) => {
                 self.storing.remove(&token);
@@ -239,45 +279,17 @@ impl Driver {
                 if self.look_again.is_some_and(|at| at <= boottime()) {
                     self.look_at_run_dir(Vec::new(), Vec::new());
                 }
+                if self.alarms.end_rest(boottime()) {
+                    self.sound_alarm();
+                }
                 self.handle(Input::Tick);
             }
         }
     }
 
-    /// What does not die closes the host: it may hold what a render wants, and more of it would.
-    fn take_stuck(&mut self, slot: u32, what: Option<String>) {
-        match what {
-            Some(what) => {
-                error!("nothing more runs here: {what}");
-                self.stuck.insert(slot, what);
-            }
-            None => {
-                info!(slot, "what did not die has died");
-                self.stuck.remove(&slot);
-            }
-        }
-        self.sound_alarm();
-    }
-
-    /// Who does not look at the host any more, or kills nothing, may leave a render to wait.
-    fn take_hang(&mut self, hangs: Option<&'static str>) {
-        match hangs {
-            Some(what) => error!("nothing more runs here: {}", hanging(what)),
-            None => info!("what hung of this agent goes on"),
-        }
-        self.hangs = hangs;
-        self.sound_alarm();
-    }
-
     /// Closes the host for what needs a person, or opens it where nothing does any more.
     fn sound_alarm(&mut self) {
-        let own = self.hangs.map(hanging);
-        let others = (usize::from(own.is_some()) + self.stuck.len()).saturating_sub(1);
-        let first = own.or_else(|| self.stuck.values().next().cloned());
-        let reason = first.map(|first| match others {
-            0 => first,
-            others => format!("{first} (and so do {others} more)"),
-        });
+        let reason = self.alarms.reason();
         self.shop.owner.note_alarm(reason.clone());
         self.handle(Input::Alarm(reason));
         self.changed.notify_one();
@@ -288,6 +300,9 @@ impl Driver {
             warn!("{trouble}");
         }
         self.owes_epoch |= released.raise_epoch;
+        if let Some(asked) = released.asked {
+            self.note_going(asked, &released.stopped);
+        }
         self.look_after(released);
         self.changed.notify_one();
     }
@@ -300,10 +315,12 @@ impl Driver {
                 self.look_at_run_dir(Vec::new(), Vec::new());
                 self.handle(Input::LinkUp);
             }
+            LinkEvent::Trouble(trouble) => self.shop.table.set_link(LinkStanding::Down(trouble)),
             LinkEvent::Down => {
+                self.metrics.link_lost();
                 self.link = None;
                 self.outgoing.clear();
-                self.shop.table.set_connected(false);
+                self.shop.table.set_link(LinkStanding::Waiting);
                 self.handle(Input::LinkDown);
             }
             LinkEvent::Messages(messages) => {
@@ -332,9 +349,8 @@ impl Driver {
                 self.hear_what_the_farm_books(opening);
                 self.look_at_run_dir(Vec::new(), Vec::new());
             }
-            BrokerMessage::Welcome { .. } => self.shop.table.set_connected(true),
+            BrokerMessage::Welcome { .. } => self.shop.table.set_link(LinkStanding::Up),
             BrokerMessage::Closing { reason } => info!("the farm takes its cores back: {reason}"),
-            BrokerMessage::Refused { reason } => error!("the broker refuses this agent: {reason}"),
             BrokerMessage::Verdict { token, verdict } => debug!(%token, ?verdict, "verdict"),
             _ => {}
         }
@@ -368,98 +384,52 @@ impl Driver {
                 Err(error) => warn!("{error}: this host stays closed"),
             }
         }
-        let cores = u32::try_from(self.orders.len()).expect("at most CORES_MAX");
+        let cores = self.harvest.cores();
         self.shop.table.hear_hooks();
-        let (mut ground, trouble) = match self.owes_epoch {
+        let (mut run_folder, trouble) = match self.owes_epoch {
             true => (None, None),
             false => {
                 let (topology, claims) = (&self.shop.topology, self.shop.table.claims());
                 let taken = |booked| topology.taken_by(booked, &claims);
-                match read_ground(&self.shop.run_dir, cores, taken, self.farm_books) {
-                    Ok((mut ground, mut booked)) => {
+                match read_run_folder(&self.shop.run_dir, cores, taken, self.farm_books) {
+                    Ok((mut run_folder, mut booked)) => {
                         self.bound.note(boottime(), bound, &booked.running);
                         if let Some(claims) = self.claim(booked.cores) {
                             let taken = self.shop.topology.taken_by(booked.cores, &claims);
-                            ground.booked = taken.min(cores);
+                            run_folder.booked = taken.min(cores);
                         }
                         // First what a render notices at once.
-                        self.shop.table.note_booked_cores(booked.cores, ground.booked);
-                        self.keep_off(ground.booked);
+                        self.shop.table.note_booked_cores(booked.cores, run_folder.booked);
+                        self.keep_off(run_folder.booked);
                         self.note_booked_memory(booked.memory_mib.unwrap_or(0));
                         booked.all.push(self.farm_books);
                         let gpu_is_left = self.shop.table.gpu_is_left_by(&booked.all);
                         stopped.extend(self.shop.table.note_gpu(gpu_is_left));
-                        (Some(ground), None)
+                        (Some(run_folder), None)
                     }
                     Err(error) => (None, Some(error)),
                 }
             }
         };
-        if let Some(trouble) = trouble {
-            warn!("{trouble}: this host stays closed");
+        let trouble = trouble.map(|error| error.to_string());
+        if trouble != self.closed_by {
+            match &trouble {
+                Some(trouble) => warn!("{trouble}: this host stays closed until that is mended"),
+                None => info!("the run folder can be read again"),
+            }
+            self.closed_by = trouble;
         }
-        if let Some(ground) = &mut ground {
-            ground.has_fence = self.has_fence && self.kept_off == Some(ground.booked);
+        if let Some(run_folder) = &mut run_folder {
+            run_folder.has_fence = self.has_fence && self.kept_off == Some(run_folder.booked);
         }
-        self.look_again = ground.is_none().then(|| boottime() + LOOK_AGAIN);
+        self.look_again = run_folder.is_none().then(|| boottime() + LOOK_AGAIN);
         // What a release has stopped and has not told of yet: to believe that it runs would end
         // others in its place.
         stopped.extend(self.shop.table.stopped_tokens());
         parked.extend(self.shop.table.parked_tokens());
-        self.handle(Input::Ground { ground, stopped, parked, is_unbooked });
+        self.handle(Input::RunFolder { run_folder, stopped, parked, is_unbooked });
         // What was decided before on what is read now only may have been held back.
         self.shop.table.set_gate(self.harvest.fragment());
-    }
-
-    /// Notes which CPUs renders claim that booked so many, and has harvested work kept off them when it
-    /// is looked at next; these, where they are others than before.
-    fn claim(&mut self, booked: u32) -> Option<BTreeSet<u32>> {
-        let Self { bound, shop, seen, .. } = self;
-        let claims = bound.claims(&shop.topology, seen, booked);
-        if claims == shop.table.claims() {
-            return None;
-        }
-        shop.table.note_claims(claims.clone());
-        self.kept_off = None;
-        Some(claims)
-    }
-
-    /// Remembers how much memory renders book, and has harvested work leave it to them.
-    fn note_booked_memory(&mut self, booked_mib: u64) {
-        let day = today();
-        if self.shop.booked_memory.note(day, booked_mib) {
-            let memory = Arc::clone(&self.shop.booked_memory);
-            tokio::task::spawn_blocking(move || memory.write_or_say());
-        }
-        let most_mib = self.shop.booked_memory.harvest_mib(day, self.shop.memory_mib);
-        let set = |mib| self.shop.enclosure.set_memory_mib(mib);
-        if let Err(error) = self.memory_limit.keep(boottime(), most_mib, set) {
-            // The observer ends what takes too much all the same.
-            warn!("harvested work goes without this limit of its memory for now: {error}");
-        }
-    }
-
-    /// Keeps what goes on beside renders off their physical cores.
-    fn keep_off(&mut self, booked: u32) {
-        if self.kept_off == Some(booked) {
-            return;
-        }
-        let left = self.shop.topology.beside(booked, &self.shop.table.claims());
-        if !self.has_fence {
-            // Before the first render beside which something went on, nothing was kept off anything. All
-            // that runs is gone over for it, which takes its time of the cores.
-            let is_news = self.kept_to.as_ref().map_or(booked > 0, |kept| *kept != left);
-            if is_news && !left.is_empty() {
-                self.shop.table.keep_to_cpus(&left);
-                self.kept_to = Some(left);
-            }
-            self.kept_off = Some(booked);
-            return;
-        }
-        match self.shop.enclosure.set_cpus(&left) {
-            Ok(()) => self.kept_off = Some(booked),
-            Err(error) => warn!("{error}"),
-        }
     }
 
     fn handle(&mut self, input: Input) {
@@ -491,8 +461,10 @@ impl Driver {
                 let what = format!("{} {what:.80}", lease.replica);
                 self.shop.owner.label(slot, lease.token, what);
                 self.asks_first[slot as usize] = matches!(*task, Task::Wasm(_));
+                self.in_slots.insert(lease.token);
                 self.order(slot, SlotOrder::Start { lease, task, epoch, since, parks });
             }
+            Effect::Park { slot, token } => self.shop.table.park(slot, token),
             // Where a hook has raised it, the hook stops that, or its release is about to be told.
             Effect::Thaw { slot, token, epoch } => {
                 if self.shop.run_dir.epoch().ok() == Some(epoch) {
@@ -533,6 +505,15 @@ impl Driver {
         }
     }
 
+    /// Lets go on what waits for a place that this turn may have made free. What must not any more
+    /// is decided on like all that a render has frozen.
+    fn thaw_waiting(&mut self) {
+        let run_dir = &self.shop.run_dir;
+        if self.shop.table.thaw_waiting(boottime(), || run_dir.epoch().ok()) {
+            self.look_at_run_dir(Vec::new(), Vec::new());
+        }
+    }
+
     fn order(&self, slot: u32, order: SlotOrder) {
         if self.orders[slot as usize].send(order).is_err() {
             // Its task ends only after us, or by a panic, which it has logged.
@@ -559,6 +540,7 @@ impl Driver {
 
     /// Passes on what was said.
     fn flush(&mut self) {
+        self.say_metrics();
         if self.outgoing.is_empty() {
             return;
         }
@@ -572,6 +554,7 @@ impl Driver {
     /// Gives everything back and says so, where somebody is there to hear it.
     async fn leave(&mut self, inbox: &mut Inbox) {
         self.handle(Input::Leave);
+        self.metrics_at = Time::ZERO;
         self.flush();
         if self.link.take().is_none() {
             return;
@@ -588,13 +571,4 @@ impl Driver {
             debug!("the broker did not answer the farewell");
         }
     }
-}
-
-/// That a part of this agent hangs, and what to do.
-fn hanging(what: &str) -> String {
-    format!(
-        "{what} hangs: see what it waits for in /proc/{}/task/*/stack, and start the agent anew if that \
-         does not end (systemd does so where it runs it)",
-        std::process::id()
-    )
 }

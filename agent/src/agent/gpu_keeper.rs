@@ -7,10 +7,10 @@ use gleaner_protocol::{GpuInfo, LeaseToken};
 use tokio::sync::mpsc::UnboundedSender;
 use tracing::info;
 
-use crate::gpu::{GpuVerdict, GpuWatch};
+use crate::host::gpu::{GpuVerdict, GpuWatch};
 use crate::owner::Owner;
-use crate::slot_table::SlotTable;
-use crate::wishes::Preferences;
+use crate::owner::wishes::Preferences;
+use crate::release::slot_table::SlotTable;
 
 /// Whom a GPU is kept from, and who is told.
 pub(super) struct GpuKeeper {

@@ -6,10 +6,12 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gleaner_protocol::{Span, boottime};
+use gleaner_protocol::{AgentSecret, Span, boottime};
+use rustix::rand::{GetRandomFlags, getrandom};
 use thiserror::Error;
 
 use crate::limits::{CLEAR_UP_MS_MAX, CLEAR_UP_PAUSE_MS};
+use crate::replace_file::{PRIVATE, replace_file};
 
 /// The folder, locked for this agent.
 #[derive(Debug)]
@@ -75,6 +77,29 @@ impl WorkDir {
         self.path.join("booked-memory.json")
     }
 
+    /// What tells this host's agents from others that say the same of themselves; drawn at the first
+    /// start in this folder.
+    pub(super) fn secret(&self) -> Result<AgentSecret, WorkDirError> {
+        let path = self.path.join("secret");
+        match fs::read_to_string(&path) {
+            // What is no secret was not written by us.
+            Ok(text) => {
+                if let Ok(secret) = text.trim().parse() {
+                    return Ok(secret);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(WorkDirError::io("read", &path, error)),
+        }
+        let mut bytes = [0; 16];
+        let drawn = getrandom(&mut bytes, GetRandomFlags::empty());
+        drawn.map_err(|error| WorkDirError::io("draw a secret for", &path, error.into()))?;
+        let secret = AgentSecret::new(bytes);
+        replace_file(&path, secret.to_text().as_bytes(), PRIVATE)
+            .map_err(|error| WorkDirError::io("write", &path, error))?;
+        Ok(secret)
+    }
+
     pub(super) fn tasks(&self) -> PathBuf {
         self.path.join("tasks")
     }
@@ -100,7 +125,7 @@ fn lock(path: &Path) -> Result<File, WorkDirError> {
 }
 
 /// As [`lock`], after whoever clears up after an earlier agent, and after the last of what that one
-/// had begun to start: its keeper, say, is a copy of it with its locks until it executes something.
+/// had begun to start: its cleaner, say, is a copy of it with its locks until it executes something.
 pub(super) async fn lock_in_turn(path: &Path) -> Result<File, WorkDirError> {
     let end = boottime() + Span::from_millis(CLEAR_UP_MS_MAX);
     loop {
@@ -165,6 +190,22 @@ mod tests {
         assert!(timeout(Duration::from_millis(CLEAR_UP_PAUSE_MS), &mut next).await.is_err());
         drop(first);
         next.await.expect("free again");
+    }
+
+    #[tokio::test]
+    async fn an_agent_has_the_secret_of_the_one_before_it_and_nobody_reads_it() {
+        let base = tempfile::tempdir().expect("a folder");
+        let open = async |name: &str| WorkDir::open(base.path().join(name)).await.expect("free");
+        let work = open("work").await;
+        let secret = work.secret().expect("drawn");
+        let path = work.path().join("secret");
+        assert_eq!(fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o600);
+        assert_ne!(open("other").await.secret().expect("drawn"), secret);
+        work.clear().expect("ours");
+        drop(work);
+        assert_eq!(open("work").await.secret().expect("read"), secret);
+        fs::write(&path, "half").expect("written");
+        assert_ne!(open("work").await.secret().expect("drawn anew"), secret);
     }
 
     #[tokio::test]

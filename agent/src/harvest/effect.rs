@@ -25,10 +25,17 @@ pub enum Effect {
         epoch: Epoch,
         /// When it was taken: of two, the younger is ended first.
         since: Time,
-        /// Whether a render freezes it only, and [`Input::Ground`](super::Input::Ground) tells.
+        /// Whether a render freezes it only, and [`Input::RunFolder`](super::Input::RunFolder) tells.
         parks: bool,
     },
-    /// Let what a render has frozen in a slot run on, if the host still stands at this epoch.
+    /// Freeze what runs in a slot, or is about to, in no slot's place.
+    Park {
+        /// Where.
+        slot: u32,
+        /// What is expected to run there.
+        token: LeaseToken,
+    },
+    /// Let what is frozen in a slot run on, if the host still stands at this epoch.
     Thaw {
         /// Where.
         slot: u32,

@@ -7,7 +7,7 @@ use super::{Effect, Harvest};
 
 /// What the host's run folder says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ground {
+pub struct RunFolderState {
     /// At which epoch the host stands.
     pub epoch: Epoch,
     /// Cores that running renders have booked, together.
@@ -28,15 +28,15 @@ pub(super) struct Opened {
 impl Harvest {
     /// What is to be given as things stand.
     pub(super) fn due_fragment(&self) -> Fragment {
-        let Some(ground) = self.ground else { return Fragment::default() };
-        let free = self.host.cores.saturating_sub(ground.booked);
+        let Some(run_folder) = self.run_folder else { return Fragment::default() };
+        let free = self.host.cores.saturating_sub(run_folder.booked);
         let slots = match (self.host.origin, &self.opened) {
             _ if self.leaving || self.alarm.is_some() => 0,
             (Origin::Desktop, _) => free,
             (Origin::Farm, None) => 0,
             (Origin::Farm, Some(opened)) => opened.cores.min(free),
         };
-        Fragment { epoch: ground.epoch, slots: slots.min(self.allowed.max(self.running())) }
+        Fragment { epoch: run_folder.epoch, slots: slots.min(self.allowed.max(self.running())) }
     }
 
     pub(super) fn end_opening_if_due(&mut self, now: Time) {
@@ -47,16 +47,18 @@ impl Harvest {
 
     /// Obeys an opening, or says at which epoch the host stands.
     pub(super) fn open(&mut self, now: Time, opening: &Opening) -> Result<(), Epoch> {
-        match self.ground {
-            Some(ground) if ground.epoch == opening.epoch && self.host.origin == Origin::Farm => {
+        match self.run_folder {
+            Some(run_folder)
+                if run_folder.epoch == opening.epoch && self.host.origin == Origin::Farm =>
+            {
                 let until = now + Span::from_millis(opening.valid_ms);
                 // A booking that the monitor does not know of: its end must open nothing.
-                let free = self.host.cores.saturating_sub(ground.booked);
+                let free = self.host.cores.saturating_sub(run_folder.booked);
                 self.opened = Some(Opened { cores: opening.cores.min(free), until });
                 self.end_opening_if_due(now);
                 Ok(())
             }
-            other => Err(other.map_or_else(Epoch::default, |ground| ground.epoch)),
+            other => Err(other.map_or_else(Epoch::default, |run_folder| run_folder.epoch)),
         }
     }
 
@@ -65,15 +67,15 @@ impl Harvest {
     }
 
     /// Takes note of the run folder. Never makes a farm host's fragment larger.
-    pub(super) fn stand_on(&mut self, ground: Option<Ground>) {
-        let life = |ground: &Ground| ground.epoch.incarnation;
-        if self.ground.as_ref().map(life) != ground.as_ref().map(life) {
-            // What was opened was opened on ground that is gone.
+    pub(super) fn note_run_folder(&mut self, run_folder: Option<RunFolderState>) {
+        let life = |run_folder: &RunFolderState| run_folder.epoch.incarnation;
+        if self.run_folder.as_ref().map(life) != run_folder.as_ref().map(life) {
+            // What was opened was opened on a run folder that is gone.
             self.opened = None;
         }
-        self.ground = ground;
-        if let (Some(ground), Some(opened)) = (ground, &mut self.opened) {
-            opened.cores = opened.cores.min(self.host.cores.saturating_sub(ground.booked));
+        self.run_folder = run_folder;
+        if let (Some(run_folder), Some(opened)) = (run_folder, &mut self.opened) {
+            opened.cores = opened.cores.min(self.host.cores.saturating_sub(run_folder.booked));
         }
     }
 

@@ -1,7 +1,7 @@
 //! What an agent holds: replicas that run, that bring their output to the broker, or whose
 //! report waits for its verdict.
 
-use gleaner_protocol::control::{AgentMessage, Outcome, Report};
+use gleaner_protocol::control::{AgentMessage, HeldState, Outcome, Report};
 use gleaner_protocol::job::OnRelease;
 use gleaner_protocol::limits::bounded_reason;
 use gleaner_protocol::{Content, Digest, LeaseToken, Manifest, OutputFile, ReplicaId, Time};
@@ -40,6 +40,9 @@ pub(super) enum Course {
     Frozen { until: Time },
     /// A render drove it out: it goes on until it has saved where it is, and takes no slot.
     Saves { until: Time },
+    /// The broker parked it: it stands still, and takes no slot, until the broker resumes it or its
+    /// time is over.
+    Parked { until: Time },
 }
 
 impl Held {
@@ -48,10 +51,6 @@ impl Held {
             Self::Running { replica, .. } => *replica,
             Self::Storing { report } | Self::Reported { report } => report.replica,
         }
-    }
-
-    pub(super) fn takes_slot(&self) -> bool {
-        matches!(self, Self::Running { course: Course::Runs, .. })
     }
 
     /// Since when it has done what would be lost with it, and since when it is here, if it takes a
@@ -63,11 +62,27 @@ impl Held {
         }
     }
 
-    /// Until when it may be where it is without taking a slot.
+    /// Whether it is in a slot and takes none.
+    pub(super) fn is_parked(&self) -> bool {
+        matches!(self, Self::Running { course, .. } if *course != Course::Runs)
+    }
+
+    /// What it does, for the broker.
+    pub(super) fn state(&self) -> HeldState {
+        match self {
+            Self::Running { course: Course::Runs, .. } => HeldState::Runs,
+            Self::Running { course: Course::Parked { .. }, .. } => HeldState::Parked,
+            _ => HeldState::Aside,
+        }
+    }
+
+    /// Until when it may be where it is without taking a slot, where there is such a time.
     pub(super) fn parked_until(&self) -> Option<Time> {
         match self {
             Self::Running {
-                course: Course::Frozen { until } | Course::Saves { until }, ..
+                course:
+                    Course::Frozen { until } | Course::Saves { until } | Course::Parked { until },
+                ..
             } => Some(*until),
             _ => None,
         }
@@ -107,26 +122,42 @@ impl Harvest {
             effects.push(Effect::Discard { token });
             return;
         };
-        let (replica, slot) = (*replica, *slot);
-        let was_parked = self.held.get(&token).is_some_and(|held| held.parked_until().is_some());
-        let (outcome, cpu_us, measured) = match result {
-            RunResult::Output { files, cpu_us, measured } => (manifest_of(files), cpu_us, measured),
+        let was_parked = self.held.get(&token).is_some_and(Held::is_parked);
+        let mut report = Report {
+            token,
+            replica: *replica,
+            outcome: Outcome::Failed(String::new()),
+            cpu_us: 0,
+            measured: None,
+            wall_us: 0,
+            peak_memory_mib: None,
+        };
+        let slot = *slot;
+        match result {
+            RunResult::Output { files, cpu_us, measured, wall_us, peak_memory_mib } => {
+                let outcome = manifest_of(files);
+                report = Report { outcome, cpu_us, measured, wall_us, peak_memory_mib, ..report };
+            }
             RunResult::Failed { reason, cpu_us } => {
-                (Outcome::Failed(bounded_reason(reason)), cpu_us, None)
+                let outcome = Outcome::Failed(bounded_reason(reason));
+                report = Report { outcome, cpu_us, ..report };
             }
             RunResult::CannotRun(reason) => {
                 let reason = ReleaseReason::CannotRun(bounded_reason(reason));
                 return self.give_back(token, reason, effects);
             }
+            RunResult::HostTrouble(reason) => {
+                let reason = ReleaseReason::HostTrouble(bounded_reason(reason));
+                return self.give_back(token, reason, effects);
+            }
             RunResult::Preempted => {
                 return self.give_back(token, ReleaseReason::Preempted, effects);
             }
-        };
+        }
         self.empty.insert(slot);
         self.warm.insert(slot);
         self.parked -= u32::from(was_parked);
-        let files = files_to_store(&outcome);
-        let report = Report { token, replica, outcome, cpu_us, measured };
+        let files = files_to_store(&report.outcome);
         if files.is_empty() {
             self.hold_report(token, Held::Reported { report: report.clone() });
             if self.link.is_up() {
@@ -155,6 +186,7 @@ impl Harvest {
         }
         if let Err(reason) = result {
             report.outcome = Outcome::Failed(bounded_reason(reason));
+            (report.wall_us, report.peak_memory_mib) = (0, None);
         }
         effects.push(Effect::Discard { token });
         self.hold_report(token, Held::Reported { report: report.clone() });
@@ -195,7 +227,7 @@ impl Harvest {
             Held::Running { slot, .. } => {
                 self.empty.insert(*slot);
                 self.warm.remove(slot);
-                self.parked -= u32::from(held.parked_until().is_some());
+                self.parked -= u32::from(held.is_parked());
             }
             Held::Storing { .. } | Held::Reported { .. } => {
                 self.unacked -= 1;

@@ -3,7 +3,7 @@
 use gleaner_protocol::control::BrokerMessage;
 use gleaner_protocol::{Content, Digest, LeaseToken, Measured};
 
-use super::Ground;
+use super::RunFolderState;
 
 /// Something that happened.
 #[derive(Debug, Clone)]
@@ -15,18 +15,18 @@ pub enum Input {
     /// The broker said something.
     Broker(BrokerMessage),
     /// The run folder was read, after a hook spoke or where it may have changed unseen.
-    Ground {
+    RunFolder {
         /// What it says; None where it cannot be read.
-        ground: Option<Ground>,
+        run_folder: Option<RunFolderState>,
         /// Replicas that were stopped for a render already.
         stopped: Vec<LeaseToken>,
-        /// Replicas that are frozen for a render and not killed, all of them.
+        /// Replicas that are frozen for a render or by the broker's word and not killed, all of them.
         parked: Vec<LeaseToken>,
         /// Whether a render has begun that the folder does not name: what was opened is over.
         is_unbooked: bool,
     },
     /// What a replica saved is at the broker.
-    Kept {
+    StateStored {
         /// Which.
         token: LeaseToken,
         /// What it saved.
@@ -87,6 +87,10 @@ pub enum RunResult {
         cpu_us: u64,
         /// How long it took, where that was measured and nothing held it up.
         measured: Option<Measured>,
+        /// What went by while it ran, without the time for which it stood still, in microseconds.
+        wall_us: u64,
+        /// Most memory that it took, in MiB, where that was seen.
+        peak_memory_mib: Option<u64>,
     },
     /// It ran and failed.
     Failed {
@@ -97,6 +101,8 @@ pub enum RunResult {
     },
     /// It cannot run here.
     CannotRun(String),
+    /// It could not run because of the host itself, for this reason: a full disk, say.
+    HostTrouble(String),
     /// It was stopped for a render or the owner, or not started for their sake.
     Preempted,
 }

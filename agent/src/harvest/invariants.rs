@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use gleaner_protocol::Origin;
 use thiserror::Error;
 
-use super::Harvest;
 use super::held::Held;
+use super::{Harvest, places};
 
 /// An invariant that does not hold.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -53,7 +53,7 @@ impl Harvest {
             .collect();
         let distinct: BTreeSet<u32> = running.iter().copied().collect();
         let all: BTreeSet<u32> = self.empty.union(&distinct).copied().collect();
-        let whole = all == (0..self.host.cores).collect();
+        let whole = all == (0..places(self.host.cores)).collect();
         let good = distinct.len() == running.len() && self.empty.is_disjoint(&distinct) && whole;
         ensure("slots", good, || format!("running {running:?}, empty {:?}", self.empty))
     }
@@ -63,7 +63,7 @@ impl Harvest {
         let running = self.running();
         let good = running <= fragment.slots && *fragment == self.due_fragment();
         ensure("fragment", good, || format!("{running} run in {fragment:?}"))?;
-        let free = self.ground.map_or(0, |g| self.host.cores.saturating_sub(g.booked));
+        let free = self.run_folder.map_or(0, |g| self.host.cores.saturating_sub(g.booked));
         let closed = self.host.origin == Origin::Farm && self.opened.is_none();
         let good = fragment.slots <= if closed { 0 } else { free };
         ensure("farm", good, || format!("{fragment:?} of {free} free, opened {:?}", self.opened))?;

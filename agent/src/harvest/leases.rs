@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gleaner_protocol::control::{AgentMessage, BrokerMessage, Lease, ReleaseReason};
+use gleaner_protocol::control::{AbortReason, AgentMessage, BrokerMessage, Lease, ReleaseReason};
 use gleaner_protocol::job::{OnRelease, Task};
 use gleaner_protocol::{JobId, KernelName, LeaseToken, LimitsChange, Time};
 
@@ -39,7 +39,9 @@ impl Harvest {
             }
             BrokerMessage::Lease(lease) => self.take_lease(now, lease, effects),
             BrokerMessage::Limit { token, limits } => self.limit(token, limits, effects),
-            BrokerMessage::Abort { token, .. } => self.abort(token, effects),
+            BrokerMessage::Park { token } => self.park_for_lane(now, token, effects),
+            BrokerMessage::Resume { token } => self.resume(token, effects),
+            BrokerMessage::Abort { token, reason } => self.abort(token, reason, effects),
             BrokerMessage::Verdict { token, .. } => {
                 if matches!(self.held.get(&token), Some(Held::Reported { .. })) {
                     self.let_go(token);
@@ -172,9 +174,11 @@ impl Harvest {
         }
     }
 
-    fn abort(&mut self, token: LeaseToken, effects: &mut Vec<Effect>) {
+    fn abort(&mut self, token: LeaseToken, reason: AbortReason, effects: &mut Vec<Effect>) {
         match self.held.get(&token) {
-            Some(Held::Running { .. }) => {
+            Some(held @ Held::Running { .. }) => {
+                // The lease that takes its slot comes unasked.
+                self.requested += u32::from(reason == AbortReason::Preempted && !held.is_parked());
                 self.end_running(token, ReleaseReason::Aborted, effects);
             }
             Some(Held::Storing { .. }) => {

@@ -69,7 +69,7 @@ impl Harvest {
         self.lose_link();
         // The broker sends each task again before the first lease of it on this link.
         self.tasks.clear();
-        self.settle(&ReleaseReason::FragmentClosed, effects);
+        self.wait_frozen(&ReleaseReason::FragmentClosed, effects);
         self.link = LinkState::Greeting {
             told: self.fragment,
             parted: BTreeMap::new(),
@@ -81,12 +81,13 @@ impl Harvest {
             .map(|(token, held)| HeldReplica {
                 token: *token,
                 replica: held.replica(),
-                takes_no_slot: !held.takes_slot(),
+                state: held.state(),
                 goes_on: self.heirs.contains(token),
             })
             .collect();
         effects.push(Effect::Send(AgentMessage::Hello(Hello {
             host: self.host.clone(),
+            secret: self.secret,
             incarnation: self.incarnation,
             fragment: self.fragment,
             held,

@@ -1,5 +1,6 @@
-//! Replicas that a render drove out and that were not killed at once: frozen until there is room
-//! again, or on their way to a checkpoint. They take no slot.
+//! Replicas that a render drove out and that were not killed at once, frozen until there is room
+//! again or on their way to a checkpoint; and those that the broker parked for another lane. They
+//! take no slot, and none stands still for longer than the host's owner allows.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +13,7 @@ use super::link_state::LinkState;
 use super::{Effect, Harvest};
 
 impl Harvest {
-    /// Lets jobs have their replicas kept frozen for this long at most; not at all by default.
+    /// Lets jobs and the broker have replicas kept frozen for this long at most; not at all by default.
     #[must_use]
     pub fn keeping(self, most: Span) -> Self {
         Self { keep_max: most, ..self }
@@ -34,7 +35,7 @@ impl Harvest {
     /// These were frozen for a render: decides what becomes of them.
     pub(super) fn park(&mut self, now: Time, tokens: &[LeaseToken], effects: &mut Vec<Effect>) {
         let Fragment { epoch, slots } = self.due_fragment();
-        let may_save = slots > 0 && self.ground.is_some_and(|ground| ground.has_fence);
+        let may_save = slots > 0 && self.run_folder.is_some_and(|run_folder| run_folder.has_fence);
         for &token in tokens {
             let Some(Held::Running { slot, on_release, course, .. }) = self.held.get_mut(&token)
             else {
@@ -59,6 +60,55 @@ impl Harvest {
                 }
             }
             self.parked += 1;
+            if self.link.is_up() {
+                effects.push(Effect::Send(AgentMessage::Frozen { token, frozen: true }));
+            }
+        }
+    }
+
+    /// The broker takes a replica's slot for a lane before its own: the next lease is for it. What
+    /// cannot be kept, since as many are parked as this host has cores or its owner wants nothing
+    /// kept, is given back.
+    pub(super) fn park_for_lane(
+        &mut self,
+        now: Time,
+        token: LeaseToken,
+        effects: &mut Vec<Effect>,
+    ) {
+        let (keep_max, is_full) = (self.keep_max, self.parked >= self.host.cores);
+        let Some(Held::Running { slot, course, .. }) = self.held.get_mut(&token) else { return };
+        let slot = *slot;
+        match *course {
+            // It takes no slot already; it goes on when the broker says so, and in the same time.
+            Course::Frozen { until } => *course = Course::Parked { until },
+            Course::Parked { .. } | Course::Saves { .. } => {}
+            Course::Runs if is_full || keep_max == Span::ZERO => {
+                self.requested += 1;
+                self.end_running(token, ReleaseReason::Preempted, effects);
+            }
+            Course::Runs => {
+                *course = Course::Parked { until: now + keep_max };
+                self.parked += 1;
+                self.requested += 1;
+                effects.push(Effect::Park { slot, token });
+            }
+        }
+    }
+
+    /// The broker lets a parked replica go on, in the place of one that was asked for. Where there is
+    /// no room for it any more it goes on as soon as there is, if that is in time.
+    pub(super) fn resume(&mut self, token: LeaseToken, effects: &mut Vec<Effect>) {
+        self.requested = self.requested.saturating_sub(1);
+        let room = self.running() < self.fragment.slots;
+        let epoch = self.fragment.epoch;
+        let Some(Held::Running { slot, course, .. }) = self.held.get_mut(&token) else { return };
+        let Course::Parked { until } = *course else { return };
+        if room {
+            *course = Course::Runs;
+            self.parked -= 1;
+            effects.push(Effect::Thaw { slot: *slot, token, epoch });
+        } else {
+            *course = Course::Frozen { until };
             if self.link.is_up() {
                 effects.push(Effect::Send(AgentMessage::Frozen { token, frozen: true }));
             }
@@ -99,19 +149,19 @@ impl Harvest {
 
     /// Ends what was parked for as long as it may be.
     pub(super) fn end_overdue(&mut self, now: Time, effects: &mut Vec<Effect>) {
-        self.end_parked(|until| until <= now, effects);
+        self.end_parked(|held| held.parked_until().is_some_and(|until| until <= now), effects);
     }
 
     /// Ends all that is parked.
     pub(super) fn end_all_parked(&mut self, effects: &mut Vec<Effect>) {
-        self.end_parked(|_| true, effects);
+        self.end_parked(Held::is_parked, effects);
     }
 
-    fn end_parked(&mut self, which: impl Fn(Time) -> bool, effects: &mut Vec<Effect>) {
+    fn end_parked(&mut self, which: impl Fn(&Held) -> bool, effects: &mut Vec<Effect>) {
         if self.parked == 0 {
             return;
         }
-        let due = self.held.iter().filter(|(_, held)| held.parked_until().is_some_and(&which));
+        let due = self.held.iter().filter(|(_, held)| which(held));
         let due: Vec<LeaseToken> = due.map(|(token, _)| *token).collect();
         for token in due {
             self.end_running(token, ReleaseReason::Preempted, effects);
@@ -159,7 +209,7 @@ impl Harvest {
 
     /// What takes no slot although it is in one.
     pub(super) fn parked_tokens(&self) -> BTreeSet<LeaseToken> {
-        let parked = self.held.iter().filter(|(_, held)| held.parked_until().is_some());
+        let parked = self.held.iter().filter(|(_, held)| held.is_parked());
         parked.map(|(token, _)| *token).collect()
     }
 }

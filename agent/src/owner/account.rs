@@ -6,7 +6,7 @@ use tracing::info;
 
 use super::{Inner, Owner};
 use crate::limits::TASK_LINES_MAX;
-use crate::slot_table::Occupancy;
+use crate::release::slot_table::Occupancy;
 
 impl Owner {
     /// How the agent is, in short.
@@ -20,6 +20,7 @@ impl Owner {
     pub(super) fn standing(&self, now: Time, epoch: Option<Epoch>) -> Standing {
         // Before the owner's own lock: nobody waits for the table with that.
         let occupancy = self.of.table.occupancy();
+        let link_trouble = self.of.table.link_trouble();
         let inner = self.lock();
         let paused = inner.paused.filter(|pause| pause.until.is_none_or(|until| until > now));
         let mut standing = Standing {
@@ -29,7 +30,7 @@ impl Owner {
             slots: occupancy.slots,
             allowed: occupancy.allowed.min(self.of.cores),
             running: occupancy.running,
-            frozen: occupancy.kept,
+            frozen: occupancy.frozen,
             connected: occupancy.connected,
             epoch,
             paused: paused.is_some(),
@@ -37,13 +38,18 @@ impl Owner {
             stopped_by: inner.stopped.as_ref().map(|mark| mark.path.display().to_string()),
             reasons: Vec::new(),
             watched: inner.watched.clone(),
-            lacks: inner.lacks.clone(),
+            missing_abilities: inner.missing_abilities.clone(),
             commands: inner.commands.clone(),
             workers: self.of.workers.clone(),
             bookings: Vec::new(),
             gpu: inner.gpu.clone(),
         };
         standing.reasons = reasons(&inner, &standing, occupancy);
+        if !standing.connected {
+            let text = link_trouble
+                .unwrap_or_else(|| "the broker cannot be reached, or has not answered yet".into());
+            standing.reasons.push(StandingReason { kind: "no_broker".into(), text });
+        }
         standing
     }
 
@@ -128,12 +134,6 @@ fn reasons(inner: &Inner, standing: &Standing, occupancy: Occupancy) -> Vec<Stan
         reasons.push(StandingReason {
             kind: "booked".into(),
             text: "renders have booked this host, or the monitor has not opened it".into(),
-        });
-    }
-    if !standing.connected {
-        reasons.push(StandingReason {
-            kind: "no_broker".into(),
-            text: "the broker cannot be reached, or has not answered yet".into(),
         });
     }
     reasons

@@ -5,7 +5,7 @@ use gleaner_protocol::GpuInfo;
 use gleaner_protocol::limits::bounded_reason;
 
 use super::Owner;
-use crate::gpu::GpuVerdict;
+use crate::host::gpu::GpuVerdict;
 
 impl Owner {
     /// Notes the GPU that may be used, or why there is none.

@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use tracing::debug;
 
 use super::Owner;
-use super::desk::Reply;
+use super::request_thread::Reply;
 use super::stop_watch::StopWatch;
 use crate::limits::{LOOK_MS, SOCKET_CONNECTIONS_MAX};
 

@@ -5,12 +5,12 @@ use std::sync::mpsc;
 use gleaner_hooks::encode_line;
 
 use super::*;
-use crate::slot_table::tests::{EPOCH, Sleeper, open, token};
-use crate::wishes::Reason;
+use crate::owner::wishes::Reason;
+use crate::release::slot_table::tests::{EPOCH, Sleeper, open, token};
 
 const KEEP: Span = Span::from_secs(30);
 
-struct Desk {
+struct OwnerSetup {
     folder: tempfile::TempDir,
     owner: Owner,
     table: Arc<SlotTable>,
@@ -26,7 +26,7 @@ fn allowed(slots: u32) -> Allowance {
     Allowance { room: Share::cores(slots), keep: true, reasons: Vec::new() }
 }
 
-impl Desk {
+impl OwnerSetup {
     fn owner(folder: &Path, table: &Arc<SlotTable>) -> (Owner, mpsc::Receiver<OwnerSaid>) {
         let (tell, told) = mpsc::channel();
         let of = OwnedHost {
@@ -68,40 +68,40 @@ impl Desk {
 
 #[test]
 fn a_pause_freezes_everything_and_ends_what_it_froze_in_the_end() {
-    let mut desk = Desk::new();
-    let answer = desk.owner.pause(secs(110), Some(Span::from_secs(3_600)));
+    let mut setup = OwnerSetup::new();
+    let answer = setup.owner.pause(secs(110), Some(Span::from_secs(3_600)));
     assert_eq!(answer, SocketAnswer::Paused { frozen: 2 });
-    desk.sleepers.iter().for_each(Sleeper::wait_until_frozen);
-    assert_eq!(desk.told.try_recv(), Ok(OwnerSaid { slots: 0, stopped: vec![] }));
-    assert_eq!(desk.owner.next_deadline(), Some(secs(140)));
-    desk.owner.wish(secs(139), allowed(2), Vec::new());
-    assert!(desk.sleepers.iter_mut().all(Sleeper::is_alive));
-    desk.owner.wish(secs(140), allowed(2), Vec::new());
-    desk.sleepers.iter_mut().for_each(Sleeper::wait_until_killed);
-    let said = desk.told.try_recv().expect("said");
+    setup.sleepers.iter().for_each(Sleeper::wait_until_frozen);
+    assert_eq!(setup.told.try_recv(), Ok(OwnerSaid { slots: 0, stopped: vec![] }));
+    assert_eq!(setup.owner.next_deadline(), Some(secs(140)));
+    setup.owner.wish(secs(139), allowed(2), Vec::new());
+    assert!(setup.sleepers.iter_mut().all(Sleeper::is_alive));
+    setup.owner.wish(secs(140), allowed(2), Vec::new());
+    setup.sleepers.iter_mut().for_each(Sleeper::wait_until_killed);
+    let said = setup.told.try_recv().expect("said");
     assert_eq!((said.slots, said.stopped.len()), (0, 2));
-    assert_eq!(desk.owner.next_deadline(), Some(secs(110 + 3_600)));
-    assert!(desk.kinds(secs(200)).contains(&"paused".to_owned()));
-    desk.owner.wish(secs(110 + 3_600), allowed(2), Vec::new());
-    assert_eq!(desk.told.try_recv(), Ok(OwnerSaid { slots: 2, stopped: vec![] }));
+    assert_eq!(setup.owner.next_deadline(), Some(secs(110 + 3_600)));
+    assert!(setup.kinds(secs(200)).contains(&"paused".to_owned()));
+    setup.owner.wish(secs(110 + 3_600), allowed(2), Vec::new());
+    assert_eq!(setup.told.try_recv(), Ok(OwnerSaid { slots: 2, stopped: vec![] }));
 }
 
 #[test]
 fn who_resumes_in_time_loses_nothing() {
-    let mut desk = Desk::new();
-    desk.owner.pause(secs(110), None);
-    desk.sleepers.iter().for_each(Sleeper::wait_until_frozen);
-    desk.owner.resume(secs(120));
-    desk.sleepers.iter().for_each(Sleeper::wait_until_thawed);
-    assert!(desk.sleepers.iter_mut().all(Sleeper::is_alive));
-    assert_eq!(desk.table.occupancy().running, 2);
+    let mut setup = OwnerSetup::new();
+    setup.owner.pause(secs(110), None);
+    setup.sleepers.iter().for_each(Sleeper::wait_until_frozen);
+    setup.owner.resume(secs(120));
+    setup.sleepers.iter().for_each(Sleeper::wait_until_thawed);
+    assert!(setup.sleepers.iter_mut().all(Sleeper::is_alive));
+    assert_eq!(setup.table.occupancy().running, 2);
 }
 
 #[test]
 fn a_pause_holds_for_the_next_agent() {
-    let desk = Desk::new();
-    desk.owner.pause(secs(110), None);
-    let (next, _told) = Desk::owner(desk.folder.path(), &desk.table);
+    let setup = OwnerSetup::new();
+    setup.owner.pause(secs(110), None);
+    let (next, _told) = OwnerSetup::owner(setup.folder.path(), &setup.table);
     next.wish(secs(120), allowed(2), Vec::new());
     let standing = next.standing(secs(120), None);
     assert_eq!((standing.paused, standing.allowed), (true, 0));
@@ -111,22 +111,22 @@ fn a_pause_holds_for_the_next_agent() {
 
 #[test]
 fn the_mark_ends_everything_at_once_and_holds_until_it_is_lifted() {
-    let mut desk = Desk::new();
-    std::fs::write(desk.folder.path().join("stopped"), "").expect("touched");
-    desk.owner.look_for_stop(secs(110));
-    desk.sleepers.iter_mut().for_each(Sleeper::wait_until_killed);
-    assert_eq!(desk.told.try_recv().expect("said").stopped.len(), 2);
-    desk.owner.wish(secs(111), allowed(2), Vec::new());
-    assert_eq!(desk.table.occupancy().allowed, 0);
-    assert!(desk.kinds(secs(111)).contains(&"stopped".to_owned()));
-    std::fs::remove_file(desk.folder.path().join("stopped")).expect("lifted");
-    desk.owner.look_for_stop(secs(112));
-    assert_eq!(desk.told.try_recv(), Ok(OwnerSaid { slots: 2, stopped: vec![] }));
+    let mut setup = OwnerSetup::new();
+    std::fs::write(setup.folder.path().join("stopped"), "").expect("touched");
+    setup.owner.look_for_stop(secs(110));
+    setup.sleepers.iter_mut().for_each(Sleeper::wait_until_killed);
+    assert_eq!(setup.told.try_recv().expect("said").stopped.len(), 2);
+    setup.owner.wish(secs(111), allowed(2), Vec::new());
+    assert_eq!(setup.table.occupancy().allowed, 0);
+    assert!(setup.kinds(secs(111)).contains(&"stopped".to_owned()));
+    std::fs::remove_file(setup.folder.path().join("stopped")).expect("lifted");
+    setup.owner.look_for_stop(secs(112));
+    assert_eq!(setup.told.try_recv(), Ok(OwnerSaid { slots: 2, stopped: vec![] }));
 }
 
 #[test]
 fn who_tells_of_the_mark_is_answered_when_it_is_obeyed() {
-    let Desk { folder, owner, table, mut sleepers, told: _told } = Desk::new();
+    let OwnerSetup { folder, owner, table, mut sleepers, told: _told } = OwnerSetup::new();
     let owner = Arc::new(owner);
     let (_thread, _ended) = MarkThread::start(Arc::clone(&owner)).expect("it starts");
     std::fs::write(folder.path().join("stopped"), "").expect("touched");
@@ -141,7 +141,7 @@ fn who_tells_of_the_mark_is_answered_when_it_is_obeyed() {
 
 #[test]
 fn a_mark_that_is_put_by_hand_is_found_without_being_told_of() {
-    let Desk { folder, owner, mut sleepers, told: _told, table: _ } = Desk::new();
+    let OwnerSetup { folder, owner, mut sleepers, told: _told, table: _ } = OwnerSetup::new();
     let (_thread, _ended) = MarkThread::start(Arc::new(owner)).expect("it starts");
     std::fs::write(folder.path().join("stopped"), "").expect("touched");
     sleepers.iter_mut().for_each(Sleeper::wait_until_killed);
@@ -149,48 +149,48 @@ fn a_mark_that_is_put_by_hand_is_found_without_being_told_of() {
 
 #[test]
 fn a_pause_that_cannot_be_noted_says_so_and_holds() {
-    let desk = Desk::new();
-    std::fs::create_dir(desk.folder.path().join("pause.new")).expect("made");
-    let SocketAnswer::Error { reason } = desk.owner.pause(secs(110), None) else { panic!() };
+    let setup = OwnerSetup::new();
+    std::fs::create_dir(setup.folder.path().join("pause.new")).expect("made");
+    let SocketAnswer::Error { reason } = setup.owner.pause(secs(110), None) else { panic!() };
     assert!(reason.contains("paused, but not across a restart of the agent"), "{reason}");
-    assert_eq!(desk.table.occupancy().running, 0);
+    assert_eq!(setup.table.occupancy().running, 0);
     // The next that is resumed has nothing to remove.
-    assert_eq!(desk.owner.resume(secs(120)), SocketAnswer::Noted);
-    assert_eq!(desk.table.occupancy().running, 2);
+    assert_eq!(setup.owner.resume(secs(120)), SocketAnswer::Noted);
+    assert_eq!(setup.table.occupancy().running, 2);
 }
 
 #[test]
 fn of_a_pause_and_its_end_at_once_the_note_says_what_was_said_last() {
-    let desk = Desk::new();
+    let setup = OwnerSetup::new();
     for _ in 0..50 {
         std::thread::scope(|scope| {
-            scope.spawn(|| desk.owner.pause(secs(110), None));
-            scope.spawn(|| desk.owner.resume(secs(110)));
+            scope.spawn(|| setup.owner.pause(secs(110), None));
+            scope.spawn(|| setup.owner.resume(secs(110)));
         });
-        let is_paused = desk.owner.standing(secs(111), None).paused;
-        assert_eq!(desk.folder.path().join("pause.json").exists(), is_paused);
+        let is_paused = setup.owner.standing(secs(111), None).paused;
+        assert_eq!(setup.folder.path().join("pause.json").exists(), is_paused);
         let allowed = if is_paused { 0 } else { 2 };
-        assert_eq!(desk.table.occupancy().allowed, allowed);
+        assert_eq!(setup.table.occupancy().allowed, allowed);
     }
 }
 
 #[test]
 fn what_is_not_to_be_kept_is_ended_at_once() {
-    let mut desk = Desk::new();
-    let reasons = vec![Reason::OnBattery];
-    desk.owner.wish(secs(110), Allowance { room: Share::WHOLE, keep: false, reasons }, Vec::new());
-    desk.sleepers[1].wait_until_killed();
-    assert!(desk.sleepers[0].is_alive());
-    assert_eq!(desk.told.try_recv().expect("said").stopped, [token(1)]);
-    assert_eq!(desk.kinds(secs(110)), ["on_battery", "no_broker"]);
+    let mut setup = OwnerSetup::new();
+    let reasons = vec![Reason::OnBattery("BAT0 is discharging".into())];
+    setup.owner.wish(secs(110), Allowance { room: Share::WHOLE, keep: false, reasons }, Vec::new());
+    setup.sleepers[1].wait_until_killed();
+    assert!(setup.sleepers[0].is_alive());
+    assert_eq!(setup.told.try_recv().expect("said").stopped, [token(1)]);
+    assert_eq!(setup.kinds(secs(110)), ["on_battery", "no_broker"]);
 }
 
 #[test]
 fn tasks_are_named_as_they_were_given() {
-    let desk = Desk::new();
-    desk.owner.label(0, token(0), "job-1/3 gametree".into());
-    desk.owner.label(1, token(9), "of another replica".into());
-    let SocketAnswer::Tasks { tasks, more: 0 } = desk.owner.tasks(secs(200)) else {
+    let setup = OwnerSetup::new();
+    setup.owner.label(0, token(0), "job-1/3 gametree".into());
+    setup.owner.label(1, token(9), "of another replica".into());
+    let SocketAnswer::Tasks { tasks, more: 0 } = setup.owner.tasks(secs(200)) else {
         panic!("tasks")
     };
     let said: Vec<_> = tasks.iter().map(|task| (task.what.as_str(), task.age_ms)).collect();
@@ -201,7 +201,7 @@ fn tasks_are_named_as_they_were_given() {
 fn more_tasks_than_an_answer_holds_are_counted() {
     let folder = tempfile::tempdir().expect("a folder");
     let table = Arc::new(open(400));
-    let (owner, _told) = Desk::owner(folder.path(), &table);
+    let (owner, _told) = OwnerSetup::owner(folder.path(), &table);
     owner.wish(secs(100), allowed(2), Vec::new());
     table.allow(secs(100), 400);
     let sleeper = Sleeper::start();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
 
-use gleaner_agent::{Config, Preferences, RunError, Vitals, run};
+use gleaner_agent::{Config, Liveness, Preferences, RunError, run};
 use gleaner_hooks::{RunDir, SocketAnswer, SocketRequest, ask};
 use gleaner_protocol::farm::Booked;
 use gleaner_protocol::{BookingId, HostName, KernelName, Origin, Span};
@@ -101,7 +101,7 @@ pub(crate) struct AgentThread {
     shutdown: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<Result<(), RunError>>>,
     /// Whether all of it goes on; none where it did not come up.
-    vitals: Option<Vitals>,
+    liveness: Option<Liveness>,
 }
 
 impl AgentThread {
@@ -110,15 +110,15 @@ impl AgentThread {
         let (is_ready, ready) = std::sync::mpsc::channel();
         let (shutdown, told) = oneshot::channel::<()>();
         let thread = thread::spawn(move || {
-            let ready = move |vitals| is_ready.send(vitals).expect("the story waits");
+            let ready = move |liveness| is_ready.send(liveness).expect("the story waits");
             as_agent(run(config, ready, async {
                 let _ = told.await;
             }))
         });
-        let vitals = ready.recv().ok();
+        let liveness = ready.recv().ok();
         let (shutdown, thread) = (Some(shutdown), Some(thread));
-        let mut agent = Self { shutdown, thread, vitals };
-        if agent.vitals.is_none() {
+        let mut agent = Self { shutdown, thread, liveness };
+        if agent.liveness.is_none() {
             let thread = agent.thread.take().expect("not joined");
             panic!("{:?}", thread.join().expect("no panic").expect_err("it was never ready"));
         }
@@ -127,7 +127,7 @@ impl AgentThread {
 
     /// Turns that its parts have begun, by their names.
     pub(crate) fn turns(&self) -> Vec<(&'static str, u64)> {
-        self.vitals.as_ref().expect("it came up").turns()
+        self.liveness.as_ref().expect("it came up").turns()
     }
 
     /// Ends it in order.

@@ -236,7 +236,7 @@ fn a_broker_that_is_away() {
         assert_eq!(hello.incarnation, first.incarnation, "it is the agent that it was");
         let (mut done, mut runs) = (Vec::new(), Vec::new());
         for held in &hello.held {
-            if held.takes_no_slot { done.push(held.token) } else { runs.push(held.token) }
+            if !held.state.takes_slot() { done.push(held.token) } else { runs.push(held.token) }
         }
         done.sort_unstable();
         assert_eq!((&done, &runs), (&ending, &held));

@@ -3,6 +3,7 @@
 //! no namespaces.
 
 mod shown;
+mod workers;
 
 use std::fs;
 use std::net::{TcpListener, UdpSocket};
@@ -38,6 +39,14 @@ pub(crate) const STORIES: &[Story] = &[
     ("what_the_host_mounts_later_is_read_only_to_commands", shown::mounted_later_is_read_only),
     ("commands_are_refused_where_nothing_confines_them", refused_where_nothing_confines),
     ("an_owner_may_have_commands_run_all_the_same", an_owner_may_have_them_run),
+    (
+        "a_module_runs_as_another_user_behind_walls",
+        workers::a_module_runs_as_another_user_behind_walls,
+    ),
+    (
+        "one_worker_serves_many_orders_and_a_command_ends_it",
+        workers::one_worker_serves_many_orders_and_a_command_ends_it,
+    ),
 ];
 
 /// A kind of host.
@@ -76,7 +85,7 @@ struct Host {
     session: Session,
     hello: Hello,
     kind: Kind,
-    _broker: Broker,
+    broker: Broker,
 }
 
 impl Host {
@@ -95,7 +104,7 @@ impl Host {
         }
         let agent = AgentProcess::start_as(&config, &folders, kind.user, kind.handicap);
         let (session, hello) = broker.welcome().await;
-        Self { folders, session, hello, kind, agent, _broker: broker }
+        Self { folders, session, hello, kind, agent, broker }
     }
 
     /// What the agent says of commands to whoever asks for its status.

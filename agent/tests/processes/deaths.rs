@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use gleaner_agent::{RUNNER_ARGUMENT, Vitals, run};
+use gleaner_agent::{Liveness, RUNNER_ARGUMENT, run};
 use gleaner_hooks::{ProcessStat, TaskGroup};
 use gleaner_protocol::control::{AgentMessage, ReleaseReason};
 use gleaner_protocol::{Span, boottime};
@@ -15,7 +15,7 @@ use crate::broker::{Broker, command, failure, kernel, script};
 use crate::isolation::groups_of;
 use crate::releases::{ENDLESS, wait_until_busy};
 use crate::watch::{
-    LONG, members, name_of, nursery_of, wait_for_end, wait_for_end_of_group, wait_until,
+    LONG, members, name_of, spawner_of, wait_for_end, wait_for_end_of_group, wait_until,
 };
 
 pub(crate) const STORIES: &[Story] = &[
@@ -23,8 +23,8 @@ pub(crate) const STORIES: &[Story] = &[
     ("an_orderly_end_gives_everything_back", an_orderly_end_gives_everything_back),
     ("a_runner_that_dies_is_a_failure_and_is_replaced", a_runner_that_dies_is_replaced),
     ("an_idle_runner_that_dies_is_replaced_unnoticed", an_idle_runner_that_dies_is_replaced),
-    ("a_nursery_that_dies_is_replaced_unnoticed", a_nursery_that_dies_is_replaced),
-    ("a_nursery_that_stands_still_is_replaced", a_nursery_that_stands_still_is_replaced),
+    ("a_spawner_that_dies_is_replaced_unnoticed", a_spawner_that_dies_is_replaced),
+    ("a_spawner_that_stands_still_is_replaced", a_spawner_that_stands_still_is_replaced),
     ("an_agent_stops_what_an_earlier_one_left", an_agent_stops_what_an_earlier_one_left),
     ("a_second_agent_on_the_same_folders_is_refused", a_second_agent_is_refused),
     ("a_runner_without_an_agent_does_nothing", a_runner_without_an_agent_does_nothing),
@@ -42,11 +42,11 @@ fn no_work_outlives_a_killed_agent() {
         session.give(script(stubborn), &[None]).await;
         session.perform(kernel("noop"), None).await;
         let groups = wait_until_busy_but_idle_ones(&folders);
-        let nursery = nursery_of(groups[0]);
+        let spawner = spawner_of(groups[0]);
         agent.child.kill().expect("ours");
         agent.child.wait().expect("ours");
         groups.iter().copied().for_each(wait_for_end_of_group);
-        wait_for_end(nursery);
+        wait_for_end(spawner);
         // Another agent comes up in its place, and says that it holds nothing.
         let _agent = AgentThread::start(folders.config(&broker.address, 3));
         let (_session, second) = broker.welcome().await;
@@ -123,7 +123,7 @@ fn an_idle_runner_that_dies_is_replaced() {
     });
 }
 
-fn a_nursery_that_dies_is_replaced() {
+fn a_spawner_that_dies_is_replaced() {
     block_on(async {
         let folders = Folders::new();
         let mut broker = Broker::start().await;
@@ -131,14 +131,14 @@ fn a_nursery_that_dies_is_replaced() {
         let (mut session, _) = broker.welcome().await;
         session.give(kernel("gametree"), &[Some(ENDLESS)]).await;
         let first = wait_until_busy(&folders, 1)[0];
-        let nursery = nursery_of(first);
-        assert_eq!(name_of(nursery).as_deref(), Some("gleaner-nursery"));
-        gleaner_hooks::kill(nursery).expect("there");
+        let spawner = spawner_of(first);
+        assert_eq!(name_of(spawner).as_deref(), Some("gleaner-spawner"));
+        gleaner_hooks::kill(spawner).expect("there");
         session.perform(kernel("noop"), None).await;
         let groups = folders.groups();
         let second = *groups.iter().find(|group| **group != first).expect("another runner");
-        assert_ne!(nursery_of(second), nursery);
-        // What was born in the first one is none the worse for it.
+        assert_ne!(spawner_of(second), spawner);
+        // What was started in the first one is none the worse for it.
         assert!(!members(first).is_empty());
         let path = |pid: i32| format!("/proc/{pid}/autogroup");
         let is_last = |pid: i32| {
@@ -156,14 +156,14 @@ fn a_nursery_that_dies_is_replaced() {
             newest = *folders.groups().iter().find(|group| **group != first).expect("another");
         }
         let second = newest;
-        let nursery = nursery_of(second);
+        let spawner = spawner_of(second);
         agent.stop();
         assert!([first, second].iter().all(|group| members(*group).is_empty()));
-        assert!(ProcessStat::of(nursery).is_err(), "it was ended, and waited for");
+        assert!(ProcessStat::of(spawner).is_err(), "it was ended, and waited for");
     });
 }
 
-fn a_nursery_that_stands_still_is_replaced() {
+fn a_spawner_that_stands_still_is_replaced() {
     block_on(async {
         let folders = Folders::new();
         let mut broker = Broker::start().await;
@@ -171,15 +171,15 @@ fn a_nursery_that_stands_still_is_replaced() {
         let (mut session, _) = broker.welcome().await;
         session.give(kernel("gametree"), &[Some(ENDLESS)]).await;
         let first = wait_until_busy(&folders, 1)[0];
-        let nursery = nursery_of(first);
-        gleaner_hooks::freeze(nursery).expect("there");
+        let spawner = spawner_of(first);
+        gleaner_hooks::freeze(spawner).expect("there");
         // It takes some seconds until it is given up; the replica is none the worse for that.
         session.perform(kernel("noop"), None).await;
         let groups = folders.groups();
         let second = *groups.iter().find(|group| **group != first).expect("another runner");
-        assert_ne!(nursery_of(second), nursery);
+        assert_ne!(spawner_of(second), spawner);
         wait_until("the first one to be killed", || {
-            ProcessStat::of(nursery).map_or(true, |stat| stat.is_dead())
+            ProcessStat::of(spawner).map_or(true, |stat| stat.is_dead())
         });
     });
 }
@@ -213,7 +213,7 @@ fn a_second_agent_is_refused() {
         let (mut session, _) = broker.welcome().await;
         session.perform(kernel("noop"), None).await;
         let groups = folders.groups();
-        let never = |_: Vitals| panic!("it must not come up");
+        let never = |_: Liveness| panic!("it must not come up");
         let error = run(config.clone(), never, std::future::pending()).await.expect_err("refused");
         assert!(error.to_string().contains("another agent"), "{error}");
         let mut same_run_dir = others.config(&broker.address, 1);

@@ -9,11 +9,12 @@ use gleaner_kernels::application::Application;
 use gleaner_protocol::KernelName;
 use gleaner_protocol::control::Report;
 use gleaner_protocol::job::{ApplicationTask, Comparison, Task};
+use tempfile::TempDir;
 
 use crate::Story;
 use crate::agent::{AgentProcess, Folders, block_on};
 use crate::broker::{Broker, output};
-use crate::gpus::{counts, giving, software, standing};
+use crate::gpus::{Note, counts, drivers_folder, giving, software, standing};
 use crate::kernels::task_by;
 
 pub(crate) const STORIES: &[Story] = &[
@@ -31,24 +32,26 @@ const KERNELS: [(Application, u32); 4] = [
     (Application::Npairs, 3),
 ];
 
-/// The driver, and what is there as soon as it has gone wrong.
+/// The driver, and what it reads as soon as it has gone wrong.
 struct Driver {
     description: PathBuf,
-    note: PathBuf,
+    note: Note,
+    _folder: TempDir,
 }
 
 impl Driver {
-    fn new(folders: &Folders, fault: &str, after: u32) -> Self {
-        let note = folders.path("fault");
+    fn new(fault: &str, after: u32) -> Self {
+        let folder = drivers_folder();
+        let note = Note::new(folder.path().join("fault"));
         let text = fs::read_to_string(software()).expect("a description");
         let description: serde_json::Value = serde_json::from_str(&text).expect("one of a driver");
         let driver = description["ICD"]["library_path"].as_str().expect("a path");
-        let library = folders.path("faulty.so");
-        compile(driver, fault, after, &note, &library);
-        let description = folders.path("faulty.json");
+        let library = folder.path().join("faulty.so");
+        compile(driver, fault, after, &note.path, &library);
+        let description = folder.path().join("faulty.json");
         let text = text.replace(driver, library.to_str().expect("plain"));
         fs::write(&description, text).expect("written");
-        Self { description, note }
+        Self { description, note, _folder: folder }
     }
 }
 
@@ -82,17 +85,17 @@ fn begins_again(fault: &str, says: &str) {
         for (kernel, after) in KERNELS {
             let folders = Folders::new();
             let mut broker = Broker::start().await;
-            let driver = Driver::new(&folders, fault, after);
+            let driver = Driver::new(fault, after);
             let environment = [("VK_DRIVER_FILES", driver.description.as_path())];
             let mut config = giving(&folders, &broker, 1);
             config.kernels = vec![KernelName::new(kernel.name()).expect("a plain name")];
             let _agent = AgentProcess::start_with(&config, &folders, &environment);
             let (mut session, hello) = broker.welcome().await;
             assert!(hello.host.capabilities.gpu.is_some_and(|gpu| gpu.name.contains("llvmpipe")));
-            assert!(!driver.note.exists(), "{kernel:?}: it goes wrong before it computes");
+            assert!(!driver.note.was_read(), "{kernel:?}: it goes wrong before it computes");
             let tolerant = task(&broker, &folders, kernel, Comparison::Tolerance);
             let found = files_of(&session.perform(tolerant, None).await);
-            assert!(driver.note.exists(), "{kernel:?}: nothing went wrong");
+            assert!(driver.note.was_read(), "{kernel:?}: nothing went wrong");
             assert_eq!(counts(&folders), (1, 1), "{kernel:?}");
             let trouble = standing(&folders).and_then(|gpu| gpu.trouble).expect("it failed");
             assert!(

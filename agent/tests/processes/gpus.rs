@@ -1,7 +1,9 @@
 //! Pictures and surfaces on a GPU that the agent's owner gives: one that is only software, llvmpipe, which
 //! `tests/run` installs.
 
-use std::fs::{self, DirEntry};
+use std::fs::{self, Permissions};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -15,6 +17,9 @@ use gleaner_protocol::control::{ReleaseReason, Report};
 use gleaner_protocol::farm::Booked;
 use gleaner_protocol::job::{ApplicationTask, Comparison, Task};
 use gleaner_protocol::{BookingId, GpuKind, KernelName, Span, boottime};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::inotify;
+use tempfile::TempDir;
 
 use crate::Story;
 use crate::agent::{AgentProcess, AgentThread, Folders, block_on};
@@ -22,7 +27,7 @@ use crate::broker::{Broker, Session, output};
 use crate::figures::{is_below, summary, trials};
 use crate::kernels::{endless_picture, picture_by, task_by, task_of_files};
 use crate::releases::{hear_fragment, nanos_run};
-use crate::watch::{pause, wait_for_end_of_group, wait_until};
+use crate::watch::{members, pause, wait_for_end_of_group, wait_until};
 
 pub(crate) const STORIES: &[Story] = &[
     ("a_picture_is_computed_on_the_gpu_that_its_owner_gives", a_picture_is_computed_on_the_gpu),
@@ -110,17 +115,22 @@ pub(crate) fn counts(folders: &Folders) -> (u64, u64) {
     (gpu.begun, gpu.failed)
 }
 
-/// CPU time of all threads of a runner but the one that a processor's kernel runs on: those of a
-/// device that is only software. In nanoseconds.
+/// CPU time of all threads of a group but the first ones of its processes, of which one is what a
+/// processor's kernel runs on: those of a device that is only software. In nanoseconds.
 fn nanos_on_device(group: i32) -> u64 {
-    let threads = fs::read_dir(format!("/proc/{group}/task")).into_iter().flatten().flatten();
-    let leader = group.to_string();
-    let others = threads.filter(|thread| *thread.file_name() != *leader);
-    let nanos = |thread: DirEntry| {
-        let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
-        text.split(' ').next()?.parse::<u64>().ok()
+    let others =
+        threads_of(&members(group)).into_iter().filter(|(process, thread)| process != thread);
+    others.map(|(_, thread)| nanos_run(thread)).sum()
+}
+
+/// Threads of processes, each with its process.
+fn threads_of(processes: &[ProcessStat]) -> Vec<(i32, i32)> {
+    let threads = |process: &ProcessStat| {
+        let pid = process.pid;
+        let listed = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        listed.filter_map(move |entry| Some((pid, entry.file_name().to_str()?.parse().ok()?)))
     };
-    others.filter_map(nanos).sum()
+    processes.iter().flat_map(threads).collect()
 }
 
 fn a_picture_is_computed_on_the_gpu() {
@@ -171,18 +181,19 @@ fn what_is_none_of_a_gpus() {
     block_on(async {
         let folders = Folders::new();
         let mut broker = Broker::start().await;
-        let driver = Driver::of_software(&folders);
+        let driver = Driver::of_software();
         let _agent = driver.agent(&folders, &giving(&folders, &broker, 1));
         let (mut session, _) = broker.welcome().await;
-        let was_loaded = driver.notes_that_it_is_loaded(&folders);
+        let [was_loaded, is_sealed] = driver.notes_that_it_is_loaded();
         of_processors(&mut session, &broker, &folders).await;
         let jump = Application::Volume.example().replace("value = 90.0", "value = 60.0");
         let jump = jump.replace("[320, 240]", "[48, 36]").replace("volume.png", PICTURE);
         made(&mut session, Task::Application(picture_by(&broker, &folders, &jump))).await;
-        assert_eq!((counts(&folders), was_loaded.exists()), ((0, 0), false));
+        assert_eq!((counts(&folders), was_loaded.was_read()), ((0, 0), false));
         // Neither took it from the next one.
         made(&mut session, picture(&broker, &folders, Comparison::Tolerance)).await;
-        assert_eq!((counts(&folders), was_loaded.exists()), ((0, 1), true));
+        assert_eq!((counts(&folders), was_loaded.was_read()), ((0, 1), true));
+        assert!(is_sealed.was_read(), "it can change its driver");
     });
 }
 
@@ -190,15 +201,15 @@ fn no_driver_is_loaded() {
     block_on(async {
         let folders = Folders::new();
         let mut broker = Broker::start().await;
-        let driver = Driver::of_software(&folders);
-        let was_loaded = driver.notes_that_it_is_loaded(&folders);
+        let driver = Driver::of_software();
+        let [was_loaded, _] = driver.notes_that_it_is_loaded();
         let mut config = giving(&folders, &broker, 1);
         config.preferences.gpus = Gpus::Never;
         let _agent = driver.agent(&folders, &config);
         let (mut session, hello) = broker.welcome().await;
         assert_eq!((hello.host.capabilities.gpu, standing(&folders)), (None, None));
         let tolerant = made(&mut session, picture(&broker, &folders, Comparison::Tolerance)).await;
-        assert!(!was_loaded.exists());
+        assert!(!was_loaded.was_read());
         assert_eq!(tolerant, of_processors(&mut session, &broker, &folders).await);
     });
 }
@@ -246,16 +257,47 @@ pub(crate) fn software() -> PathBuf {
     all.find(is_software).expect("mesa-vulkan-drivers: see tests/run")
 }
 
+/// A file that somebody reads as a sign: a confined process can write to none that is seen here.
+pub(crate) struct Note {
+    pub(crate) path: PathBuf,
+    watch: OwnedFd,
+}
+
+impl Note {
+    pub(crate) fn new(path: PathBuf) -> Self {
+        fs::write(&path, "read me").expect("written");
+        let watch = inotify::init(inotify::CreateFlags::CLOEXEC).expect("the kernel has inotify");
+        inotify::add_watch(&watch, &path, inotify::WatchFlags::ACCESS).expect("it is there");
+        Self { path, watch }
+    }
+
+    /// Whether somebody has read it.
+    pub(crate) fn was_read(&self) -> bool {
+        let mut fds = [PollFd::new(&self.watch, PollFlags::IN)];
+        poll(&mut fds, Some(&Timespec::default())).expect("polls") == 1
+    }
+}
+
+/// A folder for a driver alone: not in `/tmp`, where work has its own, nor beside the agent's.
+pub(crate) fn drivers_folder() -> TempDir {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    // Work is another user's.
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).expect("ours");
+    folder
+}
+
 /// llvmpipe by a driver's description of its own, which a story changes while the agent runs.
 struct Driver {
+    folder: TempDir,
     description: PathBuf,
 }
 
 impl Driver {
-    fn of_software(folders: &Folders) -> Self {
-        let description = folders.path("driver.json");
+    fn of_software() -> Self {
+        let folder = drivers_folder();
+        let description = folder.path().join("driver.json");
         fs::copy(software(), &description).expect("copied");
-        Self { description }
+        Self { folder, description }
     }
 
     /// An agent that has this driver.
@@ -263,18 +305,28 @@ impl Driver {
         AgentProcess::start_with(config, folders, &[("VK_DRIVER_FILES", &self.description)])
     }
 
-    /// Has a file be there as soon as the driver is loaded.
-    fn notes_that_it_is_loaded(&self, folders: &Folders) -> PathBuf {
-        let note = folders.path("loaded");
-        self.becomes(folders, &format!("close(creat({note:?}, 0600));"));
-        note
+    /// Has a note be read as soon as the driver is loaded, and a second one where its folder is read
+    /// only.
+    fn notes_that_it_is_loaded(&self) -> [Note; 2] {
+        let notes = ["loaded", "sealed"].map(|name| Note::new(self.folder.path().join(name)));
+        let reads = |note: &Note| {
+            format!("if (read(open({:?}, O_RDONLY), &byte, 1) != 1) abort();", note.path)
+        };
+        let [loaded, sealed] = notes.each_ref().map(reads);
+        self.becomes(&format!(
+            "char byte; {loaded} struct statvfs disk; if (statvfs({:?}, &disk)) abort(); \
+             if (disk.f_flag & ST_RDONLY) {{ {sealed} }}",
+            self.folder.path()
+        ));
+        notes
     }
 
     /// Puts a library in the driver's place that does this when it is loaded.
-    fn becomes(&self, folders: &Folders, deed: &str) {
-        let (source, library) = (folders.path("driver.c"), folders.path("driver.so"));
+    fn becomes(&self, deed: &str) {
+        let [source, library] = ["driver.c", "driver.so"].map(|name| self.folder.path().join(name));
         let text = format!(
-            "#include <fcntl.h>\n#include <stdlib.h>\n#include <unistd.h>\n\
+            "#include <fcntl.h>\n#include <stdlib.h>\n#include <sys/statvfs.h>\n\
+             #include <unistd.h>\n\
              __attribute__((constructor)) static void loaded(void) {{ {deed} }}\n"
         );
         fs::write(&source, text).expect("written");
@@ -289,15 +341,15 @@ impl Driver {
 }
 
 /// Has a picture computed by an agent whose driver changes before its runner opens it.
-fn begins_again(changes: fn(&Driver, &Folders), says: &str) {
+fn begins_again(changes: fn(&Driver), says: &str) {
     block_on(async {
         let folders = Folders::new();
         let mut broker = Broker::start().await;
-        let driver = Driver::of_software(&folders);
+        let driver = Driver::of_software();
         let _agent = driver.agent(&folders, &giving(&folders, &broker, 1));
         let (mut session, hello) = broker.welcome().await;
         assert!(hello.host.capabilities.gpu.is_some_and(|gpu| gpu.name.contains("llvmpipe")));
-        changes(&driver, &folders);
+        changes(&driver);
         let tokens = session.give(picture(&broker, &folders, Comparison::Tolerance), &[None]).await;
         // It fails between the last two of these looks: of that nobody sends an event.
         let mut before = boottime();
@@ -327,20 +379,18 @@ fn begins_again(changes: fn(&Driver, &Folders), says: &str) {
 }
 
 fn its_gpu_is_gone() {
-    let goes = |driver: &Driver, _: &Folders| {
+    let goes = |driver: &Driver| {
         fs::remove_file(&driver.description).expect("it was there");
     };
     begins_again(goes, "no GPU with a Vulkan driver was found");
 }
 
 fn its_driver_crashes() {
-    let crashes = |driver: &Driver, folders: &Folders| driver.becomes(folders, "abort();");
-    begins_again(crashes, "SIGABRT");
+    begins_again(|driver| driver.becomes("abort();"), "SIGABRT");
 }
 
 fn its_driver_hangs() {
-    let hangs = |driver: &Driver, folders: &Folders| driver.becomes(folders, "for (;;) pause();");
-    begins_again(hangs, "its driver has not opened it");
+    begins_again(|driver| driver.becomes("for (;;) pause();"), "its driver has not opened it");
 }
 
 fn a_render_ends_what_uses_it() {
@@ -458,14 +508,16 @@ fn a_hook_has_the_cores_between() {
             let group = folders.groups()[0];
             wait_until_on_its_own(group);
             let booking = format!("eigenvectors-{trial}");
+            // Looked for beforehand: that takes as long as what is measured.
+            let processes = members(group);
             let begun = boottime();
             let answer = folders.preflight(&booking, None);
-            wait_until("all threads to rest", || is_all_at_rest(group));
+            wait_until("all threads to rest", || is_all_at_rest(&processes));
             let mut took = vec![boottime() - begun];
             println!("pca in its eigenvectors, to the last thread's stop: {}", summary(&mut took));
             assert_eq!(answer, SocketAnswer::Released { frozen: 1, slots_left: 0 });
             assert_eq!(session.hear_release().await, ReleaseReason::Preempted);
-            wait_until("its runner to be buried", || folders.groups().is_empty());
+            wait_until("its runner to be reaped", || folders.groups().is_empty());
             folders.postflight(&booking);
             while hear_fragment(&mut session).await.slots < 2 {}
             is_below("the last thread's stop", &mut took, GPU_RELEASE_MAX)
@@ -474,19 +526,17 @@ fn a_hook_has_the_cores_between() {
     });
 }
 
-/// Whether no thread of a process has run between two looks, nor wants to.
-fn is_all_at_rest(pid: i32) -> bool {
-    let threads = || {
-        let listed = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-        listed.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
-    };
-    let runs = |thread: i32| {
-        let text = fs::read_to_string(format!("/proc/{pid}/task/{thread}/stat"));
+/// Whether no thread of these processes has run between two looks, nor wants to.
+fn is_all_at_rest(processes: &[ProcessStat]) -> bool {
+    let runs = |(process, thread): (i32, i32)| {
+        let text = fs::read_to_string(format!("/proc/{process}/task/{thread}/stat"));
         text.ok().and_then(|text| ProcessStat::parse(&text)).is_some_and(|stat| stat.state == 'R')
     };
-    let before: u64 = threads().map(nanos_run).sum();
+    let nanos =
+        || threads_of(processes).into_iter().map(|(_, thread)| nanos_run(thread)).sum::<u64>();
+    let before = nanos();
     pause();
-    !threads().any(runs) && threads().map(nanos_run).sum::<u64>() == before
+    !threads_of(processes).into_iter().any(runs) && nanos() == before
 }
 
 /// From the hook's question until no thread of the replica runs.
@@ -517,13 +567,14 @@ fn a_hook_has_the_cores_soon() {
                     let limit = COMPUTES_NS * trial / 8 % COMPUTES_NS;
                     wait_until("the device to compute", || nanos_on_device(group) > limit);
                     let booking = format!("{kernel}-{trial}");
+                    let processes = members(group);
                     let begun = boottime();
                     let answer = folders.preflight(&booking, None);
-                    wait_until("all threads to rest", || is_all_at_rest(group));
+                    wait_until("all threads to rest", || is_all_at_rest(&processes));
                     took.push(boottime() - begun);
                     assert_eq!(answer, SocketAnswer::Released { frozen: 1, slots_left: 0 });
                     assert_eq!(session.hear_release().await, ReleaseReason::Preempted);
-                    wait_until("its runner to be buried", || folders.groups().is_empty());
+                    wait_until("its runner to be reaped", || folders.groups().is_empty());
                     folders.postflight(&booking);
                     while hear_fragment(&mut session).await.slots < 2 {}
                 }

@@ -63,7 +63,7 @@ fn reports_are_kept() {
         for _ in 0..2 {
             let (mut session, hello) = broker.welcome().await;
             assert_eq!(hello.held.iter().map(|held| held.token).collect::<Vec<_>>(), tokens);
-            assert!(hello.held.iter().all(|held| held.takes_no_slot));
+            assert!(hello.held.iter().all(|held| !held.state.takes_slot()));
             let mut again = vec![session.hear_report().await, session.hear_report().await];
             again.sort_by_key(|report| report.token);
             first.sort_by_key(|report| report.token);

@@ -24,6 +24,7 @@ mod limits;
 mod links;
 mod module_lives;
 mod modules;
+mod parked;
 mod probe;
 mod releases;
 mod unkillable;
@@ -31,7 +32,10 @@ mod wat;
 mod watch;
 
 use std::panic;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 /// A story and its name.
 type Story = (&'static str, fn());
@@ -54,7 +58,9 @@ fn main() -> ExitCode {
     let on_gpus = [gpus::STORIES, gpu_faults::STORIES];
     #[cfg(not(feature = "gpu"))]
     let on_gpus = [&[][..]; 2];
-    let stories: [&[Story]; 18] = [
+    // What measures how long things take, or who gets how much of a core, is alone.
+    let alone = [cores::STORIES, limits::STORIES, figures::STORIES];
+    let stories = [
         kernels::STORIES,
         on_gpus[0],
         on_gpus[1],
@@ -63,41 +69,77 @@ fn main() -> ExitCode {
         modules::STORIES,
         module_lives::STORIES,
         releases::STORIES,
+        parked::STORIES,
         deaths::STORIES,
         unkillable::STORIES,
         links::STORIES,
         clocks::STORIES,
         isolation::STORIES,
-        cores::STORIES,
-        limits::STORIES,
         faults::STORIES,
         as_user::STORIES,
-        figures::STORIES,
     ];
-    let chosen: Vec<&Story> = stories
-        .into_iter()
-        .flatten()
-        .filter(|(name, _)| filters.is_empty() || filters.iter().any(|part| name.contains(*part)))
-        .collect();
-    let names_none = |part: &&&String| !chosen.iter().any(|(name, _)| name.contains(**part));
+    if let [first, name] = &arguments[..]
+        && first == STORY_ARGUMENT
+    {
+        let mut stories = stories.into_iter().chain(alone).flatten();
+        let story = stories.find(|(known, _)| known == name).expect("one of ours");
+        return if runs(story) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
+    let chosen = |stories: &[&'static [Story]]| -> Vec<&Story> {
+        let is_chosen = |name: &str| {
+            filters.is_empty() || filters.iter().any(|part| name.contains(part.as_str()))
+        };
+        stories.iter().copied().flatten().filter(|(name, _)| is_chosen(name)).collect()
+    };
+    let (beside, alone) = (chosen(&stories), chosen(&alone));
+    let all = || beside.iter().chain(&alone);
+    let names_none = |part: &&&String| !all().any(|(name, _)| name.contains(part.as_str()));
     if let Some(part) = filters.iter().find(names_none)
         && arguments.iter().any(|argument| argument == "--each")
     {
         println!("no story's name has {part:?} in it");
         return ExitCode::FAILURE;
     }
-    println!("\nrunning {} stories", chosen.len());
-    let mut failed = Vec::new();
-    for (name, story) in chosen {
-        let ok = panic::catch_unwind(story).is_ok();
-        println!("test {name} ... {}", if ok { "ok" } else { "FAILED" });
-        if !ok {
-            failed.push(name);
-        }
-    }
+    println!("\nrunning {} stories", all().count());
+    let mut failed = run_side_by_side(&beside);
+    failed.extend(alone.into_iter().filter(|story| !runs(story)).map(|(name, _)| *name));
     if failed.is_empty() {
         return ExitCode::SUCCESS;
     }
     println!("\nfailures: {failed:?}");
     ExitCode::FAILURE
+}
+
+/// Says to this executable that it is to run one story.
+const STORY_ARGUMENT: &str = "--story";
+
+/// Runs a story in this process; whether it went well.
+fn runs((name, story): &Story) -> bool {
+    let ok = panic::catch_unwind(story).is_ok();
+    println!("test {name} ... {}", if ok { "ok" } else { "FAILED" });
+    ok
+}
+
+/// Runs stories, as many at a time as there are cores, each in a process of its own; those that
+/// failed.
+fn run_side_by_side(stories: &[&Story]) -> Vec<&'static str> {
+    let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let program = std::env::current_exe().expect("it runs");
+    let at_once = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        for _ in 0..at_once {
+            scope.spawn(|| {
+                while let Some((name, _)) = stories.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let output = Command::new(&program).args([STORY_ARGUMENT, name]).output();
+                    let output = output.expect("it starts");
+                    print!("{}", String::from_utf8_lossy(&output.stdout));
+                    if !output.status.success() {
+                        eprint!("{}", String::from_utf8_lossy(&output.stderr));
+                        failed.lock().unwrap_or_else(PoisonError::into_inner).push(*name);
+                    }
+                }
+            });
+        }
+    });
+    failed.into_inner().unwrap_or_else(PoisonError::into_inner)
 }

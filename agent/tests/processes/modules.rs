@@ -167,14 +167,14 @@ fn what_is_no_module_fails_and_says_why() {
         let start = "(func (export \"_start\"))";
         let import = |name: &str| format!("(import {name} (func))");
         let cases: Vec<(Vec<u8>, &str)> = vec![
-            (b"#!/bin/sh\necho hello\n".to_vec(), "it is no module that can run"),
-            (Vec::new(), "it is no module that can run"),
+            (b"#!/bin/sh\necho hello\n".to_vec(), "it is no WebAssembly module"),
+            (Vec::new(), "it is no WebAssembly module"),
             (whole[..whole.len() / 2].to_vec(), "it is no module that can run"),
             // A component, which has the same first four bytes.
-            (b"\0asm\x0d\0\x01\0".to_vec(), "it is no module that can run"),
+            (b"\0asm\x0d\0\x01\0".to_vec(), "it is a WebAssembly component"),
             (plain("(memory 1 1 shared) (func (export \"_start\"))"), "it is no module that can run"),
             (plain("(func (export \"main\"))"), "exports no function \"_start\""),
-            (plain("(func (export \"_start\") (param i32))"), "it cannot run"),
+            (plain("(func (export \"_start\") (param i32))"), "takes or returns values"),
             (
                 plain(&format!(
                     "{}{}{start}",
@@ -298,8 +298,11 @@ fn a_disk_filler_meets_its_limit() {
         task.disk_mib = 9;
         let report = session.perform(Task::Wasm(task), None).await;
         assert_eq!(text(&report, "stdout"), "5\n51\n", "the fifth does not fit any more");
-        let left = fs::read_dir(folders.path("work/tasks/0/0/work")).expect("there").count();
-        assert_eq!(left, 0, "nothing of it stays");
+        let left = fs::read_dir(folders.path("work/tasks/0/0/work")).expect("there");
+        // A worker's next order comes by a folder of its own.
+        let names = left.map(|entry| entry.expect("listed").file_name());
+        let left: Vec<_> = names.filter(|name| name != ".order").collect();
+        assert!(left.is_empty(), "nothing of it stays: {left:?}");
     });
 }
 

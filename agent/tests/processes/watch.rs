@@ -42,8 +42,8 @@ pub(crate) fn name_of(pid: i32) -> Option<String> {
     Some(name.trim_end().to_owned())
 }
 
-/// The process that has borne a runner: it leads the runner's session.
-pub(crate) fn nursery_of(runner: i32) -> i32 {
+/// The process that has started a runner: it leads the runner's session.
+pub(crate) fn spawner_of(runner: i32) -> i32 {
     ProcessStat::of(runner).expect("it lives").session
 }
 

@@ -10,7 +10,7 @@ use gleaner_agent::{Link, LinkTarget};
 use gleaner_protocol::control::{
     AgentMessage, BrokerMessage, Fragment, Hello, Outcome, Report, Verdict,
 };
-use gleaner_protocol::{Capabilities, HostInfo, HostName, Manifest, Origin, boottime};
+use gleaner_protocol::{AgentSecret, Capabilities, HostInfo, HostName, Manifest, Origin, boottime};
 use serde::Serialize;
 
 use super::parts::{Part, noop_job, noop_kernel, status, submit};
@@ -80,7 +80,8 @@ async fn play(broker: String, number: u32, counted: Arc<AtomicU64>) {
         kind: None,
         chunk_cache_mib: 0,
     };
-    let hello = Hello { host, incarnation: 1, fragment, held: Vec::new() };
+    let secret = AgentSecret::new(u128::from(number).to_be_bytes());
+    let hello = Hello { host, secret, incarnation: 1, fragment, held: Vec::new() };
     link.send(&[AgentMessage::Hello(hello), AgentMessage::Request { slots: SLOTS }])
         .await
         .expect("sent");
@@ -97,6 +98,8 @@ async fn play(broker: String, number: u32, counted: Arc<AtomicU64>) {
                         outcome: Outcome::Output(Manifest::default()),
                         cpu_us: 0,
                         measured: None,
+                        wall_us: 0,
+                        peak_memory_mib: None,
                     }));
                 }
                 BrokerMessage::Verdict { verdict, .. } => {

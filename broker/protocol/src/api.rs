@@ -15,6 +15,45 @@ pub struct Submitted {
     pub job: JobId,
     /// How many workunits it has.
     pub workunits: u32,
+    /// What it is promised, where it is due at a time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub promise: Option<Promise>,
+}
+
+/// When a job is due, and when it is expected to be done. Times are milliseconds of UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Promise {
+    /// When it is due.
+    pub due_ms: u64,
+    /// How sure it was to be at least, in thousandths.
+    pub confidence_permille: Option<u16>,
+    /// How sure it is to be in time, in thousandths, where that can be said.
+    pub chance_permille: Option<u16>,
+    /// When it is expected to be done as things are.
+    pub expected_end_ms: Option<u64>,
+}
+
+/// An element of `GET /v1/lanes`, in the order in which lanes are served.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaneStatus {
+    /// Which.
+    pub lane: Lane,
+    /// Its policy.
+    pub policy: String,
+    /// Jobs that go on.
+    pub jobs: u32,
+    /// Cores that its replicas hold, in thousandths.
+    pub held_permille: u64,
+    /// Cores that connected hosts give to all lanes together, in thousandths.
+    pub given_permille: u64,
+    /// Replicas that stand still for lanes before this one.
+    pub parked: u32,
+    /// Replicas that it could be given now: in idle slots, and in the place of lanes behind it.
+    pub room: u64,
+    /// Most that it may hold, in percent of what is given.
+    pub max_percent: u32,
+    /// What the lanes before it leave it while it has a job, likewise.
+    pub min_percent: u32,
 }
 
 /// Where a job stands.
@@ -41,7 +80,8 @@ impl JobState {
     }
 }
 
-/// `GET /v1/jobs/{job}`, and an element of `GET /v1/jobs`.
+/// `GET /v1/jobs/{job}`, and an element of `GET /v1/jobs?from=JOB&limit=N`, in order of submission. A
+/// page has up to 1,000 jobs; the list ends where one is empty.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobStatus {
     /// Its id.
@@ -67,6 +107,15 @@ pub struct JobStatus {
     pub open: u32,
     /// Replicas that run or are about to.
     pub pending: u32,
+    /// When it is due, in milliseconds of UTC, where somebody said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub due_ms: Option<u64>,
+    /// How sure it is to be in time now, in thousandths, where that can be said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chance_permille: Option<u16>,
+    /// When it is expected to be done, in milliseconds of UTC, where that can be said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_end_ms: Option<u64>,
     /// What has happened to its replicas.
     pub replicas: ReplicaCounts,
 }
@@ -84,7 +133,7 @@ pub struct ReplicaCounts {
     pub released: u64,
     /// Taken back by the broker.
     pub aborted: u64,
-    /// Not heard of in time.
+    /// Timed out, or lost with their hosts.
     pub expired: u64,
     /// Counted, and not equal to the canonical output.
     pub disagreed: u64,
@@ -159,7 +208,9 @@ pub struct ResultFile {
     pub text: Option<String>,
 }
 
-/// An element of `GET /v1/hosts`.
+/// An element of `GET /v1/hosts?after=HOST&limit=N`, in the order of names. A page has at most 1,000;
+/// the list ends where one is empty. A host without a link that nothing open speaks of is forgotten
+/// when 20,000 others have left after it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostStatus {
     /// Its name.
@@ -181,6 +232,9 @@ pub struct HostStatus {
     pub running: u32,
     /// Its epoch as last announced.
     pub epoch: Epoch,
+    /// What it gets none of for a while, since it failed or refused that.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub backing_off: Vec<BackingOff>,
     /// Outputs of it that counted.
     pub reported: u64,
     /// Of these, not equal to the canonical output.
@@ -196,6 +250,86 @@ pub struct HostStatus {
     /// The graphics processor that computes kernels on it, where its owner gives one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<GpuInfo>,
+}
+
+/// An element of `GET /v1/history`: an application whose runs are recorded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedApplication {
+    /// A kernel with its part, the path of a program, or a module by the beginning of its digest.
+    pub application: String,
+    /// Runs that are kept.
+    pub runs: usize,
+    /// Of these, come to their end; the others were given back or lost.
+    pub ended: usize,
+    /// The kinds of hosts that it ran on; `any` where hosts have none.
+    pub kinds: Vec<String>,
+    /// When the last one was recorded, in UTC milliseconds.
+    pub last_ms: u64,
+}
+
+/// `GET /v1/history/{application}`; the application percent-encoded.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ApplicationHistory {
+    /// Which.
+    pub application: String,
+    /// A row for each kind of hosts that it ran on.
+    pub kinds: Vec<KindHistory>,
+}
+
+/// What is recorded of an application on one kind of host, and what is predicted from that.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct KindHistory {
+    /// The kind; `any` where hosts have none.
+    pub kind: String,
+    /// Runs that are kept.
+    pub runs: usize,
+    /// Of these, come to their end; the others are known as lower bounds only.
+    pub ended: usize,
+    /// The middle of what ended runs took of CPU time, in microseconds.
+    pub cpu_median_us: Option<u64>,
+    /// The middle of what went by while they ran, in microseconds.
+    pub wall_median_us: Option<u64>,
+    /// Most memory that a run was seen to take, in MiB.
+    pub peak_memory_mib: Option<u64>,
+    /// The fit: how long a run takes, as a formula of its features.
+    pub formula: Option<String>,
+    /// How well each of the last runs is predicted by all the others.
+    pub left_out: Option<LeftOutErrors>,
+    /// What parts of runs stay below which multiples of the formula.
+    pub quantiles: Vec<RatioQuantile>,
+}
+
+/// Errors of runs, each predicted by all the others, in percent of what was measured.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct LeftOutErrors {
+    /// Mean of them without their signs.
+    pub mean_percent: f64,
+    /// The greatest.
+    pub max_percent: f64,
+    /// How many.
+    pub runs: usize,
+}
+
+/// A quantile of what runs took over what was expected.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct RatioQuantile {
+    /// The part of runs that stay below it.
+    pub p: f64,
+    /// In multiples of what was expected.
+    pub ratio: f64,
+}
+
+/// Something that a host gets none of for a while.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackingOff {
+    /// What: a kernel, a program, modules of a size.
+    pub what: String,
+    /// How many replicas of it came to nothing there in a row.
+    pub in_a_row: u32,
+    /// For how long it gets none, in seconds from now.
+    pub for_s: u64,
+    /// What the last one came to.
+    pub reason: String,
 }
 
 /// Answer to `GET /v1/explain/{job}` and `GET /v1/explain/{job}/{index}`.
@@ -259,6 +393,17 @@ pub enum ProgressEvent {
         /// Replicas it may run now.
         slots: u32,
     },
+    /// A job is less likely than not to be done by its due time.
+    PromiseInDanger {
+        /// Its id.
+        job: JobId,
+        /// The chance, in thousandths.
+        chance_permille: u16,
+        /// When it is due, in milliseconds of UTC.
+        due_ms: u64,
+        /// When it is expected to be done, likewise, where that can be said.
+        expected_end_ms: Option<u64>,
+    },
     /// A report that did not count.
     ReportRefused {
         /// The host.
@@ -286,6 +431,17 @@ pub struct ApiError {
     pub code: String,
     /// For people: what, on what, and what to do.
     pub error: String,
+    /// Of a job that is declined for its due time: when it could be due, in milliseconds of UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub earliest_due_ms: Option<u64>,
+}
+
+impl ApiError {
+    /// Of this code, in these words.
+    #[must_use]
+    pub fn new(code: impl Into<String>, error: impl Into<String>) -> Self {
+        Self { code: code.into(), error: error.into(), earliest_due_ms: None }
+    }
 }
 
 #[cfg(test)]

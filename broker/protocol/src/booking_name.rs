@@ -26,6 +26,19 @@ pub fn booking_of(farm: &str, text: &str) -> BookingId {
     BookingId::new(name).expect("only what may stand in a name is left, and not too much of it")
 }
 
+/// A job of HTCondor by its `GlobalJobId` (`SCHEDD#CLUSTER.PROC#TIME`), with what people call it first:
+/// `CLUSTER.PROC@SCHEDD:TIME`.
+#[must_use]
+pub fn condor_job(global: &str) -> String {
+    let parts = global.split_once('#').zip(global.rsplit_once('#'));
+    match parts {
+        Some(((schedd, _), (rest, time))) if rest.len() > schedd.len() => {
+            format!("{}@{schedd}:{time}", &rest[schedd.len() + 1..])
+        }
+        _ => global.to_owned(),
+    }
+}
+
 /// The same in every process of every version: preflight and postflight must agree.
 ///
 /// Source: Fowler, Noll and Vo's hash FNV-1a.
@@ -50,6 +63,20 @@ mod tests {
         assert_eq!(booking_of("pbs", &long).as_str().len(), NAME_BYTES_MAX);
         assert_ne!(booking_of("pbs", &long), booking_of("pbs", &format!("{long}y")));
         assert_eq!(booking_of("pbs", "Ü"), booking_of("pbs", "Ü"));
+    }
+
+    #[test]
+    fn a_condor_job_begins_with_what_people_call_it() {
+        for (global, job) in [
+            ("submit.farm#12.3#1700000000", "12.3@submit.farm:1700000000"),
+            ("user@submit.farm#12.3#17", "12.3@user@submit.farm:17"),
+            ("a#1.0#b#2", "1.0#b@a:2"),
+            ("12.3", "12.3"),
+            ("a#1", "a#1"),
+            ("", ""),
+        ] {
+            assert_eq!(condor_job(global), job, "{global}");
+        }
     }
 
     #[test]

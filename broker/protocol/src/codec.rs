@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use thiserror::Error;
 
 /// Version of every binary message.
-pub const VERSION: u8 = 8;
+pub const VERSION: u8 = 11;
 
 /// Why bytes are no message.
 #[derive(Debug, Error)]
@@ -22,6 +22,14 @@ pub enum DecodeError {
     /// Not what was expected.
     #[error("malformed message")]
     Malformed(#[from] postcard::Error),
+    /// A list that is too long.
+    #[error("a list of {count} messages, at most {max} are taken: send them in parts")]
+    TooMany {
+        /// How many it claims.
+        count: usize,
+        /// The limit.
+        max: usize,
+    },
     /// Something follows the message.
     #[error("{0} bytes follow the message")]
     Trailing(usize),
@@ -41,12 +49,19 @@ pub fn encode<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
 /// # Errors
 /// See [`DecodeError`].
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
-    let (&version, body) = bytes.split_first().ok_or(DecodeError::Empty)?;
-    if version != VERSION {
-        return Err(DecodeError::Version(version));
-    }
+    let body = body_of(bytes)?;
     let (value, rest) = postcard::take_from_bytes(body)?;
     if rest.is_empty() { Ok(value) } else { Err(DecodeError::Trailing(rest.len())) }
+}
+
+/// How many elements a message has that is a list, as its beginning says.
+pub(crate) fn list_length(bytes: &[u8]) -> Result<usize, DecodeError> {
+    Ok(postcard::take_from_bytes::<usize>(body_of(bytes)?)?.0)
+}
+
+fn body_of(bytes: &[u8]) -> Result<&[u8], DecodeError> {
+    let (&version, body) = bytes.split_first().ok_or(DecodeError::Empty)?;
+    if version == VERSION { Ok(body) } else { Err(DecodeError::Version(version)) }
 }
 
 #[cfg(test)]
@@ -57,9 +72,9 @@ mod tests {
     #[test]
     fn another_version_is_named() {
         let mut bytes = encode(&7_u32);
-        bytes[0] = 9;
+        bytes[0] = VERSION + 1;
         let error = decode::<u32>(&bytes).expect_err("another version");
-        assert!(error.to_string().contains("version 9"), "{error}");
+        assert!(error.to_string().contains(&format!("version {}", VERSION + 1)), "{error}");
     }
 
     proptest! {

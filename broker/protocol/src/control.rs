@@ -5,7 +5,8 @@
 //! [`BrokerMessage::Welcome`]; anything else before that ends the link.
 //!
 //! # Invariants
-//! - No frame is longer than [`CONTROL_MESSAGE_BYTES_MAX`]; either end may hang up on a longer one.
+//! - No frame is longer than [`CONTROL_MESSAGE_BYTES_MAX`], or has more messages than
+//!   [`FRAME_MESSAGES_MAX`]; either end may hang up on a longer one.
 //! - A replica is named by its lease's token alone; every message about it carries the token.
 //! - The agent keeps a report until its [`BrokerMessage::Verdict`] has come, over reconnects and
 //!   restarts of the broker. The verdict comes after the report is on the broker's disk.
@@ -19,10 +20,10 @@ use thiserror::Error;
 
 use crate::codec::{self, DecodeError};
 use crate::job::{OnRelease, Task};
-use crate::limits::CONTROL_MESSAGE_BYTES_MAX;
+use crate::limits::{CONTROL_MESSAGE_BYTES_MAX, FRAME_MESSAGES_MAX};
 use crate::{
-    BookingId, Digest, Epoch, HostInfo, JobId, LeaseToken, LimitsChange, Manifest, Measured,
-    ReplicaId,
+    AgentMetrics, AgentSecret, BookingId, Digest, Epoch, HostInfo, JobId, LeaseToken, LimitsChange,
+    Manifest, Measured, ReplicaId,
 };
 
 /// From an agent to the broker.
@@ -69,6 +70,8 @@ pub enum AgentMessage {
         /// What it saved.
         state: Digest,
     },
+    /// What it counted and measured, now and then.
+    Metrics(AgentMetrics),
     /// Something on the host needs a person, and nothing runs there; or does not any more.
     Alarm {
         /// What, in words; none where it is over.
@@ -81,6 +84,8 @@ pub enum AgentMessage {
 pub struct Hello {
     /// The host.
     pub host: HostInfo,
+    /// Known to this host's agent alone: without it nobody takes the place of a link that stands.
+    pub secret: AgentSecret,
     /// Drawn at random when the agent process started: tells a reconnect from a restart.
     pub incarnation: u64,
     /// The fragment now.
@@ -96,10 +101,31 @@ pub struct Held {
     pub token: LeaseToken,
     /// Which replica it is.
     pub replica: ReplicaId,
-    /// Whether it takes no slot: it is frozen, or has ended and only its report is unacknowledged.
-    pub takes_no_slot: bool,
+    /// What it does.
+    pub state: HeldState,
     /// Whether another host had a say in where it went on from.
     pub goes_on: bool,
+}
+
+/// What a replica does that an agent holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HeldState {
+    /// It is in a slot.
+    Runs,
+    /// It takes no slot: a render has frozen it, or it has ended and only its report is
+    /// unacknowledged.
+    Aside,
+    /// It takes no slot: the broker parked it, and it waits for [`BrokerMessage::Resume`].
+    Parked,
+}
+
+impl HeldState {
+    /// Whether it takes a slot.
+    #[must_use]
+    pub fn takes_slot(self) -> bool {
+        self == Self::Runs
+    }
 }
 
 /// What a host gives: the agent's decision, no larger than the monitor's.
@@ -125,6 +151,11 @@ pub struct Report {
     /// How long it took from its beginning to its end, where it is a kernel with a specification and
     /// nothing held it up.
     pub measured: Option<Measured>,
+    /// What went by while it ran, without the time for which it stood still, in microseconds; 0 where
+    /// that is not known.
+    pub wall_us: u64,
+    /// Most memory that it took, in MiB, where its host can say.
+    pub peak_memory_mib: Option<u64>,
 }
 
 /// Whether a replica has an output.
@@ -154,8 +185,17 @@ pub enum ReleaseReason {
     FragmentClosed,
     /// The broker asked for it.
     Aborted,
-    /// It cannot run here at all: not allowed, an input missing, a broken runner.
+    /// It cannot run here at all: not allowed, an input missing, a broken runner. It is no attempt
+    /// at the workunit; the host gets nothing that asks for the same ability for a while, which
+    /// grows with each refusal in a row.
     CannotRun(String),
+    /// Something of the host itself is in the way: its work folder is full ("No space left on
+    /// device" while an input is fetched), a file system is read-only, memory ran out. The agent
+    /// gives the replica back with this reason, never with a failure, and says
+    /// [`AgentMessage::Alarm`] where a person has to act. It is no attempt at the workunit, and
+    /// nobody holds it against the job; the host gets nothing that asks for the same ability for
+    /// a while, as after [`ReleaseReason::CannotRun`].
+    HostTrouble(String),
 }
 
 /// From the broker to an agent.
@@ -198,6 +238,18 @@ pub enum BrokerMessage {
         token: LeaseToken,
         /// What changes.
         limits: LimitsChange,
+    },
+    /// A replica to freeze where it is: a lane before its own takes its slot, with the next lease.
+    /// A host that cannot keep it, or has kept it for as long as its owner allows, gives it back.
+    Park {
+        /// Its lease.
+        token: LeaseToken,
+    },
+    /// A parked replica to let go on, in the place of one that was asked for. Where there is no
+    /// room for it any more the host keeps it frozen, and says so.
+    Resume {
+        /// Its lease.
+        token: LeaseToken,
     },
     /// A replica to end: nobody wants its output any more.
     Abort {
@@ -280,7 +332,8 @@ pub enum AbortReason {
     Cancelled,
     /// The lease ran out.
     Expired,
-    /// A scheduling policy took it back.
+    /// Another one is to have its slot, which counts as asked for: its lease comes without a
+    /// request.
     Preempted,
     /// The host's fragment shrank.
     FragmentClosed,
@@ -317,17 +370,20 @@ pub fn encode_frame<M: Serialize>(messages: &[M]) -> Vec<u8> {
     codec::encode(messages)
 }
 
-/// Encodes messages into frames, in order: one where they fit, else as few as halving makes.
+/// Encodes messages into frames, in order: one where they fit, else as few as halving makes. None has
+/// more than [`FRAME_MESSAGES_MAX`].
 ///
 /// # Errors
 /// [`TooLong`], with the first message that no frame can carry.
 pub fn encode_frames<M: Serialize>(messages: &[M]) -> Result<Vec<Vec<u8>>, TooLong> {
-    let frame = encode_frame(messages);
-    if frame.len() <= CONTROL_MESSAGE_BYTES_MAX {
-        return Ok(vec![frame]);
-    }
-    if messages.len() == 1 {
-        return Err(TooLong { bytes: frame.len() });
+    if messages.len() <= FRAME_MESSAGES_MAX {
+        let frame = encode_frame(messages);
+        if frame.len() <= CONTROL_MESSAGE_BYTES_MAX {
+            return Ok(vec![frame]);
+        }
+        if messages.len() == 1 {
+            return Err(TooLong { bytes: frame.len() });
+        }
     }
     let (first, second) = messages.split_at(messages.len() / 2);
     let mut frames = encode_frames(first)?;
@@ -343,10 +399,37 @@ pub struct TooLong {
     pub bytes: usize,
 }
 
-/// Decodes a frame.
+/// Decodes a frame. How many messages it has is known before memory is taken for them.
 ///
 /// # Errors
-/// Those of [`codec::decode`].
+/// Those of [`codec::decode`], and too many messages.
 pub fn decode_frame<M: DeserializeOwned>(frame: &[u8]) -> Result<Vec<M>, DecodeError> {
+    let count = codec::list_length(frame)?;
+    if count > FRAME_MESSAGES_MAX {
+        return Err(DecodeError::TooMany { count, max: FRAME_MESSAGES_MAX });
+    }
     codec::decode(frame)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_tiny_messages_go_in_more_frames_and_are_refused_in_one() {
+        let many = vec![AgentMessage::Request { slots: 0 }; 3 * FRAME_MESSAGES_MAX];
+        let frames = encode_frames(&many).expect("each fits");
+        assert_eq!(frames.len(), 4, "as few as halving makes");
+        let decoded = frames.iter().flat_map(|frame| decode_frame(frame).expect("our own"));
+        assert_eq!(decoded.collect::<Vec<AgentMessage>>(), many);
+        let error = decode_frame::<AgentMessage>(&encode_frame(&many)).expect_err("too many");
+        assert!(matches!(error, DecodeError::TooMany { count, .. } if count == many.len()));
+        // It is the number that is believed, not what follows.
+        let claimed = codec::encode(&[u64::MAX][..]);
+        let claims_much = [&claimed[..1], &claimed[2..]].concat();
+        assert!(matches!(
+            decode_frame::<AgentMessage>(&claims_much),
+            Err(DecodeError::TooMany { .. } | DecodeError::Malformed(_))
+        ));
+    }
 }

@@ -42,6 +42,23 @@ impl Digest {
     }
 }
 
+/// Hashes a content that comes in pieces.
+#[derive(Debug, Clone, Default)]
+pub struct DigestHasher(blake3::Hasher);
+
+impl DigestHasher {
+    /// Takes the next piece.
+    pub fn update(&mut self, piece: &[u8]) {
+        self.0.update(piece);
+    }
+
+    /// The digest of all pieces so far.
+    #[must_use]
+    pub fn finish(&self) -> Digest {
+        Digest(*self.0.finalize().as_bytes())
+    }
+}
+
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
@@ -118,8 +135,11 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_and_a_slice_agree() {
+    fn a_reader_pieces_and_a_slice_agree() {
         let content = vec![7; 300_000];
         assert_eq!(Digest::of_reader(&content[..]).expect("in memory"), Digest::of(&content));
+        let mut hasher = DigestHasher::default();
+        content.chunks(70_001).for_each(|piece| hasher.update(piece));
+        assert_eq!(hasher.finish(), Digest::of(&content));
     }
 }

@@ -2,17 +2,30 @@
 
 use std::error::Error;
 
+/// Words of libraries that tell what is wrong and not what mends it, with what does.
+const CURES: [(&str, &str); 2] = [
+    ("certificate not valid yet", " (is the clock of this machine right? `timedatectl` shows it)"),
+    (
+        "certificate expired",
+        " (renew the certificate, or set the clock of this machine, if that is wrong)",
+    ),
+];
+
 /// An error with its causes, the outermost first, in one line. A cause that was said already is not
 /// said again: some errors say theirs themselves.
 #[must_use]
 pub fn error_chain(error: &dyn Error) -> String {
     let first = error.to_string().trim_end().to_owned();
     let causes = std::iter::successors(error.source(), |error| (*error).source());
-    causes.fold(first, |said, cause| {
+    let mut said = causes.fold(first, |said, cause| {
         let cause = cause.to_string();
         let cause = cause.trim_end();
         if says(&said, cause) { said } else { format!("{said}: {cause}") }
-    })
+    });
+    if let Some((_, cure)) = CURES.iter().find(|(words, _)| said.contains(words)) {
+        said.push_str(cure);
+    }
+    said
 }
 
 /// Whether a text has a cause in it, and not as a part of other words.
@@ -57,6 +70,14 @@ mod tests {
         ] {
             assert_eq!(error_chain(&Told(told.into(), Empty)), said);
         }
+    }
+
+    #[test]
+    fn a_certificate_whose_time_is_wrong_asks_for_the_clock() {
+        let early = Told("certificate not valid yet: 5 seconds".into(), Empty);
+        assert!(error_chain(&early).contains("the clock of this machine"), "{early}");
+        let late = Told("certificate expired: verification time 3".into(), Empty);
+        assert!(error_chain(&late).contains("renew the certificate"), "{late}");
     }
 
     #[test]

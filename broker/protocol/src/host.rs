@@ -59,8 +59,8 @@ pub struct HostInfo {
     pub name: HostName,
     /// Which side it is on.
     pub origin: Origin,
-    /// Whose it is. Hosts that name the same owner share one vote on a workunit; a host that
-    /// names none votes for itself.
+    /// Whose it is. Hosts that name the same owner share one vote on a workunit, and so do all
+    /// that name none, unless the broker's `ownerless_hosts_vote` is `each`.
     pub owner: Option<OwnerName>,
     /// Cores that it could give at most.
     pub cores: u32,

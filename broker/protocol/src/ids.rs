@@ -265,6 +265,7 @@ impl fmt::Debug for ReplicaId {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec;
 
     #[test]
     fn ids_show_their_prefix_and_read_back() {
@@ -283,5 +284,16 @@ mod tests {
         }
         assert!(HostName::new("render042.farm").is_ok());
         assert!(serde_json::from_str::<HostName>(r#""../etc""#).is_err());
+    }
+
+    #[test]
+    fn a_name_that_is_too_long_is_refused_wherever_it_comes_from() {
+        let (longest, longer) = ("x".repeat(NAME_BYTES_MAX), "x".repeat(NAME_BYTES_MAX + 1));
+        let on_the_wire = |name: &String| codec::decode::<HostName>(&codec::encode(name));
+        assert_eq!(on_the_wire(&longest).expect("a name").as_str(), longest);
+        let error = HostName::new(&longer).expect_err("too long");
+        assert_eq!(error, NameError::TooLong { what: "host", bytes: longer.len() });
+        assert!(on_the_wire(&longer).is_err());
+        assert!(serde_json::from_value::<OwnerName>(longer.into()).is_err());
     }
 }

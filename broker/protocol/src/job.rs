@@ -1,41 +1,35 @@
 //! What a submitter asks for.
 
 mod application;
+mod attempts;
 mod comparison;
+mod items;
+mod lane;
 mod on_release;
+mod runs_on;
 mod wasm;
+
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::limits::{
-    ARGUMENT_BYTES_MAX, ARGV_MAX, ERROR_PPB_MAX, INPUT_FILES_MAX, LEASE_S_MAX, MEMORY_MIB_MAX,
-    OUTPUT_FILES_MAX, REPLICAS_MAX, REPLICATION_MAX, TASK_BYTES_MAX, WORKUNITS_MAX,
+    ARGUMENT_BYTES_MAX, ARGV_MAX, ATTEMPTS_MAX, ERROR_PPB_MAX, INPUT_FILES_MAX, JOB_NAME_BYTES_MAX,
+    LEASE_S_MAX, MEMORY_MIB_MAX, OUTPUT_FILES_MAX, OutOfRange, REPLICAS_MAX, REPLICATION_MAX,
+    TASK_BYTES_MAX, WORKUNITS_MAX, check_range,
 };
 use crate::output::{ManifestError, check_file_name};
-use crate::{Digest, KernelName, OwnerName, Profile, Trust, codec};
+use crate::{Digest, KernelName, OwnerName, Profile, ProfileError, Trust, codec};
 
 pub use application::{ApplicationTask, ApplicationTaskError};
+pub use attempts::{Attempts, AttemptsError, Cause};
 pub use comparison::Comparison;
+pub use items::Items;
+pub use lane::{Lane, UnknownLane};
 pub use on_release::{OnRelease, OnReleaseError};
+pub use runs_on::{RunsOn, RunsOnError};
 pub use wasm::{WasmTask, WasmTaskError};
-
-/// A class of jobs with a policy of its own. A fragment is offered to the lanes in this order.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum Lane {
-    /// A person waits for each frame.
-    Interactive,
-    /// Due at a time.
-    Deadline,
-    /// Rendering that disturbs no interactive session.
-    Batch,
-    /// Malleable work that takes what is left.
-    #[default]
-    Background,
-}
 
 /// A job as submitted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,13 +54,13 @@ pub struct JobSpec {
     /// How many equal outputs decide it; a majority of `replication` where not given.
     #[serde(default)]
     pub quorum: Option<u8>,
-    /// Replicas of one workunit that may be completed or have failed before it is given up;
-    /// replicas that were preempted do not count. Three times `replication` where not given; a job
-    /// that names an error ([`Trust::Adaptive`]) gets three times the equal outputs that the error
-    /// takes, and never fewer than these.
+    /// Outputs of one workunit that may come without enough of them being equal, before it is
+    /// given up; replicas without an output are counted by `attempts` alone. Three times
+    /// `replication` where not given; a job that names an error ([`Trust::Adaptive`]) gets three
+    /// times the equal outputs that the error takes, and never fewer than these.
     #[serde(default)]
     pub max_replicas: Option<u16>,
-    /// How long one replica may take before it is given to another host, in seconds.
+    /// How long one replica may take before it has timed out, in seconds.
     #[serde(default = "default_lease_s")]
     pub lease_s: u64,
     /// What is known of its workunits beforehand.
@@ -78,6 +72,12 @@ pub struct JobSpec {
     /// What becomes of a replica that a render drives out.
     #[serde(default)]
     pub on_release: OnRelease,
+    /// Attempts without an output after which a workunit fails, for each cause.
+    #[serde(default)]
+    pub attempts: Attempts,
+    /// On which hosts it may run; as the broker's `default_on` says where not given.
+    #[serde(default)]
+    pub on: Option<RunsOn>,
 }
 
 fn anonymous() -> OwnerName {
@@ -116,19 +116,33 @@ impl Task {
         }
     }
 
+    /// Its inputs, what runs itself left out.
+    #[must_use]
+    pub fn inputs(&self) -> &[InputFile] {
+        match self {
+            Self::Kernel(_) => &[],
+            Self::Command(command) => &command.inputs,
+            Self::Wasm(wasm) => &wasm.inputs,
+            Self::Application(application) => &application.inputs,
+        }
+    }
+
     /// The contents that it needs, uploaded before the job, each with a name for people.
     pub fn contents(&self) -> impl Iterator<Item = (&str, Digest)> {
-        let (program, inputs) = match self {
-            Self::Kernel(_) => (None, &[][..]),
-            Self::Command(command) => (None, &command.inputs[..]),
-            Self::Wasm(wasm) => (Some(("module", wasm.module)), &wasm.inputs[..]),
-            Self::Application(application) => {
-                (Some(("specification", application.spec)), &application.inputs[..])
-            }
+        let program = match self {
+            Self::Kernel(_) | Self::Command(_) => None,
+            Self::Wasm(wasm) => Some(("module", wasm.module)),
+            Self::Application(application) => Some(("specification", application.spec)),
         };
-        program.into_iter().chain(inputs.iter().map(|input| (input.name.as_str(), input.digest)))
+        program
+            .into_iter()
+            .chain(self.inputs().iter().map(|input| (input.name.as_str(), input.digest)))
     }
 }
+
+/// Among the outputs of a task, what it prints to standard error: part of its vote, as every output
+/// is. Where no output is called so, only the end of it is told, and only of what fails.
+pub const STDERR: &str = "stderr";
 
 /// A program with its arguments; never a shell line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -140,12 +154,14 @@ pub struct CommandTask {
     /// Files that are put into the replica's folder before it starts.
     #[serde(default)]
     pub inputs: Vec<InputFile>,
-    /// Files below the replica's folder that are its output beside `stdout`.
+    /// Files below the replica's folder that are its output beside `stdout`. [`STDERR`] among them
+    /// is what it prints to standard error.
     #[serde(default)]
     pub outputs: Vec<String>,
     /// Most memory that one replica may take with all that it starts, the page cache of its files
     /// included, in MiB. It is killed beyond, on hosts that can say how much that is; on others each
-    /// of its processes is refused more than that. No limit of its own where not given.
+    /// of its processes is refused more than that. Only hosts with about as much get it. No limit of
+    /// its own where not given.
     #[serde(default)]
     pub memory_mib: Option<u32>,
 }
@@ -167,7 +183,7 @@ pub enum Workunits {
     /// An array: indices `0..count`. Takes no memory until it is touched.
     Count(u32),
     /// One workunit per item.
-    Items(Vec<String>),
+    Items(Items),
 }
 
 impl Workunits {
@@ -191,7 +207,7 @@ impl Workunits {
     pub fn item(&self, index: u32) -> Option<&str> {
         match self {
             Self::Count(_) => None,
-            Self::Items(items) => items.get(index as usize).map(String::as_str),
+            Self::Items(items) => items.get(index as usize),
         }
     }
 }
@@ -203,7 +219,13 @@ impl JobSpec {
         self.quorum.unwrap_or(self.replication / 2 + 1)
     }
 
-    /// Completed or failed replicas after which a workunit is given up.
+    /// On which hosts it may run.
+    #[must_use]
+    pub fn runs_on(&self) -> RunsOn {
+        self.on.unwrap_or_default()
+    }
+
+    /// Outputs after which a workunit is given up.
     #[must_use]
     pub fn max_replicas(&self) -> u16 {
         self.max_replicas.unwrap_or(u16::from(self.replication) * 3)
@@ -214,39 +236,46 @@ impl JobSpec {
     /// # Errors
     /// The first thing wrong with it, with the field's name.
     pub fn check(&self) -> Result<(), JobError> {
-        let range = |field, value: u64, min: u64, max: u64| {
-            if (min..=max).contains(&value) {
-                Ok(())
-            } else {
-                Err(JobError::OutOfRange { field, value, min, max })
-            }
-        };
-        range("workunits", self.workunits.len().into(), 1, WORKUNITS_MAX.into())?;
-        range("replication", self.replication.into(), 1, REPLICATION_MAX.into())?;
-        range("quorum", self.quorum().into(), 1, self.replication.into())?;
-        range(
+        check_range("workunits", self.workunits.len().into(), 1, WORKUNITS_MAX.into())?;
+        check_range("replication", self.replication.into(), 1, REPLICATION_MAX.into())?;
+        check_range("quorum", self.quorum().into(), 1, self.replication.into())?;
+        check_range(
             "max_replicas",
             self.max_replicas().into(),
             self.replication.into(),
             REPLICAS_MAX.into(),
         )?;
-        range("lease_s", self.lease_s, 1, LEASE_S_MAX)?;
+        check_range("lease_s", self.lease_s, 1, LEASE_S_MAX)?;
+        let Attempts { failed, timed_out, lost } = self.attempts;
+        for (field, value) in [
+            ("attempts.failed", failed),
+            ("attempts.timed_out", timed_out),
+            ("attempts.lost", lost),
+        ] {
+            check_range(field, value.into(), 1, ATTEMPTS_MAX.into())?;
+        }
         if let Trust::Adaptive { error_ppb } = self.trust {
-            range("trust.adaptive.error_ppb", error_ppb.into(), 1, ERROR_PPB_MAX.into())?;
+            check_range("trust.adaptive.error_ppb", error_ppb.into(), 1, ERROR_PPB_MAX.into())?;
         }
         if let Some((field, value, most)) = self.on_release.bound() {
-            range(field, value, 1, most)?;
+            check_range(field, value, 1, most)?;
         }
         if matches!(self.on_release, OnRelease::Checkpoint { .. })
             && !matches!(self.task, Task::Wasm(_))
         {
             return Err(JobError::NoCheckpoints);
         }
-        range("name (bytes)", self.name.len() as u64, 0, ARGUMENT_BYTES_MAX as u64)?;
-        if let Workunits::Items(items) = &self.workunits
-            && let Some(index) = items.iter().position(|item| item.len() > ARGUMENT_BYTES_MAX)
-        {
-            return Err(JobError::LongItem(index));
+        self.profile.check()?;
+        if self.name.len() > JOB_NAME_BYTES_MAX {
+            return Err(JobError::LongName(self.name.len()));
+        }
+        if let Workunits::Items(items) = &self.workunits {
+            if let Some(index) = items.iter().position(|item| item.len() > ARGUMENT_BYTES_MAX) {
+                return Err(JobError::LongItem(index));
+            }
+            if let Some(index) = items.iter().position(|item| item.contains('\0')) {
+                return Err(JobError::NulInItem(index));
+            }
         }
         let bytes = codec::encode(&self.task).len();
         if bytes > TASK_BYTES_MAX {
@@ -280,7 +309,7 @@ impl CommandTask {
         if let Some(memory_mib) = self.memory_mib.filter(|mib| !(1..=MEMORY_MIB_MAX).contains(mib))
         {
             let (field, value, max) = ("memory_mib", memory_mib.into(), MEMORY_MIB_MAX.into());
-            return Err(JobError::OutOfRange { field, value, min: 1, max });
+            return Err(OutOfRange { field, value, min: 1, max }.into());
         }
         if self.argv.len() > ARGV_MAX
             || self.argv.iter().any(|a| a.len() > ARGUMENT_BYTES_MAX || a.contains('\0'))
@@ -297,28 +326,37 @@ impl CommandTask {
         if self.outputs.iter().any(|name| name == "stdout") {
             return Err(JobError::StdoutIsTaken);
         }
+        if let Some(name) = twice(self.inputs.iter().map(|input| input.name.as_str())) {
+            return Err(JobError::InputTwice(name.to_owned()));
+        }
+        if let Some(name) = twice(self.outputs.iter().map(String::as_str)) {
+            return Err(JobError::OutputTwice(name.to_owned()));
+        }
         Ok(())
     }
+}
+
+/// The first name, in their order, that comes more than once.
+fn twice<'a>(names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let mut known = BTreeSet::new();
+    names.into_iter().find(|name| !known.insert(*name))
 }
 
 /// Why a job is refused.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum JobError {
     /// A number outside its range.
-    #[error("{field} is {value}, must be from {min} to {max}")]
-    OutOfRange {
-        /// Field of the job.
-        field: &'static str,
-        /// What was given.
-        value: u64,
-        /// Least allowed.
-        min: u64,
-        /// Most allowed.
-        max: u64,
-    },
+    #[error(transparent)]
+    OutOfRange(#[from] OutOfRange),
+    /// A name over its limit.
+    #[error("name is {0} bytes long, at most {max} are kept: give it a shorter one", max = JOB_NAME_BYTES_MAX)]
+    LongName(usize),
     /// An item over its limit.
     #[error("item {0} is longer than {max} bytes; upload it as an input instead", max = ARGUMENT_BYTES_MAX)]
     LongItem(usize),
+    /// No argument and no variable can hold a NUL.
+    #[error("item {0} has a NUL byte, which no argument can have: give one item per line")]
+    NulInItem(usize),
     /// A task that no message to an agent can carry.
     #[error("task is {0} bytes long, at most {max} reach an agent; upload long arguments as an input instead", max = TASK_BYTES_MAX)]
     LongTask(usize),
@@ -337,6 +375,15 @@ pub enum JobError {
     /// `stdout` is the name of what the command prints.
     #[error("task.command.outputs names \"stdout\", which is what the command prints")]
     StdoutIsTaken,
+    /// Two inputs of one name.
+    #[error("task.command.inputs names {0:?} twice: each input needs a name of its own")]
+    InputTwice(String),
+    /// Two outputs of one name.
+    #[error("task.command.outputs names {0:?} twice: each output is named once")]
+    OutputTwice(String),
+    /// What is known beforehand.
+    #[error("profile.{0}")]
+    Profile(#[from] ProfileError),
     /// A name that is no plain file name.
     #[error("task.command: {0}")]
     FileName(#[from] ManifestError),
@@ -411,6 +458,20 @@ mod tests {
     }
 
     #[test]
+    fn inputs_of_one_name_are_refused() {
+        let input = |name: &str| format!(r#"{{"name":"{name}","digest":"{}"}}"#, Digest::of(b""));
+        let job = |names: &[&str]| {
+            let inputs = names.iter().map(|name| input(name)).collect::<Vec<_>>().join(",");
+            parse(&format!(
+                r#"{{"task":{{"command":{{"argv":["/x"],"inputs":[{inputs}]}}}},"workunits":{{"count":1}}}}"#
+            ))
+        };
+        job(&["x", "y"]).expect("two names");
+        let error = job(&["x", "y", "x"]).expect_err("x twice");
+        assert!(error.contains("task.command.inputs names \"x\" twice"), "{error}");
+    }
+
+    #[test]
     fn bad_jobs_say_what_is_wrong() {
         for (json, says) in [
             (r#"{"task":{"kernel":"x"},"workunits":{"count":0}}"#, "workunits is 0"),
@@ -435,6 +496,14 @@ mod tests {
                 r#"{"task":{"kernel":"x"},"workunits":{"count":1},"on_release":"freeze"}"#,
                 "unknown variant `freeze`",
             ),
+            (
+                r#"{"task":{"kernel":"x"},"workunits":{"count":1},"profile":{"features":{"a b":1}}}"#,
+                "profile.features: \"a b\" is no name",
+            ),
+            (
+                r#"{"task":{"kernel":"x"},"workunits":{"count":1},"profile":{"cpu_us":18446744073709551615}}"#,
+                "profile.cpu_us is 18446744073709551615, must be from 0 to 100000000000000",
+            ),
             (r#"{"task":{"command":{"argv":[]}},"workunits":{"count":1}}"#, "argv is empty"),
             (
                 r#"{"task":{"command":{"argv":["/a"],"memory_mib":0}},"workunits":{"count":1}}"#,
@@ -445,6 +514,14 @@ mod tests {
             (
                 r#"{"task":{"command":{"argv":["/x"],"outputs":["../y"]}},"workunits":{"count":1}}"#,
                 "plain file name",
+            ),
+            (
+                r#"{"task":{"command":{"argv":["/x"],"outputs":["a","b","a"]}},"workunits":{"count":1}}"#,
+                "outputs names \"a\" twice",
+            ),
+            (
+                r#"{"task":{"kernel":"x"},"workunits":{"items":["a","b\u0000c"]}}"#,
+                "item 1 has a NUL byte",
             ),
             (
                 r#"{"task":{"kernel":"x"},"workunits":{"count":1},"replicas":2}"#,

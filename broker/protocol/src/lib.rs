@@ -20,6 +20,8 @@ pub mod limits;
 pub mod recording;
 pub mod stored;
 
+mod agent_metrics;
+mod agent_secret;
 mod booking_name;
 mod digest;
 mod epoch;
@@ -31,6 +33,7 @@ mod ids;
 mod kernel_time;
 mod limits_change;
 mod memory_size;
+mod one_host;
 mod output;
 mod profile;
 mod share;
@@ -38,8 +41,10 @@ mod student;
 mod time;
 mod trust;
 
-pub use booking_name::booking_of;
-pub use digest::{Digest, DigestParseError};
+pub use agent_metrics::{AgentMetrics, HookCalls, ReplicaEnds};
+pub use agent_secret::{AGENT_SECRET_HEADER, AgentSecret, AgentSecretError};
+pub use booking_name::{booking_of, condor_job};
+pub use digest::{Digest, DigestHasher, DigestParseError};
 pub use epoch::Epoch;
 pub use error_chain::error_chain;
 pub use gpu::{GpuInfo, GpuKind, PciAddress, PciAddressError};
@@ -53,7 +58,9 @@ pub use kernel_time::{Computer, KernelTime, KernelTimeError, Measured};
 pub use limits_change::{Limit, LimitsChange};
 pub use memory_size::mib_of;
 pub use output::{Content, Manifest, ManifestError, OutputFile, check_file_name};
-pub use profile::{ChunkId, Profile, Reads};
+pub use profile::{
+    ChunkId, Feature, FeatureError, Profile, ProfileError, Promised, Reads, check_feature_name,
+};
 pub use share::Share;
 pub use student::student_975;
 pub use time::{Span, Time, boot_id, boottime};

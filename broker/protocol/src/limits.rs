@@ -1,5 +1,36 @@
 //! Named bounds of everything that crosses a process boundary.
 
+use std::ops::RangeInclusive;
+
+use thiserror::Error;
+
+/// A number outside its range.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{field} is {value}, must be from {min} to {max}")]
+pub struct OutOfRange {
+    /// Of which field.
+    pub field: &'static str,
+    /// What was given.
+    pub value: u64,
+    /// Least allowed.
+    pub min: u64,
+    /// Most allowed.
+    pub max: u64,
+}
+
+/// Checks a number.
+///
+/// # Errors
+/// It is outside its range.
+pub(crate) fn check_range(
+    field: &'static str,
+    value: u64,
+    min: u64,
+    max: u64,
+) -> Result<(), OutOfRange> {
+    if (min..=max).contains(&value) { Ok(()) } else { Err(OutOfRange { field, value, min, max }) }
+}
+
 /// Longest id or name, in bytes.
 pub const NAME_BYTES_MAX: usize = 128;
 /// Longest message on the control link, in bytes.
@@ -19,6 +50,8 @@ pub const HOOK_MESSAGE_BYTES_MAX: usize = 16 << 10;
 /// An output up to this many bytes travels and is stored with its report; a larger one is a
 /// blob of its own.
 pub const INLINE_BYTES_MAX: usize = 4 << 10;
+/// Longest text of an output that a list of results has, in bytes.
+pub const RESULT_TEXT_BYTES_MAX: usize = 256;
 /// Largest single blob (an input or an output), in bytes.
 pub const BLOB_BYTES_MAX: u64 = 1 << 30;
 /// Most output files of one replica.
@@ -50,7 +83,9 @@ pub const SPEC_BYTES_MAX: u64 = 1 << 20;
 pub const WORKUNITS_MAX: u32 = 100_000_000;
 /// Most replicas that a job may ask for at once per workunit.
 pub const REPLICATION_MAX: u8 = 32;
-/// Most replicas over the life of a workunit, failed and disagreeing ones counted.
+/// Most attempts of a workunit that may end without an output, for each cause.
+pub const ATTEMPTS_MAX: u16 = 100;
+/// Most outputs over the life of a workunit, disagreeing ones counted.
 pub const REPLICAS_MAX: u16 = 256;
 /// Greatest error that a job may allow, in parts per billion (5 %).
 pub const ERROR_PPB_MAX: u32 = 50_000_000;
@@ -67,10 +102,27 @@ pub const SAVE_S_MAX: u64 = 60;
 pub const MEMORY_MIB_MAX: u32 = 1 << 24;
 /// Most cores of one host.
 pub const CORES_MAX: u32 = 4096;
+/// Longest name of a job, in bytes: it stands in lists beside others.
+pub const JOB_NAME_BYTES_MAX: usize = 128;
+/// Longest time that a job may say of its workunits beforehand, in seconds (three years).
+pub const PROFILE_S_MAX: u64 = 100_000_000;
+/// How sure a job may ask to be in time, in thousandths.
+pub const CONFIDENCE_PERMILLE: RangeInclusive<u16> = 500..=999;
+/// Most features that a job may be given.
+pub const FEATURES_MAX: usize = 16;
+/// Longest name of a feature, in bytes.
+pub const FEATURE_NAME_BYTES_MAX: usize = 64;
+/// Most messages in one frame of the control link: tiny ones take hundreds of times as much memory as
+/// they take on the wire.
+pub const FRAME_MESSAGES_MAX: usize = 4_096;
+/// Longest program that a host may offer, in bytes: a path.
+pub const PROGRAM_BYTES_MAX: usize = 4 << 10;
 /// Most kernels or commands that a host may offer.
 pub const CAPABILITIES_MAX: usize = 256;
 /// Longest name of a graphics processor, and of its driver, in bytes.
 pub const GPU_TEXT_BYTES_MAX: usize = 256;
+/// Most times of one kind that an agent says at once that it has measured.
+pub const AGENT_TIMES_MAX: usize = 64;
 /// Longest reason text that one part sends another, in bytes.
 pub const REASON_BYTES_MAX: usize = 2 << 10;
 

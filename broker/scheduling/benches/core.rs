@@ -14,7 +14,7 @@ use gleaner_protocol::{
     ReplicaId, Time,
 };
 use gleaner_scheduling::{
-    Core, CoreConfig, Effect, HostIx, Input, PolicyName, ReportedOutcome, RequestId,
+    Core, CoreConfig, Effect, HostIx, Input, LanePolicy, PolicyName, ReportedOutcome, RequestId,
 };
 
 const HOSTS: u32 = 100_000;
@@ -81,10 +81,24 @@ struct Bench {
     random: u64,
 }
 
+/// The lanes of a farm, of which only background has work.
+fn all_lanes(policy: PolicyName) -> CoreConfig {
+    [Lane::Deadline, Lane::Batch].into_iter().fold(
+        CoreConfig::background(policy),
+        |config, lane| {
+            config.with_lane(lane, LanePolicy::default_of(lane).expect("it runs on farms"))
+        },
+    )
+}
+
 impl Bench {
     fn new(policy: PolicyName) -> Self {
+        Self::with(&CoreConfig::background(policy))
+    }
+
+    fn with(config: &CoreConfig) -> Self {
         Self {
-            core: Core::new(&CoreConfig::background(policy)),
+            core: Core::new(config),
             names: Vec::new(),
             leased: Vec::new(),
             effects: Vec::new(),
@@ -126,7 +140,7 @@ impl Bench {
             chunk_cache_mib: 0,
         };
         let fragment = Fragment { epoch: Epoch::default(), slots };
-        self.handle(Input::HostJoined { info, fragment, held: Vec::new() });
+        self.handle(Input::HostJoined { info, fragment, held: Vec::new(), incarnation: 1 });
     }
 
     fn submits(&mut self, workunits: u32) {
@@ -143,6 +157,8 @@ impl Bench {
             profile: Default::default(),
             trust: Default::default(),
             on_release: Default::default(),
+            attempts: Default::default(),
+            on: None,
         };
         self.handle(Input::Submit { request: RequestId::new(1), spec });
     }
@@ -176,8 +192,8 @@ struct Throughput {
     leased_bytes: f64,
 }
 
-fn throughput(policy: PolicyName) -> Throughput {
-    let mut bench = Bench::new(policy);
+fn throughput(config: &CoreConfig) -> Throughput {
+    let mut bench = Bench::with(config);
     bench.leased.reserve((HOSTS * SLOTS) as usize + 1);
     let began = cpu_seconds();
     for number in 0..HOSTS {
@@ -266,12 +282,13 @@ fn main() {
     let mut objects = Vec::new();
     for policy in PolicyName::ALL {
         let Throughput { join_us, submit_us, decisions, decisions_per_s, leased_bytes } =
-            throughput(policy);
+            throughput(&CoreConfig::background(policy));
+        let all_lanes_per_s = throughput(&all_lanes(policy)).decisions_per_s;
         let Touched { decisions_per_s: touched_per_s, bytes, cancel_ms } = touched(policy);
         let standing_per_s = beside_standing_requests(policy);
         objects.push(format!(
             "\"{policy}\":{{\"hosts\":{HOSTS},\"workunits\":{WORKUNITS},\"decisions\":{decisions},\
-             \"decisions_per_s\":{decisions_per_s:.0},\"bytes_per_leased_workunit\":{leased_bytes:.1},\
+             \"decisions_per_s\":{decisions_per_s:.0},\"all_lanes_per_s\":{all_lanes_per_s:.0},\"bytes_per_leased_workunit\":{leased_bytes:.1},\
              \"bytes_per_waiting_workunit\":{bytes:.1},\"touched_per_s\":{touched_per_s:.0},\"standing_per_s\":{standing_per_s:.0},\
              \"join_us\":{join_us:.2},\"submit_us\":{submit_us:.1},\"cancel_ms\":{cancel_ms:.0}}}"
         ));
@@ -282,6 +299,7 @@ fn main() {
             "policy {policy}: {HOSTS} hosts x {SLOTS} slots, {WORKUNITS} workunits x {REPLICATION} replicas"
         );
         println!("  decisions/s (leases given + reports counted)    {decisions_per_s:>12.0}");
+        println!("  the same with all lanes, one of them busy       {all_lanes_per_s:>12.0}");
         println!("  bytes per touched workunit, both replicas run   {leased_bytes:>12.1}");
         println!("  bytes per touched workunit, one runs one waits  {bytes:>12.1}");
         println!("  leases/s where one owner has all hosts          {touched_per_s:>12.0}");

@@ -1,12 +1,13 @@
-//! Kernels, programs and modules' memory that jobs ask for, interned, so that "can this host run it" is one bit.
+//! What jobs ask of their hosts, interned, so that "can this host run it" is one bit.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
-use gleaner_protocol::job::{ApplicationTask, Task, WasmTask};
-use gleaner_protocol::{Capabilities, KernelName};
+use gleaner_protocol::job::{ApplicationTask, JobSpec, RunsOn, Task, WasmTask};
+use gleaner_protocol::{HostInfo, KernelName};
 use smallvec::SmallVec;
 
-use crate::limits::ABILITIES_MAX;
+use crate::limits::{ABILITIES_MAX, OFFERS_TOLD_MAX};
 
 /// Number of an ability.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,129 +23,196 @@ impl AbilityIx {
     }
 }
 
+/// What a job asks of a host: an ability.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Need {
+    pub(crate) what: What,
+    pub(crate) on: RunsOn,
+}
+
+/// What a host has to offer, wherever it stands.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum What {
+    /// A kernel, and the memory that one is given, in MiB; 0 where it makes do with what it gets.
+    Kernel(KernelName, u32),
+    /// A program, and the memory that the host has at least, in MiB; 0 where nobody says.
+    Program(String, u64),
+    /// A module, and the memory that it is given, in MiB.
+    Wasm(u32),
+}
+
+impl Need {
+    pub(crate) fn of(spec: &JobSpec) -> Self {
+        let what = match &spec.task {
+            Task::Kernel(name) => What::Kernel(name.clone(), 0),
+            Task::Application(ApplicationTask { kernel, memory_mib, .. }) => {
+                What::Kernel(kernel.clone(), memory_mib.map_or(0, given_mib))
+            }
+            Task::Command(command) => {
+                let program = command.argv.first().cloned().unwrap_or_default();
+                What::Program(program, command.memory_mib.map_or(0, held_mib))
+            }
+            Task::Wasm(wasm) => What::Wasm(wasm_memory_mib(wasm)),
+        };
+        Self { what, on: spec.runs_on() }
+    }
+
+    /// Whether a host offers it.
+    pub(crate) fn is_met_by(&self, host: &HostInfo) -> bool {
+        self.on.admits(host.origin) && self.what.is_offered(host)
+    }
+}
+
+impl What {
+    pub(crate) fn is_offered(&self, host: &HostInfo) -> bool {
+        let capabilities = &host.capabilities;
+        match self {
+            Self::Kernel(name, memory_mib) => {
+                capabilities.kernels.contains(name) && *memory_mib <= capabilities.kernel_memory_mib
+            }
+            Self::Program(program, memory_mib) => {
+                capabilities.commands.contains(program) && *memory_mib <= host.memory_mib
+            }
+            Self::Wasm(memory_mib) => *memory_mib <= capabilities.wasm_memory_mib,
+        }
+    }
+}
+
+impl What {
+    /// What hosts offer that is nearest to it, for people.
+    pub(crate) fn nearest(&self, hosts: &[&HostInfo]) -> String {
+        let offered = hosts.iter().map(|host| &host.capabilities);
+        match self {
+            Self::Kernel(name, _) => {
+                let with = offered.filter(|of| of.kernels.contains(name));
+                match with.map(|of| of.kernel_memory_mib).max() {
+                    Some(most) => format!("the most that one gives the kernel is {most} MiB"),
+                    None => "none has the kernel".into(),
+                }
+            }
+            Self::Program(program, _) => {
+                let allows = |host: &&&HostInfo| host.capabilities.commands.contains(program);
+                let with = hosts.iter().filter(allows);
+                if let Some(most) = with.map(|host| host.memory_mib).max() {
+                    return format!("the largest that allows it has {most} MiB");
+                }
+                let programs: BTreeSet<&String> = offered.flat_map(|of| &of.commands).collect();
+                match programs.len() {
+                    0 => "no owner allows any program (`gleaner agent --allow-command`)".into(),
+                    count => {
+                        let some: Vec<_> = programs
+                            .into_iter()
+                            .take(OFFERS_TOLD_MAX)
+                            .map(String::as_str)
+                            .collect();
+                        let more = if count > some.len() { ", …" } else { "" };
+                        format!("their owners allow {}{more}", some.join(", "))
+                    }
+                }
+            }
+            Self::Wasm(_) => match offered.map(|of| of.wasm_memory_mib).max() {
+                None | Some(0) => "none runs WebAssembly".into(),
+                Some(most) => format!("the most that one gives a module is {most} MiB"),
+            },
+        }
+    }
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kernel(name, 0) => write!(f, "the kernel {name}"),
+            Self::Kernel(name, mib) => write!(f, "the kernel {name} with {mib} MiB of memory"),
+            Self::Program(program, 0) => write!(f, "the program {program}"),
+            Self::Program(program, mib) => {
+                write!(f, "the program {program} with {mib} MiB of memory or more")
+            }
+            Self::Wasm(mib) => write!(f, "WebAssembly with {mib} MiB of memory"),
+        }
+    }
+}
+
 /// The abilities that jobs ask for, forgotten jobs aside.
 #[derive(Debug, Default)]
 pub(crate) struct Abilities {
-    /// By the memory that one is given too, in MiB; 0 where it asks for none.
-    kernels: BTreeMap<(KernelName, u32), AbilityIx>,
-    programs: BTreeMap<String, AbilityIx>,
-    /// By the memory that a module is given, in MiB.
-    wasm: BTreeMap<u32, AbilityIx>,
-    /// Jobs that ask for each; 0 where the number is free.
-    jobs: Vec<u32>,
+    by_need: BTreeMap<Need, AbilityIx>,
+    /// Each by its number, with the jobs that ask for it; none where the number is free.
+    asked: Vec<Option<(Need, u32)>>,
     /// Numbers that nobody asks for any more.
     free: Vec<AbilityIx>,
 }
 
 impl Abilities {
-    fn len(&self) -> usize {
-        self.kernels.len() + self.programs.len() + self.wasm.len()
+    /// Whether a job that asks for this can be taken.
+    pub(crate) fn has_room_for(&self, need: &Need) -> bool {
+        self.by_need.len() < ABILITIES_MAX || self.by_need.contains_key(need)
     }
 
-    fn find(&self, task: &Task) -> Option<AbilityIx> {
-        match task {
-            Task::Kernel(name) => self.kernels.get(&(name.clone(), 0)).copied(),
-            Task::Application(task) => self.kernels.get(&of_application(task)).copied(),
-            Task::Command(command) => self.programs.get(command.argv.first()?).copied(),
-            Task::Wasm(wasm) => self.wasm.get(&wasm_memory_mib(wasm)).copied(),
-        }
+    /// What an ability is that a job asks for.
+    pub(crate) fn need(&self, ability: AbilityIx) -> Option<&Need> {
+        self.asked.get(ability.get())?.as_ref().map(|(need, _)| need)
     }
 
-    /// Whether a job with this task can be taken.
-    pub(crate) fn has_room_for(&self, task: &Task) -> bool {
-        self.len() < ABILITIES_MAX || self.find(task).is_some()
-    }
-
-    /// The number of what a task of one more job needs, and whether it is a new one; `None` when
-    /// there are too many.
-    pub(crate) fn intern(&mut self, task: &Task) -> Option<(AbilityIx, bool)> {
-        if let Some(ability) = self.find(task) {
-            self.jobs[ability.get()] += 1;
+    /// The number of what one more job needs, and whether it is a new one; `None` when there are
+    /// too many.
+    pub(crate) fn intern(&mut self, need: &Need) -> Option<(AbilityIx, bool)> {
+        if let Some(&ability) = self.by_need.get(need) {
+            if let Some((_, jobs)) = &mut self.asked[ability.get()] {
+                *jobs += 1;
+            }
             return Some((ability, false));
         }
-        if self.len() >= ABILITIES_MAX {
+        if self.by_need.len() >= ABILITIES_MAX {
             return None;
         }
         let ability = self.free.pop().unwrap_or_else(|| {
-            self.jobs.push(0);
-            AbilityIx::from_index(self.jobs.len() - 1)
+            self.asked.push(None);
+            AbilityIx::from_index(self.asked.len() - 1)
         });
-        self.jobs[ability.get()] = 1;
-        match task {
-            Task::Kernel(name) => self.kernels.insert((name.clone(), 0), ability),
-            Task::Application(task) => self.kernels.insert(of_application(task), ability),
-            Task::Command(command) => {
-                let program = command.argv.first().cloned().unwrap_or_default();
-                self.programs.insert(program, ability)
-            }
-            Task::Wasm(wasm) => self.wasm.insert(wasm_memory_mib(wasm), ability),
-        };
+        self.asked[ability.get()] = Some((need.clone(), 1));
+        self.by_need.insert(need.clone(), ability);
         Some((ability, true))
     }
 
-    /// One job less needs what this task does; the number that is free since, where it was the
-    /// last.
-    pub(crate) fn release(&mut self, task: &Task) -> Option<AbilityIx> {
-        let ability = self.find(task)?;
-        let jobs = &mut self.jobs[ability.get()];
+    /// One job less asks for this; the number that is free since, where it was the last.
+    pub(crate) fn release(&mut self, ability: AbilityIx) -> Option<AbilityIx> {
+        let (_, jobs) = self.asked.get_mut(ability.get())?.as_mut()?;
         *jobs -= 1;
         if *jobs > 0 {
             return None;
         }
-        match task {
-            Task::Kernel(name) => self.kernels.remove(&(name.clone(), 0)),
-            Task::Application(task) => self.kernels.remove(&of_application(task)),
-            Task::Command(command) => self.programs.remove(command.argv.first()?),
-            Task::Wasm(wasm) => self.wasm.remove(&wasm_memory_mib(wasm)),
-        };
+        let (need, _) = self.asked[ability.get()].take()?;
+        self.by_need.remove(&need);
         self.free.push(ability);
         Some(ability)
     }
 
     /// Which of them a host has.
-    pub(crate) fn of(&self, capabilities: &Capabilities) -> AbilitySet {
-        let with_memory = |name: &KernelName| {
-            self.kernels.range((name.clone(), 0)..=(name.clone(), capabilities.kernel_memory_mib))
-        };
-        let kernels = capabilities.kernels.iter().flat_map(with_memory).map(|(_, ability)| ability);
-        let programs = capabilities.commands.iter().filter_map(|name| self.programs.get(name));
-        let wasm = self.wasm.range(..=capabilities.wasm_memory_mib).map(|(_, ability)| ability);
+    pub(crate) fn of(&self, host: &HostInfo) -> AbilitySet {
         let mut set = AbilitySet::default();
-        kernels.chain(programs).chain(wasm).for_each(|ability| set.insert(*ability));
+        let has = self.by_need.iter().filter(|(need, _)| need.is_met_by(host));
+        has.for_each(|(_, ability)| set.insert(*ability));
         set
     }
 }
 
-/// Whether capabilities cover what a task needs.
-pub(crate) fn offers(capabilities: &Capabilities, task: &Task) -> bool {
-    match task {
-        Task::Kernel(name) => capabilities.kernels.contains(name),
-        Task::Application(task) => {
-            let (name, memory_mib) = of_application(task);
-            capabilities.kernels.contains(&name) && memory_mib <= capabilities.kernel_memory_mib
-        }
-        Task::Command(command) => {
-            command.argv.first().is_some_and(|program| capabilities.commands.contains(program))
-        }
-        Task::Wasm(wasm) => wasm_memory_mib(wasm) <= capabilities.wasm_memory_mib,
-    }
-}
-
-/// What a kernel with a specification needs of its host: its name, and memory in MiB, 0 where it
-/// makes do with what it gets.
-fn of_application(task: &ApplicationTask) -> (KernelName, u32) {
-    (task.kernel.clone(), task.memory_mib.map_or(0, given_mib))
-}
-
 /// The memory that a host has to give a module, in MiB.
-pub(crate) fn wasm_memory_mib(task: &WasmTask) -> u32 {
+fn wasm_memory_mib(task: &WasmTask) -> u32 {
     given_mib(task.memory_mib)
 }
 
 /// The memory that a host has to give, in MiB: what is asked for, up to the next power of two, so that
 /// jobs with limits of all kinds need few abilities.
-pub(crate) fn given_mib(asked_mib: u32) -> u32 {
+fn given_mib(asked_mib: u32) -> u32 {
     asked_mib.checked_next_power_of_two().unwrap_or(u32::MAX)
+}
+
+/// The memory that a host has to have, in MiB: what is asked for, down by less than an eighth. So jobs
+/// need few abilities, and a host that has just as much takes it.
+fn held_mib(asked_mib: u32) -> u64 {
+    let asked_mib = u64::from(asked_mib);
+    let step = (asked_mib.next_power_of_two() / 16).max(1);
+    asked_mib / step * step
 }
 
 /// A set of abilities, one bit each.
@@ -180,8 +248,9 @@ impl AbilitySet {
 mod tests {
     use super::*;
 
-    fn kernel(number: usize) -> Task {
-        Task::Kernel(KernelName::new(format!("k{number}")).expect("a plain name"))
+    fn kernel(number: usize) -> Need {
+        let name = KernelName::new(format!("k{number}")).expect("a plain name");
+        Need { what: What::Kernel(name, 0), on: RunsOn::Any }
     }
 
     #[test]
@@ -196,9 +265,10 @@ mod tests {
         let seventh = AbilityIx::from_index(7);
         assert_eq!(abilities.intern(&kernel(7)), Some((seventh, false)));
         assert_eq!(abilities.intern(&kernel(ABILITIES_MAX)), None);
-        assert_eq!(abilities.release(&kernel(7)), None, "another job asks for it");
+        assert_eq!(abilities.release(seventh), None, "another job asks for it");
         assert!(!abilities.has_room_for(&kernel(ABILITIES_MAX)));
-        assert_eq!(abilities.release(&kernel(7)), Some(seventh));
+        assert_eq!(abilities.release(seventh), Some(seventh));
+        assert_eq!(abilities.need(seventh), None);
         assert_eq!(abilities.intern(&kernel(ABILITIES_MAX)), Some((seventh, true)));
         assert_eq!(abilities.intern(&kernel(7)), None);
     }

@@ -1,5 +1,7 @@
 //! The core itself: takes inputs one by one.
 
+mod blame;
+mod given_up;
 mod hosts;
 mod jobs;
 mod replicas;
@@ -16,36 +18,71 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gleaner_protocol::job::Lane;
-use gleaner_protocol::limits::CORES_MAX;
 use gleaner_protocol::{ChunkId, HostName, JobId, Span, Time, WorkunitId};
+use smallvec::SmallVec;
 
-use crate::farm::{Begins, Farm, HostIx, Rule, WorkunitIx};
-use crate::policy::{Change, Policy, PolicyName, Trigger};
+use crate::farm::{Begins, Farm, HostIx, LaneLimits, OwnerlessVote, Rule, WorkunitIx};
+use crate::limits::GONE_HOSTS_MAX;
+use crate::policy::{Change, LanePolicy, Policy, PolicyName, Trigger};
 use crate::{Desk, Effect, Input};
+
+/// How a lane is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LaneConfig {
+    /// Its policy.
+    pub policy: LanePolicy,
+    /// How much of the farm it may hold, and keeps.
+    pub limits: LaneLimits,
+}
+
+impl LaneConfig {
+    /// A lane under this policy, with the limits that it has where nothing else is said.
+    #[must_use]
+    pub fn of(lane: Lane, policy: LanePolicy) -> Self {
+        Self { policy, limits: LaneLimits::of(lane) }
+    }
+}
 
 /// What a core is told at its birth.
 #[derive(Debug, Clone)]
 pub struct CoreConfig {
     /// Which start of the broker this is.
     pub incarnation: u32,
-    /// The policy of each lane, in the lanes' order. A lane without one takes no jobs.
-    pub lanes: BTreeMap<Lane, PolicyName>,
+    /// The lanes that there are. One that is not among them takes no jobs.
+    pub lanes: BTreeMap<Lane, LaneConfig>,
     /// How long a host whose link is down keeps its leases.
     pub reconnect_grace: Span,
+    /// Microseconds of UTC at [`Time::ZERO`]: due times outlive the clock that counts from there.
+    pub zero_us: u64,
+    /// How hosts vote that belong to no owner.
+    pub ownerless_hosts_vote: OwnerlessVote,
     /// Where the choice of the results that are checked comes from. Agents must not know it.
     pub audit_seed: u64,
+    /// How many hosts are remembered that have left, those aside that something open speaks of.
+    pub gone_hosts_max: usize,
 }
 
 impl CoreConfig {
-    /// One lane, [`Lane::Background`], under `policy`.
+    /// One lane, [`Lane::Background`], under `policy`, of a farm on which each host has a vote.
     #[must_use]
     pub fn background(policy: PolicyName) -> Self {
         Self {
             incarnation: 1,
-            lanes: BTreeMap::from([(Lane::Background, policy)]),
+            lanes: BTreeMap::new(),
             reconnect_grace: Span::from_secs(120),
+            zero_us: 0,
+            ownerless_hosts_vote: OwnerlessVote::Each,
             audit_seed: 0,
+            gone_hosts_max: GONE_HOSTS_MAX,
         }
+        .with_lane(Lane::Background, LanePolicy::Greedy(policy))
+    }
+
+    /// The same with one more lane, or with another policy for it.
+    #[must_use]
+    pub fn with_lane(mut self, lane: Lane, policy: LanePolicy) -> Self {
+        self.lanes.insert(lane, LaneConfig::of(lane, policy));
+        self
     }
 }
 
@@ -55,11 +92,14 @@ pub struct Core {
     pub(crate) lanes: BTreeMap<Lane, Box<dyn Policy>>,
     tokens: TokenMint,
     reconnect_grace: Span,
-    /// When the input in hand was taken.
-    now: Time,
+    gone_hosts_max: usize,
     next_job: u64,
+    /// Microseconds of UTC at [`Time::ZERO`].
+    zero_us: u64,
     /// Whether work appeared that standing requests may want.
     new_work: bool,
+    /// By lane: whether it could not have held more at the end of the last plan for its limits alone.
+    at_its_limits: [bool; Lane::COUNT],
     /// Hosts that passed a check or were caught, of whose other results that may be the end.
     unsettled: Vec<HostIx>,
 }
@@ -71,7 +111,7 @@ impl Core {
         let lanes = config
             .lanes
             .iter()
-            .map(|(lane, name)| (*lane, name.build(config.audit_seed)))
+            .map(|(lane, of)| (*lane, of.policy.build(config.audit_seed)))
             .collect();
         Self::with_policies(config, lanes)
     }
@@ -79,14 +119,21 @@ impl Core {
     /// An empty core with these policies instead of the configured ones.
     #[must_use]
     pub fn with_policies(config: &CoreConfig, lanes: BTreeMap<Lane, Box<dyn Policy>>) -> Self {
+        let mut farm = Farm::default();
+        farm.hosts.ownerless = config.ownerless_hosts_vote;
+        for (lane, of) in &config.lanes {
+            farm.lanes.limits[lane.index()] = of.limits;
+        }
         Self {
-            farm: Farm::default(),
+            farm,
             lanes,
             tokens: TokenMint::new(TokenKey::default(), config.incarnation),
             reconnect_grace: config.reconnect_grace,
-            now: Time::ZERO,
+            gone_hosts_max: config.gone_hosts_max,
             next_job: 1,
+            zero_us: config.zero_us,
             new_work: false,
+            at_its_limits: [false; Lane::COUNT],
             unsettled: Vec::new(),
         }
     }
@@ -102,6 +149,14 @@ impl Core {
         self.tokens = self.tokens.with_key(key);
     }
 
+    /// Makes an empty core one that notes which workunits have ended and not with which outputs, for
+    /// those who restore it only to ask for its [`Core::standing_facts`].
+    #[must_use]
+    pub fn without_outputs(mut self) -> Self {
+        self.farm.keeps_no_outputs = true;
+        self
+    }
+
     /// What it knows.
     #[must_use]
     pub fn farm(&self) -> &Farm {
@@ -112,6 +167,33 @@ impl Core {
     #[must_use]
     pub fn forgotten_count(&self) -> u64 {
         self.next_job - 1 - self.farm.job_count() as u64
+    }
+
+    /// A time of the core in microseconds of UTC.
+    #[must_use]
+    pub fn utc_us(&self, time: Time) -> u64 {
+        self.zero_us.saturating_add(time.as_micros())
+    }
+
+    /// Milliseconds of UTC now, as due times are counted.
+    #[must_use]
+    pub fn utc_now_ms(&self) -> u64 {
+        self.utc_us(self.farm.now) / 1_000
+    }
+
+    /// How long each task of a job that has not ended is still expected to take on a core, in
+    /// microseconds, where its lane's policy keeps account of that.
+    #[must_use]
+    pub fn left_us(&self, job: JobId) -> Vec<u64> {
+        let lane = self.farm.lane_of(job).and_then(|lane| self.lanes.get(&lane));
+        lane.map_or(Vec::new(), |policy| policy.left_us(self.farm.now, job))
+    }
+
+    /// When a job is expected to be done, where its lane's policy can tell.
+    #[must_use]
+    pub fn expected_end(&self, job: JobId) -> Option<Time> {
+        let lane = self.farm.lane_of(job)?;
+        self.lanes.get(&lane)?.expected_end(&self.farm, job)
     }
 
     /// The policy of a lane, by its name.
@@ -125,22 +207,31 @@ impl Core {
     pub fn next_deadline(&self) -> Option<Time> {
         let lease = self.farm.ends.first().map(|end| end.until);
         let grace = self.farm.hosts.first_grace().map(|(time, _)| time);
+        let backoff = self.farm.hosts.first_backoff().map(|(time, ..)| time);
         let policies = self.lanes.values().filter_map(|policy| policy.next_deadline());
-        lease.into_iter().chain(grace).chain(policies).min()
+        lease.into_iter().chain(grace).chain(backoff).chain(policies).min()
     }
 
     /// Takes an input and pushes what is to be done, in order. What is overdue at `now` is done
     /// first.
     pub fn handle(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
-        self.now = now;
+        self.farm.now = now;
+        if matches!(input, Input::HostLeft { .. }) {
+            // Before anything else: what this input has done names hosts by their numbers.
+            self.forget_gone(effects);
+        }
         self.end_overdue(now, effects);
         match input {
             Input::Submit { request, spec } => self.submit(request, spec, effects),
             Input::Cancel { request, job } => self.cancel(request, job, effects),
-            Input::HostJoined { info, fragment, held } => {
-                self.host_joined(now, info, fragment, &held, effects);
+            Input::HostJoined { info, fragment, held, incarnation } => {
+                self.host_joined(now, info, fragment, &held, incarnation, effects);
+                self.look_again();
             }
-            Input::HostLeft { host } => self.host_left(now, &host, effects),
+            Input::HostLeft { host } => {
+                self.host_left(now, &host, effects);
+                self.look_again();
+            }
             Input::Fragment { host, fragment } => {
                 if let Some(host) = self.connected(&host) {
                     self.set_fragment(host, fragment, effects);
@@ -154,10 +245,7 @@ impl Core {
             Input::Forget { job } => self.forget(job, effects),
             Input::Request { host, slots } => {
                 if let Some(host) = self.connected(&host) {
-                    self.farm.hosts.change(host, |entry| {
-                        let most = entry.info.cores.max(entry.fragment.slots).min(CORES_MAX);
-                        entry.asked = entry.asked.saturating_add(slots).min(most);
-                    });
+                    self.farm.hosts.change(host, |entry| entry.ask(slots));
                 }
             }
             Input::Report { host, token, replica, outcome, cpu_us } => {
@@ -167,7 +255,7 @@ impl Core {
             }
             Input::Released { host, token, reason } => {
                 if let Some(host) = self.connected(&host) {
-                    self.released(host, token, &reason, effects);
+                    self.released(host, token, &reason);
                 }
             }
             Input::Saved { host, token, state } => {
@@ -188,13 +276,7 @@ impl Core {
             Input::Tick => {}
         }
         self.settle(effects);
-        self.plan_woken(now, effects);
-        if std::mem::take(&mut self.new_work) {
-            self.plan(now, Trigger::Work, effects);
-        }
-        self.plan_deadlines(now, effects);
-        // What a policy took back at its deadline is room that others may want.
-        self.plan_woken(now, effects);
+        self.plan_all(now, effects);
     }
 
     /// The monitor of a host's farm says why it gives nothing, or that it gives again. That is shown,
@@ -205,6 +287,11 @@ impl Core {
         {
             self.farm.hosts.change(host, |entry| entry.closed = reason.map(Arc::from));
         }
+    }
+
+    /// What is told of the core next is told at this time: back-offs end then.
+    pub fn note_time(&mut self, now: Time) {
+        self.farm.now = now;
     }
 
     fn connected(&self, host: &HostName) -> Option<HostIx> {
@@ -220,35 +307,108 @@ impl Core {
         {
             self.grace_ended(host, effects);
         }
+        while let Some((until, host, ability)) = self.farm.hosts.first_backoff()
+            && until <= now
+        {
+            self.farm.hosts.end_backoff(host, ability);
+            self.tell_all(Change::HostChanged(host));
+        }
     }
 
-    /// Serves the hosts that came to have room; what is left of their requests stands.
-    fn plan_woken(&mut self, now: Time, effects: &mut Vec<Effect>) {
+    /// Asks the lanes in their order. Each has its whole turn before the next one, so that no lane
+    /// gets what one before it wants. One that may hold more again than its limits allowed before is
+    /// offered all standing requests.
+    fn plan_all(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        let mut has_work = false;
+        let mut open = Vec::new();
+        let lanes: SmallVec<[Lane; Lane::COUNT]> = self.lanes.keys().copied().collect();
+        let last = lanes.last().copied();
+        for lane in lanes {
+            has_work |= std::mem::take(&mut self.new_work);
+            for host in &open {
+                if self.farm.hosts.get(*host).free() > 0 {
+                    self.plan_host(lane, *host, now, effects);
+                }
+            }
+            self.plan_woken(lane, now, &mut open, effects);
+            let may_more = self.may_more(lane);
+            if may_more {
+                self.plan_listed(lane, now, effects);
+            }
+            if has_work || self.new_work || may_more {
+                has_work |= std::mem::take(&mut self.new_work);
+                self.plan(lane, Trigger::Work, now, effects);
+            }
+            if self.lanes[&lane].next_deadline().is_some_and(|due| due <= now) {
+                self.plan(lane, Trigger::Deadline, now, effects);
+            }
+            // What the policy took back is room that it may want itself.
+            self.plan_woken(lane, now, &mut open, effects);
+            if Some(lane) == last {
+                open.clear();
+            }
+            self.at_its_limits[lane.index()] = self.farm.is_at_its_limits(lane);
+        }
+    }
+
+    /// Whether a lane was kept from more by its limits alone, and is not any longer.
+    fn may_more(&self, lane: Lane) -> bool {
+        self.at_its_limits[lane.index()] && self.farm.room_of(lane) > 0
+    }
+
+    /// Offers the standing requests to a lane, as far as it may hold more.
+    fn plan_listed(&mut self, lane: Lane, now: Time, effects: &mut Vec<Effect>) {
+        let asking: Vec<HostIx> = self.farm.hosts.asking().iter().collect();
+        for host in asking {
+            if self.farm.room_of(lane) == 0 {
+                return;
+            }
+            if self.farm.hosts.get(host).free() > 0 {
+                self.plan_host(lane, host, now, effects);
+            }
+        }
+    }
+
+    /// Serves the hosts that came to have room; what is left of their requests stands. They are
+    /// noted for the lanes behind.
+    fn plan_woken(
+        &mut self,
+        lane: Lane,
+        now: Time,
+        open: &mut Vec<HostIx>,
+        effects: &mut Vec<Effect>,
+    ) {
         let woken = self.farm.hosts.take_woken();
         for host in &woken {
             let entry = self.farm.hosts.get(*host);
             if entry.free() > 0 && !entry.listed {
-                self.plan(now, Trigger::Host(*host), effects);
+                self.plan_host(lane, *host, now, effects);
                 self.farm.hosts.list(*host);
             }
+        }
+        if self.lanes.len() > 1 {
+            open.extend_from_slice(&woken);
         }
         self.farm.hosts.keep_buffer(woken);
     }
 
-    /// Offers the fragment to the lanes in their order.
-    fn plan(&mut self, now: Time, trigger: Trigger, effects: &mut Vec<Effect>) {
-        for policy in self.lanes.values_mut() {
-            let mut desk = Desk::new(now, &mut self.farm, &self.tokens, effects);
-            policy.plan(&mut desk, trigger);
+    /// Offers a host that asks to a lane: what was parked of it goes on first.
+    fn plan_host(&mut self, lane: Lane, host: HostIx, now: Time, effects: &mut Vec<Effect>) {
+        if !self.farm.hosts.get(host).parked.is_empty() {
+            self.resume_parked(lane, host, effects);
+            if self.farm.hosts.get(host).free() == 0 {
+                return;
+            }
         }
+        self.plan(lane, Trigger::Host(host), now, effects);
     }
 
-    fn plan_deadlines(&mut self, now: Time, effects: &mut Vec<Effect>) {
-        for policy in self.lanes.values_mut() {
-            if policy.next_deadline().is_some_and(|due| due <= now) {
-                let mut desk = Desk::new(now, &mut self.farm, &self.tokens, effects);
-                policy.plan(&mut desk, Trigger::Deadline);
-            }
+    fn plan(&mut self, lane: Lane, trigger: Trigger, now: Time, effects: &mut Vec<Effect>) {
+        let policy = self.lanes.get_mut(&lane).expect("a lane that is there");
+        let mut desk = Desk::new(now, &mut self.farm, &self.tokens, effects, lane);
+        policy.plan(&mut desk, trigger);
+        for workunit in std::mem::take(&mut self.farm.displaced) {
+            self.workunit_changed(workunit);
         }
     }
 
@@ -256,14 +416,14 @@ impl Core {
     fn tell(&mut self, job: JobId, change: Change) {
         let lane = self.farm.lane_of(job);
         if let Some(policy) = lane.and_then(|lane| self.lanes.get_mut(&lane)) {
-            policy.observe(self.now, &self.farm, change);
+            policy.observe(self.farm.now, &self.farm, change);
         }
     }
 
     /// Tells every policy.
     fn tell_all(&mut self, change: Change) {
         for policy in self.lanes.values_mut() {
-            policy.observe(self.now, &self.farm, change);
+            policy.observe(self.farm.now, &self.farm, change);
         }
     }
 
@@ -271,7 +431,13 @@ impl Core {
     fn change_copies(&mut self, host: HostIx, gained: &[ChunkId], lost: &[ChunkId]) {
         for (chunks, held) in [(lost, false), (gained, true)] {
             for &chunk in chunks {
+                let had = self.farm.copies.is_held(chunk, host);
                 if self.farm.copies.set(host, chunk, held) {
+                    match (had, held) {
+                        (false, true) => self.farm.hosts.mention(host),
+                        (true, false) => self.farm.hosts.drop_mention(host),
+                        _ => {}
+                    }
                     self.tell_all(Change::CopyChanged { host, chunk, held });
                 }
             }

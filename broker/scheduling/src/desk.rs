@@ -7,12 +7,13 @@ mod sabotage;
 pub use sabotage::Sabotage;
 
 use gleaner_protocol::control::AbortReason;
+use gleaner_protocol::job::Lane;
 use gleaner_protocol::limits::REPLICAS_MAX;
 use gleaner_protocol::{ChunkId, JobId, LeaseToken, ReplicaId, Share, Span, Time, WorkunitId};
 use thiserror::Error;
 
 use crate::core::TokenMint;
-use crate::farm::{Begins, Farm, HostIx, Lease, Leased, Pending, Rule, WorkunitIx};
+use crate::farm::{Begins, Farm, HostIx, Lease, Leased, Pending, Room, Rule, WorkunitIx};
 use crate::{Effect, Patience};
 
 /// Why the rules forbid an assignment.
@@ -27,6 +28,9 @@ pub enum Refusal {
     /// The host's slots are all leased.
     #[error("the host has no free slot")]
     NoFreeSlot,
+    /// The lane holds as much as it may, or lanes behind it hold what they are to keep.
+    #[error("the lane may hold no more of the farm now")]
+    LaneIsFull,
     /// Work is given to hosts that ask.
     #[error("the host did not ask for work")]
     DidNotAsk,
@@ -36,9 +40,12 @@ pub enum Refusal {
     /// The host, or its owner, has a replica or a vote already.
     #[error("the host has a replica or a vote of this workunit already")]
     OneVotePerHost,
-    /// The kernel or program is not there or not allowed.
-    #[error("the host does not offer what the job runs")]
+    /// The kernel or program is not there or not allowed, or the host backs off from it.
+    #[error("the host does not offer what the job runs, or backs off from it")]
     CannotRun,
+    /// The host has failed or refused the workunit, and others have not tried it.
+    #[error("the host has tried the workunit, and others come first")]
+    OthersFirst,
     /// The host has no such lease.
     #[error("the host holds no lease of this token")]
     NoSuchLease,
@@ -62,6 +69,7 @@ pub struct Desk<'a> {
     tokens: &'a TokenMint,
     effects: &'a mut Vec<Effect>,
     now: Time,
+    lane: Lane,
 }
 
 impl<'a> Desk<'a> {
@@ -70,8 +78,40 @@ impl<'a> Desk<'a> {
         farm: &'a mut Farm,
         tokens: &'a TokenMint,
         effects: &'a mut Vec<Effect>,
+        lane: Lane,
     ) -> Self {
-        Self { farm, tokens, effects, now }
+        Self { farm, tokens, effects, now, lane }
+    }
+
+    /// How many replicas on whole cores the policy could start on a host now: in idle slots that
+    /// were asked for, and in the place of replicas of lanes behind its own.
+    #[must_use]
+    pub fn room(&self, host: HostIx) -> u32 {
+        self.farm.room(self.lane, host)
+    }
+
+    /// The lane whose policy acts.
+    #[must_use]
+    pub fn lane(&self) -> Lane {
+        self.lane
+    }
+
+    /// Whether the lane may hold one more whole core of the farm.
+    #[must_use]
+    pub fn may_hold_more(&self) -> bool {
+        self.farm.room_of(self.lane) > 0
+    }
+
+    /// Whether a host has an idle slot that it asks for work for, and the lane may take it.
+    #[must_use]
+    pub fn may_serve(&self, host: HostIx) -> bool {
+        self.farm.host(host).free() > 0 && self.may_hold_more()
+    }
+
+    /// What of a host's fragment is the policy's to use: all but what lanes before its own hold.
+    #[must_use]
+    pub fn reach(&self, host: HostIx) -> Share {
+        self.farm.reach(self.lane, host)
     }
 
     /// The farm as it is now.
@@ -127,13 +167,16 @@ impl<'a> Desk<'a> {
     }
 
     /// Gives a waiting replica of the workunit to the host: it moves from waiting to pending.
-    /// The first one fixes the workunit's side.
+    /// The first one fixes the workunit's side. Where the host has no idle slot, a replica of a
+    /// lane behind is parked, or taken back.
     ///
     /// # Errors
     /// The rule that forbids it; then nothing has changed.
     pub fn start(&mut self, workunit: WorkunitIx, host: HostIx) -> Result<LeaseToken, Refusal> {
-        let token = self.start_with_share(workunit, host, Share::WHOLE)?;
-        self.farm.hosts.change(host, |entry| entry.asked -= 1);
+        let (token, room) = self.start_in_room(workunit, host, Share::WHOLE)?;
+        if room == Room::Idle {
+            self.farm.hosts.change(host, |entry| entry.asked -= 1);
+        }
         Ok(token)
     }
 
@@ -148,13 +191,53 @@ impl<'a> Desk<'a> {
         host: HostIx,
         share: Share,
     ) -> Result<LeaseToken, Refusal> {
-        self.farm.may_start_with_share(workunit, host, share)?;
+        self.start_in_room(workunit, host, share).map(|(token, _)| token)
+    }
+
+    fn start_in_room(
+        &mut self,
+        workunit: WorkunitIx,
+        host: HostIx,
+        share: Share,
+    ) -> Result<(LeaseToken, Room), Refusal> {
+        let room = self.farm.room_for(workunit, host, share)?;
+        let lane = self.farm.workunit(workunit).lane;
+        while room == Room::Lent && self.farm.host(host).free_share() < share {
+            let lease = self.farm.next_to_displace(lane, host).ok_or(Refusal::NoFreeSlot)?;
+            self.displace(host, lease);
+        }
         let (token, attempt) = self.next_lease(workunit, host);
         let goes_on = self.farm.go_on(workunit, host, token);
         let hands_on = self.farm.hands_on(workunit, host);
         let replica = self.farm.grant(self.now, workunit, host, token, attempt, share);
         self.effects.push(Effect::Lease { host, token, replica, share, goes_on, hands_on });
-        Ok(token)
+        Ok((token, room))
+    }
+
+    /// Makes room where a replica of another lane runs: it is parked where its host can keep it,
+    /// else it waits again. Its policy is told of it after this plan.
+    fn displace(&mut self, host: HostIx, lease: Lease) {
+        let Lease { token, workunit, .. } = lease;
+        self.farm.displaced.push(workunit);
+        if self.farm.host(host).can_park() {
+            self.farm.change_giving(host, |entry| {
+                let lease = entry.take_lease(token);
+                entry.parked.extend(lease);
+            });
+            return self.effects.push(Effect::Park { host, token });
+        }
+        let leased = self.farm.leased(host, token).expect("a host's lease is known");
+        self.take_back(leased);
+    }
+
+    /// Ends a replica in favour of another: it waits again. Its host takes the slot for one that it
+    /// has asked for.
+    fn take_back(&mut self, lease: Leased) {
+        let Leased { host, token, workunit, .. } = lease;
+        self.farm.end_lease(lease);
+        self.farm.workunits.get_mut(workunit).waiting += 1;
+        self.farm.tally_of(workunit, |counts| counts.aborted += 1);
+        self.effects.push(Effect::Abort { host, token, reason: AbortReason::Preempted });
     }
 
     /// Token and number of the next try at a workunit.
@@ -186,26 +269,26 @@ impl<'a> Desk<'a> {
         if !entry.leases.iter().any(|lease| lease.token == token) {
             return Err(Refusal::NoSuchLease);
         }
-        if !self.farm.hosts.change(host, |entry| entry.set_share(token, share)) {
+        if !self.farm.change_giving(host, |entry| entry.set_share(token, share)) {
             return Err(Refusal::NoFreeSlot);
         }
         self.effects.push(Effect::Share { host, token, share });
         Ok(())
     }
 
-    /// Takes a replica back from a host: it waits again.
+    /// Takes a replica back from a host: it waits again, and its slot is one that the host asks for
+    /// work for.
     ///
     /// # Errors
     /// The host holds no such lease.
     pub fn revoke(&mut self, host: HostIx, token: LeaseToken) -> Result<WorkunitIx, Refusal> {
         let lease = self.farm.leased(host, token).ok_or(Refusal::NoSuchLease)?;
-        let Leased { workunit, .. } = lease;
-        self.farm.end_lease(lease);
-        self.farm.workunits.get_mut(workunit).waiting += 1;
-        let job = self.farm.workunits.get(workunit).id.job;
-        self.farm.tally(job, |counts| counts.aborted += 1);
-        self.effects.push(Effect::Abort { host, token, reason: AbortReason::Preempted });
-        Ok(workunit)
+        let entry = self.farm.hosts.get(host);
+        let takes_slot = entry.leases.iter().any(|lease| lease.token == token);
+        let frees_slot = entry.connected && takes_slot;
+        self.take_back(lease);
+        self.farm.hosts.change(host, |entry| entry.ask(frees_slot.into()));
+        Ok(lease.workunit)
     }
 
     /// Adds a replica to the workunit, beyond those that its quorum needs: it waits.
@@ -271,6 +354,9 @@ impl Farm {
             (entry.voter, entry.origin())
         });
         let unit = self.workunits.get_mut(workunit);
+        if self.hosts.get(host).connected {
+            self.lanes.take(unit.lane, share);
+        }
         let job = self.jobs.get_mut(&unit.id.job).expect("a workunit's job is known");
         let until = now + Span::from_secs(job.spec.lease_s);
         let serial = self.ends.insert(until, job.spec.lease_s, workunit);

@@ -53,6 +53,20 @@ pub enum Effect {
         /// Whether what it saves may be of use to another host.
         hands_on: bool,
     },
+    /// Have a host freeze a replica where it is: the lease that comes next takes its slot.
+    Park {
+        /// Whom.
+        host: HostIx,
+        /// Its token.
+        token: LeaseToken,
+    },
+    /// Let a replica go on that was parked.
+    Resume {
+        /// Whom.
+        host: HostIx,
+        /// Its token.
+        token: LeaseToken,
+    },
     /// Change the share of a replica that runs.
     Share {
         /// Whom.
@@ -139,11 +153,16 @@ pub enum SubmitRefusal {
     #[error("the job is not accepted: {0}")]
     Invalid(#[from] JobError),
     /// Nothing schedules that lane here.
-    #[error("the lane {lane:?} has no policy at this broker; use \"background\"", lane = format!("{:?}", .0).to_lowercase())]
+    #[error("the {0} lane runs nothing at this broker")]
     NoPolicy(Lane),
     /// Its policy does not take it.
-    #[error("the job is not accepted: {0}")]
-    Declined(String),
+    #[error("the job is not accepted: {why}")]
+    Declined {
+        /// Why.
+        why: String,
+        /// When it could be due, in microseconds of UTC, where that is what is wrong.
+        earliest_due_us: Option<u64>,
+    },
     /// Too many jobs.
     #[error(
         "{JOBS_MAX} jobs are known already; forget ended ones with `gleaner forget`, or have the broker do it (retention_days)"

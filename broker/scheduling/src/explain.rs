@@ -1,234 +1,19 @@
 //! Why something waits: a typed reason for each rule that can hold it up.
 
-use std::collections::BTreeMap;
-use std::fmt;
+mod reason;
+
+pub use reason::WaitReason;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use gleaner_protocol::job::{ApplicationTask, Task};
-use gleaner_protocol::{JobId, Origin, WorkunitId};
+use gleaner_protocol::job::{Attempts, Cause, JobSpec, Lane, RunsOn};
+use gleaner_protocol::{JobId, Span, WorkunitId};
 
-use crate::ability::{given_mib, wasm_memory_mib};
-use crate::farm::{Job, JobPhase};
+use crate::ability::Need;
+use crate::farm::{Backoff, Host, Job, JobPhase, Workunit};
+use crate::limits::{FAILURES_TOLD_MAX, INDEXES_TOLD_MAX};
 use crate::{Core, Farm};
-
-/// One reason why a job or workunit stands where it stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum WaitReason {
-    /// No agent is connected.
-    NoHosts,
-    /// No connected host offers what the job runs.
-    NobodyCan {
-        /// The kernel or program.
-        needs: String,
-        /// Connected hosts.
-        hosts: usize,
-    },
-    /// All hosts that could run it give nothing now.
-    FragmentsClosed {
-        /// How many those are.
-        hosts: usize,
-        /// What the farm's monitor said most often of them, and of how many.
-        why: Option<(Arc<str>, usize)>,
-    },
-    /// All hosts that could run it are busy.
-    AllBusy {
-        /// How many those are.
-        hosts: usize,
-        /// Their slots.
-        slots: u32,
-    },
-    /// Untouched; owners and jobs are served in turn.
-    InTurn,
-    /// Replicas run now.
-    Running {
-        /// How many.
-        pending: usize,
-    },
-    /// Replicas of its job were begun anew: they did not end in the time that they may take, or their hosts
-    /// were lost.
-    BegunAnew {
-        /// How many, of all its workunits.
-        replicas: u64,
-        /// That time, in seconds.
-        lease_s: u64,
-    },
-    /// More votes are needed.
-    AwaitsVotes {
-        /// The most that agree.
-        agreeing: usize,
-        /// How many must.
-        quorum: u8,
-        /// Votes so far.
-        votes: usize,
-        /// Replicas that wait for a host.
-        waiting: u16,
-    },
-    /// It has an output that is not final before the hosts that gave it have passed more checks.
-    Provisional {
-        /// The votes for it.
-        agreeing: usize,
-        /// Checks that each of their hosts has to pass after it.
-        checks: u32,
-    },
-    /// It stays on the side of its first assignment.
-    StaysOnSide {
-        /// Which.
-        side: Origin,
-        /// Connected hosts of that side that have no replica or vote of it.
-        other_hosts: usize,
-    },
-    /// It runs only where a copy of its chunk is.
-    CopiesElsewhere {
-        /// How many hosts have one.
-        hosts: usize,
-    },
-    /// Replicas are served first come, first served.
-    FirstComeFirstServed {
-        /// Workunits with waiting replicas.
-        tasks_queued: usize,
-    },
-    /// Tasks whose deadlines press more have the cores.
-    MoreUrgent {
-        /// How many those are.
-        tasks: usize,
-    },
-    /// A plan has it run on a host after others.
-    Planned {
-        /// Which host.
-        host: String,
-        /// How many come before it there.
-        ahead: usize,
-    },
-    /// It has ended with a canonical output.
-    Decided,
-    /// What is begun comes first, the oldest before the rest.
-    BegunFirst {
-        /// Workunits with waiting replicas.
-        begun: usize,
-    },
-    /// It was given up.
-    GivenUp {
-        /// Why.
-        reason: String,
-    },
-    /// Its job was cancelled.
-    Cancelled,
-    /// Its job has ended.
-    Ended,
-}
-
-impl WaitReason {
-    /// For programs: a stable word.
-    #[must_use]
-    pub const fn code(&self) -> &'static str {
-        match self {
-            Self::NoHosts => "no-hosts",
-            Self::NobodyCan { .. } => "nobody-can",
-            Self::FragmentsClosed { .. } => "fragments-closed",
-            Self::AllBusy { .. } => "all-busy",
-            Self::InTurn => "in-turn",
-            Self::Running { .. } => "running",
-            Self::BegunAnew { .. } => "begun-anew",
-            Self::AwaitsVotes { .. } => "awaits-votes",
-            Self::Provisional { .. } => "provisional",
-            Self::StaysOnSide { .. } => "stays-on-side",
-            Self::CopiesElsewhere { .. } => "copies-elsewhere",
-            Self::FirstComeFirstServed { .. } => "first-come-first-served",
-            Self::MoreUrgent { .. } => "more-urgent",
-            Self::BegunFirst { .. } => "begun-first",
-            Self::Planned { .. } => "planned",
-            Self::Decided => "decided",
-            Self::GivenUp { .. } => "given-up",
-            Self::Cancelled => "cancelled",
-            Self::Ended => "ended",
-        }
-    }
-}
-
-impl fmt::Display for WaitReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoHosts => f.write_str("no agent is connected; start one with `gleaner agent`"),
-            Self::NobodyCan { needs, hosts } => {
-                write!(f, "none of the {hosts} connected hosts offers {needs}")
-            }
-            Self::FragmentsClosed { hosts, why: None } => {
-                write!(
-                    f,
-                    "all {hosts} hosts that can run it are closed: renders have them, or the quiet period runs"
-                )
-            }
-            Self::FragmentsClosed { hosts, why: Some((reason, of)) } => {
-                write!(
-                    f,
-                    "all {hosts} hosts that can run it are closed, {of} of them because: {reason}"
-                )
-            }
-            Self::AllBusy { hosts, slots } => {
-                write!(f, "all {slots} slots of the {hosts} hosts that can run it are busy")
-            }
-            Self::InTurn => f.write_str("not begun; owners and their jobs are served in turn"),
-            Self::Running { pending } => write!(f, "{pending} replicas run now"),
-            Self::BegunAnew { replicas, lease_s } => {
-                write!(
-                    f,
-                    "{replicas} replicas of its job were begun anew, for they did not end in {lease_s} s or their \
-                     hosts were lost: a job may have longer (`--lease-s`), and what never ends is to be cancelled"
-                )
-            }
-            Self::AwaitsVotes { agreeing, quorum, votes, waiting } => {
-                write!(
-                    f,
-                    "{agreeing} of {votes} votes agree and {quorum} must; {waiting} replicas wait for a host"
-                )
-            }
-            Self::Provisional { agreeing, checks } => {
-                write!(
-                    f,
-                    "{agreeing} votes agree; final once each of their hosts has passed {checks} checks after it, or when a host has nothing else to do than to compute it again"
-                )
-            }
-            Self::StaysOnSide { side, other_hosts: 0 } => {
-                write!(
-                    f,
-                    "it stays on the {side} side, where no connected host is left that has no replica or vote of it"
-                )
-            }
-            Self::StaysOnSide { side, other_hosts } => {
-                write!(
-                    f,
-                    "it stays on the {side} side, where {other_hosts} more connected hosts may take a replica"
-                )
-            }
-            Self::CopiesElsewhere { hosts: 0 } => f.write_str("no host has a copy of its chunk"),
-            Self::CopiesElsewhere { hosts } => {
-                write!(f, "it runs on the {hosts} hosts that have a copy of its chunk, in its turn")
-            }
-            Self::FirstComeFirstServed { tasks_queued } => {
-                write!(
-                    f,
-                    "first come, first served: {tasks_queued} workunits have replicas waiting"
-                )
-            }
-            Self::Planned { host, ahead } => {
-                write!(f, "it is planned for {host}, behind {ahead} others")
-            }
-            Self::MoreUrgent { tasks } => {
-                write!(f, "{tasks} tasks whose deadlines press more have the cores")
-            }
-            Self::BegunFirst { begun } => {
-                write!(
-                    f,
-                    "what is begun comes first, the oldest before the rest: {begun} workunits have replicas waiting"
-                )
-            }
-            Self::Decided => f.write_str("decided"),
-            Self::GivenUp { reason } => write!(f, "given up: {reason}"),
-            Self::Cancelled => f.write_str("the job was cancelled"),
-            Self::Ended => f.write_str("the job has ended"),
-        }
-    }
-}
 
 impl Core {
     /// Why a job stands where it stands; `None` where there is no such job.
@@ -237,15 +22,23 @@ impl Core {
         let job = self.farm.job(id)?;
         match job.phase {
             JobPhase::Cancelled => return Some(vec![WaitReason::Cancelled]),
-            JobPhase::Ended => return Some(vec![WaitReason::Ended]),
+            JobPhase::Ended => {
+                return Some(std::iter::once(WaitReason::Ended).chain(failures(job)).collect());
+            }
             JobPhase::Active => {}
         }
-        let mut reasons = Vec::new();
-        if job.pending > 0 {
-            reasons.push(WaitReason::Running { pending: job.pending as usize });
+        let mut reasons = failures(job);
+        let parked = self.farm.parked_of(job);
+        let running = (job.pending as usize).saturating_sub(parked);
+        if running > 0 {
+            reasons.push(WaitReason::Running { pending: running });
+        }
+        if parked > 0 {
+            reasons.push(WaitReason::Parked { replicas: parked });
         }
         reasons.extend(begun_anew(job));
         reasons.extend(self.farm.hosts_against(id));
+        reasons.extend(self.farm.refused(job));
         if job.pending == 0 && job.has_untouched() {
             reasons.push(WaitReason::InTurn);
         }
@@ -285,7 +78,7 @@ impl Core {
             if !unit.pending.is_empty() {
                 reasons.push(WaitReason::Running { pending: unit.pending.len() });
             }
-            reasons.extend(begun_anew(job));
+            reasons.extend(self.farm.attempts(unit, job.spec.attempts));
             let demand = self.farm.demand(unit);
             reasons.push(match demand.later_checks {
                 Some(checks) if unit.waiting == 0 => {
@@ -303,6 +96,7 @@ impl Core {
             }
         }
         reasons.extend(self.farm.hosts_against(id.job));
+        reasons.extend(self.farm.refused(job));
         if let Some(policy) = self.lanes.get(&job.spec.lane) {
             reasons.extend(policy.explain(&self.farm, id));
         }
@@ -312,7 +106,31 @@ impl Core {
 
 fn begun_anew(job: &Job) -> Option<WaitReason> {
     let (replicas, lease_s) = (job.counts.expired, job.spec.lease_s);
-    (replicas > 0).then_some(WaitReason::BegunAnew { replicas, lease_s })
+    let most = job.spec.attempts;
+    (replicas > 0).then_some(WaitReason::BegunAnew { replicas, lease_s, most })
+}
+
+/// The workunits of a job that were given up, those for one reason together, the most first.
+fn failures(job: &Job) -> Vec<WaitReason> {
+    let mut reasons: BTreeMap<&str, (usize, Vec<u32>)> = BTreeMap::new();
+    for (index, reason) in job.ended.failures() {
+        let (workunits, first) = reasons.entry(reason).or_default();
+        *workunits += 1;
+        if first.len() < INDEXES_TOLD_MAX {
+            first.push(index);
+        }
+    }
+    let mut reasons: Vec<_> = reasons.into_iter().collect();
+    reasons.sort_by_key(|(_, (workunits, first))| (std::cmp::Reverse(*workunits), first[0]));
+    let more = reasons.split_off(reasons.len().min(FAILURES_TOLD_MAX));
+    let workunits = more.into_iter().map(|(_, (workunits, _))| workunits).sum();
+    let told = reasons.into_iter().map(|(reason, (workunits, first))| WaitReason::Failures {
+        workunits,
+        first,
+        reason: reason.to_owned(),
+    });
+    let more = (workunits > 0).then_some(WaitReason::MoreFailures { workunits });
+    told.chain(more).collect()
 }
 
 /// What is said most often, and how often; of several the first in order.
@@ -327,11 +145,11 @@ fn most_said<'a>(reasons: impl Iterator<Item = &'a Arc<str>>) -> Option<(Arc<str
 
 impl Farm {
     /// What about the hosts holds this job up, if anything does.
-    fn hosts_against(&self, id: JobId) -> Option<WaitReason> {
-        let job = self.job(id)?;
+    fn hosts_against(&self, id: JobId) -> Vec<WaitReason> {
+        let Some(job) = self.job(id) else { return Vec::new() };
         let connected = self.hosts().filter(|(_, host)| host.connected).count();
         if connected == 0 {
-            return Some(WaitReason::NoHosts);
+            return vec![WaitReason::NoHosts];
         }
         let able: Vec<_> = self
             .hosts()
@@ -339,28 +157,112 @@ impl Farm {
             .map(|(_, host)| host)
             .collect();
         if able.is_empty() {
-            let needs = match &job.spec.task {
-                Task::Application(ApplicationTask { kernel, memory_mib: Some(mib), .. }) => {
-                    format!("the kernel {kernel} with {} MiB of memory", given_mib(*mib))
-                }
-                Task::Kernel(kernel) | Task::Application(ApplicationTask { kernel, .. }) => {
-                    format!("the kernel {kernel}")
-                }
-                Task::Command(command) => {
-                    format!("the program {}", command.argv.first().map_or("", String::as_str))
-                }
-                Task::Wasm(wasm) => {
-                    format!("WebAssembly with {} MiB of memory", wasm_memory_mib(wasm))
-                }
-            };
-            return Some(WaitReason::NobodyCan { needs, hosts: connected });
+            return vec![self.nobody_can(&job.spec, connected)];
         }
+        let mut reasons = Vec::new();
+        let voters: BTreeSet<_> = able.iter().map(|host| host.voter).collect();
+        let (quorum, voters) = (job.spec.quorum(), voters.len());
+        if voters < usize::from(quorum) {
+            reasons.push(WaitReason::TooFewVoters { quorum, voters });
+        }
+        reasons.extend(self.backing_off(job, &able));
         let slots: u32 = able.iter().map(|host| host.fragment.slots).sum();
         if slots == 0 {
             let why = most_said(able.iter().filter_map(|host| host.closed.as_ref()));
-            return Some(WaitReason::FragmentsClosed { hosts: able.len(), why });
+            reasons.push(WaitReason::FragmentsClosed { hosts: able.len(), why });
+        } else if able.iter().all(|host| host.free_share().whole_cores() == 0) {
+            reasons.push(WaitReason::AllBusy { hosts: able.len(), slots });
+            reasons.extend(self.lanes_before(job.spec.lane));
+        } else if self.room_of(job.spec.lane) == 0 {
+            let lane = job.spec.lane;
+            let max_percent = self.lane_limits(lane).max_percent;
+            reasons.push(WaitReason::LaneIsFull { lane, max_percent });
         }
-        let busy = able.iter().all(|host| host.free_share().whole_cores() == 0);
-        busy.then_some(WaitReason::AllBusy { hosts: able.len(), slots })
+        reasons
+    }
+
+    /// Lanes before this one that hold cores.
+    fn lanes_before(&self, lane: Lane) -> impl Iterator<Item = WaitReason> {
+        let (given, held) = self.lane_shares();
+        let before = Lane::ALL.into_iter().take_while(move |other| *other < lane);
+        let before = before.map(move |lane| (lane, held[lane.index()]));
+        before.filter(|(_, held)| *held > 0).map(move |(lane, held)| WaitReason::LaneBefore {
+            lane,
+            held,
+            given,
+        })
+    }
+
+    /// How many replicas of a job stand still for lanes before it.
+    fn parked_of(&self, job: &Job) -> usize {
+        let units = job.open.values().map(|workunit| self.workunit(*workunit));
+        let pending = units.flat_map(|unit| &unit.pending);
+        pending.filter(|of| self.host(of.host).is_parked(of.token)).count()
+    }
+
+    /// What a job asks for, where there are connected hosts and none of them offers it.
+    pub(crate) fn why_nobody_can(&self, spec: &JobSpec) -> Option<WaitReason> {
+        let need = Need::of(spec);
+        let hosts = self.hosts().map(|(_, host)| host).filter(|host| host.connected);
+        let (connected, able) = hosts.fold((0, 0), |(connected, able), host| {
+            (connected + 1, able + usize::from(need.is_met_by(&host.info)))
+        });
+        (connected > 0 && able == 0).then(|| self.nobody_can(spec, connected))
+    }
+
+    /// What a job asks for that no connected host offers, and what is offered instead.
+    fn nobody_can(&self, spec: &JobSpec, hosts: usize) -> WaitReason {
+        let Need { what, on } = Need::of(spec);
+        let connected = || self.hosts().map(|(_, host)| host).filter(|host| host.connected);
+        let elsewhere = connected().filter(|host| what.is_offered(&host.info)).count();
+        let of = match on {
+            RunsOn::Any => String::new(),
+            RunsOn::Farm | RunsOn::Desktop => format!(" on a {on} host (--on {on})"),
+        };
+        let offered = if elsewhere > 0 {
+            format!("{elsewhere} others offer it, and are not {on} hosts")
+        } else {
+            let hosts: Vec<_> = connected().map(|host| &host.info).collect();
+            what.nearest(&hosts)
+        };
+        WaitReason::NobodyCan { needs: format!("{what}{of}"), hosts, offered }
+    }
+
+    /// Who of the hosts that could run a job backs off from what it asks for.
+    fn backing_off(&self, job: &Job, able: &[&Host]) -> Option<WaitReason> {
+        let backing_off = able.iter().filter_map(|host| Some((host.backs_off(job.ability)?, host)));
+        let hosts = backing_off.clone().count();
+        let (backoff, host) = backing_off.min_by_key(|(backoff, _)| backoff.until)?;
+        Some(WaitReason::BackingOff {
+            hosts,
+            of: able.len(),
+            what: self.abilities.need(job.ability)?.what.to_string(),
+            first: host.info.name.clone(),
+            after: backoff.until.since(self.now),
+            why: Arc::clone(&backoff.why),
+        })
+    }
+
+    /// What a host backs off from now, what it last failed at, and for how long it still does.
+    pub fn backoffs<'a>(
+        &'a self,
+        host: &'a Host,
+    ) -> impl Iterator<Item = (String, &'a Backoff, Span)> + 'a {
+        host.backoffs.iter().filter(|of| of.is_on).filter_map(|of| {
+            let what = self.abilities.need(of.ability)?.what.to_string();
+            Some((what, of, of.until.since(self.now)))
+        })
+    }
+
+    /// Who refused a job last, where nobody has done any of it since.
+    fn refused(&self, job: &Job) -> Option<WaitReason> {
+        let (host, why) = job.refusal.as_ref()?;
+        Some(WaitReason::Refused { host: host.clone(), why: Arc::clone(why) })
+    }
+
+    fn attempts(&self, unit: &Workunit, most: Attempts) -> Option<WaitReason> {
+        let ended = Cause::ALL.map(|cause| unit.attempts_of(cause));
+        let history = || self.history(unit);
+        (ended != [0; 3]).then(|| WaitReason::Attempts { ended, most, history: history() })
     }
 }

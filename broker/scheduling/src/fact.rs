@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gleaner_protocol::api::ReplicaCounts;
-use gleaner_protocol::job::JobSpec;
+use gleaner_protocol::job::{Cause, JobSpec};
 use gleaner_protocol::{Digest, HostName, JobId, LeaseToken, Origin, OwnerName, WorkunitId};
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +21,8 @@ pub enum Fact {
         job: JobId,
         /// What was asked for.
         spec: Arc<JobSpec>,
+        /// When, in microseconds of UTC.
+        accepted_us: u64,
     },
     /// A job was cancelled.
     JobCancelled {
@@ -44,8 +46,8 @@ pub enum Fact {
         /// CPU time spent on it.
         cpu_us: u64,
     },
-    /// A replica failed.
-    ReplicaFailed {
+    /// An attempt ended without an output.
+    AttemptFailed {
         /// Of what.
         workunit: WorkunitId,
         /// Side of the workunit.
@@ -56,6 +58,10 @@ pub enum Fact {
         owner: Option<OwnerName>,
         /// The lease it was given under.
         token: LeaseToken,
+        /// What ended it.
+        cause: Cause,
+        /// In words.
+        why: Arc<str>,
     },
     /// Enough votes agree.
     Decided {
@@ -84,7 +90,8 @@ pub enum Fact {
         /// Its id.
         job: JobId,
     },
-    /// What a host's votes were worth so far: in snapshots, after all votes.
+    /// What a host's votes were worth so far: in snapshots, after all votes. In the journal, with
+    /// nothing but zeroes: the host is forgotten.
     HostStood {
         /// Which.
         host: HostName,

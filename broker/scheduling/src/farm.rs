@@ -11,39 +11,50 @@
 //! - Hash maps are only looked up, never iterated.
 
 mod asking;
+mod backoff;
 mod copies;
 mod demand;
 mod ended;
+mod failed_attempt;
 mod host;
 mod hosts;
 mod job;
 mod lease;
 mod open_workunits;
+mod room;
 mod saved;
 mod standing;
 mod vote;
 mod workunit;
 
+pub use backoff::Backoff;
 pub use ended::Ended;
-pub use host::{Host, HostIx, VoterIx};
+pub use failed_attempt::FailedAttempt;
+pub use host::{Host, HostIx, OwnerlessVote, VoterIx};
+pub(crate) use job::Accepted;
 pub use job::{Job, JobPhase};
 pub use lease::Lease;
+pub use room::LaneLimits;
 pub use saved::{Party, SavedState};
 pub use standing::Standing;
 pub use vote::Vote;
 pub use workunit::{Pending, Rule, Workunit, WorkunitIx};
 
+pub(crate) use backoff::Step;
 pub(crate) use copies::Copies;
 pub(crate) use demand::Demand;
 pub(crate) use hosts::Hosts;
 pub(crate) use lease::{LeaseEnds, Leased};
 pub(crate) use open_workunits::OpenWorkunits;
+pub(crate) use room::{LaneUse, Room};
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gleaner_protocol::api::ReplicaCounts;
 use gleaner_protocol::job::{JobSpec, Lane};
-use gleaner_protocol::{ChunkId, HostName, JobId, LeaseToken, Origin, Share, Time, WorkunitId};
+use gleaner_protocol::{
+    ChunkId, HostName, JobId, LeaseToken, Origin, Share, Span, Time, WorkunitId,
+};
 
 use crate::Refusal;
 use crate::ability::{Abilities, AbilityIx};
@@ -90,9 +101,22 @@ pub struct Farm {
     pub(crate) ends: LeaseEnds,
     pub(crate) abilities: Abilities,
     pub(crate) copies: Copies,
+    /// What lanes hold, and how much they may.
+    pub(crate) lanes: LaneUse,
+    /// Workunits whose replicas were displaced by a plan of another lane, which their policies
+    /// are still to be told of.
+    pub(crate) displaced: Vec<WorkunitIx>,
+    /// Jobs that go on and are due at a time.
+    pub(crate) due: BTreeSet<JobId>,
+    /// When the input in hand was taken.
+    pub(crate) now: Time,
+    /// Open workunits with a failed attempt or a refusal.
+    pub(crate) troubled: BTreeSet<WorkunitIx>,
     pub(crate) totals: ReplicaCounts,
     /// What jobs that are forgotten have in the totals.
     pub(crate) forgotten: ReplicaCounts,
+    /// Whether canonical outputs are not kept.
+    pub(crate) keeps_no_outputs: bool,
 }
 
 impl Farm {
@@ -108,9 +132,21 @@ impl Farm {
         self.hosts.find(name).map(|host| self.hosts.get(host))
     }
 
-    /// All hosts, connected or not, in order of their first appearance.
+    /// All hosts, connected or not, in order of their numbers: those of forgotten ones are used again,
+    /// otherwise it is the order of their first appearance.
     pub fn hosts(&self) -> impl Iterator<Item = (HostIx, &Host)> {
         self.hosts.iter()
+    }
+
+    /// The hosts behind this name, or all, in the order of names.
+    pub fn hosts_behind(&self, name: Option<&HostName>) -> impl Iterator<Item = &Host> {
+        self.hosts.iter_behind(name)
+    }
+
+    /// The numbers of all hosts are below this one.
+    #[must_use]
+    pub fn host_numbers(&self) -> usize {
+        self.hosts.end()
     }
 
     /// Whether there is a standing request: a host that asked, has room, and found nothing.
@@ -145,7 +181,23 @@ impl Farm {
         may: impl Fn(&Host) -> bool,
     ) -> Option<HostIx> {
         let unit = self.workunits.get(workunit);
-        let may = |host| may(self.host(host));
+        let may = |host| {
+            may(self.host(host))
+                && !unit.is_refused_by(host)
+                && (!unit.is_tried_on(host) || !self.has_untried_hosts(unit, host))
+        };
+        if unit.waiting == 0 { None } else { self.hosts.asking().first_for(unit, side, may) }
+    }
+
+    /// The same, hosts that have tried it aside.
+    pub(crate) fn first_asking_untried(
+        &self,
+        workunit: WorkunitIx,
+        side: Option<Origin>,
+        may: impl Fn(&Host) -> bool,
+    ) -> Option<HostIx> {
+        let unit = self.workunits.get(workunit);
+        let may = |host| may(self.host(host)) && !unit.is_tried_on(host);
         if unit.waiting == 0 { None } else { self.hosts.asking().first_for(unit, side, may) }
     }
 
@@ -169,6 +221,11 @@ impl Farm {
     /// The jobs from this one on, in order of submission.
     pub fn jobs_from(&self, first: JobId) -> impl Iterator<Item = &Job> {
         self.jobs.range(first..).map(|(_, job)| job)
+    }
+
+    /// Jobs that go on and are due at a time.
+    pub fn due_jobs(&self) -> impl Iterator<Item = &Job> {
+        self.due.iter().filter_map(|job| self.jobs.get(job))
     }
 
     /// How many jobs are known.
@@ -224,10 +281,10 @@ impl Farm {
         self.totals
     }
 
-    /// Whether `host` could run something of `job` at all.
+    /// Whether `host` could run something of `job` at all, even if it backs off from it now.
     #[must_use]
     pub fn is_able(&self, host: HostIx, job: JobId) -> bool {
-        self.jobs.get(&job).is_some_and(|job| self.host(host).abilities.contains(job.ability))
+        self.jobs.get(&job).is_some_and(|job| self.host(host).offers(job.ability))
     }
 
     /// Whether a replica of `workunit` may start on `host` now.
@@ -238,7 +295,8 @@ impl Farm {
         self.may_start_with_share(workunit, host, Share::WHOLE)
     }
 
-    /// Whether a replica of `workunit` may start on `host` now with this share of its cores.
+    /// Whether a replica of `workunit` may start on `host` now with this share of its cores,
+    /// where need be in the place of replicas of lanes behind its own.
     ///
     /// # Errors
     /// The first rule against it.
@@ -248,8 +306,18 @@ impl Farm {
         host: HostIx,
         share: Share,
     ) -> Result<(), Refusal> {
-        self.hosts.get(host).may_take(share)?;
-        self.is_eligible(workunit, host)
+        self.room_for(workunit, host, share).map(drop)
+    }
+
+    /// The same, and where it would run.
+    pub(crate) fn room_for(
+        &self,
+        workunit: WorkunitIx,
+        host: HostIx,
+        share: Share,
+    ) -> Result<Room, Refusal> {
+        let room = self.may_take(self.workunits.get(workunit).lane, host, share)?;
+        self.is_eligible(workunit, host).map(|()| room)
     }
 
     /// The chunk that a workunit of this job reads, where it reads one.
@@ -296,7 +364,22 @@ impl Farm {
         if !entry.abilities.contains(unit.ability) {
             return Err(Refusal::CannotRun);
         }
+        if unit.is_tried_on(host) && self.has_untried_hosts(unit, host) {
+            return Err(Refusal::OthersFirst);
+        }
         Ok(())
+    }
+
+    /// Whether `host` is a right one for a replica of `workunit` that it has not refused.
+    pub(crate) fn is_welcome(&self, workunit: WorkunitIx, host: HostIx) -> bool {
+        !self.workunits.get(workunit).is_refused_by(host)
+            && self.is_eligible(workunit, host).is_ok()
+    }
+
+    /// Whether `host` has refused a workunit, and is a right one for it all the same: nobody else
+    /// is left who could run it.
+    pub(crate) fn is_last_resort(&self, workunit: WorkunitIx, host: HostIx) -> bool {
+        self.workunits.get(workunit).is_refused_by(host) && self.is_eligible(workunit, host).is_ok()
     }
 
     /// Whether a workunit is decided provisionally, and nothing of it waits or runs.
@@ -308,7 +391,9 @@ impl Farm {
     /// aside.
     pub(crate) fn may_compute(&self, workunit: WorkunitIx, host: HostIx) -> bool {
         let (unit, entry) = (self.workunits.get(workunit), self.hosts.get(host));
-        !unit.is_touched_by(host, entry.voter) && entry.abilities.contains(unit.ability)
+        !unit.is_touched_by(host, entry.voter)
+            && !unit.is_tried_on(host)
+            && entry.abilities.contains(unit.ability)
     }
 
     /// The first standing request of a host that `may`, has no part in `workunit` and can run it.
@@ -317,8 +402,9 @@ impl Farm {
         workunit: WorkunitIx,
         may: impl Fn(&Host) -> bool,
     ) -> Option<HostIx> {
-        let may = |host| may(self.host(host));
-        self.hosts.asking().first_for(self.workunits.get(workunit), None, may)
+        let unit = self.workunits.get(workunit);
+        let may = |host| may(self.host(host)) && !unit.is_tried_on(host);
+        self.hosts.asking().first_for(unit, None, may)
     }
 
     pub(crate) fn has_ability(&self, host: HostIx, ability: AbilityIx) -> bool {
@@ -328,7 +414,7 @@ impl Farm {
     /// Opens an untouched workunit: its replicas are generated and wait.
     pub(crate) fn open_at(&mut self, id: WorkunitId, begins: Begins) -> WorkunitIx {
         let job = self.jobs.get_mut(&id.job).expect("the job was looked up");
-        let unit = Workunit::new(id, begins, job.ability);
+        let unit = Workunit::new(id, job.spec.lane, begins, job.ability);
         let workunit = self.workunits.insert(unit);
         job.open_at(id.index, workunit);
         workunit
@@ -358,22 +444,66 @@ impl Farm {
         let at =
             pending.position(|pending| pending.token == lease.token && pending.host == lease.host);
         let serial = unit.pending.remove(at.expect("a lease is pending at its workunit")).serial;
+        let lane = unit.lane;
         let job = self.jobs.get_mut(&unit.id.job).expect("a workunit's job is known");
         job.pending -= 1;
         let workunits = &self.workunits;
         let is_live = |end: &_| workunits.pending_at(end).is_some();
         self.ends.remove(job.spec.lease_s, serial, is_live);
-        self.hosts.change(lease.host, |entry| entry.drop_lease(lease.token));
+        let dropped = self.hosts.change(lease.host, |entry| entry.drop_lease(lease.token));
+        if let Some(share) = dropped.filter(|_| self.hosts.get(lease.host).connected) {
+            self.lanes.give_back(lane, share);
+        }
+    }
+
+    /// Gives a lease its whole time once more.
+    pub(crate) fn renew(&mut self, lease: Leased) {
+        let unit = self.workunits.get(lease.workunit);
+        let lease_s = self.jobs.get(&unit.id.job).expect("a workunit's job is known").spec.lease_s;
+        let is_it = |pending: &Pending| pending.token == lease.token && pending.host == lease.host;
+        let serial = unit.pending.iter().find(|pending| is_it(pending)).map(|of| of.serial);
+        let serial = serial.expect("a lease is pending at its workunit");
+        let until = self.now + Span::from_secs(lease_s);
+        let next = self.ends.insert(until, lease_s, lease.workunit);
+        let unit = self.workunits.get_mut(lease.workunit);
+        let mut pending = unit.pending.iter_mut();
+        if let Some(pending) = pending.find(|pending| is_it(pending)) {
+            pending.serial = next;
+        }
+        let workunits = &self.workunits;
+        self.ends.remove(lease_s, serial, |end| workunits.pending_at(end).is_some());
+    }
+
+    /// A workunit has ended: it speaks of no host any more.
+    pub(crate) fn remove_workunit(&mut self, workunit: WorkunitIx) {
+        let unit = self.workunits.remove(workunit);
+        unit.mentioned().for_each(|host| self.hosts.drop_mention(host));
+    }
+
+    /// What a replica saved is let go of.
+    pub(crate) fn drop_saved(&mut self, saved: &SavedState) {
+        saved.said.iter().for_each(|party| self.hosts.drop_mention(party.host));
+    }
+
+    /// Nobody is held to be unfit for a job any more.
+    pub(crate) fn clear_unfit(&mut self, job: JobId) {
+        let job = self.jobs.get_mut(&job).expect("its workunits are known");
+        job.unfit.drain(..).for_each(|host| self.hosts.drop_mention(host));
     }
 
     /// Lets go of a job that has ended.
     pub(crate) fn forget(&mut self, job: JobId) {
         if let Some(job) = self.jobs.remove(&job) {
             self.forgotten = self.forgotten.plus(job.counts);
-            if let Some(ability) = self.abilities.release(&job.spec.task) {
+            if let Some(ability) = self.abilities.release(job.ability) {
                 self.hosts.drop_ability(ability);
             }
         }
+    }
+
+    /// Counts something that happened to a replica of a workunit.
+    pub(crate) fn tally_of(&mut self, workunit: WorkunitIx, count: impl Fn(&mut ReplicaCounts)) {
+        self.tally(self.workunits.get(workunit).id.job, count);
     }
 
     /// Counts something that happened to a replica of a job.

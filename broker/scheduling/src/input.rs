@@ -47,6 +47,8 @@ pub enum Input {
         fragment: Fragment,
         /// Replicas that it holds from before.
         held: Vec<Held>,
+        /// Tells its processes apart: another one has lost what an earlier one ran.
+        incarnation: u64,
     },
     /// An agent's link is gone. Its replicas stay leased for the grace period.
     HostLeft {

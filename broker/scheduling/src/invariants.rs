@@ -9,7 +9,9 @@ use gleaner_protocol::LeaseToken;
 use gleaner_protocol::api::ReplicaCounts;
 use thiserror::Error;
 
-use crate::farm::{Host, HostIx, Job, JobPhase, Party, Pending, Vote, Workunit, WorkunitIx};
+use crate::farm::{
+    Host, HostIx, Job, JobPhase, LaneUse, Party, Pending, Vote, Workunit, WorkunitIx,
+};
 use crate::limits::{HOSTS_MAX, JOBS_MAX};
 use crate::{Core, Farm};
 
@@ -30,20 +32,24 @@ impl Violation {
 }
 
 /// The names of all that [`check_invariants`] checks.
-pub const INVARIANTS: [&str; 13] = [
+pub const INVARIANTS: [&str; 17] = [
     "no-workunit-lost",
     "job-end",
     "quorum",
+    "attempts",
     "one-vote",
     "lease-tables",
     "fragment",
     "asking",
     "nobody-idles",
     "grace",
+    "back-off",
     "counts",
+    "mentions",
     "queue-keys",
     "queue-members",
     "bounds",
+    "lanes",
 ];
 
 /// `Ok` where `holds`, else the invariant and where it does not.
@@ -60,15 +66,20 @@ fn require(
 /// - `no-workunit-lost`: every workunit of an active job is untouched, open or ended.
 /// - `job-end`: a job is active exactly while a workunit of it has not ended, or is cancelled.
 /// - `quorum`: no open workunit has a quorum, each can still reach it, within `max_replicas`.
+/// - `attempts`: no open workunit has used up the attempts of a cause; those with some are noted.
 /// - `one-vote`: no host and no voter has two replicas or votes on a workunit.
 /// - `lease-tables`: leases, pending lists and host lists are the same leases.
 /// - `fragment`: no host holds more leases than its fragment has slots.
 /// - `asking`: the standing requests are exactly those of hosts that can take something.
 /// - `nobody-idles`: there is no standing request for which there is work that may start.
 /// - `grace`: exactly the hosts that hold leases without a link have a time when they lose them.
+/// - `back-off`: a host has none of the abilities that it backs off from, and each such time ends.
 /// - `counts`: the sums equal what they sum up.
+/// - `mentions`: each host counts how often it is spoken of, and those without a link that nothing
+///   speaks of are the ones that may be forgotten.
 /// - `queue-keys`, `queue-members`: queues hold what waits, under the keys that the formula gives.
 /// - `bounds`: nothing exceeds its named limit.
+/// - `lanes`: what lanes are said to hold is what their leases hold on connected hosts.
 ///
 /// # Errors
 /// The first that does not hold.
@@ -76,11 +87,16 @@ pub fn check_invariants(core: &Core) -> Result<(), Violation> {
     let farm = core.farm();
     check_bounds(farm)?;
     farm.jobs().try_for_each(|job| check_job(farm, job))?;
-    farm.workunits().try_for_each(|(_, unit)| check_workunit(farm, unit))?;
+    farm.workunits().try_for_each(|(workunit, unit)| {
+        check_workunit(farm, unit)?;
+        check_attempts(farm, workunit, unit)
+    })?;
     check_leases(farm)?;
     farm.hosts().try_for_each(|(index, host)| check_host(farm, index, host))?;
     check_sums(farm)?;
-    core.lanes.iter().try_for_each(|(lane, policy)| policy.check_invariants(farm, *lane))
+    check_mentions(farm)?;
+    core.lanes.iter().try_for_each(|(lane, policy)| policy.check_invariants(farm, *lane))?;
+    check_lanes(farm)
 }
 
 fn check_bounds(farm: &Farm) -> Result<(), Violation> {
@@ -172,10 +188,19 @@ fn check_workunit(farm: &Farm, unit: &Workunit) -> Result<(), Violation> {
     Ok(())
 }
 
+fn check_attempts(farm: &Farm, workunit: WorkunitIx, unit: &Workunit) -> Result<(), Violation> {
+    let used_up = farm.used_up(unit);
+    require(used_up.is_none(), "attempts", || format!("{} goes on after {used_up:?}", unit.id))?;
+    let has_trouble = !(unit.failed_attempts.is_empty() && unit.refused.is_empty());
+    require(farm.troubled.contains(&workunit) == has_trouble, "attempts", || {
+        format!("{} has failed attempts or refusals: {has_trouble}", unit.id)
+    })
+}
+
 fn check_leases(farm: &Farm) -> Result<(), Violation> {
     let mut of_hosts: BTreeMap<(HostIx, LeaseToken), WorkunitIx> = BTreeMap::new();
     for (index, host) in farm.hosts() {
-        for lease in host.leases.iter().chain(&host.finished) {
+        for lease in host.all_leases() {
             let before = of_hosts.insert((index, lease.token), lease.workunit);
             require(before.is_none(), "lease-tables", || {
                 format!("{} lists {} twice", host.info.name, lease.token)
@@ -222,7 +247,7 @@ fn check_leases(farm: &Farm) -> Result<(), Violation> {
 }
 
 fn check_host(farm: &Farm, index: HostIx, host: &Host) -> Result<(), Violation> {
-    let (name, held) = (&host.info.name, host.leases.len());
+    let name = &host.info.name;
     let (used, capacity) = (host.leased_share(), host.capacity());
     require(!host.connected || used <= capacity, "fragment", || {
         format!("{name} holds {used} of {capacity}")
@@ -231,13 +256,48 @@ fn check_host(farm: &Farm, index: HostIx, host: &Host) -> Result<(), Violation> 
     require(is_listed == (host.free() > 0), "asking", || {
         format!("{name} has room for {} and asks: {is_listed}", host.free())
     })?;
-    let holds = held + host.finished.len() > 0;
+    let holds = host.holds_any();
     require(host.grace_until.is_some() == (holds && !host.connected), "grace", || {
         format!("{name} holds: {holds}, is connected: {}", host.connected)
     })
 }
 
+fn check_mentions(farm: &Farm) -> Result<(), Violation> {
+    let mut mentions: BTreeMap<HostIx, u32> = BTreeMap::new();
+    let of_workunits = farm.workunits().flat_map(|(_, unit)| unit.mentioned());
+    let of_jobs = farm.jobs().flat_map(|job| job.unfit.iter().copied());
+    for host in of_workunits.chain(of_jobs).chain(farm.copies.all_holders()) {
+        *mentions.entry(host).or_default() += 1;
+    }
+    for (index, host) in farm.hosts() {
+        let (counted, found) = (host.mentions, mentions.remove(&index).unwrap_or(0));
+        require(counted == found, "mentions", || {
+            format!("{} is spoken of {found} times and counts {counted}", host.info.name)
+        })?;
+    }
+    require(mentions.is_empty(), "mentions", || format!("{mentions:?} are forgotten"))?;
+    require(farm.hosts.is_oblivion_right(), "mentions", || {
+        "other hosts are listed as those that may be forgotten".to_owned()
+    })
+}
+
 fn check_sums(farm: &Farm) -> Result<(), Violation> {
+    let ends = farm.hosts.backoff_ends();
+    let mut backing_off = 0;
+    for (index, host) in farm.hosts() {
+        for of in host.backoffs.iter().filter(|of| of.is_on) {
+            backing_off += 1;
+            let is_right = ends.contains(&(of.until, index, of.ability))
+                && !host.abilities.contains(of.ability);
+            require(is_right, "back-off", || format!("{} until {:?}", host.info.name, of.until))?;
+        }
+    }
+    require(backing_off == ends.len(), "back-off", || {
+        format!("{backing_off} hosts back off, and {} ends are noted", ends.len())
+    })?;
+    let troubled = farm.troubled.len();
+    let open = farm.troubled.iter().filter(|of| farm.workunits.contains(**of)).count();
+    require(troubled == open, "attempts", || format!("{troubled} are noted, {open} are open"))?;
     let asking = farm.hosts().filter(|(_, host)| host.free() > 0).count();
     let listed = farm.hosts.asking().len();
     require(asking == listed, "asking", || format!("{asking} ask, {listed} are listed"))?;
@@ -250,4 +310,21 @@ fn check_sums(farm: &Farm) -> Result<(), Violation> {
     let of_jobs = farm.jobs().map(|job| job.counts);
     let totals = of_jobs.fold(farm.forgotten, ReplicaCounts::plus);
     require(totals == farm.totals, "counts", || format!("{totals:?} in all, not {:?}", farm.totals))
+}
+
+fn check_lanes(farm: &Farm) -> Result<(), Violation> {
+    let mut expected = LaneUse::default();
+    for (_, host) in farm.hosts().filter(|(_, host)| host.connected) {
+        expected.given += u64::from(host.capacity().as_permille());
+        for lease in &host.leases {
+            expected.take(farm.workunit(lease.workunit).lane, lease.share);
+        }
+    }
+    for job in farm.jobs().filter(|job| job.phase == JobPhase::Active) {
+        expected.jobs[job.spec.lane.index()] += 1;
+    }
+    let of = |lanes: &LaneUse| (lanes.given, lanes.held, lanes.jobs);
+    let (expected, noted) = (of(&expected), of(&farm.lanes));
+    require(expected == noted, "lanes", || format!("{noted:?}, not {expected:?}"))?;
+    require(farm.displaced.is_empty(), "lanes", || format!("{:?} untold", farm.displaced))
 }

@@ -32,7 +32,7 @@ pub mod limits;
 mod policy;
 mod trust;
 
-pub use crate::core::{Core, CoreConfig, RestoreError, TokenKey};
+pub use crate::core::{Core, CoreConfig, LaneConfig, RestoreError, TokenKey};
 #[cfg(feature = "sabotage")]
 pub use desk::Sabotage;
 pub use desk::{Desk, Refusal};
@@ -40,11 +40,13 @@ pub use effect::{Effect, Patience, SubmitRefusal};
 pub use explain::WaitReason;
 pub use fact::Fact;
 pub use farm::{
-    Begins, Ended, Farm, Host, HostIx, Job, JobPhase, Lease, Party, Pending, Rule, SavedState,
-    Standing, Vote, VoterIx, Workunit, WorkunitIx,
+    Backoff, Begins, Ended, FailedAttempt, Farm, Host, HostIx, Job, JobPhase, LaneLimits, Lease,
+    OwnerlessVote, Party, Pending, Rule, SavedState, Standing, Vote, VoterIx, Workunit, WorkunitIx,
 };
 pub use input::{Input, ReportedOutcome, RequestId};
 pub use invariants::{INVARIANTS, Violation, check_invariants};
-pub use policy::{BoincAdaptive, Change, FragmentAware, Gleaner, Plain, Policy, PolicyName};
+pub use policy::{
+    BoincAdaptive, Change, Decline, FragmentAware, Gleaner, LanePolicy, Plain, Policy, PolicyName,
+};
 pub use policy::{Trigger, UnknownPolicy};
 pub use policy::{deadline, mixed, replication, visualization};

@@ -9,6 +9,7 @@
 mod backlog;
 mod boinc_adaptive;
 mod chance;
+mod choice;
 pub mod deadline;
 mod fragment_aware;
 mod gleaner;
@@ -19,6 +20,7 @@ mod turns;
 pub mod visualization;
 
 pub use boinc_adaptive::BoincAdaptive;
+pub use choice::{LanePolicy, UnknownPolicy};
 pub use fragment_aware::FragmentAware;
 pub use gleaner::Gleaner;
 pub use plain::Plain;
@@ -27,15 +29,12 @@ use backlog::Backlog;
 use turns::Turns;
 
 use std::fmt;
-use std::str::FromStr;
-
-use gleaner_protocol::job::{JobSpec, Lane};
-use gleaner_protocol::{ChunkId, JobId, Origin, Span, Time, WorkunitId};
-use thiserror::Error;
 
 use crate::explain::WaitReason;
 use crate::farm::{Begins, Farm, Host, HostIx, Workunit, WorkunitIx};
 use crate::{Desk, Violation};
+use gleaner_protocol::job::{JobSpec, Lane};
+use gleaner_protocol::{ChunkId, JobId, Origin, Span, Time, WorkunitId};
 
 /// Something that can matter to a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +53,8 @@ pub enum Change {
     /// A host connected (perhaps with other capabilities or another owner), left, or gives
     /// another fragment.
     HostChanged(HostIx),
+    /// A host was forgotten that had left; its number will be used again.
+    HostForgotten(HostIx),
     /// A host has a copy of a chunk, or has none: it came, was dropped, or could not be moved.
     CopyChanged {
         /// Which host.
@@ -86,6 +87,21 @@ pub enum Trigger {
     Deadline,
 }
 
+/// Why a policy does not take a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decline {
+    /// In words for its submitter.
+    pub why: String,
+    /// When it could be done, where that is what is wrong.
+    pub earliest_due: Option<Time>,
+}
+
+impl From<String> for Decline {
+    fn from(why: String) -> Self {
+        Self { why, earliest_due: None }
+    }
+}
+
 /// Decides what a fragment runs next. One per lane.
 pub trait Policy: Send {
     /// Its name, as in configuration and in tables.
@@ -95,8 +111,19 @@ pub trait Policy: Send {
     ///
     /// # Errors
     /// The job is declined.
-    fn admit(&mut self, _now: Time, _farm: &Farm, _spec: &JobSpec) -> Result<(), String> {
+    fn admit(&mut self, _now: Time, _farm: &Farm, _spec: &JobSpec) -> Result<(), Decline> {
         Ok(())
+    }
+
+    /// How long each task of a job of its lane that has not ended is still expected to take on a core,
+    /// in microseconds, where the policy keeps account of that.
+    fn left_us(&self, _now: Time, _job: JobId) -> Vec<u64> {
+        Vec::new()
+    }
+
+    /// When a job of its lane is expected to be done, where the policy can tell.
+    fn expected_end(&self, _farm: &Farm, _job: JobId) -> Option<Time> {
+        None
     }
 
     /// Takes note of a change. Nothing may be started here; a policy that wants to plan because
@@ -181,31 +208,6 @@ impl fmt::Display for PolicyName {
     }
 }
 
-/// There is no policy of this name.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error(
-    "no policy {name:?}; nearest: {nearest:?}; there are \"fragment-aware\", \"plain\", \
-     \"boinc-adaptive\" and \"gleaner\""
-)]
-pub struct UnknownPolicy {
-    name: String,
-    nearest: &'static str,
-}
-
-impl FromStr for PolicyName {
-    type Err = UnknownPolicy;
-
-    fn from_str(text: &str) -> Result<Self, UnknownPolicy> {
-        Self::ALL.into_iter().find(|name| name.as_str() == text).ok_or_else(|| {
-            let nearest = Self::ALL.into_iter().min_by_key(|of| {
-                (!of.as_str().contains(text), strsim::levenshtein(of.as_str(), text))
-            });
-            let nearest = nearest.expect("there are several").as_str();
-            UnknownPolicy { name: text.into(), nearest }
-        })
-    }
-}
-
 /// Of a policy that holds nobody back.
 const fn anyone(_: &Host) -> bool {
     true
@@ -218,9 +220,12 @@ fn check_nobody_idles(
     side: impl Fn(&Workunit) -> Option<Origin>,
     may: impl Fn(&Host) -> bool,
 ) -> Result<(), Violation> {
+    if farm.room_of(lane) == 0 {
+        return Ok(());
+    }
     let of_lane = |job: JobId| farm.lane_of(job) == Some(lane);
     for (workunit, unit) in farm.workunits().filter(|(_, unit)| of_lane(unit.id.job)) {
-        if let Some(host) = farm.first_asking_for(workunit, side(unit), &may) {
+        if let Some(host) = farm.first_asking_untried(workunit, side(unit), &may) {
             let detail = format!("{} waits and {} asks", unit.id, farm.host(host).info.name);
             return Err(Violation::new("nobody-idles", detail));
         }
@@ -232,20 +237,4 @@ fn check_nobody_idles(
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_unknown_policy_is_refused_with_the_nearest_one() {
-        for (name, nearest) in
-            [("gleener", "gleaner"), ("plane", "plain"), ("boinc", "boinc-adaptive"), ("", "plain")]
-        {
-            let error = name.parse::<PolicyName>().expect_err(name).to_string();
-            let says = format!("no policy {name:?}; nearest: {nearest:?}; there are ");
-            assert!(error.starts_with(&says), "{error}");
-        }
-    }
 }

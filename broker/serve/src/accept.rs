@@ -1,11 +1,12 @@
 //! The accept loop.
 
+use std::convert::Infallible;
 use std::future::{Future, ready};
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
+use futures_util::TryFutureExt;
 use futures_util::future::Either;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -13,22 +14,28 @@ use hyper::service::{HttpService, Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
-use warp::http::Request;
+use warp::http::header::CONNECTION;
+use warp::http::{HeaderValue, Request};
+use warp::reply::Response;
 use warp::{Filter, Rejection, Reply};
 
 use crate::connection::{Connection, Phase, reached};
+use crate::guard::{Guard, Passed};
 use crate::limits::{ACCEPT_REST, HTTP_HEAD_BYTES_MAX, SHUTDOWN_CUT};
-use crate::listener::{Listener, ServeLimits};
+use crate::listener::{Listener, OnRefusal, ServeLimits};
+use crate::places::{Place, Places, Seat};
+use crate::problem::Problem;
 use crate::reject::catch;
 
 /// Serves `routes` until `shutdown`; then takes nothing new, gives what is open some time to
 /// end, and cuts the rest.
 ///
-/// Rejections are answered as JSON, and every request is guarded, by this function.
+/// Rejections are answered as JSON, and every request is guarded, by this function. A route finds
+/// the [`Role`](crate::Role) of who asks among the request's extensions.
 pub async fn serve<F, R>(listener: Listener, routes: F, shutdown: impl Future<Output = ()>)
 where
     F: Filter<Extract = (R,), Error = Rejection> + Clone + Send + Sync + 'static,
@@ -36,31 +43,32 @@ where
 {
     let Listener { socket, tls, guard, limits, on_refusal, .. } = listener;
     let routes = TowerToHyperService::new(warp::service(catch(routes).boxed()));
-    let service =
-        Arc::new(service_fn(move |request: Request<Incoming>| match guard.check(&request) {
-            Ok(()) => Either::Right(routes.call(request)),
-            Err(problem) => {
-                (on_refusal.0)();
-                Either::Left(ready(Ok(problem.into_response())))
-            }
-        }));
+    let places = Places::new(limits.connections_max);
+    let door = Arc::new(Door { guard, on_refusal, places: Arc::clone(&places) });
     let acceptor = tls.map(TlsAcceptor::from);
-    let places_max = limits.connections_max.clamp(1, Semaphore::MAX_PERMITS);
-    let places = Arc::new(Semaphore::new(places_max));
     let (phase, phases) = watch::channel(Phase::Serving);
     let mut tasks = JoinSet::new();
     let mut shutdown = pin!(shutdown);
+    let mut entrance = Entrance { socket, places: Arc::clone(&places), is_failing: false };
 
-    loop {
-        let accepted = tokio::select! {
-            biased;
-            () = &mut shutdown => break,
-            Some(_) = tasks.join_next() => continue,
-            accepted = accept(&socket, &places) => accepted,
+    'serving: loop {
+        let accepted = {
+            // Not begun again when a connection ends: it may have accepted one already.
+            let mut accepting = pin!(entrance.next());
+            loop {
+                tokio::select! {
+                    biased;
+                    () = &mut shutdown => break 'serving,
+                    Some(_) = tasks.join_next() => {}
+                    accepted = &mut accepting => break accepted,
+                }
+            }
         };
         let Some((stream, peer, place)) = accepted else { continue };
         let connection = Connection::new(stream, phases.clone(), place);
-        let (phases, service, acceptor) = (phases.clone(), service.clone(), acceptor.clone());
+        let (door, routes, seat) = (Arc::clone(&door), routes.clone(), connection.seat());
+        let service = service_fn(move |request| door.pass(&seat, request, &routes));
+        let (phases, acceptor) = (phases.clone(), acceptor.clone());
         tasks.spawn(async move {
             let Some(acceptor) = acceptor else {
                 return speak(connection, service, phases, limits, peer).await;
@@ -75,38 +83,102 @@ where
         });
     }
 
-    drop(socket);
+    drop(entrance);
     phase.send_replace(Phase::Stopping);
-    if !all_gone(&places, places_max, limits.grace).await {
+    if !places.are_all_free_within(limits.grace).await {
         phase.send_replace(Phase::Cut);
-        if !all_gone(&places, places_max, SHUTDOWN_CUT).await {
+        if !places.are_all_free_within(SHUTDOWN_CUT).await {
             tracing::warn!("some connections are held by tasks that do not end");
         }
     }
     tasks.shutdown().await;
 }
 
-/// The next connection; nothing after an error that concerns only it.
-async fn accept(
-    socket: &tokio::net::TcpListener,
-    places: &Arc<Semaphore>,
-) -> Option<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
-    let place = places.clone().acquire_owned().await.ok()?;
-    match socket.accept().await {
-        Ok((stream, peer)) => {
-            // Without it small messages wait for the acknowledgement of those before.
-            if let Err(error) = stream.set_nodelay(true) {
-                tracing::debug!("TCP_NODELAY for {peer}: {error}");
+/// What every request has to pass.
+struct Door {
+    guard: Guard,
+    on_refusal: OnRefusal,
+    places: Arc<Places>,
+}
+
+impl Door {
+    /// Answers a request that came over the connection with this seat.
+    fn pass<S>(
+        &self,
+        seat: &Seat,
+        mut request: Request<Incoming>,
+        routes: &S,
+    ) -> impl Future<Output = Result<Response, Infallible>> + use<S>
+    where
+        S: Service<Request<Incoming>, Response = Response, Error = Infallible>,
+    {
+        let passed = self.guard.identify(&request).and_then(|passed| {
+            if let Passed::As(role) = passed {
+                if !self.places.prove(seat, role) {
+                    let error = format!("too many connections with the token of {role}");
+                    return Err(Problem::unavailable("too_many", error));
+                }
+                self.guard.check_access(role, &request)?;
             }
-            Some((stream, peer, place))
-        }
-        Err(error) => {
-            if !is_of_one_connection(&error) {
-                tracing::warn!("cannot accept connections now: {error}");
-                // Nothing tells us when there are file descriptors again.
-                tokio::time::sleep(ACCEPT_REST).await;
+            Ok(passed)
+        });
+        // Who asks for nothing that a token is needed for, or shows none, does not keep a place.
+        let is_last = passed == Ok(Passed::Anybody) || (passed.is_err() && seat.is_unproven());
+        let answer = match passed {
+            Ok(passed) => {
+                if let Passed::As(role) = passed {
+                    request.extensions_mut().insert(role);
+                }
+                Either::Right(routes.call(request))
             }
-            None
+            Err(problem) => {
+                (self.on_refusal.0)();
+                Either::Left(ready(Ok(problem.into_response())))
+            }
+        };
+        answer.map_ok(move |mut response| {
+            if is_last {
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            response
+        })
+    }
+}
+
+/// Where connections come in.
+struct Entrance {
+    socket: TcpListener,
+    places: Arc<Places>,
+    /// Whether the last try failed, and not because of the one that wanted to come in.
+    is_failing: bool,
+}
+
+impl Entrance {
+    /// The next connection; nothing after an error.
+    async fn next(&mut self) -> Option<(TcpStream, SocketAddr, Place)> {
+        match self.socket.accept().await {
+            Ok((stream, peer)) => {
+                if std::mem::take(&mut self.is_failing) {
+                    tracing::info!("connections are accepted again");
+                }
+                // Without it small messages wait for the acknowledgement of those before.
+                if let Err(error) = stream.set_nodelay(true) {
+                    tracing::debug!("TCP_NODELAY for {peer}: {error}");
+                }
+                let place = self.places.take(peer.ip()).await;
+                Some((stream, peer, place))
+            }
+            Err(error) => {
+                if !is_of_one_connection(&error) {
+                    // Once for all of them, until one is accepted.
+                    if !std::mem::replace(&mut self.is_failing, true) {
+                        tracing::warn!("cannot accept connections now: {error}; trying on");
+                    }
+                    // Nothing tells us when there are file descriptors again.
+                    tokio::time::sleep(ACCEPT_REST).await;
+                }
+                None
+            }
         }
     }
 }
@@ -125,7 +197,7 @@ async fn speak<C, S>(
     peer: SocketAddr,
 ) where
     C: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    S: HttpService<Incoming, Error = std::convert::Infallible>,
+    S: HttpService<Incoming, Error = Infallible>,
     S::ResBody: 'static,
     <S::ResBody as hyper::body::Body>::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
@@ -155,10 +227,4 @@ async fn speak<C, S>(
             () = &mut cut => return,
         }
     }
-}
-
-/// Whether all places were given back within `time`.
-async fn all_gone(places: &Semaphore, places_max: usize, time: Duration) -> bool {
-    let all = u32::try_from(places_max).unwrap_or(u32::MAX);
-    matches!(tokio::time::timeout(time, places.acquire_many(all)).await, Ok(Ok(_)))
 }

@@ -3,11 +3,14 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
+
+use crate::places::{Place, Seat};
 
 /// How far the shutdown has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,23 +29,30 @@ pub(crate) async fn reached(mut phases: watch::Receiver<Phase>, phase: Phase) {
 }
 
 /// The socket. Its place among the connections is given back when it is dropped, which for a
-/// WebSocket is long after HTTP has let go of it; and when it is cut, whoever holds it sees the
-/// other end go away.
+/// WebSocket is long after HTTP has let go of it; and when it is cut, or has to go for another one,
+/// whoever holds it sees the other end go away.
 pub(crate) struct Connection {
     stream: TcpStream,
     cut: Pin<Box<dyn Future<Output = ()> + Send>>,
     is_cut: bool,
-    _place: OwnedSemaphorePermit,
+    place: Place,
 }
 
 impl Connection {
-    pub(crate) fn new(
-        stream: TcpStream,
-        phases: watch::Receiver<Phase>,
-        place: OwnedSemaphorePermit,
-    ) -> Self {
-        let cut = Box::pin(reached(phases, Phase::Cut));
-        Self { stream, cut, is_cut: false, _place: place }
+    pub(crate) fn new(stream: TcpStream, phases: watch::Receiver<Phase>, place: Place) -> Self {
+        let evicted = Arc::clone(&place.seat).evicted();
+        let cut = Box::pin(async move {
+            tokio::select! {
+                () = reached(phases, Phase::Cut) => {}
+                () = evicted => {}
+            }
+        });
+        Self { stream, cut, is_cut: false, place }
+    }
+
+    /// What is known of whoever is at the other end.
+    pub(crate) fn seat(&self) -> Arc<Seat> {
+        Arc::clone(&self.place.seat)
     }
 
     fn poll_cut(&mut self, context: &mut Context<'_>) -> bool {
@@ -60,7 +70,12 @@ impl AsyncRead for Connection {
         if self.poll_cut(context) {
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        let filled = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if buffer.filled().len() > filled {
+            self.place.seat.has_spoken();
+        }
+        read
     }
 }
 

@@ -11,49 +11,65 @@ use warp::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use warp::http::uri::Authority;
 use warp::http::{HeaderMap, Method, Request, StatusCode};
 
-use crate::problem::Problem;
+use crate::access::{Access, Role};
+use crate::problem::{Problem, shortened};
 use crate::token::Token;
+
+/// The one path that is open to all: says nothing but whether we live, and load balancers send no
+/// tokens.
+pub(crate) const HEALTH_PATH: &str = "/healthz";
 
 /// The rules of one listener.
 #[derive(Debug)]
 pub(crate) struct Guard {
     /// What is guarded, for people.
     pub(crate) part: &'static str,
-    token: Option<Token>,
-    /// Those who may order more bear another one, which is as good.
-    pub(crate) admin: Option<Token>,
-    /// Others bear one that is good for little.
-    pub(crate) limited: Option<LimitedToken>,
+    /// Which request is open to whom. Without one all requests are a member's.
+    pub(crate) access: Option<&'static [Access]>,
+    /// Whether one of the tokens must be shown.
+    wants_token: bool,
+    keys: Vec<(Role, Token)>,
     loopback: bool,
 }
 
-/// A token that is good for some requests alone.
-#[derive(Debug, Clone)]
-pub struct LimitedToken {
-    /// What is to be shown.
-    pub token: Token,
-    /// Whether it will do for this method and path.
-    pub is_good_for: fn(&Method, &str) -> bool,
-    /// What it is good for, for those who are turned away.
-    pub purpose: &'static str,
+/// A request that may be answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Passed {
+    /// Anybody may ask this.
+    Anybody,
+    /// Whoever asks is this.
+    As(Role),
 }
 
 impl Guard {
-    pub(crate) const fn new(token: Option<Token>, loopback: bool) -> Self {
-        Self { part: "server", token, admin: None, limited: None, loopback }
+    pub(crate) fn new(token: Option<Token>, loopback: bool) -> Self {
+        let wants_token = token.is_some();
+        let keys = token.map(|token| (Role::Member, token)).into_iter().collect();
+        Self { part: "server", access: None, wants_token, keys, loopback }
     }
 
-    /// Checks the head of a request.
-    pub(crate) fn check<B>(&self, request: &Request<B>) -> Result<(), Problem> {
-        // Says nothing but whether we live, and load balancers send no tokens.
-        if request.uri().path() == "/healthz" {
-            return Ok(());
+    /// Whoever shows `token` is this from now on.
+    ///
+    /// # Errors
+    /// The role whose token it is already.
+    pub(crate) fn add_key(&mut self, role: Role, token: Token) -> Result<(), Role> {
+        if let Some((other, _)) = self.keys.iter().find(|(_, known)| *known == token) {
+            return Err(*other);
+        }
+        self.keys.push((role, token));
+        Ok(())
+    }
+
+    /// Who asks, by the head of a request.
+    pub(crate) fn identify<B>(&self, request: &Request<B>) -> Result<Passed, Problem> {
+        if request.uri().path() == HEALTH_PATH {
+            return Ok(Passed::Anybody);
         }
         let headers = request.headers();
         let asked = asked_host(request);
         self.check_host(asked.as_ref())?;
         check_browser(headers, asked.as_ref())?;
-        self.check_token(request.method(), request.uri().path(), headers)
+        Ok(Passed::As(self.role(headers)?))
     }
 
     fn check_host(&self, asked: Option<&Authority>) -> Result<(), Problem> {
@@ -71,42 +87,83 @@ impl Guard {
         ))
     }
 
-    fn check_token(&self, method: &Method, path: &str, headers: &HeaderMap) -> Result<(), Problem> {
-        let Some(token) = &self.token else { return Ok(()) };
-        match shown_token(headers) {
-            Some(shown) if token.matches(shown) => Ok(()),
-            Some(shown) if self.admin.as_ref().is_some_and(|admin| admin.matches(shown)) => Ok(()),
-            Some(shown) if self.limited.as_ref().is_some_and(|it| it.token.matches(shown)) => {
-                self.check_limited(method, path)
-            }
-            Some(_) => Err(Problem::new(
-                StatusCode::UNAUTHORIZED,
-                "token",
-                format!("the token is not this {}'s", self.part),
-            )),
-            None => Err(Problem::new(
-                StatusCode::UNAUTHORIZED,
-                "token",
-                format!("this {} wants a token: send `Authorization: Bearer TOKEN`", self.part),
+    /// Who asks, by the token that is shown.
+    fn role(&self, headers: &HeaderMap) -> Result<Role, Problem> {
+        let shown = shown_token(headers);
+        // All are compared, so that the time says nothing of which it is.
+        let found = shown.and_then(|shown| {
+            let fits = |found, (role, token): &(Role, Token)| {
+                if token.matches(shown) { Some(*role) } else { found }
+            };
+            self.keys.iter().fold(None, fits)
+        });
+        let refuse = |error| Err(Problem::new(StatusCode::UNAUTHORIZED, "token", error));
+        match found {
+            Some(role) => Ok(role),
+            None if !self.wants_token => Ok(Role::Member),
+            None if shown.is_some() => refuse(format!("the token is not this {}'s", self.part)),
+            None => refuse(format!(
+                "this {} wants a token: send `Authorization: Bearer TOKEN`",
+                self.part
             )),
         }
     }
 
-    fn check_limited(&self, method: &Method, path: &str) -> Result<(), Problem> {
-        match &self.limited {
-            Some(limited) if !(limited.is_good_for)(method, path) => Err(Problem::new(
-                StatusCode::FORBIDDEN,
-                "limited_token",
-                format!("this token of the {}'s is good for {} alone", self.part, limited.purpose),
-            )),
-            _ => Ok(()),
+    /// Whether who is `role` may ask this.
+    pub(crate) fn check_access<B>(&self, role: Role, request: &Request<B>) -> Result<(), Problem> {
+        let (method, path) = (request.method(), request.uri().path());
+        let Some(access) = self.access else { return self.check_member(role, method, path) };
+        let mut of_path = access.iter().filter(|row| row.is_of_path(path)).peekable();
+        let is_known = of_path.peek().is_some();
+        match of_path.find(|row| row.method == *method) {
+            Some(row) if row.roles.iter().any(|wanted| self.stands_for(role, *wanted)) => Ok(()),
+            Some(row) => Err(self.wrong_role(role, method, path, row.roles)),
+            // What is not in the table is nobody's, and those who may little learn nothing of it.
+            None if self.check_member(role, method, path).is_err() => {
+                self.check_member(role, method, path)
+            }
+            None if is_known => Err(Problem::wrong_method(method, path)),
+            None => Err(Problem::no_route(method, path)),
         }
+    }
+
+    fn check_member(&self, role: Role, method: &Method, path: &str) -> Result<(), Problem> {
+        if self.stands_for(role, Role::Member) {
+            return Ok(());
+        }
+        Err(self.wrong_role(role, method, path, &[Role::Member]))
+    }
+
+    /// Whether who is `role` may do what is open to `wanted`.
+    fn stands_for(&self, role: Role, wanted: Role) -> bool {
+        let is_kept = || self.keys.iter().any(|(role, _)| *role == wanted);
+        match role {
+            Role::Admin => true,
+            Role::Member => {
+                wanted == role || (matches!(wanted, Role::Admin | Role::Monitor) && !is_kept())
+            }
+            Role::Monitor | Role::Agent | Role::Hook => wanted == role,
+        }
+    }
+
+    fn wrong_role(&self, role: Role, method: &Method, path: &str, wanted: &[Role]) -> Problem {
+        let path = shortened(path);
+        // The first of a row is the one that it is made for.
+        let wanted = wanted.first().copied().unwrap_or(Role::Admin);
+        let part = self.part;
+        Problem::new(
+            StatusCode::FORBIDDEN,
+            "role",
+            format!(
+                "{method} {path} wants the token of this {part}'s {wanted} (--token-file), not that \
+                 of {role}"
+            ),
+        )
     }
 }
 
 /// The token that a request bears, without the white space around it.
-#[must_use]
-pub fn shown_token(headers: &HeaderMap) -> Option<&[u8]> {
+fn shown_token(headers: &HeaderMap) -> Option<&[u8]> {
     let value = headers.get(AUTHORIZATION)?.as_bytes();
     let (scheme, shown) = value.split_at_checked("bearer ".len())?;
     scheme.eq_ignore_ascii_case(b"bearer ").then_some(shown.trim_ascii())
@@ -158,12 +215,95 @@ fn is_loopback_name(host: &str) -> bool {
 mod tests {
     use super::*;
 
+    fn check<B>(guard: &Guard, request: &Request<B>) -> Result<Passed, Problem> {
+        let passed = guard.identify(request)?;
+        if let Passed::As(role) = passed {
+            guard.check_access(role, request)?;
+        }
+        Ok(passed)
+    }
+
     fn ask(guard: &Guard, path: &str, headers: &[(&str, &str)]) -> Result<(), &'static str> {
         let mut request = Request::get(path);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        guard.check(&request.body(()).expect("a request")).map_err(|problem| problem.code())
+        let checked = check(guard, &request.body(()).expect("a request"));
+        checked.map(drop).map_err(|problem| problem.code())
+    }
+
+    static ACCESS: [Access; 4] = [
+        Access::new(Method::GET, "/v1/jobs", &[Role::Member]),
+        Access::new(Method::POST, "/v1/stop", &[Role::Admin]),
+        Access::new(Method::POST, "/v1/events", &[Role::Monitor]),
+        Access::new(Method::GET, "/v1/blobs/{}", &[Role::Agent, Role::Member]),
+    ];
+
+    fn token_of(role: Role) -> String {
+        format!("0123456789-{role}")
+    }
+
+    /// What a guard with tokens of these roles says to each role's.
+    fn answers(roles: &[Role], method: &Method, path: &str) -> Vec<Result<Passed, &'static str>> {
+        let key = |role: Role| Token::new(&token_of(role)).expect("long enough");
+        let mut guard = Guard::new(Some(key(Role::Member)), true);
+        guard.access = Some(&ACCESS);
+        roles.iter().for_each(|role| guard.add_key(*role, key(*role)).expect("another one"));
+        assert_eq!(guard.add_key(Role::Hook, key(Role::Member)), Err(Role::Member));
+        let ask = |role: &Role| {
+            let request = Request::builder()
+                .method(method)
+                .uri(path)
+                .header("host", "localhost")
+                .header("authorization", format!("Bearer {}", token_of(*role)));
+            let request = request.body(()).expect("a request");
+            check(&guard, &request).map_err(|problem| problem.code())
+        };
+        Role::ALL.iter().map(ask).collect()
+    }
+
+    #[test]
+    fn a_request_is_open_to_the_roles_of_its_row_alone() {
+        use Passed::As;
+        use Role::{Admin, Agent, Hook, Member, Monitor};
+        let (get, post) = (Method::GET, Method::POST);
+        let all = [Admin, Monitor, Agent, Hook];
+        let role = Err("role");
+        for (method, path, found) in [
+            (&get, "/v1/jobs", [Ok(As(Member)), Ok(As(Admin)), role, role, role]),
+            (&post, "/v1/stop", [role, Ok(As(Admin)), role, role, role]),
+            (&post, "/v1/events", [role, Ok(As(Admin)), Ok(As(Monitor)), role, role]),
+            (&get, "/v1/blobs/7", [Ok(As(Member)), Ok(As(Admin)), role, Ok(As(Agent)), role]),
+            (&post, "/v1/jobs", [Err("method"), Err("method"), role, role, role]),
+            (&get, "/v1/jobs/", [Err("no_route"), Err("no_route"), role, role, role]),
+            (&get, "/v1/blobs/7/8", [Err("no_route"), Err("no_route"), role, role, role]),
+            (&get, "/healthz/../v1/jobs", [Err("no_route"), Err("no_route"), role, role, role]),
+        ] {
+            assert_eq!(answers(&all, method, path), found, "{method} {path}");
+        }
+        // What has no token of its own is everybody's, and a token that nobody set is none.
+        let (member, none) = (Ok(As(Member)), Err("token"));
+        for path in ["/v1/stop", "/v1/events"] {
+            assert_eq!(answers(&[], &post, path), [member, none, none, none, none], "{path}");
+        }
+    }
+
+    #[test]
+    fn who_shows_the_wrong_token_learns_which_is_the_right_one() {
+        let mut guard = Guard::new(Token::new("0123456789abcdef"), true);
+        guard.part = "monitor";
+        guard.access = Some(&ACCESS);
+        let admin = Token::new("fedcba9876543210").expect("long enough");
+        guard.add_key(Role::Admin, admin).expect("another one");
+        let request = Request::post("/v1/stop")
+            .header("host", "localhost")
+            .header("authorization", "Bearer 0123456789abcdef");
+        let problem = check(&guard, &request.body(()).expect("a request")).expect_err("no admin");
+        assert_eq!(
+            problem.error(),
+            "POST /v1/stop wants the token of this monitor's admin_token_file (--token-file), not \
+             that of token_file"
+        );
     }
 
     #[test]
@@ -209,24 +349,6 @@ mod tests {
                 |value| ask(&guard, "/v1/jobs", &[("host", "localhost"), ("authorization", value)]);
             assert_eq!(with("Bearer 0123456789abcdef"), Ok(()));
             assert_eq!(with("bearer  0123456789abcdef"), Ok(()));
-            let admin = Token::new("fedcba9876543210").expect("long enough");
-            let guard_of_two =
-                Guard { admin: Some(admin), ..Guard::new(Some(token.clone()), loopback) };
-            let other = [("host", "localhost"), ("authorization", "Bearer fedcba9876543210")];
-            assert_eq!(ask(&guard_of_two, "/v1/jobs", &other), Ok(()));
-            assert_eq!(ask(&guard, "/v1/jobs", &other), Err("token"));
-            let limited = LimitedToken {
-                token: Token::new("0011223344556677").expect("long enough"),
-                is_good_for: |method, path| method == Method::GET && path == "/v1/jobs",
-                purpose: "jobs",
-            };
-            let guard_of_two =
-                Guard { limited: Some(limited), ..Guard::new(Some(token.clone()), loopback) };
-            let other = [("host", "localhost"), ("authorization", "Bearer 0011223344556677")];
-            assert_eq!(ask(&guard_of_two, "/v1/jobs", &other), Ok(()));
-            for path in ["/v1/jobs/", "/v1/jobs/1", "/v1/job", "/v1//jobs", "/", "/v1/x/../jobs"] {
-                assert_eq!(ask(&guard_of_two, path, &other), Err("limited_token"), "{path}");
-            }
             for bad in ["Bearer 0123456789abcdeg", "Basic 0123456789abcdef", "Bearer", "", "B"] {
                 assert_eq!(with(bad), Err("token"), "{bad}");
             }

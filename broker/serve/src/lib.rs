@@ -5,26 +5,35 @@
 //!
 //! # Invariants
 //! - Beyond loopback there is no listening without TLS and a token.
-//! - Every request passes the guard before a route sees it.
+//! - Every request passes the guard before a route sees it; a request that the table of requests
+//!   does not name reaches none.
+//! - However many connect without a token, who has one is served.
 //! - Every answer of 400 and above is a JSON [`gleaner_protocol::api::ApiError`].
 //! - Serving ends in bounded time after it was told to, whatever is still open.
 
 pub mod limits;
 
 mod accept;
+mod access;
 mod body;
 mod connection;
 mod guard;
 mod listener;
+mod open_files;
+mod openmetrics;
+mod places;
 mod problem;
 mod reject;
 mod tls;
 mod token;
+mod validity;
 
 pub use accept::serve;
+pub use access::{Access, Role};
 pub use body::{body_bytes, body_json, body_stream};
-pub use guard::{LimitedToken, shown_token};
 pub use listener::{ListenConfig, Listener, ServeError, ServeLimits, bind};
+pub use open_files::room_for_connections;
+pub use openmetrics::openmetrics;
 pub use problem::Problem;
 pub use reject::catch;
 pub use tls::TlsFiles;

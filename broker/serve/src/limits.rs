@@ -4,6 +4,24 @@ use std::time::Duration;
 
 /// Connections at once; further ones wait in the kernel's queue.
 pub const CONNECTIONS_MAX: usize = 8_192;
+/// Of all connections, one in so many at most is of somebody who has not yet shown a token (or asked
+/// anything, where no token is wanted).
+pub const UNPROVEN_PART: usize = 8;
+/// Of those, one in so many at most comes from one address.
+pub const ADDRESS_PART: usize = 2;
+/// Of all connections, one in so many is kept for who shows another token than agents and hooks do.
+pub const KEPT_PART: usize = 32;
+/// However few connections there may be, so many may be unproven.
+pub const UNPROVEN_MIN: usize = 16;
+/// How long an unproven connection may say nothing before it has to go for a new one.
+pub const SILENCE_MIN: Duration = Duration::from_millis(20);
+/// How long an unproven connection that has said something may take before it has to go for a new
+/// one.
+pub const UNPROVEN_TIME_MIN: Duration = Duration::from_millis(500);
+/// Files that a server wants open at once, where the system lets it.
+pub const OPEN_FILES_MAX: u64 = 65_536;
+/// Of these, so many are for other things than connections; half where there are few.
+pub const OTHER_FILES: u64 = 512;
 /// Longest head of an HTTP request, in bytes.
 pub const HTTP_HEAD_BYTES_MAX: usize = 64 << 10;
 /// How long a client may take to send a request's head, and may stay idle between requests.
@@ -18,6 +36,8 @@ pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
 pub const SHUTDOWN_CUT: Duration = Duration::from_millis(500);
 /// How long accepting rests after an error such as too many open files.
 pub const ACCEPT_REST: Duration = Duration::from_millis(50);
+/// So much of a path is said again to who asked for it, in characters.
+pub const PATH_CHARS_MAX: usize = 200;
 /// Shortest access token, in characters.
 pub const TOKEN_CHARS_MIN: usize = 16;
 /// Longest access token file, in bytes.

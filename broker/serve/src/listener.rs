@@ -11,7 +11,8 @@ use rustls::ServerConfig;
 use thiserror::Error;
 use tokio::net::TcpListener;
 
-use crate::guard::{Guard, LimitedToken};
+use crate::access::{Access, Role};
+use crate::guard::Guard;
 use crate::limits::{CONNECTIONS_MAX, HTTP_HEAD_TIME_MAX, SHUTDOWN_GRACE, TLS_HANDSHAKE_TIME_MAX};
 use crate::tls::{self, TlsFiles};
 use crate::token::{Token, TokenError};
@@ -25,6 +26,10 @@ pub struct ListenConfig {
     pub tls: Option<TlsFiles>,
     /// File with the token that every request must show.
     pub token_file: Option<PathBuf>,
+    /// Files with the tokens of roles, which are good for what is theirs alone.
+    pub role_files: Vec<(Role, PathBuf)>,
+    /// Roles that must have a token of their own where other machines can reach the address.
+    pub wanted_beyond_loopback: &'static [Role],
 }
 
 /// Bounds of a listener that tests and unusual places set otherwise.
@@ -67,7 +72,20 @@ impl ListenConfig {
             (None, None) => None,
             _ => return Err(ServeError::HalfTls),
         };
-        Ok(Self { listen, tls, token_file })
+        Ok(Self { listen, tls, token_file, role_files: Vec::new(), wanted_beyond_loopback: &[] })
+    }
+
+    /// With the file of a role's token, where there is one.
+    #[must_use]
+    pub fn with_role(mut self, role: Role, file: Option<PathBuf>) -> Self {
+        self.role_files.extend(file.map(|file| (role, file)));
+        self
+    }
+
+    /// Whether other machines can reach the address.
+    #[must_use]
+    pub fn is_beyond_loopback(&self) -> bool {
+        !self.listen.ip().to_canonical().is_loopback()
     }
 }
 
@@ -83,6 +101,35 @@ pub enum ServeError {
         listen: SocketAddr,
         /// What is missing.
         missing: &'static str,
+    },
+    /// The address can be reached from other machines, and a role that must have a token of its own
+    /// has none.
+    #[error(
+        "{listen} can be reached from other machines, and {role} is missing: whoever has the token of \
+         token_file could do what is for {role} alone; make one with `(umask 077; head -c 24 \
+         /dev/urandom | base64 > FILE)` and set {role} = \"FILE\""
+    )]
+    Unkept {
+        /// The address.
+        listen: SocketAddr,
+        /// Which role.
+        role: Role,
+    },
+    /// A role's token, and nobody has to show any.
+    #[error("{0} is of no use without token_file: who shows no token may do all")]
+    NoToken(Role),
+    /// Two roles have one token.
+    #[error(
+        "the {role} {path} holds the same token as {other}: make another one with \
+         `head -c 24 /dev/urandom | base64`", path = path.display()
+    )]
+    OneToken {
+        /// Whose.
+        role: Role,
+        /// The file.
+        path: PathBuf,
+        /// Whose it is already.
+        other: Role,
     },
     /// TLS needs both of its files.
     #[error("tls_cert and tls_key go together: set both or neither")]
@@ -151,7 +198,7 @@ impl fmt::Debug for OnRefusal {
 /// See [`ServeError`].
 pub async fn bind(config: &ListenConfig) -> Result<Listener, ServeError> {
     let listen = config.listen;
-    let loopback = listen.ip().to_canonical().is_loopback();
+    let loopback = !config.is_beyond_loopback();
     if !loopback {
         let missing = match (&config.tls, &config.token_file) {
             (None, None) => Some("TLS and token are"),
@@ -162,18 +209,37 @@ pub async fn bind(config: &ListenConfig) -> Result<Listener, ServeError> {
         if let Some(missing) = missing {
             return Err(ServeError::Exposed { listen, missing });
         }
+        let has = |wanted: &Role| config.role_files.iter().any(|(role, _)| role == wanted);
+        if let Some(role) = config.wanted_beyond_loopback.iter().find(|role| !has(role)) {
+            return Err(ServeError::Unkept { listen, role: *role });
+        }
     }
     let tls = config.tls.as_ref().map(tls::load).transpose()?;
-    let token = config.token_file.as_deref().map(Token::read).transpose()?;
+    let guard = guard(config, loopback)?;
     let bind_error = |source: io::Error| match source.kind() {
         io::ErrorKind::AddrInUse => ServeError::InUse { listen },
         _ => ServeError::Bind { listen, source },
     };
     let socket = TcpListener::bind(listen).await.map_err(bind_error)?;
     let address = socket.local_addr().map_err(bind_error)?;
-    let guard = Guard::new(token, loopback);
     let on_refusal = OnRefusal(Arc::new(|| {}));
     Ok(Listener { socket, tls, guard, limits: ServeLimits::default(), on_refusal, address })
+}
+
+/// Reads the tokens.
+fn guard(config: &ListenConfig, loopback: bool) -> Result<Guard, ServeError> {
+    let token = config.token_file.as_deref().map(Token::read).transpose()?;
+    let mut guard = Guard::new(token, loopback);
+    for (role, path) in &config.role_files {
+        if config.token_file.is_none() && role.is_common() {
+            return Err(ServeError::NoToken(*role));
+        }
+        let token = Token::read(path)?;
+        if let Err(other) = guard.add_key(*role, token) {
+            return Err(ServeError::OneToken { role: *role, path: path.clone(), other });
+        }
+    }
+    Ok(guard)
 }
 
 impl Listener {
@@ -204,18 +270,10 @@ impl Listener {
         self
     }
 
-    /// Lets in who bears an administrator's token, where a token is wanted at all. What only they
-    /// may do is for the routes to see to, by [`shown_token`](crate::shown_token).
+    /// Says which request is open to whom; what the table does not name is open to nobody.
     #[must_use]
-    pub fn with_admin(mut self, admin: Option<Token>) -> Self {
-        self.guard.admin = admin;
-        self
-    }
-
-    /// Lets in who bears a token that is good for some requests alone, to those.
-    #[must_use]
-    pub fn with_limited(mut self, limited: Option<LimitedToken>) -> Self {
-        self.guard.limited = limited;
+    pub fn with_access(mut self, access: &'static [Access]) -> Self {
+        self.guard.access = Some(access);
         self
     }
 

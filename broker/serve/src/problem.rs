@@ -2,8 +2,10 @@
 
 use gleaner_protocol::api::ApiError;
 use gleaner_protocol::limits::bounded_reason;
-use warp::http::StatusCode;
 use warp::http::header::{HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use warp::http::{Method, StatusCode};
+
+use crate::limits::PATH_CHARS_MAX;
 
 /// An answer with a status of 400 or above: returned by a handler, rejected by a filter, or
 /// mapped from what warp rejected.
@@ -12,13 +14,20 @@ pub struct Problem {
     status: StatusCode,
     code: &'static str,
     error: String,
+    earliest_due_ms: Option<u64>,
 }
 
 impl Problem {
     /// `code` for programs, `error` for people: what, on what, and what to do.
     #[must_use]
     pub fn new(status: StatusCode, code: &'static str, error: impl Into<String>) -> Self {
-        Self { status, code, error: bounded_reason(error.into()) }
+        Self { status, code, error: bounded_reason(error.into()), earliest_due_ms: None }
+    }
+
+    /// The same with the time when a job could be due.
+    #[must_use]
+    pub fn with_earliest_due_ms(self, earliest_due_ms: Option<u64>) -> Self {
+        Self { earliest_due_ms, ..self }
     }
 
     /// 400: what was sent cannot be used.
@@ -31,6 +40,18 @@ impl Problem {
     #[must_use]
     pub fn not_found(error: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, "not_found", error)
+    }
+
+    /// 404: nothing is at this path.
+    pub(crate) fn no_route(method: &Method, path: &str) -> Self {
+        let error = format!("there is no {method} {}", shortened(path));
+        Self::new(StatusCode::NOT_FOUND, "no_route", error)
+    }
+
+    /// 405: something else may be asked of this path.
+    pub(crate) fn wrong_method(method: &Method, path: &str) -> Self {
+        let error = format!("{} does not take {method}", shortened(path));
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "method", error)
     }
 
     /// 409: it contradicts what is.
@@ -81,11 +102,20 @@ impl Problem {
     }
 }
 
+/// What of a path is said again.
+pub(crate) fn shortened(path: &str) -> String {
+    path.chars().take(PATH_CHARS_MAX).collect()
+}
+
 impl warp::reject::Reject for Problem {}
 
 impl warp::Reply for Problem {
     fn into_response(self) -> warp::reply::Response {
-        let body = ApiError { code: self.code.to_owned(), error: self.error };
+        let body = ApiError {
+            code: self.code.to_owned(),
+            error: self.error,
+            earliest_due_ms: self.earliest_due_ms,
+        };
         let mut response =
             warp::reply::with_status(warp::reply::json(&body), self.status).into_response();
         let headers = response.headers_mut();

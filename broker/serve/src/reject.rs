@@ -34,7 +34,7 @@ where
 {
     let no_route = warp::method().and(warp::path::full()).and_then(
         |method: Method, path: FullPath| async move {
-            let path = path.as_str().chars().take(200).collect();
+            let path = path.as_str().to_owned();
             Err::<Response, _>(warp::reject::custom(NoRoute { method, path }))
         },
     );
@@ -84,8 +84,7 @@ fn problem_of(rejection: &Rejection) -> Problem {
         return Problem::internal();
     };
     if rejection.find::<MethodNotAllowed>().is_some() {
-        let error = format!("{path} does not take {method}");
-        return Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method", error);
+        return Problem::wrong_method(method, path);
     }
-    Problem::new(StatusCode::NOT_FOUND, "no_route", format!("there is no {method} {path}"))
+    Problem::no_route(method, path)
 }

@@ -3,11 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::listener::ServeError;
+use crate::validity;
 
 /// Where certificate and key lie.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,13 +20,17 @@ pub struct TlsFiles {
     pub key: PathBuf,
 }
 
-/// Reads and checks both.
+/// Reads and checks both. A certificate that is not valid now is taken, with a warning: the clock may
+/// be what is wrong.
 pub(crate) fn load(files: &TlsFiles) -> Result<Arc<ServerConfig>, ServeError> {
     let chain = CertificateDer::pem_file_iter(&files.certificate)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .map_err(|error| unreadable("certificate", &files.certificate, error))?;
     if chain.is_empty() {
         return Err(unreadable("certificate", &files.certificate, pem::Error::NoItemsFound));
+    }
+    if let Some(complaint) = validity::complaint(&files.certificate, &chain, Timestamp::now()) {
+        tracing::warn!("{complaint}");
     }
     let key = PrivateKeyDer::from_pem_file(&files.key)
         .map_err(|error| unreadable("private key", &files.key, error))?;

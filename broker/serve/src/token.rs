@@ -11,7 +11,7 @@ use thiserror::Error;
 use crate::limits::{TOKEN_CHARS_MIN, TOKEN_FILE_BYTES_MAX};
 
 /// A secret that whoever speaks to the broker must show. Only its hash is held.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Token(blake3::Hash);
 
 /// Why a token is none.

@@ -13,10 +13,11 @@ use gleaner_protocol::api::ApiError;
 use gleaner_protocol::job::JobSpec;
 use gleaner_protocol::{Span, boottime};
 use gleaner_serve::{
-    ListenConfig, Listener, Problem, ServeError, ServeLimits, TlsFiles, bind, body_bytes,
-    body_json, body_stream, serve,
+    ListenConfig, Listener, Problem, Role, ServeError, ServeLimits, TlsFiles, bind, body_bytes,
+    body_json, body_stream, room_for_connections, serve,
 };
 use reqwest::{Client, Method, StatusCode};
+use rustix::process::{Resource, getrlimit};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
@@ -109,7 +110,7 @@ fn routes() -> impl Filter<Extract = (impl Reply,), Error = Rejection> + Clone +
 
 fn loopback() -> ListenConfig {
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-    ListenConfig { listen, tls: None, token_file: None }
+    ListenConfig::new(listen, None, None, None).expect("nothing is half")
 }
 
 fn client() -> Client {
@@ -231,6 +232,7 @@ async fn with_tls_and_token_it_may_listen_for_other_machines() {
         listen: SocketAddr::from(([0, 0, 0, 0], 0)),
         tls: Some(tls),
         token_file: Some(token_file),
+        ..loopback()
     };
     let listener = bind(&config).await.expect("all is given");
     assert!(listener.url().starts_with("https://"));
@@ -267,12 +269,49 @@ async fn an_exposed_address_is_refused_with_what_is_missing() {
     ] {
         for listen in ["0.0.0.0:0", "[::]:0", "192.0.2.1:7070"] {
             let listen = listen.parse().expect("an address");
-            let config = ListenConfig { listen, tls: tls.clone(), token_file: token_file.clone() };
+            let config = ListenConfig {
+                listen,
+                tls: tls.clone(),
+                token_file: token_file.clone(),
+                ..loopback()
+            };
             let error = bind(&config).await.expect_err("exposed");
             assert!(matches!(error, ServeError::Exposed { .. }));
             assert!(error.to_string().contains(says), "{error}");
         }
     }
+}
+
+#[tokio::test]
+async fn what_a_role_must_have_is_asked_for_with_the_cure() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (tls, token_file) = credentials(folder.path());
+    let own = folder.path().join("own");
+    write(&own, "another-token-altogether", 0o600);
+    let listen = SocketAddr::from(([0, 0, 0, 0], 0));
+    let beyond = ListenConfig {
+        listen,
+        tls: Some(tls),
+        token_file: Some(token_file.clone()),
+        wanted_beyond_loopback: &[Role::Admin],
+        ..loopback()
+    };
+    let said =
+        |config: ListenConfig| async move { bind(&config).await.expect_err("refused").to_string() };
+    let error = said(beyond.clone()).await;
+    for part in ["0.0.0.0:0 can be reached", "admin_token_file is missing", "umask 077"] {
+        assert!(error.contains(part), "{error}");
+    }
+    bind(&beyond.with_role(Role::Admin, Some(own.clone()))).await.expect("all is given");
+    let here = ListenConfig { wanted_beyond_loopback: &[Role::Admin], ..loopback() };
+    bind(&here).await.expect("nobody else reaches it");
+
+    let error = said(loopback().with_role(Role::Agent, Some(own))).await;
+    assert!(error.starts_with("agent_token_file is of no use without token_file"), "{error}");
+    let with_token = ListenConfig { token_file: Some(token_file.clone()), ..loopback() };
+    let error = said(with_token.with_role(Role::Agent, Some(token_file))).await;
+    assert!(error.contains("the agent_token_file"), "{error}");
+    assert!(error.contains("holds the same token as token_file"), "{error}");
 }
 
 #[tokio::test]
@@ -378,7 +417,7 @@ async fn it_ends_at_once_when_nothing_is_open() {
     assert_eq!(echoed.status(), StatusCode::OK);
     // The client keeps its connection, which is idle.
     let span = server.stop().await;
-    assert!(span < Span::from_secs(30), "it has no grace to wait for: {span}");
+    gleaner_calm::assert_within("the end without a grace", span, Span::from_secs(30));
 }
 
 #[tokio::test]
@@ -400,7 +439,8 @@ async fn it_ends_in_bounded_time_with_streams_and_sockets_open() {
 
     let address = server.address;
     let span = server.stop().await;
-    assert!(span >= Span::from_millis(300) && span < Span::from_secs(20), "{span}");
+    assert!(span >= Span::from_millis(300), "{span}");
+    gleaner_calm::assert_within("the end", span, Span::from_secs(20));
     // All of them see the end, and nobody new gets in.
     assert!(!matches!(events.chunk().await, Ok(Some(_))));
     while let Some(Ok(_)) = socket.next().await {}
@@ -408,4 +448,106 @@ async fn it_ends_in_bounded_time_with_streams_and_sockets_open() {
     let _ = half.read_to_end(&mut answer).await;
     assert!(answer.is_empty());
     assert!(TcpStream::connect(address).await.is_err());
+}
+
+/// How many connections an attacker opens, as many as there are places.
+const FLOOD: usize = 8_192;
+
+/// A server that wants a token, on as many files as it may have.
+async fn with_token(folder: &Path) -> Server {
+    let (_, token_file) = credentials(folder);
+    let config = ListenConfig { token_file: Some(token_file), ..loopback() };
+    let connections_max = room_for_connections();
+    let limits = ServeLimits { connections_max, ..ServeLimits::default() };
+    Server::start(bind(&config).await.expect("a free port").with_limits(limits))
+}
+
+/// Connects from an address of this machine.
+async fn connect_from(from: [u8; 4], to: SocketAddr) -> io::Result<TcpStream> {
+    let socket = tokio::net::TcpSocket::new_v4()?;
+    socket.bind(SocketAddr::from((from, 0)))?;
+    socket.connect(to).await
+}
+
+/// What a client with a token is answered on a connection of its own.
+async fn ask_with_token(server: &Server) -> String {
+    let client = Client::builder().no_proxy().build().expect("a client");
+    let request = client.post(server.url("/v1/echo")).bearer_auth(TOKEN).body("hello");
+    request.send().await.expect("answered").text().await.expect("text")
+}
+
+#[tokio::test]
+async fn who_has_a_token_is_served_beside_8192_connections_without_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let _ = client();
+    let _ = room_for_connections();
+    // Both ends are files of this process, and the other tests have some.
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let flood = FLOOD.min(usize::try_from(files).unwrap_or(usize::MAX) / 3);
+    let is_from_many: [fn(usize) -> [u8; 4]; 2] =
+        [|_| [127, 0, 0, 1], |number| [127, 0, 1 + (number / 250) as u8, 1 + (number % 250) as u8]];
+    for from in is_from_many {
+        let server = with_token(folder.path()).await;
+        // Connected before the flood, it is out of the flood's reach.
+        let known = format!("ws://{}/v1/control", server.address);
+        let mut request =
+            tokio_tungstenite::tungstenite::client::IntoClientRequest::into_client_request(known)
+                .expect("a request");
+        let bearer = format!("Bearer {TOKEN}").parse().expect("a value");
+        request.headers_mut().insert("authorization", bearer);
+        let (mut known, _) = tokio_tungstenite::connect_async(request).await.expect("upgraded");
+
+        let mut held = Vec::with_capacity(flood);
+        for number in 0..flood {
+            let mut stream = connect_from(from(number), server.address).await.expect("connected");
+            // Some say nothing, some begin, some ask for what costs no token, and keep alive.
+            let said: &[u8] = match number % 16 {
+                0 => b"GET /v1/echo HTTP/1.1\r\n",
+                1..8 => b"",
+                _ => b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n",
+            };
+            // It may have been shown the door already.
+            let _ = stream.write_all(said).await;
+            held.push(stream);
+        }
+        let begin = boottime();
+        assert_eq!(ask_with_token(&server).await, "hello");
+        let took = boottime() - begin;
+        gleaner_calm::assert_within("a client beside the flood", took, Span::from_secs(1));
+        let message = tokio_tungstenite::tungstenite::Message::binary(vec![1, 2, 3]);
+        known.send(message.clone()).await.expect("sent");
+        assert_eq!(known.next().await.expect("an echo").expect("an echo"), message);
+        drop(held);
+        server.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn what_costs_no_token_does_not_keep_a_connection() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = with_token(folder.path()).await;
+    for (path, status) in [("/healthz", "200"), ("/v1/echo", "401"), ("/v1/nothing", "401")] {
+        let mut stream = TcpStream::connect(server.address).await.expect("connected");
+        let ask = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        stream.write_all(ask.as_bytes()).await.expect("sent");
+        let mut answer = String::new();
+        // Ends when the server closes; a server that does not would hang the test.
+        stream.read_to_string(&mut answer).await.expect("closed in order");
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{answer}");
+        assert!(answer.to_lowercase().contains("connection: close"), "{answer}");
+    }
+    // Who has shown a token keeps it, even with a mistake.
+    let mut stream = TcpStream::connect(server.address).await.expect("connected");
+    for path in ["/v1/nothing", "/v1/jobs/7"] {
+        let ask = format!(
+            "GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
+        );
+        stream.write_all(ask.as_bytes()).await.expect("sent");
+        let mut answer = [0; 1_024];
+        let length = stream.read(&mut answer).await.expect("answered");
+        let answer = String::from_utf8_lossy(&answer[..length]);
+        assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
+        assert!(!answer.to_lowercase().contains("connection: close"), "{answer}");
+    }
+    server.stop().await;
 }

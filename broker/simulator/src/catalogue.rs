@@ -26,8 +26,8 @@ pub fn scenarios() -> impl Iterator<Item = &'static dyn Scenario> {
 /// None has it; with those that come nearest.
 pub fn scenario_named(name: &str) -> Result<&'static dyn Scenario, UnknownName> {
     scenarios().find(|scenario| scenario.name() == name).ok_or_else(|| {
-        // Storms are run as scenarios are, and may have been meant.
-        let names = scenarios().map(Scenario::name).chain(["storm"]);
+        // These are run as scenarios are, and may have been meant.
+        let names = scenarios().map(Scenario::name).chain(["promises", "storm"]);
         unknown("scenario", name, None, names.collect())
     })
 }

@@ -3,6 +3,10 @@
 /// Seeds in one command.
 pub(crate) const SEEDS_MAX: u64 = 1_000_000;
 
+/// Hosts that the broker of a storm remembers when they have left and nothing open speaks of them: so
+/// few that some are forgotten in each storm.
+pub(crate) const STORM_GONE_HOSTS_MAX: usize = 2;
+
 /// Longest line of a log that is replayed, in bytes.
 pub(crate) const REPLAY_LINE_BYTES_MAX: u64 = 1 << 20;
 /// Characters of a wrong line that an error shows.

@@ -12,16 +12,16 @@
 
 mod bookings;
 mod condor;
-mod format;
+pub(crate) mod format;
 mod fragments;
 mod harvest;
-mod log;
-mod openings;
+pub(crate) mod log;
+pub(crate) mod openings;
 mod recording;
 mod sample;
 mod settings;
 mod swf;
-mod trace;
+pub(crate) mod trace;
 
 use std::collections::BTreeMap;
 

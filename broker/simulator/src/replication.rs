@@ -14,6 +14,8 @@ mod servers;
 mod trace;
 mod world;
 
+pub(crate) use self::load::{Day, SAMPLES};
+pub(crate) use self::trace::read_trace;
 use crate::scenario::Scenario;
 
 /// The scenarios, in the order of listing.

@@ -68,7 +68,7 @@ impl Stage {
     pub(crate) fn join(&mut self, now: Time, info: HostInfo, slots: u32) {
         let host = info.name.clone();
         let fragment = Fragment { epoch: Epoch::default(), slots };
-        self.tell(now, Input::HostJoined { info, fragment, held: Vec::new() });
+        self.tell(now, Input::HostJoined { info, fragment, held: Vec::new(), incarnation: 1 });
         self.ask(now, host, slots);
     }
 

@@ -1,4 +1,6 @@
 //! `/v1/blobs/{digest}`: inputs and outputs; `/v1/states/{digest}`: what replicas saved.
+//!
+//! Who shows an agent's token reads what its host's leases need, and brings what comes of them.
 
 use std::io;
 use std::pin::Pin;
@@ -8,52 +10,110 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use futures_util::{Stream, StreamExt, stream};
-use gleaner_protocol::Digest;
 use gleaner_protocol::limits::BLOB_BYTES_MAX;
-use gleaner_serve::{Problem, body_stream};
+use gleaner_protocol::{AGENT_SECRET_HEADER, AgentSecret, Digest};
+use gleaner_serve::{Problem, Role, body_stream};
 use warp::filters::BoxedFilter;
 use warp::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use warp::http::{HeaderValue, StatusCode};
 use warp::reply::Response;
-use warp::{Filter, Reply};
+use warp::{Filter, Rejection, Reply};
 
 use super::jobs::parse_id;
 use super::{Api, handler_of, no_such};
 use crate::blobs::{BlobContent, BlobError};
+use crate::driver::{ContentRefusal, ContentUse};
 
 impl Api {
     pub(super) fn blob_routes(&self) -> BoxedFilter<(Response,)> {
-        let blob = warp::path!("v1" / "blobs" / String);
-        let upload = blob.and(warp::put()).and(body_stream()).map(|digest, body| (digest, body));
-        let state = warp::path!("v1" / "states" / String);
+        let blob = warp::path!("v1" / "blobs" / String).and(who_asks());
+        let fetch = blob.clone().and(warp::get()).map(|digest, who| (digest, who));
+        let announced = warp::header::optional::<u64>("content-length");
+        let upload = blob
+            .and(warp::put())
+            .and(announced)
+            .and(body_stream())
+            .map(|digest, who, announced, body| (digest, who, announced, body));
+        let state = warp::path!("v1" / "states" / String).and(who_asks());
+        let load = state.clone().and(warp::get()).map(|digest, who| (digest, who));
         let save = state
             .and(warp::put())
             .and(warp::query::<Saved>())
             .and(body_stream())
-            .map(|digest, saved: Saved, body| (digest, saved.replaces, body));
+            .map(|digest, who, saved: Saved, body| (digest, who, saved.replaces, body));
         handler_of(upload, self, take)
-            .or(handler_of(blob.and(warp::get()), self, give))
+            .or(handler_of(fetch, self, give))
             .unify()
             .or(handler_of(save, self, take_state))
             .unify()
-            .or(handler_of(state.and(warp::get()), self, give_state))
+            .or(handler_of(load, self, give_state))
             .unify()
             .boxed()
     }
 }
 
+/// Who asks for a content, or brings one.
+#[derive(Clone, Copy)]
+enum Asker {
+    /// Somebody who may have all.
+    Member,
+    /// An agent, and the secret that it shows.
+    Agent(Option<AgentSecret>),
+}
+
+fn who_asks() -> impl Filter<Extract = (Asker,), Error = Rejection> + Clone {
+    warp::ext::get::<Role>().and(warp::header::optional::<String>(AGENT_SECRET_HEADER)).map(
+        |role, shown: Option<String>| match role {
+            Role::Agent => Asker::Agent(shown.and_then(|shown| shown.parse().ok())),
+            _ => Asker::Member,
+        },
+    )
+}
+
+impl Asker {
+    /// Whether it may do this.
+    async fn may(self, api: &Api, what: ContentUse) -> Result<(), Problem> {
+        let Self::Agent(secret) = self else { return Ok(()) };
+        let refusal = match secret {
+            Some(secret) => api.driver.may_use(secret, what).await?.err(),
+            None => Some(ContentRefusal::NoLink),
+        };
+        match refusal {
+            None => Ok(()),
+            // It may try again when its link stands.
+            Some(refusal @ ContentRefusal::NoLink) => {
+                Err(Problem::new(StatusCode::UNAUTHORIZED, "no_link", refusal.to_string()))
+            }
+            Some(refusal @ ContentRefusal::NoLease) => {
+                Err(Problem::new(StatusCode::FORBIDDEN, "no_lease", refusal.to_string()))
+            }
+        }
+    }
+}
+
 async fn take(
     api: Api,
-    (digest, body): (String, BoxStream<'static, io::Result<Bytes>>),
+    (digest, who, announced, body): (
+        String,
+        Asker,
+        Option<u64>,
+        BoxStream<'static, io::Result<Bytes>>,
+    ),
 ) -> Result<Response, Problem> {
     api.committer.admit().map_err(|error| Problem::from(&*error))?;
     let digest: Digest = parse_id(&digest)?;
+    who.may(&api, ContentUse::Bring).await?;
+    if announced.is_some_and(|bytes| bytes > BLOB_BYTES_MAX) {
+        // Before any of it is on its way.
+        return Err(Problem::too_large(BLOB_BYTES_MAX));
+    }
     api.blobs.put_stream(digest, body, BLOB_BYTES_MAX).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-async fn give(api: Api, digest: String) -> Result<Response, Problem> {
+async fn give(api: Api, (digest, who): (String, Asker)) -> Result<Response, Problem> {
     let digest = parse_id(&digest)?;
+    who.may(&api, ContentUse::ReadBlob(digest)).await?;
     send(&api, digest).await?.ok_or_else(|| no_such(format!("blob {digest}")))
 }
 
@@ -66,15 +126,22 @@ struct Saved {
 
 async fn take_state(
     api: Api,
-    (digest, replaces, body): (String, Option<String>, BoxStream<'static, io::Result<Bytes>>),
+    (digest, who, replaces, body): (
+        String,
+        Asker,
+        Option<String>,
+        BoxStream<'static, io::Result<Bytes>>,
+    ),
 ) -> Result<Response, Problem> {
+    who.may(&api, ContentUse::Bring).await?;
     let replaces = replaces.map(|old| parse_id(&old)).transpose()?;
     api.states.put(parse_id(&digest)?, replaces, body).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-async fn give_state(api: Api, digest: String) -> Result<Response, Problem> {
+async fn give_state(api: Api, (digest, who): (String, Asker)) -> Result<Response, Problem> {
     let digest = parse_id(&digest)?;
+    who.may(&api, ContentUse::ReadState(digest)).await?;
     let content = api.states.open_state(digest).await?;
     stream_of(content).await?.ok_or_else(|| no_such(format!("state {digest}")))
 }
@@ -95,7 +162,7 @@ async fn stream_of(content: Option<BlobContent>) -> Result<Option<Response>, Pro
         }
     });
     let whole = stream::iter(first.map(Ok)).chain(rest).boxed();
-    let mut response = warp::reply::stream(Shared(Mutex::new(whole))).into_response();
+    let mut response = warp::reply::stream(Shared::of(whole)).into_response();
     let headers = response.headers_mut();
     headers.insert(CONTENT_LENGTH, HeaderValue::from(content.bytes));
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
@@ -108,7 +175,13 @@ pub(super) fn damaged(error: String) -> Problem {
 }
 
 /// A stream that may be shared between threads, because only its owner ever polls it.
-struct Shared(Mutex<BoxStream<'static, Result<Bytes, BlobError>>>);
+pub(super) struct Shared(Mutex<BoxStream<'static, Result<Bytes, BlobError>>>);
+
+impl Shared {
+    pub(super) fn of(stream: BoxStream<'static, Result<Bytes, BlobError>>) -> Self {
+        Self(Mutex::new(stream))
+    }
+}
 
 impl Stream for Shared {
     type Item = Result<Bytes, BlobError>;

@@ -1,22 +1,25 @@
 //! `/v1/hosts` and `/v1/farm/events`.
 
-use gleaner_protocol::api::HostStatus;
+use gleaner_protocol::HostName;
+use gleaner_protocol::api::{BackingOff, HostStatus};
 use gleaner_protocol::farm::FarmEvent;
-use gleaner_scheduling::Core;
+use gleaner_scheduling::{Core, Host};
 use gleaner_serve::Problem;
+use serde::Deserialize;
 use warp::Filter;
 use warp::filters::BoxedFilter;
 use warp::http::StatusCode;
 use warp::reply::Response;
 
-use super::{Api, body, handler, handler_of, json, parse};
-use crate::limits::FARM_EVENTS_MAX;
+use super::jobs::parse_id;
+use super::{Api, body, handler_of, json, page_limit, parse};
+use crate::limits::{BACKOFFS_TOLD_MAX, FARM_EVENTS_MAX, HOSTS_PAGE_MAX};
 
 impl Api {
     pub(super) fn farm_routes(&self) -> BoxedFilter<(Response,)> {
         let events = warp::path!("v1" / "farm" / "events").and(warp::post()).and(body());
-        let hosts = warp::path!("v1" / "hosts").and(warp::get());
-        handler_of(events, self, farm_events).or(handler(hosts, self, list)).unify().boxed()
+        let hosts = warp::path!("v1" / "hosts").and(warp::get()).and(warp::query::<Page>());
+        handler_of(events, self, farm_events).or(handler_of(hosts, self, list)).unify().boxed()
     }
 }
 
@@ -30,32 +33,95 @@ async fn farm_events(api: Api, body: bytes::Bytes) -> Result<Response, Problem> 
     Ok(json(&api.settled(api.driver.farm(events)).await?))
 }
 
-async fn list(api: Api, (): ()) -> Result<Response, Problem> {
-    Ok(json(&api.read(host_list).await?))
+/// Which part of the list: hosts behind a name, in the order of names. The list ends where a page is
+/// empty.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Page {
+    after: Option<String>,
+    limit: Option<usize>,
 }
 
-fn host_list(core: &Core) -> Vec<HostStatus> {
-    let mut hosts: Vec<_> = core
-        .farm()
-        .hosts()
-        .map(|(_, host)| HostStatus {
-            host: host.info.name.clone(),
-            origin: host.info.origin,
-            owner: host.info.owner.clone(),
-            kind: host.info.kind.clone(),
-            connected: host.connected,
-            cores: host.info.cores,
-            slots: if host.connected { host.fragment.slots } else { 0 },
-            running: u32::try_from(host.leases.len()).unwrap_or(u32::MAX),
-            epoch: host.fragment.epoch,
-            reported: host.reported,
-            disagreed: host.disagreed,
-            released: host.released,
-            alarm: host.alarm.clone().filter(|_| host.connected),
-            closed: host.closed.as_deref().filter(|_| host.fragment.slots == 0).map(str::to_owned),
-            gpu: host.info.capabilities.gpu.clone(),
-        })
-        .collect();
-    hosts.sort_by(|a, b| a.host.cmp(&b.host));
-    hosts
+async fn list(api: Api, Page { after, limit }: Page) -> Result<Response, Problem> {
+    let limit = page_limit(limit, HOSTS_PAGE_MAX)?;
+    let after: Option<HostName> = after.map(|name| parse_id(&name)).transpose()?;
+    Ok(json(&api.read(move |core| hosts_behind(core, after.as_ref(), limit)).await?))
+}
+
+fn hosts_behind(core: &Core, name: Option<&HostName>, limit: usize) -> Vec<HostStatus> {
+    core.farm().hosts_behind(name).take(limit).map(|host| status(core, host)).collect()
+}
+
+fn status(core: &Core, host: &Host) -> HostStatus {
+    HostStatus {
+        backing_off: backing_off(core, host),
+        host: host.info.name.clone(),
+        origin: host.info.origin,
+        owner: host.info.owner.clone(),
+        kind: host.info.kind.clone(),
+        connected: host.connected,
+        cores: host.info.cores,
+        slots: if host.connected { host.fragment.slots } else { 0 },
+        running: u32::try_from(host.leases.len()).unwrap_or(u32::MAX),
+        epoch: host.fragment.epoch,
+        reported: host.reported,
+        disagreed: host.disagreed,
+        released: host.released,
+        alarm: host.alarm.clone().filter(|_| host.connected),
+        closed: host.closed.as_deref().filter(|_| host.fragment.slots == 0).map(str::to_owned),
+        gpu: host.info.capabilities.gpu.clone(),
+    }
+}
+
+fn backing_off(core: &Core, host: &Host) -> Vec<BackingOff> {
+    let backoffs = core.farm().backoffs(host).take(BACKOFFS_TOLD_MAX);
+    let told = backoffs.map(|(what, of, left)| BackingOff {
+        what,
+        in_a_row: of.in_a_row,
+        for_s: left.as_millis().div_ceil(1_000),
+        reason: of.why.to_string(),
+    });
+    told.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use gleaner_protocol::{Capabilities, HostInfo, Origin, Time};
+    use gleaner_scheduling::{CoreConfig, Input, PolicyName};
+
+    use super::*;
+
+    #[test]
+    fn pages_are_bounded_and_together_they_are_all_hosts_in_the_order_of_names() {
+        let mut core = Core::new(&CoreConfig::background(PolicyName::Plain));
+        let count = 2 * HOSTS_PAGE_MAX + 10;
+        let name = |number: usize| HostName::new(format!("h{number:06}")).expect("a plain name");
+        for number in (0..count).rev() {
+            let info = HostInfo {
+                name: name(number),
+                origin: Origin::Desktop,
+                owner: None,
+                cores: 1,
+                memory_mib: 0,
+                kind: None,
+                chunk_cache_mib: 0,
+                capabilities: Capabilities::default(),
+            };
+            let fragment = Default::default();
+            let joined = Input::HostJoined { info, fragment, held: Vec::new(), incarnation: 1 };
+            core.handle(Time::ZERO, joined, &mut Vec::new());
+        }
+        let (mut seen, mut after): (Vec<HostName>, _) = (Vec::new(), None);
+        loop {
+            let page = hosts_behind(&core, after.as_ref(), HOSTS_PAGE_MAX);
+            assert!(page.len() <= HOSTS_PAGE_MAX);
+            let Some(last) = page.last() else { break };
+            after = Some(last.host.clone());
+            seen.extend(page.into_iter().map(|status| status.host));
+        }
+        assert_eq!(seen, (0..count).map(name).collect::<Vec<_>>());
+        let behind = HostName::new("h000000x").expect("a plain name");
+        let page = hosts_behind(&core, Some(&behind), 1);
+        assert_eq!(page[0].host, name(1), "the name itself may be forgotten meanwhile");
+    }
 }

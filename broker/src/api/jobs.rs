@@ -1,20 +1,25 @@
 //! `/v1/jobs` and `/v1/explain`.
 
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::str::FromStr;
 
 use gleaner_protocol::api::{Explanation, JobStatus, Reason};
-use gleaner_protocol::job::{JobSpec, Task};
-use gleaner_protocol::limits::{SPEC_BYTES_MAX, WASM_MODULE_BYTES_MAX};
-use gleaner_protocol::{Digest, JobId, WorkunitId};
-use gleaner_scheduling::{SubmitRefusal, WaitReason};
+use gleaner_protocol::job::{JobSpec, Lane, Task};
+use gleaner_protocol::limits::{FEATURES_MAX, SPEC_BYTES_MAX, WASM_MODULE_BYTES_MAX};
+use gleaner_protocol::{Digest, Feature, HostKind, JobId, WorkunitId};
+use gleaner_scheduling::{Core, Job, SubmitRefusal, WaitReason};
 use gleaner_serve::Problem;
+use serde::Deserialize;
 use warp::filters::BoxedFilter;
 use warp::http::StatusCode;
 use warp::reply::Response;
 use warp::{Filter, Reply};
 
-use super::{Api, body, handler, handler_of, json, no_such, parse};
+use super::{Api, body, handler_of, json, no_such, page_limit, parse};
 use crate::driver::Forgotten;
+use crate::limits::{INPUT_FEATURES_MAX, JOBS_PAGE_MAX};
+use crate::predict;
 
 impl Api {
     pub(super) fn job_routes(&self) -> BoxedFilter<(Response,)> {
@@ -26,7 +31,7 @@ impl Api {
         handler_of(jobs.and(warp::post()).and(body()), self, submit)
             .or(handler_of(job.and(warp::get()), self, status))
             .unify()
-            .or(handler(jobs.and(warp::get()), self, list))
+            .or(handler_of(jobs.and(warp::get()).and(warp::query::<Page>()), self, list))
             .unify()
             .or(handler_of(job.and(warp::delete()), self, cancel))
             .unify()
@@ -44,12 +49,31 @@ impl Api {
     }
 }
 
+impl Api {
+    /// A job's status with how its promise stands.
+    fn with_standing(&self, status: JobStatus) -> JobStatus {
+        match self.promises.standing(status.job) {
+            Some(standing) => JobStatus {
+                chance_permille: Some((standing.chance * 1e3).round() as u16),
+                expected_end_ms: standing.expected_end_ms,
+                ..status
+            },
+            None => status,
+        }
+    }
+}
+
 async fn submit(api: Api, body: bytes::Bytes) -> Result<Response, Problem> {
     api.committer.admit().map_err(|error| Problem::from(&*error))?;
-    let spec: JobSpec = parse(&body, "job")?;
+    let mut spec: JobSpec = parse(&body, "job")?;
+    spec.on.get_or_insert(api.default_on);
+    let mut sizes = BTreeMap::new();
     for (name, digest) in spec.task.contents() {
-        match api.blobs.length(digest).await? {
-            Some(bytes) => check_size(&spec.task, digest, bytes)?,
+        match api.blobs.keep(digest).await? {
+            Some(bytes) => {
+                check_size(&spec.task, digest, bytes)?;
+                sizes.insert(digest, bytes);
+            }
             None => {
                 return Err(Problem::new(
                     StatusCode::BAD_REQUEST,
@@ -61,25 +85,70 @@ async fn submit(api: Api, body: bytes::Bytes) -> Result<Response, Problem> {
             }
         }
     }
-    match api.settled(api.driver.submit(spec)).await? {
-        Ok(submitted) => {
-            Ok(warp::reply::with_status(json(&submitted), StatusCode::CREATED).into_response())
-        }
-        Err(refusal) => Err(match &refusal {
-            SubmitRefusal::Invalid(_) => {
-                Problem::new(StatusCode::BAD_REQUEST, "invalid-job", refusal.to_string())
-            }
-            SubmitRefusal::Declined(_) => {
-                Problem::new(StatusCode::CONFLICT, "declined", refusal.to_string())
-            }
-            SubmitRefusal::NoPolicy(_) => {
-                Problem::new(StatusCode::BAD_REQUEST, "no-policy", refusal.to_string())
-            }
-            SubmitRefusal::TooManyJobs | SubmitRefusal::TooManyAbilities => {
-                Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too-many", refusal.to_string())
-            }
-        }),
+    note_sizes(&mut spec, &sizes);
+    // What a client says of itself here counts for nothing.
+    (spec.profile.promised, spec.profile.cpu_sigma_permille) = (None, None);
+    if predict::is_wanted(&spec) {
+        let kinds = api.read(connected_kinds).await?;
+        let asked = api.history.ask(move |history| {
+            predict::fill_in(history, &mut spec, &kinds);
+            spec
+        });
+        spec = asked.await.map_err(|_| Problem::internal())?;
     }
+    // Held until the job is there: no other is promised what this one has just got.
+    let turn = match spec.lane {
+        Lane::Deadline => Some(api.promises.turn().await),
+        _ => None,
+    };
+    if turn.is_some() {
+        spec = api.settled(api.promises.ask(&api.driver, spec)).await?.map_err(refused)?;
+    }
+    let submitted = api.settled(api.driver.submit(spec)).await?.map_err(refused)?;
+    Ok(warp::reply::with_status(json(&submitted), StatusCode::CREATED).into_response())
+}
+
+fn refused(refusal: SubmitRefusal) -> Problem {
+    let (status, code) = match &refusal {
+        SubmitRefusal::Invalid(_) => (StatusCode::BAD_REQUEST, "invalid-job"),
+        SubmitRefusal::Declined { .. } => (StatusCode::CONFLICT, "declined"),
+        SubmitRefusal::NoPolicy(_) => (StatusCode::BAD_REQUEST, "no-policy"),
+        SubmitRefusal::TooManyJobs | SubmitRefusal::TooManyAbilities => {
+            (StatusCode::SERVICE_UNAVAILABLE, "too-many")
+        }
+    };
+    let problem = Problem::new(status, code, refusal.to_string());
+    match refusal {
+        SubmitRefusal::Declined { earliest_due_us, .. } => {
+            problem.with_earliest_due_ms(earliest_due_us.map(|due_us| due_us.div_ceil(1_000)))
+        }
+        _ => problem,
+    }
+}
+
+/// How large its inputs are is a feature of a job: together, and each where there are more.
+fn note_sizes(spec: &mut JobSpec, sizes: &BTreeMap<Digest, u64>) {
+    let bytes: Vec<u64> =
+        spec.task.inputs().iter().filter_map(|input| sizes.get(&input.digest).copied()).collect();
+    if bytes.is_empty() {
+        return;
+    }
+    let all = [("input_bytes".to_owned(), bytes.iter().sum::<u64>())];
+    let each = (1..).zip(&bytes).map(|(at, bytes)| (format!("input{at}_bytes"), *bytes));
+    let each = each.take(if bytes.len() > 1 { INPUT_FEATURES_MAX } else { 0 });
+    for (name, bytes) in all.into_iter().chain(each) {
+        if spec.profile.features.len() < FEATURES_MAX
+            && let Ok(bytes) = Feature::try_from(bytes as f64)
+        {
+            spec.profile.features.entry(name).or_insert(bytes);
+        }
+    }
+}
+
+/// The kinds of the hosts that are connected.
+fn connected_kinds(core: &Core) -> BTreeSet<HostKind> {
+    let hosts = core.farm().hosts().map(|(_, host)| host).filter(|host| host.connected);
+    hosts.filter_map(|host| host.info.kind.clone()).collect()
 }
 
 /// Modules and specifications have limits of their own, below those of other contents.
@@ -109,17 +178,32 @@ fn check_size(task: &Task, digest: Digest, bytes: u64) -> Result<(), Problem> {
     }
 }
 
-async fn list(api: Api, (): ()) -> Result<Response, Problem> {
-    let jobs: Vec<JobStatus> =
-        api.read(|core| core.farm().jobs().map(gleaner_scheduling::Job::status).collect()).await?;
-    Ok(json(&jobs))
+/// Which part of the list: jobs from an id on, in order of submission. The list ends where a page is
+/// empty.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Page {
+    from: Option<String>,
+    limit: Option<usize>,
+}
+
+async fn list(api: Api, Page { from, limit }: Page) -> Result<Response, Problem> {
+    let limit = page_limit(limit, JOBS_PAGE_MAX)?;
+    let from = from.map_or(Ok(JobId::new(0)), |from| parse_id(&from))?;
+    let page = api.read(move |core| jobs_from(core, from, limit)).await?;
+    let page: Vec<_> = page.into_iter().map(|status| api.with_standing(status)).collect();
+    Ok(json(&page))
+}
+
+fn jobs_from(core: &Core, from: JobId, limit: usize) -> Vec<JobStatus> {
+    core.farm().jobs_from(from).take(limit).map(Job::status).collect()
 }
 
 async fn status(api: Api, id: String) -> Result<Response, Problem> {
     let id: JobId = parse_id(&id)?;
-    let status =
-        api.read(move |core| core.farm().job(id).map(gleaner_scheduling::Job::status)).await?;
-    status.map(|status| json(&status)).ok_or_else(|| no_such(id))
+    let status = api.read(move |core| core.farm().job(id).map(Job::status)).await?;
+    let status = status.ok_or_else(|| no_such(id))?;
+    Ok(json(&api.with_standing(status)))
 }
 
 async fn cancel(api: Api, id: String) -> Result<Response, Problem> {
@@ -187,4 +271,33 @@ where
     T::Err: std::fmt::Display,
 {
     text.parse().map_err(|error: T::Err| Problem::malformed(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use gleaner_protocol::Time;
+    use gleaner_scheduling::{CoreConfig, Input, PolicyName, RequestId};
+
+    use super::*;
+
+    #[test]
+    fn pages_are_bounded_and_together_they_are_all_jobs() {
+        let mut core = Core::new(&CoreConfig::background(PolicyName::Plain));
+        let count = 2 * JOBS_PAGE_MAX as u64 + 10;
+        for _ in 0..count {
+            let json = r#"{"task":{"kernel":"x"},"workunits":{"count":1}}"#;
+            let spec = serde_json::from_str(json).expect("a job");
+            let input = Input::Submit { request: RequestId::new(1), spec };
+            core.handle(Time::ZERO, input, &mut Vec::new());
+        }
+        let (mut seen, mut from) = (Vec::new(), JobId::new(0));
+        loop {
+            let page = jobs_from(&core, from, JOBS_PAGE_MAX);
+            assert!(page.len() <= JOBS_PAGE_MAX);
+            let Some(last) = page.last() else { break };
+            from = JobId::new(last.job.get() + 1);
+            seen.extend(page.iter().map(|status| status.job.get()));
+        }
+        assert_eq!(seen, (1..=count).collect::<Vec<_>>());
+    }
 }

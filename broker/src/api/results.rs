@@ -1,6 +1,7 @@
 //! `/v1/jobs/{job}/results`: what was decided.
 
 use gleaner_protocol::api::{ResultFile, ResultState, WorkunitResult};
+use gleaner_protocol::limits::RESULT_TEXT_BYTES_MAX;
 use gleaner_protocol::{Content, Digest, JobId, Manifest, stored};
 use gleaner_scheduling::Core;
 use gleaner_serve::Problem;
@@ -12,7 +13,7 @@ use warp::{Filter, Reply};
 
 use super::jobs::parse_id;
 use super::{Api, blobs, handler_of, json, no_such};
-use crate::limits::{RESULT_TEXT_BYTES_MAX, RESULTS_PAGE_BYTES_MAX, RESULTS_PAGE_MAX};
+use crate::limits::{RESULTS_PAGE_BYTES_MAX, RESULTS_PAGE_MAX};
 use crate::store::SmallBlobs;
 
 /// Which part of the list.

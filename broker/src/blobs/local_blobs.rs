@@ -2,14 +2,13 @@
 //! `damaged/` for what does not have its digest any more.
 
 mod incoming;
+mod unused;
 
-use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
 
 use bytes::{Bytes, BytesMut};
 use futures_util::future::BoxFuture;
@@ -19,6 +18,7 @@ use gleaner_protocol::{Digest, Span, boottime};
 use tokio::sync::Semaphore;
 
 use self::incoming::Incoming;
+pub(crate) use self::unused::Removed;
 use super::{BlobContent, BlobError, BlobStore};
 use crate::limits::{BLOB_PIECE_BYTES, BLOB_STREAMS_MAX, UPLOAD_BYTES_PER_S_MIN, UPLOAD_START_MAX};
 
@@ -36,6 +36,8 @@ struct Folder {
     /// Whether what is here has to outlive the machine.
     lasts: bool,
     drafts: AtomicU64,
+    /// Held while a blob is dated, or is removed because its date is old.
+    dating: Mutex<()>,
 }
 
 impl LocalBlobs {
@@ -55,7 +57,13 @@ impl LocalBlobs {
 
     fn open_as(path: &Path, min_free_bytes: u64, lasts: bool) -> Result<Self, BlobError> {
         let path = path.to_owned();
-        let folder = Folder { path, min_free_bytes, lasts, drafts: AtomicU64::new(0) };
+        let folder = Folder {
+            path,
+            min_free_bytes,
+            lasts,
+            drafts: AtomicU64::new(0),
+            dating: Mutex::default(),
+        };
         let incoming = folder.incoming();
         match fs::remove_dir_all(&incoming) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -66,48 +74,6 @@ impl LocalBlobs {
         fs::create_dir_all(&incoming).map_err(BlobError::file("make", &incoming))?;
         let streams = Arc::new(Semaphore::new(BLOB_STREAMS_MAX));
         Ok(Self { folder: Arc::new(folder), streams })
-    }
-
-    /// Removes the blobs that are not used and were uploaded longer than `kept` ago; how many those
-    /// were, and how many younger ones were left. Only while nobody uploads.
-    pub(crate) fn remove_unused(
-        &self,
-        kept: Duration,
-        is_used: impl Fn(Digest) -> bool,
-    ) -> Result<(usize, usize), BlobError> {
-        let root = &self.folder.path;
-        // Made when this was opened, and by the clock that dates the blobs.
-        let incoming = self.folder.incoming();
-        let now = fs::metadata(&incoming)
-            .and_then(|folder| folder.modified())
-            .map_err(BlobError::file("look at", &incoming))?;
-        let is_old = |modified| now.duration_since(modified).is_ok_and(|age| age > kept);
-        let (mut removed, mut left) = (0, 0);
-        for folder in fs::read_dir(root).map_err(BlobError::file("list", root))? {
-            let folder = folder.map_err(BlobError::file("list", root))?.path();
-            let Some(first) = folder.file_name().and_then(OsStr::to_str) else { continue };
-            if first.len() != 2 {
-                continue;
-            }
-            for blob in fs::read_dir(&folder).map_err(BlobError::file("list", &folder))? {
-                let blob = blob.map_err(BlobError::file("list", &folder))?;
-                let rest = blob.file_name();
-                let digits = format!("{first}{}", rest.to_string_lossy());
-                let Ok(digest) = digits.parse::<Digest>() else { continue };
-                if is_used(digest) {
-                    continue;
-                }
-                let path = blob.path();
-                let modified = blob.metadata().and_then(|file| file.modified());
-                if is_old(modified.map_err(BlobError::file("look at", &path))?) {
-                    fs::remove_file(&path).map_err(BlobError::file("remove", &path))?;
-                    removed += 1;
-                } else {
-                    left += 1;
-                }
-            }
-        }
-        Ok((removed, left))
     }
 
     /// Removes one, if it is here.
@@ -207,9 +173,9 @@ impl BlobStore for LocalBlobs {
         self.read(digest).boxed()
     }
 
-    fn length<'a>(&'a self, digest: Digest) -> BoxFuture<'a, Result<Option<u64>, BlobError>> {
+    fn keep<'a>(&'a self, digest: Digest) -> BoxFuture<'a, Result<Option<u64>, BlobError>> {
         let folder = self.folder.clone();
-        on_disk(move || folder.length(digest)).boxed()
+        on_disk(move || folder.keep(digest)).boxed()
     }
 }
 
@@ -313,6 +279,8 @@ async fn on_disk<T: Send + 'static>(
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use gleaner_protocol::control::{Outcome, Report};
-use gleaner_protocol::{HostName, JobId, LeaseToken};
+use gleaner_protocol::{HostName, JobId, LeaseToken, Time};
 use tokio::task::{Id, JoinError, JoinSet};
 
 use super::prepare;
@@ -65,7 +65,7 @@ impl Aside {
     }
 
     /// Takes a report of a host. All that came before it over its link is with the driver.
-    pub(super) async fn take(&mut self, host: HostName, report: Report) {
+    pub(super) async fn take(&mut self, host: HostName, report: Report, received: Time) {
         let token = report.token;
         if self.leases.iter().any(|(_, lease)| *lease == token) {
             return;
@@ -75,7 +75,7 @@ impl Aside {
         {
             self.note(done);
         }
-        let task = self.tasks.spawn(self.desk.clone().pass(host, report));
+        let task = self.tasks.spawn(self.desk.clone().pass(host, report, received));
         self.leases.push((task.id(), token));
     }
 
@@ -101,18 +101,23 @@ impl Aside {
 
 impl Desk {
     /// Puts a report into its class and passes it on.
-    async fn pass(self, host: HostName, report: Report) -> Done {
+    async fn pass(self, host: HostName, report: Report, received: Time) -> Done {
         let job = report.replica.workunit.job;
-        (job, self.pass_in_turn(host, report).await)
+        (job, self.pass_in_turn(host, report, received).await)
     }
 
-    async fn pass_in_turn(&self, host: HostName, report: Report) -> Result<Rule, DriverGone> {
+    async fn pass_in_turn(
+        &self,
+        host: HostName,
+        report: Report,
+        received: Time,
+    ) -> Result<Rule, DriverGone> {
         let output = match &report.outcome {
             Outcome::Output(output) => Some(output.clone()),
             Outcome::Failed(_) => None,
         };
         let turn = self.classes.turn(&report).await;
-        let mut prepared = prepare(&*self.blobs, report).await;
+        let mut prepared = prepare(&*self.blobs, report, received).await;
         let rule = match output {
             Some(output) => self.classes.sort(&turn, &host, &mut prepared, &output).await?,
             None => Rule::Other,
@@ -144,6 +149,8 @@ mod tests {
             outcome: Outcome::Output(Manifest::new(files).expect("a manifest")),
             cpu_us: 1,
             measured: None,
+            wall_us: 0,
+            peak_memory_mib: None,
         }
     }
 
@@ -176,7 +183,7 @@ mod tests {
         for _ in 0..2 {
             assert!(aside.concerns(&report(7)));
             // It returns, although it is not its turn.
-            aside.take(host.clone(), report(7)).await;
+            aside.take(host.clone(), report(7), Time::ZERO).await;
         }
         assert_eq!(aside.tasks.len(), 1, "a lease has one report here");
         tokio::task::yield_now().await;

@@ -7,12 +7,15 @@ use gleaner_protocol::control::{AgentMessage, BrokerMessage, Outcome, Report};
 use gleaner_protocol::farm::FarmEvent;
 use gleaner_protocol::job::JobSpec;
 use gleaner_protocol::limits::CPU_US_MAX;
-use gleaner_protocol::{Digest, JobId, LeaseToken, Measured, ReplicaId};
+use gleaner_protocol::{
+    AgentSecret, Digest, JobId, LeaseToken, Measured, ReplicaId, Time, boottime,
+};
 use gleaner_scheduling::{Core, ReportedOutcome, SubmitRefusal};
 use thiserror::Error;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::Forgotten;
+use super::contents::{ContentRefusal, ContentUse};
 use crate::limits::OUTBOX_BATCHES_MAX;
 
 /// One control link.
@@ -62,6 +65,8 @@ impl Outbox {
 /// A report whose output was checked and hashed by its link.
 #[derive(Debug, Clone)]
 pub struct PreparedReport {
+    /// When it came.
+    pub received: Time,
     /// Its lease.
     pub token: LeaseToken,
     /// Which replica it is.
@@ -74,14 +79,18 @@ pub struct PreparedReport {
     pub cpu_us: u64,
     /// How long it took, where it has an output and was measured.
     pub measured: Option<Measured>,
+    /// What went by while it ran, in microseconds; 0 where that is not known.
+    pub wall_us: u64,
+    /// Most memory that it took, in MiB.
+    pub peak_memory_mib: Option<u64>,
 }
 
 impl PreparedReport {
-    /// Checks and hashes what an agent reports. `is_uploaded` says whether every blob that it
-    /// names was uploaded.
+    /// Checks and hashes what an agent reports, which came at `received`. `is_uploaded` says
+    /// whether every blob that it names was uploaded.
     #[must_use]
-    pub fn of(report: Report, is_uploaded: bool) -> Self {
-        let Report { token, replica, outcome, cpu_us, measured } = report;
+    pub fn of(report: Report, is_uploaded: bool, received: Time) -> Self {
+        let Report { token, replica, outcome, cpu_us, measured, wall_us, peak_memory_mib } = report;
         let (outcome, manifest) = match outcome {
             Outcome::Failed(reason) => (ReportedOutcome::Failed(reason), None),
             Outcome::Output(manifest) => match manifest.check() {
@@ -98,7 +107,17 @@ impl PreparedReport {
             },
         };
         let measured = measured.filter(|_| manifest.is_some());
-        Self { token, replica, outcome, manifest, cpu_us: cpu_us.min(CPU_US_MAX), measured }
+        Self {
+            received,
+            token,
+            replica,
+            outcome,
+            manifest,
+            cpu_us: cpu_us.min(CPU_US_MAX),
+            measured,
+            wall_us: wall_us.min(CPU_US_MAX),
+            peak_memory_mib,
+        }
     }
 
     /// Counts its output as the one of this digest, which is stored already.
@@ -122,13 +141,45 @@ type Query = Box<dyn FnOnce(&Core) -> Box<dyn FnOnce() + Send> + Send>;
 
 /// Something for the driver to do.
 pub(crate) enum Command {
-    Submit { spec: Box<JobSpec>, reply: oneshot::Sender<Result<Submitted, SubmitRefusal>> },
-    Cancel { job: JobId, reply: oneshot::Sender<bool> },
-    Forget { job: JobId, reply: oneshot::Sender<Forgotten> },
-    LinkOpened { link: LinkId, outbox: Outbox },
-    LinkMessages { link: LinkId, messages: Vec<LinkMessage> },
-    LinkClosed { link: LinkId },
-    Farm { events: Vec<FarmEvent>, reply: oneshot::Sender<FarmEventsAccepted> },
+    Submit {
+        /// When it came.
+        received: Time,
+        spec: Box<JobSpec>,
+        reply: oneshot::Sender<Result<Submitted, SubmitRefusal>>,
+    },
+    Cancel {
+        job: JobId,
+        reply: oneshot::Sender<bool>,
+    },
+    Forget {
+        job: JobId,
+        reply: oneshot::Sender<Forgotten>,
+    },
+    /// Outputs that come from now on are stored even where they were stored a moment ago.
+    StoreAnew {
+        reply: oneshot::Sender<()>,
+    },
+    LinkOpened {
+        link: LinkId,
+        outbox: Outbox,
+    },
+    LinkMessages {
+        link: LinkId,
+        messages: Vec<LinkMessage>,
+    },
+    LinkClosed {
+        link: LinkId,
+    },
+    Farm {
+        events: Vec<FarmEvent>,
+        reply: oneshot::Sender<FarmEventsAccepted>,
+    },
+    /// Answered at once: a lease is not durable anyway.
+    MayUse {
+        secret: AgentSecret,
+        what: ContentUse,
+        reply: oneshot::Sender<Result<(), ContentRefusal>>,
+    },
     Query(Query),
 }
 
@@ -164,8 +215,8 @@ impl DriverHandle {
         &self,
         spec: JobSpec,
     ) -> Result<Result<Submitted, SubmitRefusal>, DriverGone> {
-        let (reply, answer) = oneshot::channel();
-        self.send(Command::Submit { spec: Box::new(spec), reply }).await?;
+        let (received, (reply, answer)) = (boottime(), oneshot::channel());
+        self.send(Command::Submit { received, spec: Box::new(spec), reply }).await?;
         answer.await.map_err(|_| DriverGone)
     }
 
@@ -183,6 +234,13 @@ impl DriverHandle {
         answer.await.map_err(|_| DriverGone)
     }
 
+    /// Hands every output that is reported from now on to the store, equal ones too.
+    pub(crate) async fn store_anew(&self) -> Result<(), DriverGone> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Command::StoreAnew { reply }).await?;
+        answer.await.map_err(|_| DriverGone)
+    }
+
     /// Passes the monitor's word on to the agents concerned.
     pub(crate) async fn farm(
         &self,
@@ -190,6 +248,17 @@ impl DriverHandle {
     ) -> Result<FarmEventsAccepted, DriverGone> {
         let (reply, answer) = oneshot::channel();
         self.send(Command::Farm { events, reply }).await?;
+        answer.await.map_err(|_| DriverGone)
+    }
+
+    /// Whether the agent that shows this secret may do this with contents.
+    pub(crate) async fn may_use(
+        &self,
+        secret: AgentSecret,
+        what: ContentUse,
+    ) -> Result<Result<(), ContentRefusal>, DriverGone> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Command::MayUse { secret, what, reply }).await?;
         answer.await.map_err(|_| DriverGone)
     }
 
@@ -226,7 +295,9 @@ mod tests {
             outcome: Outcome::Failed("no".into()),
             cpu_us: u64::MAX,
             measured: None,
+            wall_us: u64::MAX,
+            peak_memory_mib: None,
         };
-        assert_eq!(PreparedReport::of(report, true).cpu_us, CPU_US_MAX);
+        assert_eq!(PreparedReport::of(report, true, Time::ZERO).cpu_us, CPU_US_MAX);
     }
 }

@@ -3,12 +3,14 @@
 
 use std::collections::BTreeMap;
 
+use gleaner_history::Run;
 use gleaner_protocol::api::ProgressEvent;
-use gleaner_protocol::control::{BrokerMessage, Verdict};
+use gleaner_protocol::control::BrokerMessage;
 use gleaner_protocol::{Digest, KernelTime};
 use gleaner_scheduling::Fact;
 
 use super::LinkId;
+use crate::metrics::Waits;
 
 /// Messages of each link, in order, and where they go.
 pub type Letters<M> = BTreeMap<LinkId, (M, Vec<BrokerMessage>)>;
@@ -33,12 +35,12 @@ pub struct Decided<M> {
     pub verdicts: Letters<M>,
     /// News for whoever listens, in order.
     pub events: Vec<ProgressEvent>,
-    /// What reports changed, for counting.
-    pub counted: Vec<Verdict>,
-    /// Openings that agents refused, for counting.
-    pub openings_refused: u64,
+    /// Since when those wait who are told once it is durable, for counting.
+    pub waits: Waits,
     /// How long kernels took whose outputs count, for those who plan with it.
     pub kernel_times: Vec<KernelTime>,
+    /// What replicas took that ended or were cut off, to predict others from.
+    pub runs: Vec<Run>,
 }
 
 impl<M> Default for Decided<M> {
@@ -49,9 +51,9 @@ impl<M> Default for Decided<M> {
             orders: Letters::new(),
             verdicts: Letters::new(),
             events: Vec::new(),
-            counted: Vec::new(),
-            openings_refused: 0,
+            waits: Waits::default(),
             kernel_times: Vec::new(),
+            runs: Vec::new(),
         }
     }
 }

@@ -1,24 +1,35 @@
 //! Commands into the core's inputs, the core's effects into messages, answers and events: all of
 //! the driver that needs no runtime, so that a simulator can drive it too.
 
-use gleaner_protocol::api::{FarmEventsAccepted, JobStatus, ProgressEvent, Submitted};
-use gleaner_protocol::control::{AgentMessage, BrokerMessage, Hello, Lease, Opening};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use gleaner_protocol::api::{FarmEventsAccepted, JobStatus, ProgressEvent, Promise, Submitted};
+use gleaner_protocol::control::{
+    AgentMessage, BrokerMessage, Hello, Lease, Opening, ReleaseReason, Released,
+};
 use gleaner_protocol::farm::FarmEvent;
-use gleaner_protocol::job::{JobSpec, Task};
+use gleaner_protocol::job::{Cause, JobSpec, Task};
 use gleaner_protocol::limits::{OPENING_ENDED_MAX, bounded_reason};
 use gleaner_protocol::{
-    HostName, JobId, KernelTime, LimitsChange, Measured, ReplicaId, Share, Span, Time, WorkunitId,
+    AgentSecret, HostName, JobId, KernelTime, LeaseToken, LimitsChange, Measured, ReplicaId, Share,
+    Span, Time, WorkunitId,
 };
-use gleaner_scheduling::{Core, Effect, HostIx, Input, JobPhase, RequestId, SubmitRefusal};
+use gleaner_scheduling::{
+    Core, Effect, Fact, HostIx, Input, JobPhase, ReportedOutcome, RequestId, SubmitRefusal,
+};
 
 use super::command::LinkMessage;
+use super::contents::{self, ContentRefusal, ContentUse};
 use super::decided::Decided;
-use super::links::Links;
+use super::links::{Links, NameTaken};
 use super::progress::Progress;
 use super::recent::RecentDigests;
 use super::retention::Retention;
+use super::run_watch::{RunWatch, Times, leased};
 use super::{LinkId, PreparedReport};
 use crate::limits::TURN_FORGETS_MAX;
+use crate::metrics::Metrics;
 
 /// The core and the links that speak for its hosts. `M` is where a link's messages go.
 ///
@@ -28,12 +39,14 @@ use crate::limits::TURN_FORGETS_MAX;
 pub struct Dispatcher<M> {
     core: Core,
     incarnation: u32,
+    metrics: Arc<Metrics>,
     links: Links<M>,
     progress: Progress,
     stored: RecentDigests,
     effects: Vec<Effect>,
     next_request: u64,
     retention: Retention,
+    pub(super) watch: RunWatch,
 }
 
 /// What came of the wish that a job be forgotten.
@@ -48,18 +61,21 @@ pub enum Forgotten {
 }
 
 impl<M: Clone> Dispatcher<M> {
-    /// Begins a life of the broker with a core that was restored, or a new one.
+    /// Begins a life of the broker with a core that was restored, or a new one. What happens is
+    /// counted in `metrics`.
     #[must_use]
-    pub fn new(core: Core, incarnation: u32) -> Self {
+    pub fn new(core: Core, incarnation: u32, metrics: Arc<Metrics>) -> Self {
         Self {
             core,
             incarnation,
+            metrics,
             links: Links::default(),
             progress: Progress::default(),
             stored: RecentDigests::default(),
             effects: Vec::new(),
             next_request: 0,
             retention: Retention::default(),
+            watch: RunWatch::default(),
         }
     }
 
@@ -73,6 +89,12 @@ impl<M: Clone> Dispatcher<M> {
     /// What it knows.
     #[must_use]
     pub fn core(&self) -> &Core {
+        &self.core
+    }
+
+    /// The core, to be told of now.
+    pub fn core_at(&mut self, now: Time) -> &Core {
+        self.core.note_time(now);
         &self.core
     }
 
@@ -119,9 +141,29 @@ impl<M: Clone> Dispatcher<M> {
                 other => self.translate(now, other, turn),
             }
         }
-        let job = result.expect("the core answers each submission")?;
-        turn.events.push(ProgressEvent::JobAccepted { job, workunits });
-        Ok(Submitted { job, workunits })
+        let result = result.expect("the core answers each submission");
+        let result = result.map(|job| Submitted { job, workunits, promise: self.promise(job) });
+        self.metrics.submitted(&result);
+        let submitted = result?;
+        turn.events.push(ProgressEvent::JobAccepted { job: submitted.job, workunits });
+        Ok(submitted)
+    }
+
+    /// What a job is promised, where it is due at a time.
+    fn promise(&self, job: JobId) -> Option<Promise> {
+        let known = self.core.farm().job(job)?;
+        let profile = &known.spec.profile;
+        let as_now = || Some(self.core.utc_us(self.core.expected_end(job)?) / 1_000);
+        let expected_end_ms = match profile.promised {
+            Some(promised) => promised.expected_end_ms.map(|ms| known.accepted_us / 1_000 + ms),
+            None => as_now(),
+        };
+        Some(Promise {
+            due_ms: known.due_utc_ms()?,
+            confidence_permille: profile.confidence_permille,
+            chance_permille: profile.promised.map(|promised| promised.chance_permille),
+            expected_end_ms,
+        })
     }
 
     /// Cancels a job; `false` where there is none. The answer may be given once the turn is
@@ -141,6 +183,11 @@ impl<M: Clone> Dispatcher<M> {
         let status = known.status();
         self.feed(now, Input::Forget { job }, turn);
         Forgotten::Yes(status)
+    }
+
+    /// Forgets which outputs were stored a moment ago: all that come now are stored.
+    pub(crate) fn store_anew(&mut self) {
+        self.stored = RecentDigests::default();
     }
 
     /// A link was opened; nobody has spoken on it yet.
@@ -164,8 +211,20 @@ impl<M: Clone> Dispatcher<M> {
     /// A link is gone.
     pub fn link_closed(&mut self, now: Time, link: LinkId, turn: &mut Decided<M>) {
         if let Some(host) = self.links.close(link) {
+            if let Some(host) = self.core.farm().host_named(&host) {
+                self.watch.host_left(host, now);
+            }
             self.feed(now, Input::HostLeft { host }, turn);
         }
+    }
+
+    /// Whether the agent that shows this secret may do this with contents.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn may_use(&self, secret: &AgentSecret, what: ContentUse) -> Result<(), ContentRefusal> {
+        let host = self.links.host_of(secret).ok_or(ContentRefusal::NoLink)?;
+        contents::check(&self.core, host, what)
     }
 
     /// Passes the monitor's word on to the agents concerned.
@@ -245,13 +304,29 @@ impl<M: Clone> Dispatcher<M> {
             return self.refuse(link, reason.into(), turn);
         };
         let input = match message {
-            AgentMessage::Fragment(fragment) => Input::Fragment { host, fragment },
-            AgentMessage::Request { slots } => Input::Request { host, slots },
+            AgentMessage::Fragment(fragment) => {
+                self.links.asks_anew(link, fragment.slots > 0);
+                Input::Fragment { host, fragment }
+            }
+            AgentMessage::Request { slots } => {
+                self.links.asks(link, now, slots);
+                Input::Request { host, slots }
+            }
             AgentMessage::Released(released) => {
+                self.metrics.released(&released.reason);
+                if self.watch.is_of(&host, released.token) {
+                    self.given_back(now, &released, turn);
+                }
                 Input::Released { host, token: released.token, reason: released.reason }
             }
             AgentMessage::Saved { token, state } => Input::Saved { host, token, state },
-            AgentMessage::Frozen { token, frozen } => Input::Frozen { host, token, frozen },
+            AgentMessage::Frozen { token, frozen } => {
+                // What is parked goes on when the broker says so.
+                if self.watch.is_of(&host, token) && (frozen || !self.is_parked(&host, token)) {
+                    self.watch.freeze(token, now, frozen);
+                }
+                Input::Frozen { host, token, frozen }
+            }
             AgentMessage::Alarm { reason } => {
                 let reason = reason.map(bounded_reason);
                 match &reason {
@@ -262,7 +337,13 @@ impl<M: Clone> Dispatcher<M> {
             }
             AgentMessage::OpeningRefused { decided_on, current } => {
                 tracing::info!(%host, %decided_on, %current, "opening refused: a render came first");
-                turn.openings_refused += 1;
+                self.metrics.opening_refused();
+                return;
+            }
+            AgentMessage::Metrics(of) => {
+                if let Some(host) = self.core.farm().host_named(&host) {
+                    self.metrics.agent_says(host.origin(), &of);
+                }
                 return;
             }
             AgentMessage::Progress { .. } | AgentMessage::Report(_) | AgentMessage::Hello(_) => {
@@ -273,14 +354,25 @@ impl<M: Clone> Dispatcher<M> {
     }
 
     fn greet(&mut self, now: Time, link: LinkId, hello: Hello, turn: &mut Decided<M>) {
-        if let Some(before) = self.links.greet(link, &hello.host.name) {
-            let reason = format!("another agent connected for {}", hello.host.name);
-            self.refuse(before, reason, turn);
-        }
         let name = hello.host.name.clone();
-        let (info, fragment, held) = (hello.host, hello.fragment, hello.held);
+        match self.links.greet(link, &name, &hello.secret) {
+            Ok(None) => {}
+            Ok(Some(before)) => {
+                self.refuse(before, format!("this agent connected anew as {name}"), turn);
+            }
+            Err(NameTaken) => {
+                let reason = format!(
+                    "another agent is connected as {name}: set `name` in the settings of one of them"
+                );
+                return self.refuse(link, reason, turn);
+            }
+        }
+        let Hello { host: info, fragment, held, incarnation, .. } = hello;
+        let before: Vec<_> =
+            self.core.farm().host_named(&name).into_iter().flat_map(leased).collect();
+        let joined = Input::HostJoined { info, fragment, held, incarnation };
         let mut effects = Vec::new();
-        self.core.handle(now, Input::HostJoined { info, fragment, held }, &mut effects);
+        self.core.handle(now, joined, &mut effects);
         let number = effects.iter().find_map(|effect| match effect {
             Effect::Welcome { host, .. } => Some(*host),
             _ => None,
@@ -294,12 +386,57 @@ impl<M: Clone> Dispatcher<M> {
         for effect in effects {
             self.translate(now, effect, turn);
         }
+        // What it was given before and does not hold any more.
+        let after: BTreeSet<_> =
+            self.core.farm().host_named(&name).into_iter().flat_map(leased).collect();
+        let lost = before.into_iter().filter(|token| !after.contains(token));
+        lost.for_each(|token| self.cut_off(now, token, turn));
+    }
+
+    fn is_parked(&self, host: &HostName, token: LeaseToken) -> bool {
+        let host = self.core.farm().host_named(host);
+        host.is_some_and(|host| host.parked.iter().any(|lease| lease.token == token))
+    }
+
+    /// A host gives a replica back.
+    fn given_back(&mut self, now: Time, released: &Released, turn: &mut Decided<M>) {
+        match released.reason {
+            ReleaseReason::Preempted | ReleaseReason::FragmentClosed | ReleaseReason::Aborted => {
+                self.cut_off(now, released.token, turn);
+            }
+            // It never ran.
+            ReleaseReason::CannotRun(_) | ReleaseReason::HostTrouble(_) => {
+                self.watch.end(released.token);
+            }
+        }
+    }
+
+    /// A replica ends before its time: it would have taken longer.
+    fn cut_off(&mut self, now: Time, token: LeaseToken, turn: &mut Decided<M>) {
+        turn.runs.extend(self.watch.cut_off(&self.core, now, token));
     }
 
     fn report(&mut self, now: Time, host: HostName, report: PreparedReport, turn: &mut Decided<M>) {
-        let PreparedReport { token, replica, outcome, manifest, cpu_us, measured } = report;
+        let PreparedReport {
+            received,
+            token,
+            replica,
+            outcome,
+            manifest,
+            cpu_us,
+            measured,
+            wall_us,
+            peak_memory_mib,
+        } = report;
+        self.metrics.reported(&outcome);
+        turn.waits.reports.push(received);
         let facts_before = turn.facts.len();
-        let time = measured.and_then(|measured| self.kernel_time(&host, replica, &measured));
+        let time = measured.as_ref().and_then(|of| self.kernel_time(&host, replica, of));
+        let is_own = self.watch.is_of(&host, token);
+        let begun = is_own.then(|| self.watch.end(token)).flatten();
+        let times = Times { cpu_us, wall_us, peak_memory_mib, measured };
+        let is_output = matches!(outcome, ReportedOutcome::Output(_));
+        let run = begun.filter(|_| is_output).and_then(|of| of.run(&self.core, times));
         self.feed(now, Input::Report { host, token, replica, outcome, cpu_us }, turn);
         let counted = turn.facts.len() > facts_before;
         if let Some((digest, encoded)) = manifest.filter(|_| counted)
@@ -308,6 +445,7 @@ impl<M: Clone> Dispatcher<M> {
             turn.small_blobs.push((digest, encoded));
         }
         turn.kernel_times.extend(time.filter(|_| counted));
+        turn.runs.extend(run.filter(|_| counted));
     }
 
     /// What a replica's measurement says of its kernel on this kind of host.
@@ -344,10 +482,18 @@ impl<M: Clone> Dispatcher<M> {
 
     fn translate(&mut self, now: Time, effect: Effect, turn: &mut Decided<M>) {
         match effect {
-            Effect::Persist(fact) => turn.facts.push(fact),
+            Effect::Persist(fact) => {
+                if let Fact::AttemptFailed { token, cause: Cause::Lost | Cause::TimedOut, .. } =
+                    fact
+                {
+                    self.cut_off(now, token, turn);
+                }
+                turn.facts.push(fact);
+            }
             Effect::Submitted { .. } | Effect::Cancelled { .. } => {}
             Effect::Welcome { host, adopted } => {
                 let incarnation = self.incarnation;
+                self.watch.host_came(&self.core, now, host, &adopted);
                 self.write(host, BrokerMessage::Welcome { incarnation, adopted }, turn);
             }
             Effect::Lease { host, token, replica, share, goes_on, hands_on } => {
@@ -356,21 +502,37 @@ impl<M: Clone> Dispatcher<M> {
                     Share::WHOLE => LimitsChange::NONE,
                     part => LimitsChange::to_share(part),
                 };
+                let what = (host, token, replica.workunit);
+                self.watch.begin(&self.core, now, what, goes_on.is_none());
+                self.watch.share(token, share);
                 let lease = Lease { token, replica, item: None, limits, goes_on, hands_on };
-                self.lease(host, lease, turn);
+                self.lease(now, host, lease, turn);
             }
             Effect::Share { host, token, share } => {
+                self.watch.share(token, share);
                 let limits = match share {
                     Share::WHOLE => LimitsChange::to_no_share(),
                     part => LimitsChange::to_share(part),
                 };
                 self.write(host, BrokerMessage::Limit { token, limits }, turn);
             }
+            Effect::Park { host, token } => {
+                self.metrics.parked();
+                self.watch.freeze(token, now, true);
+                self.write(host, BrokerMessage::Park { token }, turn);
+            }
+            Effect::Resume { host, token } => {
+                self.metrics.resumed();
+                self.watch.freeze(token, now, false);
+                self.write(host, BrokerMessage::Resume { token }, turn);
+            }
             Effect::Abort { host, token, reason } => {
+                self.metrics.aborted(reason);
+                self.cut_off(now, token, turn);
                 self.write(host, BrokerMessage::Abort { token, reason }, turn);
             }
             Effect::Verdict { host, token, workunit, verdict } => {
-                turn.counted.push(verdict);
+                self.metrics.judged(verdict);
                 if verdict != gleaner_protocol::control::Verdict::Counted {
                     let host = self.core.farm().host(host).info.name.clone();
                     turn.events.push(ProgressEvent::ReportRefused { host, workunit, verdict });
@@ -394,8 +556,11 @@ impl<M: Clone> Dispatcher<M> {
     }
 
     /// Sends a lease to a host, with the item that it is of.
-    fn lease(&mut self, host: HostIx, lease: Lease, turn: &mut Decided<M>) {
+    fn lease(&mut self, now: Time, host: HostIx, lease: Lease, turn: &mut Decided<M>) {
         let Some(link) = self.links.of_host(host) else { return };
+        if let Some(waited) = self.links.gets(link, now) {
+            self.metrics.leased(waited);
+        }
         let id = lease.replica.workunit;
         let Some(job) = self.core.farm().job(id.job) else { return };
         let item = job.spec.workunits.item(id.index).map(str::to_owned);

@@ -8,21 +8,35 @@ use crate::limits::RECORD_FACTS_MAX;
 /// Encodes facts in order, as many together as may be.
 #[must_use]
 pub fn pack(facts: impl IntoIterator<Item = Fact>) -> Vec<Vec<u8>> {
-    let mut records = Vec::new();
-    let mut open: Vec<Fact> = Vec::new();
+    let (mut packer, mut records) = (Packer::default(), Vec::new());
     for fact in facts {
+        records.extend(packer.add(fact));
+    }
+    records.extend(packer.finish());
+    records
+}
+
+/// Packs facts as they come.
+#[derive(Debug, Default)]
+pub(crate) struct Packer {
+    open: Vec<Fact>,
+}
+
+impl Packer {
+    /// Adds one; the record that is full by it.
+    pub(crate) fn add(&mut self, fact: Fact) -> Option<Vec<u8>> {
         // A job can carry megabytes of items: it ends its record.
         let is_large = matches!(fact, Fact::JobAccepted { .. });
-        open.push(fact);
-        if is_large || open.len() == RECORD_FACTS_MAX {
-            records.push(stored::encode(&open));
-            open.clear();
-        }
+        self.open.push(fact);
+        if is_large || self.open.len() == RECORD_FACTS_MAX { self.finish() } else { None }
     }
-    if !open.is_empty() {
-        records.push(stored::encode(&open));
+
+    /// The record of what is left.
+    pub(crate) fn finish(&mut self) -> Option<Vec<u8>> {
+        let record = (!self.open.is_empty()).then(|| stored::encode(&self.open));
+        self.open.clear();
+        record
     }
-    records
 }
 
 #[cfg(test)]
@@ -60,9 +74,13 @@ mod tests {
         let json = r#"{"task":{"kernel":"x"},"workunits":{"count":1}}"#;
         let spec: JobSpec = serde_json::from_str(json).expect("a job");
         let items = HTTP_BODY_BYTES_MAX as usize / ARGUMENT_BYTES_MAX;
-        let workunits = Workunits::Items(vec!["x".repeat(ARGUMENT_BYTES_MAX); items]);
+        let workunits = Workunits::Items(vec!["x".repeat(ARGUMENT_BYTES_MAX); items].into());
         let spec = Arc::new(JobSpec { workunits, ..spec });
-        let accepted = |job| Fact::JobAccepted { job: JobId::new(job), spec: Arc::clone(&spec) };
+        let accepted = |job| Fact::JobAccepted {
+            job: JobId::new(job),
+            spec: Arc::clone(&spec),
+            accepted_us: 0,
+        };
         let facts: Vec<_> = (1..5).map(accepted).collect();
         let records = pack(facts.iter().cloned());
         assert!(records.iter().all(|record| record.len() <= RECORD_BYTES_MAX));

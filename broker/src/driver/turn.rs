@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use gleaner_protocol::boottime;
+
 use super::Outbox;
 use super::decided::{Decided, Letters};
 use super::records::pack;
 use crate::events::Events;
+use crate::history::RunHistory;
 use crate::kernel_times::KernelTimes;
 use crate::metrics::Metrics;
 use crate::store::{Batch, Committer};
@@ -27,15 +30,14 @@ impl Turn {
         self.words.push(Box::new(word));
     }
 
-    /// Gives the turn's orders, unless the store has failed, and hands the turn to the committer;
-    /// returns how many bytes it adds to the journal.
+    /// Gives the turn's orders, unless the store has failed, and hands the turn to the committer.
     pub(super) async fn commit(
         self,
         committer: &Committer,
         metrics: &Arc<Metrics>,
         events: &Events,
-        measured: &KernelTimes,
-    ) -> u64 {
+        (measured, history): (&KernelTimes, &RunHistory),
+    ) {
         let Self { decided, words } = self;
         let Decided {
             facts,
@@ -43,20 +45,20 @@ impl Turn {
             orders,
             verdicts,
             events: told,
-            counted,
-            openings_refused,
+            waits,
             kernel_times,
+            runs,
         } = decided;
-        counted.into_iter().for_each(|verdict| metrics.verdict(verdict));
-        (0..openings_refused).for_each(|_| metrics.opening_refused());
         // What is done for a store that keeps nothing is done in vain.
         if committer.works() {
             post(orders, metrics);
         }
         let records = pack(facts);
         let bytes = records.iter().map(Vec::len).sum::<usize>() as u64;
+        // What was cut off promises nothing, and what counts is no less true if it is not kept.
+        history.add(runs);
         if records.is_empty() && verdicts.is_empty() && words.is_empty() && told.is_empty() {
-            return 0;
+            return;
         }
         let is_awaited = !words.is_empty();
         let (metrics, events, measured) = (Arc::clone(metrics), events.clone(), measured.clone());
@@ -66,14 +68,13 @@ impl Turn {
                 // reports.
                 return;
             }
-            metrics.turn_committed(bytes);
             post(verdicts, &metrics);
-            measured.add(kernel_times);
             words.into_iter().for_each(|word| word());
+            metrics.turn_committed(boottime(), bytes, &waits);
+            measured.add(kernel_times);
             told.into_iter().for_each(|event| events.tell(event));
         });
         committer.submit(Batch { records, small_blobs, after, is_awaited }).await;
-        bytes
     }
 }
 

@@ -1,6 +1,9 @@
 //! One thread that writes the journal, so that many callers share one sync. Where nobody waits for
 //! what is ready, it gathers more for a moment.
 //!
+//! When the journal has grown, a thread of its own makes a snapshot of what is on disk, from the last
+//! snapshot and the records after it: whoever decides has no part in that.
+//!
 //! # Invariants
 //! - Batches are committed, and their callers told, in the order in which they were handed over;
 //!   one without records waits its turn too, but needs no sync.
@@ -15,20 +18,31 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
 use gleaner_protocol::Digest;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use self::worker::Worker;
 use super::error::StoreError;
-use super::journal::{Admission, Journal};
+use super::journal::{Admission, Journal, SnapshotWriter};
+use super::past::Past;
 use crate::limits::COMMIT_QUEUE_MAX;
 
 /// Called once on the committer's thread, with the sequence of the commit or with what went
 /// wrong. It holds up everyone behind it, so it should only pass the word on.
 pub type After = Box<dyn FnOnce(Result<u64, &StoreError>) + Send>;
-/// Called once when a snapshot is in use, with its sequence, or was given up.
-pub type SnapshotDone = Box<dyn FnOnce(Result<u64, &StoreError>) + Send>;
+/// Writes, chunk by chunk, what stands for all that the journal held. It asks now and then whether
+/// the broker ends, and gives up then ([`StoreError::Closed`]).
+pub type Compact = Box<
+    dyn Fn(&Past, &mut dyn SnapshotWriter, &AtomicBool) -> Result<(), StoreError> + Send + Sync,
+>;
 
-type Chunks = Box<dyn Iterator<Item = Vec<u8>> + Send>;
+/// How the journal is kept short.
+pub struct Compaction {
+    /// When it has grown by so much since its snapshot, and by as much as that takes: making one takes
+    /// time in proportion to all that is known.
+    pub after_bytes: u64,
+    /// How.
+    pub compact: Compact,
+}
 
 /// What one caller wants to be durable together.
 pub struct Batch {
@@ -66,8 +80,8 @@ pub enum StoreState {
 
 enum Item {
     Batch(Batch),
-    Snapshot(Chunks, SnapshotDone),
-    Written(Result<u64, StoreError>, SnapshotDone),
+    Past(oneshot::Sender<Result<Past, StoreError>>),
+    Written(Result<u64, StoreError>),
     Close,
 }
 
@@ -87,11 +101,14 @@ struct CommitterThread {
 }
 
 impl Committer {
-    /// Starts the thread.
+    /// Starts the thread; without `compaction` the journal only grows.
     ///
     /// # Errors
     /// [`StoreError::File`] where no thread can be had.
-    pub fn start(journal: Box<dyn Journal>) -> Result<Self, StoreError> {
+    pub fn start(
+        journal: Box<dyn Journal>,
+        compaction: Option<Compaction>,
+    ) -> Result<Self, StoreError> {
         let (queue, items) = mpsc::channel(COMMIT_QUEUE_MAX);
         let (state, state_receiver) = watch::channel(StoreState::Ready);
         let admission = journal.admission();
@@ -102,6 +119,8 @@ impl Committer {
             queue: queue.downgrade(),
             state,
             failed: None,
+            compaction: compaction.map(|of| (of.after_bytes, Arc::new(of.compact))),
+            not_before_bytes: 0,
             snapshot: None,
             closing: closing.clone(),
         };
@@ -153,16 +172,17 @@ impl Committer {
         }
     }
 
-    /// Has a snapshot written that stands for all batches handed over before. The chunks are
-    /// taken and written by a thread of its own while commits go on.
-    pub async fn snapshot(
-        &self,
-        chunks: impl Iterator<Item = Vec<u8>> + Send + 'static,
-        done: SnapshotDone,
-    ) {
-        if let Err(refused) = self.queue.send(Item::Snapshot(Box::new(chunks), done)).await {
-            refuse(refused.0);
+    /// All that was handed over before, to be read by another thread while commits go on.
+    ///
+    /// # Errors
+    /// Those of the disk; [`StoreError::Closed`] where the broker is stopping.
+    pub async fn past(&self) -> Result<Past, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        if self.queue.send(Item::Past(reply)).await.is_err() {
+            return Err(StoreError::Closed);
         }
+        self.thread.gather_no_more(true);
+        answer.await.unwrap_or(Err(StoreError::Closed))
     }
 
     /// Whether something new may be accepted. To be asked before anything is promised: what was
@@ -235,7 +255,10 @@ impl CommitterThread {
 fn refuse(item: Item) {
     match item {
         Item::Batch(batch) => (batch.after)(Err(&StoreError::Closed)),
-        Item::Snapshot(_, done) | Item::Written(_, done) => done(Err(&StoreError::Closed)),
-        Item::Close => {}
+        Item::Past(reply) => {
+            // Whoever asked may have gone.
+            let _ = reply.send(Err(StoreError::Closed));
+        }
+        Item::Written(_) | Item::Close => {}
     }
 }

@@ -32,10 +32,10 @@ pub enum StoreError {
     /// The system has no random bytes.
     #[error("the system gives no random bytes, without which no store is made")]
     Random(#[source] io::Error),
-    /// Written by a release that this one does not know.
+    /// Written by a release whose stores this one does not read.
     #[error(
-        "the store in {folder} has format {found}, this release reads format {known}: run the release that wrote it"
-    )]
+        "the store in {folder} has format {found}, this release reads format {known}; to move it, run `gleaner broker export FILE --data-dir {folder}` of {}, then `gleaner broker import FILE --data-dir NEW-FOLDER` of this one", named(release)
+    , folder = folder.display())]
     Format {
         /// The data folder.
         folder: PathBuf,
@@ -43,18 +43,18 @@ pub enum StoreError {
         found: u32,
         /// Ours.
         known: u32,
+        /// The release that wrote it last, where it says so.
+        release: Option<String>,
     },
     /// What is on disk is not what was written.
     #[error(
-        "the store in {folder} is damaged: {what}{}; check the disk, then restore the folder from a backup", kept.as_ref().map(|path| format!("; its files as they were before it was opened are kept in {}", path.display())).unwrap_or_default()
+        "the store in {folder} is damaged: {what}; check the disk, then restore the folder from a backup (`gleaner broker backup` makes them)"
     )]
     Damaged {
         /// The data folder.
         folder: PathBuf,
         /// Which entry, and what is wrong with it.
         what: String,
-        /// A copy from before it was opened.
-        kept: Option<PathBuf>,
     },
     /// A record is sound, but means nothing to the one who reads it.
     #[error("the store in {folder}: record of sequence {sequence} cannot be replayed")]
@@ -142,6 +142,11 @@ impl StoreError {
         move |source| Self::Engine { folder, doing, source }
     }
 
+    /// What is wrong with a folder.
+    pub(crate) fn damaged(folder: &Path, what: String) -> Self {
+        Self::Damaged { folder: folder.to_owned(), what }
+    }
+
     /// Whether it clears by itself when there is space again.
     #[must_use]
     pub const fn is_full(&self) -> bool {
@@ -153,6 +158,10 @@ impl StoreError {
     pub fn chain(&self) -> String {
         error_chain(self)
     }
+}
+
+fn named(release: &Option<String>) -> String {
+    release.as_ref().map_or("the release that wrote it".into(), |of| format!("release {of}"))
 }
 
 impl From<&StoreError> for Problem {

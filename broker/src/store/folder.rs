@@ -74,6 +74,21 @@ pub(crate) fn sync_folder(path: &Path) -> Result<(), StoreError> {
         .map_err(StoreError::file("sync the folder", path))
 }
 
+/// The files of a folder whose names are numbers, in their order, with their lengths.
+pub(crate) fn list_numbered(path: &Path) -> Result<Vec<(u64, u64)>, StoreError> {
+    let mut listed = Vec::new();
+    for entry in fs::read_dir(path).map_err(StoreError::file("list", path))? {
+        let entry = entry.map_err(StoreError::file("list", path))?;
+        let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
+        if let Some(number) = number {
+            let about = entry.metadata().map_err(StoreError::file("look at", &entry.path()))?;
+            listed.push((number, about.len()));
+        }
+    }
+    listed.sort_unstable();
+    Ok(listed)
+}
+
 /// Removes a folder with all that is in it; one that is not there is fine.
 pub(crate) fn remove_folder(path: &Path) -> Result<(), StoreError> {
     match fs::remove_dir_all(path) {

@@ -32,9 +32,20 @@ impl FreeSpace {
 
     /// Whether what was accepted already may be written: half of the minimum is kept for it.
     pub(crate) fn commit(&self, bytes: usize) -> Result<(), StoreError> {
-        // The log and the pages that are rewritten with it take a few times the bytes.
+        self.need(self.needed(bytes))
+    }
+
+    /// The error of a disk that refused to take so much although there seemed to be space.
+    pub(crate) fn full(&self, bytes: usize) -> StoreError {
+        let free_bytes = self.free_bytes().unwrap_or(0);
+        let needed_bytes = self.needed(bytes);
+        StoreError::Full { folder: self.folder.clone(), free_bytes, needed_bytes }
+    }
+
+    fn needed(&self, bytes: usize) -> u64 {
+        // The engine's log and the pages that are rewritten with it take a few times the bytes.
         let written = (bytes as u64).saturating_mul(4);
-        self.need((self.min_free_bytes / 2).saturating_add(written))
+        (self.min_free_bytes / 2).saturating_add(written)
     }
 
     fn need(&self, needed_bytes: u64) -> Result<(), StoreError> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use gleaner_protocol::Digest;
 
 use super::error::StoreError;
+use super::past::Past;
 
 /// What is made durable together.
 #[derive(Debug, Default)]
@@ -48,6 +49,15 @@ pub trait Journal: Send {
     /// Says at any time, from any thread, whether something new may be accepted.
     fn admission(&self) -> Admission;
 
+    /// About how long the snapshot is that a replay begins with.
+    fn snapshot_bytes(&self) -> u64;
+
+    /// All that there is now, to be read by another thread while commits go on.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    fn past(&mut self) -> Result<Past, StoreError>;
+
     /// Begins a snapshot that stands for all records up to now. It is written beside the journal,
     /// by whom and how slowly one likes.
     ///
@@ -61,12 +71,12 @@ pub trait Journal: Send {
     /// Those of the disk.
     fn adopt_snapshot(&mut self, sequence: u64) -> Result<(), StoreError>;
 
-    /// Removes some entries that a snapshot has replaced, at most `entries_max`; returns whether
-    /// there are more.
+    /// Removes some of what a snapshot has replaced, at most `parts_max` parts of entries; returns
+    /// whether there are more. While somebody reads them they stay.
     ///
     /// # Errors
     /// Those of the disk.
-    fn prune(&mut self, entries_max: usize) -> Result<bool, StoreError>;
+    fn prune(&mut self, parts_max: usize) -> Result<bool, StoreError>;
 }
 
 /// Writes a snapshot, chunk by chunk. Dropped before it is finished it leaves nothing behind.

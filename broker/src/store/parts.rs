@@ -8,12 +8,12 @@
 use sled::{Batch, Tree};
 
 /// Longest value that is given to the engine.
-pub(crate) const PART_BYTES: usize = 1_000;
+const PART_BYTES: usize = 1_000;
 /// Bytes that a part's number adds to the key.
-pub(crate) const PART_KEY_BYTES: usize = 4;
+const PART_KEY_BYTES: usize = 4;
 
 /// Key of part `part` of the value under `key`.
-pub(crate) fn part_key(key: &[u8], part: u32) -> Vec<u8> {
+fn part_key(key: &[u8], part: u32) -> Vec<u8> {
     [key, &part.to_be_bytes()].concat()
 }
 
@@ -37,25 +37,6 @@ pub(crate) fn put(tree: &Tree, key: &[u8], value: &[u8]) -> sled::Result<()> {
             return Ok(());
         }
     }
-}
-
-/// The value under `key`, if there is one.
-pub(crate) fn get(tree: &Tree, key: &[u8]) -> sled::Result<Option<Vec<u8>>> {
-    let Some(first) = tree.get(part_key(key, 0))? else {
-        return Ok(None);
-    };
-    let mut value = first.to_vec();
-    // Only a full part can have another behind it.
-    if first.len() == PART_BYTES {
-        for (expected, entry) in (1_u32..).zip(tree.range(part_key(key, 1)..)) {
-            let (found, piece) = entry?;
-            if split_part_key(&found) != Some((key, expected)) {
-                break;
-            }
-            value.extend_from_slice(&piece);
-        }
-    }
-    Ok(Some(value))
 }
 
 /// Removes parts by their keys, all or none.

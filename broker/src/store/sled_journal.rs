@@ -1,26 +1,26 @@
-//! The journal in a local folder, on sled.
+//! The journal in a local folder: its entries in sled, all else in files.
 
 use std::error::Error;
-use std::fs::{self, File};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread;
 
 use gleaner_scheduling::TokenKey;
-use sled::{Db, Tree};
 
 use super::ballast::Ballast;
-use super::engine::{self, guarded};
+use super::engine;
+use super::entries::Entries;
 use super::error::StoreError;
 use super::folder::{DataFolder, sync_folder};
 use super::free_space::FreeSpace;
 use super::journal::{Admission, Commit, Journal, SnapshotWriter};
 use super::mark::{Acknowledged, Mark};
-use super::meta::Meta;
-use super::replay::{Reader, Replayed};
-use super::small_blobs::SmallBlobs;
+use super::meta::{FORMAT, Identity, Meta};
+use super::past::{Past, Replayed};
+use super::sealed;
+use super::small_blobs::{Append, SmallBlobWriter, SmallBlobs};
 use super::snapshot::{self, SnapshotFile};
 use super::sync_step::{DataSync, SyncStep};
-use super::{kept, parts, sealed};
 use crate::limits::{RECORD_BYTES_MAX, SMALL_BLOB_BYTES_MAX};
 
 /// How a store is opened.
@@ -43,7 +43,7 @@ impl Default for StoreOptions {
 pub struct Recovered {
     /// Which start of a broker on this folder this is, from 1; on disk.
     pub incarnation: u32,
-    /// Drawn at random when it was first needed, the same ever since.
+    /// Drawn at random when the folder was made.
     pub token_key: TokenKey,
     /// Drawn at random when the folder was made, as hexadecimal digits.
     pub folder_id: String,
@@ -55,34 +55,21 @@ pub struct Recovered {
 
 /// The journal in a local folder.
 pub struct SledJournal {
-    db: Db,
-    journal: Tree,
-    blobs: SmallBlobs,
+    entries: Entries,
+    small_blobs: SmallBlobWriter,
     meta: Meta,
-    db_path: PathBuf,
-    db_file: File,
     sync: Box<dyn SyncStep>,
     mark: Mark,
     acknowledged: Acknowledged,
     snapshots: PathBuf,
-    snapshot_sequence: Option<u64>,
-    /// Entry bytes since the snapshot, and of these, those before a snapshot that is being
-    /// written.
-    tail_bytes: u64,
-    begun_bytes: u64,
-    pruned: bool,
+    /// Whether nothing is left that the snapshot has replaced.
+    is_pruned: bool,
     space: FreeSpace,
     ballast: Ballast,
     failed: Option<String>,
     path: PathBuf,
-    /// Last, so that the lock outlives the engine.
+    /// Last, so that the lock is given back last.
     _folder: DataFolder,
-}
-
-impl Drop for SledJournal {
-    fn drop(&mut self) {
-        engine::close(&self.db);
-    }
 }
 
 impl SledJournal {
@@ -94,7 +81,7 @@ impl SledJournal {
     pub fn open<E>(
         folder: DataFolder,
         options: StoreOptions,
-        mut visit: impl FnMut(Replayed<'_>) -> Result<(), E>,
+        visit: impl FnMut(Replayed<'_>) -> Result<(), E>,
     ) -> Result<(Self, Recovered), StoreError>
     where
         E: Into<Box<dyn Error + Send + Sync>>,
@@ -102,95 +89,105 @@ impl SledJournal {
         let path = folder.path().to_owned();
         let space = FreeSpace::new(&path, options.min_free_bytes);
         let ballast = Ballast::new(&path, options.min_free_bytes);
-        let store = path.join("sled");
-        if !store.exists() {
-            engine::create(&path, &store)?;
-        }
         ballast.drop_if_full(&space);
-        engine::wait_until_free(&path, &store.join("db"))?;
-        let kept = kept::keep(&path, &store, &space)?;
-        let damaged =
-            |what: String| StoreError::Damaged { folder: path.clone(), what, kept: kept.clone() };
+        let damaged = |what: String| StoreError::damaged(&path, what);
+        let store = path.join("sled");
+        let known = Meta::read(&path)?;
+        if known.is_none() && store.exists() && !path.join("outputs").exists() {
+            let folder = path.clone();
+            return Err(StoreError::Format { folder, found: 3, known: FORMAT, release: None });
+        }
         let (mark, acknowledged) = Mark::open(&path)?.map_err(damaged)?;
         let acknowledged = acknowledged.unwrap_or_default();
-
-        let (db, journal, blobs, meta) =
-            engine::open(&path, &store).map_err(|error| engine::as_damage(error, &kept))?;
-        let facts = engine::read_facts(&path, &meta, &kept)?;
-
-        let replay_error = |sequence: u64| {
-            let folder = path.clone();
-            move |error: E| StoreError::Replay { folder, sequence, source: error.into() }
+        let is_new = acknowledged == Acknowledged::default() && !store.exists();
+        let mut meta = match known {
+            Some(meta) => meta,
+            None if is_new => Meta::draw()?,
+            None => return Err(damaged("meta is missing, what every store begins with".into())),
         };
-        let snapshots = path.join("snapshots");
-        if let Some(sequence) = facts.snapshot {
-            snapshot::read(&snapshots, sequence, |chunk| {
-                visit(Replayed::Chunk(chunk)).map_err(replay_error(sequence))
-            })?
-            .map_err(damaged)?;
+        if !store.exists() {
+            if !is_new || meta.identity.incarnation > 0 {
+                let sequence = acknowledged.sequence;
+                return Err(damaged(format!(
+                    "sled is missing, but everything up to sequence {sequence} was acknowledged"
+                )));
+            }
+            // First: a folder with the one and without the other is another release's.
+            meta.write(&path)?;
+            engine::create(&path, &store)?;
         }
-        let reader = Reader {
-            folder: &path,
-            kept: &kept,
-            tree: &journal,
-            begin: facts.snapshot.unwrap_or(0),
-            acknowledged: acknowledged.sequence,
+        // The outputs are listed while the journal is read.
+        let outputs = path.join("outputs");
+        let listing = thread::spawn({
+            let path = path.clone();
+            move || SmallBlobs::open(&path, &outputs)
+        });
+
+        let mut entries = Entries::open(&path, &store)?;
+        let snapshots = path.join("snapshots");
+        let past = Past {
+            folder: path.clone(),
+            snapshots: snapshots.clone(),
+            snapshot: meta.snapshot,
+            engine: entries.engine(),
+            last_sequence: acknowledged.sequence,
+            identity: meta.identity,
         };
-        let end = reader.run(|sequence, record| {
-            visit(Replayed::Record { sequence, record }).map_err(replay_error(sequence))
-        })?;
-        if facts.incarnation < acknowledged.incarnation {
+        let end = past.read(u64::MAX, visit)?;
+        drop(past);
+        let last_sequence = end.last;
+        if meta.identity.incarnation < acknowledged.incarnation {
             return Err(damaged(format!(
                 "it knows {} starts, but {} were told",
-                facts.incarnation, acknowledged.incarnation
+                meta.identity.incarnation, acknowledged.incarnation
             )));
         }
-        let incarnation = facts
+        let incarnation = meta
+            .identity
             .incarnation
             .checked_add(1)
             .ok_or_else(|| damaged("it was started more often than it can count".to_owned()))?;
+        let small_blobs = listing.join().expect("listing outputs does not panic")?;
 
-        let db_path = store.join("db");
-        let db_file = File::open(&db_path).map_err(StoreError::file("open", &db_path))?;
+        // Everything is sound: from here on what the folder says is changed.
+        if !end.torn.is_empty() {
+            tracing::info!(
+                "a commit after sequence {last_sequence} was cut off before it was acknowledged; \
+                 removed"
+            );
+        }
+        let mut sync = options.sync;
+        entries.settle(end, acknowledged.sequence, &mut *sync)?;
+        sync_folder(&store)?;
+        snapshot::clear_all_but(&snapshots, meta.snapshot)?;
+        sync_folder(&path)?;
+        // Durable before anyone is told of it.
+        meta.identity.incarnation = incarnation;
+        meta.write(&path)?;
+        let acknowledged = Acknowledged { sequence: last_sequence, incarnation };
         let mut opened = Self {
-            db,
-            journal,
-            blobs,
+            entries,
+            small_blobs,
             meta,
-            db_path,
-            db_file,
-            sync: options.sync,
+            sync,
             mark,
-            acknowledged: Acknowledged { sequence: end.last_sequence, incarnation },
+            acknowledged,
             snapshots,
-            snapshot_sequence: facts.snapshot,
-            tail_bytes: end.bytes,
-            begun_bytes: 0,
-            pruned: false,
+            is_pruned: false,
             space,
             ballast,
             failed: None,
-            path: path.clone(),
+            path,
             _folder: folder,
         };
-        if !end.torn.is_empty() {
-            tracing::info!(
-                "a commit after sequence {} was cut off before it was acknowledged; removed",
-                end.last_sequence
-            );
-        }
-        let token_key = opened.settle(end.torn, facts.token_key)?;
-        if let Some(kept) = kept {
-            kept::release(&path, &kept)?;
-        }
-        snapshot::clear_all_but(&opened.snapshots, facts.snapshot)?;
+        opened.mark.write(acknowledged)?;
         opened.ballast.take_if_room(&opened.space);
         let recovered = Recovered {
             incarnation,
-            token_key: TokenKey::from_bytes(token_key),
-            folder_id: facts.folder_id,
-            last_sequence: end.last_sequence,
-            snapshot_sequence: facts.snapshot,
+            token_key: opened.meta.token_key(),
+            folder_id: opened.meta.folder_id(),
+            last_sequence,
+            snapshot_sequence: opened.meta.snapshot,
         };
         Ok((opened, recovered))
     }
@@ -198,60 +195,37 @@ impl SledJournal {
     /// Reads small blobs.
     #[must_use]
     pub fn small_blobs(&self) -> SmallBlobs {
-        self.blobs.clone()
+        self.small_blobs.reader()
     }
 
-    /// Makes the new incarnation durable before anyone is told of it, and the key of its tokens,
-    /// which is drawn where there is none.
-    fn settle(
-        &mut self,
-        torn: Vec<sled::IVec>,
-        token_key: Option<[u8; 16]>,
-    ) -> Result<[u8; 16], StoreError> {
-        let path = self.path.clone();
-        let drawn = token_key.is_none().then(engine::random_bytes).transpose()?;
-        guarded(&path, "beginning", || {
-            if let Some(key) = &drawn {
-                self.meta.set_token_key(key)?;
-            }
-            parts::remove(&self.journal, torn).map_err(StoreError::engine("beginning", &path))?;
-            self.meta.set_incarnation(self.acknowledged.incarnation)?;
-            self.make_durable("beginning")
-        })?;
-        sync_folder(&path.join("sled"))?;
-        self.mark.write(self.acknowledged)?;
-        Ok(token_key.or(drawn).expect("it is drawn where there is none"))
+    /// Makes a folder that was filled from another one the same as that: agents that hold leases of
+    /// the other are known.
+    pub(crate) fn take_identity(&mut self, identity: Identity) -> Result<(), StoreError> {
+        self.acknowledged.incarnation = identity.incarnation;
+        self.meta.identity = identity;
+        self.meta.write(&self.path)?;
+        self.mark.write(self.acknowledged)
     }
 
-    fn make_durable(&mut self, doing: &'static str) -> Result<(), StoreError> {
-        self.db.flush().map_err(StoreError::engine(doing, &self.path))?;
-        self.sync.sync(&self.db_file).map_err(StoreError::file("sync", &self.db_path))
-    }
-
-    fn write(&mut self, sequence: u64, commit: &Commit<'_>) -> Result<(), StoreError> {
-        let engine = || StoreError::engine("writing a commit", &self.path);
-        for (digest, blob) in &commit.small_blobs {
-            self.blobs.put(digest, blob).map_err(engine())?;
-        }
-        let key = sequence.to_be_bytes();
-        let entry = sealed::seal(&key, &commit.records);
-        parts::put(&self.journal, &key, &entry).map_err(engine())?;
-        self.tail_bytes += entry.len() as u64;
-        self.make_durable("writing a commit")
+    fn write(&mut self, sequence: u64, commit: &Commit<'_>) -> Result<(), Append> {
+        // The outputs first: no fact refers to what is not there.
+        self.small_blobs.put_all(&commit.small_blobs, &mut *self.sync)?;
+        let entry = sealed::seal(&sequence.to_be_bytes(), &commit.records);
+        Ok(self.entries.append(sequence, &entry, &mut *self.sync)?)
     }
 
     /// Runs one operation unless an earlier one failed; remembers if this one does.
     fn attempt<T>(
         &mut self,
-        doing: &'static str,
         operation: impl FnOnce(&mut Self) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         if let Some(first) = &self.failed {
             return Err(StoreError::Failed { folder: self.path.clone(), first: first.clone() });
         }
-        let path = self.path.clone();
-        let done = guarded(&path, doing, || operation(self));
-        if let Err(error) = &done {
+        let done = operation(self);
+        if let Err(error) = &done
+            && !error.is_full()
+        {
             self.failed = Some(error.chain());
         }
         done
@@ -261,13 +235,15 @@ impl SledJournal {
 impl Journal for SledJournal {
     fn append(&mut self, commit: &Commit<'_>) -> Result<u64, StoreError> {
         check_lengths(commit)?;
-        if self.failed.is_none() {
-            // Before anything is touched: a full disk is no failure.
-            self.space.commit(commit.bytes())?;
-        }
         let sequence = self.acknowledged.sequence + 1;
-        self.attempt("writing a commit", |journal| {
-            journal.write(sequence, commit)?;
+        self.attempt(|journal| {
+            // Before anything is touched.
+            journal.space.commit(commit.bytes())?;
+            match journal.write(sequence, commit) {
+                Ok(()) => {}
+                Err(Append::Full) => return Err(journal.space.full(commit.bytes())),
+                Err(Append::Failed(error)) => return Err(error),
+            }
             journal.acknowledged.sequence = sequence;
             journal.mark.write(journal.acknowledged)?;
             Ok(sequence)
@@ -279,7 +255,11 @@ impl Journal for SledJournal {
     }
 
     fn tail_bytes(&self) -> u64 {
-        self.tail_bytes
+        self.entries.bytes()
+    }
+
+    fn snapshot_bytes(&self) -> u64 {
+        self.meta.snapshot.map_or(0, |live| snapshot::bytes_of(&self.snapshots, live))
     }
 
     fn admission(&self) -> Admission {
@@ -287,51 +267,52 @@ impl Journal for SledJournal {
         Arc::new(move || space.admit())
     }
 
+    fn past(&mut self) -> Result<Past, StoreError> {
+        Ok(Past {
+            folder: self.path.clone(),
+            snapshots: self.snapshots.clone(),
+            snapshot: self.meta.snapshot,
+            engine: self.entries.engine(),
+            last_sequence: self.acknowledged.sequence,
+            identity: self.meta.identity,
+        })
+    }
+
     fn begin_snapshot(&mut self) -> Result<Box<dyn SnapshotWriter>, StoreError> {
-        let file = SnapshotFile::create(&self.snapshots, self.acknowledged.sequence)?;
-        self.begun_bytes = self.tail_bytes;
+        let sequence = self.acknowledged.sequence;
+        let file = SnapshotFile::create(&self.snapshots, sequence)?;
+        self.entries.begin_snapshot(sequence);
         Ok(Box::new(file))
     }
 
     fn adopt_snapshot(&mut self, sequence: u64) -> Result<(), StoreError> {
-        if self.snapshot_sequence.is_some_and(|live| live >= sequence) {
+        let live = self.meta.snapshot;
+        if live.is_some_and(|live| live >= sequence) {
             return Ok(());
         }
-        self.attempt("adopting a snapshot", |journal| {
-            journal.meta.set_snapshot(sequence)?;
-            journal.make_durable("adopting a snapshot")
+        self.attempt(|journal| {
+            journal.meta.snapshot = Some(sequence);
+            journal.meta.write(&journal.path)
         })?;
-        // From here on nothing needs the old one. What stays is removed at the next start.
-        if let Some(old) = self.snapshot_sequence.replace(sequence) {
-            let _ = fs::remove_file(snapshot::path(&self.snapshots, old));
-        }
-        self.tail_bytes -= std::mem::take(&mut self.begun_bytes);
-        self.pruned = false;
+        self.entries.end_snapshot(sequence);
+        self.is_pruned = false;
         self.ballast.take_if_room(&self.space);
         Ok(())
     }
 
-    fn prune(&mut self, entries_max: usize) -> Result<bool, StoreError> {
-        let Some(sequence) = self.snapshot_sequence else { return Ok(false) };
-        if self.pruned || entries_max == 0 {
-            return Ok(!self.pruned);
+    fn prune(&mut self, parts_max: usize) -> Result<bool, StoreError> {
+        let Some(sequence) = self.meta.snapshot.filter(|_| !self.is_pruned) else {
+            return Ok(false);
+        };
+        if self.entries.are_read() {
+            // They go when this is asked again.
+            return Ok(false);
         }
-        self.attempt("removing old entries", |journal| {
-            let engine = || StoreError::engine("removing old entries", &journal.path);
-            let end = (sequence + 1).to_be_bytes().to_vec();
-            let old: Vec<_> = journal
-                .journal
-                .range(..end)
-                .keys()
-                .take(entries_max)
-                .collect::<sled::Result<_>>()
-                .map_err(engine())?;
-            let more = old.len() == entries_max;
-            for key in old {
-                journal.journal.remove(key).map_err(engine())?;
-            }
-            journal.pruned = !more;
-            Ok(more)
+        self.attempt(|journal| {
+            snapshot::remove_before(&journal.snapshots, sequence)?;
+            let has_more = journal.entries.remove_some(sequence, parts_max)?;
+            journal.is_pruned = !has_more;
+            Ok(has_more)
         })
     }
 }

@@ -1,7 +1,7 @@
 //! Snapshot files.
 //!
-//! A file of its own and not in the engine: written once, read once, by another thread, without
-//! a word to the engine until it is whole and on disk.
+//! Written once, read at each start, by another thread, without a word to the journal until it is
+//! whole and on disk.
 //!
 //! The file is a row of sealed entries, one per chunk, and a last one that counts them.
 
@@ -10,7 +10,7 @@ use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use super::error::StoreError;
-use super::folder::sync_folder;
+use super::folder::{list_numbered, sync_folder};
 use super::journal::SnapshotWriter;
 use super::sealed;
 use crate::limits::SNAPSHOT_CHUNK_BYTES_MAX;
@@ -32,6 +32,20 @@ pub(crate) fn clear_all_but(folder: &Path, live: Option<u64>) -> Result<(), Stor
         if Some(&file) != keep.as_ref() {
             fs::remove_file(&file).map_err(StoreError::file("remove", &file))?;
         }
+    }
+    Ok(())
+}
+
+/// How long the snapshot of `sequence` is; 0 where it cannot be said.
+pub(crate) fn bytes_of(folder: &Path, sequence: u64) -> u64 {
+    fs::metadata(path(folder, sequence)).map_or(0, |file| file.len())
+}
+
+/// Removes the snapshots before the live one.
+pub(crate) fn remove_before(folder: &Path, live: u64) -> Result<(), StoreError> {
+    for (sequence, _) in list_numbered(folder)?.into_iter().filter(|(of, _)| *of < live) {
+        let old = path(folder, sequence);
+        fs::remove_file(&old).map_err(StoreError::file("remove", &old))?;
     }
     Ok(())
 }

@@ -9,7 +9,7 @@
 //! that was evicted, held or removed has not failed by itself, and what a ClassAd says of its end
 //! may then be of an earlier run.
 
-use gleaner_protocol::booking_of;
+use gleaner_protocol::{booking_of, condor_job};
 
 use super::quantity::gpus;
 use super::{Attempt, cores, is_failure};
@@ -53,7 +53,7 @@ pub(super) fn attempt(environment: &Environment) -> Attempt {
 /// What the pool calls the job, or else its queue.
 fn job(ad: &str) -> Option<String> {
     let in_queue = || Some(format!("{}.{}", value(ad, "ClusterId")?, value(ad, "ProcId")?));
-    value(ad, "GlobalJobId").map(str::to_owned).or_else(in_queue)
+    value(ad, "GlobalJobId").map(condor_job).or_else(in_queue)
 }
 
 fn has_failed(ad: &str) -> Option<bool> {
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn a_job_books_what_its_slot_was_given() {
         let attempt = of(AD);
-        let name = booking_of("htcondor", "submit.farm#12.3#1700000000");
+        let name = booking_of("htcondor", "12.3@submit.farm:1700000000");
         assert_eq!(attempt.booking, Some(name));
         assert_eq!(attempt.booked.cores, Some(4));
         assert_eq!(attempt.booked.memory_mib, Some(8192));
@@ -112,7 +112,7 @@ mod tests {
             let environment = Environment::from_iter([("_CONDOR_SLOT", slot)]);
             attempt(&environment.with_input(ad)).booking
         };
-        let job = "submit.farm#12.3#1700000000";
+        let job = "12.3@submit.farm:1700000000";
         let named = |name: &str| Some(booking_of("htcondor", name));
         assert_eq!(node(11, "slot1_2"), named(&format!("{job}@slot1_2")));
         assert_eq!(node(11, "slot1_3"), named(&format!("{job}@slot1_3")));

@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{HookInvocation, run_and_tell};
 use crate::RunDir;
-use crate::limits::LAST_STOP;
+use crate::limits::{LAST_STOP, STACK_BYTES, WATCHER_STACK_BYTES};
 
 /// Runs the hook and ends the process with exit code 0, within the invocation's deadline
 /// whatever hangs. Says in one line on stderr what went wrong.
@@ -27,7 +27,8 @@ pub fn run_to_exit(invocation: HookInvocation) -> ! {
     let is_free = Arc::new(AtomicBool::new(!is_preflight));
     let (seen_free, run_dir) = (Arc::clone(&is_free), invocation.run_dir.clone());
     // Without a watchdog (no thread to be had) the hook's own bounds must do.
-    let _ = thread::Builder::new().name("deadline".into()).spawn(move || {
+    let watcher = thread::Builder::new().name("deadline".into()).stack_size(WATCHER_STACK_BYTES);
+    let _ = watcher.spawn(move || {
         if end.recv_timeout(deadline.into()) == Err(RecvTimeoutError::Timeout) {
             let mut line = format!("gleaner hook: given up after {deadline}: something hangs");
             if !seen_free.load(Ordering::Acquire) {
@@ -57,7 +58,8 @@ fn outlive_file_limits() {
 /// What hangs there may hang here as well, so it is not waited for beyond [`LAST_STOP`].
 fn stop_at_last(run_dir: PathBuf) -> &'static str {
     let (done, stopped) = channel();
-    let stopping = thread::Builder::new().name("last-stop".into()).spawn(move || {
+    let stopper = thread::Builder::new().name("last-stop".into()).stack_size(STACK_BYTES as usize);
+    let stopping = stopper.spawn(move || {
         let report = RunDir::open(run_dir).map(|folder| folder.stop_groups());
         let _ = done.send(report.is_ok_and(|report| report.troubles.is_empty()));
     });

@@ -74,6 +74,26 @@ impl Manager {
         }
     }
 
+    /// What else it is called.
+    #[must_use]
+    pub const fn other_words(self) -> &'static [&'static str] {
+        match self {
+            Self::Afanasy => &["cgru"],
+            Self::GridEngine => &["sge", "gridengine", "grid_engine", "uge", "ocs"],
+            Self::HtCondor => &["condor"],
+            Self::OpenCue => &["cue", "rqd"],
+            Self::OpenPbs => &["pbs", "pbspro", "pbs-pro"],
+            Self::Qube => &["qube!"],
+            Self::RoyalRender => &["rr", "royalrender", "royal_render"],
+            Self::Deadline
+            | Self::Flamenco
+            | Self::Generic
+            | Self::Slurm
+            | Self::Torque
+            | Self::Tractor => &[],
+        }
+    }
+
     /// Whether it calls programs on a host; else the agent watches its worker there.
     #[must_use]
     pub const fn calls_hooks(self) -> bool {
@@ -105,11 +125,35 @@ impl FromStr for Manager {
     type Err = InstallError;
 
     fn from_str(text: &str) -> Result<Self, InstallError> {
-        if let Some(manager) = Self::ALL.into_iter().find(|manager| manager.as_str() == text) {
+        let word = text.to_ascii_lowercase();
+        let is_it = |manager: &Self| {
+            manager.as_str() == word || manager.other_words().contains(&word.as_str())
+        };
+        if let Some(manager) = Self::ALL.into_iter().find(is_it) {
             return Ok(manager);
         }
         let known = Self::ALL.map(Self::as_str).join(", ");
         let text: String = text.chars().take(80).collect();
         Err(InstallError::NoSuchManager { text, known })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn a_manager_is_known_by_each_of_its_names() {
+        let mut words = BTreeSet::new();
+        for manager in Manager::ALL {
+            for word in manager.other_words().iter().chain([&manager.as_str()]) {
+                assert!(words.insert(*word), "{word} is two managers'");
+                assert_eq!(word.to_uppercase().parse::<Manager>().ok(), Some(manager), "{word}");
+            }
+        }
+        let error = "slurn".parse::<Manager>().expect_err("a typing error").to_string();
+        assert!(error.contains("slurm"), "{error}");
     }
 }

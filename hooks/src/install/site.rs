@@ -89,7 +89,9 @@ impl Site {
     pub(super) fn read(&self, path: &Path) -> Result<Option<String>, InstallError> {
         let real = self.real(path);
         let cannot = |source| InstallError::io("read", path, source);
-        let file = match File::open(&real) {
+        // Who opens a fifo without that waits for somebody to write to it.
+        let open = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&real);
+        let file = match open {
             Ok(file) => file,
             Err(error) if is_missing(&error) => return Ok(None),
             Err(error) => return Err(cannot(error)),

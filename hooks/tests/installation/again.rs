@@ -134,3 +134,36 @@ fn settings_beside_the_scripts_count_in_the_place_of_those_of_all_hooks() {
     assert_eq!(plan.undone.len(), 1, "{:?}", plan.undone);
     assert!(plan.undone[0].contains(&format!("GLEANER_HOST=n2 is not in /{beside}")));
 }
+
+#[test]
+fn what_is_not_said_again_stays_as_it_was() {
+    let tree = tree_of(Manager::Slurm);
+    let setting = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let monitor = setting("GLEANER_MONITOR", "https://monitor:8000");
+    let all = Options {
+        settings: vec![monitor.clone(), setting("GLEANER_HOST", "n1")],
+        node: Some("n1".into()),
+        conf: Some("/etc/slurm/slurm.conf".into()),
+        nodes_are_ready: true,
+        ..tree.options()
+    };
+    put(Manager::Slurm, &tree, &all);
+    for fewer in [
+        Options { settings: vec![setting("GLEANER_HOST", "n1")], ..tree.options() },
+        Options { settings: vec![monitor], ..tree.options() },
+        tree.options(),
+    ] {
+        let plan = install(Manager::Slurm, &tree.site(), &fewer).expect("it fits");
+        assert!(plan.is_done(), "{:#?}", plan.changes);
+    }
+    // One that is said otherwise replaces its own alone.
+    let other = Options { settings: vec![setting("GLEANER_HOST", "n2")], ..tree.options() };
+    put(Manager::Slurm, &tree, &other);
+    let settings = tree.read("etc/gleaner/hook.env");
+    assert!(settings.contains("GLEANER_HOST=n2\n"), "{settings}");
+    assert!(settings.contains("GLEANER_MONITOR=https://monitor:8000\n"), "{settings}");
+    let queues = queues();
+    put(Manager::GridEngine, &queues, &queue(&queues, "a.q"));
+    let plan = install(Manager::GridEngine, &queues.site(), &queues.options()).expect("it fits");
+    assert!(plan.is_done(), "{:#?}", plan.changes);
+}

@@ -386,8 +386,8 @@ fn bad_input_is_answered_with_what_where_and_what_to_do() {
 
     for (name, word) in [
         ("flamenko", "afanasy, deadline, flamenco, generic, grid-engine"),
-        ("royalrender", "qube, royal-render, slurm"),
-        ("Slurm", "afanasy, deadline, flamenco, generic, grid-engine"),
+        ("royal render", "qube, royal-render, slurm"),
+        ("slurn", "afanasy, deadline, flamenco, generic, grid-engine"),
         ("", "generic"),
     ] {
         let error = name.parse::<Manager>().expect_err("no such manager").to_string();

@@ -193,7 +193,7 @@ fn a_time_limit_is_set_where_it_holds_for_ours_alone() {
         // Of a file that is not read here.
         ("running", "PrologSlurmctld = /site/p\n", "PrologSlurmctld=/site/p"),
     ] {
-        let tree = new().with("site/x", "");
+        let tree = new().with("site/x", "optional /site/y.so\n");
         // What an earlier release has set goes.
         put(&tree);
         tree.put(path, text);
@@ -216,5 +216,36 @@ fn a_time_limit_is_set_where_it_holds_for_ours_alone() {
             let advice = "if you set it, to more than the longest run of";
             assert!(said.contains(theirs) && said.contains(advice), "{said}");
         }
+    }
+}
+
+#[test]
+fn a_file_of_plugins_that_names_none_is_no_reason_to_leave_the_time_limit_unset() {
+    let one_node = |plugins: &str| {
+        Tree::new()
+            .with("etc/slurm/slurm.conf", "NodeName=n1\n")
+            .with("etc/slurm/plugstack.conf", plugins)
+            .with("etc/slurm/plugstack.conf.d/README", "")
+    };
+    let stock = "# As Debian has it.\ninclude /etc/slurm/plugstack.conf.d/*.conf\n";
+    let plugin = ("etc/slurm/plugstack.conf.d/x.conf", "# mine\noptional /site/x.so # why\n");
+    for (tree, is_set) in [
+        (one_node(""), true),
+        (one_node("# required /lib/x.so\n"), true),
+        (one_node(stock), true),
+        (one_node("include plugstack.conf.d/*\n"), true),
+        (one_node("include /etc/slurm/none.conf\n"), true),
+        (one_node(stock).with(plugin.0, "# none yet\n"), true),
+        (one_node(stock).with(plugin.0, plugin.1), false),
+        (one_node("include plugstack.conf.d/*\n").with(plugin.0, plugin.1), false),
+        (one_node("include plugstack.conf.d/x.conf\n").with(plugin.0, plugin.1), false),
+        (one_node("include plugstack.conf\n"), false),
+        (one_node("required x.so\n"), false),
+    ] {
+        let plan = install(Manager::Slurm, &tree.site(), &tree.options()).expect("it fits");
+        plan.apply(&tree.site()).expect("done");
+        let conf = tree.read("etc/slurm/slurm.conf");
+        let plugins = tree.read("etc/slurm/plugstack.conf");
+        assert_eq!(conf.contains("PrologEpilogTimeout=20"), is_set, "{plugins}: {conf}");
     }
 }

@@ -233,10 +233,11 @@ impl Driver {
         FarmView {
             stop,
             is_stop_kept,
-            totals: monitor.totals(),
+            totals: monitor.totals(boottime()),
             release,
             learned: monitor.learned().collect(),
             farm_events: self.events.view(),
+            poll: self.polls.view(boottime()),
             hosts: monitor.views(boottime()).collect(),
         }
     }

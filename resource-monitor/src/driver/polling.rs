@@ -8,6 +8,7 @@ use tracing::{info, warn};
 
 use super::Driver;
 use crate::limits::EVENT_POLL_PAUSE_MIN;
+use crate::poll_board::PollNews;
 use crate::{FarmSource, Input};
 
 impl Driver {
@@ -15,27 +16,31 @@ impl Driver {
     pub(crate) async fn run_poller(&self, source: impl FarmSource, every: Duration) {
         let mut turns = interval(every);
         turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut failing = false;
+        self.polls.begin(source.name());
         // Before that it is asked in turn only.
         let mut extra_from = Time::ZERO;
         loop {
             let is_extra = self.next_poll(&mut turns, extra_from).await;
             let asked_at = boottime();
-            let answer = match source.poll().await {
-                Ok(answer) => {
-                    if std::mem::take(&mut failing) {
-                        info!(source = source.name(), "polling works again");
-                    }
-                    Some(answer)
+            let outcome = source.poll().await;
+            let news = self.polls.note(asked_at, outcome.as_ref());
+            match (&outcome, news) {
+                (Err(error), PollNews::Fails) => {
+                    warn!(%error, cure = error.cure(), "a poll failed");
                 }
-                Err(error) => {
-                    self.counters.failed_polls.add(1);
-                    if !std::mem::replace(&mut failing, true) {
-                        warn!(%error, "a poll failed");
-                    }
-                    None
+                (Ok(_), PollNews::WorksAgain) => {
+                    info!(source = source.name(), "polling works again");
                 }
-            };
+                (Ok(answer), PollNews::NotUnderstood) => {
+                    let (first, all) = (&answer.notes[0], answer.notes.len());
+                    warn!(first, all, "`gleaner farm status` shows what a poll's answer has");
+                }
+                _ => {}
+            }
+            if outcome.is_err() {
+                self.metrics.failed_polls.inc();
+            }
+            let answer = outcome.ok();
             // A farm that takes long to answer is left alone for as long again.
             let took = boottime().since(asked_at);
             extra_from = asked_at + took.times(2).max(EVENT_POLL_PAUSE_MIN);

@@ -193,6 +193,25 @@ impl Bookings {
         is_new || before != (booking.cores(), booking.memory_mib())
     }
 
+    /// What was claimed of it under another name of its host.
+    pub(super) fn take_over(&mut self, id: &BookingId, other: &Booking) {
+        if !self.running.contains_key(id) && self.running.len() >= BOOKINGS_MAX {
+            self.overflow = true;
+            return;
+        }
+        self.ended.remove(id);
+        let known = self.running.entry(id.clone()).or_insert_with(|| other.clone());
+        for (claim, others) in known.claims.iter_mut().zip(other.claims) {
+            *claim = claim.or(others);
+        }
+        known.began = known.began.min(other.began);
+        known.epoch = known.epoch.or(other.epoch);
+        known.was_told |= other.was_told;
+        if known.listed_by.is_none() {
+            known.listed_by.clone_from(&other.listed_by);
+        }
+    }
+
     /// The epoch of its preflight, the highest where several are told of.
     pub(super) fn set_epoch(&mut self, id: &BookingId, epoch: Epoch) {
         if let Some(booking) = self.running.get_mut(id) {

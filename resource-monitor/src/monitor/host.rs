@@ -16,7 +16,7 @@ use super::bookings::{Booking, Bookings, Ended, EndedBy, Witness};
 use super::fragment::Fragment;
 use super::memory::Remembered;
 use super::reserves::Spare;
-use crate::limits::CONTRADICTIONS_MAX;
+use crate::limits::{CONTRADICTIONS_MAX, MISSED_POLLS_MAX};
 use crate::orders::Standing;
 
 pub(crate) use hearing::UNNAMED_RENDERS;
@@ -77,6 +77,8 @@ enum News {
 pub(super) struct Host {
     /// What the administrator's orders mean for it.
     pub(super) standing: Standing,
+    /// Why it is not clear what the farm says of it, where that is so.
+    pub(super) doubt: Option<Arc<str>>,
     /// Why it is kept free of harvest, where it is.
     pub(super) kept: Option<Arc<str>>,
     /// What was known of it before the monitor started, until that is confirmed or refuted.
@@ -130,6 +132,7 @@ impl Host {
     pub(super) fn new(now: Time, rules: &Rules, standing: Standing) -> Self {
         Self {
             standing,
+            doubt: None,
             kept: None,
             was_busy: false,
             idle_since: None,
@@ -169,6 +172,39 @@ impl Host {
 
     pub(super) fn is_covered_by(&self, source: &str) -> bool {
         self.cover.as_ref().is_some_and(|cover| cover.source == source)
+    }
+
+    /// Whether the farm lists it.
+    pub(super) fn is_listed(&self) -> bool {
+        self.cover.as_ref().is_some_and(|cover| cover.missed < MISSED_POLLS_MAX)
+    }
+
+    /// Whether the farm lists it, or a hook has told of something that renders on it.
+    pub(super) fn is_spoken_of(&self) -> bool {
+        let is_told =
+            |booking: &Booking| booking.has(Witness::Hook) || booking.has(Witness::Sample);
+        self.is_listed() || self.bookings.iter().any(|(_, booking)| is_told(booking))
+    }
+
+    /// What was known of it under another name, before its agent spoke.
+    pub(super) fn take_over(&mut self, now: Time, rules: &Rules, former: Self) {
+        self.was_polled |= former.was_polled || former.cover.is_some();
+        if self.cover.is_none() {
+            self.cover = former.cover;
+            self.polled = former.polled;
+            self.core_threads = former.core_threads;
+        }
+        if self.epoch.is_none() {
+            self.epoch = former.epoch;
+            self.former_incarnation = former.former_incarnation;
+        }
+        self.epoch_in_doubt |= former.epoch_in_doubt;
+        self.last_event = self.last_event.max(former.last_event);
+        self.tellers.also(former.tellers);
+        for (id, booking) in former.bookings.iter() {
+            self.bookings.take_over(id, booking);
+        }
+        self.disturb(now, rules);
     }
 
     pub(super) const fn is_open(&self) -> bool {

@@ -10,8 +10,10 @@ use super::host::Host;
 /// An element of the monitor's `GET /v1/hosts`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HostView {
-    /// Its name.
+    /// Its name: its agent's, where one has spoken.
     pub host: HostName,
+    /// What else the farm and its hooks call it.
+    pub also_called: Vec<HostName>,
     /// Which side it is on, where its agent said so.
     pub origin: Option<Origin>,
     /// Cores it has.
@@ -138,6 +140,7 @@ impl Host {
         });
         HostView {
             host: name.clone(),
+            also_called: Vec::new(),
             origin: self.origin,
             cores: size.map(|size| size.cores),
             memory_mib: size.map(|size| size.memory_mib),

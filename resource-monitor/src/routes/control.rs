@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use gleaner_serve::{Problem, Token, body_bytes, shown_token};
+use gleaner_serve::{Problem, body_bytes};
 use serde::Deserialize;
 use serde_json::json;
 use warp::filters::BoxedFilter;
-use warp::http::{HeaderMap, StatusCode};
+use warp::http::StatusCode;
 use warp::reply::Response;
-use warp::{Filter, Rejection, Reply};
+use warp::{Filter, Reply};
 
 use super::parse;
 use crate::Stop;
@@ -30,9 +30,8 @@ struct ResumeRequest {
     by: String,
 }
 
-pub(super) fn routes(driver: Arc<Driver>, admin: Option<Token>) -> BoxedFilter<(Response,)> {
+pub(super) fn routes(driver: Arc<Driver>) -> BoxedFilter<(Response,)> {
     let with_driver = warp::any().map(move || driver.clone());
-    let by_admin = by_admin(admin);
     let farm = warp::path!("v1" / "farm")
         .and(warp::get())
         .and(with_driver.clone())
@@ -43,32 +42,15 @@ pub(super) fn routes(driver: Arc<Driver>, admin: Option<Token>) -> BoxedFilter<(
         .map(|driver: Arc<Driver>| comparison(&driver).unwrap_or_else(Reply::into_response));
     let stop = warp::path!("v1" / "farm" / "stop")
         .and(warp::post())
-        .and(by_admin.clone())
         .and(body_bytes(STOP_BODY_BYTES_MAX))
         .and(with_driver.clone())
         .then(|body: Bytes, driver: Arc<Driver>| off_thread(move || stop(&driver, &body)));
     let resume = warp::path!("v1" / "farm" / "resume")
         .and(warp::post())
-        .and(by_admin.clone())
         .and(body_bytes(STOP_BODY_BYTES_MAX))
         .and(with_driver)
         .then(|body: Bytes, driver: Arc<Driver>| off_thread(move || resume(&driver, &body)));
     farm.or(comparison).unify().or(stop).unify().or(resume).unify().boxed()
-}
-
-/// Refuses who bears no token of an administrator's, where there is one.
-fn by_admin(admin: Option<Token>) -> impl Filter<Extract = (), Error = Rejection> + Clone {
-    let check = move |headers: HeaderMap| {
-        let is_admin = |admin: &Token| shown_token(&headers).is_some_and(|it| admin.matches(it));
-        let is_let = admin.as_ref().is_none_or(is_admin);
-        let refusal = || {
-            let error = "only an administrator may: bear the token of the monitor's admin_token_file \
-                         (--token-file)";
-            warp::reject::custom(Problem::new(StatusCode::FORBIDDEN, "admin", error))
-        };
-        std::future::ready(if is_let { Ok(()) } else { Err(refusal()) })
-    };
-    warp::header::headers_cloned().and_then(check).untuple_one()
 }
 
 fn comparison(driver: &Driver) -> Result<Response, Problem> {

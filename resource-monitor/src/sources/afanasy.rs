@@ -9,10 +9,12 @@ use std::ops::Range;
 use gleaner_protocol::booking_of;
 use reqwest::Url;
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::inventory::{Amount, Inventory};
 use super::question::Question;
-use crate::HostAllocation;
+use super::sieve::{ALL, read};
+use crate::FarmAnswer;
 
 pub(super) const NAME: &str = "afanasy";
 /// Where its server listens by default.
@@ -61,7 +63,7 @@ pub(super) fn unframe(bytes: &[u8]) -> Result<Option<Range<usize>>, String> {
 
 #[derive(Deserialize)]
 struct Answer {
-    renders: Vec<Render>,
+    renders: Vec<Value>,
 }
 
 #[derive(Deserialize)]
@@ -80,22 +82,23 @@ struct Task {
     task_num: u64,
 }
 
-pub(super) fn parse(answers: &[Vec<u8>]) -> Result<Vec<HostAllocation>, String> {
+pub(super) fn parse(answers: &[Vec<u8>]) -> Result<FarmAnswer, String> {
     let [answer] = answers else { return Err("one answer is expected".into()) };
-    let answer: Answer = serde_json::from_slice(answer).map_err(|error| error.to_string())?;
-    let mut farm = Inventory::default();
-    for render in answer.renders.iter().filter(|render| render.st & ONLINE != 0) {
-        farm.host(&render.name, Amount::default())?;
+    let mut farm = Inventory::of(NAME);
+    let answer: Answer = read("its server", answer, ALL, &mut farm)?;
+    let renders: Vec<Render> = farm.understood(answer.renders, "name");
+    for render in renders.iter().filter(|render| render.st & ONLINE != 0) {
+        farm.host(&render.name, Amount::default());
         for task in &render.tasks {
             let Task { job_id, block_num, task_num } = task;
             let booking = booking_of(NAME, &format!("{job_id}.{block_num}.{task_num}"));
-            farm.books(&render.name, booking, Amount::default())?;
+            farm.books(&render.name, booking, Amount::default());
         }
         if render.st & TAKEN != 0 {
-            farm.withholds(&render.name, booking_of(NAME, "taken-by-its-user"), Amount::default())?;
+            farm.withholds(&render.name, booking_of(NAME, "taken-by-its-user"), Amount::default());
         }
     }
-    Ok(farm.finish())
+    farm.finish()
 }
 
 #[cfg(test)]

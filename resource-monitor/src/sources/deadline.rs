@@ -13,7 +13,8 @@ use serde_json::Value;
 
 use super::inventory::{Amount, Inventory};
 use super::question::Question;
-use crate::HostAllocation;
+use super::sieve::{ALL, read};
+use crate::FarmAnswer;
 
 pub(super) const NAME: &str = "deadline";
 
@@ -43,22 +44,23 @@ struct Worker {
     memory: Value,
 }
 
-pub(super) fn parse(answers: &[Vec<u8>]) -> Result<Vec<HostAllocation>, String> {
+pub(super) fn parse(answers: &[Vec<u8>]) -> Result<FarmAnswer, String> {
     let [answer] = answers else { return Err("one answer is expected".into()) };
-    let workers: Vec<Worker> = serde_json::from_slice(answer).map_err(|error| error.to_string())?;
-    let mut farm = Inventory::default();
+    let mut farm = Inventory::of(NAME);
+    let said: Vec<Value> = read("its Web Service", answer, ALL, &mut farm)?;
+    let workers: Vec<Worker> = farm.understood(said, "Name");
     for worker in workers.iter().filter(|worker| worker.state != OFFLINE) {
         let host = if worker.host.is_empty() { &worker.name } else { &worker.host };
         // A size that is not known yet is 0.
         let known = |value: &Value| value.as_u64().filter(|size| *size > 0);
         let size = Amount { cores: known(&worker.cores), ..Amount::default() };
-        farm.host(host, size.with_memory(known(&worker.memory).map(|bytes| bytes >> 20)))?;
+        farm.host(host, size.with_memory(known(&worker.memory).map(|bytes| bytes >> 20)));
         // Rendering, starting a job, stalled, or what a later release may add.
         if worker.state != IDLE {
-            farm.books(host, booking_of(NAME, &worker.name), Amount::default())?;
+            farm.books(host, booking_of(NAME, &worker.name), Amount::default());
         }
     }
-    Ok(farm.finish())
+    farm.finish()
 }
 
 #[cfg(test)]
@@ -91,9 +93,20 @@ mod tests {
 
     #[test]
     fn what_is_no_list_of_workers_is_refused() {
-        for bad in ["", "{}", r#"["r1","r2"]"#, r#"[{"Name":"r1"}]"#] {
+        for bad in ["", "{}", r#"["r1","r2"]"#, r#"[{"Name":"a b","Stat":2}]"#] {
             assert!(parse(&[bad.into()]).is_err(), "{bad}");
         }
-        assert!(parse(&[br#"[{"Name":"a b","Stat":2}]"#.to_vec()]).is_err(), "no name of a host");
+    }
+
+    #[test]
+    fn a_worker_that_is_not_understood_costs_its_own_host_alone() {
+        let answer =
+            r#"[{"Name":"r1"},{"Name":"a b","Stat":2},{"Name":"r2","Stat":2,"Procs":"many"}]"#;
+        let answer = parse(&[answer.into()]).expect("most of it");
+        assert_eq!((&answer.unclear[..], answer.not_understood), (&["a b".to_owned()][..], 2));
+        assert_eq!(
+            seen(Ok(answer)),
+            ["r1 ?c ?m: deadline:not-understood all ?m withheld", "r2 ?c ?m:"]
+        );
     }
 }

@@ -6,13 +6,17 @@
 //! that sleeps, fails or is being tested takes no tasks, as somebody or a schedule wants it, so its
 //! host is wholly booked. A Worker has its host's name unless it was given another.
 
+use std::collections::BTreeSet;
+
 use gleaner_protocol::booking_of;
 use reqwest::{Client, Url};
 use serde::Deserialize;
+use serde_json::{Map, Value};
 
 use super::inventory::{Amount, Inventory};
-use super::question::Question;
-use crate::HostAllocation;
+use super::question::{Each, Question};
+use super::sieve::{ALL, quote, read};
+use crate::FarmAnswer;
 
 pub(super) const NAME: &str = "flamenco";
 const WORKERS: &str = "/api/v3/worker-mgt/workers";
@@ -25,22 +29,21 @@ pub(super) fn questions(address: &Url, client: Client) -> Vec<Question> {
 }
 
 /// Where each Worker of a list is.
-fn workers(list: &[u8]) -> Result<Vec<String>, String> {
+fn workers(list: &[u8]) -> Result<Vec<Each>, String> {
     #[derive(Deserialize)]
     struct List {
-        workers: Vec<Listed>,
+        workers: Vec<Map<String, Value>>,
     }
-    #[derive(Deserialize)]
-    struct Listed {
-        id: String,
-    }
-    let list: List = serde_json::from_slice(list).map_err(|error| error.to_string())?;
-    let path = |worker: Listed| match worker.id.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-')
-    {
-        true => Ok(format!("{WORKERS}/{}", worker.id)),
-        false => Err(format!("{:?} is no worker's id", worker.id)),
+    let list: List = serde_json::from_slice(list)
+        .map_err(|error| format!("{error}: it says {}", quote(&String::from_utf8_lossy(list))))?;
+    let each = |listed: Map<String, Value>| {
+        let is_id =
+            |id: &&str| !id.is_empty() && id.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-');
+        let id = listed.get("id").and_then(Value::as_str).filter(is_id);
+        let path = id.map(|id| format!("{WORKERS}/{id}"));
+        Each { path: path.ok_or_else(|| "it has no worker's id".into()), listed }
     };
-    list.workers.into_iter().map(path).collect()
+    Ok(list.workers.into_iter().map(each).collect())
 }
 
 #[derive(Deserialize)]
@@ -49,6 +52,8 @@ struct Worker {
     status: String,
     /// Its task now, or its latest one.
     task: Option<Task>,
+    /// Why it did not say more than the list has.
+    unanswered: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -57,20 +62,37 @@ struct Task {
     status: String,
 }
 
-pub(super) fn parse(answers: &[Vec<u8>]) -> Result<Vec<HostAllocation>, String> {
+const AWAKE: &str = "awake";
+const OFFLINE: &str = "offline";
+const ERROR: &str = "error";
+
+pub(super) fn parse(answers: &[Vec<u8>]) -> Result<FarmAnswer, String> {
     let [answer] = answers else { return Err("one answer is expected".into()) };
-    let workers: Vec<Worker> = serde_json::from_slice(answer).map_err(|error| error.to_string())?;
-    let mut farm = Inventory::default();
-    for Worker { name, status, task } in workers.iter().filter(|w| w.status != "offline") {
-        farm.host(name, Amount::default())?;
-        if let Some(task) = task.as_ref().filter(|task| task.status == "active") {
-            farm.books(name, booking_of(NAME, &task.id), Amount::default())?;
+    let mut farm = Inventory::of(NAME);
+    let said: Vec<Value> = read("the Manager", answer, ALL, &mut farm)?;
+    let workers: Vec<Worker> = farm.understood(said, "name");
+    // A Worker that has lost its name's credentials registers anew. What its old registration says is of
+    // the past: it is offline, or in error with the task that it had then.
+    let is_awake = |worker: &&Worker| worker.status == AWAKE;
+    let awake: BTreeSet<String> =
+        workers.iter().filter(is_awake).map(|worker| worker.name.to_lowercase()).collect();
+    let is_old = |worker: &Worker| {
+        worker.status == OFFLINE
+            || (worker.status == ERROR && awake.contains(&worker.name.to_lowercase()))
+    };
+    for Worker { name, status, task, unanswered } in workers.iter().filter(|w| !is_old(w)) {
+        farm.host(name, Amount::default());
+        if let Some(why) = unanswered {
+            farm.misses(name, why);
         }
-        if status != "awake" {
-            farm.withholds(name, booking_of(NAME, &format!("worker-{status}")), Amount::default())?;
+        if let Some(task) = task.as_ref().filter(|task| task.status == "active") {
+            farm.books(name, booking_of(NAME, &task.id), Amount::default());
+        }
+        if status != AWAKE {
+            farm.withholds(name, booking_of(NAME, &format!("worker-{status}")), Amount::default());
         }
     }
-    Ok(farm.finish())
+    farm.finish()
 }
 
 #[cfg(test)]
@@ -100,17 +122,64 @@ mod tests {
 
     #[test]
     fn each_worker_of_the_list_is_asked_about() {
+        let paths = |list: &str| -> Result<Vec<_>, _> {
+            workers(list.as_bytes()).map(|all| all.into_iter().map(|each| each.path).collect())
+        };
         assert_eq!(
-            workers(LIST.as_bytes()),
+            paths(LIST),
             Ok(vec![
-                "/api/v3/worker-mgt/workers/0b8cc1ab-6d6f-4a51-a58a-1a5f8b6b1f01".into(),
-                "/api/v3/worker-mgt/workers/0b8cc1ab-6d6f-4a51-a58a-1a5f8b6b1f02".into(),
+                Ok("/api/v3/worker-mgt/workers/0b8cc1ab-6d6f-4a51-a58a-1a5f8b6b1f01".into()),
+                Ok("/api/v3/worker-mgt/workers/0b8cc1ab-6d6f-4a51-a58a-1a5f8b6b1f02".into()),
             ])
         );
-        for bad in ["", "[]", r#"{"workers":[{"id":"../jobs"}]}"#, r#"{"workers":[{"id":"a?b"}]}"#]
-        {
+        for bad in ["", "[]", "{}", r#"{"workers":[1]}"#] {
             assert!(workers(bad.as_bytes()).is_err(), "{bad}");
         }
+        let odd = r#"{"workers":[{"id":"../jobs"},{"id":"a?b"},{"id":""},{"name":"r1"}]}"#;
+        assert!(paths(odd).expect("a list").iter().all(Result::is_err));
+    }
+
+    #[test]
+    fn a_worker_that_is_not_understood_costs_its_own_host_alone() {
+        let long = "w".repeat(300);
+        let answer = format!(
+            r#"[{{"name":"n1","status":"awake","task":{{"id":"t-7","status":"active"}}}},
+            {{"name":"n2","status":"awake"}},{{"name":"GPU box 1 (left)","status":"awake"}},
+            {{"name":"","status":"awake"}},{{"name":"Anna's-Mac-Studio.local","status":"awake"}},
+            {{"name":"{long}","status":"awake"}},{{"status":"awake"}},
+            {{"name":"n3","status":7}},{{"name":"n4","status":"awake","unanswered":"404"}}]"#
+        );
+        let answer = parse(&[answer.into_bytes()]).expect("most of it");
+        assert!(answer.unclear[0].contains("\"status\":\"awake\""), "{:?}", answer.unclear);
+        assert_eq!(answer.unclear[1], "GPU box 1 (left)");
+        assert_eq!((answer.unclear.len(), answer.not_understood), (5, 7));
+        assert_eq!(
+            seen(Ok(answer)),
+            [
+                "n1 ?c ?m: flamenco:t-7 all ?m",
+                "n2 ?c ?m:",
+                "n3 ?c ?m: flamenco:not-understood all ?m withheld",
+                "n4 ?c ?m: flamenco:not-understood all ?m withheld",
+            ]
+        );
+    }
+
+    #[test]
+    fn an_old_registration_of_a_worker_that_is_awake_says_nothing() {
+        let of = |status: &str, other: &str| {
+            let answer = format!(
+                r#"[{{"name":"n2","status":"{other}"}},
+                {{"name":"N2","status":"{status}","task":{{"id":"t-6","status":"active"}}}}]"#
+            );
+            seen(parse(&[answer.into_bytes()])).join("; ")
+        };
+        for old in ["offline", "error"] {
+            assert_eq!(of(old, "awake"), "n2 ?c ?m:", "{old}");
+        }
+        // Nobody says that this one is of the past.
+        assert!(of("awake", "awake").contains("N2 ?c ?m: flamenco:t-6 all ?m"));
+        assert!(of("asleep", "awake").contains("worker-asleep all ?m withheld"));
+        assert!(of("error", "asleep").contains("flamenco:t-6 all ?m"));
     }
 
     #[test]

@@ -4,17 +4,23 @@
 //! {"hosts": [{"host": "render042", "cores": 12, "memory_mib": 48000,
 //!             "bookings": [{"booking": "job-1", "cores": 4, "memory_mib": 8000}]}]}
 //! ```
-//! A booking without `cores` books the whole host. Other fields are left for the farm's own use.
+//! A booking without `cores` books the whole host. Other fields are left for the farm's own use. A host that
+//! is wrong anywhere, or comes twice, is wholly booked.
 
 use std::collections::BTreeSet;
 
 use gleaner_protocol::{BookingId, HostName};
 use reqwest::{Client, Url};
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::inventory::{Amount, Inventory};
 use super::question::Question;
-use crate::HostAllocation;
+use super::sieve::{ALL, read};
+use crate::FarmAnswer;
+
+/// What of it is not understood is booked under this word.
+const NAME: &str = "farm";
 
 pub(super) fn questions(address: &Url, client: Client) -> Vec<Question> {
     vec![Question::Get { url: address.clone(), client }]
@@ -22,7 +28,7 @@ pub(super) fn questions(address: &Url, client: Client) -> Vec<Question> {
 
 #[derive(Deserialize)]
 struct Document {
-    hosts: Vec<DocumentHost>,
+    hosts: Vec<Value>,
 }
 
 #[derive(Deserialize)]
@@ -45,23 +51,24 @@ struct DocumentBooking {
     gpus: Option<u32>,
 }
 
-pub(super) fn parse(answers: &[Vec<u8>]) -> Result<Vec<HostAllocation>, String> {
+pub(super) fn parse(answers: &[Vec<u8>]) -> Result<FarmAnswer, String> {
     let [body] = answers else { return Err("one answer is expected".into()) };
-    let document: Document = serde_json::from_slice(body).map_err(|error| error.to_string())?;
-    let mut farm = Inventory::default();
+    let mut farm = Inventory::of(NAME);
+    let document: Document = read("the document", body, ALL, &mut farm)?;
     let mut names = BTreeSet::new();
-    for host in &document.hosts {
+    let hosts: Vec<DocumentHost> = farm.understood(document.hosts, "host");
+    for host in &hosts {
         let name = host.host.as_str();
-        if !names.insert(&host.host) {
-            return Err(format!("host {name} comes twice"));
+        if !names.insert(host.host.clone()) {
+            farm.misses(name, "it comes twice");
         }
-        farm.host(name, Amount::cores(host.cores).with_memory(Some(host.memory_mib)))?;
+        farm.host(name, Amount::cores(host.cores).with_memory(Some(host.memory_mib)));
         for DocumentBooking { booking, cores, memory_mib, gpus } in &host.bookings {
             let amount = Amount { cores: *cores, memory_mib: *memory_mib, gpus: *gpus };
-            farm.books(name, booking.clone(), amount)?;
+            farm.books(name, booking.clone(), amount);
         }
     }
-    Ok(farm.finish())
+    farm.finish()
 }
 
 #[cfg(test)]
@@ -96,18 +103,29 @@ mod tests {
     }
 
     #[test]
-    fn a_document_that_is_wrong_anywhere_is_refused_as_a_whole() {
+    fn a_host_that_is_wrong_anywhere_is_wholly_booked() {
         let good = r#"{"host":"a","cores":1,"memory_mib":1}"#;
         for (bad, expected) in [
-            (good, "host a comes twice"),
-            (r#"{"host":"a/b","cores":1,"memory_mib":1}"#, "character '/'"),
-            (r#"{"host":"b","cores":-1,"memory_mib":1}"#, "invalid value"),
-            (r#"{"host":"b","cores":99999,"memory_mib":1}"#, "99999 cores"),
-            (r#"{"host":"b","cores":1}"#, "memory_mib"),
+            (good, "a 1c 1m: farm:not-understood all ?m withheld"),
+            (r#"{"host":"b","cores":-1,"memory_mib":1}"#, "b ?c ?m: farm:not-understood"),
+            (r#"{"host":"b","cores":99999,"memory_mib":1}"#, "b ?c 1m: farm:not-understood"),
+            (r#"{"host":"b","cores":1}"#, "b ?c ?m: farm:not-understood"),
+            (
+                r#"{"host":"b","cores":1,"memory_mib":1,"bookings":[{}]}"#,
+                "b ?c ?m: farm:not-understood",
+            ),
         ] {
-            let error = parse(&[format!("{{\"hosts\":[{good},{bad}]}}").into_bytes()]);
-            let error = error.expect_err(bad);
-            assert!(error.contains(expected), "{bad}: {error}");
+            let answer = parse(&[format!("{{\"hosts\":[{good},{bad}]}}").into_bytes()]).expect(bad);
+            assert_eq!(answer.not_understood, 1, "{:?}", answer.notes);
+            let lines = seen(Ok(answer));
+            assert!(lines.last().is_some_and(|line| line.starts_with(expected)), "{lines:?}");
+        }
+        let odd = r#"{"host":"a/b","cores":1,"memory_mib":1}"#;
+        let answer = parse(&[format!("{{\"hosts\":[{good},{odd},7]}}").into_bytes()]).expect(odd);
+        assert_eq!(answer.unclear, ["a/b", "7"]);
+        assert_eq!(seen(Ok(answer)), ["a 1c 1m:"]);
+        for bad in ["", "[]", "<html>", r#"{"hosts":[7]}"#, r#"{"hosts":[{"#] {
+            assert!(parse(&[bad.into()]).is_err(), "{bad}");
         }
     }
 

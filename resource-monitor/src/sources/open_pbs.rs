@@ -6,9 +6,14 @@
 //! asked for; where one is offline, down, in maintenance or reserved, its machine is.
 //!
 //! `pbsnodes` names a node's jobs too, but neither how much each has nor, in JSON, how often it is there.
-//! Both programs write what looks like a number as one: a host's name, say.
+//! Both programs write what looks like a number as one: a host's name, say. `qstat` prints each job's
+//! environment too, in a JSON that is often none; nobody reads it here, and what is read is read
+//! tolerantly.
+//!
+//! A job that is not understood is left out, and counts as cores in use that nobody names. As it may have
+//! asked for none, all of each node that names a job that is not known is booked then.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gleaner_protocol::{booking_of, mib_of};
 use serde::Deserialize;
@@ -16,7 +21,8 @@ use serde_json::Value;
 
 use super::inventory::{Amount, Inventory, both};
 use super::question::Question;
-use crate::HostAllocation;
+use super::sieve::{Fields, read};
+use crate::FarmAnswer;
 
 pub(super) const NAME: &str = "pbs";
 /// States of a node that runs jobs or may.
@@ -27,10 +33,15 @@ const EXCLUSIVE: &str = "job-exclusive";
 /// there, ending. Others have none, or are whole arrays, whose sub-jobs are listed by themselves.
 const HOLDS_NODES: [&str; 4] = ["R", "S", "U", "E"];
 
+/// What is read of jobs, and of nodes.
+const OF_JOBS: Fields = &[&["Jobs"], &[], &["job_state", "exec_vnode"]];
+const OF_NODES: Fields =
+    &[&["nodes"], &[], &["state", "resources_available", "resources_assigned", "jobs"]];
+
 pub(super) fn questions() -> Vec<Question> {
     vec![
-        Question::program(["qstat", "-f", "-t", "-F", "json"]),
-        Question::program(["pbsnodes", "-a", "-v", "-F", "json"]),
+        Question::program(["qstat", "-f", "-t", "-F", "json"]).keeping(OF_JOBS),
+        Question::program(["pbsnodes", "-a", "-v", "-F", "json"]).keeping(OF_NODES),
     ]
 }
 
@@ -38,7 +49,7 @@ pub(super) fn questions() -> Vec<Question> {
 struct Jobs {
     /// Absent where there are none.
     #[serde(default, rename = "Jobs")]
-    jobs: BTreeMap<String, Job>,
+    jobs: BTreeMap<String, Value>,
 }
 
 #[derive(Deserialize)]
@@ -53,7 +64,7 @@ struct Job {
 struct Nodes {
     /// Absent where there are none.
     #[serde(default)]
-    nodes: BTreeMap<String, Node>,
+    nodes: BTreeMap<String, Value>,
 }
 
 #[derive(Deserialize)]
@@ -63,6 +74,9 @@ struct Node {
     resources_available: Resources,
     #[serde(default)]
     resources_assigned: Resources,
+    /// `1.vm/0`, of each job that runs there.
+    #[serde(default)]
+    jobs: Vec<Value>,
 }
 
 #[derive(Default, Deserialize)]
@@ -105,6 +119,15 @@ impl Node {
         of.ncpus.unwrap_or(0)
     }
 
+    /// Whether a job runs there that is none of these.
+    fn has_job_beside(&self, known: &BTreeSet<&str>) -> bool {
+        let is_other = |job: &Value| {
+            let job = text(job);
+            !known.contains(job.split('/').next().unwrap_or_default())
+        };
+        self.jobs.iter().any(is_other)
+    }
+
     /// The machine that it is of.
     fn host(&self, name: &str) -> String {
         self.resources_available.host.as_ref().map_or_else(|| name.to_owned(), text)
@@ -116,21 +139,29 @@ fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-fn read<'a, A: Deserialize<'a>>(program: &str, answer: &'a [u8]) -> Result<A, String> {
-    serde_json::from_slice(answer).map_err(|error| format!("{program}: {error}"))
-}
-
-pub(super) fn parse(answers: &[Vec<u8>]) -> Result<Vec<HostAllocation>, String> {
+pub(super) fn parse(answers: &[Vec<u8>]) -> Result<FarmAnswer, String> {
     let [jobs, nodes] = answers else { return Err("two answers are expected".into()) };
-    let jobs: Jobs = read("qstat", jobs)?;
-    let nodes: Nodes = read("pbsnodes", nodes)?;
-    let mut farm = Inventory::default();
+    let mut farm = Inventory::of(NAME);
+    let jobs: Jobs = read("qstat", jobs, OF_JOBS, &mut farm)?;
+    let listed: Nodes = read("pbsnodes", nodes, OF_NODES, &mut farm)?;
+    let mut nodes: BTreeMap<&str, Node> = BTreeMap::new();
+    for (name, node) in &listed.nodes {
+        match Node::deserialize(node) {
+            Ok(node) => {
+                nodes.insert(name, node);
+            }
+            Err(error) => {
+                let host = node.pointer("/resources_available/host").map(text);
+                farm.misses(host.as_deref().unwrap_or(name), format!("pbsnodes: {error}"));
+            }
+        }
+    }
     let mut machines: BTreeMap<String, Machine> = BTreeMap::new();
-    for (name, node) in &nodes.nodes {
+    for (name, node) in &nodes {
         let host = node.host(name);
-        farm.host(&host, Amount::default())?;
+        farm.host(&host, Amount::default());
         if let Some(state) = node.states().find(|state| !IN_USE.contains(state)) {
-            farm.withholds(&host, booking_of(NAME, &format!("node-{state}")), Amount::default())?;
+            farm.withholds(&host, booking_of(NAME, &format!("node-{state}")), Amount::default());
         }
         let available = &node.resources_available;
         let machine = machines.entry(host).or_default();
@@ -139,26 +170,39 @@ pub(super) fn parse(answers: &[Vec<u8>]) -> Result<Vec<HostAllocation>, String> 
         machine.memory_mib = machine.memory_mib.saturating_add(memory);
         machine.used_cores = machine.used_cores.saturating_add(node.used_cores());
     }
+    let mut known = BTreeSet::new();
     for (id, job) in &jobs.jobs {
-        if HOLDS_NODES.contains(&job.job_state.as_str()) {
-            add_job(&mut farm, &nodes, id, job)?;
+        match Job::deserialize(job) {
+            Ok(job) => {
+                known.insert(id.as_str());
+                if HOLDS_NODES.contains(&job.job_state.as_str()) {
+                    add_job(&mut farm, &nodes, id, &job);
+                }
+            }
+            Err(error) => farm.skips(&format!("job {id}"), format!("qstat: {error}")),
+        }
+    }
+    if known.len() < jobs.jobs.len() {
+        let unknown = nodes.iter().filter(|(_, node)| node.has_job_beside(&known));
+        for (name, node) in unknown {
+            farm.misses(&node.host(name), "a job there is not understood");
         }
     }
     for (host, machine) in &machines {
-        farm.books_rest(host, booking_of(NAME, "unnamed"), machine.used_cores)?;
+        farm.books_rest(host, booking_of(NAME, "unnamed"), machine.used_cores);
         let memory = Some(machine.memory_mib).filter(|mib| *mib > 0);
-        farm.host(host, Amount::cores(machine.cores).with_memory(memory))?;
+        farm.host(host, Amount::cores(machine.cores).with_memory(memory));
     }
-    Ok(farm.finish())
+    farm.finish()
 }
 
 /// Enters what a job has of each machine; nodes that are gone meanwhile are nobody's.
-fn add_job(farm: &mut Inventory, nodes: &Nodes, id: &str, job: &Job) -> Result<(), String> {
+fn add_job(farm: &mut Inventory, nodes: &BTreeMap<&str, Node>, id: &str, job: &Job) {
     let mut amounts: BTreeMap<String, Amount> = BTreeMap::new();
     let all = job.exec_vnode.as_deref().unwrap_or_default();
     for part in all.split(['(', ')', '+']).filter(|part| !part.is_empty()) {
         let (name, has) = part.split_once(':').unwrap_or((part, ""));
-        let Some(node) = nodes.nodes.get(name) else { continue };
+        let Some(node) = nodes.get(name) else { continue };
         let has = has_of(has);
         let own = &node.resources_available;
         let has = match node.is(EXCLUSIVE) {
@@ -173,9 +217,8 @@ fn add_job(farm: &mut Inventory, nodes: &Nodes, id: &str, job: &Job) -> Result<(
     for (host, amount) in amounts {
         // A job without a core is not believed.
         let amount = Amount { cores: amount.cores.filter(|cores| *cores > 0), ..amount };
-        farm.books(&host, booking_of(NAME, id), amount)?;
+        farm.books(&host, booking_of(NAME, id), amount);
     }
-    Ok(())
 }
 
 /// Of `ncpus=4:mem=1048576kb:ngpus=1`.
@@ -198,7 +241,7 @@ mod tests {
 
     const NOBODY: &str = r#"{"timestamp":1795488110,"pbs_version":"23.06.06","pbs_server":"vm"}"#;
 
-    fn read(jobs: &str, nodes: &str) -> Result<Vec<HostAllocation>, String> {
+    fn read(jobs: &str, nodes: &str) -> Result<FarmAnswer, String> {
         parse(&[jobs.into(), nodes.into()])
     }
 
@@ -247,15 +290,72 @@ mod tests {
         assert_eq!(seen(read(alone, nodes))[1], "r1 8c 16384m: pbs:1.vm all ?m");
     }
 
+    /// A user's environment, as `qstat` prints it: each makes the whole answer invalid.
+    #[test]
+    fn an_environment_that_is_no_json_costs_nobody_anything() {
+        let nodes = r#"{"nodes":{
+            "n1":{"state":"free","resources_available":{"host":"n1","mem":"16gb","ncpus":8},
+                "resources_assigned":{"ncpus":2}},
+            "n2":{"state":"free","resources_available":{"host":"n2","mem":"16gb","ncpus":8}}}}"#;
+        for variables in [
+            r#""foo":005"#,
+            r#""foo":0x1F,"bar":1e9999,"baz":-,"none":"#,
+            "\"LESS_TERMCAP_mb\":\"\u{1b}[01;31m\",\"TAB\":\"a\tb\nc\"",
+            r#""QUOTE":"\'\"a b\"\'""#,
+            r#""SHELL":"say "b" to c","WIN":"C:\Users\x""#,
+            r#""BASH_FUNC_which%%":"() {  alias | /usr/bin/which -a \$@ }""#,
+            r#""foo":{"a":[{"job_state":"F"}]},"exec_vnode":"(n2:ncpus=8)""#,
+        ] {
+            let jobs = format!(
+                r#"{{"pbs_version":"23.06.06","Jobs":{{
+                "3.vm":{{"Job_Name":"STDIN","job_state":"R","exec_vnode":"(n1:ncpus=2:mem=524288kb)",
+                "Variable_List":{{"PBS_O_HOME":"/home/u",
+                {variables},
+                "PBS_O_QUEUE":"workq"}}}}}}}}"#
+            );
+            let answer = read(&jobs, nodes).expect(&jobs);
+            assert_eq!(answer.not_understood, 0, "{:?}", answer.notes);
+            assert_eq!(seen(Ok(answer)), ["n1 8c 16384m: pbs:3.vm 2c 512m", "n2 8c 16384m:"]);
+        }
+    }
+
+    #[test]
+    fn what_is_not_understood_costs_its_own_host_alone() {
+        let nodes = r#"{"nodes":{
+            "a b":{"state":"free","resources_available":{"ncpus":8}},
+            "r1":{"state":"free","resources_available":{"ncpus":8},"resources_assigned":{"ncpus":3},
+                "jobs":["1.vm/0","2.vm/1"]},
+            "r2":{"state":"free","resources_available":{"ncpus":8},"resources_assigned":{"ncpus":0},
+                "jobs":["3.vm/0"]},
+            "r3":{"resources_available":{"ncpus":8,"host":"r4"}},
+            "r5":{"state":"free","resources_available":{"ncpus":"many"}}}}"#;
+        let jobs = r#"{"Jobs":{"1.vm":{"job_state":"R","exec_vnode":"(r1:ncpus=2)"},
+            "2.vm":{"job_state":"R","exec_vnode":"(r1:ncpus=1)"},"3.vm":{"exec_vnode":5}}}"#;
+        let answer = read(jobs, nodes).expect("most of it");
+        assert_eq!((&answer.unclear[..], answer.not_understood), (&["a b".to_owned()][..], 5));
+        assert_eq!(
+            seen(Ok(answer)),
+            [
+                "r1 8c ?m: pbs:1.vm 2c ?m, pbs:2.vm 1c ?m",
+                "r2 8c ?m: pbs:not-understood all ?m withheld",
+                "r4 ?c ?m: pbs:not-understood all ?m withheld",
+                "r5 ?c ?m: pbs:not-understood all ?m withheld",
+            ]
+        );
+    }
+
     #[test]
     fn what_makes_no_sense_is_refused_as_a_whole() {
         assert_eq!(seen(read(NOBODY, NOBODY)), [""; 0]);
         for (jobs, nodes, expected) in [
-            ("qstat: cannot connect", NOBODY, "qstat: expected value"),
-            (NOBODY, "pbsnodes: cannot connect", "pbsnodes: expected value"),
+            (
+                "qstat: cannot connect",
+                NOBODY,
+                r#"qstat: it has no JSON: it says "qstat: cannot connect""#,
+            ),
+            (NOBODY, "pbsnodes: cannot connect", "pbsnodes: it has no JSON"),
+            (r#"{"Jobs":{"1.vm":{"#, NOBODY, "qstat: it ends before it is complete"),
             (NOBODY, r#"{"nodes":{"a b":{"state":"free"}}}"#, "a b"),
-            (NOBODY, r#"{"nodes":{"a":{}}}"#, "missing field `state`"),
-            (r#"{"Jobs":{"1.vm":{}}}"#, NOBODY, "missing field `job_state`"),
         ] {
             let error = read(jobs, nodes).expect_err("no answers");
             assert!(error.contains(expected), "{error}");

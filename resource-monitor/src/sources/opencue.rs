@@ -104,6 +104,10 @@ impl Hosts {
         let mut silent: Vec<_> =
             turns.silent().iter().map(|host| self.rqds[*host].name.clone()).collect();
         silent.sort_unstable();
+        let say = |error: &SourceError| {
+            format!("{} RQDs do not answer, the first: {error}; {}", silent.len(), error.cure())
+        };
+        let notes: Vec<String> = first.as_ref().map(say).into_iter().collect();
         match first {
             Some(error) if hosts.is_empty() => return Err(error),
             Some(error) if news > 0 => {
@@ -112,7 +116,7 @@ impl Hosts {
             None if was_silent => info!("all RQDs answer again"),
             _ => {}
         }
-        Ok(FarmAnswer { hosts, silent, ..FarmAnswer::default() })
+        Ok(FarmAnswer { hosts, silent, notes, ..FarmAnswer::default() })
     }
 
     /// What each of these says, by its number.

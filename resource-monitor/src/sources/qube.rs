@@ -10,10 +10,12 @@
 
 use gleaner_protocol::booking_of;
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::inventory::{Amount, Inventory};
 use super::question::Question;
-use crate::HostAllocation;
+use super::sieve::{ALL, read};
+use crate::FarmAnswer;
 
 pub(super) const NAME: &str = "qube";
 const SCRIPT: &str = include_str!("qube.py");
@@ -31,24 +33,26 @@ struct Worker {
     instances: Vec<(u64, u64)>,
 }
 
-pub(super) fn parse(answers: &[Vec<u8>]) -> Result<Vec<HostAllocation>, String> {
+pub(super) fn parse(answers: &[Vec<u8>]) -> Result<FarmAnswer, String> {
     let [answer] = answers else { return Err("one answer is expected".into()) };
-    let workers: Vec<Worker> = serde_json::from_slice(answer).map_err(|error| error.to_string())?;
-    if workers.is_empty() {
+    let mut farm = Inventory::of(NAME);
+    let said: Vec<Value> = read("its module", answer, ALL, &mut farm)?;
+    let is_empty = said.is_empty();
+    let workers: Vec<Worker> = farm.understood(said, "name");
+    if is_empty {
         return Err("it has no workers: does its supervisor run?".into());
     }
-    let mut farm = Inventory::default();
     for Worker { name, state, instances } in &workers {
-        farm.host(name, Amount::default())?;
+        farm.host(name, Amount::default());
         for (job, instance) in instances {
             let booking = booking_of(NAME, &format!("{job}.{instance}"));
-            farm.books(name, booking, Amount::default())?;
+            farm.books(name, booking, Amount::default());
         }
         if state != "active" {
-            farm.withholds(name, booking_of(NAME, &format!("worker-{state}")), Amount::default())?;
+            farm.withholds(name, booking_of(NAME, &format!("worker-{state}")), Amount::default());
         }
     }
-    Ok(farm.finish())
+    farm.finish()
 }
 
 #[cfg(test)]
@@ -127,10 +131,12 @@ def hostinfo(fields=[], filters={}, name=None, state=None, subjobs=False):
         let without_subjobs = MODULE.replace(", subjobs=[])", ")");
         let without_hosts = "def hostinfo(subjobs): return []";
         let none = "def hostinfo(subjobs): return None";
-        let noisy = format!("print('hello')\n{MODULE}");
-        for module in [&without_subjobs, without_hosts, none, &noisy, "no python"] {
+        for module in [&without_subjobs, without_hosts, none, "no python"] {
             let (answer, is_good) = ask(module);
             assert!(!is_good || parse(&[answer]).is_err(), "{module}");
         }
+        let (answer, _) = ask(&format!("print('hello')\n{MODULE}"));
+        let answer = parse(&[answer]).expect("it is said beside the answer");
+        assert_eq!(answer.notes, [r#"its module says beside its answer: "hello""#]);
     }
 }

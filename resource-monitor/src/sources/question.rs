@@ -8,16 +8,43 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use gleaner_protocol::error_chain;
 use reqwest::{Client, Url};
-use serde::de::IgnoredAny;
+use serde::Deserialize;
+use serde_json::{Map, Value};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::process::Command;
 
 use super::afanasy;
+use super::sieve::{Fields, Sieve, Sieved};
 use crate::SourceError;
 use crate::limits::{
-    HOSTS_MAX, POLL_ANSWER_BYTES_MAX, POLL_AT_ONCE_MAX, POLL_COMPLAINT_BYTES_MAX, POLL_TIMEOUT,
+    HOSTS_MAX, POLL_ANSWER_BYTES_MAX, POLL_AT_ONCE_MAX, POLL_COMPLAINT_BYTES_MAX,
+    POLL_STREAM_BYTES_MAX, POLL_TIMEOUT,
 };
+
+/// One of those that a list names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Each {
+    /// Where it is; else why it cannot be asked about.
+    pub(super) path: Result<String, String>,
+    /// What the list has of it.
+    pub(super) listed: Map<String, Value>,
+}
+
+/// Any object.
+#[derive(Deserialize)]
+struct AnyObject {}
+
+impl Each {
+    /// What stands for its answer where it gave none.
+    fn without_answer(mut self, why: String) -> Vec<u8> {
+        self.listed.insert(UNANSWERED.into(), why.into());
+        Value::Object(self.listed).to_string().into_bytes()
+    }
+}
+
+/// The field of an answer that is none, which says why.
+pub(super) const UNANSWERED: &str = "unanswered";
 
 /// One question.
 #[derive(Debug, Clone)]
@@ -37,7 +64,7 @@ pub(super) enum Question {
         /// Through this.
         client: Client,
         /// The paths that a list names.
-        each: fn(&[u8]) -> Result<Vec<String>, String>,
+        each: fn(&[u8]) -> Result<Vec<Each>, String>,
     },
     /// What a program writes to its standard output.
     Program {
@@ -45,6 +72,8 @@ pub(super) enum Question {
         argv: Vec<&'static str>,
         /// What it is called where it is told of.
         name: String,
+        /// What is kept of the JSON that it prints; all that it prints, where none is said.
+        keeps: Option<Fields>,
     },
     /// What Afanasy's server answers to a JSON message.
     Afanasy {
@@ -60,13 +89,23 @@ pub(super) enum Question {
 impl Question {
     /// A program and its arguments.
     pub(super) fn program<const N: usize>(argv: [&'static str; N]) -> Self {
-        Self::Program { argv: argv.to_vec(), name: argv.join(" ") }
+        Self::Program { argv: argv.to_vec(), name: argv.join(" "), keeps: None }
+    }
+
+    /// Of the JSON that a program prints, these fields alone, so that the others may be of any length and
+    /// form.
+    pub(super) fn keeping(self, fields: Fields) -> Self {
+        match self {
+            Self::Program { argv, name, .. } => Self::Program { argv, name, keeps: Some(fields) },
+            other => other,
+        }
     }
 
     /// A Python script, which is told of by its name. Modules of where the monitor was started, of
     /// its user and of its environment are none of the script's.
     pub(super) fn python(name: &str, script: &'static str) -> Self {
-        Self::Program { argv: vec!["python3", "-I", "-c", script], name: format!("python3 {name}") }
+        let (argv, name) = (vec!["python3", "-I", "-c", script], format!("python3 {name}"));
+        Self::Program { argv, name, keeps: None }
     }
 
     /// Asks it.
@@ -79,7 +118,7 @@ impl Question {
             match self {
                 Self::Get { url, client } => self.get(url, client).await,
                 Self::GetEach { url, client, each } => self.get_each(url, client, *each).await,
-                Self::Program { argv, .. } => self.run(argv).await,
+                Self::Program { argv, keeps, .. } => self.run(argv, *keeps).await,
                 Self::Afanasy { host, port, body } => self.exchange(host, *port, body).await,
             }
         };
@@ -109,43 +148,52 @@ impl Question {
         &self,
         url: &Url,
         client: &Client,
-        each: fn(&[u8]) -> Result<Vec<String>, String>,
+        each: fn(&[u8]) -> Result<Vec<Each>, String>,
     ) -> Result<Vec<u8>, SourceError> {
         let malformed = |reason| SourceError::Malformed { asked: self.to_string(), reason };
-        let paths = each(&self.get(url, client).await?).map_err(malformed)?;
-        if paths.len() > HOSTS_MAX {
+        let all = each(&self.get(url, client).await?).map_err(malformed)?;
+        if all.len() > HOSTS_MAX {
             return Err(malformed(format!("there are more than {HOSTS_MAX} hosts")));
         }
-        let one = |path: String| async move {
+        // One that does not answer costs itself alone; a server that does not costs all.
+        let one = |one: Each| async move {
             let mut url = url.clone();
-            url.set_path(&path);
+            match &one.path {
+                Ok(path) => url.set_path(path),
+                Err(why) => {
+                    let why = why.clone();
+                    return Ok(one.without_answer(why));
+                }
+            }
             let question = Self::Get { url: url.clone(), client: client.clone() };
-            let answer = question.get(&url, client).await?;
-            // Put together with the others, an answer that is none would go unnoticed.
-            let parsed = serde_json::from_slice::<IgnoredAny>(&answer);
-            let asked = || question.to_string();
-            parsed.map_err(|error| SourceError::Malformed {
-                asked: asked(),
-                reason: error.to_string(),
-            })?;
-            Ok(answer)
+            match question.get(&url, client).await {
+                // Put together with the others, an answer that is none would go unnoticed.
+                Ok(answer) => match serde_json::from_slice::<AnyObject>(&answer) {
+                    Ok(_) => Ok(answer),
+                    Err(error) => Ok(one.without_answer(format!("{question}: {error}"))),
+                },
+                Err(error @ SourceError::Status { .. }) => {
+                    Ok(one.without_answer(error.to_string()))
+                }
+                Err(error) => Err(error),
+            }
         };
-        let mut answers = stream::iter(paths.into_iter().map(one)).buffered(POLL_AT_ONCE_MAX);
-        let mut all = vec![b'['];
+        let mut answers = stream::iter(all.into_iter().map(one)).buffered(POLL_AT_ONCE_MAX);
+        let mut together = vec![b'['];
         while let Some(answer) = answers.try_next().await? {
-            if all.len() + answer.len() >= POLL_ANSWER_BYTES_MAX {
+            if together.len() + answer.len() >= POLL_ANSWER_BYTES_MAX {
                 return Err(self.too_long());
             }
-            if all.len() > 1 {
-                all.push(b',');
+            if together.len() > 1 {
+                together.push(b',');
             }
-            all.extend_from_slice(&answer);
+            together.extend_from_slice(&answer);
         }
-        all.push(b']');
-        Ok(all)
+        together.push(b']');
+        Ok(together)
     }
 
-    async fn run(&self, argv: &[&str]) -> Result<Vec<u8>, SourceError> {
+    async fn run(&self, argv: &[&str], keeps: Option<Fields>) -> Result<Vec<u8>, SourceError> {
         let (program, arguments) = argv.split_first().expect("a program");
         let mut child = Command::new(program)
             .args(arguments)
@@ -156,10 +204,14 @@ impl Question {
             .spawn()
             .map_err(|error| self.unreachable(&error))?;
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-        let (answer, complaint) = tokio::join!(
-            read_all(stdout, POLL_ANSWER_BYTES_MAX),
-            read_all(stderr, POLL_COMPLAINT_BYTES_MAX),
-        );
+        let mut sieve = keeps.map(Sieve::new);
+        let answer = async {
+            match &mut sieve {
+                Some(sieve) => sift(stdout, sieve).await,
+                None => read_all(stdout, POLL_ANSWER_BYTES_MAX).await,
+            }
+        };
+        let (answer, complaint) = tokio::join!(answer, read_all(stderr, POLL_COMPLAINT_BYTES_MAX));
         let answer = answer.map_err(|error| self.unreachable(&error))?;
         let Some(answer) = answer else {
             // It is killed as it is dropped.
@@ -172,7 +224,9 @@ impl Question {
             let status = format!("{status}: {}", complaint.trim());
             return Err(SourceError::Status { asked: self.to_string(), status });
         }
-        Ok(answer)
+        let Some(sieve) = sieve else { return Ok(answer) };
+        let malformed = |reason| SourceError::Malformed { asked: self.to_string(), reason };
+        sieve.finish().map(Sieved::into_answer).map_err(malformed)
     }
 
     async fn exchange(&self, host: &str, port: u16, body: &str) -> Result<Vec<u8>, SourceError> {
@@ -209,6 +263,27 @@ impl fmt::Display for Question {
             Self::Get { url, .. } | Self::GetEach { url, .. } => url.fmt(f),
             Self::Program { name, .. } => write!(f, "`{name}`"),
             Self::Afanasy { host, port, .. } => write!(f, "tcp://{host}:{port}"),
+        }
+    }
+}
+
+/// Has a sieve read all of it, and keeps nothing else; none where that is more than is kept of an answer,
+/// or all is more than a program may print.
+async fn sift(
+    from: Option<impl AsyncRead + Unpin>,
+    sieve: &mut Sieve,
+) -> std::io::Result<Option<Vec<u8>>> {
+    let Some(from) = from else { return Ok(Some(Vec::new())) };
+    let mut from = from.take(POLL_STREAM_BYTES_MAX);
+    let mut piece = vec![0; 256 << 10];
+    loop {
+        let bytes = from.read(&mut piece).await?;
+        if bytes == 0 {
+            return Ok((from.limit() > 0).then(Vec::new));
+        }
+        sieve.push(&piece[..bytes]);
+        if sieve.len() > POLL_ANSWER_BYTES_MAX {
+            return Ok(None);
         }
     }
 }
@@ -303,31 +378,64 @@ mod tests {
         Url::parse(&format!("http://{address}/list")).expect("an address")
     }
 
-    fn paths(list: &[u8]) -> Result<Vec<String>, String> {
-        serde_json::from_slice(list).map_err(|error| error.to_string())
+    fn paths(list: &[u8]) -> Result<Vec<Each>, String> {
+        let paths: Vec<String> = serde_json::from_slice(list).map_err(|error| error.to_string())?;
+        let each = |path: String| {
+            let listed = Map::from_iter([("name".into(), path.clone().into())]);
+            let path = if path.starts_with('/') { Ok(path) } else { Err("no path".into()) };
+            Each { path, listed }
+        };
+        Ok(paths.into_iter().map(each).collect())
     }
 
+    const ONE: &str = r#"{"n":1}"#;
+    const TWO: &str = r#"{"n":2}"#;
+
     #[tokio::test]
-    async fn each_that_a_list_names_is_asked_and_one_that_is_gone_spoils_the_whole() {
+    async fn each_that_a_list_names_is_asked_and_one_that_is_gone_costs_itself_alone() {
         // Refused where another test was first.
         let _ = rustls::crypto::ring::default_provider().install_default();
         for (pages, expected) in [
-            (&[("/list", r#"["/a","/b"]"#), ("/a", "1"), ("/b", "2")][..], Ok("[1,2]")),
-            (&[("/list", "[]")], Ok("[]")),
-            (&[("/list", r#"["/a","/b"]"#), ("/a", "1")], Err("404")),
-            (&[("/list", r#"["/a","/b"]"#), ("/a", "1"), ("/b", "")], Err("/b")),
-            (&[("/list", r#"["/a"]"#), ("/a", "1,2")], Err("trailing")),
+            (&[("/list", r#"["/a","/b"]"#), ("/a", ONE), ("/b", TWO)][..], Ok(&[ONE, TWO][..])),
+            (&[("/list", "[]")], Ok(&[])),
+            (
+                &[("/list", r#"["/a","/b"]"#), ("/a", ONE)],
+                Ok(&[ONE, r#""name":"/b","unanswered":"#]),
+            ),
+            (
+                &[("/list", r#"["/a","/b"]"#), ("/a", ""), ("/b", TWO)],
+                Ok(&[r#""unanswered":"#, TWO]),
+            ),
+            (&[("/list", r#"["/a"]"#), ("/a", "1,2")], Ok(&[r#""unanswered":"#])),
+            (&[("/list", r#"["b"]"#)], Ok(&[r#"{"name":"b","unanswered":"no path"}"#])),
             (&[("/list", "<html>")], Err("expected value")),
             (&[], Err("404")),
         ] {
             let (url, client) = (serves(pages).await, Client::new());
             let answer = Question::GetEach { url, client, each: paths }.ask().await;
             match (answer, expected) {
-                (Ok(answer), Ok(expected)) => assert_eq!(answer, expected.as_bytes()),
+                (Ok(answer), Ok(parts)) => {
+                    let all: Vec<Value> = serde_json::from_slice(&answer).expect("an array");
+                    assert_eq!(all.len(), parts.len());
+                    let text = String::from_utf8_lossy(&answer);
+                    parts.iter().for_each(|part| assert!(text.contains(part), "{text}: {part}"));
+                }
                 (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
                 (answer, expected) => panic!("{answer:?} instead of {expected:?}"),
             }
         }
+    }
+
+    #[tokio::test]
+    async fn what_nobody_reads_may_be_longer_than_an_answer_that_is_kept() {
+        // 80 MB of a comment, which is not kept.
+        let script = "printf '{\"jobs\":[{\"comment\":\"'; head -c 80000000 /dev/zero | tr '\\0' x; \
+                      printf '\",\"id\":1}]}'";
+        let question = Question::program(["sh", "-c", script]).keeping(&[&["jobs"], &["id"]]);
+        assert_eq!(question.ask().await.expect("an answer"), b"{\"jobs\":[{\"id\":1}]}");
+        let error = Question::program(["echo", "no JSON"]).keeping(&[&["jobs"]]).ask().await;
+        let error = error.expect_err("none").to_string();
+        assert!(error.contains("`echo no JSON` makes no sense: it has no JSON"), "{error}");
     }
 
     /// A server that answers with these parts, and what it was asked.

@@ -11,23 +11,46 @@
 //! any node is none.
 //!
 //! A job holds its cores until it has completed, its epilog included. Memory that a job does not
-//! book is its share by cores. A node that is down, draining, powered off or in maintenance is
-//! wholly booked; one that no `RealMemory` is configured for has the memory that its agent says.
+//! book is its share by cores. A job that is not understood is left out: `sinfo` counts its cores as in use.
+//!
+//! A node is free as far as `sinfo` counts its cores as idle, in a state that is known to take jobs. In any
+//! other state, or with a mark behind its state that is not known to leave it free (no answer, power,
+//! maintenance, reboot), it is wholly booked. One that no `RealMemory` is configured for has the memory
+//! that its agent says.
 
 use gleaner_protocol::booking_of;
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::inventory::{Amount, Inventory};
 use super::question::Question;
-use crate::HostAllocation;
+use super::sieve::{Fields, read};
+use crate::FarmAnswer;
 
 pub(super) const NAME: &str = "slurm";
+/// What is read of the jobs.
+const FIELDS: Fields = &[&["jobs"], &["job_id", "job_state", "job_resources"]];
+/// States of jobs that may hold nodes. Slurm knows all of these names since 17.11, and a version that goes by
+/// them with `--json` leaves out those that wait and those that have ended.
+const STATES: &str = "--states=running,suspended,completing,configuring,stopped,signaling,\
+                      stage_out,resizing";
 /// Memory of a node for which none is configured, in MB.
 const MEMORY_UNSET: u64 = 1;
 /// States of nodes that run jobs or may, without the marks behind them.
 const IN_USE: [&str; 6] = ["idle", "mixed", "allocated", "completing", "planned", "reserved"];
-/// Marks behind a state of a node that does not answer or has no power.
-const MARKS_OF_ABSENCE: [char; 6] = ['*', '~', '#', '!', '%', '@'];
+/// Marks behind a state that leave a node free: a job is planned for it, or one of its jobs completes.
+const MARKS_OF_USE: [char; 2] = ['-', '+'];
+/// What other marks mean, as sinfo(1) has them.
+const MARKS: [(char, &str); 8] = [
+    ('*', "no-answer"),
+    ('~', "powered-off"),
+    ('#', "powering-up"),
+    ('!', "power-off-pending"),
+    ('%', "powering-off"),
+    ('$', "maintenance"),
+    ('@', "reboot-pending"),
+    ('^', "rebooting"),
+];
 /// States in which a job holds no node.
 const HOLDS_NOTHING: [&str; 11] = [
     "PENDING",
@@ -46,14 +69,14 @@ const COMPLETING: &str = "COMPLETING";
 
 pub(super) fn questions() -> Vec<Question> {
     vec![
-        Question::program(["squeue", "--all", "--json"]),
+        Question::program(["squeue", "--all", "--json", STATES]).keeping(FIELDS),
         Question::program(["sinfo", "--all", "--noheader", "--Node", "--format=%N|%C|%m|%T"]),
     ]
 }
 
 #[derive(Deserialize)]
 struct Answer {
-    jobs: Vec<Job>,
+    jobs: Vec<Value>,
 }
 
 #[derive(Deserialize)]
@@ -116,7 +139,7 @@ struct NodeShare {
     cpus_used: Option<Number>,
     /// The physical cores that it has, by socket, where they are said by their numbers.
     #[serde(default)]
-    sockets: Option<serde_json::Value>,
+    sockets: Option<Value>,
     #[serde(default)]
     cpus: Option<Cpus>,
     #[serde(default)]
@@ -172,47 +195,85 @@ impl NodeShare {
     }
 
     fn physical_cores(&self) -> Option<u64> {
-        let sockets = self.sockets.as_ref()?.as_object()?;
-        let cores = |socket: &serde_json::Value| Some(socket.get("cores")?.as_object()?.len());
-        sockets.values().map(cores).sum::<Option<usize>>().map(|cores| cores as u64)
+        let allocated = |socket: &Value| {
+            let cores = elements(socket.get("cores")?)?;
+            Some(cores.into_iter().filter(|core| is_allocated(core)).count())
+        };
+        let sockets = elements(self.sockets.as_ref()?)?;
+        sockets.into_iter().map(allocated).sum::<Option<usize>>().map(|cores| cores as u64)
     }
 }
 
-pub(super) fn parse(answers: &[Vec<u8>]) -> Result<Vec<HostAllocation>, String> {
+/// What an array or an object has.
+fn elements(value: &Value) -> Option<Vec<&Value>> {
+    match value {
+        Value::Array(all) => Some(all.iter().collect()),
+        Value::Object(all) => Some(all.values().collect()),
+        _ => None,
+    }
+}
+
+/// Whether a core is the job's: each core of a socket is listed, `"unassigned"` or `["UNALLOCATED"]` where it
+/// is not.
+fn is_allocated(core: &Value) -> bool {
+    let status = core.get("status").unwrap_or(core);
+    let is_free = |word: &Value| {
+        word.as_str().is_some_and(|word| word.to_ascii_lowercase().starts_with("un"))
+    };
+    match status {
+        Value::Array(words) => !words.iter().any(is_free),
+        word => !is_free(word),
+    }
+}
+
+pub(super) fn parse(answers: &[Vec<u8>]) -> Result<FarmAnswer, String> {
     let [jobs, nodes] = answers else { return Err("two answers are expected".into()) };
-    let answer: Answer =
-        serde_json::from_slice(jobs).map_err(|error| format!("squeue: {error}"))?;
-    let mut farm = Inventory::default();
-    for job in answer.jobs.iter().filter(|job| job.holds_nodes()) {
-        let id = job.job_id.known().ok_or("squeue: a job has no id")?;
-        let Some(resources) = &job.job_resources else { continue };
-        let shares = match &resources.nodes {
-            Some(Nodes::Allocation { allocation }) => allocation,
-            Some(Nodes::List(list)) if resources.allocated_nodes.is_empty() && !list.is_empty() => {
-                return Err(format!("squeue: job {id} does not say what it has of {list:.80}"));
-            }
-            Some(Nodes::List(_)) | None => &resources.allocated_nodes,
-        };
-        let all = resources.allocated_cpus.and_then(Number::known).filter(|_| shares.len() == 1);
-        for share in shares {
-            let booking = booking_of(NAME, &id.to_string());
-            farm.books(&share.name, booking, share.amount(all))?;
+    let mut farm = Inventory::of(NAME);
+    let answer: Answer = read("squeue", jobs, FIELDS, &mut farm)?;
+    for job in &answer.jobs {
+        if let Err(why) = add_job(&mut farm, job) {
+            farm.skips(&format!("squeue: {job}"), why);
         }
     }
-    let nodes = std::str::from_utf8(nodes).map_err(|error| format!("sinfo: {error}"))?;
+    let nodes = String::from_utf8_lossy(nodes);
     if nodes.trim_ascii().is_empty() {
         return Err("sinfo names no node: may the monitor's user see them?".into());
     }
-    for line in nodes.lines() {
-        node(&mut farm, line).map_err(|why| format!("sinfo: {line:?}: {why}"))?;
+    for line in nodes.lines().filter(|line| !line.trim().is_empty()) {
+        if let Err(why) = node(&mut farm, line) {
+            match line.split_once('|') {
+                Some((name, _)) => farm.misses(name, format!("sinfo says {line:?}: {why}")),
+                None => farm.unclear(line, format!("sinfo: {why}")),
+            }
+        }
     }
-    Ok(farm.finish())
+    farm.finish()
+}
+
+fn add_job(farm: &mut Inventory, job: &Value) -> Result<(), String> {
+    let job = Job::deserialize(job).map_err(|error| error.to_string())?;
+    let Some(resources) = job.job_resources.as_ref().filter(|_| job.holds_nodes()) else {
+        return Ok(());
+    };
+    let id = job.job_id.known().ok_or("it has no id")?;
+    let shares = match &resources.nodes {
+        Some(Nodes::Allocation { allocation }) => allocation,
+        Some(Nodes::List(list)) if resources.allocated_nodes.is_empty() && !list.is_empty() => {
+            return Err(format!("it does not say what it has of {list:.80}"));
+        }
+        Some(Nodes::List(_)) | None => &resources.allocated_nodes,
+    };
+    let all = resources.allocated_cpus.and_then(Number::known).filter(|_| shares.len() == 1);
+    for share in shares {
+        farm.books(&share.name, booking_of(NAME, &id.to_string()), share.amount(all));
+    }
+    Ok(())
 }
 
 /// `n1|2/2/0/4|2000|mixed`: cores in use, idle, otherwise, and all. A node comes once for each
 /// partition that it is in.
 fn node(farm: &mut Inventory, line: &str) -> Result<(), String> {
-    let columns: Vec<&str> = line.split('|').collect();
+    let columns: Vec<&str> = line.split('|').map(str::trim).collect();
     let [name, cores, memory, state] = columns[..] else {
         return Err("it does not have four columns".into());
     };
@@ -222,13 +283,30 @@ fn node(farm: &mut Inventory, line: &str) -> Result<(), String> {
     };
     let memory: u64 = memory.parse().map_err(|_| "its memory is no number")?;
     let memory = Some(memory).filter(|mib| *mib > MEMORY_UNSET);
-    farm.host(name, Amount::cores(all).with_memory(memory))?;
-    farm.books_rest(name, booking_of(NAME, "unnamed"), used)?;
-    let word = state.trim_end_matches(|mark: char| !mark.is_ascii_alphabetic());
-    if !IN_USE.contains(&word) || state.contains(MARKS_OF_ABSENCE) {
-        farm.withholds(name, booking_of(NAME, &format!("node-{word}")), Amount::default())?;
+    farm.host(name, Amount::cores(all).with_memory(memory));
+    farm.books_rest(name, booking_of(NAME, "unnamed"), used);
+    if let Some(why) = why_out(state) {
+        farm.withholds(name, booking_of(NAME, &format!("node-{why}")), Amount::default());
     }
     Ok(())
+}
+
+/// Why a node in this state is not free, whatever its cores; none where it is.
+fn why_out(state: &str) -> Option<String> {
+    let state = state.to_ascii_lowercase();
+    let end = state.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(state.len());
+    let (word, marks) = state.split_at(end);
+    let mut out = marks.chars().filter(|mark| !MARKS_OF_USE.contains(mark)).peekable();
+    let is_known = IN_USE.contains(&word) && marks.chars().all(|mark| !mark.is_alphanumeric());
+    if is_known && out.peek().is_none() {
+        return None;
+    }
+    if marks.chars().any(char::is_alphanumeric) {
+        return Some(state);
+    }
+    let name = |mark| MARKS.iter().find(|(known, _)| *known == mark).map(|(_, name)| *name);
+    let words = out.map(|mark| name(mark).map_or_else(|| mark.to_string(), str::to_owned));
+    Some([word.to_owned()].into_iter().chain(words).collect::<Vec<_>>().join("-"))
 }
 
 #[cfg(test)]
@@ -248,7 +326,7 @@ mod tests {
     const JOBS_26: &str = include_str!("../../tests/answers/squeue-26.05.json");
     const NODES_26: &str = include_str!("../../tests/answers/sinfo-26.05.txt");
 
-    fn farm(jobs: &str, nodes: &str) -> Result<Vec<HostAllocation>, String> {
+    fn farm(jobs: &str, nodes: &str) -> Result<FarmAnswer, String> {
         parse(&[jobs.into(), nodes.into()])
     }
 
@@ -334,38 +412,102 @@ mod tests {
         for (state, booked) in [
             ("idle", ""),
             ("mixed+", ""),
+            ("mixed-", ""),
+            ("idle-", ""),
             ("planned", ""),
-            ("drained", " slurm:node-drained all ?m withheld"),
-            ("drained*", " slurm:node-drained all ?m withheld"),
-            ("idle~", " slurm:node-idle all ?m withheld"),
-            ("down*", " slurm:node-down all ?m withheld"),
-            ("maint", " slurm:node-maint all ?m withheld"),
-            ("of a later version", " slurm:node-of+a+later+version+"),
+            ("IDLE", ""),
+            ("drained", " slurm:node-drained"),
+            ("drained*", " slurm:node-drained-no-answer"),
+            ("idle*", " slurm:node-idle-no-answer"),
+            ("idle~", " slurm:node-idle-powered-off"),
+            ("idle#", " slurm:node-idle-powering-up"),
+            ("mixed!", " slurm:node-mixed-power-off-pending"),
+            ("mixed%", " slurm:node-mixed-powering-off"),
+            ("mixed$", " slurm:node-mixed-maintenance"),
+            ("allocated$", " slurm:node-allocated-maintenance"),
+            ("mixed@", " slurm:node-mixed-reboot-pending"),
+            ("mixed^", " slurm:node-mixed-rebooting"),
+            ("completing^", " slurm:node-completing-rebooting"),
+            ("mixed-$", " slurm:node-mixed-maintenance"),
+            ("mixed+^*", " slurm:node-mixed-rebooting-no-answer"),
+            ("mixed&", " slurm:node-mixed-"),
+            ("down*", " slurm:node-down-no-answer"),
+            ("maint", " slurm:node-maint"),
+            ("mixed+maintenance", " slurm:node-mixed+maintenance"),
+            ("", " slurm:node-"),
+            ("of a later version", " slurm:node-of+a+later+version"),
         ] {
             let line = &seen(farm(r#"{"jobs":[]}"#, &format!("n1|0/4/0/4|9|{state}")))[0];
             let expected = format!("n1 4c 9m:{booked}");
             assert!(line.starts_with(&expected), "{state}: {line}");
-            assert_eq!(line.len() > "n1 4c 9m:".len(), !booked.is_empty(), "{line}");
             assert_eq!(line.ends_with(" all ?m withheld"), !booked.is_empty(), "{line}");
         }
+    }
+
+    #[test]
+    fn cores_that_are_listed_and_not_the_jobs_are_not_counted() {
+        let job = |sockets: &str| {
+            format!(
+                r#"{{"jobs":[{{"job_id":1,"job_state":"RUNNING","job_resources":{{"nodes":"n1",
+                "allocated_nodes":[{{"sockets":{sockets},"nodename":"n1","cpus_used":0}}]}}}}]}}"#
+            )
+        };
+        for sockets in [
+            r#"{"0":{"cores":{"0":"allocated","1":"allocated","2":"unassigned","3":"unassigned"}}}"#,
+            r#"{"0":{"cores":{"0":"allocated_and_in_use","1":"unassigned"}},"1":{"cores":{"0":"allocated"}}}"#,
+            r#"[{"index":0,"cores":[{"index":0,"status":["ALLOCATED"]},{"index":1,"status":["UNALLOCATED"]},
+                {"index":2,"status":["ALLOCATED","IN_USE"]}]}]"#,
+        ] {
+            let line = &seen(farm(&job(sockets), "n1|2/6/0/8|16000|mixed"))[0];
+            assert_eq!(line, "n1 8c 16000m: slurm:1 2c ?m", "{sockets}");
+        }
+    }
+
+    #[test]
+    fn a_line_before_the_json_is_said_and_costs_nothing() {
+        let banner = format!("slurm_load_jobs: warning\n{JOBS_24}");
+        let answer = farm(&banner, NODES_24).expect("it is understood");
+        let note = r#"squeue says beside its answer: "slurm_load_jobs: warning""#;
+        assert_eq!((answer.notes.clone(), answer.not_understood), (vec![note.to_owned()], 0));
+        assert_eq!(seen(Ok(answer)), seen(farm(JOBS_24, NODES_24)));
+    }
+
+    #[test]
+    fn what_is_not_understood_costs_its_own_host_alone() {
+        let odd = r#"{"jobs":[{"job_id":"x","job_state":7},{"job_id":2,"job_state":["RUNNING"],
+            "job_resources":{"nodes":{"allocation":[{"name":"n1","cpus":{"count":1}}]}}},
+            {"job_id":3,"job_state":"RUNNING","job_resources":{"nodes":"n[1-2]"}}]}"#;
+        let nodes = "n1|3/1/0/4|9|mixed\nn2|0/4/0|9|idle\nsinfo: a warning\nn3|0/4/0/99999|9|idle\n\
+                     n 4|0/4/0/4|9|idle\n";
+        let answer = farm(odd, nodes).expect("most of it");
+        assert_eq!(answer.unclear, ["sinfo: a warning", "n 4"]);
+        assert_eq!(answer.not_understood, 6, "{:?}", answer.notes);
+        assert!(answer.notes.iter().any(|note| note.contains("what it has of n[1-2]")));
+        assert_eq!(
+            seen(Ok(answer)),
+            [
+                "n1 4c 9m: slurm:2 1c ?m, slurm:unnamed 2c ?m",
+                "n2 ?c ?m: slurm:not-understood all ?m withheld",
+                "n3 ?c 9m: slurm:not-understood all ?m withheld",
+            ]
+        );
     }
 
     #[test]
     fn what_makes_no_sense_is_refused_as_a_whole() {
         let no_jobs = r#"{"jobs":[]}"#;
         for (jobs, nodes, expected) in [
-            ("", "", "squeue: EOF"),
+            ("", "", "squeue: it is empty"),
+            (
+                "slurm_load_jobs error",
+                "",
+                r#"squeue: it has no JSON: it says "slurm_load_jobs error""#,
+            ),
             ("{}", "", "missing field `jobs`"),
+            (r#"{"jobs":[{"#, "", "squeue: it ends before it is complete"),
             (no_jobs, "", "sinfo names no node: may the monitor's user see them?"),
             (no_jobs, "\n", "sinfo names no node"),
-            (no_jobs, "n1|0/4/0|9|idle", "four numbers"),
             (no_jobs, "n1 0/4/0/4 9 idle", "four columns"),
-            (no_jobs, "n1|0/4/0/99999|9|idle", "99999 cores"),
-            (
-                r#"{"jobs":[{"job_id":3,"job_state":"RUNNING","job_resources":{"nodes":"n[1-2]"}}]}"#,
-                "",
-                "job 3 does not say what it has of n[1-2]",
-            ),
         ] {
             let error = farm(jobs, nodes).expect_err(expected);
             assert!(error.contains(expected), "{error}");

@@ -21,7 +21,8 @@ use serde_json::Value;
 
 use super::inventory::{Amount, Inventory};
 use super::question::Question;
-use crate::HostAllocation;
+use super::sieve::{ALL, read};
+use crate::FarmAnswer;
 use crate::monitor::UNNAMED_RENDERS;
 
 pub(super) const NAME: &str = "tractor";
@@ -39,7 +40,7 @@ pub(super) fn questions(address: &Url, client: Client) -> Vec<Question> {
 
 #[derive(Deserialize)]
 struct Answer {
-    blades: Vec<Blade>,
+    blades: Vec<Value>,
 }
 
 #[derive(Deserialize)]
@@ -78,27 +79,28 @@ impl Blade {
     }
 }
 
-pub(super) fn parse(answers: &[Vec<u8>]) -> Result<Vec<HostAllocation>, String> {
+pub(super) fn parse(answers: &[Vec<u8>]) -> Result<FarmAnswer, String> {
     let [answer] = answers else { return Err("one answer is expected".into()) };
-    let Answer { blades } = serde_json::from_slice(answer).map_err(|error| error.to_string())?;
+    let mut farm = Inventory::of(NAME);
+    let Answer { blades } = read("its engine", answer, ALL, &mut farm)?;
+    let blades: Vec<Blade> = farm.understood(blades, "hnm");
     let heard_last = blades.iter().map(|blade| blade.heard_s).fold(0.0, f64::max);
-    let mut farm = Inventory::default();
     for blade in &blades {
         let is_gone = blade.heard_s + SILENT_S_MAX < heard_last;
         if is_gone && !blade.is_in_use() {
             continue;
         }
         let cores = blade.cores.as_u64().filter(|cores| *cores > 0);
-        farm.host(&blade.host, Amount { cores, ..Amount::default() })?;
+        farm.host(&blade.host, Amount { cores, ..Amount::default() });
         if blade.is_in_use() {
             let booking = booking_of(NAME, UNNAMED_RENDERS.trim_start_matches(':'));
-            farm.books(&blade.host, booking, Amount::default())?;
+            farm.books(&blade.host, booking, Amount::default());
         }
         if blade.is_kept() {
-            farm.withholds(&blade.host, booking_of(NAME, "nimby"), Amount::default())?;
+            farm.withholds(&blade.host, booking_of(NAME, "nimby"), Amount::default());
         }
     }
-    Ok(farm.finish())
+    farm.finish()
 }
 
 #[cfg(test)]
@@ -158,14 +160,29 @@ mod tests {
             "",
             "[]",
             r#"{"rc":1,"msg":"login required"}"#,
-            r#"{"blades":[{"hnm":"r1","nimby":"","t":1}]}"#,
-            r#"{"blades":[{"hnm":"r1","siu":0,"t":1}]}"#,
-            r#"{"blades":[{"hnm":"r1","siu":0,"nimby":""}]}"#,
             r#"{"blades":[{"siu":0,"nimby":"","t":1}]}"#,
-            r#"{"blades":[{"hnm":"r1","siu":0,"nimby":"","t":1,"owners":"anna"}]}"#,
             r#"{"blades":[{"hnm":"a b","siu":0,"nimby":"","t":1}]}"#,
         ] {
             assert!(parse(&[bad.into()]).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_blade_that_does_not_say_enough_costs_its_own_host_alone() {
+        for odd in [
+            r#""nimby":"","t":1"#,
+            r#""siu":0,"t":1"#,
+            r#""siu":0,"nimby":"""#,
+            r#""siu":0,"nimby":"","t":1,"owners":"anna""#,
+        ] {
+            let answer = format!(
+                r#"{{"blades":[{{"hnm":"r1",{odd}}},{{"hnm":"r2","siu":0,"nimby":"","t":1}}]}}"#
+            );
+            assert_eq!(
+                seen(parse(&[answer.into_bytes()])),
+                ["r1 ?c ?m: tractor:not-understood all ?m withheld", "r2 ?c ?m:"],
+                "{odd}"
+            );
         }
     }
 }

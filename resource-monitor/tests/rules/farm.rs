@@ -318,6 +318,14 @@ impl Farm {
         self.input(Input::Poll { source, asked_at, is_extra: false, answer });
     }
 
+    /// The farm's own record, of which these texts are not understood.
+    pub(crate) fn polls_with_unclear(&mut self, hosts: Listed<'_>, unclear: &[&str]) {
+        let unclear = unclear.iter().map(|text| (*text).to_owned()).collect();
+        let (source, asked_at) = ("farm".into(), self.now);
+        let answer = Some(FarmAnswer { unclear, ..allocations(hosts).into() });
+        self.input(Input::Poll { source, asked_at, is_extra: false, answer });
+    }
+
     /// Each host was asked by itself, then, in a poll that began before.
     pub(crate) fn polls_each_asked_at(&mut self, began: Time, asked_at: Time, hosts: Listed<'_>) {
         let mut hosts = allocations(hosts);

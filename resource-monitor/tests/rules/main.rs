@@ -4,6 +4,7 @@ mod comparison;
 mod disorder;
 mod extra_polls;
 mod farm;
+mod names;
 mod orders;
 mod others_bookings;
 mod restarts;

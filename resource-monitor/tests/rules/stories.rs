@@ -575,7 +575,7 @@ fn hosts_do_not_concern_each_other() {
     farm.tells(["open a 12 at 0", "open b 12 at 0", "open c 12 at 0"]);
     farm.begins("b", "r1", WHOLE);
     farm.tells(["close b"]);
-    let totals = farm.monitor.totals();
+    let totals = farm.monitor.totals(farm.now);
     assert_eq!((totals.hosts, totals.fragments, totals.fragment_cores), (3, 2, 24));
 }
 

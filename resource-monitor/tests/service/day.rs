@@ -280,7 +280,19 @@ async fn what_cannot_be_served_safely_is_refused_with_the_reason() {
     for (config, missing) in [
         (beyond.clone(), "TLS and token are missing"),
         (Config { token_file: token_file.clone(), ..beyond.clone() }, "TLS is missing"),
-        (Config { tls_cert: tls_cert.clone(), tls_key, ..beyond.clone() }, "the token is missing"),
+        (
+            Config { tls_cert: tls_cert.clone(), tls_key: tls_key.clone(), ..beyond.clone() },
+            "the token is missing",
+        ),
+        (
+            Config {
+                tls_cert: tls_cert.clone(),
+                tls_key,
+                token_file: token_file.clone(),
+                ..beyond.clone()
+            },
+            "admin_token_file is missing",
+        ),
         (Config { tls_cert, token_file, ..config() }, "tls_cert and tls_key go together"),
     ] {
         let error = start_error(config).await;
@@ -320,6 +332,7 @@ async fn beyond_this_machine_it_speaks_tls_to_those_who_bear_the_token() {
         tls_cert: Some(secrets.certificate.clone()),
         tls_key: Some(secrets.key.clone()),
         token_file: Some(secrets.token.clone()),
+        admin_token_file: Some(secrets.admin.clone()),
         ..config()
     };
     let monitor = Monitor::start(config).await;

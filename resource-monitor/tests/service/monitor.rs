@@ -35,6 +35,7 @@ pub(crate) struct Secrets {
     pub(crate) certificate: PathBuf,
     pub(crate) key: PathBuf,
     pub(crate) token: PathBuf,
+    pub(crate) admin: PathBuf,
 }
 
 impl Secrets {
@@ -53,6 +54,7 @@ impl Secrets {
             certificate: write("monitor.crt", &made.cert.pem()),
             key: write("monitor.key", &made.signing_key.serialize_pem()),
             token: write("token", Self::TOKEN),
+            admin: write("admin", "of-an-administrator"),
         }
     }
 }

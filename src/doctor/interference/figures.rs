@@ -67,7 +67,7 @@ impl Figures {
             ]
         });
         let header = ["probe", "case", "slower", "noise", "at nice 19", "idle class", "harvested"];
-        show::line(show::table(header, rows.collect()));
+        show::table(header, rows.collect());
     }
 }
 

@@ -120,7 +120,7 @@ fn limits_hold_and_may_change_while_it_works() {
             let (after, took) = (cpu_ticks(pid).expect("alive"), boottime() - begun);
             // In thousandths of a core: a tick is ten milliseconds.
             let rate = (after - before) * 10_000 / took.as_millis();
-            assert!(rate < 400, "{choice:?}: a quarter of a core is a quarter, not {rate}");
+            gleaner_calm::assert_within("thousandths of a core, of a quarter", rate, 400);
             // Not because the machine is busy.
             until("it is held back", || throttled(pid) > 0);
             leaf.set_limits(&LeafLimits::default()).expect("set");
@@ -155,7 +155,7 @@ fn what_is_held_to_a_share_dies_as_fast_as_anything_else() {
             until("it has ended", || leaf.members().is_empty());
             // A hundredth of a core takes seconds to give half a GiB back; nobody waits for long.
             let took = boottime() - begun;
-            assert!(took < Span::from_secs(3), "{choice:?}: {took:?}");
+            gleaner_calm::assert_within("the end", took, Span::from_secs(3));
             leaf.set_limits(&share).expect("set");
             let mut next = Inmate::start(&leaf, "echo $$; sleep 1000");
             let pid = next.pid();

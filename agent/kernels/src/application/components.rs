@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use super::files::{check_distinct, check_name, has_end, series_file};
+use super::table::Names;
 use super::{ApplicationError, Device, Finished, Inputs, Product, Stages, sides, table};
 use crate::limits::GRAM_SIDE_MAX;
 use crate::memory::bytes_of;
@@ -65,12 +66,13 @@ impl PcaSpec {
 
     pub(super) fn run(&self, stages: &mut Stages<'_>) -> Result<Finished, ApplicationError> {
         let path = stages.input(&self.data);
-        let (data, grid) = if self.is_table() {
-            (stages.table(&path)?.numbers, None)
+        let (data, names, grid) = if self.is_table() {
+            let table = stages.table(&path, "")?;
+            (table.numbers, table.names, None)
         } else {
             let series = stages.series(&path)?;
             let grid = (series.size(), series.spacing(), series.orientation());
-            (series.into_data(), Some(grid))
+            (series.into_data(), None, Some(grid))
         };
         self.check_memory(stages, &data)?;
         let (rows, size) = (data.rows(), sides(&[data.rows(), data.columns()]));
@@ -127,13 +129,18 @@ impl PcaSpec {
                 series_file(&self.loadings, &series).map_err(ApplicationError::work)?
             }
             _ => {
-                let names = table::numbered("column", pca.components.columns());
+                let numbered = || table::numbered("column", pca.components.columns());
+                let names = names.unwrap_or_else(numbered);
                 self.product(&self.loadings, &names, &pca.components)
             }
         };
         let scores = table::numbered("component", count);
         let products = vec![
-            self.product(&self.variances, &["variance".to_owned()], &variances),
+            self.product(
+                &self.variances,
+                &["variance".to_owned()].into_iter().collect(),
+                &variances,
+            ),
             self.product(&self.scores, &scores, &pca.scores),
             loadings,
         ];
@@ -141,7 +148,7 @@ impl PcaSpec {
         Ok(Finished { size, by: stages.by, summary })
     }
 
-    fn product(&self, name: &str, names: &[String], matrix: &Matrix) -> Product {
-        Product { name: name.to_owned(), bytes: table::text(names, matrix) }
+    fn product(&self, name: &str, names: &Names, matrix: &Matrix) -> Product {
+        Product { name: name.to_owned(), bytes: table::text(names.iter(), matrix) }
     }
 }

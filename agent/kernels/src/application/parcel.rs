@@ -17,8 +17,9 @@ use gleaner_protocol::limits::BLOB_BYTES_MAX;
 use toml::{Table, Value};
 
 use super::files::has_end;
-use super::{Application, ApplicationError, Spec, Task};
-use crate::volume::{ReadError, check_series_name, data_file};
+use super::{Application, ApplicationError, Spec, Task, not_a_table, scans, table};
+use crate::memory::free_bytes;
+use crate::volume::{ReadError, check_series, check_series_name, check_volume, data_file};
 
 /// A specification whose files stand beside it under plain names, and where these are now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,14 +30,16 @@ pub struct Parcel {
     pub files: Vec<(String, PathBuf)>,
     /// Parts that can be done each by itself; none where it is one piece.
     pub parts: Option<Vec<String>>,
+    /// What there is to say of the files: what in them is left out or taken for something else.
+    pub remarks: Vec<String>,
 }
 
 impl Parcel {
     /// Packs a specification whose relative names of files start at `folder`.
     ///
     /// # Errors
-    /// As [`Task::parse`]; or a file that is read is missing, too large or none, or has a name that
-    /// cannot be sent.
+    /// As [`Task::parse`]; or a file that is read is missing, too large or none, has a name that cannot
+    /// be sent, or is refused where it runs for what can be seen before.
     pub fn pack(
         application: Application,
         text: &str,
@@ -48,14 +51,22 @@ impl Parcel {
         for name in outputs {
             check_file_name(&name).map_err(ApplicationError::value)?;
         }
+        let mut remarks = Vec::new();
+        // A design is read before its scans.
+        for (key, path) in inputs.iter().rev() {
+            let path = folder.join(path);
+            check_size(&path, packing(&path, false))?;
+            if let Ok(Some(data)) = data_of(key, &path) {
+                check_size(&data, packing(&path, true))?;
+            }
+            look(key, &path, &mut remarks)?;
+        }
         let mut files: Vec<(String, PathBuf)> = Vec::new();
         for (key, path) in inputs {
             let path = folder.join(path);
             let data = data_of(key, &path).map_err(|error| ApplicationError::data(&path, error))?;
             table.insert(key.to_owned(), Value::String(plain_name(&path)?));
-            let named = data.map(|data| (data, packing(&path, true)));
-            for (path, smaller) in iter::once((path.clone(), packing(&path, false))).chain(named) {
-                check_file(&path, smaller)?;
+            for path in iter::once(path).chain(data) {
                 let name = plain_name(&path)?;
                 match files.iter().find(|(taken, _)| *taken == name) {
                     None => files.push((name, path)),
@@ -70,7 +81,7 @@ impl Parcel {
         }
         let spec = table.to_string();
         debug_assert!(Task::parse(application, &spec, folder).is_ok(), "as it was: {spec}");
-        Ok(Self { spec, files, parts: task.parts() })
+        Ok(Self { spec, files, parts: task.parts(), remarks })
     }
 }
 
@@ -159,6 +170,25 @@ pub(super) fn data_of(key: &str, path: &Path) -> Result<Option<PathBuf>, ReadErr
     }
 }
 
+/// Looks at the file that this key has, as far as that takes little time and memory: what is wrong with it
+/// is told as where it runs.
+fn look(key: &str, path: &Path, remarks: &mut Vec<String>) -> Result<(), ApplicationError> {
+    let is_table = key == "design" || key == "data" && has_end(&path.to_string_lossy(), ".csv");
+    if !is_table {
+        let looked = if key == "volume" { check_volume(path) } else { check_series(path) };
+        return looked.map_err(|error| ApplicationError::data(path, error));
+    }
+    let of_words = if key == "design" { scans::OF_WORDS } else { "" };
+    let said = table::check(path).map_err(|error| not_a_table(path, error, of_words))?;
+    if key == "design" {
+        let labels = table::read(path, &free_bytes);
+        let labels = labels.map_err(|error| not_a_table(path, error, of_words))?;
+        scans::design(&labels).map_err(|error| ApplicationError::data(path, error))?;
+    }
+    remarks.extend(said.into_iter().map(|said| format!("{}: {said}", path.display())));
+    Ok(())
+}
+
 fn parsed(text: &str) -> Result<Table, ApplicationError> {
     text.parse().map_err(|error: toml::de::Error| {
         ApplicationError::Syntax(error.to_string().trim_end().to_owned())
@@ -190,13 +220,10 @@ fn packing(path: &Path, is_data: bool) -> &'static str {
     }
 }
 
-/// Refuses what is no file, or larger than an input is: `smaller` says what makes it so.
-fn check_file(path: &Path, smaller: &str) -> Result<(), ApplicationError> {
-    let about = fs::metadata(path).map_err(|error| ApplicationError::data(path, error))?;
-    if !about.is_file() {
-        return Err(ApplicationError::data(path, "it is no file"));
-    }
-    let bytes = about.len();
+/// Refuses a file that is larger than an input is: `smaller` says what makes it so. What is not there is
+/// told by who reads it.
+fn check_size(path: &Path, smaller: &str) -> Result<(), ApplicationError> {
+    let bytes = fs::metadata(path).map_or(0, |about| about.len());
     if bytes > BLOB_BYTES_MAX {
         let problem =
             format!("its {bytes} bytes are more than the {BLOB_BYTES_MAX} of an input: {smaller}");
@@ -260,7 +287,8 @@ mod tests {
         assert!(parcel.spec.contains("volume = \"a.toml\""), "{}", parcel.spec);
         fs::remove_file(data.join("a.raw")).expect("ours");
         let missing = told(Application::Isosurface, &spec, folder.path());
-        assert!(missing.contains("a.raw: No such file"), "{missing}");
+        let words = "a.toml: open a.raw, which its header names: No such file";
+        assert!(missing.contains(words), "{missing}");
     }
 
     #[test]
@@ -268,9 +296,9 @@ mod tests {
         let (folder, spec) = folder(Application::Pca);
         let with = |data: &str| spec.replace("table.csv", data);
         let told = |spec: &str| told(Application::Pca, spec, folder.path());
-        assert!(told(&with("none.csv")).contains("none.csv: No such file"));
+        assert!(told(&with("none.csv")).contains("none.csv: read: No such file"));
         fs::create_dir(folder.path().join("folder.csv")).expect("made");
-        assert!(told(&with("folder.csv")).contains("folder.csv: it is no file"));
+        assert!(told(&with("folder.csv")).contains("folder.csv: read: it is not a plain file"));
         assert!(told(&with("table.txt")).contains("not a series of volumes by its name"));
         fs::write(folder.path().join(".hidden.csv"), "1,2\n").expect("written");
         assert!(told(&with(".hidden.csv")).contains("no leading dot"));
@@ -361,7 +389,8 @@ mod tests {
     fn two_files_of_one_name_are_refused() {
         let (folder, spec) = folder(Application::Npairs);
         fs::create_dir(folder.path().join("other")).expect("made");
-        fs::write(folder.path().join("other/scans.nii"), "x").expect("written");
+        let design = folder.path().join("design.csv");
+        fs::copy(design, folder.path().join("other/scans.nii")).expect("copied");
         let spec = spec.replace("design.csv", "other/scans.nii");
         let told = told(Application::Npairs, &spec, folder.path());
         assert!(told.contains("other/scans.nii") && told.contains("rename one of them"), "{told}");

@@ -10,6 +10,7 @@ use super::animation::AnimationSpec;
 use super::camera::CameraSpec;
 #[cfg(feature = "gpu")]
 use super::device::{DevicePhotographer, Pictures};
+use super::faint::Taken;
 use super::files::{check_name, has_end};
 use super::{ApplicationError, Device, Finished, Inputs, Product, Stages, sides};
 use crate::image::{Picture, Rgba, write_byte_png, write_exr, write_png};
@@ -140,7 +141,7 @@ impl VolumeSpec {
         let mut summary = Vec::new();
         let mut photographer = match stages.control.device.clone() {
             Device::Processor => {
-                let plan = ScenePlan::new(Brick::whole(volume), &look);
+                let plan = ScenePlan::new(Brick::whole(volume.clone()), &look);
                 let plan = plan.map_err(ApplicationError::value)?;
                 let scene = stages.perform("scene", plan)?;
                 Photographer::Processor { scene, pace: Pace::new() }
@@ -153,18 +154,20 @@ impl VolumeSpec {
                 }
                 let pictures =
                     Pictures { size: self.size, are_many: frames > 1, are_bytes: !self.is_exr() };
+                let (volume, look) = (volume.clone(), look.clone());
                 Photographer::Gpu(DevicePhotographer::new(gpu, volume, look, pictures)?)
             }
         };
-        let (mut seen, mut frames_seen) = (0, 0);
-        for (frame, (name, camera)) in self.outputs().into_iter().zip(cameras).enumerate() {
+        let (mut seen, mut frames_seen, mut opacity) = (0, 0, 0.0_f32);
+        for (frame, (name, camera)) in self.outputs().into_iter().zip(&cameras).enumerate() {
             let stage = match frames {
                 1 => "picture".to_owned(),
                 _ => format!("picture {} of {frames}", frame + 1),
             };
             stages.turn = (frame, frames);
-            let picture = photographer.take(stages, &stage, camera)?;
+            let picture = photographer.take(stages, &stage, camera.clone())?;
             seen = picture.seen();
+            opacity = opacity.max(picture.greatest_opacity());
             frames_seen += usize::from(seen > 0);
             stages.keep(product(name, picture)?)?;
         }
@@ -172,6 +175,11 @@ impl VolumeSpec {
             1 => format!("{seen} of {pixels} pixels show something"),
             _ => format!("{frames_seen} of {frames} pictures show something"),
         });
+        drop(photographer);
+        stages.turn = (0, 1);
+        let (cameras, transfer) = (&cameras[..], &look.transfer);
+        let taken = Taken { volume, cameras, transfer, opacity_unit: self.opacity_unit, opacity };
+        summary.extend(taken.why_faint(stages)?);
         Ok(Finished { size, by: stages.by, summary })
     }
 }

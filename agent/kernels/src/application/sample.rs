@@ -52,7 +52,7 @@ fn correlated(seed: u64) -> Product {
         }
     }
     let data = Matrix { rows: 200, columns: 6, numbers };
-    let bytes = table::text(&table::numbered("column", 6), &data);
+    let bytes = table::text(table::numbered("column", 6).iter(), &data);
     Product { name: "table.csv".to_owned(), bytes }
 }
 

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use super::files::{check_distinct, check_name, series_file};
-use super::table::Table;
-use super::{ApplicationError, Device, Finished, Inputs, Product, Stages, excerpt, sides, table};
+use super::table::{Names, Table};
+use super::{ApplicationError, Device, Finished, Inputs, Product, Stages, excerpt, sides};
 use crate::limits::{COMPONENT_COUNTS_MAX, NIFTI_SIDE_MAX, SPLITS_MAX};
 use crate::memory::bytes_of;
 use crate::npairs::{Design, Npairs, NpairsError, NpairsPlan};
@@ -27,6 +27,10 @@ pub(super) struct NpairsSpec {
     figures: String,
     maps: Option<String>,
 }
+
+/// What is said of words in a design.
+pub(super) const OF_WORDS: &str =
+    ": classes and groups are whole numbers, such as 0 for rest and 1 for a task";
 
 /// Stands for the number of components in the name of a file of maps.
 const PLACE: &str = "{components}";
@@ -88,7 +92,7 @@ impl NpairsSpec {
 
     pub(super) fn run(&self, stages: &mut Stages<'_>) -> Result<Finished, ApplicationError> {
         let path = stages.input(&self.design);
-        let labels = stages.table(&path)?;
+        let labels = stages.table(&path, OF_WORDS)?;
         let design = design(&labels).map_err(|error| ApplicationError::data(&path, error))?;
         let path = stages.input(&self.scans);
         let series = stages.series(&path)?;
@@ -162,7 +166,7 @@ impl NpairsSpec {
 /// A design out of its table: a class in each line, and a group where there are two columns, in this
 /// order where their names do not say another one.
 pub(super) fn design(table: &Table) -> Result<Design, String> {
-    let Table { names, numbers: labels } = table;
+    let labels = &table.numbers;
     if labels.columns() > 2 {
         let found = labels.columns();
         return Err(format!("{found} numbers in a line: give class and group of a scan"));
@@ -171,13 +175,12 @@ pub(super) fn design(table: &Table) -> Result<Design, String> {
         let found = labels.rows();
         return Err(format!("{found} scans: a series has {NIFTI_SIDE_MAX} at most"));
     }
-    // Some programs put names between quotes.
-    let names: Vec<String> =
-        names.iter().map(|name| name.trim_matches('"').trim().to_ascii_lowercase()).collect();
+    let called: Vec<&str> = table.names.iter().flat_map(Names::iter).collect();
+    let names: Vec<String> = called.iter().map(|name| name.to_ascii_lowercase()).collect();
     let is_turned = match names.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] | ["class"] | ["class", "group"] => false,
         ["group", "class"] => true,
-        _ => return Err(unknown_names(&table.names)),
+        _ => return Err(unknown_names(&called)),
     };
     let mut columns = [Vec::new(), Vec::new()];
     for row in 0..labels.rows() {
@@ -198,7 +201,7 @@ pub(super) fn design(table: &Table) -> Result<Design, String> {
 }
 
 /// That names of columns are not those of a design.
-fn unknown_names(names: &[String]) -> String {
+fn unknown_names(names: &[&str]) -> String {
     let names: Vec<String> =
         names.iter().map(|name| format!("{:?}", excerpt::name(name))).collect();
     format!(
@@ -213,7 +216,7 @@ fn figures(name: &str, found: &[Npairs]) -> Product {
     let variates = found.iter().map(|npairs| npairs.reproducibility.len()).max().unwrap_or(0);
     let mut names =
         ["components", "prediction", "right", "splits", "voxels"].map(str::to_owned).to_vec();
-    names.extend(table::numbered("reproducibility", variates));
+    names.extend((1..=variates).map(|variate| format!("reproducibility{variate}")));
     let mut text = names.join(",");
     text.push('\n');
     for npairs in found {

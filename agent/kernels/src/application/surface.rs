@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
+use super::faint::one_layer;
 use super::files::{check_name, has_end};
 use super::{ApplicationError, Device, Finished, Inputs, Product, Stages, sides};
 #[cfg(feature = "gpu")]
@@ -104,11 +105,8 @@ impl IsosurfaceSpec {
         stages: &mut Stages<'_>,
         volume: Arc<Volume>,
     ) -> Result<String, ApplicationError> {
-        let flat = ["x", "y", "z"].into_iter().zip(volume.size()).filter(|(_, side)| *side == 1);
-        let flat: Vec<&str> = flat.map(|(axis, _)| axis).collect();
-        if !flat.is_empty() {
-            let axes = flat.join(" and ");
-            return Ok(format!("the volume has one layer along {axes}, which has no cells"));
+        if let Some(flat) = one_layer(&volume) {
+            return Ok(flat);
         }
         let value = self.voxel_value();
         let [low, high] = stages.perform("extremes", ExtremesPlan::new(volume))?;

@@ -18,14 +18,14 @@ fn folder(application: Application) -> tempfile::TempDir {
 
 /// What a task has said and made.
 #[derive(Debug)]
-struct Ran {
+pub(super) struct Ran {
     products: Vec<Product>,
     size: String,
     by: Computer,
-    summary: Vec<String>,
+    pub(super) summary: Vec<String>,
 }
 
-fn run_in(
+pub(super) fn run_in(
     folder: &Path,
     application: Application,
     text: &str,
@@ -79,9 +79,9 @@ fn what_has_no_room_in_memory_is_told_before_it_is_asked_for() {
         (Application::Isosurface, 0, "a volume of 64x64x64 voxels takes"),
         (Application::Isosurface, 1, "the surface in a volume of 64x64x64 voxels takes"),
         (Application::Isosurface, 2, "the file of "),
-        (Application::Pca, 0, "a table of 1206 numbers takes at least 1 MiB"),
+        (Application::Pca, 0, "a table of 1200 numbers takes at least 1 MiB"),
         (Application::Pca, 1, "finding 3 components of 200 x 6 numbers takes"),
-        (Application::Npairs, 0, "a table of 242 numbers takes at least 1 MiB"),
+        (Application::Npairs, 0, "a table of 240 numbers takes at least 1 MiB"),
         (Application::Npairs, 1, "a series of 120 volumes of 13440 voxels takes at least "),
         (Application::Npairs, 2, "the analysis of 120 scans of 13440 voxels takes at least 13 MiB"),
     ] {
@@ -280,7 +280,8 @@ fn voxels_that_are_missing_in_all_scans_are_told() {
     let text = text.replace("splits = 50", "splits = 1");
     let done = run_in(folder.path(), Application::Npairs, &text, &Preempt::new());
     let summary = done.expect("an output").summary;
-    assert!(summary[1].ends_with("scans.nii: 1 voxels are missing and count as 0"), "{summary:?}");
+    let is_told = |line: &String| line.ends_with("scans.nii: 1 voxels are missing and count as 0");
+    assert!(summary.iter().any(is_told), "{summary:?}");
 }
 
 #[test]
@@ -356,7 +357,7 @@ fn a_surface_of_nothing_says_why_it_is() {
 fn labels_that_are_none_are_told_with_their_scan() {
     let told = |rows, columns, numbers: &[f64]| {
         let labels = Matrix { rows, columns, numbers: numbers.to_vec() };
-        let table = table::Table { names: Vec::new(), numbers: labels };
+        let table = table::Table { names: None, numbers: labels, remarks: Vec::new() };
         scans::design(&table).expect_err("refused")
     };
     assert!(told(1, 3, &[1.0; 3]).contains("3 numbers in a line"));
@@ -364,6 +365,58 @@ fn labels_that_are_none_are_told_with_their_scan() {
     assert!(told(4, 1, &[1.0; 4]).starts_with("1 classes"));
     let many = told(40_000, 1, &[1.0; 40_000]);
     assert_eq!(many, "40000 scans: a series has 32767 at most");
+}
+
+#[test]
+fn components_carry_the_names_of_columns_and_an_index_is_none() {
+    let folder = folder(Application::Pca);
+    let path = folder.path().join("table.csv");
+    let plain = fs::read_to_string(&path).expect("a table");
+    let rows = || plain.lines().skip(1);
+    let made = |table: &str| {
+        fs::write(&path, table).expect("written");
+        let example = Application::Pca.example();
+        let ran = run_in(folder.path(), Application::Pca, example, &Preempt::new());
+        let ran = ran.expect("an output");
+        let texts = ran.products.iter().map(|product| product.bytes.clone());
+        (texts.collect::<Vec<_>>(), ran.summary)
+    };
+    let head = |loadings: &[u8]| {
+        let text = str::from_utf8(loadings).expect("text");
+        text.lines().next().expect("a line").to_owned()
+    };
+    let (expected, _) = made(&plain);
+    let named: String = rows().map(|row| format!("{row}\n")).collect();
+    let (named, summary) = made(&format!("alpha,\"x, y\",c,d,e,1990s\n{named}"));
+    assert_eq!(head(&named[2]), "alpha,\"x, y\",c,d,e,1990s");
+    assert_eq!(named[..2], expected[..2]);
+    assert!(
+        summary[1].ends_with("table.csv: 6 columns: alpha, x, y, c, d, e, 1990s"),
+        "{summary:?}"
+    );
+    let indexed: String = rows().enumerate().map(|(at, row)| format!("{at},{row}\n")).collect();
+    let (indexed, summary) = made(&format!(",a,b,c,d,e,f\n{indexed}"));
+    assert_eq!(head(&indexed[2]), "a,b,c,d,e,f");
+    assert_eq!(indexed[..2], expected[..2]);
+    assert!(summary[2].contains("taken for an index and left out"), "{summary:?}");
+    let bare: String = rows().map(|row| format!("{row}\n")).collect();
+    let (bare, summary) = made(&bare);
+    assert_eq!(head(&bare[2]), "column1,column2,column3,column4,column5,column6");
+    assert!(summary[1].ends_with("table.csv: 6 columns without names"), "{summary:?}");
+}
+
+#[test]
+fn words_in_a_design_are_told_to_be_numbers() {
+    let folder = folder(Application::Npairs);
+    fs::write(folder.path().join("design.csv"), "class,group\nrest,0\nface,0\n").expect("written");
+    let example = Application::Npairs.example();
+    let told = run_in(folder.path(), Application::Npairs, example, &Preempt::new());
+    let told = told.expect_err("refused").to_string();
+    let words = "design.csv: line 2, column 1 (class): \"rest\" is not a number: classes and groups are \
+                 whole numbers";
+    assert!(told.contains(words), "{told}");
+    let packed = Parcel::pack(Application::Npairs, example, folder.path()).expect_err("refused");
+    assert_eq!(packed.to_string(), told);
 }
 
 #[test]

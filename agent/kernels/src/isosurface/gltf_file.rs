@@ -1,120 +1,101 @@
-//! glTF files.
+//! Binary glTF files.
+//!
+//! Source: The Khronos Group, "glTF 2.0 Specification", 2021, section 4 for the container.
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::io::Write;
 
-use gltf::binary::{Glb, Header};
-use gltf::json;
-use json::accessor::{ComponentType, GenericComponentType, Type};
-use json::buffer::{Target, View};
-use json::mesh::{Mode, Primitive, Semantic};
-use json::validation::Checked::Valid;
-use json::validation::USize64;
+use serde_json::{Value, json};
 
 use super::mesh::{Mesh, MeshError};
+
+/// Numbers of the specification.
+const FLOAT: u32 = 5126;
+const UNSIGNED_INT: u32 = 5125;
+const ARRAY_BUFFER: u32 = 34962;
+const ELEMENT_ARRAY_BUFFER: u32 = 34963;
+const TRIANGLES: u32 = 4;
+/// The bytes of the file's header, and of the header of each of its chunks.
+const FILE_HEADER_BYTES: usize = 12;
+const CHUNK_HEADER_BYTES: usize = 8;
 
 /// Writes a mesh as one binary glTF file, with normals. A mesh without triangles is a scene with
 /// nothing in it, as the format has no empty meshes.
 ///
 /// # Errors
 /// `file` cannot be written, or the mesh is larger than the format's 4 GiB.
-pub fn write_glb(mesh: &Mesh, file: impl Write) -> Result<(), MeshError> {
-    let mut root = json::Root::default();
-    let mut bytes = Vec::new();
-    let mut nodes = Vec::new();
-    if !mesh.triangles().is_empty() {
-        nodes.push(describe(mesh, &mut root, &mut bytes));
-    }
-    let scene = json::Scene { extensions: None, extras: Default::default(), nodes };
-    root.scene = Some(root.push(scene));
-    let text = json::serialize::to_vec(&root)?;
-    let padded = |length: usize| length.next_multiple_of(4);
-    // The writer puts in the file's own length.
-    let length =
-        u32::try_from(padded(text.len()) + bytes.len()).map_err(|_| MeshError::TooLarge)?;
-    let glb = Glb {
-        header: Header { magic: *b"glTF", version: 2, length },
-        json: Cow::Owned(text),
-        bin: (!bytes.is_empty()).then_some(Cow::Owned(bytes)),
+pub fn write_glb(mesh: &Mesh, mut file: impl Write) -> Result<(), MeshError> {
+    let (description, numbers) = if mesh.triangles().is_empty() {
+        (json!({ "asset": { "version": "2.0" }, "scene": 0, "scenes": [{}] }), Vec::new())
+    } else {
+        (describe(mesh), numbers(mesh))
     };
-    Ok(glb.to_writer(file)?)
+    let mut text = description.to_string().into_bytes();
+    text.resize(text.len().next_multiple_of(4), b' ');
+    let mut bytes = FILE_HEADER_BYTES + CHUNK_HEADER_BYTES + text.len();
+    if !numbers.is_empty() {
+        bytes += CHUNK_HEADER_BYTES + numbers.len();
+    }
+    let length = |bytes: usize| u32::try_from(bytes).map_err(|_| MeshError::TooLarge);
+    file.write_all(b"glTF")?;
+    file.write_all(&2_u32.to_le_bytes())?;
+    file.write_all(&length(bytes)?.to_le_bytes())?;
+    let mut chunk = |kind: &[u8; 4], content: &[u8]| -> Result<(), MeshError> {
+        file.write_all(&length(content.len())?.to_le_bytes())?;
+        file.write_all(kind)?;
+        Ok(file.write_all(content)?)
+    };
+    chunk(b"JSON", &text)?;
+    if !numbers.is_empty() {
+        chunk(b"BIN\0", &numbers)?;
+    }
+    Ok(file.flush()?)
 }
 
-/// Puts a mesh's numbers behind each other, and says where they are.
-fn describe(mesh: &Mesh, root: &mut json::Root, bytes: &mut Vec<u8>) -> json::Index<json::Node> {
-    let vectors = |vectors: &[[f32; 3]]| -> Vec<u8> {
-        vectors.iter().flatten().flat_map(|number| number.to_le_bytes()).collect()
-    };
-    let (positions, normals) = (vectors(mesh.positions()), vectors(mesh.normals()));
-    let indices = mesh.triangles().iter().flatten().flat_map(|at| at.to_le_bytes());
-    let indices: Vec<u8> = indices.collect();
-    let buffer = root.push(json::Buffer {
-        byte_length: USize64::from(positions.len() + normals.len() + indices.len()),
-        uri: None,
-        extensions: None,
-        extras: Default::default(),
-    });
-    let mut view = |root: &mut json::Root, part: &[u8], target: Target| {
-        let view = View {
-            buffer,
-            byte_length: USize64::from(part.len()),
-            byte_offset: Some(USize64::from(bytes.len())),
-            byte_stride: None,
-            target: Some(Valid(target)),
-            extensions: None,
-            extras: Default::default(),
-        };
-        bytes.extend_from_slice(part);
-        root.push(view)
-    };
-    let positions = view(root, &positions, Target::ArrayBuffer);
-    let normals = view(root, &normals, Target::ArrayBuffer);
-    let indices = view(root, &indices, Target::ElementArrayBuffer);
+/// The mesh's positions, normals and corners, one behind the other. Each number has four bytes.
+fn numbers(mesh: &Mesh) -> Vec<u8> {
+    let vectors = mesh.positions().iter().chain(mesh.normals()).flatten();
+    let mut bytes: Vec<u8> = vectors.flat_map(|number| number.to_le_bytes()).collect();
+    bytes.extend(mesh.triangles().iter().flatten().flat_map(|corner| corner.to_le_bytes()));
+    bytes
+}
 
-    let corner = |pick: fn(f32, f32) -> f32, start: f32| {
-        let corner = mesh.positions().iter().fold([start; 3], |corner, position| {
-            [0, 1, 2].map(|axis| pick(corner[axis], position[axis]))
-        });
-        Some(json::Value::from(corner.to_vec()))
-    };
-    let vertices = mesh.positions().len();
-    let (low, high) = (corner(f32::min, f32::MAX), corner(f32::max, f32::MIN));
-    let mut accessor = |view, count: usize, component, kind, min, max| {
-        root.push(json::Accessor {
-            buffer_view: Some(view),
-            byte_offset: None,
-            count: USize64::from(count),
-            component_type: Valid(GenericComponentType(component)),
-            type_: Valid(kind),
-            min,
-            max,
-            normalized: false,
-            sparse: None,
-            extensions: None,
-            extras: Default::default(),
+/// Says where in [`numbers`] what stands.
+fn describe(mesh: &Mesh) -> Value {
+    let (vertices, corners) = (mesh.positions().len(), 3 * mesh.triangles().len());
+    let (vector_bytes, corner_bytes) = (12 * vertices, 4 * corners);
+    let extreme = |pick: fn(f32, f32) -> f32, start: f32| -> [f32; 3] {
+        mesh.positions().iter().fold([start; 3], |extreme, position| {
+            [0, 1, 2].map(|axis| pick(extreme[axis], position[axis]))
         })
     };
-    let positions = accessor(positions, vertices, ComponentType::F32, Type::Vec3, low, high);
-    let normals = accessor(normals, vertices, ComponentType::F32, Type::Vec3, None, None);
-    let corners = 3 * mesh.triangles().len();
-    let indices = accessor(indices, corners, ComponentType::U32, Type::Scalar, None, None);
-
-    let attributes = [(Valid(Semantic::Positions), positions), (Valid(Semantic::Normals), normals)];
-    let primitive = Primitive {
-        attributes: BTreeMap::from(attributes),
-        indices: Some(indices),
-        material: None,
-        mode: Valid(Mode::Triangles),
-        targets: None,
-        extensions: None,
-        extras: Default::default(),
-    };
-    let mesh = root.push(json::Mesh {
-        primitives: vec![primitive],
-        weights: None,
-        extensions: None,
-        extras: Default::default(),
-    });
-    root.push(json::Node { mesh: Some(mesh), ..Default::default() })
+    let view = |offset: usize, length: usize, target: u32| json!({ "buffer": 0, "byteOffset": offset, "byteLength": length, "target": target });
+    json!({
+        "asset": { "version": "2.0" },
+        "scene": 0,
+        "scenes": [{ "nodes": [0] }],
+        "nodes": [{ "mesh": 0 }],
+        "meshes": [{ "primitives": [{
+            "attributes": { "POSITION": 0, "NORMAL": 1 },
+            "indices": 2,
+            "mode": TRIANGLES,
+        }] }],
+        "accessors": [
+            {
+                "bufferView": 0,
+                "componentType": FLOAT,
+                "count": vertices,
+                "type": "VEC3",
+                "min": extreme(f32::min, f32::MAX),
+                "max": extreme(f32::max, f32::MIN),
+            },
+            { "bufferView": 1, "componentType": FLOAT, "count": vertices, "type": "VEC3" },
+            { "bufferView": 2, "componentType": UNSIGNED_INT, "count": corners, "type": "SCALAR" },
+        ],
+        "bufferViews": [
+            view(0, vector_bytes, ARRAY_BUFFER),
+            view(vector_bytes, vector_bytes, ARRAY_BUFFER),
+            view(2 * vector_bytes, corner_bytes, ELEMENT_ARRAY_BUFFER),
+        ],
+        "buffers": [{ "byteLength": 2 * vector_bytes + corner_bytes }],
+    })
 }

@@ -38,12 +38,6 @@ pub enum MeshError {
     /// The file cannot be written.
     #[error("write a mesh: {0}")]
     Write(#[from] std::io::Error),
-    /// The file's description cannot be written.
-    #[error("write a mesh as glTF: {0}")]
-    Gltf(#[from] gltf::Error),
-    /// As above.
-    #[error("write a mesh as glTF: {0}")]
-    Json(#[from] serde_json::Error),
 }
 
 impl Mesh {

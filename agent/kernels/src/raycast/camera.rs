@@ -179,6 +179,35 @@ impl Camera {
     }
 
     /// Where it looks.
+    /// Whether a ray of its picture goes through a box from zero to these sides: rays that are spread
+    /// over the picture, and those through the middle of the box and its corners.
+    pub(crate) fn sees(&self, sides: [f64; 3]) -> bool {
+        let spread =
+            |pixels: usize| (0..=SIGHTS).map(move |at| (pixels * at) as f64 / SIGHTS as f64);
+        let meets = |x: f64, y: f64| meets(&self.ray_through(x, y), sides);
+        let points = (0..9).map(|corner| {
+            [0, 1, 2].map(|axis| match corner {
+                8 => sides[axis] / 2.0,
+                _ if corner >> axis & 1 == 1 => sides[axis],
+                _ => 0.0,
+            })
+        });
+        spread(self.width).any(|x| spread(self.height).any(|y| meets(x, y)))
+            || points.into_iter().any(|point| self.shows(point))
+    }
+
+    /// Whether a point is in its picture.
+    fn shows(&self, point: [f64; 3]) -> bool {
+        let away = [0, 1, 2].map(|axis| point[axis] - self.eye[axis]);
+        let ahead = dot(away, self.forward);
+        let scale = match self.projection {
+            Projection::Perspective { .. } => self.reach * ahead,
+            Projection::Parallel { .. } => self.reach,
+        };
+        let across = scale * self.width as f64 / self.height as f64;
+        ahead > 0.0 && dot(away, self.up).abs() <= scale && dot(away, self.right).abs() <= across
+    }
+
     #[cfg(feature = "gpu")]
     pub(super) const fn forward(&self) -> [f64; 3] {
         self.forward
@@ -229,6 +258,27 @@ impl Camera {
             distance + 0.0
         })
     }
+}
+
+/// Rays that are looked along, across a picture and from its top to its bottom.
+const SIGHTS: usize = 64;
+
+/// Whether a ray meets a box from zero to these sides.
+fn meets(ray: &Ray, sides: [f64; 3]) -> bool {
+    let (mut enters, mut leaves) = (0.0_f64, f64::INFINITY);
+    for axis in [0, 1, 2] {
+        let (origin, direction) = (ray.origin[axis], ray.direction[axis]);
+        if direction == 0.0 {
+            if !(0.0..=sides[axis]).contains(&origin) {
+                return false;
+            }
+            continue;
+        }
+        let [one, other] = [0.0, sides[axis]].map(|side| (side - origin) / direction);
+        enters = enters.max(one.min(other));
+        leaves = leaves.min(one.max(other));
+    }
+    enters <= leaves
 }
 
 #[inline(always)]

@@ -102,6 +102,23 @@ impl Transfer {
         }
     }
 
+    /// The greatest opacity of a value from `low` to `high`, in a layer as thick as the unit.
+    pub(crate) fn greatest_opacity(&self, low: f32, high: f32) -> f32 {
+        let between = |point: &&ControlPoint| (low..=high).contains(&point.value);
+        let points = self.points.iter().filter(between).map(|point| point.opacity);
+        points.chain([low, high].map(|value| self.at(value).1)).fold(0.0, f32::max)
+    }
+
+    /// The values between which opacities are above 0; none where all are 0.
+    pub(crate) fn seen_values(&self) -> Option<[f32; 2]> {
+        let is_seen = |point: &ControlPoint| point.opacity > 0.0;
+        let first = self.points.iter().position(is_seen)?;
+        let last = self.points.iter().rposition(is_seen)?;
+        let from = first.checked_sub(1).map_or(f32::NEG_INFINITY, |at| self.points[at].value);
+        let to = self.points.get(last + 1).map_or(f32::INFINITY, |point| point.value);
+        Some([from, to])
+    }
+
     /// Whether two processors that round in different ways see the same of volumes that have so many
     /// voxels along their longest side, in samples that stand for `step` of the way: whether what they
     /// find in the table may differ by no more than a picture may.

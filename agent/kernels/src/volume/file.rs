@@ -1,18 +1,19 @@
 //! Volumes in files.
 
 use std::fs::{self, File};
-use std::io::{self, BufReader, Read};
-use std::path::{Path, PathBuf};
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::path::{Component, Path, PathBuf};
 
 use thiserror::Error;
 
-use super::nifti_file::{nifti_series_bytes, read_nifti_grid};
+use super::bounded::{GZIP_MAGIC, check_extra, check_skip, check_skipped};
+use super::nifti_file::{nifti_place, nifti_series_bytes, read_nifti_grid};
 use super::nrrd::read_header;
 use super::{
     Grid, NrrdHeader, RawHeader, Series, Volume, VolumeError, read_nifti, read_nifti_series,
     read_nrrd, read_raw,
 };
-use crate::limits::{HEADER_BYTES_MAX, SKIPPED_BYTES_MAX};
+use crate::limits::{EXTRA_COUNTED_MAX, HEADER_BYTES_MAX, SKIPPED_BYTES_MAX};
 use crate::plain_file;
 
 /// Why a file gives no volume. Which one it is, knows who named it: no path is told.
@@ -44,11 +45,15 @@ pub enum ReadError {
     },
     /// It goes on after the last voxel.
     #[error(
-        "it goes on after the {expected} bytes that its header promises: correct the header or the file"
+        "it goes on after the {expected} bytes that its header promises, there are {}{}: correct the \
+         sizes in the header, or cut off what comes after the voxels",
+        *expected as u64 + extra, if *extra < EXTRA_COUNTED_MAX { "" } else { " or more" }
     )]
     Long {
         /// Bytes that the header promises.
         expected: usize,
+        /// Bytes after them, as far as they were counted.
+        extra: u64,
     },
     /// Its first voxel is too far behind.
     #[error(
@@ -92,6 +97,12 @@ pub enum ReadError {
         /// In which volume that is, from 1.
         volume: usize,
     },
+    /// One of two files that have header and data apart.
+    #[error(
+        "one of a pair of files, .hdr and .img, with header and data apart: make one .nii file of both \
+         (in Python nibabel.save(nibabel.load(\"NAME.img\"), \"NAME.nii\"))"
+    )]
+    Pair,
     /// Not a series by its name.
     #[error("not a series of volumes by its name: use .nii or .nii.gz")]
     SeriesKind,
@@ -123,18 +134,127 @@ pub fn read_volume(path: &Path) -> Result<Volume, ReadError> {
             if ends(".toml") { RawHeader::from_toml(&text)? } else { RawHeader::from_json(&text)? };
         read_raw(&header, open_data(path, &header.file)?)
     } else if ends(".nhdr") {
-        let header = NrrdHeader::parse(header_text(path)?.as_bytes())?;
-        let file = header
-            .data_file()
-            .ok_or_else(|| ReadError::header("no `data file`, as a .nhdr file needs"))?;
-        header.read_data(open_data(path, file)?)
+        let header = NrrdHeader::parse(&header_bytes(path)?)?;
+        header.read_data(open_data(path, data_name(&header)?)?)
     } else if ends(".nrrd") {
         read_nrrd(open(path)?)
     } else if ends(".nii") || ends(".nii.gz") {
         read_nifti(open(path)?)
     } else {
-        Err(ReadError::Kind)
+        Err(no_volume(&name.to_ascii_lowercase()))
     }
+}
+
+/// Where the voxels of a file are, and how many bytes these have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct DataPlace {
+    /// Bytes before the first voxel, after the header.
+    pub(super) before: u64,
+    /// Bytes of all voxels.
+    pub(super) expected: usize,
+    /// Whether there may be more bytes than these.
+    pub(super) may_be_more: bool,
+    /// Whether it is not packed, whatever it begins with.
+    pub(super) is_raw: bool,
+}
+
+/// Looks at a file that [`read_volume`] reads, as far as that takes no time: at its header, and at the
+/// length of its data unless it is packed. What is wrong is told as there.
+///
+/// # Errors
+/// As [`read_volume`].
+pub fn check_volume(path: &Path) -> Result<(), ReadError> {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let ends = |end: &str| name.to_ascii_lowercase().ends_with(end);
+    let grid = if ends(".toml") || ends(".json") {
+        let text = header_text(path)?;
+        let header =
+            if ends(".toml") { RawHeader::from_toml(&text)? } else { RawHeader::from_json(&text)? };
+        header.data_place()?.check(&mut open_data(path, &header.file)?, 0)?;
+        header.grid()?
+    } else if ends(".nhdr") {
+        let header = NrrdHeader::parse(&header_bytes(path)?)?;
+        let mut data = open_data(path, data_name(&header)?)?;
+        header.data_place()?.check(&mut data, 0)?;
+        header.grid()?
+    } else if ends(".nrrd") {
+        let mut file = open(path)?;
+        let (header, bytes) = read_header(&mut BufReader::new(&mut file))?;
+        header.data_place()?.check(&mut file, bytes)?;
+        header.grid()?
+    } else if ends(".nii") || ends(".nii.gz") {
+        check_nifti(path, false)?;
+        read_nifti_grid(open(path)?)?
+    } else {
+        return Err(no_volume(&name.to_ascii_lowercase()));
+    };
+    Ok(super::check_spacing(grid.spacing)?)
+}
+
+/// Looks at a file that [`read_series`] reads, as [`check_volume`] does.
+///
+/// # Errors
+/// As [`read_series`].
+pub fn check_series(path: &Path) -> Result<(), ReadError> {
+    check_series_name(path)?;
+    let spacing = check_nifti(path, true)?;
+    Ok(super::check_spacing(spacing)?)
+}
+
+/// Looks at the header and the length of a NIfTI file. How far voxels are apart in it.
+fn check_nifti(path: &Path, series: bool) -> Result<[f64; 3], ReadError> {
+    let mut file = open(path)?;
+    let (place, spacing) = nifti_place(&file, series)?;
+    let is_packed = begins_as_gzip(&mut file, 0)?;
+    if !is_packed {
+        place.check(&mut file, 0)?;
+    }
+    Ok(spacing)
+}
+
+/// Whether what is in a file from some byte on is packed by gzip.
+fn begins_as_gzip(file: &mut File, from: u64) -> Result<bool, ReadError> {
+    let mut begins = Vec::new();
+    file.seek(SeekFrom::Start(from)).map_err(ReadError::Read)?;
+    file.take(2).read_to_end(&mut begins).map_err(ReadError::Read)?;
+    Ok(begins == GZIP_MAGIC)
+}
+
+impl DataPlace {
+    /// Whether a file has as many bytes `from` some place on, unless they are packed there.
+    fn check(&self, file: &mut File, from: u64) -> Result<(), ReadError> {
+        check_skip(self.before)?;
+        if !self.is_raw && begins_as_gzip(file, from)? {
+            return Ok(());
+        }
+        let length = file.metadata().map_err(ReadError::Read)?.len();
+        let there = length.saturating_sub(from);
+        check_skipped(there, self.before)?;
+        let found = there - self.before;
+        match found.checked_sub(self.expected as u64) {
+            Some(_) if self.may_be_more => Ok(()),
+            Some(extra) => check_extra(self.expected, extra),
+            None => {
+                let found = usize::try_from(found).unwrap_or(usize::MAX);
+                Err(ReadError::Short { expected: self.expected, found })
+            }
+        }
+    }
+}
+
+/// The name of the file with the data of a header in a file of its own.
+fn data_name(header: &NrrdHeader) -> Result<&str, ReadError> {
+    header.data_file().ok_or_else(|| ReadError::header("no `data file`, as a .nhdr file needs"))
+}
+
+/// That a file is no volume by its name.
+fn no_volume(name: &str) -> ReadError {
+    if is_of_pair(name) { ReadError::Pair } else { ReadError::Kind }
+}
+
+/// Whether a file is one of a header and its data.
+fn is_of_pair(name: &str) -> bool {
+    [".img", ".hdr", ".img.gz", ".hdr.gz"].into_iter().any(|end| name.ends_with(end))
 }
 
 /// The grid of the volume in a file, by its name and its header.
@@ -149,13 +269,13 @@ pub(crate) fn read_grid(path: &Path) -> Result<Grid, ReadError> {
     } else if ends(".json") {
         Ok(RawHeader::from_json(&header_text(path)?)?.grid()?)
     } else if ends(".nhdr") {
-        Ok(NrrdHeader::parse(header_text(path)?.as_bytes())?.grid()?)
+        Ok(NrrdHeader::parse(&header_bytes(path)?)?.grid()?)
     } else if ends(".nrrd") {
-        Ok(read_header(&mut BufReader::new(open(path)?))?.grid()?)
+        Ok(read_header(&mut BufReader::new(open(path)?))?.0.grid()?)
     } else if ends(".nii") || ends(".nii.gz") {
         read_nifti_grid(open(path)?)
     } else {
-        Err(ReadError::Kind)
+        Err(no_volume(&name.to_ascii_lowercase()))
     }
 }
 
@@ -171,11 +291,11 @@ pub fn data_file(path: &Path) -> Result<Option<PathBuf>, ReadError> {
     } else if ends(".json") {
         Some(RawHeader::from_json(&header_text(path)?)?.file)
     } else if ends(".nhdr") {
-        NrrdHeader::parse(header_text(path)?.as_bytes())?.data_file().map(str::to_owned)
+        NrrdHeader::parse(&header_bytes(path)?)?.data_file().map(str::to_owned)
     } else if [".nrrd", ".nii", ".nii.gz"].into_iter().any(ends) {
         None
     } else {
-        return Err(ReadError::Kind);
+        return Err(no_volume(&name.to_ascii_lowercase()));
     };
     file.map(|file| beside(path, &file)).transpose()
 }
@@ -189,6 +309,8 @@ pub fn check_series_name(path: &Path) -> Result<(), ReadError> {
     let name = name.to_ascii_lowercase();
     if name.ends_with(".nii") || name.ends_with(".nii.gz") {
         Ok(())
+    } else if is_of_pair(&name) {
+        Err(ReadError::Pair)
     } else {
         Err(ReadError::SeriesKind)
     }
@@ -223,145 +345,55 @@ fn open_data(header: &Path, name: &str) -> Result<File, ReadError> {
     plain_file::open(&path).map_err(|source| ReadError::Data { name: name.to_owned(), source })
 }
 
-fn header_text(path: &Path) -> Result<String, ReadError> {
-    let mut text = String::new();
-    open(path)?.take(HEADER_BYTES_MAX + 1).read_to_string(&mut text).map_err(ReadError::Read)?;
-    if text.len() as u64 > HEADER_BYTES_MAX {
+fn header_bytes(path: &Path) -> Result<Vec<u8>, ReadError> {
+    let mut bytes = Vec::new();
+    open(path)?.take(HEADER_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(ReadError::Read)?;
+    if bytes.len() as u64 > HEADER_BYTES_MAX {
         return Err(ReadError::header(format!("longer than {HEADER_BYTES_MAX} bytes")));
     }
-    Ok(text)
+    Ok(bytes)
 }
 
-/// The file that a header names. Only a plain name: a header must not reach into other folders.
+fn header_text(path: &Path) -> Result<String, ReadError> {
+    let text = String::from_utf8(header_bytes(path)?);
+    text.map_err(|_| ReadError::header("it is not UTF-8: save it as such"))
+}
+
+/// The file that a header names, from its own folder on. A header must not reach beyond that folder.
+/// Where there is no such folder below it, the file's plain name counts: a job has all files in one.
 fn beside(header: &Path, name: &str) -> Result<PathBuf, ReadError> {
-    let is_plain = Path::new(name).file_name().is_some_and(|plain| plain == name);
-    let path = header.with_file_name(name);
-    let is_file = fs::symlink_metadata(&path).map_or(true, |about| about.is_file());
-    if is_plain && is_file {
-        Ok(path)
-    } else {
+    let refused = || {
         let told: String = name.chars().take(120).collect();
-        Err(ReadError::header(format!("data file {told:?}: name a plain file beside the header")))
+        ReadError::header(format!(
+            "data file {told:?}: name a plain file beside the header, or in a folder there"
+        ))
+    };
+    let mut parts = Vec::new();
+    for part in Path::new(name).components() {
+        match part {
+            Component::CurDir => {}
+            Component::Normal(part) => parts.push(part),
+            _ => return Err(refused()),
+        }
     }
+    let file = parts.pop().filter(|_| !name.ends_with('/')).ok_or_else(refused)?;
+    let here = header.parent().unwrap_or(Path::new(""));
+    let mut folder = here.to_owned();
+    for part in parts {
+        folder.push(part);
+        match fs::symlink_metadata(&folder) {
+            Ok(about) if about.is_dir() => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                folder = here.to_owned();
+                break;
+            }
+            _ => return Err(refused()),
+        }
+    }
+    let path = folder.join(file);
+    let is_file = fs::symlink_metadata(&path).map_or(true, |about| about.is_file());
+    if is_file { Ok(path) } else { Err(refused()) }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io::Write;
-
-    use flate2::Compression;
-    use flate2::write::GzEncoder;
-
-    use super::super::{Missing, Voxels};
-    use super::*;
-
-    fn gzip(bytes: &[u8]) -> Vec<u8> {
-        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-        encoder.write_all(bytes).expect("memory");
-        encoder.finish().expect("memory")
-    }
-
-    /// A folder with files.
-    fn folder(files: &[(&str, &[u8])]) -> tempfile::TempDir {
-        let folder = tempfile::tempdir().expect("a folder");
-        for (name, bytes) in files {
-            fs::write(folder.path().join(name), bytes).expect("written");
-        }
-        folder
-    }
-
-    fn told(files: &[(&str, &[u8])], name: &str) -> String {
-        let folder = folder(files);
-        read_volume(&folder.path().join(name)).expect_err("it is refused").to_string()
-    }
-
-    const TOML: &str = "file = \"a.raw\"\nsize = [2, 1, 2]\ntype = \"u16\"\n";
-
-    #[test]
-    fn a_raw_file_is_read_by_its_header() {
-        let data: &[u8] = &[1, 0, 2, 0, 3, 0, 0, 1];
-        let folder = folder(&[
-            ("a.toml", TOML.as_bytes()),
-            ("b.json", br#"{"file":"a.raw","size":[2,1,2],"type":"u16","endian":"big"}"#),
-            ("a.raw", &gzip(data)),
-        ]);
-        let volume = read_volume(&folder.path().join("a.toml")).expect("a volume");
-        assert_eq!(volume.voxels(), &Voxels::U16(vec![1, 2, 3, 256]));
-        let volume = read_volume(&folder.path().join("b.json")).expect("a volume");
-        assert_eq!(volume.voxels(), &Voxels::U16(vec![256, 512, 768, 1]));
-    }
-
-    #[test]
-    fn a_file_that_is_not_as_long_as_its_header_says_is_refused() {
-        let toml = ("a.toml", TOML.as_bytes());
-        let short = told(&[toml, ("a.raw", &[0; 7])], "a.toml");
-        assert!(short.contains("after 7 of the 8 bytes"), "{short}");
-        let long = told(&[toml, ("a.raw", &[0; 9])], "a.toml");
-        assert!(long.contains("goes on after the 8 bytes"), "{long}");
-    }
-
-    #[test]
-    fn a_packed_file_that_expands_without_end_is_read_no_further_than_promised() {
-        // 64 MiB in 64 KiB; a reader that unpacks it all would hold it all.
-        let bomb = gzip(&vec![0; 64 << 20]);
-        assert!(bomb.len() < 1 << 20);
-        let long = told(&[("a.toml", TOML.as_bytes()), ("a.raw", &bomb)], "a.toml");
-        assert!(long.contains("goes on after the 8 bytes"), "{long}");
-        let toml = format!("{TOML}skip = 1000000000000\n");
-        let far = told(&[("a.toml", toml.as_bytes()), ("a.raw", &bomb)], "a.toml");
-        assert!(far.contains("passes over 1000000000000 bytes"), "{far}");
-        let nrrd = "NRRD0004\ntype: uint8\ndimension: 3\nsizes: 1 1 1\nencoding: gzip\n\
-                    byte skip: 1000000000000\n\n";
-        let nrrd = [nrrd.as_bytes(), &bomb].concat();
-        let far = told(&[("a.nrrd", &nrrd)], "a.nrrd");
-        assert!(far.contains("passes over 1000000000000 bytes"), "{far}");
-    }
-
-    #[test]
-    fn a_header_that_promises_too_much_is_refused_before_anything_is_read() {
-        let toml = "file = \"a.raw\"\nsize = [100000, 100000, 100000]\ntype = \"u8\"\n";
-        let large = told(&[("a.toml", toml.as_bytes()), ("a.raw", &[0; 7])], "a.toml");
-        assert!(large.contains("crop it"), "{large}");
-        let toml = "file = \"a.raw\"\nsize = [1, 0, 1]\ntype = \"u8\"\n";
-        let empty = told(&[("a.toml", toml.as_bytes()), ("a.raw", &[])], "a.toml");
-        assert!(empty.contains("is empty"), "{empty}");
-    }
-
-    #[test]
-    fn a_header_reaches_no_other_folder() {
-        for file in ["../a.raw", "/etc/passwd", "..", ""] {
-            let toml = format!("file = {file:?}\nsize = [1, 1, 1]\ntype = \"u8\"\n");
-            let refused = told(&[("a.toml", toml.as_bytes())], "a.toml");
-            assert!(refused.contains("plain file beside"), "{refused}");
-        }
-    }
-
-    #[test]
-    fn damage_and_unknown_names_are_told() {
-        let mut torn = gzip(&[1, 0, 2, 0, 3, 0, 0, 1]);
-        torn.truncate(torn.len() - 6);
-        assert!(told(&[("a.toml", TOML.as_bytes()), ("a.raw", &torn)], "a.toml").contains("read"));
-        assert!(told(&[("a.vtk", b"")], "a.vtk").contains("not a volume by its name"));
-        let unknown = TOML.replace("type", "typ");
-        let unknown = told(&[("a.toml", unknown.as_bytes())], "a.toml");
-        assert!(unknown.contains("header"), "{unknown}");
-    }
-
-    #[test]
-    fn voxels_that_are_no_numbers_get_the_value_that_the_header_names() {
-        let data: Vec<u8> = [1.0, f32::NAN, f32::INFINITY, -2.0].map(f32::to_le_bytes).concat();
-        let toml = "file = \"a.raw\"\nsize = [4, 1, 1]\ntype = \"f32\"\n";
-        let refused = told(&[("a.toml", toml.as_bytes()), ("a.raw", &data)], "a.toml");
-        assert!(refused.contains("2 voxels are NaN or infinite"), "{refused}");
-        let toml = format!("{toml}missing = 7.5\n");
-        let folder = folder(&[("a.toml", toml.as_bytes()), ("a.raw", &data)]);
-        let volume = read_volume(&folder.path().join("a.toml")).expect("a volume");
-        assert_eq!(volume.voxels(), &Voxels::F32(vec![1.0, 7.5, 7.5, -2.0]));
-        assert_eq!(volume.missing(), Some(Missing { count: 2, value: 7.5 }));
-        let data: Vec<u8> = [1.0, f64::NAN, -1e39, -2.0].map(f64::to_le_bytes).concat();
-        let refused =
-            told(&[("a.toml", toml.replace("f32", "f64").as_bytes()), ("a.raw", &data)], "a.toml");
-        assert!(refused.contains("1 voxels are beyond single precision"), "{refused}");
-        assert!(refused.contains("(2, 0, 0)") && !refused.contains("missing"), "{refused}");
-    }
-}
+mod tests;

@@ -2,15 +2,15 @@
 
 use std::io::Read;
 
-use nifti::{DataElement, Endianness, NiftiType};
+use nifti::{DataElement, Endianness, NiftiHeader, NiftiType};
 
 use super::bounded::{read_exactly, skip, unpacked};
-use super::file::ReadError;
+use super::file::{DataPlace, ReadError};
 use super::nifti_header::{
-    HEADER_BYTES, READ_TYPES, data_type, read_header, scaling, size, spacing,
+    HEADER_BYTES, data_offset, data_type, read_header, scaling, size, spacing,
 };
 use super::orientation::Orientation;
-use super::scalar::singles;
+use super::scalar::{check_exact, singles};
 use super::series::Series;
 use super::{Grid, Missing, Volume, VolumeError, Voxels, place, voxel_count};
 use crate::limits::VOXELS_MAX;
@@ -86,6 +86,18 @@ pub(super) fn read_nifti_grid(file: impl Read) -> Result<Grid, ReadError> {
     Ok(Grid { size, spacing, read_bytes: bytes_of(&[voxel_count(size)?, bytes]) })
 }
 
+/// Where the data of a file is, and how far its voxels are apart.
+pub(super) fn nifti_place(
+    file: impl Read,
+    series: bool,
+) -> Result<(DataPlace, [f64; 3]), ReadError> {
+    let header = read_header(&mut unpacked(file)?)?;
+    let Extent { expected, before, .. } = extent(&header, series)?;
+    let before = before + HEADER_BYTES;
+    let place = DataPlace { before, expected, may_be_more: false, is_raw: true };
+    Ok((place, spacing(&header)))
+}
+
 /// Bytes of memory that reading a series takes at least, and its volumes and the voxels of each.
 pub(super) fn nifti_series_bytes(file: impl Read) -> Result<([usize; 2], u64), ReadError> {
     let header = read_header(&mut unpacked(file)?)?;
@@ -107,25 +119,30 @@ fn scaled_bytes(scalar: NiftiType) -> usize {
     }
 }
 
+/// What a header says of how much there is, and where.
+struct Extent {
+    size: [usize; 3],
+    volumes: usize,
+    /// Bytes of all voxels.
+    expected: usize,
+    /// Bytes between the header and the first voxel.
+    before: u64,
+}
+
+fn extent(header: &NiftiHeader, series: bool) -> Result<Extent, ReadError> {
+    let (size, volumes) = size(header, series)?;
+    let too_large = || ReadError::Volume(VolumeError::TooLarge(size));
+    let count = voxel_count(size)?.checked_mul(volumes).filter(|count| *count <= VOXELS_MAX);
+    let bytes = count.ok_or_else(too_large)?.checked_mul(data_type(header)?.size_of());
+    let expected = bytes.ok_or_else(too_large)?;
+    Ok(Extent { size, volumes, expected, before: data_offset(header)? - HEADER_BYTES })
+}
+
 fn read_content(file: impl Read, series: bool) -> Result<Content, ReadError> {
     let mut file = unpacked(file)?;
     let header = read_header(&mut file)?;
-    let (size, volumes) = size(&header, series)?;
-    let count = voxel_count(size)?;
-    let scalar = data_type(&header)?;
-    let too_large = ReadError::Volume(VolumeError::TooLarge(size));
-    let Some(count) = count.checked_mul(volumes).filter(|count| *count <= VOXELS_MAX) else {
-        return Err(too_large);
-    };
-    let Some(expected) = count.checked_mul(scalar.size_of()) else { return Err(too_large) };
-    // Written as a floating-point number, and from there on exact.
-    let first = header.vox_offset;
-    if !(first >= HEADER_BYTES as f32 && first.fract() == 0.0) {
-        return Err(ReadError::header(format!(
-            "vox_offset {first}: only files with header and data in one are read"
-        )));
-    }
-    skip(&mut file, first as u64 - HEADER_BYTES)?;
+    let Extent { size, volumes, expected, before } = extent(&header, series)?;
+    skip(&mut file, before)?;
     let bytes = read_exactly(file, expected)?;
     Ok(Content {
         size,
@@ -134,7 +151,7 @@ fn read_content(file: impl Read, series: bool) -> Result<Content, ReadError> {
         orientation: Orientation::of(&header),
         scaling: scaling(&header),
         endianness: header.endianness,
-        scalar,
+        scalar: data_type(&header)?,
         bytes,
     })
 }
@@ -176,12 +193,19 @@ fn numbers(content: Content) -> Result<Vec<f64>, ReadError> {
         NiftiType::Int16 => scaled!(i16),
         NiftiType::Uint32 => scaled!(u32),
         NiftiType::Int32 => scaled!(i32),
+        NiftiType::Int64 => {
+            let samples = typed::<i64>(content)?;
+            check_exact(samples.iter().map(|sample| sample.unsigned_abs()), size)?;
+            samples.into_iter().map(|sample| sample as f64 * slope + inter).collect()
+        }
+        NiftiType::Uint64 => {
+            let samples = typed::<u64>(content)?;
+            check_exact(samples.iter().copied(), size)?;
+            samples.into_iter().map(|sample| sample as f64 * slope + inter).collect()
+        }
         NiftiType::Float32 => scaled!(f32),
         NiftiType::Float64 => scaled!(f64),
-        other => {
-            let problem = format!("voxels of type {other:?} are not read: {READ_TYPES}");
-            return Err(ReadError::header(problem));
-        }
+        _ => unreachable!("a header's type is one that is read"),
     };
     match numbers.iter().position(|number| number.is_infinite()) {
         None => Ok(numbers),
@@ -281,6 +305,27 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn whole_numbers_of_64_bits_are_read_where_they_are_exact() {
+        let read = |kind: i16, numbers: [u64; 2]| {
+            let data = numbers.map(u64::to_be_bytes).concat();
+            read_nifti(&file(kind, 64, [3, 2, 1, 1, 1], 0.0, &data)[..])
+        };
+        let signed = read(1024, [(-3_i64).cast_unsigned(), 7]).expect("a volume");
+        assert_eq!(signed.voxels(), &Voxels::F32(vec![-3.0, 7.0]));
+        let unsigned = read(1280, [1 << 53, 7]).expect("a volume");
+        assert_eq!(unsigned.voxels(), &Voxels::F32(vec![9_007_199_254_740_992.0, 7.0]));
+        for (kind, numbers) in [
+            (1024, [0, (-(1_i64 << 53) - 1).cast_unsigned()]),
+            (1024, [0, i64::MIN.cast_unsigned()]),
+            (1280, [0, u64::MAX]),
+        ] {
+            let told = read(kind, numbers).expect_err("refused").to_string();
+            assert!(told.contains("1 voxels are whole numbers beyond 2^53"), "{told}");
+            assert!(told.contains("(1, 0, 0)"), "{told}");
+        }
+    }
+
+    #[test]
     fn header_and_data_that_disagree_and_series_are_told() {
         let told = |file: Vec<u8>| read_nifti(&file[..]).expect_err("refused").to_string();
         let short = told(file(2, 8, [3, 2, 2, 2, 1], 0.0, &[0; 7]));
@@ -290,7 +335,7 @@ pub(super) mod tests {
         let series = told(file(2, 8, [4, 2, 2, 2, 3], 0.0, &[0; 24]));
         assert!(series.contains("3 volumes"), "{series}");
         let colours = told(file(128, 24, [3, 2, 1, 1, 1], 0.0, &[0; 6]));
-        assert!(colours.contains("Rgb24"), "{colours}");
+        assert!(colours.contains("RGB24"), "{colours}");
         assert!(told(vec![0; 100]).contains("header"));
     }
 

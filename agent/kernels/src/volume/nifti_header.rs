@@ -12,8 +12,7 @@ pub(super) const HEADER_BYTES: u64 = 348;
 /// Bytes of the header of a NIfTI-2 file.
 const HEADER_BYTES_2: i32 = 540;
 /// What is told of voxels of other types.
-pub(super) const READ_TYPES: &str = "give whole numbers of up to 32 bits, or floating-point ones of \
-                                     single or double precision";
+const READ_TYPES: &str = "give whole numbers, or floating-point ones of single or double precision";
 
 /// Reads a header. What it says of itself is consistent: how long it is, its sides, the type of its
 /// voxels and their bits, and how these are scaled.
@@ -28,21 +27,81 @@ pub(super) fn read_header(file: &mut impl Read) -> Result<NiftiHeader, ReadError
     let (found, expected) = (header.bitpix, 8 * scalar.size_of());
     if usize::try_from(found) != Ok(expected) {
         return Err(ReadError::header(format!(
-            "bitpix is {found}, and voxels of datatype {} ({scalar:?}) have {expected} bits: correct \
-             the one that is wrong",
-            header.datatype
+            "bitpix is {found}, and voxels of datatype {} ({}) have {expected} bits: correct the one \
+             that is wrong",
+            header.datatype,
+            type_name(header.datatype)
         )));
     }
     check_scaling(&header)?;
     Ok(header)
 }
 
-/// The type of its voxels.
+/// The type of its voxels, which is one that is read.
 pub(super) fn data_type(header: &NiftiHeader) -> Result<NiftiType, ReadError> {
-    header.data_type().map_err(|_| {
-        ReadError::header(format!("datatype {} is not read: {READ_TYPES}", header.datatype))
-    })
+    let code = header.datatype;
+    let cure = match code {
+        2 | 4 | 8 | 16 | 64 | 256 | 512 | 768 | 1024 | 1280 => {
+            return header.data_type().map_err(|error| ReadError::header(error.to_string()));
+        }
+        128 | 2304 => "voxels are colours: make a file of each channel, or of their brightness",
+        32 | 1792 | 2048 => "voxels are complex numbers: make a file of their magnitudes",
+        1536 => "voxels have 128 bits: save them in double precision (FLOAT64)",
+        1 => "voxels are single bits: save them as bytes (UINT8)",
+        _ => READ_TYPES,
+    };
+    Err(ReadError::header(format!("datatype {code} ({}) is not read: {cure}", type_name(code))))
 }
+
+/// What the format calls a type.
+const fn type_name(code: i16) -> &'static str {
+    match code {
+        0 => "UNKNOWN",
+        1 => "BINARY",
+        2 => "UINT8",
+        4 => "INT16",
+        8 => "INT32",
+        16 => "FLOAT32",
+        32 => "COMPLEX64",
+        64 => "FLOAT64",
+        128 => "RGB24",
+        256 => "INT8",
+        512 => "UINT16",
+        768 => "UINT32",
+        1024 => "INT64",
+        1280 => "UINT64",
+        1536 => "FLOAT128",
+        1792 => "COMPLEX128",
+        2048 => "COMPLEX256",
+        2304 => "RGBA32",
+        _ => "no type of NIfTI-1",
+    }
+}
+
+/// Bytes before the first voxel. Where none is given it is the usual place, as for other programs.
+pub(super) fn data_offset(header: &NiftiHeader) -> Result<u64, ReadError> {
+    if &header.magic[..3] == b"ni1" {
+        return Err(ReadError::header(
+            "its magic is ni1: header and data are apart, in a pair of files (.hdr, .img), and they \
+             are read from one file (.nii) only: make one of both",
+        ));
+    }
+    // Written as a floating-point number, and from there on exact.
+    let first = header.vox_offset;
+    if first == 0.0 {
+        return Ok(USUAL_OFFSET);
+    }
+    if first >= HEADER_BYTES as f32 && first.fract() == 0.0 {
+        return Ok(first as u64);
+    }
+    Err(ReadError::header(format!(
+        "vox_offset is {first}, and the first voxel comes after the {HEADER_BYTES} bytes of the header: \
+         correct it, {USUAL_OFFSET} is usual"
+    )))
+}
+
+/// Where data begins, after the header and four bytes that say that there is nothing more.
+const USUAL_OFFSET: u64 = 352;
 
 /// How far voxels are apart along x, y, z.
 pub(super) fn spacing(header: &NiftiHeader) -> [f64; 3] {
@@ -131,6 +190,13 @@ fn check_sides(header: &NiftiHeader) -> Result<(), ReadError> {
     for axis in 1..=usize::from(header.dim[0]) {
         // The library takes a number below zero for a large one.
         let side = header.dim[axis].cast_signed();
+        if (axis, side) == (1, -1) && header.glmin > 0 {
+            return Err(ReadError::header(format!(
+                "dim[1] = -1: so FreeSurfer writes a value for each of {} points of a surface, which is \
+                 no volume: convert it into one (mri_surf2vol), or for pca into a table (.csv)",
+                header.glmin
+            )));
+        }
         if side < 1 {
             let what = if axis <= 3 { "voxels along a side" } else { "volumes" };
             return Err(ReadError::header(format!(
@@ -202,7 +268,8 @@ mod tests {
         assert!(analyze.contains("not NIfTI-1"), "{analyze}");
         let apart = file(2, 8, [3, 2, 1, 2, 1], 0.0, &[1, 2, 3, 4]);
         let apart = [&apart[..108], &[0; 4], &apart[112..344], b"ni1\0", &apart[348..]].concat();
-        assert!(told(&apart).contains("header and data in one"), "{}", told(&apart));
+        let apart = told(&apart);
+        assert!(apart.contains("ni1") && apart.contains("a pair of files"), "{apart}");
     }
 
     #[test]
@@ -217,14 +284,52 @@ mod tests {
             (with(46, &[0; 2]), "dim[3] = 0: NIfTI-1 has from 1 to 32767 voxels along a side"),
             (
                 with(72, &16_i16.to_be_bytes()),
-                "bitpix is 16, and voxels of datatype 2 (Uint8) have 8",
+                "bitpix is 16, and voxels of datatype 2 (UINT8) have 8",
             ),
             (with(72, &[0; 2]), "bitpix is 0"),
-            (with(70, &3_i16.to_be_bytes()), "datatype 3 is not read: give whole numbers"),
+            (
+                with(70, &3_i16.to_be_bytes()),
+                "datatype 3 (no type of NIfTI-1) is not read: give whole",
+            ),
+            (
+                with(70, &128_i16.to_be_bytes()),
+                "datatype 128 (RGB24) is not read: voxels are colours",
+            ),
+            (with(70, &2304_i16.to_be_bytes()), "datatype 2304 (RGBA32) is not read"),
+            (
+                with(70, &32_i16.to_be_bytes()),
+                "(COMPLEX64) is not read: voxels are complex numbers",
+            ),
+            (with(70, &1536_i16.to_be_bytes()), "(FLOAT128) is not read"),
+            (with(70, &1024_i16.to_be_bytes()), "bitpix is 8, and voxels of datatype 1024 (INT64)"),
+            (
+                with(108, &100_f32.to_be_bytes()),
+                "vox_offset is 100, and the first voxel comes after",
+            ),
+            (with(108, &f32::NAN.to_be_bytes()), "vox_offset is NaN"),
+            (with(108, &352.5_f32.to_be_bytes()), "vox_offset is 352.5"),
+            (with(108, &(-1_f32).to_be_bytes()), "vox_offset is -1"),
         ] {
             let told = told(&file);
             assert!(told.contains(words), "{words}: {told}");
         }
+    }
+
+    #[test]
+    fn data_is_at_its_usual_place_where_none_is_said() {
+        let volume = read_nifti(&with(108, &[0; 4])[..]).expect("a volume");
+        assert_eq!(volume.voxels(), &Voxels::U8(vec![1, 2, 3, 4]));
+    }
+
+    #[test]
+    fn a_surface_in_the_way_of_freesurfer_is_told_by_its_name() {
+        let mut file = with(42, &(-1_i16).to_be_bytes());
+        file[144..148].copy_from_slice(&163_842_i32.to_be_bytes());
+        for told in [told(&file), read_nifti_series(&file[..]).expect_err("refused").to_string()] {
+            assert!(told.contains("FreeSurfer") && told.contains("163842 points"), "{told}");
+        }
+        let plain = told(&with(42, &(-1_i16).to_be_bytes()));
+        assert!(plain.contains("dim[1] = -1: NIfTI-1 has from 1"), "{plain}");
     }
 
     #[test]

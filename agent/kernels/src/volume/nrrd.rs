@@ -1,13 +1,15 @@
-//! NRRD files ("nearly raw raster data"), of three dimensions, raw or packed by gzip.
+//! NRRD files ("nearly raw raster data"), of three axes of space, raw or packed by gzip.
 //!
 //! No crate that is kept alive reads them, and the header is a few lines of text.
 //!
 //! Source: Definition of NRRD File Format, Teem.
 
+use std::borrow::Cow;
 use std::io::{BufRead, Read};
 
-use super::bounded::{read_exactly, skip, unpacked};
-use super::file::ReadError;
+use super::bounded::{read_exactly, read_last, skip, unpacked};
+use super::file::{DataPlace, ReadError};
+use super::nrrd_axes::{AxisFields, vectors};
 use super::scalar::Endian;
 use super::{Grid, ScalarType, Volume, VolumeError, voxel_count};
 use crate::limits::HEADER_BYTES_MAX;
@@ -21,8 +23,17 @@ pub struct NrrdHeader {
     spacing: [f64; 3],
     endian: Endian,
     is_packed: bool,
-    byte_skip: u64,
+    byte_skip: ByteSkip,
     data_file: Option<String>,
+}
+
+/// Where the data begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ByteSkip {
+    /// After so many bytes, unpacked ones where the data is packed.
+    Before(u64),
+    /// So that it ends before the last so many bytes.
+    Behind(u64),
 }
 
 /// Reads an NRRD file with its data in it.
@@ -32,12 +43,12 @@ pub struct NrrdHeader {
 /// volume.
 pub fn read_nrrd(file: impl Read) -> Result<Volume, ReadError> {
     let mut file = std::io::BufReader::new(file);
-    let header = read_header(&mut file)?;
+    let (header, _) = read_header(&mut file)?;
     header.read_data(file)
 }
 
-/// Reads the header of a file that has its data in it.
-pub(super) fn read_header(file: &mut impl BufRead) -> Result<NrrdHeader, ReadError> {
+/// Reads the header of a file that has its data in it, and how many bytes it has.
+pub(super) fn read_header(file: &mut impl BufRead) -> Result<(NrrdHeader, u64), ReadError> {
     let mut text = Vec::new();
     while !text.ends_with(b"\n\n") && !text.ends_with(b"\n\r\n") {
         let left = HEADER_BYTES_MAX.saturating_sub(text.len() as u64);
@@ -53,7 +64,7 @@ pub(super) fn read_header(file: &mut impl BufRead) -> Result<NrrdHeader, ReadErr
     if header.data_file.is_some() {
         return Err(ReadError::header("its data is in another file: name it .nhdr"));
     }
-    Ok(header)
+    Ok((header, text.len() as u64))
 }
 
 impl NrrdHeader {
@@ -62,21 +73,23 @@ impl NrrdHeader {
     /// # Errors
     /// It is not one, or says something that is not read here.
     pub fn parse(text: &[u8]) -> Result<Self, ReadError> {
-        let text = str::from_utf8(text).map_err(|_| ReadError::header("not text"))?;
-        let mut lines = text.lines().map(str::trim_end);
-        if !lines.next().is_some_and(|first| first.starts_with("NRRD000")) {
+        // What some editors put before a text to say that it is UTF-8.
+        let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+        let mut lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
+        if !lines.next().is_some_and(|first| first.starts_with(b"NRRD000")) {
             return Err(ReadError::header("it does not begin with NRRD000"));
         }
         let mut fields = Fields::default();
         for line in lines.take_while(|line| !line.is_empty()) {
+            let line = &*decoded(line);
             // `key:=value` is a remark for people, as is a comment.
             if line.starts_with('#') || line.contains(":=") {
                 continue;
             }
             let (key, value) = line
-                .split_once(": ")
+                .split_once(':')
                 .ok_or_else(|| ReadError::header(format!("not a field: {:?}", brief(line))))?;
-            fields.take(&key.to_ascii_lowercase(), value.trim())?;
+            fields.take(&key.trim().to_ascii_lowercase(), value.trim())?;
         }
         fields.header()
     }
@@ -96,19 +109,40 @@ impl NrrdHeader {
         Ok(Grid { size: self.size, spacing: self.spacing, read_bytes })
     }
 
+    /// Bytes of all voxels.
+    fn data_bytes(&self) -> Result<usize, VolumeError> {
+        let bytes = voxel_count(self.size)?.checked_mul(self.scalar.bytes());
+        bytes.ok_or(VolumeError::TooLarge(self.size))
+    }
+
+    /// Where its data is in a file, from where data may begin there.
+    ///
+    /// # Errors
+    /// It is not a volume.
+    pub(super) fn data_place(&self) -> Result<DataPlace, VolumeError> {
+        let expected = self.data_bytes()?;
+        let (before, may_be_more) = match self.byte_skip {
+            ByteSkip::Before(bytes) => (bytes, false),
+            ByteSkip::Behind(_) => (0, true),
+        };
+        Ok(DataPlace { before, expected, may_be_more, is_raw: !self.is_packed })
+    }
+
     /// Reads the data that this header describes.
     ///
     /// # Errors
     /// Header and data disagree, or it is not a volume.
     pub fn read_data(&self, data: impl Read) -> Result<Volume, ReadError> {
-        let count = voxel_count(self.size)?;
-        let expected = count
-            .checked_mul(self.scalar.bytes())
-            .ok_or(ReadError::Volume(VolumeError::TooLarge(self.size)))?;
+        let expected = self.data_bytes()?;
         let mut data: Box<dyn Read> =
             if self.is_packed { Box::new(unpacked(data)?) } else { Box::new(data) };
-        skip(&mut data, self.byte_skip)?;
-        let bytes = read_exactly(data, expected)?;
+        let bytes = match self.byte_skip {
+            ByteSkip::Before(bytes) => {
+                skip(&mut data, bytes)?;
+                read_exactly(data, expected)?
+            }
+            ByteSkip::Behind(bytes) => read_last(data, expected, bytes)?,
+        };
         let (voxels, _) = self.scalar.voxels(bytes, self.size, self.endian, None)?;
         Ok(Volume::new(self.size, self.spacing, voxels)?)
     }
@@ -118,12 +152,10 @@ impl NrrdHeader {
 #[derive(Default)]
 struct Fields {
     scalar: Option<ScalarType>,
-    dimension: Option<usize>,
-    size: Option<[usize; 3]>,
-    spacing: Option<[f64; 3]>,
+    axes: AxisFields,
     endian: Option<Endian>,
     is_packed: Option<bool>,
-    byte_skip: u64,
+    byte_skip: Option<ByteSkip>,
     data_file: Option<String>,
 }
 
@@ -136,17 +168,26 @@ impl Fields {
             "type" => {
                 self.scalar = Some(scalar(value).ok_or_else(|| wrong("a type such as uint8"))?);
             }
-            "dimension" => self.dimension = value.parse().ok(),
+            "dimension" => {
+                self.axes.dimension = Some(value.parse().map_err(|_| wrong("a whole number"))?);
+            }
+            "space dimension" => {
+                let dimension = value.parse().map_err(|_| wrong("a whole number"))?;
+                self.axes.space_dimension = Some(dimension);
+            }
             "sizes" => {
-                self.size = Some(three(value).ok_or_else(|| wrong("three whole numbers"))?);
+                self.axes.sizes = Some(all(value).ok_or_else(|| wrong("a whole number per axis"))?);
+            }
+            "kinds" => {
+                self.axes.kinds = Some(value.split_whitespace().map(str::to_owned).collect());
             }
             "spacings" => {
-                self.spacing = Some(three(value).ok_or_else(|| wrong("three numbers"))?);
+                self.axes.spacings = Some(all(value).ok_or_else(|| wrong("a number per axis"))?);
             }
             "space directions" => {
-                let vectors = vectors(value).ok_or_else(|| wrong("three vectors"))?;
-                check_right_angles(&vectors)?;
-                self.spacing = Some(vectors.each_ref().map(|vector| length(vector)));
+                let vectors = vectors(value);
+                self.axes.directions =
+                    Some(vectors.ok_or_else(|| wrong("a vector or none per axis"))?);
             }
             "endian" => {
                 self.endian = Some(match value {
@@ -163,7 +204,12 @@ impl Fields {
                 });
             }
             "byte skip" | "byteskip" => {
-                self.byte_skip = value.parse().map_err(|_| wrong("a number from 0"))?;
+                let bytes: i64 = value.parse().map_err(|_| wrong("a whole number"))?;
+                self.byte_skip = Some(match u64::try_from(bytes) {
+                    Ok(bytes) => ByteSkip::Before(bytes),
+                    // -1 is the end of the data, -2 a byte before it.
+                    Err(_) => ByteSkip::Behind((bytes + 1).unsigned_abs()),
+                });
             }
             "line skip" | "lineskip" if value != "0" => return Err(wrong("0")),
             "data file" | "datafile" if is_list(value) => {
@@ -182,20 +228,18 @@ impl Fields {
 
     fn header(self) -> Result<NrrdHeader, ReadError> {
         let missing = |field: &str| ReadError::header(format!("no `{field}`"));
-        if self.dimension != Some(3) {
-            return Err(ReadError::header("`dimension` is not 3"));
-        }
         let scalar = self.scalar.ok_or_else(|| missing("type"))?;
         if self.endian.is_none() && scalar.bytes() > 1 {
             return Err(missing("endian"));
         }
+        let axes = self.axes.space_axes()?;
         Ok(NrrdHeader {
             scalar,
-            size: self.size.ok_or_else(|| missing("sizes"))?,
-            spacing: self.spacing.unwrap_or([1.0; 3]),
+            size: axes.size,
+            spacing: axes.spacing,
             endian: self.endian.unwrap_or_default(),
             is_packed: self.is_packed.ok_or_else(|| missing("encoding"))?,
-            byte_skip: self.byte_skip,
+            byte_skip: self.byte_skip.unwrap_or(ByteSkip::Before(0)),
             data_file: self.data_file,
         })
     }
@@ -217,60 +261,33 @@ fn scalar(name: &str) -> Option<ScalarType> {
         }
         "int" | "signed int" | "int32" | "int32_t" => ScalarType::I32,
         "uint" | "unsigned int" | "uint32" | "uint32_t" => ScalarType::U32,
+        "longlong"
+        | "long long"
+        | "long long int"
+        | "signed long long"
+        | "signed long long int"
+        | "int64"
+        | "int64_t" => ScalarType::I64,
+        "ulonglong" | "unsigned long long" | "unsigned long long int" | "uint64" | "uint64_t" => {
+            ScalarType::U64
+        }
         "float" => ScalarType::F32,
         "double" => ScalarType::F64,
         _ => return None,
     })
 }
 
-fn three<T: std::str::FromStr>(text: &str) -> Option<[T; 3]> {
-    let numbers: Option<Vec<T>> =
-        text.split_whitespace().map(|number| number.parse().ok()).collect();
-    numbers?.try_into().ok()
+fn all<T: std::str::FromStr>(text: &str) -> Option<Vec<T>> {
+    text.split_whitespace().map(|number| number.parse().ok()).collect()
 }
 
-/// Vectors such as `(1,0,0) (0,1,0) (0,0,2.5)`.
-fn vectors(text: &str) -> Option<[Vec<f64>; 3]> {
-    let vectors: Option<Vec<Vec<f64>>> = text
-        .split(')')
-        .map(str::trim)
-        .filter(|vector| !vector.is_empty())
-        .map(|vector| {
-            let numbers = vector.strip_prefix('(')?.split(',');
-            numbers.map(|number| number.trim().parse().ok()).collect()
-        })
-        .collect();
-    vectors?.try_into().ok()
-}
-
-fn length(vector: &[f64]) -> f64 {
-    vector.iter().map(|number| number * number).sum::<f64>().sqrt()
-}
-
-/// Refuses axes that lean towards each other: voxels are taken to be apart along three axes at right
-/// angles.
-fn check_right_angles(vectors: &[Vec<f64>; 3]) -> Result<(), ReadError> {
-    for [a, b] in [[0, 1], [0, 2], [1, 2]] {
-        let (one, other) = (&vectors[a], &vectors[b]);
-        let lengths = [length(one), length(other)];
-        let shares =
-            one.iter().zip(other).map(|(one, other)| one / lengths[0] * (other / lengths[1]));
-        let cosine: f64 = shares.sum();
-        // A vector without a direction has no length, or none that is a number, which is told of it.
-        if cosine.abs() > COSINE_MAX {
-            let [a, b] = [a, b].map(|axis| ["x", "y", "z"][axis]);
-            let degrees = libm::acos(cosine.clamp(-1.0, 1.0)).to_degrees();
-            return Err(ReadError::header(format!(
-                "space directions: {a} and {b} are {degrees:.2} degrees apart, and axes at right angles \
-                 are read: resample it to such"
-            )));
-        }
+/// A line as text: in UTF-8, or else in Latin-1, in which each byte is a letter.
+fn decoded(line: &[u8]) -> Cow<'_, str> {
+    match str::from_utf8(line) {
+        Ok(line) => Cow::Borrowed(line),
+        Err(_) => Cow::Owned(line.iter().map(|byte| char::from(*byte)).collect()),
     }
-    Ok(())
 }
-
-/// How far axes may be from right angles: what rounding to four digits makes of them.
-const COSINE_MAX: f64 = 1e-3;
 
 /// Whether a data file is many: those that are listed after the header, or that have numbers in their
 /// names.
@@ -285,6 +302,11 @@ fn is_list(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
     use super::super::Voxels;
     use super::*;
 
@@ -306,15 +328,18 @@ mod tests {
     #[test]
     fn what_is_not_read_here_is_told() {
         for (from, to, expected) in [
-            ("dimension: 3", "dimension: 4", "dimension"),
+            ("dimension: 3", "dimension: 4", "`dimension` is 4"),
+            ("dimension: 3", "dimension: x", "dimension"),
             ("type: short", "type: block", "type"),
             ("encoding: raw", "encoding: bzip2", "raw or gzip"),
             ("endian: big\n", "", "endian"),
-            ("sizes: 2 1 2", "sizes: 2 1", "three whole numbers"),
+            ("sizes: 2 1 2", "sizes: 2 1", "`sizes` has 2 entries"),
+            ("sizes: 2 1 2", "sizes: 2 1 x", "a whole number per axis"),
             ("sizes: 2 1 2", "sizes: 2 0 2", "is empty"),
             ("NRRD0004", "NRRDX", "NRRD000"),
             ("\n\n", "\n", "empty line"),
-            ("(0,2,0)", "0,2,0", "three vectors"),
+            ("(0,2,0)", "0,2,0", "a vector or none per axis"),
+            ("encoding: raw", "encoding: raw\nbyte skip: end", "a whole number"),
         ] {
             let mut file = HEADER.replace(from, to).into_bytes();
             file.extend([0; 8]);
@@ -373,6 +398,74 @@ mod tests {
         for one in ["LISTED.raw", "50%dose.raw", "100%.raw", "a b.raw"] {
             assert_eq!(parsed(one).expect("a header").as_deref(), Some(one));
         }
+    }
+
+    /// The volume of a file with other lines at the end of its header, or what is told.
+    fn read(lines: &str, data: &[u8]) -> Result<Voxels, String> {
+        let header = "NRRD0005\ntype: uint8\ndimension: 3\nsizes: 2 1 2\n";
+        let file = [header.as_bytes(), lines.as_bytes(), b"\n", data].concat();
+        read_nrrd(&file[..])
+            .map(|volume| volume.voxels().clone())
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn data_may_be_counted_from_the_end_of_the_file() {
+        let expected = Ok(Voxels::U8(vec![1, 2, 3, 4]));
+        let long = [&[9; 100_000][..], &[1, 2, 3, 4]].concat();
+        assert_eq!(read("encoding: raw\nbyte skip: -1\n", &long), expected);
+        assert_eq!(read("encoding: raw\nbyte skip: -1\n", &[1, 2, 3, 4]), expected);
+        assert_eq!(read("encoding: raw\nbyteskip: -3\n", &[1, 2, 3, 4, 8, 8]), expected);
+        let packed = |bytes: &[u8]| {
+            let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+            encoder.write_all(bytes).expect("memory");
+            encoder.finish().expect("memory")
+        };
+        assert_eq!(read("encoding: gzip\nbyte skip: -1\n", &packed(&long)), expected);
+        assert_eq!(read("encoding: gzip\nbyte skip: 2\n", &packed(&long[99_998..])), expected);
+        let short = read("encoding: raw\nbyte skip: -1\n", &[1, 2, 3]).expect_err("refused");
+        assert!(short.contains("after 3 of the 4 bytes"), "{short}");
+        let short = read("encoding: raw\nbyte skip: -3\n", &[1, 2, 3, 4, 5]).expect_err("refused");
+        assert!(short.contains("after 3 of the 4 bytes"), "{short}");
+        for far in ["-9223372036854775808", "-9223372036854775807"] {
+            let lines = format!("encoding: raw\nbyte skip: {far}\n");
+            let told = read(&lines, &[1, 2, 3, 4]).expect_err("refused");
+            assert!(told.contains("after 0 of the 4 bytes"), "{told}");
+        }
+    }
+
+    #[test]
+    fn a_header_may_have_letters_of_any_encoding() {
+        let expected = Ok(Voxels::U8(vec![1, 2, 3, 4]));
+        let header = b"# 0.65 \xb5m, Gr\xf6\xdfe\ncontent: caf\xe9\nort:=K\xf6ln\nunits:\n";
+        let file = [
+            &b"NRRD0005\ntype: uint8\ndimension: 3\nsizes: 2 1 2\n"[..],
+            header,
+            b"encoding: raw\n\n\x01\x02\x03\x04",
+        ]
+        .concat();
+        let volume = read_nrrd(&file[..]).expect("a volume");
+        assert_eq!(Ok(volume.voxels().clone()), expected);
+        assert_eq!(read("# µm\nencoding: raw\n", &[1, 2, 3, 4]), expected);
+        let header = NrrdHeader::parse(
+            b"\xef\xbb\xbfNRRD0005\r\ntype: uint8\r\ndimension: 3\r\nsizes: 1 1 1\r\n\
+              encoding: raw\r\ndata file: Gr\xf6\xdfe.raw\r\n",
+        );
+        assert_eq!(header.expect("a header").data_file(), Some("Größe.raw"));
+    }
+
+    #[test]
+    fn whole_numbers_of_64_bits_are_read_where_they_are_exact() {
+        let header = HEADER.replace("short", "int64").replace("sizes: 2 1 2", "sizes: 2 1 1");
+        let read = |numbers: [i64; 2]| {
+            let data = numbers.map(i64::to_be_bytes).concat();
+            read_nrrd(&[header.as_bytes(), &data].concat()[..])
+        };
+        let volume = read([-5, 1 << 24]).expect("a volume");
+        assert_eq!(volume.voxels(), &Voxels::F32(vec![-5.0, 16_777_216.0]));
+        let told = read([0, (1 << 53) + 1]).expect_err("refused").to_string();
+        assert!(told.contains("1 voxels are whole numbers beyond 2^53"), "{told}");
+        assert!(told.contains("(1, 0, 0)"), "{told}");
     }
 
     #[test]

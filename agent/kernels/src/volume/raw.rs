@@ -5,7 +5,7 @@ use std::io::Read;
 use serde::Deserialize;
 
 use super::bounded::{read_exactly, skip, unpacked};
-use super::file::ReadError;
+use super::file::{DataPlace, ReadError};
 use super::scalar::Endian;
 use super::{Grid, Missing, ScalarType, Volume, VolumeError, voxel_count};
 use crate::memory::bytes_of;
@@ -13,9 +13,9 @@ use crate::memory::bytes_of;
 /// Says what is in a raw file. In TOML:
 ///
 /// ```toml
-/// file = "head.raw.gz"       # beside the header; gzip is seen by itself
+/// file = "head.raw.gz"       # from the header's folder on; gzip is seen by itself
 /// size = [64, 64, 93]        # voxels along x, y, z; x fastest
-/// type = "u16"               # i8 u8 i16 u16 i32 u32 f32 f64
+/// type = "u16"               # i8 u8 i16 u16 i32 u32 i64 u64 f32 f64
 /// endian = "little"          # or "big"
 /// spacing = [3.2, 3.2, 1.5]  # distance of voxels
 /// skip = 0                   # bytes before the first voxel, after unpacking
@@ -58,6 +58,20 @@ impl RawHeader {
         serde_json::from_str(text).map_err(|error| ReadError::header(error.to_string()))
     }
 
+    /// Where its data is in its file.
+    ///
+    /// # Errors
+    /// What it says is not a volume.
+    pub(super) fn data_place(&self) -> Result<DataPlace, ReadError> {
+        let count = voxel_count(self.size)?;
+        if self.missing.is_some_and(|missing| !missing.is_finite()) {
+            return Err(ReadError::header("missing: give a finite number"));
+        }
+        let expected = count.checked_mul(self.scalar.bytes());
+        let expected = expected.ok_or(VolumeError::TooLarge(self.size))?;
+        Ok(DataPlace { before: self.skip, expected, may_be_more: false, is_raw: false })
+    }
+
     /// What it says of the volume.
     ///
     /// # Errors
@@ -73,16 +87,10 @@ impl RawHeader {
 /// # Errors
 /// Header and data disagree, or what they say is not a volume.
 pub fn read_raw(header: &RawHeader, data: impl Read) -> Result<Volume, ReadError> {
-    let count = voxel_count(header.size)?;
-    if header.missing.is_some_and(|missing| !missing.is_finite()) {
-        return Err(ReadError::header("missing: give a finite number"));
-    }
+    let place = header.data_place()?;
     let mut data = unpacked(data)?;
-    skip(&mut data, header.skip)?;
-    let expected = count
-        .checked_mul(header.scalar.bytes())
-        .ok_or(ReadError::Volume(VolumeError::TooLarge(header.size)))?;
-    let bytes = read_exactly(data, expected)?;
+    skip(&mut data, place.before)?;
+    let bytes = read_exactly(data, place.expected)?;
     let (voxels, count) =
         header.scalar.voxels(bytes, header.size, header.endian, header.missing)?;
     let missing = Missing { count, value: header.missing.unwrap_or_default() };

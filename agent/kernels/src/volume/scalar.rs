@@ -20,6 +20,10 @@ pub enum ScalarType {
     I32,
     /// Unsigned, four bytes.
     U32,
+    /// Signed, eight bytes.
+    I64,
+    /// Unsigned, eight bytes.
+    U64,
     /// Single precision.
     F32,
     /// Double precision.
@@ -45,7 +49,7 @@ impl ScalarType {
             Self::I8 | Self::U8 => 1,
             Self::I16 | Self::U16 => 2,
             Self::I32 | Self::U32 | Self::F32 => 4,
-            Self::F64 => 8,
+            Self::I64 | Self::U64 | Self::F64 => 8,
         }
     }
 
@@ -63,7 +67,7 @@ impl ScalarType {
     /// more than 24 bits is rounded). What is not finite becomes `missing` where that is given.
     ///
     /// # Errors
-    /// One is finite, and beyond single precision.
+    /// One is finite, and beyond single precision; or a whole number beyond 2^53.
     pub(super) fn voxels(
         self,
         bytes: Vec<u8>,
@@ -89,6 +93,14 @@ impl ScalarType {
             Self::I16 => (samples!(i16).map(f32::from).collect(), 0),
             Self::I32 => (samples!(i32).map(|sample| sample as f32).collect(), 0),
             Self::U32 => (samples!(u32).map(|sample| sample as f32).collect(), 0),
+            Self::I64 => {
+                check_exact(samples!(i64).map(i64::unsigned_abs), size)?;
+                (samples!(i64).map(|sample| sample as f32).collect(), 0)
+            }
+            Self::U64 => {
+                check_exact(samples!(u64), size)?;
+                (samples!(u64).map(|sample| sample as f32).collect(), 0)
+            }
             Self::F32 if missing.is_none() => (samples!(f32).collect(), 0),
             Self::F32 => singles(samples!(f32).map(f64::from), size, mend)?,
             Self::F64 => singles(samples!(f64), size, mend)?,
@@ -96,6 +108,24 @@ impl ScalarType {
         Ok((Voxels::F32(samples), replaced))
     }
 }
+
+/// Whole numbers of a series of volumes of `size` voxels, signs aside: none is so large that its
+/// neighbours are the same number in double precision.
+///
+/// # Errors
+/// One is.
+pub(super) fn check_exact(
+    numbers: impl Iterator<Item = u64>,
+    size: [usize; 3],
+) -> Result<(), VolumeError> {
+    let mut beyond = numbers.enumerate().filter(|(_, number)| *number > EXACT_MAX);
+    let Some((first, _)) = beyond.next() else { return Ok(()) };
+    let voxels: usize = size.iter().product();
+    Err(VolumeError::Inexact { count: 1 + beyond.count(), first: place(first % voxels, size) })
+}
+
+/// Up to here each whole number is one of double precision.
+const EXACT_MAX: u64 = 1 << 53;
 
 /// The numbers of a volume of `size` voxels in single precision, and how many of them `missing` has
 /// given another value.

@@ -3,7 +3,7 @@
 use gleaner_protocol::control::{AgentMessage, BrokerMessage, Fragment, ReleaseReason};
 use gleaner_protocol::{Digest, Epoch, Origin};
 
-use super::super::{Effect, Ground, Input};
+use super::super::{Effect, Input, RunFolderState};
 use super::host::{Host, epoch, released, stop, token};
 
 fn fragment(count: u64, slots: u32) -> Fragment {
@@ -142,7 +142,7 @@ fn a_smaller_opening_ends_what_loses_least() {
     }
     // The oldest of them has saved since, and the broker has it.
     let state = Digest::of(b"where it is");
-    host.input(Input::Kept { token: token(1), state });
+    host.input(Input::StateStored { token: token(1), state });
     host.takes();
     host.advance_ms(1_000);
     let mut stopped = |cores: u32| -> Vec<Effect> {
@@ -161,7 +161,7 @@ fn what_a_broker_had_saved_is_lost_with_it() {
         host.run([replica]);
         host.advance_ms(1_000);
     }
-    host.input(Input::Kept { token: token(1), state: Digest::of(b"where it is") });
+    host.input(Input::StateStored { token: token(1), state: Digest::of(b"where it is") });
     host.takes();
     host.input(Input::LinkDown);
     host.input(Input::LinkUp);
@@ -211,8 +211,8 @@ fn a_second_preflight_of_the_same_render_changes_the_epoch_alone() {
 fn an_unreadable_run_folder_closes_the_host_and_voids_its_opening() {
     let mut host = Host::open_farm(2);
     host.run([1]);
-    host.input(Input::Ground {
-        ground: None,
+    host.input(Input::RunFolder {
+        run_folder: None,
         stopped: Vec::new(),
         parked: Vec::new(),
         is_unbooked: false,
@@ -228,9 +228,9 @@ fn an_unreadable_run_folder_closes_the_host_and_voids_its_opening() {
 fn a_render_that_the_run_folder_does_not_name_voids_the_opening() {
     let mut host = Host::open_farm(2);
     host.run([1]);
-    let ground = Some(Ground { epoch: epoch(1), booked: 0, has_fence: false });
+    let run_folder = Some(RunFolderState { epoch: epoch(1), booked: 0, has_fence: false });
     let (stopped, parked) = (vec![token(1)], Vec::new());
-    host.input(Input::Ground { ground, stopped, parked, is_unbooked: true });
+    host.input(Input::RunFolder { run_folder, stopped, parked, is_unbooked: true });
     assert!(host.takes().ends_with(&gives(1, 0)), "of none it is not known how much is left");
     host.booked(1, 0, &[]);
     assert_eq!(host.takes(), [], "and nothing says that it has ended");

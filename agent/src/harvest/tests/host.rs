@@ -6,11 +6,12 @@ use gleaner_protocol::control::{
 };
 use gleaner_protocol::job::{CommandTask, OnRelease, Task};
 use gleaner_protocol::{
-    Capabilities, Computer, Content, DataSize, Digest, Epoch, HostInfo, HostName, JobId,
-    KernelName, LeaseToken, LimitsChange, Measured, Origin, ReplicaId, Span, Time, WorkunitId,
+    AgentSecret, Capabilities, Computer, Content, DataSize, Digest, Epoch, HostInfo, HostName,
+    JobId, KernelName, LeaseToken, LimitsChange, Measured, Origin, ReplicaId, Span, Time,
+    WorkunitId,
 };
 
-use super::super::{Effect, Ground, Harvest, Input, Product, RunResult};
+use super::super::{Effect, Harvest, Input, Product, RunFolderState, RunResult};
 
 /// A host under test. Each step leaves its effects in `effects`, which must be looked at before
 /// the next.
@@ -51,6 +52,8 @@ pub(super) fn output(text: &str) -> RunResult {
             by: Computer::Core,
             run_us: 5,
         }),
+        wall_us: 7,
+        peak_memory_mib: None,
     }
 }
 
@@ -75,8 +78,9 @@ impl Host {
             kind: None,
             chunk_cache_mib: 0,
         };
-        let ground = Some(Ground { epoch: epoch(0), booked: 0, has_fence: false });
-        let harvest = Harvest::new(info, 99, ground).keeping(Span::from_secs(KEEP_MAX_S));
+        let run_folder = Some(RunFolderState { epoch: epoch(0), booked: 0, has_fence: false });
+        let harvest = Harvest::new(info, AgentSecret::new([9; 16]), 99, run_folder)
+            .keeping(Span::from_secs(KEEP_MAX_S));
         let (now, on_release) = (Time::from_micros(1_000_000), OnRelease::Kill);
         Self { harvest, now, on_release, effects: Vec::new() }
     }
@@ -166,25 +170,30 @@ impl Host {
 
     /// A preflight hook has spoken, or a postflight.
     pub(super) fn booked(&mut self, count: u64, booked: u32, stopped: &[u64]) {
-        let ground = Some(Ground { epoch: epoch(count), booked, has_fence: false });
+        let run_folder = Some(RunFolderState { epoch: epoch(count), booked, has_fence: false });
         let stopped = stopped.iter().map(|raw| token(*raw)).collect();
-        self.input(Input::Ground { ground, stopped, parked: Vec::new(), is_unbooked: false });
+        self.input(Input::RunFolder {
+            run_folder,
+            stopped,
+            parked: Vec::new(),
+            is_unbooked: false,
+        });
     }
 
     /// A preflight hook has spoken, and these are frozen.
     pub(super) fn render(&mut self, count: u64, booked: u32, parked: &[u64]) {
-        self.park(Ground { epoch: epoch(count), booked, has_fence: false }, parked);
+        self.park(RunFolderState { epoch: epoch(count), booked, has_fence: false }, parked);
     }
 
     /// The same, where harvested work cannot get onto booked cores.
     pub(super) fn fenced(&mut self, count: u64, booked: u32, parked: &[u64]) {
-        self.park(Ground { epoch: epoch(count), booked, has_fence: true }, parked);
+        self.park(RunFolderState { epoch: epoch(count), booked, has_fence: true }, parked);
     }
 
-    fn park(&mut self, ground: Ground, parked: &[u64]) {
+    fn park(&mut self, run_folder: RunFolderState, parked: &[u64]) {
         let parked = parked.iter().map(|raw| token(*raw)).collect();
-        self.input(Input::Ground {
-            ground: Some(ground),
+        self.input(Input::RunFolder {
+            run_folder: Some(run_folder),
             stopped: Vec::new(),
             parked,
             is_unbooked: false,
@@ -268,15 +277,15 @@ pub(super) fn command(program: &str) -> Task {
 }
 
 pub(super) fn report(raw: u64, result: RunResult) -> AgentMessage {
-    let (outcome, cpu_us, measured) = match result {
-        RunResult::Failed { reason, cpu_us } => (Outcome::Failed(reason), cpu_us, None),
-        RunResult::Output { files, cpu_us, measured } => {
+    let (outcome, cpu_us, measured, wall_us) = match result {
+        RunResult::Failed { reason, cpu_us } => (Outcome::Failed(reason), cpu_us, None, 0),
+        RunResult::Output { files, cpu_us, measured, wall_us, .. } => {
             let files = files
                 .into_iter()
                 .map(|file| gleaner_protocol::OutputFile { name: file.name, content: file.content })
                 .collect();
             let manifest = gleaner_protocol::Manifest::new(files).expect("plain");
-            (Outcome::Output(manifest), cpu_us, measured)
+            (Outcome::Output(manifest), cpu_us, measured, wall_us)
         }
         other => panic!("{other:?} is no report"),
     };
@@ -286,6 +295,8 @@ pub(super) fn report(raw: u64, result: RunResult) -> AgentMessage {
         outcome,
         cpu_us,
         measured,
+        wall_us,
+        peak_memory_mib: None,
     })
 }
 

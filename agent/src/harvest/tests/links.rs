@@ -1,13 +1,16 @@
 //! Reconnecting.
 
 use gleaner_protocol::Origin;
-use gleaner_protocol::control::{AgentMessage, BrokerMessage, Held, ReleaseReason, Verdict};
+use gleaner_protocol::control::{
+    AgentMessage, BrokerMessage, Held, HeldState, ReleaseReason, Verdict,
+};
 
 use super::super::{Effect, Input};
 use super::host::{Host, epoch, noop, output, released, replica, report, stop, token};
 
 fn held(raw: u64, done: bool) -> Held {
-    Held { token: token(raw), replica: replica(raw), takes_no_slot: done, goes_on: false }
+    let state = if done { HeldState::Aside } else { HeldState::Runs };
+    Held { token: token(raw), replica: replica(raw), state, goes_on: false }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A broker that is away for an hour.
 
-use gleaner_protocol::control::{AgentMessage, Held, Verdict};
+use gleaner_protocol::control::{AgentMessage, Held, HeldState, Verdict};
 
 use super::super::{Effect, Input};
 use super::host::{Host, output, replica, report, token};
@@ -28,12 +28,13 @@ fn what_is_held_is_finished_through_an_hour_and_each_report_is_delivered_once() 
     let done = |raw| Held {
         token: token(raw),
         replica: replica(raw),
-        takes_no_slot: true,
+        state: HeldState::Aside,
         goes_on: false,
     };
     let all = [token(1), token(2), token(3), token(4)];
     let hello = host.link(&all);
-    let runs = Held { token: token(4), replica: replica(4), takes_no_slot: false, goes_on: false };
+    let runs =
+        Held { token: token(4), replica: replica(4), state: HeldState::Runs, goes_on: false };
     assert_eq!(hello.held, [done(1), done(2), done(3), runs]);
     host.says(&[
         report(1, output("a")),

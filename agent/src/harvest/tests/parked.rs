@@ -1,6 +1,8 @@
 //! Replicas that a render drives out and that are not killed at once.
 
-use gleaner_protocol::control::{AgentMessage, BrokerMessage, Fragment, Held, ReleaseReason};
+use gleaner_protocol::control::{
+    AbortReason, AgentMessage, BrokerMessage, Fragment, Held, HeldState, ReleaseReason, Verdict,
+};
 use gleaner_protocol::job::OnRelease;
 
 use super::super::{Effect, Input};
@@ -148,7 +150,8 @@ fn a_new_link_hears_what_takes_no_slot() {
     host.input(Input::LinkUp);
     let effects = host.takes();
     let [Effect::Send(AgentMessage::Hello(hello))] = &effects[..] else { panic!("{effects:?}") };
-    let last = Held { token: token(4), replica: replica(4), takes_no_slot: true, goes_on: false };
+    let last =
+        Held { token: token(4), replica: replica(4), state: HeldState::Aside, goes_on: false };
     assert_eq!(hello.held.last(), Some(&last));
     // Between hello and welcome another is driven out, and the first could go on.
     host.render(2, 1, &[3, 4]);
@@ -170,4 +173,161 @@ fn who_leaves_takes_nothing_frozen_along() {
     assert_eq!(effects.iter().filter(|e| matches!(e, Effect::Stop { .. })).count(), 4);
     host.advance_ms(KEEP_MAX_S * 1_000);
     host.quiet();
+}
+
+/// A farm host of two cores with replicas 1 and 2, of which the broker has parked the second for
+/// replica 3.
+fn displaced() -> Host {
+    let mut host = Host::open_farm(2);
+    host.run([1, 2]);
+    host.broker(BrokerMessage::Park { token: token(2) });
+    assert_eq!(host.takes(), [Effect::Park { slot: 1, token: token(2) }], "nothing is asked for");
+    host.lease(3);
+    let effects = host.takes();
+    assert!(matches!(effects[..], [Effect::Start { slot: 2, .. }]), "{effects:?}");
+    assert_eq!(host.harvest.running(), 2);
+    host
+}
+
+#[test]
+fn what_the_broker_parks_goes_on_when_it_says_so_and_not_before() {
+    let mut host = displaced();
+    host.ends(3, output("x"));
+    let asks = Effect::Send(AgentMessage::Request { slots: 1 });
+    assert_eq!(host.takes(), [Effect::Send(report(3, output("x"))), asks]);
+    host.advance_ms(KEEP_MAX_S * 1_000 - 1);
+    host.quiet();
+    host.broker(BrokerMessage::Resume { token: token(2) });
+    assert_eq!(host.takes(), [thaw(1, 2, 0)], "in the place of what was asked for");
+    assert_eq!(host.harvest.running(), 2);
+}
+
+#[test]
+fn what_the_broker_parks_is_kept_no_longer_than_the_owner_allows() {
+    let mut host = displaced();
+    host.advance_ms(KEEP_MAX_S * 1_000);
+    assert_eq!(host.takes(), gone(1, 2));
+    // It crossed with the broker's word.
+    host.broker(BrokerMessage::Resume { token: token(2) });
+    host.quiet();
+    assert_eq!(host.harvest.running(), 2);
+}
+
+#[test]
+fn where_nothing_is_kept_what_the_broker_parks_is_given_back_at_once() {
+    let mut host = Host::open_farm(2);
+    host.keep_nothing();
+    host.run([1, 2]);
+    host.broker(BrokerMessage::Park { token: token(2) });
+    assert_eq!(host.takes(), gone(1, 2), "and nothing is asked for");
+    one_lease_then_one_request(&mut host);
+}
+
+#[test]
+fn who_is_parked_when_it_is_frozen_already_or_resumed_where_there_is_no_room_gets_no_more_time() {
+    let mut host = busy(KEEP);
+    host.render(1, 1, &[4]);
+    host.takes();
+    host.broker(BrokerMessage::Park { token: token(4) });
+    host.quiet();
+    host.advance_ms(4_999);
+    host.quiet();
+    host.advance_ms(1);
+    assert_eq!(host.takes(), gone(3, 4));
+
+    let mut host = displaced();
+    host.advance_ms(1_000);
+    host.render(1, 1, &[3]);
+    host.takes();
+    host.broker(BrokerMessage::Resume { token: token(2) });
+    assert_eq!(host.takes(), [frozen(2, true)]);
+    host.advance_ms(KEEP_MAX_S * 1_000 - 1_001);
+    host.quiet();
+    host.advance_ms(1);
+    assert_eq!(host.takes(), gone(1, 2));
+}
+
+/// The slot of one that went for another is asked for once, when that other one has ended.
+fn one_lease_then_one_request(host: &mut Host) {
+    host.lease(3);
+    let effects = host.takes();
+    assert!(matches!(effects[..], [Effect::Start { .. }]), "{effects:?}");
+    host.ends(3, output("x"));
+    host.says(&[report(3, output("x")), AgentMessage::Request { slots: 1 }]);
+    host.verdict(3, Verdict::Counted);
+    host.quiet();
+}
+
+fn preempt(host: &mut Host, raw: u64) {
+    let (token, reason) = (token(raw), AbortReason::Preempted);
+    host.broker(BrokerMessage::Abort { token, reason });
+}
+
+#[test]
+fn the_slot_of_what_is_ended_for_another_counts_as_asked_for() {
+    let mut host = Host::open_farm(2);
+    host.run([1, 2]);
+    preempt(&mut host, 2);
+    let ended = Effect::Send(released(2, ReleaseReason::Aborted));
+    assert_eq!(host.takes(), [stop(1, 2), ended], "nothing is asked for");
+    one_lease_then_one_request(&mut host);
+}
+
+#[test]
+fn what_was_parked_takes_no_slot_that_could_be_asked_for_as_it_ends() {
+    let mut host = displaced();
+    preempt(&mut host, 2);
+    assert_eq!(host.takes(), [stop(1, 2), Effect::Send(released(2, ReleaseReason::Aborted))]);
+    host.ends(3, output("x"));
+    host.says(&[report(3, output("x")), AgentMessage::Request { slots: 1 }]);
+}
+
+#[test]
+fn what_is_parked_goes_on_in_the_place_of_what_is_ended_for_it() {
+    let mut host = displaced();
+    preempt(&mut host, 3);
+    assert_eq!(host.takes(), [stop(2, 3), Effect::Send(released(3, ReleaseReason::Aborted))]);
+    host.broker(BrokerMessage::Resume { token: token(2) });
+    assert_eq!(host.takes(), [thaw(1, 2, 0)]);
+    assert_eq!(host.harvest.running(), 2);
+}
+
+#[test]
+fn what_is_resumed_where_a_render_came_in_between_goes_on_after_it() {
+    let mut host = displaced();
+    host.render(1, 1, &[3]);
+    host.takes();
+    host.broker(BrokerMessage::Resume { token: token(2) });
+    assert_eq!(host.takes(), [frozen(2, true)]);
+    host.booked(2, 0, &[]);
+    host.takes();
+    host.opening(epoch(2), 2, 60_000);
+    assert!(host.takes().contains(&thaw(1, 2, 2)));
+}
+
+#[test]
+fn more_than_a_host_has_cores_is_not_kept() {
+    let mut host = displaced();
+    for raw in [1, 3] {
+        host.broker(BrokerMessage::Park { token: token(raw) });
+        host.takes();
+        host.lease(raw + 10);
+        host.takes();
+    }
+    // Two are parked: what comes next is given back, and its slot is spoken for.
+    assert_eq!(host.harvest.running(), 2);
+    host.broker(BrokerMessage::Park { token: token(11) });
+    let effects = host.takes();
+    assert!(matches!(effects[..], [Effect::Stop { .. }, Effect::Send(_)]), "{effects:?}");
+    assert!(effects.contains(&Effect::Send(released(11, ReleaseReason::Preempted))));
+}
+
+#[test]
+fn a_new_link_hears_what_is_parked() {
+    let mut host = displaced();
+    host.input(Input::LinkDown);
+    host.takes();
+    let hello = host.link(&[token(1), token(2), token(3)]);
+    let states: Vec<_> = hello.held.iter().map(|held| held.state).collect();
+    assert_eq!(states, [HeldState::Runs, HeldState::Parked, HeldState::Runs]);
 }

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gleaner_protocol::control::{AgentMessage, BrokerMessage, Verdict};
+use gleaner_protocol::control::{AbortReason, AgentMessage, BrokerMessage, Verdict};
 use gleaner_protocol::job::OnRelease;
 use gleaner_protocol::{Content, Digest, LeaseToken, Origin, Span};
 use proptest::prelude::{Just, Strategy, any, prop_oneof, proptest};
 
-use super::super::{Effect, Ground, Input, Product, RunResult};
+use super::super::{Effect, Input, Product, RunFolderState, RunResult};
 use super::host::{Host, epoch, noop, output, token};
 
 #[derive(Debug, Clone)]
@@ -19,7 +19,9 @@ enum Step {
     Repeat(u64),
     Ends(u64, u8),
     Stored(u64, bool),
-    Abort(u64),
+    Abort(u64, bool),
+    Park(u64),
+    Resume(u64),
     Verdict(u64),
     Opening { back: u64, cores: u32, valid_ms: u64 },
     Closing,
@@ -49,7 +51,9 @@ fn step() -> impl Strategy<Value = Step> {
         1 => raw().prop_map(Step::Repeat),
         8 => (raw(), 0..5_u8).prop_map(|(raw, how)| Step::Ends(raw, how)),
         2 => (raw(), any::<bool>()).prop_map(|(raw, good)| Step::Stored(raw, good)),
-        3 => raw().prop_map(Step::Abort),
+        3 => (raw(), any::<bool>()).prop_map(|(raw, preempted)| Step::Abort(raw, preempted)),
+        3 => raw().prop_map(Step::Park),
+        3 => raw().prop_map(Step::Resume),
         6 => raw().prop_map(Step::Verdict),
         4 => (0..2_u64, 0..9_u32, 0..5_000_u64)
             .prop_map(|(back, cores, valid_ms)| Step::Opening { back, cores, valid_ms }),
@@ -84,6 +88,7 @@ impl Witness {
         self.host.input(input);
         for effect in self.host.takes() {
             match effect {
+                Effect::Park { slot, token } => self.parks(slot, token),
                 Effect::Thaw { slot, token, .. } => self.thaws(slot, token),
                 Effect::Save { .. } | Effect::Limit { .. } => {
                     panic!("nothing here saves or is limited")
@@ -111,7 +116,7 @@ impl Witness {
             AgentMessage::Hello(hello) => {
                 self.greeted = true;
                 self.told = hello.fragment.slots;
-                let running = hello.held.iter().filter(|held| !held.takes_no_slot).count();
+                let running = hello.held.iter().filter(|held| held.state.takes_slot()).count();
                 assert_eq!(running, self.running(), "the hello names all that runs");
             }
             AgentMessage::Fragment(fragment) => self.told = fragment.slots,
@@ -147,8 +152,10 @@ impl Witness {
                 let result = if good { Ok(()) } else { Err("refused".into()) };
                 Input::Stored { token: token(raw), result }
             }
-            Step::Abort(raw) => {
-                let reason = gleaner_protocol::control::AbortReason::Decided;
+            Step::Park(raw) => Input::Broker(BrokerMessage::Park { token: token(raw) }),
+            Step::Resume(raw) => Input::Broker(BrokerMessage::Resume { token: token(raw) }),
+            Step::Abort(raw, preempted) => {
+                let reason = if preempted { AbortReason::Preempted } else { AbortReason::Decided };
                 Input::Broker(BrokerMessage::Abort { token: token(raw), reason })
             }
             Step::Verdict(raw) => {
@@ -172,11 +179,11 @@ impl Witness {
                     Seen::StoppedAll => (all, Vec::new()),
                     Seen::ParkedAll => (Vec::new(), all),
                 };
-                return self.ground(booked, stopped, parked);
+                return self.run_folder(booked, stopped, parked);
             }
-            Step::Postflight { booked } => return self.ground(booked, Vec::new(), Vec::new()),
-            Step::Blind => Input::Ground {
-                ground: None,
+            Step::Postflight { booked } => return self.run_folder(booked, Vec::new(), Vec::new()),
+            Step::Blind => Input::RunFolder {
+                run_folder: None,
                 stopped: Vec::new(),
                 parked: Vec::new(),
                 is_unbooked: false,
@@ -214,16 +221,22 @@ impl Witness {
         assert!(self.running() <= self.gate as usize, "more than the gate lets in");
     }
 
+    fn parks(&mut self, slot: u32, token: LeaseToken) {
+        assert_eq!(self.slots.get(&slot), Some(&token), "parks what is there");
+        assert!(self.parked.insert(token), "parks what runs");
+    }
+
     fn stops(&mut self, slot: u32, token: LeaseToken) {
         assert_eq!(self.slots.remove(&slot), Some(token), "stops what runs there");
         self.parked.remove(&token);
     }
 
-    fn ground(&mut self, booked: u32, stopped: Vec<LeaseToken>, parked: Vec<LeaseToken>) {
+    fn run_folder(&mut self, booked: u32, stopped: Vec<LeaseToken>, parked: Vec<LeaseToken>) {
         let before = self.gate;
-        let ground = Some(Ground { epoch: epoch(self.count), booked, has_fence: false });
+        let run_folder =
+            Some(RunFolderState { epoch: epoch(self.count), booked, has_fence: false });
         self.parked.extend(&parked);
-        self.take(Input::Ground { ground, stopped, parked, is_unbooked: false });
+        self.take(Input::RunFolder { run_folder, stopped, parked, is_unbooked: false });
         let farm = self.host.harvest.host.origin == Origin::Farm;
         assert!(!farm || self.gate <= before, "a hook opened a farm host");
     }
@@ -232,6 +245,7 @@ impl Witness {
     fn after(&mut self) {
         for effect in self.host.takes() {
             match effect {
+                Effect::Park { slot, token } => self.parks(slot, token),
                 Effect::Thaw { slot, token, .. } => self.thaws(slot, token),
                 Effect::Save { .. } | Effect::Limit { .. } => {
                     panic!("nothing here saves or is limited")
@@ -261,6 +275,8 @@ fn result(how: u8) -> RunResult {
                 files: vec![Product { name: "f".into(), content }],
                 cpu_us: 1,
                 measured: None,
+                wall_us: 7,
+                peak_memory_mib: None,
             }
         }
     }

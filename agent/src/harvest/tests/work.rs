@@ -80,6 +80,14 @@ fn what_cannot_run_here_is_given_back_with_its_reason() {
 }
 
 #[test]
+fn what_the_host_itself_keeps_from_running_is_given_back_as_its_trouble() {
+    let mut host = Host::desktop(1);
+    host.run([1]);
+    host.ends(1, RunResult::HostTrouble("the disk is full".into()));
+    host.says(&[released(1, ReleaseReason::HostTrouble("the disk is full".into())), ASK_ONE]);
+}
+
+#[test]
 fn tasks_that_the_owner_did_not_allow_are_never_started() {
     let mut host = Host::desktop(1);
     for (task, says) in [
@@ -170,6 +178,8 @@ fn large(name: &str) -> RunResult {
         files: vec![Product { name: name.into(), content: stored }],
         cpu_us: 5,
         measured: None,
+        wall_us: 7,
+        peak_memory_mib: None,
     }
 }
 

@@ -1,9 +1,10 @@
 /* A Vulkan driver that hands everything on to DRIVER until so many dispatches are recorded as AFTER
- * says. What is submitted then goes wrong as FAULT says, and NOTE is there. */
+ * says. What is submitted then goes wrong as FAULT says, and NOTE is read. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -29,7 +30,11 @@ static int submit(void *queue, uint32_t count, const void *infos, uint64_t fence
     if (dispatches < AFTER)
         return real_submit(queue, count, infos, fence);
     is_faulty = 1;
-    close(creat(NOTE, 0600));
+    char byte;
+    int note = open(NOTE, O_RDONLY);
+    if (read(note, &byte, 1) != 1)
+        abort();
+    close(note);
     /* Who waits for it is told, except that it has no memory to begin with. */
     return FAULT == HAS_NO_MEMORY ? OUT_OF_DEVICE_MEMORY : DONE;
 }

@@ -1,11 +1,9 @@
 //! Built-in kernels that a specification tells what to do, as tasks.
 
-use std::collections::BTreeSet;
-
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::{Comparison, InputFile, Workunits};
+use super::{Comparison, InputFile, Workunits, twice};
 use crate::limits::{INPUT_FILES_MAX, MEMORY_MIB_MAX};
 use crate::output::{ManifestError, check_file_name};
 use crate::{Digest, KernelName};
@@ -45,11 +43,10 @@ impl ApplicationTask {
         if self.inputs.len() > INPUT_FILES_MAX {
             return Err(ApplicationTaskError::TooManyInputs(self.inputs.len()));
         }
-        let mut names: Vec<&String> = self.inputs.iter().map(|input| &input.name).collect();
-        names.iter().try_for_each(|name| check_file_name(name))?;
-        names.sort_unstable();
-        match names.windows(2).find(|pair| pair[0] == pair[1]) {
-            Some(pair) => Err(ApplicationTaskError::InputTwice(pair[0].clone())),
+        let names = || self.inputs.iter().map(|input| input.name.as_str());
+        names().try_for_each(check_file_name)?;
+        match twice(names()) {
+            Some(name) => Err(ApplicationTaskError::InputTwice(name.to_owned())),
             None => Ok(()),
         }
     }
@@ -59,13 +56,10 @@ impl ApplicationTask {
         match workunits {
             Workunits::Count(1) => Ok(()),
             Workunits::Count(count) => Err(ApplicationTaskError::Repeated(*count)),
-            Workunits::Items(items) => {
-                let mut known = BTreeSet::new();
-                match items.iter().find(|item| !known.insert(item.as_str())) {
-                    Some(twice) => Err(ApplicationTaskError::PartTwice(twice.clone())),
-                    None => Ok(()),
-                }
-            }
+            Workunits::Items(items) => match twice(items.iter()) {
+                Some(item) => Err(ApplicationTaskError::PartTwice(item.to_owned())),
+                None => Ok(()),
+            },
         }
     }
 }

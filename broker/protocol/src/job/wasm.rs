@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::InputFile;
+use super::{InputFile, twice};
 use crate::Digest;
 use crate::limits::{
     ARGUMENT_BYTES_MAX, ARGV_MAX, INPUT_FILES_MAX, OUTPUT_FILES_MAX, WASM_CPU_S_MAX,
@@ -25,7 +25,8 @@ pub struct WasmTask {
     /// Files that are in its folder when it starts; it cannot change them.
     #[serde(default)]
     pub inputs: Vec<InputFile>,
-    /// Files in its folder that are its output beside `stdout`.
+    /// Files in its folder that are its output beside `stdout`. [`super::STDERR`] among them is what
+    /// it prints to standard error.
     #[serde(default)]
     pub outputs: Vec<String>,
     /// Most memory that it may have, in MiB.
@@ -107,10 +108,11 @@ impl WasmTask {
         for (field, name) in inputs.chain(outputs) {
             check_file_name(name).map_err(|source| WasmTaskError::FileName { field, source })?;
         }
-        let mut names: Vec<&String> = self.inputs.iter().map(|input| &input.name).collect();
-        names.sort_unstable();
-        if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(WasmTaskError::InputTwice(pair[0].clone()));
+        if let Some(name) = twice(self.inputs.iter().map(|input| input.name.as_str())) {
+            return Err(WasmTaskError::InputTwice(name.to_owned()));
+        }
+        if let Some(name) = twice(self.outputs.iter().map(String::as_str)) {
+            return Err(WasmTaskError::OutputTwice(name.to_owned()));
         }
         if self.outputs.iter().any(|name| name == "stdout") {
             return Err(WasmTaskError::StdoutIsTaken);
@@ -161,6 +163,9 @@ pub enum WasmTaskError {
     /// Two inputs of one name.
     #[error("task.wasm.inputs names {0:?} twice: each input needs a name of its own")]
     InputTwice(String),
+    /// Two outputs of one name.
+    #[error("task.wasm.outputs names {0:?} twice: each output is named once")]
+    OutputTwice(String),
     /// `stdout` is the name of what the module prints.
     #[error("task.wasm.outputs names \"stdout\", which is what the module prints: rename the file")]
     StdoutIsTaken,
@@ -210,6 +215,7 @@ mod tests {
             (r#","args":["a","b\u0000"]"#, "task.wasm.args[1]"),
             (r#","outputs":["../x"]"#, "task.wasm.outputs: \"../x\" is no plain file name"),
             (r#","outputs":["stdout"]"#, "rename the file"),
+            (r#","outputs":["o","o"]"#, "task.wasm.outputs names \"o\" twice"),
             (r#","threads":4"#, "unknown field `threads`"),
             (twice.as_str(), "task.wasm.inputs names \"a\" twice"),
             (many.as_str(), "task.wasm.outputs names 64 files, at most 63"),

@@ -2,17 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use gleaner_protocol::control::{AbortReason, Fragment, Held};
+use gleaner_protocol::control::{AbortReason, Fragment, Held, HeldState};
+use gleaner_protocol::job::{Cause, Lane};
 use gleaner_protocol::limits::CORES_MAX;
 use gleaner_protocol::{HostInfo, HostName, LeaseToken, Share, Time, WorkunitId};
 
 use rustc_hash::FxHashSet;
 
 use super::Core;
-use crate::Effect;
 use crate::farm::{HostIx, JobPhase, Lease, Leased, WorkunitIx};
-use crate::limits::{HOSTS_MAX, OWNERS_MAX};
+use crate::limits::{FORGOTTEN_HOSTS_MAX, HOSTS_MAX, OWNERS_MAX};
 use crate::policy::Change;
+use crate::{Effect, Fact};
 
 impl Core {
     pub(super) fn host_joined(
@@ -21,6 +22,7 @@ impl Core {
         info: HostInfo,
         fragment: Fragment,
         held: &[Held],
+        incarnation: u64,
         effects: &mut Vec<Effect>,
     ) {
         let (name, origin) = (info.name.clone(), info.origin);
@@ -34,20 +36,39 @@ impl Core {
             (entry.voter, entry.origin())
         });
         let fragment = bounded(fragment);
-        let abilities = self.farm.abilities.of(&info.capabilities);
+        let abilities = self.farm.abilities.of(&info);
         let host = self.farm.hosts.enter(info, abilities);
-        self.farm.hosts.change(host, |entry| {
+        let has_restarted = self.farm.change_giving(host, |entry| {
             entry.connected = true;
             entry.grace_until = None;
-            entry.fragment = fragment;
+            entry.set_fragment(fragment, now);
             entry.alarm = None;
+            entry.incarnation.replace(incarnation).is_some_and(|before| before != incarnation)
         });
         self.tell_all(Change::HostChanged(host));
         let is_same = before == Some((self.farm.hosts.get(host).voter, origin));
+        if has_restarted {
+            self.lose_forgotten(host, held, effects);
+        }
         let adopted = self.adopt_all(now, host, held, is_same);
         effects.push(Effect::Welcome { host, adopted });
         effects.push(Effect::HostConnected { host: name.clone(), origin });
         effects.push(Effect::FragmentChanged { host: name, slots: fragment.slots });
+    }
+
+    /// A host's agent has started again: what it ran before and does not hold any more is lost.
+    fn lose_forgotten(&mut self, host: HostIx, held: &[Held], effects: &mut Vec<Effect>) {
+        let held: FxHashSet<LeaseToken> = held.iter().map(|held| held.token).collect();
+        let entry = self.farm.hosts.get(host);
+        let forgotten: Vec<_> =
+            entry.leases.iter().filter(|lease| !held.contains(&lease.token)).copied().collect();
+        for Lease { token, .. } in forgotten {
+            // What was lost before may have ended its workunit.
+            if let Some(lease) = self.farm.leased(host, token) {
+                let why = "its agent started again without it";
+                self.end_attempt(lease, Cause::Lost, why, 0, effects);
+            }
+        }
     }
 
     /// Keeps or restores the leases of what a host still holds, as far as it is still wanted
@@ -65,11 +86,11 @@ impl Core {
         let said: BTreeMap<LeaseToken, Held> =
             held.iter().map(|held| (held.token, *held)).collect();
         let entry = self.farm.hosts.get(host);
-        let leased: Vec<_> = entry.leases.iter().chain(&entry.finished).copied().collect();
+        let leased: Vec<_> = entry.all_leases().copied().collect();
         for Lease { token, .. } in leased {
             let lease = self.farm.leased(host, token).expect("it is listed");
             match said.get(&token).filter(|held| is_same && self.is_about(**held, lease)) {
-                Some(held) => self.set_finished(host, *held),
+                Some(held) => self.place_lease(host, token, held.state),
                 None => self.return_replica(lease),
             }
         }
@@ -77,25 +98,21 @@ impl Core {
         let entry = self.farm.hosts.get(host);
         let name = entry.info.name.clone();
         let mut room = entry.free_share().whole_cores();
-        let mut kept: FxHashSet<_> =
-            entry.leases.iter().chain(&entry.finished).map(|lease| lease.token).collect();
+        let mut kept: FxHashSet<_> = entry.all_leases().map(|lease| lease.token).collect();
         for held in held {
-            let has_room = held.takes_no_slot || room > 0;
+            let has_room = !held.state.takes_slot() || room > 0;
             if has_room
                 && !kept.contains(&held.token)
                 && self.has_leased(&name, *held)
                 && self.adopt(now, host, *held)
             {
                 kept.insert(held.token);
-                if held.takes_no_slot {
-                    self.set_finished(host, *held);
-                } else {
-                    room -= 1;
-                }
+                room -= u32::from(held.state.takes_slot());
             }
         }
         let entry = self.farm.hosts.get(host);
-        entry.finished.iter().chain(&entry.leases).map(|lease| lease.token).collect()
+        let aside = entry.finished.iter().chain(&entry.parked);
+        aside.chain(&entry.leases).map(|lease| lease.token).collect()
     }
 
     /// Whether a lease that a host speaks of was given, in this life or an earlier one, for the job
@@ -111,21 +128,14 @@ impl Core {
             && self.farm.workunits.get(lease.workunit).id == held.replica.workunit
     }
 
-    /// Notes whether a lease of the host still takes a slot.
-    fn set_finished(&mut self, host: HostIx, held: Held) {
-        self.move_lease(host, held.token, held.takes_no_slot);
-    }
-
-    fn move_lease(&mut self, host: HostIx, token: LeaseToken, takes_no_slot: bool) {
-        self.farm.hosts.change(host, |entry| {
-            let (from, to) = if takes_no_slot {
-                (&mut entry.leases, &mut entry.finished)
-            } else {
-                (&mut entry.finished, &mut entry.leases)
-            };
-            // From the end: what was adopted is the last.
-            if let Some(at) = from.iter().rposition(|lease| lease.token == token) {
-                to.push(from.remove(at));
+    /// Notes what a lease of the host does, as its agent says.
+    fn place_lease(&mut self, host: HostIx, token: LeaseToken, state: HeldState) {
+        self.farm.change_giving(host, |entry| {
+            let Some(lease) = entry.take_lease(token) else { return };
+            match state {
+                HeldState::Runs => entry.leases.push(lease),
+                HeldState::Aside => entry.finished.push(lease),
+                HeldState::Parked => entry.parked.push(lease),
             }
         });
     }
@@ -144,6 +154,7 @@ impl Core {
         };
         let attempt = held.replica.attempt;
         self.farm.grant(now, workunit, host, held.token, attempt, Share::WHOLE);
+        self.place_lease(host, held.token, held.state);
         self.workunit_changed(workunit);
         true
     }
@@ -172,25 +183,52 @@ impl Core {
     pub(super) fn host_left(&mut self, now: Time, name: &HostName, effects: &mut Vec<Effect>) {
         let Some(host) = self.connected(name) else { return };
         let until = now + self.reconnect_grace;
-        self.farm.hosts.change(host, |entry| {
+        self.farm.change_giving(host, |entry| {
             entry.connected = false;
+            entry.left_at = now;
             entry.asked = 0;
-            let holds = !(entry.leases.is_empty() && entry.finished.is_empty());
-            entry.grace_until = holds.then_some(until);
+            entry.alarm = None;
+            // It says anew what it offers when it connects.
+            entry.info.capabilities.kernels.clear();
+            entry.info.capabilities.commands.clear();
+            entry.grace_until = entry.holds_any().then_some(until);
         });
         self.tell_all(Change::HostChanged(host));
         effects.push(Effect::HostDisconnected { host: name.clone() });
+    }
+
+    /// A host is about to leave: where as many are remembered as may be that have left, the first of
+    /// them are forgotten.
+    pub(super) fn forget_gone(&mut self, effects: &mut Vec<Effect>) {
+        for _ in 0..FORGOTTEN_HOSTS_MAX {
+            let first = self.farm.hosts.first_in_oblivion();
+            let Some((host, _)) = first.filter(|(_, count)| *count >= self.gone_hosts_max) else {
+                return;
+            };
+            let forgotten = Fact::forgotten_host(self.farm.hosts.get(host));
+            effects.extend(forgotten.map(Effect::Persist));
+            self.forget_host(host);
+        }
+    }
+
+    /// Forgets a host that has left and that nothing speaks of.
+    pub(super) fn forget_host(&mut self, host: HostIx) {
+        self.farm.copies.end_moves(host);
+        self.farm.hosts.forget(host);
+        self.tell_all(Change::HostForgotten(host));
     }
 
     /// A host did not come back in time: its replicas go to others.
     pub(super) fn grace_ended(&mut self, host: HostIx, effects: &mut Vec<Effect>) {
         let leased = self.farm.hosts.change(host, |entry| {
             entry.grace_until = None;
-            entry.leases.iter().chain(&entry.finished).copied().collect::<Vec<_>>()
+            entry.all_leases().copied().collect::<Vec<_>>()
         });
         for Lease { token, .. } in leased {
-            let lease = self.farm.leased(host, token).expect("it is listed");
-            self.expire(lease, effects);
+            // What was lost before may have ended its workunit.
+            if let Some(lease) = self.farm.leased(host, token) {
+                self.expire(lease, effects);
+            }
         }
     }
 
@@ -202,18 +240,21 @@ impl Core {
         effects: &mut Vec<Effect>,
     ) {
         let fragment = bounded(fragment);
-        let (name, before) = self.farm.hosts.change(host, |entry| {
-            let before = std::mem::replace(&mut entry.fragment, fragment);
+        let now = self.farm.now;
+        let (name, before) = self.farm.change_giving(host, |entry| {
+            let before = entry.set_fragment(fragment, now);
             (entry.info.name.clone(), before)
         });
         self.fit_to_fragment(host, effects);
         if before.slots != fragment.slots {
             self.tell_all(Change::HostChanged(host));
             effects.push(Effect::FragmentChanged { host: name, slots: fragment.slots });
+            self.look_again();
         }
     }
 
-    /// A frozen replica takes no slot; one that goes on and no longer fits is taken back.
+    /// A replica that a render froze takes no slot; one that goes on and no longer fits is taken
+    /// back. What is parked stays so until it is told to go on.
     pub(super) fn set_frozen(
         &mut self,
         host: HostIx,
@@ -221,8 +262,40 @@ impl Core {
         frozen: bool,
         effects: &mut Vec<Effect>,
     ) {
-        self.move_lease(host, token, frozen);
+        let entry = self.farm.hosts.get(host);
+        let from = if frozen { &entry.leases } else { &entry.finished };
+        if from.iter().any(|lease| lease.token == token) {
+            let state = if frozen { HeldState::Aside } else { HeldState::Runs };
+            self.place_lease(host, token, state);
+            self.tell_moved(host, token);
+        }
         self.fit_to_fragment(host, effects);
+    }
+
+    /// Lets what was parked of a lane on a host go on, while there is room: the first one first.
+    pub(super) fn resume_parked(&mut self, lane: Lane, host: HostIx, effects: &mut Vec<Effect>) {
+        loop {
+            let entry = self.farm.hosts.get(host);
+            let of_lane = |lease: &&Lease| self.farm.workunits.get(lease.workunit).lane == lane;
+            let Some(&Lease { token, share, .. }) = entry.parked.iter().find(of_lane) else {
+                return;
+            };
+            if self.farm.may_take(lane, host, share).is_err() || entry.free_share() < share {
+                return;
+            }
+            self.place_lease(host, token, HeldState::Runs);
+            self.farm.hosts.change(host, |entry| entry.asked -= 1);
+            effects.push(Effect::Resume { host, token });
+            self.tell_moved(host, token);
+        }
+    }
+
+    /// Tells the policy of a lease that it takes a slot now, or takes none any more.
+    fn tell_moved(&mut self, host: HostIx, token: LeaseToken) {
+        if let Some(lease) = self.farm.leased(host, token) {
+            let job = self.farm.workunits.get(lease.workunit).id.job;
+            self.tell(job, Change::WorkunitChanged(lease.workunit));
+        }
     }
 
     fn fit_to_fragment(&mut self, host: HostIx, effects: &mut Vec<Effect>) {

@@ -2,34 +2,107 @@
 
 use std::sync::Arc;
 
-use gleaner_protocol::JobId;
 use gleaner_protocol::control::AbortReason;
-use gleaner_protocol::job::JobSpec;
+use gleaner_protocol::job::{JobSpec, Lane};
+use gleaner_protocol::{JobId, Span};
 
 use super::Core;
-use crate::ability;
-use crate::farm::{Job, JobPhase};
-use crate::limits::JOBS_MAX;
-use crate::policy::Change;
+use crate::ability::Need;
+use crate::farm::{Accepted, Ended, Job, JobPhase};
+use crate::limits::{DUE_MS_MAX, DUE_WORKUNITS_MAX, JOBS_MAX};
+use crate::policy::{Change, Decline};
 use crate::{Effect, Fact, RequestId, SubmitRefusal};
 
 impl Core {
-    pub(super) fn submit(&mut self, request: RequestId, spec: JobSpec, effects: &mut Vec<Effect>) {
-        let admitted = self.admit(&spec).and_then(|()| {
+    pub(super) fn submit(
+        &mut self,
+        request: RequestId,
+        mut spec: JobSpec,
+        effects: &mut Vec<Effect>,
+    ) {
+        let admitted = self.check(&mut spec).and_then(|()| {
             let policy = self.lanes.get_mut(&spec.lane).expect("a lane without one admits nothing");
-            policy.admit(self.now, &self.farm, &spec).map_err(SubmitRefusal::Declined)
+            policy.admit(self.farm.now, &self.farm, &spec).map_err(
+                |Decline { why, earliest_due }| {
+                    let earliest_due_us = earliest_due.map(|due| self.utc_us(due));
+                    SubmitRefusal::Declined { why, earliest_due_us }
+                },
+            )
         });
         let result = admitted.map(|()| {
             let job = JobId::new(self.next_job);
             let spec = Arc::new(spec);
-            effects.push(Effect::Persist(Fact::JobAccepted { job, spec: Arc::clone(&spec) }));
-            let added = self.add_job(job, spec);
+            let accepted_us = self.utc_us(self.farm.now);
+            let fact = Fact::JobAccepted { job, spec: Arc::clone(&spec), accepted_us };
+            effects.push(Effect::Persist(fact));
+            let added = self.add_job(job, spec, accepted_us);
             debug_assert!(added, "there was room for its ability");
             job
         });
         let accepted = result.clone().ok();
         effects.push(Effect::Submitted { request, result });
         effects.extend(accepted.map(|job| Effect::JobChanged { job }));
+    }
+
+    /// Whether a job can be accepted, as far as its lane's policy has no say. Its due time counts
+    /// from now from here on.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub fn check(&self, spec: &mut JobSpec) -> Result<(), SubmitRefusal> {
+        self.settle_due(spec)?;
+        self.admit(spec)?;
+        match self.farm.why_nobody_can(spec).filter(|_| spec.lane == Lane::Deadline) {
+            Some(why) => {
+                Err(SubmitRefusal::Declined { why: why.to_string(), earliest_due_us: None })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// When it is due, counted from now by the broker's clock: a submitter's may be wrong.
+    fn settle_due(&self, spec: &mut JobSpec) -> Result<(), SubmitRefusal> {
+        let declined = |why: String| SubmitRefusal::Declined { why, earliest_due_us: None };
+        if let Some(due_ms) = spec.profile.due_at_ms.take() {
+            let now_ms = self.utc_now_ms();
+            let Some(left_ms) = due_ms.checked_sub(now_ms).filter(|left_ms| *left_ms > 0) else {
+                let ago = Span::from_millis(now_ms - due_ms);
+                let ago = ago.as_secs_f64().ceil();
+                return Err(declined(format!(
+                    "its due time was {ago} s ago by the broker's clock; if that is not so, one \
+                     of the two clocks is wrong"
+                )));
+            };
+            spec.profile.due_ms = Some(left_ms);
+        }
+        if spec.profile.due_ms.is_some_and(|due_ms| due_ms > DUE_MS_MAX) {
+            let days = DUE_MS_MAX / 86_400_000;
+            return Err(declined(format!("it is due in more than {days} days: nobody can say")));
+        }
+        if spec.lane != Lane::Deadline && spec.profile.due_ms.is_some() {
+            let lane = spec.lane;
+            return Err(declined(format!(
+                "the {lane} lane promises no due times: leave --due out, or have it run in the \
+                 deadline lane"
+            )));
+        }
+        if spec.lane == Lane::Deadline && spec.workunits.len() > DUE_WORKUNITS_MAX {
+            return Err(declined(format!(
+                "a job of the deadline lane has at most {DUE_WORKUNITS_MAX} workunits, and this one \
+                 {}: make several jobs of it",
+                spec.workunits.len()
+            )));
+        }
+        if spec.lane == Lane::Deadline && spec.profile.due_ms.is_none() {
+            let why = "a job of the deadline lane needs a due time: say when, with --due";
+            return Err(declined(why.into()));
+        }
+        if spec.lane == Lane::Deadline && spec.replication != 1 {
+            let why = "a job of the deadline lane has one replica of each workunit: leave \
+                       --replication out, and --on farm keeps it on the farm's own hosts";
+            return Err(declined(why.into()));
+        }
+        Ok(())
     }
 
     fn admit(&self, spec: &JobSpec) -> Result<(), SubmitRefusal> {
@@ -40,7 +113,7 @@ impl Core {
         if self.farm.jobs.len() >= JOBS_MAX {
             return Err(SubmitRefusal::TooManyJobs);
         }
-        if !self.farm.abilities.has_room_for(&spec.task) {
+        if !self.farm.abilities.has_room_for(&Need::of(spec)) {
             return Err(SubmitRefusal::TooManyAbilities);
         }
         Ok(())
@@ -48,15 +121,21 @@ impl Core {
 
     /// Adds an accepted job: now, or from the journal. Not where it asks for one kernel or
     /// program too many.
-    pub(super) fn add_job(&mut self, id: JobId, spec: Arc<JobSpec>) -> bool {
-        let Some((ability, is_new)) = self.farm.abilities.intern(&spec.task) else {
+    pub(super) fn add_job(&mut self, id: JobId, spec: Arc<JobSpec>, accepted_us: u64) -> bool {
+        let (need, lane) = (Need::of(&spec), spec.lane);
+        let Some((ability, is_new)) = self.farm.abilities.intern(&need) else {
             return false;
         };
         if is_new {
-            let offers = |capabilities: &_| ability::offers(capabilities, &spec.task);
-            self.farm.hosts.extend_abilities(ability, offers);
+            self.farm.hosts.extend_abilities(ability, |host| need.is_met_by(host));
         }
-        self.farm.jobs.insert(id, Job::new(id, spec, ability));
+        let accepted = Accepted { utc_us: accepted_us, zero_us: self.zero_us };
+        let ended = if self.farm.keeps_no_outputs { Ended::bare() } else { Ended::default() };
+        self.farm.jobs.insert(id, Job::new(id, spec, accepted, ability, ended));
+        self.farm.lanes.jobs[lane.index()] += 1;
+        if self.farm.jobs.get(&id).is_some_and(|job| job.due.is_some()) {
+            self.farm.due.insert(id);
+        }
         self.next_job = self.next_job.max(id.get().saturating_add(1));
         self.new_work = true;
         self.tell(id, Change::JobAdded(id));
@@ -85,11 +164,16 @@ impl Core {
     /// Ends a job; what is open of it is forgotten and its replicas are aborted.
     pub(super) fn end_job(&mut self, id: JobId, phase: JobPhase, effects: &mut Vec<Effect>) {
         let Some(job) = self.farm.jobs.get_mut(&id) else { return };
-        job.phase = phase;
+        if job.phase == JobPhase::Active {
+            self.farm.lanes.jobs[job.spec.lane.index()] -= 1;
+            self.farm.due.remove(&id);
+        }
+        (job.phase, job.ended_at) = (phase, Some(self.farm.now));
         let open: Vec<_> = job.open.values().copied().collect();
         for workunit in open {
             self.close_workunit(workunit, AbortReason::Cancelled, effects);
         }
+        self.farm.clear_unfit(id);
         self.tell(id, Change::JobEnded(id));
         effects.push(Effect::JobChanged { job: id });
     }

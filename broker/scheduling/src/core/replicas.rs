@@ -1,11 +1,12 @@
 //! Replicas end: reported, given back, aborted, expired. Votes are counted here.
 
 use gleaner_protocol::control::{AbortReason, ReleaseReason, Verdict};
-use gleaner_protocol::limits::bounded_reason;
+use gleaner_protocol::job::Cause;
 use gleaner_protocol::{Digest, HostName, LeaseToken, ReplicaId, Span, WorkunitId};
 
 use super::Core;
-use crate::farm::{Demand, HostIx, JobPhase, Leased, Party, Pending, Vote, WorkunitIx};
+use super::blame::Unfit;
+use crate::farm::{HostIx, JobPhase, Leased, Party, Pending, Vote, WorkunitIx};
 use crate::input::ReportedOutcome;
 use crate::policy::Change;
 use crate::{Effect, Fact};
@@ -35,20 +36,26 @@ impl Core {
                     Verdict::SecondVote
                 } else if !is_output && unit.is_heir(token, Party { host, voter }) {
                     // Perhaps it was the other's fault: it is nobody's.
-                    self.farm.workunits.get_mut(lease.workunit).begin_anew(token);
+                    let unit = self.farm.workunits.get_mut(lease.workunit);
+                    let dropped = unit.begin_anew(token);
+                    dropped.iter().for_each(|saved| self.farm.drop_saved(saved));
                     self.give_back(lease);
                     Verdict::Spoiled
-                } else if outcome == ReportedOutcome::Malformed {
-                    self.count(lease, Err(MALFORMED), cpu_us, effects);
-                    Verdict::Malformed
                 } else {
-                    let output = match &outcome {
-                        ReportedOutcome::Output(digest) => Ok(*digest),
-                        ReportedOutcome::Failed(why) => Err(why.as_str()),
-                        ReportedOutcome::Malformed => Err(MALFORMED),
-                    };
-                    self.count(lease, output, cpu_us, effects);
-                    Verdict::Counted
+                    match &outcome {
+                        ReportedOutcome::Output(digest) => {
+                            self.count(lease, *digest, cpu_us, effects);
+                            Verdict::Counted
+                        }
+                        ReportedOutcome::Failed(why) => {
+                            self.end_attempt(lease, Cause::Failed, why, cpu_us, effects);
+                            Verdict::Counted
+                        }
+                        ReportedOutcome::Malformed => {
+                            self.end_attempt(lease, Cause::Failed, MALFORMED, cpu_us, effects);
+                            Verdict::Malformed
+                        }
+                    }
                 }
             }
         };
@@ -99,7 +106,12 @@ impl Core {
         }
         let Some(workunit) = job.open.get(&id.index) else { return Err(Verdict::OldToken) };
         let unit = self.farm.workunits.get(*workunit);
-        Err(if unit.votes.iter().any(|vote| vote.token == token && vote.host == host) {
+        let had_vote = unit.votes.iter().any(|vote| vote.token == token && vote.host == host);
+        let had_failed = unit
+            .failed_attempts
+            .iter()
+            .any(|of| of.cause == Cause::Failed && of.token == token && of.host == host);
+        Err(if had_vote || had_failed {
             Verdict::Duplicate
         } else if unit.has_voted(host, self.farm.hosts.get(host).voter) {
             Verdict::SecondVote
@@ -109,46 +121,41 @@ impl Core {
     }
 
     /// Step C of the published algorithm: a replica moves from pending to complete; then the
-    /// workunit is decided, tried once more, or given up. Without an output it says why.
-    fn count(
-        &mut self,
-        lease: Leased,
-        output: Result<Digest, &str>,
-        cpu_us: u64,
-        effects: &mut Vec<Effect>,
-    ) {
-        let (digest, why) = (output.ok(), output.err());
+    /// workunit is decided, tried once more, or given up.
+    fn count(&mut self, lease: Leased, digest: Digest, cpu_us: u64, effects: &mut Vec<Effect>) {
         self.farm.end_lease(lease);
         let token = lease.token;
-        let now = self.now;
+        let now = self.farm.now;
         self.farm.hosts.change_standing(lease.host, |standing| standing.rate(now));
         let vote = self.vote_of(lease, digest, cpu_us);
         self.enter_vote(lease.workunit, vote);
         let host = self.farm.hosts.get(lease.host);
         let unit = self.farm.workunits.get(lease.workunit);
         let (workunit, side) = (unit.id, unit.side.unwrap_or_else(|| host.origin()));
-        let (name, owner) = (host.info.name.clone(), host.info.owner.clone());
-        effects.push(Effect::Persist(match digest {
-            Some(digest) => {
-                Fact::Voted { workunit, side, host: name, owner, token, digest, cpu_us }
-            }
-            None => Fact::ReplicaFailed { workunit, side, host: name, owner, token },
-        }));
-        self.count_parts(lease, digest.is_some(), effects);
-        self.count_vote(lease.host, workunit, digest.is_some());
-        let cpu = Span::from_micros(cpu_us);
-        let change = Change::Completed { workunit: lease.workunit, host: lease.host, cpu };
-        self.tell(workunit.job, change);
-        self.after_vote(lease.workunit, why, effects);
+        let (host, owner) = (host.info.name.clone(), host.info.owner.clone());
+        let fact = Fact::Voted { workunit, side, host, owner, token, digest, cpu_us };
+        effects.push(Effect::Persist(fact));
+        self.count_parts(lease, effects);
+        self.count_vote(lease.host, workunit);
+        self.prove(lease.host, workunit.job);
+        self.tell_completed(lease, cpu_us);
+        self.after_vote(lease.workunit, effects);
     }
 
-    /// A replica was reported: those whose states it went on from have their say with it, and no
-    /// other. What they saved of one that failed is of no more use.
-    fn count_parts(&mut self, lease: Leased, has_output: bool, effects: &mut Vec<Effect>) {
+    /// A replica was reported: a measured time.
+    pub(super) fn tell_completed(&mut self, lease: Leased, cpu_us: u64) {
+        let Leased { host, workunit, .. } = lease;
+        let job = self.farm.workunits.get(workunit).id.job;
+        self.tell(job, Change::Completed { workunit, host, cpu: Span::from_micros(cpu_us) });
+    }
+
+    /// A replica has an output: those whose states it went on from have their say with it, and no
+    /// other.
+    fn count_parts(&mut self, lease: Leased, effects: &mut Vec<Effect>) {
         let Leased { host, workunit, token, .. } = lease;
         let me = Party { host, voter: self.farm.hosts.get(host).voter };
         let saved = self.farm.workunits.get_mut(workunit).forget_saved(token);
-        let Some(saved) = saved.filter(|_| has_output) else { return };
+        let Some(saved) = saved else { return };
         for party in saved.others(me) {
             let (info, unit) = (&self.farm.host(party.host).info, self.farm.workunit(workunit));
             effects.push(Effect::Persist(Fact::HandedOver {
@@ -160,6 +167,7 @@ impl Core {
             }));
             self.hand_over(workunit, party, token);
         }
+        self.farm.drop_saved(&saved);
     }
 
     /// A host has its say in the vote under a lease of another.
@@ -177,6 +185,7 @@ impl Core {
             handed_over: true,
         };
         self.farm.workunits.get_mut(workunit).push_vote(vote);
+        self.farm.hosts.mention(party.host);
     }
 
     /// The holder of a lease has saved where it is.
@@ -187,26 +196,15 @@ impl Core {
         }
     }
 
-    pub(super) fn count_vote(&mut self, host: HostIx, workunit: WorkunitId, has_output: bool) {
-        self.farm.tally(workunit.job, |counts| {
-            if has_output {
-                counts.reported += 1;
-            } else {
-                counts.failed += 1;
-            }
-        });
-        self.farm.hosts.change(host, |entry| entry.reported += u64::from(has_output));
+    pub(super) fn count_vote(&mut self, host: HostIx, workunit: WorkunitId) {
+        self.farm.tally(workunit.job, |counts| counts.reported += 1);
+        self.farm.hosts.change(host, |entry| entry.reported += 1);
     }
 
-    /// Decides the workunit if enough votes agree. If they can no longer agree with what is
-    /// waiting and pending, another replica is brought, up to the limit; then the workunit is
-    /// given up, with the words of the last replica where that has failed.
-    pub(super) fn after_vote(
-        &mut self,
-        workunit: WorkunitIx,
-        last_failure: Option<&str>,
-        effects: &mut Vec<Effect>,
-    ) {
+    /// Decides the workunit if enough votes agree, and gives it up if it has used up its attempts.
+    /// If votes can no longer agree with what is waiting and pending, another replica is brought,
+    /// up to the limit; then the workunit is given up.
+    pub(super) fn after_vote(&mut self, workunit: WorkunitIx, effects: &mut Vec<Effect>) {
         let unit = self.farm.workunits.get(workunit);
         let demand = self.farm.demand(unit);
         if let Some(digest) = demand.leader.filter(|_| demand.is_decided) {
@@ -214,43 +212,22 @@ impl Core {
             effects.push(Effect::Persist(Fact::Decided { workunit: id, digest }));
             return self.decide(workunit, digest, effects);
         }
+        if self.give_up_used(workunit, effects) {
+            return;
+        }
+        let unit = self.farm.workunits.get(workunit);
         let incomplete = usize::from(unit.waiting) + unit.pending.len();
         let missing = demand.missing(incomplete);
         // A provisional decision that hosts with nothing else to do can no longer confirm is none.
         let to_come = missing.max(usize::from(incomplete == 0));
         if to_come > 0 && unit.reported() + incomplete + to_come > demand.max {
-            let reason = self.why_given_up(workunit, &demand, last_failure);
-            let job = self.farm.jobs.get(&unit.id.job).expect("a workunit's job is known");
-            let reason = job.ended.kept(&reason).to_owned();
-            let fact = Fact::GivenUp { workunit: unit.id, reason: reason.clone() };
-            effects.push(Effect::Persist(fact));
-            return self.give_up(workunit, &reason, effects);
+            return self.give_up_undecided(workunit, &demand, effects);
         }
         self.forget_due(workunit);
         self.note_due(workunit, &demand);
         let unit = self.farm.workunits.get_mut(workunit);
         unit.waiting += u16::try_from(missing).expect("a quorum fits u8");
         self.workunit_changed(workunit);
-    }
-
-    fn why_given_up(
-        &self,
-        workunit: WorkunitIx,
-        demand: &Demand,
-        last_failure: Option<&str>,
-    ) -> String {
-        let unit = self.farm.workunits.get(workunit);
-        let failed = unit.failed();
-        let Demand { agreeing, wanted, max, .. } = demand;
-        let mut reason = format!(
-            "{} replicas were tried, {failed} failed, at most {agreeing} agree and {wanted} must (max_replicas is {max})",
-            unit.reported(),
-        );
-        if let Some(why) = last_failure {
-            reason.push_str("; the last one: ");
-            reason.push_str(why);
-        }
-        bounded_reason(reason)
     }
 
     pub(super) fn decide(
@@ -285,20 +262,7 @@ impl Core {
         self.after_end(id, effects);
     }
 
-    pub(super) fn give_up(
-        &mut self,
-        workunit: WorkunitIx,
-        reason: &str,
-        effects: &mut Vec<Effect>,
-    ) {
-        let id = self.farm.workunits.get(workunit).id;
-        let job = self.farm.jobs.get_mut(&id.job).expect("a workunit's job is known");
-        job.ended.give_up(id.index, reason);
-        self.close_workunit(workunit, AbortReason::GivenUp, effects);
-        self.after_end(id, effects);
-    }
-
-    fn after_end(&mut self, id: WorkunitId, effects: &mut Vec<Effect>) {
+    pub(super) fn after_end(&mut self, id: WorkunitId, effects: &mut Vec<Effect>) {
         let job = self.farm.jobs.get(&id.job).expect("a workunit's job is known");
         let ended = job.ended.decided() + job.ended.failed();
         if ended == job.workunit_count() {
@@ -316,6 +280,7 @@ impl Core {
         effects: &mut Vec<Effect>,
     ) {
         self.forget_due(workunit);
+        self.farm.troubled.remove(&workunit);
         let unit = self.farm.workunits.get(workunit);
         let (id, pending) = (unit.id, unit.pending.clone());
         for Pending { token, host, attempt, .. } in pending {
@@ -327,21 +292,16 @@ impl Core {
         }
         self.tell(id.job, Change::WorkunitEnded(workunit));
         self.new_work |= self.farm.is_full();
-        self.farm.workunits.remove(workunit);
+        self.farm.remove_workunit(workunit);
         let job = self.farm.jobs.get_mut(&id.job).expect("a workunit's job is known");
         job.open.remove(&id.index);
     }
 
-    pub(super) fn released(
-        &mut self,
-        host: HostIx,
-        token: LeaseToken,
-        reason: &ReleaseReason,
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(super) fn released(&mut self, host: HostIx, token: LeaseToken, reason: &ReleaseReason) {
         let Some(lease) = self.farm.leased(host, token) else { return };
         match reason {
-            ReleaseReason::CannotRun(why) => self.count(lease, Err(why), 0, effects),
+            ReleaseReason::CannotRun(why) => self.refuse(lease, Unfit::Refused, why),
+            ReleaseReason::HostTrouble(why) => self.refuse(lease, Unfit::InTrouble, why),
             ReleaseReason::Preempted | ReleaseReason::FragmentClosed | ReleaseReason::Aborted => {
                 self.give_back(lease);
             }
@@ -356,14 +316,31 @@ impl Core {
         self.return_replica(lease);
     }
 
-    /// A lease has run out, or its host is lost: the replica waits again.
+    /// A lease has run out, or its host is lost. What stood still until its time was over, for a render
+    /// or for another lane, is no attempt: it waits again. While the other lane has its core, its time
+    /// is not over.
     pub(super) fn expire(&mut self, lease: Leased, effects: &mut Vec<Effect>) {
-        let job = self.farm.workunits.get(lease.workunit).id.job;
-        self.farm.tally(job, |counts| counts.expired += 1);
-        self.return_replica(lease);
-        let Leased { host, token, .. } = lease;
-        if self.farm.hosts.get(host).connected {
+        let Leased { host, token, workunit, .. } = lease;
+        let entry = self.farm.hosts.get(host);
+        let is_connected = entry.connected;
+        let stood_still = entry.is_frozen(token) || entry.is_parked(token);
+        if is_connected && self.farm.stands_for_another_lane(host, token) {
+            return self.farm.renew(lease);
+        }
+        if is_connected {
             effects.push(Effect::Abort { host, token, reason: AbortReason::Expired });
+        }
+        let job = self.farm.job(self.farm.workunits.get(workunit).id.job);
+        let lease_s = job.expect("a workunit's job is known").spec.lease_s;
+        if !is_connected {
+            let why = "its host was not heard of for too long";
+            self.end_attempt(lease, Cause::Lost, why, 0, effects);
+        } else if stood_still {
+            self.farm.tally_of(workunit, |counts| counts.expired += 1);
+            self.return_replica(lease);
+        } else {
+            let why = format!("it was not done in {lease_s} s");
+            self.end_attempt(lease, Cause::TimedOut, &why, 0, effects);
         }
     }
 

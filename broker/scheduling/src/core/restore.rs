@@ -1,6 +1,7 @@
 //! From the journal back to a core.
 
 use gleaner_protocol::api::ReplicaCounts;
+use gleaner_protocol::job::Cause;
 use gleaner_protocol::{
     Capabilities, Digest, HostInfo, HostName, JobId, LeaseToken, Origin, OwnerName, WorkunitId,
 };
@@ -9,8 +10,11 @@ use thiserror::Error;
 use super::Core;
 use crate::Fact;
 use crate::ability::AbilitySet;
-use crate::farm::{HostIx, JobPhase, Leased, Party, Standing, Vote, WorkunitIx};
+use crate::farm::{
+    FailedAttempt, HostIx, Job, JobPhase, Leased, Party, Standing, Vote, VoterIx, WorkunitIx,
+};
 use crate::limits::ABILITIES_MAX;
+use crate::policy::Change;
 use crate::trust::MOST_PER_CHECK;
 
 /// A journal that no core can have written.
@@ -53,8 +57,8 @@ impl Core {
             Fact::JobAccepted { job, .. } if self.farm.jobs.contains_key(&job) => {
                 return Err(RestoreError::AcceptedTwice(job));
             }
-            Fact::JobAccepted { job, spec } => {
-                if !self.add_job(job, spec) {
+            Fact::JobAccepted { job, spec, accepted_us } => {
+                if !self.add_job(job, spec, accepted_us) {
                     return Err(RestoreError::TooManyAbilities(job));
                 }
             }
@@ -64,16 +68,16 @@ impl Core {
             }
             Fact::Voted { workunit, side, host, owner, token, digest, cpu_us } => {
                 let voter = Voter { host, owner, side };
-                self.restore_vote(workunit, voter, token, Some(digest), cpu_us)?;
+                self.restore_vote(workunit, voter, token, digest, cpu_us)?;
             }
-            Fact::ReplicaFailed { workunit, side, host, owner, token } => {
+            Fact::AttemptFailed { workunit, side, host, owner, token, cause, why } => {
                 let voter = Voter { host, owner, side };
-                self.restore_vote(workunit, voter, token, None, 0)?;
+                self.restore_attempt(workunit, voter, token, cause, &why)?;
             }
-            Fact::Decided { workunit: id, digest } => {
-                let workunit = self.known(id)?;
-                self.decide(workunit, digest, &mut unheard);
-            }
+            Fact::Decided { workunit: id, digest } => match self.farm.find(id) {
+                Some(workunit) => self.decide(workunit, digest, &mut unheard),
+                None => self.restore_decided(id, digest, &mut unheard)?,
+            },
             Fact::Counted { job: id, counts } => {
                 let before = self.farm.job(id).ok_or(RestoreError::UnknownJob(id))?.counts;
                 self.farm.tally(id, |of| replace_counts(of, before, counts));
@@ -88,6 +92,13 @@ impl Core {
             Fact::GivenUp { workunit: id, reason } => {
                 let workunit = self.known(id)?;
                 self.give_up(workunit, &reason, &mut unheard);
+            }
+            Fact::HostStood { host, reported: 0, failures: 0, .. } => {
+                let known = self.farm.hosts.find(&host);
+                let may = |host: &HostIx| self.farm.hosts.get(*host).oblivion().is_some();
+                if let Some(host) = known.filter(may) {
+                    self.forget_host(host);
+                }
             }
             Fact::HostStood {
                 host,
@@ -135,7 +146,7 @@ impl Core {
         let open: Vec<_> = self.farm.workunits().map(|(workunit, _)| workunit).collect();
         for workunit in open {
             if self.farm.workunits.contains(workunit) {
-                self.after_vote(workunit, None, effects);
+                self.after_vote(workunit, effects);
             }
         }
         self.settle(effects);
@@ -145,14 +156,41 @@ impl Core {
         if let Some(workunit) = self.farm.find(id) {
             return Ok(workunit);
         }
-        let job = self.farm.jobs.get(&id.job).ok_or(RestoreError::UnknownWorkunit(id))?;
+        self.untouched(id)?;
+        Ok(self.open(id))
+    }
+
+    /// The job of a workunit of which nothing was heard yet.
+    fn untouched(&mut self, id: WorkunitId) -> Result<&mut Job, RestoreError> {
+        let job = self.farm.jobs.get_mut(&id.job).ok_or(RestoreError::UnknownWorkunit(id))?;
         if id.index >= job.workunit_count() {
             return Err(RestoreError::UnknownWorkunit(id));
         }
         if job.ended.contains(id.index) || job.phase != JobPhase::Active {
             return Err(RestoreError::AfterEnd(id));
         }
-        Ok(self.open(id))
+        Ok(job)
+    }
+
+    /// A decision whose votes a snapshot has left out: the most frequent fact of all.
+    fn restore_decided(
+        &mut self,
+        id: WorkunitId,
+        digest: Digest,
+        unheard: &mut Vec<crate::Effect>,
+    ) -> Result<(), RestoreError> {
+        let job = self.untouched(id)?;
+        job.ended.decide(id.index, digest);
+        job.touch(id.index);
+        let has_untouched = job.has_untouched();
+        let is_last = job.ended.decided() + job.ended.failed() == job.workunit_count();
+        if !has_untouched {
+            self.tell(id.job, Change::JobTouched(id.job));
+        }
+        if is_last {
+            self.end_job(id.job, JobPhase::Ended, unheard);
+        }
+        Ok(())
     }
 
     fn restore_vote(
@@ -160,13 +198,13 @@ impl Core {
         id: WorkunitId,
         voter: Voter,
         token: LeaseToken,
-        digest: Option<Digest>,
+        digest: Digest,
         cpu_us: u64,
     ) -> Result<(), RestoreError> {
         let (name, side) = (voter.host.clone(), voter.side);
         let host = self.known_host(voter);
         let workunit = self.known(id)?;
-        let voter = self.farm.hosts.get(host).voter;
+        let voter = self.voter_then(host, workunit, token);
         let unit = self.farm.workunits.get_mut(workunit);
         if unit.has_voted(host, voter) {
             return Err(RestoreError::SecondVote(id, name));
@@ -175,15 +213,54 @@ impl Core {
         unit.waiting = unit.waiting.saturating_sub(1);
         unit.attempts += 1;
         let lease = Leased { host, workunit, token, attempt: unit.attempts };
-        let mut vote = self.vote_of(lease, digest, cpu_us);
+        let mut vote = Vote { voter, ..self.vote_of(lease, digest, cpu_us) };
         if vote.per_check > 1 {
             // How often it was checked is not in the journal: no less than this.
             vote.per_check = MOST_PER_CHECK as u8;
         }
         self.enter_vote(workunit, vote);
-        self.count_vote(host, id, digest.is_some());
+        self.count_vote(host, id);
         self.workunit_changed(workunit);
         Ok(())
+    }
+
+    fn restore_attempt(
+        &mut self,
+        id: WorkunitId,
+        voter: Voter,
+        token: LeaseToken,
+        cause: Cause,
+        why: &str,
+    ) -> Result<(), RestoreError> {
+        let (side, owner) = (voter.side, voter.owner.clone());
+        // Whose the host is now does not depend on it: it is no vote.
+        let host = match self.farm.hosts.find(&voter.host) {
+            Some(host) => host,
+            None => self.known_host(voter),
+        };
+        let voter = self.farm.hosts.voter_of(host, owner.as_ref());
+        let workunit = self.known(id)?;
+        let unit = self.farm.workunits.get_mut(workunit);
+        unit.side.get_or_insert(side);
+        if cause == Cause::Failed {
+            unit.waiting = unit.waiting.saturating_sub(1);
+            unit.attempts += 1;
+        }
+        let job = self.farm.jobs.get_mut(&id.job).expect("its workunit is open");
+        let why = job.keep_words(why);
+        self.enter_attempt(workunit, FailedAttempt { token, host, voter, cause, why });
+        self.workunit_changed(workunit);
+        Ok(())
+    }
+
+    /// Whose vote a host gives under a lease of the past. Hosts without an owner may have had a vote
+    /// each then, and one together now: then the second is its host's own.
+    fn voter_then(&self, host: HostIx, workunit: WorkunitIx, token: LeaseToken) -> VoterIx {
+        let voter = self.farm.hosts.get(host).voter;
+        let votes = &self.farm.workunits.get(workunit).votes;
+        let is_taken = voter == VoterIx::OWNERLESS
+            && votes.iter().any(|vote| vote.voter == voter && vote.token != token);
+        if is_taken { VoterIx::of_host(host) } else { voter }
     }
 
     fn restore_hand_over(
@@ -195,7 +272,7 @@ impl Core {
         let side = voter.side;
         let host = self.known_host(voter);
         let workunit = self.known(id)?;
-        let voter = self.farm.hosts.get(host).voter;
+        let voter = self.voter_then(host, workunit, token);
         let unit = self.farm.workunits.get_mut(workunit);
         unit.side.get_or_insert(side);
         // Those of one owner have one vote, and each its part.

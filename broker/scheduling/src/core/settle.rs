@@ -9,15 +9,15 @@ use crate::farm::{Demand, HostIx, Leased, Rule, Standing, Vote, WorkunitIx};
 
 impl Core {
     /// The vote that the holder of a lease gives now.
-    pub(super) fn vote_of(&self, lease: Leased, digest: Option<Digest>, cpu_us: u64) -> Vote {
+    pub(super) fn vote_of(&self, lease: Leased, digest: Digest, cpu_us: u64) -> Vote {
         let host = self.farm.hosts.get(lease.host);
         let standing = &host.standing;
-        let per_check = standing.reports_per_check(self.now);
+        let per_check = standing.reports_per_check(self.farm.now);
         Vote {
             token: lease.token,
             voter: host.voter,
             host: lease.host,
-            digest,
+            digest: Some(digest),
             cpu_us,
             mark: standing.passed,
             failures: standing.failures,
@@ -32,6 +32,7 @@ impl Core {
         self.forget_due(workunit);
         let unit = self.farm.workunits.get_mut(workunit);
         unit.push_vote(vote);
+        self.farm.hosts.mention(vote.host);
         let Some(digest) = vote.digest else { return };
         let equal = unit.votes.iter().filter(|vote| vote.digest == Some(digest)).count();
         if equal < 2 {
@@ -104,7 +105,7 @@ impl Core {
             while let Some(id) = self.farm.hosts.get(host).standing.first_due() {
                 let workunit = self.farm.find(id).expect("what is due is open");
                 self.forget_due(workunit);
-                self.after_vote(workunit, None, effects);
+                self.after_vote(workunit, effects);
             }
         }
     }
@@ -114,7 +115,7 @@ impl Core {
         for id in due {
             if let Some(workunit) = self.farm.find(id) {
                 self.forget_due(workunit);
-                self.after_vote(workunit, None, effects);
+                self.after_vote(workunit, effects);
             }
         }
     }

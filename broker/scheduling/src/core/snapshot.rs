@@ -1,26 +1,49 @@
 //! The core as the fewest facts that restore it.
 
+use std::sync::Arc;
+
 use gleaner_protocol::{JobId, WorkunitId};
 
 use super::Core;
 use crate::Fact;
-use crate::farm::{Farm, Host, Job, JobPhase, Standing, Vote, Workunit};
+use crate::farm::{FailedAttempt, Farm, Host, Job, JobPhase, Standing, Vote, Workunit};
 
 impl Core {
     /// Facts that restore this core as all the facts so far do, leases aside: votes of decided
     /// workunits are left out, what they counted is kept.
     pub fn facts(&self) -> impl Iterator<Item = Fact> + '_ {
+        let settled = self.farm.jobs().flat_map(settled_facts);
+        settled.chain(self.standing_facts())
+    }
+
+    /// Those of them that may still change: all but accepted jobs, and outputs and failures of
+    /// workunits. To be restored after these.
+    pub fn standing_facts(&self) -> impl Iterator<Item = Fact> + '_ {
         let last = JobId::new(self.next_job - 1);
         let forgotten = (last.get() > 0 && self.farm.job(last).is_none())
             .then_some(Fact::JobForgotten { job: last });
-        let mut hosts: Vec<_> = self.farm.hosts().map(|(_, host)| host).collect();
-        hosts.sort_unstable_by(|one, other| one.info.name.cmp(&other.info.name));
         forgotten
             .into_iter()
             .chain(self.farm.jobs().flat_map(|job| self.farm.facts_of(job)))
             .chain(self.farm.jobs().flat_map(|job| self.farm.standings_of(job)))
-            .chain(hosts.into_iter().filter_map(fact_of_host))
+            .chain(self.farm.hosts_behind(None).filter_map(fact_of_host))
     }
+}
+
+/// What was accepted, and how workunits have ended.
+fn settled_facts(job: &Job) -> impl Iterator<Item = Fact> + '_ {
+    let id = job.id;
+    let accepted =
+        Fact::JobAccepted { job: id, spec: job.spec.clone(), accepted_us: job.accepted_us };
+    let decided = job.ended.digests().map(move |(index, digest)| {
+        let workunit = WorkunitId { job: id, index };
+        Fact::Decided { workunit, digest }
+    });
+    let given_up = job.ended.failures().map(move |(index, reason)| {
+        let workunit = WorkunitId { job: id, index };
+        Fact::GivenUp { workunit, reason: reason.to_owned() }
+    });
+    std::iter::once(accepted).chain(decided).chain(given_up)
 }
 
 fn fact_of_host(host: &Host) -> Option<Fact> {
@@ -38,31 +61,34 @@ fn fact_of_host(host: &Host) -> Option<Fact> {
     })
 }
 
+impl Fact {
+    /// That a host is forgotten, where facts speak of what it did.
+    pub(super) fn forgotten_host(host: &Host) -> Option<Self> {
+        fact_of_host(host).map(|_| Self::HostStood {
+            host: host.info.name.clone(),
+            owner: None,
+            side: host.origin(),
+            reported: 0,
+            disagreed: 0,
+            passed: 0,
+            failures: 0,
+            failed_at: 0,
+        })
+    }
+}
+
 impl Farm {
     fn facts_of<'a>(&'a self, job: &'a Job) -> impl Iterator<Item = Fact> + 'a {
         let id = job.id;
-        let accepted = Fact::JobAccepted { job: id, spec: job.spec.clone() };
-        let decided = job.ended.digests().map(move |(index, digest)| {
-            let workunit = WorkunitId { job: id, index };
-            Fact::Decided { workunit, digest }
-        });
-        let given_up = job.ended.failures().map(move |(index, reason)| {
-            let workunit = WorkunitId { job: id, index };
-            Fact::GivenUp { workunit, reason: reason.to_owned() }
-        });
         let votes = job.open.values().flat_map(move |open| {
             let unit = self.workunit(*open);
-            unit.votes.iter().map(move |vote| self.fact_of(unit, vote))
+            let votes = unit.votes.iter().map(move |vote| self.fact_of(unit, vote));
+            votes.chain(unit.failed_attempts.iter().map(move |of| self.fact_of_attempt(unit, of)))
         });
         let cancelled =
             (job.phase == JobPhase::Cancelled).then_some(Fact::JobCancelled { job: id });
         let counted = Fact::Counted { job: id, counts: job.counts };
-        std::iter::once(accepted)
-            .chain(decided)
-            .chain(given_up)
-            .chain(votes)
-            .chain(cancelled)
-            .chain([counted])
+        votes.chain(cancelled).chain([counted])
     }
 
     fn standings_of<'a>(&'a self, job: &'a Job) -> impl Iterator<Item = Fact> + 'a {
@@ -87,11 +113,21 @@ impl Farm {
         if vote.handed_over {
             return Fact::HandedOver { workunit, side, host, owner, token };
         }
-        match vote.digest {
-            Some(digest) => {
-                Fact::Voted { workunit, side, host, owner, token, digest, cpu_us: vote.cpu_us }
-            }
-            None => Fact::ReplicaFailed { workunit, side, host, owner, token },
+        let digest = vote.digest.expect("a vote that is not handed over has an output");
+        Fact::Voted { workunit, side, host, owner, token, digest, cpu_us: vote.cpu_us }
+    }
+
+    /// An attempt that ended without an output, as a fact.
+    pub(super) fn fact_of_attempt(&self, unit: &Workunit, attempt: &FailedAttempt) -> Fact {
+        let info = &self.host(attempt.host).info;
+        Fact::AttemptFailed {
+            workunit: unit.id,
+            side: unit.side.unwrap_or(info.origin),
+            host: info.name.clone(),
+            owner: self.hosts.owner_of(attempt.voter).cloned(),
+            token: attempt.token,
+            cause: attempt.cause,
+            why: Arc::clone(&attempt.why),
         }
     }
 }

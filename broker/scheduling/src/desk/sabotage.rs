@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use gleaner_protocol::job::Lane;
-use gleaner_protocol::{Share, Span};
+use gleaner_protocol::job::{Cause, Lane};
+use gleaner_protocol::limits::ATTEMPTS_MAX;
+use gleaner_protocol::{LeaseToken, Share, Span};
 
 use super::Desk;
-use crate::farm::{HostIx, Job, JobPhase, WorkunitIx};
+use crate::farm::{FailedAttempt, HostIx, Job, JobPhase, WorkunitIx};
 
 /// Something that must never happen inside a core.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,11 +38,19 @@ pub enum Sabotage {
     DoubtsAHost,
     /// A job leaves its lane without its queue knowing: breaks `queue-members`.
     MovesAJob,
+    /// A workunit goes on that has used up its attempts: breaks `attempts`.
+    TriesForEver,
+    /// A time when a host gets work again is noted of a host that gets some now: breaks `back-off`.
+    HoldsNobodyBack,
+    /// A lane is said to hold what nobody of it holds: breaks `lanes`.
+    MiscountsALane,
+    /// A host is thought to be spoken of that is not: breaks `mentions`.
+    RemembersForEver,
 }
 
 impl Sabotage {
     /// All of them, each with the check that has to see it.
-    pub const ALL: [(Self, &'static str); 13] = [
+    pub const ALL: [(Self, &'static str); 17] = [
         (Self::LosesAWorkunit, "no-workunit-lost"),
         (Self::LetsAHostVoteTwice, "one-vote"),
         (Self::FillsBeyondTheFragment, "fragment"),
@@ -53,8 +62,12 @@ impl Sabotage {
         (Self::EndsAJobTooSoon, "job-end"),
         (Self::OverlooksRequests, "asking"),
         (Self::ServesNobody, "nobody-idles"),
+        (Self::MiscountsALane, "lanes"),
         (Self::DoubtsAHost, "grace"),
         (Self::MovesAJob, "queue-members"),
+        (Self::TriesForEver, "attempts"),
+        (Self::HoldsNobodyBack, "back-off"),
+        (Self::RemembersForEver, "mentions"),
     ];
 }
 
@@ -139,6 +152,10 @@ impl Desk<'_> {
                 self.farm.hosts.tamper(host, |entry| entry.grace_until = Some(later));
                 true
             }
+            Sabotage::MiscountsALane => {
+                self.farm.lanes.take(Lane::Rendering, Share::WHOLE);
+                true
+            }
             Sabotage::MovesAJob => {
                 let waits = |workunit: &WorkunitIx| self.farm.workunit(*workunit).waiting > 0;
                 let is_queued_whole =
@@ -148,6 +165,29 @@ impl Desk<'_> {
                 };
                 let job = self.farm.jobs.get_mut(&id).expect("it was just seen");
                 Arc::make_mut(&mut job.spec).lane = Lane::Batch;
+                true
+            }
+            Sabotage::TriesForEver => {
+                let Some((workunit, _)) = self.idle() else { return false };
+                let Some((host, entry)) = self.farm.hosts().next() else { return false };
+                let (voter, token) = (entry.voter, LeaseToken::new(0));
+                let (cause, why) = (Cause::Lost, Arc::from("a test"));
+                let attempt = FailedAttempt { token, host, voter, cause, why };
+                let attempts = vec![attempt; ATTEMPTS_MAX.into()];
+                self.farm.workunits.get_mut(workunit).failed_attempts.extend(attempts);
+                true
+            }
+            Sabotage::HoldsNobodyBack => {
+                let Some((host, _)) = self.farm.hosts().next() else { return false };
+                let Some(ability) = self.farm.jobs().next().map(|job| job.ability) else {
+                    return false;
+                };
+                self.farm.hosts.note_backoff_end(self.now + Span::from_secs(3600), host, ability);
+                true
+            }
+            Sabotage::RemembersForEver => {
+                let Some((host, _)) = self.farm.hosts().next() else { return false };
+                self.farm.hosts.mention(host);
                 true
             }
         }

@@ -52,6 +52,11 @@ impl Asking {
         self.classes.values().map(BTreeSet::len).sum()
     }
 
+    /// All of them, in a fixed order that keeps classes together.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = HostIx> {
+        self.classes.values().flatten().map(|(_, host)| *host)
+    }
+
     /// The first that `may`, in a fixed order that keeps classes together.
     pub(crate) fn first(&self, may: impl Fn(HostIx) -> bool) -> Option<HostIx> {
         self.classes.values().find_map(|members| Self::first_of(members, &may))

@@ -36,6 +36,19 @@ impl Copies {
         from.take_while(move |(to, _)| *to == host).map(|(_, chunk)| *chunk)
     }
 
+    /// The host of each copy.
+    pub(crate) fn all_holders(&self) -> impl Iterator<Item = HostIx> {
+        self.held.values().flatten().copied()
+    }
+
+    /// Nothing is on its way to a host any more.
+    pub(crate) fn end_moves(&mut self, to: HostIx) {
+        let chunks: Vec<_> = self.moving_to(to).collect();
+        for chunk in chunks {
+            self.moving.remove(&(to, chunk));
+        }
+    }
+
     /// Notes a copy on its way; `false` where there is nothing to move.
     pub(crate) fn begin_move(&mut self, chunk: ChunkId, from: HostIx, to: HostIx) -> bool {
         let may = self.is_held(chunk, from) && !self.is_held(chunk, to);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gleaner_protocol::Digest;
 
-use crate::limits::FAILURE_REASONS_MAX;
+use crate::limits::FAILURE_REASON_BYTES_MAX;
 
 const PAGE: u32 = 256;
 const WORDS: usize = PAGE as usize / 64;
@@ -16,13 +16,17 @@ const ONE_REASON_TOO_MANY: &str =
 
 /// Canonical outputs and failures of a job by workunit index. Takes 33 bytes per decided workunit,
 /// in pages that appear, and grow, as they are needed: most jobs are small. One that was given up
-/// takes about as many; equal reasons are kept once, and [`FAILURE_REASONS_MAX`] different ones.
+/// takes about as many; equal reasons are kept once, and different ones up to
+/// [`FAILURE_REASON_BYTES_MAX`] together.
 #[derive(Debug, Default)]
 pub struct Ended {
     pages: BTreeMap<u32, Box<Page>>,
     failures: BTreeMap<u32, Arc<str>>,
     reasons: BTreeSet<Arc<str>>,
+    reason_bytes: usize,
     decided: u32,
+    /// Whether only what has ended is noted, and not with which output.
+    is_bare: bool,
 }
 
 #[derive(Debug)]
@@ -34,7 +38,11 @@ struct Page {
 
 impl Page {
     fn digest(&self, at: usize) -> Option<Digest> {
-        (self.decided[at / 64] >> (at % 64) & 1 == 1).then(|| self.digests[at])
+        if self.is_decided(at) { self.digests.get(at).copied() } else { None }
+    }
+
+    fn is_decided(&self, at: usize) -> bool {
+        self.decided[at / 64] >> (at % 64) & 1 == 1
     }
 
     /// The places from `from` on that are decided.
@@ -52,6 +60,11 @@ impl Page {
 }
 
 impl Ended {
+    /// One that notes what has ended, and no outputs: a bit per workunit.
+    pub(crate) fn bare() -> Self {
+        Self { is_bare: true, ..Self::default() }
+    }
+
     /// How many have a canonical output.
     #[must_use]
     pub fn decided(&self) -> u32 {
@@ -67,7 +80,9 @@ impl Ended {
     /// Whether this one has ended.
     #[must_use]
     pub fn contains(&self, index: u32) -> bool {
-        self.digest(index).is_some() || self.failures.contains_key(&index)
+        let page = self.pages.get(&(index / PAGE));
+        page.is_some_and(|page| page.is_decided((index % PAGE) as usize))
+            || self.failures.contains_key(&index)
     }
 
     /// The canonical output.
@@ -92,7 +107,8 @@ impl Ended {
         self.pages.range(from / PAGE..).flat_map(move |(number, page)| {
             let first = if *number == from / PAGE { from % PAGE } else { 0 };
             let decided = page.decided_from(first as usize);
-            decided.map(move |at| (number * PAGE + at as u32, page.digests[at]))
+            let digest = |at: usize| Some((at, *page.digests.get(at)?));
+            decided.filter_map(digest).map(move |(at, digest)| (number * PAGE + at as u32, digest))
         })
     }
 
@@ -128,10 +144,12 @@ impl Ended {
         let fresh = || Box::new(Page { digests: Vec::new(), decided: [0; WORDS] });
         let page = self.pages.entry(index / PAGE).or_insert_with(fresh);
         let at = (index % PAGE) as usize;
-        if page.digests.len() <= at {
-            page.digests.resize(at + 1, Digest::from_bytes([0; 32]));
+        if !self.is_bare {
+            if page.digests.len() <= at {
+                page.digests.resize(at + 1, Digest::from_bytes([0; 32]));
+            }
+            page.digests[at] = digest;
         }
-        page.digests[at] = digest;
         page.decided[at / 64] |= 1 << (at % 64);
         self.decided += 1;
         true
@@ -142,21 +160,25 @@ impl Ended {
         if self.contains(index) {
             return false;
         }
-        let kept = self.kept(reason).to_owned();
-        let kept = self.reasons.get(kept.as_str()).cloned().unwrap_or_else(|| {
+        let kept = self.kept([reason]);
+        let kept = self.reasons.get(kept).cloned().unwrap_or_else(|| {
             let reason: Arc<str> = kept.into();
             self.reasons.insert(Arc::clone(&reason));
+            self.reason_bytes += reason.len();
             reason
         });
         self.failures.insert(index, kept);
         true
     }
 
-    /// What is kept of a reason.
-    pub(crate) fn kept<'a>(&self, reason: &'a str) -> &'a str {
-        let others = self.reasons.len() - usize::from(self.reasons.contains(ONE_REASON_TOO_MANY));
-        let is_one_too_many = others >= FAILURE_REASONS_MAX && !self.reasons.contains(reason);
-        if is_one_too_many { ONE_REASON_TOO_MANY } else { reason }
+    /// What is kept of a reason that can be given at different lengths: the first that is known, or
+    /// for which there is room.
+    pub(crate) fn kept<'a, const N: usize>(&self, lengths: [&'a str; N]) -> &'a str {
+        let has_room = |reason: &&str| {
+            self.reasons.contains(*reason)
+                || self.reason_bytes + reason.len() <= FAILURE_REASON_BYTES_MAX
+        };
+        lengths.into_iter().find(has_room).unwrap_or(ONE_REASON_TOO_MANY)
     }
 }
 
@@ -177,6 +199,16 @@ mod tests {
         assert_eq!(ended.digests().collect::<Vec<_>>(), [(300, one)]);
         assert_eq!(ended.failures().collect::<Vec<_>>(), [(7, "failed")]);
         assert!(!ended.contains(299) && !ended.contains(301));
+    }
+
+    #[test]
+    fn a_bare_one_knows_what_has_ended_and_no_output() {
+        let mut ended = Ended::bare();
+        assert!(ended.decide(300, Digest::of(b"1")) && !ended.decide(300, Digest::of(b"2")));
+        assert!(ended.contains(300) && !ended.contains(299));
+        assert_eq!((ended.decided(), ended.digest(300)), (1, None));
+        assert_eq!(ended.digests().count(), 0);
+        assert!(ended.pages.values().all(|page| page.digests.capacity() == 0));
     }
 
     #[test]
@@ -204,15 +236,18 @@ mod tests {
     #[test]
     fn reasons_are_kept_once_and_not_too_many() {
         let mut ended = Ended::default();
-        let many = 4 * FAILURE_REASONS_MAX as u32;
+        let many = 2_000;
         for index in 0..many {
-            assert!(ended.give_up(index, &format!("reason {}", index / 2)));
+            assert!(ended.give_up(index, &format!("reason {}{:1000}", index / 2, "")));
         }
-        assert!(ended.reasons.len() <= FAILURE_REASONS_MAX + 1, "{}", ended.reasons.len());
-        assert_eq!(ended.failure(1), Some("reason 0"));
+        let most = FAILURE_REASON_BYTES_MAX + ONE_REASON_TOO_MANY.len();
+        assert!((most / 2..=most).contains(&ended.reason_bytes), "{}", ended.reason_bytes);
+        assert_eq!(ended.failure(1).map(str::trim), Some("reason 0"));
         assert_eq!(ended.failure(many - 1), Some(ONE_REASON_TOO_MANY));
-        assert!(ended.give_up(many, "reason 3"));
-        assert_eq!(ended.failure(many), Some("reason 3"), "one that is known");
+        let known = format!("reason 3{:1000}", "");
+        assert_eq!(ended.kept([&format!("{known}, in full"), &known]), known);
+        assert!(ended.give_up(many, &known));
+        assert_eq!(ended.failure(many), Some(known.as_str()), "one that is known");
         let kept = ended.failures.values().map(|reason| reason.as_ptr()).collect::<BTreeSet<_>>();
         assert_eq!(kept.len(), ended.reasons.len());
     }

@@ -3,14 +3,18 @@
 use std::sync::Arc;
 
 use gleaner_protocol::control::Fragment;
+use gleaner_protocol::limits::CORES_MAX;
 use gleaner_protocol::{HostInfo, LeaseToken, Origin, Share, Time};
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
+use thin_vec::ThinVec;
 
-use super::{Lease, Standing};
+use super::{Backoff, Lease, Standing};
 use crate::Refusal;
 use crate::ability::AbilitySet;
+use crate::limits::AWAITED;
 
-/// Number of a host in one core; by default that of the first.
+/// Number of a host in one core, used again after it was forgotten; by default that of the first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostIx(u32);
 
@@ -32,15 +36,28 @@ impl HostIx {
     }
 }
 
-/// Who votes: a host, or all hosts of one owner.
+/// How hosts vote that belong to no owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OwnerlessVote {
+    /// They have one vote together: anybody can invent another name.
+    #[default]
+    Together,
+    /// Each has a vote of its own: all who may connect are trusted not to have two names.
+    Each,
+}
+
+/// Who votes: all hosts of one owner, all hosts without one, or a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VoterIx(u32);
 
 impl VoterIx {
     pub(crate) const FIRST: Self = Self(0);
     const OWNERS: u32 = 1 << 31;
+    /// All hosts without an owner, where they vote together.
+    pub(crate) const OWNERLESS: Self = Self(Self::OWNERS - 1);
 
-    /// The voter that a host without an owner is.
+    /// The voter that a host without an owner is, where each has a vote.
     pub(crate) const fn of_host(host: HostIx) -> Self {
         Self(host.0)
     }
@@ -76,8 +93,11 @@ pub struct Host {
     /// Its leases that take a slot, oldest first.
     pub leases: SmallVec<[Lease; 4]>,
     /// Leases that take no slot: of replicas that ended while its link was down, whose reports
-    /// are on the way, and of frozen ones.
+    /// are on the way, and of those that a render has frozen.
     pub finished: SmallVec<[Lease; 4]>,
+    /// Leases that take no slot because a lane before theirs has it: their replicas stand still,
+    /// and go on when they are told to. The first was parked first.
+    pub parked: ThinVec<Lease>,
     /// When its leases end because its link is down.
     pub grace_until: Option<Time>,
     /// Outputs of it that counted.
@@ -88,6 +108,16 @@ pub struct Host {
     pub released: u64,
     /// What its votes were worth.
     pub standing: Standing,
+    /// When its link broke off; the beginning of time where this life of the broker had none.
+    pub(crate) left_at: Time,
+    /// How often open workunits, active jobs and copies speak of it, its leases aside.
+    pub(crate) mentions: u32,
+    /// What it failed or refused in a row, by ability.
+    pub backoffs: ThinVec<Backoff>,
+    /// When it gave something last, where it gives nothing now.
+    pub(crate) last_open: Option<Time>,
+    /// Tells two processes of its agent apart.
+    pub(crate) incarnation: Option<u64>,
     /// What on it needs a person, as its agent says.
     pub alarm: Option<String>,
     /// Why it gives nothing, as its farm's monitor said last; only for people.
@@ -107,16 +137,44 @@ impl Host {
             asked: 0,
             leases: SmallVec::new(),
             finished: SmallVec::new(),
+            parked: ThinVec::new(),
             grace_until: None,
             reported: 0,
             disagreed: 0,
             released: 0,
             standing: Standing::default(),
+            left_at: Time::ZERO,
+            mentions: 0,
+            backoffs: ThinVec::new(),
+            last_open: None,
+            incarnation: None,
             alarm: None,
             closed: None,
             abilities,
             listed: false,
         }
+    }
+
+    /// It gives another fragment from now on; what it gave before.
+    pub(crate) fn set_fragment(&mut self, fragment: Fragment, now: Time) -> Fragment {
+        if self.fragment.slots > 0 {
+            self.last_open = Some(now);
+        }
+        std::mem::replace(&mut self.fragment, fragment)
+    }
+
+    /// Whether it runs something, or will before long: it is connected, and open or was so within
+    /// the last [`AWAITED`].
+    pub(crate) fn is_awaited(&self, now: Time) -> bool {
+        let was_open = || self.last_open.is_some_and(|last| now.since(last) < AWAITED);
+        self.connected && (self.fragment.slots > 0 || was_open())
+    }
+
+    /// Its place among the hosts that may be forgotten, the first ones first: it has no link, no lease,
+    /// and nothing speaks of it. `None` for the others.
+    pub(crate) fn oblivion(&self) -> Option<(bool, Time)> {
+        let may = !self.connected && self.mentions == 0 && !self.holds_any();
+        may.then_some((self.reported > 0, self.left_at))
     }
 
     /// Its side.
@@ -129,6 +187,12 @@ impl Host {
     #[must_use]
     pub fn free(&self) -> u32 {
         if self.connected { self.asked.min(self.free_share().whole_cores()) } else { 0 }
+    }
+
+    /// It asks for so many more replicas; never for more than it could run.
+    pub(crate) fn ask(&mut self, slots: u32) {
+        let most = self.info.cores.max(self.fragment.slots).min(CORES_MAX);
+        self.asked = self.asked.saturating_add(slots).min(most);
     }
 
     /// Whether it was caught and runs something: a policy that trusts by its own checks lets it
@@ -156,16 +220,12 @@ impl Host {
         self.capacity().minus(self.leased_share())
     }
 
-    /// Whether a lease of this share may be added.
-    pub(crate) fn may_take(&self, share: Share) -> Result<(), Refusal> {
+    /// Whether it gives anything now.
+    pub(crate) fn is_open(&self) -> Result<(), Refusal> {
         if !self.connected {
             Err(Refusal::Disconnected)
         } else if self.fragment.slots == 0 {
             Err(Refusal::FragmentClosed)
-        } else if share == Share::NONE || self.free_share() < share {
-            Err(Refusal::NoFreeSlot)
-        } else if self.asked == 0 {
-            Err(Refusal::DidNotAsk)
         } else {
             Ok(())
         }
@@ -173,7 +233,24 @@ impl Host {
 
     /// Its lease under this token.
     pub(crate) fn lease(&self, token: LeaseToken) -> Option<Lease> {
-        self.leases.iter().chain(&self.finished).find(|lease| lease.token == token).copied()
+        self.all_leases().find(|lease| lease.token == token).copied()
+    }
+
+    /// All its leases: those that take a slot first.
+    pub fn all_leases(&self) -> impl Iterator<Item = &Lease> {
+        self.leases.iter().chain(&self.finished).chain(&self.parked)
+    }
+
+    /// Whether it holds a lease of any kind.
+    #[must_use]
+    pub fn holds_any(&self) -> bool {
+        !(self.leases.is_empty() && self.finished.is_empty() && self.parked.is_empty())
+    }
+
+    /// Whether one more replica may be parked here: agents keep as many as they have cores, as long as
+    /// their owners allow.
+    pub(crate) fn can_park(&self) -> bool {
+        self.parked.len() < self.info.cores as usize
     }
 
     /// Changes the share of a lease that takes a slot; `false` where there is no room for it.
@@ -186,15 +263,39 @@ impl Host {
         lease.map(|lease| lease.share = share).is_some()
     }
 
-    /// Forgets a lease that has ended.
-    pub(crate) fn drop_lease(&mut self, token: LeaseToken) {
-        if let Some(at) = self.leases.iter().position(|held| held.token == token) {
-            self.leases.remove(at);
-        } else {
-            self.finished.retain(|held| held.token != token);
+    /// Whether a lease takes no slot for a render's sake: its replica is frozen.
+    pub(crate) fn is_frozen(&self, token: LeaseToken) -> bool {
+        self.finished.iter().any(|lease| lease.token == token)
+    }
+
+    /// Whether a lease takes no slot for another lane's sake.
+    pub(crate) fn is_parked(&self, token: LeaseToken) -> bool {
+        self.parked.iter().any(|lease| lease.token == token)
+    }
+
+    /// Takes a lease out of whichever list it is in, from the end: what was adopted is the last.
+    pub(crate) fn take_lease(&mut self, token: LeaseToken) -> Option<Lease> {
+        let is_it = |held: &Lease| held.token == token;
+        if let Some(at) = self.leases.iter().rposition(is_it) {
+            return Some(self.leases.remove(at));
         }
-        if self.leases.is_empty() && self.finished.is_empty() {
+        if let Some(at) = self.finished.iter().rposition(is_it) {
+            return Some(self.finished.remove(at));
+        }
+        let at = self.parked.iter().rposition(is_it)?;
+        Some(self.parked.remove(at))
+    }
+
+    /// Forgets a lease that has ended; the share that it held, if it took a slot.
+    pub(crate) fn drop_lease(&mut self, token: LeaseToken) -> Option<Share> {
+        let taking = self.leases.iter().rposition(|held| held.token == token);
+        let share = taking.map(|at| self.leases.remove(at).share);
+        if share.is_none() {
+            self.take_lease(token);
+        }
+        if !self.holds_any() {
             self.grace_until = None;
         }
+        share
     }
 }

@@ -1,23 +1,29 @@
 //! All hosts, and the sets derived from them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
-use gleaner_protocol::{Capabilities, HostInfo, HostName, OwnerName, Time};
+use gleaner_protocol::{HostInfo, HostName, OwnerName, Time};
 use rustc_hash::FxHashMap;
 
 use super::asking::Asking;
-use super::{Host, HostIx, Standing, VoterIx};
+use super::{Host, HostIx, OwnerlessVote, Standing, VoterIx};
 use crate::ability::{AbilityIx, AbilitySet};
 
-/// All hosts that connected at least once, or voted before a restart.
+/// All hosts that connected at least once, or voted before a restart, but for those that are forgotten.
 ///
 /// # Invariants
 /// - Between inputs, the standing requests are exactly the hosts with [`Host::free`] above 0.
 /// - `grace` holds exactly the hosts with [`Host::grace_until`].
+/// - `oblivion` holds exactly the hosts with a [`Host::oblivion`].
 #[derive(Debug, Default)]
 pub(crate) struct Hosts {
-    listed: Vec<Host>,
+    listed: Vec<Option<Host>>,
+    /// Numbers of hosts that are forgotten.
+    vacant: Vec<HostIx>,
     by_name: FxHashMap<HostName, HostIx>,
+    /// The same in order.
+    names: BTreeMap<HostName, HostIx>,
     owners: BTreeMap<OwnerName, VoterIx>,
     /// The owners by the number of their vote.
     owner_names: Vec<OwnerName>,
@@ -25,15 +31,23 @@ pub(crate) struct Hosts {
     /// Hosts that came to have room since the last plan, in order; some may have lost it again.
     woken: Vec<HostIx>,
     grace: BTreeSet<(Time, HostIx)>,
+    /// The hosts that may be forgotten.
+    oblivion: BTreeSet<((bool, Time), HostIx)>,
+    pub(super) backoff_ends: BTreeSet<(Time, HostIx, AbilityIx)>,
+    pub(crate) ownerless: OwnerlessVote,
 }
 
 impl Hosts {
     pub(crate) fn len(&self) -> usize {
-        self.listed.len()
+        self.by_name.len()
     }
 
     pub(crate) fn get(&self, host: HostIx) -> &Host {
-        &self.listed[host.get()]
+        self.listed[host.get()].as_ref().expect(KNOWN)
+    }
+
+    pub(super) fn entry(&mut self, host: HostIx) -> &mut Host {
+        known(&mut self.listed, host)
     }
 
     pub(crate) fn find(&self, name: &HostName) -> Option<HostIx> {
@@ -41,7 +55,25 @@ impl Hosts {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (HostIx, &Host)> {
-        self.listed.iter().enumerate().map(|(index, host)| (HostIx::from_index(index), host))
+        self.iter_from(HostIx::FIRST)
+    }
+
+    /// Those of this number and greater ones.
+    pub(crate) fn iter_from(&self, first: HostIx) -> impl Iterator<Item = (HostIx, &Host)> {
+        let listed = self.listed[first.get().min(self.listed.len())..].iter().zip(first.get()..);
+        listed.filter_map(|(host, index)| Some((HostIx::from_index(index), host.as_ref()?)))
+    }
+
+    /// Those behind this name, or all, in the order of names.
+    pub(crate) fn iter_behind(&self, name: Option<&HostName>) -> impl Iterator<Item = &Host> {
+        let from = name.map_or(Bound::Unbounded, Bound::Excluded);
+        let names = self.names.range::<HostName, _>((from, Bound::Unbounded));
+        names.map(|(_, host)| self.get(*host))
+    }
+
+    /// All numbers are below this one.
+    pub(crate) fn end(&self) -> usize {
+        self.listed.len()
     }
 
     pub(crate) fn asking(&self) -> &Asking {
@@ -56,13 +88,14 @@ impl Hosts {
     /// Changes a host behind the back of the sets derived from it.
     #[cfg(feature = "sabotage")]
     pub(crate) fn tamper(&mut self, host: HostIx, change: impl FnOnce(&mut Host)) {
-        change(&mut self.listed[host.get()]);
+        change(self.entry(host));
     }
 
     /// Changes a host and keeps the sets derived from it right.
     pub(crate) fn change<R>(&mut self, host: HostIx, change: impl FnOnce(&mut Host) -> R) -> R {
-        let entry = &mut self.listed[host.get()];
+        let entry = known(&mut self.listed, host);
         let (was_free, grace_was) = (entry.free() > 0, entry.grace_until);
+        let oblivion_was = entry.oblivion();
         let was_held_back = entry.is_held_back();
         let result = change(entry);
         let is_free = entry.free() > 0;
@@ -85,13 +118,69 @@ impl Hosts {
                 self.grace.insert((time, host));
             }
         }
+        let oblivion = entry.oblivion();
+        self.move_in_oblivion(host, oblivion_was, oblivion);
         result
+    }
+
+    /// Something open speaks of a host from now on.
+    pub(crate) fn mention(&mut self, host: HostIx) {
+        let entry = known(&mut self.listed, host);
+        let before = entry.oblivion();
+        entry.mentions += 1;
+        self.move_in_oblivion(host, before, None);
+    }
+
+    /// What spoke of a host does not any more.
+    pub(crate) fn drop_mention(&mut self, host: HostIx) {
+        let entry = known(&mut self.listed, host);
+        entry.mentions -= 1;
+        let now = entry.oblivion();
+        self.move_in_oblivion(host, None, now);
+    }
+
+    fn move_in_oblivion(
+        &mut self,
+        host: HostIx,
+        before: Option<(bool, Time)>,
+        now: Option<(bool, Time)>,
+    ) {
+        if before != now {
+            before.map(|before| self.oblivion.remove(&(before, host)));
+            now.map(|now| self.oblivion.insert((now, host)));
+        }
+    }
+
+    /// The host that is to be forgotten first, and how many may be forgotten.
+    pub(crate) fn first_in_oblivion(&self) -> Option<(HostIx, usize)> {
+        Some((self.oblivion.first()?.1, self.oblivion.len()))
+    }
+
+    /// Whether exactly the hosts that may be forgotten are listed as such.
+    pub(crate) fn is_oblivion_right(&self) -> bool {
+        let may = self.iter().filter_map(|(index, host)| Some((host.oblivion()?, index)));
+        may.collect::<BTreeSet<_>>() == self.oblivion
+    }
+
+    /// Forgets a host that may be forgotten. Its number will be that of another one.
+    pub(crate) fn forget(&mut self, host: HostIx) {
+        let entry = self.listed[host.get()].take().expect(KNOWN);
+        let place = entry.oblivion().expect("a host is forgotten that nothing speaks of");
+        debug_assert!(entry.standing.due.is_empty(), "its votes are on open workunits");
+        debug_assert!(!self.woken.contains(&host), "it has no room");
+        self.oblivion.remove(&(place, host));
+        for of in entry.backoffs.iter().filter(|of| of.is_on) {
+            self.backoff_ends.remove(&(of.until, host, of.ability));
+        }
+        self.by_name.remove(&entry.info.name);
+        self.names.remove(&entry.info.name);
+        self.vacant.push(host);
     }
 
     /// Changes what a host's votes were worth. Most often that touches nothing else of it: who is
     /// not held back does not come to have room by it.
     pub(crate) fn change_standing(&mut self, host: HostIx, change: impl FnOnce(&mut Standing)) {
-        let standing = &mut self.listed[host.get()].standing;
+        let standing = &mut self.entry(host).standing;
         if standing.is_suspect() {
             self.change(host, |entry| change(&mut entry.standing));
         } else {
@@ -114,7 +203,7 @@ impl Hosts {
 
     /// Makes what is left of a host's request a standing one.
     pub(crate) fn list(&mut self, host: HostIx) {
-        let entry = &mut self.listed[host.get()];
+        let entry = known(&mut self.listed, host);
         if entry.free() > 0 && !entry.listed {
             entry.listed = true;
             self.asking.insert(host, entry);
@@ -136,16 +225,28 @@ impl Hosts {
         if let Some(&host) = self.by_name.get(&info.name) {
             self.change(host, |entry| entry.asked = 0);
             let voter = self.voter_of(host, info.owner.as_ref());
-            let entry = &mut self.listed[host.get()];
+            let entry = known(&mut self.listed, host);
             entry.info = info;
             entry.abilities = abilities;
+            for of in &mut entry.backoffs {
+                of.is_offered = entry.abilities.contains(of.ability);
+                if of.is_on {
+                    entry.abilities.remove(of.ability);
+                }
+            }
             entry.voter = voter;
             return host;
         }
-        let host = HostIx::from_index(self.listed.len());
+        let host = self.vacant.pop().unwrap_or_else(|| {
+            self.listed.push(None);
+            HostIx::from_index(self.listed.len() - 1)
+        });
         let voter = self.voter_of(host, info.owner.as_ref());
         self.by_name.insert(info.name.clone(), host);
-        self.listed.push(Host::new(info, voter, abilities));
+        self.names.insert(info.name.clone(), host);
+        let entry = self.listed[host.get()].insert(Host::new(info, voter, abilities));
+        let oblivion = entry.oblivion();
+        self.move_in_oblivion(host, None, oblivion);
         host
     }
 
@@ -153,13 +254,12 @@ impl Hosts {
     pub(crate) fn extend_abilities(
         &mut self,
         ability: AbilityIx,
-        offers: impl Fn(&Capabilities) -> bool,
+        offers: impl Fn(&HostInfo) -> bool,
     ) {
-        for (index, host) in self.listed.iter_mut().enumerate() {
-            if !offers(&host.info.capabilities) {
+        for (index, host) in known_ones(&mut self.listed) {
+            if !offers(&host.info) {
                 continue;
             }
-            let index = HostIx::from_index(index);
             if host.listed {
                 self.asking.remove(index, host);
             }
@@ -173,11 +273,15 @@ impl Hosts {
     /// Takes from every host an ability that no job asks for any more: its number may be that of
     /// another one soon.
     pub(crate) fn drop_ability(&mut self, ability: AbilityIx) {
-        for (index, host) in self.listed.iter_mut().enumerate() {
+        for index in 0..self.listed.len() {
+            if self.listed[index].is_some() {
+                self.clear_backoff(HostIx::from_index(index), ability);
+            }
+        }
+        for (index, host) in known_ones(&mut self.listed) {
             if !host.abilities.contains(ability) {
                 continue;
             }
-            let index = HostIx::from_index(index);
             if host.listed {
                 self.asking.remove(index, host);
             }
@@ -188,9 +292,34 @@ impl Hosts {
         }
     }
 
-    /// Hosts of one owner share a vote; a host without an owner has its own.
-    fn voter_of(&mut self, host: HostIx, owner: Option<&OwnerName>) -> VoterIx {
-        let Some(owner) = owner else { return VoterIx::of_host(host) };
+    /// Gives a host an ability, or takes it from the host. One that gets it may have what it was not
+    /// given before.
+    pub(super) fn set_ability(&mut self, host: HostIx, ability: AbilityIx, has: bool) {
+        let entry = known(&mut self.listed, host);
+        if entry.listed {
+            self.asking.remove(host, entry);
+        }
+        if has {
+            entry.abilities.insert(ability);
+        } else {
+            entry.abilities.remove(ability);
+        }
+        if entry.listed && has {
+            entry.listed = false;
+            self.woken.push(host);
+        } else if entry.listed {
+            self.asking.insert(host, entry);
+        }
+    }
+
+    /// Hosts of one owner share a vote, and so do those without an owner, or each has its own.
+    pub(crate) fn voter_of(&mut self, host: HostIx, owner: Option<&OwnerName>) -> VoterIx {
+        let Some(owner) = owner else {
+            return match self.ownerless {
+                OwnerlessVote::Together => VoterIx::OWNERLESS,
+                OwnerlessVote::Each => VoterIx::of_host(host),
+            };
+        };
         if let Some(&voter) = self.owners.get(owner) {
             return voter;
         }
@@ -206,16 +335,27 @@ impl Hosts {
             || owner.is_none_or(|owner| self.owners.contains_key(owner))
     }
 
-    /// Whose vote it is, where it is not that of a host without an owner. Not the owner of a host
+    /// Whose vote it is, where it is that of an owner. Not the owner of a host
     /// that voted: that may be another one by now.
     pub(crate) fn owner_of(&self, voter: VoterIx) -> Option<&OwnerName> {
         self.owner_names.get(voter.owner_number()?)
     }
 }
 
+const KNOWN: &str = "a number is dropped when its host is forgotten";
+
+fn known(listed: &mut [Option<Host>], host: HostIx) -> &mut Host {
+    listed[host.get()].as_mut().expect(KNOWN)
+}
+
+fn known_ones(listed: &mut [Option<Host>]) -> impl Iterator<Item = (HostIx, &mut Host)> {
+    let listed = listed.iter_mut().enumerate();
+    listed.filter_map(|(index, host)| Some((HostIx::from_index(index), host.as_mut()?)))
+}
+
 #[cfg(test)]
 mod tests {
-    use gleaner_protocol::Origin;
+    use gleaner_protocol::{Capabilities, Origin};
 
     use super::*;
 

@@ -1,15 +1,17 @@
 //! Jobs: a range of workunits that takes no memory until it is touched.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use gleaner_protocol::JobId;
 use gleaner_protocol::api::{JobState, JobStatus, ReplicaCounts};
 use gleaner_protocol::job::{JobSpec, Task};
+use gleaner_protocol::{HostName, JobId, Time};
+use smallvec::SmallVec;
 
-use super::{Ended, WorkunitIx};
+use super::{Ended, HostIx, WorkunitIx};
 use crate::ability::AbilityIx;
 use crate::core::Asked;
+use crate::limits::{ATTEMPT_WORDS_BYTES_MAX, ATTEMPT_WORDS_MAX, SUSPECT_AFTER_HOSTS};
 
 /// Whether a job goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,8 +31,14 @@ pub struct Job {
     pub id: JobId,
     /// What was asked for.
     pub spec: Arc<JobSpec>,
+    /// When it was accepted, in microseconds of UTC.
+    pub accepted_us: u64,
+    /// When all of it is to be done, where somebody said.
+    pub due: Option<Time>,
     /// Whether it goes on.
     pub phase: JobPhase,
+    /// When it ended; the beginning of time where that was before this life of the broker.
+    pub ended_at: Option<Time>,
     /// First index that may be untouched.
     pub next: u32,
     /// Its open workunits by index.
@@ -42,25 +50,60 @@ pub struct Job {
     /// Its leased replicas.
     pub pending: u32,
     pub(crate) ability: AbilityIx,
+    /// Hosts that failed or refused it since its last output, as many as make it suspect.
+    pub(crate) unfit: SmallVec<[HostIx; 2]>,
+    /// Who refused it last since its last output, and why.
+    pub(crate) refusal: Option<(HostName, Arc<str>)>,
+    /// The words of its failed attempts.
+    words: BTreeSet<Arc<str>>,
     /// Goes into the tokens of its leases.
     pub(crate) asked: Asked,
     /// One more than the highest index that was ever touched.
     touched_end: u32,
 }
 
+/// When a job was accepted, on both clocks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Accepted {
+    /// In microseconds of UTC.
+    pub(crate) utc_us: u64,
+    /// Microseconds of UTC at [`Time::ZERO`].
+    pub(crate) zero_us: u64,
+}
+
+impl Accepted {
+    /// So many milliseconds later, as the core counts; at the beginning where that is before it.
+    fn in_ms(self, later_ms: u64) -> Time {
+        let due_us = self.utc_us.saturating_add(later_ms.saturating_mul(1000));
+        Time::from_micros(due_us.saturating_sub(self.zero_us))
+    }
+}
+
 impl Job {
-    pub(crate) fn new(id: JobId, spec: Arc<JobSpec>, ability: AbilityIx) -> Self {
+    pub(crate) fn new(
+        id: JobId,
+        spec: Arc<JobSpec>,
+        accepted: Accepted,
+        ability: AbilityIx,
+        ended: Ended,
+    ) -> Self {
         Self {
+            accepted_us: accepted.utc_us,
+            due: spec.profile.due_ms.map(|due_ms| accepted.in_ms(due_ms)),
             id,
             asked: Asked::of(&spec),
             spec,
             phase: JobPhase::Active,
+            ended_at: None,
             next: 0,
             open: BTreeMap::new(),
-            ended: Ended::default(),
+            ended,
             counts: ReplicaCounts::default(),
             pending: 0,
             ability,
+            unfit: SmallVec::new(),
+            refusal: None,
+            words: BTreeSet::new(),
             touched_end: 0,
         }
     }
@@ -85,6 +128,11 @@ impl Job {
     /// Enters an open workunit at an untouched index.
     pub(crate) fn open_at(&mut self, index: u32, workunit: WorkunitIx) {
         self.open.insert(index, workunit);
+        self.touch(index);
+    }
+
+    /// Notes that an index is untouched no more: it is open, or has ended.
+    pub(crate) fn touch(&mut self, index: u32) {
         self.touched_end = self.touched_end.max(index + 1);
         if index == self.next {
             self.next += 1;
@@ -97,6 +145,38 @@ impl Job {
     pub(crate) fn is_untouched(&self, index: u32) -> bool {
         index >= self.touched_end
             || (!self.open.contains_key(&index) && !self.ended.contains(index))
+    }
+
+    /// Keeps the words of a failed attempt, equal ones once. Of very many others it is only kept
+    /// that there were some.
+    pub(crate) fn keep_words(&mut self, words: &str) -> Arc<str> {
+        let words = &words[..words.floor_char_boundary(ATTEMPT_WORDS_BYTES_MAX)];
+        let words = match self.words.contains(words) || self.words.len() < ATTEMPT_WORDS_MAX {
+            true => words,
+            false => "in words that are not kept: others of the job failed in too many others",
+        };
+        if let Some(known) = self.words.get(words) {
+            return Arc::clone(known);
+        }
+        let words: Arc<str> = words.into();
+        self.words.insert(Arc::clone(&words));
+        words
+    }
+
+    /// Notes a host that failed or refused it; whether that is news.
+    pub(crate) fn note_unfit(&mut self, host: HostIx) -> bool {
+        let is_new = self.unfit.len() < SUSPECT_AFTER_HOSTS && !self.unfit.contains(&host);
+        if is_new {
+            self.unfit.push(host);
+        }
+        is_new
+    }
+
+    /// When it is due, in milliseconds of UTC, where somebody said.
+    #[must_use]
+    pub fn due_utc_ms(&self) -> Option<u64> {
+        let due_ms = self.spec.profile.due_ms?;
+        Some((self.accepted_us / 1_000).saturating_add(due_ms))
     }
 
     /// For its submitter.
@@ -124,6 +204,9 @@ impl Job {
             failed: self.ended.failed(),
             open: u32::try_from(self.open.len()).expect("WORKUNITS_MAX fits u32"),
             pending: self.pending,
+            due_ms: self.due_utc_ms(),
+            chance_permille: None,
+            expected_end_ms: None,
             replicas: self.counts,
         }
     }

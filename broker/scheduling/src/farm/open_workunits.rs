@@ -68,10 +68,10 @@ impl OpenWorkunits {
         index
     }
 
-    pub(crate) fn remove(&mut self, workunit: WorkunitIx) {
+    pub(crate) fn remove(&mut self, workunit: WorkunitIx) -> Workunit {
         let slot = self.pages[workunit.get() / PAGE][workunit.get() % PAGE].take();
-        debug_assert!(slot.is_some(), "an index is dropped when its workunit ends");
         self.vacant.push(workunit);
+        slot.expect("an index is dropped when its workunit ends")
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (WorkunitIx, &Workunit)> {

@@ -38,11 +38,13 @@ pub struct SavedState {
 }
 
 impl SavedState {
-    /// A host saved this under a lease.
-    fn replace(&mut self, state: Digest, by: Party) {
+    /// A host saved this under a lease; whether it had no say in it before.
+    fn replace(&mut self, state: Digest, by: Party) -> bool {
         self.state = state;
-        self.said.retain(|party| *party != by);
+        let before = self.said.iter().position(|party| *party == by);
+        before.map(|at| self.said.remove(at));
         self.said.push(by);
+        before.is_none()
     }
 
     /// Those who have a say in it, but for a host as it votes now.
@@ -68,13 +70,14 @@ impl Workunit {
     }
 
     /// The replica under a lease failed, which went on from what others saved: from here on each goes
-    /// on from its own. Who has a say in a replica that runs keeps it.
-    pub(crate) fn begin_anew(&mut self, failed: LeaseToken) {
+    /// on from its own. Who has a say in a replica that runs keeps it. The states that are let go of.
+    pub(crate) fn begin_anew(&mut self, failed: LeaseToken) -> Vec<SavedState> {
         self.begins_anew = true;
-        let pending = &self.pending;
-        self.saved.retain(|saved| {
-            saved.token != failed && pending.iter().any(|pending| pending.token == saved.token)
-        });
+        let (kept, dropped) = std::mem::take(&mut self.saved)
+            .into_iter()
+            .partition::<Vec<_>, _>(|saved| saved.token != failed && self.is_carried(saved));
+        self.saved = kept.into();
+        dropped
     }
 
     /// The state that goes with a lease.
@@ -100,15 +103,18 @@ impl Farm {
     ) {
         let unit = self.workunits.get_mut(workunit);
         if let Some(saved) = unit.saved.iter_mut().find(|saved| saved.token == token) {
-            return saved.replace(state, by);
+            if saved.replace(state, by) {
+                self.hosts.mention(by.host);
+            }
+            return;
         }
         let is_free = |saved: &SavedState| !unit.is_carried(saved);
-        if unit.saved.iter().filter(|saved| is_free(saved)).count() >= FREE_STATES_MAX
-            && let Some(oldest) = unit.saved.iter().position(is_free)
-        {
-            unit.saved.remove(oldest);
-        }
+        let is_full = unit.saved.iter().filter(|saved| is_free(saved)).count() >= FREE_STATES_MAX;
+        let oldest = unit.saved.iter().position(is_free).filter(|_| is_full);
+        let dropped = oldest.map(|oldest| unit.saved.remove(oldest));
         unit.saved.push(SavedState { state, token, said: smallvec![by] });
+        self.hosts.mention(by.host);
+        dropped.iter().for_each(|saved| self.drop_saved(saved));
     }
 
     /// From what a replica that a host is about to get under `token` goes on: its own first.
@@ -155,7 +161,7 @@ impl Farm {
     pub(crate) fn hands_on(&self, workunit: WorkunitIx, host: HostIx) -> bool {
         let (unit, entry) = (self.workunits.get(workunit), self.hosts.get(host));
         let me = Party { host, voter: entry.voter };
-        let has_owner = me.voter != VoterIx::of_host(host);
+        let has_owner = me.voter.owner_number().is_some();
         self.shares(unit) && (has_owner || self.is_of_farm_alone(&me))
     }
 
@@ -168,8 +174,8 @@ impl Farm {
 
     /// Whether a party is a host of the farm, and of no owner in it.
     fn is_of_farm_alone(&self, party: &Party) -> bool {
-        let is_alone = party.voter == VoterIx::of_host(party.host);
-        is_alone && self.hosts.get(party.host).origin() == Origin::Farm
+        let is_ownerless = party.voter.owner_number().is_none();
+        is_ownerless && self.hosts.get(party.host).origin() == Origin::Farm
     }
 
     /// Whether a host may go on from a state that nobody goes on from now.
@@ -178,8 +184,12 @@ impl Farm {
             return true;
         }
         let of_farm = self.is_of_farm_alone(&me);
-        let is_ours =
-            |party: &Party| party.voter == me.voter || (of_farm && self.is_of_farm_alone(party));
+        let has_owner = me.voter.owner_number().is_some();
+        let is_ours = |party: &Party| {
+            *party == me
+                || (has_owner && party.voter == me.voter)
+                || (of_farm && self.is_of_farm_alone(party))
+        };
         self.shares(unit)
             && (saved.said.len() < PARTIES_MAX || saved.said.contains(&me))
             && saved.said.iter().all(is_ours)
@@ -210,7 +220,7 @@ impl Farm {
                 && saved.said.iter().all(|party| party.voter != entry.voter)
         };
         let mut voters: SmallVec<[VoterIx; 8]> = SmallVec::new();
-        let from_me = self.hosts().skip(me.host.get()).chain(self.hosts());
+        let from_me = self.hosts.iter_from(me.host).chain(self.hosts());
         let looked_at = from_me.take(self.hosts.len().min(OTHERS_LOOKED_AT_MAX));
         for (_, entry) in looked_at.filter(is_other) {
             if !voters.contains(&entry.voter) {

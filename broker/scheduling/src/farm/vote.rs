@@ -1,10 +1,10 @@
-//! Votes: replicas that were reported.
+//! Votes: replicas that were reported with an output.
 
 use gleaner_protocol::{Digest, LeaseToken};
 
 use super::{HostIx, VoterIx};
 
-/// A replica that was reported (`completeResults`).
+/// A replica that was reported with an output (`completeResults`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Vote {
     /// The lease it was given under.
@@ -13,7 +13,7 @@ pub struct Vote {
     pub voter: VoterIx,
     /// Where it ran.
     pub host: HostIx,
-    /// Its output; `None` for a replica that failed.
+    /// Its output; `None` where the host only handed its state over.
     pub digest: Option<Digest>,
     /// CPU time spent on it.
     pub cpu_us: u64,

@@ -1,11 +1,12 @@
 //! Open workunits: touched, and not ended.
 
+use gleaner_protocol::job::Lane;
 use gleaner_protocol::{Digest, LeaseToken, Origin, WorkunitId};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use thin_vec::ThinVec;
 
-use super::{Begins, HostIx, SavedState, Vote, VoterIx};
+use super::{Begins, FailedAttempt, HostIx, SavedState, Vote, VoterIx};
 use crate::ability::AbilityIx;
 
 /// Number of an open workunit in one core; used again after it ended.
@@ -52,14 +53,20 @@ pub enum Rule {
 pub struct Workunit {
     /// Which.
     pub id: WorkunitId,
+    /// Its job's lane.
+    pub lane: Lane,
     /// Side of its first assignment, where it stays under the fragment-aware policy.
     pub side: Option<Origin>,
     /// Replicas that wait for a host (`waitResults`).
     pub waiting: u16,
     /// Replicas that are leased (`pendResults`).
     pub pending: SmallVec<[Pending; 2]>,
-    /// Replicas that were reported (`completeResults`).
+    /// Replicas that were reported with an output (`completeResults`).
     pub votes: ThinVec<Vote>,
+    /// Attempts that ended without an output.
+    pub failed_attempts: ThinVec<FailedAttempt>,
+    /// Hosts that refused it, the last ones.
+    pub(crate) refused: ThinVec<HostIx>,
     /// What replicas of it saved on the way.
     pub saved: ThinVec<SavedState>,
     /// Whether none goes on any more from what another host saved.
@@ -76,14 +83,17 @@ pub struct Workunit {
 }
 
 impl Workunit {
-    pub(crate) fn new(id: WorkunitId, begins: Begins, ability: AbilityIx) -> Self {
+    pub(crate) fn new(id: WorkunitId, lane: Lane, begins: Begins, ability: AbilityIx) -> Self {
         let Begins { replicas, rule, attempts } = begins;
         Self {
             id,
+            lane,
             side: None,
             waiting: replicas.into(),
             pending: SmallVec::new(),
             votes: ThinVec::new(),
+            failed_attempts: ThinVec::new(),
+            refused: ThinVec::new(),
             saved: ThinVec::new(),
             begins_anew: false,
             attempts,
@@ -111,16 +121,18 @@ impl Workunit {
         self.votes.push(vote);
     }
 
-    /// How many replicas were reported.
+    /// The hosts that it speaks of, as often as it does, those of its leases aside.
+    pub(crate) fn mentioned(&self) -> impl Iterator<Item = HostIx> {
+        let votes = self.votes.iter().map(|vote| vote.host);
+        let failed = self.failed_attempts.iter().map(|attempt| attempt.host);
+        let said = self.saved.iter().flat_map(|saved| &saved.said).map(|party| party.host);
+        votes.chain(failed).chain(self.refused.iter().copied()).chain(said)
+    }
+
+    /// How many replicas were reported with an output.
     #[must_use]
     pub fn reported(&self) -> usize {
         self.votes.iter().filter(|vote| !vote.handed_over).count()
-    }
-
-    /// How many of these failed.
-    #[must_use]
-    pub fn failed(&self) -> usize {
-        self.votes.iter().filter(|vote| vote.digest.is_none() && !vote.handed_over).count()
     }
 
     /// Whether this host, or another of the same vote, has a replica or a vote here, or a part in
@@ -194,7 +206,7 @@ mod tests {
     fn the_leader_of_many_is_that_of_few() {
         let id = WorkunitId { job: JobId::new(1), index: 0 };
         let begins = Begins { replicas: 1, rule: Rule::Quorum(1), attempts: 0 };
-        let mut unit = Workunit::new(id, begins, AbilityIx::from_index(0));
+        let mut unit = Workunit::new(id, Lane::Background, begins, AbilityIx::from_index(0));
         assert_eq!(unit.leader(), None);
         for (number, output) in (1_usize..).zip(b"abcbcacdefgcbbc") {
             unit.push_vote(Vote {

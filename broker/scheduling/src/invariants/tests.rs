@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use gleaner_protocol::control::Fragment;
-use gleaner_protocol::job::{JobSpec, Lane, Task, Workunits};
+use gleaner_protocol::job::{Cause, JobSpec, Lane, Task, Workunits};
 use gleaner_protocol::{
     Capabilities, Digest, HostInfo, HostName, JobId, KernelName, LeaseToken, Origin, OwnerName,
     Time, WorkunitId,
 };
 
 use super::*;
-use crate::farm::{Begins, Rule, Vote};
+use crate::farm::{Begins, FailedAttempt, Rule, Step, Vote, VoterIx};
 use crate::policy::{Change, PolicyName};
 use crate::{CoreConfig, Effect, Input, ReportedOutcome, RequestId};
 
@@ -38,7 +38,7 @@ fn joins(core: &mut Core, name: &str, slots: u32, asks: u32) {
         chunk_cache_mib: 0,
     };
     let fragment = Fragment { slots, ..Fragment::default() };
-    feed(core, Input::HostJoined { info, fragment, held: Vec::new() });
+    feed(core, Input::HostJoined { info, fragment, held: Vec::new(), incarnation: 1 });
     feed(core, Input::Request { host: name, slots: asks });
 }
 
@@ -59,6 +59,8 @@ fn sound(policy: PolicyName) -> Core {
         profile: Default::default(),
         trust: Default::default(),
         on_release: Default::default(),
+        attempts: Default::default(),
+        on: None,
     };
     let request = RequestId::new(1);
     joins(&mut core, "one", 3, 1);
@@ -130,7 +132,7 @@ fn a_workunit_in_the_slab_that_no_job_lists() {
     breaks("no-workunit-lost", |core| {
         let (id, ability) = (WorkunitId { index: 2, ..BUSY }, job(core).ability);
         let begins = Begins { replicas: 1, rule: Rule::Quorum(1), attempts: 0 };
-        core.farm.workunits.insert(Workunit::new(id, begins, ability));
+        core.farm.workunits.insert(Workunit::new(id, Lane::Background, begins, ability));
     });
 }
 
@@ -245,6 +247,58 @@ fn a_host_without_a_link_and_without_a_time() {
 }
 
 #[test]
+fn a_workunit_that_goes_on_after_its_attempts() {
+    let attempt = |host| FailedAttempt {
+        token: LeaseToken::new(1),
+        host,
+        voter: VoterIx::of_host(host),
+        cause: Cause::Failed,
+        why: "it failed".into(),
+    };
+    for times in [1, 5] {
+        breaks("attempts", |core| {
+            let (unit, one) = (busy(core), host(core, "one"));
+            let attempts = vec![attempt(one); times];
+            core.farm.workunits.get_mut(unit).failed_attempts.extend(attempts);
+        });
+    }
+    breaks("attempts", |core| {
+        core.farm.troubled.insert(busy(core));
+    });
+}
+
+#[test]
+fn a_host_that_backs_off_and_works() {
+    let backs_off = |core: &mut Core| {
+        let (one, ability) = (host(core, "one"), job(core).ability);
+        let why = "it failed".into();
+        core.farm.hosts.back_off(Time::ZERO, one, ability, BUSY.job, &why, Step::First);
+        (one, ability)
+    };
+    breaks("back-off", |core| {
+        let (one, ability) = backs_off(core);
+        core.farm.hosts.change(one, |host| host.abilities.insert(ability));
+    });
+    breaks("back-off", |core| {
+        let (one, _) = backs_off(core);
+        core.farm.hosts.change(one, |host| host.backoffs.clear());
+    });
+}
+
+#[test]
+fn a_host_that_counts_wrongly_how_often_it_is_spoken_of() {
+    breaks("mentions", |core| {
+        let one = host(core, "one");
+        core.farm.hosts.mention(one);
+    });
+    breaks("mentions", |core| {
+        let one = host(core, "one");
+        core.farm.hosts.drop_mention(one);
+    });
+    breaks("mentions", |core| job(core).unfit.push(HostIx::from_index(99)));
+}
+
+#[test]
 fn sums_that_do_not_add_up() {
     breaks("counts", |core| job(core).pending += 1);
     breaks("counts", |core| core.farm.totals.leased += 1);
@@ -276,6 +330,11 @@ fn a_queue_that_forgot_a_workunit() {
         let lane = core.lanes.get_mut(&Lane::Background).expect("one lane");
         lane.observe(Time::ZERO, &core.farm, Change::WorkunitEnded(unit));
     });
+}
+
+#[test]
+fn a_lane_that_is_said_to_hold_more_than_it_does() {
+    breaks("lanes", |core| core.farm.lanes.take(Lane::Rendering, gleaner_protocol::Share::WHOLE));
 }
 
 #[test]

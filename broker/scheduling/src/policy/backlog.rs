@@ -77,6 +77,11 @@ impl Backlog {
         }
     }
 
+    /// The number of a forgotten host will be that of another one.
+    pub(super) fn forget_host(&mut self, host: HostIx) {
+        self.lists.iter_mut().for_each(|list| list.forget_host(host));
+    }
+
     /// The first workunit that `host` may take a replica of, and its place. It stays in the
     /// queue.
     pub(super) fn first_for(&mut self, farm: &Farm, host: HostIx) -> Option<(Rank, WorkunitIx)> {
@@ -86,6 +91,16 @@ impl Backlog {
             .filter(|(index, _)| farm.has_ability(host, AbilityIx::from_index(*index)))
             .filter_map(|(_, list)| list.first_for(farm, host))
             .min()
+    }
+
+    /// A workunit that `host` has refused and that nobody else is left for, as far as is looked; for
+    /// a host that finds nothing else.
+    pub(super) fn last_resort(&self, farm: &Farm, host: HostIx) -> Option<WorkunitIx> {
+        let lists = self.lists.iter().enumerate();
+        let able = lists
+            .filter(|(index, _)| farm.has_ability(host, AbilityIx::from_index(*index)))
+            .filter_map(|(_, list)| list.last_resort(farm, host));
+        able.min().map(|(_, workunit)| workunit)
     }
 
     /// Whether it holds exactly what `wanted` says, under the keys that it says.

@@ -23,8 +23,7 @@ const CHECKED: u8 = 2;
 /// towards N, and an invalid one sets it to 0. What was sent alone is accepted as it is.
 ///
 /// Deviation: N is kept per host, not per host and version of an application, because jobs here
-/// have no versions; and what has no tries left to be checked stays alone, as in a job that allows
-/// a single replica.
+/// have no versions; and what a job allows a single output of stays alone.
 pub struct BoincAdaptive(Plain);
 
 impl BoincAdaptive {
@@ -77,9 +76,8 @@ impl Alone {
         } else {
             return;
         };
-        let failed = unit.failed();
         let most = job.spec.max_replicas.map_or(3 * usize::from(quorum), usize::from);
-        if failed + usize::from(replication) <= most {
+        if usize::from(replication) <= most {
             desk.replicate(workunit, replication, quorum);
         }
     }

@@ -8,6 +8,7 @@ mod fcfs_backfill;
 mod gleaner;
 mod grid_engine;
 mod least_squares;
+mod name;
 mod predictor;
 #[cfg(test)]
 mod tests;
@@ -17,4 +18,5 @@ pub use eladur::{Eladur, EladurConfig};
 pub use fcfs_backfill::{FcfsBackfill, FcfsBackfillConfig};
 pub use gleaner::{Gleaner, GleanerConfig};
 pub use grid_engine::GridEngine;
+pub use name::Name;
 pub use predictor::{FitError, PARAMETERS_MAX, Predictor, RecordedRun};

@@ -48,7 +48,10 @@ impl FragmentAware {
         if let Some((_, workunit)) = self.queue(side).first_for(desk.farm(), host) {
             return self.start(desk, workunit, host);
         }
-        let Some(workunit) = self.open_for(desk, host) else { return false };
+        let Some(workunit) = self.open_for(desk, host) else {
+            let refused = self.queue(side).last_resort(desk.farm(), host);
+            return refused.is_some_and(|workunit| self.start(desk, workunit, host));
+        };
         let started = desk.start(workunit, host);
         debug_assert!(started.is_ok(), "a fresh workunit and an able host with a free slot");
         let unit = desk.farm().workunit(workunit);
@@ -86,7 +89,7 @@ impl FragmentAware {
     }
 
     fn serve_all(&mut self, desk: &mut Desk<'_>, host: HostIx) {
-        while desk.farm().host(host).free() > 0 && self.serve(desk, host) {}
+        while desk.may_serve(host) && self.serve(desk, host) {}
     }
 
     /// Gives what entered the queues to standing requests, the least first.
@@ -99,7 +102,8 @@ impl FragmentAware {
         });
         for workunit in fresh {
             let side = desk.farm().workunit(workunit).side;
-            while let Some(host) = desk.farm().first_asking_for(workunit, side, anyone)
+            while desk.may_hold_more()
+                && let Some(host) = desk.farm().first_asking_for(workunit, side, anyone)
                 && self.start(desk, workunit, host)
             {}
         }
@@ -109,7 +113,9 @@ impl FragmentAware {
     /// it has nothing for the hosts like it.
     fn serve_qinit(&mut self, desk: &mut Desk<'_>) {
         let mut next = desk.farm().first_asking(anyone);
-        while let Some(host) = next {
+        while let Some(host) = next
+            && desk.may_hold_more()
+        {
             self.serve_all(desk, host);
             let farm = desk.farm();
             let like = (farm.host(host).free() == 0)
@@ -147,6 +153,10 @@ impl Policy for FragmentAware {
                 self.queue(side_of(unit)).remove(unit.ability, workunit);
                 self.fresh.retain(|fresh| *fresh != workunit);
                 self.qinit_is_fresh |= farm.is_full();
+            }
+            Change::HostForgotten(host) => {
+                self.qrf.forget_host(host);
+                self.qdg.forget_host(host);
             }
             Change::HostChanged(_) | Change::CopyChanged { .. } | Change::Completed { .. } => {}
         }

@@ -82,8 +82,15 @@ impl Gleaner {
         let check = || self.checks.first_for(desk.farm(), host).map(|(_, unit)| unit);
         match found.or_else(check) {
             Some(workunit) => self.start_begun(desk, workunit, host, is_checked),
-            None => self.start_doubtful(desk, host),
+            None => self.start_doubtful(desk, host) || self.start_refused(desk, host),
         }
+    }
+
+    /// Starts what the host has refused, where nobody else is left for it.
+    fn start_refused(&mut self, desk: &mut Desk<'_>, host: HostIx) -> bool {
+        let begun = self.begun.last_resort(desk.farm(), host);
+        let found = begun.or_else(|| self.checks.last_resort(desk.farm(), host));
+        found.is_some_and(|workunit| self.start(desk, workunit, host))
     }
 
     /// Starts what waits; where it would be alone and is to be checked, it gets a second replica.
@@ -194,7 +201,7 @@ impl Gleaner {
     }
 
     fn serve_all(&mut self, desk: &mut Desk<'_>, host: HostIx) {
-        while desk.farm().host(host).free() > 0 && self.serve(desk, host) {}
+        while desk.may_serve(host) && self.serve(desk, host) {}
     }
 
     /// Gives what changed to standing requests, the least first.
@@ -206,11 +213,13 @@ impl Gleaner {
         });
         fresh.dedup();
         for workunit in fresh {
-            while let Some(host) = desk.farm().first_asking_for(workunit, None, may_ask)
+            while desk.may_hold_more()
+                && let Some(host) = desk.farm().first_asking_for(workunit, None, may_ask)
                 && self.start(desk, workunit, host)
             {}
             let id = desk.farm().workunit(workunit).id;
             if self.doubtful.contains(&id)
+                && desk.may_hold_more()
                 && let Some(host) = desk.farm().first_asking_to_compute(workunit, may_ask)
             {
                 self.double(desk, workunit, host);
@@ -222,7 +231,9 @@ impl Gleaner {
     /// are none for the hosts like it.
     fn serve_untouched(&mut self, desk: &mut Desk<'_>) {
         let mut next = desk.farm().first_asking(may_ask);
-        while let Some(host) = next {
+        while let Some(host) = next
+            && desk.may_hold_more()
+        {
             self.serve_all(desk, host);
             let farm = desk.farm();
             let entry = farm.host(host);
@@ -264,6 +275,11 @@ impl Policy for Gleaner {
                 self.untouched_is_fresh |= farm.is_full();
             }
             Change::HostChanged(host) => self.idle.changed(now, host, farm.host(host)),
+            Change::HostForgotten(host) => {
+                self.begun.forget_host(host);
+                self.checks.forget_host(host);
+                self.idle.forget(host);
+            }
             Change::CopyChanged { .. } | Change::Completed { .. } => {}
         }
     }
@@ -317,7 +333,8 @@ impl Policy for Gleaner {
                 let detail = format!("{} is doubtful: {is_doubtful}", unit.id);
                 return Err(Violation::new("queue-members", detail));
             }
-            let mut asking = farm.hosts().filter(|_| is_doubtful).filter(|(_, host)| asks(host));
+            let may_serve = is_doubtful && farm.room_of(lane) > 0;
+            let mut asking = farm.hosts().filter(|_| may_serve).filter(|(_, host)| asks(host));
             if let Some((_, host)) = asking.find(|(host, _)| farm.may_compute(workunit, *host)) {
                 let name = &host.info.name;
                 let detail = format!("{} is doubtful and {name} asks", unit.id);

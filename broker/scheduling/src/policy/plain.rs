@@ -45,7 +45,9 @@ impl Plain {
             return self.start(desk, workunit, host);
         }
         let Some(workunit) = next.and_then(|(_, job)| self.open(desk, job)) else {
-            return found.is_some_and(|(_, workunit)| self.start(desk, workunit, host));
+            let found = found.map(|(_, workunit)| workunit);
+            let found = found.or_else(|| self.tasks.last_resort(desk.farm(), host));
+            return found.is_some_and(|workunit| self.start(desk, workunit, host));
         };
         let started = desk.start(workunit, host);
         debug_assert!(started.is_ok(), "a fresh workunit and an able host with a free slot");
@@ -108,14 +110,15 @@ impl Plain {
     }
 
     fn serve_all(&mut self, desk: &mut Desk<'_>, host: HostIx) {
-        while desk.farm().host(host).free() > 0 && self.serve(desk, host) {}
+        while desk.may_serve(host) && self.serve(desk, host) {}
     }
 
     fn serve_fresh(&mut self, desk: &mut Desk<'_>) {
         let mut fresh = std::mem::take(&mut self.fresh);
         fresh.sort_by_cached_key(|workunit| place(desk.farm().workunit(*workunit).id));
         for workunit in fresh {
-            while let Some(host) = desk.farm().first_asking_for(workunit, None, anyone)
+            while desk.may_hold_more()
+                && let Some(host) = desk.farm().first_asking_for(workunit, None, anyone)
                 && self.start(desk, workunit, host)
             {}
         }
@@ -125,7 +128,9 @@ impl Plain {
     /// are none for the hosts like it.
     fn serve_untouched(&mut self, desk: &mut Desk<'_>) {
         let mut next = desk.farm().first_asking(anyone);
-        while let Some(host) = next {
+        while let Some(host) = next
+            && desk.may_hold_more()
+        {
             self.serve_all(desk, host);
             let farm = desk.farm();
             let like = (farm.host(host).free() == 0)
@@ -175,6 +180,7 @@ impl Policy for Plain {
                 self.fresh.retain(|fresh| *fresh != workunit);
                 self.untouched_is_fresh |= farm.is_full();
             }
+            Change::HostForgotten(host) => self.tasks.forget_host(host),
             Change::HostChanged(_) | Change::CopyChanged { .. } | Change::Completed { .. } => {}
         }
     }

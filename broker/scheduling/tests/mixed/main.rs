@@ -68,7 +68,13 @@ impl World {
             reconnect_grace: Span::from_secs(30),
             ..CoreConfig::background(PolicyName::Plain)
         };
-        let batch = Batch::new(BatchConfig { rule, effort: Effort { entries: 20_000 } });
+        let batch = Batch::new(BatchConfig {
+            rule,
+            effort: Effort { entries: 20_000, ..Effort::default() },
+            steps_max: 64,
+            steps_at_once: 16,
+            rest_ns_per_step: 100_000_000,
+        });
         let policy: Box<dyn gleaner_scheduling::Policy> = Box::new(batch);
         let core = Core::with_policies(&config, BTreeMap::from([(Lane::Batch, policy)]));
         Self { core, now: Time::ZERO, given: Vec::new() }
@@ -103,7 +109,7 @@ impl World {
             capabilities,
         };
         let fragment = Fragment { epoch: Epoch::default(), slots };
-        self.feed(Input::HostJoined { info, fragment, held: Vec::new() });
+        self.feed(Input::HostJoined { info, fragment, held: Vec::new(), incarnation: 1 });
     }
 
     fn report(&mut self, lease: usize, fails: bool) {
@@ -135,6 +141,8 @@ impl World {
                     lease_s: 100,
                     trust: Default::default(),
                     on_release: Default::default(),
+                    attempts: Default::default(),
+                    on: None,
                     profile: Profile { run_time_us, ..Profile::default() },
                 };
                 self.feed(Input::Submit { request: RequestId::new(1), spec });

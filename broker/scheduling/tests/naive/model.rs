@@ -33,7 +33,7 @@ struct Workunit {
     is_farm: bool,
     wait: u64,
     pend: Vec<(usize, u64)>,
-    complete: Vec<(usize, Option<u8>)>,
+    complete: Vec<(usize, u8)>,
     /// When it entered its queue, while a replica of it waits.
     arrival: u64,
 }
@@ -210,7 +210,7 @@ impl Model {
         }
     }
 
-    /// Back to waiting: preempted, or not heard of in time.
+    /// Back to waiting.
     fn put_back(&mut self, host: usize, job: usize, index: u32) {
         let unit = self.find(job, index).expect("it is open");
         self.end(unit, host);
@@ -229,34 +229,14 @@ impl Model {
         self.settle()
     }
 
-    /// All leases run out at once, in the order in which they were given.
-    pub(crate) fn expire_all(&mut self) -> Vec<Given> {
-        let mut pending: Vec<(u64, Given)> = Vec::new();
-        for unit in &self.open {
-            let of_unit = unit.pend.iter();
-            pending.extend(of_unit.map(|(host, serial)| (*serial, (*host, unit.job, unit.index))));
-        }
-        pending.sort_unstable();
-        for (_, (host, job, index)) in pending {
-            self.put_back(host, job, index);
-        }
-        self.settle()
-    }
-
     /// Step C.
-    pub(crate) fn report(
-        &mut self,
-        host: usize,
-        job: usize,
-        index: u32,
-        output: Option<u8>,
-    ) -> Vec<Given> {
+    pub(crate) fn report(&mut self, host: usize, job: usize, index: u32, output: u8) -> Vec<Given> {
         let unit = self.find(job, index).expect("it is open");
         self.end(unit, host);
         self.open[unit].complete.push((host, output));
         let (quorum, max) = (self.jobs[job].quorum, self.jobs[job].max_replicas);
         let of = &self.open[unit];
-        let votes = |output: u8| of.complete.iter().filter(|(_, o)| *o == Some(output)).count();
+        let votes = |output: u8| of.complete.iter().filter(|(_, o)| *o == output).count();
         let most = (0..=u8::MAX).map(votes).max().unwrap_or(0);
         let incomplete = of.wait as usize + of.pend.len();
         let missing = quorum.saturating_sub(most + incomplete);

@@ -6,7 +6,7 @@ mod world;
 use std::collections::BTreeMap;
 
 use gleaner_protocol::{Digest, WorkunitId};
-use gleaner_scheduling::{Core, Fact, JobPhase, PolicyName, check_invariants};
+use gleaner_scheduling::{Core, Fact, FailedAttempt, JobPhase, PolicyName, check_invariants};
 use proptest::prelude::{ProptestConfig, proptest};
 use proptest::strategy::Strategy;
 
@@ -32,11 +32,18 @@ fn keeps(core: &Core, facts: &[Fact]) {
                 let phase = core.farm().job(*job).map(|job| job.phase);
                 assert_eq!(phase, Some(JobPhase::Cancelled));
             }
-            Fact::Voted { workunit, token, .. } | Fact::ReplicaFailed { workunit, token, .. } => {
+            Fact::Voted { workunit, token, .. } => {
                 // As a vote of an open workunit, or in a decision or the end of its job.
                 if let Some(open) = core.farm().find(*workunit) {
                     let mut votes = core.farm().workunit(open).votes.iter();
                     assert!(votes.any(|vote| vote.token == *token), "{workunit} lost {token}");
+                }
+            }
+            Fact::AttemptFailed { workunit, token, cause, .. } => {
+                if let Some(open) = core.farm().find(*workunit) {
+                    let mut attempts = core.farm().workunit(open).failed_attempts.iter();
+                    let is_it = |of: &FailedAttempt| of.token == *token && of.cause == *cause;
+                    assert!(attempts.any(is_it), "{workunit} lost the attempt {token}");
                 }
             }
             Fact::GivenUp { workunit, .. } => {

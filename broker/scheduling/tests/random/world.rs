@@ -1,14 +1,14 @@
 //! Steps that may make sense or not, and the core that takes them.
 
-use gleaner_protocol::control::{Fragment, Held, ReleaseReason};
-use gleaner_protocol::job::{JobSpec, Lane, Task, Workunits};
+use gleaner_protocol::control::{Fragment, Held, HeldState, ReleaseReason};
+use gleaner_protocol::job::{Attempts, JobSpec, Lane, RunsOn, Task, Workunits};
 use gleaner_protocol::{
     Capabilities, Digest, Epoch, HostInfo, HostName, JobId, KernelName, LeaseToken, Origin,
-    OwnerName, ReplicaId, Span, Time, Trust,
+    OwnerName, Profile, ReplicaId, Span, Time, Trust,
 };
 use gleaner_scheduling::{
-    Core, CoreConfig, Effect, Fact, Input, JobPhase, PolicyName, ReportedOutcome, RequestId,
-    check_invariants,
+    Core, CoreConfig, Effect, Fact, Input, JobPhase, LaneLimits, LanePolicy, PolicyName,
+    ReportedOutcome, RequestId, check_invariants,
 };
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
 
@@ -26,6 +26,7 @@ pub(crate) enum Step {
         replication: u8,
         more: u16,
         error_ppb: Option<u32>,
+        lane: Lane,
     },
     Cancel {
         job: u64,
@@ -81,15 +82,21 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
     let attempt = prop_oneof![9 => Just(0), 1 => any::<u32>()];
     let output = prop_oneof![6 => Just(Some(0)), 2 => Just(Some(1)), 1 => Just(None)];
     let error = prop_oneof![Just(None), Just(Some(500_000)), Just(Some(1_000))];
+    let lane = prop_oneof![
+        3 => Just(Lane::Background),
+        1 => Just(Lane::Deadline),
+        1 => Just(Lane::Batch),
+    ];
     let reason = prop_oneof![
         3 => Just(ReleaseReason::Preempted),
         1 => Just(ReleaseReason::Aborted),
         1 => Just(ReleaseReason::CannotRun("no".into())),
+        1 => Just(ReleaseReason::HostTrouble("full".into())),
     ];
     prop_oneof![
-        4 => (0..3_u8, 0..2_u8, 1..6_u32, 1..4_u8, 0..4_u16, error).prop_map(
-            |(owner, kernel, workunits, replication, more, error_ppb)| {
-                Step::Submit { owner, kernel, workunits, replication, more, error_ppb }
+        4 => (0..3_u8, 0..2_u8, 1..6_u32, 1..4_u8, 0..4_u16, error, lane).prop_map(
+            |(owner, kernel, workunits, replication, more, error_ppb, lane)| {
+                Step::Submit { owner, kernel, workunits, replication, more, error_ppb, lane }
             }
         ),
         1 => (0..8_u64).prop_map(|job| Step::Cancel { job }),
@@ -115,7 +122,17 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
 }
 
 pub(crate) fn config(policy: PolicyName) -> CoreConfig {
-    CoreConfig { reconnect_grace: Span::from_secs(30), ..CoreConfig::background(policy) }
+    let reconnect_grace = Span::from_secs(30);
+    let config =
+        CoreConfig { reconnect_grace, gone_hosts_max: 1, ..CoreConfig::background(policy) };
+    let mut config = [Lane::Deadline, Lane::Batch].into_iter().fold(config, |config, lane| {
+        config.with_lane(lane, LanePolicy::default_of(lane).expect("it runs on farms"))
+    });
+    for (lane, max_percent, min_percent) in [(Lane::Background, 70, 20), (Lane::Batch, 50, 0)] {
+        let limits = LaneLimits { max_percent, min_percent };
+        config.lanes.get_mut(&lane).expect("a lane").limits = limits;
+    }
+    config
 }
 
 #[derive(Clone)]
@@ -167,7 +184,15 @@ impl World {
     pub(crate) fn step(&mut self, step: &Step) {
         let request = RequestId::new(1);
         match step.clone() {
-            Step::Submit { owner, kernel, workunits, replication, more, error_ppb } => {
+            Step::Submit { owner, kernel, workunits, replication, more, error_ppb, lane } => {
+                let is_due = lane == Lane::Deadline;
+                let (replication, error_ppb) =
+                    if is_due { (1, None) } else { (replication, error_ppb) };
+                let profile = Profile {
+                    due_ms: is_due.then_some(3_600_000),
+                    cpu_us: Some(10_000_000),
+                    ..Profile::default()
+                };
                 let trust =
                     error_ppb.map_or(Trust::Fixed, |error_ppb| Trust::Adaptive { error_ppb });
                 let max_replicas = Some(u16::from(replication) + more);
@@ -175,16 +200,18 @@ impl World {
                 let spec = JobSpec {
                     name: String::new(),
                     owner,
-                    lane: Lane::Background,
+                    lane,
                     task: Task::Kernel(kernel),
                     workunits: Workunits::Count(workunits),
                     replication,
                     quorum: None,
                     max_replicas,
                     lease_s: LEASE_S,
-                    profile: Default::default(),
+                    profile,
                     trust,
                     on_release: Default::default(),
+                    attempts: Attempts { failed: 1 + more, timed_out: 2, lost: 2 },
+                    on: (more == 3).then_some(RunsOn::Farm),
                 };
                 self.feed(Input::Submit { request, spec });
             }
@@ -196,11 +223,15 @@ impl World {
                 let held = of_host.filter(|(index, _)| bit(*index)).map(|(index, given)| Held {
                     token: given.token,
                     replica: given.replica,
-                    takes_no_slot: bit(index + 31),
+                    state: match (bit(index + 31), bit(index + 47)) {
+                        (false, _) => HeldState::Runs,
+                        (true, false) => HeldState::Aside,
+                        (true, true) => HeldState::Parked,
+                    },
                     goes_on: bit(index + 17),
                 });
                 let held = held.collect();
-                self.joins(name, origin, owner, kernels, slots, held);
+                self.joins(name, origin, owner, kernels, slots, (held, keeps >> 62));
             }
             Step::Leave { host } => self.feed(Input::HostLeft { host: host_name('h', host) }),
             Step::Give { host, slots } => {
@@ -253,7 +284,7 @@ impl World {
         owner: Option<u8>,
         kernels: u8,
         slots: u32,
-        held: Vec<Held>,
+        (held, incarnation): (Vec<Held>, u64),
     ) {
         let kernels = (0..2).filter(|kernel| kernels >> kernel & 1 == 1).map(kernel_name);
         let info = HostInfo {
@@ -267,7 +298,7 @@ impl World {
             chunk_cache_mib: 0,
         };
         let fragment = Fragment { epoch: Epoch::default(), slots };
-        self.feed(Input::HostJoined { info, fragment, held });
+        self.feed(Input::HostJoined { info, fragment, held, incarnation });
     }
 
     /// The hosts so far go silent, honest ones come: all work ends, in few rounds.
@@ -279,10 +310,12 @@ impl World {
         self.feed(Input::Tick);
         assert_eq!(self.core.farm().lease_count(), 0, "all leases have run out");
         for helper in 0..HELPERS {
-            self.joins(host_name('f', helper), Origin::Farm, None, 3, 4, Vec::new());
-            self.joins(host_name('d', helper), Origin::Desktop, None, 3, 4, Vec::new());
+            self.joins(host_name('f', helper), Origin::Farm, None, 3, 4, (Vec::new(), 0));
+            self.joins(host_name('d', helper), Origin::Desktop, None, 3, 4, (Vec::new(), 0));
         }
         for _ in 0..200 {
+            self.now = self.now + Span::from_millis(100);
+            self.feed(Input::Tick);
             for helper in 0..HELPERS {
                 for prefix in ['f', 'd'] {
                     self.feed(Input::Request { host: host_name(prefix, helper), slots: 4 });

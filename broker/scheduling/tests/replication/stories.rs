@@ -3,7 +3,7 @@
 use gleaner_scheduling::Policy;
 use gleaner_scheduling::replication::{CoScheduling, Gleaner, ReplicationConfig, WorkQueue};
 
-use crate::world::{OnItsWay, World};
+use crate::world::{OnItsWay, Step, World};
 
 const WIDE: u32 = 1_000;
 
@@ -138,4 +138,35 @@ fn gleaner_duplicates_only_what_ends_sooner_elsewhere() {
     assert_eq!(world.picture(), "h0/3 h2/3", "by now it would be done there sooner");
     world.finish(2, 3);
     assert_eq!(world.picture(), "");
+}
+
+#[test]
+fn what_waits_for_a_copy_is_run_where_it_is_once_the_host_is_gone_that_was_to_have_it() {
+    let copies: [&[u32]; 3] = [&[0], &[1], &[2, 3]];
+    let config = ReplicationConfig::default();
+    for policy in
+        [Box::new(CoScheduling::new(config)) as Box<dyn Policy>, Box::new(Gleaner::new(config))]
+    {
+        let name = policy.name();
+        let mut world = World::new(policy, WIDE);
+        for (host, chunks) in copies.iter().enumerate() {
+            world.join(host, 1);
+            world.copies(host, chunks, true);
+        }
+        world.submit(4);
+        (0..3).for_each(|host| world.ask(host));
+        world.pass(10);
+        world.finish(0, 0);
+        world.finish(1, 1);
+        world.pass(90);
+        world.finish(2, 2);
+        world.ask(2);
+        assert_eq!(world.moves.len(), 1, "{name}: a fast host is to have it");
+        assert_eq!(world.picture(), "", "{name}: it waits for the copy");
+        let OnItsWay { to, .. } = world.moves[0];
+        for fast in [to, 1 - to] {
+            world.take(&Step::Leave(fast));
+        }
+        assert_eq!(world.picture(), "h2/3", "{name}");
+    }
 }

@@ -150,7 +150,7 @@ impl World {
         self.running.retain(|run| run.host != host);
         let fragment = Fragment { epoch: Epoch::default(), slots };
         let info = info(self.names[host].clone());
-        self.tell(Input::HostJoined { info, fragment, held: Vec::new() });
+        self.tell(Input::HostJoined { info, fragment, held: Vec::new(), incarnation: 1 });
     }
 
     pub(crate) fn ask(&mut self, host: usize) {
@@ -295,5 +295,7 @@ fn spec(count: u32) -> JobSpec {
         },
         trust: Trust::Fixed,
         on_release: Default::default(),
+        attempts: Default::default(),
+        on: None,
     }
 }

@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 
 use gleaner_protocol::job::{
-    ApplicationTask, CommandTask, JobSpec, Lane, Task, WasmTask, Workunits,
+    ApplicationTask, Attempts, CommandTask, JobSpec, Lane, RunsOn, Task, WasmTask, Workunits,
 };
-use gleaner_protocol::{Capabilities, Digest, HostInfo, KernelName, Origin, OwnerName, Trust};
+use gleaner_protocol::{
+    Capabilities, Digest, HostInfo, HostKind, KernelName, Origin, OwnerName, Trust,
+};
 use gleaner_scheduling::{Input, RequestId};
 
 use crate::story::{Seen, Story, StoryHost, fragment, host_name};
@@ -28,7 +30,7 @@ impl<'a> HostBuilder<'a> {
             kind: None,
             chunk_cache_mib: 0,
         };
-        Self { story, host: StoryHost { info, slots: 1 } }
+        Self { story, host: StoryHost { info, slots: 1, incarnation: 1 } }
     }
 
     pub(crate) fn slots(mut self, slots: u32) -> Self {
@@ -45,6 +47,18 @@ impl<'a> HostBuilder<'a> {
     pub(crate) fn kernel(mut self, kernel: &str) -> Self {
         let kernel = KernelName::new(kernel).expect("a plain name");
         self.host.info.capabilities.kernels = BTreeSet::from([kernel]);
+        self
+    }
+
+    pub(crate) fn kind(mut self, kind: &str) -> Self {
+        self.host.info.kind = Some(HostKind::new(kind).expect("a plain name"));
+        self
+    }
+
+    /// Allows this program, and has so much memory.
+    pub(crate) fn program_in(mut self, program: &str, memory_mib: u64) -> Self {
+        self.host.info.capabilities.commands.insert(program.into());
+        self.host.info.memory_mib = memory_mib;
         self
     }
 
@@ -66,6 +80,7 @@ impl<'a> HostBuilder<'a> {
             info: host.info.clone(),
             fragment: fragment(host.slots),
             held: Vec::new(),
+            incarnation: host.incarnation,
         };
         story.enter(host);
         story.feed(input)
@@ -102,6 +117,16 @@ impl<'a> JobBuilder<'a> {
         self
     }
 
+    pub(crate) fn attempts(mut self, attempts: Attempts) -> Self {
+        self.spec.attempts = attempts;
+        self
+    }
+
+    pub(crate) fn on(mut self, on: RunsOn) -> Self {
+        self.spec.on = Some(on);
+        self
+    }
+
     pub(crate) fn owner(mut self, owner: &str) -> Self {
         self.spec.owner = OwnerName::new(owner).expect("a plain name");
         self
@@ -112,10 +137,15 @@ impl<'a> JobBuilder<'a> {
         self
     }
 
-    pub(crate) fn program(mut self, program: &str) -> Self {
+    pub(crate) fn program(self, program: &str) -> Self {
+        self.program_in(program, None)
+    }
+
+    /// A program that may take this much memory.
+    pub(crate) fn program_in(mut self, program: &str, memory_mib: Option<u32>) -> Self {
         let argv = vec![program.to_owned()];
         self.spec.task =
-            Task::Command(CommandTask { argv, inputs: vec![], outputs: vec![], memory_mib: None });
+            Task::Command(CommandTask { argv, inputs: vec![], outputs: vec![], memory_mib });
         self
     }
 
@@ -138,6 +168,29 @@ impl<'a> JobBuilder<'a> {
 
     pub(crate) fn lane(mut self, lane: Lane) -> Self {
         self.spec.lane = lane;
+        self
+    }
+
+    /// Due so many seconds after its submission, each workunit thought to take so many.
+    pub(crate) fn due(mut self, due_s: u64, takes_s: u64) -> Self {
+        self.spec.lane = Lane::Deadline;
+        self.spec.profile.due_ms = Some(due_s * 1_000);
+        self.spec.profile.cpu_us = Some(takes_s * 1_000_000);
+        self
+    }
+
+    /// Its replicas take so many seconds on hosts of these kinds.
+    pub(crate) fn takes<const N: usize>(mut self, kinds: [(&str, u64); N]) -> Self {
+        let kinds = kinds.map(|(kind, seconds)| {
+            (HostKind::new(kind).expect("a plain name"), seconds * 1_000_000)
+        });
+        self.spec.profile.run_time_us = kinds.into();
+        self
+    }
+
+    /// Its replicas keep what they did.
+    pub(crate) fn keeps(mut self) -> Self {
+        self.spec.profile.checkpoint_ms = Some(1);
         self
     }
 
@@ -171,5 +224,7 @@ fn job_spec() -> JobSpec {
         profile: Default::default(),
         trust: Default::default(),
         on_release: Default::default(),
+        attempts: Default::default(),
+        on: None,
     }
 }

@@ -1,9 +1,10 @@
 //! Why is my work not running?
 
 use gleaner_protocol::Origin::{Desktop, Farm};
+use gleaner_protocol::job::Attempts;
 use gleaner_protocol::{HostName, JobId, Span};
 use gleaner_scheduling::PolicyName::{FragmentAware, Plain};
-use gleaner_scheduling::WaitReason;
+use gleaner_scheduling::{ReportedOutcome, WaitReason};
 
 use crate::story::{Story, workunit_id};
 
@@ -37,12 +38,13 @@ fn each_thing_that_holds_a_job_up_has_its_reason() {
     assert_eq!(job(&story), [no_hosts, in_turn]);
 
     story.host("traces", Farm).kernel("trace").joins().whatever();
-    let nobody = "nobody-can: none of the 1 connected hosts offers the kernel sum";
+    let nobody = "nobody-can: none of the 1 connected hosts offers the kernel sum; \
+                  none has the kernel";
     assert_eq!(job(&story), [nobody, in_turn]);
 
     story.job().module(300).submits().whatever();
-    let nobody =
-        "nobody-can: none of the 1 connected hosts offers WebAssembly with 512 MiB of memory";
+    let nobody = "nobody-can: none of the 1 connected hosts offers WebAssembly with 512 MiB of memory; \
+         none runs WebAssembly";
     assert_eq!(workunit(&story, "2/0"), [nobody, in_turn]);
 
     story.host("f1", Farm).slots(0).joins().whatever();
@@ -116,6 +118,9 @@ fn the_plain_policy_names_its_queue() {
         [
             "running: 1 replicas run now",
             "awaits-votes: 0 of 0 votes agree and 2 must; 1 replicas wait for a host",
+            "too-few-voters: 2 hosts of different owners have to agree, and those that can run it \
+             are of 1: hosts of one owner have one vote together, and so have those without one \
+             (set `owner` in the agents' configuration, or `ownerless_hosts_vote` in the broker's)",
             "all-busy: all 1 slots of the 1 hosts that can run it are busy",
             "first-come-first-served: first come, first served: 1 workunits have replicas waiting",
         ]
@@ -130,4 +135,37 @@ fn an_ended_job_says_so() {
     story.asks("f1", 1).whatever();
     story.reports("f1", "1/0", "x").whatever();
     assert_eq!(job(&story), ["ended: the job has ended"]);
+}
+
+#[test]
+fn a_failed_job_names_what_failed_and_why() {
+    let mut story = Story::of(FragmentAware);
+    story.host("f1", Farm).slots(30).joins().whatever();
+    let attempts = Attempts { failed: 1, ..Attempts::default() };
+    story.job().workunits(30).attempts(attempts).submits().whatever();
+    story.asks("f1", 30).whatever();
+    let fails = |story: &mut Story, index: u32, why: &str| {
+        let lease = story.lease("f1", &format!("1/{index}"));
+        let outcome = ReportedOutcome::Failed(why.into());
+        story.reports_outcome("f1", lease, outcome).whatever();
+    };
+    fails(&mut story, 5, "exit code 7");
+    let failed = |count: u32, indexes: &str, why: &str| {
+        format!(
+            "failed-workunits: {count} failed (index {indexes}): 1 attempts failed \
+             (attempts.failed is 1): f1 failed: {why}"
+        )
+    };
+    let running = "running: 29 replicas run now";
+    assert_eq!(job(&story), [&failed(1, "5", "exit code 7"), running]);
+    (8..20).for_each(|index| fails(&mut story, index, "exit code 8"));
+    (20..30).for_each(|index| fails(&mut story, index, &format!("exit code {index}")));
+    for index in (0..8).filter(|index| *index != 5) {
+        story.reports("f1", &format!("1/{index}"), "x").whatever();
+    }
+    let told = job(&story);
+    let twelve = failed(12, "8, 9, 10, 11, 12, 13, 14, 15, 16, 17, …", "exit code 8");
+    assert_eq!(told[..3], ["ended: the job has ended", &twelve, &failed(1, "5", "exit code 7")]);
+    let more = "failed-workunits: 4 more failed for other reasons; `gleaner fetch` lists all";
+    assert_eq!((told.len(), told.last().map(String::as_str)), (10, Some(more)));
 }

@@ -2,6 +2,7 @@
 
 use gleaner_protocol::Origin::{Desktop, Farm};
 use gleaner_protocol::control::ReleaseReason;
+use gleaner_protocol::job::Attempts;
 use gleaner_protocol::{JobId, Span, WorkunitId};
 use gleaner_scheduling::PolicyName::FragmentAware;
 use gleaner_scheduling::{PolicyName, WaitReason};
@@ -34,13 +35,20 @@ fn a_lease_runs_out_at_its_time_and_not_before() {
         story.asks("f2", 1).nothing();
         assert_eq!(story.core.next_deadline(), Some(story.now() + Span::from_secs(60)));
         story.advance(Span::from_micros(59_999_999)).nothing();
-        story.advance(Span::from_micros(1)).is(["abort f1 1/0#1 Expired", "lease f2 1/0#2"]);
+        story.advance(Span::from_micros(1)).is([
+            "abort f1 1/0#1 Expired",
+            "persist timed out 1/0 f1",
+            "lease f2 1/0#2",
+        ]);
         assert_eq!(story.core.next_deadline(), Some(story.now() + Span::from_secs(60)));
         let why = story.core.explain_job(JobId::new(1)).expect("a known job");
-        assert!(why.contains(&WaitReason::BegunAnew { replicas: 1, lease_s: 60 }), "{why:?}");
+        let most = Attempts::default();
+        let anew = WaitReason::BegunAnew { replicas: 1, lease_s: 60, most };
+        assert!(why.contains(&anew), "{why:?}");
         let workunit = WorkunitId { job: JobId::new(1), index: 0 };
         let why = story.core.explain_workunit(workunit).expect("a known workunit");
-        assert!(why.contains(&WaitReason::BegunAnew { replicas: 1, lease_s: 60 }), "{why:?}");
+        let history = "f1 timed out: it was not done in 60 s".to_owned();
+        assert!(why.contains(&WaitReason::Attempts { ended: [0, 1, 0], most, history }), "{why:?}");
         story.reports("f2", "1/0", "x").whatever();
         assert_eq!(story.core.next_deadline(), None);
     }
@@ -58,7 +66,7 @@ fn a_lost_link_keeps_its_leases_for_the_grace_period() {
         story.leaves("d1").nothing();
         assert_eq!(story.core.next_deadline(), Some(story.now() + Span::from_secs(120)));
         story.advance(Span::from_secs(119)).nothing();
-        story.advance(Span::from_secs(1)).is(["lease d2 1/0#2"]);
+        story.advance(Span::from_secs(1)).is(["persist lost 1/0 d1", "lease d2 1/0#2"]);
         let job = story.core.farm().jobs().next().expect("one job").status();
         assert_eq!(job.replicas.expired, 1);
     }
@@ -100,7 +108,7 @@ fn a_host_that_returns_late_keeps_what_nobody_took() {
     story.job().workunits(2).lease_s(3600).submits().whatever();
     story.asks("d1", 2).whatever();
     story.leaves("d1").whatever();
-    story.advance(Span::from_secs(120)).nothing();
+    story.advance(Span::from_secs(120)).is(["persist lost 1/0 d1", "persist lost 1/1 d1"]);
     story.asks("d2", 1).is(["lease d2 1/0#2"]);
     story.returns("d1", &[("1/0", false), ("1/1", false)]).is([
         "welcome d1 keeps [1/1#1]",

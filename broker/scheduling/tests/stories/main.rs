@@ -1,14 +1,20 @@
 //! What the scheduling core does, told as stories. Every step checks every invariant.
 
+mod attempts;
+mod back_off;
 mod bad_input;
 mod builders;
 mod explain;
 mod forgotten;
+mod gone;
 mod hosts;
+mod lanes;
 mod leases;
+mod on;
 mod order;
 mod restart;
 mod saved;
 mod story;
 mod trust;
+mod voters;
 mod votes;

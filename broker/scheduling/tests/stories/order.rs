@@ -1,7 +1,9 @@
 //! Which workunit a host is given.
 
+use gleaner_protocol::JobId;
 use gleaner_protocol::Origin::{Desktop, Farm};
 use gleaner_protocol::job::Lane;
+use gleaner_scheduling::LanePolicy;
 use gleaner_scheduling::PolicyName::{self, FragmentAware, Plain};
 
 use crate::story::Story;
@@ -170,6 +172,27 @@ fn a_module_goes_to_hosts_with_the_memory_for_it() {
 }
 
 #[test]
+fn a_program_goes_to_hosts_with_the_memory_for_it() {
+    for policy in PolicyName::ALL {
+        let mut story = Story::of(policy);
+        story.host("small", Farm).program_in("/bin/render", 8_000).joins().whatever();
+        story.host("large", Farm).program_in("/bin/render", 64_000).joins().whatever();
+        story.job().program_in("/bin/render", Some(8_001)).submits().whatever();
+        story.job().program_in("/bin/render", Some(40_000)).submits().whatever();
+        story.job().program_in("/bin/render", Some(64_000)).submits().whatever();
+        story.job().program_in("/bin/render", Some(100_000)).submits().whatever();
+        // What hosts have is counted a little generously: it bounds a replica, and keeps it no room.
+        story.asks("small", 1).is(["lease small 1/0#1"]);
+        story.asks("small", 1).nothing();
+        story.asks("large", 1).is(["lease large 2/0#1"]);
+        let why = story.core.explain_job(JobId::new(4)).expect("a known job");
+        let nobody = "none of the 2 connected hosts offers the program /bin/render with 98304 MiB of \
+                      memory or more; the largest that allows it has 64000 MiB";
+        assert!(why.iter().any(|reason| reason.to_string() == nobody), "{why:?}");
+    }
+}
+
+#[test]
 fn a_kernel_with_a_specification_goes_to_hosts_with_the_memory_for_it() {
     for policy in PolicyName::ALL {
         let mut story = Story::of(policy);
@@ -202,18 +225,18 @@ fn a_lane_without_a_policy_takes_no_jobs() {
     let mut story = Story::of(FragmentAware);
     story
         .job()
-        .lane(Lane::Interactive)
+        .lane(Lane::Rendering)
         .submits()
-        .is(["refused: the lane \"interactive\" has no policy at this broker; use \"background\""]);
+        .is(["refused: the rendering lane runs nothing at this broker"]);
     assert_eq!(story.core.policy(Lane::Background), Some("fragment-aware"));
-    assert_eq!(story.core.policy(Lane::Interactive), None);
+    assert_eq!(story.core.policy(Lane::Rendering), None);
     assert!(story.facts.is_empty());
 }
 
 #[test]
 fn a_fragment_is_offered_to_the_lanes_in_order() {
     let mut config = gleaner_scheduling::CoreConfig::background(FragmentAware);
-    config.lanes.insert(Lane::Batch, Plain);
+    config = config.with_lane(Lane::Batch, LanePolicy::Greedy(Plain));
     let mut story = Story::with(config);
     story.hosts(["f1"], Farm);
     story.job().lane(Lane::Background).submits().whatever();

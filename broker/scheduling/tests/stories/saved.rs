@@ -111,7 +111,7 @@ fn what_came_of_a_state_that_fails_is_not_tried_again() {
     story.asks("f1", 1).is(["lease f1 1/0#3"]);
     story.saves_and_goes("f1", "1/0", "half").whatever();
     story.asks("f2", 1).is(["lease f2 1/0#4"]);
-    story.fails("f2", "1/0").begins(["persist failure 1/0 f2".to_owned()]);
+    story.fails("f2", "1/0").begins(["persist failed 1/0 f2".to_owned()]);
     story.asks("f1", 1).is(["lease f1 1/0#5 from its own state"]);
 }
 

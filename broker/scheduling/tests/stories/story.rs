@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use gleaner_protocol::control::{Fragment, Held, ReleaseReason};
+use gleaner_protocol::control::{Fragment, Held, HeldState, ReleaseReason};
 use gleaner_protocol::{
     Digest, Epoch, HostInfo, HostName, JobId, LeaseToken, Origin, ReplicaId, Span, Time, WorkunitId,
 };
@@ -30,6 +30,7 @@ pub(crate) struct Story {
 pub(super) struct StoryHost {
     pub(super) info: HostInfo,
     pub(super) slots: u32,
+    pub(super) incarnation: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -175,7 +176,14 @@ impl Story {
 
     pub(crate) fn returns_with(&mut self, host: &str, held: Vec<Held>) -> Seen {
         let known = self.hosts.get(host).expect("a host of the story").clone();
-        self.feed(Input::HostJoined { info: known.info, fragment: fragment(known.slots), held })
+        let StoryHost { info, slots, incarnation } = known;
+        self.feed(Input::HostJoined { info, fragment: fragment(slots), held, incarnation })
+    }
+
+    /// The host's agent starts again, and holds nothing.
+    pub(crate) fn starts_again(&mut self, host: &str) -> Seen {
+        self.hosts.get_mut(host).expect("a host of the story").incarnation += 1;
+        self.returns_with(host, Vec::new())
     }
 
     /// Changes what a host will say of itself when it connects next.
@@ -206,6 +214,13 @@ impl Story {
         self.core.set_incarnation(self.incarnation);
         check_invariants(&self.core).expect("after a restart");
         self.note(effects)
+    }
+
+    /// The same after the broker's host was booted, at this time of UTC in microseconds.
+    pub(crate) fn reboots(&mut self, zero_us: u64) {
+        self.config.zero_us = zero_us;
+        self.now = Time::ZERO;
+        self.restarts().whatever();
     }
 
     pub(crate) fn restarts(&mut self) -> Seen {
@@ -270,6 +285,10 @@ impl Story {
             Effect::Share { host, token, share } => {
                 format!("share {} {} {share}", name(*host), self.short(*token))
             }
+            Effect::Park { host, token } => format!("park {} {}", name(*host), self.short(*token)),
+            Effect::Resume { host, token } => {
+                format!("resume {} {}", name(*host), self.short(*token))
+            }
             Effect::Move { chunk, from, to, .. } => {
                 let (of, index) = (chunk.dataset, chunk.index);
                 format!("move {of}/{index} {} {}", name(*from), name(*to))
@@ -293,7 +312,8 @@ pub(crate) fn heir_of(lease: StoryLease) -> Held {
 }
 
 pub(crate) fn held_of(lease: StoryLease, done: bool) -> Held {
-    Held { token: lease.token, replica: lease.replica, takes_no_slot: done, goes_on: false }
+    let state = if done { HeldState::Aside } else { HeldState::Runs };
+    Held { token: lease.token, replica: lease.replica, state, goes_on: false }
 }
 
 /// `"1/0"` is index 0 of job 1.
@@ -316,13 +336,14 @@ fn fact_line(fact: &Fact) -> String {
         Fact::JobAccepted { job, .. } => format!("accepted {job}"),
         Fact::JobCancelled { job } => format!("cancelled {job}"),
         Fact::Voted { workunit, host, .. } => format!("vote {} {host}", short_workunit(*workunit)),
-        Fact::ReplicaFailed { workunit, host, .. } => {
-            format!("failure {} {host}", short_workunit(*workunit))
+        Fact::AttemptFailed { workunit, host, cause, .. } => {
+            format!("{cause} {} {host}", short_workunit(*workunit))
         }
         Fact::Decided { workunit, .. } => format!("decided {}", short_workunit(*workunit)),
         Fact::GivenUp { workunit, .. } => format!("given-up {}", short_workunit(*workunit)),
         Fact::Counted { job, .. } => format!("counted {job}"),
         Fact::JobForgotten { job } => format!("forgotten {job}"),
+        Fact::HostStood { host, reported: 0, failures: 0, .. } => format!("forgotten {host}"),
         Fact::HostStood { host, .. } => format!("standing {host}"),
         Fact::VoteStood { workunit, .. } => format!("standing {}", short_workunit(*workunit)),
         Fact::HandedOver { workunit, host, .. } => {

@@ -4,6 +4,7 @@ use gleaner_protocol::Origin::{Desktop, Farm};
 use gleaner_protocol::Span;
 use gleaner_protocol::api::JobState;
 use gleaner_protocol::control::ReleaseReason;
+use gleaner_protocol::job::Attempts;
 use gleaner_scheduling::PolicyName::{self, FragmentAware};
 use gleaner_scheduling::{ReportedOutcome, WaitReason};
 
@@ -171,17 +172,18 @@ fn a_report_that_comes_twice_counts_once() {
 #[test]
 fn a_report_under_an_old_token_changes_nothing() {
     let mut story = Story::of(FragmentAware);
-    story.hosts(["f1", "f2"], Farm);
+    story.hosts(["f1"], Farm);
     story.job().replication(2).submits().whatever();
     story.asks("f1", 1).whatever();
     let old = story.lease("f1", "1/0");
-    story.advance(Span::from_secs(60)).is(["abort f1 1/0#1 Expired"]);
+    story.advance(Span::from_secs(60)).is(["abort f1 1/0#1 Expired", "persist timed out 1/0 f1"]);
     story.reports_lease("f1", old, "x").is(["verdict f1 1/0 OldToken"]);
     story.asks("f1", 1).is(["lease f1 1/0#2"]);
     story.reports_lease("f1", old, "x").is(["verdict f1 1/0 OldToken"]);
     story.reports("f1", "1/0", "x").is(["persist vote 1/0 f1", "verdict f1 1/0 Counted"]);
     story.reports_lease("f1", old, "x").is(["verdict f1 1/0 SecondVote"]);
     // Another host's token is nobody else's.
+    story.hosts(["f2"], Farm);
     story.asks("f2", 1).is(["lease f2 1/0#3"]);
     let other = story.lease("f2", "1/0");
     story.reports_lease("f1", other, "x").is(["verdict f1 1/0 SecondVote"]);
@@ -226,10 +228,7 @@ fn disagreement_brings_another_replica_up_to_the_limit() {
         assert_eq!(state(&story, 1), JobState::Failed);
         let reasons = story.core.explain_workunit(workunit_id("1/0")).expect("known");
         let [WaitReason::GivenUp { reason }] = &reasons[..] else { panic!("{reasons:?}") };
-        assert_eq!(
-            reason,
-            "3 replicas were tried, 0 failed, at most 1 agree and 2 must (max_replicas is 3)"
-        );
+        assert_eq!(reason, "3 outputs came, at most 1 agree and 2 must (max_replicas is 3)");
     }
 }
 
@@ -256,23 +255,23 @@ fn failed_and_malformed_replicas_are_tried_elsewhere() {
     for policy in PolicyName::ALL {
         let mut story = Story::of(policy);
         story.hosts(["f1", "f2", "f3", "f4"], Farm);
-        story.job().max_replicas(4).submits().whatever();
+        story.job().attempts(Attempts { failed: 3, ..Attempts::default() }).submits().whatever();
         story.asks("f1", 1).whatever();
-        story.fails("f1", "1/0").is(["persist failure 1/0 f1", "verdict f1 1/0 Counted"]);
+        story.fails("f1", "1/0").is(["persist failed 1/0 f1", "verdict f1 1/0 Counted"]);
+        story.fails("f1", "1/0").is(["verdict f1 1/0 Duplicate"]);
         story.asks("f1", 1).nothing();
         story.asks("f2", 1).is(["lease f2 1/0#2"]);
         let lease = story.lease("f2", "1/0");
         // The request of f1 stands, but it has had its try.
         story
             .reports_outcome("f2", lease, ReportedOutcome::Malformed)
-            .is(["persist failure 1/0 f2", "verdict f2 1/0 Malformed"]);
+            .is(["persist failed 1/0 f2", "verdict f2 1/0 Malformed"]);
         story.asks("f3", 1).is(["lease f3 1/0#3"]);
-        story
-            .releases("f3", "1/0", ReleaseReason::CannotRun("no such file".into()))
-            .is(["persist failure 1/0 f3"]);
+        // A refusal is no attempt.
+        story.releases("f3", "1/0", ReleaseReason::CannotRun("no such file".into())).nothing();
         story.asks("f4", 1).is(["lease f4 1/0#4"]);
         story.fails("f4", "1/0").is([
-            "persist failure 1/0 f4",
+            "persist failed 1/0 f4",
             "persist given-up 1/0",
             "changed job-1",
             "verdict f4 1/0 Counted",
@@ -282,15 +281,32 @@ fn failed_and_malformed_replicas_are_tried_elsewhere() {
 }
 
 #[test]
+fn a_failure_is_no_vote() {
+    for policy in PolicyName::ALL {
+        let mut story = Story::of(policy);
+        story.hosts(["f1", "f2", "f3"], Farm);
+        story.job().replication(2).max_replicas(2).submits().whatever();
+        story.asks("f1", 1).whatever();
+        story.asks("f2", 1).is(["lease f2 1/0#2"]);
+        story.fails("f1", "1/0").is(["persist failed 1/0 f1", "verdict f1 1/0 Counted"]);
+        story.reports("f2", "1/0", "x").whatever();
+        story.asks("f3", 1).is(["lease f3 1/0#3"]);
+        story.reports("f3", "1/0", "x").whatever();
+        assert_eq!(state(&story, 1), JobState::Completed);
+    }
+}
+
+#[test]
 fn giving_up_aborts_what_still_runs() {
     let mut story = Story::of(FragmentAware);
     story.hosts(["f1", "f2", "f3"], Farm);
-    story.job().replication(3).quorum(3).max_replicas(3).submits().whatever();
+    let attempts = Attempts { failed: 1, ..Attempts::default() };
+    story.job().replication(3).quorum(3).attempts(attempts).submits().whatever();
     for host in ["f1", "f2", "f3"] {
         story.asks(host, 1).whatever();
     }
     story.fails("f1", "1/0").is([
-        "persist failure 1/0 f1",
+        "persist failed 1/0 f1",
         "persist given-up 1/0",
         "abort f2 1/0#2 GivenUp",
         "abort f3 1/0#3 GivenUp",

@@ -46,6 +46,8 @@ impl DeadlineJob {
             },
             trust: Trust::default(),
             on_release: Default::default(),
+            attempts: Default::default(),
+            on: None,
         }
     }
 

@@ -167,6 +167,8 @@ impl Plan {
             profile: Default::default(),
             trust: Trust::Adaptive { error_ppb: self.error_ppb },
             on_release: Default::default(),
+            attempts: Default::default(),
+            on: None,
         };
         Begins::credible(&spec).replicas
     }

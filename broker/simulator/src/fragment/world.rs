@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use gleaner_protocol::control::{Fragment, ReleaseReason};
+use gleaner_protocol::control::{Fragment, HeldState, ReleaseReason};
 use gleaner_protocol::job::{JobSpec, Lane, Task, Workunits};
 use gleaner_protocol::limits::WORKUNITS_MAX;
 use gleaner_protocol::{
@@ -268,13 +268,13 @@ impl<'a> World<'a> {
         let held = host.replicas.iter().map(|replica| gleaner_protocol::control::Held {
             token: replica.token,
             replica: replica.id,
-            takes_no_slot: false,
+            state: HeldState::Runs,
             goes_on: false,
         });
         let held = held.collect();
         let (info, slots) = (host.info.clone(), host.cores);
         let fragment = Fragment { epoch: Epoch::default(), slots };
-        self.stage.tell(self.now, Input::HostJoined { info, fragment, held });
+        self.stage.tell(self.now, Input::HostJoined { info, fragment, held, incarnation: 1 });
     }
 
     fn ends(&mut self, index: usize, token: LeaseToken, run: u64) {
@@ -467,6 +467,8 @@ fn spec(plan: &Plan, system: System, hosts: &[Host]) -> JobSpec {
         profile,
         trust,
         on_release: Default::default(),
+        attempts: Default::default(),
+        on: None,
     }
 }
 

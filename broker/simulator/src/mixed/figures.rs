@@ -56,7 +56,7 @@ pub(super) fn contest(
     progress: &dyn Progress,
     also: impl Fn(&[f64]) -> Numbers,
 ) -> Result<Outcome, String> {
-    let effort = Effort { entries: order.settings.count("search_entries") };
+    let effort = Effort { entries: order.settings.count("search_entries"), ..Effort::default() };
     let matrix = workload.matrix();
     let start = Rule::Mct.map(&matrix, effort);
     let bound = Relaxation::solve(&matrix, &start).bound() / 1e6;
@@ -66,7 +66,13 @@ pub(super) fn contest(
         progress.done(place * 1_000_000 / order.policies.len() as u32, name);
         let rule = Rule::ALL.into_iter().find(|rule| rule.as_str() == *name);
         let rule = rule.ok_or_else(|| format!("{name} is no policy of this scenario"))?;
-        let config = BatchConfig { rule, effort };
+        let config = BatchConfig {
+            rule,
+            effort,
+            steps_max: usize::MAX,
+            steps_at_once: usize::MAX,
+            rest_ns_per_step: 0,
+        };
         let records = match rule {
             Rule::Fcfs => in_random_orders(workload, order, config)?,
             _ => {

@@ -229,7 +229,13 @@ mod tests {
         let workload = workload(&Settings::defaults(&Npairs.parameters())).expect("the defaults");
         let arrival: Vec<_> = (0..workload.jobs()).rev().collect();
         for rule in Rule::ALL {
-            let config = BatchConfig { rule, effort: Effort { entries: 1_000_000 } };
+            let config = BatchConfig {
+                rule,
+                effort: Effort { entries: 1_000_000, ..Effort::default() },
+                steps_max: usize::MAX,
+                steps_at_once: usize::MAX,
+                rest_ns_per_step: 0,
+            };
             let record = world::run(&workload, &arrival, config, true)
                 .unwrap_or_else(|error| panic!("{}: {error}", rule.as_str()));
             assert!(record.busy_us.iter().all(|busy| *busy <= record.makespan_us));

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use gleaner_protocol::KernelTime;
-use gleaner_protocol::limits::LEASE_S_MAX;
+use gleaner_protocol::limits::PROFILE_S_MAX;
 
 use crate::input_file::read_text;
 use crate::limits::PROFILE_BYTES_MAX;
@@ -50,7 +50,7 @@ impl Profile {
             let seconds = seconds.parse::<f64>().ok().filter(|seconds| is_time(*seconds));
             let seconds = seconds.ok_or_else(|| {
                 wrong(format!(
-                    "expected seconds, a number over 0 and up to {LEASE_S_MAX}, as the last word"
+                    "expected seconds, a number over 0 and up to {PROFILE_S_MAX}, as the last word"
                 ))
             })?;
             if kernel != KERNEL {
@@ -117,7 +117,7 @@ fn is_size(text: &str) -> bool {
 }
 
 fn is_time(seconds: f64) -> bool {
-    seconds > 0.0 && seconds <= LEASE_S_MAX as f64 - 1.0
+    seconds > 0.0 && seconds <= PROFILE_S_MAX as f64
 }
 
 fn median(mut of: Vec<f64>) -> f64 {

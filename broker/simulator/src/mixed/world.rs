@@ -86,7 +86,10 @@ impl World<'_> {
         for (host, kind) in self.hosts.iter().zip(&self.workload.kinds) {
             let fragment = Fragment { epoch: Epoch::default(), slots: 1 };
             let info = host_info(host.clone(), kind);
-            self.stage.tell(Time::ZERO, Input::HostJoined { info, fragment, held: Vec::new() });
+            self.stage.tell(
+                Time::ZERO,
+                Input::HostJoined { info, fragment, held: Vec::new(), incarnation: 1 },
+            );
         }
         for job in order {
             let spec = self.spec(*job);
@@ -150,6 +153,8 @@ impl World<'_> {
             lease_s: longest / 1_000_000 + 1,
             trust: Default::default(),
             on_release: Default::default(),
+            attempts: Default::default(),
+            on: None,
             profile: Profile { run_time_us, ..Profile::default() },
         }
     }

@@ -16,7 +16,11 @@ pub(crate) fn read(path: &str, format: &str, cores_per_host: u32) -> Result<Trac
     read_lines(Lines::open(path)?, format, cores_per_host)
 }
 
-pub(super) fn read_lines(
+/// The same of lines that are open.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn read_lines(
     mut lines: Lines,
     format: &str,
     cores_per_host: u32,

@@ -368,6 +368,8 @@ impl Model {
                 },
                 trust: Trust::Adaptive { error_ppb: self.work.error_ppb },
                 on_release: Default::default(),
+                attempts: Default::default(),
+                on: None,
             };
             let job = self.stage.submit(now, spec).expect("few jobs, within their bounds");
             self.newest = Some(job);

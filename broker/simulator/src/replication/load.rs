@@ -5,9 +5,9 @@ use crate::dice::Dice;
 /// Length of one sample, in seconds.
 pub(super) const SAMPLE_S: f64 = 300.0;
 /// Samples of a day.
-pub(super) const SAMPLES: usize = 288;
+pub(crate) const SAMPLES: usize = 288;
 /// The CPU percentages of one server over a day, one every five minutes; the day repeats.
-pub(super) type Day = [f64; SAMPLES];
+pub(crate) type Day = [f64; SAMPLES];
 
 /// Under this percentage a server counts as idle.
 const IDLE_PERCENT: f64 = 10.0;

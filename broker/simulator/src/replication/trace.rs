@@ -13,7 +13,7 @@ use crate::limits::TRACE_BYTES_MAX;
 ///
 /// # Errors
 /// Names the file, the line and what was expected.
-pub(super) fn read_trace(path: &str) -> Result<Vec<Day>, String> {
+pub(crate) fn read_trace(path: &str) -> Result<Vec<Day>, String> {
     let bytes = read_bytes(path, TRACE_BYTES_MAX)?;
     let mut text = Vec::new();
     let read = if bytes.starts_with(&[0x1f, 0x8b]) {

@@ -68,7 +68,7 @@ impl<'a> World<'a> {
         let mut world = Self {
             servers,
             task,
-            stage: Stage::new(Lane::Background, policy),
+            stage: Stage::new(Lane::Dataset, policy),
             due: BTreeSet::new(),
             network: Network::default(),
             running: vec![None; count],
@@ -94,7 +94,8 @@ impl<'a> World<'a> {
             let (host, now) = (self.names[server].clone(), self.now);
             let fragment = Fragment { epoch: Epoch::default(), slots: 1 };
             let info = host_info(host.clone());
-            self.stage.tell(now, Input::HostJoined { info, fragment, held: Vec::new() });
+            self.stage
+                .tell(now, Input::HostJoined { info, fragment, held: Vec::new(), incarnation: 1 });
             self.stage.tell(now, Input::Copies { host, gained, lost: Vec::new() });
         }
         let hosts = self.stage.farm().hosts().map(|(host, _)| host);
@@ -251,7 +252,7 @@ fn job(chunks: usize, task: Task) -> JobSpec {
     JobSpec {
         name: "all chunks".into(),
         owner: OwnerName::new("anonymous").expect("a plain name"),
-        lane: Lane::Background,
+        lane: Lane::Dataset,
         task: What::Kernel(kernel()),
         workunits: Workunits::Count(u32::try_from(chunks).expect("a parameter's range")),
         replication: 1,
@@ -260,6 +261,8 @@ fn job(chunks: usize, task: Task) -> JobSpec {
         lease_s: LEASE_S_MAX,
         trust: Trust::Fixed,
         on_release: Default::default(),
+        attempts: Default::default(),
+        on: None,
         profile: Profile {
             reads: Some(Reads { dataset: DATASET, chunk_bytes }),
             ..Profile::default()

@@ -95,6 +95,16 @@ pub enum Breach {
         /// How many there may be.
         most: usize,
     },
+    /// The broker's metrics do not count what happened.
+    #[error("{family} counts {counted} reports, {judged} were judged")]
+    Miscounted {
+        /// Which of them.
+        family: &'static str,
+        /// What they count.
+        counted: u64,
+        /// What happened.
+        judged: u64,
+    },
     /// An output that no majority can have agreed on.
     #[error("{0} has a wrong output although honest hosts are the majority of its quorum")]
     WrongOutput(WorkunitId),

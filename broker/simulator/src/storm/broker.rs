@@ -5,18 +5,22 @@
 //!   turns; its orders leave at once, unless the disk has failed.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use gleaner_broker::limits::{COMMIT_BYTES_MAX, COMMIT_QUEUE_MAX, COMMIT_RECORDS_MAX};
-use gleaner_broker::{Decided, Dispatcher, Letters, LinkId, LinkMessage, Recovery, pack};
+use gleaner_broker::{
+    CoreFigures, Decided, Dispatcher, Letters, LinkId, LinkMessage, Metrics, Recovery, Waits, pack,
+};
 use gleaner_protocol::farm::FarmEvent;
 use gleaner_protocol::job::{JobSpec, Lane};
 use gleaner_protocol::{JobId, Time};
-use gleaner_scheduling::{Core, CoreConfig, Fact, TokenKey};
+use gleaner_scheduling::{Core, CoreConfig, Fact, LanePolicy, TokenKey};
 
 use super::disk::{Disk, Fate, Step};
 use super::rules::SNAPSHOT_AFTER_BYTES;
 use super::{Breach, Bug, StormConfig};
 use crate::dice::Dice;
+use crate::limits::STORM_GONE_HOSTS_MAX;
 
 /// What the broker is asked.
 #[derive(Debug)]
@@ -35,6 +39,8 @@ pub(super) enum Command {
 pub(super) enum Answer {
     /// A job was accepted.
     Accepted(JobId),
+    /// A job was not.
+    Declined,
     /// A post of the monitor was taken.
     Taken(u64),
 }
@@ -46,6 +52,7 @@ pub(super) struct Batch {
     pub(super) facts: Vec<Fact>,
     pub(super) verdicts: Letters<()>,
     pub(super) answers: Vec<Answer>,
+    waits: Waits,
 }
 
 /// A process.
@@ -71,20 +78,27 @@ pub(super) struct Broker {
     pub(super) commands: VecDeque<Command>,
     /// Commits of this life: how many a bug that never syncs loses.
     unsynced: usize,
-    pub(super) openings_refused: u64,
+    /// Those of all lives.
+    metrics: Arc<Metrics>,
+    /// Reports that were judged.
+    pub(super) judged: u64,
 }
 
 impl Broker {
     pub(super) fn new(storm: &StormConfig) -> Self {
         Self {
-            config: CoreConfig::background(storm.policy),
+            config: with_all_lanes(CoreConfig {
+                gone_hosts_max: STORM_GONE_HOSTS_MAX,
+                ..CoreConfig::background(storm.policy)
+            }),
             storm: storm.clone(),
             alive: None,
             disk: Disk::default(),
             life: 0,
             commands: VecDeque::new(),
             unsynced: 0,
-            openings_refused: 0,
+            metrics: Arc::default(),
+            judged: 0,
         }
     }
 
@@ -94,6 +108,11 @@ impl Broker {
 
     pub(super) fn core(&self) -> Option<&Core> {
         self.alive.as_ref().map(|alive| alive.dispatcher.core())
+    }
+
+    /// What `/metrics` would show.
+    pub(super) fn metrics(&self) -> Option<String> {
+        Some(self.metrics.render(&CoreFigures::of(self.core()?)))
     }
 
     pub(super) fn next_deadline(&self) -> Option<Time> {
@@ -130,7 +149,11 @@ impl Broker {
             match command {
                 Command::Submit(spec) => {
                     let submitted = dispatcher.submit(now, *spec, &mut turn);
-                    answers.extend(submitted.map(|submitted| Answer::Accepted(submitted.job)));
+                    turn.waits.submissions.extend(submitted.is_ok().then_some(now));
+                    answers.push(match submitted {
+                        Ok(submitted) => Answer::Accepted(submitted.job),
+                        Err(_) => Answer::Declined,
+                    });
                 }
                 Command::Cancel(job) => {
                     dispatcher.cancel(now, job, &mut turn);
@@ -147,8 +170,8 @@ impl Broker {
             }
         }
         alive.dispatcher.end_turn(now, &mut turn);
-        let Decided { facts, orders, verdicts, openings_refused, .. } = turn;
-        self.openings_refused += openings_refused;
+        let Decided { facts, orders, verdicts, waits, .. } = turn;
+        self.judged += verdicts.values().map(|(_, verdicts)| verdicts.len() as u64).sum::<u64>();
         if alive.has_failed {
             return None;
         }
@@ -156,7 +179,7 @@ impl Broker {
             return (!orders.is_empty()).then_some(orders);
         }
         let records = pack(facts.iter().cloned());
-        alive.queue.push_back(Batch { records, facts, verdicts, answers });
+        alive.queue.push_back(Batch { records, facts, verdicts, answers, waits });
         self.snapshot_if_due();
         Some(orders)
     }
@@ -207,7 +230,7 @@ impl Broker {
 
     /// The commit under way is durable. Returns its batches, to be told; and whether a snapshot
     /// took the journal's place.
-    pub(super) fn committed(&mut self) -> (Vec<Batch>, bool) {
+    pub(super) fn committed(&mut self, now: Time) -> (Vec<Batch>, bool) {
         let Some(alive) = &mut self.alive else { return (Vec::new(), false) };
         let batches = std::mem::take(&mut alive.committing);
         if alive.has_failed {
@@ -218,6 +241,10 @@ impl Broker {
         if !records.is_empty() {
             self.disk.append(&records);
             self.unsynced += 1;
+        }
+        for batch in &batches {
+            let bytes = batch.records.iter().map(Vec::len).sum::<usize>() as u64;
+            self.metrics.turn_committed(now, bytes, &batch.waits);
         }
         if alive.snapshot.as_ref().is_some_and(|(_, before)| *before == 0) {
             let (chunks, _) = alive.snapshot.take().expect("it was just there");
@@ -292,7 +319,7 @@ impl Broker {
             self.disk.append(&records);
         }
         self.alive = Some(Alive {
-            dispatcher: Dispatcher::new(core, incarnation),
+            dispatcher: Dispatcher::new(core, incarnation, Arc::clone(&self.metrics)),
             queue: VecDeque::new(),
             committing: Vec::new(),
             snapshot: None,
@@ -338,4 +365,11 @@ fn misread(bug: Bug, record: &[u8]) -> Option<Vec<u8>> {
         _ => return None,
     };
     Some(misread.pop().unwrap_or_else(|| gleaner_protocol::stored::encode(&Vec::<Fact>::new())))
+}
+
+/// The lanes of a farm, each under its usual policy but for background.
+fn with_all_lanes(config: CoreConfig) -> CoreConfig {
+    [Lane::Deadline, Lane::Batch].into_iter().fold(config, |config, lane| {
+        config.with_lane(lane, LanePolicy::default_of(lane).expect("it runs on farms"))
+    })
 }

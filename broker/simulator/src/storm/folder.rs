@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use gleaner_agent::booked_cores;
-use gleaner_agent::harvest::Ground;
+use gleaner_agent::harvest::RunFolderState;
 use gleaner_hooks::limits::ENDED_BOOKINGS_MAX;
 use gleaner_hooks::{BookingChange, BookingRecord};
 use gleaner_protocol::farm::{Booked, SampledBooking};
@@ -106,8 +106,8 @@ impl Folder {
         cores.saturating_sub(booked.saturating_add(wanted))
     }
 
-    pub(super) fn ground(&self, cores: u32) -> Ground {
+    pub(super) fn run_folder(&self, cores: u32) -> RunFolderState {
         let booked = booked_cores(self.running().map(|booking| booking.resources), cores);
-        Ground { epoch: self.epoch, booked, has_fence: false }
+        RunFolderState { epoch: self.epoch, booked, has_fence: false }
     }
 }

@@ -21,6 +21,8 @@ pub(super) type WireId = u64;
 pub(super) struct Machine {
     pub(super) info: HostInfo,
     pub(super) is_faulty: bool,
+    /// Whether it fails or refuses all it is given, at once.
+    pub(super) is_black_hole: bool,
     /// How many times longer than elsewhere everything takes.
     pub(super) slowness: u32,
     pub(super) is_on: bool,
@@ -51,6 +53,15 @@ pub(super) struct Task {
     pub(super) since: Time,
     /// Whether it computes; before, its runner is only being readied.
     pub(super) runs: bool,
+    pub(super) stands: Stands,
+}
+
+/// Whether a process stands still for another lane.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Stands {
+    pub(super) is_parked: bool,
+    /// Whether it would have ended meanwhile.
+    pub(super) is_due: bool,
 }
 
 /// What a host is for.
@@ -103,6 +114,13 @@ pub(super) enum News {
     Gone(WireId),
 }
 
+impl Task {
+    /// Whether it uses a core.
+    pub(super) fn computes(&self) -> bool {
+        self.runs && !self.stands.is_parked
+    }
+}
+
 impl Machine {
     pub(super) fn new(number: usize, origin: Origin, cores: u32, is_faulty: bool) -> Self {
         let prefix = if origin == Origin::Farm { "render" } else { "desk" };
@@ -122,6 +140,8 @@ impl Machine {
         Self {
             info,
             is_faulty,
+            // A render host in each ten hosts.
+            is_black_hole: number % 10 == 7,
             slowness: 1,
             is_on: true,
             boot: 0,
@@ -159,13 +179,13 @@ impl Machine {
 
     /// Replicas that compute.
     pub(super) fn running(&self) -> u32 {
-        let running = self.tasks.values().filter(|task| task.runs).count();
+        let running = self.tasks.values().filter(|task| task.computes()).count();
         u32::try_from(running).expect("few cores")
     }
 
     /// Stops what computes beyond `slots_left`, the youngest first.
     pub(super) fn freeze(&mut self, slots_left: u32) -> Vec<LeaseToken> {
-        let running = self.tasks.iter().filter(|(_, task)| task.runs);
+        let running = self.tasks.iter().filter(|(_, task)| task.computes());
         let mut running: Vec<_> = running.map(|(token, task)| (task.since, *token)).collect();
         running.sort_unstable();
         let doomed = running.split_off(running.len().min(slots_left as usize));

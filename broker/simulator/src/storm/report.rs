@@ -41,6 +41,8 @@ report! {
     jobs_accepted,
     /// Of these, cancelled.
     jobs_cancelled,
+    /// Jobs with a due time that were declined; others came in their place.
+    jobs_declined,
     /// Workunits decided.
     decided,
     /// Workunits given up.
@@ -56,8 +58,22 @@ report! {
     counted,
     /// Reports acknowledged as anything else.
     refused,
+    /// Of these, failures of what went on from where another had saved.
+    spoiled,
+    /// Attempts that failed.
+    attempts_failed,
+    /// Attempts whose leases ran out.
+    attempts_timed_out,
+    /// Attempts that were lost with their hosts.
+    attempts_lost,
+    /// Turns of the broker after which a host backed off from what it had failed or refused.
+    back_offs,
     /// Replicas that a render drove out.
     preempted,
+    /// Replicas that were parked for a lane before their own.
+    parked,
+    /// Parked replicas that were told to go on.
+    resumed,
     /// Replicas that went on from where another had saved.
     gone_on,
     /// Renders.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gleaner_broker::LinkMessage;
 use gleaner_protocol::control::{AgentMessage, BrokerMessage, Verdict};
+use gleaner_protocol::job::Cause;
 use gleaner_protocol::{Digest, HostName, JobId, LeaseToken, OwnerName, WorkunitId};
 use gleaner_scheduling::{Core, Fact, JobPhase};
 
@@ -32,6 +33,9 @@ struct Votes {
     /// Those who have a say in an output, and in which.
     says: BTreeMap<HostName, LeaseToken>,
     owners: BTreeMap<OwnerName, LeaseToken>,
+    /// Leases whose replicas failed, and such as ran out or were lost.
+    failed: BTreeSet<LeaseToken>,
+    unheard: BTreeSet<LeaseToken>,
 }
 
 #[derive(Default, Clone)]
@@ -39,8 +43,18 @@ struct Given {
     wire: Option<WireId>,
     slots: u32,
     held: BTreeSet<LeaseToken>,
+    /// Held, and stand still for another lane.
+    parked: BTreeSet<LeaseToken>,
     /// Held, but done: they take no slot.
     done: BTreeSet<LeaseToken>,
+}
+
+impl Given {
+    /// A replica is the host's no more.
+    fn drop_lease(&mut self, token: LeaseToken) {
+        self.held.remove(&token);
+        self.parked.remove(&token);
+    }
 }
 
 impl Watcher {
@@ -54,11 +68,14 @@ impl Watcher {
         let given = &mut self.given[host];
         for message in messages {
             if let LinkMessage::Plain(AgentMessage::Hello(hello)) = message {
-                let done =
-                    hello.held.iter().filter(|held| held.takes_no_slot).map(|held| held.token);
+                let done = hello
+                    .held
+                    .iter()
+                    .filter(|held| !held.state.takes_slot())
+                    .map(|held| held.token);
                 let slots = hello.fragment.slots;
-                let (held, done) = (BTreeSet::new(), done.collect());
-                *given = Given { wire: Some(wire), slots, held, done };
+                *given =
+                    Given { wire: Some(wire), slots, done: done.collect(), ..Given::default() };
             }
             if given.wire != Some(wire) {
                 continue;
@@ -68,9 +85,15 @@ impl Watcher {
                     given.slots = fragment.slots;
                 }
                 LinkMessage::Plain(AgentMessage::Released(released)) => {
-                    given.held.remove(&released.token);
+                    given.drop_lease(released.token);
                 }
-                LinkMessage::Report(report) => drop(given.held.remove(&report.token)),
+                LinkMessage::Plain(AgentMessage::Frozen { token, frozen: true }) => {
+                    given.held.remove(token);
+                }
+                LinkMessage::Plain(AgentMessage::Frozen { token, frozen: false }) => {
+                    given.held.insert(*token);
+                }
+                LinkMessage::Report(report) => given.drop_lease(report.token),
                 LinkMessage::Plain(_) => {}
             }
         }
@@ -107,9 +130,16 @@ impl Watcher {
                 BrokerMessage::Welcome { adopted, .. } if is_present => {
                     let runs = |token: &&LeaseToken| !given.done.contains(token);
                     given.held = adopted.iter().filter(runs).copied().collect();
+                    given.parked = adopted.iter().filter(|token| !runs(token)).copied().collect();
                 }
-                BrokerMessage::Abort { token, .. } if is_present => {
+                BrokerMessage::Abort { token, .. } if is_present => given.drop_lease(*token),
+                BrokerMessage::Park { token } if is_present => {
                     given.held.remove(token);
+                    given.parked.insert(*token);
+                }
+                // What the host has reported in the same turn goes on no more.
+                BrokerMessage::Resume { token } if is_present && given.parked.remove(token) => {
+                    given.held.insert(*token);
                 }
                 _ => {}
             }
@@ -147,12 +177,17 @@ impl Watcher {
     ) -> Result<(), Breach> {
         match message {
             BrokerMessage::Lease(_) => report.leases += 1,
+            BrokerMessage::Park { .. } => report.parked += 1,
+            BrokerMessage::Resume { .. } => report.resumed += 1,
             BrokerMessage::Welcome { adopted, .. } => report.adopted += adopted.len() as u64,
             BrokerMessage::Verdict { token, verdict: Verdict::Counted } => {
                 report.counted += 1;
                 let Some(workunit) = self.tokens.get(token) else { return Ok(()) };
                 let votes = self.votes.get(workunit);
-                if !votes.is_some_and(|votes| votes.hosts.values().any(|of| of == token)) {
+                let is_written = |votes: &Votes| {
+                    votes.failed.contains(token) || votes.hosts.values().any(|of| of == token)
+                };
+                if !votes.is_some_and(is_written) {
                     return Err(Breach::VoteLost(*workunit));
                 }
             }
@@ -165,21 +200,26 @@ impl Watcher {
     /// A fact is on disk. It may be told a second time after a restart.
     pub(super) fn written(&mut self, fact: &Fact) -> Result<(), Breach> {
         match fact {
-            Fact::Voted { workunit, host, owner, token, .. }
-            | Fact::ReplicaFailed { workunit, host, owner, token, .. } => {
+            Fact::AttemptFailed { workunit, token, cause: Cause::Failed, .. } => {
+                self.votes.entry(*workunit).or_default().failed.insert(*token);
+                Ok(())
+            }
+            Fact::AttemptFailed { workunit, token, .. } => {
+                self.votes.entry(*workunit).or_default().unheard.insert(*token);
+                Ok(())
+            }
+            Fact::Voted { workunit, host, owner, token, .. } => {
                 let votes = self.votes.entry(*workunit).or_default();
                 let twice = |who: &str| Breach::SecondVote(*workunit, who.to_owned());
                 let before = votes.hosts.insert(host.clone(), *token);
                 if before.is_some_and(|before| before != *token) {
                     return Err(twice(host.as_str()));
                 }
-                if matches!(fact, Fact::Voted { .. }) {
-                    let others = self.says.get(token).into_iter().flatten();
-                    for party in others.chain([host]) {
-                        let before = votes.says.insert(party.clone(), *token);
-                        if before.is_some_and(|before| before != *token) {
-                            return Err(twice(party.as_str()));
-                        }
+                let others = self.says.get(token).into_iter().flatten();
+                for party in others.chain([host]) {
+                    let before = votes.says.insert(party.clone(), *token);
+                    if before.is_some_and(|before| before != *token) {
+                        return Err(twice(party.as_str()));
                     }
                 }
                 if let Some(owner) = owner {
@@ -209,7 +249,11 @@ impl Watcher {
         }
         self.check_decisions(core)?;
         let lost = |(id, votes): &(&WorkunitId, &Votes)| match core.farm().find(**id) {
-            Some(open) => core.farm().workunit(open).reported() < votes.hosts.len(),
+            Some(open) => {
+                let unit = core.farm().workunit(open);
+                let attempts = votes.failed.len() + votes.unheard.len();
+                unit.reported() < votes.hosts.len() || unit.failed_attempts.len() < attempts
+            }
             None => core
                 .farm()
                 .job(id.job)

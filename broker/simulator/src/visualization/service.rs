@@ -102,7 +102,7 @@ impl<'a> Service<'a> {
             rendering: Rendering::new(render, render_spread),
             tasks: cluster.tasks,
             slots: cluster.tasks_at_once,
-            stage: Stage::new(Lane::Interactive, policy),
+            stage: Stage::new(Lane::Rendering, policy),
             nodes: infos.iter().map(|info| Node::new(info.name.clone(), quota_bytes)).collect(),
             infos,
             events: BinaryHeap::new(),
@@ -312,7 +312,7 @@ fn template(kernel: KernelName, cluster: &Cluster) -> JobSpec {
     JobSpec {
         name: String::new(),
         owner: OwnerName::new("visitor").expect("a plain name"),
-        lane: Lane::Interactive,
+        lane: Lane::Rendering,
         task: Run::Kernel(kernel),
         workunits: Workunits::Count(cluster.tasks),
         replication: 1,
@@ -323,5 +323,7 @@ fn template(kernel: KernelName, cluster: &Cluster) -> JobSpec {
         profile: Profile { reads, ..Profile::default() },
         trust: gleaner_protocol::Trust::Fixed,
         on_release: Default::default(),
+        attempts: Default::default(),
+        on: None,
     }
 }

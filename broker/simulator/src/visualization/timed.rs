@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use gleaner_protocol::job::{JobSpec, Lane};
 use gleaner_protocol::{Time, WorkunitId};
 use gleaner_scheduling::{
-    Begins, Change, Desk, Farm, HostIx, Policy, Trigger, Violation, WaitReason, WorkunitIx,
+    Begins, Change, Decline, Desk, Farm, HostIx, Policy, Trigger, Violation, WaitReason, WorkunitIx,
 };
 use rustix::time::{ClockId, clock_gettime};
 
@@ -80,7 +80,7 @@ impl Policy for Timed {
         self.policy.name()
     }
 
-    fn admit(&mut self, now: Time, farm: &Farm, spec: &JobSpec) -> Result<(), String> {
+    fn admit(&mut self, now: Time, farm: &Farm, spec: &JobSpec) -> Result<(), Decline> {
         self.measure(|policy| policy.admit(now, farm, spec))
     }
 

@@ -74,6 +74,10 @@ fn every_invariant_of_the_core_is_watched() {
         saboteur::<10>,
         saboteur::<11>,
         saboteur::<12>,
+        saboteur::<13>,
+        saboteur::<14>,
+        saboteur::<15>,
+        saboteur::<16>,
     ];
     assert_eq!(saboteurs.len(), Sabotage::ALL.len());
     for (saboteur, (sabotage, name)) in saboteurs.into_iter().zip(Sabotage::ALL) {

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use gleaner_protocol::Digest;
-use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW};
 
 use super::super::BlobError;
 use super::Folder;
@@ -17,7 +16,7 @@ const SPACE_CHECK_BYTES: u64 = 8 << 20;
 
 /// Hashes a content as it comes, and writes it where it is not here yet. Dropped before it is
 /// finished it leaves nothing behind.
-pub(super) struct Incoming {
+pub(crate) struct Incoming {
     folder: Arc<Folder>,
     expected: Digest,
     hasher: blake3::Hasher,
@@ -37,7 +36,13 @@ impl Incoming {
             checked_at_bytes: 0,
             folder,
         };
-        if incoming.folder.length(expected)?.is_none() {
+        let is_here = if incoming.folder.lasts {
+            // It stays while it comes again.
+            incoming.folder.keep(expected)?.is_some()
+        } else {
+            incoming.folder.length(expected)?.is_some()
+        };
+        if !is_here {
             incoming.check_space()?;
             let number = incoming.folder.drafts.fetch_add(1, Ordering::Relaxed);
             let path = incoming.folder.incoming().join(number.to_string());
@@ -46,7 +51,7 @@ impl Incoming {
         Ok(incoming)
     }
 
-    pub(super) fn add(mut self, piece: &[u8]) -> Result<Self, BlobError> {
+    pub(crate) fn add(mut self, piece: &[u8]) -> Result<Self, BlobError> {
         self.hasher.update(piece);
         self.bytes += piece.len() as u64;
         if self.draft.is_some() && self.bytes >= self.checked_at_bytes + SPACE_CHECK_BYTES {
@@ -62,7 +67,7 @@ impl Incoming {
     }
 
     /// Checks the digest, and makes the blob durable under its name.
-    pub(super) fn finish(self) -> Result<(), BlobError> {
+    pub(crate) fn finish(self) -> Result<(), BlobError> {
         let found = Digest::from_bytes(*self.hasher.finalize().as_bytes());
         if found != self.expected {
             return Err(BlobError::Mismatch { expected: self.expected, found });
@@ -74,7 +79,15 @@ impl Incoming {
                 return Ok(());
             }
             // It is as if it came now, to whoever looks for old ones.
-            renew(&path).map_err(BlobError::file("date", &path))?;
+            if self.folder.keep(self.expected)?.is_none() {
+                // It was removed while it came again, for nobody had named it for long.
+                let source = io::ErrorKind::NotFound.into();
+                return Err(BlobError::BrokenOff {
+                    digest: self.expected,
+                    bytes: self.bytes,
+                    source,
+                });
+            }
             // Whoever brought it may not have come so far yet.
             return self.folder.sync(parent);
         };
@@ -167,11 +180,4 @@ fn sync_folder(path: &Path) -> Result<(), BlobError> {
     File::open(path)
         .and_then(|folder| folder.sync_all())
         .map_err(BlobError::file("sync the folder", path))
-}
-
-/// Dates a file as of now.
-fn renew(path: &Path) -> io::Result<()> {
-    let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
-    let times = Timestamps { last_access: now, last_modification: now };
-    Ok(rustix::fs::utimensat(CWD, path, &times, AtFlags::empty())?)
 }

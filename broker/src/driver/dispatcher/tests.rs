@@ -1,12 +1,13 @@
 //! What the core asks for, as agents hear it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use gleaner_protocol::control::{AgentMessage, BrokerMessage, Fragment, Hello};
 use gleaner_protocol::job::{JobSpec, Lane};
 use gleaner_protocol::{
-    Capabilities, Epoch, HostInfo, HostKind, HostName, KernelName, LimitsChange, Origin, Profile,
-    Share, Time,
+    AgentSecret, Capabilities, Epoch, HostInfo, HostKind, HostName, KernelName, LimitsChange,
+    Origin, Profile, Share, Time,
 };
 use gleaner_scheduling::deadline::{Eladur, EladurConfig};
 use gleaner_scheduling::{Core, CoreConfig, Policy, PolicyName};
@@ -21,7 +22,7 @@ fn one_core() -> Dispatcher<()> {
     let policy: Box<dyn Policy> = Box::new(Eladur::new(EladurConfig::default()));
     let config = CoreConfig::background(PolicyName::Plain);
     let core = Core::with_policies(&config, BTreeMap::from([(Lane::Deadline, policy)]));
-    let mut dispatcher = Dispatcher::new(core, 1);
+    let mut dispatcher = Dispatcher::new(core, 1, Arc::default());
     let kernels = [KernelName::new("scan").expect("a plain name")].into();
     let host = HostInfo {
         name: HostName::new("host").expect("a plain name"),
@@ -34,7 +35,8 @@ fn one_core() -> Dispatcher<()> {
         capabilities: Capabilities { kernels, ..Capabilities::default() },
     };
     let fragment = Fragment { epoch: Epoch::default(), slots: 1 };
-    let hello = Hello { host, incarnation: 1, fragment, held: Vec::new() };
+    let secret = AgentSecret::new([1; 16]);
+    let hello = Hello { host, secret, incarnation: 1, fragment, held: Vec::new() };
     let messages = [AgentMessage::Hello(hello), AgentMessage::Request { slots: 1 }];
     dispatcher.link_opened(LINK, ());
     let messages = messages.map(LinkMessage::Plain);

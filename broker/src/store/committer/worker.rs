@@ -1,20 +1,21 @@
 //! What the committer's thread does.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
 use gleaner_protocol::{Span, boottime};
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, watch};
 
-use super::{Batch, Chunks, Item, SnapshotDone, StoreState, refuse};
+use super::{Batch, Compact, Item, StoreState};
 use crate::limits::{
-    COMMIT_BYTES_MAX, COMMIT_GATHER_TIME, COMMIT_RECORDS_MAX, FULL_RECHECK, PRUNE_STEP_ENTRIES,
+    COMMIT_BYTES_MAX, COMMIT_GATHER_TIME, COMMIT_RECORDS_MAX, FULL_RECHECK, PRUNE_STEP_PARTS,
 };
 use crate::store::error::StoreError;
-use crate::store::journal::{Commit, Journal, SnapshotWriter};
+use crate::store::journal::{Commit, Journal};
+use crate::store::past::Past;
 
 pub(super) struct Worker {
     pub(super) journal: Box<dyn Journal>,
@@ -22,6 +23,10 @@ pub(super) struct Worker {
     pub(super) queue: mpsc::WeakSender<Item>,
     pub(super) state: watch::Sender<StoreState>,
     pub(super) failed: Option<Arc<StoreError>>,
+    /// From how many bytes on, and how.
+    pub(super) compaction: Option<(u64, Arc<Compact>)>,
+    /// After one that failed the next one waits until the journal has this many bytes.
+    pub(super) not_before_bytes: u64,
     pub(super) snapshot: Option<JoinHandle<()>>,
     pub(super) closing: Arc<AtomicBool>,
 }
@@ -43,17 +48,18 @@ impl Worker {
             self.commit(batches);
             match item {
                 None | Some(Item::Batch(_)) => {}
-                Some(Item::Snapshot(chunks, done)) => self.begin_snapshot(chunks, done),
+                Some(Item::Past(reply)) => {
+                    let past = self.past();
+                    // Whoever asked may have gone.
+                    let _ = reply.send(past);
+                }
                 // What is in the queue already is still done.
                 Some(Item::Close) => self.items.close(),
-                Some(Item::Written(written, done)) => {
-                    self.adopt_snapshot(written, done);
-                    more_to_prune = true;
-                }
+                Some(Item::Written(written)) => self.adopt_snapshot(written),
             }
-            if more_to_prune {
-                more_to_prune = self.prune();
-            }
+            self.compact_if_due();
+            // Whoever read the old files may be done.
+            more_to_prune = self.prune();
         }
         if let Some(snapshot) = self.snapshot.take() {
             // It sees that we are closing.
@@ -155,64 +161,67 @@ impl Worker {
         error
     }
 
-    fn begin_snapshot(&mut self, chunks: Chunks, done: SnapshotDone) {
-        if let Some(error) = &self.failed {
-            return done(Err(error));
+    fn past(&mut self) -> Result<Past, StoreError> {
+        if self.failed.is_some() {
+            return Err(StoreError::Closed);
         }
-        if self.snapshot.is_some() {
-            return done(Err(&StoreError::SnapshotUnderWay));
+        self.journal.past()
+    }
+
+    fn compact_if_due(&mut self) {
+        let Some((after_bytes, compact)) = &self.compaction else { return };
+        let tail_bytes = self.journal.tail_bytes();
+        let due = after_bytes.max(&self.not_before_bytes);
+        if self.failed.is_some() || self.snapshot.is_some() || tail_bytes < *due {
+            return;
         }
-        let writer = match self.journal.begin_snapshot() {
-            Ok(writer) => writer,
-            Err(error) => return done(Err(&error)),
-        };
-        let queue = self.queue.clone();
-        let closing = self.closing.clone();
-        // Where there is no thread, what it was to have is still here.
-        let parts = Arc::new(Mutex::new(Some((writer, chunks, done))));
-        let taken = Arc::clone(&parts);
-        let spawned = thread::Builder::new().name("snapshot".into()).spawn(move || {
-            let Some((writer, chunks, done)) = take(&taken) else { return };
-            let written = write_snapshot(writer, chunks, &closing);
-            match queue.upgrade() {
-                Some(queue) => {
-                    if let Err(refused) = queue.blocking_send(Item::Written(written, done)) {
-                        refuse(refused.0);
-                    }
-                }
-                None => done(Err(&StoreError::Closed)),
-            }
-        });
-        match spawned {
-            Ok(handle) => self.snapshot = Some(handle),
-            Err(error) => {
-                if let Some((_, _, done)) = take(&parts) {
-                    done(Err(&StoreError::file("start", "a snapshot's thread".as_ref())(error)));
-                }
-            }
+        if tail_bytes < self.journal.snapshot_bytes() {
+            self.not_before_bytes = self.journal.snapshot_bytes();
+            return;
+        }
+        let compact = Arc::clone(compact);
+        if let Err(error) = self.begin_snapshot(compact) {
+            self.give_up_snapshot(&error);
         }
     }
 
-    fn adopt_snapshot(&mut self, written: Result<u64, StoreError>, done: SnapshotDone) {
+    fn begin_snapshot(&mut self, compact: Arc<Compact>) -> Result<(), StoreError> {
+        let past = self.journal.past()?;
+        let mut writer = self.journal.begin_snapshot()?;
+        let (queue, closing) = (self.queue.clone(), self.closing.clone());
+        let handle = thread::Builder::new()
+            .name("snapshot".into())
+            .spawn(move || {
+                let written = compact(&past, &mut *writer, &closing).and_then(|()| writer.finish());
+                drop(past);
+                if let Some(queue) = queue.upgrade() {
+                    // Refused only while the broker ends: then the next one makes another.
+                    let _ = queue.blocking_send(Item::Written(written));
+                }
+            })
+            .map_err(StoreError::file("start", "a snapshot's thread".as_ref()))?;
+        self.snapshot = Some(handle);
+        Ok(())
+    }
+
+    fn adopt_snapshot(&mut self, written: Result<u64, StoreError>) {
         if let Some(handle) = self.snapshot.take() {
             let _ = handle.join();
         }
-        let sequence = match written {
-            Ok(sequence) => sequence,
-            Err(error) => {
-                tracing::warn!("no snapshot, the journal goes on without: {}", error.chain());
-                return done(Err(&error));
-            }
-        };
-        match self.journal.adopt_snapshot(sequence) {
-            Ok(()) => {
-                done(Ok(sequence));
-            }
-            Err(error) => {
-                let error = self.fail(error);
-                done(Err(&error));
-            }
+        self.not_before_bytes = 0;
+        match written {
+            Ok(sequence) => match self.journal.adopt_snapshot(sequence) {
+                Ok(()) => tracing::info!(sequence, "journal shortened to a snapshot"),
+                Err(error) => drop(self.fail(error)),
+            },
+            Err(error) => self.give_up_snapshot(&error),
         }
+    }
+
+    fn give_up_snapshot(&mut self, error: &StoreError) {
+        tracing::warn!("no snapshot, the journal goes on without: {}", error.chain());
+        let after_bytes = self.compaction.as_ref().map_or(0, |(after_bytes, _)| *after_bytes);
+        self.not_before_bytes = self.journal.tail_bytes().saturating_add(after_bytes);
     }
 
     /// One step; returns whether there are more.
@@ -220,7 +229,7 @@ impl Worker {
         if self.failed.is_some() {
             return false;
         }
-        match self.journal.prune(PRUNE_STEP_ENTRIES) {
+        match self.journal.prune(PRUNE_STEP_PARTS) {
             Ok(more) => more,
             Err(error) => {
                 self.fail(error);
@@ -228,22 +237,4 @@ impl Worker {
             }
         }
     }
-}
-
-fn take<T>(slot: &Mutex<Option<T>>) -> Option<T> {
-    slot.lock().ok()?.take()
-}
-
-fn write_snapshot(
-    mut writer: Box<dyn SnapshotWriter>,
-    chunks: Chunks,
-    closing: &AtomicBool,
-) -> Result<u64, StoreError> {
-    for chunk in chunks {
-        if closing.load(Ordering::Acquire) {
-            return Err(StoreError::Closed);
-        }
-        writer.write(&chunk)?;
-    }
-    writer.finish()
 }

@@ -51,6 +51,29 @@ impl Host {
         }));
     }
 
+    /// Says that it is known by another name from now on.
+    pub(in crate::monitor) fn take_leave(&mut self, name: &HostName, effects: &mut Vec<Effect>) {
+        if let Some(Said { cores, .. }) = self.said.take() {
+            effects.push(Effect::Occupied(Occupied {
+                host: name.clone(),
+                cores,
+                busy: cores,
+                seen: false,
+                disturbed: true,
+                shut: true,
+            }));
+        }
+        if self.counted.0.is_some() {
+            let host = name.clone();
+            effects.push(Effect::Rendering(Rendering {
+                host,
+                arm: None,
+                renders: false,
+                ended: 0,
+            }));
+        }
+    }
+
     /// Says what the host renders, where that is news and it is compared with others.
     pub(super) fn say_rendering(&mut self, name: &HostName, effects: &mut Vec<Effect>) {
         let ended = std::mem::take(&mut self.bookings.uncounted);

@@ -139,6 +139,9 @@ impl Host {
         if self.origin == Some(Origin::Desktop) {
             return Err("a desktop host is not the farm's".into());
         }
+        if let Some(doubt) = &self.doubt {
+            return Err(doubt.to_string());
+        }
         if self.epoch.is_none() {
             return Err("its epoch is not known: no hook and no sample has told it".into());
         }
@@ -149,6 +152,9 @@ impl Host {
             return Err(format!("more than {BOOKINGS_MAX} bookings"));
         }
         let size = self.size().ok_or("its size is not known: no sample and no poll has told it")?;
+        if self.sampled.is_none() {
+            return Err("no agent of this name has spoken".into());
+        }
         let mut cores = size.cores;
         let mut memory_mib = size.memory_mib;
         for (id, booking) in self.bookings.iter() {

@@ -44,6 +44,12 @@ impl Tellers {
         self.hooks_since.into_iter().chain(self.watch_since).min()
     }
 
+    /// Who told of its renders under another name.
+    pub(in crate::monitor) fn also(&mut self, other: Self) {
+        self.hooks_since = self.hooks_since.into_iter().chain(other.hooks_since).min();
+        self.has_missed |= other.has_missed;
+    }
+
     /// A hook has spoken.
     pub(super) fn hear_hook(&mut self, now: Time) {
         self.hooks_since.get_or_insert(now);
@@ -52,7 +58,7 @@ impl Tellers {
 
 impl Host {
     /// Whether renders are told of as they begin.
-    pub(super) fn is_told_of(&self) -> bool {
+    pub(in crate::monitor) fn is_told_of(&self) -> bool {
         !self.tellers.has_missed && self.tellers.since().is_some()
     }
 

@@ -141,8 +141,8 @@ pub(super) fn allocation(
     let memory_mib = u64::try_from(machine.total_mem).ok().filter(|kib| *kib > 0);
     let size = Amount::cores(total / CORE * threads).with_memory(memory_mib.map(|kib| kib >> 10));
     let name = host.as_str();
-    let mut farm = Inventory::default();
-    farm.host(name, size)?;
+    let mut farm = Inventory::of(NAME);
+    farm.host(name, size);
     // It may be asked by two at once, and then lists a frame twice.
     let mut listed = BTreeSet::new();
     for frame in report.frames.iter().filter(|frame| listed.insert(&frame.frame_id)) {
@@ -150,21 +150,25 @@ pub(super) fn allocation(
         let memory_mib = frame.memory_beyond_share_mib(cores, size);
         let gpus = u32::try_from(frame.num_gpus).ok().filter(|gpus| *gpus > 0);
         let amount = Amount { cores, memory_mib, gpus };
-        farm.books(name, booking_of(NAME, &frame.frame_id), amount)?;
+        farm.books(name, booking_of(NAME, &frame.frame_id), amount);
     }
     let (booked, locked) = (hundredths(of.booked_cores)?, hundredths(of.locked_cores)?);
     // As those of frames are rounded.
     let of_ours = |hundredths: u64| (hundredths.min(total) * threads).div_ceil(CORE);
-    farm.books_rest(name, unnamed(), of_ours(booked))?;
-    farm.withholds_rest(name, booking_of(NAME, "locked"), of_ours(booked + locked))?;
+    farm.books_rest(name, unnamed(), of_ours(booked));
+    farm.withholds_rest(name, booking_of(NAME, "locked"), of_ours(booked + locked));
     if machine.nimby_locked {
-        farm.withholds(name, booking_of(NAME, "nimby"), Amount::default())?;
+        farm.withholds(name, booking_of(NAME, "nimby"), Amount::default());
     }
     if machine.state != UP {
         let state = format!("host-state-{}", machine.state);
-        farm.withholds(name, booking_of(NAME, &state), Amount::default())?;
+        farm.withholds(name, booking_of(NAME, &state), Amount::default());
     }
-    let mut host = farm.finish().pop().ok_or("it is no host")?;
+    let mut answer = farm.finish()?;
+    if let Some(why) = answer.notes.into_iter().next() {
+        return Err(why);
+    }
+    let mut host = answer.hosts.pop().ok_or("it is no host")?;
     host.asked_at = Some(asked_at);
     host.core_threads = core_threads;
     host.announced = listed.into_iter().map(|frame| booking_of(NAME, frame)).collect();
@@ -356,7 +360,7 @@ pub(super) mod tests {
         refused(Some(machine()), None, "no host or no cores");
         refused(Some(machine()), Some(all(-100)), "-100 hundredths");
         refused(Some(machine()), Some(cores(-1, 0)), "-1 hundredths");
-        refused(Some(machine()), Some(all(i32::MAX)), "cores, more than");
+        refused(Some(machine()), Some(all(i32::MAX)), "cores are more than");
         assert!(read(b"").expect_err("nothing").contains("reports nothing"));
         assert!(read(b"\x0a\x09short").is_err() && read(b"<html>").is_err());
     }

@@ -58,15 +58,21 @@ impl List {
         }
     }
 
+    /// The number of a forgotten host will be that of another one.
+    pub(super) fn forget_host(&mut self, host: HostIx) {
+        if let Some(marks) = &mut self.marks {
+            marks.forget_host(host);
+        }
+    }
+
     /// The first workunit that `host`, which has the ability, may take a replica of.
     pub(super) fn first_for(&mut self, farm: &Farm, host: HostIx) -> Option<(Rank, WorkunitIx)> {
         let (&head, &Reverse(rank)) = self.queue.peek()?;
-        if farm.is_eligible(head, host).is_ok() {
+        if farm.is_welcome(head, host) {
             return Some((rank, head));
         }
         if self.queue.len() <= LIST_SCANNED_MAX {
-            let eligible =
-                self.queue.iter().filter(|(unit, _)| farm.is_eligible(**unit, host).is_ok());
+            let eligible = self.queue.iter().filter(|(unit, _)| farm.is_welcome(**unit, host));
             return eligible.map(|(workunit, Reverse(rank))| (*rank, *workunit)).min();
         }
         let queue = &self.queue;
@@ -74,6 +80,14 @@ impl List {
             Box::new(Marks::of(queue.iter().map(|(workunit, Reverse(rank))| (*rank, *workunit))))
         });
         marks.first_for(farm, host)
+    }
+
+    /// A workunit that `host` has refused, and may have again because nobody else is left; of a long
+    /// list only some are looked at.
+    pub(super) fn last_resort(&self, farm: &Farm, host: HostIx) -> Option<(Rank, WorkunitIx)> {
+        let some = self.queue.iter().take(LIST_SCANNED_MAX);
+        let refused = some.filter(|(workunit, _)| farm.is_last_resort(**workunit, host));
+        refused.map(|(workunit, Reverse(rank))| (*rank, *workunit)).min()
     }
 
     pub(super) fn check(&self, name: &'static str) -> Result<(), Violation> {

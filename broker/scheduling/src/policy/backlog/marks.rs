@@ -72,6 +72,11 @@ impl Marks {
         self.by_rank.remove(&rank);
     }
 
+    /// A forgotten host has come nowhere.
+    pub(super) fn forget_host(&mut self, host: HostIx) {
+        self.of_voters.remove(&VoterIx::of_host(host));
+    }
+
     /// Keeps of what has left, or entered twice, the last time only.
     fn shorten_log(&mut self) {
         let mut seen = BTreeSet::new();
@@ -90,7 +95,7 @@ impl Marks {
         let Self { by_rank, log, next_stamp, highest, of_voters } = self;
         let touched = |workunit| farm.workunit(workunit).is_touched_by_voter(voter);
         let untouched_at = |rank: &Rank| by_rank.get(rank).filter(|unit| !touched(**unit)).copied();
-        let eligible = |workunit| farm.is_eligible(workunit, host).is_ok();
+        let eligible = |workunit| farm.is_welcome(workunit, host);
         let mark = of_voters.entry(voter).or_insert_with(|| Mark {
             from: Rank::FIRST,
             seen: *next_stamp,

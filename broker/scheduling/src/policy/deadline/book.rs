@@ -6,6 +6,7 @@ use gleaner_protocol::job::{JobSpec, Lane};
 use gleaner_protocol::{JobId, LeaseToken, Share, Span, Time, WorkunitId};
 
 use super::Claim;
+use crate::ability::Need;
 use crate::farm::{Farm, HostIx, JobPhase, WorkunitIx};
 use crate::{Change, Desk, Violation};
 
@@ -51,6 +52,8 @@ pub(super) struct Task {
     pub(super) run: Option<Run>,
     /// Whether nothing of it is left to do.
     pub(super) ended: bool,
+    /// Whether it stands still on its host, for a lane before this one or for a render.
+    pub(super) is_held: bool,
 }
 
 /// A task that runs.
@@ -106,6 +109,12 @@ impl Book {
         self.jobs.is_empty()
     }
 
+    /// Whether a task waits for a host.
+    pub(super) fn has_waiting(&self) -> bool {
+        let mut open = self.jobs.values().flat_map(Entry::open);
+        open.any(|(_, task)| task.run.is_none() && !task.is_held)
+    }
+
     pub(super) fn get(&self, job: JobId) -> Option<&Entry> {
         self.jobs.get(&job)
     }
@@ -128,7 +137,7 @@ impl Book {
             Change::JobEnded(job) => self.jobs.remove(&job).is_some(),
             Change::WorkunitChanged(workunit) => self.compare(now, farm, workunit),
             Change::WorkunitEnded(workunit) => self.end(now, farm.workunit(workunit).id),
-            Change::HostChanged(_) => true,
+            Change::HostChanged(_) | Change::HostForgotten(_) => true,
             Change::JobTouched(_) | Change::CopyChanged { .. } | Change::Completed { .. } => false,
         }
     }
@@ -165,10 +174,15 @@ impl Book {
     fn add(&mut self, now: Time, farm: &Farm, id: JobId, margin: Margin) -> bool {
         let Some(job) = farm.job(id) else { return false };
         let expected_us = margin.expected_us(&job.spec);
-        let task =
-            |index| Task { expected_us, done: 0, run: None, ended: job.ended.contains(index) };
+        let task = |index| Task {
+            expected_us,
+            done: 0,
+            run: None,
+            ended: job.ended.contains(index),
+            is_held: false,
+        };
         let entry = Entry {
-            due: due(now, &job.spec),
+            due: job.due.unwrap_or(Time::from_micros(u64::MAX)),
             promised_us: expected_us,
             took_us: None,
             checkpoint: job.spec.profile.checkpoint_ms.map(Span::from_millis),
@@ -185,15 +199,23 @@ impl Book {
     /// Whether and where a workunit runs, when that was not the policy's own doing.
     fn compare(&mut self, now: Time, farm: &Farm, workunit: WorkunitIx) -> bool {
         let unit = farm.workunit(workunit);
-        let runs = unit.pending.first().map(|pending| (pending.host, pending.token));
-        let share = runs.and_then(|(host, token)| {
-            let leases = farm.host(host).leases.iter();
-            leases.clone().find(|lease| lease.token == token).map(|lease| lease.share)
+        let pending = unit.pending.first().map(|pending| (pending.host, pending.token));
+        let share = pending.and_then(|(host, token)| {
+            let mut leases = farm.host(host).leases.iter();
+            leases.find(|lease| lease.token == token).map(|lease| lease.share)
         });
+        let runs = pending.filter(|_| share.is_some());
         let Some(entry) = self.jobs.get_mut(&unit.id.job) else { return false };
         let Some(task) = entry.tasks.get_mut(unit.id.index as usize) else { return false };
+        task.is_held = pending.is_some() && runs.is_none();
         if task.run.map(|run| (run.host, run.token)) == runs {
             return false;
+        }
+        if task.is_held {
+            // What it did is not lost.
+            task.done = task.done_at(now);
+            task.run = None;
+            return true;
         }
         task.interrupt(now, entry.checkpoint);
         task.run = runs.map(|(host, token)| Run {
@@ -205,23 +227,62 @@ impl Book {
         true
     }
 
+    /// What is left of each task of a job, in microseconds of a whole core.
+    pub(super) fn all_left_us(&self, now: Time, job: JobId) -> Vec<u64> {
+        let open = self.jobs.get(&job).into_iter().flat_map(Entry::open);
+        open.map(|(_, task)| task.left_us(now)).collect()
+    }
+
+    /// When a job is expected to be done if all cores of now stay: those due before it go first.
+    pub(super) fn expected_end(&self, farm: &Farm, job: JobId) -> Option<Time> {
+        let (now, entry) = (farm.now, self.jobs.get(&job)?);
+        let before = self.jobs.values().filter(|other| other.due <= entry.due);
+        let left = |entry: &Entry| {
+            entry.open().fold(0, |sum: u64, (_, task)| sum.saturating_add(task.left_us(now)))
+        };
+        let all_us = before.map(left).fold(0, u64::saturating_add);
+        let cores = u64::from(cores(farm));
+        let longest_us = entry.open().map(|(_, task)| task.left_us(now)).max()?;
+        let shared_us = all_us.checked_div(cores)?;
+        Some(now + Span::from_micros(shared_us.max(longest_us)))
+    }
+
     fn task_mut(&mut self, id: WorkunitId) -> Option<&mut Task> {
         self.jobs.get_mut(&id.job)?.tasks.get_mut(id.index as usize)
     }
 
-    /// Has a task run on a host; `false` where a rule forbids it.
-    pub(super) fn start(
+    /// Has a task run on a core of a host; `false` where a rule forbids it.
+    pub(super) fn start(&mut self, desk: &mut Desk<'_>, id: WorkunitId, host: HostIx) -> bool {
+        let Some(workunit) = Self::opened(desk, id) else { return false };
+        let started = desk.start(workunit, host);
+        started.is_ok_and(|token| self.note_run(desk, id, host, token, Share::WHOLE))
+    }
+
+    /// Has a task run on a share of a host's cores; `false` where a rule forbids it.
+    pub(super) fn start_with_share(
         &mut self,
         desk: &mut Desk<'_>,
         id: WorkunitId,
         host: HostIx,
         share: Share,
     ) -> bool {
-        let Some(workunit) = desk.farm().find(id).or_else(|| desk.open_index(id.job, id.index))
-        else {
-            return false;
-        };
-        let Ok(token) = desk.start_with_share(workunit, host, share) else { return false };
+        let Some(workunit) = Self::opened(desk, id) else { return false };
+        let started = desk.start_with_share(workunit, host, share);
+        started.is_ok_and(|token| self.note_run(desk, id, host, token, share))
+    }
+
+    fn opened(desk: &mut Desk<'_>, id: WorkunitId) -> Option<WorkunitIx> {
+        desk.farm().find(id).or_else(|| desk.open_index(id.job, id.index))
+    }
+
+    fn note_run(
+        &mut self,
+        desk: &Desk<'_>,
+        id: WorkunitId,
+        host: HostIx,
+        token: LeaseToken,
+        share: Share,
+    ) -> bool {
         let since = desk.now();
         let task = self.task_mut(id).expect("a task of a promised job is started");
         task.run = Some(Run { host, token, share, since });
@@ -333,7 +394,7 @@ impl Margin {
     /// What a workunit of this job is thought to need of a whole core, in microseconds: what its
     /// profile says for the kind of host that takes longest, and the margin.
     pub(super) fn expected_us(self, spec: &JobSpec) -> u64 {
-        let longest = spec.profile.run_time_us.values().copied().max().unwrap_or(0).max(1);
+        let longest = longest_us(spec).unwrap_or(0).max(1);
         let margin = longest.saturating_mul(self.permille.into()) / 1000;
         let due_ms = spec.profile.due_ms.filter(|_| self.ends_with_due);
         let most = due_ms.map_or(u64::MAX, |due_ms| due_ms.saturating_mul(1000));
@@ -341,14 +402,31 @@ impl Margin {
     }
 }
 
+/// How long one of its workunits is thought to take on a whole core of any kind of host, in
+/// microseconds; none where nothing is known.
+pub(super) fn longest_us(spec: &JobSpec) -> Option<u64> {
+    spec.profile.run_time_us.values().copied().chain(spec.profile.cpu_us).max()
+}
+
 /// When all of this job is to be done.
 pub(super) fn due(now: Time, spec: &JobSpec) -> Time {
     now + spec.profile.due_ms.map_or(Span::from_micros(u64::MAX), Span::from_millis)
 }
 
+/// Cores of connected hosts that can run a job of this kind: those that they give, or all that they
+/// have.
+pub(super) fn cores_for(farm: &Farm, spec: &JobSpec, all: bool) -> u32 {
+    let need = Need::of(spec);
+    let able = farm.hosts().filter(|(_, host)| host.connected && need.is_met_by(&host.info));
+    let cores = able.map(|(index, host)| match all {
+        true => host.info.cores,
+        false => farm.reach(Lane::Deadline, index).whole_cores(),
+    });
+    cores.fold(0, u32::saturating_add)
+}
+
 /// Cores that connected hosts give.
 pub(super) fn cores(farm: &Farm) -> u32 {
-    let given =
-        farm.hosts().filter(|(_, host)| host.connected).map(|(_, host)| host.fragment.slots);
+    let given = farm.hosts().map(|(host, _)| farm.reach(Lane::Deadline, host).whole_cores());
     given.fold(0, u32::saturating_add)
 }

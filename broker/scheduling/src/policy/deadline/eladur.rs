@@ -3,12 +3,12 @@
 use std::cmp::Reverse;
 
 use gleaner_protocol::job::{JobSpec, Lane};
-use gleaner_protocol::{Share, Span, Time, WorkunitId};
+use gleaner_protocol::{JobId, Share, Span, Time, WorkunitId};
 
-use super::admission::{self, Shortage};
+use super::admission;
 use super::book::{Book, Margin};
 use crate::farm::{Farm, HostIx};
-use crate::{Change, Desk, Policy, Trigger, Violation, WaitReason};
+use crate::{Change, Decline, Desk, Policy, Trigger, Violation, WaitReason};
 
 /// How [`Eladur`] is set.
 #[derive(Debug, Clone, Copy)]
@@ -86,7 +86,7 @@ impl Eladur {
     fn needs(&self, now: Time) -> Vec<Need> {
         let mut needs = Vec::new();
         for (job, entry) in self.book.iter() {
-            for (index, task) in entry.open() {
+            for (index, task) in entry.open().filter(|(_, task)| !task.is_held) {
                 let until = entry.due.since(now).as_micros();
                 let least = task.left_us(now).saturating_mul(1000).div_ceil(until.max(1)).min(1000);
                 needs.push(Need {
@@ -109,9 +109,9 @@ impl Eladur {
     fn place(needs: &[Need], farm: &Farm) -> Vec<Bin> {
         let given = farm.hosts().filter(|(_, host)| host.connected && host.fragment.slots > 0);
         let mut bins: Vec<Bin> = given
-            .map(|(host, entry)| Bin {
+            .map(|(host, _)| Bin {
                 host,
-                free: entry.capacity().as_permille(),
+                free: farm.reach(Lane::Deadline, host).as_permille(),
                 tasks: Vec::new(),
             })
             .collect();
@@ -202,7 +202,7 @@ impl Eladur {
                         self.book.set_share(desk, need.id, share);
                     }
                     None if is_growth => {
-                        self.book.start(desk, need.id, host, share);
+                        self.book.start_with_share(desk, need.id, host, share);
                     }
                     _ => {}
                 }
@@ -217,8 +217,16 @@ impl Policy for Eladur {
         "eladur"
     }
 
-    fn admit(&mut self, now: Time, farm: &Farm, spec: &JobSpec) -> Result<(), String> {
-        admission::check(&self.book, now, farm, spec, self.margin()).map_err(|Shortage(why)| why)
+    fn admit(&mut self, now: Time, farm: &Farm, spec: &JobSpec) -> Result<(), Decline> {
+        admission::check(&self.book, now, farm, spec, self.margin())
+    }
+
+    fn left_us(&self, now: Time, job: JobId) -> Vec<u64> {
+        self.book.all_left_us(now, job)
+    }
+
+    fn expected_end(&self, farm: &Farm, job: JobId) -> Option<Time> {
+        self.book.expected_end(farm, job)
     }
 
     fn observe(&mut self, now: Time, farm: &Farm, change: Change) {
@@ -228,6 +236,10 @@ impl Policy for Eladur {
     }
 
     fn plan(&mut self, desk: &mut Desk<'_>, trigger: Trigger) {
+        if self.book.is_empty() {
+            self.next = None;
+            return;
+        }
         match trigger {
             Trigger::Deadline => self.update_slots(desk),
             Trigger::Host(_) | Trigger::Work => self.next = Some(desk.now()),

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use gleaner_protocol::job::{JobSpec, Lane};
-use gleaner_protocol::{JobId, Share, Span, Time, WorkunitId};
+use gleaner_protocol::{JobId, Span, Time, WorkunitId};
 
 use super::book::{self, Book, Margin};
 use crate::farm::{Farm, HostIx};
-use crate::{Change, Desk, Policy, Trigger, Violation, WaitReason};
+use crate::{Change, Decline, Desk, Policy, Trigger, Violation, WaitReason};
 
 /// How [`FcfsBackfill`] is set.
 #[derive(Debug, Clone, Copy)]
@@ -124,15 +124,13 @@ impl FcfsBackfill {
         let mut waiting = Vec::new();
         for (job, _) in self.bookings.iter().filter(|(_, booking)| booking.has_begun) {
             let tasks = self.book.get(*job).into_iter().flat_map(book::Entry::open);
-            let idle = tasks.filter(|(_, task)| task.run.is_none());
+            let idle = tasks.filter(|(_, task)| task.run.is_none() && !task.is_held);
             waiting.extend(idle.map(|(index, _)| WorkunitId { job: *job, index }));
         }
         for id in waiting {
-            let free = |(_, host): &(HostIx, &crate::Host)| {
-                host.connected && host.asked > 0 && host.free_share() >= Share::WHOLE
-            };
-            let hosts: Vec<_> = desk.farm().hosts().filter(free).map(|(host, _)| host).collect();
-            hosts.into_iter().any(|host| self.book.start(desk, id, host, Share::WHOLE));
+            let free = |host: &HostIx| desk.room(*host) > 0;
+            let hosts: Vec<_> = desk.farm().hosts().map(|(host, _)| host).filter(free).collect();
+            hosts.into_iter().any(|host| self.book.start(desk, id, host));
         }
     }
 }
@@ -142,19 +140,25 @@ impl Policy for FcfsBackfill {
         "fcfs-backfill"
     }
 
-    fn admit(&mut self, now: Time, farm: &Farm, spec: &JobSpec) -> Result<(), String> {
+    fn admit(&mut self, now: Time, farm: &Farm, spec: &JobSpec) -> Result<(), Decline> {
         let (all, wanted) = (book::cores(farm), self.wanted(now, spec));
         let mut others = self.running(now);
         others.extend(self.bookings.values().filter(|booking| !booking.has_begun));
         let Some(from) = Self::earliest(now, all, &wanted, &others) else {
-            return Err(format!("{} tasks at once need more than the {all} cores", wanted.cores));
+            let why = format!("{} tasks at once need more than the {all} cores", wanted.cores);
+            return Err(why.into());
         };
         let (until, due) = (from + wanted.length, book::due(now, spec));
         if until <= due {
             return Ok(());
         }
         let late_s = until.since(due).as_micros().div_ceil(1_000_000);
-        Err(format!("the first {} cores that come free end it {late_s} s late", wanted.cores))
+        let why = format!("the first {} cores that come free end it {late_s} s late", wanted.cores);
+        Err(Decline { why, earliest_due: Some(until) })
+    }
+
+    fn left_us(&self, now: Time, job: JobId) -> Vec<u64> {
+        self.book.all_left_us(now, job)
     }
 
     fn observe(&mut self, now: Time, farm: &Farm, change: Change) {
@@ -172,6 +176,10 @@ impl Policy for FcfsBackfill {
     }
 
     fn plan(&mut self, desk: &mut Desk<'_>, trigger: Trigger) {
+        if self.book.is_empty() {
+            self.next = None;
+            return;
+        }
         if trigger != Trigger::Deadline {
             self.next = Some(desk.now());
             return;

@@ -1,13 +1,13 @@
 //! Ours: least laxity first, under exact admission.
 
 use gleaner_protocol::job::{JobSpec, Lane};
-use gleaner_protocol::{Share, Span, Time, WorkunitId};
+use gleaner_protocol::{JobId, Span, Time, WorkunitId};
 
-use super::admission::{self, Shortage};
+use super::admission;
 use super::book::{Book, Margin};
 use super::{Claim, fits};
 use crate::farm::{Farm, HostIx};
-use crate::{Change, Desk, Policy, Trigger, Violation, WaitReason};
+use crate::{Change, Decline, Desk, Policy, Trigger, Violation, WaitReason};
 
 /// For how long a task that goes on beyond its prediction is let go on.
 const MOMENT: Span = Span::from_secs(2);
@@ -101,7 +101,7 @@ impl Gleaner {
         let mut list = Vec::new();
         for (job, entry) in self.book.iter() {
             let until_us = entry.due.since(now).as_micros();
-            for (index, task) in entry.open() {
+            for (index, task) in entry.open().filter(|(_, task)| !task.is_held) {
                 let spare_us = until_us.checked_sub(task.left_us(now));
                 let runs = task.run.is_some();
                 let class = if runs && !entry.is_movable() {
@@ -169,7 +169,7 @@ impl Gleaner {
             .farm()
             .hosts()
             .filter(|(_, host)| host.connected)
-            .map(|(host, entry)| (host, entry.fragment.slots))
+            .map(|(host, _)| (host, desk.reach(host).whole_cores()))
             .collect();
         let cores: u32 = room.iter().map(|(_, slots)| slots).sum();
         self.refuse(now, cores, &mut list);
@@ -184,15 +184,34 @@ impl Gleaner {
             }
         }
         for task in first.iter().filter(|task| task.on.is_none()) {
-            let open = room.iter_mut().filter(|(_, slots)| *slots > 0);
-            for (host, slots) in open {
-                if self.book.start(desk, task.id, *host, Share::WHOLE) {
-                    *slots -= 1;
-                    break;
-                }
+            if !desk.may_hold_more() {
+                break;
             }
+            // What is idle first: nobody has to give way for it.
+            let _ = self.start(desk, task.id, &mut room, true)
+                || self.start(desk, task.id, &mut room, false);
         }
         self.next = Self::next_turn(now, first, rest);
+    }
+
+    /// Has a task run on the first host with room, among those with an idle slot or among the others;
+    /// `false` where no host may have it.
+    fn start(
+        &mut self,
+        desk: &mut Desk<'_>,
+        id: WorkunitId,
+        room: &mut [(HostIx, u32)],
+        on_idle: bool,
+    ) -> bool {
+        let open = room.iter_mut().filter(|(_, slots)| *slots > 0);
+        for (host, slots) in open {
+            let is_idle = desk.farm().host(*host).free() > 0;
+            if is_idle == on_idle && self.book.start(desk, id, *host) {
+                *slots -= 1;
+                return true;
+            }
+        }
+        false
     }
 
     /// When the first that waits will have become more urgent than the last that runs.
@@ -214,8 +233,16 @@ impl Policy for Gleaner {
         "gleaner"
     }
 
-    fn admit(&mut self, now: Time, farm: &Farm, spec: &JobSpec) -> Result<(), String> {
-        admission::check(&self.book, now, farm, spec, self.margin()).map_err(|Shortage(why)| why)
+    fn admit(&mut self, now: Time, farm: &Farm, spec: &JobSpec) -> Result<(), Decline> {
+        admission::check(&self.book, now, farm, spec, self.margin())
+    }
+
+    fn left_us(&self, now: Time, job: JobId) -> Vec<u64> {
+        self.book.all_left_us(now, job)
+    }
+
+    fn expected_end(&self, farm: &Farm, job: JobId) -> Option<Time> {
+        self.book.expected_end(farm, job)
     }
 
     fn observe(&mut self, now: Time, farm: &Farm, change: Change) {
@@ -225,9 +252,17 @@ impl Policy for Gleaner {
     }
 
     fn plan(&mut self, desk: &mut Desk<'_>, trigger: Trigger) {
+        if self.book.is_empty() {
+            self.next = None;
+            return;
+        }
         match trigger {
             Trigger::Deadline => self.deal(desk),
-            Trigger::Host(_) | Trigger::Work => self.next = Some(desk.now()),
+            Trigger::Host(_) | Trigger::Work => {
+                if self.book.has_waiting() {
+                    self.next = Some(desk.now());
+                }
+            }
         }
     }
 

@@ -29,7 +29,7 @@ impl GridEngine {
     /// Serves hosts as long as there is a task for one with a free slot.
     fn serve(&mut self, desk: &mut Desk<'_>) {
         let mut passed = BTreeSet::new();
-        while let Some(host) = self.least_loaded(desk.farm(), &passed) {
+        while let Some(host) = self.least_loaded(desk, &passed) {
             if !self.start_next(desk, host) {
                 passed.insert(host);
             } else if let Some(idle) = self.idle.get_mut(&host) {
@@ -38,17 +38,18 @@ impl GridEngine {
         }
     }
 
-    fn least_loaded(&self, farm: &Farm, passed: &BTreeSet<HostIx>) -> Option<HostIx> {
-        let free = farm.hosts().filter(|(host, entry)| entry.free() > 0 && !passed.contains(host));
-        free.min_by_key(|(host, entry)| (self.idle_since(*host, entry), *host))
+    fn least_loaded(&self, desk: &Desk<'_>, passed: &BTreeSet<HostIx>) -> Option<HostIx> {
+        let hosts = desk.farm().hosts();
+        let free = hosts.filter(|(host, _)| desk.room(*host) > 0 && !passed.contains(host));
+        free.min_by_key(|(host, entry)| (self.idle_since(*host, entry, desk.room(*host)), *host))
             .map(|(host, _)| host)
     }
 
     /// Since when the slot of a host that has been idle for longest is, or, where one was never
     /// used, how many of the host were.
-    fn idle_since(&self, host: HostIx, entry: &Host) -> (Time, usize) {
+    fn idle_since(&self, host: HostIx, entry: &Host, room: u32) -> (Time, usize) {
         let idle = self.idle.get(&host);
-        let used = idle.filter(|idle| idle.len() >= entry.free() as usize);
+        let used = idle.filter(|idle| idle.len() >= room as usize);
         let never = (Time::ZERO, entry.leases.len() + idle.map_or(0, VecDeque::len));
         used.and_then(|idle| idle.front()).map_or(never, |since| (*since, 0))
     }
@@ -110,12 +111,15 @@ impl Policy for GridEngine {
                 let most = farm.host(host).fragment.slots as usize;
                 idle.drain(..idle.len().saturating_sub(most));
             }
+            Change::HostForgotten(host) => drop(self.idle.remove(&host)),
             Change::HostChanged(_) | Change::CopyChanged { .. } => {}
         }
     }
 
     fn plan(&mut self, desk: &mut Desk<'_>, _trigger: Trigger) {
-        self.serve(desk);
+        if !(self.untouched.is_empty() && self.again.is_empty()) {
+            self.serve(desk);
+        }
     }
 
     fn explain(&self, farm: &Farm, _workunit: WorkunitId) -> Vec<WaitReason> {

@@ -66,7 +66,7 @@ impl Cluster {
         if !self.known.contains(&host) {
             self.known.push(host);
         }
-        self.tell(Input::HostJoined { info, fragment, held: Vec::new() });
+        self.tell(Input::HostJoined { info, fragment, held: Vec::new(), incarnation: 1 });
         self.tell(Input::Request { host: name(host), slots });
     }
 
@@ -121,6 +121,8 @@ impl Cluster {
             },
             trust: Trust::default(),
             on_release: Default::default(),
+            attempts: Default::default(),
+            on: None,
         };
         let request = RequestId::new(1);
         let mut effects = Vec::new();

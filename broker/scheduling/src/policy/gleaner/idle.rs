@@ -76,6 +76,13 @@ impl IdleTimes {
         }
     }
 
+    /// The number of a forgotten host will be that of another one.
+    pub(super) fn forget(&mut self, index: HostIx) {
+        if let Some(past) = self.hosts.get_mut(index.get()) {
+            *past = Past::default();
+        }
+    }
+
     /// Whether an open host will more likely than not have done something that takes `span`: it
     /// stays open as long, as far as its past and that of its side tell, or it keeps what it runs
     /// when it closes. Where nothing tells, it will.

@@ -5,7 +5,7 @@ mod plan;
 use std::collections::{BTreeMap, BTreeSet};
 
 use gleaner_protocol::job::Lane;
-use gleaner_protocol::{JobId, Time, WorkunitId};
+use gleaner_protocol::{JobId, Span, Time, WorkunitId};
 
 use super::gleaner::Effort;
 use super::rule::Rule;
@@ -22,12 +22,20 @@ pub struct BatchConfig {
     pub rule: Rule,
     /// How much [`Rule::Gleaner`] searches each time.
     pub effort: Effort,
+    /// Most steps of one plan: the replicas that are mapped, squared, by the slots that they are
+    /// mapped onto. What waits beyond is planned for when these run.
+    pub steps_max: usize,
+    /// Plans of no more steps are followed by another one at once, where there is cause.
+    pub steps_at_once: usize,
+    /// After a larger one so much time goes by, at least, for each of its steps, in nanoseconds: what
+    /// planning may take of the broker's time.
+    pub rest_ns_per_step: u64,
 }
 
 /// Maps all that waits onto all hosts at once, by expected times, and keeps the plan: each host
 /// has a queue, and is given its head when it asks. When something comes that the plan does not
 /// know (a job, a host, a replica that has to be tried again), what waits is mapped anew as soon
-/// as anyone asks; what runs goes on.
+/// as anyone asks, and after a large plan once it has rested; what runs goes on.
 ///
 /// It counts on every connected host to ask while it has free slots, as agents do: what is
 /// planned for one that never asks waits until the plan is made anew.
@@ -45,6 +53,10 @@ pub struct Batch {
     plan: Plan,
     /// Whether something has changed that the plan does not know.
     is_stale: bool,
+    /// Before this no plan is made.
+    rests_until: Time,
+    /// When it wants to be asked again, because it was to make a plan and had to rest.
+    next: Option<Time>,
     /// When replicas that were started are expected to end.
     ends: BTreeMap<(WorkunitIx, HostIx), Time>,
 }
@@ -69,33 +81,46 @@ impl Batch {
             jobs: BTreeSet::new(),
             plan: Plan::default(),
             is_stale: true,
+            rests_until: Time::ZERO,
+            next: None,
             ends: BTreeMap::new(),
         }
     }
 
     /// Gives the host what is queued for it.
     fn serve(&mut self, desk: &mut Desk<'_>, host: HostIx) {
-        while desk.farm().host(host).free() > 0
+        while desk.room(host) > 0
             && let Some(id) = self.plan.first(host)
         {
             match start(desk, id, host) {
-                Step::Started(workunit) => {
-                    let run_time = plan::run_time_us(desk.farm(), id, host);
-                    let end = desk.now().as_micros().saturating_add(run_time);
-                    self.ends.insert((workunit, host), Time::from_micros(end));
-                }
+                Step::Started(workunit) => self.note_end(desk, workunit, id, host),
                 Step::Gone => {}
                 Step::Misplaced => self.is_stale = true,
                 Step::Blocked => return,
             }
             self.plan.pop(host);
         }
-        self.is_stale |= self.plan.is_cut() && self.plan.first(host).is_none();
+        self.is_stale |=
+            self.plan.is_cut() && self.plan.first(host).is_none() && desk.room(host) > 0;
+    }
+
+    /// Gives the host the first that waits, as far as it looks, that the host may run.
+    fn start_next(&mut self, desk: &mut Desk<'_>, host: HostIx) -> bool {
+        let Some(id) = plan::first_for(desk.farm(), &self.jobs, host) else { return false };
+        let Step::Started(workunit) = start(desk, id, host) else { return false };
+        self.note_end(desk, workunit, id, host);
+        true
+    }
+
+    fn note_end(&mut self, desk: &Desk<'_>, workunit: WorkunitIx, id: WorkunitId, host: HostIx) {
+        let run_time = plan::run_time_us(desk.farm(), id, host);
+        let end = desk.now().as_micros().saturating_add(run_time);
+        self.ends.insert((workunit, host), Time::from_micros(end));
     }
 
     fn serve_all(&mut self, desk: &mut Desk<'_>) {
-        let asking = |(_, host): &(HostIx, &crate::Host)| host.free() > 0;
-        let hosts: Vec<_> = desk.farm().hosts().filter(asking).map(|(host, _)| host).collect();
+        let has_room = |host: &HostIx| desk.room(*host) > 0;
+        let hosts: Vec<_> = desk.farm().hosts().map(|(host, _)| host).filter(has_room).collect();
         hosts.into_iter().for_each(|host| self.serve(desk, host));
     }
 
@@ -122,7 +147,7 @@ fn start(desk: &mut Desk<'_>, id: WorkunitId, host: HostIx) -> Step {
     match desk.start(workunit, host) {
         Ok(_) => Step::Started(workunit),
         Err(Refusal::NoReplicaWaits) => Step::Gone,
-        Err(Refusal::OneVotePerHost | Refusal::CannotRun) => Step::Misplaced,
+        Err(Refusal::OneVotePerHost | Refusal::CannotRun | Refusal::OthersFirst) => Step::Misplaced,
         Err(_) => Step::Blocked,
     }
 }
@@ -134,7 +159,7 @@ impl Policy for Batch {
 
     fn observe(&mut self, _now: Time, farm: &Farm, change: Change) {
         match change {
-            Change::HostChanged(_) => self.is_stale = true,
+            Change::HostChanged(_) | Change::HostForgotten(_) => self.is_stale = true,
             Change::JobAdded(job) => {
                 self.jobs.insert(job);
                 self.is_stale = true;
@@ -156,28 +181,58 @@ impl Policy for Batch {
     }
 
     fn plan(&mut self, desk: &mut Desk<'_>, trigger: Trigger) {
-        let asks = match trigger {
-            Trigger::Host(host) => desk.farm().host(host).free() > 0,
-            Trigger::Work | Trigger::Deadline => desk.farm().anyone_asks(),
-        };
-        if !asks {
+        self.next = None;
+        if self.jobs.is_empty() {
+            self.plan = Plan::default();
             return;
         }
-        if !self.is_stale
-            && let Trigger::Host(host) = trigger
+        let has_room = match trigger {
+            Trigger::Host(host) => desk.room(host) > 0,
+            Trigger::Work | Trigger::Deadline => {
+                desk.farm().hosts().any(|(host, _)| desk.room(host) > 0)
+            }
+        };
+        if !has_room {
+            return;
+        }
+        if let Trigger::Host(host) = trigger {
+            let slots = desk.reach(host).whole_cores();
+            self.is_stale |= self.plan.is_outgrown(host, slots);
+            self.is_stale |= self.plan.first(host).is_none() && self.plan.may_be_stuck();
+        }
+        // While it rests, what is planned is given out though it may be out of date; where nothing is
+        // planned for a host and more waits than was mapped, it gets what is next.
+        let rests = desk.now() < self.rests_until;
+        if let Trigger::Host(host) = trigger
+            && (!self.is_stale || rests)
         {
             self.serve(desk, host);
+            while rests && self.plan.is_cut() && desk.room(host) > 0 && self.start_next(desk, host)
+            {
+            }
         }
-        // Each turn of the loop starts a replica, or finds that nothing more can be mapped.
+        // Each turn of the loop starts a replica, or finds that nothing more can be mapped, or rests.
         while self.is_stale {
+            if desk.now() < self.rests_until {
+                self.next = Some(self.rests_until);
+                return;
+            }
             let leased = desk.farm().lease_count();
-            self.plan = Plan::new(desk.now(), desk.farm(), self.config, &self.jobs, &self.ends);
+            self.plan = Plan::new(desk, self.config, &self.jobs, &self.ends);
             self.is_stale = false;
+            let steps = Some(self.plan.steps()).filter(|steps| *steps > self.config.steps_at_once);
+            let rest_ns =
+                steps.map_or(0, |steps| self.config.rest_ns_per_step.saturating_mul(steps as u64));
+            self.rests_until = desk.now() + Span::from_micros(rest_ns / 1_000);
             self.serve_all(desk);
             if desk.farm().lease_count() == leased {
                 break;
             }
         }
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        self.next
     }
 
     fn explain(&self, farm: &Farm, workunit: WorkunitId) -> Vec<WaitReason> {
@@ -199,12 +254,13 @@ impl Policy for Batch {
                 let detail = format!("{} waits {}, queued {queued}", unit.id, unit.waiting);
                 return Err(Violation::new("plan-members", detail));
             }
-            let nowhere = || self.plan.is_cut() || !plan::is_wanted_anywhere(farm, workunit);
+            let nowhere = || self.plan.is_cut() || !self.plan.has_place_for(farm, workunit);
             if is_ours && queued == 0 && unit.waiting > 0 && !nowhere() {
                 return Err(Violation::new("plan-members", format!("{} is not queued", unit.id)));
             }
         }
-        let mut asking = farm.hosts().filter(|(_, host)| host.free() > 0);
+        let may = |host: HostIx| farm.room(lane, host) > 0;
+        let mut asking = farm.hosts().filter(|(index, host)| host.free() > 0 && may(*index));
         match asking.find(|(host, _)| self.plan.first(*host).is_some() && !farm.is_full()) {
             Some((_, host)) => {
                 let detail = format!("{} asks and has a queue", host.info.name);

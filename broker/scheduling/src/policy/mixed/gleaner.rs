@@ -41,12 +41,15 @@ pub struct Effort {
     /// Most entries of matrices that are looked at, about. The same number gives the same
     /// schedule on any machine.
     pub entries: u64,
+    /// Most machines for which the linear relaxation is solved; with more, whom it would serve gets
+    /// the best of the simple rules.
+    pub relaxed_machines: usize,
 }
 
 impl Default for Effort {
     /// Under a second on one core of a processor of 2020.
     fn default() -> Self {
-        Self { entries: 1_000_000_000 }
+        Self { entries: 1_000_000_000, relaxed_machines: RELAXED_MACHINES_MAX }
     }
 }
 
@@ -57,7 +60,7 @@ impl Default for Effort {
 pub(super) fn gleaner(times: &Times, effort: Effort) -> Mapping {
     let plain = [whole_batch::min_min(times), whole_batch::sufferage(times)];
     let mut best = plain.into_iter().min_by_key(Mapping::makespan).expect("there are two");
-    if times.machines() > RELAXED_MACHINES_MAX {
+    if times.machines() > effort.relaxed_machines {
         return best;
     }
     let relaxation = Relaxation::solve(times, &best);
@@ -150,7 +153,7 @@ mod tests {
     use super::*;
     use crate::policy::mixed::times::NEVER;
 
-    const LITTLE: Effort = Effort { entries: 1_000_000 };
+    const LITTLE: Effort = Effort { entries: 1_000_000, relaxed_machines: RELAXED_MACHINES_MAX };
 
     #[test]
     fn it_finds_what_the_greedy_ones_miss() {
@@ -164,10 +167,14 @@ mod tests {
         let mut noise = Noise::new();
         let times = (0..200 * 4).map(|_| 1_000 + (99_000.0 * noise.unit()) as u64).collect();
         let times = Times::new(4, times);
-        let mapping = gleaner(&times, Effort { entries: 20_000_000 });
+        let mapping = gleaner(&times, Effort { entries: 20_000_000, ..Effort::default() });
         let bound = Relaxation::solve(&times, &mapping).bound();
         assert!(mapping.makespan() as f64 <= 1.005 * bound, "{} {bound}", mapping.makespan());
-        assert_eq!(mapping, gleaner(&times, Effort { entries: 20_000_000 }), "the same again");
+        assert_eq!(
+            mapping,
+            gleaner(&times, Effort { entries: 20_000_000, ..Effort::default() }),
+            "the same again"
+        );
     }
 
     #[test]

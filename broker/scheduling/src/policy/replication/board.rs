@@ -44,7 +44,7 @@ impl Board {
     /// Takes note of a change, and says so where a replica was reported.
     pub(super) fn observe(&mut self, now: Time, farm: &Farm, change: Change) -> Option<Reported> {
         if !matches!(change, Change::HostChanged(_) | Change::JobTouched(_)) {
-            self.stirred.get_or_insert(now);
+            self.stir(now);
         }
         match change {
             Change::JobAdded(id) => {
@@ -75,9 +75,15 @@ impl Board {
                 let took = self.jobs.get(&job)?.took(now, index, host)?;
                 return Some(Reported { job, host, took });
             }
+            Change::HostForgotten(host) => drop(self.idle.remove(&host)),
             Change::JobTouched(_) | Change::HostChanged(_) => {}
         }
         None
+    }
+
+    /// There may be something for the hosts that wait that there was not before.
+    pub(super) fn stir(&mut self, now: Time) {
+        self.stirred.get_or_insert(now);
     }
 
     /// When the hosts that wait are to be looked at.

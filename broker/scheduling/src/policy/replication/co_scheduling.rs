@@ -12,7 +12,7 @@ use super::pace::Pace;
 use super::tasks::{Stage, Tasks};
 use crate::explain::WaitReason;
 use crate::farm::{Farm, HostIx};
-use crate::policy::{Change, Policy, Trigger};
+use crate::policy::{Change, Decline, Policy, Trigger};
 use crate::{Desk, Violation};
 
 /// Ranks, a two-level priority queue, competition avoidance, and moves of chunk copies.
@@ -153,8 +153,8 @@ impl Policy for CoScheduling {
         if self.moves.is_some() { "co-scheduling" } else { "adaptive" }
     }
 
-    fn admit(&mut self, _now: Time, _farm: &Farm, spec: &JobSpec) -> Result<(), String> {
-        Board::admit(spec)
+    fn admit(&mut self, _now: Time, _farm: &Farm, spec: &JobSpec) -> Result<(), Decline> {
+        Ok(Board::admit(spec)?)
     }
 
     fn observe(&mut self, now: Time, farm: &Farm, change: Change) {
@@ -171,7 +171,10 @@ impl Policy for CoScheduling {
                 }
             }
             Change::HostChanged(host) if !farm.host(host).connected => {
-                self.moves.iter_mut().for_each(|moves| moves.forget_host(host));
+                let had_some = self.moves.as_mut().is_some_and(|moves| moves.forget_host(host));
+                if had_some {
+                    self.board.stir(now);
+                }
             }
             Change::CopyChanged { host, chunk, held } => {
                 if let Some(moves) = &mut self.moves {

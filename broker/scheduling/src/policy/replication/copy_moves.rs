@@ -57,9 +57,12 @@ impl CopyMoves {
         }
     }
 
-    /// A host is gone: no copy comes to it any more.
-    pub(super) fn forget_host(&mut self, host: HostIx) {
+    /// A host is gone: no copy comes to it any more. `true` where one was to come, whose workunit may
+    /// be assigned now.
+    pub(super) fn forget_host(&mut self, host: HostIx) -> bool {
+        let before = self.marked.len();
         self.marked.retain(|_, to| *to != host);
+        self.marked.len() < before
     }
 
     /// There are no jobs any more.
@@ -171,9 +174,12 @@ impl CopyMoves {
 
 impl Shares {
     fn new(farm: &Farm, tasks: &Tasks, pace: &Pace, queue: &[(f64, u32)]) -> Self {
-        let is_in = |host| farm.host(host).connected && farm.is_able(host, tasks.job);
-        let mut rates: Vec<f64> =
-            farm.hosts().map(|(host, _)| if is_in(host) { pace.rate(host) } else { 0.0 }).collect();
+        let mut rates = vec![0.0; farm.host_numbers()];
+        for (host, entry) in farm.hosts() {
+            if entry.connected && farm.is_able(host, tasks.job) {
+                rates[host.get()] = pace.rate(host);
+            }
+        }
         let all: f64 = rates.iter().sum();
         let total = queue.len() as f64;
         let mut work = vec![0.0; rates.len()];

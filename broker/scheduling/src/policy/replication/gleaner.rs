@@ -13,7 +13,7 @@ use super::tasks::Stage;
 
 use crate::explain::WaitReason;
 use crate::farm::{Farm, HostIx};
-use crate::policy::{Change, Policy, Trigger};
+use crate::policy::{Change, Decline, Policy, Trigger};
 use crate::{Desk, Patience, Violation};
 
 /// Plans the whole of what waits anew whenever something has changed.
@@ -198,8 +198,8 @@ impl Policy for Gleaner {
         "gleaner"
     }
 
-    fn admit(&mut self, _now: Time, _farm: &Farm, spec: &JobSpec) -> Result<(), String> {
-        Board::admit(spec)
+    fn admit(&mut self, _now: Time, _farm: &Farm, spec: &JobSpec) -> Result<(), Decline> {
+        Ok(Board::admit(spec)?)
     }
 
     fn observe(&mut self, now: Time, farm: &Farm, change: Change) {
@@ -219,7 +219,11 @@ impl Policy for Gleaner {
                 self.roads.arrived(now, host, chunk, held, self.config.rho);
             }
             Change::HostChanged(host) if !farm.host(host).connected => {
+                let before = self.roads.moving.len();
                 self.roads.moving.retain(|_, moving| moving.to != host);
+                if self.roads.moving.len() < before {
+                    self.board.stir(now);
+                }
             }
             _ => {}
         }

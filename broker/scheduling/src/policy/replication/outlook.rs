@@ -82,7 +82,7 @@ impl Outlook {
             })
             .collect();
         let given = assign(&choices, &quotas);
-        let mut counts = vec![0; hosts.len()];
+        let mut counts = vec![0; forecasts.len()];
         for host in given.iter().flatten() {
             counts[*host] += 1;
         }
@@ -225,11 +225,13 @@ fn forecasts(desk: &Desk<'_>, tasks: &Tasks, pace: &Pace) -> Vec<Option<Forecast
     for run in tasks.all_runs().flat_map(|(_, runs)| runs) {
         elapsed_s.insert(run.host, now.since(run.since).as_secs_f64());
     }
-    let all = farm.hosts().map(|(host, entry)| {
-        let is_in = entry.connected && entry.fragment.slots > 0 && farm.is_able(host, tasks.job);
-        is_in.then(|| forecast(pace, host, elapsed_s.get(&host).copied()))
-    });
-    all.collect()
+    let mut all = vec![None; farm.host_numbers()];
+    for (host, entry) in farm.hosts() {
+        if entry.connected && entry.fragment.slots > 0 && farm.is_able(host, tasks.job) {
+            all[host.get()] = Some(forecast(pace, host, elapsed_s.get(&host).copied()));
+        }
+    }
+    all
 }
 
 /// What is expected of a host that has run its workunit for so long, or is free.

@@ -7,7 +7,7 @@ use super::board::Board;
 use super::tasks::{Stage, Tasks};
 use crate::explain::WaitReason;
 use crate::farm::{Farm, HostIx};
-use crate::policy::{Change, Policy, Trigger};
+use crate::policy::{Change, Decline, Policy, Trigger};
 use crate::{Desk, Violation};
 
 /// Every host that asks gets the first workunit whose chunk it has: one that waits, and where
@@ -63,8 +63,8 @@ impl Policy for WorkQueue {
         "work-queue"
     }
 
-    fn admit(&mut self, _now: Time, _farm: &Farm, spec: &JobSpec) -> Result<(), String> {
-        Board::admit(spec)
+    fn admit(&mut self, _now: Time, _farm: &Farm, spec: &JobSpec) -> Result<(), Decline> {
+        Ok(Board::admit(spec)?)
     }
 
     fn observe(&mut self, now: Time, farm: &Farm, change: Change) {

@@ -188,7 +188,10 @@ impl Board {
             Change::CopyChanged { host, chunk, held } => {
                 self.copy_changed(host.get(), chunk, held);
             }
-            Change::JobAdded(_) | Change::JobTouched(_) | Change::JobEnded(_) => {}
+            Change::JobAdded(_)
+            | Change::JobTouched(_)
+            | Change::JobEnded(_)
+            | Change::HostForgotten(_) => {}
         }
     }
 
@@ -314,7 +317,7 @@ impl Board {
                     let running = Running { task, cost, token, workunit };
                     self.nodes[node].running.push(running);
                 }
-                Err(Refusal::OneVotePerHost | Refusal::CannotRun) => {
+                Err(Refusal::OneVotePerHost | Refusal::CannotRun | Refusal::OthersFirst) => {
                     self.again.push(task);
                     self.stirred = true;
                 }

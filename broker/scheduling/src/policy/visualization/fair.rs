@@ -9,7 +9,7 @@ use super::TestRun;
 use super::board::{Arrived, Board};
 use crate::explain::WaitReason;
 use crate::farm::Farm;
-use crate::policy::{Change, Policy, Trigger, anyone};
+use crate::policy::{Change, Decline, Policy, Trigger, anyone};
 use crate::{Desk, Violation};
 
 /// Who shares: a user action, or a batch job.
@@ -99,8 +99,8 @@ impl Policy for FairSharing {
         "fs"
     }
 
-    fn admit(&mut self, _now: Time, _farm: &Farm, spec: &JobSpec) -> Result<(), String> {
-        self.board.admit(spec)
+    fn admit(&mut self, _now: Time, _farm: &Farm, spec: &JobSpec) -> Result<(), Decline> {
+        Ok(self.board.admit(spec)?)
     }
 
     fn observe(&mut self, now: Time, farm: &Farm, change: Change) {

@@ -7,7 +7,7 @@ use super::TestRun;
 use super::board::{Arrived, Board, Task};
 use crate::explain::WaitReason;
 use crate::farm::Farm;
-use crate::policy::{Change, Policy, Trigger};
+use crate::policy::{Change, Decline, Policy, Trigger};
 use crate::{Desk, Violation};
 
 /// Where a task goes.
@@ -125,8 +125,8 @@ impl Policy for FirstCome {
         self.name
     }
 
-    fn admit(&mut self, _now: Time, _farm: &Farm, spec: &JobSpec) -> Result<(), String> {
-        self.board.admit(spec)
+    fn admit(&mut self, _now: Time, _farm: &Farm, spec: &JobSpec) -> Result<(), Decline> {
+        Ok(self.board.admit(spec)?)
     }
 
     fn observe(&mut self, now: Time, farm: &Farm, change: Change) {

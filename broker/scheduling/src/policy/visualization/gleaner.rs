@@ -17,7 +17,7 @@ use super::board::{Arrived, check_tasks, is_wanted, may_be_taken};
 use super::catalogue::{Catalogue, SetIx};
 use crate::explain::WaitReason;
 use crate::farm::{Farm, HostIx};
-use crate::policy::{Change, Policy, Trigger};
+use crate::policy::{Change, Decline, Policy, Trigger};
 use crate::{Desk, Refusal, Violation};
 
 /// Loads a dataset once, onto a team of nodes, and has all its frames rendered there.
@@ -349,7 +349,7 @@ impl Gleaner {
             Ok(token) => {
                 self.nodes[node].running.push(Running { workunit, token, loads });
             }
-            Err(Refusal::OneVotePerHost | Refusal::CannotRun) => {
+            Err(Refusal::OneVotePerHost | Refusal::CannotRun | Refusal::OthersFirst) => {
                 self.again.push(WorkunitId { job, index });
                 self.stirred = true;
             }
@@ -391,8 +391,8 @@ impl Policy for Gleaner {
         "gleaner"
     }
 
-    fn admit(&mut self, _now: Time, _farm: &Farm, spec: &JobSpec) -> Result<(), String> {
-        may_be_taken(&self.catalogue, spec)
+    fn admit(&mut self, _now: Time, _farm: &Farm, spec: &JobSpec) -> Result<(), Decline> {
+        Ok(may_be_taken(&self.catalogue, spec)?)
     }
 
     fn observe(&mut self, now: Time, farm: &Farm, change: Change) {
@@ -431,7 +431,7 @@ impl Policy for Gleaner {
             Change::CopyChanged { host, chunk, held } => {
                 self.copy_changed(now, farm, host.get(), chunk, held);
             }
-            Change::JobTouched(_) => {}
+            Change::JobTouched(_) | Change::HostForgotten(_) => {}
         }
     }
 

@@ -10,7 +10,7 @@ use super::board::{Arrived, Board, Task};
 use super::catalogue::ChunkIx;
 use crate::explain::WaitReason;
 use crate::farm::Farm;
-use crate::policy::{Change, Policy, Trigger};
+use crate::policy::{Change, Decline, Policy, Trigger};
 use crate::{Desk, Violation};
 
 /// Tasks by the chunk that they read; those that read none have a place of their own.
@@ -170,8 +170,8 @@ impl Policy for Ours {
         "ours"
     }
 
-    fn admit(&mut self, _now: Time, _farm: &Farm, spec: &JobSpec) -> Result<(), String> {
-        self.board.admit(spec)
+    fn admit(&mut self, _now: Time, _farm: &Farm, spec: &JobSpec) -> Result<(), Decline> {
+        Ok(self.board.admit(spec)?)
     }
 
     fn observe(&mut self, now: Time, farm: &Farm, change: Change) {

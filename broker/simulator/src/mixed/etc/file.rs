@@ -5,7 +5,7 @@
 //! Systems", 2001: a line with the numbers of jobs and machines, perhaps more, then one value
 //! after the other, all machines of the first job first.
 
-use gleaner_protocol::limits::LEASE_S_MAX;
+use gleaner_protocol::limits::PROFILE_S_MAX;
 
 use crate::input_file::read_text;
 use crate::limits::ETC_BYTES_MAX;
@@ -53,7 +53,7 @@ fn parse(path: &str, text: &str) -> Result<Workload, String> {
             times.push(time_us(word).ok_or_else(|| {
                 let (job, machine) = (times.len() / machines + 1, times.len() % machines + 1);
                 format!(
-                    "{path}:{line}: expected the time of job {job} on machine {machine}, a number from 0 to {LEASE_S_MAX}, not {}",
+                    "{path}:{line}: expected the time of job {job} on machine {machine}, a number from 0 to {PROFILE_S_MAX}, not {}",
                     quoted(word)
                 )
             })?);
@@ -72,8 +72,7 @@ fn parse(path: &str, text: &str) -> Result<Workload, String> {
 /// Exact for up to six decimals.
 fn time_us(word: &str) -> Option<u64> {
     let time = word.parse::<f64>().ok()?;
-    let is_time = time.is_finite() && time >= 0.0 && time <= LEASE_S_MAX as f64 - 1.0;
-    is_time.then(|| (time * 1e6).round() as u64)
+    (0.0..=PROFILE_S_MAX as f64).contains(&time).then(|| (time * 1e6).round() as u64)
 }
 
 fn quoted(word: &str) -> String {

@@ -2,10 +2,10 @@
 
 use gleaner_agent::harvest::{Effect, Harvest, Input};
 use gleaner_protocol::control::{BrokerMessage, Lease, Opening};
-use gleaner_protocol::{Span, Time};
+use gleaner_protocol::{AgentSecret, Span, Time};
 
 use super::{Event, World};
-use crate::storm::machine::{Agent, News, Released, Task, WireId};
+use crate::storm::machine::{Agent, News, Released, Stands, Task, WireId};
 use crate::storm::{Breach, Bug};
 
 /// How long an unreadable run folder is left alone.
@@ -20,8 +20,14 @@ impl World<'_> {
         self.lives += 1;
         // What an earlier agent left running is stopped before anything else.
         machine.tasks.clear();
-        let ground = Some(machine.folder.ground(machine.info.cores));
-        let harvest = Harvest::new(machine.info.clone(), self.lives, ground);
+        let run_folder = Some(machine.folder.run_folder(machine.info.cores));
+        // It lies in the agent's work folder, over all its lives.
+        let mut secret = [0; 16];
+        secret[..8].copy_from_slice(&(host as u64).to_be_bytes());
+        let secret = AgentSecret::new(secret);
+        let keep_max = Span::from_secs(gleaner_agent::Config::default().keep_s_max);
+        let harvest =
+            Harvest::new(machine.info.clone(), secret, self.lives, run_folder).keeping(keep_max);
         machine.agent = Some(Agent::new(self.lives, harvest));
         let life = self.lives;
         let soon = self.chances.hosts.millis(10, 500);
@@ -136,7 +142,7 @@ impl World<'_> {
                 self.handle(host, Input::Ended { token, result })
             }
             News::Stored(token, result) => self.handle(host, Input::Stored { token, result }),
-            News::Kept(token, state) => self.handle(host, Input::Kept { token, state }),
+            News::Kept(token, state) => self.handle(host, Input::StateStored { token, state }),
             News::Messages(wire, messages) => {
                 messages.into_iter().try_for_each(|message| self.take_message(host, wire, message))
             }
@@ -213,10 +219,10 @@ impl World<'_> {
             agent.owes_epoch = false;
         }
         agent.gate.hear();
-        let ground = (!agent.owes_epoch).then(|| machine.folder.ground(machine.info.cores));
-        agent.look_again = ground.is_none().then(|| clock + LOOK_AGAIN);
+        let run_folder = (!agent.owes_epoch).then(|| machine.folder.run_folder(machine.info.cores));
+        agent.look_again = run_folder.is_none().then(|| clock + LOOK_AGAIN);
         let parked = Vec::new();
-        self.handle(host, Input::Ground { ground, stopped, parked, is_unbooked: false })?;
+        self.handle(host, Input::RunFolder { run_folder, stopped, parked, is_unbooked: false })?;
         if let Some(agent) = &mut self.machines[host].agent {
             agent.gate.set(agent.harvest.fragment());
         }
@@ -258,7 +264,16 @@ impl World<'_> {
                     self.report.gone_on += u64::from(!goes_on.is_own);
                 }
                 let goes_on = goes_on.map(|goes_on| goes_on.state);
-                let task = Task { replica, item, goes_on, hands_on, epoch, since, runs: false };
+                let task = Task {
+                    replica,
+                    item,
+                    goes_on,
+                    hands_on,
+                    epoch,
+                    since,
+                    runs: false,
+                    stands: Stands::default(),
+                };
                 machine.tasks.insert(token, task);
                 // Some have inputs to fetch first. Where that is what shows a bug, all have.
                 let fetches = self.chances.work.chance(50);
@@ -273,7 +288,20 @@ impl World<'_> {
                     self.report.preempted += 1;
                 }
             }
-            Effect::Thaw { .. } | Effect::Save { .. } | Effect::Limit { .. } => {
+            Effect::Park { token, .. } => {
+                if let Some(task) = machine.tasks.get_mut(&token) {
+                    task.stands.is_parked = true;
+                }
+            }
+            Effect::Thaw { token, .. } => {
+                let Some(task) = machine.tasks.get_mut(&token) else { return Ok(()) };
+                task.stands.is_parked = false;
+                if std::mem::take(&mut task.stands.is_due) {
+                    let rest = self.chances.work.millis(1, 1_000);
+                    self.after(rest, Event::TaskEnds { host, token });
+                }
+            }
+            Effect::Save { .. } | Effect::Limit { .. } => {
                 unreachable!("the jobs of this world are killed by a render, and have whole cores")
             }
             Effect::Store { token, .. } => self.store(host, token),

@@ -1,7 +1,9 @@
 //! The broker's turns and commits, its deaths and its starts.
 
 use gleaner_broker::{Letters, LinkId, LinkMessage};
+use gleaner_protocol::job::Cause;
 use gleaner_protocol::{Span, Time};
+use gleaner_scheduling::Fact;
 
 use super::{Event, World};
 use crate::storm::broker::{Answer, Batch, Command};
@@ -14,7 +16,7 @@ const COMMITS_PER_DEATH: u64 = 2_000;
 const TIMER_REST: Span = Span::from_secs(1);
 
 impl World<'_> {
-    fn broker_clock(&self) -> Time {
+    pub(super) fn broker_clock(&self) -> Time {
         self.now + self.broker_ahead
     }
 
@@ -54,6 +56,7 @@ impl World<'_> {
                 self.watcher.decides(host, wire, messages)?;
             }
             self.watcher.check_turn(|host| self.machines[host].info.name.clone())?;
+            self.report.back_offs += u64::from(self.is_backing_off());
             self.deliver(orders)?;
         }
         self.set_broker_timer();
@@ -80,6 +83,23 @@ impl World<'_> {
                 _ => {}
             }
         }
+    }
+
+    fn count_attempt(&mut self, fact: &Fact) {
+        let Fact::AttemptFailed { cause, .. } = fact else { return };
+        *match cause {
+            Cause::Failed => &mut self.report.attempts_failed,
+            Cause::TimedOut => &mut self.report.attempts_timed_out,
+            Cause::Lost => &mut self.report.attempts_lost,
+        } += 1;
+    }
+
+    /// Whether a host that fails or refuses all it is given backs off from that.
+    fn is_backing_off(&self) -> bool {
+        let Some(core) = self.broker.core() else { return false };
+        let black_holes = self.machines.iter().filter(|machine| machine.is_black_hole);
+        let mut known = black_holes.filter_map(|of| core.farm().host_named(&of.info.name));
+        known.any(|host| host.backoffs.iter().any(|of| of.is_on))
     }
 
     pub(super) fn set_broker_timer(&mut self) {
@@ -155,7 +175,7 @@ impl World<'_> {
     }
 
     fn tell_committed(&mut self) -> Result<(), Breach> {
-        let (batches, is_snapshot) = self.broker.committed();
+        let (batches, is_snapshot) = self.broker.committed(self.broker_clock());
         self.report.snapshots += u64::from(is_snapshot);
         for batch in batches {
             self.tell(batch)?;
@@ -165,11 +185,15 @@ impl World<'_> {
 
     /// What a batch says is durable: it leaves.
     fn tell(&mut self, batch: Batch) -> Result<(), Breach> {
-        batch.facts.iter().try_for_each(|fact| self.watcher.written(fact))?;
+        for fact in &batch.facts {
+            self.watcher.written(fact)?;
+            self.count_attempt(fact);
+        }
         self.deliver(batch.verdicts)?;
         for answer in batch.answers {
             match answer {
                 Answer::Accepted(job) => self.accepted(job),
+                Answer::Declined => self.declined(),
                 Answer::Taken(post) => self.answer_post(post),
             }
         }

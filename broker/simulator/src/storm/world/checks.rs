@@ -47,8 +47,8 @@ impl World<'_> {
         })?;
         let held = agent.harvest.running() as usize;
         // News that wait may be of the end of what runs no more, never of what runs.
-        if agent.listens() && agent.releases.is_empty() && machine.tasks.len() != held {
-            let running = machine.tasks.len();
+        let running = machine.tasks.values().filter(|task| !task.stands.is_parked).count();
+        if agent.listens() && agent.releases.is_empty() && running != held {
             return Err(Breach::Stray { host: machine.info.name.to_string(), running, held });
         }
         let (what, count) = ("reports that wait at an agent", agent.harvest.unacked());
@@ -98,6 +98,21 @@ impl World<'_> {
         Err(Breach::Stuck { job: job.id, calm, why: why.join("; ") })
     }
 
+    /// Reads what `/metrics` shows at the end, over all lives of the broker.
+    fn read_metrics(&mut self) -> Result<(), Breach> {
+        let text = self.broker.metrics().expect("the broker is up when all has ended");
+        let judged = self.broker.judged;
+        for family in ["gleaner_reports_total", "gleaner_report_outcomes_total"] {
+            let counted = samples(&text, family);
+            if counted != judged {
+                return Err(Breach::Miscounted { family, counted, judged });
+            }
+        }
+        self.report.openings_refused = samples(&text, "gleaner_openings_refused_total");
+        self.report.spoiled = samples(&text, "gleaner_reports_total{verdict=\"spoiled\"}");
+        Ok(())
+    }
+
     pub(super) fn all_has_ended(&self) -> bool {
         let has_ended = |core: &Core| core.farm().jobs().all(|job| job.phase != JobPhase::Active);
         self.to_submit == 0 && self.broker.is_quiet() && self.broker.core().is_some_and(has_ended)
@@ -105,11 +120,11 @@ impl World<'_> {
 
     /// At the end everything is as everyone was told.
     pub(super) fn conclude(&mut self) -> Result<(), Breach> {
+        self.read_metrics()?;
         let core = self.broker.core().expect("the broker is up when all has ended");
         check_invariants(core)?;
         self.watcher.check_decisions(core)?;
         self.report.ended_at = self.now;
-        self.report.openings_refused = self.broker.openings_refused;
         for id in self.watcher.jobs() {
             let job = core.farm().job(*id).ok_or(Breach::JobLost(*id))?;
             self.report.jobs_cancelled += u64::from(job.phase == JobPhase::Cancelled);
@@ -131,4 +146,10 @@ impl World<'_> {
         }
         Ok(())
     }
+}
+
+/// All samples of metrics whose name, or name with labels, begins so, added up.
+fn samples(text: &str, begins: &str) -> u64 {
+    let values = text.lines().filter(|line| line.starts_with(begins));
+    values.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
 }

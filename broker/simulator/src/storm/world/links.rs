@@ -86,8 +86,11 @@ impl World<'_> {
             return;
         }
         self.touched_host = Some(host);
+        let now = self.broker_clock();
         let prepared = messages.into_iter().map(|message| match message {
-            AgentMessage::Report(report) => LinkMessage::Report(PreparedReport::of(report, true)),
+            AgentMessage::Report(report) => {
+                LinkMessage::Report(PreparedReport::of(report, true, now))
+            }
             other => LinkMessage::Plain(other),
         });
         self.pass_to_broker(wire, prepared.collect());

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use gleaner_protocol::job::{JobSpec, Lane, Task, Workunits};
-use gleaner_protocol::{JobId, KernelName, OwnerName, Span, Trust};
+use gleaner_protocol::job::{Attempts, JobSpec, Lane, Task, Workunits};
+use gleaner_protocol::{JobId, KernelName, OwnerName, Profile, Span, Trust};
 
 use super::{Event, WORKUNITS_PER_JOB, World};
 use crate::storm::broker::Command;
+use crate::storm::machine::Machine;
 use crate::storm::rules::LEASE_S;
 
 impl World<'_> {
@@ -28,6 +29,8 @@ impl World<'_> {
         let count = 1 + dice.below(2 * WORKUNITS_PER_JOB as usize - 1);
         let spare = voters - usize::from(replication);
         let more = dice.below(1 + usize::from(replication).min(spare));
+        let mut few = || u16::try_from(1 + dice.below(4)).expect("few");
+        let attempts = Attempts { failed: few(), timed_out: few(), lost: 2 + few() };
         let trust = match dice.chance(200) {
             true => Trust::Adaptive { error_ppb: 1_000_000 },
             false => Trust::Fixed,
@@ -39,19 +42,34 @@ impl World<'_> {
                 (0..count).map(|item| format!("{}-{of}-{item}", self.submissions)).collect(),
             ),
         };
+        let takes_us = 100_000_000 * (1 + dice.below(4)) as u64;
+        let (lane, profile) = match self.submissions % 5 {
+            1 => {
+                let due_ms = Some(3_600_000 * (1 + dice.below(6)) as u64);
+                (Lane::Deadline, Profile { due_ms, cpu_us: Some(takes_us), ..Profile::default() })
+            }
+            3 => (Lane::Batch, Profile { cpu_us: Some(takes_us), ..Profile::default() }),
+            _ => (Lane::Background, Profile::default()),
+        };
+        let (replication, trust) = match lane {
+            Lane::Deadline => (1, Trust::Fixed),
+            _ => (replication, trust),
+        };
         JobSpec {
             name: format!("storm-{}", self.submissions),
             owner: OwnerName::new(format!("owner{}", dice.below(3))).expect("a plain name"),
-            lane: Lane::Background,
+            lane,
             task: Task::Kernel(KernelName::new("model").expect("a plain name")),
             workunits,
             replication,
             quorum: None,
             max_replicas: Some(u16::from(replication) + u16::try_from(more).expect("few")),
             lease_s: LEASE_S,
-            profile: Default::default(),
+            profile,
             trust,
             on_release: Default::default(),
+            attempts,
+            on: None,
         }
     }
 
@@ -59,7 +77,9 @@ impl World<'_> {
     /// than there are voters could never be given out.
     fn voters(&self) -> usize {
         let of_side = |is_farm: bool| {
-            let side = self.machines.iter().filter(|machine| machine.is_farm() == is_farm);
+            let is_on_it = |machine: &&Machine| machine.is_farm() == is_farm;
+            let able = self.machines.iter().filter(|machine| !machine.is_black_hole);
+            let side = able.filter(is_on_it);
             let owners: BTreeSet<_> =
                 side.clone().filter_map(|machine| machine.info.owner.as_ref()).collect();
             side.filter(|machine| machine.info.owner.is_none()).count() + owners.len()
@@ -78,6 +98,13 @@ impl World<'_> {
             let cancel = self.chances.work.around_secs(400);
             self.after(cancel, Event::Cancel(job));
         }
+    }
+
+    /// A submitter is told that the job is declined: another one comes in its place.
+    pub(super) fn declined(&mut self) {
+        self.report.jobs_declined += 1;
+        self.unanswered = self.unanswered.saturating_sub(1);
+        self.after(Span::from_secs(15), Event::Submit);
     }
 
     pub(super) fn cancel(&mut self, job: JobId) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use gleaner_agent::harvest::{Product, RunResult};
-use gleaner_protocol::{Content, Digest, LeaseToken, WorkunitId};
+use gleaner_protocol::{Content, Digest, LeaseToken, Span, WorkunitId};
 
 use super::{Event, World};
 use crate::storm::machine::News;
@@ -23,6 +23,7 @@ impl World<'_> {
         };
         let may_begin =
             task.epoch == machine.folder.epoch() && agent.gate.admits(running, task.epoch);
+        let may_begin = may_begin && !task.stands.is_parked;
         if !may_begin && self.config.bug != Some(Bug::IgnoresTheGate) {
             machine.tasks.remove(&token);
             let ended = News::Ended { token, result: RunResult::Preempted, epoch_raised: true };
@@ -31,7 +32,9 @@ impl World<'_> {
         task.runs = true;
         let slowness = u64::from(machine.slowness);
         let mean_s = if self.chances.work.chance(30) { 1_200 } else { 100 };
+        let is_black_hole = machine.is_black_hole;
         let takes = self.chances.work.around_secs(mean_s).times(slowness);
+        let takes = if is_black_hole { Span::from_millis(10) } else { takes };
         self.after(takes, Event::TaskEnds { host, token });
         if self.chances.work.chance(500) {
             let some = self.chances.work.millis(1, takes.as_millis().max(1));
@@ -43,7 +46,8 @@ impl World<'_> {
     /// What it has saved is at the broker: who has a say in it is known here, whatever is said there.
     pub(super) fn task_saves(&mut self, host: usize, token: LeaseToken) -> Result<(), Breach> {
         let machine = &self.machines[host];
-        let Some(task) = machine.tasks.get(&token).filter(|task| task.runs && task.hands_on) else {
+        let Some(task) = machine.tasks.get(&token).filter(|task| task.computes() && task.hands_on)
+        else {
             return Ok(());
         };
         let mut said = match task.goes_on {
@@ -57,11 +61,22 @@ impl World<'_> {
     }
 
     pub(super) fn task_ends(&mut self, host: usize, token: LeaseToken) -> Result<(), Breach> {
-        if !self.machines[host].tasks.get(&token).is_some_and(|task| task.runs) {
+        let Some(task) = self.machines[host].tasks.get_mut(&token).filter(|task| task.runs) else {
+            return Ok(());
+        };
+        if task.stands.is_parked {
+            task.stands.is_due = true;
             return Ok(());
         }
         let task = self.machines[host].tasks.remove(&token).expect("it was just there");
-        let result = self.result(host, task.replica.workunit, task.item.as_deref());
+        let is_spoiled = task.goes_on.is_some() && self.chances.work.chance(300);
+        let result = if is_spoiled {
+            RunResult::Failed { reason: "it cannot go on from there".into(), cpu_us: 1_000 }
+        } else if self.machines[host].is_black_hole {
+            black_hole(token)
+        } else {
+            self.result(host, task.replica.workunit, task.item.as_deref())
+        };
         self.agent_hears(host, News::Ended { token, result, epoch_raised: false })
     }
 
@@ -78,7 +93,13 @@ impl World<'_> {
         }
         let colludes = self.config.bug == Some(Bug::LiarsCollude);
         let lie = lies.then_some(if colludes { 0 } else { 1 + host as u64 });
-        RunResult::Output { files: output(workunit, item, lie), cpu_us, measured: None }
+        RunResult::Output {
+            files: output(workunit, item, lie),
+            cpu_us,
+            measured: None,
+            wall_us: cpu_us,
+            peak_memory_mib: None,
+        }
     }
 
     /// Large files are on their way to the broker.
@@ -109,6 +130,14 @@ impl World<'_> {
             self.agent_hears(host, ended)?;
         }
         Ok(())
+    }
+}
+
+/// What comes of a replica where all is failed or refused.
+fn black_hole(token: LeaseToken) -> RunResult {
+    match token.get() % 2 {
+        0 => RunResult::CannotRun("it is not allowed".into()),
+        _ => RunResult::Failed { reason: "exit code 127".into(), cpu_us: 1_000 },
     }
 }
 

@@ -1,0 +1,63 @@
+//! What renders have booked of the host, as far as the driver acts on it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use gleaner_protocol::boottime;
+use tracing::warn;
+
+use super::Driver;
+use crate::host::booked_memory::today;
+
+impl Driver {
+    /// Notes which CPUs renders claim that booked so many, and has harvested work kept off them when it
+    /// is looked at next; these, where they are others than before.
+    pub(super) fn claim(&mut self, booked: u32) -> Option<BTreeSet<u32>> {
+        let Self { bound, shop, seen, .. } = self;
+        let claims = bound.claims(&shop.topology, seen, booked);
+        if claims == shop.table.claims() {
+            return None;
+        }
+        shop.table.note_claims(claims.clone());
+        self.kept_off = None;
+        Some(claims)
+    }
+
+    /// Remembers how much memory renders book, and has harvested work leave it to them.
+    pub(super) fn note_booked_memory(&mut self, booked_mib: u64) {
+        let day = today();
+        if self.shop.booked_memory.note(day, booked_mib) {
+            let memory = Arc::clone(&self.shop.booked_memory);
+            tokio::task::spawn_blocking(move || memory.write_or_say());
+        }
+        let most_mib = self.shop.booked_memory.harvest_mib(day, self.shop.memory_mib);
+        let set = |mib| self.shop.enclosure.set_memory_mib(mib);
+        if let Err(error) = self.memory_limit.keep(boottime(), most_mib, set) {
+            // The observer ends what takes too much all the same.
+            warn!("harvested work goes without this limit of its memory for now: {error}");
+        }
+    }
+
+    /// Keeps what goes on beside renders off their physical cores.
+    pub(super) fn keep_off(&mut self, booked: u32) {
+        if self.kept_off == Some(booked) {
+            return;
+        }
+        let left = self.shop.topology.beside(booked, &self.shop.table.claims());
+        if !self.has_fence {
+            // Before the first render beside which something went on, nothing was kept off anything. All
+            // that runs is gone over for it, which takes its time of the cores.
+            let is_news = self.kept_to.as_ref().map_or(booked > 0, |kept| *kept != left);
+            if is_news && !left.is_empty() {
+                self.shop.table.keep_to_cpus(&left);
+                self.kept_to = Some(left);
+            }
+            self.kept_off = Some(booked);
+            return;
+        }
+        match self.shop.enclosure.set_cpus(&left) {
+            Ok(()) => self.kept_off = Some(booked),
+            Err(error) => warn!("{error}"),
+        }
+    }
+}

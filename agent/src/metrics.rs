@@ -1,0 +1,258 @@
+//! What the agent counts and measures: for the broker, which adds up that of all hosts, and for a
+//! file that a node exporter of Prometheus reads. The agent itself opens no port.
+//!
+//! # Invariants
+//! - Counting waits for nobody but who counts, and fails never.
+//! - What the broker is yet to be told has a bound: what is measured beyond it is in the file only.
+
+mod file;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use gleaner_protocol::{AgentMetrics, Span};
+use prometheus_client::encoding::prometheus_text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::harvest::RunResult;
+use crate::limits::UNSENT_TIMES_MAX;
+
+pub(crate) use file::keep_file;
+
+/// Upper ends of the buckets, in seconds: a render waits for a hook.
+const RELEASE_S: [f64; 14] =
+    [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 20.0];
+
+/// One label.
+type By = [(&'static str, &'static str); 1];
+type Times<L> = Family<L, Histogram, fn() -> Histogram>;
+
+/// See the module's page.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    registry: Registry,
+    hooks: Family<By, Counter>,
+    replicas: Family<By, Counter>,
+    links_lost: Counter,
+    releases: Times<By>,
+    answers: Histogram,
+    slots: Gauge,
+    running: Gauge,
+    /// What the broker is yet to be told.
+    unsent: Mutex<AgentMetrics>,
+}
+
+/// A hook that has called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hook {
+    Preflight,
+    Postflight,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix("gleaner_agent");
+        let (hooks, replicas) = (Family::default(), Family::default());
+        let (links_lost, slots, running) = (Counter::default(), Gauge::default(), Gauge::default());
+        let answers = times();
+        let releases: Times<By> = Family::new_with_constructor(times);
+        registry.register("hooks", "Calls of hooks that were answered", Family::clone(&hooks));
+        registry.register(
+            "replicas",
+            "Replicas by how they ended on this host",
+            Family::clone(&replicas),
+        );
+        registry.register("links_lost", "Links to the broker that were lost", links_lost.clone());
+        registry.register("slots", "Replicas that may run at once now", slots.clone());
+        registry.register("replicas_running", "Replicas that run now", running.clone());
+        registry.register_with_unit(
+            "release",
+            "Time from a preflight hook's request until all in its render's way stood still, or \
+             was gone",
+            Unit::Seconds,
+            releases.clone(),
+        );
+        registry.register_with_unit(
+            "hook",
+            "Time from a hook's request until its answer",
+            Unit::Seconds,
+            answers.clone(),
+        );
+        let unsent = Mutex::default();
+        Self { registry, hooks, replicas, links_lost, releases, answers, slots, running, unsent }
+    }
+}
+
+fn times() -> Histogram {
+    Histogram::new(RELEASE_S)
+}
+
+impl Metrics {
+    /// A hook was answered so long after its request; where it was a preflight's, all in its
+    /// render's way stood still after `still`.
+    pub(crate) fn answered(&self, hook: Hook, answered: Span, still: Option<Span>) {
+        let word = match hook {
+            Hook::Preflight => "preflight",
+            Hook::Postflight => "postflight",
+        };
+        self.hooks.get_or_create(&[("hook", word)]).inc();
+        self.answers.observe(answered.as_secs_f64());
+        if let Some(still) = still {
+            self.releases.get_or_create(&[("until", "still")]).observe(still.as_secs_f64());
+        }
+        let mut unsent = self.unsent();
+        let calls = match hook {
+            Hook::Preflight => &mut unsent.hooks.preflight,
+            Hook::Postflight => &mut unsent.hooks.postflight,
+        };
+        *calls = calls.saturating_add(1);
+        push(&mut unsent.answer_us, answered);
+        if let Some(still) = still {
+            push(&mut unsent.still_us, still);
+        }
+    }
+
+    /// All that a preflight hook stopped was gone so long after its request.
+    pub(crate) fn gone(&self, after: Span) {
+        self.releases.get_or_create(&[("until", "gone")]).observe(after.as_secs_f64());
+        push(&mut self.unsent().gone_us, after);
+    }
+
+    /// A replica ended.
+    pub(crate) fn ended(&self, result: &RunResult) {
+        let mut unsent = self.unsent();
+        let ends = &mut unsent.replicas;
+        let (word, count) = match result {
+            RunResult::Output { .. } => ("output", &mut ends.output),
+            RunResult::Failed { .. } => ("failed", &mut ends.failed),
+            RunResult::CannotRun(_) | RunResult::HostTrouble(_) => {
+                ("cannot_run", &mut ends.cannot_run)
+            }
+            RunResult::Preempted => ("preempted", &mut ends.preempted),
+        };
+        *count = count.saturating_add(1);
+        self.replicas.get_or_create(&[("end", word)]).inc();
+    }
+
+    /// The link to the broker is gone.
+    pub(crate) fn link_lost(&self) {
+        self.links_lost.inc();
+        let mut unsent = self.unsent();
+        unsent.links_lost = unsent.links_lost.saturating_add(1);
+    }
+
+    /// What the host gives now, and how much of it is in use.
+    pub(crate) fn stands(&self, slots: u32, running: u32) {
+        self.slots.set(slots.into());
+        self.running.set(running.into());
+    }
+
+    /// Whether the broker is yet to be told something.
+    pub(crate) fn has_unsent(&self) -> bool {
+        !self.unsent().is_empty()
+    }
+
+    /// What the broker is told next.
+    pub(crate) fn take_unsent(&self) -> AgentMetrics {
+        self.unsent().take()
+    }
+
+    /// All of them, in the text format that node exporters read.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        encode(&mut text, &self.registry).expect("a string takes every text");
+        text
+    }
+
+    fn unsent(&self) -> MutexGuard<'_, AgentMetrics> {
+        // Numbers are good whoever panicked.
+        self.unsent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn push(times_us: &mut Vec<u32>, time: Span) {
+    if times_us.len() < UNSENT_TIMES_MAX {
+        times_us.push(u32::try_from(time.as_micros()).unwrap_or(u32::MAX));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gleaner_protocol::limits::AGENT_TIMES_MAX;
+    use gleaner_protocol::{HookCalls, ReplicaEnds};
+
+    use super::*;
+
+    #[test]
+    fn every_end_and_every_hook_is_counted_for_the_file_and_for_the_broker() {
+        let metrics = Metrics::default();
+        assert!(!metrics.has_unsent());
+        let ms = Span::from_millis;
+        metrics.answered(Hook::Preflight, ms(3), Some(ms(2)));
+        metrics.answered(Hook::Postflight, ms(1), None);
+        metrics.gone(ms(40));
+        for result in [
+            RunResult::Output {
+                files: Vec::new(),
+                cpu_us: 1,
+                measured: None,
+                wall_us: 1,
+                peak_memory_mib: None,
+            },
+            RunResult::Failed { reason: String::new(), cpu_us: 1 },
+            RunResult::CannotRun(String::new()),
+            RunResult::Preempted,
+        ] {
+            metrics.ended(&result);
+        }
+        metrics.link_lost();
+        metrics.stands(7, 5);
+        let text = metrics.text();
+        for line in [
+            "# TYPE gleaner_agent_hooks_total counter",
+            "gleaner_agent_hooks_total{hook=\"preflight\"} 1",
+            "gleaner_agent_hooks_total{hook=\"postflight\"} 1",
+            "gleaner_agent_replicas_total{end=\"output\"} 1",
+            "gleaner_agent_replicas_total{end=\"failed\"} 1",
+            "gleaner_agent_replicas_total{end=\"cannot_run\"} 1",
+            "gleaner_agent_replicas_total{end=\"preempted\"} 1",
+            "gleaner_agent_links_lost_total 1",
+            "gleaner_agent_slots 7",
+            "gleaner_agent_replicas_running 5",
+            "# TYPE gleaner_agent_release_seconds histogram",
+            "gleaner_agent_release_seconds_count{until=\"still\"} 1",
+            "gleaner_agent_release_seconds_sum{until=\"gone\"} 0.04",
+            "gleaner_agent_hook_seconds_count 2",
+        ] {
+            assert!(text.lines().any(|of| of == line), "{line} is not in {text}");
+        }
+        let said = AgentMetrics {
+            hooks: HookCalls { preflight: 1, postflight: 1 },
+            replicas: ReplicaEnds { output: 1, failed: 1, cannot_run: 1, preempted: 1 },
+            links_lost: 1,
+            still_us: vec![2_000],
+            gone_us: vec![40_000],
+            answer_us: vec![3_000, 1_000],
+        };
+        assert_eq!(metrics.take_unsent(), said);
+        assert!(!metrics.has_unsent());
+    }
+
+    #[test]
+    fn what_waits_for_the_broker_has_a_bound() {
+        let metrics = Metrics::default();
+        for _ in 0..UNSENT_TIMES_MAX + 1 {
+            metrics.gone(Span::from_secs(86_400));
+        }
+        let mut said = 0;
+        while metrics.has_unsent() {
+            let part = metrics.take_unsent().gone_us;
+            assert!(part.len() <= AGENT_TIMES_MAX && part.iter().all(|us| *us == u32::MAX));
+            said += part.len();
+        }
+        assert_eq!(said, UNSENT_TIMES_MAX);
+    }
+}

@@ -1,0 +1,150 @@
+//! The GPU for the replica of a slot, and how it ends there.
+
+mod silence_limit;
+
+use std::pin::pin;
+
+use gleaner_protocol::control::Lease;
+use gleaner_protocol::job::{Comparison, Task};
+use gleaner_protocol::{LeaseToken, Span, Time, boottime};
+use tokio::time::timeout;
+use tracing::{info, warn};
+
+use self::silence_limit::SilenceLimit;
+use super::SlotContext;
+use super::warm_runner::RunnerGone;
+use crate::limits::{GPU_OPEN_MS_MAX, GPU_SILENCE_MS_MAX};
+use crate::run::runner::{Fault, Order, Reply};
+
+/// Whether the replica that runs has the GPU.
+#[derive(Debug, Default)]
+pub(super) struct GpuUse {
+    has: bool,
+    /// When its runner spoke last, since it has begun to open it.
+    silent_since: Option<Time>,
+    /// Whether it has said that it opened it.
+    computes: bool,
+    /// It did not compute the replica to its end.
+    trouble: Option<(String, Fault)>,
+    /// The last replica that was begun again without it.
+    given_up: Option<LeaseToken>,
+}
+
+impl GpuUse {
+    /// Puts the GPU into an order for a slot's runner, where its job, this host's owner and renders
+    /// allow it, and no other replica has it. A job whose outputs are compared by their bytes has
+    /// them computed on processors.
+    pub(super) fn give(
+        &mut self,
+        shop: &SlotContext,
+        slot: u32,
+        lease: &Lease,
+        task: &Task,
+        order: &mut Order,
+    ) {
+        (self.has, self.computes) = (false, false);
+        (self.silent_since, self.trouble) = (None, None);
+        let Order::Application(order) = order else { return };
+        if self.given_up != Some(lease.token)
+            && task.comparison() == Comparison::Tolerance
+            && shop.kernels_on_gpu.contains(&order.kernel)
+            && shop.table.take_gpu(boottime(), slot, lease)
+        {
+            self.has = true;
+            order.gpu = Some(shop.gpu.clone());
+        }
+    }
+
+    /// Whether it has it.
+    pub(super) const fn has(&self) -> bool {
+        self.has
+    }
+
+    /// Waits for what a runner says: while it opens a GPU, for no longer than that may take, and while
+    /// it computes there, as long as a driver may hang. The time for which it is frozen does not
+    /// count; nor does that in which it computes on the processor, as it does between two pieces of
+    /// work of the device.
+    pub(super) async fn patiently<T>(
+        &mut self,
+        shop: &SlotContext,
+        (slot, token): (u32, LeaseToken),
+        said: impl Future<Output = Result<T, RunnerGone>>,
+    ) -> Result<T, RunnerGone> {
+        let Some(silent_since) = self.silent_since.filter(|_| self.has) else { return said.await };
+        let mut said = pin!(said);
+        let (limit_ms, what) = match self.computes {
+            true => (GPU_SILENCE_MS_MAX, "come any further"),
+            false => (GPU_OPEN_MS_MAX, "opened it"),
+        };
+        let mut silence = SilenceLimit::new(Span::from_millis(limit_ms), silent_since);
+        loop {
+            let runs_since = shop.table.runs_since(slot, token);
+            let used = self.computes.then(|| shop.table.cpu_used(slot, token)).flatten();
+            let Some(left) = silence.left(boottime(), runs_since, used) else {
+                let trouble = format!("its driver has not {what} in {}", silence.limit());
+                self.trouble = Some((trouble, Fault::Device));
+                return Err(RunnerGone);
+            };
+            if let Ok(said) = timeout(left.into(), &mut said).await {
+                return said;
+            }
+        }
+    }
+
+    /// Takes in what a runner says of it. Whatever else it says is given back; so is that it
+    /// failed, after which the runner is to end.
+    pub(super) fn hear(
+        &mut self,
+        shop: &SlotContext,
+        (slot, token): (u32, LeaseToken),
+        reply: Reply,
+    ) -> Option<Reply> {
+        self.silent_since = self.silent_since.map(|_| boottime());
+        match reply {
+            Reply::OpensGpu => {
+                self.silent_since = Some(boottime());
+                None
+            }
+            Reply::ComputedBy { gpu: Some(name) } => {
+                info!(slot, %token, gpu = name, "a replica is computed on the GPU");
+                shop.owner.note_gpu_begun();
+                self.computes = true;
+                None
+            }
+            Reply::ComputedBy { gpu: None } => {
+                self.has = false;
+                shop.table.leave_gpu(slot, token);
+                None
+            }
+            Reply::GpuFailed { reason, of } => {
+                self.trouble = Some((reason.clone(), of));
+                Some(Reply::GpuFailed { reason, of })
+            }
+            other => Some(other),
+        }
+    }
+
+    /// Its runner ended under the replica, or had to, by this fault if nothing else is known. True
+    /// where the GPU is why, or may be: the replica is to begin again, on the processor.
+    pub(super) fn gives_up(
+        &mut self,
+        shop: &SlotContext,
+        lease: &Lease,
+        end: &str,
+        fault: Fault,
+    ) -> bool {
+        if !std::mem::take(&mut self.has) {
+            return false;
+        }
+        let token = lease.token;
+        self.given_up = Some(token);
+        // What it is asked to compute it learns later.
+        let opens = self.silent_since.is_some() && !self.computes;
+        let fault = if opens { Fault::Device } else { fault };
+        let (reason, fault) = self.trouble.take().unwrap_or_else(|| (end.to_owned(), fault));
+        warn!(%token, "a replica begins again on the processor, for the GPU failed: {reason}");
+        shop.table.blame_gpu(boottime(), lease.replica.workunit.job, fault);
+        shop.owner.note_gpu_failed(reason);
+        true
+    }
+}

@@ -1,0 +1,384 @@
+//! One reason, for programs and for people.
+
+use std::fmt;
+use std::sync::Arc;
+
+use gleaner_protocol::job::{Attempts, Lane};
+use gleaner_protocol::{HostName, Origin, Span};
+
+/// One reason why a job or workunit stands where it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WaitReason {
+    /// No agent is connected.
+    NoHosts,
+    /// No connected host offers what the job runs.
+    NobodyCan {
+        /// The kernel or program.
+        needs: String,
+        /// Connected hosts.
+        hosts: usize,
+        /// What they offer that is nearest to it.
+        offered: String,
+    },
+    /// Hosts that could run it back off from it.
+    BackingOff {
+        /// How many do.
+        hosts: usize,
+        /// Of so many that could run it.
+        of: usize,
+        /// From what.
+        what: String,
+        /// Which one may run it again first.
+        first: HostName,
+        /// In how long.
+        after: Span,
+        /// What its last replica came to.
+        why: Arc<str>,
+    },
+    /// A host refused it, and nobody has given an output since.
+    Refused {
+        /// Which host, the last one.
+        host: HostName,
+        /// Why.
+        why: Arc<str>,
+    },
+    /// It has attempts behind it that have no output.
+    Attempts {
+        /// How many failed, timed out and were lost.
+        ended: [usize; 3],
+        /// How many may.
+        most: Attempts,
+        /// Which those were.
+        history: String,
+    },
+    /// It takes the votes of more owners than there are with hosts that can run it.
+    TooFewVoters {
+        /// Votes that are needed.
+        quorum: u8,
+        /// Owners of connected hosts that can run it; those without an owner are one together.
+        voters: usize,
+    },
+    /// Workunits of its job that were given up.
+    Failures {
+        /// How many for this reason.
+        workunits: usize,
+        /// The first of them.
+        first: Vec<u32>,
+        /// Why.
+        reason: String,
+    },
+    /// Workunits of its job that were given up for other reasons than those that are told.
+    MoreFailures {
+        /// How many.
+        workunits: usize,
+    },
+    /// All hosts that could run it give nothing now.
+    FragmentsClosed {
+        /// How many those are.
+        hosts: usize,
+        /// What the farm's monitor said most often of them, and of how many.
+        why: Option<(Arc<str>, usize)>,
+    },
+    /// All hosts that could run it are busy.
+    AllBusy {
+        /// How many those are.
+        hosts: usize,
+        /// Their slots.
+        slots: u32,
+    },
+    /// A lane before its own has cores that it could have.
+    LaneBefore {
+        /// Which lane.
+        lane: Lane,
+        /// Cores that it holds, in thousandths.
+        held: u64,
+        /// Of so many that are given.
+        given: u64,
+    },
+    /// Its lane holds as much as it may, or lanes behind it hold what they are to keep.
+    LaneIsFull {
+        /// Which lane.
+        lane: Lane,
+        /// Most that it may hold, in percent.
+        max_percent: u32,
+    },
+    /// Replicas of its job stand still for lanes before it.
+    Parked {
+        /// How many.
+        replicas: usize,
+    },
+    /// Untouched; owners and jobs are served in turn.
+    InTurn,
+    /// Replicas run now.
+    Running {
+        /// How many.
+        pending: usize,
+    },
+    /// Replicas of its job were begun anew: they did not end in the time that they may take, or their hosts
+    /// were lost.
+    BegunAnew {
+        /// How many, of all its workunits.
+        replicas: u64,
+        /// That time, in seconds.
+        lease_s: u64,
+        /// How often one workunit may.
+        most: Attempts,
+    },
+    /// More votes are needed.
+    AwaitsVotes {
+        /// The most that agree.
+        agreeing: usize,
+        /// How many must.
+        quorum: u8,
+        /// Votes so far.
+        votes: usize,
+        /// Replicas that wait for a host.
+        waiting: u16,
+    },
+    /// It has an output that is not final before the hosts that gave it have passed more checks.
+    Provisional {
+        /// The votes for it.
+        agreeing: usize,
+        /// Checks that each of their hosts has to pass after it.
+        checks: u32,
+    },
+    /// It stays on the side of its first assignment.
+    StaysOnSide {
+        /// Which.
+        side: Origin,
+        /// Connected hosts of that side that have no replica or vote of it.
+        other_hosts: usize,
+    },
+    /// It runs only where a copy of its chunk is.
+    CopiesElsewhere {
+        /// How many hosts have one.
+        hosts: usize,
+    },
+    /// Replicas are served first come, first served.
+    FirstComeFirstServed {
+        /// Workunits with waiting replicas.
+        tasks_queued: usize,
+    },
+    /// Tasks whose deadlines press more have the cores.
+    MoreUrgent {
+        /// How many those are.
+        tasks: usize,
+    },
+    /// A plan has it run on a host after others.
+    Planned {
+        /// Which host.
+        host: String,
+        /// How many come before it there.
+        ahead: usize,
+    },
+    /// It has ended with a canonical output.
+    Decided,
+    /// What is begun comes first, the oldest before the rest.
+    BegunFirst {
+        /// Workunits with waiting replicas.
+        begun: usize,
+    },
+    /// It was given up.
+    GivenUp {
+        /// Why.
+        reason: String,
+    },
+    /// Its job was cancelled.
+    Cancelled,
+    /// Its job has ended.
+    Ended,
+}
+
+impl WaitReason {
+    /// For programs: a stable word.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::NoHosts => "no-hosts",
+            Self::NobodyCan { .. } => "nobody-can",
+            Self::BackingOff { .. } => "backing-off",
+            Self::Refused { .. } => "refused",
+            Self::Attempts { .. } => "attempts",
+            Self::TooFewVoters { .. } => "too-few-voters",
+            Self::Failures { .. } | Self::MoreFailures { .. } => "failed-workunits",
+            Self::FragmentsClosed { .. } => "fragments-closed",
+            Self::AllBusy { .. } => "all-busy",
+            Self::LaneBefore { .. } => "lane-before",
+            Self::LaneIsFull { .. } => "lane-is-full",
+            Self::Parked { .. } => "parked",
+            Self::InTurn => "in-turn",
+            Self::Running { .. } => "running",
+            Self::BegunAnew { .. } => "begun-anew",
+            Self::AwaitsVotes { .. } => "awaits-votes",
+            Self::Provisional { .. } => "provisional",
+            Self::StaysOnSide { .. } => "stays-on-side",
+            Self::CopiesElsewhere { .. } => "copies-elsewhere",
+            Self::FirstComeFirstServed { .. } => "first-come-first-served",
+            Self::MoreUrgent { .. } => "more-urgent",
+            Self::BegunFirst { .. } => "begun-first",
+            Self::Planned { .. } => "planned",
+            Self::Decided => "decided",
+            Self::GivenUp { .. } => "given-up",
+            Self::Cancelled => "cancelled",
+            Self::Ended => "ended",
+        }
+    }
+}
+
+impl fmt::Display for WaitReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoHosts => f.write_str("no agent is connected; start one with `gleaner agent`"),
+            Self::NobodyCan { needs, hosts, offered } => {
+                write!(f, "none of the {hosts} connected hosts offers {needs}; {offered}")
+            }
+            Self::BackingOff { hosts, of, what, first, after, why } => {
+                write!(
+                    f,
+                    "{hosts} of {of} hosts back off from {what}, since it failed or was refused there; \
+                     {first} gets some again in {}, the last time: {why}",
+                    in_words(*after)
+                )
+            }
+            Self::Refused { host, why } => {
+                write!(
+                    f,
+                    "hosts refused it, and nobody has done it since; {host} was the last: {why}"
+                )
+            }
+            Self::Attempts { ended: [failed, timed_out, lost], most, history } => {
+                write!(
+                    f,
+                    "{failed} of {} attempts failed, {timed_out} of {} timed out, {lost} of {} were \
+                     lost: {history}",
+                    most.failed, most.timed_out, most.lost
+                )
+            }
+            Self::TooFewVoters { quorum, voters } => {
+                write!(
+                    f,
+                    "{quorum} hosts of different owners have to agree, and those that can run it are \
+                     of {voters}: hosts of one owner have one vote together, and so have those \
+                     without one (set `owner` in the agents' configuration, or \
+                     `ownerless_hosts_vote` in the broker's)"
+                )
+            }
+            Self::Failures { workunits, first, reason } => {
+                let indexes: Vec<_> = first.iter().map(u32::to_string).collect();
+                let more = if *workunits > first.len() { ", …" } else { "" };
+                let indexes = indexes.join(", ");
+                write!(f, "{workunits} failed (index {indexes}{more}): {reason}")
+            }
+            Self::MoreFailures { workunits } => {
+                write!(f, "{workunits} more failed for other reasons; `gleaner fetch` lists all")
+            }
+            Self::FragmentsClosed { hosts, why: None } => {
+                write!(
+                    f,
+                    "all {hosts} hosts that can run it are closed: renders have them, or the quiet period runs"
+                )
+            }
+            Self::FragmentsClosed { hosts, why: Some((reason, of)) } => {
+                write!(
+                    f,
+                    "all {hosts} hosts that can run it are closed, {of} of them because: {reason}"
+                )
+            }
+            Self::AllBusy { hosts, slots } => {
+                write!(f, "all {slots} slots of the {hosts} hosts that can run it are busy")
+            }
+            Self::LaneBefore { lane, held, given } => {
+                let cores = |permille: &u64| *permille as f64 / 1000.0;
+                write!(
+                    f,
+                    "the {lane} lane, which comes before its own, holds {} of {} cores",
+                    cores(held),
+                    cores(given)
+                )
+            }
+            Self::LaneIsFull { lane, max_percent } => {
+                write!(
+                    f,
+                    "the {lane} lane holds as much as it may: at most {max_percent} % of the cores, and no \
+                     more than the floors of the lanes behind it leave"
+                )
+            }
+            Self::Parked { replicas } => {
+                write!(
+                    f,
+                    "{replicas} of its replicas stand still on their hosts for lanes before it, and go \
+                     on first when there is room"
+                )
+            }
+            Self::InTurn => f.write_str("not begun; owners and their jobs are served in turn"),
+            Self::Running { pending } => write!(f, "{pending} replicas run now"),
+            Self::BegunAnew { replicas, lease_s, most } => {
+                write!(
+                    f,
+                    "{replicas} replicas of its job were begun anew, for they did not end in {lease_s} s or their \
+                     hosts were lost: a job may have longer (`--lease-s`), and a workunit fails after \
+                     {} replicas that were not done in time and {} that were lost (`--attempts`)",
+                    most.timed_out, most.lost
+                )
+            }
+            Self::AwaitsVotes { agreeing, quorum, votes, waiting } => {
+                write!(
+                    f,
+                    "{agreeing} of {votes} votes agree and {quorum} must; {waiting} replicas wait for a host"
+                )
+            }
+            Self::Provisional { agreeing, checks } => {
+                write!(
+                    f,
+                    "{agreeing} votes agree; final once each of their hosts has passed {checks} checks after it, or when a host has nothing else to do than to compute it again"
+                )
+            }
+            Self::StaysOnSide { side, other_hosts: 0 } => {
+                write!(
+                    f,
+                    "it stays on the {side} side, where no connected host is left that has no replica or vote of it"
+                )
+            }
+            Self::StaysOnSide { side, other_hosts } => {
+                write!(
+                    f,
+                    "it stays on the {side} side, where {other_hosts} more connected hosts may take a replica"
+                )
+            }
+            Self::CopiesElsewhere { hosts: 0 } => f.write_str("no host has a copy of its chunk"),
+            Self::CopiesElsewhere { hosts } => {
+                write!(f, "it runs on the {hosts} hosts that have a copy of its chunk, in its turn")
+            }
+            Self::FirstComeFirstServed { tasks_queued } => {
+                write!(
+                    f,
+                    "first come, first served: {tasks_queued} workunits have replicas waiting"
+                )
+            }
+            Self::Planned { host, ahead } => {
+                write!(f, "it is planned for {host}, behind {ahead} others")
+            }
+            Self::MoreUrgent { tasks } => {
+                write!(f, "{tasks} tasks whose deadlines press more have the cores")
+            }
+            Self::BegunFirst { begun } => {
+                write!(
+                    f,
+                    "what is begun comes first, the oldest before the rest: {begun} workunits have replicas waiting"
+                )
+            }
+            Self::Decided => f.write_str("decided"),
+            Self::GivenUp { reason } => write!(f, "given up: {reason}"),
+            Self::Cancelled => f.write_str("the job was cancelled"),
+            Self::Ended => f.write_str("the job has ended"),
+        }
+    }
+}
+
+/// A time for people.
+fn in_words(span: Span) -> String {
+    match span.as_millis().div_ceil(1_000) {
+        seconds @ ..=120 => format!("{seconds} s"),
+        seconds => format!("{} min", seconds.div_ceil(60)),
+    }
+}

@@ -1,0 +1,304 @@
+//! What a lane may take of a host: the arbiter between lanes.
+//!
+//! A lane sees what is idle and what lanes behind it hold as room; it never takes from lanes
+//! before it. Each lane has a cap and a floor in percent of the cores that connected hosts give: no
+//! lane goes beyond its cap, and none before it pushes a lane that has a job below its floor.
+//! Percents become whole cores, to the nearest one, so that a farm of few cores is not tied up by a
+//! floor of a few percent.
+
+use gleaner_protocol::job::Lane;
+use gleaner_protocol::{LeaseToken, Share};
+use serde::{Deserialize, Serialize};
+
+use super::{Farm, Host, HostIx, Lease};
+use crate::Refusal;
+
+/// How much of the farm a lane may hold, and how much the lanes before it leave it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LaneLimits {
+    /// Most that its replicas may hold together, in percent of all cores that are given.
+    pub max_percent: u32,
+    /// What the lanes before it leave it at least while it has a job, likewise.
+    pub min_percent: u32,
+}
+
+impl Default for LaneLimits {
+    fn default() -> Self {
+        Self { max_percent: 100, min_percent: 0 }
+    }
+}
+
+impl LaneLimits {
+    /// Those of a lane where nothing else is said: background has a floor, so that nothing starves
+    /// for ever.
+    #[must_use]
+    pub const fn of(lane: Lane) -> Self {
+        let min_percent = if matches!(lane, Lane::Background) { 5 } else { 0 };
+        Self { max_percent: 100, min_percent }
+    }
+}
+
+/// What all lanes hold of what all connected hosts give, in thousandths of cores.
+///
+/// # Invariants
+/// - `lanes`: it is the sum over connected hosts, replicas that take no slot left out.
+#[derive(Debug)]
+pub(crate) struct LaneUse {
+    /// What is given.
+    pub(crate) given: u64,
+    /// By lane: what leases hold.
+    pub(crate) held: [u64; Lane::COUNT],
+    /// By lane: jobs that go on.
+    pub(crate) jobs: [u32; Lane::COUNT],
+    /// By lane.
+    pub(crate) limits: [LaneLimits; Lane::COUNT],
+}
+
+impl Default for LaneUse {
+    fn default() -> Self {
+        Self {
+            given: 0,
+            held: [0; Lane::COUNT],
+            jobs: [0; Lane::COUNT],
+            limits: Lane::ALL.map(LaneLimits::of),
+        }
+    }
+}
+
+impl LaneUse {
+    pub(crate) fn take(&mut self, lane: Lane, share: Share) {
+        self.held[lane.index()] += u64::from(share.as_permille());
+    }
+
+    pub(crate) fn give_back(&mut self, lane: Lane, share: Share) {
+        self.held[lane.index()] -= u64::from(share.as_permille());
+    }
+
+    /// So many percent of what is given, as whole cores.
+    fn cores_of(&self, percent: u32) -> u64 {
+        (self.given.saturating_mul(percent.into()) / 100 + 500) / 1000 * 1000
+    }
+
+    fn floor(&self, lane: Lane) -> u64 {
+        let percent = self.limits[lane.index()].min_percent;
+        if percent == 0 { 0 } else { self.cores_of(percent) }
+    }
+
+    /// How much more a lane may hold in all.
+    pub(crate) fn left_for(&self, lane: Lane) -> u64 {
+        let held_before: u64 = self.held[..=lane.index()].iter().sum();
+        let kept: u64 = lane
+            .behind()
+            .map(|behind| {
+                let floor = self.floor(behind);
+                let has_jobs = self.jobs[behind.index()] > 0;
+                if has_jobs { floor } else { floor.min(self.held[behind.index()]) }
+            })
+            .sum();
+        let left = self.given.saturating_sub(held_before + kept);
+        let max_percent = self.limits[lane.index()].max_percent;
+        if max_percent >= 100 {
+            return left;
+        }
+        left.min(self.cores_of(max_percent).saturating_sub(self.held[lane.index()]))
+    }
+
+    /// Whether its own cap, or the floors of lanes behind, are all that keep a lane from one core
+    /// more.
+    fn is_at_its_limits(&self, lane: Lane) -> bool {
+        let held_before: u64 = self.held[..=lane.index()].iter().sum();
+        self.left_for(lane) < 1_000 && self.given >= held_before + 1_000
+    }
+
+    /// Whether a lane keeps its floor without this share.
+    fn can_spare(&self, lane: Lane, share: Share) -> bool {
+        let floor = self.floor(lane);
+        floor == 0 || self.held[lane.index()] >= floor + u64::from(share.as_permille())
+    }
+}
+
+/// Where a lane's next replica on a host would run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// In an idle slot.
+    Idle,
+    /// In the place of replicas of lanes behind.
+    Lent,
+}
+
+impl Farm {
+    /// How many more replicas on whole cores a lane could be given on a host now: in its idle
+    /// slots, and in the place of replicas of lanes behind it.
+    #[must_use]
+    pub fn room(&self, lane: Lane, host: HostIx) -> u32 {
+        let entry = self.hosts.get(host);
+        if entry.is_open().is_err() {
+            return 0;
+        }
+        let lent = self.lent(lane, host).fold(0, |sum: u32, lease| sum + lease.share.whole_cores());
+        let left = u32::try_from(self.lanes.left_for(lane) / 1000).unwrap_or(u32::MAX);
+        (entry.free() + lent).min(left)
+    }
+
+    /// How many jobs of a lane go on.
+    #[must_use]
+    pub fn jobs_of(&self, lane: Lane) -> u32 {
+        self.lanes.jobs[lane.index()]
+    }
+
+    /// How many more whole cores a lane may hold of the whole farm.
+    #[must_use]
+    pub fn room_of(&self, lane: Lane) -> u64 {
+        self.lanes.left_for(lane) / 1000
+    }
+
+    /// Whether its limits, or those of lanes behind, are all that keep a lane from one core more.
+    pub(crate) fn is_at_its_limits(&self, lane: Lane) -> bool {
+        self.lanes.is_at_its_limits(lane)
+    }
+
+    /// Whether a lane before that of a parked lease runs something on its host: that is what it
+    /// stands still for.
+    pub(crate) fn stands_for_another_lane(&self, host: HostIx, token: LeaseToken) -> bool {
+        let entry = self.hosts.get(host);
+        let lane_of = |lease: &Lease| self.workunit(lease.workunit).lane;
+        let lane = entry.parked.iter().find(|lease| lease.token == token).map(lane_of);
+        lane.is_some_and(|lane| entry.leases.iter().any(|lease| lane_of(lease) < lane))
+    }
+
+    /// What of a host's fragment the lanes before this one do not hold: its own and what is room
+    /// for it. None where the host is away.
+    #[must_use]
+    pub fn reach(&self, lane: Lane, host: HostIx) -> Share {
+        let entry = self.hosts.get(host);
+        if !entry.connected {
+            return Share::NONE;
+        }
+        let before = entry.leases.iter().filter(|lease| self.workunit(lease.workunit).lane < lane);
+        before.fold(entry.capacity(), |left, lease| left.minus(lease.share))
+    }
+
+    /// What lanes hold of what is given, as a share of cores: all that is given, and by lane.
+    #[must_use]
+    pub fn lane_shares(&self) -> (u64, [u64; Lane::COUNT]) {
+        (self.lanes.given, self.lanes.held)
+    }
+
+    /// How much of the farm a lane may hold.
+    #[must_use]
+    pub fn lane_limits(&self, lane: Lane) -> LaneLimits {
+        self.lanes.limits[lane.index()]
+    }
+
+    /// What a host gives and holds counts no longer, until [`Farm::count_in`].
+    pub(crate) fn count_out(&mut self, host: HostIx) {
+        let entry = self.hosts.get(host);
+        if entry.connected {
+            self.lanes.given -= u64::from(entry.capacity().as_permille());
+            for lease in &entry.leases {
+                self.lanes.give_back(self.workunits.get(lease.workunit).lane, lease.share);
+            }
+        }
+    }
+
+    /// What a host gives and holds counts from now on, where it is connected.
+    pub(crate) fn count_in(&mut self, host: HostIx) {
+        let entry = self.hosts.get(host);
+        if entry.connected {
+            self.lanes.given += u64::from(entry.capacity().as_permille());
+            for lease in &entry.leases {
+                self.lanes.take(self.workunits.get(lease.workunit).lane, lease.share);
+            }
+        }
+    }
+
+    /// Changes what a host gives, or which of its leases take a slot.
+    pub(crate) fn change_giving<R>(
+        &mut self,
+        host: HostIx,
+        change: impl FnOnce(&mut Host) -> R,
+    ) -> R {
+        self.count_out(host);
+        let result = self.hosts.change(host, change);
+        self.count_in(host);
+        result
+    }
+
+    /// Leases of lanes behind this one that could be displaced on a host.
+    fn lent(&self, lane: Lane, host: HostIx) -> impl Iterator<Item = &Lease> {
+        self.hosts.get(host).leases.iter().filter(move |lease| {
+            let of = self.workunit(lease.workunit).lane;
+            of > lane && self.lanes.can_spare(of, lease.share)
+        })
+    }
+
+    /// Whether a lane may take this share of a host now, and from whom.
+    pub(crate) fn may_take(&self, lane: Lane, host: HostIx, share: Share) -> Result<Room, Refusal> {
+        let entry = self.hosts.get(host);
+        entry.is_open()?;
+        if share == Share::NONE {
+            return Err(Refusal::NoFreeSlot);
+        }
+        let free = entry.free_share();
+        if self.lanes.left_for(lane) < share.as_permille().into() {
+            return Err(if free < share { Refusal::NoFreeSlot } else { Refusal::LaneIsFull });
+        }
+        if free >= share {
+            return if entry.asked > 0 { Ok(Room::Idle) } else { Err(Refusal::DidNotAsk) };
+        }
+        let lent = self.lent(lane, host).fold(free, |sum, lease| sum.plus(lease.share));
+        if lent >= share { Ok(Room::Lent) } else { Err(Refusal::NoFreeSlot) }
+    }
+
+    /// The lease to displace next for a lane: of the last lane, what was begun last, for it loses
+    /// least where it cannot be parked.
+    pub(crate) fn next_to_displace(&self, lane: Lane, host: HostIx) -> Option<Lease> {
+        let begun = |lease: &Lease| {
+            let unit = self.workunit(lease.workunit);
+            let pending = unit.pending.iter().find(|of| of.token == lease.token && of.host == host);
+            (unit.lane, pending.map(|of| of.serial))
+        };
+        self.lent(lane, host).max_by_key(|lease| begun(lease)).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lanes(given: u64, held: [u64; Lane::COUNT]) -> LaneUse {
+        let cores = |of: u64| of * 1000;
+        LaneUse { given: cores(given), held: held.map(cores), ..LaneUse::default() }
+    }
+
+    #[test]
+    fn a_lane_is_left_what_lanes_before_it_do_not_hold_and_floors_do_not_keep() {
+        let mut use_ = lanes(100, [10, 20, 0, 0, 70]);
+        assert_eq!(use_.left_for(Lane::Rendering), 85_000, "the floor of what runs is kept");
+        assert_eq!(use_.left_for(Lane::Deadline), 65_000);
+        assert_eq!(use_.left_for(Lane::Background), 0);
+        assert!(use_.can_spare(Lane::Background, Share::cores(65)));
+        assert!(!use_.can_spare(Lane::Background, Share::cores(66)));
+        use_.held = lanes(100, [0, 40, 0, 0, 0]).held;
+        assert_eq!(use_.left_for(Lane::Deadline), 60_000, "nobody is kept from what nobody wants");
+        use_.jobs[Lane::Background.index()] = 1;
+        assert_eq!(use_.left_for(Lane::Deadline), 55_000);
+        assert!(!use_.is_at_its_limits(Lane::Deadline));
+        use_.limits[Lane::Deadline.index()].max_percent = 50;
+        assert_eq!(use_.left_for(Lane::Deadline), 10_000);
+        use_.held[Lane::Deadline.index()] = 50_000;
+        assert!(use_.is_at_its_limits(Lane::Deadline), "its cap alone");
+        use_.held = lanes(100, [0, 0, 0, 0, 100]).held;
+        assert!(!use_.is_at_its_limits(Lane::Background), "the farm is full");
+    }
+
+    #[test]
+    fn a_floor_of_a_few_percent_ties_up_nothing_of_few_cores() {
+        let mut use_ = lanes(8, [0, 0, 0, 0, 0]);
+        use_.jobs[Lane::Background.index()] = 1;
+        assert_eq!(use_.left_for(Lane::Deadline), 8_000);
+        use_.given = 10_000;
+        assert_eq!(use_.left_for(Lane::Deadline), 9_000);
+    }
+}

@@ -1,0 +1,175 @@
+//! The policies of all lanes by their names.
+
+use std::fmt;
+use std::str::FromStr;
+
+use gleaner_protocol::job::Lane;
+use thiserror::Error;
+
+use super::mixed::{Batch, BatchConfig, Effort, Rule};
+use super::{Policy, PolicyName, deadline};
+
+/// How much the planner of the batch lane searches each time, so that a turn of the broker is not
+/// held up by it.
+const LIVE_EFFORT: Effort = Effort { entries: 50_000, relaxed_machines: 24 };
+/// Most steps of one plan, for the same reason: they take 1.5 ms.
+const LIVE_STEPS: usize = 1 << 21;
+/// Those of a small farm, of which many plans can be made in a turn.
+const LIVE_STEPS_AT_ONCE: usize = 1 << 16;
+/// How long it rests after more, for each of them: planning takes a thirtieth of the broker's time.
+const LIVE_REST_NS: u64 = 25;
+
+/// A policy that a lane can have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LanePolicy {
+    /// One of those that serve each host as it asks. For any lane, and the only ones for
+    /// [`Lane::Background`].
+    Greedy(PolicyName),
+    /// One of [`Lane::Deadline`].
+    Deadline(deadline::Name),
+    /// One of [`Lane::Batch`].
+    Batch(Rule),
+}
+
+impl LanePolicy {
+    /// The one that a lane has where nothing else is said; none where this release runs nothing in
+    /// that lane on a farm yet.
+    #[must_use]
+    pub const fn default_of(lane: Lane) -> Option<Self> {
+        match lane {
+            Lane::Deadline => Some(Self::Deadline(deadline::Name::Gleaner)),
+            Lane::Batch => Some(Self::Batch(Rule::Gleaner)),
+            Lane::Background => Some(Self::Greedy(PolicyName::FragmentAware)),
+            Lane::Rendering | Lane::Dataset => None,
+        }
+    }
+
+    /// All that a lane of a farm can have: agents run no two tasks on one core, so none that gives
+    /// parts of cores is among them.
+    #[must_use]
+    pub fn all_of(lane: Lane) -> Vec<Self> {
+        match lane {
+            Lane::Deadline => {
+                let live = deadline::Name::ALL.into_iter().filter(|name| !name.gives_shares());
+                live.map(Self::Deadline).collect()
+            }
+            Lane::Batch => Rule::ALL.into_iter().map(Self::Batch).collect(),
+            Lane::Background => PolicyName::ALL.into_iter().map(Self::Greedy).collect(),
+            Lane::Rendering | Lane::Dataset => Vec::new(),
+        }
+    }
+
+    /// The one of a lane with this name.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn named(lane: Lane, name: &str) -> Result<Self, UnknownPolicy> {
+        let all = Self::all_of(lane);
+        let found = all.into_iter().find(|policy| policy.as_str() == name);
+        found.ok_or_else(|| UnknownPolicy::of(lane, name))
+    }
+
+    /// The word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Greedy(name) => name.as_str(),
+            Self::Deadline(name) => name.as_str(),
+            Self::Batch(rule) => rule.as_str(),
+        }
+    }
+
+    /// A fresh one. What it leaves to chance depends on `seed`.
+    #[must_use]
+    pub fn build(self, seed: u64) -> Box<dyn Policy> {
+        match self {
+            Self::Greedy(name) => name.build(seed),
+            Self::Deadline(name) => name.build(),
+            Self::Batch(rule) => Box::new(Batch::new(BatchConfig {
+                rule,
+                effort: LIVE_EFFORT,
+                steps_max: LIVE_STEPS,
+                steps_at_once: LIVE_STEPS_AT_ONCE,
+                rest_ns_per_step: LIVE_REST_NS,
+            })),
+        }
+    }
+}
+
+impl FromStr for PolicyName {
+    type Err = UnknownPolicy;
+
+    /// One of the background lane.
+    fn from_str(text: &str) -> Result<Self, UnknownPolicy> {
+        let known = Self::ALL.into_iter().find(|name| name.as_str() == text);
+        known.ok_or_else(|| UnknownPolicy::of(Lane::Background, text))
+    }
+}
+
+impl fmt::Display for LanePolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A lane has no policy of this name.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("the {lane} lane has no policy {name:?}{}", self.known())]
+pub struct UnknownPolicy {
+    lane: Lane,
+    name: String,
+    nearest: Option<&'static str>,
+    known: Vec<&'static str>,
+}
+
+impl UnknownPolicy {
+    fn of(lane: Lane, name: &str) -> Self {
+        let known: Vec<_> = LanePolicy::all_of(lane).iter().map(|of| of.as_str()).collect();
+        let distance = |of: &&&'static str| (!of.contains(name), strsim::levenshtein(of, name));
+        let nearest = known.iter().min_by_key(distance).copied();
+        Self { lane, name: name.chars().take(80).collect(), nearest, known }
+    }
+
+    fn known(&self) -> String {
+        match self.nearest {
+            Some(nearest) => {
+                format!("; nearest: {nearest:?}; there are {}", self.known.join(", "))
+            }
+            None => ": this release runs nothing in that lane on a farm yet".into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_policy_is_refused_with_the_nearest_one() {
+        for (lane, name, nearest) in [
+            (Lane::Background, "gleener", "gleaner"),
+            (Lane::Background, "plane", "plain"),
+            (Lane::Background, "boinc", "boinc-adaptive"),
+            (Lane::Background, "", "plain"),
+            (Lane::Deadline, "gridengine", "grid-engine"),
+            (Lane::Batch, "suffer", "sufferage"),
+        ] {
+            let error = LanePolicy::named(lane, name).expect_err(name).to_string();
+            let says =
+                format!("the {lane} lane has no policy {name:?}; nearest: {nearest:?}; there are ");
+            assert!(error.starts_with(&says), "{error}");
+        }
+        let error = LanePolicy::named(Lane::Dataset, "gleaner").expect_err("none").to_string();
+        assert!(error.ends_with("runs nothing in that lane on a farm yet"), "{error}");
+    }
+
+    #[test]
+    fn each_policy_is_found_by_its_name_and_has_it() {
+        for lane in Lane::ALL {
+            for policy in LanePolicy::all_of(lane) {
+                assert_eq!(LanePolicy::named(lane, policy.as_str()), Ok(policy));
+                assert_eq!(policy.build(1).name(), policy.as_str());
+            }
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! The policies of the family by their names.
+
+use super::{
+    Eladur, EladurConfig, FcfsBackfill, FcfsBackfillConfig, Gleaner, GleanerConfig, GridEngine,
+};
+use crate::Policy;
+
+/// A policy with deadlines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Name {
+    /// First come, first served, whatever the deadlines.
+    GridEngine,
+    /// Reservations, with backfilling.
+    FcfsBackfill,
+    /// Elastic shares of cores, as published.
+    Eladur,
+    /// Least laxity first.
+    Gleaner,
+}
+
+impl Name {
+    /// All of them; ours last.
+    pub const ALL: [Self; 4] = [Self::GridEngine, Self::FcfsBackfill, Self::Eladur, Self::Gleaner];
+
+    /// The word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::GridEngine => "grid-engine",
+            Self::FcfsBackfill => "fcfs-backfill",
+            Self::Eladur => "eladur",
+            Self::Gleaner => "gleaner",
+        }
+    }
+
+    /// Whether it gives tasks parts of cores.
+    #[must_use]
+    pub const fn gives_shares(self) -> bool {
+        matches!(self, Self::Eladur)
+    }
+
+    /// A fresh one with its usual settings.
+    #[must_use]
+    pub fn build(self) -> Box<dyn Policy> {
+        match self {
+            Self::GridEngine => Box::new(GridEngine::default()),
+            Self::FcfsBackfill => Box::new(FcfsBackfill::new(FcfsBackfillConfig::default())),
+            Self::Eladur => Box::new(Eladur::new(EladurConfig::default())),
+            Self::Gleaner => Box::new(Gleaner::new(GleanerConfig::default())),
+        }
+    }
+}

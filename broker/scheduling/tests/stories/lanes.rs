@@ -1,0 +1,303 @@
+//! Several lanes on one farm.
+
+use gleaner_protocol::Origin::Farm;
+use gleaner_protocol::Span;
+use gleaner_protocol::control::HeldState;
+use gleaner_protocol::job::Lane;
+use gleaner_scheduling::PolicyName::{FragmentAware, Plain};
+use gleaner_scheduling::{CoreConfig, LaneLimits, LanePolicy};
+
+use crate::story::{Story, held_of};
+
+/// All lanes that run on a farm.
+fn farm_of_lanes() -> CoreConfig {
+    let default_of = |lane| LanePolicy::default_of(lane).expect("it runs on farms");
+    CoreConfig::background(FragmentAware)
+        .with_lane(Lane::Deadline, default_of(Lane::Deadline))
+        .with_lane(Lane::Batch, default_of(Lane::Batch))
+}
+
+fn limit(config: &mut CoreConfig, lane: Lane, max_percent: u32, min_percent: u32) {
+    let limits = LaneLimits { max_percent, min_percent };
+    config.lanes.get_mut(&lane).expect("a lane").limits = limits;
+}
+
+#[test]
+fn a_deadline_job_gets_cores_of_a_farm_full_of_background_work_at_once() {
+    let mut story = Story::with(farm_of_lanes());
+    story.hosts(["f1", "f2"], Farm);
+    story.job().workunits(9).submits().whatever();
+    story.asks("f1", 1).is(["lease f1 1/0#1"]);
+    story.asks("f2", 1).is(["lease f2 1/1#1"]);
+    story.job().due(60, 10).workunits(2).submits().is([
+        "persist accepted job-2",
+        "accepted job-2",
+        "changed job-2",
+        "park f1 1/0#1",
+        "lease f1 2/0#1",
+        "park f2 1/1#1",
+        "lease f2 2/1#1",
+    ]);
+    // What was parked goes on before anything new is begun, and is the same replica.
+    story.advance(Span::from_secs(10)).nothing();
+    story.reports("f1", "2/0", "x").whatever();
+    story.asks("f1", 1).is(["resume f1 1/0#1"]);
+    story.reports("f1", "1/0", "y").whatever();
+    story.asks("f1", 1).is(["lease f1 1/2#1"]);
+}
+
+#[test]
+fn the_first_lane_that_wants_a_core_gets_it_within_the_turn() {
+    let mut story = Story::with(farm_of_lanes());
+    story.job().workunits(9).submits().whatever();
+    story
+        .job()
+        .due(60, 10)
+        .submits()
+        .is(["refused: the job is not accepted: 1 tasks of 10 s each \
+        cannot all be done on 0 cores within 60 s"]);
+    story.host("f1", Farm).slots(2).joins().whatever();
+    story.job().due(60, 10).workunits(1).submits().whatever();
+    story.asks("f1", 2).is(["lease f1 2/0#1", "lease f1 1/0#1"]);
+}
+
+#[test]
+fn what_is_displaced_where_nothing_more_can_be_parked_waits_again_and_has_not_failed() {
+    let mut story = Story::with(farm_of_lanes());
+    story.host("f1", Farm).slots(1).joins().whatever();
+    story.known_as("f1", |info| info.cores = 1);
+    story.returns("f1", &[]).whatever();
+    story.job().workunits(2).submits().whatever();
+    story.asks("f1", 1).is(["lease f1 1/0#1"]);
+    story.job().lane(Lane::Batch).submits().whatever();
+    // One is parked for the batch; its replica has no place beside that when the deadline comes.
+    story.job().due(60, 10).submits().is([
+        "persist accepted job-3",
+        "accepted job-3",
+        "changed job-3",
+        "abort f1 2/0#1 Preempted",
+        "lease f1 3/0#1",
+    ]);
+    story.reports("f1", "3/0", "x").whatever();
+    story.asks("f1", 1).is(["lease f1 2/0#2"]);
+    story.reports("f1", "2/0", "x").whatever();
+    story.asks("f1", 1).is(["resume f1 1/0#1"]);
+    let counts = story.core.farm().totals();
+    assert_eq!((counts.failed, counts.expired, counts.aborted), (0, 0, 1));
+}
+
+#[test]
+fn the_slot_of_what_is_taken_back_counts_as_asked_for() {
+    let mut story = Story::with(farm_of_lanes());
+    story.hosts(["f1"], Farm);
+    story.job().submits().whatever();
+    story.asks("f1", 1).is(["lease f1 1/0#1"]);
+    story.job().due(1_000, 100).keeps().submits().whatever();
+    // The host says nothing of the slot that the patient one leaves.
+    story.job().due(110, 100).submits().is([
+        "persist accepted job-3",
+        "accepted job-3",
+        "changed job-3",
+        "abort f1 2/0#1 Preempted",
+        "lease f1 3/0#1",
+    ]);
+}
+
+#[test]
+fn a_floor_keeps_cores_for_background_and_a_cap_holds_a_lane_back() {
+    let mut config = farm_of_lanes();
+    limit(&mut config, Lane::Background, 100, 25);
+    limit(&mut config, Lane::Batch, 50, 0);
+    let mut story = Story::with(config);
+    story.host("f1", Farm).slots(4).joins().whatever();
+    story.job().workunits(9).submits().whatever();
+    assert_eq!(story.asks("f1", 4).leases().len(), 4);
+    story.job().lane(Lane::Batch).workunits(9).submits().leases().len();
+    let (given, held) = story.core.farm().lane_shares();
+    assert_eq!((given, held), (4_000, [0, 0, 0, 2_000, 2_000]));
+    story.job().due(60, 1).workunits(8).submits().whatever();
+    let (_, held) = story.core.farm().lane_shares();
+    assert_eq!(held, [0, 3_000, 0, 0, 1_000], "the batch gives all, background keeps its floor");
+}
+
+#[test]
+fn what_is_parked_does_not_run_out_of_time_and_is_parked_after_a_restart() {
+    let mut story = Story::with(farm_of_lanes());
+    story.hosts(["f1"], Farm);
+    story.job().lease_s(60).submits().whatever();
+    story.asks("f1", 1).is(["lease f1 1/0#1"]);
+    story.job().due(900, 300).lease_s(900).submits().whatever();
+    story.advance(Span::from_secs(50)).nothing();
+    story.advance(Span::from_secs(20)).nothing();
+    let lease = story.lease("f1", "1/0");
+    let busy = story.lease("f1", "2/0");
+    story.restarts().nothing();
+    let parked =
+        gleaner_protocol::control::Held { state: HeldState::Parked, ..held_of(lease, true) };
+    story.returns_with("f1", vec![parked, held_of(busy, false)]).is([
+        "welcome f1 keeps [1/0#1 2/0#1]",
+        "connected f1",
+        "fragment f1 1",
+    ]);
+    story.reports("f1", "2/0", "x").whatever();
+    story.asks("f1", 1).is(["resume f1 1/0#1"]);
+}
+
+#[test]
+fn a_due_time_outlives_a_restart() {
+    let mut config = farm_of_lanes();
+    config.zero_us = 1_700_000_000_000_000;
+    let mut story = Story::with(config);
+    story.hosts(["f1"], Farm);
+    story.advance(Span::from_secs(100)).nothing();
+    story.job().due(60, 10).submits().whatever();
+    let due = |story: &Story| {
+        let job = story.core.farm().jobs().next().expect("a job");
+        (job.due.map(|due| story.core.utc_us(due)), job.accepted_us)
+    };
+    let before = due(&story);
+    assert_eq!(before, (Some(1_700_000_160_000_000), 1_700_000_100_000_000));
+    // The host was booted in between: the clock that counts from there is another.
+    story.reboots(1_700_000_120_000_000);
+    assert_eq!(due(&story), before);
+    let left = story.core.farm().jobs().next().and_then(|job| job.due).expect("due");
+    assert_eq!(left.as_micros(), 40_000_000);
+}
+
+#[test]
+fn lanes_that_serve_as_hosts_ask_take_turns_by_their_order_alone() {
+    let config =
+        CoreConfig::background(FragmentAware).with_lane(Lane::Batch, LanePolicy::Greedy(Plain));
+    let mut story = Story::with(config);
+    story.host("f1", Farm).slots(2).joins().whatever();
+    story.job().submits().whatever();
+    story.job().lane(Lane::Batch).submits().whatever();
+    story.asks("f1", 2).is(["lease f1 2/0#1", "lease f1 1/0#1"]);
+}
+
+#[test]
+fn what_a_lane_was_held_back_from_is_offered_to_it_when_it_may_hold_more() {
+    let mut config = farm_of_lanes();
+    limit(&mut config, Lane::Background, 50, 0);
+    let mut story = Story::with(config);
+    story.hosts(["f1", "f2", "f3", "f4"], Farm);
+    story.job().workunits(9).submits().whatever();
+    for host in ["f1", "f2", "f3", "f4"] {
+        story.asks(host, 1).whatever();
+    }
+    assert_eq!(story.core.farm().lane_shares(), (4_000, [0, 0, 0, 0, 2_000]));
+    // Whoever asked first gets it, though nothing of that host has changed.
+    assert_eq!(story.reports("f1", "1/0", "x").leases(), ["f3 1/2#1"]);
+    // More is given: the cap is half of that.
+    story.host("f5", Farm).slots(2).joins().is([
+        "welcome f5 keeps []",
+        "connected f5",
+        "fragment f5 2",
+        "lease f4 1/3#1",
+    ]);
+}
+
+#[test]
+fn a_task_that_is_due_takes_what_is_idle_before_anything_is_parked_for_it() {
+    let mut story = Story::with(farm_of_lanes());
+    story.hosts(["f1", "f2"], Farm);
+    story.job().submits().whatever();
+    story.asks("f1", 1).is(["lease f1 1/0#1"]);
+    story.asks("f2", 1).nothing();
+    assert_eq!(story.job().due(60, 10).submits().leases(), ["f2 2/0#1"]);
+    assert_eq!(story.job().lane(Lane::Batch).submits().leases(), ["f1 3/0#1"]);
+}
+
+#[test]
+fn what_is_parked_and_has_nothing_to_stand_for_runs_out_and_has_not_failed() {
+    let mut story = Story::with(farm_of_lanes());
+    story.hosts(["f1"], Farm);
+    story.job().lease_s(60).submits().whatever();
+    story.asks("f1", 1).is(["lease f1 1/0#1"]);
+    story.job().due(900, 300).lease_s(900).submits().whatever();
+    story.advance(Span::from_secs(70)).nothing();
+    story.reports("f1", "2/0", "x").whatever();
+    // The host asks for nothing any more: nobody can tell what was parked there to go on.
+    story.advance(Span::from_secs(70)).is(["abort f1 1/0#1 Expired"]);
+    let counts = story.core.farm().totals();
+    assert_eq!((counts.failed, counts.expired, counts.aborted), (0, 1, 0));
+}
+
+#[test]
+fn only_the_deadline_lane_promises_and_no_more_than_it_can_watch() {
+    let mut story = Story::with(farm_of_lanes());
+    story.hosts(["f1"], Farm);
+    story.job().due(60, 10).lane(Lane::Batch).submits().is([
+        "refused: the job is not accepted: the batch lane promises no due times: leave --due out, \
+         or have it run in the deadline lane",
+    ]);
+    story.job().due(60, 10).workunits(10_001).submits().is([
+        "refused: the job is not accepted: a job of the deadline lane has at most 10000 workunits, \
+         and this one 10001: make several jobs of it",
+    ]);
+}
+
+#[test]
+fn a_batch_is_not_queued_for_what_others_keep() {
+    let mut config = farm_of_lanes();
+    limit(&mut config, Lane::Background, 100, 25);
+    let mut story = Story::with(config);
+    let hosts = ["f1", "f2", "f3", "f4"];
+    story.hosts(hosts, Farm);
+    story.job().workunits(9).submits().whatever();
+    for host in hosts {
+        story.asks(host, 1).whatever();
+    }
+    let begun = story.job().lane(Lane::Batch).workunits(4).submits().leases();
+    assert_eq!(begun, ["f1 2/0#1", "f2 2/1#1", "f3 2/2#1"]);
+    story.reports("f2", "2/1", "x").whatever();
+    story.asks("f2", 1).is(["lease f2 2/3#1"]);
+}
+
+#[test]
+fn a_batch_that_no_host_can_run_holds_nothing_up() {
+    let mut story = Story::with(farm_of_lanes());
+    story.job().lane(Lane::Batch).kernel("other").workunits(3_000).submits().whatever();
+    story.job().lane(Lane::Batch).submits().whatever();
+    story.host("f1", Farm).joins().whatever();
+    story.asks("f1", 1).is(["lease f1 2/0#1"]);
+}
+
+#[test]
+fn a_large_farm_has_no_idle_host_while_a_batch_waits() {
+    let mut story = Story::with(farm_of_lanes());
+    story.host("fast", Farm).kind("fast").slots(600).joins().whatever();
+    story.host("slow", Farm).kind("slow").slots(600).joins().whatever();
+    story
+        .job()
+        .lane(Lane::Batch)
+        .takes([("fast", 100), ("slow", 300)])
+        .workunits(5_000)
+        .submits()
+        .whatever();
+    story.asks("fast", 600).whatever();
+    // No plan rests any more: it is made anew for who asks now.
+    story.advance(Span::from_secs(1)).whatever();
+    story.asks("slow", 600).whatever();
+    for _ in 0..40 {
+        story.advance(Span::from_millis(100)).whatever();
+    }
+    assert_eq!(story.core.farm().lease_count(), 1_200);
+}
+
+#[test]
+fn what_is_due_counts_on_those_alone_who_can_run_it() {
+    let mut story = Story::with(farm_of_lanes());
+    story.host("f1", Farm).slots(4).joins().whatever();
+    story.job().due(60, 10).program("/bin/render").submits().is([
+        "refused: the job is not accepted: none of the 1 connected hosts offers the program \
+         /bin/render; no owner allows any program (`gleaner agent --allow-command`)",
+    ]);
+    story.host("f2", Farm).program_in("/bin/render", 1_024).joins().whatever();
+    story.job().due(60, 20).program("/bin/render").workunits(4).submits().is([
+        "refused: the job is not accepted: 4 tasks of 20 s each cannot all be done on 1 cores \
+         within 60 s",
+    ]);
+    story.job().due(60, 20).program("/bin/render").workunits(2).submits().whatever();
+    assert_eq!(story.asks("f2", 1).leases(), ["f2 1/0#1"]);
+}

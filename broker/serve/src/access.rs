@@ -1,0 +1,107 @@
+//! Roles, and which request is open to which of them.
+
+use std::fmt;
+
+use warp::http::Method;
+
+/// Who somebody is, by the token that they show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Shows the token of `token_file`, or nothing where no token is wanted. May do all that has no
+    /// token of its own.
+    Member,
+    /// Shows the token of `admin_token_file`. May do all.
+    Admin,
+    /// Shows the token of `monitor_token_file`: the monitor of a farm.
+    Monitor,
+    /// Shows the token of `agent_token_file`: the agent of a host.
+    Agent,
+    /// Shows the token of `hook_token_file`: a hook that runs as the user of a job.
+    Hook,
+}
+
+impl Role {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Member, Self::Admin, Self::Monitor, Self::Agent, Self::Hook];
+
+    /// The setting that names the file with the role's token.
+    #[must_use]
+    pub const fn setting(self) -> &'static str {
+        match self {
+            Self::Member => "token_file",
+            Self::Admin => "admin_token_file",
+            Self::Monitor => "monitor_token_file",
+            Self::Agent => "agent_token_file",
+            Self::Hook => "hook_token_file",
+        }
+    }
+
+    /// Whether many have the role's token, so that places are kept for others.
+    pub(crate) const fn is_common(self) -> bool {
+        matches!(self, Self::Agent | Self::Hook)
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.setting())
+    }
+}
+
+/// One row of a table of all requests: what is asked, and who may ask it.
+#[derive(Debug, Clone)]
+pub struct Access {
+    /// The method.
+    pub method: Method,
+    /// The path; `{}` stands for one segment that is not empty.
+    pub path: &'static str,
+    /// Who may, beside an administrator.
+    pub roles: &'static [Role],
+}
+
+impl Access {
+    /// One row.
+    #[must_use]
+    pub const fn new(method: Method, path: &'static str, roles: &'static [Role]) -> Self {
+        Self { method, path, roles }
+    }
+
+    /// Whether the row's path is this one.
+    pub(crate) fn is_of_path(&self, path: &str) -> bool {
+        let mut wanted = self.path.split('/');
+        let mut asked = path.split('/');
+        loop {
+            match (wanted.next(), asked.next()) {
+                (None, None) => return true,
+                (Some("{}"), Some(asked)) if !asked.is_empty() => {}
+                (Some(wanted), Some(asked)) if wanted == asked => {}
+                _ => return false,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_of_the_paths_that_have_its_segments() {
+        let row = Access::new(Method::GET, "/v1/jobs/{}/results", &[]);
+        for good in ["/v1/jobs/job-7/results", "/v1/jobs/{}/results", "/v1/jobs/../results"] {
+            assert!(row.is_of_path(good), "{good}");
+        }
+        for bad in [
+            "/v1/jobs//results",
+            "/v1/jobs/7/results/",
+            "/v1/jobs/7",
+            "/v1/jobs/7/8/results",
+            "v1/jobs/7/results",
+            "//v1/jobs/7/results",
+            "",
+            "/",
+        ] {
+            assert!(!row.is_of_path(bad), "{bad}");
+        }
+    }
+}

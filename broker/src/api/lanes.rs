@@ -1,0 +1,46 @@
+//! `/v1/lanes`.
+
+use gleaner_protocol::api::LaneStatus;
+use gleaner_protocol::job::Lane;
+use gleaner_scheduling::Core;
+use gleaner_serve::Problem;
+use warp::Filter;
+use warp::filters::BoxedFilter;
+use warp::reply::Response;
+
+use super::{Api, handler, json};
+
+impl Api {
+    pub(super) fn lane_routes(&self) -> BoxedFilter<(Response,)> {
+        handler(warp::path!("v1" / "lanes").and(warp::get()), self, list)
+    }
+}
+
+async fn list(api: Api, (): ()) -> Result<Response, Problem> {
+    Ok(json(&api.read(lane_statuses).await?))
+}
+
+/// The lanes that run on the farm, in their order, and what each holds.
+pub(crate) fn lane_statuses(core: &Core) -> Vec<LaneStatus> {
+    let farm = core.farm();
+    let (given_permille, held) = farm.lane_shares();
+    let mut parked = [0; Lane::COUNT];
+    for lease in farm.hosts().flat_map(|(_, host)| &host.parked) {
+        parked[farm.workunit(lease.workunit).lane.index()] += 1;
+    }
+    let of = |lane: Lane| {
+        let limits = farm.lane_limits(lane);
+        Some(LaneStatus {
+            lane,
+            policy: core.policy(lane)?.to_owned(),
+            jobs: farm.jobs_of(lane),
+            held_permille: held[lane.index()],
+            given_permille,
+            parked: parked[lane.index()],
+            room: farm.room_of(lane),
+            max_percent: limits.max_percent,
+            min_percent: limits.min_percent,
+        })
+    };
+    Lane::ALL.into_iter().filter_map(of).collect()
+}

@@ -1,0 +1,123 @@
+//! Everything that a broker keeps, as one stream that no store's format is part of: what
+//! `gleaner broker export` writes, `import` reads and `backup` sends.
+//!
+//! ```text
+//!  gleaner-export 2
+//!  S {"release":"0.1.0","folder_id":"…","token_key":"…","incarnation":3}
+//!  F 1234            facts, in order, as a JSON array of 1,234 bytes, and a line break
+//!  O ab… 56          a small output under its digest, 56 bytes, and a line break
+//!  B cd… 789        an input or a large output under its digest, and a line break
+//!  H 1234            the history of runs, as its file is, and a line break
+//!  E ef…             BLAKE3 of all that stands before this line
+//! ```
+//! Lines are UTF-8 and end in a line break. `S` comes once, then any number of `F`, `O` and `B` in any
+//! order, facts among themselves in the order in which they were decided, `H` at most once, `E` last.
+//! Version 1 had no `H`, and is read as well. A reader refuses a
+//! version that it does not know. The fields of facts are those of
+//! [`Fact`](gleaner_scheduling::Fact); new ones have defaults.
+//!
+//! # Invariants
+//! - What is read is whole: without the last line, or with another hash, nothing comes of it.
+//! - A folder gets its name when all of it is in it, and on disk.
+
+mod folder;
+mod reader;
+mod writer;
+
+pub use folder::{export, import};
+pub(crate) use writer::{Kept, write};
+
+use std::io;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::blobs::BlobError;
+use crate::driver::RecordError;
+use crate::store::StoreError;
+
+const FIRST_LINE: &str = "gleaner-export 2";
+/// Of a version that is read as well.
+const FIRST_LINE_BEFORE: &str = "gleaner-export 1";
+const FIRST_WORD: &str = "gleaner-export ";
+
+/// What the folder is, beside its content.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Folder {
+    /// Release that wrote the stream.
+    release: String,
+    /// As hexadecimal digits.
+    folder_id: String,
+    /// As hexadecimal digits: the secret that leases are known again by.
+    token_key: String,
+    incarnation: u32,
+}
+
+/// How much there was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Moved {
+    /// Facts.
+    pub facts: u64,
+    /// Small outputs.
+    pub outputs: u64,
+    /// Inputs and large outputs.
+    pub blobs: u64,
+    /// Bytes of the stream.
+    pub bytes: u64,
+}
+
+/// Why nothing was moved.
+#[derive(Debug, Error)]
+pub enum ArchiveError {
+    /// The folder.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A blob.
+    #[error(transparent)]
+    Blob(#[from] BlobError),
+    /// The stream could not be written or read.
+    #[error("the export cannot be {0}")]
+    Stream(&'static str, #[source] io::Error),
+    /// It is none, or not whole.
+    #[error("this is no whole export: {0}; make it anew")]
+    Broken(String),
+    /// Written by a release with another form of exports.
+    #[error(
+        "this is an export of another version ({0:?}), this release reads {FIRST_LINE:?}: use the release that wrote it, or a newer one"
+    )]
+    Version(String),
+    /// Its facts contradict each other.
+    #[error("the export's facts cannot be replayed")]
+    Facts(#[from] RecordError),
+    /// A broker runs on the folder.
+    #[error(
+        "a broker runs on it{}: stop it, or have it copied while it works, with `gleaner broker backup DIR`",
+        holder.map(|pid| format!(" (process {pid})")).unwrap_or_default()
+    )]
+    Running {
+        /// Its process, where it is known.
+        holder: Option<u32>,
+    },
+    /// The folder is no broker's.
+    #[error("{0} holds no broker's data: name the folder that does with --data-dir")]
+    NoStore(PathBuf),
+    /// Something is there already.
+    #[error("{0} is there already: name a folder that is not, or is empty")]
+    Exists(PathBuf),
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn from_hexadecimal(digits: &str) -> Option<[u8; 16]> {
+    let mut bytes = [0; 16];
+    if digits.len() != 32 || !digits.is_ascii() {
+        return None;
+    }
+    for (at, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).ok()?;
+    }
+    Some(bytes)
+}

@@ -1,0 +1,139 @@
+//! What a job's workunits will take, from what such runs took before.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gleaner_history::{ANY_KIND, Clock, History};
+use gleaner_protocol::HostKind;
+use gleaner_protocol::job::{JobSpec, Lane};
+use gleaner_protocol::limits::PROFILE_S_MAX;
+
+use crate::driver::features::{application, features};
+
+/// As many workunits of a job are looked at, spread over all of them: they may differ.
+const WORKUNITS_MAX: u32 = 16;
+/// What a job with a due time is planned with: so many of such runs take no longer.
+const CAREFUL: f64 = 0.9;
+/// What a batch is planned with.
+const USUAL: f64 = 0.5;
+/// Part of the shortest known time that a kind of host is thought to take on which such work has
+/// not run: so it is tried there, and then known.
+const HOPEFUL: f64 = 0.7;
+
+/// Whether a job is planned with times, and says none.
+pub(crate) fn is_wanted(spec: &JobSpec) -> bool {
+    let is_planned = matches!(spec.lane, Lane::Deadline | Lane::Batch);
+    is_planned && spec.profile.cpu_us.is_none() && spec.profile.run_time_us.is_empty()
+}
+
+/// Completes a job's profile by what is known of such runs; nothing where nothing is. `kinds` are
+/// those of the hosts that are connected.
+pub(crate) fn fill_in(history: &mut History, spec: &mut JobSpec, kinds: &BTreeSet<HostKind>) {
+    let part = if spec.lane == Lane::Deadline { CAREFUL } else { USUAL };
+    let any = longest(history, spec, ANY_KIND, part);
+    let known: BTreeMap<HostKind, Takes> = kinds
+        .iter()
+        .filter_map(|kind| Some((kind.clone(), longest(history, spec, kind.as_str(), part)?)))
+        .collect();
+    let all = known.values().copied().chain(any);
+    spec.profile.cpu_us = all.clone().map(|of| of.time_us).max();
+    spec.profile.cpu_sigma_permille = all.clone().map(|of| of.sigma_permille).max();
+    if spec.lane == Lane::Batch
+        && !known.is_empty()
+        && let Some(shortest) = all.map(|of| of.time_us).min()
+    {
+        let hope = ((shortest as f64 * HOPEFUL) as u64).max(1);
+        let of = |kind: &HostKind| known.get(kind).map_or(hope, |of| of.time_us);
+        spec.profile.run_time_us = kinds.iter().map(|kind| (kind.clone(), of(kind))).collect();
+    }
+}
+
+/// What a workunit takes.
+#[derive(Debug, Clone, Copy)]
+struct Takes {
+    /// In microseconds of CPU time.
+    time_us: u64,
+    /// Standard deviation of its logarithm, in thousandths.
+    sigma_permille: u16,
+}
+
+/// What the longest of a job's workunits takes on a kind of host.
+fn longest(history: &mut History, spec: &JobSpec, kind: &str, part: f64) -> Option<Takes> {
+    let count = spec.workunits.len();
+    let looked_at = count.min(WORKUNITS_MAX);
+    let indices = (0..looked_at).map(|at| {
+        u32::try_from(u64::from(at) * u64::from(count) / u64::from(looked_at)).unwrap_or(at)
+    });
+    let times = indices.filter_map(|index| {
+        let (application, features) = (application(spec, index), features(spec, index));
+        let known = history.predict_by(Clock::Cpu, &application, kind, &features)?;
+        let sigma_permille = (known.sigma * 1000.0).clamp(1.0, 5_000.0) as u16;
+        let time_us = (known.quantile(part).ceil() as u64).min(PROFILE_S_MAX * 1_000_000);
+        Some(Takes { time_us, sigma_permille })
+    });
+    times.max_by_key(|of| of.time_us)
+}
+
+#[cfg(test)]
+mod tests {
+    use gleaner_history::Run;
+
+    use super::*;
+
+    fn spec(lane: &str) -> JobSpec {
+        let text =
+            format!(r#"{{"task":{{"kernel":"blur"}},"workunits":{{"count":3}},"lane":"{lane}"}}"#);
+        serde_json::from_str(&text).expect("a job")
+    }
+
+    fn history(kind: &str, seconds: u64) -> History {
+        let mut history = History::default();
+        for _ in 0..20 {
+            history.add(Run {
+                application: "blur".into(),
+                kind: kind.into(),
+                features: BTreeMap::new(),
+                cpu_us: seconds * 1_000_000,
+                wall_us: seconds * 1_000_000,
+                peak_memory_mib: None,
+                ended: true,
+                at_ms: 1,
+            });
+        }
+        history
+    }
+
+    fn kinds(names: &[&str]) -> BTreeSet<HostKind> {
+        names.iter().map(|name| HostKind::new(*name).expect("a plain name")).collect()
+    }
+
+    #[test]
+    fn a_job_takes_what_such_runs_took() {
+        let mut job = spec("deadline");
+        assert!(is_wanted(&job) && !is_wanted(&spec("background")));
+        fill_in(&mut History::default(), &mut job, &kinds(&["fat"]));
+        assert_eq!(job.profile.cpu_us, None, "nothing is known");
+        fill_in(&mut history("any", 30), &mut job, &kinds(&[]));
+        let cpu_us = job.profile.cpu_us.expect("known");
+        assert!((29_000_000..45_000_000).contains(&cpu_us), "{cpu_us}");
+        assert!(job.profile.run_time_us.is_empty());
+        assert!(!is_wanted(&job));
+    }
+
+    #[test]
+    fn what_is_predicted_is_within_the_bounds_of_a_job() {
+        let mut job = spec("deadline");
+        fill_in(&mut history("any", 2 * PROFILE_S_MAX), &mut job, &kinds(&[]));
+        assert_eq!(job.profile.cpu_us, Some(PROFILE_S_MAX * 1_000_000));
+        assert_eq!(job.check(), Ok(()));
+    }
+
+    #[test]
+    fn a_kind_of_host_on_which_such_work_has_not_run_is_tried() {
+        let mut job = spec("batch");
+        fill_in(&mut history("fat", 30), &mut job, &kinds(&["fat", "light"]));
+        let times: Vec<u64> = job.profile.run_time_us.values().copied().collect();
+        assert_eq!(times.len(), 2, "{times:?}");
+        assert!((29_000_000..40_000_000).contains(&times[0]), "{times:?}");
+        assert!(times[1] > 0, "{times:?}");
+    }
+}
