@@ -24,6 +24,7 @@
 pub mod harvest;
 
 mod agent;
+mod child_end;
 mod config;
 mod host;
 mod limits;

@@ -14,10 +14,9 @@ use std::process::{Command, Stdio};
 
 use gleaner_protocol::{Span, Time};
 use jiff::Timestamp;
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::child_end::ends_within;
 use crate::limits::{LOGIND_ANSWER_MS_MAX, LOGIND_LOOK_MS, TERMINALS_MAX};
 use crate::owner::wishes::UserIdle;
 
@@ -134,13 +133,7 @@ fn ask_logind() -> Option<Idle> {
 fn said_in_time(command: &mut Command, limit: Span) -> Option<String> {
     command.env_clear().env("PATH", "/usr/bin:/bin").stdin(Stdio::null()).stderr(Stdio::null());
     let mut child = command.stdout(Stdio::piped()).spawn().ok()?;
-    let pid = Pid::from_raw(child.id().cast_signed());
-    let watched = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-    let ended = watched.is_some_and(|watched| {
-        let mut fds = [PollFd::new(&watched, PollFlags::IN)];
-        poll(&mut fds, Some(&limit.into())) == Ok(1)
-    });
-    if !ended {
+    if !ends_within(&child, limit) {
         let _ = child.kill();
     }
     if !child.wait().is_ok_and(|status| status.success()) {

@@ -13,8 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio, exit};
 
 use gleaner_protocol::Span;
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 
 use super::CellWork;
@@ -22,6 +21,7 @@ use super::landlock_rules::{why_no_files, why_no_scope};
 use super::rules::Confine;
 use super::visible::exposed;
 use super::{CellContent, CellOrder, Confines, Finding, Layer, Layers, Promise, Sandbox, filter};
+use crate::child_end::ends_within;
 use crate::limits::TRIAL_MS_MAX;
 use crate::run::runner::folder::TaskFolder;
 use crate::run::runner::frame::{self, FrameBuffer};
@@ -333,13 +333,8 @@ fn perform(program: &Path, attempt: &Attempt) -> Result<String, String> {
 fn ended_in_time(command: &mut Command, limit: Span) -> io::Result<Option<(ExitStatus, String)>> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn()?;
-    let pid = Pid::from_raw(child.id().cast_signed());
-    let watched = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-    let has_ended = watched.is_some_and(|watched| {
-        let mut fds = [PollFd::new(&watched, PollFlags::IN)];
-        poll(&mut fds, Some(&limit.into())) == Ok(1)
-    });
-    if !has_ended {
+    if !ends_within(&child, limit) {
+        let pid = Pid::from_raw(child.id().cast_signed());
         let _ = pid.map(|pid| kill_process_group(pid, Signal::KILL));
         return Ok(None);
     }
