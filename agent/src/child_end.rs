@@ -2,7 +2,7 @@
 
 use std::process::Child;
 
-use gleaner_protocol::time::{Span, boottime};
+use gleaner_protocol::{Span, boottime};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -43,9 +43,10 @@ mod tests {
         let pid = Pid::from_child(&child);
         thread::scope(|scope| {
             let (tell, told) = std::sync::mpsc::channel();
-            let waits = scope.spawn(|| {
+            let child = &child;
+            let waits = scope.spawn(move || {
                 tell.send(rustix::thread::gettid()).expect("it is heard");
-                ends_within(&child, Span::from_secs(60))
+                ends_within(child, Span::from_secs(60))
             });
             let waiter = told.recv().expect("it says");
             until_it_sleeps(waiter);
