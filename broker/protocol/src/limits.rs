@@ -102,6 +102,9 @@ pub const SAVE_S_MAX: u64 = 60;
 pub const MEMORY_MIB_MAX: u32 = 1 << 24;
 /// Most cores of one host.
 pub const CORES_MAX: u32 = 4096;
+/// Least part of a core that a replica may take, in thousandths: an agent has places for two replicas on
+/// each core.
+pub const PART_PERMILLE_MIN: u32 = 500;
 /// Longest name of a job, in bytes: it stands in lists beside others.
 pub const JOB_NAME_BYTES_MAX: usize = 128;
 /// Longest time that a job may say of its workunits beforehand, in seconds (three years).

@@ -226,5 +226,6 @@ fn job_spec() -> JobSpec {
         on_release: Default::default(),
         attempts: Default::default(),
         on: None,
+        cores_permille: gleaner_protocol::Share::WHOLE,
     }
 }
