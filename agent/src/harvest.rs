@@ -35,6 +35,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use gleaner_protocol::control::{AgentMessage, Fragment, Opening, ReleaseReason};
+use gleaner_protocol::limits::REPLICAS_PER_CORE_MAX;
 use gleaner_protocol::{AgentSecret, HostInfo, JobId, LeaseToken, Origin, Share, Span, Time};
 
 pub use effect::Effect;
@@ -47,11 +48,11 @@ use held::Held;
 use leases::Known;
 use link_state::LinkState;
 
-/// Places for replicas on a host of so many cores: two for each core, which two may share, and one
-/// for what is parked beside them.
+/// Places for replicas on a host of so many cores: as many for each core as may share it, and one for
+/// what is parked beside them.
 #[must_use]
 pub const fn places(cores: u32) -> u32 {
-    cores.saturating_mul(3)
+    cores.saturating_mul(REPLICAS_PER_CORE_MAX + 1)
 }
 
 /// The decisions of one agent.
@@ -174,7 +175,7 @@ impl Harvest {
     }
 
     fn empty_slots(&self) -> u32 {
-        u32::try_from(self.empty.len()).expect("at most three entries per core")
+        u32::try_from(self.empty.len()).expect("a few entries per core")
     }
 
     /// Takes note of what happened and pushes what is to be done, in order.

@@ -52,6 +52,8 @@ impl Harvest {
 
     /// Asks for replicas for as many cores as nothing is coming for.
     pub(super) fn ask(&mut self, effects: &mut Vec<Effect>) {
+        // What goes on takes the place of what was asked for, and parts of a core come unasked.
+        self.requested = self.requested.min(self.left().cores_touched());
         let full = self.unacked >= UNACKED_REPORTS_MAX || self.unacked_bytes >= UNACKED_BYTES_MAX;
         if full || !self.link.is_up() {
             return;
@@ -160,8 +162,6 @@ impl Harvest {
         let running =
             Held::Running { replica, slot, since: now, safe: now, on_release, course, share, saved };
         self.held.insert(token, running);
-        // Parts of a core may come unasked.
-        self.requested = self.requested.min(self.left().cores_touched());
         if lease.limits != LimitsChange::NONE {
             effects.push(Effect::Limit { slot, token, limits: lease.limits });
         }
@@ -176,7 +176,6 @@ impl Harvest {
             *share = change.value().unwrap_or(Share::WHOLE);
         }
         effects.push(Effect::Limit { slot: *slot, token, limits });
-        self.requested = self.requested.min(self.left().cores_touched());
         // What the broker has said to take more than there is goes like anything else.
         self.shed(&ReleaseReason::FragmentClosed, effects);
     }

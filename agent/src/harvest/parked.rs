@@ -211,8 +211,6 @@ impl Harvest {
                 effects.push(Effect::Send(AgentMessage::Frozen { token, frozen: false }));
             }
         }
-        // It takes the place of what was asked for.
-        self.requested = self.requested.min(self.left().cores_touched());
     }
 
     /// What takes no slot although it is in one.

@@ -79,7 +79,7 @@ pub struct JobSpec {
     #[serde(default)]
     pub on: Option<RunsOn>,
     /// What each workunit takes of its host's cores, in thousandths of one: a part of a core, or
-    /// whole ones. Only a command takes more than one.
+    /// whole ones. A command is told how many; modules and kernels compute on one.
     #[serde(default = "one_core")]
     pub cores_permille: Share,
 }
@@ -305,9 +305,9 @@ impl JobSpec {
 impl JobSpec {
     fn check_cores(&self) -> Result<(), JobError> {
         let cores = self.cores_permille;
-        let most = match (&self.task, self.lane) {
-            (Task::Command(_), Lane::Background | Lane::Deadline) => Share::cores(CORES_MAX),
-            _ => Share::WHOLE,
+        let most = match self.lane {
+            Lane::Background | Lane::Deadline => Share::cores(CORES_MAX),
+            Lane::Rendering | Lane::Dataset | Lane::Batch => Share::WHOLE,
         };
         let least = match self.lane {
             Lane::Background => PART_PERMILLE_MIN,

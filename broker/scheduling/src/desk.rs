@@ -179,30 +179,15 @@ impl<'a> Desk<'a> {
     /// # Errors
     /// The rule that forbids it; then nothing has changed.
     pub fn start(&mut self, workunit: WorkunitIx, host: HostIx) -> Result<LeaseToken, Refusal> {
-        let share = self.farm.share_of(workunit);
-        let idle = self.farm.host(host).free_share().min(share).whole_cores();
-        let token = self.start_in_room(workunit, host, share)?;
-        if idle > 0 {
-            self.farm.hosts.change(host, |entry| entry.asked -= idle);
-        }
-        Ok(token)
+        self.start_with_share(workunit, host, self.farm.share_of(workunit))
     }
 
-    /// Like [`Desk::start`], with a share of the host's cores. It uses up nothing of what the
-    /// host asked for: a policy that gives shares may give as many as the fragment has room for.
+    /// Like [`Desk::start`], with another share of the host's cores than the job says. A part of a
+    /// core uses up nothing of what the host asked for.
     ///
     /// # Errors
     /// The rule that forbids it; then nothing has changed.
     pub fn start_with_share(
-        &mut self,
-        workunit: WorkunitIx,
-        host: HostIx,
-        share: Share,
-    ) -> Result<LeaseToken, Refusal> {
-        self.start_in_room(workunit, host, share)
-    }
-
-    fn start_in_room(
         &mut self,
         workunit: WorkunitIx,
         host: HostIx,
@@ -216,6 +201,7 @@ impl<'a> Desk<'a> {
         let goes_on = self.farm.go_on(workunit, host, token);
         let hands_on = self.farm.hands_on(workunit, host);
         let replica = self.farm.grant(self.now, workunit, host, token, attempt, share);
+        self.farm.hosts.change(host, |entry| entry.asked = entry.asked.saturating_sub(share.whole_cores()));
         self.effects.push(Effect::Lease { host, token, replica, share, goes_on, hands_on });
         Ok(token)
     }
@@ -236,7 +222,6 @@ impl<'a> Desk<'a> {
     pub(crate) fn resume(&mut self, host: HostIx, lease: Lease) -> Result<(), Refusal> {
         let Lease { token, workunit, share, .. } = lease;
         let lane = self.farm.workunit(workunit).lane;
-        let idle = self.farm.host(host).free_share().min(share).whole_cores();
         if self.farm.may_take(lane, host, share)? == Room::Lent {
             // What lanes behind hold is for what has more to lose: that waits for a core of its own.
             if share <= Share::WHOLE {
@@ -245,7 +230,7 @@ impl<'a> Desk<'a> {
             self.make_room(lane, host, share)?;
         }
         self.farm.change_giving(host, |entry| {
-            entry.asked = entry.asked.saturating_sub(idle);
+            entry.asked = entry.asked.saturating_sub(share.whole_cores());
             let lease = entry.take_lease(token);
             entry.leases.extend(lease);
         });
@@ -256,8 +241,10 @@ impl<'a> Desk<'a> {
     /// Makes room where a replica of another lane runs: it is parked where its host can keep it,
     /// else it waits again. Its policy is told of it after this plan.
     fn displace(&mut self, host: HostIx, lease: Lease, lane: Lane) {
-        let Lease { token, workunit, .. } = lease;
+        let Lease { token, workunit, share, .. } = lease;
         let steps_aside = self.farm.workunit(workunit).lane == lane;
+        // What it leaves counts as asked for, as its agent counts it.
+        self.farm.hosts.change(host, |entry| entry.asked += share.whole_cores());
         self.farm.displaced.push(workunit);
         if self.farm.host(host).can_park() {
             self.farm.change_giving(host, |entry| {
@@ -328,7 +315,7 @@ impl<'a> Desk<'a> {
         let lease = self.farm.leased(host, token).ok_or(Refusal::NoSuchLease)?;
         let entry = self.farm.hosts.get(host);
         let taking = entry.leases.iter().find(|lease| lease.token == token && entry.connected);
-        let freed = taking.map_or(0, |lease| lease.share.cores_touched());
+        let freed = taking.map_or(0, |lease| lease.share.whole_cores());
         self.take_back(lease);
         self.farm.hosts.change(host, |entry| entry.ask(freed));
         Ok(lease.workunit)

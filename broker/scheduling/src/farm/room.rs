@@ -7,6 +7,7 @@
 //! floor of a few percent.
 
 use gleaner_protocol::job::Lane;
+use gleaner_protocol::limits::REPLICAS_PER_CORE_MAX;
 use gleaner_protocol::{LeaseToken, Share};
 use serde::{Deserialize, Serialize};
 
@@ -263,7 +264,8 @@ impl Farm {
                 own += if is_own { u64::from(lease.share.as_permille()) } else { 0 };
             }
         }
-        if free.plus(lent) < share {
+        let places = (REPLICAS_PER_CORE_MAX as usize).saturating_mul(entry.fragment.slots as usize);
+        if free.plus(lent) < share || (lent == Share::NONE && entry.leases.len() >= places) {
             return Err(Refusal::NoFreeSlot);
         }
         if self.lanes.left_for(lane) + own < share.as_permille().into() {

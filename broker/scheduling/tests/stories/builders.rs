@@ -6,7 +6,7 @@ use gleaner_protocol::job::{
     ApplicationTask, Attempts, CommandTask, JobSpec, Lane, RunsOn, Task, WasmTask, Workunits,
 };
 use gleaner_protocol::{
-    Capabilities, Digest, HostInfo, HostKind, KernelName, Origin, OwnerName, Trust,
+    Capabilities, Digest, HostInfo, HostKind, KernelName, Origin, OwnerName, Share, Trust,
 };
 use gleaner_scheduling::{Input, RequestId};
 
@@ -99,6 +99,12 @@ impl<'a> JobBuilder<'a> {
 
     pub(crate) fn workunits(mut self, count: u32) -> Self {
         self.spec.workunits = Workunits::Count(count);
+        self
+    }
+
+    /// What each takes of its host's cores, in thousandths of one.
+    pub(crate) fn cores_permille(mut self, permille: u32) -> Self {
+        self.spec.cores_permille = Share::permille(permille);
         self
     }
 
@@ -226,6 +232,6 @@ fn job_spec() -> JobSpec {
         on_release: Default::default(),
         attempts: Default::default(),
         on: None,
-        cores_permille: gleaner_protocol::Share::WHOLE,
+        cores_permille: Share::WHOLE,
     }
 }
