@@ -138,11 +138,10 @@ impl Watcher {
                     given.parked = adopted.iter().filter(|token| !runs(token)).copied().collect();
                 }
                 BrokerMessage::Abort { token, .. } if is_present => given.drop_lease(*token),
-                BrokerMessage::Park { token } if is_present => {
-                    given.held.remove(token);
+                // What the host has reported in the same turn stands still no more, nor goes on.
+                BrokerMessage::Park { token } if is_present && given.held.remove(token) => {
                     given.parked.insert(*token);
                 }
-                // What the host has reported in the same turn goes on no more.
                 BrokerMessage::Resume { token } if is_present && given.parked.remove(token) => {
                     given.held.insert(*token);
                 }
