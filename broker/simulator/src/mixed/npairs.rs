@@ -328,21 +328,74 @@ mod tests {
 
     #[test]
     fn the_invariants_hold_after_every_event_under_every_policy() {
-        let workload =
-            workload(&Settings::defaults(&Npairs.parameters()), 1).expect("the defaults");
-        let arrival: Vec<_> = (0..workload.jobs()).rev().collect();
-        for rule in Rule::ALL {
+        let mut settings = Settings::defaults(&Npairs.parameters());
+        let runs = TIMES.iter().flat_map(|times| Rule::ALL.map(|rule| (*times, rule)));
+        for (times, rule) in runs {
+            settings.set("times", Value::Word(times, TIMES));
+            let workload = workload(&settings, 1).expect("the defaults");
+            let arrival: Vec<_> = (0..workload.jobs()).rev().collect();
             let config = BatchConfig {
                 rule,
-                effort: Effort { entries: 1_000_000, ..Effort::default() },
+                effort: Effort { entries: 100_000, ..Effort::default() },
                 steps_max: usize::MAX,
                 steps_at_once: usize::MAX,
                 rest_ns_per_step: 0,
             };
             let record = world::run(&workload, &arrival, config, true)
-                .unwrap_or_else(|error| panic!("{}: {error}", rule.as_str()));
+                .unwrap_or_else(|error| panic!("{} {times}: {error}", rule.as_str()));
             assert!(record.busy_us.iter().all(|busy| *busy <= record.makespan_us));
         }
+    }
+
+    /// The mean and the worst ratio to true times of ours over these seeds, with the search of a farm.
+    fn ratios(times: &'static str, arrivals_s: f64, metric: &str) -> (f64, f64) {
+        let mut settings = Settings::defaults(&Npairs.parameters());
+        settings.set("times", Value::Word(times, TIMES));
+        settings.set("arrivals_s", Value::Number(arrivals_s));
+        settings.set("search_entries", Value::Count(50_000 * 99));
+        let of_seed = |seed| {
+            let order = Order { settings: &settings, seed, policies: &["gleaner"], measure: false };
+            let outcome = Npairs.run(&order, &Quiet).expect("a run");
+            let numbers = &outcome.policies[0].1;
+            let is_batch = times == "missing" && arrivals_s == 0.0;
+            assert!(!is_batch || numbers["untried_at_once"] == 1.0, "{numbers:?}");
+            numbers[metric]
+        };
+        let ratios: Vec<f64> = (0..4).map(of_seed).collect();
+        (mean(&ratios), ratios.into_iter().fold(0.0, f64::max))
+    }
+
+    #[test]
+    fn missing_and_wrong_times_cost_little() {
+        for (times, most) in [("missing", 1.05), ("wrong", 1.10)] {
+            let (mean, worst) = ratios(times, 0.0, "ratio_to_true_times");
+            assert!(mean <= most && worst <= 1.25, "{times}: {mean}, worst {worst}");
+        }
+        for (times, most) in [("missing", 1.15), ("wrong", 1.20)] {
+            let (mean, _) = ratios(times, 130.0, "flow_ratio_to_true_times");
+            assert!(mean <= most, "{times}: {mean} of the flow");
+        }
+    }
+
+    #[test]
+    fn what_is_said_is_wrong_by_application_and_kind() {
+        let mut settings = Settings::defaults(&Npairs.parameters());
+        settings.set("times", Value::Word("wrong", TIMES));
+        let workload = workload(&settings, 7).expect("a workload");
+        let mut off: BTreeMap<(usize, &str), Vec<f64>> = BTreeMap::new();
+        for job in 0..workload.jobs() {
+            for (machine, kind) in workload.kinds.iter().enumerate() {
+                let said = workload.said_us(job, machine).expect("something is said") as f64;
+                let ratio = said / workload.time_us(job, machine) as f64;
+                off.entry((workload.work[job].0, kind)).or_default().push(ratio);
+            }
+        }
+        assert_eq!(off.len(), 9 * 3);
+        for ratios in off.values() {
+            assert!(ratios.iter().all(|ratio| (ratio / ratios[0] - 1.0).abs() < 1e-6));
+            assert!((0.249..4.001).contains(&ratios[0]), "{ratios:?}");
+        }
+        assert!(off.values().any(|of| of[0] < 0.5) && off.values().any(|of| of[0] > 2.0));
     }
 
     /// Nodes of one kind, as they were measured: the bound is all work over them.
