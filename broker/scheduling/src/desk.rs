@@ -12,8 +12,8 @@ use gleaner_protocol::limits::REPLICAS_MAX;
 use gleaner_protocol::{ChunkId, JobId, LeaseToken, ReplicaId, Share, Span, Time, WorkunitId};
 use thiserror::Error;
 
-use crate::ability::AbilityIx;
 use crate::core::TokenMint;
+use crate::ability::AbilityIx;
 use crate::farm::{Begins, Farm, HostIx, Lease, Leased, Pending, Room, Rule, WorkunitIx};
 use crate::{Effect, Patience};
 
@@ -201,9 +201,7 @@ impl<'a> Desk<'a> {
         let goes_on = self.farm.go_on(workunit, host, token);
         let hands_on = self.farm.hands_on(workunit, host);
         let replica = self.farm.grant(self.now, workunit, host, token, attempt, share);
-        self.farm
-            .hosts
-            .change(host, |entry| entry.asked = entry.asked.saturating_sub(share.whole_cores()));
+        self.farm.hosts.change(host, |entry| entry.asked = entry.asked.saturating_sub(share.whole_cores()));
         self.effects.push(Effect::Lease { host, token, replica, share, goes_on, hands_on });
         Ok(token)
     }

@@ -293,7 +293,12 @@ impl Farm {
 
     /// The lease to displace next for a replica of a lane that takes so much: of the last lane, what
     /// was begun last, for it loses least where it cannot be parked.
-    pub(crate) fn next_to_displace(&self, lane: Lane, host: HostIx, share: Share) -> Option<Lease> {
+    pub(crate) fn next_to_displace(
+        &self,
+        lane: Lane,
+        host: HostIx,
+        share: Share,
+    ) -> Option<Lease> {
         let begun = |lease: &Lease| {
             let unit = self.workunit(lease.workunit);
             let pending = unit.pending.iter().find(|of| of.token == lease.token && of.host == host);
