@@ -178,7 +178,9 @@ impl Batch {
         let question = plan::question_of(desk.farm(), &mut self.times, id, host, came);
         let Some(question) = question else { return };
         let planned_us = self.times.planned_us(&question).unwrap_or(0);
-        self.running.begin(desk.now(), (workunit, host), question, planned_us);
+        let is_whole = desk.farm().workunit(workunit).saved.is_empty();
+        let what = (question, is_whole);
+        self.running.begin(desk.now(), (workunit, host), what, planned_us);
     }
 
     /// A replica that others may have waited for has ended, or is gone.
@@ -240,7 +242,7 @@ impl Policy for Batch {
                 self.note_end(now);
             }
             Change::Completed { workunit, host, cpu } => {
-                if let Some(begun) = self.running.end(workunit, host) {
+                if let Some(begun) = self.running.end(workunit, host).filter(|of| of.is_whole) {
                     let Begun { question, planned_us, .. } = begun;
                     let is_news = self.times.note(now, &question, planned_us, cpu.as_micros());
                     self.is_stale |= is_news && self.config.rule.looks_at_times();
@@ -293,6 +295,7 @@ impl Policy for Batch {
             let leased = desk.farm().lease_count();
             let (times, running) = (&mut self.times, &mut self.running);
             self.plan = Plan::new(desk, self.config, &self.jobs, times, running);
+            self.running.put_off(desk.now());
             (self.is_stale, self.waits_for_try) = (false, false);
             let steps = Some(self.plan.steps()).filter(|steps| *steps > self.config.steps_at_once);
             let rest_ns =

@@ -19,6 +19,8 @@ pub(super) struct Begun {
     pub(super) question: Question,
     /// What it was planned to take, in microseconds.
     pub(super) planned_us: u64,
+    /// Whether it does all of the work: what another one saved is none of its own.
+    pub(super) is_whole: bool,
     at: Time,
     /// When it is late.
     late: Time,
@@ -40,11 +42,11 @@ impl Running {
         &mut self,
         now: Time,
         of: (WorkunitIx, HostIx),
-        question: Question,
+        (question, is_whole): (Question, bool),
         planned_us: u64,
     ) {
         let late = after(now, planned_us.saturating_add(planned_us / LATE_PART));
-        self.begun.insert(of, Begun { question, planned_us, at: now, late });
+        self.begun.insert(of, Begun { question, planned_us, is_whole, at: now, late });
         self.first_late = Some(self.first_late.map_or(late, |first| first.min(late)));
     }
 
@@ -63,10 +65,22 @@ impl Running {
         }
     }
 
-    /// Whether anything of an entry runs.
+    /// Whether anything of an entry runs: what is parked may stand still for long.
     pub(super) fn has(&self, farm: &Farm, entry: EntryIx) -> bool {
+        let runs = |(workunit, host): (WorkunitIx, HostIx)| {
+            farm.host(host).leases.iter().any(|lease| lease.workunit == workunit)
+        };
         let mut of_it = self.begun.iter().filter(|(_, begun)| begun.question.entry() == entry);
-        of_it.any(|(of, _)| is_held(farm, *of))
+        of_it.any(|(of, _)| runs(*of))
+    }
+
+    /// A plan was made around them: what is late now is not late again before it has taken a good part
+    /// of its time once more.
+    pub(super) fn put_off(&mut self, now: Time) {
+        for begun in self.begun.values_mut().filter(|begun| begun.late < now) {
+            let ran = now.since(begun.at).as_micros();
+            begun.late = after(now, (ran / OVERDUE_PART).max(1));
+        }
     }
 
     /// Whether a replica takes longer than was expected when it was planned around last.
