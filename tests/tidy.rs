@@ -13,9 +13,11 @@ const LINES_MAX: usize = 600;
 const EMPTY_NAMES: [&str; 6] =
     ["mod.rs", "utils.rs", "helpers.rs", "common.rs", "misc.rs", "types.rs"];
 
-/// What the scheduling core may use: words, data structures, hashes and derives. No clock, no I/O.
-const CORE_DEPENDENCIES: [&str; 9] = [
+/// What the scheduling core may use: words, data structures, hashes, derives, and logarithms that are
+/// the same on any machine. No clock, no I/O.
+const CORE_DEPENDENCIES: [&str; 10] = [
     "gleaner-protocol",
+    "libm",
     "priority-queue",
     "rustc-hash",
     "serde",

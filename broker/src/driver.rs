@@ -30,7 +30,6 @@ mod compact;
 mod contents;
 mod decided;
 mod dispatcher;
-pub(crate) mod features;
 mod links;
 mod progress;
 mod recent;

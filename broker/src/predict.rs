@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gleaner_history::{ANY_KIND, Clock, History};
+use gleaner_history::{ANY_KIND, Basis, Clock, History};
 use gleaner_protocol::HostKind;
 use gleaner_protocol::job::{JobSpec, Lane};
 use gleaner_protocol::limits::PROFILE_S_MAX;
-
-use crate::driver::features::{application, features};
+use gleaner_scheduling::{application, features};
 
 /// As many workunits of a job are looked at, spread over all of them: they may differ.
 const WORKUNITS_MAX: u32 = 16;
@@ -15,9 +14,6 @@ const WORKUNITS_MAX: u32 = 16;
 const CAREFUL: f64 = 0.9;
 /// What a batch is planned with.
 const USUAL: f64 = 0.5;
-/// Part of the shortest known time that a kind of host is thought to take on which such work has
-/// not run: so it is tried there, and then known.
-const HOPEFUL: f64 = 0.7;
 
 /// Whether a job is planned with times, and says none.
 pub(crate) fn is_wanted(spec: &JobSpec) -> bool {
@@ -34,16 +30,17 @@ pub(crate) fn fill_in(history: &mut History, spec: &mut JobSpec, kinds: &BTreeSe
         .iter()
         .filter_map(|kind| Some((kind.clone(), longest(history, spec, kind.as_str(), part)?)))
         .collect();
-    let all = known.values().copied().chain(any);
+    let all = known.values().chain(&any);
     spec.profile.cpu_us = all.clone().map(|of| of.time_us).max();
-    spec.profile.cpu_sigma_permille = all.clone().map(|of| of.sigma_permille).max();
-    if spec.lane == Lane::Batch
-        && !known.is_empty()
-        && let Some(shortest) = all.map(|of| of.time_us).min()
-    {
-        let hope = ((shortest as f64 * HOPEFUL) as u64).max(1);
-        let of = |kind: &HostKind| known.get(kind).map_or(hope, |of| of.time_us);
-        spec.profile.run_time_us = kinds.iter().map(|kind| (kind.clone(), of(kind))).collect();
+    spec.profile.cpu_sigma_permille = all.map(|of| of.sigma_permille).max();
+    if spec.lane == Lane::Batch {
+        // Kinds on which such work has run are named; of the others there is one guess, and the policy
+        // tries them.
+        let (own, guessed): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            known.into_iter().partition(|(_, of)| of.is_own);
+        spec.profile.run_time_us = own.into_iter().map(|(kind, of)| (kind, of.time_us)).collect();
+        let guess = guessed.values().map(|of| of.time_us).max();
+        spec.profile.cpu_us = guess.or(spec.profile.cpu_us);
     }
 }
 
@@ -54,6 +51,8 @@ struct Takes {
     time_us: u64,
     /// Standard deviation of its logarithm, in thousandths.
     sigma_permille: u16,
+    /// Whether such work has run on the kind of host.
+    is_own: bool,
 }
 
 /// What the longest of a job's workunits takes on a kind of host.
@@ -68,7 +67,7 @@ fn longest(history: &mut History, spec: &JobSpec, kind: &str, part: f64) -> Opti
         let known = history.predict_by(Clock::Cpu, &application, kind, &features)?;
         let sigma_permille = (known.sigma * 1000.0).clamp(1.0, 5_000.0) as u16;
         let time_us = (known.quantile(part).ceil() as u64).min(PROFILE_S_MAX * 1_000_000);
-        Some(Takes { time_us, sigma_permille })
+        Some(Takes { time_us, sigma_permille, is_own: known.basis == Basis::Own })
     });
     times.max_by_key(|of| of.time_us)
 }
@@ -85,19 +84,23 @@ mod tests {
         serde_json::from_str(&text).expect("a job")
     }
 
+    fn run(kind: &str, seconds: u64) -> Run {
+        Run {
+            application: "blur".into(),
+            kind: kind.into(),
+            features: BTreeMap::new(),
+            cpu_us: seconds * 1_000_000,
+            wall_us: seconds * 1_000_000,
+            peak_memory_mib: None,
+            ended: true,
+            at_ms: 1,
+        }
+    }
+
     fn history(kind: &str, seconds: u64) -> History {
         let mut history = History::default();
         for _ in 0..20 {
-            history.add(Run {
-                application: "blur".into(),
-                kind: kind.into(),
-                features: BTreeMap::new(),
-                cpu_us: seconds * 1_000_000,
-                wall_us: seconds * 1_000_000,
-                peak_memory_mib: None,
-                ended: true,
-                at_ms: 1,
-            });
+            history.add(run(kind, seconds));
         }
         history
     }
@@ -128,12 +131,24 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_of_host_on_which_such_work_has_not_run_is_tried() {
+    fn a_batch_names_the_kinds_on_which_such_work_has_run_and_guesses_of_the_others() {
         let mut job = spec("batch");
-        fill_in(&mut history("fat", 30), &mut job, &kinds(&["fat", "light"]));
-        let times: Vec<u64> = job.profile.run_time_us.values().copied().collect();
-        assert_eq!(times.len(), 2, "{times:?}");
-        assert!((29_000_000..40_000_000).contains(&times[0]), "{times:?}");
-        assert!(times[1] > 0, "{times:?}");
+        let mut history = history("fat", 30);
+        fill_in(&mut history, &mut job, &kinds(&["fat", "light"]));
+        let names: Vec<&str> = job.profile.run_time_us.keys().map(HostKind::as_str).collect();
+        assert_eq!(names, ["fat"]);
+        let fat = job.profile.run_time_us.values().copied().max().expect("named");
+        assert!((29_000_000..40_000_000).contains(&fat), "{fat}");
+        assert!(job.profile.cpu_us.is_some(), "light hosts may run it");
+        // What other work took three times as long on light hosts is a guess for this work.
+        for (kind, seconds) in [("fat", 10), ("light", 30)] {
+            for _ in 0..5 {
+                history.add(Run { application: "other".into(), ..run(kind, seconds) });
+            }
+        }
+        let mut job = spec("batch");
+        fill_in(&mut history, &mut job, &kinds(&["fat", "light"]));
+        let guess = job.profile.cpu_us.expect("a guess");
+        assert!((80_000_000..110_000_000).contains(&guess), "{guess}");
     }
 }

@@ -26,6 +26,7 @@ mod effect;
 mod explain;
 mod fact;
 mod farm;
+mod features;
 mod input;
 mod invariants;
 pub mod limits;
@@ -43,6 +44,7 @@ pub use farm::{
     Backoff, Begins, Ended, FailedAttempt, Farm, Host, HostIx, Job, JobPhase, LaneLimits, Lease,
     OwnerlessVote, Party, Pending, Rule, SavedState, Standing, Vote, VoterIx, Workunit, WorkunitIx,
 };
+pub use features::{application, features};
 pub use input::{Input, ReportedOutcome, RequestId};
 pub use invariants::{INVARIANTS, Violation, check_invariants};
 pub use policy::{

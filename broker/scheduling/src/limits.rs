@@ -66,6 +66,11 @@ pub const BATCH_REPLICAS_MAX: usize = 8_192;
 pub const BATCH_MACHINES_MAX: usize = 1_024;
 /// Slots that it is mapped onto at least, where there are as many: fewer replicas are mapped instead.
 pub const BATCH_MACHINES_LEAST: usize = 256;
+/// Applications of batches whose run times are kept; of more, the one goes that was asked for longest
+/// ago.
+pub const BATCH_APPLICATIONS_MAX: usize = 256;
+/// Kinds of hosts that their run times are told apart on; of more, the last ones are one.
+pub const BATCH_KINDS_MAX: usize = 32;
 /// Open workunits of a job that are looked at for a host that has nothing planned.
 pub const BATCH_OPEN_LOOKED_AT: usize = 64;
 /// Jobs whose times tell which slots would end something first.

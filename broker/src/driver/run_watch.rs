@@ -9,10 +9,8 @@ use gleaner_history::{ANY_KIND, Run};
 use gleaner_protocol::{
     Computer, HostKind, HostName, LeaseToken, Measured, Share, Span, Time, WorkunitId,
 };
-use gleaner_scheduling::{Core, Host, HostIx};
+use gleaner_scheduling::{Core, Host, HostIx, application, features};
 use rustc_hash::{FxHashMap, FxHashSet};
-
-use super::features::{application, features};
 
 /// What was cut off earlier than this says nothing.
 const CUT_OFF_MIN: Span = Span::from_secs(1);

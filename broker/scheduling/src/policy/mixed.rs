@@ -6,6 +6,7 @@ mod mapping;
 mod one_by_one;
 mod relaxation;
 mod rule;
+mod run_times;
 mod times;
 mod whole_batch;
 

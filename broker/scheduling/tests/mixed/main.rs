@@ -119,7 +119,9 @@ impl World {
         } else {
             ReportedOutcome::Output(Digest::from_bytes([7; 32]))
         };
-        self.feed(Input::Report { host, token, replica, outcome, cpu_us: 5 });
+        // Mostly something else than was said.
+        let cpu_us = (lease as u64 % 100) * 1_000_000;
+        self.feed(Input::Report { host, token, replica, outcome, cpu_us });
     }
 
     fn step(&mut self, step: &Step) {

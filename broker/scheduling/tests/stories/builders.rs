@@ -44,9 +44,14 @@ impl<'a> HostBuilder<'a> {
     }
 
     /// Offers this kernel and no other.
-    pub(crate) fn kernel(mut self, kernel: &str) -> Self {
-        let kernel = KernelName::new(kernel).expect("a plain name");
-        self.host.info.capabilities.kernels = BTreeSet::from([kernel]);
+    pub(crate) fn kernel(self, kernel: &str) -> Self {
+        self.kernels([kernel])
+    }
+
+    /// Offers these kernels and no other.
+    pub(crate) fn kernels<const N: usize>(mut self, kernels: [&str; N]) -> Self {
+        let kernels = kernels.map(|kernel| KernelName::new(kernel).expect("a plain name"));
+        self.host.info.capabilities.kernels = BTreeSet::from(kernels);
         self
     }
 

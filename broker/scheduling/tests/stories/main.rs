@@ -16,6 +16,7 @@ mod order;
 mod restart;
 mod saved;
 mod story;
+mod tries;
 mod trust;
 mod voters;
 mod votes;

@@ -142,6 +142,22 @@ impl Story {
         self.feed(Input::Report { host: host_name(host), token, replica, outcome, cpu_us: 10 })
     }
 
+    /// The same as [`Story::reports`], after so many seconds of CPU time.
+    pub(crate) fn reports_time(&mut self, host: &str, workunit: &str, seconds: u64) -> Seen {
+        let StoryLease { token, replica } = self.lease(host, workunit);
+        let (outcome, cpu_us) = (ReportedOutcome::Output(Digest::of(b"x")), seconds * 1_000_000);
+        self.feed(Input::Report { host: host_name(host), token, replica, outcome, cpu_us })
+    }
+
+    /// The workunit that the host runs, the first of them.
+    pub(crate) fn held_by(&self, host: &str) -> String {
+        let name = host_name(host);
+        let mut hosts = self.core.farm().hosts();
+        let (_, host) = hosts.find(|(_, of)| of.info.name == name).expect("a host of the story");
+        let workunit = host.leases.first().expect("it runs something").workunit;
+        short_workunit(self.core.farm().workunit(workunit).id)
+    }
+
     pub(crate) fn fails(&mut self, host: &str, workunit: &str) -> Seen {
         let lease = self.lease(host, workunit);
         self.reports_outcome(host, lease, ReportedOutcome::Failed("no memory".into()))
@@ -313,7 +329,13 @@ pub(crate) fn heir_of(lease: StoryLease) -> Held {
 
 pub(crate) fn held_of(lease: StoryLease, done: bool) -> Held {
     let state = if done { HeldState::Aside } else { HeldState::Runs };
-    Held { token: lease.token, replica: lease.replica, state, goes_on: false, share: gleaner_protocol::Share::WHOLE }
+    Held {
+        token: lease.token,
+        replica: lease.replica,
+        state,
+        goes_on: false,
+        share: gleaner_protocol::Share::WHOLE,
+    }
 }
 
 /// `"1/0"` is index 0 of job 1.

@@ -57,7 +57,7 @@ impl Scenario for EtcFile {
         let path = order.settings.file("file");
         let path = path.ok_or("mixed-etc needs a matrix: give it with --set file=PATH")?;
         let workload = file::read(path)?;
-        figures::contest(&workload, order, progress, |used| {
+        figures::contest(&workload, 1, order, progress, |used| {
             let least = used.iter().copied().fold(f64::INFINITY, f64::min);
             let most = used.iter().copied().fold(0.0, f64::max);
             Numbers::from([(LEAST.name, least), (MOST.name, most)])

@@ -21,6 +21,19 @@ pub(super) const OVER_BOUND: Metric =
 pub(super) const UTILIZATION: Metric =
     higher("utilization_percent", "how much of the makespan the machines work, on average");
 
+pub(super) const RATIO: Metric = lower(
+    "ratio_to_true_times",
+    "the makespan over that of sufferage to whom the true times are said, from the same seed",
+);
+pub(super) const FLOW: Metric =
+    lower("mean_flow", "from when a job comes to when it is done, on average");
+pub(super) const FLOW_RATIO: Metric =
+    lower("flow_ratio_to_true_times", "the mean flow over that of the same sufferage");
+pub(super) const UNTRIED: Metric = lower(
+    "untried_at_once",
+    "most replicas that ran at once of one application on one kind of node on which none was done",
+);
+
 const fn lower(name: &'static str, about: &'static str) -> Metric {
     Metric { name, about, better: Better::Lower }
 }
@@ -49,14 +62,36 @@ pub(super) fn parameters() -> [Parameter; 2] {
     ]
 }
 
-/// Runs the policies; `also` tells more of a run than all scenarios do.
+/// What comes of a policy that is told the true times.
+pub(super) fn reference(workload: &Workload, rule: Rule, effort: Effort) -> Result<Record, String> {
+    let workload = Workload { said: Some(workload.times.clone()), ..workload.clone() };
+    let in_order: Vec<_> = (0..workload.jobs()).collect();
+    world::run(&workload, &in_order, config(rule, effort), false)
+}
+
+/// Plans whenever there is cause.
+fn config(rule: Rule, effort: Effort) -> BatchConfig {
+    let unbounded = usize::MAX;
+    BatchConfig {
+        rule,
+        effort,
+        steps_max: unbounded,
+        steps_at_once: unbounded,
+        rest_ns_per_step: 0,
+    }
+}
+
+/// Runs the policies; `plans` is how many of them share the search, and `also` tells more of a run than
+/// all scenarios do.
 pub(super) fn contest(
     workload: &Workload,
+    plans: u64,
     order: &Order<'_>,
     progress: &dyn Progress,
     also: impl Fn(&[f64]) -> Numbers,
 ) -> Result<Outcome, String> {
-    let effort = Effort { entries: order.settings.count("search_entries"), ..Effort::default() };
+    let entries = order.settings.count("search_entries") / plans;
+    let effort = Effort { entries, ..Effort::default() };
     let matrix = workload.matrix();
     let start = Rule::Mct.map(&matrix, effort);
     let bound = Relaxation::solve(&matrix, &start).bound() / 1e6;
@@ -66,13 +101,7 @@ pub(super) fn contest(
         progress.done(place * 1_000_000 / order.policies.len() as u32, name);
         let rule = Rule::ALL.into_iter().find(|rule| rule.as_str() == *name);
         let rule = rule.ok_or_else(|| format!("{name} is no policy of this scenario"))?;
-        let config = BatchConfig {
-            rule,
-            effort,
-            steps_max: usize::MAX,
-            steps_at_once: usize::MAX,
-            rest_ns_per_step: 0,
-        };
+        let config = config(rule, effort);
         let records = match rule {
             Rule::Fcfs => in_random_orders(workload, order, config)?,
             _ => {
@@ -82,7 +111,7 @@ pub(super) fn contest(
         };
         let mut numbers = numbers(&records, bound, &also);
         if rule == Rule::Fcfs {
-            let makespans = records.iter().map(makespan);
+            let makespans = records.iter().map(Record::makespan);
             numbers.insert(BEST.name, makespans.clone().fold(f64::INFINITY, f64::min));
             numbers.insert(WORST.name, makespans.fold(0.0, f64::max));
         }
@@ -107,15 +136,21 @@ fn in_random_orders(
         .collect()
 }
 
-/// In units of a million microseconds.
-fn makespan(record: &Record) -> f64 {
-    record.makespan_us as f64 / 1e6
+impl Record {
+    /// In units of a million microseconds, as all numbers here.
+    pub(super) fn makespan(&self) -> f64 {
+        self.makespan_us as f64 / 1e6
+    }
+
+    pub(super) fn flow(&self) -> f64 {
+        self.flow_us as f64 / 1e6
+    }
 }
 
 /// Averages over runs.
 fn numbers(records: &[Record], bound: f64, also: impl Fn(&[f64]) -> Numbers) -> Numbers {
     let count = records.len() as f64;
-    let makespan = records.iter().map(makespan).sum::<f64>() / count;
+    let makespan = records.iter().map(Record::makespan).sum::<f64>() / count;
     let machines = records.first().map_or(0, |record| record.busy_us.len());
     let mut used = vec![0.0; machines];
     for record in records {
@@ -126,9 +161,12 @@ fn numbers(records: &[Record], bound: f64, also: impl Fn(&[f64]) -> Numbers) -> 
     }
     let mut numbers = also(&used);
     numbers.insert(MAKESPAN.name, makespan);
+    numbers.insert(FLOW.name, records.iter().map(Record::flow).sum::<f64>() / count);
     numbers.insert(UTILIZATION.name, mean(&used));
     let over = if bound > 0.0 { 100.0 * (makespan / bound - 1.0) } else { 0.0 };
     numbers.insert(OVER_BOUND.name, over);
+    let untried = records.iter().map(|record| record.untried_at_once).max().unwrap_or(0);
+    numbers.insert(UNTRIED.name, untried as f64);
     numbers
 }
 

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use gleaner_protocol::control::Fragment;
 use gleaner_protocol::job::{JobSpec, Lane, Task, Workunits};
 use gleaner_protocol::{
-    Capabilities, Digest, Epoch, HostInfo, HostKind, HostName, JobId, KernelName, LeaseToken,
-    Origin, OwnerName, Profile, ReplicaId, Time,
+    Capabilities, Digest, Epoch, Feature, HostInfo, HostKind, HostName, JobId, KernelName,
+    LeaseToken, Origin, OwnerName, Profile, ReplicaId, Time,
 };
 use gleaner_scheduling::mixed::{Batch, BatchConfig};
 use gleaner_scheduling::{Effect, Input, ReportedOutcome};
@@ -20,12 +20,25 @@ use crate::stage::Stage;
 pub(super) struct Record {
     /// When the last job was done, in microseconds.
     pub(super) makespan_us: u64,
+    /// From when a job came to when it was done, on average over all jobs, in microseconds.
+    pub(super) flow_us: u64,
     /// How long each machine worked, in microseconds.
     pub(super) busy_us: Vec<u64>,
+    /// Most replicas that ran at once of one application on one kind of machine on which none of its
+    /// jobs was done yet.
+    pub(super) untried_at_once: usize,
+}
+
+enum Event {
+    /// A job comes.
+    Comes(usize),
+    /// A replica is done.
+    Done(Running),
 }
 
 /// A replica that runs.
 struct Running {
+    job: usize,
     machine: usize,
     token: LeaseToken,
     replica: ReplicaId,
@@ -38,14 +51,17 @@ struct World<'a> {
     hosts: Vec<HostName>,
     /// Which job of the workload each job is.
     jobs: BTreeMap<JobId, usize>,
-    calendar: Calendar<Running>,
+    calendar: Calendar<Event>,
+    /// By application and kind of machine: how many run while none is done. None where one is.
+    untried: BTreeMap<(usize, String), Option<usize>>,
     record: Record,
     effects: Vec<Effect>,
     /// Whether all invariants are checked after every event.
     is_checked: bool,
 }
 
-/// Submits the jobs in this order, lets all machines ask, and runs until all is done.
+/// Submits the jobs in this order, each when it comes, lets all machines ask, and runs until all is
+/// done.
 ///
 /// # Errors
 /// A job that is refused or never done, or an invariant that does not hold.
@@ -63,17 +79,33 @@ pub(super) fn run(
         hosts: hosts.map(|host| host.expect("a plain name")).collect(),
         jobs: BTreeMap::new(),
         calendar: Calendar::new(),
-        record: Record { makespan_us: 0, busy_us: vec![0; machines] },
+        untried: BTreeMap::new(),
+        record: Record {
+            makespan_us: 0,
+            flow_us: 0,
+            busy_us: vec![0; machines],
+            untried_at_once: 0,
+        },
         effects: Vec::new(),
         is_checked,
     };
     world.begin(order)?;
-    let mut done = 0;
-    while let Some((now, running)) = world.calendar.pop() {
-        world.finish(now, &running)?;
-        done += 1;
+    let (mut done, mut flow_us) = (0, 0);
+    while let Some((now, event)) = world.calendar.pop() {
+        match event {
+            Event::Comes(job) => {
+                world.submit(now, job)?;
+                world.perform(now)?;
+            }
+            Event::Done(running) => {
+                world.finish(now, &running)?;
+                flow_us += now.as_micros() - workload.comes_us[running.job];
+                done += 1;
+            }
+        }
     }
     if done == workload.jobs() {
+        world.record.flow_us = flow_us / done.max(1) as u64;
         Ok(world.record)
     } else {
         Err(format!("{} has done {done} of {} jobs", config.rule.as_str(), workload.jobs()))
@@ -81,20 +113,24 @@ pub(super) fn run(
 }
 
 impl World<'_> {
-    /// All machines are there and all jobs known before the first machine asks: one batch.
+    /// All machines are there, and all jobs known that come at the beginning, before the first machine
+    /// asks.
     fn begin(&mut self, order: &[usize]) -> Result<(), String> {
+        let applications = self.workload.work.iter().map(|(application, _)| *application);
+        let kernels: BTreeSet<KernelName> = applications.map(kernel).collect();
         for (host, kind) in self.hosts.iter().zip(&self.workload.kinds) {
             let fragment = Fragment { epoch: Epoch::default(), slots: 1 };
-            let info = host_info(host.clone(), kind);
+            let info = host_info(host.clone(), kind, kernels.clone());
             self.stage.tell(
                 Time::ZERO,
                 Input::HostJoined { info, fragment, held: Vec::new(), incarnation: 1 },
             );
         }
         for job in order {
-            let spec = self.spec(*job);
-            let id = self.stage.submit(Time::ZERO, spec).map_err(|refusal| refusal.to_string())?;
-            self.jobs.insert(id, *job);
+            match self.workload.comes_us[*job] {
+                0 => self.submit(Time::ZERO, *job)?,
+                later => self.calendar.enter(Time::from_micros(later), Event::Comes(*job)),
+            }
         }
         for host in self.hosts.clone() {
             self.stage.ask(Time::ZERO, host, 1);
@@ -103,8 +139,15 @@ impl World<'_> {
         Ok(())
     }
 
+    fn submit(&mut self, now: Time, job: usize) -> Result<(), String> {
+        let id = self.stage.submit(now, self.spec(job)).map_err(|refusal| refusal.to_string())?;
+        self.jobs.insert(id, job);
+        Ok(())
+    }
+
     fn finish(&mut self, now: Time, running: &Running) -> Result<(), String> {
-        let Running { machine, token, replica, time_us } = *running;
+        let Running { job, machine, token, replica, time_us } = *running;
+        self.untried.insert(self.entry(job, machine), None);
         self.record.busy_us[machine] += time_us;
         self.record.makespan_us = self.record.makespan_us.max(now.as_micros());
         let host = self.hosts[machine].clone();
@@ -123,7 +166,12 @@ impl World<'_> {
                 let job = self.jobs[&replica.workunit.job];
                 let time_us = self.workload.time_us(job, machine);
                 let end = Time::from_micros(now.as_micros() + time_us);
-                self.calendar.enter(end, Running { machine, token, replica, time_us });
+                let running = Running { job, machine, token, replica, time_us };
+                self.calendar.enter(end, Event::Done(running));
+                if let Some(run) = self.untried.entry(self.entry(job, machine)).or_insert(Some(0)) {
+                    *run += 1;
+                    self.record.untried_at_once = self.record.untried_at_once.max(*run);
+                }
             }
         }
         self.effects = effects;
@@ -133,18 +181,26 @@ impl World<'_> {
         Ok(())
     }
 
+    /// A job's application, and a machine's kind.
+    fn entry(&self, job: usize, machine: usize) -> (usize, String) {
+        (self.workload.work[job].0, self.workload.kinds[machine].clone())
+    }
+
     fn spec(&self, job: usize) -> JobSpec {
-        let mut run_time_us = BTreeMap::new();
+        let (mut run_time_us, mut longest) = (BTreeMap::new(), 0);
         for (machine, kind) in self.workload.kinds.iter().enumerate() {
             let kind = HostKind::new(kind.as_str()).expect("a plain name");
-            run_time_us.insert(kind, self.workload.time_us(job, machine));
+            run_time_us.extend(self.workload.said_us(job, machine).map(|said| (kind, said)));
+            longest = longest.max(self.workload.time_us(job, machine));
         }
-        let longest = run_time_us.values().max().copied().unwrap_or(0);
+        let (application, size) = self.workload.work[job];
+        let size = Feature::try_from(size as f64).expect("a finite number");
+        let features = BTreeMap::from([("size".to_owned(), size)]);
         JobSpec {
             name: String::new(),
             owner: OwnerName::new("ann").expect("a plain name"),
             lane: Lane::Batch,
-            task: Task::Kernel(kernel()),
+            task: Task::Kernel(kernel(application)),
             workunits: Workunits::Count(1),
             replication: 1,
             quorum: None,
@@ -156,16 +212,16 @@ impl World<'_> {
             attempts: Default::default(),
             on: None,
             cores_permille: gleaner_protocol::Share::WHOLE,
-            profile: Profile { run_time_us, ..Profile::default() },
+            profile: Profile { run_time_us, features, ..Profile::default() },
         }
     }
 }
 
-fn kernel() -> KernelName {
-    KernelName::new("pca").expect("a plain name")
+fn kernel(application: usize) -> KernelName {
+    KernelName::new(format!("pca-{application}")).expect("a plain name")
 }
 
-fn host_info(name: HostName, kind: &str) -> HostInfo {
+fn host_info(name: HostName, kind: &str, kernels: BTreeSet<KernelName>) -> HostInfo {
     HostInfo {
         name,
         origin: Origin::Farm,
@@ -174,9 +230,6 @@ fn host_info(name: HostName, kind: &str) -> HostInfo {
         memory_mib: 16_384,
         kind: Some(HostKind::new(kind).expect("a plain name")),
         chunk_cache_mib: 0,
-        capabilities: Capabilities {
-            kernels: BTreeSet::from([kernel()]),
-            ..Capabilities::default()
-        },
+        capabilities: Capabilities { kernels, ..Capabilities::default() },
     }
 }

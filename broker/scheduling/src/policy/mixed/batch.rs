@@ -1,19 +1,22 @@
 //! The policy: maps what waits, and starts it as the hosts ask.
 
 mod plan;
+mod running;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use gleaner_protocol::job::Lane;
 use gleaner_protocol::{JobId, Span, Time, WorkunitId};
 
 use super::gleaner::Effort;
 use super::rule::Rule;
+use super::run_times::{RunTimes, Said};
 use crate::explain::WaitReason;
 use crate::farm::{Farm, HostIx, WorkunitIx};
 use crate::policy::{Change, Policy, Trigger};
 use crate::{Desk, Refusal, Violation};
 use plan::Plan;
+use running::{Begun, Running};
 
 /// What a [`Batch`] is told at its birth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,23 +45,31 @@ pub struct BatchConfig {
 ///
 /// A host may be left idle on purpose: for [`Rule::Torque`], all that are not the fastest.
 ///
+/// Expected times are corrected by what runs, and what waits is mapped anew where a run took another
+/// time than it was planned with, or takes longer. Where nothing is known of an application on a kind
+/// of host, one replica tries it, and the others do something else until it has ended; they wait for
+/// it only where the application is known on another kind.
+///
 /// # Invariants
 /// - `plan-members`: unless the plan is out of date, each queued workunit is queued once for each
 ///   of its waiting replicas.
-/// - `plan-served`: unless the plan is out of date, no host asks that has something queued.
+/// - `plan-served`: unless the plan is out of date, no host asks that has something queued that does
+///   not wait for a try of it.
 pub struct Batch {
     config: BatchConfig,
-    /// Jobs of its lane that have not ended.
-    jobs: BTreeSet<JobId>,
+    /// Jobs of its lane that have not ended, and when each came.
+    jobs: BTreeMap<JobId, Time>,
     plan: Plan,
+    times: RunTimes,
     /// Whether something has changed that the plan does not know.
     is_stale: bool,
     /// Before this no plan is made.
     rests_until: Time,
     /// When it wants to be asked again, because it was to make a plan and had to rest.
     next: Option<Time>,
-    /// When replicas that were started are expected to end.
-    ends: BTreeMap<(WorkunitIx, HostIx), Time>,
+    running: Running,
+    /// Whether a host was left idle because a replica tries what is queued for it.
+    waits_for_try: bool,
 }
 
 /// What came of giving a host the head of its queue.
@@ -72,66 +83,118 @@ enum Step {
     Blocked,
 }
 
+/// Whether a workunit waits for one that tries such work on such a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    /// It does not.
+    None,
+    /// Only where the host has something else to do: nothing is known of such work on any host.
+    IfThereIsElse,
+    /// It does.
+    ForTry,
+}
+
 impl Batch {
     /// Without a plan.
     #[must_use]
     pub fn new(config: BatchConfig) -> Self {
         Self {
             config,
-            jobs: BTreeSet::new(),
+            jobs: BTreeMap::new(),
             plan: Plan::default(),
+            times: RunTimes::default(),
             is_stale: true,
             rests_until: Time::ZERO,
             next: None,
-            ends: BTreeMap::new(),
+            running: Running::default(),
+            waits_for_try: false,
         }
     }
 
     /// Gives the host what is queued for it.
     fn serve(&mut self, desk: &mut Desk<'_>, host: HostIx) {
         while desk.room(host) > 0
-            && let Some(id) = self.plan.first(host)
+            && let Some(id) = self.next_for(desk.farm(), host)
         {
             match start(desk, id, host) {
-                Step::Started(workunit) => self.note_end(desk, workunit, id, host),
+                Step::Started(workunit) => self.note_start(desk, workunit, id, host),
                 Step::Gone => {}
                 Step::Misplaced => self.is_stale = true,
                 Step::Blocked => return,
             }
-            self.plan.pop(host);
+            self.plan.take(host, id);
         }
-        self.is_stale |=
-            self.plan.is_cut() && self.plan.first(host).is_none() && desk.room(host) > 0;
+        if desk.room(host) > 0 {
+            let is_empty = self.plan.queue(host).next().is_none();
+            self.is_stale |= self.plan.is_cut() && is_empty;
+            self.waits_for_try |= !is_empty;
+        }
+    }
+
+    /// What the host is to run next: the first that is queued for it and does not wait for a try.
+    fn next_for(&self, farm: &Farm, host: HostIx) -> Option<WorkunitId> {
+        let mut last = None;
+        for id in self.plan.queue(host) {
+            match self.wait_of(farm, id, host) {
+                Wait::None => return Some(id),
+                Wait::IfThereIsElse => last = last.or(Some(id)),
+                Wait::ForTry => {}
+            }
+        }
+        last
+    }
+
+    /// Whether a workunit waits for a replica that tries such work on such a host.
+    fn wait_of(&self, farm: &Farm, id: WorkunitId, host: HostIx) -> Wait {
+        let profile = farm.job(id.job).map(|job| &job.spec.profile);
+        let said = profile.map(|profile| Said::of(profile, farm.host(host).info.kind.as_ref()));
+        if matches!(said, Some(Said::Time(_))) || !self.config.rule.looks_at_times() {
+            return Wait::None;
+        }
+        let entry = self.times.entry_of(farm, id, host);
+        let tried = |entry: &_| !self.times.is_known(*entry) && self.running.has(farm, *entry);
+        let Some(entry) = entry.filter(tried) else { return Wait::None };
+        let is_named = profile.is_some_and(|profile| !profile.run_time_us.is_empty());
+        match is_named || self.times.is_known_somewhere(entry) {
+            true => Wait::ForTry,
+            false => Wait::IfThereIsElse,
+        }
     }
 
     /// Gives the host the first that waits, as far as it looks, that the host may run.
     fn start_next(&mut self, desk: &mut Desk<'_>, host: HostIx) -> bool {
         let Some(id) = plan::first_for(desk.farm(), &self.jobs, host) else { return false };
+        if matches!(self.wait_of(desk.farm(), id, host), Wait::ForTry) {
+            self.waits_for_try = true;
+            return false;
+        }
         let Step::Started(workunit) = start(desk, id, host) else { return false };
-        self.note_end(desk, workunit, id, host);
+        self.note_start(desk, workunit, id, host);
         true
     }
 
-    fn note_end(&mut self, desk: &Desk<'_>, workunit: WorkunitIx, id: WorkunitId, host: HostIx) {
-        let run_time = plan::run_time_us(desk.farm(), id, host);
-        let end = desk.now().as_micros().saturating_add(run_time);
-        self.ends.insert((workunit, host), Time::from_micros(end));
+    fn note_start(&mut self, desk: &Desk<'_>, workunit: WorkunitIx, id: WorkunitId, host: HostIx) {
+        let came = self.jobs.get(&id.job).copied().unwrap_or(Time::ZERO);
+        let question = plan::question_of(desk.farm(), &mut self.times, id, host, came);
+        let Some(question) = question else { return };
+        let planned_us = self.times.planned_us(&question).unwrap_or(0);
+        let is_whole = desk.farm().workunit(workunit).saved.is_empty();
+        let what = (question, is_whole);
+        self.running.begin(desk.now(), (workunit, host), what, planned_us);
+    }
+
+    /// A replica that others may have waited for has ended, or is gone.
+    fn note_end(&mut self, now: Time) {
+        if std::mem::take(&mut self.waits_for_try) {
+            self.is_stale = true;
+            self.next = Some(now);
+        }
     }
 
     fn serve_all(&mut self, desk: &mut Desk<'_>) {
         let has_room = |host: &HostIx| desk.room(*host) > 0;
         let hosts: Vec<_> = desk.farm().hosts().map(|(host, _)| host).filter(has_room).collect();
         hosts.into_iter().for_each(|host| self.serve(desk, host));
-    }
-
-    /// Forgets the expected ends of a workunit's replicas.
-    fn forget(&mut self, workunit: WorkunitIx) {
-        let of_it = (workunit, HostIx::FIRST)..;
-        while let Some((&key, _)) = self.ends.range(of_it.clone()).next()
-            && key.0 == workunit
-        {
-            self.ends.remove(&key);
-        }
     }
 }
 
@@ -157,11 +220,11 @@ impl Policy for Batch {
         self.config.rule.as_str()
     }
 
-    fn observe(&mut self, _now: Time, farm: &Farm, change: Change) {
+    fn observe(&mut self, now: Time, farm: &Farm, change: Change) {
         match change {
             Change::HostChanged(_) | Change::HostForgotten(_) => self.is_stale = true,
             Change::JobAdded(job) => {
-                self.jobs.insert(job);
+                self.jobs.insert(job, now);
                 self.is_stale = true;
             }
             Change::JobEnded(job) => {
@@ -169,12 +232,22 @@ impl Policy for Batch {
             }
             Change::WorkunitChanged(workunit) => {
                 let unit = farm.workunit(workunit);
-                self.jobs.insert(unit.id.job);
+                self.jobs.entry(unit.id.job).or_insert(now);
                 self.is_stale |= self.plan.count(unit.id) != u32::from(unit.waiting);
+                self.running.forget(farm, workunit, false);
+                self.note_end(now);
             }
-            Change::WorkunitEnded(workunit) => self.forget(workunit),
-            Change::Completed { workunit, host, .. } => {
-                self.ends.remove(&(workunit, host));
+            Change::WorkunitEnded(workunit) => {
+                self.running.forget(farm, workunit, true);
+                self.note_end(now);
+            }
+            Change::Completed { workunit, host, cpu } => {
+                if let Some(begun) = self.running.end(workunit, host).filter(|of| of.is_whole) {
+                    let Begun { question, planned_us, .. } = begun;
+                    let is_news = self.times.note(now, &question, planned_us, cpu.as_micros());
+                    self.is_stale |= is_news && self.config.rule.looks_at_times();
+                }
+                self.note_end(now);
             }
             Change::JobTouched(_) | Change::CopyChanged { .. } => {}
         }
@@ -198,8 +271,10 @@ impl Policy for Batch {
         if let Trigger::Host(host) = trigger {
             let slots = desk.reach(host).whole_cores();
             self.is_stale |= self.plan.is_outgrown(host, slots);
-            self.is_stale |= self.plan.first(host).is_none() && self.plan.may_be_stuck();
+            let is_empty = self.plan.queue(host).next().is_none();
+            self.is_stale |= is_empty && self.plan.may_be_stuck();
         }
+        self.is_stale |= self.config.rule.looks_at_times() && self.running.is_any_late(desk.now());
         // While it rests, what is planned is given out though it may be out of date; where nothing is
         // planned for a host and more waits than was mapped, it gets what is next.
         let rests = desk.now() < self.rests_until;
@@ -218,8 +293,10 @@ impl Policy for Batch {
                 return;
             }
             let leased = desk.farm().lease_count();
-            self.plan = Plan::new(desk, self.config, &self.jobs, &self.ends);
-            self.is_stale = false;
+            let (times, running) = (&mut self.times, &mut self.running);
+            self.plan = Plan::new(desk, self.config, &self.jobs, times, running);
+            self.running.put_off(desk.now());
+            (self.is_stale, self.waits_for_try) = (false, false);
             let steps = Some(self.plan.steps()).filter(|steps| *steps > self.config.steps_at_once);
             let rest_ns =
                 steps.map_or(0, |steps| self.config.rest_ns_per_step.saturating_mul(steps as u64));
@@ -261,7 +338,7 @@ impl Policy for Batch {
         }
         let may = |host: HostIx| farm.room(lane, host) > 0;
         let mut asking = farm.hosts().filter(|(index, host)| host.free() > 0 && may(*index));
-        match asking.find(|(host, _)| self.plan.first(*host).is_some() && !farm.is_full()) {
+        match asking.find(|(host, _)| self.next_for(farm, *host).is_some() && !farm.is_full()) {
             Some((_, host)) => {
                 let detail = format!("{} asks and has a queue", host.info.name);
                 Err(Violation::new("plan-served", detail))

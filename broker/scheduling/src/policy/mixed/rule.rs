@@ -70,6 +70,12 @@ impl Rule {
         }
     }
 
+    /// Whether it looks at times at all.
+    #[must_use]
+    pub const fn looks_at_times(self) -> bool {
+        !matches!(self, Self::Olb)
+    }
+
     /// Maps a batch; jobs that no machine can run are left out.
     #[must_use]
     pub fn map(self, times: &Times, effort: Effort) -> Mapping {

@@ -66,7 +66,7 @@ fn parse(path: &str, text: &str) -> Result<Workload, String> {
         ));
     }
     let kinds = (0..machines).map(|machine| format!("machine-{machine}")).collect();
-    Ok(Workload { kinds, times })
+    Ok(Workload::told(kinds, times))
 }
 
 /// Exact for up to six decimals.

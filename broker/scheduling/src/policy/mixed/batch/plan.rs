@@ -1,20 +1,22 @@
 //! What each host is to run next.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use gleaner_protocol::{JobId, Time, WorkunitId};
+use gleaner_protocol::{HostKind, JobId, Time, WorkunitId};
 
 use super::BatchConfig;
+use super::running::Running;
 use crate::Desk;
-use crate::farm::{Farm, Host, HostIx, Job, WorkunitIx};
+use crate::farm::{Farm, HostIx, Job, WorkunitIx};
+use crate::features::workunits_differ;
 use crate::limits::{
     BATCH_JOBS_COMPARED, BATCH_MACHINES_LEAST, BATCH_MACHINES_MAX, BATCH_OPEN_LOOKED_AT,
     BATCH_REPLICAS_MAX,
 };
+use crate::policy::mixed::rule::Rule;
+use crate::policy::mixed::run_times::{EntryIx, KindIx, Question, RunTimes, Said, Work};
 use crate::policy::mixed::times::{NEVER, Times};
-
-/// Expected run time where nothing is known, in microseconds: the same everywhere.
-const UNKNOWN_US: u64 = 1_000_000;
 
 /// Queues of replicas, one for each host.
 ///
@@ -43,15 +45,17 @@ struct Item<'a> {
 }
 
 impl Plan {
-    /// Maps what waits of these jobs onto the slots of its connected hosts.
+    /// Maps what waits of these jobs, each with the time when it came, onto the slots of its connected
+    /// hosts.
     pub(super) fn new(
         desk: &Desk<'_>,
         config: BatchConfig,
-        jobs: &BTreeSet<JobId>,
-        ends: &BTreeMap<(WorkunitIx, HostIx), Time>,
+        jobs: &BTreeMap<JobId, Time>,
+        run_times: &mut RunTimes,
+        running: &mut Running,
     ) -> Self {
         let farm = desk.farm();
-        let (mut slots, counts_on_lent) = slots(desk, ends);
+        let (mut slots, counts_on_lent) = slots(desk, run_times, running);
         let machines = slots.len().clamp(1, BATCH_MACHINES_LEAST);
         let most = (config.steps_max / machines).isqrt().clamp(1, BATCH_REPLICAS_MAX);
         let (mut items, is_cut) = waiting(farm, jobs, most, |_| usize::MAX);
@@ -64,15 +68,17 @@ impl Plan {
             .0;
         }
         let machines = (config.steps_max / items.len().pow(2).max(1)).max(machines);
-        keep_first_to_end(farm, &items, &mut slots, machines.min(BATCH_MACHINES_MAX));
+        let table = Table::of(farm, jobs, &items, &slots, run_times);
+        keep_first_to_end(farm, &items, &table, &mut slots, machines.min(BATCH_MACHINES_MAX));
         let ready = slots.iter().map(|(_, ready)| *ready).collect();
         let mut times = Vec::with_capacity(items.len() * slots.len());
-        for item in &items {
+        for (place, item) in items.iter().enumerate() {
             let mut last: Option<(HostIx, u64)> = None;
             for (host, _) in &slots {
                 let time = match last {
                     Some((of, time)) if of == *host => time,
-                    _ => item.time_on(farm, *host),
+                    _ if item.may_run_on(farm, *host) => table.time_us(place, *host),
+                    _ => NEVER,
                 };
                 last = Some((*host, time));
                 times.push(time);
@@ -81,11 +87,13 @@ impl Plan {
         let times = Times::with_ready(ready, times);
         let mapping = config.rule.map(&times, config.effort);
         let mut starts = Vec::with_capacity(items.len());
+        let mut tries = Tries::of(&table, config.rule == Rule::Gleaner);
         for (machine, (host, ready)) in slots.iter().enumerate() {
             let mut start = *ready;
-            for item in mapping.queue(machine) {
-                starts.push((start, *host, *item));
-                start += times.get(*item, machine);
+            for item in tries.order(mapping.queue(machine), *host, |item| times.get(item, machine))
+            {
+                starts.push((start, *host, item));
+                start += times.get(item, machine);
             }
         }
         starts.sort_unstable();
@@ -125,15 +133,17 @@ impl Plan {
         self.counts_on_lent && !self.counts.is_empty()
     }
 
-    /// What the host is to run next.
-    pub(super) fn first(&self, host: HostIx) -> Option<WorkunitId> {
-        self.queues.get(&host)?.front().copied()
+    /// What is queued for the host, what it is to run first before the rest.
+    pub(super) fn queue(&self, host: HostIx) -> impl Iterator<Item = WorkunitId> {
+        self.queues.get(&host).into_iter().flatten().copied()
     }
 
-    /// Takes the head off a host's queue.
-    pub(super) fn pop(&mut self, host: HostIx) {
-        let popped = self.queues.get_mut(&host).and_then(VecDeque::pop_front);
-        if let Some(id) = popped
+    /// Takes something off a host's queue.
+    pub(super) fn take(&mut self, host: HostIx, id: WorkunitId) {
+        let queue = self.queues.get_mut(&host);
+        let taken =
+            queue.and_then(|queue| queue.remove(queue.iter().position(|queued| *queued == id)?));
+        if let Some(id) = taken
             && let Some(count) = self.counts.get_mut(&id)
         {
             *count -= 1;
@@ -159,25 +169,148 @@ impl Plan {
 }
 
 impl Item<'_> {
-    fn time_on(&self, farm: &Farm, host: HostIx) -> u64 {
-        let may = match self.open {
+    fn may_run_on(&self, farm: &Farm, host: HostIx) -> bool {
+        match self.open {
             Some(workunit) => farm.is_eligible(workunit, host).is_ok(),
             None => farm.has_ability(host, self.job.ability),
-        };
-        if may { expected_us(self.job, farm.host(host)).unwrap_or(NEVER) } else { NEVER }
+        }
     }
+}
+
+/// The times that are planned with, of items on kinds of hosts, in microseconds.
+struct Table {
+    /// The place of each kind in the rows, by host.
+    kinds: BTreeMap<HostIx, usize>,
+    rows: Vec<Vec<u64>>,
+    /// Likewise, the entries of which too little is known.
+    unsure: Vec<Vec<Option<EntryIx>>>,
+    /// The row of each item: those that are alike have one.
+    row_of: Vec<usize>,
+}
+
+impl Table {
+    fn of(
+        farm: &Farm,
+        jobs: &BTreeMap<JobId, Time>,
+        items: &[Item<'_>],
+        slots: &[(HostIx, u64)],
+        run_times: &mut RunTimes,
+    ) -> Self {
+        let mut table = Self {
+            kinds: BTreeMap::new(),
+            rows: Vec::new(),
+            unsure: Vec::new(),
+            row_of: Vec::new(),
+        };
+        let mut columns: Vec<(KindIx, Option<&HostKind>)> = Vec::new();
+        for (host, _) in slots {
+            table.kinds.entry(*host).or_insert_with(|| {
+                let kind = farm.host(*host).info.kind.as_ref();
+                let place = columns.iter().position(|(_, known)| *known == kind);
+                place.unwrap_or_else(|| {
+                    columns.push((run_times.kind(kind), kind));
+                    columns.len() - 1
+                })
+            });
+        }
+        let mut last: Option<&Item<'_>> = None;
+        for item in items {
+            let is_alike = last.is_some_and(|last| {
+                last.id == item.id
+                    || last.id.job == item.id.job && !workunits_differ(&item.job.spec)
+            });
+            last = Some(item);
+            if !is_alike {
+                let came = jobs.get(&item.id.job).copied().unwrap_or(Time::ZERO);
+                let work = run_times.work(item.job, item.id.index, came);
+                let on = |(index, kind): &(KindIx, Option<&HostKind>)| {
+                    question(work, *index, item.job, *kind)
+                };
+                let questions: Vec<Question> = columns.iter().map(on).collect();
+                let time_us = |of: &Question| run_times.planned_us(of).unwrap_or(NEVER);
+                table.rows.push(questions.iter().map(time_us).collect());
+                let unsure = |of: &Question| run_times.is_unsure(of).then(|| of.entry());
+                table.unsure.push(questions.iter().map(unsure).collect());
+            }
+            table.row_of.push(table.rows.len() - 1);
+        }
+        table
+    }
+
+    fn time_us(&self, item: usize, host: HostIx) -> u64 {
+        self.kinds.get(&host).map_or(NEVER, |kind| self.rows[self.row_of[item]][*kind])
+    }
+
+    fn unsure(&self, item: usize, host: HostIx) -> Option<EntryIx> {
+        self.unsure[self.row_of[item]][*self.kinds.get(&host)?]
+    }
+}
+
+/// In which order a host runs what is planned for it while some times are not known well. When it has
+/// run all of it does not depend on that, but what is learned first does, and so does what is left to
+/// make up for mistakes with.
+struct Tries<'a> {
+    table: &'a Table,
+    /// Entries that come first somewhere.
+    tried: BTreeSet<EntryIx>,
+    are_wanted: bool,
+}
+
+impl<'a> Tries<'a> {
+    fn of(table: &'a Table, are_wanted: bool) -> Self {
+        let is_any = || table.unsure.iter().flatten().any(Option::is_some);
+        Self { table, tried: BTreeSet::new(), are_wanted: are_wanted && is_any() }
+    }
+
+    /// One of each entry that is to be tried comes first, and then what takes longest: the short ones
+    /// are placed last, and better.
+    fn order(
+        &mut self,
+        queue: &[usize],
+        host: HostIx,
+        time_us: impl Fn(usize) -> u64,
+    ) -> Vec<usize> {
+        if !self.are_wanted {
+            return queue.to_vec();
+        }
+        let (mut order, mut rest): (Vec<usize>, Vec<usize>) =
+            queue.iter().copied().partition(|item| {
+                let entry = self.table.unsure(*item, host);
+                entry.is_some_and(|entry| self.tried.insert(entry))
+            });
+        rest.sort_by_key(|item| Reverse(time_us(*item)));
+        order.append(&mut rest);
+        order
+    }
+}
+
+fn question(work: Work, index: KindIx, job: &Job, kind: Option<&HostKind>) -> Question {
+    RunTimes::question(work, index, Said::of(&job.spec.profile, kind))
+}
+
+/// A workunit of a job that came at `came`, on a host.
+pub(super) fn question_of(
+    farm: &Farm,
+    run_times: &mut RunTimes,
+    id: WorkunitId,
+    host: HostIx,
+    came: Time,
+) -> Option<Question> {
+    let (job, kind) = (farm.job(id.job)?, farm.host(host).info.kind.as_ref());
+    let work = run_times.work(job, id.index, came);
+    Some(question(work, run_times.kind(kind), job, kind))
 }
 
 /// What waits of these jobs in order of submission, at most so many replicas, `of_job` of each job and
 /// at least a workunit; and whether more than so many wait.
 fn waiting<'a>(
     farm: &'a Farm,
-    jobs: &BTreeSet<JobId>,
+    jobs: &BTreeMap<JobId, Time>,
     most: usize,
     mut of_job: impl FnMut(&Job) -> usize,
 ) -> (Vec<Item<'a>>, bool) {
     let mut items = Vec::new();
-    for job in jobs.iter().filter_map(|job| farm.job(*job)) {
+    for job in jobs.keys().filter_map(|job| farm.job(*job)) {
         let (first, most_of_it) = (items.len(), of_job(job));
         let end = if job.has_untouched() { job.workunit_count() } else { job.next };
         let begun = job.open.range(..job.next).map(|(index, _)| *index);
@@ -208,22 +341,25 @@ fn waiting<'a>(
 /// them. Beside what the lane holds there are no more than it may hold.
 fn slots(
     desk: &Desk<'_>,
-    ends: &BTreeMap<(WorkunitIx, HostIx), Time>,
+    run_times: &mut RunTimes,
+    running: &mut Running,
 ) -> (Vec<(HostIx, u64)>, bool) {
     let (now, farm) = (desk.now(), desk.farm());
     let (mut slots, mut idle, mut lent) = (Vec::new(), Vec::new(), Vec::new());
     for (index, host) in farm.hosts().filter(|(_, host)| host.connected) {
-        let own = host.leases.iter().filter_map(|lease| {
-            let unit = farm.workunit(lease.workunit);
-            let end = || match ends.get(&(lease.workunit, index)) {
-                Some(end) => end.since(now).as_micros(),
-                // It was adopted: since when it runs is not known.
-                None => run_time_us(farm, unit.id, index),
-            };
-            (unit.lane == desk.lane()).then(end)
-        });
         let before = slots.len();
-        slots.extend(own.map(|ready| (index, ready)));
+        for lease in &host.leases {
+            let unit = farm.workunit(lease.workunit);
+            if unit.lane == desk.lane() {
+                let left = running.left_us(now, run_times, (lease.workunit, index));
+                // Of one that was adopted it is not known since when it runs.
+                let whole = || {
+                    let question = question_of(farm, run_times, unit.id, index, Time::ZERO)?;
+                    run_times.expected_us(&question)
+                };
+                slots.push((index, left.or_else(whole).unwrap_or(0)));
+            }
+        }
         let own = slots.len() - before;
         let all = desk.reach(index).whole_cores() as usize;
         let free = (host.free_share().whole_cores() as usize).min(all.saturating_sub(own));
@@ -248,22 +384,28 @@ fn able(farm: &Farm, slots: &[(HostIx, u64)], job: &Job) -> usize {
 
 /// Keeps those slots, at most so many, that would end a replica of one of the first jobs first, idle
 /// ones before busy ones, in the order in which they are.
-fn keep_first_to_end(farm: &Farm, items: &[Item<'_>], slots: &mut Vec<(HostIx, u64)>, most: usize) {
+fn keep_first_to_end(
+    farm: &Farm,
+    items: &[Item<'_>],
+    table: &Table,
+    slots: &mut Vec<(HostIx, u64)>,
+    most: usize,
+) {
     if slots.len() <= most {
         return;
     }
-    let mut jobs: Vec<&Job> = Vec::with_capacity(BATCH_JOBS_COMPARED);
-    for item in items {
-        if jobs.last().is_none_or(|last| last.id != item.job.id) {
-            jobs.push(item.job);
+    let mut first: Vec<usize> = Vec::with_capacity(BATCH_JOBS_COMPARED);
+    for (place, item) in items.iter().enumerate() {
+        if first.last().is_none_or(|last| items[*last].id.job != item.id.job) {
+            first.push(place);
         }
-        if jobs.len() == BATCH_JOBS_COMPARED {
+        if first.len() == BATCH_JOBS_COMPARED {
             break;
         }
     }
     let shortest = |host: HostIx| {
-        let able = jobs.iter().filter(|job| farm.has_ability(host, job.ability));
-        able.filter_map(|job| expected_us(job, farm.host(host))).min().unwrap_or(NEVER)
+        let able = first.iter().filter(|item| farm.has_ability(host, items[**item].job.ability));
+        able.map(|item| table.time_us(*item, host)).min().unwrap_or(NEVER)
     };
     let end = |&(host, ready): &(HostIx, u64)| match shortest(host) {
         NEVER => (true, NEVER),
@@ -276,20 +418,9 @@ fn keep_first_to_end(farm: &Farm, items: &[Item<'_>], slots: &mut Vec<(HostIx, u
     *slots = order.into_iter().map(|(_, at): (_, usize)| slots[at]).collect();
 }
 
-/// Expected run time of a workunit of the job on the host; `None` where it cannot run there.
-fn expected_us(job: &Job, host: &Host) -> Option<u64> {
-    let known = &job.spec.profile.run_time_us;
-    if known.is_empty() {
-        return Some(job.spec.profile.cpu_us.unwrap_or(UNKNOWN_US));
-    }
-    let of_kind = host.info.kind.as_ref().and_then(|kind| known.get(kind).copied());
-    of_kind.or(job.spec.profile.cpu_us)
-}
-
-/// Expected run time of a workunit on a host, in microseconds; 0 where none is expected.
-pub(super) fn run_time_us(farm: &Farm, id: WorkunitId, host: HostIx) -> u64 {
-    let job = farm.job(id.job);
-    job.and_then(|job| expected_us(job, farm.host(host))).unwrap_or(0)
+/// Whether a job says that it can run on a kind of host.
+fn names(job: &Job, kind: Option<&HostKind>) -> bool {
+    Said::of(&job.spec.profile, kind) != Said::Never
 }
 
 impl Plan {
@@ -297,18 +428,21 @@ impl Plan {
     pub(super) fn has_place_for(&self, farm: &Farm, workunit: WorkunitIx) -> bool {
         let job = farm.job(farm.workunit(workunit).id.job);
         self.slots.keys().any(|host| {
-            let expected = job.and_then(|job| expected_us(job, farm.host(*host)));
-            expected.is_some() && farm.is_eligible(workunit, *host).is_ok()
+            let kind = farm.host(*host).info.kind.as_ref();
+            job.is_some_and(|job| names(job, kind)) && farm.is_eligible(workunit, *host).is_ok()
         })
     }
 }
 
 /// The first workunit with a replica that waits, of the first few of each job, that a host may run.
-pub(super) fn first_for(farm: &Farm, jobs: &BTreeSet<JobId>, host: HostIx) -> Option<WorkunitId> {
-    let jobs = jobs.iter().filter_map(|job| farm.job(*job));
-    let mut jobs = jobs.filter(|job| {
-        farm.has_ability(host, job.ability) && expected_us(job, farm.host(host)).is_some()
-    });
+pub(super) fn first_for(
+    farm: &Farm,
+    jobs: &BTreeMap<JobId, Time>,
+    host: HostIx,
+) -> Option<WorkunitId> {
+    let jobs = jobs.keys().filter_map(|job| farm.job(*job));
+    let kind = farm.host(host).info.kind.as_ref();
+    let mut jobs = jobs.filter(|job| farm.has_ability(host, job.ability) && names(job, kind));
     jobs.find_map(|job| {
         let open = job.open.iter().take(BATCH_OPEN_LOOKED_AT);
         let mut begun = open.filter(|(_, workunit)| farm.is_eligible(**workunit, host).is_ok());

@@ -1,10 +1,11 @@
-//! What a history knows of a workunit: its application, and how large its work is.
+//! What is known of a workunit beforehand: its application, and how large its work is. Run times are
+//! recorded under that, and predicted from it.
 
 use std::collections::BTreeMap;
 
-use gleaner_history::limits::FEATURES_MAX;
 use gleaner_protocol::KernelName;
-use gleaner_protocol::job::{JobSpec, Task};
+use gleaner_protocol::job::{JobSpec, Task, Workunits};
+use gleaner_protocol::limits::FEATURES_MAX;
 
 /// Arguments that are looked at for numbers, the first ones.
 const ARGUMENTS_MAX: usize = 32;
@@ -13,9 +14,10 @@ const TEXT_BYTES_MAX: usize = 256;
 /// Digits of a module's digest in its name.
 const DIGEST_DIGITS: usize = 16;
 
-/// What a task is called in the history: a kernel with its part, where that is a name; the path of a
+/// What the task of a workunit is called where run times are recorded: a kernel with its part, where that is a name; the path of a
 /// program; a module by the beginning of its digest.
-pub(crate) fn application(spec: &JobSpec, index: u32) -> String {
+#[must_use]
+pub fn application(spec: &JobSpec, index: u32) -> String {
     match &spec.task {
         Task::Kernel(kernel) => kernel.to_string(),
         Task::Command(command) => command.argv.first().cloned().unwrap_or_default(),
@@ -34,7 +36,8 @@ pub(crate) fn application(spec: &JobSpec, index: u32) -> String {
 
 /// The numbers of a workunit: what its submitter said, and those among its arguments and in its
 /// item.
-pub(crate) fn features(spec: &JobSpec, index: u32) -> BTreeMap<String, f64> {
+#[must_use]
+pub fn features(spec: &JobSpec, index: u32) -> BTreeMap<String, f64> {
     let said = spec.profile.features.iter().map(|(name, number)| (name.clone(), number.get()));
     let mut features: BTreeMap<String, f64> = said.collect();
     let item = spec.workunits.item(index);
@@ -67,6 +70,17 @@ pub(crate) fn features(spec: &JobSpec, index: u32) -> BTreeMap<String, f64> {
         add(if is_part { "part".to_owned() } else { format!("item{at}") }, number);
     }
     features
+}
+
+/// Whether the workunits of a job may differ in any of that.
+pub(crate) fn workunits_differ(spec: &JobSpec) -> bool {
+    let arguments = match &spec.task {
+        Task::Command(command) => command.argv.get(1..).unwrap_or_default(),
+        Task::Wasm(wasm) => &wasm.args[..],
+        Task::Kernel(_) | Task::Application(_) => &[],
+    };
+    let is_array = matches!(spec.workunits, Workunits::Count(_));
+    !is_array || arguments.iter().take(ARGUMENTS_MAX).any(|argument| argument.contains('{'))
 }
 
 fn number(text: &str) -> Option<f64> {
@@ -103,7 +117,7 @@ mod tests {
         let said =
             [("arg1", 7.0), ("arg4", 0.0), ("faces", 1000.0), ("item1", 0.5), ("item3", 12.0)];
         assert_eq!(names(&spec, 0), pairs(&said));
-        spec.workunits = gleaner_protocol::job::Workunits::Count(9);
+        spec.workunits = Workunits::Count(9);
         assert_eq!(names(&spec, 3)[1], ("arg4".to_owned(), 3.0));
     }
 
@@ -140,7 +154,7 @@ mod tests {
         let Task::Command(command) = &mut spec.task else { panic!("a command") };
         command.argv.extend((0..500).map(|at| at.to_string()));
         command.argv.push("{item}".repeat(10_000));
-        spec.workunits = gleaner_protocol::job::Workunits::Items(vec!["ü 1 ".repeat(9_000)].into());
+        spec.workunits = Workunits::Items(vec!["ü 1 ".repeat(9_000)].into());
         assert_eq!(features(&spec, 0).len(), FEATURES_MAX);
     }
 }
