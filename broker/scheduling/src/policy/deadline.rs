@@ -10,6 +10,7 @@ mod grid_engine;
 mod least_squares;
 mod name;
 mod predictor;
+mod survival;
 #[cfg(test)]
 mod tests;
 

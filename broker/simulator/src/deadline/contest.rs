@@ -104,7 +104,7 @@ pub(super) fn policy(name: &str, settings: &Settings) -> Box<dyn Policy> {
         _ => {
             let margin_permille = permille(settings, "gleaner_margin_percent");
             let turn = seconds(settings, "turn_s");
-            Box::new(Gleaner::new(GleanerConfig { margin_permille, turn }))
+            Box::new(Gleaner::new(GleanerConfig { margin_permille, turn, corrects: true }))
         }
     }
 }
