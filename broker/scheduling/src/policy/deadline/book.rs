@@ -133,6 +133,12 @@ impl Entry {
         self.open().any(|(_, task)| longer(task))
     }
 
+    /// What a task takes where nothing is wrong, in microseconds: the most that one of them took which
+    /// has ended, else what was promised.
+    pub(super) fn usual_us(&self) -> u64 {
+        self.took_us.unwrap_or(self.promised_us)
+    }
+
     /// Whether a task that is taken from its host goes on where it was.
     pub(super) fn is_movable(&self) -> bool {
         self.checkpoint.is_some()

@@ -316,15 +316,14 @@ impl Gleaner {
         }
         let is_tried = |entry: &Entry| {
             entry.open().any(|(_, task)| {
-                task.is_held
-                    || task.insurance.is_some()
-                    || (task.run.is_some() && !entry.is_movable())
+                let has_one_try = task.run.is_some() && !entry.is_movable();
+                task.is_held || task.insurance.is_some() || has_one_try
             })
         };
         let is_watched =
             !self.lost.is_empty() || self.book.iter().any(|(_, entry)| is_tried(entry));
         let doubt = self.sure_since.is_none().then(|| self.looked_at.unwrap_or(now) + MOMENT);
-        let overrun = insurance::next_look(&self.book, now);
+        let overrun = insurance::next_danger(&self.book, now);
         let look = is_watched.then_some(now + LOOK_EVERY);
         look.into_iter().chain(doubt).chain(overrun).min()
     }

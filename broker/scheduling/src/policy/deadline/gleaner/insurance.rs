@@ -5,7 +5,7 @@
 //! back. All of them together use a small part of the core time of the promised jobs.
 
 use gleaner_protocol::job::OnRelease;
-use gleaner_protocol::{Time, WorkunitId};
+use gleaner_protocol::{Span, Time, WorkunitId};
 
 use crate::farm::{Farm, HostIx};
 use crate::policy::deadline::book::{self, Book, Entry, Task};
@@ -19,6 +19,10 @@ const PART: u64 = 10;
 const NAMED_UPPER_PERMILLE: u64 = 1_212;
 /// How sure a job is to be where nobody says, in thousandths.
 const CONFIDENCE_PERMILLE: u16 = 900;
+/// Least time until a task is looked at again that takes too long, in microseconds.
+const LOOK_LEAST_US: u64 = 1_000_000;
+/// Least that is thought to be left of a task that runs, in microseconds.
+const LEFT_LEAST_US: u64 = 1_000_000;
 /// Replicas that a workunit has with its insurance.
 const REPLICAS: usize = 2;
 
@@ -117,17 +121,21 @@ pub(super) fn last_on(book: &Book, host: HostIx) -> Option<WorkunitId> {
     book.iter().flat_map(of).max().map(|(_, id)| id)
 }
 
-/// When a task may be in danger that is not so now, without a cause from outside.
-pub(super) fn next_look(book: &Book, now: Time) -> Option<Time> {
+/// When a task that takes too long comes into danger, if it has not ended by then.
+pub(super) fn next_danger(book: &Book, now: Time) -> Option<Time> {
     let of = |(_, entry): (_, &Entry)| {
-        let due = entry.due;
-        let upper_us = move |task: &Task| task.expected_us().max(upper_us(entry, task));
-        let running = entry.open().filter(|(_, task)| task.run.is_some());
-        let beyond = running.map(move |(_, task)| upper_us(task).checked_sub(task.done_us(now)));
-        beyond.flatten().filter(|left_us| *left_us > 0).min().filter(|_| due > now)
+        let (until_us, upper_us) = (entry.due.since(now).as_micros(), upper_us(entry));
+        let is_alone = |(_, task): &(u32, &Task)| task.run.is_some() && task.insurance.is_none();
+        let after_us = |(_, task)| match (upper_us + 1).saturating_sub(Task::done_us(task, now)) {
+            // What it may still take grows as the time shrinks that it has.
+            0 => Some(until_us.checked_sub(rest(now, entry, task).upper_us)? / 2 + 1),
+            to_upper_us => Some(to_upper_us),
+        };
+        let first_us = entry.open().filter(is_alone).filter_map(after_us).min();
+        first_us.filter(|after_us| *after_us < until_us)
     };
     let first_us = book.iter().filter_map(of).min()?;
-    Some(now + gleaner_protocol::Span::from_micros(first_us))
+    Some(now + Span::from_micros(first_us.max(LOOK_LEAST_US)))
 }
 
 fn most_us(book: &Book, now: Time) -> u64 {
@@ -173,7 +181,7 @@ fn dangers(book: &Book, farm: &Farm, now: Time, outlook: &Outlook) -> Vec<Danger
             if pending == 0 || pending >= REPLICAS {
                 continue;
             }
-            let whole_us = task.expected_us();
+            let whole_us = entry.usual_us();
             let danger = |risk, left_us| {
                 let on = task.run.map(|run| run.host);
                 Danger { id, risk, until_us, left_us, on }
@@ -184,12 +192,10 @@ fn dangers(book: &Book, farm: &Farm, now: Time, outlook: &Outlook) -> Vec<Danger
                 }
                 continue;
             };
-            let left_us = task.left_us(now);
-            let later_us = upper_us(entry, task).saturating_sub(task.done_us(now)).max(left_us);
+            let Rest { left_us, upper_us, is_beyond } = rest(now, entry, task);
             let risk = outlook.closings(run.host, left_us);
-            if later_us > until_us {
-                let is_overrun = task.is_overrun(now);
-                list.push(danger(f64::INFINITY, (!is_overrun).then_some(left_us)));
+            if upper_us > until_us {
+                list.push(danger(f64::INFINITY, (!is_beyond).then_some(left_us)));
             } else if !entry.is_movable()
                 && risk > unsure
                 && left_us.saturating_add(whole_us) > until_us
@@ -201,21 +207,43 @@ fn dangers(book: &Book, farm: &Farm, now: Time, outlook: &Outlook) -> Vec<Danger
     list
 }
 
+/// What is left of a task that runs.
+#[derive(Debug, Clone, Copy)]
+struct Rest {
+    /// As far as can be expected, in microseconds.
+    left_us: u64,
+    /// Nine times of ten no more than this.
+    upper_us: u64,
+    /// Whether it has taken longer than nine of ten do.
+    is_beyond: bool,
+}
+
+/// One that takes longer than usual is thought to go on for as long again as it took too long.
+fn rest(now: Time, entry: &Entry, task: &Task) -> Rest {
+    let (done_us, usual_us, upper_us) = (task.done_us(now), entry.usual_us(), upper_us(entry));
+    let until = |end_us: u64| match end_us.saturating_sub(done_us) {
+        0 => done_us.saturating_sub(usual_us).max(LEFT_LEAST_US),
+        left_us => left_us,
+    };
+    let left_us = until(usual_us);
+    let upper_left_us = until(upper_us).max(left_us);
+    Rest { left_us, upper_us: upper_left_us, is_beyond: done_us > upper_us }
+}
+
 /// What a task takes at most, nine times of ten.
-fn upper_us(entry: &Entry, task: &Task) -> u64 {
+fn upper_us(entry: &Entry) -> u64 {
     match entry.is_predicted {
-        true => task.expected_us(),
-        false => task.expected_us().saturating_mul(NAMED_UPPER_PERMILLE) / 1_000,
+        true => entry.usual_us(),
+        false => entry.usual_us().saturating_mul(NAMED_UPPER_PERMILLE) / 1_000,
     }
 }
 
-/// What a task is thought to take on a host: longer or shorter than its job's slowest kind of host
+/// What a task usually takes on a host: longer or shorter than its job's slowest kind of host
 /// by as much as its kind is known to be.
 fn takes_us(book: &Book, farm: &Farm, id: WorkunitId, host: HostIx) -> u64 {
-    let task = book.get(id.job).and_then(|entry| entry.tasks.get(id.index as usize));
-    let Some((task, job)) = task.zip(farm.job(id.job)) else { return u64::MAX };
+    let Some((entry, job)) = book.get(id.job).zip(farm.job(id.job)) else { return u64::MAX };
     let slowest_us = book::longest_us(&job.spec).unwrap_or(1).max(1);
     let here_us = book::time_on_us(&job.spec, &farm.host(host).info);
     let part = |us: u64| u128::from(us) * u128::from(here_us) / u128::from(slowest_us);
-    u64::try_from(part(task.expected_us())).unwrap_or(u64::MAX)
+    u64::try_from(part(entry.usual_us())).unwrap_or(u64::MAX)
 }
