@@ -133,7 +133,8 @@ pub(super) fn cluster(name: &str, settings: &Settings) -> Result<Cluster, String
     Ok(Cluster {
         slots,
         deploy: if deploys { seconds(settings, "deploy_s") } else { Span::ZERO },
-        checkpoint: seconds(settings, "checkpoint_s"),
+        checkpoint: Some(seconds(settings, "checkpoint_s")),
+        taken: Vec::new(),
         is_checked: cfg!(debug_assertions),
     })
 }

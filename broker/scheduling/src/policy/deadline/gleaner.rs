@@ -336,7 +336,9 @@ impl Gleaner {
         if first.iter().chain(rest).any(is_overrun) {
             return Some(now + MOMENT);
         }
-        let most = first.iter().map(|task| task.laxity_us).max()?;
+        // What cannot be interrupted makes no room, however long it could wait.
+        let others = first.iter().filter(|task| task.class != Class::Pinned);
+        let most = others.map(|task| task.laxity_us).max()?;
         let after_us = least.saturating_sub(most).max(NEXT_LEAST_US);
         Some(now + Span::from_micros(after_us))
     }
