@@ -383,14 +383,15 @@ impl Book {
         if desk.farm().workunit(workunit).waiting == 0 && desk.duplicate(workunit).is_err() {
             return false;
         }
-        let started = desk.start(workunit, host);
+        let (share, started) = (desk.farm().share_of(workunit), desk.start(workunit, host));
         let since = desk.now();
         let task = self.task_mut(id).expect("a task of a promised job is insured");
         let Ok(token) = started else {
             task.has_spare = true;
+            self.drop_spare(desk, id);
             return false;
         };
-        let run = Some(Run { host, token, share: Share::WHOLE, since });
+        let run = Some(Run { host, token, share, since });
         task.has_spare = false;
         match task.run {
             Some(_) => task.insurance = run,
