@@ -141,6 +141,17 @@ fn a_task_begins_where_hosts_close_least_often() {
 }
 
 #[test]
+fn a_task_begins_on_the_kind_of_host_that_is_fastest_for_it() {
+    let mut story = story();
+    story.host("slow", Farm).kind("old").joins().whatever();
+    story.host("fast", Farm).kind("new").joins().whatever();
+    story.asks("slow", 1).nothing();
+    story.asks("fast", 1).nothing();
+    let seen = story.job().due(200, 60).takes([("old", 60), ("new", 20)]).submits();
+    assert_eq!(seen.leases(), ["fast 1/0#1"]);
+}
+
+#[test]
 fn a_task_that_its_host_is_likely_to_lose_too_late_is_insured_on_one_that_stays_open() {
     let mut story = story();
     one_closes_often(&mut story);

@@ -1,5 +1,7 @@
 //! What a policy with deadlines has promised, and how far it has come.
 
+mod check;
+
 use std::collections::BTreeMap;
 
 use gleaner_protocol::job::{JobSpec, Lane};
@@ -8,8 +10,8 @@ use smallvec::SmallVec;
 
 use super::Claim;
 use crate::ability::Need;
-use crate::farm::{Farm, HostIx, JobPhase, Pending, WorkunitIx};
-use crate::{Change, Desk, Violation};
+use crate::farm::{Farm, HostIx, Pending, WorkunitIx};
+use crate::{Change, Desk};
 
 /// Part of what was expected that a task which goes on beyond it is thought to need yet: 1/32.
 const OVERRUN_PART: u64 = 32;
@@ -461,42 +463,6 @@ impl Book {
             }
         }
         claims
-    }
-
-    /// Checks it against the farm, of which it has the jobs of `lane`.
-    pub(super) fn check(&self, farm: &Farm, lane: Lane) -> Result<(), Violation> {
-        let name = "deadline-book";
-        let of_lane = |job: &&crate::Job| job.spec.lane == lane && job.phase == JobPhase::Active;
-        let active: Vec<JobId> = farm.jobs().filter(of_lane).map(|job| job.id).collect();
-        if !active.iter().eq(self.jobs.keys()) {
-            let detail = format!("{active:?} go on, {:?} are promised", self.jobs.keys());
-            return Err(Violation::new(name, detail));
-        }
-        for (job, entry) in self.iter() {
-            for (index, task) in (0..).zip(&entry.tasks) {
-                let id = WorkunitId { job, index };
-                let workunit = farm.find(id);
-                let slots = workunit.map_or(SmallVec::new(), |of| slots_of(farm, of));
-                if let Some(slot) = slots.iter().find(|slot| !task.has(slot)) {
-                    let detail = format!("{id} has {slot:?}, the book says {task:?}");
-                    return Err(Violation::new(name, detail));
-                }
-                let is_pending = |run: Run| {
-                    let mut pending = workunit.iter().flat_map(|of| &farm.workunit(*of).pending);
-                    pending.any(|of| (of.host, of.token) == (run.host, run.token))
-                };
-                let mut runs = task.run.into_iter().chain(task.insurance);
-                if runs.any(|run| !is_pending(run)) {
-                    return Err(Violation::new(name, format!("{id} runs in the book alone")));
-                }
-                let hosts = (task.run.map(|run| run.host), task.insurance.map(|run| run.host));
-                if hosts.1.is_some() && (hosts.0.is_none() || hosts.0 == hosts.1) {
-                    let detail = format!("{id} runs on {hosts:?} and is insured by the latter");
-                    return Err(Violation::new(name, detail));
-                }
-            }
-        }
-        Ok(())
     }
 }
 

@@ -301,7 +301,9 @@ impl Gleaner {
         let at = at.or_else(|| {
             open.into_iter().find(|at| {
                 let host = room[*at].0;
-                let Some(insured) = insurance::last_on(&self.book, host) else { return false };
+                let is_able = desk.farm().is_able(host, task.id.job);
+                let insured = insurance::last_on(&self.book, host).filter(|_| is_able);
+                let Some(insured) = insured else { return false };
                 self.book.end_insurance(desk, insured);
                 desk.may_hold_more() && self.book.start(desk, task.id, host)
             })
