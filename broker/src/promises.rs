@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Twice a minute the cores that are given are noted, and each promised job's chance is found anew:
-//! a promise that is less likely than not to be kept is told of at once. A submission with a due time
+//! a promise that is less likely than not to be kept, or that its lane's policy cannot keep beside the
+//! others, is told of at once. A submission with a due time
 //! is answered from the same forecast. All of it is worked out beside the driver.
 //!
 //! # Invariants
@@ -96,6 +97,8 @@ struct Due {
     confidence: f64,
     said: f64,
     left: Vec<Left>,
+    /// Whether it comes behind others, for it cannot be done in time beside them on the cores of now.
+    is_out_of_reach: bool,
 }
 
 impl Promises {
@@ -270,7 +273,11 @@ impl Promises {
                 scale: forecaster.scale(),
                 seed: now_ms,
             });
-            let chance = if due.due_ms <= now_ms { 0.0 } else { said.chance };
+            let chance = match said.chance {
+                _ if due.due_ms <= now_ms => 0.0,
+                chance if due.is_out_of_reach => chance.min(IN_DANGER),
+                chance => chance,
+            };
             let expected_end_ms = said.expected_end_s.map(|end_s| now_ms + (end_s * 1e3) as u64);
             found.insert(due.job, (chance, expected_end_ms));
         }
@@ -278,7 +285,7 @@ impl Promises {
         for due in &seen.jobs {
             let Some(&(chance, expected_end_ms)) = found.get(&due.job) else { continue };
             let was_told = inner.standing.get(&due.job).is_some_and(|before| before.is_told);
-            let is_told = chance < IN_DANGER;
+            let is_told = chance < IN_DANGER || due.is_out_of_reach;
             if is_told && !was_told {
                 events.push(ProgressEvent::PromiseInDanger {
                     job: due.job,
@@ -350,6 +357,7 @@ fn due(core: &Core, job: &Job) -> Option<Due> {
         confidence: confidence_of(&job.spec),
         said: said.unwrap_or(CONFIDENCE),
         left: left.collect(),
+        is_out_of_reach: core.is_out_of_reach(job.id),
     })
 }
 

@@ -196,6 +196,13 @@ impl Core {
         self.lanes.get(&lane)?.expected_end(&self.farm, job)
     }
 
+    /// Whether a job can no longer be done in time, as far as its lane's policy can tell.
+    #[must_use]
+    pub fn is_out_of_reach(&self, job: JobId) -> bool {
+        let lane = self.farm.lane_of(job).and_then(|lane| self.lanes.get(&lane));
+        lane.is_some_and(|policy| policy.is_out_of_reach(job))
+    }
+
     /// The policy of a lane, by its name.
     #[must_use]
     pub fn policy(&self, lane: Lane) -> Option<&'static str> {

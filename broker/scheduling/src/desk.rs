@@ -335,6 +335,16 @@ impl<'a> Desk<'a> {
         Ok(())
     }
 
+    /// Takes a waiting replica of the workunit off again, where its quorum does not need it.
+    pub fn withdraw(&mut self, workunit: WorkunitIx) {
+        let unit = self.farm.workunits.get(workunit);
+        let (waiting, others) = (usize::from(unit.waiting), unit.pending.len());
+        let demand = self.farm.demand(unit);
+        if waiting > 0 && demand.agreeing + others + waiting > demand.wanted {
+            self.farm.workunits.get_mut(workunit).waiting -= 1;
+        }
+    }
+
     /// Has a host fetch a copy of a chunk from another. It is on its way until the host says
     /// that it has it, or that it could not be had.
     ///

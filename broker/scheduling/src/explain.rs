@@ -11,7 +11,7 @@ use gleaner_protocol::job::{Attempts, Cause, JobSpec, Lane};
 use gleaner_protocol::{JobId, Share, Span, WorkunitId};
 
 use crate::ability::Need;
-use crate::farm::{Backoff, Host, Job, JobPhase, Workunit};
+use crate::farm::{Backoff, Host, HostIx, Job, JobPhase, Workunit};
 use crate::limits::{FAILURES_TOLD_MAX, INDEXES_TOLD_MAX};
 use crate::{Core, Farm};
 
@@ -32,6 +32,16 @@ impl Core {
         let running = (job.pending as usize).saturating_sub(parked);
         if running > 0 {
             reasons.push(WaitReason::Running { pending: running });
+        }
+        let policy = self.lanes.get(&job.spec.lane);
+        let insured = job.open.keys().filter_map(|index| {
+            let workunit = WorkunitId { job: id, index: *index };
+            policy?.insured_on(workunit)
+        });
+        let insured: Vec<_> = insured.collect();
+        reasons.extend(self.insured(&insured));
+        if policy.is_some_and(|policy| policy.is_out_of_reach(id)) {
+            reasons.push(WaitReason::OutOfReach);
         }
         if parked > 0 {
             reasons.push(WaitReason::Parked { replicas: parked });
@@ -78,6 +88,9 @@ impl Core {
             if !unit.pending.is_empty() {
                 reasons.push(WaitReason::Running { pending: unit.pending.len() });
             }
+            let policy = self.lanes.get(&job.spec.lane);
+            let insured = policy.and_then(|policy| policy.insured_on(id));
+            reasons.extend(self.insured(insured.as_slice()));
             reasons.extend(self.farm.attempts(unit, job.spec.attempts));
             let demand = self.farm.demand(unit);
             reasons.push(match demand.later_checks {
@@ -101,6 +114,14 @@ impl Core {
             reasons.extend(policy.explain(&self.farm, id));
         }
         Some(reasons)
+    }
+}
+
+impl Core {
+    /// Where second replicas run for insurance.
+    fn insured(&self, on: &[HostIx]) -> Option<WaitReason> {
+        let host = self.farm.host(*on.first()?).info.name.clone();
+        Some(WaitReason::Insured { replicas: on.len(), host })
     }
 }
 

@@ -164,8 +164,10 @@ fn check_workunit(farm: &Farm, unit: &Workunit) -> Result<(), Violation> {
         !part.handed_over || !unit.votes.iter().any(is_same)
     };
     let votes = unit.votes.iter().filter(has_own).map(|vote| (vote.voter, vote.host));
+    let is_for_time_alone = unit.is_for_time_alone();
     for (voter, host) in pending.chain(votes) {
-        require(voters.insert(voter) && hosts.insert(host), "one-vote", || {
+        let is_new = voters.insert(voter) || is_for_time_alone;
+        require(is_new && hosts.insert(host), "one-vote", || {
             format!("{} on {} twice", farm.host(host).info.name, unit.id)
         })?;
     }
@@ -175,7 +177,8 @@ fn check_workunit(farm: &Farm, unit: &Workunit) -> Result<(), Violation> {
         let Some(pending) = unit.pending.iter().find(of) else { continue };
         let me = Party { host: pending.host, voter: pending.voter };
         for party in saved.others(me).filter(|party| party.voter != me.voter) {
-            require(voters.insert(party.voter) && hosts.insert(party.host), "one-vote", || {
+            let is_new = voters.insert(party.voter) || is_for_time_alone;
+            require(is_new && hosts.insert(party.host), "one-vote", || {
                 format!("{} has two says on {}", farm.host(party.host).info.name, unit.id)
             })?;
         }

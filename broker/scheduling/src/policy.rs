@@ -126,6 +126,16 @@ pub trait Policy: Send {
         None
     }
 
+    /// Where a second replica of a workunit runs that is there in case the first is not done in time.
+    fn insured_on(&self, _workunit: WorkunitId) -> Option<HostIx> {
+        None
+    }
+
+    /// Whether a job can no longer be done in time, as far as the policy can tell.
+    fn is_out_of_reach(&self, _job: JobId) -> bool {
+        false
+    }
+
     /// Takes note of a change. Nothing may be started here; a policy that wants to plan because
     /// of it makes [`Policy::next_deadline`] due, and is asked before the input is done with.
     fn observe(&mut self, now: Time, farm: &Farm, change: Change);

@@ -15,11 +15,17 @@ mod random;
 mod shared_core;
 mod sharing;
 mod tables;
+mod taken_back;
 mod workload;
 mod world;
 
 use crate::scenario::Scenario;
 
 /// The scenarios, in the order of listing.
-pub(crate) const SCENARIOS: &[&dyn Scenario] =
-    &[&predictor::PredictorErrors, &clinic::Clinic, &random::Random, &sharing::SharedCore];
+pub(crate) const SCENARIOS: &[&dyn Scenario] = &[
+    &predictor::PredictorErrors,
+    &clinic::Clinic,
+    &random::Random,
+    &taken_back::TakenBack,
+    &sharing::SharedCore,
+];

@@ -90,6 +90,11 @@ impl Stage {
         self.tell(now, Input::Report { host, token, replica, outcome, cpu_us });
     }
 
+    /// Whether a job can no longer be done in time, as its policy says.
+    pub(crate) fn is_out_of_reach(&self, job: JobId) -> bool {
+        self.core.is_out_of_reach(job)
+    }
+
     /// What is to be done, in order. Replaces `into`, whose room is used again.
     pub(crate) fn take_effects(&mut self, into: &mut Vec<Effect>) {
         into.clear();

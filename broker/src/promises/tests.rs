@@ -23,7 +23,7 @@ fn work(tasks: u32, median_s: f64) -> Work {
 fn due(job: u64, in_s: u64, tasks: u32, median_s: f64) -> Due {
     let left = vec![Left { tasks, median_s, sigma: NAMED_SIGMA, ran_s: 0.0 }];
     let due_ms = utc_ms() + in_s * 1_000;
-    Due { job: JobId::new(job), due_ms, confidence: 0.9, said: 0.95, left }
+    Due { job: JobId::new(job), due_ms, confidence: 0.9, said: 0.95, left, is_out_of_reach: false }
 }
 
 #[test]
@@ -56,6 +56,17 @@ fn a_promise_that_will_not_be_kept_is_told_of_once() {
     assert_eq!(promises.look(&late(), &[]), [], "once");
     promises.look(&seen(4, Vec::new()), &[(JobId::new(1), Some(false))]);
     assert_eq!(promises.standing(JobId::new(1)), None);
+}
+
+#[test]
+fn what_comes_behind_others_is_told_of_however_likely_it_seems_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let promises = Promises::open(folder.path(), 1);
+    let behind = Due { is_out_of_reach: true, ..due(1, 3_600, 4, 60.0) };
+    let told = promises.look(&seen(4, vec![behind]), &[]);
+    assert!(matches!(told[..], [ProgressEvent::PromiseInDanger { .. }]), "{told:?}");
+    let standing = promises.standing(JobId::new(1)).expect("it stands");
+    assert!(standing.chance <= IN_DANGER, "{standing:?}");
 }
 
 /// A core with a host of one core.

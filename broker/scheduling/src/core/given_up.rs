@@ -24,6 +24,12 @@ impl Core {
         effects: &mut Vec<Effect>,
     ) {
         let Leased { host, workunit, token, .. } = lease;
+        let unit = self.farm.workunits.get(workunit);
+        if cause != Cause::Failed && unit.is_for_time_alone() && unit.pending.len() > 1 {
+            // Another replica of it goes on: this one was not needed.
+            self.farm.tally_of(workunit, |counts| counts.expired += 1);
+            return self.return_replica(lease);
+        }
         self.farm.end_lease(lease);
         let id = self.farm.workunits.get(workunit).id;
         let job = self.farm.jobs.get_mut(&id.job).expect("a workunit's job is known");

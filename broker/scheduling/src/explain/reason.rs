@@ -116,6 +116,15 @@ pub enum WaitReason {
         /// How many.
         pending: usize,
     },
+    /// Workunits that may end too late run a second time, on hosts that are likely to stay open.
+    Insured {
+        /// How many do.
+        replicas: usize,
+        /// Where the first of them does.
+        host: HostName,
+    },
+    /// Its job can no longer be done in time.
+    OutOfReach,
     /// Replicas of its job were begun anew: they did not end in the time that they may take, or their hosts
     /// were lost.
     BegunAnew {
@@ -210,6 +219,8 @@ impl WaitReason {
             Self::Parked { .. } => "parked",
             Self::InTurn => "in-turn",
             Self::Running { .. } => "running",
+            Self::Insured { .. } => "insured",
+            Self::OutOfReach => "out-of-reach",
             Self::BegunAnew { .. } => "begun-anew",
             Self::AwaitsVotes { .. } => "awaits-votes",
             Self::Provisional { .. } => "provisional",
@@ -321,6 +332,22 @@ impl fmt::Display for WaitReason {
             }
             Self::InTurn => f.write_str("not begun; owners and their jobs are served in turn"),
             Self::Running { pending } => write!(f, "{pending} replicas run now"),
+            Self::Insured { replicas, host } => {
+                let what = match replicas {
+                    1 => "a second replica runs".to_owned(),
+                    _ => format!("{replicas} second replicas run"),
+                };
+                let also = if *replicas > 1 { " and elsewhere" } else { "" };
+                write!(
+                    f,
+                    "{what} on {host}{also} for insurance, for the first may end too late: whichever is \
+                     done first counts"
+                )
+            }
+            Self::OutOfReach => f.write_str(
+                "it can no longer be done by its due time with the cores that are given; jobs that can \
+                 come before it",
+            ),
             Self::BegunAnew { replicas, lease_s, most } => {
                 write!(
                     f,

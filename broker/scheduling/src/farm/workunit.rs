@@ -135,10 +135,21 @@ impl Workunit {
         self.votes.iter().filter(|vote| !vote.handed_over).count()
     }
 
+    /// Whether a host has no vote to share with others of its owner: the first output decides, and
+    /// a second replica is there for the time alone.
+    pub(crate) fn is_for_time_alone(&self) -> bool {
+        self.lane == Lane::Deadline && self.rule == Rule::Quorum(1)
+    }
+
     /// Whether this host, or another of the same vote, has a replica or a vote here, or a part in
     /// one. The host itself counts even if it has changed its owner since.
     #[must_use]
     pub fn is_touched_by(&self, host: HostIx, voter: VoterIx) -> bool {
+        if self.is_for_time_alone() {
+            return self.pending.iter().any(|pending| pending.host == host)
+                || self.votes.iter().any(|vote| vote.host == host)
+                || self.has_say(|party| party.host == host);
+        }
         self.pending.iter().any(|pending| pending.voter == voter || pending.host == host)
             || self.has_voted(host, voter)
             || self.has_say(|party| party.voter == voter || party.host == host)
@@ -146,6 +157,9 @@ impl Workunit {
 
     /// Whether this voter has a replica or a vote here.
     pub(crate) fn is_touched_by_voter(&self, voter: VoterIx) -> bool {
+        if self.is_for_time_alone() {
+            return false;
+        }
         self.pending.iter().any(|pending| pending.voter == voter)
             || self.votes.iter().any(|vote| vote.voter == voter)
             || self.has_say(|party| party.voter == voter)

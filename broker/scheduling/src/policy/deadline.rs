@@ -8,8 +8,10 @@ mod fcfs_backfill;
 mod gleaner;
 mod grid_engine;
 mod least_squares;
+mod list;
 mod name;
 mod predictor;
+mod survival;
 #[cfg(test)]
 mod tests;
 

@@ -190,7 +190,8 @@ impl World {
                 let (replication, error_ppb) =
                     if is_due { (1, None) } else { (replication, error_ppb) };
                 let profile = Profile {
-                    due_ms: is_due.then_some(3_600_000),
+                    // With much time, with some, and with as much as the admission asks for.
+                    due_ms: is_due.then_some([3_600_000, 60_000, 12_000][usize::from(more % 3)]),
                     cpu_us: Some(10_000_000),
                     ..Profile::default()
                 };

@@ -9,6 +9,7 @@ mod explain;
 mod forgotten;
 mod gone;
 mod hosts;
+mod insurance;
 mod lanes;
 mod leases;
 mod on;

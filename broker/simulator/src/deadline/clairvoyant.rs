@@ -21,9 +21,24 @@ pub(super) struct Most {
 /// Sets of jobs that cannot all be met name jobs of which one has to go; so the search drops one
 /// of those at a time, deeper only where that was not enough. It drops only one of equal jobs.
 pub(super) fn most_in_time(cores: u32, jobs: &[DeadlineJob], sets_max: usize) -> Most {
-    let kept: Vec<bool> = jobs.iter().map(|job| fits(cores, &[job.claim()]).is_ok()).collect();
+    most_in_time_beside(cores, &[], jobs, sets_max)
+}
+
+/// The same where some of the cores are `taken` at times, which is known beforehand too.
+pub(super) fn most_in_time_beside(
+    cores: u32,
+    taken: &[Claim],
+    jobs: &[DeadlineJob],
+    sets_max: usize,
+) -> Most {
+    let alone = |job: &DeadlineJob| {
+        let claims: Vec<Claim> = taken.iter().copied().chain([job.claim()]).collect();
+        fits(cores, &claims).is_ok()
+    };
+    let kept: Vec<bool> = jobs.iter().map(alone).collect();
     let possible = kept.iter().filter(|kept| **kept).count();
-    let mut search = Search { cores, jobs, kept, free: vec![true; jobs.len()], sets: sets_max };
+    let mut search =
+        Search { cores, taken, jobs, kept, free: vec![true; jobs.len()], sets: sets_max };
     for drops in 0..possible {
         match search.fits_after(drops) {
             Ok(true) => return Most { jobs: possible - drops, is_proven: true },
@@ -40,6 +55,7 @@ struct GivenUp;
 
 struct Search<'a> {
     cores: u32,
+    taken: &'a [Claim],
     jobs: &'a [DeadlineJob],
     kept: Vec<bool>,
     /// Those that may be dropped: a job that one branch has dropped in vain stays in the branches
@@ -54,7 +70,8 @@ impl Search<'_> {
     fn fits_after(&mut self, drops: usize) -> Result<bool, GivenUp> {
         self.sets = self.sets.checked_sub(1).ok_or(GivenUp)?;
         let places: Vec<usize> = (0..self.jobs.len()).filter(|place| self.kept[*place]).collect();
-        let claims: Vec<Claim> = places.iter().map(|place| self.jobs[*place].claim()).collect();
+        let wanted = places.iter().map(|place| self.jobs[*place].claim());
+        let claims: Vec<Claim> = self.taken.iter().copied().chain(wanted).collect();
         let Err(overload) = fits(self.cores, &claims) else { return Ok(true) };
         if drops == 0 {
             return Ok(false);
@@ -62,7 +79,9 @@ impl Search<'_> {
         let mut fixed: Vec<usize> = Vec::new();
         let mut found = Ok(false);
         for claim in overload.claims {
-            let place = places[claim];
+            // What is taken is not to be dropped.
+            let Some(of_job) = claim.checked_sub(self.taken.len()) else { continue };
+            let place = places[of_job];
             if !self.free[place] {
                 continue;
             }

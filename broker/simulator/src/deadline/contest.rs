@@ -104,7 +104,7 @@ pub(super) fn policy(name: &str, settings: &Settings) -> Box<dyn Policy> {
         _ => {
             let margin_permille = permille(settings, "gleaner_margin_percent");
             let turn = seconds(settings, "turn_s");
-            Box::new(Gleaner::new(GleanerConfig { margin_permille, turn }))
+            Box::new(Gleaner::new(GleanerConfig { margin_permille, turn, corrects: true }))
         }
     }
 }
@@ -133,7 +133,8 @@ pub(super) fn cluster(name: &str, settings: &Settings) -> Result<Cluster, String
     Ok(Cluster {
         slots,
         deploy: if deploys { seconds(settings, "deploy_s") } else { Span::ZERO },
-        checkpoint: seconds(settings, "checkpoint_s"),
+        checkpoint: Some(seconds(settings, "checkpoint_s")),
+        taken: Vec::new(),
         is_checked: cfg!(debug_assertions),
     })
 }

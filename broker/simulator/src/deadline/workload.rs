@@ -26,7 +26,7 @@ pub(super) struct DeadlineJob {
 
 impl DeadlineJob {
     /// What a submitter says of it, with what the predictor says.
-    pub(super) fn spec(&self, checkpoint: Span) -> JobSpec {
+    pub(super) fn spec(&self, checkpoint: Option<Span>) -> JobSpec {
         let kind = HostKind::new(KIND).expect("a plain name");
         JobSpec {
             name: String::new(),
@@ -41,7 +41,7 @@ impl DeadlineJob {
             profile: Profile {
                 run_time_us: BTreeMap::from([(kind, self.predicted.as_micros())]),
                 due_ms: Some(self.due.since(self.arrival).as_millis()),
-                checkpoint_ms: Some(checkpoint.as_millis()),
+                checkpoint_ms: checkpoint.map(Span::as_millis),
                 ..Profile::default()
             },
             trust: Trust::default(),

@@ -3,7 +3,8 @@
 use gleaner_protocol::Time;
 use gleaner_protocol::job::JobSpec;
 
-use super::book::{self, Book, Margin};
+use super::book::{self, Book, Margin, Task};
+use super::list::{self, Piece};
 use super::{Claim, fits};
 use crate::farm::Farm;
 use crate::policy::Decline;
@@ -11,8 +12,8 @@ use crate::policy::Decline;
 /// Times by which a due time is moved on until a job fits.
 const STEPS: u32 = 24;
 
-/// Whether a job with what is promised can be done in time by the hosts that are there, if tasks
-/// are moved at will.
+/// Whether a job with what is promised can be done in time by the hosts that are there: if tasks
+/// are moved at will, and, where some cannot be moved, also if none is and nobody else is late for it.
 ///
 /// # Errors
 /// Not by then; when it could be.
@@ -46,9 +47,27 @@ pub(super) fn check(
     for claim in &mut claims {
         claim.work_us = claim.work_us.min(claim.due_us - claim.from_us);
     }
+    let is_movable = spec.profile.checkpoint_ms.is_some();
+    let pieces = || {
+        let open = book.iter().map(|(_, entry)| entry).filter(|entry| entry.due > now).enumerate();
+        let left_us = |task: &Task| task.left_us(now);
+        open.flat_map(move |(job, entry)| {
+            let until_us = entry.due.since(now).as_micros();
+            list::pieces(job, entry, now, move |task| left_us(task).min(until_us))
+        })
+    };
+    let all_move = is_movable && book.iter().all(|(_, entry)| entry.is_movable());
+    let late = (!all_move).then(|| list::late(cores, pieces()));
+    let fits_unmoved = |asked: Claim| {
+        let Some(late) = &late else { return true };
+        let until_us = asked.due_us - asked.from_us;
+        let piece = Piece { job: usize::MAX, left_us: work_us, until_us, is_pinned: false };
+        let asked = (0..asked.tasks).map(|_| piece);
+        list::late(cores, pieces().chain(asked)).is_subset(late)
+    };
     let fits_beside = |asked: Claim| {
         let all: Vec<_> = claims.iter().copied().chain([asked]).collect();
-        fits(cores, &all).is_ok()
+        fits(cores, &all).is_ok() && fits_unmoved(asked)
     };
     let beside = if !fits_alone(asked) {
         ""

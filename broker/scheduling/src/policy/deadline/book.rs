@@ -1,14 +1,17 @@
 //! What a policy with deadlines has promised, and how far it has come.
 
+mod check;
+
 use std::collections::BTreeMap;
 
 use gleaner_protocol::job::{JobSpec, Lane};
-use gleaner_protocol::{JobId, LeaseToken, Share, Span, Time, WorkunitId};
+use gleaner_protocol::{HostInfo, JobId, LeaseToken, Share, Span, Time, WorkunitId};
+use smallvec::SmallVec;
 
 use super::Claim;
 use crate::ability::Need;
-use crate::farm::{Farm, HostIx, JobPhase, WorkunitIx};
-use crate::{Change, Desk, Violation};
+use crate::farm::{Farm, HostIx, Pending, WorkunitIx};
+use crate::{Change, Desk};
 
 /// Part of what was expected that a task which goes on beyond it is thought to need yet: 1/32.
 const OVERRUN_PART: u64 = 32;
@@ -21,6 +24,7 @@ const LEFT_LEAST_US: u64 = 10_000;
 /// # Invariants
 /// - It has exactly the jobs of its lane that go on, with a task for each of their workunits.
 /// - A task runs here exactly where its workunit has that lease, under that share.
+/// - A task is insured only while it runs; its insurance runs on another host.
 #[derive(Debug, Default)]
 pub(super) struct Book {
     jobs: BTreeMap<JobId, Entry>,
@@ -31,12 +35,18 @@ pub(super) struct Book {
 pub(super) struct Entry {
     /// When all of it is to be done; far away where nobody said.
     pub(super) due: Time,
+    /// Whether its times were predicted, nine of ten of them to be shorter; else somebody named them.
+    pub(super) is_predicted: bool,
     /// How often a task that runs writes down how far it has come, if ever.
     checkpoint: Option<Span>,
     /// What each of its tasks was thought to need, in microseconds.
     promised_us: u64,
+    /// Of that, what was added to its prediction.
+    margin_us: u64,
     /// The most that one of them took that has ended, in microseconds.
     took_us: Option<u64>,
+    /// Core time that insurance replicas of it used which run no longer, in microseconds.
+    insured_us: u64,
     /// Its workunits by their index.
     pub(super) tasks: Vec<Task>,
 }
@@ -50,6 +60,10 @@ pub(super) struct Task {
     done: u64,
     /// Where it runs.
     pub(super) run: Option<Run>,
+    /// Where a second replica of it runs, in case that the first does not end in time.
+    pub(super) insurance: Option<Run>,
+    /// Whether a second replica of it waits that nothing needs.
+    pub(super) has_spare: bool,
     /// Whether nothing of it is left to do.
     pub(super) ended: bool,
     /// Whether it stands still on its host, for a lane before this one or for a render.
@@ -62,13 +76,41 @@ pub(super) struct Run {
     pub(super) host: HostIx,
     pub(super) token: LeaseToken,
     pub(super) share: Share,
-    since: Time,
+    pub(super) since: Time,
+}
+
+impl Run {
+    /// What it has had of a core, in thousandths of core-microseconds.
+    fn ran_at(&self, now: Time) -> u64 {
+        now.since(self.since).as_micros() * u64::from(self.share.as_permille())
+    }
 }
 
 impl Task {
+    /// What its first replica has done.
+    fn first_done_at(&self, now: Time) -> u64 {
+        self.done + self.run.map_or(0, |run| run.ran_at(now))
+    }
+
+    /// What the replica of it has done that is furthest.
     fn done_at(&self, now: Time) -> u64 {
-        let ran = |run: Run| now.since(run.since).as_micros() * u64::from(run.share.as_permille());
-        self.done + self.run.map_or(0, ran)
+        let insurance = self.insurance.map_or(0, |run| run.ran_at(now));
+        self.first_done_at(now).max(insurance)
+    }
+
+    /// Core time that it had so far, in microseconds.
+    pub(super) fn done_us(&self, now: Time) -> u64 {
+        self.first_done_at(now) / 1000
+    }
+
+    /// What it is thought to need of a whole core, in microseconds.
+    pub(super) fn expected_us(&self) -> u64 {
+        self.expected_us
+    }
+
+    /// Core time of the insurance replica that it has, in microseconds.
+    pub(super) fn insurance_us(&self, now: Time) -> u64 {
+        self.insurance.map_or(0, |run| run.ran_at(now) / 1000)
     }
 
     /// What is left of it in microseconds of a whole core: never nothing before it has ended.
@@ -93,9 +135,35 @@ impl Entry {
         self.open().any(|(_, task)| longer(task))
     }
 
+    /// What a task takes where nothing is wrong, in microseconds: the most that one of them took which
+    /// has ended, else what was promised.
+    pub(super) fn usual_us(&self) -> u64 {
+        self.took_us.unwrap_or(self.promised_us)
+    }
+
     /// Whether a task that is taken from its host goes on where it was.
     pub(super) fn is_movable(&self) -> bool {
         self.checkpoint.is_some()
+    }
+
+    /// What is certainly left of one of its tasks: without what was added to its prediction.
+    pub(super) fn least_left_us(&self, now: Time, task: &Task) -> u64 {
+        task.left_us(now).saturating_sub(self.margin_us).max(1)
+    }
+
+    /// Core time that its insurance replicas had so far, in microseconds.
+    pub(super) fn insured_us(&self, now: Time) -> u64 {
+        let running = self.open().map(|(_, task)| task.insurance_us(now));
+        running.fold(self.insured_us, u64::saturating_add)
+    }
+
+    /// Core time that its tasks had so far and that those that run still need, in microseconds.
+    pub(super) fn used_us(&self, now: Time) -> u64 {
+        let used = |task: &Task| match task.run {
+            Some(_) => task.done_us(now).saturating_add(task.left_us(now)),
+            None => task.done_us(now),
+        };
+        self.tasks.iter().map(used).fold(0, u64::saturating_add)
     }
 
     /// Its tasks that have not ended, by their index.
@@ -136,17 +204,23 @@ impl Book {
             Change::JobAdded(job) => self.add(now, farm, job, margin),
             Change::JobEnded(job) => self.jobs.remove(&job).is_some(),
             Change::WorkunitChanged(workunit) => self.compare(now, farm, workunit),
-            Change::WorkunitEnded(workunit) => self.end(now, farm.workunit(workunit).id),
+            Change::WorkunitEnded(workunit) => self.end(now, farm, workunit),
             Change::HostChanged(_) | Change::HostForgotten(_) => true,
             Change::JobTouched(_) | Change::CopyChanged { .. } | Change::Completed { .. } => false,
         }
     }
 
-    fn end(&mut self, now: Time, id: WorkunitId) -> bool {
+    fn end(&mut self, now: Time, farm: &Farm, workunit: WorkunitIx) -> bool {
+        let unit = farm.workunit(workunit);
+        let id = unit.id;
         let Some(entry) = self.jobs.get_mut(&id.job) else { return false };
         let Some(task) = entry.tasks.get_mut(id.index as usize) else { return false };
-        let took_us = task.done_at(now) / 1000;
-        task.run = None;
+        let by = unit.votes.last().map(|vote| vote.host);
+        let insurance = task.insurance.filter(|run| by == Some(run.host));
+        let took_us = insurance.map_or(task.first_done_at(now), |run| run.ran_at(now)) / 1000;
+        entry.insured_us = entry.insured_us.saturating_add(task.insurance_us(now));
+        task.done = task.first_done_at(now);
+        (task.run, task.insurance, task.has_spare) = (None, None, false);
         if took_us > 0 {
             entry.took_us = entry.took_us.max(Some(took_us));
         }
@@ -178,13 +252,18 @@ impl Book {
             expected_us,
             done: 0,
             run: None,
+            insurance: None,
+            has_spare: false,
             ended: job.ended.contains(index),
             is_held: false,
         };
         let entry = Entry {
             due: job.due.unwrap_or(Time::from_micros(u64::MAX)),
             promised_us: expected_us,
+            margin_us: expected_us - longest_us(&job.spec).unwrap_or(0).clamp(1, expected_us),
             took_us: None,
+            insured_us: 0,
+            is_predicted: job.spec.profile.cpu_sigma_permille.is_some(),
             checkpoint: job.spec.profile.checkpoint_ms.map(Span::from_millis),
             tasks: (0..job.workunit_count()).map(task).collect(),
         };
@@ -199,32 +278,42 @@ impl Book {
     /// Whether and where a workunit runs, when that was not the policy's own doing.
     fn compare(&mut self, now: Time, farm: &Farm, workunit: WorkunitIx) -> bool {
         let unit = farm.workunit(workunit);
-        let pending = unit.pending.first().map(|pending| (pending.host, pending.token));
-        let share = pending.and_then(|(host, token)| {
-            let mut leases = farm.host(host).leases.iter();
-            leases.find(|lease| lease.token == token).map(|lease| lease.share)
-        });
-        let runs = pending.filter(|_| share.is_some());
         let Some(entry) = self.jobs.get_mut(&unit.id.job) else { return false };
         let Some(task) = entry.tasks.get_mut(unit.id.index as usize) else { return false };
-        task.is_held = pending.is_some() && runs.is_none();
-        if task.run.map(|run| (run.host, run.token)) == runs {
-            return false;
+        let slots = slots_of(farm, workunit);
+        let before = (task.run, task.insurance, task.is_held);
+        task.has_spare = unit.waiting > 0 && !unit.pending.is_empty();
+        let has = |run: Run| slots.iter().any(|slot| slot.is(run));
+        if let Some(run) = task.insurance.filter(|run| !has(*run)) {
+            entry.insured_us = entry.insured_us.saturating_add(run.ran_at(now) / 1000);
+            task.insurance = None;
         }
-        if task.is_held {
-            // What it did is not lost.
-            task.done = task.done_at(now);
-            task.run = None;
-            return true;
+        task.is_held = !unit.pending.is_empty() && slots.is_empty();
+        if task.run.is_none_or(|run| !has(run)) {
+            if task.is_held {
+                // What it did is not lost.
+                task.done = task.first_done_at(now);
+                task.run = None;
+            } else {
+                task.interrupt(now, entry.checkpoint);
+            }
+            if let Some(run) = task.insurance.take() {
+                // It was for this.
+                entry.insured_us = entry.insured_us.saturating_add(run.ran_at(now) / 1000);
+                (task.run, task.done) = (Some(run), 0);
+            }
         }
-        task.interrupt(now, entry.checkpoint);
-        task.run = runs.map(|(host, token)| Run {
-            host,
-            token,
-            share: share.unwrap_or(Share::WHOLE),
-            since: now,
-        });
-        true
+        for slot in &slots {
+            if task.has(slot) {
+                continue;
+            }
+            let run = Run { host: slot.host, token: slot.token, share: slot.share, since: now };
+            match task.run {
+                None => task.run = Some(run),
+                Some(_) => task.insurance = task.insurance.or(Some(run)),
+            }
+        }
+        before != (task.run, task.insurance, task.is_held)
     }
 
     /// What is left of each task of a job, in microseconds of a whole core.
@@ -289,8 +378,54 @@ impl Book {
         true
     }
 
+    /// Has a second replica of a task that runs, or stands still, run on another host; `false` where
+    /// a rule forbids it.
+    pub(super) fn insure(&mut self, desk: &mut Desk<'_>, id: WorkunitId, host: HostIx) -> bool {
+        let Some(workunit) = desk.farm().find(id) else { return false };
+        if desk.farm().workunit(workunit).waiting == 0 && desk.duplicate(workunit).is_err() {
+            return false;
+        }
+        let (share, started) = (desk.farm().share_of(workunit), desk.start(workunit, host));
+        let since = desk.now();
+        let task = self.task_mut(id).expect("a task of a promised job is insured");
+        let Ok(token) = started else {
+            task.has_spare = true;
+            self.drop_spare(desk, id);
+            return false;
+        };
+        let run = Some(Run { host, token, share, since });
+        task.has_spare = false;
+        match task.run {
+            Some(_) => task.insurance = run,
+            None => (task.run, task.done, task.is_held) = (run, 0, false),
+        }
+        true
+    }
+
+    /// Takes the insurance replica of a task back.
+    pub(super) fn end_insurance(&mut self, desk: &mut Desk<'_>, id: WorkunitId) {
+        let now = desk.now();
+        let Some(entry) = self.jobs.get_mut(&id.job) else { return };
+        let Some(task) = entry.tasks.get_mut(id.index as usize) else { return };
+        let Some(run) = task.insurance.take() else { return };
+        let revoked = desk.revoke(run.host, run.token);
+        debug_assert!(revoked.is_ok(), "a task is insured here exactly where it has a lease");
+        entry.insured_us = entry.insured_us.saturating_add(run.ran_at(now) / 1000);
+        task.has_spare = true;
+        self.drop_spare(desk, id);
+    }
+
+    /// Brings no further replica of a task that runs.
+    pub(super) fn drop_spare(&mut self, desk: &mut Desk<'_>, id: WorkunitId) {
+        let Some(workunit) = desk.farm().find(id) else { return };
+        let Some(task) = self.task_mut(id).filter(|task| task.has_spare) else { return };
+        task.has_spare = false;
+        desk.withdraw(workunit);
+    }
+
     /// Takes a task from its host; it waits again.
     pub(super) fn stop(&mut self, desk: &mut Desk<'_>, id: WorkunitId) {
+        self.end_insurance(desk, id);
         let now = desk.now();
         let Some(entry) = self.jobs.get_mut(&id.job) else { return };
         let Some(task) = entry.tasks.get_mut(id.index as usize) else { return };
@@ -306,7 +441,7 @@ impl Book {
         let Some(task) = self.task_mut(id) else { return };
         let Some(run) = task.run.filter(|run| run.share != share) else { return };
         if desk.set_share(run.host, run.token, share).is_ok() {
-            task.done = task.done_at(now);
+            task.done = task.first_done_at(now);
             task.run = Some(Run { share, since: now, ..run });
         }
     }
@@ -329,46 +464,44 @@ impl Book {
         }
         claims
     }
+}
 
-    /// Checks it against the farm, of which it has the jobs of `lane`.
-    pub(super) fn check(&self, farm: &Farm, lane: Lane) -> Result<(), Violation> {
-        let name = "deadline-book";
-        let of_lane = |job: &&crate::Job| job.spec.lane == lane && job.phase == JobPhase::Active;
-        let active: Vec<JobId> = farm.jobs().filter(of_lane).map(|job| job.id).collect();
-        if !active.iter().eq(self.jobs.keys()) {
-            let detail = format!("{active:?} go on, {:?} are promised", self.jobs.keys());
-            return Err(Violation::new(name, detail));
-        }
-        for (job, entry) in self.iter() {
-            for (index, task) in (0..).zip(&entry.tasks) {
-                let id = WorkunitId { job, index };
-                let unit = farm.find(id).map(|workunit| farm.workunit(workunit));
-                let pending = unit.and_then(|unit| unit.pending.first());
-                let leased = pending.and_then(|pending| {
-                    let mut leases = farm.host(pending.host).leases.iter();
-                    leases.find(|lease| lease.token == pending.token)
-                });
-                let here = task.run.map(|run| (run.token, run.share));
-                if leased.is_some() && here != leased.map(|lease| (lease.token, lease.share)) {
-                    let detail = format!("{id} has {leased:?}, the book says {here:?}");
-                    return Err(Violation::new(name, detail));
-                }
-                if here.is_some() && pending.is_none() {
-                    return Err(Violation::new(name, format!("{id} runs in the book alone")));
-                }
-            }
-        }
-        Ok(())
+/// A lease of a workunit that takes a slot.
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    host: HostIx,
+    token: LeaseToken,
+    share: Share,
+}
+
+impl Slot {
+    fn is(&self, run: Run) -> bool {
+        (self.host, self.token, self.share) == (run.host, run.token, run.share)
     }
 }
 
+/// The leases of a workunit that take a slot, in the order in which they were given.
+fn slots_of(farm: &Farm, workunit: WorkunitIx) -> SmallVec<[Slot; 2]> {
+    let slot = |of: &Pending| {
+        let mut leases = farm.host(of.host).leases.iter();
+        let lease = leases.find(|lease| lease.token == of.token)?;
+        Some(Slot { host: of.host, token: of.token, share: lease.share })
+    };
+    farm.workunit(workunit).pending.iter().filter_map(slot).collect()
+}
+
 impl Task {
+    /// Whether one of its replicas has this slot.
+    fn has(&self, slot: &Slot) -> bool {
+        self.run.into_iter().chain(self.insurance).any(|run| slot.is(run))
+    }
+
     /// It runs no longer; what it did since its last checkpoint is lost.
     fn interrupt(&mut self, now: Time, checkpoint: Option<Span>) {
         if self.run.is_none() {
             return;
         }
-        let done = self.done_at(now);
+        let done = self.first_done_at(now);
         let step = checkpoint.map_or(0, |span| span.as_micros().saturating_mul(1000));
         self.done = done.checked_div(step).map_or(0, |steps| steps * step);
         self.run = None;
@@ -406,6 +539,13 @@ impl Margin {
 /// microseconds; none where nothing is known.
 pub(super) fn longest_us(spec: &JobSpec) -> Option<u64> {
     spec.profile.run_time_us.values().copied().chain(spec.profile.cpu_us).max()
+}
+
+/// How long one of its workunits is thought to take on a host, in microseconds of a whole core;
+/// where nothing is known of its kind, as long as on any.
+pub(super) fn time_on_us(spec: &JobSpec, host: &HostInfo) -> u64 {
+    let of_kind = host.kind.as_ref().and_then(|kind| spec.profile.run_time_us.get(kind));
+    of_kind.copied().or(spec.profile.cpu_us).or_else(|| longest_us(spec)).unwrap_or(0)
 }
 
 /// When all of this job is to be done.

@@ -1,10 +1,16 @@
-//! Ours: least laxity first, under exact admission.
+//! Ours: least laxity first, under exact admission, and corrected where promises are in danger.
+
+mod insurance;
+mod reach;
+
+use std::collections::BTreeSet;
 
 use gleaner_protocol::job::{JobSpec, Lane};
 use gleaner_protocol::{JobId, Span, Time, WorkunitId};
 
 use super::admission;
-use super::book::{Book, Margin};
+use super::book::{self, Book, Entry, Margin};
+use super::survival::{Outlook, Survival};
 use super::{Claim, fits};
 use crate::farm::{Farm, HostIx};
 use crate::{Change, Decline, Desk, Policy, Trigger, Violation, WaitReason};
@@ -13,6 +19,8 @@ use crate::{Change, Decline, Desk, Policy, Trigger, Violation, WaitReason};
 const MOMENT: Span = Span::from_secs(2);
 /// Least time between two deals of its own accord, in microseconds.
 const NEXT_LEAST_US: u64 = 100_000;
+/// How often promises that may be in danger are looked at without a cause from outside.
+const LOOK_EVERY: Span = Span::from_secs(30);
 /// A running task keeps its core until one that waits has this part less laxity, at least.
 const TURN_PART: u64 = 32;
 
@@ -24,11 +32,13 @@ pub struct GleanerConfig {
     /// How much less laxity a waiting task has, at least, than a running one before it takes its
     /// core. A task whose laxity is less than that is thought to have none.
     pub turn: Span,
+    /// Whether it does something about promises that are in danger.
+    pub corrects: bool,
 }
 
 impl Default for GleanerConfig {
     fn default() -> Self {
-        Self { margin_permille: 20, turn: Span::from_secs(1) }
+        Self { margin_permille: 20, turn: Span::from_secs(1), corrects: true }
     }
 }
 
@@ -42,14 +52,32 @@ impl Default for GleanerConfig {
 /// goes on beyond its prediction goes on as long as the flow shows that the others can do without
 /// its cores: a wrong prediction harms its own job alone. A job that is late comes last.
 ///
+/// Hosts close, and promises come into danger. Then, in this order:
+/// - Tasks begin on the hosts that are fastest for them, and of these on those that close least
+///   often by the farm's own record; what cannot afford to begin anew has its choice first of all.
+/// - A job that can no longer be done in time beside the others comes behind them, and is out of
+///   reach: as few as possible are.
+/// - A task that is likely to end too late gets a second replica, its insurance.
+///
 /// Source: M. L. Dertouzos and A. K. Mok, "Multiprocessor On-Line Scheduling of Hard-Real-Time
 /// Tasks", 1989 (that least laxity first is optimal for tasks that are all there).
 #[derive(Debug)]
 pub struct Gleaner {
     config: GleanerConfig,
     book: Book,
+    survival: Survival,
+    /// Jobs that can no longer be done in time beside the others.
+    lost: BTreeSet<JobId>,
+    /// When it was last found which those are, where nothing has changed since that matters.
+    sure_since: Option<Time>,
+    looked_at: Option<Time>,
+    /// Whether a task is in danger that could not be insured.
+    has_dangers: bool,
     next: Option<Time>,
 }
+
+/// What tasks can be given, by host: cores that those before them do not have.
+type Room = [(HostIx, u32)];
 
 /// A task that has not ended, with what decides its place.
 #[derive(Debug, Clone, Copy)]
@@ -60,6 +88,8 @@ struct Candidate {
     laxity_us: u64,
     on: Option<HostIx>,
     is_movable: bool,
+    /// Whether it is late if it has to begin anew once more.
+    is_last_try: bool,
 }
 
 /// Who comes before whom.
@@ -75,6 +105,8 @@ enum Class {
     Patient,
     /// Its job goes on beyond its prediction, and others would be late for it.
     Refused,
+    /// Its job can no longer be done in time.
+    Lost,
     /// It is late.
     Late,
 }
@@ -83,7 +115,16 @@ impl Gleaner {
     /// A fresh one.
     #[must_use]
     pub fn new(config: GleanerConfig) -> Self {
-        Self { config, book: Book::default(), next: None }
+        Self {
+            config,
+            book: Book::default(),
+            survival: Survival::default(),
+            lost: BTreeSet::new(),
+            sure_since: None,
+            looked_at: None,
+            has_dangers: false,
+            next: None,
+        }
     }
 
     fn margin(&self) -> Margin {
@@ -101,10 +142,13 @@ impl Gleaner {
         let mut list = Vec::new();
         for (job, entry) in self.book.iter() {
             let until_us = entry.due.since(now).as_micros();
+            let is_lost = self.lost.contains(&job);
             for (index, task) in entry.open().filter(|(_, task)| !task.is_held) {
                 let spare_us = until_us.checked_sub(task.left_us(now));
                 let runs = task.run.is_some();
-                let class = if runs && !entry.is_movable() {
+                let class = if is_lost && until_us > 0 {
+                    Class::Lost
+                } else if runs && !entry.is_movable() {
                     Class::Pinned
                 } else if until_us == 0 {
                     Class::Late
@@ -116,6 +160,7 @@ impl Gleaner {
                     Class::Patient
                 };
                 let spare_us = spare_us.unwrap_or(0);
+                let whole_us = if entry.is_movable() { 0 } else { task.expected_us() };
                 list.push(Candidate {
                     id: WorkunitId { job, index },
                     class,
@@ -126,6 +171,7 @@ impl Gleaner {
                     },
                     on: task.run.map(|run| run.host),
                     is_movable: entry.is_movable(),
+                    is_last_try: spare_us < whole_us,
                 });
             }
         }
@@ -161,10 +207,20 @@ impl Gleaner {
         list.sort_by_key(|task| (task.class, task.laxity_us, task.on.is_none(), task.id));
     }
 
+    /// Finds which jobs can no longer be done in time, where that may have changed, and not too often.
+    fn find_lost(&mut self, now: Time, cores: u32) {
+        let is_soon = self.looked_at.is_some_and(|at| now < at + MOMENT);
+        let is_old =
+            self.sure_since.is_none_or(|at| !self.lost.is_empty() && at + LOOK_EVERY <= now);
+        if is_old && !is_soon {
+            self.lost = reach::out_of_reach(&self.book, now, cores).into_iter().collect();
+            (self.sure_since, self.looked_at) = (Some(now), Some(now));
+        }
+    }
+
     fn deal(&mut self, desk: &mut Desk<'_>) {
         let now = desk.now();
         self.book.learn(now);
-        let mut list = self.candidates(now);
         let mut room: Vec<(HostIx, u32)> = desk
             .farm()
             .hosts()
@@ -172,6 +228,13 @@ impl Gleaner {
             .map(|(host, _)| (host, desk.reach(host).whole_cores()))
             .collect();
         let cores: u32 = room.iter().map(|(_, slots)| slots).sum();
+        let outlook = self.config.corrects.then(|| self.survival.at(now));
+        if let Some(outlook) = &outlook {
+            outlook.order(&mut room);
+            self.find_lost(now, cores);
+            insurance::trim(&mut self.book, desk, |id| self.lost.contains(&id.job));
+        }
+        let mut list = self.candidates(now);
         self.refuse(now, cores, &mut list);
         let (first, rest) = list.split_at(list.len().min(cores as usize));
         for task in rest.iter().filter(|task| task.on.is_some() && task.is_movable) {
@@ -183,35 +246,88 @@ impl Gleaner {
                 room[at].1 = room[at].1.saturating_sub(1);
             }
         }
+        let mut in_the_way: Vec<&Candidate> = rest
+            .iter()
+            .filter(|task| task.class == Class::Lost && task.on.is_some() && !task.is_movable)
+            .collect();
         for task in first.iter().filter(|task| task.on.is_none()) {
-            if !desk.may_hold_more() {
-                break;
+            if self.start(desk, task, &mut room) || task.class >= Class::Refused {
+                continue;
             }
-            // What is idle first: nobody has to give way for it.
-            let _ = self.start(desk, task.id, &mut room, true)
-                || self.start(desk, task.id, &mut room, false);
+            // What is late in any case keeps no core from what is not.
+            let is_full = room.iter().all(|(_, slots)| *slots == 0);
+            if let Some(lost) = in_the_way.pop_if(|_| is_full) {
+                self.book.stop(desk, lost.id);
+                let at = room.iter().position(|(host, _)| lost.on == Some(*host));
+                at.into_iter().for_each(|at| room[at].1 += 1);
+                let _ = self.start(desk, task, &mut room);
+            }
         }
-        self.next = Self::next_turn(now, first, rest);
+        if let Some(outlook) = &outlook {
+            self.insure(desk, outlook, &mut room);
+        }
+        let turn = Self::next_turn(now, first, rest);
+        self.next = turn.into_iter().chain(self.next_look(now)).min();
     }
 
-    /// Has a task run on the first host with room, among those with an idle slot or among the others;
-    /// `false` where no host may have it.
-    fn start(
-        &mut self,
-        desk: &mut Desk<'_>,
-        id: WorkunitId,
-        room: &mut [(HostIx, u32)],
-        on_idle: bool,
-    ) -> bool {
-        let open = room.iter_mut().filter(|(_, slots)| *slots > 0);
-        for (host, slots) in open {
-            let is_idle = desk.farm().host(*host).free() > 0;
-            if is_idle == on_idle && self.book.start(desk, id, *host) {
-                *slots -= 1;
-                return true;
-            }
+    /// Insures tasks in cores that no task wants: `room`, less what insurance replicas have of it.
+    fn insure(&mut self, desk: &mut Desk<'_>, outlook: &Outlook, room: &mut Room) {
+        let insured = self.book.iter().flat_map(|(_, entry)| entry.open());
+        for run in insured.filter_map(|(_, task)| task.insurance) {
+            let at = room.iter().position(|(host, _)| *host == run.host);
+            at.into_iter().for_each(|at| room[at].1 = room[at].1.saturating_sub(1));
         }
-        false
+        let is_lost = |id: WorkunitId| self.lost.contains(&id.job);
+        self.has_dangers = insurance::insure(&mut self.book, desk, outlook, room, is_lost);
+    }
+
+    /// Has a task run on the first host with room, the fastest kinds of host for it first; `false`
+    /// where no host may have it. What is idle comes first, for nobody has to give way there, unless
+    /// the task has only this one try.
+    fn start(&mut self, desk: &mut Desk<'_>, task: &Candidate, room: &mut Room) -> bool {
+        let mut open: Vec<usize> = (0..room.len()).filter(|at| room[*at].1 > 0).collect();
+        let spec = desk.farm().job(task.id.job).map(|job| &job.spec);
+        if let Some(spec) = spec.filter(|spec| spec.profile.run_time_us.len() > 1) {
+            let info = |at: &usize| &desk.farm().host(room[*at].0).info;
+            open.sort_by_cached_key(|at| book::time_on_us(spec, info(at)));
+        }
+        if !(task.is_last_try && self.config.corrects) {
+            open.sort_by_key(|at| desk.farm().host(room[*at].0).free() == 0);
+        }
+        let at = open
+            .iter()
+            .copied()
+            .find(|at| desk.may_hold_more() && self.book.start(desk, task.id, room[*at].0));
+        let at = at.or_else(|| {
+            open.into_iter().find(|at| {
+                let host = room[*at].0;
+                let is_able = desk.farm().is_able(host, task.id.job);
+                let insured = insurance::last_on(&self.book, host).filter(|_| is_able);
+                let Some(insured) = insured else { return false };
+                self.book.end_insurance(desk, insured);
+                desk.may_hold_more() && self.book.start(desk, task.id, host)
+            })
+        });
+        at.map(|at| room[at].1 -= 1).is_some()
+    }
+
+    /// When promises are to be looked at again without a cause from outside.
+    fn next_look(&self, now: Time) -> Option<Time> {
+        if !self.config.corrects {
+            return None;
+        }
+        let is_tried = |entry: &Entry| {
+            entry.open().any(|(_, task)| {
+                let has_one_try = task.run.is_some() && !entry.is_movable();
+                task.is_held || task.insurance.is_some() || has_one_try
+            })
+        };
+        let is_watched =
+            !self.lost.is_empty() || self.book.iter().any(|(_, entry)| is_tried(entry));
+        let doubt = self.sure_since.is_none().then(|| self.looked_at.unwrap_or(now) + MOMENT);
+        let overrun = insurance::next_danger(&self.book, now);
+        let look = is_watched.then_some(now + LOOK_EVERY);
+        look.into_iter().chain(doubt).chain(overrun).min()
     }
 
     /// When the first that waits will have become more urgent than the last that runs.
@@ -222,7 +338,9 @@ impl Gleaner {
         if first.iter().chain(rest).any(is_overrun) {
             return Some(now + MOMENT);
         }
-        let most = first.iter().map(|task| task.laxity_us).max()?;
+        // What cannot be interrupted makes no room, however long it could wait.
+        let others = first.iter().filter(|task| task.class != Class::Pinned);
+        let most = others.map(|task| task.laxity_us).max()?;
         let after_us = least.saturating_sub(most).max(NEXT_LEAST_US);
         Some(now + Span::from_micros(after_us))
     }
@@ -246,20 +364,27 @@ impl Policy for Gleaner {
     }
 
     fn observe(&mut self, now: Time, farm: &Farm, change: Change) {
+        match change {
+            Change::HostChanged(host) => self.survival.note(now, farm, host),
+            Change::HostForgotten(host) => self.survival.forget(host),
+            Change::JobEnded(job) => drop(self.lost.remove(&job)),
+            _ => {}
+        }
         if self.book.observe(now, farm, change, self.margin()) {
+            self.sure_since = None;
             self.next = Some(now);
         }
     }
 
     fn plan(&mut self, desk: &mut Desk<'_>, trigger: Trigger) {
         if self.book.is_empty() {
-            self.next = None;
+            (self.next, self.has_dangers) = (None, false);
             return;
         }
         match trigger {
             Trigger::Deadline => self.deal(desk),
             Trigger::Host(_) | Trigger::Work => {
-                if self.book.has_waiting() {
+                if self.book.has_waiting() || self.has_dangers {
                     self.next = Some(desk.now());
                 }
             }
@@ -270,10 +395,20 @@ impl Policy for Gleaner {
         self.next
     }
 
-    fn explain(&self, _farm: &Farm, _workunit: WorkunitId) -> Vec<WaitReason> {
+    fn insured_on(&self, workunit: WorkunitId) -> Option<HostIx> {
+        let task = self.book.get(workunit.job)?.tasks.get(workunit.index as usize)?;
+        task.insurance.map(|run| run.host)
+    }
+
+    fn is_out_of_reach(&self, job: JobId) -> bool {
+        self.lost.contains(&job)
+    }
+
+    fn explain(&self, _farm: &Farm, workunit: WorkunitId) -> Vec<WaitReason> {
         let open = self.book.iter().flat_map(|(_, entry)| entry.open());
         let tasks = open.filter(|(_, task)| task.run.is_some()).count();
-        vec![WaitReason::MoreUrgent { tasks }]
+        let lost = self.lost.contains(&workunit.job).then_some(WaitReason::OutOfReach);
+        lost.into_iter().chain([WaitReason::MoreUrgent { tasks }]).collect()
     }
 
     fn check_invariants(&self, farm: &Farm, lane: Lane) -> Result<(), Violation> {
