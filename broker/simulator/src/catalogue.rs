@@ -5,11 +5,12 @@ use serde::Serialize;
 use crate::nearest::{UnknownName, unknown};
 use crate::parameters::{Parameter, Value};
 use crate::scenario::{Better, Scenario};
-use crate::{deadline, fragment, mixed, replay, replication, visualization};
+use crate::{deadline, fragment, mixed, replay, replication, studio, visualization};
 
 /// All scenarios, family by family.
 pub fn scenarios() -> impl Iterator<Item = &'static dyn Scenario> {
     let families = [
+        studio::SCENARIOS,
         fragment::SCENARIOS,
         visualization::SCENARIOS,
         replication::SCENARIOS,

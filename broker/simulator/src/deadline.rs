@@ -14,8 +14,8 @@ mod predictor;
 mod random;
 mod shared_core;
 mod sharing;
-mod tables;
-mod workload;
+pub(crate) mod tables;
+pub(crate) mod workload;
 mod world;
 
 use crate::scenario::Scenario;

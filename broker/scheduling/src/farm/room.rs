@@ -129,16 +129,21 @@ pub(crate) enum Room {
 
 impl Farm {
     /// How many more replicas on whole cores a lane could be given on a host now: in its idle
-    /// slots, and in the place of replicas of lanes behind it.
+    /// slots as far as it asks, and in the place of replicas of lanes behind it once none is idle.
     #[must_use]
     pub fn room(&self, lane: Lane, host: HostIx) -> u32 {
         let entry = self.hosts.get(host);
         if entry.is_open().is_err() {
             return 0;
         }
-        let lent = self.lent(lane, host).fold(0, |sum: u32, lease| sum + lease.share.whole_cores());
         let left = u32::try_from(self.lanes.left_for(lane) / 1000).unwrap_or(u32::MAX);
-        (entry.free() + lent).min(left)
+        let free = entry.free();
+        if free < entry.free_share().whole_cores() {
+            // It has not asked for all that is idle yet, and nobody gives way for what is idle.
+            return free.min(left);
+        }
+        let lent = self.lent(lane, host).fold(0, |sum: u32, lease| sum + lease.share.whole_cores());
+        (free + lent).min(left)
     }
 
     /// How many jobs of a lane go on.

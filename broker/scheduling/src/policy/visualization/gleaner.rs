@@ -54,6 +54,9 @@ pub struct Gleaner {
     touched: Vec<usize>,
     /// Whether something came back or a node came or went.
     stirred: bool,
+    /// Whether the lane's limits alone may have kept a task from a node: no host asks anew when they
+    /// leave more.
+    is_held_back: bool,
     /// Whether there may be a dataset to load and a team for it.
     may_load: bool,
     /// When to look again for batch jobs to load for.
@@ -88,6 +91,7 @@ impl Gleaner {
             lost: Vec::new(),
             touched: Vec::new(),
             stirred: false,
+            is_held_back: false,
             may_load: false,
             retry: None,
         }
@@ -269,9 +273,17 @@ impl Gleaner {
                 }
             }
         }
-        let up = self.nodes.iter().enumerate().filter(|(_, node)| node.is_up);
-        self.teams.form(up.map(|(at, _)| at).collect());
+        self.form_teams(farm);
         (self.stirred, self.may_load) = (true, true);
+    }
+
+    /// Forms the teams anew of the nodes that give memory to chunks; of all where none does.
+    fn form_teams(&mut self, farm: &Farm) {
+        let up = self.nodes.iter().enumerate().filter(|(_, node)| node.is_up).map(|(at, _)| at);
+        let up: Vec<usize> = up.collect();
+        let keeps = |node: &&usize| farm.host(HostIx::from_index(**node)).info.chunk_cache_mib > 0;
+        let keepers: Vec<usize> = up.iter().filter(keeps).copied().collect();
+        self.teams.form(if keepers.is_empty() { up } else { keepers });
     }
 
     /// Puts what came back onto nodes: to the one that has the chunk, or else to the same one for
@@ -315,10 +327,10 @@ impl Gleaner {
         }
     }
 
-    /// Gives a node what it is to do next, as far as it asks.
+    /// Gives a node what it is to do next, as far as there is room on it.
     fn start(&mut self, desk: &mut Desk<'_>, node: usize) {
         let host = HostIx::from_index(node);
-        while self.nodes[node].is_up && desk.farm().host(host).free() > 0 {
+        while self.nodes[node].is_up && desk.room(host) > 0 {
             let entry = &mut self.nodes[node];
             let (due, loads) = if entry.may_load() {
                 (entry.loads.pop_front(), true)
@@ -330,6 +342,7 @@ impl Gleaner {
             let Some(due) = due.or_else(|| self.pop_batch(node)) else { break };
             self.start_task(desk, node, due, loads);
         }
+        self.is_held_back |= desk.farm().is_at_its_limits(desk.lane());
         self.weigh(node);
     }
 
@@ -438,6 +451,10 @@ impl Policy for Gleaner {
     fn plan(&mut self, desk: &mut Desk<'_>, trigger: Trigger) {
         if self.stirred {
             self.settle(desk);
+        }
+        if self.is_held_back && desk.may_hold_more() {
+            self.is_held_back = false;
+            self.touched.extend(0..self.nodes.len());
         }
         if let Trigger::Host(host) = trigger {
             self.start(desk, host.get());
