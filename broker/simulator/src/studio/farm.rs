@@ -55,13 +55,31 @@ pub(super) struct StudioHost {
     pub(super) speed: f64,
 }
 
+/// A host gives another number of cores from now on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Gives {
+    pub(super) at: Time,
+    pub(super) host: u32,
+    /// Cores that its renders, or its owner, leave.
+    pub(super) left: u32,
+    /// Of these, cores that no other lane is taken to hold.
+    pub(super) slots: u32,
+}
+
+impl Gives {
+    /// All that is left.
+    fn all(Step { at, host, slots }: Step) -> Self {
+        Self { at, host, left: slots, slots }
+    }
+}
+
 /// All hosts, and what they give.
 #[derive(Debug, Clone)]
 pub(super) struct StudioFarm {
     /// Render hosts first.
     pub(super) hosts: Vec<StudioHost>,
     /// What they give, in order of time.
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<Gives>,
     /// After this time nothing changes any more.
     pub(super) end: Time,
 }
@@ -90,6 +108,7 @@ impl StudioFarm {
         let trace = lay_out("the studio", traced, &bookings, Time::ZERO, end);
         let trace = trace.map_err(|error| error.to_string())?;
         let steps = openings(&trace, span_s(settings, "quiet_s"), 0);
+        let steps = steps.into_iter().map(Gives::all).collect();
         Ok(Self { hosts, steps, end })
     }
 
@@ -150,8 +169,11 @@ fn hosts(settings: &Settings) -> Vec<StudioHost> {
 fn host(kind: Kind, number: u32, (cores, cache_mib, speed): (u32, u64, f64)) -> StudioHost {
     let is_farm = kind != Kind::Desktop;
     let name = HostName::new(format!("{}{number:03}", kind.as_str())).expect("a plain name");
-    let kernels: BTreeSet<KernelName> =
-        Kernel::ALL.into_iter().filter(|of| is_farm || of.is_on_desktops()).map(Kernel::name).collect();
+    let kernels: BTreeSet<KernelName> = Kernel::ALL
+        .into_iter()
+        .filter(|of| is_farm || of.is_on_desktops())
+        .map(Kernel::name)
+        .collect();
     let info = HostInfo {
         name,
         origin: if is_farm { Origin::Farm } else { Origin::Desktop },
@@ -160,7 +182,11 @@ fn host(kind: Kind, number: u32, (cores, cache_mib, speed): (u32, u64, f64)) -> 
         memory_mib: 48 << 10,
         kind: Some(kind.name()),
         chunk_cache_mib: cache_mib,
-        capabilities: Capabilities { kernels, ..Capabilities::default() },
+        capabilities: Capabilities {
+            kernels,
+            wasm_memory_mib: if is_farm { 1 << 10 } else { 0 },
+            ..Capabilities::default()
+        },
     };
     StudioHost { info, kind, speed }
 }

@@ -1,7 +1,7 @@
 //! What a run of the studio is judged by.
 
-use gleaner_protocol::job::Lane;
 use gleaner_protocol::Time;
+use gleaner_protocol::job::Lane;
 
 use super::loads::Loads;
 use super::tally::Tally;

@@ -38,6 +38,8 @@ pub(super) struct Replica {
     pub(super) id: ReplicaId,
     pub(super) source: Source,
     pub(super) on_release: OnRelease,
+    /// Whether others can go on from what it saves.
+    pub(super) hands_on: bool,
     pub(super) course: Course,
     /// What it takes in all on this host, and how much of it is done.
     pub(super) work: Span,
@@ -83,10 +85,11 @@ impl Replica {
         self.spent + self.slot_since.map_or(Span::ZERO, |since| now.since(since))
     }
 
-    /// It computes no longer: what it did so far is noted.
-    pub(super) fn note_done(&mut self, now: Time) {
-        if let Course::Runs(since) = self.course {
-            self.done = self.done + now.since(since);
+    /// How much of it is done by now.
+    pub(super) fn done_at(&self, now: Time) -> Span {
+        match self.course {
+            Course::Runs(since) => self.done + now.since(since),
+            _ => self.done,
         }
     }
 

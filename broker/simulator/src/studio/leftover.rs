@@ -1,15 +1,15 @@
 //! What the farm gives less what some lanes held of it.
 
-use gleaner_protocol::job::Lane;
 use gleaner_protocol::Time;
+use gleaner_protocol::job::Lane;
 
+use super::farm::Gives;
 use super::tally::Held;
-use crate::replay::openings::Step;
 
 /// The farm's steps less the cores that the lanes before `lane` held: whole cores for each window
 /// of time, to the nearest one, the rest carried on to the next window, so that over time as much is
 /// taken as was held.
-pub(super) fn left_over(steps: &[Step], hosts: usize, held: &Held, lane: Lane) -> Vec<Step> {
+pub(super) fn left_over(steps: &[Gives], hosts: usize, held: &Held, lane: Lane) -> Vec<Gives> {
     let mut left = Vec::new();
     for host in 0..hosts {
         let number = u32::try_from(host).expect("hosts are counted by a u32");
@@ -35,31 +35,31 @@ fn whole_cores(held_us: &[u64], window_us: u64) -> Vec<u32> {
 }
 
 fn of_one<'a>(
-    steps: impl Iterator<Item = &'a Step>,
+    steps: impl Iterator<Item = &'a Gives>,
     host: u32,
     taken: &[u32],
     window_us: u64,
-) -> Vec<Step> {
-    // What is given and what is taken, each from its time on.
+) -> Vec<Gives> {
+    // What is left by renders and what is taken, each from its time on.
     let mut changes: Vec<(Time, Option<u32>, Option<u32>)> =
-        steps.map(|step| (step.at, Some(step.slots), None)).collect();
+        steps.map(|step| (step.at, Some(step.left), None)).collect();
     for (place, cores) in (0..).zip(taken.iter().copied().chain([0])) {
         changes.push((Time::from_micros(place * window_us), None, Some(cores)));
     }
     changes.sort_by_key(|(at, ..)| *at);
-    let (mut given, mut less, mut slots) = (0, 0, 0);
-    let mut left: Vec<Step> = Vec::new();
+    let (mut given, mut less, mut before) = (0, 0, (0, 0));
+    let mut all: Vec<Gives> = Vec::new();
     for (place, &(at, gives, takes)) in changes.iter().enumerate() {
         given = gives.unwrap_or(given);
         less = takes.unwrap_or(less);
         let is_last_now = changes.get(place + 1).is_none_or(|(next, ..)| *next > at);
-        let now = u32::saturating_sub(given, less);
-        if is_last_now && now != slots {
-            slots = now;
-            left.push(Step { at, host, slots });
+        let now = (given, u32::saturating_sub(given, less));
+        if is_last_now && now != before {
+            before = now;
+            all.push(Gives { at, host, left: now.0, slots: now.1 });
         }
     }
-    left
+    all
 }
 
 #[cfg(test)]
@@ -82,16 +82,16 @@ mod tests {
         let mut held = Held::new(2, Span::from_secs(10));
         held.add(0, Lane::Rendering, at(0), at(20));
         held.add(0, Lane::Deadline, at(10), at(20));
-        let step = |seconds, host, slots| Step { at: at(seconds), host, slots };
-        let steps = [step(5, 0, 8), step(7, 1, 4), step(12, 0, 1), step(40, 0, 8)];
+        let step = |seconds, host, left, slots| Gives { at: at(seconds), host, left, slots };
+        let steps = [step(5, 0, 8, 8), step(7, 1, 4, 4), step(12, 0, 1, 1), step(40, 0, 8, 8)];
         let left = left_over(&steps, 2, &held, Lane::Dataset);
         let expected = [
-            step(5, 0, 7),
-            step(7, 1, 4),
-            step(10, 0, 6),
-            step(12, 0, 0),
-            step(20, 0, 1),
-            step(40, 0, 8),
+            step(5, 0, 8, 7),
+            step(7, 1, 4, 4),
+            step(10, 0, 8, 6),
+            step(12, 0, 1, 0),
+            step(20, 0, 1, 1),
+            step(40, 0, 8, 8),
         ];
         assert_eq!(left, expected);
         assert_eq!(left_over(&steps, 2, &held, Lane::Rendering).len(), 4, "nobody is before it");

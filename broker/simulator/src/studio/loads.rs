@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use gleaner_protocol::job::{JobSpec, Lane, OnRelease, Task, Workunits};
+use gleaner_protocol::job::{JobSpec, Lane, OnRelease, Task, WasmTask, Workunits};
 use gleaner_protocol::limits::LEASE_S_MAX;
 use gleaner_protocol::{
-    DatasetId, KernelName, OwnerName, Profile, Reads, Span, Time, Trust,
+    DatasetId, Digest, KernelName, OwnerName, Profile, Reads, Span, Time, Trust,
 };
 
 use super::farm::{Kind, span_s};
@@ -30,21 +30,18 @@ pub(super) const BACKGROUND_WORKUNITS: u32 = 1_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kernel {
     Volume,
-    Segmentation,
     Visualize,
     Pca,
     Gametree,
 }
 
 impl Kernel {
-    pub(super) const ALL: [Self; 5] =
-        [Self::Volume, Self::Segmentation, Self::Visualize, Self::Pca, Self::Gametree];
+    pub(super) const ALL: [Self; 4] = [Self::Volume, Self::Visualize, Self::Pca, Self::Gametree];
 
     /// Its name as the core knows it: that of its family's scenario where that has one.
     pub(super) fn name(self) -> KernelName {
         let name = match self {
             Self::Volume => "volume",
-            Self::Segmentation => "segmentation",
             Self::Visualize => return dataset::kernel(),
             Self::Pca => "pca",
             Self::Gametree => "gametree",
@@ -173,12 +170,10 @@ impl Loads {
     /// What becomes of a job's replicas that a render drives out.
     pub(super) fn on_release(&self, source: Source) -> OnRelease {
         match source {
-            // Begun anew elsewhere it is done before it could go on here.
-            Source::Frame(_) => OnRelease::Kill,
+            // Begun anew elsewhere they are done before they could go on here.
+            Source::Frame(_) | Source::Dataset | Source::Batch(_) => OnRelease::Kill,
             Source::Deadline(_) => OnRelease::Checkpoint { within_s: OnRelease::SAVE_S },
-            Source::Dataset | Source::Batch(_) | Source::Background => {
-                OnRelease::Keep { for_s: OnRelease::KEEP_S }
-            }
+            Source::Background => OnRelease::Keep { for_s: OnRelease::KEEP_S },
         }
     }
 
@@ -193,6 +188,8 @@ impl Loads {
                 let predicted = job.predicted.as_micros();
                 spec.profile.run_time_us =
                     kinds.into_iter().map(|kind| (kind, predicted)).collect();
+                // Kernels cannot save where they are; modules can.
+                spec.task = Task::Wasm(WasmTask::new(Digest::of(b"segmentation")));
                 spec
             }
             Source::Dataset => dataset::job(self.chunks(), self.dataset.task),

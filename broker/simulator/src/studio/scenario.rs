@@ -4,14 +4,13 @@ use gleaner_protocol::Time;
 use gleaner_protocol::job::Lane;
 use gleaner_scheduling::visualization::TestRun;
 
-use super::farm::{StudioFarm, span_s};
+use super::farm::{Gives, StudioFarm, span_s};
 use super::figures::{self, METRICS};
 use super::leftover::left_over;
 use super::loads::Loads;
 use super::tally::Tally;
 use super::world::{self, Pace, Plan};
 use crate::parameters::{Parameter, Settings};
-use crate::replay::openings::Step;
 use crate::scenario::{Metric, Numbers, Order, Outcome, Progress, Scenario};
 use crate::visualization::rendering::Rendering;
 
@@ -94,7 +93,7 @@ impl Runs {
     pub(super) fn run(
         &self,
         lanes: &[Lane],
-        steps: &[Step],
+        steps: &[Gives],
         progress: &dyn Fn(f64),
     ) -> Result<Tally, String> {
         let (farm, loads, pace, window) = (&self.farm, &self.loads, self.pace, self.window);
@@ -109,6 +108,23 @@ impl Runs {
             move |done: f64| progress.done(((from + part * done) * 1e6) as u32, what)
         };
         let steps = &self.farm.steps;
+        if let Ok(s) = std::env::var("STUDIO_LANES") {
+            for set in s.split(',') {
+                let lanes: Vec<Lane> =
+                    Lane::ALL.into_iter().filter(|l| set.contains(&l.as_str()[..2])).collect();
+                let t = self.run(&lanes, steps, &|_| {})?;
+                eprint!("{set}: ");
+                for l in &lanes {
+                    eprint!("{} {:?} ", l.as_str(), figures::of_lane(*l, &t, &self.loads));
+                }
+                eprintln!(
+                    "lost {} given {} held {:?}",
+                    figures::lost(&t, &self.loads, &lanes),
+                    t.given_us / 1_000_000,
+                    t.held.total_us.map(|u| u / 1_000_000)
+                );
+            }
+        }
         let all = self.run(&Lane::ALL, steps, &told(0.0, 0.6, "all lanes"))?;
         let mut numbers = Numbers::from([("lost", figures::lost(&all, &self.loads, &Lane::ALL))]);
         for lane in Lane::ALL {
@@ -237,13 +253,7 @@ fn rendering_parameters() -> Vec<Parameter> {
             "between two frames of an action",
             VISUALIZATION,
         ),
-        Parameter::count(
-            "animation_frames",
-            600,
-            (0, 10_000_000),
-            "frames of animations",
-            CHOSEN,
-        ),
+        Parameter::count("animation_frames", 600, (0, 10_000_000), "frames of animations", CHOSEN),
         Parameter::count(
             "animation_frames_at_once",
             40,

@@ -7,20 +7,19 @@ use std::collections::BTreeMap;
 
 use gleaner_protocol::control::Verdict;
 use gleaner_protocol::job::Lane;
-use gleaner_protocol::{JobId, LeaseToken, Span, Time, WorkunitId};
+use gleaner_protocol::{Digest, JobId, LeaseToken, Span, Time};
 use gleaner_scheduling::replication::ReplicationConfig;
 use gleaner_scheduling::visualization::TestRun;
 use gleaner_scheduling::{
     CoreConfig, Effect, Input, JobPhase, LanePolicy, Policy, PolicyName, replication, visualization,
 };
 
-use super::farm::StudioFarm;
+use super::farm::{Gives, StudioFarm};
 use super::host::Host;
 use super::loads::{BACKGROUND_WORKUNITS, Loads, Source};
 use super::tally::Tally;
 use crate::calendar::Calendar;
 use crate::limits::STUDIO_EVENTS_MAX;
-use crate::replay::openings::Step;
 use crate::replication::network::Network;
 use crate::stage::Stage;
 use crate::visualization::rendering::Rendering;
@@ -45,7 +44,7 @@ pub(super) struct Pace {
 pub(super) struct Plan<'a> {
     pub(super) farm: &'a StudioFarm,
     /// What the hosts give.
-    pub(super) steps: &'a [Step],
+    pub(super) steps: &'a [Gives],
     pub(super) loads: &'a Loads,
     /// Whose loads are submitted.
     pub(super) lanes: &'a [Lane],
@@ -61,12 +60,14 @@ pub(super) struct Plan<'a> {
 #[derive(Debug, Clone, Copy)]
 enum Event {
     /// A host gives another number of cores.
-    Step(Step),
+    Step(Gives),
     Arrives(Source),
     /// A replica is done, if it still is in this run.
     Ends(usize, LeaseToken, u64),
     /// Its chunk is loaded, likewise.
     Loaded(usize, LeaseToken, u64),
+    /// It saves where it is, likewise.
+    Saves(usize, LeaseToken, u64),
     /// It has stood still for as long as it may, likewise.
     Overdue(usize, LeaseToken, u64),
 }
@@ -81,8 +82,8 @@ struct World<'a> {
     sources: Vec<Source>,
     /// The newest job of the background.
     newest: Option<JobId>,
-    /// What workunits had done that were stopped, up to their last checkpoints.
-    saved: BTreeMap<WorkunitId, Span>,
+    /// How far replicas had come with what they saved.
+    states: BTreeMap<Digest, Span>,
     now: Time,
     /// Jobs that are yet to come, the background aside.
     to_come: usize,
@@ -144,7 +145,7 @@ impl<'a> World<'a> {
             calendar: Calendar::new(),
             sources: Vec::new(),
             newest: None,
-            saved: BTreeMap::new(),
+            states: BTreeMap::new(),
             now: Time::ZERO,
             to_come: 0,
             runs: 0,
@@ -206,6 +207,7 @@ impl<'a> World<'a> {
             Event::Arrives(source) => self.arrive(source),
             Event::Ends(host, token, run) => self.end(host, token, run),
             Event::Loaded(host, token, run) => self.loaded(host, token, run),
+            Event::Saves(host, token, run) => self.saves(host, token, run),
             Event::Overdue(host, token, run) => self.overdue(host, token, run),
         }
     }
@@ -249,7 +251,10 @@ impl<'a> World<'a> {
 
     fn perform_one(&mut self, effect: Effect) {
         match effect {
-            Effect::Lease { host, token, replica, .. } => self.lease(host.get(), token, replica),
+            Effect::Lease { host, token, replica, goes_on, hands_on, .. } => {
+                let done = goes_on.and_then(|of| self.states.get(&of.state).copied());
+                self.lease(host.get(), token, replica, (done.unwrap_or_default(), hands_on));
+            }
             Effect::Park { host, token } => self.park(host.get(), token),
             Effect::Resume { host, token } => self.resume(host.get(), token),
             Effect::Abort { host, token, reason } => self.abort(host.get(), token, reason),
@@ -260,7 +265,6 @@ impl<'a> World<'a> {
                 self.network.start(self.now, &dataset.servers, chunk, ends, size_mb, patience);
             }
             Effect::Verdict { workunit, verdict: Verdict::Counted, .. } => {
-                self.saved.remove(&workunit);
                 if let Source::Frame(frame) = self.source_of(workunit.job) {
                     self.tally.frames.accepted(self.now, job_of(frame));
                 }

@@ -1,5 +1,7 @@
 //! Ours: least laxity first, under exact admission.
 
+use std::cmp::Reverse;
+
 use gleaner_protocol::job::{JobSpec, Lane};
 use gleaner_protocol::{JobId, Span, Time, WorkunitId};
 
@@ -194,8 +196,9 @@ impl Gleaner {
         self.next = Self::next_turn(now, first, rest);
     }
 
-    /// Has a task run on the first host with room, among those with an idle slot or among the others;
-    /// `false` where no host may have it.
+    /// Has a task run on the host with most room, among those with an idle slot or among the others;
+    /// `false` where no host may have it. Where there is most room, a lane before this one is the
+    /// least likely to need the core of this task.
     fn start(
         &mut self,
         desk: &mut Desk<'_>,
@@ -203,15 +206,13 @@ impl Gleaner {
         room: &mut [(HostIx, u32)],
         on_idle: bool,
     ) -> bool {
-        let open = room.iter_mut().filter(|(_, slots)| *slots > 0);
-        for (host, slots) in open {
-            let is_idle = desk.farm().host(*host).free() > 0;
-            if is_idle == on_idle && self.book.start(desk, id, *host) {
-                *slots -= 1;
-                return true;
-            }
-        }
-        false
+        let is_idle = |host| desk.farm().host(host).free() > 0;
+        let open =
+            |(_, (host, slots)): &(usize, &(HostIx, u32))| *slots > 0 && is_idle(*host) == on_idle;
+        let mut open: Vec<usize> = room.iter().enumerate().filter(open).map(|(at, _)| at).collect();
+        open.sort_by_key(|at| Reverse(room[*at].1));
+        let started = open.into_iter().find(|at| self.book.start(desk, id, room[*at].0));
+        started.map(|at| room[at].1 -= 1).is_some()
     }
 
     /// When the first that waits will have become more urgent than the last that runs.

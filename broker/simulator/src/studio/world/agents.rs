@@ -1,25 +1,28 @@
 //! What agents do when their hosts give more or less, and when the core speaks.
 
 use gleaner_protocol::control::{AbortReason, Fragment, ReleaseReason};
-use gleaner_protocol::job::{Lane, OnRelease};
+use gleaner_protocol::job::OnRelease;
 use gleaner_protocol::{ChunkId, Epoch, LeaseToken, Span};
 use gleaner_scheduling::Input;
 
-use super::super::farm::Kind;
-use super::super::host::{Course, Replica};
-use super::super::loads::volume;
+use super::super::farm::{Gives, Kind};
+use super::super::host::Course;
+use super::super::loads::{Source, volume};
 use super::{Event, World};
-use crate::replay::openings::Step;
 
 impl World<'_> {
     /// A host gives another number of cores: what has to go goes first, what stood still goes on.
-    pub(super) fn give(&mut self, Step { host, slots, .. }: Step) {
+    pub(super) fn give(&mut self, Gives { host, left, slots, .. }: Gives) {
         let host = host as usize;
         self.tally.given_us += self.given_since(host);
-        for token in self.hosts[host].surplus(self.now, slots) {
-            self.drive_out(host, token);
+        for token in self.hosts[host].surplus(self.now, left) {
+            self.drive_out(host, token, left);
         }
-        if slots == 0 && self.hosts[host].of.kind != Kind::Desktop {
+        // What another lane is taken to hold is no render: whoever runs there stands still for it.
+        for token in self.hosts[host].surplus(self.now, slots) {
+            self.freeze(host, token, self.plan.pace.keep);
+        }
+        if left == 0 && self.hosts[host].of.kind != Kind::Desktop {
             self.empty_cache(host);
         }
         let entry = &mut self.hosts[host];
@@ -44,16 +47,24 @@ impl World<'_> {
         self.now.since(entry.given_at).as_micros() * u64::from(entry.slots)
     }
 
-    /// A render wants the core of a replica.
-    fn drive_out(&mut self, host: usize, token: LeaseToken) {
+    /// A render wants the core of a replica, and leaves so many cores.
+    fn drive_out(&mut self, host: usize, token: LeaseToken, slots_left: u32) {
         let Some(replica) = self.hosts[host].find(token) else { return };
-        if let OnRelease::Keep { for_s } = replica.on_release {
-            let keep = Span::from_secs(for_s);
-            self.stand_still(host, token, Course::Frozen, keep);
-            return self.say_frozen(host, token, true);
+        match replica.on_release {
+            OnRelease::Keep { for_s } => {
+                return self.freeze(host, token, Span::from_secs(for_s));
+            }
+            // It saves on cores that no render has booked.
+            OnRelease::Checkpoint { .. } if slots_left > 0 => self.save(host, token),
+            _ => {}
         }
         self.lose(host, token);
         self.say_released(host, token);
+    }
+
+    fn freeze(&mut self, host: usize, token: LeaseToken, keep: Span) {
+        self.stand_still(host, token, Course::Frozen, keep);
+        self.say_frozen(host, token, true);
     }
 
     /// A replica stands still for no longer than this, and than its host's owner allows.
@@ -65,7 +76,7 @@ impl World<'_> {
         let entry = &mut self.hosts[host];
         entry.to_load.retain(|other| *other != token);
         let replica = entry.find(token).expect("it is there");
-        replica.note_done(now);
+        replica.done = replica.done_at(now);
         (replica.course, replica.run) = (course, run);
         let until = now + keep.min(self.plan.pace.keep);
         self.calendar.enter(until, Event::Overdue(host, token, run));
@@ -80,24 +91,16 @@ impl World<'_> {
         }
     }
 
-    /// A replica is gone, and with it what it did beyond its last checkpoint.
+    /// A replica is gone, and with it what it did and did not save.
     fn lose(&mut self, host: usize, token: LeaseToken) {
         let place = self.hosts[host].replicas.iter().position(|of| of.token == token);
         let Some(place) = place else { return };
         self.leave_slot(host, place);
-        let mut replica: Replica = self.hosts[host].take(token).expect("it is there");
-        let was_loading = replica.course == Course::Loads;
-        replica.note_done(self.now);
-        match (replica.source.lane(), replica.on_release) {
-            (Lane::Background, _) => self.tally.wasted_us += replica.spent.as_micros(),
-            (_, OnRelease::Checkpoint { .. }) => {
-                let every = self.plan.loads.checkpoint.as_micros().max(1);
-                let kept = replica.done.as_micros() / every * every;
-                self.saved.insert(replica.id.workunit, Span::from_micros(kept));
-            }
-            _ => {}
+        let replica = self.hosts[host].take(token).expect("it is there");
+        if replica.source == Source::Background {
+            self.tally.wasted_us += replica.spent.as_micros();
         }
-        if was_loading {
+        if replica.course == Course::Loads {
             self.load_next(host);
         }
     }

@@ -1,5 +1,6 @@
 //! Replicas begin, load, compute and end, and copies of chunks move.
 
+use gleaner_protocol::job::OnRelease;
 use gleaner_protocol::{ChunkId, Digest, LeaseToken, ReplicaId, Span, WorkunitId};
 use gleaner_scheduling::{Input, ReportedOutcome};
 
@@ -35,7 +36,16 @@ impl World<'_> {
     }
 
     /// The core gives a replica to a host.
-    pub(super) fn lease(&mut self, host: usize, token: LeaseToken, id: ReplicaId) {
+    ///
+    /// It goes on from what was `done` and saved, and has others go on from what it saves where it
+    /// `hands_on`.
+    pub(super) fn lease(
+        &mut self,
+        host: usize,
+        token: LeaseToken,
+        id: ReplicaId,
+        (done, hands_on): (Span, bool),
+    ) {
         let source = self.source_of(id.workunit.job);
         let entry = &mut self.hosts[host];
         entry.requested = entry.requested.saturating_sub(1);
@@ -45,12 +55,12 @@ impl World<'_> {
         let waits = if waits { self.plan.pace.park } else { Span::ZERO };
         let work = self.work(host, source, id.workunit) + waits;
         let on_release = self.plan.loads.on_release(source);
-        let done = self.saved.get(&id.workunit).copied().unwrap_or(Span::ZERO);
         let replica = Replica {
             token,
             id,
             source,
             on_release,
+            hands_on,
             course: Course::Loads,
             work,
             done,
@@ -141,7 +151,8 @@ impl World<'_> {
         let was_there = self.hosts[host].cache.touch(chunk, bytes, |of| dropped.push(of));
         if !was_there {
             let lost = dropped.into_iter().map(|of| self.chunk_id(of)).collect();
-            let (gained, name) = (vec![self.chunk_id(chunk)], self.hosts[host].of.info.name.clone());
+            let (gained, name) =
+                (vec![self.chunk_id(chunk)], self.hosts[host].of.info.name.clone());
             self.stage.tell(self.now, Input::Copies { host: name, gained, lost });
         }
     }
@@ -166,7 +177,35 @@ impl World<'_> {
         (replica.course, replica.run) = (Course::Runs(now), run);
         replica.slot_since.get_or_insert(now);
         let end = now + replica.left();
+        let saves = matches!(replica.on_release, OnRelease::Checkpoint { .. });
         self.calendar.enter(end, Event::Ends(host, token, run));
+        if saves {
+            self.calendar.enter(now + self.plan.loads.checkpoint, Event::Saves(host, token, run));
+        }
+    }
+
+    /// A replica that runs comes to a checkpoint.
+    pub(super) fn saves(&mut self, host: usize, token: LeaseToken, run: u64) {
+        if self.hosts[host].of_run(token, run).is_some_and(|replica| replica.takes_slot()) {
+            self.save(host, token);
+            let next = self.now + self.plan.loads.checkpoint;
+            self.calendar.enter(next, Event::Saves(host, token, run));
+        }
+    }
+
+    /// A replica saves where it is, and the core hears of it where that is of use to others.
+    pub(super) fn save(&mut self, host: usize, token: LeaseToken) {
+        let now = self.now;
+        let entry = &mut self.hosts[host];
+        let Some(replica) = entry.find(token) else { return };
+        let done = replica.done_at(now);
+        if replica.hands_on {
+            let name = entry.of.info.name.clone();
+            let said = [token.get().to_le_bytes(), done.as_micros().to_le_bytes()].concat();
+            let state = Digest::of(&said);
+            self.states.insert(state, done);
+            self.stage.tell(now, Input::Saved { host: name, token, state });
+        }
     }
 
     /// A replica is done: its host reports it and asks for another one.
