@@ -214,11 +214,19 @@ impl<'a> Desk<'a> {
         Ok((token, room))
     }
 
-    /// Makes room where a replica of another lane runs: it is parked where its host can keep it,
-    /// else it waits again. Its policy is told of it after this plan.
+    /// Makes room where a replica of another lane runs: it is parked where its host can keep it, if
+    /// need be in the place of one of a lane behind its own, else it waits again. Policies are told
+    /// of it after this plan.
     fn displace(&mut self, host: HostIx, lease: Lease) {
         let Lease { token, workunit, .. } = lease;
         self.farm.displaced.push(workunit);
+        if !self.farm.host(host).can_park()
+            && let Some(parked) = self.farm.next_to_unpark(host, workunit)
+        {
+            self.farm.displaced.push(parked.workunit);
+            let parked = self.farm.leased(host, parked.token).expect("a host's lease is known");
+            self.take_back(parked);
+        }
         if self.farm.host(host).can_park() {
             self.farm.change_giving(host, |entry| {
                 let lease = entry.take_lease(token);

@@ -10,7 +10,7 @@ use gleaner_protocol::job::Lane;
 use gleaner_protocol::{LeaseToken, Share};
 use serde::{Deserialize, Serialize};
 
-use super::{Farm, Host, HostIx, Lease};
+use super::{Farm, Host, HostIx, Lease, Pending, WorkunitIx};
 use crate::Refusal;
 
 /// How much of the farm a lane may hold, and how much the lanes before it leave it.
@@ -257,14 +257,33 @@ impl Farm {
     }
 
     /// The lease to displace next for a lane: of the last lane, what was begun last, for it loses
-    /// least where it cannot be parked.
+    /// least where it cannot be parked. Of the deadline lane, what has gone on for longest: each
+    /// gives way in turn, so that none is late alone.
     pub(crate) fn next_to_displace(&self, lane: Lane, host: HostIx) -> Option<Lease> {
-        let begun = |lease: &Lease| {
-            let unit = self.workunit(lease.workunit);
-            let pending = unit.pending.iter().find(|of| of.token == lease.token && of.host == host);
-            (unit.lane, pending.map(|of| of.serial))
-        };
-        self.lent(lane, host).max_by_key(|lease| begun(lease)).copied()
+        let last = self.lent(lane, host).map(|lease| self.workunit(lease.workunit).lane).max()?;
+        let mut of_last =
+            self.lent(lane, host).filter(|lease| self.workunit(lease.workunit).lane == last);
+        if last == Lane::Deadline {
+            // What went on last is the last of the list.
+            return of_last.next().copied();
+        }
+        of_last.max_by_key(|lease| self.begun(host, lease)).copied()
+    }
+
+    /// What is parked on a host of a lane behind that of a workunit, to be taken back next: of the
+    /// last lane, what was begun last.
+    pub(crate) fn next_to_unpark(&self, host: HostIx, workunit: WorkunitIx) -> Option<Lease> {
+        let lane_of = |lease: &Lease| self.workunit(lease.workunit).lane;
+        let lane = self.workunit(workunit).lane;
+        let behind = self.hosts.get(host).parked.iter().filter(|lease| lane_of(lease) > lane);
+        behind.max_by_key(|lease| (lane_of(lease), self.begun(host, lease))).copied()
+    }
+
+    /// The serial number of a lease: greater ones were begun, or had their time renewed, later.
+    fn begun(&self, host: HostIx, lease: &Lease) -> Option<u32> {
+        let pending = &self.workunit(lease.workunit).pending;
+        let is_it = |of: &&Pending| of.token == lease.token && of.host == host;
+        pending.iter().find(is_it).map(|of| of.serial)
     }
 }
 

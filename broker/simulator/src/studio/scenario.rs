@@ -108,23 +108,6 @@ impl Runs {
             move |done: f64| progress.done(((from + part * done) * 1e6) as u32, what)
         };
         let steps = &self.farm.steps;
-        if let Ok(s) = std::env::var("STUDIO_LANES") {
-            for set in s.split(',') {
-                let lanes: Vec<Lane> =
-                    Lane::ALL.into_iter().filter(|l| set.contains(&l.as_str()[..2])).collect();
-                let t = self.run(&lanes, steps, &|_| {})?;
-                eprint!("{set}: ");
-                for l in &lanes {
-                    eprint!("{} {:?} ", l.as_str(), figures::of_lane(*l, &t, &self.loads));
-                }
-                eprintln!(
-                    "lost {} given {} held {:?}",
-                    figures::lost(&t, &self.loads, &lanes),
-                    t.given_us / 1_000_000,
-                    t.held.total_us.map(|u| u / 1_000_000)
-                );
-            }
-        }
         let all = self.run(&Lane::ALL, steps, &told(0.0, 0.6, "all lanes"))?;
         let mut numbers = Numbers::from([("lost", figures::lost(&all, &self.loads, &Lane::ALL))]);
         for lane in Lane::ALL {
@@ -163,10 +146,10 @@ fn farm_parameters() -> Vec<Parameter> {
             "how long users ask and jobs come; the run goes on until all is done",
             SHORTER,
         ),
-        count("fat_hosts", 6, (0, 1_000), "render hosts of the kind fat", CHOSEN),
-        count("light_hosts", 6, (0, 1_000), "render hosts of the kind light", CHOSEN),
+        count("fat_hosts", 10, (0, 1_000), "render hosts of the kind fat", CHOSEN),
+        count("light_hosts", 10, (0, 1_000), "render hosts of the kind light", CHOSEN),
         count("cores", 8, (1, 256), "cores of a render host", CHOSEN),
-        count("desktops", 8, (0, 1_000), "desktops", CHOSEN),
+        count("desktops", 10, (0, 1_000), "desktops", CHOSEN),
         count("desktop_cores", 4, (1, 256), "cores of a desktop", CHOSEN),
         Parameter::number(
             "desktop_speed",
@@ -238,7 +221,7 @@ fn farm_parameters() -> Vec<Parameter> {
 
 fn rendering_parameters() -> Vec<Parameter> {
     vec![
-        Parameter::count("users", 2, (0, 100), "users who turn volumes all the time", CHOSEN),
+        Parameter::count("users", 3, (0, 100), "users who turn volumes all the time", CHOSEN),
         Parameter::number(
             "action_s",
             33.0,
@@ -301,7 +284,7 @@ fn job_parameters() -> Vec<Parameter> {
     vec![
         number(
             "deadline_load_percent",
-            15.0,
+            8.0,
             (0.1, 1_000.0),
             "work that is due over what the cores of all render hosts could do meanwhile",
             CHOSEN,
