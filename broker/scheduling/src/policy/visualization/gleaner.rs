@@ -5,6 +5,8 @@ mod node;
 mod set;
 mod teams;
 
+use std::collections::BTreeSet;
+
 use gleaner_protocol::job::{JobSpec, Lane};
 use gleaner_protocol::{ChunkId, JobId, LeaseToken, Span, Time, WorkunitId};
 use rustc_hash::FxHashMap;
@@ -54,9 +56,9 @@ pub struct Gleaner {
     touched: Vec<usize>,
     /// Whether something came back or a node came or went.
     stirred: bool,
-    /// Whether the lane's limits alone may have kept a task from a node: no host asks anew when they
-    /// leave more.
-    is_held_back: bool,
+    /// Nodes with something to start and no room for it, though the lane does not have all their
+    /// slots: no host asks anew when others leave more.
+    starved: BTreeSet<usize>,
     /// Whether there may be a dataset to load and a team for it.
     may_load: bool,
     /// When to look again for batch jobs to load for.
@@ -91,7 +93,7 @@ impl Gleaner {
             lost: Vec::new(),
             touched: Vec::new(),
             stirred: false,
-            is_held_back: false,
+            starved: BTreeSet::new(),
             may_load: false,
             retry: None,
         }
@@ -252,8 +254,11 @@ impl Gleaner {
         }
         let is_up = entry.connected && entry.fragment.slots > 0;
         let of = &mut self.nodes[node];
-        of.slots = entry.fragment.slots;
+        let has_changed = std::mem::replace(&mut of.slots, entry.fragment.slots) != of.slots;
         if of.is_up == is_up {
+            if is_up && has_changed {
+                self.touched.push(node);
+            }
             return;
         }
         let lost = std::mem::take(of);
@@ -342,7 +347,9 @@ impl Gleaner {
             let Some(due) = due.or_else(|| self.pop_batch(node)) else { break };
             self.start_task(desk, node, due, loads);
         }
-        self.is_held_back |= desk.farm().is_at_its_limits(desk.lane());
+        if self.nodes[node].is_starved() {
+            self.starved.insert(node);
+        }
         self.weigh(node);
     }
 
@@ -452,10 +459,7 @@ impl Policy for Gleaner {
         if self.stirred {
             self.settle(desk);
         }
-        if self.is_held_back && desk.may_hold_more() {
-            self.is_held_back = false;
-            self.touched.extend(0..self.nodes.len());
-        }
+        self.touched.extend(std::mem::take(&mut self.starved));
         if let Trigger::Host(host) = trigger {
             self.start(desk, host.get());
         }
