@@ -62,14 +62,19 @@ pub(super) struct Gives {
     pub(super) host: u32,
     /// Cores that its renders, or its owner, leave.
     pub(super) left: u32,
-    /// Of these, cores that no other lane is taken to hold.
-    pub(super) slots: u32,
+    /// Of these, what no other lane is taken to hold, in thousandths of cores.
+    pub(super) own_permille: u32,
 }
 
 impl Gives {
     /// All that is left.
     fn all(Step { at, host, slots }: Step) -> Self {
-        Self { at, host, left: slots, slots }
+        Self { at, host, left: slots, own_permille: slots * 1_000 }
+    }
+
+    /// Cores to run something on: of the last one there may be a part.
+    pub(super) fn slots(&self) -> u32 {
+        self.own_permille.div_ceil(1_000)
     }
 }
 

@@ -49,9 +49,14 @@ pub(super) struct Replica {
     pub(super) spent: Span,
     /// Whether its chunk was loaded for it.
     pub(super) has_loaded: bool,
+    /// How fast it computes, in millionths: less than a whole where cores are shared.
+    pub(super) rate_ppm: u64,
     /// Tells this run of it from others.
     pub(super) run: u64,
 }
+
+/// The rate of a replica that has a core.
+pub(super) const WHOLE_PPM: u64 = 1_000_000;
 
 /// A host.
 #[derive(Debug)]
@@ -59,6 +64,8 @@ pub(super) struct Host {
     pub(super) of: StudioHost,
     /// Cores that it gives, and since when.
     pub(super) slots: u32,
+    /// What there is of them, in thousandths of cores.
+    pub(super) own_permille: u32,
     pub(super) given_at: Time,
     /// What it asked for and was not given.
     pub(super) requested: u32,
@@ -88,14 +95,18 @@ impl Replica {
     /// How much of it is done by now.
     pub(super) fn done_at(&self, now: Time) -> Span {
         match self.course {
-            Course::Runs(since) => self.done + now.since(since),
+            Course::Runs(since) => {
+                let ran = now.since(since).as_micros() * self.rate_ppm / WHOLE_PPM;
+                self.done + Span::from_micros(ran)
+            }
             _ => self.done,
         }
     }
 
-    /// What is left of it.
+    /// How long it takes yet at its rate.
     pub(super) fn left(&self) -> Span {
-        Span::from_micros(self.work.as_micros().saturating_sub(self.done.as_micros()))
+        let left_us = self.work.as_micros().saturating_sub(self.done.as_micros());
+        Span::from_micros((left_us * WHOLE_PPM).div_ceil(self.rate_ppm.max(1)))
     }
 }
 
@@ -105,6 +116,7 @@ impl Host {
         Self {
             of,
             slots: 0,
+            own_permille: 0,
             given_at: Time::ZERO,
             requested: 0,
             replicas: Vec::new(),
@@ -133,6 +145,17 @@ impl Host {
     pub(super) fn running(&self) -> u32 {
         let running = self.replicas.iter().filter(|replica| replica.takes_slot()).count();
         u32::try_from(running).expect("no more than its cores")
+    }
+
+    /// Whether of one of its cores there is only a part.
+    pub(super) fn has_part_of_core(&self) -> bool {
+        !self.own_permille.is_multiple_of(1_000)
+    }
+
+    /// How fast each of its replicas computes: they share what there is of its cores.
+    pub(super) fn rate_ppm(&self) -> u64 {
+        let running = u64::from(self.running().max(1));
+        (u64::from(self.own_permille) * (WHOLE_PPM / 1_000) / running).min(WHOLE_PPM)
     }
 
     /// How many more replicas it is to ask for.

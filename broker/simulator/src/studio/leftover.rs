@@ -6,32 +6,20 @@ use gleaner_protocol::job::Lane;
 use super::farm::Gives;
 use super::tally::Held;
 
-/// The farm's steps less the cores that the lanes before `lane` held: whole cores for each window
-/// of time, to the nearest one, the rest carried on to the next window, so that over time as much is
-/// taken as was held.
+/// The farm's steps less what the lanes before `lane` held, window by window: its mean over the
+/// window, in thousandths of cores.
 pub(super) fn left_over(steps: &[Gives], hosts: usize, held: &Held, lane: Lane) -> Vec<Gives> {
     let mut left = Vec::new();
     for host in 0..hosts {
         let number = u32::try_from(host).expect("hosts are counted by a u32");
         let of_host = steps.iter().filter(|step| step.host == number);
-        let taken = whole_cores(&held.before(lane, host), held.window.as_micros());
-        left.extend(of_one(of_host, number, &taken, held.window.as_micros()));
+        let window_us = held.window.as_micros();
+        let mean = |held_us: u64| u32::try_from(held_us * 1_000 / window_us).unwrap_or(u32::MAX);
+        let taken: Vec<u32> = held.before(lane, host).into_iter().map(mean).collect();
+        left.extend(of_one(of_host, number, &taken, window_us));
     }
     left.sort_by_key(|step| step.at);
     left
-}
-
-/// Core-time by windows as whole cores.
-fn whole_cores(held_us: &[u64], window_us: u64) -> Vec<u32> {
-    let mut carried: i128 = 0;
-    let window = i128::from(window_us);
-    let cores = held_us.iter().map(|held| {
-        carried += i128::from(*held);
-        let cores = (carried + window / 2).div_euclid(window).max(0);
-        carried -= cores * window;
-        u32::try_from(cores).unwrap_or(u32::MAX)
-    });
-    cores.collect()
 }
 
 fn of_one<'a>(
@@ -53,10 +41,10 @@ fn of_one<'a>(
         given = gives.unwrap_or(given);
         less = takes.unwrap_or(less);
         let is_last_now = changes.get(place + 1).is_none_or(|(next, ..)| *next > at);
-        let now = (given, u32::saturating_sub(given, less));
+        let now = (given, u32::saturating_sub(given * 1_000, less));
         if is_last_now && now != before {
             before = now;
-            all.push(Gives { at, host, left: now.0, slots: now.1 });
+            all.push(Gives { at, host, left: now.0, own_permille: now.1 });
         }
     }
     all
@@ -72,26 +60,26 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_cores_are_carried_on_until_they_are_whole() {
-        assert_eq!(whole_cores(&[4, 4, 4, 4, 4], 10), [0, 1, 0, 1, 0]);
-        assert_eq!(whole_cores(&[25, 0, 17, 0], 10), [3, 0, 1, 0]);
-    }
-
-    #[test]
     fn what_is_left_is_what_is_given_less_what_is_held() {
         let mut held = Held::new(2, Span::from_secs(10));
         held.add(0, Lane::Rendering, at(0), at(20));
-        held.add(0, Lane::Deadline, at(10), at(20));
-        let step = |seconds, host, left, slots| Gives { at: at(seconds), host, left, slots };
-        let steps = [step(5, 0, 8, 8), step(7, 1, 4, 4), step(12, 0, 1, 1), step(40, 0, 8, 8)];
+        held.add(0, Lane::Deadline, at(14), at(20));
+        let step =
+            |seconds, host, left, own_permille| Gives { at: at(seconds), host, left, own_permille };
+        let steps = [
+            step(5, 0, 8, 8_000),
+            step(7, 1, 4, 4_000),
+            step(12, 0, 1, 1_000),
+            step(40, 0, 8, 8_000),
+        ];
         let left = left_over(&steps, 2, &held, Lane::Dataset);
         let expected = [
-            step(5, 0, 8, 7),
-            step(7, 1, 4, 4),
-            step(10, 0, 8, 6),
+            step(5, 0, 8, 7_000),
+            step(7, 1, 4, 4_000),
+            step(10, 0, 8, 6_400),
             step(12, 0, 1, 0),
-            step(20, 0, 1, 1),
-            step(40, 0, 8, 8),
+            step(20, 0, 1, 1_000),
+            step(40, 0, 8, 8_000),
         ];
         assert_eq!(left, expected);
         assert_eq!(left_over(&steps, 2, &held, Lane::Rendering).len(), 4, "nobody is before it");

@@ -90,6 +90,8 @@ struct World<'a> {
     runs: u64,
     tally: Tally,
     effects: Vec<Effect>,
+    /// Hosts on which as many replicas as before may share other cores, or the other way round.
+    shared: Vec<usize>,
 }
 
 /// Runs a plan until all is done that was submitted, the background aside.
@@ -101,6 +103,7 @@ pub(super) fn run(plan: Plan<'_>, progress: &dyn Fn(f64)) -> Result<Tally, Strin
     world.begin();
     for event in 0..STUDIO_EVENTS_MAX {
         world.perform();
+        world.share_cores();
         if plan.is_checked {
             world.stage.check().map_err(|violation| format!("{:?}: {violation}", world.now))?;
         }
@@ -152,6 +155,7 @@ impl<'a> World<'a> {
             tally: Tally::new(plan.loads, hosts.len(), plan.window),
             hosts,
             effects: Vec::new(),
+            shared: Vec::new(),
         }
     }
 

@@ -12,8 +12,8 @@ use super::{Event, World};
 
 impl World<'_> {
     /// A host gives another number of cores: what has to go goes first, what stood still goes on.
-    pub(super) fn give(&mut self, Gives { host, left, slots, .. }: Gives) {
-        let host = host as usize;
+    pub(super) fn give(&mut self, gives: Gives) {
+        let (host, left, slots) = (gives.host as usize, gives.left, gives.slots());
         self.tally.given_us += self.given_since(host);
         for token in self.hosts[host].surplus(self.now, left) {
             self.drive_out(host, token, left);
@@ -26,7 +26,13 @@ impl World<'_> {
             self.empty_cache(host);
         }
         let entry = &mut self.hosts[host];
+        let had_part = entry.has_part_of_core();
         (entry.slots, entry.given_at) = (slots, self.now);
+        entry.own_permille = gives.own_permille;
+        if had_part || entry.has_part_of_core() {
+            self.shared.push(host);
+        }
+        let entry = &self.hosts[host];
         let name = entry.of.info.name.clone();
         let fragment = Fragment { epoch: Epoch::default(), slots };
         self.stage.tell(self.now, Input::Fragment { host: name, fragment });

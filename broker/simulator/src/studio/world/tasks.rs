@@ -4,7 +4,7 @@ use gleaner_protocol::job::OnRelease;
 use gleaner_protocol::{ChunkId, Digest, LeaseToken, ReplicaId, Span, WorkunitId};
 use gleaner_scheduling::{Input, ReportedOutcome};
 
-use super::super::host::{Course, Replica};
+use super::super::host::{Course, Replica, WHOLE_PPM};
 use super::super::loads::Source;
 use super::{Event, World};
 use crate::replication::world::DATASET;
@@ -67,6 +67,7 @@ impl World<'_> {
             slot_since: Some(self.now),
             spent: Span::ZERO,
             has_loaded: false,
+            rate_ppm: WHOLE_PPM,
             run: 0,
         };
         self.hosts[host].replicas.push(replica);
@@ -175,12 +176,39 @@ impl World<'_> {
         let (now, run) = (self.now, self.runs);
         let Some(replica) = self.hosts[host].find(token) else { return };
         (replica.course, replica.run) = (Course::Runs(now), run);
+        replica.rate_ppm = WHOLE_PPM;
         replica.slot_since.get_or_insert(now);
         let end = now + replica.left();
         let saves = matches!(replica.on_release, OnRelease::Checkpoint { .. });
         self.calendar.enter(end, Event::Ends(host, token, run));
         if saves {
             self.calendar.enter(now + self.plan.loads.checkpoint, Event::Saves(host, token, run));
+        }
+        self.note_sharing(host);
+    }
+
+    /// More or fewer replicas run on a host, or on more or fewer of its cores.
+    pub(super) fn note_sharing(&mut self, host: usize) {
+        if self.hosts[host].has_part_of_core() {
+            self.shared.push(host);
+        }
+    }
+
+    /// Has replicas share cores evenly where of one there is only a part.
+    pub(super) fn share_cores(&mut self) {
+        while let Some(host) = self.shared.pop() {
+            let (now, rate_ppm) = (self.now, self.hosts[host].rate_ppm());
+            for replica in &mut self.hosts[host].replicas {
+                if !matches!(replica.course, Course::Runs(_)) || replica.rate_ppm == rate_ppm {
+                    continue;
+                }
+                self.runs += 1;
+                replica.done = replica.done_at(now);
+                (replica.course, replica.run) = (Course::Runs(now), self.runs);
+                replica.rate_ppm = rate_ppm;
+                let end = Event::Ends(host, replica.token, replica.run);
+                self.calendar.enter(now + replica.left(), end);
+            }
         }
     }
 
@@ -234,5 +262,6 @@ impl World<'_> {
         let Some(since) = replica.slot_since.take() else { return };
         replica.spent = replica.spent + now.since(since);
         self.tally.held.add(host, replica.source.lane(), since, now);
+        self.note_sharing(host);
     }
 }
