@@ -10,12 +10,12 @@ use crate::{deadline, fragment, mixed, replay, replication, studio, visualizatio
 /// All scenarios, family by family.
 pub fn scenarios() -> impl Iterator<Item = &'static dyn Scenario> {
     let families = [
-        studio::SCENARIOS,
         fragment::SCENARIOS,
         visualization::SCENARIOS,
         replication::SCENARIOS,
         mixed::SCENARIOS,
         deadline::SCENARIOS,
+        studio::SCENARIOS,
         replay::SCENARIOS,
     ];
     families.into_iter().flatten().copied()

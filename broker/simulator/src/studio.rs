@@ -11,10 +11,11 @@
 //!
 //! What a lane gets beside the others stands beside its *solo* run: the same load of that lane alone,
 //! in the same core, on the same hosts with the same renders. `rendering` and `deadline` have all that
-//! the farm gives then. `dataset` and `batch` have what is left to them: from what the farm gives, the
-//! cores are taken that the lanes before them held in the run of all lanes, host by host, as whole
-//! cores for some seconds at a time with the rest carried on ([`leftover`]). `background` has no solo
-//! run: it is told what part of the core-time that other lanes left came to something.
+//! the farm gives then. `dataset` and `batch` have what is left to them: from what each host gives, the
+//! cores are taken that the lanes before them held of it in the run of all lanes, as their mean over
+//! some seconds at a time ([`leftover`]). What runs there shares the cores that are left, and what has
+//! no core stands still until there is one. `background` has no solo run: it is told what part of the
+//! core-time that other lanes left came to something.
 //!
 //! Left out, and so no part of any figure: the way between broker and agents takes no time, and loads
 //! of volumes do not share the links that carry copies of chunks.

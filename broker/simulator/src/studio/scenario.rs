@@ -1,7 +1,7 @@
 //! The scenario: what can be set, and which runs it takes.
 
-use gleaner_protocol::Time;
 use gleaner_protocol::job::Lane;
+use gleaner_protocol::{Span, Time};
 use gleaner_scheduling::visualization::TestRun;
 
 use super::farm::{Gives, StudioFarm, span_s};
@@ -57,7 +57,7 @@ pub(super) struct Runs {
     farm: StudioFarm,
     loads: Loads,
     pace: Pace,
-    window: gleaner_protocol::Span,
+    window: Span,
     seed: u64,
     /// Whether all invariants are checked after every event.
     pub(super) is_checked: bool,
@@ -73,9 +73,7 @@ impl Runs {
         let loads = Loads::draw(settings, seed, (render_hosts, cores))?;
         let test_run = TestRun {
             render: span_s(settings, "render_s"),
-            load_per_mib: gleaner_protocol::Span::from_micros(
-                (1e6 / settings.number("storage_mib_s")) as u64,
-            ),
+            load_per_mib: Span::from_micros((1e6 / settings.number("storage_mib_s")) as u64),
         };
         let spread = settings.number("render_spread_percent") / 100.0;
         let pace = Pace {
@@ -89,8 +87,19 @@ impl Runs {
         Ok(Self { farm, loads, pace, window, seed, is_checked: false })
     }
 
+    /// What all runs have in common of what is submitted.
+    #[cfg(test)]
+    pub(super) fn loads(&self) -> &Loads {
+        &self.loads
+    }
+
+    /// The run of all lanes.
+    pub(super) fn all_lanes(&self, progress: &dyn Fn(f64)) -> Result<Tally, String> {
+        self.run(&Lane::ALL, &self.farm.steps, progress)
+    }
+
     /// One run of these lanes' loads.
-    pub(super) fn run(
+    fn run(
         &self,
         lanes: &[Lane],
         steps: &[Gives],
@@ -108,7 +117,7 @@ impl Runs {
             move |done: f64| progress.done(((from + part * done) * 1e6) as u32, what)
         };
         let steps = &self.farm.steps;
-        let all = self.run(&Lane::ALL, steps, &told(0.0, 0.6, "all lanes"))?;
+        let all = self.all_lanes(&told(0.0, 0.6, "all lanes"))?;
         let mut numbers = Numbers::from([("lost", figures::lost(&all, &self.loads, &Lane::ALL))]);
         for lane in Lane::ALL {
             let solo = match lane {
@@ -212,8 +221,8 @@ fn farm_parameters() -> Vec<Parameter> {
             "window_s",
             5.0,
             (0.1, 3_600.0),
-            "for the solo runs of dataset and batch: what other lanes held is taken by whole cores \
-             for so long at a time",
+            "for the solo runs of dataset and batch: what other lanes held is taken as its mean \
+             over so long",
             "chosen: shorter than what these lanes run",
         ),
     ]
