@@ -17,8 +17,10 @@ use gleaner_protocol::api::{Promise, Submitted};
 use gleaner_protocol::job::{
     Attempts, CommandTask, JobSpec, Lane, OnRelease, RunsOn, Task, WasmTask, Workunits,
 };
-use gleaner_protocol::limits::{JOB_NAME_BYTES_MAX, PROFILE_S_MAX, WASM_MODULE_BYTES_MAX};
-use gleaner_protocol::{Digest, Feature, JobId, KernelName, OwnerName, Profile};
+use gleaner_protocol::limits::{
+    CORES_MAX, JOB_NAME_BYTES_MAX, PROFILE_S_MAX, WASM_MODULE_BYTES_MAX,
+};
+use gleaner_protocol::{Digest, Feature, JobId, KernelName, OwnerName, Profile, Share};
 use serde::Serialize;
 
 use crate::client::{Client, ClientError, Format, Options};
@@ -182,6 +184,10 @@ struct Common {
     /// the broker's default_on, which is any unless its admin says farm].
     #[arg(long, value_name = "WHERE")]
     on: Option<RunsOn>,
+    /// Cores of one host that each workunit takes: a part of one, from 0.25 on (in background), or whole
+    /// ones (in background, or due). GLEANER_CORES tells a command how many; others compute on one.
+    #[arg(long, value_name = "CORES", default_value = "1", value_parser = cores)]
+    cores: Share,
     /// How long a replica may take before it has timed out, and another host gets one, in seconds.
     #[arg(long, default_value_t = 3600, value_name = "SECONDS")]
     lease_s: u64,
@@ -254,7 +260,17 @@ impl Common {
             on_release: self.on_release,
             attempts: self.attempts,
             on: self.on,
+            cores_permille: self.cores,
         }
+    }
+}
+
+/// A part of a core, or whole ones.
+fn cores(text: &str) -> Result<Share, String> {
+    let cores: f64 = text.parse().map_err(|_| "expected a number such as 4 or 0.5".to_owned())?;
+    match (0.0..=f64::from(CORES_MAX)).contains(&cores) {
+        true => Ok(Share::permille((cores * 1000.0).round() as u32)),
+        false => Err(format!("expected a number up to {CORES_MAX}")),
     }
 }
 

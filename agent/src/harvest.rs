@@ -35,7 +35,8 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use gleaner_protocol::control::{AgentMessage, Fragment, Opening, ReleaseReason};
-use gleaner_protocol::{AgentSecret, HostInfo, JobId, LeaseToken, Origin, Span, Time};
+use gleaner_protocol::limits::REPLICAS_PER_CORE_MAX;
+use gleaner_protocol::{AgentSecret, HostInfo, JobId, LeaseToken, Origin, Share, Span, Time};
 
 pub use effect::Effect;
 pub use fragment::RunFolderState;
@@ -47,11 +48,11 @@ use held::Held;
 use leases::Known;
 use link_state::LinkState;
 
-/// Places for replicas on a host of so many cores: one for each core, and one for each that is
-/// parked beside it.
+/// Places for replicas on a host of so many cores: as many for each core as may share it, and one for
+/// what is parked beside them.
 #[must_use]
 pub const fn places(cores: u32) -> u32 {
-    cores.saturating_mul(2)
+    cores.saturating_mul(REPLICAS_PER_CORE_MAX + 1)
 }
 
 /// The decisions of one agent.
@@ -65,7 +66,7 @@ pub struct Harvest {
     run_folder: Option<RunFolderState>,
     /// What the monitor leaves us. Farm hosts only.
     opened: Option<Opened>,
-    /// Replicas that the owner allows.
+    /// Cores that the owner allows.
     allowed: u32,
     /// What is given now: what was last passed on by [`Effect::Fragment`].
     fragment: Fragment,
@@ -80,11 +81,11 @@ pub struct Harvest {
     empty: BTreeSet<u32>,
     /// Slots whose last replica ended by itself, so that a runner waits there for the next.
     warm: BTreeSet<u32>,
-    /// Replicas that are in a slot and take none.
+    /// Replicas that are in a slot and take no core.
     parked: u32,
     /// How long a replica is kept frozen at most.
     keep_max: Span,
-    /// Replicas that were asked for on this link, and have not come.
+    /// Cores for which replicas were asked for on this link that have not come.
     requested: u32,
     /// Reports that wait for their verdict, and the bytes of their outputs.
     unacked: usize,
@@ -162,8 +163,19 @@ impl Harvest {
         places(self.host.cores) - self.empty_slots() - self.parked
     }
 
+    /// What those take of the cores.
+    #[must_use]
+    pub fn taken(&self) -> Share {
+        self.held.values().filter_map(Held::taken).fold(Share::NONE, Share::plus)
+    }
+
+    /// What is left of the fragment.
+    fn left(&self) -> Share {
+        Share::cores(self.fragment.slots).minus(self.taken())
+    }
+
     fn empty_slots(&self) -> u32 {
-        u32::try_from(self.empty.len()).expect("at most one entry per core")
+        u32::try_from(self.empty.len()).expect("a few entries per core")
     }
 
     /// Takes note of what happened and pushes what is to be done, in order.

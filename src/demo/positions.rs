@@ -102,6 +102,7 @@ impl Position {
             on_release: Default::default(),
             attempts: Default::default(),
             on: None,
+            cores_permille: gleaner_protocol::Share::WHOLE,
         })
     }
 }

@@ -110,6 +110,7 @@ impl Bench {
             on_release,
             attempts: Default::default(),
             on: None,
+            cores_permille: gleaner_protocol::Share::WHOLE,
         };
         let submitted: Submitted = self.client.post("/v1/jobs", &spec).await?;
         Ok(submitted.job)

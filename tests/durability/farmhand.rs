@@ -149,12 +149,14 @@ impl Farmhand {
                 replica: lease.replica,
                 state: HeldState::Runs,
                 goes_on: false,
+                share: gleaner_protocol::Share::WHOLE,
             },
             Work::Reported(report) => Held {
                 token: *token,
                 replica: report.replica,
                 state: HeldState::Aside,
                 goes_on: false,
+                share: gleaner_protocol::Share::WHOLE,
             },
         });
         Hello {

@@ -184,6 +184,7 @@ async fn a_link_without_a_hello_ends_with_the_reason() {
         replica: replica(),
         state: HeldState::Aside,
         goes_on: false,
+        share: gleaner_protocol::Share::WHOLE,
     };
     hoarder.held = vec![held; HELD_MAX + 1];
     for greeting in [hello("rogue", 1, 2), hello("rogue", 1_000_000, 1), many, long, hoarder] {
@@ -241,8 +242,13 @@ async fn words_about_what_it_does_not_have_change_nothing() {
     let mut rogue = Rogue::connect(&cluster).await;
     let mut greeting = hello("rogue", 2, 2);
     let token = LeaseToken::new(u64::MAX);
-    greeting.held =
-        vec![Held { token, replica: replica(), state: HeldState::Aside, goes_on: false }];
+    greeting.held = vec![Held {
+        token,
+        replica: replica(),
+        state: HeldState::Aside,
+        goes_on: false,
+        share: gleaner_protocol::Share::WHOLE,
+    }];
     rogue.send(&[AgentMessage::Hello(greeting)]).await;
     let welcome = rogue.hear().await.expect("a welcome");
     let BrokerMessage::Welcome { adopted, .. } = &welcome[0] else { panic!("{welcome:?}") };

@@ -134,6 +134,7 @@ async fn whatever_is_killed_under_load_every_workunit_is_decided_once() {
         on_release: Default::default(),
         attempts: Default::default(),
         on: None,
+        cores_permille: gleaner_protocol::Share::WHOLE,
     };
     let job = cluster.api.submit(&spec).await;
     for round in 1..=3_u32 {

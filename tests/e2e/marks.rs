@@ -83,6 +83,7 @@ impl Marks {
             on_release: Default::default(),
             attempts: Default::default(),
             on: None,
+            cores_permille: gleaner_protocol::Share::WHOLE,
         }
     }
 

@@ -102,6 +102,7 @@ async fn submit(cluster: &Cluster, comparison: Comparison) -> JobId {
         on_release: Default::default(),
         attempts: Default::default(),
         on: None,
+        cores_permille: gleaner_protocol::Share::WHOLE,
     };
     cluster.api.submit(&spec).await
 }

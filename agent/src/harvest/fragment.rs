@@ -1,8 +1,9 @@
 //! The fragment: which part of the host is given.
 
 use gleaner_protocol::control::{Fragment, Opening, ReleaseReason};
-use gleaner_protocol::{Epoch, LeaseToken, Origin, Span, Time};
+use gleaner_protocol::{Epoch, LeaseToken, Origin, Share, Span, Time};
 
+use super::held::Held;
 use super::{Effect, Harvest};
 
 /// What the host's run folder says.
@@ -30,13 +31,14 @@ impl Harvest {
     pub(super) fn due_fragment(&self) -> Fragment {
         let Some(run_folder) = self.run_folder else { return Fragment::default() };
         let free = self.host.cores.saturating_sub(run_folder.booked);
+        let taken = self.taken().cores_touched();
         let slots = match (self.host.origin, &self.opened) {
             _ if self.leaving || self.alarm.is_some() => 0,
             (Origin::Desktop, _) => free,
             (Origin::Farm, None) => 0,
             (Origin::Farm, Some(opened)) => opened.cores.min(free),
         };
-        Fragment { epoch: run_folder.epoch, slots: slots.min(self.allowed.max(self.running())) }
+        Fragment { epoch: run_folder.epoch, slots: slots.min(self.allowed.max(taken)) }
     }
 
     pub(super) fn end_opening_if_due(&mut self, now: Time) {
@@ -83,8 +85,8 @@ impl Harvest {
     /// it began or since the broker has what it saved. Of two alike the younger goes. What a hook's
     /// render drives out was chosen by its releaser before, by the time of a core that it has had.
     pub(super) fn shed(&mut self, why: &ReleaseReason, effects: &mut Vec<Effect>) {
-        let surplus = self.running().saturating_sub(self.fragment.slots);
-        if surplus == 0 {
+        let mut left = Share::cores(self.fragment.slots);
+        if self.taken() <= left {
             return;
         }
         let mut running: Vec<(Time, Time, LeaseToken)> = self
@@ -95,7 +97,13 @@ impl Harvest {
             })
             .collect();
         running.sort_unstable();
-        for (.., token) in running.into_iter().rev().take(surplus as usize) {
+        running.retain(|(.., token)| {
+            let share = self.held.get(token).map_or(Share::NONE, Held::share);
+            let fits = share <= left;
+            left = if fits { left.minus(share) } else { left };
+            !fits
+        });
+        for (.., token) in running.into_iter().rev() {
             self.end_running(token, why.clone(), effects);
         }
     }

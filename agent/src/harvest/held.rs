@@ -4,7 +4,7 @@
 use gleaner_protocol::control::{AgentMessage, HeldState, Outcome, Report};
 use gleaner_protocol::job::OnRelease;
 use gleaner_protocol::limits::bounded_reason;
-use gleaner_protocol::{Content, Digest, LeaseToken, Manifest, OutputFile, ReplicaId, Time};
+use gleaner_protocol::{Content, Digest, LeaseToken, Manifest, OutputFile, ReplicaId, Share, Time};
 
 use super::{Effect, Harvest, Product, RunResult};
 use gleaner_protocol::control::ReleaseReason;
@@ -22,6 +22,8 @@ pub(super) enum Held {
         safe: Time,
         on_release: OnRelease,
         course: Course,
+        /// What it takes of the cores.
+        share: Share,
         /// What it saved last that the broker has.
         saved: Option<Digest>,
     },
@@ -59,6 +61,22 @@ impl Held {
         match self {
             Self::Running { safe, since, course: Course::Runs, .. } => Some((*safe, *since)),
             _ => None,
+        }
+    }
+
+    /// What it takes of the cores now, if it takes any.
+    pub(super) fn taken(&self) -> Option<Share> {
+        match self {
+            Self::Running { share, course: Course::Runs, .. } => Some(*share),
+            _ => None,
+        }
+    }
+
+    /// What it takes of the cores while it runs; one where that does not matter any more.
+    pub(super) fn share(&self) -> Share {
+        match self {
+            Self::Running { share, .. } => *share,
+            Self::Storing { .. } | Self::Reported { .. } => Share::WHOLE,
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gleaner_protocol::control::{AbortReason, AgentMessage, BrokerMessage, Lease, ReleaseReason};
 use gleaner_protocol::job::{OnRelease, Task};
-use gleaner_protocol::{JobId, KernelName, LeaseToken, LimitsChange, Time};
+use gleaner_protocol::{JobId, KernelName, LeaseToken, LimitsChange, Share, Time};
 
 use super::held::{Course, Held};
 use super::{Effect, Harvest};
@@ -50,14 +50,15 @@ impl Harvest {
         }
     }
 
-    /// Asks for as many replicas as there are slots that nothing is coming for.
+    /// Asks for replicas for as many cores as nothing is coming for.
     pub(super) fn ask(&mut self, effects: &mut Vec<Effect>) {
+        // What goes on takes the place of what was asked for, and parts of a core come unasked.
+        self.requested = self.requested.min(self.left().cores_touched());
         let full = self.unacked >= UNACKED_REPORTS_MAX || self.unacked_bytes >= UNACKED_BYTES_MAX;
         if full || !self.link.is_up() {
             return;
         }
-        let expected = self.running() + self.requested;
-        let slots = self.fragment.slots.saturating_sub(expected);
+        let slots = self.left().cores_touched().saturating_sub(self.requested);
         // What is parked is still in a slot.
         let slots = slots.min(self.empty_slots().saturating_sub(self.requested));
         if slots > 0 {
@@ -128,7 +129,8 @@ impl Harvest {
 
     fn take_lease(&mut self, now: Time, lease: Lease, effects: &mut Vec<Effect>) {
         let token = lease.token;
-        self.requested = self.requested.saturating_sub(1);
+        let share = lease.share();
+        self.requested = self.requested.saturating_sub(share.whole_cores());
         if self.held.contains_key(&token) {
             return;
         }
@@ -144,7 +146,7 @@ impl Harvest {
                 return self.say_released(token, reason, effects);
             }
         };
-        let room = self.running() < self.fragment.slots;
+        let room = share <= self.left();
         // A runner that dies for a render is not replaced while another one waits for work: its
         // start would compete with that render's.
         let empty = self.empty.intersection(&self.warm).next().or(self.empty.first());
@@ -156,9 +158,17 @@ impl Harvest {
         if lease.goes_on.is_some_and(|goes_on| !goes_on.is_own) {
             self.heirs.insert(token);
         }
-        let (replica, course) = (lease.replica, Course::Runs);
-        let running =
-            Held::Running { replica, slot, since: now, safe: now, on_release, course, saved: None };
+        let (replica, course, saved) = (lease.replica, Course::Runs, None);
+        let running = Held::Running {
+            replica,
+            slot,
+            since: now,
+            safe: now,
+            on_release,
+            course,
+            share,
+            saved,
+        };
         self.held.insert(token, running);
         if lease.limits != LimitsChange::NONE {
             effects.push(Effect::Limit { slot, token, limits: lease.limits });
@@ -168,17 +178,23 @@ impl Harvest {
     }
 
     /// What has ended has no limits any more.
-    fn limit(&self, token: LeaseToken, limits: LimitsChange, effects: &mut Vec<Effect>) {
-        if let Some(Held::Running { slot, .. }) = self.held.get(&token) {
-            effects.push(Effect::Limit { slot: *slot, token, limits });
+    fn limit(&mut self, token: LeaseToken, limits: LimitsChange, effects: &mut Vec<Effect>) {
+        let Some(Held::Running { slot, share, .. }) = self.held.get_mut(&token) else { return };
+        if let Some(change) = limits.share {
+            *share = change.value().unwrap_or(Share::WHOLE);
         }
+        effects.push(Effect::Limit { slot: *slot, token, limits });
+        // What the broker has said to take more than there is goes like anything else.
+        self.shed(&ReleaseReason::FragmentClosed, effects);
     }
 
     fn abort(&mut self, token: LeaseToken, reason: AbortReason, effects: &mut Vec<Effect>) {
         match self.held.get(&token) {
             Some(held @ Held::Running { .. }) => {
                 // The lease that takes its slot comes unasked.
-                self.requested += u32::from(reason == AbortReason::Preempted && !held.is_parked());
+                if reason == AbortReason::Preempted && !held.is_parked() {
+                    self.requested += held.share().whole_cores();
+                }
                 self.end_running(token, ReleaseReason::Aborted, effects);
             }
             Some(Held::Storing { .. }) => {

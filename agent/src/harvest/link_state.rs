@@ -83,6 +83,7 @@ impl Harvest {
                 replica: held.replica(),
                 state: held.state(),
                 goes_on: self.heirs.contains(token),
+                share: held.share(),
             })
             .collect();
         effects.push(Effect::Send(AgentMessage::Hello(Hello {

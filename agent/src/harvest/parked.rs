@@ -76,20 +76,22 @@ impl Harvest {
         effects: &mut Vec<Effect>,
     ) {
         let (keep_max, is_full) = (self.keep_max, self.parked >= self.host.cores);
-        let Some(Held::Running { slot, course, .. }) = self.held.get_mut(&token) else { return };
-        let slot = *slot;
+        let Some(Held::Running { slot, course, share, .. }) = self.held.get_mut(&token) else {
+            return;
+        };
+        let (slot, cores) = (*slot, share.whole_cores());
         match *course {
             // It takes no slot already; it goes on when the broker says so, and in the same time.
             Course::Frozen { until } => *course = Course::Parked { until },
             Course::Parked { .. } | Course::Saves { .. } => {}
             Course::Runs if is_full || keep_max == Span::ZERO => {
-                self.requested += 1;
+                self.requested += cores;
                 self.end_running(token, ReleaseReason::Preempted, effects);
             }
             Course::Runs => {
                 *course = Course::Parked { until: now + keep_max };
                 self.parked += 1;
-                self.requested += 1;
+                self.requested += cores;
                 effects.push(Effect::Park { slot, token });
             }
         }
@@ -98,12 +100,14 @@ impl Harvest {
     /// The broker lets a parked replica go on, in the place of one that was asked for. Where there is
     /// no room for it any more it goes on as soon as there is, if that is in time.
     pub(super) fn resume(&mut self, token: LeaseToken, effects: &mut Vec<Effect>) {
-        self.requested = self.requested.saturating_sub(1);
-        let room = self.running() < self.fragment.slots;
-        let epoch = self.fragment.epoch;
-        let Some(Held::Running { slot, course, .. }) = self.held.get_mut(&token) else { return };
+        let (epoch, left) = (self.fragment.epoch, self.left());
+        let Some(Held::Running { slot, course, share, .. }) = self.held.get_mut(&token) else {
+            self.requested = self.requested.saturating_sub(1);
+            return;
+        };
+        self.requested = self.requested.saturating_sub(share.whole_cores());
         let Course::Parked { until } = *course else { return };
-        if room {
+        if *share <= left {
             *course = Course::Runs;
             self.parked -= 1;
             effects.push(Effect::Thaw { slot: *slot, token, epoch });
@@ -190,11 +194,15 @@ impl Harvest {
             })
             .collect();
         frozen.sort_unstable();
-        let room = self.fragment.slots.saturating_sub(self.running());
-        for (_, token) in frozen.into_iter().take(room as usize) {
-            let Some(Held::Running { slot, course, .. }) = self.held.get_mut(&token) else {
+        let mut left = self.left();
+        for (_, token) in frozen {
+            let Some(Held::Running { slot, course, share, .. }) = self.held.get_mut(&token) else {
                 continue;
             };
+            if *share > left {
+                continue;
+            }
+            left = left.minus(*share);
             *course = Course::Runs;
             self.parked -= 1;
             let (slot, epoch) = (*slot, self.fragment.epoch);
@@ -203,8 +211,6 @@ impl Harvest {
                 effects.push(Effect::Send(AgentMessage::Frozen { token, frozen: false }));
             }
         }
-        // It takes the place of what was asked for.
-        self.requested = self.requested.min(self.fragment.slots.saturating_sub(self.running()));
     }
 
     /// What takes no slot although it is in one.

@@ -5,8 +5,8 @@
 //! - Only the main loop opens it, and never over what a hook has done that the main loop has not heard
 //!   of: an epoch that it raised, or what it left.
 
-use gleaner_protocol::Epoch;
 use gleaner_protocol::control::Fragment;
+use gleaner_protocol::{Epoch, Share};
 
 /// What may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -23,16 +23,16 @@ impl Gate {
         Self { stands: fragment, is_unheard: false }
     }
 
-    /// Replicas that may run.
+    /// Cores that may be used.
     #[must_use]
     pub fn slots(&self) -> u32 {
         self.stands.slots
     }
 
-    /// Whether one more replica, taken at `epoch`, may begin beside `running` others.
+    /// Whether a replica, taken at `epoch`, may begin with which all take this much.
     #[must_use]
-    pub fn admits(&self, running: u32, epoch: Epoch) -> bool {
-        running < self.stands.slots && self.stands.epoch == epoch
+    pub fn admits(&self, taken: Share, epoch: Epoch) -> bool {
+        taken <= Share::cores(self.stands.slots) && self.stands.epoch == epoch
     }
 
     /// Whether anything may run at `epoch`.

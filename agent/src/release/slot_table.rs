@@ -12,9 +12,9 @@
 //! - A runner that is being killed gets no replica.
 //! - A runner is entered here for as long as its process may run, idle or not: an idle one still
 //!   has to come to rest after its last replica, for which it may wait long behind a render.
-//! - No more begin than the gate has slots. Only the main loop opens the gate, and never over
+//! - No more begin than take the cores that the gate leaves. Only the main loop opens the gate, and never over
 //!   an epoch that the releaser has seen and it has not.
-//! - No more run than the owner allows; what does is kept frozen or killed.
+//! - No more run than take the cores that the owner allows; what does is kept frozen or killed.
 //! - What a render has driven out and its job wants kept, and what the broker has parked, is frozen,
 //!   and takes no slot, until the main loop has it go on. Where what is to leave it a place still
 //!   ends, it waits for that, frozen as before, and never longer than the gate stays open at the
@@ -47,7 +47,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gleaner_isolation::{Enclosure, Leaf};
 use gleaner_protocol::control::Fragment;
-use gleaner_protocol::{Epoch, LeaseToken, Share, Span, Time, boottime};
+use gleaner_protocol::{Epoch, LeaseToken, Limit, Share, Span, Time, boottime};
 use rustix::thread::CpuSet;
 
 use crate::limits::HURRY_MS_MAX;
@@ -207,7 +207,7 @@ pub(crate) enum Cause {
 /// What a render leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Room {
-    /// Replicas that may still run.
+    /// Cores that may still be used.
     pub(crate) slots: u32,
     /// Memory that all harvested work may take together, in MiB, where that is known.
     pub(crate) memory_mib: Option<u64>,
@@ -323,7 +323,8 @@ impl SlotTable {
         parks: bool,
     ) -> Result<(), GateClosed> {
         let mut inner = self.lock();
-        let is_open = inner.admits(epoch) && inner.shut_out[slot as usize] != Some(token);
+        let is_open =
+            inner.admits(slot, token, epoch) && inner.shut_out[slot as usize] != Some(token);
         let runner = inner.runners[slot as usize].as_ref();
         let has_runner = runner.is_some_and(|runner| !runner.stopped && !runner.killed);
         if !is_open || !has_runner {
@@ -359,9 +360,9 @@ impl SlotTable {
         Ok(())
     }
 
-    /// Whether one more replica, taken at `epoch`, might begin now.
-    pub(crate) fn admits(&self, epoch: Epoch) -> bool {
-        self.lock().admits(epoch)
+    /// Whether a replica, taken at `epoch`, might begin now in this slot.
+    pub(crate) fn admits(&self, slot: u32, token: LeaseToken, epoch: Epoch) -> bool {
+        self.lock().admits(slot, token, epoch)
     }
 
     /// Takes a slot's replica out: it has ended.
@@ -415,7 +416,10 @@ impl SlotTable {
         let mut kill_list = inner.cheapest_first(now);
         // It goes in any case, so that nothing else has to in its place.
         kill_list.retain(|one| !on_gpu.contains(one));
-        let mut running = kill_list.split_off(kill_list.len().saturating_sub(room.slots as usize));
+        let cores = Share::cores(room.slots);
+        let (mut running, mut kill_list) = inner.fitting(kill_list.into_iter().rev(), cores);
+        running.reverse();
+        kill_list.reverse();
         // It has had its time, and no render may find it on its cores.
         kill_list.extend(saving);
         let mut in_the_way = inner.beyond_memory(room.memory_mib, &running);
@@ -523,14 +527,45 @@ impl Inner {
         self.count(Busy::runs)
     }
 
-    /// Replicas that run or are kept frozen for the owner.
-    fn held(&self) -> u32 {
-        self.count(Busy::takes_slot)
+    /// Whether a replica may begin in a slot, or go on there, beside what runs or is kept frozen for
+    /// the owner.
+    fn admits(&self, slot: u32, token: LeaseToken, epoch: Epoch) -> bool {
+        let taken = self.taken_with(slot as usize, token);
+        self.gate.admits(taken, epoch) && taken <= Share::cores(self.allowed)
     }
 
-    fn admits(&self, epoch: Epoch) -> bool {
-        let held = self.held();
-        self.gate.admits(held, epoch) && held < self.allowed
+    /// What is taken of the cores by what runs or is kept frozen for the owner, and by this replica.
+    fn taken_with(&self, slot: usize, token: LeaseToken) -> Share {
+        let others = self.taken(|busy| busy.takes_slot() && busy.token != token);
+        others.plus(self.share_of(slot, token))
+    }
+
+    /// What some replicas take of the cores.
+    fn taken(&self, which: impl Fn(&Busy) -> bool) -> Share {
+        let slots = self.busy.iter().enumerate();
+        let chosen = slots.filter_map(|(slot, busy)| Some((slot, busy.filter(&which)?.token)));
+        chosen.fold(Share::NONE, |sum, (slot, token)| sum.plus(self.share_of(slot, token)))
+    }
+
+    /// What a replica takes of the cores: what its lease says, or one.
+    fn share_of(&self, slot: usize, token: LeaseToken) -> Share {
+        let asked = u32::try_from(slot).ok().and_then(|slot| self.asked_of(slot, token));
+        asked.and_then(|limits| limits.share).and_then(Limit::value).unwrap_or(Share::WHOLE)
+    }
+
+    /// Those of these replicas, in their order, that together take no more than this; and the rest.
+    fn fitting(
+        &self,
+        all: impl IntoIterator<Item = (LeaseToken, usize)>,
+        room: Share,
+    ) -> (Vec<(LeaseToken, usize)>, Vec<(LeaseToken, usize)>) {
+        let mut left = room;
+        all.into_iter().partition(|(token, slot)| {
+            let share = self.share_of(*slot, *token);
+            let fits = share <= left;
+            left = if fits { left.minus(share) } else { left };
+            fits
+        })
     }
 
     fn count(&self, which: impl Fn(&Busy) -> bool) -> u32 {

@@ -273,7 +273,7 @@ impl SlotTask {
         let (table, run_dir) = (Arc::clone(&self.shop.table), self.shop.run_dir.clone());
         let stands = || run_dir.epoch().ok() == Some(epoch);
         // Nothing is started for what may not begin anyway: a render is about to.
-        if !stands() || !table.admits(epoch) {
+        if !stands() || !table.admits(self.slot, lease.token, epoch) {
             return Course::ShutOut;
         }
         if let Err(reason) = self.warm_up().await {

@@ -22,8 +22,8 @@ use crate::codec::{self, DecodeError};
 use crate::job::{OnRelease, Task};
 use crate::limits::{CONTROL_MESSAGE_BYTES_MAX, FRAME_MESSAGES_MAX};
 use crate::{
-    AgentMetrics, AgentSecret, BookingId, Digest, Epoch, HostInfo, JobId, LeaseToken, LimitsChange,
-    Manifest, Measured, ReplicaId,
+    AgentMetrics, AgentSecret, BookingId, Digest, Epoch, HostInfo, JobId, LeaseToken, Limit,
+    LimitsChange, Manifest, Measured, ReplicaId, Share,
 };
 
 /// From an agent to the broker.
@@ -105,6 +105,8 @@ pub struct Held {
     pub state: HeldState,
     /// Whether another host had a say in where it went on from.
     pub goes_on: bool,
+    /// What it takes of the host's cores while it runs.
+    pub share: Share,
 }
 
 /// What a replica does that an agent holds.
@@ -309,6 +311,14 @@ pub struct Lease {
     pub goes_on: Option<GoesOn>,
     /// Whether what it saves may be of use to another host; else it need not be brought to the broker.
     pub hands_on: bool,
+}
+
+impl Lease {
+    /// What it takes of its host's cores from the beginning: one where its limits say nothing.
+    #[must_use]
+    pub fn share(&self) -> Share {
+        self.limits.share.and_then(Limit::value).unwrap_or(Share::WHOLE)
+    }
 }
 
 /// Where a replica goes on from.

@@ -15,12 +15,12 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::limits::{
-    ARGUMENT_BYTES_MAX, ARGV_MAX, ATTEMPTS_MAX, ERROR_PPB_MAX, INPUT_FILES_MAX, JOB_NAME_BYTES_MAX,
-    LEASE_S_MAX, MEMORY_MIB_MAX, OUTPUT_FILES_MAX, OutOfRange, REPLICAS_MAX, REPLICATION_MAX,
-    TASK_BYTES_MAX, WORKUNITS_MAX, check_range,
+    ARGUMENT_BYTES_MAX, ARGV_MAX, ATTEMPTS_MAX, CORES_MAX, ERROR_PPB_MAX, INPUT_FILES_MAX,
+    JOB_NAME_BYTES_MAX, LEASE_S_MAX, MEMORY_MIB_MAX, OUTPUT_FILES_MAX, OutOfRange,
+    PART_PERMILLE_MIN, REPLICAS_MAX, REPLICATION_MAX, TASK_BYTES_MAX, WORKUNITS_MAX, check_range,
 };
 use crate::output::{ManifestError, check_file_name};
-use crate::{Digest, KernelName, OwnerName, Profile, ProfileError, Trust, codec};
+use crate::{Digest, KernelName, OwnerName, Profile, ProfileError, Share, Trust, codec};
 
 pub use application::{ApplicationTask, ApplicationTaskError};
 pub use attempts::{Attempts, AttemptsError, Cause};
@@ -78,6 +78,14 @@ pub struct JobSpec {
     /// On which hosts it may run; as the broker's `default_on` says where not given.
     #[serde(default)]
     pub on: Option<RunsOn>,
+    /// What each workunit takes of its host's cores, in thousandths of one: a part of a core, or
+    /// whole ones. A command is told how many; modules and kernels compute on one.
+    #[serde(default = "one_core")]
+    pub cores_permille: Share,
+}
+
+const fn one_core() -> Share {
+    Share::WHOLE
 }
 
 fn anonymous() -> OwnerName {
@@ -246,6 +254,7 @@ impl JobSpec {
             REPLICAS_MAX.into(),
         )?;
         check_range("lease_s", self.lease_s, 1, LEASE_S_MAX)?;
+        self.check_cores()?;
         let Attempts { failed, timed_out, lost } = self.attempts;
         for (field, value) in [
             ("attempts.failed", failed),
@@ -290,6 +299,26 @@ impl JobSpec {
                 Ok(application.check()?)
             }
         }
+    }
+}
+
+impl JobSpec {
+    fn check_cores(&self) -> Result<(), JobError> {
+        let cores = self.cores_permille;
+        let most = match self.lane {
+            Lane::Background | Lane::Deadline => Share::cores(CORES_MAX),
+            Lane::Rendering | Lane::Dataset | Lane::Batch => Share::WHOLE,
+        };
+        let least = match self.lane {
+            Lane::Background => PART_PERMILLE_MIN,
+            _ => Share::WHOLE.as_permille(),
+        };
+        let permille = cores.as_permille();
+        check_range("cores_permille", permille.into(), least.into(), most.as_permille().into())?;
+        if permille > 1000 && permille % 1000 != 0 {
+            return Err(JobError::BrokenCores(permille));
+        }
+        Ok(())
     }
 }
 
@@ -348,6 +377,9 @@ pub enum JobError {
     /// A number outside its range.
     #[error(transparent)]
     OutOfRange(#[from] OutOfRange),
+    /// More than one core, and not whole ones.
+    #[error("cores_permille is {0}: take a part of one core, or whole ones")]
+    BrokenCores(u32),
     /// A name over its limit.
     #[error("name is {0} bytes long, at most {max} are kept: give it a shorter one", max = JOB_NAME_BYTES_MAX)]
     LongName(usize),

@@ -38,9 +38,9 @@ pub const CONTROL_MESSAGE_BYTES_MAX: usize = 1 << 20;
 /// Longest task of a job as it travels to an agent, in bytes: the rest of the message takes less
 /// than what is left of [`CONTROL_MESSAGE_BYTES_MAX`].
 pub const TASK_BYTES_MAX: usize = CONTROL_MESSAGE_BYTES_MAX - 64;
-/// Most replicas that an agent may say it holds when it connects: those that run and those whose
-/// reports wait for a verdict, twice over.
-pub const HELD_MAX: usize = 2 * (CORES_MAX as usize + 4096);
+/// Most replicas that an agent may say it holds when it connects: those that run, those that are
+/// parked, and those whose reports wait for a verdict.
+pub const HELD_MAX: usize = (REPLICAS_PER_CORE_MAX as usize + 1) * CORES_MAX as usize + 4096;
 /// Most ended bookings that one opening names.
 pub const OPENING_ENDED_MAX: usize = 1_024;
 /// Longest JSON body of an HTTP request, in bytes.
@@ -102,6 +102,10 @@ pub const SAVE_S_MAX: u64 = 60;
 pub const MEMORY_MIB_MAX: u32 = 1 << 24;
 /// Most cores of one host.
 pub const CORES_MAX: u32 = 4096;
+/// Most replicas that share a core, on average over the cores that a host gives.
+pub const REPLICAS_PER_CORE_MAX: u32 = 4;
+/// Least part of a core that a job may ask for, in thousandths.
+pub const PART_PERMILLE_MIN: u32 = 1000 / REPLICAS_PER_CORE_MAX;
 /// Longest name of a job, in bytes: it stands in lists beside others.
 pub const JOB_NAME_BYTES_MAX: usize = 128;
 /// Longest time that a job may say of its workunits beforehand, in seconds (three years).

@@ -159,6 +159,7 @@ impl Bench {
             on_release: Default::default(),
             attempts: Default::default(),
             on: None,
+            cores_permille: gleaner_protocol::Share::WHOLE,
         };
         self.handle(Input::Submit { request: RequestId::new(1), spec });
     }

@@ -133,6 +133,7 @@ impl Farm {
             on_release: Default::default(),
             attempts: Default::default(),
             on: None,
+            cores_permille: gleaner_protocol::Share::WHOLE,
         };
         self.handle(kind, Input::Submit { request: RequestId::new(1), spec });
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use gleaner_protocol::job::{ApplicationTask, JobSpec, RunsOn, Task, WasmTask};
-use gleaner_protocol::{HostInfo, KernelName};
+use gleaner_protocol::{HostInfo, KernelName, Share};
 use smallvec::SmallVec;
 
 use crate::limits::{ABILITIES_MAX, OFFERS_TOLD_MAX};
@@ -28,6 +28,8 @@ impl AbilityIx {
 pub(crate) struct Need {
     pub(crate) what: What,
     pub(crate) on: RunsOn,
+    /// Of its cores.
+    pub(crate) share: Share,
 }
 
 /// What a host has to offer, wherever it stands.
@@ -54,12 +56,29 @@ impl Need {
             }
             Task::Wasm(wasm) => What::Wasm(wasm_memory_mib(wasm)),
         };
-        Self { what, on: spec.runs_on() }
+        Self { what, on: spec.runs_on(), share: spec.cores_permille }
     }
 
     /// Whether a host offers it.
     pub(crate) fn is_met_by(&self, host: &HostInfo) -> bool {
-        self.on.admits(host.origin) && self.what.is_offered(host)
+        self.on.admits(host.origin)
+            && self.share <= Share::cores(host.cores)
+            && self.what.is_offered(host)
+    }
+}
+
+impl fmt::Display for Need {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.what)?;
+        if self.share > Share::WHOLE {
+            write!(f, " on {} cores", self.share.whole_cores())?;
+        }
+        match self.on {
+            RunsOn::Any => Ok(()),
+            RunsOn::Farm | RunsOn::Desktop => {
+                write!(f, " on a {on} host (--on {on})", on = self.on)
+            }
+        }
     }
 }
 
@@ -140,6 +159,8 @@ pub(crate) struct Abilities {
     asked: Vec<Option<(Need, u32)>>,
     /// Numbers that nobody asks for any more.
     free: Vec<AbilityIx>,
+    /// Those that take anything but one core, by what they take.
+    uneven: BTreeMap<Share, u32>,
 }
 
 impl Abilities {
@@ -151,6 +172,26 @@ impl Abilities {
     /// What an ability is that a job asks for.
     pub(crate) fn need(&self, ability: AbilityIx) -> Option<&Need> {
         self.asked.get(ability.get())?.as_ref().map(|(need, _)| need)
+    }
+
+    /// What a replica that needs it takes of its host's cores.
+    pub(crate) fn share(&self, ability: AbilityIx) -> Share {
+        self.need(ability).map_or(Share::WHOLE, |need| need.share)
+    }
+
+    /// Whether some take anything but one core.
+    pub(crate) fn has_uneven(&self) -> bool {
+        !self.uneven.is_empty()
+    }
+
+    /// The least that a replica takes of its host's cores.
+    pub(crate) fn smallest(&self) -> Share {
+        self.uneven.first_key_value().map_or(Share::WHOLE, |(least, _)| Share::WHOLE.min(*least))
+    }
+
+    /// The most that a replica takes of its host's cores.
+    pub(crate) fn largest(&self) -> Share {
+        self.uneven.last_key_value().map_or(Share::WHOLE, |(most, _)| Share::WHOLE.max(*most))
     }
 
     /// The number of what one more job needs, and whether it is a new one; `None` when there are
@@ -171,6 +212,9 @@ impl Abilities {
         });
         self.asked[ability.get()] = Some((need.clone(), 1));
         self.by_need.insert(need.clone(), ability);
+        if need.share != Share::WHOLE {
+            *self.uneven.entry(need.share).or_default() += 1;
+        }
         Some((ability, true))
     }
 
@@ -183,6 +227,10 @@ impl Abilities {
         }
         let (need, _) = self.asked[ability.get()].take()?;
         self.by_need.remove(&need);
+        if let Some(abilities) = self.uneven.get_mut(&need.share) {
+            *abilities -= 1;
+            self.uneven.retain(|_, abilities| *abilities > 0);
+        }
         self.free.push(ability);
         Some(ability)
     }
@@ -250,7 +298,7 @@ mod tests {
 
     fn kernel(number: usize) -> Need {
         let name = KernelName::new(format!("k{number}")).expect("a plain name");
-        Need { what: What::Kernel(name, 0), on: RunsOn::Any }
+        Need { what: What::Kernel(name, 0), on: RunsOn::Any, share: Share::WHOLE }
     }
 
     #[test]

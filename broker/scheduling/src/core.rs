@@ -326,7 +326,7 @@ impl Core {
         for lane in lanes {
             has_work |= std::mem::take(&mut self.new_work);
             for host in &open {
-                if self.farm.hosts.get(*host).free() > 0 {
+                if self.farm.hosts.get(*host).has_room() {
                     self.plan_host(lane, *host, now, effects);
                 }
             }
@@ -353,17 +353,17 @@ impl Core {
 
     /// Whether a lane was kept from more by its limits alone, and is not any longer.
     fn may_more(&self, lane: Lane) -> bool {
-        self.at_its_limits[lane.index()] && self.farm.room_of(lane) > 0
+        self.at_its_limits[lane.index()] && !self.farm.is_lane_full(lane)
     }
 
     /// Offers the standing requests to a lane, as far as it may hold more.
     fn plan_listed(&mut self, lane: Lane, now: Time, effects: &mut Vec<Effect>) {
         let asking: Vec<HostIx> = self.farm.hosts.asking().iter().collect();
         for host in asking {
-            if self.farm.room_of(lane) == 0 {
+            if self.farm.is_lane_full(lane) {
                 return;
             }
-            if self.farm.hosts.get(host).free() > 0 {
+            if self.farm.hosts.get(host).has_room() {
                 self.plan_host(lane, host, now, effects);
             }
         }
@@ -381,7 +381,7 @@ impl Core {
         let woken = self.farm.hosts.take_woken();
         for host in &woken {
             let entry = self.farm.hosts.get(*host);
-            if entry.free() > 0 && !entry.listed {
+            if entry.has_room() && !entry.listed {
                 self.plan_host(lane, *host, now, effects);
                 self.farm.hosts.list(*host);
             }
@@ -396,7 +396,7 @@ impl Core {
     fn plan_host(&mut self, lane: Lane, host: HostIx, now: Time, effects: &mut Vec<Effect>) {
         if !self.farm.hosts.get(host).parked.is_empty() {
             self.resume_parked(lane, host, effects);
-            if self.farm.hosts.get(host).free() == 0 {
+            if !self.farm.hosts.get(host).has_room() {
                 return;
             }
         }
@@ -407,6 +407,11 @@ impl Core {
         let policy = self.lanes.get_mut(&lane).expect("a lane that is there");
         let mut desk = Desk::new(now, &mut self.farm, &self.tokens, effects, lane);
         policy.plan(&mut desk, trigger);
+        self.tell_displaced();
+    }
+
+    /// Tells policies of what was displaced since.
+    fn tell_displaced(&mut self) {
         for workunit in std::mem::take(&mut self.farm.displaced) {
             self.workunit_changed(workunit);
         }

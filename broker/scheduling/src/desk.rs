@@ -12,6 +12,7 @@ use gleaner_protocol::limits::REPLICAS_MAX;
 use gleaner_protocol::{ChunkId, JobId, LeaseToken, ReplicaId, Share, Span, Time, WorkunitId};
 use thiserror::Error;
 
+use crate::ability::AbilityIx;
 use crate::core::TokenMint;
 use crate::farm::{Begins, Farm, HostIx, Lease, Leased, Pending, Room, Rule, WorkunitIx};
 use crate::{Effect, Patience};
@@ -99,13 +100,18 @@ impl<'a> Desk<'a> {
     /// Whether the lane may hold one more whole core of the farm.
     #[must_use]
     pub fn may_hold_more(&self) -> bool {
-        self.farm.room_of(self.lane) > 0
+        !self.farm.is_lane_full(self.lane)
     }
 
     /// Whether a host has an idle slot that it asks for work for, and the lane may take it.
     #[must_use]
     pub fn may_serve(&self, host: HostIx) -> bool {
-        self.farm.host(host).free() > 0 && self.may_hold_more()
+        self.farm.host(host).has_room() && self.may_hold_more()
+    }
+
+    /// Whether a host has an ability, and may be given now what a replica of it takes.
+    pub(crate) fn may_begin(&self, host: HostIx, ability: AbilityIx) -> bool {
+        self.farm.may_begin(self.lane, host, ability)
     }
 
     /// What of a host's fragment is the policy's to use: all but what lanes before its own hold.
@@ -173,15 +179,11 @@ impl<'a> Desk<'a> {
     /// # Errors
     /// The rule that forbids it; then nothing has changed.
     pub fn start(&mut self, workunit: WorkunitIx, host: HostIx) -> Result<LeaseToken, Refusal> {
-        let (token, room) = self.start_in_room(workunit, host, Share::WHOLE)?;
-        if room == Room::Idle {
-            self.farm.hosts.change(host, |entry| entry.asked -= 1);
-        }
-        Ok(token)
+        self.start_with_share(workunit, host, self.farm.share_of(workunit))
     }
 
-    /// Like [`Desk::start`], with a share of the host's cores. It uses up nothing of what the
-    /// host asked for: a policy that gives shares may give as many as the fragment has room for.
+    /// Like [`Desk::start`], with another share of the host's cores than the job says. A part of a
+    /// core uses up nothing of what the host asked for.
     ///
     /// # Errors
     /// The rule that forbids it; then nothing has changed.
@@ -191,34 +193,61 @@ impl<'a> Desk<'a> {
         host: HostIx,
         share: Share,
     ) -> Result<LeaseToken, Refusal> {
-        self.start_in_room(workunit, host, share).map(|(token, _)| token)
-    }
-
-    fn start_in_room(
-        &mut self,
-        workunit: WorkunitIx,
-        host: HostIx,
-        share: Share,
-    ) -> Result<(LeaseToken, Room), Refusal> {
         let room = self.farm.room_for(workunit, host, share)?;
-        let lane = self.farm.workunit(workunit).lane;
-        while room == Room::Lent && self.farm.host(host).free_share() < share {
-            let lease = self.farm.next_to_displace(lane, host).ok_or(Refusal::NoFreeSlot)?;
-            self.displace(host, lease);
+        if room == Room::Lent {
+            self.make_room(self.farm.workunit(workunit).lane, host, share)?;
         }
         let (token, attempt) = self.next_lease(workunit, host);
         let goes_on = self.farm.go_on(workunit, host, token);
         let hands_on = self.farm.hands_on(workunit, host);
         let replica = self.farm.grant(self.now, workunit, host, token, attempt, share);
+        self.farm
+            .hosts
+            .change(host, |entry| entry.asked = entry.asked.saturating_sub(share.whole_cores()));
         self.effects.push(Effect::Lease { host, token, replica, share, goes_on, hands_on });
-        Ok((token, room))
+        Ok(token)
+    }
+
+    /// Displaces replicas on a host until this much of it is free.
+    fn make_room(&mut self, lane: Lane, host: HostIx, share: Share) -> Result<(), Refusal> {
+        while self.farm.host(host).free_share() < share {
+            let lease = self.farm.next_to_displace(lane, host, share);
+            self.displace(host, lease.ok_or(Refusal::NoFreeSlot)?, lane);
+        }
+        Ok(())
+    }
+
+    /// Lets a parked replica go on, where need be in the place of others as if it began.
+    ///
+    /// # Errors
+    /// The host holds no such lease, or has no room for it.
+    pub(crate) fn resume(&mut self, host: HostIx, lease: Lease) -> Result<(), Refusal> {
+        let Lease { token, workunit, share, .. } = lease;
+        let lane = self.farm.workunit(workunit).lane;
+        if self.farm.may_take(lane, host, share)? == Room::Lent {
+            // What lanes behind hold is for what has more to lose: that waits for a core of its own.
+            if share <= Share::WHOLE {
+                return Err(Refusal::NoFreeSlot);
+            }
+            self.make_room(lane, host, share)?;
+        }
+        self.farm.change_giving(host, |entry| {
+            entry.asked = entry.asked.saturating_sub(share.whole_cores());
+            let lease = entry.take_lease(token);
+            entry.leases.extend(lease);
+        });
+        self.effects.push(Effect::Resume { host, token });
+        Ok(())
     }
 
     /// Makes room where a replica of another lane runs: it is parked where its host can keep it, if
     /// need be in the place of one of a lane behind its own, else it waits again. Policies are told
     /// of it after this plan.
-    fn displace(&mut self, host: HostIx, lease: Lease) {
-        let Lease { token, workunit, .. } = lease;
+    fn displace(&mut self, host: HostIx, lease: Lease, lane: Lane) {
+        let Lease { token, workunit, share, .. } = lease;
+        let steps_aside = self.farm.workunit(workunit).lane == lane;
+        // What it leaves counts as asked for, as its agent counts it.
+        self.farm.hosts.change(host, |entry| entry.asked += share.whole_cores());
         self.farm.displaced.push(workunit);
         if !self.farm.host(host).can_park()
             && let Some(parked) = self.farm.next_to_unpark(host, workunit)
@@ -230,7 +259,10 @@ impl<'a> Desk<'a> {
         if self.farm.host(host).can_park() {
             self.farm.change_giving(host, |entry| {
                 let lease = entry.take_lease(token);
-                entry.parked.extend(lease);
+                entry.parked.extend(lease.map(|lease| Lease {
+                    has_stepped_aside: lease.has_stepped_aside || steps_aside,
+                    ..lease
+                }));
             });
             return self.effects.push(Effect::Park { host, token });
         }
@@ -292,10 +324,10 @@ impl<'a> Desk<'a> {
     pub fn revoke(&mut self, host: HostIx, token: LeaseToken) -> Result<WorkunitIx, Refusal> {
         let lease = self.farm.leased(host, token).ok_or(Refusal::NoSuchLease)?;
         let entry = self.farm.hosts.get(host);
-        let takes_slot = entry.leases.iter().any(|lease| lease.token == token);
-        let frees_slot = entry.connected && takes_slot;
+        let taking = entry.leases.iter().find(|lease| lease.token == token && entry.connected);
+        let freed = taking.map_or(0, |lease| lease.share.whole_cores());
         self.take_back(lease);
-        self.farm.hosts.change(host, |entry| entry.ask(frees_slot.into()));
+        self.farm.hosts.change(host, |entry| entry.ask(freed));
         Ok(lease.workunit)
     }
 
@@ -358,7 +390,7 @@ impl Farm {
         share: Share,
     ) -> ReplicaId {
         let (voter, origin) = self.hosts.change(host, |entry| {
-            entry.leases.push(Lease { token, workunit, share });
+            entry.leases.push(Lease { token, workunit, share, has_stepped_aside: false });
             (entry.voter, entry.origin())
         });
         let unit = self.workunits.get_mut(workunit);

@@ -7,8 +7,8 @@ pub use reason::WaitReason;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use gleaner_protocol::job::{Attempts, Cause, JobSpec, Lane, RunsOn};
-use gleaner_protocol::{JobId, Span, WorkunitId};
+use gleaner_protocol::job::{Attempts, Cause, JobSpec, Lane};
+use gleaner_protocol::{JobId, Share, Span, WorkunitId};
 
 use crate::ability::Need;
 use crate::farm::{Backoff, Host, Job, JobPhase, Workunit};
@@ -167,13 +167,15 @@ impl Farm {
         }
         reasons.extend(self.backing_off(job, &able));
         let slots: u32 = able.iter().map(|host| host.fragment.slots).sum();
+        let share = job.spec.cores_permille;
         if slots == 0 {
             let why = most_said(able.iter().filter_map(|host| host.closed.as_ref()));
             reasons.push(WaitReason::FragmentsClosed { hosts: able.len(), why });
-        } else if able.iter().all(|host| host.free_share().whole_cores() == 0) {
-            reasons.push(WaitReason::AllBusy { hosts: able.len(), slots });
+        } else if able.iter().all(|host| host.free_share() < share) {
+            let cores = share.cores_touched();
+            reasons.push(WaitReason::AllBusy { hosts: able.len(), slots, cores });
             reasons.extend(self.lanes_before(job.spec.lane));
-        } else if self.room_of(job.spec.lane) == 0 {
+        } else if self.is_lane_full(job.spec.lane) {
             let lane = job.spec.lane;
             let max_percent = self.lane_limits(lane).max_percent;
             reasons.push(WaitReason::LaneIsFull { lane, max_percent });
@@ -212,20 +214,26 @@ impl Farm {
 
     /// What a job asks for that no connected host offers, and what is offered instead.
     fn nobody_can(&self, spec: &JobSpec, hosts: usize) -> WaitReason {
-        let Need { what, on } = Need::of(spec);
-        let connected = || self.hosts().map(|(_, host)| host).filter(|host| host.connected);
-        let elsewhere = connected().filter(|host| what.is_offered(&host.info)).count();
-        let of = match on {
-            RunsOn::Any => String::new(),
-            RunsOn::Farm | RunsOn::Desktop => format!(" on a {on} host (--on {on})"),
+        let need = Need::of(spec);
+        let Need { what, on, share } = &need;
+        let connected = || {
+            let hosts = self.hosts().map(|(_, host)| host).filter(|host| host.connected);
+            hosts.map(|host| &host.info)
         };
-        let offered = if elsewhere > 0 {
-            format!("{elsewhere} others offer it, and are not {on} hosts")
-        } else {
-            let hosts: Vec<_> = connected().map(|host| &host.info).collect();
-            what.nearest(&hosts)
+        let offering = || connected().filter(|info| what.is_offered(info));
+        let (elsewhere, right) =
+            (offering().count(), offering().filter(|info| on.admits(info.origin)));
+        let offered = match right.map(|info| info.cores).max() {
+            Some(cores) if Share::cores(cores) < *share => {
+                format!("the largest that offers it has {cores}")
+            }
+            _ if elsewhere > 0 => format!("{elsewhere} others offer it, and are not {on} hosts"),
+            _ => {
+                let hosts: Vec<_> = connected().collect();
+                what.nearest(&hosts)
+            }
         };
-        WaitReason::NobodyCan { needs: format!("{what}{of}"), hosts, offered }
+        WaitReason::NobodyCan { needs: need.to_string(), hosts, offered }
     }
 
     /// Who of the hosts that could run a job backs off from what it asks for.

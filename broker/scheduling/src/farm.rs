@@ -167,9 +167,14 @@ impl Farm {
         self.hosts.asking().first_like(self.host(host), |host| may(self.host(host)))
     }
 
-    /// The first standing request of a host that `may`, behind those of hosts like `host`.
+    /// The first standing request of a host that `may`, behind those of hosts like `host`. Where jobs
+    /// take anything but one core, hosts like it may be given what it was not: then right behind it.
     pub fn first_asking_behind(&self, host: HostIx, may: impl Fn(&Host) -> bool) -> Option<HostIx> {
-        self.hosts.asking().first_behind(self.host(host), |host| may(self.host(host)))
+        let may = |host| may(self.host(host));
+        if self.abilities.has_uneven() {
+            return self.hosts.asking().first_after(host, self.host(host), may);
+        }
+        self.hosts.asking().first_behind(self.host(host), may)
     }
 
     /// The first standing request of a host that `may` and may take a replica of `workunit`, on
@@ -183,6 +188,7 @@ impl Farm {
         let unit = self.workunits.get(workunit);
         let may = |host| {
             may(self.host(host))
+                && self.fits(unit.lane, host, unit.ability)
                 && !unit.is_refused_by(host)
                 && (!unit.is_tried_on(host) || !self.has_untried_hosts(unit, host))
         };
@@ -197,14 +203,19 @@ impl Farm {
         may: impl Fn(&Host) -> bool,
     ) -> Option<HostIx> {
         let unit = self.workunits.get(workunit);
-        let may = |host| may(self.host(host)) && !unit.is_tried_on(host);
+        let may = |host| {
+            may(self.host(host))
+                && !unit.is_tried_on(host)
+                && self.fits(unit.lane, host, unit.ability)
+        };
         if unit.waiting == 0 { None } else { self.hosts.asking().first_for(unit, side, may) }
     }
 
     /// The first standing request of a host that `may` and could run something of `job`.
     pub fn first_asking_able(&self, job: JobId, may: impl Fn(&Host) -> bool) -> Option<HostIx> {
-        let ability = self.jobs.get(&job)?.ability;
-        self.hosts.asking().first_able(ability, |host| may(self.host(host)))
+        let (ability, lane) = self.jobs.get(&job).map(|job| (job.ability, job.spec.lane))?;
+        let may = |host| may(self.host(host)) && self.fits(lane, host, ability);
+        self.hosts.asking().first_able(ability, may)
     }
 
     /// A job.
@@ -292,7 +303,13 @@ impl Farm {
     /// # Errors
     /// The first rule against it.
     pub fn may_start(&self, workunit: WorkunitIx, host: HostIx) -> Result<(), Refusal> {
-        self.may_start_with_share(workunit, host, Share::WHOLE)
+        self.may_start_with_share(workunit, host, self.share_of(workunit))
+    }
+
+    /// What a replica of a workunit takes of its host's cores.
+    #[must_use]
+    pub fn share_of(&self, workunit: WorkunitIx) -> Share {
+        self.abilities.share(self.workunits.get(workunit).ability)
     }
 
     /// Whether a replica of `workunit` may start on `host` now with this share of its cores,
@@ -387,13 +404,14 @@ impl Farm {
         unit.due_after > 0 && unit.waiting == 0 && unit.pending.is_empty()
     }
 
-    /// Whether `host` has no part in `workunit` and can run it, waiting replicas and free slots
+    /// Whether `host` has no part in `workunit`, can run it and has room for it, waiting replicas
     /// aside.
     pub(crate) fn may_compute(&self, workunit: WorkunitIx, host: HostIx) -> bool {
         let (unit, entry) = (self.workunits.get(workunit), self.hosts.get(host));
         !unit.is_touched_by(host, entry.voter)
             && !unit.is_tried_on(host)
             && entry.abilities.contains(unit.ability)
+            && self.fits(unit.lane, host, unit.ability)
     }
 
     /// The first standing request of a host that `may`, has no part in `workunit` and can run it.
@@ -403,7 +421,11 @@ impl Farm {
         may: impl Fn(&Host) -> bool,
     ) -> Option<HostIx> {
         let unit = self.workunits.get(workunit);
-        let may = |host| may(self.host(host)) && !unit.is_tried_on(host);
+        let may = |host| {
+            may(self.host(host))
+                && !unit.is_tried_on(host)
+                && self.fits(unit.lane, host, unit.ability)
+        };
         self.hosts.asking().first_for(unit, None, may)
     }
 
@@ -497,6 +519,7 @@ impl Farm {
             self.forgotten = self.forgotten.plus(job.counts);
             if let Some(ability) = self.abilities.release(job.ability) {
                 self.hosts.drop_ability(ability);
+                self.hosts.has_uneven = self.abilities.has_uneven();
             }
         }
     }

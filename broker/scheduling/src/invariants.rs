@@ -253,8 +253,8 @@ fn check_host(farm: &Farm, index: HostIx, host: &Host) -> Result<(), Violation> 
         format!("{name} holds {used} of {capacity}")
     })?;
     let is_listed = host.listed && farm.hosts.asking().contains(index, host);
-    require(is_listed == (host.free() > 0), "asking", || {
-        format!("{name} has room for {} and asks: {is_listed}", host.free())
+    require(is_listed == host.has_room(), "asking", || {
+        format!("{name} has {} left and asks: {is_listed}", host.free_share())
     })?;
     let holds = host.holds_any();
     require(host.grace_until.is_some() == (holds && !host.connected), "grace", || {
@@ -298,7 +298,7 @@ fn check_sums(farm: &Farm) -> Result<(), Violation> {
     let troubled = farm.troubled.len();
     let open = farm.troubled.iter().filter(|of| farm.workunits.contains(**of)).count();
     require(troubled == open, "attempts", || format!("{troubled} are noted, {open} are open"))?;
-    let asking = farm.hosts().filter(|(_, host)| host.free() > 0).count();
+    let asking = farm.hosts().filter(|(_, host)| host.has_room()).count();
     let listed = farm.hosts.asking().len();
     require(asking == listed, "asking", || format!("{asking} ask, {listed} are listed"))?;
     let grace = farm.hosts().filter(|(_, host)| host.grace_until.is_some()).count();

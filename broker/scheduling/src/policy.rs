@@ -220,7 +220,7 @@ fn check_nobody_idles(
     side: impl Fn(&Workunit) -> Option<Origin>,
     may: impl Fn(&Host) -> bool,
 ) -> Result<(), Violation> {
-    if farm.room_of(lane) == 0 {
+    if farm.is_lane_full(lane) {
         return Ok(());
     }
     let of_lane = |job: JobId| farm.lane_of(job) == Some(lane);

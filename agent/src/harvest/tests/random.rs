@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gleaner_protocol::control::{AbortReason, AgentMessage, BrokerMessage, Verdict};
+use gleaner_protocol::control::{AbortReason, AgentMessage, BrokerMessage, Lease, Verdict};
 use gleaner_protocol::job::OnRelease;
-use gleaner_protocol::{Content, Digest, LeaseToken, Origin, Span};
+use gleaner_protocol::{Content, Digest, LeaseToken, LimitsChange, Origin, Share, Span};
 use proptest::prelude::{Just, Strategy, any, prop_oneof, proptest};
 
 use super::super::{Effect, Input, Product, RunFolderState, RunResult};
-use super::host::{Host, epoch, noop, output, token};
+use super::host::{Host, epoch, lease, noop, output, token};
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -90,12 +90,11 @@ impl Witness {
             match effect {
                 Effect::Park { slot, token } => self.parks(slot, token),
                 Effect::Thaw { slot, token, .. } => self.thaws(slot, token),
-                Effect::Save { .. } | Effect::Limit { .. } => {
-                    panic!("nothing here saves or is limited")
-                }
+                Effect::Save { .. } => panic!("nothing here saves"),
+                Effect::Limit { .. } => {}
                 Effect::Start { slot, lease, epoch: at, .. } => {
                     assert!(self.slots.insert(slot, lease.token).is_none(), "slot {slot} is busy");
-                    assert!(self.running() <= self.gate as usize, "more than the gate lets in");
+                    assert!(self.taken() <= Share::cores(self.gate), "more than the gate lets in");
                     assert_eq!(at, self.host.harvest.fragment().epoch);
                 }
                 Effect::Stop { slot, token } => self.stops(slot, token),
@@ -105,7 +104,7 @@ impl Witness {
                 Effect::EndLink { .. } => self.greeted = false,
             }
         }
-        assert!(self.running() <= self.gate as usize, "all beyond the gate is stopped");
+        assert!(self.taken() <= Share::cores(self.gate), "all beyond the gate is stopped");
         if self.greeted && self.host.harvest.link.is_up() {
             assert_eq!(self.told, self.gate, "the broker knows the fragment");
         }
@@ -116,8 +115,9 @@ impl Witness {
             AgentMessage::Hello(hello) => {
                 self.greeted = true;
                 self.told = hello.fragment.slots;
-                let running = hello.held.iter().filter(|held| held.state.takes_slot()).count();
-                assert_eq!(running, self.running(), "the hello names all that runs");
+                let running = hello.held.iter().filter(|held| held.state.takes_slot());
+                let taken = running.fold(Share::NONE, |sum, held| sum.plus(held.share));
+                assert_eq!(taken, self.taken(), "the hello names all that runs");
             }
             AgentMessage::Fragment(fragment) => self.told = fragment.slots,
             other => {
@@ -207,18 +207,23 @@ impl Witness {
     }
 
     fn lease(&mut self, raw: u64) {
-        self.host.lease(raw);
+        let limits = match share(raw) {
+            Share::WHOLE => LimitsChange::NONE,
+            share => LimitsChange::to_share(share),
+        };
+        self.host.broker(BrokerMessage::Lease(Lease { limits, ..lease(raw) }));
         self.after();
     }
 
-    fn running(&self) -> usize {
-        self.slots.len() - self.parked.len()
+    fn taken(&self) -> Share {
+        let running = self.slots.values().filter(|token| !self.parked.contains(token));
+        running.fold(Share::NONE, |sum, token| sum.plus(share(token.get())))
     }
 
     fn thaws(&mut self, slot: u32, token: LeaseToken) {
         assert_eq!(self.slots.get(&slot), Some(&token), "thaws what is there");
         assert!(self.parked.remove(&token), "thaws what is frozen");
-        assert!(self.running() <= self.gate as usize, "more than the gate lets in");
+        assert!(self.taken() <= Share::cores(self.gate), "more than the gate lets in");
     }
 
     fn parks(&mut self, slot: u32, token: LeaseToken) {
@@ -247,9 +252,8 @@ impl Witness {
             match effect {
                 Effect::Park { slot, token } => self.parks(slot, token),
                 Effect::Thaw { slot, token, .. } => self.thaws(slot, token),
-                Effect::Save { .. } | Effect::Limit { .. } => {
-                    panic!("nothing here saves or is limited")
-                }
+                Effect::Save { .. } => panic!("nothing here saves"),
+                Effect::Limit { .. } => {}
                 Effect::Start { slot, lease, .. } => {
                     assert!(self.slots.insert(slot, lease.token).is_none(), "slot {slot} is busy");
                 }
@@ -259,8 +263,13 @@ impl Witness {
                 Effect::Store { .. } | Effect::Discard { .. } | Effect::EndLink { .. } => {}
             }
         }
-        assert!(self.running() <= self.gate as usize, "all beyond the gate is stopped");
+        assert!(self.taken() <= Share::cores(self.gate), "all beyond the gate is stopped");
     }
+}
+
+/// What a replica takes: some a part of a core, some several.
+fn share(raw: u64) -> Share {
+    [Share::WHOLE, Share::permille(500), Share::cores(3), Share::permille(500)][(raw % 4) as usize]
 }
 
 fn result(how: u8) -> RunResult {

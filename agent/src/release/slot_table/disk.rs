@@ -13,7 +13,7 @@
 //! - It stays where it is until it may go on, for as long as the render takes and its owner would let it
 //!   run: it loses nothing, and nothing begins in its place that would keep the disk busy as well.
 
-use gleaner_protocol::{LeaseToken, Span, Time};
+use gleaner_protocol::{LeaseToken, Share, Span, Time};
 
 use super::{Busy, Inner, State};
 use crate::limits::DISK_TRY_MS;
@@ -32,11 +32,11 @@ impl Inner {
         running
     }
 
-    /// What stands still for that and would not be allowed to run either, beyond this many, is kept
+    /// What stands still for that and would not be allowed to run either, beyond this much, is kept
     /// frozen for the owner from now on, and no longer than such are.
-    pub(super) fn keep_off_disk_beyond(&mut self, allowed: usize, now: Time) {
+    pub(super) fn keep_off_disk_beyond(&mut self, allowed: Share, now: Time) {
         let off = self.oldest_first(|busy| busy.off_disk_since().is_some());
-        for (_, slot) in off.into_iter().skip(allowed) {
+        for (_, slot) in self.fitting(off, allowed).1 {
             if let Some(busy) = &mut self.busy[slot] {
                 busy.state = State::OwnerFrozen(now);
             }

@@ -106,7 +106,7 @@ impl SlotTable {
 }
 
 impl Inner {
-    fn asked_of(&self, slot: u32, token: LeaseToken) -> Option<LimitsChange> {
+    pub(super) fn asked_of(&self, slot: u32, token: LeaseToken) -> Option<LimitsChange> {
         let asked = (*self.asked.get(slot as usize)?)?;
         (asked.token == token).then_some(asked.limits)
     }

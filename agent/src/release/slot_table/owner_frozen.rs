@@ -70,8 +70,9 @@ impl SlotTable {
         let mut frozen: Vec<Arc<Group>> =
             on_disk.iter().filter_map(|(_, slot)| inner.put_off_disk(*slot, now)).collect();
         let running = inner.oldest_first(Busy::runs);
-        inner.keep_off_disk_beyond((slots as usize).saturating_sub(running.len()), now);
-        let surplus = running.get(slots as usize..).unwrap_or_default();
+        let (running, surplus) = inner.fitting(running, Share::cores(slots));
+        let taken = inner.taken(|busy| running.iter().any(|(token, _)| *token == busy.token));
+        inner.keep_off_disk_beyond(Share::cores(slots).minus(taken), now);
         frozen.extend(surplus.iter().filter_map(|(_, slot)| inner.keep(*slot, now)));
         inner.stir_if(!frozen.is_empty());
         Obedience {
@@ -228,11 +229,10 @@ impl Inner {
 
     /// What is kept and has room to run on, the oldest first.
     fn due_to_resume(&self, beside_render: bool, now: Time) -> Vec<(LeaseToken, usize)> {
-        let room = self.allowed.min(self.gate.slots()).saturating_sub(self.running());
+        let room = Share::cores(self.allowed.min(self.gate.slots())).minus(self.taken(Busy::runs));
         let mut due = self.oldest_first(|busy| busy.owner_frozen_since().is_some());
         due.extend(self.due_on_disk(beside_render, now));
-        due.truncate(room as usize);
-        due
+        self.fitting(due, room).0
     }
 
     /// Lets what is frozen in a slot run on; its group.

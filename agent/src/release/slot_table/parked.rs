@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use gleaner_protocol::{Epoch, LeaseToken, Span, Time, boottime};
+use gleaner_protocol::{Epoch, LeaseToken, Share, Span, Time, boottime};
 
 use super::group::Group;
 use super::{Inner, SlotTable, State};
@@ -36,7 +36,7 @@ impl SlotTable {
     /// as that one's release tells; where the owner has, it is frozen for them. Where there is no
     /// place for it yet it waits for one, until [`SlotTable::thaw_waiting`].
     pub(crate) fn thaw(&self, now: Time, slot: u32, token: LeaseToken, epoch: Epoch) {
-        self.go_on(slot, token, |inner| inner.thawed(now, epoch));
+        self.go_on(slot, token, |inner| inner.thawed(now, slot, token, epoch));
     }
 
     /// A place may have become free: lets what waits for one run on, what began first before the
@@ -51,7 +51,11 @@ impl SlotTable {
         let mut is_parked = false;
         for (slot, token, epoch) in waiting {
             let decide = |inner: &Inner| {
-                if stands == Some(epoch) { inner.thawed(now, epoch) } else { State::Parked }
+                if stands == Some(epoch) {
+                    inner.thawed(now, slot, token, epoch)
+                } else {
+                    State::Parked
+                }
             };
             if decide(&self.lock()) != State::Waits(epoch) {
                 is_parked |= self.go_on(slot, token, decide) == Some(State::Parked);
@@ -127,12 +131,13 @@ impl SlotTable {
 
 impl Inner {
     /// What becomes of one that is to run on.
-    fn thawed(&self, now: Time, epoch: Epoch) -> State {
+    fn thawed(&self, now: Time, slot: u32, token: LeaseToken, epoch: Epoch) -> State {
+        let taken = self.taken_with(slot as usize, token);
         if !self.gate.is_open_at(epoch) {
             State::Parked
-        } else if !self.gate.admits(self.held(), epoch) {
+        } else if !self.gate.admits(taken, epoch) {
             State::Waits(epoch)
-        } else if self.held() >= self.allowed {
+        } else if taken > Share::cores(self.allowed) {
             State::OwnerFrozen(now)
         } else {
             State::Runs

@@ -181,8 +181,14 @@ impl Attempt<'_> {
         let index = order.index.to_string();
         let item = order.item.as_deref().unwrap_or(&index);
         let arguments = order.arguments.iter().map(|argument| substitute(argument, &index, item));
-        let environment =
-            [("PATH", PATH), HUGE_PAGES, ("GLEANER_INDEX", &index), ("GLEANER_ITEM", item)];
+        let cores = order.cores.to_string();
+        let environment = [
+            ("PATH", PATH),
+            HUGE_PAGES,
+            ("GLEANER_INDEX", &index),
+            ("GLEANER_ITEM", item),
+            ("GLEANER_CORES", &cores),
+        ];
         let Some(sandbox) = self.sandbox else {
             let mut command = Command::new(&order.program);
             command.args(arguments).env_clear().envs(environment);

@@ -122,6 +122,8 @@ pub(crate) struct CommandOrder {
     pub(crate) inputs: Vec<StagedInput>,
     /// Files that it writes.
     pub(crate) outputs: Vec<String>,
+    /// Cores that it may use, the last of them maybe in part.
+    pub(crate) cores: u32,
     /// Memory that each of its processes may have, in MiB; none for no limit.
     pub(crate) data_mib: Option<u64>,
 }

@@ -25,6 +25,7 @@ pub(super) async fn prepare(
         item: lease.item.clone(),
         inputs,
         outputs: command.outputs.clone(),
+        cores: lease.share().cores_touched(),
         data_mib: None,
     };
     Ok((Order::Command(order), pins))

@@ -13,7 +13,7 @@ use super::Core;
 use crate::farm::{HostIx, JobPhase, Lease, Leased, WorkunitIx};
 use crate::limits::{FORGOTTEN_HOSTS_MAX, HOSTS_MAX, OWNERS_MAX};
 use crate::policy::Change;
-use crate::{Effect, Fact};
+use crate::{Desk, Effect, Fact};
 
 impl Core {
     pub(super) fn host_joined(
@@ -97,17 +97,18 @@ impl Core {
         self.fit_to_fragment(host, &mut Vec::new());
         let entry = self.farm.hosts.get(host);
         let name = entry.info.name.clone();
-        let mut room = entry.free_share().whole_cores();
+        let mut room = entry.free_share();
         let mut kept: FxHashSet<_> = entry.all_leases().map(|lease| lease.token).collect();
         for held in held {
-            let has_room = !held.state.takes_slot() || room > 0;
+            let has_room = !held.state.takes_slot() || held.share <= room;
             if has_room
                 && !kept.contains(&held.token)
                 && self.has_leased(&name, *held)
                 && self.adopt(now, host, *held)
             {
                 kept.insert(held.token);
-                room -= u32::from(held.state.takes_slot());
+                let taken = if held.state.takes_slot() { held.share } else { Share::NONE };
+                room = room.minus(taken);
             }
         }
         let entry = self.farm.hosts.get(host);
@@ -144,7 +145,7 @@ impl Core {
     /// workunit still needs it.
     fn adopt(&mut self, now: Time, host: HostIx, held: Held) -> bool {
         let id = held.replica.workunit;
-        if !self.farm.is_able(host, id.job) {
+        if !self.farm.is_able(host, id.job) || held.share == Share::NONE {
             return false;
         }
         let workunit = match self.farm.find(id) {
@@ -153,7 +154,7 @@ impl Core {
             _ => return false,
         };
         let attempt = held.replica.attempt;
-        self.farm.grant(now, workunit, host, held.token, attempt, Share::WHOLE);
+        self.farm.grant(now, workunit, host, held.token, attempt, held.share);
         self.place_lease(host, held.token, held.state);
         self.workunit_changed(workunit);
         true
@@ -277,16 +278,13 @@ impl Core {
         loop {
             let entry = self.farm.hosts.get(host);
             let of_lane = |lease: &&Lease| self.farm.workunits.get(lease.workunit).lane == lane;
-            let Some(&Lease { token, share, .. }) = entry.parked.iter().find(of_lane) else {
-                return;
-            };
-            if self.farm.may_take(lane, host, share).is_err() || entry.free_share() < share {
+            let Some(&lease) = entry.parked.iter().find(of_lane) else { return };
+            let mut desk = Desk::new(self.farm.now, &mut self.farm, &self.tokens, effects, lane);
+            if desk.resume(host, lease).is_err() {
                 return;
             }
-            self.place_lease(host, token, HeldState::Runs);
-            self.farm.hosts.change(host, |entry| entry.asked -= 1);
-            effects.push(Effect::Resume { host, token });
-            self.tell_moved(host, token);
+            self.tell_moved(host, lease.token);
+            self.tell_displaced();
         }
     }
 

@@ -128,6 +128,7 @@ impl Core {
         };
         if is_new {
             self.farm.hosts.extend_abilities(ability, |host| need.is_met_by(host));
+            self.farm.hosts.has_uneven = self.farm.abilities.has_uneven();
         }
         let accepted = Accepted { utc_us: accepted_us, zero_us: self.zero_us };
         let ended = if self.farm.keeps_no_outputs { Ended::bare() } else { Ended::default() };

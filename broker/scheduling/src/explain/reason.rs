@@ -85,6 +85,8 @@ pub enum WaitReason {
         hosts: usize,
         /// Their slots.
         slots: u32,
+        /// How many of one of them it takes.
+        cores: u32,
     },
     /// A lane before its own has cores that it could have.
     LaneBefore {
@@ -284,8 +286,15 @@ impl fmt::Display for WaitReason {
                     "all {hosts} hosts that can run it are closed, {of} of them because: {reason}"
                 )
             }
-            Self::AllBusy { hosts, slots } => {
+            Self::AllBusy { hosts, slots, cores: 1 } => {
                 write!(f, "all {slots} slots of the {hosts} hosts that can run it are busy")
+            }
+            Self::AllBusy { hosts, slots, cores } => {
+                write!(
+                    f,
+                    "it takes {cores} cores of one host: none of the {hosts} hosts that can run it \
+                     has as many idle; they give {slots} together"
+                )
             }
             Self::LaneBefore { lane, held, given } => {
                 let cores = |permille: &u64| *permille as f64 / 1000.0;

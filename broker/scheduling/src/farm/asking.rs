@@ -75,6 +75,20 @@ impl Asking {
         self.classes.range(behind).find_map(|(_, members)| Self::first_of(members, &may))
     }
 
+    /// The first that `may` behind `host` itself.
+    pub(crate) fn first_after(
+        &self,
+        index: HostIx,
+        host: &Host,
+        may: impl Fn(HostIx) -> bool,
+    ) -> Option<HostIx> {
+        let class = (host.origin(), host.abilities.clone());
+        let behind = (Bound::Excluded((host.voter, index)), Bound::Unbounded);
+        let members = self.classes.get(&class).into_iter();
+        let mut alike = members.flat_map(|members| members.range(behind)).map(|(_, host)| *host);
+        alike.find(|host| may(*host)).or_else(|| self.first_behind(host, may))
+    }
+
     /// The first that `may` with this ability.
     pub(crate) fn first_able(
         &self,

@@ -189,6 +189,17 @@ impl Host {
         if self.connected { self.asked.min(self.free_share().whole_cores()) } else { 0 }
     }
 
+    /// Whether it asks, and has some of its cores left.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.connected && self.asked > 0 && self.free_share() > Share::NONE
+    }
+
+    /// What is left of its cores that it asks for work for.
+    pub(crate) fn offered(&self) -> Share {
+        self.free_share().min(Share::cores(self.asked))
+    }
+
     /// It asks for so many more replicas; never for more than it could run.
     pub(crate) fn ask(&mut self, slots: u32) {
         let most = self.info.cores.max(self.fragment.slots).min(CORES_MAX);

@@ -13,7 +13,7 @@ use crate::ability::{AbilityIx, AbilitySet};
 /// All hosts that connected at least once, or voted before a restart, but for those that are forgotten.
 ///
 /// # Invariants
-/// - Between inputs, the standing requests are exactly the hosts with [`Host::free`] above 0.
+/// - Between inputs, the standing requests are exactly the hosts that [have room](Host::has_room).
 /// - `grace` holds exactly the hosts with [`Host::grace_until`].
 /// - `oblivion` holds exactly the hosts with a [`Host::oblivion`].
 #[derive(Debug, Default)]
@@ -35,6 +35,9 @@ pub(crate) struct Hosts {
     oblivion: BTreeSet<((bool, Time), HostIx)>,
     pub(super) backoff_ends: BTreeSet<(Time, HostIx, AbilityIx)>,
     pub(crate) ownerless: OwnerlessVote,
+    /// Whether some job takes anything but one core: then a host that has more left than before is
+    /// asked about anew.
+    pub(crate) has_uneven: bool,
 }
 
 impl Hosts {
@@ -94,12 +97,15 @@ impl Hosts {
     /// Changes a host and keeps the sets derived from it right.
     pub(crate) fn change<R>(&mut self, host: HostIx, change: impl FnOnce(&mut Host) -> R) -> R {
         let entry = known(&mut self.listed, host);
-        let (was_free, grace_was) = (entry.free() > 0, entry.grace_until);
+        let (was_free, grace_was) = (entry.has_room(), entry.grace_until);
+        let offered_before = entry.offered();
         let oblivion_was = entry.oblivion();
         let was_held_back = entry.is_held_back();
         let result = change(entry);
-        let is_free = entry.free() > 0;
-        if is_free && entry.listed && was_held_back && !entry.is_held_back() {
+        let is_free = entry.has_room();
+        let is_wider = self.has_uneven && entry.offered() > offered_before;
+        let is_let_go = was_held_back && !entry.is_held_back();
+        if is_free && entry.listed && (is_let_go || is_wider) {
             // What it was not given before it may be given now.
             entry.listed = false;
             self.asking.remove(host, entry);
@@ -204,7 +210,7 @@ impl Hosts {
     /// Makes what is left of a host's request a standing one.
     pub(crate) fn list(&mut self, host: HostIx) {
         let entry = known(&mut self.listed, host);
-        if entry.free() > 0 && !entry.listed {
+        if entry.has_room() && !entry.listed {
             entry.listed = true;
             self.asking.insert(host, entry);
         }

@@ -15,6 +15,8 @@ pub struct Lease {
     pub workunit: WorkunitIx,
     /// How much of the host's cores it may use.
     pub share: Share,
+    /// Whether it was parked for a larger one of its own lane, which happens once.
+    pub has_stepped_aside: bool,
 }
 
 /// A lease with all that names it.

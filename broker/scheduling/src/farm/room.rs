@@ -7,11 +7,13 @@
 //! floor of a few percent.
 
 use gleaner_protocol::job::Lane;
+use gleaner_protocol::limits::REPLICAS_PER_CORE_MAX;
 use gleaner_protocol::{LeaseToken, Share};
 use serde::{Deserialize, Serialize};
 
 use super::{Farm, Host, HostIx, Lease, Pending, WorkunitIx};
 use crate::Refusal;
+use crate::ability::AbilityIx;
 
 /// How much of the farm a lane may hold, and how much the lanes before it leave it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,11 +106,11 @@ impl LaneUse {
         left.min(self.cores_of(max_percent).saturating_sub(self.held[lane.index()]))
     }
 
-    /// Whether its own cap, or the floors of lanes behind, are all that keep a lane from one core
-    /// more.
-    fn is_at_its_limits(&self, lane: Lane) -> bool {
+    /// Whether its own cap, or the floors of lanes behind, keep a lane from what a replica takes.
+    fn is_at_its_limits(&self, lane: Lane, share: Share) -> bool {
         let held_before: u64 = self.held[..=lane.index()].iter().sum();
-        self.left_for(lane) < 1_000 && self.given >= held_before + 1_000
+        let left = self.left_for(lane);
+        left < share.as_permille().into() && left < self.given.saturating_sub(held_before)
     }
 
     /// Whether a lane keeps its floor without this share.
@@ -142,7 +144,8 @@ impl Farm {
             // It has not asked for all that is idle yet, and nobody gives way for what is idle.
             return free.min(left);
         }
-        let lent = self.lent(lane, host).fold(0, |sum: u32, lease| sum + lease.share.whole_cores());
+        let lent = self.lent(lane, host, Share::WHOLE);
+        let lent = lent.fold(0, |sum: u32, lease| sum + lease.share.whole_cores());
         (free + lent).min(left)
     }
 
@@ -158,9 +161,16 @@ impl Farm {
         self.lanes.left_for(lane) / 1000
     }
 
-    /// Whether its limits, or those of lanes behind, are all that keep a lane from one core more.
+    /// Whether a lane may hold no more of the whole farm, not even what the smallest replica takes.
+    #[must_use]
+    pub fn is_lane_full(&self, lane: Lane) -> bool {
+        self.lanes.left_for(lane) < self.abilities.smallest().as_permille().into()
+    }
+
+    /// Whether its limits, or those of lanes behind, keep a lane from what the largest replica
+    /// takes.
     pub(crate) fn is_at_its_limits(&self, lane: Lane) -> bool {
-        self.lanes.is_at_its_limits(lane)
+        self.lanes.is_at_its_limits(lane, self.abilities.largest())
     }
 
     /// Whether a lane before that of a parked lease runs something on its host: that is what it
@@ -230,11 +240,16 @@ impl Farm {
         result
     }
 
-    /// Leases of lanes behind this one that could be displaced on a host.
-    fn lent(&self, lane: Lane, host: HostIx) -> impl Iterator<Item = &Lease> {
+    /// Leases that could be displaced on a host for a replica that takes so much: of lanes behind,
+    /// and where it takes several cores in background also smaller ones of its own lane, each of
+    /// them once. Else it would wait for as long as others take each core that becomes free.
+    fn lent(&self, lane: Lane, host: HostIx, share: Share) -> impl Iterator<Item = &Lease> {
+        let steps_aside = lane == Lane::Background && share > Share::WHOLE;
         self.hosts.get(host).leases.iter().filter(move |lease| {
             let of = self.workunit(lease.workunit).lane;
-            of > lane && self.lanes.can_spare(of, lease.share)
+            let is_smaller = of == lane && steps_aside && lease.share < share;
+            (of > lane && self.lanes.can_spare(of, lease.share))
+                || (is_smaller && !lease.has_stepped_aside)
         })
     }
 
@@ -246,24 +261,49 @@ impl Farm {
             return Err(Refusal::NoFreeSlot);
         }
         let free = entry.free_share();
-        if self.lanes.left_for(lane) < share.as_permille().into() {
-            return Err(if free < share { Refusal::NoFreeSlot } else { Refusal::LaneIsFull });
+        let (mut lent, mut own) = (Share::NONE, 0);
+        if free < share {
+            for lease in self.lent(lane, host, share) {
+                lent = lent.plus(lease.share);
+                let is_own = self.workunit(lease.workunit).lane == lane;
+                own += if is_own { u64::from(lease.share.as_permille()) } else { 0 };
+            }
         }
-        if free >= share {
-            return if entry.asked > 0 { Ok(Room::Idle) } else { Err(Refusal::DidNotAsk) };
+        let places = (REPLICAS_PER_CORE_MAX as usize).saturating_mul(entry.fragment.slots as usize);
+        if free.plus(lent) < share || (lent == Share::NONE && entry.leases.len() >= places) {
+            return Err(Refusal::NoFreeSlot);
         }
-        let lent = self.lent(lane, host).fold(free, |sum, lease| sum.plus(lease.share));
-        if lent >= share { Ok(Room::Lent) } else { Err(Refusal::NoFreeSlot) }
+        if self.lanes.left_for(lane) + own < share.as_permille().into() {
+            return Err(Refusal::LaneIsFull);
+        }
+        let idle = free.min(share).whole_cores();
+        let is_asked_for = entry.asked >= if free >= share { idle.max(1) } else { idle };
+        match (is_asked_for, free >= share) {
+            (false, _) => Err(Refusal::DidNotAsk),
+            (true, true) => Ok(Room::Idle),
+            (true, false) => Ok(Room::Lent),
+        }
     }
 
-    /// The lease to displace next for a lane: of the last lane, what was begun last, for it loses
-    /// least where it cannot be parked. Of the deadline lane, what has gone on for longest: each
-    /// gives way in turn, so that none is late alone.
-    pub(crate) fn next_to_displace(&self, lane: Lane, host: HostIx) -> Option<Lease> {
-        let last = self.lent(lane, host).map(|lease| self.workunit(lease.workunit).lane).max()?;
-        let mut of_last =
-            self.lent(lane, host).filter(|lease| self.workunit(lease.workunit).lane == last);
-        if last == Lane::Deadline {
+    /// Whether a host may be given now what a replica of this ability takes, on this lane.
+    pub(crate) fn fits(&self, lane: Lane, host: HostIx, ability: AbilityIx) -> bool {
+        (!self.abilities.has_uneven() && self.hosts.get(host).free() > 0)
+            || self.may_take(lane, host, self.abilities.share(ability)).is_ok()
+    }
+
+    /// Whether a host has an ability, and may be given now what a replica of it takes.
+    pub(crate) fn may_begin(&self, lane: Lane, host: HostIx, ability: AbilityIx) -> bool {
+        self.has_ability(host, ability) && self.fits(lane, host, ability)
+    }
+
+    /// The lease to displace next for a replica of a lane that takes so much: of the last lane, what
+    /// was begun last, for it loses least where it cannot be parked. Of the deadline lane, for another
+    /// one, what has gone on for longest: each gives way in turn, so that none is late alone.
+    pub(crate) fn next_to_displace(&self, lane: Lane, host: HostIx, share: Share) -> Option<Lease> {
+        let lane_of = |lease: &Lease| self.workunit(lease.workunit).lane;
+        let last = self.lent(lane, host, share).map(lane_of).max()?;
+        let mut of_last = self.lent(lane, host, share).filter(|lease| lane_of(lease) == last);
+        if last == Lane::Deadline && last != lane {
             // What went on last is the last of the list.
             return of_last.next().copied();
         }
@@ -308,13 +348,13 @@ mod tests {
         assert_eq!(use_.left_for(Lane::Deadline), 60_000, "nobody is kept from what nobody wants");
         use_.jobs[Lane::Background.index()] = 1;
         assert_eq!(use_.left_for(Lane::Deadline), 55_000);
-        assert!(!use_.is_at_its_limits(Lane::Deadline));
+        assert!(!use_.is_at_its_limits(Lane::Deadline, Share::WHOLE));
         use_.limits[Lane::Deadline.index()].max_percent = 50;
         assert_eq!(use_.left_for(Lane::Deadline), 10_000);
         use_.held[Lane::Deadline.index()] = 50_000;
-        assert!(use_.is_at_its_limits(Lane::Deadline), "its cap alone");
+        assert!(use_.is_at_its_limits(Lane::Deadline, Share::WHOLE), "its cap alone");
         use_.held = lanes(100, [0, 0, 0, 0, 100]).held;
-        assert!(!use_.is_at_its_limits(Lane::Background), "the farm is full");
+        assert!(!use_.is_at_its_limits(Lane::Background, Share::WHOLE), "the farm is full");
     }
 
     #[test]

@@ -61,6 +61,7 @@ fn sound(policy: PolicyName) -> Core {
         on_release: Default::default(),
         attempts: Default::default(),
         on: None,
+        cores_permille: gleaner_protocol::Share::WHOLE,
     };
     let request = RequestId::new(1);
     joins(&mut core, "one", 3, 1);

@@ -5,9 +5,9 @@ mod list;
 mod marks;
 
 use self::list::List;
-use crate::Violation;
 use crate::ability::AbilityIx;
 use crate::farm::{Farm, HostIx, Workunit, WorkunitIx};
+use crate::{Desk, Violation};
 
 /// Place of a workunit in a queue: its key, then its arrival. Unique in one queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,21 +84,27 @@ impl Backlog {
 
     /// The first workunit that `host` may take a replica of, and its place. It stays in the
     /// queue.
-    pub(super) fn first_for(&mut self, farm: &Farm, host: HostIx) -> Option<(Rank, WorkunitIx)> {
+    pub(super) fn first_for(
+        &mut self,
+        desk: &Desk<'_>,
+        host: HostIx,
+    ) -> Option<(Rank, WorkunitIx)> {
+        let farm = desk.farm();
         let lists = self.lists.iter_mut().enumerate();
         lists
             .filter(|(_, list)| list.len() > 0)
-            .filter(|(index, _)| farm.has_ability(host, AbilityIx::from_index(*index)))
+            .filter(|(index, _)| desk.may_begin(host, AbilityIx::from_index(*index)))
             .filter_map(|(_, list)| list.first_for(farm, host))
             .min()
     }
 
     /// A workunit that `host` has refused and that nobody else is left for, as far as is looked; for
     /// a host that finds nothing else.
-    pub(super) fn last_resort(&self, farm: &Farm, host: HostIx) -> Option<WorkunitIx> {
+    pub(super) fn last_resort(&self, desk: &Desk<'_>, host: HostIx) -> Option<WorkunitIx> {
+        let farm = desk.farm();
         let lists = self.lists.iter().enumerate();
         let able = lists
-            .filter(|(index, _)| farm.has_ability(host, AbilityIx::from_index(*index)))
+            .filter(|(index, _)| desk.may_begin(host, AbilityIx::from_index(*index)))
             .filter_map(|(_, list)| list.last_resort(farm, host));
         able.min().map(|(_, workunit)| workunit)
     }

@@ -44,15 +44,11 @@ impl LanePolicy {
         }
     }
 
-    /// All that a lane of a farm can have: agents run no two tasks on one core, so none that gives
-    /// parts of cores is among them.
+    /// All that a lane of a farm can have.
     #[must_use]
     pub fn all_of(lane: Lane) -> Vec<Self> {
         match lane {
-            Lane::Deadline => {
-                let live = deadline::Name::ALL.into_iter().filter(|name| !name.gives_shares());
-                live.map(Self::Deadline).collect()
-            }
+            Lane::Deadline => deadline::Name::ALL.into_iter().map(Self::Deadline).collect(),
             Lane::Batch => Rule::ALL.into_iter().map(Self::Batch).collect(),
             Lane::Background => PolicyName::ALL.into_iter().map(Self::Greedy).collect(),
             Lane::Rendering | Lane::Dataset => Vec::new(),

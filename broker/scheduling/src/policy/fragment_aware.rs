@@ -45,11 +45,11 @@ impl FragmentAware {
     /// Step B for one host: one replica, or `false` where there is none for it.
     fn serve(&mut self, desk: &mut Desk<'_>, host: HostIx) -> bool {
         let side = desk.farm().host(host).origin();
-        if let Some((_, workunit)) = self.queue(side).first_for(desk.farm(), host) {
+        if let Some((_, workunit)) = self.queue(side).first_for(desk, host) {
             return self.start(desk, workunit, host);
         }
         let Some(workunit) = self.open_for(desk, host) else {
-            let refused = self.queue(side).last_resort(desk.farm(), host);
+            let refused = self.queue(side).last_resort(desk, host);
             return refused.is_some_and(|workunit| self.start(desk, workunit, host));
         };
         let started = desk.start(workunit, host);
@@ -77,8 +77,7 @@ impl FragmentAware {
 
     /// Step B(2): the next workunit of Qinit that this host can run.
     fn open_for(&mut self, desk: &mut Desk<'_>, host: HostIx) -> Option<WorkunitIx> {
-        let farm = desk.farm();
-        let job = self.qinit.first(|ability| farm.has_ability(host, ability))?;
+        let job = self.qinit.first(|ability| desk.may_begin(host, ability))?;
         let workunit = desk.open(job)?;
         let job = desk.farm().job(job)?;
         self.qinit.served(Turn::of(job));
@@ -118,7 +117,7 @@ impl FragmentAware {
         {
             self.serve_all(desk, host);
             let farm = desk.farm();
-            let like = (farm.host(host).free() == 0)
+            let like = (!farm.host(host).has_room())
                 .then(|| farm.first_asking_like(host, anyone))
                 .flatten();
             next = like.or_else(|| farm.first_asking_behind(host, anyone));

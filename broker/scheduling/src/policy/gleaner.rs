@@ -68,7 +68,7 @@ impl Gleaner {
         }
         let is_checked = self.chance.one_in(entry.standing.reports_per_check(desk.now()));
         let takes_check = is_checked || self.checks.len() >= CHECKS_WAITING_MAX;
-        let first = |of: &mut Backlog| of.first_for(desk.farm(), host).map(|(_, unit)| unit);
+        let first = |of: &mut Backlog| of.first_for(desk, host).map(|(_, unit)| unit);
         let check = takes_check.then(|| first(&mut self.checks)).flatten();
         let found = check.or_else(|| first(&mut self.begun));
         if let Some(workunit) = found
@@ -79,7 +79,7 @@ impl Gleaner {
         if self.start_untouched(desk, host, is_checked) {
             return true;
         }
-        let check = || self.checks.first_for(desk.farm(), host).map(|(_, unit)| unit);
+        let check = || self.checks.first_for(desk, host).map(|(_, unit)| unit);
         match found.or_else(check) {
             Some(workunit) => self.start_begun(desk, workunit, host, is_checked),
             None => self.start_doubtful(desk, host) || self.start_refused(desk, host),
@@ -88,8 +88,8 @@ impl Gleaner {
 
     /// Starts what the host has refused, where nobody else is left for it.
     fn start_refused(&mut self, desk: &mut Desk<'_>, host: HostIx) -> bool {
-        let begun = self.begun.last_resort(desk.farm(), host);
-        let found = begun.or_else(|| self.checks.last_resort(desk.farm(), host));
+        let begun = self.begun.last_resort(desk, host);
+        let found = begun.or_else(|| self.checks.last_resort(desk, host));
         found.is_some_and(|workunit| self.start(desk, workunit, host))
     }
 
@@ -169,7 +169,7 @@ impl Gleaner {
         is_checked: bool,
     ) -> Option<WorkunitIx> {
         let farm = desk.farm();
-        let job = self.untouched.first(|ability| farm.has_ability(host, ability))?;
+        let job = self.untouched.first(|ability| desk.may_begin(host, ability))?;
         let mut begins = self.begins(&farm.job(job)?.spec);
         if begins.rule == Rule::Credible {
             let is_paired = is_checked && self.is_worth_a_pair(desk, job, host);
@@ -237,7 +237,7 @@ impl Gleaner {
             self.serve_all(desk, host);
             let farm = desk.farm();
             let entry = farm.host(host);
-            let is_served = entry.free() == 0 || !may_ask(entry);
+            let is_served = !entry.has_room() || !may_ask(entry);
             let like = is_served.then(|| farm.first_asking_like(host, may_ask)).flatten();
             next = like.or_else(|| farm.first_asking_behind(host, may_ask));
         }
@@ -333,7 +333,7 @@ impl Policy for Gleaner {
                 let detail = format!("{} is doubtful: {is_doubtful}", unit.id);
                 return Err(Violation::new("queue-members", detail));
             }
-            let may_serve = is_doubtful && farm.room_of(lane) > 0;
+            let may_serve = is_doubtful && !farm.is_lane_full(lane);
             let mut asking = farm.hosts().filter(|_| may_serve).filter(|(_, host)| asks(host));
             if let Some((_, host)) = asking.find(|(host, _)| farm.may_compute(workunit, *host)) {
                 let name = &host.info.name;
@@ -362,5 +362,5 @@ fn may_ask(host: &Host) -> bool {
 
 /// Whether a host has a request that is not held back.
 fn asks(host: &Host) -> bool {
-    host.free() > 0 && may_ask(host)
+    host.has_room() && may_ask(host)
 }

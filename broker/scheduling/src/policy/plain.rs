@@ -37,8 +37,8 @@ impl Plain {
     }
 
     fn serve(&mut self, desk: &mut Desk<'_>, host: HostIx) -> bool {
-        let found = self.tasks.first_for(desk.farm(), host);
-        let next = self.next_untouched(desk.farm(), host);
+        let found = self.tasks.first_for(desk, host);
+        let next = self.next_untouched(desk, host);
         if let Some((rank, workunit)) = found
             && next.is_none_or(|(key, _)| rank.key < key)
         {
@@ -46,7 +46,7 @@ impl Plain {
         }
         let Some(workunit) = next.and_then(|(_, job)| self.open(desk, job)) else {
             let found = found.map(|(_, workunit)| workunit);
-            let found = found.or_else(|| self.tasks.last_resort(desk.farm(), host));
+            let found = found.or_else(|| self.tasks.last_resort(desk, host));
             return found.is_some_and(|workunit| self.start(desk, workunit, host));
         };
         let started = desk.start(workunit, host);
@@ -78,14 +78,14 @@ impl Plain {
     }
 
     /// The place of the first untouched workunit that `host` can run.
-    fn next_untouched(&self, farm: &Farm, host: HostIx) -> Option<(u64, JobId)> {
+    fn next_untouched(&self, desk: &Desk<'_>, host: HostIx) -> Option<(u64, JobId)> {
         let lists = self.untouched.iter().enumerate();
         let firsts = lists.filter_map(|(index, jobs)| jobs.first().map(|job| (index, *job)));
         let job = firsts
-            .filter(|(index, _)| farm.has_ability(host, AbilityIx::from_index(*index)))
+            .filter(|(index, _)| desk.may_begin(host, AbilityIx::from_index(*index)))
             .map(|(_, job)| job)
             .min()?;
-        let index = farm.job(job)?.next_untouched()?;
+        let index = desk.farm().job(job)?.next_untouched()?;
         Some((place(WorkunitId { job, index }), job))
     }
 
@@ -133,7 +133,7 @@ impl Plain {
         {
             self.serve_all(desk, host);
             let farm = desk.farm();
-            let like = (farm.host(host).free() == 0)
+            let like = (!farm.host(host).has_room())
                 .then(|| farm.first_asking_like(host, anyone))
                 .flatten();
             next = like.or_else(|| farm.first_asking_behind(host, anyone));

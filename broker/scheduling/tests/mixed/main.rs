@@ -143,6 +143,7 @@ impl World {
                     on_release: Default::default(),
                     attempts: Default::default(),
                     on: None,
+                    cores_permille: gleaner_protocol::Share::WHOLE,
                     profile: Profile { run_time_us, ..Profile::default() },
                 };
                 self.feed(Input::Submit { request: RequestId::new(1), spec });

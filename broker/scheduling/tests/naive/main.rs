@@ -135,6 +135,7 @@ impl Pair {
                     on_release: Default::default(),
                     attempts: Default::default(),
                     on: None,
+                    cores_permille: gleaner_protocol::Share::WHOLE,
                 };
                 let request = RequestId::new(1);
                 (self.handle(Input::Submit { request, spec }), self.model.submit(job))

@@ -4,7 +4,7 @@ use gleaner_protocol::control::{Fragment, Held, HeldState, ReleaseReason};
 use gleaner_protocol::job::{Attempts, JobSpec, Lane, RunsOn, Task, Workunits};
 use gleaner_protocol::{
     Capabilities, Digest, Epoch, HostInfo, HostName, JobId, KernelName, LeaseToken, Origin,
-    OwnerName, Profile, ReplicaId, Span, Time, Trust,
+    OwnerName, Profile, ReplicaId, Share, Span, Time, Trust,
 };
 use gleaner_scheduling::{
     Core, CoreConfig, Effect, Fact, Input, JobPhase, LaneLimits, LanePolicy, PolicyName,
@@ -140,6 +140,7 @@ struct Given {
     host: HostName,
     token: LeaseToken,
     replica: ReplicaId,
+    share: Share,
 }
 
 pub(crate) struct World {
@@ -172,9 +173,9 @@ impl World {
         for effect in effects {
             match effect {
                 Effect::Persist(fact) => self.facts.push(fact),
-                Effect::Lease { host, token, replica, .. } => {
+                Effect::Lease { host, token, replica, share, .. } => {
                     let host = self.core.farm().host(host).info.name.clone();
-                    self.given.push(Given { host, token, replica });
+                    self.given.push(Given { host, token, replica, share });
                 }
                 _ => {}
             }
@@ -197,6 +198,11 @@ impl World {
                     error_ppb.map_or(Trust::Fixed, |error_ppb| Trust::Adaptive { error_ppb });
                 let max_replicas = Some(u16::from(replication) + more);
                 let (owner, kernel) = (owner_name(owner), kernel_name(kernel));
+                let cores_permille = match (workunits % 4, lane) {
+                    (1, Lane::Background) => Share::permille(500),
+                    (2, Lane::Background | Lane::Deadline) => Share::cores(2),
+                    _ => Share::WHOLE,
+                };
                 let spec = JobSpec {
                     name: String::new(),
                     owner,
@@ -212,6 +218,7 @@ impl World {
                     on_release: Default::default(),
                     attempts: Attempts { failed: 1 + more, timed_out: 2, lost: 2 },
                     on: (more == 3).then_some(RunsOn::Farm),
+                    cores_permille,
                 };
                 self.feed(Input::Submit { request, spec });
             }
@@ -229,6 +236,7 @@ impl World {
                         (true, true) => HeldState::Parked,
                     },
                     goes_on: bit(index + 17),
+                    share: given.share,
                 });
                 let held = held.collect();
                 self.joins(name, origin, owner, kernels, slots, (held, keeps >> 62));
@@ -242,7 +250,7 @@ impl World {
                 self.feed(Input::Request { host: host_name('h', host), slots });
             }
             Step::Report { lease, other_host, attempt, output } => {
-                let Some(Given { host, token, mut replica }) = self.any(lease) else { return };
+                let Some(Given { host, token, mut replica, .. }) = self.any(lease) else { return };
                 let host = other_host.map_or(host, |other| host_name('h', other));
                 replica.attempt = replica.attempt.wrapping_add(attempt);
                 let outcome = match output {
@@ -322,7 +330,7 @@ impl World {
                 }
             }
             let given = std::mem::take(&mut self.given);
-            for Given { host, token, replica } in given {
+            for Given { host, token, replica, .. } in given {
                 let outcome = ReportedOutcome::Output(Digest::of(b"right"));
                 self.feed(Input::Report { host, token, replica, outcome, cpu_us: 1 });
             }

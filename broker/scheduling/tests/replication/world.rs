@@ -297,5 +297,6 @@ fn spec(count: u32) -> JobSpec {
         on_release: Default::default(),
         attempts: Default::default(),
         on: None,
+        cores_permille: gleaner_protocol::Share::WHOLE,
     }
 }

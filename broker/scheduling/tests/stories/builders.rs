@@ -7,7 +7,7 @@ use gleaner_protocol::job::{
 };
 use gleaner_protocol::{
     Capabilities, DatasetId, Digest, HostInfo, HostKind, KernelName, Origin, OwnerName, Reads,
-    Trust,
+    Share, Trust,
 };
 use gleaner_scheduling::{Input, RequestId};
 
@@ -106,6 +106,12 @@ impl<'a> JobBuilder<'a> {
 
     pub(crate) fn workunits(mut self, count: u32) -> Self {
         self.spec.workunits = Workunits::Count(count);
+        self
+    }
+
+    /// What each takes of its host's cores, in thousandths of one.
+    pub(crate) fn cores_permille(mut self, permille: u32) -> Self {
+        self.spec.cores_permille = Share::permille(permille);
         self
     }
 
@@ -248,5 +254,6 @@ fn job_spec() -> JobSpec {
         on_release: Default::default(),
         attempts: Default::default(),
         on: None,
+        cores_permille: Share::WHOLE,
     }
 }

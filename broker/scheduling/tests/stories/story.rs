@@ -346,7 +346,13 @@ pub(crate) fn heir_of(lease: StoryLease) -> Held {
 
 pub(crate) fn held_of(lease: StoryLease, done: bool) -> Held {
     let state = if done { HeldState::Aside } else { HeldState::Runs };
-    Held { token: lease.token, replica: lease.replica, state, goes_on: false }
+    Held {
+        token: lease.token,
+        replica: lease.replica,
+        state,
+        goes_on: false,
+        share: gleaner_protocol::Share::WHOLE,
+    }
 }
 
 /// `"1/0"` is index 0 of job 1.

@@ -48,6 +48,7 @@ impl DeadlineJob {
             on_release: Default::default(),
             attempts: Default::default(),
             on: None,
+            cores_permille: gleaner_protocol::Share::WHOLE,
         }
     }
 

@@ -169,6 +169,7 @@ impl Plan {
             on_release: Default::default(),
             attempts: Default::default(),
             on: None,
+            cores_permille: gleaner_protocol::Share::WHOLE,
         };
         Begins::credible(&spec).replicas
     }

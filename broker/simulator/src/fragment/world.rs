@@ -270,6 +270,7 @@ impl<'a> World<'a> {
             replica: replica.id,
             state: HeldState::Runs,
             goes_on: false,
+            share: gleaner_protocol::Share::WHOLE,
         });
         let held = held.collect();
         let (info, slots) = (host.info.clone(), host.cores);
@@ -469,6 +470,7 @@ fn spec(plan: &Plan, system: System, hosts: &[Host]) -> JobSpec {
         on_release: Default::default(),
         attempts: Default::default(),
         on: None,
+        cores_permille: gleaner_protocol::Share::WHOLE,
     }
 }
 

@@ -155,6 +155,7 @@ impl World<'_> {
             on_release: Default::default(),
             attempts: Default::default(),
             on: None,
+            cores_permille: gleaner_protocol::Share::WHOLE,
             profile: Profile { run_time_us, ..Profile::default() },
         }
     }

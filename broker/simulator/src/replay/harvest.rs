@@ -370,6 +370,7 @@ impl Model {
                 on_release: Default::default(),
                 attempts: Default::default(),
                 on: None,
+                cores_permille: gleaner_protocol::Share::WHOLE,
             };
             let job = self.stage.submit(now, spec).expect("few jobs, within their bounds");
             self.newest = Some(job);

@@ -263,6 +263,7 @@ pub(crate) fn job(chunks: usize, task: Task) -> JobSpec {
         on_release: Default::default(),
         attempts: Default::default(),
         on: None,
+        cores_permille: gleaner_protocol::Share::WHOLE,
         profile: Profile {
             reads: Some(Reads { dataset: DATASET, chunk_bytes }),
             ..Profile::default()

@@ -8,7 +8,7 @@ use gleaner_protocol::control::{AgentMessage, BrokerMessage};
 use gleaner_protocol::farm::Booked;
 use gleaner_protocol::{
     BookingId, Capabilities, Digest, Epoch, HostInfo, HostName, KernelName, LeaseToken, Origin,
-    OwnerName, ReplicaId, Span, Time,
+    OwnerName, ReplicaId, Share, Span, Time,
 };
 
 use super::folder::Folder;
@@ -49,6 +49,8 @@ pub(super) struct Task {
     pub(super) goes_on: Option<Digest>,
     /// Whether what it saves may be of use to another host.
     pub(super) hands_on: bool,
+    /// What it takes of the cores.
+    pub(super) share: Share,
     pub(super) epoch: Epoch,
     pub(super) since: Time,
     /// Whether it computes; before, its runner is only being readied.
@@ -177,22 +179,28 @@ impl Machine {
         cores.saturating_sub(self.renders.values().map(of).sum())
     }
 
-    /// Replicas that compute.
-    pub(super) fn running(&self) -> u32 {
-        let running = self.tasks.values().filter(|task| task.computes()).count();
-        u32::try_from(running).expect("few cores")
+    /// What replicas that compute take of the cores.
+    pub(super) fn taken(&self) -> Share {
+        let running = self.tasks.values().filter(|task| task.computes());
+        running.fold(Share::NONE, |sum, task| sum.plus(task.share))
     }
 
-    /// Stops what computes beyond `slots_left`, the youngest first.
+    /// Stops what computes beyond so many cores, the youngest first.
     pub(super) fn freeze(&mut self, slots_left: u32) -> Vec<LeaseToken> {
         let running = self.tasks.iter().filter(|(_, task)| task.computes());
-        let mut running: Vec<_> = running.map(|(token, task)| (task.since, *token)).collect();
+        let mut running: Vec<_> =
+            running.map(|(token, task)| (task.since, *token, task.share)).collect();
         running.sort_unstable();
-        let doomed = running.split_off(running.len().min(slots_left as usize));
-        for (_, token) in &doomed {
+        let mut left = Share::cores(slots_left);
+        running.retain(|(.., share)| {
+            let fits = *share <= left;
+            left = if fits { left.minus(*share) } else { left };
+            !fits
+        });
+        for (_, token, _) in &running {
             self.tasks.remove(token);
         }
-        doomed.into_iter().rev().map(|(_, token)| token).collect()
+        running.into_iter().rev().map(|(_, token, _)| token).collect()
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use gleaner_broker::LinkMessage;
 use gleaner_protocol::control::{AgentMessage, BrokerMessage, Verdict};
 use gleaner_protocol::job::Cause;
-use gleaner_protocol::{Digest, HostName, JobId, LeaseToken, OwnerName, WorkunitId};
+use gleaner_protocol::{Digest, HostName, JobId, LeaseToken, OwnerName, Share, WorkunitId};
 use gleaner_scheduling::{Core, Fact, JobPhase};
 
 use super::machine::WireId;
@@ -19,6 +19,8 @@ pub(super) struct Watcher {
     decided: BTreeMap<WorkunitId, Digest>,
     /// Every token that was ever given out, and for what.
     tokens: BTreeMap<LeaseToken, WorkunitId>,
+    /// What those take that take anything but one core.
+    shares: BTreeMap<LeaseToken, Share>,
     /// Who else has a say in what is reported under a token.
     says: BTreeMap<LeaseToken, BTreeSet<HostName>>,
     /// What each host was given and its fragment, as the broker knows them.
@@ -120,6 +122,9 @@ impl Watcher {
             match message {
                 BrokerMessage::Lease(lease) => {
                     let workunit = lease.replica.workunit;
+                    if lease.share() != Share::WHOLE {
+                        self.shares.insert(lease.token, lease.share());
+                    }
                     if self.tokens.insert(lease.token, workunit).is_some() {
                         return Err(Breach::TokenReused(lease.token));
                     }
@@ -151,7 +156,10 @@ impl Watcher {
     pub(super) fn check_turn(&mut self, name: impl Fn(usize) -> HostName) -> Result<(), Breach> {
         for host in std::mem::take(&mut self.touched) {
             let Given { slots, held, wire, .. } = &self.given[host];
-            if wire.is_some() && held.len() > *slots as usize {
+            let shares = held.iter().map(|token| self.shares.get(token).copied());
+            let shares = shares.map(|share| share.unwrap_or(Share::WHOLE));
+            let taken = shares.fold(Share::NONE, Share::plus);
+            if wire.is_some() && taken > Share::cores(*slots) {
                 let (held, slots) = (held.len(), *slots);
                 return Err(Breach::OverFragment { host: name(host).to_string(), held, slots });
             }

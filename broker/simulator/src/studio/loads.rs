@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use gleaner_protocol::job::{JobSpec, Lane, OnRelease, Task, WasmTask, Workunits};
 use gleaner_protocol::limits::LEASE_S_MAX;
 use gleaner_protocol::{
-    DatasetId, Digest, KernelName, OwnerName, Profile, Reads, Span, Time, Trust,
+    DatasetId, Digest, KernelName, OwnerName, Profile, Reads, Share, Span, Time, Trust,
 };
 
 use super::farm::{Kind, span_s};
@@ -237,6 +237,7 @@ fn plain(lane: Lane, kernel: Kernel, workunits: u32, profile: Profile) -> JobSpe
         on_release: OnRelease::Kill,
         attempts: Default::default(),
         on: None,
+        cores_permille: Share::WHOLE,
     }
 }
 

@@ -325,5 +325,6 @@ fn template(kernel: KernelName, cluster: &Cluster) -> JobSpec {
         on_release: Default::default(),
         attempts: Default::default(),
         on: None,
+        cores_permille: gleaner_protocol::Share::WHOLE,
     }
 }

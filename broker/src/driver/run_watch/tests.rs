@@ -69,7 +69,7 @@ impl Broker {
         let fragment = Fragment { epoch: Epoch::default(), slots: 1 };
         let held = held.iter().map(|&(lease, state)| {
             let Lease { token, replica, .. } = *lease;
-            Held { token, replica, state, goes_on: false }
+            Held { token, replica, state, goes_on: false, share: gleaner_protocol::Share::WHOLE }
         });
         let (secret, held) = (AgentSecret::new([1; 16]), held.collect());
         let hello = Hello { host, secret, incarnation: 1, fragment, held };

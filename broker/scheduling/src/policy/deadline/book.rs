@@ -254,8 +254,8 @@ impl Book {
     /// Has a task run on a core of a host; `false` where a rule forbids it.
     pub(super) fn start(&mut self, desk: &mut Desk<'_>, id: WorkunitId, host: HostIx) -> bool {
         let Some(workunit) = Self::opened(desk, id) else { return false };
-        let started = desk.start(workunit, host);
-        started.is_ok_and(|token| self.note_run(desk, id, host, token, Share::WHOLE))
+        let (share, started) = (desk.farm().share_of(workunit), desk.start(workunit, host));
+        started.is_ok_and(|token| self.note_run(desk, id, host, token, share))
     }
 
     /// Has a task run on a share of a host's cores; `false` where a rule forbids it.

@@ -33,12 +33,6 @@ impl Name {
         }
     }
 
-    /// Whether it gives tasks parts of cores.
-    #[must_use]
-    pub const fn gives_shares(self) -> bool {
-        matches!(self, Self::Eladur)
-    }
-
     /// A fresh one with its usual settings.
     #[must_use]
     pub fn build(self) -> Box<dyn Policy> {

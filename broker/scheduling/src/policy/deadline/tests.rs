@@ -123,6 +123,7 @@ impl Cluster {
             on_release: Default::default(),
             attempts: Default::default(),
             on: None,
+            cores_permille: Share::WHOLE,
         };
         let request = RequestId::new(1);
         let mut effects = Vec::new();

@@ -258,6 +258,7 @@ impl World<'_> {
                 self.sample(host);
             }
             Effect::Start { lease, epoch, since, .. } => {
+                let share = lease.share();
                 let Lease { token, replica, item, goes_on, hands_on, .. } = lease;
                 if let Some(goes_on) = &goes_on {
                     self.watcher.goes_on(token, &self.states[&goes_on.state]);
@@ -269,6 +270,7 @@ impl World<'_> {
                     item,
                     goes_on,
                     hands_on,
+                    share,
                     epoch,
                     since,
                     runs: false,
@@ -301,8 +303,10 @@ impl World<'_> {
                     self.after(rest, Event::TaskEnds { host, token });
                 }
             }
-            Effect::Save { .. } | Effect::Limit { .. } => {
-                unreachable!("the jobs of this world are killed by a render, and have whole cores")
+            // It says at the beginning what its lease says.
+            Effect::Limit { .. } => {}
+            Effect::Save { .. } => {
+                unreachable!("the jobs of this world are killed by a render")
             }
             Effect::Store { token, .. } => self.store(host, token),
             Effect::Discard { .. } => {}

@@ -3,7 +3,7 @@
 //! What an event cannot have touched still holds as it did: a turn of the broker is the only event
 //! that changes the core, an agent is changed by events of its own host alone, and so on.
 
-use gleaner_protocol::{JobId, Trust};
+use gleaner_protocol::{JobId, Share, Trust};
 
 use gleaner_scheduling::{Core, JobPhase, PolicyName, check_invariants};
 
@@ -34,10 +34,10 @@ impl World<'_> {
 
     fn check_host(&self, host: usize) -> Result<(), Breach> {
         let machine = &self.machines[host];
-        let (rendering, running) = (machine.rendering(), machine.running());
+        let (rendering, taken) = (machine.rendering(), machine.taken());
         let cores = machine.info.cores;
-        if rendering > 0 && running > cores - rendering {
-            let (host, running) = (machine.info.name.to_string(), running as usize);
+        if rendering > 0 && taken > Share::cores(cores - rendering) {
+            let (host, running) = (machine.info.name.to_string(), taken.cores_touched() as usize);
             return Err(Breach::InTheWay { host, rendering, cores, running });
         }
         let Some(agent) = &machine.agent else { return Ok(()) };

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use gleaner_protocol::job::{Attempts, JobSpec, Lane, Task, Workunits};
-use gleaner_protocol::{JobId, KernelName, OwnerName, Profile, Span, Trust};
+use gleaner_protocol::{JobId, KernelName, OwnerName, Profile, Share, Span, Trust};
 
 use super::{Event, WORKUNITS_PER_JOB, World};
 use crate::storm::broker::Command;
@@ -55,6 +55,12 @@ impl World<'_> {
             Lane::Deadline => (1, Trust::Fixed),
             _ => (replication, trust),
         };
+        let are_wide = self.machines.iter().all(|machine| machine.info.cores > 1);
+        let cores_permille = match (self.submissions % 7, lane) {
+            (2, Lane::Background) => Share::permille(500),
+            (4 | 6, Lane::Background | Lane::Deadline) if are_wide => Share::cores(2),
+            _ => Share::WHOLE,
+        };
         JobSpec {
             name: format!("storm-{}", self.submissions),
             owner: OwnerName::new(format!("owner{}", dice.below(3))).expect("a plain name"),
@@ -70,6 +76,7 @@ impl World<'_> {
             on_release: Default::default(),
             attempts,
             on: None,
+            cores_permille,
         }
     }
 

@@ -13,7 +13,7 @@ impl World<'_> {
     /// A slot hands a replica to its runner, if the host still stands where it stood.
     pub(super) fn task_begins(&mut self, host: usize, token: LeaseToken) -> Result<(), Breach> {
         let machine = &mut self.machines[host];
-        let running = machine.running();
+        let taken = machine.taken();
         let Some(agent) = &machine.agent else { return Ok(()) };
         if agent.is_stopped {
             return self.agent_hears(host, News::Begins(token));
@@ -21,8 +21,8 @@ impl World<'_> {
         let Some(task) = machine.tasks.get_mut(&token).filter(|task| !task.runs) else {
             return Ok(());
         };
-        let may_begin =
-            task.epoch == machine.folder.epoch() && agent.gate.admits(running, task.epoch);
+        let may_begin = task.epoch == machine.folder.epoch()
+            && agent.gate.admits(taken.plus(task.share), task.epoch);
         let may_begin = may_begin && !task.stands.is_parked;
         if !may_begin && self.config.bug != Some(Bug::IgnoresTheGate) {
             machine.tasks.remove(&token);

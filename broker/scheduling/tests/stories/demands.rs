@@ -1,0 +1,109 @@
+//! What a replica takes of its host: a part of a core, one, or several.
+
+use gleaner_protocol::JobId;
+use gleaner_protocol::Origin::Farm;
+use gleaner_protocol::job::Lane;
+use gleaner_scheduling::PolicyName::{self, FragmentAware};
+use gleaner_scheduling::{CoreConfig, LanePolicy};
+
+use crate::story::Story;
+
+fn farm_of_lanes() -> CoreConfig {
+    let deadline = LanePolicy::default_of(Lane::Deadline).expect("it runs on farms");
+    CoreConfig::background(FragmentAware).with_lane(Lane::Deadline, deadline)
+}
+
+fn why(story: &Story, job: u64) -> String {
+    let reasons = story.core.explain_job(JobId::new(job)).expect("a job");
+    reasons.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+#[test]
+fn what_takes_several_cores_takes_them_from_smaller_ones_of_its_lane_and_from_each_once() {
+    for policy in PolicyName::ALL {
+        let mut story = Story::with(CoreConfig::background(policy));
+        story.host("f1", Farm).slots(4).joins().whatever();
+        story.job().workunits(4).submits().whatever();
+        story.asks("f1", 4).is([
+            "lease f1 1/0#1",
+            "lease f1 1/1#1",
+            "lease f1 1/2#1",
+            "lease f1 1/3#1",
+        ]);
+        story.job().cores_permille(3_000).workunits(2).submits().whatever();
+        story.reports("f1", "1/0", "x").whatever();
+        // One core is free: two more come from what was begun last.
+        story.asks("f1", 1).is(["park f1 1/3#1", "park f1 1/2#1", "lease f1 2/0#1"]);
+        story.reports("f1", "2/0", "x").whatever();
+        story.asks("f1", 3).is(["resume f1 1/3#1", "resume f1 1/2#1"]);
+        // These have stepped aside before: the second large one waits for one of them, and takes the
+        // rest from the one that has not.
+        story.reports("f1", "1/2", "x").whatever();
+        story.asks("f1", 1).is(["park f1 1/1#1", "lease f1 2/1#1"]);
+        story.reports("f1", "2/1", "x").whatever();
+        story.asks("f1", 3).is(["resume f1 1/1#1"]);
+        story.reports("f1", "1/3", "x").whatever();
+        story.reports("f1", "1/1", "x").whatever();
+        assert_eq!(story.core.farm().totals().aborted, 0, "nothing is lost");
+    }
+}
+
+#[test]
+fn parts_share_a_core_and_no_more_than_fit() {
+    for policy in PolicyName::ALL {
+        let mut story = Story::with(CoreConfig::background(policy));
+        story.host("f1", Farm).slots(1).joins().whatever();
+        story.job().cores_permille(500).workunits(3).submits().whatever();
+        story.asks("f1", 1).is(["lease f1 1/0#1", "lease f1 1/1#1"]);
+        // A part is not asked for: what is left of the core is.
+        assert_eq!(story.reports("f1", "1/0", "x").leases(), ["f1 1/2#1"]);
+    }
+}
+
+#[test]
+fn a_due_job_of_two_cores_has_background_make_room_for_both_at_once() {
+    let mut story = Story::with(farm_of_lanes());
+    story.host("f1", Farm).slots(4).joins().whatever();
+    story.job().workunits(9).submits().whatever();
+    assert_eq!(story.asks("f1", 4).leases().len(), 4);
+    story.job().due(60, 10).cores_permille(2_000).submits().is([
+        "persist accepted job-2",
+        "accepted job-2",
+        "changed job-2",
+        "park f1 1/3#1",
+        "park f1 1/2#1",
+        "lease f1 2/0#1",
+    ]);
+    story.reports("f1", "2/0", "x").whatever();
+    story.asks("f1", 2).is(["resume f1 1/3#1", "resume f1 1/2#1"]);
+}
+
+#[test]
+fn who_takes_more_cores_than_any_host_has_is_told_the_largest() {
+    let mut story = Story::of(FragmentAware);
+    story.host("f1", Farm).slots(4).joins().whatever();
+    story.asks("f1", 4).nothing();
+    story.job().cores_permille(8_000).submits().whatever();
+    let reasons = why(&story, 1);
+    assert!(reasons.contains("the kernel sum on 8 cores"), "{reasons}");
+    assert!(reasons.contains("the largest that offers it has 4"), "{reasons}");
+    story.job().cores_permille(4_000).submits().is([
+        "persist accepted job-2",
+        "accepted job-2",
+        "changed job-2",
+        "lease f1 2/0#1",
+    ]);
+    story.job().cores_permille(2_000).submits().whatever();
+    let reasons = why(&story, 3);
+    assert!(reasons.contains("it takes 2 cores of one host"), "{reasons}");
+}
+
+#[test]
+fn what_several_cores_hold_goes_where_the_host_gives_fewer() {
+    let mut story = Story::of(FragmentAware);
+    story.host("f1", Farm).slots(4).joins().whatever();
+    story.job().cores_permille(3_000).workunits(2).submits().whatever();
+    story.asks("f1", 4).is(["lease f1 1/0#1"]);
+    story.gives("f1", 2).whatever();
+    assert_eq!(story.core.farm().lease_count(), 0, "it does not fit any more");
+}
