@@ -184,7 +184,7 @@ struct Common {
     /// the broker's default_on, which is any unless its admin says farm].
     #[arg(long, value_name = "WHERE")]
     on: Option<RunsOn>,
-    /// Cores of one host that each workunit takes: a part of one, from 0.25 on (in background), or whole
+    /// Cores of one host that each workunit takes: a part of one, from 0.5 on (in background), or whole
     /// ones (in background, or due). GLEANER_CORES tells a command how many; others compute on one.
     #[arg(long, value_name = "CORES", default_value = "1", value_parser = cores)]
     cores: Share,

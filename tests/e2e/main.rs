@@ -9,6 +9,7 @@
 mod api;
 mod calm;
 mod cluster;
+mod demands;
 mod doctor;
 mod events;
 mod exec_times;

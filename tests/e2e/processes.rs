@@ -121,6 +121,13 @@ fn group_says(pid: i32, file: &str, line: &str) -> bool {
     })
 }
 
+/// A variable of a process's environment, as it was started.
+pub(crate) fn variable(pid: i32, name: &str) -> Option<String> {
+    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let mut pairs = environment.split(|byte| *byte == 0).map(String::from_utf8_lossy);
+    pairs.find_map(|pair| pair.strip_prefix(name)?.strip_prefix('=').map(str::to_owned))
+}
+
 /// Whether a process lives: it is there, no zombie, and no SIGKILL is on its way to it. (One that
 /// is killed may wait for a core until it can die.)
 pub(crate) fn lives(pid: i32) -> bool {

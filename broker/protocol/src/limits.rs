@@ -103,7 +103,7 @@ pub const MEMORY_MIB_MAX: u32 = 1 << 24;
 /// Most cores of one host.
 pub const CORES_MAX: u32 = 4096;
 /// Most replicas that share a core, on average over the cores that a host gives.
-pub const REPLICAS_PER_CORE_MAX: u32 = 4;
+pub const REPLICAS_PER_CORE_MAX: u32 = 2;
 /// Least part of a core that a job may ask for, in thousandths.
 pub const PART_PERMILLE_MIN: u32 = 1000 / REPLICAS_PER_CORE_MAX;
 /// Longest name of a job, in bytes: it stands in lists beside others.

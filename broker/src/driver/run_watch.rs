@@ -42,7 +42,7 @@ pub(super) struct Begun {
     stood: Span,
     /// Whether it does all of the workunit.
     is_whole: bool,
-    /// Whether it had a part of a core only: what went by says little then.
+    /// Whether it had anything but one core: what went by says little then.
     is_shared: bool,
 }
 
