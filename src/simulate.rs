@@ -89,6 +89,7 @@ Examples:
 JSON (--format json), of one seed:
   {\"scenario\": NAME, \"seed\": N, \"parameters\": {KEY: VALUE, …}, \"bound\": {METRIC: NUMBER, …},
    \"policies\": {NAME: {METRIC: NUMBER, …}, …}}
+Of studio, \"lanes\": {LANE: {METRIC: NUMBER, …}, …}, \"lost\": NUMBER stands for \"policies\".
 Of several, \"seeds\": \"A..B\" stands for \"seed\", and each NUMBER is
   {\"mean\": …, \"ci95\": …, \"min\": …, \"max\": …, \"count\": …}
 where the true mean is within ci95 of the mean in 95 of 100 cases, and count is how many seeds

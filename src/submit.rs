@@ -17,7 +17,9 @@ use gleaner_protocol::api::{Promise, Submitted};
 use gleaner_protocol::job::{
     Attempts, CommandTask, JobSpec, Lane, OnRelease, RunsOn, Task, WasmTask, Workunits,
 };
-use gleaner_protocol::limits::{CORES_MAX, JOB_NAME_BYTES_MAX, PROFILE_S_MAX, WASM_MODULE_BYTES_MAX};
+use gleaner_protocol::limits::{
+    CORES_MAX, JOB_NAME_BYTES_MAX, PROFILE_S_MAX, WASM_MODULE_BYTES_MAX,
+};
 use gleaner_protocol::{Digest, Feature, JobId, KernelName, OwnerName, Profile, Share};
 use serde::Serialize;
 

@@ -242,8 +242,13 @@ async fn words_about_what_it_does_not_have_change_nothing() {
     let mut rogue = Rogue::connect(&cluster).await;
     let mut greeting = hello("rogue", 2, 2);
     let token = LeaseToken::new(u64::MAX);
-    greeting.held =
-        vec![Held { token, replica: replica(), state: HeldState::Aside, goes_on: false, share: gleaner_protocol::Share::WHOLE }];
+    greeting.held = vec![Held {
+        token,
+        replica: replica(),
+        state: HeldState::Aside,
+        goes_on: false,
+        share: gleaner_protocol::Share::WHOLE,
+    }];
     rogue.send(&[AgentMessage::Hello(greeting)]).await;
     let welcome = rogue.hear().await.expect("a welcome");
     let BrokerMessage::Welcome { adopted, .. } = &welcome[0] else { panic!("{welcome:?}") };

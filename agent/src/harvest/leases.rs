@@ -159,8 +159,16 @@ impl Harvest {
             self.heirs.insert(token);
         }
         let (replica, course, saved) = (lease.replica, Course::Runs, None);
-        let running =
-            Held::Running { replica, slot, since: now, safe: now, on_release, course, share, saved };
+        let running = Held::Running {
+            replica,
+            slot,
+            since: now,
+            safe: now,
+            on_release,
+            course,
+            share,
+            saved,
+        };
         self.held.insert(token, running);
         if lease.limits != LimitsChange::NONE {
             effects.push(Effect::Limit { slot, token, limits: lease.limits });

@@ -323,7 +323,8 @@ impl SlotTable {
         parks: bool,
     ) -> Result<(), GateClosed> {
         let mut inner = self.lock();
-        let is_open = inner.admits(slot, token, epoch) && inner.shut_out[slot as usize] != Some(token);
+        let is_open =
+            inner.admits(slot, token, epoch) && inner.shut_out[slot as usize] != Some(token);
         let runner = inner.runners[slot as usize].as_ref();
         let has_runner = runner.is_some_and(|runner| !runner.stopped && !runner.killed);
         if !is_open || !has_runner {

@@ -22,8 +22,8 @@ use crate::codec::{self, DecodeError};
 use crate::job::{OnRelease, Task};
 use crate::limits::{CONTROL_MESSAGE_BYTES_MAX, FRAME_MESSAGES_MAX};
 use crate::{
-    AgentMetrics, AgentSecret, BookingId, Digest, Epoch, HostInfo, JobId, LeaseToken, Limit, LimitsChange,
-    Manifest, Measured, ReplicaId, Share,
+    AgentMetrics, AgentSecret, BookingId, Digest, Epoch, HostInfo, JobId, LeaseToken, Limit,
+    LimitsChange, Manifest, Measured, ReplicaId, Share,
 };
 
 /// From an agent to the broker.

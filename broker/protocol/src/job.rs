@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::limits::{
-    ARGUMENT_BYTES_MAX, ARGV_MAX, ATTEMPTS_MAX, CORES_MAX, ERROR_PPB_MAX, INPUT_FILES_MAX, JOB_NAME_BYTES_MAX,
-    LEASE_S_MAX, MEMORY_MIB_MAX, OUTPUT_FILES_MAX, OutOfRange, PART_PERMILLE_MIN, REPLICAS_MAX, REPLICATION_MAX,
-    TASK_BYTES_MAX, WORKUNITS_MAX, check_range,
+    ARGUMENT_BYTES_MAX, ARGV_MAX, ATTEMPTS_MAX, CORES_MAX, ERROR_PPB_MAX, INPUT_FILES_MAX,
+    JOB_NAME_BYTES_MAX, LEASE_S_MAX, MEMORY_MIB_MAX, OUTPUT_FILES_MAX, OutOfRange,
+    PART_PERMILLE_MIN, REPLICAS_MAX, REPLICATION_MAX, TASK_BYTES_MAX, WORKUNITS_MAX, check_range,
 };
 use crate::output::{ManifestError, check_file_name};
 use crate::{Digest, KernelName, OwnerName, Profile, ProfileError, Share, Trust, codec};

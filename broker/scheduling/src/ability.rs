@@ -75,7 +75,9 @@ impl fmt::Display for Need {
         }
         match self.on {
             RunsOn::Any => Ok(()),
-            RunsOn::Farm | RunsOn::Desktop => write!(f, " on a {on} host (--on {on})", on = self.on),
+            RunsOn::Farm | RunsOn::Desktop => {
+                write!(f, " on a {on} host (--on {on})", on = self.on)
+            }
         }
     }
 }

@@ -12,8 +12,8 @@ use gleaner_protocol::limits::REPLICAS_MAX;
 use gleaner_protocol::{ChunkId, JobId, LeaseToken, ReplicaId, Share, Span, Time, WorkunitId};
 use thiserror::Error;
 
-use crate::core::TokenMint;
 use crate::ability::AbilityIx;
+use crate::core::TokenMint;
 use crate::farm::{Begins, Farm, HostIx, Lease, Leased, Pending, Room, Rule, WorkunitIx};
 use crate::{Effect, Patience};
 
@@ -201,7 +201,9 @@ impl<'a> Desk<'a> {
         let goes_on = self.farm.go_on(workunit, host, token);
         let hands_on = self.farm.hands_on(workunit, host);
         let replica = self.farm.grant(self.now, workunit, host, token, attempt, share);
-        self.farm.hosts.change(host, |entry| entry.asked = entry.asked.saturating_sub(share.whole_cores()));
+        self.farm
+            .hosts
+            .change(host, |entry| entry.asked = entry.asked.saturating_sub(share.whole_cores()));
         self.effects.push(Effect::Lease { host, token, replica, share, goes_on, hands_on });
         Ok(token)
     }
@@ -238,14 +240,22 @@ impl<'a> Desk<'a> {
         Ok(())
     }
 
-    /// Makes room where a replica of another lane runs: it is parked where its host can keep it,
-    /// else it waits again. Its policy is told of it after this plan.
+    /// Makes room where a replica of another lane runs: it is parked where its host can keep it, if
+    /// need be in the place of one of a lane behind its own, else it waits again. Policies are told
+    /// of it after this plan.
     fn displace(&mut self, host: HostIx, lease: Lease, lane: Lane) {
         let Lease { token, workunit, share, .. } = lease;
         let steps_aside = self.farm.workunit(workunit).lane == lane;
         // What it leaves counts as asked for, as its agent counts it.
         self.farm.hosts.change(host, |entry| entry.asked += share.whole_cores());
         self.farm.displaced.push(workunit);
+        if !self.farm.host(host).can_park()
+            && let Some(parked) = self.farm.next_to_unpark(host, workunit)
+        {
+            self.farm.displaced.push(parked.workunit);
+            let parked = self.farm.leased(host, parked.token).expect("a host's lease is known");
+            self.take_back(parked);
+        }
         if self.farm.host(host).can_park() {
             self.farm.change_giving(host, |entry| {
                 let lease = entry.take_lease(token);

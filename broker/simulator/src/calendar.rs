@@ -30,6 +30,11 @@ impl<E> Calendar<E> {
         self.next += 1;
     }
 
+    /// When the next one is due.
+    pub(crate) fn next_time(&self) -> Option<Time> {
+        self.due.peek().map(|Reverse((at, ..))| *at)
+    }
+
     pub(crate) fn pop(&mut self) -> Option<(Time, E)> {
         let Reverse((at, _, place)) = self.due.pop()?;
         let event = self.events[place].take().expect("entered in its place");

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::nearest::{UnknownName, unknown};
 use crate::parameters::{Parameter, Value};
 use crate::scenario::{Better, Scenario};
-use crate::{deadline, fragment, mixed, replay, replication, visualization};
+use crate::{deadline, fragment, mixed, replay, replication, studio, visualization};
 
 /// All scenarios, family by family.
 pub fn scenarios() -> impl Iterator<Item = &'static dyn Scenario> {
@@ -15,6 +15,7 @@ pub fn scenarios() -> impl Iterator<Item = &'static dyn Scenario> {
         replication::SCENARIOS,
         mixed::SCENARIOS,
         deadline::SCENARIOS,
+        studio::SCENARIOS,
         replay::SCENARIOS,
     ];
     families.into_iter().flatten().copied()

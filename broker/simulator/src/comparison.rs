@@ -13,9 +13,18 @@
 //! `ci95` of the true one in 95 of 100 cases (`null` where there is one number only), and `count`
 //! is the number of seeds that brought one. A metric that is not defined, such as the latency of
 //! no job, is left out. Policies stand in the order of the scenario, the rest by name.
+//!
+//! A scenario of several lanes has metrics of each, called `LANE.METRIC`. They are told by lane in the
+//! place of `policies`, and beside them those of all lanes:
+//!
+//! ```json
+//! {"scenario": "studio", "seed": 1, "parameters": {}, "bound": {},
+//!  "lanes": {"rendering": {"latency_s": 0.26}, "batch": {"makespan_s": 390.0}}, "lost": 0.0}
+//! ```
 
 use std::collections::BTreeMap;
 
+use gleaner_protocol::job::Lane;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
@@ -87,9 +96,52 @@ impl Serialize for Comparison {
         }
         map.serialize_entry("parameters", &InOrder(self.parameters.iter().collect()))?;
         map.serialize_entry("bound", &shown(&self.bound))?;
+        if let Some(of_lanes) = self.of_lanes() {
+            let lanes = of_lanes.lanes.iter().map(|(lane, of)| (*lane, shown(of)));
+            map.serialize_entry("lanes", &InOrder(lanes.collect()))?;
+            for (name, spread) in &of_lanes.of_all {
+                if one {
+                    map.serialize_entry(name, &spread.mean())?;
+                } else {
+                    map.serialize_entry(name, spread)?;
+                }
+            }
+            return map.end();
+        }
         let policies = self.policies.iter().map(|(name, spreads)| (*name, shown(spreads)));
         map.serialize_entry("policies", &InOrder(policies.collect()))?;
         map.end()
+    }
+}
+
+/// Metrics of several lanes.
+#[derive(Default)]
+struct OfLanes {
+    /// By lane, in the order of lanes.
+    lanes: Vec<(&'static str, Spreads)>,
+    /// Those of no lane.
+    of_all: Spreads,
+}
+
+impl Comparison {
+    /// What was measured of lanes, where that is what was: such a scenario has one policy.
+    fn of_lanes(&self) -> Option<OfLanes> {
+        let [(_, spreads)] = &self.policies[..] else { return None };
+        let mut of = OfLanes::default();
+        let parted = |name: &&'static str| name.split_once('.');
+        for lane in Lane::ALL {
+            let of_lane = spreads.iter().filter_map(|(name, spread)| {
+                let (_, metric) = parted(name).filter(|(known, _)| *known == lane.as_str())?;
+                Some((metric, *spread))
+            });
+            let of_lane: Spreads = of_lane.collect();
+            if !of_lane.is_empty() {
+                of.lanes.push((lane.as_str(), of_lane));
+            }
+        }
+        let of_all = spreads.iter().filter(|(name, _)| parted(name).is_none());
+        of.of_all = of_all.map(|(name, spread)| (*name, *spread)).collect();
+        Some(of).filter(|of| !of.lanes.is_empty())
     }
 }
 
@@ -157,6 +209,25 @@ mod tests {
             "{\"scenario\":\"farm\",\"seed\":7,\"parameters\":{},\"bound\":{\"completed\":9.0},\
              \"policies\":{\"plain\":{\"completed\":0.1},\"gleaner\":{\"completed\":8.0}}}"
         );
+    }
+
+    #[test]
+    fn metrics_of_lanes_are_told_by_lane() {
+        let numbers = [
+            ("lost", 0.0),
+            ("batch.makespan_s", 5.0),
+            ("rendering.latency_s", 0.5),
+            ("batch.makespan_solo_s", 4.0),
+        ];
+        let outcome =
+            Outcome { bound: Numbers::new(), policies: vec![("gleaner", Numbers::from(numbers))] };
+        let text = json(Seeds::One(7), std::slice::from_ref(&outcome));
+        let lanes = "\"lanes\":{\"rendering\":{\"latency_s\":0.5},\"batch\":{\"makespan_s\":5.0,\
+                     \"makespan_solo_s\":4.0}},\"lost\":0.0}";
+        assert!(text.ends_with(lanes), "{text}");
+        let text = json(Seeds::Several(0..1), &[outcome]);
+        assert!(text.contains("\"lanes\":{\"rendering\":{\"latency_s\":{\"mean\":0.5,"), "{text}");
+        assert!(text.contains("\"lost\":{\"mean\":0.0,"), "{text}");
     }
 
     #[test]

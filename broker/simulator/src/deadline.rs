@@ -14,9 +14,9 @@ mod predictor;
 mod random;
 mod shared_core;
 mod sharing;
-mod tables;
+pub(crate) mod tables;
 mod taken_back;
-mod workload;
+pub(crate) mod workload;
 mod world;
 
 use crate::scenario::Scenario;

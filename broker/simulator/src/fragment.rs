@@ -19,7 +19,7 @@
 //! So short workunits gain by the votes, and long ones as much by not being killed.
 
 mod answers;
-mod availability;
+pub(crate) mod availability;
 mod figures;
 mod hosts;
 mod scenario;

@@ -37,6 +37,7 @@ mod spread;
 mod stage;
 #[cfg(feature = "storm")]
 mod storm;
+mod studio;
 mod visualization;
 
 pub use catalogue::{MetricPage, ParameterPage, ScenarioPage, scenario_named, scenarios, unit_of};

@@ -18,6 +18,9 @@ pub(crate) const REPLAY_CHANGES_MAX: usize = 50_000_000;
 /// Workunits of each of the jobs that fill a replayed farm.
 pub(crate) const REPLAY_JOB_WORKUNITS: u32 = 10_000;
 
+/// Events of one run of a studio.
+pub(crate) const STUDIO_EVENTS_MAX: u64 = 200_000_000;
+
 /// Largest file of expected times to compute, in bytes.
 pub(crate) const ETC_BYTES_MAX: u64 = 256 << 20;
 /// Largest file of measured times of kernels, in bytes.

@@ -3,7 +3,7 @@
 
 mod etc;
 mod figures;
-mod npairs;
+pub(crate) mod npairs;
 mod profile;
 mod workload;
 mod world;

@@ -10,7 +10,7 @@
 //! administrator's orders, by quiet periods that it learned, and over restarts, it does not do again:
 //! beside what could have been harvested stands what that monitor gave.
 
-mod bookings;
+pub(crate) mod bookings;
 mod condor;
 pub(crate) mod format;
 mod fragments;

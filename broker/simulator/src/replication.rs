@@ -7,12 +7,12 @@
 
 mod figures;
 mod load;
-mod network;
+pub(crate) mod network;
 mod placement;
 mod scenario;
-mod servers;
+pub(crate) mod servers;
 mod trace;
-mod world;
+pub(crate) mod world;
 
 pub(crate) use self::load::{Day, SAMPLES};
 pub(crate) use self::trace::read_trace;

@@ -10,7 +10,7 @@ use gleaner_scheduling::{
     SubmitRefusal, Violation, check_invariants,
 };
 
-/// A core with one lane under one policy.
+/// A core with one lane under one policy, or with several lanes.
 ///
 /// Effects pile up in the order of emission until the model takes them; what was to be persisted
 /// counts as written at once (the storm has a store that fails).
@@ -27,7 +27,15 @@ impl Stage {
 
     /// With another configuration than the usual one; its lanes are not looked at.
     pub(crate) fn with(config: &CoreConfig, lane: Lane, policy: Box<dyn Policy>) -> Self {
-        let core = Core::with_policies(config, BTreeMap::from([(lane, policy)]));
+        Self::with_lanes(config, BTreeMap::from([(lane, policy)]))
+    }
+
+    /// With several lanes under these policies.
+    pub(crate) fn with_lanes(
+        config: &CoreConfig,
+        policies: BTreeMap<Lane, Box<dyn Policy>>,
+    ) -> Self {
+        let core = Core::with_policies(config, policies);
         Self { core, effects: Vec::new(), requests: 0 }
     }
 

@@ -4,15 +4,15 @@
 //! Visualization Services using GPU Clusters", 2012.
 
 mod node;
-mod rendering;
+pub(crate) mod rendering;
 mod rows;
-mod service;
+pub(crate) mod service;
 mod settings;
-mod tally;
+pub(crate) mod tally;
 #[cfg(test)]
 mod tests;
 mod timed;
-mod workload;
+pub(crate) mod workload;
 
 use crate::scenario::Scenario;
 

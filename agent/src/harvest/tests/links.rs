@@ -10,7 +10,13 @@ use super::host::{Host, epoch, noop, output, released, replica, report, stop, to
 
 fn held(raw: u64, done: bool) -> Held {
     let state = if done { HeldState::Aside } else { HeldState::Runs };
-    Held { token: token(raw), replica: replica(raw), state, goes_on: false, share: gleaner_protocol::Share::WHOLE }
+    Held {
+        token: token(raw),
+        replica: replica(raw),
+        state,
+        goes_on: false,
+        share: gleaner_protocol::Share::WHOLE,
+    }
 }
 
 #[test]

@@ -34,8 +34,13 @@ fn what_is_held_is_finished_through_an_hour_and_each_report_is_delivered_once() 
     };
     let all = [token(1), token(2), token(3), token(4)];
     let hello = host.link(&all);
-    let runs =
-        Held { token: token(4), replica: replica(4), state: HeldState::Runs, goes_on: false, share: gleaner_protocol::Share::WHOLE };
+    let runs = Held {
+        token: token(4),
+        replica: replica(4),
+        state: HeldState::Runs,
+        goes_on: false,
+        share: gleaner_protocol::Share::WHOLE,
+    };
     assert_eq!(hello.held, [done(1), done(2), done(3), runs]);
     host.says(&[
         report(1, output("a")),

@@ -150,8 +150,13 @@ fn a_new_link_hears_what_takes_no_slot() {
     host.input(Input::LinkUp);
     let effects = host.takes();
     let [Effect::Send(AgentMessage::Hello(hello))] = &effects[..] else { panic!("{effects:?}") };
-    let last =
-        Held { token: token(4), replica: replica(4), state: HeldState::Aside, goes_on: false, share: gleaner_protocol::Share::WHOLE };
+    let last = Held {
+        token: token(4),
+        replica: replica(4),
+        state: HeldState::Aside,
+        goes_on: false,
+        share: gleaner_protocol::Share::WHOLE,
+    };
     assert_eq!(hello.held.last(), Some(&last));
     // Between hello and welcome another is driven out, and the first could go on.
     host.render(2, 1, &[3, 4]);

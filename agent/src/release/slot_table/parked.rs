@@ -51,7 +51,11 @@ impl SlotTable {
         let mut is_parked = false;
         for (slot, token, epoch) in waiting {
             let decide = |inner: &Inner| {
-                if stands == Some(epoch) { inner.thawed(now, slot, token, epoch) } else { State::Parked }
+                if stands == Some(epoch) {
+                    inner.thawed(now, slot, token, epoch)
+                } else {
+                    State::Parked
+                }
             };
             if decide(&self.lock()) != State::Waits(epoch) {
                 is_parked |= self.go_on(slot, token, decide) == Some(State::Parked);

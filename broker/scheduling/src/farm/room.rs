@@ -11,7 +11,7 @@ use gleaner_protocol::limits::REPLICAS_PER_CORE_MAX;
 use gleaner_protocol::{LeaseToken, Share};
 use serde::{Deserialize, Serialize};
 
-use super::{Farm, Host, HostIx, Lease};
+use super::{Farm, Host, HostIx, Lease, Pending, WorkunitIx};
 use crate::Refusal;
 use crate::ability::AbilityIx;
 
@@ -131,17 +131,22 @@ pub(crate) enum Room {
 
 impl Farm {
     /// How many more replicas on whole cores a lane could be given on a host now: in its idle
-    /// slots, and in the place of replicas of lanes behind it.
+    /// slots as far as it asks, and in the place of replicas of lanes behind it once none is idle.
     #[must_use]
     pub fn room(&self, lane: Lane, host: HostIx) -> u32 {
         let entry = self.hosts.get(host);
         if entry.is_open().is_err() {
             return 0;
         }
+        let left = u32::try_from(self.lanes.left_for(lane) / 1000).unwrap_or(u32::MAX);
+        let free = entry.free();
+        if free < entry.free_share().whole_cores() {
+            // It has not asked for all that is idle yet, and nobody gives way for what is idle.
+            return free.min(left);
+        }
         let lent = self.lent(lane, host, Share::WHOLE);
         let lent = lent.fold(0, |sum: u32, lease| sum + lease.share.whole_cores());
-        let left = u32::try_from(self.lanes.left_for(lane) / 1000).unwrap_or(u32::MAX);
-        (entry.free() + lent).min(left)
+        (free + lent).min(left)
     }
 
     /// How many jobs of a lane go on.
@@ -292,19 +297,33 @@ impl Farm {
     }
 
     /// The lease to displace next for a replica of a lane that takes so much: of the last lane, what
-    /// was begun last, for it loses least where it cannot be parked.
-    pub(crate) fn next_to_displace(
-        &self,
-        lane: Lane,
-        host: HostIx,
-        share: Share,
-    ) -> Option<Lease> {
-        let begun = |lease: &Lease| {
-            let unit = self.workunit(lease.workunit);
-            let pending = unit.pending.iter().find(|of| of.token == lease.token && of.host == host);
-            (unit.lane, pending.map(|of| of.serial))
-        };
-        self.lent(lane, host, share).max_by_key(|lease| begun(lease)).copied()
+    /// was begun last, for it loses least where it cannot be parked. Of the deadline lane, for another
+    /// one, what has gone on for longest: each gives way in turn, so that none is late alone.
+    pub(crate) fn next_to_displace(&self, lane: Lane, host: HostIx, share: Share) -> Option<Lease> {
+        let lane_of = |lease: &Lease| self.workunit(lease.workunit).lane;
+        let last = self.lent(lane, host, share).map(lane_of).max()?;
+        let mut of_last = self.lent(lane, host, share).filter(|lease| lane_of(lease) == last);
+        if last == Lane::Deadline && last != lane {
+            // What went on last is the last of the list.
+            return of_last.next().copied();
+        }
+        of_last.max_by_key(|lease| self.begun(host, lease)).copied()
+    }
+
+    /// What is parked on a host of a lane behind that of a workunit, to be taken back next: of the
+    /// last lane, what was begun last.
+    pub(crate) fn next_to_unpark(&self, host: HostIx, workunit: WorkunitIx) -> Option<Lease> {
+        let lane_of = |lease: &Lease| self.workunit(lease.workunit).lane;
+        let lane = self.workunit(workunit).lane;
+        let behind = self.hosts.get(host).parked.iter().filter(|lease| lane_of(lease) > lane);
+        behind.max_by_key(|lease| (lane_of(lease), self.begun(host, lease))).copied()
+    }
+
+    /// The serial number of a lease: greater ones were begun, or had their time renewed, later.
+    fn begun(&self, host: HostIx, lease: &Lease) -> Option<u32> {
+        let pending = &self.workunit(lease.workunit).pending;
+        let is_it = |of: &&Pending| of.token == lease.token && of.host == host;
+        pending.iter().find(is_it).map(|of| of.serial)
     }
 }
 

@@ -5,9 +5,9 @@ mod list;
 mod marks;
 
 use self::list::List;
-use crate::{Desk, Violation};
 use crate::ability::AbilityIx;
 use crate::farm::{Farm, HostIx, Workunit, WorkunitIx};
+use crate::{Desk, Violation};
 
 /// Place of a workunit in a queue: its key, then its arrival. Unique in one queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,7 +84,11 @@ impl Backlog {
 
     /// The first workunit that `host` may take a replica of, and its place. It stays in the
     /// queue.
-    pub(super) fn first_for(&mut self, desk: &Desk<'_>, host: HostIx) -> Option<(Rank, WorkunitIx)> {
+    pub(super) fn first_for(
+        &mut self,
+        desk: &Desk<'_>,
+        host: HostIx,
+    ) -> Option<(Rank, WorkunitIx)> {
         let farm = desk.farm();
         let lists = self.lists.iter_mut().enumerate();
         lists

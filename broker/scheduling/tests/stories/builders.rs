@@ -6,7 +6,8 @@ use gleaner_protocol::job::{
     ApplicationTask, Attempts, CommandTask, JobSpec, Lane, RunsOn, Task, WasmTask, Workunits,
 };
 use gleaner_protocol::{
-    Capabilities, Digest, HostInfo, HostKind, KernelName, Origin, OwnerName, Share, Trust,
+    Capabilities, DatasetId, Digest, HostInfo, HostKind, KernelName, Origin, OwnerName, Reads,
+    Share, Trust,
 };
 use gleaner_scheduling::{Input, RequestId};
 
@@ -64,6 +65,12 @@ impl<'a> HostBuilder<'a> {
     pub(crate) fn program_in(mut self, program: &str, memory_mib: u64) -> Self {
         self.host.info.capabilities.commands.insert(program.into());
         self.host.info.memory_mib = memory_mib;
+        self
+    }
+
+    /// Gives this much memory to chunks of datasets.
+    pub(crate) fn chunk_cache_mib(mut self, mib: u64) -> Self {
+        self.host.info.chunk_cache_mib = mib;
         self
     }
 
@@ -180,6 +187,21 @@ impl<'a> JobBuilder<'a> {
     pub(crate) fn lane(mut self, lane: Lane) -> Self {
         self.spec.lane = lane;
         self
+    }
+
+    /// In the dataset lane, each workunit reads its chunk of this dataset, of a MiB.
+    pub(crate) fn reads(mut self, dataset: u64) -> Self {
+        let dataset = DatasetId::new(dataset);
+        self.spec.lane = Lane::Dataset;
+        self.spec.profile.reads = Some(Reads { dataset, chunk_bytes: 1 << 20 });
+        self
+    }
+
+    /// A frame of this user action, whose workunits read the chunks of this dataset.
+    pub(crate) fn frame_of(self, dataset: u64, action: u64) -> Self {
+        let mut frame = self.reads(dataset).lane(Lane::Rendering);
+        frame.spec.profile.session = Some(action);
+        frame
     }
 
     /// Due so many seconds after its submission, each workunit thought to take so many.

@@ -5,9 +5,11 @@ use gleaner_protocol::Span;
 use gleaner_protocol::control::HeldState;
 use gleaner_protocol::job::Lane;
 use gleaner_scheduling::PolicyName::{FragmentAware, Plain};
-use gleaner_scheduling::{CoreConfig, LaneLimits, LanePolicy};
+use gleaner_scheduling::replication::ReplicationConfig;
+use gleaner_scheduling::visualization::TestRun;
+use gleaner_scheduling::{CoreConfig, LaneLimits, LanePolicy, Policy, replication, visualization};
 
-use crate::story::{Story, held_of};
+use crate::story::{Policies, Story, held_of};
 
 /// All lanes that run on a farm.
 fn farm_of_lanes() -> CoreConfig {
@@ -15,6 +17,18 @@ fn farm_of_lanes() -> CoreConfig {
     CoreConfig::background(FragmentAware)
         .with_lane(Lane::Deadline, default_of(Lane::Deadline))
         .with_lane(Lane::Batch, default_of(Lane::Batch))
+}
+
+/// The same with the lanes that run on farms of a studio.
+fn studio() -> Story {
+    Story::with_more(farm_of_lanes(), || {
+        let run = TestRun { render: Span::from_millis(10), load_per_mib: Span::from_millis(4) };
+        let dataset = replication::Gleaner::new(ReplicationConfig::default());
+        Policies::from([
+            (Lane::Rendering, Box::new(visualization::Gleaner::new(run)) as Box<dyn Policy>),
+            (Lane::Dataset, Box::new(dataset)),
+        ])
+    })
 }
 
 fn limit(config: &mut CoreConfig, lane: Lane, max_percent: u32, min_percent: u32) {
@@ -70,20 +84,192 @@ fn what_is_displaced_where_nothing_more_can_be_parked_waits_again_and_has_not_fa
     story.job().workunits(2).submits().whatever();
     story.asks("f1", 1).is(["lease f1 1/0#1"]);
     story.job().lane(Lane::Batch).submits().whatever();
-    // One is parked for the batch; its replica has no place beside that when the deadline comes.
+    // One is parked for the batch. When the deadline comes there is no place beside that, and what is
+    // of the lane behind goes.
     story.job().due(60, 10).submits().is([
         "persist accepted job-3",
         "accepted job-3",
         "changed job-3",
-        "abort f1 2/0#1 Preempted",
+        "abort f1 1/0#1 Preempted",
+        "park f1 2/0#1",
         "lease f1 3/0#1",
     ]);
     story.reports("f1", "3/0", "x").whatever();
-    story.asks("f1", 1).is(["lease f1 2/0#2"]);
+    story.asks("f1", 1).is(["resume f1 2/0#1"]);
     story.reports("f1", "2/0", "x").whatever();
-    story.asks("f1", 1).is(["resume f1 1/0#1"]);
+    story.asks("f1", 1).is(["lease f1 1/0#2"]);
     let counts = story.core.farm().totals();
     assert_eq!((counts.failed, counts.expired, counts.aborted), (0, 0, 1));
+}
+
+#[test]
+fn of_one_lane_what_runs_is_taken_back_where_nothing_more_can_be_parked() {
+    let mut story = Story::with(farm_of_lanes());
+    story.host("f1", Farm).slots(2).joins().whatever();
+    story.known_as("f1", |info| info.cores = 1);
+    story.returns("f1", &[]).whatever();
+    story.job().workunits(2).submits().whatever();
+    story.asks("f1", 2).whatever();
+    story.asks("f1", 2).whatever();
+    story.job().due(60, 10).workunits(2).submits().is([
+        "persist accepted job-2",
+        "accepted job-2",
+        "changed job-2",
+        "park f1 1/1#1",
+        "lease f1 2/0#1",
+        "abort f1 1/0#1 Preempted",
+        "lease f1 2/1#1",
+    ]);
+}
+
+#[test]
+fn a_frame_gets_a_core_of_a_farm_full_of_background_work_at_once() {
+    let mut story = studio();
+    story.host("f1", Farm).chunk_cache_mib(8).joins().whatever();
+    story.job().workunits(9).submits().whatever();
+    story.asks("f1", 1).is(["lease f1 1/0#1"]);
+    story.job().frame_of(7, 1).submits().is([
+        "persist accepted job-2",
+        "accepted job-2",
+        "changed job-2",
+        "park f1 1/0#1",
+        "lease f1 2/0#1",
+    ]);
+    story.gains("f1", 7, [0]).nothing();
+    // The next frame waits for the core that the lane has, and nobody else is asked for one.
+    story.job().frame_of(7, 1).submits().is([
+        "persist accepted job-3",
+        "accepted job-3",
+        "changed job-3",
+    ]);
+    story.reports("f1", "2/0", "x").whatever();
+    story.asks("f1", 1).is(["lease f1 3/0#1"]);
+    story.reports("f1", "3/0", "x").whatever();
+    story.asks("f1", 1).is(["resume f1 1/0#1"]);
+}
+
+#[test]
+fn a_dataset_is_worked_through_where_its_chunks_lie_in_the_place_of_background_work() {
+    let mut story = studio();
+    story.hosts(["f1", "f2", "f3"], Farm);
+    story.job().workunits(9).submits().whatever();
+    for host in ["f1", "f2", "f3"] {
+        story.asks(host, 1).whatever();
+    }
+    story.gains("f2", 5, [0]).nothing();
+    story.job().reads(5).submits().is([
+        "persist accepted job-2",
+        "accepted job-2",
+        "changed job-2",
+        "park f2 1/1#1",
+        "lease f2 2/0#1",
+    ]);
+    story.reports("f2", "2/0", "x").whatever();
+    story.asks("f2", 1).is(["resume f2 1/1#1"]);
+}
+
+#[test]
+fn a_copy_that_comes_is_computed_at_once_in_the_place_of_background_work() {
+    let mut story = studio();
+    story.hosts(["f1", "f2"], Farm);
+    story.job().workunits(9).submits().whatever();
+    story.asks("f1", 1).whatever();
+    story.asks("f2", 1).whatever();
+    story.job().reads(5).submits().is([
+        "persist accepted job-2",
+        "accepted job-2",
+        "changed job-2",
+    ]);
+    story.gains("f2", 5, [0]).is(["park f2 1/1#1", "lease f2 2/0#1"]);
+}
+
+#[test]
+fn all_lanes_want_a_core_and_get_them_in_their_order() {
+    let mut story = studio();
+    story.host("f1", Farm).chunk_cache_mib(8).joins().whatever();
+    story.job().workunits(9).submits().whatever();
+    story.job().lane(Lane::Batch).submits().whatever();
+    story.gains("f1", 5, [0]).nothing();
+    story.job().reads(5).submits().whatever();
+    story.job().due(60, 10).submits().whatever();
+    story.job().frame_of(7, 1).submits().whatever();
+    story.asks("f1", 1).is(["lease f1 5/0#1"]);
+    for (done, next) in [("5/0", "4/0"), ("4/0", "3/0"), ("3/0", "2/0"), ("2/0", "1/0")] {
+        story.reports("f1", done, "x").whatever();
+        assert_eq!(story.asks("f1", 1).leases(), [format!("f1 {next}#1")]);
+    }
+}
+
+#[test]
+fn nobody_gives_way_for_a_core_that_is_idle_and_not_asked_for_yet() {
+    let mut story = studio();
+    story.host("f1", Farm).slots(2).chunk_cache_mib(8).joins().whatever();
+    story.gains("f1", 7, [0]).nothing();
+    story.job().workunits(9).submits().whatever();
+    story.asks("f1", 2).whatever();
+    story.reports("f1", "1/0", "x").whatever();
+    story.job().frame_of(7, 1).submits().is([
+        "persist accepted job-2",
+        "accepted job-2",
+        "changed job-2",
+    ]);
+    story.asks("f1", 1).is(["lease f1 2/0#1"]);
+}
+
+#[test]
+fn tasks_that_are_due_give_way_to_frames_in_turn() {
+    let mut story = studio();
+    story.host("f1", Farm).slots(2).chunk_cache_mib(8).joins().whatever();
+    story.gains("f1", 7, [0]).nothing();
+    story.asks("f1", 2).nothing();
+    story.job().due(60, 10).workunits(2).submits().whatever();
+    for (frame, parked) in [(2, "1/0"), (3, "1/1"), (4, "1/0")] {
+        let lines = [
+            format!("persist accepted job-{frame}"),
+            format!("accepted job-{frame}"),
+            format!("changed job-{frame}"),
+            format!("park f1 {parked}#1"),
+            format!("lease f1 {frame}/0#1"),
+        ];
+        story.job().frame_of(7, 1).submits().begins(lines);
+        story.reports("f1", &format!("{frame}/0"), "x").whatever();
+        story.asks("f1", 1).begins([format!("resume f1 {parked}#1")]);
+    }
+}
+
+#[test]
+fn frames_are_for_hosts_that_give_memory_to_chunks() {
+    let mut story = studio();
+    story.hosts(["f1", "f2"], Farm);
+    story.host("f3", Farm).chunk_cache_mib(8).joins().whatever();
+    for host in ["f1", "f2", "f3"] {
+        story.asks(host, 1).nothing();
+    }
+    assert_eq!(story.job().frame_of(7, 1).submits().leases(), ["f3 1/0#1"]);
+}
+
+#[test]
+fn frames_that_a_floor_held_back_go_on_when_it_leaves_more() {
+    let mut story = studio();
+    story.host("f1", Farm).slots(10).chunk_cache_mib(8).joins().whatever();
+    story.known_as("f1", |info| info.cores = 10);
+    story.returns("f1", &[]).whatever();
+    story.gains("f1", 7, [0]).nothing();
+    story.job().workunits(20).submits().whatever();
+    story.asks("f1", 10).whatever();
+    for _ in 0..9 {
+        story.job().due(900, 100).submits().whatever();
+    }
+    let (_, held) = story.core.farm().lane_shares();
+    assert_eq!(held, [0, 9_000, 0, 0, 1_000], "the floor is one core of ten");
+    for frame in 1..=10 {
+        story.job().frame_of(7, frame).submits().whatever();
+    }
+    let (_, held) = story.core.farm().lane_shares();
+    assert_eq!(held[4], 1_000, "frames leave the floor too: {held:?}");
+    story.cancels(1).whatever();
+    let (_, held) = story.core.farm().lane_shares();
+    assert_eq!(held[0], 9_000, "one slot of a node is left for loads: {held:?}");
 }
 
 #[test]

@@ -6,11 +6,14 @@
 use std::collections::BTreeMap;
 
 use gleaner_protocol::control::{Fragment, Held, HeldState, ReleaseReason};
+use gleaner_protocol::job::Lane;
 use gleaner_protocol::{
-    Digest, Epoch, HostInfo, HostName, JobId, LeaseToken, Origin, ReplicaId, Span, Time, WorkunitId,
+    ChunkId, DatasetId, Digest, Epoch, HostInfo, HostName, JobId, LeaseToken, Origin, ReplicaId,
+    Span, Time, WorkunitId,
 };
 use gleaner_scheduling::{
-    Core, CoreConfig, Effect, Fact, Input, PolicyName, ReportedOutcome, RequestId, check_invariants,
+    Core, CoreConfig, Effect, Fact, Input, Policy, PolicyName, ReportedOutcome, RequestId,
+    check_invariants,
 };
 
 use crate::builders::{HostBuilder, JobBuilder};
@@ -19,12 +22,17 @@ pub(crate) struct Story {
     pub(crate) core: Core,
     pub(crate) facts: Vec<Fact>,
     config: CoreConfig,
+    /// What lanes have that no configuration names.
+    more: fn() -> Policies,
     now: Time,
     incarnation: u32,
     hosts: BTreeMap<String, StoryHost>,
     /// Every lease ever given and to whom, in order.
     leases: Vec<(HostName, StoryLease)>,
 }
+
+/// Policies by their lanes.
+pub(crate) type Policies = BTreeMap<Lane, Box<dyn Policy>>;
 
 #[derive(Clone)]
 pub(super) struct StoryHost {
@@ -77,11 +85,17 @@ impl Story {
     }
 
     pub(crate) fn with(config: CoreConfig) -> Self {
+        Self::with_more(config, Policies::new)
+    }
+
+    /// With lanes beside those of the configuration.
+    pub(crate) fn with_more(config: CoreConfig, more: fn() -> Policies) -> Self {
         Self {
-            core: Core::new(&config),
+            core: core(&config, more),
             facts: Vec::new(),
             incarnation: config.incarnation,
             config,
+            more,
             now: Time::ZERO,
             hosts: BTreeMap::new(),
             leases: Vec::new(),
@@ -107,6 +121,18 @@ impl Story {
     /// A job to be described further: one workunit of one replica.
     pub(crate) fn job(&mut self) -> JobBuilder<'_> {
         JobBuilder::new(self)
+    }
+
+    /// Copies of these chunks of a dataset come to a host.
+    pub(crate) fn gains<const N: usize>(
+        &mut self,
+        host: &str,
+        dataset: u64,
+        chunks: [u32; N],
+    ) -> Seen {
+        let dataset = DatasetId::new(dataset);
+        let gained = chunks.map(|index| ChunkId { dataset, index }).to_vec();
+        self.feed(Input::Copies { host: host_name(host), gained, lost: Vec::new() })
     }
 
     pub(crate) fn cancels(&mut self, job: u64) -> Seen {
@@ -221,7 +247,7 @@ impl Story {
     pub(crate) fn restarts_from(&mut self, facts: usize) -> Seen {
         self.facts.truncate(facts);
         self.incarnation += 1;
-        self.core = Core::new(&self.config);
+        self.core = core(&self.config, self.more);
         for fact in self.facts.clone() {
             self.core.restore(fact).expect("facts of a core restore a core");
         }
@@ -320,6 +346,13 @@ impl Story {
         let known = self.leases.iter().find(|(_, lease)| lease.token == token);
         known.map_or_else(|| token.to_string(), |(_, lease)| short(lease.replica))
     }
+}
+
+fn core(config: &CoreConfig, more: fn() -> Policies) -> Core {
+    let named = config.lanes.iter().map(|(lane, of)| (*lane, of.policy.build(config.audit_seed)));
+    let mut lanes: Policies = named.collect();
+    lanes.extend(more());
+    Core::with_policies(config, lanes)
 }
 
 /// One that goes on from what others saved.

@@ -18,7 +18,7 @@ const LONGEST: f64 = 1.6e7;
 
 /// A job of a table.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct JobRow {
+pub(crate) struct JobRow {
     /// Minutes after the beginning.
     pub(super) arrival_min: f64,
     pub(super) tasks: u32,
@@ -37,7 +37,7 @@ pub(super) fn runs_file() -> Parameter {
 }
 
 /// The recorded runs in a file, or the published ones.
-pub(super) fn runs(path: Option<&str>) -> Result<Vec<RecordedRun>, String> {
+pub(crate) fn runs(path: Option<&str>) -> Result<Vec<RecordedRun>, String> {
     parse_runs(
         path.unwrap_or("the published runs"),
         &text(path, include_str!("segmentation_runs.csv"))?,
@@ -45,7 +45,7 @@ pub(super) fn runs(path: Option<&str>) -> Result<Vec<RecordedRun>, String> {
 }
 
 /// The jobs in a file, or the published ones, in order of arrival.
-pub(super) fn jobs(path: Option<&str>, runs: &[RecordedRun]) -> Result<Vec<JobRow>, String> {
+pub(crate) fn jobs(path: Option<&str>, runs: &[RecordedRun]) -> Result<Vec<JobRow>, String> {
     parse_jobs(
         path.unwrap_or("the published jobs"),
         &text(path, include_str!("clinic_jobs.csv"))?,

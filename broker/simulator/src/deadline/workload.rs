@@ -13,20 +13,20 @@ use crate::dice::Dice;
 
 /// A job: tasks that all take as long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct DeadlineJob {
-    pub(super) arrival: Time,
-    pub(super) tasks: u32,
+pub(crate) struct DeadlineJob {
+    pub(crate) arrival: Time,
+    pub(crate) tasks: u32,
     /// When all of it is to be done.
-    pub(super) due: Time,
+    pub(crate) due: Time,
     /// How long each task takes on a whole core.
-    pub(super) takes: Span,
+    pub(crate) takes: Span,
     /// How long it is predicted to take.
-    pub(super) predicted: Span,
+    pub(crate) predicted: Span,
 }
 
 impl DeadlineJob {
     /// What a submitter says of it, with what the predictor says.
-    pub(super) fn spec(&self, checkpoint: Option<Span>) -> JobSpec {
+    pub(crate) fn spec(&self, checkpoint: Option<Span>) -> JobSpec {
         let kind = HostKind::new(KIND).expect("a plain name");
         JobSpec {
             name: String::new(),
@@ -99,7 +99,7 @@ pub(super) fn of_table(
 }
 
 /// Draws workloads like that of a table.
-pub(super) struct Recipe {
+pub(crate) struct Recipe {
     /// How long each recorded run took, and what a predictor says that has seen all but that one.
     runs: Vec<(Span, Span)>,
     /// Tasks of each job of the table, and its deadline over the time of one of them.
@@ -111,7 +111,7 @@ pub(super) struct Recipe {
 impl Recipe {
     /// Jobs of the table's shapes and gaps, the latter stretched so that the work that arrives is
     /// `load` of what the cores can do meanwhile. `is_known` where the predictor has seen all runs.
-    pub(super) fn new(
+    pub(crate) fn new(
         rows: &[JobRow],
         runs: &[RecordedRun],
         (load, cores): (f64, u32),
@@ -149,7 +149,7 @@ impl Recipe {
     }
 
     /// So many jobs, each with a run, a shape and a gap of its own.
-    pub(super) fn draw(&self, jobs: usize, dice: &mut Dice) -> Vec<DeadlineJob> {
+    pub(crate) fn draw(&self, jobs: usize, dice: &mut Dice) -> Vec<DeadlineJob> {
         let mut at_s = 0.0;
         let job = |_| {
             let arrival = Time::ZERO + seconds(at_s);

@@ -6,14 +6,14 @@ use crate::dice::Dice;
 
 /// One kind of host: how long it is there, and how long it is not.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Rhythm {
-    pub(super) there: Lengths,
-    pub(super) away: Lengths,
+pub(crate) struct Rhythm {
+    pub(crate) there: Lengths,
+    pub(crate) away: Lengths,
 }
 
 /// Random lengths of periods.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Lengths {
+pub(crate) enum Lengths {
     /// Log-normal: mean in seconds and standard deviation of the logarithm.
     LogNormal(f64, f64),
     /// Exponential: mean in seconds.
@@ -39,7 +39,7 @@ impl Lengths {
 /// When one host changes between being there and not; from its own stream of chance, so that it
 /// does so at the same times under every policy.
 #[derive(Debug)]
-pub(super) struct Presence {
+pub(crate) struct Presence {
     rhythm: Rhythm,
     dice: Dice,
     is_there: bool,
@@ -48,7 +48,7 @@ pub(super) struct Presence {
 
 impl Presence {
     /// Begins somewhere in a period.
-    pub(super) fn begin(rhythm: Rhythm, mut dice: Dice) -> Self {
+    pub(crate) fn begin(rhythm: Rhythm, mut dice: Dice) -> Self {
         let (there, away) = (rhythm.there.mean_s(), rhythm.away.mean_s());
         let is_there = dice.happens(there / (there + away));
         let whole = if is_there { rhythm.there } else { rhythm.away }.draw(&mut dice);
@@ -56,17 +56,17 @@ impl Presence {
         Self { rhythm, dice, is_there, until: Time::ZERO + rest }
     }
 
-    pub(super) fn is_there(&self) -> bool {
+    pub(crate) fn is_there(&self) -> bool {
         self.is_there
     }
 
     /// When it changes next.
-    pub(super) fn until(&self) -> Time {
+    pub(crate) fn until(&self) -> Time {
         self.until
     }
 
     /// It changes.
-    pub(super) fn change(&mut self) {
+    pub(crate) fn change(&mut self) {
         self.is_there = !self.is_there;
         let lengths = if self.is_there { self.rhythm.there } else { self.rhythm.away };
         self.until = self.until + lengths.draw(&mut self.dice);

@@ -63,7 +63,7 @@ const CALIBRATED: &str = "calibrated together with the others: the published fig
 ///
 /// Source: R. S. Nakhjavani, S. Sharify, A. B. Hashemi, A. W. Lu, C. Amza and S. Strother,
 /// "Porting a Neuro-Imaging Application to a CPU-GPU Cluster", 2014.
-pub(super) struct Npairs;
+pub(crate) struct Npairs;
 
 impl Scenario for Npairs {
     fn name(&self) -> &'static str {
@@ -265,7 +265,7 @@ fn wrong(kinds: &[String], times: &[u64], work: &[(usize, u64)], dice: &mut Dice
 }
 
 /// How long a job takes by the calibrated lines, in seconds.
-fn published_s(settings: &Settings, kind: &str, components: u64) -> f64 {
+pub(crate) fn published_s(settings: &Settings, kind: &str, components: u64) -> f64 {
     let number = |name| settings.number(name);
     let (first, last) = PUBLISHED;
     let at = (components as f64 - first as f64) / (last - first) as f64;

@@ -22,11 +22,11 @@ struct Transfer {
 
 /// How a transfer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Arrived {
-    pub(super) chunk: ChunkId,
-    pub(super) to: usize,
+pub(crate) struct Arrived {
+    pub(crate) chunk: ChunkId,
+    pub(crate) to: usize,
     /// Whether the copy is there; it was given up otherwise.
-    pub(super) held: bool,
+    pub(crate) held: bool,
 }
 
 /// The transfers of now.
@@ -39,7 +39,7 @@ pub(super) struct Arrived {
 /// Source: H. Liu, M. Beck and J. Huang, "Dynamic Co-Scheduling of Distributed Computation and
 /// Replication", 2006, Section III, item 4: `s / Σ b δ`.
 #[derive(Debug, Default)]
-pub(super) struct Network {
+pub(crate) struct Network {
     transfers: BTreeMap<u64, Transfer>,
     next: u64,
     /// Transfers that each server serves.
@@ -50,7 +50,7 @@ pub(super) struct Network {
 
 impl Network {
     /// Starts a transfer from all servers of `from`.
-    pub(super) fn start(
+    pub(crate) fn start(
         &mut self,
         now: Time,
         servers: &Servers,
@@ -78,7 +78,7 @@ impl Network {
     }
 
     /// When a transfer ends or is looked at next, as things stand.
-    pub(super) fn next_event(&self, servers: &Servers) -> Option<Time> {
+    pub(crate) fn next_event(&self, servers: &Servers) -> Option<Time> {
         let events = self.transfers.values().map(|transfer| {
             let done = self.now + micros(transfer.left_mb / self.rate_mb_s(transfer, servers));
             transfer.probe_at().map_or(done, |probe| probe.max(self.now).min(done))
@@ -87,7 +87,7 @@ impl Network {
     }
 
     /// Carries transfers forward; the first that has ended by now, if one has.
-    pub(super) fn advance(&mut self, now: Time, servers: &Servers) -> Option<Arrived> {
+    pub(crate) fn advance(&mut self, now: Time, servers: &Servers) -> Option<Arrived> {
         self.carry(now, servers);
         for transfer in self.transfers.values_mut() {
             if transfer.probe_at().is_some_and(|probe| probe <= now) && transfer.is_on_time() {

@@ -8,27 +8,27 @@ use crate::dice::Dice;
 
 /// What the servers are drawn from.
 #[derive(Debug, Clone)]
-pub(super) struct Draw {
-    pub(super) servers: usize,
-    pub(super) chunks: usize,
-    pub(super) copies: usize,
+pub(crate) struct Draw {
+    pub(crate) servers: usize,
+    pub(crate) chunks: usize,
+    pub(crate) copies: usize,
     /// Mean speed of an ordinary server, as a part of the reference processor's.
-    pub(super) speed: f64,
-    pub(super) speed_sigma: f64,
+    pub(crate) speed: f64,
+    pub(crate) speed_sigma: f64,
     /// Part of the servers that is overloaded.
-    pub(super) overloaded: f64,
+    pub(crate) overloaded: f64,
     /// What is left of the speed of those.
-    pub(super) overloaded_speed: f64,
+    pub(crate) overloaded_speed: f64,
     /// What a time-shared server leaves one more process however busy it is.
-    pub(super) least_share: f64,
+    pub(crate) least_share: f64,
     /// Between two servers, in MB/s.
-    pub(super) server_mb_s: f64,
-    pub(super) server_sigma: f64,
+    pub(crate) server_mb_s: f64,
+    pub(crate) server_sigma: f64,
     /// From a server to the client, in MB/s.
-    pub(super) client_mb_s: f64,
-    pub(super) client_sigma: f64,
+    pub(crate) client_mb_s: f64,
+    pub(crate) client_sigma: f64,
     /// Recorded loads; made up where there are none.
-    pub(super) trace: Option<Vec<Day>>,
+    pub(crate) trace: Option<Vec<Day>>,
 }
 
 /// One server.
@@ -38,17 +38,17 @@ pub(super) struct Server {
     speed: f64,
     load: Day,
     /// To the client, in MB/s.
-    pub(super) client_mb_s: f64,
+    pub(crate) client_mb_s: f64,
 }
 
 /// All servers and what lies on them.
 #[derive(Debug)]
-pub(super) struct Servers {
+pub(crate) struct Servers {
     pub(super) list: Vec<Server>,
     /// Path between two servers in MB/s, by the sender and the receiver.
     paths: Vec<f64>,
     /// Servers that have a copy of each chunk at first.
-    pub(super) copies: Vec<Vec<usize>>,
+    pub(crate) copies: Vec<Vec<usize>>,
     /// Time of the day at which the run begins, in seconds.
     day_s: f64,
     least_share: f64,
@@ -57,7 +57,7 @@ pub(super) struct Servers {
 impl Servers {
     /// Draws them. Each thing has its own dice, so that one more copy leaves the speeds as they
     /// are.
-    pub(super) fn draw(seed: u64, draw: &Draw) -> Self {
+    pub(crate) fn draw(seed: u64, draw: &Draw) -> Self {
         let [mut speeds, mut overloads, mut loads, mut clients, mut paths, mut places, mut hour] =
             [1, 2, 3, 4, 5, 6, 7].map(|purpose| Dice::new(seed, purpose));
         let mut rows: Vec<usize> = (0..draw.trace.as_ref().map_or(0, Vec::len)).collect();

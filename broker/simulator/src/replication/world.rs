@@ -17,7 +17,7 @@ use super::servers::Servers;
 use crate::scenario::Numbers;
 use crate::stage::Stage;
 
-const DATASET: DatasetId = DatasetId::new(1);
+pub(crate) const DATASET: DatasetId = DatasetId::new(1);
 
 /// Most servers with which tests check all invariants after every event.
 #[cfg(test)]
@@ -25,13 +25,13 @@ const CHECKED_SERVERS_MAX: usize = 20;
 
 /// What one chunk takes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Task {
+pub(crate) struct Task {
     /// Work, in seconds of the reference processor.
-    pub(super) work_s: f64,
+    pub(crate) work_s: f64,
     /// What is sent to the client, in MB.
-    pub(super) output_mb: f64,
+    pub(crate) output_mb: f64,
     /// Size of the chunk, in MB.
-    pub(super) chunk_mb: f64,
+    pub(crate) chunk_mb: f64,
 }
 
 /// A replica that runs.
@@ -229,7 +229,7 @@ fn name(server: usize) -> HostName {
     HostName::new(format!("server-{server:04}")).expect("a plain name")
 }
 
-fn kernel() -> KernelName {
+pub(crate) fn kernel() -> KernelName {
     KernelName::new("visualize").expect("a plain name")
 }
 
@@ -247,7 +247,7 @@ fn host_info(name: HostName) -> HostInfo {
 }
 
 /// One job: workunit `i` reads chunk `i`, and one output of it is enough.
-fn job(chunks: usize, task: Task) -> JobSpec {
+pub(crate) fn job(chunks: usize, task: Task) -> JobSpec {
     let chunk_bytes = (task.chunk_mb * 1e6) as u64;
     JobSpec {
         name: "all chunks".into(),

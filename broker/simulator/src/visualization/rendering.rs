@@ -5,7 +5,7 @@ use gleaner_protocol::{Span, WorkunitId};
 /// Rendering times, each as likely as the others within a range. A task takes the same time
 /// under every policy.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Rendering {
+pub(crate) struct Rendering {
     least_us: u64,
     /// One more than the range is wide.
     width_us: u64,
@@ -13,14 +13,14 @@ pub(super) struct Rendering {
 
 impl Rendering {
     /// Times around `mean`, by `spread` of it shorter or longer at most.
-    pub(super) fn new(mean: Span, spread: f64) -> Self {
+    pub(crate) fn new(mean: Span, spread: f64) -> Self {
         let mean_us = mean.as_micros();
         let half_us = ((mean_us as f64 * spread) as u64).min(mean_us);
         Self { least_us: mean_us - half_us, width_us: 2 * half_us + 1 }
     }
 
     /// The time of a task.
-    pub(super) fn time(&self, task: WorkunitId) -> Span {
+    pub(crate) fn time(&self, task: WorkunitId) -> Span {
         let number = mix(task.job.get() << 24 ^ u64::from(task.index));
         Span::from_micros(self.least_us + number % self.width_us)
     }

@@ -297,12 +297,12 @@ impl<'a> Service<'a> {
 }
 
 /// The job of a frame: they are submitted in order.
-pub(super) fn job_of(frame: usize) -> JobId {
+pub(crate) fn job_of(frame: usize) -> JobId {
     JobId::new(frame as u64 + 1)
 }
 
 /// The frame of a job.
-pub(super) fn frame_of(job: JobId) -> usize {
+pub(crate) fn frame_of(job: JobId) -> usize {
     usize::try_from(job.get() - 1).expect("frames are counted by a usize")
 }
 

@@ -8,7 +8,7 @@ use crate::scenario::Numbers;
 
 /// When jobs began and ended, and how often a chunk was there.
 #[derive(Debug)]
-pub(super) struct Tally {
+pub(crate) struct Tally {
     pub(super) now: Time,
     /// Tasks that are not rendered, of each job.
     left: Vec<u32>,
@@ -26,7 +26,7 @@ pub(super) struct Tally {
 const NEVER: Time = Time::from_micros(u64::MAX);
 
 impl Tally {
-    pub(super) fn new(load: &Workload, tasks: u32) -> Self {
+    pub(crate) fn new(load: &Workload, tasks: u32) -> Self {
         let jobs = load.frames.len();
         Self {
             now: Time::ZERO,
@@ -40,23 +40,23 @@ impl Tally {
         }
     }
 
-    pub(super) fn jobs_done(&self) -> usize {
+    pub(crate) fn jobs_done(&self) -> usize {
         self.done
     }
 
     /// A task began.
-    pub(super) fn started(&mut self, now: Time, frame: usize) {
+    pub(crate) fn started(&mut self, now: Time, frame: usize) {
         self.started[frame] = self.started[frame].min(now);
     }
 
     /// A task was rendered, with a chunk that was there or was loaded for it.
-    pub(super) fn rendered(&mut self, has_loaded: bool) {
+    pub(crate) fn rendered(&mut self, has_loaded: bool) {
         self.tasks += 1;
         self.hits += u64::from(!has_loaded);
     }
 
     /// The report of a task was accepted, which happens once.
-    pub(super) fn accepted(&mut self, now: Time, job: JobId) {
+    pub(crate) fn accepted(&mut self, now: Time, job: JobId) {
         let frame = frame_of(job);
         self.left[frame] -= 1;
         if self.left[frame] == 0 {
@@ -67,12 +67,12 @@ impl Tally {
     }
 
     /// A job that ended since.
-    pub(super) fn pop_ended(&mut self) -> Option<JobId> {
+    pub(crate) fn pop_ended(&mut self) -> Option<JobId> {
         self.ended.pop()
     }
 
     /// The metrics.
-    pub(super) fn numbers(&self, load: &Workload) -> Numbers {
+    pub(crate) fn numbers(&self, load: &Workload) -> Numbers {
         let (mut interactive, mut batch, mut working) =
             (Mean::default(), Mean::default(), Mean::default());
         for (at, frame) in load.frames.iter().enumerate() {

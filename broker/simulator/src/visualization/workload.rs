@@ -6,52 +6,52 @@ use crate::dice::Dice;
 
 /// What a day at the service is made of.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Demand {
-    pub(super) length: Span,
-    pub(super) interactive_jobs: usize,
-    pub(super) batch_jobs: usize,
-    pub(super) datasets: usize,
+pub(crate) struct Demand {
+    pub(crate) length: Span,
+    pub(crate) interactive_jobs: usize,
+    pub(crate) batch_jobs: usize,
+    pub(crate) datasets: usize,
     /// Between two frames of an action.
-    pub(super) interval: Span,
+    pub(crate) interval: Span,
     /// Mean length of an action, in seconds.
-    pub(super) action_s: f64,
-    pub(super) lengths: Lengths,
+    pub(crate) action_s: f64,
+    pub(crate) lengths: Lengths,
     /// Exponent of the popularity of datasets: 0 is uniform.
-    pub(super) zipf: f64,
+    pub(crate) zipf: f64,
     /// Frames of a batch request.
-    pub(super) batch_frames: usize,
+    pub(crate) batch_frames: usize,
 }
 
 /// How the lengths of actions are distributed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lengths {
+pub(crate) enum Lengths {
     Constant,
     Exponential,
 }
 
 /// A rendering job: one frame of a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Frame {
-    pub(super) at: Time,
-    pub(super) dataset: u32,
+pub(crate) struct Frame {
+    pub(crate) at: Time,
+    pub(crate) dataset: u32,
     /// The user action that it belongs to; `None` for a batch job.
-    pub(super) action: Option<u32>,
+    pub(crate) action: Option<u32>,
 }
 
 /// All frames in the order of their coming.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Workload {
-    pub(super) frames: Vec<Frame>,
-    pub(super) actions: usize,
+pub(crate) struct Workload {
+    pub(crate) frames: Vec<Frame>,
+    pub(crate) actions: usize,
     /// Between two frames of an action.
-    pub(super) interval: Span,
+    pub(crate) interval: Span,
 }
 
 impl Workload {
     /// Draws one. Users ask for frames all the time, one action behind the other, each on
     /// another dataset, so that exactly the number of interactive jobs comes up; batch requests
     /// come at any time, all their frames at once.
-    pub(super) fn draw(demand: &Demand, seed: u64) -> Self {
+    pub(crate) fn draw(demand: &Demand, seed: u64) -> Self {
         let mut popularity = Popularity::new(demand, Dice::new(seed, 101));
         let mut load = Self { frames: Vec::new(), actions: 0, interval: demand.interval };
         load.draw_interactive(demand, &mut popularity, &mut Dice::new(seed, 102));

@@ -3,6 +3,7 @@
 mod insurance;
 mod reach;
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use gleaner_protocol::job::{JobSpec, Lane};
@@ -286,6 +287,8 @@ impl Gleaner {
     /// the task has only this one try.
     fn start(&mut self, desk: &mut Desk<'_>, task: &Candidate, room: &mut Room) -> bool {
         let mut open: Vec<usize> = (0..room.len()).filter(|at| room[*at].1 > 0).collect();
+        // Where there is most room, a lane before this one is the least likely to need this core.
+        open.sort_by_key(|at| Reverse(room[*at].1));
         let spec = desk.farm().job(task.id.job).map(|job| &job.spec);
         if let Some(spec) = spec.filter(|spec| spec.profile.run_time_us.len() > 1) {
             let info = |at: &usize| &desk.farm().host(room[*at].0).info;

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gleaner_protocol::job::{JobSpec, Lane};
-use gleaner_protocol::{JobId, Span, Time, WorkunitId};
+use gleaner_protocol::{ChunkId, JobId, Span, Time, WorkunitId};
 
 use super::tasks::{Stage, Tasks};
-use crate::Violation;
 use crate::explain::WaitReason;
 use crate::farm::{Farm, HostIx, JobPhase};
 use crate::policy::Change;
+use crate::{Desk, Violation};
 
 /// The jobs of the lane, in order of submission, and the hosts that wait for work.
 #[derive(Debug, Default)]
@@ -19,6 +19,10 @@ pub(super) struct Board {
     pub(super) idle: BTreeSet<HostIx>,
     /// Since when there may be something for them that there was not before.
     stirred: Option<Time>,
+    /// When something last changed for the lane.
+    changed: Option<Time>,
+    /// Whether some host has room in the place of replicas of lanes behind: it does not ask for that.
+    is_lent: bool,
 }
 
 /// A replica was reported.
@@ -43,6 +47,14 @@ impl Board {
 
     /// Takes note of a change, and says so where a replica was reported.
     pub(super) fn observe(&mut self, now: Time, farm: &Farm, change: Change) -> Option<Reported> {
+        let is_of_others = match change {
+            Change::CopyChanged { chunk, .. } => !self.is_read(chunk),
+            _ => false,
+        };
+        if is_of_others {
+            return None;
+        }
+        self.changed = Some(now);
         if !matches!(change, Change::HostChanged(_) | Change::JobTouched(_)) {
             self.stir(now);
         }
@@ -86,16 +98,36 @@ impl Board {
         self.stirred.get_or_insert(now);
     }
 
-    /// When the hosts that wait are to be looked at.
-    pub(super) fn next_deadline(&self) -> Option<Time> {
-        self.stirred.filter(|_| !self.idle.is_empty())
+    /// Whether one of the jobs reads this chunk.
+    fn is_read(&self, chunk: ChunkId) -> bool {
+        self.jobs.values().any(|tasks| tasks.reader_of(chunk).is_some())
     }
 
-    /// The hosts that wait and still have room, in order.
-    pub(super) fn take_idle(&mut self, farm: &Farm) -> Vec<HostIx> {
+    /// Whether something changed for the lane just now.
+    pub(super) fn has_changed(&self, now: Time) -> bool {
+        self.changed == Some(now)
+    }
+
+    /// When the hosts that have room are to be looked at.
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        self.stirred.filter(|_| self.is_lent || !self.idle.is_empty())
+    }
+
+    /// The hosts that wait and still have room, and those with room in the place of lanes behind, in
+    /// order.
+    pub(super) fn take_idle(&mut self, desk: &Desk<'_>) -> Vec<HostIx> {
         self.stirred = None;
-        let idle = std::mem::take(&mut self.idle);
-        idle.into_iter().filter(|host| farm.host(*host).free() > 0).collect()
+        let mut idle = std::mem::take(&mut self.idle);
+        if self.jobs.is_empty() {
+            self.is_lent = false;
+        } else {
+            let farm = desk.farm();
+            let lent = farm.hosts().filter(|(host, of)| of.free() == 0 && desk.room(*host) > 0);
+            let before = idle.len();
+            idle.extend(lent.map(|(host, _)| host));
+            self.is_lent = idle.len() > before;
+        }
+        idle.into_iter().filter(|host| desk.room(*host) > 0).collect()
     }
 
     pub(super) fn explain(&self, id: WorkunitId) -> Vec<WaitReason> {

@@ -62,7 +62,7 @@ impl CoScheduling {
     }
 
     fn serve(&mut self, desk: &mut Desk<'_>, host: HostIx) {
-        while desk.farm().host(host).free() > 0 {
+        while desk.room(host) > 0 {
             if !self.start_one(desk, host) {
                 self.board.idle.insert(host);
                 return;
@@ -191,7 +191,7 @@ impl Policy for CoScheduling {
         match trigger {
             Trigger::Host(host) => self.serve(desk, host),
             Trigger::Work | Trigger::Deadline => {
-                for host in self.board.take_idle(desk.farm()) {
+                for host in self.board.take_idle(desk) {
                     self.serve(desk, host);
                 }
             }

@@ -58,7 +58,9 @@ impl Gleaner {
     fn serve(&mut self, desk: &mut Desk<'_>, hosts: &[HostIx]) {
         let is_review = self.review.is_some_and(|due| due <= desk.now());
         self.board.idle.extend(hosts);
-        let mut idle = self.board.take_idle(desk.farm());
+        let mut idle = self.board.take_idle(desk);
+        // What is idle first: nobody has to give way for it.
+        idle.sort_by_key(|host| desk.farm().host(*host).free() == 0);
         let mut shortest = f64::INFINITY;
         let jobs: Vec<JobId> = self.board.jobs.keys().copied().collect();
         for job in jobs {
@@ -67,7 +69,7 @@ impl Gleaner {
             let mut outlook = Outlook::new(desk, tasks, pace, &self.roads, self.config.window);
             shortest = shortest.min(outlook.mean_unit_s());
             for host in &idle {
-                while desk.farm().host(*host).free() > 0 {
+                while desk.room(*host) > 0 {
                     let Some(index) = outlook.next_for(desk.farm(), tasks, *host) else { break };
                     if !tasks.start(desk, index, *host) {
                         break;
@@ -80,7 +82,7 @@ impl Gleaner {
                 self.begin_somewhere(desk, job, &idle);
             }
         }
-        idle.retain(|host| desk.farm().host(*host).free() > 0);
+        idle.retain(|host| desk.room(*host) > 0);
         self.board.idle.extend(idle);
         let pause_s = (shortest / REVIEWS_PER_UNIT).max(REVIEW_S_MIN);
         let runs = self.board.jobs.values().any(|tasks| tasks.all_runs().next().is_some());
@@ -102,7 +104,7 @@ impl Gleaner {
             return;
         }
         for host in idle {
-            if desk.farm().host(*host).free() == 0 {
+            if desk.room(*host) == 0 {
                 continue;
             }
             let first = tasks.of_host(*host, window).find(|index| {
@@ -232,6 +234,8 @@ impl Policy for Gleaner {
     fn plan(&mut self, desk: &mut Desk<'_>, trigger: Trigger) {
         match trigger {
             Trigger::Host(host) => self.serve(desk, &[host]),
+            // New work of other lanes changes nothing here.
+            Trigger::Work if !self.board.has_changed(desk.now()) => {}
             Trigger::Work | Trigger::Deadline => self.serve(desk, &[]),
         }
     }

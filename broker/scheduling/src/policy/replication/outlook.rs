@@ -227,7 +227,8 @@ fn forecasts(desk: &Desk<'_>, tasks: &Tasks, pace: &Pace) -> Vec<Option<Forecast
     }
     let mut all = vec![None; farm.host_numbers()];
     for (host, entry) in farm.hosts() {
-        if entry.connected && entry.fragment.slots > 0 && farm.is_able(host, tasks.job) {
+        let has_reach = entry.connected && desk.reach(host).whole_cores() > 0;
+        if has_reach && farm.is_able(host, tasks.job) {
             all[host.get()] = Some(forecast(pace, host, elapsed_s.get(&host).copied()));
         }
     }

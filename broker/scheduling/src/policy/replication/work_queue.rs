@@ -31,7 +31,7 @@ impl WorkQueue {
     }
 
     fn serve(&mut self, desk: &mut Desk<'_>, host: HostIx) {
-        while desk.farm().host(host).free() > 0 {
+        while desk.room(host) > 0 {
             let window = self.window;
             let mut jobs = self.board.jobs.values_mut();
             if !jobs.any(|tasks| {
@@ -75,7 +75,7 @@ impl Policy for WorkQueue {
         match trigger {
             Trigger::Host(host) => self.serve(desk, host),
             Trigger::Work | Trigger::Deadline => {
-                for host in self.board.take_idle(desk.farm()) {
+                for host in self.board.take_idle(desk) {
                     self.serve(desk, host);
                 }
             }

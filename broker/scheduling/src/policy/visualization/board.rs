@@ -295,10 +295,10 @@ impl Board {
         }
     }
 
-    /// Gives a node what is next on its queue, as far as it asks.
+    /// Gives a node what is next on its queue, as far as there is room on it.
     pub(super) fn start(&mut self, desk: &mut Desk<'_>, node: usize) {
         let host = HostIx::from_index(node);
-        while desk.farm().host(host).free() > 0 {
+        while desk.room(host) > 0 {
             let Some(Queued { task, cost }) = self.nodes[node].queue.pop_front() else { return };
             self.nodes[node].ahead_us -= cost.as_micros();
             self.queued -= 1;

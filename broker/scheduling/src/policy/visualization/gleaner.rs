@@ -5,6 +5,8 @@ mod node;
 mod set;
 mod teams;
 
+use std::collections::BTreeSet;
+
 use gleaner_protocol::job::{JobSpec, Lane};
 use gleaner_protocol::{ChunkId, JobId, LeaseToken, Span, Time, WorkunitId};
 use rustc_hash::FxHashMap;
@@ -54,6 +56,9 @@ pub struct Gleaner {
     touched: Vec<usize>,
     /// Whether something came back or a node came or went.
     stirred: bool,
+    /// Nodes with something to start and no room for it, though the lane does not have all their
+    /// slots: no host asks anew when others leave more.
+    starved: BTreeSet<usize>,
     /// Whether there may be a dataset to load and a team for it.
     may_load: bool,
     /// When to look again for batch jobs to load for.
@@ -88,6 +93,7 @@ impl Gleaner {
             lost: Vec::new(),
             touched: Vec::new(),
             stirred: false,
+            starved: BTreeSet::new(),
             may_load: false,
             retry: None,
         }
@@ -248,8 +254,11 @@ impl Gleaner {
         }
         let is_up = entry.connected && entry.fragment.slots > 0;
         let of = &mut self.nodes[node];
-        of.slots = entry.fragment.slots;
+        let has_changed = std::mem::replace(&mut of.slots, entry.fragment.slots) != of.slots;
         if of.is_up == is_up {
+            if is_up && has_changed {
+                self.touched.push(node);
+            }
             return;
         }
         let lost = std::mem::take(of);
@@ -269,9 +278,17 @@ impl Gleaner {
                 }
             }
         }
-        let up = self.nodes.iter().enumerate().filter(|(_, node)| node.is_up);
-        self.teams.form(up.map(|(at, _)| at).collect());
+        self.form_teams(farm);
         (self.stirred, self.may_load) = (true, true);
+    }
+
+    /// Forms the teams anew of the nodes that give memory to chunks; of all where none does.
+    fn form_teams(&mut self, farm: &Farm) {
+        let up = self.nodes.iter().enumerate().filter(|(_, node)| node.is_up).map(|(at, _)| at);
+        let up: Vec<usize> = up.collect();
+        let keeps = |node: &&usize| farm.host(HostIx::from_index(**node)).info.chunk_cache_mib > 0;
+        let keepers: Vec<usize> = up.iter().filter(keeps).copied().collect();
+        self.teams.form(if keepers.is_empty() { up } else { keepers });
     }
 
     /// Puts what came back onto nodes: to the one that has the chunk, or else to the same one for
@@ -315,10 +332,10 @@ impl Gleaner {
         }
     }
 
-    /// Gives a node what it is to do next, as far as it asks.
+    /// Gives a node what it is to do next, as far as there is room on it.
     fn start(&mut self, desk: &mut Desk<'_>, node: usize) {
         let host = HostIx::from_index(node);
-        while self.nodes[node].is_up && desk.farm().host(host).free() > 0 {
+        while self.nodes[node].is_up && desk.room(host) > 0 {
             let entry = &mut self.nodes[node];
             let (due, loads) = if entry.may_load() {
                 (entry.loads.pop_front(), true)
@@ -329,6 +346,9 @@ impl Gleaner {
             };
             let Some(due) = due.or_else(|| self.pop_batch(node)) else { break };
             self.start_task(desk, node, due, loads);
+        }
+        if self.nodes[node].is_starved() {
+            self.starved.insert(node);
         }
         self.weigh(node);
     }
@@ -439,6 +459,7 @@ impl Policy for Gleaner {
         if self.stirred {
             self.settle(desk);
         }
+        self.touched.extend(std::mem::take(&mut self.starved));
         if let Trigger::Host(host) = trigger {
             self.start(desk, host.get());
         }

@@ -37,8 +37,7 @@ impl World<'_> {
         let (rendering, taken) = (machine.rendering(), machine.taken());
         let cores = machine.info.cores;
         if rendering > 0 && taken > Share::cores(cores - rendering) {
-            let (host, running) =
-                (machine.info.name.to_string(), taken.cores_touched() as usize);
+            let (host, running) = (machine.info.name.to_string(), taken.cores_touched() as usize);
             return Err(Breach::InTheWay { host, rendering, cores, running });
         }
         let Some(agent) = &machine.agent else { return Ok(()) };

@@ -21,9 +21,8 @@ impl World<'_> {
         let Some(task) = machine.tasks.get_mut(&token).filter(|task| !task.runs) else {
             return Ok(());
         };
-        let may_begin =
-            task.epoch == machine.folder.epoch()
-                && agent.gate.admits(taken.plus(task.share), task.epoch);
+        let may_begin = task.epoch == machine.folder.epoch()
+            && agent.gate.admits(taken.plus(task.share), task.epoch);
         let may_begin = may_begin && !task.stands.is_parked;
         if !may_begin && self.config.bug != Some(Bug::IgnoresTheGate) {
             machine.tasks.remove(&token);

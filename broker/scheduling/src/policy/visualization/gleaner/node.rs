@@ -102,6 +102,13 @@ impl Node {
         self.slots > 1
     }
 
+    /// Whether something waits that could have a slot which the lane does not have.
+    pub(super) fn is_starved(&self) -> bool {
+        let waits = self.may_load()
+            || self.may_render() && (self.frame_count() > 0 || !self.batch.is_empty());
+        self.is_up && waits && self.running.len() < self.slots as usize
+    }
+
     pub(super) fn is_loading(&self) -> bool {
         self.running.iter().any(|run| run.loads)
     }
