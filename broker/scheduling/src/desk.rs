@@ -325,7 +325,7 @@ impl<'a> Desk<'a> {
         let lease = self.farm.leased(host, token).ok_or(Refusal::NoSuchLease)?;
         let entry = self.farm.hosts.get(host);
         let taking = entry.leases.iter().find(|lease| lease.token == token && entry.connected);
-        let freed = taking.map_or(0, |lease| lease.share.whole_cores());
+        let freed = taking.map_or(0, |lease| lease.share.cores_touched());
         self.take_back(lease);
         self.farm.hosts.change(host, |entry| entry.ask(freed));
         Ok(lease.workunit)

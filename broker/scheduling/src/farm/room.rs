@@ -276,13 +276,11 @@ impl Farm {
         if self.lanes.left_for(lane) + own < share.as_permille().into() {
             return Err(Refusal::LaneIsFull);
         }
-        let idle = free.min(share).whole_cores();
-        let is_asked_for = entry.asked >= if free >= share { idle.max(1) } else { idle };
-        match (is_asked_for, free >= share) {
-            (false, _) => Err(Refusal::DidNotAsk),
-            (true, true) => Ok(Room::Idle),
-            (true, false) => Ok(Room::Lent),
+        // Parts of a core are not asked for.
+        if entry.asked < free.min(share).whole_cores() {
+            return Err(Refusal::DidNotAsk);
         }
+        Ok(if free >= share { Room::Idle } else { Room::Lent })
     }
 
     /// Whether a host may be given now what a replica of this ability takes, on this lane.
