@@ -204,6 +204,9 @@ pub(crate) enum Cause {
     Itself,
 }
 
+/// Replicas, and their slots.
+type Replicas = Vec<(LeaseToken, usize)>;
+
 /// What a render leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Room {
@@ -558,7 +561,7 @@ impl Inner {
         &self,
         all: impl IntoIterator<Item = (LeaseToken, usize)>,
         room: Share,
-    ) -> (Vec<(LeaseToken, usize)>, Vec<(LeaseToken, usize)>) {
+    ) -> (Replicas, Replicas) {
         let mut left = room;
         all.into_iter().partition(|(token, slot)| {
             let share = self.share_of(*slot, *token);

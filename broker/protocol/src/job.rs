@@ -315,7 +315,7 @@ impl JobSpec {
         };
         let permille = cores.as_permille();
         check_range("cores_permille", permille.into(), least.into(), most.as_permille().into())?;
-        if permille > 1000 && permille % 1000 != 0 {
+        if permille > 1000 && !permille.is_multiple_of(1000) {
             return Err(JobError::BrokenCores(permille));
         }
         Ok(())
