@@ -11,7 +11,8 @@ use gleaner_protocol::{Digest, JobId, LeaseToken, Span, Time};
 use gleaner_scheduling::replication::ReplicationConfig;
 use gleaner_scheduling::visualization::TestRun;
 use gleaner_scheduling::{
-    CoreConfig, Effect, Input, JobPhase, LanePolicy, Policy, PolicyName, replication, visualization,
+    CoreConfig, Effect, HostIx, Input, JobPhase, LanePolicy, Policy, PolicyName, replication,
+    visualization,
 };
 
 use super::farm::{Gives, StudioFarm};
@@ -263,7 +264,7 @@ impl<'a> World<'a> {
             Effect::Resume { host, token } => self.resume(host.get(), token),
             Effect::Abort { host, token, reason } => self.abort(host.get(), token, reason),
             Effect::Move { chunk, to, patience, .. } => {
-                let from = self.stage.farm().copies(chunk).map(|host| host.get()).collect();
+                let from = self.stage.farm().copies(chunk).map(HostIx::get).collect();
                 let dataset = &self.plan.loads.dataset;
                 let (ends, size_mb) = ((from, to.get()), dataset.task.chunk_mb);
                 self.network.start(self.now, &dataset.servers, chunk, ends, size_mb, patience);
