@@ -11,7 +11,8 @@ use gleaner_protocol::{Digest, JobId, LeaseToken, Span, Time};
 use gleaner_scheduling::replication::ReplicationConfig;
 use gleaner_scheduling::visualization::TestRun;
 use gleaner_scheduling::{
-    CoreConfig, Effect, Input, JobPhase, LanePolicy, Policy, PolicyName, replication, visualization,
+    CoreConfig, Effect, HostIx, Input, JobPhase, LanePolicy, Policy, PolicyName, replication,
+    visualization,
 };
 
 use super::farm::{Gives, StudioFarm};
