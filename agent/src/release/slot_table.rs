@@ -33,6 +33,7 @@ mod loss;
 mod owner_frozen;
 mod parked;
 mod self_resumed;
+mod shares;
 mod standing;
 mod took;
 
@@ -47,7 +48,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gleaner_isolation::{Enclosure, Leaf};
 use gleaner_protocol::control::Fragment;
-use gleaner_protocol::{Epoch, LeaseToken, Limit, Share, Span, Time, boottime};
+use gleaner_protocol::{Epoch, LeaseToken, Share, Span, Time, boottime};
 use rustix::thread::CpuSet;
 
 use crate::limits::HURRY_MS_MAX;
@@ -203,9 +204,6 @@ pub(crate) enum Cause {
     /// Nobody here had a hand in it.
     Itself,
 }
-
-/// Replicas, and their slots.
-type Replicas = Vec<(LeaseToken, usize)>;
 
 /// What a render leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -535,40 +533,6 @@ impl Inner {
     fn admits(&self, slot: u32, token: LeaseToken, epoch: Epoch) -> bool {
         let taken = self.taken_with(slot as usize, token);
         self.gate.admits(taken, epoch) && taken <= Share::cores(self.allowed)
-    }
-
-    /// What is taken of the cores by what runs or is kept frozen for the owner, and by this replica.
-    fn taken_with(&self, slot: usize, token: LeaseToken) -> Share {
-        let others = self.taken(|busy| busy.takes_slot() && busy.token != token);
-        others.plus(self.share_of(slot, token))
-    }
-
-    /// What some replicas take of the cores.
-    fn taken(&self, which: impl Fn(&Busy) -> bool) -> Share {
-        let slots = self.busy.iter().enumerate();
-        let chosen = slots.filter_map(|(slot, busy)| Some((slot, busy.filter(&which)?.token)));
-        chosen.fold(Share::NONE, |sum, (slot, token)| sum.plus(self.share_of(slot, token)))
-    }
-
-    /// What a replica takes of the cores: what its lease says, or one.
-    fn share_of(&self, slot: usize, token: LeaseToken) -> Share {
-        let asked = u32::try_from(slot).ok().and_then(|slot| self.asked_of(slot, token));
-        asked.and_then(|limits| limits.share).and_then(Limit::value).unwrap_or(Share::WHOLE)
-    }
-
-    /// Those of these replicas, in their order, that together take no more than this; and the rest.
-    fn fitting(
-        &self,
-        all: impl IntoIterator<Item = (LeaseToken, usize)>,
-        room: Share,
-    ) -> (Replicas, Replicas) {
-        let mut left = room;
-        all.into_iter().partition(|(token, slot)| {
-            let share = self.share_of(*slot, *token);
-            let fits = share <= left;
-            left = if fits { left.minus(share) } else { left };
-            fits
-        })
     }
 
     fn count(&self, which: impl Fn(&Busy) -> bool) -> u32 {

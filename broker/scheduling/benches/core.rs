@@ -161,7 +161,7 @@ impl Bench {
             on: None,
             cores_permille: gleaner_protocol::Share::WHOLE,
         };
-        self.handle(Input::Submit { request: RequestId::new(1), spec });
+        self.handle(Input::Submit { request: RequestId::new(1), spec: Box::new(spec) });
     }
 
     fn asks(&mut self, host: u32, slots: u32) {

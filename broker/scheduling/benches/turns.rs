@@ -135,7 +135,7 @@ impl Farm {
             on: None,
             cores_permille: gleaner_protocol::Share::WHOLE,
         };
-        self.handle(kind, Input::Submit { request: RequestId::new(1), spec });
+        self.handle(kind, Input::Submit { request: RequestId::new(1), spec: Box::new(spec) });
     }
 
     fn due_job_comes(&mut self) {

@@ -229,7 +229,7 @@ impl Core {
         }
         self.end_overdue(now, effects);
         match input {
-            Input::Submit { request, spec } => self.submit(request, spec, effects),
+            Input::Submit { request, spec } => self.submit(request, *spec, effects),
             Input::Cancel { request, job } => self.cancel(request, job, effects),
             Input::HostJoined { info, fragment, held, incarnation } => {
                 self.host_joined(now, info, fragment, &held, incarnation, effects);

@@ -30,7 +30,7 @@ pub enum Input {
         /// Who asked.
         request: RequestId,
         /// The job, checked.
-        spec: JobSpec,
+        spec: Box<JobSpec>,
     },
     /// A submitter cancels a job.
     Cancel {

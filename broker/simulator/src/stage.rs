@@ -61,7 +61,7 @@ impl Stage {
         self.requests += 1;
         let request = RequestId::new(self.requests);
         let before = self.effects.len();
-        self.tell(now, Input::Submit { request, spec });
+        self.tell(now, Input::Submit { request, spec: Box::new(spec) });
         let answer = self.effects[before..].iter().position(
             |effect| matches!(effect, Effect::Submitted { request: of, .. } if *of == request),
         );

@@ -287,7 +287,7 @@ mod tests {
         for _ in 0..count {
             let json = r#"{"task":{"kernel":"x"},"workunits":{"count":1}}"#;
             let spec = serde_json::from_str(json).expect("a job");
-            let input = Input::Submit { request: RequestId::new(1), spec };
+            let input = Input::Submit { request: RequestId::new(1), spec: Box::new(spec) };
             core.handle(Time::ZERO, input, &mut Vec::new());
         }
         let (mut seen, mut from) = (Vec::new(), JobId::new(0));

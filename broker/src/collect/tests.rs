@@ -95,7 +95,7 @@ impl Stage {
             memory_mib: None,
         });
         let mut effects = Vec::new();
-        let submit = Input::Submit { request: RequestId::new(1), spec };
+        let submit = Input::Submit { request: RequestId::new(1), spec: Box::new(spec) };
         self.core.handle(Time::ZERO, submit, &mut effects);
         self.core.handle(Time::ZERO, Input::Request { host: host(), slots: 1 }, &mut effects);
         let lease = effects.iter().find_map(|effect| match effect {

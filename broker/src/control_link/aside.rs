@@ -160,7 +160,7 @@ mod tests {
         let json = r#"{"task":{"kernel":"x"},"workunits":{"count":1}}"#;
         let spec = serde_json::from_str(json).expect("a job");
         let request = RequestId::new(1);
-        core.handle(Time::ZERO, Input::Submit { request, spec }, &mut Vec::new());
+        core.handle(Time::ZERO, Input::Submit { request, spec: Box::new(spec) }, &mut Vec::new());
         core
     }
 

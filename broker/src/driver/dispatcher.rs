@@ -133,7 +133,7 @@ impl<M: Clone> Dispatcher<M> {
         let request = self.next_request();
         let workunits = spec.workunits.len();
         let mut effects = Vec::new();
-        self.core.handle(now, Input::Submit { request, spec }, &mut effects);
+        self.core.handle(now, Input::Submit { request, spec: Box::new(spec) }, &mut effects);
         let mut result = None;
         for effect in effects {
             match effect {

@@ -108,7 +108,8 @@ impl Farm {
         let json = r#"{"lane":"deadline","task":{"kernel":"x"},"workunits":{"count":1},
             "replication":1,"profile":{"due_ms":60000,"cpu_us":1000000},"attempts":{"failed":1}}"#;
         let spec = serde_json::from_str(json).expect("a job");
-        let effects = self.takes(Input::Submit { request: RequestId::new(1), spec });
+        let effects =
+            self.takes(Input::Submit { request: RequestId::new(1), spec: Box::new(spec) });
         let job = effects.into_iter().find_map(|effect| match effect {
             Effect::Submitted { result, .. } => result.ok(),
             _ => None,

@@ -65,7 +65,7 @@ fn sound(policy: PolicyName) -> Core {
     };
     let request = RequestId::new(1);
     joins(&mut core, "one", 3, 1);
-    feed(&mut core, Input::Submit { request, spec: spec(3, 2) });
+    feed(&mut core, Input::Submit { request, spec: Box::new(spec(3, 2)) });
     joins(&mut core, "gone", 1, 1);
     report(&mut core, "one", 0);
     joins(&mut core, "two", 3, 1);
@@ -352,7 +352,10 @@ fn at_the_limit_of_open_workunits_nothing_spins_and_room_is_used_at_once() {
         let held = |core: &Core| core.farm.host(host(core, "three")).leases.len();
         assert_eq!((core.farm.open_count(), held(&core)), (2, 1), "{policy}: no room for a third");
         let spec = Arc::clone(&job(&mut core).spec);
-        feed(&mut core, Input::Submit { request: RequestId::new(2), spec: (*spec).clone() });
+        feed(
+            &mut core,
+            Input::Submit { request: RequestId::new(2), spec: Box::new((*spec).clone()) },
+        );
         assert_eq!((core.farm.open_count(), held(&core)), (2, 1));
         let open = core.farm.workunits().map(|(_, unit)| unit.id.index);
         let index = open.max().expect("two are open");

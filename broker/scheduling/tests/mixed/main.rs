@@ -148,7 +148,7 @@ impl World {
                     cores_permille: gleaner_protocol::Share::WHOLE,
                     profile: Profile { run_time_us, ..Profile::default() },
                 };
-                self.feed(Input::Submit { request: RequestId::new(1), spec });
+                self.feed(Input::Submit { request: RequestId::new(1), spec: Box::new(spec) });
             }
             Step::Cancel(job) => {
                 let job = gleaner_protocol::JobId::new(job);

@@ -138,7 +138,10 @@ impl Pair {
                     cores_permille: gleaner_protocol::Share::WHOLE,
                 };
                 let request = RequestId::new(1);
-                (self.handle(Input::Submit { request, spec }), self.model.submit(job))
+                (
+                    self.handle(Input::Submit { request, spec: Box::new(spec) }),
+                    self.model.submit(job),
+                )
             }
             Step::Request { host, slots } => {
                 let host = host % self.model.hosts.len();

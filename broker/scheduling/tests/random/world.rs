@@ -221,7 +221,7 @@ impl World {
                     on: (more == 3).then_some(RunsOn::Farm),
                     cores_permille,
                 };
-                self.feed(Input::Submit { request, spec });
+                self.feed(Input::Submit { request, spec: Box::new(spec) });
             }
             Step::Cancel { job } => self.feed(Input::Cancel { request, job: JobId::new(job) }),
             Step::Join { host, origin, owner, kernels, slots, keeps } => {

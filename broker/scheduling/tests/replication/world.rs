@@ -143,7 +143,7 @@ impl World {
     pub(crate) fn submit(&mut self, count: u32) {
         self.requests += 1;
         let request = RequestId::new(self.requests);
-        self.tell(Input::Submit { request, spec: spec(count) });
+        self.tell(Input::Submit { request, spec: Box::new(spec(count)) });
     }
 
     pub(crate) fn join(&mut self, host: usize, slots: u32) {

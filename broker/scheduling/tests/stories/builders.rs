@@ -238,7 +238,7 @@ impl<'a> JobBuilder<'a> {
     }
 
     pub(crate) fn submits(self) -> Seen {
-        self.story.feed(Input::Submit { request: RequestId::new(1), spec: self.spec })
+        self.story.feed(Input::Submit { request: RequestId::new(1), spec: Box::new(self.spec) })
     }
 }
 

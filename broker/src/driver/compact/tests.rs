@@ -92,7 +92,7 @@ impl Day {
             r#"{{"task":{{"kernel":"x"}},"workunits":{workunits},"replication":{replication}}}"#
         );
         let spec: JobSpec = serde_json::from_str(&json).expect("a job");
-        self.takes(Input::Submit { request: RequestId::new(1), spec });
+        self.takes(Input::Submit { request: RequestId::new(1), spec: Box::new(spec) });
     }
 
     fn works(&mut self, rounds: usize) {

@@ -127,7 +127,7 @@ impl Cluster {
         };
         let request = RequestId::new(1);
         let mut effects = Vec::new();
-        self.core.handle(self.now, Input::Submit { request, spec }, &mut effects);
+        self.core.handle(self.now, Input::Submit { request, spec: Box::new(spec) }, &mut effects);
         let answer = effects.iter().find_map(|effect| match effect {
             Effect::Submitted { result, .. } => Some(result.clone()),
             _ => None,
