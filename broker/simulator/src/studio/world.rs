@@ -264,8 +264,7 @@ impl<'a> World<'a> {
             Effect::Resume { host, token } => self.resume(host.get(), token),
             Effect::Abort { host, token, reason } => self.abort(host.get(), token, reason),
             Effect::Move { chunk, to, patience, .. } => {
-                let from =
-                    self.stage.farm().copies(chunk).map(gleaner_scheduling::HostIx::get).collect();
+                let from = self.stage.farm().copies(chunk).map(HostIx::get).collect();
                 let dataset = &self.plan.loads.dataset;
                 let (ends, size_mb) = ((from, to.get()), dataset.task.chunk_mb);
                 self.network.start(self.now, &dataset.servers, chunk, ends, size_mb, patience);
