@@ -195,11 +195,6 @@ impl Host {
         self.connected && self.asked > 0 && self.free_share() > Share::NONE
     }
 
-    /// What is left of its cores that it asks for work for.
-    pub(crate) fn offered(&self) -> Share {
-        self.free_share().min(Share::cores(self.asked))
-    }
-
     /// It asks for so many more replicas; never for more than it could run.
     pub(crate) fn ask(&mut self, slots: u32) {
         let most = self.info.cores.max(self.fragment.slots).min(CORES_MAX);

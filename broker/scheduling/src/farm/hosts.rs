@@ -98,12 +98,13 @@ impl Hosts {
     pub(crate) fn change<R>(&mut self, host: HostIx, change: impl FnOnce(&mut Host) -> R) -> R {
         let entry = known(&mut self.listed, host);
         let (was_free, grace_was) = (entry.has_room(), entry.grace_until);
-        let offered_before = entry.offered();
+        let (free_before, asked_before) = (entry.free_share(), entry.asked);
         let oblivion_was = entry.oblivion();
         let was_held_back = entry.is_held_back();
         let result = change(entry);
         let is_free = entry.has_room();
-        let is_wider = self.has_uneven && entry.offered() > offered_before;
+        let is_wider =
+            self.has_uneven && (entry.free_share() > free_before || entry.asked > asked_before);
         let is_let_go = was_held_back && !entry.is_held_back();
         if is_free && entry.listed && (is_let_go || is_wider) {
             // What it was not given before it may be given now.
