@@ -55,8 +55,11 @@ impl World<'_> {
             Lane::Deadline => (1, Trust::Fixed),
             _ => (replication, trust),
         };
+        // Where a bug is planted, whole cores show it soonest.
+        let is_plain = self.config.bug.is_some() || self.config.saboteur.is_some();
         let are_wide = self.machines.iter().all(|machine| machine.info.cores > 1);
         let cores_permille = match (self.submissions % 7, lane) {
+            _ if is_plain => Share::WHOLE,
             (2, Lane::Background) => Share::permille(500),
             (4 | 6, Lane::Background | Lane::Deadline) if are_wide => Share::cores(2),
             _ => Share::WHOLE,
