@@ -169,9 +169,10 @@ impl Harvest {
         self.held.values().filter_map(Held::taken).fold(Share::NONE, Share::plus)
     }
 
-    /// What is left of the fragment.
+    /// What is left of the fragment for more to run: what the owner does not allow is none of it, even
+    /// where what stands still beyond that is still in the fragment.
     fn left(&self) -> Share {
-        Share::cores(self.fragment.slots).minus(self.taken())
+        Share::cores(self.fragment.slots.min(self.allowed)).minus(self.taken())
     }
 
     fn empty_slots(&self) -> u32 {

@@ -85,6 +85,11 @@ impl Held {
         matches!(self, Self::Running { course, .. } if *course != Course::Runs)
     }
 
+    /// Whether a render drove it out, and it goes on as soon as there is room.
+    pub(super) fn is_frozen(&self) -> bool {
+        matches!(self, Self::Running { course: Course::Frozen { .. }, .. })
+    }
+
     /// What it does, for the broker.
     pub(super) fn state(&self) -> HeldState {
         match self {

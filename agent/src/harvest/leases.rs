@@ -55,7 +55,7 @@ impl Harvest {
         // What goes on takes the place of what was asked for, and parts of a core come unasked.
         self.requested = self.requested.min(self.left().cores_touched());
         let full = self.unacked >= UNACKED_REPORTS_MAX || self.unacked_bytes >= UNACKED_BYTES_MAX;
-        if full || !self.link.is_up() {
+        if full || !self.link.is_up() || self.waits_for_cores() {
             return;
         }
         let slots = self.left().cores_touched().saturating_sub(self.requested);

@@ -165,6 +165,10 @@ impl Harvest {
         reason: ReleaseReason,
         effects: &mut Vec<Effect>,
     ) {
+        if reason == ReleaseReason::FragmentClosed {
+            // The broker gives nothing more until it is asked anew.
+            self.requested = 0;
+        }
         match &mut self.link {
             // The next hello does not name it, which says the same.
             LinkState::Down => {}

@@ -102,7 +102,8 @@ impl Harvest {
     pub(super) fn resume(&mut self, token: LeaseToken, effects: &mut Vec<Effect>) {
         let (epoch, left) = (self.fragment.epoch, self.left());
         let Some(Held::Running { slot, course, share, .. }) = self.held.get_mut(&token) else {
-            self.requested = self.requested.saturating_sub(1);
+            // For how many cores that was nobody knows any more: it asks anew for all that is left.
+            self.requested = 0;
             return;
         };
         self.requested = self.requested.saturating_sub(share.whole_cores());
@@ -211,6 +212,13 @@ impl Harvest {
                 effects.push(Effect::Send(AgentMessage::Frozen { token, frozen: false }));
             }
         }
+    }
+
+    /// Whether something frozen waits for more cores than are left, although the host gives as many: it
+    /// would wait for ever if others took each of them.
+    pub(super) fn waits_for_cores(&self) -> bool {
+        let all = Share::cores(self.fragment.slots.min(self.allowed));
+        self.parked > 0 && self.held.values().any(|held| held.is_frozen() && held.share() <= all)
     }
 
     /// What takes no slot although it is in one.

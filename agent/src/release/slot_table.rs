@@ -67,17 +67,18 @@ pub(crate) struct SlotTable {
     booked_cores: AtomicU32,
     /// Cores that they take by that: also those that share a physical one with them.
     taken_cores: AtomicU32,
-    /// Who has a part of a core only. Locked while the kernel is told so, and never with the rest.
-    held: Mutex<Option<limit::Held>>,
+    /// Who has less of a core than they take. Locked while the kernel is told so, and never with the
+    /// rest.
+    held: Mutex<Vec<limit::Held>>,
 }
 
 #[derive(Debug)]
 struct Inner {
     /// What may run.
     gate: Gate,
-    /// Replicas that the owner allows to run.
+    /// Cores that the owner allows.
     allowed: u32,
-    /// How much of a core the last of them may have; nothing for all of it.
+    /// How much of the last of them may be used; nothing for all of it.
     part: Share,
     busy: Vec<Option<Busy>>,
     /// By slot: what was asked for its replica.
@@ -253,7 +254,7 @@ impl SlotTable {
             cpus: None,
             disk_tried: Time::ZERO,
         };
-        let (inner, held) = (Mutex::new(inner), Mutex::new(None));
+        let (inner, held) = (Mutex::new(inner), Mutex::new(Vec::new()));
         let (booked_cores, taken_cores) = (AtomicU32::new(0), AtomicU32::new(0));
         Self { inner, idleness, booked_cores, taken_cores, held }
     }

@@ -159,8 +159,6 @@ pub(crate) struct Abilities {
     asked: Vec<Option<(Need, u32)>>,
     /// Numbers that nobody asks for any more.
     free: Vec<AbilityIx>,
-    /// Those that take anything but one core, by what they take.
-    uneven: BTreeMap<Share, u32>,
 }
 
 impl Abilities {
@@ -177,21 +175,6 @@ impl Abilities {
     /// What a replica that needs it takes of its host's cores.
     pub(crate) fn share(&self, ability: AbilityIx) -> Share {
         self.need(ability).map_or(Share::WHOLE, |need| need.share)
-    }
-
-    /// Whether some take anything but one core.
-    pub(crate) fn has_uneven(&self) -> bool {
-        !self.uneven.is_empty()
-    }
-
-    /// The least that a replica takes of its host's cores.
-    pub(crate) fn smallest(&self) -> Share {
-        self.uneven.first_key_value().map_or(Share::WHOLE, |(least, _)| Share::WHOLE.min(*least))
-    }
-
-    /// The most that a replica takes of its host's cores.
-    pub(crate) fn largest(&self) -> Share {
-        self.uneven.last_key_value().map_or(Share::WHOLE, |(most, _)| Share::WHOLE.max(*most))
     }
 
     /// The number of what one more job needs, and whether it is a new one; `None` when there are
@@ -212,9 +195,6 @@ impl Abilities {
         });
         self.asked[ability.get()] = Some((need.clone(), 1));
         self.by_need.insert(need.clone(), ability);
-        if need.share != Share::WHOLE {
-            *self.uneven.entry(need.share).or_default() += 1;
-        }
         Some((ability, true))
     }
 
@@ -227,10 +207,6 @@ impl Abilities {
         }
         let (need, _) = self.asked[ability.get()].take()?;
         self.by_need.remove(&need);
-        if let Some(abilities) = self.uneven.get_mut(&need.share) {
-            *abilities -= 1;
-            self.uneven.retain(|_, abilities| *abilities > 0);
-        }
         self.free.push(ability);
         Some(ability)
     }

@@ -98,8 +98,9 @@ pub struct Core {
     zero_us: u64,
     /// Whether work appeared that standing requests may want.
     new_work: bool,
-    /// By lane: whether it could not have held more at the end of the last plan for its limits alone.
-    at_its_limits: [bool; Lane::COUNT],
+    /// By lane: how much more it could have held at the end of its last plan, where its limits kept it
+    /// from what its jobs want.
+    held_back_to: [Option<u64>; Lane::COUNT],
     /// Hosts that passed a check or were caught, of whose other results that may be the end.
     unsettled: Vec<HostIx>,
 }
@@ -133,7 +134,7 @@ impl Core {
             next_job: 1,
             zero_us: config.zero_us,
             new_work: false,
-            at_its_limits: [false; Lane::COUNT],
+            held_back_to: [None; Lane::COUNT],
             unsettled: Vec::new(),
         }
     }
@@ -354,13 +355,14 @@ impl Core {
             if Some(lane) == last {
                 open.clear();
             }
-            self.at_its_limits[lane.index()] = self.farm.is_at_its_limits(lane);
+            self.held_back_to[lane.index()] = self.farm.held_back_to(lane);
         }
     }
 
-    /// Whether a lane was kept from more by its limits alone, and is not any longer.
+    /// Whether a lane was kept from more by its limits alone, and may hold more now.
     fn may_more(&self, lane: Lane) -> bool {
-        self.at_its_limits[lane.index()] && !self.farm.is_lane_full(lane)
+        let before = self.held_back_to[lane.index()];
+        before.is_some_and(|before| self.farm.may_more(lane, before))
     }
 
     /// Offers the standing requests to a lane, as far as it may hold more.

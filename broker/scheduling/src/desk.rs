@@ -195,7 +195,7 @@ impl<'a> Desk<'a> {
     ) -> Result<LeaseToken, Refusal> {
         let room = self.farm.room_for(workunit, host, share)?;
         if room == Room::Lent {
-            self.make_room(self.farm.workunit(workunit).lane, host, share)?;
+            self.make_room(self.farm.workunit(workunit).lane, host, share);
         }
         let (token, attempt) = self.next_lease(workunit, host);
         let goes_on = self.farm.go_on(workunit, host, token);
@@ -208,13 +208,13 @@ impl<'a> Desk<'a> {
         Ok(token)
     }
 
-    /// Displaces replicas on a host until this much of it is free.
-    fn make_room(&mut self, lane: Lane, host: HostIx, share: Share) -> Result<(), Refusal> {
-        while self.farm.host(host).free_share() < share {
-            let lease = self.farm.next_to_displace(lane, host, share);
-            self.displace(host, lease.ok_or(Refusal::NoFreeSlot)?, lane);
+    /// Displaces replicas on a host until this much of it is free, as [`Farm::may_take`] has found
+    /// that it can be.
+    fn make_room(&mut self, lane: Lane, host: HostIx, share: Share) {
+        let (displaced, _) = self.farm.to_displace(lane, host, share, share);
+        for lease in displaced {
+            self.displace(host, lease, lane);
         }
-        Ok(())
     }
 
     /// Lets a parked replica go on, where need be in the place of others as if it began.
@@ -229,7 +229,7 @@ impl<'a> Desk<'a> {
             if share <= Share::WHOLE {
                 return Err(Refusal::NoFreeSlot);
             }
-            self.make_room(lane, host, share)?;
+            self.make_room(lane, host, share);
         }
         self.farm.change_giving(host, |entry| {
             entry.asked = entry.asked.saturating_sub(share.whole_cores());

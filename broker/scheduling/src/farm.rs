@@ -171,7 +171,7 @@ impl Farm {
     /// take anything but one core, hosts like it may be given what it was not: then right behind it.
     pub fn first_asking_behind(&self, host: HostIx, may: impl Fn(&Host) -> bool) -> Option<HostIx> {
         let may = |host| may(self.host(host));
-        if self.abilities.has_uneven() {
+        if self.hosts.has_uneven {
             return self.hosts.asking().first_after(host, self.host(host), may);
         }
         self.hosts.asking().first_behind(self.host(host), may)
@@ -519,7 +519,6 @@ impl Farm {
             self.forgotten = self.forgotten.plus(job.counts);
             if let Some(ability) = self.abilities.release(job.ability) {
                 self.hosts.drop_ability(ability);
-                self.hosts.has_uneven = self.abilities.has_uneven();
             }
         }
     }

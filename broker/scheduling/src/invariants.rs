@@ -324,9 +324,9 @@ fn check_lanes(farm: &Farm) -> Result<(), Violation> {
         }
     }
     for job in farm.jobs().filter(|job| job.phase == JobPhase::Active) {
-        expected.jobs[job.spec.lane.index()] += 1;
+        expected.add_job(job.spec.lane, job.spec.cores_permille);
     }
-    let of = |lanes: &LaneUse| (lanes.given, lanes.held, lanes.jobs);
+    let of = |lanes: &LaneUse| (lanes.given, lanes.held, lanes.jobs.clone());
     let (expected, noted) = (of(&expected), of(&farm.lanes));
     require(expected == noted, "lanes", || format!("{noted:?}, not {expected:?}"))?;
     require(farm.displaced.is_empty(), "lanes", || format!("{:?} untold", farm.displaced))

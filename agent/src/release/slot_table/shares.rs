@@ -1,6 +1,6 @@
 //! What replicas take of the cores: one, a part of one, or several, as their leases say.
 
-use gleaner_protocol::{LeaseToken, Limit, Share};
+use gleaner_protocol::{LeaseToken, Share};
 
 use super::{Busy, Inner};
 
@@ -24,7 +24,7 @@ impl Inner {
     /// What a replica takes of the cores: what its lease says, or one.
     pub(super) fn share_of(&self, slot: usize, token: LeaseToken) -> Share {
         let asked = u32::try_from(slot).ok().and_then(|slot| self.asked_of(slot, token));
-        asked.and_then(|limits| limits.share).and_then(Limit::value).unwrap_or(Share::WHOLE)
+        asked.and_then(|asked| asked.share()).unwrap_or(Share::WHOLE)
     }
 
     /// Those of these replicas, in their order, that together take no more than this; and the rest.

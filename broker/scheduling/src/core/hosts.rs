@@ -1,5 +1,6 @@
 //! Hosts come and go, and change what they give.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use gleaner_protocol::control::{AbortReason, Fragment, Held, HeldState};
@@ -8,6 +9,7 @@ use gleaner_protocol::limits::CORES_MAX;
 use gleaner_protocol::{HostInfo, HostName, LeaseToken, Share, Time, WorkunitId};
 
 use rustc_hash::FxHashSet;
+use smallvec::SmallVec;
 
 use super::Core;
 use crate::farm::{HostIx, JobPhase, Lease, Leased, WorkunitIx};
@@ -90,7 +92,10 @@ impl Core {
         for Lease { token, .. } in leased {
             let lease = self.farm.leased(host, token).expect("it is listed");
             match said.get(&token).filter(|held| is_same && self.is_about(**held, lease)) {
-                Some(held) => self.place_lease(host, token, held.state),
+                Some(held) => {
+                    self.place_lease(host, token, held.state);
+                    self.farm.change_giving(host, |entry| entry.note_share(token, held.share));
+                }
                 None => self.return_replica(lease),
             }
         }
@@ -273,18 +278,24 @@ impl Core {
         self.fit_to_fragment(host, effects);
     }
 
-    /// Lets what was parked of a lane on a host go on, while there is room: the first one first.
+    /// Lets what was parked of a lane on a host go on, as far as there is room: what takes most first,
+    /// and of equals the first one.
     pub(super) fn resume_parked(&mut self, lane: Lane, host: HostIx, effects: &mut Vec<Effect>) {
-        loop {
-            let entry = self.farm.hosts.get(host);
-            let of_lane = |lease: &&Lease| self.farm.workunits.get(lease.workunit).lane == lane;
-            let Some(&lease) = entry.parked.iter().find(of_lane) else { return };
-            let mut desk = Desk::new(self.farm.now, &mut self.farm, &self.tokens, effects, lane);
-            if desk.resume(host, lease).is_err() {
-                return;
+        let entry = self.farm.hosts.get(host);
+        let of_lane = |lease: &&Lease| self.farm.workunits.get(lease.workunit).lane == lane;
+        let mut parked: SmallVec<[Lease; 4]> =
+            entry.parked.iter().filter(of_lane).copied().collect();
+        parked.sort_by_key(|lease| Reverse(lease.share));
+        for lease in parked {
+            // One that goes on may have ended another that stood still.
+            if !self.farm.hosts.get(host).is_parked(lease.token) {
+                continue;
             }
-            self.tell_moved(host, lease.token);
-            self.tell_displaced();
+            let mut desk = Desk::new(self.farm.now, &mut self.farm, &self.tokens, effects, lane);
+            if desk.resume(host, lease).is_ok() {
+                self.tell_moved(host, lease.token);
+                self.tell_displaced();
+            }
         }
     }
 

@@ -128,12 +128,11 @@ impl Core {
         };
         if is_new {
             self.farm.hosts.extend_abilities(ability, |host| need.is_met_by(host));
-            self.farm.hosts.has_uneven = self.farm.abilities.has_uneven();
         }
         let accepted = Accepted { utc_us: accepted_us, zero_us: self.zero_us };
         let ended = if self.farm.keeps_no_outputs { Ended::bare() } else { Ended::default() };
         self.farm.jobs.insert(id, Job::new(id, spec, accepted, ability, ended));
-        self.farm.lanes.jobs[lane.index()] += 1;
+        self.farm.job_begins(lane, need.share);
         if self.farm.jobs.get(&id).is_some_and(|job| job.due.is_some()) {
             self.farm.due.insert(id);
         }
@@ -166,9 +165,11 @@ impl Core {
     pub(super) fn end_job(&mut self, id: JobId, phase: JobPhase, effects: &mut Vec<Effect>) {
         let Some(job) = self.farm.jobs.get_mut(&id) else { return };
         if job.phase == JobPhase::Active {
-            self.farm.lanes.jobs[job.spec.lane.index()] -= 1;
+            let (lane, share) = (job.spec.lane, job.spec.cores_permille);
+            self.farm.job_ends(lane, share);
             self.farm.due.remove(&id);
         }
+        let Some(job) = self.farm.jobs.get_mut(&id) else { return };
         (job.phase, job.ended_at) = (phase, Some(self.farm.now));
         let open: Vec<_> = job.open.values().copied().collect();
         for workunit in open {

@@ -302,9 +302,12 @@ impl Core {
         match reason {
             ReleaseReason::CannotRun(why) => self.refuse(lease, Unfit::Refused, why),
             ReleaseReason::HostTrouble(why) => self.refuse(lease, Unfit::InTrouble, why),
-            ReleaseReason::Preempted | ReleaseReason::FragmentClosed | ReleaseReason::Aborted => {
+            ReleaseReason::FragmentClosed => {
+                // It has less room than it seemed: it asks anew for what it has.
+                self.farm.hosts.change(host, |entry| entry.asked = 0);
                 self.give_back(lease);
             }
+            ReleaseReason::Preempted | ReleaseReason::Aborted => self.give_back(lease),
         }
     }
 

@@ -77,6 +77,31 @@ impl VoterIx {
     }
 }
 
+/// What a host asks for, and has left for that; nothing of either without a link.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Request {
+    /// Cores.
+    asked: u32,
+    left: Share,
+}
+
+impl Request {
+    /// Whether it asks, and has something left.
+    pub(crate) fn has_room(self) -> bool {
+        self.asked > 0 && self.left > Share::NONE
+    }
+
+    /// Replicas on whole cores that there is room for.
+    pub(crate) fn whole_cores(self) -> u32 {
+        self.asked.min(self.left.whole_cores())
+    }
+
+    /// Whether there may be room for more than before.
+    pub(crate) fn is_wider_than(self, before: Self) -> bool {
+        self.asked > before.asked || self.left > before.left
+    }
+}
+
 /// A host that connected at least once, or voted before a restart.
 #[derive(Debug)]
 pub struct Host {
@@ -186,13 +211,22 @@ impl Host {
     /// Replicas on whole cores that it could be given now.
     #[must_use]
     pub fn free(&self) -> u32 {
-        if self.connected { self.asked.min(self.free_share().whole_cores()) } else { 0 }
+        self.request().whole_cores()
     }
 
     /// Whether it asks, and has some of its cores left.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        self.connected && self.asked > 0 && self.free_share() > Share::NONE
+        self.request().has_room()
+    }
+
+    /// What it asks for, and has left for that.
+    pub(crate) fn request(&self) -> Request {
+        let connected = self.connected;
+        Request {
+            asked: if connected { self.asked } else { 0 },
+            left: if connected && self.asked > 0 { self.free_share() } else { Share::NONE },
+        }
     }
 
     /// It asks for so many more replicas; never for more than it could run.
@@ -267,6 +301,16 @@ impl Host {
         let fits = share != Share::NONE && others.plus(share) <= capacity;
         let lease = self.leases.iter_mut().find(|lease| fits && lease.token == token);
         lease.map(|lease| lease.share = share).is_some()
+    }
+
+    /// A lease has this share, as its host says; where that is too much, what does not fit is taken
+    /// back after that.
+    pub(crate) fn note_share(&mut self, token: LeaseToken, share: Share) {
+        let taking = self.leases.iter_mut().chain(&mut self.finished).chain(&mut self.parked);
+        let lease = taking.into_iter().find(|lease| lease.token == token);
+        if let Some(lease) = lease.filter(|_| share != Share::NONE) {
+            lease.share = share;
+        }
     }
 
     /// Whether a lease takes no slot for a render's sake: its replica is frozen.

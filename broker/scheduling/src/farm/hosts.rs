@@ -35,8 +35,8 @@ pub(crate) struct Hosts {
     oblivion: BTreeSet<((bool, Time), HostIx)>,
     pub(super) backoff_ends: BTreeSet<(Time, HostIx, AbilityIx)>,
     pub(crate) ownerless: OwnerlessVote,
-    /// Whether some job takes anything but one core: then a host that has more left than before is
-    /// asked about anew.
+    /// Whether some job that goes on takes anything but one core: then a host that has more left than
+    /// before is asked about anew.
     pub(crate) has_uneven: bool,
 }
 
@@ -97,14 +97,14 @@ impl Hosts {
     /// Changes a host and keeps the sets derived from it right.
     pub(crate) fn change<R>(&mut self, host: HostIx, change: impl FnOnce(&mut Host) -> R) -> R {
         let entry = known(&mut self.listed, host);
-        let (was_free, grace_was) = (entry.has_room(), entry.grace_until);
-        let (free_before, asked_before) = (entry.free_share(), entry.asked);
+        let (before, grace_was) = (entry.request(), entry.grace_until);
         let oblivion_was = entry.oblivion();
         let was_held_back = entry.is_held_back();
         let result = change(entry);
-        let is_free = entry.has_room();
-        let is_wider =
-            self.has_uneven && (entry.free_share() > free_before || entry.asked > asked_before);
+        let now = entry.request();
+        let (was_free, is_free) = (before.has_room(), now.has_room());
+        let is_wider = (self.has_uneven && now.is_wider_than(before))
+            || (now.whole_cores() > 0 && before.whole_cores() == 0);
         let is_let_go = was_held_back && !entry.is_held_back();
         if is_free && entry.listed && (is_let_go || is_wider) {
             // What it was not given before it may be given now.

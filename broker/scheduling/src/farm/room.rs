@@ -6,10 +6,14 @@
 //! Percents become whole cores, to the nearest one, so that a farm of few cores is not tied up by a
 //! floor of a few percent.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
 use gleaner_protocol::job::Lane;
 use gleaner_protocol::limits::REPLICAS_PER_CORE_MAX;
 use gleaner_protocol::{LeaseToken, Share};
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 
 use super::{Farm, Host, HostIx, Lease, Pending, WorkunitIx};
 use crate::Refusal;
@@ -51,8 +55,8 @@ pub(crate) struct LaneUse {
     pub(crate) given: u64,
     /// By lane: what leases hold.
     pub(crate) held: [u64; Lane::COUNT],
-    /// By lane: jobs that go on.
-    pub(crate) jobs: [u32; Lane::COUNT],
+    /// By lane: how many jobs go on, by what a replica of them takes.
+    pub(crate) jobs: [BTreeMap<Share, u32>; Lane::COUNT],
     /// By lane.
     pub(crate) limits: [LaneLimits; Lane::COUNT],
 }
@@ -62,7 +66,7 @@ impl Default for LaneUse {
         Self {
             given: 0,
             held: [0; Lane::COUNT],
-            jobs: [0; Lane::COUNT],
+            jobs: Default::default(),
             limits: Lane::ALL.map(LaneLimits::of),
         }
     }
@@ -94,7 +98,7 @@ impl LaneUse {
             .behind()
             .map(|behind| {
                 let floor = self.floor(behind);
-                let has_jobs = self.jobs[behind.index()] > 0;
+                let has_jobs = !self.jobs[behind.index()].is_empty();
                 if has_jobs { floor } else { floor.min(self.held[behind.index()]) }
             })
             .sum();
@@ -106,17 +110,42 @@ impl LaneUse {
         left.min(self.cores_of(max_percent).saturating_sub(self.held[lane.index()]))
     }
 
-    /// Whether its own cap, or the floors of lanes behind, keep a lane from what a replica takes.
-    fn is_at_its_limits(&self, lane: Lane, share: Share) -> bool {
+    /// Where its own cap, or the floors of lanes behind, keep a lane from what the largest replica of
+    /// its jobs takes: how much more it may hold.
+    fn held_back_to(&self, lane: Lane) -> Option<u64> {
+        let largest = self.jobs[lane.index()].last_key_value();
+        let largest = largest.map_or(Share::WHOLE, |(share, _)| Share::WHOLE.max(*share));
         let held_before: u64 = self.held[..=lane.index()].iter().sum();
         let left = self.left_for(lane);
-        left < share.as_permille().into() && left < self.given.saturating_sub(held_before)
+        let is_kept = left < largest.as_permille().into()
+            && left < self.given.saturating_sub(held_before);
+        is_kept.then_some(left)
     }
 
-    /// Whether a lane keeps its floor without this share.
-    fn can_spare(&self, lane: Lane, share: Share) -> bool {
+    /// A job goes on from now on.
+    pub(crate) fn add_job(&mut self, lane: Lane, share: Share) {
+        *self.jobs[lane.index()].entry(share).or_default() += 1;
+    }
+
+    /// A job has ended.
+    pub(crate) fn end_job(&mut self, lane: Lane, share: Share) {
+        let jobs = &mut self.jobs[lane.index()];
+        if let Some(count) = jobs.get_mut(&share) {
+            *count -= 1;
+            jobs.retain(|_, count| *count > 0);
+        }
+    }
+
+    /// Whether a job that goes on takes anything but one core.
+    pub(crate) fn has_uneven(&self) -> bool {
+        self.jobs.iter().flat_map(BTreeMap::keys).any(|share| *share != Share::WHOLE)
+    }
+
+    /// Whether a lane keeps its floor without this share, and without what it gives already.
+    fn can_spare(&self, lane: Lane, given: u64, share: Share) -> bool {
         let floor = self.floor(lane);
-        floor == 0 || self.held[lane.index()] >= floor + u64::from(share.as_permille())
+        let held = self.held[lane.index()];
+        floor == 0 || held >= floor + given + u64::from(share.as_permille())
     }
 }
 
@@ -139,20 +168,19 @@ impl Farm {
             return 0;
         }
         let left = u32::try_from(self.lanes.left_for(lane) / 1000).unwrap_or(u32::MAX);
-        let free = entry.free();
-        if free < entry.free_share().whole_cores() {
+        let (free, free_share) = (entry.free(), entry.free_share());
+        if free < free_share.whole_cores() {
             // It has not asked for all that is idle yet, and nobody gives way for what is idle.
             return free.min(left);
         }
-        let lent = self.lent(lane, host, Share::WHOLE);
-        let lent = lent.fold(0, |sum: u32, lease| sum + lease.share.whole_cores());
-        (free + lent).min(left)
+        let (_, with_lent) = self.to_displace(lane, host, Share::WHOLE, entry.capacity());
+        with_lent.whole_cores().min(left)
     }
 
     /// How many jobs of a lane go on.
     #[must_use]
     pub fn jobs_of(&self, lane: Lane) -> u32 {
-        self.lanes.jobs[lane.index()]
+        self.lanes.jobs[lane.index()].values().sum()
     }
 
     /// How many more whole cores a lane may hold of the whole farm.
@@ -164,13 +192,32 @@ impl Farm {
     /// Whether a lane may hold no more of the whole farm, not even what the smallest replica takes.
     #[must_use]
     pub fn is_lane_full(&self, lane: Lane) -> bool {
-        self.lanes.left_for(lane) < self.abilities.smallest().as_permille().into()
+        let smallest = self.lanes.jobs[lane.index()].first_key_value();
+        let smallest = smallest.map_or(Share::WHOLE, |(share, _)| Share::WHOLE.min(*share));
+        self.lanes.left_for(lane) < smallest.as_permille().into()
     }
 
-    /// Whether its limits, or those of lanes behind, keep a lane from what the largest replica
-    /// takes.
-    pub(crate) fn is_at_its_limits(&self, lane: Lane) -> bool {
-        self.lanes.is_at_its_limits(lane, self.abilities.largest())
+    /// Where its limits, or those of lanes behind, keep a lane from what the largest replica of its
+    /// jobs takes: how much more it may hold.
+    pub(crate) fn held_back_to(&self, lane: Lane) -> Option<u64> {
+        self.lanes.held_back_to(lane)
+    }
+
+    /// Whether a lane that was held back to so much may hold more than that.
+    pub(crate) fn may_more(&self, lane: Lane, before: u64) -> bool {
+        self.lanes.left_for(lane) > before && !self.is_lane_full(lane)
+    }
+
+    /// A job goes on from now on.
+    pub(crate) fn job_begins(&mut self, lane: Lane, share: Share) {
+        self.lanes.add_job(lane, share);
+        self.hosts.has_uneven = self.lanes.has_uneven();
+    }
+
+    /// A job has ended.
+    pub(crate) fn job_ends(&mut self, lane: Lane, share: Share) {
+        self.lanes.end_job(lane, share);
+        self.hosts.has_uneven = self.lanes.has_uneven();
     }
 
     /// Whether a lane before that of a parked lease runs something on its host: that is what it
@@ -240,17 +287,55 @@ impl Farm {
         result
     }
 
-    /// Leases that could be displaced on a host for a replica that takes so much: of lanes behind,
-    /// and where it takes several cores in background also smaller ones of its own lane, each of
-    /// them once. Else it would wait for as long as others take each core that becomes free.
-    fn lent(&self, lane: Lane, host: HostIx, share: Share) -> impl Iterator<Item = &Lease> {
+    /// The leases to displace on a host for a replica that takes `share`, the first one first, until
+    /// `wanted` is free there or no more may be displaced; and what is free then.
+    ///
+    /// Lanes behind give way as far as their floors allow: of the last lane first what was begun last,
+    /// for it loses least where it cannot be parked. Of the deadline lane what has gone on for longest:
+    /// each gives way in turn, so that none is late alone. For a replica that takes several cores in
+    /// background smaller ones of its own lane give way too, each of them once: else it would wait for
+    /// as long as others take each core that becomes free.
+    pub(crate) fn to_displace(
+        &self,
+        lane: Lane,
+        host: HostIx,
+        share: Share,
+        wanted: Share,
+    ) -> (SmallVec<[Lease; 4]>, Share) {
+        let entry = self.hosts.get(host);
+        let mut free = entry.free_share();
+        let mut chosen = SmallVec::new();
+        if free >= wanted {
+            return (chosen, free);
+        }
         let steps_aside = lane == Lane::Background && share > Share::WHOLE;
-        self.hosts.get(host).leases.iter().filter(move |lease| {
-            let of = self.workunit(lease.workunit).lane;
-            let is_smaller = of == lane && steps_aside && lease.share < share;
-            (of > lane && self.lanes.can_spare(of, lease.share))
-                || (is_smaller && !lease.has_stepped_aside)
-        })
+        let may_step_aside =
+            |lease: &Lease| steps_aside && lease.share < share && !lease.has_stepped_aside;
+        let mut lent: SmallVec<[(Lane, u32, Lease); 4]> = entry
+            .leases
+            .iter()
+            .map(|lease| (self.workunit(lease.workunit).lane, lease))
+            .filter(|(of, lease)| *of > lane || (*of == lane && may_step_aside(lease)))
+            .map(|(of, lease)| (of, self.begun(host, lease).unwrap_or(0), *lease))
+            .collect();
+        // What went on last is the last of the host's list.
+        let in_turn = |of: Lane| of == Lane::Deadline && of != lane;
+        lent.sort_by_key(|(of, begun, _)| {
+            (Reverse(*of), Reverse(if in_turn(*of) { 0 } else { *begun }))
+        });
+        let mut spared = [0; Lane::COUNT];
+        for (of, _, lease) in lent {
+            if free >= wanted {
+                break;
+            }
+            let spared = &mut spared[of.index()];
+            if of == lane || self.lanes.can_spare(of, *spared, lease.share) {
+                *spared += u64::from(lease.share.as_permille());
+                free = free.plus(lease.share);
+                chosen.push(lease);
+            }
+        }
+        (chosen, free)
     }
 
     /// Whether a lane may take this share of a host now, and from whom.
@@ -261,16 +346,12 @@ impl Farm {
             return Err(Refusal::NoFreeSlot);
         }
         let free = entry.free_share();
-        let (mut lent, mut own) = (Share::NONE, 0);
-        if free < share {
-            for lease in self.lent(lane, host, share) {
-                lent = lent.plus(lease.share);
-                let is_own = self.workunit(lease.workunit).lane == lane;
-                own += if is_own { u64::from(lease.share.as_permille()) } else { 0 };
-            }
-        }
+        let (displaced, with_lent) = self.to_displace(lane, host, share, share);
+        let is_own = |lease: &&Lease| self.workunit(lease.workunit).lane == lane;
+        let own = displaced.iter().filter(is_own);
+        let own: u64 = own.map(|lease| u64::from(lease.share.as_permille())).sum();
         let places = (REPLICAS_PER_CORE_MAX as usize).saturating_mul(entry.fragment.slots as usize);
-        if free.plus(lent) < share || (lent == Share::NONE && entry.leases.len() >= places) {
+        if with_lent < share || (displaced.is_empty() && entry.leases.len() >= places) {
             return Err(Refusal::NoFreeSlot);
         }
         if self.lanes.left_for(lane) + own < share.as_permille().into() {
@@ -280,32 +361,18 @@ impl Farm {
         if entry.asked < free.min(share).whole_cores() {
             return Err(Refusal::DidNotAsk);
         }
-        Ok(if free >= share { Room::Idle } else { Room::Lent })
+        Ok(if displaced.is_empty() { Room::Idle } else { Room::Lent })
     }
 
     /// Whether a host may be given now what a replica of this ability takes, on this lane.
     pub(crate) fn fits(&self, lane: Lane, host: HostIx, ability: AbilityIx) -> bool {
-        (!self.abilities.has_uneven() && self.hosts.get(host).free() > 0)
+        (!self.hosts.has_uneven && self.hosts.get(host).free() > 0)
             || self.may_take(lane, host, self.abilities.share(ability)).is_ok()
     }
 
     /// Whether a host has an ability, and may be given now what a replica of it takes.
     pub(crate) fn may_begin(&self, lane: Lane, host: HostIx, ability: AbilityIx) -> bool {
         self.has_ability(host, ability) && self.fits(lane, host, ability)
-    }
-
-    /// The lease to displace next for a replica of a lane that takes so much: of the last lane, what
-    /// was begun last, for it loses least where it cannot be parked. Of the deadline lane, for another
-    /// one, what has gone on for longest: each gives way in turn, so that none is late alone.
-    pub(crate) fn next_to_displace(&self, lane: Lane, host: HostIx, share: Share) -> Option<Lease> {
-        let lane_of = |lease: &Lease| self.workunit(lease.workunit).lane;
-        let last = self.lent(lane, host, share).map(lane_of).max()?;
-        let mut of_last = self.lent(lane, host, share).filter(|lease| lane_of(lease) == last);
-        if last == Lane::Deadline && last != lane {
-            // What went on last is the last of the list.
-            return of_last.next().copied();
-        }
-        of_last.max_by_key(|lease| self.begun(host, lease)).copied()
     }
 
     /// What is parked on a host of a lane behind that of a workunit, to be taken back next: of the
@@ -340,25 +407,26 @@ mod tests {
         assert_eq!(use_.left_for(Lane::Rendering), 85_000, "the floor of what runs is kept");
         assert_eq!(use_.left_for(Lane::Deadline), 65_000);
         assert_eq!(use_.left_for(Lane::Background), 0);
-        assert!(use_.can_spare(Lane::Background, Share::cores(65)));
-        assert!(!use_.can_spare(Lane::Background, Share::cores(66)));
+        assert!(use_.can_spare(Lane::Background, 0, Share::cores(65)));
+        assert!(!use_.can_spare(Lane::Background, 0, Share::cores(66)));
+        assert!(!use_.can_spare(Lane::Background, 1, Share::cores(65)));
         use_.held = lanes(100, [0, 40, 0, 0, 0]).held;
         assert_eq!(use_.left_for(Lane::Deadline), 60_000, "nobody is kept from what nobody wants");
-        use_.jobs[Lane::Background.index()] = 1;
+        use_.add_job(Lane::Background, Share::WHOLE);
         assert_eq!(use_.left_for(Lane::Deadline), 55_000);
-        assert!(!use_.is_at_its_limits(Lane::Deadline, Share::WHOLE));
+        assert_eq!(use_.held_back_to(Lane::Deadline), None);
         use_.limits[Lane::Deadline.index()].max_percent = 50;
         assert_eq!(use_.left_for(Lane::Deadline), 10_000);
         use_.held[Lane::Deadline.index()] = 50_000;
-        assert!(use_.is_at_its_limits(Lane::Deadline, Share::WHOLE), "its cap alone");
+        assert_eq!(use_.held_back_to(Lane::Deadline), Some(0), "its cap alone");
         use_.held = lanes(100, [0, 0, 0, 0, 100]).held;
-        assert!(!use_.is_at_its_limits(Lane::Background, Share::WHOLE), "the farm is full");
+        assert_eq!(use_.held_back_to(Lane::Background), None, "the farm is full");
     }
 
     #[test]
     fn a_floor_of_a_few_percent_ties_up_nothing_of_few_cores() {
         let mut use_ = lanes(8, [0, 0, 0, 0, 0]);
-        use_.jobs[Lane::Background.index()] = 1;
+        use_.add_job(Lane::Background, Share::WHOLE);
         assert_eq!(use_.left_for(Lane::Deadline), 8_000);
         use_.given = 10_000;
         assert_eq!(use_.left_for(Lane::Deadline), 9_000);

@@ -4,7 +4,7 @@ use gleaner_protocol::JobId;
 use gleaner_protocol::Origin::Farm;
 use gleaner_protocol::job::Lane;
 use gleaner_scheduling::PolicyName::{self, FragmentAware};
-use gleaner_scheduling::{CoreConfig, LanePolicy};
+use gleaner_scheduling::{CoreConfig, LaneLimits, LanePolicy};
 
 use crate::story::Story;
 
@@ -106,4 +106,62 @@ fn what_several_cores_hold_goes_where_the_host_gives_fewer() {
     story.asks("f1", 4).is(["lease f1 1/0#1"]);
     story.gives("f1", 2).whatever();
     assert_eq!(story.core.farm().lease_count(), 0, "it does not fit any more");
+}
+
+#[test]
+fn nothing_is_parked_for_what_the_floor_of_its_lane_does_not_leave_room_for() {
+    let mut config = farm_of_lanes();
+    let background = config.lanes.get_mut(&Lane::Background).expect("a lane");
+    background.limits = LaneLimits { min_percent: 25, ..LaneLimits::of(Lane::Background) };
+    let mut story = Story::with(config);
+    story.host("f1", Farm).slots(4).joins().whatever();
+    story.host("f2", Farm).slots(4).joins().whatever();
+    story.job().workunits(9).submits().whatever();
+    assert_eq!(story.asks("f1", 4).leases().len(), 4);
+    // Two of its four cores are background's floor.
+    story.job().due(600, 10).cores_permille(3_000).submits().is([
+        "persist accepted job-2",
+        "accepted job-2",
+        "changed job-2",
+    ]);
+    assert_eq!(story.asks("f2", 4).leases(), ["f2 2/0#1", "f2 1/4#1"]);
+}
+
+#[test]
+fn what_takes_less_goes_on_where_what_was_parked_before_it_has_no_room() {
+    let mut story = Story::with(farm_of_lanes());
+    story.host("f1", Farm).slots(4).joins().whatever();
+    story.job().cores_permille(3_000).submits().whatever();
+    story.job().workunits(4).submits().whatever();
+    assert_eq!(story.asks("f1", 4).leases(), ["f1 1/0#1", "f1 2/0#1"]);
+    story.job().due(600, 10).cores_permille(2_000).workunits(2).submits().is([
+        "persist accepted job-3",
+        "accepted job-3",
+        "changed job-3",
+        "park f1 2/0#1",
+        "park f1 1/0#1",
+        "lease f1 3/0#1",
+        "lease f1 3/1#1",
+    ]);
+    // Two cores are free, and the job that takes three of them was parked last.
+    story.reports("f1", "3/0", "x").whatever();
+    assert_eq!(story.asks("f1", 2).leases(), ["f1 2/1#1"]);
+    story.reports("f1", "3/1", "x").whatever();
+    // It has smaller ones step aside that have not before.
+    story.asks("f1", 2).is(["park f1 2/1#1", "resume f1 1/0#1"]);
+}
+
+#[test]
+fn a_host_with_odd_shares_is_asked_about_anew_once_a_whole_core_is_free() {
+    let mut story = Story::of(FragmentAware);
+    story.host("f1", Farm).slots(2).joins().whatever();
+    story.job().cores_permille(700).workunits(2).submits().whatever();
+    assert_eq!(story.asks("f1", 2).leases().len(), 2, "six tenths are left");
+    story.job().workunits(2).submits().is([
+        "persist accepted job-2",
+        "accepted job-2",
+        "changed job-2",
+    ]);
+    // Where the first job has ended, none takes anything but one core.
+    assert_eq!(story.cancels(1).leases(), ["f1 2/0#1", "f1 2/1#1"]);
 }
