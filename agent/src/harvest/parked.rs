@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use gleaner_protocol::control::{AgentMessage, Fragment, ReleaseReason};
 use gleaner_protocol::job::OnRelease;
-use gleaner_protocol::{Digest, LeaseToken, Span, Time};
+use gleaner_protocol::{Digest, LeaseToken, Share, Span, Time};
 
 use super::held::{Course, Held};
 use super::link_state::LinkState;

@@ -7,4 +7,5 @@ mod outage;
 mod owner;
 mod parked;
 mod random;
+mod shares;
 mod work;
