@@ -300,9 +300,7 @@ impl JobSpec {
             }
         }
     }
-}
 
-impl JobSpec {
     fn check_cores(&self) -> Result<(), JobError> {
         let cores = self.cores_permille;
         let most = match self.lane {

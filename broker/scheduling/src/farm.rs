@@ -185,14 +185,11 @@ impl Farm {
         side: Option<Origin>,
         may: impl Fn(&Host) -> bool,
     ) -> Option<HostIx> {
-        let unit = self.workunits.get(workunit);
-        let may = |host| {
+        self.first_to_begin(workunit, side, |unit, host| {
             may(self.host(host))
-                && self.fits(unit.lane, host, unit.ability)
                 && !unit.is_refused_by(host)
                 && (!unit.is_tried_on(host) || !self.has_untried_hosts(unit, host))
-        };
-        if unit.waiting == 0 { None } else { self.hosts.asking().first_for(unit, side, may) }
+        })
     }
 
     /// The same, hosts that have tried it aside.
@@ -202,13 +199,30 @@ impl Farm {
         side: Option<Origin>,
         may: impl Fn(&Host) -> bool,
     ) -> Option<HostIx> {
+        self.first_to_begin(workunit, side, |unit, host| {
+            may(self.host(host)) && !unit.is_tried_on(host)
+        })
+    }
+
+    fn first_to_begin(
+        &self,
+        workunit: WorkunitIx,
+        side: Option<Origin>,
+        may: impl Fn(&Workunit, HostIx) -> bool,
+    ) -> Option<HostIx> {
         let unit = self.workunits.get(workunit);
-        let may = |host| {
-            may(self.host(host))
-                && !unit.is_tried_on(host)
-                && self.fits(unit.lane, host, unit.ability)
-        };
-        if unit.waiting == 0 { None } else { self.hosts.asking().first_for(unit, side, may) }
+        let waits = unit.waiting > 0;
+        waits.then(|| self.first_that_fits(unit, side, |host| may(unit, host))).flatten()
+    }
+
+    fn first_that_fits(
+        &self,
+        unit: &Workunit,
+        side: Option<Origin>,
+        may: impl Fn(HostIx) -> bool,
+    ) -> Option<HostIx> {
+        let may = |host| may(host) && self.fits(unit.lane, host, unit.ability);
+        self.hosts.asking().first_for(unit, side, may)
     }
 
     /// The first standing request of a host that `may` and could run something of `job`.
@@ -421,12 +435,8 @@ impl Farm {
         may: impl Fn(&Host) -> bool,
     ) -> Option<HostIx> {
         let unit = self.workunits.get(workunit);
-        let may = |host| {
-            may(self.host(host))
-                && !unit.is_tried_on(host)
-                && self.fits(unit.lane, host, unit.ability)
-        };
-        self.hosts.asking().first_for(unit, None, may)
+        let may = |host| may(self.host(host)) && !unit.is_tried_on(host);
+        self.first_that_fits(unit, None, may)
     }
 
     pub(crate) fn has_ability(&self, host: HostIx, ability: AbilityIx) -> bool {
