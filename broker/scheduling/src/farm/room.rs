@@ -117,8 +117,8 @@ impl LaneUse {
         let largest = largest.map_or(Share::WHOLE, |(share, _)| Share::WHOLE.max(*share));
         let held_before: u64 = self.held[..=lane.index()].iter().sum();
         let left = self.left_for(lane);
-        let is_kept = left < largest.as_permille().into()
-            && left < self.given.saturating_sub(held_before);
+        let is_kept =
+            left < largest.as_permille().into() && left < self.given.saturating_sub(held_before);
         is_kept.then_some(left)
     }
 

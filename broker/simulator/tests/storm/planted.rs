@@ -49,6 +49,7 @@ is_found_out! {
     a_fragment_that_closes_unheard_is_overfull: OverhearsSmallerFragments =>
         Breach::OverFragment { .. },
     what_is_not_stopped_runs_astray: StopsNothing => Breach::Stray { .. },
+    a_slot_without_a_gate_gets_in_the_way: IgnoresTheGate => Breach::InTheWay { .. },
     a_hook_that_trusts_the_agent_lets_a_render_wait: TrustsTheAgent => Breach::InTheWay { .. },
     work_that_is_never_reported_never_ends: NeverReports => Breach::Stuck { .. },
     liars_who_agree_win: LiarsCollude => Breach::WrongOutput(_),

@@ -81,9 +81,17 @@ impl World<'_> {
             return Ok(());
         }
         let slots_left = machine.folder.cores_left(booking, booked, machine.info.cores);
+        let is_slow = self.config.bug == Some(Bug::IgnoresTheGate);
         match machine.agent.as_mut().filter(|agent| !agent.is_stopped) {
             Some(agent) => {
                 agent.gate.narrow(epoch, slots_left);
+                let life = agent.life;
+                // What begins before the agent hears of the render is what shows the bug.
+                agent.is_busy |= is_slow && agent.listens();
+                if is_slow {
+                    self.after(Span::from_secs(20), Event::AgentGoesOn { host, life });
+                }
+                let machine = &mut self.machines[host];
                 let stopped = machine.freeze(slots_left);
                 self.report.preempted += stopped.len() as u64;
                 self.agent_releases(host, Released { stopped, raise_epoch: epoch.is_none() });
