@@ -68,6 +68,10 @@ pub(crate) struct Args {
     #[arg(long, env = "GLEANER_TOKEN_FILE", value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     token_file: Option<PathBuf>,
+    /// File with this host's own key, which the broker is shown instead of a token (`gleaner join`).
+    #[arg(long, env = "GLEANER_KEY_FILE", value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_file: Option<PathBuf>,
     /// Certificates (PEM) to trust for https:// instead of the system's.
     #[arg(long, env = "GLEANER_CA_FILE", value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     agent, broker, cancel, completions, demo, doctor, explain, farm, fetch, forget, history, hosts,
-    jobs, kernel, lanes, manual, monitor, simulate, stop, submit, wait,
+    invite, jobs, join, kernel, lanes, manual, monitor, people, simulate, stop, submit, wait,
 };
 
 /// Harvests the idle cores of render farms and desktops for background work, and is gone when a
@@ -75,6 +75,14 @@ pub(crate) enum Command {
     Lanes(lanes::Args),
     /// Shows how long runs of applications took, and what is predicted from them.
     History(history::Args),
+    /// Invites somebody, or hosts of theirs: prints the line that they join with.
+    Invite(invite::Args),
+    /// Joins the broker of an invitation, with a key that is made for it.
+    Join(join::Args),
+    /// Lists whom the broker knows by their keys.
+    People(people::Args),
+    /// Takes from somebody all that they may, at once.
+    Revoke(people::RevokeArgs),
     /// Runs the built-in kernels here: volumes, surfaces, components, scans.
     Kernel(kernel::Args),
     /// Compares policies on modelled and recorded farms.

@@ -7,10 +7,12 @@ pub(crate) use options::{Access, Format, Options, trusting};
 use std::error::Error;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use futures_util::{Stream, stream};
+use gleaner_identity::{Credentials, KeyPair, SessionClient, SessionError};
 use gleaner_protocol::api::{ApiError, HostStatus, JobStatus};
 use gleaner_protocol::{Digest, JobId};
 use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE};
@@ -63,6 +65,8 @@ pub(crate) enum ClientError {
     Unreachable { service: Service, address: String, source: reqwest::Error },
     #[error("the {name} at {address} broke the connection off while a request was sent to it", name = service.name)]
     BrokeOff { service: Service, address: String, source: reqwest::Error },
+    #[error("{source}")]
+    Session { source: SessionError },
     #[error("the {}'s answer cannot be read", service.name)]
     Answer { service: Service, source: reqwest::Error },
     #[error("{}", .0.error)]
@@ -93,9 +97,11 @@ impl ClientError {
 
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Self::Unreachable { .. } | Self::BrokeOff { .. } => 3,
+            Self::Unreachable { .. }
+            | Self::BrokeOff { .. }
+            | Self::Session { source: SessionError::Unreachable { .. } } => 3,
             Self::NotFound(_) => 4,
-            Self::Answer { .. } | Self::Refused { .. } => 5,
+            Self::Answer { .. } | Self::Refused { .. } | Self::Session { .. } => 5,
         }
     }
 }
@@ -105,7 +111,7 @@ impl ClientError {
 pub(crate) struct Client {
     service: Service,
     address: String,
-    token: Option<String>,
+    credentials: Credentials,
     http: reqwest::Client,
 }
 
@@ -114,7 +120,7 @@ impl Client {
     pub(crate) fn local(broker: &str) -> anyhow::Result<Self> {
         let http = reqwest::Client::builder().no_proxy().build().context("cannot set up HTTP")?;
         let (service, address) = (Service::BROKER, broker.to_owned());
-        Ok(Self { service, address, token: None, http })
+        Ok(Self { service, address, credentials: Credentials::None, http })
     }
 
     /// Of a service at an address, with the token and the certificates of these files, if any.
@@ -138,7 +144,20 @@ impl Client {
         let mut http = reqwest::Client::builder().connect_timeout(CONNECT_TIME_MAX).no_proxy();
         http = trusting(http, ca_file)?;
         let http = http.build().context("cannot set up HTTP")?;
-        Ok(Self { service, address, token: token.transpose()?, http })
+        let credentials = Credentials::of_token(token.transpose()?.as_deref());
+        Ok(Self { service, address, credentials, http })
+    }
+
+    /// The same, which shows the sessions of this key.
+    pub(crate) fn with_key(self, file: &Path) -> anyhow::Result<Self> {
+        let key = KeyPair::read(file).map_err(|error| Failure::Usage(error.to_string()))?;
+        let sessions = SessionClient::new(self.http.clone(), &self.address, key);
+        Ok(Self { credentials: Credentials::Key(Arc::new(sessions)), ..self })
+    }
+
+    /// Where it is, without a slash at the end.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
     }
 
     pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
@@ -236,11 +255,7 @@ impl Client {
     }
 
     fn request(&self, method: Method, path: &str) -> RequestBuilder {
-        let request = self.http.request(method, format!("{}{path}", self.address));
-        match &self.token {
-            Some(token) => request.bearer_auth(token),
-            None => request,
-        }
+        self.http.request(method, format!("{}{path}", self.address))
     }
 
     async fn json<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, ClientError> {
@@ -291,6 +306,11 @@ impl Client {
                 true => ClientError::Unreachable { service, address, source },
                 false => ClientError::BrokeOff { service, address, source },
             }
+        };
+        let token = self.credentials.bearer().await;
+        let request = match token.map_err(|source| ClientError::Session { source })? {
+            Some(token) => request.bearer_auth(token),
+            None => request,
         };
         let response = request.send().await.map_err(failed)?;
         let status = response.status();

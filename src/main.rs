@@ -19,11 +19,15 @@ mod given_file;
 mod history;
 mod hook;
 mod hosts;
+mod invite;
 mod jobs;
+mod join;
+mod joined;
 mod kernel;
 mod lanes;
 mod manual;
 mod monitor;
+mod people;
 mod process;
 mod release_watch;
 mod show;
@@ -82,6 +86,10 @@ fn main() -> ExitCode {
         Command::Hosts(args) => hosts::run(args),
         Command::Lanes(args) => lanes::run(args),
         Command::History(args) => history::run(args),
+        Command::Invite(args) => invite::run(args),
+        Command::Join(args) => join::run(args),
+        Command::People(args) => people::run(args),
+        Command::Revoke(args) => people::run_revoke(args),
         Command::Kernel(args) => kernel::run(args, cli.quiet),
         Command::Stop(args) => stop::run(&args),
         Command::Simulate(args) => simulate::run(args, cli.quiet),

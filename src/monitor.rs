@@ -58,6 +58,10 @@ pub(crate) struct Args {
     #[arg(long, env = "GLEANER_MONITOR_BROKER_TOKEN_FILE", value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     broker_token_file: Option<PathBuf>,
+    /// File with this monitor's own key, which the broker is shown instead of a token (`gleaner join`).
+    #[arg(long, env = "GLEANER_MONITOR_BROKER_KEY_FILE", value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    broker_key_file: Option<PathBuf>,
     /// Certificates (PEM) to trust for https:// instead of the system's.
     #[arg(long, env = "GLEANER_CA_FILE", value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]

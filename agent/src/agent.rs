@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gleaner_hooks::{FileSystem, RunDir, RunDirError, StopMark};
+use gleaner_identity::{Credentials, SessionClient};
 use gleaner_isolation::{Ability, Enclosure, Topology};
 use gleaner_protocol::{HostInfo, Span, boottime};
 use reqwest::Client;
@@ -90,6 +91,13 @@ pub async fn run(
         .tls_backend_preconfigured((*tls).clone())
         .build()
         .map_err(|error| RunError::HttpClient(error.to_string()))?;
+    let credentials = match config.key()? {
+        Some(key) => {
+            let sessions = SessionClient::new(client.clone(), &config.broker, key);
+            Credentials::Key(Arc::new(sessions))
+        }
+        None => Credentials::of_token(token.as_deref()),
+    };
 
     for (what, path) in [("run_dir", config.run_dir()), ("work_dir", config.work_dir())] {
         check_folder(what, &path, FileSystem::of(&path))?;
@@ -227,7 +235,7 @@ pub async fn run(
     let blobs = Blobs::new(
         client.clone(),
         &config.broker,
-        token.clone(),
+        credentials.clone(),
         secret,
         work_dir.cache(),
         config.cache_bytes_max(),
@@ -297,7 +305,7 @@ pub async fn run(
         let target = SamplerTarget {
             client,
             monitor: monitor.clone(),
-            token: token.clone(),
+            token,
             interval_s: config.sample_interval_s,
             watches: !config.watch_workers.is_empty(),
         };
@@ -308,7 +316,7 @@ pub async fn run(
     });
     let (tell_driven_off, driven_off) = mpsc::unbounded_channel();
     let gpu_watch = gpu_watch.map(|watch| tokio::spawn(gpu_keeper.watch(watch, tell_driven_off)));
-    let target = LinkTarget { broker: config.broker.clone(), token, tls: Some(tls) };
+    let target = LinkTarget { broker: config.broker.clone(), credentials, tls: Some(tls) };
     let (tell_link, link_events) = mpsc::channel::<LinkEvent>(EVENTS_MAX);
     let keeper = LinkKeeper::new(target, random(), move |event| {
         let tell_link = tell_link.clone();

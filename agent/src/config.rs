@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 use gleaner_hooks::RunDir;
 use gleaner_hooks::limits::PROCESS_NAME_BYTES_MAX;
+use gleaner_identity::{KeyError, KeyPair};
 use gleaner_isolation::Choice;
 use gleaner_protocol::limits::{
     CAPABILITIES_MAX, CORES_MAX, KEEP_S_MAX, MEMORY_MIB_MAX, WASM_MEMORY_MIB_MAX,
@@ -49,6 +50,8 @@ pub struct Config {
     pub monitor: Option<String>,
     /// File with the token that broker and monitor ask for.
     pub token_file: Option<PathBuf>,
+    /// File with the host's own key, which the broker is shown instead of a token.
+    pub key_file: Option<PathBuf>,
     /// Certificates to trust instead of the system's.
     pub ca_file: Option<PathBuf>,
     /// File that the agent's metrics are written to.
@@ -99,6 +102,7 @@ impl Default for Config {
             broker: "http://127.0.0.1:7710".into(),
             monitor: None,
             token_file: None,
+            key_file: None,
             ca_file: None,
             metrics_file: None,
             run_dir: None,
@@ -305,8 +309,18 @@ impl Config {
 
     /// What is the agent's own and no command's business.
     fn own_paths(&self) -> Vec<PathBuf> {
-        let own = [Some(self.work_dir()), Some(self.run_dir()), self.token_file.clone()];
+        let own = [
+            Some(self.work_dir()),
+            Some(self.run_dir()),
+            self.token_file.clone(),
+            self.key_file.clone(),
+        ];
         own.into_iter().flatten().collect()
+    }
+
+    /// The key of `key_file`.
+    pub(crate) fn key(&self) -> Result<Option<KeyPair>, ConfigError> {
+        Ok(self.key_file.as_deref().map(KeyPair::read).transpose()?)
     }
 
     /// The token of `token_file`, without the white space around it.
@@ -395,6 +409,9 @@ pub enum ConfigError {
     /// The machine's own name does not do.
     #[error("the machine's host name cannot be used ({0}): set name")]
     HostName(NameError),
+    /// No key there.
+    #[error("key_file: {0}")]
+    Key(#[from] KeyError),
     /// No token there.
     #[error("token_file {path}: {1}", path = .0.display())]
     Token(PathBuf, String),

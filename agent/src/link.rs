@@ -18,6 +18,7 @@ pub(crate) mod tls;
 
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
+use gleaner_identity::SessionError;
 use gleaner_protocol::codec::DecodeError;
 use gleaner_protocol::control::{
     AgentMessage, BrokerMessage, TooLong, decode_frame, encode_frames,
@@ -152,6 +153,9 @@ impl LinkReceiver {
 /// Why a link could not be opened, or ended.
 #[derive(Debug, Error)]
 pub enum LinkError {
+    /// The key gets no session.
+    #[error(transparent)]
+    Session(#[from] SessionError),
     /// Not an address of a broker.
     #[error("{address:?} is no broker's address: {reason}")]
     Address {

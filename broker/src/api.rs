@@ -4,6 +4,7 @@
 //! answers is durable. Bodies are JSON of `gleaner_protocol::api`; errors are its `ApiError`.
 
 mod access;
+mod asker;
 mod backup;
 mod blobs;
 mod events;
@@ -12,10 +13,12 @@ mod history;
 mod jobs;
 mod kernel_times;
 mod lanes;
+mod people;
 mod results;
 
 pub(crate) use access::ACCESS;
 pub(crate) use lanes::lane_statuses;
+pub(crate) use people::OPEN;
 pub(crate) use results::manifest;
 
 use std::path::PathBuf;
@@ -23,6 +26,7 @@ use std::sync::Arc;
 
 use gleaner_protocol::job::RunsOn;
 use gleaner_protocol::limits::{CONTROL_MESSAGE_BYTES_MAX, HTTP_BODY_BYTES_MAX};
+use gleaner_protocol::people::Identity;
 use gleaner_scheduling::Core;
 use gleaner_serve::{Problem, body_bytes, openmetrics};
 use tokio::sync::{RwLock, Semaphore};
@@ -39,6 +43,7 @@ use crate::events::Events;
 use crate::history::RunHistory;
 use crate::kernel_times::KernelTimes;
 use crate::metrics::{CoreFigures, Metrics};
+use crate::people::People;
 use crate::promises::Promises;
 use crate::states::States;
 use crate::store::{Committer, SmallBlobs, StoreState};
@@ -62,6 +67,7 @@ pub(crate) struct Api {
     pub(crate) kernel_times: KernelTimes,
     pub(crate) history: RunHistory,
     pub(crate) promises: Promises,
+    pub(crate) people: People,
     /// On which hosts a job may run that does not say so.
     pub(crate) default_on: RunsOn,
     pub(crate) data_dir: PathBuf,
@@ -79,14 +85,16 @@ impl Api {
                 Arc::clone(&self.metrics),
             ),
             Arc::clone(&self.blobs),
+            self.people.clone(),
         );
         let control = warp::path!("v1" / "control")
+            .and(warp::ext::optional::<Identity>())
             .and(warp::ws())
-            .map(move |ws: warp::ws::Ws| {
+            .map(move |identity, ws: warp::ws::Ws| {
                 let links = links.clone();
                 ws.max_message_size(CONTROL_MESSAGE_BYTES_MAX)
                     .max_frame_size(CONTROL_MESSAGE_BYTES_MAX)
-                    .on_upgrade(move |socket| links.serve(socket))
+                    .on_upgrade(move |socket| links.serve(socket, identity))
                     .into_response()
             })
             .boxed();
@@ -108,6 +116,8 @@ impl Api {
             .or(self.kernel_time_routes())
             .unify()
             .or(self.history_routes())
+            .unify()
+            .or(self.people_routes())
             .unify()
             .or(self.health_routes())
             .unify()

@@ -2,18 +2,20 @@
 //! `gleaner broker export` writes, `import` reads and `backup` sends.
 //!
 //! ```text
-//!  gleaner-export 2
+//!  gleaner-export 3
 //!  S {"release":"0.1.0","folder_id":"…","token_key":"…","incarnation":3}
 //!  F 1234            facts, in order, as a JSON array of 1,234 bytes, and a line break
 //!  O ab… 56          a small output under its digest, 56 bytes, and a line break
 //!  B cd… 789        an input or a large output under its digest, and a line break
 //!  H 1234            the history of runs, as its file is, and a line break
+//!  P 1234            whom the broker knows, likewise
+//!  K 1234            the broker's own key, likewise
 //!  E ef…             BLAKE3 of all that stands before this line
 //! ```
 //! Lines are UTF-8 and end in a line break. `S` comes once, then any number of `F`, `O` and `B` in any
-//! order, facts among themselves in the order in which they were decided, `H` at most once, `E` last.
-//! Version 1 had no `H`, and is read as well. A reader refuses a
-//! version that it does not know. The fields of facts are those of
+//! order, facts among themselves in the order in which they were decided, `H`, `P` and `K` at most once
+//! each, `E` last. Version 1 had none of these, and version 2 no `P` and `K`; both are read as well. A
+//! reader refuses a version that it does not know. The fields of facts are those of
 //! [`Fact`](gleaner_scheduling::Fact); new ones have defaults.
 //!
 //! # Invariants
@@ -28,19 +30,30 @@ pub use folder::{export, import};
 pub(crate) use writer::{Kept, write};
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use gleaner_history::HistoryFile;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::blobs::BlobError;
 use crate::driver::RecordError;
+use crate::people::People;
 use crate::store::StoreError;
 
-const FIRST_LINE: &str = "gleaner-export 2";
-/// Of a version that is read as well.
-const FIRST_LINE_BEFORE: &str = "gleaner-export 1";
+const FIRST_LINE: &str = "gleaner-export 3";
+/// Of versions that are read as well.
+const FIRST_LINES_BEFORE: [&str; 2] = ["gleaner-export 2", "gleaner-export 1"];
 const FIRST_WORD: &str = "gleaner-export ";
+
+/// Files of a data folder that are carried as they are, by the first word of their lines.
+fn files(data_dir: &Path) -> [(&'static str, PathBuf); 3] {
+    [
+        ("H", HistoryFile::path_in(data_dir)),
+        ("P", People::path_in(data_dir)),
+        ("K", People::key_path_in(data_dir)),
+    ]
+}
 
 /// What the folder is, beside its content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

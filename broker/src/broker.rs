@@ -15,7 +15,7 @@ use thiserror::Error;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::api::{ACCESS, Api};
+use crate::api::{ACCESS, Api, OPEN};
 use crate::blobs::{BlobError, LocalBlobs};
 use crate::collect::Collector;
 use crate::config::{Config, ConfigError};
@@ -25,6 +25,7 @@ use crate::history::{self, HistoryWriter};
 use crate::kernel_times::{self, Recorder};
 use crate::limits::{COMMANDS_QUEUED_MAX, STATES_BYTES_MAX};
 use crate::metrics::Metrics;
+use crate::people::{People, PeopleError};
 use crate::promises::Promises;
 use crate::results_check;
 use crate::states::States;
@@ -46,6 +47,9 @@ pub enum BrokerError {
     /// The address.
     #[error("cannot serve")]
     Serve(#[from] ServeError),
+    /// Whom it knows.
+    #[error("cannot tell people apart")]
+    People(#[from] PeopleError),
     /// A bug.
     #[error(
         "the broker's driver has ended by a bug, which its log names; start the broker again: nothing acknowledged is lost"
@@ -153,6 +157,8 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
     };
     let min_free_bytes = config.min_free_mib << 20;
     let folder = DataFolder::open(&config.data_dir)?;
+    let people = People::open(&config.data_dir)?;
+    let listener = listener.with_sessions(Arc::new(people.clone()), OPEN);
     let blobs = LocalBlobs::open(&config.data_dir.join("blobs"), min_free_bytes)?;
     let states = config.data_dir.join("states");
     let states = States::open(&states, min_free_bytes, STATES_BYTES_MAX)?;
@@ -225,6 +231,7 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
         kernel_times,
         history: run_history,
         promises: promises.clone(),
+        people,
         default_on: config.default_on,
         data_dir: config.data_dir.clone(),
     };

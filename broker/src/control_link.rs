@@ -6,6 +6,8 @@
 //! # Invariants
 //! - The first message is a hello, within a time-out. Whatever breaks the rules of the link ends
 //!   it with a reason; nothing else is affected.
+//! - Name and owner of a host that shows a key are those that its key was enrolled for, whatever it
+//!   says; nobody else has such a name. Its link ends when its key is revoked.
 //! - A report reaches the driver only if every blob that it names was uploaded.
 //! - Messages reach it in the order in which they came, but for reports whose outputs may have to be
 //!   compared ([`aside`]), which come later.
@@ -22,6 +24,7 @@ use gleaner_protocol::control::{
     AgentMessage, BrokerMessage, Outcome, Report, TooLong, decode_frame, encode_frames,
 };
 use gleaner_protocol::limits::{CAPABILITIES_MAX, CORES_MAX, HELD_MAX, PROGRAM_BYTES_MAX};
+use gleaner_protocol::people::Identity;
 use gleaner_protocol::{Content, Digest, HostName, Manifest, Time, boottime};
 use thiserror::Error;
 use tokio::sync::mpsc;
@@ -32,6 +35,7 @@ use crate::blobs::BlobStore;
 use crate::classes::Classes;
 use crate::driver::{Command, DriverHandle, LinkId, LinkMessage, Outbox, PreparedReport};
 use crate::limits::{FRAME_MESSAGES_MAX, FRAME_WRITE_TIME_MAX, HELLO_TIME_MAX, LINK_SILENCE_MAX};
+use crate::people::People;
 use aside::Aside;
 
 /// Why a link ends.
@@ -55,6 +59,13 @@ enum LinkEnd {
     NoHello,
     #[error("the host {0}")]
     Host(&'static str),
+    #[error(
+        "the name {0} belongs to a host with a key: show it (`key_file`), or choose another name \
+         (`name`)"
+    )]
+    Kept(HostName),
+    #[error("the key was revoked: ask whoever runs the broker for an invitation")]
+    Revoked,
     #[error("the broker is stopping")]
     Stopping,
 }
@@ -65,16 +76,22 @@ pub(crate) struct ControlLinks {
     driver: DriverHandle,
     classes: Classes,
     blobs: Arc<dyn BlobStore>,
+    people: People,
     next: Arc<AtomicU64>,
 }
 
 impl ControlLinks {
-    pub(crate) fn new(driver: DriverHandle, classes: Classes, blobs: Arc<dyn BlobStore>) -> Self {
-        Self { driver, classes, blobs, next: Arc::default() }
+    pub(crate) fn new(
+        driver: DriverHandle,
+        classes: Classes,
+        blobs: Arc<dyn BlobStore>,
+        people: People,
+    ) -> Self {
+        Self { driver, classes, blobs, people, next: Arc::default() }
     }
 
-    /// Serves a link until it ends.
-    pub(crate) async fn serve(self, socket: WebSocket) {
+    /// Serves a link until it ends. `identity` is that of the key that was shown for it.
+    pub(crate) async fn serve(self, socket: WebSocket, identity: Option<Identity>) {
         let link = LinkId(self.next.fetch_add(1, Ordering::Relaxed));
         let (outbox, letters, overflow) = Outbox::new();
         if self.driver.send(Command::LinkOpened { link, outbox: outbox.clone() }).await.is_err() {
@@ -84,10 +101,13 @@ impl ControlLinks {
         let writer = tokio::spawn(write(sink, letters));
         let (driver, blobs) = (self.driver.clone(), self.blobs);
         let aside = Aside::new(link, driver.clone(), Arc::clone(&blobs), self.classes);
-        let mut reader = Reader { link, stream, driver, blobs, aside };
+        let revoked = revoked(self.people.clone(), identity.clone());
+        let people = self.people;
+        let mut reader = Reader { link, stream, driver, blobs, aside, people, identity };
         let end = tokio::select! {
             end = reader.run() => end,
             () = overflow.notified() => LinkEnd::Slow,
+            () = revoked => LinkEnd::Revoked,
         };
         drop(reader);
         tracing::debug!(link = link.0, "control link ends: {end}");
@@ -102,6 +122,17 @@ impl ControlLinks {
         if let Err(error) = writer.await {
             tracing::error!("the writer of a control link failed: {error}");
         }
+    }
+}
+
+/// Ends when a key is revoked.
+async fn revoked(people: People, identity: Option<Identity>) {
+    let Some(Identity { id, .. }) = identity else { return std::future::pending().await };
+    let mut revocations = people.revocations();
+    // It may have been in the moment before.
+    while people.is_active(&id) {
+        // Who missed some looks for itself.
+        let _ = revocations.recv().await;
     }
 }
 
@@ -152,6 +183,8 @@ struct Reader {
     driver: DriverHandle,
     blobs: Arc<dyn BlobStore>,
     aside: Aside,
+    people: People,
+    identity: Option<Identity>,
 }
 
 impl Reader {
@@ -163,7 +196,9 @@ impl Reader {
     }
 
     async fn run_to_error(&mut self) -> Result<std::convert::Infallible, LinkEnd> {
-        let first = timeout(HELLO_TIME_MAX, self.frame()).await.map_err(|_| LinkEnd::Silence)??;
+        let mut first =
+            timeout(HELLO_TIME_MAX, self.frame()).await.map_err(|_| LinkEnd::Silence)??;
+        self.name_host(&mut first)?;
         let (host, cores) = check_hello(&first)?;
         check_fragments(&first, cores)?;
         self.pass(&host, first).await?;
@@ -176,6 +211,22 @@ impl Reader {
             check_fragments(&frame, cores)?;
             self.pass(&host, frame).await?;
         }
+    }
+
+    /// Has a hello say who its key says it is; without a key, only what is no key's name.
+    fn name_host(&self, first: &mut [AgentMessage]) -> Result<(), LinkEnd> {
+        let Some(AgentMessage::Hello(hello)) = first.first_mut() else { return Ok(()) };
+        match &self.identity {
+            Some(Identity { owner, host: Some(host), .. }) => {
+                hello.host.name = host.clone();
+                hello.host.owner = Some(owner.clone());
+            }
+            _ if self.people.is_kept(&hello.host.name) => {
+                return Err(LinkEnd::Kept(hello.host.name.clone()));
+            }
+            _ => {}
+        }
+        Ok(())
     }
 
     /// The next frame; an empty one for a ping, which is answered below us.

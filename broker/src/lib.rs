@@ -8,6 +8,7 @@
 //!   was written back into a core. Both need no runtime, so that simulators drive them too.
 //! - Outputs of floating point are compared by processes of their own ([`gleaner_comparison`]): every
 //!   executable that calls [`run`] calls [`run_as_comparer_if_asked`] first.
+//! - People and machines are told apart by their keys ([`gleaner_identity`]).
 //! - The server ([`gleaner_serve`]) listens, guards the door and answers errors as JSON.
 
 pub mod limits;
@@ -25,6 +26,7 @@ mod events;
 mod history;
 mod kernel_times;
 mod metrics;
+mod people;
 mod predict;
 mod promises;
 mod results_check;
@@ -42,6 +44,7 @@ pub use driver::{
 };
 pub use gleaner_comparison::run_as_comparer_if_asked;
 pub use metrics::{CoreFigures, Metrics, Waits};
+pub use people::{BookError, PeopleError};
 pub use store::{
     Admission, After, Batch, Commit, Committer, Compact, Compaction, DataFolder, DataSync, Journal,
     Past, Recovered, Replayed, SledJournal, SmallBlobs, SnapshotWriter, StoreError, StoreOptions,

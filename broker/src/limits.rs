@@ -129,3 +129,19 @@ pub const BACKUP_PIECES_MAX: usize = 16;
 pub const RESULTS_PAGE_BYTES_MAX: usize = 8 << 20;
 /// Abilities that a host is said to back off from.
 pub(crate) const BACKOFFS_TOLD_MAX: usize = 8;
+/// Seconds within which a challenge has to be signed.
+pub(crate) const CHALLENGE_S: u64 = 60;
+/// Seconds for which a session is good.
+pub(crate) const SESSION_S: u64 = 15 * 60;
+/// Sessions whose signatures are remembered to be right.
+pub(crate) const SESSIONS_REMEMBERED: usize = 4_096;
+/// Revocations that a slow listener may miss before it looks for itself.
+pub(crate) const SESSIONS_TOLD_MAX: usize = 64;
+/// Invitations that are remembered.
+pub(crate) const INVITATIONS_MAX: usize = 1_000;
+/// Keys that may be enrolled with one invitation.
+pub(crate) const INVITATION_USES_MAX: u32 = 10_000;
+/// Longest time for which an invitation is good, in seconds.
+pub(crate) const INVITATION_S_MAX: u64 = 30 * 86_400;
+/// Principals that a broker knows, revoked ones included.
+pub(crate) const PRINCIPALS_MAX: usize = 20_000;

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use gleaner_identity::Credentials;
 use gleaner_protocol::farm::FarmEvent;
 use gleaner_protocol::{boottime, error_chain};
 use reqwest::{Client, StatusCode, Url};
@@ -18,8 +19,8 @@ use crate::outbox::Outbox;
 pub(crate) struct BrokerLink {
     pub(crate) url: Url,
     pub(crate) client: Client,
-    /// The token to show.
-    pub(crate) token: Option<String>,
+    /// What to show.
+    pub(crate) credentials: Credentials,
     pub(crate) outbox: Arc<Outbox>,
     pub(crate) metrics: Arc<Metrics>,
 }
@@ -74,8 +75,10 @@ impl BrokerLink {
     async fn send(&self, events: &[FarmEvent]) -> Sent {
         let mut request =
             self.client.post(self.url.clone()).timeout(BROKER_TIMEOUT.into()).json(events);
-        if let Some(token) = &self.token {
-            request = request.bearer_auth(token);
+        match self.credentials.bearer().await {
+            Ok(Some(token)) => request = request.bearer_auth(token),
+            Ok(None) => {}
+            Err(error) => return Sent::NotNow(error_chain(&error)),
         }
         let answer = match request.send().await {
             Ok(answer) => answer,
@@ -87,7 +90,12 @@ impl BrokerLink {
             StatusCode::BAD_REQUEST
             | StatusCode::PAYLOAD_TOO_LARGE
             | StatusCode::UNPROCESSABLE_ENTITY => Sent::Refused(format!("it answered {status}")),
-            status => Sent::NotNow(format!("it answered {status}")),
+            status => {
+                if status == StatusCode::UNAUTHORIZED {
+                    self.credentials.forget().await;
+                }
+                Sent::NotNow(format!("it answered {status}"))
+            }
         }
     }
 }

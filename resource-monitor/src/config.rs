@@ -41,6 +41,8 @@ pub struct Config {
     pub agent_token_file: Option<PathBuf>,
     /// File with the token that the broker is shown, where it is another one than `token_file`'s.
     pub broker_token_file: Option<PathBuf>,
+    /// File with the monitor's own key, which the broker is shown instead of a token.
+    pub broker_key_file: Option<PathBuf>,
     /// Certificates to trust instead of the system's.
     pub ca_file: Option<PathBuf>,
     /// How long nothing must happen before a fragment opens.
@@ -93,6 +95,7 @@ impl Default for Config {
             hook_token_file: None,
             agent_token_file: None,
             broker_token_file: None,
+            broker_key_file: None,
             ca_file: None,
             quiet_period_s: 60.0,
             reserve_cores: 0,
@@ -299,6 +302,7 @@ mod tests {
             "hook_token_file",
             "agent_token_file",
             "broker_token_file",
+            "broker_key_file",
             "ca_file",
             "poll",
             "poll_url",

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use gleaner_identity::{Credentials, KeyError, KeyPair, SessionClient};
 use gleaner_protocol::boottime;
 use gleaner_serve::{
     ListenConfig, Role, ServeError, ServeLimits, bind, room_for_connections, serve,
@@ -49,6 +50,13 @@ pub async fn run(
     let broker_token_file = config.broker_token_file.as_ref().or(config.token_file.as_ref());
     let token = broker_token_file.map(|path| read_token(path)).transpose()?;
     let client = client(config.ca_file.as_deref())?;
+    let credentials = match &config.broker_key_file {
+        Some(path) => {
+            let key = KeyPair::read(path)?;
+            Credentials::Key(Arc::new(SessionClient::new(client.clone(), &config.broker, key)))
+        }
+        None => Credentials::of_token(token.as_deref()),
+    };
     let farm = polled
         .map(|(manager, url)| Farm::new(manager, url, &config.poll_hosts, client.clone()))
         .transpose()?;
@@ -101,7 +109,7 @@ pub async fn run(
         BrokerLink {
             url: broker_url,
             client,
-            token: token.clone(),
+            credentials,
             outbox: driver.outbox.clone(),
             metrics: driver.metrics.clone(),
         }
@@ -222,6 +230,9 @@ pub enum RunError {
     /// The token could never be borne by a request.
     #[error("the token file {path} holds no token: one line of visible ASCII", path = .0.display())]
     TokenText(PathBuf),
+    /// The key cannot be used.
+    #[error("broker_key_file: {0}")]
+    Key(#[from] KeyError),
     /// The farm cannot be recorded.
     #[error("cannot record to {path}: {source}", path = path.display())]
     Record {

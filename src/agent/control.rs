@@ -275,7 +275,7 @@ fn in_words(span: Span) -> String {
     if text.is_empty() { "0s".into() } else { text }
 }
 
-fn parse_duration(text: &str) -> Result<Span, String> {
+pub(crate) fn parse_duration(text: &str) -> Result<Span, String> {
     let refuse = || {
         let expected = "a duration like 30m, 2h, 1h30m, 90s or 1d, at most a year";
         Failure::Usage(format!("{text:?} is not {expected}")).to_string()

@@ -6,21 +6,21 @@ use gleaner_protocol::error_chain;
 
 use super::{Client, Service};
 use crate::given_file::{self, GivenFileError};
+use crate::joined::Joined;
 
 /// Longest file of certificates, in bytes.
 const CA_FILE_BYTES_MAX: u64 = 16 << 20;
 
+/// The broker of this machine.
+const LOCAL_BROKER: &str = "http://127.0.0.1:7710";
+
 /// Which broker, and how to speak to it.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Options {
-    /// The broker's address.
-    #[arg(
-        long,
-        env = "GLEANER_BROKER",
-        default_value = "http://127.0.0.1:7710",
-        value_name = "URL"
-    )]
-    broker: String,
+    /// The broker's address [default: that of the last `gleaner join`, or else
+    /// http://127.0.0.1:7710].
+    #[arg(long, env = "GLEANER_BROKER", value_name = "URL")]
+    broker: Option<String>,
     #[command(flatten)]
     access: Access,
 }
@@ -31,6 +31,9 @@ pub(crate) struct Access {
     /// File with the token that it asks for.
     #[arg(long, env = "GLEANER_TOKEN_FILE", value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// File with an own key, which is shown instead of a token (`gleaner join`).
+    #[arg(long, env = "GLEANER_KEY_FILE", value_name = "FILE", conflicts_with = "token_file")]
+    key_file: Option<PathBuf>,
     /// Certificates (PEM) to trust for https:// instead of the system's.
     #[arg(long, env = "GLEANER_CA_FILE", value_name = "FILE")]
     ca_file: Option<PathBuf>,
@@ -51,7 +54,20 @@ pub(crate) enum Format {
 impl Options {
     /// A client of that broker.
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
-        self.access.client(Service::BROKER, &self.broker)
+        let joined = Joined::read()?;
+        // It is of no use at another broker.
+        let joined = joined.filter(|of| self.broker.as_ref().is_none_or(|at| *at == of.broker));
+        let Some(joined) = joined else {
+            let broker = self.broker.as_deref().unwrap_or(LOCAL_BROKER);
+            return self.access.client(Service::BROKER, broker);
+        };
+        let shows = self.access.token_file.is_some() || self.access.key_file.is_some();
+        let access = Access {
+            key_file: if shows { self.access.key_file.clone() } else { Some(joined.key_file) },
+            ca_file: self.access.ca_file.clone().or(joined.ca_file),
+            ..self.access.clone()
+        };
+        access.client(Service::BROKER, &joined.broker)
     }
 
     /// The form in which it is to be printed.
@@ -63,7 +79,12 @@ impl Options {
 impl Access {
     /// A client of a service at an address.
     pub(crate) fn client(&self, service: Service, address: &str) -> anyhow::Result<Client> {
-        Client::new(service, address, self.token_file.as_deref(), self.ca_file.as_deref())
+        let token_file = self.token_file.as_deref();
+        let client = Client::new(service, address, token_file, self.ca_file.as_deref())?;
+        match &self.key_file {
+            Some(key_file) => client.with_key(key_file),
+            None => Ok(client),
+        }
     }
 }
 

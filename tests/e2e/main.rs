@@ -67,6 +67,7 @@ mod manual;
 mod near_votes;
 mod owners;
 mod packages;
+mod people;
 mod polled_farm;
 mod ready_scripts;
 mod refusals;

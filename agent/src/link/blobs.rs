@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use gleaner_identity::Credentials;
 use gleaner_protocol::limits::{BLOB_BYTES_MAX, SAVED_STATE_BYTES_MAX};
 use gleaner_protocol::{AGENT_SECRET_HEADER, AgentSecret, Digest, Span};
 use reqwest::header::CONTENT_LENGTH;
@@ -34,7 +35,7 @@ pub(crate) struct Blobs {
     base: String,
     /// `{broker}/v1/states/`
     states: String,
-    token: Option<String>,
+    credentials: Credentials,
     /// Shows that it is the agent whose link stands.
     secret: AgentSecret,
     cache: Arc<Cache>,
@@ -123,7 +124,7 @@ impl Blobs {
     pub(crate) fn new(
         client: Client,
         broker: &str,
-        token: Option<String>,
+        credentials: Credentials,
         secret: AgentSecret,
         folder: PathBuf,
         cache_bytes: u64,
@@ -131,7 +132,7 @@ impl Blobs {
         let broker = broker.trim_end_matches('/');
         let (base, states) = (format!("{broker}/v1/blobs/"), format!("{broker}/v1/states/"));
         let cache = Arc::new(Cache::open(folder, cache_bytes)?);
-        Ok(Self { client, base, states, token, secret, cache, carried: Arc::default() })
+        Ok(Self { client, base, states, credentials, secret, cache, carried: Arc::default() })
     }
 
     /// Counts the bytes that go over the network; whoever takes note of them sets it back.
@@ -182,7 +183,8 @@ impl Blobs {
         let replaces = replaces.map_or_else(String::new, |old| format!("?replaces={old}"));
         let request = self.client.put(format!("{}{state}{replaces}", self.states)).body(bytes);
         let saved = async {
-            let response = within_stall(self.authorised(request).send()).await?.map_err(again)?;
+            let request = self.authorised(request).await?;
+            let response = within_stall(request.send()).await?.map_err(again)?;
             self.carried.fetch_add(carried, Ordering::Relaxed);
             check_status(state, response).map(drop)
         };
@@ -191,8 +193,9 @@ impl Blobs {
 
     /// What a replica saved, on whatever host, in one try: who waits for it could compute.
     pub(crate) async fn fetch_state(&self, state: Digest) -> Result<Vec<u8>, BlobError> {
-        let request = self.authorised(self.client.get(format!("{}{state}", self.states)));
+        let request = self.client.get(format!("{}{state}", self.states));
         let fetched = async {
+            let request = self.authorised(request).await?;
             let response = within_stall(request.send()).await?.map_err(again)?;
             let mut response = check_status(state, response)?;
             let mut bytes = Vec::new();
@@ -214,7 +217,7 @@ impl Blobs {
     }
 
     async fn fetch_once(&self, digest: Digest) -> Result<CachedBlob, Try> {
-        let request = self.authorised(self.client.get(self.address(digest)));
+        let request = self.authorised(self.client.get(self.address(digest))).await?;
         let response = within_stall(request.send()).await?.map_err(again)?;
         let mut response = check_status(digest, response)?;
         let path = self.cache.unfinished(digest);
@@ -247,7 +250,7 @@ impl Blobs {
         let file = File::open(path).await.map_err(disk)?;
         let bytes = file.metadata().await.map_err(disk)?.len();
         let request = self.client.put(self.address(digest)).header(CONTENT_LENGTH, bytes);
-        let request = self.authorised(request.body(Body::from(file)));
+        let request = self.authorised(request.body(Body::from(file))).await?;
         // The whole transfer: time to begin, and a slow network's time for the bytes.
         let limit = Duration::from_millis(TRANSFER_STALL_MS_MAX + bytes / 100);
         let response = timeout(limit, request.send())
@@ -287,12 +290,16 @@ impl Blobs {
         format!("{}{digest}", self.base)
     }
 
-    fn authorised(&self, request: reqwest::RequestBuilder) -> reqwest::RequestBuilder {
+    async fn authorised(
+        &self,
+        request: reqwest::RequestBuilder,
+    ) -> Result<reqwest::RequestBuilder, Try> {
         let request = request.header(AGENT_SECRET_HEADER, self.secret.to_text());
-        match &self.token {
+        let token = self.credentials.bearer().await;
+        Ok(match token.map_err(|error| Try::Again(error.to_string()))? {
             Some(token) => request.bearer_auth(token),
             None => request,
-        }
+        })
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use gleaner_identity::Credentials;
 use gleaner_protocol::limits::CONTROL_MESSAGE_BYTES_MAX;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -26,8 +27,8 @@ use crate::limits::CONNECT_MS_MAX;
 pub struct LinkTarget {
     /// Its address, `http://` or `https://`.
     pub broker: String,
-    /// The token to show.
-    pub token: Option<String>,
+    /// What to show.
+    pub credentials: Credentials,
     /// Whom to trust; needed for `https://` only.
     pub tls: Option<Arc<ClientConfig>>,
 }
@@ -36,7 +37,7 @@ impl LinkTarget {
     /// A broker without TLS or token.
     #[must_use]
     pub fn plain(broker: impl Into<String>) -> Self {
-        Self { broker: broker.into(), token: None, tls: None }
+        Self { broker: broker.into(), credentials: Credentials::None, tls: None }
     }
 }
 
@@ -61,7 +62,7 @@ async fn open_unbounded(target: &LinkTarget) -> Result<WebSocketStream<Stream>, 
     let scheme = if secure { "wss" } else { "ws" };
     let path = url.path().trim_end_matches('/');
     let mut request = format!("{scheme}://{host}:{port}{path}/v1/control").into_client_request()?;
-    if let Some(token) = &target.token {
+    if let Some(token) = target.credentials.bearer().await? {
         let value = HeaderValue::from_str(&format!("Bearer {token}"))
             .map_err(|_| refuse("its token is no printable ASCII".into()))?;
         request.headers_mut().insert(AUTHORIZATION, value);
@@ -86,6 +87,8 @@ async fn open_unbounded(target: &LinkTarget) -> Result<WebSocketStream<Stream>, 
     match client_async_with_config(request, stream, Some(config)).await {
         Ok((socket, _)) => Ok(socket),
         Err(tungstenite::Error::Http(response)) => {
+            // A session of a key may have ended, or its key may have been revoked.
+            target.credentials.forget().await;
             Err(LinkError::Unauthorised(response.status().to_string()))
         }
         Err(error) => Err(error.into()),

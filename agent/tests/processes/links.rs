@@ -108,7 +108,7 @@ fn a_link_with_tls_and_token() {
         let tls = |trust| Some(Arc::new(client_config(trust).expect("set up")));
         let target = |token: &str, trust| LinkTarget {
             broker: broker.address.clone(),
-            token: Some(token.into()),
+            credentials: gleaner_identity::Credentials::of_token(Some(token)),
             tls: tls(trust),
         };
         let wrong_token = Link::connect(&target("sesame", Trust::File(&ca_file))).await;

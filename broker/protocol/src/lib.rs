@@ -17,6 +17,7 @@ pub mod control;
 pub mod farm;
 pub mod job;
 pub mod limits;
+pub mod people;
 pub mod recording;
 pub mod stored;
 

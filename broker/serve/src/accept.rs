@@ -113,7 +113,7 @@ impl Door {
         S: Service<Request<Incoming>, Response = Response, Error = Infallible>,
     {
         let passed = self.guard.identify(&request).and_then(|passed| {
-            if let Passed::As(role) = passed {
+            if let Some(role) = passed.role() {
                 if !self.places.prove(seat, role) {
                     let error = format!("too many connections with the token of {role}");
                     return Err(Problem::unavailable("too_many", error));
@@ -126,8 +126,11 @@ impl Door {
         let is_last = passed == Ok(Passed::Anybody) || (passed.is_err() && seat.is_unproven());
         let answer = match passed {
             Ok(passed) => {
-                if let Passed::As(role) = passed {
+                if let Some(role) = passed.role() {
                     request.extensions_mut().insert(role);
+                }
+                if let Passed::Is(identity) = passed {
+                    request.extensions_mut().insert(identity);
                 }
                 Either::Right(routes.call(request))
             }

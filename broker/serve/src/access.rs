@@ -2,9 +2,10 @@
 
 use std::fmt;
 
+use gleaner_protocol::people;
 use warp::http::Method;
 
-/// Who somebody is, by the token that they show.
+/// Who somebody is, by the token or the session that they show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
     /// Shows the token of `token_file`, or nothing where no token is wanted. May do all that has no
@@ -18,13 +19,18 @@ pub enum Role {
     Agent,
     /// Shows the token of `hook_token_file`: a hook that runs as the user of a job.
     Hook,
+    /// Shows the session of a key: somebody who looks.
+    Viewer,
+    /// Shows the session of a key: somebody who submits, and has all of their own jobs.
+    Submitter,
 }
 
 impl Role {
-    /// All of them.
-    pub const ALL: [Self; 5] = [Self::Member, Self::Admin, Self::Monitor, Self::Agent, Self::Hook];
+    /// Those that have tokens.
+    pub const OF_TOKENS: [Self; 5] =
+        [Self::Member, Self::Admin, Self::Monitor, Self::Agent, Self::Hook];
 
-    /// The setting that names the file with the role's token.
+    /// The setting that names the file with the role's token; of one without a token its name.
     #[must_use]
     pub const fn setting(self) -> &'static str {
         match self {
@@ -33,12 +39,26 @@ impl Role {
             Self::Monitor => "monitor_token_file",
             Self::Agent => "agent_token_file",
             Self::Hook => "hook_token_file",
+            Self::Viewer => "viewer",
+            Self::Submitter => "submitter",
         }
     }
 
     /// Whether many have the role's token, so that places are kept for others.
     pub(crate) const fn is_common(self) -> bool {
         matches!(self, Self::Agent | Self::Hook)
+    }
+}
+
+impl From<people::Role> for Role {
+    fn from(role: people::Role) -> Self {
+        match role {
+            people::Role::Viewer => Self::Viewer,
+            people::Role::Submitter => Self::Submitter,
+            people::Role::Agent => Self::Agent,
+            people::Role::Monitor => Self::Monitor,
+            people::Role::Admin => Self::Admin,
+        }
     }
 }
 

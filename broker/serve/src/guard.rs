@@ -1,12 +1,15 @@
-//! Who may speak.
+//! Who may speak: whoever shows a token, or a session that a key got.
 //!
 //! A server on loopback has no token by default, so everything that runs on the machine may speak
 //! to it, except what a web page makes a browser send: a page from elsewhere shows itself by its
 //! `Origin` (or `Sec-Fetch-Site`), and one that renamed itself to our address (DNS rebinding) by
 //! the `Host` that it asked for.
 
+use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 
+use gleaner_protocol::people::Identity;
 use warp::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use warp::http::uri::Authority;
 use warp::http::{HeaderMap, Method, Request, StatusCode};
@@ -19,6 +22,26 @@ use crate::token::Token;
 /// tokens.
 pub(crate) const HEALTH_PATH: &str = "/healthz";
 
+/// Knows whose session a token is.
+pub trait Sessions: Send + Sync {
+    /// Whose session this token is, or why it is nobody's any more; nothing where it is no session.
+    fn who(&self, token: &str) -> Option<Result<Identity, String>>;
+}
+
+/// What a guard knows of sessions.
+#[derive(Clone)]
+pub(crate) struct Known {
+    pub(crate) sessions: Arc<dyn Sessions>,
+    /// Paths that are open to all, since they are how a session is got.
+    pub(crate) open: &'static [&'static str],
+}
+
+impl fmt::Debug for Known {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Known(open {:?})", self.open)
+    }
+}
+
 /// The rules of one listener.
 #[derive(Debug)]
 pub(crate) struct Guard {
@@ -26,6 +49,8 @@ pub(crate) struct Guard {
     pub(crate) part: &'static str,
     /// Which request is open to whom. Without one all requests are a member's.
     pub(crate) access: Option<&'static [Access]>,
+    /// Whose sessions are taken, where any are.
+    pub(crate) known: Option<Known>,
     /// Whether one of the tokens must be shown.
     wants_token: bool,
     keys: Vec<(Role, Token)>,
@@ -33,19 +58,32 @@ pub(crate) struct Guard {
 }
 
 /// A request that may be answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Passed {
     /// Anybody may ask this.
     Anybody,
-    /// Whoever asks is this.
+    /// Whoever asks shows the token of this role, or none where none is wanted.
     As(Role),
+    /// Whoever asks shows this one's session.
+    Is(Identity),
+}
+
+impl Passed {
+    /// What whoever asks is, where that matters.
+    pub(crate) fn role(&self) -> Option<Role> {
+        match self {
+            Self::Anybody => None,
+            Self::As(role) => Some(*role),
+            Self::Is(identity) => Some(identity.role.into()),
+        }
+    }
 }
 
 impl Guard {
     pub(crate) fn new(token: Option<Token>, loopback: bool) -> Self {
         let wants_token = token.is_some();
         let keys = token.map(|token| (Role::Member, token)).into_iter().collect();
-        Self { part: "server", access: None, wants_token, keys, loopback }
+        Self { part: "server", access: None, known: None, wants_token, keys, loopback }
     }
 
     /// Whoever shows `token` is this from now on.
@@ -69,6 +107,16 @@ impl Guard {
         let asked = asked_host(request);
         self.check_host(asked.as_ref())?;
         check_browser(headers, asked.as_ref())?;
+        if let Some(known) = &self.known {
+            if known.open.contains(&request.uri().path()) {
+                return Ok(Passed::Anybody);
+            }
+            let shown = shown_token(headers).and_then(|shown| std::str::from_utf8(shown).ok());
+            if let Some(who) = shown.and_then(|shown| known.sessions.who(shown)) {
+                let refuse = |why| Problem::new(StatusCode::UNAUTHORIZED, "session", why);
+                return who.map(Passed::Is).map_err(refuse);
+            }
+        }
         Ok(Passed::As(self.role(headers)?))
     }
 
@@ -142,7 +190,9 @@ impl Guard {
             Role::Member => {
                 wanted == role || (matches!(wanted, Role::Admin | Role::Monitor) && !is_kept())
             }
-            Role::Monitor | Role::Agent | Role::Hook => wanted == role,
+            Role::Monitor | Role::Agent | Role::Hook | Role::Viewer | Role::Submitter => {
+                wanted == role
+            }
         }
     }
 
@@ -151,6 +201,13 @@ impl Guard {
         // The first of a row is the one that it is made for.
         let wanted = wanted.first().copied().unwrap_or(Role::Admin);
         let part = self.part;
+        if matches!(role, Role::Viewer | Role::Submitter) {
+            let error = format!(
+                "{method} {path} is not for a {role}: whoever runs this {part} can invite you as \
+                 somebody who may (`gleaner invite --role`)"
+            );
+            return Problem::new(StatusCode::FORBIDDEN, "role", error);
+        }
         Problem::new(
             StatusCode::FORBIDDEN,
             "role",
@@ -217,7 +274,7 @@ mod tests {
 
     fn check<B>(guard: &Guard, request: &Request<B>) -> Result<Passed, Problem> {
         let passed = guard.identify(request)?;
-        if let Passed::As(role) = passed {
+        if let Some(role) = passed.role() {
             guard.check_access(role, request)?;
         }
         Ok(passed)
@@ -244,7 +301,11 @@ mod tests {
     }
 
     /// What a guard with tokens of these roles says to each role's.
-    fn answers(roles: &[Role], method: &Method, path: &str) -> Vec<Result<Passed, &'static str>> {
+    fn answers(
+        roles: &[Role],
+        method: &Method,
+        path: &str,
+    ) -> Vec<Result<Option<Role>, &'static str>> {
         let key = |role: Role| Token::new(&token_of(role)).expect("long enough");
         let mut guard = Guard::new(Some(key(Role::Member)), true);
         guard.access = Some(&ACCESS);
@@ -257,23 +318,23 @@ mod tests {
                 .header("host", "localhost")
                 .header("authorization", format!("Bearer {}", token_of(*role)));
             let request = request.body(()).expect("a request");
-            check(&guard, &request).map_err(|problem| problem.code())
+            let passed = check(&guard, &request);
+            passed.map(|passed| passed.role()).map_err(|problem| problem.code())
         };
-        Role::ALL.iter().map(ask).collect()
+        Role::OF_TOKENS.iter().map(ask).collect()
     }
 
     #[test]
     fn a_request_is_open_to_the_roles_of_its_row_alone() {
-        use Passed::As;
         use Role::{Admin, Agent, Hook, Member, Monitor};
         let (get, post) = (Method::GET, Method::POST);
         let all = [Admin, Monitor, Agent, Hook];
         let role = Err("role");
         for (method, path, found) in [
-            (&get, "/v1/jobs", [Ok(As(Member)), Ok(As(Admin)), role, role, role]),
-            (&post, "/v1/stop", [role, Ok(As(Admin)), role, role, role]),
-            (&post, "/v1/events", [role, Ok(As(Admin)), Ok(As(Monitor)), role, role]),
-            (&get, "/v1/blobs/7", [Ok(As(Member)), Ok(As(Admin)), role, Ok(As(Agent)), role]),
+            (&get, "/v1/jobs", [Ok(Some(Member)), Ok(Some(Admin)), role, role, role]),
+            (&post, "/v1/stop", [role, Ok(Some(Admin)), role, role, role]),
+            (&post, "/v1/events", [role, Ok(Some(Admin)), Ok(Some(Monitor)), role, role]),
+            (&get, "/v1/blobs/7", [Ok(Some(Member)), Ok(Some(Admin)), role, Ok(Some(Agent)), role]),
             (&post, "/v1/jobs", [Err("method"), Err("method"), role, role, role]),
             (&get, "/v1/jobs/", [Err("no_route"), Err("no_route"), role, role, role]),
             (&get, "/v1/blobs/7/8", [Err("no_route"), Err("no_route"), role, role, role]),
@@ -282,10 +343,56 @@ mod tests {
             assert_eq!(answers(&all, method, path), found, "{method} {path}");
         }
         // What has no token of its own is everybody's, and a token that nobody set is none.
-        let (member, none) = (Ok(As(Member)), Err("token"));
+        let (member, none) = (Ok(Some(Member)), Err("token"));
         for path in ["/v1/stop", "/v1/events"] {
             assert_eq!(answers(&[], &post, path), [member, none, none, none, none], "{path}");
         }
+    }
+
+    /// Takes `v4.public.ROLE` for a session of that role, and no other of that form.
+    struct ByName;
+
+    impl Sessions for ByName {
+        fn who(&self, token: &str) -> Option<Result<Identity, String>> {
+            let role = token.strip_prefix("v4.public.")?.parse::<gleaner_protocol::people::Role>();
+            let identity = |role| Identity {
+                id: gleaner_protocol::people::PrincipalId::of_key(&[7; 32]),
+                role,
+                owner: "anna".parse().expect("a plain name"),
+                host: None,
+            };
+            Some(role.map(identity).map_err(|_| "it has ended".into()))
+        }
+    }
+
+    #[test]
+    fn who_shows_a_session_may_what_its_key_may_and_what_gets_one_is_open() {
+        static ROWS: [Access; 2] = [
+            Access::new(Method::GET, "/v1/jobs", &[Role::Member, Role::Viewer, Role::Submitter]),
+            Access::new(Method::POST, "/v1/jobs", &[Role::Member, Role::Submitter]),
+        ];
+        let mut guard = Guard::new(Token::new("0123456789abcdef"), true);
+        guard.access = Some(&ROWS);
+        guard.known = Some(Known { sessions: Arc::new(ByName), open: &["/v1/session"] });
+        let ask = |method: &Method, path: &str, token: &str| {
+            let request = Request::builder()
+                .method(method)
+                .uri(path)
+                .header("host", "localhost")
+                .header("authorization", format!("Bearer {token}"));
+            let passed = check(&guard, &request.body(()).expect("a request"));
+            passed.map(|passed| passed.role()).map_err(|problem| problem.code())
+        };
+        let (get, post) = (Method::GET, Method::POST);
+        assert_eq!(ask(&get, "/v1/jobs", "v4.public.viewer"), Ok(Some(Role::Viewer)));
+        assert_eq!(ask(&post, "/v1/jobs", "v4.public.viewer"), Err("role"));
+        assert_eq!(ask(&post, "/v1/jobs", "v4.public.submitter"), Ok(Some(Role::Submitter)));
+        assert_eq!(ask(&post, "/v1/jobs", "v4.public.agent"), Err("role"));
+        assert_eq!(ask(&post, "/v1/jobs", "v4.public.admin"), Ok(Some(Role::Admin)));
+        assert_eq!(ask(&get, "/v1/jobs", "v4.public.nobody"), Err("session"));
+        assert_eq!(ask(&get, "/v1/jobs", "0123456789abcdef"), Ok(Some(Role::Member)));
+        assert_eq!(ask(&post, "/v1/session", "v4.public.nobody"), Ok(None));
+        assert_eq!(ask(&post, "/v1/session/", "v4.public.nobody"), Err("session"));
     }
 
     #[test]

@@ -31,6 +31,7 @@ mod validity;
 pub use accept::serve;
 pub use access::{Access, Role};
 pub use body::{body_bytes, body_json, body_stream};
+pub use guard::Sessions;
 pub use listener::{ListenConfig, Listener, ServeError, ServeLimits, bind};
 pub use open_files::room_for_connections;
 pub use openmetrics::openmetrics;

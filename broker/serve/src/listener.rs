@@ -12,7 +12,7 @@ use thiserror::Error;
 use tokio::net::TcpListener;
 
 use crate::access::{Access, Role};
-use crate::guard::Guard;
+use crate::guard::{Guard, Known, Sessions};
 use crate::limits::{CONNECTIONS_MAX, HTTP_HEAD_TIME_MAX, SHUTDOWN_GRACE, TLS_HANDSHAKE_TIME_MAX};
 use crate::tls::{self, TlsFiles};
 use crate::token::{Token, TokenError};
@@ -274,6 +274,18 @@ impl Listener {
     #[must_use]
     pub fn with_access(mut self, access: &'static [Access]) -> Self {
         self.guard.access = Some(access);
+        self
+    }
+
+    /// Takes the sessions that `sessions` knows besides tokens; the paths of `open` are how they are
+    /// got, and open to all.
+    #[must_use]
+    pub fn with_sessions(
+        mut self,
+        sessions: Arc<dyn Sessions>,
+        open: &'static [&'static str],
+    ) -> Self {
+        self.guard.known = Some(Known { sessions, open });
         self
     }
 

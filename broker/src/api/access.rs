@@ -8,10 +8,15 @@ const PUT: Method = Method::PUT;
 const POST: Method = Method::POST;
 const DELETE: Method = Method::DELETE;
 
-/// Those who submit, look, and order.
-const MEMBERS: &[Role] = &[Role::Member];
-/// Agents too. What they may have of contents, [`super::blobs`] sees to.
+/// Those who submit, and have what comes of it: a submitter with a key has its own jobs alone, as
+/// [`super::asker`] sees to.
+const SUBMITTERS: &[Role] = &[Role::Member, Role::Submitter];
+/// Those who look at the farm, and at jobs, too.
+const VIEWERS: &[Role] = &[Role::Member, Role::Submitter, Role::Viewer];
+/// Those who run work.
 const AGENTS: &[Role] = &[Role::Agent, Role::Member];
+/// Those and who submits. What agents may have of contents, [`super::blobs`] sees to.
+const CONTENTS: &[Role] = &[Role::Agent, Role::Member, Role::Submitter];
 /// The monitor alone, where it has a token of its own: by a list of bookings that have ended an agent
 /// forgets a render.
 const MONITOR: &[Role] = &[Role::Monitor];
@@ -20,31 +25,34 @@ const MONITOR: &[Role] = &[Role::Monitor];
 /// what leases are made with.
 const ADMINS: &[Role] = &[Role::Admin];
 
-/// All requests but `/healthz`. What is not here reaches no route.
-pub(crate) static ACCESS: [Access; 23] = [
+/// All requests but `/healthz` and those of [`super::OPEN`]. What is not here reaches no route.
+pub(crate) static ACCESS: [Access; 26] = [
     Access::new(GET, "/v1/control", AGENTS),
-    Access::new(POST, "/v1/jobs", MEMBERS),
-    Access::new(GET, "/v1/jobs", MEMBERS),
-    Access::new(GET, "/v1/jobs/{}", MEMBERS),
-    Access::new(DELETE, "/v1/jobs/{}", MEMBERS),
-    Access::new(POST, "/v1/jobs/{}/forget", MEMBERS),
-    Access::new(GET, "/v1/jobs/{}/results", MEMBERS),
-    Access::new(GET, "/v1/jobs/{}/results/{}/{}", MEMBERS),
-    Access::new(GET, "/v1/explain/{}", MEMBERS),
-    Access::new(GET, "/v1/explain/{}/{}", MEMBERS),
+    Access::new(POST, "/v1/jobs", SUBMITTERS),
+    Access::new(GET, "/v1/jobs", VIEWERS),
+    Access::new(GET, "/v1/jobs/{}", VIEWERS),
+    Access::new(DELETE, "/v1/jobs/{}", SUBMITTERS),
+    Access::new(POST, "/v1/jobs/{}/forget", SUBMITTERS),
+    Access::new(GET, "/v1/jobs/{}/results", SUBMITTERS),
+    Access::new(GET, "/v1/jobs/{}/results/{}/{}", SUBMITTERS),
+    Access::new(GET, "/v1/explain/{}", VIEWERS),
+    Access::new(GET, "/v1/explain/{}/{}", VIEWERS),
     Access::new(POST, "/v1/farm/events", MONITOR),
-    Access::new(GET, "/v1/hosts", MEMBERS),
-    Access::new(GET, "/v1/lanes", MEMBERS),
-    Access::new(PUT, "/v1/blobs/{}", AGENTS),
-    Access::new(GET, "/v1/blobs/{}", AGENTS),
+    Access::new(GET, "/v1/hosts", VIEWERS),
+    Access::new(GET, "/v1/lanes", VIEWERS),
+    Access::new(PUT, "/v1/blobs/{}", CONTENTS),
+    Access::new(GET, "/v1/blobs/{}", CONTENTS),
     Access::new(PUT, "/v1/states/{}", AGENTS),
     Access::new(GET, "/v1/states/{}", AGENTS),
-    Access::new(GET, "/v1/events", MEMBERS),
+    Access::new(GET, "/v1/events", VIEWERS),
     Access::new(GET, "/v1/backup", ADMINS),
-    Access::new(GET, "/v1/kernel-times", MEMBERS),
-    Access::new(GET, "/v1/history", MEMBERS),
-    Access::new(GET, "/v1/history/{}", MEMBERS),
-    Access::new(GET, "/metrics", MEMBERS),
+    Access::new(GET, "/v1/kernel-times", VIEWERS),
+    Access::new(GET, "/v1/history", VIEWERS),
+    Access::new(GET, "/v1/history/{}", VIEWERS),
+    Access::new(GET, "/metrics", VIEWERS),
+    Access::new(POST, "/v1/invitations", ADMINS),
+    Access::new(GET, "/v1/people", ADMINS),
+    Access::new(DELETE, "/v1/people/{}", ADMINS),
 ];
 
 #[cfg(test)]
@@ -52,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_agent_may_do_this_and_nothing_else() {
+    fn each_role_may_do_this_and_nothing_else() {
         let of = |role| {
             let rows = ACCESS.iter().filter(move |row| row.roles.contains(&role));
             rows.map(|row| format!("{} {}", row.method, row.path)).collect::<Vec<_>>()
@@ -67,7 +75,16 @@ mod tests {
         assert_eq!(of(Role::Agent), of_agents);
         assert_eq!(of(Role::Monitor), ["POST /v1/farm/events"]);
         assert!(of(Role::Hook).is_empty());
-        assert_eq!(of(Role::Admin), ["GET /v1/backup"]);
-        assert_eq!(of(Role::Member).len(), ACCESS.len() - 2);
+        let of_admins =
+            ["GET /v1/backup", "POST /v1/invitations", "GET /v1/people", "DELETE /v1/people/{}"];
+        assert_eq!(of(Role::Admin), of_admins);
+        assert_eq!(of(Role::Member).len(), ACCESS.len() - of_admins.len() - 1);
+        let changes = |row: &String| !row.starts_with("GET");
+        assert!(!of(Role::Viewer).iter().any(changes), "a viewer looks");
+        let mut of_submitters = of(Role::Submitter);
+        of_submitters.retain(changes);
+        let wanted =
+            ["POST /v1/jobs", "DELETE /v1/jobs/{}", "POST /v1/jobs/{}/forget", "PUT /v1/blobs/{}"];
+        assert_eq!(of_submitters, wanted);
     }
 }

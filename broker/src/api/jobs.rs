@@ -16,6 +16,7 @@ use warp::http::StatusCode;
 use warp::reply::Response;
 use warp::{Filter, Reply};
 
+use super::asker::{Asker, asker};
 use super::{Api, body, handler_of, json, no_such, page_limit, parse};
 use crate::driver::Forgotten;
 use crate::limits::{INPUT_FEATURES_MAX, JOBS_PAGE_MAX};
@@ -28,22 +29,21 @@ impl Api {
         let forgotten = warp::path!("v1" / "jobs" / String / "forget");
         let explain_job = warp::path!("v1" / "explain" / String);
         let explain_workunit = warp::path!("v1" / "explain" / String / String);
-        handler_of(jobs.and(warp::post()).and(body()), self, submit)
-            .or(handler_of(job.and(warp::get()), self, status))
+        let submitted = jobs.and(warp::post()).and(asker()).and(body());
+        let listed = jobs.and(warp::get()).and(asker()).and(warp::query::<Page>());
+        let explained = explain_workunit.and(warp::get()).and(asker());
+        handler_of(submitted.map(|who, body| (who, body)), self, submit)
+            .or(handler_of(job.and(warp::get()).and(asker()).map(pair), self, status))
             .unify()
-            .or(handler_of(jobs.and(warp::get()).and(warp::query::<Page>()), self, list))
+            .or(handler_of(listed.map(|who, page| (who, page)), self, list))
             .unify()
-            .or(handler_of(job.and(warp::delete()), self, cancel))
+            .or(handler_of(job.and(warp::delete()).and(asker()).map(pair), self, cancel))
             .unify()
-            .or(handler_of(forgotten.and(warp::post()), self, forget))
+            .or(handler_of(forgotten.and(warp::post()).and(asker()).map(pair), self, forget))
             .unify()
-            .or(handler_of(explain_job.and(warp::get()), self, explain))
+            .or(handler_of(explain_job.and(warp::get()).and(asker()).map(pair), self, explain))
             .unify()
-            .or(handler_of(
-                explain_workunit.and(warp::get()).map(|job, index| (job, index)),
-                self,
-                explain_one,
-            ))
+            .or(handler_of(explained.map(|job, index, who| (job, index, who)), self, explain_one))
             .unify()
             .boxed()
     }
@@ -63,9 +63,16 @@ impl Api {
     }
 }
 
-async fn submit(api: Api, body: bytes::Bytes) -> Result<Response, Problem> {
+fn pair(job: String, who: Asker) -> (String, Asker) {
+    (job, who)
+}
+
+async fn submit(api: Api, (who, body): (Asker, bytes::Bytes)) -> Result<Response, Problem> {
     api.committer.admit().map_err(|error| Problem::from(&*error))?;
     let mut spec: JobSpec = parse(&body, "job")?;
+    if let Some(owner) = who.owner() {
+        spec.owner = owner.clone();
+    }
     spec.on.get_or_insert(api.default_on);
     let mut sizes = BTreeMap::new();
     for (name, digest) in spec.task.contents() {
@@ -187,35 +194,45 @@ struct Page {
     limit: Option<usize>,
 }
 
-async fn list(api: Api, Page { from, limit }: Page) -> Result<Response, Problem> {
+async fn list(api: Api, (who, Page { from, limit }): (Asker, Page)) -> Result<Response, Problem> {
     let limit = page_limit(limit, JOBS_PAGE_MAX)?;
     let from = from.map_or(Ok(JobId::new(0)), |from| parse_id(&from))?;
-    let page = api.read(move |core| jobs_from(core, from, limit)).await?;
+    let page = api.read(move |core| jobs_from(core, &who, from, limit)).await?;
     let page: Vec<_> = page.into_iter().map(|status| api.with_standing(status)).collect();
     Ok(json(&page))
 }
 
-fn jobs_from(core: &Core, from: JobId, limit: usize) -> Vec<JobStatus> {
-    core.farm().jobs_from(from).take(limit).map(Job::status).collect()
+fn jobs_from(core: &Core, who: &Asker, from: JobId, limit: usize) -> Vec<JobStatus> {
+    let seen = core.farm().jobs_from(from).filter(|job| who.sees(job));
+    seen.take(limit).map(Job::status).collect()
 }
 
-async fn status(api: Api, id: String) -> Result<Response, Problem> {
+async fn status(api: Api, (id, who): (String, Asker)) -> Result<Response, Problem> {
     let id: JobId = parse_id(&id)?;
-    let status = api.read(move |core| core.farm().job(id).map(Job::status)).await?;
+    let status = api.read(move |core| who.find(core, id).map(Job::status)).await?;
     let status = status.ok_or_else(|| no_such(id))?;
     Ok(json(&api.with_standing(status)))
 }
 
-async fn cancel(api: Api, id: String) -> Result<Response, Problem> {
+/// Whether a job is there for whoever asks.
+async fn check_sees(api: &Api, who: &Asker, id: JobId) -> Result<(), Problem> {
+    let who = who.clone();
+    let is_there = api.read(move |core| who.find(core, id).is_some()).await?;
+    if is_there { Ok(()) } else { Err(no_such(id)) }
+}
+
+async fn cancel(api: Api, (id, who): (String, Asker)) -> Result<Response, Problem> {
     let id: JobId = parse_id(&id)?;
+    check_sees(&api, &who, id).await?;
     if !api.settled(api.driver.cancel(id)).await? {
         return Err(no_such(id));
     }
-    status(api, id.to_string()).await
+    status(api, (id.to_string(), who)).await
 }
 
-async fn forget(api: Api, id: String) -> Result<Response, Problem> {
+async fn forget(api: Api, (id, who): (String, Asker)) -> Result<Response, Problem> {
     let id: JobId = parse_id(&id)?;
+    check_sees(&api, &who, id).await?;
     match api.settled(api.driver.forget(id)).await? {
         Forgotten::Yes(status) => Ok(json(&status)),
         Forgotten::Unknown => Err(no_such(id)),
@@ -225,11 +242,11 @@ async fn forget(api: Api, id: String) -> Result<Response, Problem> {
     }
 }
 
-async fn explain(api: Api, id: String) -> Result<Response, Problem> {
+async fn explain(api: Api, (id, who): (String, Asker)) -> Result<Response, Problem> {
     let id: JobId = parse_id(&id)?;
     let found = api
         .read(move |core| {
-            let state = core.farm().job(id)?.status();
+            let state = who.find(core, id)?.status();
             Some((state, core.explain_job(id)?))
         })
         .await?;
@@ -245,13 +262,17 @@ async fn explain(api: Api, id: String) -> Result<Response, Problem> {
     Ok(json(&explanation(id.to_string(), summary, reasons)))
 }
 
-async fn explain_one(api: Api, (id, index): (String, String)) -> Result<Response, Problem> {
+async fn explain_one(
+    api: Api,
+    (id, index, who): (String, String, Asker),
+) -> Result<Response, Problem> {
     let job: JobId = parse_id(&id)?;
     let index = index
         .parse()
         .map_err(|_| Problem::malformed(format!("{index:?} is no index of a workunit")))?;
     let id = WorkunitId { job, index };
-    let reasons = api.read(move |core| core.explain_workunit(id)).await?;
+    let explained = move |core: &Core| who.find(core, job).and_then(|_| core.explain_workunit(id));
+    let reasons = api.read(explained).await?;
     let reasons = reasons.ok_or_else(|| no_such(id))?;
     let summary = reasons.first().map_or_else(|| "it waits".into(), ToString::to_string);
     Ok(json(&explanation(id.to_string(), summary, reasons)))
@@ -292,7 +313,7 @@ mod tests {
         }
         let (mut seen, mut from) = (Vec::new(), JobId::new(0));
         loop {
-            let page = jobs_from(&core, from, JOBS_PAGE_MAX);
+            let page = jobs_from(&core, &Asker::of_all(), from, JOBS_PAGE_MAX);
             assert!(page.len() <= JOBS_PAGE_MAX);
             let Some(last) = page.last() else { break };
             from = JobId::new(last.job.get() + 1);

@@ -3,7 +3,7 @@
 use gleaner_protocol::api::{ResultFile, ResultState, WorkunitResult};
 use gleaner_protocol::limits::RESULT_TEXT_BYTES_MAX;
 use gleaner_protocol::{Content, Digest, JobId, Manifest, stored};
-use gleaner_scheduling::Core;
+use gleaner_scheduling::Job;
 use gleaner_serve::Problem;
 use serde::Deserialize;
 use warp::filters::BoxedFilter;
@@ -11,6 +11,7 @@ use warp::http::StatusCode;
 use warp::reply::Response;
 use warp::{Filter, Reply};
 
+use super::asker::{Asker, asker};
 use super::jobs::parse_id;
 use super::{Api, blobs, handler_of, json, no_such};
 use crate::limits::{RESULTS_PAGE_BYTES_MAX, RESULTS_PAGE_MAX};
@@ -40,11 +41,13 @@ impl Api {
     pub(super) fn result_routes(&self) -> BoxedFilter<(Response,)> {
         let list = warp::path!("v1" / "jobs" / String / "results")
             .and(warp::get())
+            .and(asker())
             .and(warp::query::<Page>())
-            .map(|job, page| (job, page));
+            .map(|job, who, page| (job, who, page));
         let file = warp::path!("v1" / "jobs" / String / "results" / u32 / String)
             .and(warp::get())
-            .map(|job, index, name| (job, index, name));
+            .and(asker())
+            .map(|job, index, name, who| (job, index, name, who));
         handler_of(list, self, list_results).or(handler_of(file, self, send_file)).unify().boxed()
     }
 }
@@ -57,14 +60,17 @@ pub(crate) fn manifest(small_blobs: &SmallBlobs, digest: Digest) -> Result<Manif
     stored::decode(&encoded).map_err(|error| lost(error.to_string()))
 }
 
-async fn list_results(api: Api, (job, page): (String, Page)) -> Result<Response, Problem> {
+async fn list_results(
+    api: Api,
+    (job, who, page): (String, Asker, Page),
+) -> Result<Response, Problem> {
     let id: JobId = parse_id(&job)?;
     let Page { from, limit } = page;
     if limit == 0 || limit > RESULTS_PAGE_MAX {
         let error = format!("limit is {limit}, must be from 1 to {RESULTS_PAGE_MAX}");
         return Err(Problem::new(StatusCode::BAD_REQUEST, "out-of-range", error));
     }
-    let ended = api.read(move |core| ended_from(core, id, from, limit)).await?;
+    let ended = api.read(move |core| Some(ended_from(who.find(core, id)?, from, limit))).await?;
     let ended = ended.ok_or_else(|| no_such(id))?;
     let results = on_disk(move || look_up(&api.small_blobs, ended)).await?;
     Ok(json(&results))
@@ -129,12 +135,12 @@ fn decided(small_blobs: &SmallBlobs, digest: Digest) -> ResultState {
     }
 }
 
-fn ended_from(core: &Core, id: JobId, from: u32, limit: u32) -> Option<Vec<(u32, Ended)>> {
-    let ended = core.farm().job(id)?.ended.ended_from(from).map(|(index, result)| {
+fn ended_from(job: &Job, from: u32, limit: u32) -> Vec<(u32, Ended)> {
+    let ended = job.ended.ended_from(from).map(|(index, result)| {
         let ended = result.map_or_else(|why| Ended::Failed(why.into()), Ended::Decided);
         (index, ended)
     });
-    Some(ended.take(limit as usize).collect())
+    ended.take(limit as usize).collect()
 }
 
 fn short_text(content: &Content) -> Option<String> {
@@ -148,11 +154,11 @@ fn short_text(content: &Content) -> Option<String> {
 
 async fn send_file(
     api: Api,
-    (job, index, name): (String, u32, String),
+    (job, index, name, who): (String, u32, String, Asker),
 ) -> Result<Response, Problem> {
     let id: JobId = parse_id(&job)?;
     let digest = api
-        .read(move |core| core.farm().job(id).and_then(|job| job.ended.digest(index)))
+        .read(move |core| who.find(core, id).and_then(|job| job.ended.digest(index)))
         .await?
         .ok_or_else(|| no_such(format!("decided workunit {id}/{index}")))?;
     let small_blobs = api.small_blobs.clone();

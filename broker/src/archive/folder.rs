@@ -6,13 +6,12 @@ use std::io::{BufRead, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use gleaner_history::HistoryFile;
 use gleaner_protocol::Digest;
 use gleaner_scheduling::{Core, CoreConfig, Fact, PolicyName};
 
 use super::reader::{Part, Reader, broken};
 use super::writer::{Kept, write};
-use super::{ArchiveError, Folder, Moved, from_hexadecimal};
+use super::{ArchiveError, Folder, Moved, files, from_hexadecimal};
 use crate::blobs::LocalBlobs;
 use crate::driver::{RecordError, pack};
 use crate::limits::{BLOB_PIECE_BYTES, COLLECT_COPY_BYTES, RECORD_FACTS_MAX};
@@ -116,7 +115,13 @@ fn fill(input: impl BufRead, draft: &Path) -> Result<Moved, ArchiveError> {
                 blob.finish()?;
                 reader.after_content()?;
             }
-            Part::History(bytes) => take_history(&mut reader, draft, bytes)?,
+            Part::File(word, bytes) => {
+                let (_, path) = files(draft)
+                    .into_iter()
+                    .find(|(of, _)| *of == word)
+                    .ok_or_else(|| broken(format!("{word} is no file")))?;
+                take_file(&mut reader, &path, bytes)?;
+            }
             Part::End => break,
         }
         if waiting.facts.len() >= RECORD_FACTS_MAX || waiting.bytes >= COLLECT_COPY_BYTES {
@@ -129,17 +134,16 @@ fn fill(input: impl BufRead, draft: &Path) -> Result<Moved, ArchiveError> {
     Ok(moved)
 }
 
-/// Takes the history of runs. A broker that starts on it looks at what it is.
-fn take_history<R: BufRead>(
+/// Takes a file as it is. A broker that starts on it looks at what it is.
+fn take_file<R: BufRead>(
     reader: &mut Reader<R>,
-    draft: &Path,
+    path: &Path,
     bytes: u64,
 ) -> Result<(), ArchiveError> {
-    let path = HistoryFile::path_in(draft);
-    let failed = |error| ArchiveError::from(StoreError::file("write", &path)(error));
+    let failed = |error| ArchiveError::from(StoreError::file("write", path)(error));
     let mut options = fs::OpenOptions::new();
     let options = options.write(true).create_new(true).mode(0o600);
-    let mut file = options.open(&path).map_err(failed)?;
+    let mut file = options.open(path).map_err(failed)?;
     let (mut rest, mut piece) = (bytes, vec![0; BLOB_PIECE_BYTES]);
     while rest > 0 {
         let read = reader.content(&mut piece, rest)?;

@@ -5,11 +5,10 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gleaner_history::HistoryFile;
 use gleaner_protocol::{Digest, stored};
 use gleaner_scheduling::Fact;
 
-use super::{ArchiveError, FIRST_LINE, Folder, Moved, hexadecimal};
+use super::{ArchiveError, FIRST_LINE, Folder, Moved, files, hexadecimal};
 use crate::blobs::LocalBlobs;
 use crate::driver::RecordError;
 use crate::store::{Past, Replayed, Segment};
@@ -76,24 +75,26 @@ pub(crate) fn write(kept: &Kept, out: impl Write) -> Result<Moved, ArchiveError>
             out.write_all(b"\n").map_err(cannot_write)?;
         }
     }
-    write_history(&kept.data_dir, &mut out).map_err(cannot_write)?;
+    for (word, path) in files(&kept.data_dir) {
+        write_file(word, &path, &mut out).map_err(cannot_write)?;
+    }
     let hash = out.hasher.finalize().to_hex();
     writeln!(out, "E {hash}").and_then(|()| out.flush()).map_err(cannot_write)?;
     moved.bytes = out.bytes;
     Ok(moved)
 }
 
-/// Writes the history of runs as far as it has come, where there is one. It is added to meanwhile, or
-/// written anew under its name.
-fn write_history(data_dir: &Path, out: &mut impl Write) -> io::Result<()> {
-    let file = match File::open(HistoryFile::path_in(data_dir)) {
+/// Writes a file as far as it has come, where there is one. It is added to meanwhile, or written anew
+/// under its name.
+fn write_file(word: &str, path: &Path, out: &mut impl Write) -> io::Result<()> {
+    let file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         file => file?,
     };
     let bytes = file.metadata()?.len();
-    writeln!(out, "H {bytes}")?;
+    writeln!(out, "{word} {bytes}")?;
     if io::copy(&mut file.take(bytes), out)? != bytes {
-        return Err(io::Error::other("the history of runs was cut short meanwhile"));
+        return Err(io::Error::other(format!("{} was cut short meanwhile", path.display())));
     }
     out.write_all(b"\n")
 }

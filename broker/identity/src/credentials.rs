@@ -1,0 +1,55 @@
+//! How somebody shows a broker who it is.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::{SessionClient, SessionError};
+
+/// What is shown with each request.
+#[derive(Clone, Default)]
+pub enum Credentials {
+    /// Nothing: the broker is on the same machine, and asks for nothing.
+    #[default]
+    None,
+    /// A token that others have as well.
+    Token(Arc<str>),
+    /// The session of an own key.
+    Key(Arc<SessionClient>),
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "None",
+            Self::Token(_) => "Token(secret)",
+            Self::Key(_) => "Key(secret)",
+        })
+    }
+}
+
+impl Credentials {
+    /// A token, where there is one.
+    #[must_use]
+    pub fn of_token(token: Option<&str>) -> Self {
+        token.map_or(Self::None, |token| Self::Token(token.into()))
+    }
+
+    /// What is to be shown as a bearer's token now.
+    ///
+    /// # Errors
+    /// There is no session.
+    pub async fn bearer(&self) -> Result<Option<Arc<str>>, SessionError> {
+        match self {
+            Self::None => Ok(None),
+            Self::Token(token) => Ok(Some(Arc::clone(token))),
+            Self::Key(sessions) => sessions.token().await.map(Some),
+        }
+    }
+
+    /// What was shown is not taken any more.
+    pub async fn forget(&self) {
+        if let Self::Key(sessions) = self {
+            sessions.forget().await;
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! The line that an invitation is passed on as: `https://head.farm:7710/#id.secret`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use gleaner_protocol::people::Invitation;
+use thiserror::Error;
+
+/// Where to enrol, and with what. The part behind the `#` is never sent as part of an address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InvitationLine {
+    /// The broker's address, without a slash at its end.
+    pub broker: String,
+    /// What to show there.
+    pub invitation: Invitation,
+}
+
+/// What is no invitation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error(
+    "this is no invitation, or a part of one: paste all of what `gleaner invite` printed between the \
+     quotes, as http(s)://HOST:PORT/#ID.SECRET"
+)]
+pub struct LineError;
+
+impl fmt::Display for InvitationLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Invitation { id, secret } = &self.invitation;
+        write!(f, "{}/#{id}.{secret}", self.broker)
+    }
+}
+
+impl FromStr for InvitationLine {
+    type Err = LineError;
+
+    fn from_str(text: &str) -> Result<Self, LineError> {
+        let (broker, rest) = text.trim().split_once('#').ok_or(LineError)?;
+        let (id, secret) = rest.split_once('.').ok_or(LineError)?;
+        let is_word = |word: &str, length| {
+            word.len() == length && word.bytes().all(|byte| byte.is_ascii_hexdigit())
+        };
+        let is_address = broker.starts_with("http://") || broker.starts_with("https://");
+        if !is_address || !is_word(id, 8) || !is_word(secret, 32) {
+            return Err(LineError);
+        }
+        let invitation = Invitation { id: id.into(), secret: secret.into() };
+        Ok(Self { broker: broker.trim_end_matches('/').into(), invitation })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_read_as_it_was_written() {
+        let text = "https://head.farm:7710/#0123abcd.0123456789abcdef0123456789abcdef";
+        let line: InvitationLine = text.parse().expect("a line");
+        assert_eq!(line.broker, "https://head.farm:7710");
+        assert_eq!((line.invitation.id.as_str(), line.to_string().as_str()), ("0123abcd", text));
+        assert!(!format!("{line:?}").contains("89abcdef"));
+        for end in 0..text.len() {
+            assert_eq!(text[..end].parse::<InvitationLine>(), Err(LineError), "{end}");
+        }
+        for bad in [&text[8..], &text.replace("https", "ftp"), &text.replace('.', "-")] {
+            assert_eq!(bad.parse::<InvitationLine>(), Err(LineError), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! A key pair and its file.
+
+use std::fmt;
+use std::fs::OpenOptions;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use gleaner_protocol::people::PrincipalId;
+use pasetors::keys::{AsymmetricKeyPair, AsymmetricPublicKey, AsymmetricSecretKey, Generate};
+use pasetors::version4::V4;
+use thiserror::Error;
+
+/// What a key's file begins with.
+const HEAD: &str = "gleaner-key-1 ";
+/// Longest file of a key, in bytes.
+const FILE_BYTES_MAX: u64 = 1 << 10;
+
+/// Why a key cannot be used.
+#[derive(Debug, Error)]
+pub enum KeyError {
+    /// The file cannot be read or made.
+    #[error("cannot {what} the key file {path}: {source}", path = path.display())]
+    File {
+        /// What was to be done.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Others than its owner can read it.
+    #[error(
+        "the key file {path} can be read by others than its owner: whoever has read it can do what \
+         you may; `chmod 600 {path}` if nobody has, else enrol a new key (`gleaner join`)",
+        path = path.display()
+    )]
+    Readable {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It holds something else.
+    #[error("{path} holds no key of Gleaner's: `gleaner join` makes one", path = path.display())]
+    Form {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The system has no randomness.
+    #[error("cannot make a key: the system gives no random bytes")]
+    Random,
+}
+
+/// A secret key and its public one.
+pub struct KeyPair {
+    pub(crate) secret: AsymmetricSecretKey<V4>,
+    public: PublicKey,
+}
+
+impl fmt::Debug for KeyPair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KeyPair({}, secret)", self.public.id())
+    }
+}
+
+impl KeyPair {
+    /// A new one.
+    ///
+    /// # Errors
+    /// [`KeyError::Random`].
+    pub fn generate() -> Result<Self, KeyError> {
+        let pair = AsymmetricKeyPair::<V4>::generate().map_err(|_| KeyError::Random)?;
+        Self::of_bytes(pair.secret.as_bytes()).ok_or(KeyError::Random)
+    }
+
+    /// Seed and public key.
+    fn of_bytes(bytes: &[u8]) -> Option<Self> {
+        let secret = AsymmetricSecretKey::from(bytes).ok()?;
+        let public = PublicKey::of_bytes(bytes.get(32..)?)?;
+        Some(Self { secret, public })
+    }
+
+    /// Reads a key's file.
+    ///
+    /// # Errors
+    /// See [`KeyError`].
+    pub fn read(path: &Path) -> Result<Self, KeyError> {
+        let failed = |source| KeyError::File { what: "read", path: path.into(), source };
+        let file = std::fs::File::open(path).map_err(failed)?;
+        if file.metadata().map_err(failed)?.permissions().mode() & 0o077 != 0 {
+            return Err(KeyError::Readable { path: path.into() });
+        }
+        let mut text = String::new();
+        file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(failed)?;
+        let bytes = text.trim_end().strip_prefix(HEAD).and_then(bytes_of);
+        bytes.and_then(|bytes| Self::of_bytes(&bytes)).ok_or(KeyError::Form { path: path.into() })
+    }
+
+    /// Writes it to a file that is not there yet.
+    ///
+    /// # Errors
+    /// [`KeyError::File`].
+    pub fn write_new(&self, path: &Path) -> Result<(), KeyError> {
+        let failed = |source| KeyError::File { what: "make", path: path.into(), source };
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+        let file = file.as_mut().map_err(|error| failed(io::Error::from(error.kind())))?;
+        let text = format!("{HEAD}{}\n", text_of(self.secret.as_bytes()));
+        file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)
+    }
+
+    /// Reads the file, or makes one with a new key where there is none.
+    ///
+    /// # Errors
+    /// See [`KeyError`].
+    pub fn read_or_make(path: &Path) -> Result<Self, KeyError> {
+        match Self::read(path) {
+            Err(KeyError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                let pair = Self::generate()?;
+                pair.write_new(path)?;
+                Ok(pair)
+            }
+            read => read,
+        }
+    }
+
+    /// The public one.
+    #[must_use]
+    pub fn public(&self) -> &PublicKey {
+        &self.public
+    }
+}
+
+/// A public key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PublicKey([u8; 32]);
+
+/// What is no public key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("a public key is 64 lower-case hexadecimal digits")]
+pub struct PublicKeyError;
+
+impl PublicKey {
+    fn of_bytes(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self)
+    }
+
+    /// The name of whoever has it.
+    #[must_use]
+    pub fn id(&self) -> PrincipalId {
+        PrincipalId::of_key(&self.0)
+    }
+
+    pub(crate) fn key(&self) -> Option<AsymmetricPublicKey<V4>> {
+        AsymmetricPublicKey::from(&self.0).ok()
+    }
+}
+
+impl fmt::Display for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&text_of(&self.0))
+    }
+}
+
+impl FromStr for PublicKey {
+    type Err = PublicKeyError;
+
+    fn from_str(text: &str) -> Result<Self, PublicKeyError> {
+        bytes_of(text).and_then(|bytes| Self::of_bytes(&bytes)).ok_or(PublicKeyError)
+    }
+}
+
+fn text_of(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn bytes_of(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    let bytes = pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?));
+    if rest.is_empty() { bytes.collect() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_read_as_it_was_written_and_by_its_owner_alone() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("key");
+        let pair = KeyPair::read_or_make(&path).expect("made");
+        let mode = std::fs::metadata(&path).expect("there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert_eq!(KeyPair::read_or_make(&path).expect("read").public(), pair.public());
+        assert!(matches!(pair.write_new(&path), Err(KeyError::File { .. })), "it is there");
+        assert!(!format!("{pair:?}").contains(&text_of(&pair.secret.as_bytes()[..4])));
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).expect("ours");
+        let error = KeyPair::read(&path).expect_err("others can read it").to_string();
+        assert!(error.contains("chmod 600"), "{error}");
+        assert_eq!(pair.public().to_string().parse().as_ref(), Ok(pair.public()));
+    }
+
+    #[test]
+    fn what_is_no_key_is_none() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("key");
+        let key = text_of(KeyPair::generate().expect("made").secret.as_bytes());
+        let mut other = key.clone();
+        other.replace_range(..2, if key.starts_with("00") { "01" } else { "00" });
+        for text in ["", HEAD, &key, &format!("{HEAD}{}", &key[2..]), &format!("{HEAD}{other}")] {
+            std::fs::write(&path, text).expect("written");
+            std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).expect("ours");
+            assert!(matches!(KeyPair::read(&path), Err(KeyError::Form { .. })), "{text:?}");
+        }
+        for bad in ["", "0", "0g", &"é".repeat(32)] {
+            assert_eq!(bad.parse::<PublicKey>(), Err(PublicKeyError), "{bad:?}");
+        }
+    }
+}

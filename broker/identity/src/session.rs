@@ -1,0 +1,108 @@
+//! A principal's end of a session: got when it is needed, and again before it ends.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gleaner_protocol::api::ApiError;
+use gleaner_protocol::error_chain;
+use gleaner_protocol::people::{Challenge, ChallengeRequest, Session, SessionRequest};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use thiserror::Error;
+use tokio::sync::Mutex;
+
+use crate::{KeyPair, Purpose};
+
+/// Time that a broker has to answer.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Why there is no session.
+#[derive(Debug, Error)]
+pub enum SessionError {
+    /// The broker cannot be reached, or its answer cannot be read.
+    #[error("cannot ask the broker at {broker} for a session: {why}")]
+    Unreachable {
+        /// Its address.
+        broker: String,
+        /// Why not.
+        why: String,
+    },
+    /// The broker gives none.
+    #[error("the broker at {broker} gives no session: {why}")]
+    Refused {
+        /// Its address.
+        broker: String,
+        /// Why not.
+        why: String,
+    },
+}
+
+/// Gets sessions for one key at one broker.
+#[derive(Debug)]
+pub struct SessionClient {
+    http: reqwest::Client,
+    broker: String,
+    key: KeyPair,
+    /// The token, and when another one is to be got.
+    now: Mutex<Option<(Arc<str>, Instant)>>,
+}
+
+impl SessionClient {
+    /// Of the principal with this key at the broker at this address.
+    #[must_use]
+    pub fn new(http: reqwest::Client, broker: &str, key: KeyPair) -> Self {
+        let broker = broker.trim_end_matches('/').to_owned();
+        Self { http, broker, key, now: Mutex::new(None) }
+    }
+
+    /// The token to show with a request.
+    ///
+    /// # Errors
+    /// See [`SessionError`].
+    pub async fn token(&self) -> Result<Arc<str>, SessionError> {
+        let mut now = self.now.lock().await;
+        if let Some((token, until)) = &*now
+            && Instant::now() < *until
+        {
+            return Ok(Arc::clone(token));
+        }
+        let id = self.key.public().id();
+        let Challenge { challenge } = self.ask("challenge", &ChallengeRequest { id }).await?;
+        let proof = self.key.sign(Purpose::Answer, &challenge);
+        let request = SessionRequest { challenge, proof };
+        let Session { token, valid_s } = self.ask("session", &request).await?;
+        // Early enough that none ends on its way.
+        let until = Instant::now() + Duration::from_secs(valid_s * 2 / 3);
+        let token: Arc<str> = token.into();
+        *now = Some((Arc::clone(&token), until));
+        Ok(token)
+    }
+
+    /// The broker does not take the token any more: the next one is a new one.
+    pub async fn forget(&self) {
+        *self.now.lock().await = None;
+    }
+
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        what: &str,
+        body: &impl Serialize,
+    ) -> Result<T, SessionError> {
+        let unreachable = |error: reqwest::Error| SessionError::Unreachable {
+            broker: self.broker.clone(),
+            why: error_chain(&error),
+        };
+        let request = self.http.post(format!("{}/v1/{what}", self.broker));
+        let answer = request.timeout(ANSWER_TIME_MAX).json(body).send().await;
+        let answer = answer.map_err(unreachable)?;
+        if answer.status().is_success() {
+            return answer.json().await.map_err(unreachable);
+        }
+        let status = answer.status();
+        let why = match answer.json::<ApiError>().await {
+            Ok(error) => error.error,
+            Err(_) => format!("it answers {status}"),
+        };
+        Err(SessionError::Refused { broker: self.broker.clone(), why })
+    }
+}

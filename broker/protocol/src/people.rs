@@ -1,0 +1,251 @@
+//! People and machines that a broker knows by their keys, and what they say to be known.
+//!
+//! An [`Invitation`] is made by an administrator and passed on by other means. Whoever has it enrols
+//! a public key with it, once for each use: from then on that key is a principal with the invitation's
+//! role and owner. By proving that it has the key, a principal gets a session: a token for some
+//! minutes, which it shows with each request.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{HostName, OwnerName};
+
+/// What a principal may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Looks.
+    Viewer,
+    /// Submits, and has all of its own jobs; looks at the farm.
+    Submitter,
+    /// The agent of one host.
+    Agent,
+    /// The monitor of a farm.
+    Monitor,
+    /// May do all, and invites others.
+    Admin,
+}
+
+impl Role {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Viewer, Self::Submitter, Self::Agent, Self::Monitor, Self::Admin];
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Viewer => "viewer",
+            Self::Submitter => "submitter",
+            Self::Agent => "agent",
+            Self::Monitor => "monitor",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// There is no such role.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no role {0:?}: viewer, submitter, agent, monitor or admin")]
+pub struct RoleError(String);
+
+impl FromStr for Role {
+    type Err = RoleError;
+
+    fn from_str(text: &str) -> Result<Self, RoleError> {
+        Self::ALL.into_iter().find(|role| role.name() == text).ok_or_else(|| RoleError(text.into()))
+    }
+}
+
+/// Names a principal: the first 8 bytes of its public key's hash, in hexadecimal digits.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct PrincipalId(String);
+
+/// What is no principal's name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} names nobody: it is 16 lower-case hexadecimal digits (`gleaner people` lists them)")]
+pub struct PrincipalIdError(String);
+
+impl PrincipalId {
+    /// Of the public key with this hash.
+    #[must_use]
+    pub fn of_key(public_key: &[u8; 32]) -> Self {
+        let hash = blake3::hash(public_key);
+        Self(hash.as_bytes()[..8].iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+}
+
+impl fmt::Display for PrincipalId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<PrincipalId> for String {
+    fn from(id: PrincipalId) -> Self {
+        id.0
+    }
+}
+
+impl TryFrom<String> for PrincipalId {
+    type Error = PrincipalIdError;
+
+    fn try_from(text: String) -> Result<Self, PrincipalIdError> {
+        let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        match text.len() == 16 && text.bytes().all(is_digit) {
+            true => Ok(Self(text)),
+            false => Err(PrincipalIdError(text)),
+        }
+    }
+}
+
+impl FromStr for PrincipalId {
+    type Err = PrincipalIdError;
+
+    fn from_str(text: &str) -> Result<Self, PrincipalIdError> {
+        Self::try_from(text.to_owned())
+    }
+}
+
+/// Who asks, as the broker found out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// Which principal.
+    pub id: PrincipalId,
+    /// What it may.
+    pub role: Role,
+    /// Whose it is: a submitter's jobs, an agent's host.
+    pub owner: OwnerName,
+    /// Of an agent: the host that it is on.
+    pub host: Option<HostName>,
+}
+
+/// `POST /v1/invitations`: what an administrator wants.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InvitationRequest {
+    /// Role of those who use it.
+    pub role: Role,
+    /// Their owner.
+    pub owner: OwnerName,
+    /// How many may use it.
+    pub uses: u32,
+    /// For how long, in seconds.
+    pub valid_s: u64,
+}
+
+/// What is passed on to those who are invited: the last part of a line that `gleaner invite` prints.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Invitation {
+    /// Which one.
+    pub id: String,
+    /// Whoever has it may enrol; the broker keeps its hash only.
+    pub secret: String,
+}
+
+impl fmt::Debug for Invitation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Invitation({}, secret)", self.id)
+    }
+}
+
+/// `POST /v1/enrol`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Enrolment {
+    /// What it was invited with.
+    pub invitation: Invitation,
+    /// The name of the host that it is on: an agent is known by it, and it belongs to the key that
+    /// enrolled it first.
+    pub host: Option<HostName>,
+    /// Its public key, 64 hexadecimal digits.
+    pub public_key: String,
+    /// That it has the key, for the invitation's id.
+    pub proof: String,
+}
+
+/// Whom a broker knows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PrincipalStatus {
+    /// Its name.
+    pub id: PrincipalId,
+    /// What it may.
+    pub role: Role,
+    /// Whose it is.
+    pub owner: OwnerName,
+    /// Of an agent: its host.
+    pub host: Option<HostName>,
+    /// When it enrolled, in milliseconds of UTC.
+    pub made_ms: u64,
+    /// Since when it may nothing any more, likewise.
+    pub revoked_ms: Option<u64>,
+}
+
+/// `POST /v1/challenge`: somebody wants a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChallengeRequest {
+    /// Who.
+    pub id: PrincipalId,
+}
+
+/// What is to be proven for that.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Challenge {
+    /// To be signed as it is, within a minute.
+    pub challenge: String,
+}
+
+/// `POST /v1/session`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SessionRequest {
+    /// The challenge.
+    pub challenge: String,
+    /// Signed.
+    pub proof: String,
+}
+
+/// A session.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Session {
+    /// To be shown with each request, as a bearer's token.
+    pub token: String,
+    /// For how long it is good, in seconds.
+    pub valid_s: u64,
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Session(for {} s)", self.valid_s)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_were_written() {
+        for role in Role::ALL {
+            assert_eq!(role.name().parse(), Ok(role));
+            assert_eq!(serde_json::to_string(&role).expect("a word"), format!("\"{role}\""));
+        }
+        assert!("root".parse::<Role>().is_err());
+        let id = PrincipalId::of_key(&[7; 32]);
+        assert_eq!(id.to_string().parse(), Ok(id));
+        for bad in ["", "0123", "0123456789ABCDEF", "0123456789abcdef0", "../../etc/passwd"] {
+            let error = bad.parse::<PrincipalId>().expect_err("it names nobody");
+            assert!(error.to_string().contains("gleaner people"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! `/v1/people`, and how somebody becomes one of them: invitations, enrolments, sessions.
+
+use gleaner_protocol::people::{
+    ChallengeRequest, Enrolment, InvitationRequest, PrincipalId, SessionRequest,
+};
+use gleaner_serve::Problem;
+use warp::filters::BoxedFilter;
+use warp::http::StatusCode;
+use warp::reply::Response;
+use warp::{Filter, Reply};
+
+use super::asker::{Asker, asker};
+use super::jobs::parse_id;
+use super::{Api, body, handler, handler_of, json, parse};
+use crate::people::{People, Refusal};
+
+/// Paths that are open to all: what comes there proves itself.
+pub(crate) const OPEN: &[&str] = &["/v1/enrol", "/v1/challenge", "/v1/session"];
+
+impl Api {
+    pub(super) fn people_routes(&self) -> BoxedFilter<(Response,)> {
+        let list = warp::path!("v1" / "people").and(warp::get());
+        let one = warp::path!("v1" / "people" / String).and(warp::delete());
+        let invitations = warp::path!("v1" / "invitations").and(warp::post());
+        let invitations = invitations.and(asker()).and(body()).map(|who, body| (who, body));
+        let post = |name: &'static str| {
+            warp::path("v1")
+                .and(warp::path(name))
+                .and(warp::path::end())
+                .and(warp::post())
+                .and(body())
+        };
+        handler(list, self, |api, ()| async move { Ok(json(&api.people.list())) })
+            .or(handler_of(one, self, revoke))
+            .unify()
+            .or(handler_of(invitations, self, invite))
+            .unify()
+            .or(handler_of(post("enrol"), self, enrol))
+            .unify()
+            .or(handler_of(post("challenge"), self, challenge))
+            .unify()
+            .or(handler_of(post("session"), self, session))
+            .unify()
+            .boxed()
+    }
+
+    /// Does what may wait for a disk where it holds up nobody.
+    async fn of_people<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&People) -> Result<T, Refusal> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let people = self.people.clone();
+        let done = tokio::task::spawn_blocking(move || work(&people)).await;
+        done.map_err(|_| Problem::internal())?.map_err(Problem::from)
+    }
+}
+
+async fn invite(api: Api, (who, body): (Asker, bytes::Bytes)) -> Result<Response, Problem> {
+    let request: InvitationRequest = parse(&body, "invitation")?;
+    let by = who.name();
+    let invitation = api.of_people(move |people| people.invite(by, &request)).await?;
+    Ok(warp::reply::with_status(json(&invitation), StatusCode::CREATED).into_response())
+}
+
+async fn enrol(api: Api, body: bytes::Bytes) -> Result<Response, Problem> {
+    let enrolment: Enrolment = parse(&body, "enrolment")?;
+    let status = api.of_people(move |people| people.enrol(&enrolment)).await?;
+    tracing::info!(id = %status.id, role = %status.role, owner = %status.owner, "enrolled");
+    Ok(warp::reply::with_status(json(&status), StatusCode::CREATED).into_response())
+}
+
+async fn challenge(api: Api, body: bytes::Bytes) -> Result<Response, Problem> {
+    let request: ChallengeRequest = parse(&body, "request for a challenge")?;
+    Ok(json(&api.people.challenge(&request)?))
+}
+
+async fn session(api: Api, body: bytes::Bytes) -> Result<Response, Problem> {
+    let request: SessionRequest = parse(&body, "request for a session")?;
+    Ok(json(&api.people.session(&request)?))
+}
+
+async fn revoke(api: Api, id: String) -> Result<Response, Problem> {
+    let id: PrincipalId = parse_id(&id)?;
+    let status = api.of_people(move |people| people.revoke(&id)).await?;
+    tracing::warn!(id = %status.id, role = %status.role, owner = %status.owner, "revoked");
+    Ok(json(&status))
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        let (status, code) = match &refusal {
+            Refusal::NoInvitation => (StatusCode::FORBIDDEN, "no_invitation"),
+            Refusal::UsedUp { .. } => (StatusCode::FORBIDDEN, "used_up"),
+            Refusal::Expired { .. } => (StatusCode::FORBIDDEN, "expired"),
+            Refusal::Proof => (StatusCode::FORBIDDEN, "proof"),
+            Refusal::Challenge => (StatusCode::FORBIDDEN, "challenge"),
+            Refusal::Revoked(_) => (StatusCode::FORBIDDEN, "revoked"),
+            Refusal::NoHost => (StatusCode::BAD_REQUEST, "host"),
+            Refusal::Range { .. } => (StatusCode::BAD_REQUEST, "out-of-range"),
+            Refusal::Unknown(_) => (StatusCode::NOT_FOUND, "not_found"),
+            Refusal::Known(_) => (StatusCode::CONFLICT, "known"),
+            Refusal::NameTaken { .. } => (StatusCode::CONFLICT, "name_taken"),
+            Refusal::LastAdmin(_) => (StatusCode::CONFLICT, "last_admin"),
+            Refusal::Full(_) => (StatusCode::SERVICE_UNAVAILABLE, "too_many"),
+            Refusal::Disk(_) => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
+        };
+        Self::new(status, code, refusal.to_string())
+    }
+}

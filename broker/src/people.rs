@@ -1,0 +1,348 @@
+//! Whom this broker knows: principals by their keys, who was invited, and whose sessions go on.
+//!
+//! ```text
+//!  data folder
+//!  ├── broker.key    signs challenges and sessions
+//!  └── people.json   principals and invitations
+//! ```
+//!
+//! An administrator invites; whoever has the invitation enrols a key, and gets sessions for it. What
+//! a principal may and whose it is are looked up with each request, so that a revoked one may nothing
+//! from that moment on.
+//!
+//! # Invariants
+//! - What was answered is on the disk. A file that cannot be read lets nobody in: the broker does not
+//!   start.
+//! - A secret of an invitation is not kept, only its hash; it is good for as many keys as were said, and
+//!   until its time is over.
+//! - The name of a host belongs to the key that enrolled it first, until that one is revoked.
+//! - The last administrator with a key is not revoked.
+
+mod book;
+
+pub use book::BookError;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gleaner_identity::{KeyError, KeyPair, PublicKey, Purpose};
+use gleaner_protocol::people::{
+    Challenge, ChallengeRequest, Enrolment, Identity, Invitation, InvitationRequest, PrincipalId,
+    PrincipalStatus, Role, Session, SessionRequest,
+};
+use gleaner_protocol::{Digest, HostName};
+use gleaner_serve::Sessions;
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use tokio::sync::broadcast;
+
+use crate::limits::{
+    CHALLENGE_S, INVITATION_S_MAX, INVITATION_USES_MAX, INVITATIONS_MAX, PRINCIPALS_MAX, SESSION_S,
+    SESSIONS_REMEMBERED, SESSIONS_TOLD_MAX,
+};
+use crate::wall_clock::utc_ms;
+use book::{Book, Invited, Principal};
+
+/// Why somebody is not let in, or nobody is invited.
+#[derive(Debug, Error)]
+pub(crate) enum Refusal {
+    #[error("there is no such invitation at this broker: ask whoever invited you for a new one")]
+    NoInvitation,
+    #[error("the invitation has been used as often as it may be: ask {by} for a new one")]
+    UsedUp { by: String },
+    #[error("the invitation ended {ago_s} s ago by the broker's clock: ask {by} for a new one")]
+    Expired { by: String, ago_s: u64 },
+    #[error("the proof is not one of the key that is to be enrolled")]
+    Proof,
+    #[error("this key is enrolled already, as {0}")]
+    Known(PrincipalId),
+    #[error("the agent of a host is to say the host's name")]
+    NoHost,
+    #[error(
+        "the name {host} belongs to another key ({by}): choose another one (`--name`), or have an \
+         administrator revoke that key (`gleaner revoke {by}`)"
+    )]
+    NameTaken { host: HostName, by: PrincipalId },
+    #[error("there is no principal {0} at this broker (`gleaner people` lists them)")]
+    Unknown(PrincipalId),
+    #[error("the key of {0} was revoked: ask whoever runs this broker for an invitation")]
+    Revoked(PrincipalId),
+    #[error(
+        "the challenge is none of this broker's, or older than {CHALLENGE_S} s: ask for another"
+    )]
+    Challenge,
+    #[error("{0} is the last administrator with a key: enrol another one first")]
+    LastAdmin(PrincipalId),
+    #[error("{what} is {value}, must be from 1 to {most}")]
+    Range { what: &'static str, value: u64, most: u64 },
+    #[error("this broker knows as many {0} as it can")]
+    Full(&'static str),
+    #[error("it cannot be written down: {0}")]
+    Disk(#[from] BookError),
+}
+
+/// Why a broker knows nobody, and so does not start.
+#[derive(Debug, Error)]
+pub enum PeopleError {
+    /// The file of principals.
+    #[error(transparent)]
+    Book(#[from] BookError),
+    /// The broker's own key.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+}
+
+/// All of them. Clones are of the same ones.
+#[derive(Clone)]
+pub(crate) struct People {
+    key: Arc<KeyPair>,
+    inner: Arc<Mutex<Inner>>,
+    /// Tells who is revoked.
+    revoked: broadcast::Sender<PrincipalId>,
+}
+
+struct Inner {
+    book: Book,
+    /// Whose the sessions are that were checked lately, and until when; by the hash of their tokens.
+    checked: FxHashMap<Digest, Claims>,
+}
+
+/// What a session says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Claims {
+    id: PrincipalId,
+    /// Seconds of UTC by the broker's clock.
+    until_s: u64,
+}
+
+impl People {
+    /// The file of principals and invitations.
+    pub(crate) fn path_in(data_folder: &Path) -> PathBuf {
+        data_folder.join("people.json")
+    }
+
+    /// The file of the broker's key.
+    pub(crate) fn key_path_in(data_folder: &Path) -> PathBuf {
+        data_folder.join("broker.key")
+    }
+
+    /// Reads what a data folder knows, or begins there.
+    pub(crate) fn open(data_folder: &Path) -> Result<Self, PeopleError> {
+        let book = Book::open(&Self::path_in(data_folder))?;
+        let key = KeyPair::read_or_make(&Self::key_path_in(data_folder))?;
+        let inner = Inner { book, checked: FxHashMap::default() };
+        let (revoked, _) = broadcast::channel(SESSIONS_TOLD_MAX);
+        Ok(Self { key: Arc::new(key), inner: Arc::new(Mutex::new(inner)), revoked })
+    }
+
+    /// Tells of everybody who is revoked from now on.
+    pub(crate) fn revocations(&self) -> broadcast::Receiver<PrincipalId> {
+        self.revoked.subscribe()
+    }
+
+    /// Makes an invitation. `by` is for those who are invited.
+    pub(crate) fn invite(
+        &self,
+        by: String,
+        request: &InvitationRequest,
+    ) -> Result<Invitation, Refusal> {
+        let InvitationRequest { role, ref owner, uses, valid_s } = *request;
+        for (what, value, most) in [
+            ("uses", u64::from(uses), u64::from(INVITATION_USES_MAX)),
+            ("valid_s", valid_s, INVITATION_S_MAX),
+        ] {
+            if value == 0 || value > most {
+                return Err(Refusal::Range { what, value, most });
+            }
+        }
+        let (id, secret) = (random_text::<4>(), random_text::<16>());
+        let (now_ms, mut inner) = (utc_ms(), self.lock());
+        let mut book = inner.book.clone();
+        book.invitations.retain(|_, invited| invited.ends_ms + INVITATION_S_MAX * 1_000 > now_ms);
+        if book.invitations.len() >= INVITATIONS_MAX {
+            return Err(Refusal::Full("invitations"));
+        }
+        let invited = Invited {
+            secret: Digest::of(secret.as_bytes()),
+            role,
+            owner: owner.clone(),
+            uses_left: uses,
+            ends_ms: now_ms + valid_s * 1_000,
+            by,
+        };
+        book.invitations.insert(id.clone(), invited);
+        inner.keep(book)?;
+        Ok(Invitation { id, secret })
+    }
+
+    /// Enrols a key.
+    pub(crate) fn enrol(&self, enrolment: &Enrolment) -> Result<PrincipalStatus, Refusal> {
+        let Enrolment { invitation, host, public_key, proof } = enrolment;
+        let key: PublicKey = public_key.parse().map_err(|_| Refusal::Proof)?;
+        let (now_ms, mut inner) = (utc_ms(), self.lock());
+        let mut book = inner.book.clone();
+        let invited = book.invitations.get_mut(&invitation.id);
+        let invited = invited.filter(|of| of.secret == Digest::of(invitation.secret.as_bytes()));
+        let invited = invited.ok_or(Refusal::NoInvitation)?;
+        let by = invited.by.clone();
+        if invited.ends_ms <= now_ms {
+            return Err(Refusal::Expired { by, ago_s: (now_ms - invited.ends_ms) / 1_000 });
+        }
+        if invited.uses_left == 0 {
+            return Err(Refusal::UsedUp { by });
+        }
+        if key.check(Purpose::Enrol, proof).as_deref() != Ok(invitation.id.as_str()) {
+            return Err(Refusal::Proof);
+        }
+        invited.uses_left -= 1;
+        let (role, owner, id) = (invited.role, invited.owner.clone(), key.id());
+        // Where somebody joins who is no agent says nothing.
+        let host = host.as_ref().filter(|_| role == Role::Agent);
+        if role == Role::Agent && host.is_none() {
+            return Err(Refusal::NoHost);
+        }
+        if let Some((host, by)) = host.and_then(|host| Some((host, book.agent_of(host)?))) {
+            return Err(Refusal::NameTaken { host: host.clone(), by: by.clone() });
+        }
+        if book.principals.contains_key(&id) {
+            return Err(Refusal::Known(id));
+        }
+        if book.principals.len() >= PRINCIPALS_MAX {
+            return Err(Refusal::Full("principals"));
+        }
+        let principal = Principal {
+            role,
+            owner,
+            host: host.cloned(),
+            public_key: key.to_string(),
+            made_ms: now_ms,
+            revoked_ms: None,
+        };
+        let status = principal.status(&id);
+        book.principals.insert(id, principal);
+        inner.keep(book)?;
+        Ok(status)
+    }
+
+    /// What somebody who wants a session has to sign.
+    pub(crate) fn challenge(&self, request: &ChallengeRequest) -> Result<Challenge, Refusal> {
+        let id = request.id.clone();
+        self.lock().book.active(&id)?;
+        let challenge = self.key.sign(Purpose::Challenge, &claims(id, CHALLENGE_S));
+        Ok(Challenge { challenge })
+    }
+
+    /// Gives a session to whoever has signed.
+    pub(crate) fn session(&self, request: &SessionRequest) -> Result<Session, Refusal> {
+        let asked = self.key.public().check(Purpose::Challenge, &request.challenge);
+        let asked = asked.ok().and_then(|text| serde_json::from_str::<Claims>(&text).ok());
+        let asked = asked.filter(|asked| asked.until_s > now_s()).ok_or(Refusal::Challenge)?;
+        let public_key = self.lock().book.active(&asked.id)?.public_key.clone();
+        let key: PublicKey = public_key.parse().map_err(|_| Refusal::Proof)?;
+        let signed = key.check(Purpose::Answer, &request.proof).map_err(|_| Refusal::Proof)?;
+        if signed != request.challenge {
+            return Err(Refusal::Proof);
+        }
+        let token = self.key.sign(Purpose::Session, &claims(asked.id, SESSION_S));
+        Ok(Session { token, valid_s: SESSION_S })
+    }
+
+    /// Everybody, in the order of their names.
+    pub(crate) fn list(&self) -> Vec<PrincipalStatus> {
+        let inner = self.lock();
+        inner.book.principals.iter().map(|(id, principal)| principal.status(id)).collect()
+    }
+
+    /// Somebody may nothing any more, from now on.
+    pub(crate) fn revoke(&self, id: &PrincipalId) -> Result<PrincipalStatus, Refusal> {
+        let mut inner = self.lock();
+        let mut book = inner.book.clone();
+        if book.active(id)?.role == Role::Admin && book.admins() == 1 {
+            return Err(Refusal::LastAdmin(id.clone()));
+        }
+        let principal = book.principals.get_mut(id).ok_or_else(|| Refusal::Unknown(id.clone()))?;
+        principal.revoked_ms = Some(utc_ms());
+        let status = principal.status(id);
+        inner.keep(book)?;
+        drop(inner);
+        // Nobody may be listening.
+        let _ = self.revoked.send(id.clone());
+        Ok(status)
+    }
+
+    /// Whether somebody is known and not revoked.
+    pub(crate) fn is_active(&self, id: &PrincipalId) -> bool {
+        self.lock().book.active(id).is_ok()
+    }
+
+    /// Whether a name belongs to the agent that has some key, so that nobody else may have it.
+    pub(crate) fn is_kept(&self, host: &HostName) -> bool {
+        self.lock().book.agent_of(host).is_some()
+    }
+
+    /// What a session says, by its signature or since that was checked lately.
+    fn claims(&self, token: &str) -> Option<Claims> {
+        let digest = Digest::of(token.as_bytes());
+        if let Some(claims) = self.lock().checked.get(&digest) {
+            return Some(claims.clone());
+        }
+        let text = self.key.public().check(Purpose::Session, token).ok()?;
+        let claims: Claims = serde_json::from_str(&text).ok()?;
+        let mut inner = self.lock();
+        if inner.checked.len() >= SESSIONS_REMEMBERED {
+            inner.checked.clear();
+        }
+        inner.checked.insert(digest, claims.clone());
+        Some(claims)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sessions for People {
+    fn who(&self, token: &str) -> Option<Result<Identity, String>> {
+        if !token.starts_with("v4.public.") {
+            return None;
+        }
+        let Some(Claims { id, until_s }) = self.claims(token) else {
+            return Some(Err("the session is none of this broker's".into()));
+        };
+        if until_s <= now_s() {
+            return Some(Err("the session has ended: ask for a new one".into()));
+        }
+        let inner = self.lock();
+        let found = inner.book.active(&id).map(|principal| principal.identity(&id));
+        Some(found.map_err(|refusal| refusal.to_string()))
+    }
+}
+
+impl Inner {
+    /// Writes a book down, and has it from then on.
+    fn keep(&mut self, book: Book) -> Result<(), BookError> {
+        book.save()?;
+        self.book = book;
+        Ok(())
+    }
+}
+
+fn now_s() -> u64 {
+    utc_ms() / 1_000
+}
+
+fn claims(id: PrincipalId, for_s: u64) -> String {
+    let claims = Claims { id, until_s: now_s() + for_s };
+    serde_json::to_string(&claims).expect("our own types serialise")
+}
+
+fn random_text<const BYTES: usize>() -> String {
+    let mut bytes = [0; BYTES];
+    let got = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    assert_eq!(got, Ok(BYTES), "the kernel gives as few random bytes as these at once");
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests;

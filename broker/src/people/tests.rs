@@ -1,0 +1,201 @@
+//! Whom a broker lets in.
+
+use std::fs;
+
+use super::*;
+
+struct Head {
+    people: People,
+    folder: tempfile::TempDir,
+}
+
+impl Head {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        Self { people: People::open(folder.path()).expect("a new one"), folder }
+    }
+
+    fn starts_again(&mut self) {
+        self.people = People::open(self.folder.path()).expect("what it wrote");
+    }
+
+    fn invites(&self, role: Role, uses: u32) -> Invitation {
+        let owner = "anna".parse().expect("a plain name");
+        let request = InvitationRequest { role, owner, uses, valid_s: 60 };
+        self.people.invite("root".into(), &request).expect("a plain request")
+    }
+
+    /// Whoever has `key` enrols.
+    fn enrols(
+        &self,
+        invitation: &Invitation,
+        key: &KeyPair,
+        host: Option<&str>,
+    ) -> Result<PrincipalStatus, Refusal> {
+        self.people.enrol(&Enrolment {
+            invitation: invitation.clone(),
+            host: host.map(|name| name.parse().expect("a plain name")),
+            public_key: key.public().to_string(),
+            proof: key.sign(Purpose::Enrol, &invitation.id),
+        })
+    }
+
+    fn session(&self, key: &KeyPair) -> Result<String, Refusal> {
+        let id = key.public().id();
+        let Challenge { challenge } = self.people.challenge(&ChallengeRequest { id })?;
+        let proof = key.sign(Purpose::Answer, &challenge);
+        Ok(self.people.session(&SessionRequest { challenge, proof })?.token)
+    }
+
+    fn role(&self, token: &str) -> Result<Role, String> {
+        self.people.who(token).expect("a session").map(|identity| identity.role)
+    }
+}
+
+fn key() -> KeyPair {
+    KeyPair::generate().expect("made")
+}
+
+#[test]
+fn who_is_invited_enrols_a_key_and_is_known_by_it_also_after_a_restart() {
+    let mut head = Head::new();
+    let (one, other) = (key(), key());
+    let invitation = head.invites(Role::Submitter, 1);
+    let status = head.enrols(&invitation, &one, None).expect("invited");
+    assert_eq!((status.role, status.owner.as_str()), (Role::Submitter, "anna"));
+    let refusal = head.enrols(&invitation, &other, None).expect_err("used up").to_string();
+    assert!(refusal.contains("used as often") && refusal.contains("root"), "{refusal}");
+    let token = head.session(&one).expect("known");
+    assert_eq!(head.role(&token), Ok(Role::Submitter));
+    assert!(matches!(head.session(&other), Err(Refusal::Unknown(_))));
+    head.starts_again();
+    assert_eq!(head.role(&token), Ok(Role::Submitter), "a session outlives a restart");
+    assert_eq!(head.people.list(), [status]);
+    // Another broker's sessions are nothing here.
+    let elsewhere = Head::new();
+    assert!(elsewhere.role(&token).is_err());
+    assert_eq!(elsewhere.people.who("0123456789abcdef"), None, "this is a token");
+}
+
+#[test]
+fn an_invitation_says_which_way_it_is_not_good() {
+    let head = Head::new();
+    let invitation = head.invites(Role::Viewer, 2);
+    let secret = "0".repeat(32);
+    let mistyped = Invitation { secret, ..invitation.clone() };
+    assert!(matches!(head.enrols(&mistyped, &key(), None), Err(Refusal::NoInvitation)));
+    {
+        let mut inner = head.people.lock();
+        let invited = inner.book.invitations.get_mut(&invitation.id).expect("it is there");
+        invited.ends_ms = utc_ms() - 5_000;
+    }
+    let refusal = head.enrols(&invitation, &key(), None).expect_err("it has ended").to_string();
+    assert!(refusal.contains("ended 5 s ago") && refusal.contains("root"), "{refusal}");
+    for (uses, valid_s) in [(0, 60), (1, 0), (INVITATION_USES_MAX + 1, 60), (1, u64::MAX)] {
+        let owner = "anna".parse().expect("a plain name");
+        let request = InvitationRequest { role: Role::Viewer, owner, uses, valid_s };
+        let refusal = head.people.invite("root".into(), &request);
+        assert!(matches!(refusal, Err(Refusal::Range { .. })), "{uses} {valid_s}");
+    }
+}
+
+#[test]
+fn nobody_enrols_or_speaks_with_a_key_that_is_not_theirs() {
+    let head = Head::new();
+    let (mine, theirs) = (key(), key());
+    let invitation = head.invites(Role::Viewer, 9);
+    let stolen = Enrolment {
+        invitation: invitation.clone(),
+        host: None,
+        public_key: theirs.public().to_string(),
+        proof: mine.sign(Purpose::Enrol, &invitation.id),
+    };
+    assert!(matches!(head.people.enrol(&stolen), Err(Refusal::Proof)));
+    let other_word = Enrolment { proof: theirs.sign(Purpose::Answer, &invitation.id), ..stolen };
+    assert!(matches!(head.people.enrol(&other_word), Err(Refusal::Proof)));
+    head.enrols(&invitation, &theirs, None).expect("invited");
+    assert!(matches!(head.enrols(&invitation, &theirs, None), Err(Refusal::Known(_))));
+    let asked = ChallengeRequest { id: theirs.public().id() };
+    let Challenge { challenge } = head.people.challenge(&asked).expect("known");
+    for proof in [
+        mine.sign(Purpose::Answer, &challenge),
+        theirs.sign(Purpose::Enrol, &challenge),
+        theirs.sign(Purpose::Answer, "another challenge"),
+        challenge.clone(),
+    ] {
+        let request = SessionRequest { challenge: challenge.clone(), proof };
+        assert!(matches!(head.people.session(&request), Err(Refusal::Proof)));
+    }
+    let forged = theirs.sign(Purpose::Challenge, &claims(theirs.public().id(), 60));
+    let proof = theirs.sign(Purpose::Answer, &forged);
+    let request = SessionRequest { challenge: forged, proof };
+    assert!(matches!(head.people.session(&request), Err(Refusal::Challenge)));
+    // What was signed for a challenge is no session.
+    assert!(head.role(&challenge).is_err());
+}
+
+#[test]
+fn what_is_too_old_is_nothing() {
+    let head = Head::new();
+    let one = key();
+    head.enrols(&head.invites(Role::Admin, 1), &one, None).expect("invited");
+    let old = head.people.key.sign(Purpose::Challenge, &claims(one.public().id(), 0));
+    let request = SessionRequest { proof: one.sign(Purpose::Answer, &old), challenge: old.clone() };
+    assert!(matches!(head.people.session(&request), Err(Refusal::Challenge)));
+    let ended = head.people.key.sign(Purpose::Session, &claims(one.public().id(), 0));
+    for _ in 0..2 {
+        assert!(head.role(&ended).expect_err("it has ended").contains("ask for a new one"));
+    }
+}
+
+#[test]
+fn a_hosts_name_belongs_to_its_first_key_until_that_is_revoked() {
+    let head = Head::new();
+    let (one, other) = (key(), key());
+    let invitation = head.invites(Role::Agent, 9);
+    assert!(matches!(head.enrols(&invitation, &one, None), Err(Refusal::NoHost)));
+    head.enrols(&invitation, &one, Some("desk7")).expect("invited");
+    let host = "desk7".parse().expect("a plain name");
+    assert!(head.people.is_kept(&host));
+    let refusal = head.enrols(&invitation, &other, Some("desk7")).expect_err("it is another's");
+    assert!(refusal.to_string().contains(&one.public().id().to_string()), "{refusal}");
+    let token = head.session(&one).expect("known");
+    head.people.revoke(&one.public().id()).expect("known");
+    assert!(head.role(&token).expect_err("revoked").contains("was revoked"));
+    assert!(matches!(head.session(&one), Err(Refusal::Revoked(_))));
+    head.enrols(&invitation, &other, Some("desk7")).expect("it is free");
+    let viewers = head.invites(Role::Viewer, 1);
+    let viewer = head.enrols(&viewers, &key(), Some("desk8")).expect("where it joins says nothing");
+    assert_eq!(viewer.host, None);
+}
+
+#[test]
+fn the_last_administrator_stays() {
+    let head = Head::new();
+    let (one, other) = (key(), key());
+    let invitation = head.invites(Role::Admin, 2);
+    head.enrols(&invitation, &one, None).expect("invited");
+    assert!(matches!(head.people.revoke(&one.public().id()), Err(Refusal::LastAdmin(_))));
+    head.enrols(&invitation, &other, None).expect("invited");
+    head.people.revoke(&one.public().id()).expect("there is another");
+    assert!(matches!(head.people.revoke(&one.public().id()), Err(Refusal::Revoked(_))));
+    assert!(matches!(head.people.revoke(&key().public().id()), Err(Refusal::Unknown(_))));
+}
+
+#[test]
+fn a_broker_that_cannot_read_whom_it_let_in_does_not_start_and_what_cannot_be_written_is_not_said()
+{
+    let head = Head::new();
+    head.invites(Role::Viewer, 1);
+    let file = head.folder.path().join("people.json");
+    let text = fs::read_to_string(&file).expect("written");
+    fs::write(&file, &text[..text.len() / 2]).expect("ours");
+    let error = People::open(head.folder.path()).err().expect("damaged").to_string();
+    assert!(error.contains("people.json cannot be read"), "{error}");
+    // A folder is in the way of the next file.
+    fs::create_dir(head.folder.path().join("people.json.new")).expect("ours");
+    let owner = "anna".parse().expect("a plain name");
+    let request = InvitationRequest { role: Role::Viewer, owner, uses: 1, valid_s: 60 };
+    assert!(matches!(head.people.invite("root".into(), &request), Err(Refusal::Disk(_))));
+    assert_eq!(head.people.lock().book.invitations.len(), 1);
+}

@@ -1,0 +1,67 @@
+//! `gleaner invite`.
+
+use std::process::ExitCode;
+
+use gleaner_identity::InvitationLine;
+use gleaner_protocol::people::{Invitation, InvitationRequest, Role};
+use gleaner_protocol::{OwnerName, Span};
+use serde::Serialize;
+
+use crate::agent::control::parse_duration;
+use crate::client::{Format, Options};
+use crate::{process, show};
+
+/// Invites somebody, or hosts of theirs: prints the line that they paste into a terminal.
+///
+/// Pass the line on by a way that others do not read: whoever has it first can join with it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// What they may: viewer, submitter, agent (of a host), monitor or admin.
+    #[arg(long)]
+    role: Role,
+    /// Whose jobs or hosts they are.
+    #[arg(long)]
+    owner: OwnerName,
+    /// How many keys may join with it: hosts of an owner, or one person.
+    #[arg(long, visible_alias = "hosts", default_value_t = 1, value_name = "COUNT")]
+    uses: u32,
+    /// For how long it is good: 30m, 24h, 7d.
+    #[arg(long, default_value = "24h", value_parser = parse_duration, value_name = "FOR")]
+    ttl: Span,
+    /// The broker's address as they reach it, where it is another one from here.
+    #[arg(long, value_name = "URL")]
+    address: Option<String>,
+    #[command(flatten)]
+    options: Options,
+}
+
+#[derive(Debug, Serialize)]
+struct Invited {
+    line: String,
+    id: String,
+    role: Role,
+    owner: OwnerName,
+    uses: u32,
+    valid_s: u64,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    process::block_on(async {
+        let client = args.options.client()?;
+        let Args { role, owner, uses, ttl, .. } = args;
+        let valid_s = ttl.as_millis().div_ceil(1_000);
+        let request = InvitationRequest { role, owner, uses, valid_s };
+        let invitation: Invitation = client.post("/v1/invitations", &request).await?;
+        let InvitationRequest { owner, .. } = request;
+        let broker = args.address.unwrap_or_else(|| client.address().to_owned());
+        let broker = broker.trim_end_matches('/').to_owned();
+        let id = invitation.id.clone();
+        let line = InvitationLine { broker, invitation };
+        let line = format!("gleaner join '{line}'");
+        match args.options.format() {
+            Format::Json => show::json(&Invited { line, id, role, owner, uses, valid_s }),
+            Format::Table => show::line(&line),
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}

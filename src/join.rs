@@ -1,0 +1,116 @@
+//! `gleaner join`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use gleaner_identity::{InvitationLine, KeyPair, Purpose};
+use gleaner_protocol::HostName;
+use gleaner_protocol::people::{Enrolment, PrincipalStatus, Role};
+
+use crate::client::{Client, Format, Service};
+use crate::failure::Failure;
+use crate::joined::Joined;
+use crate::{people, process, show};
+
+/// Joins the broker of an invitation: makes a key for it, and enrols that.
+///
+/// Who submits or looks then needs no options any more. For an agent its configuration is written.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// What `gleaner invite` printed, between the quotes.
+    #[arg(value_name = "INVITATION")]
+    line: InvitationLine,
+    /// Of an agent: the name of this host [default: the machine's].
+    #[arg(long)]
+    name: Option<HostName>,
+    /// Folder for the key and an agent's configuration [default: ~/.config/gleaner].
+    #[arg(long, value_name = "FOLDER")]
+    folder: Option<PathBuf>,
+    /// Certificates (PEM) to trust for https:// instead of the system's.
+    #[arg(long, env = "GLEANER_CA_FILE", value_name = "FILE")]
+    ca_file: Option<PathBuf>,
+    /// For people, or for programs.
+    #[arg(long, default_value = "table", value_name = "FORMAT")]
+    format: Format,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    process::block_on(join(args))
+}
+
+async fn join(args: Args) -> anyhow::Result<ExitCode> {
+    let InvitationLine { broker, invitation } = &args.line;
+    let ca_file = args.ca_file.as_deref().map(std::path::absolute).transpose()?;
+    let client = Client::new(Service::BROKER, broker, None, ca_file.as_deref())?;
+    let nowhere = || Failure::Usage("no home folder: say where to, with --folder".into());
+    let folder = args.folder.clone().or_else(Joined::folder).ok_or_else(nowhere)?;
+    let folder = std::path::absolute(folder)?;
+    fs::create_dir_all(&folder)
+        .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    let key = KeyPair::generate()?;
+    let key_file = folder.join(format!("{}.key", key.public().id()));
+    // First: a key that is enrolled and lost is of no use to anybody.
+    key.write_new(&key_file)?;
+    let enrolment = Enrolment {
+        invitation: invitation.clone(),
+        host: args.name.clone().or_else(machine_name),
+        public_key: key.public().to_string(),
+        proof: key.sign(Purpose::Enrol, &invitation.id),
+    };
+    let enrolled: PrincipalStatus = match client.post("/v1/enrol", &enrolment).await {
+        Ok(enrolled) => enrolled,
+        Err(error) => {
+            // Nobody knows it.
+            let _ = fs::remove_file(&key_file);
+            return Err(error.into());
+        }
+    };
+    let next = match enrolled.role {
+        Role::Agent => configure_agent(&folder, broker, &key_file, ca_file.as_deref(), &enrolled)?,
+        Role::Monitor => {
+            format!("set broker_key_file = {key_file:?} in the monitor's configuration")
+        }
+        Role::Viewer | Role::Submitter | Role::Admin => {
+            let joined = Joined { broker: broker.clone(), key_file, ca_file };
+            joined.write()?;
+            "commands here speak to that broker from now on: try `gleaner jobs`".to_owned()
+        }
+    };
+    people::print(&[enrolled], args.format);
+    show::note(format_args!("joined {broker}; {next}"));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes an agent's configuration; what is to be done next.
+fn configure_agent(
+    folder: &Path,
+    broker: &str,
+    key_file: &Path,
+    ca_file: Option<&Path>,
+    enrolled: &PrincipalStatus,
+) -> anyhow::Result<String> {
+    let path = folder.join("agent.toml");
+    let name = enrolled.host.as_ref().context("the broker names no host for this agent")?;
+    let mut text =
+        format!("name = {:?}\nbroker = {broker:?}\nkey_file = {key_file:?}\n", name.as_str());
+    if let Some(ca_file) = ca_file {
+        text += &format!("ca_file = {ca_file:?}\n");
+    }
+    if path.exists() {
+        return Ok(format!(
+            "{} is there already: put this into it, in the place of what it says of these:\n{text}",
+            path.display()
+        ));
+    }
+    let about = "# Written by `gleaner join`. What else can be set: `gleaner agent --help`.\n";
+    fs::write(&path, format!("{about}{text}"))
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(format!("start the agent: gleaner agent --config {}", path.display()))
+}
+
+fn machine_name() -> Option<HostName> {
+    let uname = rustix::system::uname();
+    HostName::new(uname.nodename().to_str().ok()?).ok()
+}

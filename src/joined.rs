@@ -1,0 +1,61 @@
+//! What `gleaner join` has left for the commands that come after it.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::failure::Failure;
+use crate::given_file::GivenFileError;
+
+/// The broker that was joined last, and how to speak to it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Joined {
+    pub(crate) broker: String,
+    pub(crate) key_file: PathBuf,
+    pub(crate) ca_file: Option<PathBuf>,
+}
+
+impl Joined {
+    /// The folder of whoever uses the command line here.
+    pub(crate) fn folder() -> Option<PathBuf> {
+        let of_user = std::env::var_os("XDG_CONFIG_HOME").filter(|path| !path.is_empty());
+        let at_home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".config"));
+        Some(of_user.map(PathBuf::from).or_else(at_home)?.join("gleaner"))
+    }
+
+    fn path() -> Option<PathBuf> {
+        Some(Self::folder()?.join("joined.json"))
+    }
+
+    /// What is there; nothing where nobody has joined.
+    pub(crate) fn read() -> anyhow::Result<Option<Self>> {
+        let Some(path) = Self::path() else { return Ok(None) };
+        let text = match fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => {
+                return Err(GivenFileError::Read { what: "what was joined,", path, source }.into());
+            }
+        };
+        let joined = serde_json::from_slice(&text).map_err(|error| {
+            let problem = format!("is not what `gleaner join` writes ({error}): join once more");
+            GivenFileError::Content { path, problem }
+        })?;
+        Ok(Some(joined))
+    }
+
+    /// Leaves it there.
+    pub(crate) fn write(&self) -> anyhow::Result<PathBuf> {
+        let path = Self::path().ok_or_else(|| {
+            Failure::Usage("neither HOME nor XDG_CONFIG_HOME is set: where is your folder?".into())
+        })?;
+        let text = serde_json::to_string_pretty(self)?;
+        fs::write(&path, text).map_err(|source| {
+            anyhow::Error::from(source).context(format!("cannot write {}", path.display()))
+        })?;
+        Ok(path)
+    }
+}

@@ -1,0 +1,215 @@
+//! People and machines who are told apart: invited, enrolled, revoked; what each of them may, and
+//! what they say of themselves that counts for nothing.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use gleaner_protocol::api::{HostStatus, JobStatus, Submitted};
+use gleaner_protocol::control::AgentMessage;
+use gleaner_protocol::people::PrincipalStatus;
+use reqwest::Client;
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
+use serde_json::Value;
+
+use crate::bad_link::{Rogue, hello};
+use crate::cluster::{Cluster, Plan};
+use crate::part::Part;
+use crate::patience::eventually;
+use crate::program::{Said, gleaner, run};
+
+const TOKEN: &str = "the-token-of-whoever-runs-it";
+
+/// A broker that asks for a token, and people who have none.
+struct Farm {
+    cluster: Cluster,
+    token_file: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Farm {
+    async fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let token_file = folder.path().join("token");
+        fs::write(&token_file, TOKEN).expect("written");
+        fs::set_permissions(&token_file, Permissions::from_mode(0o600)).expect("ours");
+        let mut headers = HeaderMap::new();
+        let shown = HeaderValue::from_str(&format!("Bearer {TOKEN}")).expect("plain");
+        headers.insert(AUTHORIZATION, shown);
+        let client = Client::builder().default_headers(headers);
+        let cluster = Plan::new().token(&token_file).start_through(client).await;
+        Self { cluster, token_file, _folder: folder }
+    }
+
+    /// Whoever runs it says this.
+    fn says(&self, words: &[&str]) -> Said {
+        let token_file = self.token_file.to_str().expect("plain");
+        self.cluster.cli(&[words, &["--token-file", token_file]].concat())
+    }
+
+    /// An invitation, as it is to be pasted.
+    fn invites(&self, role: &str, owner: &str) -> String {
+        let said = self.says(&["invite", "--role", role, "--owner", owner, "--ttl", "1h"]).ok();
+        let line = said.trim_end().strip_prefix("gleaner join '").expect("a command");
+        line.strip_suffix('\'').expect("in quotes").to_owned()
+    }
+
+    /// Somebody with a folder of their own, and nothing else.
+    fn somebody(&self, name: &str) -> Somebody {
+        let folder = self.cluster.folder().join(name);
+        fs::create_dir(&folder).expect("a folder");
+        Somebody { folder }
+    }
+
+    /// Somebody who has joined.
+    fn joined(&self, role: &str, owner: &str) -> Somebody {
+        let somebody = self.somebody(&format!("{owner}-{role}"));
+        somebody.says(&["join", &self.invites(role, owner)]).ok();
+        somebody
+    }
+}
+
+struct Somebody {
+    folder: PathBuf,
+}
+
+impl Somebody {
+    /// Says this at a terminal of their own, where nothing is set.
+    fn says(&self, words: &[&str]) -> Said {
+        run(gleaner(words.iter().copied()).env("XDG_CONFIG_HOME", &self.folder))
+    }
+
+    fn submits(&self, words: &[&str]) -> String {
+        let words = [&["submit", "kernel", "noop", "--format", "json"], words].concat();
+        self.says(&words).json::<Submitted>().job.to_string()
+    }
+
+    fn jobs(&self) -> Vec<String> {
+        let jobs: Vec<JobStatus> = self.says(&["jobs", "--format", "json"]).json();
+        jobs.iter().map(|job| format!("{} of {}", job.job, job.owner)).collect()
+    }
+}
+
+#[tokio::test]
+async fn a_submitter_has_their_own_jobs_whatever_they_say() {
+    let farm = Farm::new().await;
+    let (anna, bob) = (farm.joined("submitter", "anna"), farm.joined("submitter", "bob"));
+    let one = anna.submits(&["--owner", "bob"]);
+    assert_eq!(anna.jobs(), ["job-1 of anna"]);
+    let empty: [&str; 0] = [];
+    assert_eq!(bob.jobs(), empty);
+    for words in
+        [vec!["status", &one], vec!["cancel", &one], vec!["explain", &one], vec!["forget", &one]]
+    {
+        bob.says(&words).refused(4, &["there is no job-1"]);
+    }
+    bob.submits(&[]);
+    assert_eq!(bob.jobs(), ["job-2 of bob"]);
+    anna.says(&["cancel", &one]).ok();
+    anna.says(&["forget", &one]).ok();
+    // Whoever looks sees all, and may nothing else.
+    let viewer = farm.joined("viewer", "carl");
+    assert_eq!(viewer.jobs(), ["job-2 of bob"]);
+    viewer.says(&["cancel", "job-2"]).refused(5, &["not for a viewer", "gleaner invite"]);
+    viewer.says(&["submit", "kernel", "noop"]).refused(5, &["not for a viewer"]);
+    for words in [vec!["people"], vec!["invite", "--role", "admin", "--owner", "bob"]] {
+        bob.says(&words).refused(5, &["not for a submitter"]);
+    }
+    // An administrator with a key may all that whoever has the token may.
+    let admin = farm.joined("admin", "root");
+    let people: Vec<PrincipalStatus> = admin.says(&["people", "--format", "json"]).json();
+    assert_eq!(people.len(), 4);
+    admin.says(&["cancel", "job-2"]).ok();
+}
+
+#[tokio::test]
+async fn an_invitation_is_good_once_and_says_what_is_wrong_with_it() {
+    let farm = Farm::new().await;
+    let line = farm.invites("submitter", "anna");
+    let anna = farm.somebody("anna");
+    anna.says(&["join", &line[..line.len() - 4]]).refused(2, &["a part of one"]);
+    let mistyped = format!("{}{}", &line[..line.len() - 4], "0000");
+    anna.says(&["join", &mistyped]).refused(5, &["no such invitation"]);
+    anna.says(&["jobs"]).refused(3, &["cannot reach"]);
+    anna.says(&["join", &line]).ok();
+    let bob = farm.somebody("bob");
+    bob.says(&["join", &line]).refused(5, &["used as often", "whoever runs this broker"]);
+    // A key that others can read is none.
+    let keys = fs::read_dir(anna.folder.join("gleaner")).expect("a folder");
+    let keys = keys.map(|entry| entry.expect("an entry").path());
+    let key = keys.into_iter().find(|path| path.extension().is_some_and(|end| end == "key"));
+    let key = key.expect("it has a key");
+    fs::set_permissions(&key, Permissions::from_mode(0o644)).expect("ours");
+    anna.says(&["jobs"]).refused(2, &["can be read by others", "chmod 600"]);
+    farm.says(&["invite", "--role", "root", "--owner", "x"]).refused(2, &["no role"]);
+    farm.says(&["invite", "--role", "viewer", "--owner", "x", "--uses", "0"])
+        .refused(5, &["uses is 0"]);
+}
+
+/// An agent that has joined, with the configuration that was written for it.
+fn agent(farm: &Farm, somebody: &Somebody) -> Part {
+    let config = somebody.folder.join("gleaner/agent.toml");
+    let mut command = gleaner(["agent", "--give-way", "false", "--cores", "1", "--config"]);
+    command.arg(config).arg("--work-dir").arg(somebody.folder.join("work"));
+    command.arg("--run-dir").arg(somebody.folder.join("run"));
+    Part::start("desk7", command, &farm.cluster.folder().join("logs/desk7.log"))
+}
+
+#[tokio::test]
+async fn a_host_is_whose_its_key_says_and_is_gone_when_that_is_revoked() {
+    let mut farm = Farm::new().await;
+    let volunteer = farm.somebody("volunteer");
+    let line = farm.invites("agent", "anna");
+    volunteer.says(&["join", &line, "--name", "desk7"]).ok();
+    let mut agent = agent(&farm, &volunteer);
+    assert_eq!(agent.ready(), "ready");
+    let submitter = farm.joined("submitter", "bob");
+    let job = submitter.submits(&["--count", "3", "--replication", "1"]);
+    submitter.says(&["wait", &job, "--timeout", "60"]).ok();
+    let hosts: Vec<HostStatus> = submitter.says(&["hosts", "--format", "json"]).json();
+    let of =
+        |host: &HostStatus| (host.host.to_string(), host.owner.as_ref().map(ToString::to_string));
+    assert_eq!(of(&hosts[0]), ("desk7".into(), Some("anna".into())));
+    // Nobody else has its name: not with the token, and not with another key.
+    let mut rogue = Rogue::connect_with(&farm.cluster, Some(TOKEN)).await;
+    rogue.send(&[AgentMessage::Hello(hello("desk7", 1, 1))]).await;
+    let why = rogue.is_refused().await.expect("it says why");
+    assert!(why.contains("the name desk7 belongs to a host with a key"), "{why}");
+    let second = farm.somebody("second");
+    let line = farm.invites("agent", "anna");
+    let refused = second.says(&["join", &line, "--name", "desk7"]);
+    refused.refused(5, &["the name desk7 belongs to another key", "gleaner revoke"]);
+    // Its link outlives the broker's restart, and ends with its key.
+    farm.cluster.restart_broker();
+    let is_connected = |hosts: &[HostStatus]| hosts.iter().any(|host| host.connected);
+    eventually("the agent is back", async || {
+        let hosts: Vec<HostStatus> = farm.cluster.api.get("/v1/hosts").await;
+        is_connected(&hosts).then_some(())
+    })
+    .await;
+    assert_eq!(submitter.jobs().len(), 1, "a session outlives it as well");
+    let people: Vec<PrincipalStatus> = farm.says(&["people", "--format", "json"]).json();
+    let key = people.iter().find(|of| of.host.is_some()).expect("the agent's").id.to_string();
+    let revoked: Value = farm.says(&["revoke", &key, "--format", "json"]).json();
+    assert_eq!(revoked[0]["host"], "desk7");
+    eventually("the agent is gone", async || {
+        let hosts: Vec<HostStatus> = farm.cluster.api.get("/v1/hosts").await;
+        (!is_connected(&hosts)).then_some(())
+    })
+    .await;
+    farm.says(&["revoke", &key]).refused(5, &["was revoked"]);
+    // Its name is free.
+    second.says(&["join", &line, "--name", "desk7"]).ok();
+}
+
+#[tokio::test]
+async fn who_is_revoked_is_told_so() {
+    let farm = Farm::new().await;
+    let anna = farm.joined("submitter", "anna");
+    anna.submits(&[]);
+    let people: Vec<PrincipalStatus> = farm.says(&["people", "--format", "json"]).json();
+    farm.says(&["revoke", &people[0].id.to_string()]).ok();
+    anna.says(&["jobs"]).refused(5, &["was revoked", "ask whoever runs this broker"]);
+    farm.says(&["revoke", "0123456789abcdef"]).refused(4, &["no principal"]);
+    farm.says(&["revoke", "everybody"]).refused(2, &["names nobody"]);
+}
