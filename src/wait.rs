@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use futures_util::StreamExt;
+use gleaner_identity::SessionError;
 use gleaner_protocol::api::{JobState, JobStatus};
 use gleaner_protocol::{JobId, error_chain};
 use indicatif::ProgressBar;
@@ -167,6 +168,9 @@ fn is_passing(error: &anyhow::Error) -> bool {
             | ClientError::Answer { .. },
         ) => true,
         Some(ClientError::Refused { status, .. }) => status.is_server_error(),
+        Some(ClientError::Session { source }) => {
+            matches!(source, SessionError::Unreachable { .. })
+        }
         Some(ClientError::NotFound(_)) | None => false,
     })
 }

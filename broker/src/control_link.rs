@@ -116,8 +116,12 @@ impl ControlLinks {
             // A full outbox means that nobody reads it.
             outbox.post(vec![refused]);
         }
+        let closed = match end {
+            LinkEnd::Revoked => Command::LinkExpelled { link },
+            _ => Command::LinkClosed { link },
+        };
         // The driver may be gone; then nobody counts on this link.
-        let _ = self.driver.send(Command::LinkClosed { link }).await;
+        let _ = self.driver.send(closed).await;
         drop(outbox);
         if let Err(error) = writer.await {
             tracing::error!("the writer of a control link failed: {error}");

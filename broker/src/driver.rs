@@ -162,6 +162,7 @@ impl Driver {
                 self.dispatcher.link_messages(now, link, messages, decided);
             }
             Command::LinkClosed { link } => self.dispatcher.link_closed(now, link, decided),
+            Command::LinkExpelled { link } => self.dispatcher.link_expelled(now, link, decided),
             Command::Farm { events, reply } => {
                 let accepted = self.dispatcher.farm_events(events, decided);
                 turn.say(move || {

@@ -80,7 +80,7 @@ impl Somebody {
     }
 
     fn submits(&self, words: &[&str]) -> String {
-        let words = [&["submit", "kernel", "noop", "--format", "json"], words].concat();
+        let words = [&["submit", "gametree", "--depth", "2", "--format", "json"], words].concat();
         self.says(&words).json::<Submitted>().job.to_string()
     }
 
@@ -111,7 +111,7 @@ async fn a_submitter_has_their_own_jobs_whatever_they_say() {
     let viewer = farm.joined("viewer", "carl");
     assert_eq!(viewer.jobs(), ["job-2 of bob"]);
     viewer.says(&["cancel", "job-2"]).refused(5, &["not for a viewer", "gleaner invite"]);
-    viewer.says(&["submit", "kernel", "noop"]).refused(5, &["not for a viewer"]);
+    viewer.says(&["submit", "gametree", "--depth", "2"]).refused(5, &["not for a viewer"]);
     for words in [vec!["people"], vec!["invite", "--role", "admin", "--owner", "bob"]] {
         bob.says(&words).refused(5, &["not for a submitter"]);
     }
@@ -164,7 +164,7 @@ async fn a_host_is_whose_its_key_says_and_is_gone_when_that_is_revoked() {
     let mut agent = agent(&farm, &volunteer);
     assert_eq!(agent.ready(), "ready");
     let submitter = farm.joined("submitter", "bob");
-    let job = submitter.submits(&["--count", "3", "--replication", "1"]);
+    let job = submitter.submits(&["--replication", "1"]);
     submitter.says(&["wait", &job, "--timeout", "60"]).ok();
     let hosts: Vec<HostStatus> = submitter.says(&["hosts", "--format", "json"]).json();
     let of =

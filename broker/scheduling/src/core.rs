@@ -224,7 +224,7 @@ impl Core {
     /// first.
     pub fn handle(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
         self.farm.now = now;
-        if matches!(input, Input::HostLeft { .. }) {
+        if matches!(input, Input::HostLeft { .. } | Input::HostExpelled { .. }) {
             // Before anything else: what this input has done names hosts by their numbers.
             self.forget_gone(effects);
         }
@@ -238,6 +238,10 @@ impl Core {
             }
             Input::HostLeft { host } => {
                 self.host_left(now, &host, effects);
+                self.look_again();
+            }
+            Input::HostExpelled { host } => {
+                self.expel(now, &host, effects);
                 self.look_again();
             }
             Input::Fragment { host, fragment } => {

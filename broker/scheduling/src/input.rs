@@ -55,6 +55,11 @@ pub enum Input {
         /// Which.
         host: HostName,
     },
+    /// An agent's link is gone, and it may not come back: its replicas go to others at once.
+    HostExpelled {
+        /// Which.
+        host: HostName,
+    },
     /// A host gives another fragment from now on.
     Fragment {
         /// Which host.

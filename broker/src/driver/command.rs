@@ -170,6 +170,10 @@ pub(crate) enum Command {
     LinkClosed {
         link: LinkId,
     },
+    /// It was closed for good: whoever had it may not come back.
+    LinkExpelled {
+        link: LinkId,
+    },
     Farm {
         events: Vec<FarmEvent>,
         reply: oneshot::Sender<FarmEventsAccepted>,

@@ -210,11 +210,26 @@ impl<M: Clone> Dispatcher<M> {
 
     /// A link is gone.
     pub fn link_closed(&mut self, now: Time, link: LinkId, turn: &mut Decided<M>) {
+        self.end_link(now, link, |host| Input::HostLeft { host }, turn);
+    }
+
+    /// A link is gone, and whoever had it may not come back.
+    pub fn link_expelled(&mut self, now: Time, link: LinkId, turn: &mut Decided<M>) {
+        self.end_link(now, link, |host| Input::HostExpelled { host }, turn);
+    }
+
+    fn end_link(
+        &mut self,
+        now: Time,
+        link: LinkId,
+        input: fn(HostName) -> Input,
+        turn: &mut Decided<M>,
+    ) {
         if let Some(host) = self.links.close(link) {
             if let Some(host) = self.core.farm().host_named(&host) {
                 self.watch.host_left(host, now);
             }
-            self.feed(now, Input::HostLeft { host }, turn);
+            self.feed(now, input(host), turn);
         }
     }
 

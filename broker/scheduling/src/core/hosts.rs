@@ -203,6 +203,18 @@ impl Core {
         effects.push(Effect::HostDisconnected { host: name.clone() });
     }
 
+    /// A host leaves and may not come back: what it has had goes to others, and is no attempt.
+    pub(super) fn expel(&mut self, now: Time, name: &HostName, effects: &mut Vec<Effect>) {
+        let Some(host) = self.connected(name) else { return };
+        self.host_left(now, name, effects);
+        let leased: Vec<_> = self.farm.hosts.get(host).all_leases().copied().collect();
+        for Lease { token, .. } in leased {
+            if let Some(lease) = self.farm.leased(host, token) {
+                self.give_back(lease);
+            }
+        }
+    }
+
     /// A host is about to leave: where as many are remembered as may be that have left, the first of
     /// them are forgotten.
     pub(super) fn forget_gone(&mut self, effects: &mut Vec<Effect>) {

@@ -42,6 +42,9 @@ pub(crate) enum Step {
     Leave {
         host: u8,
     },
+    Expel {
+        host: u8,
+    },
     Give {
         host: u8,
         slots: u32,
@@ -106,6 +109,7 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
             }
         ),
         4 => host().prop_map(|host| Step::Leave { host }),
+        1 => host().prop_map(|host| Step::Expel { host }),
         6 => (host(), 0..6_u32).prop_map(|(host, slots)| Step::Give { host, slots }),
         25 => (host(), 0..6_u32).prop_map(|(host, slots)| Step::Ask { host, slots }),
         25 => (any::<usize>(), other_host, attempt, output).prop_map(
@@ -243,6 +247,7 @@ impl World {
                 self.joins(name, origin, owner, kernels, slots, (held, keeps >> 62));
             }
             Step::Leave { host } => self.feed(Input::HostLeft { host: host_name('h', host) }),
+            Step::Expel { host } => self.feed(Input::HostExpelled { host: host_name('h', host) }),
             Step::Give { host, slots } => {
                 let fragment = Fragment { epoch: Epoch::default(), slots };
                 self.feed(Input::Fragment { host: host_name('h', host), fragment });

@@ -3,7 +3,7 @@
 use gleaner_protocol::Origin::{Desktop, Farm};
 use gleaner_protocol::{HostName, LeaseToken};
 use gleaner_scheduling::Input;
-use gleaner_scheduling::PolicyName::{FragmentAware, Plain};
+use gleaner_scheduling::PolicyName::{self, FragmentAware, Plain};
 
 use crate::story::{Story, StoryLease, held_of};
 
@@ -161,4 +161,19 @@ fn a_frozen_replica_makes_room_and_goes_on_with_its_lease() {
     story.feed(frozen(false)).nothing();
     story.asks("f1", 1).nothing();
     story.reports("f1", "1/0", "x").whatever();
+}
+
+#[test]
+fn what_a_host_had_that_is_sent_away_goes_to_others_at_once_and_is_no_attempt() {
+    for policy in PolicyName::ALL {
+        let mut story = Story::of(policy);
+        story.hosts(["f1", "f2"], Farm);
+        story.job().submits().whatever();
+        story.asks("f1", 1).is(["lease f1 1/0#1"]);
+        story.asks("f2", 1).nothing();
+        assert_eq!(story.is_expelled("f1").leases(), ["f2 1/0#2"]);
+        assert_eq!(story.core.farm().totals().released, 1);
+        story.is_expelled("f1").nothing();
+        story.is_expelled("nobody").nothing();
+    }
 }

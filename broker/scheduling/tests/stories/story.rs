@@ -209,6 +209,11 @@ impl Story {
         self.feed(Input::HostLeft { host: host_name(host) })
     }
 
+    /// It is sent away, and may not come back.
+    pub(crate) fn is_expelled(&mut self, host: &str) -> Seen {
+        self.feed(Input::HostExpelled { host: host_name(host) })
+    }
+
     /// The host connects again, holding these of its replicas, done or not.
     pub(crate) fn returns(&mut self, host: &str, held: &[(&str, bool)]) -> Seen {
         let held: Vec<_> =
