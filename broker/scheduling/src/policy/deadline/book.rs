@@ -205,8 +205,22 @@ impl Book {
             Change::JobEnded(job) => self.jobs.remove(&job).is_some(),
             Change::WorkunitChanged(workunit) => self.compare(now, farm, workunit),
             Change::WorkunitEnded(workunit) => self.end(now, farm, workunit),
+            Change::Completed { workunit, host, cpu: None } => {
+                self.fail(now, farm, workunit, host);
+                false
+            }
             Change::HostChanged(_) | Change::HostForgotten(_) => true,
             Change::JobTouched(_) | Change::CopyChanged { .. } | Change::Completed { .. } => false,
+        }
+    }
+
+    /// An attempt has failed: what it did counts for nothing, and says nothing of how long such a
+    /// task takes.
+    fn fail(&mut self, now: Time, farm: &Farm, workunit: WorkunitIx, host: HostIx) {
+        let id = farm.workunit(workunit).id;
+        let Some(task) = self.task_mut(id) else { return };
+        if let Some(run) = task.run.filter(|run| run.host == host) {
+            (task.run, task.done) = (Some(Run { since: now, ..run }), 0);
         }
     }
 
@@ -221,7 +235,8 @@ impl Book {
         entry.insured_us = entry.insured_us.saturating_add(task.insurance_us(now));
         task.done = task.first_done_at(now);
         (task.run, task.insurance, task.has_spare) = (None, None, false);
-        if took_us > 0 {
+        let has_output = farm.job(id.job).is_some_and(|job| job.ended.digest(id.index).is_some());
+        if took_us > 0 && has_output {
             entry.took_us = entry.took_us.max(Some(took_us));
         }
         !std::mem::replace(&mut task.ended, true)

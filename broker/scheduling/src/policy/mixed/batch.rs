@@ -244,8 +244,9 @@ impl Policy for Batch {
             Change::Completed { workunit, host, cpu } => {
                 if let Some(begun) = self.running.end(workunit, host).filter(|of| of.is_whole) {
                     let Begun { question, planned_us, .. } = begun;
-                    let is_news = self.times.note(now, &question, planned_us, cpu.as_micros());
-                    self.is_stale |= is_news && self.config.rule.looks_at_times();
+                    let note =
+                        |took: Span| self.times.note(now, &question, planned_us, took.as_micros());
+                    self.is_stale |= cpu.is_some_and(note) && self.config.rule.looks_at_times();
                 }
                 self.note_end(now);
             }
