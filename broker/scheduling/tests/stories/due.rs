@@ -45,3 +45,91 @@ fn what_a_failed_attempt_did_is_no_part_of_what_the_next_one_takes() {
     story.fails("f1", "1/0").whatever();
     assert_eq!(left_s(&story, 1), [102], "it begins anew");
 }
+
+fn is_lost(story: &Story, job: u64) -> bool {
+    story.core.is_out_of_reach(JobId::new(job))
+}
+
+fn seconds_go_by(story: &mut Story, seconds: u64) {
+    for _ in 0..seconds {
+        story.advance(Span::from_secs(1)).whatever();
+    }
+}
+
+#[test]
+fn what_was_promised_on_a_forecast_counts_on_cores_that_are_not_given_yet() {
+    let mut story = story();
+    story.host("f1", Farm).slots(1).joins().whatever();
+    story.job().due(200, 60).workunits(8).promised().submits().whatever();
+    story.asks("f1", 1).is(["lease f1 1/0#1"]);
+    // Three more of its four cores are thought to come.
+    seconds_go_by(&mut story, 20);
+    assert!(!is_lost(&story, 1));
+    story.gives("f1", 0).whatever();
+    seconds_go_by(&mut story, 20);
+    assert!(!is_lost(&story, 1), "nor is it when none is given");
+    // There is no time any more to do two rounds of four.
+    seconds_go_by(&mut story, 80);
+    assert!(is_lost(&story, 1));
+}
+
+#[test]
+fn what_was_promised_on_cores_of_now_is_lost_with_them() {
+    let mut story = story();
+    story.host("f1", Farm).slots(4).joins().whatever();
+    story.job().due(200, 60).workunits(8).submits().whatever();
+    story.asks("f1", 4).whatever();
+    seconds_go_by(&mut story, 5);
+    assert!(!is_lost(&story, 1));
+    story.gives("f1", 1).whatever();
+    seconds_go_by(&mut story, 5);
+    assert!(is_lost(&story, 1));
+}
+
+#[test]
+fn after_a_restart_nothing_is_lost_before_hosts_had_the_time_to_come_back() {
+    let mut story = story();
+    story.hosts(["f1", "f2"], Farm);
+    story.job().due(1_000, 60).workunits(2).lease_s(900).submits().whatever();
+    story.job().due(1_000, 60).workunits(2).promised().lease_s(900).submits().whatever();
+    story.asks("f1", 1).whatever();
+    story.restarts().whatever();
+    seconds_go_by(&mut story, 60);
+    assert!(!is_lost(&story, 1) && !is_lost(&story, 2));
+    story.returns("f1", &[]).whatever();
+    story.asks("f1", 1).whatever();
+    seconds_go_by(&mut story, 50);
+    assert!(!is_lost(&story, 1) && !is_lost(&story, 2));
+    // The other host stays away: one can do both in time.
+    seconds_go_by(&mut story, 60);
+    assert!(!is_lost(&story, 1) && !is_lost(&story, 2));
+    // Now nobody comes back.
+    story.restarts().whatever();
+    seconds_go_by(&mut story, 110);
+    assert!(!is_lost(&story, 1) && !is_lost(&story, 2));
+    seconds_go_by(&mut story, 20);
+    assert!(is_lost(&story, 1) && is_lost(&story, 2));
+}
+
+#[test]
+fn links_that_break_for_a_moment_lose_nothing() {
+    let mut story = story();
+    story.hosts(["f1", "f2"], Farm);
+    story.job().due(400, 150).workunits(2).lease_s(900).submits().whatever();
+    for host in ["f1", "f2"] {
+        story.asks(host, 1).whatever();
+    }
+    for host in ["f1", "f2"] {
+        story.leaves(host).whatever();
+    }
+    seconds_go_by(&mut story, 100);
+    assert!(!is_lost(&story, 1));
+    story.returns("f1", &[("1/0", false)]).whatever();
+    seconds_go_by(&mut story, 10);
+    assert!(!is_lost(&story, 1));
+    // The other one does not come back. What it ran can still be done on the first.
+    seconds_go_by(&mut story, 100);
+    story.leaves("f1").whatever();
+    seconds_go_by(&mut story, 130);
+    assert!(is_lost(&story, 1), "nobody is there");
+}

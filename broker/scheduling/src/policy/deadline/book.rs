@@ -37,6 +37,8 @@ pub(super) struct Entry {
     pub(super) due: Time,
     /// Whether its times were predicted, nine of ten of them to be shorter; else somebody named them.
     pub(super) is_predicted: bool,
+    /// Whether it was promised on a forecast of cores.
+    pub(super) is_forecast: bool,
     /// How often a task that runs writes down how far it has come, if ever.
     checkpoint: Option<Span>,
     /// What each of its tasks was thought to need, in microseconds.
@@ -279,6 +281,7 @@ impl Book {
             took_us: None,
             insured_us: 0,
             is_predicted: job.spec.profile.cpu_sigma_permille.is_some(),
+            is_forecast: job.spec.profile.promised.is_some(),
             checkpoint: job.spec.profile.checkpoint_ms.map(Span::from_millis),
             tasks: (0..job.workunit_count()).map(task).collect(),
         };

@@ -15,6 +15,7 @@ use super::survival::{Outlook, Survival};
 use super::{Claim, fits};
 use crate::farm::{Farm, HostIx};
 use crate::{Change, Decline, Desk, Policy, Trigger, Violation, WaitReason};
+use reach::Cores;
 
 /// For how long a task that goes on beyond its prediction is let go on.
 const MOMENT: Span = Span::from_secs(2);
@@ -69,6 +70,14 @@ pub struct Gleaner {
     survival: Survival,
     /// Jobs that can no longer be done in time beside the others.
     lost: BTreeSet<JobId>,
+    /// Jobs that were there before the first host came in this life of the broker: they are not lost
+    /// before hosts had the time to come back.
+    restored: BTreeSet<JobId>,
+    has_met_host: bool,
+    /// When it was asked to plan for the first time.
+    began: Option<Time>,
+    /// Until when hosts may yet come back that are counted on.
+    awaits_until: Option<Time>,
     /// When it was last found which those are, where nothing has changed since that matters.
     sure_since: Option<Time>,
     looked_at: Option<Time>,
@@ -121,6 +130,10 @@ impl Gleaner {
             book: Book::default(),
             survival: Survival::default(),
             lost: BTreeSet::new(),
+            restored: BTreeSet::new(),
+            has_met_host: false,
+            began: None,
+            awaits_until: None,
             sure_since: None,
             looked_at: None,
             has_dangers: false,
@@ -209,14 +222,31 @@ impl Gleaner {
     }
 
     /// Finds which jobs can no longer be done in time, where that may have changed, and not too often.
-    fn find_lost(&mut self, now: Time, cores: u32) {
+    fn find_lost(&mut self, desk: &Desk<'_>) {
+        let now = desk.now();
         let is_soon = self.looked_at.is_some_and(|at| now < at + MOMENT);
-        let is_old =
-            self.sure_since.is_none_or(|at| !self.lost.is_empty() && at + LOOK_EVERY <= now);
-        if is_old && !is_soon {
-            self.lost = reach::out_of_reach(&self.book, now, cores).into_iter().collect();
-            (self.sure_since, self.looked_at) = (Some(now), Some(now));
+        let is_old = self.sure_since.is_none_or(|at| {
+            let is_overdue = self.awaits_until.is_some_and(|until| until <= now);
+            is_overdue || (self.may_change_alone() && at + LOOK_EVERY <= now)
+        });
+        if !is_old || is_soon {
+            return;
         }
+        let back_by = self.began.unwrap_or(now) + reach::RETURN;
+        if back_by <= now {
+            self.restored.clear();
+        }
+        let cores = Cores::of(desk.farm(), now, desk.lane());
+        let spared = |job| self.restored.contains(&job);
+        self.lost = reach::out_of_reach(&self.book, now, cores, spared).into_iter().collect();
+        let back_by = (!self.restored.is_empty()).then_some(back_by);
+        self.awaits_until = back_by.into_iter().chain(cores.until).min();
+        (self.sure_since, self.looked_at) = (Some(now), Some(now));
+    }
+
+    /// Whether jobs may come out of reach, or within it, by the time that goes by alone.
+    fn may_change_alone(&self) -> bool {
+        !self.lost.is_empty() || self.book.iter().any(|(_, entry)| entry.is_forecast)
     }
 
     fn deal(&mut self, desk: &mut Desk<'_>) {
@@ -232,7 +262,7 @@ impl Gleaner {
         let outlook = self.config.corrects.then(|| self.survival.at(now));
         if let Some(outlook) = &outlook {
             outlook.order(&mut room);
-            self.find_lost(now, cores);
+            self.find_lost(desk);
             insurance::trim(&mut self.book, desk, |id| self.lost.contains(&id.job));
         }
         let mut list = self.candidates(now);
@@ -326,11 +356,13 @@ impl Gleaner {
             })
         };
         let is_watched =
-            !self.lost.is_empty() || self.book.iter().any(|(_, entry)| is_tried(entry));
+            self.may_change_alone() || self.book.iter().any(|(_, entry)| is_tried(entry));
         let doubt = self.sure_since.is_none().then(|| self.looked_at.unwrap_or(now) + MOMENT);
         let overrun = insurance::next_danger(&self.book, now);
         let look = is_watched.then_some(now + LOOK_EVERY);
-        look.into_iter().chain(doubt).chain(overrun).min()
+        let earliest = self.looked_at.unwrap_or(now) + MOMENT;
+        let awaits = self.awaits_until.map(|until| until.max(earliest));
+        look.into_iter().chain(doubt).chain(overrun).chain(awaits).min()
     }
 
     /// When the first that waits will have become more urgent than the last that runs.
@@ -368,9 +400,16 @@ impl Policy for Gleaner {
 
     fn observe(&mut self, now: Time, farm: &Farm, change: Change) {
         match change {
-            Change::HostChanged(host) => self.survival.note(now, farm, host),
+            Change::HostChanged(host) => {
+                self.has_met_host = true;
+                self.survival.note(now, farm, host);
+            }
             Change::HostForgotten(host) => self.survival.forget(host),
-            Change::JobEnded(job) => drop(self.lost.remove(&job)),
+            Change::JobAdded(job) if !self.has_met_host => drop(self.restored.insert(job)),
+            Change::JobEnded(job) => {
+                self.lost.remove(&job);
+                self.restored.remove(&job);
+            }
             _ => {}
         }
         if self.book.observe(now, farm, change, self.margin()) {
@@ -380,6 +419,7 @@ impl Policy for Gleaner {
     }
 
     fn plan(&mut self, desk: &mut Desk<'_>, trigger: Trigger) {
+        self.began.get_or_insert(desk.now());
         if self.book.is_empty() {
             (self.next, self.has_dangers) = (None, false);
             return;

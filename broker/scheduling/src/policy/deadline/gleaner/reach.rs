@@ -1,9 +1,57 @@
 //! Which jobs can still be done in time.
+//!
+//! A job is measured by the cores that it was promised on. One that was promised on a forecast counts
+//! on all cores of the hosts that are there, as its promise did: that they give less now is no news.
+//! Any other job counts on the cores that are given.
 
-use gleaner_protocol::{JobId, Time};
+use gleaner_protocol::job::Lane;
+use gleaner_protocol::{JobId, Span, Time};
 
+use crate::farm::{Farm, Host};
 use crate::policy::deadline::book::{Book, Entry};
 use crate::policy::deadline::list::{self, Piece};
+
+/// Hosts whose links broke have so long to come back, and so have all hosts after the broker began
+/// anew: as long as a broker keeps their leases where nobody says otherwise.
+pub(super) const RETURN: Span = Span::from_secs(120);
+
+/// The cores that jobs count on.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Cores {
+    /// Those that are given, and those that hosts gave whose links broke just now.
+    given: u32,
+    /// All that these hosts have.
+    all: u32,
+    /// When the first host whose link broke is no longer thought to come back.
+    pub(super) until: Option<Time>,
+}
+
+impl Cores {
+    /// Those that a lane can count on.
+    pub(super) fn of(farm: &Farm, now: Time, lane: Lane) -> Self {
+        let mut cores = Self::default();
+        for (host, entry) in farm.hosts() {
+            let back_by = entry.left_at + RETURN;
+            let given = if entry.connected {
+                farm.reach(lane, host).whole_cores()
+            } else if now < back_by {
+                cores.until = Some(cores.until.map_or(back_by, |until| until.min(back_by)));
+                gave(farm, entry, lane)
+            } else {
+                continue;
+            };
+            cores.given = cores.given.saturating_add(given);
+            cores.all = cores.all.saturating_add(entry.info.cores.max(given));
+        }
+        cores
+    }
+}
+
+/// What a host gave the lane before its link broke.
+fn gave(farm: &Farm, entry: &Host, lane: Lane) -> u32 {
+    let before = entry.leases.iter().filter(|lease| farm.workunit(lease.workunit).lane < lane);
+    before.fold(entry.capacity(), |left, lease| left.minus(lease.share)).whole_cores()
+}
 
 /// A job with what is certainly left of it.
 #[derive(Debug)]
@@ -16,13 +64,26 @@ struct Rest {
     is_movable: bool,
 }
 
-/// The jobs that can no longer be done in time on so many cores: as few as possible of those
-/// that are not late already. Where jobs are too many together, the one goes that asks most of the
-/// cores: without it most others can be done.
-///
-/// Source: J. M. Moore, "An n Job, One Machine Sequencing Algorithm for Minimizing the Number of
-/// Late Jobs", 1968 (on one machine).
-pub(super) fn out_of_reach(book: &Book, now: Time, cores: u32) -> Vec<JobId> {
+/// The jobs that can no longer be done in time on these cores, those aside that are `spared`.
+pub(super) fn out_of_reach(
+    book: &Book,
+    now: Time,
+    cores: Cores,
+    spared: impl Fn(JobId) -> bool,
+) -> Vec<JobId> {
+    let mut rests = rests(book, now, |job, entry| !entry.is_forecast && !spared(job));
+    let mut lost = drop_late(cores.given, &mut rests);
+    let forecast = self::rests(book, now, |job, entry| entry.is_forecast && !spared(job));
+    if !forecast.is_empty() {
+        rests.extend(forecast);
+        rests.sort_by_key(|rest| (rest.until_us, rest.job));
+        lost.extend(drop_late(cores.all, &mut rests));
+    }
+    lost
+}
+
+/// What is left of some jobs that are not late, in the order in which they are due.
+fn rests(book: &Book, now: Time, of: impl Fn(JobId, &Entry) -> bool) -> Vec<Rest> {
     let goes_on = |entry: &Entry| entry.due > now && entry.open().next().is_some();
     let rest = |(job, entry): (JobId, &Entry)| Rest {
         job,
@@ -30,10 +91,21 @@ pub(super) fn out_of_reach(book: &Book, now: Time, cores: u32) -> Vec<JobId> {
         tasks: list::pieces(0, entry, now, |task| entry.least_left_us(now, task)).collect(),
         is_movable: entry.is_movable(),
     };
-    let mut rests: Vec<Rest> = book.iter().filter(|(_, entry)| goes_on(entry)).map(rest).collect();
+    let going_on = book.iter().filter(|(job, entry)| goes_on(entry) && of(*job, entry));
+    let mut rests: Vec<Rest> = going_on.map(rest).collect();
     rests.sort_by_key(|rest| (rest.until_us, rest.job));
+    rests
+}
+
+/// Takes out those that can no longer be done in time on so many cores: as few as possible. Where
+/// jobs are too many together, the one goes that asks most of the cores: without it most others can
+/// be done.
+///
+/// Source: J. M. Moore, "An n Job, One Machine Sequencing Algorithm for Minimizing the Number of
+/// Late Jobs", 1968 (on one machine).
+fn drop_late(cores: u32, rests: &mut Vec<Rest>) -> Vec<JobId> {
     let mut lost = Vec::new();
-    while let Err(at) = fit(cores, &rests) {
+    while let Err(at) = fit(cores, rests) {
         let work_us = |rest: &Rest| {
             let left = rest.tasks.iter().map(|task| task.left_us);
             left.fold(0, u64::saturating_add)
