@@ -133,3 +133,88 @@ fn links_that_break_for_a_moment_lose_nothing() {
     seconds_go_by(&mut story, 130);
     assert!(is_lost(&story, 1), "nobody is there");
 }
+
+#[test]
+fn tasks_of_two_cores_are_promised_and_run_two_at_a_time_on_four() {
+    let mut story = story();
+    story.host("f1", Farm).slots(4).joins().whatever();
+    // 40 s of a core each, on two: four rounds of 20 s would be one too many.
+    story.job().due(70, 40).cores_permille(2_000).workunits(8).submits().is([
+        "refused: the job is not accepted: 8 tasks of 20 s each cannot all be done 2 at a time, on \
+         2 cores each, within 70 s",
+    ]);
+    story.job().due(70, 40).cores_permille(2_000).workunits(6).submits().whatever();
+    assert_eq!(story.asks("f1", 4).leases(), ["f1 1/0#1", "f1 1/1#1"]);
+    let mut next = 0;
+    for round in 1..=3 {
+        assert!(!is_lost(&story, 1), "round {round}");
+        seconds_go_by(&mut story, 20);
+        for _ in 0..2 {
+            story.reports_time("f1", &format!("1/{next}"), 40).whatever();
+            story.asks("f1", 2).whatever();
+            next += 1;
+        }
+    }
+    let job = story.core.farm().job(JobId::new(1)).expect("a known job");
+    assert_eq!(job.ended.decided(), 6);
+    assert!(job.ended_at <= job.due);
+}
+
+#[test]
+fn tasks_of_two_cores_need_them_on_one_host() {
+    let mut story = story();
+    for host in ["f1", "f2", "f3"] {
+        story.host(host, Farm).slots(1).joins().whatever();
+    }
+    story.job().due(100, 40).cores_permille(2_000).submits().is([
+        "refused: the job is not accepted: 1 tasks of 20 s each cannot all be done 0 at a time, on \
+         2 cores each, within 100 s",
+    ]);
+    story.gives("f1", 3).whatever();
+    story.job().due(45, 40).cores_permille(2_000).workunits(2).submits().whatever();
+    // The third core of the first host is of use to what takes one.
+    story.job().due(1_000, 10).workunits(3).submits().whatever();
+    assert_eq!(story.asks("f1", 3).leases(), ["f1 1/0#1", "f1 2/0#1"]);
+    assert_eq!(story.asks("f2", 1).leases(), ["f2 2/1#1"]);
+}
+
+#[test]
+fn what_can_wait_makes_way_on_one_host_for_what_takes_two_cores() {
+    let mut story = story();
+    story.host("f1", Farm).slots(2).joins().whatever();
+    story.host("f2", Farm).slots(1).joins().whatever();
+    story.job().due(10_000, 100).workunits(3).keeps().lease_s(900).submits().whatever();
+    story.asks("f1", 2).whatever();
+    assert_eq!(story.asks("f2", 1).leases(), ["f2 1/2#1"]);
+    let seen = story.job().due(25, 40).cores_permille(2_000).submits().leases();
+    assert_eq!(seen, ["f1 2/0#1"]);
+    assert_eq!(story.held_by("f2"), "1/2", "it is in nobody's way");
+}
+
+#[test]
+fn a_lost_task_is_killed_for_one_alone_that_can_use_its_core() {
+    let mut story = story();
+    story.host("f1", Farm).kernels(["sum", "max"]).joins().whatever();
+    story.host("f2", Farm).kernel("sum").joins().whatever();
+    story.host("f3", Farm).kernels(["sum", "max"]).joins().whatever();
+    story.job().due(130, 60).workunits(6).lease_s(900).submits().whatever();
+    for host in ["f1", "f2", "f3"] {
+        story.asks(host, 1).whatever();
+    }
+    // It cannot be done on two any more.
+    story.gives("f3", 0).whatever();
+    seconds_go_by(&mut story, 3);
+    assert!(is_lost(&story, 1));
+    let (first, second) = (story.held_by("f1"), story.held_by("f2"));
+    story.job().due(40, 30).kernel("max").promised().submits().is([
+        "persist accepted job-2",
+        "accepted job-2",
+        "changed job-2",
+        &format!("abort f1 {first}#1 Preempted"),
+        "lease f1 2/0#1",
+    ]);
+    assert_eq!(story.held_by("f2"), second);
+    // One more of that kind has no place: nobody is killed for it.
+    story.job().due(40, 30).kernel("max").promised().submits().whatever();
+    assert_eq!(story.held_by("f2"), second);
+}
