@@ -177,6 +177,7 @@ impl Batch {
         let came = self.jobs.get(&id.job).copied().unwrap_or(Time::ZERO);
         let question = plan::question_of(desk.farm(), &mut self.times, id, host, came);
         let Some(question) = question else { return };
+        self.times.refit();
         let planned_us = self.times.planned_us(&question).unwrap_or(0);
         let is_whole = desk.farm().workunit(workunit).saved.is_empty();
         let what = (question, is_whole);
