@@ -49,7 +49,8 @@ impl Default for GleanerConfig {
 /// and needs no plan: what comes, goes or takes longer changes the order, not the rule. What a
 /// task took, or has taken so far beyond its prediction, is expected of its siblings. A job that
 /// goes on beyond its prediction goes on as long as the flow shows that the others can do without
-/// its cores: a wrong prediction harms its own job alone. A job that is late comes last.
+/// its cores: a wrong prediction harms its own job alone. A job that is late comes last. Tasks that
+/// take several cores have them on one host, and last as much shorter.
 ///
 /// Hosts close, and promises come into danger. Then, in this order:
 /// - Tasks begin on the hosts that are fastest for them, and of these on those that close least

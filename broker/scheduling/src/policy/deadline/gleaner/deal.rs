@@ -53,6 +53,19 @@ enum Class {
     Late,
 }
 
+/// A host that a task could begin on: the least one comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Choice {
+    /// Whether somebody would have to give way.
+    is_busy: bool,
+    /// How long the task takes there, in microseconds of a whole core.
+    time_us: u64,
+    /// Where there is most room, a lane before this one is the least likely to need this core.
+    free: Reverse<Share>,
+    place: usize,
+    host: HostIx,
+}
+
 /// What is there to be dealt.
 #[derive(Debug)]
 struct Table<'a> {
@@ -222,7 +235,7 @@ impl Gleaner {
             let all = table.room.iter();
             let mut open =
                 self.in_order(desk, task, all.map(|(place, host, free)| (host, place, free)));
-            while let Some(Reverse((.., host))) = open.pop() {
+            while let Some(Reverse(Choice { host, .. })) = open.pop() {
                 if self.book.start(desk, task.id, host) {
                     table.room.take(host, task.share);
                     return true;
@@ -241,7 +254,7 @@ impl Gleaner {
             cores::may_run(desk.farm(), task.id, host).then_some((host, place, free))
         });
         let mut insured = self.in_order(desk, task, insured);
-        while let Some(Reverse((.., host))) = insured.pop() {
+        while let Some(Reverse(Choice { host, .. })) = insured.pop() {
             let free = desk.farm().host(host).free_share();
             if free.plus(table.insured.share_on(&self.book, host)) < task.share {
                 continue;
@@ -266,7 +279,7 @@ impl Gleaner {
         desk: &Desk<'_>,
         task: &Candidate,
         hosts: impl Iterator<Item = (HostIx, usize, Share)>,
-    ) -> BinaryHeap<Reverse<(bool, u64, Reverse<Share>, usize, HostIx)>> {
+    ) -> BinaryHeap<Reverse<Choice>> {
         let spec = desk.farm().job(task.id.job).map(|job| &job.spec);
         let spec = spec.filter(|spec| spec.profile.run_time_us.len() > 1);
         let has_one_try = task.is_last_try && self.config.corrects;
@@ -275,8 +288,13 @@ impl Gleaner {
             let is_idle =
                 entry.free_share() >= task.share && entry.asked >= task.share.whole_cores();
             let time_us = spec.map_or(0, |spec| estimate::time_on_us(spec, &entry.info));
-            // Where there is most room, a lane before this one is the least likely to need this core.
-            Reverse((!is_idle && !has_one_try, time_us, Reverse(free), place, host))
+            Reverse(Choice {
+                is_busy: !is_idle && !has_one_try,
+                time_us,
+                free: Reverse(free),
+                place,
+                host,
+            })
         };
         hosts.filter(|(.., free)| *free >= task.share).map(order).collect()
     }
@@ -291,7 +309,7 @@ impl Gleaner {
             return;
         }
         let of_use = |lost: &&Candidate| lost.on.is_some_and(may_run);
-        let Some(at) = table.in_the_way.iter().rposition(|lost| of_use(lost)) else { return };
+        let Some(at) = table.in_the_way.iter().rposition(of_use) else { return };
         let lost = table.in_the_way.remove(at);
         self.book.stop(desk, lost.id);
         lost.on.into_iter().for_each(|host| table.room.give(host, lost.share));
@@ -350,7 +368,7 @@ impl Gleaner {
     fn first_in_order(&self, desk: &Desk<'_>, task: &Candidate, room: &Room) -> Option<HostIx> {
         let mut open =
             self.in_order(desk, task, room.iter().map(|(place, host, free)| (host, place, free)));
-        let mut next = std::iter::from_fn(|| open.pop().map(|Reverse((.., host))| host));
+        let mut next = std::iter::from_fn(|| open.pop().map(|Reverse(choice)| choice.host));
         next.find(|host| cores::may_run(desk.farm(), task.id, *host))
     }
 
