@@ -155,7 +155,10 @@ impl Promises {
         let answered = tokio::task::spawn_blocking(move || {
             let due_ms = spec.profile.due_ms.expect("the core has checked that it is due");
             let work = work_of(&spec, cpu_us);
-            spec.profile.promised = Some(this.answer(&seen, work, due_ms, confidence_of(&spec))?);
+            let workunits = spec.workunits.len();
+            let confidence = confidence_of(&spec);
+            let promised = this.answer(&seen, (workunits, work), due_ms, confidence)?;
+            spec.profile.promised = Some(promised);
             Ok(spec)
         });
         answered.await.map_err(|_| DriverGone)
@@ -164,7 +167,7 @@ impl Promises {
     fn answer(
         &self,
         seen: &Seen,
-        work: Work,
+        (workunits, work): (u32, Work),
         due_ms: u64,
         confidence: f64,
     ) -> Result<Promised, SubmitRefusal> {
@@ -196,9 +199,8 @@ impl Promises {
             "it would break what was promised to another job".to_owned()
         } else {
             format!(
-                "the chance that its {} workunits are done by then is {}, and {asked} were asked for; \
-                 {} cores are given now",
-                work.tasks,
+                "the chance that its {workunits} workunits are done by then is {}, and {asked} were asked \
+                 for; {} cores are given now",
                 percent(said.chance),
                 seen.given
             )
@@ -338,10 +340,12 @@ fn see(core: &Core, most: usize) -> Seen {
 fn due(core: &Core, job: &Job) -> Option<Due> {
     let profile = &job.spec.profile;
     let mut left: BTreeMap<u64, u32> = BTreeMap::new();
+    let cores = cores_of(&job.spec);
     for left_us in core.left_us(job.id) {
+        let left_us = left_us / u64::from(cores);
         // A hundredth more or less is no other task.
         let step = (left_us / 100).max(10_000);
-        *left.entry(left_us.div_ceil(step) * step).or_default() += 1;
+        *left.entry(left_us.div_ceil(step) * step).or_default() += cores;
     }
     let sigma = sigma_of(&job.spec);
     let left = left.into_iter().map(|(left_us, tasks)| Left {
@@ -381,9 +385,16 @@ fn claims(jobs: &[Due], now_ms: u64, but: Option<JobId>) -> Vec<Claim> {
     others.map(claim).collect()
 }
 
+/// Cores of each of its workunits. One that has several is thought of as a task on each of them, all of
+/// which are done as much sooner: that they have to be on one host, and at once, is not looked at.
+fn cores_of(spec: &JobSpec) -> u32 {
+    spec.cores_permille.cores_touched().max(1)
+}
+
 fn work_of(spec: &JobSpec, cpu_us: u64) -> Work {
-    let (tasks, sigma) = (spec.workunits.len(), sigma_of(spec));
-    let time_s = cpu_us as f64 / 1e6;
+    let (cores, sigma) = (cores_of(spec), sigma_of(spec));
+    let tasks = spec.workunits.len().saturating_mul(cores);
+    let time_s = cpu_us as f64 / 1e6 / f64::from(cores);
     let is_predicted = spec.profile.cpu_sigma_permille.is_some();
     let median_s = if is_predicted { time_s * (-PREDICTED_AT * sigma).exp() } else { time_s };
     Work { tasks, median_s, sigma, shared_sigma: SHARED_SIGMA }

@@ -64,14 +64,14 @@ pub enum Change {
         /// Whether it has it now.
         held: bool,
     },
-    /// A replica was reported complete: a measured time.
+    /// A replica has ended with an output that counts, or has failed.
     Completed {
         /// Of what.
         workunit: WorkunitIx,
         /// Where.
         host: HostIx,
-        /// CPU time it took.
-        cpu: Span,
+        /// CPU time it took; none where it failed, which says nothing of how long such work takes.
+        cpu: Option<Span>,
     },
 }
 

@@ -4,7 +4,7 @@ use gleaner_calm::{in_some_round, within};
 use gleaner_protocol::boottime;
 use gleaner_protocol::control::Fragment;
 use gleaner_protocol::{
-    Capabilities, Digest, Epoch, HostInfo, HostName, KernelName, Origin, Span, Time,
+    Capabilities, Digest, Epoch, HostInfo, HostName, KernelName, Origin, Share, Span, Time,
 };
 use gleaner_scheduling::{
     CoreConfig, Effect, Input, LanePolicy, PolicyName, ReportedOutcome, RequestId,
@@ -30,7 +30,9 @@ fn due(job: u64, in_s: u64, tasks: u32, median_s: f64) -> Due {
 fn what_is_easy_is_promised_and_what_cannot_be_is_not() {
     let folder = tempfile::tempdir().expect("a folder");
     let promises = Promises::open(folder.path(), 1);
-    let asked = |work, due_s: u64| promises.answer(&seen(4, Vec::new()), work, due_s * 1_000, 0.9);
+    let asked = |work: Work, due_s: u64| {
+        promises.answer(&seen(4, Vec::new()), (work.tasks, work), due_s * 1_000, 0.9)
+    };
     let Ok(promised) = asked(work(4, 60.0), 2_700) else {
         panic!("four minutes of work in 45, on four cores")
     };
@@ -69,7 +71,28 @@ fn what_comes_behind_others_is_told_of_however_likely_it_seems_alone() {
     assert!(standing.chance <= IN_DANGER, "{standing:?}");
 }
 
-/// A core with a host of one core.
+/// A job of a workunit of a second of a core, on so many cores each, that is due in a minute and may
+/// not fail.
+fn spec(cores: u32) -> JobSpec {
+    let json = r#"{"lane":"deadline","task":{"kernel":"x"},"workunits":{"count":1},
+        "replication":1,"profile":{"due_ms":60000,"cpu_us":1000000},"attempts":{"failed":1}}"#;
+    let spec: JobSpec = serde_json::from_str(json).expect("a job");
+    JobSpec { cores_permille: Share::cores(cores), ..spec }
+}
+
+#[test]
+fn a_workunit_of_several_cores_is_as_many_tasks_that_are_done_as_much_sooner() {
+    let spec = spec(4);
+    assert_eq!(work_of(&spec, 60_000_000), work(4, 15.0));
+    let mut farm = Farm::of_cores(4);
+    let job = farm.submit_spec(spec);
+    let job = farm.core.farm().job(job).expect("a known job");
+    let left = super::due(&farm.core, job).expect("it is due").left;
+    assert_eq!(left.iter().map(|of| of.tasks).collect::<Vec<_>>(), [4]);
+    assert!((left[0].median_s - 0.255).abs() < 0.011, "{left:?}");
+}
+
+/// A core with one host.
 struct Farm {
     core: Core,
     now: Time,
@@ -77,6 +100,10 @@ struct Farm {
 
 impl Farm {
     fn new() -> Self {
+        Self::of_cores(1)
+    }
+
+    fn of_cores(cores: u32) -> Self {
         let policy = LanePolicy::default_of(Lane::Deadline).expect("it runs on farms");
         let config = CoreConfig::background(PolicyName::FragmentAware);
         let core = Core::new(&config.with_lane(Lane::Deadline, policy));
@@ -86,13 +113,13 @@ impl Farm {
             name: host(),
             origin: Origin::Farm,
             owner: None,
-            cores: 1,
+            cores,
             memory_mib: 1_024,
             kind: None,
             chunk_cache_mib: 0,
             capabilities: Capabilities { kernels, ..Capabilities::default() },
         };
-        let fragment = Fragment { epoch: Epoch::default(), slots: 1 };
+        let fragment = Fragment { epoch: Epoch::default(), slots: cores };
         farm.takes(Input::HostJoined { info, fragment, held: Vec::new(), incarnation: 1 });
         farm
     }
@@ -105,9 +132,10 @@ impl Farm {
 
     /// A job that is due in a minute and may not fail.
     fn submit(&mut self) -> JobId {
-        let json = r#"{"lane":"deadline","task":{"kernel":"x"},"workunits":{"count":1},
-            "replication":1,"profile":{"due_ms":60000,"cpu_us":1000000},"attempts":{"failed":1}}"#;
-        let spec = serde_json::from_str(json).expect("a job");
+        self.submit_spec(spec(1))
+    }
+
+    fn submit_spec(&mut self, spec: JobSpec) -> JobId {
         let effects =
             self.takes(Input::Submit { request: RequestId::new(1), spec: Box::new(spec) });
         let job = effects.into_iter().find_map(|effect| match effect {
@@ -175,7 +203,7 @@ fn an_answer_beside_a_thousand_promised_jobs_takes_little_time() {
     for (work, due_s, is_promised) in asked {
         in_some_round(|| {
             let before = boottime();
-            let answer = promises.answer(&seen, work, due_s * 1_000, 0.9);
+            let answer = promises.answer(&seen, (work.tasks, work), due_s * 1_000, 0.9);
             let took_ms = boottime().since(before).as_secs_f64() * 1e3;
             assert_eq!(answer.is_ok(), is_promised, "{answer:?}");
             within("ms of an answer beside 1,000 promised jobs", took_ms, 50.0)

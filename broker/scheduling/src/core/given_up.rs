@@ -20,7 +20,6 @@ impl Core {
         lease: Leased,
         cause: Cause,
         why: &str,
-        cpu_us: u64,
         effects: &mut Vec<Effect>,
     ) {
         let Leased { host, workunit, token, .. } = lease;
@@ -44,7 +43,7 @@ impl Core {
             let saved = self.farm.workunits.get_mut(workunit).forget_saved(token);
             saved.iter().for_each(|saved| self.farm.drop_saved(saved));
             self.blame(host, id.job, Unfit::Failed, &why);
-            self.tell_completed(lease, cpu_us);
+            self.tell_completed(lease, None);
         } else {
             self.farm.workunits.get_mut(workunit).waiting += 1;
         }

@@ -68,7 +68,7 @@ impl Core {
             // What was lost before may have ended its workunit.
             if let Some(lease) = self.farm.leased(host, token) {
                 let why = "its agent started again without it";
-                self.end_attempt(lease, Cause::Lost, why, 0, effects);
+                self.end_attempt(lease, Cause::Lost, why, effects);
             }
         }
     }

@@ -48,11 +48,11 @@ impl Core {
                             Verdict::Counted
                         }
                         ReportedOutcome::Failed(why) => {
-                            self.end_attempt(lease, Cause::Failed, why, cpu_us, effects);
+                            self.end_attempt(lease, Cause::Failed, why, effects);
                             Verdict::Counted
                         }
                         ReportedOutcome::Malformed => {
-                            self.end_attempt(lease, Cause::Failed, MALFORMED, cpu_us, effects);
+                            self.end_attempt(lease, Cause::Failed, MALFORMED, effects);
                             Verdict::Malformed
                         }
                     }
@@ -138,15 +138,16 @@ impl Core {
         self.count_parts(lease, effects);
         self.count_vote(lease.host, workunit);
         self.prove(lease.host, workunit.job);
-        self.tell_completed(lease, cpu_us);
+        self.tell_completed(lease, Some(cpu_us));
         self.after_vote(lease.workunit, effects);
     }
 
-    /// A replica was reported: a measured time.
-    pub(super) fn tell_completed(&mut self, lease: Leased, cpu_us: u64) {
+    /// A replica was reported: after so much time where it has an output that counts.
+    pub(super) fn tell_completed(&mut self, lease: Leased, cpu_us: Option<u64>) {
         let Leased { host, workunit, .. } = lease;
         let job = self.farm.workunits.get(workunit).id.job;
-        self.tell(job, Change::Completed { workunit, host, cpu: Span::from_micros(cpu_us) });
+        let cpu = cpu_us.map(Span::from_micros);
+        self.tell(job, Change::Completed { workunit, host, cpu });
     }
 
     /// A replica has an output: those whose states it went on from have their say with it, and no
@@ -337,13 +338,13 @@ impl Core {
         let lease_s = job.expect("a workunit's job is known").spec.lease_s;
         if !is_connected {
             let why = "its host was not heard of for too long";
-            self.end_attempt(lease, Cause::Lost, why, 0, effects);
+            self.end_attempt(lease, Cause::Lost, why, effects);
         } else if stood_still {
             self.farm.tally_of(workunit, |counts| counts.expired += 1);
             self.return_replica(lease);
         } else {
             let why = format!("it was not done in {lease_s} s");
-            self.end_attempt(lease, Cause::TimedOut, &why, 0, effects);
+            self.end_attempt(lease, Cause::TimedOut, &why, effects);
         }
     }
 

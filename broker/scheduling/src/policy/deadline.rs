@@ -3,12 +3,14 @@
 mod admission;
 mod book;
 mod capacity;
+mod cores;
 mod eladur;
+mod estimate;
 mod fcfs_backfill;
+mod feasible;
 mod gleaner;
 mod grid_engine;
 mod least_squares;
-mod list;
 mod name;
 mod predictor;
 mod survival;

@@ -6,8 +6,8 @@ use gleaner_protocol::job::{
     ApplicationTask, Attempts, CommandTask, JobSpec, Lane, RunsOn, Task, WasmTask, Workunits,
 };
 use gleaner_protocol::{
-    Capabilities, DatasetId, Digest, HostInfo, HostKind, KernelName, Origin, OwnerName, Reads,
-    Share, Trust,
+    Capabilities, DatasetId, Digest, HostInfo, HostKind, KernelName, Origin, OwnerName, Promised,
+    Reads, Share, Trust,
 };
 use gleaner_scheduling::{Input, RequestId};
 
@@ -209,6 +209,13 @@ impl<'a> JobBuilder<'a> {
         self.spec.lane = Lane::Deadline;
         self.spec.profile.due_ms = Some(due_s * 1_000);
         self.spec.profile.cpu_us = Some(takes_s * 1_000_000);
+        self
+    }
+
+    /// Promised on a forecast of cores.
+    pub(crate) fn promised(mut self) -> Self {
+        let promised = Promised { chance_permille: 900, expected_end_ms: None };
+        self.spec.profile.promised = Some(promised);
         self
     }
 

@@ -67,6 +67,41 @@ fn what_stands_still_too_long_runs_elsewhere_too_and_whichever_is_done_first_cou
 }
 
 #[test]
+fn what_goes_on_again_is_no_insurance_but_what_ran_in_its_place_is() {
+    let mut story = story();
+    insured(&mut story);
+    let on_f2 = "insured: a second replica runs on f2 for insurance, for the first may end too \
+                 late: whichever is done first counts";
+    assert!(says(&story, "2/0").contains(&on_f2.to_owned()), "while the first stands still");
+    freezes(&mut story, "f1", "2/0", false);
+    assert!(says(&story, "2/0").contains(&on_f2.to_owned()), "and once it goes on");
+    // What the first did is not forgotten: the second gives way to another promise.
+    let left_us = story.core.left_us(JobId::new(2));
+    assert!(left_us.iter().all(|left_us| *left_us <= 11_000_000), "{left_us:?}");
+    story.job().due(25, 20).submits().is([
+        "persist accepted job-3",
+        "accepted job-3",
+        "changed job-3",
+        "abort f2 2/0#2 Preempted",
+        "lease f2 3/0#1",
+    ]);
+    assert_eq!(story.held_by("f1"), "2/0");
+}
+
+#[test]
+fn what_stood_still_and_is_given_back_has_done_nothing() {
+    let mut story = story();
+    story.host("f1", Farm).joins().whatever();
+    story.job().due(100, 20).submits().whatever();
+    story.asks("f1", 1).is(["lease f1 1/0#1"]);
+    goes_by(&mut story, 10);
+    freezes(&mut story, "f1", "1/0", true);
+    assert_eq!(story.core.left_us(JobId::new(1)), [10_400_000]);
+    story.is_preempted("f1", "1/0").whatever();
+    assert_eq!(story.core.left_us(JobId::new(1)), [20_400_000]);
+}
+
+#[test]
 fn insurance_that_is_lost_or_taken_back_is_no_attempt() {
     let mut story = story();
     insured(&mut story);

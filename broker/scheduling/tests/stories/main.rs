@@ -5,6 +5,7 @@ mod back_off;
 mod bad_input;
 mod builders;
 mod demands;
+mod due;
 mod explain;
 mod forgotten;
 mod gone;

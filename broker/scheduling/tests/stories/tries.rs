@@ -48,6 +48,18 @@ fn another_tries_it_where_the_first_gives_it_back() {
 }
 
 #[test]
+fn a_try_that_fails_says_nothing_of_how_long_others_take() {
+    let mut story = known_on_fat_hosts();
+    story.host("g3", Farm).kind("gpu").joins().whatever();
+    assert_eq!(story.asks("g1", 1).leases().len(), 1);
+    story.asks("g2", 1).nothing();
+    let workunit = story.held_by("g1");
+    let leases = story.fails("g1", &workunit).leases();
+    assert!(leases.len() == 1 && leases[0].starts_with("g2 "), "{leases:?}");
+    story.asks("g3", 1).nothing();
+}
+
+#[test]
 fn no_host_is_idle_while_nothing_is_known_that_one_could_choose_by() {
     let policy = LanePolicy::default_of(Lane::Batch).expect("it runs on farms");
     let mut story = Story::with(CoreConfig::background(Plain).with_lane(Lane::Batch, policy));

@@ -142,7 +142,7 @@ impl Loads {
         })
     }
 
-    /// All jobs of a lane that come at some time, with that time.
+    /// All jobs of a lane that come at some time, with that time: none for a dataset without chunks.
     pub(super) fn arrivals(&self, lane: Lane) -> Vec<(Time, Source)> {
         match lane {
             Lane::Rendering => {
@@ -153,6 +153,7 @@ impl Loads {
                 let jobs = self.deadline.iter().enumerate();
                 jobs.map(|(at, job)| (job.arrival, Source::Deadline(at))).collect()
             }
+            Lane::Dataset if self.chunks() == 0 => Vec::new(),
             Lane::Dataset => vec![(self.dataset.at, Source::Dataset)],
             Lane::Batch => {
                 let jobs = 0..self.batch.times.len();

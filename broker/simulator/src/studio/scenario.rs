@@ -93,6 +93,25 @@ impl Runs {
         &self.loads
     }
 
+    /// The same with so many replicas of each workunit of the background.
+    #[cfg(test)]
+    pub(super) fn with_replication(mut self, replicas: u8) -> Self {
+        self.loads.replication = replicas;
+        self
+    }
+
+    /// What the hosts give.
+    #[cfg(test)]
+    pub(super) fn steps(&self) -> &[Gives] {
+        &self.farm.steps
+    }
+
+    /// Cores of each host.
+    #[cfg(test)]
+    pub(super) fn cores(&self) -> Vec<u32> {
+        self.farm.hosts.iter().map(|host| host.info.cores).collect()
+    }
+
     /// The run of all lanes.
     pub(super) fn all_lanes(&self, progress: &dyn Fn(f64)) -> Result<Tally, String> {
         self.run(&Lane::ALL, &self.farm.steps, progress)
@@ -105,10 +124,14 @@ impl Runs {
         steps: &[Gives],
         progress: &dyn Fn(f64),
     ) -> Result<Tally, String> {
+        world::run(self.plan(lanes, steps), progress)
+    }
+
+    /// The plan of such a run.
+    pub(super) fn plan<'a>(&'a self, lanes: &'a [Lane], steps: &'a [Gives]) -> Plan<'a> {
         let (farm, loads, pace, window) = (&self.farm, &self.loads, self.pace, self.window);
         let (seed, is_checked) = (self.seed, self.is_checked);
-        let plan = Plan { farm, steps, loads, lanes, pace, window, seed, is_checked };
-        world::run(plan, progress)
+        Plan { farm, steps, loads, lanes, pace, window, seed, is_checked }
     }
 
     /// All lanes at once, and then each alone.

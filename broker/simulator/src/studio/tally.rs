@@ -40,6 +40,19 @@ impl Held {
         }
     }
 
+    /// The first host that was held for longer, in some window, than its cores have time in it; and
+    /// which window.
+    #[cfg(test)]
+    pub(super) fn held_twice(&self, cores: &[u32]) -> Option<(usize, usize)> {
+        let most = |host: usize| self.window.as_micros() * u64::from(cores[host]);
+        (0..self.hosts.len()).find_map(|host| {
+            let windows = self.hosts[host].iter().map(Vec::len).max().unwrap_or(0);
+            let held = |at: usize| self.hosts[host].iter().filter_map(|of| of.get(at)).sum::<u64>();
+            let twice = (0..windows).find(|at| held(*at) > most(host));
+            twice.map(|at| (host, at))
+        })
+    }
+
     /// What lanes before this one held of a host, window by window, in core-microseconds.
     pub(super) fn before(&self, lane: Lane, host: usize) -> Vec<u64> {
         let before = &self.hosts[host][..lane.index()];
@@ -99,7 +112,7 @@ impl Tally {
         let open = match lane {
             Lane::Rendering => loads.frames.frames.len() - self.frames_done,
             Lane::Deadline => self.due_accepted - self.due_done.iter().flatten().count(),
-            Lane::Dataset => usize::from(self.dataset_done.is_none()),
+            Lane::Dataset => usize::from(loads.chunks() > 0 && self.dataset_done.is_none()),
             Lane::Batch => loads.batch.times.len() - self.batch_done,
             Lane::Background => 0,
         };
@@ -122,5 +135,17 @@ mod tests {
         assert_eq!(held.before(Lane::Deadline, 1), [2_000_000, 5_000_000, 2_000_000]);
         assert!(held.before(Lane::Dataset, 0).is_empty());
         assert_eq!(held.total_us, [9_000_000, 1_000_000, 0, 100_000_000, 0]);
+    }
+
+    #[test]
+    fn what_is_held_twice_for_a_moment_is_found() {
+        let at = |seconds| Time::ZERO + Span::from_secs(seconds);
+        let mut held = Held::new(2, Span::from_secs(5));
+        held.add(1, Lane::Rendering, at(3), at(12));
+        held.add(1, Lane::Background, at(12), at(100));
+        assert_eq!(held.held_twice(&[1, 1]), None);
+        held.add(1, Lane::Batch, at(51), at(52));
+        assert_eq!(held.held_twice(&[1, 1]), Some((1, 10)));
+        assert_eq!(held.held_twice(&[0, 2]), None);
     }
 }

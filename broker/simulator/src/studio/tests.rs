@@ -10,7 +10,7 @@ use crate::parameters::{Settings, Value};
 use crate::scenario::{Numbers, Order, Outcome, Quiet, Scenario};
 
 /// A minute of a few hosts, with something of each lane.
-fn settings() -> Settings {
+pub(super) fn settings() -> Settings {
     let mut settings = Settings::defaults(&Studio.parameters());
     let counts = [
         ("fat_hosts", 2),
@@ -86,9 +86,23 @@ fn the_invariants_hold_after_every_event_and_no_core_is_held_twice() {
     runs.is_checked = true;
     let tally = runs.all_lanes(&|_| {}).expect("the invariants hold");
     assert_eq!(figures::lost(&tally, runs.loads(), &Lane::ALL), 0.0);
+    assert_eq!(tally.held.held_twice(&runs.cores()), None);
     let held: u64 = tally.held.total_us.iter().sum();
     assert!(held <= tally.given_us, "{held} of {}", tally.given_us);
     assert!(tally.held.total_us.iter().all(|lane| *lane > 0), "{:?}", tally.held.total_us);
+}
+
+#[test]
+fn nothing_is_lost_of_lanes_that_have_nothing_to_do() {
+    let nothing = ["users", "animation_frames", "chunks", "batch_jobs", "deadline_jobs_max"];
+    for name in nothing {
+        let mut settings = settings();
+        settings.set(name, Value::Count(0));
+        settings.set("length_s", Value::Number(20.0));
+        let runs = Runs::draw(&settings, 1).expect("none of it is needed");
+        let tally = runs.all_lanes(&|_| {}).expect("it runs");
+        assert_eq!(figures::lost(&tally, runs.loads(), &Lane::ALL), 0.0, "without {name}");
+    }
 }
 
 #[test]

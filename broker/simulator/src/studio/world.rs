@@ -107,6 +107,11 @@ pub(super) fn run(plan: Plan<'_>, progress: &dyn Fn(f64)) -> Result<Tally, Strin
         world.share_cores();
         if plan.is_checked {
             world.stage.check().map_err(|violation| format!("{:?}: {violation}", world.now))?;
+            let mut hosts = world.hosts.iter().enumerate();
+            if let Some((at, host)) = hosts.find(|(_, host)| host.running() > host.slots) {
+                let (runs, slots) = (host.running(), host.slots);
+                return Err(format!("{:?}: host {at} runs {runs} and gives {slots}", world.now));
+            }
         }
         if world.is_done() || !world.step() {
             world.stop();
@@ -209,7 +214,7 @@ impl<'a> World<'a> {
     fn happen(&mut self, event: Event) {
         match event {
             Event::Step(step) => self.give(step),
-            Event::Arrives(source) => self.arrive(source),
+            Event::Arrives(source) => drop(self.arrive(source)),
             Event::Ends(host, token, run) => self.end(host, token, run),
             Event::Loaded(host, token, run) => self.loaded(host, token, run),
             Event::Saves(host, token, run) => self.saves(host, token, run),
@@ -217,8 +222,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Submits a job.
-    fn arrive(&mut self, source: Source) {
+    /// Submits a job; `false` where it is not accepted.
+    fn arrive(&mut self, source: Source) -> bool {
         self.to_come -= usize::from(source != Source::Background);
         match self.stage.submit(self.now, self.plan.loads.spec(source)) {
             Ok(job) => {
@@ -229,9 +234,12 @@ impl<'a> World<'a> {
                     Source::Deadline(_) => self.tally.due_accepted += 1,
                     _ => {}
                 }
+                true
             }
-            Err(_) if source.lane() == Lane::Deadline => {}
-            Err(_) => self.tally.refused += 1,
+            Err(_) => {
+                self.tally.refused += u64::from(source.lane() != Lane::Deadline);
+                false
+            }
         }
     }
 
@@ -301,16 +309,18 @@ impl<'a> World<'a> {
         self.stage.tell(self.now, Input::Forget { job: id });
     }
 
-    /// Keeps more background work submitted than the farm could begin; `true` where it was needed.
+    /// Keeps more background work submitted than the farm could begin; `true` where more of it came.
+    /// After one was refused no more is submitted.
     fn keep_background(&mut self) -> bool {
         let Some(newest) = self.newest.and_then(|job| self.stage.farm().job(job)) else {
             return false;
         };
         let is_low = newest.workunit_count() - newest.next < BACKGROUND_WORKUNITS / 2;
-        if is_low {
-            self.arrive(Source::Background);
+        let is_accepted = is_low && self.arrive(Source::Background);
+        if is_low && !is_accepted {
+            self.newest = None;
         }
-        is_low
+        is_accepted
     }
 
     /// The run ends: what still takes a core has held it so far, and leases are compared.
@@ -330,3 +340,6 @@ impl<'a> World<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,11 +1,12 @@
 //! Whether a job can be promised.
 
-use gleaner_protocol::Time;
 use gleaner_protocol::job::JobSpec;
+use gleaner_protocol::{Share, Time};
 
-use super::book::{self, Book, Margin, Task};
-use super::list::{self, Piece};
-use super::{Claim, fits};
+use super::book::{Book, Entry};
+use super::cores;
+use super::estimate::{self, Margin};
+use super::feasible::{self, Piece, Rest};
 use crate::farm::Farm;
 use crate::policy::Decline;
 
@@ -24,70 +25,80 @@ pub(super) fn check(
     spec: &JobSpec,
     margin: Margin,
 ) -> Result<(), Decline> {
-    if book::longest_us(spec).is_none() {
+    if estimate::longest_us(spec).is_none() {
         return Err(Decline::from(
             "nothing is known of how long its workunits take: say how many seconds of a core each \
              takes, with --cpu-s, or let some of them run without --due first"
                 .to_owned(),
         ));
     }
-    let (from_us, due_us) = (now.as_micros(), book::due(now, spec).as_micros());
-    let work_us = margin.expected_us(spec);
-    let cores = book::cores(farm);
-    let asked = Claim { from_us, due_us, tasks: spec.workunits.len(), work_us };
+    let (from_us, due_us) = (now.as_micros(), estimate::due(now, spec).as_micros());
+    let share = spec.cores_permille;
+    let lasts_us = estimate::lasts_us(share, margin.expected_us(spec));
+    let is_movable = spec.profile.checkpoint_ms.is_some();
+    let asked_by = |due_us: u64, share: Share| {
+        let piece = Piece { share, left_us: lasts_us, is_pinned: false };
+        let tasks = vec![piece; spec.workunits.len() as usize];
+        Rest { until_us: due_us - from_us, tasks, is_movable }
+    };
     let is_promised = spec.profile.promised.is_some();
-    let able = book::cores_for(farm, spec, is_promised);
-    let fits_alone = |asked: Claim| fits(able, &[asked]).is_ok();
-    if is_promised && fits_alone(asked) {
+    let places = cores::places_for(farm, spec, is_promised);
+    let fits_alone = |due_us| {
+        let alone = asked_by(due_us, Share::WHOLE);
+        feasible::fit_moved(places, std::slice::from_ref(&alone)).is_ok()
+    };
+    if is_promised && fits_alone(due_us) {
         // It was found that cores are likely to be there in time, which is more than those of now say.
         return Ok(());
     }
+    let cores = cores::given(farm);
     // What is late already is done when there is room; what has just no time left keeps its cores.
-    let mut claims = book.claims(now, |entry| entry.due > now);
-    for claim in &mut claims {
-        claim.work_us = claim.work_us.min(claim.due_us - claim.from_us);
-    }
-    let is_movable = spec.profile.checkpoint_ms.is_some();
-    let pieces = || {
-        let open = book.iter().map(|(_, entry)| entry).filter(|entry| entry.due > now).enumerate();
-        let left_us = |task: &Task| task.left_us(now);
-        open.flat_map(move |(job, entry)| {
-            let until_us = entry.due.since(now).as_micros();
-            list::pieces(job, entry, now, move |task| left_us(task).min(until_us))
-        })
-    };
+    let open = book.iter().map(|(_, entry)| entry).filter(|entry| entry.due > now);
+    let rest = |entry: &Entry| Rest::of(entry, now, |task| task.left_us(now)).in_time();
+    let mut rests: Vec<Rest> = open.map(rest).collect();
+    rests.sort_by_key(|rest| rest.until_us);
     let all_move = is_movable && book.iter().all(|(_, entry)| entry.is_movable());
-    let late = (!all_move).then(|| list::late(cores, pieces()));
-    let fits_unmoved = |asked: Claim| {
-        let Some(late) = &late else { return true };
-        let until_us = asked.due_us - asked.from_us;
-        let piece = Piece { job: usize::MAX, left_us: work_us, until_us, is_pinned: false };
-        let asked = (0..asked.tasks).map(|_| piece);
-        list::late(cores, pieces().chain(asked)).is_subset(late)
+    let late = (!all_move).then(|| feasible::late(cores, &rests));
+    let mut fits_beside = |due_us| {
+        let asked = asked_by(due_us, share);
+        let is_in_nobodys_way = late
+            .as_ref()
+            .is_none_or(|late| feasible::late(cores, rests.iter().chain([&asked])).is_subset(late));
+        let at = rests.partition_point(|rest| rest.until_us <= asked.until_us);
+        is_in_nobodys_way && {
+            rests.insert(at, asked);
+            let fits = feasible::fit_moved(cores, &rests).is_ok();
+            rests.remove(at);
+            fits
+        }
     };
-    let fits_beside = |asked: Claim| {
-        let all: Vec<_> = claims.iter().copied().chain([asked]).collect();
-        fits(cores, &all).is_ok() && fits_unmoved(asked)
-    };
-    let beside = if !fits_alone(asked) {
+    let beside = if !fits_alone(due_us) {
         ""
-    } else if fits_beside(asked) {
+    } else if fits_beside(due_us) {
         return Ok(());
     } else {
         " beside what was promised before"
     };
-    let (work_s, due_s) = (work_us / 1_000_000, (due_us - from_us) / 1_000_000);
+    let (lasts_s, due_s) = (lasts_us / 1_000_000, (due_us - from_us) / 1_000_000);
+    let (tasks, where_) = (spec.workunits.len(), on(share, places));
     let why = format!(
-        "{} tasks of {work_s} s each cannot all be done on {able} cores within {due_s} s{beside}",
-        asked.tasks,
+        "{tasks} tasks of {lasts_s} s each cannot all be done {where_} within {due_s} s{beside}"
     );
-    let mut later = (due_us - from_us).max(work_us);
-    let earliest_due = (able > 0).then(|| {
+    let mut later = (due_us - from_us).max(lasts_us);
+    let earliest_due = (places > 0).then(|| {
         (0..STEPS).find_map(|_| {
-            let asked = Claim { due_us: from_us.saturating_add(later), ..asked };
+            let due_us = from_us.saturating_add(later);
             later = later.saturating_add(later / 4).max(later + 1);
-            (fits_alone(asked) && fits_beside(asked)).then(|| Time::from_micros(asked.due_us))
+            (fits_alone(due_us) && fits_beside(due_us)).then(|| Time::from_micros(due_us))
         })
     });
     Err(Decline { why, earliest_due: earliest_due.flatten() })
+}
+
+/// Where tasks on this share run, where there is room for so many.
+fn on(share: Share, places: u32) -> String {
+    match share {
+        Share::WHOLE => format!("on {places} cores"),
+        _ => format!("{places} at a time, on {} cores each,", share.as_cores()),
+    }
 }

@@ -1,23 +1,17 @@
 //! What a policy with deadlines has promised, and how far it has come.
 
 mod check;
+mod slots;
 
 use std::collections::BTreeMap;
 
-use gleaner_protocol::job::{JobSpec, Lane};
-use gleaner_protocol::{HostInfo, JobId, LeaseToken, Share, Span, Time, WorkunitId};
-use smallvec::SmallVec;
+use gleaner_protocol::{JobId, LeaseToken, Share, Span, Time, WorkunitId};
 
-use super::Claim;
-use crate::ability::Need;
+use super::cores;
+use super::estimate::{self, Margin};
 use crate::farm::{Farm, HostIx, Pending, WorkunitIx};
 use crate::{Change, Desk};
-
-/// Part of what was expected that a task which goes on beyond it is thought to need yet: 1/32.
-const OVERRUN_PART: u64 = 32;
-
-/// Least that is thought to be left of a task that has not ended, in microseconds.
-const LEFT_LEAST_US: u64 = 10_000;
+use slots::{Slot, slots_of};
 
 /// Promised jobs with their tasks.
 ///
@@ -25,6 +19,7 @@ const LEFT_LEAST_US: u64 = 10_000;
 /// - It has exactly the jobs of its lane that go on, with a task for each of their workunits.
 /// - A task runs here exactly where its workunit has that lease, under that share.
 /// - A task is insured only while it runs; its insurance runs on another host.
+/// - What runs in the place of a replica that stands still is its insurance from when that goes on.
 #[derive(Debug, Default)]
 pub(super) struct Book {
     jobs: BTreeMap<JobId, Entry>,
@@ -37,6 +32,10 @@ pub(super) struct Entry {
     pub(super) due: Time,
     /// Whether its times were predicted, nine of ten of them to be shorter; else somebody named them.
     pub(super) is_predicted: bool,
+    /// Whether it was promised on a forecast of cores.
+    pub(super) is_forecast: bool,
+    /// What each of its tasks has of its host's cores.
+    pub(super) share: Share,
     /// How often a task that runs writes down how far it has come, if ever.
     checkpoint: Option<Span>,
     /// What each of its tasks was thought to need, in microseconds.
@@ -68,6 +67,17 @@ pub(super) struct Task {
     pub(super) ended: bool,
     /// Whether it stands still on its host, for a lane before this one or for a render.
     pub(super) is_held: bool,
+    /// Its replica that stands still, where one does; another may run in its place.
+    aside: Option<Aside>,
+}
+
+/// A replica that stands still.
+#[derive(Debug, Clone, Copy)]
+struct Aside {
+    host: HostIx,
+    token: LeaseToken,
+    /// What it had of a whole core, in thousandths of core-microseconds.
+    done: u64,
 }
 
 /// A task that runs.
@@ -115,16 +125,30 @@ impl Task {
 
     /// What is left of it in microseconds of a whole core: never nothing before it has ended.
     pub(super) fn left_us(&self, now: Time) -> u64 {
-        let done_us = self.done_at(now) / 1000;
-        match self.expected_us.checked_sub(done_us) {
-            Some(left_us) if left_us > 0 => left_us,
-            _ => (done_us - self.expected_us).clamp(LEFT_LEAST_US, overrun_us(self.expected_us)),
-        }
+        estimate::left_us(self.expected_us, self.done_at(now) / 1000)
     }
 
     /// Whether it goes on beyond what was expected.
     pub(super) fn is_overrun(&self, now: Time) -> bool {
         self.done_at(now) / 1000 >= self.expected_us
+    }
+}
+
+impl Task {
+    /// The replica that stood still may have a slot again: then it goes on, and what ran in its place
+    /// is its insurance.
+    fn thaw(&mut self, now: Time, slots: &[Slot]) {
+        let Some(aside) = self.aside else { return };
+        let is_it = |slot: &&Slot| (slot.host, slot.token) == (aside.host, aside.token);
+        let Some(&Slot { host, token, share }) = slots.iter().find(is_it) else { return };
+        self.insurance = self.insurance.or(self.run);
+        self.run = Some(Run { host, token, share, since: now });
+        (self.done, self.aside) = (aside.done, None);
+    }
+
+    /// Where a second replica of it runs: as its insurance, or in the place of one that stands still.
+    pub(super) fn second(&self) -> Option<Run> {
+        self.insurance.or(self.run.filter(|_| self.aside.is_some()))
     }
 }
 
@@ -139,6 +163,11 @@ impl Entry {
     /// has ended, else what was promised.
     pub(super) fn usual_us(&self) -> u64 {
         self.took_us.unwrap_or(self.promised_us)
+    }
+
+    /// How long such work of one of its tasks lasts on the cores that it has, in microseconds.
+    pub(super) fn lasts_us(&self, work_us: u64) -> u64 {
+        estimate::lasts_us(self.share, work_us)
     }
 
     /// Whether a task that is taken from its host goes on where it was.
@@ -205,8 +234,22 @@ impl Book {
             Change::JobEnded(job) => self.jobs.remove(&job).is_some(),
             Change::WorkunitChanged(workunit) => self.compare(now, farm, workunit),
             Change::WorkunitEnded(workunit) => self.end(now, farm, workunit),
+            Change::Completed { workunit, host, cpu: None } => {
+                self.fail(now, farm, workunit, host);
+                false
+            }
             Change::HostChanged(_) | Change::HostForgotten(_) => true,
             Change::JobTouched(_) | Change::CopyChanged { .. } | Change::Completed { .. } => false,
+        }
+    }
+
+    /// An attempt has failed: what it did counts for nothing, and says nothing of how long such a
+    /// task takes.
+    fn fail(&mut self, now: Time, farm: &Farm, workunit: WorkunitIx, host: HostIx) {
+        let id = farm.workunit(workunit).id;
+        let Some(task) = self.task_mut(id) else { return };
+        if let Some(run) = task.run.filter(|run| run.host == host) {
+            (task.run, task.done) = (Some(Run { since: now, ..run }), 0);
         }
     }
 
@@ -217,11 +260,14 @@ impl Book {
         let Some(task) = entry.tasks.get_mut(id.index as usize) else { return false };
         let by = unit.votes.last().map(|vote| vote.host);
         let insurance = task.insurance.filter(|run| by == Some(run.host));
-        let took_us = insurance.map_or(task.first_done_at(now), |run| run.ran_at(now)) / 1000;
+        let aside = task.aside.filter(|aside| by == Some(aside.host));
+        let first = aside.map_or(task.first_done_at(now), |aside| aside.done);
+        let took_us = insurance.map_or(first, |run| run.ran_at(now)) / 1000;
         entry.insured_us = entry.insured_us.saturating_add(task.insurance_us(now));
         task.done = task.first_done_at(now);
-        (task.run, task.insurance, task.has_spare) = (None, None, false);
-        if took_us > 0 {
+        (task.run, task.insurance, task.aside, task.has_spare) = (None, None, None, false);
+        let has_output = farm.job(id.job).is_some_and(|job| job.ended.digest(id.index).is_some());
+        if took_us > 0 && has_output {
             entry.took_us = entry.took_us.max(Some(took_us));
         }
         !std::mem::replace(&mut task.ended, true)
@@ -233,11 +279,7 @@ impl Book {
         for entry in self.jobs.values_mut() {
             let so_far = entry.open().map(|(_, task)| task.done_at(now) / 1000).max();
             let beyond = so_far.filter(|so_far| *so_far >= entry.promised_us);
-            let beyond = beyond.map(|so_far| {
-                so_far
-                    + (so_far - entry.promised_us)
-                        .clamp(LEFT_LEAST_US, overrun_us(entry.promised_us))
-            });
+            let beyond = beyond.map(|so_far| so_far + estimate::left_us(entry.promised_us, so_far));
             if let Some(expected_us) = entry.took_us.max(beyond) {
                 let open = entry.tasks.iter_mut().filter(|task| !task.ended);
                 open.for_each(|task| task.expected_us = expected_us);
@@ -256,14 +298,18 @@ impl Book {
             has_spare: false,
             ended: job.ended.contains(index),
             is_held: false,
+            aside: None,
         };
         let entry = Entry {
             due: job.due.unwrap_or(Time::from_micros(u64::MAX)),
             promised_us: expected_us,
-            margin_us: expected_us - longest_us(&job.spec).unwrap_or(0).clamp(1, expected_us),
+            margin_us: expected_us
+                - estimate::longest_us(&job.spec).unwrap_or(0).clamp(1, expected_us),
             took_us: None,
             insured_us: 0,
             is_predicted: job.spec.profile.cpu_sigma_permille.is_some(),
+            is_forecast: job.spec.profile.promised.is_some(),
+            share: job.spec.cores_permille,
             checkpoint: job.spec.profile.checkpoint_ms.map(Span::from_millis),
             tasks: (0..job.workunit_count()).map(task).collect(),
         };
@@ -284,25 +330,40 @@ impl Book {
         let before = (task.run, task.insurance, task.is_held);
         task.has_spare = unit.waiting > 0 && !unit.pending.is_empty();
         let has = |run: Run| slots.iter().any(|slot| slot.is(run));
+        let is_leased =
+            |host, token| unit.pending.iter().any(|of| (of.host, of.token) == (host, token));
         if let Some(run) = task.insurance.filter(|run| !has(*run)) {
             entry.insured_us = entry.insured_us.saturating_add(run.ran_at(now) / 1000);
             task.insurance = None;
         }
         task.is_held = !unit.pending.is_empty() && slots.is_empty();
-        if task.run.is_none_or(|run| !has(run)) {
-            if task.is_held {
-                // What it did is not lost.
-                task.done = task.first_done_at(now);
-                task.run = None;
-            } else {
-                task.interrupt(now, entry.checkpoint);
+        if let Some(aside) = task.aside.filter(|aside| !is_leased(aside.host, aside.token)) {
+            task.aside = None;
+            if task.run.is_none() {
+                task.done = kept(aside.done, entry.checkpoint);
             }
+        }
+        if let Some(run) = task.run.filter(|run| !has(*run)) {
+            let done = task.first_done_at(now);
+            (task.run, task.done) = if is_leased(run.host, run.token) {
+                // What it did is not lost.
+                task.aside = task.aside.or(Some(Aside { host: run.host, token: run.token, done }));
+                (None, done)
+            } else {
+                (None, kept(done, entry.checkpoint))
+            };
             if let Some(run) = task.insurance.take() {
                 // It was for this.
                 entry.insured_us = entry.insured_us.saturating_add(run.ran_at(now) / 1000);
                 (task.run, task.done) = (Some(run), 0);
             }
         }
+        if task.is_held && task.aside.is_none() {
+            let first = unit.pending.first();
+            let aside = |of: &Pending| Aside { host: of.host, token: of.token, done: task.done };
+            task.aside = first.map(aside);
+        }
+        task.thaw(now, &slots);
         for slot in &slots {
             if task.has(slot) {
                 continue;
@@ -330,8 +391,8 @@ impl Book {
             entry.open().fold(0, |sum: u64, (_, task)| sum.saturating_add(task.left_us(now)))
         };
         let all_us = before.map(left).fold(0, u64::saturating_add);
-        let cores = u64::from(cores(farm));
-        let longest_us = entry.open().map(|(_, task)| task.left_us(now)).max()?;
+        let cores = u64::from(cores::given(farm));
+        let longest_us = entry.open().map(|(_, task)| entry.lasts_us(task.left_us(now))).max()?;
         let shared_us = all_us.checked_div(cores)?;
         Some(now + Span::from_micros(shared_us.max(longest_us)))
     }
@@ -432,7 +493,12 @@ impl Book {
         let Some(run) = task.run else { return };
         let revoked = desk.revoke(run.host, run.token);
         debug_assert!(revoked.is_ok(), "a task runs here exactly where it has a lease");
-        task.interrupt(now, entry.checkpoint);
+        (task.run, task.done) = (None, kept(task.first_done_at(now), entry.checkpoint));
+        if let Some(aside) = task.aside {
+            // It ran in the place of the one that stands still, which is waited for now.
+            (task.done, task.is_held, task.has_spare) = (aside.done, true, true);
+            self.drop_spare(desk, id);
+        }
     }
 
     /// Changes the share of a task that runs.
@@ -445,128 +511,10 @@ impl Book {
             task.run = Some(Run { share, since: now, ..run });
         }
     }
-
-    /// What tasks that have not ended, of some of its jobs, claim from now on.
-    pub(super) fn claims(&self, now: Time, of: impl Fn(&Entry) -> bool) -> Vec<Claim> {
-        let mut claims: Vec<Claim> = Vec::new();
-        let from_us = now.as_micros();
-        for entry in self.jobs.values().filter(|entry| of(entry)) {
-            let first = claims.len();
-            let due_us = entry.due.as_micros();
-            for (_, task) in entry.open() {
-                let work_us = task.left_us(now);
-                let mut alike = claims[first..].iter_mut();
-                match alike.find(|claim| claim.work_us == work_us) {
-                    Some(claim) => claim.tasks += 1,
-                    None => claims.push(Claim { from_us, due_us, tasks: 1, work_us }),
-                }
-            }
-        }
-        claims
-    }
 }
 
-/// A lease of a workunit that takes a slot.
-#[derive(Debug, Clone, Copy)]
-struct Slot {
-    host: HostIx,
-    token: LeaseToken,
-    share: Share,
-}
-
-impl Slot {
-    fn is(&self, run: Run) -> bool {
-        (self.host, self.token, self.share) == (run.host, run.token, run.share)
-    }
-}
-
-/// The leases of a workunit that take a slot, in the order in which they were given.
-fn slots_of(farm: &Farm, workunit: WorkunitIx) -> SmallVec<[Slot; 2]> {
-    let slot = |of: &Pending| {
-        let mut leases = farm.host(of.host).leases.iter();
-        let lease = leases.find(|lease| lease.token == of.token)?;
-        Some(Slot { host: of.host, token: of.token, share: lease.share })
-    };
-    farm.workunit(workunit).pending.iter().filter_map(slot).collect()
-}
-
-impl Task {
-    /// Whether one of its replicas has this slot.
-    fn has(&self, slot: &Slot) -> bool {
-        self.run.into_iter().chain(self.insurance).any(|run| slot.is(run))
-    }
-
-    /// It runs no longer; what it did since its last checkpoint is lost.
-    fn interrupt(&mut self, now: Time, checkpoint: Option<Span>) {
-        if self.run.is_none() {
-            return;
-        }
-        let done = self.first_done_at(now);
-        let step = checkpoint.map_or(0, |span| span.as_micros().saturating_mul(1000));
-        self.done = done.checked_div(step).map_or(0, |steps| steps * step);
-        self.run = None;
-    }
-}
-
-/// What is thought to be left of something that has gone on beyond what was expected.
-pub(super) fn overrun_us(expected_us: u64) -> u64 {
-    (expected_us / OVERRUN_PART).max(1_000_000)
-}
-
-/// What is added to predicted times.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Margin {
-    /// So many thousandths of them.
-    pub(super) permille: u32,
-    /// Whether it ends where a job's time does: a task that is predicted to end in time is then
-    /// never thought to end late for the margin's sake.
-    pub(super) ends_with_due: bool,
-}
-
-impl Margin {
-    /// What a workunit of this job is thought to need of a whole core, in microseconds: what its
-    /// profile says for the kind of host that takes longest, and the margin.
-    pub(super) fn expected_us(self, spec: &JobSpec) -> u64 {
-        let longest = longest_us(spec).unwrap_or(0).max(1);
-        let margin = longest.saturating_mul(self.permille.into()) / 1000;
-        let due_ms = spec.profile.due_ms.filter(|_| self.ends_with_due);
-        let most = due_ms.map_or(u64::MAX, |due_ms| due_ms.saturating_mul(1000));
-        longest.max(longest.saturating_add(margin).min(most))
-    }
-}
-
-/// How long one of its workunits is thought to take on a whole core of any kind of host, in
-/// microseconds; none where nothing is known.
-pub(super) fn longest_us(spec: &JobSpec) -> Option<u64> {
-    spec.profile.run_time_us.values().copied().chain(spec.profile.cpu_us).max()
-}
-
-/// How long one of its workunits is thought to take on a host, in microseconds of a whole core;
-/// where nothing is known of its kind, as long as on any.
-pub(super) fn time_on_us(spec: &JobSpec, host: &HostInfo) -> u64 {
-    let of_kind = host.kind.as_ref().and_then(|kind| spec.profile.run_time_us.get(kind));
-    of_kind.copied().or(spec.profile.cpu_us).or_else(|| longest_us(spec)).unwrap_or(0)
-}
-
-/// When all of this job is to be done.
-pub(super) fn due(now: Time, spec: &JobSpec) -> Time {
-    now + spec.profile.due_ms.map_or(Span::from_micros(u64::MAX), Span::from_millis)
-}
-
-/// Cores of connected hosts that can run a job of this kind: those that they give, or all that they
-/// have.
-pub(super) fn cores_for(farm: &Farm, spec: &JobSpec, all: bool) -> u32 {
-    let need = Need::of(spec);
-    let able = farm.hosts().filter(|(_, host)| host.connected && need.is_met_by(&host.info));
-    let cores = able.map(|(index, host)| match all {
-        true => host.info.cores,
-        false => farm.reach(Lane::Deadline, index).whole_cores(),
-    });
-    cores.fold(0, u32::saturating_add)
-}
-
-/// Cores that connected hosts give.
-pub(super) fn cores(farm: &Farm) -> u32 {
-    let given = farm.hosts().map(|(host, _)| farm.reach(Lane::Deadline, host).whole_cores());
-    given.fold(0, u32::saturating_add)
+/// What is left of work once it is interrupted: what was done since the last checkpoint is lost.
+fn kept(done: u64, checkpoint: Option<Span>) -> u64 {
+    let step = checkpoint.map_or(0, |span| span.as_micros().saturating_mul(1000));
+    done.checked_div(step).map_or(0, |steps| steps * step)
 }

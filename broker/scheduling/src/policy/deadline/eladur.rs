@@ -6,7 +6,8 @@ use gleaner_protocol::job::{JobSpec, Lane};
 use gleaner_protocol::{JobId, Share, Span, Time, WorkunitId};
 
 use super::admission;
-use super::book::{Book, Margin};
+use super::book::Book;
+use super::estimate::Margin;
 use crate::farm::{Farm, HostIx};
 use crate::{Change, Decline, Desk, Policy, Trigger, Violation, WaitReason};
 

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use gleaner_protocol::job::{JobSpec, Lane};
 use gleaner_protocol::{JobId, Span, Time, WorkunitId};
 
-use super::book::{self, Book, Margin};
+use super::book::{self, Book};
+use super::cores;
+use super::estimate::{self, Margin};
 use crate::farm::{Farm, HostIx};
 use crate::{Change, Decline, Desk, Policy, Trigger, Violation, WaitReason};
 
@@ -67,8 +69,10 @@ impl FcfsBackfill {
     }
 
     fn wanted(&self, now: Time, spec: &JobSpec) -> Booking {
-        let length = Span::from_micros(self.margin().expected_us(spec));
-        Booking { from: now, length, cores: spec.workunits.len(), has_begun: false }
+        let share = spec.cores_permille;
+        let length = estimate::lasts_us(share, self.margin().expected_us(spec));
+        let cores = spec.workunits.len().saturating_mul(share.cores_touched());
+        Booking { from: now, length: Span::from_micros(length), cores, has_begun: false }
     }
 
     /// The earliest time from `now` at which `cores` are free for `length` beside `others`.
@@ -97,9 +101,10 @@ impl FcfsBackfill {
         let begun = self.bookings.iter().filter(|(_, booking)| booking.has_begun);
         begun
             .filter_map(|(job, booking)| {
-                let open = self.book.get(*job)?.open().count();
-                let cores = u32::try_from(open).expect("WORKUNITS_MAX fits u32");
-                let beyond_us = book::overrun_us(booking.length.as_micros());
+                let entry = self.book.get(*job)?;
+                let open = u32::try_from(entry.open().count()).expect("WORKUNITS_MAX fits u32");
+                let cores = open.saturating_mul(entry.share.cores_touched());
+                let beyond_us = estimate::overrun_us(booking.length.as_micros());
                 let beyond = now + Span::from_micros(beyond_us);
                 let length = booking.until().max(beyond).since(booking.from);
                 Some(Booking { cores, length, ..*booking })
@@ -109,7 +114,7 @@ impl FcfsBackfill {
 
     /// Reservations anew, in order of arrival; those that can begin now do.
     fn reserve(&mut self, now: Time, farm: &Farm) {
-        let all = book::cores(farm);
+        let all = cores::given(farm);
         let mut others = self.running(now);
         for booking in self.bookings.values_mut().filter(|booking| !booking.has_begun) {
             if let Some(from) = Self::earliest(now, all, booking, &others) {
@@ -141,14 +146,14 @@ impl Policy for FcfsBackfill {
     }
 
     fn admit(&mut self, now: Time, farm: &Farm, spec: &JobSpec) -> Result<(), Decline> {
-        let (all, wanted) = (book::cores(farm), self.wanted(now, spec));
+        let (all, wanted) = (cores::given(farm), self.wanted(now, spec));
         let mut others = self.running(now);
         others.extend(self.bookings.values().filter(|booking| !booking.has_begun));
         let Some(from) = Self::earliest(now, all, &wanted, &others) else {
             let why = format!("{} tasks at once need more than the {all} cores", wanted.cores);
             return Err(why.into());
         };
-        let (until, due) = (from + wanted.length, book::due(now, spec));
+        let (until, due) = (from + wanted.length, estimate::due(now, spec));
         if until <= due {
             return Ok(());
         }

@@ -110,7 +110,7 @@ impl Outlook {
 
     /// Puts hosts in order: those first that close least often, of these those that are open for
     /// longest.
-    pub(super) fn order(&self, hosts: &mut [(HostIx, u32)]) {
+    pub(super) fn order<T>(&self, hosts: &mut [(HostIx, T)]) {
         let last = (f64::INFINITY, None);
         let of = |host: HostIx| self.hosts.get(&host).copied().unwrap_or(last);
         hosts.sort_by(|(one, _), (other, _)| {

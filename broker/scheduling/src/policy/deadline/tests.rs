@@ -102,6 +102,17 @@ impl Cluster {
 
     /// Whether a job of tasks of so many seconds, due after so many, was taken.
     fn submit(&mut self, tasks: u32, takes_s: u64, due_s: u64) -> Result<JobId, SubmitRefusal> {
+        self.submit_on(1, tasks, takes_s, due_s)
+    }
+
+    /// The same, each task on so many cores.
+    fn submit_on(
+        &mut self,
+        cores: u32,
+        tasks: u32,
+        takes_s: u64,
+        due_s: u64,
+    ) -> Result<JobId, SubmitRefusal> {
         let kind = HostKind::new("node").expect("a plain name");
         let spec = JobSpec {
             name: String::new(),
@@ -116,14 +127,14 @@ impl Cluster {
             profile: Profile {
                 run_time_us: BTreeMap::from([(kind, takes_s * 1_000_000)]),
                 due_ms: Some(due_s * 1000),
-                checkpoint_ms: Some(1),
+                checkpoint_ms: takes_s.is_multiple_of(2).then_some(1),
                 ..Profile::default()
             },
             trust: Trust::default(),
             on_release: Default::default(),
             attempts: Default::default(),
             on: None,
-            cores_permille: Share::WHOLE,
+            cores_permille: Share::cores(cores),
         };
         let request = RequestId::new(1);
         let mut effects = Vec::new();
@@ -224,7 +235,7 @@ proptest! {
     #[test]
     fn any_inputs_in_any_order_keep_all_invariants(
         which in 0_usize..4,
-        steps in prop::collection::vec((0_u8..8, 0_usize..4, 1_u64..200), 1..60),
+        steps in prop::collection::vec((0_u8..12, 0_usize..4, 1_u64..200), 1..60),
     ) {
         let policy = policies().into_iter().nth(which).expect("one of four");
         let mut cluster = Cluster::new(policy, 2);
@@ -250,6 +261,18 @@ proptest! {
                     let job = jobs.remove(at % jobs.len());
                     cluster.tell(Input::Cancel { request: RequestId::new(2), job });
                 }
+                7 | 8 if !cluster.held.is_empty() => {
+                    let (host, token, ..) = cluster.held[at % cluster.held.len()];
+                    let frozen = step == 7;
+                    cluster.tell(Input::Frozen { host: name(host), token, frozen });
+                }
+                9 if !cluster.held.is_empty() => {
+                    let (host, token, replica, _) = cluster.held.remove(at % cluster.held.len());
+                    let outcome = ReportedOutcome::Failed("no memory".into());
+                    let host = name(host);
+                    cluster.tell(Input::Report { host, token, replica, outcome, cpu_us: 1 });
+                }
+                10 => jobs.extend(cluster.submit_on(2, 1 + at as u32, number, number * 2 + 20)),
                 _ => cluster.advance(number),
             }
         }

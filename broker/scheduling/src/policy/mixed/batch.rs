@@ -177,6 +177,7 @@ impl Batch {
         let came = self.jobs.get(&id.job).copied().unwrap_or(Time::ZERO);
         let question = plan::question_of(desk.farm(), &mut self.times, id, host, came);
         let Some(question) = question else { return };
+        self.times.refit();
         let planned_us = self.times.planned_us(&question).unwrap_or(0);
         let is_whole = desk.farm().workunit(workunit).saved.is_empty();
         let what = (question, is_whole);
@@ -244,8 +245,9 @@ impl Policy for Batch {
             Change::Completed { workunit, host, cpu } => {
                 if let Some(begun) = self.running.end(workunit, host).filter(|of| of.is_whole) {
                     let Begun { question, planned_us, .. } = begun;
-                    let is_news = self.times.note(now, &question, planned_us, cpu.as_micros());
-                    self.is_stale |= is_news && self.config.rule.looks_at_times();
+                    let note =
+                        |took: Span| self.times.note(now, &question, planned_us, took.as_micros());
+                    self.is_stale |= cpu.is_some_and(note) && self.config.rule.looks_at_times();
                 }
                 self.note_end(now);
             }

@@ -15,7 +15,7 @@
 mod entry;
 mod model;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gleaner_protocol::{HostKind, Profile, Time, WorkunitId};
 
@@ -100,12 +100,22 @@ struct Belief {
 #[derive(Debug, Default)]
 pub(super) struct RunTimes {
     applications: BTreeMap<String, Application>,
+    /// Applications that there were so far. Their numbers are not used again: replicas of one that is
+    /// forgotten may still run.
+    numbered: u32,
+    /// Numbers of those that are not forgotten.
+    known: BTreeSet<u32>,
     kinds: BTreeMap<Option<HostKind>, u32>,
     entries: BTreeMap<EntryIx, Entry>,
     model: Option<Model>,
+    /// Whether there were runs since it was learned, or some were forgotten.
+    is_model_old: bool,
     /// The spread of what was said about what ran.
     said_sigma: Option<f64>,
     counted: u64,
+    /// How often it has learned from all runs.
+    #[cfg(test)]
+    fits: u64,
 }
 
 /// An application's number, and when it was asked for last.
@@ -157,16 +167,18 @@ impl RunTimes {
             known.asked = asked;
             return known.number;
         }
-        let mut number = self.applications.len() as u32;
         if self.applications.len() >= BATCH_APPLICATIONS_MAX {
             let oldest = self.applications.iter().min_by_key(|(_, of)| of.asked);
             let (name, of) = oldest.expect("there are as many as may be");
-            number = of.number;
-            let name = name.clone();
+            let (name, number) = (name.clone(), of.number);
             self.applications.remove(&name);
+            self.known.remove(&number);
             self.entries.retain(|entry, _| entry.application != number);
-            self.learn();
+            self.is_model_old = true;
         }
+        let number = self.numbered;
+        self.numbered += 1;
+        self.known.insert(number);
         self.applications.insert(name, Application { number, asked });
         number
     }
@@ -265,7 +277,8 @@ impl RunTimes {
         Some(model().map_or(said, |model| said.with(model)))
     }
 
-    /// A run has ended. Whether what was planned with is not as it is: `planned_us` of this run.
+    /// A run has ended. Whether what was planned with is not as it is: `planned_us` of this run. One of an
+    /// application that is forgotten says nothing.
     pub(super) fn note(
         &mut self,
         now: Time,
@@ -274,6 +287,10 @@ impl RunTimes {
         took_us: u64,
     ) -> bool {
         let Question { work, entry, said } = *question;
+        if !self.known.contains(&work.application) {
+            return false;
+        }
+        self.refit();
         let log = log_of(took_us);
         let was_known = self.is_known(entry) || matches!(said, Said::Time(_));
         let expected_us = self.expected_us(question).filter(|_| was_known);
@@ -285,12 +302,20 @@ impl RunTimes {
         };
         let run = Run { log, size: work.size, off, at: now };
         self.entries.entry(entry).or_default().add(run, is_surprise);
-        self.learn();
+        self.is_model_old = true;
         !was_known || (log - log_of(planned_us)).abs() > NO_NEWS
     }
 
-    /// Learns from all runs.
-    fn learn(&mut self) {
+    /// Learns from all runs, where that has not been done: to be called before expected times are asked
+    /// for, once for all of them.
+    pub(super) fn refit(&mut self) {
+        if !std::mem::take(&mut self.is_model_old) {
+            return;
+        }
+        #[cfg(test)]
+        {
+            self.fits += 1;
+        }
         self.model = Model::of(&self.entries);
         let offs = self.entries.values().filter_map(Entry::mean_off);
         // What was expected counts as one entry.

@@ -82,13 +82,15 @@ impl Board {
                     }
                 }
             }
-            Change::Completed { workunit, host, .. } => {
+            Change::Completed { workunit, host, cpu: Some(_) } => {
                 let WorkunitId { job, index } = farm.workunit(workunit).id;
                 let took = self.jobs.get(&job)?.took(now, index, host)?;
                 return Some(Reported { job, host, took });
             }
             Change::HostForgotten(host) => drop(self.idle.remove(&host)),
-            Change::JobTouched(_) | Change::HostChanged(_) => {}
+            Change::Completed { cpu: None, .. }
+            | Change::JobTouched(_)
+            | Change::HostChanged(_) => {}
         }
         None
     }

@@ -195,7 +195,7 @@ impl Board {
         }
     }
 
-    fn completed(&mut self, now: Time, node: usize, workunit: WorkunitIx, took: Span) {
+    fn completed(&mut self, now: Time, node: usize, workunit: WorkunitIx, took: Option<Span>) {
         let entry = &mut self.nodes[node];
         let Some(at) = entry.running.iter().position(|run| run.workunit == workunit) else {
             return;
@@ -208,7 +208,7 @@ impl Board {
         let render = self.tables.render();
         if let Some(chunk) = run.task.chunk
             && run.cost > render
-            && took > render
+            && let Some(took) = took.filter(|took| *took > render)
         {
             self.tables.measured(chunk, took);
         }

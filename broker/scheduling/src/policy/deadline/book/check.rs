@@ -1,12 +1,13 @@
 //! Whether the book is that of its lane's leases.
 
 use gleaner_protocol::job::Lane;
-use gleaner_protocol::{JobId, WorkunitId};
+use gleaner_protocol::{JobId, LeaseToken, WorkunitId};
 use smallvec::SmallVec;
 
-use super::{Book, Run, slots_of};
+use super::slots::slots_of;
+use super::{Book, Run};
 use crate::Violation;
-use crate::farm::{Farm, JobPhase};
+use crate::farm::{Farm, HostIx, JobPhase};
 
 impl Book {
     /// Checks it against the farm, of which it has the jobs of `lane`.
@@ -31,13 +32,18 @@ impl Book {
                     let detail = format!("{id} has {slot:?}, the book says {task:?}");
                     return Err(Violation::new(name, detail));
                 }
-                let is_pending = |run: Run| {
+                let is_leased = |host: HostIx, token: LeaseToken| {
                     let mut pending = workunit.iter().flat_map(|of| &farm.workunit(*of).pending);
-                    pending.any(|of| (of.host, of.token) == (run.host, run.token))
+                    pending.any(|of| (of.host, of.token) == (host, token))
                 };
+                let is_pending = |run: Run| is_leased(run.host, run.token);
                 let mut runs = task.run.into_iter().chain(task.insurance);
                 if runs.any(|run| !is_pending(run)) {
                     return Err(Violation::new(name, format!("{id} runs in the book alone")));
+                }
+                if task.aside.is_some_and(|of| !is_leased(of.host, of.token)) {
+                    let detail = format!("{id} stands still in the book alone");
+                    return Err(Violation::new(name, detail));
                 }
                 let hosts = (task.run.map(|run| run.host), task.insurance.map(|run| run.host));
                 if hosts.1.is_some() && (hosts.0.is_none() || hosts.0 == hosts.1) {

@@ -5,10 +5,12 @@
 //! back. All of them together use a small part of the core time of the promised jobs.
 
 use gleaner_protocol::job::OnRelease;
-use gleaner_protocol::{Span, Time, WorkunitId};
+use gleaner_protocol::{Share, Span, Time, WorkunitId};
 
+use super::room::Room;
 use crate::farm::{Farm, HostIx};
-use crate::policy::deadline::book::{self, Book, Entry, Task};
+use crate::policy::deadline::book::{Book, Entry, Task};
+use crate::policy::deadline::estimate;
 use crate::policy::deadline::survival::Outlook;
 use crate::{Desk, JobPhase};
 
@@ -21,8 +23,6 @@ const NAMED_UPPER_PERMILLE: u64 = 1_212;
 const CONFIDENCE_PERMILLE: u16 = 900;
 /// Least time until a task is looked at again that takes too long, in microseconds.
 const LOOK_LEAST_US: u64 = 1_000_000;
-/// Least that is thought to be left of a task that runs, in microseconds.
-const LEFT_LEAST_US: u64 = 1_000_000;
 /// Replicas that a workunit has with its insurance.
 const REPLICAS: usize = 2;
 
@@ -36,6 +36,8 @@ struct Danger {
     /// What it still needs where it runs; none where it stands still, or takes too long there.
     left_us: Option<u64>,
     on: Option<HostIx>,
+    /// What it has of a host's cores.
+    share: Share,
 }
 
 /// Insures the tasks in danger, those that are so most first, as far as `room` goes: cores that no
@@ -45,7 +47,7 @@ pub(super) fn insure(
     book: &mut Book,
     desk: &mut Desk<'_>,
     outlook: &Outlook,
-    room: &mut [(HostIx, u32)],
+    room: &mut Room,
     is_lost: impl Fn(WorkunitId) -> bool,
 ) -> bool {
     let now = desk.now();
@@ -55,6 +57,9 @@ pub(super) fn insure(
         let by_risk = other.risk.total_cmp(&one.risk);
         by_risk.then(one.until_us.cmp(&other.until_us)).then(one.id.cmp(&other.id))
     });
+    if list.is_empty() {
+        return false;
+    }
     let mut left_us = budget_us(book, now);
     let mut is_all = true;
     for danger in list {
@@ -69,18 +74,19 @@ pub(super) fn insure(
                 && takes_us <= danger.until_us
                 && (danger.risk <= 1.0 || danger.left_us.is_none_or(|left_us| takes_us < left_us))
         };
-        let at = room
-            .iter()
-            .position(|(host, cores)| *cores > 0 && desk.room(*host) > 0 && is_of_use(*host));
-        let Some(at) = at else {
+        let cores = danger.share.cores_touched();
+        let is_open = |(_, host, free): &(usize, HostIx, Share)| {
+            *free >= danger.share && desk.room(*host) >= cores && is_of_use(*host)
+        };
+        let Some((_, host, _)) = room.iter().find(is_open) else {
             is_all = false;
             continue;
         };
-        let host = room[at].0;
-        let cost_us = danger.left_us.unwrap_or(u64::MAX).min(takes_us(host));
+        let lasts_us = danger.left_us.unwrap_or(u64::MAX).min(takes_us(host));
+        let cost_us = estimate::work_us(danger.share, lasts_us);
         if cost_us <= left_us && book.insure(desk, danger.id, host) {
             left_us -= cost_us;
-            room[at].1 -= 1;
+            room.take(host, danger.share);
         } else {
             is_all = false;
         }
@@ -102,23 +108,15 @@ pub(super) fn trim(book: &mut Book, desk: &mut Desk<'_>, is_lost: impl Fn(Workun
     };
     let mut list: Vec<_> = book.iter().flat_map(of).collect();
     list.sort_unstable();
+    // What ends now was used all the same.
+    let is_too_much = !list.is_empty() && used_us(book, now) > most_us(book, now);
     for (began, id, due) in list.into_iter().rev() {
         if began.is_none() {
             book.drop_spare(desk, id);
-        } else if due <= now || is_lost(id) || used_us(book, now) > most_us(book, now) {
+        } else if due <= now || is_lost(id) || is_too_much {
             book.end_insurance(desk, id);
         }
     }
-}
-
-/// The insurance replica on a host that began last.
-pub(super) fn last_on(book: &Book, host: HostIx) -> Option<WorkunitId> {
-    let of = |(job, entry): (_, &Entry)| {
-        let insured = entry.open().filter_map(|(index, task)| Some((index, task.insurance?)));
-        let here = insured.filter(|(_, run)| run.host == host).collect::<Vec<_>>();
-        here.into_iter().map(move |(index, run)| (run.since, WorkunitId { job, index }))
-    };
-    book.iter().flat_map(of).max().map(|(_, id)| id)
 }
 
 /// When a task that takes too long comes into danger, if it has not ended by then.
@@ -129,7 +127,7 @@ pub(super) fn next_danger(book: &Book, now: Time) -> Option<Time> {
         let after_us = |(_, task)| match (upper_us + 1).saturating_sub(Task::done_us(task, now)) {
             // What it may still take grows as the time shrinks that it has.
             0 => Some(until_us.checked_sub(rest(now, entry, task).upper_us)? / 2 + 1),
-            to_upper_us => Some(to_upper_us),
+            to_upper_us => Some(entry.lasts_us(to_upper_us)),
         };
         let first_us = entry.open().filter(is_alone).filter_map(after_us).min();
         first_us.filter(|after_us| *after_us < until_us)
@@ -181,10 +179,10 @@ fn dangers(book: &Book, farm: &Farm, now: Time, outlook: &Outlook) -> Vec<Danger
             if pending == 0 || pending >= REPLICAS {
                 continue;
             }
-            let whole_us = entry.usual_us();
+            let whole_us = entry.lasts_us(entry.usual_us());
             let danger = |risk, left_us| {
                 let on = task.run.map(|run| run.host);
-                Danger { id, risk, until_us, left_us, on }
+                Danger { id, risk, until_us, left_us, on, share: entry.share }
             };
             let Some(run) = task.run else {
                 if task.is_held && still_us.saturating_add(whole_us) > until_us {
@@ -207,27 +205,26 @@ fn dangers(book: &Book, farm: &Farm, now: Time, outlook: &Outlook) -> Vec<Danger
     list
 }
 
-/// What is left of a task that runs.
+/// For how long a task still runs.
 #[derive(Debug, Clone, Copy)]
 struct Rest {
     /// As far as can be expected, in microseconds.
     left_us: u64,
-    /// Nine times of ten no more than this.
+    /// Nine times of ten no longer than this.
     upper_us: u64,
     /// Whether it has taken longer than nine of ten do.
     is_beyond: bool,
 }
 
-/// One that takes longer than usual is thought to go on for as long again as it took too long.
 fn rest(now: Time, entry: &Entry, task: &Task) -> Rest {
     let (done_us, usual_us, upper_us) = (task.done_us(now), entry.usual_us(), upper_us(entry));
-    let until = |end_us: u64| match end_us.saturating_sub(done_us) {
-        0 => done_us.saturating_sub(usual_us).max(LEFT_LEAST_US),
-        left_us => left_us,
-    };
-    let left_us = until(usual_us);
-    let upper_left_us = until(upper_us).max(left_us);
-    Rest { left_us, upper_us: upper_left_us, is_beyond: done_us > upper_us }
+    let left_us = estimate::safely_left_us(usual_us, usual_us, done_us);
+    let upper_left_us = estimate::safely_left_us(upper_us, usual_us, done_us).max(left_us);
+    Rest {
+        left_us: entry.lasts_us(left_us),
+        upper_us: entry.lasts_us(upper_left_us),
+        is_beyond: done_us > upper_us,
+    }
 }
 
 /// What a task takes at most, nine times of ten.
@@ -238,12 +235,12 @@ fn upper_us(entry: &Entry) -> u64 {
     }
 }
 
-/// What a task usually takes on a host: longer or shorter than its job's slowest kind of host
+/// For how long a task usually runs on a host: longer or shorter than on its job's slowest kind of host
 /// by as much as its kind is known to be.
 fn takes_us(book: &Book, farm: &Farm, id: WorkunitId, host: HostIx) -> u64 {
     let Some((entry, job)) = book.get(id.job).zip(farm.job(id.job)) else { return u64::MAX };
-    let slowest_us = book::longest_us(&job.spec).unwrap_or(1).max(1);
-    let here_us = book::time_on_us(&job.spec, &farm.host(host).info);
+    let slowest_us = estimate::longest_us(&job.spec).unwrap_or(1).max(1);
+    let here_us = estimate::time_on_us(&job.spec, &farm.host(host).info);
     let part = |us: u64| u128::from(us) * u128::from(here_us) / u128::from(slowest_us);
-    u64::try_from(part(entry.usual_us())).unwrap_or(u64::MAX)
+    entry.lasts_us(u64::try_from(part(entry.usual_us())).unwrap_or(u64::MAX))
 }

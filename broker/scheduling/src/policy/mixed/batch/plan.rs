@@ -54,6 +54,7 @@ impl Plan {
         run_times: &mut RunTimes,
         running: &mut Running,
     ) -> Self {
+        run_times.refit();
         let farm = desk.farm();
         let (mut slots, counts_on_lent) = slots(desk, run_times, running);
         let machines = slots.len().clamp(1, BATCH_MACHINES_LEAST);

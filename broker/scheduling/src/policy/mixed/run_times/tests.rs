@@ -32,12 +32,14 @@ impl Runs {
 
     fn ends(&mut self, question: &Question, took_s: u64) -> bool {
         self.now = self.now + Span::from_secs(took_s);
+        self.times.refit();
         let planned_us = self.times.planned_us(question).expect("it can run there");
         self.times.note(self.now, question, planned_us, took_s * SECOND_US)
     }
 
     fn expected_s(&mut self, application: &str, kind: &str, size: f64, said: Said) -> f64 {
         let question = self.question(application, kind, size, said);
+        self.times.refit();
         self.times.expected_us(&question).expect("it can run there") as f64 / SECOND_US as f64
     }
 
@@ -185,6 +187,35 @@ fn applications_and_kinds_beyond_those_that_are_kept_are_forgotten_or_one() {
         (0..100).map(|at| runs.times.kind(Some(&Runs::kind(&format!("k{at}"))))).collect();
     assert_eq!(kinds.last(), Some(&KindIx(BATCH_KINDS_MAX as u32 - 1)));
     assert_eq!(runs.times.kinds.len(), BATCH_KINDS_MAX);
+}
+
+#[test]
+fn what_runs_of_a_forgotten_application_says_nothing_of_others() {
+    let mut runs = Runs::default();
+    let old = runs.question("old", "fat", 1.0, Said::Nothing);
+    let others: Vec<Question> = (0..BATCH_APPLICATIONS_MAX)
+        .map(|at| runs.question(&format!("a{at}"), "fat", 1.0, Said::Nothing))
+        .collect();
+    assert!(!runs.times.applications.contains_key("old"));
+    assert!(!runs.ends(&old, 1_000), "no news");
+    assert!(others.iter().all(|other| !runs.times.is_known(other.entry())));
+    assert!(runs.times.entries.is_empty());
+}
+
+#[test]
+fn it_is_learned_once_for_all_that_came_between_two_plans() {
+    let mut runs = Runs::default();
+    for at in 0..BATCH_APPLICATIONS_MAX {
+        runs.run(&format!("a{at}"), "fat", Said::Nothing, 10);
+    }
+    runs.times.refit();
+    let before = runs.times.fits;
+    for at in 0..BATCH_APPLICATIONS_MAX {
+        runs.question(&format!("b{at}"), "fat", 1.0, Said::Nothing);
+    }
+    runs.times.refit();
+    runs.times.refit();
+    assert_eq!(runs.times.fits, before + 1);
 }
 
 #[test]

@@ -1,0 +1,49 @@
+//! Cores of the farm, as the deadline lane counts them.
+
+use gleaner_protocol::job::{JobSpec, Lane};
+use gleaner_protocol::{Share, WorkunitId};
+
+use crate::ability::Need;
+use crate::farm::{Farm, HostIx};
+
+/// Tasks of such a job that connected hosts which can run it have room for at a time: in what they
+/// give, or in all that they have.
+pub(super) fn places_for(farm: &Farm, spec: &JobSpec, all: bool) -> u32 {
+    let need = Need::of(spec);
+    let able = farm.hosts().filter(|(_, host)| host.connected && need.is_met_by(&host.info));
+    let places = able.map(|(index, host)| {
+        let cores = match all {
+            true => Share::cores(host.info.cores),
+            false => whole(farm.reach(Lane::Deadline, index), need.share),
+        };
+        cores.as_permille() / need.share.as_permille().max(1)
+    });
+    places.fold(0, u32::saturating_add)
+}
+
+/// What of a host's cores tasks on this share can use: whole ones have no use for part of a core.
+fn whole(cores: Share, share: Share) -> Share {
+    let is_whole = share.as_permille().is_multiple_of(Share::WHOLE.as_permille());
+    if is_whole { Share::cores(cores.whole_cores()) } else { cores }
+}
+
+/// Cores that connected hosts give.
+pub(super) fn given(farm: &Farm) -> u32 {
+    let given = farm.hosts().map(|(host, _)| farm.reach(Lane::Deadline, host).whole_cores());
+    given.fold(0, u32::saturating_add)
+}
+
+/// What a lane holds of a host.
+pub(super) fn held(farm: &Farm, lane: Lane, host: HostIx) -> Share {
+    let leases = farm.host(host).leases.iter();
+    let own = leases.filter(|lease| farm.workunit(lease.workunit).lane == lane);
+    own.fold(Share::NONE, |sum, lease| sum.plus(lease.share))
+}
+
+/// Whether a host is a right one for a workunit, free cores aside.
+pub(super) fn may_run(farm: &Farm, id: WorkunitId, host: HostIx) -> bool {
+    match farm.find(id) {
+        Some(workunit) => farm.is_eligible(workunit, host).is_ok(),
+        None => farm.job(id.job).is_some_and(|job| farm.has_ability(host, job.ability)),
+    }
+}
