@@ -8,6 +8,8 @@
 //!   it with a reason; nothing else is affected.
 //! - Name and owner of a host that shows a key are those that its key was enrolled for, whatever it
 //!   says; nobody else has such a name. Its link ends when its key is revoked.
+//! - Where hosts have keys, one without a key has no owner, whatever it says: all such have one vote
+//!   together.
 //! - A report reaches the driver only if every blob that it names was uploaded.
 //! - Messages reach it in the order in which they came, but for reports whose outputs may have to be
 //!   compared ([`aside`]), which come later.
@@ -217,7 +219,7 @@ impl Reader {
         }
     }
 
-    /// Has a hello say who its key says it is; without a key, only what is no key's name.
+    /// Has a hello say who its key says it is; without a key, nothing that a key could say.
     fn name_host(&self, first: &mut [AgentMessage]) -> Result<(), LinkEnd> {
         let Some(AgentMessage::Hello(hello)) = first.first_mut() else { return Ok(()) };
         match &self.identity {
@@ -228,6 +230,7 @@ impl Reader {
             _ if self.people.is_kept(&hello.host.name) => {
                 return Err(LinkEnd::Kept(hello.host.name.clone()));
             }
+            _ if self.people.has_agents() => hello.host.owner = None,
             _ => {}
         }
         Ok(())

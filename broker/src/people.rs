@@ -276,6 +276,11 @@ impl People {
         self.lock().book.active(id).is_ok()
     }
 
+    /// Whether hosts are told apart by their keys here.
+    pub(crate) fn has_agents(&self) -> bool {
+        self.lock().book.active_ones().any(|(_, of)| of.role == Role::Agent)
+    }
+
     /// Whether a name belongs to the agent that has some key, so that nobody else may have it.
     pub(crate) fn is_kept(&self, host: &HostName) -> bool {
         self.lock().book.agent_of(host).is_some()

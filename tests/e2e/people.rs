@@ -175,13 +175,27 @@ async fn a_host_is_whose_its_key_says_and_is_gone_when_that_is_revoked() {
     rogue.send(&[AgentMessage::Hello(hello("desk7", 1, 1))]).await;
     let why = rogue.is_refused().await.expect("it says why");
     assert!(why.contains("the name desk7 belongs to a host with a key"), "{why}");
+    // And who has no key has no vote of their own, whatever owner they invent.
+    let mut invented = hello("invented", 1, 1);
+    invented.host.owner = Some("mallory".parse().expect("a plain name"));
+    let mut rogue = Rogue::connect_with(&farm.cluster, Some(TOKEN)).await;
+    rogue.send(&[AgentMessage::Hello(invented)]).await;
+    let owner = eventually("the host without a key", async || {
+        let hosts: Vec<HostStatus> = farm.cluster.api.get("/v1/hosts").await;
+        hosts.into_iter().find(|host| host.host.as_str() == "invented").map(|host| host.owner)
+    })
+    .await;
+    assert_eq!(owner, None);
+    drop(rogue);
     let second = farm.somebody("second");
     let line = farm.invites("agent", "anna");
     let refused = second.says(&["join", &line, "--name", "desk7"]);
     refused.refused(5, &["the name desk7 belongs to another key", "gleaner revoke"]);
     // Its link outlives the broker's restart, and ends with its key.
     farm.cluster.restart_broker();
-    let is_connected = |hosts: &[HostStatus]| hosts.iter().any(|host| host.connected);
+    let is_connected = |hosts: &[HostStatus]| {
+        hosts.iter().any(|host| host.connected && host.host.as_str() == "desk7")
+    };
     eventually("the agent is back", async || {
         let hosts: Vec<HostStatus> = farm.cluster.api.get("/v1/hosts").await;
         is_connected(&hosts).then_some(())

@@ -146,15 +146,18 @@ impl Book {
         }
     }
 
+    /// All who are known and not revoked.
+    pub(super) fn active_ones(&self) -> impl Iterator<Item = (&PrincipalId, &Principal)> {
+        self.principals.iter().filter(|(_, of)| of.revoked_ms.is_none())
+    }
+
     /// How many administrators have a key.
     pub(super) fn admins(&self) -> usize {
-        let active = self.principals.values().filter(|of| of.revoked_ms.is_none());
-        active.filter(|of| of.role == Role::Admin).count()
+        self.active_ones().filter(|(_, of)| of.role == Role::Admin).count()
     }
 
     /// The agent that a host's name belongs to.
     pub(super) fn agent_of(&self, host: &HostName) -> Option<&PrincipalId> {
-        let mut active = self.principals.iter().filter(|(_, of)| of.revoked_ms.is_none());
-        active.find(|(_, of)| of.host.as_ref() == Some(host)).map(|(id, _)| id)
+        self.active_ones().find(|(_, of)| of.host.as_ref() == Some(host)).map(|(id, _)| id)
     }
 }
