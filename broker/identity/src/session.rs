@@ -1,11 +1,11 @@
 //! A principal's end of a session: got when it is needed, and again before it ends.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use gleaner_protocol::api::ApiError;
-use gleaner_protocol::error_chain;
 use gleaner_protocol::people::{Challenge, ChallengeRequest, Session, SessionRequest};
+use gleaner_protocol::{Span, Time, boottime, error_chain};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
@@ -44,7 +44,7 @@ pub struct SessionClient {
     broker: String,
     key: KeyPair,
     /// The token, and when another one is to be got.
-    now: Mutex<Option<(Arc<str>, Instant)>>,
+    now: Mutex<Option<(Arc<str>, Time)>>,
 }
 
 impl SessionClient {
@@ -62,7 +62,7 @@ impl SessionClient {
     pub async fn token(&self) -> Result<Arc<str>, SessionError> {
         let mut now = self.now.lock().await;
         if let Some((token, until)) = &*now
-            && Instant::now() < *until
+            && boottime() < *until
         {
             return Ok(Arc::clone(token));
         }
@@ -72,7 +72,7 @@ impl SessionClient {
         let request = SessionRequest { challenge, proof };
         let Session { token, valid_s } = self.ask("session", &request).await?;
         // Early enough that none ends on its way.
-        let until = Instant::now() + Duration::from_secs(valid_s * 2 / 3);
+        let until = boottime() + Span::from_secs(valid_s.saturating_mul(2) / 3);
         let token: Arc<str> = token.into();
         *now = Some((Arc::clone(&token), until));
         Ok(token)
