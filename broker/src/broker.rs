@@ -147,6 +147,7 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
     let limits = ServeLimits { connections_max: room_for_connections(), ..ServeLimits::default() };
     let listener = listener.with_limits(limits);
     let core_config = CoreConfig {
+        weights: config.shares.clone(),
         gone_hosts_max: GONE_HOSTS_MAX,
         incarnation: 0,
         lanes: config.lanes.check()?,

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use gleaner_protocol::Span;
 use gleaner_protocol::job::Lane;
 use gleaner_protocol::job::RunsOn;
+use gleaner_protocol::{OwnerName, Span};
 use gleaner_scheduling::{LaneConfig, LaneLimits, LanePolicy, OwnerlessVote};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -46,6 +46,8 @@ pub struct Config {
     pub retention_days: f64,
     /// The lanes that share the farm.
     pub lanes: Lanes,
+    /// Weights of owners among each other: 1 of those who are not named.
+    pub shares: BTreeMap<OwnerName, u32>,
 }
 
 /// The lanes that run on a farm.
@@ -113,6 +115,8 @@ impl Lanes {
     }
 }
 
+/// Greatest weight of an owner.
+const WEIGHT_MAX: u32 = 1_000_000;
 /// A century.
 const RETENTION_DAYS_MAX: f64 = 36_500.0;
 /// As many as make bytes that fit 64 bits.
@@ -135,6 +139,7 @@ impl Default for Config {
             snapshot_after_mib: 64,
             retention_days: 0.0,
             lanes: Lanes::default(),
+            shares: BTreeMap::new(),
         }
     }
 }
@@ -146,6 +151,11 @@ impl Config {
     /// The first key with a bad value.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.lanes.check()?;
+        if let Some((owner, weight)) =
+            self.shares.iter().find(|(_, weight)| !(1..=WEIGHT_MAX).contains(*weight))
+        {
+            return Err(ConfigError::Weight { owner: owner.clone(), weight: *weight });
+        }
         if !(0.0..=86_400.0).contains(&self.reconnect_grace_s) {
             return Err(ConfigError::Range {
                 key: "reconnect_grace_s",
@@ -187,6 +197,14 @@ impl Config {
 /// A key with a bad value.
 #[derive(Debug, Error)]
 pub enum ConfigError {
+    /// No weight.
+    #[error("shares: the weight of {owner} is {weight}, must be from 1 to {WEIGHT_MAX}")]
+    Weight {
+        /// Whose.
+        owner: OwnerName,
+        /// Which.
+        weight: u32,
+    },
     /// Out of range.
     #[error("{key} is {value}, must be {range}")]
     Range {

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gleaner_protocol::job::Lane;
-use gleaner_protocol::{ChunkId, HostName, JobId, Span, Time, WorkunitId};
+use gleaner_protocol::{ChunkId, HostName, JobId, OwnerName, Span, Time, WorkunitId};
 use smallvec::SmallVec;
 
 use crate::farm::{Begins, Farm, HostIx, LaneLimits, OwnerlessVote, Rule, WorkunitIx};
@@ -58,6 +58,8 @@ pub struct CoreConfig {
     pub ownerless_hosts_vote: OwnerlessVote,
     /// Where the choice of the results that are checked comes from. Agents must not know it.
     pub audit_seed: u64,
+    /// Weights of owners among each other; 1 where none is given.
+    pub weights: BTreeMap<OwnerName, u32>,
     /// How many hosts are remembered that have left, those aside that something open speaks of.
     pub gone_hosts_max: usize,
 }
@@ -73,6 +75,7 @@ impl CoreConfig {
             zero_us: 0,
             ownerless_hosts_vote: OwnerlessVote::Each,
             audit_seed: 0,
+            weights: BTreeMap::new(),
             gone_hosts_max: GONE_HOSTS_MAX,
         }
         .with_lane(Lane::Background, LanePolicy::Greedy(policy))
@@ -122,6 +125,7 @@ impl Core {
     pub fn with_policies(config: &CoreConfig, lanes: BTreeMap<Lane, Box<dyn Policy>>) -> Self {
         let mut farm = Farm::default();
         farm.hosts.ownerless = config.ownerless_hosts_vote;
+        farm.usage.weights.clone_from(&config.weights);
         for (lane, of) in &config.lanes {
             farm.lanes.limits[lane.index()] = of.limits;
         }
@@ -228,6 +232,7 @@ impl Core {
             // Before anything else: what this input has done names hosts by their numbers.
             self.forget_gone(effects);
         }
+        self.farm.usage.settle(now);
         self.end_overdue(now, effects);
         match input {
             Input::Submit { request, spec } => self.submit(request, *spec, effects),

@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use crate::ability::AbilityIx;
 use crate::core::TokenMint;
-use crate::farm::{Begins, Farm, HostIx, Lease, Leased, Pending, Room, Rule, WorkunitIx};
+use crate::farm::{Begins, Farm, HostIx, Lease, Leased, OwnerIx, Pending, Room, Rule, WorkunitIx};
 use crate::{Effect, Patience};
 
 /// Why the rules forbid an assignment.
@@ -118,6 +118,13 @@ impl<'a> Desk<'a> {
     #[must_use]
     pub fn reach(&self, host: HostIx) -> Share {
         self.farm.reach(self.lane, host)
+    }
+
+    /// Owners whose place among others may be another one since this was asked last, and the place.
+    pub(crate) fn take_moved_owners(&mut self) -> Vec<(OwnerIx, u64)> {
+        let (usage, now) = (&mut self.farm.usage, self.now);
+        let changed = usage.take_changed().into_iter();
+        changed.map(|owner| (owner, usage.place(owner, now))).collect()
     }
 
     /// The farm as it is now.
@@ -404,10 +411,11 @@ impl Farm {
             (entry.voter, entry.origin())
         });
         let unit = self.workunits.get_mut(workunit);
+        let job = self.jobs.get_mut(&unit.id.job).expect("a workunit's job is known");
         if self.hosts.get(host).connected {
             self.lanes.take(unit.lane, share);
+            self.usage.hold(job.owner, self.now, share, true);
         }
-        let job = self.jobs.get_mut(&unit.id.job).expect("a workunit's job is known");
         let until = now + Span::from_secs(job.spec.lease_s);
         let serial = self.ends.insert(until, job.spec.lease_s, workunit);
         unit.waiting -= 1;

@@ -24,6 +24,7 @@ mod open_workunits;
 mod room;
 mod saved;
 mod standing;
+mod usage;
 mod vote;
 mod workunit;
 
@@ -37,6 +38,7 @@ pub use lease::Lease;
 pub use room::LaneLimits;
 pub use saved::{Party, SavedState};
 pub use standing::Standing;
+pub use usage::OwnerShare;
 pub use vote::Vote;
 pub use workunit::{Pending, Rule, Workunit, WorkunitIx};
 
@@ -47,6 +49,7 @@ pub(crate) use hosts::Hosts;
 pub(crate) use lease::{LeaseEnds, Leased};
 pub(crate) use open_workunits::OpenWorkunits;
 pub(crate) use room::{LaneUse, Room};
+pub(crate) use usage::{OwnerIx, Usage};
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -103,6 +106,8 @@ pub struct Farm {
     pub(crate) copies: Copies,
     /// What lanes hold, and how much they may.
     pub(crate) lanes: LaneUse,
+    /// What owners have used.
+    pub(crate) usage: Usage,
     /// Workunits whose replicas were displaced by a plan of another lane, which their policies
     /// are still to be told of.
     pub(crate) displaced: Vec<WorkunitIx>,
@@ -251,6 +256,11 @@ impl Farm {
     /// Jobs that go on and are due at a time.
     pub fn due_jobs(&self) -> impl Iterator<Item = &Job> {
         self.due.iter().filter_map(|job| self.jobs.get(job))
+    }
+
+    /// How owners stand to each other, in the order of their names.
+    pub fn owner_shares(&self) -> impl Iterator<Item = OwnerShare> {
+        self.usage.shares(self.now)
     }
 
     /// How many jobs are known.
@@ -479,12 +489,13 @@ impl Farm {
         let lane = unit.lane;
         let job = self.jobs.get_mut(&unit.id.job).expect("a workunit's job is known");
         job.pending -= 1;
+        let owner = job.owner;
         let workunits = &self.workunits;
         let is_live = |end: &_| workunits.pending_at(end).is_some();
         self.ends.remove(job.spec.lease_s, serial, is_live);
         let dropped = self.hosts.change(lease.host, |entry| entry.drop_lease(lease.token));
         if let Some(share) = dropped.filter(|_| self.hosts.get(lease.host).connected) {
-            self.lanes.give_back(lane, share);
+            self.give_back_share(lane, owner, share);
         }
     }
 
@@ -527,6 +538,7 @@ impl Farm {
     pub(crate) fn forget(&mut self, job: JobId) {
         if let Some(job) = self.jobs.remove(&job) {
             self.forgotten = self.forgotten.plus(job.counts);
+            self.usage.drop_job(job.owner);
             if let Some(ability) = self.abilities.release(job.ability) {
                 self.hosts.drop_ability(ability);
             }

@@ -326,6 +326,16 @@ fn check_lanes(farm: &Farm) -> Result<(), Violation> {
     for job in farm.jobs().filter(|job| job.phase == JobPhase::Active) {
         expected.add_job(job.spec.lane, job.spec.cores_permille);
     }
+    let mut held = BTreeMap::new();
+    for (_, host) in farm.hosts().filter(|(_, host)| host.connected) {
+        for lease in &host.leases {
+            let job = farm.job(farm.workunit(lease.workunit).id.job).expect("a job that is known");
+            *held.entry(job.spec.owner.clone()).or_default() +=
+                u64::from(lease.share.as_permille());
+        }
+    }
+    let noted = farm.usage.held();
+    require(held == noted, "lanes", || format!("{noted:?} held, not {held:?}"))?;
     let of = |lanes: &LaneUse| (lanes.given, lanes.held, lanes.jobs.clone());
     let (expected, noted) = (of(&expected), of(&farm.lanes));
     require(expected == noted, "lanes", || format!("{noted:?}, not {expected:?}"))?;

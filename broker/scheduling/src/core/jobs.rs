@@ -131,7 +131,8 @@ impl Core {
         }
         let accepted = Accepted { utc_us: accepted_us, zero_us: self.zero_us };
         let ended = if self.farm.keeps_no_outputs { Ended::bare() } else { Ended::default() };
-        self.farm.jobs.insert(id, Job::new(id, spec, accepted, ability, ended));
+        let owner = self.farm.usage.add_job(&spec.owner, self.farm.now);
+        self.farm.jobs.insert(id, Job::new(id, spec, accepted, (ability, owner), ended));
         self.farm.job_begins(lane, need.share);
         if self.farm.jobs.get(&id).is_some_and(|job| job.due.is_some()) {
             self.farm.due.insert(id);

@@ -8,7 +8,7 @@ use gleaner_protocol::job::{JobSpec, Task};
 use gleaner_protocol::{HostName, JobId, Time};
 use smallvec::SmallVec;
 
-use super::{Ended, HostIx, WorkunitIx};
+use super::{Ended, HostIx, OwnerIx, WorkunitIx};
 use crate::ability::AbilityIx;
 use crate::core::Asked;
 use crate::limits::{ATTEMPT_WORDS_BYTES_MAX, ATTEMPT_WORDS_MAX, SUSPECT_AFTER_HOSTS};
@@ -50,6 +50,8 @@ pub struct Job {
     /// Its leased replicas.
     pub pending: u32,
     pub(crate) ability: AbilityIx,
+    /// Whose it is.
+    pub(crate) owner: OwnerIx,
     /// Hosts that failed or refused it since its last output, as many as make it suspect.
     pub(crate) unfit: SmallVec<[HostIx; 2]>,
     /// Who refused it last since its last output, and why.
@@ -84,7 +86,7 @@ impl Job {
         id: JobId,
         spec: Arc<JobSpec>,
         accepted: Accepted,
-        ability: AbilityIx,
+        (ability, owner): (AbilityIx, OwnerIx),
         ended: Ended,
     ) -> Self {
         Self {
@@ -101,6 +103,7 @@ impl Job {
             counts: ReplicaCounts::default(),
             pending: 0,
             ability,
+            owner,
             unfit: SmallVec::new(),
             refusal: None,
             words: BTreeSet::new(),

@@ -15,7 +15,7 @@ use gleaner_protocol::{LeaseToken, Share};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
-use super::{Farm, Host, HostIx, Lease, Pending, WorkunitIx};
+use super::{Farm, Host, HostIx, Lease, OwnerIx, Pending, WorkunitIx};
 use crate::Refusal;
 use crate::ability::AbilityIx;
 
@@ -158,6 +158,8 @@ pub(crate) enum Room {
     Lent,
 }
 
+const JOB_KNOWN: &str = "a workunit's job is known";
+
 impl Farm {
     /// How many more replicas on whole cores a lane could be given on a host now: in its idle
     /// slots as far as it asks, and in the place of replicas of lanes behind it once none is idle.
@@ -253,13 +255,22 @@ impl Farm {
         self.lanes.limits[lane.index()]
     }
 
+    /// A lane, and an owner, have so much less of what is given.
+    pub(crate) fn give_back_share(&mut self, lane: Lane, owner: OwnerIx, share: Share) {
+        self.lanes.give_back(lane, share);
+        self.usage.hold(owner, self.now, share, false);
+    }
+
     /// What a host gives and holds counts no longer, until [`Farm::count_in`].
     pub(crate) fn count_out(&mut self, host: HostIx) {
         let entry = self.hosts.get(host);
         if entry.connected {
             self.lanes.given -= u64::from(entry.capacity().as_permille());
             for lease in &entry.leases {
-                self.lanes.give_back(self.workunits.get(lease.workunit).lane, lease.share);
+                let unit = self.workunits.get(lease.workunit);
+                let owner = self.jobs.get(&unit.id.job).expect(JOB_KNOWN).owner;
+                self.lanes.give_back(unit.lane, lease.share);
+                self.usage.hold(owner, self.now, lease.share, false);
             }
         }
     }
@@ -270,7 +281,10 @@ impl Farm {
         if entry.connected {
             self.lanes.given += u64::from(entry.capacity().as_permille());
             for lease in &entry.leases {
-                self.lanes.take(self.workunits.get(lease.workunit).lane, lease.share);
+                let unit = self.workunits.get(lease.workunit);
+                let owner = self.jobs.get(&unit.id.job).expect(JOB_KNOWN).owner;
+                self.lanes.take(unit.lane, lease.share);
+                self.usage.hold(owner, self.now, lease.share, true);
             }
         }
     }

@@ -77,6 +77,7 @@ impl FragmentAware {
 
     /// Step B(2): the next workunit of Qinit that this host can run.
     fn open_for(&mut self, desk: &mut Desk<'_>, host: HostIx) -> Option<WorkunitIx> {
+        self.qinit.refresh(desk);
         let job = self.qinit.first(|ability| desk.may_begin(host, ability))?;
         let workunit = desk.open(job)?;
         let job = desk.farm().job(job)?;

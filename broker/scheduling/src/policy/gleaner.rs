@@ -168,6 +168,7 @@ impl Gleaner {
         host: HostIx,
         is_checked: bool,
     ) -> Option<WorkunitIx> {
+        self.untouched.refresh(desk);
         let farm = desk.farm();
         let job = self.untouched.first(|ability| desk.may_begin(host, ability))?;
         let mut begins = self.begins(&farm.job(job)?.spec);

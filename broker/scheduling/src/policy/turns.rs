@@ -1,20 +1,23 @@
-//! Qinit: jobs with untouched workunits, served in turn.
+//! Qinit: jobs with untouched workunits, of the owner first who has used least of the farm.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use gleaner_protocol::{JobId, OwnerName};
+use gleaner_protocol::JobId;
 use priority_queue::PriorityQueue;
 use rustc_hash::FxBuildHasher;
 
 use super::Change;
+use crate::Desk;
 use crate::ability::AbilityIx;
-use crate::farm::{Farm, Job};
+use crate::farm::{Farm, Job, OwnerIx};
 
 type TurnQueue<T> = PriorityQueue<T, Reverse<u64>, FxBuildHasher>;
+/// The least comes first: the owner's place by what it has used, then its turn.
+type OwnerQueue = PriorityQueue<OwnerIx, Reverse<(u64, u64)>, FxBuildHasher>;
 
-/// Owners in turn, and each owner's jobs in turn, so that ten workunits do not wait behind a
-/// million. All untouched workunits have the key 1, so the published order leaves this open.
+/// Owners by what they have used, of equals in turn; and each owner's jobs in turn, so that ten
+/// workunits do not wait behind a million. All untouched workunits have the key 1, so the published order leaves this open.
 ///
 /// A job stands for its range of untouched workunits: the queue's size does not depend on
 /// theirs. Jobs of different abilities are in queues of their own, so that what a host cannot
@@ -22,38 +25,39 @@ type TurnQueue<T> = PriorityQueue<T, Reverse<u64>, FxBuildHasher>;
 ///
 /// # Invariants
 /// - An owner is in the queue of an ability if and only if one of its jobs with that ability is,
-///   with the same turn in all of them.
-/// - Who was served waits until everyone who was there has been.
+///   with the same place and turn in all of them.
+/// - Of those who have used as much, who was served waits until everyone who was there has been.
 #[derive(Default)]
 pub(super) struct Turns {
-    by_ability: Vec<TurnQueue<OwnerName>>,
-    owners: BTreeMap<OwnerName, Owner>,
+    by_ability: Vec<OwnerQueue>,
+    owners: BTreeMap<OwnerIx, Owner>,
     turn: u64,
 }
 
 struct Owner {
+    place: u64,
     turn: u64,
     jobs: BTreeMap<AbilityIx, TurnQueue<JobId>>,
 }
 
 /// What Qinit needs to know of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Turn<'a> {
-    pub(super) owner: &'a OwnerName,
+pub(super) struct Turn {
+    pub(super) owner: OwnerIx,
     pub(super) job: JobId,
     pub(super) ability: AbilityIx,
 }
 
-impl<'a> Turn<'a> {
-    pub(super) fn of(job: &'a Job) -> Self {
-        Self { owner: &job.spec.owner, job: job.id, ability: job.ability }
+impl Turn {
+    pub(super) fn of(job: &Job) -> Self {
+        Self { owner: job.owner, job: job.id, ability: job.ability }
     }
 }
 
 impl Turns {
     /// Whether this job is in it.
-    pub(super) fn contains(&self, Turn { owner, job, ability }: Turn<'_>) -> bool {
-        let jobs = self.owners.get(owner).and_then(|owner| owner.jobs.get(&ability));
+    pub(super) fn contains(&self, Turn { owner, job, ability }: Turn) -> bool {
+        let jobs = self.owners.get(&owner).and_then(|owner| owner.jobs.get(&ability));
         jobs.is_some_and(|jobs| jobs.contains(&job))
     }
 
@@ -63,7 +67,7 @@ impl Turns {
             Change::JobAdded(id) => {
                 let job = farm.job(id).filter(|job| job.has_untouched());
                 if let Some(job) = job {
-                    self.add(Turn::of(job));
+                    self.add(Turn::of(job), farm.usage.place(job.owner, farm.now));
                 }
                 job.is_some()
             }
@@ -78,31 +82,32 @@ impl Turns {
     }
 
     /// Enters a job at the end of its owner's round.
-    pub(super) fn add(&mut self, Turn { owner, job, ability }: Turn<'_>) {
+    pub(super) fn add(&mut self, Turn { owner, job, ability }: Turn, place: u64) {
         self.turn += 1;
         let turn = self.turn;
-        let entry = self
-            .owners
-            .entry(owner.clone())
-            .or_insert_with(|| Owner { turn, jobs: BTreeMap::new() });
+        let entry = self.owners.entry(owner).or_insert_with(|| Owner {
+            place,
+            turn,
+            jobs: BTreeMap::new(),
+        });
         entry.jobs.entry(ability).or_default().push(job, Reverse(turn));
         if self.by_ability.len() <= ability.get() {
-            self.by_ability.resize_with(ability.get() + 1, TurnQueue::default);
+            self.by_ability.resize_with(ability.get() + 1, OwnerQueue::default);
         }
-        self.by_ability[ability.get()].push(owner.clone(), Reverse(entry.turn));
+        self.by_ability[ability.get()].push(owner, Reverse((entry.place, entry.turn)));
     }
 
     /// Takes a job out.
-    pub(super) fn remove(&mut self, Turn { owner, job, ability }: Turn<'_>) {
-        let Some(entry) = self.owners.get_mut(owner) else { return };
+    pub(super) fn remove(&mut self, Turn { owner, job, ability }: Turn) {
+        let Some(entry) = self.owners.get_mut(&owner) else { return };
         let Some(jobs) = entry.jobs.get_mut(&ability) else { return };
         jobs.remove(&job);
         if jobs.is_empty() {
             entry.jobs.remove(&ability);
-            self.by_ability[ability.get()].remove(owner);
+            self.by_ability[ability.get()].remove(&owner);
         }
         if entry.jobs.is_empty() {
-            self.owners.remove(owner);
+            self.owners.remove(&owner);
         }
     }
 
@@ -112,9 +117,9 @@ impl Turns {
             .by_ability
             .iter()
             .enumerate()
-            .filter_map(|(index, owners)| owners.peek().map(|(owner, turn)| (index, owner, turn)))
+            .filter_map(|(index, owners)| owners.peek().map(|(owner, place)| (index, owner, place)))
             .filter(|(index, ..)| accepts(AbilityIx::from_index(*index)))
-            .map(|(_, owner, Reverse(turn))| (*turn, owner))
+            .map(|(_, owner, Reverse(place))| (*place, owner))
             .min()?;
         let jobs = &self.owners.get(owner)?.jobs;
         let heads = jobs.iter().filter(|(ability, _)| accepts(**ability));
@@ -126,15 +131,30 @@ impl Turns {
     }
 
     /// Sends a job and its owner to the end of the round.
-    pub(super) fn served(&mut self, Turn { owner, job, ability }: Turn<'_>) {
-        let Some(entry) = self.owners.get_mut(owner) else { return };
+    pub(super) fn served(&mut self, Turn { owner, job, ability }: Turn) {
+        let Some(entry) = self.owners.get_mut(&owner) else { return };
         self.turn += 1;
         entry.turn = self.turn;
-        for with in entry.jobs.keys() {
-            self.by_ability[with.get()].change_priority(owner, Reverse(self.turn));
-        }
+        Self::queue(&mut self.by_ability, owner, entry);
         if let Some(jobs) = entry.jobs.get_mut(&ability) {
             jobs.change_priority(&job, Reverse(self.turn));
+        }
+    }
+
+    /// Takes note of what owners have used since.
+    pub(super) fn refresh(&mut self, desk: &mut Desk<'_>) {
+        for (owner, place) in desk.take_moved_owners() {
+            if let Some(entry) = self.owners.get_mut(&owner) {
+                entry.place = place;
+                Self::queue(&mut self.by_ability, owner, entry);
+            }
+        }
+    }
+
+    fn queue(by_ability: &mut [OwnerQueue], owner: OwnerIx, entry: &Owner) {
+        for with in entry.jobs.keys() {
+            let place = Reverse((entry.place, entry.turn));
+            by_ability[with.get()].change_priority(&owner, place);
         }
     }
 
@@ -151,20 +171,18 @@ impl Turns {
 mod tests {
     use super::*;
 
-    fn owner(name: &str) -> OwnerName {
-        OwnerName::new(name).expect("a plain name")
-    }
+    const ANN: OwnerIx = OwnerIx::of(0);
+    const BOB: OwnerIx = OwnerIx::of(1);
 
-    fn turn(owner: &OwnerName, job: u64, ability: usize) -> Turn<'_> {
+    fn turn(owner: OwnerIx, job: u64, ability: usize) -> Turn {
         Turn { owner, job: JobId::new(job), ability: AbilityIx::from_index(ability) }
     }
 
     #[test]
     fn owners_take_turns_and_so_do_their_jobs() {
-        let (ann, bob) = (owner("ann"), owner("bob"));
-        let all = [turn(&ann, 1, 0), turn(&ann, 2, 0), turn(&bob, 3, 0)];
+        let all = [turn(ANN, 1, 0), turn(ANN, 2, 0), turn(BOB, 3, 0)];
         let mut turns = Turns::default();
-        all.iter().for_each(|turn| turns.add(*turn));
+        all.iter().for_each(|turn| turns.add(*turn, 0));
         let mut served = Vec::new();
         for _ in 0..6 {
             let job = turns.first(|_| true).expect("three jobs wait");
@@ -176,20 +194,19 @@ mod tests {
 
     #[test]
     fn a_host_that_cannot_run_the_first_gets_the_next_and_the_first_keeps_its_turn() {
-        let (ann, bob) = (owner("ann"), owner("bob"));
         let mut turns = Turns::default();
-        turns.add(turn(&ann, 1, 0));
-        turns.add(turn(&ann, 2, 1));
-        turns.add(turn(&bob, 3, 1));
+        turns.add(turn(ANN, 1, 0), 0);
+        turns.add(turn(ANN, 2, 1), 0);
+        turns.add(turn(BOB, 3, 1), 0);
         let can_run_1 = |ability: AbilityIx| ability.get() == 1;
         assert_eq!(turns.first(can_run_1), Some(JobId::new(2)));
-        turns.served(turn(&ann, 2, 1));
+        turns.served(turn(ANN, 2, 1));
         assert_eq!(turns.first(can_run_1), Some(JobId::new(3)), "it is bob's turn now");
-        turns.served(turn(&bob, 3, 1));
+        turns.served(turn(BOB, 3, 1));
         assert_eq!(turns.first(|_| true), Some(JobId::new(1)), "ann's other job waited longer");
-        turns.remove(turn(&ann, 1, 0));
-        turns.remove(turn(&ann, 2, 1));
-        turns.remove(turn(&bob, 3, 1));
+        turns.remove(turn(ANN, 1, 0));
+        turns.remove(turn(ANN, 2, 1));
+        turns.remove(turn(BOB, 3, 1));
         assert_eq!(turns.first(|_| true), None);
         assert!(turns.owners.is_empty());
     }

@@ -156,8 +156,14 @@ impl Model {
             let job_ref = &self.jobs[*job];
             job_ref.is_active && job_ref.untouched < job_ref.workunits && self.can_run(host, *job)
         };
+        // No time goes by: owners have used nothing but what they hold.
+        let held = |owner: u8| {
+            let of_owner = self.open.iter().filter(|unit| self.jobs[unit.job].owner == owner);
+            of_owner.map(|unit| unit.pend.len()).sum::<usize>()
+        };
         let turn_of = |owner: u8| {
-            self.owners.iter().find(|(of, _)| *of == owner).map_or(u64::MAX, |(_, turn)| *turn)
+            let turn = self.owners.iter().find(|(of, _)| *of == owner).map(|(_, turn)| *turn);
+            (held(owner), turn.unwrap_or(u64::MAX))
         };
         let mut jobs: Vec<usize> = (0..self.jobs.len()).filter(able).collect();
         jobs.sort_by_key(|job| (turn_of(self.jobs[*job].owner), self.jobs[*job].turn));

@@ -1,0 +1,220 @@
+//! What owners have used of the farm's cores: whoever has used least for their weight comes next.
+//!
+//! All cores that leases hold count, whatever becomes of them, and a week later half as much. So that
+//! nobody has to be gone over as time goes by, what is used later is counted as more instead (Cormode,
+//! Shkapenyuk, Srivastava, Xu: *Forward Decay: A Practical Time Decay Model for Streaming Systems*,
+//! 2009). What runs now counts as if it went on for a minute more: else whoever comes next would get
+//! all cores that are free at once.
+
+use std::collections::BTreeMap;
+
+use gleaner_protocol::{OwnerName, Share, Span, Time};
+use serde::Serialize;
+
+/// After this time, in seconds, what was used counts half.
+const HALF_LIFE_S: f64 = 7.0 * 86_400.0;
+/// For so many seconds more what runs now counts.
+const AHEAD_S: f64 = 60.0;
+/// How often what runs is counted.
+const SETTLE_EVERY: Span = Span::from_secs(1);
+/// Owners that are remembered of whom no job is known.
+const IDLE_OWNERS_MAX: usize = 10_000;
+
+/// Number of an owner, for as long as one of its jobs is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct OwnerIx(u32);
+
+/// How an owner stands.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct OwnerShare {
+    /// Who.
+    pub owner: OwnerName,
+    /// Part of the farm that it is due, beside others.
+    pub weight: u32,
+    /// Core-seconds that count now.
+    pub used_s: f64,
+    /// What its leases hold, in thousandths of cores.
+    pub held_permille: u64,
+}
+
+/// What all owners have used.
+///
+/// # Invariants
+/// - `held` of each is the sum over its leases that count for their lanes.
+#[derive(Debug, Default)]
+pub(crate) struct Usage {
+    owners: Vec<Owner>,
+    by_name: BTreeMap<OwnerName, OwnerIx>,
+    vacant: Vec<OwnerIx>,
+    pub(crate) weights: BTreeMap<OwnerName, u32>,
+    /// When what runs was counted last.
+    settled_at: Time,
+    /// Whose place may be another one since it was asked for last.
+    changed: Vec<OwnerIx>,
+}
+
+#[derive(Debug)]
+struct Owner {
+    name: OwnerName,
+    weight: f64,
+    /// Core-seconds, each counted by the time of its use.
+    used: f64,
+    /// When that was brought up to date.
+    since: Time,
+    held: u64,
+    jobs: u32,
+    is_changed: bool,
+}
+
+/// How much a second counts that is used at this time.
+fn growth(at: Time) -> f64 {
+    (at.as_micros() as f64 / 1e6 / HALF_LIFE_S).exp2()
+}
+
+impl OwnerIx {
+    /// For tests: the number of one.
+    #[cfg(test)]
+    pub(crate) const fn of(number: u32) -> Self {
+        Self(number)
+    }
+}
+
+impl Usage {
+    /// One more job of an owner is known.
+    pub(crate) fn add_job(&mut self, name: &OwnerName, now: Time) -> OwnerIx {
+        if let Some(&owner) = self.by_name.get(name) {
+            self.owner_mut(owner).jobs += 1;
+            return owner;
+        }
+        if self.by_name.len() >= IDLE_OWNERS_MAX {
+            self.forget_idle();
+        }
+        let weight = self.weights.get(name).copied().unwrap_or(1).max(1);
+        let entry = Owner {
+            name: name.clone(),
+            weight: f64::from(weight),
+            used: 0.0,
+            since: now,
+            held: 0,
+            jobs: 1,
+            is_changed: false,
+        };
+        let owner = match self.vacant.pop() {
+            Some(owner) => {
+                *self.owner_mut(owner) = entry;
+                owner
+            }
+            None => {
+                self.owners.push(entry);
+                OwnerIx(u32::try_from(self.owners.len() - 1).expect("JOBS_MAX bounds owners"))
+            }
+        };
+        self.by_name.insert(name.clone(), owner);
+        owner
+    }
+
+    /// A job of an owner is forgotten.
+    pub(crate) fn drop_job(&mut self, owner: OwnerIx) {
+        self.owner_mut(owner).jobs -= 1;
+    }
+
+    /// Forgets those without jobs that have used least.
+    fn forget_idle(&mut self) {
+        let mut idle: Vec<(f64, OwnerIx)> = self
+            .by_name
+            .values()
+            .map(|owner| (self.owners[owner.0 as usize].used, *owner))
+            .filter(|(_, owner)| self.owners[owner.0 as usize].jobs == 0)
+            .collect();
+        idle.sort_unstable_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
+        idle.truncate(idle.len() / 2);
+        for (_, owner) in idle {
+            self.by_name.remove(&self.owners[owner.0 as usize].name);
+            self.vacant.push(owner);
+        }
+    }
+
+    /// An owner holds so much more, or less, from now on.
+    pub(crate) fn hold(&mut self, owner: OwnerIx, now: Time, share: Share, more: bool) {
+        self.settle_one(owner, now);
+        let entry = self.owner_mut(owner);
+        let share = u64::from(share.as_permille());
+        entry.held = if more { entry.held + share } else { entry.held.saturating_sub(share) };
+        self.note_change(owner);
+    }
+
+    fn settle_one(&mut self, owner: OwnerIx, now: Time) {
+        let entry = self.owner_mut(owner);
+        if entry.held > 0 {
+            let seconds = now.since(entry.since).as_secs_f64();
+            entry.used += seconds * entry.held as f64 / 1e3 * growth(now);
+        }
+        entry.since = now;
+    }
+
+    /// Counts what runs, where that was not done for a while.
+    pub(crate) fn settle(&mut self, now: Time) {
+        if now.since(self.settled_at) < SETTLE_EVERY {
+            return;
+        }
+        self.settled_at = now;
+        for at in 0..self.owners.len() {
+            if self.owners[at].held > 0 {
+                let owner = OwnerIx(u32::try_from(at).expect("JOBS_MAX bounds owners"));
+                self.settle_one(owner, now);
+                self.note_change(owner);
+            }
+        }
+    }
+
+    fn note_change(&mut self, owner: OwnerIx) {
+        let entry = self.owner_mut(owner);
+        if !std::mem::replace(&mut entry.is_changed, true) {
+            self.changed.push(owner);
+        }
+    }
+
+    /// Whose place may be another one since this was asked last.
+    pub(crate) fn take_changed(&mut self) -> Vec<OwnerIx> {
+        let changed = std::mem::take(&mut self.changed);
+        for owner in &changed {
+            self.owner_mut(*owner).is_changed = false;
+        }
+        changed
+    }
+
+    /// The place of an owner among others: whoever has the least comes first.
+    pub(crate) fn place(&self, owner: OwnerIx, now: Time) -> u64 {
+        let entry = &self.owners[owner.0 as usize];
+        let ahead = entry.held as f64 / 1e3 * AHEAD_S * growth(now);
+        // Of numbers that are not negative the bits are in the same order.
+        ((entry.used + ahead) / entry.weight).to_bits()
+    }
+
+    /// All who are remembered, in the order of their names.
+    pub(crate) fn shares(&self, now: Time) -> impl Iterator<Item = OwnerShare> {
+        self.by_name.values().map(move |owner| {
+            let entry = &self.owners[owner.0 as usize];
+            let running = now.since(entry.since).as_secs_f64() * entry.held as f64 / 1e3;
+            OwnerShare {
+                owner: entry.name.clone(),
+                weight: entry.weight as u32,
+                used_s: entry.used / growth(now) + running,
+                held_permille: entry.held,
+            }
+        })
+    }
+
+    /// What each holds, for those who count it anew.
+    pub(crate) fn held(&self) -> BTreeMap<OwnerName, u64> {
+        let owners = self
+            .by_name
+            .iter()
+            .map(|(name, owner)| (name.clone(), self.owners[owner.0 as usize].held));
+        owners.filter(|(_, held)| *held > 0).collect()
+    }
+
+    fn owner_mut(&mut self, owner: OwnerIx) -> &mut Owner {
+        &mut self.owners[owner.0 as usize]
+    }
+}
