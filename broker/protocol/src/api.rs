@@ -1,5 +1,9 @@
 //! Bodies of the broker's HTTP interface under `/v1`. JSON.
 
+mod usage;
+
+pub use usage::{ReplicaOutcome, UsageBy, UsageRow};
+
 use serde::{Deserialize, Serialize};
 
 use crate::control::Verdict;
