@@ -13,6 +13,7 @@ mod jobs;
 mod kernel_times;
 mod lanes;
 mod results;
+mod usage;
 
 pub(crate) use access::ACCESS;
 pub(crate) use lanes::lane_statuses;
@@ -42,6 +43,7 @@ use crate::metrics::{CoreFigures, Metrics};
 use crate::promises::Promises;
 use crate::states::States;
 use crate::store::{Committer, SmallBlobs, StoreState};
+use crate::usage::Usage;
 
 /// What handlers share.
 #[derive(Clone)]
@@ -61,6 +63,7 @@ pub(crate) struct Api {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) kernel_times: KernelTimes,
     pub(crate) history: RunHistory,
+    pub(crate) usage: Usage,
     pub(crate) promises: Promises,
     /// On which hosts a job may run that does not say so.
     pub(crate) default_on: RunsOn,
@@ -108,6 +111,8 @@ impl Api {
             .or(self.kernel_time_routes())
             .unify()
             .or(self.history_routes())
+            .unify()
+            .or(self.usage_routes())
             .unify()
             .or(self.health_routes())
             .unify()

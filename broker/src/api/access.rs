@@ -21,7 +21,7 @@ const MONITOR: &[Role] = &[Role::Monitor];
 const ADMINS: &[Role] = &[Role::Admin];
 
 /// All requests but `/healthz`. What is not here reaches no route.
-pub(crate) static ACCESS: [Access; 23] = [
+pub(crate) static ACCESS: [Access; 24] = [
     Access::new(GET, "/v1/control", AGENTS),
     Access::new(POST, "/v1/jobs", MEMBERS),
     Access::new(GET, "/v1/jobs", MEMBERS),
@@ -44,6 +44,7 @@ pub(crate) static ACCESS: [Access; 23] = [
     Access::new(GET, "/v1/kernel-times", MEMBERS),
     Access::new(GET, "/v1/history", MEMBERS),
     Access::new(GET, "/v1/history/{}", MEMBERS),
+    Access::new(GET, "/v1/usage", MEMBERS),
     Access::new(GET, "/metrics", MEMBERS),
 ];
 

@@ -1,0 +1,49 @@
+//! `/v1/usage`: what ended replicas took, and what of it is charged.
+
+use gleaner_protocol::api::UsageBy;
+use gleaner_protocol::error_chain;
+use gleaner_serve::Problem;
+use serde::Deserialize;
+use warp::Filter;
+use warp::filters::BoxedFilter;
+use warp::http::StatusCode;
+use warp::reply::Response;
+
+use super::{Api, handler_of, json};
+use crate::usage::{UsageError, UsageQuery};
+
+/// What stands after `?`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked {
+    #[serde(default)]
+    by: UsageBy,
+    /// Replicas that ended then or later.
+    from_ms: Option<u64>,
+    /// Replicas that ended before then.
+    to_ms: Option<u64>,
+}
+
+impl Api {
+    pub(super) fn usage_routes(&self) -> BoxedFilter<(Response,)> {
+        let usage = warp::path!("v1" / "usage").and(warp::get());
+        handler_of(usage.and(warp::query::<Asked>()), self, show)
+    }
+}
+
+async fn show(api: Api, asked: Asked) -> Result<Response, Problem> {
+    let within_ms = asked.from_ms.unwrap_or(0)..asked.to_ms.unwrap_or(u64::MAX);
+    let rows = api.usage.sum(UsageQuery { by: asked.by, within_ms }).await;
+    Ok(json(&rows.map_err(problem)?))
+}
+
+fn problem(error: UsageError) -> Problem {
+    match error {
+        UsageError::TooMany => {
+            Problem::new(StatusCode::BAD_REQUEST, "out-of-range", error.to_string())
+        }
+        UsageError::Disk(_) | UsageError::Ends => {
+            Problem::unavailable("unavailable", error_chain(&error))
+        }
+    }
+}
