@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     agent, broker, cancel, completions, demo, doctor, explain, farm, fetch, forget, history, hosts,
-    jobs, kernel, lanes, manual, monitor, simulate, stop, submit, wait,
+    jobs, kernel, lanes, manual, monitor, simulate, stop, submit, usage, wait,
 };
 
 /// Harvests the idle cores of render farms and desktops for background work, and is gone when a
@@ -75,6 +75,8 @@ pub(crate) enum Command {
     Lanes(lanes::Args),
     /// Shows how long runs of applications took, and what is predicted from them.
     History(history::Args),
+    /// Sums what replicas took that have ended, and what of it is charged.
+    Usage(usage::Args),
     /// Runs the built-in kernels here: volumes, surfaces, components, scans.
     Kernel(kernel::Args),
     /// Compares policies on modelled and recorded farms.

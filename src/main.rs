@@ -30,6 +30,7 @@ mod show;
 mod simulate;
 mod stop;
 mod submit;
+mod usage;
 mod wait;
 mod wall_clock;
 
@@ -82,6 +83,7 @@ fn main() -> ExitCode {
         Command::Hosts(args) => hosts::run(args),
         Command::Lanes(args) => lanes::run(args),
         Command::History(args) => history::run(args),
+        Command::Usage(args) => usage::run(&args),
         Command::Kernel(args) => kernel::run(args, cli.quiet),
         Command::Stop(args) => stop::run(&args),
         Command::Simulate(args) => simulate::run(args, cli.quiet),
