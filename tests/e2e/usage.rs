@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use gleaner_protocol::JobId;
 use gleaner_protocol::api::{ReplicaOutcome, UsageRow};
 use gleaner_protocol::job::JobSpec;
+use reqwest::Method;
 
 use crate::cluster::{Cluster, Plan};
 
@@ -78,6 +79,9 @@ async fn what_jobs_took_is_charged_as_far_as_it_was_accepted_and_is_never_forgot
     assert!(csv.starts_with("project,owner,job,") && csv.lines().count() == 3, "{csv}");
     assert_eq!(usage(&cluster, &["--to", "2020-01-01"]), []);
     assert_eq!(usage(&cluster, &["--from", "2020-01-01"]), shown[0]);
+    let asked = cluster.api.request(Method::GET, "/v1/usage?by=weather");
+    let refusal = cluster.api.refused(asked, 400).await;
+    assert_eq!(refusal.code, "malformed", "{refusal:?}");
     let turned = ["usage", "--from", "2026-11-02", "--to", "2026-11-01"];
     cluster.cli(&turned).refused(2, &["--from 2026-11-02 is after --to 2026-11-01"]);
 }

@@ -209,6 +209,24 @@ fn what_stands_still_takes_no_core() {
 }
 
 #[test]
+fn what_fails_where_another_left_off_has_failed_though_it_is_nobodys_failure() {
+    let mut broker = Broker::new();
+    let (first, second) = (broker.connect("a", &[]), broker.connect("b", &[]));
+    broker.submit("");
+    let lease = broker.lease(first);
+    broker.says(first, AgentMessage::Saved { token: lease.token, state: Digest::of(b"half") });
+    broker.wait(5_000);
+    broker.release(first, &lease, ReleaseReason::Preempted);
+    let lease = broker.lease(second);
+    assert!(lease.goes_on.is_some());
+    broker.wait(2_000);
+    broker.report(second, &lease, Outcome::Failed("exit code 1".into()));
+    let expected = [(ReplicaOutcome::Preempted, 5_000), (ReplicaOutcome::Failed, 2_000)];
+    assert_eq!(broker.ends(), expected);
+    broker.knows_no_replica();
+}
+
+#[test]
 fn half_a_core_counts_half() {
     let mut broker = Broker::new();
     let link = broker.connect("plain", &[]);
