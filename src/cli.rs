@@ -4,7 +4,8 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     agent, broker, cancel, completions, demo, doctor, explain, farm, fetch, forget, history, hosts,
-    invite, jobs, join, kernel, lanes, manual, monitor, people, simulate, stop, submit, wait,
+    invite, jobs, join, kernel, lanes, manual, monitor, people, shares, simulate, stop, submit,
+    usage, wait,
 };
 
 /// Harvests the idle cores of render farms and desktops for background work, and is gone when a
@@ -83,6 +84,10 @@ pub(crate) enum Command {
     People(people::Args),
     /// Takes from somebody all that they may, at once.
     Revoke(people::RevokeArgs),
+    /// Sums what replicas took that have ended, and what of it is charged.
+    Usage(usage::Args),
+    /// Shows what each owner is due of the farm, and has had.
+    Shares(shares::Args),
     /// Runs the built-in kernels here: volumes, surfaces, components, scans.
     Kernel(kernel::Args),
     /// Compares policies on modelled and recorded farms.

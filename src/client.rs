@@ -2,7 +2,7 @@
 
 mod options;
 
-pub(crate) use options::{Access, Format, Options, trusting};
+pub(crate) use options::{Access, Broker, Format, Options, trusting};
 
 use std::error::Error;
 use std::io;

@@ -30,10 +30,12 @@ mod monitor;
 mod people;
 mod process;
 mod release_watch;
+mod shares;
 mod show;
 mod simulate;
 mod stop;
 mod submit;
+mod usage;
 mod wait;
 mod wall_clock;
 
@@ -90,6 +92,8 @@ fn main() -> ExitCode {
         Command::Join(args) => join::run(args),
         Command::People(args) => people::run(args),
         Command::Revoke(args) => people::run_revoke(args),
+        Command::Usage(args) => usage::run(&args),
+        Command::Shares(args) => shares::run(args),
         Command::Kernel(args) => kernel::run(args, cli.quiet),
         Command::Stop(args) => stop::run(&args),
         Command::Simulate(args) => simulate::run(args, cli.quiet),

@@ -15,6 +15,7 @@ mod kernel_times;
 mod lanes;
 mod people;
 mod results;
+mod usage;
 
 pub(crate) use access::ACCESS;
 pub(crate) use lanes::lane_statuses;
@@ -47,6 +48,7 @@ use crate::people::People;
 use crate::promises::Promises;
 use crate::states::States;
 use crate::store::{Committer, SmallBlobs, StoreState};
+use crate::usage::Usage;
 
 /// What handlers share.
 #[derive(Clone)]
@@ -66,6 +68,7 @@ pub(crate) struct Api {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) kernel_times: KernelTimes,
     pub(crate) history: RunHistory,
+    pub(crate) usage: Usage,
     pub(crate) promises: Promises,
     pub(crate) people: People,
     /// On which hosts a job may run that does not say so.
@@ -118,6 +121,8 @@ impl Api {
             .or(self.history_routes())
             .unify()
             .or(self.people_routes())
+            .unify()
+            .or(self.usage_routes())
             .unify()
             .or(self.health_routes())
             .unify()

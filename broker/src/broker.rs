@@ -30,6 +30,7 @@ use crate::promises::Promises;
 use crate::results_check;
 use crate::states::States;
 use crate::store::{Batch, Committer, Compaction, DataFolder, StoreError, StoreOptions};
+use crate::usage::{self, UsageWriter};
 use crate::wall_clock;
 
 /// Why a broker does not start.
@@ -71,7 +72,7 @@ pub async fn run(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), BrokerError> {
     let running = begin(&config).await?;
-    let Running { listener, api, background, mut driver_done, recorder, history, promises } =
+    let Running { listener, api, background, mut driver_done, recorder, history, usage, promises } =
         running;
     let committer = api.committer.clone();
     ready(listener.address());
@@ -103,6 +104,7 @@ pub async fn run(
         // What the store has kept is the last that was measured.
         recorder.end();
         history.end();
+        usage.end();
         promises.save();
     });
     if let Err(error) = closed.await {
@@ -122,6 +124,8 @@ struct Running {
     recorder: Recorder,
     /// Writes down what replicas take.
     history: HistoryWriter,
+    /// Writes down which replicas have ended.
+    usage: UsageWriter,
     promises: Promises,
 }
 
@@ -180,9 +184,16 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
         }),
     };
     let committer = Committer::start(Box::new(journal), Some(compaction))?;
+    let (accounts, usage) =
+        usage::start(&config.data_dir, min_free_bytes).map_err(BrokerError::Thread)?;
     if !added.is_empty() {
+        let (accounts, decisions) = (accounts.clone(), usage::decisions(&added));
         let records = pack(added);
-        let after = Box::new(|_: Result<u64, &_>| {});
+        let after = Box::new(move |committed: Result<u64, &_>| {
+            if committed.is_ok() {
+                accounts.add(decisions);
+            }
+        });
         let batch = Batch { records, small_blobs: Vec::new(), after, is_awaited: false };
         committer.submit(batch).await;
     }
@@ -202,6 +213,7 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
         metrics: Arc::clone(&metrics),
         kernel_times: kernel_times.clone(),
         history: run_history.clone(),
+        usage: accounts.clone(),
         retention: config.retention(),
     });
     let driver_done = start(driver, queue)?;
@@ -231,6 +243,7 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
         metrics,
         kernel_times,
         history: run_history,
+        usage: accounts,
         promises: promises.clone(),
         people,
         default_on: config.default_on,
@@ -238,7 +251,7 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
     };
     let watch = tokio::spawn(promises.clone().run(api.driver.clone(), api.events.clone()));
     let background = [check, collector, watch];
-    Ok(Running { listener, api, background, driver_done, recorder, history, promises })
+    Ok(Running { listener, api, background, driver_done, recorder, history, usage, promises })
 }
 
 /// Runs the driver on a thread of its own.

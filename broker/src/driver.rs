@@ -62,6 +62,7 @@ use crate::kernel_times::KernelTimes;
 use crate::limits::TURN_COMMANDS_MAX;
 use crate::metrics::Metrics;
 use crate::store::Committer;
+use crate::usage::Usage;
 use turn::Turn;
 
 /// What the driver needs at its birth.
@@ -73,6 +74,7 @@ pub(crate) struct DriverParts {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) kernel_times: KernelTimes,
     pub(crate) history: RunHistory,
+    pub(crate) usage: Usage,
     /// How long jobs that have ended are kept; for ever where it is not given.
     pub(crate) retention: Option<Span>,
 }
@@ -85,6 +87,7 @@ pub(crate) struct Driver {
     metrics: Arc<Metrics>,
     kernel_times: KernelTimes,
     history: RunHistory,
+    usage: Usage,
 }
 
 impl Driver {
@@ -101,6 +104,7 @@ impl Driver {
             metrics: parts.metrics,
             kernel_times: parts.kernel_times,
             history: parts.history,
+            usage: parts.usage,
         }
     }
 
@@ -187,8 +191,8 @@ impl Driver {
 
     async fn finish(&mut self, mut turn: Turn) {
         self.dispatcher.end_turn(boottime(), &mut turn.decided);
-        let Self { committer, metrics, events, kernel_times, history, .. } = self;
-        turn.commit(committer, metrics, events, (kernel_times, history)).await;
+        let Self { committer, metrics, events, kernel_times, history, usage, .. } = self;
+        turn.commit(committer, metrics, events, (kernel_times, history, usage)).await;
     }
 }
 

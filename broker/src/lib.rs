@@ -32,6 +32,7 @@ mod promises;
 mod results_check;
 mod states;
 mod store;
+mod usage;
 mod wall_clock;
 
 pub use archive::{ArchiveError, Moved, export, import};
@@ -50,3 +51,4 @@ pub use store::{
     Past, Recovered, Replayed, SledJournal, SmallBlobs, SnapshotWriter, StoreError, StoreOptions,
     StoreState, SyncStep, open_sealed, seal,
 };
+pub use usage::{EndedReplica, OutputMark, UsageRecord};

@@ -85,6 +85,22 @@ pub const KERNEL_TIMES_QUEUED_MAX: usize = 1_024;
 /// Turns whose recorded runs may wait to be taken into the history; those of more are let go.
 pub const HISTORY_QUEUED_MAX: usize = 1_024;
 
+/// Turns whose ended replicas may wait to be written down; those of more are let go, and that is said.
+pub const USAGE_QUEUED_MAX: usize = 4_096;
+/// Records of ended replicas that are kept for a disk that cannot be written; those of more are let
+/// go, and that is said.
+pub const USAGE_WAITING_MAX: usize = 65_536;
+/// A segment of these records takes no further one once it has this many bytes.
+pub const USAGE_SEGMENT_BYTES: u64 = 16 << 20;
+/// Segments that are kept, some 2.5 million records in all; of more, the oldest go.
+pub const USAGE_SEGMENTS_MAX: usize = 32;
+/// Longest line of a segment, in bytes; a longer one is damage.
+pub const USAGE_LINE_BYTES_MAX: usize = 4 << 10;
+/// Rows in one answer of usage.
+pub const USAGE_ROWS_MAX: usize = 100_000;
+/// Leases of hosts that are away are compared with what the core knows of them this often.
+pub const AWAY_LOOK: Span = Span::from_secs(10);
+
 /// Inputs of a job whose sizes are features of their own, the first ones.
 pub const INPUT_FEATURES_MAX: usize = 4;
 /// Commands that one turn of the driver takes at most.

@@ -14,20 +14,40 @@ const CA_FILE_BYTES_MAX: u64 = 16 << 20;
 /// The broker of this machine.
 const LOCAL_BROKER: &str = "http://127.0.0.1:7710";
 
-/// Which broker, and how to speak to it.
+/// Which broker, how to speak to it, and what to print.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Options {
+    #[command(flatten)]
+    broker: Broker,
+    /// For people, or for programs.
+    #[arg(long, default_value = "table", value_name = "FORMAT")]
+    format: Format,
+}
+
+/// Which broker, and how to speak to it.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Broker {
     /// The broker's address [default: that of the last `gleaner join`, or else
     /// http://127.0.0.1:7710].
     #[arg(long, env = "GLEANER_BROKER", value_name = "URL")]
     broker: Option<String>,
     #[command(flatten)]
-    access: Access,
+    trust: Trust,
 }
 
-/// How to speak to any service.
+/// How to speak to another service, and what to print.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Access {
+    #[command(flatten)]
+    trust: Trust,
+    /// For people, or for programs.
+    #[arg(long, default_value = "table", value_name = "FORMAT")]
+    pub(crate) format: Format,
+}
+
+/// What is shown, and who is trusted.
+#[derive(Debug, Clone, clap::Args)]
+struct Trust {
     /// File with the token that it asks for.
     #[arg(long, env = "GLEANER_TOKEN_FILE", value_name = "FILE")]
     token_file: Option<PathBuf>,
@@ -37,9 +57,6 @@ pub(crate) struct Access {
     /// Certificates (PEM) to trust for https:// instead of the system's.
     #[arg(long, env = "GLEANER_CA_FILE", value_name = "FILE")]
     ca_file: Option<PathBuf>,
-    /// For people, or for programs.
-    #[arg(long, default_value = "table", value_name = "FORMAT")]
-    pub(crate) format: Format,
 }
 
 /// Form of what is printed.
@@ -54,31 +71,44 @@ pub(crate) enum Format {
 impl Options {
     /// A client of that broker.
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
+        self.broker.client()
+    }
+
+    /// The form in which it is to be printed.
+    pub(crate) const fn format(&self) -> Format {
+        self.format
+    }
+}
+
+impl Broker {
+    /// A client of it.
+    pub(crate) fn client(&self) -> anyhow::Result<Client> {
         let joined = Joined::read()?;
         // It is of no use at another broker.
         let joined = joined.filter(|of| self.broker.as_ref().is_none_or(|at| *at == of.broker));
         let Some(joined) = joined else {
             let broker = self.broker.as_deref().unwrap_or(LOCAL_BROKER);
-            return self.access.client(Service::BROKER, broker);
+            return self.trust.client(Service::BROKER, broker);
         };
-        let shows = self.access.token_file.is_some() || self.access.key_file.is_some();
-        let access = Access {
-            key_file: if shows { self.access.key_file.clone() } else { Some(joined.key_file) },
-            ca_file: self.access.ca_file.clone().or(joined.ca_file),
-            ..self.access.clone()
+        let shows = self.trust.token_file.is_some() || self.trust.key_file.is_some();
+        let trust = Trust {
+            key_file: if shows { self.trust.key_file.clone() } else { Some(joined.key_file) },
+            ca_file: self.trust.ca_file.clone().or(joined.ca_file),
+            ..self.trust.clone()
         };
-        access.client(Service::BROKER, &joined.broker)
-    }
-
-    /// The form in which it is to be printed.
-    pub(crate) const fn format(&self) -> Format {
-        self.access.format
+        trust.client(Service::BROKER, &joined.broker)
     }
 }
 
 impl Access {
     /// A client of a service at an address.
     pub(crate) fn client(&self, service: Service, address: &str) -> anyhow::Result<Client> {
+        self.trust.client(service, address)
+    }
+}
+
+impl Trust {
+    fn client(&self, service: Service, address: &str) -> anyhow::Result<Client> {
         let token_file = self.token_file.as_deref();
         let client = Client::new(service, address, token_file, self.ca_file.as_deref())?;
         match &self.key_file {

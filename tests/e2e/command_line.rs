@@ -236,6 +236,7 @@ fn each_subcommand_helps() {
             "hosts",
             "lanes",
             "history",
+            "usage",
             "kernel",
             "simulate",
             "doctor",

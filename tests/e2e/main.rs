@@ -78,6 +78,7 @@ mod slurm;
 mod slurm_installation;
 mod tls;
 mod units;
+mod usage;
 mod watchdog;
 mod watched_workers;
 mod words;

@@ -5,7 +5,8 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use gleaner_protocol::api::{HostStatus, JobStatus, Submitted};
+use gleaner_protocol::OwnerName;
+use gleaner_protocol::api::{HostStatus, JobStatus, ShareStatus, Submitted, UsageRow};
 use gleaner_protocol::control::AgentMessage;
 use gleaner_protocol::people::PrincipalStatus;
 use reqwest::Client;
@@ -170,6 +171,16 @@ async fn a_host_is_whose_its_key_says_and_is_gone_when_that_is_revoked() {
     let of =
         |host: &HostStatus| (host.host.to_string(), host.owner.as_ref().map(ToString::to_string));
     assert_eq!(of(&hosts[0]), ("desk7".into(), Some("anna".into())));
+    // What it took is accounted, for its owner and whoever runs the farm.
+    let usage: Vec<UsageRow> = submitter.says(&["usage", "--format", "json"]).json();
+    let of_bob: Vec<_> =
+        usage.iter().map(|row| row.owner.as_ref().map(OwnerName::as_str)).collect();
+    assert_eq!(of_bob, [Some("bob")]);
+    let stranger = farm.joined("submitter", "carl");
+    let usage: Vec<UsageRow> = stranger.says(&["usage", "--format", "json"]).json();
+    assert_eq!(usage, []);
+    let shares: Vec<ShareStatus> = farm.says(&["shares", "--format", "json"]).json();
+    assert!(shares[0].owner.as_str() == "bob" && shares[0].used_s > 0.0, "{shares:?}");
     // Nobody else has its name: not with the token, and not with another key.
     let mut rogue = Rogue::connect_with(&farm.cluster, Some(TOKEN)).await;
     rogue.send(&[AgentMessage::Hello(hello("desk7", 1, 1))]).await;

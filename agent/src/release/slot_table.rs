@@ -67,8 +67,7 @@ pub(crate) struct SlotTable {
     booked_cores: AtomicU32,
     /// Cores that they take by that: also those that share a physical one with them.
     taken_cores: AtomicU32,
-    /// Who has less of a core than they take. Locked while the kernel is told so, and never with the
-    /// rest.
+    /// Who has less than they take. Locked while the kernel is told so, and never with the rest.
     held: Mutex<Vec<limit::Held>>,
 }
 

@@ -1,5 +1,9 @@
 //! Bodies of the broker's HTTP interface under `/v1`. JSON.
 
+mod usage;
+
+pub use usage::{ReplicaOutcome, UsageBy, UsageRow};
+
 use serde::{Deserialize, Serialize};
 
 use crate::control::Verdict;
@@ -54,6 +58,19 @@ pub struct LaneStatus {
     pub max_percent: u32,
     /// What the lanes before it leave it while it has a job, likewise.
     pub min_percent: u32,
+}
+
+/// An element of `GET /v1/shares`: an owner, whoever comes next before the others.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ShareStatus {
+    /// Who.
+    pub owner: OwnerName,
+    /// How much it is due, beside others.
+    pub weight: u32,
+    /// Core-seconds that it has used, of which half count a week later.
+    pub used_s: f64,
+    /// Cores that its replicas hold, in thousandths.
+    pub held_permille: u64,
 }
 
 /// Where a job stands.

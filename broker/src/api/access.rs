@@ -26,7 +26,7 @@ const MONITOR: &[Role] = &[Role::Monitor];
 const ADMINS: &[Role] = &[Role::Admin];
 
 /// All requests but `/healthz` and those of [`super::OPEN`]. What is not here reaches no route.
-pub(crate) static ACCESS: [Access; 26] = [
+pub(crate) static ACCESS: [Access; 28] = [
     Access::new(GET, "/v1/control", AGENTS),
     Access::new(POST, "/v1/jobs", SUBMITTERS),
     Access::new(GET, "/v1/jobs", VIEWERS),
@@ -49,6 +49,8 @@ pub(crate) static ACCESS: [Access; 26] = [
     Access::new(GET, "/v1/kernel-times", VIEWERS),
     Access::new(GET, "/v1/history", VIEWERS),
     Access::new(GET, "/v1/history/{}", VIEWERS),
+    Access::new(GET, "/v1/usage", SUBMITTERS),
+    Access::new(GET, "/v1/shares", VIEWERS),
     Access::new(GET, "/metrics", VIEWERS),
     Access::new(POST, "/v1/invitations", ADMINS),
     Access::new(GET, "/v1/people", ADMINS),

@@ -1,8 +1,8 @@
-//! `/v1/lanes`.
+//! `/v1/lanes` and `/v1/shares`: who gets what of the farm.
 
-use gleaner_protocol::api::LaneStatus;
+use gleaner_protocol::api::{LaneStatus, ShareStatus};
 use gleaner_protocol::job::Lane;
-use gleaner_scheduling::Core;
+use gleaner_scheduling::{Core, OwnerShare};
 use gleaner_serve::Problem;
 use warp::Filter;
 use warp::filters::BoxedFilter;
@@ -12,12 +12,31 @@ use super::{Api, handler, json};
 
 impl Api {
     pub(super) fn lane_routes(&self) -> BoxedFilter<(Response,)> {
+        let shares = warp::path!("v1" / "shares").and(warp::get());
         handler(warp::path!("v1" / "lanes").and(warp::get()), self, list)
+            .or(handler(shares, self, |api, ()| async move {
+                Ok(json(&api.read(share_statuses).await?))
+            }))
+            .unify()
+            .boxed()
     }
 }
 
 async fn list(api: Api, (): ()) -> Result<Response, Problem> {
     Ok(json(&api.read(lane_statuses).await?))
+}
+
+/// The owners of jobs, whoever comes next first.
+fn share_statuses(core: &Core) -> Vec<ShareStatus> {
+    let mut shares: Vec<_> = core.farm().owner_shares().collect();
+    shares.sort_by(|one, other| one.place().total_cmp(&other.place()));
+    let status = |of: OwnerShare| ShareStatus {
+        owner: of.owner,
+        weight: of.weight,
+        used_s: of.used_s,
+        held_permille: of.held_permille,
+    };
+    shares.into_iter().map(status).collect()
 }
 
 /// The lanes that run on the farm, in their order, and what each holds.

@@ -24,6 +24,7 @@ use crate::kernel_times;
 use crate::limits::COLLECT_PAGE;
 use crate::metrics::Metrics;
 use crate::store::{DataFolder, SledJournal, StoreOptions};
+use crate::usage;
 
 /// What a broker knows before it starts.
 struct Stage {
@@ -124,6 +125,7 @@ impl Stage {
         let (kernel_times, recorder) =
             kernel_times::start(self.folder.path(), 1 << 20).expect("a thread");
         let (history, writer) = history::start(self.folder.path(), 1 << 20).expect("a thread");
+        let (usage, accounts) = usage::start(self.folder.path(), 1 << 20).expect("a thread");
         let driver = Driver::new(DriverParts {
             core: self.core,
             incarnation: 1,
@@ -132,6 +134,7 @@ impl Stage {
             metrics: Arc::new(Metrics::default()),
             kernel_times,
             history,
+            usage,
             retention: None,
         });
         let (commands, queue) = mpsc::channel(16);
@@ -144,8 +147,13 @@ impl Stage {
             data_dir: self.folder.path().to_owned(),
             files: Arc::default(),
         };
-        let running =
-            Running { collector, folder: self.folder, _recorder: recorder, _writer: writer };
+        let running = Running {
+            collector,
+            folder: self.folder,
+            _recorder: recorder,
+            _writer: writer,
+            _accounts: accounts,
+        };
         running.store(self.outputs);
         running
     }
@@ -163,6 +171,7 @@ struct Running {
     folder: tempfile::TempDir,
     _recorder: kernel_times::Recorder,
     _writer: history::HistoryWriter,
+    _accounts: usage::UsageWriter,
 }
 
 impl Running {

@@ -11,6 +11,7 @@ use gleaner_scheduling::Fact;
 
 use super::LinkId;
 use crate::metrics::Waits;
+use crate::usage::UsageRecord;
 
 /// Messages of each link, in order, and where they go.
 pub type Letters<M> = BTreeMap<LinkId, (M, Vec<BrokerMessage>)>;
@@ -41,6 +42,8 @@ pub struct Decided<M> {
     pub kernel_times: Vec<KernelTime>,
     /// What replicas took that ended or were cut off, to predict others from.
     pub runs: Vec<Run>,
+    /// Replicas that ended and workunits that were decided, for the accounts, in order.
+    pub usage: Vec<UsageRecord>,
 }
 
 impl<M> Default for Decided<M> {
@@ -54,6 +57,7 @@ impl<M> Default for Decided<M> {
             waits: Waits::default(),
             kernel_times: Vec::new(),
             runs: Vec::new(),
+            usage: Vec::new(),
         }
     }
 }

@@ -1,23 +1,20 @@
 //! Commands into the core's inputs, the core's effects into messages, answers and events: all of
 //! the driver that needs no runtime, so that a simulator can drive it too.
 
+mod ends;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use gleaner_protocol::api::{FarmEventsAccepted, JobStatus, ProgressEvent, Promise, Submitted};
-use gleaner_protocol::control::{
-    AgentMessage, BrokerMessage, Hello, Lease, Opening, ReleaseReason, Released,
+use gleaner_protocol::api::{
+    FarmEventsAccepted, JobStatus, ProgressEvent, Promise, ReplicaOutcome, Submitted,
 };
+use gleaner_protocol::control::{AgentMessage, BrokerMessage, Hello, Lease, Opening};
 use gleaner_protocol::farm::FarmEvent;
-use gleaner_protocol::job::{Cause, JobSpec, Task};
+use gleaner_protocol::job::JobSpec;
 use gleaner_protocol::limits::{OPENING_ENDED_MAX, bounded_reason};
-use gleaner_protocol::{
-    AgentSecret, HostName, JobId, KernelTime, LeaseToken, LimitsChange, Measured, ReplicaId, Share,
-    Span, Time, WorkunitId,
-};
-use gleaner_scheduling::{
-    Core, Effect, Fact, HostIx, Input, JobPhase, ReportedOutcome, RequestId, SubmitRefusal,
-};
+use gleaner_protocol::{AgentSecret, HostName, JobId, LeaseToken, LimitsChange, Share, Span, Time};
+use gleaner_scheduling::{Core, Effect, HostIx, Input, JobPhase, RequestId, SubmitRefusal};
 
 use super::command::LinkMessage;
 use super::contents::{self, ContentRefusal, ContentUse};
@@ -26,7 +23,7 @@ use super::links::{Links, NameTaken};
 use super::progress::Progress;
 use super::recent::RecentDigests;
 use super::retention::Retention;
-use super::run_watch::{RunWatch, Times, leased};
+use super::run_watch::{Beginning, RunWatch, leased};
 use super::{LinkId, PreparedReport};
 use crate::limits::TURN_FORGETS_MAX;
 use crate::metrics::Metrics;
@@ -117,6 +114,7 @@ impl<M: Clone> Dispatcher<M> {
             let Some(job) = self.retention.take_due(now) else { break };
             self.feed(now, Input::Forget { job }, turn);
         }
+        self.end_forgotten(now, turn);
         self.progress.emit_due(now, &self.core, turn);
     }
 
@@ -405,78 +403,12 @@ impl<M: Clone> Dispatcher<M> {
         let after: BTreeSet<_> =
             self.core.farm().host_named(&name).into_iter().flat_map(leased).collect();
         let lost = before.into_iter().filter(|token| !after.contains(token));
-        lost.for_each(|token| self.cut_off(now, token, turn));
+        lost.for_each(|token| self.ended(now, token, ReplicaOutcome::Lost, turn));
     }
 
     fn is_parked(&self, host: &HostName, token: LeaseToken) -> bool {
         let host = self.core.farm().host_named(host);
         host.is_some_and(|host| host.parked.iter().any(|lease| lease.token == token))
-    }
-
-    /// A host gives a replica back.
-    fn given_back(&mut self, now: Time, released: &Released, turn: &mut Decided<M>) {
-        match released.reason {
-            ReleaseReason::Preempted | ReleaseReason::FragmentClosed | ReleaseReason::Aborted => {
-                self.cut_off(now, released.token, turn);
-            }
-            // It never ran.
-            ReleaseReason::CannotRun(_) | ReleaseReason::HostTrouble(_) => {
-                self.watch.end(released.token);
-            }
-        }
-    }
-
-    /// A replica ends before its time: it would have taken longer.
-    fn cut_off(&mut self, now: Time, token: LeaseToken, turn: &mut Decided<M>) {
-        turn.runs.extend(self.watch.cut_off(&self.core, now, token));
-    }
-
-    fn report(&mut self, now: Time, host: HostName, report: PreparedReport, turn: &mut Decided<M>) {
-        let PreparedReport {
-            received,
-            token,
-            replica,
-            outcome,
-            manifest,
-            cpu_us,
-            measured,
-            wall_us,
-            peak_memory_mib,
-        } = report;
-        self.metrics.reported(&outcome);
-        turn.waits.reports.push(received);
-        let facts_before = turn.facts.len();
-        let time = measured.as_ref().and_then(|of| self.kernel_time(&host, replica, of));
-        let is_own = self.watch.is_of(&host, token);
-        let begun = is_own.then(|| self.watch.end(token)).flatten();
-        let times = Times { cpu_us, wall_us, peak_memory_mib, measured };
-        let is_output = matches!(outcome, ReportedOutcome::Output(_));
-        let run = begun.filter(|_| is_output).and_then(|of| of.run(&self.core, times));
-        self.feed(now, Input::Report { host, token, replica, outcome, cpu_us }, turn);
-        let counted = turn.facts.len() > facts_before;
-        if let Some((digest, encoded)) = manifest.filter(|_| counted)
-            && self.stored.insert(digest)
-        {
-            turn.small_blobs.push((digest, encoded));
-        }
-        turn.kernel_times.extend(time.filter(|_| counted));
-        turn.runs.extend(run.filter(|_| counted));
-    }
-
-    /// What a replica's measurement says of its kernel on this kind of host.
-    fn kernel_time(
-        &self,
-        host: &HostName,
-        replica: ReplicaId,
-        measured: &Measured,
-    ) -> Option<KernelTime> {
-        let farm = self.core.farm();
-        let WorkunitId { job, index } = replica.workunit;
-        let spec = &farm.job(job)?.spec;
-        let Task::Application(application) = &spec.task else { return None };
-        let part = spec.workunits.item(index);
-        let kind = farm.host_named(host).and_then(|host| host.info.kind.as_ref());
-        KernelTime::new(application.kernel.clone(), part, measured, kind)
     }
 
     fn refuse(&mut self, link: LinkId, reason: String, turn: &mut Decided<M>) {
@@ -498,11 +430,7 @@ impl<M: Clone> Dispatcher<M> {
     fn translate(&mut self, now: Time, effect: Effect, turn: &mut Decided<M>) {
         match effect {
             Effect::Persist(fact) => {
-                if let Fact::AttemptFailed { token, cause: Cause::Lost | Cause::TimedOut, .. } =
-                    fact
-                {
-                    self.cut_off(now, token, turn);
-                }
+                self.note_fact(now, &fact, turn);
                 turn.facts.push(fact);
             }
             Effect::Submitted { .. } | Effect::Cancelled { .. } => {}
@@ -518,13 +446,16 @@ impl<M: Clone> Dispatcher<M> {
                     part => LimitsChange::to_share(part),
                 };
                 let what = (host, token, replica.workunit);
-                self.watch.begin(&self.core, now, what, goes_on.is_none());
-                self.watch.share(token, share);
+                let beginning = match goes_on {
+                    None => Beginning::Whole,
+                    Some(_) => Beginning::GoesOn,
+                };
+                self.watch.begin(&self.core, now, what, share, beginning);
                 let lease = Lease { token, replica, item: None, limits, goes_on, hands_on };
                 self.lease(now, host, lease, turn);
             }
             Effect::Share { host, token, share } => {
-                self.watch.share(token, share);
+                self.watch.share(token, now, share);
                 let limits = match share {
                     Share::WHOLE => LimitsChange::to_no_share(),
                     part => LimitsChange::to_share(part),
@@ -543,11 +474,12 @@ impl<M: Clone> Dispatcher<M> {
             }
             Effect::Abort { host, token, reason } => {
                 self.metrics.aborted(reason);
-                self.cut_off(now, token, turn);
+                self.aborted(now, token, reason, turn);
                 self.write(host, BrokerMessage::Abort { token, reason }, turn);
             }
             Effect::Verdict { host, token, workunit, verdict } => {
                 self.metrics.judged(verdict);
+                self.judged(now, (host, token), verdict, turn);
                 if verdict != gleaner_protocol::control::Verdict::Counted {
                     let host = self.core.farm().host(host).info.name.clone();
                     turn.events.push(ProgressEvent::ReportRefused { host, workunit, verdict });

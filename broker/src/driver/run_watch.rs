@@ -1,19 +1,25 @@
-//! Which replicas run since when, so that their times are recorded when they end: those with a counted
-//! output as they are, those that were given back or lost as lower bounds.
+//! Which replicas run since when, so that it is recorded what they took when they end. Their times:
+//! those with a counted output as they are, those that were given back or lost as lower bounds. For
+//! the accounts: how long each had which share of a core.
 //!
 //! # Invariants
 //! - Nothing here decides anything: a lease that is not known here is not recorded.
+//! - A lease is recorded once, when it ends. The core tells nobody how leases of hosts end that are
+//!   away: those are known by their workunits, and else found by looking now and then.
 //! - At most [`WATCHED_SPARE`] leases more are kept here than there are.
 
-use gleaner_history::{ANY_KIND, Run};
-use gleaner_protocol::{
-    Computer, HostKind, HostName, LeaseToken, Measured, Share, Span, Time, WorkunitId,
-};
-use gleaner_scheduling::{Core, Host, HostIx, application, features};
+mod begun;
+
+pub(super) use begun::{Beginning, Begun, End, Times};
+
+use std::collections::BTreeSet;
+
+use gleaner_protocol::{HostName, JobId, LeaseToken, Share, Time, WorkunitId};
+use gleaner_scheduling::{Core, Host, HostIx};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// What was cut off earlier than this says nothing.
-const CUT_OFF_MIN: Span = Span::from_secs(1);
+use crate::limits::AWAY_LOOK;
+
 /// See the module's page.
 const WATCHED_SPARE: usize = 1_024;
 
@@ -23,34 +29,10 @@ pub(super) struct RunWatch {
     begun: FxHashMap<LeaseToken, Begun>,
     /// Looked through again where there are more.
     most: usize,
-}
-
-/// A replica that was given out.
-#[derive(Debug, Clone)]
-pub(super) struct Begun {
-    /// Its host, which may be forgotten before this is, and what that is called where it has a kind.
-    host: HostName,
-    kind: Option<HostKind>,
-    workunit: WorkunitId,
-    since: Time,
-    /// When its host was heard of last, where that is gone.
-    heard: Option<Time>,
-    /// Since when it is frozen, and for how long it was before.
-    frozen: Option<Time>,
-    stood: Span,
-    /// Whether it does all of the workunit.
-    is_whole: bool,
-    /// Whether it had anything but one core: what went by says little then.
-    is_shared: bool,
-}
-
-/// What an agent measured of a replica.
-#[derive(Debug, Clone)]
-pub(super) struct Times {
-    pub(super) cpu_us: u64,
-    pub(super) wall_us: u64,
-    pub(super) peak_memory_mib: Option<u64>,
-    pub(super) measured: Option<Measured>,
+    /// Those of hosts that are not heard of.
+    away: BTreeSet<(WorkunitId, LeaseToken)>,
+    /// When these are looked for next.
+    look: Option<Time>,
 }
 
 impl RunWatch {
@@ -60,21 +42,11 @@ impl RunWatch {
         core: &Core,
         now: Time,
         (host, token, workunit): (HostIx, LeaseToken, WorkunitId),
-        is_whole: bool,
+        share: Share,
+        beginning: Beginning,
     ) {
-        let (heard, frozen, stood) = (None, None, Span::ZERO);
         let info = &core.farm().host(host).info;
-        let begun = Begun {
-            host: info.name.clone(),
-            kind: info.kind.clone(),
-            workunit,
-            since: now,
-            heard,
-            frozen,
-            stood,
-            is_whole,
-            is_shared: false,
-        };
+        let begun = Begun::new(info, workunit, now, share, beginning);
         self.begun.insert(token, begun);
         if self.begun.len() > self.most.max(WATCHED_SPARE) {
             let farm = core.farm();
@@ -87,17 +59,23 @@ impl RunWatch {
     }
 
     /// A replica has another share of its host's cores.
-    pub(super) fn share(&mut self, token: LeaseToken, share: Share) {
+    pub(super) fn share(&mut self, token: LeaseToken, now: Time, share: Share) {
         if let Some(begun) = self.begun.get_mut(&token) {
-            begun.is_shared |= share != Share::WHOLE;
+            begun.share(now, share);
         }
     }
 
     /// A replica is frozen or parked, or goes on.
     pub(super) fn freeze(&mut self, token: LeaseToken, now: Time, frozen: bool) {
         if let Some(begun) = self.begun.get_mut(&token) {
-            begun.stood = begun.stood + begun.stands(now);
-            begun.frozen = frozen.then_some(now);
+            begun.freeze(now, frozen);
+        }
+    }
+
+    /// A replica's agent has said what it took.
+    pub(super) fn tell(&mut self, token: LeaseToken, times: &Times) {
+        if let Some(begun) = self.begun.get_mut(&token) {
+            begun.tell(times);
         }
     }
 
@@ -106,13 +84,15 @@ impl RunWatch {
         for token in leased(host) {
             if let Some(begun) = self.begun.get_mut(&token) {
                 begun.heard.get_or_insert(now);
+                self.away.insert((begun.workunit, token));
+                self.look.get_or_insert(now + AWAY_LOOK);
             }
         }
     }
 
-    /// A host is back, with these replicas: the others are found by [`RunWatch::cut_off`]. Those that
-    /// take no slot stand still, as far as is known since the host was heard of last; those that run
-    /// go on from now.
+    /// A host is back, with these replicas: the others are found by who compares what it had. Those
+    /// that take no slot stand still, as far as is known since the host was heard of last; those that
+    /// run go on from now.
     pub(super) fn host_came(
         &mut self,
         core: &Core,
@@ -128,11 +108,15 @@ impl RunWatch {
                 continue;
             }
             let heard = match self.begun.get_mut(&lease.token) {
-                Some(begun) => begun.heard.take(),
+                Some(begun) => {
+                    self.away.remove(&(begun.workunit, lease.token));
+                    begun.heard.take()
+                }
                 // The broker has started anew: it runs for as long at least as we know of it.
                 None => {
                     let workunit = core.farm().workunit(lease.workunit).id;
-                    self.begin(core, now, (host, lease.token, workunit), false);
+                    let what = (host, lease.token, workunit);
+                    self.begin(core, now, what, lease.share, Beginning::Held);
                     None
                 }
             };
@@ -143,62 +127,52 @@ impl RunWatch {
 
     /// Whether a host was given this.
     pub(super) fn is_of(&self, host: &HostName, token: LeaseToken) -> bool {
-        self.begun.get(&token).is_some_and(|begun| begun.host == *host)
+        self.get(token).is_some_and(|begun| begun.host == *host)
+    }
+
+    /// What is known of a replica.
+    pub(super) fn get(&self, token: LeaseToken) -> Option<&Begun> {
+        self.begun.get(&token)
     }
 
     /// A replica is over; it is not recorded unless what this gives is.
     pub(super) fn end(&mut self, token: LeaseToken) -> Option<Begun> {
-        self.begun.remove(&token)
+        let begun = self.begun.remove(&token)?;
+        self.away.remove(&(begun.workunit, token));
+        Some(begun)
     }
 
-    /// A replica was cut off now: it would have taken longer.
-    pub(super) fn cut_off(&mut self, core: &Core, now: Time, token: LeaseToken) -> Option<Run> {
-        let begun = self.end(token)?;
-        let until = begun.heard.unwrap_or(now);
-        let stood = begun.stood + begun.stands(until);
-        let ran = until.since(begun.since).as_micros().saturating_sub(stood.as_micros());
-        if begun.is_shared || ran < CUT_OFF_MIN.as_micros() {
-            return None;
+    /// Replicas of a workunit on hosts that are away.
+    pub(super) fn away_of(&self, workunit: WorkunitId) -> Vec<LeaseToken> {
+        let (first, last) = (LeaseToken::new(0), LeaseToken::new(u64::MAX));
+        self.away.range((workunit, first)..=(workunit, last)).map(|of| of.1).collect()
+    }
+
+    /// Replicas of a job on hosts that are away.
+    pub(super) fn away_of_job(&self, job: JobId) -> Vec<LeaseToken> {
+        let at = |index, token| (WorkunitId { job, index }, LeaseToken::new(token));
+        self.away.range(at(0, 0)..=at(u32::MAX, u64::MAX)).map(|of| of.1).collect()
+    }
+
+    /// Replicas on hosts that are away of which the core knows nothing any more, now and then.
+    pub(super) fn look(&mut self, core: &Core, now: Time) -> Vec<LeaseToken> {
+        if self.look.is_none_or(|at| at > now) {
+            return Vec::new();
         }
-        let times = Times { cpu_us: 0, wall_us: ran, peak_memory_mib: None, measured: None };
-        Some(Run { ended: false, ..begun.run(core, times)? })
+        let begun = &self.begun;
+        self.away.retain(|(_, token)| begun.contains_key(token));
+        self.look = (!self.away.is_empty()).then_some(now + AWAY_LOOK);
+        let is_gone = |token: &LeaseToken| {
+            let host = self.get(*token).and_then(|begun| core.farm().host_named(&begun.host));
+            host.is_none_or(|host| leased(host).all(|held| held != *token))
+        };
+        self.away.iter().map(|of| of.1).filter(is_gone).collect()
     }
 }
 
 /// What a host has, running or not.
 pub(super) fn leased(host: &Host) -> impl Iterator<Item = LeaseToken> {
     host.all_leases().map(|lease| lease.token)
-}
-
-impl Begun {
-    /// For how long it has stood still since it was frozen last.
-    fn stands(&self, now: Time) -> Span {
-        self.frozen.map_or(Span::ZERO, |since| now.since(since))
-    }
-
-    /// What is recorded of it where it came to its end. When, the history says itself.
-    pub(super) fn run(&self, core: &Core, times: Times) -> Option<Run> {
-        let Times { cpu_us, wall_us, peak_memory_mib, measured } = times;
-        let farm = core.farm();
-        let WorkunitId { job, index } = self.workunit;
-        let spec = &farm.job(job)?.spec;
-        let kind = self.kind.as_ref();
-        let kind = match measured {
-            Some(Measured { by: by @ Computer::Gpu, .. }) => by.kind(kind).to_string(),
-            _ => kind.map_or_else(|| ANY_KIND.to_owned(), ToString::to_string),
-        };
-        Some(Run {
-            application: application(spec, index),
-            kind,
-            features: features(spec, index),
-            cpu_us,
-            wall_us: if self.is_shared { 0 } else { wall_us },
-            peak_memory_mib,
-            // What another replica saved is no work of this one.
-            ended: self.is_whole,
-            at_ms: 0,
-        })
-    }
 }
 
 #[cfg(test)]

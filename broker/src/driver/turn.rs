@@ -12,6 +12,7 @@ use crate::history::RunHistory;
 use crate::kernel_times::KernelTimes;
 use crate::metrics::Metrics;
 use crate::store::{Batch, Committer};
+use crate::usage::Usage;
 
 /// Tells somebody something; or, when the store has failed, drops it, which whoever waits
 /// notices.
@@ -36,7 +37,7 @@ impl Turn {
         committer: &Committer,
         metrics: &Arc<Metrics>,
         events: &Events,
-        (measured, history): (&KernelTimes, &RunHistory),
+        (measured, history, usage): (&KernelTimes, &RunHistory, &Usage),
     ) {
         let Self { decided, words } = self;
         let Decided {
@@ -48,6 +49,7 @@ impl Turn {
             waits,
             kernel_times,
             runs,
+            usage: ended,
         } = decided;
         // What is done for a store that keeps nothing is done in vain.
         if committer.works() {
@@ -57,17 +59,21 @@ impl Turn {
         let bytes = records.iter().map(Vec::len).sum::<usize>() as u64;
         // What was cut off promises nothing, and what counts is no less true if it is not kept.
         history.add(runs);
-        if records.is_empty() && verdicts.is_empty() && words.is_empty() && told.is_empty() {
+        let is_told = !(verdicts.is_empty() && words.is_empty() && told.is_empty());
+        if records.is_empty() && ended.is_empty() && !is_told {
             return;
         }
         let is_awaited = !words.is_empty();
-        let (metrics, events, measured) = (Arc::clone(metrics), events.clone(), measured.clone());
+        let (metrics, events) = (Arc::clone(metrics), events.clone());
+        let (measured, usage) = (measured.clone(), usage.clone());
         let after = Box::new(move |committed: Result<u64, &crate::store::StoreError>| {
             if committed.is_err() {
                 // Dropping the words answers whoever waits with an error; agents keep their
                 // reports.
                 return;
             }
+            // Who is told by what follows that something has ended finds it in the accounts.
+            usage.add(ended);
             post(verdicts, &metrics);
             words.into_iter().for_each(|word| word());
             metrics.turn_committed(boottime(), bytes, &waits);

@@ -9,7 +9,6 @@
 use std::collections::BTreeMap;
 
 use gleaner_protocol::{OwnerName, Share, Span, Time};
-use serde::Serialize;
 
 /// After this time, in seconds, what was used counts half.
 const HALF_LIFE_S: f64 = 7.0 * 86_400.0;
@@ -25,7 +24,7 @@ const IDLE_OWNERS_MAX: usize = 10_000;
 pub(crate) struct OwnerIx(u32);
 
 /// How an owner stands.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct OwnerShare {
     /// Who.
     pub owner: OwnerName,
@@ -35,6 +34,14 @@ pub struct OwnerShare {
     pub used_s: f64,
     /// What its leases hold, in thousandths of cores.
     pub held_permille: u64,
+}
+
+impl OwnerShare {
+    /// Whoever has the least comes next.
+    #[must_use]
+    pub fn place(&self) -> f64 {
+        (self.used_s + self.held_permille as f64 / 1e3 * AHEAD_S) / f64::from(self.weight)
+    }
 }
 
 /// What all owners have used.

@@ -307,6 +307,7 @@ async fn no_turn_packs_more_than_what_its_commands_changed() {
     let (kernel_times, _recorder) =
         crate::kernel_times::start(day.folder.path(), 1 << 20).expect("a thread");
     let (history, _writer) = crate::history::start(day.folder.path(), 1 << 20).expect("a thread");
+    let (usage, _accounts) = crate::usage::start(day.folder.path(), 1 << 20).expect("a thread");
     let driver = Driver::new(DriverParts {
         core: day.core,
         incarnation: 1,
@@ -315,6 +316,7 @@ async fn no_turn_packs_more_than_what_its_commands_changed() {
         metrics: Arc::default(),
         kernel_times,
         history,
+        usage,
         retention: None,
     });
     let (commands, queue) = tokio::sync::mpsc::channel(16);

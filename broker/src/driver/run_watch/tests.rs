@@ -1,5 +1,7 @@
 //! What is recorded of replicas, as their agents tell it to a dispatcher.
 
+mod accounts;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -283,6 +285,7 @@ fn an_order_that_was_lost_with_the_link_changes_nothing() {
     broker.wait(5_000);
     broker.dispatcher.link_closed(broker.now, link, &mut broker.turn);
     broker.dispatcher.cancel(broker.now, before.replica.workunit.job, &mut broker.turn);
+    assert_eq!(broker.cut_off(), [5_000], "the batch, until its host was heard of last");
     let link = broker.connect("plain", &[(&lease, HeldState::Runs)]);
     broker.wait(4_000);
     broker.release(link, &lease, ReleaseReason::Preempted);

@@ -1,0 +1,158 @@
+//! Records into rows.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+use std::path::PathBuf;
+
+use gleaner_protocol::api::{ReplicaOutcome, UsageBy, UsageRow};
+use gleaner_protocol::{HostName, JobId, OwnerName};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use thiserror::Error;
+
+use super::record::{EndedReplica, OutputMark, UsageRecord};
+use super::segments::read;
+use crate::limits::USAGE_ROWS_MAX;
+
+/// What is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct UsageQuery {
+    pub(crate) by: UsageBy,
+    /// When the replicas ended, in milliseconds of UTC.
+    pub(crate) within_ms: Range<u64>,
+    /// Whose jobs they were of, where not all are asked for.
+    pub(crate) of: Option<OwnerName>,
+}
+
+/// Why there is no answer.
+#[derive(Debug, Error)]
+pub(crate) enum UsageError {
+    #[error("more than {USAGE_ROWS_MAX} rows: ask for less time, or by something else")]
+    TooMany,
+    #[error("the records cannot be read")]
+    Disk(#[from] io::Error),
+    #[error("the broker ends")]
+    Ends,
+}
+
+/// The rows of a query, in the order of what they are of.
+pub(super) fn sum(segments: &[PathBuf], query: &UsageQuery) -> Result<Vec<UsageRow>, UsageError> {
+    let mut sums = Sums::default();
+    for path in segments {
+        read(path, |record| sums.take(query, record))?;
+        if sums.rows.len() > USAGE_ROWS_MAX {
+            return Err(UsageError::TooMany);
+        }
+    }
+    Ok(sums.rows())
+}
+
+/// What a row is of.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    Owner(OwnerName),
+    Job(JobId),
+    Host(HostName),
+    Outcome(ReplicaOutcome),
+}
+
+impl Key {
+    fn of(by: UsageBy, ended: &EndedReplica) -> Self {
+        match by {
+            UsageBy::Owner => Self::Owner(ended.owner.clone()),
+            UsageBy::Job => Self::Job(ended.job),
+            UsageBy::Host => Self::Host(ended.host.clone()),
+            UsageBy::Outcome => Self::Outcome(ended.outcome),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Sum {
+    slot_us: u64,
+    cpu_us: u64,
+    replicas: u64,
+    accepted: u64,
+    charged_us: u64,
+}
+
+/// A counted replica whose workunit is not decided yet.
+#[derive(Debug)]
+struct Vote {
+    output: OutputMark,
+    row: usize,
+    slot_us: u64,
+}
+
+#[derive(Debug, Default)]
+struct Sums {
+    numbers: BTreeMap<Key, usize>,
+    rows: Vec<Sum>,
+    undecided: FxHashMap<(JobId, u32), SmallVec<[Vote; 2]>>,
+}
+
+impl Sums {
+    fn take(&mut self, query: &UsageQuery, record: UsageRecord) {
+        match record {
+            UsageRecord::Ended(ended) => self.ended(query, &ended),
+            UsageRecord::Decided { job, index, output } => {
+                let votes = self.undecided.remove(&(job, index)).unwrap_or_default();
+                for vote in votes.iter().filter(|vote| vote.output == output) {
+                    let row = &mut self.rows[vote.row];
+                    row.accepted += 1;
+                    row.charged_us = row.charged_us.saturating_add(vote.slot_us);
+                }
+            }
+        }
+    }
+
+    fn ended(&mut self, query: &UsageQuery, ended: &EndedReplica) {
+        let is_of = query.of.as_ref().is_none_or(|owner| *owner == ended.owner);
+        if !is_of || !query.within_ms.contains(&ended.ended_ms) {
+            return;
+        }
+        let next = self.rows.len();
+        let row = *self.numbers.entry(Key::of(query.by, ended)).or_insert(next);
+        if row == next {
+            self.rows.push(Sum::default());
+        }
+        let sum = &mut self.rows[row];
+        sum.slot_us = sum.slot_us.saturating_add(ended.slot_us);
+        sum.cpu_us = sum.cpu_us.saturating_add(ended.cpu_us);
+        sum.replicas += 1;
+        if let Some(output) = ended.output {
+            let votes = self.undecided.entry((ended.job, ended.index)).or_default();
+            votes.push(Vote { output, row, slot_us: ended.slot_us });
+        }
+    }
+
+    fn rows(self) -> Vec<UsageRow> {
+        let Self { numbers, rows, .. } = self;
+        numbers.into_iter().map(|(key, row)| row_of(key, rows[row])).collect()
+    }
+}
+
+fn row_of(key: Key, sum: Sum) -> UsageRow {
+    let seconds = |us: u64| us as f64 / 1e6;
+    let mut row = UsageRow {
+        project: None,
+        owner: None,
+        job: None,
+        host: None,
+        outcome: None,
+        slot_s: seconds(sum.slot_us),
+        cpu_s: seconds(sum.cpu_us),
+        gpu_s: 0.0,
+        replicas: sum.replicas,
+        accepted: sum.accepted,
+        charged_s: seconds(sum.charged_us),
+    };
+    match key {
+        Key::Owner(owner) => row.owner = Some(owner),
+        Key::Job(job) => row.job = Some(job),
+        Key::Host(host) => row.host = Some(host),
+        Key::Outcome(outcome) => row.outcome = Some(outcome),
+    }
+    row
+}

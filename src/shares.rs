@@ -1,0 +1,42 @@
+//! `gleaner shares`.
+
+use std::process::ExitCode;
+
+use gleaner_protocol::api::ShareStatus;
+
+use crate::client::{Format, Options};
+use crate::{process, show};
+
+/// Shows what each owner has had of the farm for its weight: whoever comes next stands first.
+///
+/// A week later half of what was used counts. Weights are set in the broker's configuration, in the
+/// table [shares].
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    options: Options,
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    process::block_on(async {
+        let shares: Vec<ShareStatus> = args.options.client()?.get("/v1/shares").await?;
+        match args.options.format() {
+            Format::Json => show::json(&shares),
+            Format::Table => print(&shares),
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+fn print(shares: &[ShareStatus]) {
+    let header = ["owner", "weight", "core hours used", "holds"];
+    let rows = shares.iter().map(|of| {
+        [
+            show::name(of.owner.as_str()),
+            of.weight.to_string(),
+            format!("{:.2}", of.used_s / 3_600.0),
+            format!("{}", of.held_permille as f64 / 1e3),
+        ]
+    });
+    show::table(header, rows.collect());
+}

@@ -1,0 +1,87 @@
+//! `gleaner usage`: what jobs took and what is charged, also of those that are forgotten by now, and
+//! after the broker was killed.
+
+use std::collections::BTreeMap;
+
+use gleaner_protocol::JobId;
+use gleaner_protocol::api::{ReplicaOutcome, UsageRow};
+use gleaner_protocol::job::JobSpec;
+use reqwest::Method;
+
+use crate::cluster::{Cluster, Plan};
+
+fn usage(cluster: &Cluster, more: &[&str]) -> Vec<UsageRow> {
+    let mut words = vec!["usage", "--format", "json"];
+    words.extend(more);
+    cluster.cli(&words).json()
+}
+
+/// What is shown by owner, by job, by host and by outcome.
+fn all(cluster: &Cluster) -> Vec<Vec<UsageRow>> {
+    ["owner", "job", "host", "outcome"].map(|by| usage(cluster, &["--by", by])).into()
+}
+
+#[tokio::test]
+async fn what_jobs_took_is_charged_as_far_as_it_was_accepted_and_is_never_forgotten() {
+    let mut cluster = Plan::new().desktops(2).start().await;
+    cluster.are_connected().await;
+    let nothing = cluster.cli(&["usage"]);
+    assert!(nothing.stderr.contains("no replica is recorded"), "{}", nothing.stderr);
+    nothing.ok();
+
+    // Each workunit twice, as was asked for.
+    let submit = ["submit", "gametree", "--depth", "2", "--owner", "eve"];
+    let twice = [&submit[..], &["--replication", "2", "--quorum", "2"]].concat();
+    let eves: JobId = cluster.cli(&twice).ok().trim_end().parse().expect("a job's id");
+    cluster.cli(&["wait", &eves.to_string(), "--timeout", "300"]).ok();
+
+    // And one that is cancelled while it runs.
+    let mut marks = cluster.marks();
+    let spec = JobSpec { owner: "bob".parse().expect("a plain name"), ..marks.job(2, 1) };
+    let bobs = cluster.api.submit(&spec).await;
+    assert_eq!(marks.take(2).len(), 2, "both run");
+    cluster.cli(&["cancel", &bobs.to_string()]).ok();
+
+    let shown = all(&cluster);
+    let [bob, eve] = &shown[0][..] else { panic!("two owners: {shown:?}") };
+    assert_eq!(bob.owner.as_ref().map(ToString::to_string).as_deref(), Some("bob"));
+    assert_eq!((bob.accepted, bob.charged_s), (0, 0.0), "{bob:?}");
+    assert!(bob.slot_s > 0.0, "it took their cores all the same: {bob:?}");
+    assert_eq!(eve.owner.as_ref().map(ToString::to_string).as_deref(), Some("eve"));
+    assert_eq!(eve.accepted, 40, "{eve:?}");
+    assert!(eve.charged_s > 0.0 && eve.cpu_s > 0.0, "{eve:?}");
+    let jobs: Vec<_> = shown[1].iter().map(|row| (row.job, row.accepted)).collect();
+    assert_eq!(jobs, [(Some(eves), 40), (Some(bobs), 0)]);
+    assert!(shown[1].iter().all(|row| row.owner.is_none() && row.project.is_none()), "{shown:?}");
+    let hosts: Vec<_> = shown[2].iter().map(|row| row.accepted).collect();
+    assert_eq!(hosts, [20, 20], "one replica of each on each");
+    // Whatever else runs here may have taken a core now and then.
+    let outcomes: BTreeMap<_, _> =
+        shown[3].iter().map(|row| (row.outcome.expect("asked by"), row)).collect();
+    let counted = outcomes[&ReplicaOutcome::Counted];
+    assert_eq!((counted.replicas, counted.accepted, counted.slot_s), (40, 40, eve.charged_s));
+    assert!((1..=2).contains(&outcomes[&ReplicaOutcome::Cancelled].replicas), "{shown:?}");
+    let replicas = |rows: &[UsageRow]| rows.iter().map(|row| row.replicas).sum::<u64>();
+    assert!(shown.iter().all(|rows| replicas(rows) == bob.replicas + eve.replicas), "{shown:?}");
+
+    for job in [eves, bobs] {
+        cluster.cli(&["forget", &job.to_string()]).ok();
+    }
+    assert_eq!(all(&cluster), shown, "they are forgotten");
+    cluster.broker.kill();
+    cluster.restart_broker();
+    cluster.are_connected().await;
+    assert_eq!(all(&cluster), shown, "it was killed");
+
+    let table = cluster.cli(&["usage"]).ok();
+    assert!(["eve", "bob", "charged hours"].iter().all(|word| table.contains(word)), "{table}");
+    let csv = cluster.cli(&["usage", "--by", "job", "--format", "csv"]).ok();
+    assert!(csv.starts_with("project,owner,job,") && csv.lines().count() == 3, "{csv}");
+    assert_eq!(usage(&cluster, &["--to", "2020-01-01"]), []);
+    assert_eq!(usage(&cluster, &["--from", "2020-01-01"]), shown[0]);
+    let asked = cluster.api.request(Method::GET, "/v1/usage?by=weather");
+    let refusal = cluster.api.refused(asked, 400).await;
+    assert_eq!(refusal.code, "malformed", "{refusal:?}");
+    let turned = ["usage", "--from", "2026-11-02", "--to", "2026-11-01"];
+    cluster.cli(&turned).refused(2, &["--from 2026-11-02 is after --to 2026-11-01"]);
+}
