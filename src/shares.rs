@@ -10,7 +10,7 @@ use crate::{process, show};
 /// Shows what each owner has had of the farm for its weight: whoever comes next stands first.
 ///
 /// A week later half of what was used counts. Weights are set in the broker's configuration, in the
-/// table [shares].
+/// table `[shares]`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

@@ -38,7 +38,7 @@ pub struct JobSpec {
     /// For people; need not be unique.
     #[serde(default)]
     pub name: String,
-    /// Whose it is; owners are served in turn.
+    /// Whose it is; of the owners, whoever has used least for its weight comes next.
     #[serde(default = "anonymous")]
     pub owner: OwnerName,
     /// Its lane.

@@ -109,7 +109,7 @@ pub enum WaitReason {
         /// How many.
         replicas: usize,
     },
-    /// Untouched; owners and jobs are served in turn.
+    /// Untouched; owners come by what they have used, and their jobs in turn.
     InTurn,
     /// Replicas run now.
     Running {
@@ -330,7 +330,7 @@ impl fmt::Display for WaitReason {
                      on first when there is room"
                 )
             }
-            Self::InTurn => f.write_str("not begun; owners and their jobs are served in turn"),
+            Self::InTurn => f.write_str("not begun; whoever has used least for its weight comes first (`gleaner shares`), and its jobs in turn"),
             Self::Running { pending } => write!(f, "{pending} replicas run now"),
             Self::Insured { replicas, host } => {
                 let what = match replicas {

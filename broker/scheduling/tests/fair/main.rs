@@ -71,7 +71,7 @@ impl Day {
             let host = self.core.farm().host(host).info.name.as_str();
             let host = host[4..].parse().expect("a number");
             // From a second to an hour; some owners have long ones only, others short ones.
-            let longest = if number % 2 == 0 { 3_600_f64 } else { 600.0 };
+            let longest = if number.is_multiple_of(2) { 3_600_f64 } else { 600.0 };
             let takes = longest.powf(self.chances.random::<f64>());
             let until = now + Span::from_micros((takes * 1e6) as u64);
             let is_preempted = self.chances.random::<f64>() < 0.1;

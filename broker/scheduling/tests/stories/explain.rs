@@ -34,7 +34,7 @@ fn each_thing_that_holds_a_job_up_has_its_reason() {
     let mut story = Story::of(FragmentAware);
     story.job().workunits(2).submits().whatever();
     let no_hosts = "no-hosts: no agent is connected; start one with `gleaner agent`";
-    let in_turn = "in-turn: not begun; owners and their jobs are served in turn";
+    let in_turn = "in-turn: not begun; whoever has used least for its weight comes first (`gleaner shares`), and its jobs in turn";
     assert_eq!(job(&story), [no_hosts, in_turn]);
 
     story.host("traces", Farm).kernel("trace").joins().whatever();
