@@ -3,9 +3,9 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    agent, broker, cancel, completions, demo, doctor, explain, farm, fetch, forget, history, hosts,
-    invite, jobs, join, kernel, lanes, manual, monitor, people, shares, simulate, stop, submit,
-    usage, wait,
+    agent, audit, broker, cancel, completions, demo, doctor, explain, farm, fetch, forget, history,
+    hosts, invite, jobs, join, kernel, lanes, manual, monitor, people, shares, simulate, stop,
+    submit, usage, wait,
 };
 
 /// Harvests the idle cores of render farms and desktops for background work, and is gone when a
@@ -84,6 +84,8 @@ pub(crate) enum Command {
     People(people::Args),
     /// Takes from somebody all that they may, at once.
     Revoke(people::RevokeArgs),
+    /// Lists who let whom in, and out.
+    Audit(audit::Args),
     /// Sums what replicas took that have ended, and what of it is charged.
     Usage(usage::Args),
     /// Shows what each owner is due of the farm, and has had.

@@ -29,7 +29,7 @@ pub(crate) struct Args {
     #[arg(long, default_value = "24h", value_parser = parse_duration, value_name = "FOR")]
     ttl: Span,
     /// The broker's address as they reach it, where it is another one from here.
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_parser = parse_address, value_name = "URL")]
     address: Option<String>,
     #[command(flatten)]
     options: Options,
@@ -45,6 +45,11 @@ struct Invited {
     valid_s: u64,
 }
 
+fn parse_address(text: &str) -> Result<String, String> {
+    let is_address = text.starts_with("http://") || text.starts_with("https://");
+    if is_address { Ok(text.into()) } else { Err("it begins with http:// or https://".into()) }
+}
+
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     process::block_on(async {
         let client = args.options.client()?;
@@ -53,8 +58,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         let request = InvitationRequest { role, owner, uses, valid_s };
         let invitation: Invitation = client.post("/v1/invitations", &request).await?;
         let InvitationRequest { owner, .. } = request;
+        let is_given = args.address.is_some();
         let broker = args.address.unwrap_or_else(|| client.address().to_owned());
         let broker = broker.trim_end_matches('/').to_owned();
+        if !is_given && ["//127.", "//localhost", "//[::1]"].iter().any(|at| broker.contains(at)) {
+            show::note("this line is good on this machine alone: for others, give --address");
+        }
         let id = invitation.id.clone();
         let line = InvitationLine { broker, invitation };
         let line = format!("gleaner join '{line}'");

@@ -9,7 +9,7 @@ use gleaner_identity::{InvitationLine, KeyPair, Purpose};
 use gleaner_protocol::HostName;
 use gleaner_protocol::people::{Enrolment, PrincipalStatus, Role};
 
-use crate::client::{Client, Format, Service};
+use crate::client::{Client, ClientError, Format, Service};
 use crate::failure::Failure;
 use crate::joined::Joined;
 use crate::{people, process, show};
@@ -49,6 +49,8 @@ async fn join(args: Args) -> anyhow::Result<ExitCode> {
     let folder = std::path::absolute(folder)?;
     fs::create_dir_all(&folder)
         .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    // All that is needed afterwards comes first: an invitation may be good once only.
+    let place = Joined::make_place();
     let key = KeyPair::generate()?;
     let key_file = folder.join(format!("{}.key", key.public().id()));
     // First: a key that is enrolled and lost is of no use to anybody.
@@ -62,8 +64,10 @@ async fn join(args: Args) -> anyhow::Result<ExitCode> {
     let enrolled: PrincipalStatus = match client.post("/v1/enrol", &enrolment).await {
         Ok(enrolled) => enrolled,
         Err(error) => {
-            // Nobody knows it.
-            let _ = fs::remove_file(&key_file);
+            if matches!(error, ClientError::Refused { .. } | ClientError::NotFound(_)) {
+                // Nobody knows it. Where the answer was lost the broker may.
+                let _ = fs::remove_file(&key_file);
+            }
             return Err(error.into());
         }
     };
@@ -74,7 +78,7 @@ async fn join(args: Args) -> anyhow::Result<ExitCode> {
         }
         Role::Viewer | Role::Submitter | Role::Admin => {
             let joined = Joined { broker: broker.clone(), key_file, ca_file };
-            joined.write()?;
+            joined.write(&place?)?;
             "commands here speak to that broker from now on: try `gleaner jobs`".to_owned()
         }
     };

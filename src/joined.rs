@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
@@ -35,7 +36,17 @@ impl Joined {
         let Some(path) = Self::path() else { return Ok(None) };
         let text = match fs::read(&path) {
             Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            // Nobody has joined where there is no folder for it.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound
+                        | io::ErrorKind::NotADirectory
+                        | io::ErrorKind::PermissionDenied
+                ) =>
+            {
+                return Ok(None);
+            }
             Err(source) => {
                 return Err(GivenFileError::Read { what: "what was joined,", path, source }.into());
             }
@@ -47,15 +58,23 @@ impl Joined {
         Ok(Some(joined))
     }
 
-    /// Leaves it there.
-    pub(crate) fn write(&self) -> anyhow::Result<PathBuf> {
+    /// Where it is left, in a folder that is there then.
+    pub(crate) fn make_place() -> anyhow::Result<PathBuf> {
         let path = Self::path().ok_or_else(|| {
             Failure::Usage("neither HOME nor XDG_CONFIG_HOME is set: where is your folder?".into())
         })?;
-        let text = serde_json::to_string_pretty(self)?;
-        fs::write(&path, text).map_err(|source| {
-            anyhow::Error::from(source).context(format!("cannot write {}", path.display()))
-        })?;
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)
+                .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        }
         Ok(path)
+    }
+
+    /// Leaves it there.
+    pub(crate) fn write(&self, path: &Path) -> anyhow::Result<()> {
+        let text = serde_json::to_string_pretty(self)?;
+        let new = path.with_extension("json.new");
+        let written = fs::write(&new, text).and_then(|()| fs::rename(&new, path));
+        written.with_context(|| format!("cannot write {}", path.display()))
     }
 }

@@ -1,6 +1,7 @@
 //! `gleaner`: the one binary. Each subcommand is a thin file over the crate that does the work.
 
 mod agent;
+mod audit;
 mod broker;
 mod cancel;
 mod child;
@@ -92,6 +93,7 @@ fn main() -> ExitCode {
         Command::Join(args) => join::run(args),
         Command::People(args) => people::run(args),
         Command::Revoke(args) => people::run_revoke(args),
+        Command::Audit(args) => audit::run(args),
         Command::Usage(args) => usage::run(&args),
         Command::Shares(args) => shares::run(args),
         Command::Kernel(args) => kernel::run(args, cli.quiet),

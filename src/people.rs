@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 
 use gleaner_protocol::people::{PrincipalId, PrincipalStatus};
-use jiff::Timestamp;
 
 use crate::client::{Format, Options};
 use crate::{process, show};
@@ -51,18 +50,14 @@ pub(crate) fn print(people: &[PrincipalStatus], format: Format) {
         return show::json(&people);
     }
     let header = ["key", "role", "owner", "host", "joined", "revoked"];
-    let time = |ms: u64| {
-        let time = i64::try_from(ms / 1_000).ok().and_then(|s| Timestamp::from_second(s).ok());
-        time.map(|time| time.to_string()).unwrap_or_default()
-    };
     let rows = people.iter().map(|of| {
         [
             of.id.to_string(),
             of.role.to_string(),
             show::name(of.owner.as_str()),
             of.host.as_ref().map(|host| show::name(host.as_str())).unwrap_or_default(),
-            time(of.made_ms),
-            of.revoked_ms.map(time).unwrap_or_default(),
+            show::time(of.made_ms),
+            of.revoked_ms.map(show::time).unwrap_or_default(),
         ]
     });
     show::table(header, rows.collect());

@@ -60,6 +60,12 @@ fn table_of<const N: usize, C: Into<Cell>>(header: [&str; N], rows: Vec<[C; N]>)
     table
 }
 
+/// A time in milliseconds of UTC, to the second.
+pub(crate) fn time(ms: u64) -> String {
+    let time = i64::try_from(ms / 1_000).ok().and_then(|s| jiff::Timestamp::from_second(s).ok());
+    time.map(|time| time.to_string()).unwrap_or_default()
+}
+
 /// One JSON document on stdout, with its strings as they are.
 pub(crate) fn json(value: &impl Serialize) {
     write(serde_json::to_string_pretty(value).expect("our own types serialise"));

@@ -9,12 +9,13 @@
 //!  B cd… 789        an input or a large output under its digest, and a line break
 //!  H 1234            the history of runs, as its file is, and a line break
 //!  P 1234            whom the broker knows, likewise
+//!  A 1234            who let whom in, likewise
 //!  K 1234            the broker's own key, likewise
 //!  E ef…             BLAKE3 of all that stands before this line
 //! ```
 //! Lines are UTF-8 and end in a line break. `S` comes once, then any number of `F`, `O` and `B` in any
-//! order, facts among themselves in the order in which they were decided, `H`, `P` and `K` at most once
-//! each, `E` last. Version 1 had none of these, and version 2 no `P` and `K`; both are read as well. A
+//! order, facts among themselves in the order in which they were decided, `H`, `P`, `A` and `K` at most
+//! once each, `E` last. Version 1 had none of these, and version 2 `H` alone; both are read as well. A
 //! reader refuses a version that it does not know. The fields of facts are those of
 //! [`Fact`](gleaner_scheduling::Fact); new ones have defaults.
 //!
@@ -47,10 +48,11 @@ const FIRST_LINES_BEFORE: [&str; 2] = ["gleaner-export 2", "gleaner-export 1"];
 const FIRST_WORD: &str = "gleaner-export ";
 
 /// Files of a data folder that are carried as they are, by the first word of their lines.
-fn files(data_dir: &Path) -> [(&'static str, PathBuf); 3] {
+fn files(data_dir: &Path) -> [(&'static str, PathBuf); 4] {
     [
         ("H", HistoryFile::path_in(data_dir)),
         ("P", People::path_in(data_dir)),
+        ("A", People::audit_path_in(data_dir)),
         ("K", People::key_path_in(data_dir)),
     ]
 }

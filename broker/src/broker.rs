@@ -19,7 +19,7 @@ use crate::api::{ACCESS, Api, OPEN};
 use crate::blobs::{BlobError, LocalBlobs};
 use crate::collect::Collector;
 use crate::config::{Config, ConfigError};
-use crate::driver::{Driver, DriverHandle, DriverParts, compact, pack, recover};
+use crate::driver::{Command, Driver, DriverHandle, DriverParts, compact, pack, recover};
 use crate::events::Events;
 use crate::history::{self, HistoryWriter};
 use crate::kernel_times::{self, Recorder};
@@ -30,7 +30,7 @@ use crate::promises::Promises;
 use crate::results_check;
 use crate::states::States;
 use crate::store::{Batch, Committer, Compaction, DataFolder, StoreError, StoreOptions};
-use crate::usage::{self, UsageWriter};
+use crate::usage::{self, Usage, UsageWriter};
 use crate::wall_clock;
 
 /// Why a broker does not start.
@@ -118,7 +118,7 @@ struct Running {
     listener: Listener,
     api: Api,
     /// What reads the core beside the routes.
-    background: [JoinHandle<()>; 3],
+    background: [JoinHandle<()>; 4],
     driver_done: oneshot::Receiver<()>,
     /// Writes down how long kernels take.
     recorder: Recorder,
@@ -250,8 +250,22 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
         data_dir: config.data_dir.clone(),
     };
     let watch = tokio::spawn(promises.clone().run(api.driver.clone(), api.events.clone()));
-    let background = [check, collector, watch];
+    let remember = remember_used(api.usage.clone(), api.driver.clone(), wall_clock::utc_ms());
+    let background = [check, collector, watch, tokio::spawn(remember)];
     Ok(Running { listener, api, background, driver_done, recorder, history, usage, promises })
+}
+
+/// Tells the driver what owners had used before the broker began, beside what it serves meanwhile: the
+/// records may be long.
+async fn remember_used(usage: Usage, driver: DriverHandle, began_ms: u64) {
+    match usage.used(began_ms).await {
+        // The driver is gone only where the broker ends.
+        Ok(used) => drop(driver.send(Command::NoteUsed(used)).await),
+        Err(error) => {
+            let why = gleaner_protocol::error_chain(&error);
+            tracing::error!("what owners have used is not known, and counts from now on: {why}");
+        }
+    }
 }
 
 /// Runs the driver on a thread of its own.
@@ -310,7 +324,7 @@ mod tests {
         let problem = api.health().expect_err("nobody answers");
         assert!(problem.error().contains("has failed"), "{problem:?}");
         assert!(api.driver.submit(job()).await.is_err());
-        let [check, collector, watch] = background;
+        let [check, collector, watch, _] = background;
         check.await.expect("it ends with the driver");
         collector.abort();
         watch.await.expect("it ends with the driver");

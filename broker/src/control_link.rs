@@ -103,7 +103,7 @@ impl ControlLinks {
         let writer = tokio::spawn(write(sink, letters));
         let (driver, blobs) = (self.driver.clone(), self.blobs);
         let aside = Aside::new(link, driver.clone(), Arc::clone(&blobs), self.classes);
-        let revoked = revoked(self.people.clone(), identity.clone());
+        let revoked = self.people.clone().until_revoked(identity.clone());
         let people = self.people;
         let mut reader = Reader { link, stream, driver, blobs, aside, people, identity };
         let end = tokio::select! {
@@ -128,17 +128,6 @@ impl ControlLinks {
         if let Err(error) = writer.await {
             tracing::error!("the writer of a control link failed: {error}");
         }
-    }
-}
-
-/// Ends when a key is revoked.
-async fn revoked(people: People, identity: Option<Identity>) {
-    let Some(Identity { id, .. }) = identity else { return std::future::pending().await };
-    let mut revocations = people.revocations();
-    // It may have been in the moment before.
-    while people.is_active(&id) {
-        // Who missed some looks for itself.
-        let _ = revocations.recv().await;
     }
 }
 

@@ -182,6 +182,7 @@ impl Driver {
                     let _ = reply.send(());
                 });
             }
+            Command::NoteUsed(used) => self.dispatcher.note_used(now, &used),
             Command::Query(query) => {
                 let answer = query(self.dispatcher.core_at(now));
                 turn.say(answer);

@@ -161,3 +161,10 @@ pub(crate) const INVITATION_USES_MAX: u32 = 10_000;
 pub(crate) const INVITATION_S_MAX: u64 = 30 * 86_400;
 /// Principals that a broker knows, revoked ones included.
 pub(crate) const PRINCIPALS_MAX: usize = 20_000;
+/// For how long a broker remembers invitations that have ended, and principals that were revoked, in
+/// seconds.
+pub(crate) const REMEMBERED_S: u64 = 30 * 86_400;
+/// Longest body of a request that anybody may make, in bytes.
+pub(crate) const OPEN_BODY_BYTES_MAX: u64 = 8 << 10;
+/// Jobs of which a listener to events remembers whether they are there for it.
+pub(crate) const EVENT_JOBS_REMEMBERED: usize = 4_096;

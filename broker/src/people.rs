@@ -3,7 +3,8 @@
 //! ```text
 //!  data folder
 //!  ├── broker.key    signs challenges and sessions
-//!  └── people.json   principals and invitations
+//!  ├── people.json   principals and invitations
+//!  └── audit.jsonl   who let whom in, and out, line by line
 //! ```
 //!
 //! An administrator invites; whoever has the invitation enrols a key, and gets sessions for it. What
@@ -13,8 +14,8 @@
 //! # Invariants
 //! - What was answered is on the disk. A file that cannot be read lets nobody in: the broker does not
 //!   start.
-//! - A secret of an invitation is not kept, only its hash; it is good for as many keys as were said, and
-//!   until its time is over.
+//! - A secret of an invitation is not kept, only its hash; it is good for as many keys as were said, until
+//!   its time is over, and until whoever made it or joined with it is revoked.
 //! - The name of a host belongs to the key that enrolled it first, until that one is revoked.
 //! - The last administrator with a key is not revoked.
 
@@ -23,9 +24,9 @@ mod book;
 pub use book::BookError;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use gleaner_identity::{KeyError, KeyPair, PublicKey, Purpose};
+use gleaner_identity::{AuditEnd, KeyError, KeyPair, PublicKey, Purpose};
 use gleaner_protocol::people::{
     Challenge, ChallengeRequest, Enrolment, Identity, Invitation, InvitationRequest, PrincipalId,
     PrincipalStatus, Role, Session, SessionRequest,
@@ -42,6 +43,7 @@ use crate::limits::{
     SESSIONS_REMEMBERED, SESSIONS_TOLD_MAX,
 };
 use crate::wall_clock::utc_ms;
+pub(crate) use book::Inviter;
 use book::{Book, Invited, Principal};
 
 /// Why somebody is not let in, or nobody is invited.
@@ -97,15 +99,21 @@ pub enum PeopleError {
 #[derive(Clone)]
 pub(crate) struct People {
     key: Arc<KeyPair>,
-    inner: Arc<Mutex<Inner>>,
+    /// As it is on the disk.
+    book: Arc<RwLock<Arc<Book>>>,
+    /// Held while another one is written: nobody who reads waits for a disk.
+    writing: Arc<Mutex<()>>,
+    /// Whose the sessions are that were checked lately, by the hash of their tokens.
+    checked: Arc<Mutex<FxHashMap<Digest, Claims>>>,
     /// Tells who is revoked.
     revoked: broadcast::Sender<PrincipalId>,
 }
 
-struct Inner {
-    book: Book,
-    /// Whose the sessions are that were checked lately, and until when; by the hash of their tokens.
-    checked: FxHashMap<Digest, Claims>,
+/// `GET /v1/audit`.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Audit {
+    text: String,
+    end: AuditEnd,
 }
 
 /// What a session says.
@@ -122,6 +130,11 @@ impl People {
         data_folder.join("people.json")
     }
 
+    /// The file of what was done.
+    pub(crate) fn audit_path_in(data_folder: &Path) -> PathBuf {
+        data_folder.join(book::AUDIT)
+    }
+
     /// The file of the broker's key.
     pub(crate) fn key_path_in(data_folder: &Path) -> PathBuf {
         data_folder.join("broker.key")
@@ -131,9 +144,32 @@ impl People {
     pub(crate) fn open(data_folder: &Path) -> Result<Self, PeopleError> {
         let book = Book::open(&Self::path_in(data_folder))?;
         let key = KeyPair::read_or_make(&Self::key_path_in(data_folder))?;
-        let inner = Inner { book, checked: FxHashMap::default() };
         let (revoked, _) = broadcast::channel(SESSIONS_TOLD_MAX);
-        Ok(Self { key: Arc::new(key), inner: Arc::new(Mutex::new(inner)), revoked })
+        Ok(Self {
+            key: Arc::new(key),
+            book: Arc::new(RwLock::new(Arc::new(book))),
+            writing: Arc::default(),
+            checked: Arc::default(),
+            revoked,
+        })
+    }
+
+    /// As things stand.
+    fn book(&self) -> Arc<Book> {
+        Arc::clone(&self.book.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Changes the book: on the disk first, then for everybody.
+    fn change<T>(
+        &self,
+        change: impl FnOnce(&mut Book) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        let _turn = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut book = Book::clone(&self.book());
+        let changed = change(&mut book)?;
+        book.save()?;
+        *self.book.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(book);
+        Ok(changed)
     }
 
     /// Tells of everybody who is revoked from now on.
@@ -141,10 +177,10 @@ impl People {
         self.revoked.subscribe()
     }
 
-    /// Makes an invitation. `by` is for those who are invited.
+    /// Makes an invitation.
     pub(crate) fn invite(
         &self,
-        by: String,
+        by: Inviter,
         request: &InvitationRequest,
     ) -> Result<Invitation, Refusal> {
         let InvitationRequest { role, ref owner, uses, valid_s } = *request;
@@ -157,22 +193,25 @@ impl People {
             }
         }
         let (id, secret) = (random_text::<4>(), random_text::<16>());
-        let (now_ms, mut inner) = (utc_ms(), self.lock());
-        let mut book = inner.book.clone();
-        book.invitations.retain(|_, invited| invited.ends_ms + INVITATION_S_MAX * 1_000 > now_ms);
-        if book.invitations.len() >= INVITATIONS_MAX {
-            return Err(Refusal::Full("invitations"));
-        }
-        let invited = Invited {
-            secret: Digest::of(secret.as_bytes()),
-            role,
-            owner: owner.clone(),
-            uses_left: uses,
-            ends_ms: now_ms + valid_s * 1_000,
-            by,
-        };
-        book.invitations.insert(id.clone(), invited);
-        inner.keep(book)?;
+        let now_ms = utc_ms();
+        self.change(|book| {
+            book.forget_old(now_ms);
+            if book.invitations.len() >= INVITATIONS_MAX {
+                return Err(Refusal::Full("invitations"));
+            }
+            let on = format!("{uses} as {role} of {owner}, invitation {id}");
+            book.note(&by.name, "invite", &on)?;
+            let invited = Invited {
+                secret: Digest::of(secret.as_bytes()),
+                role,
+                owner: owner.clone(),
+                uses_left: uses,
+                ends_ms: now_ms + valid_s * 1_000,
+                by,
+            };
+            book.invitations.insert(id.clone(), invited);
+            Ok(())
+        })?;
         Ok(Invitation { id, secret })
     }
 
@@ -180,55 +219,58 @@ impl People {
     pub(crate) fn enrol(&self, enrolment: &Enrolment) -> Result<PrincipalStatus, Refusal> {
         let Enrolment { invitation, host, public_key, proof } = enrolment;
         let key: PublicKey = public_key.parse().map_err(|_| Refusal::Proof)?;
-        let (now_ms, mut inner) = (utc_ms(), self.lock());
-        let mut book = inner.book.clone();
-        let invited = book.invitations.get_mut(&invitation.id);
-        let invited = invited.filter(|of| of.secret == Digest::of(invitation.secret.as_bytes()));
-        let invited = invited.ok_or(Refusal::NoInvitation)?;
-        let by = invited.by.clone();
-        if invited.ends_ms <= now_ms {
-            return Err(Refusal::Expired { by, ago_s: (now_ms - invited.ends_ms) / 1_000 });
-        }
-        if invited.uses_left == 0 {
-            return Err(Refusal::UsedUp { by });
-        }
+        let now_ms = utc_ms();
+        // Strangers cost no more than this.
+        self.book().invited(invitation, now_ms)?;
         if key.check(Purpose::Enrol, proof).as_deref() != Ok(invitation.id.as_str()) {
             return Err(Refusal::Proof);
         }
-        invited.uses_left -= 1;
-        let (role, owner, id) = (invited.role, invited.owner.clone(), key.id());
-        // Where somebody joins who is no agent says nothing.
-        let host = host.as_ref().filter(|_| role == Role::Agent);
-        if role == Role::Agent && host.is_none() {
-            return Err(Refusal::NoHost);
-        }
-        if let Some((host, by)) = host.and_then(|host| Some((host, book.agent_of(host)?))) {
-            return Err(Refusal::NameTaken { host: host.clone(), by: by.clone() });
-        }
-        if book.principals.contains_key(&id) {
-            return Err(Refusal::Known(id));
-        }
-        if book.principals.len() >= PRINCIPALS_MAX {
-            return Err(Refusal::Full("principals"));
-        }
-        let principal = Principal {
-            role,
-            owner,
-            host: host.cloned(),
-            public_key: key.to_string(),
-            made_ms: now_ms,
-            revoked_ms: None,
-        };
-        let status = principal.status(&id);
-        book.principals.insert(id, principal);
-        inner.keep(book)?;
-        Ok(status)
+        let id = key.id();
+        self.change(|book| {
+            let (role, owner) = {
+                let invited = book.invited(invitation, now_ms)?;
+                (invited.role, invited.owner.clone())
+            };
+            // Where somebody joins who is no agent says nothing.
+            let host = host.as_ref().filter(|_| role == Role::Agent);
+            if role == Role::Agent && host.is_none() {
+                return Err(Refusal::NoHost);
+            }
+            if let Some((host, by)) = host.and_then(|host| Some((host, book.agent_of(host)?))) {
+                return Err(Refusal::NameTaken { host: host.clone(), by: by.clone() });
+            }
+            if book.principals.contains_key(&id) {
+                return Err(Refusal::Known(id.clone()));
+            }
+            book.forget_old(now_ms);
+            if book.principals.len() >= PRINCIPALS_MAX {
+                return Err(Refusal::Full("principals"));
+            }
+            let principal = Principal {
+                role,
+                owner,
+                host: host.cloned(),
+                public_key: key.to_string(),
+                invitation: invitation.id.clone(),
+                made_ms: now_ms,
+                revoked_ms: None,
+            };
+            let status = principal.status(&id);
+            let at = status.host.as_ref().map(|host| format!(" on {host}")).unwrap_or_default();
+            let on = format!("as {role}{at}, invitation {}", invitation.id);
+            book.note(&format!("{} ({id})", status.owner), "enrol", &on)?;
+            book.principals.insert(id.clone(), principal);
+            if let Some(invited) = book.invitations.get_mut(&invitation.id) {
+                invited.uses_left -= 1;
+            }
+            Ok(status)
+        })
     }
 
     /// What somebody who wants a session has to sign.
     pub(crate) fn challenge(&self, request: &ChallengeRequest) -> Result<Challenge, Refusal> {
         let id = request.id.clone();
-        self.lock().book.active(&id)?;
+        self.book().active(&id)?;
         let challenge = self.key.sign(Purpose::Challenge, &claims(id, CHALLENGE_S));
         Ok(Challenge { challenge })
     }
@@ -238,7 +280,7 @@ impl People {
         let asked = self.key.public().check(Purpose::Challenge, &request.challenge);
         let asked = asked.ok().and_then(|text| serde_json::from_str::<Claims>(&text).ok());
         let asked = asked.filter(|asked| asked.until_s > now_s()).ok_or(Refusal::Challenge)?;
-        let public_key = self.lock().book.active(&asked.id)?.public_key.clone();
+        let public_key = self.book().active(&asked.id)?.public_key.clone();
         let key: PublicKey = public_key.parse().map_err(|_| Refusal::Proof)?;
         let signed = key.check(Purpose::Answer, &request.proof).map_err(|_| Refusal::Proof)?;
         if signed != request.challenge {
@@ -250,60 +292,89 @@ impl People {
 
     /// Everybody, in the order of their names.
     pub(crate) fn list(&self) -> Vec<PrincipalStatus> {
-        let inner = self.lock();
-        inner.book.principals.iter().map(|(id, principal)| principal.status(id)).collect()
+        let book = self.book();
+        book.principals.iter().map(|(id, principal)| principal.status(id)).collect()
     }
 
-    /// Somebody may nothing any more, from now on.
-    pub(crate) fn revoke(&self, id: &PrincipalId) -> Result<PrincipalStatus, Refusal> {
-        let mut inner = self.lock();
-        let mut book = inner.book.clone();
-        if book.active(id)?.role == Role::Admin && book.admins() == 1 {
-            return Err(Refusal::LastAdmin(id.clone()));
-        }
-        let principal = book.principals.get_mut(id).ok_or_else(|| Refusal::Unknown(id.clone()))?;
-        principal.revoked_ms = Some(utc_ms());
-        let status = principal.status(id);
-        inner.keep(book)?;
-        drop(inner);
+    /// Somebody may nothing any more, from now on: neither what they were invited with is good any
+    /// longer, nor what they invited others with.
+    pub(crate) fn revoke(&self, by: &str, id: &PrincipalId) -> Result<PrincipalStatus, Refusal> {
+        let status = self.change(|book| {
+            let (role, invitation) = {
+                let principal = book.active(id)?;
+                (principal.role, principal.invitation.clone())
+            };
+            if role == Role::Admin && book.admins() == 1 {
+                return Err(Refusal::LastAdmin(id.clone()));
+            }
+            for (of, invited) in &mut book.invitations {
+                if *of == invitation || invited.by.id.as_ref() == Some(id) {
+                    invited.uses_left = 0;
+                }
+            }
+            let principal = book.principals.get_mut(id).ok_or(Refusal::Unknown(id.clone()))?;
+            principal.revoked_ms = Some(utc_ms());
+            let status = principal.status(id);
+            let on = format!("{role} of {} ({id})", status.owner);
+            book.note(by, "revoke", &on)?;
+            Ok(status)
+        })?;
         // Nobody may be listening.
         let _ = self.revoked.send(id.clone());
         Ok(status)
     }
 
+    /// Ends when somebody is revoked; never where it is nobody with a key.
+    pub(crate) async fn until_revoked(self, identity: Option<Identity>) {
+        let Some(Identity { id, .. }) = identity else { return std::future::pending().await };
+        let mut revocations = self.revocations();
+        // It may have been in the moment before.
+        while self.is_active(&id) {
+            // Who missed some looks for itself.
+            let _ = revocations.recv().await;
+        }
+    }
+
+    /// The list of what was done, and where it ends.
+    pub(crate) fn audit(&self) -> Result<Audit, Refusal> {
+        let _turn = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let book = self.book();
+        Ok(Audit { text: book.audit_text()?, end: book.audit })
+    }
+
     /// Whether somebody is known and not revoked.
     pub(crate) fn is_active(&self, id: &PrincipalId) -> bool {
-        self.lock().book.active(id).is_ok()
+        self.book().active(id).is_ok()
     }
 
     /// Whether hosts are told apart by their keys here.
     pub(crate) fn has_agents(&self) -> bool {
-        self.lock().book.active_ones().any(|(_, of)| of.role == Role::Agent)
+        self.book().active_ones().any(|(_, of)| of.role == Role::Agent)
     }
 
     /// Whether a name belongs to the agent that has some key, so that nobody else may have it.
     pub(crate) fn is_kept(&self, host: &HostName) -> bool {
-        self.lock().book.agent_of(host).is_some()
+        self.book().agent_of(host).is_some()
     }
 
     /// What a session says, by its signature or since that was checked lately.
     fn claims(&self, token: &str) -> Option<Claims> {
         let digest = Digest::of(token.as_bytes());
-        if let Some(claims) = self.lock().checked.get(&digest) {
+        if let Some(claims) = self.checked().get(&digest) {
             return Some(claims.clone());
         }
         let text = self.key.public().check(Purpose::Session, token).ok()?;
         let claims: Claims = serde_json::from_str(&text).ok()?;
-        let mut inner = self.lock();
-        if inner.checked.len() >= SESSIONS_REMEMBERED {
-            inner.checked.clear();
+        let mut checked = self.checked();
+        if checked.len() >= SESSIONS_REMEMBERED {
+            checked.clear();
         }
-        inner.checked.insert(digest, claims.clone());
+        checked.insert(digest, claims.clone());
         Some(claims)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    fn checked(&self) -> MutexGuard<'_, FxHashMap<Digest, Claims>> {
+        self.checked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -318,18 +389,8 @@ impl Sessions for People {
         if until_s <= now_s() {
             return Some(Err("the session has ended: ask for a new one".into()));
         }
-        let inner = self.lock();
-        let found = inner.book.active(&id).map(|principal| principal.identity(&id));
+        let found = self.book().active(&id).map(|principal| principal.identity(&id));
         Some(found.map_err(|refusal| refusal.to_string()))
-    }
-}
-
-impl Inner {
-    /// Writes a book down, and has it from then on.
-    fn keep(&mut self, book: Book) -> Result<(), BookError> {
-        book.save()?;
-        self.book = book;
-        Ok(())
     }
 }
 

@@ -30,13 +30,14 @@ mod sums;
 pub use record::{EndedReplica, OutputMark, UsageRecord};
 pub(crate) use sums::{UsageError, UsageQuery};
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
 
+use gleaner_protocol::OwnerName;
 use gleaner_protocol::api::UsageRow;
 use gleaner_scheduling::Fact;
 use tokio::sync::{Mutex, oneshot};
@@ -141,13 +142,28 @@ impl Usage {
     /// # Errors
     /// See [`UsageError`].
     pub(crate) async fn sum(&self, query: UsageQuery) -> Result<Vec<UsageRow>, UsageError> {
+        self.read(move |segments| sums::sum(segments, &query)).await
+    }
+
+    /// What each owner has used by then, as [fair shares](gleaner_scheduling::Core::note_used) count it.
+    ///
+    /// # Errors
+    /// See [`UsageError`].
+    pub(crate) async fn used(&self, until_ms: u64) -> Result<BTreeMap<OwnerName, f64>, UsageError> {
+        self.read(move |segments| sums::used(segments, until_ms)).await
+    }
+
+    async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&[PathBuf]) -> Result<T, UsageError> + Send + 'static,
+    ) -> Result<T, UsageError> {
         let _turn = self.reading.lock().await;
         let orders = self.orders.clone();
         let summed = tokio::task::spawn_blocking(move || {
             let (say, said) = oneshot::channel();
             orders.send(Order::Say(say)).map_err(|_| UsageError::Ends)?;
             let segments = said.blocking_recv().map_err(|_| UsageError::Ends)?;
-            sums::sum(&segments, &query)
+            read(&segments)
         });
         summed.await.unwrap_or(Err(UsageError::Ends))
     }

@@ -31,6 +31,10 @@ pub(crate) struct Broker {
     /// http://127.0.0.1:7710].
     #[arg(long, env = "GLEANER_BROKER", value_name = "URL")]
     broker: Option<String>,
+    /// File with an own key, which is shown instead of a token [default: that of the last `gleaner
+    /// join`, where neither this nor a token is given].
+    #[arg(long, env = "GLEANER_KEY_FILE", value_name = "FILE")]
+    key_file: Option<PathBuf>,
     #[command(flatten)]
     trust: Trust,
 }
@@ -51,9 +55,6 @@ struct Trust {
     /// File with the token that it asks for.
     #[arg(long, env = "GLEANER_TOKEN_FILE", value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// File with an own key, which is shown instead of a token (`gleaner join`).
-    #[arg(long, env = "GLEANER_KEY_FILE", value_name = "FILE", conflicts_with = "token_file")]
-    key_file: Option<PathBuf>,
     /// Certificates (PEM) to trust for https:// instead of the system's.
     #[arg(long, env = "GLEANER_CA_FILE", value_name = "FILE")]
     ca_file: Option<PathBuf>,
@@ -83,20 +84,23 @@ impl Options {
 impl Broker {
     /// A client of it.
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
-        let joined = Joined::read()?;
-        // It is of no use at another broker.
-        let joined = joined.filter(|of| self.broker.as_ref().is_none_or(|at| *at == of.broker));
-        let Some(joined) = joined else {
-            let broker = self.broker.as_deref().unwrap_or(LOCAL_BROKER);
-            return self.trust.client(Service::BROKER, broker);
+        let Self { broker, key_file, trust } = self;
+        // What was joined shows its own key to its own broker, and nothing else goes there unasked.
+        let shows = key_file.is_some() || trust.token_file.is_some();
+        let joined = if shows { None } else { Joined::read()? };
+        let is_same = |of: &Joined| {
+            broker.as_ref().is_none_or(|broker| broker.trim_end_matches('/') == of.broker)
         };
-        let shows = self.trust.token_file.is_some() || self.trust.key_file.is_some();
-        let trust = Trust {
-            key_file: if shows { self.trust.key_file.clone() } else { Some(joined.key_file) },
-            ca_file: self.trust.ca_file.clone().or(joined.ca_file),
-            ..self.trust.clone()
-        };
-        trust.client(Service::BROKER, &joined.broker)
+        if let Some(joined) = joined.filter(is_same) {
+            let ca_file = trust.ca_file.clone().or(joined.ca_file);
+            let trust = Trust { token_file: None, ca_file };
+            return trust.client(Service::BROKER, &joined.broker)?.with_key(&joined.key_file);
+        }
+        let client = trust.client(Service::BROKER, broker.as_deref().unwrap_or(LOCAL_BROKER))?;
+        match key_file {
+            Some(key_file) => client.with_key(key_file),
+            None => Ok(client),
+        }
     }
 }
 
@@ -109,12 +113,7 @@ impl Access {
 
 impl Trust {
     fn client(&self, service: Service, address: &str) -> anyhow::Result<Client> {
-        let token_file = self.token_file.as_deref();
-        let client = Client::new(service, address, token_file, self.ca_file.as_deref())?;
-        match &self.key_file {
-            Some(key_file) => client.with_key(key_file),
-            None => Ok(client),
-        }
+        Client::new(service, address, self.token_file.as_deref(), self.ca_file.as_deref())
     }
 }
 

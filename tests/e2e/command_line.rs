@@ -240,6 +240,7 @@ fn each_subcommand_helps() {
             "join",
             "people",
             "revoke",
+            "audit",
             "usage",
             "shares",
             "kernel",

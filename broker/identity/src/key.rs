@@ -1,7 +1,7 @@
 //! A key pair and its file.
 
 use std::fmt;
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ pub enum KeyError {
     /// Others than its owner can read it.
     #[error(
         "the key file {path} can be read by others than its owner: whoever has read it can do what \
-         you may; `chmod 600 {path}` if nobody has, else enrol a new key (`gleaner join`)",
+         you may; `chmod 600 {path}` if nobody has, else make a new key",
         path = path.display()
     )]
     Readable {
@@ -41,7 +41,7 @@ pub enum KeyError {
         path: PathBuf,
     },
     /// It holds something else.
-    #[error("{path} holds no key of Gleaner's: `gleaner join` makes one", path = path.display())]
+    #[error("{path} holds no key of Gleaner's", path = path.display())]
     Form {
         /// The file.
         path: PathBuf,
@@ -101,11 +101,19 @@ impl KeyPair {
     /// # Errors
     /// [`KeyError::File`].
     pub fn write_new(&self, path: &Path) -> Result<(), KeyError> {
-        let failed = |source| KeyError::File { what: "make", path: path.into(), source };
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-        let file = file.as_mut().map_err(|error| failed(io::Error::from(error.kind())))?;
         let text = format!("{HEAD}{}\n", text_of(self.secret.as_bytes()));
-        file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)
+        let new = path.with_extension("new");
+        let written = || {
+            let mut options = OpenOptions::new();
+            let mut file =
+                options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            // It has its name when all of it is in it, and never in the place of another.
+            fs::hard_link(&new, path)?;
+            fs::remove_file(&new)
+        };
+        written().map_err(|source| KeyError::File { what: "make", path: path.into(), source })
     }
 
     /// Reads the file, or makes one with a new key where there is none.

@@ -12,12 +12,14 @@
 //! - A key's file is made once, for its owner's eyes alone, and one that others can read is refused.
 //! - What a token says counts only once its signature was checked.
 
+mod audit;
 mod credentials;
 mod invitation_line;
 mod key;
 mod session;
 mod signed;
 
+pub use audit::{AuditEnd, AuditEntry, AuditError, check_audit};
 pub use credentials::Credentials;
 pub use invitation_line::{InvitationLine, LineError};
 pub use key::{KeyError, KeyPair, PublicKey, PublicKeyError};

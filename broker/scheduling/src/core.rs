@@ -306,6 +306,13 @@ impl Core {
         }
     }
 
+    /// An owner has used so many core-seconds before this core began, as they count now.
+    pub fn note_used(&mut self, now: Time, owner: &OwnerName, seconds: f64) {
+        if seconds.is_finite() && seconds > 0.0 {
+            self.farm.usage.add_used(owner, seconds, now);
+        }
+    }
+
     /// What is told of the core next is told at this time: back-offs end then.
     pub fn note_time(&mut self, now: Time) {
         self.farm.now = now;

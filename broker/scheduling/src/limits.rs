@@ -82,3 +82,5 @@ pub const RELAXED_MACHINES_MAX: usize = 256;
 pub const DUE_MS_MAX: u64 = 365 * 86_400_000;
 /// Most workunits of a job of the deadline lane: each is watched by itself.
 pub const DUE_WORKUNITS_MAX: u32 = 10_000;
+/// After this time, in seconds, what an owner has used of the farm counts half.
+pub const USAGE_HALF_LIFE_S: f64 = 7.0 * 86_400.0;

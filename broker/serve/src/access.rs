@@ -44,9 +44,9 @@ impl Role {
         }
     }
 
-    /// Whether many have the role's token, so that places are kept for others.
+    /// Whether many have the role, so that places are kept for others.
     pub(crate) const fn is_common(self) -> bool {
-        matches!(self, Self::Agent | Self::Hook)
+        matches!(self, Self::Agent | Self::Hook | Self::Viewer | Self::Submitter)
     }
 }
 

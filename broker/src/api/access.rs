@@ -26,7 +26,7 @@ const MONITOR: &[Role] = &[Role::Monitor];
 const ADMINS: &[Role] = &[Role::Admin];
 
 /// All requests but `/healthz` and those of [`super::OPEN`]. What is not here reaches no route.
-pub(crate) static ACCESS: [Access; 28] = [
+pub(crate) static ACCESS: [Access; 29] = [
     Access::new(GET, "/v1/control", AGENTS),
     Access::new(POST, "/v1/jobs", SUBMITTERS),
     Access::new(GET, "/v1/jobs", VIEWERS),
@@ -54,6 +54,7 @@ pub(crate) static ACCESS: [Access; 28] = [
     Access::new(GET, "/metrics", VIEWERS),
     Access::new(POST, "/v1/invitations", ADMINS),
     Access::new(GET, "/v1/people", ADMINS),
+    Access::new(GET, "/v1/audit", ADMINS),
     Access::new(DELETE, "/v1/people/{}", ADMINS),
 ];
 
@@ -77,8 +78,13 @@ mod tests {
         assert_eq!(of(Role::Agent), of_agents);
         assert_eq!(of(Role::Monitor), ["POST /v1/farm/events"]);
         assert!(of(Role::Hook).is_empty());
-        let of_admins =
-            ["GET /v1/backup", "POST /v1/invitations", "GET /v1/people", "DELETE /v1/people/{}"];
+        let of_admins = [
+            "GET /v1/backup",
+            "POST /v1/invitations",
+            "GET /v1/people",
+            "GET /v1/audit",
+            "DELETE /v1/people/{}",
+        ];
         assert_eq!(of(Role::Admin), of_admins);
         assert_eq!(of(Role::Member).len(), ACCESS.len() - of_admins.len() - 1);
         let changes = |row: &String| !row.starts_with("GET");

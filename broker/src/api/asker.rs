@@ -7,6 +7,8 @@ use gleaner_protocol::{JobId, OwnerName};
 use gleaner_scheduling::{Core, Job};
 use warp::Filter;
 
+use crate::people::Inviter;
+
 /// Who asks: a principal, or whoever has the broker's token or its machine.
 #[derive(Debug, Clone)]
 pub(crate) struct Asker(Option<Identity>);
@@ -38,6 +40,16 @@ impl Asker {
     /// A job, where it is there for whoever asks. To the others it does not exist.
     pub(super) fn find<'a>(&self, core: &'a Core, id: JobId) -> Option<&'a Job> {
         core.farm().job(id).filter(|job| self.sees(job))
+    }
+
+    /// Whoever asks, as one who invites others.
+    pub(super) fn inviter(&self) -> Inviter {
+        Inviter { name: self.name(), id: self.0.as_ref().map(|identity| identity.id.clone()) }
+    }
+
+    /// Who it is, where it has a key.
+    pub(super) fn identity(&self) -> Option<Identity> {
+        self.0.clone()
     }
 
     /// Names whoever asks, for people.

@@ -1,9 +1,11 @@
 //! `/v1/people`, and how somebody becomes one of them: invitations, enrolments, sessions.
 
+use gleaner_protocol::HostName;
 use gleaner_protocol::people::{
     ChallengeRequest, Enrolment, InvitationRequest, PrincipalId, SessionRequest,
 };
-use gleaner_serve::Problem;
+use gleaner_scheduling::Core;
+use gleaner_serve::{Problem, body_bytes};
 use warp::filters::BoxedFilter;
 use warp::http::StatusCode;
 use warp::reply::Response;
@@ -12,6 +14,7 @@ use warp::{Filter, Reply};
 use super::asker::{Asker, asker};
 use super::jobs::parse_id;
 use super::{Api, body, handler, handler_of, json, parse};
+use crate::limits::OPEN_BODY_BYTES_MAX;
 use crate::people::{People, Refusal};
 
 /// Paths that are open to all: what comes there proves itself.
@@ -20,7 +23,9 @@ pub(crate) const OPEN: &[&str] = &["/v1/enrol", "/v1/challenge", "/v1/session"];
 impl Api {
     pub(super) fn people_routes(&self) -> BoxedFilter<(Response,)> {
         let list = warp::path!("v1" / "people").and(warp::get());
-        let one = warp::path!("v1" / "people" / String).and(warp::delete());
+        let audit = warp::path!("v1" / "audit").and(warp::get());
+        let one = warp::path!("v1" / "people" / String).and(warp::delete()).and(asker());
+        let one = one.map(|id, who| (id, who));
         let invitations = warp::path!("v1" / "invitations").and(warp::post());
         let invitations = invitations.and(asker()).and(body()).map(|who, body| (who, body));
         let post = |name: &'static str| {
@@ -28,9 +33,13 @@ impl Api {
                 .and(warp::path(name))
                 .and(warp::path::end())
                 .and(warp::post())
-                .and(body())
+                .and(body_bytes(OPEN_BODY_BYTES_MAX))
         };
         handler(list, self, |api, ()| async move { Ok(json(&api.people.list())) })
+            .or(handler(audit, self, |api, ()| async move {
+                Ok(json(&api.of_people(People::audit).await?))
+            }))
+            .unify()
             .or(handler_of(one, self, revoke))
             .unify()
             .or(handler_of(invitations, self, invite))
@@ -57,13 +66,25 @@ impl Api {
 
 async fn invite(api: Api, (who, body): (Asker, bytes::Bytes)) -> Result<Response, Problem> {
     let request: InvitationRequest = parse(&body, "invitation")?;
-    let by = who.name();
+    let by = who.inviter();
     let invitation = api.of_people(move |people| people.invite(by, &request)).await?;
     Ok(warp::reply::with_status(json(&invitation), StatusCode::CREATED).into_response())
 }
 
 async fn enrol(api: Api, body: bytes::Bytes) -> Result<Response, Problem> {
     let enrolment: Enrolment = parse(&body, "enrolment")?;
+    if let Some(host) = enrolment.host.clone() {
+        // Of a host that is here somebody would take more than its name.
+        let is_here = |core: &Core| core.farm().host_named(&host).is_some_and(|of| of.connected);
+        if api.read(is_here).await? {
+            let name = enrolment.host.as_ref().map_or("", HostName::as_str);
+            let why = format!(
+                "a host named {name} is connected: stop its agent first if it is this one, or choose \
+                 another name (`--name`)"
+            );
+            return Err(Problem::new(StatusCode::CONFLICT, "connected", why));
+        }
+    }
     let status = api.of_people(move |people| people.enrol(&enrolment)).await?;
     tracing::info!(id = %status.id, role = %status.role, owner = %status.owner, "enrolled");
     Ok(warp::reply::with_status(json(&status), StatusCode::CREATED).into_response())
@@ -79,9 +100,9 @@ async fn session(api: Api, body: bytes::Bytes) -> Result<Response, Problem> {
     Ok(json(&api.people.session(&request)?))
 }
 
-async fn revoke(api: Api, id: String) -> Result<Response, Problem> {
+async fn revoke(api: Api, (id, who): (String, Asker)) -> Result<Response, Problem> {
     let id: PrincipalId = parse_id(&id)?;
-    let status = api.of_people(move |people| people.revoke(&id)).await?;
+    let status = api.of_people(move |people| people.revoke(&who.name(), &id)).await?;
     tracing::warn!(id = %status.id, role = %status.role, owner = %status.owner, "revoked");
     Ok(json(&status))
 }

@@ -3,7 +3,7 @@
 
 mod ends;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use gleaner_protocol::api::{
@@ -13,7 +13,9 @@ use gleaner_protocol::control::{AgentMessage, BrokerMessage, Hello, Lease, Openi
 use gleaner_protocol::farm::FarmEvent;
 use gleaner_protocol::job::JobSpec;
 use gleaner_protocol::limits::{OPENING_ENDED_MAX, bounded_reason};
-use gleaner_protocol::{AgentSecret, HostName, JobId, LeaseToken, LimitsChange, Share, Span, Time};
+use gleaner_protocol::{
+    AgentSecret, HostName, JobId, LeaseToken, LimitsChange, OwnerName, Share, Span, Time,
+};
 use gleaner_scheduling::{Core, Effect, HostIx, Input, JobPhase, RequestId, SubmitRefusal};
 
 use super::command::LinkMessage;
@@ -87,6 +89,11 @@ impl<M: Clone> Dispatcher<M> {
     #[must_use]
     pub fn core(&self) -> &Core {
         &self.core
+    }
+
+    /// Owners have used so many core-seconds before, as they count now.
+    pub fn note_used(&mut self, now: Time, used: &BTreeMap<OwnerName, f64>) {
+        used.iter().for_each(|(owner, seconds)| self.core.note_used(now, owner, *seconds));
     }
 
     /// The core, to be told of now.

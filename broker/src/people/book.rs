@@ -2,16 +2,22 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use gleaner_protocol::people::{Identity, PrincipalId, PrincipalStatus, Role};
+use gleaner_identity::AuditEnd;
+use gleaner_protocol::people::{Identity, Invitation, PrincipalId, PrincipalStatus, Role};
 use gleaner_protocol::{Digest, HostName, OwnerName};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::Refusal;
+use crate::limits::REMEMBERED_S;
+use crate::wall_clock::utc_ms;
+
+/// Name of the list of what was done, beside the file of principals.
+pub(super) const AUDIT: &str = "audit.jsonl";
 
 /// What cannot be done with the file.
 #[derive(Debug, Error)]
@@ -48,6 +54,9 @@ pub(crate) struct Book {
     path: PathBuf,
     pub(super) principals: BTreeMap<PrincipalId, Principal>,
     pub(super) invitations: BTreeMap<String, Invited>,
+    /// Where the list of what was done ends.
+    #[serde(default = "AuditEnd::nothing")]
+    pub(super) audit: AuditEnd,
 }
 
 /// Somebody who has enrolled.
@@ -58,6 +67,8 @@ pub(super) struct Principal {
     pub(super) owner: OwnerName,
     pub(super) host: Option<HostName>,
     pub(super) public_key: String,
+    /// The invitation that it enrolled with.
+    pub(super) invitation: String,
     pub(super) made_ms: u64,
     pub(super) revoked_ms: Option<u64>,
 }
@@ -72,8 +83,17 @@ pub(super) struct Invited {
     pub(super) owner: OwnerName,
     pub(super) uses_left: u32,
     pub(super) ends_ms: u64,
-    /// Who invited, for those who are.
-    pub(super) by: String,
+    pub(super) by: Inviter,
+}
+
+/// Who invites.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Inviter {
+    /// For those who are invited.
+    pub(crate) name: String,
+    /// Which principal it is, if any.
+    pub(crate) id: Option<PrincipalId>,
 }
 
 impl Principal {
@@ -111,8 +131,50 @@ impl Book {
                 path: path.into(),
                 principals: BTreeMap::new(),
                 invitations: BTreeMap::new(),
+                audit: AuditEnd::nothing(),
             }),
             Err(source) => Err(BookError::File { what: "read", path: path.into(), source }),
+        }
+    }
+
+    /// Where the list of what was done is.
+    fn audit_path(&self) -> PathBuf {
+        self.path.with_file_name(AUDIT)
+    }
+
+    /// Adds what was done to its list. What somebody was killed over who had not saved the book is
+    /// cut off first: it was not done.
+    pub(super) fn note(&mut self, who: &str, what: &str, on: &str) -> Result<(), BookError> {
+        let path = self.audit_path();
+        let (line, end) = self.audit.next(utc_ms(), who, what, on);
+        let written = || {
+            let mut options = OpenOptions::new();
+            let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
+            let mut file = options.open(&path)?;
+            let mut text = String::new();
+            file.read_to_string(&mut text)?;
+            let count = usize::try_from(self.audit.count).unwrap_or(usize::MAX);
+            let kept: usize = text.split_inclusive('\n').take(count).map(str::len).sum();
+            file.set_len(kept as u64)?;
+            file.seek(SeekFrom::End(0))?;
+            writeln!(file, "{line}")?;
+            file.sync_all()
+        };
+        written().map_err(|source| BookError::File {
+            what: "write",
+            path: path.clone(),
+            source,
+        })?;
+        self.audit = end;
+        Ok(())
+    }
+
+    /// The list of what was done, as it is on the disk.
+    pub(super) fn audit_text(&self) -> Result<String, BookError> {
+        let path = self.audit_path();
+        match fs::read_to_string(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+            read => read.map_err(|source| BookError::File { what: "read", path, source }),
         }
     }
 
@@ -135,6 +197,25 @@ impl Book {
             path: self.path.clone(),
             source,
         })
+    }
+
+    /// The invitation that somebody shows, where it is good.
+    pub(super) fn invited(&self, shown: &Invitation, now_ms: u64) -> Result<&Invited, Refusal> {
+        let invited = self.invitations.get(&shown.id);
+        let invited = invited.filter(|of| of.secret == Digest::of(shown.secret.as_bytes()));
+        let invited = invited.ok_or(Refusal::NoInvitation)?;
+        let by = || invited.by.name.clone();
+        if invited.ends_ms <= now_ms {
+            return Err(Refusal::Expired { by: by(), ago_s: (now_ms - invited.ends_ms) / 1_000 });
+        }
+        if invited.uses_left == 0 { Err(Refusal::UsedUp { by: by() }) } else { Ok(invited) }
+    }
+
+    /// Forgets what has been over for long: nobody asks about it any more.
+    pub(super) fn forget_old(&mut self, now_ms: u64) {
+        let is_old = |over_ms: u64| over_ms + REMEMBERED_S * 1_000 <= now_ms;
+        self.invitations.retain(|_, invited| !is_old(invited.ends_ms));
+        self.principals.retain(|_, of| of.revoked_ms.is_none_or(|at_ms| !is_old(at_ms)));
     }
 
     /// Somebody who is known and not revoked.

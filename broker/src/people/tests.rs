@@ -22,7 +22,7 @@ impl Head {
     fn invites(&self, role: Role, uses: u32) -> Invitation {
         let owner = "anna".parse().expect("a plain name");
         let request = InvitationRequest { role, owner, uses, valid_s: 60 };
-        self.people.invite("root".into(), &request).expect("a plain request")
+        self.people.invite(root(), &request).expect("a plain request")
     }
 
     /// Whoever has `key` enrols.
@@ -50,6 +50,10 @@ impl Head {
     fn role(&self, token: &str) -> Result<Role, String> {
         self.people.who(token).expect("a session").map(|identity| identity.role)
     }
+}
+
+fn root() -> Inviter {
+    Inviter { name: "root".into(), id: None }
 }
 
 fn key() -> KeyPair {
@@ -84,17 +88,18 @@ fn an_invitation_says_which_way_it_is_not_good() {
     let secret = "0".repeat(32);
     let mistyped = Invitation { secret, ..invitation.clone() };
     assert!(matches!(head.enrols(&mistyped, &key(), None), Err(Refusal::NoInvitation)));
-    {
-        let mut inner = head.people.lock();
-        let invited = inner.book.invitations.get_mut(&invitation.id).expect("it is there");
+    let ended = head.people.change(|book| {
+        let invited = book.invitations.get_mut(&invitation.id).expect("it is there");
         invited.ends_ms = utc_ms() - 5_000;
-    }
+        Ok(())
+    });
+    ended.expect("written");
     let refusal = head.enrols(&invitation, &key(), None).expect_err("it has ended").to_string();
     assert!(refusal.contains("ended 5 s ago") && refusal.contains("root"), "{refusal}");
     for (uses, valid_s) in [(0, 60), (1, 0), (INVITATION_USES_MAX + 1, 60), (1, u64::MAX)] {
         let owner = "anna".parse().expect("a plain name");
         let request = InvitationRequest { role: Role::Viewer, owner, uses, valid_s };
-        let refusal = head.people.invite("root".into(), &request);
+        let refusal = head.people.invite(root(), &request);
         assert!(matches!(refusal, Err(Refusal::Range { .. })), "{uses} {valid_s}");
     }
 }
@@ -160,10 +165,13 @@ fn a_hosts_name_belongs_to_its_first_key_until_that_is_revoked() {
     let refusal = head.enrols(&invitation, &other, Some("desk7")).expect_err("it is another's");
     assert!(refusal.to_string().contains(&one.public().id().to_string()), "{refusal}");
     let token = head.session(&one).expect("known");
-    head.people.revoke(&one.public().id()).expect("known");
+    head.people.revoke("root", &one.public().id()).expect("known");
     assert!(head.role(&token).expect_err("revoked").contains("was revoked"));
     assert!(matches!(head.session(&one), Err(Refusal::Revoked(_))));
-    head.enrols(&invitation, &other, Some("desk7")).expect("it is free");
+    // What it was invited with is good no more, and its name is free.
+    let used_up = head.enrols(&invitation, &other, Some("desk7"));
+    assert!(matches!(used_up, Err(Refusal::UsedUp { .. })));
+    head.enrols(&head.invites(Role::Agent, 1), &other, Some("desk7")).expect("it is free");
     let viewers = head.invites(Role::Viewer, 1);
     let viewer = head.enrols(&viewers, &key(), Some("desk8")).expect("where it joins says nothing");
     assert_eq!(viewer.host, None);
@@ -175,11 +183,39 @@ fn the_last_administrator_stays() {
     let (one, other) = (key(), key());
     let invitation = head.invites(Role::Admin, 2);
     head.enrols(&invitation, &one, None).expect("invited");
-    assert!(matches!(head.people.revoke(&one.public().id()), Err(Refusal::LastAdmin(_))));
+    assert!(matches!(head.people.revoke("root", &one.public().id()), Err(Refusal::LastAdmin(_))));
     head.enrols(&invitation, &other, None).expect("invited");
-    head.people.revoke(&one.public().id()).expect("there is another");
-    assert!(matches!(head.people.revoke(&one.public().id()), Err(Refusal::Revoked(_))));
-    assert!(matches!(head.people.revoke(&key().public().id()), Err(Refusal::Unknown(_))));
+    let by = Inviter { name: "one".into(), id: Some(one.public().id()) };
+    let owner = "anna".parse().expect("a plain name");
+    let request = InvitationRequest { role: Role::Admin, owner, uses: 1, valid_s: 60 };
+    let from_one = head.people.invite(by, &request).expect("an administrator");
+    head.people.revoke("root", &one.public().id()).expect("there is another");
+    let used_up = head.enrols(&from_one, &key(), None);
+    assert!(matches!(used_up, Err(Refusal::UsedUp { .. })), "nor is anybody whom it invited");
+    assert!(matches!(head.people.revoke("root", &one.public().id()), Err(Refusal::Revoked(_))));
+    assert!(matches!(head.people.revoke("root", &key().public().id()), Err(Refusal::Unknown(_))));
+}
+
+#[test]
+fn what_was_done_is_in_a_list_that_nobody_changes_unnoticed() {
+    let head = Head::new();
+    let one = key();
+    head.enrols(&head.invites(Role::Viewer, 1), &one, None).expect("invited");
+    head.people.revoke("root", &one.public().id()).expect("known");
+    let entries = |audit: &Audit| gleaner_identity::check_audit(&audit.text, audit.end);
+    let audit = head.people.audit().expect("written");
+    let done: Vec<String> =
+        entries(&audit).expect("whole").into_iter().map(|entry| entry.what).collect();
+    assert_eq!(done, ["invite", "enrol", "revoke"]);
+    // A line of what was not done after all is cut off before the next.
+    let file = head.folder.path().join("audit.jsonl");
+    fs::write(&file, format!("{}{{}}\n", audit.text)).expect("ours");
+    head.invites(Role::Viewer, 1);
+    assert_eq!(entries(&head.people.audit().expect("written")).map(|list| list.len()), Ok(4));
+    let text = fs::read_to_string(&file).expect("written");
+    fs::write(&file, text.lines().skip(1).collect::<Vec<_>>().join("\n")).expect("ours");
+    let broken = entries(&head.people.audit().expect("read")).expect_err("a line is gone");
+    assert!(broken.to_string().starts_with("line 1 "), "{broken}");
 }
 
 #[test]
@@ -196,6 +232,6 @@ fn a_broker_that_cannot_read_whom_it_let_in_does_not_start_and_what_cannot_be_wr
     fs::create_dir(head.folder.path().join("people.json.new")).expect("ours");
     let owner = "anna".parse().expect("a plain name");
     let request = InvitationRequest { role: Role::Viewer, owner, uses: 1, valid_s: 60 };
-    assert!(matches!(head.people.invite("root".into(), &request), Err(Refusal::Disk(_))));
-    assert_eq!(head.people.lock().book.invitations.len(), 1);
+    assert!(matches!(head.people.invite(root(), &request), Err(Refusal::Disk(_))));
+    assert_eq!(head.people.book().invitations.len(), 1);
 }

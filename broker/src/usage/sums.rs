@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use gleaner_protocol::api::{ReplicaOutcome, UsageBy, UsageRow};
 use gleaner_protocol::{HostName, JobId, OwnerName};
+use gleaner_scheduling::limits::USAGE_HALF_LIFE_S;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use thiserror::Error;
@@ -46,6 +47,29 @@ pub(super) fn sum(segments: &[PathBuf], query: &UsageQuery) -> Result<Vec<UsageR
         }
     }
     Ok(sums.rows())
+}
+
+/// What each owner has used by then, in core-seconds that count half after the half-life: of replicas
+/// that had ended.
+pub(super) fn used(
+    segments: &[PathBuf],
+    until_ms: u64,
+) -> Result<BTreeMap<OwnerName, f64>, UsageError> {
+    let mut used = BTreeMap::new();
+    for path in segments {
+        read(path, |record| {
+            let UsageRecord::Ended(ended) = record else { return };
+            if ended.ended_ms < until_ms {
+                let ago_s = (until_ms - ended.ended_ms) as f64 / 1e3;
+                let counts = (-ago_s / USAGE_HALF_LIFE_S).exp2() * ended.slot_us as f64 / 1e6;
+                *used.entry(ended.owner).or_default() += counts;
+            }
+        })?;
+        if used.len() > USAGE_ROWS_MAX {
+            return Err(UsageError::TooMany);
+        }
+    }
+    Ok(used)
 }
 
 /// What a row is of.

@@ -1,6 +1,7 @@
 //! What owners have used of the farm's cores: whoever has used least for their weight comes next.
 //!
-//! All cores that leases hold count, whatever becomes of them, and a week later half as much. So that
+//! All cores that leases take count, whatever becomes of them, and a week later half as much; a new owner
+//! begins beside the one who has used least. So that
 //! nobody has to be gone over as time goes by, what is used later is counted as more instead (Cormode,
 //! Shkapenyuk, Srivastava, Xu: *Forward Decay: A Practical Time Decay Model for Streaming Systems*,
 //! 2009). What runs now counts as if it went on for a minute more: else whoever comes next would get
@@ -10,8 +11,8 @@ use std::collections::BTreeMap;
 
 use gleaner_protocol::{OwnerName, Share, Span, Time};
 
-/// After this time, in seconds, what was used counts half.
-const HALF_LIFE_S: f64 = 7.0 * 86_400.0;
+use crate::limits::USAGE_HALF_LIFE_S;
+
 /// For so many seconds more what runs now counts.
 const AHEAD_S: f64 = 60.0;
 /// How often what runs is counted.
@@ -58,6 +59,8 @@ pub(crate) struct Usage {
     settled_at: Time,
     /// Whose place may be another one since it was asked for last.
     changed: Vec<OwnerIx>,
+    /// Owners of whom no job is known.
+    idle: usize,
 }
 
 #[derive(Debug)]
@@ -73,9 +76,9 @@ struct Owner {
     is_changed: bool,
 }
 
-/// How much a second counts that is used at this time.
+/// How much a second counts that is used at this time. It fits for 19 years after the machine's start.
 fn growth(at: Time) -> f64 {
-    (at.as_micros() as f64 / 1e6 / HALF_LIFE_S).exp2()
+    (at.as_micros() as f64 / 1e6 / USAGE_HALF_LIFE_S).exp2()
 }
 
 impl OwnerIx {
@@ -90,17 +93,24 @@ impl Usage {
     /// One more job of an owner is known.
     pub(crate) fn add_job(&mut self, name: &OwnerName, now: Time) -> OwnerIx {
         if let Some(&owner) = self.by_name.get(name) {
-            self.owner_mut(owner).jobs += 1;
+            let entry = self.owner_mut(owner);
+            entry.jobs += 1;
+            let was_idle = entry.jobs == 1;
+            self.idle -= usize::from(was_idle);
             return owner;
         }
-        if self.by_name.len() >= IDLE_OWNERS_MAX {
+        if self.idle >= IDLE_OWNERS_MAX {
             self.forget_idle();
         }
         let weight = self.weights.get(name).copied().unwrap_or(1).max(1);
+        // Else whoever invents another name with each job would always come first.
+        let with_jobs = self.by_name.values().map(|of| &self.owners[of.0 as usize]);
+        let places = with_jobs.filter(|of| of.jobs > 0).map(|of| of.used / of.weight);
+        let least = places.min_by(f64::total_cmp).unwrap_or(0.0);
         let entry = Owner {
             name: name.clone(),
             weight: f64::from(weight),
-            used: 0.0,
+            used: least * f64::from(weight),
             since: now,
             held: 0,
             jobs: 1,
@@ -108,7 +118,8 @@ impl Usage {
         };
         let owner = match self.vacant.pop() {
             Some(owner) => {
-                *self.owner_mut(owner) = entry;
+                let is_changed = self.owner_mut(owner).is_changed;
+                *self.owner_mut(owner) = Owner { is_changed, ..entry };
                 owner
             }
             None => {
@@ -122,7 +133,9 @@ impl Usage {
 
     /// A job of an owner is forgotten.
     pub(crate) fn drop_job(&mut self, owner: OwnerIx) {
-        self.owner_mut(owner).jobs -= 1;
+        let entry = self.owner_mut(owner);
+        entry.jobs -= 1;
+        self.idle += usize::from(self.owners[owner.0 as usize].jobs == 0);
     }
 
     /// Forgets those without jobs that have used least.
@@ -134,11 +147,23 @@ impl Usage {
             .filter(|(_, owner)| self.owners[owner.0 as usize].jobs == 0)
             .collect();
         idle.sort_unstable_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
-        idle.truncate(idle.len() / 2);
+        idle.truncate(idle.len().div_ceil(2));
+        self.idle -= idle.len();
         for (_, owner) in idle {
             self.by_name.remove(&self.owners[owner.0 as usize].name);
             self.vacant.push(owner);
         }
+    }
+
+    /// An owner has used so many core-seconds before this core began, as they count now.
+    pub(crate) fn add_used(&mut self, name: &OwnerName, seconds: f64, now: Time) {
+        let is_new = !self.by_name.contains_key(name);
+        let owner = self.add_job(name, now);
+        self.drop_job(owner);
+        let entry = self.owner_mut(owner);
+        let before = if is_new { 0.0 } else { entry.used };
+        entry.used = before + seconds * growth(now);
+        self.note_change(owner);
     }
 
     /// An owner holds so much more, or less, from now on.
