@@ -22,8 +22,8 @@ pub(crate) struct Args {
     /// Whose jobs or hosts they are.
     #[arg(long)]
     owner: OwnerName,
-    /// How many keys may join with it: hosts of an owner, or one person.
-    #[arg(long, visible_alias = "hosts", default_value_t = 1, value_name = "COUNT")]
+    /// How many keys may join with it (also --hosts): hosts of an owner, or one person.
+    #[arg(long, alias = "hosts", default_value_t = 1, value_name = "COUNT")]
     uses: u32,
     /// For how long it is good: 30m, 24h, 7d.
     #[arg(long, default_value = "24h", value_parser = parse_duration, value_name = "FOR")]

@@ -142,8 +142,10 @@ impl People {
 
     /// Reads what a data folder knows, or begins there.
     pub(crate) fn open(data_folder: &Path) -> Result<Self, PeopleError> {
-        let book = Book::open(&Self::path_in(data_folder))?;
-        let key = KeyPair::read_or_make(&Self::key_path_in(data_folder))?;
+        let key_path = Self::key_path_in(data_folder);
+        // The key is made last: where it is there, so was the book.
+        let book = Book::open(&Self::path_in(data_folder), !key_path.exists())?;
+        let key = KeyPair::read_or_make(&key_path)?;
         let (revoked, _) = broadcast::channel(SESSIONS_TOLD_MAX);
         Ok(Self {
             key: Arc::new(key),

@@ -14,7 +14,8 @@ fn taking(cores_permille: Share, spec: JobSpec) -> JobSpec {
 }
 
 fn run_now(marks: &[Mark]) -> usize {
-    let runs = |mark: &&Mark| processes::lives(mark.pid) && !processes::is_frozen(mark.pid);
+    // In this order: what is frozen may be killed in between, and then it is neither.
+    let runs = |mark: &&Mark| !processes::is_frozen(mark.pid) && processes::lives(mark.pid);
     marks.iter().filter(runs).count()
 }
 

@@ -106,7 +106,7 @@ async fn a_render_takes_its_cores_from_what_is_due_and_from_what_is_parked() {
         begun
             .iter()
             .chain(&running)
-            .all(|mark| { !processes::lives(mark.pid) || processes::is_frozen(mark.pid) })
+            .all(|mark| processes::is_frozen(mark.pid) || !processes::lives(mark.pid))
     );
     host.postflight("render-1").run();
     // What was driven out begins anew, before background gets anything.

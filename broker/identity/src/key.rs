@@ -41,7 +41,7 @@ pub enum KeyError {
         path: PathBuf,
     },
     /// It holds something else.
-    #[error("{path} holds no key of Gleaner's", path = path.display())]
+    #[error("{path} is damaged: it holds no key of Gleaner's", path = path.display())]
     Form {
         /// The file.
         path: PathBuf,

@@ -34,16 +34,24 @@ pub enum BookError {
     },
     /// It holds something else than it should.
     #[error(
-        "{path} cannot be read ({source}): the broker does not start without knowing whom it let in. \
-         Restore the file from a backup; or move it away, and enrol everybody anew",
+        "{path} is damaged ({why}): the broker does not start without knowing whom it let in. Restore \
+         the file from a backup; or move it and broker.key away, and enrol everybody anew",
         path = path.display()
     )]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Why not.
-        source: serde_json::Error,
+        /// What is wrong with it.
+        why: String,
     },
+}
+
+/// The book as its file is.
+#[derive(Serialize, Deserialize)]
+struct Sealed {
+    /// The hash of the rest, as JSON without spaces.
+    hash: Digest,
+    book: Book,
 }
 
 /// Who is known, and who is invited.
@@ -119,22 +127,37 @@ impl Principal {
 }
 
 impl Book {
-    /// Reads it; an empty one where there is no file.
-    pub(super) fn open(path: &Path) -> Result<Self, BookError> {
+    /// Reads it; makes an empty one where there is no file, and never was.
+    pub(super) fn open(path: &Path, is_first: bool) -> Result<Self, BookError> {
+        let damaged = |why: String| BookError::Damaged { path: path.into(), why };
         match fs::read(path) {
             Ok(bytes) => {
-                let book: Self = serde_json::from_slice(&bytes)
-                    .map_err(|source| BookError::Damaged { path: path.into(), source })?;
+                let Sealed { hash, book } =
+                    serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
+                if hash != book.hash() {
+                    return Err(damaged("its content has another hash than it says".into()));
+                }
                 Ok(Self { path: path.into(), ..book })
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self {
-                path: path.into(),
-                principals: BTreeMap::new(),
-                invitations: BTreeMap::new(),
-                audit: AuditEnd::nothing(),
-            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && is_first => {
+                let book = Self {
+                    path: path.into(),
+                    principals: BTreeMap::new(),
+                    invitations: BTreeMap::new(),
+                    audit: AuditEnd::nothing(),
+                };
+                book.save()?;
+                Ok(book)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(damaged("it is gone, and the broker's key is there".into()))
+            }
             Err(source) => Err(BookError::File { what: "read", path: path.into(), source }),
         }
+    }
+
+    fn hash(&self) -> Digest {
+        Digest::of(&serde_json::to_vec(self).expect("our own types serialise"))
     }
 
     /// Where the list of what was done is.
@@ -180,7 +203,8 @@ impl Book {
 
     /// Replaces the file, for its owner's eyes alone. It is on the disk when this returns.
     pub(super) fn save(&self) -> Result<(), BookError> {
-        let bytes = serde_json::to_vec_pretty(self).expect("our own types serialise");
+        let sealed = Sealed { hash: self.hash(), book: self.clone() };
+        let bytes = serde_json::to_vec_pretty(&sealed).expect("our own types serialise");
         let new = self.path.with_extension("json.new");
         let replaced = || {
             let mut options = OpenOptions::new();

@@ -227,7 +227,13 @@ fn a_broker_that_cannot_read_whom_it_let_in_does_not_start_and_what_cannot_be_wr
     let text = fs::read_to_string(&file).expect("written");
     fs::write(&file, &text[..text.len() / 2]).expect("ours");
     let error = People::open(head.folder.path()).err().expect("damaged").to_string();
-    assert!(error.contains("people.json cannot be read"), "{error}");
+    assert!(error.contains("people.json is damaged"), "{error}");
+    fs::write(&file, text.replacen("root", "rool", 1)).expect("ours");
+    let error = People::open(head.folder.path()).err().expect("damaged").to_string();
+    assert!(error.contains("another hash"), "{error}");
+    fs::remove_file(&file).expect("ours");
+    let error = People::open(head.folder.path()).err().expect("gone").to_string();
+    assert!(error.contains("it is gone"), "{error}");
     // A folder is in the way of the next file.
     fs::create_dir(head.folder.path().join("people.json.new")).expect("ours");
     let owner = "anna".parse().expect("a plain name");
