@@ -167,6 +167,7 @@ impl Core {
         let Some(job) = self.farm.jobs.get_mut(&id) else { return };
         if job.phase == JobPhase::Active {
             let (lane, share) = (job.spec.lane, job.spec.cores_permille);
+            self.farm.usage.end_job(job.owner);
             self.farm.job_ends(lane, share);
             self.farm.due.remove(&id);
         }

@@ -1,11 +1,10 @@
 //! What owners have used of the farm's cores: whoever has used least for their weight comes next.
 //!
-//! All cores that leases take count, whatever becomes of them, and a week later half as much; a new owner
-//! begins beside the one who has used least. So that
+//! All cores that leases take count, whatever becomes of them, and a week later half as much. So that
 //! nobody has to be gone over as time goes by, what is used later is counted as more instead (Cormode,
 //! Shkapenyuk, Srivastava, Xu: *Forward Decay: A Practical Time Decay Model for Streaming Systems*,
 //! 2009). What runs now counts as if it went on for a minute more: else whoever comes next would get
-//! all cores that are free at once.
+//! all cores that are free at once. A new owner begins beside the one with jobs who has used least.
 
 use std::collections::BTreeMap;
 
@@ -72,7 +71,9 @@ struct Owner {
     /// When that was brought up to date.
     since: Time,
     held: u64,
+    /// Jobs that are known, and those of them that go on.
     jobs: u32,
+    active: u32,
     is_changed: bool,
 }
 
@@ -95,6 +96,7 @@ impl Usage {
         if let Some(&owner) = self.by_name.get(name) {
             let entry = self.owner_mut(owner);
             entry.jobs += 1;
+            entry.active += 1;
             let was_idle = entry.jobs == 1;
             self.idle -= usize::from(was_idle);
             return owner;
@@ -105,7 +107,7 @@ impl Usage {
         let weight = self.weights.get(name).copied().unwrap_or(1).max(1);
         // Else whoever invents another name with each job would always come first.
         let with_jobs = self.by_name.values().map(|of| &self.owners[of.0 as usize]);
-        let places = with_jobs.filter(|of| of.jobs > 0).map(|of| of.used / of.weight);
+        let places = with_jobs.filter(|of| of.active > 0).map(|of| of.used / of.weight);
         let least = places.min_by(f64::total_cmp).unwrap_or(0.0);
         let entry = Owner {
             name: name.clone(),
@@ -114,6 +116,7 @@ impl Usage {
             since: now,
             held: 0,
             jobs: 1,
+            active: 1,
             is_changed: false,
         };
         let owner = match self.vacant.pop() {
@@ -131,7 +134,12 @@ impl Usage {
         owner
     }
 
-    /// A job of an owner is forgotten.
+    /// A job of an owner has ended.
+    pub(crate) fn end_job(&mut self, owner: OwnerIx) {
+        self.owner_mut(owner).active -= 1;
+    }
+
+    /// A job of an owner that has ended is forgotten.
     pub(crate) fn drop_job(&mut self, owner: OwnerIx) {
         let entry = self.owner_mut(owner);
         entry.jobs -= 1;
@@ -159,6 +167,7 @@ impl Usage {
     pub(crate) fn add_used(&mut self, name: &OwnerName, seconds: f64, now: Time) {
         let is_new = !self.by_name.contains_key(name);
         let owner = self.add_job(name, now);
+        self.end_job(owner);
         self.drop_job(owner);
         let entry = self.owner_mut(owner);
         let before = if is_new { 0.0 } else { entry.used };
@@ -248,5 +257,77 @@ impl Usage {
 
     fn owner_mut(&mut self, owner: OwnerIx) -> &mut Owner {
         &mut self.owners[owner.0 as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR_S: u64 = 3_600;
+
+    fn at(seconds: u64) -> Time {
+        Time::from_micros(seconds * 1_000_000)
+    }
+
+    fn owner(name: &str) -> OwnerName {
+        OwnerName::new(name).expect("a plain name")
+    }
+
+    fn used(usage: &Usage, now: Time) -> Vec<(String, u64)> {
+        let shares = usage.shares(now);
+        shares.map(|of| (of.owner.to_string(), of.used_s.round() as u64)).collect()
+    }
+
+    #[test]
+    fn what_is_held_counts_and_half_as_much_a_week_later() {
+        let mut usage = Usage::default();
+        let ann = usage.add_job(&owner("ann"), at(0));
+        usage.hold(ann, at(0), Share::cores(2), true);
+        usage.hold(ann, at(100), Share::cores(1), false);
+        usage.settle(at(150));
+        assert_eq!(used(&usage, at(150)), [("ann".into(), 250)]);
+        usage.hold(ann, at(150), Share::cores(1), false);
+        let week_s = USAGE_HALF_LIFE_S as u64;
+        assert_eq!(used(&usage, at(150 + week_s)), [("ann".into(), 125)]);
+    }
+
+    #[test]
+    fn a_new_name_begins_beside_the_one_with_jobs_who_has_used_least() {
+        let mut usage = Usage::default();
+        let (ann, bob) = (owner("ann"), owner("bob"));
+        usage.weights.insert(owner("eve"), 2);
+        for (name, hours) in [(&ann, 3), (&bob, 1)] {
+            let of = usage.add_job(name, at(0));
+            usage.hold(of, at(0), Share::WHOLE, true);
+            usage.hold(of, at(hours * HOUR_S), Share::WHOLE, false);
+        }
+        let now = at(4 * HOUR_S);
+        let eve = usage.add_job(&owner("eve"), now);
+        let places = [&bob, &owner("eve"), &ann].map(|name| usage.place(usage.by_name[name], now));
+        assert!(places[0] == places[1] && places[1] < places[2], "{places:?}");
+        // Who has no job that goes on is no measure.
+        usage.end_job(usage.by_name[&bob]);
+        usage.end_job(eve);
+        let dan = usage.add_job(&owner("dan"), now);
+        assert_eq!(usage.place(dan, now), places[2]);
+        // What is known of the time before is what it is.
+        usage.add_used(&owner("fay"), 7.0, now);
+        assert!(used(&usage, now).contains(&("fay".into(), 7)));
+    }
+
+    #[test]
+    fn of_many_names_without_jobs_those_who_used_least_are_forgotten() {
+        let mut usage = Usage::default();
+        for number in 0..IDLE_OWNERS_MAX {
+            usage.add_used(&owner(&format!("o{number}")), 1.0 + number as f64, at(0));
+        }
+        let ann = usage.add_job(&owner("ann"), at(0));
+        assert_eq!(usage.by_name.len(), IDLE_OWNERS_MAX / 2 + 1);
+        assert!(!usage.by_name.contains_key(&owner("o0")));
+        assert!(usage.by_name.contains_key(&owner(&format!("o{}", IDLE_OWNERS_MAX - 1))));
+        assert_eq!(usage.take_changed().len(), IDLE_OWNERS_MAX, "each once");
+        usage.hold(ann, at(1), Share::WHOLE, true);
+        assert_eq!(usage.take_changed(), [ann]);
     }
 }
