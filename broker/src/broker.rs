@@ -271,7 +271,7 @@ async fn remember_used(usage: Usage, driver: DriverHandle, began_ms: u64) {
 /// Runs the driver on a thread of its own.
 pub(crate) fn start(
     driver: Driver,
-    queue: mpsc::Receiver<crate::driver::Command>,
+    queue: mpsc::Receiver<Command>,
 ) -> Result<oneshot::Receiver<()>, BrokerError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()

@@ -86,12 +86,13 @@ impl KeyPair {
     /// See [`KeyError`].
     pub fn read(path: &Path) -> Result<Self, KeyError> {
         let failed = |source| KeyError::File { what: "read", path: path.into(), source };
-        let file = std::fs::File::open(path).map_err(failed)?;
+        let file = fs::File::open(path).map_err(failed)?;
         if file.metadata().map_err(failed)?.permissions().mode() & 0o077 != 0 {
             return Err(KeyError::Readable { path: path.into() });
         }
-        let mut text = String::new();
-        file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(failed)?;
+        let mut text = Vec::new();
+        file.take(FILE_BYTES_MAX).read_to_end(&mut text).map_err(failed)?;
+        let text = String::from_utf8_lossy(&text);
         let bytes = text.trim_end().strip_prefix(HEAD).and_then(bytes_of);
         bytes.and_then(|bytes| Self::of_bytes(&bytes)).ok_or(KeyError::Form { path: path.into() })
     }
@@ -201,12 +202,12 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("key");
         let pair = KeyPair::read_or_make(&path).expect("made");
-        let mode = std::fs::metadata(&path).expect("there").permissions().mode();
+        let mode = fs::metadata(&path).expect("there").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         assert_eq!(KeyPair::read_or_make(&path).expect("read").public(), pair.public());
         assert!(matches!(pair.write_new(&path), Err(KeyError::File { .. })), "it is there");
         assert!(!format!("{pair:?}").contains(&text_of(&pair.secret.as_bytes()[..4])));
-        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).expect("ours");
+        fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).expect("ours");
         let error = KeyPair::read(&path).expect_err("others can read it").to_string();
         assert!(error.contains("chmod 600"), "{error}");
         assert_eq!(pair.public().to_string().parse().as_ref(), Ok(pair.public()));
@@ -220,8 +221,8 @@ mod tests {
         let mut other = key.clone();
         other.replace_range(..2, if key.starts_with("00") { "01" } else { "00" });
         for text in ["", HEAD, &key, &format!("{HEAD}{}", &key[2..]), &format!("{HEAD}{other}")] {
-            std::fs::write(&path, text).expect("written");
-            std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).expect("ours");
+            fs::write(&path, text).expect("written");
+            fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).expect("ours");
             assert!(matches!(KeyPair::read(&path), Err(KeyError::Form { .. })), "{text:?}");
         }
         for bad in ["", "0", "0g", &"é".repeat(32)] {

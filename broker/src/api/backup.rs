@@ -1,5 +1,6 @@
 //! `GET /v1/backup`: all that the broker keeps, while it works, as an export.
 
+use std::convert::Infallible;
 use std::io::{self, BufWriter, Write};
 use std::thread;
 
@@ -55,7 +56,7 @@ async fn backup(api: Api, (): ()) -> Result<Response, Problem> {
     })?;
     let pieces = stream::unfold(taken, |mut taken| async {
         let piece: Bytes = taken.recv().await?;
-        Some((Ok(piece), taken))
+        Some((Ok::<_, Infallible>(piece), taken))
     });
     let mut response = warp::reply::stream(Shared::of(pieces.boxed())).into_response();
     let kind = HeaderValue::from_static("application/octet-stream");

@@ -175,18 +175,18 @@ pub(super) fn damaged(error: String) -> Problem {
 }
 
 /// A stream that may be shared between threads, because only its owner ever polls it.
-pub(super) struct Shared(Mutex<BoxStream<'static, Result<Bytes, BlobError>>>);
+pub(super) struct Shared<T>(Mutex<BoxStream<'static, T>>);
 
-impl Shared {
-    pub(super) fn of(stream: BoxStream<'static, Result<Bytes, BlobError>>) -> Self {
+impl<T> Shared<T> {
+    pub(super) fn of(stream: BoxStream<'static, T>) -> Self {
         Self(Mutex::new(stream))
     }
 }
 
-impl Stream for Shared {
-    type Item = Result<Bytes, BlobError>;
+impl<T> Stream for Shared<T> {
+    type Item = T;
 
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
         let stream = self.0.get_mut().expect("nobody locks it");
         stream.poll_next_unpin(context)
     }

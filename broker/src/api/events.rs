@@ -18,6 +18,7 @@ use warp::{Filter, Reply};
 
 use super::Api;
 use super::asker::{Asker, asker};
+use super::blobs::Shared;
 use crate::limits::EVENT_JOBS_REMEMBERED;
 
 impl Api {
@@ -30,7 +31,8 @@ impl Api {
                 let revoked = api.people.clone().until_revoked(who.identity());
                 let receiver = api.events.listen();
                 let listener = Listener { api: api.clone(), who, receiver, seen: BTreeMap::new() };
-                let stream = listener.listen().take_until(Box::pin(revoked));
+                let told = listener.listen().take_until(Box::pin(revoked));
+                let stream = Shared::of(told.boxed());
                 warp::sse::reply(warp::sse::keep_alive().stream(stream)).into_response()
             })
             .boxed()

@@ -75,7 +75,8 @@ async fn enrol(api: Api, body: bytes::Bytes) -> Result<Response, Problem> {
     let enrolment: Enrolment = parse(&body, "enrolment")?;
     if let Some(host) = enrolment.host.clone() {
         // Of a host that is here somebody would take more than its name.
-        let is_here = |core: &Core| core.farm().host_named(&host).is_some_and(|of| of.connected);
+        let is_here =
+            move |core: &Core| core.farm().host_named(&host).is_some_and(|of| of.connected);
         if api.read(is_here).await? {
             let name = enrolment.host.as_ref().map_or("", HostName::as_str);
             let why = format!(

@@ -297,8 +297,8 @@ mod tests {
         let mut usage = Usage::default();
         let (ann, bob) = (owner("ann"), owner("bob"));
         usage.weights.insert(owner("eve"), 2);
-        for (name, hours) in [(&ann, 3), (&bob, 1)] {
-            let of = usage.add_job(name, at(0));
+        let both = [&ann, &bob].map(|name| usage.add_job(name, at(0)));
+        for (of, hours) in both.into_iter().zip([3, 1]) {
             usage.hold(of, at(0), Share::WHOLE, true);
             usage.hold(of, at(hours * HOUR_S), Share::WHOLE, false);
         }
