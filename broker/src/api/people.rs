@@ -28,13 +28,10 @@ impl Api {
         let one = one.map(|id, who| (id, who));
         let invitations = warp::path!("v1" / "invitations").and(warp::post());
         let invitations = invitations.and(asker()).and(body()).map(|who, body| (who, body));
-        let post = |name: &'static str| {
-            warp::path("v1")
-                .and(warp::path(name))
-                .and(warp::path::end())
-                .and(warp::post())
-                .and(body_bytes(OPEN_BODY_BYTES_MAX))
-        };
+        let body_of_anybody = || body_bytes(OPEN_BODY_BYTES_MAX);
+        let enrolled = warp::path!("v1" / "enrol").and(warp::post()).and(body_of_anybody());
+        let challenged = warp::path!("v1" / "challenge").and(warp::post()).and(body_of_anybody());
+        let answered = warp::path!("v1" / "session").and(warp::post()).and(body_of_anybody());
         handler(list, self, |api, ()| async move { Ok(json(&api.people.list())) })
             .or(handler(audit, self, |api, ()| async move {
                 Ok(json(&api.of_people(People::audit).await?))
@@ -44,11 +41,11 @@ impl Api {
             .unify()
             .or(handler_of(invitations, self, invite))
             .unify()
-            .or(handler_of(post("enrol"), self, enrol))
+            .or(handler_of(enrolled, self, enrol))
             .unify()
-            .or(handler_of(post("challenge"), self, challenge))
+            .or(handler_of(challenged, self, challenge))
             .unify()
-            .or(handler_of(post("session"), self, session))
+            .or(handler_of(answered, self, session))
             .unify()
             .boxed()
     }
