@@ -64,7 +64,12 @@ async fn join(args: Args) -> anyhow::Result<ExitCode> {
     let enrolled: PrincipalStatus = match client.post("/v1/enrol", &enrolment).await {
         Ok(enrolled) => enrolled,
         Err(error) => {
-            if matches!(error, ClientError::Refused { .. } | ClientError::NotFound(_)) {
+            let is_refused = match &error {
+                ClientError::Refused { status, .. } => status.is_client_error(),
+                ClientError::NotFound(_) => true,
+                _ => false,
+            };
+            if is_refused {
                 // Nobody knows it. Where the answer was lost the broker may.
                 let _ = fs::remove_file(&key_file);
             }
@@ -97,10 +102,13 @@ fn configure_agent(
 ) -> anyhow::Result<String> {
     let path = folder.join("agent.toml");
     let name = enrolled.host.as_ref().context("the broker names no host for this agent")?;
-    let mut text =
-        format!("name = {:?}\nbroker = {broker:?}\nkey_file = {key_file:?}\n", name.as_str());
+    let mut text = String::new();
+    let key_file = key_file.to_string_lossy();
+    for (key, value) in [("name", name.as_str()), ("broker", broker), ("key_file", &key_file)] {
+        text += &format!("{key} = {}\n", quoted(value));
+    }
     if let Some(ca_file) = ca_file {
-        text += &format!("ca_file = {ca_file:?}\n");
+        text += &format!("ca_file = {}\n", quoted(&ca_file.to_string_lossy()));
     }
     if path.exists() {
         return Ok(format!(
@@ -112,6 +120,11 @@ fn configure_agent(
     fs::write(&path, format!("{about}{text}"))
         .with_context(|| format!("cannot write {}", path.display()))?;
     Ok(format!("start the agent: gleaner agent --config {}", path.display()))
+}
+
+/// As TOML has a string.
+fn quoted(text: &str) -> toml::Value {
+    toml::Value::String(text.to_owned())
 }
 
 fn machine_name() -> Option<HostName> {

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use gleaner_protocol::api::LaneStatus;
 
-use crate::client::{Format, Options};
-use crate::{process, show};
+use crate::client::Options;
+use crate::show;
 
 /// Shows who holds the farm's free cores: its lanes in their order, and how much each may hold.
 #[derive(Debug, clap::Args)]
@@ -15,14 +15,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    process::block_on(async {
-        let lanes: Vec<LaneStatus> = args.options.client()?.get("/v1/lanes").await?;
-        match args.options.format() {
-            Format::Json => show::json(&lanes),
-            Format::Table => print(&lanes),
-        }
-        Ok(ExitCode::SUCCESS)
-    })
+    args.options.show("/v1/lanes", |lanes: &Vec<LaneStatus>| print(lanes))
 }
 
 fn print(lanes: &[LaneStatus]) {

@@ -25,11 +25,7 @@ pub(crate) struct RevokeArgs {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    process::block_on(async {
-        let people: Vec<PrincipalStatus> = args.options.client()?.get("/v1/people").await?;
-        print(&people, args.options.format());
-        Ok(ExitCode::SUCCESS)
-    })
+    args.options.show("/v1/people", |people: &Vec<PrincipalStatus>| print(people, Format::Table))
 }
 
 pub(crate) fn run_revoke(args: RevokeArgs) -> anyhow::Result<ExitCode> {

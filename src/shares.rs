@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use gleaner_protocol::api::ShareStatus;
 
-use crate::client::{Format, Options};
-use crate::{process, show};
+use crate::client::Options;
+use crate::show;
 
 /// Shows what each owner has had of the farm for its weight: whoever comes next stands first.
 ///
@@ -18,14 +18,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    process::block_on(async {
-        let shares: Vec<ShareStatus> = args.options.client()?.get("/v1/shares").await?;
-        match args.options.format() {
-            Format::Json => show::json(&shares),
-            Format::Table => print(&shares),
-        }
-        Ok(ExitCode::SUCCESS)
-    })
+    args.options.show("/v1/shares", |shares: &Vec<ShareStatus>| print(shares))
 }
 
 fn print(shares: &[ShareStatus]) {

@@ -217,6 +217,11 @@ impl People {
         Ok(Invitation { id, secret })
     }
 
+    /// The role of whoever joins with an invitation, where that is good.
+    pub(crate) fn role_of(&self, invitation: &Invitation) -> Result<Role, Refusal> {
+        Ok(self.book().invited(invitation, utc_ms())?.role)
+    }
+
     /// Enrols a key.
     pub(crate) fn enrol(&self, enrolment: &Enrolment) -> Result<PrincipalStatus, Refusal> {
         let Enrolment { invitation, host, public_key, proof } = enrolment;

@@ -1,12 +1,16 @@
 //! How the command line names a broker.
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use gleaner_protocol::error_chain;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::{Client, Service};
 use crate::given_file::{self, GivenFileError};
 use crate::joined::Joined;
+use crate::{process, show};
 
 /// Longest file of certificates, in bytes.
 const CA_FILE_BYTES_MAX: u64 = 16 << 20;
@@ -27,8 +31,8 @@ pub(crate) struct Options {
 /// Which broker, and how to speak to it.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Broker {
-    /// The broker's address [default: that of the last `gleaner join`, or else
-    /// http://127.0.0.1:7710].
+    /// The broker's address [default: that of the last `gleaner join`, where no token or key is given,
+    /// or else http://127.0.0.1:7710].
     #[arg(long, env = "GLEANER_BROKER", value_name = "URL")]
     broker: Option<String>,
     /// File with an own key, which is shown instead of a token [default: that of the last `gleaner
@@ -73,6 +77,22 @@ impl Options {
     /// A client of that broker.
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
         self.broker.client()
+    }
+
+    /// Asks that broker for something, and prints the answer.
+    pub(crate) fn show<T: DeserializeOwned + Serialize>(
+        &self,
+        path: &str,
+        print: impl FnOnce(&T),
+    ) -> anyhow::Result<ExitCode> {
+        process::block_on(async {
+            let answer: T = self.client()?.get(path).await?;
+            match self.format {
+                Format::Json => show::json(&answer),
+                Format::Table => print(&answer),
+            }
+            Ok(ExitCode::SUCCESS)
+        })
     }
 
     /// The form in which it is to be printed.

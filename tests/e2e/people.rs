@@ -202,6 +202,8 @@ async fn a_host_is_whose_its_key_says_and_is_gone_when_that_is_revoked() {
     let line = farm.invites("agent", "anna");
     let refused = second.says(&["join", &line, "--name", "desk7"]);
     refused.refused(5, &["a host named desk7 is connected"]);
+    // Who only looks may sit at that machine.
+    farm.somebody("dan").says(&["join", &farm.invites("viewer", "dan"), "--name", "desk7"]).ok();
     // Its link outlives the broker's restart, and ends with its key.
     farm.cluster.restart_broker();
     let is_connected = |hosts: &[HostStatus]| {
@@ -230,7 +232,10 @@ async fn a_host_is_whose_its_key_says_and_is_gone_when_that_is_revoked() {
     let refused = second.says(&["join", &first, "--name", "desk7"]);
     refused.refused(5, &["used as often"]);
     farm.says(&["revoke", &key]).refused(5, &["was revoked"]);
-    assert!(farm.says(&["audit"]).ok().contains("agent of anna"));
+    let audit: Vec<Value> = farm.says(&["audit", "--format", "json"]).json();
+    let last = audit.last().expect("a revocation");
+    assert_eq!(last["what"], "revoke");
+    assert!(last["on"].as_str().is_some_and(|on| on.contains(&key)), "{last}");
     assert!(farm.says(&["audit", "--verify"]).ok().contains("each as it was written"));
     submitter.says(&["audit"]).refused(5, &["not for a submitter"]);
     // Its name is free; with what it was invited itself nobody joins any more.

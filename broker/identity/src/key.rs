@@ -1,7 +1,7 @@
 //! A key pair and its file.
 
 use std::fmt;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -86,7 +86,7 @@ impl KeyPair {
     /// See [`KeyError`].
     pub fn read(path: &Path) -> Result<Self, KeyError> {
         let failed = |source| KeyError::File { what: "read", path: path.into(), source };
-        let file = fs::File::open(path).map_err(failed)?;
+        let file = File::open(path).map_err(failed)?;
         if file.metadata().map_err(failed)?.permissions().mode() & 0o077 != 0 {
             return Err(KeyError::Readable { path: path.into() });
         }
@@ -111,8 +111,10 @@ impl KeyPair {
             file.write_all(text.as_bytes())?;
             file.sync_all()?;
             // It has its name when all of it is in it, and never in the place of another.
-            fs::hard_link(&new, path)?;
-            fs::remove_file(&new)
+            let linked = fs::hard_link(&new, path);
+            fs::remove_file(&new)?;
+            linked?;
+            File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
         };
         written().map_err(|source| KeyError::File { what: "make", path: path.into(), source })
     }

@@ -1,8 +1,7 @@
 //! `/v1/people`, and how somebody becomes one of them: invitations, enrolments, sessions.
 
-use gleaner_protocol::HostName;
 use gleaner_protocol::people::{
-    ChallengeRequest, Enrolment, InvitationRequest, PrincipalId, SessionRequest,
+    self, ChallengeRequest, Enrolment, InvitationRequest, PrincipalId, SessionRequest,
 };
 use gleaner_scheduling::Core;
 use gleaner_serve::{Problem, body_bytes};
@@ -70,12 +69,14 @@ async fn invite(api: Api, (who, body): (Asker, bytes::Bytes)) -> Result<Response
 
 async fn enrol(api: Api, body: bytes::Bytes) -> Result<Response, Problem> {
     let enrolment: Enrolment = parse(&body, "enrolment")?;
-    if let Some(host) = enrolment.host.clone() {
+    // Strangers and people who are on no host ask the core nothing.
+    let is_agent = api.people.role_of(&enrolment.invitation)? == people::Role::Agent;
+    if let Some(host) = enrolment.host.clone().filter(|_| is_agent) {
         // Of a host that is here somebody would take more than its name.
+        let name = host.clone();
         let is_here =
             move |core: &Core| core.farm().host_named(&host).is_some_and(|of| of.connected);
         if api.read(is_here).await? {
-            let name = enrolment.host.as_ref().map_or("", HostName::as_str);
             let why = format!(
                 "a host named {name} is connected: stop its agent first if it is this one, or choose \
                  another name (`--name`)"

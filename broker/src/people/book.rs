@@ -174,11 +174,9 @@ impl Book {
             let mut options = OpenOptions::new();
             let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
             let mut file = options.open(&path)?;
-            let mut text = String::new();
-            file.read_to_string(&mut text)?;
-            let count = usize::try_from(self.audit.count).unwrap_or(usize::MAX);
-            let kept: usize = text.split_inclusive('\n').take(count).map(str::len).sum();
-            file.set_len(kept as u64)?;
+            let mut text = Vec::new();
+            file.read_to_end(&mut text)?;
+            file.set_len(self.done_in(&text) as u64)?;
             file.seek(SeekFrom::End(0))?;
             writeln!(file, "{line}")?;
             file.sync_all()
@@ -192,12 +190,19 @@ impl Book {
         Ok(())
     }
 
+    /// How many bytes of the list's file are of what was done; what comes after them was not.
+    fn done_in(&self, text: &[u8]) -> usize {
+        let count = usize::try_from(self.audit.count).unwrap_or(usize::MAX);
+        text.split_inclusive(|byte| *byte == b'\n').take(count).map(<[u8]>::len).sum()
+    }
+
     /// The list of what was done, as it is on the disk.
     pub(super) fn audit_text(&self) -> Result<String, BookError> {
         let path = self.audit_path();
-        match fs::read_to_string(&path) {
+        match fs::read(&path) {
+            Ok(text) => Ok(String::from_utf8_lossy(&text[..self.done_in(&text)]).into_owned()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
-            read => read.map_err(|source| BookError::File { what: "read", path, source }),
+            Err(source) => Err(BookError::File { what: "read", path, source }),
         }
     }
 

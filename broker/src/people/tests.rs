@@ -209,7 +209,9 @@ fn what_was_done_is_in_a_list_that_nobody_changes_unnoticed() {
     assert_eq!(done, ["invite", "enrol", "revoke"]);
     // A line of what was not done after all is cut off before the next.
     let file = head.folder.path().join("audit.jsonl");
-    fs::write(&file, format!("{}{{}}\n", audit.text)).expect("ours");
+    fs::write(&file, [audit.text.as_bytes(), b"{}\n\xff"].concat()).expect("ours");
+    let done = entries(&head.people.audit().expect("read")).map(|list| list.len());
+    assert_eq!(done, Ok(3), "nor is it said");
     head.invites(Role::Viewer, 1);
     assert_eq!(entries(&head.people.audit().expect("written")).map(|list| list.len()), Ok(4));
     let text = fs::read_to_string(&file).expect("written");

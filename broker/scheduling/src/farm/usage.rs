@@ -93,6 +93,18 @@ impl OwnerIx {
 impl Usage {
     /// One more job of an owner is known.
     pub(crate) fn add_job(&mut self, name: &OwnerName, now: Time) -> OwnerIx {
+        if self.by_name.contains_key(name) {
+            return self.enter(name, 0.0, now);
+        }
+        // Else whoever invents another name with each job would always come first.
+        let with_jobs = self.owners.iter().filter(|of| of.active > 0);
+        let places = with_jobs.map(|of| of.used / of.weight);
+        let least = places.min_by(f64::total_cmp).unwrap_or(0.0);
+        self.enter(name, least, now)
+    }
+
+    /// An owner with one job more; a new one begins at this place.
+    fn enter(&mut self, name: &OwnerName, place: f64, now: Time) -> OwnerIx {
         if let Some(&owner) = self.by_name.get(name) {
             let entry = self.owner_mut(owner);
             entry.jobs += 1;
@@ -105,14 +117,10 @@ impl Usage {
             self.forget_idle();
         }
         let weight = self.weights.get(name).copied().unwrap_or(1).max(1);
-        // Else whoever invents another name with each job would always come first.
-        let with_jobs = self.by_name.values().map(|of| &self.owners[of.0 as usize]);
-        let places = with_jobs.filter(|of| of.active > 0).map(|of| of.used / of.weight);
-        let least = places.min_by(f64::total_cmp).unwrap_or(0.0);
         let entry = Owner {
             name: name.clone(),
             weight: f64::from(weight),
-            used: least * f64::from(weight),
+            used: place * f64::from(weight),
             since: now,
             held: 0,
             jobs: 1,
@@ -165,13 +173,10 @@ impl Usage {
 
     /// An owner has used so many core-seconds before this core began, as they count now.
     pub(crate) fn add_used(&mut self, name: &OwnerName, seconds: f64, now: Time) {
-        let is_new = !self.by_name.contains_key(name);
-        let owner = self.add_job(name, now);
+        let owner = self.enter(name, 0.0, now);
         self.end_job(owner);
         self.drop_job(owner);
-        let entry = self.owner_mut(owner);
-        let before = if is_new { 0.0 } else { entry.used };
-        entry.used = before + seconds * growth(now);
+        self.owner_mut(owner).used += seconds * growth(now);
         self.note_change(owner);
     }
 
@@ -186,7 +191,7 @@ impl Usage {
 
     fn settle_one(&mut self, owner: OwnerIx, now: Time) {
         let entry = self.owner_mut(owner);
-        if entry.held > 0 {
+        if entry.held > 0 && entry.since < now {
             let seconds = now.since(entry.since).as_secs_f64();
             entry.used += seconds * entry.held as f64 / 1e3 * growth(now);
         }
