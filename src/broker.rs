@@ -131,7 +131,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         .build()
         .context("cannot start the runtime")?;
     runtime.block_on(async {
-        let scheme = if config.tls_cert.is_some() { "https" } else { "http" };
+        // Beyond this machine a broker has a certificate, and be it its own.
+        let is_secure =
+            config.tls_cert.is_some() || !config.listen.ip().to_canonical().is_loopback();
+        let scheme = if is_secure { "https" } else { "http" };
         let ready = |address| process::announce(&format!("listening on {scheme}://{address}"));
         gleaner_broker::run(config, ready, process::stopped()).await
     })?;

@@ -148,6 +148,18 @@ impl Client {
         Ok(Self { service, address, credentials, http })
     }
 
+    /// Of a service at an address of https://, by these settings of TLS.
+    pub(crate) fn over(
+        service: Service,
+        address: &str,
+        tls: rustls::ClientConfig,
+    ) -> anyhow::Result<Self> {
+        let http = reqwest::Client::builder().connect_timeout(CONNECT_TIME_MAX).no_proxy();
+        let http = http.tls_backend_preconfigured(tls).build().context("cannot set up HTTP")?;
+        let address = address.trim_end_matches('/').to_owned();
+        Ok(Self { service, address, credentials: Credentials::None, http })
+    }
+
     /// The same, which shows the sessions of this key.
     pub(crate) fn with_key(self, file: &Path) -> anyhow::Result<Self> {
         let key = KeyPair::read(file).map_err(|error| Failure::Usage(error.to_string()))?;

@@ -4,11 +4,12 @@ use std::process::ExitCode;
 
 use gleaner_identity::InvitationLine;
 use gleaner_protocol::people::{Invitation, InvitationRequest, Role};
-use gleaner_protocol::{OwnerName, Span};
+use gleaner_protocol::{OwnerName, ProjectName, Span};
 use serde::Serialize;
 
 use crate::agent::control::parse_duration;
 use crate::client::{Format, Options};
+use crate::failure::Failure;
 use crate::{process, show};
 
 /// Invites somebody, or hosts of theirs: prints the line that they paste into a terminal.
@@ -19,9 +20,13 @@ pub(crate) struct Args {
     /// What they may: viewer, submitter, agent (of a host), monitor or admin.
     #[arg(long)]
     role: Role,
-    /// Whose jobs or hosts they are.
-    #[arg(long)]
-    owner: OwnerName,
+    /// Whose jobs or hosts they are [default: the project's name].
+    #[arg(long, required_unless_present = "project")]
+    owner: Option<OwnerName>,
+    /// Of submitters: the project that answers for all of their jobs. Of viewers: the one whose jobs they
+    /// see, and no others.
+    #[arg(long, value_name = "NAME")]
+    project: Option<ProjectName>,
     /// How many keys may join with it (also --hosts): hosts of an owner, or one person.
     #[arg(long, alias = "hosts", default_value_t = 1, value_name = "COUNT")]
     uses: u32,
@@ -41,6 +46,7 @@ struct Invited {
     id: String,
     role: Role,
     owner: OwnerName,
+    project: Option<ProjectName>,
     uses: u32,
     valid_s: u64,
 }
@@ -53,11 +59,13 @@ fn parse_address(text: &str) -> Result<String, String> {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     process::block_on(async {
         let client = args.options.client()?;
-        let Args { role, owner, uses, ttl, .. } = args;
+        let Args { role, owner, project, uses, ttl, .. } = args;
+        let named = project.as_ref().map(|of| OwnerName::new(of.as_str())).transpose()?;
+        let owner = owner.or(named).ok_or_else(|| Failure::Usage("say --owner".into()))?;
         let valid_s = ttl.as_millis().div_ceil(1_000);
-        let request = InvitationRequest { role, owner, uses, valid_s };
+        let request = InvitationRequest { role, owner, project, uses, valid_s };
         let invitation: Invitation = client.post("/v1/invitations", &request).await?;
-        let InvitationRequest { owner, .. } = request;
+        let InvitationRequest { owner, project, .. } = request;
         let is_given = args.address.is_some();
         let broker = args.address.unwrap_or_else(|| client.address().to_owned());
         let broker = broker.trim_end_matches('/').to_owned();
@@ -68,7 +76,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         let line = InvitationLine { broker, invitation };
         let line = format!("gleaner join '{line}'");
         match args.options.format() {
-            Format::Json => show::json(&Invited { line, id, role, owner, uses, valid_s }),
+            Format::Json => show::json(&Invited { line, id, role, owner, project, uses, valid_s }),
             Format::Table => show::line(&line),
         }
         Ok(ExitCode::SUCCESS)

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use gleaner_identity::{InvitationLine, KeyPair, Purpose};
+use gleaner_identity::{InvitationLine, KeyPair, Purpose, pinned_config};
 use gleaner_protocol::HostName;
 use gleaner_protocol::people::{Enrolment, PrincipalStatus, Role};
+use rustls::pki_types::CertificateDer;
 
 use crate::client::{Client, ClientError, Format, Service};
 use crate::failure::Failure;
@@ -28,7 +29,7 @@ pub(crate) struct Args {
     /// Folder for the key and an agent's configuration [default: ~/.config/gleaner].
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
-    /// Certificates (PEM) to trust for https:// instead of the system's.
+    /// Certificates (PEM) to trust for https:// instead of the system's, for an invitation without a pin.
     #[arg(long, env = "GLEANER_CA_FILE", value_name = "FILE")]
     ca_file: Option<PathBuf>,
     /// For people, or for programs.
@@ -43,7 +44,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 async fn join(args: Args) -> anyhow::Result<ExitCode> {
     let InvitationLine { broker, invitation } = &args.line;
     let ca_file = args.ca_file.as_deref().map(std::path::absolute).transpose()?;
-    let client = Client::new(Service::BROKER, broker, None, ca_file.as_deref())?;
+    let pin = invitation.pin.filter(|_| broker.starts_with("https://"));
+    let (client, pinned) = match pin {
+        Some(pin) => {
+            let (tls, pinned) = pinned_config(pin)?;
+            (Client::over(Service::BROKER, broker, tls)?, Some(pinned))
+        }
+        None => (Client::new(Service::BROKER, broker, None, ca_file.as_deref())?, None),
+    };
     let nowhere = || Failure::Usage("no home folder: say where to, with --folder".into());
     let folder = args.folder.clone().or_else(Joined::folder).ok_or_else(nowhere)?;
     let folder = std::path::absolute(folder)?;
@@ -76,10 +84,18 @@ async fn join(args: Args) -> anyhow::Result<ExitCode> {
             return Err(error.into());
         }
     };
+    // What is to be trusted from now on: the broker's own certificate, where nobody else vouches for it.
+    let kept = pinned.map(|pinned| pinned.to_be_kept()).unwrap_or_default();
+    let ca_file = match kept.is_empty() {
+        true => ca_file,
+        false => Some(keep(&folder, enrolled.id.to_string(), &kept)?),
+    };
     let next = match enrolled.role {
         Role::Agent => configure_agent(&folder, broker, &key_file, ca_file.as_deref(), &enrolled)?,
         Role::Monitor => {
-            format!("set broker_key_file = {key_file:?} in the monitor's configuration")
+            let ca_file =
+                ca_file.map(|path| format!(" and ca_file = {path:?}")).unwrap_or_default();
+            format!("set broker_key_file = {key_file:?}{ca_file} in the monitor's configuration")
         }
         Role::Viewer | Role::Submitter | Role::Admin => {
             let joined = Joined { broker: broker.clone(), key_file, ca_file };
@@ -90,6 +106,21 @@ async fn join(args: Args) -> anyhow::Result<ExitCode> {
     people::print(&[enrolled], args.format);
     show::note(format_args!("joined {broker}; {next}"));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Keeps certificates in a file beside the key.
+fn keep(
+    folder: &Path,
+    name: String,
+    certificates: &[CertificateDer<'static>],
+) -> anyhow::Result<PathBuf> {
+    let path = folder.join(format!("{name}.pem"));
+    let text: String = certificates
+        .iter()
+        .map(|of| pem::encode(&pem::Pem::new("CERTIFICATE", of.to_vec())))
+        .collect();
+    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(path)
 }
 
 /// Writes an agent's configuration; what is to be done next.

@@ -7,10 +7,11 @@ use gleaner_protocol::api::ShareStatus;
 use crate::client::Options;
 use crate::show;
 
-/// Shows what each owner has had of the farm for its weight: whoever comes next stands first.
+/// Shows what each project, and each owner without one, has had of the farm for its weight: whoever comes
+/// next stands first.
 ///
 /// A week later half of what was used counts. Weights are set in the broker's configuration, in the
-/// table `[shares]`.
+/// tables `[shares]` and `[projects]`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -22,10 +23,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn print(shares: &[ShareStatus]) {
-    let header = ["owner", "weight", "core hours used", "holds"];
+    let header = ["project", "owner", "weight", "core hours used", "holds"];
     let rows = shares.iter().map(|of| {
         [
-            show::name(of.owner.as_str()),
+            of.project.as_ref().map(|of| show::name(of.as_str())).unwrap_or_default(),
+            of.owner.as_ref().map(|of| show::name(of.as_str())).unwrap_or_default(),
             of.weight.to_string(),
             format!("{:.2}", of.used_s / 3_600.0),
             format!("{}", of.held_permille as f64 / 1e3),

@@ -20,7 +20,9 @@ use gleaner_protocol::job::{
 use gleaner_protocol::limits::{
     CORES_MAX, JOB_NAME_BYTES_MAX, PROFILE_S_MAX, WASM_MODULE_BYTES_MAX,
 };
-use gleaner_protocol::{Digest, Feature, JobId, KernelName, OwnerName, Profile, Share};
+use gleaner_protocol::{
+    Digest, Feature, JobId, KernelName, OwnerName, Profile, ProjectName, Share,
+};
 use serde::Serialize;
 
 use crate::client::{Client, ClientError, Format, Options};
@@ -162,9 +164,13 @@ struct Common {
     /// For people.
     #[arg(long, default_value = "")]
     name: String,
-    /// Whose job it is; owners are served in turn.
+    /// Whose job it is; who has joined with a key submits as its owner.
     #[arg(long, env = "GLEANER_OWNER", default_value = "anonymous")]
     owner: OwnerName,
+    /// The project that answers for what the job takes, in the place of its owner. Whoever has joined the
+    /// broker with an invitation to a project submits to that one.
+    #[arg(long, env = "GLEANER_PROJECT", value_name = "NAME")]
+    project: Option<ProjectName>,
     /// How often each workunit is replicated at first.
     #[arg(long, default_value_t = 1)]
     replication: u8,
@@ -248,6 +254,7 @@ impl Common {
         JobSpec {
             name: if self.name.is_empty() { shortened(name) } else { self.name.clone() },
             owner: self.owner.clone(),
+            project: self.project.clone(),
             lane: self.lane(),
             task,
             workunits,

@@ -10,7 +10,8 @@ use crate::client::Broker;
 use crate::failure::Failure;
 use crate::{process, show};
 
-/// Sums what replicas took that have ended, and what of it is charged: by owner, job, host or outcome.
+/// Sums what replicas took that have ended, and what of it is charged: by project, owner, job, host or
+/// outcome.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// What a row is of.
@@ -32,6 +33,7 @@ pub(crate) struct Args {
 /// What a row is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum By {
+    Project,
     Owner,
     Job,
     Host,
@@ -41,6 +43,7 @@ enum By {
 impl By {
     const fn as_str(self) -> &'static str {
         match self {
+            Self::Project => "project",
             Self::Owner => "owner",
             Self::Job => "job",
             Self::Host => "host",
@@ -101,7 +104,8 @@ fn name(row: &UsageRow) -> String {
     let owner = row.owner.as_ref().map(ToString::to_string);
     let host = row.host.as_ref().map(ToString::to_string);
     let outcome = row.outcome.map(|outcome| outcome.as_str().to_owned());
-    owner.or(job).or(host).or(outcome).unwrap_or_default()
+    let project = row.project.as_ref().map(ToString::to_string);
+    project.or(owner).or(job).or(host).or(outcome).unwrap_or_default()
 }
 
 fn print(by: By, rows: &[UsageRow]) {
@@ -130,7 +134,7 @@ fn csv(rows: &[UsageRow]) -> String {
             .to_owned();
     for row in rows {
         let UsageRow { slot_s, cpu_s, gpu_s, replicas, accepted, charged_s, .. } = row;
-        let project = row.project.clone().unwrap_or_default();
+        let project = row.project.as_ref().map(ToString::to_string).unwrap_or_default();
         let owner = row.owner.as_ref().map(ToString::to_string).unwrap_or_default();
         let job = row.job.map(|job| job.get().to_string()).unwrap_or_default();
         let host = row.host.as_ref().map(ToString::to_string).unwrap_or_default();

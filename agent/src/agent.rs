@@ -41,7 +41,6 @@ use crate::host::worker_watch::{Alive, WatchedHost, WorkerWatch};
 use crate::host::{cores, open_files, run_folder};
 use crate::limits::{EVENTS_MAX, LAST_RUNNERS_MS_MAX};
 use crate::link::blobs::Blobs;
-use crate::link::tls::{Trust, client_config};
 use crate::link::{LinkEvent, LinkKeeper, LinkTarget};
 use crate::metrics::{Metrics, keep_file};
 use crate::owner::{MarkThread, OwnedHost, Owner, RequestThread};
@@ -59,6 +58,7 @@ use crate::run::slot::{SlotContext, run_slot};
 use crate::run::spawner::Spawner;
 use boot_timer::BootTimer;
 use driver::{Driver, Inbox};
+use gleaner_identity::{Trust, client_config};
 use gpu_keeper::GpuKeeper;
 use work_dir::WorkDir;
 

@@ -14,7 +14,6 @@ mod backoff;
 pub(crate) mod blobs;
 mod connect;
 mod keeper;
-pub(crate) mod tls;
 
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};

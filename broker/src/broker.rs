@@ -1,11 +1,14 @@
 //! One broker, from its start to its end.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 
-use gleaner_protocol::Span;
+use gleaner_identity::{InvitationLine, TrustError, pin_of_file};
+use gleaner_protocol::people::{self, InvitationRequest};
+use gleaner_protocol::{OwnerName, Span};
 use gleaner_scheduling::CoreConfig;
 use gleaner_scheduling::limits::GONE_HOSTS_MAX;
 use gleaner_serve::{
@@ -23,9 +26,10 @@ use crate::driver::{Command, Driver, DriverHandle, DriverParts, compact, pack, r
 use crate::events::Events;
 use crate::history::{self, HistoryWriter};
 use crate::kernel_times::{self, Recorder};
-use crate::limits::{COMMANDS_QUEUED_MAX, STATES_BYTES_MAX};
+use crate::limits::{COMMANDS_QUEUED_MAX, FIRST_INVITATION_S, STATES_BYTES_MAX};
 use crate::metrics::Metrics;
-use crate::people::{People, PeopleError};
+use crate::own_certificate::{self, OwnCertificateError};
+use crate::people::{Inviter, People, PeopleError};
 use crate::promises::Promises;
 use crate::results_check;
 use crate::states::States;
@@ -51,6 +55,12 @@ pub enum BrokerError {
     /// Whom it knows.
     #[error("cannot tell people apart")]
     People(#[from] PeopleError),
+    /// Its own certificate.
+    #[error("cannot serve other machines")]
+    Certificate(#[from] OwnCertificateError),
+    /// The configured certificate.
+    #[error("cannot invite anybody: the certificate has no key that could be told")]
+    Pin(#[from] TrustError),
     /// A bug.
     #[error(
         "the broker's driver has ended by a bug, which its log names; start the broker again: nothing acknowledged is lost"
@@ -138,11 +148,19 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
         config.tls_key.clone(),
         config.token_file.clone(),
     )?;
+    let mut listen = ListenConfig { knows_keys: true, ..listen };
+    if listen.is_beyond_loopback() && listen.tls.is_none() {
+        listen.tls = Some(own_certificate::read_or_make(&config.data_dir)?);
+    }
+    let pin = listen.tls.as_ref().map(|files| pin_of_file(&files.certificate)).transpose()?;
     let listen = listen
         .with_role(Role::Agent, config.agent_token_file.clone())
         .with_role(Role::Monitor, config.monitor_token_file.clone());
     let listener = bind(&listen).await?.of("broker").with_access(&ACCESS);
-    if listen.is_beyond_loopback() && config.agent_token_file.is_none() {
+    if listen.is_beyond_loopback()
+        && config.token_file.is_some()
+        && config.agent_token_file.is_none()
+    {
         tracing::warn!(
             "no agent_token_file is set: agents must show the token of token_file, and whoever has \
              that may submit, cancel and read everything"
@@ -151,7 +169,7 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
     let limits = ServeLimits { connections_max: room_for_connections(), ..ServeLimits::default() };
     let listener = listener.with_limits(limits);
     let core_config = CoreConfig {
-        weights: config.shares.clone(),
+        weights: config.weights(),
         gone_hosts_max: GONE_HOSTS_MAX,
         incarnation: 0,
         lanes: config.lanes.check()?,
@@ -162,7 +180,10 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
     };
     let min_free_bytes = config.min_free_mib << 20;
     let folder = DataFolder::open(&config.data_dir)?;
-    let people = People::open(&config.data_dir)?;
+    let people = People::open(&config.data_dir)?.with_pin(pin);
+    if listen.is_beyond_loopback() && config.token_file.is_none() && !people.has_admin() {
+        invite_first(&people, &config.data_dir, listener.address());
+    }
     let listener = listener.with_sessions(Arc::new(people.clone()), OPEN);
     let blobs = LocalBlobs::open(&config.data_dir.join("blobs"), min_free_bytes)?;
     let states = config.data_dir.join("states");
@@ -253,6 +274,38 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
     let remember = remember_used(api.usage.clone(), api.driver.clone(), wall_clock::utc_ms());
     let background = [check, collector, watch, tokio::spawn(remember)];
     Ok(Running { listener, api, background, driver_done, recorder, history, usage, promises })
+}
+
+/// Invites whoever runs this broker and can read its folder: nobody else may anything yet.
+fn invite_first(people: &People, data_folder: &Path, address: SocketAddr) {
+    let path = data_folder.join("admin-invitation");
+    let ip = match address.ip() {
+        ip if ip.is_unspecified() => IpAddr::from(Ipv4Addr::LOCALHOST),
+        ip => ip,
+    };
+    let broker = format!("https://{}", SocketAddr::new(ip, address.port()));
+    let owner = OwnerName::new("admin").expect("a plain name");
+    let request = InvitationRequest {
+        role: people::Role::Admin,
+        owner,
+        project: None,
+        uses: 1,
+        valid_s: FIRST_INVITATION_S,
+    };
+    let by = Inviter { name: "the broker at its start".into(), id: None };
+    let written = people.invite(by, &request).map_err(|error| error.to_string()).and_then(|made| {
+        let line = InvitationLine { broker, invitation: made };
+        own_certificate::write(&path, &format!("{line}\n"), 0o600)
+            .map_err(|error| error.to_string())
+    });
+    let path = path.display();
+    match written {
+        Ok(()) => tracing::warn!(
+            "nobody has joined this broker as its administrator yet: as a user who may read {path}, run \
+             gleaner join \"$(cat {path})\""
+        ),
+        Err(why) => tracing::error!("its administrator cannot be invited by {path}: {why}"),
+    }
 }
 
 /// Tells the driver what owners had used before the broker began, beside what it serves meanwhile: the

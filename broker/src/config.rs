@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use gleaner_protocol::job::Lane;
 use gleaner_protocol::job::RunsOn;
-use gleaner_protocol::{OwnerName, Span};
+use gleaner_protocol::{Account, OwnerName, ProjectName, Span};
 use gleaner_scheduling::{LaneConfig, LaneLimits, LanePolicy, OwnerlessVote};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -46,8 +46,24 @@ pub struct Config {
     pub retention_days: f64,
     /// The lanes that share the farm.
     pub lanes: Lanes,
-    /// Weights of owners among each other: 1 of those who are not named.
+    /// Weights of owners among each other, and beside projects: 1 of those who are not named.
     pub shares: BTreeMap<OwnerName, u32>,
+    /// Projects by name. One that is not named has a weight of 1.
+    pub projects: BTreeMap<ProjectName, ProjectSettings>,
+}
+
+/// How one project is set.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ProjectSettings {
+    /// Its weight beside other projects, and owners without one.
+    pub weight: u32,
+}
+
+impl Default for ProjectSettings {
+    fn default() -> Self {
+        Self { weight: 1 }
+    }
 }
 
 /// The lanes that run on a farm.
@@ -140,6 +156,7 @@ impl Default for Config {
             retention_days: 0.0,
             lanes: Lanes::default(),
             shares: BTreeMap::new(),
+            projects: BTreeMap::new(),
         }
     }
 }
@@ -151,10 +168,9 @@ impl Config {
     /// The first key with a bad value.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.lanes.check()?;
-        if let Some((owner, weight)) =
-            self.shares.iter().find(|(_, weight)| !(1..=WEIGHT_MAX).contains(*weight))
-        {
-            return Err(ConfigError::Weight { owner: owner.clone(), weight: *weight });
+        let is_bad = |weight: &u32| !(1..=WEIGHT_MAX).contains(weight);
+        if let Some((account, weight)) = self.weights().into_iter().find(|(_, of)| is_bad(of)) {
+            return Err(ConfigError::Weight { account, weight });
         }
         if !(0.0..=86_400.0).contains(&self.reconnect_grace_s) {
             return Err(ConfigError::Range {
@@ -187,6 +203,14 @@ impl Config {
         Ok(())
     }
 
+    /// The weights of all who are named.
+    pub(crate) fn weights(&self) -> BTreeMap<Account, u32> {
+        let owners = self.shares.iter().map(|(owner, of)| (Account::Owner(owner.clone()), *of));
+        let projects = self.projects.iter();
+        let projects = projects.map(|(name, of)| (Account::Project(name.clone()), of.weight));
+        owners.chain(projects).collect()
+    }
+
     /// How long jobs that have ended are kept; for ever where it is not given.
     pub(crate) fn retention(&self) -> Option<Span> {
         let micros = self.retention_days * 86_400e6;
@@ -198,10 +222,10 @@ impl Config {
 #[derive(Debug, Error)]
 pub enum ConfigError {
     /// No weight.
-    #[error("shares: the weight of {owner} is {weight}, must be from 1 to {WEIGHT_MAX}")]
+    #[error("the weight of {account} is {weight}, must be from 1 to {WEIGHT_MAX}")]
     Weight {
         /// Whose.
-        owner: OwnerName,
+        account: Account,
         /// Which.
         weight: u32,
     },

@@ -26,6 +26,7 @@ mod events;
 mod history;
 mod kernel_times;
 mod metrics;
+mod own_certificate;
 mod people;
 mod predict;
 mod promises;
@@ -45,6 +46,7 @@ pub use driver::{
 };
 pub use gleaner_comparison::run_as_comparer_if_asked;
 pub use metrics::{CoreFigures, Metrics, Waits};
+pub use own_certificate::OwnCertificateError;
 pub use people::{BookError, PeopleError};
 pub use store::{
     Admission, After, Batch, Commit, Committer, Compact, Compaction, DataFolder, DataSync, Journal,

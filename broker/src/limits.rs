@@ -155,6 +155,9 @@ pub(crate) const SESSIONS_REMEMBERED: usize = 4_096;
 pub(crate) const SESSIONS_TOLD_MAX: usize = 64;
 /// Invitations that are remembered.
 pub(crate) const INVITATIONS_MAX: usize = 1_000;
+/// For how long the first administrator may join with the file of a broker's start, in seconds: the next
+/// start makes another one.
+pub(crate) const FIRST_INVITATION_S: u64 = 86_400;
 /// Keys that may be enrolled with one invitation.
 pub(crate) const INVITATION_USES_MAX: u32 = 10_000;
 /// Longest time for which an invitation is good, in seconds.

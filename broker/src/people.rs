@@ -26,7 +26,7 @@ pub use book::BookError;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use gleaner_identity::{AuditEnd, KeyError, KeyPair, PublicKey, Purpose};
+use gleaner_identity::{AuditEnd, KeyError, KeyPair, Pin, PublicKey, Purpose};
 use gleaner_protocol::people::{
     Challenge, ChallengeRequest, Enrolment, Identity, Invitation, InvitationRequest, PrincipalId,
     PrincipalStatus, Role, Session, SessionRequest,
@@ -78,6 +78,8 @@ pub(crate) enum Refusal {
     LastAdmin(PrincipalId),
     #[error("{what} is {value}, must be from 1 to {most}")]
     Range { what: &'static str, value: u64, most: u64 },
+    #[error("{0}s work on no project: only submitters and viewers do")]
+    NoProject(Role),
     #[error("this broker knows as many {0} as it can")]
     Full(&'static str),
     #[error("it cannot be written down: {0}")]
@@ -99,6 +101,8 @@ pub enum PeopleError {
 #[derive(Clone)]
 pub(crate) struct People {
     key: Arc<KeyPair>,
+    /// That of the broker's certificate, for those who are invited.
+    pin: Option<Pin>,
     /// As it is on the disk.
     book: Arc<RwLock<Arc<Book>>>,
     /// Held while another one is written: nobody who reads waits for a disk.
@@ -148,6 +152,7 @@ impl People {
         let key = KeyPair::read_or_make(&key_path)?;
         let (revoked, _) = broadcast::channel(SESSIONS_TOLD_MAX);
         Ok(Self {
+            pin: None,
             key: Arc::new(key),
             book: Arc::new(RwLock::new(Arc::new(book))),
             writing: Arc::default(),
@@ -174,6 +179,16 @@ impl People {
         Ok(changed)
     }
 
+    /// With the pin of the broker's certificate, which invitations tell.
+    pub(crate) fn with_pin(self, pin: Option<Pin>) -> Self {
+        Self { pin, ..self }
+    }
+
+    /// Whether an administrator has a key.
+    pub(crate) fn has_admin(&self) -> bool {
+        self.book().admins() > 0
+    }
+
     /// Tells of everybody who is revoked from now on.
     pub(crate) fn revocations(&self) -> broadcast::Receiver<PrincipalId> {
         self.revoked.subscribe()
@@ -185,7 +200,10 @@ impl People {
         by: Inviter,
         request: &InvitationRequest,
     ) -> Result<Invitation, Refusal> {
-        let InvitationRequest { role, ref owner, uses, valid_s } = *request;
+        let InvitationRequest { role, ref owner, ref project, uses, valid_s } = *request;
+        if project.is_some() && !matches!(role, Role::Submitter | Role::Viewer) {
+            return Err(Refusal::NoProject(role));
+        }
         for (what, value, most) in [
             ("uses", u64::from(uses), u64::from(INVITATION_USES_MAX)),
             ("valid_s", valid_s, INVITATION_S_MAX),
@@ -201,12 +219,14 @@ impl People {
             if book.invitations.len() >= INVITATIONS_MAX {
                 return Err(Refusal::Full("invitations"));
             }
-            let on = format!("{uses} as {role} of {owner}, invitation {id}");
+            let of = project.as_ref().map(|of| format!(" in project {of}")).unwrap_or_default();
+            let on = format!("{uses} as {role} of {owner}{of}, invitation {id}");
             book.note(&by.name, "invite", &on)?;
             let invited = Invited {
                 secret: Digest::of(secret.as_bytes()),
                 role,
                 owner: owner.clone(),
+                project: project.clone(),
                 uses_left: uses,
                 ends_ms: now_ms + valid_s * 1_000,
                 by,
@@ -214,7 +234,7 @@ impl People {
             book.invitations.insert(id.clone(), invited);
             Ok(())
         })?;
-        Ok(Invitation { id, secret })
+        Ok(Invitation { id, secret, pin: self.pin })
     }
 
     /// The role of whoever joins with an invitation, where that is good.
@@ -234,9 +254,9 @@ impl People {
         }
         let id = key.id();
         self.change(|book| {
-            let (role, owner) = {
+            let (role, owner, project) = {
                 let invited = book.invited(invitation, now_ms)?;
-                (invited.role, invited.owner.clone())
+                (invited.role, invited.owner.clone(), invited.project.clone())
             };
             // Where somebody joins who is no agent says nothing.
             let host = host.as_ref().filter(|_| role == Role::Agent);
@@ -256,6 +276,7 @@ impl People {
             let principal = Principal {
                 role,
                 owner,
+                project,
                 host: host.cloned(),
                 public_key: key.to_string(),
                 invitation: invitation.id.clone(),

@@ -37,7 +37,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
 
-use gleaner_protocol::OwnerName;
+use gleaner_protocol::Account;
 use gleaner_protocol::api::UsageRow;
 use gleaner_scheduling::Fact;
 use tokio::sync::{Mutex, oneshot};
@@ -145,11 +145,11 @@ impl Usage {
         self.read(move |segments| sums::sum(segments, &query)).await
     }
 
-    /// What each owner has used by then, as [fair shares](gleaner_scheduling::Core::note_used) count it.
+    /// What each account has used by then, as [fair shares](gleaner_scheduling::Core::note_used) count it.
     ///
     /// # Errors
     /// See [`UsageError`].
-    pub(crate) async fn used(&self, until_ms: u64) -> Result<BTreeMap<OwnerName, f64>, UsageError> {
+    pub(crate) async fn used(&self, until_ms: u64) -> Result<BTreeMap<Account, f64>, UsageError> {
         self.read(move |segments| sums::used(segments, until_ms)).await
     }
 

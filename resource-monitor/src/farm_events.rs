@@ -18,6 +18,7 @@ use std::convert::Infallible;
 use std::path::Path;
 use std::sync::Arc;
 
+use gleaner_identity::{Trust, client_config};
 use gleaner_protocol::boottime;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -73,7 +74,8 @@ impl FarmEvents {
         seed: u64,
     ) -> Result<Self, TrustError> {
         let password = password_file.map(trust::read_password).transpose()?;
-        let tls = address.is_secure().then(|| trust::client_config(ca_file)).transpose()?;
+        let tls = address.is_secure().then(|| client_config(Trust::of(ca_file))).transpose()?;
+        let tls = tls.map(Arc::new);
         // Not longer than what every broker has to take.
         Ok(Self { address, password, tls, client_id: format!("gleaner{seed:016x}") })
     }

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gleaner_identity::{Credentials, KeyError, KeyPair, SessionClient};
+use gleaner_identity::{Credentials, KeyError, KeyPair, SessionClient, Trust, client_config};
 use gleaner_protocol::boottime;
 use gleaner_serve::{
     ListenConfig, Role, ServeError, ServeLimits, bind, room_for_connections, serve,
@@ -173,20 +173,9 @@ fn client(ca_file: Option<&Path>) -> Result<reqwest::Client, RunError> {
     let mut client =
         reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
     if let Some(path) = ca_file {
-        client = client.tls_certs_only(read_certificates(path)?);
+        client = client.tls_backend_preconfigured(client_config(Trust::File(path))?);
     }
     client.build().map_err(RunError::Client)
-}
-
-fn read_certificates(path: &Path) -> Result<Vec<reqwest::Certificate>, RunError> {
-    let refuse = |reason: String| RunError::Certificates { path: path.to_owned(), reason };
-    let pem = std::fs::read(path).map_err(|error| refuse(error.to_string()))?;
-    let certificates =
-        reqwest::Certificate::from_pem_bundle(&pem).map_err(|error| refuse(error.to_string()))?;
-    if certificates.is_empty() {
-        return Err(refuse("there are none in it".into()));
-    }
-    Ok(certificates)
 }
 
 fn read_token(path: &Path) -> Result<String, RunError> {
@@ -247,14 +236,9 @@ pub enum RunError {
     /// What was compared cannot be read.
     #[error("cannot go on with the comparison in comparison.json of state_dir: {0}")]
     Comparison(io::Error),
-    /// The certificates to trust cannot be read.
-    #[error("cannot read the certificates {path}: {reason}", path = path.display())]
-    Certificates {
-        /// The file.
-        path: PathBuf,
-        /// Why not.
-        reason: String,
-    },
+    /// TLS cannot be set up.
+    #[error(transparent)]
+    Tls(#[from] gleaner_identity::TrustError),
     /// The HTTP client cannot be made.
     #[error("cannot make an HTTP client: {0}")]
     Client(reqwest::Error),

@@ -3,17 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use gleaner_protocol::error_chain;
+use gleaner_identity::{Trust as TlsTrust, client_config};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{Client, Service};
-use crate::given_file::{self, GivenFileError};
+use crate::failure::Failure;
 use crate::joined::Joined;
 use crate::{process, show};
-
-/// Longest file of certificates, in bytes.
-const CA_FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// The broker of this machine.
 const LOCAL_BROKER: &str = "http://127.0.0.1:7710";
@@ -143,10 +140,7 @@ pub(crate) fn trusting(
     ca_file: Option<&Path>,
 ) -> anyhow::Result<reqwest::ClientBuilder> {
     let Some(path) = ca_file else { return Ok(http) };
-    let pem = given_file::read("the certificates", path, CA_FILE_BYTES_MAX)?;
-    let certificates = reqwest::Certificate::from_pem_bundle(&pem).map_err(|error| {
-        let problem = format!("has no certificates: {}", error_chain(&error));
-        GivenFileError::Content { path: path.into(), problem }
-    })?;
-    Ok(http.tls_certs_only(certificates))
+    let tls =
+        client_config(TlsTrust::File(path)).map_err(|error| Failure::Usage(error.to_string()))?;
+    Ok(http.tls_backend_preconfigured(tls))
 }

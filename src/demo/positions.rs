@@ -90,6 +90,7 @@ impl Position {
         Ok(JobSpec {
             name: self.name.into(),
             owner: OwnerName::new("demo")?,
+            project: None,
             lane: Lane::Background,
             task: Task::Kernel(KernelName::new("gametree")?),
             workunits: Workunits::Items(items.into()),

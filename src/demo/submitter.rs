@@ -241,6 +241,7 @@ mod tests {
 
     fn status(workunits: u32, decided: u32) -> JobStatus {
         JobStatus {
+            project: None,
             job: JobId::new(1),
             name: String::new(),
             owner: OwnerName::new("demo").expect("a name"),

@@ -98,6 +98,7 @@ impl Bench {
         let spec = JobSpec {
             name: "doctor".into(),
             owner: OwnerName::new("doctor").expect("a plain name"),
+            project: None,
             lane: Default::default(),
             task,
             workunits,

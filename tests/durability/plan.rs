@@ -79,6 +79,7 @@ pub(crate) fn draw_job(draw: &mut Draw, name: String, mix: Mix) -> JobSpec {
     JobSpec {
         name,
         owner: OwnerName::new(owner).expect("a plain name"),
+        project: None,
         lane: Lane::Background,
         task: Task::Kernel(fate.kernel()),
         workunits,

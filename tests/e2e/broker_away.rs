@@ -14,6 +14,7 @@ use crate::program::{gleaner, wait};
 
 fn job(state: JobState) -> String {
     let status = JobStatus {
+        project: None,
         job: JobId::new(1),
         name: "chess".into(),
         owner: OwnerName::new("me").expect("plain"),

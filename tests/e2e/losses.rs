@@ -122,6 +122,7 @@ async fn whatever_is_killed_under_load_every_workunit_is_decided_once() {
     let spec = JobSpec {
         name: String::new(),
         owner: OwnerName::new("tester").expect("a plain name"),
+        project: None,
         lane: Lane::Background,
         task: Task::Kernel(KernelName::new("gametree").expect("a plain name")),
         workunits: Workunits::Items(items.into()),

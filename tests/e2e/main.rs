@@ -58,6 +58,7 @@ mod history;
 mod hook_faults;
 mod hung_agent;
 mod inputs;
+mod joining;
 mod kernel;
 mod kernel_jobs;
 mod kernel_profile;

@@ -66,6 +66,7 @@ impl Marks {
         JobSpec {
             name: "spinners".into(),
             owner: OwnerName::new("tester").expect("a plain name"),
+            project: None,
             lane: Lane::Background,
             task: Task::Command(CommandTask {
                 argv,

@@ -90,6 +90,7 @@ async fn submit(cluster: &Cluster, comparison: Comparison) -> JobId {
     let spec = JobSpec {
         name: String::new(),
         owner: OwnerName::new("tester").expect("a plain name"),
+        project: None,
         lane: Lane::Background,
         task: Task::Application(task),
         workunits: Workunits::Count(1),

@@ -92,6 +92,40 @@ impl Somebody {
 }
 
 #[tokio::test]
+async fn a_project_answers_for_the_jobs_of_its_people_and_shows_them_to_its_viewers() {
+    let farm = Farm::new().await;
+    let of_project = |role: &str, more: &[&str]| {
+        let words = [&["invite", "--role", role, "--project", "lighting"], more].concat();
+        let said = farm.says(&words).ok();
+        let line = said.trim_end().strip_prefix("gleaner join '").expect("a command");
+        let somebody = farm.somebody(&format!("{role}{}", more.len()));
+        somebody.says(&["join", line.strip_suffix('\'').expect("in quotes")]).ok();
+        somebody
+    };
+    let (anna, light) =
+        (of_project("submitter", &["--owner", "anna"]), of_project("submitter", &[]));
+    let bob = farm.joined("submitter", "bob");
+    anna.submits(&["--project", "comp"]);
+    light.submits(&[]);
+    bob.submits(&["--project", "lighting"]);
+    let viewer = of_project("viewer", &["--owner", "carl"]);
+    assert_eq!(viewer.jobs(), ["job-1 of anna", "job-2 of lighting"]);
+    viewer.says(&["status", "job-3"]).refused(4, &["there is no job-3"]);
+    let shares: Vec<ShareStatus> = farm.says(&["shares", "--format", "json"]).json();
+    let mut shares: Vec<_> = shares
+        .iter()
+        .map(|of| {
+            (of.project.as_ref().map(|of| of.as_str()), of.owner.as_ref().map(|of| of.as_str()))
+        })
+        .collect();
+    shares.sort_unstable();
+    assert_eq!(shares, [(None, Some("bob")), (Some("lighting"), None)]);
+    farm.says(&["invite", "--role", "agent", "--owner", "eve", "--project", "lighting"])
+        .refused(5, &["agents work on no project"]);
+    farm.says(&["invite", "--role", "submitter"]).refused(2, &["--owner"]);
+}
+
+#[tokio::test]
 async fn a_submitter_has_their_own_jobs_whatever_they_say() {
     let farm = Farm::new().await;
     let (anna, bob) = (farm.joined("submitter", "anna"), farm.joined("submitter", "bob"));
@@ -180,7 +214,10 @@ async fn a_host_is_whose_its_key_says_and_is_gone_when_that_is_revoked() {
     let usage: Vec<UsageRow> = stranger.says(&["usage", "--format", "json"]).json();
     assert_eq!(usage, []);
     let shares: Vec<ShareStatus> = farm.says(&["shares", "--format", "json"]).json();
-    assert!(shares[0].owner.as_str() == "bob" && shares[0].used_s > 0.0, "{shares:?}");
+    assert!(
+        shares[0].owner.as_ref().is_some_and(|of| of.as_str() == "bob") && shares[0].used_s > 0.0,
+        "{shares:?}"
+    );
     // Nobody else has its name: not with the token, and not with another key.
     let mut rogue = Rogue::connect_with(&farm.cluster, Some(TOKEN)).await;
     rogue.send(&[AgentMessage::Hello(hello("desk7", 1, 1))]).await;
@@ -217,7 +254,10 @@ async fn a_host_is_whose_its_key_says_and_is_gone_when_that_is_revoked() {
     assert_eq!(submitter.jobs().len(), 1, "a session outlives it as well");
     eventually("what owners have used is known again", async || {
         let shares: Vec<ShareStatus> = farm.cluster.api.get("/v1/shares").await;
-        shares.iter().any(|of| of.owner.as_str() == "bob" && of.used_s > 0.0).then_some(())
+        shares
+            .iter()
+            .any(|of| of.owner.as_ref().is_some_and(|of| of.as_str() == "bob") && of.used_s > 0.0)
+            .then_some(())
     })
     .await;
     let people: Vec<PrincipalStatus> = farm.says(&["people", "--format", "json"]).json();

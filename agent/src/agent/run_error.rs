@@ -9,8 +9,8 @@ use super::work_dir::WorkDirError;
 use crate::config::ConfigError;
 use crate::host::open_files::TooFewFiles;
 use crate::host::worker_watch::WorkerWatchError;
-use crate::link::tls::TlsError;
 use crate::release::releaser::SocketError;
+use gleaner_identity::TrustError;
 
 /// Why an agent could not start.
 #[derive(Debug, Error)]
@@ -40,7 +40,7 @@ pub enum RunError {
     Socket(#[from] SocketError),
     /// Whom it trusts.
     #[error(transparent)]
-    Tls(#[from] TlsError),
+    Tls(#[from] TrustError),
     /// Its HTTP client.
     #[error("cannot make an HTTP client: {0}")]
     HttpClient(String),

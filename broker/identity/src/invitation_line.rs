@@ -1,4 +1,5 @@
-//! The line that an invitation is passed on as: `https://head.farm:7710/#id.secret`.
+//! The line that an invitation is passed on as: `https://head.farm:7710/#id.secret.pin`; there
+//! is no pin where the broker has no TLS.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,14 +20,15 @@ pub struct InvitationLine {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
     "this is no invitation, or a part of one: paste all of what `gleaner invite` printed between the \
-     quotes, as http(s)://HOST:PORT/#ID.SECRET"
+     quotes, as http(s)://HOST:PORT/#ID.SECRET or with a .PIN behind it"
 )]
 pub struct LineError;
 
 impl fmt::Display for InvitationLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Invitation { id, secret } = &self.invitation;
-        write!(f, "{}/#{id}.{secret}", self.broker)
+        let Invitation { id, secret, pin } = &self.invitation;
+        write!(f, "{}/#{id}.{secret}", self.broker)?;
+        pin.map_or(Ok(()), |pin| write!(f, ".{pin}"))
     }
 }
 
@@ -35,7 +37,11 @@ impl FromStr for InvitationLine {
 
     fn from_str(text: &str) -> Result<Self, LineError> {
         let (broker, rest) = text.trim().split_once('#').ok_or(LineError)?;
-        let (id, secret) = rest.split_once('.').ok_or(LineError)?;
+        let (id, rest) = rest.split_once('.').ok_or(LineError)?;
+        let (secret, pin) = match rest.split_once('.') {
+            Some((secret, pin)) => (secret, Some(pin.parse().map_err(|_| LineError)?)),
+            None => (rest, None),
+        };
         let is_word = |word: &str, length| {
             word.len() == length && word.bytes().all(|byte| byte.is_ascii_hexdigit())
         };
@@ -43,13 +49,15 @@ impl FromStr for InvitationLine {
         if !is_address || !is_word(id, 8) || !is_word(secret, 32) {
             return Err(LineError);
         }
-        let invitation = Invitation { id: id.into(), secret: secret.into() };
+        let invitation = Invitation { id: id.into(), secret: secret.into(), pin };
         Ok(Self { broker: broker.trim_end_matches('/').into(), invitation })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use gleaner_protocol::Digest;
+
     use super::*;
 
     #[test]
@@ -62,6 +70,13 @@ mod tests {
         for end in 0..text.len() {
             assert_eq!(text[..end].parse::<InvitationLine>(), Err(LineError), "{end}");
         }
+        let pinned = format!("{text}.{}", Digest::of(b"a key"));
+        let line: InvitationLine = pinned.parse().expect("a line");
+        assert_eq!(
+            (line.invitation.pin, line.to_string()),
+            (Some(Digest::of(b"a key")), pinned.clone())
+        );
+        assert_eq!(pinned[..pinned.len() - 1].parse::<InvitationLine>(), Err(LineError));
         for bad in [&text[8..], &text.replace("https", "ftp"), &text.replace('.', "-")] {
             assert_eq!(bad.parse::<InvitationLine>(), Err(LineError), "{bad}");
         }

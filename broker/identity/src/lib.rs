@@ -18,6 +18,7 @@ mod invitation_line;
 mod key;
 mod session;
 mod signed;
+mod trust;
 
 pub use audit::{AuditEnd, AuditEntry, AuditError, check_audit};
 pub use credentials::Credentials;
@@ -25,3 +26,6 @@ pub use invitation_line::{InvitationLine, LineError};
 pub use key::{KeyError, KeyPair, PublicKey, PublicKeyError};
 pub use session::{SessionClient, SessionError};
 pub use signed::{Purpose, SignedError};
+pub use trust::{
+    Pin, Pinned, Trust, TrustError, client_config, pin_of, pin_of_file, pinned_config,
+};

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::control::Verdict;
 use crate::job::Lane;
 use crate::{
-    Digest, Epoch, GpuInfo, HostKind, HostName, JobId, KernelName, Origin, OwnerName, WorkunitId,
+    Digest, Epoch, GpuInfo, HostKind, HostName, JobId, KernelName, Origin, OwnerName, ProjectName,
+    WorkunitId,
 };
 
 /// Answer to `POST /v1/jobs`: the job is on disk.
@@ -60,11 +61,16 @@ pub struct LaneStatus {
     pub min_percent: u32,
 }
 
-/// An element of `GET /v1/shares`: an owner, whoever comes next before the others.
+/// An element of `GET /v1/shares`: a project, or an owner of jobs without one; whoever comes next
+/// before the others.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ShareStatus {
-    /// Who.
-    pub owner: OwnerName,
+    /// The project, unless it is an owner.
+    #[serde(default)]
+    pub project: Option<ProjectName>,
+    /// The owner, unless it is a project.
+    #[serde(default)]
+    pub owner: Option<OwnerName>,
     /// How much it is due, beside others.
     pub weight: u32,
     /// Core-seconds that it has used, of which half count a week later.
@@ -107,6 +113,9 @@ pub struct JobStatus {
     pub name: String,
     /// Its owner.
     pub owner: OwnerName,
+    /// Its project, where it is of one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<ProjectName>,
     /// Its lane.
     pub lane: Lane,
     /// The kernel that does it, where it has a specification: its workunits are parts of one result.

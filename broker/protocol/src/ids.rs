@@ -148,6 +148,10 @@ name_id! {
     OwnerName, "owner"
 }
 name_id! {
+    /// What several owners work on together, and answer for what it takes.
+    ProjectName, "project"
+}
+name_id! {
     /// A kernel built into the agent.
     KernelName, "kernel"
 }

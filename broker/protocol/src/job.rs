@@ -20,7 +20,9 @@ use crate::limits::{
     PART_PERMILLE_MIN, REPLICAS_MAX, REPLICATION_MAX, TASK_BYTES_MAX, WORKUNITS_MAX, check_range,
 };
 use crate::output::{ManifestError, check_file_name};
-use crate::{Digest, KernelName, OwnerName, Profile, ProfileError, Share, Trust, codec};
+use crate::{
+    Account, Digest, KernelName, OwnerName, Profile, ProfileError, ProjectName, Share, Trust, codec,
+};
 
 pub use application::{ApplicationTask, ApplicationTaskError};
 pub use attempts::{Attempts, AttemptsError, Cause};
@@ -38,9 +40,12 @@ pub struct JobSpec {
     /// For people; need not be unique.
     #[serde(default)]
     pub name: String,
-    /// Whose it is; of the owners, whoever has used least for its weight comes next.
+    /// Whose it is.
     #[serde(default = "anonymous")]
     pub owner: OwnerName,
+    /// The project that answers for what it takes, in the place of its owner.
+    #[serde(default)]
+    pub project: Option<ProjectName>,
     /// Its lane.
     #[serde(default)]
     pub lane: Lane,
@@ -221,6 +226,12 @@ impl Workunits {
 }
 
 impl JobSpec {
+    /// Who answers for what it takes. Of the accounts whoever has used least for its weight comes next.
+    #[must_use]
+    pub fn account(&self) -> Account {
+        Account::of(self.project.as_ref(), &self.owner)
+    }
+
     /// Equal outputs that decide a workunit.
     #[must_use]
     pub fn quorum(&self) -> u8 {

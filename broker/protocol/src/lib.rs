@@ -21,6 +21,7 @@ pub mod people;
 pub mod recording;
 pub mod stored;
 
+mod account;
 mod agent_metrics;
 mod agent_secret;
 mod booking_name;
@@ -42,6 +43,7 @@ mod student;
 mod time;
 mod trust;
 
+pub use account::Account;
 pub use agent_metrics::{AgentMetrics, HookCalls, ReplicaEnds};
 pub use agent_secret::{AGENT_SECRET_HEADER, AgentSecret, AgentSecretError};
 pub use booking_name::{booking_of, condor_job};
@@ -53,7 +55,7 @@ pub use host::{Capabilities, HostInfo, Origin};
 pub use hours::{Hours, HoursError, LocalTime};
 pub use ids::{
     BookingId, DataSize, DatasetId, HostKind, HostName, JobId, KernelName, LeaseToken, NameError,
-    OwnerName, ReplicaId, WorkunitId,
+    OwnerName, ProjectName, ReplicaId, WorkunitId,
 };
 pub use kernel_time::{Computer, KernelTime, KernelTimeError, Measured};
 pub use limits_change::{Limit, LimitsChange};

@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{HostName, OwnerName};
+use crate::{Digest, HostName, OwnerName, ProjectName};
 
 /// What a principal may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -125,6 +125,8 @@ pub struct Identity {
     pub role: Role,
     /// Whose it is: a submitter's jobs, an agent's host.
     pub owner: OwnerName,
+    /// Of a submitter or viewer: the project that it works on.
+    pub project: Option<ProjectName>,
     /// Of an agent: the host that it is on.
     pub host: Option<HostName>,
 }
@@ -137,6 +139,10 @@ pub struct InvitationRequest {
     pub role: Role,
     /// Their owner.
     pub owner: OwnerName,
+    /// Of submitters: the project that answers for all of their jobs. Of viewers: the one whose jobs they
+    /// see.
+    #[serde(default)]
+    pub project: Option<ProjectName>,
     /// How many may use it.
     pub uses: u32,
     /// For how long, in seconds.
@@ -150,6 +156,10 @@ pub struct Invitation {
     pub id: String,
     /// Whoever has it may enrol; the broker keeps its hash only.
     pub secret: String,
+    /// The hash of the public key in the broker's certificate, where it has one: whoever joins speaks to
+    /// nobody else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pin: Option<Digest>,
 }
 
 impl fmt::Debug for Invitation {
@@ -182,6 +192,9 @@ pub struct PrincipalStatus {
     pub role: Role,
     /// Whose it is.
     pub owner: OwnerName,
+    /// The project that it works on, if any.
+    #[serde(default)]
+    pub project: Option<ProjectName>,
     /// Of an agent: its host.
     pub host: Option<HostName>,
     /// When it enrolled, in milliseconds of UTC.

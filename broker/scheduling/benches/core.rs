@@ -147,6 +147,7 @@ impl Bench {
         let spec = JobSpec {
             name: "bench".into(),
             owner: OwnerName::new("ann").expect("a plain name"),
+            project: None,
             lane: Lane::Background,
             task: Task::Kernel(KernelName::new("noop").expect("a plain name")),
             workunits: Workunits::Count(workunits),

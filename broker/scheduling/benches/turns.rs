@@ -121,6 +121,7 @@ impl Farm {
         let spec = JobSpec {
             name: "bench".into(),
             owner: OwnerName::new("ann").expect("a plain name"),
+            project: None,
             lane,
             task: Task::Kernel(KernelName::new("noop").expect("a plain name")),
             workunits: Workunits::Count(workunits),

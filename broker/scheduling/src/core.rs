@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gleaner_protocol::job::Lane;
-use gleaner_protocol::{ChunkId, HostName, JobId, OwnerName, Span, Time, WorkunitId};
+use gleaner_protocol::{Account, ChunkId, HostName, JobId, Span, Time, WorkunitId};
 use smallvec::SmallVec;
 
 use crate::farm::{Begins, Farm, HostIx, LaneLimits, OwnerlessVote, Rule, WorkunitIx};
@@ -59,7 +59,7 @@ pub struct CoreConfig {
     /// Where the choice of the results that are checked comes from. Agents must not know it.
     pub audit_seed: u64,
     /// Weights of owners among each other; 1 where none is given.
-    pub weights: BTreeMap<OwnerName, u32>,
+    pub weights: BTreeMap<Account, u32>,
     /// How many hosts are remembered that have left, those aside that something open speaks of.
     pub gone_hosts_max: usize,
 }
@@ -306,10 +306,10 @@ impl Core {
         }
     }
 
-    /// An owner has used so many core-seconds before this core began, as they count now.
-    pub fn note_used(&mut self, now: Time, owner: &OwnerName, seconds: f64) {
+    /// So many core-seconds were used for an account before this core began, as they count now.
+    pub fn note_used(&mut self, now: Time, account: &Account, seconds: f64) {
         if seconds.is_finite() && seconds > 0.0 {
-            self.farm.usage.add_used(owner, seconds, now);
+            self.farm.usage.add_used(account, seconds, now);
         }
     }
 

@@ -14,7 +14,9 @@ use thiserror::Error;
 
 use crate::ability::AbilityIx;
 use crate::core::TokenMint;
-use crate::farm::{Begins, Farm, HostIx, Lease, Leased, OwnerIx, Pending, Room, Rule, WorkunitIx};
+use crate::farm::{
+    AccountIx, Begins, Farm, HostIx, Lease, Leased, Pending, Room, Rule, WorkunitIx,
+};
 use crate::{Effect, Patience};
 
 /// Why the rules forbid an assignment.
@@ -120,11 +122,11 @@ impl<'a> Desk<'a> {
         self.farm.reach(self.lane, host)
     }
 
-    /// Owners whose place among others may be another one since this was asked last, and the place.
-    pub(crate) fn take_moved_owners(&mut self) -> Vec<(OwnerIx, u64)> {
+    /// Accounts whose place among others may be another one since this was asked last, and the place.
+    pub(crate) fn take_moved_accounts(&mut self) -> Vec<(AccountIx, u64)> {
         let (usage, now) = (&mut self.farm.usage, self.now);
         let changed = usage.take_changed().into_iter();
-        changed.map(|owner| (owner, usage.place(owner, now))).collect()
+        changed.map(|account| (account, usage.place(account, now))).collect()
     }
 
     /// The farm as it is now.
@@ -414,7 +416,7 @@ impl Farm {
         let job = self.jobs.get_mut(&unit.id.job).expect("a workunit's job is known");
         if self.hosts.get(host).connected {
             self.lanes.take(unit.lane, share);
-            self.usage.hold(job.owner, self.now, share, true);
+            self.usage.hold(job.account, self.now, share, true);
         }
         let until = now + Span::from_secs(job.spec.lease_s);
         let serial = self.ends.insert(until, job.spec.lease_s, workunit);

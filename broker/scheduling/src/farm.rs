@@ -38,7 +38,7 @@ pub use lease::Lease;
 pub use room::LaneLimits;
 pub use saved::{Party, SavedState};
 pub use standing::Standing;
-pub use usage::OwnerShare;
+pub use usage::AccountShare;
 pub use vote::Vote;
 pub use workunit::{Pending, Rule, Workunit, WorkunitIx};
 
@@ -49,7 +49,7 @@ pub(crate) use hosts::Hosts;
 pub(crate) use lease::{LeaseEnds, Leased};
 pub(crate) use open_workunits::OpenWorkunits;
 pub(crate) use room::{LaneUse, Room};
-pub(crate) use usage::{OwnerIx, Usage};
+pub(crate) use usage::{AccountIx, Usage};
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -258,8 +258,8 @@ impl Farm {
         self.due.iter().filter_map(|job| self.jobs.get(job))
     }
 
-    /// How owners stand to each other, in the order of their names.
-    pub fn owner_shares(&self) -> impl Iterator<Item = OwnerShare> {
+    /// How accounts stand to each other, in the order of their names.
+    pub fn account_shares(&self) -> impl Iterator<Item = AccountShare> {
         self.usage.shares(self.now)
     }
 
@@ -489,13 +489,13 @@ impl Farm {
         let lane = unit.lane;
         let job = self.jobs.get_mut(&unit.id.job).expect("a workunit's job is known");
         job.pending -= 1;
-        let owner = job.owner;
+        let account = job.account;
         let workunits = &self.workunits;
         let is_live = |end: &_| workunits.pending_at(end).is_some();
         self.ends.remove(job.spec.lease_s, serial, is_live);
         let dropped = self.hosts.change(lease.host, |entry| entry.drop_lease(lease.token));
         if let Some(share) = dropped.filter(|_| self.hosts.get(lease.host).connected) {
-            self.give_back_share(lane, owner, share);
+            self.give_back_share(lane, account, share);
         }
     }
 
@@ -538,7 +538,7 @@ impl Farm {
     pub(crate) fn forget(&mut self, job: JobId) {
         if let Some(job) = self.jobs.remove(&job) {
             self.forgotten = self.forgotten.plus(job.counts);
-            self.usage.drop_job(job.owner);
+            self.usage.drop_job(job.account);
             if let Some(ability) = self.abilities.release(job.ability) {
                 self.hosts.drop_ability(ability);
             }

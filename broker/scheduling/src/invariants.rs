@@ -330,8 +330,7 @@ fn check_lanes(farm: &Farm) -> Result<(), Violation> {
     for (_, host) in farm.hosts().filter(|(_, host)| host.connected) {
         for lease in &host.leases {
             let job = farm.job(farm.workunit(lease.workunit).id.job).expect("a job that is known");
-            *held.entry(job.spec.owner.clone()).or_default() +=
-                u64::from(lease.share.as_permille());
+            *held.entry(job.spec.account()).or_default() += u64::from(lease.share.as_permille());
         }
     }
     let noted = farm.usage.held();

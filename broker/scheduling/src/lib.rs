@@ -41,9 +41,9 @@ pub use effect::{Effect, Patience, SubmitRefusal};
 pub use explain::WaitReason;
 pub use fact::Fact;
 pub use farm::{
-    Backoff, Begins, Ended, FailedAttempt, Farm, Host, HostIx, Job, JobPhase, LaneLimits, Lease,
-    OwnerShare, OwnerlessVote, Party, Pending, Rule, SavedState, Standing, Vote, VoterIx, Workunit,
-    WorkunitIx,
+    AccountShare, Backoff, Begins, Ended, FailedAttempt, Farm, Host, HostIx, Job, JobPhase,
+    LaneLimits, Lease, OwnerlessVote, Party, Pending, Rule, SavedState, Standing, Vote, VoterIx,
+    Workunit, WorkunitIx,
 };
 pub use features::{application, features};
 pub use input::{Input, ReportedOutcome, RequestId};

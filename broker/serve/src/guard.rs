@@ -51,8 +51,8 @@ pub(crate) struct Guard {
     pub(crate) access: Option<&'static [Access]>,
     /// Whose sessions are taken, where any are.
     pub(crate) known: Option<Known>,
-    /// Whether one of the tokens must be shown.
-    wants_token: bool,
+    /// Whether a token must be shown, or a session.
+    pub(crate) wants_proof: bool,
     keys: Vec<(Role, Token)>,
     loopback: bool,
 }
@@ -81,9 +81,9 @@ impl Passed {
 
 impl Guard {
     pub(crate) fn new(token: Option<Token>, loopback: bool) -> Self {
-        let wants_token = token.is_some();
+        let wants_proof = token.is_some();
         let keys = token.map(|token| (Role::Member, token)).into_iter().collect();
-        Self { part: "server", access: None, known: None, wants_token, keys, loopback }
+        Self { part: "server", access: None, known: None, wants_proof, keys, loopback }
     }
 
     /// Whoever shows `token` is this from now on.
@@ -148,8 +148,13 @@ impl Guard {
         let refuse = |error| Err(Problem::new(StatusCode::UNAUTHORIZED, "token", error));
         match found {
             Some(role) => Ok(role),
-            None if !self.wants_token => Ok(Role::Member),
+            None if !self.wants_proof => Ok(Role::Member),
             None if shown.is_some() => refuse(format!("the token is not this {}'s", self.part)),
+            None if self.keys.is_empty() => refuse(format!(
+                "this {} knows people by their keys: join it first, with an invitation of whoever runs it \
+                 (`gleaner join`)",
+                self.part
+            )),
             None => refuse(format!(
                 "this {} wants a token: send `Authorization: Bearer TOKEN`",
                 self.part
@@ -359,6 +364,7 @@ mod tests {
                 id: gleaner_protocol::people::PrincipalId::of_key(&[7; 32]),
                 role,
                 owner: "anna".parse().expect("a plain name"),
+                project: None,
                 host: None,
             };
             Some(role.map(identity).map_err(|_| "it has ended".into()))

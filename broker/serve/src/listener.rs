@@ -26,6 +26,8 @@ pub struct ListenConfig {
     pub tls: Option<TlsFiles>,
     /// File with the token that every request must show.
     pub token_file: Option<PathBuf>,
+    /// Whether somebody may have a session for a key, and so needs no token.
+    pub knows_keys: bool,
     /// Files with the tokens of roles, which are good for what is theirs alone.
     pub role_files: Vec<(Role, PathBuf)>,
     /// Roles that must have a token of their own where other machines can reach the address.
@@ -72,7 +74,14 @@ impl ListenConfig {
             (None, None) => None,
             _ => return Err(ServeError::HalfTls),
         };
-        Ok(Self { listen, tls, token_file, role_files: Vec::new(), wanted_beyond_loopback: &[] })
+        Ok(Self {
+            listen,
+            tls,
+            token_file,
+            knows_keys: false,
+            role_files: Vec::new(),
+            wanted_beyond_loopback: &[],
+        })
     }
 
     /// With the file of a role's token, where there is one.
@@ -200,10 +209,11 @@ pub async fn bind(config: &ListenConfig) -> Result<Listener, ServeError> {
     let listen = config.listen;
     let loopback = !config.is_beyond_loopback();
     if !loopback {
-        let missing = match (&config.tls, &config.token_file) {
-            (None, None) => Some("TLS and token are"),
-            (None, _) => Some("TLS is"),
-            (_, None) => Some("the token is"),
+        let is_open = config.token_file.is_none() && !config.knows_keys;
+        let missing = match (&config.tls, is_open) {
+            (None, true) => Some("TLS and token are"),
+            (None, false) => Some("TLS is"),
+            (_, true) => Some("the token is"),
             _ => None,
         };
         if let Some(missing) = missing {
@@ -230,6 +240,7 @@ pub async fn bind(config: &ListenConfig) -> Result<Listener, ServeError> {
 fn guard(config: &ListenConfig, loopback: bool) -> Result<Guard, ServeError> {
     let token = config.token_file.as_deref().map(Token::read).transpose()?;
     let mut guard = Guard::new(token, loopback);
+    guard.wants_proof |= !loopback;
     for (role, path) in &config.role_files {
         if config.token_file.is_none() && role.is_common() {
             return Err(ServeError::NoToken(*role));

@@ -2,8 +2,9 @@
 
 use std::convert::Infallible;
 
+use gleaner_protocol::job::JobSpec;
 use gleaner_protocol::people::{Identity, Role};
-use gleaner_protocol::{JobId, OwnerName};
+use gleaner_protocol::{JobId, OwnerName, ProjectName};
 use gleaner_scheduling::{Core, Job};
 use warp::Filter;
 
@@ -32,9 +33,31 @@ impl Asker {
         submitter.map(|identity| &identity.owner)
     }
 
+    /// The project whose jobs alone are there for whoever looks.
+    fn project(&self) -> Option<&ProjectName> {
+        let viewer = self.0.as_ref().filter(|identity| identity.role == Role::Viewer);
+        viewer.and_then(|identity| identity.project.as_ref())
+    }
+
+    /// Whether all jobs are there for whoever asks.
+    pub(super) fn sees_all(&self) -> bool {
+        self.owner().is_none() && self.project().is_none()
+    }
+
     /// Whether a job is there for whoever asks.
     pub(super) fn sees(&self, job: &Job) -> bool {
         self.owner().is_none_or(|owner| *owner == job.spec.owner)
+            && self.project().is_none_or(|project| job.spec.project.as_ref() == Some(project))
+    }
+
+    /// A job as whoever asks may submit it: what a submitter with a key says of itself counts for
+    /// nothing.
+    pub(super) fn sign(&self, spec: &mut JobSpec) {
+        let submitter = self.0.as_ref().filter(|identity| identity.role == Role::Submitter);
+        if let Some(Identity { owner, project, .. }) = submitter {
+            spec.owner.clone_from(owner);
+            spec.project.clone_from(project);
+        }
     }
 
     /// A job, where it is there for whoever asks. To the others it does not exist.

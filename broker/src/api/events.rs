@@ -88,7 +88,7 @@ impl Listener {
             | ProgressEvent::HostDisconnected { .. }
             | ProgressEvent::FragmentChanged { .. } => return true,
         };
-        if self.who.owner().is_none() {
+        if self.who.sees_all() {
             return true;
         }
         if let Some(seen) = self.seen.get(&job) {

@@ -70,9 +70,7 @@ fn pair(job: String, who: Asker) -> (String, Asker) {
 async fn submit(api: Api, (who, body): (Asker, bytes::Bytes)) -> Result<Response, Problem> {
     api.committer.admit().map_err(|error| Problem::from(&*error))?;
     let mut spec: JobSpec = parse(&body, "job")?;
-    if let Some(owner) = who.owner() {
-        spec.owner = owner.clone();
-    }
+    who.sign(&mut spec);
     spec.on.get_or_insert(api.default_on);
     let mut sizes = BTreeMap::new();
     for (name, digest) in spec.task.contents() {

@@ -1,8 +1,9 @@
 //! `/v1/lanes` and `/v1/shares`: who gets what of the farm.
 
+use gleaner_protocol::Account;
 use gleaner_protocol::api::{LaneStatus, ShareStatus};
 use gleaner_protocol::job::Lane;
-use gleaner_scheduling::{Core, OwnerShare};
+use gleaner_scheduling::{AccountShare, Core};
 use gleaner_serve::Problem;
 use warp::Filter;
 use warp::filters::BoxedFilter;
@@ -26,15 +27,17 @@ async fn list(api: Api, (): ()) -> Result<Response, Problem> {
     Ok(json(&api.read(lane_statuses).await?))
 }
 
-/// The owners of jobs, whoever comes next first.
+/// Those who answer for jobs, whoever comes next first.
 fn share_statuses(core: &Core) -> Vec<ShareStatus> {
-    let mut shares: Vec<_> = core.farm().owner_shares().collect();
+    let mut shares: Vec<_> = core.farm().account_shares().collect();
     shares.sort_by(|one, other| one.place().total_cmp(&other.place()));
-    let status = |of: OwnerShare| ShareStatus {
-        owner: of.owner,
-        weight: of.weight,
-        used_s: of.used_s,
-        held_permille: of.held_permille,
+    let status = |of: AccountShare| {
+        let AccountShare { account, weight, used_s, held_permille } = of;
+        let (project, owner) = match account {
+            Account::Project(project) => (Some(project), None),
+            Account::Owner(owner) => (None, Some(owner)),
+        };
+        ShareStatus { project, owner, weight, used_s, held_permille }
     };
     shares.into_iter().map(status).collect()
 }

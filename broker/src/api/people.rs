@@ -115,6 +115,7 @@ impl From<Refusal> for Problem {
             Refusal::Proof => (StatusCode::FORBIDDEN, "proof"),
             Refusal::Challenge => (StatusCode::FORBIDDEN, "challenge"),
             Refusal::Revoked(_) => (StatusCode::FORBIDDEN, "revoked"),
+            Refusal::NoProject(_) => (StatusCode::BAD_REQUEST, "project"),
             Refusal::NoHost => (StatusCode::BAD_REQUEST, "host"),
             Refusal::Range { .. } => (StatusCode::BAD_REQUEST, "out-of-range"),
             Refusal::Unknown(_) => (StatusCode::NOT_FOUND, "not_found"),

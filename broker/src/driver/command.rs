@@ -9,7 +9,7 @@ use gleaner_protocol::farm::FarmEvent;
 use gleaner_protocol::job::JobSpec;
 use gleaner_protocol::limits::CPU_US_MAX;
 use gleaner_protocol::{
-    AgentSecret, Digest, JobId, LeaseToken, Measured, OwnerName, ReplicaId, Time, boottime,
+    Account, AgentSecret, Digest, JobId, LeaseToken, Measured, ReplicaId, Time, boottime,
 };
 use gleaner_scheduling::{Core, ReportedOutcome, SubmitRefusal};
 use thiserror::Error;
@@ -185,8 +185,8 @@ pub(crate) enum Command {
         what: ContentUse,
         reply: oneshot::Sender<Result<(), ContentRefusal>>,
     },
-    /// What owners used before this broker began, in core-seconds as they count now.
-    NoteUsed(BTreeMap<OwnerName, f64>),
+    /// What was used for accounts before this broker began, in core-seconds as they count now.
+    NoteUsed(BTreeMap<Account, f64>),
     Query(Query),
 }
 

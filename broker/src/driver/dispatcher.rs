@@ -14,7 +14,7 @@ use gleaner_protocol::farm::FarmEvent;
 use gleaner_protocol::job::JobSpec;
 use gleaner_protocol::limits::{OPENING_ENDED_MAX, bounded_reason};
 use gleaner_protocol::{
-    AgentSecret, HostName, JobId, LeaseToken, LimitsChange, OwnerName, Share, Span, Time,
+    Account, AgentSecret, HostName, JobId, LeaseToken, LimitsChange, Share, Span, Time,
 };
 use gleaner_scheduling::{Core, Effect, HostIx, Input, JobPhase, RequestId, SubmitRefusal};
 
@@ -91,9 +91,9 @@ impl<M: Clone> Dispatcher<M> {
         &self.core
     }
 
-    /// Owners have used so many core-seconds before, as they count now.
-    pub fn note_used(&mut self, now: Time, used: &BTreeMap<OwnerName, f64>) {
-        used.iter().for_each(|(owner, seconds)| self.core.note_used(now, owner, *seconds));
+    /// So many core-seconds were used before for accounts, as they count now.
+    pub fn note_used(&mut self, now: Time, used: &BTreeMap<Account, f64>) {
+        used.iter().for_each(|(account, seconds)| self.core.note_used(now, account, *seconds));
     }
 
     /// The core, to be told of now.

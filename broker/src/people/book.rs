@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use gleaner_identity::AuditEnd;
 use gleaner_protocol::people::{Identity, Invitation, PrincipalId, PrincipalStatus, Role};
-use gleaner_protocol::{Digest, HostName, OwnerName};
+use gleaner_protocol::{Digest, HostName, OwnerName, ProjectName};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -73,6 +73,8 @@ pub(crate) struct Book {
 pub(super) struct Principal {
     pub(super) role: Role,
     pub(super) owner: OwnerName,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) project: Option<ProjectName>,
     pub(super) host: Option<HostName>,
     pub(super) public_key: String,
     /// The invitation that it enrolled with.
@@ -89,6 +91,8 @@ pub(super) struct Invited {
     pub(super) secret: Digest,
     pub(super) role: Role,
     pub(super) owner: OwnerName,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) project: Option<ProjectName>,
     pub(super) uses_left: u32,
     pub(super) ends_ms: u64,
     pub(super) by: Inviter,
@@ -110,6 +114,7 @@ impl Principal {
             id: id.clone(),
             role: self.role,
             owner: self.owner.clone(),
+            project: self.project.clone(),
             host: self.host.clone(),
             made_ms: self.made_ms,
             revoked_ms: self.revoked_ms,
@@ -121,6 +126,7 @@ impl Principal {
             id: id.clone(),
             role: self.role,
             owner: self.owner.clone(),
+            project: self.project.clone(),
             host: self.host.clone(),
         }
     }

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use gleaner_protocol::ProjectName;
+
 use super::*;
 
 struct Head {
@@ -21,7 +23,7 @@ impl Head {
 
     fn invites(&self, role: Role, uses: u32) -> Invitation {
         let owner = "anna".parse().expect("a plain name");
-        let request = InvitationRequest { role, owner, uses, valid_s: 60 };
+        let request = InvitationRequest { role, owner, project: None, uses, valid_s: 60 };
         self.people.invite(root(), &request).expect("a plain request")
     }
 
@@ -98,7 +100,7 @@ fn an_invitation_says_which_way_it_is_not_good() {
     assert!(refusal.contains("ended 5 s ago") && refusal.contains("root"), "{refusal}");
     for (uses, valid_s) in [(0, 60), (1, 0), (INVITATION_USES_MAX + 1, 60), (1, u64::MAX)] {
         let owner = "anna".parse().expect("a plain name");
-        let request = InvitationRequest { role: Role::Viewer, owner, uses, valid_s };
+        let request = InvitationRequest { role: Role::Viewer, owner, project: None, uses, valid_s };
         let refusal = head.people.invite(root(), &request);
         assert!(matches!(refusal, Err(Refusal::Range { .. })), "{uses} {valid_s}");
     }
@@ -187,7 +189,8 @@ fn the_last_administrator_stays() {
     head.enrols(&invitation, &other, None).expect("invited");
     let by = Inviter { name: "one".into(), id: Some(one.public().id()) };
     let owner = "anna".parse().expect("a plain name");
-    let request = InvitationRequest { role: Role::Admin, owner, uses: 1, valid_s: 60 };
+    let request =
+        InvitationRequest { role: Role::Admin, owner, project: None, uses: 1, valid_s: 60 };
     let from_one = head.people.invite(by, &request).expect("an administrator");
     head.people.revoke("root", &one.public().id()).expect("there is another");
     let used_up = head.enrols(&from_one, &key(), None);
@@ -239,7 +242,32 @@ fn a_broker_that_cannot_read_whom_it_let_in_does_not_start_and_what_cannot_be_wr
     // A folder is in the way of the next file.
     fs::create_dir(head.folder.path().join("people.json.new")).expect("ours");
     let owner = "anna".parse().expect("a plain name");
-    let request = InvitationRequest { role: Role::Viewer, owner, uses: 1, valid_s: 60 };
+    let request =
+        InvitationRequest { role: Role::Viewer, owner, project: None, uses: 1, valid_s: 60 };
     assert!(matches!(head.people.invite(root(), &request), Err(Refusal::Disk(_))));
     assert_eq!(head.people.book().invitations.len(), 1);
+}
+
+#[test]
+fn a_project_is_of_those_who_submit_or_look() {
+    let mut head = Head::new();
+    let project: ProjectName = "lighting".parse().expect("a plain name");
+    let request = |role| InvitationRequest {
+        role,
+        owner: "anna".parse().expect("a plain name"),
+        project: Some(project.clone()),
+        uses: 1,
+        valid_s: 60,
+    };
+    for role in [Role::Agent, Role::Monitor, Role::Admin] {
+        let refusal = head.people.invite(root(), &request(role)).expect_err("no project's");
+        assert!(matches!(refusal, Refusal::NoProject(of) if of == role), "{refusal}");
+    }
+    let (invitation, key) = (head.people.invite(root(), &request(Role::Submitter)), key());
+    let status = head.enrols(&invitation.expect("a plain request"), &key, None).expect("enrolled");
+    assert_eq!(status.project.as_ref(), Some(&project));
+    head.starts_again();
+    let token = head.session(&key).expect("a session");
+    let who = head.people.who(&token).expect("a session").expect("it goes on");
+    assert_eq!(who.project, Some(project));
 }

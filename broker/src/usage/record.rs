@@ -8,7 +8,7 @@
 
 use gleaner_protocol::api::ReplicaOutcome;
 use gleaner_protocol::job::Lane;
-use gleaner_protocol::{Digest, HostName, JobId, OwnerName};
+use gleaner_protocol::{Digest, HostName, JobId, OwnerName, ProjectName};
 use serde::{Deserialize, Serialize};
 
 /// Something that the accounts are made from. Fields and variants may be added; new fields have
@@ -38,6 +38,9 @@ pub struct EndedReplica {
     pub index: u32,
     /// Whose job.
     pub owner: OwnerName,
+    /// The job's project, where it is of one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<ProjectName>,
     /// Where it ran.
     pub host: HostName,
     /// Whose host, where that is said.

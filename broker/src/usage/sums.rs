@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use gleaner_protocol::api::{ReplicaOutcome, UsageBy, UsageRow};
-use gleaner_protocol::{HostName, JobId, OwnerName};
+use gleaner_protocol::{Account, HostName, JobId, OwnerName, ProjectName};
 use gleaner_scheduling::limits::USAGE_HALF_LIFE_S;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -49,12 +49,12 @@ pub(super) fn sum(segments: &[PathBuf], query: &UsageQuery) -> Result<Vec<UsageR
     Ok(sums.rows())
 }
 
-/// What each owner has used by then, in core-seconds that count half after the half-life: of replicas
+/// What each account has used by then, in core-seconds that count half after the half-life: of replicas
 /// that had ended.
 pub(super) fn used(
     segments: &[PathBuf],
     until_ms: u64,
-) -> Result<BTreeMap<OwnerName, f64>, UsageError> {
+) -> Result<BTreeMap<Account, f64>, UsageError> {
     let mut used = BTreeMap::new();
     for path in segments {
         read(path, |record| {
@@ -62,7 +62,8 @@ pub(super) fn used(
             if ended.ended_ms < until_ms {
                 let ago_s = (until_ms - ended.ended_ms) as f64 / 1e3;
                 let counts = (-ago_s / USAGE_HALF_LIFE_S).exp2() * ended.slot_us as f64 / 1e6;
-                *used.entry(ended.owner).or_default() += counts;
+                let account = Account::of(ended.project.as_ref(), &ended.owner);
+                *used.entry(account).or_default() += counts;
             }
         })?;
         if used.len() > USAGE_ROWS_MAX {
@@ -75,6 +76,7 @@ pub(super) fn used(
 /// What a row is of.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
+    Project(Option<ProjectName>),
     Owner(OwnerName),
     Job(JobId),
     Host(HostName),
@@ -84,6 +86,7 @@ enum Key {
 impl Key {
     fn of(by: UsageBy, ended: &EndedReplica) -> Self {
         match by {
+            UsageBy::Project => Self::Project(ended.project.clone()),
             UsageBy::Owner => Self::Owner(ended.owner.clone()),
             UsageBy::Job => Self::Job(ended.job),
             UsageBy::Host => Self::Host(ended.host.clone()),
@@ -173,6 +176,7 @@ fn row_of(key: Key, sum: Sum) -> UsageRow {
         charged_s: seconds(sum.charged_us),
     };
     match key {
+        Key::Project(project) => row.project = project,
         Key::Owner(owner) => row.owner = Some(owner),
         Key::Job(job) => row.job = Some(job),
         Key::Host(host) => row.host = Some(host),

@@ -12,6 +12,7 @@ fn ended(job: u64, owner: &str, host: &str, seconds: u64, output: Option<&str>) 
         job: JobId::new(job),
         index: 0,
         owner: OwnerName::new(owner).expect("a plain name"),
+        project: None,
         host: HostName::new(host).expect("a plain name"),
         host_owner: None,
         lane: Lane::Background,

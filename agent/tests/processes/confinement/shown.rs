@@ -12,13 +12,26 @@ use crate::broker::{command, output, script, text};
 use crate::watch::marked;
 
 /// A folder that is not in /tmp, where commands have one of their own, and this may have been built.
-/// To root's home nobody else comes through.
+/// To root's home nobody else comes through. Where this is built root itself may not come through once
+/// it has given up its rights, as a command does: a checkout may lie in a folder that is another user's.
 fn outside_tmp() -> TempDir {
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let bases = [Some(env!("CARGO_TARGET_TMPDIR").into()), Some("/var/lib".into()), home];
     let is_outside = |base: &PathBuf| !["/tmp", "/var/tmp"].iter().any(|tmp| base.starts_with(tmp));
-    let found = bases.into_iter().flatten().filter(is_outside);
+    let found =
+        bases.into_iter().flatten().filter(|base| is_outside(base) && is_open_to_its_user(base));
     found.map(tempfile::tempdir_in).find_map(Result::ok).expect("a folder outside of /tmp")
+}
+
+/// Whether this user comes through to a folder without a capability.
+fn is_open_to_its_user(folder: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let user = rustix::process::geteuid().as_raw();
+    folder.ancestors().all(|part| {
+        let Ok(found) = fs::metadata(part) else { return false };
+        let passes = if found.uid() == user { 0o100 } else { 0o001 };
+        found.mode() & passes != 0
+    })
 }
 
 pub(super) fn an_owner_shows_more() {

@@ -2,12 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{HostName, JobId, OwnerName};
+use crate::{HostName, JobId, OwnerName, ProjectName};
 
 /// What the rows of usage are of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum UsageBy {
+    /// The project of the jobs; jobs of none are a row without one.
+    Project,
     /// The owner of the jobs.
     #[default]
     Owner,
@@ -73,8 +75,8 @@ impl ReplicaOutcome {
 /// An element of `GET /v1/usage`. Of the first five fields only the one is filled that was asked by.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UsageRow {
-    /// There are no projects yet.
-    pub project: Option<String>,
+    /// The project of the jobs.
+    pub project: Option<ProjectName>,
     /// Whose jobs.
     pub owner: Option<OwnerName>,
     /// Which job.

@@ -131,8 +131,8 @@ impl Core {
         }
         let accepted = Accepted { utc_us: accepted_us, zero_us: self.zero_us };
         let ended = if self.farm.keeps_no_outputs { Ended::bare() } else { Ended::default() };
-        let owner = self.farm.usage.add_job(&spec.owner, self.farm.now);
-        self.farm.jobs.insert(id, Job::new(id, spec, accepted, (ability, owner), ended));
+        let account = self.farm.usage.add_job(&spec.account(), self.farm.now);
+        self.farm.jobs.insert(id, Job::new(id, spec, accepted, (ability, account), ended));
         self.farm.job_begins(lane, need.share);
         if self.farm.jobs.get(&id).is_some_and(|job| job.due.is_some()) {
             self.farm.due.insert(id);
@@ -167,7 +167,7 @@ impl Core {
         let Some(job) = self.farm.jobs.get_mut(&id) else { return };
         if job.phase == JobPhase::Active {
             let (lane, share) = (job.spec.lane, job.spec.cores_permille);
-            self.farm.usage.end_job(job.owner);
+            self.farm.usage.end_job(job.account);
             self.farm.job_ends(lane, share);
             self.farm.due.remove(&id);
         }

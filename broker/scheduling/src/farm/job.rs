@@ -8,7 +8,7 @@ use gleaner_protocol::job::{JobSpec, Task};
 use gleaner_protocol::{HostName, JobId, Time};
 use smallvec::SmallVec;
 
-use super::{Ended, HostIx, OwnerIx, WorkunitIx};
+use super::{AccountIx, Ended, HostIx, WorkunitIx};
 use crate::ability::AbilityIx;
 use crate::core::Asked;
 use crate::limits::{ATTEMPT_WORDS_BYTES_MAX, ATTEMPT_WORDS_MAX, SUSPECT_AFTER_HOSTS};
@@ -51,7 +51,7 @@ pub struct Job {
     pub pending: u32,
     pub(crate) ability: AbilityIx,
     /// Whose it is.
-    pub(crate) owner: OwnerIx,
+    pub(crate) account: AccountIx,
     /// Hosts that failed or refused it since its last output, as many as make it suspect.
     pub(crate) unfit: SmallVec<[HostIx; 2]>,
     /// Who refused it last since its last output, and why.
@@ -86,7 +86,7 @@ impl Job {
         id: JobId,
         spec: Arc<JobSpec>,
         accepted: Accepted,
-        (ability, owner): (AbilityIx, OwnerIx),
+        (ability, account): (AbilityIx, AccountIx),
         ended: Ended,
     ) -> Self {
         Self {
@@ -103,7 +103,7 @@ impl Job {
             counts: ReplicaCounts::default(),
             pending: 0,
             ability,
-            owner,
+            account,
             unfit: SmallVec::new(),
             refusal: None,
             words: BTreeSet::new(),
@@ -196,6 +196,7 @@ impl Job {
             job: self.id,
             name: self.spec.name.clone(),
             owner: self.spec.owner.clone(),
+            project: self.spec.project.clone(),
             lane: self.spec.lane,
             application: match &self.spec.task {
                 Task::Application(application) => Some(application.kernel.clone()),

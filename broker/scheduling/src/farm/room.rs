@@ -15,7 +15,7 @@ use gleaner_protocol::{LeaseToken, Share};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
-use super::{Farm, Host, HostIx, Lease, OwnerIx, Pending, WorkunitIx};
+use super::{AccountIx, Farm, Host, HostIx, Lease, Pending, WorkunitIx};
 use crate::Refusal;
 use crate::ability::AbilityIx;
 
@@ -255,10 +255,10 @@ impl Farm {
         self.lanes.limits[lane.index()]
     }
 
-    /// A lane, and an owner, have so much less of what is given.
-    pub(crate) fn give_back_share(&mut self, lane: Lane, owner: OwnerIx, share: Share) {
+    /// A lane, and an account, have so much less of what is given.
+    pub(crate) fn give_back_share(&mut self, lane: Lane, account: AccountIx, share: Share) {
         self.lanes.give_back(lane, share);
-        self.usage.hold(owner, self.now, share, false);
+        self.usage.hold(account, self.now, share, false);
     }
 
     /// What a host gives and holds counts no longer, until [`Farm::count_in`].
@@ -268,9 +268,9 @@ impl Farm {
             self.lanes.given -= u64::from(entry.capacity().as_permille());
             for lease in &entry.leases {
                 let unit = self.workunits.get(lease.workunit);
-                let owner = self.jobs.get(&unit.id.job).expect(JOB_KNOWN).owner;
+                let account = self.jobs.get(&unit.id.job).expect(JOB_KNOWN).account;
                 self.lanes.give_back(unit.lane, lease.share);
-                self.usage.hold(owner, self.now, lease.share, false);
+                self.usage.hold(account, self.now, lease.share, false);
             }
         }
     }
@@ -282,9 +282,9 @@ impl Farm {
             self.lanes.given += u64::from(entry.capacity().as_permille());
             for lease in &entry.leases {
                 let unit = self.workunits.get(lease.workunit);
-                let owner = self.jobs.get(&unit.id.job).expect(JOB_KNOWN).owner;
+                let account = self.jobs.get(&unit.id.job).expect(JOB_KNOWN).account;
                 self.lanes.take(unit.lane, lease.share);
-                self.usage.hold(owner, self.now, lease.share, true);
+                self.usage.hold(account, self.now, lease.share, true);
             }
         }
     }

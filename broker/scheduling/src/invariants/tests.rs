@@ -49,6 +49,7 @@ fn sound(policy: PolicyName) -> Core {
     let spec = |workunits, replication| JobSpec {
         name: String::new(),
         owner: OwnerName::new("ann").expect("plain"),
+        project: None,
         lane: Lane::Background,
         task: Task::Kernel(KernelName::new("sum").expect("plain")),
         workunits: Workunits::Count(workunits),

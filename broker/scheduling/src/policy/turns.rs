@@ -1,4 +1,4 @@
-//! Qinit: jobs with untouched workunits, of the owner first who has used least of the farm.
+//! Qinit: jobs with untouched workunits, of the account first who has used least of the farm.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -10,13 +10,13 @@ use rustc_hash::FxBuildHasher;
 use super::Change;
 use crate::Desk;
 use crate::ability::AbilityIx;
-use crate::farm::{Farm, Job, OwnerIx};
+use crate::farm::{AccountIx, Farm, Job};
 
 type TurnQueue<T> = PriorityQueue<T, Reverse<u64>, FxBuildHasher>;
-/// The least comes first: the owner's place by what it has used, then its turn.
-type OwnerQueue = PriorityQueue<OwnerIx, Reverse<(u64, u64)>, FxBuildHasher>;
+/// The least comes first: the account's place by what it has used, then its turn.
+type AccountQueue = PriorityQueue<AccountIx, Reverse<(u64, u64)>, FxBuildHasher>;
 
-/// Owners by what they have used, of equals in turn; and each owner's jobs in turn, so that ten
+/// Owners by what they have used, of equals in turn; and each account's jobs in turn, so that ten
 /// workunits do not wait behind a million. All untouched workunits have the key 1, so the published order leaves this open.
 ///
 /// A job stands for its range of untouched workunits: the queue's size does not depend on
@@ -24,17 +24,17 @@ type OwnerQueue = PriorityQueue<OwnerIx, Reverse<(u64, u64)>, FxBuildHasher>;
 /// run is not in its way and does not lose its turn.
 ///
 /// # Invariants
-/// - An owner is in the queue of an ability if and only if one of its jobs with that ability is,
+/// - An account is in the queue of an ability if and only if one of its jobs with that ability is,
 ///   with the same place and turn in all of them.
 /// - Of those who have used as much, who was served waits until everyone who was there has been.
 #[derive(Default)]
 pub(super) struct Turns {
-    by_ability: Vec<OwnerQueue>,
-    owners: BTreeMap<OwnerIx, Owner>,
+    by_ability: Vec<AccountQueue>,
+    accounts: BTreeMap<AccountIx, Entry>,
     turn: u64,
 }
 
-struct Owner {
+struct Entry {
     place: u64,
     turn: u64,
     jobs: BTreeMap<AbilityIx, TurnQueue<JobId>>,
@@ -43,21 +43,21 @@ struct Owner {
 /// What Qinit needs to know of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Turn {
-    pub(super) owner: OwnerIx,
+    pub(super) account: AccountIx,
     pub(super) job: JobId,
     pub(super) ability: AbilityIx,
 }
 
 impl Turn {
     pub(super) fn of(job: &Job) -> Self {
-        Self { owner: job.owner, job: job.id, ability: job.ability }
+        Self { account: job.account, job: job.id, ability: job.ability }
     }
 }
 
 impl Turns {
     /// Whether this job is in it.
-    pub(super) fn contains(&self, Turn { owner, job, ability }: Turn) -> bool {
-        let jobs = self.owners.get(&owner).and_then(|owner| owner.jobs.get(&ability));
+    pub(super) fn contains(&self, Turn { account, job, ability }: Turn) -> bool {
+        let jobs = self.accounts.get(&account).and_then(|account| account.jobs.get(&ability));
         jobs.is_some_and(|jobs| jobs.contains(&job))
     }
 
@@ -67,7 +67,7 @@ impl Turns {
             Change::JobAdded(id) => {
                 let job = farm.job(id).filter(|job| job.has_untouched());
                 if let Some(job) = job {
-                    self.add(Turn::of(job), farm.usage.place(job.owner, farm.now));
+                    self.add(Turn::of(job), farm.usage.place(job.account, farm.now));
                 }
                 job.is_some()
             }
@@ -81,47 +81,49 @@ impl Turns {
         }
     }
 
-    /// Enters a job at the end of its owner's round.
-    pub(super) fn add(&mut self, Turn { owner, job, ability }: Turn, place: u64) {
+    /// Enters a job at the end of its account's round.
+    pub(super) fn add(&mut self, Turn { account, job, ability }: Turn, place: u64) {
         self.turn += 1;
         let turn = self.turn;
-        let entry = self.owners.entry(owner).or_insert_with(|| Owner {
+        let entry = self.accounts.entry(account).or_insert_with(|| Entry {
             place,
             turn,
             jobs: BTreeMap::new(),
         });
         entry.jobs.entry(ability).or_default().push(job, Reverse(turn));
         if self.by_ability.len() <= ability.get() {
-            self.by_ability.resize_with(ability.get() + 1, OwnerQueue::default);
+            self.by_ability.resize_with(ability.get() + 1, AccountQueue::default);
         }
-        self.by_ability[ability.get()].push(owner, Reverse((entry.place, entry.turn)));
+        self.by_ability[ability.get()].push(account, Reverse((entry.place, entry.turn)));
     }
 
     /// Takes a job out.
-    pub(super) fn remove(&mut self, Turn { owner, job, ability }: Turn) {
-        let Some(entry) = self.owners.get_mut(&owner) else { return };
+    pub(super) fn remove(&mut self, Turn { account, job, ability }: Turn) {
+        let Some(entry) = self.accounts.get_mut(&account) else { return };
         let Some(jobs) = entry.jobs.get_mut(&ability) else { return };
         jobs.remove(&job);
         if jobs.is_empty() {
             entry.jobs.remove(&ability);
-            self.by_ability[ability.get()].remove(&owner);
+            self.by_ability[ability.get()].remove(&account);
         }
         if entry.jobs.is_empty() {
-            self.owners.remove(&owner);
+            self.accounts.remove(&account);
         }
     }
 
     /// The job whose turn it is among those that need an ability that `accepts` lets through.
     pub(super) fn first(&self, accepts: impl Fn(AbilityIx) -> bool) -> Option<JobId> {
-        let (_, owner) = self
+        let (_, account) = self
             .by_ability
             .iter()
             .enumerate()
-            .filter_map(|(index, owners)| owners.peek().map(|(owner, place)| (index, owner, place)))
+            .filter_map(|(index, accounts)| {
+                accounts.peek().map(|(account, place)| (index, account, place))
+            })
             .filter(|(index, ..)| accepts(AbilityIx::from_index(*index)))
-            .map(|(_, owner, Reverse(place))| (*place, owner))
+            .map(|(_, account, Reverse(place))| (*place, account))
             .min()?;
-        let jobs = &self.owners.get(owner)?.jobs;
+        let jobs = &self.accounts.get(account)?.jobs;
         let heads = jobs.iter().filter(|(ability, _)| accepts(**ability));
         heads
             .filter_map(|(_, jobs)| jobs.peek())
@@ -130,38 +132,38 @@ impl Turns {
             .map(|(_, job)| job)
     }
 
-    /// Sends a job and its owner to the end of the round.
-    pub(super) fn served(&mut self, Turn { owner, job, ability }: Turn) {
-        let Some(entry) = self.owners.get_mut(&owner) else { return };
+    /// Sends a job and its account to the end of the round.
+    pub(super) fn served(&mut self, Turn { account, job, ability }: Turn) {
+        let Some(entry) = self.accounts.get_mut(&account) else { return };
         self.turn += 1;
         entry.turn = self.turn;
-        Self::queue(&mut self.by_ability, owner, entry);
+        Self::queue(&mut self.by_ability, account, entry);
         if let Some(jobs) = entry.jobs.get_mut(&ability) {
             jobs.change_priority(&job, Reverse(self.turn));
         }
     }
 
-    /// Takes note of what owners have used since.
+    /// Takes note of what accounts have used since.
     pub(super) fn refresh(&mut self, desk: &mut Desk<'_>) {
-        for (owner, place) in desk.take_moved_owners() {
-            if let Some(entry) = self.owners.get_mut(&owner) {
+        for (account, place) in desk.take_moved_accounts() {
+            if let Some(entry) = self.accounts.get_mut(&account) {
                 entry.place = place;
-                Self::queue(&mut self.by_ability, owner, entry);
+                Self::queue(&mut self.by_ability, account, entry);
             }
         }
     }
 
-    fn queue(by_ability: &mut [OwnerQueue], owner: OwnerIx, entry: &Owner) {
+    fn queue(by_ability: &mut [AccountQueue], account: AccountIx, entry: &Entry) {
         for with in entry.jobs.keys() {
             let place = Reverse((entry.place, entry.turn));
-            by_ability[with.get()].change_priority(&owner, place);
+            by_ability[with.get()].change_priority(&account, place);
         }
     }
 
     /// The first job that is in it but should not be, or the other way round.
     pub(super) fn difference(&self, farm: &Farm, wanted: impl Fn(&Job) -> bool) -> Option<JobId> {
         let wrong = farm.jobs().find(|job| wanted(job) != self.contains(Turn::of(job)));
-        let queues = self.owners.values().flat_map(|owner| owner.jobs.values());
+        let queues = self.accounts.values().flat_map(|account| account.jobs.values());
         let mut stray = queues.flat_map(PriorityQueue::iter).map(|(job, _)| *job);
         wrong.map(|job| job.id).or_else(|| stray.find(|job| farm.job(*job).is_none()))
     }
@@ -171,11 +173,11 @@ impl Turns {
 mod tests {
     use super::*;
 
-    const ANN: OwnerIx = OwnerIx::of(0);
-    const BOB: OwnerIx = OwnerIx::of(1);
+    const ANN: AccountIx = AccountIx::of(0);
+    const BOB: AccountIx = AccountIx::of(1);
 
-    fn turn(owner: OwnerIx, job: u64, ability: usize) -> Turn {
-        Turn { owner, job: JobId::new(job), ability: AbilityIx::from_index(ability) }
+    fn turn(account: AccountIx, job: u64, ability: usize) -> Turn {
+        Turn { account, job: JobId::new(job), ability: AbilityIx::from_index(ability) }
     }
 
     #[test]
@@ -208,6 +210,6 @@ mod tests {
         turns.remove(turn(ANN, 2, 1));
         turns.remove(turn(BOB, 3, 1));
         assert_eq!(turns.first(|_| true), None);
-        assert!(turns.owners.is_empty());
+        assert!(turns.accounts.is_empty());
     }
 }

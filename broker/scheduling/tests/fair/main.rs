@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gleaner_protocol::control::{Fragment, ReleaseReason};
 use gleaner_protocol::{
-    Capabilities, Digest, Epoch, HostInfo, HostName, KernelName, LeaseToken, Origin, OwnerName,
-    ReplicaId, Span, Time,
+    Account, Capabilities, Digest, Epoch, HostInfo, HostName, KernelName, LeaseToken, Origin,
+    OwnerName, ReplicaId, Span, Time,
 };
 use gleaner_scheduling::{
     Core, CoreConfig, Effect, Input, PolicyName, ReportedOutcome, RequestId, check_invariants,
@@ -51,7 +51,8 @@ struct Day {
 
 impl Day {
     fn new(policy: PolicyName) -> Self {
-        let weights = (0..OWNERS).map(|number| (owner(number), weight(number))).collect();
+        let weights =
+            (0..OWNERS).map(|number| (Account::Owner(owner(number)), weight(number))).collect();
         let config = CoreConfig { weights, ..CoreConfig::background(policy) };
         Self {
             core: Core::new(&config),

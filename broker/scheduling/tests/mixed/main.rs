@@ -134,6 +134,7 @@ impl World {
                 let spec = JobSpec {
                     name: String::new(),
                     owner: OwnerName::new("ann").expect("a plain name"),
+                    project: None,
                     lane: Lane::Batch,
                     task: Task::Kernel(kernel()),
                     workunits: Workunits::Count(workunits),

@@ -123,6 +123,7 @@ impl Pair {
                 let spec = JobSpec {
                     name: String::new(),
                     owner: owner_name(owner),
+                    project: None,
                     lane: Lane::Background,
                     task: Task::Kernel(kernel_name(kernel)),
                     workunits: Workunits::Count(workunits),

@@ -211,6 +211,7 @@ impl World {
                 let spec = JobSpec {
                     name: String::new(),
                     owner,
+                    project: None,
                     lane,
                     task: Task::Kernel(kernel),
                     workunits: Workunits::Count(workunits),

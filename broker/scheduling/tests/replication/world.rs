@@ -282,6 +282,7 @@ fn spec(count: u32) -> JobSpec {
     JobSpec {
         name: String::new(),
         owner: OwnerName::new("o").expect("a name"),
+        project: None,
         lane: Lane::Background,
         task: Task::Kernel(kernel()),
         workunits: Workunits::Count(count),

@@ -254,6 +254,7 @@ fn job_spec() -> JobSpec {
     JobSpec {
         name: String::new(),
         owner: OwnerName::new("ann").expect("a plain name"),
+        project: None,
         lane: Lane::Background,
         task: Task::Kernel(KernelName::new("sum").expect("a plain name")),
         workunits: Workunits::Count(1),

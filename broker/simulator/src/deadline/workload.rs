@@ -31,6 +31,7 @@ impl DeadlineJob {
         JobSpec {
             name: String::new(),
             owner: OwnerName::new("clinic").expect("a plain name"),
+            project: None,
             lane: Lane::Deadline,
             task: Task::Kernel(KernelName::new(KERNEL).expect("a plain name")),
             workunits: Workunits::Count(self.tasks),

@@ -157,6 +157,7 @@ impl Plan {
         let spec = JobSpec {
             name: String::new(),
             owner: OwnerName::new("submitter").expect("a plain name"),
+            project: None,
             lane: Lane::Background,
             task: Task::Kernel(KernelName::new("gametree").expect("a plain name")),
             workunits: Workunits::Count(1),

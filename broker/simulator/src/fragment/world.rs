@@ -458,6 +458,7 @@ fn spec(plan: &Plan, system: System, hosts: &[Host]) -> JobSpec {
     JobSpec {
         name: "fragment".into(),
         owner: OwnerName::new("submitter").expect("a plain name"),
+        project: None,
         lane: Lane::Background,
         task: Task::Kernel(kernel()),
         workunits: Workunits::Count(if plan.open_workunits > 0 { 1 } else { WORKUNITS_MAX }),

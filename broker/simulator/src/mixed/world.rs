@@ -199,6 +199,7 @@ impl World<'_> {
         JobSpec {
             name: String::new(),
             owner: OwnerName::new("ann").expect("a plain name"),
+            project: None,
             lane: Lane::Batch,
             task: Task::Kernel(kernel(application)),
             workunits: Workunits::Count(1),

@@ -355,6 +355,7 @@ impl Model {
             let spec = JobSpec {
                 name: format!("work{}", self.jobs),
                 owner: OwnerName::new("anyone").expect("a plain name"),
+                project: None,
                 lane: Lane::Background,
                 task: Task::Kernel(kernel()),
                 workunits: Workunits::Count(REPLAY_JOB_WORKUNITS),

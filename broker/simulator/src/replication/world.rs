@@ -252,6 +252,7 @@ pub(crate) fn job(chunks: usize, task: Task) -> JobSpec {
     JobSpec {
         name: "all chunks".into(),
         owner: OwnerName::new("anonymous").expect("a plain name"),
+        project: None,
         lane: Lane::Dataset,
         task: What::Kernel(kernel()),
         workunits: Workunits::Count(u32::try_from(chunks).expect("a parameter's range")),

@@ -226,6 +226,7 @@ fn plain(lane: Lane, kernel: Kernel, workunits: u32, profile: Profile) -> JobSpe
     JobSpec {
         name: String::new(),
         owner: OwnerName::new("studio").expect("a plain name"),
+        project: None,
         lane,
         task: Task::Kernel(kernel.name()),
         workunits: Workunits::Count(workunits),

@@ -312,6 +312,7 @@ fn template(kernel: KernelName, cluster: &Cluster) -> JobSpec {
     JobSpec {
         name: String::new(),
         owner: OwnerName::new("visitor").expect("a plain name"),
+        project: None,
         lane: Lane::Rendering,
         task: Run::Kernel(kernel),
         workunits: Workunits::Count(cluster.tasks),

@@ -204,6 +204,7 @@ impl Begun {
             job,
             index,
             owner: spec.owner.clone(),
+            project: spec.project.clone(),
             host: self.host,
             host_owner: self.host_owner,
             lane: spec.lane,

@@ -11,6 +11,7 @@ fn record(index: u32) -> UsageRecord {
         job: JobId::new(1),
         index,
         owner: OwnerName::new("eve").expect("a plain name"),
+        project: None,
         host: HostName::new("render042").expect("a plain name"),
         host_owner: None,
         lane: Lane::Background,

@@ -117,6 +117,7 @@ impl Cluster {
         let spec = JobSpec {
             name: String::new(),
             owner: OwnerName::new("someone").expect("a plain name"),
+            project: None,
             lane: Lane::Deadline,
             task: Task::Kernel(KernelName::new("scan").expect("a plain name")),
             workunits: Workunits::Count(tasks),

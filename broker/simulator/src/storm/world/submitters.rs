@@ -67,6 +67,7 @@ impl World<'_> {
         JobSpec {
             name: format!("storm-{}", self.submissions),
             owner: OwnerName::new(format!("owner{}", dice.below(3))).expect("a plain name"),
+            project: None,
             lane,
             task: Task::Kernel(KernelName::new("model").expect("a plain name")),
             workunits,

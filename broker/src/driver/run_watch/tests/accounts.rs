@@ -52,6 +52,7 @@ fn a_counted_replica_is_recorded_with_all_that_is_known_and_its_decision_after_i
         job,
         index: 0,
         owner: "eve".parse().expect("a plain name"),
+        project: None,
         host: HostName::new("plain").expect("a plain name"),
         host_owner: None,
         lane: Lane::Background,
