@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     agent, audit, broker, cancel, completions, demo, doctor, explain, farm, fetch, forget, history,
-    hosts, invite, jobs, join, kernel, lanes, manual, monitor, people, shares, simulate, stop,
+    hosts, invite, jobs, join, kernel, key, lanes, manual, monitor, people, shares, simulate, stop,
     submit, usage, wait,
 };
 
@@ -84,6 +84,8 @@ pub(crate) enum Command {
     People(people::Args),
     /// Takes from somebody all that they may, at once.
     Revoke(people::RevokeArgs),
+    /// Has the broker sign sessions with another key.
+    Key(key::Args),
     /// Lists who let whom in, and out.
     Audit(audit::Args),
     /// Sums what replicas took that have ended, and what of it is charged.

@@ -8,6 +8,7 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gleaner_protocol::people::Identity;
 use warp::http::header::{AUTHORIZATION, HOST, ORIGIN};
@@ -26,6 +27,15 @@ pub(crate) const HEALTH_PATH: &str = "/healthz";
 pub trait Sessions: Send + Sync {
     /// Whose session this token is, or why it is nobody's any more; nothing where it is no session.
     fn who(&self, token: &str) -> Option<Result<Identity, String>>;
+
+    /// Whether somebody may ask once more now; else how long to wait.
+    ///
+    /// # Errors
+    /// They ask too fast.
+    fn admit(&self, identity: &Identity) -> Result<(), Duration> {
+        let _ = identity;
+        Ok(())
+    }
 }
 
 /// What a guard knows of sessions.
@@ -114,7 +124,10 @@ impl Guard {
             let shown = shown_token(headers).and_then(|shown| std::str::from_utf8(shown).ok());
             if let Some(who) = shown.and_then(|shown| known.sessions.who(shown)) {
                 let refuse = |why| Problem::new(StatusCode::UNAUTHORIZED, "session", why);
-                return who.map(Passed::Is).map_err(refuse);
+                let identity = who.map_err(refuse)?;
+                let admitted = known.sessions.admit(&identity);
+                admitted.map_err(|wait| Problem::too_fast(identity.owner.as_str(), wait))?;
+                return Ok(Passed::Is(identity));
             }
         }
         Ok(Passed::As(self.role(headers)?))

@@ -26,7 +26,7 @@ const MONITOR: &[Role] = &[Role::Monitor];
 const ADMINS: &[Role] = &[Role::Admin];
 
 /// All requests but `/healthz` and those of [`super::OPEN`]. What is not here reaches no route.
-pub(crate) static ACCESS: [Access; 29] = [
+pub(crate) static ACCESS: [Access; 30] = [
     Access::new(GET, "/v1/control", AGENTS),
     Access::new(POST, "/v1/jobs", SUBMITTERS),
     Access::new(GET, "/v1/jobs", VIEWERS),
@@ -53,6 +53,7 @@ pub(crate) static ACCESS: [Access; 29] = [
     Access::new(GET, "/v1/shares", VIEWERS),
     Access::new(GET, "/metrics", VIEWERS),
     Access::new(POST, "/v1/invitations", ADMINS),
+    Access::new(POST, "/v1/key", ADMINS),
     Access::new(GET, "/v1/people", ADMINS),
     Access::new(GET, "/v1/audit", ADMINS),
     Access::new(DELETE, "/v1/people/{}", ADMINS),
@@ -81,6 +82,7 @@ mod tests {
         let of_admins = [
             "GET /v1/backup",
             "POST /v1/invitations",
+            "POST /v1/key",
             "GET /v1/people",
             "GET /v1/audit",
             "DELETE /v1/people/{}",
