@@ -22,8 +22,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     args.options.show("/v1/shares", |shares: &Vec<ShareStatus>| print(shares))
 }
 
+/// What of a project's budget is used.
+fn budget(of: &ShareStatus) -> String {
+    let standing = of.charged_core_h.zip(of.budget_core_h);
+    standing.map(|(used, of)| format!("{used:.2} of {of} core hours")).unwrap_or_default()
+}
+
 fn print(shares: &[ShareStatus]) {
-    let header = ["project", "owner", "weight", "core hours used", "holds"];
+    let header = ["project", "owner", "weight", "core hours used", "holds", "budget"];
     let rows = shares.iter().map(|of| {
         [
             of.project.as_ref().map(|of| show::name(of.as_str())).unwrap_or_default(),
@@ -31,6 +37,7 @@ fn print(shares: &[ShareStatus]) {
             of.weight.to_string(),
             format!("{:.2}", of.used_s / 3_600.0),
             format!("{}", of.held_permille as f64 / 1e3),
+            budget(of),
         ]
     });
     show::table(header, rows.collect());

@@ -37,6 +37,7 @@ use warp::reply::Response;
 use warp::{Filter, Reply};
 
 use crate::blobs::{BlobStore, LocalBlobs};
+use crate::budgets::Budgets;
 use crate::classes::Classes;
 use crate::control_link::ControlLinks;
 use crate::driver::{DriverGone, DriverHandle};
@@ -70,6 +71,7 @@ pub(crate) struct Api {
     pub(crate) history: RunHistory,
     pub(crate) usage: Usage,
     pub(crate) promises: Promises,
+    pub(crate) budgets: Budgets,
     pub(crate) people: People,
     /// On which hosts a job may run that does not say so.
     pub(crate) default_on: RunsOn,

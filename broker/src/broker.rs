@@ -20,6 +20,7 @@ use tokio::task::JoinHandle;
 
 use crate::api::{ACCESS, Api, OPEN};
 use crate::blobs::{BlobError, LocalBlobs};
+use crate::budgets::Budgets;
 use crate::collect::Collector;
 use crate::config::{Config, ConfigError};
 use crate::driver::{Command, Driver, DriverHandle, DriverParts, compact, pack, recover};
@@ -128,7 +129,7 @@ struct Running {
     listener: Listener,
     api: Api,
     /// What reads the core beside the routes.
-    background: [JoinHandle<()>; 4],
+    background: [JoinHandle<()>; 5],
     driver_done: oneshot::Receiver<()>,
     /// Writes down how long kernels take.
     recorder: Recorder,
@@ -267,13 +268,15 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
         history: run_history,
         usage: accounts,
         promises: promises.clone(),
+        budgets: Budgets::of(&config.projects),
         people,
         default_on: config.default_on,
         data_dir: config.data_dir.clone(),
     };
     let watch = tokio::spawn(promises.clone().run(api.driver.clone(), api.events.clone()));
     let remember = remember_used(api.usage.clone(), api.driver.clone(), wall_clock::utc_ms());
-    let background = [check, collector, watch, tokio::spawn(remember)];
+    let budgets = tokio::spawn(api.budgets.clone().run(api.usage.clone(), api.driver.clone()));
+    let background = [check, collector, watch, tokio::spawn(remember), budgets];
     Ok(Running { listener, api, background, driver_done, recorder, history, usage, promises })
 }
 
@@ -378,7 +381,7 @@ mod tests {
         let problem = api.health().expect_err("nobody answers");
         assert!(problem.error().contains("has failed"), "{problem:?}");
         assert!(api.driver.submit(job()).await.is_err());
-        let [check, collector, watch, _] = background;
+        let [check, collector, watch, ..] = background;
         check.await.expect("it ends with the driver");
         collector.abort();
         watch.await.expect("it ends with the driver");

@@ -73,16 +73,33 @@ impl Default for OwnerLimits {
 }
 
 /// How one project is set.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ProjectSettings {
     /// Its weight beside other projects, and owners without one.
     pub weight: u32,
+    /// Core hours that may be charged to it in all; any where it is not given.
+    pub budget_core_h: Option<f64>,
+    /// What becomes of it when they are used up.
+    pub at_end: AtEnd,
+}
+
+/// What becomes of a project whose budget is used up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AtEnd {
+    /// The log says so.
+    Warn,
+    /// It gets no further job.
+    #[default]
+    Refuse,
+    /// The same, and its jobs are cancelled.
+    Cancel,
 }
 
 impl Default for ProjectSettings {
     fn default() -> Self {
-        Self { weight: 1 }
+        Self { weight: 1, budget_core_h: None, at_end: AtEnd::default() }
     }
 }
 
@@ -193,6 +210,12 @@ impl Config {
         if let Some((account, weight)) = self.weights().into_iter().find(|(_, of)| is_bad(of)) {
             return Err(ConfigError::Weight { account, weight });
         }
+        let budgets = self.projects.iter().filter_map(|(name, of)| Some((name, of.budget_core_h?)));
+        if let Some((project, core_h)) =
+            budgets.into_iter().find(|(_, of)| !(0.0..1e12).contains(of))
+        {
+            return Err(ConfigError::Budget { project: project.clone(), core_h });
+        }
         if !(0.0..=86_400.0).contains(&self.reconnect_grace_s) {
             return Err(ConfigError::Range {
                 key: "reconnect_grace_s",
@@ -249,6 +272,14 @@ pub enum ConfigError {
         account: Account,
         /// Which.
         weight: u32,
+    },
+    /// No budget.
+    #[error("projects.{project}.budget_core_h is {core_h}, must be a number of hours from 0")]
+    Budget {
+        /// Whose.
+        project: ProjectName,
+        /// Which.
+        core_h: f64,
     },
     /// Out of range.
     #[error("{key} is {value}, must be {range}")]

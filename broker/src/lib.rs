@@ -17,6 +17,7 @@ mod api;
 mod archive;
 mod blobs;
 mod broker;
+mod budgets;
 mod classes;
 mod collect;
 mod config;
@@ -39,7 +40,7 @@ mod wall_clock;
 pub use archive::{ArchiveError, Moved, export, import};
 pub use blobs::{BlobContent, BlobError, BlobStore, LocalBlobs};
 pub use broker::{BrokerError, run};
-pub use config::{Config, ConfigError, DEFAULT_TOML, OwnerLimits};
+pub use config::{AtEnd, Config, ConfigError, DEFAULT_TOML, OwnerLimits, ProjectSettings};
 pub use driver::{
     ContentRefusal, ContentUse, Decided, Dispatcher, DriverGone, DriverHandle, Forgotten, Letters,
     LinkId, LinkMessage, PreparedReport, RecordError, Recovery, compact, pack,

@@ -9,6 +9,7 @@ use gleaner_protocol::job::JobSpec;
 use reqwest::Method;
 
 use crate::cluster::{Cluster, Plan};
+use crate::patience::eventually;
 
 fn usage(cluster: &Cluster, more: &[&str]) -> Vec<UsageRow> {
     let mut words = vec!["usage", "--format", "json"];
@@ -96,4 +97,28 @@ async fn what_jobs_took_is_charged_as_far_as_it_was_accepted_and_is_never_forgot
     assert_eq!(refusal.code, "malformed", "{refusal:?}");
     let turned = ["usage", "--from", "2026-11-02", "--to", "2026-11-01"];
     cluster.cli(&turned).refused(2, &["--from 2026-11-02 is after --to 2026-11-01"]);
+}
+
+#[tokio::test]
+async fn a_project_whose_budget_is_used_up_gets_no_further_job() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = folder.path().join("broker.toml");
+    let text = "[projects.lighting]\nbudget_core_h = 1e-9\n";
+    std::fs::write(&config, text).expect("written");
+    let config = config.to_str().expect("a plain path");
+    let mut cluster = Plan::new().broker(&["--config", config]).desktops(1).start().await;
+    cluster.are_connected().await;
+    let submit = ["submit", "gametree", "--depth", "2", "--project", "lighting"];
+    let job: JobId = cluster.cli(&submit).ok().trim_end().parse().expect("a job's id");
+    cluster.cli(&["wait", &job.to_string(), "--timeout", "300"]).ok();
+    eventually("a look finds it used up", async || {
+        let said = cluster.cli(&submit);
+        said.stderr.contains("project lighting has used").then(|| {
+            said.refused(5, &["budget_core_h of [projects.lighting]"]);
+        })
+    })
+    .await;
+    let shares = cluster.cli(&["shares"]).ok();
+    assert!(shares.contains("of 0.000000001 core hours"), "{shares}");
+    cluster.cli(&["submit", "gametree", "--depth", "1", "--project", "comp"]).ok();
 }

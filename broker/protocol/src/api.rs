@@ -77,6 +77,12 @@ pub struct ShareStatus {
     pub used_s: f64,
     /// Cores that its replicas hold, in thousandths.
     pub held_permille: u64,
+    /// Of a project with a budget: core hours that may be charged to it in all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget_core_h: Option<f64>,
+    /// Core hours that are charged to it by now, where it has a budget.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub charged_core_h: Option<f64>,
 }
 
 /// Where a job stands.

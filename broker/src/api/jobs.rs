@@ -71,6 +71,9 @@ async fn submit(api: Api, (who, body): (Asker, bytes::Bytes)) -> Result<Response
     api.committer.admit().map_err(|error| Problem::from(&*error))?;
     let mut spec: JobSpec = parse(&body, "job")?;
     who.sign(&mut spec);
+    if let Some(why) = spec.project.as_ref().and_then(|project| api.budgets.refusal(project)) {
+        return Err(Problem::new(StatusCode::FORBIDDEN, "budget", why));
+    }
     spec.on.get_or_insert(api.default_on);
     let mut sizes = BTreeMap::new();
     for (name, digest) in spec.task.contents() {

@@ -16,7 +16,12 @@ impl Api {
         let shares = warp::path!("v1" / "shares").and(warp::get());
         handler(warp::path!("v1" / "lanes").and(warp::get()), self, list)
             .or(handler(shares, self, |api, ()| async move {
-                Ok(json(&api.read(share_statuses).await?))
+                let mut shares = api.read(share_statuses).await?;
+                for share in &mut shares {
+                    let budget = share.project.as_ref().and_then(|of| api.budgets.standing(of));
+                    (share.budget_core_h, share.charged_core_h) = budget.unzip();
+                }
+                Ok(json(&shares))
             }))
             .unify()
             .boxed()
@@ -37,7 +42,15 @@ fn share_statuses(core: &Core) -> Vec<ShareStatus> {
             Account::Project(project) => (Some(project), None),
             Account::Owner(owner) => (None, Some(owner)),
         };
-        ShareStatus { project, owner, weight, used_s, held_permille }
+        ShareStatus {
+            project,
+            owner,
+            weight,
+            used_s,
+            held_permille,
+            budget_core_h: None,
+            charged_core_h: None,
+        }
     };
     shares.into_iter().map(status).collect()
 }
