@@ -135,7 +135,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         let is_secure =
             config.tls_cert.is_some() || !config.listen.ip().to_canonical().is_loopback();
         let scheme = if is_secure { "https" } else { "http" };
-        let ready = |address| process::announce(&format!("listening on {scheme}://{address}"));
+        let ready = |address| {
+            process::announce(&format!("listening on {scheme}://{address}"));
+            process::say(&format!("pages: {scheme}://{address}/"));
+        };
         gleaner_broker::run(config, ready, process::stopped()).await
     })?;
     Ok(ExitCode::SUCCESS)

@@ -26,6 +26,7 @@ mod join;
 mod joined;
 mod kernel;
 mod lanes;
+mod login;
 mod manual;
 mod monitor;
 mod people;
@@ -91,6 +92,7 @@ fn main() -> ExitCode {
         Command::History(args) => history::run(args),
         Command::Invite(args) => invite::run(args),
         Command::Join(args) => join::run(args),
+        Command::Login(args) => login::run(args),
         Command::People(args) => people::run(args),
         Command::Revoke(args) => people::run_revoke(args),
         Command::Audit(args) => audit::run(args),

@@ -4,19 +4,22 @@
 //! to it, except what a web page makes a browser send: a page from elsewhere shows itself by its
 //! `Origin` (or `Sec-Fetch-Site`), and one that renamed itself to our address (DNS rebinding) by
 //! the `Host` that it asked for.
+//!
+//! A page of this server's own shows a cookie instead. Browsers send it unasked, so it counts only
+//! where the browser says as well that our own page asks, wherever that could change something.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use gleaner_protocol::people::Identity;
-use warp::http::header::{AUTHORIZATION, HOST, ORIGIN};
+use warp::http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN, UPGRADE};
 use warp::http::uri::Authority;
 use warp::http::{HeaderMap, Method, Request, StatusCode};
 
 use crate::access::{Access, Role};
 use crate::problem::{Problem, shortened};
-use crate::token::Token;
+use crate::token::{Token, TokenMark};
 
 /// The one path that is open to all: says nothing but whether we live, and load balancers send no
 /// tokens.
@@ -26,6 +29,21 @@ pub(crate) const HEALTH_PATH: &str = "/healthz";
 pub trait Sessions: Send + Sync {
     /// Whose session this token is, or why it is nobody's any more; nothing where it is no session.
     fn who(&self, token: &str) -> Option<Result<Identity, String>>;
+
+    /// Whose page shows these cookies, or why it is nobody's any more; nothing where none of them is
+    /// of this server.
+    fn whose_page(&self, _cookies: &str) -> Option<Result<PageOf, String>> {
+        None
+    }
+}
+
+/// Whose page it is that a browser has open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PageOf {
+    /// A principal's.
+    Principal(Identity),
+    /// Of whoever had this token.
+    Token(TokenMark),
 }
 
 /// What a guard knows of sessions.
@@ -34,6 +52,8 @@ pub(crate) struct Known {
     pub(crate) sessions: Arc<dyn Sessions>,
     /// Paths that are open to all, since they are how a session is got.
     pub(crate) open: &'static [&'static str],
+    /// Paths that anybody may read from anywhere: files of pages, without anybody's data.
+    pub(crate) pages: &'static [&'static str],
 }
 
 impl fmt::Debug for Known {
@@ -106,18 +126,51 @@ impl Guard {
         let headers = request.headers();
         let asked = asked_host(request);
         self.check_host(asked.as_ref())?;
+        let path = request.uri().path();
+        let is_of = |pages: &[&str]| request.method() == Method::GET && pages.contains(&path);
+        if self.known.as_ref().is_some_and(|known| is_of(known.pages)) {
+            return Ok(Passed::Anybody);
+        }
         check_browser(headers, asked.as_ref())?;
         if let Some(known) = &self.known {
-            if known.open.contains(&request.uri().path()) {
+            if known.open.contains(&path) {
                 return Ok(Passed::Anybody);
             }
+            let refuse = |why| Problem::new(StatusCode::UNAUTHORIZED, "session", why);
             let shown = shown_token(headers).and_then(|shown| std::str::from_utf8(shown).ok());
             if let Some(who) = shown.and_then(|shown| known.sessions.who(shown)) {
-                let refuse = |why| Problem::new(StatusCode::UNAUTHORIZED, "session", why);
                 return who.map(Passed::Is).map_err(refuse);
+            }
+            if !headers.contains_key(AUTHORIZATION)
+                && let Some(whose) =
+                    shown_cookies(headers).and_then(|cookies| known.sessions.whose_page(cookies))
+            {
+                match whose.and_then(|of| self.passed(of)) {
+                    Ok(passed) => return check_own_page(request).map(|()| passed),
+                    Err(why) if self.wants_token => return Err(refuse(why)),
+                    // What has ended is as good as nothing where nothing is wanted.
+                    Err(_) => {}
+                }
             }
         }
         Ok(Passed::As(self.role(headers)?))
+    }
+
+    /// Who asks, by whose page it is.
+    fn passed(&self, of: PageOf) -> Result<Passed, String> {
+        match of {
+            PageOf::Principal(identity) => Ok(Passed::Is(identity)),
+            PageOf::Token(mark) => {
+                let found = self.keys.iter().find(|(_, token)| token.mark() == mark);
+                let role = found.map(|(role, _)| Passed::As(*role));
+                role.ok_or_else(|| "the token that this page was opened with has changed".into())
+            }
+        }
+    }
+
+    /// Names the token of a role, where it has one.
+    pub(crate) fn mark_of(&self, role: Role) -> Option<TokenMark> {
+        self.keys.iter().find(|(of, _)| *of == role).map(|(_, token)| token.mark())
     }
 
     fn check_host(&self, asked: Option<&Authority>) -> Result<(), Problem> {
@@ -229,6 +282,28 @@ fn shown_token(headers: &HeaderMap) -> Option<&[u8]> {
     let value = headers.get(AUTHORIZATION)?.as_bytes();
     let (scheme, shown) = value.split_at_checked("bearer ".len())?;
     scheme.eq_ignore_ascii_case(b"bearer ").then_some(shown.trim_ascii())
+}
+
+/// What a browser shows by itself.
+fn shown_cookies(headers: &HeaderMap) -> Option<&str> {
+    headers.get(COOKIE)?.to_str().ok()
+}
+
+/// Whether a browser says that our own page asks, where that must be sure: [`check_browser`] has
+/// turned away what comes from elsewhere and says so.
+fn check_own_page<B>(request: &Request<B>) -> Result<(), Problem> {
+    let headers = request.headers();
+    let changes = request.method() != Method::GET || headers.contains_key(UPGRADE);
+    let is_ours = headers.contains_key(ORIGIN)
+        || headers.get("sec-fetch-site").is_some_and(|site| site == "same-origin");
+    if !changes || is_ours {
+        return Ok(());
+    }
+    Err(Problem::new(
+        StatusCode::FORBIDDEN,
+        "browser",
+        "a page's cookie is good for what that page asks itself: say its Origin, or show a token",
+    ))
 }
 
 /// The host that was asked for: the target's, where it has one, else the header's.
@@ -379,7 +454,8 @@ mod tests {
         ];
         let mut guard = Guard::new(Token::new("0123456789abcdef"), true);
         guard.access = Some(&ROWS);
-        guard.known = Some(Known { sessions: Arc::new(ByName), open: &["/v1/session"] });
+        guard.known =
+            Some(Known { sessions: Arc::new(ByName), open: &["/v1/session"], pages: &["/"] });
         let ask = |method: &Method, path: &str, token: &str| {
             let request = Request::builder()
                 .method(method)
