@@ -90,7 +90,7 @@ export class Farm {
               make('button', { type: 'button', class: 'danger', onclick: () => this.red() }, 'Stop or resume harvest …')),
             this.stopNote),
           make('section', { 'aria-labelledby': 'lanes' }, make('h2', { id: 'lanes' }, 'Lanes'),
-            make('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'Lanes' },
+            make('div', { class: 'scroll', tabindex: 0, role: 'group', 'aria-label': 'Lanes' },
               make('table', {}, make('caption', { class: 'hidden' }, 'Lanes and what they hold'),
                 make('thead', {}, make('tr', {}, ...['lane', 'jobs', 'cores held', 'parked', 'room', 'policy'].map((title) =>
                   make('th', { scope: 'col' }, title)))), this.lanes)))),

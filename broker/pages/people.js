@@ -117,7 +117,7 @@ export class People {
         make('td', { class: 'number' }, amount(of.held_permille / 1e3)))));
     });
     return make('section', { 'aria-labelledby': 'shares' }, make('h2', { id: 'shares' }, 'Shares'),
-      make('div', { class: 'scroll short', tabindex: 0, role: 'region', 'aria-label': 'Shares' },
+      make('div', { class: 'scroll short', tabindex: 0, role: 'group', 'aria-label': 'Shares' },
         make('table', {}, make('caption', {}, 'Whoever comes next stands first.'),
           make('thead', {}, make('tr', {}, make('th', { scope: 'col' }, 'owner'),
             ...['weight', 'core hours used', 'cores held'].map((title) => make('th', { scope: 'col', class: 'number' }, title)))),

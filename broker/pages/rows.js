@@ -30,7 +30,7 @@ export class LongTable {
     this.caption = make('caption', { class: 'hidden' }, what.label);
     this.table = make('table', {}, this.caption, make('thead', {}, make('tr', {}, ...head)), this.body);
     const kind = what.short ? 'scroll short' : 'scroll';
-    this.element = make('div', { class: kind, tabindex: 0, role: 'region', 'aria-label': what.label },
+    this.element = make('div', { class: kind, tabindex: 0, role: 'group', 'aria-label': what.label },
       this.table);
     this.element.addEventListener('scroll', () => this.later(), { passive: true });
     this.isAwaited = false;
@@ -140,7 +140,7 @@ export class Tiles {
     /** @type {Map<string, {item: T, element: HTMLElement}>} */
     this.made = new Map();
     this.list = make('ul', { class: 'tiles', 'aria-label': what.label });
-    this.element = make('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': what.label },
+    this.element = make('div', { class: 'scroll', tabindex: 0, role: 'group', 'aria-label': what.label },
       this.list);
     this.isAwaited = false;
     this.element.addEventListener('scroll', () => this.later(), { passive: true });

@@ -68,6 +68,7 @@ mod manual;
 mod near_votes;
 mod owners;
 mod packages;
+mod pages;
 mod people;
 mod polled_farm;
 mod ready_scripts;

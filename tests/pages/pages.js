@@ -156,7 +156,7 @@ async function cancels(page) {
 
 async function invites(page) {
   await open(page, 'people');
-  await page.getByLabel('Owner').fill('carl');
+  await page.getByRole('textbox', { name: 'Owner' }).fill('carl');
   await page.getByRole('button', { name: 'Invite' }).click();
   const line = await page.locator('code', { hasText: 'gleaner join' }).innerText();
   assert.match(line, /^gleaner join 'http:\/\/127\.0\.0\.1:\d+\/#[0-9a-f]{8}\.[0-9a-f]{32}'$/);
