@@ -4,6 +4,7 @@
 import { get, raw, Refused } from './ask.js';
 import { fill, make, name, say } from './dom.js';
 import { Farm } from './farm.js';
+import { MyHosts } from './hosts.js';
 import { Job } from './job.js';
 import { Jobs, Rates } from './jobs.js';
 import { Live } from './live.js';
@@ -29,6 +30,7 @@ let renewal;
 /** @returns {{path: string, title: string}[]} */
 function pages() {
   const all = [{ path: 'farm', title: 'Farm' }, { path: 'jobs', title: 'Jobs' }];
+  if (app.me.owner) all.push({ path: 'hosts', title: 'My hosts' });
   if (app.me.is_admin) all.push({ path: 'people', title: 'People' });
   return all;
 }
@@ -38,6 +40,7 @@ function open(path) {
   const job = /^jobs\/(\d{1,15})$/.exec(path)?.[1];
   if (job) return new Job(app, Number(job));
   if (path === 'people' && app.me.is_admin) return new People();
+  if (path === 'hosts' && app.me.owner) return new MyHosts(app);
   if (path === 'farm') return new Farm(app);
   return new Jobs(app);
 }

@@ -1,7 +1,7 @@
 // @ts-check
 // Areas on top of each other, over time.
 
-import { amount, make, time } from './dom.js';
+import { make, time } from './dom.js';
 
 const SPACE = 'http://www.w3.org/2000/svg';
 const [WIDTH, HEIGHT, LEFT, BOTTOM, TOP] = [720, 220, 44, 22, 8];
@@ -18,6 +18,11 @@ function shape(tag, properties, ...children) {
   return element;
 }
 
+/** @param {number} value */
+function short(value) {
+  return value.toLocaleString('en', { notation: 'compact', maximumFractionDigits: 1 });
+}
+
 /** @param {number} most */
 function nice(most) {
   const step = 10 ** Math.floor(Math.log10(Math.max(most, 1)));
@@ -31,7 +36,7 @@ function nice(most) {
 export function areas(what) {
   const { rows, series, lengthMs } = what;
   const svg = shape('svg', {
-    class: 'chart', viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: 'none', role: 'img',
+    class: 'chart', viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: 'img',
     'aria-label': what.label,
   });
   if (rows.length === 0) return svg;
@@ -44,7 +49,7 @@ export function areas(what) {
   for (const part of [0, 0.5, 1]) {
     const at = y(most * part);
     svg.append(shape('line', { class: 'grid', x1: LEFT, x2: WIDTH, y1: at, y2: at }));
-    svg.append(shape('text', { x: LEFT - 6, y: at + 4, 'text-anchor': 'end' }, amount(most * part)));
+    svg.append(shape('text', { x: LEFT - 6, y: at + 4, 'text-anchor': 'end' }, short(most * part)));
   }
   // Rows that are apart are not joined: nobody saw the farm between them.
   const runs = [];

@@ -43,6 +43,8 @@ export class Job {
     this.askedMs = -EXPLAIN_MS;
     /** @type {any} */
     this.shown = null;
+    /** @type {any} */
+    this.explained = null;
     this.results.load();
     this.timer = setInterval(() => this.change(), EXPLAIN_MS);
   }

@@ -32,6 +32,7 @@ export class LongTable {
     const kind = what.short ? 'scroll short' : 'scroll';
     this.element = make('div', { class: kind, tabindex: 0, role: 'group', 'aria-label': what.label },
       this.table);
+    this.element.style.setProperty('--row', `${this.height}px`);
     this.element.addEventListener('scroll', () => this.later(), { passive: true });
     this.isAwaited = false;
   }

@@ -170,7 +170,8 @@ async fn a_cookie_is_good_for_the_brokers_own_pages_alone() {
     let tag = page.headers()["etag"].clone();
     let again = http.get(farm.url("/")).header("if-none-match", tag).send().await;
     assert_eq!(again.expect("an answer").status(), StatusCode::NOT_MODIFIED);
-    for path in ["/v1/me", "/v1/jobs", "/v1/watch", "/v1/farm/history", "/pages", "/pages/../v1/me"] {
+    for path in ["/v1/me", "/v1/jobs", "/v1/watch", "/v1/farm/history", "/pages", "/pages/../v1/me"]
+    {
         let refused = bare(path).await.expect("an answer").status();
         assert_eq!(refused, StatusCode::UNAUTHORIZED, "{path}");
     }
@@ -191,9 +192,8 @@ async fn a_cookie_is_good_for_the_brokers_own_pages_alone() {
     assert!(me.is_admin && me.renew_s.is_some(), "{me:?}");
     // Where something is changed, the page itself has to say that it asks.
     let renew = || http.post(farm.url("/v1/logins/page")).header(COOKIE, &cookie);
-    let status = async |request: reqwest::RequestBuilder| {
-        request.send().await.expect("an answer").status()
-    };
+    let status =
+        async |request: reqwest::RequestBuilder| request.send().await.expect("an answer").status();
     assert_eq!(status(renew()).await, StatusCode::FORBIDDEN);
     assert_eq!(status(renew().header(ORIGIN, "http://evil.example")).await, StatusCode::FORBIDDEN);
     assert_eq!(status(renew().header(ORIGIN, &origin)).await, StatusCode::OK);

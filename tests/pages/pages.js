@@ -243,8 +243,9 @@ async function main() {
     await cancels(page);
     await invites(page);
     await byKeyboard(page);
-    await outlives(page);
+    // Links do not outlive a restart.
     await submitter(browser, page);
+    await outlives(page);
     assert.deepEqual(faults, []);
     say('all is well');
   } finally {

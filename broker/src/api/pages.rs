@@ -47,7 +47,7 @@ macro_rules! file {
     };
 }
 
-static FILES: [File; 17] = [
+static FILES: [File; 18] = [
     File { path: "/", kind: HTML, content: include_bytes!("../../pages/index.html") },
     file!("style.css", STYLE),
     file!("icon.svg", PICTURE),
@@ -58,6 +58,7 @@ static FILES: [File; 17] = [
     file!("dom.js", SCRIPT),
     file!("farm.js", SCRIPT),
     file!("history.js", SCRIPT),
+    file!("hosts.js", SCRIPT),
     file!("job.js", SCRIPT),
     file!("jobs.js", SCRIPT),
     file!("live.js", SCRIPT),
