@@ -2,7 +2,7 @@
 // Which page is shown, and to whom.
 
 import { get, raw, Refused } from './ask.js';
-import { fill, make, name, say } from './dom.js';
+import { fill, make, name, plain, say } from './dom.js';
 import { Farm } from './farm.js';
 import { MyHosts } from './hosts.js';
 import { Job } from './job.js';
@@ -16,6 +16,9 @@ import { People } from './people.js';
  * @typedef {{element: HTMLElement, change: () => void, close: () => void}} Page
  */
 
+/** How often a page asks whether the broker can keep what it is told. */
+const HEALTH_MS = 15_000;
+
 /** @param {string} id */
 const part = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
 
@@ -24,6 +27,8 @@ const app = /** @type {App} */ ({ live: new Live(), me: null, rates: new Rates()
 /** @type {Page | null} */
 let page = null;
 let isAwaited = false;
+/** What is wrong with the broker, as it says. */
+let ill = '';
 /** @type {ReturnType<typeof setInterval> | undefined} */
 let renewal;
 
@@ -58,15 +63,33 @@ function show() {
   page.change();
 }
 
+function showLink() {
+  const { isOnline } = app.live;
+  const link = part('link');
+  const trouble = ill && plain(ill, 300);
+  say(link, isOnline ? trouble || 'live' : 'broker away, trying again …');
+  link.className = isOnline && !trouble ? '' : 'off';
+}
+
+/** A broker whose disk is full still shows what was, and takes nothing new. */
+async function examine() {
+  if (!app.live.isOnline) return;
+  try {
+    await raw('GET', '/healthz');
+    ill = '';
+  } catch (error) {
+    ill = error instanceof Refused && error.status === 503 ? error.message : '';
+  }
+  showLink();
+}
+
 function told() {
   if (isAwaited) return;
   isAwaited = true;
   requestAnimationFrame(() => {
     isAwaited = false;
     const { live } = app;
-    const link = part('link');
-    say(link, live.isOnline ? 'live' : 'broker away, trying again …');
-    link.className = live.isOnline ? '' : 'off';
+    showLink();
     for (const job of live.jobs.values()) app.rates.note(job);
     page?.change();
   });
@@ -120,6 +143,7 @@ async function begin() {
   app.live.begin();
 }
 
+setInterval(examine, HEALTH_MS);
 app.live.addEventListener('change', told);
 app.live.addEventListener('refused', (event) => wantLogin(/** @type {CustomEvent} */ (event).detail));
 window.addEventListener('hashchange', () => {

@@ -5,9 +5,20 @@ import { get, Refused } from './ask.js';
 import { amount, duration, fill, make, name, plain, time } from './dom.js';
 import { cancel, endOf, isFinal, progressOf, stateOf } from './jobs.js';
 import { Results } from './results.js';
+import { LongTable } from './rows.js';
 
 /** How often an open page asks anew why a job waits, where something has changed. */
 const EXPLAIN_MS = 2_000;
+/** Workunits that are under way of which is told where. */
+const OPEN_SHOWN = 100;
+
+/** @param {any} row */
+function hostsOf(row) {
+  const parts = row.replicas.flatMap((/** @type {any} */ replica, /** @type {number} */ at) => [
+    at > 0 && ', ', name(replica.host), replica.is_parked && ' (stands still)', replica.is_away && ' (away)',
+  ]);
+  return make('span', {}, ...parts);
+}
 
 export class Job {
   /**
@@ -23,6 +34,20 @@ export class Job {
     this.tools = make('div', { class: 'tools' });
     this.reasons = make('div', { role: 'status' });
     this.one = make('div', { role: 'status' });
+    this.open = new LongTable({
+      label: 'Workunits that are under way',
+      short: true,
+      key: (row) => row.index,
+      columns: [
+        { title: 'workunit', cell: (row) => row.index },
+        { title: 'hosts', cell: hostsOf },
+        { title: 'waiting', class: 'number', cell: (row) => row.waiting },
+        { title: 'votes', class: 'number', cell: (row) => row.votes },
+        { title: 'begun', class: 'number', cell: (row) => row.attempts },
+      ],
+    });
+    this.openPart = make('section', { 'aria-labelledby': 'open', hidden: true },
+      make('h2', { id: 'open' }, 'Under way'), this.open.element);
     this.results = new Results(id);
     const index = make('input', { type: 'number', min: 0, size: 8, value: 0, id: 'workunit' });
     const form = make('form', {
@@ -39,13 +64,13 @@ export class Job {
           this.facts, this.tools),
         make('section', { 'aria-labelledby': 'why' }, make('h2', { id: 'why' }, 'Why'),
           this.reasons, form, this.one)),
-      this.results.element);
+      this.openPart, app.me.submits ? this.results.element : null);
     this.askedMs = -EXPLAIN_MS;
     /** @type {any} */
     this.shown = null;
     /** @type {any} */
     this.explained = null;
-    this.results.load();
+    if (app.me.submits) this.results.load();
     this.timer = setInterval(() => this.change(), EXPLAIN_MS);
   }
 
@@ -71,7 +96,8 @@ export class Job {
       this.askedMs = now;
       this.explained = job;
       this.explain(`/v1/explain/${this.id}`, this.reasons);
-      if (this.results.list.childElementCount === 0) this.results.load();
+      this.showOpen(job);
+      if (this.app.me.submits && this.results.list.childElementCount === 0) this.results.load();
     }
   }
 
@@ -103,6 +129,21 @@ export class Job {
     if (cancels !== (this.tools.childElementCount > 0)) {
       fill(this.tools, cancels && make('button', { type: 'button', class: 'danger', onclick: () => cancel(this.shown) },
         'Cancel this job'));
+    }
+  }
+
+  /**
+   * The first workunits that are under way, and where.
+   * @param {any} job
+   */
+  async showOpen(job) {
+    this.openPart.hidden = isFinal(job);
+    if (isFinal(job)) return;
+    try {
+      this.open.show(await get(`/v1/jobs/${this.id}/workunits?limit=${OPEN_SHOWN}`));
+    } catch {
+      // What is said of the job itself says why.
+      this.openPart.hidden = true;
     }
   }
 

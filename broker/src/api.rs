@@ -19,6 +19,7 @@ mod people;
 mod results;
 mod usage;
 mod watch;
+mod workunits;
 
 pub(crate) use access::ACCESS;
 pub(crate) use farm::host_status;
@@ -136,6 +137,8 @@ impl Api {
             .or(self.usage_routes())
             .unify()
             .or(self.watch_routes())
+            .unify()
+            .or(self.workunit_routes())
             .unify()
             .or(self.login_routes())
             .unify()

@@ -133,6 +133,8 @@ pub const FARM_EVENTS_MAX: usize = 10_000;
 pub const JOBS_PAGE_MAX: usize = 1_000;
 /// Hosts in one answer, which one turn of the driver reads.
 pub const HOSTS_PAGE_MAX: usize = 1_000;
+/// Workunits that have not ended in one answer, which one turn of the driver reads.
+pub const WORKUNITS_PAGE_MAX: usize = 200;
 /// Results in one answer.
 pub const RESULTS_PAGE_MAX: u32 = 10_000;
 /// Longest line of an export, in bytes.

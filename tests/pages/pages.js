@@ -144,6 +144,12 @@ async function hostile(page) {
 }
 
 async function cancels(page) {
+  await open(page, `jobs/${given.waiting}`);
+  await page.locator('section', { hasText: 'Under way' }).locator('td', { hasText: given.search }).first().waitFor();
+  await page.getByRole('button', { name: 'Explain it' }).click();
+  await page.locator('[role=status] p', { hasText: /replica/ }).first().waitFor();
+  await isAccessible(page, 'a job under way');
+  await looks(page, 'job-under-way');
   await open(page, 'jobs');
   await page.getByRole('button', { name: `Cancel job-${given.waiting}` }).click();
   await isAccessible(page, 'a question');
@@ -225,6 +231,9 @@ async function submitter(browser, page) {
   await anna.evaluate((job) => { location.hash = `jobs/${job}`; }, given.hostile);
   await anna.locator('dd', { hasText: 'no such job' }).waitFor();
   await looks(anna, 'submitter');
+  await open(anna, 'hosts');
+  await anna.locator('[role=status]', { hasText: 'No host of yours' }).waitFor();
+  await isAccessible(anna, 'my hosts');
   await open(page, 'people');
   const row = page.locator('tr', { hasText: 'anna' });
   await row.getByRole('button', { name: /Revoke/ }).click();

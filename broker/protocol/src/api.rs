@@ -3,7 +3,10 @@
 mod pages;
 mod usage;
 
-pub use pages::{FarmHistoryRow, FarmNow, HistoryBy, HostState, LoginLink, LoginRequest, Me};
+pub use pages::{
+    FarmHistoryRow, FarmNow, HistoryBy, HostState, LoginLink, LoginRequest, Me, OpenReplica,
+    OpenWorkunit,
+};
 pub use usage::{ReplicaOutcome, UsageBy, UsageRow};
 
 use serde::{Deserialize, Serialize};

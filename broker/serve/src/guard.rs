@@ -477,6 +477,51 @@ mod tests {
         assert_eq!(ask(&post, "/v1/session/", "v4.public.nobody"), Err("session"));
     }
 
+    /// Takes a cookie with a token's mark for the page of whoever had that token.
+    struct ByMark;
+
+    impl Sessions for ByMark {
+        fn who(&self, _: &str) -> Option<Result<Identity, String>> {
+            None
+        }
+
+        fn whose_page(&self, cookies: &str) -> Option<Result<PageOf, String>> {
+            let mark = cookies.strip_prefix("page=")?;
+            Some(Ok(PageOf::Token(TokenMark::new(mark.into()))))
+        }
+    }
+
+    #[test]
+    fn the_cookie_of_a_page_counts_for_that_page_alone() {
+        let token = Token::new("0123456789abcdef").expect("long enough");
+        let good = format!("page={}", token.mark().as_str());
+        let mut guard = Guard::new(Some(token), false);
+        guard.known = Some(Known { sessions: Arc::new(ByMark), open: &[], pages: &["/"] });
+        let asks = |method: &Method, path: &str, headers: &[(&str, &str)]| {
+            let mut request = Request::builder().method(method).uri(path).header("host", "farm:1");
+            for (name, value) in headers {
+                request = request.header(*name, *value);
+            }
+            let passed = check(&guard, &request.body(()).expect("a request"));
+            passed.map(|passed| passed.role()).map_err(|problem| problem.code())
+        };
+        let (get, post, cookie) = (Method::GET, Method::POST, ("cookie", &*good));
+        let member = Ok(Some(Role::Member));
+        assert_eq!(asks(&get, "/v1/jobs", &[cookie]), member);
+        assert_eq!(asks(&post, "/v1/jobs", &[cookie]), Err("browser"));
+        assert_eq!(asks(&post, "/v1/jobs", &[cookie, ("sec-fetch-site", "none")]), Err("browser"));
+        assert_eq!(asks(&post, "/v1/jobs", &[cookie, ("origin", "https://farm:1")]), member);
+        assert_eq!(asks(&post, "/v1/jobs", &[cookie, ("origin", "https://evil")]), Err("browser"));
+        assert_eq!(asks(&get, "/v1/watch", &[cookie, ("upgrade", "websocket")]), Err("browser"));
+        assert_eq!(asks(&get, "/v1/jobs", &[("cookie", "page=another")]), Err("session"));
+        assert_eq!(asks(&get, "/v1/jobs", &[("cookie", "other=1")]), Err("token"));
+        let both = [cookie, ("authorization", "Bearer fedcba9876543210")];
+        assert_eq!(asks(&get, "/v1/jobs", &both), Err("token"), "a token that is shown counts");
+        // Files of pages hold nothing, and are followed to from everywhere.
+        assert_eq!(asks(&get, "/", &[("sec-fetch-site", "cross-site")]), Ok(None));
+        assert_eq!(asks(&post, "/", &[]), Err("token"));
+    }
+
     #[test]
     fn who_shows_the_wrong_token_learns_which_is_the_right_one() {
         let mut guard = Guard::new(Token::new("0123456789abcdef"), true);

@@ -26,13 +26,14 @@ const MONITOR: &[Role] = &[Role::Monitor];
 const ADMINS: &[Role] = &[Role::Admin];
 
 /// All requests but `/healthz`, those of [`super::OPEN`] and the files of [`super::PAGES`]. What is not here reaches no route.
-pub(crate) static ACCESS: [Access; 35] = [
+pub(crate) static ACCESS: [Access; 36] = [
     Access::new(GET, "/v1/control", AGENTS),
     Access::new(POST, "/v1/jobs", SUBMITTERS),
     Access::new(GET, "/v1/jobs", VIEWERS),
     Access::new(GET, "/v1/jobs/{}", VIEWERS),
     Access::new(DELETE, "/v1/jobs/{}", SUBMITTERS),
     Access::new(POST, "/v1/jobs/{}/forget", SUBMITTERS),
+    Access::new(GET, "/v1/jobs/{}/workunits", VIEWERS),
     Access::new(GET, "/v1/jobs/{}/results", SUBMITTERS),
     Access::new(GET, "/v1/jobs/{}/results/{}/{}", SUBMITTERS),
     Access::new(GET, "/v1/explain/{}", VIEWERS),

@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::OwnerName;
 use crate::people::PrincipalId;
+use crate::{HostName, OwnerName};
 
 /// Answer to `POST /v1/logins`: what opens the pages in a browser, once.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -167,4 +167,33 @@ pub enum HostState {
     Stopped,
     /// Its farm's monitor gives it to nobody, for another reason.
     Withheld,
+}
+
+/// An element of `GET /v1/jobs/{job}/workunits?from=N&limit=N`, in order of index: a workunit that is
+/// begun and has not ended. A page has up to 200; the list ends where one is empty.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenWorkunit {
+    /// Which.
+    pub index: u32,
+    /// Replicas that wait for a host.
+    pub waiting: u32,
+    /// Outputs that have a vote.
+    pub votes: u32,
+    /// Replicas that were begun so far.
+    pub attempts: u32,
+    /// Replicas that are given out.
+    pub replicas: Vec<OpenReplica>,
+}
+
+/// A replica that is given out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenReplica {
+    /// Which try at its workunit it is.
+    pub attempt: u32,
+    /// Where.
+    pub host: HostName,
+    /// Whether it stands still for a lane before its own.
+    pub is_parked: bool,
+    /// Whether its host is not connected.
+    pub is_away: bool,
 }
