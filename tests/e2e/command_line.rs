@@ -238,6 +238,7 @@ fn each_subcommand_helps() {
             "history",
             "invite",
             "join",
+            "login",
             "people",
             "revoke",
             "audit",
