@@ -7,11 +7,14 @@ import { amount, fill, make, name, plain, time } from './dom.js';
 import { LongTable } from './rows.js';
 
 const ROLES = ['submitter', 'viewer', 'agent', 'monitor', 'admin'];
+/** Lines of the audit that are shown, the last ones. */
+const AUDIT_SHOWN = 1_000;
 const USAGE_KEYS = ['owner', 'job', 'host', 'outcome', 'slot_s', 'cpu_s', 'replicas', 'accepted', 'charged_s'];
 
 export class People {
   constructor() {
     this.note = make('p', { class: 'error', role: 'alert' });
+    this.showAudit = async () => {};
     this.table = new LongTable({
       label: 'People and hosts with keys',
       key: (row) => row.id,
@@ -34,7 +37,7 @@ export class People {
       make('h1', {}, 'People'), this.note,
       make('section', { 'aria-labelledby': 'known' }, make('h2', { id: 'known' }, 'Keys'), this.table.element),
       make('div', { class: 'beside' }, this.invitation(), this.shares()),
-      this.usage());
+      this.usage(), this.audit());
     this.load();
   }
 
@@ -71,6 +74,7 @@ export class People {
       run: async () => {
         await remove(`/v1/people/${row.id}`);
         await this.load();
+        await this.showAudit();
       },
     });
   }
@@ -91,6 +95,7 @@ export class People {
             role: value(role), owner: value(owner), uses: Number(value(uses)), valid_s: 3_600 * Number(value(hours)),
           };
           const { id, secret } = await post('/v1/invitations', request);
+          await this.showAudit();
           const text = `gleaner join '${location.origin}/#${id}.${secret}'`;
           const copy = make('button', {
             type: 'button',
@@ -122,6 +127,29 @@ export class People {
           make('thead', {}, make('tr', {}, make('th', { scope: 'col' }, 'owner'),
             ...['weight', 'core hours used', 'cores held'].map((title) => make('th', { scope: 'col', class: 'number' }, title)))),
           body)));
+  }
+
+  audit() {
+    const table = new LongTable({
+      label: 'What was done',
+      short: true,
+      key: (row) => row.number,
+      columns: [
+        { title: 'line', cell: (row) => row.number },
+        { title: 'when', cell: (row) => time(row.at_ms) },
+        { title: 'who', class: 'wide', cell: (row) => name(row.who) },
+        { title: 'did', cell: (row) => name(row.what) },
+        { title: 'what', cell: (row) => name(row.on) },
+      ],
+    });
+    this.showAudit = () => this.tries(async () => {
+      const { text } = await get('/v1/audit');
+      const lines = text.split('\n').filter((/** @type {string} */ line) => line !== '');
+      table.show(lines.slice(-AUDIT_SHOWN).reverse().map((/** @type {string} */ line) => JSON.parse(line)));
+    });
+    this.showAudit();
+    return make('section', { 'aria-labelledby': 'audit' }, make('h2', { id: 'audit' }, 'Who let whom in, and out'),
+      table.element, make('p', { class: 'soft' }, 'Whether each line is as it was written: ', make('code', {}, 'gleaner audit --verify')));
   }
 
   usage() {

@@ -83,4 +83,5 @@ mod units;
 mod usage;
 mod watchdog;
 mod watched_workers;
+mod watchers;
 mod words;
