@@ -110,6 +110,7 @@ export class Job {
     const facts = [
       ['state', stateOf(job)],
       ['owner', name(job.owner)],
+      ['project', job.project ? name(job.project) : ''],
       ['lane', job.lane],
       ['workunits', progressOf(job)],
       ['failed', String(job.failed)],

@@ -104,7 +104,7 @@ export class Jobs {
     this.state = '';
     this.count = make('p', { class: 'soft', role: 'status' });
     const search = make('input', {
-      type: 'search', size: 24, placeholder: 'name, owner or number',
+      type: 'search', size: 24, placeholder: 'name, owner, project or number',
       oninput: (/** @type {any} */ event) => {
         this.words = event.target.value.toLowerCase();
         this.change();
@@ -168,7 +168,7 @@ export class Jobs {
   fits(job) {
     const isOpen = !isFinal(job);
     if (this.state !== '' && !(this.state === 'open' ? isOpen : job.state === this.state)) return false;
-    return this.words === '' || `job-${job.job} ${job.name} ${job.owner}`.toLowerCase().includes(this.words);
+    return this.words === '' || `job-${job.job} ${job.name} ${job.owner} ${job.project ?? ''}`.toLowerCase().includes(this.words);
   }
 }
 

@@ -9,7 +9,7 @@ import { LongTable } from './rows.js';
 const ROLES = ['submitter', 'viewer', 'agent', 'monitor', 'admin'];
 /** Lines of the audit that are shown, the last ones. */
 const AUDIT_SHOWN = 1_000;
-const USAGE_KEYS = ['owner', 'job', 'host', 'outcome', 'slot_s', 'cpu_s', 'replicas', 'accepted', 'charged_s'];
+const USAGE_KEYS = ['project', 'owner', 'job', 'host', 'outcome', 'slot_s', 'cpu_s', 'replicas', 'accepted', 'charged_s'];
 
 export class People {
   constructor() {
@@ -23,6 +23,7 @@ export class People {
         { title: 'key', cell: (row) => make('code', {}, row.id) },
         { title: 'role', cell: (row) => row.role },
         { title: 'owner', class: 'wide', cell: (row) => name(row.owner) },
+        { title: 'project', class: 'wide', cell: (row) => (row.project ? name(row.project) : '') },
         { title: 'host', class: 'wide', cell: (row) => (row.host ? name(row.host) : '') },
         { title: 'joined', cell: (row) => time(row.made_ms) },
         {
@@ -82,6 +83,7 @@ export class People {
   invitation() {
     const role = make('select', { id: 'role' }, ...ROLES.map((of) => make('option', {}, of)));
     const owner = make('input', { id: 'owner', required: true, size: 16, autocomplete: 'off' });
+    const project = make('input', { id: 'project', size: 14, autocomplete: 'off' });
     const uses = make('input', { id: 'uses', type: 'number', min: 1, max: 10_000, value: 1 });
     const hours = make('input', { id: 'hours', type: 'number', min: 1, max: 720, value: 24 });
     const value = (/** @type {HTMLElement} */ of) => /** @type {HTMLInputElement} */ (of).value;
@@ -92,11 +94,11 @@ export class People {
         event.preventDefault();
         this.tries(async () => {
           const request = {
-            role: value(role), owner: value(owner), uses: Number(value(uses)), valid_s: 3_600 * Number(value(hours)),
+            role: value(role), owner: value(owner), project: value(project) || null, uses: Number(value(uses)), valid_s: 3_600 * Number(value(hours)),
           };
-          const { id, secret } = await post('/v1/invitations', request);
+          const { id, secret, pin } = await post('/v1/invitations', request);
           await this.showAudit();
-          const text = `gleaner join '${location.origin}/#${id}.${secret}'`;
+          const text = `gleaner join '${location.origin}/#${id}.${secret}${pin ? `.${pin}` : ''}'`;
           const copy = make('button', {
             type: 'button',
             onclick: async () => {
@@ -108,7 +110,7 @@ export class People {
             make('p', {}, make('code', {}, text), ' ', navigator.clipboard && copy));
         });
       },
-    }, make('label', {}, 'Role', role), make('label', {}, 'Owner', owner), make('label', {}, 'Uses', uses),
+    }, make('label', {}, 'Role', role), make('label', {}, 'Owner', owner), make('label', {}, 'Project, if any', project), make('label', {}, 'Uses', uses),
     make('label', {}, 'Good for hours', hours), make('button', { type: 'submit' }, 'Invite'));
     return make('section', { 'aria-labelledby': 'invite' }, make('h2', { id: 'invite' }, 'Invite'), form, line);
   }
@@ -117,14 +119,14 @@ export class People {
     const body = make('tbody');
     this.tries(async () => {
       const shares = await get('/v1/shares');
-      fill(body, ...shares.map((/** @type {any} */ of) => make('tr', {}, make('th', { scope: 'row' }, name(of.owner)),
+      fill(body, ...shares.map((/** @type {any} */ of) => make('tr', {}, make('th', { scope: 'row' }, name(of.project ? `project ${of.project}` : of.owner)),
         make('td', { class: 'number' }, of.weight), make('td', { class: 'number' }, amount(of.used_s / 3_600)),
         make('td', { class: 'number' }, amount(of.held_permille / 1e3)))));
     });
     return make('section', { 'aria-labelledby': 'shares' }, make('h2', { id: 'shares' }, 'Shares'),
       make('div', { class: 'scroll short', tabindex: 0, role: 'group', 'aria-label': 'Shares' },
         make('table', {}, make('caption', {}, 'Whoever comes next stands first.'),
-          make('thead', {}, make('tr', {}, make('th', { scope: 'col' }, 'owner'),
+          make('thead', {}, make('tr', {}, make('th', { scope: 'col' }, 'whose'),
             ...['weight', 'core hours used', 'cores held'].map((title) => make('th', { scope: 'col', class: 'number' }, title)))),
           body)));
   }
@@ -154,7 +156,7 @@ export class People {
 
   usage() {
     const hours = (/** @type {string} */ key) => (/** @type {any} */ row) => amount(row[key] / 3_600);
-    const of = (/** @type {any} */ row) => row.owner ?? (row.job !== null ? `job-${row.job}` : row.host ?? row.outcome ?? '');
+    const of = (/** @type {any} */ row) => row.owner ?? row.project ?? (row.job !== null ? `job-${row.job}` : row.host ?? row.outcome ?? '');
     const table = new LongTable({
       label: 'Usage',
       short: true,
@@ -180,7 +182,7 @@ export class People {
       save.setAttribute('download', `usage-by-${plain(by)}.csv`);
     });
     const by = make('select', { onchange: (/** @type {any} */ event) => load(event.target.value) },
-      ...['owner', 'job', 'host', 'outcome'].map((word) => make('option', {}, word)));
+      ...['owner', 'project', 'job', 'host', 'outcome'].map((word) => make('option', {}, word)));
     load('owner');
     return make('section', { 'aria-labelledby': 'usage' }, make('h2', { id: 'usage' }, 'Usage'),
       make('div', { class: 'tools' }, make('label', {}, 'By', by), save), table.element);

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use gleaner_protocol::api::{FarmNow, HostState, HostStatus, JobStatus, LaneStatus};
-use gleaner_protocol::{HostName, JobId, OwnerName, Span, boottime};
+use gleaner_protocol::{HostName, JobId, OwnerName, ProjectName, Span, boottime};
 use serde::Serialize;
 use tokio::sync::{Notify, watch};
 
@@ -43,19 +43,39 @@ pub(crate) struct Pictures {
 struct Row {
     json: Arc<str>,
     /// Of a job: whose it is.
-    owner: Option<OwnerName>,
+    of: JobOf,
 }
 
-/// What has changed from the picture before to one: rows that came, changed or went, with the owners of
-/// jobs.
+/// Whose a job is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct JobOf {
+    owner: Option<OwnerName>,
+    project: Option<ProjectName>,
+}
+
+/// Whose jobs are there for somebody: all of them, where neither is named.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Scope {
+    pub(crate) owner: Option<OwnerName>,
+    pub(crate) project: Option<ProjectName>,
+}
+
+impl Scope {
+    fn sees(&self, of: &JobOf) -> bool {
+        (self.owner.is_none() || self.owner == of.owner)
+            && (self.project.is_none() || self.project == of.project)
+    }
+}
+
+/// What has changed from the picture before to one: rows that came, changed or went.
 #[derive(Debug, Default)]
 struct Change {
     hosts: Vec<HostName>,
-    jobs: Vec<(JobId, Option<OwnerName>)>,
+    jobs: Vec<(JobId, JobOf)>,
 }
 
-/// Whom a message is for: the owner of the only jobs that are seen, and the picture that is there.
-type For = (Option<OwnerName>, Option<u64>);
+/// Whom a message is for: those who see these jobs, and have this picture.
+type For = (Scope, Option<u64>);
 
 /// What farm and jobs look like.
 #[derive(Default)]
@@ -170,18 +190,20 @@ fn paint(before: &Picture, read: Read, promises: &Promises) -> Option<Picture> {
     let Read { hosts, jobs, lanes, farm, .. } = read;
     let host = |row: HostRow| {
         let json = json(&row).into();
-        (row.status.host, Row { json, owner: None })
+        (row.status.host, Row { json, of: JobOf::default() })
     };
     let hosts: BTreeMap<HostName, Row> = hosts.into_iter().map(host).collect();
     let job = |status: JobStatus| {
         let status = promises.told(status);
-        (status.job, Row { json: json(&status).into(), owner: Some(status.owner) })
+        let json = json(&status).into();
+        let of = JobOf { owner: Some(status.owner), project: status.project };
+        (status.job, Row { json, of })
     };
     let jobs: BTreeMap<JobId, Row> = jobs.into_iter().map(job).collect();
     let change = Change {
         hosts: changed(&before.hosts, &hosts).cloned().collect(),
         jobs: changed(&before.jobs, &jobs)
-            .map(|id| (*id, jobs.get(id).or(before.jobs.get(id)).and_then(|row| row.owner.clone())))
+            .filter_map(|id| Some((*id, jobs.get(id).or(before.jobs.get(id))?.of.clone())))
             .collect(),
     };
     let lanes = json(&lanes);
@@ -214,35 +236,35 @@ impl Picture {
         self.number
     }
 
-    /// What is to be said to whoever has the picture `has` and sees the jobs of `owner` alone, or all
-    /// jobs; nothing where they have this one, or there is none yet.
-    pub(crate) fn message(&self, owner: Option<&OwnerName>, has: Option<u64>) -> Option<Bytes> {
+    /// What is to be said to whoever has the picture `has` and sees these jobs; nothing where they have
+    /// this one, or there is none yet.
+    pub(crate) fn message(&self, scope: &Scope, has: Option<u64>) -> Option<Bytes> {
         if self.number == 0 || has == Some(self.number) {
             return None;
         }
         let oldest = self.number - self.changes.len() as u64;
         let has = has.filter(|has| (oldest..self.number).contains(has));
-        let key = (owner.cloned(), has);
+        let key = (scope.clone(), has);
         let mut messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
         let message = messages.entry(key).or_insert_with(|| match has {
-            None => self.all(owner),
-            Some(has) => self.since(owner, has),
+            None => self.all(scope),
+            Some(has) => self.since(scope, has),
         });
         Some(message.clone())
     }
 
-    fn all(&self, owner: Option<&OwnerName>) -> Bytes {
-        let jobs = self.jobs.values().filter(|row| is_seen(owner, row.owner.as_ref()));
+    fn all(&self, scope: &Scope) -> Bytes {
+        let jobs = self.jobs.values().filter(|row| scope.sees(&row.of));
         self.told("null", self.hosts.values(), jobs, "[]", "[]")
     }
 
-    fn since(&self, owner: Option<&OwnerName>, has: u64) -> Bytes {
+    fn since(&self, scope: &Scope, has: u64) -> Bytes {
         let skipped = self.changes.len() - (self.number - has) as usize;
         let changes = || self.changes.iter().skip(skipped);
         let hosts: BTreeSet<&HostName> = changes().flat_map(|change| &change.hosts).collect();
         let jobs = changes().flat_map(|change| &change.jobs);
         let jobs: BTreeSet<JobId> =
-            jobs.filter(|(_, of)| is_seen(owner, of.as_ref())).map(|(job, _)| *job).collect();
+            jobs.filter(|(_, of)| scope.sees(of)).map(|(job, _)| *job).collect();
         let gone_hosts = hosts.iter().filter(|host| !self.hosts.contains_key(**host));
         let gone_hosts: Vec<_> = gone_hosts.collect();
         let gone_jobs: Vec<_> = jobs.iter().filter(|job| !self.jobs.contains_key(job)).collect();
@@ -269,11 +291,6 @@ impl Picture {
             r#"{{"number":{number},"since":{since},"now_ms":{now_ms},"farm":{farm},"lanes":{lanes},"hosts":[{hosts}],"jobs":[{jobs}],"gone_hosts":{gone_hosts},"gone_jobs":{gone_jobs}}}"#
         ))
     }
-}
-
-/// Whether a job of `of` is there for whoever sees those of `owner` alone.
-fn is_seen(owner: Option<&OwnerName>, of: Option<&OwnerName>) -> bool {
-    owner.is_none() || owner == of
 }
 
 fn json(value: &impl Serialize) -> String {

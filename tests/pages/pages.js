@@ -169,7 +169,7 @@ async function invites(page) {
   const waits = page.waitForEvent('download');
   await page.getByRole('link', { name: 'Save as CSV' }).click();
   const saved = fs.readFileSync(await (await waits).path(), 'utf8');
-  assert.match(saved, /^owner,job,host,outcome,slot_s,/);
+  assert.match(saved, /^project,owner,job,host,outcome,slot_s,/);
   say('an administrator invites, and saves what was used');
 }
 

@@ -147,7 +147,7 @@ impl Guard {
             {
                 match whose.and_then(|of| self.passed(of)) {
                     Ok(passed) => return check_own_page(request).map(|()| passed),
-                    Err(why) if self.wants_token => return Err(refuse(why)),
+                    Err(why) if self.wants_proof => return Err(refuse(why)),
                     // What has ended is as good as nothing where nothing is wanted.
                     Err(_) => {}
                 }

@@ -44,7 +44,7 @@ async fn tell(api: &Api, socket: WebSocket, who: &Asker) {
     let (mut sink, mut stream) = socket.split();
     let mut pictures = api.pictures.watch();
     let mut ping = interval(WATCHER_PING);
-    let mut has = None;
+    let (scope, mut has) = (who.scope(), None);
     loop {
         let message = tokio::select! {
             said = stream.next() => match said {
@@ -58,7 +58,7 @@ async fn tell(api: &Api, socket: WebSocket, who: &Asker) {
                     return;
                 }
                 let picture = pictures.borrow_and_update().clone();
-                let Some(told) = picture.message(who.owner(), has) else { continue };
+                let Some(told) = picture.message(&scope, has) else { continue };
                 has = Some(picture.number());
                 // As text it would be copied for each page.
                 Message::binary(told)

@@ -32,8 +32,12 @@ fn picture(before: &Picture, core: &Core) -> Picture {
     paint(before, read, &Promises::open(folder.path(), 1)).expect("another one")
 }
 
-fn owner(name: &str) -> OwnerName {
-    name.parse().expect("a plain name")
+fn of_owner(name: &str) -> Scope {
+    Scope { owner: Some(name.parse().expect("a plain name")), project: None }
+}
+
+fn all() -> Scope {
+    Scope::default()
 }
 
 /// Jobs that a message tells of, with their owners, and those that went.
@@ -50,50 +54,63 @@ fn told(message: Option<Bytes>) -> (BTreeMap<String, String>, Vec<String>, Value
 fn a_submitter_is_told_of_its_own_jobs_alone() {
     let mut core = core_with(&["anna", "bob", "anna"]);
     let first = picture(&Picture::default(), &core);
-    let anna = owner("anna");
-    let (jobs, ..) = told(first.message(Some(&anna), None));
+    let anna = of_owner("anna");
+    let (jobs, ..) = told(first.message(&anna, None));
     assert_eq!(jobs.len(), 2);
     assert!(jobs.values().all(|of| of == "anna"));
-    assert_eq!(told(first.message(None, None)).0.len(), 3);
+    assert_eq!(told(first.message(&all(), None)).0.len(), 3);
     submit(&mut core, "bob");
     let second = picture(&first, &core);
-    let (jobs, gone, since) = told(second.message(Some(&anna), Some(1)));
+    let (jobs, gone, since) = told(second.message(&anna, Some(1)));
     assert!(jobs.is_empty() && gone.is_empty() && since == 1, "{jobs:?} {gone:?} {since}");
-    assert_eq!(told(second.message(None, Some(1))).0.len(), 1);
+    assert_eq!(told(second.message(&all(), Some(1))).0.len(), 1);
 }
 
 #[test]
 fn who_has_a_picture_is_told_what_changed_and_who_missed_too_much_all_of_it() {
     let mut core = core_with(&["anna"]);
     let mut newest = picture(&Picture::default(), &core);
-    assert_eq!(newest.message(None, Some(1)), None, "that is the one");
-    assert_eq!(Picture::default().message(None, None), None, "there is none yet");
+    assert_eq!(newest.message(&all(), Some(1)), None, "that is the one");
+    assert_eq!(Picture::default().message(&all(), None), None, "there is none yet");
     for _ in 0..PICTURE_CHANGES_KEPT {
         submit(&mut core, "anna");
         newest = picture(&newest, &core);
     }
     let number = newest.number();
-    let (jobs, _, since) = told(newest.message(None, Some(number - 3)));
+    let (jobs, _, since) = told(newest.message(&all(), Some(number - 3)));
     assert_eq!((jobs.len(), since), (3, Value::from(number - 3)));
-    let (jobs, _, since) = told(newest.message(None, Some(1)));
+    let (jobs, _, since) = told(newest.message(&all(), Some(1)));
     assert_eq!((jobs.len(), since), (PICTURE_CHANGES_KEPT, Value::from(1)));
     submit(&mut core, "anna");
     newest = picture(&newest, &core);
     for missed in [Some(1), Some(0), Some(9_999), None] {
-        let (jobs, _, since) = told(newest.message(None, missed));
+        let (jobs, _, since) = told(newest.message(&all(), missed));
         assert_eq!((jobs.len(), since), (PICTURE_CHANGES_KEPT + 2, Value::Null), "{missed:?}");
     }
     // What is asked for twice is made once.
-    let (one, other) = (newest.message(None, Some(number)), newest.message(None, Some(number)));
+    let (one, other) = (newest.message(&all(), Some(number)), newest.message(&all(), Some(number)));
     let start = |message: Option<Bytes>| message.expect("something").as_ptr();
     assert_eq!(start(one), start(other));
+}
+
+#[test]
+fn who_looks_at_a_project_is_told_of_its_jobs_alone() {
+    let mut core = core_with(&["anna"]);
+    let json = r#"{"owner":"bob","project":"film","task":{"kernel":"x"},"workunits":{"count":1}}"#;
+    let spec = Box::new(serde_json::from_str(json).expect("a job"));
+    let input = Input::Submit { request: RequestId::new(1), spec };
+    core.handle(Time::ZERO, input, &mut Vec::new());
+    let picture = picture(&Picture::default(), &core);
+    let film = Scope { owner: None, project: Some("film".parse().expect("a plain name")) };
+    let (jobs, ..) = told(picture.message(&film, None));
+    assert_eq!(jobs.into_values().collect::<Vec<_>>(), ["bob"]);
 }
 
 #[test]
 fn a_job_that_is_forgotten_goes() {
     let before = picture(&Picture::default(), &core_with(&["anna", "bob"]));
     let after = picture(&before, &core_with(&["anna"]));
-    let anna = owner("anna");
-    assert_eq!(told(after.message(None, Some(1))).1.len(), 1);
-    assert!(told(after.message(Some(&anna), Some(1))).1.is_empty(), "it was none of hers");
+    let anna = of_owner("anna");
+    assert_eq!(told(after.message(&all(), Some(1))).1.len(), 1);
+    assert!(told(after.message(&anna, Some(1))).1.is_empty(), "it was none of hers");
 }

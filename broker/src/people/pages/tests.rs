@@ -64,6 +64,7 @@ fn the_page_of_a_revoked_key_is_nobodys() {
     let request = InvitationRequest {
         role: Role::Viewer,
         owner: "anna".parse().expect("a plain name"),
+        project: None,
         uses: 1,
         valid_s: 60,
     };
