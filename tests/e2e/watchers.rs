@@ -54,7 +54,10 @@ impl Watcher {
 
 #[tokio::test]
 async fn whoever_watches_is_told_what_hosts_do_and_why() {
-    let cluster = Plan::new().farm(1).desktops(1).start().await;
+    let state = tempfile::tempdir().expect("a folder");
+    let state = state.path().to_str().expect("a plain path");
+    let plan = Plan::new().farm(1).desktops(1).monitor(&["--state-dir", state]);
+    let cluster = plan.start().await;
     cluster.are_open().await;
     let mut watcher = Watcher::of(&cluster).await;
     watcher.until("farm1", "idle").await;
