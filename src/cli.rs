@@ -4,8 +4,8 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     agent, audit, broker, cancel, completions, demo, doctor, explain, farm, fetch, forget, history,
-    hosts, invite, jobs, join, kernel, lanes, login, manual, monitor, people, shares, simulate,
-    stop, submit, usage, wait,
+    hosts, invite, jobs, join, kernel, key, lanes, login, manual, monitor, people, shares,
+    simulate, stop, submit, usage, wait,
 };
 
 /// Harvests the idle cores of render farms and desktops for background work, and is gone when a
@@ -86,6 +86,8 @@ pub(crate) enum Command {
     People(people::Args),
     /// Takes from somebody all that they may, at once.
     Revoke(people::RevokeArgs),
+    /// Has the broker sign sessions with another key.
+    Key(key::Args),
     /// Lists who let whom in, and out.
     Audit(audit::Args),
     /// Sums what replicas took that have ended, and what of it is charged.

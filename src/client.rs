@@ -15,7 +15,7 @@ use futures_util::{Stream, stream};
 use gleaner_identity::{Credentials, KeyPair, SessionClient, SessionError};
 use gleaner_protocol::api::{ApiError, HostStatus, JobStatus};
 use gleaner_protocol::{Digest, JobId};
-use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use reqwest::{Body, Method, RequestBuilder, Response, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -32,6 +32,9 @@ const CONTENT: &str = "application/octet-stream";
 /// Time for the refusal of a request whose connection was broken off.
 const REFUSAL_TIME_MAX: Duration = Duration::from_secs(5);
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
+/// How often, and how long, is waited before the same is asked again where the broker says so.
+const WAITS_MAX: usize = 10;
+const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Whom a client talks to, and how the command line names another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -324,7 +327,21 @@ impl Client {
             Some(token) => request.bearer_auth(token),
             None => request,
         };
-        let response = request.send().await.map_err(failed)?;
+        let mut response = None;
+        // Who asks too fast is told when to ask again; a stream cannot be sent twice.
+        for _ in 0..WAITS_MAX {
+            let Some(again) = request.try_clone() else { break };
+            let answer = again.send().await.map_err(failed)?;
+            let Some(wait) = wait_of(&answer) else {
+                response = Some(answer);
+                break;
+            };
+            tokio::time::sleep(wait).await;
+        }
+        let response = match response {
+            Some(response) => response,
+            None => request.send().await.map_err(failed)?,
+        };
         let status = response.status();
         if status.is_success() {
             return Ok(response);
@@ -340,6 +357,15 @@ impl Client {
             Err(ClientError::Refused { service, status, error })
         }
     }
+}
+
+/// How long an answer asks to wait before the same is asked again.
+fn wait_of(answer: &Response) -> Option<Duration> {
+    if answer.status() != StatusCode::TOO_MANY_REQUESTS {
+        return None;
+    }
+    let wait = answer.headers().get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+    Some(Duration::from_secs(wait).min(WAIT_MAX))
 }
 
 /// Whether a connection was broken off by the other end.

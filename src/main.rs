@@ -25,6 +25,7 @@ mod jobs;
 mod join;
 mod joined;
 mod kernel;
+mod key;
 mod lanes;
 mod login;
 mod manual;
@@ -95,6 +96,7 @@ fn main() -> ExitCode {
         Command::Login(args) => login::run(args),
         Command::People(args) => people::run(args),
         Command::Revoke(args) => people::run_revoke(args),
+        Command::Key(args) => key::run(args),
         Command::Audit(args) => audit::run(args),
         Command::Usage(args) => usage::run(&args),
         Command::Shares(args) => shares::run(args),

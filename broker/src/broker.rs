@@ -173,6 +173,7 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
     let listener = listener.with_limits(limits);
     let core_config = CoreConfig {
         weights: config.weights(),
+        open_jobs_max: config.limits.open_jobs,
         gone_hosts_max: GONE_HOSTS_MAX,
         incarnation: 0,
         lanes: config.lanes.check()?,
@@ -183,7 +184,7 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
     };
     let min_free_bytes = config.min_free_mib << 20;
     let folder = DataFolder::open(&config.data_dir)?;
-    let people = People::open(&config.data_dir)?.with_pin(pin);
+    let people = People::open(&config.data_dir)?.with_pin(pin).with_limits(config.limits);
     if listen.is_beyond_loopback() && config.token_file.is_none() && !people.has_admin() {
         invite_first(&people, &config.data_dir, listener.address());
     }

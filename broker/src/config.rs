@@ -48,8 +48,28 @@ pub struct Config {
     pub lanes: Lanes,
     /// Weights of owners among each other, and beside projects: 1 of those who are not named.
     pub shares: BTreeMap<OwnerName, u32>,
+    /// What an owner may.
+    pub limits: OwnerLimits,
     /// Projects by name. One that is not named has a weight of 1.
     pub projects: BTreeMap<ProjectName, ProjectSettings>,
+}
+
+/// What an owner may at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct OwnerLimits {
+    /// Jobs that go on, of an owner, or of a project together.
+    pub open_jobs: u32,
+    /// Hosts with keys.
+    pub hosts: u32,
+    /// Requests a second of those who submit or look with keys; 0 for any number.
+    pub requests_per_s: u32,
+}
+
+impl Default for OwnerLimits {
+    fn default() -> Self {
+        Self { open_jobs: 10_000, hosts: 1_000, requests_per_s: 100 }
+    }
 }
 
 /// How one project is set.
@@ -156,6 +176,7 @@ impl Default for Config {
             retention_days: 0.0,
             lanes: Lanes::default(),
             shares: BTreeMap::new(),
+            limits: OwnerLimits::default(),
             projects: BTreeMap::new(),
         }
     }

@@ -42,7 +42,7 @@ mod wall_clock;
 pub use archive::{ArchiveError, Moved, export, import};
 pub use blobs::{BlobContent, BlobError, BlobStore, LocalBlobs};
 pub use broker::{BrokerError, run};
-pub use config::{Config, ConfigError, DEFAULT_TOML};
+pub use config::{Config, ConfigError, DEFAULT_TOML, OwnerLimits};
 pub use driver::{
     ContentRefusal, ContentUse, Decided, Dispatcher, DriverGone, DriverHandle, Forgotten, Letters,
     LinkId, LinkMessage, PreparedReport, RecordError, Recovery, compact, pack,

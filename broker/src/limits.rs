@@ -1,6 +1,7 @@
 //! Named bounds of the broker's own queues, files and connections. Those of what crosses a
 //! process boundary stand in [`gleaner_protocol::limits`].
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use gleaner_protocol::Span;
@@ -169,6 +170,10 @@ pub(crate) const PRINCIPALS_MAX: usize = 20_000;
 /// For how long a broker remembers invitations that have ended, and principals that were revoked, in
 /// seconds.
 pub(crate) const REMEMBERED_S: u64 = 30 * 86_400;
+/// So many seconds' worth of an owner's requests may come at once.
+pub(crate) const REQUESTS_AT_ONCE_S: NonZeroU32 = NonZeroU32::new(10).expect("not 0");
+/// Owners whose requests are counted before those are forgotten who have not asked lately.
+pub(crate) const OWNERS_PACED: usize = 1_000;
 /// Longest body of a request that anybody may make, in bytes.
 pub(crate) const OPEN_BODY_BYTES_MAX: u64 = 8 << 10;
 /// Jobs of which a listener to events remembers whether they are there for it.

@@ -229,7 +229,7 @@ impl Metrics {
 #[cfg(test)]
 mod tests {
     use gleaner_protocol::job::{JobError, Lane};
-    use gleaner_protocol::{Digest, JobId};
+    use gleaner_protocol::{Account, Digest, JobId};
     use gleaner_scheduling::{Core, CoreConfig, PolicyName};
 
     use super::*;
@@ -283,11 +283,13 @@ mod tests {
             metrics.aborted(reason);
         }
         metrics.submitted(&Ok(Submitted { job: JobId::new(1), workunits: 1, promise: None }));
+        let owner = gleaner_protocol::OwnerName::new("anna").expect("a plain name");
         for refusal in [
             SubmitRefusal::Invalid(JobError::EmptyCommand),
             SubmitRefusal::NoPolicy(Lane::Batch),
             SubmitRefusal::Declined { why: String::new(), earliest_due_us: None },
             SubmitRefusal::TooManyJobs,
+            SubmitRefusal::TooManyOfOne { account: Account::of(None, &owner), most: 1 },
             SubmitRefusal::TooManyAbilities,
         ] {
             metrics.submitted(&Err(refusal));

@@ -20,25 +20,28 @@
 //! - The last administrator with a key is not revoked.
 
 mod book;
+mod pace;
 mod pages;
 
 pub use book::BookError;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
 
 use gleaner_identity::{AuditEnd, KeyError, KeyPair, Pin, PublicKey, Purpose};
 use gleaner_protocol::people::{
     Challenge, ChallengeRequest, Enrolment, Identity, Invitation, InvitationRequest, PrincipalId,
     PrincipalStatus, Role, Session, SessionRequest,
 };
-use gleaner_protocol::{Digest, HostName};
+use gleaner_protocol::{Digest, HostName, OwnerName};
 use gleaner_serve::{PageOf, Sessions};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::sync::broadcast;
 
+use crate::config::OwnerLimits;
 use crate::limits::{
     CHALLENGE_S, INVITATION_S_MAX, INVITATION_USES_MAX, INVITATIONS_MAX, PRINCIPALS_MAX, SESSION_S,
     SESSIONS_REMEMBERED, SESSIONS_TOLD_MAX,
@@ -46,6 +49,7 @@ use crate::limits::{
 use crate::wall_clock::utc_ms;
 pub(crate) use book::Inviter;
 use book::{Book, Invited, Principal};
+use pace::Pace;
 pub(crate) use pages::LoginRefusal;
 use pages::Logins;
 
@@ -83,10 +87,17 @@ pub(crate) enum Refusal {
     Range { what: &'static str, value: u64, most: u64 },
     #[error("{0}s work on no project: only submitters and viewers do")]
     NoProject(Role),
+    #[error(
+        "{owner} has {most} hosts with keys, as many as may be: revoke those that are gone (`gleaner \
+         people`), or have `hosts` of [limits] raised"
+    )]
+    TooManyHosts { owner: OwnerName, most: usize },
     #[error("this broker knows as many {0} as it can")]
     Full(&'static str),
     #[error("it cannot be written down: {0}")]
     Disk(#[from] BookError),
+    #[error("the broker's key stays: {0}")]
+    Key(#[from] KeyError),
 }
 
 /// Why a broker knows nobody, and so does not start.
@@ -103,7 +114,11 @@ pub enum PeopleError {
 /// All of them. Clones are of the same ones.
 #[derive(Clone)]
 pub(crate) struct People {
-    key: Arc<KeyPair>,
+    key: Arc<RwLock<Arc<KeyPair>>>,
+    key_path: Arc<Path>,
+    /// Hosts that an owner may have keys for.
+    hosts_max: usize,
+    pace: Option<Arc<Pace>>,
     /// That of the broker's certificate, for those who are invited.
     pin: Option<Pin>,
     /// As it is on the disk.
@@ -158,7 +173,10 @@ impl People {
         let (revoked, _) = broadcast::channel(SESSIONS_TOLD_MAX);
         Ok(Self {
             pin: None,
-            key: Arc::new(key),
+            hosts_max: usize::MAX,
+            pace: None,
+            key: Arc::new(RwLock::new(Arc::new(key))),
+            key_path: key_path.into(),
             book: Arc::new(RwLock::new(Arc::new(book))),
             writing: Arc::default(),
             checked: Arc::default(),
@@ -188,6 +206,12 @@ impl People {
     /// With the pin of the broker's certificate, which invitations tell.
     pub(crate) fn with_pin(self, pin: Option<Pin>) -> Self {
         Self { pin, ..self }
+    }
+
+    /// With what owners may at most.
+    pub(crate) fn with_limits(self, limits: OwnerLimits) -> Self {
+        let OwnerLimits { hosts, requests_per_s, .. } = limits;
+        Self { hosts_max: hosts as usize, pace: Pace::of(requests_per_s).map(Arc::new), ..self }
     }
 
     /// Whether an administrator has a key.
@@ -272,6 +296,9 @@ impl People {
             if let Some((host, by)) = host.and_then(|host| Some((host, book.agent_of(host)?))) {
                 return Err(Refusal::NameTaken { host: host.clone(), by: by.clone() });
             }
+            if role == Role::Agent && book.hosts_of(&owner) >= self.hosts_max {
+                return Err(Refusal::TooManyHosts { owner, most: self.hosts_max });
+            }
             if book.principals.contains_key(&id) {
                 return Err(Refusal::Known(id.clone()));
             }
@@ -305,13 +332,13 @@ impl People {
     pub(crate) fn challenge(&self, request: &ChallengeRequest) -> Result<Challenge, Refusal> {
         let id = request.id.clone();
         self.book().active(&id)?;
-        let challenge = self.key.sign(Purpose::Challenge, &claims(id, CHALLENGE_S));
+        let challenge = self.key().sign(Purpose::Challenge, &claims(id, CHALLENGE_S));
         Ok(Challenge { challenge })
     }
 
     /// Gives a session to whoever has signed.
     pub(crate) fn session(&self, request: &SessionRequest) -> Result<Session, Refusal> {
-        let asked = self.key.public().check(Purpose::Challenge, &request.challenge);
+        let asked = self.key().public().check(Purpose::Challenge, &request.challenge);
         let asked = asked.ok().and_then(|text| serde_json::from_str::<Claims>(&text).ok());
         let asked = asked.filter(|asked| asked.until_s > now_s()).ok_or(Refusal::Challenge)?;
         let public_key = self.book().active(&asked.id)?.public_key.clone();
@@ -320,8 +347,25 @@ impl People {
         if signed != request.challenge {
             return Err(Refusal::Proof);
         }
-        let token = self.key.sign(Purpose::Session, &claims(asked.id, SESSION_S));
+        let token = self.key().sign(Purpose::Session, &claims(asked.id, SESSION_S));
         Ok(Session { token, valid_s: SESSION_S })
+    }
+
+    fn key(&self) -> Arc<KeyPair> {
+        Arc::clone(&self.key.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Has sessions signed with another key from now on: those of the one before have ended.
+    pub(crate) fn rotate_key(&self, by: &str) -> Result<PublicKey, Refusal> {
+        let key = KeyPair::generate()?;
+        let public = key.public().clone();
+        self.change(|book| {
+            book.note(by, "rotate", &format!("the broker's key, to {}", public.id()))?;
+            Ok(key.replace(&self.key_path)?)
+        })?;
+        *self.key.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(key);
+        self.checked.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        Ok(public)
     }
 
     /// Everybody, in the order of their names.
@@ -403,7 +447,7 @@ impl People {
         if let Some(claims) = self.checked().get(&digest) {
             return Some(claims.clone());
         }
-        let text = self.key.public().check(Purpose::Session, token).ok()?;
+        let text = self.key().public().check(Purpose::Session, token).ok()?;
         let claims: Claims = serde_json::from_str(&text).ok()?;
         let mut checked = self.checked();
         if checked.len() >= SESSIONS_REMEMBERED {
@@ -434,6 +478,13 @@ impl Sessions for People {
 
     fn whose_page(&self, cookies: &str) -> Option<Result<PageOf, String>> {
         self.page_of(cookies)
+    }
+
+    fn admit(&self, identity: &Identity) -> Result<(), Duration> {
+        match (&self.pace, identity.role) {
+            (Some(pace), Role::Submitter | Role::Viewer) => pace.count(&identity.owner),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -102,6 +102,28 @@ impl KeyPair {
     /// # Errors
     /// [`KeyError::File`].
     pub fn write_new(&self, path: &Path) -> Result<(), KeyError> {
+        // Never in the place of another.
+        self.write(path, |new| {
+            let linked = fs::hard_link(new, path);
+            fs::remove_file(new)?;
+            linked
+        })
+    }
+
+    /// Writes it in the place of the file that is there.
+    ///
+    /// # Errors
+    /// [`KeyError::File`].
+    pub fn replace(&self, path: &Path) -> Result<(), KeyError> {
+        self.write(path, |new| fs::rename(new, path))
+    }
+
+    /// Writes it to a file that gets its name when all of it is in it.
+    fn write(
+        &self,
+        path: &Path,
+        name: impl FnOnce(&Path) -> io::Result<()>,
+    ) -> Result<(), KeyError> {
         let text = format!("{HEAD}{}\n", text_of(self.secret.as_bytes()));
         let new = path.with_extension("new");
         let written = || {
@@ -110,10 +132,7 @@ impl KeyPair {
                 options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
             file.write_all(text.as_bytes())?;
             file.sync_all()?;
-            // It has its name when all of it is in it, and never in the place of another.
-            let linked = fs::hard_link(&new, path);
-            fs::remove_file(&new)?;
-            linked?;
+            name(&new)?;
             File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
         };
         written().map_err(|source| KeyError::File { what: "make", path: path.into(), source })

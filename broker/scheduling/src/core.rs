@@ -58,8 +58,10 @@ pub struct CoreConfig {
     pub ownerless_hosts_vote: OwnerlessVote,
     /// Where the choice of the results that are checked comes from. Agents must not know it.
     pub audit_seed: u64,
-    /// Weights of owners among each other; 1 where none is given.
+    /// Weights of owners and projects among each other; 1 where none is given.
     pub weights: BTreeMap<Account, u32>,
+    /// Jobs of one account that go on at once.
+    pub open_jobs_max: u32,
     /// How many hosts are remembered that have left, those aside that something open speaks of.
     pub gone_hosts_max: usize,
 }
@@ -76,6 +78,7 @@ impl CoreConfig {
             ownerless_hosts_vote: OwnerlessVote::Each,
             audit_seed: 0,
             weights: BTreeMap::new(),
+            open_jobs_max: u32::MAX,
             gone_hosts_max: GONE_HOSTS_MAX,
         }
         .with_lane(Lane::Background, LanePolicy::Greedy(policy))
@@ -96,6 +99,7 @@ pub struct Core {
     tokens: TokenMint,
     reconnect_grace: Span,
     gone_hosts_max: usize,
+    open_jobs_max: u32,
     next_job: u64,
     /// Microseconds of UTC at [`Time::ZERO`].
     zero_us: u64,
@@ -135,6 +139,7 @@ impl Core {
             tokens: TokenMint::new(TokenKey::default(), config.incarnation),
             reconnect_grace: config.reconnect_grace,
             gone_hosts_max: config.gone_hosts_max,
+            open_jobs_max: config.open_jobs_max,
             next_job: 1,
             zero_us: config.zero_us,
             new_work: false,

@@ -3,7 +3,7 @@
 use gleaner_protocol::control::{AbortReason, GoesOn, Verdict};
 use gleaner_protocol::job::{JobError, Lane};
 use gleaner_protocol::{
-    ChunkId, HostName, JobId, LeaseToken, Origin, ReplicaId, Share, Span, WorkunitId,
+    Account, ChunkId, HostName, JobId, LeaseToken, Origin, ReplicaId, Share, Span, WorkunitId,
 };
 use thiserror::Error;
 
@@ -168,6 +168,17 @@ pub enum SubmitRefusal {
         "{JOBS_MAX} jobs are known already; forget ended ones with `gleaner forget`, or have the broker do it (retention_days)"
     )]
     TooManyJobs,
+    /// Too many jobs of whoever submits.
+    #[error(
+        "{most} jobs of {account} go on already, as many as may: wait for one to end, cancel one, or put \
+         more workunits into one job"
+    )]
+    TooManyOfOne {
+        /// Whose.
+        account: Account,
+        /// As many as may go on.
+        most: u32,
+    },
     /// Too many different kernels and programs.
     #[error(
         "jobs ask for {ABILITIES_MAX} different kernels and programs already; forget ended jobs with `gleaner forget`"

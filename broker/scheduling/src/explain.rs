@@ -11,7 +11,7 @@ use gleaner_protocol::job::{Attempts, Cause, JobSpec, Lane};
 use gleaner_protocol::{JobId, Share, Span, WorkunitId};
 
 use crate::ability::Need;
-use crate::farm::{Backoff, Host, HostIx, Job, JobPhase, Workunit};
+use crate::farm::{AccountShare, Backoff, Host, HostIx, Job, JobPhase, Workunit};
 use crate::limits::{FAILURES_TOLD_MAX, INDEXES_TOLD_MAX};
 use crate::{Core, Farm};
 
@@ -51,6 +51,7 @@ impl Core {
         reasons.extend(self.farm.refused(job));
         if job.pending == 0 && job.has_untouched() {
             reasons.push(WaitReason::InTurn);
+            reasons.extend(self.farm.share_against(job));
         }
         if let Some((index, _)) = job.open.iter().find(|(_, workunit)| {
             let unit = self.farm.workunit(**workunit);
@@ -165,6 +166,14 @@ fn most_said<'a>(reasons: impl Iterator<Item = &'a Arc<str>>) -> Option<(Arc<str
 }
 
 impl Farm {
+    /// Who comes before a job's account, where anybody does.
+    fn share_against(&self, job: &Job) -> Option<WaitReason> {
+        let (AccountShare { account, weight, used_s, .. }, before) =
+            self.usage.standing(job.account, self.now);
+        let used = (used_s / 36.0).round() as u64;
+        (before > 0).then_some(WaitReason::Share { account, used, weight, before })
+    }
+
     /// What about the hosts holds this job up, if anything does.
     fn hosts_against(&self, id: JobId) -> Vec<WaitReason> {
         let Some(job) = self.job(id) else { return Vec::new() };

@@ -1,5 +1,7 @@
 //! What a client is told when something is wrong.
 
+use std::time::Duration;
+
 use gleaner_protocol::api::ApiError;
 use gleaner_protocol::limits::bounded_reason;
 use warp::http::header::{HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -15,13 +17,20 @@ pub struct Problem {
     code: &'static str,
     error: String,
     earliest_due_ms: Option<u64>,
+    retry_after_s: Option<u64>,
 }
 
 impl Problem {
     /// `code` for programs, `error` for people: what, on what, and what to do.
     #[must_use]
     pub fn new(status: StatusCode, code: &'static str, error: impl Into<String>) -> Self {
-        Self { status, code, error: bounded_reason(error.into()), earliest_due_ms: None }
+        Self {
+            status,
+            code,
+            error: bounded_reason(error.into()),
+            earliest_due_ms: None,
+            retry_after_s: None,
+        }
     }
 
     /// The same with the time when a job could be due.
@@ -76,6 +85,15 @@ impl Problem {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, code, error)
     }
 
+    /// 429: who asks has asked more than may be, and may again after a while.
+    #[must_use]
+    pub fn too_fast(owner: &str, wait: Duration) -> Self {
+        let wait_s = wait.as_secs_f64();
+        let error = format!("{owner} asks too fast: the next request may come in {wait_s:.1} s");
+        let problem = Self::new(StatusCode::TOO_MANY_REQUESTS, "too_fast", error);
+        Self { retry_after_s: Some(wait_s.ceil().max(1.0) as u64), ..problem }
+    }
+
     /// 500: our fault. The client learns no details.
     #[must_use]
     pub fn internal() -> Self {
@@ -127,6 +145,9 @@ impl warp::Reply for Problem {
                 headers.insert(RETRY_AFTER, HeaderValue::from_static("5"));
             }
             _ => {}
+        }
+        if let Some(retry_after_s) = self.retry_after_s {
+            headers.insert(RETRY_AFTER, retry_after_s.into());
         }
         response
     }

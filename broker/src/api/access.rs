@@ -25,8 +25,9 @@ const MONITOR: &[Role] = &[Role::Monitor];
 /// what leases are made with.
 const ADMINS: &[Role] = &[Role::Admin];
 
-/// All requests but `/healthz`, those of [`super::OPEN`] and the files of [`super::PAGES`]. What is not here reaches no route.
-pub(crate) static ACCESS: [Access; 36] = [
+/// All requests but `/healthz`, those of [`super::OPEN`] and the files of [`super::PAGES`]. What is not
+/// here reaches no route.
+pub(crate) static ACCESS: [Access; 37] = [
     Access::new(GET, "/v1/control", AGENTS),
     Access::new(POST, "/v1/jobs", SUBMITTERS),
     Access::new(GET, "/v1/jobs", VIEWERS),
@@ -54,6 +55,7 @@ pub(crate) static ACCESS: [Access; 36] = [
     Access::new(GET, "/v1/shares", VIEWERS),
     Access::new(GET, "/metrics", VIEWERS),
     Access::new(POST, "/v1/invitations", ADMINS),
+    Access::new(POST, "/v1/key", ADMINS),
     Access::new(GET, "/v1/people", ADMINS),
     Access::new(GET, "/v1/audit", ADMINS),
     Access::new(DELETE, "/v1/people/{}", ADMINS),
@@ -88,6 +90,7 @@ mod tests {
         let of_admins = [
             "GET /v1/backup",
             "POST /v1/invitations",
+            "POST /v1/key",
             "GET /v1/people",
             "GET /v1/audit",
             "DELETE /v1/people/{}",

@@ -104,6 +104,7 @@ fn refused(refusal: SubmitRefusal) -> Problem {
         SubmitRefusal::Invalid(_) => (StatusCode::BAD_REQUEST, "invalid-job"),
         SubmitRefusal::Declined { .. } => (StatusCode::CONFLICT, "declined"),
         SubmitRefusal::NoPolicy(_) => (StatusCode::BAD_REQUEST, "no-policy"),
+        SubmitRefusal::TooManyOfOne { .. } => (StatusCode::TOO_MANY_REQUESTS, "too-many"),
         SubmitRefusal::TooManyJobs | SubmitRefusal::TooManyAbilities => {
             (StatusCode::SERVICE_UNAVAILABLE, "too-many")
         }

@@ -25,6 +25,7 @@ impl Api {
         let audit = warp::path!("v1" / "audit").and(warp::get());
         let one = warp::path!("v1" / "people" / String).and(warp::delete()).and(asker());
         let one = one.map(|id, who| (id, who));
+        let rotated = warp::path!("v1" / "key").and(warp::post()).and(asker());
         let invitations = warp::path!("v1" / "invitations").and(warp::post());
         let invitations = invitations.and(asker()).and(body()).map(|who, body| (who, body));
         let body_of_anybody = || body_bytes(OPEN_BODY_BYTES_MAX);
@@ -35,6 +36,8 @@ impl Api {
             .or(handler(audit, self, |api, ()| async move {
                 Ok(json(&api.of_people(People::audit).await?))
             }))
+            .unify()
+            .or(handler_of(rotated, self, rotate))
             .unify()
             .or(handler_of(one, self, revoke))
             .unify()
@@ -99,6 +102,12 @@ async fn session(api: Api, body: bytes::Bytes) -> Result<Response, Problem> {
     Ok(json(&api.people.session(&request)?))
 }
 
+async fn rotate(api: Api, who: Asker) -> Result<Response, Problem> {
+    let key = api.of_people(move |people| people.rotate_key(&who.name())).await?;
+    tracing::warn!(id = %key.id(), "the broker has another key");
+    Ok(json(&key.to_string()))
+}
+
 async fn revoke(api: Api, (id, who): (String, Asker)) -> Result<Response, Problem> {
     let id: PrincipalId = parse_id(&id)?;
     let status = api.of_people(move |people| people.revoke(&who.name(), &id)).await?;
@@ -122,8 +131,9 @@ impl From<Refusal> for Problem {
             Refusal::Known(_) => (StatusCode::CONFLICT, "known"),
             Refusal::NameTaken { .. } => (StatusCode::CONFLICT, "name_taken"),
             Refusal::LastAdmin(_) => (StatusCode::CONFLICT, "last_admin"),
+            Refusal::TooManyHosts { .. } => (StatusCode::TOO_MANY_REQUESTS, "too_many_hosts"),
             Refusal::Full(_) => (StatusCode::SERVICE_UNAVAILABLE, "too_many"),
-            Refusal::Disk(_) => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
+            Refusal::Disk(_) | Refusal::Key(_) => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
         };
         Self::new(status, code, refusal.to_string())
     }

@@ -267,6 +267,11 @@ impl Book {
         self.principals.iter().filter(|(_, of)| of.revoked_ms.is_none())
     }
 
+    /// How many hosts of an owner have a key.
+    pub(super) fn hosts_of(&self, owner: &OwnerName) -> usize {
+        self.active_ones().filter(|(_, of)| of.host.is_some() && of.owner == *owner).count()
+    }
+
     /// How many administrators have a key.
     pub(super) fn admins(&self) -> usize {
         self.active_ones().filter(|(_, of)| of.role == Role::Admin).count()

@@ -79,7 +79,7 @@ impl People {
 
     /// The name of this broker's cookie: brokers on one machine share what a browser keeps.
     pub(crate) fn cookie_name(&self) -> String {
-        format!("gleaner-{}", self.key.public().id())
+        format!("gleaner-{}", self.key().public().id())
     }
 
     /// What the cookie of somebody's page is.
@@ -90,7 +90,7 @@ impl People {
         };
         let claims = PageClaims { of, until_s: now_s() + PAGE_S };
         let claims = serde_json::to_string(&claims).expect("our own types serialise");
-        self.key.sign(Purpose::Page, &claims)
+        self.key().sign(Purpose::Page, &claims)
     }
 
     /// Whose page shows these cookies, or why it is nobody's any more.
@@ -98,7 +98,7 @@ impl People {
         let name = self.cookie_name();
         let mut cookies = cookies.split(';').filter_map(|cookie| cookie.trim().split_once('='));
         let (_, signed) = cookies.find(|(of, value)| *of == name && !value.is_empty())?;
-        let claims = self.key.public().check(Purpose::Page, signed);
+        let claims = self.key().public().check(Purpose::Page, signed);
         let claims = claims.ok().and_then(|text| serde_json::from_str::<PageClaims>(&text).ok());
         let claims = claims.filter(|claims| now_s() < claims.until_s);
         Some(match claims.map(|claims| claims.of) {

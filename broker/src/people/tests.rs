@@ -146,10 +146,10 @@ fn what_is_too_old_is_nothing() {
     let head = Head::new();
     let one = key();
     head.enrols(&head.invites(Role::Admin, 1), &one, None).expect("invited");
-    let old = head.people.key.sign(Purpose::Challenge, &claims(one.public().id(), 0));
+    let old = head.people.key().sign(Purpose::Challenge, &claims(one.public().id(), 0));
     let request = SessionRequest { proof: one.sign(Purpose::Answer, &old), challenge: old.clone() };
     assert!(matches!(head.people.session(&request), Err(Refusal::Challenge)));
-    let ended = head.people.key.sign(Purpose::Session, &claims(one.public().id(), 0));
+    let ended = head.people.key().sign(Purpose::Session, &claims(one.public().id(), 0));
     for _ in 0..2 {
         assert!(head.role(&ended).expect_err("it has ended").contains("ask for a new one"));
     }
@@ -270,4 +270,40 @@ fn a_project_is_of_those_who_submit_or_look() {
     let token = head.session(&key).expect("a session");
     let who = head.people.who(&token).expect("a session").expect("it goes on");
     assert_eq!(who.project, Some(project));
+}
+
+#[test]
+fn with_another_key_sessions_end_and_people_stay() {
+    let mut head = Head::new();
+    let (invitation, key) = (head.invites(Role::Submitter, 1), key());
+    head.enrols(&invitation, &key, None).expect("enrolled");
+    let before = head.session(&key).expect("a session");
+    assert_eq!(head.role(&before), Ok(Role::Submitter));
+    head.people.rotate_key("root").expect("made");
+    assert!(head.role(&before).expect_err("it has ended").contains("none of this broker's"));
+    let after = head.session(&key).expect("a session");
+    head.starts_again();
+    assert_eq!(head.role(&after), Ok(Role::Submitter));
+    assert!(head.role(&before).is_err());
+}
+
+#[test]
+fn an_owner_has_so_many_hosts_and_asks_so_often() {
+    let mut head = Head::new();
+    let limits = OwnerLimits { hosts: 1, requests_per_s: 1, ..OwnerLimits::default() };
+    head.people = head.people.clone().with_limits(limits);
+    let invitation = head.invites(Role::Agent, 2);
+    head.enrols(&invitation, &key(), Some("one")).expect("enrolled");
+    let refusal = head.enrols(&invitation, &key(), Some("two")).expect_err("one too many");
+    assert!(refusal.to_string().contains("anna has 1 hosts with keys"), "{refusal}");
+    let identity = |role| Identity {
+        id: key().public().id(),
+        role,
+        owner: "anna".parse().expect("a plain name"),
+        project: None,
+        host: None,
+    };
+    let refused = |role| (0..1_000).any(|_| head.people.admit(&identity(role)).is_err());
+    assert!(refused(Role::Submitter));
+    assert!(!refused(Role::Agent) && !refused(Role::Admin), "work is not held up");
 }

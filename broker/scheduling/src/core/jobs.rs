@@ -113,6 +113,10 @@ impl Core {
         if self.farm.jobs.len() >= JOBS_MAX {
             return Err(SubmitRefusal::TooManyJobs);
         }
+        let account = spec.account();
+        if self.farm.usage.open_jobs(&account) >= self.open_jobs_max {
+            return Err(SubmitRefusal::TooManyOfOne { account, most: self.open_jobs_max });
+        }
         if !self.farm.abilities.has_room_for(&Need::of(spec)) {
             return Err(SubmitRefusal::TooManyAbilities);
         }

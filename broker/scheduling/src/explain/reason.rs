@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use gleaner_protocol::job::{Attempts, Lane};
-use gleaner_protocol::{HostName, Origin, Span};
+use gleaner_protocol::{Account, HostName, Origin, Span};
 
 /// One reason why a job or workunit stands where it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,6 +111,17 @@ pub enum WaitReason {
     },
     /// Untouched; owners come by what they have used, and their jobs in turn.
     InTurn,
+    /// Others have used less for their weight.
+    Share {
+        /// Whose job it is.
+        account: Account,
+        /// What that one has used, in hundredths of core hours.
+        used: u64,
+        /// Its weight.
+        weight: u32,
+        /// How many come before it.
+        before: usize,
+    },
     /// Replicas run now.
     Running {
         /// How many.
@@ -218,6 +229,7 @@ impl WaitReason {
             Self::LaneIsFull { .. } => "lane-is-full",
             Self::Parked { .. } => "parked",
             Self::InTurn => "in-turn",
+            Self::Share { .. } => "share",
             Self::Running { .. } => "running",
             Self::Insured { .. } => "insured",
             Self::OutOfReach => "out-of-reach",
@@ -331,6 +343,14 @@ impl fmt::Display for WaitReason {
                 )
             }
             Self::InTurn => f.write_str("not begun; whoever has used least for its weight comes first (`gleaner shares`), and its jobs in turn"),
+            Self::Share { account, used, weight, before } => {
+                let (hours, rest) = (used / 100, used % 100);
+                write!(
+                    f,
+                    "{account} has used {hours}.{rest:02} core hours for a weight of {weight}, and \
+                     {before} with jobs have used less for theirs (`gleaner shares`)"
+                )
+            }
             Self::Running { pending } => write!(f, "{pending} replicas run now"),
             Self::Insured { replicas, host } => {
                 let what = match replicas {

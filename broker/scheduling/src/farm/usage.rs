@@ -143,6 +143,20 @@ impl Usage {
         account
     }
 
+    /// How many jobs of an account go on.
+    pub(crate) fn open_jobs(&self, name: &Account) -> u32 {
+        self.by_name.get(name).map_or(0, |account| self.accounts[account.0 as usize].active)
+    }
+
+    /// How an account stands, and how many others with jobs come before it.
+    pub(crate) fn standing(&self, account: AccountIx, now: Time) -> (AccountShare, usize) {
+        let place = self.place(account, now);
+        let others = self.by_name.values().filter(|other| {
+            self.accounts[other.0 as usize].active > 0 && self.place(**other, now) < place
+        });
+        (self.share_of(account, now), others.count())
+    }
+
     /// A job of an account has ended.
     pub(crate) fn end_job(&mut self, account: AccountIx) {
         self.account_mut(account).active -= 1;
@@ -240,16 +254,18 @@ impl Usage {
 
     /// All who are remembered, in the order of their names.
     pub(crate) fn shares(&self, now: Time) -> impl Iterator<Item = AccountShare> {
-        self.by_name.values().map(move |account| {
-            let entry = &self.accounts[account.0 as usize];
-            let running = now.since(entry.since).as_secs_f64() * entry.held as f64 / 1e3;
-            AccountShare {
-                account: entry.name.clone(),
-                weight: entry.weight as u32,
-                used_s: entry.used / growth(now) + running,
-                held_permille: entry.held,
-            }
-        })
+        self.by_name.values().map(move |account| self.share_of(*account, now))
+    }
+
+    fn share_of(&self, account: AccountIx, now: Time) -> AccountShare {
+        let entry = &self.accounts[account.0 as usize];
+        let running = now.since(entry.since).as_secs_f64() * entry.held as f64 / 1e3;
+        AccountShare {
+            account: entry.name.clone(),
+            weight: entry.weight as u32,
+            used_s: entry.used / growth(now) + running,
+            held_permille: entry.held,
+        }
     }
 
     /// What each holds, for those who count it anew.

@@ -2,6 +2,7 @@
 
 use gleaner_protocol::Origin::Farm;
 use gleaner_protocol::control::ReleaseReason;
+use gleaner_scheduling::CoreConfig;
 use gleaner_scheduling::PolicyName::FragmentAware;
 
 use crate::story::Story;
@@ -49,4 +50,22 @@ fn absurd_numbers_of_slots_are_bounded() {
     story.asks("f1", u32::MAX).nothing();
     story.job().workunits(10_000).submits().whatever();
     assert_eq!(story.core.farm().lease_count(), 4096);
+}
+
+#[test]
+fn an_owner_has_so_many_jobs_that_go_on_and_others_have_theirs() {
+    let config = CoreConfig { open_jobs_max: 1, ..CoreConfig::background(FragmentAware) };
+    let mut story = Story::with(config);
+    story.job().owner("ann").submits().whatever();
+    story.job().owner("ann").submits().is([
+        "refused: 1 jobs of ann go on already, as many as may: wait for one to end, cancel one, or put \
+         more workunits into one job",
+    ]);
+    story.job().owner("bob").submits().whatever();
+    story.cancels(1).whatever();
+    story.job().owner("ann").submits().is([
+        "persist accepted job-3",
+        "accepted job-3",
+        "changed job-3",
+    ]);
 }

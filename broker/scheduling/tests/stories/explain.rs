@@ -169,3 +169,20 @@ fn a_failed_job_names_what_failed_and_why() {
     let more = "failed-workunits: 4 more failed for other reasons; `gleaner fetch` lists all";
     assert_eq!((told.len(), told.last().map(String::as_str)), (10, Some(more)));
 }
+
+#[test]
+fn who_has_used_more_for_its_weight_is_told_how_many_come_first() {
+    let mut story = Story::of(FragmentAware);
+    story.host("f1", Farm).slots(1).joins().whatever();
+    story.job().owner("ann").submits().whatever();
+    story.job().owner("bob").workunits(2).submits().whatever();
+    story.asks("f1", 1).is(["lease f1 1/0#1"]);
+    story.advance(Span::from_secs(36)).nothing();
+    story.job().owner("ann").submits().whatever();
+    let told = lines(&story.core.explain_job(JobId::new(3)).expect("a known job"));
+    let share = "share: ann has used 0.01 core hours for a weight of 1, and 1 with jobs have used \
+                 less for theirs (`gleaner shares`)";
+    assert_eq!(told.last().map(String::as_str), Some(share), "{told:?}");
+    let told = lines(&story.core.explain_job(JobId::new(2)).expect("a known job"));
+    assert!(!told.iter().any(|line| line.starts_with("share:")), "bob is next: {told:?}");
+}

@@ -15,6 +15,9 @@ pub(super) enum Character {
     Colluding,
     /// It is honest until it is trusted; from then on some are wrong.
     Attacker,
+    /// It is one person's, who says another owner of each host; all its outputs are wrong, and those of
+    /// a workunit the same.
+    Sybil,
 }
 
 /// Shares of the hosts and how often they are wrong.
@@ -25,6 +28,7 @@ pub(super) struct Faults {
     pub(super) colluding_share: f64,
     pub(super) attacker_share: f64,
     pub(super) attack_rate: f64,
+    pub(super) sybils: f64,
 }
 
 const RIGHT: u8 = 0;
@@ -40,6 +44,7 @@ impl Faults {
             (Character::Faulty, self.faulty_share),
             (Character::Colluding, self.colluding_share),
             (Character::Attacker, self.attacker_share),
+            (Character::Sybil, self.sybils),
         ];
         let mut rest = all.iter_mut();
         for (character, share) in kinds {
@@ -62,6 +67,7 @@ impl Faults {
             Character::Honest => return digest(workunit, RIGHT, 0),
             Character::Faulty => (self.faulty_rate, WRONG),
             Character::Colluding => (self.faulty_rate, COLLUDED),
+            Character::Sybil => return digest(workunit, COLLUDED, 0),
             Character::Attacker if !is_trusted => (0.0, WRONG),
             Character::Attacker => (self.attack_rate, WRONG),
         };
@@ -104,6 +110,7 @@ mod tests {
         colluding_share: 0.3,
         attacker_share: 0.1,
         attack_rate: 1.0,
+        sybils: 0.0,
     };
     const UNIT: WorkunitId = WorkunitId { job: JobId::new(1), index: 7 };
 

@@ -61,6 +61,8 @@ pub(super) struct Plan {
     pub(super) boinc_replication: u8,
     pub(super) error_ppb: u32,
     pub(super) faults: Faults,
+    /// Owners that the person whose hosts are sybils has enrolled.
+    pub(super) sybil_owners: usize,
     pub(super) warmup: Span,
     pub(super) measured: Span,
     pub(super) settling: Span,
@@ -100,11 +102,14 @@ impl Plan {
             colluding_share: number("colluding_share"),
             attacker_share: number("attacker_share"),
             attack_rate: number("attack_rate"),
+            sybils: number("sybils"),
         };
-        let bad = faults.faulty_share + faults.colluding_share + faults.attacker_share;
+        let Faults { faulty_share, colluding_share, attacker_share, sybils, .. } = faults;
+        let bad = faulty_share + colluding_share + attacker_share + sybils;
         if bad > 1.0 {
             return Err(format!(
-                "faulty_share, colluding_share and attacker_share add up to {bad}: expected 1 or less"
+                "faulty_share, colluding_share, attacker_share and sybils add up to {bad}: expected 1 or \
+                 less"
             ));
         }
         let length_s = 60.0 * number("workunit_min");
@@ -146,6 +151,7 @@ impl Plan {
             boinc_replication: small("boinc_replication"),
             error_ppb: u32::try_from(count("error_ppb")).expect("its range ends before u32"),
             faults,
+            sybil_owners: count("sybil_owners") as usize,
             warmup: span(3600.0 * number("warmup_h")),
             measured: span(3600.0 * number("measured_h")),
             settling: span(3600.0 * number("settling_h")),
@@ -399,6 +405,21 @@ impl Fragments {
                 0.0,
                 (0.0, 1.0),
                 "share of the hosts that give the same wrong output",
+                "chosen",
+            ),
+            Parameter::number(
+                "sybils",
+                0.0,
+                (0.0, 1.0),
+                "share of the hosts that are one person's, who says another owner of each, and always give \
+                 the same wrong output; all others then have an enrolled owner each",
+                "chosen",
+            ),
+            Parameter::count(
+                "sybil_owners",
+                0,
+                (0, 1_000),
+                "owners that this person has enrolled, who have the sybils in turn",
                 "chosen",
             ),
             Parameter::number(

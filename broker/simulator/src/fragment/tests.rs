@@ -102,3 +102,17 @@ fn parameters_that_contradict_each_other_are_named() {
         assert!(why.contains(says), "{why}");
     }
 }
+
+#[test]
+fn one_person_with_many_names_decides_nothing_without_two_owners() {
+    let wrong = |owners: &str| {
+        let sets = ["sybils=0.3", "error_ppb=1000", "replication=3", owners];
+        let outcome = run(&SHORT, &sets, &["plain", "gleaner"]).expect("good settings");
+        assert!(number(&outcome, "plain", "completed") > 0.0);
+        (number(&outcome, "plain", "wrong_accepted"), number(&outcome, "gleaner", "wrong_accepted"))
+    };
+    for owners in ["sybil_owners=0", "sybil_owners=1"] {
+        assert_eq!(wrong(owners), (0.0, 0.0), "{owners}");
+    }
+    assert!(wrong("sybil_owners=2").0 > 0.0, "two votes of three are enough");
+}

@@ -9,7 +9,9 @@ use gleaner_protocol::{
     Capabilities, Digest, Epoch, HostInfo, HostKind, HostName, KernelName, LeaseToken, Origin,
     OwnerName, Profile, Span, Time, Trust, WorkunitId,
 };
-use gleaner_scheduling::{CoreConfig, Effect, Fact, Input, PolicyName, ReportedOutcome};
+use gleaner_scheduling::{
+    CoreConfig, Effect, Fact, Input, OwnerlessVote, PolicyName, ReportedOutcome,
+};
 
 use super::answers::{self, Character};
 use super::availability::Presence;
@@ -88,8 +90,12 @@ impl<'a> World<'a> {
     fn new(plan: &'a Plan, seed: u64, system: System) -> Self {
         // Leases outlive a lost link where nobody is to notice it.
         let grace = if system.has(plan.graced) { plan.grace } else { plan.lease };
+        // Where anybody has enrolled an owner, those who have not are one voter together.
+        let ownerless_hosts_vote =
+            if plan.faults.sybils > 0.0 { OwnerlessVote::Together } else { OwnerlessVote::Each };
         let config = CoreConfig {
             reconnect_grace: grace,
+            ownerless_hosts_vote,
             audit_seed: seed,
             ..CoreConfig::background(PolicyName::Plain)
         };
@@ -403,7 +409,7 @@ fn hosts(plan: &Plan, seed: u64) -> Vec<Host> {
         let info = HostInfo {
             name: HostName::new(format!("host{index:05}")).expect("a plain name"),
             origin: if is_farm { Origin::Farm } else { Origin::Desktop },
-            owner: None,
+            owner: owner(plan, index, character),
             cores,
             memory_mib: 0,
             kind: Some(HostKind::new(kind).expect("a plain name")),
@@ -428,6 +434,18 @@ fn hosts(plan: &Plan, seed: u64) -> Vec<Host> {
         }
     });
     hosts.collect()
+}
+
+/// Whose a host is. What sybils say of themselves counts for nothing: they have the owners that their
+/// person has enrolled.
+fn owner(plan: &Plan, index: usize, character: Character) -> Option<OwnerName> {
+    let name = match (character, plan.sybil_owners) {
+        _ if plan.faults.sybils <= 0.0 => return None,
+        (Character::Sybil, 0) => return None,
+        (Character::Sybil, owners) => format!("sybil{}", index % owners),
+        _ => format!("owner{index}"),
+    };
+    Some(OwnerName::new(name).expect("a plain name"))
 }
 
 /// Desktops are classed by speed, the slowest as 0.

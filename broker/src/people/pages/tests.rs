@@ -52,7 +52,7 @@ fn a_cookie_outlives_a_restart_and_is_good_at_its_own_broker_alone() {
     // What is signed for something else is no cookie.
     let claims =
         serde_json::to_string(&PageClaims { of: Whose::Token(String::new()), until_s: u64::MAX });
-    let session = again.key.sign(Purpose::Session, &claims.expect("JSON"));
+    let session = again.key().sign(Purpose::Session, &claims.expect("JSON"));
     assert!(matches!(again.page_of(&format!("{name}={session}")), Some(Err(_))));
 }
 
