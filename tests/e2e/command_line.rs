@@ -241,6 +241,7 @@ fn each_subcommand_helps() {
             "login",
             "people",
             "revoke",
+            "key",
             "audit",
             "usage",
             "shares",
