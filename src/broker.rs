@@ -3,6 +3,7 @@
 mod folders;
 
 use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -135,7 +136,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         let is_secure =
             config.tls_cert.is_some() || !config.listen.ip().to_canonical().is_loopback();
         let scheme = if is_secure { "https" } else { "http" };
-        let ready = |address| process::announce(&format!("listening on {scheme}://{address}"));
+        let ready = |address: SocketAddr| {
+            process::announce(&format!("listening on {scheme}://{address}"));
+            let mut pages = address;
+            if pages.ip().is_unspecified() {
+                pages.set_ip(Ipv4Addr::LOCALHOST.into());
+            }
+            process::say(&format!("pages: {scheme}://{pages}/"));
+        };
         gleaner_broker::run(config, ready, process::stopped()).await
     })?;
     Ok(ExitCode::SUCCESS)

@@ -4,8 +4,8 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     agent, audit, broker, cancel, completions, demo, doctor, explain, farm, fetch, forget, history,
-    hosts, invite, jobs, join, kernel, key, lanes, manual, monitor, people, shares, simulate, stop,
-    submit, usage, wait,
+    hosts, invite, jobs, join, kernel, key, lanes, login, manual, monitor, people, shares,
+    simulate, stop, submit, usage, wait,
 };
 
 /// Harvests the idle cores of render farms and desktops for background work, and is gone when a
@@ -80,6 +80,8 @@ pub(crate) enum Command {
     Invite(invite::Args),
     /// Joins the broker of an invitation, with a key that is made for it.
     Join(join::Args),
+    /// Prints a link that opens the broker's pages in a browser.
+    Login(login::Args),
     /// Lists whom the broker knows by their keys.
     People(people::Args),
     /// Takes from somebody all that they may, at once.

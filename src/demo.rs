@@ -143,6 +143,7 @@ async fn play(
     let sizing = Sizing::of_machine(u32::try_from(machine_cores).unwrap_or(u32::MAX));
     show.phase("starting a broker, a monitor and six agents", 0);
     let (cluster, mut parts) = Cluster::start(folders, sizing.host_cores).await?;
+    show.pages(&cluster.broker_url);
     show.hosts_ready(&cluster.hosts);
     let act = async {
         let threads = sizing.render_threads;

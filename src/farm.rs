@@ -3,6 +3,7 @@
 //! resumes it.
 
 mod compare;
+mod history;
 mod monitor;
 mod order;
 mod status;
@@ -45,6 +46,9 @@ enum Action {
     /// Shows what harvest costs the farm's renders: those on hosts that are held out of it for a day,
     /// compared with those on the others.
     Compare(compare::Args),
+    /// Shows what the farm did over time, as its broker saw it: cores that were rendered, harvested and
+    /// idle, and replicas that ended.
+    History(history::Args),
     /// Ends the harvest of every host of the farm, until `gleaner farm resume`. The monitor closes all
     /// fragments at once and opens none; it keeps that over its restarts.
     Stop(order::StopArgs),
@@ -188,6 +192,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Action::Uninstall(args) => run_uninstall(&args),
         Action::Status(args) => status::run(args),
         Action::Compare(args) => compare::run(args),
+        Action::History(args) => history::run(&args),
         Action::Stop(args) => order::stop(args),
         Action::Resume(args) => order::resume(args),
     }

@@ -27,6 +27,7 @@ mod joined;
 mod kernel;
 mod key;
 mod lanes;
+mod login;
 mod manual;
 mod monitor;
 mod people;
@@ -92,6 +93,7 @@ fn main() -> ExitCode {
         Command::History(args) => history::run(args),
         Command::Invite(args) => invite::run(args),
         Command::Join(args) => join::run(args),
+        Command::Login(args) => login::run(args),
         Command::People(args) => people::run(args),
         Command::Revoke(args) => people::run_revoke(args),
         Command::Key(args) => key::run(args),

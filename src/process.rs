@@ -75,12 +75,17 @@ impl Stops {
     }
 }
 
+/// Says a line to whoever started this process.
+pub(crate) fn say(line: &str) {
+    let mut stdout = std::io::stdout().lock();
+    // They may not listen.
+    let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+}
+
 /// Says that this process is ready: by a line for whoever started it, even when stdout is a pipe, and
 /// to systemd where that waits for it.
 pub(crate) fn announce(line: &str) {
-    let mut stdout = std::io::stdout().lock();
-    // Whoever started us may not listen.
-    let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+    say(line);
     if let Some(socket) = std::env::var_os("NOTIFY_SOCKET")
         && let Err(error) = notify(&socket, b"READY=1")
     {

@@ -1,4 +1,4 @@
-//! The HTTP interface under `/v1`, `/metrics` and `/healthz`.
+//! The HTTP interface under `/v1`, `/metrics` and `/healthz`, and the pages.
 //!
 //! Each handler reads or changes the core through the [driver](crate::driver), so that what it
 //! answers is durable. Bodies are JSON of `gleaner_protocol::api`; errors are its `ApiError`.
@@ -13,12 +13,18 @@ mod history;
 mod jobs;
 mod kernel_times;
 mod lanes;
+mod logins;
+mod pages;
 mod people;
 mod results;
 mod usage;
+mod watch;
+mod workunits;
 
 pub(crate) use access::ACCESS;
+pub(crate) use farm::host_status;
 pub(crate) use lanes::lane_statuses;
+pub(crate) use pages::PAGES;
 pub(crate) use people::OPEN;
 pub(crate) use results::manifest;
 
@@ -42,10 +48,12 @@ use crate::classes::Classes;
 use crate::control_link::ControlLinks;
 use crate::driver::{DriverGone, DriverHandle};
 use crate::events::Events;
+use crate::farm_history::FarmHistory;
 use crate::history::RunHistory;
 use crate::kernel_times::KernelTimes;
 use crate::metrics::{CoreFigures, Metrics};
 use crate::people::People;
+use crate::pictures::Pictures;
 use crate::promises::Promises;
 use crate::states::States;
 use crate::store::{Committer, SmallBlobs, StoreState};
@@ -73,6 +81,10 @@ pub(crate) struct Api {
     pub(crate) promises: Promises,
     pub(crate) budgets: Budgets,
     pub(crate) people: People,
+    pub(crate) pictures: Pictures,
+    pub(crate) farm_history: FarmHistory,
+    /// Whether browsers come through TLS.
+    pub(crate) is_secure: bool,
     /// On which hosts a job may run that does not say so.
     pub(crate) default_on: RunsOn,
     pub(crate) data_dir: PathBuf,
@@ -126,7 +138,15 @@ impl Api {
             .unify()
             .or(self.usage_routes())
             .unify()
+            .or(self.watch_routes())
+            .unify()
+            .or(self.workunit_routes())
+            .unify()
+            .or(self.login_routes())
+            .unify()
             .or(self.health_routes())
+            .unify()
+            .or(Self::page_routes())
             .unify()
             .boxed()
     }

@@ -18,19 +18,21 @@ use thiserror::Error;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::api::{ACCESS, Api, OPEN};
+use crate::api::{ACCESS, Api, OPEN, PAGES};
 use crate::blobs::{BlobError, LocalBlobs};
 use crate::budgets::Budgets;
 use crate::collect::Collector;
 use crate::config::{Config, ConfigError};
 use crate::driver::{Command, Driver, DriverHandle, DriverParts, compact, pack, recover};
 use crate::events::Events;
+use crate::farm_history::FarmHistory;
 use crate::history::{self, HistoryWriter};
 use crate::kernel_times::{self, Recorder};
 use crate::limits::{COMMANDS_QUEUED_MAX, FIRST_INVITATION_S, STATES_BYTES_MAX};
 use crate::metrics::Metrics;
 use crate::own_certificate::{self, OwnCertificateError};
 use crate::people::{Inviter, People, PeopleError};
+use crate::pictures::Pictures;
 use crate::promises::Promises;
 use crate::results_check;
 use crate::states::States;
@@ -85,7 +87,7 @@ pub async fn run(
     let running = begin(&config).await?;
     let Running { listener, api, background, mut driver_done, recorder, history, usage, promises } =
         running;
-    let committer = api.committer.clone();
+    let (committer, farm_history) = (api.committer.clone(), api.farm_history.clone());
     ready(listener.address());
     let mut has_died = false;
     let stop = async {
@@ -117,6 +119,7 @@ pub async fn run(
         history.end();
         usage.end();
         promises.save();
+        farm_history.save();
     });
     if let Err(error) = closed.await {
         tracing::error!("closing the store failed: {error}");
@@ -129,7 +132,7 @@ struct Running {
     listener: Listener,
     api: Api,
     /// What reads the core beside the routes.
-    background: [JoinHandle<()>; 5],
+    background: [JoinHandle<()>; 7],
     driver_done: oneshot::Receiver<()>,
     /// Writes down how long kernels take.
     recorder: Recorder,
@@ -186,7 +189,7 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
     if listen.is_beyond_loopback() && config.token_file.is_none() && !people.has_admin() {
         invite_first(&people, &config.data_dir, listener.address());
     }
-    let listener = listener.with_sessions(Arc::new(people.clone()), OPEN);
+    let listener = listener.with_sessions(Arc::new(people.clone()), OPEN, &PAGES);
     let blobs = LocalBlobs::open(&config.data_dir.join("blobs"), min_free_bytes)?;
     let states = config.data_dir.join("states");
     let states = States::open(&states, min_free_bytes, STATES_BYTES_MAX)?;
@@ -270,13 +273,20 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
         promises: promises.clone(),
         budgets: Budgets::of(&config.projects),
         people,
+        pictures: Pictures::new(),
+        farm_history: FarmHistory::open(&config.data_dir, min_free_bytes),
+        is_secure: listen.tls.is_some(),
         default_on: config.default_on,
         data_dir: config.data_dir.clone(),
     };
     let watch = tokio::spawn(promises.clone().run(api.driver.clone(), api.events.clone()));
     let remember = remember_used(api.usage.clone(), api.driver.clone(), wall_clock::utc_ms());
-    let budgets = tokio::spawn(api.budgets.clone().run(api.usage.clone(), api.driver.clone()));
-    let background = [check, collector, watch, tokio::spawn(remember), budgets];
+    let painter = api.pictures.clone().run(api.driver.clone(), promises.clone());
+    let look = api.farm_history.clone().run(api.driver.clone());
+    let budgets = api.budgets.clone().run(api.usage.clone(), api.driver.clone());
+    let [remember, painter, look, budgets] =
+        [tokio::spawn(remember), tokio::spawn(painter), tokio::spawn(look), tokio::spawn(budgets)];
+    let background = [check, collector, watch, remember, painter, look, budgets];
     Ok(Running { listener, api, background, driver_done, recorder, history, usage, promises })
 }
 

@@ -134,6 +134,8 @@ pub const FARM_EVENTS_MAX: usize = 10_000;
 pub const JOBS_PAGE_MAX: usize = 1_000;
 /// Hosts in one answer, which one turn of the driver reads.
 pub const HOSTS_PAGE_MAX: usize = 1_000;
+/// Workunits that have not ended in one answer, which one turn of the driver reads.
+pub const WORKUNITS_PAGE_MAX: usize = 200;
 /// Results in one answer.
 pub const RESULTS_PAGE_MAX: u32 = 10_000;
 /// Longest line of an export, in bytes.
@@ -178,3 +180,33 @@ pub(crate) const OWNERS_PACED: usize = 1_000;
 pub(crate) const OPEN_BODY_BYTES_MAX: u64 = 8 << 10;
 /// Jobs of which a listener to events remembers whether they are there for it.
 pub(crate) const EVENT_JOBS_REMEMBERED: usize = 4_096;
+/// Seconds for which a link to the pages is good.
+pub(crate) const LOGIN_S: u64 = 5 * 60;
+/// Links to the pages that wait to be used.
+pub(crate) const LOGINS_MAX: usize = 1_000;
+/// Seconds for which the cookie of a page is good.
+pub(crate) const PAGE_S: u64 = 12 * 3_600;
+/// Seconds after which an open page asks for another cookie.
+pub(crate) const PAGE_RENEW_S: u64 = 3_600;
+/// Shortest time between two pictures of the farm for whoever watches.
+pub(crate) const PICTURE_INTERVAL: Span = Span::from_millis(500);
+/// So many times as long as a picture kept the driver passes before the next one.
+pub(crate) const PICTURE_RESTS: u64 = 20;
+/// Changes between pictures that are kept for those who missed some; who missed more gets all of it.
+pub(crate) const PICTURE_CHANGES_KEPT: usize = 16;
+/// How long a picture may take to be taken by who watches.
+pub(crate) const PICTURE_WRITE_TIME_MAX: Duration = Duration::from_secs(30);
+/// How often who watches is asked whether they are there.
+pub(crate) const WATCHER_PING: Duration = Duration::from_secs(20);
+/// How long one watches with one connection: then who it is is looked up again.
+pub(crate) const WATCH_TIME_MAX: Duration = Duration::from_secs(3_600);
+/// Longest message of a watcher, in bytes: they have nothing to say.
+pub(crate) const WATCHER_MESSAGE_BYTES_MAX: usize = 1 << 10;
+/// How often the farm is looked at for its history.
+pub(crate) const FARM_LOOK: Duration = Duration::from_secs(5);
+/// Rows of the farm's history that are kept: minutes, hours, days.
+pub(crate) const FARM_ROWS_MAX: [usize; 3] = [2 * 1_440, 90 * 24, 10 * 366];
+/// Longest line of the farm's history, in bytes; a longer one is damage.
+pub(crate) const FARM_LINE_BYTES_MAX: usize = 1 << 10;
+/// Longest file of the farm's history, in bytes.
+pub(crate) const FARM_HISTORY_BYTES_MAX: u64 = 32 << 20;

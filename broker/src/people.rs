@@ -21,6 +21,7 @@
 
 mod book;
 mod pace;
+mod pages;
 
 pub use book::BookError;
 
@@ -34,7 +35,7 @@ use gleaner_protocol::people::{
     PrincipalStatus, Role, Session, SessionRequest,
 };
 use gleaner_protocol::{Digest, HostName, OwnerName};
-use gleaner_serve::Sessions;
+use gleaner_serve::{PageOf, Sessions};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -49,6 +50,8 @@ use crate::wall_clock::utc_ms;
 pub(crate) use book::Inviter;
 use book::{Book, Invited, Principal};
 use pace::Pace;
+pub(crate) use pages::LoginRefusal;
+use pages::Logins;
 
 /// Why somebody is not let in, or nobody is invited.
 #[derive(Debug, Error)]
@@ -126,6 +129,8 @@ pub(crate) struct People {
     checked: Arc<Mutex<FxHashMap<Digest, Claims>>>,
     /// Tells who is revoked.
     revoked: broadcast::Sender<PrincipalId>,
+    /// Links to the pages that nobody has used yet.
+    logins: Arc<Mutex<Logins>>,
 }
 
 /// `GET /v1/audit`.
@@ -176,6 +181,7 @@ impl People {
             writing: Arc::default(),
             checked: Arc::default(),
             revoked,
+            logins: Arc::default(),
         })
     }
 
@@ -419,6 +425,12 @@ impl People {
         self.book().active(id).is_ok()
     }
 
+    /// Somebody, where they are known and not revoked; else why not.
+    fn identity(&self, id: &PrincipalId) -> Result<Identity, String> {
+        let found = self.book().active(id).map(|principal| principal.identity(id));
+        found.map_err(|refusal| refusal.to_string())
+    }
+
     /// Whether hosts are told apart by their keys here.
     pub(crate) fn has_agents(&self) -> bool {
         self.book().active_ones().any(|(_, of)| of.role == Role::Agent)
@@ -461,8 +473,11 @@ impl Sessions for People {
         if until_s <= now_s() {
             return Some(Err("the session has ended: ask for a new one".into()));
         }
-        let found = self.book().active(&id).map(|principal| principal.identity(&id));
-        Some(found.map_err(|refusal| refusal.to_string()))
+        Some(self.identity(&id))
+    }
+
+    fn whose_page(&self, cookies: &str) -> Option<Result<PageOf, String>> {
+        self.page_of(cookies)
     }
 
     fn admit(&self, identity: &Identity) -> Result<(), Duration> {

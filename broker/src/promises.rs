@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gleaner_forecast::{Ask, Claim, Forecaster, HORIZON_MAX_S, Left, Work, ask};
-use gleaner_protocol::api::ProgressEvent;
+use gleaner_protocol::api::{JobStatus, ProgressEvent};
 use gleaner_protocol::job::{JobSpec, Lane};
 use gleaner_protocol::{JobId, Promised};
 use gleaner_scheduling::{Core, Job, JobPhase, SubmitRefusal};
@@ -131,6 +131,18 @@ impl Promises {
     /// How a promised job stands, as far as was looked.
     pub(crate) fn standing(&self, job: JobId) -> Option<Standing> {
         self.lock().standing.get(&job).copied()
+    }
+
+    /// A job's status with how its promise stands.
+    pub(crate) fn told(&self, status: JobStatus) -> JobStatus {
+        match self.standing(status.job) {
+            Some(standing) => JobStatus {
+                chance_permille: Some((standing.chance * 1e3).round() as u16),
+                expected_end_ms: standing.expected_end_ms,
+                ..status
+            },
+            None => status,
+        }
     }
 
     /// The job with what can be promised of its due time beside all that is promised; without that

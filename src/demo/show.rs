@@ -74,6 +74,16 @@ impl Show {
         Self { began: boottime(), canvas, state: RefCell::default() }
     }
 
+    /// Who wants to can watch.
+    pub(super) fn pages(&self, broker_url: &str) {
+        let line = format!("watch it in a browser: {broker_url}/");
+        match &self.canvas {
+            // A terminal that is drawn on takes lines above the picture alone.
+            Some(canvas) => drop(canvas.all.println(line)),
+            None => eprintln!("{line}"),
+        }
+    }
+
     /// The hosts are there.
     pub(super) fn hosts_ready(&self, hosts: &[Host]) {
         let cores = hosts.iter().map(|host| (host.name.clone(), host.cores));

@@ -98,7 +98,7 @@ async fn the_broker_refuses_each_with_its_reason() {
         "[{}]",
         vec![r#"{"event":"fragment_closed","host":"a","reason":""}"#; 10_001].join(",")
     );
-    let requests: [(Method, &str, &[u8], u16, &str); 31] = [
+    let requests: [(Method, &str, &[u8], u16, &str); 42] = [
         (Method::GET, "/v1/jobs/x", b"", 400, "job-NUMBER"),
         (Method::GET, "/v1/jobs/-1", b"", 400, "job-NUMBER"),
         (Method::GET, "/v1/jobs/99999999999999999999999", b"", 400, "job-NUMBER"),
@@ -128,7 +128,18 @@ async fn the_broker_refuses_each_with_its_reason() {
         (Method::DELETE, "/v1/hosts", b"", 405, "DELETE"),
         (Method::GET, "/v1/farm/events", b"", 405, "GET"),
         (Method::GET, "/v2/jobs", b"", 404, "/v2/jobs"),
-        (Method::GET, "/", b"", 404, "/"),
+        (Method::GET, "/page", b"", 404, "/page"),
+        (Method::POST, "/", b"", 404, "POST /"),
+        (Method::GET, "/pages/..%2fv1", b"", 404, "/pages/..%2fv1"),
+        (Method::GET, "/pages/app.js/", b"", 404, "/pages/app.js/"),
+        (Method::GET, "/v1/watch", b"", 400, ""),
+        (Method::GET, "/v1/farm/history?by=year", b"", 400, "query"),
+        (Method::GET, "/v1/farm/history?from_ms=-1", b"", 400, "query"),
+        (Method::GET, "/v1/jobs/job-7/workunits", b"", 404, "job-7"),
+        (Method::GET, "/v1/jobs/job-7/workunits?limit=201", b"", 400, "from 1 to 200"),
+        (Method::POST, "/v1/login", b"{}", 400, "secret"),
+        (Method::POST, "/v1/login", br#"{"secret":"0123"}"#, 403, "gleaner login"),
+        (Method::POST, "/v1/me", b"", 405, "POST"),
         (Method::GET, "/v1/control", b"", 400, ""),
     ];
     for (method, path, body, status, word) in requests {

@@ -21,6 +21,8 @@ pub enum Purpose {
     Answer,
     /// Who shows it may speak as a principal for a while.
     Session,
+    /// The browser that shows it has a page of somebody's open.
+    Page,
 }
 
 impl Purpose {
@@ -30,6 +32,7 @@ impl Purpose {
             Self::Challenge => b"gleaner challenge",
             Self::Answer => b"gleaner answer",
             Self::Session => b"gleaner session",
+            Self::Page => b"gleaner page",
         }
     }
 }

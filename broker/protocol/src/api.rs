@@ -1,7 +1,12 @@
 //! Bodies of the broker's HTTP interface under `/v1`. JSON.
 
+mod pages;
 mod usage;
 
+pub use pages::{
+    FarmHistoryRow, FarmNow, HistoryBy, HostState, LoginLink, LoginRequest, Me, OpenReplica,
+    OpenWorkunit,
+};
 pub use usage::{ReplicaOutcome, UsageBy, UsageRow};
 
 use serde::{Deserialize, Serialize};

@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
-use warp::http::header::CONNECTION;
+use warp::http::header::{CONNECTION, CONTENT_SECURITY_POLICY, X_CONTENT_TYPE_OPTIONS};
 use warp::http::{HeaderValue, Request};
 use warp::reply::Response;
 use warp::{Filter, Rejection, Reply};
@@ -31,11 +31,15 @@ use crate::places::{Place, Places, Seat};
 use crate::problem::Problem;
 use crate::reject::catch;
 
+/// What a browser may do with an answer that is no page.
+const NO_PAGE: &str = "default-src 'none'; frame-ancestors 'none'";
+
 /// Serves `routes` until `shutdown`; then takes nothing new, gives what is open some time to
 /// end, and cuts the rest.
 ///
 /// Rejections are answered as JSON, and every request is guarded, by this function. A route finds
-/// the [`Role`](crate::Role) of who asks among the request's extensions.
+/// the [`Role`](crate::Role) of who asks among the request's extensions, and the mark of the token
+/// that was shown.
 pub async fn serve<F, R>(listener: Listener, routes: F, shutdown: impl Future<Output = ()>)
 where
     F: Filter<Extract = (R,), Error = Rejection> + Clone + Send + Sync + 'static,
@@ -129,6 +133,11 @@ impl Door {
                 if let Some(role) = passed.role() {
                     request.extensions_mut().insert(role);
                 }
+                if let Passed::As(role) = passed
+                    && let Some(mark) = self.guard.mark_of(role)
+                {
+                    request.extensions_mut().insert(mark);
+                }
                 if let Passed::Is(identity) = passed {
                     request.extensions_mut().insert(identity);
                 }
@@ -140,8 +149,12 @@ impl Door {
             }
         };
         answer.map_ok(move |mut response| {
+            let headers = response.headers_mut();
+            // No browser takes an output for a page, or lets it do what ours may.
+            headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+            headers.entry(CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(NO_PAGE));
             if is_last {
-                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                headers.insert(CONNECTION, HeaderValue::from_static("close"));
             }
             response
         })

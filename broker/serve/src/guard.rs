@@ -4,6 +4,9 @@
 //! to it, except what a web page makes a browser send: a page from elsewhere shows itself by its
 //! `Origin` (or `Sec-Fetch-Site`), and one that renamed itself to our address (DNS rebinding) by
 //! the `Host` that it asked for.
+//!
+//! A page of this server's own shows a cookie instead. Browsers send it unasked, so it counts only
+//! where the browser says as well that our own page asks, wherever that could change something.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -11,13 +14,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gleaner_protocol::people::Identity;
-use warp::http::header::{AUTHORIZATION, HOST, ORIGIN};
+use warp::http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN, UPGRADE};
 use warp::http::uri::Authority;
 use warp::http::{HeaderMap, Method, Request, StatusCode};
 
 use crate::access::{Access, Role};
 use crate::problem::{Problem, shortened};
-use crate::token::Token;
+use crate::token::{Token, TokenMark};
 
 /// The one path that is open to all: says nothing but whether we live, and load balancers send no
 /// tokens.
@@ -36,6 +39,21 @@ pub trait Sessions: Send + Sync {
         let _ = identity;
         Ok(())
     }
+
+    /// Whose page shows these cookies, or why it is nobody's any more; nothing where none of them is
+    /// of this server.
+    fn whose_page(&self, _cookies: &str) -> Option<Result<PageOf, String>> {
+        None
+    }
+}
+
+/// Whose page it is that a browser has open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PageOf {
+    /// A principal's.
+    Principal(Identity),
+    /// Of whoever had this token.
+    Token(TokenMark),
 }
 
 /// What a guard knows of sessions.
@@ -44,6 +62,8 @@ pub(crate) struct Known {
     pub(crate) sessions: Arc<dyn Sessions>,
     /// Paths that are open to all, since they are how a session is got.
     pub(crate) open: &'static [&'static str],
+    /// Paths that anybody may read from anywhere: files of pages, without anybody's data.
+    pub(crate) pages: &'static [&'static str],
 }
 
 impl fmt::Debug for Known {
@@ -116,21 +136,64 @@ impl Guard {
         let headers = request.headers();
         let asked = asked_host(request);
         self.check_host(asked.as_ref())?;
+        let path = request.uri().path();
+        let is_of = |pages: &[&str]| request.method() == Method::GET && pages.contains(&path);
+        if self.known.as_ref().is_some_and(|known| is_of(known.pages)) {
+            return Ok(Passed::Anybody);
+        }
         check_browser(headers, asked.as_ref())?;
         if let Some(known) = &self.known {
-            if known.open.contains(&request.uri().path()) {
+            if known.open.contains(&path) {
                 return Ok(Passed::Anybody);
             }
+            let refuse = |why| Problem::new(StatusCode::UNAUTHORIZED, "session", why);
             let shown = shown_token(headers).and_then(|shown| std::str::from_utf8(shown).ok());
             if let Some(who) = shown.and_then(|shown| known.sessions.who(shown)) {
-                let refuse = |why| Problem::new(StatusCode::UNAUTHORIZED, "session", why);
-                let identity = who.map_err(refuse)?;
-                let admitted = known.sessions.admit(&identity);
-                admitted.map_err(|wait| Problem::too_fast(identity.owner.as_str(), wait))?;
-                return Ok(Passed::Is(identity));
+                return Self::admitted(known, who.map_err(refuse)?);
+            }
+            if !headers.contains_key(AUTHORIZATION)
+                && let Some(whose) =
+                    shown_cookies(headers).and_then(|cookies| known.sessions.whose_page(cookies))
+            {
+                match whose.and_then(|of| self.passed(of)) {
+                    Ok(passed) => {
+                        check_own_page(request)?;
+                        return match passed {
+                            Passed::Is(identity) => Self::admitted(known, identity),
+                            passed => Ok(passed),
+                        };
+                    }
+                    Err(why) if self.wants_proof => return Err(refuse(why)),
+                    // What has ended is as good as nothing where nothing is wanted.
+                    Err(_) => {}
+                }
             }
         }
         Ok(Passed::As(self.role(headers)?))
+    }
+
+    /// Lets somebody in who does not ask too fast.
+    fn admitted(known: &Known, identity: Identity) -> Result<Passed, Problem> {
+        let admitted = known.sessions.admit(&identity);
+        admitted.map_err(|wait| Problem::too_fast(identity.owner.as_str(), wait))?;
+        Ok(Passed::Is(identity))
+    }
+
+    /// Who asks, by whose page it is.
+    fn passed(&self, of: PageOf) -> Result<Passed, String> {
+        match of {
+            PageOf::Principal(identity) => Ok(Passed::Is(identity)),
+            PageOf::Token(mark) => {
+                let found = self.keys.iter().find(|(_, token)| token.mark() == mark);
+                let role = found.map(|(role, _)| Passed::As(*role));
+                role.ok_or_else(|| "the token that this page was opened with has changed".into())
+            }
+        }
+    }
+
+    /// Names the token of a role, where it has one.
+    pub(crate) fn mark_of(&self, role: Role) -> Option<TokenMark> {
+        self.keys.iter().find(|(of, _)| *of == role).map(|(_, token)| token.mark())
     }
 
     fn check_host(&self, asked: Option<&Authority>) -> Result<(), Problem> {
@@ -244,6 +307,28 @@ fn shown_token(headers: &HeaderMap) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"bearer ").then_some(shown.trim_ascii())
 }
 
+/// What a browser shows by itself.
+fn shown_cookies(headers: &HeaderMap) -> Option<&str> {
+    headers.get(COOKIE)?.to_str().ok()
+}
+
+/// Whether a browser says that our own page asks, where that must be sure: [`check_browser`] has
+/// turned away what comes from elsewhere and says so.
+fn check_own_page<B>(request: &Request<B>) -> Result<(), Problem> {
+    let headers = request.headers();
+    let changes = request.method() != Method::GET || headers.contains_key(UPGRADE);
+    let is_ours = headers.contains_key(ORIGIN)
+        || headers.get("sec-fetch-site").is_some_and(|site| site == "same-origin");
+    if !changes || is_ours {
+        return Ok(());
+    }
+    Err(Problem::new(
+        StatusCode::FORBIDDEN,
+        "browser",
+        "a page's cookie is good for what that page asks itself: say its Origin, or show a token",
+    ))
+}
+
 /// The host that was asked for: the target's, where it has one, else the header's.
 fn asked_host<B>(request: &Request<B>) -> Option<Authority> {
     if let Some(authority) = request.uri().authority() {
@@ -287,200 +372,4 @@ fn is_loopback_name(host: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check<B>(guard: &Guard, request: &Request<B>) -> Result<Passed, Problem> {
-        let passed = guard.identify(request)?;
-        if let Some(role) = passed.role() {
-            guard.check_access(role, request)?;
-        }
-        Ok(passed)
-    }
-
-    fn ask(guard: &Guard, path: &str, headers: &[(&str, &str)]) -> Result<(), &'static str> {
-        let mut request = Request::get(path);
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        let checked = check(guard, &request.body(()).expect("a request"));
-        checked.map(drop).map_err(|problem| problem.code())
-    }
-
-    static ACCESS: [Access; 4] = [
-        Access::new(Method::GET, "/v1/jobs", &[Role::Member]),
-        Access::new(Method::POST, "/v1/stop", &[Role::Admin]),
-        Access::new(Method::POST, "/v1/events", &[Role::Monitor]),
-        Access::new(Method::GET, "/v1/blobs/{}", &[Role::Agent, Role::Member]),
-    ];
-
-    fn token_of(role: Role) -> String {
-        format!("0123456789-{role}")
-    }
-
-    /// What a guard with tokens of these roles says to each role's.
-    fn answers(
-        roles: &[Role],
-        method: &Method,
-        path: &str,
-    ) -> Vec<Result<Option<Role>, &'static str>> {
-        let key = |role: Role| Token::new(&token_of(role)).expect("long enough");
-        let mut guard = Guard::new(Some(key(Role::Member)), true);
-        guard.access = Some(&ACCESS);
-        roles.iter().for_each(|role| guard.add_key(*role, key(*role)).expect("another one"));
-        assert_eq!(guard.add_key(Role::Hook, key(Role::Member)), Err(Role::Member));
-        let ask = |role: &Role| {
-            let request = Request::builder()
-                .method(method)
-                .uri(path)
-                .header("host", "localhost")
-                .header("authorization", format!("Bearer {}", token_of(*role)));
-            let request = request.body(()).expect("a request");
-            let passed = check(&guard, &request);
-            passed.map(|passed| passed.role()).map_err(|problem| problem.code())
-        };
-        Role::OF_TOKENS.iter().map(ask).collect()
-    }
-
-    #[test]
-    fn a_request_is_open_to_the_roles_of_its_row_alone() {
-        use Role::{Admin, Agent, Hook, Member, Monitor};
-        let (get, post) = (Method::GET, Method::POST);
-        let all = [Admin, Monitor, Agent, Hook];
-        let role = Err("role");
-        for (method, path, found) in [
-            (&get, "/v1/jobs", [Ok(Some(Member)), Ok(Some(Admin)), role, role, role]),
-            (&post, "/v1/stop", [role, Ok(Some(Admin)), role, role, role]),
-            (&post, "/v1/events", [role, Ok(Some(Admin)), Ok(Some(Monitor)), role, role]),
-            (&get, "/v1/blobs/7", [Ok(Some(Member)), Ok(Some(Admin)), role, Ok(Some(Agent)), role]),
-            (&post, "/v1/jobs", [Err("method"), Err("method"), role, role, role]),
-            (&get, "/v1/jobs/", [Err("no_route"), Err("no_route"), role, role, role]),
-            (&get, "/v1/blobs/7/8", [Err("no_route"), Err("no_route"), role, role, role]),
-            (&get, "/healthz/../v1/jobs", [Err("no_route"), Err("no_route"), role, role, role]),
-        ] {
-            assert_eq!(answers(&all, method, path), found, "{method} {path}");
-        }
-        // What has no token of its own is everybody's, and a token that nobody set is none.
-        let (member, none) = (Ok(Some(Member)), Err("token"));
-        for path in ["/v1/stop", "/v1/events"] {
-            assert_eq!(answers(&[], &post, path), [member, none, none, none, none], "{path}");
-        }
-    }
-
-    /// Takes `v4.public.ROLE` for a session of that role, and no other of that form.
-    struct ByName;
-
-    impl Sessions for ByName {
-        fn who(&self, token: &str) -> Option<Result<Identity, String>> {
-            let role = token.strip_prefix("v4.public.")?.parse::<gleaner_protocol::people::Role>();
-            let identity = |role| Identity {
-                id: gleaner_protocol::people::PrincipalId::of_key(&[7; 32]),
-                role,
-                owner: "anna".parse().expect("a plain name"),
-                project: None,
-                host: None,
-            };
-            Some(role.map(identity).map_err(|_| "it has ended".into()))
-        }
-    }
-
-    #[test]
-    fn who_shows_a_session_may_what_its_key_may_and_what_gets_one_is_open() {
-        static ROWS: [Access; 2] = [
-            Access::new(Method::GET, "/v1/jobs", &[Role::Member, Role::Viewer, Role::Submitter]),
-            Access::new(Method::POST, "/v1/jobs", &[Role::Member, Role::Submitter]),
-        ];
-        let mut guard = Guard::new(Token::new("0123456789abcdef"), true);
-        guard.access = Some(&ROWS);
-        guard.known = Some(Known { sessions: Arc::new(ByName), open: &["/v1/session"] });
-        let ask = |method: &Method, path: &str, token: &str| {
-            let request = Request::builder()
-                .method(method)
-                .uri(path)
-                .header("host", "localhost")
-                .header("authorization", format!("Bearer {token}"));
-            let passed = check(&guard, &request.body(()).expect("a request"));
-            passed.map(|passed| passed.role()).map_err(|problem| problem.code())
-        };
-        let (get, post) = (Method::GET, Method::POST);
-        assert_eq!(ask(&get, "/v1/jobs", "v4.public.viewer"), Ok(Some(Role::Viewer)));
-        assert_eq!(ask(&post, "/v1/jobs", "v4.public.viewer"), Err("role"));
-        assert_eq!(ask(&post, "/v1/jobs", "v4.public.submitter"), Ok(Some(Role::Submitter)));
-        assert_eq!(ask(&post, "/v1/jobs", "v4.public.agent"), Err("role"));
-        assert_eq!(ask(&post, "/v1/jobs", "v4.public.admin"), Ok(Some(Role::Admin)));
-        assert_eq!(ask(&get, "/v1/jobs", "v4.public.nobody"), Err("session"));
-        assert_eq!(ask(&get, "/v1/jobs", "0123456789abcdef"), Ok(Some(Role::Member)));
-        assert_eq!(ask(&post, "/v1/session", "v4.public.nobody"), Ok(None));
-        assert_eq!(ask(&post, "/v1/session/", "v4.public.nobody"), Err("session"));
-    }
-
-    #[test]
-    fn who_shows_the_wrong_token_learns_which_is_the_right_one() {
-        let mut guard = Guard::new(Token::new("0123456789abcdef"), true);
-        guard.part = "monitor";
-        guard.access = Some(&ACCESS);
-        let admin = Token::new("fedcba9876543210").expect("long enough");
-        guard.add_key(Role::Admin, admin).expect("another one");
-        let request = Request::post("/v1/stop")
-            .header("host", "localhost")
-            .header("authorization", "Bearer 0123456789abcdef");
-        let problem = check(&guard, &request.body(()).expect("a request")).expect_err("no admin");
-        assert_eq!(
-            problem.error(),
-            "POST /v1/stop wants the token of this monitor's admin_token_file (--token-file), not \
-             that of token_file"
-        );
-    }
-
-    #[test]
-    fn a_loopback_broker_answers_to_loopback_names_only() {
-        let guard = Guard::new(None, true);
-        for good in
-            ["127.0.0.1", "127.0.0.1:7070", "[::1]:7070", "localhost:1", "LOCALHOST", "a.localhost"]
-        {
-            assert_eq!(ask(&guard, "/v1/jobs", &[("host", good)]), Ok(()), "{good}");
-        }
-        for bad in ["evil.example", "127.0.0.1.evil.example", "10.0.0.1", "localhost.evil", ""] {
-            assert_eq!(ask(&guard, "/v1/jobs", &[("host", bad)]), Err("host"), "{bad}");
-        }
-        assert_eq!(ask(&guard, "/v1/jobs", &[]), Err("host"));
-        let two = [("host", "localhost"), ("host", "evil.example")];
-        assert_eq!(ask(&guard, "/v1/jobs", &two), Err("host"));
-        let hidden = [("host", "localhost")];
-        assert_eq!(ask(&guard, "http://evil.example/v1/jobs", &hidden), Err("host"));
-    }
-
-    #[test]
-    fn a_page_from_elsewhere_is_refused_and_our_own_is_not() {
-        let guard = Guard::new(None, true);
-        let with =
-            |name, value| ask(&guard, "/v1/jobs", &[("host", "localhost:7070"), (name, value)]);
-        assert_eq!(with("origin", "http://localhost:7070"), Ok(()));
-        for bad in ["http://evil.example", "null", "http://localhost:8080", "http://localhost", ""]
-        {
-            assert_eq!(with("origin", bad), Err("browser"), "{bad}");
-        }
-        assert_eq!(with("sec-fetch-site", "cross-site"), Err("browser"));
-        assert_eq!(with("sec-fetch-site", "same-site"), Err("browser"));
-        assert_eq!(with("sec-fetch-site", "same-origin"), Ok(()));
-        assert_eq!(with("sec-fetch-site", "none"), Ok(()));
-    }
-
-    #[test]
-    fn a_token_must_be_shown_where_there_is_one() {
-        let token = Token::new("0123456789abcdef").expect("long enough");
-        for loopback in [true, false] {
-            let guard = Guard::new(Some(token.clone()), loopback);
-            let with =
-                |value| ask(&guard, "/v1/jobs", &[("host", "localhost"), ("authorization", value)]);
-            assert_eq!(with("Bearer 0123456789abcdef"), Ok(()));
-            assert_eq!(with("bearer  0123456789abcdef"), Ok(()));
-            for bad in ["Bearer 0123456789abcdeg", "Basic 0123456789abcdef", "Bearer", "", "B"] {
-                assert_eq!(with(bad), Err("token"), "{bad}");
-            }
-            assert_eq!(ask(&guard, "/v1/jobs", &[("host", "localhost")]), Err("token"));
-            assert_eq!(ask(&guard, "/healthz", &[]), Ok(()));
-            assert_eq!(ask(&guard, "/healthz/../v1", &[("host", "localhost")]), Err("token"));
-        }
-    }
-}
+mod tests;

@@ -289,14 +289,15 @@ impl Listener {
     }
 
     /// Takes the sessions that `sessions` knows besides tokens; the paths of `open` are how they are
-    /// got, and open to all.
+    /// got, and open to all. The files at `pages` anybody may read.
     #[must_use]
     pub fn with_sessions(
         mut self,
         sessions: Arc<dyn Sessions>,
         open: &'static [&'static str],
+        pages: &'static [&'static str],
     ) -> Self {
-        self.guard.known = Some(Known { sessions, open });
+        self.guard.known = Some(Known { sessions, open, pages });
         self
     }
 

@@ -14,6 +14,24 @@ use crate::limits::{TOKEN_CHARS_MIN, TOKEN_FILE_BYTES_MAX};
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(blake3::Hash);
 
+/// Names a token: whoever knows it cannot show the token, and another token has another one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenMark(String);
+
+impl TokenMark {
+    /// As it was written down.
+    #[must_use]
+    pub const fn new(text: String) -> Self {
+        Self(text)
+    }
+
+    /// To be written down.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
 /// Why a token is none.
 #[derive(Debug, Error)]
 pub enum TokenError {
@@ -65,6 +83,13 @@ impl Token {
         let sound =
             text.len() >= TOKEN_CHARS_MIN && text.bytes().all(|byte| byte.is_ascii_graphic());
         sound.then(|| Self(blake3::hash(text.as_bytes())))
+    }
+
+    /// Names this token without telling it.
+    #[must_use]
+    pub fn mark(&self) -> TokenMark {
+        let mark = blake3::derive_key("gleaner 2026 mark of a token", self.0.as_bytes());
+        TokenMark(mark[..16].iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
     /// Whether `shown` is this token. Takes the same time however much of it is right: hashes are

@@ -25,14 +25,16 @@ const MONITOR: &[Role] = &[Role::Monitor];
 /// what leases are made with.
 const ADMINS: &[Role] = &[Role::Admin];
 
-/// All requests but `/healthz` and those of [`super::OPEN`]. What is not here reaches no route.
-pub(crate) static ACCESS: [Access; 30] = [
+/// All requests but `/healthz`, those of [`super::OPEN`] and the files of [`super::PAGES`]. What is not
+/// here reaches no route.
+pub(crate) static ACCESS: [Access; 37] = [
     Access::new(GET, "/v1/control", AGENTS),
     Access::new(POST, "/v1/jobs", SUBMITTERS),
     Access::new(GET, "/v1/jobs", VIEWERS),
     Access::new(GET, "/v1/jobs/{}", VIEWERS),
     Access::new(DELETE, "/v1/jobs/{}", SUBMITTERS),
     Access::new(POST, "/v1/jobs/{}/forget", SUBMITTERS),
+    Access::new(GET, "/v1/jobs/{}/workunits", VIEWERS),
     Access::new(GET, "/v1/jobs/{}/results", SUBMITTERS),
     Access::new(GET, "/v1/jobs/{}/results/{}/{}", SUBMITTERS),
     Access::new(GET, "/v1/explain/{}", VIEWERS),
@@ -57,6 +59,12 @@ pub(crate) static ACCESS: [Access; 30] = [
     Access::new(GET, "/v1/people", ADMINS),
     Access::new(GET, "/v1/audit", ADMINS),
     Access::new(DELETE, "/v1/people/{}", ADMINS),
+    Access::new(GET, "/v1/farm/history", VIEWERS),
+    Access::new(GET, "/v1/watch", VIEWERS),
+    Access::new(GET, "/v1/me", VIEWERS),
+    Access::new(POST, "/v1/logins", VIEWERS),
+    Access::new(POST, "/v1/logins/page", VIEWERS),
+    Access::new(DELETE, "/v1/logins/page", VIEWERS),
 ];
 
 #[cfg(test)]
@@ -89,7 +97,8 @@ mod tests {
         ];
         assert_eq!(of(Role::Admin), of_admins);
         assert_eq!(of(Role::Member).len(), ACCESS.len() - of_admins.len() - 1);
-        let changes = |row: &String| !row.starts_with("GET");
+        // Of a browser everybody has the say.
+        let changes = |row: &String| !row.starts_with("GET") && !row.contains("/v1/logins");
         assert!(!of(Role::Viewer).iter().any(changes), "a viewer looks");
         let mut of_submitters = of(Role::Submitter);
         of_submitters.retain(changes);

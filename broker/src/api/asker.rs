@@ -9,6 +9,7 @@ use gleaner_scheduling::{Core, Job};
 use warp::Filter;
 
 use crate::people::Inviter;
+use crate::pictures::Scope;
 
 /// Who asks: a principal, or whoever has the broker's token or its machine.
 #[derive(Debug, Clone)]
@@ -37,6 +38,11 @@ impl Asker {
     fn project(&self) -> Option<&ProjectName> {
         let viewer = self.0.as_ref().filter(|identity| identity.role == Role::Viewer);
         viewer.and_then(|identity| identity.project.as_ref())
+    }
+
+    /// Whose jobs are there for whoever asks.
+    pub(super) fn scope(&self) -> Scope {
+        Scope { owner: self.owner().cloned(), project: self.project().cloned() }
     }
 
     /// Whether all jobs are there for whoever asks.

@@ -1,7 +1,7 @@
-//! `/v1/hosts` and `/v1/farm/events`.
+//! `/v1/hosts`, `/v1/farm/events` and `/v1/farm/history`.
 
 use gleaner_protocol::HostName;
-use gleaner_protocol::api::{BackingOff, HostStatus};
+use gleaner_protocol::api::{BackingOff, HistoryBy, HostStatus};
 use gleaner_protocol::farm::FarmEvent;
 use gleaner_scheduling::{Core, Host};
 use gleaner_serve::Problem;
@@ -19,8 +19,31 @@ impl Api {
     pub(super) fn farm_routes(&self) -> BoxedFilter<(Response,)> {
         let events = warp::path!("v1" / "farm" / "events").and(warp::post()).and(body());
         let hosts = warp::path!("v1" / "hosts").and(warp::get()).and(warp::query::<Page>());
-        handler_of(events, self, farm_events).or(handler_of(hosts, self, list)).unify().boxed()
+        let history = warp::path!("v1" / "farm" / "history").and(warp::get());
+        handler_of(events, self, farm_events)
+            .or(handler_of(hosts, self, list))
+            .unify()
+            .or(handler_of(history.and(warp::query::<Asked>()), self, history_rows))
+            .unify()
+            .boxed()
     }
+}
+
+/// Which rows of the history.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked {
+    #[serde(default)]
+    by: HistoryBy,
+    /// Rows that begin then or later.
+    from_ms: Option<u64>,
+    /// Rows that begin before then.
+    to_ms: Option<u64>,
+}
+
+async fn history_rows(api: Api, asked: Asked) -> Result<Response, Problem> {
+    let Asked { by, from_ms, to_ms } = asked;
+    Ok(json(&api.farm_history.rows(by, from_ms.unwrap_or(0), to_ms.unwrap_or(u64::MAX))))
 }
 
 async fn farm_events(api: Api, body: bytes::Bytes) -> Result<Response, Problem> {
@@ -49,10 +72,11 @@ async fn list(api: Api, Page { after, limit }: Page) -> Result<Response, Problem
 }
 
 fn hosts_behind(core: &Core, name: Option<&HostName>, limit: usize) -> Vec<HostStatus> {
-    core.farm().hosts_behind(name).take(limit).map(|host| status(core, host)).collect()
+    core.farm().hosts_behind(name).take(limit).map(|host| host_status(core, host)).collect()
 }
 
-fn status(core: &Core, host: &Host) -> HostStatus {
+/// What is told of a host.
+pub(crate) fn host_status(core: &Core, host: &Host) -> HostStatus {
     HostStatus {
         backing_off: backing_off(core, host),
         host: host.info.name.clone(),

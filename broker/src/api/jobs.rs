@@ -49,20 +49,6 @@ impl Api {
     }
 }
 
-impl Api {
-    /// A job's status with how its promise stands.
-    fn with_standing(&self, status: JobStatus) -> JobStatus {
-        match self.promises.standing(status.job) {
-            Some(standing) => JobStatus {
-                chance_permille: Some((standing.chance * 1e3).round() as u16),
-                expected_end_ms: standing.expected_end_ms,
-                ..status
-            },
-            None => status,
-        }
-    }
-}
-
 fn pair(job: String, who: Asker) -> (String, Asker) {
     (job, who)
 }
@@ -200,7 +186,7 @@ async fn list(api: Api, (who, Page { from, limit }): (Asker, Page)) -> Result<Re
     let limit = page_limit(limit, JOBS_PAGE_MAX)?;
     let from = from.map_or(Ok(JobId::new(0)), |from| parse_id(&from))?;
     let page = api.read(move |core| jobs_from(core, &who, from, limit)).await?;
-    let page: Vec<_> = page.into_iter().map(|status| api.with_standing(status)).collect();
+    let page: Vec<_> = page.into_iter().map(|status| api.promises.told(status)).collect();
     Ok(json(&page))
 }
 
@@ -213,7 +199,7 @@ async fn status(api: Api, (id, who): (String, Asker)) -> Result<Response, Proble
     let id: JobId = parse_id(&id)?;
     let status = api.read(move |core| who.find(core, id).map(Job::status)).await?;
     let status = status.ok_or_else(|| no_such(id))?;
-    Ok(json(&api.with_standing(status)))
+    Ok(json(&api.promises.told(status)))
 }
 
 /// Whether a job is there for whoever asks.

@@ -17,7 +17,7 @@ use crate::limits::OPEN_BODY_BYTES_MAX;
 use crate::people::{People, Refusal};
 
 /// Paths that are open to all: what comes there proves itself.
-pub(crate) const OPEN: &[&str] = &["/v1/enrol", "/v1/challenge", "/v1/session"];
+pub(crate) const OPEN: &[&str] = &["/v1/enrol", "/v1/challenge", "/v1/session", "/v1/login"];
 
 impl Api {
     pub(super) fn people_routes(&self) -> BoxedFilter<(Response,)> {

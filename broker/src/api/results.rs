@@ -7,7 +7,8 @@ use gleaner_scheduling::Job;
 use gleaner_serve::Problem;
 use serde::Deserialize;
 use warp::filters::BoxedFilter;
-use warp::http::StatusCode;
+use warp::http::header::CONTENT_DISPOSITION;
+use warp::http::{HeaderValue, StatusCode};
 use warp::reply::Response;
 use warp::{Filter, Reply};
 
@@ -169,13 +170,21 @@ async fn send_file(
     let file = manifest.files().iter().find(|file| file.name == name);
     let file = file.ok_or_else(|| no_such(format!("file {name:?} in {id}/{index}")))?;
     match &file.content {
-        Content::Inline(bytes) => Ok(bytes.clone().into_response()),
-        Content::Stored { digest, .. } => blobs::send(&api, *digest).await?.ok_or_else(|| {
-            let error = format!("blob {digest} of {id}/{index} is not in the store any more");
-            tracing::error!("{error}");
-            blobs::damaged(error)
-        }),
+        Content::Inline(bytes) => Ok(attached(bytes.clone().into_response())),
+        Content::Stored { digest, .. } => {
+            blobs::send(&api, *digest).await?.map(attached).ok_or_else(|| {
+                let error = format!("blob {digest} of {id}/{index} is not in the store any more");
+                tracing::error!("{error}");
+                blobs::damaged(error)
+            })
+        }
     }
+}
+
+/// A browser keeps it as a file, whatever it is.
+fn attached(mut file: Response) -> Response {
+    file.headers_mut().insert(CONTENT_DISPOSITION, HeaderValue::from_static("attachment"));
+    file
 }
 
 #[cfg(test)]

@@ -52,7 +52,7 @@ pub struct Dispatcher<M> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Forgotten {
     /// It is; this was the last of it.
-    Yes(JobStatus),
+    Yes(Box<JobStatus>),
     /// It goes on.
     Active,
     /// There is no such job.
@@ -187,7 +187,7 @@ impl<M: Clone> Dispatcher<M> {
         }
         let status = known.status();
         self.feed(now, Input::Forget { job }, turn);
-        Forgotten::Yes(status)
+        Forgotten::Yes(Box::new(status))
     }
 
     /// Forgets which outputs were stored a moment ago: all that come now are stored.

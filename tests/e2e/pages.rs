@@ -1,0 +1,248 @@
+//! The broker's pages, in a real browser: what people do on them, and what they must not see.
+//!
+//! `tests/pages/pages.js` is the one at the browser; here is the farm that it looks at.
+
+use std::env;
+use std::fs::{self, Permissions};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use gleaner_protocol::api::{FarmHistoryRow, LoginLink, Me, Submitted};
+use reqwest::header::{AUTHORIZATION, COOKIE, HeaderMap, HeaderValue, ORIGIN, SET_COOKIE};
+use reqwest::{Client, StatusCode};
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, Plan};
+use crate::marks::SHELL;
+use crate::part::end_with_test;
+use crate::program::{Said, gleaner, run};
+
+const TOKEN: &str = "the-token-of-whoever-runs-it";
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+/// What nobody may take for anything but a name, and for anything but text.
+const NAME: &str = "<img src=x onerror=alert(1)>\u{202e}live";
+const TEXT: &str = "<script>window.hacked = 1; alert(2)</script>";
+
+/// A script that writes a picture of one pixel.
+const PICTURE: &str = "printf '%s' iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg== | base64 -d > picture.png";
+
+/// A farm whose broker asks for a token.
+struct Farm {
+    cluster: Cluster,
+    token_file: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Farm {
+    async fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let token_file = folder.path().join("token");
+        fs::write(&token_file, TOKEN).expect("written");
+        fs::set_permissions(&token_file, Permissions::from_mode(0o600)).expect("ours");
+        let mut headers = HeaderMap::new();
+        let shown = HeaderValue::from_str(&format!("Bearer {TOKEN}")).expect("plain");
+        headers.insert(AUTHORIZATION, shown);
+        let client = Client::builder().default_headers(headers);
+        let plan = Plan::new().desktops(2).token(&token_file);
+        let cluster = plan.start_through(client).await;
+        Self { cluster, token_file, _folder: folder }
+    }
+
+    fn says(&self, words: &[&str]) -> Said {
+        let token_file = self.token_file.to_str().expect("plain");
+        self.cluster.cli(&[words, &["--token-file", token_file]].concat())
+    }
+
+    /// Submits a job; its number.
+    fn submits(&self, words: &[&str]) -> u64 {
+        let token_file = self.token_file.to_str().expect("plain");
+        let options = ["submit", "command", "--format", "json", "--token-file", token_file];
+        self.cluster.cli(&[&options[..], words].concat()).json::<Submitted>().job.get()
+    }
+
+    /// Somebody who has joined; the folder of what is theirs.
+    fn joined(&self, role: &str, owner: &str) -> PathBuf {
+        let said = self.says(&["invite", "--role", role, "--owner", owner]).ok();
+        let line = said.trim_end().strip_prefix("gleaner join '").expect("a command");
+        let folder = self.cluster.folder().join(owner);
+        fs::create_dir(&folder).expect("a folder");
+        own(&folder, &["join", line.trim_end_matches('\'')]).ok();
+        folder
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.cluster.api.url)
+    }
+}
+
+/// Somebody says this at a terminal of their own.
+fn own(folder: &Path, words: &[&str]) -> Said {
+    run(gleaner(words.iter().copied()).env("XDG_CONFIG_HOME", folder))
+}
+
+/// Where a program of this machine is.
+fn found(names: &[&str]) -> Option<PathBuf> {
+    let folders = ["/usr/bin", "/usr/local/bin", "/bin"].map(Path::new);
+    names.iter().flat_map(|name| folders.map(|folder| folder.join(name))).find(|path| path.exists())
+}
+
+/// What drives the browser, from where `tests/pages/install` has put it.
+fn modules() -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).with_file_name("pages");
+    let install = Path::new(ROOT).join("tests/pages/install");
+    let done = Command::new(install).arg(&folder).status().expect("it starts");
+    assert!(done.success(), "tests/run installs chromium, nodejs and npm");
+    folder
+}
+
+/// Whoever is at the browser.
+fn at_the_browser(given: &Value) -> Child {
+    let node = found(&["node", "nodejs"]).expect("tests/run installs nodejs");
+    let mut command = Command::new(node);
+    command.arg(Path::new(ROOT).join("tests/pages/pages.js"));
+    command.env("GLEANER_PAGES", given.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
+    end_with_test(&mut command);
+    command.spawn().expect("it starts")
+}
+
+#[tokio::test]
+async fn people_use_the_pages() {
+    let mut farm = Farm::new().await;
+    let run = ["--", SHELL, "-c"];
+    let hostile =
+        farm.submits(&[&["--name", NAME][..], &run, &[&format!("printf '%s' '{TEXT}'")]].concat());
+    let picture = farm.submits(&[&["--output", "picture.png"][..], &run, &[PICTURE]].concat());
+    for job in [hostile, picture] {
+        farm.says(&["wait", &job.to_string(), "--timeout", "60"]).ok();
+    }
+    let waiting = farm.submits(&[&["--count", "50"][..], &run, &["sleep 600"]].concat());
+    let anna = farm.joined("submitter", "anna");
+    let submitted = own(&anna, &["submit", "gametree", "--depth", "2", "--format", "json"]);
+    let link = |said: Said| said.ok().trim_end().to_owned();
+    let pictures = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).with_file_name("pages/pictures");
+    fs::create_dir_all(&pictures).expect("a folder");
+    let given = json!({
+        "admin": link(farm.says(&["login"])),
+        "submitter": link(own(&anna, &["login"])),
+        "token": TOKEN,
+        "hosts": 2,
+        "search": "desk2",
+        "hostile": hostile,
+        "picture": picture,
+        "waiting": waiting,
+        "own": submitted.json::<Submitted>().job.get(),
+        "chromium": found(&["chromium", "chromium-browser"]).expect("tests/run installs chromium"),
+        "modules": modules(),
+        "pictures": pictures,
+    });
+    let mut browser = at_the_browser(&given);
+    let mut answers = browser.stdin.take().expect("piped");
+    let mut last = String::new();
+    for line in BufReader::new(browser.stdout.take().expect("piped")).lines() {
+        last = line.expect("text");
+        println!("{last}");
+        match last.as_str() {
+            "ask: stop" => farm.cluster.broker.kill(),
+            "ask: start" => farm.cluster.restart_broker(),
+            _ => continue,
+        }
+        writeln!(answers, "done").expect("it listens");
+    }
+    assert!(browser.wait().expect("ours").success(), "after: {last}");
+    assert_eq!(last, "all is well");
+}
+
+#[tokio::test]
+async fn a_cookie_is_good_for_the_brokers_own_pages_alone() {
+    let farm = Farm::new().await;
+    let http = Client::new();
+    let bare = |path: &str| http.get(farm.url(path)).send();
+    // What holds nobody's data is there for all.
+    let page = bare("/").await.expect("an answer");
+    assert_eq!(page.status(), StatusCode::OK);
+    let policy = page.headers()["content-security-policy"].to_str().expect("text").to_owned();
+    assert!(policy.contains("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
+    assert_eq!(page.headers()["x-content-type-options"], "nosniff");
+    assert_eq!(page.headers()["referrer-policy"], "no-referrer");
+    let tag = page.headers()["etag"].clone();
+    let again = http.get(farm.url("/")).header("if-none-match", tag).send().await;
+    assert_eq!(again.expect("an answer").status(), StatusCode::NOT_MODIFIED);
+    for path in ["/v1/me", "/v1/jobs", "/v1/watch", "/v1/farm/history", "/pages", "/pages/../v1/me"]
+    {
+        let refused = bare(path).await.expect("an answer").status();
+        assert_eq!(refused, StatusCode::UNAUTHORIZED, "{path}");
+    }
+    // A link gives a cookie, once.
+    let asked = farm.cluster.api.request(reqwest::Method::POST, "/v1/logins");
+    let link: LoginLink = farm.cluster.api.good(asked).await;
+    let body = json!({ "secret": link.secret });
+    let follow = || http.post(farm.url("/v1/login")).json(&body).send();
+    let followed = follow().await.expect("an answer");
+    assert_eq!(followed.status(), StatusCode::NO_CONTENT);
+    let cookie = followed.headers()[SET_COOKIE].to_str().expect("text").to_owned();
+    assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
+    let cookie = cookie.split(';').next().expect("a value").to_owned();
+    assert_eq!(follow().await.expect("an answer").status(), StatusCode::FORBIDDEN);
+    let origin = farm.cluster.api.url.clone();
+    let get = |path: &str| http.get(farm.url(path)).header(COOKIE, &cookie);
+    let me: Me = get("/v1/me").send().await.expect("an answer").json().await.expect("JSON");
+    assert!(me.is_admin && me.renew_s.is_some(), "{me:?}");
+    // Where something is changed, the page itself has to say that it asks.
+    let renew = || http.post(farm.url("/v1/logins/page")).header(COOKIE, &cookie);
+    let status =
+        async |request: reqwest::RequestBuilder| request.send().await.expect("an answer").status();
+    assert_eq!(status(renew()).await, StatusCode::FORBIDDEN);
+    assert_eq!(status(renew().header(ORIGIN, "http://evil.example")).await, StatusCode::FORBIDDEN);
+    assert_eq!(status(renew().header(ORIGIN, &origin)).await, StatusCode::OK);
+    assert_eq!(status(renew().header("sec-fetch-site", "same-origin")).await, StatusCode::OK);
+    let elsewhere = get("/v1/jobs").header("sec-fetch-site", "cross-site");
+    assert_eq!(status(elsewhere).await, StatusCode::FORBIDDEN);
+    let socket = get("/v1/watch")
+        .header("connection", "upgrade")
+        .header("upgrade", "websocket")
+        .header("sec-websocket-version", "13")
+        .header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==");
+    let unsaid = socket.try_clone().expect("no body");
+    assert_eq!(status(unsaid).await, StatusCode::FORBIDDEN);
+    let foreign = socket.try_clone().expect("no body").header(ORIGIN, "http://evil.example");
+    assert_eq!(status(foreign).await, StatusCode::FORBIDDEN);
+    let ours = socket.header(ORIGIN, &origin);
+    assert_eq!(status(ours).await, StatusCode::SWITCHING_PROTOCOLS);
+    // Outputs are files to a browser, never pages.
+    let run = ["--", SHELL, "-c", "printf '<h1>a page</h1>'"];
+    let job = farm.submits(&run);
+    farm.says(&["wait", &job.to_string(), "--timeout", "60"]).ok();
+    let output = get(&format!("/v1/jobs/{job}/results/0/stdout")).send().await.expect("an answer");
+    assert_eq!(output.headers()["content-type"], "application/octet-stream");
+    assert_eq!(output.headers()["content-disposition"], "attachment");
+    assert_eq!(output.headers()["x-content-type-options"], "nosniff");
+    let forged = format!("{}x", &cookie[..cookie.len() - 1]);
+    let shown = http.get(farm.url("/v1/me")).header(COOKIE, forged);
+    assert_eq!(status(shown).await, StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test]
+async fn a_broker_of_this_machine_asks_for_nothing_and_remembers_what_the_farm_did() {
+    let mut cluster = Plan::new().desktops(1).start().await;
+    let link = cluster.cli(&["login"]).ok();
+    assert_eq!(link.trim_end(), format!("{}/", cluster.api.url));
+    let me: Me = cluster.api.get("/v1/me").await;
+    assert!(me.is_admin && me.submits && me.renew_s.is_none(), "{me:?}");
+    let history = |cluster: &Cluster| -> Vec<FarmHistoryRow> {
+        cluster.cli(&["farm", "history", "--by", "day", "--format", "json"]).json()
+    };
+    let before = cluster
+        .api
+        .until("a row", async || history(&cluster).into_iter().find(|row| row.hosts > 0.0))
+        .await;
+    assert_eq!(cluster.broker.stop().code(), Some(0));
+    cluster.restart_broker();
+    let after = history(&cluster);
+    assert!(after.first().is_some_and(|row| row.seen_s >= before.seen_s), "{after:?}");
+    let csv = cluster.cli(&["farm", "history", "--format", "csv"]).ok();
+    assert!(csv.starts_with("start_ms,seen_s,hosts,rendered,harvested,"), "{csv}");
+    cluster.cli(&["farm", "history", "--last", "yesterday"]).refused(2, &["a duration like"]);
+}

@@ -1,0 +1,269 @@
+// Drives a real browser through the pages of a broker, as people would.
+//
+//   node tests/pages/pages.js
+//
+// GLEANER_PAGES is JSON: where the pages are, the links and the token to log in with, the folder of the
+// modules (tests/pages/install) and that of the pictures. What only whoever started it can do is asked
+// for by a line, `ask: WORD`, and answered by a line.
+'use strict';
+
+const assert = require('node:assert/strict');
+const fs = require('node:fs');
+const path = require('node:path');
+const readline = require('node:readline');
+const { createRequire } = require('node:module');
+
+const given = JSON.parse(process.env.GLEANER_PAGES);
+const modules = createRequire(path.join(given.modules, 'node_modules', 'x.js'));
+const { chromium } = modules('playwright-core');
+const AXE = fs.readFileSync(modules.resolve('axe-core/axe.min.js'), 'utf8');
+/** How long a page may take to show what is waited for. */
+const PATIENCE_MS = 30_000;
+const PAGES = ['farm', 'jobs', `jobs/${given.hostile}`, 'people'];
+
+const answers = readline.createInterface({ input: process.stdin })[Symbol.asyncIterator]();
+
+/** Has whoever started this do something; what came of it. */
+async function ask(word) {
+  process.stdout.write(`ask: ${word}\n`);
+  const { value } = await answers.next();
+  return value;
+}
+
+function say(text) {
+  process.stdout.write(`${text}\n`);
+}
+
+/** What went wrong in pages so far. */
+const faults = [];
+
+/** A browser's user of their own, with nothing kept. */
+async function visitor(browser, options = {}) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
+  const page = await context.newPage();
+  page.setDefaultTimeout(PATIENCE_MS);
+  page.on('pageerror', (error) => faults.push(`${page.url()}: ${error}`));
+  page.on('dialog', (dialog) => {
+    faults.push(`a script of somebody else ran: ${dialog.message()}`);
+    dialog.dismiss();
+  });
+  page.on('console', (message) => {
+    if (message.type() === 'error' && /Content Security Policy|Trusted/i.test(message.text())) {
+      faults.push(`${page.url()}: ${message.text()}`);
+    }
+  });
+  return page;
+}
+
+async function isLive(page) {
+  await page.locator('#link', { hasText: /^live$/ }).waitFor();
+}
+
+async function open(page, place) {
+  await page.evaluate((to) => { location.hash = to; }, place);
+  await page.locator('#nav a[aria-current]').waitFor();
+}
+
+/** No violation of axe's rules, whatever a page shows. */
+async function isAccessible(page, name) {
+  await page.evaluate(AXE);
+  const found = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }));
+  for (const { id, help, nodes } of found.violations) {
+    faults.push(`${name}: ${id}: ${help}: ${nodes.slice(0, 3).map((node) => node.html).join(' | ')}`);
+  }
+}
+
+async function looks(page, name) {
+  await page.screenshot({ path: path.join(given.pictures, `${name}.png`), fullPage: true });
+}
+
+async function admin(browser) {
+  const page = await visitor(browser);
+  await page.goto(given.admin);
+  await page.locator('h1', { hasText: 'Farm' }).waitFor();
+  await isLive(page);
+  assert.ok(!page.url().includes('login'), page.url());
+  assert.equal(await page.evaluate(() => document.cookie), '', 'no script reads the cookie');
+  const [cookie] = await page.context().cookies();
+  assert.ok(cookie.httpOnly && cookie.sameSite === 'Strict', JSON.stringify(cookie));
+  await page.locator('.tile').nth(given.hosts - 1).waitFor();
+  assert.equal(await page.locator('.tile').count(), given.hosts);
+  say('a link lets an administrator in; the farm is there');
+
+  const other = await visitor(browser);
+  await other.goto(given.admin);
+  await other.locator('[role=status]', { hasText: 'good no longer' }).waitFor();
+  await isAccessible(other, 'login');
+  await looks(other, 'login');
+  await other.locator('#token').fill('not-the-token-at-all');
+  await other.keyboard.press('Enter');
+  await other.locator('.error', { hasText: 'token' }).waitFor();
+  await other.locator('#token').fill(given.token);
+  await other.keyboard.press('Enter');
+  await isLive(other);
+  await other.getByRole('button', { name: 'Log out' }).click();
+  await other.locator('h1', { hasText: 'Log in' }).waitFor();
+  await other.reload();
+  await other.locator('h1', { hasText: 'Log in' }).waitFor();
+  await other.context().close();
+  say('a link is good once; a pasted token does as well, until one logs out');
+
+  await page.getByLabel('Search').fill(given.search);
+  await page.locator('[role=status]', { hasText: /^1 of / }).waitFor();
+  assert.equal(await page.locator('.tile').count(), 1);
+  await page.locator('.tile').click();
+  await page.locator('dialog', { hasText: 'slots now' }).waitFor();
+  await isAccessible(page, 'a host');
+  await page.keyboard.press('Escape');
+  await page.getByLabel('Search').fill('');
+  await page.locator('dialog').waitFor({ state: 'detached' });
+  say('hosts are found, and tell of themselves');
+  return page;
+}
+
+/** Text of others is text. */
+async function hostile(page) {
+  await open(page, `jobs/${given.hostile}`);
+  await page.locator('pre', { hasText: '<script>' }).first().waitFor();
+  const shown = await page.locator('#content').innerText();
+  assert.ok(shown.includes('<img src=x'), 'the name is shown as it is');
+  assert.ok(shown.includes('\\u202e') && !shown.includes('\u202e'), 'what turns text around is told');
+  assert.equal(await page.locator('#content img').count(), 0);
+  assert.equal(await page.evaluate(() => window.hacked), undefined);
+  await open(page, `jobs/${given.picture}`);
+  await page.getByRole('button', { name: /^Show .*png/ }).first().click();
+  const picture = page.locator('.result img').first();
+  await picture.waitFor();
+  await page.waitForFunction(() => document.querySelector('.result img')?.naturalWidth > 0);
+  await looks(page, 'job-picture');
+  const waits = page.waitForEvent('download');
+  await page.getByRole('link', { name: /^Save .*png/ }).first().click();
+  const saved = await (await waits).path();
+  assert.deepEqual([...fs.readFileSync(saved).subarray(1, 4)], [...Buffer.from('PNG')]);
+  say('names and outputs are text, pictures are pictures, files can be saved');
+}
+
+async function cancels(page) {
+  await open(page, `jobs/${given.waiting}`);
+  await page.locator('section', { hasText: 'Under way' }).locator('td', { hasText: given.search }).first().waitFor();
+  await page.getByRole('button', { name: 'Explain it' }).click();
+  await page.locator('[role=status] p', { hasText: /replica/ }).first().waitFor();
+  await isAccessible(page, 'a job under way');
+  await looks(page, 'job-under-way');
+  await open(page, 'jobs');
+  await page.getByRole('button', { name: `Cancel job-${given.waiting}` }).click();
+  await isAccessible(page, 'a question');
+  await looks(page, 'question');
+  await page.locator('dialog').getByRole('button', { name: `Cancel job-${given.waiting}` }).click();
+  const row = page.locator('tr', { hasText: `job-${given.waiting}` });
+  await row.locator('td', { hasText: 'cancelled' }).waitFor();
+  say('a job is cancelled after a question, and the page is told');
+}
+
+async function invites(page) {
+  await open(page, 'people');
+  await page.getByRole('textbox', { name: 'Owner' }).fill('carl');
+  await page.getByRole('button', { name: 'Invite' }).click();
+  const line = await page.locator('code', { hasText: 'gleaner join' }).innerText();
+  assert.match(line, /^gleaner join 'http:\/\/127\.0\.0\.1:\d+\/#[0-9a-f]{8}\.[0-9a-f]{32}'$/);
+  const waits = page.waitForEvent('download');
+  await page.getByRole('link', { name: 'Save as CSV' }).click();
+  const saved = fs.readFileSync(await (await waits).path(), 'utf8');
+  assert.match(saved, /^project,owner,job,host,outcome,slot_s,/);
+  say('an administrator invites, and saves what was used');
+}
+
+async function everywhere(browser, page) {
+  for (const scheme of ['light', 'dark']) {
+    await page.emulateMedia({ colorScheme: scheme });
+    for (const place of PAGES) {
+      await open(page, place);
+      await page.locator('section').first().waitFor();
+      await isAccessible(page, `${place}, ${scheme}`);
+      await looks(page, `${place.replace('/', '-')}-${scheme}`);
+    }
+  }
+  await page.setViewportSize({ width: 400, height: 800 });
+  for (const place of PAGES) {
+    await open(page, place);
+    await looks(page, `${place.replace('/', '-')}-narrow`);
+    const wider = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    assert.ok(wider <= 0, `${place} is ${wider} pixels wider than a narrow screen`);
+  }
+  await page.setViewportSize({ width: 1280, height: 900 });
+  say('every page passes axe, dark and light, and fits a narrow screen');
+}
+
+async function byKeyboard(page) {
+  await open(page, 'farm');
+  await page.reload();
+  await isLive(page);
+  await page.keyboard.press('Tab');
+  await page.keyboard.press('Tab');
+  await page.keyboard.press('Tab');
+  assert.equal(await page.evaluate(() => document.activeElement.textContent), 'Jobs');
+  await page.keyboard.press('Enter');
+  await page.locator('h1', { hasText: /jobs/i }).waitFor();
+  assert.equal(await page.evaluate(() => document.activeElement.id), 'content');
+  say('pages are reached by keys alone');
+}
+
+async function outlives(page) {
+  await open(page, 'farm');
+  await page.evaluate(() => { window.here = true; });
+  await ask('stop');
+  await page.locator('#link', { hasText: 'away' }).waitFor();
+  await ask('start');
+  await isLive(page);
+  assert.equal(await page.evaluate(() => window.here), true, 'it was not loaded anew');
+  say('a page goes on after the broker has been away');
+}
+
+async function submitter(browser, page) {
+  const anna = await visitor(browser);
+  await anna.goto(given.submitter);
+  await anna.locator('h1', { hasText: 'My jobs' }).waitFor();
+  await isLive(anna);
+  await anna.locator('a', { hasText: `job-${given.own}` }).first().waitFor();
+  const rows = await anna.locator('tbody th').allInnerTexts();
+  assert.deepEqual(rows, [`job-${given.own}`]);
+  assert.equal(await anna.getByRole('link', { name: 'People' }).count(), 0);
+  await anna.evaluate((job) => { location.hash = `jobs/${job}`; }, given.hostile);
+  await anna.locator('dd', { hasText: 'no such job' }).waitFor();
+  await looks(anna, 'submitter');
+  await open(anna, 'hosts');
+  await anna.locator('[role=status]', { hasText: 'No host of yours' }).waitFor();
+  await isAccessible(anna, 'my hosts');
+  await open(page, 'people');
+  const row = page.locator('tr', { hasText: 'anna' });
+  await row.getByRole('button', { name: /Revoke/ }).click();
+  await page.locator('dialog').getByRole('button', { name: /^Revoke/ }).click();
+  await anna.locator('h1', { hasText: 'Log in' }).waitFor();
+  await anna.locator('[role=status]', { hasText: 'revoked' }).waitFor();
+  say('a submitter sees their own jobs, and nothing once the key is revoked');
+}
+
+async function main() {
+  const browser = await chromium.launch({ executablePath: given.chromium, args: ['--no-sandbox'] });
+  try {
+    const page = await admin(browser);
+    await hostile(page);
+    await everywhere(browser, page);
+    await cancels(page);
+    await invites(page);
+    await byKeyboard(page);
+    // Links do not outlive a restart.
+    await submitter(browser, page);
+    await outlives(page);
+    assert.deepEqual(faults, []);
+    say('all is well');
+  } finally {
+    await browser.close();
+  }
+  process.exit(0);
+}
+
+main().catch((error) => {
+  process.stderr.write(`${error.stack}\n${faults.join('\n')}\n`);
+  process.exit(1);
+});
