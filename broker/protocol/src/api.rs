@@ -1,7 +1,9 @@
 //! Bodies of the broker's HTTP interface under `/v1`. JSON.
 
+mod dataset;
 mod usage;
 
+pub use dataset::{ChunkStatus, DatasetRequest, DatasetStatus};
 pub use usage::{ReplicaOutcome, UsageBy, UsageRow};
 
 use serde::{Deserialize, Serialize};
