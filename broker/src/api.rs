@@ -7,6 +7,7 @@ mod access;
 mod asker;
 mod backup;
 mod blobs;
+mod datasets;
 mod events;
 mod farm;
 mod history;
@@ -18,6 +19,7 @@ mod results;
 mod usage;
 
 pub(crate) use access::ACCESS;
+pub(crate) use datasets::is_read;
 pub(crate) use lanes::lane_statuses;
 pub(crate) use people::OPEN;
 pub(crate) use results::manifest;
@@ -39,6 +41,7 @@ use warp::{Filter, Reply};
 use crate::blobs::{BlobStore, LocalBlobs};
 use crate::classes::Classes;
 use crate::control_link::ControlLinks;
+use crate::datasets::Datasets;
 use crate::driver::{DriverGone, DriverHandle};
 use crate::events::Events;
 use crate::history::RunHistory;
@@ -71,6 +74,7 @@ pub(crate) struct Api {
     pub(crate) usage: Usage,
     pub(crate) promises: Promises,
     pub(crate) people: People,
+    pub(crate) datasets: Datasets,
     /// On which hosts a job may run that does not say so.
     pub(crate) default_on: RunsOn,
     pub(crate) data_dir: PathBuf,
@@ -111,6 +115,8 @@ impl Api {
             .or(self.lane_routes())
             .unify()
             .or(self.blob_routes())
+            .unify()
+            .or(self.dataset_routes())
             .unify()
             .or(self.backup_routes())
             .unify()

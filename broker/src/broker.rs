@@ -22,6 +22,7 @@ use crate::api::{ACCESS, Api, OPEN};
 use crate::blobs::{BlobError, LocalBlobs};
 use crate::collect::Collector;
 use crate::config::{Config, ConfigError};
+use crate::datasets::{Datasets, DatasetsError};
 use crate::driver::{Command, Driver, DriverHandle, DriverParts, compact, pack, recover};
 use crate::events::Events;
 use crate::history::{self, HistoryWriter};
@@ -61,6 +62,9 @@ pub enum BrokerError {
     /// The configured certificate.
     #[error("cannot invite anybody: the certificate has no key that could be told")]
     Pin(#[from] TrustError),
+    /// Which datasets it keeps.
+    #[error("cannot tell which datasets are kept")]
+    Datasets(#[from] DatasetsError),
     /// A bug.
     #[error(
         "the broker's driver has ended by a bug, which its log names; start the broker again: nothing acknowledged is lost"
@@ -189,6 +193,7 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
     let blobs = LocalBlobs::open(&config.data_dir.join("blobs"), min_free_bytes)?;
     let states = config.data_dir.join("states");
     let states = States::open(&states, min_free_bytes, STATES_BYTES_MAX)?;
+    let datasets = Datasets::open(&config.data_dir, &blobs)?;
     let options = StoreOptions { min_free_bytes, ..StoreOptions::default() };
     let (core, journal, recovered, added) = recover(folder, options, &core_config)?;
     tracing::info!(
@@ -237,6 +242,7 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
         history: run_history.clone(),
         usage: accounts.clone(),
         retention: config.retention(),
+        chunks: datasets.table().clone(),
     });
     let driver_done = start(driver, queue)?;
     let driver = DriverHandle::new(commands);
@@ -248,6 +254,7 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
         committer: committer.clone(),
         small_blobs: small_blobs.clone(),
         blobs: blobs.clone(),
+        datasets: datasets.clone(),
         data_dir: config.data_dir.clone(),
         files: Arc::clone(&files),
     };
@@ -268,6 +275,7 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
         usage: accounts,
         promises: promises.clone(),
         people,
+        datasets,
         default_on: config.default_on,
         data_dir: config.data_dir.clone(),
     };

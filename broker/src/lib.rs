@@ -21,6 +21,7 @@ mod classes;
 mod collect;
 mod config;
 mod control_link;
+mod datasets;
 mod driver;
 mod events;
 mod history;
@@ -40,6 +41,7 @@ pub use archive::{ArchiveError, Moved, export, import};
 pub use blobs::{BlobContent, BlobError, BlobStore, LocalBlobs};
 pub use broker::{BrokerError, run};
 pub use config::{Config, ConfigError, DEFAULT_TOML, OwnerLimits};
+pub use datasets::{ChunkTable, DatasetsError};
 pub use driver::{
     ContentRefusal, ContentUse, Decided, Dispatcher, DriverGone, DriverHandle, Forgotten, Letters,
     LinkId, LinkMessage, PreparedReport, RecordError, Recovery, compact, pack,
