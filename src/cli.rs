@@ -3,9 +3,9 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    agent, audit, broker, cancel, completions, demo, doctor, explain, farm, fetch, forget, history,
-    hosts, invite, jobs, join, kernel, key, lanes, manual, monitor, people, shares, simulate, stop,
-    submit, usage, wait,
+    agent, audit, broker, cancel, completions, dataset, demo, doctor, explain, farm, fetch, forget,
+    history, hosts, invite, jobs, join, kernel, key, lanes, manual, monitor, people, shares,
+    simulate, stop, submit, usage, wait,
 };
 
 /// Harvests the idle cores of render farms and desktops for background work, and is gone when a
@@ -56,6 +56,8 @@ pub(crate) enum Command {
     Stop(stop::Args),
     /// Submits a job.
     Submit(submit::Args),
+    /// Keeps large data in chunks, beside which jobs run.
+    Dataset(dataset::Args),
     /// Lists the jobs.
     Jobs(jobs::Args),
     /// Shows where one job stands.
