@@ -284,8 +284,8 @@ mod tests {
             let kind = DatasetKind::Ranges { name: "file".into() };
             let manifest = DatasetManifest { kind, chunks: vec![chunk], copies: 2 };
             let bytes = manifest.encode();
-            let blob = self.blobs.take(manifest.digest()).and_then(|blob| blob.add(&bytes));
-            blob.and_then(|blob| blob.finish()).expect("stored");
+            let blob = self.blobs.take(manifest.digest());
+            blob.and_then(|blob| blob.add(&bytes)?.finish()).expect("stored");
             let request = DatasetRequest {
                 name: DatasetName::new(name).expect("plain"),
                 owner: OwnerName::new(owner).expect("plain"),

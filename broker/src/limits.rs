@@ -107,6 +107,8 @@ pub const DATASETS_MAX: usize = 10_000;
 /// Chunks in one answer, and those that one turn of the driver looks at for an answer.
 pub const CHUNKS_PAGE_MAX: usize = 2_048;
 
+/// Copies of one host that are known; of more, the rest is not.
+pub const HOST_COPIES_MAX: usize = 1 << 18;
 /// Chunks that one host fetches at once because the broker told it to keep a copy.
 pub const FETCHES_OF_HOST_MAX: usize = 2;
 /// A host to which a copy did not come is told of no other for so long.

@@ -137,7 +137,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 fn partition(kind: Kind, files: Vec<PathBuf>, chunk_bytes: u32) -> anyhow::Result<Partition> {
     if kind == Kind::Bricks {
-        return Ok(Partition::Bricks(Bricks::open(files, chunk_bytes as usize)?));
+        return Ok(Partition::Bricks(Box::new(Bricks::open(files, chunk_bytes as usize)?)));
     }
     match <[PathBuf; 1]>::try_from(files) {
         Ok([file]) => Ok(Partition::Ranges(Ranges::open(file, chunk_bytes.into())?)),

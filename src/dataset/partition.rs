@@ -25,7 +25,7 @@ pub(super) struct Made {
 /// Files that are to become chunks, one after the other.
 #[derive(Debug)]
 pub(super) enum Partition {
-    Bricks(Bricks),
+    Bricks(Box<Bricks>),
     Ranges(Ranges),
 }
 
@@ -222,8 +222,8 @@ impl Partition {
     /// How many chunks there will be.
     pub(super) fn count(&self) -> u64 {
         match self {
-            Self::Bricks(Bricks { volume, .. }) => {
-                (volume.bricks_of_step() + 1) * u64::from(volume.steps)
+            Self::Bricks(bricks) => {
+                (bricks.volume.bricks_of_step() + 1) * u64::from(bricks.volume.steps)
             }
             Self::Ranges(Ranges { seen, part_bytes, .. }) => {
                 seen.bytes.div_ceil(*part_bytes).max(1)
@@ -289,7 +289,7 @@ mod tests {
         };
         let (a, b, c) = (volume("a.nrrd", 20), volume("b.nrrd", 20), volume("c.nrrd", 21));
         let bricks = Bricks::open(vec![a.clone(), b], 2_000).expect("alike");
-        let partition = Partition::Bricks(bricks);
+        let partition = Partition::Bricks(Box::new(bricks));
         // Three bricks, and a coarse volume, of each step.
         assert_eq!(partition.count(), 8);
         let mut made = 0;

@@ -372,7 +372,7 @@ impl SlotTask {
             Task::Application(application) => {
                 let memory_mib = application.memory_mib.unwrap_or(self.shop.kernel_memory_mib);
                 let ApplicationTask { kernel, spec, inputs, .. } = application;
-                let chunk = lease.chunk.clone();
+                let chunk = lease.chunk.as_deref().cloned();
                 // The specification knows it by this name.
                 let chunk = chunk.map(|of| ChunkFile { name: CHUNK_FILE.to_owned(), ..of });
                 let inputs = with_spec(*spec, inputs);

@@ -372,7 +372,7 @@ pub struct Lease {
     /// The workunit's item, where the job has items.
     pub item: Option<String>,
     /// The chunk that the workunit reads, where its job reads a dataset.
-    pub chunk: Option<ChunkFile>,
+    pub chunk: Option<Box<ChunkFile>>,
     /// What it may use of its host from the beginning.
     pub limits: LimitsChange,
     /// What an earlier replica saved, if it is to go on from there. Where it cannot be had it begins

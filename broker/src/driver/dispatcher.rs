@@ -550,7 +550,7 @@ impl<M: Clone> Dispatcher<M> {
         let Some(job) = self.core.farm().job(id.job) else { return };
         let item = job.spec.workunits.item(id.index).map(str::to_owned);
         let chunk = self.core.farm().chunk_of(id);
-        let chunk = chunk.and_then(|chunk| self.keepers.chunks().chunk(chunk));
+        let chunk = chunk.and_then(|chunk| self.keepers.chunks().chunk(chunk)).map(Box::new);
         let (task, on_release) = (|| job.spec.task.clone(), job.spec.on_release);
         if self.links.teach(link, id.job) {
             let message = BrokerMessage::Task { job: id.job, task: task(), on_release };

@@ -117,8 +117,8 @@ pub(crate) fn write_nrrd(
     writeln!(file)?;
     match volume.voxels() {
         Voxels::U8(samples) => file.write_all(samples),
-        Voxels::U16(samples) => write_each(samples, &mut file, |sample| sample.to_le_bytes()),
-        Voxels::F32(samples) => write_each(samples, &mut file, |sample| sample.to_le_bytes()),
+        Voxels::U16(samples) => write_each(samples, &mut file, u16::to_le_bytes),
+        Voxels::F32(samples) => write_each(samples, &mut file, f32::to_le_bytes),
     }
 }
 

@@ -34,7 +34,7 @@ pub struct VolumeSource {
 #[derive(Debug)]
 enum Samples {
     Plain { scalar: ScalarType, endian: Endian, missing: Option<f32> },
-    Nifti(NiftiBoxes),
+    Nifti(Box<NiftiBoxes>),
 }
 
 impl VolumeSource {
@@ -69,7 +69,7 @@ impl VolumeSource {
             let mut file = open(path)?;
             // The header is packed with the data.
             let place = DataPlace { is_raw: !begins_as_gzip(&mut file, 0)?, ..place };
-            let samples = Samples::Nifti(boxes);
+            let samples = Samples::Nifti(Box::new(boxes));
             Self::new(file, 0, place, (size, spacing, steps), samples, spare)
         } else {
             Err(no_volume(&name))

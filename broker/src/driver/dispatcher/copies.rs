@@ -14,6 +14,7 @@ use std::ops::Bound;
 use gleaner_protocol::control::{
     BrokerMessage, ChunkCopy, Copies, FetchChunk, Within, copies_digest,
 };
+use gleaner_protocol::limits::BLOB_BYTES_MAX;
 use gleaner_protocol::{ChunkFile, ChunkId, DatasetId, Digest, HostName, OwnerName, Time};
 use gleaner_scheduling::{Core, HostIx, Input, JobPhase, Patience};
 use rustc_hash::FxHashMap;
@@ -21,7 +22,9 @@ use smallvec::SmallVec;
 
 use super::{Decided, Dispatcher};
 use crate::datasets::ChunkTable;
-use crate::limits::{COPIES_LOST_AFTER, COPY_RETRY_AFTER, FETCHES_OF_HOST_MAX, TURN_CHUNKS_MAX};
+use crate::limits::{
+    COPIES_LOST_AFTER, COPY_RETRY_AFTER, FETCHES_OF_HOST_MAX, HOST_COPIES_MAX, TURN_CHUNKS_MAX,
+};
 
 /// The hosts that keep copies.
 #[derive(Debug, Default)]
@@ -70,7 +73,7 @@ impl Keeper {
     fn gain(&mut self, chunk: Digest, bytes: u64) {
         self.end(&chunk);
         let before = self.held.insert(chunk, bytes).unwrap_or(0);
-        self.bytes = (self.bytes - before).saturating_add(bytes);
+        self.bytes = self.bytes - before + bytes;
     }
 
     /// It has something no more.
@@ -323,7 +326,11 @@ impl<M: Clone> Dispatcher<M> {
             }
         };
         for ChunkCopy { digest, bytes } in &gained {
-            keeper.gain(*digest, *bytes);
+            // What an agent says is not believed beyond what can be.
+            if keeper.held.len() >= HOST_COPIES_MAX {
+                break;
+            }
+            keeper.gain(*digest, (*bytes).min(BLOB_BYTES_MAX));
             list(&mut self.keepers.holders, &host, *digest);
         }
         for digest in &lost {

@@ -189,6 +189,18 @@ fn secret(host: u8) -> AgentSecret {
 }
 
 #[test]
+fn what_cannot_be_is_not_believed() {
+    let mut farm = Farm::new(2);
+    farm.joins(1, "anna", 64, &[]);
+    let huge = |chunk| ChunkCopy { digest: digest(chunk), bytes: u64::MAX };
+    let gained = vec![huge(0), huge(0), huge(1), huge(77)];
+    let lost = vec![digest(5), digest(5)];
+    farm.says(1, AgentMessage::Copies(Copies::Changed { gained, lost }));
+    farm.loses(1, &[0, 1, 1, 77]);
+    assert_eq!((farm.holders(0), farm.holders(1)), (0, 0));
+}
+
+#[test]
 fn who_comes_back_with_what_is_known_lists_nothing() {
     let mut farm = Farm::new(2);
     farm.joins(1, "anna", 64, &[]);
