@@ -129,11 +129,30 @@ pub(crate) struct Args {
     #[serde(skip_serializing_if = "Option::is_none")]
     keep_s_max: Option<u64>,
     #[command(flatten)]
+    #[serde(skip_serializing_if = "ChunkArgs::is_empty")]
+    chunks: ChunkArgs,
+    #[command(flatten)]
     #[serde(skip_serializing_if = "CommandArgs::is_empty")]
     commands: CommandArgs,
     #[command(flatten)]
     #[serde(skip_serializing_if = "PreferenceArgs::is_empty")]
     preferences: PreferenceArgs,
+}
+
+/// What is kept of datasets, as far as it may stand on a command line.
+#[derive(Debug, clap::Args, Serialize)]
+struct ChunkArgs {
+    /// Disk space for copies of chunks of datasets, in MiB; 0 to keep none [default: a tenth of what is
+    /// free on a farm host, none on a desktop].
+    #[arg(long = "chunk-disk-mib", env = "GLEANER_AGENT_CHUNK_DISK_MIB", value_name = "MIB")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    disk_mib: Option<u64>,
+}
+
+impl ChunkArgs {
+    fn is_empty(&self) -> bool {
+        self.disk_mib.is_none()
+    }
 }
 
 /// What holds for commands, as far as it may stand on a command line.

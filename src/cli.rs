@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    agent, audit, broker, cancel, completions, demo, doctor, explain, farm, fetch, forget, history,
-    hosts, invite, jobs, join, kernel, key, lanes, login, manual, monitor, people, shares,
+    agent, audit, broker, cancel, completions, dataset, demo, doctor, explain, farm, fetch, forget,
+    history, hosts, invite, jobs, join, kernel, key, lanes, login, manual, monitor, people, shares,
     simulate, stop, submit, usage, wait,
 };
 
@@ -56,6 +56,8 @@ pub(crate) enum Command {
     Stop(stop::Args),
     /// Submits a job.
     Submit(submit::Args),
+    /// Keeps large data in chunks, beside which jobs run.
+    Dataset(dataset::Args),
     /// Lists the jobs.
     Jobs(jobs::Args),
     /// Shows where one job stands.

@@ -1,25 +1,32 @@
 //! `gleaner fetch`.
 
+mod follow;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use futures_util::StreamExt;
 use gleaner_kernels::application::join_tables;
+use gleaner_kernels::isosurface::{JoinedMesh, MeshError, read_ply_part, write_ply};
 use gleaner_protocol::JobId;
 use gleaner_protocol::api::{JobStatus, ResultFile, ResultState, WorkunitResult};
 use gleaner_protocol::limits::RESULT_TEXT_BYTES_MAX;
 
 use crate::client::{Client, Format, Options};
 use crate::{explain, process, show};
+use follow::{Following, follow};
 
 const PAGE: u32 = 1_000;
 
 /// Workunits that are named one by one where they are missing.
 const NAMED_MAX: usize = 20;
 
+/// Longest mesh that is put together, in bytes; it takes about twice as much memory.
+const MESH_BYTES_MAX: u64 = 2 << 30;
 /// Longest table that is put together, in bytes.
 const TABLE_BYTES_MAX: u64 = 256 << 20;
 
@@ -30,12 +37,19 @@ pub(crate) struct Args {
     /// The job, as job-17 or 17.
     job: JobId,
     /// Folder to write the outputs to, as INDEX/NAME; without it they are listed. Those of a kernel
-    /// with a specification are written as NAME, tables of several workunits as one.
+    /// with a specification are written as NAME, tables and meshes of several workunits as one.
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
     /// Prints the sum of the results, which must be whole numbers: the count of a game tree.
     #[arg(long, conflicts_with = "output")]
     sum: bool,
+    /// Goes on until the job has ended: prints each result as it is decided, and writes it below --output
+    /// as INDEX/NAME.
+    #[arg(long, conflicts_with = "sum")]
+    follow: bool,
+    /// In the order of the workunits: what comes early waits for those before it.
+    #[arg(long, requires = "follow")]
+    in_order: bool,
     #[command(flatten)]
     options: Options,
 }
@@ -43,6 +57,11 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     process::block_on(async {
         let client = args.options.client()?;
+        if args.follow {
+            let Args { job, in_order, ref output, ref options, .. } = args;
+            let (output, format) = (output.as_deref(), options.format());
+            return follow(&client, Following { job, in_order, output, format }).await;
+        }
         let job: JobStatus = client.get(&format!("/v1/jobs/{}", args.job)).await?;
         let results = all_results(&client, args.job, job.decided + job.failed).await?;
         let failed = results.iter().any(|r| !matches!(r.result, ResultState::Decided { .. }));
@@ -210,7 +229,11 @@ async fn write_whole(
     }
     let mut trouble = None;
     for (name, parts) in files.into_iter().filter(|(_, parts)| parts.len() > 1) {
-        if let Err(error) = write_table(client, job, name, &parts, folder).await {
+        let written = match name.ends_with(".ply") {
+            true => write_mesh(client, job, name, &parts, folder).await,
+            false => write_table(client, job, name, &parts, folder).await,
+        };
+        if let Err(error) = written {
             trouble.get_or_insert(error);
         }
     }
@@ -243,6 +266,36 @@ async fn write_table(
     })?;
     let path = plain_path(folder, name)?;
     fs::write(&path, whole).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Writes one mesh of those that workunits have made in bricks of one volume.
+async fn write_mesh(
+    client: &Client,
+    job: JobId,
+    name: &str,
+    parts: &[(u32, &ResultFile)],
+    folder: &Path,
+) -> anyhow::Result<()> {
+    let instead = format!("fetch each from the broker's /v1/jobs/{job}/results/INDEX/{name}");
+    let bytes: u64 = parts.iter().map(|(_, file)| file.bytes).sum();
+    if bytes > MESH_BYTES_MAX {
+        let count = parts.len();
+        bail!(
+            "{name} has {bytes} bytes in {count} workunits, more than the {MESH_BYTES_MAX} that are put \
+             together: {instead}"
+        );
+    }
+    let mut joined = JoinedMesh::default();
+    for (index, _) in parts {
+        let answer = client.raw(&format!("/v1/jobs/{job}/results/{index}/{name}")).await?;
+        let part = answer.bytes().await.with_context(|| format!("{name} broke off"))?;
+        let part = read_ply_part(&part).and_then(|part| joined.add(&part));
+        part.with_context(|| format!("{name} of {job}/{index} cannot be put together: {instead}"))?;
+    }
+    let path = plain_path(folder, name)?;
+    let file = fs::File::create(&path).map_err(MeshError::Write);
+    let written = file.and_then(|file| write_ply(joined.whole(), BufWriter::new(file)));
+    written.with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// What a result that is put together of workunits lacks, if it is not whole.

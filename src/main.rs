@@ -9,6 +9,7 @@ mod cli;
 mod client;
 mod completions;
 mod configuration;
+mod dataset;
 mod demo;
 mod doctor;
 mod explain;
@@ -81,6 +82,7 @@ fn main() -> ExitCode {
         Command::Hook(args) => return gleaner_hooks::run_hook(args, secure),
         Command::Farm(args) => farm::run(args),
         Command::Submit(args) => submit::run(args),
+        Command::Dataset(args) => dataset::run(args),
         Command::Jobs(args) => jobs::run(args),
         Command::Status(args) => jobs::run_status(args),
         Command::Wait(args) => wait::run(args),

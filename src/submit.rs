@@ -1,9 +1,10 @@
 //! `gleaner submit`.
 
 mod application;
+mod chunks;
 pub(crate) mod due;
 mod feature;
-mod input;
+pub(crate) mod input;
 mod items;
 mod parcel;
 
@@ -21,7 +22,7 @@ use gleaner_protocol::limits::{
     CORES_MAX, JOB_NAME_BYTES_MAX, PROFILE_S_MAX, WASM_MODULE_BYTES_MAX,
 };
 use gleaner_protocol::{
-    Digest, Feature, JobId, KernelName, OwnerName, Profile, ProjectName, Share,
+    DatasetName, Digest, Feature, JobId, KernelName, OwnerName, Profile, ProjectName, Share,
 };
 use serde::Serialize;
 
@@ -29,7 +30,8 @@ use crate::client::{Client, ClientError, Format, Options};
 use crate::failure::{DECLINED, Failure};
 use crate::given_file::{self, GivenFileError, STDIN};
 use crate::{explain, process, show};
-use application::{ApplicationArgs, HELP, application};
+use application::{ApplicationArgs, HELP, SurfaceArgs, application};
+use chunks::{Chunks, surface};
 use due::Due;
 use feature::NamedFeature;
 use input::{NamedInput, is_there};
@@ -71,9 +73,10 @@ enum What {
     /// A picture of a volume, or an animation of one workunit per frame, by a specification.
     #[command(after_help = HELP)]
     Volume(ApplicationArgs),
-    /// The surface of one value in a volume, by a specification.
+    /// The surface of one value in a volume, by a specification; or in a dataset, one workunit per
+    /// brick.
     #[command(after_help = HELP)]
-    Isosurface(ApplicationArgs),
+    Isosurface(SurfaceArgs),
     /// The principal components of a table or of a series of volumes, by a specification.
     #[command(after_help = HELP)]
     Pca(ApplicationArgs),
@@ -143,12 +146,17 @@ struct WasmArgs {
 #[derive(Debug, clap::Args)]
 struct Files {
     /// How many workunits; {index} in an argument stands for each one's number.
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = count, conflicts_with = "items")]
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = count,
+          conflicts_with_all = ["items", "dataset"])]
     count: u32,
     /// File with one item per line, a workunit each; - for stdin. {item} in an argument stands for the
     /// item. UTF-8; blank lines at the end are left out.
     #[arg(long, value_name = "FILE")]
     items: Option<PathBuf>,
+    /// Dataset (`gleaner dataset`) of which each workunit reads a chunk, on a host that keeps a copy of
+    /// it; {chunk} in an argument stands for the name of the chunk's file.
+    #[arg(long, value_name = "NAME", conflicts_with = "items")]
+    dataset: Option<DatasetName>,
     /// File that the program reads, as PATH or NAME=PATH; NAME=- for stdin. ./ in front makes a path of
     /// a text with =, as in ./date=1/part.csv. May be given often.
     #[arg(long, value_name = "FILE")]
@@ -208,8 +216,9 @@ struct Common {
     /// CPU time that each workunit is expected to take, in seconds.
     #[arg(long = "cpu-s", value_name = "SECONDS", value_parser = seconds)]
     takes_us: Option<u64>,
-    /// Class of jobs that it belongs to: deadline (with --due), batch (to be done soon as a whole), or
-    /// background [default: deadline with --due, else background].
+    /// Class of jobs that it belongs to: deadline (with --due), dataset (with --dataset: where copies
+    /// are), batch (to be done soon as a whole), or background [default: deadline with --due, dataset
+    /// with --dataset, else background].
     #[arg(long)]
     lane: Option<Lane>,
     /// What becomes of a replica that a render drives out: kill it; keep it frozen, for at most so
@@ -316,10 +325,16 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         let (parcel, options) = match args.what {
             What::Job { file, options } => (Parcel::of(read_job(&file)?)?, options),
             What::Gametree(args) => (Parcel::of(gametree(&args)?)?, args.common.options),
-            What::Command(args) => (command(&args)?, args.common.options),
-            What::Wasm(args) => (wasm(&args)?, args.common.options),
+            What::Command(args) => {
+                let chunks = args.files.chunks(&args.common).await?;
+                (command(&args, chunks)?, args.common.options)
+            }
+            What::Wasm(args) => {
+                let chunks = args.files.chunks(&args.common).await?;
+                (wasm(&args, chunks)?, args.common.options)
+            }
             What::Volume(args) => by_specification(Application::Volume, args)?,
-            What::Isosurface(args) => by_specification(Application::Isosurface, args)?,
+            What::Isosurface(args) => surface(args).await?,
             What::Pca(args) => by_specification(Application::Pca, args)?,
             What::Npairs(args) => by_specification(Application::Npairs, args)?,
         };
@@ -432,7 +447,7 @@ fn by_specification(
     kernel: Application,
     args: ApplicationArgs,
 ) -> anyhow::Result<(Parcel, Options)> {
-    Ok((application(kernel, &args)?, args.common.options))
+    Ok((application(kernel, &args)?, args.how.common.options))
 }
 
 fn read_job(file: &Path) -> anyhow::Result<JobSpec> {
@@ -451,7 +466,7 @@ fn gametree(args: &GametreeArgs) -> anyhow::Result<JobSpec> {
     Ok(args.common.job(name, Task::Kernel(kernel), Workunits::Items(items.into())))
 }
 
-fn command(args: &CommandArgs) -> anyhow::Result<Parcel> {
+fn command(args: &CommandArgs, chunks: Option<Chunks>) -> anyhow::Result<Parcel> {
     let named = args.files.named()?;
     let task = |inputs| {
         Task::Command(CommandTask {
@@ -462,13 +477,14 @@ fn command(args: &CommandArgs) -> anyhow::Result<Parcel> {
         })
     };
     let name = args.argv.first().cloned().unwrap_or_default();
-    let workunits = args.files.workunits()?;
+    let workunits = args.files.workunits(chunks)?;
+    let reads = chunks.map(|of| of.reads);
     Parcel::pack(Vec::new(), &named, |inputs| {
-        args.common.job(name.clone(), task(inputs), workunits.clone())
+        args.common.over(reads, args.common.job(name.clone(), task(inputs), workunits.clone()))
     })
 }
 
-fn wasm(args: &WasmArgs) -> anyhow::Result<Parcel> {
+fn wasm(args: &WasmArgs, chunks: Option<Chunks>) -> anyhow::Result<Parcel> {
     let named = args.files.named()?;
     let path = &args.module;
     let module = given_file::read("the module", path, WASM_MODULE_BYTES_MAX)?;
@@ -487,10 +503,12 @@ fn wasm(args: &WasmArgs) -> anyhow::Result<Parcel> {
         GivenFileError::Content { path, problem: format!("cannot be run: {problem}") }
     })?;
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let workunits = args.files.workunits()?;
+    let workunits = args.files.workunits(chunks)?;
+    let reads = chunks.map(|of| of.reads);
     Parcel::pack(vec![module], &named, |inputs| {
         let task = WasmTask { inputs, ..task.clone() };
-        args.common.job(name.clone(), Task::Wasm(task), workunits.clone())
+        let job = args.common.job(name.clone(), Task::Wasm(task), workunits.clone());
+        args.common.over(reads, job)
     })
 }
 
@@ -508,10 +526,11 @@ impl Files {
         Ok(named)
     }
 
-    fn workunits(&self) -> anyhow::Result<Workunits> {
-        match &self.items {
-            Some(path) => items(path),
-            None => Ok(Workunits::Count(self.count)),
+    fn workunits(&self, chunks: Option<Chunks>) -> anyhow::Result<Workunits> {
+        match (&self.items, chunks) {
+            (_, Some(chunks)) => Ok(Workunits::Count(chunks.count)),
+            (Some(path), None) => items(path),
+            (None, None) => Ok(Workunits::Count(self.count)),
         }
     }
 }
@@ -536,7 +555,7 @@ mod tests {
         );
         let text = r#"{"task":{"kernel":"x"},"workunits":{"count":1}}"#;
         let shortest: JobSpec = serde_json::from_str(text).expect("a job");
-        let workunits = args.files.workunits().expect("one");
+        let workunits = args.files.workunits(None).expect("one");
         let job = args.common.job(String::new(), shortest.task.clone(), workunits);
         assert_eq!(job, shortest);
     }

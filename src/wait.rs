@@ -160,7 +160,7 @@ async fn watch(
 }
 
 /// Whether a broker that restarts fails so: it is away, breaks off, or is not ready.
-fn is_passing(error: &anyhow::Error) -> bool {
+pub(crate) fn is_passing(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| match cause.downcast_ref::<ClientError>() {
         Some(
             ClientError::Unreachable { .. }

@@ -232,6 +232,7 @@ pub async fn run(
     let alive = watched.alive.clone();
     let (workers, workers_thread) = WorkerWatch::start(watched)?;
 
+    let (tell_chunks, chunks) = mpsc::unbounded_channel();
     let blobs = Blobs::new(
         client.clone(),
         &config.broker,
@@ -240,6 +241,7 @@ pub async fn run(
         work_dir.cache(),
         config.cache_bytes_max(),
     )
+    .and_then(|blobs| blobs.keeping(work_dir.chunks(), host.chunk_cache_mib << 20, tell_chunks))
     .map_err(|source| WorkDirError::io("open the cache in", &work_dir.cache(), source))?;
     let (tell_claims, claims) = mpsc::unbounded_channel();
     let (observer, observer_thread) = ObserverThread::start(ObservedHost {
@@ -341,6 +343,7 @@ pub async fn run(
         slots: slots.events,
         links: link_events,
         stored: stored_events,
+        chunks,
     };
     let driver = Driver::new(harvest, shop, slots.orders, stored, metrics, changed);
     info!(host = %host.name, origin = %host.origin, cores = host.cores, "agent is up");
@@ -480,7 +483,7 @@ fn host_info(config: &Config) -> Result<HostInfo, ConfigError> {
         memory_mib: total_memory_mib(),
         capabilities: config.capabilities()?,
         kind: config.kind.clone(),
-        chunk_cache_mib: 0,
+        chunk_cache_mib: config.chunk_disk_mib(),
     })
 }
 

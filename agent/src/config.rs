@@ -2,6 +2,7 @@
 //!
 //! [`DEFAULT_TOML`] is the commented form of the defaults; unknown keys are refused.
 
+mod chunks;
 mod listed_programs;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,6 +26,7 @@ use crate::limits::{CHECKPOINTS_BYTES_MAX, RESOLVE_MS_MAX, TOKEN_BYTES_MAX};
 use crate::owner::wishes::{PreferenceError, Preferences};
 use crate::run::kernels::kernel_names;
 use crate::run::runner::sandbox::{CommandRules, Confines, Layers, RuleError};
+pub use chunks::ChunkSettings;
 use listed_programs::{Listed, look_up};
 
 /// The defaults as a commented file.
@@ -81,6 +83,8 @@ pub struct Config {
     /// For how long a replica is kept frozen at most, in seconds: one that a render drives out, where
     /// its job wants that, and one that the broker parks; 0 to keep none.
     pub keep_s_max: u64,
+    /// What is kept of datasets.
+    pub chunks: ChunkSettings,
     /// What holds for commands.
     pub commands: CommandRules,
     /// What the owner wishes.
@@ -117,6 +121,7 @@ impl Default for Config {
             save_interval_s: 60,
             cache_bytes: 1 << 30,
             keep_s_max: 1_800,
+            chunks: ChunkSettings::default(),
             commands: CommandRules::default(),
             preferences: Preferences::default(),
             runner_program: None,

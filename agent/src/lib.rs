@@ -37,7 +37,7 @@ mod run;
 
 pub use agent::liveness::Liveness;
 pub use agent::{RunError, WorkDirError, confinement, confinement_of_each, run};
-pub use config::{Config, ConfigError, DEFAULT_TOML};
+pub use config::{ChunkSettings, Config, ConfigError, DEFAULT_TOML};
 pub use gleaner_identity::{Trust, TrustError, client_config};
 pub use gleaner_isolation::Choice as Isolation;
 pub use host::cores::machine_cores;

@@ -7,6 +7,7 @@ mod access;
 mod asker;
 mod backup;
 mod blobs;
+mod datasets;
 mod events;
 mod farm;
 mod history;
@@ -22,6 +23,7 @@ mod watch;
 mod workunits;
 
 pub(crate) use access::ACCESS;
+pub(crate) use datasets::is_read;
 pub(crate) use farm::host_status;
 pub(crate) use lanes::lane_statuses;
 pub(crate) use pages::PAGES;
@@ -46,6 +48,7 @@ use crate::blobs::{BlobStore, LocalBlobs};
 use crate::budgets::Budgets;
 use crate::classes::Classes;
 use crate::control_link::ControlLinks;
+use crate::datasets::Datasets;
 use crate::driver::{DriverGone, DriverHandle};
 use crate::events::Events;
 use crate::farm_history::FarmHistory;
@@ -85,6 +88,7 @@ pub(crate) struct Api {
     pub(crate) farm_history: FarmHistory,
     /// Whether browsers come through TLS.
     pub(crate) is_secure: bool,
+    pub(crate) datasets: Datasets,
     /// On which hosts a job may run that does not say so.
     pub(crate) default_on: RunsOn,
     pub(crate) data_dir: PathBuf,
@@ -125,6 +129,8 @@ impl Api {
             .or(self.lane_routes())
             .unify()
             .or(self.blob_routes())
+            .unify()
+            .or(self.dataset_routes())
             .unify()
             .or(self.backup_routes())
             .unify()

@@ -2,8 +2,9 @@
 //! `gleaner broker export` writes, `import` reads and `backup` sends.
 //!
 //! ```text
-//!  gleaner-export 3
+//!  gleaner-export 4
 //!  S {"release":"0.1.0","folder_id":"…","token_key":"…","incarnation":3}
+//!  D 1234            which datasets there are, as their file is, and a line break
 //!  F 1234            facts, in order, as a JSON array of 1,234 bytes, and a line break
 //!  O ab… 56          a small output under its digest, 56 bytes, and a line break
 //!  B cd… 789        an input or a large output under its digest, and a line break
@@ -14,9 +15,9 @@
 //!  E ef…             BLAKE3 of all that stands before this line
 //! ```
 //! Lines are UTF-8 and end in a line break. `S` comes once, then any number of `F`, `O` and `B` in any
-//! order, facts among themselves in the order in which they were decided, `H`, `P`, `A` and `K` at most
-//! once each, `E` last. Version 1 had none of these, and version 2 `H` alone; both are read as well. A
-//! reader refuses a version that it does not know. The fields of facts are those of
+//! order, facts among themselves in the order in which they were decided, `H`, `P`, `A`, `K` and `D` at
+//! most once each, `E` last. `D` stands before the blobs that it names. Version 1 had none of these,
+//! version 2 `H` alone, and version 3 no `D`; all of them are read as well. A reader refuses a version that it does not know. The fields of facts are those of
 //! [`Fact`](gleaner_scheduling::Fact); new ones have defaults.
 //!
 //! # Invariants
@@ -38,22 +39,27 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::blobs::BlobError;
+use crate::datasets::Datasets;
 use crate::driver::RecordError;
 use crate::people::People;
 use crate::store::StoreError;
 
-const FIRST_LINE: &str = "gleaner-export 3";
+const FIRST_LINE: &str = "gleaner-export 4";
 /// Of versions that are read as well.
-const FIRST_LINES_BEFORE: [&str; 2] = ["gleaner-export 2", "gleaner-export 1"];
+const FIRST_LINES_BEFORE: [&str; 3] = ["gleaner-export 3", "gleaner-export 2", "gleaner-export 1"];
 const FIRST_WORD: &str = "gleaner-export ";
 
+/// First word of the line of datasets.
+const DATASETS: &str = "D";
+
 /// Files of a data folder that are carried as they are, by the first word of their lines.
-fn files(data_dir: &Path) -> [(&'static str, PathBuf); 4] {
+fn files(data_dir: &Path) -> [(&'static str, PathBuf); 5] {
     [
         ("H", HistoryFile::path_in(data_dir)),
         ("P", People::path_in(data_dir)),
         ("A", People::audit_path_in(data_dir)),
         ("K", People::key_path_in(data_dir)),
+        (DATASETS, Datasets::path_in(data_dir)),
     ]
 }
 

@@ -23,6 +23,7 @@ use crate::blobs::{BlobError, LocalBlobs};
 use crate::budgets::Budgets;
 use crate::collect::Collector;
 use crate::config::{Config, ConfigError};
+use crate::datasets::{Datasets, DatasetsError};
 use crate::driver::{Command, Driver, DriverHandle, DriverParts, compact, pack, recover};
 use crate::events::Events;
 use crate::farm_history::FarmHistory;
@@ -64,6 +65,9 @@ pub enum BrokerError {
     /// The configured certificate.
     #[error("cannot invite anybody: the certificate has no key that could be told")]
     Pin(#[from] TrustError),
+    /// Which datasets it keeps.
+    #[error("cannot tell which datasets are kept")]
+    Datasets(#[from] DatasetsError),
     /// A bug.
     #[error(
         "the broker's driver has ended by a bug, which its log names; start the broker again: nothing acknowledged is lost"
@@ -193,6 +197,7 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
     let blobs = LocalBlobs::open(&config.data_dir.join("blobs"), min_free_bytes)?;
     let states = config.data_dir.join("states");
     let states = States::open(&states, min_free_bytes, STATES_BYTES_MAX)?;
+    let datasets = Datasets::open(&config.data_dir, &blobs)?;
     let options = StoreOptions { min_free_bytes, ..StoreOptions::default() };
     let (core, journal, recovered, added) = recover(folder, options, &core_config)?;
     tracing::info!(
@@ -241,6 +246,7 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
         history: run_history.clone(),
         usage: accounts.clone(),
         retention: config.retention(),
+        chunks: datasets.table().clone(),
     });
     let driver_done = start(driver, queue)?;
     let driver = DriverHandle::new(commands);
@@ -252,6 +258,7 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
         committer: committer.clone(),
         small_blobs: small_blobs.clone(),
         blobs: blobs.clone(),
+        datasets: datasets.clone(),
         data_dir: config.data_dir.clone(),
         files: Arc::clone(&files),
     };
@@ -276,6 +283,7 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
         pictures: Pictures::new(),
         farm_history: FarmHistory::open(&config.data_dir, min_free_bytes),
         is_secure: listen.tls.is_some(),
+        datasets,
         default_on: config.default_on,
         data_dir: config.data_dir.clone(),
     };

@@ -6,7 +6,7 @@
 //! the outputs, which name blobs themselves, and through the blobs, a step at a time.
 //!
 //! # Invariants
-//! - What a known job reads, an output that was decided and one that has a vote stay, with all
+//! - What a dataset is made of, what a known job reads, an output that was decided and one that has a vote stay, with all
 //!   that they name. Where one of these outputs cannot be read, no blob is removed.
 //! - An output that is named while a round goes on is stored anew: rounds remove from the segments of
 //!   before alone ([`SmallBlobs::begin_round`]), and the driver forgets at its beginning which outputs
@@ -32,8 +32,10 @@ use tokio::sync::{RwLock, oneshot};
 
 use self::names::Names;
 use self::walk::{Place, names_from};
+use crate::api::is_read;
 use crate::blobs::{BlobError, LocalBlobs, Removed};
-use crate::driver::{DriverGone, DriverHandle};
+use crate::datasets::Datasets;
+use crate::driver::{Command, DriverGone, DriverHandle};
 use crate::limits::{
     COLLECT_COPY_BYTES, COLLECT_INTERVAL, COLLECT_PAUSE, COLLECT_RESTS, COLLECT_STEP_FILES,
     COLLECT_UNASKED_AFTER, OUTPUTS_SEGMENT_BYTES, UNUSED_BLOB_KEPT,
@@ -55,6 +57,7 @@ pub(crate) struct Collector {
     pub(crate) committer: Committer,
     pub(crate) small_blobs: SmallBlobs,
     pub(crate) blobs: LocalBlobs,
+    pub(crate) datasets: Datasets,
     pub(crate) data_dir: PathBuf,
     /// Held by a round alone, and by those together who need all files to stay.
     pub(crate) files: Arc<RwLock<()>>,
@@ -128,6 +131,7 @@ impl Collector {
 
     async fn round_over(&self, segments: Vec<Arc<Segment>>) -> Result<Collected, Stopped> {
         self.driver.store_anew().await?;
+        self.drop_unused_datasets().await?;
         let blobs = self.blobs.clone();
         let count = on_disk(move || {
             let folders = blobs.folders()?;
@@ -137,6 +141,8 @@ impl Collector {
         });
         let count = count.await? + self.small_blobs.count();
         let mut names = Names::for_as_many_as(count, boottime());
+        let lost = self.datasets.each_name(|digest| names.add(digest));
+        lost.map_err(|lost| Stopped::Failed(lost.to_string()))?;
         let mut place = Some(Place::default());
         while let Some(from) = place {
             let (page, next) = self.driver.query(move |core| names_from(core, from)).await?;
@@ -171,6 +177,20 @@ impl Collector {
         }
         self.remove_blobs(names, &mut collected).await?;
         Ok(collected)
+    }
+
+    /// Drops what was removed when jobs read it that have ended since.
+    async fn drop_unused_datasets(&self) -> Result<(), Stopped> {
+        for id in self.datasets.kept_for_jobs() {
+            if !self.driver.query(move |core| is_read(core, id)).await? {
+                let datasets = self.datasets.clone();
+                let removed =
+                    on_disk(move || datasets.remove(id, false).map_err(|why| why.to_string()));
+                removed.await?;
+                self.driver.send(Command::DatasetRemoved(id)).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Writes the named blobs of a segment behind the others, and removes it.
@@ -303,6 +323,12 @@ where
 impl From<DriverGone> for Stopped {
     fn from(_: DriverGone) -> Self {
         Self::Gone
+    }
+}
+
+impl From<String> for Stopped {
+    fn from(why: String) -> Self {
+        Self::Failed(why)
     }
 }
 

@@ -109,6 +109,8 @@ impl Default for ProjectSettings {
 pub struct Lanes {
     /// Jobs with a due time.
     pub deadline: LaneSettings,
+    /// Jobs that read datasets.
+    pub dataset: LaneSettings,
     /// Batches.
     pub batch: LaneSettings,
     /// What takes the rest.
@@ -155,6 +157,7 @@ impl Lanes {
     pub(crate) fn check(&self) -> Result<BTreeMap<Lane, LaneConfig>, ConfigError> {
         let lanes = [
             (Lane::Deadline, &self.deadline),
+            (Lane::Dataset, &self.dataset),
             (Lane::Batch, &self.batch),
             (Lane::Background, &self.background),
         ];

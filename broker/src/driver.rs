@@ -56,6 +56,7 @@ use gleaner_protocol::{Span, Time, boottime};
 use gleaner_scheduling::Core;
 use tokio::sync::mpsc;
 
+use crate::datasets::ChunkTable;
 use crate::events::Events;
 use crate::history::RunHistory;
 use crate::kernel_times::KernelTimes;
@@ -77,6 +78,7 @@ pub(crate) struct DriverParts {
     pub(crate) usage: Usage,
     /// How long jobs that have ended are kept; for ever where it is not given.
     pub(crate) retention: Option<Span>,
+    pub(crate) chunks: ChunkTable,
 }
 
 /// See the module's page.
@@ -93,7 +95,8 @@ pub(crate) struct Driver {
 impl Driver {
     pub(crate) fn new(parts: DriverParts) -> Self {
         let mut dispatcher =
-            Dispatcher::new(parts.core, parts.incarnation, Arc::clone(&parts.metrics));
+            Dispatcher::new(parts.core, parts.incarnation, Arc::clone(&parts.metrics))
+                .with_chunks(parts.chunks);
         if let Some(keep) = parts.retention {
             dispatcher.forget_after(boottime(), keep);
         }
@@ -182,6 +185,8 @@ impl Driver {
                     let _ = reply.send(());
                 });
             }
+            Command::DatasetAdded(id) => self.dispatcher.dataset_added(now, id, decided),
+            Command::DatasetRemoved(id) => self.dispatcher.dataset_removed(now, id, decided),
             Command::NoteUsed(used) => self.dispatcher.note_used(now, &used),
             Command::Query(query) => {
                 let answer = query(self.dispatcher.core_at(now));

@@ -22,6 +22,7 @@ mod classes;
 mod collect;
 mod config;
 mod control_link;
+mod datasets;
 mod driver;
 mod events;
 mod farm_history;
@@ -44,6 +45,7 @@ pub use archive::{ArchiveError, Moved, export, import};
 pub use blobs::{BlobContent, BlobError, BlobStore, LocalBlobs};
 pub use broker::{BrokerError, run};
 pub use config::{AtEnd, Config, ConfigError, DEFAULT_TOML, OwnerLimits, ProjectSettings};
+pub use datasets::{ChunkTable, DatasetsError};
 pub use driver::{
     ContentRefusal, ContentUse, Decided, Dispatcher, DriverGone, DriverHandle, Forgotten, Letters,
     LinkId, LinkMessage, PreparedReport, RecordError, Recovery, compact, pack,

@@ -102,6 +102,22 @@ pub const USAGE_ROWS_MAX: usize = 100_000;
 /// Leases of hosts that are away are compared with what the core knows of them this often.
 pub const AWAY_LOOK: Span = Span::from_secs(10);
 
+/// Datasets of one broker.
+pub const DATASETS_MAX: usize = 10_000;
+/// Chunks in one answer, and those that one turn of the driver looks at for an answer.
+pub const CHUNKS_PAGE_MAX: usize = 2_048;
+
+/// Copies of one host that are known; of more, the rest is not.
+pub const HOST_COPIES_MAX: usize = 1 << 18;
+/// Chunks that one host fetches at once because the broker told it to keep a copy.
+pub const FETCHES_OF_HOST_MAX: usize = 2;
+/// A host to which a copy did not come is told of no other for so long.
+pub const COPY_RETRY_AFTER: Span = Span::from_secs(10);
+/// Chunks that lack copies and that one turn of the driver looks at.
+pub const TURN_CHUNKS_MAX: usize = 512;
+/// Copies of a host whose link is gone for so long are no copies any more.
+pub const COPIES_LOST_AFTER: Span = Span::from_secs(900);
+
 /// Inputs of a job whose sizes are features of their own, the first ones.
 pub const INPUT_FEATURES_MAX: usize = 4;
 /// Commands that one turn of the driver takes at most.

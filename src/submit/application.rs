@@ -1,21 +1,46 @@
 //! `gleaner submit volume`, `isosurface`, `pca` and `npairs`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use gleaner_kernels::application::{self as kernels, Application};
 use gleaner_protocol::job::{ApplicationTask, Comparison, Task, Workunits};
-use gleaner_protocol::{Digest, KernelName};
+use gleaner_protocol::{CHUNK_FILE, DatasetName, Digest, KernelName};
 
-use super::Common;
 use super::input::NamedInput;
 use super::parcel::Parcel;
+use super::{Chunks, Common};
+use crate::failure::Failure;
 use crate::{kernel, show};
 
 /// What is to be done, and how often.
 #[derive(Debug, clap::Args)]
 pub(super) struct ApplicationArgs {
     /// What to do, as TOML; files that it names to be read are looked for from its folder on.
-    spec: PathBuf,
+    pub(super) spec: PathBuf,
+    #[command(flatten)]
+    pub(super) how: How,
+}
+
+/// What a surface goes through: the volume of a specification, or the bricks of a dataset.
+#[derive(Debug, clap::Args)]
+pub(super) struct SurfaceArgs {
+    /// What to do, as TOML; files that it names to be read are looked for from its folder on.
+    #[arg(required_unless_present = "dataset")]
+    pub(super) spec: Option<PathBuf>,
+    /// Dataset of bricks (`gleaner dataset add`), each of which is a workunit on a host that keeps a copy
+    /// of it; fetch puts their meshes together.
+    #[arg(long, value_name = "NAME", requires = "value", conflicts_with = "spec")]
+    pub(super) dataset: Option<DatasetName>,
+    /// What is inside has at least this value.
+    #[arg(long, requires = "dataset", allow_negative_numbers = true)]
+    pub(super) value: Option<f64>,
+    #[command(flatten)]
+    pub(super) how: How,
+}
+
+/// How it is done.
+#[derive(Debug, clap::Args)]
+pub(super) struct How {
     /// Most memory of one replica, in MiB; beyond, it fails [default: what the host gives a kernel].
     #[arg(long, value_name = "MIB")]
     memory_mib: Option<u32>,
@@ -77,8 +102,8 @@ pub(super) fn application(
         kernel: KernelName::new(application.name()).expect("kernels have plain names"),
         spec: Digest::of(&spec),
         inputs: Vec::new(),
-        memory_mib: args.memory_mib,
-        comparison: args.compare.into(),
+        memory_mib: args.how.memory_mib,
+        comparison: args.how.compare.into(),
     };
     let workunits =
         packed.parts.map_or(Workunits::Count(1), |parts| Workunits::Items(parts.into()));
@@ -86,6 +111,32 @@ pub(super) fn application(
     let inputs = packed.files.into_iter().map(|(name, path)| NamedInput { name, path });
     Parcel::pack(vec![spec], &inputs.collect::<Vec<_>>(), |inputs| {
         let task = ApplicationTask { inputs, ..task.clone() };
-        args.common.job(name.clone(), Task::Application(task), workunits.clone())
+        args.how.common.job(name.clone(), Task::Application(task), workunits.clone())
     })
+}
+
+/// A surface in each brick of a dataset; the job.
+pub(super) fn over_bricks(
+    how: &How,
+    name: &DatasetName,
+    value: f64,
+    chunks: Chunks,
+) -> anyhow::Result<Parcel> {
+    let spec = format!("volume = {CHUNK_FILE:?}\nvalue = {value:?}\nmesh = \"surface.ply\"\n");
+    kernels::Task::parse(Application::Isosurface, &spec, Path::new(""))
+        .map_err(|error| Failure::Usage(error.to_string()))?;
+    let task = ApplicationTask {
+        kernel: KernelName::new(Application::Isosurface.name()).expect("kernels have plain names"),
+        spec: Digest::of(spec.as_bytes()),
+        inputs: Vec::new(),
+        memory_mib: how.memory_mib,
+        comparison: how.compare.into(),
+    };
+    let job = |_| {
+        let task = Task::Application(task.clone());
+        let job =
+            how.common.job(format!("{name} at {value}"), task, Workunits::Count(chunks.count));
+        how.common.over(Some(chunks.reads), job)
+    };
+    Parcel::pack(vec![spec.clone().into_bytes()], &[], job)
 }

@@ -34,11 +34,11 @@ const PIECE_BYTES: usize = 128 << 10;
 
 /// An input as the command line names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct NamedInput {
+pub(crate) struct NamedInput {
     /// Its name in the replica's folder.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// Where it is; `-` for standard input.
-    pub(super) path: PathBuf,
+    pub(crate) path: PathBuf,
 }
 
 impl NamedInput {
@@ -50,7 +50,7 @@ impl NamedInput {
     ///
     /// # Errors
     /// There are both files, or a PATH gives no plain file name.
-    pub(super) fn read(text: &OsStr, is_there: impl Fn(&Path) -> bool) -> Result<Self, Failure> {
+    pub(crate) fn read(text: &OsStr, is_there: impl Fn(&Path) -> bool) -> Result<Self, Failure> {
         let whole = Path::new(text);
         let (name, path) = match split(text) {
             Some((name, path)) if path.as_bytes().starts_with(b"./") || path == STDIN => {
@@ -77,7 +77,11 @@ impl NamedInput {
         Ok(Self { name: name.to_owned(), path: path.to_owned() })
     }
 
-    fn of_path(path: &Path) -> Result<Self, Failure> {
+    /// A file under its own name.
+    ///
+    /// # Errors
+    /// That is no plain file name.
+    pub(crate) fn of_path(path: &Path) -> Result<Self, Failure> {
         let shown = path.display();
         if path == Path::new(STDIN) {
             let problem = "stdin has no name: give --input NAME=-";
@@ -105,7 +109,7 @@ fn split(text: &OsStr) -> Option<(&str, &OsStr)> {
 }
 
 /// Whether a file may be there: one in a folder that may not be looked into may.
-pub(super) fn is_there(path: &Path) -> bool {
+pub(crate) fn is_there(path: &Path) -> bool {
     use io::ErrorKind::{InvalidFilename, NotADirectory, NotFound};
     match path.symlink_metadata() {
         Ok(_) => true,
@@ -115,7 +119,7 @@ pub(super) fn is_there(path: &Path) -> bool {
 
 /// An input that was looked at and is about to be uploaded.
 #[derive(Debug)]
-pub(super) struct OpenInput {
+pub(crate) struct OpenInput {
     name: String,
     path: PathBuf,
     file: File,
@@ -125,7 +129,7 @@ pub(super) struct OpenInput {
 
 impl OpenInput {
     /// Opens and hashes it.
-    pub(super) fn open(input: &NamedInput) -> Result<Self, GivenFileError> {
+    pub(crate) fn open(input: &NamedInput) -> Result<Self, GivenFileError> {
         let NamedInput { name, path } = input.clone();
         let failed = |source| unreadable(WHAT, &path, source);
         let mut file = if path == Path::new(STDIN) {
@@ -144,17 +148,22 @@ impl OpenInput {
     }
 
     /// What the job says of it.
-    pub(super) fn described(&self) -> InputFile {
+    pub(crate) fn described(&self) -> InputFile {
         InputFile { name: self.name.clone(), digest: self.digest }
     }
 
+    /// Its length.
+    pub(crate) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Where it is.
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Sends it.
-    pub(super) async fn upload(self, client: &Client) -> anyhow::Result<()> {
+    pub(crate) async fn upload(self, client: &Client) -> anyhow::Result<()> {
         let Self { path, file, bytes, digest, .. } = self;
         let has_changed = Arc::new(AtomicBool::new(false));
         let content = pieces(file, bytes, digest, Arc::clone(&has_changed));

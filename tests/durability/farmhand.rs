@@ -222,7 +222,12 @@ impl Farmhand {
                 let what = format!("{} was refused: {reason}", self.host.name);
                 self.stage.write(|ledger| ledger.fault(Kind::Wrong, what));
             }
-            BrokerMessage::Opening(_) | BrokerMessage::Closing { .. } => {}
+            // It keeps no copies of chunks.
+            BrokerMessage::ListCopies
+            | BrokerMessage::FetchChunk(_)
+            | BrokerMessage::DropCopies(_)
+            | BrokerMessage::Opening(_)
+            | BrokerMessage::Closing { .. } => {}
         }
     }
 

@@ -49,6 +49,7 @@ fn lease(job: u64, token: u64) -> BrokerMessage {
         item: None,
         limits: LimitsChange::NONE,
         goes_on: None,
+        chunk: None,
         hands_on: true,
     })
 }

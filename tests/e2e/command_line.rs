@@ -226,6 +226,7 @@ fn each_subcommand_helps() {
             "farm",
             "stop",
             "submit",
+            "dataset",
             "jobs",
             "status",
             "wait",

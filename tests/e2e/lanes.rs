@@ -51,7 +51,12 @@ async fn what_is_due_runs_at_once_and_what_it_displaced_goes_on_where_it_was() {
     let held: Vec<_> = lanes.iter().map(|of| (of.lane, of.held_permille, of.parked)).collect();
     assert_eq!(
         held,
-        [(Lane::Deadline, 3_000, 0), (Lane::Batch, 0, 0), (Lane::Background, 1_000, 3)]
+        [
+            (Lane::Deadline, 3_000, 0),
+            (Lane::Dataset, 0, 0),
+            (Lane::Batch, 0, 0),
+            (Lane::Background, 1_000, 3)
+        ]
     );
     urgent.go();
     assert_eq!(cluster.api.until_ended(job).await.state, JobState::Completed);

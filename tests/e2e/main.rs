@@ -45,6 +45,7 @@ mod broker_away;
 mod command_jobs;
 mod command_line;
 mod copies;
+mod datasets;
 mod doors;
 mod forgetting;
 mod fragments;

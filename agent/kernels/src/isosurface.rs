@@ -31,5 +31,5 @@ pub use device::DeviceIsosurfacePlan;
 pub use extract::{IsosurfaceError, IsosurfacePlan};
 pub(crate) use extremes::ExtremesPlan;
 pub use gltf_file::write_glb;
-pub use mesh::{Mesh, MeshError};
-pub use ply_file::write_ply;
+pub use mesh::{JoinedMesh, Mesh, MeshError};
+pub use ply_file::{read_ply_part, write_ply, write_ply_part};

@@ -25,6 +25,8 @@ pub(crate) const SLICE_GROWTH_MAX: u64 = 4;
 pub(crate) const THREADS_MAX: usize = 1024;
 /// Voxels that are held in one piece: indices in 32 bits, with a sign.
 pub(crate) const VOXELS_MAX: usize = (1 << 31) - 1;
+/// Most voxels of a volume that bricks are of: edges of its grid are numbered with 64 bits.
+pub(crate) const WHOLE_VOXELS_MAX: u64 = 1 << 48;
 /// Voxels along each side of a volume in a NIfTI-1 file, and volumes in it: numbers of sixteen bits
 /// with a sign.
 pub(crate) const NIFTI_SIDE_MAX: u16 = i16::MAX.unsigned_abs();

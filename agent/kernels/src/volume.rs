@@ -6,6 +6,8 @@
 
 mod bounded;
 mod brick;
+mod brick_file;
+mod cut;
 mod file;
 mod macro_cells;
 mod nifti_file;
@@ -17,14 +19,17 @@ mod raw;
 mod rippled;
 mod scalar;
 mod series;
+mod source;
 
 use thiserror::Error;
 
 pub use brick::Brick;
+pub(crate) use brick_file::BrickPlace;
+pub use cut::{BrickFile, Cutter};
 pub use file::{
     ReadError, check_series, check_series_name, check_volume, data_file, read_series, read_volume,
 };
-pub(crate) use file::{read_grid, series_bytes};
+pub(crate) use file::{read_grid, read_place, series_bytes};
 pub(crate) use macro_cells::MacroCells;
 pub use nifti_file::{read_nifti, read_nifti_series};
 pub use nrrd::{NrrdHeader, read_nrrd};
@@ -32,6 +37,7 @@ pub use orientation::Orientation;
 pub use raw::{RawHeader, read_raw};
 pub use scalar::ScalarType;
 pub use series::{Series, SeriesError};
+pub use source::VolumeSource;
 
 use crate::limits::{SPACING_MAX, VOXELS_MAX};
 

@@ -6,6 +6,7 @@
 //! - What one round of inputs caused travels to the broker together.
 
 mod booked;
+mod copies;
 mod told;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,6 +33,7 @@ use crate::host::run_folder::{NOTHING_BOOKED, read_run_folder};
 use crate::host::trouble::HostTrouble;
 use crate::limits::{BATCH_MAX, FAREWELL_MS_MAX};
 use crate::link::LinkEvent;
+use crate::link::blobs::ChunkNews;
 use crate::metrics::Metrics;
 use crate::owner::OwnerSaid;
 use crate::release::releaser::Released;
@@ -39,6 +41,7 @@ use crate::release::slot_table::LinkStanding;
 use crate::run::memory_limit::MemoryLimit;
 use crate::run::runner::{discard_spooled, spool_path};
 use crate::run::slot::{SlotContext, SlotEvent, SlotOrder};
+use copies::Copies;
 
 /// Where inputs come from.
 pub(super) struct Inbox {
@@ -55,6 +58,8 @@ pub(super) struct Inbox {
     pub(super) slots: mpsc::Receiver<SlotEvent>,
     pub(super) links: mpsc::Receiver<LinkEvent>,
     pub(super) stored: mpsc::Receiver<Stored>,
+    /// Copies of chunks that came or went.
+    pub(super) chunks: mpsc::UnboundedReceiver<ChunkNews>,
 }
 
 /// The large files of an output are at the broker, or cannot get there.
@@ -105,6 +110,7 @@ pub(super) struct Driver {
     /// Cores and GPUs that all renders have booked as the monitor said last: it knows also of those that
     /// no hook has told of.
     farm_books: Booked,
+    copies: Copies,
 }
 
 /// How long an unreadable run folder is left alone.
@@ -120,6 +126,7 @@ enum Happened {
     Slot(SlotEvent),
     Link(LinkEvent),
     Stored(Stored),
+    Chunk(ChunkNews),
     Alarm,
 }
 
@@ -158,6 +165,7 @@ impl Driver {
             kept_to: None,
             memory_limit: MemoryLimit::default(),
             farm_books: NOTHING_BOOKED,
+            copies: Copies::default(),
         }
     }
 
@@ -191,6 +199,7 @@ impl Driver {
                 Some(hangs) = inbox.hangs.recv() => Happened::Hangs(hangs),
                 Some(event) = inbox.slots.recv() => Happened::Slot(event),
                 Some(stored) = inbox.stored.recv() => Happened::Stored(stored),
+                Some(news) = inbox.chunks.recv() => Happened::Chunk(news),
                 Some(event) = inbox.links.recv() => Happened::Link(event),
                 () = timer.wait() => Happened::Alarm,
             };
@@ -274,6 +283,7 @@ impl Driver {
                 self.storing.remove(&token);
                 self.handle(Input::Stored { token, result });
             }
+            Happened::Chunk(news) => self.copies.note(news),
             Happened::Link(event) => self.take_link_event(event, inbox),
             Happened::Alarm => {
                 if self.look_again.is_some_and(|at| at <= boottime()) {
@@ -300,6 +310,9 @@ impl Driver {
             warn!("{trouble}");
         }
         self.owes_epoch |= released.raise_epoch;
+        if released.asked.is_some() {
+            self.copies.stop_fetching();
+        }
         if let Some(asked) = released.asked {
             self.note_going(asked, &released.stopped);
         }
@@ -321,6 +334,7 @@ impl Driver {
                 self.link = None;
                 self.outgoing.clear();
                 self.shop.table.set_link(LinkStanding::Waiting);
+                self.copies.link_down();
                 self.handle(Input::LinkDown);
             }
             LinkEvent::Messages(messages) => {
@@ -349,7 +363,15 @@ impl Driver {
                 self.hear_what_the_farm_books(opening);
                 self.look_at_run_dir(Vec::new(), Vec::new());
             }
-            BrokerMessage::Welcome { .. } => self.shop.table.set_link(LinkStanding::Up),
+            BrokerMessage::Welcome { .. } => {
+                self.shop.table.set_link(LinkStanding::Up);
+                self.outgoing.extend(self.copies.greeted(&self.shop.blobs));
+            }
+            BrokerMessage::ListCopies => {
+                self.outgoing.extend(self.copies.listed(&self.shop.blobs));
+            }
+            BrokerMessage::FetchChunk(order) => self.copies.fetch(&self.shop.blobs, order),
+            BrokerMessage::DropCopies(useless) => self.copies.drop_all(&self.shop.blobs, useless),
             BrokerMessage::Closing { reason } => info!("the farm takes its cores back: {reason}"),
             BrokerMessage::Verdict { token, verdict } => debug!(%token, ?verdict, "verdict"),
             _ => {}
@@ -541,6 +563,7 @@ impl Driver {
     /// Passes on what was said.
     fn flush(&mut self) {
         self.say_metrics();
+        self.outgoing.extend(self.copies.take_news());
         if self.outgoing.is_empty() {
             return;
         }

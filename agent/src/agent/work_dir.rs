@@ -63,6 +63,11 @@ impl WorkDir {
         self.path.join("cache")
     }
 
+    /// Copies of chunks.
+    pub(super) fn chunks(&self) -> PathBuf {
+        self.path.join("chunks")
+    }
+
     /// Where compiled modules are found in the cache.
     pub(super) fn compiled(&self) -> PathBuf {
         self.path.join("compiled")

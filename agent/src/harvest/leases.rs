@@ -29,6 +29,10 @@ impl Harvest {
         }
         match message {
             BrokerMessage::Welcome { .. } | BrokerMessage::Refused { .. } => {}
+            // Nothing that runs depends on copies.
+            BrokerMessage::ListCopies
+            | BrokerMessage::FetchChunk(_)
+            | BrokerMessage::DropCopies(_) => {}
             BrokerMessage::Opening(opening) => self.obey_opening(now, &opening, effects),
             BrokerMessage::Closing { .. } => self.close(),
             BrokerMessage::Task { job, task, on_release } => {

@@ -7,6 +7,8 @@
 //!   module lies in it too.
 
 mod cache;
+mod copies;
+mod pieces;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,6 +29,7 @@ use tracing::debug;
 use crate::limits::{TRANSFER_STALL_MS_MAX, TRANSFER_TRIES_MAX};
 use cache::Cache;
 pub(crate) use cache::CachedBlob;
+pub(crate) use copies::ChunkNews;
 
 /// The broker's blobs.
 pub(crate) struct Blobs {
@@ -39,6 +42,8 @@ pub(crate) struct Blobs {
     /// Shows that it is the agent whose link stands.
     secret: AgentSecret,
     cache: Arc<Cache>,
+    /// Copies of chunks, where this host keeps some.
+    chunks: Option<Arc<Cache>>,
     /// Bytes that went over the network, until somebody takes note of them.
     carried: Arc<AtomicU64>,
 }
@@ -132,7 +137,16 @@ impl Blobs {
         let broker = broker.trim_end_matches('/');
         let (base, states) = (format!("{broker}/v1/blobs/"), format!("{broker}/v1/states/"));
         let cache = Arc::new(Cache::open(folder, cache_bytes)?);
-        Ok(Self { client, base, states, credentials, secret, cache, carried: Arc::default() })
+        Ok(Self {
+            client,
+            base,
+            states,
+            credentials,
+            secret,
+            cache,
+            chunks: None,
+            carried: Arc::default(),
+        })
     }
 
     /// Counts the bytes that go over the network; whoever takes note of them sets it back.
@@ -142,18 +156,33 @@ impl Blobs {
 
     /// A content in the cache, fetched if need be. It stays there as long as the result lives.
     pub(crate) async fn fetch(&self, digest: Digest) -> Result<CachedBlob, BlobError> {
-        if let Some(blob) = Cache::pin(&self.cache, digest) {
+        self.fetch_into(&self.cache, digest, &mut |_| true).await
+    }
+
+    /// The same in one of the caches. `goes_on` is told how many bytes have come, and says whether to go
+    /// on.
+    async fn fetch_into(
+        &self,
+        cache: &Arc<Cache>,
+        digest: Digest,
+        goes_on: &mut (dyn FnMut(u64) -> bool + Send),
+    ) -> Result<CachedBlob, BlobError> {
+        if let Some(blob) = Cache::pin(cache, digest) {
             return Ok(blob);
         }
         // One fetch of a content at a time; whoever waited finds it there.
-        let turn = self.cache.turn(digest);
+        let turn = cache.turn(digest);
         let _turn = turn.lock().await;
-        if let Some(blob) = Cache::pin(&self.cache, digest) {
+        if let Some(blob) = Cache::pin(cache, digest) {
             return Ok(blob);
         }
         let mut retry = Retry::new(digest);
         loop {
-            match self.fetch_once(digest).await {
+            let fetched = match cache.is_told() {
+                true => self.fetch_pieces(cache, digest, goes_on).await,
+                false => self.fetch_once(cache, digest, goes_on).await,
+            };
+            match fetched {
                 Ok(blob) => return Ok(blob),
                 Err(failed) => retry.after(failed).await?,
             }
@@ -216,11 +245,16 @@ impl Blobs {
         fetched.await.map_err(|failed| failed.of(state))
     }
 
-    async fn fetch_once(&self, digest: Digest) -> Result<CachedBlob, Try> {
+    async fn fetch_once(
+        &self,
+        cache: &Arc<Cache>,
+        digest: Digest,
+        goes_on: &mut (dyn FnMut(u64) -> bool + Send),
+    ) -> Result<CachedBlob, Try> {
         let request = self.authorised(self.client.get(self.address(digest))).await?;
         let response = within_stall(request.send()).await?.map_err(again)?;
         let mut response = check_status(digest, response)?;
-        let path = self.cache.unfinished(digest);
+        let path = cache.unfinished(digest);
         let disk = |source| Try::Never(BlobError::Disk { digest, path: path.clone(), source });
         let mut file = File::create(&path).await.map_err(disk)?;
         let mut bytes = 0;
@@ -233,11 +267,15 @@ impl Blobs {
                     reason: format!("it is longer than {BLOB_BYTES_MAX} bytes"),
                 }));
             }
+            if !goes_on(bytes) {
+                let reason = "it comes too slowly".to_owned();
+                return Err(Try::Never(BlobError::Transfer { digest, reason }));
+            }
             file.write_all(&part).await.map_err(disk)?;
         }
         file.flush().await.map_err(disk)?;
         drop(file);
-        let cache = Arc::clone(&self.cache);
+        let cache = Arc::clone(cache);
         tokio::task::spawn_blocking(move || Cache::enter(&cache, digest, bytes))
             .await
             .map_err(|error| Try::Again(error.to_string()))?

@@ -30,7 +30,7 @@ use gleaner_hooks::ProcessStat;
 use gleaner_isolation::Leaf;
 use gleaner_protocol::control::Lease;
 use gleaner_protocol::job::{ApplicationTask, InputFile, Task};
-use gleaner_protocol::{Digest, Epoch, LeaseToken, Time};
+use gleaner_protocol::{CHUNK_FILE, ChunkFile, Digest, Epoch, LeaseToken, Time};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 use tracing::{debug, warn};
@@ -372,7 +372,11 @@ impl SlotTask {
             Task::Application(application) => {
                 let memory_mib = application.memory_mib.unwrap_or(self.shop.kernel_memory_mib);
                 let ApplicationTask { kernel, spec, inputs, .. } = application;
-                let (mut inputs, pins) = self.shop.fetch_inputs(&with_spec(*spec, inputs)).await?;
+                let chunk = lease.chunk.as_deref().cloned();
+                // The specification knows it by this name.
+                let chunk = chunk.map(|of| ChunkFile { name: CHUNK_FILE.to_owned(), ..of });
+                let inputs = with_spec(*spec, inputs);
+                let (mut inputs, pins) = self.shop.fetch_inputs(&inputs, chunk.as_ref()).await?;
                 let spec = inputs.remove(0);
                 let kernel = kernel.clone();
                 let too_little =

@@ -347,6 +347,7 @@ impl Session {
                 item,
                 limits: self.limits,
                 goes_on: None,
+                chunk: None,
                 hands_on: true,
             }));
             tokens.push(token);

@@ -54,6 +54,7 @@ pub(crate) async fn give(session: &mut Session, task: &WasmTask, attempt: u16) -
         item: None,
         limits: LimitsChange::NONE,
         goes_on: None,
+        chunk: None,
         hands_on: true,
     };
     let on_release = session.on_release;

@@ -1,8 +1,10 @@
 //! Bodies of the broker's HTTP interface under `/v1`. JSON.
 
+mod dataset;
 mod pages;
 mod usage;
 
+pub use dataset::{ChunkStatus, DatasetRequest, DatasetStatus};
 pub use pages::{
     FarmHistoryRow, FarmNow, HistoryBy, HostState, LoginLink, LoginRequest, Me, OpenReplica,
     OpenWorkunit,

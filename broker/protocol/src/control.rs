@@ -22,8 +22,8 @@ use crate::codec::{self, DecodeError};
 use crate::job::{OnRelease, Task};
 use crate::limits::{CONTROL_MESSAGE_BYTES_MAX, FRAME_MESSAGES_MAX};
 use crate::{
-    AgentMetrics, AgentSecret, BookingId, Digest, Epoch, HostInfo, JobId, LeaseToken, Limit,
-    LimitsChange, Manifest, Measured, ReplicaId, Share,
+    AgentMetrics, AgentSecret, BookingId, ChunkFile, Digest, DigestHasher, Epoch, HostInfo, JobId,
+    LeaseToken, Limit, LimitsChange, Manifest, Measured, ReplicaId, Share,
 };
 
 /// From an agent to the broker.
@@ -70,6 +70,8 @@ pub enum AgentMessage {
         /// What it saved.
         state: Digest,
     },
+    /// Which copies of chunks the host keeps.
+    Copies(Copies),
     /// What it counted and measured, now and then.
     Metrics(AgentMetrics),
     /// Something on the host needs a person, and nothing runs there; or does not any more.
@@ -77,6 +79,65 @@ pub enum AgentMessage {
         /// What, in words; none where it is over.
         reason: Option<String>,
     },
+}
+
+/// Which copies of chunks a host keeps, or what has changed of that.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Copies {
+    /// The hash of all of them ([`copies_digest`]), after each [`BrokerMessage::Welcome`].
+    Have(Digest),
+    /// What came and what went since. What could not be fetched is among what went.
+    Changed {
+        /// Copies that are there now.
+        gained: Vec<ChunkCopy>,
+        /// Copies that are not.
+        lost: Vec<Digest>,
+    },
+    /// All of them, as the broker asked for, in one message or several.
+    All {
+        /// Whether none came before: what is not listed from here on is not there.
+        is_first: bool,
+        /// Copies that are there.
+        copies: Vec<ChunkCopy>,
+    },
+}
+
+/// A copy of a chunk on a host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChunkCopy {
+    /// Its content.
+    pub digest: Digest,
+    /// Its length.
+    pub bytes: u64,
+}
+
+/// The hash of a set of copies, given in order.
+#[must_use]
+pub fn copies_digest<'a>(sorted: impl IntoIterator<Item = &'a Digest>) -> Digest {
+    let mut hasher = DigestHasher::default();
+    sorted.into_iter().for_each(|digest| hasher.update(digest.as_bytes()));
+    hasher.finish()
+}
+
+/// A copy of a chunk that a host is to fetch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FetchChunk {
+    /// Its content.
+    pub digest: Digest,
+    /// Its length.
+    pub bytes: u64,
+    /// How long it may take; as long as it takes where not given.
+    pub within: Option<Within>,
+}
+
+/// How long fetching a chunk may take. As large a part of it as is to come first has to be there after
+/// as large a part of the time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Within {
+    /// All of it, in milliseconds.
+    pub ms: u64,
+    /// The part that comes first, in thousandths.
+    pub first_permille: u16,
 }
 
 /// Who connects, and what it still holds from before.
@@ -267,6 +328,12 @@ pub enum BrokerMessage {
         /// What it changed.
         verdict: Verdict,
     },
+    /// The agent is to say which copies of chunks it keeps: the broker knows of others.
+    ListCopies,
+    /// A copy of a chunk to fetch and keep.
+    FetchChunk(FetchChunk),
+    /// Copies that nobody wants any more: their dataset was removed.
+    DropCopies(Vec<Digest>),
     /// The agent broke the rules of this link, which ends now.
     Refused {
         /// Which rule.
@@ -304,6 +371,8 @@ pub struct Lease {
     pub replica: ReplicaId,
     /// The workunit's item, where the job has items.
     pub item: Option<String>,
+    /// The chunk that the workunit reads, where its job reads a dataset.
+    pub chunk: Option<Box<ChunkFile>>,
     /// What it may use of its host from the beginning.
     pub limits: LimitsChange,
     /// What an earlier replica saved, if it is to go on from there. Where it cannot be had it begins

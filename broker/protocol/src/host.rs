@@ -68,7 +68,8 @@ pub struct HostInfo {
     pub memory_mib: u64,
     /// The class of hosts that it belongs to, where its owner named one.
     pub kind: Option<HostKind>,
-    /// Memory that it gives to chunks of datasets, in MiB; the least recently used ones go first.
+    /// What it gives to copies of chunks of datasets, in MiB; the least recently used ones go first. 0
+    /// where it keeps none.
     pub chunk_cache_mib: u64,
     /// What it runs.
     pub capabilities: Capabilities,

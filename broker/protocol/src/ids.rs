@@ -140,6 +140,11 @@ macro_rules! name_id {
 }
 
 name_id! {
+    /// What an owner calls a dataset.
+    DatasetName, "dataset"
+}
+
+name_id! {
     /// A host by the name it has on its farm or that its volunteer gave it.
     HostName, "host"
 }

@@ -25,6 +25,7 @@ mod account;
 mod agent_metrics;
 mod agent_secret;
 mod booking_name;
+mod dataset;
 mod digest;
 mod epoch;
 mod error_chain;
@@ -37,6 +38,7 @@ mod limits_change;
 mod memory_size;
 mod one_host;
 mod output;
+mod pieces;
 mod profile;
 mod share;
 mod student;
@@ -47,6 +49,9 @@ pub use account::Account;
 pub use agent_metrics::{AgentMetrics, HookCalls, ReplicaEnds};
 pub use agent_secret::{AGENT_SECRET_HEADER, AgentSecret, AgentSecretError};
 pub use booking_name::{booking_of, condor_job};
+pub use dataset::{
+    BrickedVolume, CHUNK_FILE, Chunk, ChunkFile, DatasetError, DatasetKind, DatasetManifest,
+};
 pub use digest::{Digest, DigestHasher, DigestParseError};
 pub use epoch::Epoch;
 pub use error_chain::error_chain;
@@ -54,13 +59,14 @@ pub use gpu::{GpuInfo, GpuKind, PciAddress, PciAddressError};
 pub use host::{Capabilities, HostInfo, Origin};
 pub use hours::{Hours, HoursError, LocalTime};
 pub use ids::{
-    BookingId, DataSize, DatasetId, HostKind, HostName, JobId, KernelName, LeaseToken, NameError,
-    OwnerName, ProjectName, ReplicaId, WorkunitId,
+    BookingId, DataSize, DatasetId, DatasetName, HostKind, HostName, JobId, KernelName, LeaseToken,
+    NameError, OwnerName, ProjectName, ReplicaId, WorkunitId,
 };
 pub use kernel_time::{Computer, KernelTime, KernelTimeError, Measured};
 pub use limits_change::{Limit, LimitsChange};
 pub use memory_size::mib_of;
 pub use output::{Content, Manifest, ManifestError, OutputFile, check_file_name};
+pub use pieces::{PIECE_BYTES, Pieces};
 pub use profile::{
     ChunkId, Feature, FeatureError, Profile, ProfileError, Promised, Reads, check_feature_name,
 };

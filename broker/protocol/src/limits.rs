@@ -54,6 +54,14 @@ pub const INLINE_BYTES_MAX: usize = 4 << 10;
 pub const RESULT_TEXT_BYTES_MAX: usize = 256;
 /// Largest single blob (an input or an output), in bytes.
 pub const BLOB_BYTES_MAX: u64 = 1 << 30;
+/// Most chunks of one dataset, coarse ones counted.
+pub const DATASET_CHUNKS_MAX: usize = 1 << 17;
+/// Most steps of time of one dataset.
+pub const DATASET_STEPS_MAX: u32 = 1 << 16;
+/// Longest manifest of a dataset, in bytes.
+pub const DATASET_MANIFEST_BYTES_MAX: u64 = 32 << 20;
+/// Most copies of each chunk that a dataset may ask for.
+pub const COPIES_MAX: u8 = 16;
 /// Most output files of one replica.
 pub const OUTPUT_FILES_MAX: usize = 64;
 /// Most input files of one task.
@@ -127,6 +135,8 @@ pub const CAPABILITIES_MAX: usize = 256;
 pub const GPU_TEXT_BYTES_MAX: usize = 256;
 /// Most times of one kind that an agent says at once that it has measured.
 pub const AGENT_TIMES_MAX: usize = 64;
+/// Most copies of chunks that one message tells of.
+pub const COPIES_TOLD_MAX: usize = 8_192;
 /// Longest reason text that one part sends another, in bytes.
 pub const REASON_BYTES_MAX: usize = 2 << 10;
 

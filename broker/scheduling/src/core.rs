@@ -260,7 +260,11 @@ impl Core {
                 }
             }
             Input::Copies { host, gained, lost } => {
-                if let Some(host) = self.connected(&host) {
+                // Copies of a host that is away may be lost, and none come.
+                let known = self.farm.hosts.find(&host);
+                let is_right =
+                    |host: &HostIx| gained.is_empty() || self.farm.hosts.get(*host).connected;
+                if let Some(host) = known.filter(is_right) {
                     self.change_copies(host, &gained, &lost);
                 }
             }

@@ -56,7 +56,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use gleaner_protocol::api::ReplicaCounts;
 use gleaner_protocol::job::{JobSpec, Lane};
 use gleaner_protocol::{
-    ChunkId, HostName, JobId, LeaseToken, Origin, Share, Span, Time, WorkunitId,
+    ChunkId, DatasetId, HostName, JobId, LeaseToken, Origin, Share, Span, Time, WorkunitId,
 };
 
 use crate::Refusal;
@@ -379,6 +379,12 @@ impl Farm {
         self.copies.is_held(chunk, host)
     }
 
+    /// The chunks of a dataset that each host has copies of, in order.
+    #[must_use]
+    pub fn copies_of(&self, dataset: DatasetId) -> BTreeMap<HostIx, Vec<ChunkId>> {
+        self.copies.of_dataset(dataset)
+    }
+
     /// Whether a copy of a chunk is on its way to a host.
     #[must_use]
     pub fn is_moving(&self, chunk: ChunkId, to: HostIx) -> bool {
@@ -395,10 +401,15 @@ impl Farm {
     /// # Errors
     /// The first rule against it.
     pub fn is_eligible(&self, workunit: WorkunitIx, host: HostIx) -> Result<(), Refusal> {
-        let (unit, entry) = (self.workunits.get(workunit), self.hosts.get(host));
-        if unit.waiting == 0 {
+        if self.workunits.get(workunit).waiting == 0 {
             return Err(Refusal::NoReplicaWaits);
         }
+        self.may_have(workunit, host)
+    }
+
+    /// The same, whether or not a replica waits.
+    pub(crate) fn may_have(&self, workunit: WorkunitIx, host: HostIx) -> Result<(), Refusal> {
+        let (unit, entry) = (self.workunits.get(workunit), self.hosts.get(host));
         if unit.is_touched_by(host, entry.voter) {
             return Err(Refusal::OneVotePerHost);
         }
@@ -447,6 +458,11 @@ impl Farm {
         let unit = self.workunits.get(workunit);
         let may = |host| may(self.host(host)) && !unit.is_tried_on(host);
         self.first_that_fits(unit, None, may)
+    }
+
+    /// Whether `host` can run a job now, and does not back off from what it runs.
+    pub(crate) fn can_run(&self, host: HostIx, job: JobId) -> bool {
+        self.jobs.get(&job).is_some_and(|job| self.has_ability(host, job.ability))
     }
 
     pub(crate) fn has_ability(&self, host: HostIx, ability: AbilityIx) -> bool {

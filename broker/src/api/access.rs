@@ -27,7 +27,7 @@ const ADMINS: &[Role] = &[Role::Admin];
 
 /// All requests but `/healthz`, those of [`super::OPEN`] and the files of [`super::PAGES`]. What is not
 /// here reaches no route.
-pub(crate) static ACCESS: [Access; 37] = [
+pub(crate) static ACCESS: [Access; 43] = [
     Access::new(GET, "/v1/control", AGENTS),
     Access::new(POST, "/v1/jobs", SUBMITTERS),
     Access::new(GET, "/v1/jobs", VIEWERS),
@@ -44,6 +44,12 @@ pub(crate) static ACCESS: [Access; 37] = [
     Access::new(GET, "/v1/lanes", VIEWERS),
     Access::new(PUT, "/v1/blobs/{}", CONTENTS),
     Access::new(GET, "/v1/blobs/{}", CONTENTS),
+    Access::new(GET, "/v1/blobs/{}/pieces", AGENTS),
+    Access::new(POST, "/v1/datasets", SUBMITTERS),
+    Access::new(GET, "/v1/datasets", VIEWERS),
+    Access::new(GET, "/v1/datasets/{}", VIEWERS),
+    Access::new(DELETE, "/v1/datasets/{}", SUBMITTERS),
+    Access::new(GET, "/v1/datasets/{}/chunks", VIEWERS),
     Access::new(PUT, "/v1/states/{}", AGENTS),
     Access::new(GET, "/v1/states/{}", AGENTS),
     Access::new(GET, "/v1/events", VIEWERS),
@@ -81,6 +87,7 @@ mod tests {
             "GET /v1/control",
             "PUT /v1/blobs/{}",
             "GET /v1/blobs/{}",
+            "GET /v1/blobs/{}/pieces",
             "PUT /v1/states/{}",
             "GET /v1/states/{}",
         ];
@@ -102,8 +109,14 @@ mod tests {
         assert!(!of(Role::Viewer).iter().any(changes), "a viewer looks");
         let mut of_submitters = of(Role::Submitter);
         of_submitters.retain(changes);
-        let wanted =
-            ["POST /v1/jobs", "DELETE /v1/jobs/{}", "POST /v1/jobs/{}/forget", "PUT /v1/blobs/{}"];
+        let wanted = [
+            "POST /v1/jobs",
+            "DELETE /v1/jobs/{}",
+            "POST /v1/jobs/{}/forget",
+            "PUT /v1/blobs/{}",
+            "POST /v1/datasets",
+            "DELETE /v1/datasets/{}",
+        ];
         assert_eq!(of_submitters, wanted);
     }
 }

@@ -11,10 +11,10 @@ use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use futures_util::{Stream, StreamExt, stream};
 use gleaner_protocol::limits::BLOB_BYTES_MAX;
-use gleaner_protocol::{AGENT_SECRET_HEADER, AgentSecret, Digest};
+use gleaner_protocol::{AGENT_SECRET_HEADER, AgentSecret, Digest, codec};
 use gleaner_serve::{Problem, Role, body_stream};
 use warp::filters::BoxedFilter;
-use warp::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use warp::http::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE};
 use warp::http::{HeaderValue, StatusCode};
 use warp::reply::Response;
 use warp::{Filter, Rejection, Reply};
@@ -27,7 +27,11 @@ use crate::driver::{ContentRefusal, ContentUse};
 impl Api {
     pub(super) fn blob_routes(&self) -> BoxedFilter<(Response,)> {
         let blob = warp::path!("v1" / "blobs" / String).and(who_asks());
-        let fetch = blob.clone().and(warp::get()).map(|digest, who| (digest, who));
+        let range = warp::header::optional::<String>("range");
+        let fetch = blob.clone().and(warp::get()).and(range);
+        let fetch = fetch.map(|digest, who, range| (digest, who, range));
+        let pieces = warp::path!("v1" / "blobs" / String / "pieces").and(who_asks());
+        let pieces = pieces.and(warp::get()).map(|digest, who| (digest, who));
         let announced = warp::header::optional::<u64>("content-length");
         let upload = blob
             .and(warp::put())
@@ -43,6 +47,8 @@ impl Api {
             .map(|digest, who, saved: Saved, body| (digest, who, saved.replaces, body));
         handler_of(upload, self, take)
             .or(handler_of(fetch, self, give))
+            .unify()
+            .or(handler_of(pieces, self, give_pieces))
             .unify()
             .or(handler_of(save, self, take_state))
             .unify()
@@ -111,10 +117,50 @@ async fn take(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-async fn give(api: Api, (digest, who): (String, Asker)) -> Result<Response, Problem> {
+async fn give(
+    api: Api,
+    (digest, who, range): (String, Asker, Option<String>),
+) -> Result<Response, Problem> {
     let digest = parse_id(&digest)?;
     who.may(&api, ContentUse::ReadBlob(digest)).await?;
-    send(&api, digest).await?.ok_or_else(|| no_such(format!("blob {digest}")))
+    let sent = match range.as_deref().and_then(first_byte) {
+        Some(from) if from > 0 => send_from(&api, digest, from).await?,
+        // A range that is not understood is left out of account, as the standard has it.
+        _ => send(&api, digest).await?,
+    };
+    sent.ok_or_else(|| no_such(format!("blob {digest}")))
+}
+
+/// The first byte of a range that goes on to the end.
+fn first_byte(range: &str) -> Option<u64> {
+    range.strip_prefix("bytes=")?.strip_suffix('-')?.parse().ok()
+}
+
+/// Streams the end of a blob, which its reader checks piece by piece.
+async fn send_from(api: &Api, digest: Digest, from: u64) -> Result<Option<Response>, Problem> {
+    let Some(content) = api.local_blobs.read_from(digest, from).await? else { return Ok(None) };
+    let (rest, all) = (content.bytes, from.saturating_add(content.bytes));
+    if rest == 0 {
+        let error = format!("blob {digest} ends before byte {from}");
+        return Err(Problem::new(StatusCode::RANGE_NOT_SATISFIABLE, "range", error));
+    }
+    let mut response = stream_of(Some(content)).await?;
+    if let Some(response) = &mut response {
+        *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+        let range = format!("bytes {from}-{}/{all}", all - 1);
+        let range = HeaderValue::from_str(&range).expect("digits and a few signs");
+        response.headers_mut().insert(CONTENT_RANGE, range);
+    }
+    Ok(response)
+}
+
+/// The hashes of a blob's pieces.
+async fn give_pieces(api: Api, (digest, who): (String, Asker)) -> Result<Response, Problem> {
+    let digest = parse_id(&digest)?;
+    who.may(&api, ContentUse::ReadBlob(digest)).await?;
+    let pieces = api.local_blobs.pieces(digest).await?;
+    let pieces = pieces.ok_or_else(|| no_such(format!("blob {digest}")))?;
+    Ok(codec::encode(&pieces).into_response())
 }
 
 /// What else is said of a state.

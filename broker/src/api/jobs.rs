@@ -61,6 +61,15 @@ async fn submit(api: Api, (who, body): (Asker, bytes::Bytes)) -> Result<Response
         return Err(Problem::new(StatusCode::FORBIDDEN, "budget", why));
     }
     spec.on.get_or_insert(api.default_on);
+    // Held until the job is there: its dataset is not removed meanwhile.
+    let _reads = match spec.profile.reads {
+        Some(_) => Some(api.datasets.turn().await),
+        None => None,
+    };
+    let workunits = spec.workunits.len();
+    if let Some(reads) = &mut spec.profile.reads {
+        api.check_reads(&who, reads, workunits)?;
+    }
     let mut sizes = BTreeMap::new();
     for (name, digest) in spec.task.contents() {
         match api.blobs.keep(digest).await? {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use gleaner_protocol::{Digest, stored};
 use gleaner_scheduling::Fact;
 
-use super::{ArchiveError, FIRST_LINE, Folder, Moved, files, hexadecimal};
+use super::{ArchiveError, DATASETS, FIRST_LINE, Folder, Moved, files, hexadecimal};
 use crate::blobs::LocalBlobs;
 use crate::driver::RecordError;
 use crate::store::{Past, Replayed, Segment};
@@ -36,6 +36,12 @@ pub(crate) fn write(kept: &Kept, out: impl Write) -> Result<Moved, ArchiveError>
     };
     let folder = serde_json::to_string(&folder).expect("our own types serialise");
     writeln!(out, "{FIRST_LINE}\nS {folder}").map_err(cannot_write)?;
+    let all = files(&kept.data_dir);
+    // Nothing is removed meanwhile: whatever is named now is among the blobs.
+    let (named, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|(of, _)| *of == DATASETS);
+    for (word, path) in named {
+        write_file(word, &path, &mut out).map_err(cannot_write)?;
+    }
     let mut failed = None;
     kept.past.replay(|replayed| {
         let (Replayed::Chunk(record) | Replayed::Record { record, .. }) = replayed;
@@ -75,7 +81,7 @@ pub(crate) fn write(kept: &Kept, out: impl Write) -> Result<Moved, ArchiveError>
             out.write_all(b"\n").map_err(cannot_write)?;
         }
     }
-    for (word, path) in files(&kept.data_dir) {
+    for (word, path) in others {
         write_file(word, &path, &mut out).map_err(cannot_write)?;
     }
     let hash = out.hasher.finalize().to_hex();

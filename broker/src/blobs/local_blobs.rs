@@ -5,7 +5,7 @@ mod incoming;
 mod unused;
 
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 use futures_util::{FutureExt, StreamExt, stream};
-use gleaner_protocol::{Digest, Span, boottime};
+use gleaner_protocol::{Digest, Pieces, Span, boottime};
 use tokio::sync::Semaphore;
 
 use self::incoming::Incoming;
@@ -103,6 +103,25 @@ impl LocalBlobs {
         .await
     }
 
+    /// The hashes of a content's pieces; nothing where it is not here.
+    pub(crate) async fn pieces(&self, digest: Digest) -> Result<Option<Pieces>, BlobError> {
+        let folder = self.folder.clone();
+        let read = move || {
+            let path = folder.path_of(digest);
+            let file = match File::open(&path) {
+                Ok(file) => file,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                Err(error) => return Err(BlobError::file("open", &path)(error)),
+            };
+            let pieces = Pieces::of_reader(file).map_err(BlobError::file("read", &path))?;
+            match pieces.digest() {
+                Some(found) if found != digest => Err(folder.set_aside(digest, found)),
+                _ => Ok(Some(pieces)),
+            }
+        };
+        self.step(read).await
+    }
+
     async fn put(
         &self,
         expected: Digest,
@@ -136,12 +155,17 @@ impl LocalBlobs {
         Ok(bytes)
     }
 
-    async fn read(&self, digest: Digest) -> Result<Option<BlobContent>, BlobError> {
+    /// Opens a content for reading from some byte on. Where that is not the first one, what is read is not
+    /// checked: whoever reads it does that piece by piece.
+    pub(crate) async fn read_from(
+        &self,
+        digest: Digest,
+        from: u64,
+    ) -> Result<Option<BlobContent>, BlobError> {
         let folder = self.folder.clone();
-        let Some(reading) = self.step(move || Reading::begin(folder, digest)).await? else {
-            return Ok(None);
-        };
-        let bytes = reading.bytes;
+        let begun = self.step(move || Reading::begin(folder, digest, from)).await?;
+        let Some(reading) = begun else { return Ok(None) };
+        let bytes = reading.rest;
         let state = Some((reading, self.clone()));
         let stream = stream::unfold(state, |state| async {
             let (mut reading, blobs) = state?;
@@ -170,7 +194,7 @@ impl BlobStore for LocalBlobs {
     }
 
     fn open<'a>(&'a self, digest: Digest) -> BoxFuture<'a, Result<Option<BlobContent>, BlobError>> {
-        self.read(digest).boxed()
+        self.read_from(digest, 0).boxed()
     }
 
     fn keep<'a>(&'a self, digest: Digest) -> BoxFuture<'a, Result<Option<u64>, BlobError>> {
@@ -218,23 +242,28 @@ struct Reading {
     digest: Digest,
     file: File,
     path: PathBuf,
-    hasher: blake3::Hasher,
+    /// None where it is not read from its first byte on.
+    hasher: Option<blake3::Hasher>,
     bytes: u64,
     /// Bytes that are still to be read.
     rest: u64,
 }
 
 impl Reading {
-    fn begin(folder: Arc<Folder>, digest: Digest) -> Result<Option<Self>, BlobError> {
+    fn begin(folder: Arc<Folder>, digest: Digest, from: u64) -> Result<Option<Self>, BlobError> {
         let path = folder.path_of(digest);
-        let file = match File::open(&path) {
+        let mut file = match File::open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(BlobError::file("open", &path)(error)),
         };
         let bytes = file.metadata().map_err(BlobError::file("look at", &path))?.len();
-        let hasher = blake3::Hasher::new();
-        Ok(Some(Self { folder, digest, file, path, hasher, bytes, rest: bytes }))
+        let from = from.min(bytes);
+        if from > 0 {
+            file.seek(SeekFrom::Start(from)).map_err(BlobError::file("read", &path))?;
+        }
+        let hasher = (from == 0).then(blake3::Hasher::new);
+        Ok(Some(Self { folder, digest, file, path, hasher, bytes, rest: bytes - from }))
     }
 
     /// The next piece; empty at the end.
@@ -245,10 +274,11 @@ impl Reading {
         let length = usize::try_from(self.rest).unwrap_or(usize::MAX).min(BLOB_PIECE_BYTES);
         let mut piece = vec![0; length];
         self.file.read_exact(&mut piece).map_err(BlobError::file("read", &self.path))?;
-        self.hasher.update(&piece);
         self.rest -= length as u64;
+        let Some(hasher) = &mut self.hasher else { return Ok(piece.into()) };
+        hasher.update(&piece);
         if self.rest == 0 {
-            let found = Digest::from_bytes(*self.hasher.finalize().as_bytes());
+            let found = Digest::from_bytes(*hasher.finalize().as_bytes());
             if found != self.digest {
                 return Err(self.folder.set_aside(self.digest, found));
             }

@@ -6,10 +6,12 @@ use std::io;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
+use gleaner_protocol::api::DatasetRequest;
 use gleaner_protocol::control::Fragment;
 use gleaner_protocol::job::{CommandTask, InputFile, JobSpec, Task};
 use gleaner_protocol::{
-    Capabilities, Epoch, HostInfo, HostName, JobId, Manifest, Origin, OutputFile, Time, WorkunitId,
+    Capabilities, Chunk, DatasetKind, DatasetManifest, DatasetName, Epoch, HostInfo, HostName,
+    JobId, Manifest, Origin, OutputFile, OwnerName, Time, WorkunitId,
 };
 use gleaner_scheduling::{CoreConfig, Effect, Fact, Input, PolicyName, ReportedOutcome, RequestId};
 use tokio::sync::mpsc;
@@ -136,6 +138,7 @@ impl Stage {
             history,
             usage,
             retention: None,
+            chunks: Default::default(),
         });
         let (commands, queue) = mpsc::channel(16);
         start(driver, queue).expect("a thread");
@@ -143,6 +146,7 @@ impl Stage {
             driver: DriverHandle::new(commands),
             committer,
             small_blobs,
+            datasets: Datasets::open(self.folder.path(), &self.blobs).expect("a new one"),
             blobs: self.blobs,
             data_dir: self.folder.path().to_owned(),
             files: Arc::default(),
@@ -252,6 +256,34 @@ async fn who_is_about_to_name_a_blob_keeps_it() {
     assert_eq!((collected.blobs, collected.blobs_left), (1, 1));
     assert!(running.has_blob(named) && !running.has_blob(unnamed));
     assert_eq!(running.collector.blobs.keep(unnamed).await.expect("looked up"), None);
+}
+
+#[tokio::test]
+async fn what_a_dataset_is_made_of_stays_until_it_is_removed() {
+    let stage = Stage::new();
+    let content = b"a chunk";
+    let chunk = stage.old_blob(content);
+    let manifest = DatasetManifest {
+        kind: DatasetKind::Ranges { name: "file".into() },
+        chunks: vec![Chunk { digest: chunk, bytes: content.len() as u64, bounds: None }],
+        copies: 1,
+    };
+    let digest = stage.old_blob(&manifest.encode());
+    let running = stage.begin();
+    let request = DatasetRequest {
+        name: DatasetName::new("jet").expect("a plain name"),
+        owner: OwnerName::new("anna").expect("a plain name"),
+        manifest: digest,
+    };
+    let datasets = &running.collector.datasets;
+    let id = datasets.add(&request, manifest).expect("added");
+    running.round().await.expect("done");
+    assert!(running.has_blob(chunk) && running.has_blob(digest));
+    // Kept for a job, of which there is none any more.
+    datasets.remove(id, true).expect("written");
+    let collected = running.round().await.expect("done");
+    assert_eq!((collected.blobs, datasets.kept_for_jobs()), (2, vec![]));
+    assert!(!running.has_blob(chunk) && !running.has_blob(digest));
 }
 
 #[tokio::test]

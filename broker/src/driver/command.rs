@@ -9,7 +9,7 @@ use gleaner_protocol::farm::FarmEvent;
 use gleaner_protocol::job::JobSpec;
 use gleaner_protocol::limits::CPU_US_MAX;
 use gleaner_protocol::{
-    Account, AgentSecret, Digest, JobId, LeaseToken, Measured, ReplicaId, Time, boottime,
+    Account, AgentSecret, DatasetId, Digest, JobId, LeaseToken, Measured, ReplicaId, Time, boottime,
 };
 use gleaner_scheduling::{Core, ReportedOutcome, SubmitRefusal};
 use thiserror::Error;
@@ -185,6 +185,10 @@ pub(crate) enum Command {
         what: ContentUse,
         reply: oneshot::Sender<Result<(), ContentRefusal>>,
     },
+    /// A dataset is there from now on.
+    DatasetAdded(DatasetId),
+    /// A dataset is gone.
+    DatasetRemoved(DatasetId),
     /// What was used for accounts before this broker began, in core-seconds as they count now.
     NoteUsed(BTreeMap<Account, f64>),
     Query(Query),

@@ -4,6 +4,8 @@ use gleaner_protocol::{Digest, HostName};
 use gleaner_scheduling::Core;
 use thiserror::Error;
 
+use crate::datasets::ChunkTable;
+
 /// What an agent wants to do with contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContentUse {
@@ -27,7 +29,12 @@ pub enum ContentRefusal {
 }
 
 /// Whether a host may do this.
-pub(super) fn check(core: &Core, host: &HostName, what: ContentUse) -> Result<(), ContentRefusal> {
+pub(super) fn check(
+    core: &Core,
+    chunks: &ChunkTable,
+    host: &HostName,
+    what: ContentUse,
+) -> Result<(), ContentRefusal> {
     let farm = core.farm();
     let host = farm.host_named(host).ok_or(ContentRefusal::NoLink)?;
     let is_needed = host.all_leases().any(|lease| {
@@ -37,9 +44,12 @@ pub(super) fn check(core: &Core, host: &HostName, what: ContentUse) -> Result<()
             ContentUse::ReadState(state) => {
                 unit.saved.iter().any(|saved| saved.token == lease.token && saved.state == state)
             }
-            ContentUse::ReadBlob(blob) => farm
-                .job(unit.id.job)
-                .is_some_and(|job| job.spec.task.contents().any(|(_, digest)| digest == blob)),
+            ContentUse::ReadBlob(blob) => {
+                let chunk = farm.chunk_of(unit.id).and_then(|chunk| chunks.chunk(chunk));
+                let task = farm.job(unit.id.job).map(|job| &job.spec.task);
+                chunk.is_some_and(|chunk| chunk.digest == blob)
+                    || task.is_some_and(|task| task.contents().any(|(_, of)| of == blob))
+            }
         }
     });
     if is_needed { Ok(()) } else { Err(ContentRefusal::NoLease) }

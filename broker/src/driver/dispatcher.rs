@@ -1,6 +1,7 @@
 //! Commands into the core's inputs, the core's effects into messages, answers and events: all of
 //! the driver that needs no runtime, so that a simulator can drive it too.
 
+mod copies;
 mod ends;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,8 +28,10 @@ use super::recent::RecentDigests;
 use super::retention::Retention;
 use super::run_watch::{Beginning, RunWatch, leased};
 use super::{LinkId, PreparedReport};
+use crate::datasets::ChunkTable;
 use crate::limits::TURN_FORGETS_MAX;
 use crate::metrics::Metrics;
+use copies::Keepers;
 
 /// The core and the links that speak for its hosts. `M` is where a link's messages go.
 ///
@@ -46,6 +49,7 @@ pub struct Dispatcher<M> {
     next_request: u64,
     retention: Retention,
     pub(super) watch: RunWatch,
+    keepers: Keepers,
 }
 
 /// What came of the wish that a job be forgotten.
@@ -75,7 +79,14 @@ impl<M: Clone> Dispatcher<M> {
             next_request: 0,
             retention: Retention::default(),
             watch: RunWatch::default(),
+            keepers: Keepers::default(),
         }
+    }
+
+    /// With these datasets, of which its hosts keep copies.
+    #[must_use]
+    pub fn with_chunks(self, chunks: ChunkTable) -> Self {
+        Self { keepers: Keepers::of(chunks), ..self }
     }
 
     /// Forgets jobs so long after their end, those that have ended before now so long after now.
@@ -106,7 +117,11 @@ impl<M: Clone> Dispatcher<M> {
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
         let core = self.core.next_deadline();
-        let ours = [self.progress.next_deadline(), self.retention.next_deadline()];
+        let ours = [
+            self.progress.next_deadline(),
+            self.retention.next_deadline(),
+            self.keepers.next_deadline(),
+        ];
         ours.into_iter().chain([core]).flatten().min()
     }
 
@@ -122,6 +137,7 @@ impl<M: Clone> Dispatcher<M> {
             self.feed(now, Input::Forget { job }, turn);
         }
         self.end_forgotten(now, turn);
+        self.place_copies(now, turn);
         self.progress.emit_due(now, &self.core, turn);
     }
 
@@ -234,6 +250,7 @@ impl<M: Clone> Dispatcher<M> {
             if let Some(host) = self.core.farm().host_named(&host) {
                 self.watch.host_left(host, now);
             }
+            self.keepers.left(&host, now);
             self.feed(now, input(host), turn);
         }
     }
@@ -244,7 +261,10 @@ impl<M: Clone> Dispatcher<M> {
     /// Why not.
     pub fn may_use(&self, secret: &AgentSecret, what: ContentUse) -> Result<(), ContentRefusal> {
         let host = self.links.host_of(secret).ok_or(ContentRefusal::NoLink)?;
-        contents::check(&self.core, host, what)
+        match what {
+            ContentUse::ReadBlob(blob) if self.keepers.fetches(host, &blob) => Ok(()),
+            what => contents::check(&self.core, self.keepers.chunks(), host, what),
+        }
     }
 
     /// Passes the monitor's word on to the agents concerned.
@@ -326,6 +346,7 @@ impl<M: Clone> Dispatcher<M> {
         let input = match message {
             AgentMessage::Fragment(fragment) => {
                 self.links.asks_anew(link, fragment.slots > 0);
+                self.keepers.note_fragment();
                 Input::Fragment { host, fragment }
             }
             AgentMessage::Request { slots } => {
@@ -358,6 +379,12 @@ impl<M: Clone> Dispatcher<M> {
             AgentMessage::OpeningRefused { decided_on, current } => {
                 tracing::info!(%host, %decided_on, %current, "opening refused: a render came first");
                 self.metrics.opening_refused();
+                return;
+            }
+            AgentMessage::Copies(copies) => {
+                if let Some(number) = self.links.number_of(link) {
+                    self.hear_copies(now, number, host, copies, turn);
+                }
                 return;
             }
             AgentMessage::Metrics(of) => {
@@ -398,7 +425,10 @@ impl<M: Clone> Dispatcher<M> {
             _ => None,
         });
         match number {
-            Some(number) => self.links.number(number, link),
+            Some(number) => {
+                self.links.number(number, link);
+                self.keepers.came(&name, number);
+            }
             None => {
                 self.refuse(link, format!("no room for {name}: too many hosts or owners"), turn);
             }
@@ -458,7 +488,8 @@ impl<M: Clone> Dispatcher<M> {
                     Some(_) => Beginning::GoesOn,
                 };
                 self.watch.begin(&self.core, now, what, share, beginning);
-                let lease = Lease { token, replica, item: None, limits, goes_on, hands_on };
+                let (item, chunk) = (None, None);
+                let lease = Lease { token, replica, item, chunk, limits, goes_on, hands_on };
                 self.lease(now, host, lease, turn);
             }
             Effect::Share { host, token, share } => {
@@ -493,8 +524,8 @@ impl<M: Clone> Dispatcher<M> {
                 }
                 self.write(host, BrokerMessage::Verdict { token, verdict }, turn);
             }
-            Effect::Move { .. } => {
-                unreachable!("no policy that a broker can be configured with orders these");
+            Effect::Move { chunk, to, patience, .. } => {
+                self.move_copy(now, chunk, to, patience, turn);
             }
             Effect::JobChanged { job } => self.job_changed(now, job, turn),
             Effect::HostConnected { host, origin } => {
@@ -518,12 +549,14 @@ impl<M: Clone> Dispatcher<M> {
         let id = lease.replica.workunit;
         let Some(job) = self.core.farm().job(id.job) else { return };
         let item = job.spec.workunits.item(id.index).map(str::to_owned);
+        let chunk = self.core.farm().chunk_of(id);
+        let chunk = chunk.and_then(|chunk| self.keepers.chunks().chunk(chunk)).map(Box::new);
         let (task, on_release) = (|| job.spec.task.clone(), job.spec.on_release);
         if self.links.teach(link, id.job) {
             let message = BrokerMessage::Task { job: id.job, task: task(), on_release };
             self.write_link(link, message, turn);
         }
-        self.write_link(link, BrokerMessage::Lease(Lease { item, ..lease }), turn);
+        self.write_link(link, BrokerMessage::Lease(Lease { item, chunk, ..lease }), turn);
     }
 
     fn job_changed(&mut self, now: Time, job: JobId, turn: &mut Decided<M>) {

@@ -120,6 +120,11 @@ impl<M> Links<M> {
         }
     }
 
+    /// The number in the core of the host that a link speaks for.
+    pub(super) fn number_of(&self, link: LinkId) -> Option<HostIx> {
+        self.open.get(&link)?.number
+    }
+
     /// A link asks for so many replicas. Of more than [`REQUESTS_TIMED_MAX`] requests that are
     /// open the later ones are not timed.
     pub(super) fn asks(&mut self, link: LinkId, now: Time, slots: u32) {

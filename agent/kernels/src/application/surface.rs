@@ -13,10 +13,10 @@ use crate::gpu::Gpu;
 #[cfg(feature = "gpu")]
 use crate::isosurface::DeviceIsosurfacePlan;
 use crate::isosurface::{
-    ExtremesPlan, IsosurfaceError, IsosurfacePlan, Mesh, write_glb, write_ply,
+    ExtremesPlan, IsosurfaceError, IsosurfacePlan, Mesh, write_glb, write_ply, write_ply_part,
 };
 use crate::memory::bytes_of;
-use crate::volume::{Brick, Volume};
+use crate::volume::{Brick, BrickPlace, Volume, read_place};
 
 /// What a surface is made of.
 #[derive(Debug, Clone, Deserialize)]
@@ -62,11 +62,17 @@ impl IsosurfaceSpec {
     pub(super) fn run(&self, stages: &mut Stages<'_>) -> Result<Finished, ApplicationError> {
         let volume = stages.volume(&self.volume)?;
         let size = sides(&volume.size());
+        let path = stages.input(&self.volume);
+        let place = read_place(&path).map_err(|error| ApplicationError::data(&path, error))?;
         let mut summary = Vec::new();
-        let mesh = match stages.control.device.clone() {
-            Device::Processor => self.cut(stages, volume.clone())?,
+        let mesh = match (&place, stages.control.device.clone()) {
+            (Some(place), _) => {
+                stages.by = gleaner_protocol::Computer::Core;
+                self.cut(stages, Brick::placed(volume.clone(), place))?
+            }
+            (None, Device::Processor) => self.cut(stages, Brick::whole(volume.clone()))?,
             #[cfg(feature = "gpu")]
-            Device::Gpu(gpu) => {
+            (None, Device::Gpu(gpu)) => {
                 let (mesh, cut_by) = self.cut_on(gpu, stages, volume.clone())?;
                 summary.push(cut_by);
                 mesh
@@ -80,22 +86,22 @@ impl IsosurfaceSpec {
             // The file takes the memory that it had.
             drop(volume);
         }
-        // Six numbers of a vertex, and three of a triangle.
+        // Eight numbers of a vertex, and three of a triangle.
         stages.needs(
             || format!("the file of {triangles} triangles between {vertices} vertices"),
-            bytes_of(&[vertices, 24]).saturating_add(bytes_of(&[triangles, 12])),
+            bytes_of(&[vertices, 32]).saturating_add(bytes_of(&[triangles, 12])),
         )?;
-        stages.keep(self.product(&mesh)?)?;
+        stages.keep(self.product(&mesh, place.as_ref())?)?;
         Ok(Finished { size, by: stages.by, summary })
     }
 
-    fn cut(&self, stages: &mut Stages<'_>, volume: Arc<Volume>) -> Result<Mesh, ApplicationError> {
-        let size = volume.size();
+    fn cut(&self, stages: &mut Stages<'_>, brick: Brick) -> Result<Mesh, ApplicationError> {
+        let size = brick.voxels().size();
         stages.needs(
             || format!("the surface in a volume of {} voxels", sides(&size)),
             IsosurfacePlan::bytes(size.map(|side| side - 1)),
         )?;
-        let plan = IsosurfacePlan::new(Brick::whole(volume), self.voxel_value()).map_err(told)?;
+        let plan = IsosurfacePlan::new(brick, self.voxel_value()).map_err(told)?;
         stages.perform("surface", plan)
     }
 
@@ -131,19 +137,35 @@ impl IsosurfaceSpec {
         let why =
             format!("cut by the processor, for {name} has no room for four of the volume's layers");
         stages.by = gleaner_protocol::Computer::Core;
-        Ok((self.cut(stages, volume)?, why))
+        Ok((self.cut(stages, Brick::whole(volume))?, why))
     }
 
-    /// A mesh as the file that its name says.
-    fn product(&self, mesh: &Mesh) -> Result<Product, ApplicationError> {
+    /// A mesh as the file that its name says; that of a brick is to be put together with others.
+    fn product(
+        &self,
+        mesh: &Mesh,
+        place: Option<&BrickPlace>,
+    ) -> Result<Product, ApplicationError> {
         let mut bytes = Vec::new();
         if has_end(&self.mesh, ".glb") {
             write_glb(mesh, &mut bytes).map_err(ApplicationError::work)?;
+        } else if place.is_some() {
+            write_ply_part(mesh, &mut bytes).map_err(ApplicationError::work)?;
         } else {
             write_ply(mesh, &mut bytes).map_err(ApplicationError::work)?;
         }
-        Ok(Product { name: self.mesh.clone(), bytes })
+        let name = match place.and_then(|place| place.step) {
+            Some(step) => of_step(&self.mesh, step),
+            None => self.mesh.clone(),
+        };
+        Ok(Product { name, bytes })
     }
+}
+
+/// The name of the file of one step.
+fn of_step(name: &str, step: u32) -> String {
+    let (stem, end) = name.rsplit_once('.').unwrap_or((name, ""));
+    format!("{stem}-{step:04}.{end}")
 }
 
 fn told(error: IsosurfaceError) -> ApplicationError {

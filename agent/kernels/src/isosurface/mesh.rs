@@ -38,6 +38,51 @@ pub enum MeshError {
     /// The file cannot be written.
     #[error("write a mesh: {0}")]
     Write(#[from] std::io::Error),
+    /// A file that is no mesh of a brick.
+    #[error("this is no mesh of a brick: {0}")]
+    NoPart(String),
+}
+
+/// One mesh out of those of one volume's bricks, as they come.
+#[derive(Debug, Default)]
+pub struct JoinedMesh {
+    whole: Mesh,
+    /// Vertices by their edges.
+    places: HashMap<u64, u32>,
+}
+
+impl JoinedMesh {
+    /// Adds the mesh of a brick.
+    ///
+    /// # Errors
+    /// There would be too many vertices.
+    pub fn add(&mut self, part: &Mesh) -> Result<(), MeshError> {
+        let Self { whole, places } = self;
+        let mut place_in_whole = Vec::with_capacity(part.edges.len());
+        for (vertex, edge) in part.edges.iter().enumerate() {
+            let place = match places.get(edge) {
+                Some(place) => *place,
+                None => {
+                    let place = whole.push(part.positions[vertex], part.normals[vertex], *edge)?;
+                    places.insert(*edge, place);
+                    place
+                }
+            };
+            place_in_whole.push(place);
+        }
+        whole.grow(0, part.triangles.len())?;
+        let triangles = part.triangles.iter();
+        whole
+            .triangles
+            .extend(triangles.map(|corners| corners.map(|at| place_in_whole[at as usize])));
+        Ok(())
+    }
+
+    /// All that was added.
+    #[must_use]
+    pub const fn whole(&self) -> &Mesh {
+        &self.whole
+    }
 }
 
 impl Mesh {
@@ -64,28 +109,9 @@ impl Mesh {
     /// # Errors
     /// It would have too many vertices.
     pub fn join(parts: &[Self]) -> Result<Self, MeshError> {
-        let mut whole = Self::default();
-        let mut places: HashMap<u64, u32> = HashMap::new();
-        for part in parts {
-            let mut place_in_whole = Vec::with_capacity(part.edges.len());
-            for (vertex, edge) in part.edges.iter().enumerate() {
-                let place = match places.get(edge) {
-                    Some(place) => *place,
-                    None => {
-                        let place =
-                            whole.push(part.positions[vertex], part.normals[vertex], *edge)?;
-                        places.insert(*edge, place);
-                        place
-                    }
-                };
-                place_in_whole.push(place);
-            }
-            let triangles = part.triangles.iter();
-            whole
-                .triangles
-                .extend(triangles.map(|corners| corners.map(|at| place_in_whole[at as usize])));
-        }
-        Ok(whole)
+        let mut joined = JoinedMesh::default();
+        parts.iter().try_for_each(|part| joined.add(part))?;
+        Ok(joined.whole)
     }
 
     /// Adds a vertex and says which one it is.

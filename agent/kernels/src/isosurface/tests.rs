@@ -10,7 +10,7 @@ use super::{IsosurfaceError, IsosurfacePlan, Mesh, write_glb, write_ply};
 use crate::volume::{Brick, Volume, Voxels};
 use crate::{Outcome, Pace, Preempt, run};
 
-fn surface(brick: Brick, value: f32) -> Mesh {
+pub(super) fn surface(brick: Brick, value: f32) -> Mesh {
     let plan = IsosurfacePlan::new(brick, value).expect("a finite value");
     match run(plan, &Preempt::new(), &mut Pace::new(), || Time::ZERO, &mut |_| ()) {
         Ok(Outcome::Done(mesh)) => mesh,

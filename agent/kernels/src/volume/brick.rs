@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::brick_file::BrickPlace;
 use super::{Volume, Voxels};
 
 /// A box of a volume's cells, with the voxels that it takes to interpolate values and gradients
@@ -88,6 +89,14 @@ impl Brick {
         };
         let voxels = Volume { size, spacing: volume.spacing(), voxels, missing: None };
         Self { voxels: Arc::new(voxels), first, cells, whole }
+    }
+
+    /// A brick that was read, where it is in its volume.
+    pub(crate) fn placed(voxels: Arc<Volume>, place: &BrickPlace) -> Self {
+        let BrickPlace { whole, cells, .. } = place.clone();
+        debug_assert_eq!(Self::sides(whole, &cells), voxels.size(), "its header was checked");
+        let first = [0, 1, 2].map(|axis| cells[axis].start.saturating_sub(1));
+        Self { voxels, first, cells, whole }
     }
 
     /// Its voxels, rim included.

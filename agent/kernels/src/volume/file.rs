@@ -7,6 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use thiserror::Error;
 
 use super::bounded::{GZIP_MAGIC, check_extra, check_skip, check_skipped};
+use super::brick_file::BrickPlace;
 use super::nifti_file::{nifti_place, nifti_series_bytes, read_nifti_grid};
 use super::nrrd::read_header;
 use super::{
@@ -213,7 +214,7 @@ fn check_nifti(path: &Path, series: bool) -> Result<[f64; 3], ReadError> {
 }
 
 /// Whether what is in a file from some byte on is packed by gzip.
-fn begins_as_gzip(file: &mut File, from: u64) -> Result<bool, ReadError> {
+pub(super) fn begins_as_gzip(file: &mut File, from: u64) -> Result<bool, ReadError> {
     let mut begins = Vec::new();
     file.seek(SeekFrom::Start(from)).map_err(ReadError::Read)?;
     file.take(2).read_to_end(&mut begins).map_err(ReadError::Read)?;
@@ -222,7 +223,7 @@ fn begins_as_gzip(file: &mut File, from: u64) -> Result<bool, ReadError> {
 
 impl DataPlace {
     /// Whether a file has as many bytes `from` some place on, unless they are packed there.
-    fn check(&self, file: &mut File, from: u64) -> Result<(), ReadError> {
+    pub(super) fn check(&self, file: &mut File, from: u64) -> Result<(), ReadError> {
         check_skip(self.before)?;
         if !self.is_raw && begins_as_gzip(file, from)? {
             return Ok(());
@@ -243,18 +244,31 @@ impl DataPlace {
 }
 
 /// The name of the file with the data of a header in a file of its own.
-fn data_name(header: &NrrdHeader) -> Result<&str, ReadError> {
+pub(super) fn data_name(header: &NrrdHeader) -> Result<&str, ReadError> {
     header.data_file().ok_or_else(|| ReadError::header("no `data file`, as a .nhdr file needs"))
 }
 
 /// That a file is no volume by its name.
-fn no_volume(name: &str) -> ReadError {
+pub(super) fn no_volume(name: &str) -> ReadError {
     if is_of_pair(name) { ReadError::Pair } else { ReadError::Kind }
 }
 
 /// Whether a file is one of a header and its data.
 fn is_of_pair(name: &str) -> bool {
     [".img", ".hdr", ".img.gz", ".hdr.gz"].into_iter().any(|end| name.ends_with(end))
+}
+
+/// Where the volume in a file is in another one, where it is a brick of that.
+///
+/// # Errors
+/// Its header cannot be read.
+pub(crate) fn read_place(path: &Path) -> Result<Option<BrickPlace>, ReadError> {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    if !name.to_ascii_lowercase().ends_with(".nrrd") {
+        return Ok(None);
+    }
+    let (header, _) = read_header(&mut BufReader::new(open(path)?))?;
+    Ok(header.brick().cloned())
 }
 
 /// The grid of the volume in a file, by its name and its header.
@@ -335,17 +349,17 @@ pub(crate) fn series_bytes(path: &Path) -> Result<([usize; 2], u64), ReadError> 
     nifti_series_bytes(open(path)?)
 }
 
-fn open(path: &Path) -> Result<File, ReadError> {
+pub(super) fn open(path: &Path) -> Result<File, ReadError> {
     plain_file::open(path).map_err(ReadError::Open)
 }
 
 /// Opens the file that a header names.
-fn open_data(header: &Path, name: &str) -> Result<File, ReadError> {
+pub(super) fn open_data(header: &Path, name: &str) -> Result<File, ReadError> {
     let path = beside(header, name)?;
     plain_file::open(&path).map_err(|source| ReadError::Data { name: name.to_owned(), source })
 }
 
-fn header_bytes(path: &Path) -> Result<Vec<u8>, ReadError> {
+pub(super) fn header_bytes(path: &Path) -> Result<Vec<u8>, ReadError> {
     let mut bytes = Vec::new();
     open(path)?.take(HEADER_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(ReadError::Read)?;
     if bytes.len() as u64 > HEADER_BYTES_MAX {
@@ -354,7 +368,7 @@ fn header_bytes(path: &Path) -> Result<Vec<u8>, ReadError> {
     Ok(bytes)
 }
 
-fn header_text(path: &Path) -> Result<String, ReadError> {
+pub(super) fn header_text(path: &Path) -> Result<String, ReadError> {
     let text = String::from_utf8(header_bytes(path)?);
     text.map_err(|_| ReadError::header("it is not UTF-8: save it as such"))
 }

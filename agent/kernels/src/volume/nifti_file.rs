@@ -74,6 +74,56 @@ pub fn read_nifti_series(file: impl Read) -> Result<Series, ReadError> {
     Ok(Series::new(size, spacing, data)?.oriented(orientation).with_missing(all_missing))
 }
 
+/// A NIfTI-1 file whose volumes are read a box at a time.
+#[derive(Debug)]
+pub(super) struct NiftiBoxes {
+    header: NiftiHeader,
+    extent: Extent,
+    scalar: NiftiType,
+}
+
+impl NiftiBoxes {
+    /// By the header of a file.
+    pub(super) fn of(file: impl Read) -> Result<Self, ReadError> {
+        let header = read_header(&mut unpacked(file)?)?;
+        let (extent, scalar) = (extent(&header, true)?, data_type(&header)?);
+        Ok(Self { header, extent, scalar })
+    }
+
+    /// Where its data is, the sides and the spacing of its volumes, and how many there are.
+    pub(super) fn about(&self) -> (DataPlace, [usize; 3], [f64; 3], usize) {
+        let Extent { size, volumes, expected, before } = self.extent;
+        let before = before + HEADER_BYTES;
+        let place = DataPlace { before, expected, may_be_more: false, is_raw: true };
+        (place, size, spacing(&self.header), volumes)
+    }
+
+    /// Bytes of a voxel as it is kept.
+    pub(super) fn voxel_bytes(&self) -> usize {
+        match self.scalar {
+            NiftiType::Uint8 | NiftiType::Uint16 if scaling(&self.header) == PLAIN => {
+                self.scalar.size_of()
+            }
+            _ => size_of::<f32>(),
+        }
+    }
+
+    /// The voxels of a box; what is NaN becomes zero.
+    pub(super) fn voxels(&self, size: [usize; 3], bytes: Vec<u8>) -> Result<Voxels, ReadError> {
+        let content = Content {
+            size,
+            volumes: 1,
+            spacing: spacing(&self.header),
+            orientation: Orientation::of(&self.header),
+            scaling: scaling(&self.header),
+            endianness: self.header.endianness,
+            scalar: self.scalar,
+            bytes,
+        };
+        Ok(voxels(content)?.0)
+    }
+}
+
 /// What the header of a NIfTI-1 file says of its volume.
 pub(super) fn read_nifti_grid(file: impl Read) -> Result<Grid, ReadError> {
     let header = read_header(&mut unpacked(file)?)?;
@@ -120,6 +170,7 @@ fn scaled_bytes(scalar: NiftiType) -> usize {
 }
 
 /// What a header says of how much there is, and where.
+#[derive(Debug, Clone, Copy)]
 struct Extent {
     size: [usize; 3],
     volumes: usize,

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::io::{BufRead, Read};
 
 use super::bounded::{read_exactly, read_last, skip, unpacked};
+use super::brick_file::{BrickPlace, BrickRemarks};
 use super::file::{DataPlace, ReadError};
 use super::nrrd_axes::{AxisFields, vectors};
 use super::scalar::Endian;
@@ -25,6 +26,7 @@ pub struct NrrdHeader {
     is_packed: bool,
     byte_skip: ByteSkip,
     data_file: Option<String>,
+    brick: Option<BrickPlace>,
 }
 
 /// Where the data begins.
@@ -82,8 +84,9 @@ impl NrrdHeader {
         let mut fields = Fields::default();
         for line in lines.take_while(|line| !line.is_empty()) {
             let line = &*decoded(line);
-            // `key:=value` is a remark for people, as is a comment.
+            // `key:=value` is a remark for people, as is a comment; some are of bricks.
             if line.starts_with('#') || line.contains(":=") {
+                fields.brick.take(line)?;
                 continue;
             }
             let (key, value) = line
@@ -98,6 +101,24 @@ impl NrrdHeader {
     #[must_use]
     pub fn data_file(&self) -> Option<&str> {
         self.data_file.as_deref()
+    }
+
+    /// Which part of another volume it is, where it is one.
+    pub(super) const fn brick(&self) -> Option<&BrickPlace> {
+        self.brick.as_ref()
+    }
+
+    /// How samples stand in it.
+    pub(super) const fn samples(&self) -> (ScalarType, Endian) {
+        (self.scalar, self.endian)
+    }
+
+    /// Bytes behind its data, where that is counted from its end.
+    pub(super) const fn behind(&self) -> Option<u64> {
+        match self.byte_skip {
+            ByteSkip::Before(_) => None,
+            ByteSkip::Behind(bytes) => Some(bytes),
+        }
     }
 
     /// What it says of the volume.
@@ -157,6 +178,7 @@ struct Fields {
     is_packed: Option<bool>,
     byte_skip: Option<ByteSkip>,
     data_file: Option<String>,
+    brick: BrickRemarks,
 }
 
 impl Fields {
@@ -241,6 +263,7 @@ impl Fields {
             is_packed: self.is_packed.ok_or_else(|| missing("encoding"))?,
             byte_skip: self.byte_skip.unwrap_or(ByteSkip::Before(0)),
             data_file: self.data_file,
+            brick: self.brick.place(axes.size)?,
         })
     }
 }

@@ -72,6 +72,11 @@ impl RawHeader {
         Ok(DataPlace { before: self.skip, expected, may_be_more: false, is_raw: false })
     }
 
+    /// How samples stand in its file, and what those that are missing become.
+    pub(super) const fn samples(&self) -> (ScalarType, Endian, Option<f32>) {
+        (self.scalar, self.endian, self.missing)
+    }
+
     /// What it says of the volume.
     ///
     /// # Errors

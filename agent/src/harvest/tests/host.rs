@@ -39,7 +39,15 @@ pub(super) fn replica(raw: u64) -> ReplicaId {
 /// A lease that goes on from nothing.
 pub(super) fn lease(raw: u64) -> Lease {
     let (token, replica) = (token(raw), replica(raw));
-    Lease { token, replica, item: None, limits: LimitsChange::NONE, goes_on: None, hands_on: true }
+    Lease {
+        token,
+        replica,
+        item: None,
+        chunk: None,
+        limits: LimitsChange::NONE,
+        goes_on: None,
+        hands_on: true,
+    }
 }
 
 pub(super) fn output(text: &str) -> RunResult {

@@ -7,13 +7,19 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gleaner_protocol::Digest;
+use gleaner_protocol::control::ChunkCopy;
 use rustix::fs::{Advice, fadvise};
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::copies::ChunkNews;
 
 /// The cache.
 pub(super) struct Cache {
     folder: PathBuf,
     bytes_max: u64,
     inner: Mutex<Inner>,
+    /// Who hears of what comes and goes.
+    tell: Option<UnboundedSender<ChunkNews>>,
 }
 
 /// Contents of so many bytes do not stay in the page cache.
@@ -58,9 +64,49 @@ impl Cache {
                 _ => fs::remove_file(file.path())?,
             }
         }
-        let cache = Self { folder, bytes_max, inner: Mutex::new(inner) };
+        let cache = Self { folder, bytes_max, inner: Mutex::new(inner), tell: None };
         cache.shrink();
         Ok(cache)
+    }
+
+    /// With somebody who hears of what comes and goes.
+    pub(super) fn telling(self, tell: UnboundedSender<ChunkNews>) -> Self {
+        Self { tell: Some(tell), ..self }
+    }
+
+    /// Tells whoever hears of such things.
+    pub(super) fn tell(&self, news: ChunkNews) {
+        if let Some(tell) = &self.tell {
+            // Nobody listens only when the agent ends.
+            let _ = tell.send(news);
+        }
+    }
+
+    /// Whether somebody hears of what comes and goes.
+    pub(super) const fn is_told(&self) -> bool {
+        self.tell.is_some()
+    }
+
+    /// Most bytes that it holds.
+    pub(super) fn bytes_max(&self) -> u64 {
+        self.bytes_max
+    }
+
+    /// All that is in it, in order.
+    pub(super) fn list(&self) -> Vec<ChunkCopy> {
+        let inner = self.lock();
+        let all = inner.entries.iter();
+        all.map(|(digest, entry)| ChunkCopy { digest: *digest, bytes: entry.bytes }).collect()
+    }
+
+    /// Removes a content that nobody uses. One that is used goes first later.
+    pub(super) fn drop_unused(&self, digest: Digest) {
+        let mut inner = self.lock();
+        match inner.entries.get_mut(&digest) {
+            Some(entry) if entry.pins > 0 => entry.used = 0,
+            Some(_) => self.forget(&mut inner, digest),
+            None => {}
+        }
     }
 
     /// The content, if it is there.
@@ -108,6 +154,7 @@ impl Cache {
         }
         fs::rename(&part, cache.folder.join(digest.to_string()))?;
         cache.lock().insert(digest, bytes);
+        cache.tell(ChunkNews::Gained { digest, bytes });
         let blob = Self::pin(cache, digest);
         cache.shrink();
         Ok(blob)
@@ -127,6 +174,7 @@ impl Cache {
 
     fn forget(&self, inner: &mut Inner, digest: Digest) {
         inner.remove(digest);
+        self.tell(ChunkNews::Lost { digest });
         // One that is gone already needs no removing.
         let _ = fs::remove_file(self.folder.join(digest.to_string()));
     }

@@ -210,6 +210,7 @@ mod tests {
             item: None,
             limits: LimitsChange::NONE,
             goes_on: None,
+            chunk: None,
             hands_on: true,
         }
     }

@@ -180,7 +180,9 @@ impl Attempt<'_> {
         let order = self.order;
         let index = order.index.to_string();
         let item = order.item.as_deref().unwrap_or(&index);
-        let arguments = order.arguments.iter().map(|argument| substitute(argument, &index, item));
+        let chunk = order.chunk.as_deref();
+        let arguments = order.arguments.iter();
+        let arguments = arguments.map(|argument| substitute(argument, &index, item, chunk));
         let cores = order.cores.to_string();
         let environment = [
             ("PATH", PATH),

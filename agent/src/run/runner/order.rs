@@ -118,6 +118,8 @@ pub(crate) struct CommandOrder {
     pub(crate) index: u32,
     /// Its item.
     pub(crate) item: Option<String>,
+    /// The name of the chunk that it reads, which is one of its inputs.
+    pub(crate) chunk: Option<String>,
     /// Files that it reads.
     pub(crate) inputs: Vec<StagedInput>,
     /// Files that it writes.
@@ -156,6 +158,8 @@ pub(crate) struct WasmOrder {
     pub(crate) item: Option<String>,
     /// Names job and workunit, the same for all of its replicas.
     pub(crate) workunit: Digest,
+    /// The name of the chunk that it reads, which is one of its inputs.
+    pub(crate) chunk: Option<String>,
     /// Files that it reads.
     pub(crate) inputs: Vec<StagedInput>,
     /// Files that it writes.

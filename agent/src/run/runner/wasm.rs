@@ -159,7 +159,9 @@ fn prepare(
     }
     let index = order.index.to_string();
     let item = order.item.as_deref().unwrap_or(&index);
-    let arguments = order.arguments.iter().map(|argument| substitute(argument, &index, item));
+    let chunk = order.chunk.as_deref();
+    let arguments = order.arguments.iter();
+    let arguments = arguments.map(|argument| substitute(argument, &index, item, chunk));
     let saved = order.checkpoint.as_deref().and_then(checkpoint::decode);
     let (clock, drawn, found) = match saved {
         Some((clock, drawn, bytes)) => (clock, drawn, Some(bytes)),

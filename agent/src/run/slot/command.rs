@@ -14,7 +14,7 @@ pub(super) async fn prepare(
     lease: &Lease,
     command: &CommandTask,
 ) -> Result<(Order, Vec<CachedBlob>), String> {
-    let (inputs, pins) = shop.fetch_inputs(&command.inputs).await?;
+    let (inputs, pins) = shop.fetch_inputs(&command.inputs, lease.chunk.as_deref()).await?;
     let (name, arguments) = command.argv.split_first().ok_or("no program")?;
     let program = shop.commands.get(name).cloned();
     let order = CommandOrder {
@@ -23,6 +23,7 @@ pub(super) async fn prepare(
         arguments: arguments.to_vec(),
         index: lease.replica.workunit.index,
         item: lease.item.clone(),
+        chunk: lease.chunk.as_ref().map(|chunk| chunk.name.clone()),
         inputs,
         outputs: command.outputs.clone(),
         cores: lease.share().cores_touched(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use gleaner_hooks::RunDir;
 use gleaner_isolation::{Enclosure, Topology};
 use gleaner_protocol::job::InputFile;
-use gleaner_protocol::{KernelName, Span};
+use gleaner_protocol::{ChunkFile, KernelName, Span};
 
 use crate::host::booked_memory::BookedMemory;
 use crate::host::worker_watch::Alive;
@@ -67,10 +67,12 @@ pub(crate) struct SlotContext {
 }
 
 impl SlotContext {
-    /// Brings inputs into the cache, and keeps them there as long as the pins live.
+    /// Brings inputs into the cache, and the chunk that is read behind them, and keeps them there as
+    /// long as the pins live.
     pub(super) async fn fetch_inputs(
         &self,
         files: &[InputFile],
+        chunk: Option<&ChunkFile>,
     ) -> Result<(Vec<StagedInput>, Vec<CachedBlob>), String> {
         let mut inputs = Vec::with_capacity(files.len());
         let mut pins = Vec::with_capacity(files.len());
@@ -79,6 +81,16 @@ impl SlotContext {
             let blob = blob.map_err(|error| format!("input {:?}: {error}", input.name))?;
             let source = blob.path().to_owned();
             inputs.push(StagedInput { name: input.name.clone(), source, digest: input.digest });
+            pins.push(blob);
+        }
+        if let Some(chunk) = chunk {
+            let ChunkFile { name, digest, .. } = chunk.clone();
+            if inputs.iter().any(|input: &StagedInput| input.name == name) {
+                return Err(format!("chunk {name:?} has the name of an input"));
+            }
+            let blob = self.blobs.fetch_chunk(chunk).await;
+            let blob = blob.map_err(|error| format!("chunk {name:?}: {error}"))?;
+            inputs.push(StagedInput { name, source: blob.path().to_owned(), digest });
             pins.push(blob);
         }
         Ok((inputs, pins))

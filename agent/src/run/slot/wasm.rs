@@ -61,7 +61,7 @@ impl Module {
     ) -> Result<(Order, Vec<CachedBlob>, Option<Self>), String> {
         let Task::Wasm(wasm) = task else { return Err("no module".into()) };
         let index = lease.replica.workunit.index;
-        let (inputs, mut pins) = shop.fetch_inputs(&wasm.inputs).await?;
+        let (inputs, mut pins) = shop.fetch_inputs(&wasm.inputs, lease.chunk.as_deref()).await?;
         let module = fetch_module(shop, wasm).await?;
         let source = module.path().to_owned();
         pins.push(module);
@@ -83,6 +83,7 @@ impl Module {
             index,
             item: lease.item.clone(),
             workunit: what_it_computes(wasm, index, lease.item.as_deref()),
+            chunk: lease.chunk.as_ref().map(|chunk| chunk.name.clone()),
             inputs,
             outputs: wasm.outputs.clone(),
             memory_mib: wasm.memory_mib,

@@ -173,8 +173,14 @@ pub enum WaitReason {
     },
     /// It runs only where a copy of its chunk is.
     CopiesElsewhere {
-        /// How many hosts have one.
-        hosts: usize,
+        /// Some of the hosts that have one, and how each stands.
+        holders: Vec<(HostName, &'static str)>,
+        /// How many more have one.
+        more: usize,
+        /// How many connected hosts keep copies.
+        keepers: usize,
+        /// How large the chunk is at most, in bytes.
+        bytes: u64,
     },
     /// Replicas are served first come, first served.
     FirstComeFirstServed {
@@ -401,9 +407,25 @@ impl fmt::Display for WaitReason {
                     "it stays on the {side} side, where {other_hosts} more connected hosts may take a replica"
                 )
             }
-            Self::CopiesElsewhere { hosts: 0 } => f.write_str("no host has a copy of its chunk"),
-            Self::CopiesElsewhere { hosts } => {
-                write!(f, "it runs on the {hosts} hosts that have a copy of its chunk, in its turn")
+            Self::CopiesElsewhere { holders, keepers: 0, .. } if holders.is_empty() => f.write_str(
+                "no host has a copy of its chunk, and none keeps copies: give one disk space for them \
+                 (`gleaner agent --chunk-disk-mib`), or submit the job with --lane background",
+            ),
+            Self::CopiesElsewhere { holders, keepers, bytes, .. } if holders.is_empty() => {
+                let mib = bytes.div_ceil(1 << 20);
+                write!(
+                    f,
+                    "no host has a copy of its chunk yet: of the {keepers} that keep copies one fetches it \
+                     that gives cores and has room for {mib} MiB"
+                )
+            }
+            Self::CopiesElsewhere { holders, more, .. } => {
+                f.write_str("its chunk is on ")?;
+                for (at, (host, stands)) in holders.iter().enumerate() {
+                    let before = if at == 0 { "" } else { ", " };
+                    write!(f, "{before}{host} ({stands})")?;
+                }
+                if *more > 0 { write!(f, " and {more} more") } else { Ok(()) }
             }
             Self::FirstComeFirstServed { tasks_queued } => {
                 write!(

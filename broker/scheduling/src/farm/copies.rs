@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gleaner_protocol::ChunkId;
+use gleaner_protocol::{ChunkId, DatasetId};
 
 use super::HostIx;
 
@@ -25,13 +25,23 @@ impl Copies {
         self.held.get(&chunk).is_some_and(|hosts| hosts.contains(&host))
     }
 
+    /// Chunks of a dataset by the hosts that have them.
+    pub(crate) fn of_dataset(&self, dataset: DatasetId) -> BTreeMap<HostIx, Vec<ChunkId>> {
+        let of_dataset = self.held.range(ChunkId { dataset, index: 0 }..);
+        let mut by_host: BTreeMap<HostIx, Vec<ChunkId>> = BTreeMap::new();
+        for (chunk, hosts) in of_dataset.take_while(|(of, _)| of.dataset == dataset) {
+            hosts.iter().for_each(|host| by_host.entry(*host).or_default().push(*chunk));
+        }
+        by_host
+    }
+
     pub(crate) fn is_moving(&self, chunk: ChunkId, to: HostIx) -> bool {
         self.moving.contains(&(to, chunk))
     }
 
     /// Chunks on their way to a host.
     pub(crate) fn moving_to(&self, host: HostIx) -> impl Iterator<Item = ChunkId> {
-        let all = ChunkId { dataset: gleaner_protocol::DatasetId::new(0), index: 0 };
+        let all = ChunkId { dataset: DatasetId::new(0), index: 0 };
         let from = self.moving.range((host, all)..);
         from.take_while(move |(to, _)| *to == host).map(|(_, chunk)| *chunk)
     }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use gleaner_protocol::LeaseToken;
-use gleaner_protocol::job::Cause;
+use gleaner_protocol::job::{Cause, Lane};
 
 use super::{Farm, HostIx, VoterIx, Workunit};
 use crate::limits::{HISTORY_MAX, OTHERS_LOOKED_AT_MAX, REFUSALS_KEPT_MAX};
@@ -77,7 +77,14 @@ impl Farm {
                 && entry.offers(unit.ability)
                 && !unit.is_touched_by(index, entry.voter)
                 && !unit.is_tried_on(index)
+                && self.may_read(unit, index)
         })
+    }
+
+    /// Whether a host has what a workunit reads, where that is no matter of loading it first.
+    fn may_read(&self, unit: &Workunit, host: HostIx) -> bool {
+        let chunk = if unit.lane == Lane::Dataset { self.chunk_of(unit.id) } else { None };
+        chunk.is_none_or(|chunk| self.copies.is_held(chunk, host))
     }
 
     /// The cause whose attempts a workunit has used up, and how many those are.

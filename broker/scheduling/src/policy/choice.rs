@@ -7,7 +7,7 @@ use gleaner_protocol::job::Lane;
 use thiserror::Error;
 
 use super::mixed::{Batch, BatchConfig, Effort, Rule};
-use super::{Policy, PolicyName, deadline};
+use super::{Policy, PolicyName, deadline, replication};
 
 /// How much the planner of the batch lane searches each time, so that a turn of the broker is not
 /// held up by it.
@@ -27,6 +27,8 @@ pub enum LanePolicy {
     Greedy(PolicyName),
     /// One of [`Lane::Deadline`].
     Deadline(deadline::Name),
+    /// One of [`Lane::Dataset`].
+    Dataset(replication::Name),
     /// One of [`Lane::Batch`].
     Batch(Rule),
 }
@@ -40,7 +42,8 @@ impl LanePolicy {
             Lane::Deadline => Some(Self::Deadline(deadline::Name::Gleaner)),
             Lane::Batch => Some(Self::Batch(Rule::Gleaner)),
             Lane::Background => Some(Self::Greedy(PolicyName::FragmentAware)),
-            Lane::Rendering | Lane::Dataset => None,
+            Lane::Dataset => Some(Self::Dataset(replication::Name::Gleaner)),
+            Lane::Rendering => None,
         }
     }
 
@@ -51,7 +54,8 @@ impl LanePolicy {
             Lane::Deadline => deadline::Name::ALL.into_iter().map(Self::Deadline).collect(),
             Lane::Batch => Rule::ALL.into_iter().map(Self::Batch).collect(),
             Lane::Background => PolicyName::ALL.into_iter().map(Self::Greedy).collect(),
-            Lane::Rendering | Lane::Dataset => Vec::new(),
+            Lane::Dataset => replication::Name::ALL.into_iter().map(Self::Dataset).collect(),
+            Lane::Rendering => Vec::new(),
         }
     }
 
@@ -71,6 +75,7 @@ impl LanePolicy {
         match self {
             Self::Greedy(name) => name.as_str(),
             Self::Deadline(name) => name.as_str(),
+            Self::Dataset(name) => name.as_str(),
             Self::Batch(rule) => rule.as_str(),
         }
     }
@@ -81,6 +86,7 @@ impl LanePolicy {
         match self {
             Self::Greedy(name) => name.build(seed),
             Self::Deadline(name) => name.build(),
+            Self::Dataset(name) => name.build(),
             Self::Batch(rule) => Box::new(Batch::new(BatchConfig {
                 rule,
                 effort: LIVE_EFFORT,
@@ -149,13 +155,14 @@ mod tests {
             (Lane::Background, "", "plain"),
             (Lane::Deadline, "gridengine", "grid-engine"),
             (Lane::Batch, "suffer", "sufferage"),
+            (Lane::Dataset, "workqueue", "work-queue"),
         ] {
             let error = LanePolicy::named(lane, name).expect_err(name).to_string();
             let says =
                 format!("the {lane} lane has no policy {name:?}; nearest: {nearest:?}; there are ");
             assert!(error.starts_with(&says), "{error}");
         }
-        let error = LanePolicy::named(Lane::Dataset, "gleaner").expect_err("none").to_string();
+        let error = LanePolicy::named(Lane::Rendering, "gleaner").expect_err("none").to_string();
         assert!(error.ends_with("runs nothing in that lane on a farm yet"), "{error}");
     }
 

@@ -7,9 +7,12 @@ use gleaner_protocol::{ChunkId, JobId, Span, Time, WorkunitId};
 
 use super::tasks::{Stage, Tasks};
 use crate::explain::WaitReason;
-use crate::farm::{Farm, HostIx, JobPhase};
+use crate::farm::{Farm, Host, HostIx, JobPhase};
 use crate::policy::Change;
 use crate::{Desk, Violation};
+
+/// Holders of a copy that are named to whoever asks.
+const HOLDERS_NAMED_MAX: usize = 4;
 
 /// The jobs of the lane, in order of submission, and the hosts that wait for work.
 #[derive(Debug, Default)]
@@ -132,9 +135,26 @@ impl Board {
         idle.into_iter().filter(|host| desk.room(*host) > 0).collect()
     }
 
-    pub(super) fn explain(&self, id: WorkunitId) -> Vec<WaitReason> {
-        let holders = self.jobs.get(&id.job).map(|tasks| tasks.holders(id.index).len());
-        holders.map(|hosts| WaitReason::CopiesElsewhere { hosts }).into_iter().collect()
+    pub(super) fn explain(&self, farm: &Farm, id: WorkunitId) -> Vec<WaitReason> {
+        let Some(tasks) = self.jobs.get(&id.job) else { return Vec::new() };
+        let all = tasks.holders(id.index);
+        let stands = |host: &HostIx| {
+            let host = farm.host(*host);
+            let stands = match () {
+                () if !host.connected => "away",
+                () if host.fragment.slots == 0 => "gives no cores now",
+                () if host.free() == 0 => "computes something else",
+                () => "free",
+            };
+            (host.info.name.clone(), stands)
+        };
+        let holders: Vec<_> = all.iter().take(HOLDERS_NAMED_MAX).map(stands).collect();
+        let more = all.len() - holders.len();
+        let keeps = |host: &Host| host.connected && host.info.chunk_cache_mib > 0;
+        let keepers = farm.hosts().filter(|(_, host)| keeps(host)).count();
+        let reads = farm.job(id.job).and_then(|job| job.spec.profile.reads);
+        let bytes = reads.map_or(0, |reads| reads.chunk_bytes);
+        vec![WaitReason::CopiesElsewhere { holders, more, keepers, bytes }]
     }
 
     /// `queue-members`: stages, runs and copies are those of the farm. `nobody-idles`: no host

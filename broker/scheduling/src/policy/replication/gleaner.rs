@@ -244,8 +244,8 @@ impl Policy for Gleaner {
         self.board.next_deadline().into_iter().chain(self.review).min()
     }
 
-    fn explain(&self, _farm: &Farm, workunit: WorkunitId) -> Vec<WaitReason> {
-        self.board.explain(workunit)
+    fn explain(&self, farm: &Farm, workunit: WorkunitId) -> Vec<WaitReason> {
+        self.board.explain(farm, workunit)
     }
 
     fn check_invariants(&self, farm: &Farm, lane: Lane) -> Result<(), Violation> {

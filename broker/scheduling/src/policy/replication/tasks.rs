@@ -186,13 +186,13 @@ impl Tasks {
     }
 
     /// Whether this host could start a replica of this workunit, its slots aside: it has the
-    /// chunk, is able, and has no replica or vote of it.
+    /// chunk, is able, has no replica or vote of it, and others that have the chunk do not come first.
     pub(super) fn may_run(&self, farm: &Farm, index: u32, host: HostIx) -> bool {
-        let untouched_by =
-            |workunit| !farm.workunit(workunit).is_touched_by(host, farm.host(host).voter);
         self.holders(index).binary_search(&host).is_ok()
-            && farm.is_able(host, self.job)
-            && farm.find(self.id(index)).is_none_or(untouched_by)
+            && match farm.find(self.id(index)) {
+                Some(workunit) => farm.may_have(workunit, host).is_ok(),
+                None => farm.can_run(host, self.job),
+            }
     }
 
     /// Whether one more replica of a workunit that runs is within what its job allows.

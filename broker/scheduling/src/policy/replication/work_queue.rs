@@ -86,8 +86,8 @@ impl Policy for WorkQueue {
         self.board.next_deadline()
     }
 
-    fn explain(&self, _farm: &Farm, workunit: WorkunitId) -> Vec<WaitReason> {
-        self.board.explain(workunit)
+    fn explain(&self, farm: &Farm, workunit: WorkunitId) -> Vec<WaitReason> {
+        self.board.explain(farm, workunit)
     }
 
     fn check_invariants(&self, farm: &Farm, lane: Lane) -> Result<(), Violation> {

@@ -1,0 +1,286 @@
+//! Who is told to keep which copies.
+
+use std::sync::Arc;
+
+use gleaner_protocol::control::{AgentMessage, Fragment, Hello};
+use gleaner_protocol::job::{JobSpec, Lane};
+use gleaner_protocol::{
+    AgentSecret, Capabilities, Chunk, DatasetKind, DatasetManifest, Epoch, HostInfo, KernelName,
+    Origin, Span,
+};
+use gleaner_scheduling::replication::Name;
+use gleaner_scheduling::{CoreConfig, LaneConfig, LanePolicy, PolicyName};
+
+use super::super::{ContentUse, LinkMessage};
+use super::*;
+use crate::driver::LinkId;
+
+const SET: DatasetId = DatasetId::new(7);
+const MIB: u64 = 1 << 20;
+
+/// A broker with a dataset, and its hosts.
+struct Farm {
+    dispatcher: Dispatcher<()>,
+    chunks: ChunkTable,
+    now: Time,
+    turn: Decided<()>,
+}
+
+fn name(host: u64) -> HostName {
+    HostName::new(format!("h{host}")).expect("plain")
+}
+
+fn digest(chunk: u32) -> Digest {
+    Digest::of(&chunk.to_le_bytes())
+}
+
+impl Farm {
+    /// With a dataset of so many chunks of a MiB, each of which is to have two copies.
+    fn new(chunks: u32) -> Self {
+        let table = ChunkTable::default();
+        let of = |chunk| Chunk { digest: digest(chunk), bytes: MIB, bounds: None };
+        let manifest = DatasetManifest {
+            kind: DatasetKind::Ranges { name: "data".into() },
+            chunks: (0..chunks).map(of).collect(),
+            copies: 2,
+        };
+        table.add(SET, Arc::new(manifest));
+        let mut config = CoreConfig::background(PolicyName::Plain);
+        let policy = LanePolicy::Dataset(Name::WorkQueue);
+        config.lanes.insert(Lane::Dataset, LaneConfig::of(Lane::Dataset, policy));
+        let dispatcher = Dispatcher::new(Core::new(&config), 1, Arc::default());
+        let dispatcher = dispatcher.with_chunks(table.clone());
+        Self { dispatcher, chunks: table, now: Time::ZERO, turn: Decided::default() }
+    }
+
+    /// A host joins that keeps so many MiB, and says which copies it has.
+    fn joins(&mut self, host: u64, owner: &str, mib: u64, have: &[u32]) {
+        let link = LinkId::new(host);
+        let kernels = [KernelName::new("scan").expect("plain")].into();
+        let info = HostInfo {
+            name: name(host),
+            origin: Origin::Farm,
+            owner: Some(OwnerName::new(owner).expect("plain")),
+            cores: 1,
+            memory_mib: 1_024,
+            kind: None,
+            chunk_cache_mib: mib,
+            capabilities: Capabilities { kernels, ..Capabilities::default() },
+        };
+        let fragment = Fragment { epoch: Epoch::default(), slots: 1 };
+        let secret = AgentSecret::new([host as u8; 16]);
+        let hello = Hello { host: info, secret, incarnation: 1, fragment, held: Vec::new() };
+        self.dispatcher.link_opened(link, ());
+        let mut have: Vec<Digest> = have.iter().map(|chunk| digest(*chunk)).collect();
+        have.sort_unstable();
+        self.says(host, AgentMessage::Hello(hello));
+        self.says(host, AgentMessage::Request { slots: 1 });
+        self.says(host, AgentMessage::Copies(Copies::Have(copies_digest(&have))));
+    }
+
+    fn says(&mut self, host: u64, message: AgentMessage) {
+        let message = [LinkMessage::Plain(message)];
+        self.dispatcher.link_messages(self.now, LinkId::new(host), message, &mut self.turn);
+        self.dispatcher.end_turn(self.now, &mut self.turn);
+    }
+
+    fn gains(&mut self, host: u64, chunks: &[u32]) {
+        let of = |chunk: &u32| ChunkCopy { digest: digest(*chunk), bytes: MIB };
+        let gained = chunks.iter().map(of).collect();
+        self.says(host, AgentMessage::Copies(Copies::Changed { gained, lost: Vec::new() }));
+    }
+
+    fn loses(&mut self, host: u64, chunks: &[u32]) {
+        let lost = chunks.iter().map(|chunk| digest(*chunk)).collect();
+        self.says(host, AgentMessage::Copies(Copies::Changed { gained: Vec::new(), lost }));
+    }
+
+    fn after(&mut self, seconds: u64) {
+        self.now = self.now + Span::from_secs(seconds);
+        self.dispatcher.tick(self.now, &mut self.turn);
+        self.dispatcher.end_turn(self.now, &mut self.turn);
+    }
+
+    /// What a host has heard since it was asked last.
+    fn heard(&mut self, host: u64) -> Vec<BrokerMessage> {
+        let link = LinkId::new(host);
+        self.turn.orders.remove(&link).map(|(_, messages)| messages).unwrap_or_default()
+    }
+
+    /// The chunks that a host was told to fetch since it was asked last.
+    fn told(&mut self, host: u64) -> Vec<u32> {
+        let chunk_of = |of: &FetchChunk| (0..1_000).find(|chunk| digest(*chunk) == of.digest);
+        let fetched = self.heard(host).into_iter().filter_map(|message| match message {
+            BrokerMessage::FetchChunk(of) => Some(chunk_of(&of).expect("one of the dataset")),
+            _ => None,
+        });
+        fetched.collect()
+    }
+
+    /// Has hosts fetch what they are told to until nobody is told of anything; what each has then.
+    fn settle(&mut self, hosts: &[u64]) -> Vec<Vec<u32>> {
+        let mut held: Vec<Vec<u32>> = vec![Vec::new(); hosts.len()];
+        loop {
+            let mut is_quiet = true;
+            for (at, host) in hosts.iter().enumerate() {
+                let told = self.told(*host);
+                assert!(told.len() <= FETCHES_OF_HOST_MAX, "{told:?} at once");
+                if !told.is_empty() {
+                    is_quiet = false;
+                    self.gains(*host, &told);
+                    held[at].extend(told);
+                }
+            }
+            if is_quiet {
+                held.iter_mut().for_each(|held| held.sort_unstable());
+                return held;
+            }
+        }
+    }
+
+    fn holders(&self, chunk: u32) -> usize {
+        self.dispatcher.core().farm().copies(ChunkId { dataset: SET, index: chunk }).count()
+    }
+}
+
+#[test]
+fn copies_are_spread_over_owners_and_each_host_is_filled_alike() {
+    let mut farm = Farm::new(6);
+    farm.joins(1, "anna", 64, &[]);
+    assert_eq!(farm.settle(&[1]), [(0..6).collect::<Vec<_>>()], "one host has one copy of each");
+    farm.joins(3, "ben", 64, &[]);
+    farm.joins(2, "anna", 64, &[]);
+    let held = farm.settle(&[2, 3]);
+    assert_eq!((held[0].len(), held[1].len()), (0, 6), "not both of one owner");
+    assert!((0..6).all(|chunk| farm.holders(chunk) == 2));
+}
+
+#[test]
+fn nobody_is_given_more_than_its_owner_gives_it() {
+    let mut farm = Farm::new(6);
+    farm.joins(1, "anna", 3, &[]);
+    farm.joins(2, "ben", 0, &[]);
+    assert_eq!(farm.settle(&[1, 2]), [vec![0, 1, 2], vec![]]);
+    farm.joins(3, "cleo", 64, &[]);
+    // First what nobody has.
+    let held = farm.settle(&[1, 3]);
+    assert_eq!(held, [vec![], (0..6).collect::<Vec<_>>()]);
+}
+
+#[test]
+fn a_copy_that_does_not_come_is_another_hosts_and_the_one_rests() {
+    let mut farm = Farm::new(2);
+    farm.joins(1, "anna", 64, &[]);
+    assert_eq!(farm.told(1), [0, 1]);
+    assert!(farm.dispatcher.may_use(&secret(1), ContentUse::ReadBlob(digest(0))).is_ok());
+    assert!(farm.dispatcher.may_use(&secret(1), ContentUse::ReadBlob(digest(9))).is_err());
+    farm.loses(1, &[0, 1]);
+    assert!(farm.dispatcher.may_use(&secret(1), ContentUse::ReadBlob(digest(0))).is_err());
+    assert_eq!(farm.told(1), [] as [u32; 0]);
+    farm.joins(2, "ben", 64, &[]);
+    assert_eq!(farm.settle(&[1, 2]), [vec![], vec![0, 1]]);
+    assert!(farm.dispatcher.next_deadline().is_some());
+    farm.after(COPY_RETRY_AFTER.as_secs_f64() as u64);
+    assert_eq!(farm.settle(&[1, 2]), [vec![0, 1], vec![]]);
+}
+
+fn secret(host: u8) -> AgentSecret {
+    AgentSecret::new([host; 16])
+}
+
+#[test]
+fn what_cannot_be_is_not_believed() {
+    let mut farm = Farm::new(2);
+    farm.joins(1, "anna", 64, &[]);
+    let huge = |chunk| ChunkCopy { digest: digest(chunk), bytes: u64::MAX };
+    let gained = vec![huge(0), huge(0), huge(1), huge(77)];
+    let lost = vec![digest(5), digest(5)];
+    farm.says(1, AgentMessage::Copies(Copies::Changed { gained, lost }));
+    farm.loses(1, &[0, 1, 1, 77]);
+    assert_eq!((farm.holders(0), farm.holders(1)), (0, 0));
+}
+
+#[test]
+fn who_comes_back_with_what_is_known_lists_nothing() {
+    let mut farm = Farm::new(2);
+    farm.joins(1, "anna", 64, &[]);
+    farm.settle(&[1]);
+    farm.dispatcher.link_closed(farm.now, LinkId::new(1), &mut farm.turn);
+    farm.joins(1, "anna", 64, &[0, 1]);
+    let asks = |heard: &[BrokerMessage]| heard.contains(&BrokerMessage::ListCopies);
+    assert!(!asks(&farm.heard(1)));
+    // One that has lost something meanwhile does, and so does one that a new broker knows nothing of.
+    farm.dispatcher.link_closed(farm.now, LinkId::new(1), &mut farm.turn);
+    farm.joins(1, "anna", 64, &[1]);
+    assert!(asks(&farm.heard(1)));
+    let copies = vec![ChunkCopy { digest: digest(1), bytes: MIB }];
+    farm.says(1, AgentMessage::Copies(Copies::All { is_first: true, copies }));
+    assert_eq!((farm.holders(0), farm.holders(1)), (0, 1));
+    assert_eq!(farm.told(1), [0]);
+}
+
+#[test]
+fn copies_of_a_host_that_is_away_for_long_are_made_anew_and_those_of_a_short_while_are_not() {
+    let mut farm = Farm::new(2);
+    farm.joins(1, "anna", 64, &[]);
+    farm.joins(2, "ben", 64, &[]);
+    farm.settle(&[1, 2]);
+    farm.joins(3, "cleo", 64, &[]);
+    farm.dispatcher.link_closed(farm.now, LinkId::new(1), &mut farm.turn);
+    farm.after(600);
+    assert!(farm.settle(&[2, 3]).concat().is_empty(), "it may come back");
+    farm.after(300);
+    assert_eq!(farm.settle(&[2, 3]), [vec![], vec![0, 1]]);
+    assert!((0..2).all(|chunk| farm.holders(chunk) == 2));
+}
+
+#[test]
+fn what_a_job_reads_and_nobody_has_any_more_is_made_at_once() {
+    let mut farm = Farm::new(2);
+    farm.joins(1, "anna", 64, &[]);
+    farm.settle(&[1]);
+    farm.dispatcher.link_closed(farm.now, LinkId::new(1), &mut farm.turn);
+    let text = r#"{"task":{"kernel":"scan"},"workunits":{"count":2},"lane":"dataset",
+        "profile":{"reads":{"dataset":7,"chunk_bytes":1048576}}}"#;
+    let spec: JobSpec = serde_json::from_str(text).expect("a job");
+    farm.dispatcher.submit(farm.now, spec, &mut farm.turn).expect("taken");
+    farm.joins(2, "ben", 64, &[]);
+    assert_eq!(farm.told(2), [0, 1]);
+    farm.gains(2, &[1]);
+    farm.after(0);
+    let leases: Vec<_> = farm
+        .heard(2)
+        .into_iter()
+        .filter_map(|message| match message {
+            BrokerMessage::Lease(lease) => Some((lease.replica.workunit.index, lease.chunk)),
+            _ => None,
+        })
+        .collect();
+    let [(1, Some(chunk))] = &leases[..] else { panic!("{leases:?}") };
+    assert_eq!((chunk.digest, chunk.name.as_str()), (digest(1), "chunk-000001"));
+    // And it may be read for that.
+    assert!(farm.dispatcher.may_use(&secret(2), ContentUse::ReadBlob(digest(1))).is_ok());
+}
+
+#[test]
+fn copies_of_a_dataset_that_is_gone_are_dropped_and_those_that_another_has_are_not() {
+    let mut farm = Farm::new(3);
+    farm.joins(1, "anna", 64, &[]);
+    farm.settle(&[1]);
+    let other = DatasetId::new(8);
+    let chunk = Chunk { digest: digest(1), bytes: MIB, bounds: None };
+    let kind = DatasetKind::Ranges { name: "part".into() };
+    let manifest = DatasetManifest { kind, chunks: vec![chunk], copies: 1 };
+    farm.chunks.add(other, Arc::new(manifest));
+    farm.dispatcher.dataset_added(farm.now, other, &mut farm.turn);
+    let of_other = ChunkId { dataset: other, index: 0 };
+    assert_eq!(farm.dispatcher.core().farm().copies(of_other).count(), 1, "it is there already");
+    farm.heard(1);
+    farm.chunks.remove(SET);
+    farm.dispatcher.dataset_removed(farm.now, SET, &mut farm.turn);
+    let mut dropped = vec![digest(0), digest(2)];
+    dropped.sort_unstable();
+    assert_eq!(farm.heard(1), [BrokerMessage::DropCopies(dropped)]);
+    assert_eq!((farm.holders(0), farm.holders(1), farm.holders(2)), (0, 0, 0));
+    assert_eq!(farm.dispatcher.core().farm().copies(of_other).count(), 1);
+}
