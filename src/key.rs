@@ -28,7 +28,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         let key: String = options.client()?.post("/v1/key", &()).await?;
         match options.format() {
             Format::Json => show::json(&key),
-            Format::Table => show::line(&format!("the broker signs with {key} from now on")),
+            Format::Table => show::line(format!("the broker signs with {key} from now on")),
         }
         Ok(ExitCode::SUCCESS)
     })

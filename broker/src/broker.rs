@@ -160,11 +160,11 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
     if listen.is_beyond_loopback() && listen.tls.is_none() {
         listen.tls = Some(own_certificate::read_or_make(&config.data_dir)?);
     }
-    let pin = listen.tls.as_ref().map(|files| pin_of_file(&files.certificate)).transpose()?;
     let listen = listen
         .with_role(Role::Agent, config.agent_token_file.clone())
         .with_role(Role::Monitor, config.monitor_token_file.clone());
     let listener = bind(&listen).await?.of("broker").with_access(&ACCESS);
+    let pin = listen.tls.as_ref().map(|files| pin_of_file(&files.certificate)).transpose()?;
     if listen.is_beyond_loopback()
         && config.token_file.is_some()
         && config.agent_token_file.is_none()

@@ -5,10 +5,10 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use gleaner_protocol::OwnerName;
 use gleaner_protocol::api::{HostStatus, JobStatus, ShareStatus, Submitted, UsageRow};
 use gleaner_protocol::control::AgentMessage;
 use gleaner_protocol::people::PrincipalStatus;
+use gleaner_protocol::{OwnerName, ProjectName};
 use reqwest::Client;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use serde_json::Value;
@@ -115,7 +115,7 @@ async fn a_project_answers_for_the_jobs_of_its_people_and_shows_them_to_its_view
     let mut shares: Vec<_> = shares
         .iter()
         .map(|of| {
-            (of.project.as_ref().map(|of| of.as_str()), of.owner.as_ref().map(|of| of.as_str()))
+            (of.project.as_ref().map(ProjectName::as_str), of.owner.as_ref().map(OwnerName::as_str))
         })
         .collect();
     shares.sort_unstable();

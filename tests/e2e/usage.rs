@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use gleaner_protocol::JobId;
 use gleaner_protocol::api::{ReplicaOutcome, UsageRow};
 use gleaner_protocol::job::JobSpec;
+use gleaner_protocol::{JobId, ProjectName};
 use reqwest::Method;
 
 use crate::cluster::{Cluster, Plan};
@@ -43,7 +43,7 @@ async fn what_jobs_took_is_charged_as_far_as_it_was_accepted_and_is_never_forgot
     let shown = usage(&cluster, &["--by", "project"]);
     let shown: Vec<_> = shown
         .iter()
-        .map(|row| (row.project.as_ref().map(|of| of.as_str()), row.accepted))
+        .map(|row| (row.project.as_ref().map(ProjectName::as_str), row.accepted))
         .collect();
     assert_eq!(shown, [(None, 40), (Some("lighting"), 20)]);
 
