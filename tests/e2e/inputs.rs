@@ -178,7 +178,7 @@ async fn an_input_is_a_file_with_an_end_or_a_pipe_that_has_one() {
         &["jobs", "--token-file", "/dev/zero"],
         &["jobs", "--ca-file", "/dev/zero"],
     ] {
-        cli(&cluster, arguments).refused(2, &["/dev/zero is longer than"]);
+        cli(&cluster, arguments).refused(2, &["/dev/zero", "is longer than"]);
     }
     assert_eq!(blobs(&cluster), 0);
     let scene = write(&cluster, "scene", "from a pipe\n");
