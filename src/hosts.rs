@@ -2,21 +2,32 @@
 
 use std::process::ExitCode;
 
-use gleaner_protocol::api::{BackingOff, HostStatus};
+use gleaner_protocol::api::{BackingOff, HostStatus, Me};
 
 use crate::client::{Format, Options};
+use crate::failure::Failure;
 use crate::{process, show};
 
 /// Lists the hosts that the broker knows.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
+    /// Only hosts of the owner whose key you have joined with.
+    #[arg(long)]
+    mine: bool,
     #[command(flatten)]
     options: Options,
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     process::block_on(async {
-        let hosts = args.options.client()?.hosts().await?;
+        let client = args.options.client()?;
+        let mut hosts = client.hosts().await?;
+        if args.mine {
+            let me: Me = client.get("/v1/me").await?;
+            let nobody = || "--mine: who shows no key of their own has no hosts (`gleaner join`)";
+            let owner = me.owner.ok_or_else(|| Failure::Usage(nobody().into()))?;
+            hosts.retain(|host| host.owner.as_ref() == Some(&owner));
+        }
         match args.options.format() {
             Format::Json => show::json(&hosts),
             Format::Table => print(&hosts),
@@ -29,6 +40,7 @@ fn print(hosts: &[HostStatus]) {
     let header = [
         "host",
         "origin",
+        "owner",
         "kind",
         "connected",
         "cores",
@@ -44,6 +56,7 @@ fn print(hosts: &[HostStatus]) {
         [
             show::name(host.host.as_str()),
             host.origin.to_string(),
+            host.owner.as_ref().map(|owner| show::name(owner.as_str())).unwrap_or_default(),
             host.kind.as_ref().map(|kind| show::name(kind.as_str())).unwrap_or_default(),
             if host.connected { "yes" } else { "no" }.to_owned(),
             host.cores.to_string(),

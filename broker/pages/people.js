@@ -121,13 +121,14 @@ export class People {
       const shares = await get('/v1/shares');
       fill(body, ...shares.map((/** @type {any} */ of) => make('tr', {}, make('th', { scope: 'row' }, name(of.project ? `project ${of.project}` : of.owner)),
         make('td', { class: 'number' }, of.weight), make('td', { class: 'number' }, amount(of.used_s / 3_600)),
-        make('td', { class: 'number' }, amount(of.held_permille / 1e3)))));
+        make('td', { class: 'number' }, amount(of.held_permille / 1e3)),
+        make('td', { class: 'number' }, of.budget_core_h == null ? '' : `${amount(of.charged_core_h)} of ${amount(of.budget_core_h)}`))));
     });
     return make('section', { 'aria-labelledby': 'shares' }, make('h2', { id: 'shares' }, 'Shares'),
       make('div', { class: 'scroll short', tabindex: 0, role: 'group', 'aria-label': 'Shares' },
         make('table', {}, make('caption', {}, 'Whoever comes next stands first.'),
           make('thead', {}, make('tr', {}, make('th', { scope: 'col' }, 'whose'),
-            ...['weight', 'core hours used', 'cores held'].map((title) => make('th', { scope: 'col', class: 'number' }, title)))),
+            ...['weight', 'core hours used', 'cores held', 'budget, core hours'].map((title) => make('th', { scope: 'col', class: 'number' }, title)))),
           body)));
   }
 

@@ -85,6 +85,11 @@ async fn a_broker_that_was_given_nothing_lets_in_who_is_invited_and_nobody_else(
     assert_within("seconds from the pasted line to a job's end", took, 10.0);
     let hosts: Vec<HostStatus> = head.says("bob", &["hosts", "--format", "json"]).json();
     assert_eq!(hosts[0].owner.as_ref().map(ToString::to_string).as_deref(), Some("anna"));
+    let of_bob: Vec<HostStatus> = head.says("bob", &["hosts", "--mine", "--format", "json"]).json();
+    assert_eq!(of_bob, []);
+    head.says("anna", &["join", &head.invites(&["--role", "viewer", "--owner", "anna"])]).ok();
+    let of_anna = head.says("anna", &["hosts", "--mine"]).ok();
+    assert!(of_anna.contains("desk7"), "{of_anna}");
 
     // Another server in its place is not spoken to, whatever it shows.
     let (id_and_secret, pin) = line.rsplit_once('.').expect("a pin at its end");

@@ -5,10 +5,11 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
+use gleaner_calm::assert_within;
 use gleaner_protocol::api::{HostStatus, JobStatus, ShareStatus, Submitted, UsageRow};
 use gleaner_protocol::control::AgentMessage;
 use gleaner_protocol::people::PrincipalStatus;
-use gleaner_protocol::{OwnerName, ProjectName};
+use gleaner_protocol::{OwnerName, ProjectName, boottime};
 use reqwest::Client;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use serde_json::Value;
@@ -262,6 +263,7 @@ async fn a_host_is_whose_its_key_says_and_is_gone_when_that_is_revoked() {
     .await;
     let people: Vec<PrincipalStatus> = farm.says(&["people", "--format", "json"]).json();
     let key = people.iter().find(|of| of.host.is_some()).expect("the agent's").id.to_string();
+    let began = boottime();
     let revoked: Value = farm.says(&["revoke", &key, "--format", "json"]).json();
     assert_eq!(revoked[0]["host"], "desk7");
     eventually("the agent is gone", async || {
@@ -269,6 +271,8 @@ async fn a_host_is_whose_its_key_says_and_is_gone_when_that_is_revoked() {
         (!is_connected(&hosts)).then_some(())
     })
     .await;
+    let took = boottime().since(began).as_secs_f64();
+    assert_within("seconds from revoking a key to its link's end", took, 1.0);
     let refused = second.says(&["join", &first, "--name", "desk7"]);
     refused.refused(5, &["used as often"]);
     farm.says(&["revoke", &key]).refused(5, &["was revoked"]);
