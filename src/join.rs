@@ -1,5 +1,7 @@
 //! `gleaner join`.
 
+mod service;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -29,6 +31,10 @@ pub(crate) struct Args {
     /// Folder for the key and an agent's configuration [default: ~/.config/gleaner].
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
+    /// Of an agent: has systemd's user manager start it, now and at each login. The unit is
+    /// gleaner-agent.service.
+    #[arg(long)]
+    service: bool,
     /// Certificates (PEM) to trust for https:// instead of the system's, for an invitation without a pin.
     #[arg(long, env = "GLEANER_CA_FILE", value_name = "FILE")]
     ca_file: Option<PathBuf>,
@@ -91,7 +97,10 @@ async fn join(args: Args) -> anyhow::Result<ExitCode> {
         false => Some(keep(&folder, enrolled.id.to_string(), &kept)?),
     };
     let next = match enrolled.role {
-        Role::Agent => configure_agent(&folder, broker, &key_file, ca_file.as_deref(), &enrolled)?,
+        Role::Agent => {
+            let next = configure_agent(&folder, broker, &key_file, ca_file.as_deref(), &enrolled)?;
+            if args.service { start_agent(&folder)? } else { next }
+        }
         Role::Monitor => {
             let ca_file =
                 ca_file.map(|path| format!(" and ca_file = {path:?}")).unwrap_or_default();
@@ -151,6 +160,17 @@ fn configure_agent(
     fs::write(&path, format!("{about}{text}"))
         .with_context(|| format!("cannot write {}", path.display()))?;
     Ok(format!("start the agent: gleaner agent --config {}", path.display()))
+}
+
+/// Has the agent of this folder's configuration started; what was done.
+fn start_agent(folder: &Path) -> anyhow::Result<String> {
+    let units = Joined::config_home().context("no home folder: where are your units?")?;
+    let unit = service::start(&units, &folder.join("agent.toml"))?;
+    let unit = unit.display();
+    Ok(format!(
+        "the agent runs, by {unit}; `gleaner agent status` says how it stands, and `loginctl \
+                enable-linger` has it run while you are logged out"
+    ))
 }
 
 /// As TOML has a string.

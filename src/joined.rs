@@ -20,11 +20,16 @@ pub(crate) struct Joined {
 }
 
 impl Joined {
-    /// The folder of whoever uses the command line here.
-    pub(crate) fn folder() -> Option<PathBuf> {
+    /// The folder of all configurations of whoever uses the command line here.
+    pub(crate) fn config_home() -> Option<PathBuf> {
         let of_user = std::env::var_os("XDG_CONFIG_HOME").filter(|path| !path.is_empty());
         let at_home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".config"));
-        Some(of_user.map(PathBuf::from).or_else(at_home)?.join("gleaner"))
+        of_user.map(PathBuf::from).or_else(at_home)
+    }
+
+    /// That of Gleaner in it.
+    pub(crate) fn folder() -> Option<PathBuf> {
+        Some(Self::config_home()?.join("gleaner"))
     }
 
     fn path() -> Option<PathBuf> {

@@ -2,6 +2,7 @@
 //! read its folder joins as its administrator, and invites everybody else, who copy no file.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use gleaner_calm::assert_within;
@@ -90,6 +91,25 @@ async fn a_broker_that_was_given_nothing_lets_in_who_is_invited_and_nobody_else(
     head.says("anna", &["join", &head.invites(&["--role", "viewer", "--owner", "anna"])]).ok();
     let of_anna = head.says("anna", &["hosts", "--mine"]).ok();
     assert!(of_anna.contains("desk7"), "{of_anna}");
+
+    // Of whoever has systemd, the agent is its service with the same command.
+    let line = head.invites(&["--role", "agent", "--owner", "carl"]);
+    let told = head.path("told");
+    let script = format!("#!/bin/sh\necho \"$*\" >> {}\n", told.display());
+    let programs = head.path("programs");
+    fs::create_dir(&programs).expect("ours");
+    fs::write(programs.join("systemctl"), script).expect("ours");
+    let mode = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(programs.join("systemctl"), mode).expect("ours");
+    let mut join = gleaner(["join", &line, "--name", "desk8", "--service"]);
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap_or_default());
+    let said = run(join.env("XDG_CONFIG_HOME", head.path("carl")).env("PATH", path));
+    assert!(said.stderr.contains("the agent runs"), "{said}");
+    let told = fs::read_to_string(told).expect("told");
+    assert_eq!(told, "--user daemon-reload\n--user enable --now gleaner-agent.service\n");
+    let unit = head.path("carl/systemd/user/gleaner-agent.service");
+    let unit = fs::read_to_string(unit).expect("written");
+    assert!(unit.contains("carl/gleaner/agent.toml"), "{unit}");
 
     // Another server in its place is not spoken to, whatever it shows.
     let (id_and_secret, pin) = line.rsplit_once('.').expect("a pin at its end");
