@@ -351,3 +351,28 @@ fn the_parts_look_for_each_other_where_they_listen() {
     assert_eq!(value("agent", "monitor"), listens("resource-monitor"));
     assert_eq!(value("resource-monitor", "broker"), listens("broker"));
 }
+
+/// Words of letters and underscores.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|of: char| !of.is_ascii_lowercase() && of != '_')
+}
+
+#[test]
+fn dashboards_show_metrics_that_there_are() {
+    let page = fs::read_to_string(Path::new(ROOT).join("broker/METRICS.md")).expect("the page");
+    // Of several of the monitor in one line, the others are named by their ends.
+    let named = words(&page).map(|word| match word.starts_with('_') {
+        true => format!("gleaner_monitor{word}"),
+        false => word.to_owned(),
+    });
+    let known: BTreeSet<_> = named.collect();
+    let board = Path::new(ROOT).join("packaging/grafana/gleaner.json");
+    let board = fs::read_to_string(board).expect("the dashboard");
+    assert!(serde_json::from_str::<serde_json::Value>(&board).is_ok());
+    let shown: BTreeSet<_> = words(&board).filter(|word| word.starts_with("gleaner_")).collect();
+    assert!(shown.len() > 20, "{shown:?}");
+    for metric in shown {
+        let metric = metric.strip_suffix("_bucket").unwrap_or(metric);
+        assert!(known.contains(metric), "broker/METRICS.md does not name {metric}");
+    }
+}
