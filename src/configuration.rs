@@ -60,6 +60,9 @@ fn read(path: &Path, default_toml: &str) -> Result<Table, ConfigurationError> {
     Ok(table)
 }
 
+/// What stands in a default file for any name.
+const ANY_NAME: &str = "NAME";
+
 /// Refuses the first key of a table, and of those in it, that is not known.
 fn check(
     path: &Path,
@@ -68,12 +71,14 @@ fn check(
     table: &Table,
 ) -> Result<(), ConfigurationError> {
     let here = known.get(part).map(Vec::as_slice).unwrap_or_default();
-    if let Some(key) = table.keys().find(|key| !here.contains(&key.as_str())) {
+    let is_any = here.contains(&ANY_NAME);
+    if let Some(key) = table.keys().find(|key| !is_any && !here.contains(&key.as_str())) {
         let (path, nearest) = (path.into(), nearest(key, here));
         return Err(ConfigurationError::UnknownKey { path, key: key.clone(), nearest });
     }
     for (key, value) in table {
-        let part = if part.is_empty() { key.clone() } else { format!("{part}.{key}") };
+        let key = if is_any { ANY_NAME } else { key };
+        let part = if part.is_empty() { key.to_owned() } else { format!("{part}.{key}") };
         let tables = value.as_array().into_iter().flatten().chain([value]);
         let mut tables = tables.filter_map(toml::Value::as_table);
         tables.try_for_each(|table| check(path, known, &part, table))?;
@@ -84,7 +89,8 @@ fn check(
 /// The keys of a commented default file, those included that are commented out, by the table that
 /// they stand in; tables, and lists of them, are keys of the first, which has no name.
 fn keys(default_toml: &str) -> BTreeMap<String, Vec<&str>> {
-    let is_name = |key: &str| key.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+    let is_name =
+        |key: &str| key == ANY_NAME || key.chars().all(|c| c.is_ascii_lowercase() || c == '_');
     let mut keys = BTreeMap::from([(String::new(), Vec::new())]);
     let mut part = String::new();
     for line in default_toml.lines() {

@@ -66,6 +66,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         let request = InvitationRequest { role, owner, project, uses, valid_s };
         let invitation: Invitation = client.post("/v1/invitations", &request).await?;
         let InvitationRequest { owner, project, .. } = request;
+        let is_plain = args.address.as_ref().is_some_and(|at| at.starts_with("http://"));
+        if is_plain && invitation.pin.is_some() {
+            let why = "--address begins with http://, and this broker speaks https:// alone";
+            return Err(Failure::Usage(why.into()).into());
+        }
         let is_given = args.address.is_some();
         let broker = args.address.unwrap_or_else(|| client.address().to_owned());
         let broker = broker.trim_end_matches('/').to_owned();

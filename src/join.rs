@@ -50,7 +50,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 async fn join(args: Args) -> anyhow::Result<ExitCode> {
     let InvitationLine { broker, invitation } = &args.line;
     let ca_file = args.ca_file.as_deref().map(std::path::absolute).transpose()?;
-    let pin = invitation.pin.filter(|_| broker.starts_with("https://"));
+    let pin = invitation.pin;
+    if pin.is_some() && !broker.starts_with("https://") {
+        let why = "the invitation tells the key of a certificate, and its address has no https://: ask \
+                   whoever invited you for a right one";
+        return Err(Failure::Usage(why.into()).into());
+    }
     let (client, pinned) = match pin {
         Some(pin) => {
             let (tls, pinned) = pinned_config(pin)?;

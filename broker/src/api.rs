@@ -18,6 +18,7 @@ mod logins;
 mod pages;
 mod people;
 mod results;
+mod streams;
 mod usage;
 mod watch;
 mod workunits;
@@ -29,6 +30,7 @@ pub(crate) use lanes::lane_statuses;
 pub(crate) use pages::PAGES;
 pub(crate) use people::OPEN;
 pub(crate) use results::manifest;
+pub(crate) use streams::Streams;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -84,6 +86,7 @@ pub(crate) struct Api {
     pub(crate) promises: Promises,
     pub(crate) budgets: Budgets,
     pub(crate) people: People,
+    pub(crate) streams: Streams,
     pub(crate) pictures: Pictures,
     pub(crate) farm_history: FarmHistory,
     /// Whether browsers come through TLS.

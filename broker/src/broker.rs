@@ -18,7 +18,7 @@ use thiserror::Error;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::api::{ACCESS, Api, OPEN, PAGES};
+use crate::api::{ACCESS, Api, OPEN, PAGES, Streams};
 use crate::blobs::{BlobError, LocalBlobs};
 use crate::budgets::Budgets;
 use crate::collect::Collector;
@@ -280,6 +280,7 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
         promises: promises.clone(),
         budgets: Budgets::of(&config.projects),
         people,
+        streams: Streams::default(),
         pictures: Pictures::new(),
         farm_history: FarmHistory::open(&config.data_dir, min_free_bytes),
         is_secure: listen.tls.is_some(),

@@ -92,7 +92,7 @@ impl Budgets {
     fn note(&self, charged: BTreeMap<ProjectName, f64>) -> Vec<ProjectName> {
         let mut known = self.charged.lock().unwrap_or_else(PoisonError::into_inner);
         let is_over = |of: &BTreeMap<_, f64>, project: &ProjectName, core_h: f64| {
-            of.get(project).is_some_and(|used| *used >= core_h)
+            of.get(project).copied().unwrap_or(0.0) >= core_h
         };
         let mut over = Vec::new();
         for (project, budget) in &*self.of {

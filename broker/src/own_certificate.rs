@@ -3,9 +3,9 @@
 //! Nobody has signed it. Whoever joins the broker is told the hash of its key with the invitation, and
 //! keeps the certificate that fits (`gleaner_identity::Pin`).
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use gleaner_serve::TlsFiles;
@@ -40,7 +40,10 @@ pub(crate) fn read_or_make(data_folder: &Path) -> Result<TlsFiles, OwnCertificat
     }
     let key = KeyPair::generate()?;
     let certificate = CertificateParams::new(names())?.self_signed(&key)?;
-    fs::create_dir_all(data_folder)
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(data_folder)
         .map_err(|source| OwnCertificateError::File { path: data_folder.into(), source })?;
     // The certificate comes last: where it is there, so is its key.
     write(&files.key, &key.serialize_pem(), 0o600)?;
@@ -57,10 +60,17 @@ fn names() -> Vec<String> {
 
 /// Writes a file whole, which so many may read.
 pub(crate) fn write(path: &Path, text: &str, mode: u32) -> Result<(), OwnCertificateError> {
-    let new = path.with_extension("new");
+    let mut new = path.as_os_str().to_owned();
+    new.push(".new");
+    let new = PathBuf::from(new);
     let written = || {
+        // What somebody was killed over is another file's, with another mode.
+        match fs::remove_file(&new) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
         let mut options = OpenOptions::new();
-        let mut file = options.write(true).create(true).truncate(true).mode(mode).open(&new)?;
+        let mut file = options.write(true).create_new(true).mode(mode).open(&new)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         fs::rename(&new, path)
@@ -87,9 +97,14 @@ mod tests {
         let mode = fs::metadata(&files.key).expect("there").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         assert_eq!(read(&read_or_make(&data).expect("there")), made);
+        let mode = fs::metadata(&data).expect("there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
         // One that was killed over it makes another.
         fs::remove_file(&files.certificate).expect("ours");
+        fs::write(data.join("tls.key.new"), "half of it").expect("ours");
         assert_ne!(read(&read_or_make(&data).expect("made")), made);
+        let mode = fs::metadata(&files.key).expect("there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
         let pin = gleaner_identity::pin_of_file(&files.certificate).expect("one is in it");
         assert_ne!(pin, gleaner_protocol::Digest::of(b""));
     }

@@ -26,6 +26,7 @@ mod pages;
 pub use book::BookError;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -116,6 +117,8 @@ pub enum PeopleError {
 pub(crate) struct People {
     key: Arc<RwLock<Arc<KeyPair>>>,
     key_path: Arc<Path>,
+    /// How often the key was made anew since the start.
+    rotations: Arc<AtomicU64>,
     /// Hosts that an owner may have keys for.
     hosts_max: usize,
     pace: Option<Arc<Pace>>,
@@ -177,6 +180,7 @@ impl People {
             pace: None,
             key: Arc::new(RwLock::new(Arc::new(key))),
             key_path: key_path.into(),
+            rotations: Arc::default(),
             book: Arc::new(RwLock::new(Arc::new(book))),
             writing: Arc::default(),
             checked: Arc::default(),
@@ -365,6 +369,10 @@ impl People {
         })?;
         *self.key.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(key);
         self.checked.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        *self.logins.lock().unwrap_or_else(PoisonError::into_inner) = Logins::default();
+        self.rotations.fetch_add(1, Ordering::Release);
+        // It wakes whoever waits for a revocation; nobody has this name.
+        let _ = self.revoked.send(public.id());
         Ok(public)
     }
 
@@ -402,12 +410,13 @@ impl People {
         Ok(status)
     }
 
-    /// Ends when somebody is revoked; never where it is nobody with a key.
+    /// Ends when somebody is revoked, or the broker has another key; never where it is nobody with a key.
     pub(crate) async fn until_revoked(self, identity: Option<Identity>) {
         let Some(Identity { id, .. }) = identity else { return std::future::pending().await };
         let mut revocations = self.revocations();
+        let rotations = self.rotations.load(Ordering::Acquire);
         // It may have been in the moment before.
-        while self.is_active(&id) {
+        while self.is_active(&id) && self.rotations.load(Ordering::Acquire) == rotations {
             // Who missed some looks for itself.
             let _ = revocations.recv().await;
         }

@@ -106,9 +106,15 @@ async fn a_project_answers_for_the_jobs_of_its_people_and_shows_them_to_its_view
     let (anna, light) =
         (of_project("submitter", &["--owner", "anna"]), of_project("submitter", &[]));
     let bob = farm.joined("submitter", "bob");
-    anna.submits(&["--project", "comp"]);
+    anna.submits(&["--project", "lighting"]);
     light.submits(&[]);
-    bob.submits(&["--project", "lighting"]);
+    bob.submits(&[]);
+    for (who, project, works_on) in
+        [(&anna, "comp", "project lighting"), (&bob, "lighting", "no project")]
+    {
+        let submit = ["submit", "gametree", "--depth", "2", "--project", project];
+        who.says(&submit).refused(5, &[works_on, "leave --project out"]);
+    }
     let viewer = of_project("viewer", &["--owner", "carl"]);
     assert_eq!(viewer.jobs(), ["job-1 of anna", "job-2 of lighting"]);
     viewer.says(&["status", "job-3"]).refused(4, &["there is no job-3"]);

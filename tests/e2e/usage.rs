@@ -103,18 +103,18 @@ async fn what_jobs_took_is_charged_as_far_as_it_was_accepted_and_is_never_forgot
 async fn a_project_whose_budget_is_used_up_gets_no_further_job() {
     let folder = tempfile::tempdir().expect("a folder");
     let config = folder.path().join("broker.toml");
-    let text = "[projects.lighting]\nbudget_core_h = 1e-9\n";
+    let text = "[shares]\nbob = 2\n[projects.rotor-7]\nbudget_core_h = 1e-9\n";
     std::fs::write(&config, text).expect("written");
     let config = config.to_str().expect("a plain path");
     let mut cluster = Plan::new().broker(&["--config", config]).desktops(1).start().await;
     cluster.are_connected().await;
-    let submit = ["submit", "gametree", "--depth", "2", "--project", "lighting"];
+    let submit = ["submit", "gametree", "--depth", "2", "--project", "rotor-7"];
     let job: JobId = cluster.cli(&submit).ok().trim_end().parse().expect("a job's id");
     cluster.cli(&["wait", &job.to_string(), "--timeout", "300"]).ok();
     eventually("a look finds it used up", async || {
         let said = cluster.cli(&submit);
-        said.stderr.contains("project lighting has used").then(|| {
-            said.refused(5, &["budget_core_h of [projects.lighting]"]);
+        said.stderr.contains("project rotor-7 has used").then(|| {
+            said.refused(5, &["budget_core_h of [projects.rotor-7]"]);
         })
     })
     .await;

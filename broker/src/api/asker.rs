@@ -6,7 +6,9 @@ use gleaner_protocol::job::JobSpec;
 use gleaner_protocol::people::{Identity, Role};
 use gleaner_protocol::{JobId, OwnerName, ProjectName};
 use gleaner_scheduling::{Core, Job};
+use gleaner_serve::Problem;
 use warp::Filter;
+use warp::http::StatusCode;
 
 use crate::people::Inviter;
 use crate::pictures::Scope;
@@ -58,12 +60,27 @@ impl Asker {
 
     /// A job as whoever asks may submit it: what a submitter with a key says of itself counts for
     /// nothing.
-    pub(super) fn sign(&self, spec: &mut JobSpec) {
+    ///
+    /// # Errors
+    /// It is to be of a project that the submitter does not work on.
+    pub(super) fn sign(&self, spec: &mut JobSpec) -> Result<(), Problem> {
         let submitter = self.0.as_ref().filter(|identity| identity.role == Role::Submitter);
         if let Some(Identity { owner, project, .. }) = submitter {
+            if let Some(asked) =
+                spec.project.as_ref().filter(|asked| Some(*asked) != project.as_ref())
+            {
+                let on =
+                    project.as_ref().map_or("no project".to_owned(), |of| format!("project {of}"));
+                let why = format!(
+                    "{owner} works on {on}, not on project {asked}: leave --project out, or ask whoever \
+                     runs this broker for an invitation to that project"
+                );
+                return Err(Problem::new(StatusCode::FORBIDDEN, "project", why));
+            }
             spec.owner.clone_from(owner);
             spec.project.clone_from(project);
         }
+        Ok(())
     }
 
     /// A job, where it is there for whoever asks. To the others it does not exist.

@@ -19,6 +19,7 @@ use warp::{Filter, Reply};
 use super::Api;
 use super::asker::{Asker, asker};
 use super::blobs::Shared;
+use super::streams::OpenStream;
 use crate::limits::EVENT_JOBS_REMEMBERED;
 
 impl Api {
@@ -28,9 +29,19 @@ impl Api {
             .and(warp::get())
             .and(asker())
             .map(move |who: Asker| {
+                let open = match api.streams.open(who.identity().as_ref()) {
+                    Ok(open) => open,
+                    Err(problem) => return problem.into_response(),
+                };
                 let revoked = api.people.clone().until_revoked(who.identity());
                 let receiver = api.events.listen();
-                let listener = Listener { api: api.clone(), who, receiver, seen: BTreeMap::new() };
+                let listener = Listener {
+                    api: api.clone(),
+                    who,
+                    receiver,
+                    seen: BTreeMap::new(),
+                    _open: open,
+                };
                 let told = listener.listen().take_until(Box::pin(revoked));
                 let stream = Shared::of(told.boxed());
                 warp::sse::reply(warp::sse::keep_alive().stream(stream)).into_response()
@@ -46,6 +57,7 @@ struct Listener {
     receiver: Receiver<ProgressEvent>,
     /// Whether jobs are there for whoever listens: their owners stay.
     seen: BTreeMap<JobId, bool>,
+    _open: OpenStream,
 }
 
 impl Listener {

@@ -56,7 +56,7 @@ fn pair(job: String, who: Asker) -> (String, Asker) {
 async fn submit(api: Api, (who, body): (Asker, bytes::Bytes)) -> Result<Response, Problem> {
     api.committer.admit().map_err(|error| Problem::from(&*error))?;
     let mut spec: JobSpec = parse(&body, "job")?;
-    who.sign(&mut spec);
+    who.sign(&mut spec)?;
     if let Some(why) = spec.project.as_ref().and_then(|project| api.budgets.refusal(project)) {
         return Err(Problem::new(StatusCode::FORBIDDEN, "budget", why));
     }

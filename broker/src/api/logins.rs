@@ -131,6 +131,9 @@ impl From<LoginRefusal> for Problem {
     fn from(refusal: LoginRefusal) -> Self {
         match &refusal {
             LoginRefusal::Unknown => Self::new(StatusCode::FORBIDDEN, "login", refusal.to_string()),
+            LoginRefusal::TooManyOfOne => {
+                Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many", refusal.to_string())
+            }
             LoginRefusal::TooMany => Self::unavailable("too_many", refusal.to_string()),
         }
     }

@@ -9,6 +9,7 @@ use warp::{Filter, Reply};
 
 use super::Api;
 use super::asker::{Asker, asker};
+use super::streams::OpenStream;
 use crate::limits::{
     PICTURE_WRITE_TIME_MAX, WATCH_TIME_MAX, WATCHER_MESSAGE_BYTES_MAX, WATCHER_PING,
 };
@@ -21,15 +22,19 @@ impl Api {
             .and(warp::ws())
             .map(move |who: Asker, ws: Ws| {
                 let api = api.clone();
+                let open = match api.streams.open(who.identity().as_ref()) {
+                    Ok(open) => open,
+                    Err(problem) => return problem.into_response(),
+                };
                 ws.max_message_size(WATCHER_MESSAGE_BYTES_MAX)
                     .max_frame_size(WATCHER_MESSAGE_BYTES_MAX)
-                    .on_upgrade(move |socket| api.watched(socket, who))
+                    .on_upgrade(move |socket| api.watched(socket, who, open))
                     .into_response()
             })
             .boxed()
     }
 
-    async fn watched(self, socket: WebSocket, who: Asker) {
+    async fn watched(self, socket: WebSocket, who: Asker, _open: OpenStream) {
         let revoked = self.people.clone().until_revoked(who.identity());
         tokio::select! {
             () = tell(&self, socket, &who) => {}

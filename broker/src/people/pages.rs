@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::{People, now_s, random_text};
-use crate::limits::{LOGIN_S, LOGINS_MAX, PAGE_S};
+use crate::limits::{LOGIN_S, LOGINS_MAX, LOGINS_OF_ONE_MAX, PAGE_S};
 
 /// Why a browser is not let in.
 #[derive(Debug, Error)]
@@ -32,6 +32,10 @@ pub(crate) enum LoginRefusal {
     Unknown,
     #[error("{LOGINS_MAX} links wait to be used: try again in some minutes")]
     TooMany,
+    #[error(
+        "{LOGINS_OF_ONE_MAX} links of yours wait to be used: use one, or try again in some minutes"
+    )]
+    TooManyOfOne,
 }
 
 /// Links that nobody has used yet, by the hash of their secrets.
@@ -62,6 +66,9 @@ impl People {
         logins.0.retain(|_, (until, _)| now < *until);
         if logins.0.len() >= LOGINS_MAX {
             return Err(LoginRefusal::TooMany);
+        }
+        if logins.0.values().filter(|(_, other)| *other == of).count() >= LOGINS_OF_ONE_MAX {
+            return Err(LoginRefusal::TooManyOfOne);
         }
         let secret = random_text::<16>();
         let until = now + Span::from_secs(LOGIN_S);

@@ -27,10 +27,26 @@ fn a_link_is_good_once() {
     assert!(people.use_login("0123").is_err());
     assert_eq!(people.use_login(&secret).expect("good"), mark());
     assert!(people.use_login(&secret).is_err(), "it was used");
-    for _ in 0..LOGINS_MAX {
+    for _ in 0..LOGINS_OF_ONE_MAX {
         people.make_login(mark()).expect("made");
     }
-    assert!(matches!(people.make_login(mark()), Err(LoginRefusal::TooMany)));
+    assert!(matches!(people.make_login(mark()), Err(LoginRefusal::TooManyOfOne)));
+    let other = |of: usize| PageOf::Token(TokenMark::new(of.to_string()));
+    for of in LOGINS_OF_ONE_MAX..LOGINS_MAX {
+        people.make_login(other(of)).expect("others have theirs");
+    }
+    assert!(matches!(people.make_login(other(0)), Err(LoginRefusal::TooMany)));
+}
+
+#[test]
+fn with_another_key_of_the_broker_links_are_good_no_longer() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let people = people(&folder);
+    let secret = people.make_login(mark()).expect("made");
+    let cookies = shown(&people, &mark());
+    people.rotate_key("root").expect("made");
+    assert!(people.use_login(&secret).is_err());
+    assert_eq!(people.page_of(&cookies), None, "its name has the key in it");
 }
 
 #[test]
