@@ -14,8 +14,8 @@ fn taking(cores_permille: Share, spec: JobSpec) -> JobSpec {
 }
 
 fn run_now(marks: &[Mark]) -> usize {
-    // In this order: what is frozen may be killed in between, and then it is neither.
-    let runs = |mark: &&Mark| !processes::is_frozen(mark.pid) && processes::lives(mark.pid);
+    // In this order: what is held may be killed in between, and then it is neither.
+    let runs = |mark: &&Mark| !processes::is_held(mark.pid) && processes::lives(mark.pid);
     marks.iter().filter(runs).count()
 }
 

@@ -97,6 +97,11 @@ pub(crate) fn is_frozen(pid: i32) -> bool {
         || group_says(pid, "freezer.state", "FROZEN")
 }
 
+/// Whether a process is frozen, or cannot come back to its own code before it is, or ends.
+pub(crate) fn is_held(pid: i32) -> bool {
+    Process::of(pid).is_some_and(|process| process.stopping) || is_in_freezer(pid) || is_frozen(pid)
+}
+
 /// Whether it comes to rest there before it can execute anything of its own.
 fn is_in_freezer(pid: i32) -> bool {
     group_says(pid, "cgroup.freeze", "1")

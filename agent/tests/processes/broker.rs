@@ -250,11 +250,14 @@ impl AsyncWrite for Rewound {
 }
 
 impl Session {
-    /// The next message of any kind.
+    /// The next message of any kind, but for what the agent keeps of datasets: it says that whenever it
+    /// is welcomed.
     pub(crate) async fn hear(&mut self) -> AgentMessage {
         loop {
-            if let Some(message) = self.heard.pop_front() {
-                return message;
+            match self.heard.pop_front() {
+                Some(AgentMessage::Copies(_)) => continue,
+                Some(message) => return message,
+                None => {}
             }
             let frame = timeout(LONG, self.frames.recv()).await.expect("speaks");
             match frame.expect("the link stands").expect("the link stands") {
