@@ -8,13 +8,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gleaner_protocol::api::UsageBy;
-use gleaner_protocol::{JobId, ProjectName, error_chain};
+use gleaner_protocol::{JobId, ProjectName, Span, boottime, error_chain};
 use gleaner_scheduling::{Core, JobPhase};
-use tokio::time::interval;
 
 use crate::config::{AtEnd, ProjectSettings};
 use crate::driver::DriverHandle;
-use crate::limits::{BUDGETS_LOOK, JOBS_PAGE_MAX};
+use crate::limits::{BUDGETS_LOOK, BUDGETS_REST, JOBS_PAGE_MAX};
 use crate::usage::{Usage, UsageError, UsageQuery};
 
 /// The budgets of projects. Clones are of the same ones.
@@ -64,11 +63,14 @@ impl Budgets {
         if self.of.is_empty() {
             return;
         }
-        let mut looks = interval(BUDGETS_LOOK.into());
+        let mut rest = Span::ZERO;
         loop {
-            looks.tick().await;
+            tokio::time::sleep(rest.into()).await;
+            let began = boottime();
             let within_ms = 0..u64::MAX;
             let rows = usage.sum(UsageQuery { by: UsageBy::Project, within_ms, of: None }).await;
+            // All records are read: of many of them a look takes long, and comes as much less often.
+            rest = BUDGETS_LOOK.max((boottime() - began).times(BUDGETS_REST));
             let rows = match rows {
                 Ok(rows) => rows,
                 Err(UsageError::Ends) => return,

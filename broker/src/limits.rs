@@ -174,8 +174,10 @@ pub(crate) const SESSIONS_REMEMBERED: usize = 4_096;
 pub(crate) const SESSIONS_TOLD_MAX: usize = 64;
 /// Invitations that are remembered.
 pub(crate) const INVITATIONS_MAX: usize = 1_000;
-/// How often it is looked at what projects have used of their budgets.
+/// How often at most it is looked at what projects have used of their budgets.
 pub(crate) const BUDGETS_LOOK: Span = Span::from_secs(10);
+/// So many times as long as a look took passes before the next one, where that is longer.
+pub(crate) const BUDGETS_REST: u64 = 20;
 /// For how long the first administrator may join with the file of a broker's start, in seconds: the next
 /// start makes another one.
 pub(crate) const FIRST_INVITATION_S: u64 = 86_400;
