@@ -227,7 +227,7 @@ impl Harvest {
                 self.end_all_parked(effects);
             }
         }
-        self.wait_frozen(&why, effects);
+        self.bring_in_line(&why, effects);
     }
 
     /// When [`Input::Tick`] is due at the latest.
@@ -238,12 +238,14 @@ impl Harvest {
     }
 
     /// Brings the fragment, what runs in it and what is asked for in line with each other.
-    fn wait_frozen(&mut self, why: &ReleaseReason, effects: &mut Vec<Effect>) {
-        let due = self.due_fragment();
-        if due != self.fragment {
+    fn bring_in_line(&mut self, why: &ReleaseReason, effects: &mut Vec<Effect>) {
+        let mut due = self.due_fragment();
+        while due != self.fragment {
             self.fragment = due;
             effects.push(Effect::Fragment(due));
             self.shed(why, effects);
+            // What has just ended may be all that kept more in the fragment than the owner allows.
+            due = self.due_fragment();
         }
         if let Some(reason) = self.link.tell_alarm(&self.alarm) {
             effects.push(Effect::Send(AgentMessage::Alarm { reason }));

@@ -69,7 +69,7 @@ impl Harvest {
         self.lose_link();
         // The broker sends each task again before the first lease of it on this link.
         self.tasks.clear();
-        self.wait_frozen(&ReleaseReason::FragmentClosed, effects);
+        self.bring_in_line(&ReleaseReason::FragmentClosed, effects);
         self.link = LinkState::Greeting {
             told: self.fragment,
             parted: BTreeMap::new(),

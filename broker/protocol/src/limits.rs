@@ -127,6 +127,23 @@ pub const FEATURE_NAME_BYTES_MAX: usize = 64;
 /// Most messages in one frame of the control link: tiny ones take hundreds of times as much memory as
 /// they take on the wire.
 pub const FRAME_MESSAGES_MAX: usize = 4_096;
+
+/// Frames of a view that are on their way and not drawn yet.
+pub const VIEW_CREDITS: usize = 2;
+/// Shortest side of a view's picture, in pixels.
+pub const VIEW_SIDE_MIN: u32 = 16;
+/// Longest side of a view's picture, in pixels.
+pub const VIEW_SIDES_MAX: u32 = 4_096;
+/// Most pixels of a view's picture.
+pub const VIEW_PIXELS_MAX: u32 = 4 << 20;
+/// Greatest number of a state: one that a browser can count to.
+pub const VIEW_NUMBER_MAX: u64 = 1 << 53;
+/// Most points of a view's transfer function.
+pub const TRANSFER_POINTS_MAX: usize = 64;
+/// Most bytes of what a part of a frame produces: a layer, or a picture.
+pub const FRAME_PART_BYTES_MAX: u64 = 64 << 20;
+/// Most bytes of what a client of a view says at once.
+pub const VIEW_WISH_BYTES_MAX: usize = 16 << 10;
 /// Longest program that a host may offer, in bytes: a path.
 pub const PROGRAM_BYTES_MAX: usize = 4 << 10;
 /// Most kernels or commands that a host may offer.

@@ -46,6 +46,23 @@ fn what_the_owner_does_not_allow_is_not_asked_for_where_parts_are_frozen() {
 }
 
 #[test]
+fn a_booking_that_ends_what_kept_cores_in_the_fragment_leaves_what_the_owner_allows() {
+    let mut host = Host::desktop(6);
+    host.learn(noop());
+    begins(&mut host, 1, 3_000);
+    host.input(Input::Allowance { slots: 1, stopped: Vec::new() });
+    host.takes();
+    host.booked(1, 4, &[]);
+    let (wider, allowed) =
+        (Fragment { epoch: epoch(1), slots: 2 }, Fragment { epoch: epoch(1), slots: 1 });
+    let effects = host.takes();
+    let fragments = effects.iter().filter(|effect| matches!(effect, Effect::Fragment(_)));
+    assert!(fragments.eq([&Effect::Fragment(wider), &Effect::Fragment(allowed)]), "{effects:?}");
+    assert!(effects.contains(&Effect::Send(AgentMessage::Fragment(allowed))), "{effects:?}");
+    assert!(effects.contains(&asks(1)), "{effects:?}");
+}
+
+#[test]
 fn cores_of_what_goes_on_that_is_not_here_any_more_are_asked_for_anew() {
     let mut host = Host::desktop(4);
     host.learn(noop());
