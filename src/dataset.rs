@@ -103,7 +103,7 @@ pub(crate) async fn reads(
     owner: &OwnerName,
 ) -> Result<(Reads, DatasetStatus), ClientError> {
     let status: DatasetStatus = client.get(&path(name, Some(owner))).await?;
-    Ok((Reads { dataset: status.id, chunk_bytes: status.chunk_bytes }, status))
+    Ok((Reads { dataset: status.id, chunk_bytes: status.chunk_bytes, first: 0 }, status))
 }
 
 async fn all_chunks(

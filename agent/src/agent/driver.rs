@@ -479,6 +479,7 @@ impl Driver {
                     }
                     Task::Command(command) => command.argv.first().cloned().unwrap_or_default(),
                     Task::Wasm(wasm) => format!("module {}", wasm.module),
+                    Task::Frame(frame) => format!("frame {}", frame.frame),
                 };
                 let what = format!("{} {what:.80}", lease.replica);
                 self.shop.owner.label(slot, lease.token, what);

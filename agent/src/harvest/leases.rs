@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gleaner_protocol::control::{AbortReason, AgentMessage, BrokerMessage, Lease, ReleaseReason};
 use gleaner_protocol::job::{OnRelease, Task};
-use gleaner_protocol::{JobId, KernelName, LeaseToken, LimitsChange, Share, Time};
+use gleaner_protocol::{FRAME_KERNEL, JobId, KernelName, LeaseToken, LimitsChange, Share, Time};
 
 use super::held::{Course, Held};
 use super::{Effect, Harvest};
@@ -90,6 +90,10 @@ impl Harvest {
     fn check_task(&self, task: &Task) -> Result<(), String> {
         match task {
             Task::Kernel(kernel) => self.check_kernel(kernel),
+            Task::Frame(frame) => {
+                frame.state.check().map_err(|error| error.to_string())?;
+                self.check_kernel(&KernelName::new(FRAME_KERNEL).expect("a plain name"))
+            }
             Task::Application(application) => {
                 application.check().map_err(|error| error.to_string())?;
                 self.check_kernel(&application.kernel)?;

@@ -369,6 +369,7 @@ impl SlotTask {
                 Ok((order, pins, None))
             }
             Task::Wasm(_) => Module::prepare(&self.shop, lease, task).await,
+            Task::Frame(_) => Err("this agent draws no frames".to_owned()),
             Task::Application(application) => {
                 let memory_mib = application.memory_mib.unwrap_or(self.shop.kernel_memory_mib);
                 let ApplicationTask { kernel, spec, inputs, .. } = application;

@@ -21,7 +21,8 @@ use crate::limits::{
 };
 use crate::output::{ManifestError, check_file_name};
 use crate::{
-    Account, Digest, KernelName, OwnerName, Profile, ProfileError, ProjectName, Share, Trust, codec,
+    Account, Digest, FrameTask, KernelName, OwnerName, Profile, ProfileError, ProjectName, Share,
+    Trust, codec,
 };
 
 pub use application::{ApplicationTask, ApplicationTaskError};
@@ -117,6 +118,8 @@ pub enum Task {
     Wasm(WasmTask),
     /// A kernel built into the agent, with a specification and files that come with the job.
     Application(ApplicationTask),
+    /// A part of a frame of a view. The broker alone makes such jobs; they are in no journal.
+    Frame(Box<FrameTask>),
 }
 
 impl Task {
@@ -125,7 +128,9 @@ impl Task {
     pub const fn comparison(&self) -> Comparison {
         match self {
             Self::Application(application) => application.comparison,
-            Self::Kernel(_) | Self::Command(_) | Self::Wasm(_) => Comparison::Exact,
+            Self::Kernel(_) | Self::Command(_) | Self::Wasm(_) | Self::Frame(_) => {
+                Comparison::Exact
+            }
         }
     }
 
@@ -133,7 +138,7 @@ impl Task {
     #[must_use]
     pub fn inputs(&self) -> &[InputFile] {
         match self {
-            Self::Kernel(_) => &[],
+            Self::Kernel(_) | Self::Frame(_) => &[],
             Self::Command(command) => &command.inputs,
             Self::Wasm(wasm) => &wasm.inputs,
             Self::Application(application) => &application.inputs,
@@ -143,7 +148,7 @@ impl Task {
     /// The contents that it needs, uploaded before the job, each with a name for people.
     pub fn contents(&self) -> impl Iterator<Item = (&str, Digest)> {
         let program = match self {
-            Self::Kernel(_) | Self::Command(_) => None,
+            Self::Kernel(_) | Self::Command(_) | Self::Frame(_) => None,
             Self::Wasm(wasm) => Some(("module", wasm.module)),
             Self::Application(application) => Some(("specification", application.spec)),
         };
@@ -238,6 +243,13 @@ impl JobSpec {
         self.quorum.unwrap_or(self.replication / 2 + 1)
     }
 
+    /// Whether it is a part of a frame: it is gone when it is drawn, and nothing of it is written
+    /// down.
+    #[must_use]
+    pub const fn is_frame(&self) -> bool {
+        matches!(self.task, Task::Frame(_))
+    }
+
     /// On which hosts it may run.
     #[must_use]
     pub fn runs_on(&self) -> RunsOn {
@@ -302,7 +314,7 @@ impl JobSpec {
             return Err(JobError::LongTask(bytes));
         }
         match &self.task {
-            Task::Kernel(_) => Ok(()),
+            Task::Kernel(_) | Task::Frame(_) => Ok(()),
             Task::Command(command) => command.check(),
             Task::Wasm(wasm) => Ok(wasm.check()?),
             Task::Application(application) => {

@@ -44,6 +44,7 @@ mod share;
 mod student;
 mod time;
 mod trust;
+mod view;
 
 pub use account::Account;
 pub use agent_metrics::{AgentMetrics, HookCalls, ReplicaEnds};
@@ -74,3 +75,8 @@ pub use share::Share;
 pub use student::student_975;
 pub use time::{Span, Time, boot_id, boottime};
 pub use trust::Trust;
+pub use view::{
+    FRAME_KERNEL, FrameHeader, FrameStage, FrameTask, NewView, PictureCodec, SYNTHETIC_BITS,
+    SYNTHETIC_SQUARES, TransferPoint, ViewCamera, ViewKernel, ViewNews, ViewShading, ViewState,
+    ViewStateError, ViewStatus, ViewWish,
+};

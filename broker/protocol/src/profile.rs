@@ -161,7 +161,7 @@ pub struct Promised {
     pub expected_end_ms: Option<u64>,
 }
 
-/// A dataset of which workunit `i` of a job reads chunk `i`.
+/// A dataset of which each workunit of a job reads a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reads {
@@ -169,6 +169,9 @@ pub struct Reads {
     pub dataset: DatasetId,
     /// Size of one chunk, in bytes.
     pub chunk_bytes: u64,
+    /// The chunk of the first workunit: workunit `i` reads chunk `first + i`.
+    #[serde(default)]
+    pub first: u32,
 }
 
 /// A part of a dataset.

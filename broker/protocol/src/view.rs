@@ -14,10 +14,13 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::HostName;
 use crate::limits::{
     TRANSFER_POINTS_MAX, VIEW_NUMBER_MAX, VIEW_PIXELS_MAX, VIEW_SIDE_MIN, VIEW_SIDES_MAX,
 };
-use crate::HostName;
+
+/// The kernel that hosts must have to draw frames.
+pub const FRAME_KERNEL: &str = "view";
 
 /// What a client wants to see.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -185,7 +188,11 @@ impl ViewCamera {
             sight[next] * up[last] - sight[last] * up[next]
         });
         let flat = length(sight) * length(up);
-        if flat > 0.0 && length(aside) > 1e-5 * flat { Ok(()) } else { Err(ViewStateError::NoDirection) }
+        if flat > 0.0 && length(aside) > 1e-5 * flat {
+            Ok(())
+        } else {
+            Err(ViewStateError::NoDirection)
+        }
     }
 }
 
@@ -387,7 +394,13 @@ mod tests {
             panic!("a state")
         };
         assert_eq!((read.seq, read.clip, read.check()), (3, whole(), Ok(())));
-        assert_eq!(serde_json::from_str::<ViewWish>(r#"{"drawn":3}"#).expect("a wish"), ViewWish::Drawn(3));
-        assert_eq!(serde_json::to_string(&ViewNews::Waits(None)).expect("ours"), r#"{"waits":null}"#);
+        assert_eq!(
+            serde_json::from_str::<ViewWish>(r#"{"drawn":3}"#).expect("a wish"),
+            ViewWish::Drawn(3)
+        );
+        assert_eq!(
+            serde_json::to_string(&ViewNews::Waits(None)).expect("ours"),
+            r#"{"waits":null}"#
+        );
     }
 }

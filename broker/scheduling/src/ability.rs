@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use gleaner_protocol::job::{ApplicationTask, JobSpec, RunsOn, Task, WasmTask};
-use gleaner_protocol::{HostInfo, KernelName, Share};
+use gleaner_protocol::{FRAME_KERNEL, HostInfo, KernelName, Share};
 use smallvec::SmallVec;
 
 use crate::limits::{ABILITIES_MAX, OFFERS_TOLD_MAX};
@@ -55,6 +55,7 @@ impl Need {
                 What::Program(program, command.memory_mib.map_or(0, held_mib))
             }
             Task::Wasm(wasm) => What::Wasm(wasm_memory_mib(wasm)),
+            Task::Frame(_) => What::Kernel(KernelName::new(FRAME_KERNEL).expect("a plain name"), 0),
         };
         Self { what, on: spec.runs_on(), share: spec.cores_permille }
     }

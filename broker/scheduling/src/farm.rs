@@ -365,7 +365,7 @@ impl Farm {
     #[must_use]
     pub fn chunk_of(&self, id: WorkunitId) -> Option<ChunkId> {
         let reads = self.jobs.get(&id.job)?.spec.profile.reads?;
-        Some(ChunkId { dataset: reads.dataset, index: id.index })
+        Some(ChunkId { dataset: reads.dataset, index: reads.first.saturating_add(id.index) })
     }
 
     /// The hosts that have a copy of a chunk, connected or not, in order.

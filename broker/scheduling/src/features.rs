@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use gleaner_protocol::KernelName;
 use gleaner_protocol::job::{JobSpec, Task, Workunits};
 use gleaner_protocol::limits::FEATURES_MAX;
+use gleaner_protocol::{FRAME_KERNEL, KernelName};
 
 /// Arguments that are looked at for numbers, the first ones.
 const ARGUMENTS_MAX: usize = 32;
@@ -31,6 +31,7 @@ pub fn application(spec: &JobSpec, index: u32) -> String {
             }
             _ => application.kernel.to_string(),
         },
+        Task::Frame(_) => FRAME_KERNEL.to_owned(),
     }
 }
 
@@ -49,7 +50,7 @@ pub fn features(spec: &JobSpec, index: u32) -> BTreeMap<String, f64> {
     let arguments = match &spec.task {
         Task::Command(command) => command.argv.get(1..).unwrap_or_default(),
         Task::Wasm(wasm) => &wasm.args[..],
-        Task::Kernel(_) | Task::Application(_) => &[],
+        Task::Kernel(_) | Task::Application(_) | Task::Frame(_) => &[],
     };
     for (at, argument) in (1..).zip(arguments.iter().take(ARGUMENTS_MAX)) {
         let argument = match argument.contains('{') && argument.len() <= TEXT_BYTES_MAX {
@@ -77,7 +78,7 @@ pub(crate) fn workunits_differ(spec: &JobSpec) -> bool {
     let arguments = match &spec.task {
         Task::Command(command) => command.argv.get(1..).unwrap_or_default(),
         Task::Wasm(wasm) => &wasm.args[..],
-        Task::Kernel(_) | Task::Application(_) => &[],
+        Task::Kernel(_) | Task::Application(_) | Task::Frame(_) => &[],
     };
     let is_array = matches!(spec.workunits, Workunits::Count(_));
     !is_array || arguments.iter().take(ARGUMENTS_MAX).any(|argument| argument.contains('{'))

@@ -82,7 +82,7 @@ impl ReplicaLimits {
     ) -> bool {
         let by_job = |mib| Memory { mib, whose: Whose::Job };
         let (memory, extra_mib) = match task {
-            Task::Kernel(_) => (None, 0),
+            Task::Kernel(_) | Task::Frame(_) => (None, 0),
             Task::Command(command) => (command.memory_mib.map(by_job), RUNNER_MEMORY_MIB),
             Task::Application(application) => {
                 let memory = Memory::of_kernel(application.memory_mib, kernel_memory_mib);

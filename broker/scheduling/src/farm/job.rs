@@ -200,7 +200,7 @@ impl Job {
             lane: self.spec.lane,
             application: match &self.spec.task {
                 Task::Application(application) => Some(application.kernel.clone()),
-                Task::Kernel(_) | Task::Command(_) | Task::Wasm(_) => None,
+                Task::Kernel(_) | Task::Command(_) | Task::Wasm(_) | Task::Frame(_) => None,
             },
             state,
             workunits: self.workunit_count(),

@@ -291,7 +291,7 @@ fn spec(count: u32) -> JobSpec {
         max_replicas: None,
         lease_s: 10_000,
         profile: Profile {
-            reads: Some(Reads { dataset: DATASET, chunk_bytes: 1 }),
+            reads: Some(Reads { dataset: DATASET, chunk_bytes: 1, first: 0 }),
             ..Profile::default()
         },
         trust: Trust::Fixed,

@@ -193,7 +193,7 @@ impl<'a> JobBuilder<'a> {
     pub(crate) fn reads(mut self, dataset: u64) -> Self {
         let dataset = DatasetId::new(dataset);
         self.spec.lane = Lane::Dataset;
-        self.spec.profile.reads = Some(Reads { dataset, chunk_bytes: 1 << 20 });
+        self.spec.profile.reads = Some(Reads { dataset, chunk_bytes: 1 << 20, first: 0 });
         self
     }
 

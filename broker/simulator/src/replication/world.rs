@@ -266,7 +266,7 @@ pub(crate) fn job(chunks: usize, task: Task) -> JobSpec {
         on: None,
         cores_permille: gleaner_protocol::Share::WHOLE,
         profile: Profile {
-            reads: Some(Reads { dataset: DATASET, chunk_bytes }),
+            reads: Some(Reads { dataset: DATASET, chunk_bytes, first: 0 }),
             ..Profile::default()
         },
     }

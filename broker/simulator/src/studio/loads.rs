@@ -210,7 +210,8 @@ impl Loads {
     }
 
     fn frame(&self, frame: Frame) -> JobSpec {
-        let reads = Some(Reads { dataset: volume(frame.dataset), chunk_bytes: self.chunk_bytes });
+        let reads =
+            Some(Reads { dataset: volume(frame.dataset), chunk_bytes: self.chunk_bytes, first: 0 });
         let session = frame.action.map(u64::from);
         let profile = Profile { reads, session, ..Profile::default() };
         plain(Lane::Rendering, Kernel::Volume, self.tasks, profile)

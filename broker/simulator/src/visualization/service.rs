@@ -308,7 +308,7 @@ pub(crate) fn frame_of(job: JobId) -> usize {
 
 fn template(kernel: KernelName, cluster: &Cluster) -> JobSpec {
     let dataset = DatasetId::new(0);
-    let reads = Some(Reads { dataset, chunk_bytes: cluster.speed.chunk_bytes });
+    let reads = Some(Reads { dataset, chunk_bytes: cluster.speed.chunk_bytes, first: 0 });
     JobSpec {
         name: String::new(),
         owner: OwnerName::new("visitor").expect("a plain name"),

@@ -236,7 +236,8 @@ impl Board {
 
     /// A node's word is taken where nothing is assigned to it: else the table is ahead of it.
     fn copy_changed(&mut self, node: usize, chunk: ChunkId, held: bool) {
-        let Some((_, chunk)) = self.catalogue.find(chunk) else { return };
+        let Some((set, index)) = self.catalogue.find(chunk) else { return };
+        let chunk = self.catalogue.chunk(set, index);
         if self.is_up(node) && self.is_drained(node) && self.nodes[node].running.is_empty() {
             self.tables.set_held(node, chunk, held);
         }

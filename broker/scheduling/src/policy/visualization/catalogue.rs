@@ -3,6 +3,7 @@
 use gleaner_protocol::job::JobSpec;
 use gleaner_protocol::{ChunkId, DatasetId};
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 /// Number of a chunk of one policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,11 +33,13 @@ impl SetIx {
     }
 }
 
-/// A dataset as jobs name it.
+/// A dataset as jobs name it, or a run of its chunks: a step of time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Dataset {
     /// Its name.
     pub(super) id: DatasetId,
+    /// The place of its first chunk in the whole dataset.
+    pub(super) start: u32,
     /// Its first chunk; the others follow.
     pub(super) first: ChunkIx,
     /// How many chunks it has.
@@ -51,9 +54,9 @@ pub(super) struct Dataset {
 /// - The chunks of all datasets are numbered without gaps, in the order of their naming.
 #[derive(Debug, Default)]
 pub(super) struct Catalogue {
-    by_reads: FxHashMap<(DatasetId, u32, u64), SetIx>,
-    /// The split that was named last.
-    by_id: FxHashMap<DatasetId, SetIx>,
+    by_reads: FxHashMap<(DatasetId, u32, u32, u64), SetIx>,
+    /// In the order of their naming.
+    by_id: FxHashMap<DatasetId, SmallVec<[SetIx; 2]>>,
     listed: Vec<Dataset>,
     chunks: usize,
 }
@@ -73,26 +76,35 @@ impl Catalogue {
     pub(super) fn of_job(&mut self, spec: &JobSpec) -> Option<SetIx> {
         let reads = spec.profile.reads?;
         let chunks = spec.workunits.len();
-        let key = (reads.dataset, chunks, reads.chunk_bytes);
+        let key = (reads.dataset, reads.first, chunks, reads.chunk_bytes);
         if let Some(set) = self.by_reads.get(&key) {
             return Some(*set);
         }
         let set = SetIx::from_index(self.listed.len());
-        let (id, chunk_bytes) = (reads.dataset, reads.chunk_bytes);
+        let (id, start, chunk_bytes) = (reads.dataset, reads.first, reads.chunk_bytes);
         let first = ChunkIx::from_index(self.chunks);
-        self.listed.push(Dataset { id, first, chunks, chunk_bytes });
+        self.listed.push(Dataset { id, start, first, chunks, chunk_bytes });
         self.chunks += chunks as usize;
         self.by_reads.insert(key, set);
-        self.by_id.insert(id, set);
+        self.by_id.entry(id).or_default().push(set);
         Some(set)
     }
 
-    /// The number of a chunk, where a job has named its dataset.
-    pub(super) fn find(&self, chunk: ChunkId) -> Option<(SetIx, ChunkIx)> {
-        let set = *self.by_id.get(&chunk.dataset)?;
-        let dataset = self.get(set);
-        let index = (chunk.index < dataset.chunks).then_some(chunk.index)?;
-        Some((set, ChunkIx(dataset.first.0 + index)))
+    /// A chunk by the number of the set that named it last, and its place there, where a job has named
+    /// its dataset.
+    pub(super) fn find(&self, chunk: ChunkId) -> Option<(SetIx, u32)> {
+        let sets = self.by_id.get(&chunk.dataset)?;
+        sets.iter().rev().find_map(|set| {
+            let Dataset { start, chunks, .. } = *self.get(*set);
+            let index = chunk.index.checked_sub(start).filter(|index| *index < chunks)?;
+            Some((*set, index))
+        })
+    }
+
+    /// The chunk that workunit `index` of a job on this dataset reads, by its place in all of it.
+    pub(super) fn id(&self, set: SetIx, index: u32) -> ChunkId {
+        let Dataset { id, start, .. } = *self.get(set);
+        ChunkId { dataset: id, index: start + index }
     }
 
     /// The chunk that workunit `index` of a job on this dataset reads.

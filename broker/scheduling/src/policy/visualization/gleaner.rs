@@ -223,9 +223,9 @@ impl Gleaner {
 
     /// A chunk came to a node, or went.
     fn copy_changed(&mut self, now: Time, farm: &Farm, node: usize, chunk: ChunkId, held: bool) {
-        let Some((set, _)) = self.catalogue.find(chunk) else { return };
+        let Some((set, index)) = self.catalogue.find(chunk) else { return };
         let Some(entry) = self.sets.get_mut(set.get()) else { return };
-        if entry.home.get(chunk.index as usize) != Some(&node) {
+        if entry.home.get(index as usize) != Some(&node) {
             return;
         }
         debug_assert_eq!(farm.has_copy(chunk, HostIx::from_index(node)), held);

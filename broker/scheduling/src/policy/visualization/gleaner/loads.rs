@@ -1,6 +1,6 @@
 //! Which dataset is loaded next, and where.
 
-use gleaner_protocol::{ChunkId, Span, Time};
+use gleaner_protocol::{Span, Time};
 
 use super::super::catalogue::SetIx;
 use super::Gleaner;
@@ -98,13 +98,12 @@ impl Gleaner {
     /// Has a dataset loaded onto a team, by the tasks of the first job that waits for it.
     fn load(&mut self, now: Time, farm: &Farm, set: SetIx, team: usize) {
         let chunks = self.catalogue.get(set).chunks;
-        let dataset = self.catalogue.get(set).id;
         let nodes = &self.nodes;
         let team = &self.teams.of(chunks, |node| nodes[node].is_busy)[team];
         let home: Vec<_> =
             (0..chunks as usize).map(|at| team.nodes[at % team.nodes.len()]).collect();
         let is_held = |(index, node): (u32, &usize)| {
-            farm.has_copy(ChunkId { dataset, index }, HostIx::from_index(*node))
+            farm.has_copy(self.catalogue.id(set, index), HostIx::from_index(*node))
         };
         let entry = &mut self.sets[set.get()];
         let held: Vec<_> = (0..).zip(&home).map(is_held).collect();
