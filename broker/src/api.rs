@@ -20,6 +20,7 @@ mod people;
 mod results;
 mod streams;
 mod usage;
+mod views;
 mod watch;
 mod workunits;
 
@@ -63,6 +64,7 @@ use crate::promises::Promises;
 use crate::states::States;
 use crate::store::{Committer, SmallBlobs, StoreState};
 use crate::usage::Usage;
+use crate::views::Views;
 
 /// What handlers share.
 #[derive(Clone)]
@@ -92,6 +94,7 @@ pub(crate) struct Api {
     /// Whether browsers come through TLS.
     pub(crate) is_secure: bool,
     pub(crate) datasets: Datasets,
+    pub(crate) views: Views,
     /// On which hosts a job may run that does not say so.
     pub(crate) default_on: RunsOn,
     pub(crate) data_dir: PathBuf,
@@ -134,6 +137,8 @@ impl Api {
             .or(self.blob_routes())
             .unify()
             .or(self.dataset_routes())
+            .unify()
+            .or(self.view_routes())
             .unify()
             .or(self.backup_routes())
             .unify()

@@ -39,6 +39,7 @@ use crate::results_check;
 use crate::states::States;
 use crate::store::{Batch, Committer, Compaction, DataFolder, StoreError, StoreOptions};
 use crate::usage::{self, Usage, UsageWriter};
+use crate::views::{FrameBoard, Views};
 use crate::wall_clock;
 
 /// Why a broker does not start.
@@ -136,7 +137,7 @@ struct Running {
     listener: Listener,
     api: Api,
     /// What reads the core beside the routes.
-    background: [JoinHandle<()>; 7],
+    background: [JoinHandle<()>; 8],
     driver_done: oneshot::Receiver<()>,
     /// Writes down how long kernels take.
     recorder: Recorder,
@@ -236,6 +237,7 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
     let (run_history, history) =
         history::start(&config.data_dir, min_free_bytes).map_err(BrokerError::Thread)?;
     let promises = Promises::open(&config.data_dir, RandomState::new().build_hasher().finish());
+    let board = FrameBoard::default();
     let driver = Driver::new(DriverParts {
         core,
         incarnation: recovered.incarnation,
@@ -247,6 +249,7 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
         usage: accounts.clone(),
         retention: config.retention(),
         chunks: datasets.table().clone(),
+        board: board.clone(),
     });
     let driver_done = start(driver, queue)?;
     let driver = DriverHandle::new(commands);
@@ -263,6 +266,14 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
         files: Arc::clone(&files),
     };
     let collector = tokio::spawn(collector.run());
+    let views = Views::open(
+        &config.data_dir,
+        board,
+        driver.clone(),
+        datasets.table().clone(),
+        config.default_on,
+        Arc::clone(&metrics),
+    );
     let api = Api {
         driver,
         committer: committer.clone(),
@@ -285,6 +296,7 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
         farm_history: FarmHistory::open(&config.data_dir, min_free_bytes),
         is_secure: listen.tls.is_some(),
         datasets,
+        views,
         default_on: config.default_on,
         data_dir: config.data_dir.clone(),
     };
@@ -293,9 +305,11 @@ async fn begin(config: &Config) -> Result<Running, BrokerError> {
     let painter = api.pictures.clone().run(api.driver.clone(), promises.clone());
     let look = api.farm_history.clone().run(api.driver.clone());
     let budgets = api.budgets.clone().run(api.usage.clone(), api.driver.clone());
+    let views = api.views.clone().run();
     let [remember, painter, look, budgets] =
         [tokio::spawn(remember), tokio::spawn(painter), tokio::spawn(look), tokio::spawn(budgets)];
-    let background = [check, collector, watch, remember, painter, look, budgets];
+    let views = tokio::spawn(views);
+    let background = [check, collector, watch, remember, painter, look, budgets, views];
     Ok(Running { listener, api, background, driver_done, recorder, history, usage, promises })
 }
 

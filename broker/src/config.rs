@@ -107,6 +107,8 @@ impl Default for ProjectSettings {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Lanes {
+    /// Frames of views, and animations behind them.
+    pub rendering: LaneSettings,
     /// Jobs with a due time.
     pub deadline: LaneSettings,
     /// Jobs that read datasets.
@@ -131,7 +133,7 @@ pub struct LaneSettings {
 
 impl LaneSettings {
     fn check(&self, lane: Lane) -> Result<LaneConfig, ConfigError> {
-        let default = LanePolicy::default_of(lane).expect("a lane that runs on farms");
+        let default = LanePolicy::default_of(lane);
         let policy = self.policy.as_ref().map_or(Ok(default), |name| LanePolicy::named(lane, name));
         let policy = policy.map_err(|why| ConfigError::Policy { lane, why })?;
         let mut config = LaneConfig::of(lane, policy);
@@ -156,6 +158,7 @@ impl Lanes {
     /// The first bad value.
     pub(crate) fn check(&self) -> Result<BTreeMap<Lane, LaneConfig>, ConfigError> {
         let lanes = [
+            (Lane::Rendering, &self.rendering),
             (Lane::Deadline, &self.deadline),
             (Lane::Dataset, &self.dataset),
             (Lane::Batch, &self.batch),

@@ -45,6 +45,7 @@ pub use compact::compact;
 pub use contents::{ContentRefusal, ContentUse};
 pub use decided::{Decided, Letters};
 pub use dispatcher::{Dispatcher, Forgotten};
+pub use dispatcher::{FrameLease, FrameNews, FrameStep};
 pub use records::pack;
 pub(crate) use recover::recover;
 pub use recover::{RecordError, Recovery};
@@ -64,6 +65,7 @@ use crate::limits::TURN_COMMANDS_MAX;
 use crate::metrics::Metrics;
 use crate::store::Committer;
 use crate::usage::Usage;
+use crate::views::FrameBoard;
 use turn::Turn;
 
 /// What the driver needs at its birth.
@@ -79,6 +81,7 @@ pub(crate) struct DriverParts {
     /// How long jobs that have ended are kept; for ever where it is not given.
     pub(crate) retention: Option<Span>,
     pub(crate) chunks: ChunkTable,
+    pub(crate) board: FrameBoard,
 }
 
 /// See the module's page.
@@ -90,6 +93,7 @@ pub(crate) struct Driver {
     kernel_times: KernelTimes,
     history: RunHistory,
     usage: Usage,
+    board: FrameBoard,
 }
 
 impl Driver {
@@ -108,6 +112,7 @@ impl Driver {
             kernel_times: parts.kernel_times,
             history: parts.history,
             usage: parts.usage,
+            board: parts.board,
         }
     }
 
@@ -188,6 +193,13 @@ impl Driver {
             Command::DatasetAdded(id) => self.dispatcher.dataset_added(now, id, decided),
             Command::DatasetRemoved(id) => self.dispatcher.dataset_removed(now, id, decided),
             Command::NoteUsed(used) => self.dispatcher.note_used(now, &used),
+            Command::Frame { spec, reply } => {
+                let _ = reply.send(self.dispatcher.submit_frame(now, *spec, decided));
+            }
+            Command::DropFrames(jobs) => self.dispatcher.drop_frames(now, &jobs, decided),
+            Command::FrameLease { secret, token, reply } => {
+                let _ = reply.send(self.dispatcher.frame_lease(&secret, token));
+            }
             Command::Query(query) => {
                 let answer = query(self.dispatcher.core_at(now));
                 turn.say(answer);
@@ -197,7 +209,8 @@ impl Driver {
 
     async fn finish(&mut self, mut turn: Turn) {
         self.dispatcher.end_turn(boottime(), &mut turn.decided);
-        let Self { committer, metrics, events, kernel_times, history, usage, .. } = self;
+        let Self { committer, metrics, events, kernel_times, history, usage, board, .. } = self;
+        board.tell(std::mem::take(&mut turn.decided.frames));
         turn.commit(committer, metrics, events, (kernel_times, history, usage)).await;
     }
 }

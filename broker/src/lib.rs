@@ -36,9 +36,11 @@ mod pictures;
 mod predict;
 mod promises;
 mod results_check;
+mod sealed_file;
 mod states;
 mod store;
 mod usage;
+mod views;
 mod wall_clock;
 
 pub use archive::{ArchiveError, Moved, export, import};
@@ -47,8 +49,9 @@ pub use broker::{BrokerError, run};
 pub use config::{AtEnd, Config, ConfigError, DEFAULT_TOML, OwnerLimits, ProjectSettings};
 pub use datasets::{ChunkTable, DatasetsError};
 pub use driver::{
-    ContentRefusal, ContentUse, Decided, Dispatcher, DriverGone, DriverHandle, Forgotten, Letters,
-    LinkId, LinkMessage, PreparedReport, RecordError, Recovery, compact, pack,
+    ContentRefusal, ContentUse, Decided, Dispatcher, DriverGone, DriverHandle, Forgotten,
+    FrameLease, FrameNews, FrameStep, Letters, LinkId, LinkMessage, PreparedReport, RecordError,
+    Recovery, compact, pack,
 };
 pub use gleaner_comparison::run_as_comparer_if_asked;
 pub use metrics::{CoreFigures, Metrics, Waits};

@@ -232,3 +232,23 @@ pub(crate) const FARM_ROWS_MAX: [usize; 3] = [2 * 1_440, 90 * 24, 10 * 366];
 pub(crate) const FARM_LINE_BYTES_MAX: usize = 1 << 10;
 /// Longest file of the farm's history, in bytes.
 pub(crate) const FARM_HISTORY_BYTES_MAX: u64 = 32 << 20;
+/// Views that a broker keeps.
+pub(crate) const VIEWS_MAX: usize = 10_000;
+/// Of these, so many at most are of one owner.
+pub(crate) const VIEWS_OF_ONE_MAX: usize = 64;
+/// How long a view is kept that nobody uses, in milliseconds.
+pub(crate) const VIEW_KEPT_MS: u64 = 7 * 86_400_000;
+/// How often states of views are written down.
+pub(crate) const VIEW_SAVE: Duration = Duration::from_secs(1);
+/// How long a part of a frame may take, in seconds, bricks that are loaded for it included.
+pub(crate) const FRAME_LEASE_S: u64 = 120;
+/// After so long the coarse level is shown in the place of bricks.
+pub(crate) const FRAME_LATE: Span = Span::from_millis(150);
+/// After so long it is told why nothing is drawn.
+pub(crate) const FRAME_WAITS: Span = Span::from_secs(1);
+/// After so long a state that stays is drawn without a loss.
+pub(crate) const FRAME_SETTLES: Span = Span::from_millis(300);
+/// How long it rests before what was lost is tried again.
+pub(crate) const FRAME_RESTS: Span = Span::from_millis(200);
+/// How long a picture may take to be taken by a client.
+pub(crate) const FRAME_SEND_TIME_MAX: Duration = Duration::from_secs(30);

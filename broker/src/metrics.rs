@@ -50,6 +50,12 @@ pub struct Metrics {
     letters_dropped: Counter,
     openings_refused: Counter,
     results_damaged: Gauge,
+    views_connected: Gauge,
+    frames: Counter,
+    frame_parts: Counter,
+    frame_hits: Counter,
+    frames_dropped: Counter,
+    frame_drawn: Histogram,
     submission_durable: Histogram,
     request_lease: Histogram,
     report_verdict: Histogram,
@@ -88,6 +94,18 @@ impl Default for Metrics {
             results_damaged: shown.metric(
                 "results_damaged",
                 "Results whose content the disk has lost, as found after the start",
+            ),
+            views_connected: shown.metric("views_connected", "Views with a client"),
+            frames: shown.metric("frames", "Frames of views that were sent"),
+            frame_parts: shown.metric("frame_parts", "Parts of these that hosts drew"),
+            frame_hits: shown
+                .metric("frame_hits", "Parts of these whose host had their chunk already"),
+            frames_dropped: shown
+                .metric("frames_dropped", "Frames of views that were drawn and not sent"),
+            frame_drawn: shown.histogram(
+                "frame_drawn",
+                "Time from the beginning of a frame until its picture is there",
+                &SHORT_S,
             ),
             submission_durable: shown.histogram(
                 "submission_durable",
@@ -166,6 +184,20 @@ impl Metrics {
     /// A host is told to let a parked replica go on.
     pub(crate) fn resumed(&self) {
         self.resumes.inc();
+    }
+
+    /// So many views have a client.
+    pub(crate) fn views(&self, connected: usize) {
+        self.views_connected.set(i64::try_from(connected).unwrap_or(i64::MAX));
+    }
+
+    /// A frame of so many parts is there, of which hosts had so many chunks; it is sent, or a newer
+    /// one was.
+    pub(crate) fn frame(&self, took: Span, (parts, hits): (u32, u32), is_sent: bool) {
+        self.frame_drawn.observe(took.as_secs_f64());
+        self.frame_parts.inc_by(parts.into());
+        self.frame_hits.inc_by(hits.into());
+        if is_sent { &self.frames } else { &self.frames_dropped }.inc();
     }
 
     /// A submission was accepted or refused.

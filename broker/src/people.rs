@@ -506,7 +506,7 @@ fn claims(id: PrincipalId, for_s: u64) -> String {
     serde_json::to_string(&claims).expect("our own types serialise")
 }
 
-fn random_text<const BYTES: usize>() -> String {
+pub(crate) fn random_text<const BYTES: usize>() -> String {
     let mut bytes = [0; BYTES];
     let got = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
     assert_eq!(got, Ok(BYTES), "the kernel gives as few random bytes as these at once");

@@ -65,6 +65,18 @@ number_id! {
     /// A submitted job.
     JobId, "job"
 }
+impl JobId {
+    /// Jobs from this number on are parts of frames of views: nothing of them is written down, and
+    /// nobody asks for them by their numbers.
+    pub const FRAMES_FROM: Self = Self(1 << 40);
+
+    /// Whether it is a part of a frame.
+    #[must_use]
+    pub const fn is_frame(self) -> bool {
+        self.0 >= Self::FRAMES_FROM.0
+    }
+}
+
 number_id! {
     /// Fencing token of a lease: that of one host and one try at a workunit in one life of the
     /// broker, whose incarnation its upper 16 bits tell. The lower 48 can be foretold by nobody but

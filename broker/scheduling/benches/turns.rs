@@ -53,12 +53,11 @@ struct Farm {
 
 impl Farm {
     fn new() -> Self {
-        let config = [Lane::Deadline, Lane::Batch].into_iter().fold(
-            CoreConfig::background(PolicyName::FragmentAware),
-            |config, lane| {
-                config.with_lane(lane, LanePolicy::default_of(lane).expect("it runs on farms"))
-            },
-        );
+        let config = [Lane::Deadline, Lane::Batch]
+            .into_iter()
+            .fold(CoreConfig::background(PolicyName::FragmentAware), |config, lane| {
+                config.with_lane(lane, LanePolicy::default_of(lane))
+            });
         Self {
             core: Core::new(&config),
             names: Vec::new(),

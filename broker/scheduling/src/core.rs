@@ -101,6 +101,8 @@ pub struct Core {
     gone_hosts_max: usize,
     open_jobs_max: u32,
     next_job: u64,
+    /// Of the next part of a frame.
+    next_frame: u64,
     /// Microseconds of UTC at [`Time::ZERO`].
     zero_us: u64,
     /// Whether work appeared that standing requests may want.
@@ -141,6 +143,7 @@ impl Core {
             gone_hosts_max: config.gone_hosts_max,
             open_jobs_max: config.open_jobs_max,
             next_job: 1,
+            next_frame: JobId::FRAMES_FROM.get(),
             zero_us: config.zero_us,
             new_work: false,
             held_back_to: [None; Lane::COUNT],

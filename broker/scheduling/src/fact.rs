@@ -138,3 +138,23 @@ pub enum Fact {
         token: LeaseToken,
     },
 }
+
+impl Fact {
+    /// The job that it is about, if it is about one.
+    #[must_use]
+    pub const fn job(&self) -> Option<JobId> {
+        match self {
+            Self::JobAccepted { job, .. }
+            | Self::JobCancelled { job }
+            | Self::Counted { job, .. }
+            | Self::JobForgotten { job } => Some(*job),
+            Self::Voted { workunit, .. }
+            | Self::AttemptFailed { workunit, .. }
+            | Self::Decided { workunit, .. }
+            | Self::GivenUp { workunit, .. }
+            | Self::VoteStood { workunit, .. }
+            | Self::HandedOver { workunit, .. } => Some(workunit.job),
+            Self::HostStood { .. } => None,
+        }
+    }
+}

@@ -248,9 +248,15 @@ impl Farm {
         self.jobs.values()
     }
 
-    /// The jobs from this one on, in order of submission.
+    /// The jobs from this one on, in order of submission, parts of frames left out.
     pub fn jobs_from(&self, first: JobId) -> impl Iterator<Item = &Job> {
-        self.jobs.range(first..).map(|(_, job)| job)
+        let end = JobId::FRAMES_FROM.max(first);
+        self.jobs.range(first..end).map(|(_, job)| job)
+    }
+
+    /// All jobs that are written down: parts of frames are not.
+    pub fn kept_jobs(&self) -> impl Iterator<Item = &Job> {
+        self.jobs_from(JobId::new(0))
     }
 
     /// Jobs that go on and are due at a time.
@@ -263,10 +269,10 @@ impl Farm {
         self.usage.shares(self.now)
     }
 
-    /// How many jobs are known.
+    /// How many jobs are known, parts of frames left out.
     #[must_use]
     pub fn job_count(&self) -> usize {
-        self.jobs.len()
+        self.jobs.len() - self.jobs.range(JobId::FRAMES_FROM..).count()
     }
 
     /// The lane of a job.

@@ -27,7 +27,7 @@ const ADMINS: &[Role] = &[Role::Admin];
 
 /// All requests but `/healthz`, those of [`super::OPEN`] and the files of [`super::PAGES`]. What is not
 /// here reaches no route.
-pub(crate) static ACCESS: [Access; 43] = [
+pub(crate) static ACCESS: [Access; 51] = [
     Access::new(GET, "/v1/control", AGENTS),
     Access::new(POST, "/v1/jobs", SUBMITTERS),
     Access::new(GET, "/v1/jobs", VIEWERS),
@@ -50,6 +50,14 @@ pub(crate) static ACCESS: [Access; 43] = [
     Access::new(GET, "/v1/datasets/{}", VIEWERS),
     Access::new(DELETE, "/v1/datasets/{}", SUBMITTERS),
     Access::new(GET, "/v1/datasets/{}/chunks", VIEWERS),
+    Access::new(POST, "/v1/views", SUBMITTERS),
+    Access::new(GET, "/v1/views", SUBMITTERS),
+    Access::new(GET, "/v1/views/{}", SUBMITTERS),
+    Access::new(DELETE, "/v1/views/{}", SUBMITTERS),
+    Access::new(GET, "/v1/views/{}/histogram", SUBMITTERS),
+    Access::new(GET, "/v1/views/{}/live", SUBMITTERS),
+    Access::new(GET, "/v1/frames/{}", AGENTS),
+    Access::new(PUT, "/v1/frames/{}", AGENTS),
     Access::new(PUT, "/v1/states/{}", AGENTS),
     Access::new(GET, "/v1/states/{}", AGENTS),
     Access::new(GET, "/v1/events", VIEWERS),
@@ -88,6 +96,8 @@ mod tests {
             "PUT /v1/blobs/{}",
             "GET /v1/blobs/{}",
             "GET /v1/blobs/{}/pieces",
+            "GET /v1/frames/{}",
+            "PUT /v1/frames/{}",
             "PUT /v1/states/{}",
             "GET /v1/states/{}",
         ];
@@ -116,6 +126,8 @@ mod tests {
             "PUT /v1/blobs/{}",
             "POST /v1/datasets",
             "DELETE /v1/datasets/{}",
+            "POST /v1/views",
+            "DELETE /v1/views/{}",
         ];
         assert_eq!(of_submitters, wanted);
     }

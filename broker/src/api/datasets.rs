@@ -59,7 +59,7 @@ impl Api {
     }
 
     /// Does what may wait for a disk where it holds up nobody.
-    async fn of_datasets<T: Send + 'static>(
+    pub(super) async fn of_datasets<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Self) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
@@ -68,7 +68,7 @@ impl Api {
     }
 
     /// The dataset of this name that is there for whoever asks.
-    fn find_dataset(
+    pub(super) fn find_dataset(
         &self,
         who: &Asker,
         name: &str,
@@ -113,7 +113,8 @@ impl Api {
                 "the job has {workunits} workunits and {id} has {chunks} chunks: give it one for each"
             )));
         }
-        reads.chunk_bytes = manifest.longest();
+        // Where another run of chunks is read, that is the broker's doing.
+        (reads.chunk_bytes, reads.first) = (manifest.longest(), 0);
         Ok(())
     }
 }
@@ -237,7 +238,7 @@ async fn remove(
 
 /// Whether a job that goes on reads a dataset.
 pub(crate) fn is_read(core: &Core, dataset: DatasetId) -> bool {
-    let active = core.farm().jobs().filter(|job| job.phase == JobPhase::Active);
+    let active = core.farm().kept_jobs().filter(|job| job.phase == JobPhase::Active);
     active.filter_map(|job| job.spec.profile.reads).any(|reads| reads.dataset == dataset)
 }
 

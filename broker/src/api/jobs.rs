@@ -60,6 +60,10 @@ async fn submit(api: Api, (who, body): (Asker, bytes::Bytes)) -> Result<Response
     if let Some(why) = spec.project.as_ref().and_then(|project| api.budgets.refusal(project)) {
         return Err(Problem::new(StatusCode::FORBIDDEN, "budget", why));
     }
+    if spec.is_frame() {
+        let why = "task.frame: the broker alone makes frames; open a view (POST /v1/views)";
+        return Err(Problem::new(StatusCode::BAD_REQUEST, "invalid-job", why.to_owned()));
+    }
     spec.on.get_or_insert(api.default_on);
     // Held until the job is there: its dataset is not removed meanwhile.
     let _reads = match spec.profile.reads {

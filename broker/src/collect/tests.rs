@@ -27,6 +27,7 @@ use crate::limits::COLLECT_PAGE;
 use crate::metrics::Metrics;
 use crate::store::{DataFolder, SledJournal, StoreOptions};
 use crate::usage;
+use crate::views::FrameBoard;
 
 /// What a broker knows before it starts.
 struct Stage {
@@ -129,6 +130,7 @@ impl Stage {
         let (history, writer) = history::start(self.folder.path(), 1 << 20).expect("a thread");
         let (usage, accounts) = usage::start(self.folder.path(), 1 << 20).expect("a thread");
         let driver = Driver::new(DriverParts {
+            board: FrameBoard::default(),
             core: self.core,
             incarnation: 1,
             committer: committer.clone(),

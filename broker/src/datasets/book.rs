@@ -1,14 +1,14 @@
 //! The file of datasets: replaced as a whole with each change.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use gleaner_protocol::{DatasetId, DatasetName, Digest, OwnerName};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+
+use crate::sealed_file::{self, SealedFileError};
 
 /// What cannot be done with the file.
 #[derive(Debug, Error)]
@@ -37,14 +37,6 @@ pub enum DatasetsError {
     },
 }
 
-/// The book as its file is.
-#[derive(Serialize, Deserialize)]
-struct Sealed {
-    /// The hash of the rest, as JSON without spaces.
-    hash: Digest,
-    book: Book,
-}
-
 /// All datasets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -68,24 +60,21 @@ pub(super) struct Record {
     pub(super) removed: bool,
 }
 
+impl From<SealedFileError> for DatasetsError {
+    fn from(error: SealedFileError) -> Self {
+        match error {
+            SealedFileError::File { what, path, source } => Self::File { what, path, source },
+            SealedFileError::Damaged { path, why } => Self::Damaged { path, why },
+        }
+    }
+}
+
 impl Book {
     /// Reads it; an empty one where there is no file.
     pub(super) fn open(path: &Path) -> Result<Self, DatasetsError> {
-        let damaged = |why: String| DatasetsError::Damaged { path: path.into(), why };
-        match fs::read(path) {
-            Ok(bytes) => {
-                let Sealed { hash, book } =
-                    serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
-                if hash != book.hash() {
-                    return Err(damaged("its content has another hash than it says".into()));
-                }
-                Ok(Self { path: path.into(), ..book })
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Ok(Self { path: path.into(), last: 0, records: BTreeMap::new() })
-            }
-            Err(source) => Err(DatasetsError::File { what: "read", path: path.into(), source }),
-        }
+        let book = sealed_file::read::<Self>(path)?;
+        let book = book.unwrap_or(Self { path: path.into(), last: 0, records: BTreeMap::new() });
+        Ok(Self { path: path.into(), ..book })
     }
 
     /// Those of a name that have it still.
@@ -94,29 +83,8 @@ impl Book {
         of_name.map(|(id, record)| (*id, record))
     }
 
-    fn hash(&self) -> Digest {
-        Digest::of(&serde_json::to_vec(self).expect("our own types serialise"))
-    }
-
     /// Replaces the file. It is on the disk when this returns.
     pub(super) fn save(&self) -> Result<(), DatasetsError> {
-        let sealed = Sealed { hash: self.hash(), book: self.clone() };
-        let bytes = serde_json::to_vec_pretty(&sealed).expect("our own types serialise");
-        let new = self.path.with_extension("json.new");
-        let replaced = || {
-            let mut options = OpenOptions::new();
-            let mut file =
-                options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-            file.write_all(&bytes)?;
-            file.sync_all()?;
-            fs::rename(&new, &self.path)?;
-            let folder = self.path.parent().unwrap_or(Path::new("."));
-            File::open(folder)?.sync_all()
-        };
-        replaced().map_err(|source| DatasetsError::File {
-            what: "write",
-            path: self.path.clone(),
-            source,
-        })
+        Ok(sealed_file::replace(&self.path, self)?)
     }
 }

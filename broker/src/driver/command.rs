@@ -17,6 +17,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::Forgotten;
 use super::contents::{ContentRefusal, ContentUse};
+use super::dispatcher::FrameLease;
 use crate::limits::OUTBOX_BATCHES_MAX;
 
 /// One control link.
@@ -191,6 +192,18 @@ pub(crate) enum Command {
     DatasetRemoved(DatasetId),
     /// What was used for accounts before this broker began, in core-seconds as they count now.
     NoteUsed(BTreeMap<Account, f64>),
+    /// A part of a frame; answered at once, for nothing of it is written down.
+    Frame {
+        spec: Box<JobSpec>,
+        reply: oneshot::Sender<Result<JobId, SubmitRefusal>>,
+    },
+    /// Nobody wants these parts of frames any more.
+    DropFrames(Vec<JobId>),
+    FrameLease {
+        secret: AgentSecret,
+        token: LeaseToken,
+        reply: oneshot::Sender<Result<FrameLease, ContentRefusal>>,
+    },
     Query(Query),
 }
 
@@ -270,6 +283,32 @@ impl DriverHandle {
     ) -> Result<Result<(), ContentRefusal>, DriverGone> {
         let (reply, answer) = oneshot::channel();
         self.send(Command::MayUse { secret, what, reply }).await?;
+        answer.await.map_err(|_| DriverGone)
+    }
+
+    /// Has a part of a frame drawn.
+    pub(crate) async fn submit_frame(
+        &self,
+        spec: JobSpec,
+    ) -> Result<Result<JobId, SubmitRefusal>, DriverGone> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Command::Frame { spec: Box::new(spec), reply }).await?;
+        answer.await.map_err(|_| DriverGone)
+    }
+
+    /// Ends parts of frames that nobody wants any more.
+    pub(crate) async fn drop_frames(&self, jobs: Vec<JobId>) -> Result<(), DriverGone> {
+        if jobs.is_empty() { Ok(()) } else { self.send(Command::DropFrames(jobs)).await }
+    }
+
+    /// What the lease stands for that the agent which shows this secret has.
+    pub(crate) async fn frame_lease(
+        &self,
+        secret: AgentSecret,
+        token: LeaseToken,
+    ) -> Result<Result<FrameLease, ContentRefusal>, DriverGone> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Command::FrameLease { secret, token, reply }).await?;
         answer.await.map_err(|_| DriverGone)
     }
 

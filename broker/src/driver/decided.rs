@@ -10,6 +10,7 @@ use gleaner_protocol::{Digest, KernelTime};
 use gleaner_scheduling::Fact;
 
 use super::LinkId;
+use super::dispatcher::FrameNews;
 use crate::metrics::Waits;
 use crate::usage::UsageRecord;
 
@@ -44,6 +45,8 @@ pub struct Decided<M> {
     pub runs: Vec<Run>,
     /// Replicas that ended and workunits that were decided, for the accounts, in order.
     pub usage: Vec<UsageRecord>,
+    /// How frames come on, in order: nothing of that is written down, and it is told at once.
+    pub frames: Vec<FrameNews>,
 }
 
 impl<M> Default for Decided<M> {
@@ -58,6 +61,7 @@ impl<M> Default for Decided<M> {
             kernel_times: Vec::new(),
             runs: Vec::new(),
             usage: Vec::new(),
+            frames: Vec::new(),
         }
     }
 }
@@ -70,5 +74,10 @@ impl<M: Clone> Decided<M> {
             _ => &mut self.orders,
         };
         letters.entry(link).or_insert_with(|| (mailbox.clone(), Vec::new())).1.push(message);
+    }
+
+    /// Sends a message over a link at once: it promises nothing.
+    pub(super) fn order(&mut self, link: LinkId, mailbox: &M, message: BrokerMessage) {
+        self.orders.entry(link).or_insert_with(|| (mailbox.clone(), Vec::new())).1.push(message);
     }
 }

@@ -3,6 +3,7 @@
 
 mod copies;
 mod ends;
+mod frames;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -32,6 +33,8 @@ use crate::datasets::ChunkTable;
 use crate::limits::TURN_FORGETS_MAX;
 use crate::metrics::Metrics;
 use copies::Keepers;
+use frames::Frames;
+pub use frames::{FrameLease, FrameNews, FrameStep};
 
 /// The core and the links that speak for its hosts. `M` is where a link's messages go.
 ///
@@ -50,6 +53,7 @@ pub struct Dispatcher<M> {
     retention: Retention,
     pub(super) watch: RunWatch,
     keepers: Keepers,
+    frames: Frames,
 }
 
 /// What came of the wish that a job be forgotten.
@@ -80,6 +84,7 @@ impl<M: Clone> Dispatcher<M> {
             retention: Retention::default(),
             watch: RunWatch::default(),
             keepers: Keepers::default(),
+            frames: Frames::default(),
         }
     }
 
@@ -136,6 +141,7 @@ impl<M: Clone> Dispatcher<M> {
             let Some(job) = self.retention.take_due(now) else { break };
             self.feed(now, Input::Forget { job }, turn);
         }
+        self.forget_frames(now, turn);
         self.end_forgotten(now, turn);
         self.place_copies(now, turn);
         self.progress.emit_due(now, &self.core, turn);
@@ -466,6 +472,9 @@ impl<M: Clone> Dispatcher<M> {
 
     fn translate(&mut self, now: Time, effect: Effect, turn: &mut Decided<M>) {
         match effect {
+            Effect::Persist(fact) if fact.job().is_some_and(JobId::is_frame) => {
+                self.note_of_frame(&fact, turn);
+            }
             Effect::Persist(fact) => {
                 self.note_fact(now, &fact, turn);
                 turn.facts.push(fact);
@@ -487,7 +496,12 @@ impl<M: Clone> Dispatcher<M> {
                     None => Beginning::Whole,
                     Some(_) => Beginning::GoesOn,
                 };
-                self.watch.begin(&self.core, now, what, share, beginning);
+                if !replica.workunit.job.is_frame() {
+                    self.watch.begin(&self.core, now, what, share, beginning);
+                }
+                if replica.workunit.job.is_frame() {
+                    self.frame_given(host, replica.workunit, turn);
+                }
                 let (item, chunk) = (None, None);
                 let lease = Lease { token, replica, item, chunk, limits, goes_on, hands_on };
                 self.lease(now, host, lease, turn);
@@ -515,6 +529,9 @@ impl<M: Clone> Dispatcher<M> {
                 self.aborted(now, token, reason, turn);
                 self.write(host, BrokerMessage::Abort { token, reason }, turn);
             }
+            Effect::Verdict { host, token, workunit, verdict } if workunit.job.is_frame() => {
+                self.answer_frame(host, token, verdict, turn);
+            }
             Effect::Verdict { host, token, workunit, verdict } => {
                 self.metrics.judged(verdict);
                 self.judged(now, (host, token), verdict, turn);
@@ -527,6 +544,7 @@ impl<M: Clone> Dispatcher<M> {
             Effect::Move { chunk, to, patience, .. } => {
                 self.move_copy(now, chunk, to, patience, turn);
             }
+            Effect::JobChanged { job } if job.is_frame() => self.frame_changed(job, turn),
             Effect::JobChanged { job } => self.job_changed(now, job, turn),
             Effect::HostConnected { host, origin } => {
                 turn.events.push(ProgressEvent::HostConnected { host, origin });

@@ -50,6 +50,8 @@ impl Turn {
             kernel_times,
             runs,
             usage: ended,
+            // Those are told already.
+            frames: _,
         } = decided;
         // What is done for a store that keeps nothing is done in vain.
         if committer.works() {

@@ -1,7 +1,7 @@
 //! The file of principals and invitations: replaced as a whole with each change.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -14,6 +14,7 @@ use thiserror::Error;
 
 use super::Refusal;
 use crate::limits::REMEMBERED_S;
+use crate::sealed_file::{self, SealedFileError};
 use crate::wall_clock::utc_ms;
 
 /// Name of the list of what was done, beside the file of principals.
@@ -44,14 +45,6 @@ pub enum BookError {
         /// What is wrong with it.
         why: String,
     },
-}
-
-/// The book as its file is.
-#[derive(Serialize, Deserialize)]
-struct Sealed {
-    /// The hash of the rest, as JSON without spaces.
-    hash: Digest,
-    book: Book,
 }
 
 /// Who is known, and who is invited.
@@ -132,38 +125,33 @@ impl Principal {
     }
 }
 
+impl From<SealedFileError> for BookError {
+    fn from(error: SealedFileError) -> Self {
+        match error {
+            SealedFileError::File { what, path, source } => Self::File { what, path, source },
+            SealedFileError::Damaged { path, why } => Self::Damaged { path, why },
+        }
+    }
+}
+
 impl Book {
     /// Reads it; makes an empty one where there is no file, and never was.
     pub(super) fn open(path: &Path, is_first: bool) -> Result<Self, BookError> {
-        let damaged = |why: String| BookError::Damaged { path: path.into(), why };
-        match fs::read(path) {
-            Ok(bytes) => {
-                let Sealed { hash, book } =
-                    serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
-                if hash != book.hash() {
-                    return Err(damaged("its content has another hash than it says".into()));
-                }
-                Ok(Self { path: path.into(), ..book })
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound && is_first => {
-                let book = Self {
-                    path: path.into(),
-                    principals: BTreeMap::new(),
-                    invitations: BTreeMap::new(),
-                    audit: AuditEnd::nothing(),
-                };
-                book.save()?;
-                Ok(book)
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Err(damaged("it is gone, and the broker's key is there".into()))
-            }
-            Err(source) => Err(BookError::File { what: "read", path: path.into(), source }),
+        if let Some(book) = sealed_file::read::<Self>(path)? {
+            return Ok(Self { path: path.into(), ..book });
         }
-    }
-
-    fn hash(&self) -> Digest {
-        Digest::of(&serde_json::to_vec(self).expect("our own types serialise"))
+        if !is_first {
+            let why = "it is gone, and the broker's key is there".into();
+            return Err(BookError::Damaged { path: path.into(), why });
+        }
+        let book = Self {
+            path: path.into(),
+            principals: BTreeMap::new(),
+            invitations: BTreeMap::new(),
+            audit: AuditEnd::nothing(),
+        };
+        book.save()?;
+        Ok(book)
     }
 
     /// Where the list of what was done is.
@@ -214,24 +202,7 @@ impl Book {
 
     /// Replaces the file, for its owner's eyes alone. It is on the disk when this returns.
     pub(super) fn save(&self) -> Result<(), BookError> {
-        let sealed = Sealed { hash: self.hash(), book: self.clone() };
-        let bytes = serde_json::to_vec_pretty(&sealed).expect("our own types serialise");
-        let new = self.path.with_extension("json.new");
-        let replaced = || {
-            let mut options = OpenOptions::new();
-            let mut file =
-                options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-            file.write_all(&bytes)?;
-            file.sync_all()?;
-            fs::rename(&new, &self.path)?;
-            let folder = self.path.parent().unwrap_or(Path::new("."));
-            File::open(folder)?.sync_all()
-        };
-        replaced().map_err(|source| BookError::File {
-            what: "write",
-            path: self.path.clone(),
-            source,
-        })
+        Ok(sealed_file::replace(&self.path, self)?)
     }
 
     /// The invitation that somebody shows, where it is good.

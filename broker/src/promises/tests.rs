@@ -104,7 +104,7 @@ impl Farm {
     }
 
     fn of_cores(cores: u32) -> Self {
-        let policy = LanePolicy::default_of(Lane::Deadline).expect("it runs on farms");
+        let policy = LanePolicy::default_of(Lane::Deadline);
         let config = CoreConfig::background(PolicyName::FragmentAware);
         let core = Core::new(&config.with_lane(Lane::Deadline, policy));
         let mut farm = Self { core, now: Time::ZERO + Span::from_secs(1_000) };

@@ -30,7 +30,7 @@ impl Core {
             )
         });
         let result = admitted.map(|()| {
-            let job = JobId::new(self.next_job);
+            let job = self.next_id(spec.is_frame());
             let spec = Arc::new(spec);
             let accepted_us = self.utc_us(self.farm.now);
             let fact = Fact::JobAccepted { job, spec: Arc::clone(&spec), accepted_us };
@@ -42,6 +42,10 @@ impl Core {
         let accepted = result.clone().ok();
         effects.push(Effect::Submitted { request, result });
         effects.extend(accepted.map(|job| Effect::JobChanged { job }));
+    }
+
+    fn next_id(&self, is_frame: bool) -> JobId {
+        JobId::new(if is_frame { self.next_frame } else { self.next_job })
     }
 
     /// Whether a job can be accepted, as far as its lane's policy has no say. Its due time counts
@@ -114,7 +118,7 @@ impl Core {
             return Err(SubmitRefusal::TooManyJobs);
         }
         let account = spec.account();
-        if self.farm.usage.open_jobs(&account) >= self.open_jobs_max {
+        if !spec.is_frame() && self.farm.usage.open_jobs(&account) >= self.open_jobs_max {
             return Err(SubmitRefusal::TooManyOfOne { account, most: self.open_jobs_max });
         }
         if !self.farm.abilities.has_room_for(&Need::of(spec)) {
@@ -141,7 +145,8 @@ impl Core {
         if self.farm.jobs.get(&id).is_some_and(|job| job.due.is_some()) {
             self.farm.due.insert(id);
         }
-        self.next_job = self.next_job.max(id.get().saturating_add(1));
+        let next = if id.is_frame() { &mut self.next_frame } else { &mut self.next_job };
+        *next = (*next).max(id.get().saturating_add(1));
         self.new_work = true;
         self.tell(id, Change::JobAdded(id));
         true

@@ -12,7 +12,7 @@ impl Core {
     /// Facts that restore this core as all the facts so far do, leases aside: votes of decided
     /// workunits are left out, what they counted is kept.
     pub fn facts(&self) -> impl Iterator<Item = Fact> + '_ {
-        let settled = self.farm.jobs().flat_map(settled_facts);
+        let settled = self.farm.kept_jobs().flat_map(settled_facts);
         settled.chain(self.standing_facts())
     }
 
@@ -24,8 +24,8 @@ impl Core {
             .then_some(Fact::JobForgotten { job: last });
         forgotten
             .into_iter()
-            .chain(self.farm.jobs().flat_map(|job| self.farm.facts_of(job)))
-            .chain(self.farm.jobs().flat_map(|job| self.farm.standings_of(job)))
+            .chain(self.farm.kept_jobs().flat_map(|job| self.farm.facts_of(job)))
+            .chain(self.farm.kept_jobs().flat_map(|job| self.farm.standings_of(job)))
             .chain(self.farm.hosts_behind(None).filter_map(fact_of_host))
     }
 }

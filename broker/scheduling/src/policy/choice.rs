@@ -7,7 +7,7 @@ use gleaner_protocol::job::Lane;
 use thiserror::Error;
 
 use super::mixed::{Batch, BatchConfig, Effort, Rule};
-use super::{Policy, PolicyName, deadline, replication};
+use super::{Policy, PolicyName, deadline, replication, visualization};
 
 /// How much the planner of the batch lane searches each time, so that a turn of the broker is not
 /// held up by it.
@@ -31,19 +31,20 @@ pub enum LanePolicy {
     Dataset(replication::Name),
     /// One of [`Lane::Batch`].
     Batch(Rule),
+    /// One of [`Lane::Rendering`].
+    Rendering(visualization::Name),
 }
 
 impl LanePolicy {
-    /// The one that a lane has where nothing else is said; none where this release runs nothing in
-    /// that lane on a farm yet.
+    /// The one that a lane has where nothing else is said.
     #[must_use]
-    pub const fn default_of(lane: Lane) -> Option<Self> {
+    pub const fn default_of(lane: Lane) -> Self {
         match lane {
-            Lane::Deadline => Some(Self::Deadline(deadline::Name::Gleaner)),
-            Lane::Batch => Some(Self::Batch(Rule::Gleaner)),
-            Lane::Background => Some(Self::Greedy(PolicyName::FragmentAware)),
-            Lane::Dataset => Some(Self::Dataset(replication::Name::Gleaner)),
-            Lane::Rendering => None,
+            Lane::Deadline => Self::Deadline(deadline::Name::Gleaner),
+            Lane::Batch => Self::Batch(Rule::Gleaner),
+            Lane::Background => Self::Greedy(PolicyName::FragmentAware),
+            Lane::Dataset => Self::Dataset(replication::Name::Gleaner),
+            Lane::Rendering => Self::Rendering(visualization::Name::Gleaner),
         }
     }
 
@@ -55,7 +56,7 @@ impl LanePolicy {
             Lane::Batch => Rule::ALL.into_iter().map(Self::Batch).collect(),
             Lane::Background => PolicyName::ALL.into_iter().map(Self::Greedy).collect(),
             Lane::Dataset => replication::Name::ALL.into_iter().map(Self::Dataset).collect(),
-            Lane::Rendering => Vec::new(),
+            Lane::Rendering => visualization::Name::ALL.into_iter().map(Self::Rendering).collect(),
         }
     }
 
@@ -77,6 +78,7 @@ impl LanePolicy {
             Self::Deadline(name) => name.as_str(),
             Self::Dataset(name) => name.as_str(),
             Self::Batch(rule) => rule.as_str(),
+            Self::Rendering(name) => name.as_str(),
         }
     }
 
@@ -87,6 +89,7 @@ impl LanePolicy {
             Self::Greedy(name) => name.build(seed),
             Self::Deadline(name) => name.build(),
             Self::Dataset(name) => name.build(),
+            Self::Rendering(name) => name.build(),
             Self::Batch(rule) => Box::new(Batch::new(BatchConfig {
                 rule,
                 effort: LIVE_EFFORT,
@@ -116,11 +119,11 @@ impl fmt::Display for LanePolicy {
 
 /// A lane has no policy of this name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("the {lane} lane has no policy {name:?}{}", self.known())]
+#[error("the {lane} lane has no policy {name:?}; nearest: {nearest:?}; there are {}", .known.join(", "))]
 pub struct UnknownPolicy {
     lane: Lane,
     name: String,
-    nearest: Option<&'static str>,
+    nearest: &'static str,
     known: Vec<&'static str>,
 }
 
@@ -128,17 +131,8 @@ impl UnknownPolicy {
     fn of(lane: Lane, name: &str) -> Self {
         let known: Vec<_> = LanePolicy::all_of(lane).iter().map(|of| of.as_str()).collect();
         let distance = |of: &&&'static str| (!of.contains(name), strsim::levenshtein(of, name));
-        let nearest = known.iter().min_by_key(distance).copied();
+        let nearest = known.iter().min_by_key(distance).copied().expect("each lane has some");
         Self { lane, name: name.chars().take(80).collect(), nearest, known }
-    }
-
-    fn known(&self) -> String {
-        match self.nearest {
-            Some(nearest) => {
-                format!("; nearest: {nearest:?}; there are {}", self.known.join(", "))
-            }
-            None => ": this release runs nothing in that lane on a farm yet".into(),
-        }
     }
 }
 
@@ -156,14 +150,13 @@ mod tests {
             (Lane::Deadline, "gridengine", "grid-engine"),
             (Lane::Batch, "suffer", "sufferage"),
             (Lane::Dataset, "workqueue", "work-queue"),
+            (Lane::Rendering, "our", "ours"),
         ] {
             let error = LanePolicy::named(lane, name).expect_err(name).to_string();
             let says =
                 format!("the {lane} lane has no policy {name:?}; nearest: {nearest:?}; there are ");
             assert!(error.starts_with(&says), "{error}");
         }
-        let error = LanePolicy::named(Lane::Rendering, "gleaner").expect_err("none").to_string();
-        assert!(error.ends_with("runs nothing in that lane on a farm yet"), "{error}");
     }
 
     #[test]

@@ -129,9 +129,9 @@ pub(crate) fn config(policy: PolicyName) -> CoreConfig {
     let reconnect_grace = Span::from_secs(30);
     let config =
         CoreConfig { reconnect_grace, gone_hosts_max: 1, ..CoreConfig::background(policy) };
-    let mut config = [Lane::Deadline, Lane::Batch].into_iter().fold(config, |config, lane| {
-        config.with_lane(lane, LanePolicy::default_of(lane).expect("it runs on farms"))
-    });
+    let mut config = [Lane::Deadline, Lane::Batch]
+        .into_iter()
+        .fold(config, |config, lane| config.with_lane(lane, LanePolicy::default_of(lane)));
     for (lane, max_percent, min_percent) in [(Lane::Background, 70, 20), (Lane::Batch, 50, 0)] {
         let limits = LaneLimits { max_percent, min_percent };
         config.lanes.get_mut(&lane).expect("a lane").limits = limits;

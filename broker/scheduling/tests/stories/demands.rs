@@ -9,7 +9,7 @@ use gleaner_scheduling::{CoreConfig, LaneLimits, LanePolicy};
 use crate::story::Story;
 
 fn farm_of_lanes() -> CoreConfig {
-    let deadline = LanePolicy::default_of(Lane::Deadline).expect("it runs on farms");
+    let deadline = LanePolicy::default_of(Lane::Deadline);
     CoreConfig::background(FragmentAware).with_lane(Lane::Deadline, deadline)
 }
 

@@ -9,7 +9,7 @@ use gleaner_scheduling::{CoreConfig, LanePolicy};
 use crate::story::Story;
 
 fn story() -> Story {
-    let policy = LanePolicy::default_of(Lane::Deadline).expect("it runs on farms");
+    let policy = LanePolicy::default_of(Lane::Deadline);
     Story::with(CoreConfig::background(FragmentAware).with_lane(Lane::Deadline, policy))
 }
 

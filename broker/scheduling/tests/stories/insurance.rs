@@ -9,7 +9,7 @@ use gleaner_scheduling::{CoreConfig, Input, LanePolicy};
 use crate::story::{Story, host_name, workunit_id};
 
 fn story() -> Story {
-    let policy = LanePolicy::default_of(Lane::Deadline).expect("it runs on farms");
+    let policy = LanePolicy::default_of(Lane::Deadline);
     Story::with(CoreConfig::background(FragmentAware).with_lane(Lane::Deadline, policy))
 }
 

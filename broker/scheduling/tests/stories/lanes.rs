@@ -13,10 +13,9 @@ use crate::story::{Policies, Story, held_of};
 
 /// All lanes that run on a farm.
 fn farm_of_lanes() -> CoreConfig {
-    let default_of = |lane| LanePolicy::default_of(lane).expect("it runs on farms");
     CoreConfig::background(FragmentAware)
-        .with_lane(Lane::Deadline, default_of(Lane::Deadline))
-        .with_lane(Lane::Batch, default_of(Lane::Batch))
+        .with_lane(Lane::Deadline, LanePolicy::default_of(Lane::Deadline))
+        .with_lane(Lane::Batch, LanePolicy::default_of(Lane::Batch))
 }
 
 /// The same with the lanes that run on farms of a studio.

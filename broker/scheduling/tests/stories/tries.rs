@@ -11,7 +11,7 @@ use crate::story::Story;
 
 /// A fat host and two with GPUs, and a batch of which a replica has taken 100 s on the fat one.
 fn known_on_fat_hosts() -> Story {
-    let policy = LanePolicy::default_of(Lane::Batch).expect("it runs on farms");
+    let policy = LanePolicy::default_of(Lane::Batch);
     let mut story = Story::with(CoreConfig::background(Plain).with_lane(Lane::Batch, policy));
     story.host("f1", Farm).kind("fat").joins().whatever();
     story.host("g1", Farm).kind("gpu").joins().whatever();
@@ -61,7 +61,7 @@ fn a_try_that_fails_says_nothing_of_how_long_others_take() {
 
 #[test]
 fn no_host_is_idle_while_nothing_is_known_that_one_could_choose_by() {
-    let policy = LanePolicy::default_of(Lane::Batch).expect("it runs on farms");
+    let policy = LanePolicy::default_of(Lane::Batch);
     let mut story = Story::with(CoreConfig::background(Plain).with_lane(Lane::Batch, policy));
     for host in ["f1", "f2", "f3"] {
         story.host(host, Farm).kind("fat").joins().whatever();
@@ -74,7 +74,7 @@ fn no_host_is_idle_while_nothing_is_known_that_one_could_choose_by() {
 
 #[test]
 fn of_two_applications_each_host_tries_another() {
-    let policy = LanePolicy::default_of(Lane::Batch).expect("it runs on farms");
+    let policy = LanePolicy::default_of(Lane::Batch);
     let mut story = Story::with(CoreConfig::background(Plain).with_lane(Lane::Batch, policy));
     for host in ["f1", "f2"] {
         story.host(host, Farm).kind("fat").kernels(["sum", "max"]).joins().whatever();

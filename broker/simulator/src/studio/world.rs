@@ -131,10 +131,7 @@ fn policies(plan: &Plan<'_>) -> BTreeMap<Lane, Box<dyn Policy>> {
         match lane {
             Lane::Rendering => Box::new(visualization::Gleaner::new(plan.pace.test_run)),
             Lane::Dataset => Box::new(replication::Gleaner::new(ReplicationConfig::default())),
-            lane => {
-                let policy = LanePolicy::default_of(lane);
-                policy.unwrap_or(LanePolicy::Greedy(PolicyName::Plain)).build(plan.seed)
-            }
+            lane => LanePolicy::default_of(lane).build(plan.seed),
         }
     };
     Lane::ALL.into_iter().map(|lane| (lane, of(lane))).collect()

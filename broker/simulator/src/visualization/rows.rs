@@ -2,7 +2,7 @@
 
 use gleaner_protocol::Span;
 use gleaner_scheduling::Policy;
-use gleaner_scheduling::visualization::{FairSharing, FirstCome, Gleaner, Ours};
+use gleaner_scheduling::visualization::Name;
 
 use super::service::Service;
 use super::settings::{bound, cluster, demand, parameters, test_run};
@@ -179,16 +179,8 @@ const METRICS: &[Metric] = &[
 pub(super) fn policy(name: &str, settings: &Settings) -> Option<Box<dyn Policy>> {
     let run = test_run(settings);
     let span = |name| Span::from_micros((settings.number(name) * 1e3) as u64);
-    Some(match name {
-        "fcfs" => Box::new(FirstCome::fcfs(run)),
-        "fcfsl" => Box::new(FirstCome::fcfsl(run)),
-        "fcfsu" => Box::new(FirstCome::fcfsu(run)),
-        "sf" => Box::new(FirstCome::shortest_first(run, span("window_ms"))),
-        "fs" => Box::new(FairSharing::new(run)),
-        "ours" => Box::new(Ours::new(run, span("omega_ms"))),
-        "gleaner" => Box::new(Gleaner::new(run)),
-        _ => return None,
-    })
+    let known = Name::ALL.into_iter().find(|known| known.as_str() == name)?;
+    Some(known.build_with(run, span("omega_ms"), span("window_ms")))
 }
 
 impl Scenario for Row {

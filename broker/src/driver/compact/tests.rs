@@ -17,6 +17,7 @@ use crate::driver::{Driver, DriverHandle, DriverParts, Recovery, pack};
 use crate::store::{
     Admission, Commit, Committer, Compaction, DataFolder, Journal, SledJournal, StoreOptions,
 };
+use crate::views::FrameBoard;
 
 const HOSTS: usize = 3;
 
@@ -309,6 +310,7 @@ async fn no_turn_packs_more_than_what_its_commands_changed() {
     let (history, _writer) = crate::history::start(day.folder.path(), 1 << 20).expect("a thread");
     let (usage, _accounts) = crate::usage::start(day.folder.path(), 1 << 20).expect("a thread");
     let driver = Driver::new(DriverParts {
+        board: FrameBoard::default(),
         core: day.core,
         incarnation: 1,
         committer: committer.clone(),

@@ -118,6 +118,10 @@ impl<M: Clone> Dispatcher<M> {
         report: PreparedReport,
         turn: &mut Decided<M>,
     ) {
+        if report.replica.workunit.job.is_frame() {
+            let PreparedReport { token, replica, outcome, cpu_us, .. } = report;
+            return self.feed(now, Input::Report { host, token, replica, outcome, cpu_us }, turn);
+        }
         let PreparedReport {
             received,
             token,

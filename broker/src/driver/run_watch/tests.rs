@@ -21,7 +21,7 @@ use super::super::{Decided, Dispatcher, LinkId, LinkMessage, PreparedReport};
 
 /// Batches come before the rest.
 fn core() -> Core {
-    let batch = LanePolicy::default_of(Lane::Batch).expect("it runs on farms");
+    let batch = LanePolicy::default_of(Lane::Batch);
     let config = CoreConfig::background(PolicyName::FragmentAware);
     Core::new(&config.with_lane(Lane::Batch, batch))
 }

@@ -201,7 +201,7 @@ impl Gleaner {
     /// All chunks of a dataset are there: its frames can be rendered.
     fn came(&mut self, now: Time, set: SetIx) {
         let entry = &mut self.sets[set.get()];
-        entry.phase = Phase::Here;
+        (entry.phase, entry.coming) = (Phase::Here, 0);
         let waiting = std::mem::take(&mut entry.waiting);
         for (index, queue) in (0..).zip(&entry.batch) {
             if !queue.is_empty() {
@@ -394,7 +394,33 @@ impl Gleaner {
         None
     }
 
-    fn ended(&mut self, farm: &Farm, job: JobId) {
+    /// A task that loads has ended. Where its chunk is not there then, it does not come by it.
+    fn loaded(&mut self, now: Time, farm: &Farm, host: HostIx, id: WorkunitId) {
+        let set = farm.job(id.job).and_then(|job| self.catalogue.of_job(&job.spec));
+        let Some(set) = set.filter(|set| set.get() < self.sets.len()) else { return };
+        let entry = &mut self.sets[set.get()];
+        let is_home = entry.home.get(id.index as usize) == Some(&host.get());
+        if !is_home
+            || entry.phase != Phase::Coming
+            || farm.has_copy(self.catalogue.id(set, id.index), host)
+        {
+            return;
+        }
+        entry.coming = entry.coming.saturating_sub(1);
+        if entry.coming == 0 {
+            self.came(now, set);
+        }
+    }
+
+    fn ended(&mut self, now: Time, farm: &Farm, job: JobId) {
+        // Whoever waits for what a cancelled job was to load gets it with its own tasks.
+        let given_up = self.sets.iter().position(|set| set.loader == Some(job));
+        if let Some(at) = given_up {
+            self.sets[at].loader = None;
+            if self.sets[at].phase == Phase::Coming {
+                self.came(now, SetIx::from_index(at));
+            }
+        }
         let session = farm.job(job).and_then(|job| job.spec.profile.session);
         let Some(session) = session else { return };
         if let Some(entry) = self.sessions.get_mut(&session) {
@@ -418,14 +444,17 @@ impl Policy for Gleaner {
     fn observe(&mut self, now: Time, farm: &Farm, change: Change) {
         match change {
             Change::JobAdded(job) => self.arrive(now, farm, job),
-            Change::JobEnded(job) => self.ended(farm, job),
+            Change::JobEnded(job) => self.ended(now, farm, job),
             Change::Completed { workunit, host, .. } => {
                 let node = &mut self.nodes[host.get()];
                 let at = node.running.iter().position(|run| run.workunit == workunit);
-                at.map(|at| node.running.swap_remove(at));
+                let run = at.map(|at| node.running.swap_remove(at));
                 // A host that has had room all the time is not offered again.
                 if node.overlaps() {
                     self.touched.push(host.get());
+                }
+                if run.is_some_and(|run| run.loads) {
+                    self.loaded(now, farm, host, farm.workunit(workunit).id);
                 }
             }
             Change::WorkunitChanged(workunit) => {

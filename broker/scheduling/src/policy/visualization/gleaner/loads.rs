@@ -102,8 +102,11 @@ impl Gleaner {
         let team = &self.teams.of(chunks, |node| nodes[node].is_busy)[team];
         let home: Vec<_> =
             (0..chunks as usize).map(|at| team.nodes[at % team.nodes.len()]).collect();
+        // What a host cannot keep does not come to it.
         let is_held = |(index, node): (u32, &usize)| {
-            farm.has_copy(self.catalogue.id(set, index), HostIx::from_index(*node))
+            let host = HostIx::from_index(*node);
+            let keeps = farm.host(host).info.chunk_cache_mib > 0;
+            !keeps || farm.has_copy(self.catalogue.id(set, index), host)
         };
         let entry = &mut self.sets[set.get()];
         let held: Vec<_> = (0..).zip(&home).map(is_held).collect();
@@ -112,6 +115,7 @@ impl Gleaner {
         entry.phase = Phase::Coming;
         entry.coming = 0;
         let frame = entry.waiting.pop_front();
+        entry.loader = frame.map(|frame| frame.of.job);
         for index in 0..chunks {
             let at = index as usize;
             let job = match frame {

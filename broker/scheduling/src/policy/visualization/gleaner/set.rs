@@ -34,6 +34,8 @@ pub(super) struct Set {
     pub(super) held: u32,
     /// How many chunks are on their way.
     pub(super) coming: u32,
+    /// The job whose tasks bring them; none where those of several do.
+    pub(super) loader: Option<JobId>,
     /// Interactive frames that wait for it, in order.
     pub(super) waiting: VecDeque<Waiting>,
     /// Batch jobs whose task on a chunk has not been given out, for each chunk.
@@ -49,6 +51,7 @@ impl Set {
             home: Vec::new(),
             held: 0,
             coming: 0,
+            loader: None,
             waiting: VecDeque::new(),
             batch: vec![VecDeque::new(); chunks as usize],
             last_asked: None,

@@ -1,0 +1,172 @@
+//! Parts of frames: jobs of the rendering lane of which nothing is written down.
+//!
+//! A lost one is drawn again, so nobody waits for the disk: agents are answered at once, and so are
+//! the views that wait for their frames.
+
+use gleaner_protocol::control::{BrokerMessage, Verdict};
+use gleaner_protocol::job::{JobSpec, Task};
+use gleaner_protocol::{AgentSecret, FrameStage, HostName, JobId, LeaseToken, Time, WorkunitId};
+use gleaner_scheduling::{Effect, Fact, HostIx, Input, JobPhase, SubmitRefusal};
+
+use super::super::contents::ContentRefusal;
+use super::super::decided::Decided;
+use super::Dispatcher;
+
+/// Parts of frames that have ended, and are to be forgotten at the end of the turn.
+#[derive(Debug, Default)]
+pub(super) struct Frames {
+    ended: Vec<JobId>,
+}
+
+/// How a frame comes on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FrameNews {
+    /// Which part.
+    pub job: JobId,
+    /// Of which frame.
+    pub frame: u64,
+    /// What happened.
+    pub what: FrameStep,
+}
+
+/// What happened to a part of a frame.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FrameStep {
+    /// A host got a task of it.
+    Given {
+        /// Which host.
+        host: HostName,
+        /// Whether it has the chunk that is read, or none is.
+        has_chunk: bool,
+    },
+    /// All of it is there.
+    Done,
+    /// It will not be there.
+    Failed(String),
+}
+
+/// What a lease of a frame stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FrameLease {
+    /// Of which frame.
+    pub frame: u64,
+    /// Which part.
+    pub stage: FrameStage,
+    /// Which of its tasks.
+    pub index: u32,
+}
+
+impl<M: Clone> Dispatcher<M> {
+    /// Takes a part of a frame.
+    ///
+    /// # Errors
+    /// Why it is not accepted.
+    pub fn submit_frame(
+        &mut self,
+        now: Time,
+        spec: JobSpec,
+        turn: &mut Decided<M>,
+    ) -> Result<JobId, SubmitRefusal> {
+        debug_assert!(spec.is_frame(), "what is written down is submitted in another way");
+        let request = self.next_request();
+        let mut effects = Vec::new();
+        self.core.handle(now, Input::Submit { request, spec: Box::new(spec) }, &mut effects);
+        let answer = effects.iter().find_map(|effect| match effect {
+            Effect::Submitted { result, .. } => Some(result.clone()),
+            _ => None,
+        });
+        effects.into_iter().for_each(|effect| self.translate(now, effect, turn));
+        answer.expect("the core answers each submission")
+    }
+
+    /// Nobody wants these parts of frames any more.
+    pub fn drop_frames(&mut self, now: Time, jobs: &[JobId], turn: &mut Decided<M>) {
+        for &job in jobs.iter().filter(|job| job.is_frame()) {
+            let request = self.next_request();
+            self.feed(now, Input::Cancel { request, job }, turn);
+        }
+    }
+
+    /// What the lease stands for that the agent which shows this secret has.
+    ///
+    /// # Errors
+    /// It has no such lease.
+    pub fn frame_lease(
+        &self,
+        secret: &AgentSecret,
+        token: LeaseToken,
+    ) -> Result<FrameLease, ContentRefusal> {
+        let host = self.links.host_of(secret).ok_or(ContentRefusal::NoLink)?;
+        let farm = self.core.farm();
+        let host = farm.host_named(host).ok_or(ContentRefusal::NoLink)?;
+        let lease = host.all_leases().find(|lease| lease.token == token);
+        let unit = farm.workunit(lease.ok_or(ContentRefusal::NoLease)?.workunit);
+        match farm.job(unit.id.job).map(|job| &job.spec.task) {
+            Some(Task::Frame(task)) => {
+                Ok(FrameLease { frame: task.frame, stage: task.stage, index: unit.id.index })
+            }
+            _ => Err(ContentRefusal::NoLease),
+        }
+    }
+
+    /// A task of a frame was given to a host.
+    pub(super) fn frame_given(&self, host: HostIx, id: WorkunitId, turn: &mut Decided<M>) {
+        let farm = self.core.farm();
+        let chunk = farm.chunk_of(id);
+        let has_chunk = chunk.is_none_or(|chunk| farm.has_copy(chunk, host));
+        let host = farm.host(host).info.name.clone();
+        self.tell_frame(id.job, FrameStep::Given { host, has_chunk }, turn);
+    }
+
+    /// What would be written down of another job.
+    pub(super) fn note_of_frame(&self, fact: &Fact, turn: &mut Decided<M>) {
+        if let Fact::GivenUp { workunit, reason } = fact {
+            self.tell_frame(workunit.job, FrameStep::Failed(reason.clone()), turn);
+        }
+    }
+
+    /// Answers a report at once.
+    pub(super) fn answer_frame(
+        &self,
+        host: HostIx,
+        token: LeaseToken,
+        verdict: Verdict,
+        turn: &mut Decided<M>,
+    ) {
+        if let Some(link) = self.links.of_host(host)
+            && let Some(open) = self.links.get(link)
+        {
+            turn.order(link, &open.mailbox, BrokerMessage::Verdict { token, verdict });
+        }
+    }
+
+    pub(super) fn frame_changed(&mut self, job: JobId, turn: &mut Decided<M>) {
+        let Some(known) = self.core.farm().job(job) else { return };
+        match known.phase {
+            JobPhase::Active => return,
+            JobPhase::Ended if known.status().failed == 0 => {
+                self.tell_frame(job, FrameStep::Done, turn);
+            }
+            // Told before, or wanted.
+            JobPhase::Ended | JobPhase::Cancelled => {}
+        }
+        self.frames.ended.push(job);
+    }
+
+    /// Forgets what has ended in this turn.
+    pub(super) fn forget_frames(&mut self, now: Time, turn: &mut Decided<M>) {
+        for job in std::mem::take(&mut self.frames.ended) {
+            for link in self.links.unteach(job) {
+                self.write_link(link, BrokerMessage::Forget { job }, turn);
+            }
+            self.feed(now, Input::Forget { job }, turn);
+        }
+    }
+
+    fn tell_frame(&self, job: JobId, what: FrameStep, turn: &mut Decided<M>) {
+        let known = self.core.farm().job(job).map(|job| &job.spec.task);
+        if let Some(Task::Frame(task)) = known {
+            turn.frames.push(FrameNews { job, frame: task.frame, what });
+        }
+    }
+}

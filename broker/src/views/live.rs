@@ -1,0 +1,412 @@
+//! A connected client of a view: what it says, what is drawn for it, what it is sent.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream::SplitSink;
+use futures_util::{SinkExt, StreamExt};
+use gleaner_protocol::job::{JobSpec, Task};
+use gleaner_protocol::{
+    FrameHeader, FrameStage, HostName, JobId, PictureCodec, Time, ViewNews, ViewState, ViewWish,
+    WorkunitId, boottime,
+};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use warp::ws::{Message, WebSocket};
+
+use super::Views;
+use super::flow::{Flow, Grade, Of};
+use super::parts::{Pace, Scene};
+use crate::driver::{DriverGone, FrameNews, FrameStep};
+use crate::limits::{
+    FRAME_LATE, FRAME_RESTS, FRAME_SEND_TIME_MAX, FRAME_SETTLES, FRAME_WAITS, WATCHER_PING,
+};
+
+/// Messages to a client that wait to be taken: what is drawn has credits, the rest is rare.
+const OUTBOX: usize = 16;
+/// How often it is looked whether all is as it was.
+const LOOK: Duration = Duration::from_secs(1);
+
+impl Views {
+    /// Serves a client of a view until it goes, its view ends, another client takes its place, or
+    /// `until` is over.
+    pub(crate) async fn serve(
+        self,
+        name: String,
+        socket: WebSocket,
+        until: impl Future<Output = ()>,
+    ) {
+        let (sink, mut stream) = socket.split();
+        let (out, letters) = mpsc::channel(OUTBOX);
+        let writer = tokio::spawn(write(sink, letters));
+        let Some((scene, end)) = self.connect(&name) else {
+            let _ = out.try_send(text(&ViewNews::Ended(GONE.into())));
+            drop(out);
+            let _ = writer.await;
+            return;
+        };
+        let (news, mut heard) = mpsc::unbounded_channel();
+        let mut until = std::pin::pin!(until);
+        let mut live = Live::new(self.clone(), name.clone(), scene, out, news);
+        loop {
+            let due = live.next_deadline();
+            let goes_on = tokio::select! {
+                said = stream.next() => match said {
+                    Some(Ok(message)) if message.is_text() || message.is_binary() => {
+                        live.hear(message.as_bytes())
+                    }
+                    Some(Ok(message)) => !message.is_close(),
+                    Some(Err(_)) | None => false,
+                },
+                told = heard.recv() => match told {
+                    Some(news) => live.take(news).await.is_ok(),
+                    None => false,
+                },
+                () = sleep_until(due) => live.look().await.is_ok(),
+                () = live.out.closed() => false,
+                () = &mut until => false,
+                () = end.notified() => {
+                    let why = if self.is_there(&name) { TAKEN } else { GONE };
+                    live.say(&ViewNews::Ended(why.into()));
+                    false
+                }
+            };
+            if !goes_on || live.begin_all().await.is_err() {
+                break;
+            }
+        }
+        live.stop().await;
+        self.disconnect(&name, &end);
+        drop(live);
+        let _ = writer.await;
+    }
+}
+
+/// Why a view ends.
+const GONE: &str = "this view was closed, or its dataset was removed: open the dataset anew";
+const TAKEN: &str = "this view was opened elsewhere";
+
+/// A frame that is being drawn.
+#[derive(Debug)]
+struct Drawing {
+    of: Of,
+    state: ViewState,
+    size: [u32; 2],
+    begun: Time,
+    job: Option<JobId>,
+    stage: FrameStage,
+    codec: PictureCodec,
+    hosts: BTreeSet<HostName>,
+    hits: u32,
+    parts: u32,
+    /// Whether it was told that it waits.
+    is_told: bool,
+}
+
+struct Live {
+    views: Views,
+    name: String,
+    scene: Scene,
+    flow: Flow,
+    pace: Pace,
+    drawing: BTreeMap<u64, Drawing>,
+    news: mpsc::UnboundedSender<FrameNews>,
+    out: mpsc::Sender<Message>,
+    /// When a state that stays may be drawn without a loss.
+    settles: Option<Time>,
+    /// Nothing is begun before.
+    rests: Option<Time>,
+    is_waiting: bool,
+}
+
+impl Live {
+    fn new(
+        views: Views,
+        name: String,
+        scene: Scene,
+        out: mpsc::Sender<Message>,
+        news: mpsc::UnboundedSender<FrameNews>,
+    ) -> Self {
+        let flow = Flow::new(scene.has_coarse());
+        Self {
+            views,
+            name,
+            scene,
+            flow,
+            pace: Pace::default(),
+            drawing: BTreeMap::new(),
+            news,
+            out,
+            settles: None,
+            rests: None,
+            is_waiting: false,
+        }
+    }
+
+    /// Says something; a client that takes nothing is left alone.
+    fn say(&self, news: &ViewNews) {
+        let _ = self.out.try_send(text(news));
+    }
+
+    /// The client says something. `false` where it is no wish at all.
+    fn hear(&mut self, said: &[u8]) -> bool {
+        match serde_json::from_slice(said) {
+            Ok(ViewWish::State(state)) => match state.check() {
+                Ok(()) => {
+                    if !state.moving {
+                        self.views.note_state(&self.name, &state);
+                    }
+                    self.settles = None;
+                    self.flow.state(*state);
+                }
+                Err(error) => self.say(&ViewNews::Refused(error.to_string())),
+            },
+            Ok(ViewWish::Drawn(seq)) => self.flow.drawn(seq),
+            Err(error) => {
+                self.say(&ViewNews::Refused(format!("no wish of a view: {error}")));
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Begins what is to be drawn now.
+    async fn begin_all(&mut self) -> Result<(), DriverGone> {
+        if self.rests.is_some_and(|until| until > boottime()) {
+            return Ok(());
+        }
+        self.rests = None;
+        while let Some((grade, state)) = self.flow.next() {
+            let frame = self.views.next_frame();
+            let size = self.pace.size(&state);
+            let spec = self.scene.first(frame, &state, grade, size);
+            let Task::Frame(task) = &spec.task else { continue };
+            let (stage, codec, parts) = (task.stage, task.codec, spec.workunits.len());
+            let layers = if stage == FrameStage::Layer { parts } else { 0 };
+            self.views.board.begin(frame, layers, self.news.clone());
+            let drawing = Drawing {
+                of: (state.seq, grade),
+                state,
+                size,
+                begun: boottime(),
+                job: None,
+                stage,
+                codec,
+                hosts: BTreeSet::new(),
+                hits: 0,
+                parts,
+                is_told: false,
+            };
+            self.drawing.insert(frame, drawing);
+            if !self.submit(frame, spec).await? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Has a part of a frame drawn. `false` where that is refused.
+    async fn submit(&mut self, frame: u64, spec: JobSpec) -> Result<bool, DriverGone> {
+        match self.views.driver.submit_frame(spec).await? {
+            Ok(job) => {
+                if let Some(drawing) = self.drawing.get_mut(&frame) {
+                    drawing.job = Some(job);
+                }
+                Ok(true)
+            }
+            Err(refusal) => {
+                self.lose(frame, &refusal.to_string());
+                Ok(false)
+            }
+        }
+    }
+
+    /// A frame will not come.
+    fn lose(&mut self, frame: u64, why: &str) {
+        self.views.board.end(frame);
+        let Some(drawing) = self.drawing.remove(&frame) else { return };
+        self.flow.lost(drawing.of);
+        self.rests = Some(boottime() + FRAME_RESTS);
+        self.waits(Some(why.to_owned()));
+    }
+
+    fn waits(&mut self, why: Option<String>) {
+        if why.is_some() || self.is_waiting {
+            self.is_waiting = why.is_some();
+            self.say(&ViewNews::Waits(why));
+        }
+    }
+
+    /// A frame comes on.
+    async fn take(&mut self, news: FrameNews) -> Result<(), DriverGone> {
+        let FrameNews { job, frame, what } = news;
+        let Some(drawing) = self.drawing.get_mut(&frame) else { return Ok(()) };
+        match what {
+            FrameStep::Given { host, has_chunk } => {
+                drawing.hosts.insert(host);
+                let draws = drawing.stage != FrameStage::Join;
+                drawing.hits += u32::from(has_chunk && draws);
+            }
+            FrameStep::Failed(why) => self.lose(frame, &why),
+            FrameStep::Done if drawing.stage == FrameStage::Layer => {
+                drawing.stage = FrameStage::Join;
+                let (seq_of, size) = (drawing.of.1, drawing.size);
+                let join = self.scene.join(frame, &drawing.state, seq_of, size);
+                self.submit(frame, join).await?;
+            }
+            FrameStep::Done => {
+                debug_assert!(drawing.job.is_none_or(|known| known == job), "one part at a time");
+                self.deliver(frame).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A picture is there: it is sent, unless a newer one was.
+    async fn deliver(&mut self, frame: u64) -> Result<(), DriverGone> {
+        let picture = self.views.board.end(frame);
+        let Some(drawing) = self.drawing.remove(&frame) else { return Ok(()) };
+        let Some(picture) = picture else {
+            // Its host says that it is done, and has brought nothing.
+            self.flow.lost(drawing.of);
+            self.rests = Some(boottime() + FRAME_RESTS);
+            return Ok(());
+        };
+        let took = boottime().since(drawing.begun);
+        if drawing.state.moving && drawing.of.1 == Grade::Full {
+            self.pace.note(took.as_micros());
+        }
+        let is_sent = self.flow.came(drawing.of);
+        self.views.metrics.frame(took, (drawing.parts, drawing.hits), is_sent);
+        if is_sent {
+            self.waits(None);
+            let header = FrameHeader {
+                seq: drawing.of.0,
+                size: drawing.size,
+                codec: drawing.codec,
+                coarse: drawing.of.1 == Grade::Coarse,
+                hosts: drawing.hosts.into_iter().collect(),
+                hits: drawing.hits,
+                parts: drawing.parts,
+                took_us: took.as_micros(),
+                dropped: self.flow.dropped(),
+            };
+            // There is room: frames have credits, and what else is said is passed over before.
+            if self.out.try_send(framed(&header, &picture)).is_err() {
+                return Err(DriverGone);
+            }
+            if self.flow.is_settling() {
+                self.settles = Some(boottime() + FRAME_SETTLES);
+            }
+        }
+        let stale = self.flow.stale();
+        let frames = self.drawing.iter().filter(|(_, of)| stale.contains(&of.of));
+        let frames: Vec<u64> = frames.map(|(frame, _)| *frame).collect();
+        let mut jobs = Vec::new();
+        for frame in frames {
+            self.views.board.end(frame);
+            let dropped = self.drawing.remove(&frame);
+            jobs.extend(dropped.and_then(|of| of.job));
+        }
+        stale.into_iter().for_each(|of| self.flow.lost(of));
+        self.views.driver.drop_frames(jobs).await
+    }
+
+    /// When [`Live::look`] is due.
+    fn next_deadline(&self) -> Option<Time> {
+        let frames = self.drawing.values().flat_map(|drawing| {
+            let late = (drawing.of.1 == Grade::Full && self.scene.has_coarse())
+                .then_some(drawing.begun + FRAME_LATE)
+                .filter(|at| *at > drawing.begun && *at > boottime());
+            let waits = (!drawing.is_told).then_some(drawing.begun + FRAME_WAITS);
+            [late, waits].into_iter().flatten()
+        });
+        frames.chain(self.settles).chain(self.rests).min()
+    }
+
+    /// Time has gone by.
+    async fn look(&mut self) -> Result<(), DriverGone> {
+        let now = boottime();
+        if self.settles.take_if(|at| *at <= now).is_some() {
+            self.flow.settle();
+        }
+        for drawing in self.drawing.values() {
+            if drawing.of.1 == Grade::Full && drawing.begun + FRAME_LATE <= now {
+                self.flow.late(drawing.of);
+            }
+        }
+        let told =
+            self.drawing.values_mut().find(|of| !of.is_told && of.begun + FRAME_WAITS <= now);
+        let asked = told.and_then(|of| {
+            of.is_told = true;
+            of.job
+        });
+        if let Some(job) = asked {
+            let why = self.why_waits(job).await?;
+            self.waits(Some(why));
+        }
+        if !self.views.is_there(&self.name) {
+            self.say(&ViewNews::Ended(GONE.into()));
+            return Err(DriverGone);
+        }
+        Ok(())
+    }
+
+    async fn why_waits(&self, job: JobId) -> Result<String, DriverGone> {
+        let asked = self.views.driver.query(move |core| {
+            let reasons = core.explain_workunit(WorkunitId { job, index: 0 });
+            let reasons = reasons.unwrap_or_default();
+            reasons.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+        });
+        let why = asked.await?;
+        Ok(if why.is_empty() { "bricks are being loaded".into() } else { why })
+    }
+
+    /// Nobody looks any more.
+    async fn stop(&mut self) {
+        let frames = std::mem::take(&mut self.drawing);
+        frames.keys().for_each(|frame| drop(self.views.board.end(*frame)));
+        let jobs = frames.into_values().filter_map(|drawing| drawing.job).collect();
+        // Where the driver has gone, its work has gone too.
+        let _ = self.views.driver.drop_frames(jobs).await;
+    }
+}
+
+fn text(news: &ViewNews) -> Message {
+    Message::text(serde_json::to_string(news).expect("our own types serialise"))
+}
+
+/// A frame as it is sent: see the protocol's page.
+fn framed(header: &FrameHeader, picture: &Bytes) -> Message {
+    let header = serde_json::to_vec(header).expect("our own types serialise");
+    let length = u32::try_from(header.len()).expect("a header is short");
+    let mut frame = Vec::with_capacity(4 + header.len() + picture.len());
+    frame.extend_from_slice(&length.to_le_bytes());
+    frame.extend_from_slice(&header);
+    frame.extend_from_slice(picture);
+    Message::binary(frame)
+}
+
+/// Sends what there is, and asks now and then whether somebody is there.
+async fn write(mut sink: SplitSink<WebSocket, Message>, mut letters: mpsc::Receiver<Message>) {
+    let mut ping = tokio::time::interval(WATCHER_PING);
+    loop {
+        let message = tokio::select! {
+            message = letters.recv() => match message {
+                Some(message) => message,
+                None => break,
+            },
+            _ = ping.tick() => Message::ping(Vec::new()),
+        };
+        if !matches!(timeout(FRAME_SEND_TIME_MAX, sink.send(message)).await, Ok(Ok(()))) {
+            return;
+        }
+    }
+    let _ = timeout(FRAME_SEND_TIME_MAX, sink.close()).await;
+}
+
+async fn sleep_until(due: Option<Time>) {
+    let wait = due.map_or(LOOK, |due| Duration::from(due.since(boottime())).min(LOOK));
+    tokio::time::sleep(wait).await;
+}

@@ -1,0 +1,217 @@
+//! The parts of a frame, as jobs of the rendering lane.
+//!
+//! ```text
+//! one brick, coarse level, synthetic:   Whole or Coarse ──► picture
+//! bricks:                               Layer of each brick ──► Join ──► picture
+//! ```
+
+use gleaner_protocol::job::{Attempts, JobSpec, Lane, OnRelease, RunsOn, Task, Workunits};
+use gleaner_protocol::{
+    DatasetId, DatasetKind, DatasetManifest, FrameStage, FrameTask, OwnerName, PictureCodec,
+    Profile, ProjectName, Reads, Share, Trust, ViewKernel, ViewState,
+};
+
+use super::flow::Grade;
+use crate::limits::FRAME_LEASE_S;
+
+/// What a view is of, and whose.
+#[derive(Debug, Clone)]
+pub(super) struct Scene {
+    pub(super) name: String,
+    /// Tells its frames apart from those of others.
+    pub(super) session: u64,
+    pub(super) owner: OwnerName,
+    pub(super) project: Option<ProjectName>,
+    pub(super) on: RunsOn,
+    pub(super) kernel: ViewKernel,
+    pub(super) dataset: DatasetId,
+    /// Bricks of one step.
+    pub(super) bricks: u32,
+    pub(super) steps: u32,
+    /// The longest brick, and the longest coarse volume.
+    pub(super) brick_bytes: u64,
+    pub(super) coarse_bytes: u64,
+}
+
+/// Quality of pictures that change, of those that stay, from 1 to 100.
+const MOVING_QUALITY: u8 = 75;
+const STILL_QUALITY: u8 = 90;
+
+impl Scene {
+    /// Bricks of one step and steps; none where it is no volume in bricks.
+    pub(super) fn shape(manifest: &DatasetManifest) -> Option<(u32, u32)> {
+        let DatasetKind::Bricks(volume) = &manifest.kind else { return None };
+        Some((u32::try_from(volume.bricks_of_step()).ok()?, volume.steps))
+    }
+
+    /// Whether a coarse level is of use.
+    pub(super) fn has_coarse(&self) -> bool {
+        self.kernel == ViewKernel::Volume
+    }
+
+    /// The first part of a frame, and of how many tasks it is.
+    pub(super) fn first(
+        &self,
+        frame: u64,
+        of: &ViewState,
+        grade: Grade,
+        size: [u32; 2],
+    ) -> JobSpec {
+        let step = of.step.min(self.steps.saturating_sub(1));
+        let (stage, first, count, chunk_bytes) = match (self.kernel, grade) {
+            (ViewKernel::Synthetic, _) => (FrameStage::Whole, None, 1, 0),
+            (ViewKernel::Volume, Grade::Coarse) => {
+                let first = self.bricks * self.steps + step;
+                (FrameStage::Coarse, Some(first), 1, self.coarse_bytes)
+            }
+            (ViewKernel::Volume, _) => {
+                let stage = if self.bricks == 1 { FrameStage::Whole } else { FrameStage::Layer };
+                (stage, Some(step * self.bricks), self.bricks, self.brick_bytes)
+            }
+        };
+        let reads = first.map(|first| Reads { dataset: self.dataset, chunk_bytes, first });
+        let task = self.task(frame, of, grade, size, stage);
+        self.job(task, count, reads)
+    }
+
+    /// What puts the layers together.
+    pub(super) fn join(&self, frame: u64, of: &ViewState, grade: Grade, size: [u32; 2]) -> JobSpec {
+        self.job(self.task(frame, of, grade, size, FrameStage::Join), 1, None)
+    }
+
+    fn task(
+        &self,
+        frame: u64,
+        of: &ViewState,
+        grade: Grade,
+        size: [u32; 2],
+        stage: FrameStage,
+    ) -> FrameTask {
+        let codec = match grade {
+            Grade::Lossless => PictureCodec::Png,
+            _ if of.moving => PictureCodec::Jpeg(MOVING_QUALITY),
+            _ => PictureCodec::Jpeg(STILL_QUALITY),
+        };
+        FrameTask { frame, stage, kernel: self.kernel, state: of.clone(), size, codec }
+    }
+
+    fn job(&self, task: FrameTask, count: u32, reads: Option<Reads>) -> JobSpec {
+        let profile = Profile { reads, session: Some(self.session), ..Profile::default() };
+        JobSpec {
+            name: self.name.clone(),
+            owner: self.owner.clone(),
+            project: self.project.clone(),
+            lane: Lane::Rendering,
+            task: Task::Frame(Box::new(task)),
+            workunits: Workunits::Count(count),
+            replication: 1,
+            quorum: None,
+            max_replicas: None,
+            lease_s: FRAME_LEASE_S,
+            profile,
+            trust: Trust::default(),
+            on_release: OnRelease::Kill,
+            // What failed fails again on another host; what was lost does not.
+            attempts: Attempts { failed: 1, timed_out: 1, lost: Attempts::default().lost },
+            on: Some(self.on),
+            cores_permille: Share::WHOLE,
+        }
+    }
+}
+
+/// How large moving pictures are, so that they come in time: a part of the sides.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pace {
+    part: f64,
+}
+
+/// What a moving picture may take, in microseconds.
+const MOVING_US: f64 = 30_000.0;
+/// The smallest part of the sides.
+const PART_MIN: f64 = 0.25;
+/// How much of each step is taken: one slow picture changes little.
+const DAMPING: f64 = 0.3;
+/// Sides of moving pictures are multiples of this: a look at a few sizes, and whole blocks of JPEG.
+const STEP: f64 = 16.0;
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { part: 1.0 }
+    }
+}
+
+impl Pace {
+    /// The size of a picture of a state.
+    pub(super) fn size(&self, state: &ViewState) -> [u32; 2] {
+        let part = if state.moving { self.part } else { 1.0 };
+        state.size.map(|side| {
+            let wanted = ((f64::from(side) * part / STEP).round() * STEP).max(STEP);
+            if part < 1.0 { (wanted as u32).min(side) } else { side }
+        })
+    }
+
+    /// A moving picture took so long: time goes with the number of pixels.
+    pub(super) fn note(&mut self, took_us: u64) {
+        let took = (took_us as f64).max(1_000.0);
+        let wanted = self.part * (MOVING_US / took).sqrt();
+        self.part = (self.part + DAMPING * (wanted - self.part)).clamp(PART_MIN, 1.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::flow::tests::state;
+    use super::*;
+
+    fn scene() -> Scene {
+        Scene {
+            name: "view".into(),
+            session: 7,
+            owner: OwnerName::new("anna").expect("a plain name"),
+            project: None,
+            on: RunsOn::Any,
+            kernel: ViewKernel::Volume,
+            dataset: DatasetId::new(3),
+            bricks: 8,
+            steps: 2,
+            brick_bytes: 100,
+            coarse_bytes: 10,
+        }
+    }
+
+    fn read(spec: &JobSpec) -> (u32, Option<u32>, FrameStage) {
+        let Task::Frame(task) = &spec.task else { panic!("a frame") };
+        (spec.workunits.len(), spec.profile.reads.map(|reads| reads.first), task.stage)
+    }
+
+    #[test]
+    fn each_grade_reads_the_chunks_of_its_step() {
+        let at = |step| ViewState { step, ..state(1, false) };
+        let of = |scene: &Scene, step, grade| read(&scene.first(1, &at(step), grade, [64, 48]));
+        let many = scene();
+        assert_eq!(of(&many, 1, Grade::Full), (8, Some(8), FrameStage::Layer));
+        assert_eq!(of(&many, 1, Grade::Coarse), (1, Some(17), FrameStage::Coarse));
+        assert_eq!(of(&many, 9, Grade::Full), (8, Some(8), FrameStage::Layer), "the last step");
+        let one = Scene { bricks: 1, ..scene() };
+        assert_eq!(of(&one, 0, Grade::Full), (1, Some(0), FrameStage::Whole));
+        let none = Scene { kernel: ViewKernel::Synthetic, ..scene() };
+        assert_eq!(of(&none, 0, Grade::Full), (1, None, FrameStage::Whole));
+        let joined = many.join(1, &at(0), Grade::Full, [64, 48]);
+        assert_eq!(read(&joined), (1, None, FrameStage::Join));
+        for spec in [many.first(1, &at(0), Grade::Full, [64, 48]), joined] {
+            assert_eq!(spec.check(), Ok(()));
+        }
+    }
+
+    #[test]
+    fn what_takes_long_becomes_smaller_and_what_stays_is_whole() {
+        let mut pace = Pace::default();
+        let moving = ViewState { size: [512, 384], ..state(1, true) };
+        assert_eq!(pace.size(&moving), [512, 384]);
+        (0..40).for_each(|_| pace.note(120_000));
+        assert_eq!(pace.size(&moving), [128, 96], "no smaller than a quarter");
+        assert_eq!(pace.size(&ViewState { moving: false, ..moving.clone() }), [512, 384]);
+        (0..40).for_each(|_| pace.note(5_000));
+        assert_eq!(pace.size(&moving), [512, 384]);
+    }
+}
