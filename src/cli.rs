@@ -3,9 +3,9 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    agent, audit, broker, cancel, completions, dataset, demo, doctor, explain, farm, fetch, forget,
-    history, hosts, invite, jobs, join, kernel, key, lanes, login, manual, monitor, people, shares,
-    simulate, stop, submit, usage, wait,
+    agent, audit, bench, broker, cancel, completions, dataset, demo, doctor, explain, farm, fetch,
+    forget, history, hosts, invite, jobs, join, kernel, key, lanes, login, manual, monitor, people,
+    shares, simulate, stop, submit, usage, view, wait,
 };
 
 /// Harvests the idle cores of render farms and desktops for background work, and is gone when a
@@ -58,6 +58,8 @@ pub(crate) enum Command {
     Submit(submit::Args),
     /// Keeps large data in chunks, beside which jobs run.
     Dataset(dataset::Args),
+    /// Opens a volume in a browser, drawn by hosts.
+    View(view::Args),
     /// Lists the jobs.
     Jobs(jobs::Args),
     /// Shows where one job stands.
@@ -102,6 +104,8 @@ pub(crate) enum Command {
     Simulate(simulate::Args),
     /// Says what isolates harvested work on this host, and measures how fast it is gone.
     Doctor(doctor::Args),
+    /// Measures parts of it on this machine.
+    Bench(bench::Args),
     /// Shows the whole thing at work on this machine.
     Demo(demo::DemoArgs),
     /// Prints what a shell needs to complete these commands.

@@ -2,6 +2,7 @@
 
 mod agent;
 mod audit;
+mod bench;
 mod broker;
 mod cancel;
 mod child;
@@ -40,6 +41,7 @@ mod simulate;
 mod stop;
 mod submit;
 mod usage;
+mod view;
 mod wait;
 mod wall_clock;
 
@@ -96,6 +98,8 @@ fn main() -> ExitCode {
         Command::Invite(args) => invite::run(args),
         Command::Join(args) => join::run(args),
         Command::Login(args) => login::run(args),
+        Command::View(args) => view::run(args),
+        Command::Bench(args) => bench::run(args),
         Command::People(args) => people::run(args),
         Command::Revoke(args) => people::run_revoke(args),
         Command::Key(args) => key::run(args),

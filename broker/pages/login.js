@@ -6,10 +6,10 @@ import { fill, make } from './dom.js';
 
 /** Trades the link that this page was opened with, if any; what is wrong with it. */
 export async function followLink() {
-  const secret = /^#login=([0-9a-f]+)$/.exec(location.hash)?.[1];
+  const [, secret, to] = /^#login=([0-9a-f]+)(?:&to=([\w/]+))?$/.exec(location.hash) ?? [];
   if (!secret) return null;
   // It stands in no history and no bookmark.
-  history.replaceState(null, '', '/');
+  history.replaceState(null, '', to ? `/#${to}` : '/');
   try {
     await raw('POST', '/v1/login', { body: { secret } });
     return null;

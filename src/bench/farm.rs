@@ -1,0 +1,79 @@
+//! A broker and some agents on this machine, for as long as something is measured.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use futures_util::future::try_join_all;
+
+use crate::child::{Child, Log};
+
+/// How long a part may take to be ready.
+const READY_MAX: Duration = Duration::from_secs(20);
+/// How long all parts together may take to end when they are asked to.
+const END_MAX: Duration = Duration::from_secs(3);
+
+/// What runs.
+pub(super) struct Farm {
+    pub(super) broker: String,
+    parts: Vec<Child>,
+}
+
+impl Farm {
+    /// Starts a broker and agents of so many cores each, all of which write below `folder`.
+    pub(super) async fn start(
+        folder: &Path,
+        agents: u32,
+        cores: u32,
+        policy: Option<&str>,
+    ) -> anyhow::Result<Self> {
+        let mut broker = gleaner(&["broker", "--listen", "127.0.0.1:0", "--data-dir"])?;
+        broker.arg(folder.join("broker")).args(["--ownerless-hosts-vote", "each"]);
+        if let Some(policy) = policy {
+            broker.args(["--lane", &format!("rendering={policy}")]);
+        }
+        let mut broker = Child::start("the broker", broker, &Log::create(folder, "broker")?)?;
+        let line = broker.line(READY_MAX).await?;
+        let Some(address) = line.strip_prefix("listening on ").map(str::to_owned) else {
+            bail!("the broker said {line:?} instead of the address that it listens on");
+        };
+        let mut parts = Vec::new();
+        for number in 1..=agents {
+            let name = format!("host{number}");
+            let settings = folder.join(format!("{name}.toml"));
+            std::fs::write(&settings, "[chunks]\ndisk_mib = 4096\n")
+                .with_context(|| format!("cannot write {}", settings.display()))?;
+            let mut agent = gleaner(&["agent", "--origin", "desktop", "--give-way", "false"])?;
+            agent.args(["--name", &name, "--broker", &address, "--cores", &cores.to_string()]);
+            agent.arg("--config").arg(settings);
+            agent.arg("--run-dir").arg(folder.join(format!("{name}-run")));
+            agent.arg("--work-dir").arg(folder.join(format!("{name}-work")));
+            parts.push(Child::start(&name, agent, &Log::create(folder, &name)?)?);
+        }
+        try_join_all(parts.iter_mut().map(|agent| agent.line(READY_MAX))).await?;
+        parts.push(broker);
+        Ok(Self { broker: address, parts })
+    }
+
+    /// Runs a command of this program with this broker.
+    pub(super) async fn run(&self, folder: &Path, arguments: &[&str]) -> anyhow::Result<()> {
+        let mut command = gleaner(arguments)?;
+        command.args(["--broker", &self.broker]);
+        Child::start(arguments[0], command, &Log::create(folder, "commands")?)?.success().await
+    }
+
+    /// Ends all parts in good order; what takes too long is killed.
+    pub(super) async fn shut_down(mut self) {
+        self.parts.iter().for_each(Child::ask_to_end);
+        let all = try_join_all(self.parts.iter_mut().map(Child::status));
+        let _ = tokio::time::timeout(END_MAX, all).await;
+    }
+}
+
+fn gleaner(arguments: &[&str]) -> anyhow::Result<Command> {
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let mut command = Command::new(program);
+    command.args(arguments);
+    Ok(command)
+}
