@@ -276,6 +276,7 @@ pub async fn run(
         save_interval: Span::from_secs(config.save_interval_s),
         commands: config.listed_commands()?,
         kernel_memory_mib: config.kernel_memory_mib,
+        bricks_mib: config.bricks_mib(host.memory_mib),
         kernels_on_gpu: kernels_on_gpus(),
         gpu: GpuOrder {
             name: config.preferences.gpu_name.clone(),

@@ -36,7 +36,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gleaner_protocol::control::{AgentMessage, Fragment, Opening, ReleaseReason};
 use gleaner_protocol::limits::REPLICAS_PER_CORE_MAX;
-use gleaner_protocol::{AgentSecret, HostInfo, JobId, LeaseToken, Origin, Share, Span, Time};
+use gleaner_protocol::{
+    AgentSecret, Digest, HostInfo, JobId, LeaseToken, Origin, Share, Span, Time,
+};
 
 pub use effect::Effect;
 pub use fragment::RunFolderState;
@@ -81,6 +83,8 @@ pub struct Harvest {
     empty: BTreeSet<u32>,
     /// Slots whose last replica ended by itself, so that a runner waits there for the next.
     warm: BTreeSet<u32>,
+    /// The slot that drew a chunk last: its runner may have it in memory.
+    drawn: BTreeMap<Digest, u32>,
     /// Replicas that are in a slot and take no core.
     parked: u32,
     /// How long a replica is kept frozen at most.
@@ -109,6 +113,7 @@ impl Harvest {
         let mut harvest = Self {
             empty: (0..places(host.cores)).collect(),
             warm: BTreeSet::new(),
+            drawn: BTreeMap::new(),
             host,
             secret,
             incarnation,

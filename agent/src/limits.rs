@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use gleaner_protocol::Span;
+use gleaner_protocol::limits::FRAME_PART_BYTES_MAX;
 
 /// Reports that may wait for their verdict; beyond, the agent asks for no more work.
 pub(crate) const UNACKED_REPORTS_MAX: usize = 4096;
@@ -33,6 +34,10 @@ pub(crate) const DIE_PAUSE_MS: u64 = 2;
 pub(crate) const FROZEN_CPU_MS_MAX: u64 = 500;
 /// After how long what was in somebody else's hand is tried to be killed again, in milliseconds.
 pub(crate) const KILL_AGAIN_MS: u64 = 1;
+/// Most bytes of the layers that one replica joins to a frame of a view.
+pub(crate) const FRAME_LAYERS_BYTES_MAX: u64 = 2 * FRAME_PART_BYTES_MAX;
+/// Chunks of which is known which slot drew them last.
+pub(crate) const DRAWN_MAX: usize = 4_096;
 /// Longest frame between an agent and one of its runners, in bytes.
 pub(crate) const RUNNER_FRAME_BYTES_MAX: usize = 4 << 20;
 /// Progress of one replica is told at most once in this many milliseconds.

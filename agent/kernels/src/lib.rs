@@ -26,6 +26,7 @@ pub mod isosurface;
 pub mod npairs;
 pub mod pca;
 pub mod raycast;
+pub mod view;
 pub mod volume;
 
 mod dice;

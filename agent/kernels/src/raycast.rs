@@ -25,6 +25,7 @@ mod march;
 mod orbit;
 mod scene;
 mod transfer;
+mod window;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -39,3 +40,4 @@ pub use frame::{Frame, FramePlan};
 pub(crate) use orbit::Pose;
 pub use scene::{Look, Scene, SceneError, ScenePlan, Shading};
 pub use transfer::{ControlPoint, Transfer, TransferError};
+pub(crate) use window::{Window, cast};

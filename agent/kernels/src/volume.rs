@@ -25,11 +25,12 @@ use thiserror::Error;
 
 pub use brick::Brick;
 pub(crate) use brick_file::BrickPlace;
+pub(crate) use cut::COARSE;
 pub use cut::{BrickFile, Cutter};
 pub use file::{
     ReadError, check_series, check_series_name, check_volume, data_file, read_series, read_volume,
 };
-pub(crate) use file::{read_grid, read_place, series_bytes};
+pub(crate) use file::{read_brick, read_grid, read_place, series_bytes};
 pub(crate) use macro_cells::MacroCells;
 pub use nifti_file::{read_nifti, read_nifti_series};
 pub use nrrd::{NrrdHeader, read_nrrd};

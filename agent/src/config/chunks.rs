@@ -13,10 +13,16 @@ use super::Config;
 pub struct ChunkSettings {
     /// Disk space for copies of chunks, in MiB.
     pub disk_mib: Option<u64>,
+    /// Memory for bricks that were decoded for views, of all slots together, in MiB.
+    pub memory_mib: Option<u64>,
 }
 
 /// The part of the free disk that a farm host gives where its owner says nothing.
 const FREE_PART: u64 = 10;
+/// The part of its memory that it gives.
+const MEMORY_PART: u64 = 8;
+/// Memory that a desktop gives where its owner says nothing, in MiB.
+const DESKTOP_MEMORY_MIB: u64 = 256;
 
 impl Config {
     /// Disk space for copies of chunks, in MiB.
@@ -27,6 +33,19 @@ impl Config {
             (None, Origin::Farm) => (free_bytes(&self.work_dir()) >> 20) / FREE_PART,
         };
         wanted.min(self.part_of_disk(4) >> 20)
+    }
+}
+
+impl Config {
+    /// Memory for decoded bricks in the runner of one slot, of a host that has so much, in MiB.
+    pub(crate) fn bricks_mib(&self, host_mib: u64) -> u64 {
+        let wanted = match (self.chunks.memory_mib, self.origin) {
+            (Some(mib), _) => mib,
+            (None, Origin::Desktop) => DESKTOP_MEMORY_MIB,
+            (None, Origin::Farm) => host_mib / MEMORY_PART,
+        };
+        // No machine has more than it has, whatever stands in a file.
+        wanted.min(host_mib) / u64::from(self.cores().max(1))
     }
 }
 
@@ -53,6 +72,15 @@ mod tests {
         assert_eq!(kept(Origin::Desktop, Some(700), 0), 700);
         assert_eq!(kept(Origin::Farm, Some(0), 0), 0);
         assert_eq!(kept(Origin::Farm, Some(700), 400), 100);
+        let of_memory = |origin, memory_mib| {
+            let mut config = Config { origin, cores: 4, ..Config::default() };
+            config.chunks.memory_mib = memory_mib;
+            config.bricks_mib(64_000)
+        };
+        assert_eq!(of_memory(Origin::Desktop, None), 64);
+        assert_eq!(of_memory(Origin::Farm, None), 2_000);
+        assert_eq!(of_memory(Origin::Farm, Some(0)), 0);
+        assert_eq!(of_memory(Origin::Desktop, Some(u64::MAX)), 16_000);
         let free = free_bytes(Path::new("/var/tmp")) >> 20;
         assert!(kept(Origin::Farm, None, 0) <= free / 5);
     }

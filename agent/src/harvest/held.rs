@@ -231,14 +231,18 @@ impl Harvest {
         }
     }
 
-    /// Lets go of a replica and tells the broker why.
+    /// Lets go of a replica and tells the broker why. What ends with its runner is in its memory no more.
     pub(super) fn give_back(
         &mut self,
         token: LeaseToken,
         why: ReleaseReason,
         effects: &mut Vec<Effect>,
     ) {
-        self.let_go(token);
+        if let Some(Held::Running { slot, .. }) = self.let_go(token)
+            && !matches!(why, ReleaseReason::CannotRun(_))
+        {
+            self.drawn.retain(|_, of| *of != slot);
+        }
         self.say_released(token, why, effects);
     }
 

@@ -8,7 +8,7 @@ use gleaner_protocol::{FRAME_KERNEL, JobId, KernelName, LeaseToken, LimitsChange
 
 use super::held::{Course, Held};
 use super::{Effect, Harvest};
-use crate::limits::{TASKS_MAX, UNACKED_BYTES_MAX, UNACKED_REPORTS_MAX};
+use crate::limits::{DRAWN_MAX, TASKS_MAX, UNACKED_BYTES_MAX, UNACKED_REPORTS_MAX};
 
 /// What the broker has said of a job.
 #[derive(Debug)]
@@ -157,12 +157,25 @@ impl Harvest {
         let room = share <= self.left();
         // A runner that dies for a render is not replaced while another one waits for work: its
         // start would compete with that render's.
-        let empty = self.empty.intersection(&self.warm).next().or(self.empty.first());
+        let drawn = match (&*task, &lease.chunk) {
+            (Task::Frame(_), Some(chunk)) => Some(chunk.digest),
+            _ => None,
+        };
+        let drew = drawn.as_ref().and_then(|chunk| self.drawn.get(chunk));
+        let empty = drew.filter(|slot| self.empty.contains(slot));
+        let empty = empty.or(self.empty.intersection(&self.warm).next()).or(self.empty.first());
         let Some(slot) = empty.copied().filter(|_| room) else {
             // It crossed with a fragment that has fewer slots.
             return self.say_released(token, ReleaseReason::FragmentClosed, effects);
         };
         self.empty.remove(&slot);
+        if let Some(chunk) = drawn {
+            if self.drawn.len() >= DRAWN_MAX {
+                // Of no more than where it is drawn soonest.
+                self.drawn.clear();
+            }
+            self.drawn.insert(chunk, slot);
+        }
         if lease.goes_on.is_some_and(|goes_on| !goes_on.is_own) {
             self.heirs.insert(token);
         }

@@ -8,6 +8,7 @@
 
 mod cache;
 mod copies;
+mod frames;
 mod pieces;
 
 use std::path::{Path, PathBuf};
@@ -38,6 +39,8 @@ pub(crate) struct Blobs {
     base: String,
     /// `{broker}/v1/states/`
     states: String,
+    /// `{broker}/v1/frames/`
+    frames: String,
     credentials: Credentials,
     /// Shows that it is the agent whose link stands.
     secret: AgentSecret,
@@ -136,11 +139,13 @@ impl Blobs {
     ) -> std::io::Result<Self> {
         let broker = broker.trim_end_matches('/');
         let (base, states) = (format!("{broker}/v1/blobs/"), format!("{broker}/v1/states/"));
+        let frames = format!("{broker}/v1/frames/");
         let cache = Arc::new(Cache::open(folder, cache_bytes)?);
         Ok(Self {
             client,
             base,
             states,
+            frames,
             credentials,
             secret,
             cache,

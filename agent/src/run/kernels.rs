@@ -9,7 +9,7 @@ mod noop;
 pub mod gametree;
 
 use gleaner_kernels::application::Application;
-use gleaner_protocol::{KernelName, OutputFile};
+use gleaner_protocol::{FRAME_KERNEL, KernelName, OutputFile};
 use thiserror::Error;
 
 /// An application that is built in.
@@ -58,12 +58,13 @@ pub fn kernel(name: &str) -> Option<&'static dyn Kernel> {
     KERNELS.into_iter().find(|kernel| kernel.name() == name)
 }
 
-/// Names of all kernels, those with a specification last.
+/// Names of all kernels, with that of what draws frames of views.
 #[must_use]
 pub fn kernel_names() -> Vec<KernelName> {
     let plain = KERNELS.iter().map(|kernel| kernel.name());
     plain
         .chain(Application::ALL.map(Application::name))
+        .chain([FRAME_KERNEL])
         .map(|name| KernelName::new(name).expect("kernels have plain names"))
         .collect()
 }
@@ -84,8 +85,9 @@ mod tests {
         for name in kernel_names() {
             let plain = kernel(name.as_str()).map(Kernel::name);
             let told = Application::named(name.as_str()).map(Application::name);
+            let drawn = (name.as_str() == FRAME_KERNEL).then_some(FRAME_KERNEL);
             // One name is one kernel.
-            assert_eq!(plain.xor(told), Some(name.as_str()));
+            assert_eq!(plain.xor(told).xor(drawn), Some(name.as_str()));
         }
         assert!(kernel("gametre").is_none());
     }

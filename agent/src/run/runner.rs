@@ -30,6 +30,7 @@ mod process_count;
 pub(crate) mod sandbox;
 mod substitute;
 mod sweep;
+mod view;
 #[cfg(feature = "wasm")]
 mod wasm;
 mod worker;
@@ -52,8 +53,8 @@ pub(crate) use folder::remove_all;
 pub(crate) use frame::{FrameBuffer, FrameError, encode as encode_frame};
 pub use look::Seen;
 pub(crate) use order::{
-    ApplicationOrder, CommandLimits, CommandOrder, CompiledModule, Fault, GpuOrder, KernelOrder,
-    Order, Reply, Setup, StagedInput, WasmOrder,
+    ApplicationOrder, CommandLimits, CommandOrder, CompiledModule, Fault, FrameInput, FrameOrder,
+    GpuOrder, KernelOrder, Order, Reply, Setup, StagedInput, WasmOrder,
 };
 pub(crate) use outputs::{COMPILED_NAME, discard_spooled, spool_path};
 #[cfg(feature = "wasm")]
@@ -178,7 +179,9 @@ impl Runner {
                 worker.end();
                 self.inside.folder.clear();
             }
-            let InProcess { folder, collector, .. } = &mut self.inside;
+            let InProcess { folder, collector, bricks, .. } = &mut self.inside;
+            // What it may take is the command's.
+            bricks.forget();
             let reply = self.commands.run(folder, collector, order);
             return self.inside.answer(&reply);
         }

@@ -17,6 +17,7 @@ mod gpu;
 mod limits;
 mod reaping;
 mod slot_context;
+mod view;
 mod warm_runner;
 mod wasm;
 
@@ -130,7 +131,9 @@ pub(crate) async fn run_slot(
     let limits = ReplicaLimits::default();
     let (gpu, runner, module) = (GpuUse::default(), None, None);
     let asks = Arc::new(Notify::new());
-    let mut task = SlotTask { slot, shop, leaf, limits, runner, gpu, module, asks, events };
+    let is_away = false;
+    let mut task =
+        SlotTask { slot, shop, leaf, limits, runner, gpu, module, asks, is_away, events };
     loop {
         let order = tokio::select! {
             order = orders.recv() => order,
@@ -177,6 +180,8 @@ struct SlotTask {
     module: Option<Module>,
     /// Told when the replica that runs is to save.
     asks: Arc<Notify>,
+    /// Whether the runner waits while something is brought to or from the broker for a replica.
+    is_away: bool,
     events: mpsc::Sender<SlotEvent>,
 }
 
@@ -235,10 +240,12 @@ impl SlotTask {
             Course::ShutOut => {
                 // A runner that has just been started does not come to rest behind a render.
                 self.reap().await;
+                discard_spooled(&self.shop.spool, token.get());
                 (RunResult::Preempted, true)
             }
             Course::NoRunner(reason) => {
                 self.reap().await;
+                discard_spooled(&self.shop.spool, token.get());
                 (RunResult::CannotRun(reason), false)
             }
             Course::RunnerGone => {
@@ -252,7 +259,8 @@ impl SlotTask {
                 explained
             }
             Course::Stopped | Course::OrdersEnded => {
-                let is_warm = self.ask_to_stop(token).await;
+                // What a runner that waits keeps in memory is worth keeping.
+                let is_warm = self.is_away || self.ask_to_stop(token).await;
                 let preempted = !is_warm && self.reap().await.cause == Cause::Stopped;
                 discard_spooled(&self.shop.spool, token.get());
                 let stopped = SlotEvent::Stopped { token, preempted };
@@ -266,7 +274,10 @@ impl SlotTask {
     async fn perform(&mut self, replica: Replica<'_>) -> Course {
         let Replica { lease, task, epoch, since, parks } = replica;
         self.module = None;
-        let (mut order, pins, module) = match self.prepare(lease, task).await {
+        self.is_away = matches!(task, Task::Frame(_));
+        let prepared = self.prepare(lease, task).await;
+        self.is_away = false;
+        let (mut order, pins, module) = match prepared {
             Ok(prepared) => prepared,
             Err(reason) => return Course::Ended(RunResult::CannotRun(reason)),
         };
@@ -285,7 +296,8 @@ impl SlotTask {
         let of = (self.slot, lease.token);
         self.gpu.give(&self.shop, self.slot, lease, task, &mut order);
         let host_mib = self.shop.kernel_memory_mib;
-        if !self.limits.set(self.leaf.as_ref(), task, host_mib, self.gpu.has()) {
+        let kept_mib = self.shop.bricks_mib;
+        if !self.limits.set(self.leaf.as_ref(), task, (host_mib, kept_mib), self.gpu.has()) {
             command::limit_each_process(&self.shop, task, &mut order);
         }
         if let Err(reason) = table.keep_to_limits(self.slot, lease.token) {
@@ -313,6 +325,13 @@ impl SlotTask {
                     // A damaged input may be why: the next try fetches it anew.
                     pins.iter().for_each(CachedBlob::distrust);
                 }
+                let result = match task {
+                    Task::Frame(_) => {
+                        self.is_away = true;
+                        view::deliver(&self.shop, lease.token, result).await
+                    }
+                    _ => result,
+                };
                 Course::Ended(match result {
                     RunResult::Failed { reason, cpu_us } => {
                         RunResult::Failed { reason: self.limits.explain(reason), cpu_us }
@@ -369,7 +388,10 @@ impl SlotTask {
                 Ok((order, pins, None))
             }
             Task::Wasm(_) => Module::prepare(&self.shop, lease, task).await,
-            Task::Frame(_) => Err("this agent draws no frames".to_owned()),
+            Task::Frame(frame) => {
+                let (order, pins) = view::prepare(&self.shop, lease, frame).await?;
+                Ok((order, pins, None))
+            }
             Task::Application(application) => {
                 let memory_mib = application.memory_mib.unwrap_or(self.shop.kernel_memory_mib);
                 let ApplicationTask { kernel, spec, inputs, .. } = application;

@@ -45,7 +45,7 @@ impl Folders {
             run_dir: Some(self.path("run")),
             work_dir: Some(self.path("work")),
             allow_commands: programs.iter().map(PathBuf::from).collect(),
-            kernels: vec![kernel("gametree"), kernel("noop"), kernel("volume")],
+            kernels: ["gametree", "noop", "volume", "view"].map(kernel).into(),
             // Other tests and builds on this machine are no business of these stories.
             preferences: Preferences { give_way: false, ..Preferences::default() },
             ..Config::default()

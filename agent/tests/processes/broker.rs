@@ -12,7 +12,8 @@ use gleaner_protocol::control::{
 use gleaner_protocol::farm::HostSample;
 use gleaner_protocol::job::{CommandTask, InputFile, OnRelease, Task};
 use gleaner_protocol::{
-    Content, Digest, JobId, KernelName, LeaseToken, LimitsChange, Manifest, ReplicaId, WorkunitId,
+    ChunkFile, Content, Digest, JobId, KernelName, LeaseToken, LimitsChange, Manifest, ReplicaId,
+    WorkunitId,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -32,11 +33,22 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Socket for T {}
 pub(crate) struct Broker {
     pub(crate) address: String,
     pub(crate) blobs: Arc<Mutex<BTreeMap<Digest, Vec<u8>>>>,
+    /// What replicas of frames are to join, and what they have drawn.
+    pub(crate) frames: Arc<Mutex<Frames>>,
     pub(crate) samples: mpsc::UnboundedReceiver<HostSample>,
     links: mpsc::UnboundedReceiver<WebSocketStream<Box<dyn Socket>>>,
     port: u16,
     service: Arc<Service>,
     serving: JoinHandle<()>,
+}
+
+/// Parts of frames, by the tokens of those who get them, and of those who brought them.
+#[derive(Default)]
+pub(crate) struct Frames {
+    pub(crate) layers: BTreeMap<LeaseToken, Vec<u8>>,
+    pub(crate) parts: BTreeMap<LeaseToken, Vec<u8>>,
+    /// Whether nobody waits for parts any more.
+    pub(crate) are_over: bool,
 }
 
 /// One agent's link. It is read, and the agent's questions whether it stands are answered, while a
@@ -68,11 +80,12 @@ impl Broker {
         let (accepted, links) = mpsc::unbounded_channel();
         let (sampled, samples) = mpsc::unbounded_channel();
         let token = token.map(str::to_owned);
-        let service = Arc::new(Service { tls, token, blobs, accepted, sampled });
-        let blobs = Arc::clone(&service.blobs);
+        let frames = Arc::default();
+        let service = Arc::new(Service { tls, token, blobs, frames, accepted, sampled });
+        let (blobs, frames) = (Arc::clone(&service.blobs), Arc::clone(&service.frames));
         let serving = tokio::spawn(Arc::clone(&service).serve(listener));
         let address = format!("{scheme}://localhost:{port}");
-        Self { address, blobs, samples, links, port, service, serving }
+        Self { address, blobs, frames, samples, links, port, service, serving }
     }
 
     /// Is not there any more for whoever calls; the links that there are stand.
@@ -132,6 +145,7 @@ struct Service {
     tls: Option<TlsAcceptor>,
     token: Option<String>,
     blobs: Arc<Mutex<BTreeMap<Digest, Vec<u8>>>>,
+    frames: Arc<Mutex<Frames>>,
     accepted: mpsc::UnboundedSender<WebSocketStream<Box<dyn Socket>>>,
     sampled: mpsc::UnboundedSender<HostSample>,
 }
@@ -180,6 +194,20 @@ impl Service {
             stream.write_all(answer).await.ok()?;
             return stream.shutdown().await.ok();
         }
+        if let Some(token) = path.strip_prefix("/v1/frames/") {
+            let token = LeaseToken::new(token.parse().ok()?);
+            let put = match method {
+                "PUT" => {
+                    let mut body = vec![0; header("content-length")?.parse().ok()?];
+                    stream.read_exact(&mut body).await.ok()?;
+                    Some(body)
+                }
+                _ => None,
+            };
+            let body = self.frames.lock().ok()?.answer(token, put);
+            let status = if body.is_some() { "200 OK" } else { "404 Not Found" };
+            return respond(stream, status, &body.unwrap_or_default()).await;
+        }
         let digest: Digest = path.strip_prefix("/v1/blobs/")?.parse().ok()?;
         let (status, body) = if method == "PUT" {
             let mut body = vec![0; header("content-length")?.parse().ok()?];
@@ -193,14 +221,32 @@ impl Service {
                 None => ("404 Not Found", Vec::new()),
             }
         };
-        let head = format!(
-            "HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
-            body.len()
-        );
-        stream.write_all(head.as_bytes()).await.ok()?;
-        stream.write_all(&body).await.ok()?;
-        stream.shutdown().await.ok()
+        respond(stream, status, &body).await
     }
+}
+
+impl Frames {
+    /// What is sent back for a part that is brought, or for layers that are fetched; none where the frame
+    /// is over.
+    fn answer(&mut self, token: LeaseToken, put: Option<Vec<u8>>) -> Option<Vec<u8>> {
+        match put {
+            _ if self.are_over => None,
+            Some(part) => {
+                self.parts.insert(token, part);
+                Some(Vec::new())
+            }
+            None => self.layers.get(&token).cloned(),
+        }
+    }
+}
+
+async fn respond(mut stream: Box<dyn Socket>, status: &str, body: &[u8]) -> Option<()> {
+    let length = body.len();
+    let head =
+        format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.ok()?;
+    stream.write_all(body).await.ok()?;
+    stream.shutdown().await.ok()
 }
 
 /// A stream whose head was read already.
@@ -335,6 +381,20 @@ impl Session {
 
     /// Gives replicas of a new job, one per item; returns their tokens.
     pub(crate) async fn give(&mut self, task: Task, items: &[Option<&str>]) -> Vec<LeaseToken> {
+        self.give_with(task, items, None).await
+    }
+
+    /// Gives one that reads a chunk, where there is any; returns its token.
+    pub(crate) async fn give_chunk(&mut self, task: Task, chunk: Option<ChunkFile>) -> LeaseToken {
+        self.give_with(task, &[None], chunk).await[0]
+    }
+
+    async fn give_with(
+        &mut self,
+        task: Task,
+        items: &[Option<&str>],
+        chunk: Option<ChunkFile>,
+    ) -> Vec<LeaseToken> {
         let job = JobId::new(self.next_job);
         self.next_job += 1;
         let mut messages = vec![BrokerMessage::Task { job, task, on_release: self.on_release }];
@@ -350,7 +410,7 @@ impl Session {
                 item,
                 limits: self.limits,
                 goes_on: None,
-                chunk: None,
+                chunk: chunk.clone().map(Box::new),
                 hands_on: true,
             }));
             tokens.push(token);

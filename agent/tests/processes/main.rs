@@ -28,6 +28,7 @@ mod parked;
 mod probe;
 mod releases;
 mod unkillable;
+mod views;
 mod wat;
 mod watch;
 
@@ -72,6 +73,7 @@ fn main() -> ExitCode {
         parked::STORIES,
         deaths::STORIES,
         unkillable::STORIES,
+        views::STORIES,
         links::STORIES,
         clocks::STORIES,
         isolation::STORIES,

@@ -22,6 +22,7 @@ mod peer;
 mod release;
 mod slices;
 mod surface;
+mod views;
 mod volume;
 mod vtk;
 
@@ -140,8 +141,18 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
     let raw = arguments.iter().position(|argument| argument == "--raw");
     let raw = raw.and_then(|at| arguments.get(at + 1));
-    let parts =
-        ["accuracy", "release", "slices", "vtk", "numpy", "isosurface", "npairs", "pca", "volume"];
+    let parts = [
+        "accuracy",
+        "release",
+        "slices",
+        "vtk",
+        "numpy",
+        "isosurface",
+        "npairs",
+        "pca",
+        "volume",
+        "views",
+    ];
     let wanted = |part: &str| {
         !arguments.iter().any(|argument| parts.contains(&argument.as_str()))
             || arguments.iter().any(|argument| argument == part)
@@ -176,6 +187,9 @@ fn main() {
         frames::bench();
         #[cfg(not(feature = "gpu"))]
         no_gpu("volume");
+    }
+    if wanted("views") {
+        views::bench();
     }
     if wanted("vtk") {
         vtk::bench();

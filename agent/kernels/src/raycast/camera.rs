@@ -208,6 +208,45 @@ impl Camera {
         ahead > 0.0 && dot(away, self.up).abs() <= scale && dot(away, self.right).abs() <= across
     }
 
+    /// The columns and rows of its picture in which a box shows, between two of its corners in space; some
+    /// more where that is not known.
+    pub(super) fn window(&self, low: [f64; 3], high: [f64; 3]) -> [Range<usize>; 2] {
+        let whole = [0..self.width, 0..self.height];
+        let (mut left, mut top) = (f64::INFINITY, f64::INFINITY);
+        let (mut right, mut bottom) = (f64::NEG_INFINITY, f64::NEG_INFINITY);
+        let mut behind = 0;
+        for corner in 0..8 {
+            let at = [0, 1, 2].map(|axis| if corner >> axis & 1 == 1 { high } else { low }[axis]);
+            let away = [0, 1, 2].map(|axis| at[axis] - self.eye[axis]);
+            let ahead = dot(away, self.forward);
+            let scale = match self.projection {
+                Projection::Perspective { .. } => self.reach * ahead,
+                Projection::Parallel { .. } => self.reach,
+            };
+            // What is beside the eye has no place in the picture.
+            if ahead <= 1e-9 * dot(away, away).sqrt() {
+                behind += 1;
+                continue;
+            }
+            let side = self.height as f64 / scale;
+            let x = (self.width as f64 + dot(away, self.right) * side) / 2.0;
+            let y = (self.height as f64 - dot(away, self.up) * side) / 2.0;
+            (left, right) = (left.min(x), right.max(x));
+            (top, bottom) = (top.min(y), bottom.max(y));
+        }
+        let between = |from: f64, to: f64, count: usize| {
+            // What is beyond a whole number, or none, is at an end.
+            let from = (from - 1.0).max(0.0) as usize;
+            let to = ((to + 2.0).max(0.0) as usize).min(count);
+            from.min(to)..to
+        };
+        match behind {
+            0 => [between(left, right, self.width), between(top, bottom, self.height)],
+            8 => [0..0, 0..0],
+            _ => whole,
+        }
+    }
+
     #[cfg(feature = "gpu")]
     pub(super) const fn forward(&self) -> [f64; 3] {
         self.forward

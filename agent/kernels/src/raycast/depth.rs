@@ -42,6 +42,16 @@ impl Depth {
     ) -> Self {
         Self(camera.distances(cells, whole, spacing))
     }
+
+    /// As numbers, to be sent.
+    pub(crate) const fn numbers(self) -> [f64; 3] {
+        self.0
+    }
+
+    /// Of [numbers](Self::numbers) that came from elsewhere; none where these are none.
+    pub(crate) fn of_numbers(numbers: [f64; 3]) -> Option<Self> {
+        numbers.iter().all(|number| number.is_finite()).then_some(Self(numbers))
+    }
 }
 
 // A brick that is nearer along some axis and no farther along any is before the other: so it is by

@@ -155,7 +155,7 @@ impl<T: Voxel> pulp::NullaryFnOnce for Tiles<'_, T> {
             for (y, row) in (top..self.size[1]).zip(pixels.chunks_exact_mut(TILE)) {
                 for (x, pixel) in (left..self.size[0]).zip(row) {
                     let ray = self.camera.ray(x, y);
-                    *pixel = march(self.scene, self.grid, &ray, [0.0; 4]);
+                    *pixel = march(self.scene, &self.scene.borders, self.grid, &ray, [0.0; 4]);
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use super::camera::Ray;
 use super::grid::{Grid, nearest};
-use super::scene::{Scene, Shading};
+use super::scene::{Borders, Scene, Shading};
 use crate::image::Rgba;
 use crate::limits::{MACRO_CELL, RAY_STEPS_MAX, THROUGH_MIN};
 use crate::volume::Voxel;
@@ -25,10 +25,17 @@ struct Path {
     samples: (f64, f64),
 }
 
-/// What a ray has seen once it comes out of a scene, behind what it saw before.
+/// What a ray has seen once it comes out of a scene, or of the part of it within some borders, behind
+/// what it saw before.
 #[inline(always)]
-pub(super) fn march<T: Voxel>(scene: &Scene, grid: &Grid<'_, T>, ray: &Ray, before: Rgba) -> Rgba {
-    let Some(path) = Path::of(scene, ray) else { return before };
+pub(super) fn march<T: Voxel>(
+    scene: &Scene,
+    borders: &Borders,
+    grid: &Grid<'_, T>,
+    ray: &Ray,
+    before: Rgba,
+) -> Rgba {
+    let Some(path) = Path::of(scene, borders, ray) else { return before };
     // Light comes from the eye.
     let light = ray.direction.map(|part| part as f32);
     let step = path.step.map(|part| part as f32);
@@ -56,7 +63,7 @@ pub(super) fn march<T: Voxel>(scene: &Scene, grid: &Grid<'_, T>, ray: &Ray, befo
 impl Path {
     /// The path of a ray through a scene, if it takes a sample there.
     #[inline(always)]
-    fn of(scene: &Scene, ray: &Ray) -> Option<Self> {
+    fn of(scene: &Scene, borders: &Borders, ray: &Ray) -> Option<Self> {
         let (density, first) = (scene.density, scene.brick.first());
         // The borders of bricks are met in the whole volume's numbers, the same for both sides.
         let global = [0, 1, 2].map(|axis| ray.origin[axis] * density[axis]);
@@ -64,7 +71,7 @@ impl Path {
         let inverse = step.map(|part| 1.0 / part);
         let mut samples = (0.0_f64, f64::INFINITY);
         for axis in 0..3 {
-            let (low, high) = scene.borders[axis];
+            let (low, high) = borders[axis];
             let to_low = steps(low - global[axis], inverse[axis]).ceil();
             let to_high = steps(high - global[axis], inverse[axis]).ceil();
             let is_inside = (low <= global[axis]) & (global[axis] < high);

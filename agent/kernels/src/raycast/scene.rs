@@ -1,13 +1,14 @@
 //! A brick made ready to be looked at.
 
 use std::convert::Infallible;
+use std::ops::Range;
 use std::sync::Arc;
 
 use thiserror::Error;
 
 use super::camera::Camera;
 use super::transfer::{Table, Transfer};
-use crate::limits::{RAY_SAMPLES_MAX, RAY_STEPS_MAX};
+use crate::limits::{MACRO_CELL, RAY_SAMPLES_MAX, RAY_STEPS_MAX};
 use crate::plan::{Plan, Slice};
 use crate::volume::{Brick, MacroCells};
 
@@ -92,6 +93,9 @@ pub enum SceneError {
     Shading,
 }
 
+/// Where something begins and ends along each axis, in the whole volume's voxels.
+pub(super) type Borders = [(f64, f64); 3];
+
 /// A brick made ready to be looked at from anywhere.
 #[derive(Debug)]
 pub struct Scene {
@@ -105,7 +109,7 @@ pub struct Scene {
     /// Whether there are blocks in which nothing is to be seen.
     pub(super) has_empty: bool,
     /// Where its cells begin and end along each axis, in the whole volume's voxels.
-    pub(super) borders: [(f64, f64); 3],
+    pub(super) borders: Borders,
     /// Voxels per unit of space along each axis.
     pub(super) density: [f64; 3],
     /// How far voxels are apart along each axis, in a unit that keeps squares of slopes finite and
@@ -126,6 +130,14 @@ impl ScenePlan {
     /// # Errors
     /// The step is so small that rays would not end, or a number is out of its range.
     pub fn new(brick: Brick, look: &Look) -> Result<Box<Self>, SceneError> {
+        let (cells, scene) = Scene::unseen(brick, look)?;
+        Ok(Box::new(Self { cells, scene }))
+    }
+}
+
+impl Scene {
+    /// One that lacks what its blocks show.
+    fn unseen(brick: Brick, look: &Look) -> Result<(MacroCells, Self), SceneError> {
         let (spacing, whole) = (brick.voxels().spacing(), brick.whole_size());
         let step = look.step_in(spacing);
         let extents = [0, 1, 2].map(|axis| (whole[axis] - 1) as f64 * spacing[axis]);
@@ -144,7 +156,7 @@ impl ScenePlan {
         let cells = MacroCells::new(&brick);
         let borders = [0, 1, 2]
             .map(|axis| (brick.cells()[axis].start as f64, brick.cells()[axis].end as f64));
-        let scene = Scene {
+        let scene = Self {
             step,
             shading: look.shading,
             table: look.transfer.table(step),
@@ -156,7 +168,54 @@ impl ScenePlan {
             proportions: proportions(spacing),
             brick,
         };
-        Ok(Box::new(Self { cells, scene }))
+        Ok((cells, scene))
+    }
+
+    /// What a [`ScenePlan`] makes of a brick of whose blocks the [ranges](MacroCells::ranges) are known,
+    /// layer by layer: another look takes a small part of the time then.
+    ///
+    /// # Errors
+    /// As [`ScenePlan::new`].
+    pub(crate) fn of(
+        brick: Brick,
+        ranges: &[(f32, f32)],
+        look: &Look,
+    ) -> Result<Arc<Self>, SceneError> {
+        let (cells, mut scene) = Self::unseen(brick, look)?;
+        let Self { table, distances, .. } = &mut scene;
+        let is_seen = |(low, high): &(f32, f32)| table.is_seen(*low, *high);
+        distances.extend(ranges.iter().map(|range| if is_seen(range) { 0 } else { u8::MAX }));
+        let layers = cells.size()[2];
+        (0..layers).for_each(|layer| cells.sweep(distances, layer, false));
+        (0..layers).rev().for_each(|layer| cells.sweep(distances, layer, true));
+        scene.has_empty = scene.distances.iter().any(|distance| *distance > 0);
+        Ok(Arc::new(scene))
+    }
+
+    /// The cells of the whole volume beyond which nothing of the brick is seen; none where nothing is.
+    pub(crate) fn seen_cells(&self) -> Option<[Range<usize>; 3]> {
+        let mut seen: Option<[Range<usize>; 3]> = None;
+        for (at, _) in self.distances.iter().enumerate().filter(|(_, distance)| **distance == 0) {
+            let [x, y, _] = self.blocks;
+            let block = [at % x, at / x % y, at / (x * y)];
+            let first = self.brick.first();
+            let own = [0, 1, 2].map(|axis| {
+                let from = first[axis] + block[axis] * MACRO_CELL;
+                from..from + MACRO_CELL
+            });
+            seen = Some(match seen {
+                None => own,
+                Some(seen) => [0, 1, 2].map(|axis| {
+                    seen[axis].start.min(own[axis].start)..seen[axis].end.max(own[axis].end)
+                }),
+            });
+        }
+        seen
+    }
+
+    /// The brick.
+    pub(crate) const fn brick(&self) -> &Brick {
+        &self.brick
     }
 }
 

@@ -11,7 +11,7 @@ use super::source::VolumeSource;
 use super::{Brick, Volume, Voxel, Voxels, with_voxels};
 
 /// Voxels along each side that become one of the coarse volume.
-const COARSE: usize = 8;
+pub(crate) const COARSE: usize = 8;
 /// Voxels that a brick has beside its cells, along each side.
 const RIM: usize = 3;
 /// Shortest side of a brick, in cells.

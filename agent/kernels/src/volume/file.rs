@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use thiserror::Error;
 
@@ -11,7 +12,7 @@ use super::brick_file::BrickPlace;
 use super::nifti_file::{nifti_place, nifti_series_bytes, read_nifti_grid};
 use super::nrrd::read_header;
 use super::{
-    Grid, NrrdHeader, RawHeader, Series, Volume, VolumeError, read_nifti, read_nifti_series,
+    Brick, Grid, NrrdHeader, RawHeader, Series, Volume, VolumeError, read_nifti, read_nifti_series,
     read_nrrd, read_raw,
 };
 use crate::limits::{EXTRA_COUNTED_MAX, HEADER_BYTES_MAX, SKIPPED_BYTES_MAX};
@@ -269,6 +270,20 @@ pub(crate) fn read_place(path: &Path) -> Result<Option<BrickPlace>, ReadError> {
     }
     let (header, _) = read_header(&mut BufReader::new(open(path)?))?;
     Ok(header.brick().cloned())
+}
+
+/// Reads an NRRD file with its data in it: a brick where it is in its volume, or a whole one.
+///
+/// # Errors
+/// As [`read_nrrd`].
+pub(crate) fn read_brick(file: impl Read) -> Result<Brick, ReadError> {
+    let mut file = BufReader::new(file);
+    let (header, _) = read_header(&mut file)?;
+    let volume = Arc::new(header.read_data(file)?);
+    Ok(match header.brick() {
+        Some(place) => Brick::placed(volume, place),
+        None => Brick::whole(volume),
+    })
 }
 
 /// The grid of the volume in a file, by its name and its header.

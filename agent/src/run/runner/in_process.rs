@@ -18,9 +18,12 @@ use super::frame::{self, FrameBuffer, FrameError};
 use super::look::look;
 use super::order_files::OrderFiles;
 use super::outputs::Collector;
+use super::view::{self, KeptBricks};
 #[cfg(feature = "wasm")]
 use super::wasm;
-use super::{ApplicationOrder, KernelOrder, Order, Reply, WasmOrder, panic_text, thread_cpu};
+use super::{
+    ApplicationOrder, FrameOrder, KernelOrder, Order, Reply, WasmOrder, panic_text, thread_cpu,
+};
 use crate::harvest::Product;
 use crate::limits::{DRIVER_MEMORY_MIB, PROGRESS_INTERVAL_MS};
 use crate::run::kernels::kernel;
@@ -32,6 +35,7 @@ pub(super) struct InProcess {
     pub(super) frames: FrameBuffer,
     pub(super) folder: TaskFolder,
     pub(super) collector: Collector,
+    pub(super) bricks: KeptBricks,
     #[cfg(feature = "wasm")]
     modules: wasm::ReadyModules,
 }
@@ -50,6 +54,7 @@ impl InProcess {
             frames,
             folder: TaskFolder::new(folder),
             collector: Collector::new(spool),
+            bricks: KeptBricks::default(),
             #[cfg(feature = "wasm")]
             modules: wasm::ReadyModules::default(),
         }
@@ -71,6 +76,7 @@ impl InProcess {
             Order::Kernel(order) => self.run_kernel(order),
             Order::Wasm(order) => self.run_wasm(order, files),
             Order::Application(order) => self.run_application(order, files),
+            Order::Frame(order) => self.draw(order, files),
             Order::Look(order) => Reply::Seen(look(order)),
             Order::Command(_) => Reply::CannotRun("a command is no work of this process".into()),
             // The replica ended in the moment in which it was to be stopped, and this thread was
@@ -107,6 +113,11 @@ impl InProcess {
         let driver_mib = order.gpu.as_ref().map_or(0, |_| DRIVER_MEMORY_MIB);
         let _limit = DataLimit::set(u64::from(order.memory_mib.saturating_add(driver_mib)));
         application::run(&mut self.folder, &self.collector, order, files, &mut tell)
+    }
+
+    fn draw(&mut self, order: &FrameOrder, files: OrderFiles) -> Reply {
+        let _limit = DataLimit::set(order.memory_mib.into());
+        view::run(&mut self.bricks, &self.collector, order, files)
     }
 
     fn run_kernel(&self, order: &KernelOrder) -> Reply {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use gleaner_protocol::{Digest, KernelName, Measured, PciAddress};
+use gleaner_protocol::{Digest, FrameTask, KernelName, Measured, PciAddress};
 use serde::{Deserialize, Serialize};
 
 use super::look::{LookOrder, Seen};
@@ -42,6 +42,8 @@ pub(crate) enum Order {
     Wasm(WasmOrder),
     /// In the runner's worker, a kernel with a specification.
     Application(ApplicationOrder),
+    /// In the runner's worker, a part of a frame of a view.
+    Frame(FrameOrder),
     /// Look at what confines it, for a trial.
     Look(LookOrder),
     /// Have this replica of a module save where it is: it is about to end. One that has ended already
@@ -90,6 +92,32 @@ pub(crate) struct ApplicationOrder {
     pub(crate) too_little: String,
     /// The GPU that may compute it; none where the processor is to.
     pub(crate) gpu: Option<GpuOrder>,
+}
+
+/// A part of a frame of a view.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FrameOrder {
+    /// The lease's token; names what is drawn where that is large.
+    pub(crate) token: u64,
+    /// What is drawn.
+    pub(crate) task: Box<FrameTask>,
+    /// What of.
+    pub(crate) input: FrameInput,
+    /// Most memory that it may take beside what is kept, in MiB.
+    pub(crate) memory_mib: u32,
+    /// Memory that decoded bricks may take from one order to the next, in MiB.
+    pub(crate) bricks_mib: u64,
+}
+
+/// What a part of a frame is drawn of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum FrameInput {
+    /// Nothing.
+    Nothing,
+    /// A brick, whose file has so many bytes.
+    Chunk(StagedInput, u64),
+    /// Layers that are joined, in this file.
+    Layers(PathBuf),
 }
 
 /// The GPU that may compute a replica.

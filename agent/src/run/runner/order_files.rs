@@ -13,7 +13,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-use super::{ApplicationOrder, Order, StagedInput, WasmOrder};
+use super::{ApplicationOrder, FrameInput, Order, StagedInput, WasmOrder};
 
 /// Open files in one message; a kernel passes 253 at most.
 const FILES_IN_MESSAGE: usize = 128;
@@ -82,7 +82,7 @@ impl OrderFiles {
 }
 
 /// The names and places of an order's files: the module, what was compiled of it, or the
-/// specification, then the inputs. A command's files are copied into its folder instead.
+/// specification, then the inputs; what a frame is drawn of. A command's files are copied into its folder instead.
 fn sources(order: &Order) -> Vec<(String, &std::path::Path)> {
     let of = |input: &'_ StagedInput| input.name.clone();
     let mut sources = Vec::new();
@@ -97,6 +97,14 @@ fn sources(order: &Order) -> Vec<(String, &std::path::Path)> {
         Order::Application(ApplicationOrder { spec, inputs, .. }) => {
             sources.push((of(spec), &*spec.source));
             inputs
+        }
+        Order::Frame(order) => {
+            match &order.input {
+                FrameInput::Nothing => {}
+                FrameInput::Chunk(chunk, _) => sources.push((of(chunk), &*chunk.source)),
+                FrameInput::Layers(path) => sources.push(("the frame's layers".to_owned(), path)),
+            }
+            return sources;
         }
         Order::Kernel(_)
         | Order::Command(_)

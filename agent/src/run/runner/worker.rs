@@ -247,6 +247,7 @@ fn token_of(order: &Order) -> u64 {
         Order::Command(order) => order.token,
         Order::Wasm(order) => order.token,
         Order::Application(order) => order.token,
+        Order::Frame(order) => order.token,
         Order::Save { token } | Order::Stop { token } => *token,
         Order::Look(_) => 0,
     }

@@ -70,30 +70,33 @@ impl Memory {
 }
 
 impl ReplicaLimits {
-    /// Sets those of the next replica, of which `kernel_memory_mib` is the host's; `on_gpu` where it
-    /// needs a driver beside that. What this host cannot limit is left out; says whether its memory
+    /// Sets those of the next replica: `host_mib` is what the host gives a kernel, and `kept_mib` what its
+    /// runner may keep of views meanwhile; `on_gpu` where it needs a driver beside that. What this host cannot limit is left out; says whether its memory
     /// is not.
     pub(super) fn set(
         &mut self,
         leaf: Option<&Arc<Leaf>>,
         task: &Task,
-        kernel_memory_mib: u32,
+        (host_mib, kept_mib): (u32, u64),
         on_gpu: bool,
     ) -> bool {
         let by_job = |mib| Memory { mib, whose: Whose::Job };
         let (memory, extra_mib) = match task {
-            Task::Kernel(_) | Task::Frame(_) => (None, 0),
+            Task::Kernel(_) => (None, 0),
+            Task::Frame(_) => {
+                (Some(Memory::of_kernel(None, host_mib)), RUNNER_MEMORY_MIB + kept_mib)
+            }
             Task::Command(command) => (command.memory_mib.map(by_job), RUNNER_MEMORY_MIB),
             Task::Application(application) => {
-                let memory = Memory::of_kernel(application.memory_mib, kernel_memory_mib);
+                let memory = Memory::of_kernel(application.memory_mib, host_mib);
                 let driver_mib = if on_gpu { u64::from(DRIVER_MEMORY_MIB) } else { 0 };
-                let extra_mib = RUNNER_MEMORY_MIB + driver_mib;
+                let extra_mib = RUNNER_MEMORY_MIB + driver_mib + kept_mib;
                 (Some(memory), extra_mib)
             }
             // It cannot take more itself; this is for what it is compiled and run by.
-            Task::Wasm(wasm) => (Some(by_job(wasm.memory_mib)), COMPILER_MEMORY_MIB),
+            Task::Wasm(wasm) => (Some(by_job(wasm.memory_mib)), COMPILER_MEMORY_MIB + kept_mib),
         };
-        let aborts = matches!(task, Task::Application(_));
+        let aborts = matches!(task, Task::Application(_) | Task::Frame(_));
         *self = Self { leaf: leaf.cloned(), memory, aborts, kills_before: 0, peak: None };
         let Some(leaf) = leaf else { return false };
         let limits = LeafLimits {

@@ -40,6 +40,8 @@ pub(crate) struct SlotContext {
     pub(crate) save_interval: Span,
     /// Most memory of one replica of a kernel with a specification, in MiB.
     pub(crate) kernel_memory_mib: u32,
+    /// Memory that decoded bricks may take in one slot's runner, in MiB.
+    pub(crate) bricks_mib: u64,
     /// Kernels that a GPU may compute, where there is one.
     pub(crate) kernels_on_gpu: Vec<KernelName>,
     /// How a replica is given that one.

@@ -243,7 +243,8 @@ impl<T: Voxel> pulp::NullaryFnOnce for Rays<'_, T> {
     fn call(mut self) -> Vec<Rgba> {
         for ([x, y], seen) in self.pixels.iter().zip(&mut self.seen) {
             if 1.0 - seen[3] >= THROUGH_MIN {
-                *seen = march(self.scene, self.grid, &self.camera.ray(*x, *y), *seen);
+                let ray = self.camera.ray(*x, *y);
+                *seen = march(self.scene, &self.scene.borders, self.grid, &ray, *seen);
             }
         }
         self.seen

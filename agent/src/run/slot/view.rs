@@ -1,0 +1,84 @@
+//! What a part of a frame of a view needs of the agent before it is drawn, and after.
+//!
+//! Nothing of it is a blob: layers come from the broker and go there, and are gone when the frame is.
+
+use std::path::Path;
+
+use gleaner_protocol::control::Lease;
+use gleaner_protocol::limits::FRAME_PART_BYTES_MAX;
+use gleaner_protocol::{Content, FrameStage, FrameTask, LeaseToken, ViewKernel};
+
+use super::SlotContext;
+use crate::harvest::{Product, RunResult};
+use crate::link::blobs::CachedBlob;
+use crate::run::runner::{FrameInput, FrameOrder, Order, discard_spooled, spool_path};
+
+/// Name of the layers of a frame in the spool folder; no output has it.
+const LAYERS_NAME: &str = ".layers";
+
+/// Fetches what is drawn or joined. The pin keeps a chunk in the cache.
+pub(super) async fn prepare(
+    shop: &SlotContext,
+    lease: &Lease,
+    task: &FrameTask,
+) -> Result<(Order, Vec<CachedBlob>), String> {
+    let (input, pins) = match (task.kernel, task.stage) {
+        (_, FrameStage::Join) => {
+            let layers = shop.blobs.fetch_layers(lease.token).await;
+            let layers = layers.map_err(|error| error.to_string())?;
+            let path = spool_path(&shop.spool, lease.token.get(), LAYERS_NAME);
+            let kept = tokio::fs::write(&path, layers).await;
+            kept.map_err(|error| format!("cannot keep the layers of a frame: {error}"))?;
+            (FrameInput::Layers(path), Vec::new())
+        }
+        (ViewKernel::Synthetic, _) => (FrameInput::Nothing, Vec::new()),
+        (ViewKernel::Volume, _) => {
+            let chunk = lease.chunk.as_deref().ok_or("its job names no chunk to draw")?;
+            let (mut inputs, pins) = shop.fetch_inputs(&[], Some(chunk)).await?;
+            (FrameInput::Chunk(inputs.remove(0), chunk.bytes), pins)
+        }
+    };
+    let order = FrameOrder {
+        token: lease.token.get(),
+        task: Box::new(task.clone()),
+        input,
+        memory_mib: shop.kernel_memory_mib,
+        bricks_mib: shop.bricks_mib,
+    };
+    Ok((Order::Frame(order), pins))
+}
+
+/// Brings what was drawn to the broker; what is left to report has no files.
+pub(super) async fn deliver(shop: &SlotContext, token: LeaseToken, result: RunResult) -> RunResult {
+    let result = match result {
+        RunResult::Output { files, cpu_us, measured, wall_us, peak_memory_mib } => {
+            match bring(shop, token, files).await {
+                Ok(()) => {
+                    let files = Vec::new();
+                    RunResult::Output { files, cpu_us, measured, wall_us, peak_memory_mib }
+                }
+                Err(reason) => RunResult::CannotRun(reason),
+            }
+        }
+        other => other,
+    };
+    discard_spooled(&shop.spool, token.get());
+    result
+}
+
+async fn bring(shop: &SlotContext, token: LeaseToken, files: Vec<Product>) -> Result<(), String> {
+    let [Product { name, content }] =
+        <[Product; 1]>::try_from(files).map_err(|files| format!("it has {} files", files.len()))?;
+    let bytes = match content {
+        Content::Inline(bytes) => bytes,
+        Content::Stored { bytes, .. } if bytes > FRAME_PART_BYTES_MAX => {
+            return Err(format!("it has {bytes} bytes, at most {FRAME_PART_BYTES_MAX} are taken"));
+        }
+        Content::Stored { .. } => {
+            let path: &Path = &spool_path(&shop.spool, token.get(), &name);
+            let read = tokio::fs::read(path).await;
+            read.map_err(|error| format!("what was drawn cannot be read: {error}"))?
+        }
+    };
+    shop.blobs.bring_part(token, bytes).await.map_err(|error| error.to_string())
+}
