@@ -23,6 +23,7 @@ mod show;
 mod submitter;
 mod table;
 mod vector;
+mod view;
 mod volume;
 
 use std::path::{Path, PathBuf};
@@ -144,6 +145,7 @@ async fn play(
     show.phase("starting a broker, a monitor and six agents", 0);
     let (cluster, mut parts) = Cluster::start(folders, sizing.host_cores).await?;
     show.pages(&cluster.broker_url);
+    show.view(&view::open(&cluster, folders).await?);
     show.hosts_ready(&cluster.hosts);
     let act = async {
         let threads = sizing.render_threads;

@@ -76,7 +76,15 @@ impl Show {
 
     /// Who wants to can watch.
     pub(super) fn pages(&self, broker_url: &str) {
-        let line = format!("watch it in a browser: {broker_url}/");
+        self.line(format!("watch it in a browser: {broker_url}/"));
+    }
+
+    /// Who wants to can turn a volume.
+    pub(super) fn view(&self, url: &str) {
+        self.line(format!("turn a volume on what is left: {url}"));
+    }
+
+    fn line(&self, line: String) {
         match &self.canvas {
             // A terminal that is drawn on takes lines above the picture alone.
             Some(canvas) => drop(canvas.all.println(line)),

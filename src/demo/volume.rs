@@ -7,8 +7,9 @@ use flate2::read::GzDecoder;
 use super::vector::Vec3;
 
 /// Electron density of a protein. Source: pyvista/vtk-data, Apache-2.0 (`data/SOURCE.md`).
-const NEGHIP: &[u8] = include_bytes!("data/neghip_64x64x64_uint8.raw.gz");
-const NEGHIP_SIDE: usize = 64;
+pub(super) const NEGHIP: &[u8] = include_bytes!("data/neghip_64x64x64_uint8.raw.gz");
+/// Its voxels along each side.
+pub(super) const NEGHIP_SIDE: usize = 64;
 
 /// A density between 0 and 1 on a cubic grid.
 #[derive(Debug)]

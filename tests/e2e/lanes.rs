@@ -157,7 +157,7 @@ async fn a_submitter_is_told_what_is_promised_and_what_cannot_be() {
     submit(&["--due", "tomorrow", "--cpu-s", "1"]).refused(2, &["expected a span as in 45m"]);
     submit(&["--due", "1h", "--cpu-s=-3"]).refused(2, &["--cpu-s"]);
     submit(&["--confidence", "0.9"]).refused(2, &["--due"]);
-    submit(&["--lane", "rendering"]).refused(5, &["the rendering lane runs nothing"]);
+    submit(&["--lane", "rendering"]).refused(5, &["the rendering lane draws volumes"]);
     submit(&["--lane", "deadline", "--cpu-s", "1"]).refused(8, &["needs a due time"]);
 
     let lanes = cluster.cli(&["lanes"]).ok();

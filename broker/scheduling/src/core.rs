@@ -22,7 +22,7 @@ use gleaner_protocol::{Account, ChunkId, HostName, JobId, Span, Time, WorkunitId
 use smallvec::SmallVec;
 
 use crate::farm::{Begins, Farm, HostIx, LaneLimits, OwnerlessVote, Rule, WorkunitIx};
-use crate::limits::GONE_HOSTS_MAX;
+use crate::limits::{GONE_HOSTS_MAX, PLAN_PASSES_MAX};
 use crate::policy::{Change, LanePolicy, Policy, PolicyName, Trigger};
 use crate::{Desk, Effect, Input};
 
@@ -351,10 +351,21 @@ impl Core {
         }
     }
 
+    /// Asks the lanes until none has anything to do: what a larger replica takes the place of waits
+    /// again, and another host may have room for it.
+    fn plan_all(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        for _ in 0..PLAN_PASSES_MAX {
+            self.plan_once(now, effects);
+            if !self.new_work {
+                break;
+            }
+        }
+    }
+
     /// Asks the lanes in their order. Each has its whole turn before the next one, so that no lane
     /// gets what one before it wants. One that may hold more again than its limits allowed before is
     /// offered all standing requests.
-    fn plan_all(&mut self, now: Time, effects: &mut Vec<Effect>) {
+    fn plan_once(&mut self, now: Time, effects: &mut Vec<Effect>) {
         let mut has_work = false;
         let mut open = Vec::new();
         let lanes: SmallVec<[Lane; Lane::COUNT]> = self.lanes.keys().copied().collect();

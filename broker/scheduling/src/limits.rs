@@ -84,3 +84,6 @@ pub const DUE_MS_MAX: u64 = 365 * 86_400_000;
 pub const DUE_WORKUNITS_MAX: u32 = 10_000;
 /// After this time, in seconds, what an owner has used of the farm counts half.
 pub const USAGE_HALF_LIFE_S: f64 = 7.0 * 86_400.0;
+/// How often the lanes are asked after one input: each time something took the place of smaller
+/// replicas, which is the last time where nothing smaller runs.
+pub(crate) const PLAN_PASSES_MAX: usize = 16;

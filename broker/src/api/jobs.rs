@@ -64,6 +64,11 @@ async fn submit(api: Api, (who, body): (Asker, bytes::Bytes)) -> Result<Response
         let why = "task.frame: the broker alone makes frames; open a view (POST /v1/views)";
         return Err(Problem::new(StatusCode::BAD_REQUEST, "invalid-job", why.to_owned()));
     }
+    if spec.lane == Lane::Rendering && !draws_volumes(&spec.task) {
+        let why =
+            "lane: the rendering lane draws volumes (`gleaner submit volume`), and nothing else";
+        return Err(Problem::new(StatusCode::BAD_REQUEST, "invalid-job", why.to_owned()));
+    }
     spec.on.get_or_insert(api.default_on);
     // Held until the job is there: its dataset is not removed meanwhile.
     let _reads = match spec.profile.reads {
@@ -132,6 +137,10 @@ fn refused(refusal: SubmitRefusal) -> Problem {
         }
         _ => problem,
     }
+}
+
+fn draws_volumes(task: &Task) -> bool {
+    matches!(task, Task::Application(application) if application.kernel.as_str() == "volume")
 }
 
 /// How large its inputs are is a feature of a job: together, and each where there are more.

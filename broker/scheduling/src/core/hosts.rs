@@ -93,8 +93,13 @@ impl Core {
             let lease = self.farm.leased(host, token).expect("it is listed");
             match said.get(&token).filter(|held| is_same && self.is_about(**held, lease)) {
                 Some(held) => {
+                    let entry = self.farm.hosts.get(host);
+                    let ran = entry.leases.iter().any(|lease| lease.token == token);
                     self.place_lease(host, token, held.state);
                     self.farm.change_giving(host, |entry| entry.note_share(token, held.share));
+                    if ran != held.state.takes_slot() {
+                        self.workunit_changed(lease.workunit);
+                    }
                 }
                 None => self.return_replica(lease),
             }

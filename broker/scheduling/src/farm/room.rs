@@ -111,14 +111,15 @@ impl LaneUse {
     }
 
     /// Where its own cap, or the floors of lanes behind, keep a lane from what the largest replica of
-    /// its jobs takes: how much more it may hold.
-    fn held_back_to(&self, lane: Lane) -> Option<u64> {
+    /// its jobs takes: how much more it may hold. Also where a host asks: then others hold more than
+    /// they give, until their replicas are gone.
+    fn held_back_to(&self, lane: Lane, is_asked: bool) -> Option<u64> {
         let largest = self.jobs[lane.index()].last_key_value();
         let largest = largest.map_or(Share::WHOLE, |(share, _)| Share::WHOLE.max(*share));
         let held_before: u64 = self.held[..=lane.index()].iter().sum();
         let left = self.left_for(lane);
-        let is_kept =
-            left < largest.as_permille().into() && left < self.given.saturating_sub(held_before);
+        let is_kept = left < largest.as_permille().into()
+            && (is_asked || left < self.given.saturating_sub(held_before));
         is_kept.then_some(left)
     }
 
@@ -202,7 +203,8 @@ impl Farm {
     /// Where its limits, or those of lanes behind, keep a lane from what the largest replica of its
     /// jobs takes: how much more it may hold.
     pub(crate) fn held_back_to(&self, lane: Lane) -> Option<u64> {
-        self.lanes.held_back_to(lane)
+        let is_asked = self.hosts.asking().iter().next().is_some();
+        self.lanes.held_back_to(lane, is_asked)
     }
 
     /// Whether a lane that was held back to so much may hold more than that.
@@ -428,13 +430,13 @@ mod tests {
         assert_eq!(use_.left_for(Lane::Deadline), 60_000, "nobody is kept from what nobody wants");
         use_.add_job(Lane::Background, Share::WHOLE);
         assert_eq!(use_.left_for(Lane::Deadline), 55_000);
-        assert_eq!(use_.held_back_to(Lane::Deadline), None);
+        assert_eq!(use_.held_back_to(Lane::Deadline, false), None);
         use_.limits[Lane::Deadline.index()].max_percent = 50;
         assert_eq!(use_.left_for(Lane::Deadline), 10_000);
         use_.held[Lane::Deadline.index()] = 50_000;
-        assert_eq!(use_.held_back_to(Lane::Deadline), Some(0), "its cap alone");
+        assert_eq!(use_.held_back_to(Lane::Deadline, false), Some(0), "its cap alone");
         use_.held = lanes(100, [0, 0, 0, 0, 100]).held;
-        assert_eq!(use_.held_back_to(Lane::Background), None, "the farm is full");
+        assert_eq!(use_.held_back_to(Lane::Background, false), None, "the farm is full");
     }
 
     #[test]

@@ -486,3 +486,23 @@ fn what_is_due_counts_on_those_alone_who_can_run_it() {
     story.job().due(60, 20).program("/bin/render").workunits(2).submits().whatever();
     assert_eq!(story.asks("f2", 1).leases(), ["f2 1/0#1"]);
 }
+
+#[test]
+fn an_animation_gives_way_to_a_frame_and_goes_on_when_nobody_turns_the_volume_any_more() {
+    let mut story = studio();
+    story.host("f1", Farm).chunk_cache_mib(8).joins().whatever();
+    story.job().workunits(2).lane(Lane::Rendering).submits().whatever();
+    story.asks("f1", 1).is(["lease f1 1/0#1"]);
+    story.gains("f1", 7, [0]).nothing();
+    story.job().frame_of(7, 1).submits().is([
+        "persist accepted job-2",
+        "accepted job-2",
+        "changed job-2",
+        "abort f1 1/0#1 Preempted",
+        "lease f1 2/0#1",
+    ]);
+    story.reports("f1", "2/0", "x").whatever();
+    story.asks("f1", 1).nothing();
+    let seen = story.advance(gleaner_protocol::Span::from_secs(1));
+    assert_eq!(seen.leases(), ["f1 1/0#2"], "what gave way is first");
+}

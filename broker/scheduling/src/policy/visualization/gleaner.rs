@@ -5,7 +5,7 @@ mod node;
 mod set;
 mod teams;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use gleaner_protocol::job::{JobSpec, Lane};
 use gleaner_protocol::{ChunkId, JobId, LeaseToken, Span, Time, WorkunitId};
@@ -50,6 +50,8 @@ pub struct Gleaner {
     away: Vec<SetIx>,
     /// Tasks that came back, or that read nothing, to be put onto a node.
     again: Vec<WorkunitId>,
+    /// Tasks of batch jobs that read no dataset, in order.
+    patient: VecDeque<WorkunitId>,
     /// Leases of nodes that are gone.
     lost: Vec<(HostIx, LeaseToken)>,
     /// Nodes that were given something since they were looked at.
@@ -77,6 +79,10 @@ struct Session {
 /// which a load would be reconsidered.
 const FEW_FRAMES: usize = 8;
 
+/// After so long without a frame a node begins what nobody waits for: people look at what they have
+/// turned, and turn it again.
+const SESSION_REST: Span = Span::from_secs(1);
+
 impl Gleaner {
     /// A fresh one.
     #[must_use]
@@ -90,6 +96,7 @@ impl Gleaner {
             sessions: FxHashMap::default(),
             away: Vec::new(),
             again: Vec::new(),
+            patient: VecDeque::new(),
             lost: Vec::new(),
             touched: Vec::new(),
             stirred: false,
@@ -103,7 +110,14 @@ impl Gleaner {
         let Some(job) = farm.job(job).filter(|job| job.has_untouched()) else { return };
         let (session, tasks) = (job.spec.profile.session, job.spec.workunits.len());
         let Some(set) = self.catalogue.of_job(&job.spec) else {
-            self.again.extend((0..tasks).map(|index| WorkunitId { job: job.id, index }));
+            let all = (0..tasks).map(|index| WorkunitId { job: job.id, index });
+            match session {
+                Some(_) => self.again.extend(all),
+                None => {
+                    self.patient.extend(all);
+                    self.touch_all();
+                }
+            }
             self.stirred = true;
             return;
         };
@@ -115,6 +129,12 @@ impl Gleaner {
             Some(session) => self.frame_came(now, set, of, session),
             None => self.batch_came(set, of),
         }
+    }
+
+    /// All nodes are looked at again.
+    fn touch_all(&mut self) {
+        let up = self.nodes.iter().enumerate().filter(|(_, node)| node.is_up);
+        self.touched.extend(up.map(|(at, _)| at));
     }
 
     fn frame_came(&mut self, now: Time, set: SetIx, of: Arrived, session: u64) {
@@ -305,7 +325,13 @@ impl Gleaner {
             if !is_wanted(farm, id) {
                 continue;
             }
-            let set = farm.job(id.job).and_then(|job| self.catalogue.of_job(&job.spec));
+            let spec = farm.job(id.job).map(|job| &job.spec);
+            let set = spec.and_then(|spec| self.catalogue.of_job(spec));
+            if set.is_none() && spec.is_some_and(|spec| spec.profile.session.is_none()) {
+                self.patient.push_front(id);
+                self.touch_all();
+                continue;
+            }
             let set = set.and_then(|set| self.sets.get(set.get()).map(|entry| (set, entry)));
             let home = set.and_then(|(_, entry)| entry.home.get(id.index as usize).copied());
             let may = |node: &usize| {
@@ -335,22 +361,74 @@ impl Gleaner {
     /// Gives a node what it is to do next, as far as there is room on it.
     fn start(&mut self, desk: &mut Desk<'_>, node: usize) {
         let host = HostIx::from_index(node);
-        while self.nodes[node].is_up && desk.room(host) > 0 {
+        while self.nodes[node].is_up {
+            if desk.room(host) == 0 && !self.gives_way(desk, node) {
+                break;
+            }
             let entry = &mut self.nodes[node];
             let (due, loads) = if entry.may_load() {
                 (entry.loads.pop_front(), true)
             } else if entry.may_render() {
                 (entry.pop_frame(), false)
             } else {
-                return;
+                (None, false)
             };
-            let Some(due) = due.or_else(|| self.pop_batch(node)) else { break };
-            self.start_task(desk, node, due, loads);
+            if due.is_some() {
+                entry.last_frame = Some(desk.now());
+            }
+            let may_render = entry.may_render();
+            let due = due.or_else(|| may_render.then(|| self.pop_batch(node)).flatten());
+            match due {
+                Some(due) => self.start_task(desk, node, due, loads),
+                None if self.start_patient(desk, node) => {}
+                None => break,
+            }
         }
         if self.nodes[node].is_starved() {
             self.starved.insert(node);
         }
         self.weigh(node);
+    }
+
+    /// Takes back what nobody waits for, where a frame waits.
+    fn gives_way(&mut self, desk: &mut Desk<'_>, node: usize) -> bool {
+        let entry = &mut self.nodes[node];
+        let waits = entry.may_load() || (entry.may_render() && entry.frame_count() > 0);
+        let Some(token) = entry.patient().filter(|_| waits) else { return false };
+        entry.running.retain(|run| run.token != token);
+        let Ok(workunit) = desk.revoke(HostIx::from_index(node), token) else { return false };
+        self.patient.push_front(desk.farm().workunit(workunit).id);
+        desk.room(HostIx::from_index(node)) > 0
+    }
+
+    /// Starts what nobody waits for, where no frame came for a while.
+    fn start_patient(&mut self, desk: &mut Desk<'_>, node: usize) -> bool {
+        if self.patient.is_empty() {
+            return false;
+        }
+        let quiet = self.nodes[node].last_frame.map(|last| last + SESSION_REST);
+        if let Some(quiet) = quiet.filter(|quiet| *quiet > desk.now()) {
+            let retry = self.retry.map_or(quiet, |retry| retry.min(quiet));
+            self.retry = Some(retry);
+            self.starved.insert(node);
+            return false;
+        }
+        let host = HostIx::from_index(node);
+        let farm = desk.farm();
+        let may = |id: &WorkunitId| {
+            let open = farm.find(*id);
+            !is_wanted(farm, *id)
+                || farm.is_able(host, id.job)
+                    && open.is_none_or(|unit| farm.is_eligible(unit, host).is_ok())
+        };
+        let Some(at) = self.patient.iter().position(may) else { return false };
+        let id = self.patient.remove(at).expect("it was just found");
+        let before = self.nodes[node].running.len();
+        self.start_task(desk, node, Due { at: Time::ZERO, job: id.job, index: id.index }, false);
+        if let Some(run) = self.nodes[node].running.get_mut(before) {
+            run.is_patient = true;
+        }
+        true
     }
 
     fn start_task(&mut self, desk: &mut Desk<'_>, node: usize, due: Due, loads: bool) {
@@ -367,7 +445,8 @@ impl Gleaner {
         };
         match desk.start(workunit, host) {
             Ok(token) => {
-                self.nodes[node].running.push(Running { workunit, token, loads });
+                let is_patient = false;
+                self.nodes[node].running.push(Running { workunit, token, loads, is_patient });
             }
             Err(Refusal::OneVotePerHost | Refusal::CannotRun | Refusal::OthersFirst) => {
                 self.again.push(WorkunitId { job, index });
@@ -495,6 +574,7 @@ impl Policy for Gleaner {
         if self.retry.is_some_and(|retry| retry <= desk.now()) {
             self.retry = None;
             self.may_load = true;
+            self.touched.extend(std::mem::take(&mut self.starved));
         }
         if std::mem::take(&mut self.may_load) {
             self.consider_loads(desk.now(), desk.farm());
@@ -524,7 +604,7 @@ impl Policy for Gleaner {
             let chunks = (0..).zip(&set.batch);
             chunks.flat_map(|(index, jobs)| jobs.iter().map(move |job| (*job, index)))
         });
-        let again = self.again.iter().map(|id| (id.job, id.index));
+        let again = self.again.iter().chain(&self.patient).map(|id| (id.job, id.index));
         check_tasks(farm, lane, queued.chain(frames).chain(batch).chain(again))
     }
 }

@@ -23,6 +23,8 @@ pub(super) struct Running {
     pub(super) token: LeaseToken,
     /// Whether it loads its chunk.
     pub(super) loads: bool,
+    /// Whether it is of a batch job that reads no dataset: nobody waits for it, and it may take long.
+    pub(super) is_patient: bool,
 }
 
 /// Tasks of interactive frames in the order in which they are due. Most are of actions that are
@@ -49,6 +51,8 @@ pub(super) struct Node {
     pub(super) running: Vec<Running>,
     /// Whether it is counted among the busy ones of its teams.
     pub(super) is_busy: bool,
+    /// When a task of a frame was last given out.
+    pub(super) last_frame: Option<Time>,
 }
 
 impl Node {
@@ -93,7 +97,7 @@ impl Node {
     /// slot is left for loads.
     pub(super) fn may_render(&self) -> bool {
         let most = if self.overlaps() { self.slots - 1 } else { self.slots };
-        let rendering = self.running.iter().filter(|run| !run.loads).count();
+        let rendering = self.running.iter().filter(|run| !run.loads && !run.is_patient).count();
         rendering < most as usize
     }
 
@@ -107,6 +111,11 @@ impl Node {
         let waits = self.may_load()
             || self.may_render() && (self.frame_count() > 0 || !self.batch.is_empty());
         self.is_up && waits && self.running.len() < self.slots as usize
+    }
+
+    /// Something that runs and may give way to a frame.
+    pub(super) fn patient(&self) -> Option<LeaseToken> {
+        self.running.iter().find(|run| run.is_patient).map(|run| run.token)
     }
 
     pub(super) fn is_loading(&self) -> bool {
