@@ -165,7 +165,7 @@ fn tasks_that_the_owner_did_not_allow_are_never_started() {
     for (task, says) in [
         (command("/bin/sh"), "/bin/sh is not allowed"),
         (command("true"), "absolute path"),
-        (gleaner_protocol::job::Task::Kernel("gametree".parse().expect("plain")), "not offered"),
+        (Task::Kernel("gametree".parse().expect("plain")), "not offered"),
     ] {
         host.learn(task);
         host.lease(1);
