@@ -124,6 +124,10 @@ fn layers_are_joined_to_a_picture() {
         assert_eq!(after, before, "nothing of a frame is a blob");
         let spooled = fs::read_dir(folders.path("work/spool")).expect("there").count();
         assert_eq!(spooled, 0, "nothing of it stays");
+        // Nor is its memory kept from a render.
+        let groups = folders.groups();
+        folders.preflight("r1", None);
+        wait_for_end_of_group(groups[0]);
     });
 }
 
