@@ -147,11 +147,16 @@ struct ChunkArgs {
     #[arg(long = "chunk-disk-mib", env = "GLEANER_AGENT_CHUNK_DISK_MIB", value_name = "MIB")]
     #[serde(skip_serializing_if = "Option::is_none")]
     disk_mib: Option<u64>,
+    /// Memory for bricks that were decoded for views, of all slots together, in MiB; 0 to keep none [default:
+    /// an eighth of the memory on a farm host, 256 on a desktop].
+    #[arg(long = "chunk-memory-mib", env = "GLEANER_AGENT_CHUNK_MEMORY_MIB", value_name = "MIB")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory_mib: Option<u64>,
 }
 
 impl ChunkArgs {
     fn is_empty(&self) -> bool {
-        self.disk_mib.is_none()
+        self.disk_mib.is_none() && self.memory_mib.is_none()
     }
 }
 

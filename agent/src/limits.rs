@@ -36,6 +36,10 @@ pub(crate) const FROZEN_CPU_MS_MAX: u64 = 500;
 pub(crate) const KILL_AGAIN_MS: u64 = 1;
 /// Most bytes of the layers that one replica joins to a frame of a view.
 pub(crate) const FRAME_LAYERS_BYTES_MAX: u64 = 2 * FRAME_PART_BYTES_MAX;
+/// How long an idle runner keeps decoded bricks, in seconds.
+pub(crate) const BRICKS_KEPT_S: u64 = 300;
+/// How often it is looked whether it may keep them, in seconds.
+pub(crate) const BRICKS_LOOK_S: u64 = 1;
 /// Chunks of which is known which slot drew them last.
 pub(crate) const DRAWN_MAX: usize = 4_096;
 /// Longest frame between an agent and one of its runners, in bytes.

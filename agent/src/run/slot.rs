@@ -131,9 +131,9 @@ pub(crate) async fn run_slot(
     let limits = ReplicaLimits::default();
     let (gpu, runner, module) = (GpuUse::default(), None, None);
     let asks = Arc::new(Notify::new());
-    let is_away = false;
+    let (keeps, is_away) = (false, false);
     let mut task =
-        SlotTask { slot, shop, leaf, limits, runner, gpu, module, asks, is_away, events };
+        SlotTask { slot, shop, leaf, limits, runner, gpu, module, asks, keeps, is_away, events };
     loop {
         let order = tokio::select! {
             order = orders.recv() => order,
@@ -180,6 +180,8 @@ struct SlotTask {
     module: Option<Module>,
     /// Told when the replica that runs is to save.
     asks: Arc<Notify>,
+    /// Whether the runner may have decoded bricks in memory.
+    keeps: bool,
     /// Whether the runner waits while something is brought to or from the broker for a replica.
     is_away: bool,
     events: mpsc::Sender<SlotEvent>,
@@ -303,6 +305,7 @@ impl SlotTask {
         if let Err(reason) = table.keep_to_limits(self.slot, lease.token) {
             warn!(token = %lease.token, "a task goes without the limits that were asked for: {reason}");
         }
+        self.keeps |= matches!(task, Task::Frame(_)) && kept_mib > 0;
         let runner = self.runner.as_mut().expect("warmed up above");
         if runner.send(&order).await.is_err() {
             return Course::RunnerGone;
@@ -471,9 +474,13 @@ impl SlotTask {
         Ok(())
     }
 
-    /// Returns when the idle runner has died; never where there is none.
+    /// Returns when the idle runner has died, or is to; never where there is none.
     async fn idle_runner_gone(&mut self) {
         match &mut self.runner {
+            Some(runner) if self.keeps => tokio::select! {
+                () = runner.gone() => {}
+                () = view::keeps_in_vain(&self.shop.table) => {}
+            },
             Some(runner) => runner.gone().await,
             None => std::future::pending().await,
         }
@@ -482,6 +489,7 @@ impl SlotTask {
     /// Kills what is left of the runner's group, waits for its end, and clears up after it.
     async fn reap(&mut self) -> Death {
         let cause = self.shop.table.remove_runner(self.slot);
+        self.keeps = false;
         let Some(runner) = self.runner.take() else {
             let end = End { status: "no runner".into(), aborted: false, crashed: false };
             return Death { cause, end };

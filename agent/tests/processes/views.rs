@@ -114,7 +114,7 @@ fn layers_are_joined_to_a_picture() {
         let mut file = Vec::new();
         volume.write_nrrd(&mut file).expect("memory");
         let brick = ViewBrick::read(&file[..], Level::Fine).expect("a brick");
-        let scene = brick.scene(&brick.look(&state).expect("a look")).expect("a scene");
+        let scene = brick.scene(&brick.look(&state).expect("a look"), None).expect("a scene");
         let whole = scene.draw(&state, SIZE).expect("a layer").over(state.background);
         let apart = bytes.iter().zip(whole.bytes()).map(|(one, other)| one.abs_diff(*other));
         assert!(apart.max() <= Some(1));
@@ -124,6 +124,10 @@ fn layers_are_joined_to_a_picture() {
         assert_eq!(after, before, "nothing of a frame is a blob");
         let spooled = fs::read_dir(folders.path("work/spool")).expect("there").count();
         assert_eq!(spooled, 0, "nothing of it stays");
+        // Nor is its memory kept from a render.
+        let groups = folders.groups();
+        folders.preflight("r1", None);
+        wait_for_end_of_group(groups[0]);
     });
 }
 

@@ -42,7 +42,7 @@ fn state((_, points, shading): NamedLook, size: [u32; 2]) -> ViewState {
 }
 
 fn scenes(bricks: &[ViewBrick], state: &ViewState) -> Vec<ViewScene> {
-    let ready = |brick: &ViewBrick| brick.scene(&brick.look(state).expect("a look"));
+    let ready = |brick: &ViewBrick| brick.scene(&brick.look(state).expect("a look"), None);
     bricks.iter().map(|brick| ready(brick).expect("a scene")).collect()
 }
 

@@ -102,7 +102,8 @@ pub struct Scene {
     pub(super) brick: Brick,
     pub(super) step: f64,
     pub(super) shading: Option<Shading>,
-    pub(super) table: Table,
+    /// Scenes of one look may share it.
+    pub(super) table: Arc<Table>,
     pub(super) blocks: [usize; 3],
     /// For each block of cells, how far the nearest one is in which anything is to be seen.
     pub(super) distances: Vec<u8>,
@@ -130,14 +131,18 @@ impl ScenePlan {
     /// # Errors
     /// The step is so small that rays would not end, or a number is out of its range.
     pub fn new(brick: Brick, look: &Look) -> Result<Box<Self>, SceneError> {
-        let (cells, scene) = Scene::unseen(brick, look)?;
+        let (cells, scene) = Scene::unseen(brick, look, None)?;
         Ok(Box::new(Self { cells, scene }))
     }
 }
 
 impl Scene {
     /// One that lacks what its blocks show.
-    fn unseen(brick: Brick, look: &Look) -> Result<(MacroCells, Self), SceneError> {
+    fn unseen(
+        brick: Brick,
+        look: &Look,
+        like: Option<&Self>,
+    ) -> Result<(MacroCells, Self), SceneError> {
         let (spacing, whole) = (brick.voxels().spacing(), brick.whole_size());
         let step = look.step_in(spacing);
         let extents = [0, 1, 2].map(|axis| (whole[axis] - 1) as f64 * spacing[axis]);
@@ -159,7 +164,10 @@ impl Scene {
         let scene = Self {
             step,
             shading: look.shading,
-            table: look.transfer.table(step),
+            table: match like.filter(|like| like.step == step) {
+                Some(like) => Arc::clone(&like.table),
+                None => Arc::new(look.transfer.table(step)),
+            },
             blocks: cells.size(),
             distances: Vec::with_capacity(cells.size().iter().product()),
             has_empty: false,
@@ -172,7 +180,8 @@ impl Scene {
     }
 
     /// What a [`ScenePlan`] makes of a brick of whose blocks the [ranges](MacroCells::ranges) are known,
-    /// layer by layer: another look takes a small part of the time then.
+    /// layer by layer: another look takes a small part of the time then. `like` has the same look; its
+    /// colours are used.
     ///
     /// # Errors
     /// As [`ScenePlan::new`].
@@ -180,8 +189,9 @@ impl Scene {
         brick: Brick,
         ranges: &[(f32, f32)],
         look: &Look,
+        like: Option<&Self>,
     ) -> Result<Arc<Self>, SceneError> {
-        let (cells, mut scene) = Self::unseen(brick, look)?;
+        let (cells, mut scene) = Self::unseen(brick, look, like)?;
         let Self { table, distances, .. } = &mut scene;
         let is_seen = |(low, high): &(f32, f32)| table.is_seen(*low, *high);
         distances.extend(ranges.iter().map(|range| if is_seen(range) { 0 } else { u8::MAX }));

@@ -78,12 +78,14 @@ impl ViewBrick {
         Ok(Look { transfer, step, shading })
     }
 
-    /// Makes it ready for a look.
+    /// Makes it ready for a look. What another brick of the volume was made ready with for the same one is
+    /// used again.
     ///
     /// # Errors
     /// The look is none for it.
-    pub fn scene(&self, look: &Look) -> Result<ViewScene, ViewError> {
-        let scene = Scene::of(self.brick.clone(), &self.ranges, look)?;
+    pub fn scene(&self, look: &Look, like: Option<&ViewScene>) -> Result<ViewScene, ViewError> {
+        let like = like.map(|like| &*like.scene);
+        let scene = Scene::of(self.brick.clone(), &self.ranges, look, like)?;
         Ok(ViewScene { scene, level: self.level })
     }
 

@@ -41,7 +41,7 @@ fn state(points: &[(f32, f32)], eye: [f64; 3]) -> ViewState {
 
 fn layer(brick: Brick, state: &ViewState) -> Layer {
     let brick = ViewBrick::of(brick, Level::Fine);
-    let scene = brick.scene(&brick.look(state).expect("a look")).expect("a scene");
+    let scene = brick.scene(&brick.look(state).expect("a look"), None).expect("a scene");
     scene.draw(state, SIZE).expect("a layer")
 }
 
@@ -132,7 +132,8 @@ fn the_coarse_level_lies_over_the_fine_one() {
         let [fine, coarse] =
             [(&files[0], Level::Fine), (&files[1], Level::Coarse)].map(|(file, level)| {
                 let brick = ViewBrick::read(&file[..], level).expect("a brick");
-                let scene = brick.scene(&brick.look(&state).expect("a look")).expect("a scene");
+                let scene =
+                    brick.scene(&brick.look(&state).expect("a look"), None).expect("a scene");
                 seen(&scene.draw(&state, SIZE).expect("a layer").over(GREY))
             });
         let both = fine.iter().zip(&coarse).filter(|(fine, coarse)| **fine && **coarse).count();

@@ -6,8 +6,8 @@ use gleaner_protocol::control::{
 };
 use gleaner_protocol::job::{CommandTask, OnRelease, Task};
 use gleaner_protocol::{
-    AgentSecret, Capabilities, Computer, Content, DataSize, Digest, Epoch, HostInfo, HostName,
-    JobId, KernelName, LeaseToken, LimitsChange, Measured, Origin, ReplicaId, Span, Time,
+    AgentSecret, Capabilities, Computer, Content, DataSize, Digest, Epoch, FRAME_KERNEL, HostInfo,
+    HostName, JobId, KernelName, LeaseToken, LimitsChange, Measured, Origin, ReplicaId, Span, Time,
     WorkunitId,
 };
 
@@ -77,7 +77,9 @@ impl Host {
             cores,
             memory_mib: 1000,
             capabilities: Capabilities {
-                kernels: [KernelName::new("noop").expect("plain")].into(),
+                kernels: ["noop", FRAME_KERNEL]
+                    .map(|name| KernelName::new(name).expect("plain"))
+                    .into(),
                 commands: ["/bin/true".to_owned()].into(),
                 wasm_memory_mib: 0,
                 kernel_memory_mib: 0,

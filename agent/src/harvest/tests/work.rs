@@ -3,8 +3,11 @@
 use gleaner_protocol::control::{
     AgentMessage, BrokerMessage, Lease, Outcome, ReleaseReason, Verdict,
 };
-use gleaner_protocol::job::OnRelease;
-use gleaner_protocol::{Content, Digest, JobId, LimitsChange, Share};
+use gleaner_protocol::job::{OnRelease, Task};
+use gleaner_protocol::{
+    ChunkFile, Content, Digest, FrameStage, FrameTask, JobId, LimitsChange, PictureCodec, Share,
+    TransferPoint, ViewCamera, ViewKernel, ViewState,
+};
 
 use super::super::{Effect, Input, Product, RunResult};
 use super::host::{Host, command, lease, noop, output, released, replica, report, stop, token};
@@ -41,6 +44,75 @@ fn no_runner_is_started_beside_a_render_while_another_one_waits_for_work() {
     let effects = host.takes();
     // What ran in slot 0 is dying.
     assert!(matches!(effects[..], [Effect::Start { slot: 2, .. }]), "{effects:?}");
+}
+
+/// A brick of a view is drawn.
+fn frame() -> Task {
+    Task::Frame(Box::new(FrameTask {
+        frame: 1,
+        stage: FrameStage::Layer,
+        kernel: ViewKernel::Volume,
+        state: ViewState {
+            seq: 1,
+            camera: ViewCamera {
+                eye: [9.0, 0.0, 0.0],
+                target: [0.0; 3],
+                up: [0.0, 1.0, 0.0],
+                fov_degrees: 30.0,
+            },
+            transfer: vec![TransferPoint { value: 1.0, colour: [1.0; 3], opacity: 1.0 }],
+            opacity_unit: 1.0,
+            shading: None,
+            clip: [[0.0, 1.0]; 3],
+            background: [0.0; 3],
+            step: 0,
+            size: [64, 48],
+            moving: true,
+        },
+        size: [64, 48],
+        codec: PictureCodec::Jpeg(75),
+    }))
+}
+
+#[test]
+fn a_brick_is_drawn_where_it_was_drawn_before() {
+    let mut host = Host::desktop(3);
+    let lease = |raw, chunk: &str| {
+        let (name, digest) = (chunk.to_owned(), Digest::of(chunk.as_bytes()));
+        let chunk = Some(Box::new(ChunkFile { name, digest, bytes: 1 }));
+        BrokerMessage::Lease(Lease { chunk, ..lease(raw) })
+    };
+    let slot_of = |host: &mut Host, raw, chunk| {
+        host.broker(lease(raw, chunk));
+        match &host.takes()[..] {
+            [Effect::Start { slot, .. }] => *slot,
+            other => panic!("{other:?}"),
+        }
+    };
+    host.learn(frame());
+    for (raw, chunk) in [(1, "a"), (2, "b"), (3, "c")] {
+        assert_eq!(slot_of(&mut host, raw, chunk), u32::try_from(raw).expect("small") - 1);
+    }
+    for raw in [1, 2, 3] {
+        host.ends(raw, output(""));
+        host.takes();
+    }
+    assert_eq!(slot_of(&mut host, 4, "c"), 2);
+    assert_eq!(slot_of(&mut host, 5, "b"), 1);
+    // Another that is drawn there meanwhile goes elsewhere, and stays there.
+    assert_eq!(slot_of(&mut host, 6, "c"), 0);
+    for raw in [4, 5, 6] {
+        host.ends(raw, output(""));
+        host.takes();
+    }
+    assert_eq!(slot_of(&mut host, 7, "c"), 0);
+    assert_eq!(slot_of(&mut host, 8, "b"), 1);
+    // What a render ends is in no memory any more.
+    host.booked(1, 1, &[8]);
+    host.takes();
+    host.ends(7, output(""));
+    host.takes();
+    assert_eq!(slot_of(&mut host, 9, "b"), 0);
 }
 
 #[test]
@@ -93,7 +165,7 @@ fn tasks_that_the_owner_did_not_allow_are_never_started() {
     for (task, says) in [
         (command("/bin/sh"), "/bin/sh is not allowed"),
         (command("true"), "absolute path"),
-        (gleaner_protocol::job::Task::Kernel("gametree".parse().expect("plain")), "not offered"),
+        (Task::Kernel("gametree".parse().expect("plain")), "not offered"),
     ] {
         host.learn(task);
         host.lease(1);

@@ -95,8 +95,8 @@ fn draw(
                 FrameStage::Coarse => Level::Coarse,
                 FrameStage::Layer | FrameStage::Whole | FrameStage::Join => Level::Fine,
             };
-            let place = kept.get((chunk, *bytes), level, &mut files, order.bricks_mib << 20)?;
-            let layer = place.scene(state)?.draw(state, size)?;
+            kept.bring((chunk, *bytes), level, &mut files, order.bricks_mib << 20)?;
+            let layer = kept.scene(state)?.draw(state, size)?;
             kept.shrink(order.bricks_mib << 20);
             if stage == FrameStage::Layer {
                 return Ok(layer.encode(!state.moving));
@@ -117,14 +117,14 @@ impl KeptBricks {
         self.0.clear();
     }
 
-    /// A brick: the one that is kept, or what its file holds.
-    fn get(
+    /// Puts a brick at the end: the one that is kept, or what its file holds.
+    fn bring(
         &mut self,
         (chunk, bytes): (&StagedInput, u64),
         level: Level,
         files: &mut OrderFiles,
         bytes_max: u64,
-    ) -> Result<&mut Kept, Trouble> {
+    ) -> Result<(), Trouble> {
         let is_this = |kept: &Kept| kept.digest == chunk.digest && kept.brick.level() == level;
         let kept = match self.0.iter().position(is_this) {
             Some(at) => self.0.remove(at),
@@ -136,7 +136,20 @@ impl KeptBricks {
             }
         };
         self.0.push(kept);
-        Ok(self.0.last_mut().expect("pushed"))
+        Ok(())
+    }
+
+    /// The last brick, ready to be looked at as a state says.
+    fn scene(&mut self, state: &ViewState) -> Result<&ViewScene, Trouble> {
+        let (last, others) = self.0.split_last_mut().expect("one was brought");
+        let look = last.brick.look(state)?;
+        let is_this = |ready: &&(Look, ViewScene)| ready.0 == look;
+        if last.ready.as_ref().filter(is_this).is_none() {
+            let like = others.iter().rev().find_map(|kept| kept.ready.as_ref().filter(is_this));
+            let scene = last.brick.scene(&look, like.map(|(_, scene)| scene))?;
+            last.ready = Some((look, scene));
+        }
+        Ok(&last.ready.as_ref().expect("made").1)
     }
 
     /// Forgets those used longest ago, until the rest takes no more than so many bytes.
@@ -153,21 +166,6 @@ impl KeptBricks {
 
     fn bytes(&self) -> u64 {
         self.0.iter().map(|kept| kept.brick.bytes()).sum()
-    }
-}
-
-impl Kept {
-    /// It, ready to be looked at as a state says.
-    fn scene(&mut self, state: &ViewState) -> Result<&ViewScene, Trouble> {
-        let look = self.brick.look(state)?;
-        self.ready = match self.ready.take() {
-            Some(ready) if ready.0 == look => Some(ready),
-            _ => {
-                let scene = self.brick.scene(&look)?;
-                Some((look, scene))
-            }
-        };
-        Ok(&self.ready.as_ref().expect("made").1)
     }
 }
 

@@ -3,18 +3,35 @@
 //! Nothing of it is a blob: layers come from the broker and go there, and are gone when the frame is.
 
 use std::path::Path;
+use std::time::Duration;
 
 use gleaner_protocol::control::Lease;
 use gleaner_protocol::limits::FRAME_PART_BYTES_MAX;
-use gleaner_protocol::{Content, FrameStage, FrameTask, LeaseToken, ViewKernel};
+use gleaner_protocol::{Content, FrameStage, FrameTask, LeaseToken, Span, ViewKernel, boottime};
+use tokio::time::sleep;
 
 use super::SlotContext;
 use crate::harvest::{Product, RunResult};
+use crate::limits::{BRICKS_KEPT_S, BRICKS_LOOK_S};
 use crate::link::blobs::CachedBlob;
+use crate::release::slot_table::SlotTable;
 use crate::run::runner::{FrameInput, FrameOrder, Order, discard_spooled, spool_path};
 
 /// Name of the layers of a frame in the spool folder; no output has it.
 const LAYERS_NAME: &str = ".layers";
+
+/// Returns when what an idle runner keeps in memory is of no use any more: nothing may run on this host, or
+/// nobody has turned a volume for long.
+pub(super) async fn keeps_in_vain(table: &SlotTable) {
+    let since = boottime();
+    while boottime().since(since) < Span::from_secs(BRICKS_KEPT_S) {
+        sleep(Duration::from_secs(BRICKS_LOOK_S)).await;
+        let stands = table.occupancy();
+        if stands.slots.min(stands.allowed) == 0 {
+            return;
+        }
+    }
+}
 
 /// Fetches what is drawn or joined. The pin keeps a chunk in the cache.
 pub(super) async fn prepare(
