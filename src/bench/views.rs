@@ -16,7 +16,7 @@ use gleaner_protocol::{
     ViewStatus, ViewWish, boottime,
 };
 use serde::Serialize;
-use tokio_tungstenite::connect_async;
+use tokio_tungstenite::connect_async_with_config;
 use tokio_tungstenite::tungstenite::Message;
 
 use super::farm::Farm;
@@ -157,7 +157,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 /// Turns one volume for as long as it is measured.
 async fn turn(broker: &str, view: &ViewStatus, args: &Args) -> anyhow::Result<Seen> {
     let url = format!("{}/v1/views/{}/live", broker.replacen("http", "ws", 1), view.view);
-    let (mut socket, _) = connect_async(url).await.context("no view")?;
+    // As browsers do: what is small is sent at once.
+    let (mut socket, _) = connect_async_with_config(url, None, true).await.context("no view")?;
     let begun = boottime();
     let mut ticks = tokio::time::interval(STATE_EVERY);
     let mut sent: Vec<Time> = Vec::new();

@@ -100,8 +100,18 @@ struct Drawing {
     hosts: BTreeSet<HostName>,
     hits: u32,
     parts: u32,
+    /// Tasks of this part of it that hosts have, and how many those are in all.
+    given: u32,
+    tasks: u32,
     /// Whether it was told that it waits.
     is_told: bool,
+}
+
+impl Drawing {
+    /// Whether it may take long because bricks are not where they are wanted, or no host is there.
+    fn waits_for_bricks(&self) -> bool {
+        self.of.1 == Grade::Full && (self.given < self.tasks || self.hits < self.parts)
+    }
 }
 
 struct Live {
@@ -196,6 +206,8 @@ impl Live {
                 hosts: BTreeSet::new(),
                 hits: 0,
                 parts,
+                given: 0,
+                tasks: parts,
                 is_told: false,
             };
             self.drawing.insert(frame, drawing);
@@ -245,12 +257,14 @@ impl Live {
         match what {
             FrameStep::Given { host, has_chunk } => {
                 drawing.hosts.insert(host);
+                drawing.given += 1;
                 let draws = drawing.stage != FrameStage::Join;
                 drawing.hits += u32::from(has_chunk && draws);
             }
             FrameStep::Failed(why) => self.lose(frame, &why),
             FrameStep::Done if drawing.stage == FrameStage::Layer => {
                 drawing.stage = FrameStage::Join;
+                (drawing.given, drawing.tasks) = (0, 1);
                 let (seq_of, size) = (drawing.of.1, drawing.size);
                 let join = self.scene.join(frame, &drawing.state, seq_of, size);
                 self.submit(frame, join).await?;
@@ -332,7 +346,8 @@ impl Live {
             self.flow.settle();
         }
         for drawing in self.drawing.values() {
-            if drawing.of.1 == Grade::Full && drawing.begun + FRAME_LATE <= now {
+            // What only takes long is drawn smaller.
+            if drawing.waits_for_bricks() && drawing.begun + FRAME_LATE <= now {
                 self.flow.late(drawing.of);
             }
         }

@@ -129,8 +129,9 @@ pub(super) struct Pace {
 const MOVING_US: f64 = 30_000.0;
 /// The smallest part of the sides.
 const PART_MIN: f64 = 0.25;
-/// How much of each step is taken: one slow picture changes little.
-const DAMPING: f64 = 0.3;
+/// How much of a step is taken to smaller pictures, which is urgent, and to larger ones.
+const SHRINKS: f64 = 0.6;
+const GROWS: f64 = 0.1;
 /// Sides of moving pictures are multiples of this: a look at a few sizes, and whole blocks of JPEG.
 const STEP: f64 = 16.0;
 
@@ -154,7 +155,8 @@ impl Pace {
     pub(super) fn note(&mut self, took_us: u64) {
         let took = (took_us as f64).max(1_000.0);
         let wanted = self.part * (MOVING_US / took).sqrt();
-        self.part = (self.part + DAMPING * (wanted - self.part)).clamp(PART_MIN, 1.0);
+        let damping = if wanted < self.part { SHRINKS } else { GROWS };
+        self.part = (self.part + damping * (wanted - self.part)).clamp(PART_MIN, 1.0);
     }
 }
 
