@@ -12,7 +12,7 @@ const REFRESH_MS = 500;
 
 const TITLES = {
   fps: 'frames a second', p50: 'input to drawn, ms (median)', p95: 'of 95 %, within ms', drops: 'drops',
-  hits: 'cache hits', hosts: 'hosts', rate: 'a second',
+  hits: 'cache hits', hosts: 'hosts', rate: 'data a second',
 };
 
 export class Figures {

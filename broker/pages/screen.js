@@ -214,5 +214,6 @@ export class Screen {
     socket.send(JSON.stringify({ state }));
     this.figures.sent(this.seq);
     this.element.dataset.sent = String(this.seq);
+    this.element.dataset.moving = String(moving);
   }
 }

@@ -182,7 +182,7 @@ export class Viewer {
     this.offerSecond();
     return make('div', { class: 'tools' },
       button('Reset', () => camera.reset()),
-      make('span', { role: 'group', 'aria-label': 'Look along an axis' },
+      make('span', { role: 'group', 'aria-label': 'Look along an axis' }, 'Look along',
         ...['x', 'y', 'z'].map((axis, of) => button(axis, () => camera.along(of), { 'aria-label': `Look along ${axis}` }))),
       make('label', {}, 'Upwards', up), make('label', {}, full, 'Full size'), this.spinner,
       make('button', { type: 'button', onclick: () => this.copies() }, 'Copy link'), this.second);
