@@ -68,6 +68,12 @@ export class Camera {
     this.fovDegrees = FOV_DEGREES;
     /** Width of the picture, in its heights. */
     this.aspect = 4 / 3;
+    this.target = this.ball.middle;
+    /** Degrees about `up`. */
+    this.azimuth = 0;
+    /** Degrees over the horizon. */
+    this.elevation = 0;
+    this.distance = this.ball.radius;
     this.reset();
   }
 

@@ -195,6 +195,23 @@ export class Editor {
     this.list();
   }
 
+  /**
+   * Puts a point in its place, which may be another one.
+   * @param {import('./transfer.js').TransferPoint} point
+   */
+  moved(point) {
+    const { points } = this.look;
+    const before = points.indexOf(point);
+    points.sort((one, other) => one.value - other.value);
+    const now = points.indexOf(point);
+    if (now === before) return;
+    this.list();
+    // The field that was left, or was about to be, is another one now.
+    setTimeout(() => {
+      if (document.activeElement === document.body) this.focus(now);
+    });
+  }
+
   /** @param {number} index */
   focus(index) {
     /** @type {HTMLElement | null | undefined} */ (this.rows.children[index]?.querySelector('input'))?.focus();
@@ -220,9 +237,7 @@ export class Editor {
       onchange: (/** @type {any} */ event) => {
         if (!Number.isFinite(event.target.valueAsNumber)) return;
         point.value = Math.fround(event.target.valueAsNumber);
-        const isFocused = document.activeElement === event.target;
-        this.sort();
-        if (isFocused) this.focus(this.look.points.indexOf(point));
+        this.moved(point);
         this.changed();
       },
     });

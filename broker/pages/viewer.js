@@ -157,6 +157,7 @@ export class Viewer {
         type: 'button', ...more,
         onclick: () => {
           act();
+          showUp();
           this.changed();
         },
       }, title);
@@ -173,9 +174,9 @@ export class Viewer {
         camera.setUp(/** @type {import('./camera.js').Vector} */ (up.value.split(' ').map(Number)));
         this.changed();
       },
-    }, ...ups.map(([title, ...axis]) => make('option', {
-      value: axis.join(' '), selected: axis.every((part, of) => part === camera.up[of]),
-    }, String(title)))));
+    }, ...ups.map(([title, ...axis]) => make('option', { value: axis.join(' ') }, String(title)))));
+    const showUp = () => { up.value = camera.up.map((part) => part + 0).join(' '); };
+    showUp();
     const isCalm = matchMedia('(prefers-reduced-motion: reduce)').matches;
     this.spinner = isCalm ? null : make('button', { type: 'button', 'aria-pressed': 'false', onclick: () => this.spin() }, 'Spin');
     this.second = make('span', { class: 'tools' });
@@ -195,15 +196,15 @@ export class Viewer {
    */
   put(status, look) {
     const camera = /** @type {Camera} */ (this.camera);
-    const side = /** @type {Side} */ ({ status, look, counts: [], longest: ball(status).longest });
-    side.screen = new Screen({
+    const screen = new Screen({
       status,
       label: `View of ${plain(status.dataset)}`,
       help: 'view-help',
       state: () => this.stateOf(side),
       ended: (why) => this.ended(status.dataset, why),
     });
-    const { screen } = side;
+    /** @type {Side} */
+    const side = { status, look, counts: [], longest: ball(status).longest, screen };
     moves(screen.box, camera, { moved: () => this.changed(), byKey: () => this.speaks() });
     this.sides.push(side);
     this.stage?.append(screen.element);

@@ -169,7 +169,8 @@ mod tests {
         let files = std::fs::read_dir(folder).expect("the folder of the pages");
         let files = files.map(|entry| entry.expect("an entry").file_name());
         // What the page about the pages has is not theirs.
-        let files = files.filter(|name| name != "README.md" && name != "farm.png" && name != "view.png");
+        let files =
+            files.filter(|name| name != "README.md" && name != "farm.png" && name != "view.png");
         assert_eq!(files.count(), FILES.len(), "a file of the pages is not sent");
     }
 
