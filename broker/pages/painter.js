@@ -2,11 +2,11 @@
 // Frames onto a canvas, by a worker where the browser lets it.
 
 /**
- * @typedef {{seq: number, kind: string, buffer: ArrayBuffer, offset: number}} Frame
- * @typedef {{seq: number, came: 'drawn' | 'late' | 'broken'}} Told what came of a frame
+ * @typedef {{number: number, kind: string, buffer: ArrayBuffer, offset: number}} Frame the number is that of its arrival
+ * @typedef {{number: number, came: 'drawn' | 'late' | 'broken'}} Told what came of a frame
  */
 
-/** Draws what is newer than what it has drawn, and nothing else. */
+/** Draws what arrived after what it has drawn, and nothing else: decoding may take one longer than the next. */
 export class Painter {
   /**
    * @param {HTMLCanvasElement | OffscreenCanvas} canvas
@@ -20,24 +20,24 @@ export class Painter {
   }
 
   /** @param {Frame} frame */
-  async paint({ seq, kind, buffer, offset }) {
+  async paint({ number, kind, buffer, offset }) {
     let picture;
     try {
       picture = await createImageBitmap(new Blob([new Uint8Array(buffer, offset)], { type: kind }));
     } catch {
-      this.tell({ seq, came: 'broken' });
+      this.tell({ number, came: 'broken' });
       return;
     }
-    const isNewer = seq > this.drawn;
+    const isNewer = number > this.drawn;
     if (isNewer) {
-      this.drawn = seq;
+      this.drawn = number;
       // The canvas is as large as the picture; the page stretches it.
       if (this.canvas.width !== picture.width) this.canvas.width = picture.width;
       if (this.canvas.height !== picture.height) this.canvas.height = picture.height;
       this.context.drawImage(picture, 0, 0);
     }
     picture.close();
-    this.tell({ seq, came: isNewer ? 'drawn' : 'late' });
+    this.tell({ number, came: isNewer ? 'drawn' : 'late' });
   }
 }
 

@@ -38,7 +38,9 @@ export class Screen {
     this.waitMs = WAIT_MS_FIRST;
     /** @type {WebSocket | null} */
     this.socket = null;
-    /** Frames on their way to the canvas. @type {Map<number, {header: any, bytes: number, socket: WebSocket}>} */
+    /** Frames that have arrived so far. */
+    this.arrived = 0;
+    /** Those on their way to the canvas. @type {Map<number, {header: any, bytes: number, socket: WebSocket}>} */
     this.frames = new Map();
     this.figures = new Figures();
     this.canvas = /** @type {HTMLCanvasElement} */ (make('canvas', { width: 4, height: 3, 'aria-hidden': 'true' }));
@@ -146,22 +148,24 @@ export class Screen {
   receive(buffer, socket) {
     const length = new DataView(buffer).getUint32(0, true);
     const header = JSON.parse(this.decoder.decode(new Uint8Array(buffer, 4, length)));
+    // The broker sends none of an older state after one of a newer; of one state it sends better ones.
+    this.arrived += 1;
     this.figures.came(header);
-    this.frames.set(header.seq, { header, bytes: buffer.byteLength, socket });
+    this.frames.set(this.arrived, { header, bytes: buffer.byteLength, socket });
     const kind = header.codec === 'png' ? 'image/png' : 'image/jpeg';
-    this.painter?.paint({ seq: header.seq, kind, buffer, offset: 4 + length });
+    this.painter?.paint({ number: this.arrived, kind, buffer, offset: 4 + length });
   }
 
   /** @param {import('./painter.js').Told} told */
-  took({ seq, came }) {
-    const frame = this.frames.get(seq);
-    this.frames.delete(seq);
+  took({ number, came }) {
+    const frame = this.frames.get(number);
+    this.frames.delete(number);
     if (came !== 'drawn') this.figures.missed();
     if (came === 'broken') this.tell('A frame could not be read as a picture.');
     if (!frame || came === 'late') return;
     const { header, bytes, socket } = frame;
     // Of a broken one, too, there is nothing more to wait for.
-    if (socket.readyState === WebSocket.OPEN) socket.send(JSON.stringify({ drawn: seq }));
+    if (socket.readyState === WebSocket.OPEN) socket.send(JSON.stringify({ drawn: header.seq }));
     if (came === 'broken') return;
     this.figures.drew(header, bytes);
     this.coarse.hidden = !header.coarse;
@@ -172,7 +176,7 @@ export class Screen {
       fill(this.hosts, 'drawn by ', name(hosts));
     }
     const { dataset } = this.element;
-    dataset.drawn = String(seq);
+    dataset.drawn = String(header.seq);
     dataset.coarse = String(header.coarse);
     dataset.size = header.size.join('x');
     dataset.codec = header.codec === 'png' ? 'png' : `jpeg ${header.codec.jpeg}`;

@@ -104,11 +104,17 @@ export class Viewer {
    * @param {string | undefined} dataset
    * @param {string} why
    */
-  ended(dataset, why) {
+  async ended(dataset, why) {
     const link = this.sides.length > 0 ? this.saves() : this.saved && this.link;
     const to = dataset && `#view/${encodeURIComponent(dataset)}${link ? `?s=${link}` : ''}`;
     fill(this.note, make('p', {}, `This view has ended: ${plain(why, 500)}. `,
       to && make('a', { href: to }, 'Open the dataset anew'), to && ', or see ', make('a', { href: '#views' }, to ? 'all views' : 'See all views')));
+    if (this.sides.length === 0) return;
+    // It may only be looked at elsewhere: then it can be looked at here again.
+    const isThere = await get(`/v1/views/${encodeURIComponent(this.id)}`).then(() => true, () => false);
+    if (!isThere || !this.isOpen) return;
+    fill(this.note, make('p', {}, `${plain(why, 500)}. `,
+      make('button', { type: 'button', onclick: () => window.dispatchEvent(new Event('hashchange')) }, 'Look at it here')));
   }
 
   /** @param {any} status */
@@ -201,7 +207,7 @@ export class Viewer {
       label: `View of ${plain(status.dataset)}`,
       help: 'view-help',
       state: () => this.stateOf(side),
-      ended: (why) => this.ended(status.dataset, why),
+      ended: (why) => (status.view === this.id ? this.ended(status.dataset, why) : this.secondEnded(why)),
     });
     /** @type {Side} */
     const side = { status, look, counts: [], longest: ball(status).longest, screen };
@@ -340,6 +346,14 @@ export class Viewer {
     } catch (error) {
       fill(this.note, make('p', { class: 'error' }, error instanceof Error ? error.message : String(error)));
     }
+  }
+
+  /** @param {string} why */
+  secondEnded(why) {
+    if (!this.isOpen || this.sides.length < 2) return;
+    this.dropSecond();
+    this.offerSecond();
+    fill(this.note, make('p', {}, `The other view has ended: ${plain(why, 500)}.`));
   }
 
   dropSecond() {
