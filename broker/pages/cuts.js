@@ -24,9 +24,11 @@ export function uncut() {
  */
 export function clipOf({ clip, slice }, size) {
   if (slice.axis < 0) return clip;
-  const voxels = size[slice.axis];
-  const at = Math.min(slice.at, voxels - 1);
-  return clip.map((part, axis) => (axis === slice.axis ? [at / voxels, (at + 1) / voxels] : part));
+  // From the middle of the first voxel to that of the last one.
+  const steps = Math.max(size[slice.axis] - 1, 1);
+  const at = Math.min(slice.at, steps);
+  return clip.map((part, axis) =>
+    (axis === slice.axis ? [Math.max(0, (at - 0.5) / steps), Math.min(1, (at + 0.5) / steps)] : part));
 }
 
 export class Cuts {
