@@ -10,6 +10,10 @@ const { ask, drives, given, isAccessible, isLive, looks, open, say, visitor } = 
 /** Of the number that the synthetic kernel paints: see SYNTHETIC_BITS of broker/protocol/src/view.rs. */
 const [BITS, SQUARES] = [16, 32];
 const TURNS = 40;
+/** What is drawn is drawn by work that waits for everybody else's. */
+const PATIENCE_MS = 120_000;
+/** Small pictures: what is looked at here is not how fast they come. */
+const VIEWPORT = { width: 700, height: 560 };
 
 /** Has a page read its canvases, and remember what it has seen of the first one. */
 async function reads(page) {
@@ -182,7 +186,7 @@ async function volume(page) {
   await looks(page, 'view-narrow');
   const wider = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
   assert.ok(wider <= 0, `it is ${wider} pixels wider than a narrow screen`);
-  await page.setViewportSize({ width: 1280, height: 900 });
+  await draws(page, () => page.setViewportSize(VIEWPORT));
   say('a view passes axe, dark and light, alone and beside another, and fits a narrow screen');
 }
 
@@ -235,7 +239,8 @@ async function viewer(browser) {
 }
 
 drives(async (browser) => {
-  const page = await visitor(browser);
+  const page = await visitor(browser, { viewport: VIEWPORT });
+  page.setDefaultTimeout(PATIENCE_MS);
   await page.goto(given.admin);
   await isLive(page);
   // Links do not outlive a restart.
