@@ -52,7 +52,7 @@ export class Screen {
     }, this.canvas);
     this.hosts = make('p', { class: 'soft hosts' });
     this.element = make('figure', { class: 'screen', 'data-view': this.id }, make('div', { class: 'stage' }, this.box, this.coarse, this.note),
-      this.figures.element, this.hosts);
+      make('figcaption', {}, name(what.status.dataset)), this.figures.element, this.hosts);
     this.decoder = new TextDecoder();
     this.resized = new ResizeObserver(() => this.changed());
     /** @type {{paint: (frame: any) => void, end: () => void} | null} */

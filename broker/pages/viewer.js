@@ -302,7 +302,7 @@ export class Viewer {
     this.edited.hidden = this.sides.length < 2;
     fill(this.edited, 'Of', ...this.sides.map((side, at) => make('button', {
       type: 'button', 'aria-pressed': String(at === index), onclick: () => this.choose(at),
-    }, name(side.status.dataset), at === 0 ? ' (left)' : ' (right)')));
+    }, name(side.status.dataset), at === 0 ? ', the first' : ', the second')));
   }
 
   /** Another dataset beside this one, under the same camera. */
