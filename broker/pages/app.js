@@ -10,6 +10,8 @@ import { Jobs, Rates } from './jobs.js';
 import { Live } from './live.js';
 import { ask, followLink } from './login.js';
 import { People } from './people.js';
+import { NewView, Viewer } from './viewer.js';
+import { Views } from './views.js';
 
 /**
  * @typedef {{live: Live, me: any, rates: Rates}} App
@@ -34,16 +36,29 @@ let renewal;
 
 /** @returns {{path: string, title: string}[]} */
 function pages() {
-  const all = [{ path: 'farm', title: 'Farm' }, { path: 'jobs', title: 'Jobs' }];
+  const all = [{ path: 'farm', title: 'Farm' }, { path: 'jobs', title: 'Jobs' }, { path: 'views', title: 'Views' }];
   if (app.me.owner) all.push({ path: 'hosts', title: 'My hosts' });
   if (app.me.is_admin) all.push({ path: 'people', title: 'People' });
   return all;
+}
+
+/** A part of an address, as it was before it became one. @param {string} part */
+function plainPart(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
 }
 
 /** @param {string} path */
 function open(path) {
   const job = /^jobs\/(\d{1,15})$/.exec(path)?.[1];
   if (job) return new Job(app, Number(job));
+  const [, place, what, link] = /^(views?)\/([^/?]+)(?:\?s=([\w-]*))?$/.exec(path) ?? [];
+  if (place === 'views') return new Viewer(app, plainPart(what), link ?? '');
+  if (place === 'view' && app.me.submits) return new NewView(plainPart(what), link ?? '');
+  if (path === 'views' || place) return new Views(app);
   if (path === 'people' && app.me.is_admin) return new People();
   if (path === 'hosts' && app.me.owner) return new MyHosts(app);
   if (path === 'farm') return new Farm(app);
@@ -53,7 +68,7 @@ function open(path) {
 function show() {
   const own = app.me.role === 'submitter' ? 'jobs' : 'farm';
   const path = location.hash.replace(/^#/, '') || own;
-  const now = path.split('/')[0];
+  const now = path.split('/')[0].replace(/^view$/, 'views');
   fill(part('nav'), ...pages().map(({ path: to, title }) =>
     make('a', { href: `#${to}`, 'aria-current': to === now ? 'page' : undefined }, title)));
   page?.close();

@@ -7,6 +7,7 @@
 //! panicked when it ends.
 
 mod api;
+mod browser;
 mod calm;
 mod cluster;
 mod demands;
@@ -82,6 +83,7 @@ mod slurm_installation;
 mod tls;
 mod units;
 mod usage;
+mod views;
 mod watchdog;
 mod watched_workers;
 mod watchers;

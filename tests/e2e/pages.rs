@@ -2,25 +2,21 @@
 //!
 //! `tests/pages/pages.js` is the one at the browser; here is the farm that it looks at.
 
-use std::env;
 use std::fs::{self, Permissions};
-use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 
 use gleaner_protocol::api::{FarmHistoryRow, LoginLink, Me, Submitted};
 use reqwest::header::{AUTHORIZATION, COOKIE, HeaderMap, HeaderValue, ORIGIN, SET_COOKIE};
 use reqwest::{Client, StatusCode};
-use serde_json::{Value, json};
+use serde_json::json;
 
+use crate::browser::visits;
 use crate::cluster::{Cluster, Plan};
 use crate::marks::SHELL;
-use crate::part::end_with_test;
 use crate::program::{Said, gleaner, run};
 
 const TOKEN: &str = "the-token-of-whoever-runs-it";
-const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// What nobody may take for anything but a name, and for anything but text.
 const NAME: &str = "<img src=x onerror=alert(1)>\u{202e}live";
@@ -30,14 +26,14 @@ const TEXT: &str = "<script>window.hacked = 1; alert(2)</script>";
 const PICTURE: &str = "printf '%s' iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg== | base64 -d > picture.png";
 
 /// A farm whose broker asks for a token.
-struct Farm {
-    cluster: Cluster,
+pub(crate) struct Farm {
+    pub(crate) cluster: Cluster,
     token_file: PathBuf,
     _folder: tempfile::TempDir,
 }
 
 impl Farm {
-    async fn new() -> Self {
+    pub(crate) async fn new(desktops: usize) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let token_file = folder.path().join("token");
         fs::write(&token_file, TOKEN).expect("written");
@@ -46,12 +42,12 @@ impl Farm {
         let shown = HeaderValue::from_str(&format!("Bearer {TOKEN}")).expect("plain");
         headers.insert(AUTHORIZATION, shown);
         let client = Client::builder().default_headers(headers);
-        let plan = Plan::new().desktops(2).token(&token_file);
+        let plan = Plan::new().desktops(desktops).token(&token_file);
         let cluster = plan.start_through(client).await;
         Self { cluster, token_file, _folder: folder }
     }
 
-    fn says(&self, words: &[&str]) -> Said {
+    pub(crate) fn says(&self, words: &[&str]) -> Said {
         let token_file = self.token_file.to_str().expect("plain");
         self.cluster.cli(&[words, &["--token-file", token_file]].concat())
     }
@@ -64,7 +60,7 @@ impl Farm {
     }
 
     /// Somebody who has joined; the folder of what is theirs.
-    fn joined(&self, role: &str, owner: &str) -> PathBuf {
+    pub(crate) fn joined(&self, role: &str, owner: &str) -> PathBuf {
         let said = self.says(&["invite", "--role", role, "--owner", owner]).ok();
         let line = said.trim_end().strip_prefix("gleaner join '").expect("a command");
         let folder = self.cluster.folder().join(owner);
@@ -79,38 +75,13 @@ impl Farm {
 }
 
 /// Somebody says this at a terminal of their own.
-fn own(folder: &Path, words: &[&str]) -> Said {
+pub(crate) fn own(folder: &Path, words: &[&str]) -> Said {
     run(gleaner(words.iter().copied()).env("XDG_CONFIG_HOME", folder))
-}
-
-/// Where a program of this machine is.
-fn found(names: &[&str]) -> Option<PathBuf> {
-    let folders = ["/usr/bin", "/usr/local/bin", "/bin"].map(Path::new);
-    names.iter().flat_map(|name| folders.map(|folder| folder.join(name))).find(|path| path.exists())
-}
-
-/// What drives the browser, from where `tests/pages/install` has put it.
-fn modules() -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).with_file_name("pages");
-    let install = Path::new(ROOT).join("tests/pages/install");
-    let done = Command::new(install).arg(&folder).status().expect("it starts");
-    assert!(done.success(), "tests/run installs chromium, nodejs and npm");
-    folder
-}
-
-/// Whoever is at the browser.
-fn at_the_browser(given: &Value) -> Child {
-    let node = found(&["node", "nodejs"]).expect("tests/run installs nodejs");
-    let mut command = Command::new(node);
-    command.arg(Path::new(ROOT).join("tests/pages/pages.js"));
-    command.env("GLEANER_PAGES", given.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
-    end_with_test(&mut command);
-    command.spawn().expect("it starts")
 }
 
 #[tokio::test]
 async fn people_use_the_pages() {
-    let mut farm = Farm::new().await;
+    let mut farm = Farm::new(2).await;
     let run = ["--", SHELL, "-c"];
     let hostile =
         farm.submits(&[&["--name", NAME][..], &run, &[&format!("printf '%s' '{TEXT}'")]].concat());
@@ -122,8 +93,6 @@ async fn people_use_the_pages() {
     let anna = farm.joined("submitter", "anna");
     let submitted = own(&anna, &["submit", "gametree", "--depth", "2", "--format", "json"]);
     let link = |said: Said| said.ok().trim_end().to_owned();
-    let pictures = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).with_file_name("pages/pictures");
-    fs::create_dir_all(&pictures).expect("a folder");
     let given = json!({
         "admin": link(farm.says(&["login"])),
         "submitter": link(own(&anna, &["login"])),
@@ -134,30 +103,17 @@ async fn people_use_the_pages() {
         "picture": picture,
         "waiting": waiting,
         "own": submitted.json::<Submitted>().job.get(),
-        "chromium": found(&["chromium", "chromium-browser"]).expect("tests/run installs chromium"),
-        "modules": modules(),
-        "pictures": pictures,
     });
-    let mut browser = at_the_browser(&given);
-    let mut answers = browser.stdin.take().expect("piped");
-    let mut last = String::new();
-    for line in BufReader::new(browser.stdout.take().expect("piped")).lines() {
-        last = line.expect("text");
-        println!("{last}");
-        match last.as_str() {
-            "ask: stop" => farm.cluster.broker.kill(),
-            "ask: start" => farm.cluster.restart_broker(),
-            _ => continue,
-        }
-        writeln!(answers, "done").expect("it listens");
-    }
-    assert!(browser.wait().expect("ours").success(), "after: {last}");
-    assert_eq!(last, "all is well");
+    visits("pages.js", given, |word| match word {
+        "stop" => farm.cluster.broker.kill(),
+        "start" => farm.cluster.restart_broker(),
+        _ => panic!("{word}"),
+    });
 }
 
 #[tokio::test]
 async fn a_cookie_is_good_for_the_brokers_own_pages_alone() {
-    let farm = Farm::new().await;
+    let farm = Farm::new(2).await;
     let http = Client::new();
     let bare = |path: &str| http.get(farm.url(path)).send();
     // What holds nobody's data is there for all.

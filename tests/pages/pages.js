@@ -1,81 +1,13 @@
 // Drives a real browser through the pages of a broker, as people would.
 //
 //   node tests/pages/pages.js
-//
-// GLEANER_PAGES is JSON: where the pages are, the links and the token to log in with, the folder of the
-// modules (tests/pages/install) and that of the pictures. What only whoever started it can do is asked
-// for by a line, `ask: WORD`, and answered by a line.
 'use strict';
 
 const assert = require('node:assert/strict');
 const fs = require('node:fs');
-const path = require('node:path');
-const readline = require('node:readline');
-const { createRequire } = require('node:module');
+const { ask, drives, given, isAccessible, isLive, looks, open, say, visitor } = require('./browser.js');
 
-const given = JSON.parse(process.env.GLEANER_PAGES);
-const modules = createRequire(path.join(given.modules, 'node_modules', 'x.js'));
-const { chromium } = modules('playwright-core');
-const AXE = fs.readFileSync(modules.resolve('axe-core/axe.min.js'), 'utf8');
-/** How long a page may take to show what is waited for. */
-const PATIENCE_MS = 30_000;
 const PAGES = ['farm', 'jobs', `jobs/${given.hostile}`, 'people'];
-
-const answers = readline.createInterface({ input: process.stdin })[Symbol.asyncIterator]();
-
-/** Has whoever started this do something; what came of it. */
-async function ask(word) {
-  process.stdout.write(`ask: ${word}\n`);
-  const { value } = await answers.next();
-  return value;
-}
-
-function say(text) {
-  process.stdout.write(`${text}\n`);
-}
-
-/** What went wrong in pages so far. */
-const faults = [];
-
-/** A browser's user of their own, with nothing kept. */
-async function visitor(browser, options = {}) {
-  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
-  const page = await context.newPage();
-  page.setDefaultTimeout(PATIENCE_MS);
-  page.on('pageerror', (error) => faults.push(`${page.url()}: ${error}`));
-  page.on('dialog', (dialog) => {
-    faults.push(`a script of somebody else ran: ${dialog.message()}`);
-    dialog.dismiss();
-  });
-  page.on('console', (message) => {
-    if (message.type() === 'error' && /Content Security Policy|Trusted/i.test(message.text())) {
-      faults.push(`${page.url()}: ${message.text()}`);
-    }
-  });
-  return page;
-}
-
-async function isLive(page) {
-  await page.locator('#link', { hasText: /^live$/ }).waitFor();
-}
-
-async function open(page, place) {
-  await page.evaluate((to) => { location.hash = to; }, place);
-  await page.locator('#nav a[aria-current]').waitFor();
-}
-
-/** No violation of axe's rules, whatever a page shows. */
-async function isAccessible(page, name) {
-  await page.evaluate(AXE);
-  const found = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }));
-  for (const { id, help, nodes } of found.violations) {
-    faults.push(`${name}: ${id}: ${help}: ${nodes.slice(0, 3).map((node) => node.html).join(' | ')}`);
-  }
-}
-
-async function looks(page, name) {
-  await page.screenshot({ path: path.join(given.pictures, `${name}.png`), fullPage: true });
-}
 
 async function admin(browser) {
   const page = await visitor(browser);
@@ -243,27 +175,14 @@ async function submitter(browser, page) {
   say('a submitter sees their own jobs, and nothing once the key is revoked');
 }
 
-async function main() {
-  const browser = await chromium.launch({ executablePath: given.chromium, args: ['--no-sandbox'] });
-  try {
-    const page = await admin(browser);
-    await hostile(page);
-    await everywhere(browser, page);
-    await cancels(page);
-    await invites(page);
-    await byKeyboard(page);
-    // Links do not outlive a restart.
-    await submitter(browser, page);
-    await outlives(page);
-    assert.deepEqual(faults, []);
-    say('all is well');
-  } finally {
-    await browser.close();
-  }
-  process.exit(0);
-}
-
-main().catch((error) => {
-  process.stderr.write(`${error.stack}\n${faults.join('\n')}\n`);
-  process.exit(1);
+drives(async (browser) => {
+  const page = await admin(browser);
+  await hostile(page);
+  await everywhere(browser, page);
+  await cancels(page);
+  await invites(page);
+  await byKeyboard(page);
+  // Links do not outlive a restart.
+  await submitter(browser, page);
+  await outlives(page);
 });

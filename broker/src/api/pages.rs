@@ -18,11 +18,12 @@ use warp::{Filter, Reply};
 
 use super::Api;
 
-/// What a page may load and do: what came with it, and pictures that it made of outputs itself.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
+/// What a page may load and do: what came with it, and pictures that it made of outputs itself. The one
+/// policy of trusted types names the one script of its workers, `frames.js`.
+const POLICY: &str = "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self'; \
                       img-src 'self' blob: data:; connect-src 'self'; base-uri 'none'; \
                       form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; \
-                      trusted-types 'none'";
+                      trusted-types frames";
 
 const HTML: &str = "text/html; charset=utf-8";
 const STYLE: &str = "text/css; charset=utf-8";
@@ -47,25 +48,38 @@ macro_rules! file {
     };
 }
 
-static FILES: [File; 18] = [
+static FILES: [File; 31] = [
     File { path: "/", kind: HTML, content: include_bytes!("../../pages/index.html") },
     file!("style.css", STYLE),
     file!("icon.svg", PICTURE),
     file!("app.js", SCRIPT),
     file!("ask.js", SCRIPT),
+    file!("camera.js", SCRIPT),
     file!("chart.js", SCRIPT),
+    file!("cuts.js", SCRIPT),
     file!("dialog.js", SCRIPT),
     file!("dom.js", SCRIPT),
+    file!("editor.js", SCRIPT),
     file!("farm.js", SCRIPT),
+    file!("figures.js", SCRIPT),
+    file!("flight.js", SCRIPT),
+    file!("frames.js", SCRIPT),
     file!("history.js", SCRIPT),
     file!("hosts.js", SCRIPT),
     file!("job.js", SCRIPT),
     file!("jobs.js", SCRIPT),
     file!("live.js", SCRIPT),
     file!("login.js", SCRIPT),
+    file!("painter.js", SCRIPT),
     file!("people.js", SCRIPT),
+    file!("pointer.js", SCRIPT),
     file!("results.js", SCRIPT),
     file!("rows.js", SCRIPT),
+    file!("saved.js", SCRIPT),
+    file!("screen.js", SCRIPT),
+    file!("transfer.js", SCRIPT),
+    file!("viewer.js", SCRIPT),
+    file!("views.js", SCRIPT),
 ];
 
 /// The paths of the files of the pages.
@@ -155,7 +169,8 @@ mod tests {
         let files = std::fs::read_dir(folder).expect("the folder of the pages");
         let files = files.map(|entry| entry.expect("an entry").file_name());
         // What the page about the pages has is not theirs.
-        let files = files.filter(|name| name != "README.md" && name != "farm.png");
+        let files =
+            files.filter(|name| name != "README.md" && name != "farm.png" && name != "view.png");
         assert_eq!(files.count(), FILES.len(), "a file of the pages is not sent");
     }
 

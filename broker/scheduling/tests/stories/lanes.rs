@@ -148,6 +148,18 @@ fn a_frame_gets_a_core_of_a_farm_full_of_background_work_at_once() {
 }
 
 #[test]
+fn a_frame_that_is_cancelled_leaves_its_core_to_the_next() {
+    let mut story = studio();
+    story.host("f1", Farm).chunk_cache_mib(8).joins().whatever();
+    story.gains("f1", 7, [0]).nothing();
+    story.asks("f1", 1).nothing();
+    assert_eq!(story.job().frame_of(7, 1).submits().leases(), ["f1 1/0#1"]);
+    story.job().frame_of(7, 1).submits().whatever();
+    story.cancels(1).whatever();
+    assert_eq!(story.asks("f1", 1).leases(), ["f1 2/0#1"]);
+}
+
+#[test]
 fn a_dataset_is_worked_through_where_its_chunks_lie_in_the_place_of_background_work() {
     let mut story = studio();
     story.hosts(["f1", "f2", "f3"], Farm);

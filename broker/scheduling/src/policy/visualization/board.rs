@@ -178,10 +178,9 @@ impl Board {
                 }
             }
             Change::WorkunitEnded(workunit) => {
-                let unit = farm.workunit(workunit);
-                for pending in &unit.pending {
-                    let running = &mut self.nodes[pending.host.get()].running;
-                    running.retain(|run| run.workunit != workunit);
+                // Its leases have ended already: the workunit does not name their hosts any more.
+                for node in &mut self.nodes {
+                    node.running.retain(|run| run.workunit != workunit);
                 }
             }
             Change::HostChanged(host) => self.host_changed(now, farm, host),

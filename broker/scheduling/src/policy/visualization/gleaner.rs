@@ -550,9 +550,13 @@ impl Policy for Gleaner {
                 }
             }
             Change::WorkunitEnded(workunit) => {
-                for pending in &farm.workunit(workunit).pending {
-                    let running = &mut self.nodes[pending.host.get()].running;
-                    running.retain(|run| run.workunit != workunit);
+                // Its leases have ended already: the workunit does not name their hosts any more.
+                for (at, node) in self.nodes.iter_mut().enumerate() {
+                    let before = node.running.len();
+                    node.running.retain(|run| run.workunit != workunit);
+                    if node.running.len() < before {
+                        self.touched.push(at);
+                    }
                 }
             }
             Change::HostChanged(host) => self.host_changed(farm, host),
