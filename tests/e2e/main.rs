@@ -83,6 +83,7 @@ mod slurm_installation;
 mod tls;
 mod units;
 mod usage;
+mod view_frames;
 mod views;
 mod watchdog;
 mod watched_workers;

@@ -16,8 +16,8 @@ const SIDES: [usize; 3] = [72, 64, 80];
 const DATASET: &str = "cloud";
 
 /// A cloud that is thickest in its middle, as an NRRD file.
-fn write_volume(path: &Path) {
-    let [x, y, z] = SIDES;
+pub(crate) fn write_cloud(path: &Path, sides: [usize; 3]) {
+    let [x, y, z] = sides;
     let mut file = format!(
         "NRRD0004\ntype: float\ndimension: 3\nsizes: {x} {y} {z}\nspacings: 1 1 1\nendian: little\n\
          encoding: raw\n\n"
@@ -25,7 +25,7 @@ fn write_volume(path: &Path) {
     .into_bytes();
     for at in 0..x * y * z {
         let place = [at % x, at / x % y, at / (x * y)];
-        let [a, b, c] = [0, 1, 2].map(|axis| 2.0 * place[axis] as f32 / SIDES[axis] as f32 - 1.0);
+        let [a, b, c] = [0, 1, 2].map(|axis| 2.0 * place[axis] as f32 / sides[axis] as f32 - 1.0);
         let far = (a * a + b * b + c * c).sqrt();
         let value = (1.0 - far).max(0.0) * (1.0 + 0.3 * (7.0 * a).sin() * (6.0 * b).cos());
         file.extend(value.to_le_bytes());
@@ -43,7 +43,7 @@ async fn a_volume_is_turned_in_a_browser() {
     }
     farm.cluster.are_connected().await;
     let volume = farm.cluster.folder().join("cloud.nrrd");
-    write_volume(&volume);
+    write_cloud(&volume, SIDES);
     let volume = volume.to_str().expect("plain");
     farm.says(&["dataset", "add", volume, "--name", DATASET, "--chunk-mib", "1"]).ok();
     let guest = farm.joined("viewer", "guest");
