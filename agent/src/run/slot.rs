@@ -281,6 +281,9 @@ impl SlotTask {
         self.is_away = false;
         let (mut order, pins, module) = match prepared {
             Ok(prepared) => prepared,
+            Err(reason) if view::is_joined(task) => {
+                return Course::Ended(RunResult::Failed { reason, cpu_us: 0 });
+            }
             Err(reason) => return Course::Ended(RunResult::CannotRun(reason)),
         };
         let (table, run_dir) = (Arc::clone(&self.shop.table), self.shop.run_dir.clone());

@@ -153,11 +153,9 @@ async fn take_part(
     (token, secret, body): (String, Option<String>, Bytes),
 ) -> Result<Response, Problem> {
     let lease = lease_of(&api, &token, secret).await?;
-    if api.views.board().bring(lease, body) {
-        Ok(StatusCode::NO_CONTENT.into_response())
-    } else {
-        Err(over())
-    }
+    // Where nobody waits for it any more it has come to its end all the same.
+    api.views.board().bring(lease, body);
+    Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 /// Each layer after its length in four bytes, little end first.
@@ -166,7 +164,9 @@ async fn give_layers(
     (token, secret): (String, Option<String>),
 ) -> Result<Response, Problem> {
     let lease = lease_of(&api, &token, secret).await?;
-    let layers = api.views.board().layers(lease).ok_or_else(over)?;
+    let over = || "nobody waits for this frame any more".to_owned();
+    let layers = api.views.board().layers(lease);
+    let layers = layers.ok_or_else(|| Problem::new(StatusCode::CONFLICT, "over", over()))?;
     let bytes: usize = layers.iter().map(|layer| 4 + layer.len()).sum();
     let mut all = Vec::with_capacity(bytes);
     for layer in layers {
@@ -175,10 +175,6 @@ async fn give_layers(
         all.extend_from_slice(&layer);
     }
     Ok(all.into_response())
-}
-
-fn over() -> Problem {
-    Problem::new(StatusCode::CONFLICT, "over", "nobody waits for this frame any more".to_owned())
 }
 
 impl From<Refusal> for Problem {

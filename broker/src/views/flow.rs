@@ -97,7 +97,9 @@ impl Flow {
         let (seq, is_still) = (newest.seq, !newest.moving);
         let has_credit = self.drawing.len() + self.unseen.len() < VIEW_CREDITS;
         if self.is_coarse {
-            if has_credit && self.asked_coarse.is_none_or(|asked| asked < seq) {
+            // One at a time: the bricks are to come soon.
+            let is_free = self.drawing.is_empty() && has_credit;
+            if is_free && self.asked_coarse.is_none_or(|asked| asked < seq) {
                 self.asked_coarse = Some(seq);
                 self.drawing.push((seq, Grade::Coarse));
                 return Some((Grade::Coarse, newest.clone()));

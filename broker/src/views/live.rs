@@ -100,17 +100,17 @@ struct Drawing {
     hosts: BTreeSet<HostName>,
     hits: u32,
     parts: u32,
-    /// Tasks of this part of it that hosts have, and how many those are in all.
+    /// Tasks that hosts got of it.
     given: u32,
-    tasks: u32,
     /// Whether it was told that it waits.
     is_told: bool,
 }
 
 impl Drawing {
-    /// Whether it may take long because bricks are not where they are wanted, or no host is there.
-    fn waits_for_bricks(&self) -> bool {
-        self.of.1 == Grade::Full && (self.given < self.tasks || self.hits < self.parts)
+    /// Whether a host that draws a part of it has to get its brick first.
+    fn loads(&self) -> bool {
+        let reads = matches!(self.stage, FrameStage::Layer | FrameStage::Whole);
+        reads && self.hits < self.given
     }
 }
 
@@ -207,7 +207,6 @@ impl Live {
                 hits: 0,
                 parts,
                 given: 0,
-                tasks: parts,
                 is_told: false,
             };
             self.drawing.insert(frame, drawing);
@@ -264,7 +263,6 @@ impl Live {
             FrameStep::Failed(why) => self.lose(frame, &why),
             FrameStep::Done if drawing.stage == FrameStage::Layer => {
                 drawing.stage = FrameStage::Join;
-                (drawing.given, drawing.tasks) = (0, 1);
                 let (seq_of, size) = (drawing.of.1, drawing.size);
                 let join = self.scene.join(frame, &drawing.state, seq_of, size);
                 self.submit(frame, join).await?;
@@ -314,16 +312,16 @@ impl Live {
                 self.settles = Some(boottime() + FRAME_SETTLES);
             }
         }
+        // What a host has begun it brings to its end sooner than its process would begin anew.
         let stale = self.flow.stale();
-        let frames = self.drawing.iter().filter(|(_, of)| stale.contains(&of.of));
-        let frames: Vec<u64> = frames.map(|(frame, _)| *frame).collect();
+        let is_stale = |of: &Drawing| of.given == 0 && stale.contains(&of.of);
+        let dropped: Vec<_> = self.drawing.extract_if(.., |_, of| is_stale(of)).collect();
         let mut jobs = Vec::new();
-        for frame in frames {
+        for (frame, dropped) in dropped {
             self.views.board.end(frame);
-            let dropped = self.drawing.remove(&frame);
-            jobs.extend(dropped.and_then(|of| of.job));
+            self.flow.lost(dropped.of);
+            jobs.extend(dropped.job);
         }
-        stale.into_iter().for_each(|of| self.flow.lost(of));
         self.views.driver.drop_frames(jobs).await
     }
 
@@ -345,10 +343,12 @@ impl Live {
         if self.settles.take_if(|at| *at <= now).is_some() {
             self.flow.settle();
         }
-        for drawing in self.drawing.values() {
-            // What only takes long is drawn smaller.
-            if drawing.waits_for_bricks() && drawing.begun + FRAME_LATE <= now {
-                self.flow.late(drawing.of);
+        // What only takes long is drawn smaller.
+        if self.drawing.values().any(Drawing::loads) {
+            for drawing in self.drawing.values() {
+                if drawing.of.1 == Grade::Full && drawing.begun + FRAME_LATE <= now {
+                    self.flow.late(drawing.of);
+                }
             }
         }
         let told =
@@ -382,7 +382,8 @@ impl Live {
     async fn stop(&mut self) {
         let frames = std::mem::take(&mut self.drawing);
         frames.keys().for_each(|frame| drop(self.views.board.end(*frame)));
-        let jobs = frames.into_values().filter_map(|drawing| drawing.job).collect();
+        let waiting = frames.into_values().filter(|drawing| drawing.given == 0);
+        let jobs = waiting.filter_map(|drawing| drawing.job).collect();
         // Where the driver has gone, its work has gone too.
         let _ = self.views.driver.drop_frames(jobs).await;
     }

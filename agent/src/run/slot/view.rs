@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use gleaner_protocol::control::Lease;
+use gleaner_protocol::job::Task;
 use gleaner_protocol::limits::FRAME_PART_BYTES_MAX;
 use gleaner_protocol::{Content, FrameStage, FrameTask, LeaseToken, Span, ViewKernel, boottime};
 use tokio::time::sleep;
@@ -31,6 +32,12 @@ pub(super) async fn keeps_in_vain(table: &SlotTable) {
             return;
         }
     }
+}
+
+/// Whether it is the last part of a frame: where the broker has no layers for it, nobody waits for the frame
+/// any more, and no other host is to try.
+pub(super) fn is_joined(task: &Task) -> bool {
+    matches!(task, Task::Frame(frame) if frame.stage == FrameStage::Join)
 }
 
 /// Fetches what is drawn or joined. The pin keeps a chunk in the cache.

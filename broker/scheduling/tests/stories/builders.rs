@@ -204,6 +204,13 @@ impl<'a> JobBuilder<'a> {
         frame
     }
 
+    /// A frame of this user action that reads nothing.
+    pub(crate) fn bare_frame_of(mut self, action: u64) -> Self {
+        self.spec.lane = Lane::Rendering;
+        self.spec.profile.session = Some(action);
+        self
+    }
+
     /// Due so many seconds after its submission, each workunit thought to take so many.
     pub(crate) fn due(mut self, due_s: u64, takes_s: u64) -> Self {
         self.spec.lane = Lane::Deadline;

@@ -515,6 +515,33 @@ fn an_animation_gives_way_to_a_frame_and_goes_on_when_nobody_turns_the_volume_an
     ]);
     story.reports("f1", "2/0", "x").whatever();
     story.asks("f1", 1).nothing();
-    let seen = story.advance(gleaner_protocol::Span::from_secs(1));
+    let seen = story.advance(Span::from_secs(1));
     assert_eq!(seen.leases(), ["f1 1/0#2"], "what gave way is first");
+}
+
+#[test]
+fn frames_of_several_people_that_read_nothing_wait_for_no_busy_host_beside_an_idle_one() {
+    let mut story = studio();
+    let names = ["f1", "f2", "f3", "f4"];
+    story.hosts(names, Farm);
+    for host in names {
+        story.asks(host, 1).whatever();
+    }
+    // Four people, each of whom has two frames on their way.
+    let (mut running, mut open, mut next) = (Vec::new(), 0, 0);
+    for turn in 0..200_usize {
+        while open < 8 {
+            next += 1;
+            open += 1;
+            let seen = story.job().bare_frame_of(next % 4).submits();
+            running.extend(seen.leases());
+        }
+        assert_eq!(running.len(), 4, "turn {turn}: {running:?} run");
+        let done = running.swap_remove(turn * 7 % running.len());
+        let (host, workunit) = done.split_once(' ').expect("a lease");
+        let workunit = workunit.split_once('#').expect("an attempt").0;
+        open -= 1;
+        running.extend(story.reports(host, workunit, "x").leases());
+        running.extend(story.asks(host, 1).leases());
+    }
 }
