@@ -36,6 +36,9 @@ pub(crate) const FROZEN_CPU_MS_MAX: u64 = 500;
 pub(crate) const KILL_AGAIN_MS: u64 = 1;
 /// Most bytes of the layers that one replica joins to a frame of a view.
 pub(crate) const FRAME_LAYERS_BYTES_MAX: u64 = 2 * FRAME_PART_BYTES_MAX;
+/// How long a part of a frame that nobody wants any more may go on before its runner is killed, in
+/// milliseconds: most end sooner, and what the runner has decoded is worth more than that.
+pub(crate) const FRAME_STOP_MS_MAX: u64 = 100;
 /// How long an idle runner keeps decoded bricks, in seconds.
 pub(crate) const BRICKS_KEPT_S: u64 = 300;
 /// How often it is looked whether it may keep them, in seconds.

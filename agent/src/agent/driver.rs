@@ -483,7 +483,7 @@ impl Driver {
                 };
                 let what = format!("{} {what:.80}", lease.replica);
                 self.shop.owner.label(slot, lease.token, what);
-                self.asks_first[slot as usize] = matches!(*task, Task::Wasm(_));
+                self.asks_first[slot as usize] = matches!(*task, Task::Wasm(_) | Task::Frame(_));
                 self.in_slots.insert(lease.token);
                 self.order(slot, SlotOrder::Start { lease, task, epoch, since, parks });
             }

@@ -131,9 +131,21 @@ pub(crate) async fn run_slot(
     let limits = ReplicaLimits::default();
     let (gpu, runner, module) = (GpuUse::default(), None, None);
     let asks = Arc::new(Notify::new());
-    let (keeps, is_away) = (false, false);
-    let mut task =
-        SlotTask { slot, shop, leaf, limits, runner, gpu, module, asks, keeps, is_away, events };
+    let (draws, keeps, is_away) = (false, false, false);
+    let mut task = SlotTask {
+        slot,
+        shop,
+        leaf,
+        limits,
+        runner,
+        gpu,
+        module,
+        asks,
+        draws,
+        keeps,
+        is_away,
+        events,
+    };
     loop {
         let order = tokio::select! {
             order = orders.recv() => order,
@@ -180,6 +192,8 @@ struct SlotTask {
     module: Option<Module>,
     /// Told when the replica that runs is to save.
     asks: Arc<Notify>,
+    /// Whether the runner draws a part of a frame.
+    draws: bool,
     /// Whether the runner may have decoded bricks in memory.
     keeps: bool,
     /// Whether the runner waits while something is brought to or from the broker for a replica.
@@ -276,6 +290,7 @@ impl SlotTask {
     async fn perform(&mut self, replica: Replica<'_>) -> Course {
         let Replica { lease, task, epoch, since, parks } = replica;
         self.module = None;
+        self.draws = false;
         self.is_away = matches!(task, Task::Frame(_));
         let prepared = self.prepare(lease, task).await;
         self.is_away = false;
@@ -308,7 +323,8 @@ impl SlotTask {
         if let Err(reason) = table.keep_to_limits(self.slot, lease.token) {
             warn!(token = %lease.token, "a task goes without the limits that were asked for: {reason}");
         }
-        self.keeps |= matches!(task, Task::Frame(_)) && kept_mib > 0;
+        self.draws = matches!(task, Task::Frame(_));
+        self.keeps |= self.draws && kept_mib > 0;
         let runner = self.runner.as_mut().expect("warmed up above");
         if runner.send(&order).await.is_err() {
             return Course::RunnerGone;
@@ -425,13 +441,15 @@ impl SlotTask {
         }
     }
 
-    /// Ends what runs without ending the runner, where that is a module. False where it is not,
-    /// or does not end in time.
+    /// Ends what runs without ending the runner, where that is a module, or a part of a frame, which soon
+    /// ends by itself. False where it is neither, or does not end in time.
     async fn ask_to_stop(&mut self, token: LeaseToken) -> bool {
-        let (Some(runner), Some(module)) = (&mut self.runner, self.module.take()) else {
-            return false;
+        let draws = std::mem::take(&mut self.draws);
+        let stopped = match (&mut self.runner, self.module.take()) {
+            (Some(runner), Some(module)) => module.stop(runner, &self.shop, token).await,
+            (Some(runner), None) if draws => view::ends_by_itself(runner).await,
+            _ => return false,
         };
-        let stopped = module.stop(runner, &self.shop, token).await;
         if stopped {
             self.shop.table.end(self.slot);
         } else {

@@ -6,7 +6,7 @@ use std::io::Cursor;
 use gleaner_hooks::SocketAnswer;
 use gleaner_kernels::view::{Level, ViewBrick, painted_number, picture_file, synthetic};
 use gleaner_kernels::volume::{Cutter, Volume, Voxels};
-use gleaner_protocol::control::ReleaseReason;
+use gleaner_protocol::control::{AbortReason, BrokerMessage, ReleaseReason};
 use gleaner_protocol::job::Task;
 use gleaner_protocol::{
     ChunkFile, FrameStage, FrameTask, LeaseToken, PictureCodec, TransferPoint, ViewCamera,
@@ -22,6 +22,7 @@ use crate::watch::wait_for_end_of_group;
 pub(crate) const STORIES: &[Story] = &[
     ("layers_of_bricks_are_joined_to_a_picture", layers_are_joined_to_a_picture),
     ("a_frame_that_is_over_leaves_its_runner_as_it_was", a_frame_that_is_over),
+    ("a_frame_that_nobody_wants_any_more_is_ended", a_frame_that_nobody_wants),
     ("a_frame_gives_way_to_a_render_and_the_next_is_drawn_after_it", a_frame_gives_way),
 ];
 
@@ -147,8 +148,10 @@ fn a_frame_that_is_over() {
         let groups = folders.groups();
         // Nobody has layers for it, then nobody waits for it.
         let join = part(FrameStage::Join, ViewKernel::Volume, &state);
-        session.give_chunk(join, None).await;
-        assert_eq!(session.hear_refusal().await, "the frame is over");
+        let token = session.give_chunk(join, None).await;
+        // No other host is to try.
+        let report = session.count(token).await;
+        assert_eq!(crate::broker::failure(&report), "the frame is over");
         broker.frames.lock().expect("no panic").are_over = true;
         session.give_chunk(paint(), None).await;
         assert_eq!(session.hear_refusal().await, "the frame is over");
@@ -176,20 +179,46 @@ fn a_frame_that_is_over() {
     });
 }
 
+/// A brick, and a state in which no machine draws it within a story.
+fn endless(broker: &Broker, folders: &Folders) -> (ChunkFile, ViewState) {
+    // So thin that each of its many rays takes tens of thousands of samples.
+    let voxels = Voxels::U8(vec![120; 64 * 64 * 64]);
+    let volume = Volume::new([64; 3], [1.0, 1.0, 0.002], voxels).expect("a volume");
+    let mut long = state([31.0, 31.0, 0.06], [-7.0, 31.0, 0.06]);
+    long.camera.fov_degrees = 1.0;
+    long.size = [4096, 1024];
+    long.opacity_unit = 1000.0;
+    (chunks(broker, folders, &volume, 1 << 20).remove(0), long)
+}
+
+fn a_frame_that_nobody_wants() {
+    block_on(async {
+        let folders = Folders::new();
+        let mut broker = Broker::start().await;
+        let _agent = AgentThread::start(folders.config(&broker.address, 1));
+        let (mut session, _) = broker.welcome().await;
+        let (chunk, long) = endless(&broker, &folders);
+        let whole = part(FrameStage::Whole, ViewKernel::Volume, &long);
+        let token = session.give_chunk(whole, Some(chunk.clone())).await;
+        let groups = wait_until_busy(&folders, 1);
+        let reason = AbortReason::Decided;
+        session.say(&[BrokerMessage::Abort { token, reason }]).await;
+        assert_eq!(session.hear_release().await, ReleaseReason::Aborted);
+        wait_for_end_of_group(groups[0]);
+        let small = ViewState { size: [16, 16], ..long };
+        let small = part(FrameStage::Whole, ViewKernel::Volume, &small);
+        let token = session.give_chunk(small, Some(chunk)).await;
+        assert_eq!(drawn(&broker, &mut session, token).await[1..4], *b"PNG");
+    });
+}
+
 fn a_frame_gives_way() {
     block_on(async {
         let folders = Folders::new();
         let mut broker = Broker::start().await;
         let _agent = AgentThread::start(folders.config(&broker.address, 1));
         let (mut session, _) = broker.welcome().await;
-        // So thin that each of its many rays takes tens of thousands of samples.
-        let voxels = Voxels::U8(vec![120; 64 * 64 * 64]);
-        let volume = Volume::new([64; 3], [1.0, 1.0, 0.002], voxels).expect("a volume");
-        let chunk = chunks(&broker, &folders, &volume, 1 << 20).remove(0);
-        let mut long = state([31.0, 31.0, 0.06], [-7.0, 31.0, 0.06]);
-        long.camera.fov_degrees = 1.0;
-        long.size = [4096, 1024];
-        long.opacity_unit = 1000.0;
+        let (chunk, long) = endless(&broker, &folders);
         let whole = part(FrameStage::Whole, ViewKernel::Volume, &long);
         session.give_chunk(whole, Some(chunk.clone())).await;
         let groups = wait_until_busy(&folders, 1);

@@ -9,14 +9,15 @@ use gleaner_protocol::control::Lease;
 use gleaner_protocol::job::Task;
 use gleaner_protocol::limits::FRAME_PART_BYTES_MAX;
 use gleaner_protocol::{Content, FrameStage, FrameTask, LeaseToken, Span, ViewKernel, boottime};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::SlotContext;
+use super::warm_runner::{RunnerGone, WarmRunner};
 use crate::harvest::{Product, RunResult};
-use crate::limits::{BRICKS_KEPT_S, BRICKS_LOOK_S};
+use crate::limits::{BRICKS_KEPT_S, BRICKS_LOOK_S, FRAME_STOP_MS_MAX};
 use crate::link::blobs::CachedBlob;
 use crate::release::slot_table::SlotTable;
-use crate::run::runner::{FrameInput, FrameOrder, Order, discard_spooled, spool_path};
+use crate::run::runner::{FrameInput, FrameOrder, Order, Reply, discard_spooled, spool_path};
 
 /// Name of the layers of a frame in the spool folder; no output has it.
 const LAYERS_NAME: &str = ".layers";
@@ -38,6 +39,20 @@ pub(super) async fn keeps_in_vain(table: &SlotTable) {
 /// any more, and no other host is to try.
 pub(super) fn is_joined(task: &Task) -> bool {
     matches!(task, Task::Frame(frame) if frame.stage == FrameStage::Join)
+}
+
+/// Whether what is drawn comes to its end within the time that it gets. Where it does its runner stays, with
+/// what it has decoded.
+pub(super) async fn ends_by_itself(runner: &mut WarmRunner) -> bool {
+    let ends = async {
+        loop {
+            match runner.receive().await? {
+                Reply::Progress { .. } => {}
+                _ => return Ok::<(), RunnerGone>(()),
+            }
+        }
+    };
+    matches!(timeout(Duration::from_millis(FRAME_STOP_MS_MAX), ends).await, Ok(Ok(())))
 }
 
 /// Fetches what is drawn or joined. The pin keeps a chunk in the cache.
