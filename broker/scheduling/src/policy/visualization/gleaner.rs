@@ -2,6 +2,7 @@
 
 mod loads;
 mod node;
+mod patient;
 mod set;
 mod teams;
 
@@ -78,10 +79,6 @@ struct Session {
 /// Most frames that a node may have left for a load to hold up: fewer than come in the time in
 /// which a load would be reconsidered.
 const FEW_FRAMES: usize = 8;
-
-/// After so long without a frame a node begins what nobody waits for: people look at what they have
-/// turned, and turn it again.
-const SESSION_REST: Span = Span::from_secs(1);
 
 impl Gleaner {
     /// A fresh one.
@@ -388,47 +385,6 @@ impl Gleaner {
             self.starved.insert(node);
         }
         self.weigh(node);
-    }
-
-    /// Takes back what nobody waits for, where a frame waits.
-    fn gives_way(&mut self, desk: &mut Desk<'_>, node: usize) -> bool {
-        let entry = &mut self.nodes[node];
-        let waits = entry.may_load() || (entry.may_render() && entry.frame_count() > 0);
-        let Some(token) = entry.patient().filter(|_| waits) else { return false };
-        entry.running.retain(|run| run.token != token);
-        let Ok(workunit) = desk.revoke(HostIx::from_index(node), token) else { return false };
-        self.patient.push_front(desk.farm().workunit(workunit).id);
-        desk.room(HostIx::from_index(node)) > 0
-    }
-
-    /// Starts what nobody waits for, where no frame came for a while.
-    fn start_patient(&mut self, desk: &mut Desk<'_>, node: usize) -> bool {
-        if self.patient.is_empty() {
-            return false;
-        }
-        let quiet = self.nodes[node].last_frame.map(|last| last + SESSION_REST);
-        if let Some(quiet) = quiet.filter(|quiet| *quiet > desk.now()) {
-            let retry = self.retry.map_or(quiet, |retry| retry.min(quiet));
-            self.retry = Some(retry);
-            self.starved.insert(node);
-            return false;
-        }
-        let host = HostIx::from_index(node);
-        let farm = desk.farm();
-        let may = |id: &WorkunitId| {
-            let open = farm.find(*id);
-            !is_wanted(farm, *id)
-                || farm.is_able(host, id.job)
-                    && open.is_none_or(|unit| farm.is_eligible(unit, host).is_ok())
-        };
-        let Some(at) = self.patient.iter().position(may) else { return false };
-        let id = self.patient.remove(at).expect("it was just found");
-        let before = self.nodes[node].running.len();
-        self.start_task(desk, node, Due { at: Time::ZERO, job: id.job, index: id.index }, false);
-        if let Some(run) = self.nodes[node].running.get_mut(before) {
-            run.is_patient = true;
-        }
-        true
     }
 
     fn start_task(&mut self, desk: &mut Desk<'_>, node: usize, due: Due, loads: bool) {
