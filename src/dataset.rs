@@ -106,7 +106,8 @@ pub(crate) async fn reads(
     Ok((Reads { dataset: status.id, chunk_bytes: status.chunk_bytes, first: 0 }, status))
 }
 
-async fn all_chunks(
+/// All its chunks, page by page.
+pub(crate) async fn all_chunks(
     client: &Client,
     name: &DatasetName,
     owner: Option<&OwnerName>,

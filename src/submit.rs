@@ -30,8 +30,8 @@ use crate::client::{Client, ClientError, Format, Options};
 use crate::failure::{DECLINED, Failure};
 use crate::given_file::{self, GivenFileError, STDIN};
 use crate::{explain, process, show};
-use application::{ApplicationArgs, HELP, SurfaceArgs, application};
-use chunks::{Chunks, surface};
+use application::{ApplicationArgs, HELP, PictureArgs, SurfaceArgs, application};
+use chunks::{Chunks, pictures, surface};
 use due::Due;
 use feature::NamedFeature;
 use input::{NamedInput, is_there};
@@ -72,7 +72,7 @@ enum What {
     Wasm(WasmArgs),
     /// A picture of a volume, or an animation of one workunit per frame, by a specification.
     #[command(after_help = HELP)]
-    Volume(ApplicationArgs),
+    Volume(PictureArgs),
     /// The surface of one value in a volume, by a specification; or in a dataset, one workunit per
     /// brick.
     #[command(after_help = HELP)]
@@ -333,7 +333,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
                 let chunks = args.files.chunks(&args.common).await?;
                 (wasm(&args, chunks)?, args.common.options)
             }
-            What::Volume(args) => by_specification(Application::Volume, args)?,
+            What::Volume(args) => pictures(args).await?,
             What::Isosurface(args) => surface(args).await?,
             What::Pca(args) => by_specification(Application::Pca, args)?,
             What::Npairs(args) => by_specification(Application::Npairs, args)?,

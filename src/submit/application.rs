@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use gleaner_kernels::application::{self as kernels, Application};
-use gleaner_protocol::job::{ApplicationTask, Comparison, Task, Workunits};
+use gleaner_protocol::job::{ApplicationTask, Comparison, InputFile, Task, Workunits};
+use gleaner_protocol::limits::INPUT_FILES_MAX;
 use gleaner_protocol::{CHUNK_FILE, DatasetName, Digest, KernelName};
 
 use super::input::NamedInput;
@@ -19,6 +20,20 @@ pub(super) struct ApplicationArgs {
     pub(super) spec: PathBuf,
     #[command(flatten)]
     pub(super) how: How,
+}
+
+/// What pictures are taken of: the volume of a specification, or a dataset.
+#[derive(Debug, clap::Args)]
+pub(super) struct PictureArgs {
+    #[command(flatten)]
+    pub(super) of: ApplicationArgs,
+    /// Dataset of bricks (`gleaner dataset add`), in the place of the volume that the specification names:
+    /// each picture is a workunit, of all bricks.
+    #[arg(long, value_name = "NAME")]
+    pub(super) dataset: Option<DatasetName>,
+    /// The step of time of the dataset, from 0.
+    #[arg(long, default_value_t = 0, value_name = "STEP", requires = "dataset")]
+    pub(super) step: u32,
 }
 
 /// What a surface goes through: the volume of a specification, or the bricks of a dataset.
@@ -97,6 +112,32 @@ pub(super) fn application(
     for remark in &packed.remarks {
         show::note(format_args!("note: {remark}"));
     }
+    packed_job(application, args, packed, Vec::new())
+}
+
+/// Pictures of the volume of a dataset whose bricks are these; the job.
+pub(super) fn of_bricks(args: &ApplicationArgs, bricks: Vec<InputFile>) -> anyhow::Result<Parcel> {
+    if bricks.len() > INPUT_FILES_MAX {
+        let problem = format!(
+            "the dataset has {} bricks, and a job reads {INPUT_FILES_MAX} files at most: add it with larger \
+             ones (--chunk-mib)",
+            bricks.len()
+        );
+        return Err(Failure::Usage(problem).into());
+    }
+    let (text, folder) = kernel::spec_text(&args.spec)?;
+    let packed = kernels::Parcel::of_bricks(&text, &folder)
+        .map_err(|error| kernel::told(&args.spec, error))?;
+    packed_job(Application::Volume, args, packed, bricks)
+}
+
+/// The job of a packed specification; `stored` are inputs that the broker has.
+fn packed_job(
+    application: Application,
+    args: &ApplicationArgs,
+    packed: kernels::Parcel,
+    stored: Vec<InputFile>,
+) -> anyhow::Result<Parcel> {
     let spec = packed.spec.into_bytes();
     let task = ApplicationTask {
         kernel: KernelName::new(application.name()).expect("kernels have plain names"),
@@ -110,6 +151,7 @@ pub(super) fn application(
     let name = args.spec.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let inputs = packed.files.into_iter().map(|(name, path)| NamedInput { name, path });
     Parcel::pack(vec![spec], &inputs.collect::<Vec<_>>(), |inputs| {
+        let inputs = [inputs, stored.clone()].concat();
         let task = ApplicationTask { inputs, ..task.clone() };
         args.how.common.job(name.clone(), Task::Application(task), workunits.clone())
     })

@@ -1,10 +1,12 @@
 //! Jobs over a dataset: a workunit for each chunk.
 
 use gleaner_kernels::application::Application;
-use gleaner_protocol::job::{JobSpec, Lane};
+use gleaner_protocol::job::{InputFile, JobSpec, Lane};
 use gleaner_protocol::{Profile, Reads};
 
-use super::application::{ApplicationArgs, SurfaceArgs, application, over_bricks};
+use super::application::{
+    ApplicationArgs, PictureArgs, SurfaceArgs, application, of_bricks, over_bricks,
+};
 use super::parcel::Parcel;
 use super::{Common, Files};
 use crate::client::Options;
@@ -36,6 +38,32 @@ impl Files {
         let (reads, of) = dataset::reads(&client, name, &common.owner).await?;
         Ok(Some(Chunks { reads, count: of.chunks }))
     }
+}
+
+/// Pictures by a specification, of the volume that it names or of a dataset.
+pub(super) async fn pictures(args: PictureArgs) -> anyhow::Result<(Parcel, Options)> {
+    let PictureArgs { of, dataset: of_dataset, step } = args;
+    let options = of.how.common.options.clone();
+    let Some(name) = of_dataset else {
+        return Ok((application(Application::Volume, &of)?, options));
+    };
+    let owner = &of.how.common.owner;
+    let client = options.client()?;
+    let (_, status) = dataset::reads(&client, &name, owner).await?;
+    let steps = status.steps.unwrap_or(1).max(1);
+    let problem = match status.size {
+        None => Some(format!("it is of {}, and pictures are taken of bricks", status.kind)),
+        Some(_) if step >= steps => Some(format!("it has {steps} steps, from 0 on")),
+        Some(_) => None,
+    };
+    if let Some(problem) = problem {
+        return Err(Failure::Usage(format!("the dataset {name}: {problem}")).into());
+    }
+    let chunks = dataset::all_chunks(&client, &name, Some(owner)).await?;
+    let bricks = (status.chunks / steps) as usize;
+    let of_step = chunks.into_iter().skip(step as usize * bricks).take(bricks);
+    let bricks = of_step.map(|chunk| InputFile { name: chunk.name, digest: chunk.digest });
+    Ok((of_bricks(&of, bricks.collect())?, options))
 }
 
 /// A surface by a specification, or in the bricks of a dataset.

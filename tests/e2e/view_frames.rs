@@ -275,3 +275,33 @@ async fn what_is_no_wish_is_refused_and_a_view_ends_with_its_dataset() {
     let frame = json!({"task": {"frame": {}}, "workunits": {"count": 1}});
     cluster.api.refused(cluster.api.request(Method::POST, "/v1/jobs").json(&frame), 400).await;
 }
+
+#[tokio::test]
+async fn an_animation_of_a_dataset_is_that_of_its_file() {
+    let cluster = cluster(2).await;
+    let folder = cluster.folder().to_str().expect("plain");
+    let [x, y, z] = SIDES.map(|side| side as f64 / 2.0);
+    let spec = format!(
+        "volume = \"cloud.nrrd\"\npicture = \"turn.png\"\nsize = [80, 60]\nopacity_unit = 1.0\n\
+         transfer = [{{ value = 0.2, colour = [0.9, 0.6, 0.3], opacity = 0.0 }},\n\
+         {{ value = 1.0, colour = [1.0, 0.9, 0.8], opacity = 0.6 }}]\n\
+         [camera]\neye = [{x}, {y}, 260.0]\ntarget = [{x}, {y}, {z}]\nup = [0.0, 1.0, 0.0]\n\
+         fov_degrees = 30.0\n[animation]\nframes = 3\npath = [{{ at = 0 }}, {{ at = 1, azimuth = 60 }}]\n"
+    );
+    let path = |name: &str| format!("{folder}/{name}");
+    std::fs::write(path("turn.toml"), spec).expect("written");
+    std::fs::create_dir(path("here")).expect("made");
+    cluster.cli(&["kernel", "run", "volume", &path("turn.toml"), "--output", &path("here")]).ok();
+    let submit = ["submit", "volume", &path("turn.toml"), "--dataset"];
+    cluster.cli(&[&submit[..], &["none"]].concat()).refused(4, &["dataset none"]);
+    cluster.cli(&[&submit[..], &["bricks", "--step", "1"]].concat()).refused(2, &["1 steps"]);
+    let job = cluster.cli(&[&submit[..], &["bricks", "--lane", "rendering"]].concat()).ok();
+    let job = job.trim_end();
+    cluster.cli(&["wait", job, "--timeout", "120"]).ok();
+    cluster.cli(&["fetch", job, "--output", &path("there")]).ok();
+    for frame in 0..3 {
+        let read = |of: &str| std::fs::read(format!("{folder}/{of}/turn-{frame:04}.png"));
+        let (here, there) = (read("here").expect("a picture"), read("there").expect("a picture"));
+        assert_eq!(pixels(&here), pixels(&there), "frame {frame}");
+    }
+}

@@ -52,7 +52,10 @@ use crate::memory::{self, MemoryError};
 use crate::pace::Pace;
 use crate::plan::{Outcome, Plan, run};
 use crate::preempt::Preempt;
-use crate::volume::{Missing, Series, Volume, read_grid, read_series, read_volume, series_bytes};
+use crate::volume::{
+    BRICKS, Missing, ReadError, Series, Volume, brick_files, read_bricks, read_grid, read_series,
+    read_volume, series_bytes,
+};
 
 /// What can be run by a specification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -418,6 +421,9 @@ impl Stages<'_> {
     /// The volume in a file that is read.
     fn volume(&mut self, name: &Path) -> Result<Arc<Volume>, ApplicationError> {
         let path = self.input(name);
+        if name == Path::new(BRICKS) {
+            return self.volume_of_bricks(&path);
+        }
         // What is wrong with a header is told when all of it is read.
         if let Ok(grid) = read_grid(&path) {
             self.needs(|| format!("a volume of {} voxels", sides(&grid.size)), grid.read_bytes)?;
@@ -427,6 +433,16 @@ impl Stages<'_> {
             self.remark_missing(&path, missing);
         }
         Ok(Arc::new(volume))
+    }
+
+    /// The volume whose bricks are in the folder.
+    fn volume_of_bricks(&mut self, path: &Path) -> Result<Arc<Volume>, ApplicationError> {
+        let told = |error: ReadError| ApplicationError::data(path, error);
+        let files = brick_files(self.folder).map_err(|error| told(ReadError::Open(error)))?;
+        let bytes = files.iter().filter_map(|file| file.metadata().ok()).map(|file| file.len());
+        // The largest brick is in memory beside the volume, and bricks have rims.
+        self.needs(|| format!("a volume of {} bricks", files.len()), bytes.sum())?;
+        Ok(Arc::new(read_bricks(&files).map_err(told)?))
     }
 
     /// The series of volumes in a file that is read.

@@ -9,6 +9,7 @@ mod brick;
 mod brick_file;
 mod cut;
 mod file;
+mod joined;
 mod macro_cells;
 mod nifti_file;
 mod nifti_header;
@@ -31,6 +32,7 @@ pub use file::{
     ReadError, check_series, check_series_name, check_volume, data_file, read_series, read_volume,
 };
 pub(crate) use file::{read_brick, read_grid, read_place, series_bytes};
+pub use joined::{BRICKS, brick_files, read_bricks};
 pub(crate) use macro_cells::MacroCells;
 pub use nifti_file::{read_nifti, read_nifti_series};
 pub use nrrd::{NrrdHeader, read_nrrd};

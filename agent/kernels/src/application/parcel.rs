@@ -19,7 +19,7 @@ use toml::{Table, Value};
 use super::files::has_end;
 use super::{Application, ApplicationError, Spec, Task, not_a_table, scans, table};
 use crate::memory::free_bytes;
-use crate::volume::{ReadError, check_series, check_series_name, check_volume, data_file};
+use crate::volume::{BRICKS, ReadError, check_series, check_series_name, check_volume, data_file};
 
 /// A specification whose files stand beside it under plain names, and where these are now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,6 +82,24 @@ impl Parcel {
         let spec = table.to_string();
         debug_assert!(Task::parse(application, &spec, folder).is_ok(), "as it was: {spec}");
         Ok(Self { spec, files, parts: task.parts(), remarks })
+    }
+}
+
+impl Parcel {
+    /// Packs a specification of pictures whose volume is that of a dataset: its bricks go beside it, under
+    /// names of their own.
+    ///
+    /// # Errors
+    /// As [`Task::parse`]; or a name of a picture cannot be sent.
+    pub fn of_bricks(text: &str, folder: &Path) -> Result<Self, ApplicationError> {
+        let mut table = parsed(text)?;
+        table.insert("volume".into(), Value::String(BRICKS.into()));
+        let spec = table.to_string();
+        let task = Task::parse(Application::Volume, &spec, folder)?;
+        for name in task.files().1 {
+            check_file_name(&name).map_err(ApplicationError::value)?;
+        }
+        Ok(Self { spec, files: Vec::new(), parts: task.parts(), remarks: Vec::new() })
     }
 }
 
