@@ -72,6 +72,8 @@ pub(crate) struct Views {
     inner: Arc<Mutex<Inner>>,
     /// Held while the file is written.
     writing: Arc<Mutex<()>>,
+    /// Told when the file is behind.
+    behind: Arc<Notify>,
     board: FrameBoard,
     driver: DriverHandle,
     chunks: ChunkTable,
@@ -108,6 +110,7 @@ impl Views {
         Self {
             inner: Arc::new(Mutex::new(inner)),
             writing: Arc::default(),
+            behind: Arc::default(),
             board,
             driver,
             chunks,
@@ -290,6 +293,7 @@ impl Views {
         if let Some(record) = inner.book.views.get_mut(name) {
             record.used_ms = utc_ms();
             inner.is_behind = true;
+            self.behind.notify_one();
         }
     }
 
@@ -299,6 +303,7 @@ impl Views {
         if let Some(record) = inner.book.views.get_mut(name) {
             record.state = Some(state.clone());
             inner.is_behind = true;
+            self.behind.notify_one();
         }
     }
 
@@ -312,11 +317,11 @@ impl Views {
         self.frames.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Writes states down now and then, as long as the broker runs.
+    /// Writes states down as they come, and no more often than once in a while, as long as the broker runs.
     pub(crate) async fn run(self) {
         let mut told = boottime();
         loop {
-            tokio::time::sleep(VIEW_SAVE).await;
+            self.behind.notified().await;
             let views = self.clone();
             let saved = tokio::task::spawn_blocking(move || views.save()).await;
             if let Ok(Err(error)) = saved
@@ -325,6 +330,7 @@ impl Views {
                 told = boottime();
                 tracing::error!("states of views are not written down: {error}");
             }
+            tokio::time::sleep(VIEW_SAVE).await;
         }
     }
 }
