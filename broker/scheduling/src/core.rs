@@ -352,11 +352,12 @@ impl Core {
     }
 
     /// Asks the lanes until none has anything to do: what a larger replica takes the place of waits
-    /// again, and another host may have room for it.
+    /// again, and another host may have room for it; and where less is left of a host, larger ones may
+    /// take the place of what was begun there.
     fn plan_all(&mut self, now: Time, effects: &mut Vec<Effect>) {
         for _ in 0..PLAN_PASSES_MAX {
             self.plan_once(now, effects);
-            if !self.new_work {
+            if !self.new_work && !self.farm.hosts.has_narrowed() {
                 break;
             }
         }
@@ -367,7 +368,7 @@ impl Core {
     /// offered all standing requests.
     fn plan_once(&mut self, now: Time, effects: &mut Vec<Effect>) {
         let mut has_work = false;
-        let mut open = Vec::new();
+        let mut open = self.farm.hosts.take_narrowed();
         let lanes: SmallVec<[Lane; Lane::COUNT]> = self.lanes.keys().copied().collect();
         let last = lanes.last().copied();
         for lane in lanes {

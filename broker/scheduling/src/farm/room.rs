@@ -142,6 +142,12 @@ impl LaneUse {
         self.jobs.iter().flat_map(BTreeMap::keys).any(|share| *share != Share::WHOLE)
     }
 
+    /// The most that a replica of a job that goes on takes.
+    fn largest(&self) -> Share {
+        let largest = self.jobs.iter().filter_map(|jobs| jobs.keys().next_back());
+        largest.max().copied().unwrap_or(Share::NONE)
+    }
+
     /// Whether a lane keeps its floor without this share, and without what it gives already.
     fn can_spare(&self, lane: Lane, given: u64, share: Share) -> bool {
         let floor = self.floor(lane);
@@ -216,12 +222,14 @@ impl Farm {
     pub(crate) fn job_begins(&mut self, lane: Lane, share: Share) {
         self.lanes.add_job(lane, share);
         self.hosts.has_uneven = self.lanes.has_uneven();
+        self.hosts.largest = self.lanes.largest();
     }
 
     /// A job has ended.
     pub(crate) fn job_ends(&mut self, lane: Lane, share: Share) {
         self.lanes.end_job(lane, share);
         self.hosts.has_uneven = self.lanes.has_uneven();
+        self.hosts.largest = self.lanes.largest();
     }
 
     /// Whether a lane before that of a parked lease runs something on its host: that is what it
