@@ -167,7 +167,7 @@ fn a_host_with_odd_shares_is_asked_about_anew_once_a_whole_core_is_free() {
 }
 
 #[test]
-fn what_takes_several_cores_is_offered_a_host_again_when_parts_have_taken_what_it_did_not_ask_for() {
+fn several_cores_are_offered_again_when_parts_have_taken_what_was_not_asked_for() {
     for policy in PolicyName::ALL {
         let mut story = Story::with(CoreConfig::background(policy));
         story.host("f1", Farm).slots(4).joins().whatever();
@@ -193,7 +193,7 @@ fn what_takes_several_cores_is_offered_a_host_again_when_parts_have_taken_what_i
 }
 
 #[test]
-fn what_takes_several_cores_is_offered_a_host_again_when_another_lane_leaves_less_idle_there() {
+fn several_cores_are_offered_again_when_another_lane_leaves_less_idle() {
     for policy in PolicyName::ALL {
         let batch = LanePolicy::default_of(Lane::Batch);
         let mut config = CoreConfig::background(policy).with_lane(Lane::Batch, batch);
@@ -218,6 +218,44 @@ fn what_takes_several_cores_is_offered_a_host_again_when_another_lane_leaves_les
             "lease f1 3/1#1",
             "park f1 1/0#1",
             "lease f1 2/0#1",
+        ]);
+    }
+}
+
+#[test]
+fn what_a_lane_holds_less_of_once_a_larger_one_has_begun_is_offered_at_once() {
+    for policy in PolicyName::ALL {
+        let mut config = CoreConfig::background(policy);
+        let background = config.lanes.get_mut(&Lane::Background).expect("a lane");
+        background.limits = LaneLimits { max_percent: 50, min_percent: 0 };
+        let mut story = Story::with(config);
+        story.host("f1", Farm).slots(3).joins().whatever();
+        story.host("f2", Farm).slots(7).kernel("other").joins().whatever();
+        story.asks("f1", 3).nothing();
+        story.asks("f2", 7).nothing();
+        for part in [550, 700, 600, 900] {
+            assert_eq!(story.job().cores_permille(part).submits().leases().len(), 1);
+        }
+        for part in [500, 900] {
+            let job = story.job().cores_permille(part).kernel("other");
+            assert_eq!(job.submits().leases().len(), 1);
+        }
+        // The lane may hold 850 thousandths more.
+        story.job().kernel("other").submits().is([
+            "persist accepted job-7",
+            "accepted job-7",
+            "changed job-7",
+        ]);
+        // What gives way to two cores held two and a fifth.
+        story.job().cores_permille(2_000).submits().is([
+            "persist accepted job-8",
+            "accepted job-8",
+            "changed job-8",
+            "park f1 4/0#1",
+            "park f1 3/0#1",
+            "park f1 2/0#1",
+            "lease f1 8/0#1",
+            "lease f2 7/0#1",
         ]);
     }
 }
