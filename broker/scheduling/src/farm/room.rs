@@ -115,8 +115,8 @@ impl LaneUse {
     }
 
     /// Where its own cap, or the floors of lanes behind, keep a lane from what the largest replica of
-    /// its jobs takes: how much more it could hold in its last turn. Also where a host asks: then others hold more than
-    /// they give, until their replicas are gone.
+    /// its jobs takes: how much more it could hold in its last turn. Also where a host asks: then others
+    /// hold more than they give, until their replicas are gone.
     fn held_back_to(&self, lane: Lane, is_asked: bool) -> Option<u64> {
         let largest = self.jobs[lane.index()].last_key_value();
         let largest = largest.map_or(Share::WHOLE, |(share, _)| Share::WHOLE.max(*share));
