@@ -107,8 +107,8 @@ pub struct Core {
     zero_us: u64,
     /// Whether work appeared that standing requests may want.
     new_work: bool,
-    /// By lane: how much more it could have held at the end of its last plan, where its limits kept it
-    /// from what its jobs want.
+    /// By lane: how much more it could have held in its last turn, where its limits kept it from what
+    /// its jobs want.
     held_back_to: [Option<u64>; Lane::COUNT],
     /// Hosts that passed a check or were caught, of whose other results that may be the end.
     unsettled: Vec<HostIx>,
@@ -352,14 +352,24 @@ impl Core {
     }
 
     /// Asks the lanes until none has anything to do: what a larger replica takes the place of waits
-    /// again, and another host may have room for it.
+    /// again, and another host may have room for it; and where less is left of a host, larger ones may
+    /// take the place of what was begun there.
     fn plan_all(&mut self, now: Time, effects: &mut Vec<Effect>) {
         for _ in 0..PLAN_PASSES_MAX {
             self.plan_once(now, effects);
-            if !self.new_work {
+            if !self.has_more_to_offer() {
                 break;
             }
         }
+    }
+
+    /// Whether the lanes are to be asked once more: there is work again, or a host or a lane that more
+    /// may be had of, or by, than it seemed.
+    fn has_more_to_offer(&self) -> bool {
+        let hosts = &self.farm.hosts;
+        self.new_work
+            || hosts.has_narrowed()
+            || (hosts.has_uneven && self.lanes.keys().any(|lane| self.may_more(*lane)))
     }
 
     /// Asks the lanes in their order. Each has its whole turn before the next one, so that no lane
@@ -367,10 +377,11 @@ impl Core {
     /// offered all standing requests.
     fn plan_once(&mut self, now: Time, effects: &mut Vec<Effect>) {
         let mut has_work = false;
-        let mut open = Vec::new();
+        let mut open = self.farm.hosts.take_narrowed();
         let lanes: SmallVec<[Lane; Lane::COUNT]> = self.lanes.keys().copied().collect();
         let last = lanes.last().copied();
         for lane in lanes {
+            self.farm.begin_turn(lane);
             has_work |= std::mem::take(&mut self.new_work);
             for host in &open {
                 if self.farm.hosts.get(*host).has_room() {

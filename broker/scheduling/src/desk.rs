@@ -210,6 +210,7 @@ impl<'a> Desk<'a> {
         let goes_on = self.farm.go_on(workunit, host, token);
         let hands_on = self.farm.hands_on(workunit, host);
         let replica = self.farm.grant(self.now, workunit, host, token, attempt, share);
+        self.farm.note_left(self.lane);
         self.farm
             .hosts
             .change(host, |entry| entry.asked = entry.asked.saturating_sub(share.whole_cores()));
@@ -245,6 +246,7 @@ impl<'a> Desk<'a> {
             let lease = entry.take_lease(token);
             entry.leases.extend(lease);
         });
+        self.farm.note_left(lane);
         self.effects.push(Effect::Resume { host, token });
         Ok(())
     }

@@ -100,6 +100,11 @@ impl Request {
     pub(crate) fn is_wider_than(self, before: Self) -> bool {
         self.asked > before.asked || self.left > before.left
     }
+
+    /// Whether less is left than before, and less than the `largest` replica takes.
+    pub(crate) fn is_narrower_than(self, before: Self, largest: Share) -> bool {
+        self.left < before.left && self.left < largest
+    }
 }
 
 /// A host that connected at least once, or voted before a restart.

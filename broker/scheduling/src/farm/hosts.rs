@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-use gleaner_protocol::{HostInfo, HostName, OwnerName, Time};
+use gleaner_protocol::{HostInfo, HostName, OwnerName, Share, Time};
 use rustc_hash::FxHashMap;
 
 use super::asking::Asking;
@@ -30,6 +30,10 @@ pub(crate) struct Hosts {
     pub(super) asking: Asking,
     /// Hosts that came to have room since the last plan, in order; some may have lost it again.
     woken: Vec<HostIx>,
+    /// Standing requests of which more may be had than before, though less of the host is left: what
+    /// does not fit into that any more may take the place of smaller replicas, which nothing does
+    /// where as much is idle, and needs no more of it to be asked for than is left.
+    narrowed: Vec<HostIx>,
     grace: BTreeSet<(Time, HostIx)>,
     /// The hosts that may be forgotten.
     oblivion: BTreeSet<((bool, Time), HostIx)>,
@@ -38,6 +42,8 @@ pub(crate) struct Hosts {
     /// Whether some job that goes on takes anything but one core: then a host that has more left than
     /// before is asked about anew.
     pub(crate) has_uneven: bool,
+    /// The most that a replica of a job that goes on takes.
+    pub(crate) largest: Share,
 }
 
 impl Hosts {
@@ -116,6 +122,8 @@ impl Hosts {
         } else if !is_free && entry.listed {
             entry.listed = false;
             self.asking.remove(host, entry);
+        } else if self.has_uneven && entry.listed && now.is_narrower_than(before, self.largest) {
+            self.narrowed.push(host);
         }
         if grace_was != entry.grace_until {
             if let Some(time) = grace_was {
@@ -176,6 +184,7 @@ impl Hosts {
         debug_assert!(entry.standing.due.is_empty(), "its votes are on open workunits");
         debug_assert!(!self.woken.contains(&host), "it has no room");
         self.oblivion.remove(&(place, host));
+        self.narrowed.retain(|of| *of != host);
         for of in entry.backoffs.iter().filter(|of| of.is_on) {
             self.backoff_ends.remove(&(of.until, host, of.ability));
         }
@@ -198,6 +207,19 @@ impl Hosts {
     /// The hosts that came to have room; each is to be planned for, then listed.
     pub(crate) fn take_woken(&mut self) -> Vec<HostIx> {
         std::mem::take(&mut self.woken)
+    }
+
+    /// The standing requests that are to be offered to all lanes again, each once.
+    pub(crate) fn take_narrowed(&mut self) -> Vec<HostIx> {
+        let mut narrowed = std::mem::take(&mut self.narrowed);
+        narrowed.sort_unstable();
+        narrowed.dedup();
+        narrowed
+    }
+
+    /// Whether there are any of these.
+    pub(crate) fn has_narrowed(&self) -> bool {
+        !self.narrowed.is_empty()
     }
 
     /// Gives back the buffer of [`Hosts::take_woken`].

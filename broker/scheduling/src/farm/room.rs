@@ -59,6 +59,9 @@ pub(crate) struct LaneUse {
     pub(crate) jobs: [BTreeMap<Share, u32>; Lane::COUNT],
     /// By lane.
     pub(crate) limits: [LaneLimits; Lane::COUNT],
+    /// By lane: the least that it could still hold at any time of its turn. What takes the place of
+    /// several may leave it more than that at the end.
+    low: [u64; Lane::COUNT],
 }
 
 impl Default for LaneUse {
@@ -68,6 +71,7 @@ impl Default for LaneUse {
             held: [0; Lane::COUNT],
             jobs: Default::default(),
             limits: Lane::ALL.map(LaneLimits::of),
+            low: [u64::MAX; Lane::COUNT],
         }
     }
 }
@@ -111,13 +115,13 @@ impl LaneUse {
     }
 
     /// Where its own cap, or the floors of lanes behind, keep a lane from what the largest replica of
-    /// its jobs takes: how much more it may hold. Also where a host asks: then others hold more than
-    /// they give, until their replicas are gone.
+    /// its jobs takes: how much more it could hold in its last turn. Also where a host asks: then others
+    /// hold more than they give, until their replicas are gone.
     fn held_back_to(&self, lane: Lane, is_asked: bool) -> Option<u64> {
         let largest = self.jobs[lane.index()].last_key_value();
         let largest = largest.map_or(Share::WHOLE, |(share, _)| Share::WHOLE.max(*share));
         let held_before: u64 = self.held[..=lane.index()].iter().sum();
-        let left = self.left_for(lane);
+        let left = self.left_for(lane).min(self.low[lane.index()]);
         let is_kept = left < largest.as_permille().into()
             && (is_asked || left < self.given.saturating_sub(held_before));
         is_kept.then_some(left)
@@ -140,6 +144,12 @@ impl LaneUse {
     /// Whether a job that goes on takes anything but one core.
     pub(crate) fn has_uneven(&self) -> bool {
         self.jobs.iter().flat_map(BTreeMap::keys).any(|share| *share != Share::WHOLE)
+    }
+
+    /// The most that a replica of a job that goes on takes.
+    fn largest(&self) -> Share {
+        let largest = self.jobs.iter().filter_map(|jobs| jobs.keys().next_back());
+        largest.max().copied().unwrap_or(Share::NONE)
     }
 
     /// Whether a lane keeps its floor without this share, and without what it gives already.
@@ -200,8 +210,24 @@ impl Farm {
         self.lanes.left_for(lane) < smallest.as_permille().into()
     }
 
+    /// The turn of a lane begins.
+    pub(crate) fn begin_turn(&mut self, lane: Lane) {
+        self.lanes.low[lane.index()] = u64::MAX;
+        self.note_left(lane);
+    }
+
+    /// A lane holds something more, or its turn begins.
+    pub(crate) fn note_left(&mut self, lane: Lane) {
+        // Where all take one core, none takes the place of several.
+        if self.hosts.has_uneven {
+            let left = self.lanes.left_for(lane);
+            let low = &mut self.lanes.low[lane.index()];
+            *low = left.min(*low);
+        }
+    }
+
     /// Where its limits, or those of lanes behind, keep a lane from what the largest replica of its
-    /// jobs takes: how much more it may hold.
+    /// jobs takes: how much more it could hold in its last turn.
     pub(crate) fn held_back_to(&self, lane: Lane) -> Option<u64> {
         let is_asked = self.hosts.asking().iter().next().is_some();
         self.lanes.held_back_to(lane, is_asked)
@@ -216,12 +242,14 @@ impl Farm {
     pub(crate) fn job_begins(&mut self, lane: Lane, share: Share) {
         self.lanes.add_job(lane, share);
         self.hosts.has_uneven = self.lanes.has_uneven();
+        self.hosts.largest = self.lanes.largest();
     }
 
     /// A job has ended.
     pub(crate) fn job_ends(&mut self, lane: Lane, share: Share) {
         self.lanes.end_job(lane, share);
         self.hosts.has_uneven = self.lanes.has_uneven();
+        self.hosts.largest = self.lanes.largest();
     }
 
     /// Whether a lane before that of a parked lease runs something on its host: that is what it

@@ -165,3 +165,97 @@ fn a_host_with_odd_shares_is_asked_about_anew_once_a_whole_core_is_free() {
     // Where the first job has ended, none takes anything but one core.
     assert_eq!(story.cancels(1).leases(), ["f1 2/0#1", "f1 2/1#1"]);
 }
+
+#[test]
+fn several_cores_are_offered_again_when_parts_have_taken_what_was_not_asked_for() {
+    for policy in PolicyName::ALL {
+        let mut story = Story::with(CoreConfig::background(policy));
+        story.host("f1", Farm).slots(4).joins().whatever();
+        story.host("f2", Farm).slots(1).joins().whatever();
+        story.job().cores_permille(500).workunits(5).submits().whatever();
+        assert_eq!(story.asks("f2", 1).leases().len(), 2);
+        assert_eq!(story.asks("f1", 1).leases().len(), 3);
+        // Two cores and a half are idle, and one is asked for.
+        story.job().cores_permille(2_000).submits().is([
+            "persist accepted job-2",
+            "accepted job-2",
+            "changed job-2",
+        ]);
+        // Parts are not asked for: two more leave one core and a half, and one is asked for.
+        story.is_expelled("f2").is([
+            "disconnected f2",
+            "lease f1 1/0#2",
+            "lease f1 1/1#2",
+            "park f1 1/1#2",
+            "lease f1 2/0#1",
+        ]);
+    }
+}
+
+#[test]
+fn several_cores_are_offered_again_when_another_lane_leaves_less_idle() {
+    for policy in PolicyName::ALL {
+        let batch = LanePolicy::default_of(Lane::Batch);
+        let mut config = CoreConfig::background(policy).with_lane(Lane::Batch, batch);
+        let background = config.lanes.get_mut(&Lane::Background).expect("a lane");
+        background.limits = LaneLimits { max_percent: 50, min_percent: 0 };
+        let mut story = Story::with(config);
+        story.host("f1", Farm).slots(4).joins().whatever();
+        story.job().submits().whatever();
+        assert_eq!(story.asks("f1", 4).leases(), ["f1 1/0#1"]);
+        // Three cores are idle, and the lane may hold one more.
+        story.job().cores_permille(2_000).submits().is([
+            "persist accepted job-2",
+            "accepted job-2",
+            "changed job-2",
+        ]);
+        // One core is idle: the smaller one gives way, and its lane holds one core more.
+        story.job().lane(Lane::Batch).workunits(2).submits().is([
+            "persist accepted job-3",
+            "accepted job-3",
+            "changed job-3",
+            "lease f1 3/0#1",
+            "lease f1 3/1#1",
+            "park f1 1/0#1",
+            "lease f1 2/0#1",
+        ]);
+    }
+}
+
+#[test]
+fn what_a_lane_holds_less_of_once_a_larger_one_has_begun_is_offered_at_once() {
+    for policy in PolicyName::ALL {
+        let mut config = CoreConfig::background(policy);
+        let background = config.lanes.get_mut(&Lane::Background).expect("a lane");
+        background.limits = LaneLimits { max_percent: 50, min_percent: 0 };
+        let mut story = Story::with(config);
+        story.host("f1", Farm).slots(3).joins().whatever();
+        story.host("f2", Farm).slots(7).kernel("other").joins().whatever();
+        story.asks("f1", 3).nothing();
+        story.asks("f2", 7).nothing();
+        for part in [550, 700, 600, 900] {
+            assert_eq!(story.job().cores_permille(part).submits().leases().len(), 1);
+        }
+        for part in [500, 900] {
+            let job = story.job().cores_permille(part).kernel("other");
+            assert_eq!(job.submits().leases().len(), 1);
+        }
+        // The lane may hold 850 thousandths more.
+        story.job().kernel("other").submits().is([
+            "persist accepted job-7",
+            "accepted job-7",
+            "changed job-7",
+        ]);
+        // What gives way to two cores held two and a fifth.
+        story.job().cores_permille(2_000).submits().is([
+            "persist accepted job-8",
+            "accepted job-8",
+            "changed job-8",
+            "park f1 4/0#1",
+            "park f1 3/0#1",
+            "park f1 2/0#1",
+            "lease f1 8/0#1",
+            "lease f2 7/0#1",
+        ]);
+    }
+}
