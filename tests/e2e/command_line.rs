@@ -227,6 +227,7 @@ fn each_subcommand_helps() {
             "stop",
             "submit",
             "dataset",
+            "view",
             "jobs",
             "status",
             "wait",
@@ -249,6 +250,7 @@ fn each_subcommand_helps() {
             "kernel",
             "simulate",
             "doctor",
+            "bench",
             "demo",
             "completions",
             "man"

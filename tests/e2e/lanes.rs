@@ -52,6 +52,7 @@ async fn what_is_due_runs_at_once_and_what_it_displaced_goes_on_where_it_was() {
     assert_eq!(
         held,
         [
+            (Lane::Rendering, 0, 0),
             (Lane::Deadline, 3_000, 0),
             (Lane::Dataset, 0, 0),
             (Lane::Batch, 0, 0),

@@ -52,7 +52,7 @@ impl Api {
         );
         let secret = warp::header::optional::<String>(AGENT_SECRET_HEADER);
         let frame = warp::path!("v1" / "frames" / String).and(secret);
-        let bring = frame.clone().and(warp::put()).and(body_bytes(FRAME_PART_BYTES_MAX));
+        let bring = frame.and(warp::put()).and(body_bytes(FRAME_PART_BYTES_MAX));
         let bring = bring.map(|token, secret, body| (token, secret, body));
         let layers = frame.and(warp::get()).map(|token, secret| (token, secret));
         handler_of(bring, self, take_part)

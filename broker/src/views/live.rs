@@ -353,12 +353,14 @@ impl Live {
         }
         let told =
             self.drawing.values_mut().find(|of| !of.is_told && of.begun + FRAME_WAITS <= now);
-        let asked = told.and_then(|of| {
-            of.is_told = true;
-            of.job
-        });
-        if let Some(job) = asked {
-            let why = self.why_waits(job).await?;
+        if let Some(drawing) = told {
+            drawing.is_told = true;
+            let hosts: Vec<_> = drawing.hosts.iter().map(HostName::as_str).collect();
+            let why = match (drawing.job, drawing.given) {
+                (Some(job), 0) => self.why_waits(job).await?,
+                _ if drawing.loads() => format!("{} loads bricks", hosts.join(", ")),
+                _ => format!("{} is at it", hosts.join(", ")),
+            };
             self.waits(Some(why));
         }
         if !self.views.is_there(&self.name) {
@@ -375,7 +377,7 @@ impl Live {
             reasons.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
         });
         let why = asked.await?;
-        Ok(if why.is_empty() { "bricks are being loaded".into() } else { why })
+        Ok(if why.is_empty() { "it is about to begin".into() } else { why })
     }
 
     /// Nobody looks any more.
