@@ -93,8 +93,8 @@ pub(crate) struct Args {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[serde(rename = "allow_commands")]
     allow_command: Vec<PathBuf>,
-    /// Built-in kernel to offer [default: gametree, volume, isosurface, pca and npairs]. May be given
-    /// often.
+    /// Built-in kernel to offer [default: gametree, volume, isosurface, pca, npairs and view]. May be
+    /// given often.
     #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[serde(rename = "kernels")]

@@ -258,7 +258,8 @@ impl Live {
                 drawing.hosts.insert(host);
                 drawing.given += 1;
                 let draws = drawing.stage != FrameStage::Join;
-                drawing.hits += u32::from(has_chunk && draws);
+                // What a host gave back is given to another one.
+                drawing.hits = (drawing.hits + u32::from(has_chunk && draws)).min(drawing.parts);
             }
             FrameStep::Failed(why) => self.lose(frame, &why),
             FrameStep::Done if drawing.stage == FrameStage::Layer => {
