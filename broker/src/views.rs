@@ -200,6 +200,17 @@ impl Views {
         Ok(self.save()?)
     }
 
+    /// A dataset was removed: clients of views whose dataset is not there any more are told at once.
+    pub(crate) fn dataset_removed(&self) {
+        let inner = self.lock();
+        for (name, end) in &inner.connected {
+            let dataset = inner.book.views.get(name).map(|record| record.dataset);
+            if dataset.is_none_or(|dataset| self.chunks.manifest(dataset).is_none()) {
+                end.notify_one();
+            }
+        }
+    }
+
     /// One, where it is there for this owner, or for whoever sees all.
     pub(crate) fn status(&self, name: &str, owner: Option<&OwnerName>) -> Option<ViewStatus> {
         let inner = self.lock();

@@ -210,6 +210,17 @@ async fn a_view_goes_on_where_a_host_goes_and_where_the_broker_starts_again() {
     // Nothing of frames is a job that anybody sees.
     let jobs: Value = cluster.cli(&["jobs", "--format", "json"]).json();
     assert_eq!(jobs, json!([]));
+    // A state that came to rest is written down soon after.
+    let book = cluster.folder().join("broker").join("views.json");
+    cluster
+        .api
+        .until("what it shows to be written down", async || {
+            let text = std::fs::read_to_string(&book).expect("a file");
+            let book: Value = serde_json::from_str(&text).expect("JSON");
+            let seq = &book["book"]["views"][&view.view]["state"]["seq"];
+            (*seq == json!(2)).then_some(())
+        })
+        .await;
     cluster.broker.kill();
     cluster.restart_broker();
     cluster.restart_agent(&gone);

@@ -230,6 +230,7 @@ async fn remove(
     let in_use = api.read(move |core| is_read(core, id)).await?;
     let status = api.datasets.status(id).ok_or_else(|| no_such(id))?;
     api.of_datasets(move |api| api.datasets.remove(id, in_use).map_err(Problem::from)).await?;
+    api.views.dataset_removed();
     if !in_use {
         api.driver.send(Command::DatasetRemoved(id)).await?;
     }

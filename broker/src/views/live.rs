@@ -385,8 +385,7 @@ impl Live {
     async fn stop(&mut self) {
         let frames = std::mem::take(&mut self.drawing);
         frames.keys().for_each(|frame| drop(self.views.board.end(*frame)));
-        let waiting = frames.into_values().filter(|drawing| drawing.given == 0);
-        let jobs = waiting.filter_map(|drawing| drawing.job).collect();
+        let jobs = frames.into_values().filter_map(|drawing| drawing.job).collect();
         // Where the driver has gone, its work has gone too.
         let _ = self.views.driver.drop_frames(jobs).await;
     }
