@@ -139,7 +139,10 @@ impl Views {
             }
             inner.book.clone()
         };
-        book.save().inspect_err(|_| self.lock().is_behind = true)
+        book.save().inspect_err(|_| {
+            self.lock().is_behind = true;
+            self.behind.notify_one();
+        })
     }
 
     /// Makes one. Writes a file.

@@ -85,7 +85,7 @@ impl Asker {
 
     /// A job, where it is there for whoever asks. To the others it does not exist.
     pub(super) fn find<'a>(&self, core: &'a Core, id: JobId) -> Option<&'a Job> {
-        core.farm().job(id).filter(|job| self.sees(job))
+        core.farm().job(id).filter(|job| !id.is_frame() && self.sees(job))
     }
 
     /// Whoever asks, as one who invites others.

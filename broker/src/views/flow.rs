@@ -54,10 +54,11 @@ impl Flow {
         Self { has_coarse, is_coarse: has_coarse, ..Self::default() }
     }
 
-    /// A client says what it wants to see. An older state than the newest is passed over.
-    pub(super) fn state(&mut self, state: ViewState) {
+    /// A client says what it wants to see. `false` of a state that is no newer than the newest: it is
+    /// passed over.
+    pub(super) fn state(&mut self, state: ViewState) -> bool {
         if self.newest.as_ref().is_some_and(|newest| newest.seq >= state.seq) {
-            return;
+            return false;
         }
         let was_asked = |seq: u64| {
             self.asked_coarse.is_some_and(|asked| asked >= seq)
@@ -66,6 +67,7 @@ impl Flow {
         self.dropped += u64::from(self.newest.as_ref().is_some_and(|of| !was_asked(of.seq)));
         self.newest = Some(state);
         self.is_settled = false;
+        true
     }
 
     /// States so far that newer ones came in the place of before anything was drawn.

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use futures_util::stream::SplitSink;
 use futures_util::{SinkExt, StreamExt};
 use gleaner_protocol::job::{JobSpec, Task};
+use gleaner_protocol::limits::VIEW_CREDITS;
 use gleaner_protocol::{
     FrameHeader, FrameStage, HostName, JobId, PictureCodec, Time, ViewNews, ViewState, ViewWish,
     WorkunitId, boottime,
@@ -156,7 +157,10 @@ impl Live {
 
     /// Says something; a client that takes nothing is left alone.
     fn say(&self, news: &ViewNews) {
-        let _ = self.out.try_send(text(news));
+        // Pictures, which have credits, find room in any case.
+        if self.out.capacity() > 2 * VIEW_CREDITS {
+            let _ = self.out.try_send(text(news));
+        }
     }
 
     /// The client says something. `false` where it is no wish at all.
@@ -164,11 +168,12 @@ impl Live {
         match serde_json::from_slice(said) {
             Ok(ViewWish::State(state)) => match state.check() {
                 Ok(()) => {
-                    if !state.moving {
-                        self.views.note_state(&self.name, &state);
+                    if self.flow.state((*state).clone()) {
+                        self.settles = None;
+                        if !state.moving {
+                            self.views.note_state(&self.name, &state);
+                        }
                     }
-                    self.settles = None;
-                    self.flow.state(*state);
                 }
                 Err(error) => self.say(&ViewNews::Refused(error.to_string())),
             },
@@ -261,7 +266,11 @@ impl Live {
                 // What a host gave back is given to another one.
                 drawing.hits = (drawing.hits + u32::from(has_chunk && draws)).min(drawing.parts);
             }
-            FrameStep::Failed(why) => self.lose(frame, &why),
+            FrameStep::Failed(why) => {
+                self.lose(frame, &why);
+                // What else of it is waiting or drawn is of no use.
+                self.views.driver.drop_frames(vec![job]).await?;
+            }
             FrameStep::Done if drawing.stage == FrameStage::Layer => {
                 drawing.stage = FrameStage::Join;
                 let (seq_of, size) = (drawing.of.1, drawing.size);

@@ -147,8 +147,11 @@ impl<M: Clone> Dispatcher<M> {
             JobPhase::Ended if known.status().failed == 0 => {
                 self.tell_frame(job, FrameStep::Done, turn);
             }
-            // Told before, or wanted.
-            JobPhase::Ended | JobPhase::Cancelled => {}
+            JobPhase::Cancelled => {
+                self.tell_frame(job, FrameStep::Failed("it was cancelled".into()), turn);
+            }
+            // Told before.
+            JobPhase::Ended => {}
         }
         self.frames.ended.push(job);
     }

@@ -92,9 +92,11 @@ fn play(has_coarse: bool, steps: Vec<Step>) {
         match step {
             Step::State(moving) => {
                 world.seq += 1;
-                flow.state(state(world.seq, moving));
+                assert!(flow.state(state(world.seq, moving)), "it is newer");
             }
-            Step::Older(by) => flow.state(state(world.seq.saturating_sub(by), false)),
+            Step::Older(by) => {
+                flow.state(state(world.seq.saturating_sub(by), false));
+            }
             Step::Comes(at) => {
                 if let Some(at) = pick(&world, at) {
                     world.comes(&mut flow, at);

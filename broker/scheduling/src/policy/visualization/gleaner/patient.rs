@@ -18,8 +18,8 @@ impl Gleaner {
         let entry = &mut self.nodes[node];
         let waits = entry.may_load() || (entry.may_render() && entry.frame_count() > 0);
         let Some(token) = entry.patient().filter(|_| waits) else { return false };
-        entry.running.retain(|run| run.token != token);
         let Ok(workunit) = desk.revoke(HostIx::from_index(node), token) else { return false };
+        self.nodes[node].running.retain(|run| run.token != token);
         self.patient.push_front(desk.farm().workunit(workunit).id);
         desk.room(HostIx::from_index(node)) > 0
     }
