@@ -1,6 +1,7 @@
 //! `gleaner bench`: what parts of it take on this machine.
 
 mod farm;
+mod link;
 mod views;
 
 use std::process::ExitCode;

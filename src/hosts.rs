@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use gleaner_protocol::api::{BackingOff, HostStatus, Me};
+use gleaner_protocol::api::{BackingOff, HostStatus, Me, UsageRow};
 
 use crate::client::{Format, Options};
 use crate::failure::Failure;
@@ -22,15 +22,21 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     process::block_on(async {
         let client = args.options.client()?;
         let mut hosts = client.hosts().await?;
+        let mut done = None;
         if args.mine {
             let me: Me = client.get("/v1/me").await?;
             let nobody = || "--mine: who shows no key of their own has no hosts (`gleaner join`)";
             let owner = me.owner.ok_or_else(|| Failure::Usage(nobody().into()))?;
             hosts.retain(|host| host.owner.as_ref() == Some(&owner));
+            let usage: Vec<UsageRow> = client.get("/v1/usage?by=host&mine=true").await?;
+            done = Some(usage);
         }
         match args.options.format() {
             Format::Json => show::json(&hosts),
-            Format::Table => print(&hosts),
+            Format::Table => {
+                print(&hosts);
+                done.iter().for_each(|done| print_done(done));
+            }
         }
         Ok(ExitCode::SUCCESS)
     })
@@ -70,6 +76,17 @@ fn print(hosts: &[HostStatus]) {
         ]
     });
     show::table(header, rows.collect());
+}
+
+/// What hosts have done, for whomever.
+fn print_done(rows: &[UsageRow]) {
+    let hours = |seconds: f64| format!("{:.3}", seconds / 3_600.0);
+    let cells = rows.iter().map(|row| {
+        let host = row.host.as_ref().map(|host| show::name(host.as_str())).unwrap_or_default();
+        let (replicas, accepted) = (row.replicas.to_string(), row.accepted.to_string());
+        [host, replicas, accepted, hours(row.cpu_s), hours(row.credit_s)]
+    });
+    show::table(["host", "replicas", "accepted", "CPU hours", "credit hours"], cells.collect());
 }
 
 /// What is the matter with a host, if anything.

@@ -12,11 +12,22 @@ use crate::{process, show};
 
 /// Sums what replicas took that have ended, and what of it is charged: by project, owner, job, host or
 /// outcome.
+///
+/// Credit is what hosts have done for others: for each accepted output the least CPU time that one of
+/// its replicas took, the same for each of them. Jobs of a host's own owner earn nothing.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// What a row is of.
-    #[arg(long, default_value = "owner", value_name = "WHAT")]
+    #[arg(
+        long,
+        default_value = "owner",
+        default_value_if("mine", "true", "host"),
+        value_name = "WHAT"
+    )]
     by: By,
+    /// Only what ran on hosts of the owner whose key you have joined with, whosever job it was.
+    #[arg(long)]
+    mine: bool,
     /// The first day, as 2026-11-01, in UTC. A replica counts on the day on which it ended.
     #[arg(long, value_name = "DAY")]
     from: Option<Date>,
@@ -37,6 +48,8 @@ enum By {
     Owner,
     Job,
     Host,
+    /// The owner of the host.
+    HostOwner,
     Outcome,
 }
 
@@ -47,6 +60,7 @@ impl By {
             Self::Owner => "owner",
             Self::Job => "job",
             Self::Host => "host",
+            Self::HostOwner => "host-owner",
             Self::Outcome => "outcome",
         }
     }
@@ -78,6 +92,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 fn path(args: &Args) -> anyhow::Result<String> {
     let mut path = format!("/v1/usage?by={}", args.by.as_str());
+    if args.mine {
+        path += "&mine=true";
+    }
     if let (Some(from), Some(to)) = (args.from, args.to)
         && from > to
     {
@@ -103,16 +120,25 @@ fn name(row: &UsageRow) -> String {
     let job = row.job.map(|job| job.to_string());
     let owner = row.owner.as_ref().map(ToString::to_string);
     let host = row.host.as_ref().map(ToString::to_string);
+    let host_owner = row.host_owner.as_ref().map(ToString::to_string);
     let outcome = row.outcome.map(|outcome| outcome.as_str().to_owned());
     let project = row.project.as_ref().map(ToString::to_string);
-    project.or(owner).or(job).or(host).or(outcome).unwrap_or_default()
+    project.or(owner).or(job).or(host).or(host_owner).or(outcome).unwrap_or_default()
 }
 
 fn print(by: By, rows: &[UsageRow]) {
     if rows.is_empty() {
         show::note("no replica is recorded that has ended then");
     }
-    let header = [by.as_str(), "replicas", "accepted", "slot hours", "CPU hours", "charged hours"];
+    let header = [
+        by.as_str(),
+        "replicas",
+        "accepted",
+        "slot hours",
+        "CPU hours",
+        "charged hours",
+        "credit hours",
+    ];
     let hours = |seconds: f64| format!("{:.3}", seconds / 3_600.0);
     let rows = rows.iter().map(|row| {
         [
@@ -122,6 +148,7 @@ fn print(by: By, rows: &[UsageRow]) {
             hours(row.slot_s),
             hours(row.cpu_s),
             hours(row.charged_s),
+            hours(row.credit_s),
         ]
     });
     show::table(header, rows.collect());
@@ -130,18 +157,20 @@ fn print(by: By, rows: &[UsageRow]) {
 /// No name has a comma or a quote in it.
 fn csv(rows: &[UsageRow]) -> String {
     let mut text =
-        "project,owner,job,host,outcome,slot_s,cpu_s,gpu_s,replicas,accepted,charged_s\n"
+        "project,owner,job,host,host_owner,outcome,slot_s,cpu_s,gpu_s,replicas,accepted,charged_s,\
+         credit_s\n"
             .to_owned();
     for row in rows {
-        let UsageRow { slot_s, cpu_s, gpu_s, replicas, accepted, charged_s, .. } = row;
+        let UsageRow { slot_s, cpu_s, gpu_s, replicas, accepted, charged_s, credit_s, .. } = row;
         let project = row.project.as_ref().map(ToString::to_string).unwrap_or_default();
         let owner = row.owner.as_ref().map(ToString::to_string).unwrap_or_default();
         let job = row.job.map(|job| job.get().to_string()).unwrap_or_default();
         let host = row.host.as_ref().map(ToString::to_string).unwrap_or_default();
+        let host_owner = row.host_owner.as_ref().map(ToString::to_string).unwrap_or_default();
         let outcome = row.outcome.map_or("", |outcome| outcome.as_str());
         text += &format!(
-            "{project},{owner},{job},{host},{outcome},{slot_s},{cpu_s},{gpu_s},{replicas},\
-             {accepted},{charged_s}\n"
+            "{project},{owner},{job},{host},{host_owner},{outcome},{slot_s},{cpu_s},{gpu_s},\
+             {replicas},{accepted},{charged_s},{credit_s}\n"
         );
     }
     text
@@ -175,6 +204,9 @@ mod tests {
         assert_eq!(1_796_083_200_000 - 1_793_491_200_000, 30 * 86_400_000_u64);
         let refused = asked(&["--from", "2026-11-02", "--to", "2026-11-01"]);
         assert!(refused.expect_err("refused").contains("is after"));
+        assert_eq!(asked(&["--mine"]).as_deref(), Ok("/v1/usage?by=host&mine=true"));
+        let outcomes = asked(&["--mine", "--by", "outcome"]);
+        assert_eq!(outcomes.as_deref(), Ok("/v1/usage?by=outcome&mine=true"));
         assert!(asked(&["--from", "yesterday"]).is_err());
         assert!(asked(&["--by", "weather"]).is_err());
     }
@@ -186,6 +218,7 @@ mod tests {
             owner: None,
             job: Some(JobId::new(17)),
             host: None,
+            host_owner: None,
             outcome: None,
             slot_s: 1.5,
             cpu_s: 0.25,
@@ -193,10 +226,11 @@ mod tests {
             replicas: 3,
             accepted: 2,
             charged_s: 1.0,
+            credit_s: 0.5,
         };
         let text = csv(&[row]);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[1], ",,17,,,1.5,0.25,0,3,2,1");
+        assert_eq!(lines[1], ",,17,,,,1.5,0.25,0,3,2,1,0.5");
         assert_eq!(lines[0].split(',').count(), lines[1].split(',').count());
     }
 }

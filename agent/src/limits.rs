@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use gleaner_protocol::Span;
-use gleaner_protocol::limits::FRAME_PART_BYTES_MAX;
 
 /// Reports that may wait for their verdict; beyond, the agent asks for no more work.
 pub(crate) const UNACKED_REPORTS_MAX: usize = 4096;
@@ -34,8 +33,6 @@ pub(crate) const DIE_PAUSE_MS: u64 = 2;
 pub(crate) const FROZEN_CPU_MS_MAX: u64 = 500;
 /// After how long what was in somebody else's hand is tried to be killed again, in milliseconds.
 pub(crate) const KILL_AGAIN_MS: u64 = 1;
-/// Most bytes of the layers that one replica joins to a frame of a view.
-pub(crate) const FRAME_LAYERS_BYTES_MAX: u64 = 2 * FRAME_PART_BYTES_MAX;
 /// How long a part of a frame that nobody wants any more may go on before its runner is killed, in
 /// milliseconds: most end sooner, and what the runner has decoded is worth more than that.
 pub(crate) const FRAME_STOP_MS_MAX: u64 = 100;

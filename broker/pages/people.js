@@ -9,7 +9,7 @@ import { LongTable } from './rows.js';
 const ROLES = ['submitter', 'viewer', 'agent', 'monitor', 'admin'];
 /** Lines of the audit that are shown, the last ones. */
 const AUDIT_SHOWN = 1_000;
-const USAGE_KEYS = ['project', 'owner', 'job', 'host', 'outcome', 'slot_s', 'cpu_s', 'replicas', 'accepted', 'charged_s'];
+const USAGE_KEYS = ['project', 'owner', 'job', 'host', 'outcome', 'slot_s', 'cpu_s', 'replicas', 'accepted', 'charged_s', 'credit_s'];
 
 export class People {
   constructor() {

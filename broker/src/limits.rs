@@ -250,5 +250,7 @@ pub(crate) const FRAME_WAITS: Span = Span::from_secs(1);
 pub(crate) const FRAME_SETTLES: Span = Span::from_millis(300);
 /// How long it rests before what was lost is tried again.
 pub(crate) const FRAME_RESTS: Span = Span::from_millis(200);
+/// Bytes of parts of frames that are on their way between agents and views, of all views together.
+pub(crate) const FRAMES_BYTES_MAX: u64 = 1 << 30;
 /// How long a picture may take to be taken by a client.
 pub(crate) const FRAME_SEND_TIME_MAX: Duration = Duration::from_secs(30);

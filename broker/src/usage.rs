@@ -17,6 +17,9 @@
 //! never charged. A workunit is decided as soon as enough votes agree: no more of them agree than its
 //! job asked for.
 //!
+//! Credit is what volunteers have done for others. It is the same for all who agree, and no more than the
+//! least that one of them took: so nobody earns by saying much, or by taking long.
+//!
 //! # Invariants
 //! - Who adds never waits: where too much is waiting it is let go, and that is said.
 //! - A record is there only if what ended the replica is durable. A kill may lose the last ones that
@@ -28,7 +31,7 @@ mod segments;
 mod sums;
 
 pub use record::{EndedReplica, OutputMark, UsageRecord};
-pub(crate) use sums::{UsageError, UsageQuery};
+pub(crate) use sums::{UsageError, UsageQuery, Whose};
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;

@@ -63,6 +63,20 @@ impl Farm {
         Child::start(arguments[0], command, &Log::create(folder, "commands")?)?.success().await
     }
 
+    /// Runs a hook of a host, as its farm manager does before and after a render.
+    pub(super) async fn hook(
+        &self,
+        folder: &Path,
+        which: &str,
+        host: &str,
+        render: u32,
+    ) -> anyhow::Result<()> {
+        let mut command = gleaner(&["hook", which, "--host", host, "--run-dir"])?;
+        command.arg(folder.join(format!("{host}-run")));
+        command.args(["--", &format!("render:{render}")]);
+        Child::start("a hook", command, &Log::create(folder, "hooks")?)?.success().await
+    }
+
     /// Ends all parts in good order; what takes too long is killed.
     pub(super) async fn shut_down(mut self) {
         self.parts.iter().for_each(Child::ask_to_end);

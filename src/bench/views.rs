@@ -3,7 +3,10 @@
 //! Each turns its volume all the time: the newest state is sent as often as a browser would, a frame
 //! counts as drawn when it has come.
 
+mod figures;
+
 use std::f64::consts::TAU;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -15,11 +18,12 @@ use gleaner_protocol::{
     FrameHeader, NewView, Span, Time, TransferPoint, ViewCamera, ViewShading, ViewState,
     ViewStatus, ViewWish, boottime,
 };
-use serde::Serialize;
 use tokio_tungstenite::connect_async_with_config;
 use tokio_tungstenite::tungstenite::Message;
 
+use self::figures::{Figures, Seen, Take};
 use super::farm::Farm;
+use super::link::SlowLink;
 use crate::client::{Client, Format};
 use crate::show;
 use crate::view::Kernel;
@@ -56,6 +60,12 @@ pub(crate) struct Args {
     /// The policy of the rendering lane.
     #[arg(long, value_name = "POLICY")]
     policy: Option<String>,
+    /// The first view is on a link of so many megabits a second, after all were measured without.
+    #[arg(long, value_name = "MBIT_PER_S")]
+    slow_mbit: Option<f64>,
+    /// A render takes a host every two seconds, one after the other, for a second.
+    #[arg(long)]
+    take: bool,
     /// How long it is measured, after a second without.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
@@ -79,46 +89,6 @@ const WARM_UP: Span = Span::from_secs(1);
 /// How long the first picture may take.
 const FIRST_MAX: Duration = Duration::from_secs(60);
 
-/// What came of it: of each view where a list, else of all.
-#[derive(Debug, Serialize)]
-struct Figures {
-    views: usize,
-    /// Frames drawn a second.
-    fps: Vec<f64>,
-    /// From a state's sending to its frame.
-    input_to_drawn_ms_p50: f64,
-    input_to_drawn_ms_p95: f64,
-    first_picture_ms: f64,
-    first_full_picture_ms: Option<f64>,
-    /// States that newer ones came in the place of.
-    dropped_before: u64,
-    /// Of all frames that were drawn, those that were not sent, or not drawn by the client.
-    rendered_undrawn_share: f64,
-    out_of_order: u64,
-    coarse_share: f64,
-    /// The smallest and the largest width of pictures.
-    width: [u32; 2],
-    hit_rate: f64,
-    bytes_per_frame: f64,
-}
-
-/// What one view saw.
-#[derive(Debug, Default)]
-struct Seen {
-    drawn: u64,
-    coarse: u64,
-    latencies_us: Vec<u64>,
-    first_us: u64,
-    first_full_us: Option<u64>,
-    dropped: u64,
-    out_of_order: u64,
-    widths: Vec<u32>,
-    hits: u64,
-    parts: u64,
-    bytes: u64,
-    measured_s: f64,
-}
-
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     crate::process::block_on(async {
         let folder = tempfile::tempdir().context("cannot make a folder")?;
@@ -138,10 +108,36 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         for _ in 0..args.views {
             views.push(client.post::<ViewStatus>("/v1/views", &new).await?);
         }
-        let seen = try_join_all(views.iter().map(|view| turn(&farm.broker, view, &args))).await;
+        let turn_all = |first: &str| {
+            let brokers = std::iter::once(first).chain(std::iter::repeat(&*farm.broker));
+            let brokers: Vec<_> = brokers.take(views.len()).map(str::to_owned).collect();
+            try_join_all(views.iter().zip(brokers).map(|(view, of)| turn(of, view, &args)))
+        };
+        let mut takes = Vec::new();
+        let mut seen = match args.take {
+            true => tokio::select! {
+                seen = turn_all(&farm.broker) => seen?,
+                error = take_hosts(&farm, path, &args, &mut takes) => return Err(error),
+            },
+            false => turn_all(&farm.broker).await?,
+        };
+        let mut before = Vec::new();
+        let link = match args.slow_mbit {
+            Some(mbit) => Some(SlowLink::start(&farm.broker, mbit).await?),
+            None => None,
+        };
+        if let Some(link) = &link {
+            before = std::mem::replace(&mut seen, turn_all(&link.address).await?);
+        }
         let metrics = client.raw("/metrics").await?.text().await.context("no metrics")?;
         farm.shut_down().await;
-        let figures = Figures::of(&seen?, &metrics);
+        let mut figures = Figures::of(&seen, &metrics);
+        if let Some(link) = link {
+            figures.note_slow(&seen, &before, link.held_bytes_max());
+        }
+        if args.take {
+            figures.note_taken(&seen, &takes);
+        }
         match args.format {
             Format::Json => show::json(&figures),
             Format::Table => {
@@ -154,8 +150,38 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     })
 }
 
+/// How long hosts are left alone, and how long each is taken.
+const LEFT: Duration = Duration::from_secs(1);
+const TAKEN: Duration = Duration::from_secs(1);
+
+/// Takes hosts as renders do, one after the other, until it is dropped.
+async fn take_hosts(
+    farm: &Farm,
+    folder: &Path,
+    args: &Args,
+    takes: &mut Vec<Take>,
+) -> anyhow::Error {
+    // What is measured begins a second after the first picture.
+    tokio::time::sleep(WARM_UP.into()).await;
+    let mut number = 0;
+    loop {
+        number += 1;
+        let host = format!("host{}", (number - 1) % args.agents + 1);
+        tokio::time::sleep(LEFT).await;
+        let at = boottime();
+        if let Err(error) = farm.hook(folder, "preflight", &host, number).await {
+            return error;
+        }
+        takes.push(Take { at, hook: boottime().since(at) });
+        tokio::time::sleep(TAKEN).await;
+        if let Err(error) = farm.hook(folder, "postflight", &host, number).await {
+            return error;
+        }
+    }
+}
+
 /// Turns one volume for as long as it is measured.
-async fn turn(broker: &str, view: &ViewStatus, args: &Args) -> anyhow::Result<Seen> {
+async fn turn(broker: String, view: &ViewStatus, args: &Args) -> anyhow::Result<Seen> {
     let url = format!("{}/v1/views/{}/live", broker.replacen("http", "ws", 1), view.view);
     // As browsers do: what is small is sent at once.
     let (mut socket, _) = connect_async_with_config(url, None, true).await.context("no view")?;
@@ -192,6 +218,7 @@ async fn turn(broker: &str, view: &ViewStatus, args: &Args) -> anyhow::Result<Se
                 if !header.coarse {
                     seen.first_full_us.get_or_insert(now.since(begun).as_micros());
                 }
+                seen.came.push((now, header.coarse));
                 seen.out_of_order += u64::from(last.is_some_and(|last| header.seq < last));
                 last = Some(header.seq);
                 let since = *from.get_or_insert(now + WARM_UP);
@@ -248,40 +275,5 @@ fn state(view: &ViewStatus, args: &Args, seq: u64) -> ViewState {
         step: 0,
         size: args.size,
         moving: true,
-    }
-}
-
-impl Figures {
-    fn of(seen: &[Seen], metrics: &str) -> Self {
-        let mut all: Vec<u64> = seen.iter().flat_map(|of| of.latencies_us.clone()).collect();
-        all.sort_unstable();
-        let percentile = |part: f64| {
-            let at = ((all.len() as f64 * part) as usize).min(all.len().saturating_sub(1));
-            all.get(at).map_or(0.0, |us| *us as f64 / 1e3)
-        };
-        let sum = |of: fn(&Seen) -> u64| seen.iter().map(of).sum::<u64>();
-        let share = |part: u64, of: u64| if of == 0 { 0.0 } else { part as f64 / of as f64 };
-        let counted = |name: &str| -> u64 {
-            let line = metrics.lines().find_map(|line| line.strip_prefix(name));
-            line.and_then(|line| line.trim().parse().ok()).unwrap_or(0)
-        };
-        let undrawn = counted("gleaner_frames_dropped_total ");
-        let widths = || seen.iter().flat_map(|of| of.widths.iter().copied());
-        let ms = |us: u64| us as f64 / 1e3;
-        Self {
-            views: seen.len(),
-            fps: seen.iter().map(|of| of.drawn as f64 / of.measured_s.max(1e-9)).collect(),
-            input_to_drawn_ms_p50: percentile(0.5),
-            input_to_drawn_ms_p95: percentile(0.95),
-            first_picture_ms: ms(seen.iter().map(|of| of.first_us).max().unwrap_or(0)),
-            first_full_picture_ms: seen.iter().map(|of| of.first_full_us).max().flatten().map(ms),
-            dropped_before: sum(|of| of.dropped),
-            rendered_undrawn_share: share(undrawn, undrawn + counted("gleaner_frames_total ")),
-            out_of_order: sum(|of| of.out_of_order),
-            coarse_share: share(sum(|of| of.coarse), sum(|of| of.drawn)),
-            width: [widths().min().unwrap_or(0), widths().max().unwrap_or(0)],
-            hit_rate: share(sum(|of| of.hits), sum(|of| of.parts)),
-            bytes_per_frame: share(sum(|of| of.bytes), sum(|of| of.drawn)),
-        }
     }
 }

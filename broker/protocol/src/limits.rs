@@ -142,6 +142,8 @@ pub const VIEW_NUMBER_MAX: u64 = 1 << 53;
 pub const TRANSFER_POINTS_MAX: usize = 64;
 /// Most bytes of what a part of a frame produces: a layer, or a picture.
 pub const FRAME_PART_BYTES_MAX: u64 = 64 << 20;
+/// Most bytes of the layers of a frame together, with the length of each.
+pub const FRAME_LAYERS_BYTES_MAX: u64 = 2 * FRAME_PART_BYTES_MAX;
 /// Most bytes of what a client of a view says at once.
 pub const VIEW_WISH_BYTES_MAX: usize = 16 << 10;
 /// Longest program that a host may offer, in bytes: a path.

@@ -18,7 +18,7 @@ pub fn body_bytes(
 ) -> impl Filter<Extract = (Bytes,), Error = Rejection> + Clone + Send + Sync + 'static {
     warp::header::optional::<u64>("content-length").and(body_stream()).and_then(
         move |announced: Option<u64>, body: BoxStream<'static, io::Result<Bytes>>| async move {
-            collect(announced, body, limit_bytes).await.map_err(warp::reject::custom)
+            collect_body(announced, body, limit_bytes).await.map_err(warp::reject::custom)
         },
     )
 }
@@ -61,7 +61,11 @@ fn unpaused<B: Buf>(
     })
 }
 
-async fn collect(
+/// All of a body, refused as soon as it is known to be longer than `limit_bytes`.
+///
+/// # Errors
+/// It is too long, it stands still for too long, or it breaks off.
+pub async fn collect_body(
     announced: Option<u64>,
     mut body: BoxStream<'static, io::Result<Bytes>>,
     limit_bytes: u64,

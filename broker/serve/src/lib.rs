@@ -30,7 +30,7 @@ mod validity;
 
 pub use accept::serve;
 pub use access::{Access, Role};
-pub use body::{body_bytes, body_json, body_stream};
+pub use body::{body_bytes, body_json, body_stream, collect_body};
 pub use guard::{PageOf, Sessions};
 pub use listener::{ListenConfig, Listener, ServeError, ServeLimits, bind};
 pub use open_files::room_for_connections;

@@ -11,7 +11,7 @@ use warp::reply::Response;
 
 use super::asker::{Asker, asker};
 use super::{Api, handler_of, json};
-use crate::usage::{UsageError, UsageQuery};
+use crate::usage::{UsageError, UsageQuery, Whose};
 
 /// What stands after `?`.
 #[derive(Debug, Deserialize)]
@@ -23,6 +23,9 @@ struct Asked {
     from_ms: Option<u64>,
     /// Replicas that ended before then.
     to_ms: Option<u64>,
+    /// Replicas on hosts of who asks, whosever jobs they were of.
+    #[serde(default)]
+    mine: bool,
 }
 
 impl Api {
@@ -35,8 +38,20 @@ impl Api {
 
 async fn show(api: Api, (who, asked): (Asker, Asked)) -> Result<Response, Problem> {
     let within_ms = asked.from_ms.unwrap_or(0)..asked.to_ms.unwrap_or(u64::MAX);
-    let rows =
-        api.usage.sum(UsageQuery { by: asked.by, within_ms, of: who.owner().cloned() }).await;
+    let of = if asked.mine {
+        let owner = who.identity().map(|identity| identity.owner);
+        let nobody = "mine: who shows no key of their own has no hosts (`gleaner join`)";
+        let owner = owner.ok_or_else(|| Problem::malformed(nobody.to_owned()))?;
+        if !matches!(asked.by, UsageBy::Host | UsageBy::HostOwner | UsageBy::Outcome) {
+            // Whose jobs run on a host is not its owner's matter.
+            let jobs = "mine: ask by host, host-owner or outcome";
+            return Err(Problem::malformed(jobs.to_owned()));
+        }
+        Some(Whose::Hosts(owner))
+    } else {
+        who.owner().cloned().map(Whose::Jobs)
+    };
+    let rows = api.usage.sum(UsageQuery { by: asked.by, within_ms, of }).await;
     Ok(json(&rows.map_err(problem)?))
 }
 

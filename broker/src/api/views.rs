@@ -1,20 +1,25 @@
 //! `/v1/views`: volumes that people turn; `/v1/frames`: what agents draw for them.
 
-use std::io::Read;
+use std::convert::Infallible;
+use std::io::{self, Read};
 
 use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream::{self, BoxStream};
 use gleaner_protocol::limits::{FRAME_PART_BYTES_MAX, VIEW_WISH_BYTES_MAX};
 use gleaner_protocol::{
     AGENT_SECRET_HEADER, AgentSecret, DatasetKind, LeaseToken, NewView, OwnerName,
 };
-use gleaner_serve::{Problem, body_bytes};
+use gleaner_serve::{Problem, body_stream, collect_body};
 use warp::filters::BoxedFilter;
-use warp::http::StatusCode;
+use warp::http::header::CONTENT_LENGTH;
+use warp::http::{HeaderValue, StatusCode};
 use warp::reply::Response;
 use warp::ws::Ws;
 use warp::{Filter, Reply};
 
 use super::asker::{Asker, asker};
+use super::blobs::Shared;
 use super::jobs::parse_id;
 use super::{Api, body, handler_of, json, no_such, parse};
 use crate::blobs::BlobError;
@@ -52,8 +57,9 @@ impl Api {
         );
         let secret = warp::header::optional::<String>(AGENT_SECRET_HEADER);
         let frame = warp::path!("v1" / "frames" / String).and(secret);
-        let bring = frame.and(warp::put()).and(body_bytes(FRAME_PART_BYTES_MAX));
-        let bring = bring.map(|token, secret, body| (token, secret, body));
+        let length = warp::header::optional::<u64>("content-length");
+        let bring = frame.and(warp::put()).and(length).and(body_stream());
+        let bring = bring.map(|token, secret, length, body| (token, secret, (length, body)));
         let layers = frame.and(warp::get()).map(|token, secret| (token, secret));
         handler_of(bring, self, take_part)
             .or(handler_of(layers, self, give_layers))
@@ -148,14 +154,23 @@ async fn lease_of(api: &Api, token: &str, secret: Option<String>) -> Result<Fram
     })
 }
 
+/// A body as it comes.
+type Body = BoxStream<'static, io::Result<Bytes>>;
+
 async fn take_part(
     api: Api,
-    (token, secret, body): (String, Option<String>, Bytes),
+    (token, secret, (length, body)): (String, Option<String>, (Option<u64>, Body)),
 ) -> Result<Response, Problem> {
+    // Nothing is read of what nobody may bring.
     let lease = lease_of(&api, &token, secret).await?;
-    // Where nobody waits for it any more it has come to its end all the same.
-    api.views.board().bring(lease, body);
-    Ok(StatusCode::NO_CONTENT.into_response())
+    let part = collect_body(length, body, FRAME_PART_BYTES_MAX).await?;
+    match api.views.board().bring(lease, part) {
+        // Where nobody waits for it any more it has come to its end all the same.
+        Ok(_) => Ok(StatusCode::NO_CONTENT.into_response()),
+        Err(refusal) => {
+            Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", refusal.to_string()))
+        }
+    }
 }
 
 /// Each layer after its length in four bytes, little end first.
@@ -168,13 +183,14 @@ async fn give_layers(
     let layers = api.views.board().layers(lease);
     let layers = layers.ok_or_else(|| Problem::new(StatusCode::CONFLICT, "over", over()))?;
     let bytes: usize = layers.iter().map(|layer| 4 + layer.len()).sum();
-    let mut all = Vec::with_capacity(bytes);
-    for layer in layers {
-        let length = u32::try_from(layer.len()).map_err(|_| Problem::internal())?;
-        all.extend_from_slice(&length.to_le_bytes());
-        all.extend_from_slice(&layer);
-    }
-    Ok(all.into_response())
+    let pieces = layers.into_iter().flat_map(|layer| {
+        let length = u32::try_from(layer.len()).expect("no layer is longer than a part of a frame");
+        [Bytes::copy_from_slice(&length.to_le_bytes()), layer]
+    });
+    let pieces = stream::iter(pieces.map(Ok::<_, Infallible>)).boxed();
+    let mut response = warp::reply::stream(Shared::of(pieces)).into_response();
+    response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(bytes));
+    Ok(response)
 }
 
 impl From<Refusal> for Problem {

@@ -22,8 +22,26 @@ pub(crate) struct UsageQuery {
     pub(crate) by: UsageBy,
     /// When the replicas ended, in milliseconds of UTC.
     pub(crate) within_ms: Range<u64>,
-    /// Whose jobs they were of, where not all are asked for.
-    pub(crate) of: Option<OwnerName>,
+    /// Which of them, where not all are asked for.
+    pub(crate) of: Option<Whose>,
+}
+
+/// Replicas that have to do with an owner.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// Of the owner's jobs.
+    Jobs(OwnerName),
+    /// On the owner's hosts.
+    Hosts(OwnerName),
+}
+
+impl Whose {
+    fn is_of(&self, ended: &EndedReplica) -> bool {
+        match self {
+            Self::Jobs(owner) => *owner == ended.owner,
+            Self::Hosts(owner) => ended.host_owner.as_ref() == Some(owner),
+        }
+    }
 }
 
 /// Why there is no answer.
@@ -80,6 +98,7 @@ enum Key {
     Owner(OwnerName),
     Job(JobId),
     Host(HostName),
+    HostOwner(Option<OwnerName>),
     Outcome(ReplicaOutcome),
 }
 
@@ -90,6 +109,7 @@ impl Key {
             UsageBy::Owner => Self::Owner(ended.owner.clone()),
             UsageBy::Job => Self::Job(ended.job),
             UsageBy::Host => Self::Host(ended.host.clone()),
+            UsageBy::HostOwner => Self::HostOwner(ended.host_owner.clone()),
             UsageBy::Outcome => Self::Outcome(ended.outcome),
         }
     }
@@ -102,14 +122,20 @@ struct Sum {
     replicas: u64,
     accepted: u64,
     charged_us: u64,
+    credit_us: u64,
 }
 
 /// A counted replica whose workunit is not decided yet.
 #[derive(Debug)]
 struct Vote {
     output: OutputMark,
-    row: usize,
+    /// None where it is not asked for.
+    row: Option<usize>,
     slot_us: u64,
+    /// What its agent said, at most what it had of a core.
+    cpu_us: u64,
+    /// Whether its host is the job's owner's.
+    is_own: bool,
 }
 
 #[derive(Debug, Default)]
@@ -125,22 +151,39 @@ impl Sums {
             UsageRecord::Ended(ended) => self.ended(query, &ended),
             UsageRecord::Decided { job, index, output } => {
                 let votes = self.undecided.remove(&(job, index)).unwrap_or_default();
-                for vote in votes.iter().filter(|vote| vote.output == output) {
-                    let row = &mut self.rows[vote.row];
+                let accepted = || votes.iter().filter(|vote| vote.output == output);
+                // Who says more than others earns no more.
+                let credit_us = accepted().map(|vote| vote.cpu_us).min().unwrap_or(0);
+                for vote in accepted() {
+                    let Some(row) = vote.row.and_then(|row| self.rows.get_mut(row)) else {
+                        continue;
+                    };
                     row.accepted += 1;
                     row.charged_us = row.charged_us.saturating_add(vote.slot_us);
+                    if !vote.is_own {
+                        row.credit_us = row.credit_us.saturating_add(credit_us);
+                    }
                 }
             }
         }
     }
 
     fn ended(&mut self, query: &UsageQuery, ended: &EndedReplica) {
-        let is_of = query.of.as_ref().is_none_or(|owner| *owner == ended.owner);
-        if !is_of || !query.within_ms.contains(&ended.ended_ms) {
-            return;
+        let is_of = query.of.as_ref().is_none_or(|whose| whose.is_of(ended));
+        let is_asked = is_of && query.within_ms.contains(&ended.ended_ms);
+        let row = is_asked.then(|| self.count(query.by, ended));
+        if let Some(output) = ended.output {
+            let votes = self.undecided.entry((ended.job, ended.index)).or_default();
+            let (slot_us, cpu_us) = (ended.slot_us, ended.cpu_us.min(ended.slot_us));
+            let is_own = ended.host_owner.as_ref() == Some(&ended.owner);
+            votes.push(Vote { output, row, slot_us, cpu_us, is_own });
         }
+    }
+
+    /// Counts a replica in its row.
+    fn count(&mut self, by: UsageBy, ended: &EndedReplica) -> usize {
         let next = self.rows.len();
-        let row = *self.numbers.entry(Key::of(query.by, ended)).or_insert(next);
+        let row = *self.numbers.entry(Key::of(by, ended)).or_insert(next);
         if row == next {
             self.rows.push(Sum::default());
         }
@@ -148,10 +191,7 @@ impl Sums {
         sum.slot_us = sum.slot_us.saturating_add(ended.slot_us);
         sum.cpu_us = sum.cpu_us.saturating_add(ended.cpu_us);
         sum.replicas += 1;
-        if let Some(output) = ended.output {
-            let votes = self.undecided.entry((ended.job, ended.index)).or_default();
-            votes.push(Vote { output, row, slot_us: ended.slot_us });
-        }
+        row
     }
 
     fn rows(self) -> Vec<UsageRow> {
@@ -167,6 +207,7 @@ fn row_of(key: Key, sum: Sum) -> UsageRow {
         owner: None,
         job: None,
         host: None,
+        host_owner: None,
         outcome: None,
         slot_s: seconds(sum.slot_us),
         cpu_s: seconds(sum.cpu_us),
@@ -174,12 +215,14 @@ fn row_of(key: Key, sum: Sum) -> UsageRow {
         replicas: sum.replicas,
         accepted: sum.accepted,
         charged_s: seconds(sum.charged_us),
+        credit_s: seconds(sum.credit_us),
     };
     match key {
         Key::Project(project) => row.project = project,
         Key::Owner(owner) => row.owner = Some(owner),
         Key::Job(job) => row.job = Some(job),
         Key::Host(host) => row.host = Some(host),
+        Key::HostOwner(owner) => row.host_owner = owner,
         Key::Outcome(outcome) => row.outcome = Some(outcome),
     }
     row

@@ -123,3 +123,36 @@ async fn a_full_disk_gets_nothing_and_what_waits_is_bounded() {
     recorder.write();
     assert!(recorder.waiting.is_empty(), "there is space again");
 }
+
+#[tokio::test]
+async fn who_agrees_earns_the_same_and_nothing_by_own_jobs_or_by_saying_much() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (usage, writer) = start(folder.path(), 0).expect("it starts");
+    let vote = |host: &str, host_owner: Option<&str>, seconds: u64, cpu_s: u64, output: &str| {
+        let UsageRecord::Ended(mut ended) = ended(1, "eve", host, seconds, Some(output)) else {
+            unreachable!("one that has ended")
+        };
+        ended.cpu_us = cpu_s * 1_000_000;
+        ended.host_owner = host_owner.map(|owner| OwnerName::new(owner).expect("a plain name"));
+        UsageRecord::Ended(ended)
+    };
+    usage.add(vec![
+        vote("a", Some("ann"), 9, 900, "right"),
+        vote("b", Some("ben"), 8, 6, "right"),
+        vote("c", Some("eve"), 8, 7, "right"),
+        vote("d", Some("dan"), 8, 5, "wrong"),
+        decided(1, "right"),
+    ]);
+    let credit = async |query| -> Vec<(Option<String>, f64)> {
+        let rows: Vec<UsageRow> = usage.sum(query).await.expect("summed");
+        let name = |row: &UsageRow| row.host_owner.as_ref().map(ToString::to_string);
+        rows.iter().map(|row| (name(row), row.credit_s)).collect()
+    };
+    let name = |name: &str| Some(name.to_owned());
+    let all = [(name("ann"), 6.0), (name("ben"), 6.0), (name("dan"), 0.0), (name("eve"), 0.0)];
+    assert_eq!(credit(by(UsageBy::HostOwner)).await, all);
+    let ann = Whose::Hosts(OwnerName::new("ann").expect("a plain name"));
+    let mine = UsageQuery { of: Some(ann), ..by(UsageBy::HostOwner) };
+    assert_eq!(credit(mine).await, [(name("ann"), 6.0)], "what others took counts all the same");
+    writer.end();
+}

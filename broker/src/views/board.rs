@@ -1,40 +1,88 @@
 //! What is there of frames that are being drawn: layers and pictures on their way between agents and
 //! the views that wait for them. Bytes, which nobody here looks into.
+//!
+//! # Invariants
+//! - Of one frame there are at most [`FRAME_LAYERS_BYTES_MAX`] of layers, of all at most
+//!   [`FRAMES_BYTES_MAX`] bytes.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use gleaner_protocol::FrameStage;
+use gleaner_protocol::limits::FRAME_LAYERS_BYTES_MAX;
+use thiserror::Error;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::driver::{FrameLease, FrameNews};
+use crate::limits::FRAMES_BYTES_MAX;
 
 /// All frames that are being drawn. Clones are of the same ones.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct FrameBoard(Arc<Mutex<BTreeMap<u64, Drawn>>>);
+pub(crate) struct FrameBoard(Arc<Mutex<Frames>>);
+
+#[derive(Debug, Default)]
+struct Frames {
+    drawn: BTreeMap<u64, Drawn>,
+    /// Of all of them.
+    bytes: u64,
+}
 
 #[derive(Debug)]
 struct Drawn {
     layers: Vec<Option<Bytes>>,
+    layer_bytes: u64,
     picture: Option<Bytes>,
+    is_too_large: bool,
     news: UnboundedSender<FrameNews>,
 }
 
+/// What a part takes. Layers are joined with the length of each in four bytes.
+fn held_bytes(part: &Bytes) -> u64 {
+    4 + part.len() as u64
+}
+
+/// How a frame ended.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Ended {
+    pub(super) picture: Option<Bytes>,
+    /// Whether its layers are too large to be joined: it is to be drawn smaller.
+    pub(super) is_too_large: bool,
+}
+
+/// Why a part of a frame is not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub(crate) enum PartRefusal {
+    /// The layers of the frame.
+    #[error(
+        "the layers of this frame have {0} bytes, at most {FRAME_LAYERS_BYTES_MAX} are joined: it is drawn again, smaller"
+    )]
+    Layers(u64),
+    /// Those of all frames.
+    #[error(
+        "frames that are being drawn would have {0} bytes, at most {FRAMES_BYTES_MAX} are held: it is drawn again"
+    )]
+    All(u64),
+}
+
 impl FrameBoard {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Drawn>> {
+    fn lock(&self) -> MutexGuard<'_, Frames> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A frame begins, of so many layers; `news` hears of it.
     pub(super) fn begin(&self, frame: u64, layers: u32, news: UnboundedSender<FrameNews>) {
         let layers = vec![None; layers as usize];
-        self.lock().insert(frame, Drawn { layers, picture: None, news });
+        let drawn = Drawn { layers, layer_bytes: 0, picture: None, is_too_large: false, news };
+        self.lock().drawn.insert(frame, drawn);
     }
 
-    /// Nobody waits for a frame any more; its picture, if it is there.
-    pub(super) fn end(&self, frame: u64) -> Option<Bytes> {
-        self.lock().remove(&frame)?.picture
+    /// Nobody waits for a frame any more.
+    pub(super) fn end(&self, frame: u64) -> Ended {
+        let mut frames = self.lock();
+        let Some(drawn) = frames.drawn.remove(&frame) else { return Ended::default() };
+        frames.bytes -= drawn.layer_bytes + drawn.picture.as_ref().map_or(0, held_bytes);
+        Ended { picture: drawn.picture, is_too_large: drawn.is_too_large }
     }
 
     /// Tells of frames. Who waits for one may have gone.
@@ -44,32 +92,48 @@ impl FrameBoard {
         }
         let frames = self.lock();
         for of in news {
-            if let Some(drawn) = frames.get(&of.frame) {
+            if let Some(drawn) = frames.drawn.get(&of.frame) {
                 let _ = drawn.news.send(of);
             }
         }
     }
 
     /// An agent brings what its lease is for. `false` where nobody wants it any more.
-    pub(crate) fn bring(&self, lease: FrameLease, bytes: Bytes) -> bool {
+    ///
+    /// # Errors
+    /// There is no room for it.
+    pub(crate) fn bring(&self, lease: FrameLease, bytes: Bytes) -> Result<bool, PartRefusal> {
         let mut frames = self.lock();
-        let Some(drawn) = frames.get_mut(&lease.frame) else { return false };
-        match lease.stage {
-            FrameStage::Layer => match drawn.layers.get_mut(lease.index as usize) {
-                Some(layer) => *layer = Some(bytes),
-                None => return false,
-            },
-            FrameStage::Whole | FrameStage::Coarse | FrameStage::Join => {
-                drawn.picture = Some(bytes);
-            }
+        let Frames { drawn, bytes: of_all } = &mut *frames;
+        let Some(drawn) = drawn.get_mut(&lease.frame) else { return Ok(false) };
+        let is_layer = lease.stage == FrameStage::Layer;
+        let place = match is_layer {
+            true => drawn.layers.get_mut(lease.index as usize),
+            false => Some(&mut drawn.picture),
+        };
+        let Some(place) = place else { return Ok(false) };
+        let (before, now) = (place.as_ref().map_or(0, held_bytes), held_bytes(&bytes));
+        let layer_bytes = drawn.layer_bytes + now - before;
+        if is_layer && layer_bytes > FRAME_LAYERS_BYTES_MAX {
+            drawn.is_too_large = true;
+            return Err(PartRefusal::Layers(layer_bytes));
         }
-        true
+        let all = *of_all + now - before;
+        if all > FRAMES_BYTES_MAX {
+            return Err(PartRefusal::All(all));
+        }
+        *place = Some(bytes);
+        *of_all = all;
+        if is_layer {
+            drawn.layer_bytes = layer_bytes;
+        }
+        Ok(true)
     }
 
     /// The layers of a frame, for whom is to put them together; nothing where some are not there.
     pub(crate) fn layers(&self, lease: FrameLease) -> Option<Vec<Bytes>> {
         let frames = self.lock();
-        let drawn = frames.get(&lease.frame).filter(|_| lease.stage == FrameStage::Join)?;
+        let drawn = frames.drawn.get(&lease.frame).filter(|_| lease.stage == FrameStage::Join)?;
         drawn.layers.iter().cloned().collect()
     }
 }
@@ -88,19 +152,47 @@ mod tests {
         board.begin(5, 2, news);
         let lease = |stage, index| FrameLease { frame: 5, stage, index };
         let bytes = |text: &'static str| Bytes::from_static(text.as_bytes());
-        assert!(board.bring(lease(FrameStage::Layer, 1), bytes("b")));
-        assert!(!board.bring(lease(FrameStage::Layer, 2), bytes("c")), "there are two");
+        assert_eq!(board.bring(lease(FrameStage::Layer, 1), bytes("b")), Ok(true));
+        assert_eq!(
+            board.bring(lease(FrameStage::Layer, 2), bytes("c")),
+            Ok(false),
+            "there are two"
+        );
         assert_eq!(board.layers(lease(FrameStage::Join, 0)), None);
-        assert!(board.bring(lease(FrameStage::Layer, 0), bytes("a")));
+        assert_eq!(board.bring(lease(FrameStage::Layer, 0), bytes("a")), Ok(true));
         assert_eq!(board.layers(lease(FrameStage::Layer, 0)), None);
         assert_eq!(board.layers(lease(FrameStage::Join, 0)), Some(vec![bytes("a"), bytes("b")]));
         let told = FrameNews { job: JobId::new(1), frame: 5, what: FrameStep::Done };
         board.tell(vec![told.clone(), FrameNews { frame: 6, ..told.clone() }]);
         assert_eq!(heard.try_recv(), Ok(told));
         assert!(heard.try_recv().is_err());
-        assert!(board.bring(lease(FrameStage::Join, 0), bytes("picture")));
-        assert_eq!(board.end(5), Some(bytes("picture")));
-        assert!(!board.bring(lease(FrameStage::Join, 0), bytes("picture")));
+        assert_eq!(board.bring(lease(FrameStage::Join, 0), bytes("picture")), Ok(true));
+        assert_eq!(board.end(5).picture, Some(bytes("picture")));
+        assert_eq!(board.bring(lease(FrameStage::Join, 0), bytes("picture")), Ok(false));
         assert_eq!(board.layers(lease(FrameStage::Join, 0)), None);
+    }
+
+    #[test]
+    fn no_frame_and_not_all_of_them_take_more_than_there_is_room_for() {
+        let (board, (news, _heard)) = (FrameBoard::default(), mpsc::unbounded_channel());
+        // A layer that is the half of what is joined: its bytes are there once.
+        let half = Bytes::from(vec![0; FRAME_LAYERS_BYTES_MAX as usize / 2 - 4]);
+        let lease = |frame, stage, index| FrameLease { frame, stage, index };
+        let bring =
+            |frame, index| board.bring(lease(frame, FrameStage::Layer, index), half.clone());
+        board.begin(0, 3, news.clone());
+        assert_eq!((bring(0, 0), bring(0, 1), bring(0, 1)), (Ok(true), Ok(true), Ok(true)));
+        assert_eq!(bring(0, 2), Err(PartRefusal::Layers(FRAME_LAYERS_BYTES_MAX / 2 * 3)));
+        assert!(board.end(0).is_too_large);
+        let room = FRAMES_BYTES_MAX / FRAME_LAYERS_BYTES_MAX;
+        for frame in 1..=room {
+            board.begin(frame, 2, news.clone());
+            assert_eq!((bring(frame, 0), bring(frame, 1)), (Ok(true), Ok(true)));
+        }
+        board.begin(room + 1, 2, news);
+        let over = FRAMES_BYTES_MAX + FRAME_LAYERS_BYTES_MAX / 2;
+        assert_eq!(bring(room + 1, 0), Err(PartRefusal::All(over)));
+        assert_eq!(board.end(1), Ended::default(), "no picture, and not too large");
+        assert_eq!((bring(room + 1, 0), bring(room + 1, 1)), (Ok(true), Ok(true)));
     }
 }

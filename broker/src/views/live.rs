@@ -240,7 +240,9 @@ impl Live {
 
     /// A frame will not come.
     fn lose(&mut self, frame: u64, why: &str) {
-        self.views.board.end(frame);
+        if self.views.board.end(frame).is_too_large {
+            self.pace.note_too_large();
+        }
         let Some(drawing) = self.drawing.remove(&frame) else { return };
         self.flow.lost(drawing.of);
         self.rests = Some(boottime() + FRAME_RESTS);
@@ -287,7 +289,7 @@ impl Live {
 
     /// A picture is there: it is sent, unless a newer one was.
     async fn deliver(&mut self, frame: u64) -> Result<(), DriverGone> {
-        let picture = self.views.board.end(frame);
+        let picture = self.views.board.end(frame).picture;
         let Some(drawing) = self.drawing.remove(&frame) else { return Ok(()) };
         let Some(picture) = picture else {
             // Its host says that it is done, and has brought nothing.

@@ -123,12 +123,16 @@ impl Scene {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pace {
     part: f64,
+    /// What is the most of all pictures, those that stay too: their layers are too large beyond.
+    part_max: f64,
 }
 
 /// What a moving picture may take, in microseconds.
 const MOVING_US: f64 = 30_000.0;
 /// The smallest part of the sides.
 const PART_MIN: f64 = 0.25;
+/// What stays of the sides of what is too large: half of its bytes.
+const TOO_LARGE_SHRINKS: f64 = 0.7;
 /// How much of a step is taken to smaller pictures, which is urgent, and to larger ones.
 const SHRINKS: f64 = 0.6;
 const GROWS: f64 = 0.1;
@@ -137,18 +141,23 @@ const STEP: f64 = 16.0;
 
 impl Default for Pace {
     fn default() -> Self {
-        Self { part: 1.0 }
+        Self { part: 1.0, part_max: 1.0 }
     }
 }
 
 impl Pace {
     /// The size of a picture of a state.
     pub(super) fn size(&self, state: &ViewState) -> [u32; 2] {
-        let part = if state.moving { self.part } else { 1.0 };
+        let part = if state.moving { self.part.min(self.part_max) } else { self.part_max };
         state.size.map(|side| {
             let wanted = ((f64::from(side) * part / STEP).round() * STEP).max(STEP);
             if part < 1.0 { (wanted as u32).min(side) } else { side }
         })
+    }
+
+    /// The layers of a picture have more bytes than are joined.
+    pub(super) fn note_too_large(&mut self) {
+        self.part_max = (self.part_max * TOO_LARGE_SHRINKS).max(PART_MIN);
     }
 
     /// A moving picture took so long: time goes with the number of pixels.
@@ -215,5 +224,10 @@ mod tests {
         assert_eq!(pace.size(&ViewState { moving: false, ..moving.clone() }), [512, 384]);
         (0..40).for_each(|_| pace.note(5_000));
         assert_eq!(pace.size(&moving), [512, 384]);
+        pace.note_too_large();
+        let still = ViewState { moving: false, ..moving };
+        assert_eq!(pace.size(&still), [352, 272]);
+        (0..40).for_each(|_| pace.note_too_large());
+        assert_eq!(pace.size(&still), [128, 96]);
     }
 }

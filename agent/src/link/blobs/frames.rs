@@ -4,12 +4,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use gleaner_protocol::LeaseToken;
+use gleaner_protocol::limits::FRAME_LAYERS_BYTES_MAX;
 use reqwest::{RequestBuilder, Response, StatusCode};
 use thiserror::Error;
 use tokio::time::timeout;
 
 use super::{Blobs, Try, again, is_passing, within_stall};
-use crate::limits::{FRAME_LAYERS_BYTES_MAX, TRANSFER_STALL_MS_MAX};
+use crate::limits::TRANSFER_STALL_MS_MAX;
 
 /// Why a part of a frame could not be brought from or to the broker.
 #[derive(Debug, Error)]

@@ -14,12 +14,12 @@ use gleaner_kernels::raycast::Look;
 use gleaner_kernels::view::{
     Level, ViewBrick, ViewError, ViewScene, join, picture_file, synthetic,
 };
+use gleaner_protocol::limits::FRAME_LAYERS_BYTES_MAX;
 use gleaner_protocol::{Digest, DigestHasher, FrameStage, FrameTask, ViewKernel, ViewState};
 
 use super::order_files::OrderFiles;
 use super::outputs::Collector;
 use super::{FrameInput, FrameOrder, Reply, StagedInput, panic_text, thread_cpu};
-use crate::limits::FRAME_LAYERS_BYTES_MAX;
 
 /// The name of what a part of a frame is, among the files of its order.
 const PART: &str = "part";

@@ -6,7 +6,7 @@ use crate::{HostName, JobId, OwnerName, ProjectName};
 
 /// What the rows of usage are of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum UsageBy {
     /// The project of the jobs; jobs of none are a row without one.
     Project,
@@ -17,6 +17,8 @@ pub enum UsageBy {
     Job,
     /// The host that the replicas ran on.
     Host,
+    /// The owner of that host; hosts of nobody are a row without one.
+    HostOwner,
     /// How the replicas ended.
     Outcome,
 }
@@ -72,7 +74,7 @@ impl ReplicaOutcome {
     }
 }
 
-/// An element of `GET /v1/usage`. Of the first five fields only the one is filled that was asked by.
+/// An element of `GET /v1/usage`. Of the first six fields only the one is filled that was asked by.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UsageRow {
     /// The project of the jobs.
@@ -83,6 +85,8 @@ pub struct UsageRow {
     pub job: Option<JobId>,
     /// On which host.
     pub host: Option<HostName>,
+    /// On whose hosts.
+    pub host_owner: Option<OwnerName>,
     /// How the replicas ended.
     pub outcome: Option<ReplicaOutcome>,
     /// Seconds for which they had a core, times the share of it.
@@ -97,6 +101,10 @@ pub struct UsageRow {
     pub accepted: u64,
     /// The slot seconds of those.
     pub charged_s: f64,
+    /// What the owners of the hosts have done for others, in seconds of CPU time: for each accepted
+    /// output the least that one of its replicas took, the same for each of them. Jobs of a host's own
+    /// owner earn nothing.
+    pub credit_s: f64,
 }
 
 #[cfg(test)]
