@@ -12,7 +12,8 @@
 //! - While the host is paused or stopped, nothing runs, whatever the wishes allow.
 //! - What is frozen is ended when it was kept for as long as the owner allows, at once where its
 //!   memory is wanted, and at once where the host is stopped.
-//! - A pause whose answer says so outlives the agent and the machine's power.
+//! - A pause whose answer says so outlives the agent and the machine's power; so does one for which what
+//!   runs comes to its end first.
 //! - What the owner said is locked for as long as it takes to note it, and no longer.
 //! - Of two that obey at once, the later one obeys what was said last.
 
@@ -93,6 +94,8 @@ pub(crate) struct Owner {
 struct Inner {
     wished: Allowance,
     paused: Option<Pause>,
+    /// Whether what runs comes to its end in the pause, and only nothing new begins.
+    finishing: bool,
     stopped: Option<Stopped>,
     /// What the slots were given last, in words.
     labels: Vec<Option<(LeaseToken, String)>>,
@@ -120,6 +123,8 @@ impl Owner {
         let inner = Inner {
             wished: Allowance { room: Share::NONE, keep: true, reasons: Vec::new() },
             paused: note.read(now),
+            // Nothing runs when an agent begins.
+            finishing: false,
             stopped: of.mark.look(),
             labels: vec![None; of.cores as usize],
             watched: Vec::new(),
@@ -151,6 +156,7 @@ impl Owner {
         let pause_is_over = inner.paused.is_some_and(is_due);
         if pause_is_over {
             inner.paused = None;
+            inner.finishing = false;
         }
         drop(inner);
         self.obey(now);
@@ -163,7 +169,7 @@ impl Owner {
 
     /// Pauses the host, for a time or until it is resumed.
     fn pause(&self, now: Time, time: Option<Span>) -> SocketAnswer {
-        self.lock().paused = Some(Pause { until: time.map(|time| now + time) });
+        self.set_pause(Some(Pause { until: time.map(|time| now + time) }), false);
         let frozen = self.obey(now);
         self.wake();
         let noted = self.write_note(now);
@@ -176,9 +182,33 @@ impl Owner {
         }
     }
 
+    /// Has what runs come to its end and nothing new begin, until it is resumed.
+    fn finish(&self, now: Time) -> SocketAnswer {
+        // What stands still in a pause goes on, to come to its end.
+        self.set_pause(Some(Pause { until: None }), true);
+        self.obey(now);
+        self.wake();
+        info!("the owner wants what runs to come to its end, and nothing after it");
+        match self.write_note(now) {
+            Ok(()) => SocketAnswer::Noted,
+            Err(error) => SocketAnswer::Error {
+                reason: format!(
+                    "nothing new begins, but it does after a restart of the agent: {error}"
+                ),
+            },
+        }
+    }
+
+    /// Notes a pause or its end; whether there was one.
+    fn set_pause(&self, paused: Option<Pause>, finishing: bool) -> bool {
+        let mut inner = self.lock();
+        inner.finishing = finishing;
+        std::mem::replace(&mut inner.paused, paused).is_some()
+    }
+
     /// Ends a pause.
     fn resume(&self, now: Time) -> SocketAnswer {
-        let was_paused = self.lock().paused.take().is_some();
+        let was_paused = self.set_pause(None, false);
         self.obey(now);
         self.wake();
         if was_paused {
@@ -247,14 +277,16 @@ impl Owner {
     /// Has the slot table obey, and tells the main loop; returns how many were frozen.
     fn obey(&self, now: Time) -> u32 {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let (room, is_kept) = {
+        let (room, is_kept, takes_new) = {
             let inner = self.lock();
-            let is_off = inner.stopped.is_some() || inner.paused.is_some();
+            let is_paused = inner.paused.is_some() && !inner.finishing;
+            let is_off = inner.stopped.is_some() || is_paused;
             let is_kept = inner.stopped.is_none() && inner.wished.keep;
             let most = if is_off { Share::NONE } else { Share::cores(self.of.cores) };
-            (inner.wished.room.min(most), is_kept)
+            (inner.wished.room.min(most), is_kept, !inner.finishing)
         };
-        let (table, slots) = (&self.of.table, room.cores_touched());
+        // Where the main loop may give nothing, what it holds keeps its core.
+        let (table, slots) = (&self.of.table, if takes_new { room.cores_touched() } else { 0 });
         let mut obedience = table.hear(now, room);
         let stopped = if is_kept {
             let kept = now.as_micros().saturating_sub(self.of.keep.as_micros());

@@ -53,6 +53,9 @@ pub enum SocketRequest {
         /// For how long, in milliseconds; until [`SocketRequest::Resume`] where not given.
         for_ms: Option<u64>,
     },
+    /// The owner wants nothing new to run: what runs comes to its end, then the host is paused until
+    /// [`SocketRequest::Resume`]. Answered by [`SocketAnswer::Noted`].
+    Finish,
     /// The owner's pause is over. Answered by [`SocketAnswer::Noted`].
     Resume,
     /// The mark that stops all harvest was put or lifted: look, and obey it before

@@ -28,6 +28,9 @@ pub struct Standing {
     pub epoch: Option<Epoch>,
     /// Whether the owner has paused it.
     pub paused: bool,
+    /// Whether nothing new begins while what runs comes to its end, as its owner wants.
+    #[serde(default)]
+    pub finishing: bool,
     /// For how long still, in milliseconds; none where it was paused without an end.
     pub paused_ms: Option<u64>,
     /// The mark that stops all harvest here.

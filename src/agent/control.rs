@@ -1,4 +1,4 @@
-//! `gleaner agent status | pause | resume | tasks | limit`: talks to the agent that runs on this host.
+//! `gleaner agent status | pause | finish | resume | tasks | limit`: talks to the agent that runs on this host.
 //!
 //! Whoever may write to the agent's socket may: its mode follows that of the run folder.
 
@@ -36,6 +36,9 @@ pub(crate) enum Control {
         #[command(flatten)]
         options: Options,
     },
+    /// Has what runs come to its end and nothing new begin until it is resumed: before you leave with this
+    /// machine, so that no work of others is lost. It holds across restarts.
+    Finish(Options),
     /// Ends a pause.
     Resume(Options),
     /// Lists what runs on this host.
@@ -106,6 +109,14 @@ pub(crate) fn run(control: Control) -> anyhow::Result<ExitCode> {
                     Format::Table => show::line(paused(frozen, time)),
                 },
                 other => bail!("the agent answers {other:?}"),
+            }
+        }
+        Control::Finish(options) => {
+            tell(&options, &SocketRequest::Finish)?;
+            let standing = standing(&options)?;
+            match options.format {
+                Format::Json => show::json(&standing),
+                Format::Table => print_standing(&standing),
             }
         }
         Control::Resume(options) => {

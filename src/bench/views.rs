@@ -219,6 +219,7 @@ async fn turn(broker: String, view: &ViewStatus, args: &Args) -> anyhow::Result<
                     seen.first_full_us.get_or_insert(now.since(begun).as_micros());
                 }
                 seen.came.push((now, header.coarse));
+                seen.longest = seen.longest.max(frame.len() as u64);
                 seen.out_of_order += u64::from(last.is_some_and(|last| header.seq < last));
                 last = Some(header.seq);
                 let since = *from.get_or_insert(now + WARM_UP);

@@ -114,6 +114,36 @@ async fn a_pause_survives_the_agent_and_what_is_frozen_for_too_long_goes_elsewhe
 }
 
 #[tokio::test]
+async fn who_is_about_to_leave_has_what_runs_come_to_its_end_and_nothing_after_it() {
+    let mut cluster = desktop(2).await;
+    let mut marks = cluster.marks();
+    let job = cluster.api.submit(&marks.job(6, 1)).await;
+    let begun = marks.take(2);
+    let said = cluster["desk1"].tell(&["finish"]).ok();
+    assert!(said.contains("runs 2 replicas;") && said.contains("comes to its end"), "{said}");
+    assert!(begun.iter().all(|mark| !processes::is_frozen(mark.pid)), "it runs on");
+    marks.go();
+    let status = eventually("both to come to their end", async || {
+        let standing = cluster["desk1"].standing();
+        (standing.running == 0).then_some(standing)
+    })
+    .await;
+    assert!(status.finishing && !status.paused && status.slots == 0, "{status:?}");
+    cluster.restart_agent("desk1");
+    cluster.are_connected().await;
+    let said = cluster["desk1"].tell(&["status"]).ok();
+    assert!(said.contains("because paused until"), "{said}");
+    let ended = eventually("what ran is counted", async || {
+        let status = cluster.api.job(job).await;
+        (status.replicas.reported == 2).then_some(status)
+    })
+    .await;
+    assert_eq!(ended.replicas.leased, 2, "nothing else began: {ended:?}");
+    cluster["desk1"].tell(&["resume"]).ok();
+    cluster.api.until_ended(job).await;
+}
+
+#[tokio::test]
 async fn status_names_the_renders_that_have_booked_the_host() {
     let cluster = desktop(2).await;
     let host = &cluster["desk1"];

@@ -9,7 +9,7 @@ use gleaner_calm::assert_within;
 use gleaner_protocol::api::{HostStatus, JobStatus, ShareStatus, Submitted, UsageRow};
 use gleaner_protocol::control::AgentMessage;
 use gleaner_protocol::people::PrincipalStatus;
-use gleaner_protocol::{OwnerName, ProjectName, boottime};
+use gleaner_protocol::{HostName, OwnerName, ProjectName, boottime};
 use reqwest::Client;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use serde_json::Value;
@@ -220,6 +220,17 @@ async fn a_host_is_whose_its_key_says_and_is_gone_when_that_is_revoked() {
     let stranger = farm.joined("submitter", "carl");
     let usage: Vec<UsageRow> = stranger.says(&["usage", "--format", "json"]).json();
     assert_eq!(usage, []);
+    // Its owner sees what it has done for others, and not for whom.
+    let anna = farm.joined("viewer", "anna");
+    let mine: Vec<UsageRow> = anna.says(&["usage", "--mine", "--format", "json"]).json();
+    assert_eq!(mine[0].host.as_ref().map(HostName::as_str), Some("desk7"));
+    assert!(mine[0].credit_s > 0.0 && mine[0].credit_s <= mine[0].cpu_s, "{mine:?}");
+    let hosts = anna.says(&["hosts", "--mine"]).ok();
+    assert!(hosts.contains("desk7") && hosts.contains("credit hours"), "{hosts}");
+    anna.says(&["usage", "--mine", "--by", "job"]).refused(2, &["ask by host"]);
+    anna.says(&["usage"]).refused(5, &["usage --mine"]);
+    let none: Vec<UsageRow> = stranger.says(&["usage", "--mine", "--format", "json"]).json();
+    assert_eq!(none, []);
     let shares: Vec<ShareStatus> = farm.says(&["shares", "--format", "json"]).json();
     assert!(
         shares[0].owner.as_ref().is_some_and(|of| of.as_str() == "bob") && shares[0].used_s > 0.0,

@@ -33,7 +33,8 @@ impl Owner {
             frozen: occupancy.frozen,
             connected: occupancy.connected,
             epoch,
-            paused: paused.is_some(),
+            paused: paused.is_some() && !inner.finishing,
+            finishing: inner.finishing,
             paused_ms: paused.and_then(|p| p.until).map(|until| until.since(now).as_millis()),
             stopped_by: inner.stopped.as_ref().map(|mark| mark.path.display().to_string()),
             reasons: Vec::new(),
@@ -110,6 +111,14 @@ fn reasons(inner: &Inner, standing: &Standing, occupancy: Occupancy) -> Vec<Stan
             ),
         }
     }
+    if standing.finishing {
+        let until = "until `gleaner agent resume`";
+        let text = match standing.running + standing.frozen {
+            0 => format!("nothing new begins {until}, and nothing runs any more"),
+            _ => format!("what runs comes to its end, and nothing new begins {until}"),
+        };
+        say("finishing", text);
+    }
     match (standing.paused, standing.paused_ms) {
         (true, Some(ms)) => say("paused", format!("paused for {} s more", ms.div_ceil(1_000))),
         (true, None) => say("paused", "paused until `gleaner agent resume`".into()),
@@ -130,7 +139,8 @@ fn reasons(inner: &Inner, standing: &Standing, occupancy: Occupancy) -> Vec<Stan
             ),
         );
     }
-    if standing.slots == 0 && inner.stopped.is_none() && !standing.paused && reasons.is_empty() {
+    let is_off = inner.stopped.is_some() || inner.paused.is_some();
+    if standing.slots == 0 && !is_off && reasons.is_empty() {
         reasons.push(StandingReason {
             kind: "booked".into(),
             text: "renders have booked this host, or the monitor has not opened it".into(),

@@ -76,6 +76,7 @@ fn serve(owner: &Owner, run_dir: &RunDir, asked: &Receiver<Question>) {
             SocketRequest::Pause { for_ms } => {
                 reply(&owner.pause(now, for_ms.map(Span::from_millis)));
             }
+            SocketRequest::Finish => reply(&owner.finish(now)),
             SocketRequest::Resume => reply(&owner.resume(now)),
             SocketRequest::LookForStop => owner.ask_for_look(reply),
             SocketRequest::Standing => {

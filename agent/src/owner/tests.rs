@@ -214,3 +214,27 @@ fn more_tasks_than_an_answer_holds_are_counted() {
     assert_eq!(tasks.len() + *more as usize, 400);
     assert!(tasks.len() > 20 && encode_line(&answer).is_ok());
 }
+
+#[test]
+fn who_finishes_lets_what_runs_go_on_and_nothing_new_begin() {
+    let setup = OwnerSetup::new();
+    let nothing_new = || Ok(OwnerSaid { slots: 0, stopped: vec![] });
+    assert_eq!(setup.owner.finish(secs(110)), SocketAnswer::Noted);
+    assert_eq!(setup.told.try_recv(), nothing_new());
+    assert_eq!(setup.table.occupancy().running, 2);
+    assert_eq!(setup.kinds(secs(111))[0], "finishing");
+    setup.owner.wish(secs(112), allowed(2), Vec::new());
+    assert!(setup.told.try_recv().is_err(), "it was told");
+    // A pause stops what runs, and who finishes then lets it go on.
+    assert_eq!(setup.owner.pause(secs(113), None), SocketAnswer::Paused { frozen: 2 });
+    assert_eq!(setup.kinds(secs(113))[0], "paused");
+    assert_eq!(setup.owner.finish(secs(114)), SocketAnswer::Noted);
+    assert_eq!(setup.table.occupancy().running, 2);
+    // The next agent begins with nothing that could come to its end.
+    let (next, told) = OwnerSetup::owner(setup.folder.path(), &Arc::new(open(2)));
+    next.wish(secs(120), allowed(2), Vec::new());
+    assert_eq!((told.try_recv(), next.standing(secs(120), None).paused), (nothing_new(), true));
+    assert_eq!(setup.owner.resume(secs(115)), SocketAnswer::Noted);
+    assert_eq!(setup.told.try_recv(), Ok(OwnerSaid { slots: 2, stopped: vec![] }));
+    assert!(setup.kinds(secs(116)).iter().all(|kind| kind != "finishing"));
+}

@@ -65,7 +65,7 @@ pub(crate) static ACCESS: [Access; 51] = [
     Access::new(GET, "/v1/kernel-times", VIEWERS),
     Access::new(GET, "/v1/history", VIEWERS),
     Access::new(GET, "/v1/history/{}", VIEWERS),
-    Access::new(GET, "/v1/usage", SUBMITTERS),
+    Access::new(GET, "/v1/usage", VIEWERS),
     Access::new(GET, "/v1/shares", VIEWERS),
     Access::new(GET, "/metrics", VIEWERS),
     Access::new(POST, "/v1/invitations", ADMINS),

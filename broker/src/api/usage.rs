@@ -2,6 +2,7 @@
 
 use gleaner_protocol::api::UsageBy;
 use gleaner_protocol::error_chain;
+use gleaner_protocol::people::Role;
 use gleaner_serve::Problem;
 use serde::Deserialize;
 use warp::Filter;
@@ -48,6 +49,10 @@ async fn show(api: Api, (who, asked): (Asker, Asked)) -> Result<Response, Proble
             return Err(Problem::malformed(jobs.to_owned()));
         }
         Some(Whose::Hosts(owner))
+    } else if who.identity().is_some_and(|identity| identity.role == Role::Viewer) {
+        let why = "usage is not for a viewer, but for what ran on hosts of your own: ask for mine \
+                   (`gleaner usage --mine`)";
+        return Err(Problem::new(StatusCode::FORBIDDEN, "role", why));
     } else {
         who.owner().cloned().map(Whose::Jobs)
     };

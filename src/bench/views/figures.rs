@@ -34,7 +34,7 @@ pub(super) struct Figures {
 #[derive(Debug, Serialize)]
 struct Slow {
     fps: f64,
-    /// The most bytes that the link held, over those of a picture of this view.
+    /// The most bytes that the link held, over those of this view's longest picture.
     frames_held_max: f64,
     /// Frames a second of each other view, over what it had before.
     others: Vec<f64>,
@@ -74,6 +74,8 @@ pub(super) struct Seen {
     pub(super) hits: u64,
     pub(super) parts: u64,
     pub(super) bytes: u64,
+    /// Bytes of the longest frame, of those that are not measured too.
+    pub(super) longest: u64,
     pub(super) measured_s: f64,
     /// When frames came, and whether each is coarse.
     pub(super) came: Vec<(Time, bool)>,
@@ -117,8 +119,7 @@ impl Figures {
         let others = seen.iter().zip(before).skip(1);
         self.slow = Some(Slow {
             fps: slow.fps(),
-            frames_held_max: held_bytes_max as f64 * slow.drawn.max(1) as f64
-                / slow.bytes.max(1) as f64,
+            frames_held_max: held_bytes_max as f64 / slow.longest.max(1) as f64,
             others: others.map(|(of, before)| of.fps() / before.fps().max(1e-9)).collect(),
         });
     }
